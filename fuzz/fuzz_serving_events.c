@@ -132,7 +132,7 @@ static void send(client *c, uint8_t b, uint8_t kind) {
     if (!r->is_sent) ag_constraint_destroy(p.constraint);
 }
 
-static bool count(void *user, const ag_held_session *h) {
+static bool count(void *user, const ag_resident_session *h) {
     *(size_t *)user += h->n_tokens;
     return *(size_t *)user < 1000;
 }

@@ -200,7 +200,7 @@ AG_API ag_status ag_chat_keep_answer(const ag_chat *c, const ag_chat_parser *p, 
  * the same, in content, calls and, if it has any, reasoning, is rendered with these ids. Of equal
  * ones the first is for the first message. AG_FORMAT: it is nothing that was kept, or of another
  * tokenizer or template, or its ids do not spell its message. */
-AG_API ag_status ag_chat_recall(ag_chat *c, const char *json, size_t len, ag_error *err);
+AG_API ag_status ag_chat_restore_answer(ag_chat *c, const char *json, size_t len, ag_error *err);
 
 /* ---- asking for a text again ---- */
 

@@ -193,12 +193,12 @@ typedef struct ag_eviction {
 typedef void (*ag_eviction_fn)(void *user, const ag_eviction *e);
 
 /* Several of them. */
-typedef struct ag_eviction_tally {
+typedef struct ag_eviction_stats {
     uint64_t n_evictions, n_tokens; /* tokens of the fullest head that left */
     uint64_t bytes_returned;
     double seconds, longest_s;
     ag_eviction last; /* all 0 while there is none */
-} ag_eviction_tally;
+} ag_eviction_stats;
 
 /* Of the policy compactor; zeros: as it is meant. */
 typedef struct ag_compactor_params {
@@ -223,9 +223,9 @@ typedef struct ag_spill_params {
 /* Slots are those of single KV heads, since the session began or was reset. A file that cannot be
  * made, written or read, or that is damaged, costs the slots in it and nothing else. */
 typedef struct ag_spill_stats {
-    uint64_t n_spilled, n_recalled;
+    uint64_t n_spilled, n_reloaded;
     uint64_t n_dropped;  /* left the file for max_bytes */
-    uint64_t n_lost;     /* could not be written, or not be read back */
+    uint64_t n_failed;   /* could not be written, or not be read back */
     uint64_t file_bytes; /* in use, of the session and its forks */
     const char *trouble; /* the first thing that went wrong with the file; NULL: nothing. Borrowed
                             as long as the session */

@@ -223,12 +223,12 @@ AG_API void ag_serving_cancel(ag_serving *s, ag_request_id id);
 /* ---- what it is doing ---- */
 
 typedef struct ag_serving_stats {
-    uint32_t n_running, n_waiting, n_parked;
+    uint32_t n_running, n_waiting, n_prefix_entries;
     uint64_t n_requests, n_refused, n_cancelled, n_failed;
     uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens, n_steps, n_rows;
     double busy_s;                                   /* of the engine's thread */
     uint64_t memory_limit, memory_used, memory_peak; /* what the limit is about */
-    uint64_t weight_bytes, kv_bytes, parked_bytes, workspace_bytes, device_bytes, caller_bytes;
+    uint64_t weight_bytes, kv_bytes, prefix_bytes, workspace_bytes, device_bytes, caller_bytes;
     uint64_t file_bytes; /* resident pages of files: not counted */
     /* Sessions in prefix_dir, and what could not be written or read: the log says why. */
     uint64_t n_prefix_written, n_prefix_read, n_prefix_failed;
@@ -240,7 +240,7 @@ typedef struct ag_serving_stats {
 AG_API void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out);
 
 /* One session that is held, running or parked. */
-typedef struct ag_held_session {
+typedef struct ag_resident_session {
     uint64_t id;
     const char *model, *scope;
     bool is_running;
@@ -252,10 +252,11 @@ typedef struct ag_held_session {
     uint64_t n_evicted;
     double idle_s;
     uint64_t reserved[4];
-} ag_held_session;
+} ag_resident_session;
 /* Calls each(user, session) for each, on the calling thread; false ends it. */
 AG_API void ag_serving_each_session(ag_serving *s,
-                                    bool (*each)(void *user, const ag_held_session *h), void *user);
+                                    bool (*each)(void *user, const ag_resident_session *h),
+                                    void *user);
 
 /* Which tokens the heads of one held session retain. */
 typedef struct ag_cache_run {

@@ -89,8 +89,8 @@ AG_API const ag_model_info *ag_session_model_info(const ag_session *s);
 
 /* What left the cache since the session began or was reset, and during the last call that consumed
  * tokens. Borrowed; all 0 where nothing ever leaves. */
-AG_API const ag_eviction_tally *ag_session_evictions(const ag_session *s);
-AG_API const ag_eviction_tally *ag_session_last_evictions(const ag_session *s);
+AG_API const ag_eviction_stats *ag_session_evictions(const ag_session *s);
+AG_API const ag_eviction_stats *ag_session_last_evictions(const ag_session *s);
 /* What went to a file and came back; all 0 where nothing does. */
 AG_API void ag_session_spilled(const ag_session *s, ag_spill_stats *out);
 /* Tokens that stay after an eviction; 0: nothing ever leaves. */
@@ -348,7 +348,7 @@ typedef struct ag_generate_stats {
     double first_token_s;        /* from the call to the first token chosen */
     double decode_s;             /* tokens after the first */
     size_t kv_bytes;             /* in the cache at the end */
-    ag_eviction_tally evictions; /* of this generation */
+    ag_eviction_stats evictions; /* of this generation */
     /* Steps that verified a draft, tokens of their drafts, and of these what was chosen. */
     size_t n_draft_steps, n_drafted, n_accepted;
 } ag_generate_stats;

@@ -127,7 +127,7 @@ static void show_turns(const chat *c) {
 void chat_show_kv(const chat *c) {
     ag_session *s = c->engine.session;
     const ag_kv_cache *cache = ag_session_kv_cache(s);
-    const ag_eviction_tally *left = ag_session_evictions(s);
+    const ag_eviction_stats *left = ag_session_evictions(s);
     const uint32_t position = ag_session_position(s), budget = ag_session_kv_budget(s);
     char used[32], capacity[32];
     fprintf(stderr, "  context of %" PRIu32 " tokens, policy %s", c->n_context,

@@ -183,7 +183,7 @@ static json_t *list_buckets(const ppl *p) {
 
 static json_t *report_json(const ppl *p, mean_error s) {
     const model_options *m = &p->o->model;
-    const ag_eviction_tally *left = ag_session_evictions(p->engine.session);
+    const ag_eviction_stats *left = ag_session_evictions(p->engine.session);
     const json_field fields[] = {
         {"measure", json_string(p->o->stream ? "stream" : "ppl")},
         {"ppl", finite_or_null(exp(s.mean))},

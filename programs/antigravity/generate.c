@@ -185,7 +185,7 @@ static ag_status answer(generation *g, const ag_generate_params *params, ag_erro
     g->stats.n_prompt = read.n_prompt;
     g->stats.prefill_s = read.prefill_s;
     if (g->stats.n_generated) g->stats.first_token_s += read.prefill_s;
-    ag_eviction_tally *all = &g->stats.evictions;
+    ag_eviction_stats *all = &g->stats.evictions;
     all->n_evictions += read.evictions.n_evictions;
     all->n_tokens += read.evictions.n_tokens;
     all->bytes_returned += read.evictions.bytes_returned;

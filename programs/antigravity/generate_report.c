@@ -72,10 +72,10 @@ static void report_spill(const generation *g) {
     ag_spill_stats s;
     char bytes[32];
     ag_session_spilled(g->engine.session, &s);
-    if (!s.n_spilled && !s.n_lost) return;
+    if (!s.n_spilled && !s.n_failed) return;
     fprintf(stderr, "spill    %" PRIu64 " slots of KV heads, %" PRIu64 " came back, %s in the file",
-            s.n_spilled, s.n_recalled, format_bytes((double)s.file_bytes, bytes, sizeof bytes));
-    if (s.n_lost) fprintf(stderr, ", %" PRIu64 " lost", s.n_lost);
+            s.n_spilled, s.n_reloaded, format_bytes((double)s.file_bytes, bytes, sizeof bytes));
+    if (s.n_failed) fprintf(stderr, ", %" PRIu64 " lost", s.n_failed);
     fputc('\n', stderr);
 }
 
@@ -209,8 +209,8 @@ static json_t *memory(const generation *g) {
         {"evicted_bytes", json_integer((json_int_t)g->stats.evictions.bytes_returned)},
         {"eviction_s", json_real(g->stats.evictions.seconds)},
         {"spilled_slots", json_integer((json_int_t)spill.n_spilled)},
-        {"recalled_slots", json_integer((json_int_t)spill.n_recalled)},
-        {"lost_slots", json_integer((json_int_t)spill.n_lost)},
+        {"recalled_slots", json_integer((json_int_t)spill.n_reloaded)},
+        {"lost_slots", json_integer((json_int_t)spill.n_failed)},
         {"spill_bytes", json_integer((json_int_t)spill.file_bytes)},
     };
     return json_object_of(fields, sizeof fields / sizeof fields[0]);

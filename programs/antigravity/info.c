@@ -224,7 +224,7 @@ static json_t *memory_json(const facts *f) {
         {"draft_bytes", json_integer((json_int_t)f->plan.draft_bytes)},
         {"total_bytes", json_integer((json_int_t)f->plan.total_bytes)},
         {"embedding_file_bytes", json_integer((json_int_t)i->embedding_bytes)},
-        {"least_bytes", json_integer((json_int_t)f->plan.least_bytes)},
+        {"least_bytes", json_integer((json_int_t)f->plan.min_bytes)},
         {"machine_bytes", json_integer((json_int_t)f->plan.has_bytes)},
         {"free_bytes", json_integer((json_int_t)f->plan.free_bytes)},
     };

@@ -239,7 +239,7 @@ static ag_status read_rest(asking *a, answering *one, ag_session *reduced, doubl
         ag_session_prefill(reduced, ids->data + first, a->n_read - first, NULL, NULL, err);
     ag_kv_cache *cache = ag_session_kv_cache(reduced);
     one->out->n_read = (uint32_t)a->n_read;
-    const ag_eviction_tally *left = ag_session_evictions(reduced);
+    const ag_eviction_stats *left = ag_session_evictions(reduced);
     one->out->n_kept = left->n_evictions ? left->last.n_kept : ag_kv_cache_length(cache);
     one->out->kv_bytes = ag_kv_cache_memory_usage_bytes(cache);
     one->out->evict_s = left->seconds;

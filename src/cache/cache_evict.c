@@ -38,7 +38,7 @@ void ag_manager_set_lengths(ag_cache_manager *m, ag_head_lengths lengths) {
 
 /* ---- a head ---- */
 
-static void count(ag_eviction_tally *t, const ag_eviction *e) {
+static void count(ag_eviction_stats *t, const ag_eviction *e) {
     t->n_evictions++;
     t->n_tokens += e->n_before - e->n_kept;
     t->bytes_returned += e->bytes_returned;

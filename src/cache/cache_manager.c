@@ -77,7 +77,7 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
     m->relief_due = false;
     forget_pending(m);
     ag_turns_truncate(&m->turns, 0);
-    m->total = m->last = (ag_eviction_tally){0};
+    m->total = m->last = (ag_eviction_stats){0};
 }
 
 void ag_cache_manager_abandon(ag_cache_manager *m) {
@@ -183,8 +183,8 @@ void ag_cache_manager_protects_less(ag_cache_manager *m) {
 }
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m) { return m->budget; }
-const ag_eviction_tally *ag_cache_manager_tally(const ag_cache_manager *m) { return &m->total; }
-const ag_eviction_tally *ag_cache_manager_last_tally(const ag_cache_manager *m) { return &m->last; }
+const ag_eviction_stats *ag_cache_manager_tally(const ag_cache_manager *m) { return &m->total; }
+const ag_eviction_stats *ag_cache_manager_last_tally(const ag_cache_manager *m) { return &m->last; }
 
 /* ---- windows ---- */
 
@@ -283,7 +283,7 @@ ag_status ag_cache_manager_settle(ag_cache_manager *m, ag_error *err) {
 ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err) {
     if (!m) return AG_OK;
     AG_TRY(ag_cache_manager_settle(m, err));
-    m->last = (ag_eviction_tally){0};
+    m->last = (ag_eviction_stats){0};
     m->stage = phase == AG_PHASE_VERIFY ? AG_STAGE_VERIFY : AG_STAGE_DECODE;
     m->n_begun = n;
     if (phase != AG_PHASE_PROMPT) return AG_OK;

@@ -106,7 +106,7 @@ bool ag_cache_manager_is_uneven(const ag_cache_manager *m);
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m);
 /* Evictions since the manager was made or reset, and since begin(). */
-const ag_eviction_tally *ag_cache_manager_tally(const ag_cache_manager *m);
-const ag_eviction_tally *ag_cache_manager_last_tally(const ag_cache_manager *m);
+const ag_eviction_stats *ag_cache_manager_tally(const ag_cache_manager *m);
+const ag_eviction_stats *ag_cache_manager_last_tally(const ag_cache_manager *m);
 
 #endif

@@ -64,7 +64,7 @@ struct ag_cache_manager {
     ag_pressure hint;
     bool polled, refuse, relief_due;
     uint64_t polled_ms;
-    ag_eviction_tally total, last;
+    ag_eviction_stats total, last;
 };
 
 /* Heads share what their layer keeps. */

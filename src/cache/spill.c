@@ -297,7 +297,7 @@ void ag_spill_expire(ag_spill *s, uint32_t position) {
 
 static void count_lost(ag_spill *s, ag_spill_file *file, uint32_t n) {
     const char *news = ag_spill_file_news(file);
-    s->stats.n_lost += n;
+    s->stats.n_failed += n;
     if (!news) return;
     ag_backend_log(ag_kv_cache_backend(s->cache), AG_LOG_WARN,
                    "%s: what leaves the KV cache may be lost, as without one", news);
@@ -498,6 +498,6 @@ bool ag_spill_recall(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_
         rows->n--;
     }
     remove_entry(s, head_of(s, layer, head), i);
-    if (is_read) s->stats.n_recalled += out->rows.n;
+    if (is_read) s->stats.n_reloaded += out->rows.n;
     return is_read;
 }

@@ -147,7 +147,7 @@ static ag_status recall(ag_chat *c, const json_t *message, const ag_ids *ids, bo
                : st;
 }
 
-ag_status ag_chat_recall(ag_chat *c, const char *json, size_t len, ag_error *err) {
+ag_status ag_chat_restore_answer(ag_chat *c, const char *json, size_t len, ag_error *err) {
     json_t *kept = NULL;
     ag_ids ids = {0};
     if (!c->format->tokenizer) return AG_FAIL(err, INVALID, "ids of a format without a tokenizer");

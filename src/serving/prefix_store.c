@@ -171,7 +171,7 @@ static void unlink_parked(ag_serving *s, ag_parked *k) {
     ag_parked **at = &s->parked;
     while (*at != k) at = &(*at)->next;
     *at = k->next;
-    s->now.n_parked--;
+    s->now.n_prefix_entries--;
 }
 
 void ag_prefix_set_state(ag_serving *s, ag_parked *k, ag_parked_state state) {
@@ -333,7 +333,7 @@ static void keep_limits(ag_serving *s) {
     bound_leaving(s, most);
     while (s->parked && ag_prefix_bytes(s) > most + ag_prefix_leaving_bytes(s) &&
            ag_prefix_drop_one(s)) {}
-    while (s->now.n_parked - s->n_leaving > 4096 && ag_prefix_drop_one(s)) {}
+    while (s->now.n_prefix_entries - s->n_leaving > 4096 && ag_prefix_drop_one(s)) {}
 }
 
 /* That of the request; new ones of its further answers, of a copy that it leaves where its prompt
@@ -371,7 +371,7 @@ void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *sessi
                      .used_at = ag_now_s()};
     k->held = ag_held_figures(session, k->id, k->model, &k->params);
     s->parked = k;
-    s->now.n_parked++;
+    s->now.n_prefix_entries++;
     *ids = (ag_ids){0};
     for (const ag_parked *o = s->parked->next; o; o = o->next) {
         if (o->state != AG_PARKED_KEPT || !is_within(k, o)) continue;

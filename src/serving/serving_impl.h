@@ -126,8 +126,8 @@ typedef struct ag_parked {
     char *scope; /* NULL: of requests without one */
     ag_session *session;
     ag_session_params params;
-    ag_ids ids;           /* that it has consumed */
-    ag_held_session held; /* its figures, which do not change; without scope */
+    ag_ids ids;               /* that it has consumed */
+    ag_resident_session held; /* its figures, which do not change; without scope */
     bool has_evicted;
     bool pinned;       /* about to be used */
     bool is_small;     /* a replay has made it so, or could not */
@@ -380,8 +380,8 @@ void ag_idle_work(ag_serving *s);
 
 /* stats.c */
 /* Its figures, without scope and as if just used. */
-ag_held_session ag_held_figures(ag_session *session, uint64_t id, const ag_served_model *m,
-                                const ag_session_params *params);
+ag_resident_session ag_held_figures(ag_session *session, uint64_t id, const ag_served_model *m,
+                                    const ag_session_params *params);
 void ag_serving_publish(ag_serving *s, bool always);
 void ag_held_list_release(ag_serving *s, ag_held_list *list);
 

@@ -17,7 +17,7 @@ static const double every_s = 0.02;
 struct ag_held_list {
     size_t n_users; /* under the engine's lock: itself, and whoever reads it */
     size_t n, cap;
-    ag_held_session *sessions; /* scopes are copies */
+    ag_resident_session *sessions; /* scopes are copies */
 };
 
 void ag_held_list_release(ag_serving *s, ag_held_list *list) {
@@ -44,11 +44,11 @@ static uint32_t fullest_head(const ag_kv_cache *c) {
     return most;
 }
 
-ag_held_session ag_held_figures(ag_session *session, uint64_t id, const ag_served_model *m,
-                                const ag_session_params *params) {
+ag_resident_session ag_held_figures(ag_session *session, uint64_t id, const ag_served_model *m,
+                                    const ag_session_params *params) {
     const ag_kv_cache *cache = ag_session_kv_cache(session);
     const ag_eviction_policy *policy = params->eviction.policy;
-    return (ag_held_session){
+    return (ag_resident_session){
         .id = id,
         .model = m->name,
         .n_tokens = ag_session_position(session),
@@ -60,8 +60,9 @@ ag_held_session ag_held_figures(ag_session *session, uint64_t id, const ag_serve
     };
 }
 
-static ag_held_session *hold(ag_held_list *list, const ag_held_session *h, const char *scope) {
-    ag_held_session *to = &list->sessions[list->n++];
+static ag_resident_session *hold(ag_held_list *list, const ag_resident_session *h,
+                                 const char *scope) {
+    ag_resident_session *to = &list->sessions[list->n++];
     *to = *h;
     to->scope = scope ? ag_strdup(scope) : NULL;
     return to;
@@ -69,7 +70,7 @@ static ag_held_session *hold(ag_held_list *list, const ag_held_session *h, const
 
 static void hold_running(ag_held_list *list, ag_session *session, const ag_served_request *r) {
     if (!session || list->n == list->cap) return;
-    const ag_held_session h = ag_held_figures(session, r->id, r->p.model, &r->p.session);
+    const ag_resident_session h = ag_held_figures(session, r->id, r->p.model, &r->p.session);
     hold(list, &h, r->p.scope)->is_running = true;
 }
 
@@ -79,7 +80,7 @@ static ag_held_list *list_held(ag_serving *s) {
     ag_held_list *list = ag_calloc(1, sizeof *list);
     if (!list) return NULL;
     list->n_users = 1;
-    list->cap = s->n_answers + s->now.n_parked;
+    list->cap = s->n_answers + s->now.n_prefix_entries;
     list->sessions = ag_calloc(list->cap + 1, sizeof *list->sessions);
     if (!list->sessions) list->cap = 0;
     for (const ag_served_request *r = s->running; r; r = r->next) {
@@ -98,7 +99,7 @@ static void count_requests(ag_serving *s) {
     now->n_running = 0;
     now->kv_bytes = 0;
     for (const ag_served_request *r = s->running; r; r = r->next) now->n_running++;
-    now->parked_bytes = ag_prefix_bytes(s);
+    now->prefix_bytes = ag_prefix_bytes(s);
 }
 
 static void count_memory(ag_serving *s) {
@@ -161,7 +162,7 @@ void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out) {
     pthread_mutex_unlock(&s->lock);
 }
 
-void ag_serving_each_session(ag_serving *s, bool (*each)(void *user, const ag_held_session *h),
+void ag_serving_each_session(ag_serving *s, bool (*each)(void *user, const ag_resident_session *h),
                              void *user) {
     pthread_mutex_lock(&s->lock);
     ag_held_list *list = s->held;

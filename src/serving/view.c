@@ -118,7 +118,7 @@ static ag_status view_session(view_builder *b, ag_session *session, const ag_ses
                               ag_error *err) {
     const ag_kv_cache *c = ag_session_kv_cache(session);
     const ag_eviction_policy *policy = p->eviction.policy;
-    const ag_eviction_tally *tally = ag_session_evictions(session);
+    const ag_eviction_stats *tally = ag_session_evictions(session);
     ag_cache_view *v = &b->view;
     v->n_tokens = ag_session_position(session);
     v->k_type = ag_kv_cache_params(c)->k_type;

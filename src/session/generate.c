@@ -92,8 +92,8 @@ static ag_status check(const ag_generate_params *p, ag_error *err) {
     return AG_OK;
 }
 
-static ag_eviction_tally since(const ag_eviction_tally *before, const ag_eviction_tally *now) {
-    ag_eviction_tally t = *now;
+static ag_eviction_stats since(const ag_eviction_stats *before, const ag_eviction_stats *now) {
+    ag_eviction_stats t = *now;
     t.n_evictions -= before->n_evictions;
     t.n_tokens -= before->n_tokens;
     t.bytes_returned -= before->bytes_returned;
@@ -108,7 +108,7 @@ ag_status ag_session_generate(ag_session *s, const int32_t *prompt, size_t n,
     if (!stats) stats = &unused;
     *stats = (ag_generate_stats){.finish = AG_FINISH_CANCELLED, .last_id = -1};
     AG_TRY(check(params, err));
-    const ag_eviction_tally before = *ag_session_evictions(s);
+    const ag_eviction_stats before = *ag_session_evictions(s);
     ag_generation g = {
         .session = s,
         .params = params,

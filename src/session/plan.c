@@ -48,7 +48,7 @@ static void read_memory(ag_backend *be, ag_memory_plan *plan) {
     plan->on_device = true;
     plan->has_bytes = available.bytes;
     plan->free_bytes = available.free;
-    plan->promised_largest = available.largest;
+    plan->max_buffer_bytes = available.largest;
     snprintf(plan->memory, sizeof plan->memory, "%s", available.name);
 }
 
@@ -82,11 +82,10 @@ static ag_status complete(ag_backend *be, const ag_model_info *info, const ag_we
     plan->weights_mixed = info->mixed;
     AG_TRY(add_sessions(be, info, session, n, plan, err));
     read_memory(be, plan);
-    plan->least_bytes = plan->weight_bytes + plan->workspace_bytes + plan->state_bytes;
-    plan->total_bytes =
-        plan->least_bytes + plan->kv_bytes + plan->eviction_bytes + plan->draft_bytes;
+    plan->min_bytes = plan->weight_bytes + plan->workspace_bytes + plan->state_bytes;
+    plan->total_bytes = plan->min_bytes + plan->kv_bytes + plan->eviction_bytes + plan->draft_bytes;
     const bool managed = session && ag_eviction_is_managed(&session->eviction);
-    if (plan->on_device && !managed) plan->least_bytes = plan->total_bytes;
+    if (plan->on_device && !managed) plan->min_bytes = plan->total_bytes;
     return AG_OK;
 }
 
@@ -117,7 +116,7 @@ static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 /* Many drivers give more than they promise: asking costs less than loading for nothing. */
 static ag_status try_largest(const ag_memory_plan *plan, ag_backend *be, ag_error *err) {
     ag_buffer *buffer;
-    if (!plan->promised_largest || plan->largest_bytes <= plan->promised_largest) return AG_OK;
+    if (!plan->max_buffer_bytes || plan->largest_bytes <= plan->max_buffer_bytes) return AG_OK;
     ag_status st = ag_memory_alloc(ag_backend_memory(be), (size_t)plan->largest_bytes,
                                    AG_USAGE_WEIGHTS, &buffer, err);
     ag_buffer_release(&buffer);
@@ -126,10 +125,10 @@ static ag_status try_largest(const ag_memory_plan *plan, ag_backend *be, ag_erro
 
 ag_status ag_memory_plan_check(const ag_memory_plan *plan, ag_backend *be, ag_error *err) {
     const uint64_t has = plan->on_device ? plan->free_bytes : plan->has_bytes;
-    if (plan->has_bytes && plan->least_bytes > has) {
+    if (plan->has_bytes && plan->min_bytes > has) {
         char caches[96] = "";
         int at = 0;
-        if (plan->least_bytes == plan->total_bytes)
+        if (plan->min_bytes == plan->total_bytes)
             at = snprintf(caches, sizeof caches, ", KV cache %.1f", mib(plan->kv_bytes));
         if (plan->state_bytes)
             snprintf(caches + at, sizeof caches - (size_t)at, ", state %.1f",
@@ -137,7 +136,7 @@ ag_status ag_memory_plan_check(const ag_memory_plan *plan, ag_backend *be, ag_er
         return AG_FAIL(err, NOMEM,
                        "%.1f MiB are needed (weights %.1f%s, workspace %.1f), but %s has %.1f MiB, "
                        "%.1f of them free",
-                       mib(plan->least_bytes), mib(plan->weight_bytes), caches,
+                       mib(plan->min_bytes), mib(plan->weight_bytes), caches,
                        mib(plan->workspace_bytes), plan->memory, mib(plan->has_bytes),
                        mib(plan->free_bytes));
     }

@@ -361,9 +361,9 @@ const float *ag_session_logits(const ag_session *s) {
     return s->logits.place == AG_LOGITS_ON_HOST ? s->logits.host : NULL;
 }
 
-static const ag_eviction_tally nothing_left;
+static const ag_eviction_stats nothing_left;
 
-const ag_eviction_tally *ag_session_evictions(const ag_session *s) {
+const ag_eviction_stats *ag_session_evictions(const ag_session *s) {
     return s->manager ? ag_cache_manager_tally(s->manager) : &nothing_left;
 }
 
@@ -371,7 +371,7 @@ void ag_session_spilled(const ag_session *s, ag_spill_stats *out) {
     ag_spill_stats_of(ag_cache_manager_spill(s->manager), out);
 }
 
-const ag_eviction_tally *ag_session_last_evictions(const ag_session *s) {
+const ag_eviction_stats *ag_session_last_evictions(const ag_session *s) {
     return s->manager ? ag_cache_manager_last_tally(s->manager) : &nothing_left;
 }
 

@@ -124,7 +124,7 @@ static void every_policy_holds_its_budget_and_keeps_what_it_must(void **state) {
             prefill(s, 1200, 77);
             check_invariants(s);
             assert_int_equal(ag_session_position(s), 1277);
-            const ag_eviction_tally *all = ag_session_evictions(s);
+            const ag_eviction_stats *all = ag_session_evictions(s);
             assert_int_equal(all->n_evictions, log.n);
             assert_int_equal(all->n_tokens, log.n_tokens);
             assert_int_equal(all->bytes_returned, log.bytes);

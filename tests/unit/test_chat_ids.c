@@ -393,7 +393,7 @@ static void check_recall(const ag_tokenizer *t, const char *answer, const char *
     sample(t, answer, &own);
     parse_answer(first, answer, &p);
     assert_int_equal(ag_chat_keep_answer(first, p, own.data, own.n, &kept, NULL), AG_OK);
-    assert_int_equal(ag_chat_recall(next, kept.data, kept.len, NULL), AG_OK);
+    assert_int_equal(ag_chat_restore_answer(next, kept.data, kept.len, NULL), AG_OK);
     assert_int_equal(ag_chat_n_messages(next), 1);
     assert_int_equal(ag_chat_add_json(next, message, strlen(message), NULL), AG_OK);
     ids.n = 0;
@@ -463,10 +463,10 @@ static void special_tokens_in_words_are_not_kept(void **state) {
     /* Nor is an answer of which a part alone was told. */
     assert_int_equal(ag_chat_keep_answer(c, p, own.data, n, &kept, &err), AG_UNSUPPORTED);
     assert_int_equal(kept.len, 0);
-    assert_int_equal(ag_chat_recall(c, "{}", 2, &err), AG_FORMAT);
+    assert_int_equal(ag_chat_restore_answer(c, "{}", 2, &err), AG_FORMAT);
     static const char outside[] =
         "{\"message\":{\"role\":\"assistant\",\"content\":\"a\"},\"ids\":[99999999]}";
-    assert_int_equal(ag_chat_recall(c, outside, strlen(outside), &err), AG_FORMAT);
+    assert_int_equal(ag_chat_restore_answer(c, outside, strlen(outside), &err), AG_FORMAT);
     ag_chat_parser_destroy(p);
     ag_ids_free(&own);
     ag_text_free(&kept);
@@ -491,7 +491,7 @@ static void keep_answer(const ag_chat_format *f, const char *answer, ag_text *ke
 static void recall_by(const ag_chat_format *f, const char *kept, const char *why) {
     ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
     ag_error err = {0};
-    assert_int_equal(ag_chat_recall(c, kept, strlen(kept), &err), why ? AG_FORMAT : AG_OK);
+    assert_int_equal(ag_chat_restore_answer(c, kept, strlen(kept), &err), why ? AG_FORMAT : AG_OK);
     if (why && !strstr(err.msg, why)) fail_msg("%s", err.msg);
     ag_chat_destroy(c);
 }

@@ -386,7 +386,7 @@ static void a_full_head_gives_up_slots_below_the_budget(void **state) {
         assert_true(ag_kv_cache_length(s->cache) < p.max_seq_len);
         assert_int_equal(n_slots(s, 0, 1), 12 + k + 1);
     }
-    const ag_eviction_tally *left = ag_session_evictions(s);
+    const ag_eviction_stats *left = ag_session_evictions(s);
     assert_true(left->n_evictions > 0 && left->n_tokens < 60);
     ag_session_destroy(s);
 }

@@ -360,7 +360,7 @@ static void what_is_taken_back_leaves_no_trace(void **state) {
                 consume(&plain, n);
                 consume(&tried, n);
                 if (step % 7) continue;
-                const ag_eviction_tally *tally = ag_cache_manager_tally(tried.manager);
+                const ag_eviction_stats *tally = ag_cache_manager_tally(tried.manager);
                 const uint64_t n_evictions = tally->n_evictions;
                 verify(&tried, 1 + step % ROWS);
                 assert_int_equal(tally->n_evictions, n_evictions);

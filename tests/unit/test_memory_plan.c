@@ -145,10 +145,10 @@ static void what_must_fit_is_checked(void **state) {
     ag_session_params session = ag_session_defaults();
     assert_int_equal(ag_memory_plan_synthetic(be, "tiny", NULL, &session, 1, &plan, NULL), AG_OK);
     const uint64_t without_cache = plan.weight_bytes + plan.workspace_bytes;
-    assert_int_equal(plan.least_bytes, plan.on_device ? plan.total_bytes : without_cache);
-    plan.has_bytes = plan.free_bytes = plan.least_bytes;
+    assert_int_equal(plan.min_bytes, plan.on_device ? plan.total_bytes : without_cache);
+    plan.has_bytes = plan.free_bytes = plan.min_bytes;
     assert_int_equal(ag_memory_plan_check(&plan, be, &err), AG_OK);
-    plan.has_bytes = plan.free_bytes = plan.least_bytes - 1;
+    plan.has_bytes = plan.free_bytes = plan.min_bytes - 1;
     assert_int_equal(ag_memory_plan_check(&plan, be, &err), AG_NOMEM);
     assert_non_null(strstr(err.msg, "MiB are needed"));
     assert_non_null(strstr(err.msg, plan.memory));
@@ -157,7 +157,7 @@ static void what_must_fit_is_checked(void **state) {
     session.eviction.policy = ag_eviction_policy_find("keydiff");
     session.eviction.budget_tokens = 256;
     assert_int_equal(ag_memory_plan_synthetic(be, "tiny", NULL, &session, 1, &plan, NULL), AG_OK);
-    assert_int_equal(plan.least_bytes, without_cache);
+    assert_int_equal(plan.min_bytes, without_cache);
     assert_true(plan.eviction_bytes > 0);
 }
 

@@ -93,7 +93,7 @@ static void a_buffer_beyond_the_promise_is_tried(void **state) {
     ag_error err;
     ag_backend *be = open_with(0, MIB);
     ag_memory_plan plan = plan_of(be, 256);
-    assert_int_equal(plan.promised_largest, MIB);
+    assert_int_equal(plan.max_buffer_bytes, MIB);
     assert_true(plan.largest_bytes > MIB);
     const size_t live = forwarder->n_live;
     assert_int_equal(ag_memory_plan_check(&plan, be, &err), AG_OK);

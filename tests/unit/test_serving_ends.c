@@ -166,7 +166,7 @@ static void what_fails_behind_a_pass_costs_itself_alone(void **state) {
     fails_beside(&p);
     assert_int_equal(clients[2].answers[0].n, 0);
     ag_serving_get_stats(serving, &stats);
-    assert_int_equal(stats.n_parked, 0);
+    assert_int_equal(stats.n_prefix_entries, 0);
 }
 
 /* Copies of prompts count, too: a policy lets a prompt have any length. */

@@ -559,8 +559,8 @@ static void what_waits_for_the_disk_is_bounded(void **state) {
         if (!i) wait_until_stuck();
     }
     ag_serving_get_stats(serving, &stats);
-    assert_true(stats.n_parked > 1 && stats.n_parked < N);
-    assert_true(stats.parked_bytes < 24 * MIB); /* of 40: one is being written, 16 MiB may wait */
+    assert_true(stats.n_prefix_entries > 1 && stats.n_prefix_entries < N);
+    assert_true(stats.prefix_bytes < 24 * MIB); /* of 40: one is being written, 16 MiB may wait */
     set_stuck(false);
 }
 

@@ -45,16 +45,16 @@ static bool wait_replays(uint64_t n) {
 /* Of the only parked session, or of the one with so many tokens. */
 typedef struct look {
     size_t n_tokens;
-    ag_held_session found;
+    ag_resident_session found;
 } look;
 
-static bool take_figures(void *user, const ag_held_session *h) {
+static bool take_figures(void *user, const ag_resident_session *h) {
     look *l = user;
     if (!l->n_tokens || h->n_tokens == l->n_tokens) l->found = *h;
     return true;
 }
 
-static ag_held_session held_of(size_t n_tokens) {
+static ag_resident_session held_of(size_t n_tokens) {
     look l = {.n_tokens = n_tokens};
     ag_serving_each_session(serving, take_figures, &l);
     return l.found;
@@ -80,7 +80,7 @@ static void what_waits_becomes_smaller_and_goes_on(void **state) {
     ag_request_params p = ask(&t, 5);
     run_request(&clients[0], &p);
     assert_true(wait_replays(1));
-    const ag_held_session small = held_of(0);
+    const ag_resident_session small = held_of(0);
     /* A quarter in the mean over the heads: 2,048 / 8 blocks of 128 slots or so, not 6. */
     const uint64_t whole = small.kv_bytes + stats_now().replay_bytes;
     assert_true(small.kv_bytes < whole / 2);
@@ -160,7 +160,7 @@ static void what_is_short_or_managed_stays(void **state) {
     p.session.eviction.policy = ag_eviction_policy_find("keydiff");
     p.session.eviction.budget_tokens = 590;
     run_request(&clients[1], &p);
-    const ag_held_session a = held_of(few.n + 1), b = held_of(managed.n + 1);
+    const ag_resident_session a = held_of(few.n + 1), b = held_of(managed.n + 1);
     assert_true(a.kv_bytes > 0 && b.kv_bytes > 0);
     p = ask(&t, 2);
     run_request(&clients[2], &p);

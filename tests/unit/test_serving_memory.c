@@ -155,7 +155,7 @@ static void many_long_prompts_stay_below_the_limit(void **state) {
     served_path = DEMO;
     const uint64_t limit = loaded_with(5 << 20); /* for 24 caches of 2.4 MB */
     crowd_twice(limit, &stats);
-    assert_true(stats.n_parked > 0 && stats.n_parked < 2 * CROWD);
+    assert_true(stats.n_prefix_entries > 0 && stats.n_prefix_entries < 2 * CROWD);
 }
 
 static void remove_files(const char *dir) {
@@ -242,8 +242,8 @@ static void a_short_common_beginning_is_not_a_whole_session(void **state) {
     end_watching(limit);
     ag_serving_get_stats(serving, &stats);
     assert_int_equal(clients[11].n_cached, 130);
-    assert_true(full.n_parked > 1 && full.n_parked < 11);
-    assert_true(stats.n_parked <= full.n_parked);
+    assert_true(full.n_prefix_entries > 1 && full.n_prefix_entries < 11);
+    assert_true(stats.n_prefix_entries <= full.n_prefix_entries);
 }
 
 static void what_never_fits_is_refused_with_the_numbers(void **state) {
@@ -429,7 +429,7 @@ static void what_parked_sessions_leave_goes_back(void **state) {
     const uint64_t base = occupied();
     park_many(CROWD, 200);
     ag_serving_get_stats(serving, &stats);
-    assert_int_equal(stats.n_parked, CROWD);
+    assert_int_equal(stats.n_prefix_entries, CROWD);
     const uint64_t full = occupied();
     assert_true(full > base + (64 << 20));
     ag_serving_job again = {.run = drop_parked};
@@ -463,7 +463,7 @@ static void replays_stay_below_the_limit(void **state) {
     end_watching(limit);
     replay_share = 0;
     assert_int_equal(stats.n_refused, 0);
-    assert_true(stats.n_parked >= 2 && stats.memory_peak <= limit);
+    assert_true(stats.n_prefix_entries >= 2 && stats.memory_peak <= limit);
 }
 
 int main(void) {

@@ -241,9 +241,9 @@ static void a_conversation_goes_on_at_its_budget(void **state) {
 
 /* ---- leaving ---- */
 
-static size_t n_parked(ag_serving_stats *stats) {
+static size_t n_prefix_entries(ag_serving_stats *stats) {
     ag_serving_get_stats(serving, stats);
-    return stats->n_parked;
+    return stats->n_prefix_entries;
 }
 
 static void the_idle_and_short_leave_first(void **state) {
@@ -259,9 +259,9 @@ static void the_idle_and_short_leave_first(void **state) {
         ag_request_params p = ask(&talks[i], NULL, 1);
         run_request(&clients[0], &p);
     }
-    const size_t n = n_parked(&stats);
+    const size_t n = n_prefix_entries(&stats);
     assert_true(n >= 1 && n < 6);
-    assert_true(stats.parked_bytes > 0 && stats.parked_bytes <= sp.prefix_bytes);
+    assert_true(stats.prefix_bytes > 0 && stats.prefix_bytes <= sp.prefix_bytes);
     ag_request_params p = ask(&talks[5], NULL, 1);
     run_request(&clients[0], &p);
     assert_int_equal(clients[0].n_cached, 249);
@@ -311,9 +311,9 @@ static void without_limits_a_share_of_the_system_is_kept(void **state) {
         ag_request_params p = ask(&t, NULL, 1);
         run_request(&clients[0], &p);
     }
-    const size_t n = n_parked(&stats);
+    const size_t n = n_prefix_entries(&stats);
     assert_true(n >= 1 && n < 8);
-    assert_true(stats.parked_bytes <= 5 << 20); /* x: a quarter of 12 MiB and x */
+    assert_true(stats.prefix_bytes <= 5 << 20); /* x: a quarter of 12 MiB and x */
 }
 
 static void nothing_is_kept_without_room(void **state) {
@@ -328,11 +328,11 @@ static void nothing_is_kept_without_room(void **state) {
     run_request(&clients[0], &p);
     run_request(&clients[0], &p);
     assert_int_equal(clients[0].n_cached, 0);
-    assert_int_equal(n_parked(&stats), 0);
+    assert_int_equal(n_prefix_entries(&stats), 0);
 }
 
 /* A conversation is one parked session, however many turns it had. */
-static bool count_held(void *user, const ag_held_session *h) {
+static bool count_held(void *user, const ag_resident_session *h) {
     size_t *n = user;
     assert_string_equal(h->scope, "anna");
     assert_string_equal(h->model, "model-0");
@@ -354,13 +354,13 @@ static void a_conversation_is_held_once(void **state) {
         run_request(&clients[0], &p);
         hear(&t, &clients[0].answers[0]);
     }
-    assert_int_equal(n_parked(&stats), 1);
+    assert_int_equal(n_prefix_entries(&stats), 1);
     ag_serving_each_session(serving, count_held, &n);
     assert_int_equal(n, 1);
     assert_int_equal(stats.n_prompt_tokens - stats.n_cached_tokens, 100 + 3 * 10);
 }
 
-static bool find_first(void *user, const ag_held_session *h) {
+static bool find_first(void *user, const ag_resident_session *h) {
     uint32_t *n_tokens = user;
     if (h->id == clients[0].id && !*n_tokens) *n_tokens = h->n_tokens;
     else assert_true(h->id != clients[0].id); /* one session, one id */

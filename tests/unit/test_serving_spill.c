@@ -70,7 +70,7 @@ static uint64_t said_alone(const int32_t *prompt, const int32_t *more, bool spil
     ag_session_destroy(s);
     ag_model_destroy(model);
     ag_backend_destroy(be);
-    return stats.n_recalled;
+    return stats.n_reloaded;
 }
 
 static void expect_ids(const client_answer *a, const int32_t *want, size_t n) {

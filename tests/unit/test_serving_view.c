@@ -198,7 +198,7 @@ static void nobody_sees_sessions_of_others(void **state) {
 }
 
 /* Answers of one request share its beginning; each session has an id of its own. */
-static bool add_id(void *user, const ag_held_session *h) {
+static bool add_id(void *user, const ag_resident_session *h) {
     uint64_t *ids = user;
     size_t i = 1;
     for (; i <= ids[0]; i++) assert_int_not_equal(ids[i], h->id);

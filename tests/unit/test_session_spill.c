@@ -105,13 +105,13 @@ static void all_that_comes_back_is_as_it_was(void **state) {
         feed(whole, 120, false);
         assert_int_equal(slots_of(s), BUDGET);
         assert_true(stats_of(s).n_spilled > 0);
-        assert_int_equal(stats_of(s).n_recalled, 0);
+        assert_int_equal(stats_of(s).n_reloaded, 0);
         roomy.eviction.recent = 1;
         if (ag_session_fork_with(s, &roomy.eviction, &all, &err) != AG_OK) fail_msg("%s", err.msg);
         feed(all, 1, true);
         feed(whole, 1, true);
         assert_int_equal(slots_of(all), 121);
-        assert_int_equal(stats_of(all).n_recalled, stats_of(s).n_spilled);
+        assert_int_equal(stats_of(all).n_reloaded, stats_of(s).n_spilled);
         same_logits(all, whole);
         feed(s, 1, true); /* it has what it had */
         assert_int_equal(slots_of(s), BUDGET + 1);
@@ -119,7 +119,7 @@ static void all_that_comes_back_is_as_it_was(void **state) {
         feed(all, 10, true);
         feed(whole, 10, true);
         same_logits(all, whole);
-        assert_int_equal(stats_of(all).n_lost, 0);
+        assert_int_equal(stats_of(all).n_failed, 0);
         assert_null(stats_of(all).trouble);
         ag_session_destroy(all);
         ag_session_destroy(whole);
@@ -136,9 +136,9 @@ static void blocks_come_and_go_within_the_budget(void **state) {
         assert_true(slots_of(s) <= BUDGET + SLACK);
     }
     const ag_spill_stats stats = stats_of(s);
-    assert_true(stats.n_recalled > 0);
-    assert_true(stats.n_spilled > stats.n_recalled);
-    assert_int_equal(stats.n_lost, 0);
+    assert_true(stats.n_reloaded > 0);
+    assert_true(stats.n_spilled > stats.n_reloaded);
+    assert_int_equal(stats.n_failed, 0);
     assert_true(stats.file_bytes > 0);
     feed(again, PROMPT, false);
     feed(again, 60, true);
@@ -162,7 +162,7 @@ static void a_limit_drops_the_oldest(void **state) {
     const ag_spill_stats stats = stats_of(s);
     assert_true(stats.file_bytes <= spill.max_bytes);
     assert_true(stats.n_dropped > 0);
-    assert_int_equal(stats.n_lost, 0);
+    assert_int_equal(stats.n_failed, 0);
     assert_null(stats.trouble);
     ag_session_destroy(s);
 }
@@ -207,8 +207,8 @@ static void forks_share_what_is_spilled(void **state) {
     ag_session_reset(a);
     feed(b, 5, true);
     ag_session_destroy(a);
-    assert_true(stats_of(b).n_recalled > 0);
-    assert_int_equal(stats_of(b).n_lost, 0);
+    assert_true(stats_of(b).n_reloaded > 0);
+    assert_int_equal(stats_of(b).n_failed, 0);
     ag_session_destroy(b);
 }
 
@@ -229,7 +229,7 @@ static void saved_and_restored(void **state) {
         feed(s, 40, true);
         feed(there, 40, true);
         same_logits(s, there);
-        assert_true(stats_of(there).n_recalled > 0);
+        assert_true(stats_of(there).n_reloaded > 0);
         /* A session that spills nothing takes the rest of the file. */
         if (ag_session_restore(plain, saved, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
         feed(plain, 5, true);
@@ -254,7 +254,7 @@ static void a_full_session_restores_all(void **state) {
     feed(there, 100, true);
     if (ag_session_restore(there, saved, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
     assert_int_equal(stats_of(there).file_bytes, stats_of(s).file_bytes);
-    assert_int_equal(stats_of(there).n_lost, 0);
+    assert_int_equal(stats_of(there).n_failed, 0);
     ag_session_destroy(there);
     ag_session_destroy(s);
     assert_int_equal(unlink(saved), 0);
@@ -274,8 +274,8 @@ static void a_file_cut_off_is_an_eviction(void **state) {
         feed(plain, 1, true);
         same_logits(s, plain);
     }
-    assert_true(stats_of(s).n_lost > 0);
-    assert_int_equal(stats_of(s).n_recalled, 0);
+    assert_true(stats_of(s).n_failed > 0);
+    assert_int_equal(stats_of(s).n_reloaded, 0);
     assert_non_null(strstr(stats_of(s).trouble, "cut off"));
     ag_session_destroy(s);
     ag_session_destroy(plain);
@@ -291,7 +291,7 @@ static void no_file_is_an_eviction(void **state) {
     feed(plain, 30, true);
     same_logits(s, plain);
     assert_non_null(stats_of(s).trouble);
-    assert_true(stats_of(s).n_lost > 0);
+    assert_true(stats_of(s).n_failed > 0);
     ag_session_destroy(s);
     ag_session_destroy(plain);
 }

@@ -74,7 +74,8 @@ static uint64_t add_content(uint64_t key, const json_t *content) {
     return key;
 }
 
-/* Messages of one key are compared by ag_chat_recall()'s rules later: this is where to look. */
+/* Messages of one key are compared by ag_chat_restore_answer()'s rules later: this is where to
+ * look. */
 static uint64_t key_of(const json_t *message) {
     const json_t *calls = json_object_get(message, "tool_calls");
     uint64_t key = add_content(UINT64_C(0xcbf29ce484222325), json_object_get(message, "content"));
@@ -265,7 +266,7 @@ static ag_status recall_one(answer_memory *m, uint64_t key, const char *model, c
     size_t len = 0;
     char *answer = find(m, key, model, scope, &len);
     if (!answer) return AG_OK;
-    const ag_status st = ag_chat_recall(chat, answer, len, err);
+    const ag_status st = ag_chat_restore_answer(chat, answer, len, err);
     account_free(answer);
     if (st == AG_OK) *n_bytes += len * RECALLED_COST;
     /* One from a damaged file, or of a model that has changed under its name, is no answer. */

@@ -76,7 +76,7 @@ static void add_engine(metrics_text *m, const ag_serving_stats *s) {
     const metric rows[] = {
         {"requests_running", "Requests in the steps of the engine.", s->n_running},
         {"requests_waiting", "Requests in its queue.", s->n_waiting},
-        {"sessions_parked", "Conversations kept for those that go on.", s->n_parked},
+        {"sessions_parked", "Conversations kept for those that go on.", s->n_prefix_entries},
         {"requests_total", "Requests to the engine.", (double)s->n_requests},
         {"requests_refused_total", "Requests that it refused.", (double)s->n_refused},
         {"requests_cancelled_total", "Requests that were cancelled.", (double)s->n_cancelled},
@@ -101,7 +101,7 @@ static void add_memory(metrics_text *m, const server *srv, const ag_serving_stat
         {"models_loaded", "Models whose weights are in memory.", (double)s->n_models_loaded},
         {"weight_bytes", "Weights of the models in memory.", (double)s->weight_bytes},
         {"kv_bytes", "Caches of running requests.", (double)s->kv_bytes},
-        {"parked_bytes", "Caches of parked conversations.", (double)s->parked_bytes},
+        {"parked_bytes", "Caches of parked conversations.", (double)s->prefix_bytes},
         {"workspace_bytes", "Activations.", (double)s->workspace_bytes},
         {"device_bytes", "Buffers of a device.", (double)s->device_bytes},
         {"server_bytes", "Connections and texts on their way.",

@@ -90,7 +90,7 @@ static bool is_listed(const json_t *list, const char *name) {
     return false;
 }
 
-static bool add_loaded(void *user, const ag_held_session *h) {
+static bool add_loaded(void *user, const ag_resident_session *h) {
     loaded_models *loaded = user;
     if (strcmp(h->scope ? h->scope : "", call_scope(loaded->call)) != 0) return true;
     const ag_served_model *m = ag_serving_model(call_serving(loaded->call), h->model);

@@ -54,7 +54,7 @@ struct serve_run {
     size_t n_client_stops;
     int32_t gap_ends[INFILL_STOPS]; /* what ends a text before a suffix */
     ag_chat *chat;
-    size_t n_recalled; /* bytes of it that are answers of other requests */
+    size_t restored_bytes; /* bytes of it that are answers of other requests */
     run_prompt *prompts;
     size_t n_prompts, n_submitted, n_ended;
     run_reader *readers; /* [n_answers] */

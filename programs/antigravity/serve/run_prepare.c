@@ -300,7 +300,7 @@ static bool drop_billing(serve_request *r, serve_error *e) {
 static bool prepare_chat(serve_run *run, ag_text *required, serve_error *e) {
     return make_prompts(run, 1, e) && drop_billing(&run->request, e) &&
            render(run->call, run->model, &run->request, &run->chat, &run->prompts[0].ids, NULL,
-                  required, &run->n_recalled, e);
+                  required, &run->restored_bytes, e);
 }
 
 static bool check_prompt(const serve_run *run, serve_error *e) {

@@ -47,7 +47,7 @@ static size_t whole_cost(const serve_run *run) {
 }
 
 size_t run_cost(const serve_run *run) {
-    return (size_t)(tokens_told(run) * token_cost(run)) + run->n_recalled + whole_cost(run);
+    return (size_t)(tokens_told(run) * token_cost(run)) + run->restored_bytes + whole_cost(run);
 }
 
 static void take_real(double value, float *field) {

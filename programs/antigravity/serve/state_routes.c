@@ -41,7 +41,7 @@ typedef struct held_list {
     const char *scope;
 } held_list;
 
-static bool add_held(void *user, const ag_held_session *h) {
+static bool add_held(void *user, const ag_resident_session *h) {
     held_list *l = user;
     if (strcmp(h->scope ? h->scope : "", l->scope) != 0) return true;
     const json_field fields[] = {
