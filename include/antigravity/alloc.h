@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One allocator for everything the library takes from the heap. */
+/* The allocator of the library's heap memory. */
 #ifndef ANTIGRAVITY_ALLOC_H
 #define ANTIGRAVITY_ALLOC_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Contracts of malloc, realloc and free; called from several threads at once. */
+/* Functions with the contracts of malloc, realloc and free. They must be thread-safe. */
 typedef struct ag_allocator {
     void *(*alloc)(void *user, size_t bytes);
     void *(*resize)(void *user, void *p, size_t bytes);
@@ -18,13 +18,13 @@ typedef struct ag_allocator {
     void *user;
 } ag_allocator;
 
-/* Replaces the allocator (NULL: back to malloc). To be called before anything else of the library,
- * or while nothing of it is alive. Copies *a. Large buffers (prepared weights, the KV cache) come
- * from the system's page allocator instead. */
+/* Replaces the allocator; NULL restores malloc. Must be called while no object of the library
+ * exists. Copies *a. Large buffers (prepared weights, the KV cache) come from the system's page
+ * allocator instead. */
 AG_API void ag_set_allocator(const ag_allocator *a);
 
-/* Allocations (not releases) made through the allocator since the process began, from all threads:
- * the difference over a decoded token is zero. */
+/* Returns the number of allocations (not releases) of all threads since the process started. The
+ * count does not change while a token is decoded on the CPU. */
 AG_API size_t ag_allocation_count(void);
 
 #ifdef __cplusplus

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public interface: models, sessions, text. Tensors and the cache by themselves: expert.h.
+/* The public interface: models, sessions and text. expert.h adds tensors and the KV cache.
  *
- * Threads. A backend, the models on it, their sessions and caches are used by one thread at a time:
- * the library takes no lock for that. Two threads that share a model, each with a session of its
- * own, need one lock of the caller's around every call that is given any of these; two threads with
- * a backend and a model each need none. Any thread may call at any time:
+ * Threads. One thread at a time may use a backend, its models, their sessions and their caches. The
+ * library takes no lock for them. Two threads that share a model need a lock of the caller around
+ * every call that takes one of these objects, even if each thread has its own session. Two threads
+ * with separate backends need no lock. Any thread may call at any time:
  *  - ag_session_cancel(), also from a signal handler;
- *  - ag_model_get_info(), ag_session_model_info() and what a backend is called (ag_backend_name(),
- *    _describe(), _threads()): none of it changes after creation;
- *  - everything that is given a tokenizer; a decoder or a sampler belongs to one thread at a time;
- *  - everything that is given none of these: ag_model_inspect(), ag_tokenizer_load(), names of
- *    status and dtype values, ag_process_memory(), ag_allocation_count();
+ *  - ag_model_get_info(), ag_session_model_info(), ag_backend_name(), ag_backend_describe() and
+ *    ag_backend_threads(), whose results do not change after creation;
+ *  - every function that takes a tokenizer (a decoder or sampler belongs to one thread at a time);
+ *  - every function that takes none of these objects: ag_model_inspect(), ag_tokenizer_load(),
+ *    names of status and dtype values, ag_process_memory(), ag_allocation_count();
  *  - ag_buffer_retain() and ag_buffer_release(). */
 #ifndef ANTIGRAVITY_ANTIGRAVITY_H
 #define ANTIGRAVITY_ANTIGRAVITY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What computes: the processor, or a device. One thread at a time uses a backend and everything
- * made on it (see antigravity.h); different backends are independent. Its operations on tensors:
- * operations.h. */
+/* Backends: the processor or a device that computes. One thread at a time may use a backend and
+ * every object made on it (see antigravity.h). Different backends are independent. operations.h
+ * declares the operations on tensors. */
 #ifndef ANTIGRAVITY_BACKEND_H
 #define ANTIGRAVITY_BACKEND_H
 
@@ -19,30 +19,33 @@ typedef struct ag_memory ag_memory;
 
 typedef struct ag_backend_params {
     const char *name;   /* one of ag_backend_list(); NULL: "cpu" */
-    uint32_t n_threads; /* 0: the usable cores (affinity and cpu quota considered) */
+    uint32_t n_threads; /* 0: the usable cores, limited by affinity and CPU quota */
     ag_log_fn log;      /* may be NULL */
     void *log_user;
-    /* "opencl" alone looks at the rest. */
-    const char *device;  /* a number of ag_backend_devices(), or a part of a name there; NULL: the
-                          * first GPU, or without one the first device */
-    bool zero_copy;      /* buffers in memory that host and device share: for chips that have one */
-    bool host_attention; /* attention is computed on the host */
-    uint64_t reserved[4]; /* 0: what later versions ask for */
+    /* The remaining parameters apply to "opencl" only. */
+    const char *device;  /* an index of ag_backend_devices() or part of a name; NULL: the first GPU,
+                          * or the first device if there is no GPU */
+    bool zero_copy;      /* allocate buffers in shared memory, for chips with unified memory */
+    bool host_attention; /* compute attention on the host */
+    uint64_t reserved[4]; /* must be 0 */
 } ag_backend_params;
 
-/* params may be NULL: all defaults. AG_NOT_FOUND lists the backends of this build. */
+/* Creates a backend. params may be NULL, which selects all defaults. Fails with AG_NOT_FOUND for an
+ * unknown name; the message lists the backends of this build. */
 AG_API ag_status ag_backend_create(const ag_backend_params *params, ag_backend **out,
                                    ag_error *err);
-/* After every buffer, model and session made with it is gone. NULL is fine. */
+/* Destroys a backend. Every buffer, model and session made on it must be destroyed before. b may be
+ * NULL. */
 AG_API void ag_backend_destroy(ag_backend *b);
 
 AG_API const char *ag_backend_name(const ag_backend *b); /* "cpu" */
-/* One line for people: device, instruction sets chosen, threads. Borrowed from b. */
+/* Returns one line for people: device, chosen instruction sets, threads. Borrowed from b. */
 AG_API const char *ag_backend_describe(ag_backend *b);
 AG_API uint32_t ag_backend_threads(const ag_backend *b);
-AG_API ag_memory *ag_backend_memory(ag_backend *b); /* borrowed, lives as long as b */
+AG_API ag_memory *ag_backend_memory(ag_backend *b); /* borrowed from b */
+/* Returns the error of the last operation that failed. Borrowed from b. */
 AG_API const ag_error *ag_backend_error(const ag_backend *b);
-/* The i-th backend this build knows, NULL past the end. */
+/* Returns the name of the i-th backend of this build, NULL past the end. */
 AG_API const char *ag_backend_list(size_t i);
 
 typedef struct ag_device_info {
@@ -51,16 +54,16 @@ typedef struct ag_device_info {
     char driver[192];
     uint64_t memory_bytes;
     uint32_t n_units;     /* compute units, as the driver counts them */
-    char extensions[160]; /* of the driver, those that kernels can use; separated by blanks */
+    char extensions[160]; /* the driver's extensions that kernels can use, separated by spaces */
 } ag_device_info;
-/* The devices among which ag_backend_params.device chooses: the first `cap` into out, how many
- * there are into *n. AG_UNSUPPORTED for a backend that has none to choose from ("cpu"),
- * AG_NOT_FOUND where no driver gives a device, and why. */
+/* Writes the first `cap` devices of the backend `name` to out, and their total number to *n.
+ * ag_backend_params.device selects one of them. Fails with AG_UNSUPPORTED for a backend without
+ * devices ("cpu"), and with AG_NOT_FOUND and the reason if no driver offers a device. */
 AG_API ag_status ag_backend_devices(const char *name, ag_device_info *out, size_t cap, size_t *n,
                                     ag_error *err);
 
-/* Bytes a second at which the device reads memory of its own, measured now, in some milliseconds: a
- * bound for decoding. 0 where the backend's memory is the host's. */
+/* Measures the read bandwidth of the device's memory in bytes per second; takes a few milliseconds.
+ * Bandwidth bounds the speed of decoding. Writes 0 if the backend uses the host's memory. */
 AG_API ag_status ag_backend_read_rate(ag_backend *be, double *bytes_per_s);
 
 #ifdef __cplusplus

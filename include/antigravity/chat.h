@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations: from messages to token ids, and from an answer's text back to what it says. Reads
- * and writes text; the model's steps are session.h's. examples/chat.c shows all of it at work. */
+/* Chats: turns messages into token ids, and an answer's text into content, reasoning and tool
+ * calls. Works on text only; session.h runs the model. examples/chat.c uses the whole interface. */
 #ifndef ANTIGRAVITY_CHAT_H
 #define ANTIGRAVITY_CHAT_H
 
@@ -16,131 +16,134 @@
 extern "C" {
 #endif
 
-/* ---- how a model is talked to ---- */
+/* ---- the format of a model's chats ---- */
 
-/* A chat template, and what rendering known conversations with it has shown: which messages it
- * takes, how a turn ends, how reasoning and calls of tools are written. Immutable: any number of
- * threads may use one at the same time. */
+/* A chat template and its properties: which messages it accepts, how a turn ends, how reasoning and
+ * tool calls are written. The properties are found by rendering known conversations. Immutable: any
+ * number of threads may use a format at the same time. */
 typedef struct ag_chat_format ag_chat_format;
 
-/* The template of the model at `path` (as ag_tokenizer_load() takes it), or, where it is not NULL,
- * `jinja` in its place. The tokenizer is borrowed. AG_NOT_FOUND if the model has no template;
- * AG_FORMAT and AG_UNSUPPORTED name line and construct. */
+/* Loads the template of the model at `path` (as ag_tokenizer_load() takes it). A `jinja` that is
+ * not NULL replaces the model's template. The tokenizer is borrowed. Fails with AG_NOT_FOUND if the
+ * model has no template; AG_FORMAT and AG_UNSUPPORTED name the line and the construct. */
 AG_API ag_status ag_chat_format_load(const char *path, const ag_tokenizer *t, const char *jinja,
                                      ag_chat_format **out, ag_error *err);
-/* The same without a model: bos and eos are the texts that the template calls bos_token and
- * eos_token (NULL: it knows none). With t == NULL, texts can be rendered, ids cannot. */
+/* Creates a format from a template without a model. bos and eos are the values of bos_token and
+ * eos_token in the template; NULL leaves them undefined. With t == NULL the format renders text but
+ * no ids. */
 AG_API ag_status ag_chat_format_create(const char *jinja, size_t len, const char *bos,
                                        const char *eos, const ag_tokenizer *t, ag_chat_format **out,
                                        ag_error *err);
 AG_API void ag_chat_format_destroy(ag_chat_format *f);
 
-/* What a template was found to do by itself. What it does not, ag_chat_render() makes up for. */
+/* Features of a template, found by probes. ag_chat_render() substitutes for missing features. */
 enum {
-    AG_CHAT_SYSTEM = 1 << 0,           /* takes the role system */
-    AG_CHAT_DEVELOPER = 1 << 1,        /* takes the role developer */
-    AG_CHAT_TOOLS = 1 << 2,            /* tells the model of the tools */
-    AG_CHAT_CALLS = 1 << 3,            /* writes calls of tools */
-    AG_CHAT_PARALLEL_CALLS = 1 << 4,   /* several in one turn */
-    AG_CHAT_RESULTS = 1 << 5,          /* takes the role tool */
-    AG_CHAT_TEXT = 1 << 6,             /* takes contents that are strings */
-    AG_CHAT_PARTS = 1 << 7,            /* takes contents that are lists of typed parts */
-    AG_CHAT_NULL_CONTENT = 1 << 8,     /* takes calls without a content */
-    AG_CHAT_ARGUMENT_OBJECTS = 1 << 9, /* takes arguments of calls as objects */
-    AG_CHAT_ARGUMENT_TEXT = 1 << 10,   /* takes them as the text of an object */
+    AG_CHAT_SYSTEM = 1 << 0,           /* accepts the role system */
+    AG_CHAT_DEVELOPER = 1 << 1,        /* accepts the role developer */
+    AG_CHAT_TOOLS = 1 << 2,            /* describes the tools to the model */
+    AG_CHAT_CALLS = 1 << 3,            /* writes tool calls */
+    AG_CHAT_PARALLEL_CALLS = 1 << 4,   /* writes several tool calls in one turn */
+    AG_CHAT_RESULTS = 1 << 5,          /* accepts the role tool */
+    AG_CHAT_TEXT = 1 << 6,             /* accepts a content that is a string */
+    AG_CHAT_PARTS = 1 << 7,            /* accepts a content that is a list of typed parts */
+    AG_CHAT_NULL_CONTENT = 1 << 8,     /* accepts tool calls without content */
+    AG_CHAT_ARGUMENT_OBJECTS = 1 << 9, /* accepts arguments of calls as objects */
+    AG_CHAT_ARGUMENT_TEXT = 1 << 10,   /* accepts arguments of calls as JSON text */
     AG_CHAT_REASONING = 1 << 11,       /* writes the reasoning of the newest turn */
-    AG_CHAT_THINKING_SWITCH = 1 << 12, /* enable_thinking makes a difference */
-    AG_CHAT_OPENS_REASONING = 1 << 13, /* an answer begins inside the reasoning */
-    AG_CHAT_DOCUMENTS = 1 << 14,       /* takes documents */
+    AG_CHAT_THINKING_SWITCH = 1 << 12, /* enable_thinking changes the prompt */
+    AG_CHAT_OPENS_REASONING = 1 << 13, /* the prompt opens a reasoning section */
+    AG_CHAT_DOCUMENTS = 1 << 14,       /* accepts documents */
 };
 AG_API uint32_t ag_chat_format_features(const ag_chat_format *f);
-/* "system", ... for one of these bits, NULL for others. */
+/* Returns the name of one of these bits ("system", ...), NULL for other values. */
 AG_API const char *ag_chat_feature_name(uint32_t feature);
 
-/* Why the template was not probed, "it needs more than 2000000 steps"; NULL if it was. The template
- * is then used as one that knows users, assistants and text alone. Borrowed from f. */
+/* Returns why the template could not be probed ("it needs more than 2000000 steps"), NULL if it was
+ * probed. An unprobed template gets user and assistant messages with text only. Borrowed from f. */
 AG_API const char *ag_chat_format_not_probed(const ag_chat_format *f);
 
-/* Whether this model writes several calls in one answer, one behind the other. */
+/* Returns whether the format can write several tool calls, one after the other, in one answer. */
 AG_API bool ag_chat_format_repeats_calls(const ag_chat_format *f);
 
-/* What ends an answer, besides the model's own end-of-text ids: texts for ag_generate_params.stop
- * (with keep_special, which spells special tokens out), and those of them that are one token.
- * Borrowed from f. */
+/* Return the stop strings and stop ids of an answer, besides the model's end-of-text ids. The
+ * strings are for ag_generate_params.stop with keep_special, which writes special tokens as text.
+ * The ids are the stop strings that are one token. Borrowed from f. */
 AG_API const char *const *ag_chat_format_stops(const ag_chat_format *f, size_t *n);
 AG_API const int32_t *ag_chat_format_stop_ids(const ag_chat_format *f, size_t *n);
 
-/* The sampling parameters that the model at `path` asks for in its generation_config.json (GGUF:
- * general.sampling...) take the place of those in *params; the rest stays. *names lists what was
- * found, "temperature 0.6, top_k 20" (may be NULL); it is freed first. */
+/* Reads the model's recommended sampling parameters from generation_config.json (GGUF:
+ * general.sampling...) and overwrites those members of *params; other members keep their values.
+ * *names, which may be NULL, is freed and receives a list: "temperature 0.6, top_k 20". */
 AG_API ag_status ag_chat_sampling_load(const char *path, ag_sampler_params *params, ag_text *names,
                                        ag_error *err);
 
 /* ---- conversations ---- */
 
-/* Messages, tools, documents and variables of a template. One thread at a time. */
+/* A conversation: messages, tools, documents and template variables. Used by one thread at a time.
+ */
 typedef struct ag_chat ag_chat;
 
-/* The format is borrowed. */
+/* Creates an empty conversation. The format is borrowed. */
 AG_API ag_status ag_chat_create(const ag_chat_format *f, ag_chat **out, ag_error *err);
 AG_API void ag_chat_destroy(ag_chat *c);
 
-/* Messages are JSON as clients of OpenAI's interface send it: role, content (a string, a list of
- * parts, null), tool_calls, tool_call_id, name, reasoning_content; other keys are handed to the
- * template. AG_FORMAT or AG_INVALID says which message and why; nothing has changed then. */
+/* Appends a message. A message is JSON as in OpenAI's chat interface: role, content (a string, a
+ * list of parts, or null), tool_calls, tool_call_id, name, reasoning_content. Other keys are passed
+ * to the template. Fails with AG_FORMAT or AG_INVALID and names message and reason; the
+ * conversation is then unchanged. */
 AG_API ag_status ag_chat_add_json(ag_chat *c, const char *message, size_t len, ag_error *err);
-/* An array of messages takes the place of all messages. */
+/* Replaces all messages by a JSON array of messages. Fails as ag_chat_add_json() does. */
 AG_API ag_status ag_chat_set_messages(ag_chat *c, const char *messages, size_t len, ag_error *err);
-/* A message of text: role "user", "system", ... */
+/* Appends a text message of the role "user", "system", ... */
 AG_API ag_status ag_chat_add(ag_chat *c, const char *role, const char *content, ag_error *err);
 AG_API size_t ag_chat_n_messages(const ag_chat *c);
-/* Forgets all but the first n messages. */
+/* Removes all but the first n messages. */
 AG_API void ag_chat_truncate(ag_chat *c, size_t n);
-/* Appends all messages, an array; or message i, an object. */
+/* Append all messages as a JSON array, or message i as a JSON object, to *json. */
 AG_API ag_status ag_chat_get_messages(const ag_chat *c, ag_text *json, ag_error *err);
 AG_API ag_status ag_chat_get_message(const ag_chat *c, size_t i, ag_text *json, ag_error *err);
 
-/* An array of tools, {"type": "function", "function": {"name", "description", "parameters"}} or
- * what stands in "function" alone. An empty array, or NULL: there are none. */
+/* Sets the tools, a JSON array of {"type": "function", "function": {"name", "description",
+ * "parameters"}} or of the inner objects alone. An empty array or NULL removes all tools. */
 AG_API ag_status ag_chat_set_tools(ag_chat *c, const char *tools, size_t len, ag_error *err);
-/* A variable of the template, as JSON: "enable_thinking", "true"; "documents", "[...]". NULL takes
- * it away. */
+/* Sets a template variable to a JSON value, such as "enable_thinking" to "true" or "documents" to
+ * "[...]". NULL removes the variable. */
 AG_API ag_status ag_chat_set_variable(ag_chat *c, const char *name, const char *json, size_t len,
                                       ag_error *err);
-/* What strftime_now() of the template says: seconds since 1970, UTC. Not set: the system's local
- * time. */
+/* Sets the time that strftime_now() of the template formats, in seconds since 1970, UTC. Without
+ * this call it formats the system's local time. */
 AG_API void ag_chat_set_clock(ag_chat *c, int64_t seconds);
 
-/* Limits the memory that the template may take in ag_chat_render(): its values, the rendered text
- * and its spans. The messages themselves are not counted. 0: 256 MiB, the default. */
+/* Limits the memory of the template in ag_chat_render(): values, rendered text and spans. The
+ * messages are not counted. 0 restores the default of 256 MiB. */
 AG_API void ag_chat_set_memory_limit(ag_chat *c, size_t bytes);
 
 enum {
-    AG_CHAT_NO_PROMPT = 1,    /* without what begins the assistant's next turn */
-    AG_CHAT_CONTINUE = 2,     /* the last message is the assistant's and is to be gone on with */
-    AG_CHAT_NO_REWRITING = 4, /* exactly what transformers would render: messages as they came */
-    AG_CHAT_NO_CALLS = 8, /* tool_choice "none": nothing in the answer is taken for a call, though
-                           * the model is told of the tools */
+    AG_CHAT_NO_PROMPT = 1,    /* omit the header of the assistant's next turn */
+    AG_CHAT_CONTINUE = 2,     /* continue the last message, which must be the assistant's */
+    AG_CHAT_NO_REWRITING = 4, /* pass messages to the template unchanged, as transformers does */
+    AG_CHAT_NO_CALLS = 8,     /* tool_choice "none": describe the tools, but parse no tool calls */
 };
-/* Appends the conversation, as the template writes it, to *ids; *text, which may be NULL, gets the
- * same as text. Words of messages, tools, documents and variables never become special tokens, nor
- * others that this template uses as marks. Answers that ag_chat_add_answer() was told of keep the
- * ids they were sampled with. AG_REFUSED brings the template's own words;
- * AG_LIMIT names the limit that the template exceeds, and its line. */
+/* Renders the conversation and appends its ids to *ids and its text to *text, which may be NULL.
+ * Text of messages, tools, documents and variables never becomes a special token or another
+ * delimiter of this template. Answers of ag_chat_add_answer() keep their sampled ids. Fails with
+ * AG_REFUSED and the template's own message, or with AG_LIMIT, the exceeded limit and the line. */
 AG_API ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
                                 ag_error *err);
 enum {
-    AG_CHAT_SEVERAL_CALLS = 1, /* more calls may follow, if ag_chat_format_repeats_calls() */
+    AG_CHAT_SEVERAL_CALLS = 1, /* allow more calls, if ag_chat_format_repeats_calls() */
 };
-/* Behind ag_chat_render(), for tool_choice "required" or a name: appends to *ids what begins a
- * call, as the template writes it, and to *grammar the rule (AG_CONSTRAINT_GRAMMAR, constrain.h) of
- * all that the model then writes: a call of the tool `name`, or, NULL, of any, whose arguments obey
- * its parameters. The parser that is created next knows of this. AG_NOT_FOUND: there is no such
- * tool; AG_UNSUPPORTED says what of the format or the parameters cannot be constrained, if
- * ag_constraint_create() does not. */
+/* Forces a tool call (tool_choice "required" or a name). Call it after ag_chat_render(). Appends
+ * the start of a call, as the template writes it, to *ids. Appends a grammar of the rest of the
+ * answer to *grammar (AG_CONSTRAINT_GRAMMAR, constrain.h): a call of the tool `name`, or of any
+ * tool if name is NULL, with arguments that match the tool's parameters. The next
+ * ag_chat_parser_create() takes this into account. Fails with AG_NOT_FOUND if there is no such
+ * tool, and with AG_UNSUPPORTED if the format or the parameters cannot be constrained;
+ * ag_constraint_create() may also detect the latter. */
 AG_API ag_status ag_chat_require_call(ag_chat *c, const char *name, unsigned flags, ag_ids *ids,
                                       ag_text *grammar, ag_error *err);
-/* How many leading ids of b equal those of a: what a session that holds a need not read again. */
+/* Returns the number of leading ids that a and b have in common. A session that has consumed a can
+ * skip them when it reads b. */
 AG_API size_t ag_chat_common_prefix(const ag_ids *a, const ag_ids *b);
 
 /* ---- answers ---- */
@@ -148,73 +151,75 @@ AG_API size_t ag_chat_common_prefix(const ag_ids *a, const ag_ids *b);
 typedef enum ag_chat_delta_kind {
     AG_CHAT_DELTA_CONTENT,   /* text */
     AG_CHAT_DELTA_REASONING, /* text */
-    AG_CHAT_DELTA_CALL,      /* a call begins: id and name */
-    AG_CHAT_DELTA_ARGUMENTS, /* text: more of its arguments, which joined are a JSON object */
+    AG_CHAT_DELTA_CALL,      /* the start of a call: id and name */
+    AG_CHAT_DELTA_ARGUMENTS, /* text of its arguments; the joined texts are a JSON object */
 } ag_chat_delta_kind;
 
 typedef struct ag_chat_delta {
     ag_chat_delta_kind kind;
-    size_t call;          /* of CALL and ARGUMENTS: which one of the answer's, from 0 */
-    const char *id;       /* of CALL */
-    const char *name;     /* of CALL */
-    const char *text;     /* whole characters, as far as they came whole */
+    size_t call;          /* CALL and ARGUMENTS: index of the call in this answer, from 0 */
+    const char *id;       /* CALL */
+    const char *name;     /* CALL */
+    const char *text;     /* complete characters, except where the pushed text is invalid UTF-8 */
     size_t len;           /* of text */
-    uint64_t reserved[2]; /* 0: what later versions tell */
+    uint64_t reserved[2]; /* 0 */
 } ag_chat_delta;
 
-/* Reads one answer. One thread at a time. */
+/* Parses one answer. Used by one thread at a time. */
 typedef struct ag_chat_parser ag_chat_parser;
 
-/* For the answer to what ag_chat_render() rendered last: a call is looked for where there are
- * tools, and where the prompt left a reasoning open the answer begins in it. c and its format are
- * borrowed. */
+/* Creates a parser for the answer to the last ag_chat_render(). It parses tool calls if the
+ * conversation has tools, and starts in the reasoning if the prompt opened one. c and its format
+ * are borrowed. */
 AG_API ag_status ag_chat_parser_create(ag_chat *c, ag_chat_parser **out, ag_error *err);
 AG_API void ag_chat_parser_destroy(ag_chat_parser *p);
-/* More of the answer's text, special tokens spelled out (keep_special), in pieces of any size. */
+/* Parses more text of the answer, in pieces of any size. Special tokens must be written as text
+ * (keep_special). */
 AG_API ag_status ag_chat_parser_push(ag_chat_parser *p, const char *text, size_t len,
                                      ag_error *err);
-/* The answer ends here: what was waiting for more becomes what it is. A call that was cut short
- * stays cut short. */
+/* Ends the answer and releases text that was held for disambiguation. An incomplete call stays
+ * incomplete. */
 AG_API ag_status ag_chat_parser_finish(ag_chat_parser *p, ag_error *err);
-/* The next delta of what was pushed; false when there is none for now. Its texts are valid until
- * the next call that is given p. */
+/* Writes the next delta of the pushed text; returns false if there is none yet. Its texts are valid
+ * until the next call with p. */
 AG_API bool ag_chat_parser_next(ag_chat_parser *p, ag_chat_delta *delta);
-/* Calls that have begun. */
+/* Returns the number of calls that have started. */
 AG_API size_t ag_chat_parser_n_calls(const ag_chat_parser *p);
 /* Appends the answer so far as a message, {"role": "assistant", "content": ..., ...}. */
 AG_API ag_status ag_chat_parser_message(const ag_chat_parser *p, ag_text *json, ag_error *err);
 
-/* The answer becomes the conversation's next message. ids[0..n), if given, are what was sampled,
- * without what ended the answer: whenever this message, or one with the same calls or the same
- * text, is rendered again, these ids stand there. */
+/* Appends the parsed answer as the conversation's next message. ids[0..n), if not NULL, are the
+ * sampled ids without the stop token. Later renderings use these ids for this message, and for
+ * messages with the same calls or the same text. */
 AG_API ag_status ag_chat_add_answer(ag_chat *c, const ag_chat_parser *p, const int32_t *ids,
                                     size_t n, ag_error *err);
 
-/* For conversations that a client keeps, of which each turn makes an ag_chat anew: appends to *json
- * what p has read and ids[0..n), all that was sampled of it, behind what ag_chat_require_call() put
- * into the prompt. AG_UNSUPPORTED where the text would not be found again as it stands: it holds
- * special tokens that a client can only write as text. */
+/* Appends a record of the parsed answer to *json, for clients that resend the conversation and get
+ * a new ag_chat in each turn. ids[0..n) are all sampled ids, without the prompt that
+ * ag_chat_require_call() added. Fails with AG_UNSUPPORTED if the answer contains special tokens,
+ * which a client can only resend as text. */
 AG_API ag_status ag_chat_keep_answer(const ag_chat *c, const ag_chat_parser *p, const int32_t *ids,
                                      size_t n, ag_text *json, ag_error *err);
-/* An answer that was kept so, of a conversation of the same model: a message of this one that says
- * the same, in content, calls and, if it has any, reasoning, is rendered with these ids. Of equal
- * ones the first is for the first message. AG_FORMAT: it is nothing that was kept, or of another
- * tokenizer or template, or its ids do not spell its message. */
+/* Restores a record of ag_chat_keep_answer() of the same model. A message with equal content, calls
+ * and reasoning (if the message has any) is then rendered with the record's ids. Equal records are
+ * used in order: the first record for the first matching message. Fails with AG_FORMAT if json is
+ * not such a record, comes from another tokenizer or template, or its ids do not decode to its
+ * message. */
 AG_API ag_status ag_chat_restore_answer(ag_chat *c, const char *json, size_t len, ag_error *err);
 
-/* ---- asking for a text again ---- */
+/* ---- requests that repeat a text ---- */
 
-/* What announces the tokens of a replay to the model: the lists of the same names in
+/* Token lists that announce a replay to the model: the members of the same names in
  * ag_compress_params (session.h). Owned. */
 typedef struct ag_replay_request {
     ag_ids instruction, instruction_next, suffix;
 } ag_replay_request;
-/* f: NULL for a model without a template, whose suffix is a newline. */
+/* Fills *out. f is NULL for a model without a template; the suffix is then a newline. */
 AG_API ag_status ag_replay_request_make(const ag_tokenizer *t, const ag_chat_format *f,
                                         ag_replay_request *out, ag_error *err);
 AG_API void ag_replay_request_free(ag_replay_request *r);
-/* ag_compress_defaults() with these lists, which are borrowed: how much stays is still to be said.
- */
+/* Returns ag_compress_defaults() with these lists, which are borrowed. The caller must still set
+ * keep_ratio or keep_tokens. */
 AG_API ag_compress_params ag_replay_request_params(const ag_replay_request *r);
 
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts that obey a rule: a JSON schema, any JSON object, a regular expression, a list of choices,
- * or a grammar. A constraint says which tokens may follow; ag_sampler_constrain() (sampler.h) makes
- * a sampler ask it. docs/constraints.md tells what is supported. */
+/* Constraints: restrict generation to texts that match a JSON schema, a regular expression, a
+ * grammar or a list of choices. A constraint computes the mask of tokens that may follow;
+ * ag_sampler_constrain() (sampler.h) attaches it to a sampler. docs/constraints.md lists what is
+ * supported. */
 #ifndef ANTIGRAVITY_CONSTRAIN_H
 #define ANTIGRAVITY_CONSTRAIN_H
 
@@ -12,40 +13,39 @@
 extern "C" {
 #endif
 
-/* A vocabulary prepared for constraints: made once for a tokenizer, shared by all constraints. Any
- * number of threads may make constraints with one at the same time. */
+/* A vocabulary prepared for constraints. It is created once for a tokenizer and shared. Any number
+ * of threads may create constraints with it at the same time. */
 typedef struct ag_constraint_vocab ag_constraint_vocab;
 
-/* n_vocab: ids of the model (ag_model_info.n_vocab); the mask has so many bits. eos_ids: what may
- * end a text, at least one. Special tokens are never part of a text. Copies what it needs of t.
- * AG_INVALID for ids outside. */
+/* Creates a vocabulary. n_vocab is ag_model_info.n_vocab, the number of bits of a mask. eos_ids are
+ * the ids that may end a text, at least one. Special tokens are never part of a text. Copies what
+ * it needs of t. Fails with AG_INVALID for ids outside the vocabulary. */
 AG_API ag_status ag_constraint_vocab_create(const ag_tokenizer *t, size_t n_vocab,
                                             const int32_t *eos_ids, size_t n_eos,
                                             ag_constraint_vocab **out, ag_error *err);
-/* After every constraint made with it. */
+/* Destroys a vocabulary. Every constraint created with it must be destroyed before. */
 AG_API void ag_constraint_vocab_destroy(ag_constraint_vocab *v);
 
 typedef enum ag_constraint_kind {
-    AG_CONSTRAINT_JSON_SCHEMA, /* JSON that obeys a schema: draft 2020-12, and drafts 4 to 7 */
+    AG_CONSTRAINT_JSON_SCHEMA, /* JSON that matches a schema: draft 2020-12, and drafts 4 to 7 */
     AG_CONSTRAINT_JSON_OBJECT, /* any JSON object */
-    AG_CONSTRAINT_REGEX,       /* all of the text matches: ECMAScript's syntax, flag u */
+    AG_CONSTRAINT_REGEX,       /* the whole text matches: ECMAScript's syntax with flag u */
     AG_CONSTRAINT_CHOICES,     /* one of the choices */
-    AG_CONSTRAINT_GRAMMAR,     /* a grammar of rules, of which "root" is the text: GBNF */
+    AG_CONSTRAINT_GRAMMAR,     /* the text matches rule "root" of a GBNF grammar */
 } ag_constraint_kind;
 
-/* The space between the parts of JSON. There is none before "," and ":" or around the value. */
+/* White space in JSON. There is never white space before "," and ":" or around the value. */
 typedef enum ag_json_spacing {
     AG_JSON_NEAT,      /* none, one space, or a line break and up to 40 spaces or tabs */
     AG_JSON_COMPACT,   /* none */
-    AG_JSON_ANY_SPACE, /* as many spaces, tabs and line breaks as there may be in JSON */
+    AG_JSON_ANY_SPACE, /* any number of spaces, tabs and line breaks */
 } ag_json_spacing;
 
-/* Of the properties that a schema names. Others always come behind them, or, in any order,
- * anywhere.
- */
+/* Order of the properties that a schema names. With DECLARED_ORDER other properties follow them;
+ * with ANY_ORDER they may be anywhere. */
 typedef enum ag_json_order {
-    AG_JSON_DECLARED_ORDER, /* as the schema has them: what follows is predictable */
-    AG_JSON_ANY_ORDER,      /* objects with minProperties or maxProperties excepted */
+    AG_JSON_DECLARED_ORDER, /* the schema's order, which makes the text predictable */
+    AG_JSON_ANY_ORDER,      /* objects with minProperties or maxProperties keep DECLARED_ORDER */
 } ag_json_order;
 
 typedef struct ag_constraint_params {
@@ -56,51 +56,51 @@ typedef struct ag_constraint_params {
     size_t n_choices;
     ag_json_spacing spacing; /* NEAT */
     ag_json_order order;     /* DECLARED_ORDER */
-    /* Beyond these a constraint is AG_LIMIT: what is hostile fails within a second. */
-    size_t max_instructions; /* 2^20 of the compiled grammar */
-    size_t max_states;       /* 2^16 of one automaton; those of the text as it goes on, 16 times */
-    /* 2^24 steps of making one automaton, and of one token: to accept it and to make the mask that
-     * follows. 8 times as many for all tokens of a constraint and its clones, until one is reset.
-     * Steps do not depend on the machine or on other threads. */
+    /* Limits. A constraint that exceeds one fails with AG_LIMIT; hostile input fails within a
+     * second. */
+    size_t max_instructions; /* instructions of the compiled grammar; 2^20 */
+    size_t max_states;       /* states of one automaton; 2^16; of the lazy DFA 16 times as many */
+    /* Steps to build one automaton, and steps of one token: to accept it and to compute the next
+     * mask; 2^24. All tokens of a constraint and its clones together may take 8 times as many until
+     * one is reset. Steps depend neither on the machine nor on other threads. */
     size_t max_work;
-    size_t max_readings;    /* 1024 ways to read a text, at any place of it */
-    size_t max_mask_bytes;  /* 64 MiB of masks that are kept; beyond, all are made anew */
-    size_t max_state_bytes; /* 128 MiB of states of the text, and as many of its open rules */
-    uint64_t reserved[3];   /* 0: what later versions ask for */
+    size_t max_readings;    /* parses of a text that are followed at the same time; 1024 */
+    size_t max_mask_bytes;  /* cached masks; 64 MiB; beyond it the cache is cleared */
+    size_t max_state_bytes; /* states of the text; 128 MiB, and as much for its open rules */
+    uint64_t reserved[3];   /* must be 0 */
 } ag_constraint_params;
 AG_API ag_constraint_params ag_constraint_defaults(ag_constraint_kind kind);
 
-/* An ag_constraint is where a text stands. It and its clones belong to one thread at a time.
- *
- * The vocabulary is borrowed and must outlive the constraint; params are not needed afterwards.
- * AG_FORMAT and AG_UNSUPPORTED name what is wrong and where; AG_INVALID if no text obeys. */
+/* Creates a constraint: the state of matching one text. A constraint and its clones are used by one
+ * thread at a time. The vocabulary is borrowed and must outlive it; params are not used afterwards.
+ * AG_FORMAT and AG_UNSUPPORTED name what is wrong and where. Fails with AG_INVALID if no text
+ * matches. */
 AG_API ag_status ag_constraint_create(const ag_constraint_vocab *v,
                                       const ag_constraint_params *params, ag_constraint **out,
                                       ag_error *err);
-/* Another text that stands where c's does: for several answers. What is compiled is shared. */
+/* Creates a constraint in the state of c, for another answer. The compiled grammar is shared. */
 AG_API ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_error *err);
 AG_API void ag_constraint_destroy(ag_constraint *c);
-/* Back to the beginning of a text. */
+/* Resets a constraint to the start of a text. */
 AG_API ag_status ag_constraint_reset(ag_constraint *c, ag_error *err);
 
-/* Bit id % 32 of word id / 32 is set if the token may follow: (*mask)[(n_vocab + 31) / 32], valid
- * until the next call. The ids that end a text are set where it may end. AG_INVALID if no token of
- * the vocabulary goes on. */
+/* Computes the mask (*mask)[(n_vocab + 31) / 32], valid until the next call. Bit id % 32 of word
+ * id / 32 is set if the token may follow. EOS ids are set where the text may end. Fails with
+ * AG_INVALID if no token of the vocabulary may follow. */
 AG_API ag_status ag_constraint_mask(ag_constraint *c, const uint32_t **mask, ag_error *err);
-/* The token is part of the text. AG_INVALID if it may not follow: the text then stands where it
- * stood. */
+/* Advances by one token. Fails with AG_INVALID, and changes nothing, if it may not follow. */
 AG_API ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err);
-/* The text may end here; has ended, with an id that ends it. */
+/* Return whether the text may end here, and whether it has ended with an EOS id. */
 AG_API bool ag_constraint_may_end(const ag_constraint *c);
 AG_API bool ag_constraint_has_ended(const ag_constraint *c);
 
-/* Appends the bytes that follow in any case, `most` at most: none where there is a choice or the
- * text may end. */
+/* Appends the forced bytes, at most `most`: those that follow in every matching text. Appends
+ * nothing if several bytes are possible or the text may end. */
 AG_API ag_status ag_constraint_forced_text(ag_constraint *c, size_t most, ag_text *out,
                                            ag_error *err);
-/* The same as tokens, for a draft: other tokens may spell the same text, so a model is asked which,
- * but for these it can be asked at once. What may be the beginning of a longer token is left out.
- */
+/* Appends the forced bytes as tokens, for a draft. Other tokens may produce the same text, so the
+ * model must verify them, but in one step. Bytes at the end that could start a longer token are
+ * omitted. */
 AG_API ag_status ag_constraint_forced(ag_constraint *c, size_t most, ag_ids *out, ag_error *err);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types and the one place that knows their sizes. */
+/* Element types, their names, sizes and roles. */
 #ifndef ANTIGRAVITY_DTYPE_H
 #define ANTIGRAVITY_DTYPE_H
 
@@ -12,11 +12,11 @@
 extern "C" {
 #endif
 
-/* What a type may be used for; a mask. */
+/* Uses of a type; a bit mask. */
 typedef enum ag_dtype_role {
-    AG_DTYPE_FLOATS = 1, /* it holds real numbers: ids and bytes do not */
-    AG_DTYPE_WEIGHT = 2, /* weights may be kept in it (ag_model_params) */
-    AG_DTYPE_CACHE = 4,  /* so may keys and values (ag_kv_params, ag_session_params) */
+    AG_DTYPE_FLOATS = 1, /* represents real numbers, unlike ids and bytes */
+    AG_DTYPE_WEIGHT = 2, /* can store weights (ag_model_params) */
+    AG_DTYPE_CACHE = 4,  /* can store keys and values (ag_kv_params, ag_session_params) */
 } ag_dtype_role;
 
 typedef enum ag_dtype {
@@ -26,28 +26,30 @@ typedef enum ag_dtype {
         AG_DTYPE_COUNT
 } ag_dtype;
 
-/* "q4_0"; "?" for a value that is no dtype. Static. */
+/* Returns the name ("q4_0"), "?" for a value outside the enumeration. Static. */
 AG_API const char *ag_dtype_name(ag_dtype dtype);
-/* The other way round, ignoring case; false (and *out untouched) for an unknown name. */
+/* Writes the type of this name, ignoring case. Returns false, and leaves *out unchanged, for an
+ * unknown name. */
 AG_API bool ag_dtype_parse(const char *name, ag_dtype *out);
 
-/* Elements in a block: 1, or 32 or 256 for the quantised types. */
+/* Returns the elements of a block: 1, or 32 or 256 for quantised types. */
 AG_API size_t ag_dtype_block(ag_dtype dtype);
 AG_API size_t ag_dtype_block_bytes(ag_dtype dtype);
 AG_API bool ag_dtype_is_quantized(ag_dtype dtype);
 
-/* Halves at the start of a block: none, d, or d and m. */
+/* Returns the number of F16 values at the start of a block: 0, 1 (d) or 2 (d and m). */
 AG_API size_t ag_dtype_scales(ag_dtype dtype);
 
-/* Does the type have all of these roles (ag_dtype_role, or'd)? False for a value that is no dtype.
- */
+/* Returns whether the type has all of these roles (ag_dtype_role bits). False for a value outside
+ * the enumeration. */
 AG_API bool ag_dtype_may_be(ag_dtype dtype, unsigned roles);
-enum { AG_DTYPE_LIST = 128 }; /* bytes for any list */
-/* "f32, f16, q8_0": the types that have all of these roles, cut off at `cap` bytes. Returns buf. */
+enum { AG_DTYPE_LIST = 128 }; /* bytes that any list fits in */
+/* Writes the names of the types that have all of these roles ("f32, f16, q8_0"), truncated to `cap`
+ * bytes. Returns buf. */
 AG_API const char *ag_dtype_list(unsigned roles, char *buf, size_t cap);
 
-/* Bytes of n consecutive elements. 0 when n is not a multiple of the block or the size overflows;
- * there is no "bytes per element", since block types have none. */
+/* Returns the bytes of n consecutive elements; 0 if n is not a multiple of the block or the size
+ * overflows. Block types have no size per element. */
 AG_API size_t ag_dtype_row_bytes(ag_dtype dtype, size_t n);
 
 #ifdef __cplusplus

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The element types, one row each: whatever lists types is made from this table. Nothing but the
- * preprocessor is needed to read it, for kernels of the OpenCL backend include it too.
+/* Table of the element types, one row each. All lists of types are generated from it. It uses the
+ * preprocessor only, because OpenCL kernels include it too.
  *
- * X(NAME, "name", elements in a block, bytes of a block, halves before its levels, roles)
+ * X(NAME, "name", elements of a block, bytes of a block, F16 values at its start, roles)
  *   Q4_0  f16 d, 16 bytes: byte i holds element i (low nibble) and i + 16 (high); (nibble - 8) * d
  *   Q4_1  f16 d, f16 m, the same nibbles; nibble * d + m
  *   Q8_0  f16 d, 32 int8; q * d
- *   Q5_0  f16 d, 4 bytes: bit i is the fifth of element i, the nibbles of Q4_0; (level - 16) * d
+ *   Q5_0  f16 d, 4 bytes: bit i is the fifth bit of element i, nibbles as Q4_0; (level - 16) * d
  *   Q5_1  f16 d, f16 m, the same; level * d + m
- *   Q2_K to Q6_K  256 elements in parts of 16 or 32 with scales of their own (src/quant/quant.h)
- *   IQ4_NL  as Q4_0, with nibbles that stand for 16 values of a table (src/quant/iq4_nl.c)
- *   MXFP4   a byte e, the nibbles of Q4_0; floats of 4 bits times 2^(e - 127) (src/quant/mxfp4.c)
+ *   Q2_K to Q6_K  256 elements in sub-blocks of 16 or 32 with their own scales (src/quant/quant.h)
+ *   IQ4_NL  as Q4_0; nibbles are indices into a table of 16 values (src/quant/iq4_nl.c)
+ *   MXFP4   a byte e, nibbles as Q4_0; 4-bit floats times 2^(e - 127) (src/quant/mxfp4.c)
  * Little-endian. Source of the block types: the GGML format family. Roles: ag_dtype_role. */
 #ifndef ANTIGRAVITY_DTYPE_TABLE_H
 #define ANTIGRAVITY_DTYPE_TABLE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For who works below models and sessions: tensors, operations on them, the KV cache by itself.
- * antigravity.h has everything else, and the rules of threads for both. */
+/* The expert interface: antigravity.h plus tensors, their operations and the KV cache. The thread
+ * rules of antigravity.h apply. */
 #ifndef ANTIGRAVITY_EXPERT_H
 #define ANTIGRAVITY_EXPERT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a row of logits to a token. */
+/* Samplers: choose a token from a row of logits. */
 #ifndef ANTIGRAVITY_SAMPLER_H
 #define ANTIGRAVITY_SAMPLER_H
 
@@ -16,54 +16,56 @@ typedef struct ag_logit_bias {
     float bias; /* added to the logit; -INFINITY forbids the token */
 } ag_logit_bias;
 
-/* Applied in this order. ag_sampler_defaults() fills in the defaults named here. */
+/* Sampling parameters, applied in this order. The comments state the defaults of
+ * ag_sampler_defaults(). */
 typedef struct ag_sampler_params {
     const ag_logit_bias *logit_bias; /* copied at creation */
     size_t n_logit_bias;
-    float repetition_penalty; /* 1.1; 1 = off; once per distinct recent token: logit < 0 ? * : / */
-    uint32_t repetition_window; /* 64 newest tokens, prompt included */
+    /* 1.1; 1: off. Divides the logits of recent tokens, multiplies negative ones; once a token. */
+    float repetition_penalty;
+    uint32_t repetition_window; /* newest tokens, including the prompt; 64 */
     float presence_penalty;     /* 0; subtracted once if the token is in the window */
-    float frequency_penalty;    /* 0; subtracted per occurrence in the window */
-    float temperature;          /* 0.8; 0 = greedy, the lowest id wins a tie */
-    uint32_t top_k;             /* 40; 0 = off */
-    float top_p;                /* 0.9, on the renormalised top-k; 1 = off */
-    float min_p;                /* 0 = off; keeps p >= min_p * (largest p) */
+    float frequency_penalty;    /* 0; subtracted for each occurrence in the window */
+    float temperature;          /* 0.8; 0: greedy, where the lowest id wins a tie */
+    uint32_t top_k;             /* 40; 0: off */
+    float top_p;                /* 0.9, of the renormalised top-k; 1: off */
+    float min_p;                /* 0: off; retains p >= min_p * (largest p) */
     uint64_t seed;
-    uint64_t reserved[4]; /* 0: what later versions ask for */
+    uint64_t reserved[4]; /* must be 0 */
 } ag_sampler_params;
 AG_API ag_sampler_params ag_sampler_defaults(void);
 
-/* Belongs to one thread at a time. */
+/* A sampler. Used by one thread at a time. */
 typedef struct ag_sampler ag_sampler;
 
-/* AG_INVALID names the parameter that is out of range (NaN, negative temperature, top_p outside
- * (0, 1], ids outside the vocabulary, ...). All memory is taken here: sampling allocates nothing.
- */
+/* Creates a sampler and allocates all its memory; sampling allocates nothing. AG_INVALID names the
+ * parameter that is out of range: NaN, a negative temperature, top_p outside (0, 1], ids outside
+ * the vocabulary, ... */
 AG_API ag_status ag_sampler_create(const ag_sampler_params *params, int32_t n_vocab,
                                    ag_sampler **out, ag_error *err);
 AG_API void ag_sampler_destroy(ag_sampler *s);
 
-/* Tells the sampler of a token that is now part of the text, as chosen. */
+/* Adds a chosen token to the text: penalties and the constraint advance. */
 AG_API void ag_sampler_accept(ag_sampler *s, int32_t id);
-/* The same for a token of the prompt, which penalties know and a constraint does not. */
+/* Adds a token of the prompt: penalties advance, the constraint does not. */
 AG_API void ag_sampler_accept_prompt(ag_sampler *s, int32_t id);
-/* Forgets the text and starts the random sequence from the seed again; so does the constraint. */
+/* Removes the text, restarts the random sequence from the seed and resets the constraint. */
 AG_API void ag_sampler_reset(ag_sampler *s);
 
-/* The next n choices are these ids, whatever they would have been: a text that is known passes
- * through a model as if it were chosen, to measure. ids are borrowed meanwhile; n = 0 and a reset
- * end it. */
+/* Makes the next n choices return these ids, so that benchmarks can feed a known text as if it were
+ * chosen. ids are borrowed until then; n = 0 or a reset ends it. */
 AG_API void ag_sampler_replay(ag_sampler *s, const int32_t *ids, size_t n);
 
-/* constrain.h: from here on only tokens are chosen that c allows, and c is told of those that are
- * accepted. Borrowed until it is replaced; NULL: none. Where one token alone may follow it is
- * chosen without a random number. AG_INVALID if c is of another vocabulary. */
+/* Attaches a constraint (constrain.h): the sampler chooses only tokens that c allows and advances c
+ * by accepted tokens. c is borrowed until it is replaced; NULL removes it. If only one token may
+ * follow, it is chosen without a random number. Fails with AG_INVALID if c has another vocabulary.
+ */
 typedef struct ag_constraint ag_constraint;
 AG_API ag_status ag_sampler_constrain(ag_sampler *s, ag_constraint *c, ag_error *err);
 
-/* Chooses from logits[n_vocab], which it leaves as they are; does not accept the choice. Depends
- * only on the parameters, the logits and the calls before. A row without a finite logit (NaN, all
- * -inf) is AG_INVALID. */
+/* Chooses a token from logits[n_vocab], which do not change. Does not accept the choice. The result
+ * depends only on the parameters, the logits and earlier calls. Fails with AG_INVALID for NaN or a
+ * row of only -inf. */
 AG_API ag_status ag_sampler_sample(ag_sampler *s, const float *logits, int32_t *id, ag_error *err);
 
 #ifdef __cplusplus

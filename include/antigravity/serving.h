@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many requests of many clients, in steps of rows: an engine thread that batches them, keeps what
- * they have read for those that come later, and stays within one number of memory. No HTTP and no
- * JSON here; docs/serving.md shows how the parts work together. */
+/* Serving: an engine thread that batches requests of many clients, caches sessions for prefix
+ * reuse, and keeps the process within one memory limit. Knows neither HTTP nor JSON.
+ * docs/serving.md explains how the parts work together. */
 #ifndef ANTIGRAVITY_SERVING_H
 #define ANTIGRAVITY_SERVING_H
 
@@ -15,104 +15,107 @@ extern "C" {
 
 /* ---- the engine ---- */
 
-/* A thread that owns a backend and the models on it. Functions given an ag_serving may be called
- * from any thread, but ag_serving_destroy() from one that no other races with. Of them the ones
- * that wait, ag_serving_load_model() and ag_serving_destroy(), are not to be called by an event.
+/* The engine: a thread that owns a backend and its models. Any thread may call the functions that
+ * take an ag_serving. ag_serving_destroy() must not run at the same time as another call.
+ * ag_serving_load_model(), ag_serving_view_session() and ag_serving_destroy() wait for the engine,
+ * so an event callback must not call them.
  *
- * What a request gets depends on its parameters alone, not on what else is running: its tokens
- * and logprobs are bit for bit those that it gets alone, unless wide_steps. Where part of its
- * prompt was read before (n_cached), and where a device has read it together with others, they are
- * the same but for rounding; where a policy has let tokens leave since, what left depends on the
- * turns in which it was read. */
+ * A request's tokens and logprobs depend on its parameters only, bit for bit, and not on other
+ * requests, unless wide_steps is set. They may differ by rounding if part of the prompt came from a
+ * cached session (n_cached), and on devices. With an eviction policy, a cached session also depends
+ * on the turns in which it was read. */
 typedef struct ag_serving ag_serving;
 
 typedef struct ag_serving_params {
-    ag_backend_params backend; /* as ag_backend_create() takes them */
-    uint64_t memory_limit;     /* bytes that the process may occupy; 0: no limit */
-    /* NULL, or asked on the engine's thread how much of that the caller itself occupies by now,
-     * which caller_reserve sets aside for it: connections, texts on their way. */
+    ag_backend_params backend; /* for ag_backend_create() */
+    uint64_t memory_limit;     /* bytes for the whole process; 0: no limit */
+    /* Returns the bytes that the caller uses now (connections, queued texts), which count towards
+     * memory_limit. Called on the engine's thread; may be NULL. */
     uint64_t (*caller_bytes)(void *user);
     void *caller_user;
-    uint64_t caller_reserve; /* 0; messages take it to grow with memory_limit */
-    uint32_t max_running;    /* 64 answers at a time */
-    /* 256; beyond them a request is refused with AG_BUSY, and beyond 64 MiB of copies of them, or a
-     * 64th of memory_limit, but 2 MiB at least; one that is larger itself with AG_LIMIT. While
-     * other clients wait, one client may use half of the places and of the bytes, half of
-     * max_running, and half of the prompt rows of a step. A client that used more alone loses its
-     * newest waiting requests, which end with AG_BUSY, as other clients need their places. */
+    uint64_t caller_reserve; /* bytes set aside for the caller; 0. Messages assume that it grows
+                              * with memory_limit */
+    uint32_t max_running;    /* answers at a time; 64 */
+    /* Waiting requests; 256. Their copies may take 64 MiB or 1/64 of memory_limit, at least 2 MiB.
+     * Further requests fail with AG_BUSY; a request above the byte limit fails with AG_LIMIT. While
+     * other clients wait, one client may use half of the queue, half of its bytes, half of
+     * max_running, and half of the prompt rows of a step. A client that used more before loses its
+     * newest waiting requests, which end with AG_BUSY, when other clients need the space. */
     uint32_t max_waiting;
-    uint32_t step_rows; /* 512 rows between two tokens of an answer: next tokens first, then
-                         * prompts, in chunks of half as many, whoever else is there */
-    /* Rows of different requests in one pass also where that rounds otherwise than each alone: more
-     * tokens a second of many answers on processors with matrix units, and on devices that are slow
-     * to read weights, but what a request gets then depends, by rounding, on what else is running.
-     */
+    uint32_t step_rows; /* rows of a step; 512. Decoded tokens come first, then chunks of prompts of
+                         * at most half of it */
+    /* Batches requests even if that changes their rounding. This is faster for many answers on
+     * processors with matrix units and on devices with little bandwidth, but results then depend,
+     * by rounding, on other requests. */
     bool wide_steps;
-    /* Parked sessions, in memory. UINT64_MAX: as much as the limit leaves; without a limit a
-     * quarter of what the system, the control group and the device would have available without
-     * them (1 GiB where none of them says). */
+    /* Memory of cached sessions. UINT64_MAX: what memory_limit leaves; without a limit, a quarter
+     * of the memory that the system, the control group and the device would have available without
+     * them (1 GiB if it is unknown). */
     uint64_t prefix_bytes;
-    /* NULL, or where parked sessions go that leave memory, to be found again after a restart: made
-     * with mode 0700 if need be, AG_IO if others may enter. Scopes are written into its files. */
+    /* Directory for cached sessions that are removed from memory, which are found again after a
+     * restart; may be NULL. It is created with mode 0700; AG_IO if other users may enter it. Its
+     * files contain the scopes. */
     const char *prefix_dir;
     uint64_t prefix_dir_bytes; /* 4 GiB */
-    /* 0: never. Else parked sessions that no policy manages become smaller while no request runs,
-     * each when nobody has gone on with it for replay_after_s, or at once where three quarters of
-     * memory_limit are taken: ag_session_compress() with this share of their tokens replayed. What
-     * stays are so many of their tokens, the fewer of both. A request ends a replay that is under
-     * way. One takes the memory of two such sessions at most, for which another may leave. Such a
-     * session is gone on with at its end alone: prompts that have only its beginning in common are
-     * read anew. */
+    /* Share of tokens to replay for ag_session_compress() of cached sessions without a policy; 0:
+     * never. A session is compressed while no request runs: after replay_after_s without use, or at
+     * once if three quarters of memory_limit are used. It retains replay_keep_ratio of its tokens
+     * or replay_keep_tokens, whichever is fewer. A request cancels a running replay. A replay takes
+     * the memory of at most two such sessions, for which another one may be removed. A compressed
+     * session can only be continued at its end; prompts that share a shorter prefix are read in
+     * full. */
     float replay_share, replay_keep_ratio; /* 0, 0.25 */
-    uint32_t replay_keep_tokens;           /* 0: the ratio alone */
+    uint32_t replay_keep_tokens;           /* 0: the ratio applies alone */
     uint32_t replay_after_s;               /* 30 */
-    uint64_t reserved[6];                  /* 0: what later versions ask for */
+    uint64_t reserved[6];                  /* must be 0 */
 } ag_serving_params;
 AG_API ag_serving_params ag_serving_defaults(void);
 
 AG_API ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out,
                                    ag_error *err);
-/* Running requests end with AG_FINISH_CANCELLED first; with prefix_dir what is parked is written.
- */
+/* Cancels running requests, which end with AG_FINISH_CANCELLED, writes cached sessions to
+ * prefix_dir if it is set, and destroys the engine. */
 AG_API void ag_serving_destroy(ag_serving *s);
 
 /* ---- models ---- */
 
-typedef struct ag_served_model ag_served_model; /* lives as long as the engine */
+typedef struct ag_served_model ag_served_model; /* exists as long as the engine */
 
 typedef struct ag_served_model_params {
-    const char *name;          /* what requests call it; further names by ag_serving_add_alias() */
-    const char *path;          /* as ag_model_load() takes it */
-    ag_model_params model;     /* progress, too */
-    ag_session_params session; /* what a request's begins with: context, types, policy */
+    const char *name;          /* name in requests; ag_serving_add_alias() adds others */
+    const char *path;          /* for ag_model_load() */
+    ag_model_params model;     /* including progress */
+    ag_session_params session; /* defaults of its requests: context, types, policy */
     const char *chat_template; /* NULL: the model's own */
-    uint64_t reserved[4];      /* 0: what later versions ask for */
+    uint64_t reserved[4];      /* must be 0 */
 } ag_served_model_params;
 
-/* Reads configuration, tokenizer and template; weights are loaded by the first request that needs
- * them, and dropped again where another model needs the memory. AG_INVALID if the name is taken. */
+/* Adds a model: reads configuration, tokenizer and template. The first request that needs the
+ * weights loads them; they are freed when another model needs the memory. Fails with AG_INVALID if
+ * the name is in use. */
 AG_API ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *params,
                                       ag_served_model **out, ag_error *err);
 AG_API ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const char *name,
                                       ag_error *err);
-/* NULL: none of this name. NULL as name: the first that was added. */
+/* Returns the model of this name or alias, NULL if there is none. The name NULL selects the first
+ * model. */
 AG_API ag_served_model *ag_serving_model(ag_serving *s, const char *name);
 AG_API size_t ag_serving_n_models(const ag_serving *s);
 AG_API ag_served_model *ag_serving_model_at(ag_serving *s, size_t i);
-/* Loads the weights now, and waits for it; a start that fails here fails early. */
+/* Loads the weights now and waits for the result, so that errors appear at the start. */
 AG_API ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err);
 
-/* What stands beside the weights: immutable, for any thread. */
+/* Properties of a model besides its weights. Immutable; any thread may use them. */
 AG_API const char *ag_served_model_name(const ag_served_model *m);
 AG_API const ag_model_info *ag_served_model_info(const ag_served_model *m);
-/* NULL: the model has none; requests are answered with ids and without text then. */
+/* Returns the tokenizer, NULL if the model has none; its answers are then ids without text. */
 AG_API const ag_tokenizer *ag_served_model_tokenizer(const ag_served_model *m);
-/* NULL: the model has no chat template. */
+/* Returns the chat format, NULL if the model has no chat template. */
 AG_API const ag_chat_format *ag_served_model_format(const ag_served_model *m);
-/* The model's own defaults. */
+/* Return the model's defaults. */
 AG_API const ag_sampler_params *ag_served_model_sampling(const ag_served_model *m);
 AG_API const ag_session_params *ag_served_model_session(const ag_served_model *m);
-/* Made when first asked for; then shared. */
+/* Returns the vocabulary for constraints, which is created by the first call and then shared. */
 AG_API ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **out,
                                        ag_error *err);
 
@@ -123,176 +126,179 @@ typedef enum ag_request_kind {
     AG_REQUEST_EMBED, /* one vector for the prompt */
 } ag_request_kind;
 
-/* Which of the final hidden states become the vector of a text. */
+/* Combination of final hidden states into the vector of a text. */
 typedef enum ag_embedding_pooling {
-    AG_EMBEDDING_MEAN, /* of all tokens */
-    AG_EMBEDDING_LAST, /* of the last token */
+    AG_EMBEDDING_MEAN, /* mean over all tokens */
+    AG_EMBEDDING_LAST, /* the last token */
     AG_EMBEDDING_FIRST,
 } ag_embedding_pooling;
 
 typedef struct ag_logprob {
     int32_t id;
-    float logprob; /* natural, of the model's distribution before any sampling parameter */
+    float logprob; /* natural logarithm; of the model's distribution before sampling parameters */
 } ag_logprob;
 
 typedef enum ag_request_event_kind {
-    AG_REQUEST_STARTED,  /* n_prompt and n_cached are known; the prompt is about to be read */
-    AG_REQUEST_READ,     /* more of the prompt has been read: n_read of n_prompt */
-    AG_REQUEST_TOKEN,    /* of one answer */
-    AG_REQUEST_ANSWERED, /* one answer has ended: finish and its figures */
+    AG_REQUEST_STARTED,  /* n_prompt and n_cached are valid; the prompt is read next */
+    AG_REQUEST_READ,     /* n_read of n_prompt tokens of the prompt have been read */
+    AG_REQUEST_TOKEN,    /* a token of one answer */
+    AG_REQUEST_ANSWERED, /* one answer has ended: finish and its statistics */
     AG_REQUEST_EMBEDDED,
-    AG_REQUEST_ENDED, /* the last event, always: status and, if that is not AG_OK, error */
+    AG_REQUEST_ENDED, /* always the last event: status and, unless that is AG_OK, error */
 } ag_request_event_kind;
 
 typedef struct ag_request_event {
     ag_request_event_kind kind;
     size_t n_prompt, n_cached, n_read;
-    size_t answer;    /* TOKEN, ANSWERED: which one, from 0 */
-    int32_t id;       /* TOKEN; -1: text that was waiting for more */
-    const char *text; /* TOKEN: [len] what became certain by this token, whole characters */
+    size_t answer;    /* TOKEN, ANSWERED: index of the answer, from 0 */
+    int32_t id;       /* TOKEN; -1: remaining text at the end of the answer */
+    const char *text; /* TOKEN: [len] text that this token completes, complete characters */
     size_t len;
-    float logprob;         /* TOKEN, if asked for: of the token */
-    const ag_logprob *top; /* [n_top] the most likely instead */
+    float logprob;         /* TOKEN, with params.logprobs: of the token */
+    const ag_logprob *top; /* TOKEN: [n_top] the most likely tokens */
     size_t n_top;
     ag_finish finish;   /* ANSWERED */
-    size_t stop;        /* ANSWERED by a stop string: which one */
-    size_t n_generated; /* ANSWERED: an eos that ended the text is not counted */
-    const int32_t *ids; /* ANSWERED: [n_ids] what was sampled, without what ended the answer */
+    size_t stop;        /* ANSWERED by a stop string: its index */
+    size_t n_generated; /* ANSWERED: tokens without a final EOS */
+    const int32_t *ids; /* ANSWERED: [n_ids] sampled ids without the stop token */
     size_t n_ids;
     double queue_s, prefill_s, first_token_s, decode_s; /* ANSWERED */
-    const float *embedding;                             /* EMBEDDED: [n_embedding], of length 1 */
+    const float *embedding;                             /* EMBEDDED: [n_embedding], norm 1 */
     size_t n_embedding;
-    /* ENDED. AG_CANCELLED: by ag_serving_cancel(), its deadline or the engine's end; AG_NOMEM: it
-     * does not fit into the memory limit; AG_BUSY: another client needed its place in the queue. */
+    /* ENDED. AG_CANCELLED: by ag_serving_cancel(), the deadline or ag_serving_destroy(); AG_NOMEM:
+     * it does not fit in memory_limit; AG_BUSY: another client needed its space in the queue. */
     ag_status status;
     const ag_error *error;
     uint64_t reserved[4];
 } ag_request_event;
 
-/* Called on the engine's thread; must not wait. What the event points to is valid for the call. */
+/* Receives an event. Called on the engine's thread; must not wait. The event's pointers are valid
+ * for the call. */
 typedef void (*ag_request_fn)(void *user, const ag_request_event *event);
 
 typedef struct ag_request_params {
     ag_request_kind kind;
     ag_served_model *model;
-    const char *scope;     /* whose parked sessions it may use and leave: a client's key; NULL:
-                            * those of requests without one */
-    const char *client;    /* copied; whose share of the queue and of the steps the request uses:
-                            * see max_waiting. NULL: that of `scope` */
+    const char *scope;     /* isolates cached sessions: only requests of equal scope share them (as
+                            * vLLM's cache_salt); NULL: the scope of requests without one */
+    const char *client;    /* copied; the client whose share of queue and steps is used: see
+                            * max_waiting. NULL: `scope` */
     const int32_t *prompt; /* [n_prompt] copied */
     size_t n_prompt;
-    size_t n_answers; /* 1; each with a seed of its own: sampling.seed + i */
+    size_t n_answers; /* 1; answer i uses the seed sampling.seed + i */
     ag_sampler_params sampling;
-    /* NULL, or transferred: each answer obeys it. It goes to the engine's threads, so no clone of
-     * it may be used by another one. AG_LIMIT ends a request whose constraint is too expensive: see
-     * max_work of ag_constraint_params. */
+    /* A constraint for each answer, transferred; may be NULL. The engine's threads use it, so other
+     * threads must not use a clone of it. AG_LIMIT ends a request whose constraint is too
+     * expensive: see max_work of ag_constraint_params. */
     ag_constraint *constraint;
-    int64_t max_tokens; /* of each answer; -1: as many as fit */
+    int64_t max_tokens; /* of each answer; -1: no limit */
     bool ignore_eos;
-    const char *const *stop; /* [n_stop] copied; not emitted; 256 of 1024 bytes at most */
+    const char *const *stop; /* [n_stop] copied; not emitted; at most 256 of 1024 bytes */
     size_t n_stop;
-    const int32_t *stop_ids; /* [n_stop_ids] copied; end an answer as the model's own eos ids do */
+    const int32_t *stop_ids; /* [n_stop_ids] copied; end an answer like the model's EOS ids */
     size_t n_stop_ids;
-    bool keep_special; /* special tokens appear in the text */
+    bool keep_special; /* write special tokens as text */
     bool logprobs;
-    uint32_t n_top; /* the so many most likely of each token, 20 at most; with logprobs */
+    uint32_t n_top; /* most likely alternatives of each token, at most 20; needs logprobs */
     ag_embedding_pooling pooling; /* EMBED */
-    /* Context, types of the cache, policy and budget of this request. prefill_chunk is the
-     * engine's: half of step_rows. */
+    /* Context, types of the cache, policy and budget of this request. prefill_chunk is ignored: the
+     * engine uses half of step_rows. */
     ag_session_params session;
-    bool no_prefix;    /* neither uses what is parked nor leaves anything */
-    uint32_t n_system; /* tokens at the beginning that never leave, where a policy evicts; 0:
-                        * as session.eviction says */
-    double deadline_s; /* 0: none; from now on: then it ends like a cancelled one */
+    bool no_prefix;    /* neither use nor leave a cached session */
+    uint32_t n_system; /* first tokens that a policy never evicts; 0: session.eviction applies */
+    double deadline_s; /* seconds from now after which the request is cancelled; 0: none */
     ag_request_fn event;
     void *user;
-    uint64_t reserved[7]; /* 0: what later versions ask for */
+    uint64_t reserved[7]; /* must be 0 */
 } ag_request_params;
 AG_API ag_request_params ag_request_defaults(ag_served_model *m);
 
-typedef uint64_t ag_request_id; /* never given twice */
+typedef uint64_t ag_request_id; /* never reused */
 
-/* Checks the request and puts it into the queue. On error nothing is owned and no event comes:
- * AG_INVALID names what is wrong, AG_LIMIT what is too long, AG_BUSY says how many are waiting. */
+/* Checks a request and queues it. On error the constraint stays the caller's and no event is sent.
+ * AG_INVALID names the invalid parameter, AG_LIMIT what is too long, AG_BUSY how many requests are
+ * waiting. */
 AG_API ag_status ag_serving_submit(ag_serving *s, const ag_request_params *params,
                                    ag_request_id *id, ag_error *err);
-/* It ends after the step that is running, at the latest, with its events; one that has ended is
- * left alone. Does not wait. */
+/* Cancels a request: it ends, with its events, after the running step at the latest. Ignores a
+ * request that has ended. Does not wait. */
 AG_API void ag_serving_cancel(ag_serving *s, ag_request_id id);
 
-/* ---- what it is doing ---- */
+/* ---- state of the engine ---- */
 
 typedef struct ag_serving_stats {
     uint32_t n_running, n_waiting, n_prefix_entries;
     uint64_t n_requests, n_refused, n_cancelled, n_failed;
     uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens, n_steps, n_rows;
-    double busy_s;                                   /* of the engine's thread */
-    uint64_t memory_limit, memory_used, memory_peak; /* what the limit is about */
+    double busy_s;                                   /* time the engine's thread was computing */
+    uint64_t memory_limit, memory_used, memory_peak; /* bytes that count towards the limit */
     uint64_t weight_bytes, kv_bytes, prefix_bytes, workspace_bytes, device_bytes, caller_bytes;
-    uint64_t file_bytes; /* resident pages of files: not counted */
-    /* Sessions in prefix_dir, and what could not be written or read: the log says why. */
+    uint64_t file_bytes; /* resident pages of files, which do not count */
+    /* Files in prefix_dir that were written, read, or failed; the log has the reason. */
     uint64_t n_prefix_written, n_prefix_read, n_prefix_failed;
-    uint64_t n_models_loaded; /* whose weights are in memory */
-    /* Of parked sessions: whole ones, those that failed, and bytes that the former gave back. */
+    uint64_t n_models_loaded; /* models with weights in memory */
+    /* Compressions of cached sessions: completed, failed, bytes freed. */
     uint64_t n_replays, n_replays_failed, replay_bytes;
     uint64_t reserved[1];
 } ag_serving_stats;
 AG_API void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out);
 
-/* One session that is held, running or parked. */
+/* A session in memory: a running one or a cached one. */
 typedef struct ag_resident_session {
     uint64_t id;
     const char *model, *scope;
     bool is_running;
-    uint32_t n_tokens; /* that it has consumed */
+    uint32_t n_tokens; /* consumed tokens */
     uint32_t n_slots;  /* of the fullest head */
-    /* Shared: of a parked one, when it was parked or another one last began with it. */
+    /* shared_bytes of a cached session is as of when it was cached or last forked. */
     uint64_t kv_bytes, shared_bytes;
     const char *policy;
     uint64_t n_evicted;
     double idle_s;
     uint64_t reserved[4];
 } ag_resident_session;
-/* Calls each(user, session) for each, on the calling thread; false ends it. */
+/* Calls each(user, session) for each session in memory, on the calling thread, until `each` returns
+ * false. */
 AG_API void ag_serving_each_session(ag_serving *s,
                                     bool (*each)(void *user, const ag_resident_session *h),
                                     void *user);
 
-/* Which tokens the heads of one held session retain. */
+/* A range of retained tokens. */
 typedef struct ag_cache_run {
     uint32_t position, n; /* the positions [position, position + n) */
 } ag_cache_run;
 
 typedef struct ag_cache_head_view {
-    size_t first_run, n_runs; /* of the view's runs; heads that retain the same may share them */
+    size_t first_run, n_runs; /* range in the view's runs; heads with equal runs may share them */
 } ag_cache_head_view;
 
 typedef struct ag_cache_layer_view {
-    uint32_t first_head, n_heads; /* of the view's heads; 0: the layer has no cache of its own */
-    uint32_t window;              /* newest positions that a query sees; 0: all */
+    uint32_t first_head, n_heads; /* range in the view's heads; 0: no cache of its own */
+    uint32_t window;              /* newest positions that a query attends to; 0: all */
 } ag_cache_layer_view;
 
+/* The tokens that each head of a session retains. */
 typedef struct ag_cache_view {
     uint64_t id;
     const ag_served_model *model;
     bool is_running;
-    uint32_t n_tokens; /* that it has consumed */
+    uint32_t n_tokens; /* consumed tokens */
     ag_dtype k_type, v_type;
     const char *policy;
-    uint32_t budget, n_protected; /* tokens of a head, of them attention sinks; 0: none leave */
+    uint32_t budget, n_protected; /* tokens of a head, protected tokens; 0 without a policy */
     uint64_t n_evictions, n_evicted, kv_bytes, shared_bytes;
     uint32_t n_layers, n_heads; /* heads of all layers */
     size_t n_runs, n_ids;
     const ag_cache_layer_view *layers; /* [n_layers] */
     const ag_cache_head_view *heads;   /* [n_heads] */
-    const ag_cache_run *runs;          /* [n_runs] of a head ascending, and apart from each other */
-    const int32_t *ids;                /* [n_ids] the tokens, from position 0 on */
+    const ag_cache_run *runs;          /* [n_runs] ascending within a head, without overlap */
+    const int32_t *ids;                /* [n_ids] token ids from position 0 on */
     uint64_t reserved[4];
 } ag_cache_view;
 
-/* Waits until the engine is between two steps: not to be called by an event. AG_NOT_FOUND if
- * nothing is held by that id, or it is of another scope: which of these, nobody is told. AG_LIMIT
- * if the session has more than a million runs. */
+/* Creates a view of a session. Waits until the engine is between two steps, so an event callback
+ * must not call it. Fails with AG_NOT_FOUND if no session in memory has that id and scope; the
+ * message does not tell which of both differs. Fails with AG_LIMIT for more than a million runs. */
 AG_API ag_status ag_serving_view_session(ag_serving *s, uint64_t id, const char *scope,
                                          ag_cache_view **out, ag_error *err);
 AG_API void ag_cache_view_destroy(ag_cache_view *v);

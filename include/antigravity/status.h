@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors are values: a status to branch on and a message to read. Also the version. */
+/* Status codes, error messages, log callbacks and the version. Functions report errors as values: a
+ * status for the program and a message for people. */
 #ifndef ANTIGRAVITY_STATUS_H
 #define ANTIGRAVITY_STATUS_H
 
@@ -35,17 +36,17 @@ typedef enum ag_status {
 #undef AG_STATUS_ENUM
 } ag_status;
 
-/* Lives on the caller's stack and owns nothing. Every function that takes an `ag_error *err`
- * accepts NULL; it is written only on failure. */
+/* An error message. The caller allocates it, usually on the stack; it owns nothing. Every function
+ * with a parameter `ag_error *err` accepts NULL and writes *err only on failure. */
 typedef struct ag_error {
     ag_status status;
-    int line;         /* of the library's source, for bug reports */
-    const char *file; /* a string literal */
-    char msg[488]; /* one line, UTF-8 or the bytes of a file name, always terminated; of very long
-                    * names the middle is left out */
+    int line;         /* line of the library's source, for bug reports */
+    const char *file; /* string literal */
+    char msg[488]; /* one line, UTF-8 or the bytes of a file name, always terminated; the middle of
+                    * very long names is omitted */
 } ag_error;
 
-/* "NOMEM" and "out of memory": static strings, never NULL. */
+/* Return the name ("NOMEM") and the text ("out of memory"). Static strings, never NULL. */
 AG_API const char *ag_status_name(ag_status status);
 AG_API const char *ag_status_text(ag_status status);
 
@@ -53,20 +54,20 @@ typedef enum ag_log_level {
     AG_LOG_DEBUG,
     AG_LOG_INFO,
     AG_LOG_WARN,
-    AG_LOG_STATUS, /* what is being done now and may take seconds: for a line that is overwritten */
+    AG_LOG_STATUS, /* progress of work that takes seconds; the next message replaces it */
 } ag_log_level;
 
-/* The library never prints. What a user may want to know while things go well is passed to such
- * a callback, one line without a newline; msg is borrowed for the call. */
+/* Receives log messages, since the library never prints. msg is one line without a newline,
+ * borrowed for the call. */
 typedef void (*ag_log_fn)(void *user, ag_log_level level, const char *msg);
 
-/* The version of these headers, for the preprocessor. The build reads it from here. Versions are
- * compatible as long as MAJOR and MINOR are the same. */
+/* Version of these headers. The build reads it from here. Versions with equal MAJOR and MINOR are
+ * compatible. */
 #define AG_VERSION_MAJOR 0
 #define AG_VERSION_MINOR 2
 #define AG_VERSION_PATCH 0
 #define AG_VERSION_STRING "0.2.0"
-/* AG_VERSION_STRING of the library that is running. */
+/* Returns AG_VERSION_STRING of the running library. */
 AG_API const char *ag_version(void);
 
 #ifdef __cplusplus
