@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Enough for a decoded token of a small model; larger problems grow it once, attention when a
- * session is made. */
+/* Initial scratch: enough for a decoded token of a small model. Larger problems grow it once;
+ * attention grows it when a session is created. */
 enum { SHARED_BYTES = 1 << 16, THREAD_BYTES = 1 << 17, ROPE_BYTES = 1 << 13 };
 
 static void cpu_destroy(ag_backend *b) {
@@ -142,8 +142,8 @@ bool ag_cpu_bad_row_seen(const ag_cpu_backend *cpu, uint32_t thread) {
     return cpu->bad_rows[thread].row != SIZE_MAX;
 }
 
-/* Chunks are claimed in ascending order and a thread stops at its first bad row, so that the
- * lowest of all is always among those recorded. */
+/* Chunks are claimed in ascending order and a thread stops at its first bad row. The lowest bad row
+ * is therefore always recorded. */
 ag_cpu_bad_row ag_cpu_bad_row_lowest(const ag_cpu_backend *cpu) {
     ag_cpu_bad_row lowest = cpu->bad_rows[0];
     for (uint32_t i = 1; i < ag_pool_threads(cpu->pool); i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU backend's own struct, for ops_*.c and prepare.c, and its constructor. */
+/* CPU backend: its struct, for ops_*.c, and its operations. */
 #ifndef AG_BACKEND_CPU_BACKEND_H
 #define AG_BACKEND_CPU_BACKEND_H
 
@@ -9,14 +9,14 @@
 
 #include <stdatomic.h>
 
-/* The first row that could not be converted, as one thread met it; row SIZE_MAX: none. */
+/* The first row that one thread could not convert; row SIZE_MAX: none. */
 typedef struct ag_cpu_bad_row {
     size_t row, col;
     ag_status status;
 } ag_cpu_bad_row;
 
-/* A thread's share of a dispatch: units [next, end), taken from the front by it and, once theirs
- * are done, by the others. */
+/* A thread's share of a dispatch: units [next, end). The thread claims units from the front; other
+ * threads do so too when their own share is done. */
 typedef struct ag_cpu_part {
     _Alignas(64) atomic_size_t next;
     size_t end;
@@ -28,13 +28,13 @@ typedef struct ag_cpu_backend {
     ag_pool *pool;
     ag_cpu_kernels kernels;
     char description[128];
-    /* Working space that grows to the largest problem seen, in powers of two. */
+    /* Scratch memory. It grows to the largest request so far, in powers of two. */
     struct {
-        unsigned char *shared;  /* written by the caller's thread or by all, read by all */
+        unsigned char *shared;  /* read by all threads */
         unsigned char *threads; /* thread_bytes for each thread */
         size_t shared_bytes, thread_bytes;
     } scratch;
-    /* The angles that ag_rope was last asked for: every layer of a pass asks for the same. */
+    /* Sines and cosines of the last ag_rope(). All layers of a pass use the same ones. */
     struct {
         unsigned char *memory; /* cos_sin [n_rows][2 * half], inv_freq [half], positions [n_rows] */
         size_t bytes, n_rows, half;
@@ -48,16 +48,18 @@ static inline ag_cpu_backend *ag_cpu_of(ag_backend *b) { return (ag_cpu_backend 
 
 ag_status ag_cpu_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err);
 
-/* Make the scratch at least so large; AG_NOMEM is in base.err. What was in it is lost. */
+/* Grow the scratch memory to at least `bytes`. Its content is lost. Fail with AG_NOMEM, in
+ * base.err.
+ */
 ag_status ag_cpu_need_shared(ag_cpu_backend *cpu, size_t bytes);
 ag_status ag_cpu_need_threads(ag_cpu_backend *cpu, size_t bytes_each);
 ag_status ag_cpu_need_rope(ag_cpu_backend *cpu, size_t bytes);
 void *ag_cpu_thread_scratch(const ag_cpu_backend *cpu, uint32_t thread);
 
-/* Rows to hand out at a time: some chunks for each thread, none with less than `least` rows. */
+/* Returns the rows of a chunk: several chunks for each thread, of at least `least` rows each. */
 size_t ag_cpu_grain(const ag_cpu_backend *cpu, size_t n_rows, size_t least);
 
-/* Conversions done by several threads report the lowest bad row, whoever met it first. */
+/* Record rows that threads could not convert, so that the lowest one is reported. */
 void ag_cpu_bad_rows_clear(ag_cpu_backend *cpu);
 bool ag_cpu_bad_row_seen(const ag_cpu_backend *cpu, uint32_t thread);
 ag_cpu_bad_row ag_cpu_bad_row_lowest(const ag_cpu_backend *cpu);
@@ -112,8 +114,8 @@ ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
 ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *limits);
 
 /* ops_key_scores.c */
-/* Whether seq asks for weights in windows alone, and these are small enough for the call below,
- * which ag_cpu_attention() then makes. */
+/* Returns whether seq needs only the attention weights of windows, and each window fits
+ * ag_window_scores_fn. ag_cpu_attention() then calls ag_cpu_score_windows(). */
 bool ag_cpu_scores_windows(const ag_attention_seq *seq);
 ag_status ag_cpu_window_scores(ag_cpu_backend *cpu, const ag_tensor *q, const ag_attention_seq *seq,
                                const ag_attention_params *params);

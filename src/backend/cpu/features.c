@@ -30,7 +30,7 @@ bool ag_cpu_isa_known(const char *name) {
 
 #if defined(__x86_64__) || defined(__i386__)
 
-/* Which registers the system saves at a context switch: bits of XCR0. */
+/* Registers that the system saves at a context switch: bits of XCR0. */
 enum { SAVES_AVX = 0x6, SAVES_AVX512 = 0xe6, SAVES_TILES = 0x60000 };
 
 static uint64_t saved_registers(void) {
@@ -39,7 +39,7 @@ static uint64_t saved_registers(void) {
     return (uint64_t)high << 32 | low;
 }
 
-/* The kernel saves tiles only for a process that has asked for them. */
+/* The kernel saves tiles only for processes that requested them. */
 static bool may_use_tiles(void) {
 #ifdef __linux__
     enum { REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 }; /* arch/x86, uapi/asm/prctl.h */

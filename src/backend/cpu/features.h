@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Instruction sets by name, and which of them this machine can run. */
+/* Instruction sets: their names and the detection of those that this machine can run. */
 #ifndef AG_BACKEND_CPU_FEATURES_H
 #define AG_BACKEND_CPU_FEATURES_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(NAME, "name"): least to most within one architecture. */
+/* X(NAME, "name"), in ascending order within an architecture. */
 #define AG_CPU_ISA_MAP(X)           \
     X(COMMON, "common")             \
     X(AVX2, "avx2")                 \
@@ -27,10 +27,11 @@ typedef enum ag_cpu_isa {
 const char *ag_cpu_isa_name(ag_cpu_isa isa);
 bool ag_cpu_isa_known(const char *name);
 
-/* Bit 1 << isa for every set that the processor has and whose registers the system saves. */
+/* Returns bit 1 << isa for every set that the processor has and whose registers the system saves.
+ */
 uint32_t ag_cpu_features(void);
 
-/* "common avx2 avx512" into buf, always terminated; returns buf. */
+/* Writes the names ("common avx2 avx512") to buf, always terminated. Returns buf. */
 const char *ag_cpu_features_format(uint32_t features, char *buf, size_t cap);
 
 #endif

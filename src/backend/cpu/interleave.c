@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights on their way from rows to groups of 16 rows. */
+/* Converts rows of weights to groups of 16 rows. */
 #include "backend/cpu/interleaved.h"
 
 #include "backend/cpu/kernels.h"
@@ -9,19 +9,21 @@
 
 size_t ag_packed_bytes_x16(size_t k) { return ag_x16_row_bytes(k); }
 
-/* The nibbles of one block, for row r of qs. In both orders byte i holds elements i and i + 16. */
+/* Writes the nibbles of one block to row r of qs. In both orders byte i has elements i and i + 16.
+ */
 static void put_nibbles(uint8_t qs[4][AG_X16][4], size_t r, const uint8_t *block) {
     for (size_t v = 0; v < 4; v++) memcpy(qs[v][r], block + 4 * v, 4);
 }
 
-/* Below, four bytes at a time are one word: what is masked stays within its byte. */
+/* Returns four bytes as one word. Masks and shifts of callers stay within each byte. */
 static uint32_t word_at(const uint8_t *p) {
     uint32_t w;
     memcpy(&w, p, sizeof w);
     return w;
 }
 
-/* 32 bytes, whose low nibbles are the lower four bits of 32 levels, the high ones of 32 others. */
+/* Writes the lower four bits of 64 levels: the low nibbles of 32 bytes to `low`, the high nibbles
+ * to `high`. */
 static void put_two_lows(uint8_t low[4][AG_X16][4], uint8_t high[4][AG_X16][4], size_t r,
                          const uint8_t *bytes) {
     const uint32_t nibble = 0x0f0f0f0fu;
@@ -34,14 +36,14 @@ static void put_two_lows(uint8_t low[4][AG_X16][4], uint8_t high[4][AG_X16][4], 
     }
 }
 
-/* The lower four bits of the levels of Q4_K and Q5_K. */
+/* Writes the lower four bits of the levels of Q4_K and Q5_K. */
 static void put_lows(uint8_t qs[AG_X16_K_BLOCKS][4][AG_X16][4], size_t r, const uint8_t *bytes) {
     for (size_t i = 0; i < AG_X16_K_BLOCKS; i += 2) {
         put_two_lows(qs[i], qs[i + 1], r, bytes + i * 16);
     }
 }
 
-/* Of each of 32 bytes the bits `shift` and `shift` + 1. */
+/* Writes bits `shift` and `shift` + 1 of each of 32 bytes. */
 static void put_pairs(uint8_t to[2][AG_X16][4], size_t r, const uint8_t *bytes, size_t shift) {
     for (size_t g = 0; g < 2; g++) {
         uint32_t word = 0;
@@ -52,13 +54,13 @@ static void put_pairs(uint8_t to[2][AG_X16][4], size_t r, const uint8_t *bytes, 
     }
 }
 
-/* The same of a whole block of 256: 64 bytes of fields of two bits. */
+/* Writes the 2-bit fields of a super-block of 256: 64 bytes. */
 static void put_all_pairs(uint8_t to[AG_X16_K_BLOCKS][2][AG_X16][4], size_t r,
                           const uint8_t bytes[64]) {
     for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) put_pairs(to[i], r, bytes + i / 4 * 32, i % 4 * 2);
 }
 
-/* Bit i of each of 32 bytes belongs to block i. */
+/* Writes one bit of each level; bit i of each of 32 bytes belongs to block i. */
 static void put_bits(uint8_t to[AG_X16_K_BLOCKS][AG_X16][4], size_t r, const uint8_t bytes[32]) {
     for (size_t i = 0; i < AG_X16_K_BLOCKS; i++) {
         uint32_t word = 0;
@@ -67,7 +69,7 @@ static void put_bits(uint8_t to[AG_X16_K_BLOCKS][AG_X16][4], size_t r, const uin
     }
 }
 
-/* ---- block number b of a row becomes part of row r of the group ---- */
+/* ---- writing block b of a row to row r of a group ---- */
 
 static void put_q4_0(ag_q4_0_x16 *steps, size_t r, size_t b, const ag_block_q4_0 *in) {
     steps[b / 2].d[b % 2][r] = in->d;
@@ -85,7 +87,7 @@ static void put_q8_0(ag_q8_0_x16 *steps, size_t r, size_t b, const ag_block_q8_0
     for (size_t v = 0; v < AG_QK / 4; v++) {
         uint32_t four;
         memcpy(&four, in->qs + 4 * v, sizeof four);
-        four ^= 0x80808080u; /* plus 128 each */
+        four ^= 0x80808080u; /* adds 128 to each byte */
         memcpy(steps[b / 2].qs[b % 2][v][r], &four, sizeof four);
     }
 }
@@ -118,7 +120,7 @@ static void put_q4_k_scales(ag_x16_scales *to, size_t r, const uint8_t packed[12
     put_scales(to, r, sc, m);
 }
 
-enum { MINUS = 0x8000 }; /* of a half */
+enum { MINUS = 0x8000 }; /* sign bit of an F16 */
 
 static void put_q4_k(ag_q4_k_x16 *steps, size_t r, size_t b, const ag_block_q4_k *in) {
     ag_q4_k_x16 *to = &steps[b];
@@ -184,7 +186,7 @@ static void put_iq4_nl(ag_iq4_nl_x16 *steps, size_t r, size_t b, const ag_block_
 
 /* ---- the table ---- */
 
-/* What no row writes is 0: of a group that is not full, of a last step that is not. */
+/* A group that is not full, or whose last step is not, is zeroed first. */
 #define LAYOUT(NAME, name)                                                                  \
     static size_t group_bytes_##name(size_t k) {                                            \
         const size_t columns = AG_X16_STEP_BLOCKS(name) * AG_QK;                            \

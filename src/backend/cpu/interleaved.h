@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised operands as the vector kernels read them; one layout for all instruction sets, of x86
- * and of ARM. Kernels that share both operands give the same bits: whole products of a block of 32
- * in int32, then one multiplication of scales and one fused addition a block, in the order of the
- * blocks. Those for many rows with matrix units share the weights alone. */
+/* Interleaved layouts of quantised weights and activations. All instruction sets of x86 and ARM use
+ * the same layouts. Kernels that read both layouts give equal bits: they sum the products of a
+ * block of 32 in int32, then multiply the scales and do one fused addition for each block, in the
+ * order of the blocks. Kernels with matrix units share the layout of the weights only. */
 #ifndef AG_BACKEND_CPU_INTERLEAVED_H
 #define AG_BACKEND_CPU_INTERLEAVED_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Types with such a layout: X(NAME, name). */
+/* Types with an interleaved layout: X(NAME, name). */
 #define AG_X16_MAP(X) \
     X(Q4_0, q4_0)     \
     X(Q4_1, q4_1)     \
@@ -29,13 +29,14 @@ AG_X16_MAP(AG_X16_LAYOUT)
 #undef AG_X16_LAYOUT
 
 enum {
-    AG_X16 = 16,         /* rows of a group: lanes of 512 bits, four vectors of NEON */
-    AG_X16_COLS = 64,    /* columns of a step: two blocks, so that a step is whole cache lines */
-    AG_X16_K_BLOCKS = 8, /* blocks of 32 columns in a step of the K types: one of theirs */
+    AG_X16 = 16,         /* rows of a group: lanes of a 512-bit vector, four vectors of NEON */
+    AG_X16_COLS = 64,    /* columns of a step: two blocks, a multiple of the cache line */
+    AG_X16_K_BLOCKS = 8, /* blocks of 32 columns in a step of K-quants: one super-block */
 };
 
-/* 16 rows, 64 columns. qs[b][v][r] holds four columns of row r: 4v .. 4v + 3 of block b in the low
- * nibbles, and those 16 further on in the high ones. Rows and columns past the end are 0. */
+/* 16 rows, 64 columns. qs[b][v][r] has eight columns of row r: 4v .. 4v + 3 of block b in the low
+ * nibbles, and the columns 16 after them in the high nibbles. Rows and columns past the end are 0.
+ */
 typedef struct ag_q4_0_x16 {
     uint16_t d[2][AG_X16];
     uint8_t qs[2][4][AG_X16][4];
@@ -46,8 +47,8 @@ typedef struct ag_q4_1_x16 {
     uint8_t qs[2][4][AG_X16][4];
 } ag_q4_1_x16;
 
-/* qs[b][v][r]: columns 4v .. 4v + 3 of block b, each with 128 added: instructions multiply an
- * unsigned byte with a signed one, and the activations are the signed. */
+/* qs[b][v][r]: columns 4v .. 4v + 3 of block b, plus 128. The instructions multiply unsigned
+ * weights with signed activations. */
 typedef struct ag_q8_0_x16 {
     uint16_t d[2][AG_X16];
     uint8_t qs[2][8][AG_X16][4];
@@ -64,13 +65,14 @@ typedef struct ag_q5_1_x16 {
     uint8_t qh[2][AG_X16][4], qs[2][4][AG_X16][4];
 } ag_q5_1_x16;
 
-/* Two scales of 6 bits, sc and m, for each block of 32 columns of each row: four bits of both in
- * low[b], sc's below; of blocks 2i and 2i + 1 the upper two in high[i]: sc, m, sc, m. */
+/* Two 6-bit scales, sc and m, for each block of 32 columns of each row. low[b] has their lower four
+ * bits, sc in the low nibble. high[i] has their upper two bits for blocks 2i and 2i + 1: sc, m, sc,
+ * m. */
 typedef struct ag_x16_scales {
     uint8_t low[AG_X16_K_BLOCKS][AG_X16], high[AG_X16_K_BLOCKS / 2][AG_X16];
 } ag_x16_scales;
 
-/* 16 rows, 256 columns; m is -dmin. A value: d * sc * level + m * scale m. */
+/* 16 rows, 256 columns; m is -dmin. A value is d * sc * level + m * (scale m). */
 typedef struct ag_q4_k_x16 {
     uint16_t d[AG_X16], m[AG_X16];
     ag_x16_scales scales;
@@ -83,24 +85,24 @@ typedef struct ag_q5_k_x16 {
     uint8_t qh[AG_X16_K_BLOCKS][AG_X16][4], qs[AG_X16_K_BLOCKS][4][AG_X16][4];
 } ag_q5_k_x16;
 
-/* qh[b][g][r][j]: bits 2f and 2f + 1 are the upper two of column 16g + 4f + j of block b, to which
- * scales[b][g][r] belongs. */
+/* qh[b][g][r][j]: bits 2f and 2f + 1 are the upper two bits of column 16g + 4f + j of block b,
+ * whose scale is scales[b][g][r]. */
 typedef struct ag_q6_k_x16 {
     uint16_t d[AG_X16], unused[AG_X16];
     int8_t scales[AG_X16_K_BLOCKS][2][AG_X16];
     uint8_t qh[AG_X16_K_BLOCKS][2][AG_X16][4], qs[AG_X16_K_BLOCKS][4][AG_X16][4];
 } ag_q6_k_x16;
 
-/* qs as qh of Q6_K, of all of a level but its third bit, which qh has as qh of Q5_K its fifth. Of
- * scales, sc belongs to columns 0 to 15 of a block and m to the others. */
+/* qs has the lower two bits of a level, ordered as qh of Q6_K. qh has the third bit, ordered as qh
+ * of Q5_K. In scales, sc is the scale of columns 0 to 15 of a block, and m of columns 16 to 31. */
 typedef struct ag_q3_k_x16 {
     uint16_t d[AG_X16], unused[AG_X16];
     ag_x16_scales scales;
     uint8_t qh[AG_X16_K_BLOCKS][AG_X16][4], qs[AG_X16_K_BLOCKS][2][AG_X16][4];
 } ag_q3_k_x16;
 
-/* scales[b][g][r]: of columns 16g to 16g + 15 of block b, in the low nibble of d, in the high one
- * of m, which is -dmin. */
+/* scales[b][g][r]: scales of columns 16g to 16g + 15 of block b, of d in the low nibble and of m,
+ * which is -dmin, in the high nibble. */
 typedef struct ag_q2_k_x16 {
     uint16_t d[AG_X16], m[AG_X16];
     uint8_t scales[AG_X16_K_BLOCKS][2][AG_X16], qs[AG_X16_K_BLOCKS][2][AG_X16][4];
@@ -123,33 +125,33 @@ _Static_assert(sizeof(ag_q6_k_x16) == 3392, "whole cache lines");
 _Static_assert(sizeof(ag_q3_k_x16) == 1792, "whole cache lines");
 _Static_assert(sizeof(ag_q2_k_x16) == 1344, "whole cache lines");
 
-/* Activations: tiles of up to 16 rows, each value x = q * d. Of a tile, in this order: the bytes q
- * of all blocks, [block][row][32], then for every [block][row] its d, then c, s and h. The number
- * of blocks is even; those past the end are 0. */
+/* Activations: a tile of up to 16 rows, with values x = q * d. In memory: the bytes q of all
+ * blocks, [block][row][32], then d, c, s and h, each [block][row]. The number of blocks is even;
+ * blocks past the end are 0. */
 typedef struct ag_x16_tile {
     const int8_t *q;
     const float *d;   /* largest |x| / 127, not rounded to a half */
-    const int32_t *c; /* -8 * sum of q: what nibbles 0..15, not -8..7, add too much, taken away */
-    const float *s;   /* d * sum of q: what Q4_1's m is multiplied with */
-    const int32_t *h; /* the share of the first 16 columns in c */
+    const int32_t *c; /* -8 * sum of q: corrects products with nibbles 0..15 to levels -8..7 */
+    const float *s;   /* d * sum of q: multiplied with m of Q4_1 */
+    const int32_t *h; /* the part of c that comes from the first 16 columns */
     size_t n_blocks, n_rows;
 } ag_x16_tile;
 
-/* The share of the first 16 columns in s. */
+/* Returns the part of s that comes from the first 16 columns. */
 static inline float ag_x16_first_s(const ag_x16_tile *t, size_t at) {
     return t->d[at] * ((float)t->h[at] * -0.125f);
 }
 
 static inline size_t ag_x16_steps(size_t k) { return (k + AG_X16_COLS - 1) / AG_X16_COLS; }
 
-/* Bytes that one row takes in its tile. */
+/* Returns the bytes of one row of a tile. */
 static inline size_t ag_x16_row_bytes(size_t k) {
     return (ag_x16_steps(k) * 2 * (32 + 4 * sizeof(float)) + 63) / 64 * 64;
 }
 
-size_t ag_packed_bytes_x16(size_t k); /* the same, as a kernel's slot */
+size_t ag_packed_bytes_x16(size_t k); /* the same as a function of the kernel table */
 
-/* The tile that begins with row `first`, a multiple of 16, of a panel of m rows. */
+/* Returns the tile that starts with row `first`, a multiple of 16, of a panel of m rows. */
 static inline ag_x16_tile ag_x16_tile_of(const void *panel, size_t first, size_t m, size_t k) {
     ag_x16_tile t = {.n_blocks = ag_x16_steps(k) * 2};
     t.n_rows = m - first < AG_X16 ? m - first : AG_X16;

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* Least to most within an architecture: what a set does not replace stays as the one before it
- * made it. */
+/* In ascending order within an architecture. A set replaces kernels of the sets before it. */
 static const struct {
     ag_cpu_isa isa;
     void (*fill)(ag_cpu_kernels *table);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the blocks of one KV head, for the attention kernels. */
+/* Access to the blocks of one KV head, for the attention kernels. */
 #ifndef AG_BACKEND_CPU_KV_HEAD_H
 #define AG_BACKEND_CPU_KV_HEAD_H
 
 #include "backend/cpu/kernels.h"
 #include "core/kv_view.h"
 
-/* The base addresses of the blocks that a head's slots lie in. */
+/* Writes the base addresses of a head's blocks. */
 static inline void ag_cpu_map_blocks(const unsigned char **out, const ag_kv_view *kv, size_t head) {
     const ag_kv_block *blocks = ag_kv_view_block(kv, head, 0);
     const unsigned char *base = NULL;
@@ -16,8 +16,8 @@ static inline void ag_cpu_map_blocks(const unsigned char **out, const ag_kv_view
     }
 }
 
-/* A head of a view. blocks: those of all heads, n_blocks apart, as ag_cpu_map_blocks() writes them.
- */
+/* Returns one head of a view. blocks are those of all heads, n_blocks each, as ag_cpu_map_blocks()
+ * writes them. */
 static inline ag_cpu_kv_head kv_head_of(const ag_kv_view *kv, size_t head,
                                         const unsigned char **blocks, size_t n_blocks) {
     return (ag_cpu_kv_head){
@@ -32,7 +32,7 @@ static inline ag_cpu_kv_head kv_head_of(const ag_kv_view *kv, size_t head,
     };
 }
 
-/* Slots of block b that hold tokens and come before slot `end`. */
+/* Returns how many slots of block b have tokens and come before slot `end`. */
 static inline uint32_t kv_head_slots(const ag_cpu_kv_head *kv, uint32_t b, uint32_t end) {
     if (end > kv->n_slots) end = kv->n_slots;
     if (end <= b * AG_KV_BLOCK) return 0;
@@ -40,14 +40,14 @@ static inline uint32_t kv_head_slots(const ag_cpu_kv_head *kv, uint32_t b, uint3
     return n < AG_KV_BLOCK ? n : AG_KV_BLOCK;
 }
 
-/* How many of the first n slots of block b have positions up to `position`: slots are in order of
- * position, so these come first. */
+/* Returns how many of the first n slots of block b have a position <= `position`. Slots are in
+ * order of position. */
 static inline uint32_t kv_head_count(const ag_cpu_kv_head *kv, uint32_t b, uint32_t n,
                                      uint32_t position) {
     const void *part = kv->blocks[b] + kv->p_offset;
     const uint32_t *positions = part;
     if (!n || positions[n - 1] <= position) return n;
-    uint32_t low = 0, high = n - 1; /* slot `high` does not count, those before `low` do */
+    uint32_t low = 0, high = n - 1; /* slots before `low` count, slot `high` does not */
     while (low < high) {
         const uint32_t middle = (low + high) / 2;
         if (positions[middle] <= position) low = middle + 1;
@@ -56,13 +56,15 @@ static inline uint32_t kv_head_count(const ag_cpu_kv_head *kv, uint32_t b, uint3
     return low;
 }
 
-/* Slots [first, end), of a block or of a span. */
+/* Slots [first, end) of a block or a span. */
 typedef struct kv_range {
     uint32_t first, end;
 } kv_range;
 
-/* What a row sees of the first n slots of block b. Where it sees none, `end` still says how many
- * come before the end of what it sees: 0 if so do all later blocks. */
+/* Returns the slots that a row attends to among the first n of block b. If there are none, `end` is
+ * still the number of slots before the end of its range: 0 means that later blocks have none
+ * either.
+ */
 static inline kv_range kv_head_visible(const ag_cpu_kv_head *kv, uint32_t b, uint32_t n,
                                        const ag_cpu_queries *in, size_t row) {
     const uint32_t from = in->visible_from ? in->visible_from[row] : 0;
@@ -71,8 +73,8 @@ static inline kv_range kv_head_visible(const ag_cpu_kv_head *kv, uint32_t b, uin
     return (kv_range){first < end ? first : end, end};
 }
 
-/* The first block, of those that hold tokens, with a slot at `position` or later; their number if
- * there is none. */
+/* Returns the first block with a slot at `position` or later; the number of blocks in use if there
+ * is none. */
 static inline uint32_t kv_head_block_from(const ag_cpu_kv_head *kv, uint32_t position) {
     uint32_t low = 0, high = (kv->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     while (low < high) {

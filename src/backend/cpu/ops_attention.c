@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over threads. A tile of query rows goes over a KV head's slots span by span; the spans'
- * partial results are merged from the first to the last, by the thread that has the tile or, where
- * tiles are too few, by whoever finishes a tile's last span. Spans and their order are fixed, so
- * that the result does not depend on the number of threads.
+/* Divides attention among threads. A tile of query rows processes a KV head's slots span by span.
+ * The partial results of the spans are merged in order, by the thread of the tile, or, if there are
+ * too few tiles, by the thread that finishes a tile's last span. Spans and their order are fixed,
+ * so the result does not depend on the number of threads.
  *
- * Weights are known once a query's sum is: scores of keys are computed a second time for them, or,
- * where the largest are wanted, kept by the thread that has the tile. */
+ * Attention weights need a query's sum. The scores of the keys are therefore computed a second
+ * time, or, for the largest weights, stored by the thread of the tile. */
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/kv_head.h"
 #include "core/alloc.h"
@@ -17,28 +17,28 @@
 
 enum {
     TILE_QUERIES = 64,
-    ITEMS_A_THREAD = 8,           /* enough to even threads out */
-    MAX_PARTIAL_BYTES = 32 << 20, /* of all spans: beyond, a thread keeps its tile */
-    MAX_KEPT_BYTES = 1 << 20,     /* scores of a thread's tile: about what a cache holds */
+    ITEMS_A_THREAD = 8,           /* enough to balance threads */
+    MAX_PARTIAL_BYTES = 32 << 20, /* all spans; above it, one thread does a whole tile */
+    MAX_KEPT_BYTES = 1 << 20,     /* scores of a thread's tile: about the size of L2 */
     SPAN_BLOCKS = AG_ATTENTION_SPAN / AG_KV_BLOCK,
 };
 
-/* One sequence's share of the work. A cell is a tile of rows and a KV head. */
+/* The work of one sequence. A cell is a tile of rows and a KV head. */
 typedef struct seq_work {
     const ag_attention_seq *seq;
     const unsigned char **blocks; /* [kv_heads][n_blocks] base address of each */
     size_t n_blocks;              /* of the longest head */
     size_t group, tile_rows, n_tiles, n_cells;
-    size_t first_span;    /* that the first row sees, and so the others; of all heads */
-    size_t n_spans;       /* from there to the end of the longest head */
+    size_t first_span;    /* first span that any row attends to, over all heads */
+    size_t n_spans;       /* from first_span to the end of the longest head */
     size_t first_item;    /* items: cells, or spans of cells */
     float *partials;      /* [cells][spans] if the spans are split over threads */
-    atomic_uint *pending; /* [cells] spans that are not done */
-    size_t n_scored;      /* rows whose weights are wanted: the last ones */
-    float *scored;        /* [kv_heads][2][n_scored * group] their max and sum */
+    atomic_uint *pending; /* [cells] unfinished spans */
+    size_t n_scored;      /* the last rows, whose weights are needed */
+    float *scored;        /* [kv_heads][2][n_scored * group] max and sum of these rows */
     size_t first_score_item;
-    size_t n_kept; /* spans of the longest head whose scores a thread keeps */
-    float *most;   /* [threads][kv_heads][slots of those spans] largest weights of its tiles */
+    size_t n_kept; /* spans of the longest head whose scores a thread stores */
+    float *most;   /* [threads][kv_heads][slots of these spans] largest weights of its tiles */
 } seq_work;
 
 typedef struct attention_job {
@@ -49,9 +49,9 @@ typedef struct attention_job {
     bool split;
     size_t n_heads, head_dim, n_seqs;
     size_t n_items, n_score_items, n_cells;
-    size_t queries;   /* of the largest tile */
-    size_t kept_span; /* floats of a span's scores */
-    size_t n_kept;    /* spans that a thread has room to keep the scores of */
+    size_t queries;   /* queries of the largest tile */
+    size_t kept_span; /* floats of a span's stored scores */
+    size_t n_kept;    /* spans whose scores a thread can store */
     seq_work *works;
 } attention_job;
 
@@ -77,7 +77,8 @@ static size_t partial_bytes(const attention_job *job) {
     return up_64(partial_floats(job) * sizeof(float));
 }
 
-/* A thread's scratch: two partials, scores that it keeps, then the kernel's own. */
+/* Returns partial i of a thread. Its scratch has two partials, stored scores and the kernel's own.
+ */
 static ag_cpu_partial thread_partial(const attention_job *job, uint32_t thread, size_t i) {
     unsigned char *scratch = ag_cpu_thread_scratch(job->cpu, thread);
     return partial_in(job, (float *)(void *)(scratch + i * partial_bytes(job)));
@@ -101,7 +102,7 @@ static void *kernel_scratch(const attention_job *job, uint32_t thread) {
 
 typedef struct cell {
     const seq_work *work;
-    size_t head, row0; /* row of the sequence */
+    size_t head, row0; /* row0: row of the sequence */
     ag_cpu_queries queries;
     ag_cpu_kv_head kv;
 } cell;
@@ -127,8 +128,8 @@ static cell make_cell(const attention_job *job, const seq_work *work, size_t hea
     };
 }
 
-/* All tiles of a head are neighbours, for its slots to stay in a cache; the last, which see most,
- * come first. */
+/* Returns cell i. The tiles of a head are adjacent so that its slots stay in a cache. The last
+ * tiles, which attend to the most slots, come first. */
 static cell cell_of(const attention_job *job, const seq_work *work, size_t i) {
     const size_t tile = work->n_tiles - 1 - i % work->n_tiles, row0 = tile * work->tile_rows;
     const size_t n_rows = min_size(work->tile_rows, work->seq->n_rows - row0);
@@ -137,7 +138,8 @@ static cell cell_of(const attention_job *job, const seq_work *work, size_t i) {
 
 static size_t n_queries(const cell *c) { return (size_t)c->queries.n_rows * c->queries.group; }
 
-/* Sums over weights give the output; max and sum stay for the scores. */
+/* Writes the output, which is the weighted sum divided by the sum, and saves max and sum for the
+ * scores. */
 static void finish_cell(const attention_job *job, const cell *c, const ag_cpu_partial *p) {
     const seq_work *work = c->work;
     const size_t d = job->head_dim, stride = ag_cpu_value_stride(d), group = work->group;
@@ -157,8 +159,8 @@ static void finish_cell(const attention_job *job, const cell *c, const ag_cpu_pa
     }
 }
 
-/* Spans [*first, *end) hold all that a cell's rows see. Where the rows see from position 0 on, the
- * end is not looked for: spans behind it cost little, and windows alone have many before theirs. */
+/* Finds spans [*first, *end) with all slots that a cell's rows attend to. If the rows attend from
+ * position 0 on, *end is the head's end: invisible spans cost little there. */
 static void spans_of(const cell *c, size_t *first, size_t *end) {
     const ag_cpu_queries *q = &c->queries;
     *first = 0;
@@ -169,7 +171,7 @@ static void spans_of(const cell *c, size_t *first, size_t *end) {
     if (until < UINT32_MAX) *end = kv_head_block_from(&c->kv, until + 1) / SPAN_BLOCKS + 1;
 }
 
-/* Slots of a head whose weights somebody will read. */
+/* Returns how many slots of a head need weights. */
 static uint32_t scored_slots(const seq_work *work, size_t head) {
     const ag_attention_seq *seq = work->seq;
     const uint32_t n = seq->kv.n_slots[head];
@@ -182,12 +184,12 @@ static float *most_of(const seq_work *work, size_t thread, size_t head) {
     return work->most + (thread * work->seq->kv.n_kv_heads + head) * kept_slots(work);
 }
 
-/* Spans of a cell's head whose scores its thread keeps. */
+/* Returns the number of spans of a cell whose scores its thread stores. */
 static size_t spans_to_keep(const cell *c) {
     return c->work->n_kept ? ceil_div(scored_slots(c->work, c->head), AG_ATTENTION_SPAN) : 0;
 }
 
-/* The largest weights so far of the thread's cells go up by those of one more. */
+/* Updates the thread's largest weights with those of one cell. */
 static void raise_most(const attention_job *job, cell c, const ag_cpu_partial *all, size_t first,
                        size_t end, uint32_t thread) {
     c.kv.n_slots = scored_slots(c.work, c.head);
@@ -224,7 +226,7 @@ static ag_cpu_partial span_partial(const attention_job *job, const seq_work *wor
     return partial_in(job, work->partials + at * stride);
 }
 
-/* One span of a cell; the thread that does a cell's last one merges all. */
+/* Attends to one span of a cell. The thread that finishes the cell's last span merges all. */
 static void attend_span(const attention_job *job, const seq_work *work, size_t item,
                         size_t n_following, uint32_t thread) {
     const ag_cpu_kernels *k = &job->cpu->kernels;
@@ -262,8 +264,8 @@ static void attend_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
 
 /* ---- the weights, once a query's sum is known ---- */
 
-/* One span of a KV head, for all scored rows in order: the sums are the same for any number of
- * threads. */
+/* Adds the weights of one span of a KV head, for all scored rows in order, so that the sums do not
+ * depend on the number of threads. */
 static void score_span(const attention_job *job, const seq_work *work, size_t i, uint32_t thread) {
     const ag_attention_seq *seq = work->seq;
     const size_t head = i / work->n_spans;
@@ -281,7 +283,7 @@ static void score_span(const attention_job *job, const seq_work *work, size_t i,
     }
 }
 
-/* What the threads' tiles gave becomes what all gave. */
+/* Reduces the threads' largest weights to the result. */
 static void take_most(const attention_job *job, const seq_work *work) {
     const ag_attention_seq *seq = work->seq;
     for (size_t h = 0; h < seq->kv.n_kv_heads && work->n_kept; h++) {
@@ -322,7 +324,7 @@ static seq_work work_of(const attention_job *job, const ag_attention_seq *seq) {
     return p;
 }
 
-/* Whether threads share the spans of a cell: where there are too few cells for them. */
+/* Returns whether threads share the spans of a cell, because there are too few cells. */
 static bool must_split(const attention_job *job, const ag_attention_seq *seqs) {
     size_t n_partials = 0;
     for (size_t s = 0; s < job->n_seqs; s++) {
@@ -334,7 +336,8 @@ static bool must_split(const attention_job *job, const ag_attention_seq *seqs) {
            n_partials <= MAX_PARTIAL_BYTES / partial_bytes(job);
 }
 
-/* Spans of the longest head of which weights are wanted, if the largest of all rows are. */
+/* Returns the spans of the longest head that need weights, if the maximum over all rows is needed.
+ */
 static size_t spans_of_most(const seq_work *work) {
     const ag_attention_seq *seq = work->seq;
     size_t n = 0;
@@ -346,7 +349,7 @@ static size_t spans_of_most(const seq_work *work) {
     return n;
 }
 
-/* How many spans' scores a thread keeps: of all sequences' that fit. */
+/* Sets the number of spans whose scores a thread stores: as many as fit, over all sequences. */
 static void choose_kept(attention_job *job, const ag_attention_seq *seqs) {
     const ag_cpu_kernels *kernels = &job->cpu->kernels;
     if (job->split || !kernels->kept_floats) return;
@@ -364,7 +367,7 @@ static void map_blocks(const seq_work *work) {
         ag_cpu_map_blocks(work->blocks + h * work->n_blocks, &work->seq->kv, h);
 }
 
-/* Leaves out the spans that no row sees, for they come before the first row's. */
+/* Skips the spans before the first row's first visible slot. */
 static void skip_spans(seq_work *work) {
     const ag_attention_seq *seq = work->seq;
     if (!seq->visible_from || !seq->n_rows) return;
@@ -377,8 +380,8 @@ static void skip_spans(seq_work *work) {
     work->n_spans -= first;
 }
 
-/* The works of all sequences and what they point to, from base on; returns the bytes. NULL base:
- * counts. */
+/* Lays out the seq_works of all sequences and their arrays from `base` on. Returns the bytes. With
+ * base NULL it only counts. */
 static size_t layout_scratch(attention_job *job, const ag_attention_seq *seqs,
                              unsigned char *base) {
     ag_scratch scratch = {.base = base};
@@ -413,7 +416,7 @@ static size_t layout_scratch(attention_job *job, const ag_attention_seq *seqs,
     return scratch.used;
 }
 
-/* Sizes of the call, and scratch for it. */
+/* Computes the sizes of a call and grows the scratch memory. */
 static ag_status size_scratch(attention_job *job, ag_cpu_backend *cpu,
                               const ag_attention_seq *seqs) {
     for (size_t s = 0; s < job->n_seqs; s++) {
@@ -434,7 +437,7 @@ static ag_status size_scratch(attention_job *job, ag_cpu_backend *cpu,
     return ag_cpu_need_shared(cpu, layout_scratch(job, seqs, NULL));
 }
 
-/* For n_seqs sequences of n_rows each. */
+/* Grows the scratch memory for n_seqs sequences of n_rows each. */
 static ag_status reserve_scratch(ag_cpu_backend *cpu, const ag_attention_limits *limits,
                                  ag_attention_seq *seqs, size_t n_seqs, size_t n_rows) {
     attention_job job = {.cpu = cpu,
@@ -461,10 +464,10 @@ ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *lim
     for (size_t i = 0; i < most; i++) {
         seqs[i].kv = (ag_kv_view){
             .n_kv_heads = limits->n_kv_heads, .head_dim = limits->head_dim, .n_slots = n_slots};
-        seqs[i].scores = &any; /* somebody may want the weights */
+        seqs[i].scores = &any; /* a call may need weights */
     }
     st = reserve_scratch(cpu, limits, seqs, 1, limits->n_rows);
-    /* More sequences may need less than one: their spans are not split over threads. */
+    /* Several sequences may need less than one: their spans are not split over threads. */
     for (size_t n = 1; n <= limits->n_seqs && st == AG_OK; n++)
         st = reserve_scratch(cpu, limits, seqs, n, 1);
 done:

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows that change their type: casts, looked-up embeddings, weights prepared for the kernels. */
+/* Converts rows to another type: casts, embedding lookup, weights prepared for the kernels. */
 #include "backend/cpu/cpu_backend.h"
 #include "core/fail.h"
 #include "quant/quant.h"
 
 enum {
-    CHUNK_ELEMENTS = 4096, /* worth a claim */
+    CHUNK_ELEMENTS = 4096, /* smallest chunk */
     CHUNK_WEIGHTS = 1 << 17,
-    GIVE_BACK_BYTES = 1 << 20, /* of the source: pages that go interrupt the other threads */
+    GIVE_BACK_BYTES = 1 << 20, /* source bytes to release at a time: it interrupts other threads */
 };
 
 typedef struct convert_job {
@@ -15,9 +15,9 @@ typedef struct convert_job {
     ag_dtype from, to;
     const unsigned char *src;
     unsigned char *dst;
-    size_t n, src_bytes, dst_bytes; /* of a row */
+    size_t n, src_bytes, dst_bytes; /* a row's elements and bytes */
     ag_rounding rounding;
-    const int32_t *ids; /* of source rows; NULL: in order */
+    const int32_t *ids; /* source rows; NULL: in order */
     ag_consumed_fn consumed;
     void *user;
 } convert_job;
@@ -38,7 +38,7 @@ static ag_status convert_row(const convert_job *job, size_t row, size_t dst_row,
     return ag_convert_row(job->to, dst, job->from, src, values, job->n, job->rounding, bad);
 }
 
-/* Rows [begin, end), to row dst_row and on. */
+/* Converts rows [begin, end) to rows dst_row, dst_row + 1, ... */
 static bool convert_rows_to(const convert_job *job, size_t begin, size_t end, size_t dst_row,
                             uint32_t thread) {
     float *values = ag_cpu_thread_scratch(job->cpu, thread);
@@ -52,7 +52,7 @@ static bool convert_rows_to(const convert_job *job, size_t begin, size_t end, si
     return true;
 }
 
-/* What is left of this thread's rows is given up, if the caller wants that. */
+/* Reports consumed rows. If the caller cancels, this thread skips its remaining rows. */
 static bool tell_consumed(const convert_job *job, size_t row0, size_t n, uint32_t thread) {
     if (!job->consumed || job->consumed(job->user, row0, n)) return true;
     job->cpu->bad_rows[thread] = (ag_cpu_bad_row){.row = row0 + n, .status = AG_CANCELLED};
@@ -70,7 +70,7 @@ static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     }
 }
 
-/* The value at fault is read once more, for the message. */
+/* Fails with AG_FORMAT. Reads the bad value again for the message. */
 static ag_status report_bad_row(const convert_job *job, ag_cpu_bad_row bad) {
     if (bad.status == AG_CANCELLED) {
         return AG_FAIL(&job->cpu->base.err, CANCELLED, "given up after row %zu", bad.row);
@@ -83,7 +83,7 @@ static ag_status report_bad_row(const convert_job *job, ag_cpu_bad_row bad) {
     return bad.status;
 }
 
-/* Each thread has scratch for one row of floats, and `more` bytes. */
+/* Prepares a conversion. Each thread gets scratch for one row of floats and `more` bytes. */
 static ag_status begin_conversion(convert_job *job, size_t more) {
     job->src_bytes = ag_dtype_row_bytes(job->from, job->n);
     job->dst_bytes = ag_dtype_row_bytes(job->to, job->n);
@@ -131,12 +131,12 @@ ag_status ag_cpu_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, c
 /* ---- weights ---- */
 
 typedef struct prepare_job {
-    convert_job convert; /* dst: the groups */
+    convert_job convert; /* dst has the groups */
     const ag_cpu_layout *layout;
     size_t n_rows, group_bytes;
 } prepare_job;
 
-/* Behind the row of floats: one group's rows. */
+/* Returns a thread's scratch for one group's rows, which follows the row of floats. */
 static unsigned char *group_rows(const convert_job *job, uint32_t thread) {
     return (unsigned char *)ag_cpu_thread_scratch(job->cpu, thread) + job->n * sizeof(float);
 }
@@ -161,7 +161,7 @@ static void prepare_groups(void *ctx, size_t begin, size_t end, uint32_t thread)
     }
 }
 
-/* The rows of a weight in groups, as its kernels read them. */
+/* Converts the rows of a weight to the groups of its layout. */
 static ag_status prepare(prepare_job *job) {
     convert_job *convert = &job->convert;
     const size_t group = job->layout->rows, n_groups = (job->n_rows + group - 1) / group;
@@ -185,7 +185,7 @@ size_t ag_cpu_prepared_bytes(const ag_backend *b, ag_dtype type, size_t rows, si
     return layout ? groups_of(rows, layout) * layout->group_bytes(cols) : rows * row;
 }
 
-/* A tensor over a new buffer for the groups: its size is not that of rows. */
+/* Allocates a buffer for the groups, whose size differs from that of rows, and a tensor over it. */
 static ag_status alloc_groups(ag_cpu_backend *cpu, ag_tensor *w, ag_buffer **owner,
                               const ag_shape *shape, ag_dtype dtype, const prepare_job *job) {
     const size_t n_groups = groups_of(job->n_rows, job->layout);

@@ -6,13 +6,13 @@
 typedef struct scores_job {
     const ag_cpu_backend *cpu;
     const ag_kv_view *kv;
-    const unsigned char **blocks; /* [kv_heads][n_blocks] base address of each */
-    size_t n_blocks;              /* of the longest head */
+    const unsigned char **blocks; /* [kv_heads][n_blocks] base addresses */
+    size_t n_blocks;              /* blocks of the longest head */
     float *scores;
     size_t stride;
 } scores_job;
 
-/* Heads; which thread has which changes nothing. */
+/* Scores heads [begin, end). The result does not depend on the division among threads. */
 static void score_heads(void *ctx, size_t begin, size_t end, uint32_t thread) {
     const scores_job *job = ctx;
     const ag_kv_view *kv = job->kv;

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products. Activations are packed in panels that fit the second-level cache; for each panel one
- * dispatch hands out the rows of all weights that share it. */
+/* Products. Activations are packed in panels that fit the L2 cache. For each panel, one dispatch
+ * divides the rows of all weights that use it. */
 #include "backend/cpu/cpu_backend.h"
 
 #include <string.h>
 
 enum { PANEL_BYTES = 3 << 19, PANEL_ROWS_MIN = 16, PANEL_ROWS_MAX = 256 };
-enum { PART_PRODUCTS = 1 << 17, PACK_ELEMENTS = 1 << 15 }; /* worth the waking of a thread */
-enum { CHUNK_PRODUCTS = 1 << 17, CHUNK_UNITS_MAX = 4 };    /* worth a claim; what a kernel keeps */
+enum { PART_PRODUCTS = 1 << 17, PACK_ELEMENTS = 1 << 15 }; /* smallest work of a thread */
+enum { CHUNK_PRODUCTS = 1 << 17, CHUNK_UNITS_MAX = 4 };    /* smallest chunk; largest one */
 
 typedef struct product {
     ag_cpu_weight w;
     const ag_cpu_matmul *kernel;
     float *y;
-    size_t n_rows, first; /* rows of w; of the dispatch's units, the first that is in w */
+    size_t n_rows, first; /* rows of w; index of its first unit in the dispatch */
 } product;
 
 typedef struct group_job {
     ag_cpu_backend *cpu;
     product products[AG_MATMUL_GROUP_MAX];
-    size_t n_products, n_units; /* AG_ROW_UNIT rows of one product, of all together */
-    const float *x;             /* of this panel, as are y and m */
+    size_t n_products, n_units; /* n_units: units of AG_ROW_UNIT rows over all products */
+    const float *x;             /* x, y and m belong to this panel */
     size_t m, k, packed_bytes;
-    size_t chunk, n_parts; /* units to claim at once; threads' shares */
+    size_t chunk, n_parts; /* units of a claim; number of threads' shares */
 } group_job;
 
 static void pack_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
@@ -34,7 +34,7 @@ static void pack_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     }
 }
 
-/* The first byte of a unit; of the one past the last too. */
+/* Returns the first byte of a unit, also of the one past the last. */
 static const unsigned char *unit_address(const product *p, size_t unit, size_t k) {
     const ag_cpu_layout *layout = p->kernel->layout;
     const size_t bytes =
@@ -42,7 +42,7 @@ static const unsigned char *unit_address(const product *p, size_t unit, size_t k
     return (const unsigned char *)p->w.data + unit * bytes;
 }
 
-/* Units [begin, end); what lies before `ahead` will be wanted by this thread next. */
+/* Multiplies units [begin, end). This thread continues with the units before `ahead`. */
 static void multiply_units(const group_job *job, size_t begin, size_t end, size_t ahead,
                            uint32_t thread) {
     void *scratch = ag_cpu_thread_scratch(job->cpu, thread);
@@ -63,7 +63,7 @@ static void multiply_units(const group_job *job, size_t begin, size_t end, size_
     }
 }
 
-/* A thread streams through its own part, then helps with the others'. */
+/* Multiplies the thread's own share, then takes units of other shares. */
 static void multiply_parts(void *ctx, size_t begin, size_t end, uint32_t thread) {
     const group_job *job = ctx;
     for (size_t own = begin; own < end; own++) {
@@ -80,7 +80,7 @@ static void multiply_parts(void *ctx, size_t begin, size_t end, uint32_t thread)
     }
 }
 
-/* Equal shares of the units, in whole chunks. */
+/* Divides the units into equal shares of complete chunks. */
 static void make_parts(group_job *job) {
     const size_t unit_products = AG_ROW_UNIT * job->k * job->m;
     const size_t most = job->n_units / (PART_PRODUCTS / unit_products + 1);
@@ -112,7 +112,7 @@ static void run_panel(group_job *job) {
     ag_pool_run(pool, job->n_parts, 1, multiply_parts, job);
 }
 
-/* Products whose kernels pack their activations in the same way. */
+/* Computes products whose kernels use the same packing. */
 static ag_status run_group(group_job *job, const ag_tensor *x) {
     const size_t m = ag_shape_rows(&x->shape), k = job->k;
     const ag_cpu_matmul *first = job->products[0].kernel;
@@ -140,7 +140,7 @@ static ag_status run_group(group_job *job, const ag_tensor *x) {
     return AG_OK;
 }
 
-/* For a product with m rows. */
+/* Returns the kernel for a product with m rows. */
 static const ag_cpu_matmul *kernel_of(const ag_cpu_backend *cpu, const ag_tensor *w, size_t m) {
     const ag_cpu_matmul *kernel =
         w->layout ? cpu->kernels.prepared[w->dtype] : cpu->kernels.matmul[w->dtype];
@@ -164,7 +164,7 @@ static void add_product(group_job *job, ag_tensor *y, const ag_tensor *w,
 ag_status ag_cpu_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                               const ag_tensor *const w[], size_t n) {
     ag_cpu_backend *cpu = ag_cpu_of(b);
-    if (!ag_shape_numel(&x->shape)) { /* no rows, or sums of nothing */
+    if (!ag_shape_numel(&x->shape)) { /* no rows or no columns */
         for (size_t i = 0; i < n; i++) memset(ag_tensor_data(y[i]), 0, ag_tensor_bytes(y[i]));
         return AG_OK;
     }
@@ -194,7 +194,7 @@ typedef struct plain_job {
     const ag_cpu_backend *cpu;
     float *y;
     const float *a, *x;
-    size_t k, n, strips; /* strips of columns in a row of y: the unit that is handed out */
+    size_t k, n, strips; /* strips: strips of columns in a row of y, the unit of work */
 } plain_job;
 
 enum { STRIP_COLUMNS = 256 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of one sequence with a state: channels and heads are shared among threads, rows follow one
- * another. */
+/* Recurrent operations on the rows of one sequence. Threads share channels and heads; rows are
+ * processed in order. */
 #include "backend/cpu/cpu_backend.h"
 #include "core/recurrence.h"
 
-enum { CHANNEL_UNIT = 64, CHUNK_CHANNELS = 4096 }; /* a unit; rows * channels worth a claim */
+enum { CHANNEL_UNIT = 64, CHUNK_CHANNELS = 4096 }; /* a unit; smallest chunk: rows * channels */
 
 static void conv_units(void *ctx, size_t begin, size_t end, uint32_t thread) {
     (void)thread;

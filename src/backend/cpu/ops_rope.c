@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rotary positions. Sines cost more than rotations, so those of the last call are kept. */
+/* Rotary position embedding. Sines cost more than rotations, so the last call's are cached. */
 #include "backend/cpu/cpu_backend.h"
 #include "core/fail.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LEAST_SINES = 512, LEAST_ELEMENTS = 4096 }; /* worth the claim of a chunk */
+enum { LEAST_SINES = 512, LEAST_ELEMENTS = 4096 }; /* smallest chunks */
 
 typedef struct rope_job {
     const ag_cpu_backend *cpu;
@@ -14,12 +14,12 @@ typedef struct rope_job {
     const float *inv_freq;
     const uint32_t *positions;
     size_t n_heads, head_dim;
-    size_t half;  /* pairs of a head that turn */
-    float factor; /* of cosines and sines */
+    size_t half;  /* rotated pairs of a head */
+    float factor; /* multiplies cosines and sines */
 } rope_job;
 
-/* The angle is rounded to float before its sine is taken, as the reference implementation does: at
- * position 100000 the rounding is worth more than a float's last bit. */
+/* Computes cosines and sines. The angle is rounded to float before its sine is computed, as in the
+ * reference implementation: at position 100000 that rounding exceeds a float's last bit. */
 static void fill_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     (void)thread;
     const rope_job *job = ctx;
@@ -42,7 +42,7 @@ static void rotate_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     }
 }
 
-/* Runs fn over the rows, at least `least` of `row_size` at a time. */
+/* Runs fn over the rows, in chunks with at least `least` elements; a row has `row_size`. */
 static void run_rows(rope_job *job, ag_pool_fn fn, size_t n_rows, size_t row_size, size_t least) {
     size_t grain = ag_cpu_grain(job->cpu, n_rows, (least + row_size - 1) / row_size);
     ag_pool_run(job->cpu->pool, n_rows, grain, fn, job);

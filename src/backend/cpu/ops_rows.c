@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations that treat every row, or every element, by itself. */
+/* Operations on independent rows or elements. */
 #include "backend/cpu/cpu_backend.h"
 
-enum { CHUNK_ELEMENTS = 4096, CHUNK_EXPONENTIALS = 512 }; /* worth the claim of a chunk */
+enum { CHUNK_ELEMENTS = 4096, CHUNK_EXPONENTIALS = 512 }; /* smallest chunks */
 
 typedef struct rows_job {
     const ag_cpu_backend *cpu;
-    float *y; /* what is written */
+    float *y; /* the destination */
     const float *x, *w;
     size_t n;    /* columns */
     float value; /* eps, factor or cap */
 } rows_job;
 
-/* Hands out rows of n columns, or elements when n is 1, at least `least` elements at a time. */
+/* Divides rows of n columns (or elements if n is 1) into chunks of at least `least` elements. */
 static void run_rows(const rows_job *job, size_t n_rows, size_t n, size_t least, ag_pool_fn work) {
     if (!n_rows || !n) return;
     size_t grain = ag_cpu_grain(job->cpu, n_rows, least / n + (least % n != 0));

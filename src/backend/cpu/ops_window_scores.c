@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention weights that rows give to the slots of windows, where nobody wants the attention
- * itself. Threads take windows of KV heads: rows of one window follow one another. */
+/* Attention weights of the slots of windows, without the attention output. Threads take windows of
+ * KV heads; the rows of one window are processed in order. */
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/kv_head.h"
 #include "core/fail.h"
@@ -13,13 +13,13 @@ typedef struct windows_job {
     const ag_attention_params *params;
     const float *q;
     size_t n_heads, head_dim, group, tile_rows;
-    const unsigned char **blocks; /* [kv_heads][n_blocks] base address of each */
-    size_t n_blocks;              /* of the longest head */
+    const unsigned char **blocks; /* [kv_heads][n_blocks] base addresses */
+    size_t n_blocks;              /* blocks of the longest head */
     size_t n_windows;
-    size_t weights_bytes; /* of a thread's scratch; then the kernel's own */
+    size_t weights_bytes; /* weights in a thread's scratch; the kernel's scratch follows */
 } windows_job;
 
-/* Of rows that see the same. */
+/* Returns the end of the rows that attend to the same slots as `row`. */
 static size_t window_end(const ag_attention_seq *seq, size_t row) {
     size_t end = row + 1;
     while (end < seq->n_rows && seq->visible_from[end] == seq->visible_from[row] &&
@@ -34,10 +34,10 @@ bool ag_cpu_scores_windows(const ag_attention_seq *seq) {
         return false;
     for (size_t row = 0, end; row < seq->n_rows; row = end) {
         const uint64_t past = (uint64_t)seq->visible_until[row] + 1;
-        /* From a block's last slot on, it ends before the span that begins with the block does. */
+        /* A window that starts at a block's last slot must end before that block's span does. */
         if (past > (uint64_t)seq->visible_from[row] + AG_ATTENTION_SPAN - AG_KV_BLOCK) return false;
         end = window_end(seq, row);
-        /* No slot is two threads'. */
+        /* Two threads never write the same slot. */
         if (end < seq->n_rows && seq->visible_from[end] < past) return false;
     }
     return true;

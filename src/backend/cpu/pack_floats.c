@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations for products with rows of floats: copied, so that rows begin at a cache line and end
+/* Packs activations for products with rows of floats: rows start at a cache line and are padded
  * with zeros. */
 #include "backend/cpu/kernels.h"
 

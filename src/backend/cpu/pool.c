@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One dispatch: the caller publishes a job by opening `state`; workers that are awake join it, all
- * claim chunks from one counter, and the caller closes the job when no chunk is left and waits for
- * those that joined. A worker that wakes up too late finds the job closed and is not waited for, so
- * that more threads than cores cost little. */
+/* A dispatch: the caller publishes a job by opening `state`. Workers that are awake join it, and
+ * all claim chunks from one counter. When no chunk is left, the caller closes the job and waits for
+ * the workers that joined. A worker that wakes up later finds the job closed. The caller does not
+ * wait for it, so threads in excess of cores cost little. */
 #include "backend/cpu/pool.h"
 #include "backend/cpu/usable_cpus.h"
 
@@ -17,7 +17,7 @@
 #include <time.h>
 
 enum { MAX_THREADS = 1024, CACHE_LINE = 64 };
-/* Long enough to bridge the single-threaded steps between two dispatches of a decoded token. */
+/* Spin time: longer than the single-threaded steps between two dispatches of a decoded token. */
 enum { SPIN_NS = 100000, PAUSES_PER_CLOCK_READ = 32 };
 
 /* state: generation of the job << 32 | OPEN | number of workers inside it */
@@ -26,8 +26,8 @@ enum { SPIN_NS = 100000, PAUSES_PER_CLOCK_READ = 32 };
 #define STATE_GENERATION (~UINT64_C(0) << 32)
 
 struct ag_pool {
-    uint32_t n_threads; /* with the caller's */
-    bool on_big;        /* workers stay on these cores */
+    uint32_t n_threads; /* including the caller's */
+    bool on_big;        /* workers are bound to the big cores */
     cpu_set_t big;
     bool spins;
 
@@ -38,10 +38,10 @@ struct ag_pool {
 
     _Alignas(CACHE_LINE) atomic_size_t next_chunk;
     _Alignas(CACHE_LINE) _Atomic uint64_t state;
-    _Alignas(CACHE_LINE) atomic_uint n_sleeping; /* workers in the wait for `wake` */
+    _Alignas(CACHE_LINE) atomic_uint n_sleeping; /* workers that wait for `wake` */
     atomic_bool caller_sleeps, stop;
 
-    pthread_mutex_t mutex; /* guards nothing but going to sleep */
+    pthread_mutex_t mutex; /* only for going to sleep */
     pthread_cond_t wake, done;
 
     uint32_t n_started;
@@ -100,7 +100,7 @@ static void worker_wait(ag_pool *p, uint64_t seen_generation) {
     pthread_mutex_unlock(&p->mutex);
 }
 
-/* Enters the open job, if there is one that is new; returns its generation in *seen. */
+/* Joins the open job if it is new, and writes its generation to *seen_generation. */
 static bool join(ag_pool *p, uint64_t *seen_generation) {
     uint64_t s = atomic_load(&p->state);
     while ((s & STATE_OPEN) && (s & STATE_GENERATION) != *seen_generation) {
@@ -190,8 +190,9 @@ uint32_t ag_pool_threads(const ag_pool *p) { return p->n_threads; }
 
 /* ---- life ---- */
 
-/* Signals stay with the threads of the program: workers start with all of them blocked but those
- * that their own instructions raise, which would end the program past its handlers. */
+/* Starts the workers with all signals blocked, so that the program's threads handle them. Signals
+ * that a worker's own instructions raise are not blocked: blocked, they would bypass the program's
+ * handlers. */
 static ag_status start_workers(ag_pool *p, ag_error *err) {
     sigset_t all, before;
     sigfillset(&all);

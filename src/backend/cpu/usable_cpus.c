@@ -14,7 +14,7 @@
 #include <sched.h>
 #endif
 
-/* The start of a small file as text; false if it cannot be read. */
+/* Reads the start of a small file as text. Returns false if it cannot be read. */
 static bool read_text(const char *path, char *text, size_t cap) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
@@ -34,7 +34,7 @@ static uint32_t round_up_cpus(long long quota, long long period) {
     return cpus < UINT32_MAX ? (uint32_t)cpus : UINT32_MAX;
 }
 
-/* v2: "max 100000" or "150000 100000" */
+/* Returns the quota of cgroup v2 ("max 100000" or "150000 100000") in cores. */
 static uint32_t quota_v2(const char *dir) {
     char path[PATH_MAX], text[64];
     if (snprintf(path, sizeof path, "%s/cpu.max", dir) >= (int)sizeof path) return UINT32_MAX;
@@ -44,7 +44,7 @@ static uint32_t quota_v2(const char *dir) {
     return round_up_cpus(quota, period);
 }
 
-/* v1: two files, quota -1 for none */
+/* Returns the quota of cgroup v1 (two files; -1: no quota) in cores. */
 static uint32_t quota_v1(const char *dir) {
     static const char *const names[2] = {"cpu.cfs_quota_us", "cpu.cfs_period_us"};
     long long values[2];
@@ -60,8 +60,8 @@ static uint32_t quota_v1(const char *dir) {
     return round_up_cpus(values[0], values[1]);
 }
 
-/* The smallest quota on the way from root/mount/group up to root/mount. Inside a container the
- * group's path may not exist below the mount: its ancestors are then read all the same. */
+/* Returns the smallest quota of root/mount/group and its ancestors up to root/mount. In a container
+ * the group's path may not exist below the mount; its ancestors are read nevertheless. */
 static uint32_t walk_up(const char *root, const char *mount, const char *group,
                         uint32_t (*quota)(const char *dir)) {
     char dir[PATH_MAX];
@@ -87,7 +87,7 @@ static bool lists_cpu(const char *controllers) {
     return false;
 }
 
-/* One line of /proc/self/cgroup: "id:controllers:path"; v2 has no controllers. */
+/* Parses a line of /proc/self/cgroup, "id:controllers:path"; v2 has no controllers. */
 static uint32_t cpus_of_line(char *line, const char *root) {
     char *controllers = strchr(line, ':');
     char *group = controllers ? strchr(controllers + 1, ':') : NULL;
