@@ -243,7 +243,7 @@ static void score_unit(const workspace *ws, size_t unit, kv_range slots) {
 
 /* 2^x for x <= 0, within 2^-18 of its value; a weight keeps 2^-9. */
 INLINE vec power_of_2(vec x) {
-    x = v_max(v_set(-200.0f), x); /* in this order a NaN passes */
+    x = v_max(v_set(-200.0f), x); /* this order of operands keeps NaN */
     const vec n = _mm512_roundscale_ps(x, 0), r = v_sub(x, n);
     vec p = v_fma(r, v_set(0x1.3a02ccp-7f), v_set(0x1.c9fc46p-5f));
     p = v_fma(p, r, v_set(0x1.ec0378p-3f));

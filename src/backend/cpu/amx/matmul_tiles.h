@@ -43,7 +43,7 @@ typedef struct weight_format {
     void (*unpack)(bf16 *tile, const unsigned char *step, size_t block, int soon);
 } weight_format;
 
-/* Of a type of weight. */
+/* Describes a type of weight. */
 #define WEIGHT_FORMAT(name, unpack) \
     { sizeof(ag_##name##_x16), AG_X16_STEP_BLOCKS(name), unpack }
 

@@ -4,10 +4,10 @@
 
 #include <immintrin.h>
 
-/* Lane j of row i becomes lane i of row j. */
+/* Transposes 16 rows of 16 lanes. */
 static inline __attribute__((always_inline)) void transpose_16x16(__m512i r[16]) {
     __m512i t[16];
-    for (int i = 0; i < 16; i += 4) { /* 4 x 4 in each quarter of the vectors */
+    for (int i = 0; i < 16; i += 4) { /* 4 x 4 within each quarter of the vectors */
         const __m512i a = _mm512_unpacklo_epi32(r[i], r[i + 1]);
         const __m512i b = _mm512_unpackhi_epi32(r[i], r[i + 1]);
         const __m512i c = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]);

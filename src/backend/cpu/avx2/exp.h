@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exp(x) for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for exp(r) and 2^n. Within
- * 2 units in the last place; from -104 down 0; NaN stays. */
+/* exp(x) for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for exp(r), times 2^n. The
+ * error is at most 2 units in the last place. 0 below -104; NaN gives NaN. */
 #ifndef AG_BACKEND_CPU_AVX2_EXP_H
 #define AG_BACKEND_CPU_AVX2_EXP_H
 
@@ -11,10 +11,10 @@ static inline __m256 power_of_two(__m256i n) {
 }
 
 static inline __m256 exp_negative(__m256 x) {
-    x = _mm256_max_ps(_mm256_set1_ps(-110.0f), x); /* in this order a NaN passes */
+    x = _mm256_max_ps(_mm256_set1_ps(-110.0f), x); /* this order of operands keeps NaN */
     const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p+0f)),
                                      _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    /* ln 2 in two parts, the first so short that its product with n is exact. */
+    /* ln 2 as a sum of two floats; the product of n and the first one is exact. */
     __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.62ep-1f), x);
     r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.0bfbe8p-15f), r);
     __m256 p = _mm256_set1_ps(1.0f / 5040);
@@ -25,7 +25,7 @@ static inline __m256 exp_negative(__m256 x) {
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-    /* Half of n at a time: 2^-159 is no float, but the product may be a subnormal one. */
+    /* Two factors: 2^-159 is below the range of floats, but the result may be subnormal. */
     const __m256i whole = _mm256_cvtps_epi32(n), part = _mm256_srai_epi32(whole, 1);
     p = _mm256_mul_ps(p, power_of_two(part));
     return _mm256_mul_ps(p, power_of_two(_mm256_sub_epi32(whole, part)));

@@ -3,7 +3,7 @@
 
 INLINE weight_block unpack(const unsigned char *step, size_t block, int half) {
     const ag_q3_k_x16 *s = (const void *)step;
-    /* Levels twice as large, which 8 is taken away from. */
+    /* Levels are doubled, and 8 is subtracted. */
     weight_block w = {.d = _mm256_mul_ps(load_halves(s->d + 8 * half), _mm256_set1_ps(0.5f))};
     unpack_scales(w.part, &s->scales, block, half);
     for (int g = 0; g < 2; g++) w.part[g] = _mm256_sub_ps(w.part[g], _mm256_set1_ps(32));

@@ -7,7 +7,7 @@ INLINE weight_block unpack(const unsigned char *step, size_t block, int half) {
     weight_block w = {.d = load_halves(s->d[block] + 8 * half)};
     for (int v = 0; v < 8; v++) {
         const __m256i q = _mm256_loadu_si256((const void *)s->qs[block][v][8 * half]);
-        w.q[v] = _mm256_xor_si256(q, offset); /* signed again */
+        w.q[v] = _mm256_xor_si256(q, offset); /* back to signed */
     }
     return w;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The product of interleaved weights with packed activations, 8 of the 16 rows at a time. A type of
- * weight brings two functions: one unpacks 8 rows of one block, one multiplies them with
- * activations. Everything here is inlined into its kernel. */
+/* Product of interleaved weights with packed activations, 8 of the 16 rows at a time. A type of
+ * weight provides two functions: one unpacks 8 rows of one block, one multiplies them with
+ * activations. All functions here are inlined into its kernel. */
 #ifndef AG_BACKEND_CPU_AVX2_MATMUL_X16_H
 #define AG_BACKEND_CPU_AVX2_MATMUL_X16_H
 
@@ -15,28 +15,27 @@
 typedef struct weight_block {
     __m256i q[8];
     __m256 d, m;
-    __m256 part[2];   /* what the sums of columns 0 to 15 and of the others count */
-    __m256 part_m[2]; /* their own m, where there are parts */
+    __m256 part[2];   /* scales of the sums of columns 0 to 15 and 16 to 31 */
+    __m256 part_m[2]; /* their m, if the halves have separate scales */
 } weight_block;
 
 typedef struct weight_format {
     size_t step_bytes, step_blocks;
     weight_block (*unpack)(const unsigned char *step, size_t block, int half);
-    /* Vectors [from, to) times their activations, in int32, a lane for each row. */
+    /* Multiplies vectors [from, to) with their activations, in int32, one lane for each row. */
     __m256i (*dot)(const weight_block *w, const int8_t *q, const int from, const int to);
-    uint32_t correction; /* how often the tile's c is added */
+    uint32_t correction; /* factor of the tile's c */
     int has_m, has_parts;
 } weight_format;
 
-/* Of a type of weight. */
+/* Describes a type of weight. */
 #define WEIGHT_FORMAT(name, unpack, dot, correction, has_m, has_parts) \
     { sizeof(ag_##name##_x16), AG_X16_STEP_BLOCKS(name), unpack, dot, correction, has_m, has_parts }
 
 INLINE __m256 load_halves(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
 INLINE __m256i load_bytes(const void *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p)); }
 
-/* The lower four bits of the levels of a block; columns of 8 of its rows, from qs[v][8 * half] on.
- */
+/* Unpacks the lower four bits of the levels of 8 rows of a block, from qs[v][8 * half] on. */
 INLINE void unpack_nibbles(__m256i q[8], const uint8_t qs[4][AG_X16][4], int half) {
     const __m256i low = _mm256_set1_epi8(15);
     for (int v = 0; v < 4; v++) {
@@ -46,19 +45,19 @@ INLINE void unpack_nibbles(__m256i q[8], const uint8_t qs[4][AG_X16][4], int hal
     }
 }
 
-/* q with those bits of `bits` that are in mask after a shift by n to the left. */
+/* Returns q | (bits << n & mask), byte by byte. */
 INLINE __m256i add_bits(__m256i q, __m256i bits, const int n, int mask) {
     const __m256i there = n < 0 ? _mm256_srli_epi16(bits, -n) : _mm256_slli_epi16(bits, n);
     return _mm256_or_si256(q, _mm256_and_si256(there, _mm256_set1_epi8((char)mask)));
 }
 
-/* One bit of each level, in place number `place`. */
+/* Adds one bit of each level at bit `place`. */
 INLINE void add_bit(__m256i q[8], const uint8_t qh[AG_X16][4], int half, const int place) {
     const __m256i bits = _mm256_loadu_si256((const void *)qh[8 * half]);
     for (int v = 0; v < 8; v++) q[v] = add_bits(q[v], bits, place - v, 1 << place);
 }
 
-/* Two bits, of which the lower one comes to that place. */
+/* Adds two bits of each level at bits `place` and `place` + 1. */
 INLINE void add_pairs(__m256i q[8], const uint8_t pairs[2][AG_X16][4], int half, const int place) {
     for (int v = 0; v < 8; v++) {
         const __m256i bits = _mm256_loadu_si256((const void *)pairs[v / 4][8 * half]);
@@ -66,7 +65,7 @@ INLINE void add_pairs(__m256i q[8], const uint8_t pairs[2][AG_X16][4], int half,
     }
 }
 
-/* Of a block what its step's d and m are multiplied with. */
+/* Loads a block's 6-bit scale and minimum. They multiply the step's d and m. */
 INLINE void unpack_scales(__m256 scales[2], const ag_x16_scales *s, size_t block, int half) {
     const __m256i low = load_bytes(s->low[block] + 8 * half);
     const __m128i shift = _mm_cvtsi32_si128((int)(block % 2 * 4));
@@ -86,7 +85,7 @@ INLINE __m256i spread4(const int8_t *q) {
     return _mm256_set1_epi32(four);
 }
 
-/* Levels without a sign, `together` of whose pairs of products stay below 2^15. */
+/* Multiplies unsigned levels. The sum of `together` pairs of products stays below 2^15. */
 INLINE __m256i dot_levels(const weight_block *w, const int8_t *q, const int from, const int to,
                           const int together) {
     const __m256i ones = _mm256_set1_epi16(1);
@@ -102,21 +101,21 @@ INLINE __m256i dot_levels(const weight_block *w, const int8_t *q, const int from
     return sums;
 }
 
-/* Of 4 bits: at most 8 * 2 * 15 * 127 = 30480. */
+/* Multiplies levels of 4 bits: sums are at most 8 * 2 * 15 * 127 = 30480. */
 INLINE __m256i dot_nibbles(const weight_block *w, const int8_t *q, const int from, const int to) {
     return dot_levels(w, q, from, to, 8);
 }
-/* Of 5 bits: 4 * 2 * 31 * 127 = 31496. */
+/* Multiplies levels of 5 bits: sums are at most 4 * 2 * 31 * 127 = 31496. */
 INLINE __m256i dot_fives(const weight_block *w, const int8_t *q, const int from, const int to) {
     return dot_levels(w, q, from, to, 4);
 }
-/* Of 6 bits: 2 * 2 * 63 * 127 = 32004. */
+/* Multiplies levels of 6 bits: sums are at most 2 * 2 * 63 * 127 = 32004. */
 INLINE __m256i dot_sixes(const weight_block *w, const int8_t *q, const int from, const int to) {
     return dot_levels(w, q, from, to, 2);
 }
 
-/* Of signed bytes: with the sign moved to the activations, two products are at most
- * 2 * 128 * 127 = 32512. */
+/* Multiplies signed bytes. The weights' signs are moved to the activations; a sum of two products
+ * is at most 2 * 128 * 127 = 32512. */
 INLINE __m256i dot_bytes(const weight_block *w, const int8_t *q, const int from, const int to) {
     __m256i sums = _mm256_setzero_si256();
     for (int v = from; v < to; v++) {
@@ -127,7 +126,7 @@ INLINE __m256i dot_bytes(const weight_block *w, const int8_t *q, const int from,
     return sums;
 }
 
-/* Products of vectors [from, to), with what the levels are too large by taken away. */
+/* Returns the products of vectors [from, to), corrected for the offset of the levels. */
 INLINE __m256 sum_of(const weight_format *f, const weight_block *w, const ag_x16_tile *t, size_t at,
                      const int from, const int to) {
     const __m256i sums = f->dot(w, t->q + at * 32, from, to);
@@ -153,10 +152,10 @@ INLINE __m256 add_block(__m256 acc, const weight_format *f, const weight_block *
     return _mm256_fmadd_ps(w->part_m[1], _mm256_set1_ps(t->s[at] - first), acc);
 }
 
-/* Memory into the second-level cache, that into the first. */
+/* Prefetch distances: from memory to L2, from L2 to L1. */
 enum { FAR_BYTES = 32768, NEAR_BYTES = 4608 };
 
-/* One of n_parts equal parts of a step's lines. */
+/* Prefetches one of n_parts equal parts of a step's lines. */
 INLINE void prefetch_part(const weight_format *f, const unsigned char *step,
                           const unsigned char *end, size_t part) {
     if (step >= end) return;
@@ -169,12 +168,12 @@ INLINE void prefetch_part(const weight_format *f, const unsigned char *step,
     }
 }
 
-/* One group of weights and where its 16 columns of y begin. */
+/* One group of weights and its 16 columns of y. */
 typedef struct group_call {
     const weight_format *f;
     const unsigned char *group, *prefetch_end;
     float *y;
-    size_t y_stride, n; /* rows of the group that exist */
+    size_t y_stride, n; /* n: rows of the group that exist */
 } group_call;
 
 INLINE void store_row(float *y, __m256 low, __m256 high, size_t n) {
@@ -189,11 +188,11 @@ INLINE void store_row(float *y, __m256 low, __m256 high, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] = row[i];
 }
 
-/* Activations are loaded anew after this. The compiler would keep those of one half for the other,
- * in more registers than there are, and write them to the stack. */
+/* Makes the compiler load activations again. It would otherwise keep those of one half for the
+ * other half, in more registers than there are, and spill them to the stack. */
 INLINE void forget_loads(void) { __asm__ volatile("" ::: "memory"); }
 
-/* Rows first .. first + N of the tile times the group. */
+/* Multiplies rows first .. first + N of the tile with the group. */
 INLINE void multiply_rows(const int N, const group_call *c, const ag_x16_tile *t, size_t first) {
     __m256 acc[4][2];
     for (int i = 0; i < N; i++) acc[i][0] = acc[i][1] = _mm256_setzero_ps();

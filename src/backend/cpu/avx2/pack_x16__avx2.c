@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-/* The largest magnitude as integers compare it: NaN is above all numbers and stays. */
+/* Returns the largest magnitude in integer order, where NaN is above all numbers. */
 static float largest_magnitude(const __m256 x[4]) {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i most = _mm256_setzero_si256();
@@ -22,7 +22,7 @@ static int32_t add_lanes(__m256i v) {
     return _mm_cvtsi128_si32(_mm_add_epi32(a, _mm_shuffle_epi32(a, 0xb1)));
 }
 
-/* Rounds the block to bytes at q; sums: of the first 16 and of all. */
+/* Rounds the block to bytes at q. sums: of the first 16 bytes and of all. */
 static void round_block(void *q, uint32_t sums[2], const __m256 x[4], float factor) {
     __m256i p[4];
     for (int i = 0; i < 4; i++) {
@@ -32,18 +32,18 @@ static void round_block(void *q, uint32_t sums[2], const __m256 x[4], float fact
     sums[1] = sums[0] + (uint32_t)add_lanes(_mm256_add_epi32(p[2], p[3]));
     const __m256i bytes =
         _mm256_packs_epi16(_mm256_packs_epi32(p[0], p[1]), _mm256_packs_epi32(p[2], p[3]));
-    /* Packing works within halves of 128 bits: back in order, four bytes at a time. */
+    /* Packing works within 128-bit halves; this restores the order. */
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     _mm256_storeu_si256(q, _mm256_permutevar8x32_epi32(bytes, order));
 }
 
-/* One block of the row, at number `at` of the n in its tile. */
+/* Packs one block of a row as block `at` of the n blocks of its tile. */
 static void pack_block(unsigned char *tile, size_t at, size_t n, const __m256 x[4]) {
     const float largest = largest_magnitude(x);
-    /* Below, 127 / largest would overflow; those values are 0 in any sum of floats. */
+    /* Below this, 127 / largest would overflow; such values do not affect sums of floats. */
     const int tiny = largest < 0x1p-119f;
     const float d = tiny ? 0 : largest / 127;
-    uint32_t sums[2]; /* of NaN any numbers: d is NaN then */
+    uint32_t sums[2]; /* undefined for NaN, where d is NaN */
     round_block(tile + at * 32, sums, x, tiny ? 0 : 127 / largest);
     float *ds = (void *)(tile + n * 32);
     int32_t *cs = (void *)(tile + n * 36);

@@ -2,7 +2,7 @@
 #include "backend/cpu/avx2/avx2.h"
 #include "backend/cpu/avx2/tail.h"
 
-/* The even or the odd values of 16, in order. */
+/* Returns the even or the odd values of 16, in order. */
 static __m256 every_other(__m256 p, __m256 q, int odd) {
     const __m256 v = odd ? _mm256_shuffle_ps(p, q, 0xdd) : _mm256_shuffle_ps(p, q, 0x88);
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), 0xd8));

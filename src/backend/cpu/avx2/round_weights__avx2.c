@@ -2,7 +2,7 @@
 #include "backend/cpu/avx2/avx2.h"
 #include "backend/cpu/avx2/vec.h"
 
-/* x in the lower half of the lanes, y in the upper. */
+/* Returns x in the lower half of the lanes and y in the upper half. */
 INLINE vec v_halves(float x, float y) { return _mm256_set_m128(_mm_set1_ps(y), _mm_set1_ps(x)); }
 
 INLINE void q4_0_store_scales(uint16_t *stored, float *scale) {

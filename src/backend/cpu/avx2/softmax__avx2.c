@@ -5,14 +5,14 @@
 
 #include <math.h>
 
-/* Of the numbers: a NaN is not larger than anything. */
+/* Returns the largest value, ignoring NaN. */
 static float largest(const float *x, size_t n) {
     const __m256 none = _mm256_set1_ps(-INFINITY);
     __m256 most = none;
     for (size_t i = 0; i < n; i += 8) {
         const __m256i lanes = first_lanes(n - i);
         const __m256 v = _mm256_maskload_ps(x + i, lanes);
-        /* A NaN in the first operand gives the second. */
+        /* If the first operand is NaN, the result is the second one. */
         most = _mm256_max_ps(_mm256_blendv_ps(none, v, _mm256_castsi256_ps(lanes)), most);
     }
     float lanes[8], max = -INFINITY;
@@ -30,7 +30,7 @@ static double add_lanes(__m256d v) {
 void ag_softmax__avx2(float *x, size_t n) {
     const float max = largest(x, n);
     if (max == -INFINITY) {
-        /* Nothing but -inf, which becomes 0, and NaN, which stays to be seen. */
+        /* A row of only -inf becomes 0. NaN is retained so that it is noticed. */
         for (size_t i = 0; i < n; i++) x[i] = isnan(x[i]) ? x[i] : 0.0f;
         return;
     }

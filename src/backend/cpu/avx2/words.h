@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole numbers for simd/key_words.h: words of two values of 16 bits, of keys as of queries. */
+/* Integers for simd/key_words.h: words of two 16-bit values, for keys and queries. */
 #ifndef AG_BACKEND_CPU_AVX2_WORDS_H
 #define AG_BACKEND_CPU_AVX2_WORDS_H
 
@@ -12,41 +12,41 @@ typedef __m256i ivec;
 
 enum {
     QUERY_PARTS = 1,
-    BLOCK_WORDS = 16, /* of 32 values */
-    WORD_VECS = 2,    /* vectors of queries, of which sums are held in registers */
-    HELD_VECS = 0,    /* of which the words are, too */
+    BLOCK_WORDS = 16, /* words of 32 values */
+    WORD_VECS = 2,    /* vectors of queries whose sums are in registers */
+    HELD_VECS = 0,    /* vectors of queries whose words are in registers, too */
 };
 
 INLINE ivec i_zero(void) { return _mm256_setzero_si256(); }
 INLINE ivec i_load(const int32_t *p) {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
-/* p[0..4) in every quad. */
+/* Loads p[0..4) into every quad. */
 INLINE ivec i_quad(const int32_t *p) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 INLINE vec i_floats(ivec a) { return _mm256_cvtepi32_ps(a); }
-/* sum + key * query, over the values of a word. */
+/* Returns sum + key * query, summed over the values of a word. */
 INLINE ivec i_dot(ivec sum, ivec key, ivec query) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(key, query));
 }
 INLINE ivec i_join(ivec upper, ivec lower) {
     return _mm256_add_epi32(_mm256_slli_epi32(upper, 8), lower);
 }
-/* To the nearest whole numbers. */
+/* Stores the nearest integers. */
 INLINE void v_store_whole(int32_t *p, vec a) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm256_cvtps_epi32(a));
 }
 
 /* ---- a block of 32 values ---- */
 
-/* What unpack_group() adds to each value. */
+/* Returns the offset that unpack_group() adds to each value. */
 INLINE int32_t key_bias(ag_dtype type) { return type == AG_Q8_0 ? 0 : 8; }
 
-/* Where word w of four slots stands. */
+/* Returns the index of word w of four slots. */
 INLINE size_t key_word_at(int w, int quad) { return (size_t)(quad * BLOCK_WORDS + w) * 4; }
 
-/* Word 4 i + 2 k + h has values 16 h + 4 i + k and the next but one. */
+/* Word 4 i + 2 k + h has values 16 h + 4 i + k and 16 h + 4 i + k + 2. */
 INLINE void words_of_query(int32_t *words, const int16_t *whole) {
     for (size_t w = 0; w < BLOCK_WORDS; w++) {
         const int16_t *x = whole + w % 2 * 16 + w / 4 * 4 + w / 2 % 2;
@@ -54,7 +54,7 @@ INLINE void words_of_query(int32_t *words, const int16_t *whole) {
     }
 }
 
-/* One row, 32 bytes. */
+/* Loads one row: 32 bytes. */
 INLINE __m256i one_row(const ag_dtype type, const unsigned char *levels) {
     if (type == AG_Q8_0) return _mm256_loadu_si256((const __m256i *)(const void *)levels);
     const __m128i row = _mm_loadu_si128((const __m128i *)(const void *)levels);
@@ -63,14 +63,14 @@ INLINE __m256i one_row(const ag_dtype type, const unsigned char *levels) {
     return _mm256_and_si256(both, _mm256_set1_epi8(15));
 }
 
-/* Words of four bytes become two of 16 bits: bytes 0 and 2, then 1 and 3. */
+/* Stores a word of four bytes as two words of 16-bit values: bytes 0 and 2, then 1 and 3. */
 INLINE void store_words(int32_t *words, __m256i bytes) {
     const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
     _mm256_storeu_si256((__m256i *)(void *)words, even);
     _mm256_storeu_si256((__m256i *)(void *)(words + 8), _mm256_srai_epi16(bytes, 8));
 }
 
-/* Eight rows of a block, row_bytes apart. */
+/* Unpacks eight rows of a block, row_bytes apart. */
 INLINE void unpack_group(const ag_dtype type, int32_t *words, const unsigned char *levels,
                          size_t row_bytes) {
     for (int quad = 0; quad < 2; quad++, words += BLOCK_WORDS * 4) {

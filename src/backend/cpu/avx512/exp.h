@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exp(x) for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for exp(r) and 2^n. Within
- * 2 units in the last place; from -104 down 0; NaN stays. */
+/* exp(x) for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for exp(r), times 2^n. The
+ * error is at most 2 units in the last place. 0 below -104; NaN gives NaN. */
 #ifndef AG_BACKEND_CPU_AVX512_EXP_H
 #define AG_BACKEND_CPU_AVX512_EXP_H
 
 #include <immintrin.h>
 
 static inline __m512 exp_negative(__m512 x) {
-    x = _mm512_max_ps(_mm512_set1_ps(-110.0f), x); /* in this order a NaN passes */
+    x = _mm512_max_ps(_mm512_set1_ps(-110.0f), x); /* this order of operands keeps NaN */
     const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p+0f)), 0);
-    /* ln 2 in two parts, the first so short that its product with n is exact. */
+    /* ln 2 as a sum of two floats; the product of n and the first one is exact. */
     __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.62ep-1f), x);
     r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.0bfbe8p-15f), r);
     __m512 p = _mm512_set1_ps(1.0f / 5040);

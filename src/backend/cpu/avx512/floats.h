@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sums that simd/matmul_floats.h is written with: 16 lanes. */
+/* Vector sums for simd/matmul_floats.h: 16 lanes. */
 #ifndef AG_BACKEND_CPU_AVX512_FLOATS_H
 #define AG_BACKEND_CPU_AVX512_FLOATS_H
 
@@ -8,7 +8,7 @@
 
 typedef vec wide;
 
-/* X_ROWS: rows of activations that are multiplied together, four sums each. */
+/* X_ROWS: rows of activations multiplied at a time, four sums each. */
 enum { WIDE = LANES, X_ROWS = 4, FETCHES_WEIGHTS = 1 };
 
 INLINE wide wide_zero(void) { return v_zero(); }

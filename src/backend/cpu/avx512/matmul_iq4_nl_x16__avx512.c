@@ -3,7 +3,7 @@
 
 INLINE weight_block unpack(const unsigned char *step, size_t block) {
     const ag_iq4_nl_x16 *s = (const void *)step;
-    /* The values and 128. */
+    /* The values plus 128. */
     const __m128i values =
         _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153, (char)166,
                       (char)181, (char)197, (char)217, (char)241);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The product of interleaved weights with packed activations. A type of weight brings a function
- * that unpacks 16 rows of one block; everything here is inlined into its kernel. */
+/* Product of interleaved weights with packed activations. A type of weight provides a function that
+ * unpacks 16 rows of one block. All functions here are inlined into its kernel. */
 #ifndef AG_BACKEND_CPU_AVX512_MATMUL_X16_H
 #define AG_BACKEND_CPU_AVX512_MATMUL_X16_H
 
@@ -16,18 +16,18 @@
 typedef struct weight_block {
     __m512i q[8];
     __m512 d, m;
-    __m512 part[2];   /* what the sums of columns 0 to 15 and of the others count */
-    __m512 part_m[2]; /* their own m, where there are parts */
+    __m512 part[2];   /* scales of the sums of columns 0 to 15 and 16 to 31 */
+    __m512 part_m[2]; /* their m, if the halves have separate scales */
 } weight_block;
 
 typedef struct weight_format {
     size_t step_bytes, step_blocks;
     weight_block (*unpack)(const unsigned char *step, size_t block);
-    uint32_t correction; /* how often the tile's c is added */
+    uint32_t correction; /* factor of the tile's c */
     int has_m, has_parts;
 } weight_format;
 
-/* Of a type of weight. */
+/* Describes a type of weight. */
 #define WEIGHT_FORMAT(name, unpack, correction, has_m, has_parts) \
     { sizeof(ag_##name##_x16), AG_X16_STEP_BLOCKS(name), unpack, correction, has_m, has_parts }
 
@@ -37,13 +37,13 @@ INLINE __m512i spread4(const int8_t *q) {
     return _mm512_set1_epi32(four);
 }
 
-/* What the products of columns from vector `from` on begin with. */
+/* Returns the initial sum for products from vector `from` on: the correction of the levels. */
 INLINE __m512i corrected(const weight_format *f, const ag_x16_tile *t, size_t at, const int from) {
     const int32_t c = !f->has_parts ? t->c[at] : from ? t->c[at] - t->h[at] : t->h[at];
     return _mm512_set1_epi32((int)((uint32_t)c * f->correction));
 }
 
-/* sums[j] = vectors [from, to) of w times n rows of activations from `at` on. */
+/* sums[j] = vectors [from, to) of w times row `at` + j of the activations, j < n. */
 INLINE void dot(__m512i *sums, const int n, const weight_format *f, const weight_block *w,
                 const ag_x16_tile *t, size_t at, const int from, const int to) {
     for (int j = 0; j < n; j++) sums[j] = corrected(f, t, at + (size_t)j, from);
@@ -55,7 +55,7 @@ INLINE void dot(__m512i *sums, const int n, const weight_format *f, const weight
     }
 }
 
-/* acc + m times the sum of the activations. */
+/* Returns acc + m times the sum of the activations. */
 INLINE __m512 add_m(__m512 acc, const weight_format *f, const weight_block *w, const ag_x16_tile *t,
                     size_t at) {
     if (!f->has_parts) return _mm512_fmadd_ps(w->m, _mm512_set1_ps(t->s[at]), acc);
@@ -64,16 +64,15 @@ INLINE __m512 add_m(__m512 acc, const weight_format *f, const weight_block *w, c
     return _mm512_fmadd_ps(w->part_m[1], _mm512_set1_ps(t->s[at] - first), acc);
 }
 
-/* Rows of activations that are multiplied together, at most: fewer of them wait for their own
- * additions, more leave no registers to the sums of all. */
+/* Maximum rows of activations multiplied at a time. Fewer rows wait for their own additions; more
+ * rows exceed the registers. */
 enum { TOGETHER = 8 };
 INLINE int rows_together(const int N, const weight_format *f) {
     if (N > 8) return 2;
     return !f->has_parts ? TOGETHER : N > 4 ? 2 : 4;
 }
 
-/* acc[i] += rows of w times row first + i of the tile, i < N. Fetches parts of a step on the way.
- */
+/* acc[i] += rows of w times row first + i of the tile, i < N. Prefetches parts of a step. */
 INLINE void add_block(__m512 *acc, const int N, const weight_format *f, const weight_block *w,
                       const ag_x16_tile *t, size_t block, size_t first, prefetch ahead,
                       size_t part) {
@@ -101,7 +100,7 @@ INLINE void add_block(__m512 *acc, const int N, const weight_format *f, const we
     }
 }
 
-/* Rows first .. first + N of the tile times one group of weights. */
+/* Multiplies rows first .. first + N of the tile with one group of weights. */
 INLINE void multiply_group(__m512 *acc, const int N, const weight_format *f,
                            const unsigned char *group, const unsigned char *prefetch_end,
                            const ag_x16_tile *t, size_t first) {
@@ -117,13 +116,13 @@ INLINE void multiply_group(__m512 *acc, const int N, const weight_format *f,
     }
 }
 
-/* One group of weights and where its 16 columns of y begin. */
+/* One group of weights and its 16 columns of y. */
 typedef struct group_call {
     const weight_format *f;
     const unsigned char *group, *prefetch_end;
     float *y;
     size_t y_stride;
-    __mmask16 lanes; /* rows of the group that exist */
+    __mmask16 lanes; /* existing rows of the group */
 } group_call;
 
 INLINE void multiply_rows(const int N, const group_call *c, const ag_x16_tile *t, size_t first) {
@@ -134,7 +133,7 @@ INLINE void multiply_rows(const int N, const group_call *c, const ag_x16_tile *t
     }
 }
 
-/* Up to 8 rows from `first` on, each count in code of its own; returns how many. */
+/* Multiplies up to 8 rows from `first` on, with separate code for each count. Returns the count. */
 INLINE size_t multiply_some(const group_call *c, const ag_x16_tile *t, size_t first) {
     switch (t->n_rows - first) {
     case 1:

@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-/* The largest magnitude as integers compare it: NaN is above all numbers and stays. */
+/* Returns the largest magnitude in integer order, where NaN is above all numbers. */
 static float largest_magnitude(__m512 a, __m512 b) {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
     __m512i x = _mm512_and_si512(_mm512_castps_si512(a), magnitude);
@@ -22,10 +22,10 @@ static int32_t wrapping_sum(__m512i v) {
     return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1)));
 }
 
-/* One block of the row, at number `at` of the n in its tile. */
+/* Packs one block of a row as block `at` of the n blocks of its tile. */
 static void pack_block(unsigned char *tile, size_t at, size_t n, __m512 a, __m512 b) {
     const float largest = largest_magnitude(a, b);
-    /* Below, 127 / largest would overflow; those values are 0 in any sum of floats. */
+    /* Below this, 127 / largest would overflow; such values do not affect sums of floats. */
     const int tiny = largest < 0x1p-119f;
     const float d = tiny ? 0 : largest / 127;
     const __m512 inverse = _mm512_set1_ps(tiny ? 0 : 127 / largest);

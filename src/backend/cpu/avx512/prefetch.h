@@ -27,7 +27,7 @@ INLINE prefetch prefetch_of(const unsigned char *step, const unsigned char *end)
     return p;
 }
 
-/* One of n_parts equal parts of a step's lines. */
+/* Prefetches one of n_parts equal parts of a step's lines. */
 INLINE void prefetch_part(size_t step_bytes, prefetch p, size_t part, const size_t n_parts) {
     const size_t lines = step_bytes / 64, some = (lines + n_parts - 1) / n_parts;
     for (size_t i = part * some; i < (part + 1) * some && i < lines; i++) {

@@ -2,7 +2,7 @@
 #include "backend/cpu/avx512/avx512.h"
 #include "backend/cpu/avx512/vec.h"
 
-/* x in the lower half of the lanes, y in the upper. */
+/* Returns x in the lower half of the lanes and y in the upper half. */
 INLINE vec v_halves(float x, float y) {
     return _mm512_mask_broadcastss_ps(_mm512_set1_ps(x), 0xff00, _mm_set_ss(y));
 }

@@ -8,12 +8,12 @@ static __mmask16 lanes_from(size_t i, size_t n) {
     return (__mmask16)(n - i < 16 ? (1u << (n - i)) - 1 : 0xffff);
 }
 
-/* Of the numbers: a NaN is not larger than anything. */
+/* Returns the largest value, ignoring NaN. */
 static float largest(const float *x, size_t n) {
     const __m512 none = _mm512_set1_ps(-INFINITY);
     __m512 most = none;
     for (size_t i = 0; i < n; i += 16) {
-        /* A NaN in the first operand gives the second. */
+        /* If the first operand is NaN, the result is the second one. */
         most = _mm512_max_ps(_mm512_mask_loadu_ps(none, lanes_from(i, n), x + i), most);
     }
     return _mm512_reduce_max_ps(most);
@@ -22,7 +22,7 @@ static float largest(const float *x, size_t n) {
 void ag_softmax__avx512(float *x, size_t n) {
     const float max = largest(x, n);
     if (max == -INFINITY) {
-        /* Nothing but -inf, which becomes 0, and NaN, which stays to be seen. */
+        /* A row of only -inf becomes 0. NaN is retained so that it is noticed. */
         for (size_t i = 0; i < n; i++) x[i] = isnan(x[i]) ? x[i] : 0.0f;
         return;
     }

@@ -28,20 +28,20 @@ INLINE void unpack_nibbles(__m512i q[8], const uint8_t qs[4][AG_X16][4]) {
     }
 }
 
-/* q with those bits of `bits` that are in mask after a shift by n to the left. */
+/* Returns q | (bits << n & mask), byte by byte. */
 INLINE __m512i add_bits(__m512i q, __m512i bits, const int n, int mask) {
     const __m512i there =
         n < 0 ? _mm512_srli_epi16(bits, (unsigned)-n) : _mm512_slli_epi16(bits, (unsigned)n);
     return masked_or(there, _mm512_set1_epi8((char)mask), q);
 }
 
-/* One bit of each level, in place number `place`. */
+/* Adds one bit of each level at bit `place`. */
 INLINE void add_bit(__m512i q[8], const uint8_t qh[AG_X16][4], const int place) {
     const __m512i bits = _mm512_loadu_si512(qh);
     for (int v = 0; v < 8; v++) q[v] = add_bits(q[v], bits, place - v, 1 << place);
 }
 
-/* Two bits, of which the lower one comes to that place. */
+/* Adds two bits of each level at bits `place` and `place` + 1. */
 INLINE void add_pairs(__m512i q[8], const uint8_t pairs[2][AG_X16][4], const int place) {
     for (int v = 0; v < 8; v++) {
         q[v] = add_bits(q[v], _mm512_loadu_si512(pairs[v / 4]), place - v % 4 * 2, 3 << place);
@@ -55,7 +55,7 @@ INLINE void unpack_twice_q3_k(__m512i q[8], const ag_q3_k_x16 *s, size_t block) 
     add_bit(q, s->qh[block], 3);
 }
 
-/* Of a block what its step's d and m are multiplied with. */
+/* Loads a block's 6-bit scale and minimum. They multiply the step's d and m. */
 INLINE void unpack_scales(__m512 scales[2], const ag_x16_scales *s, size_t block) {
     const __m512i low = load_bytes(s->low[block]);
     const __m128i shift = _mm_cvtsi32_si128((int)(block % 2 * 4));

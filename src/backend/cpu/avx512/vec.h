@@ -14,8 +14,8 @@ typedef __m512 vec;
 
 enum {
     LANES = 16,
-    /* Sums held in registers by attention: vectors of queries against 4 keys, and vectors of values
-     * against 4 queries. */
+    /* Sums that attention holds in registers: KEY_VECS vectors of queries times 4 keys, VALUE_VECS
+     * vectors of values times 4 queries. */
     KEY_VECS = 4,
     VALUE_VECS = 4,
 };
@@ -30,11 +30,11 @@ INLINE vec v_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 INLINE vec v_div(vec a, vec b) { return _mm512_div_ps(a, b); }
 /* a * b + c, rounded once. */
 INLINE vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
-/* b where either is NaN. */
+/* Returns the maximum; b if either is NaN. */
 INLINE vec v_max(vec a, vec b) { return _mm512_max_ps(a, b); }
 INLINE vec v_min(vec a, vec b) { return _mm512_min_ps(a, b); }
 INLINE vec v_abs(vec a) { return _mm512_abs_ps(a); }
-/* The largest and the least of all lanes. */
+/* Return the largest and the smallest of all lanes. */
 INLINE float v_highest(vec a) { return _mm512_reduce_max_ps(a); }
 INLINE float v_lowest(vec a) { return _mm512_reduce_min_ps(a); }
 /* a < b ? yes : no, lane by lane. */
@@ -42,19 +42,19 @@ INLINE vec v_if_less(vec a, vec b, vec yes, vec no) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
 }
 
-/* x <= 0 or NaN. */
+/* Returns exp(x) for x <= 0 or NaN. */
 INLINE vec v_exp(vec x) { return exp_negative(x); }
 
 /* ---- quads ---- */
 
-/* p[0..4) in every quad. */
+/* Loads p[0..4) into every quad. */
 INLINE vec v_quad(const float *p) { return _mm512_broadcast_f32x4(_mm_loadu_ps(p)); }
-/* p[q] in all lanes of quad q. */
+/* Loads p[q] into all lanes of quad q. */
 INLINE vec v_quads_of(const float *p) {
     const __m512i quad = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
     return _mm512_permutexvar_ps(quad, _mm512_broadcast_f32x4(_mm_loadu_ps(p)));
 }
-/* Lane 0 of every quad. */
+/* Stores lane 0 of every quad. */
 INLINE void v_store_firsts(float *p, vec a) {
     const __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
     _mm_storeu_ps(p, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, a)));
@@ -73,14 +73,14 @@ INLINE vec v_load_f16(const void *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* Values at, at + 1, ... of the 32 bytes at q; at is a multiple of LANES. */
+/* Loads values at, at + 1, ... of the 32 bytes at q; `at` is a multiple of LANES. */
 INLINE vec v_load_q8(const unsigned char *q, size_t at) {
     const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(q + at));
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
 
-/* The same of 32 nibbles less 8: values 0 to 15 are the low ones of 16 bytes, then the high ones.
- */
+/* Loads values of 32 nibbles minus 8: values 0 to 15 are the low nibbles of 16 bytes, values 16 to
+ * 31 the high nibbles. */
 INLINE vec v_load_q4(const unsigned char *q, size_t at) {
     const vec levels = _mm512_set_ps(7, 6, 5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8);
     const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)q);
@@ -95,7 +95,7 @@ INLINE void v_store_f16(void *p, vec a) {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* Bytes of the nearest whole numbers, halves up, cut to -127 and 127. */
+/* Stores bytes of the nearest integers, halves rounded up, clamped to -127 and 127. */
 INLINE void v_store_q8(unsigned char *q, vec a) {
     __m512i n = _mm512_cvttps_epi32(_mm512_add_ps(a, _mm512_set1_ps(256.5f)));
     n = _mm512_sub_epi32(n, _mm512_set1_epi32(256));
@@ -103,13 +103,13 @@ INLINE void v_store_q8(unsigned char *q, vec a) {
     _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(n));
 }
 
-/* The same plus 8, cut to 0 and 15. */
+/* Returns the nearest integers plus 8, clamped to 0 and 15. */
 INLINE __m512i levels_of(vec a) {
     const __m512i n = _mm512_cvttps_epi32(_mm512_add_ps(a, _mm512_set1_ps(8.5f)));
     return _mm512_max_epi32(_mm512_min_epi32(n, _mm512_set1_epi32(15)), _mm512_setzero_si512());
 }
 
-/* LANES bytes, of `low` in their low nibbles. */
+/* Stores LANES bytes with the levels of `low` in their low nibbles. */
 INLINE void v_store_q4(unsigned char *q, vec low, vec high) {
     const __m512i n = _mm512_or_si512(levels_of(low), _mm512_slli_epi32(levels_of(high), 4));
     _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(n));

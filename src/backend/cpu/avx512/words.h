@@ -13,36 +13,36 @@ typedef __m512i ivec;
 
 enum {
     QUERY_PARTS = 2,
-    BLOCK_WORDS = 8, /* of 32 values */
-    WORD_VECS = 4,   /* vectors of queries, of which sums are held in registers */
-    HELD_VECS = 1,   /* of which the words are, too */
+    BLOCK_WORDS = 8, /* words of 32 values */
+    WORD_VECS = 4,   /* vectors of queries whose sums are in registers */
+    HELD_VECS = 1,   /* vectors of queries whose words are in registers, too */
 };
 
 INLINE ivec i_zero(void) { return _mm512_setzero_si512(); }
 INLINE ivec i_load(const int32_t *p) { return _mm512_loadu_si512(p); }
-/* p[0..4) in every quad. */
+/* Loads p[0..4) into every quad. */
 INLINE ivec i_quad(const int32_t *p) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 INLINE vec i_floats(ivec a) { return _mm512_cvtepi32_ps(a); }
-/* sum + key * query, over the values of a word. */
+/* Returns sum + key * query, summed over the values of a word. */
 INLINE ivec i_dot(ivec sum, ivec key, ivec query) { return _mm512_dpbusd_epi32(sum, key, query); }
-/* Sums of a query's upper and of its lower bytes. */
+/* Joins the sums of a query's upper and lower bytes. */
 INLINE ivec i_join(ivec upper, ivec lower) {
     return _mm512_add_epi32(_mm512_slli_epi32(upper, 8), lower);
 }
-/* To the nearest whole numbers. */
+/* Stores the nearest integers. */
 INLINE void v_store_whole(int32_t *p, vec a) { _mm512_storeu_si512(p, _mm512_cvtps_epi32(a)); }
 
 /* ---- a block of 32 values ---- */
 
-/* What unpack_group() adds to each value. */
+/* Returns the offset that unpack_group() adds to each value. */
 INLINE int32_t key_bias(ag_dtype type) { return type == AG_Q8_0 ? 128 : 8; }
 
 /* Where word w of four slots stands: those of values 0 to 15 and of values 16 to 31 in turn. */
 INLINE size_t key_word_at(int w, int quad) { return (size_t)(w / 2 * 16 + quad * 8 + w % 2 * 4); }
 
-/* [word][lower, upper bytes] */
+/* Writes words of a query: [word][lower bytes, upper bytes]. */
 INLINE void words_of_query(int32_t *words, const int16_t *whole) {
     int8_t lower[32], upper[32];
     for (int i = 0; i < 32; i++) {
@@ -73,7 +73,7 @@ INLINE __m512i two_rows(const ag_dtype type, const unsigned char *levels, size_t
     return _mm512_and_si512(_mm512_srlv_epi32(rows, shift), _mm512_set1_epi8(15));
 }
 
-/* Eight rows of a block, row_bytes apart. */
+/* Unpacks eight rows of a block, row_bytes apart. */
 INLINE void unpack_group(const ag_dtype type, int32_t *words, const unsigned char *levels,
                          size_t row_bytes) {
     __m512i r[4];

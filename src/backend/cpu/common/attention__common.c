@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row by row in double: the scores of the slots it sees, their exponentials, the weighted sum of
- * the values. A row of the cache is converted once for the query heads that share it. */
+/* Attention in double, row by row: scores of the visible slots, their exponentials, the weighted
+ * sum of the values. A row of the cache is converted once for the query heads that share it. */
 #include "backend/cpu/common/common.h"
 #include "backend/cpu/common/dot.h"
 #include "backend/cpu/kv_head.h"
@@ -11,7 +11,7 @@
 
 enum { SPAN_BLOCKS = AG_ATTENTION_SPAN / AG_KV_BLOCK };
 
-/* Scratch, in this order. */
+/* Scratch memory, in this order. */
 typedef struct work {
     double *q;       /* [group][head_dim] */
     double *sums;    /* [group][head_dim] */
@@ -34,7 +34,7 @@ static work work_in(void *scratch, size_t head_dim, size_t group) {
     return w;
 }
 
-/* The slots of the span, counted from its first one, that a row sees. */
+/* Returns the slots that a row attends to, counted from the first slot of the span. */
 static kv_range find_visible(const ag_cpu_queries *queries, size_t row, const ag_cpu_kv_head *kv,
                              uint32_t slot0) {
     const uint32_t block0 = slot0 / AG_KV_BLOCK;
@@ -59,7 +59,7 @@ static void load_row(const work *w, const ag_cpu_kv_head *kv, uint32_t slot, ag_
 
 static double capped(double score, double cap) { return cap > 0 ? cap * tanh(score / cap) : score; }
 
-/* Scores of one row's group, for n slots from slot0 on, into weights. */
+/* Writes the scores of one row's group for n slots from slot0 on to w->weights. */
 static void score_keys(const work *w, const ag_cpu_queries *queries, size_t row,
                        const ag_cpu_kv_head *kv, uint32_t slot0, uint32_t n) {
     const size_t d = kv->head_dim;
@@ -74,7 +74,7 @@ static void score_keys(const work *w, const ag_cpu_queries *queries, size_t row,
     }
 }
 
-/* Scores become exponentials. NaN does not count as the largest, but is in the sum. */
+/* Replaces scores by exponentials. NaN is ignored by the maximum and included in the sum. */
 static void exponentials(double *x, size_t n, float *max, float *sum) {
     *max = -INFINITY;
     for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scalar kernels: the definition of every slot of ag_cpu_kernels. */
+/* Scalar kernels: the definition of every operation of ag_cpu_kernels. */
 #ifndef AG_BACKEND_CPU_COMMON_H
 #define AG_BACKEND_CPU_COMMON_H
 

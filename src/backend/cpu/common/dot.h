@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dot product in double. Element i is added to partial sum i % 8, and the eight are added in
- * one fixed order: independent sums let the compiler use vectors. A product of two floats is exact.
- */
+/* Dot product in double. Element i is added to partial sum i % 8, and the eight sums are added in a
+ * fixed order. Independent sums let the compiler use vectors. A product of two floats is exact. */
 #ifndef AG_BACKEND_CPU_COMMON_DOT_H
 #define AG_BACKEND_CPU_COMMON_DOT_H
 

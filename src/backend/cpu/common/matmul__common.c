@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations are packed as doubles; a row of the weight is converted to double once and multiplied
- * with every row of the panel. */
+/* Product with any type of weight. Activations are packed as doubles. A row of the weight is
+ * converted to double once and multiplied with every row of the panel. */
 #include "backend/cpu/common/common.h"
 #include "backend/cpu/common/dot.h"
 #include "quant/quant.h"
@@ -9,7 +9,7 @@ static size_t round_up_64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static size_t packed_bytes(size_t k) { return round_up_64(k * sizeof(double)); }
 
-/* One row of the weight: as double, behind it as float. */
+/* Returns the bytes of one row of the weight as double, followed by the row as float. */
 static size_t scratch_bytes(size_t k) { return packed_bytes(k) + round_up_64(k * sizeof(float)); }
 
 static void widen(double *dst, const float *src, size_t n) {

@@ -9,7 +9,7 @@ void ag_softmax__common(float *x, size_t n) {
         if (x[i] > max) max = x[i];
     }
     if (max == -INFINITY) {
-        /* Nothing but -inf, which becomes 0, and NaN, which stays to be seen. */
+        /* A row of only -inf becomes 0. NaN is retained so that it is noticed. */
         for (size_t i = 0; i < n; i++) x[i] = isnan(x[i]) ? x[i] : 0.0f;
         return;
     }

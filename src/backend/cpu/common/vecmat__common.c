@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/common/common.h"
 
-/* Columns in blocks, so that the sums stay in the first-level cache while b is read row by row. */
+/* Processes columns in blocks, so that the sums stay in L1 while b is read row by row. */
 void ag_vecmat__common(float *y, const float *a, const float *b, size_t b_stride, size_t k,
                        size_t n) {
     enum { COLUMNS = 64 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of bytes as every 64-bit ARM processor has them: into 16 bits. */
+/* Products of bytes with 16-bit sums, for every 64-bit ARM processor. */
 #ifndef AG_BACKEND_CPU_NEON_DOT_NEON_H
 #define AG_BACKEND_CPU_NEON_DOT_NEON_H
 
@@ -7,7 +7,7 @@
 
 enum { MOST_ROWS = 4, PAIRED = 0 };
 
-/* x[v]: columns 4v .. 4v + 3, four times. */
+/* Writes columns 4v .. 4v + 3 four times to x[v]. */
 INLINE void spread(int8x16_t x[8], const int8_t *q) {
     for (int half = 0; half < 2; half++) {
         const int32x4_t columns = vreinterpretq_s32_s8(vld1q_s8(q + 16 * half));
@@ -18,8 +18,8 @@ INLINE void spread(int8x16_t x[8], const int8_t *q) {
     }
 }
 
-/* Levels without a sign: eight products in a lane are at most 8 * 31 * 127 = 31496, four of levels
- * up to 63 32004. */
+/* Multiplies unsigned levels. Eight products in a lane are at most 8 * 31 * 127 = 31496; four
+ * products of levels up to 63 are at most 32004. */
 INLINE void dot_levels(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q,
                        const int from, const int to) {
     for (int i = 0; i < N; i++) {
@@ -35,7 +35,7 @@ INLINE void dot_levels(int32x4_t *sums, const int N, const weight_quad *w, const
     }
 }
 
-/* Any values of w: two products in a lane are at most 2 * 128 * 127 = 32512. */
+/* Multiplies signed bytes. Two products in a lane are at most 2 * 128 * 127 = 32512. */
 INLINE void dot_bytes(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q,
                       const int from, const int to) {
     for (int i = 0; i < N; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of bytes with dotprod: four columns of a row into its sum. */
+/* Products of bytes with dotprod, which adds four columns of a row to its sum. */
 #ifndef AG_BACKEND_CPU_NEON_DOT_NEON_DOTPROD_H
 #define AG_BACKEND_CPU_NEON_DOT_NEON_DOTPROD_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of bytes with i8mm: eight columns of two rows of weights times those of two rows of
- * activations. A row of activations without a neighbour is left to dotprod. */
+/* Products of bytes with i8mm, which multiplies eight columns of two rows of weights and of two
+ * rows of activations. A single row of activations uses dotprod. */
 #ifndef AG_BACKEND_CPU_NEON_DOT_NEON_I8MM_H
 #define AG_BACKEND_CPU_NEON_DOT_NEON_I8MM_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exp(x) for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for exp(r) and 2^n. Within
- * 2 units in the last place; from -104 down 0; NaN stays. */
+/* exp(x) for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for exp(r), times 2^n. The
+ * error is at most 2 units in the last place. 0 below -104; NaN gives NaN. */
 #ifndef AG_BACKEND_CPU_NEON_EXP_H
 #define AG_BACKEND_CPU_NEON_EXP_H
 
@@ -13,7 +13,7 @@ static inline float32x4_t power_of_two(int32x4_t n) {
 static inline float32x4_t exp_negative(float32x4_t x) {
     x = vmaxq_f32(vdupq_n_f32(-110.0f), x);
     const float32x4_t n = vrndnq_f32(vmulq_n_f32(x, 0x1.715476p+0f));
-    /* ln 2 in two parts, the first so short that its product with n is exact. */
+    /* ln 2 as a sum of two floats; the product of n and the first one is exact. */
     float32x4_t r = vfmsq_n_f32(x, n, 0x1.62ep-1f);
     r = vfmsq_n_f32(r, n, 0x1.0bfbe8p-15f);
     float32x4_t p = vdupq_n_f32(1.0f / 5040);
@@ -24,7 +24,7 @@ static inline float32x4_t exp_negative(float32x4_t x) {
     p = vfmaq_f32(vdupq_n_f32(0.5f), p, r);
     p = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
     p = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
-    /* Half of n at a time: 2^-159 is no float, but the product may be a subnormal one. */
+    /* Two factors: 2^-159 is below the range of floats, but the result may be subnormal. */
     const int32x4_t whole = vcvtnq_s32_f32(n), part = vshrq_n_s32(whole, 1);
     p = vmulq_f32(p, power_of_two(part));
     return vmulq_f32(p, power_of_two(vsubq_s32(whole, part)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sums that simd/matmul_floats.h is written with: 8 lanes, two vectors. */
+/* Vector sums for simd/matmul_floats.h: 8 lanes, two vectors. */
 #ifndef AG_BACKEND_CPU_NEON_FLOATS_H
 #define AG_BACKEND_CPU_NEON_FLOATS_H
 
@@ -10,7 +10,7 @@ typedef struct wide {
     vec low, high;
 } wide;
 
-/* X_ROWS: rows of activations that are multiplied together, four sums each. */
+/* X_ROWS: rows of activations multiplied at a time, four sums each. */
 enum { WIDE = 2 * LANES, X_ROWS = 2, FETCHES_WEIGHTS = 0 };
 
 INLINE wide wide_zero(void) { return (wide){v_zero(), v_zero()}; }

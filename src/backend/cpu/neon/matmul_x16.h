@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The product of interleaved weights with packed activations, four of the 16 rows at a time: a
- * vector holds four columns of each. A set brings the function that multiplies such a quad with
- * activations; everything here is inlined into its kernel. */
+/* Product of interleaved weights with packed activations, four of the 16 rows at a time: a vector
+ * has four columns of each. An instruction set provides the function that multiplies such a quad
+ * with activations. All functions here are inlined into its kernel. */
 #ifndef AG_BACKEND_CPU_NEON_MATMUL_X16_H
 #define AG_BACKEND_CPU_NEON_MATMUL_X16_H
 
@@ -13,30 +13,30 @@
 
 enum { QUADS = 4, TILE_ROWS_MAX = 8 }; /* quads of a group; rows of activations in registers */
 
-/* One block of four rows. q[v] holds columns 4v .. 4v + 3 of row 0, of row 1, ...; zipped:
- * q[2g] columns 8g .. 8g + 7 of rows 0 and 1, q[2g + 1] those of rows 2 and 3. */
+/* One block of four rows. q[v] has columns 4v .. 4v + 3 of row 0, of row 1, ... If zipped, q[2g]
+ * has columns 8g .. 8g + 7 of rows 0 and 1, and q[2g + 1] of rows 2 and 3. */
 typedef struct weight_quad {
     int8x16_t q[8];
     float32x4_t d, m;
-    float32x4_t part[2];   /* what the sums of columns 0 to 15 and of the others count */
-    float32x4_t part_m[2]; /* their own m, where there are parts */
+    float32x4_t part[2];   /* scales of the sums of columns 0 to 15 and 16 to 31 */
+    float32x4_t part_m[2]; /* their m, if the halves have separate scales */
 } weight_quad;
 
 typedef struct weight_format {
     size_t step_bytes, step_blocks;
     void (*load)(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
                  const int zipped);
-    /* sums[i] = vectors [from, to) of the quad, 0, 4 or 8, times activations of row i, for i < N;
-     * the bytes of the block begin at q. Paired rows have zipped weights. */
+    /* sums[i] = vectors [from, to) of the quad (each 0, 4 or 8) times activations of row i, i < N.
+     * The block's activations start at q. Paired rows have zipped weights. */
     void (*dot)(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q, const int from,
                 const int to);
-    int most_rows;      /* that are multiplied together: 4 or 8 */
-    int paired;         /* two or more rows of activations lie as ag_pack_x16__neon_i8mm does it */
-    int32_t correction; /* how often the tile's c is added */
+    int most_rows;      /* maximum rows multiplied at a time: 4 or 8 */
+    int paired;         /* activations are packed by ag_pack_x16__neon_i8mm */
+    int32_t correction; /* factor of the tile's c */
     int has_m, has_parts;
 } weight_format;
 
-/* Of a type of weight, for a set that has MOST_ROWS and PAIRED. */
+/* Describes a type of weight for an instruction set that defines MOST_ROWS and PAIRED. */
 #define WEIGHT_FORMAT(name, dot, correction, has_m, has_parts)                                  \
     {                                                                                           \
         sizeof(ag_##name##_x16), AG_X16_STEP_BLOCKS(name), load_##name, dot, MOST_ROWS, PAIRED, \
@@ -69,7 +69,7 @@ INLINE void load_bytes(weight_quad *w, const uint8_t qs[8][AG_X16][4], size_t qu
     for (int v = 0; v < 8; v += 2) {
         uint8x16_t a = vld1q_u8(qs[v][4 * quad]), b = vld1q_u8(qs[v + 1][4 * quad]);
         if (zipped) zip(&a, &b);
-        w->q[v] = vreinterpretq_s8_u8(veorq_u8(a, vdupq_n_u8(128))); /* signed again */
+        w->q[v] = vreinterpretq_s8_u8(veorq_u8(a, vdupq_n_u8(128))); /* back to signed */
         w->q[v + 1] = vreinterpretq_s8_u8(veorq_u8(b, vdupq_n_u8(128)));
     }
 }
@@ -83,19 +83,19 @@ INLINE void zip_all(weight_quad *w) {
     }
 }
 
-/* q with those bits of `bits` that are in mask after a shift by n to the left. */
+/* Returns q | (bits << n & mask), byte by byte. */
 INLINE int8x16_t add_bits(int8x16_t q, uint8x16_t bits, const int n, int mask) {
     const uint8x16_t there = vshlq_u8(bits, vdupq_n_s8((int8_t)n));
     return vorrq_s8(q, vreinterpretq_s8_u8(vandq_u8(there, vdupq_n_u8((uint8_t)mask))));
 }
 
-/* One bit of each level, in place number `place`. */
+/* Adds one bit of each level at bit `place`. */
 INLINE void add_bit(weight_quad *w, const uint8_t qh[AG_X16][4], size_t quad, const int place) {
     const uint8x16_t bits = vld1q_u8(qh[4 * quad]);
     for (int v = 0; v < 8; v++) w->q[v] = add_bits(w->q[v], bits, place - v, 1 << place);
 }
 
-/* Two bits, of which the lower one comes to that place. */
+/* Adds two bits of each level at bits `place` and `place` + 1. */
 INLINE void add_pairs(weight_quad *w, const uint8_t pairs[2][AG_X16][4], size_t quad,
                       const int place) {
     for (int v = 0; v < 8; v++) {
@@ -117,7 +117,7 @@ INLINE uint32x4_t load_four(const void *p) {
     return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(word))));
 }
 
-/* Of a block what its step's d and m are multiplied with. */
+/* Loads a block's 6-bit scale and minimum. They multiply the step's d and m. */
 INLINE void load_scales(float32x4_t scales[2], const ag_x16_scales *s, size_t block, size_t quad) {
     const uint32x4_t low = load_four(s->low[block] + 4 * quad), upper = vdupq_n_u32(0x30);
     const uint32x4_t shift = load_four(s->high[block / 2] + 4 * quad);
@@ -199,7 +199,7 @@ INLINE void load_q6_k(weight_quad *w, const unsigned char *step, size_t block, s
     }
 }
 
-/* Levels twice as large, which 8 is taken away from. */
+/* Levels are doubled, and 8 is subtracted. */
 INLINE void load_q3_k(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
                       const int zipped) {
     const ag_q3_k_x16 *s = (const void *)step;
@@ -237,8 +237,9 @@ INLINE void load_iq4_nl(weight_quad *w, const unsigned char *step, size_t block,
     w->d = load_halves(s->d[block] + 4 * quad);
 }
 
-/* sums[j] = products of vectors [from, to) with rows from `at` on, with what the levels are too
- * large by taken away. */
+/* sums[j] = products of vectors [from, to) with row `at` + j, corrected for the offset of the
+ * levels.
+ */
 INLINE void sums_of(float32x4_t *sums, const int N, const weight_format *f, const weight_quad *w,
                     const ag_x16_tile *t, size_t at, const int from, const int to) {
     int32x4_t whole[2];
@@ -251,7 +252,7 @@ INLINE void sums_of(float32x4_t *sums, const int N, const weight_format *f, cons
     }
 }
 
-/* sum + m times the sum of the activations. */
+/* Returns sum + m times the sum of the activations. */
 INLINE float32x4_t add_m(float32x4_t sum, const weight_format *f, const weight_quad *w,
                          const ag_x16_tile *t, size_t row) {
     if (!f->has_parts) return vfmaq_n_f32(sum, w->m, t->s[row]);
@@ -260,11 +261,11 @@ INLINE float32x4_t add_m(float32x4_t sum, const weight_format *f, const weight_q
     return vfmaq_n_f32(sum, w->part_m[1], t->s[row] - first);
 }
 
-/* acc[i][column] += the quad times block number `at` + i of the tile, i < N. */
+/* acc[i][column] += the quad times block `at` + i of the tile, i < N. */
 INLINE void add_block(float32x4_t acc[TILE_ROWS_MAX][QUADS], const int column, const int N,
                       const weight_format *f, const weight_quad *w, const ag_x16_tile *t,
                       size_t at) {
-    const int together = N < 2 ? N : 2; /* rows: what i8mm multiplies at once */
+    const int together = N < 2 ? N : 2; /* rows that i8mm multiplies at a time */
     for (int i = 0; i < N; i += together) {
         float32x4_t sums[2], others[2];
         sums_of(sums, together, f, w, t, at + (size_t)i, 0, f->has_parts ? 4 : 8);
@@ -282,15 +283,15 @@ INLINE void add_block(float32x4_t acc[TILE_ROWS_MAX][QUADS], const int column, c
     }
 }
 
-/* One group of weights and where its 16 columns of y begin. */
+/* One group of weights and its 16 columns of y. */
 typedef struct group_call {
     const weight_format *f;
     const unsigned char *group;
     float *y;
-    size_t y_stride, n; /* rows of the group that exist */
+    size_t y_stride, n; /* n: rows of the group that exist */
 } group_call;
 
-/* N rows of Q quads of sums, of which n values exist. */
+/* Stores N rows of Q quads of sums, of which n values exist. */
 INLINE void store_rows(float *y, size_t y_stride, float32x4_t acc[TILE_ROWS_MAX][QUADS],
                        const int N, const int Q, size_t n) {
     float rows[TILE_ROWS_MAX * 4 * QUADS];
@@ -305,7 +306,7 @@ INLINE void store_rows(float *y, size_t y_stride, float32x4_t acc[TILE_ROWS_MAX]
     }
 }
 
-/* Rows first .. first + N of the tile times quads quad0 .. quad0 + Q of the group. */
+/* Multiplies rows first .. first + N of the tile with quads quad0 .. quad0 + Q of the group. */
 INLINE void multiply_rows(const int N, const int Q, const group_call *c, const ag_x16_tile *t,
                           size_t first, size_t quad0) {
     float32x4_t acc[TILE_ROWS_MAX][QUADS];
@@ -326,8 +327,8 @@ INLINE void multiply_rows(const int N, const int Q, const group_call *c, const a
     store_rows(c->y + first * c->y_stride + column, c->y_stride, acc, N, Q, n);
 }
 
-/* A lone row is read once for all quads; of several rows the sums of one quad fill the registers.
- */
+/* Multiplies N rows with the group. A single row is read once for all quads; with several rows the
+ * sums of one quad fill the registers. */
 INLINE void multiply_group(const int N, const group_call *c, const ag_x16_tile *t, size_t first) {
     enum { ALONE = QUADS, SEVERAL = 1 };
     if (N == 1) multiply_rows(N, ALONE, c, t, first, 0);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels for 64-bit ARM: NEON, which is always there, and the products of bytes of its extensions
- * dotprod (four columns of four rows an instruction) and i8mm (eight columns of two rows by two).
- * Tests run them under an emulator: no ARM machine was at hand, so nothing here has been timed and
- * only attention, whose body other sets share, prefetches. */
+/* Kernels for 64-bit ARM: NEON, which is always present, and products of bytes with the extensions
+ * dotprod (four columns of four rows) and i8mm (eight columns of two rows by two rows). They were
+ * tested under an emulator and never timed, since no ARM machine was available. Only attention,
+ * whose code other sets share, prefetches. */
 #ifndef AG_BACKEND_CPU_NEON_H
 #define AG_BACKEND_CPU_NEON_H
 
 #include "backend/cpu/kernels.h"
 
 ag_pack_fn ag_pack_x16__neon;
-/* Of two neighbours in a tile, 8 bytes of the one follow 8 of the other. */
+/* Packs two adjacent rows of a tile in turns of 8 bytes. */
 ag_pack_fn ag_pack_x16__neon_i8mm;
 
 ag_matmul_fn ag_matmul_q4_0_x16__neon;

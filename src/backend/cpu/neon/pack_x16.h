@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations rounded to bytes, 32 of a row together. */
+/* Packs activations as bytes, in blocks of 32 values of a row. */
 #ifndef AG_BACKEND_CPU_NEON_PACK_X16_H
 #define AG_BACKEND_CPU_NEON_PACK_X16_H
 
@@ -9,7 +9,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The largest magnitude as integers compare it: NaN is above all numbers and stays. */
+/* Returns the largest magnitude in integer order, where NaN is above all numbers. */
 INLINE float largest_magnitude(const float32x4_t x[8]) {
     uint32x4_t most = vdupq_n_u32(0);
     for (int i = 0; i < 8; i++) most = vmaxq_u32(most, vreinterpretq_u32_f32(vabsq_f32(x[i])));
@@ -17,7 +17,7 @@ INLINE float largest_magnitude(const float32x4_t x[8]) {
     return vgetq_lane_f32(vreinterpretq_f32_u32(largest), 0);
 }
 
-/* Rounds the block; sums: of the first 16 and of all. */
+/* Rounds the block to bytes. sums: of the first 16 bytes and of all. */
 INLINE void round_block(int8x8_t q[4], int32_t sums[2], const float32x4_t x[8], float factor) {
     int32x4_t sum = vdupq_n_s32(0);
     for (int g = 0; g < 4; g++) {
@@ -29,12 +29,12 @@ INLINE void round_block(int8x8_t q[4], int32_t sums[2], const float32x4_t x[8], 
     }
 }
 
-/* One block of the row, at number `at` of the n in its tile; its groups of 8 bytes go to q,
- * `stride` apart. */
+/* Packs one block of a row as block `at` of the n blocks of its tile. Writes its groups of 8 bytes
+ * to q, `stride` apart. */
 INLINE void pack_block(unsigned char *tile, size_t at, size_t n, const float32x4_t x[8],
                        unsigned char *q, size_t stride) {
     const float largest = largest_magnitude(x);
-    /* Below, 127 / largest would overflow; those values are 0 in any sum of floats. */
+    /* Below this, 127 / largest would overflow; such values do not affect sums of floats. */
     const int tiny = largest < 0x1p-119f;
     const float d = tiny ? 0 : largest / 127;
     int8x8_t bytes[4];
@@ -51,7 +51,7 @@ INLINE void pack_block(unsigned char *tile, size_t at, size_t n, const float32x4
     hs[at] = -8 * sums[0];
 }
 
-/* paired: the bytes of rows 2i and 2i + 1 of a tile take turns. */
+/* Packs a row. paired: the bytes of rows 2i and 2i + 1 of a tile alternate. */
 INLINE void pack_x16(void *panel, const float *x, size_t row, size_t m, size_t k,
                      const int paired) {
     const size_t first = row - row % AG_X16, n_blocks = ag_x16_steps(k) * 2;

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* In double: the square of a large float is none. */
+/* Returns the sum in double: the square of a large float exceeds the range of floats. */
 static double sum_of_squares(const float *x, size_t n) {
     float64x2_t low = vdupq_n_f64(0), high = low;
     for (size_t i = 0; i < n; i += 4) {

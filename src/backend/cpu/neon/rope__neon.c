@@ -2,7 +2,7 @@
 #include "backend/cpu/neon/neon.h"
 #include "backend/cpu/neon/tail.h"
 
-/* n pairs (cos, sin), at most 4: the cosines, the sines. */
+/* Loads n pairs (cos, sin), at most 4, as cosines and sines. */
 static float32x4x2_t load_pairs(const float *p, size_t n) {
     if (n >= 4) return vld2q_f32(p);
     float pairs[8] = {0};

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* Of the numbers: a NaN is not larger than anything. */
+/* Returns the largest value, ignoring NaN. */
 static float largest(const float *x, size_t n) {
     float32x4_t most = vdupq_n_f32(-INFINITY);
     for (size_t i = 0; i < n; i += 4) {
@@ -15,7 +15,7 @@ static float largest(const float *x, size_t n) {
     return vmaxvq_f32(most);
 }
 
-/* x becomes exp(x - max); returns the sum. */
+/* Replaces x by exp(x - max). Returns the sum. */
 static double exponentials(float *x, size_t n, float max) {
     float64x2_t low = vdupq_n_f64(0), high = low;
     for (size_t i = 0; i < n; i += 4) {
@@ -31,7 +31,7 @@ static double exponentials(float *x, size_t n, float max) {
 void ag_softmax__neon(float *x, size_t n) {
     const float max = largest(x, n);
     if (max == -INFINITY) {
-        /* Nothing but -inf, which becomes 0, and NaN, which stays to be seen. */
+        /* A row of only -inf becomes 0. NaN is retained so that it is noticed. */
         for (size_t i = 0; i < n; i++) x[i] = isnan(x[i]) ? x[i] : 0.0f;
         return;
     }

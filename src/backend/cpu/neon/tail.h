@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectors of 4 floats of which n exist; those of fewer take the same arithmetic. */
+/* Loads and stores of vectors of 4 floats of which n exist. */
 #ifndef AG_BACKEND_CPU_NEON_TAIL_H
 #define AG_BACKEND_CPU_NEON_TAIL_H
 
 #include <arm_neon.h>
 #include <stddef.h>
 
-/* Lanes from n on are `rest`. */
+/* Loads n floats; lanes from n on are `rest`. */
 static inline float32x4_t load_first(const float *p, size_t n, float rest) {
     if (n >= 4) return vld1q_f32(p);
     float lanes[4] = {rest, rest, rest, rest};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vectors that the bodies in simd/ are written with: 4 floats, one quad. */
+/* Vectors for the shared code of simd/: 4 floats, one quad. */
 #ifndef AG_BACKEND_CPU_NEON_VEC_H
 #define AG_BACKEND_CPU_NEON_VEC_H
 
@@ -15,8 +15,8 @@ typedef float32x4_t vec;
 
 enum {
     LANES = 4,
-    /* Sums held in registers by attention: vectors of queries against 4 keys, and vectors of values
-     * against 4 queries. */
+    /* Sums that attention holds in registers: KEY_VECS vectors of queries times 4 keys, VALUE_VECS
+     * vectors of values times 4 queries. */
     KEY_VECS = 4,
     VALUE_VECS = 4,
 };
@@ -33,24 +33,24 @@ INLINE vec v_div(vec a, vec b) { return vdivq_f32(a, b); }
 INLINE vec v_fma(vec a, vec b, vec c) { return vfmaq_f32(c, a, b); }
 /* a < b ? yes : no, lane by lane. */
 INLINE vec v_if_less(vec a, vec b, vec yes, vec no) { return vbslq_f32(vcltq_f32(a, b), yes, no); }
-/* b where either is NaN, which vmaxq_f32 would give back. */
+/* Returns the maximum; b if either is NaN, unlike vmaxq_f32. */
 INLINE vec v_max(vec a, vec b) { return v_if_less(b, a, a, b); }
 INLINE vec v_min(vec a, vec b) { return v_if_less(a, b, a, b); }
 INLINE vec v_abs(vec a) { return vabsq_f32(a); }
-/* The largest and the least of all lanes. */
+/* Return the largest and the smallest of all lanes. */
 INLINE float v_highest(vec a) { return vmaxvq_f32(a); }
 INLINE float v_lowest(vec a) { return vminvq_f32(a); }
 
-/* x <= 0 or NaN. */
+/* Returns exp(x) for x <= 0 or NaN. */
 INLINE vec v_exp(vec x) { return exp_negative(x); }
 
 /* ---- quads ---- */
 
-/* p[0..4) in every quad. */
+/* Loads p[0..4) into every quad. */
 INLINE vec v_quad(const float *p) { return vld1q_f32(p); }
-/* p[q] in all lanes of quad q. */
+/* Loads p[q] into all lanes of quad q. */
 INLINE vec v_quads_of(const float *p) { return vld1q_dup_f32(p); }
-/* Lane 0 of every quad. */
+/* Stores lane 0 of every quad. */
 INLINE void v_store_firsts(float *p, vec a) { *p = vgetq_lane_f32(a, 0); }
 /* In every quad: a0 b0 a1 b1; a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a1 a0 a3 a2; a2 a3 a0 a1. */
 INLINE vec v_zip_low(vec a, vec b) { return vzip1q_f32(a, b); }
@@ -66,25 +66,25 @@ INLINE vec v_load_f16(const void *p) {
     return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8((const uint8_t *)p)));
 }
 
-/* The first four of eight signed bytes, as floats. */
+/* Converts the first four of eight signed bytes to floats. */
 INLINE vec floats_of(int8x8_t bytes) {
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
 }
 
-/* Four bytes in the low half. */
+/* Loads four bytes into the low half. */
 INLINE uint8x8_t load_4(const unsigned char *p) {
     uint32_t bytes;
     memcpy(&bytes, p, sizeof bytes);
     return vreinterpret_u8_u32(vdup_n_u32(bytes));
 }
 
-/* Values at, at + 1, ... of the 32 bytes at q; at is a multiple of LANES. */
+/* Loads values at, at + 1, ... of the 32 bytes at q; `at` is a multiple of LANES. */
 INLINE vec v_load_q8(const unsigned char *q, size_t at) {
     return floats_of(vreinterpret_s8_u8(load_4(q + at)));
 }
 
-/* The same of 32 nibbles less 8: values 0 to 15 are the low ones of 16 bytes, then the high ones.
- */
+/* Loads values of 32 nibbles minus 8: values 0 to 15 are the low nibbles of 16 bytes, values 16 to
+ * 31 the high nibbles. */
 INLINE vec v_load_q4(const unsigned char *q, size_t at) {
     uint8x8_t bytes = load_4(q + at % 16);
     bytes = at < 16 ? vand_u8(bytes, vdup_n_u8(15)) : vshr_n_u8(bytes, 4);
@@ -97,7 +97,7 @@ INLINE void v_store_f16(void *p, vec a) {
     vst1_u8((uint8_t *)p, vreinterpret_u8_f16(vcvt_f16_f32(a)));
 }
 
-/* Four whole numbers, all between -128 and 255, as bytes. */
+/* Stores four integers between -128 and 255 as bytes. */
 INLINE void store_bytes(unsigned char *q, int32x4_t n) {
     const int16x4_t pairs = vmovn_s32(n);
     const int8x8_t bytes = vmovn_s16(vcombine_s16(pairs, pairs));
@@ -105,20 +105,20 @@ INLINE void store_bytes(unsigned char *q, int32x4_t n) {
     memcpy(q, &four, sizeof four);
 }
 
-/* Bytes of the nearest whole numbers, halves up, cut to -127 and 127. */
+/* Stores bytes of the nearest integers, halves rounded up, clamped to -127 and 127. */
 INLINE void v_store_q8(unsigned char *q, vec a) {
     int32x4_t n = vcvtq_s32_f32(vaddq_f32(a, vdupq_n_f32(256.5f)));
     n = vsubq_s32(n, vdupq_n_s32(256));
     store_bytes(q, vmaxq_s32(vminq_s32(n, vdupq_n_s32(127)), vdupq_n_s32(-127)));
 }
 
-/* The same plus 8, cut to 0 and 15. */
+/* Returns the nearest integers plus 8, clamped to 0 and 15. */
 INLINE int32x4_t levels_of(vec a) {
     const int32x4_t n = vcvtq_s32_f32(vaddq_f32(a, vdupq_n_f32(8.5f)));
     return vmaxq_s32(vminq_s32(n, vdupq_n_s32(15)), vdupq_n_s32(0));
 }
 
-/* LANES bytes, of `low` in their low nibbles. */
+/* Stores LANES bytes with the levels of `low` in their low nibbles. */
 INLINE void v_store_q4(unsigned char *q, vec low, vec high) {
     store_bytes(q, vorrq_s32(levels_of(low), vshlq_n_s32(levels_of(high), 4)));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on every value by itself, for whoever has included a vec.h. Values that do not fill a
- * vector take the same arithmetic. */
+/* Element-wise operations. Include a vec.h first. Elements that do not fill a vector use the same
+ * arithmetic. */
 #ifndef AG_BACKEND_CPU_SIMD_ACTIVATIONS_H
 #define AG_BACKEND_CPU_SIMD_ACTIVATIONS_H
 
@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* a * sigmoid(u). With t = exp(-|u|) the sigmoid is 1 / (1 + t), or t / (1 + t) where u is
- * negative: no overflow, and no digits lost far from 0. */
+/* Returns a * sigmoid(u). With t = exp(-|u|) the sigmoid is 1 / (1 + t), or t / (1 + t) for
+ * negative u, which neither overflows nor loses digits far from 0. */
 INLINE vec times_sigmoid(vec a, vec u) {
     const vec one = v_set(1.0f), t = v_exp(v_sub(v_zero(), v_abs(u)));
     const vec top = v_if_less(u, v_zero(), t, one);
@@ -18,13 +18,13 @@ INLINE vec times_sigmoid(vec a, vec u) {
 
 INLINE vec silu(vec a) { return times_sigmoid(a, a); }
 
-/* (1 + tanh(u)) / 2 is sigmoid(2 u), here with u = sqrt(2 / pi) * (a + 0.044715 a^3). */
+/* gelu(a): (1 + tanh(u)) / 2 is sigmoid(2 u), with u = sqrt(2 / pi) * (a + 0.044715 a^3). */
 INLINE vec gelu(vec a) {
     const vec factor = v_fma(v_mul(a, a), v_set(0.0713548163f), v_set(1.59576912f));
     return times_sigmoid(a, v_mul(a, factor));
 }
 
-/* Values i and on of x, of which there are n. */
+/* Loads x[i], x[i + 1], ...; elements from n on are 0. */
 INLINE vec load_some(const float *x, size_t i, size_t n) {
     if (n - i >= LANES) return v_load(x + i);
     float lanes[LANES] = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over one span of slots, for whoever has included a vec.h and a words.h: block by block
- * with a running maximum. A query's arithmetic is the same whatever queries are beside it. */
+/* Attention over one span of slots, block by block with a running maximum. Include a vec.h and a
+ * words.h first. The arithmetic of a query does not depend on other queries. */
 #ifndef AG_BACKEND_CPU_SIMD_ATTENTION_H
 #define AG_BACKEND_CPU_SIMD_ATTENTION_H
 
@@ -10,10 +10,10 @@
 
 #include <math.h>
 
-/* What a vector of queries sees of a block, in chunks of 4 slots: one of them sees those from
- * `begin` to `end`, all see those from `all_begin` to `all_end`. */
+/* The chunks of 4 slots of a block that a vector of queries attends to: any query attends to chunks
+ * [begin, end), all queries attend to chunks [all_begin, all_end). */
 typedef struct visible {
-    vec first_slot, end_slot; /* of a query, in all lanes of its quad */
+    vec first_slot, end_slot; /* range of a query, in all lanes of its quad */
     uint32_t begin, all_begin, all_end, end;
 } visible;
 
@@ -33,7 +33,7 @@ static visible visible_to(const tile *t, size_t v) {
     return r;
 }
 
-/* -Inf where a query does not see a slot of chunk c. */
+/* Replaces the scores of invisible slots of chunk c by -inf. */
 INLINE vec mask_chunk(vec scores, uint32_t c, const visible *r) {
     static const float lane[16] = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
     const vec slot = v_add(v_set((float)(4 * c)), v_load(lane)), none = v_set(-INFINITY);
@@ -41,7 +41,7 @@ INLINE vec mask_chunk(vec scores, uint32_t c, const visible *r) {
     return v_if_less(slot, r->first_slot, none, scores);
 }
 
-/* Stores the chunks [begin, end) masked; returns `max` or what is above it. */
+/* Masks and stores chunks [begin, end). Returns the maximum of `max` and their scores. */
 INLINE vec mask_chunks(float *scores, uint32_t begin, uint32_t end, const visible *r, vec max) {
     for (uint32_t c = begin; c < end; c++) {
         const vec score = mask_chunk(v_load(scores + c * LANES), c, r);
@@ -51,7 +51,7 @@ INLINE vec mask_chunks(float *scores, uint32_t begin, uint32_t end, const visibl
     return max;
 }
 
-/* Before scores are masked: among them are those of slots that may hold anything. */
+/* Caps scores before they are masked: invisible slots may have any value. */
 static void cap_scores(const tile *t, float *scores, const visible *r) {
     const vec cap = v_set(t->in->params.softcap);
     if (t->in->params.softcap == 0) return;
@@ -70,12 +70,12 @@ INLINE vec over_quad_add(vec a) {
     return v_add(a, v_swap_pairs(a));
 }
 
-/* What is subtracted from scores: nothing where the largest is -Inf, for -Inf - -Inf is no number.
+/* Returns the value to subtract from scores: max, but 0 if max is -inf, since -inf - -inf is NaN.
  */
 INLINE vec base_of(vec max) { return v_if_less(v_set(-INFINITY), max, max, v_zero()); }
 
-/* Scores of one vector of queries, capped and masked where they are, become the exponentials in
- * t->scores, which may be the same; its maximum and sum go on. */
+/* Caps and masks the scores of one vector of queries in place, writes their exponentials to
+ * t->scores, which may be the same array, and updates the running maximum and sum. */
 static void softmax_step(const tile *t, size_t v, float *scores) {
     const visible r = visible_to(t, v);
     float *weights = t->scores + v * SCORE_STRIDE;
@@ -100,7 +100,7 @@ static void softmax_step(const tile *t, size_t v, float *scores) {
 
 /* ---- a span ---- */
 
-/* Those that find_visible() will ask for. */
+/* Prefetches the positions that find_visible() will read. */
 static void fetch_positions(const tile *t, uint32_t b) {
     const uint32_t n = kv_head_slots(t->kv, b, t->kv->n_slots);
     if (n) __builtin_prefetch(rows_at(t, b, t->kv->p_offset) + (n - 1) * sizeof(uint32_t));
@@ -118,7 +118,7 @@ static void store_sums(const tile *t, const ag_cpu_partial *out) {
     }
 }
 
-/* The first block of a span is its number `block0`, the last one comes before block `end`. */
+/* Returns the end of the blocks of the span that starts with block `block0`. */
 static uint32_t span_end(const ag_cpu_kv_head *kv, uint32_t block0) {
     const uint32_t end = block0 + AG_ATTENTION_SPAN / AG_KV_BLOCK;
     const uint32_t used = (kv->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
@@ -129,7 +129,7 @@ static size_t kept_floats(uint32_t n_queries) {
     return AG_ATTENTION_SPAN / AG_KV_BLOCK * vectors_of(n_queries) * SCORE_STRIDE;
 }
 
-/* Where scores of block b of the span are kept. */
+/* Returns the address of the stored scores of block b of the span. */
 static float *kept_of(const tile *t, float *kept, uint32_t b) {
     return kept + b % (AG_ATTENTION_SPAN / AG_KV_BLOCK) * t->n_vecs * SCORE_STRIDE;
 }
@@ -170,8 +170,8 @@ static inline void merge(const ag_cpu_partial *into, const ag_cpu_partial *from,
         for (size_t i = 0; i < width; i += LANES) {
             v_store(x + i, v_fma(v_load(y + i), new, v_mul(v_load(x + i), old)));
         }
-        /* Not whole vectors: gcc 12 aligns locals of 64 bytes wrongly where the address sanitizer
-         * keeps frames on the heap. */
+        /* Arrays of floats, not vectors: gcc 12 misaligns 64-byte locals if the address sanitizer
+         * puts frames on the heap. */
         float sums[QUADS], maxima[QUADS];
         v_store_firsts(sums, v_fma(v_set(from->sum[q]), new, v_mul(v_set(into->sum[q]), old)));
         v_store_firsts(maxima, max);
@@ -182,7 +182,7 @@ static inline void merge(const ag_cpu_partial *into, const ag_cpu_partial *from,
 
 /* ---- attention weights ---- */
 
-/* Scores of one vector of queries become weights. */
+/* Replaces the scores of one vector of queries by weights. */
 static void normalise(const tile *t, size_t v, const float *max, const float *sum) {
     const visible r = visible_to(t, v);
     float *scores = t->scores + v * SCORE_STRIDE, low[QUADS] = {0}, total[QUADS] = {0};
@@ -200,7 +200,7 @@ static void normalise(const tile *t, size_t v, const float *max, const float *su
     }
 }
 
-/* Adds the means over the group to what a row sees of the block, row after row. */
+/* Adds the mean weights of each row's group to the visible slots of the block, row by row. */
 static void add_means(const tile *t, float *scores) {
     const size_t group = t->in->group;
     const float share = 1.0f / (float)group;
@@ -220,8 +220,8 @@ static void add_means(const tile *t, float *scores) {
 
 enum { CHUNKS = AG_KV_BLOCK / 4 };
 
-/* Capped and masked scores of one vector of queries become logarithms of weights, and most
- * [CHUNKS][LANES] what is larger among them. */
+/* Converts capped and masked scores of one vector of queries to logarithms of weights, and updates
+ * their maxima in most [CHUNKS][LANES]. */
 static void raise_logs(const tile *t, size_t v, const float *scores, const float *max,
                        const float *sum, float *most) {
     const visible r = visible_to(t, v);
@@ -239,8 +239,8 @@ static void raise_logs(const tile *t, size_t v, const float *scores, const float
     }
 }
 
-/* A slot's score becomes the largest weight that a query of the tile gave to it, if it is larger.
- * The exponential is taken once for all queries. */
+/* Raises a slot's score to the largest weight of the tile's queries. The exponential is computed
+ * once for all queries. */
 static void raise_to_most(const tile *t, const float *kept, const float *max, const float *sum,
                           float *scores, uint32_t n_slots) {
     float most[CHUNKS * LANES];
@@ -254,7 +254,7 @@ static void raise_to_most(const tile *t, const float *kept, const float *max, co
     }
 }
 
-/* Scores of one vector of queries are capped, and those that it does not see become -Inf. */
+/* Caps the scores of one vector of queries and replaces those of invisible slots by -inf. */
 static void cap_and_mask(const tile *t, size_t v) {
     const visible r = visible_to(t, v);
     float *scores = t->scores + v * SCORE_STRIDE;

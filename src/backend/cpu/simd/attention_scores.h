@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores of all queries of a tile for slots of one block. */
+/* Attention scores of all queries of a tile for slots of one block. */
 #ifndef AG_BACKEND_CPU_SIMD_ATTENTION_SCORES_H
 #define AG_BACKEND_CPU_SIMD_ATTENTION_SCORES_H
 
 #include "backend/cpu/simd/attention_tile.h"
 
-/* NV vectors of queries against S keys, `width` apart; S rows of what is wanted next are fetched.
- */
+/* Multiplies NV vectors of queries with S keys, `width` apart. Prefetches S rows of `next`. */
 INLINE void score_keys(const int NV, const int S, float *scores, const float *q, const float *keys,
                        size_t width, const ahead *next) {
     vec acc[KEY_VECS][STEP];
@@ -59,8 +58,8 @@ INLINE void score_rows_of(const size_t width, const tile *t, const float *keys, 
     }
 }
 
-/* All queries against n keys, n rounded up; the scores begin at slot s0. The usual widths are known
- * to the compiler. */
+/* Computes the scores of all queries for n keys, n rounded up to S, from slot s0 on. The common
+ * widths are compile-time constants. */
 static void score_rows(const tile *t, const float *keys, uint32_t s0, uint32_t n,
                        const ahead *next) {
     if (t->width == 64) score_rows_of(64, t, keys, s0, n, next);
@@ -68,7 +67,7 @@ static void score_rows(const tile *t, const float *keys, uint32_t s0, uint32_t n
     else score_rows_of(t->width, t, keys, s0, n, next);
 }
 
-/* All queries against n keys in whole groups; the scores begin at slot s0. */
+/* Computes the scores of all queries for n unpacked keys in full groups, from slot s0 on. */
 INLINE void score_unpacked(const tile *t, const int32_t *keys, uint32_t s0, uint32_t n,
                            const ahead *next) {
     const size_t n_groups = (n + GROUP_ROWS - 1) / GROUP_ROWS;
@@ -99,10 +98,10 @@ static void score_quantised(const tile *t, stream here, kv_range slots, stream n
     }
 }
 
-/* Scores of some slots of block b. */
+/* Computes the scores of a range of slots of block b. */
 static void score_block(const tile *t, uint32_t b, kv_range slots, stream next) {
     const stream here = keys_of(t, b);
-    slots.first = slots.first / STEP * STEP; /* scores are stored by the group */
+    slots.first = slots.first / STEP * STEP; /* scores are stored in groups */
     if (has_scales(t->keys.type)) {
         score_quantised(t, here, slots, next);
         return;

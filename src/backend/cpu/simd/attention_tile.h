@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What attention works on: queries of one KV head, packed, and a thread's scratch for one block of
- * slots.
+/* Attention tile: packed queries of one KV head, and a thread's scratch for one block of slots.
  *
- * Scores of quantised keys: key_words.h. Of others: queries are packed four values at a time, so
- * that a quad of a vector holds four partial sums of one query (values i, i + 4, ...), and four
- * values of a key are read into all quads. Sums of four keys are turned round in their quads into
- * four scores: a vector then holds the scores of QUADS queries for four neighbouring slots, which
- * is also how they are stored. */
+ * key_words.h computes scores of quantised keys. For other keys, queries are packed four values at
+ * a time: a quad of a vector has four partial sums of one query (values i, i + 4, ...), and four
+ * values of a key are loaded into all quads. The sums of four keys are transposed within their
+ * quads to four scores. A vector then has the scores of QUADS queries for four adjacent slots, and
+ * is stored so. */
 #ifndef AG_BACKEND_CPU_SIMD_ATTENTION_TILE_H
 #define AG_BACKEND_CPU_SIMD_ATTENTION_TILE_H
 
@@ -16,12 +15,11 @@
 #include "core/scratch.h"
 
 enum {
-    CONVERTED_FLOATS = 4096, /* rows of the cache as floats: half of a first-level cache */
-    STEP = 8,                /* rows are converted a multiple of these at a time */
+    CONVERTED_FLOATS = 4096, /* rows of the cache as floats: half of L1 */
+    STEP = 8,                /* rows are converted in multiples of STEP */
     FEW_QUERIES = 8,
     FEW_ROWS = 32,
-    /* Values of a head that are summed before the next ones are begun, where weights have scales.
-     */
+    /* Columns of a head that are summed at a time if weights include scales. */
     COLUMNS = VALUE_VECS * LANES > AG_QK ? VALUE_VECS *LANES : AG_QK,
     COLUMN_BLOCKS = COLUMNS / AG_QK,
 };
@@ -33,28 +31,28 @@ typedef struct tile {
     size_t n_queries, n_vecs, width;
     uint32_t rows_at_once;
     float *q;          /* [n_vecs][width / 4][LANES], times scale */
-    query_words words; /* the same, for quantised keys */
+    query_words words; /* packed queries for quantised keys */
     float *scores;     /* [n_vecs][AG_KV_BLOCK / 4][LANES] */
-    float *scaled;     /* [COLUMN_BLOCKS][n_vecs][AG_KV_BLOCK / 4][LANES] times scales of values */
-    float *max;        /* [n_vecs][LANES] the same in all lanes of a quad */
+    float *scaled;     /* [COLUMN_BLOCKS][n_vecs][AG_KV_BLOCK / 4][LANES] weights times scales */
+    float *max;        /* [n_vecs][LANES] equal in all lanes of a quad */
     float *sum;        /* [n_vecs][LANES] lane i of a quad: slots i, i + 4, ... */
     kv_range *ranges;  /* [n_vecs * QUADS] slots of the block that each query sees; behind the last
                         * query its own */
-    float *factor;     /* [n_vecs * QUADS] what earlier sums are multiplied with */
+    float *factor;     /* [n_vecs * QUADS] factors of earlier sums */
     float *scales;     /* [width / 32][AG_KV_BLOCK] of quantised rows */
     float *converted;  /* [rows_at_once][width] rows of the cache as floats */
 } tile;
 
 static size_t vectors_of(size_t n_queries) { return (n_queries + QUADS - 1) / QUADS; }
 
-/* Queries lie there as floats or as words. */
+/* Returns the floats of the packed queries, as floats or as words. */
 static size_t query_floats(size_t n_vecs, size_t width) {
     const size_t floats = n_vecs * (width / 4) * LANES, words = query_words_floats(n_vecs, width);
     return floats > words ? floats : words;
 }
 
-/* Few queries take few rows at a time, so that fetches are spread; many go over the same rows again
- * and again. */
+/* Returns the rows to convert at a time. Few queries take few rows, which spreads prefetches. Many
+ * queries read the same rows repeatedly. */
 static uint32_t rows_at_once(size_t n_queries, size_t width) {
     size_t rows = CONVERTED_FLOATS / width / STEP * STEP;
     if (rows > AG_KV_BLOCK) rows = AG_KV_BLOCK;
@@ -64,7 +62,7 @@ static uint32_t rows_at_once(size_t n_queries, size_t width) {
 
 static float *take_floats(ag_scratch *s, size_t n) { return ag_scratch_take(s, n * sizeof(float)); }
 
-/* The parts of t, which knows its numbers; returns their bytes. */
+/* Sets the arrays of t, whose sizes are set. Returns their bytes. */
 static size_t layout_scratch(tile *t, void *scratch) {
     const size_t n = t->n_vecs, width = t->width, step = STEP * width;
     ag_scratch s = {.base = scratch};
@@ -101,7 +99,7 @@ static void pack_queries(const tile *t) {
     }
 }
 
-/* Queries are packed when the first block is visible to one of them. */
+/* Makes a tile. Queries are packed later, when a block is visible to one of them. */
 static tile make_tile(const ag_cpu_queries *in, const ag_cpu_kv_head *kv, void *scratch) {
     tile t = {.in = in, .kv = kv, .n_queries = (size_t)in->n_rows * in->group};
     t.keys = cache_rows_of(kv->k_type, kv->head_dim);
@@ -113,8 +111,8 @@ static tile make_tile(const ag_cpu_queries *in, const ag_cpu_kv_head *kv, void *
     return t;
 }
 
-/* The slots of block b that each query sees; returns those from the first one that a query sees to
- * the last: ranges do not descend. */
+/* Writes the slots of block b that each query attends to. Returns the range from the first to the
+ * last of them; ranges of later queries never start earlier. */
 static kv_range find_visible(const tile *t, uint32_t b) {
     const uint32_t n = kv_head_slots(t->kv, b, t->kv->n_slots);
     kv_range all = {n, 0}, range = {0, 0};
@@ -129,8 +127,8 @@ static kv_range find_visible(const tile *t, uint32_t b) {
     return all;
 }
 
-/* Of some queries: slots that one of them sees, and that all of them see; `all` may be empty, its
- * end before its first. */
+/* Slots that any of several queries attends to, and slots that all attend to. `all` may be empty,
+ * with its end before its first. */
 typedef struct joint_range {
     kv_range any, all;
 } joint_range;

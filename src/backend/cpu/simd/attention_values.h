@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of values, weighted, for all queries of a tile over slots of one block: a vector runs along
- * the head, one sum per query, slot after slot. Scales of quantised values go into the weights. */
+/* Weighted sums of values for all queries of a tile over slots of one block. A vector has adjacent
+ * values of the head; each query has its own sums. Weights include the scales of quantised values.
+ */
 #ifndef AG_BACKEND_CPU_SIMD_ATTENTION_VALUES_H
 #define AG_BACKEND_CPU_SIMD_ATTENTION_VALUES_H
 
 #include "backend/cpu/simd/attention_tile.h"
 
 typedef struct value_step {
-    const unsigned char *rows; /* of slot s0 on, row_bytes apart */
+    const unsigned char *rows; /* rows from slot s0 on, row_bytes apart */
     size_t row_bytes;
     uint32_t s0, n;    /* slots of the block */
     size_t first, end; /* values of the head */
     ahead next;
 } value_step;
 
-/* Floats from a vector of queries to the next, where weights have scales: [n_vecs][COLUMN_BLOCKS]
+/* Stride in floats of a vector of queries if weights include scales: [n_vecs][COLUMN_BLOCKS]
  * [AG_KV_BLOCK / 4][LANES]. */
 enum { SCALED_STRIDE = COLUMN_BLOCKS * SCORE_STRIDE };
 
-/* From the first of four, two or one queries that share vectors to number r. */
+/* Returns the offset of query r from the first of the queries that share vectors. */
 INLINE size_t query_apart(const bool scaled, int r) {
     return (size_t)(r / QUADS * (scaled ? SCALED_STRIDE : SCORE_STRIDE) + r % QUADS * 4);
 }
 
-/* acc += the weights of R queries for a slot times its values from `at` on. Values of a block of 32
- * have the same weights, of another block others, if these have scales. */
+/* acc += weights of R queries for a slot times its values from `at` on. If weights include scales,
+ * each block of 32 values has its own weights. */
 INLINE void add_slot(const ag_dtype type, const bool scaled, const int R, const int NV,
                      vec acc[][VALUE_VECS], const float *weights, const unsigned char *row,
                      const size_t at) {
@@ -41,8 +42,8 @@ INLINE void add_slot(const ag_dtype type, const bool scaled, const int R, const 
     }
 }
 
-/* The same for a slot that some of the R queries do not see. It may hold anything: 0 * Inf would be
- * NaN. */
+/* Adds a slot that some of the R queries do not attend to. It may have any value, so those queries
+ * are skipped: 0 * inf would be NaN. */
 INLINE void add_edge(const ag_dtype type, const bool scaled, const int R, const int NV,
                      vec acc[][VALUE_VECS], const float *weights, const kv_range *ranges,
                      const unsigned char *row, const size_t at, uint32_t slot) {
@@ -53,7 +54,7 @@ INLINE void add_edge(const ag_dtype type, const bool scaled, const int R, const 
     }
 }
 
-/* Slots of a step that one of some queries sees, and in whole chunks of 4 those that all see. */
+/* Slots of a step that any of several queries attends to, and complete chunks of 4 that all do. */
 typedef struct step_slots {
     uint32_t begin, all_begin, all_end, end;
 } step_slots;
@@ -68,8 +69,8 @@ INLINE step_slots slots_of_step(const kv_range *ranges, const int n, const value
     return (step_slots){begin, all_begin < end ? all_begin : end, all_end / 4 * 4, end};
 }
 
-/* R queries from m on, NV vectors of the head from value i + at on; rows as `type` has them,
- * without their scales if the weights have those. */
+/* Adds NV vectors of the head from value i + at on for R queries from m on. Rows are of `type`,
+ * without their scales if the weights include those. */
 INLINE void add_values(const ag_dtype type, const bool scaled, const int R, const int NV,
                        float *out, const tile *t, size_t m, size_t i, const size_t at,
                        const value_step *step, const step_slots slots) {
@@ -107,7 +108,7 @@ INLINE void add_values(const ag_dtype type, const bool scaled, const int R, cons
     }
 }
 
-/* R queries, the values of the step. */
+/* Adds the values of the step for R queries. */
 INLINE void add_rows(const ag_dtype type, const bool scaled, const int R, float *out, const tile *t,
                      size_t m, const value_step *step) {
     enum { WIDE = VALUE_VECS * LANES, HALF = WIDE < AG_QK ? WIDE : 0 };
@@ -131,7 +132,7 @@ INLINE void add_queries(const ag_dtype type, const bool scaled, float *out, cons
     if (m < t->n_queries) add_rows(type, scaled, 1, out, t, m, step);
 }
 
-/* Weights for the slots of the step, one set for each block of 32 values of its columns. */
+/* Multiplies the weights of the step's slots with the scales of each block of 32 columns. */
 static void scale_weights(const tile *t, const value_step *step) {
     const size_t begin = step->s0 / 4, end = (step->s0 + step->n + 3) / 4;
     const size_t n_blocks = (step->end - step->first) / AG_QK;
@@ -148,7 +149,7 @@ static void scale_weights(const tile *t, const value_step *step) {
     }
 }
 
-/* Columns after columns, whose weights have scales. */
+/* Adds all columns in steps, with weights that include scales. */
 INLINE void add_scaled(const ag_dtype type, float *out, const tile *t, const value_step *all) {
     value_step step = *all;
     for (step.first = 0; step.first < t->width; step.first = step.end) {
@@ -168,8 +169,8 @@ static void add_step(const ag_dtype type, const bool scaled, float *out, const t
     for (size_t q = 0; q < t->n_queries; q++) t->factor[q] = 1;
 }
 
-/* Some slots of block b. Many queries have rows converted for all of them, few use a row on
- * its way. */
+/* Adds a range of slots of block b. For many queries rows are converted first; for few they are
+ * converted in registers. */
 static void add_block(const tile *t, float *out, uint32_t b, kv_range slots, stream next) {
     const stream here = values_of(t, b);
     const bool scaled = has_scales(t->values.type);

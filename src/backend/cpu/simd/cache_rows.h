@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a cache as floats, for whoever has included a vec.h. */
+/* Converts rows of a cache to floats. Include a vec.h first. */
 #ifndef AG_BACKEND_CPU_SIMD_CACHE_ROWS_H
 #define AG_BACKEND_CPU_SIMD_CACHE_ROWS_H
 
@@ -11,7 +11,7 @@
 
 typedef struct cache_rows {
     ag_dtype type;
-    size_t n_values, width; /* of a row; as floats padded with zeros to `width`, in whole vectors */
+    size_t n_values, width; /* values of a row; width: padded with zeros to complete vectors */
     size_t row_bytes;
 } cache_rows;
 
@@ -24,7 +24,7 @@ INLINE void expand_f16(float *dst, const unsigned char *src, size_t n) {
     for (size_t i = 0; i < n; i += LANES) v_store(dst + i, v_load_f16(src + 2 * i));
 }
 
-/* Blocks as floats; those of whole numbers if their scales are left out. */
+/* Converts blocks to floats, or to integers as floats if !scaled. */
 INLINE void expand_q8_0(float *dst, const unsigned char *src, size_t n, const bool scaled) {
     for (size_t i = 0; i < n; i += AG_QK, src += sizeof(ag_block_q8_0)) {
         uint16_t d;
@@ -51,7 +51,7 @@ INLINE void expand_q4_0(float *dst, const unsigned char *src, size_t n, const bo
     }
 }
 
-/* Rows that need padding, and types that are not meant for a cache. */
+/* Converts rows that need padding, and types without a function of their own. */
 static inline void expand_rows(float *dst, const unsigned char *src, size_t n,
                                const cache_rows *rows) {
     for (size_t i = 0; i < n; i++, dst += rows->width, src += rows->row_bytes) {
@@ -60,7 +60,7 @@ static inline void expand_rows(float *dst, const unsigned char *src, size_t n,
     }
 }
 
-/* The n rows at src, `width` apart: where they lie, or in `converted`. */
+/* Returns the n rows at src as floats, `width` apart: in place, or converted. */
 INLINE const float *load_rows(float *converted, const unsigned char *src, size_t n,
                               const cache_rows *rows) {
     const size_t n_floats = n * rows->width;
@@ -73,10 +73,10 @@ INLINE const float *load_rows(float *converted, const unsigned char *src, size_t
     return converted;
 }
 
-/* Quantised types whose rows may be taken as whole numbers, with their scales apart. */
+/* Returns whether rows of a type can be read as integers with separate scales. */
 INLINE bool has_scales(ag_dtype type) { return type == AG_Q8_0 || type == AG_Q4_0; }
 
-/* The same without the scales of such types. */
+/* Returns the n rows without the scales of such types. */
 INLINE const float *load_levels(float *converted, const unsigned char *src, size_t n,
                                 const cache_rows *rows) {
     if (rows->type == AG_Q8_0) expand_q8_0(converted, src, n * rows->width, false);
@@ -91,7 +91,7 @@ INLINE bool is_loaded_directly(ag_dtype type) {
     return type == AG_F32 || type == AG_F16 || type == AG_Q8_0 || type == AG_Q4_0;
 }
 
-/* The scales of n rows of such a type as [blocks of 32][AG_KV_BLOCK]; of whole vectors of rows. */
+/* Writes the scales of n rows as [blocks of 32][AG_KV_BLOCK], in complete vectors of rows. */
 static inline void load_scales(float *scales, const unsigned char *src, size_t n,
                                const cache_rows *rows) {
     const size_t n_blocks = rows->n_values / AG_QK, block_bytes = rows->row_bytes / n_blocks;
@@ -107,15 +107,15 @@ static inline void load_scales(float *scales, const unsigned char *src, size_t n
     }
 }
 
-/* Bytes of a row that come before value i, the first of a block of 32 if the type has blocks, and
- * before the block's scale. */
+/* Returns the offset in a row of value i, which starts a block if the type has blocks: of the
+ * block's scale. */
 INLINE size_t bytes_before(const ag_dtype type, size_t i) {
     if (type == AG_F32) return i * sizeof(float);
     if (type == AG_F16) return i * sizeof(uint16_t);
     return i / AG_QK * (type == AG_Q8_0 ? sizeof(ag_block_q8_0) : sizeof(ag_block_q4_0));
 }
 
-/* NV vectors of a row from value `at` on, without scales. */
+/* Loads NV vectors of a row from value `at` on, without scales. */
 INLINE void load_values(const ag_dtype type, const int NV, vec *values, const unsigned char *row,
                         const size_t at) {
     for (int v = 0; v < NV; v++) {
@@ -128,18 +128,17 @@ INLINE void load_values(const ag_dtype type, const int NV, vec *values, const un
     }
 }
 
-/* ---- fetching ----
- * Few queries compute less than a row takes to arrive: while the rows of one part of a block are
- * worked on, those that are wanted next are fetched into the second level, line by line and not all
- * at once, or the fetches would wait for each other. Lines come from four places of the part in
- * turn, which lie in different pages, so that the processor's own fetching sees several streams. */
+/* ---- prefetching ----
+ * With few queries, computing is faster than loading a row. While one part of a block is processed,
+ * the next rows are prefetched into L2, line by line: all at once would stall. Lines come from four
+ * different pages of the part in turn, so that the hardware prefetcher detects several streams. */
 
 typedef struct stream {
-    const unsigned char *rows; /* NULL: nothing */
+    const unsigned char *rows; /* NULL: no prefetch */
     size_t row_bytes;
 } stream;
 
-/* What is fetched while rows from `row` on are worked on: those of the same numbers. */
+/* Rows to prefetch while the rows from `row` on are processed: the rows of the same index. */
 typedef struct ahead {
     stream next;
     size_t row;
@@ -161,11 +160,11 @@ INLINE size_t lines_before(const stream *s, size_t row) { return row * s->row_by
 
 enum { PLACES = 4 };
 
-/* The fetching for some rows in even steps. */
+/* Prefetches the lines of several rows in even steps. */
 typedef struct fetcher {
     const unsigned char *rows;
-    size_t apart;           /* bytes from place to place */
-    size_t line, end, each; /* each: lines of a step, at most */
+    size_t apart;           /* bytes between the four streams */
+    size_t line, end, each; /* each: maximum lines of a step */
 } fetcher;
 
 INLINE fetcher fetcher_of(const ahead *a, size_t n_rows, size_t n_steps) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How unlike the others each key of a head is, for whoever has included a vec.h. Few rows at a time
- * become floats, and do so twice: they stay in the first-level cache, where a whole head would not
- * stay in any. */
+/* KeyDiff scores of a head's keys. Include a vec.h first. Few rows at a time are converted to
+ * floats, and twice: they stay in L1, whereas a whole head would not fit any cache. */
 #ifndef AG_BACKEND_CPU_SIMD_KEY_SCORES_H
 #define AG_BACKEND_CPU_SIMD_KEY_SCORES_H
 
@@ -9,16 +8,16 @@
 
 #include <math.h>
 
-enum { TOGETHER = 4 }; /* rows that are multiplied side by side */
+enum { TOGETHER = 4 }; /* rows multiplied at a time */
 
-/* The n rows from `slot` on, of one block. */
+/* Returns n rows of one block from `slot` on as floats. */
 static const float *keys_from(const ag_cpu_kv_head *kv, const cache_rows *keys, float *converted,
                               uint32_t slot, uint32_t n) {
     const unsigned char *block = kv->blocks[slot / AG_KV_BLOCK];
     return load_rows(converted, block + slot % AG_KV_BLOCK * keys->row_bytes, n, keys);
 }
 
-/* Up to TOGETHER rows, each times `other`, or itself if that is NULL. */
+/* Multiplies up to TOGETHER rows with `other`, or each with itself if that is NULL. */
 INLINE void multiply_rows(float *dots, const float *rows, size_t width, uint32_t n,
                           const float *other) {
     vec acc[TOGETHER];
@@ -44,7 +43,7 @@ INLINE void multiply_rows(float *dots, const float *rows, size_t width, uint32_t
     }
 }
 
-/* Inverted lengths of up to TOGETHER rows; the rows, divided by their lengths, are added to sum. */
+/* Writes the inverse lengths of up to TOGETHER rows and adds the normalised rows to sum. */
 INLINE void add_directions(float *inverse, float *sum, const float *rows, size_t width,
                            uint32_t n) {
     float squares[TOGETHER];
@@ -59,7 +58,7 @@ INLINE void add_directions(float *inverse, float *sum, const float *rows, size_t
     }
 }
 
-/* Up to TOGETHER scores, of which the inverted lengths stand there. */
+/* Replaces inverse lengths of up to TOGETHER rows by scores. */
 INLINE void finish_scores(float *scores, const float *rows, size_t width, uint32_t n,
                           const float *mean) {
     float dots[TOGETHER];
@@ -67,8 +66,8 @@ INLINE void finish_scores(float *scores, const float *rows, size_t width, uint32
     for (uint32_t i = 0; i < n; i++) scores[i] *= dots[i];
 }
 
-/* First lengths and the sum of directions, then, with `mean` of length -1, the scores: from the end
- * back, for that is what the caches still hold. */
+/* Pass 1 (`lengths`) computes the lengths and the sum of normalised keys. Pass 2, with `mean` of
+ * length -1, computes the scores, from the end back, since the caches still have the last keys. */
 INLINE void over_keys(const bool lengths, float *scores, float *mean, float *converted,
                       const ag_cpu_kv_head *kv) {
     const cache_rows keys = cache_rows_of(kv->k_type, kv->head_dim);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores of quantised keys as products of whole numbers, for whoever has included a vec.h and a
- * words.h. Queries are rounded to 16 bits, 32 values with one scale: 256 times finer than the best
- * of these keys. Sums over 32 values are exact.
+/* Attention scores of quantised keys in integers. Include a vec.h and a words.h first. Queries are
+ * rounded to 16 bits, 32 values with one scale: 256 times finer than Q8_0 keys. Sums over 32 values
+ * are exact.
  *
- * A word has 4 bytes: a few neighbouring values. Keys are turned round as they are unpacked, once
- * for all queries, so that a quad of a vector has the same word of four slots; the word of a query
- * stands in all lanes of its quad. A vector then holds the scores of QUADS queries for four slots,
- * as those of float keys do. */
+ * A word has 4 bytes: a few adjacent values. Keys are transposed as they are unpacked, once for all
+ * queries: a quad of a vector has the same word of four slots. All lanes of a query's quad have the
+ * query's word. A vector then has the scores of QUADS queries for four slots, as for float keys. */
 #ifndef AG_BACKEND_CPU_SIMD_KEY_WORDS_H
 #define AG_BACKEND_CPU_SIMD_KEY_WORDS_H
 
@@ -17,18 +16,18 @@
 
 enum {
     QUADS = LANES / 4,
-    SCORE_STRIDE = AG_KV_BLOCK * QUADS,              /* floats of a vector of queries */
-    GROUP_ROWS = 8,                                  /* keys that are unpacked together */
-    GROUP_QUADS = 2,                                 /* of slots */
-    GROUP_WORDS = GROUP_QUADS * 4 * BLOCK_WORDS,     /* of a block of 32 values */
-    QUERY_WORDS = BLOCK_WORDS * QUERY_PARTS * LANES, /* of such a block */
+    SCORE_STRIDE = AG_KV_BLOCK * QUADS,              /* floats for a vector of queries */
+    GROUP_ROWS = 8,                                  /* keys unpacked at a time */
+    GROUP_QUADS = 2,                                 /* quads of slots */
+    GROUP_WORDS = GROUP_QUADS * 4 * BLOCK_WORDS,     /* words for a block of 32 values */
+    QUERY_WORDS = BLOCK_WORDS * QUERY_PARTS * LANES, /* words for such a block */
     QUERY_PART = QUERY_WORDS + 2 * LANES,
-    MOST_WHOLE = 127 * 257, /* two bytes, each with a sign */
+    MOST_WHOLE = 127 * 257, /* largest value of two signed bytes */
 };
 
-/* Queries of one call, [blocks of 32][vectors]; of each a part:
+/* Queries of one call, [blocks of 32][vectors]. Each element has:
  *   words    [BLOCK_WORDS][QUERY_PARTS][LANES]
- *   offsets  [LANES] what the keys' bias adds too much, taken away
+ *   offsets  [LANES] corrections of the keys' bias
  *   scales   [LANES] floats */
 typedef struct query_words {
     int32_t *parts;
@@ -39,8 +38,9 @@ static inline size_t query_words_floats(size_t n_vecs, size_t width) {
     return n_vecs * (width / AG_QK) * QUERY_PART;
 }
 
-/* 32 values as whole numbers times the scale that is returned; NaN where one of them is no number
- * or infinite. */
+/* Rounds 32 values to integers and returns their scale; NaN if one of the values is NaN or
+ * infinite.
+ */
 INLINE float round_query(int16_t *whole, const float *x, float factor) {
     vec largest = v_zero(), wrong = v_zero();
     for (size_t i = 0; i < AG_QK; i += LANES) {
@@ -59,7 +59,7 @@ INLINE float round_query(int16_t *whole, const float *x, float factor) {
     return right ? scale : NAN;
 }
 
-/* One query, number m of all. */
+/* Packs query m. */
 static void pack_query_words(const query_words *to, size_t m, const float *x, float factor,
                              int32_t bias) {
     for (size_t b = 0; b < to->n_blocks; b++) {
@@ -79,7 +79,7 @@ static void pack_query_words(const query_words *to, size_t m, const float *x, fl
     }
 }
 
-/* NV vectors of queries against one block of 32 values of eight keys: scores += products. */
+/* scores += products of NV vectors of queries with one block of 32 values of eight keys. */
 INLINE void score_group(const int NV, float *scores, const ivec low[][BLOCK_WORDS],
                         const ivec high[][BLOCK_WORDS], const int32_t *query, const int32_t *keys,
                         const float *key_scales) {
@@ -114,9 +114,9 @@ INLINE void score_group(const int NV, float *scores, const ivec low[][BLOCK_WORD
     }
 }
 
-/* NV vectors of queries, from vector v on, against n_groups of keys; key_scales: [blocks]
- * [AG_KV_BLOCK], of the first slot on. Those of one block of 32 values stay in registers if
- * HELD_VECS says that they fit. */
+/* Computes the scores of NV vectors of queries, from vector v on, for n_groups of keys. key_scales:
+ * [blocks][AG_KV_BLOCK] from the first slot on. Up to HELD_VECS vectors of queries of one block of
+ * 32 values stay in registers. */
 INLINE void score_groups(const int NV, float *scores, const query_words *q, size_t v,
                          const int32_t *keys, size_t n_groups, const float *key_scales,
                          fetcher *f) {
@@ -143,7 +143,7 @@ INLINE void score_groups(const int NV, float *scores, const query_words *q, size
     }
 }
 
-/* n rows, rounded up to whole groups, as [groups][blocks][GROUP_WORDS]. */
+/* Unpacks n rows, rounded up to full groups, to [groups][blocks][GROUP_WORDS]. */
 INLINE void unpack_keys(const ag_dtype type, int32_t *words, const unsigned char *rows, size_t n,
                         size_t row_bytes, size_t n_blocks) {
     const size_t block_bytes = type == AG_Q8_0 ? sizeof(ag_block_q8_0) : sizeof(ag_block_q4_0);

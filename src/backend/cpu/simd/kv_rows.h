@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of floats to rows of a cache and back, for whoever has included a vec.h: to the bit what
- * quant/ does, whose rules stand there. */
+/* Converts rows of floats to rows of a cache and back, with the same bits as quant/. Include a
+ * vec.h first. */
 #ifndef AG_BACKEND_CPU_SIMD_KV_ROWS_H
 #define AG_BACKEND_CPU_SIMD_KV_ROWS_H
 
@@ -22,13 +22,13 @@ static void load_row(ag_dtype type, float *dst, const unsigned char *src, size_t
     }
 }
 
-/* What cannot be kept leaves a lane of `wrong` that is not 0. */
+/* Sets a lane of `wrong` for a magnitude of `limit` or more, and for NaN. */
 INLINE vec check_magnitude(vec wrong, vec x, float limit) {
     return v_add(wrong, v_if_less(v_abs(x), v_set(limit), v_zero(), v_set(1)));
 }
 
 static bool store_f16(unsigned char *dst, const float *src, size_t n) {
-    const float limit = 65520; /* from here on a half is Inf */
+    const float limit = 65520; /* rounds to infinity as F16 */
     vec wrong = v_zero();
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
@@ -47,8 +47,8 @@ static bool store_f16(unsigned char *dst, const float *src, size_t n) {
     return v_highest(wrong) == 0;
 }
 
-/* A block's range; both ends are 0 for one that is left to quant/: of zeros, whose scale has a
- * sign of its own, or with a value that is not finite. */
+/* Writes the range of a block. Both ends are 0 for a block that quant/ must convert: one of zeros,
+ * whose scale has a sign of its own, or with a value that is not finite. */
 INLINE void range_of(const float *x, float *lowest, float *highest) {
     vec low = v_load(x), high = low, wrong = check_magnitude(v_zero(), low, INFINITY);
     for (size_t i = LANES; i < AG_QK; i += LANES) {

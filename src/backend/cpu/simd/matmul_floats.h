@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products with rows of floats of any width, for whoever has included a floats.h. Element k goes to
- * lane k % WIDE and the lanes are added in one order, whatever the number of rows. A type brings a
- * function that loads WIDE of its values; everything here is inlined into its kernel. */
+/* Products with rows of floats of any width. Include a floats.h first. Element k is added in lane
+ * k % WIDE, and the lanes are added in a fixed order, whatever the number of rows. A type provides
+ * a function that loads WIDE values; all functions here are inlined into its kernel. */
 #ifndef AG_BACKEND_CPU_SIMD_MATMUL_FLOATS_H
 #define AG_BACKEND_CPU_SIMD_MATMUL_FLOATS_H
 
 #include "backend/cpu/kernels.h"
 
 typedef struct float_format {
-    size_t bytes; /* of a value */
+    size_t bytes; /* bytes of a value */
     wide (*load)(const unsigned char *p);
 } float_format;
 
@@ -30,14 +30,14 @@ INLINE void prefetch_rows(const unsigned char *p, const float_tile *t, const int
     }
 }
 
-/* The last n < WIDE values of a row; the rest is 0. */
+/* Loads the last n < WIDE values of a row, padded with 0. */
 INLINE wide load_tail(const float_format *f, const unsigned char *p, size_t n) {
     unsigned char values[WIDE * sizeof(float)] = {0};
     __builtin_memcpy(values, p, n * f->bytes);
     return f->load(values);
 }
 
-/* R rows of w times N rows of x, at columns i .. i + n. */
+/* Adds the products of R rows of w with N rows of x at columns i .. i + n. */
 INLINE void add_columns(wide acc[][W_ROWS], const int N, const int R, const float_format *f,
                         const float_tile *t, size_t i, size_t n) {
     wide w[W_ROWS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of weights to Q4_0, with the search of the reference in wider vectors: the including file
- * brings what quant/q4_0_search.h asks for. */
+/* Converts rows of weights to Q4_0 with the search of the reference in wider vectors. The including
+ * file defines what quant/q4_0_search.h requires. */
 #ifndef AG_BACKEND_CPU_SIMD_QUANTIZE_Q4_0_H
 #define AG_BACKEND_CPU_SIMD_QUANTIZE_Q4_0_H
 
@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* The value of largest magnitude, the negative of two; NaN and Inf are larger than all others. */
+/* Returns the value of largest magnitude, the negative one of two. NaN and inf are the largest. */
 INLINE float extreme_of(const float *x) {
     int32_t largest = 0, negative = 0;
     for (int i = 0; i < AG_QK; i++) {
@@ -21,8 +21,8 @@ INLINE float extreme_of(const float *x) {
     return negative ? -extreme : extreme;
 }
 
-/* The first n blocks from src on, and a full batch of the last of them: false if one of them has no
- * scale, or values that do not fit one. */
+/* Gathers n blocks from src on and fills the batch with copies of the last one. Returns false if
+ * one of them has no scale, or values out of its range. */
 INLINE bool gather_ordinary(q4_0_batch *batch, const float *src, size_t n) {
     bool ordinary = true;
     for (size_t i = 0; i < n; i++) {

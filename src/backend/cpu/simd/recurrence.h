@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows with a state, for whoever has included a vec.h and simd/activations.h: the short convolution
- * and the gated delta rule. */
+/* Recurrent operations: the short convolution and the gated delta rule. Include a vec.h and
+ * simd/activations.h first. */
 #ifndef AG_BACKEND_CPU_SIMD_RECURRENCE_H
 #define AG_BACKEND_CPU_SIMD_RECURRENCE_H
 
@@ -38,14 +38,14 @@ static inline void divide_by_length(float *to, const float *x, size_t n, float e
     for (size_t i = 0; i < n; i += LANES) store_some(to, i, n, v_mul(load_some(x, i, n), f));
 }
 
-/* What the columns of a head's matrix need of a token. */
+/* A token's inputs to the columns of a head's matrix. */
 typedef struct delta_columns {
     const ag_delta_token *t;
     const float *q, *k; /* [k_dim] */
     float *out, *state;
 } delta_columns;
 
-/* n_vecs vectors of columns from j on; the last of them may lie past the end. */
+/* Updates n_vecs vectors of columns from j on; the last one may exceed the matrix. */
 INLINE void update_columns(const delta_columns *d, size_t j, const int n_vecs) {
     enum { MOST = 4 };
     const size_t n = d->t->v_dim, rows = d->t->k_dim;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of rows with a narrow matrix, for whoever has included a vec.h: sums of a few rows and a
- * third or a half of the columns stay in registers. */
+/* Products of rows with a narrow matrix. Include a vec.h first. The sums of a few rows and a third
+ * or a half of the columns stay in registers. */
 #ifndef AG_BACKEND_CPU_SIMD_ROWS_TIMES_H
 #define AG_BACKEND_CPU_SIMD_ROWS_TIMES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tanh, for whoever has included a vec.h: near 0 an odd polynomial, interpolated at Chebyshev's
- * points of [0, 0.6], elsewhere (1 - t) / (1 + t) with t = exp(-2 |x|). Within 2 units in the last
- * place; NaN stays. */
+/* tanh. Include a vec.h first. Near 0 it is an odd polynomial, interpolated at the Chebyshev points
+ * of [0, 0.6]; elsewhere (1 - t) / (1 + t) with t = exp(-2 |x|). The error is at most 2 units in
+ * the last place. NaN gives NaN. */
 #ifndef AG_BACKEND_CPU_SIMD_TANH_H
 #define AG_BACKEND_CPU_SIMD_TANH_H
 

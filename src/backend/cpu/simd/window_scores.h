@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention weights alone, of queries that all see the same few slots, for whoever has included a
- * vec.h and a words.h: scores of all these slots are kept, so that none is computed twice. */
+/* Attention weights, without the output, of queries that attend to the same few slots. Include a
+ * vec.h and a words.h first. The scores of all these slots are stored, so none is computed twice.
+ */
 #ifndef AG_BACKEND_CPU_SIMD_WINDOW_SCORES_H
 #define AG_BACKEND_CPU_SIMD_WINDOW_SCORES_H
 
 #include "backend/cpu/simd/attention.h"
 
-/* A block that is seen; of the tile its own are `scores` and, for all queries, `ranges`. */
+/* A visible block with its own scores and one range for all queries. */
 typedef struct window_block {
     uint32_t number;
     kv_range range;
@@ -18,7 +19,7 @@ static void enter_block(tile *t, const window_block *b) {
     for (size_t m = 0; m < t->n_vecs * QUADS; m++) t->ranges[m] = b->range;
 }
 
-/* Scores of one vector of queries are capped and masked; in its maximum lanes go on apart. */
+/* Caps and masks the scores of one vector of queries and updates the maximum of each lane. */
 static void find_max(const tile *t, size_t v) {
     const visible r = visible_to(t, v);
     float *scores = t->scores + v * SCORE_STRIDE;
@@ -28,7 +29,7 @@ static void find_max(const tile *t, size_t v) {
     v_store(t->max + v * LANES, mask_chunks(scores, r.all_end, r.end, &r, max));
 }
 
-/* Scores become exponentials. */
+/* Replaces scores by exponentials. */
 static void take_exponentials(const tile *t, size_t v, const window_block *b) {
     float *scores = t->scores + v * SCORE_STRIDE;
     const vec base = base_of(v_load(t->max + v * LANES));
@@ -41,7 +42,7 @@ static void take_exponentials(const tile *t, size_t v, const window_block *b) {
     v_store(t->sum + v * LANES, sum);
 }
 
-/* Queries that are there share 1 / group; those behind the last one have nothing. */
+/* Inverts the sums, divided by the group's size. Queries after the last one get 0. */
 static void invert_sums(const tile *t) {
     const float share = 1.0f / (float)t->in->group;
     for (size_t v = 0; v < t->n_vecs; v++) {
