@@ -27,7 +27,7 @@ enum {
 typedef struct seq_work {
     const ag_attention_seq *seq;
     const unsigned char **blocks; /* [kv_heads][n_blocks] base address of each */
-    size_t n_blocks;              /* of the longest head */
+    size_t n_blocks;              /* blocks of the longest head */
     size_t group, tile_rows, n_tiles, n_cells;
     size_t first_span;    /* first span that any row attends to, over all heads */
     size_t n_spans;       /* from first_span to the end of the longest head */
@@ -349,7 +349,7 @@ static size_t spans_of_most(const seq_work *work) {
     return n;
 }
 
-/* Sets the number of spans whose scores a thread stores: as many as fit, over all sequences. */
+/* Sets the number of spans whose scores a thread stores: those that fit, over all sequences. */
 static void choose_kept(attention_job *job, const ag_attention_seq *seqs) {
     const ag_cpu_kernels *kernels = &job->cpu->kernels;
     if (job->split || !kernels->kept_floats) return;

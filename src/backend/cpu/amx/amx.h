@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels for AMX with bfloat16 tiles, on top of AVX-512, for calls of many rows: quantised weights
- * become tiles on the way, activations are packed as tiles. Both are rounded to 8 bits of mantissa,
- * sums are of float; so they differ from AVX-512's in the last digits. */
+/* Kernels for AMX with bfloat16 tiles, on top of AVX-512, for calls of many rows. Quantised weights
+ * are converted to tiles inside the product; activations are packed as tiles. Both are rounded to 8
+ * bits of mantissa and summed in float, so results differ from AVX-512's in the last digits. */
 #ifndef AG_BACKEND_CPU_AMX_H
 #define AG_BACKEND_CPU_AMX_H
 
 #include "backend/cpu/avx512/avx512.h"
 
-/* A panel: for each 16 rows their tiles, a tile [16 rows][32 columns] for each block of columns.
- * Packing its last row fills those that are missing with zeros. */
+/* Packs a panel: a tile [16 rows][32 columns] for each 16 rows and each block of columns. Packing
+ * the last row fills missing rows of its tile with zeros. */
 ag_row_bytes_fn ag_packed_bytes_tiles__amx;
 ag_pack_fn ag_pack_tiles__amx;
 
@@ -25,11 +25,11 @@ ag_matmul_fn ag_matmul_q3_k_x16__amx;
 ag_matmul_fn ag_matmul_q2_k_x16__amx;
 ag_matmul_fn ag_matmul_iq4_nl_x16__amx;
 
-/* Fewer queries are not worth the conversion of the span. */
+/* Minimum queries for which converting the span to tiles pays off. */
 enum { AG_ATTENTION_TILE_QUERIES = 32 };
-/* AVX-512's where there are few queries, or floats in the cache. */
+/* Calls the AVX-512 kernel for few queries or a float cache. */
 ag_attention_fn ag_attention__amx;
-/* AVX-512's also where means are wanted, not the largest weights. */
+/* Also calls the AVX-512 kernel for mean weights; computes only the largest weights itself. */
 ag_attention_scores_fn ag_attention_scores__amx;
 ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__amx;
 

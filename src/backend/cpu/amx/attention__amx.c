@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of many queries over one span of slots, and the largest weights that they give to its
- * slots. Keys and values of the span become bfloat16 tiles once. Then, 32 queries at a time: all
- * their scores as tiles [16 slots][16 queries], so that a vector holds 16 queries and softmax needs
- * nothing from lane to lane; the weights as bfloat16; and the sums of values as tiles [16 of the
- * head][16 queries]. Queries, keys, values and weights are rounded to 8 bits of mantissa, sums are
- * of float. */
+/* Attention of many queries over one span of slots, and their largest weights for its slots. Keys
+ * and values of the span are converted to bfloat16 tiles once. Then, for 32 queries at a time, it
+ * computes their scores as tiles [16 slots][16 queries], so that a vector has 16 queries and
+ * softmax needs no operation across lanes; the weights as bfloat16; and the sums of values as tiles
+ * [16 values of the head][16 queries]. Queries, keys, values and weights are rounded to 8 bits of
+ * mantissa; sums are in float. */
 #include "backend/cpu/amx/amx.h"
 #include "backend/cpu/amx/tiles.h"
 #include "backend/cpu/amx/transpose.h"
@@ -23,23 +23,23 @@ typedef uint16_t bf16;
 
 enum {
     SPAN = AG_ATTENTION_SPAN,
-    STEP = 32,        /* slots, or values of a head, that a tile multiplies at once */
-    TILE = 16 * STEP, /* bfloat16 of an operand */
+    STEP = 32,        /* slots, or values of a head, in one tile product */
+    TILE = 16 * STEP, /* bfloat16 values of an operand */
     SUMS = 16 * 16,   /* floats of a result */
-    UNIT = 2,         /* tiles of queries that go through everything together */
+    UNIT = 2,         /* tiles of queries processed at a time */
     LARGEST_HEAD = 256,
 };
 
-/* A thread's working space; all parts are whole cache lines. */
+/* A thread's scratch memory. All arrays start at cache lines. */
 typedef struct workspace {
     const ag_cpu_queries *in;
     const ag_cpu_kv_head *kv;
     size_t n_queries, d;
-    kv_range slots;  /* of the span, that a query sees */
+    kv_range slots;  /* slots of the span that any query attends to */
     bf16 *keys;      /* [SPAN / 16][d / 32] tiles of [16 slots][32] */
     bf16 *values;    /* [d / 16][SPAN / 32] tiles of [16][32 slots] */
     bf16 *queries;   /* [tiles of 16][d / 32] tiles of [16 pairs][16 queries][2] */
-    uint32_t *first; /* [queries] visible slots of the span; behind the last query its own */
+    uint32_t *first; /* [queries] first visible slot; padded with the last query's */
     uint32_t *end;
     float *scores;    /* [UNIT][SPAN][16 queries] */
     bf16 *weights;    /* [UNIT][SPAN / 32] tiles of [16 pairs of slots][16 queries][2] */
@@ -51,7 +51,7 @@ static size_t tiles_of(size_t n) { return (n + 15) / 16; }
 
 static size_t units_of(size_t n_queries) { return (tiles_of(n_queries) + UNIT - 1) / UNIT; }
 
-/* The parts of ws; returns their bytes. */
+/* Sets the arrays of ws. Returns their bytes. */
 static size_t layout_scratch(workspace *ws, size_t d, size_t n_queries, void *scratch) {
     const size_t padded = units_of(n_queries) * UNIT * 16;
     ag_scratch s = {.base = scratch};
@@ -76,12 +76,12 @@ size_t ag_attention_scratch_bytes__amx(uint32_t head_dim, uint32_t n_queries) {
 
 /* ---- rounding ---- */
 
-/* To the nearest; of numbers alone. */
+/* Prepares rounding to the nearest bfloat16, halves up. x must be finite. */
 INLINE __m512i round_up_half(vec x) {
     return _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
 }
 
-/* Lane by lane the bfloat16 of `first`, then that of `second`. */
+/* Returns the bfloat16 of `first` and of `second` in each lane. */
 INLINE __m512i pair_of(vec first, vec second) {
     const __m512i low = _mm512_srli_epi32(round_up_half(first), 16);
     const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
@@ -89,17 +89,17 @@ INLINE __m512i pair_of(vec first, vec second) {
     return _mm512_ternarylogic_epi32(low, round_up_half(second), upper, LOW_OR_HIGH_AND_UPPER);
 }
 
-/* `all` becomes NaN where x is no number or infinite. */
+/* Returns NaN in lanes where x is NaN or infinite, else `all`. */
 INLINE vec note(vec all, vec x) { return v_fma(x, v_zero(), all); }
 
 static bool is_finite(vec all) { return !_mm512_cmp_ps_mask(all, all, _CMP_UNORD_Q); }
 
 /* ---- operands ---- */
 
-/* Values of a head are taken in pairs 16 apart, by queries and keys alike. */
+/* Packs queries. Like keys, they pair values of the head that are 16 apart. */
 static vec pack_queries(const workspace *ws) {
     const size_t d = ws->d, group = ws->in->group;
-    /* Scores come out in units of ln 2: 2^x is shorter than e^x. */
+    /* Scores are in units of ln 2, because 2^x needs fewer instructions than e^x. */
     const vec scale = v_set(ws->in->params.scale * LOG2_E);
     vec all = v_zero();
     for (size_t first = 0; first < units_of(ws->n_queries) * UNIT * 16; first += 16) {
@@ -122,8 +122,8 @@ static vec pack_queries(const workspace *ws) {
     return all;
 }
 
-/* The rows of the step from slot s of the span on; those that no query sees are zeros. F32 is not
- * among the types: rows are converted, and do not stay where they lie. */
+/* Returns the rows of the step from slot s of the span on, converted to floats. Rows that no query
+ * attends to are zeros. The type is never F32. */
 static const float *rows_of_slots(const workspace *ws, uint32_t slot0, uint32_t s, size_t offset,
                                   const cache_rows *type) {
     const uint32_t begin = s > ws->slots.first ? s : ws->slots.first, slot = slot0 + begin;
@@ -168,7 +168,7 @@ static vec pack_values(const workspace *ws, size_t s, const float *rows) {
 
 typedef vec pack_rows_fn(const workspace *ws, size_t s, const float *rows);
 
-/* The keys, or the values, of all slots that a query sees. */
+/* Packs the keys or the values of all visible slots. */
 INLINE vec pack_slots(pack_rows_fn *pack, const workspace *ws, uint32_t slot0, ag_dtype type,
                       size_t offset) {
     const cache_rows rows = cache_rows_of(type, ws->d);
@@ -178,7 +178,7 @@ INLINE vec pack_slots(pack_rows_fn *pack, const workspace *ws, uint32_t slot0, a
     return all;
 }
 
-/* The slots of the span that each query sees. */
+/* Finds the slots of the span that each query attends to. */
 static void find_visible(workspace *ws, uint32_t slot0) {
     uint32_t first = 0, end = 0;
     for (size_t m = 0; m < units_of(ws->n_queries) * UNIT * 16; m++) {
@@ -196,18 +196,18 @@ static void find_visible(workspace *ws, uint32_t slot0) {
         ws->first[m] = first;
         ws->end[m] = end;
     }
-    ws->slots = (kv_range){ws->first[0], end}; /* ranges do not descend */
+    ws->slots = (kv_range){ws->first[0], end}; /* later queries never start earlier */
 }
 
 /* ---- scores ---- */
 
-/* Registers: 0 to 3 sums; 4, 5 and 6, 7 operands. */
+/* Tile registers: 0 to 3 are sums; 4, 5 and 6, 7 are operands. */
 static const tile_config config = {.palette = 1,
                                    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
                                    .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
 
-/* C[i][j] = sum of a[i] * b[j] for two tiles of each, n steps; tiles of a lie a_apart from one
- * another, and so on. */
+/* C[i][j] = sum of a[i] * b[j] for two tiles of each, over n steps. a_apart and b_apart are the
+ * strides of the tiles. */
 INLINE void multiply_2x2(const bf16 *a, size_t a_apart, const bf16 *b, size_t b_apart, size_t n) {
     TILE_ZERO(0);
     TILE_ZERO(1);
@@ -225,7 +225,7 @@ INLINE void multiply_2x2(const bf16 *a, size_t a_apart, const bf16 *b, size_t b_
     }
 }
 
-/* Some slots, in whole steps, against one unit of queries. */
+/* Computes the scores of one unit of queries for slots in complete steps. */
 static void score_unit(const workspace *ws, size_t unit, kv_range slots) {
     const size_t d = ws->d;
     const bf16 *queries = ws->queries + unit * UNIT * 16 * d;
@@ -241,7 +241,7 @@ static void score_unit(const workspace *ws, size_t unit, kv_range slots) {
 
 /* ---- weights ---- */
 
-/* 2^x for x <= 0, within 2^-18 of its value; a weight keeps 2^-9. */
+/* Returns 2^x for x <= 0 with a relative error of 2^-18; a bfloat16 weight has 2^-9. */
 INLINE vec power_of_2(vec x) {
     x = v_max(v_set(-200.0f), x); /* this order of operands keeps NaN */
     const vec n = _mm512_roundscale_ps(x, 0), r = v_sub(x, n);
@@ -252,7 +252,7 @@ INLINE vec power_of_2(vec x) {
     return _mm512_scalef_ps(p, n);
 }
 
-/* What 16 queries see: of slots from `shared` to `full` they see all. */
+/* The slots that 16 queries attend to. All of them attend to slots [shared, full). */
 typedef struct visible {
     __m512i first, end;
     uint32_t shared, full;
@@ -261,17 +261,17 @@ typedef struct visible {
 static visible visible_to(const workspace *ws, size_t query) {
     const uint32_t *first = ws->first + query, *end = ws->end + query;
     visible all = {_mm512_load_si512(first), _mm512_load_si512(end), first[15], end[0]};
-    all.shared = (all.shared + 1) / 2 * 2; /* slots go in pairs */
+    all.shared = (all.shared + 1) / 2 * 2; /* slots are processed in pairs */
     return all;
 }
 
-/* Lanes that see slot s. */
+/* Returns the lanes that attend to slot s. */
 INLINE __mmask16 sees(const visible *v, size_t s) {
     const __m512i slot = _mm512_set1_epi32((int)s);
     return _mm512_cmpgt_epi32_mask(v->end, slot) & _mm512_cmple_epi32_mask(v->first, slot);
 }
 
-/* Of each lane, over the slots it sees. */
+/* Returns the largest score of each lane over its visible slots. */
 static vec largest(const float *scores, const visible *v, kv_range slots) {
     vec max[4];
     for (int i = 0; i < 4; i++) max[i] = v_set(-INFINITY);
@@ -285,7 +285,7 @@ static vec largest(const float *scores, const visible *v, kv_range slots) {
     return v_max(v_max(max[0], max[1]), v_max(max[2], max[3]));
 }
 
-/* Scores are in units of ln 2, and so is the cap. */
+/* Caps scores. Scores and cap are in units of ln 2. */
 INLINE vec cap_score(const workspace *ws, vec score) {
     const vec cap = v_set(ws->in->params.softcap * LOG2_E);
     return ws->in->params.softcap == 0 ? score : v_mul(v_tanh(v_div(score, cap)), cap);
@@ -297,8 +297,8 @@ static void cap_scores(const workspace *ws, float *scores, kv_range slots) {
         v_store(scores + s * 16, cap_score(ws, v_load(scores + s * 16)));
 }
 
-/* Scores of tile t of the unit become weights for some slots, in whole steps; max and sum of each
- * lane are written. */
+/* Converts the scores of tile t of the unit to weights for slots in complete steps. Writes max and
+ * sum of each lane. */
 static void softmax_span(const workspace *ws, size_t unit, size_t t, kv_range slots, float *max,
                          float *sum) {
     const visible v = visible_to(ws, (unit * UNIT + t) * 16);
@@ -325,7 +325,7 @@ static void softmax_span(const workspace *ws, size_t unit, size_t t, kv_range sl
 
 /* ---- values ---- */
 
-/* ws->sums, [16 of the head from i on][16 queries], become rows of out. */
+/* Writes ws->sums, [16 values of the head from i on][16 queries], to rows of out. */
 static void store_values(const workspace *ws, float *out, size_t tile, size_t i) {
     __m512i rows[16];
     for (size_t j = 0; j < 16; j++) rows[j] = _mm512_load_si512(ws->sums + j * 16);
@@ -335,7 +335,7 @@ static void store_values(const workspace *ws, float *out, size_t tile, size_t i)
     }
 }
 
-/* Weights of some slots, in whole steps, times their values, for one unit of queries. */
+/* Multiplies the weights of slots in complete steps with their values, for one unit of queries. */
 static void add_values(const workspace *ws, float *out, size_t unit, kv_range slots) {
     const size_t apart = SPAN / STEP * TILE, tile = unit * UNIT;
     const size_t begin = slots.first / STEP * TILE, n_steps = (slots.end - slots.first) / STEP;
@@ -355,7 +355,7 @@ static void add_values(const workspace *ws, float *out, size_t unit, kv_range sl
 
 /* ---- a span ---- */
 
-/* What the queries of a unit see of the span, in whole steps. */
+/* Returns the visible slots of a unit's queries, rounded to complete steps. */
 static kv_range slots_of(const workspace *ws, size_t unit) {
     const size_t first = unit * UNIT * 16;
     return (kv_range){ws->first[first] / STEP * STEP,
@@ -377,16 +377,15 @@ static void attend_unit(const workspace *ws, const ag_cpu_partial *out, size_t u
     add_values(ws, out->values, unit, slots);
 }
 
-/* F32 is exact, and stays so. */
+/* Returns whether tiles can be used. F32 caches are not rounded to bfloat16. */
 static bool fits_tiles(const ag_cpu_queries *in, const ag_cpu_kv_head *kv) {
     return (size_t)in->n_rows * in->group >= AG_ATTENTION_TILE_QUERIES &&
            kv->head_dim % STEP == 0 && kv->head_dim <= LARGEST_HEAD && kv->k_type != AG_F32 &&
            kv->v_type != AG_F32;
 }
 
-/* Makes tiles of queries and keys, and of values if they are wanted. False where AVX-512 has to do
- * it: there are few queries, or an infinity that a query does not see would be multiplied with 0.
- */
+/* Packs queries, keys and, with with_values, values as tiles. Returns false if the AVX-512 kernel
+ * must be used: there are few queries, or an invisible infinity would be multiplied with 0. */
 static bool prepare(workspace *ws, const ag_cpu_queries *queries, const ag_cpu_kv_head *kv,
                     uint32_t slot0, bool with_values, void *scratch) {
     if (!fits_tiles(queries, kv)) return false;
@@ -414,7 +413,7 @@ void ag_attention__amx(const ag_cpu_partial *out, const ag_cpu_queries *queries,
 
 /* ---- the largest weights ---- */
 
-/* Query by query the logarithm to base 2 of what turns its scores' powers of 2 into weights. */
+/* Writes for each query log2 of the factor that turns powers of 2 of its scores into weights. */
 static void find_bases(const workspace *ws, const float *max, const float *sum, float *bases) {
     for (size_t i = 0; i < units_of(ws->n_queries) * UNIT * 16; i++) {
         const bool sees_any = i < ws->n_queries && sum[i] > 0;
@@ -422,7 +421,7 @@ static void find_bases(const workspace *ws, const float *max, const float *sum, 
     }
 }
 
-/* 16 slots from s on against one unit of queries. */
+/* Computes the scores of one unit of queries for 16 slots from s on. */
 static void score_slots(const workspace *ws, size_t unit, size_t s) {
     const bf16 *keys = ws->keys + s * ws->d, *queries = ws->queries + unit * UNIT * 16 * ws->d;
     const bf16 *others = queries + 16 * ws->d;
@@ -439,8 +438,8 @@ static void score_slots(const workspace *ws, size_t unit, size_t s) {
     TILE_STORE(ws->scores + SUMS, 64, 1);
 }
 
-/* Lane by lane most[j] becomes the logarithm of the weight that the queries of a tile give to slot
- * s + j, where that is larger. */
+/* Raises most[j], lane by lane, to the logarithm of the weights that a tile's queries give to slot
+ * s + j. */
 INLINE void raise_logs(const workspace *ws, size_t query, size_t s, const float *scores, vec base,
                        vec most[16]) {
     const bool all_see = s >= ws->first[query + 15] && s + 16 <= ws->end[query];
@@ -456,7 +455,7 @@ INLINE void raise_logs(const workspace *ws, size_t query, size_t s, const float 
     }
 }
 
-/* Of 16 slots from s on, scores of which some may lie outside the span's. */
+/* Raises the largest weights of 16 slots from s on, without slots outside ws->slots. */
 static void raise_slots(const workspace *ws, size_t s, const float *bases, float *scores) {
     vec most[16];
     for (size_t j = 0; j < 16; j++) most[j] = v_set(-INFINITY);
@@ -491,7 +490,7 @@ void ag_attention_scores__amx(float *scores, const ag_cpu_queries *queries,
         ag_attention_scores__avx512(scores, queries, kv, slot0, max, sum, NULL, scratch);
         return;
     }
-    float *bases = (float *)(void *)ws.weights; /* here no weights become tiles */
+    float *bases = (float *)(void *)ws.weights; /* free: no weights are packed here */
     find_bases(&ws, max, sum, bases);
     tiles_configure(&config);
     for (size_t s = ws.slots.first / 16 * 16; s < ws.slots.end; s += 16)

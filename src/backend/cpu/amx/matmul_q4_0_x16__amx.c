@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/amx/matmul_tiles.h"
 
-/* The nibble at the lowest bits of each lane. */
+/* Returns the value of the nibble at the lowest bits of each lane. */
 INLINE __m512 value(__m512i nibbles, __m512 d) {
     const __m512 levels = _mm512_set_ps(7, 6, 5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8);
-    return _mm512_mul_ps(_mm512_permutexvar_ps(nibbles, levels), d); /* looks at 4 bits */
+    return _mm512_mul_ps(_mm512_permutexvar_ps(nibbles, levels), d); /* uses 4 bits of a lane */
 }
 
 INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon) {

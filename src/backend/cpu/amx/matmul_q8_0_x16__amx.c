@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/amx/matmul_tiles.h"
 
-/* The signed byte at the highest bits of each lane. */
+/* Returns the value of the signed byte at the highest bits of each lane. */
 INLINE __m512 value(__m512i bytes, __m512 d) {
     return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_srai_epi32(bytes, 24)), d);
 }

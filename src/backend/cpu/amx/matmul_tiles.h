@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Interleaved weights times panels of bfloat16 tiles. A type of weight brings the function that
- * turns a block of 16 rows and 32 columns into a tile; everything here is inlined into its kernel.
+/* Product of interleaved weights with panels of bfloat16 tiles. A type of weight provides a
+ * function that converts a block of 16 rows and 32 columns to a tile. All functions here are
+ * inlined into its kernel.
  *
- * A call of many rows turns 256 rows of weights, 2048 columns at a time, into tiles that stay in
- * the second-level cache, and multiplies them with two tiles of activations after the other: each
- * weight is unpacked once. A call of few rows unpacks a tile into the first-level cache right
- * before it is multiplied, so that the processor does both at once. A value is the same in both. */
+ * A call of many rows converts 256 rows of weights, 2048 columns at a time, to tiles in L2, and
+ * multiplies them with all tiles of activations, two at a time: each weight is unpacked once. A
+ * call of few rows unpacks a tile into L1 just before it is multiplied, so that both overlap. The
+ * results have equal bits. */
 #ifndef AG_BACKEND_CPU_AMX_MATMUL_TILES_H
 #define AG_BACKEND_CPU_AMX_MATMUL_TILES_H
 
@@ -21,23 +22,23 @@
 typedef uint16_t bf16;
 
 enum {
-    TILE = 16 * 32, /* bfloat16 of an operand; of sums there are 16 x 16 */
+    TILE = 16 * 32, /* bfloat16 values of an operand; a result has 16 x 16 floats */
     SUMS = 16 * 16,
     BLOCK = 32,
     SLAB_ROWS = 256,
     SLAB_BLOCKS = 2048 / BLOCK,
-    FEW_TILES = 4, /* up to so many tiles of activations, weights are unpacked on the way */
+    FEW_TILES = 4, /* maximum tiles of activations of a call of few rows */
     RING = 8,
 };
 
-/* A thread's working space. */
+/* A thread's scratch memory. */
 typedef struct workspace {
     _Alignas(64) float sums[4][SUMS];
-    bf16 weights[]; /* the slab, or the ring */
+    bf16 weights[]; /* a slab for many rows, a ring for few */
 } workspace;
 
-/* Writes a block of 16 rows as a tile. `soon`: to the first-level cache, for the tile to be loaded
- * from there; else to where it stays. */
+/* Writes a block of 16 rows as a tile. `soon`: into L1, from where the tile is loaded next; else
+ * past it, into the slab. */
 typedef struct weight_format {
     size_t step_bytes, step_blocks;
     void (*unpack)(bf16 *tile, const unsigned char *step, size_t block, int soon);
@@ -47,15 +48,15 @@ typedef struct weight_format {
 #define WEIGHT_FORMAT(name, unpack) \
     { sizeof(ag_##name##_x16), AG_X16_STEP_BLOCKS(name), unpack }
 
-/* Cutting off 16 bits takes 3/1024 of a magnitude on average, between none and 8/1024: scales are
- * made larger by as much first, which leaves errors of up to 3/4 of the last place that is kept,
- * for half the instructions of rounding. What has no more than 8 bits stays exact. */
+/* Loads scales, increased by 3/1024. Truncating 16 bits reduces a magnitude by 3/1024 on average (0
+ * to 8/1024). With this correction the error is at most 3/4 of the last bit, for half the
+ * instructions of rounding. Values of 8 bits or less stay exact. */
 INLINE __m512 load_scales(const void *halves) {
     return _mm512_mul_ps(load_halves(halves), _mm512_set1_ps(1027.0f / 1024));
 }
 
-/* Columns 2 * i and 2 * i + 1 of the block. Two stores to a line that is at hand are quicker than
- * the two put together; elsewhere they are not. */
+/* Writes columns 2 * i and 2 * i + 1 of the block. To a line in L1, two stores are faster than
+ * merging both; otherwise merging is faster. */
 INLINE void put_pair(bf16 *tile, size_t i, __m512 even, __m512 odd, int soon) {
     const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even), 16);
     const __m512i high = _mm512_castps_si512(odd);
@@ -70,18 +71,19 @@ INLINE void put_pair(bf16 *tile, size_t i, __m512 even, __m512 odd, int soon) {
                        _mm512_ternarylogic_epi32(low, high, upper, LOW_OR_HIGH_AND_UPPER));
 }
 
-/* Nibbles of 16 rows, with byte j of each four at the lowest bits of its lane. `soon` as above: a
- * load saves a shift. */
+/* Loads nibbles of 16 rows, with byte j of each four at the lowest bits of its lane. With `soon` an
+ * unaligned load replaces a shift. */
 INLINE __m512i bytes_from(const uint8_t (*qs)[AG_X16][4], size_t v, int j, int soon) {
     const uint8_t *q = qs[v][0];
     if (!soon || j == 0) return _mm512_srli_epi32(_mm512_loadu_si512(q), 8 * (unsigned)j);
     if (v < 3) return _mm512_loadu_si512(q + j);
-    return _mm512_maskz_loadu_epi8(~0ull >> j, q + j); /* nothing behind the last of them */
+    return _mm512_maskz_loadu_epi8(~0ull >> j, q + j); /* does not read past the last byte */
 }
 
-/* What the nibble at the lowest bits of each lane stands for, times d, and m. */
+/* Returns d times the value of the nibble at the lowest bits of each lane, plus m. */
 INLINE __m512 nibble_value(__m512i nibbles, __m512 levels, __m512 d, __m512 m) {
-    return _mm512_fmadd_ps(_mm512_permutexvar_ps(nibbles, levels), d, m); /* looks at 4 bits */
+    return _mm512_fmadd_ps(_mm512_permutexvar_ps(nibbles, levels), d,
+                           m); /* uses 4 bits of a lane */
 }
 
 INLINE void put_values(bf16 *tile, const uint8_t (*qs)[AG_X16][4], __m512 levels, __m512 d,
@@ -106,8 +108,7 @@ INLINE void put_nibbles(bf16 *tile, const uint8_t (*qs)[AG_X16][4], __m512 d, __
     put_values(tile, qs, levels, d, m, soon);
 }
 
-/* The same of levels up to 63, a byte each, of which d[1] and m[1] are those of columns 16 to 31.
- */
+/* Writes a tile of levels up to 63, one byte each. d[1] and m[1] belong to columns 16 to 31. */
 INLINE void put_levels(bf16 *tile, const __m512i q[8], const __m512 d[2], const __m512 m[2],
                        int soon) {
     const __m512i level = _mm512_set1_epi32(63);
@@ -124,7 +125,7 @@ INLINE void put_levels(bf16 *tile, const __m512i q[8], const __m512 d[2], const 
 
 /* ---- tiles ---- */
 
-/* Registers: 0 to 3 sums; 4, 5 activations; 6, 7 weights. */
+/* Tile registers: 0 to 3 are sums; 4, 5 activations; 6, 7 weights. */
 static const tile_config config = {.palette = 1,
                                    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
                                    .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
@@ -150,7 +151,7 @@ INLINE void store_sums(const int t, float *to, size_t stride) {
     if (t == 3) TILE_STORE(to, stride, 3);
 }
 
-/* 16 x 16 values of y, of which some may not exist. */
+/* A destination: up to 16 x 16 values of y. */
 typedef struct place {
     float *y;
     size_t stride; /* in floats */
@@ -195,12 +196,12 @@ typedef struct call {
     float *y;
     size_t y_stride, m, n_rows;
     const bf16 *x;
-    size_t n_blocks; /* of a row */
+    size_t n_blocks; /* blocks of a row */
     const unsigned char *groups, *prefetch_end;
     size_t group_bytes;
 } call;
 
-/* The place of tile i of activations and group g of weights. */
+/* Returns the destination of tile i of activations and group g of weights. */
 INLINE place place_of(const call *c, size_t i, size_t g) {
     const size_t row = i * AG_X16, column = g * AG_X16, left = c->n_rows - column;
     return (place){c->y + row * c->y_stride + column, c->y_stride, c->m - row,
@@ -213,7 +214,7 @@ INLINE const bf16 *tiles_of_x(const call *c, size_t i, size_t block) {
 
 /* ---- many rows ---- */
 
-/* Groups g .. g + NT of weights, blocks [first, first + n): [block][NT] tiles. */
+/* Unpacks groups g .. g + NT of weights, blocks [first, first + n), to [block][NT] tiles. */
 INLINE void unpack_panel(const call *c, bf16 *tiles, const size_t NT, size_t g, size_t first,
                          size_t n) {
     for (size_t j = 0; j < NT; j++) {
@@ -228,7 +229,7 @@ INLINE void unpack_panel(const call *c, bf16 *tiles, const size_t NT, size_t g, 
     }
 }
 
-/* MT tiles of activations from i on times NT groups of weights from g on. */
+/* Multiplies MT tiles of activations from i on with NT groups of weights from g on. */
 INLINE void multiply(const int MT, const int NT, const call *c, size_t i, size_t g, const bf16 *w,
                      size_t first, size_t n) {
     const bf16 *x0 = tiles_of_x(c, i, first), *x1 = tiles_of_x(c, i + (MT > 1), first);
@@ -258,7 +259,7 @@ INLINE void multiply(const int MT, const int NT, const call *c, size_t i, size_t
     }
 }
 
-/* All rows of activations times n_groups unpacked groups of weights from g on. */
+/* Multiplies all rows of activations with n_groups unpacked groups of weights from g on. */
 INLINE void multiply_slab(const call *c, size_t g, size_t n_groups, size_t first, size_t n) {
     const size_t n_tiles = (c->m + AG_X16 - 1) / AG_X16;
     for (size_t i = 0; i < n_tiles; i += 2) {
@@ -303,7 +304,7 @@ INLINE void dot(const int t, const int a, const int b) {
     if (t == 3 && a == 5 && b == 7) TILE_DOT(3, 5, 7);
 }
 
-/* The MT tiles of activations of block b times a tile of weights of group g. */
+/* Multiplies the MT tiles of activations of block b with a tile of weights of group g. */
 INLINE void multiply_tile(const int MT, const int g, const call *c, const bf16 *w, size_t b) {
     if (g % 2) TILE_LOAD(7, w, 64);
     else TILE_LOAD(6, w, 64);
@@ -315,7 +316,7 @@ INLINE void multiply_tile(const int MT, const int g, const call *c, const bf16 *
     }
 }
 
-/* As above; but NG groups are read at a time, so that what follows one lies NG groups on. */
+/* Returns the prefetch of a step if NG groups are read at a time: the next one is NG groups on. */
 INLINE prefetch prefetch_among(const call *c, const unsigned char *step, size_t left, size_t NG) {
     const char *here = (const char *)step;
     prefetch p = {here, here};
@@ -325,10 +326,9 @@ INLINE prefetch prefetch_among(const call *c, const unsigned char *step, size_t 
     return p;
 }
 
-/* MT tiles of activations times NG groups of weights from g on: as many independent sums as hide
- * each other's latency. A tile is multiplied when two more are unpacked: by then it is in the
- * cache, and not yet so long ago that its place has the address, but for a multiple of 4096, of
- * what is being stored. */
+/* Multiplies MT tiles of activations with NG groups of weights from g on. The independent sums hide
+ * each other's latency. A tile is multiplied after two more have been unpacked: then it is in L1,
+ * and its address does not yet alias, modulo 4096, the address being stored to. */
 INLINE void multiply_groups(const int MT, const int NG, const call *c, size_t g) {
     enum { LAG = 2 };
     const unsigned char *step = c->groups + g * c->group_bytes;

@@ -10,7 +10,7 @@ static size_t n_blocks(size_t k) { return ag_x16_steps(k) * 2; }
 
 size_t ag_packed_bytes_tiles__amx(size_t k) { return n_blocks(k) * ROW_BYTES; }
 
-/* To the nearest, the even one of two; a NaN stays one. */
+/* Rounds to the nearest bfloat16, ties to even. NaN gives NaN. */
 static __m256i round_to_bf16(__m512 x) {
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -27,7 +27,7 @@ void ag_pack_tiles__amx(void *panel, const float *x, size_t row, size_t m, size_
     const size_t n_missing = row + 1 == m ? AG_X16 - 1 - in_tile : 0;
     for (size_t b = 0; b < blocks; b++, to += TILE_BYTES) {
         __m256i low = _mm256_setzero_si256(), high = low;
-        if (b * BLOCK < k) { /* k is a multiple of it */
+        if (b * BLOCK < k) { /* k is a multiple of BLOCK */
             low = round_to_bf16(_mm512_loadu_ps(x + b * BLOCK));
             high = round_to_bf16(_mm512_loadu_ps(x + b * BLOCK + 16));
         }

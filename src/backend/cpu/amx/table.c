@@ -8,12 +8,13 @@ size_t ag_scratch_bytes_tiles__amx(size_t k) {
     return sizeof(workspace) + n_tiles * TILE * sizeof(bf16);
 }
 
-/* Few rows stream through the weights; with many, a slab of weights stays in a cache. */
+/* Few rows stream through the weights; for many rows a slab of weights stays in L2. */
 static size_t call_rows(size_t m) { return m <= FEW_TILES * AG_X16 ? 4 * AG_X16 : SLAB_ROWS; }
 
-/* A row of 16 is worth its tile: unpacking one takes as long as AVX-512's product with 12 rows. */
+/* Tiles pay off from 16 rows on: unpacking a tile takes as long as AVX-512's product with 12 rows.
+ */
 enum { MANY_ROWS = AG_CPU_ALIKE_ROWS + 1, PANEL_BYTES = 16 << 20 };
-enum { ATTENTION_QUERIES = 256 }; /* share the conversion of a span */
+enum { ATTENTION_QUERIES = 256 }; /* queries that share the conversion of a span */
 
 #define PRODUCT(NAME, name)                                                                  \
     static const ag_cpu_matmul tiles_##name = {.packed_bytes = ag_packed_bytes_tiles__amx,   \
@@ -35,7 +36,7 @@ void ag_cpu_kernels_amx(ag_cpu_kernels *t) {
     AG_X16_MAP(PREPARED)
     t->attention = ag_attention__amx;
     t->attention_scores = ag_attention_scores__amx;
-    t->kept_floats = NULL; /* tiles compute scores faster than memory holds them */
+    t->kept_floats = NULL; /* computing scores again is faster than storing them */
     t->attention_scratch_bytes = ag_attention_scratch_bytes__amx;
     t->attention_queries = ATTENTION_QUERIES;
     t->attention_few = AG_ATTENTION_TILE_QUERIES - 1;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tile registers, as instructions in asm: the compilers' own functions let stores pass loads of
- * tiles, and gcc 12's _tile_loadconfig reads only 8 of the 64 bytes, so that the others are never
- * written. */
+/* Tile registers, in inline assembly. The compilers' intrinsics let stores move past loads of
+ * tiles, and gcc 12's _tile_loadconfig declares that it reads 8 of the 64 bytes, so gcc drops the
+ * stores of the others. */
 #ifndef AG_BACKEND_CPU_AMX_TILES_H
 #define AG_BACKEND_CPU_AMX_TILES_H
 
 #include <stdint.h>
 
-/* Intel's manual, volume 1, chapter 18. */
+/* Tile configuration. Source: Intel 64 and IA-32 manual, volume 1, chapter 18. */
 typedef struct tile_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
@@ -15,7 +15,7 @@ typedef struct tile_config {
 } tile_config;
 _Static_assert(sizeof(tile_config) == 64, "as the instruction reads it");
 
-/* For the calling thread, until it releases them. */
+/* Configures the tiles of the calling thread until it releases them. */
 static inline void tiles_configure(const tile_config *config) {
     __asm__ volatile("ldtilecfg %0" ::"m"(*config));
 }
@@ -30,7 +30,7 @@ static inline void tiles_release(void) { __asm__ volatile("tilerelease" ::: "mem
 #define TILE_STORE(to, stride, t)                                                         \
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(to), "r"((size_t)(stride)) \
                      : "memory")
-/* c += a * b, b with two rows of the matrix in each of its own: pairs of bfloat16, sums of float.
+/* c += a * b with bfloat16 operands and float sums. A row of b has two rows of the matrix as pairs.
  * Subnormal numbers count as 0. */
 #define TILE_DOT(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 

@@ -12,8 +12,8 @@ static float largest_magnitude(__m512 a, __m512 b) {
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128((int)bits)));
 }
 
-/* Wraps around: NaN becomes the most negative integer in each lane, and the compiler's own
- * reduction ends with a signed addition that must not overflow. */
+/* Returns the sum modulo 2^32. NaN becomes the most negative integer in each lane, which would
+ * overflow the signed addition of the compiler's own reduction. */
 static int32_t wrapping_sum(__m512i v) {
     const __m256i half =
         _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
@@ -40,7 +40,7 @@ static void pack_block(unsigned char *tile, size_t at, size_t n, __m512 a, __m51
     float *ss = (void *)(tile + n * 40);
     int32_t *hs = (void *)(tile + n * 44);
     ds[at] = d;
-    cs[at] = (int32_t)(-8u * (uint32_t)sum); /* of NaN any number: d is NaN then */
+    cs[at] = (int32_t)(-8u * (uint32_t)sum); /* undefined for NaN, where d is NaN */
     ss[at] = d * (float)sum;
     hs[at] = (int32_t)(-8u * (uint32_t)first);
 }

@@ -17,7 +17,7 @@ typedef struct prefetch {
     const char *far, *near;
 } prefetch;
 
-/* Where there is nothing to fetch, the step itself: it is in the cache. */
+/* Returns the addresses to prefetch; the step itself, which is cached, if there are none. */
 INLINE prefetch prefetch_of(const unsigned char *step, const unsigned char *end) {
     const char *here = (const char *)step;
     prefetch p = {here, here};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies in a block of interleaved weights, 16 rows at a time. */
+/* Unpacks blocks of interleaved weights, 16 rows at a time. */
 #ifndef AG_BACKEND_CPU_AVX512_UNPACK_H
 #define AG_BACKEND_CPU_AVX512_UNPACK_H
 
@@ -12,13 +12,13 @@
 INLINE __m512 load_halves(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 INLINE __m512i load_bytes(const void *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128(p)); }
 
-/* a & mask | b. */
+/* Returns a & mask | b. */
 INLINE __m512i masked_or(__m512i a, __m512i mask, __m512i b) {
     enum { A_AND_B_OR_C = 0xea };
     return _mm512_ternarylogic_epi32(a, mask, b, A_AND_B_OR_C);
 }
 
-/* The lower four bits of the levels of a block. */
+/* Unpacks the lower four bits of the levels of a block. */
 INLINE void unpack_nibbles(__m512i q[8], const uint8_t qs[4][AG_X16][4]) {
     const __m512i low = _mm512_set1_epi8(15);
     for (int v = 0; v < 4; v++) {
@@ -48,7 +48,7 @@ INLINE void add_pairs(__m512i q[8], const uint8_t pairs[2][AG_X16][4], const int
     }
 }
 
-/* Levels of Q3_K twice as large. */
+/* Unpacks the levels of Q3_K, doubled. */
 INLINE void unpack_twice_q3_k(__m512i q[8], const ag_q3_k_x16 *s, size_t block) {
     for (int v = 0; v < 8; v++) q[v] = _mm512_setzero_si512();
     add_pairs(q, s->qs[block], 1);
@@ -67,7 +67,7 @@ INLINE void unpack_scales(__m512 scales[2], const ag_x16_scales *s, size_t block
     scales[1] = _mm512_cvtepi32_ps(m);
 }
 
-/* The same of Q6_K: of columns 0 to 15 and of the others. */
+/* Loads the scales of Q6_K, for columns 0 to 15 and 16 to 31. */
 INLINE void unpack_part_scales(__m512 scales[2], const int8_t s[2][AG_X16]) {
     for (int g = 0; g < 2; g++) {
         const __m128i bytes = _mm_loadu_si128((const void *)s[g]);
@@ -75,13 +75,13 @@ INLINE void unpack_part_scales(__m512 scales[2], const int8_t s[2][AG_X16]) {
     }
 }
 
-/* Those of Q3_K, without a sign in the layout. */
+/* Loads the scales of Q3_K, which are unsigned in the layout. */
 INLINE void unpack_q3_k_scales(__m512 scales[2], const ag_x16_scales *s, size_t block) {
     unpack_scales(scales, s, block);
     for (int g = 0; g < 2; g++) scales[g] = _mm512_sub_ps(scales[g], _mm512_set1_ps(32));
 }
 
-/* Those of Q2_K, and what m is multiplied with. */
+/* Loads the scales and minima of Q2_K. The minima multiply m. */
 INLINE void unpack_q2_k_scales(__m512 scales[2], __m512 mins[2], const uint8_t s[2][AG_X16]) {
     for (int g = 0; g < 2; g++) {
         const __m512i both = load_bytes(s[g]);

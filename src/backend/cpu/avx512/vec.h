@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vectors that the bodies in simd/ are written with: 16 floats, in quads of 4. */
+/* Vectors for the shared code of simd/: 16 floats, in quads of 4. */
 #ifndef AG_BACKEND_CPU_AVX512_VEC_H
 #define AG_BACKEND_CPU_AVX512_VEC_H
 

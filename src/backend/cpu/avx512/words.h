@@ -39,7 +39,7 @@ INLINE void v_store_whole(int32_t *p, vec a) { _mm512_storeu_si512(p, _mm512_cvt
 /* Returns the offset that unpack_group() adds to each value. */
 INLINE int32_t key_bias(ag_dtype type) { return type == AG_Q8_0 ? 128 : 8; }
 
-/* Where word w of four slots stands: those of values 0 to 15 and of values 16 to 31 in turn. */
+/* Returns the index of word w of four slots. Words of values 0 to 15 and 16 to 31 alternate. */
 INLINE size_t key_word_at(int w, int quad) { return (size_t)(w / 2 * 16 + quad * 8 + w % 2 * 4); }
 
 /* Writes words of a query: [word][lower bytes, upper bytes]. */
