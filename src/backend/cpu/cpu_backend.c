@@ -122,11 +122,11 @@ void *ag_cpu_thread_scratch(const ag_cpu_backend *cpu, uint32_t thread) {
     return cpu->scratch.threads + thread * cpu->scratch.thread_bytes;
 }
 
-size_t ag_cpu_grain(const ag_cpu_backend *cpu, size_t n_rows, size_t least) {
+size_t ag_cpu_grain(const ag_cpu_backend *cpu, size_t n_rows, size_t min_rows) {
     enum { CHUNKS_A_THREAD = 4, MOST = 256 };
     size_t grain = n_rows / ((size_t)ag_pool_threads(cpu->pool) * CHUNKS_A_THREAD);
     if (grain > MOST) grain = MOST;
-    if (grain < least) grain = least;
+    if (grain < min_rows) grain = min_rows;
     return grain ? grain : 1;
 }
 

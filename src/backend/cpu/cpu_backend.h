@@ -56,8 +56,8 @@ ag_status ag_cpu_need_threads(ag_cpu_backend *cpu, size_t bytes_each);
 ag_status ag_cpu_need_rope(ag_cpu_backend *cpu, size_t bytes);
 void *ag_cpu_thread_scratch(const ag_cpu_backend *cpu, uint32_t thread);
 
-/* Returns the rows of a chunk: several chunks for each thread, of at least `least` rows each. */
-size_t ag_cpu_grain(const ag_cpu_backend *cpu, size_t n_rows, size_t least);
+/* Returns the rows of a chunk: several chunks for each thread, of at least `min_rows` rows each. */
+size_t ag_cpu_grain(const ag_cpu_backend *cpu, size_t n_rows, size_t min_rows);
 
 /* Record rows that threads could not convert, so that the lowest one is reported. */
 void ag_cpu_bad_rows_clear(ag_cpu_backend *cpu);

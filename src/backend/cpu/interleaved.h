@@ -114,16 +114,16 @@ typedef ag_q4_0_x16 ag_iq4_nl_x16;
 #define AG_X16_STEP_BLOCKS(name) \
     (sizeof((const ag_##name##_x16 *)0)->qs / sizeof((const ag_##name##_x16 *)0)->qs[0])
 
-_Static_assert(sizeof(ag_q4_0_x16) == 576, "whole cache lines");
-_Static_assert(sizeof(ag_q4_1_x16) == 640, "whole cache lines");
-_Static_assert(sizeof(ag_q8_0_x16) == 1088, "whole cache lines");
-_Static_assert(sizeof(ag_q5_0_x16) == 704, "whole cache lines");
-_Static_assert(sizeof(ag_q5_1_x16) == 768, "whole cache lines");
-_Static_assert(sizeof(ag_q4_k_x16) == 2304, "whole cache lines");
-_Static_assert(sizeof(ag_q5_k_x16) == 2816, "whole cache lines");
-_Static_assert(sizeof(ag_q6_k_x16) == 3392, "whole cache lines");
-_Static_assert(sizeof(ag_q3_k_x16) == 1792, "whole cache lines");
-_Static_assert(sizeof(ag_q2_k_x16) == 1344, "whole cache lines");
+_Static_assert(sizeof(ag_q4_0_x16) == 576, "not a multiple of cache lines");
+_Static_assert(sizeof(ag_q4_1_x16) == 640, "not a multiple of cache lines");
+_Static_assert(sizeof(ag_q8_0_x16) == 1088, "not a multiple of cache lines");
+_Static_assert(sizeof(ag_q5_0_x16) == 704, "not a multiple of cache lines");
+_Static_assert(sizeof(ag_q5_1_x16) == 768, "not a multiple of cache lines");
+_Static_assert(sizeof(ag_q4_k_x16) == 2304, "not a multiple of cache lines");
+_Static_assert(sizeof(ag_q5_k_x16) == 2816, "not a multiple of cache lines");
+_Static_assert(sizeof(ag_q6_k_x16) == 3392, "not a multiple of cache lines");
+_Static_assert(sizeof(ag_q3_k_x16) == 1792, "not a multiple of cache lines");
+_Static_assert(sizeof(ag_q2_k_x16) == 1344, "not a multiple of cache lines");
 
 /* Activations: a tile of up to 16 rows, with values x = q * d. In memory: the bytes q of all
  * blocks, [block][row][32], then d, c, s and h, each [block][row]. The number of blocks is even;

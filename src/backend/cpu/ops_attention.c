@@ -37,8 +37,8 @@ typedef struct seq_work {
     size_t n_scored;      /* the last rows, whose weights are needed */
     float *scored;        /* [kv_heads][2][n_scored * group] max and sum of these rows */
     size_t first_score_item;
-    size_t n_kept; /* spans of the longest head whose scores a thread stores */
-    float *most;   /* [threads][kv_heads][slots of these spans] largest weights of its tiles */
+    size_t n_kept;      /* spans of the longest head whose scores a thread stores */
+    float *max_weights; /* [threads][kv_heads][slots of these spans] largest weights of its tiles */
 } seq_work;
 
 typedef struct attention_job {
@@ -180,8 +180,8 @@ static uint32_t scored_slots(const seq_work *work, size_t head) {
 
 static size_t kept_slots(const seq_work *work) { return work->n_kept * AG_ATTENTION_SPAN; }
 
-static float *most_of(const seq_work *work, size_t thread, size_t head) {
-    return work->most + (thread * work->seq->kv.n_kv_heads + head) * kept_slots(work);
+static float *max_weights_of(const seq_work *work, size_t thread, size_t head) {
+    return work->max_weights + (thread * work->seq->kv.n_kv_heads + head) * kept_slots(work);
 }
 
 /* Returns the number of spans of a cell whose scores its thread stores. */
@@ -190,13 +190,14 @@ static size_t spans_to_keep(const cell *c) {
 }
 
 /* Updates the thread's largest weights with those of one cell. */
-static void raise_most(const attention_job *job, cell c, const ag_cpu_partial *all, size_t first,
-                       size_t end, uint32_t thread) {
+static void raise_max_weights(const attention_job *job, cell c, const ag_cpu_partial *all,
+                              size_t first, size_t end, uint32_t thread) {
     c.kv.n_slots = scored_slots(c.work, c.head);
     for (size_t s = first; s < end; s++) {
-        job->cpu->kernels.attention_scores(
-            most_of(c.work, thread, c.head), &c.queries, &c.kv, (uint32_t)(s * AG_ATTENTION_SPAN),
-            all->max, all->sum, kept_scores(job, thread, s), kernel_scratch(job, thread));
+        job->cpu->kernels.attention_scores(max_weights_of(c.work, thread, c.head), &c.queries,
+                                           &c.kv, (uint32_t)(s * AG_ATTENTION_SPAN), all->max,
+                                           all->sum, kept_scores(job, thread, s),
+                                           kernel_scratch(job, thread));
     }
 }
 
@@ -216,7 +217,7 @@ static void attend_cell(const attention_job *job, const seq_work *work, size_t i
         if (s > first) k->attention_merge(&all, &span, n_queries(&c), job->head_dim);
     }
     finish_cell(job, &c, &all);
-    raise_most(job, c, &all, first, min_size(n_kept, end), thread);
+    raise_max_weights(job, c, &all, first, min_size(n_kept, end), thread);
 }
 
 static ag_cpu_partial span_partial(const attention_job *job, const seq_work *work, size_t i,
@@ -284,14 +285,14 @@ static void score_span(const attention_job *job, const seq_work *work, size_t i,
 }
 
 /* Reduces the threads' largest weights to the result. */
-static void take_most(const attention_job *job, const seq_work *work) {
+static void reduce_max_weights(const attention_job *job, const seq_work *work) {
     const ag_attention_seq *seq = work->seq;
     for (size_t h = 0; h < seq->kv.n_kv_heads && work->n_kept; h++) {
         float *scores = seq->scores + h * seq->score_stride;
         for (size_t t = 0; t < ag_pool_threads(job->cpu->pool); t++) {
-            const float *most = most_of(work, t, h);
+            const float *max_weights = max_weights_of(work, t, h);
             for (size_t s = 0; s < scored_slots(work, h); s++)
-                if (most[s] > scores[s]) scores[s] = most[s];
+                if (max_weights[s] > scores[s]) scores[s] = max_weights[s];
         }
     }
 }
@@ -338,7 +339,7 @@ static bool must_split(const attention_job *job, const ag_attention_seq *seqs) {
 
 /* Returns the spans of the longest head that need weights, if the maximum over all rows is needed.
  */
-static size_t spans_of_most(const seq_work *work) {
+static size_t spans_of_max_weights(const seq_work *work) {
     const ag_attention_seq *seq = work->seq;
     size_t n = 0;
     if (!seq->score_max || work->n_scored != seq->n_rows) return 0;
@@ -356,7 +357,7 @@ static void choose_kept(attention_job *job, const ag_attention_seq *seqs) {
     job->kept_span = kernels->kept_floats((uint32_t)job->queries);
     for (size_t s = 0; s < job->n_seqs; s++) {
         const seq_work p = work_of(job, &seqs[s]);
-        const size_t n = spans_of_most(&p);
+        const size_t n = spans_of_max_weights(&p);
         if (n > job->n_kept && n * job->kept_span * sizeof(float) <= MAX_KEPT_BYTES)
             job->n_kept = n;
     }
@@ -397,11 +398,11 @@ static size_t layout_scratch(attention_job *job, const ag_attention_seq *seqs,
         p.first_item = job->n_items;
         p.first_score_item = job->n_score_items;
         p.scored = ag_scratch_take(&scratch, n_heads * 2 * p.n_scored * p.group * sizeof(float));
-        p.n_kept = spans_of_most(&p) <= job->n_kept ? spans_of_most(&p) : 0;
-        const size_t most_bytes =
+        p.n_kept = spans_of_max_weights(&p) <= job->n_kept ? spans_of_max_weights(&p) : 0;
+        const size_t max_weights_bytes =
             ag_pool_threads(job->cpu->pool) * n_heads * kept_slots(&p) * sizeof(float);
-        p.most = ag_scratch_take(&scratch, most_bytes);
-        if (base) memset(p.most, 0, most_bytes);
+        p.max_weights = ag_scratch_take(&scratch, max_weights_bytes);
+        if (base) memset(p.max_weights, 0, max_weights_bytes);
         if (job->split) p.partials = ag_scratch_take(&scratch, n_parts * partial_bytes(job));
         if (job->split) p.pending = ag_scratch_take(&scratch, p.n_cells * sizeof *p.pending);
         job->n_items += job->split ? n_parts : p.n_cells;
@@ -427,12 +428,12 @@ static ag_status size_scratch(attention_job *job, ag_cpu_backend *cpu,
     }
     const uint32_t d = (uint32_t)job->head_dim;
     const size_t own = cpu->kernels.attention_scratch_bytes(d, (uint32_t)job->queries);
-    const size_t least = 2 * partial_bytes(job) + own;
+    const size_t min_bytes = 2 * partial_bytes(job) + own;
     job->split = must_split(job, seqs);
     choose_kept(job, seqs);
-    if (!job->n_kept || ag_cpu_need_threads(cpu, least + kept_bytes(job)) != AG_OK) {
+    if (!job->n_kept || ag_cpu_need_threads(cpu, min_bytes + kept_bytes(job)) != AG_OK) {
         job->n_kept = 0;
-        AG_TRY(ag_cpu_need_threads(cpu, least));
+        AG_TRY(ag_cpu_need_threads(cpu, min_bytes));
     }
     return ag_cpu_need_shared(cpu, layout_scratch(job, seqs, NULL));
 }
@@ -451,17 +452,17 @@ static ag_status reserve_scratch(ag_cpu_backend *cpu, const ag_attention_limits 
 
 ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *limits) {
     ag_cpu_backend *cpu = ag_cpu_of(b);
-    const size_t most = limits->n_seqs ? limits->n_seqs : 1;
+    const size_t n_seqs = limits->n_seqs ? limits->n_seqs : 1;
     float any = 0;
     ag_status st = AG_OK;
     uint32_t *n_slots = ag_malloc(limits->n_kv_heads * sizeof *n_slots);
-    ag_attention_seq *seqs = ag_calloc(most, sizeof *seqs);
+    ag_attention_seq *seqs = ag_calloc(n_seqs, sizeof *seqs);
     if (!n_slots || !seqs) {
-        st = AG_FAIL(&b->err, NOMEM, "attention scratch for %zu sequences: out of memory", most);
+        st = AG_FAIL(&b->err, NOMEM, "attention scratch for %zu sequences: out of memory", n_seqs);
         goto done;
     }
     for (uint32_t h = 0; h < limits->n_kv_heads; h++) n_slots[h] = limits->n_slots;
-    for (size_t i = 0; i < most; i++) {
+    for (size_t i = 0; i < n_seqs; i++) {
         seqs[i].kv = (ag_kv_view){
             .n_kv_heads = limits->n_kv_heads, .head_dim = limits->head_dim, .n_slots = n_slots};
         seqs[i].scores = &any; /* a call may need weights */
@@ -496,7 +497,7 @@ ag_status ag_cpu_attention(ag_backend *b, ag_tensor *out, const ag_tensor *q,
     const size_t n_chunks = (size_t)ag_pool_threads(cpu->pool) * ITEMS_A_THREAD;
     const size_t grain = job.split && job.n_items > n_chunks ? job.n_items / n_chunks : 1;
     ag_pool_run(cpu->pool, job.n_items, grain, attend_items, &job);
-    for (size_t s = 0; s < n_seqs; s++) take_most(&job, &job.works[s]);
+    for (size_t s = 0; s < n_seqs; s++) reduce_max_weights(&job, &job.works[s]);
     if (job.n_score_items) { ag_pool_run(cpu->pool, job.n_score_items, 1, score_items, &job); }
     return AG_OK;
 }

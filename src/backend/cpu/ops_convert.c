@@ -96,12 +96,13 @@ static ag_status end_conversion(const convert_job *job) {
     return bad.row == SIZE_MAX ? AG_OK : report_bad_row(job, bad);
 }
 
-static ag_status convert(convert_job *job, size_t n_rows, size_t least_elements) {
+static ag_status convert(convert_job *job, size_t n_rows, size_t min_elements) {
     if (!n_rows || !job->n) return AG_OK;
     ag_status st = begin_conversion(job, 0);
     if (st != AG_OK) return st;
-    size_t least = least_elements / job->n + (least_elements % job->n != 0);
-    ag_pool_run(job->cpu->pool, n_rows, ag_cpu_grain(job->cpu, n_rows, least), convert_rows, job);
+    size_t min_rows = min_elements / job->n + (min_elements % job->n != 0);
+    ag_pool_run(job->cpu->pool, n_rows, ag_cpu_grain(job->cpu, n_rows, min_rows), convert_rows,
+                job);
     return end_conversion(job);
 }
 
@@ -167,8 +168,8 @@ static ag_status prepare(prepare_job *job) {
     const size_t group = job->layout->rows, n_groups = (job->n_rows + group - 1) / group;
     ag_status st = begin_conversion(convert, group * ag_dtype_row_bytes(convert->to, convert->n));
     if (st != AG_OK) return st;
-    const size_t least = CHUNK_WEIGHTS / (group * convert->n) + 1;
-    ag_pool_run(convert->cpu->pool, n_groups, ag_cpu_grain(convert->cpu, n_groups, least),
+    const size_t min_groups = CHUNK_WEIGHTS / (group * convert->n) + 1;
+    ag_pool_run(convert->cpu->pool, n_groups, ag_cpu_grain(convert->cpu, n_groups, min_groups),
                 prepare_groups, job);
     return end_conversion(convert);
 }

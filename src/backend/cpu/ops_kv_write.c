@@ -23,16 +23,16 @@ static ag_status store(const write_job *job, ag_dtype type, unsigned char *dst, 
 static ag_status write_item(const write_job *job, size_t item, size_t *bad) {
     const ag_kv_view *kv = job->kv;
     const size_t row = item / kv->n_kv_heads, head = item % kv->n_kv_heads;
-    const size_t slot = kv->n_slots[head] + row, place = slot % AG_KV_BLOCK;
+    const size_t slot = kv->n_slots[head] + row, offset = slot % AG_KV_BLOCK;
     const ag_kv_block *block = ag_kv_view_block(kv, head, slot / AG_KV_BLOCK);
     unsigned char *base = (unsigned char *)ag_buffer_map(block->buffer) + block->offset;
     const size_t k_bytes = ag_dtype_row_bytes(kv->k_type, kv->head_dim);
     const size_t v_bytes = ag_dtype_row_bytes(kv->v_type, kv->head_dim);
-    memcpy(base + kv->p_offset + place * sizeof(uint32_t), &job->positions[row], sizeof(uint32_t));
+    memcpy(base + kv->p_offset + offset * sizeof(uint32_t), &job->positions[row], sizeof(uint32_t));
     ag_status st =
-        store(job, kv->k_type, base + place * k_bytes, job->k + item * kv->head_dim, bad);
+        store(job, kv->k_type, base + offset * k_bytes, job->k + item * kv->head_dim, bad);
     if (st != AG_OK) return st;
-    return store(job, kv->v_type, base + kv->v_offset + place * v_bytes,
+    return store(job, kv->v_type, base + kv->v_offset + offset * v_bytes,
                  job->v + item * kv->head_dim, bad);
 }
 

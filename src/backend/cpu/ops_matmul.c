@@ -83,9 +83,9 @@ static void multiply_parts(void *ctx, size_t begin, size_t end, uint32_t thread)
 /* Divides the units into equal shares of complete chunks. */
 static void make_parts(group_job *job) {
     const size_t unit_products = AG_ROW_UNIT * job->k * job->m;
-    const size_t most = job->n_units / (PART_PRODUCTS / unit_products + 1);
+    const size_t max_parts = job->n_units / (PART_PRODUCTS / unit_products + 1);
     job->n_parts = ag_pool_threads(job->cpu->pool);
-    if (job->n_parts > most) job->n_parts = most ? most : 1;
+    if (job->n_parts > max_parts) job->n_parts = max_parts ? max_parts : 1;
     job->chunk = CHUNK_PRODUCTS / unit_products + 1;
     if (job->m > 1) job->chunk = CHUNK_UNITS_MAX;
     const ag_cpu_matmul *kernel = job->products[0].kernel;

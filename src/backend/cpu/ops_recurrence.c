@@ -29,8 +29,8 @@ ag_status ag_cpu_causal_conv(ag_backend *b, ag_tensor *y, const ag_tensor *x, co
     };
     if (!job.n_rows) return AG_OK;
     const size_t units = (job.channels + CHANNEL_UNIT - 1) / CHANNEL_UNIT;
-    const size_t least = CHUNK_CHANNELS / (CHANNEL_UNIT * job.n_rows);
-    ag_pool_run(cpu->pool, units, ag_cpu_grain(cpu, units, least), conv_units, &job);
+    const size_t min_units = CHUNK_CHANNELS / (CHANNEL_UNIT * job.n_rows);
+    ag_pool_run(cpu->pool, units, ag_cpu_grain(cpu, units, min_units), conv_units, &job);
     return AG_OK;
 }
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEAST_SINES = 512, LEAST_ELEMENTS = 4096 }; /* smallest chunks */
+enum { MIN_SINES = 512, MIN_ELEMENTS = 4096 }; /* smallest chunks */
 
 typedef struct rope_job {
     const ag_cpu_backend *cpu;
@@ -42,27 +42,29 @@ static void rotate_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     }
 }
 
-/* Runs fn over the rows, in chunks with at least `least` elements; a row has `row_size`. */
-static void run_rows(rope_job *job, ag_pool_fn fn, size_t n_rows, size_t row_size, size_t least) {
-    size_t grain = ag_cpu_grain(job->cpu, n_rows, (least + row_size - 1) / row_size);
+/* Runs fn over the rows, in chunks with at least `min_elements` elements; a row has `row_size`. */
+static void run_rows(rope_job *job, ag_pool_fn fn, size_t n_rows, size_t row_size,
+                     size_t min_elements) {
+    size_t grain = ag_cpu_grain(job->cpu, n_rows, (min_elements + row_size - 1) / row_size);
     ag_pool_run(job->cpu->pool, n_rows, grain, fn, job);
 }
 
 /* Sets job->cos_sin; computes it unless the last call was for the same positions and angles. */
 static ag_status need_cos_sin(ag_cpu_backend *cpu, rope_job *job, size_t n_rows) {
     const size_t half = job->half, table = n_rows * 2 * half * sizeof(float);
-    const size_t angles = half * sizeof(float), places = n_rows * sizeof(uint32_t);
-    AG_TRY(ag_cpu_need_rope(cpu, table + angles + places));
-    unsigned char *known_angles = cpu->rope.memory + table, *known_places = known_angles + angles;
+    const size_t angles = half * sizeof(float), positions_bytes = n_rows * sizeof(uint32_t);
+    AG_TRY(ag_cpu_need_rope(cpu, table + angles + positions_bytes));
+    unsigned char *known_angles = cpu->rope.memory + table,
+                  *known_positions = known_angles + angles;
     job->cos_sin = (float *)(void *)cpu->rope.memory;
     if (cpu->rope.n_rows == n_rows && cpu->rope.half == half && cpu->rope.factor == job->factor &&
         !memcmp(known_angles, job->inv_freq, angles) &&
-        !memcmp(known_places, job->positions, places)) {
+        !memcmp(known_positions, job->positions, positions_bytes)) {
         return AG_OK;
     }
-    run_rows(job, fill_rows, n_rows, half, LEAST_SINES);
+    run_rows(job, fill_rows, n_rows, half, MIN_SINES);
     memcpy(known_angles, job->inv_freq, angles);
-    memcpy(known_places, job->positions, places);
+    memcpy(known_positions, job->positions, positions_bytes);
     cpu->rope.n_rows = n_rows;
     cpu->rope.half = half;
     cpu->rope.factor = job->factor;
@@ -83,6 +85,6 @@ ag_status ag_cpu_rope(ag_backend *b, ag_tensor *x, const uint32_t *positions,
                     .factor = factor};
     const size_t n_rows = ag_shape_rows(&x->shape) / job.n_heads;
     AG_TRY(need_cos_sin(cpu, &job, n_rows));
-    run_rows(&job, rotate_rows, n_rows, job.n_heads * job.head_dim, LEAST_ELEMENTS);
+    run_rows(&job, rotate_rows, n_rows, job.n_heads * job.head_dim, MIN_ELEMENTS);
     return AG_OK;
 }

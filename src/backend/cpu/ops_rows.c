@@ -12,10 +12,12 @@ typedef struct rows_job {
     float value; /* eps, factor or cap */
 } rows_job;
 
-/* Divides rows of n columns (or elements if n is 1) into chunks of at least `least` elements. */
-static void run_rows(const rows_job *job, size_t n_rows, size_t n, size_t least, ag_pool_fn work) {
+/* Divides rows of n columns (or elements if n is 1) into chunks of at least `min_elements`
+ * elements. */
+static void run_rows(const rows_job *job, size_t n_rows, size_t n, size_t min_elements,
+                     ag_pool_fn work) {
     if (!n_rows || !n) return;
-    size_t grain = ag_cpu_grain(job->cpu, n_rows, least / n + (least % n != 0));
+    size_t grain = ag_cpu_grain(job->cpu, n_rows, min_elements / n + (min_elements % n != 0));
     rows_job copy = *job;
     ag_pool_run(job->cpu->pool, n_rows, grain, work, &copy);
 }

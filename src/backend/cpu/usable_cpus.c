@@ -68,12 +68,12 @@ static uint32_t walk_up(const char *root, const char *mount, const char *group,
     int n = snprintf(dir, sizeof dir, "%s%s%s", root, mount, group);
     if (n < 0 || n >= (int)sizeof dir) return UINT32_MAX;
     size_t top = strlen(root) + strlen(mount);
-    uint32_t least = UINT32_MAX;
+    uint32_t min = UINT32_MAX;
     for (;;) {
         uint32_t cpus = quota(dir);
-        if (cpus < least) least = cpus;
+        if (cpus < min) min = cpus;
         char *slash = strrchr(dir, '/');
-        if (strlen(dir) <= top || !slash || slash < dir + top) return least;
+        if (strlen(dir) <= top || !slash || slash < dir + top) return min;
         *slash = '\0';
     }
 }
@@ -109,13 +109,13 @@ static uint32_t cpus_of_line(char *line, const char *root) {
 uint32_t ag_cgroup_cpus(const char *membership, const char *root) {
     char text[8192];
     if (!read_text(membership, text, sizeof text)) return UINT32_MAX;
-    uint32_t least = UINT32_MAX;
+    uint32_t min = UINT32_MAX;
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));) {
         uint32_t cpus = cpus_of_line(line, root);
-        if (cpus < least) least = cpus;
+        if (cpus < min) min = cpus;
     }
-    return least;
+    return min;
 }
 
 static uint32_t affinity_cpus(void) {

@@ -438,38 +438,38 @@ static void score_slots(const workspace *ws, size_t unit, size_t s) {
     TILE_STORE(ws->scores + SUMS, 64, 1);
 }
 
-/* Raises most[j], lane by lane, to the logarithm of the weights that a tile's queries give to slot
- * s + j. */
+/* Raises max_logs[j], lane by lane, to the logarithm of the weights that a tile's queries give to
+ * slot s + j. */
 INLINE void raise_logs(const workspace *ws, size_t query, size_t s, const float *scores, vec base,
-                       vec most[16]) {
+                       vec max_logs[16]) {
     const bool all_see = s >= ws->first[query + 15] && s + 16 <= ws->end[query];
     if (all_see && ws->in->params.softcap == 0) {
         for (size_t j = 0; j < 16; j++)
-            most[j] = v_max(v_sub(v_load(scores + j * 16), base), most[j]);
+            max_logs[j] = v_max(v_sub(v_load(scores + j * 16), base), max_logs[j]);
         return;
     }
     const visible v = visible_to(ws, query);
     for (size_t j = 0; j < 16; j++) {
         const vec log = v_sub(cap_score(ws, v_load(scores + j * 16)), base);
-        most[j] = _mm512_mask_max_ps(most[j], sees(&v, s + j), log, most[j]);
+        max_logs[j] = _mm512_mask_max_ps(max_logs[j], sees(&v, s + j), log, max_logs[j]);
     }
 }
 
 /* Raises the largest weights of 16 slots from s on, without slots outside ws->slots. */
 static void raise_slots(const workspace *ws, size_t s, const float *bases, float *scores) {
-    vec most[16];
-    for (size_t j = 0; j < 16; j++) most[j] = v_set(-INFINITY);
+    vec max_logs[16];
+    for (size_t j = 0; j < 16; j++) max_logs[j] = v_set(-INFINITY);
     for (size_t u = 0; u < units_of(ws->n_queries); u++) {
         const size_t query = u * UNIT * 16;
         if (s >= ws->end[query + UNIT * 16 - 1] || s + 16 <= ws->first[query]) continue;
         score_slots(ws, u, s);
         for (size_t t = 0; t < UNIT; t++) {
             const size_t of = query + t * 16;
-            raise_logs(ws, of, s, ws->scores + t * SUMS, v_load(bases + of), most);
+            raise_logs(ws, of, s, ws->scores + t * SUMS, v_load(bases + of), max_logs);
         }
     }
     __m512i rows[16];
-    for (size_t j = 0; j < 16; j++) rows[j] = _mm512_castps_si512(most[j]);
+    for (size_t j = 0; j < 16; j++) rows[j] = _mm512_castps_si512(max_logs[j]);
     transpose_16x16(rows);
     vec log = _mm512_castsi512_ps(rows[0]);
     for (size_t j = 1; j < 16; j++) log = v_max(_mm512_castsi512_ps(rows[j]), log);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/amx/matmul_tiles.h"
 
-INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon) {
+INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int to_l1) {
     const ag_q5_1_x16 *s = (const void *)step;
     const __m512 d = load_scales(s->d[block]), m = load_scales(s->m[block]);
     __m512i q[8];
     unpack_nibbles(q, s->qs[block]);
     add_bit(q, s->qh[block], 4);
-    put_levels(tile, q, (const __m512[]){d, d}, (const __m512[]){m, m}, soon);
+    put_levels(tile, q, (const __m512[]){d, d}, (const __m512[]){m, m}, to_l1);
 }
 
 void ag_matmul_q5_1_x16__amx(float *y, size_t y_stride, const void *packed, size_t m,

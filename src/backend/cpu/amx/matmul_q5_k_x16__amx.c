@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/amx/matmul_tiles.h"
 
-INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon) {
+INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int to_l1) {
     const ag_q5_k_x16 *s = (const void *)step;
     __m512 scales[2];
     __m512i q[8];
@@ -10,7 +10,7 @@ INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon
     const __m512 m = _mm512_mul_ps(load_scales(s->m), scales[1]);
     unpack_nibbles(q, s->qs[block]);
     add_bit(q, s->qh[block], 4);
-    put_levels(tile, q, (const __m512[]){d, d}, (const __m512[]){m, m}, soon);
+    put_levels(tile, q, (const __m512[]){d, d}, (const __m512[]){m, m}, to_l1);
 }
 
 void ag_matmul_q5_k_x16__amx(float *y, size_t y_stride, const void *packed, size_t m,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/amx/matmul_tiles.h"
 
-INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon) {
+INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int to_l1) {
     const ag_q6_k_x16 *s = (const void *)step;
     __m512 d[2], m[2];
     __m512i q[8];
@@ -12,7 +12,7 @@ INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon
     }
     unpack_nibbles(q, s->qs[block]);
     add_pairs(q, s->qh[block], 4);
-    put_levels(tile, q, d, m, soon);
+    put_levels(tile, q, d, m, to_l1);
 }
 
 void ag_matmul_q6_k_x16__amx(float *y, size_t y_stride, const void *packed, size_t m,

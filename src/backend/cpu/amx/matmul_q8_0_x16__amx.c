@@ -6,15 +6,15 @@ INLINE __m512 value(__m512i bytes, __m512 d) {
     return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_srai_epi32(bytes, 24)), d);
 }
 
-INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int soon) {
+INLINE void unpack(bf16 *tile, const unsigned char *step, size_t block, int to_l1) {
     const ag_q8_0_x16 *s = (const void *)step;
     const __m512 d = load_scales(s->d[block]);
     const __m512i offset = _mm512_set1_epi8(-128);
     for (size_t v = 0; v < 8; v++) {
         const __m512i q = _mm512_xor_si512(_mm512_loadu_si512(s->qs[block][v]), offset);
         put_pair(tile, 2 * v, value(_mm512_slli_epi32(q, 24), d),
-                 value(_mm512_slli_epi32(q, 16), d), soon);
-        put_pair(tile, 2 * v + 1, value(_mm512_slli_epi32(q, 8), d), value(q, d), soon);
+                 value(_mm512_slli_epi32(q, 16), d), to_l1);
+        put_pair(tile, 2 * v + 1, value(_mm512_slli_epi32(q, 8), d), value(q, d), to_l1);
     }
 }
 

@@ -37,11 +37,11 @@ typedef struct workspace {
     bf16 weights[]; /* a slab for many rows, a ring for few */
 } workspace;
 
-/* Writes a block of 16 rows as a tile. `soon`: into L1, from where the tile is loaded next; else
+/* Writes a block of 16 rows as a tile. `to_l1`: into L1, from where the tile is loaded next; else
  * past it, into the slab. */
 typedef struct weight_format {
     size_t step_bytes, step_blocks;
-    void (*unpack)(bf16 *tile, const unsigned char *step, size_t block, int soon);
+    void (*unpack)(bf16 *tile, const unsigned char *step, size_t block, int to_l1);
 } weight_format;
 
 /* Describes a type of weight. */
@@ -57,10 +57,10 @@ INLINE __m512 load_scales(const void *halves) {
 
 /* Writes columns 2 * i and 2 * i + 1 of the block. To a line in L1, two stores are faster than
  * merging both; otherwise merging is faster. */
-INLINE void put_pair(bf16 *tile, size_t i, __m512 even, __m512 odd, int soon) {
+INLINE void put_pair(bf16 *tile, size_t i, __m512 even, __m512 odd, int to_l1) {
     const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even), 16);
     const __m512i high = _mm512_castps_si512(odd);
-    if (soon) {
+    if (to_l1) {
         _mm512_store_si512(tile + 32 * i, high);
         _mm512_mask_storeu_epi16(tile + 32 * i, 0x55555555, low);
         return;
@@ -71,11 +71,11 @@ INLINE void put_pair(bf16 *tile, size_t i, __m512 even, __m512 odd, int soon) {
                        _mm512_ternarylogic_epi32(low, high, upper, LOW_OR_HIGH_AND_UPPER));
 }
 
-/* Loads nibbles of 16 rows, with byte j of each four at the lowest bits of its lane. With `soon` an
- * unaligned load replaces a shift. */
-INLINE __m512i bytes_from(const uint8_t (*qs)[AG_X16][4], size_t v, int j, int soon) {
+/* Loads nibbles of 16 rows, with byte j of each four at the lowest bits of its lane. With `to_l1`
+ * an unaligned load replaces a shift. */
+INLINE __m512i bytes_from(const uint8_t (*qs)[AG_X16][4], size_t v, int j, int to_l1) {
     const uint8_t *q = qs[v][0];
-    if (!soon || j == 0) return _mm512_srli_epi32(_mm512_loadu_si512(q), 8 * (unsigned)j);
+    if (!to_l1 || j == 0) return _mm512_srli_epi32(_mm512_loadu_si512(q), 8 * (unsigned)j);
     if (v < 3) return _mm512_loadu_si512(q + j);
     return _mm512_maskz_loadu_epi8(~0ull >> j, q + j); /* does not read past the last byte */
 }
@@ -87,30 +87,30 @@ INLINE __m512 nibble_value(__m512i nibbles, __m512 levels, __m512 d, __m512 m) {
 }
 
 INLINE void put_values(bf16 *tile, const uint8_t (*qs)[AG_X16][4], __m512 levels, __m512 d,
-                       __m512 m, int soon) {
+                       __m512 m, int to_l1) {
     for (size_t v = 0; v < 4; v++) {
         __m512i q[4];
-        for (int j = 0; j < 4; j++) q[j] = bytes_from(qs, v, j, soon);
+        for (int j = 0; j < 4; j++) q[j] = bytes_from(qs, v, j, to_l1);
         put_pair(tile, 2 * v, nibble_value(q[0], levels, d, m), nibble_value(q[1], levels, d, m),
-                 soon);
+                 to_l1);
         put_pair(tile, 2 * v + 1, nibble_value(q[2], levels, d, m),
-                 nibble_value(q[3], levels, d, m), soon);
+                 nibble_value(q[3], levels, d, m), to_l1);
         for (int j = 0; j < 4; j++) q[j] = _mm512_srli_epi32(q[j], 4);
         put_pair(tile, 2 * v + 8, nibble_value(q[0], levels, d, m),
-                 nibble_value(q[1], levels, d, m), soon);
+                 nibble_value(q[1], levels, d, m), to_l1);
         put_pair(tile, 2 * v + 9, nibble_value(q[2], levels, d, m),
-                 nibble_value(q[3], levels, d, m), soon);
+                 nibble_value(q[3], levels, d, m), to_l1);
     }
 }
 
-INLINE void put_nibbles(bf16 *tile, const uint8_t (*qs)[AG_X16][4], __m512 d, __m512 m, int soon) {
+INLINE void put_nibbles(bf16 *tile, const uint8_t (*qs)[AG_X16][4], __m512 d, __m512 m, int to_l1) {
     const __m512 levels = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    put_values(tile, qs, levels, d, m, soon);
+    put_values(tile, qs, levels, d, m, to_l1);
 }
 
 /* Writes a tile of levels up to 63, one byte each. d[1] and m[1] belong to columns 16 to 31. */
 INLINE void put_levels(bf16 *tile, const __m512i q[8], const __m512 d[2], const __m512 m[2],
-                       int soon) {
+                       int to_l1) {
     const __m512i level = _mm512_set1_epi32(63);
     for (size_t v = 0; v < 8; v++) {
         __m512 x[4];
@@ -118,8 +118,8 @@ INLINE void put_levels(bf16 *tile, const __m512i q[8], const __m512 d[2], const 
             const __m512i lanes = _mm512_and_si512(_mm512_srli_epi32(q[v], 8 * j), level);
             x[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(lanes), d[v / 4], m[v / 4]);
         }
-        put_pair(tile, 2 * v, x[0], x[1], soon);
-        put_pair(tile, 2 * v + 1, x[2], x[3], soon);
+        put_pair(tile, 2 * v, x[0], x[1], to_l1);
+        put_pair(tile, 2 * v + 1, x[2], x[3], to_l1);
     }
 }
 
@@ -152,19 +152,19 @@ INLINE void store_sums(const int t, float *to, size_t stride) {
 }
 
 /* A destination: up to 16 x 16 values of y. */
-typedef struct place {
+typedef struct tile_out {
     float *y;
     size_t stride; /* in floats */
     size_t rows;
     __mmask16 lanes;
-} place;
+} tile_out;
 
-INLINE int is_whole(const place *p) { return p->rows >= AG_X16 && p->lanes == 0xffff; }
+INLINE int is_full(const tile_out *p) { return p->rows >= AG_X16 && p->lanes == 0xffff; }
 
-INLINE void resume_sums(const int t, workspace *ws, const place *p, int fresh) {
+INLINE void resume_sums(const int t, workspace *ws, const tile_out *p, int fresh) {
     if (fresh) {
         zero_sums(t);
-    } else if (is_whole(p)) {
+    } else if (is_full(p)) {
         load_sums(t, p->y, p->stride * sizeof *p->y);
     } else {
         for (size_t i = 0; i < AG_X16; i++) {
@@ -176,8 +176,8 @@ INLINE void resume_sums(const int t, workspace *ws, const place *p, int fresh) {
     }
 }
 
-INLINE void leave_sums(const int t, workspace *ws, const place *p) {
-    if (is_whole(p)) {
+INLINE void finish_sums(const int t, workspace *ws, const tile_out *p) {
+    if (is_full(p)) {
         store_sums(t, p->y, p->stride * sizeof *p->y);
         return;
     }
@@ -202,10 +202,10 @@ typedef struct call {
 } call;
 
 /* Returns the destination of tile i of activations and group g of weights. */
-INLINE place place_of(const call *c, size_t i, size_t g) {
+INLINE tile_out tile_out_of(const call *c, size_t i, size_t g) {
     const size_t row = i * AG_X16, column = g * AG_X16, left = c->n_rows - column;
-    return (place){c->y + row * c->y_stride + column, c->y_stride, c->m - row,
-                   (__mmask16)(left < AG_X16 ? (1u << left) - 1 : 0xffff)};
+    return (tile_out){c->y + row * c->y_stride + column, c->y_stride, c->m - row,
+                      (__mmask16)(left < AG_X16 ? (1u << left) - 1 : 0xffff)};
 }
 
 INLINE const bf16 *tiles_of_x(const call *c, size_t i, size_t block) {
@@ -235,7 +235,7 @@ INLINE void multiply(const int MT, const int NT, const call *c, size_t i, size_t
     const bf16 *x0 = tiles_of_x(c, i, first), *x1 = tiles_of_x(c, i + (MT > 1), first);
     for (int t = 0; t < 4; t++) {
         if (t / 2 >= MT || t % 2 >= NT) continue;
-        const place p = place_of(c, i + (size_t)(t / 2), g + (size_t)(t % 2));
+        const tile_out p = tile_out_of(c, i + (size_t)(t / 2), g + (size_t)(t % 2));
         resume_sums(t, c->ws, &p, first == 0);
     }
     for (size_t b = 0; b < n; b++, x0 += TILE, x1 += TILE, w += NT * TILE) {
@@ -254,8 +254,8 @@ INLINE void multiply(const int MT, const int NT, const call *c, size_t i, size_t
     }
     for (int t = 0; t < 4; t++) {
         if (t / 2 >= MT || t % 2 >= NT) continue;
-        const place p = place_of(c, i + (size_t)(t / 2), g + (size_t)(t % 2));
-        leave_sums(t, c->ws, &p);
+        const tile_out p = tile_out_of(c, i + (size_t)(t / 2), g + (size_t)(t % 2));
+        finish_sums(t, c->ws, &p);
     }
 }
 
@@ -354,8 +354,8 @@ INLINE void multiply_groups(const int MT, const int NG, const call *c, size_t g)
     multiply_tile(MT, (2 * NG - 2) % NG, c, ring + (n - 2) % RING * TILE, (n - 2) / (size_t)NG);
     multiply_tile(MT, (2 * NG - 1) % NG, c, ring + (n - 1) % RING * TILE, (n - 1) / (size_t)NG);
     for (int t = 0; t < MT * NG; t++) {
-        const place p = place_of(c, (size_t)(t % MT), g + (size_t)(t / MT));
-        leave_sums(t, c->ws, &p);
+        const tile_out p = tile_out_of(c, (size_t)(t % MT), g + (size_t)(t / MT));
+        finish_sums(t, c->ws, &p);
     }
 }
 

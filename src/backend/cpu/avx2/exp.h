@@ -26,9 +26,9 @@ static inline __m256 exp_negative(__m256 x) {
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
     /* Two factors: 2^-159 is below the range of floats, but the result may be subnormal. */
-    const __m256i whole = _mm256_cvtps_epi32(n), part = _mm256_srai_epi32(whole, 1);
+    const __m256i exponent = _mm256_cvtps_epi32(n), part = _mm256_srai_epi32(exponent, 1);
     p = _mm256_mul_ps(p, power_of_two(part));
-    return _mm256_mul_ps(p, power_of_two(_mm256_sub_epi32(whole, part)));
+    return _mm256_mul_ps(p, power_of_two(_mm256_sub_epi32(exponent, part)));
 }
 
 #endif

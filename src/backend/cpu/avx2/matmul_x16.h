@@ -51,17 +51,17 @@ INLINE __m256i add_bits(__m256i q, __m256i bits, const int n, int mask) {
     return _mm256_or_si256(q, _mm256_and_si256(there, _mm256_set1_epi8((char)mask)));
 }
 
-/* Adds one bit of each level at bit `place`. */
-INLINE void add_bit(__m256i q[8], const uint8_t qh[AG_X16][4], int half, const int place) {
+/* Adds one bit of each level at bit `bit`. */
+INLINE void add_bit(__m256i q[8], const uint8_t qh[AG_X16][4], int half, const int bit) {
     const __m256i bits = _mm256_loadu_si256((const void *)qh[8 * half]);
-    for (int v = 0; v < 8; v++) q[v] = add_bits(q[v], bits, place - v, 1 << place);
+    for (int v = 0; v < 8; v++) q[v] = add_bits(q[v], bits, bit - v, 1 << bit);
 }
 
-/* Adds two bits of each level at bits `place` and `place` + 1. */
-INLINE void add_pairs(__m256i q[8], const uint8_t pairs[2][AG_X16][4], int half, const int place) {
+/* Adds two bits of each level at bits `bit` and `bit` + 1. */
+INLINE void add_pairs(__m256i q[8], const uint8_t pairs[2][AG_X16][4], int half, const int bit) {
     for (int v = 0; v < 8; v++) {
         const __m256i bits = _mm256_loadu_si256((const void *)pairs[v / 4][8 * half]);
-        q[v] = add_bits(q[v], bits, place - v % 4 * 2, 3 << place);
+        q[v] = add_bits(q[v], bits, bit - v % 4 * 2, 3 << bit);
     }
 }
 

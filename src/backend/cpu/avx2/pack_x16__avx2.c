@@ -6,11 +6,11 @@
 /* Returns the largest magnitude in integer order, where NaN is above all numbers. */
 static float largest_magnitude(const __m256 x[4]) {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-    __m256i most = _mm256_setzero_si256();
+    __m256i max = _mm256_setzero_si256();
     for (int i = 0; i < 4; i++) {
-        most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
+        max = _mm256_max_epu32(max, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
     }
-    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
+    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
     m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
     m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
     return _mm_cvtss_f32(_mm_castsi128_ps(m));

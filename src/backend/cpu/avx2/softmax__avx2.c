@@ -8,15 +8,15 @@
 /* Returns the largest value, ignoring NaN. */
 static float largest(const float *x, size_t n) {
     const __m256 none = _mm256_set1_ps(-INFINITY);
-    __m256 most = none;
+    __m256 maxima = none;
     for (size_t i = 0; i < n; i += 8) {
         const __m256i lanes = first_lanes(n - i);
         const __m256 v = _mm256_maskload_ps(x + i, lanes);
         /* If the first operand is NaN, the result is the second one. */
-        most = _mm256_max_ps(_mm256_blendv_ps(none, v, _mm256_castsi256_ps(lanes)), most);
+        maxima = _mm256_max_ps(_mm256_blendv_ps(none, v, _mm256_castsi256_ps(lanes)), maxima);
     }
     float lanes[8], max = -INFINITY;
-    _mm256_storeu_ps(lanes, most);
+    _mm256_storeu_ps(lanes, maxima);
     for (int i = 0; i < 8; i++) max = lanes[i] > max ? lanes[i] : max;
     return max;
 }

@@ -34,7 +34,7 @@ INLINE ivec i_join(ivec upper, ivec lower) {
     return _mm256_add_epi32(_mm256_slli_epi32(upper, 8), lower);
 }
 /* Stores the nearest integers. */
-INLINE void v_store_whole(int32_t *p, vec a) {
+INLINE void v_store_rounded(int32_t *p, vec a) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm256_cvtps_epi32(a));
 }
 
@@ -47,9 +47,9 @@ INLINE int32_t key_bias(ag_dtype type) { return type == AG_Q8_0 ? 0 : 8; }
 INLINE size_t key_word_at(int w, int quad) { return (size_t)(quad * BLOCK_WORDS + w) * 4; }
 
 /* Word 4 i + 2 k + h has values 16 h + 4 i + k and 16 h + 4 i + k + 2. */
-INLINE void words_of_query(int32_t *words, const int16_t *whole) {
+INLINE void words_of_query(int32_t *words, const int16_t *rounded) {
     for (size_t w = 0; w < BLOCK_WORDS; w++) {
-        const int16_t *x = whole + w % 2 * 16 + w / 4 * 4 + w / 2 % 2;
+        const int16_t *x = rounded + w % 2 * 16 + w / 4 * 4 + w / 2 % 2;
         words[w] = (int32_t)((uint32_t)(uint16_t)x[0] | (uint32_t)(uint16_t)x[2] << 16);
     }
 }

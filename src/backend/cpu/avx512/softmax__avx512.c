@@ -11,12 +11,12 @@ static __mmask16 lanes_from(size_t i, size_t n) {
 /* Returns the largest value, ignoring NaN. */
 static float largest(const float *x, size_t n) {
     const __m512 none = _mm512_set1_ps(-INFINITY);
-    __m512 most = none;
+    __m512 max = none;
     for (size_t i = 0; i < n; i += 16) {
         /* If the first operand is NaN, the result is the second one. */
-        most = _mm512_max_ps(_mm512_mask_loadu_ps(none, lanes_from(i, n), x + i), most);
+        max = _mm512_max_ps(_mm512_mask_loadu_ps(none, lanes_from(i, n), x + i), max);
     }
-    return _mm512_reduce_max_ps(most);
+    return _mm512_reduce_max_ps(max);
 }
 
 void ag_softmax__avx512(float *x, size_t n) {

@@ -35,16 +35,16 @@ INLINE __m512i add_bits(__m512i q, __m512i bits, const int n, int mask) {
     return masked_or(there, _mm512_set1_epi8((char)mask), q);
 }
 
-/* Adds one bit of each level at bit `place`. */
-INLINE void add_bit(__m512i q[8], const uint8_t qh[AG_X16][4], const int place) {
+/* Adds one bit of each level at bit `bit`. */
+INLINE void add_bit(__m512i q[8], const uint8_t qh[AG_X16][4], const int bit) {
     const __m512i bits = _mm512_loadu_si512(qh);
-    for (int v = 0; v < 8; v++) q[v] = add_bits(q[v], bits, place - v, 1 << place);
+    for (int v = 0; v < 8; v++) q[v] = add_bits(q[v], bits, bit - v, 1 << bit);
 }
 
-/* Adds two bits of each level at bits `place` and `place` + 1. */
-INLINE void add_pairs(__m512i q[8], const uint8_t pairs[2][AG_X16][4], const int place) {
+/* Adds two bits of each level at bits `bit` and `bit` + 1. */
+INLINE void add_pairs(__m512i q[8], const uint8_t pairs[2][AG_X16][4], const int bit) {
     for (int v = 0; v < 8; v++) {
-        q[v] = add_bits(q[v], _mm512_loadu_si512(pairs[v / 4]), place - v % 4 * 2, 3 << place);
+        q[v] = add_bits(q[v], _mm512_loadu_si512(pairs[v / 4]), bit - v % 4 * 2, 3 << bit);
     }
 }
 

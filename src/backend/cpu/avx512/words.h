@@ -32,7 +32,7 @@ INLINE ivec i_join(ivec upper, ivec lower) {
     return _mm512_add_epi32(_mm512_slli_epi32(upper, 8), lower);
 }
 /* Stores the nearest integers. */
-INLINE void v_store_whole(int32_t *p, vec a) { _mm512_storeu_si512(p, _mm512_cvtps_epi32(a)); }
+INLINE void v_store_rounded(int32_t *p, vec a) { _mm512_storeu_si512(p, _mm512_cvtps_epi32(a)); }
 
 /* ---- a block of 32 values ---- */
 
@@ -43,11 +43,11 @@ INLINE int32_t key_bias(ag_dtype type) { return type == AG_Q8_0 ? 128 : 8; }
 INLINE size_t key_word_at(int w, int quad) { return (size_t)(w / 2 * 16 + quad * 8 + w % 2 * 4); }
 
 /* Writes words of a query: [word][lower bytes, upper bytes]. */
-INLINE void words_of_query(int32_t *words, const int16_t *whole) {
+INLINE void words_of_query(int32_t *words, const int16_t *rounded) {
     int8_t lower[32], upper[32];
     for (int i = 0; i < 32; i++) {
-        lower[i] = (int8_t)(whole[i] & 0xff);
-        upper[i] = (int8_t)((whole[i] - lower[i]) / 256);
+        lower[i] = (int8_t)(rounded[i] & 0xff);
+        upper[i] = (int8_t)((rounded[i] - lower[i]) / 256);
     }
     for (size_t w = 0; w < BLOCK_WORDS; w++) {
         const size_t i = w % 2 * 16 + w / 2 * 4;

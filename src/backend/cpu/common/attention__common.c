@@ -147,15 +147,15 @@ void ag_attention_scores__common(float *scores, const ag_cpu_queries *queries,
         score_keys(&w, queries, row, kv, slot0 + visible.first, n);
         for (uint32_t s = 0; s < n; s++) {
             float *score = &scores[slot0 + visible.first + s];
-            double mean = 0, most = 0;
+            double mean = 0, largest = 0;
             for (size_t g = 0; g < group; g++) {
                 const double base = max[g] == -INFINITY ? 0 : max[g];
                 const double e = exp(w.weights[g * AG_ATTENTION_SPAN + s] - base);
                 const double weight = sum[g] == 0 ? 0 : e / sum[g];
                 mean += weight;
-                most = fmax(most, weight);
+                largest = fmax(largest, weight);
             }
-            if (queries->score_max) *score = fmaxf(*score, (float)most);
+            if (queries->score_max) *score = fmaxf(*score, (float)largest);
             else *score += (float)(mean / (double)group);
         }
     }

@@ -25,9 +25,9 @@ static inline float32x4_t exp_negative(float32x4_t x) {
     p = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
     p = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
     /* Two factors: 2^-159 is below the range of floats, but the result may be subnormal. */
-    const int32x4_t whole = vcvtnq_s32_f32(n), part = vshrq_n_s32(whole, 1);
+    const int32x4_t exponent = vcvtnq_s32_f32(n), part = vshrq_n_s32(exponent, 1);
     p = vmulq_f32(p, power_of_two(part));
-    return vmulq_f32(p, power_of_two(vsubq_s32(whole, part)));
+    return vmulq_f32(p, power_of_two(vsubq_s32(exponent, part)));
 }
 
 #endif

@@ -89,18 +89,18 @@ INLINE int8x16_t add_bits(int8x16_t q, uint8x16_t bits, const int n, int mask) {
     return vorrq_s8(q, vreinterpretq_s8_u8(vandq_u8(there, vdupq_n_u8((uint8_t)mask))));
 }
 
-/* Adds one bit of each level at bit `place`. */
-INLINE void add_bit(weight_quad *w, const uint8_t qh[AG_X16][4], size_t quad, const int place) {
+/* Adds one bit of each level at bit `bit`. */
+INLINE void add_bit(weight_quad *w, const uint8_t qh[AG_X16][4], size_t quad, const int bit) {
     const uint8x16_t bits = vld1q_u8(qh[4 * quad]);
-    for (int v = 0; v < 8; v++) w->q[v] = add_bits(w->q[v], bits, place - v, 1 << place);
+    for (int v = 0; v < 8; v++) w->q[v] = add_bits(w->q[v], bits, bit - v, 1 << bit);
 }
 
-/* Adds two bits of each level at bits `place` and `place` + 1. */
+/* Adds two bits of each level at bits `bit` and `bit` + 1. */
 INLINE void add_pairs(weight_quad *w, const uint8_t pairs[2][AG_X16][4], size_t quad,
-                      const int place) {
+                      const int bit) {
     for (int v = 0; v < 8; v++) {
         const uint8x16_t bits = vld1q_u8(pairs[v / 4][4 * quad]);
-        w->q[v] = add_bits(w->q[v], bits, place - v % 4 * 2, 3 << place);
+        w->q[v] = add_bits(w->q[v], bits, bit - v % 4 * 2, 3 << bit);
     }
 }
 
@@ -242,13 +242,13 @@ INLINE void load_iq4_nl(weight_quad *w, const unsigned char *step, size_t block,
  */
 INLINE void sums_of(float32x4_t *sums, const int N, const weight_format *f, const weight_quad *w,
                     const ag_x16_tile *t, size_t at, const int from, const int to) {
-    int32x4_t whole[2];
-    f->dot(whole, N, w, t->q + at * 32, from, to);
+    int32x4_t products[2];
+    f->dot(products, N, w, t->q + at * 32, from, to);
     for (int j = 0; j < N; j++) {
         const size_t row = at + (size_t)j;
         const int32_t c = !f->has_parts ? t->c[row] : from ? t->c[row] - t->h[row] : t->h[row];
-        if (f->correction) whole[j] = vaddq_s32(whole[j], vdupq_n_s32(c * f->correction));
-        sums[j] = vcvtq_f32_s32(whole[j]);
+        if (f->correction) products[j] = vaddq_s32(products[j], vdupq_n_s32(c * f->correction));
+        sums[j] = vcvtq_f32_s32(products[j]);
     }
 }
 
@@ -295,13 +295,13 @@ typedef struct group_call {
 INLINE void store_rows(float *y, size_t y_stride, float32x4_t acc[TILE_ROWS_MAX][QUADS],
                        const int N, const int Q, size_t n) {
     float rows[TILE_ROWS_MAX * 4 * QUADS];
-    const int whole = n >= (size_t)Q * 4;
-    float *to = whole ? y : rows;
-    const size_t stride = whole ? y_stride : 4 * QUADS;
+    const int is_full = n >= (size_t)Q * 4;
+    float *to = is_full ? y : rows;
+    const size_t stride = is_full ? y_stride : 4 * QUADS;
     for (int i = 0; i < N; i++) {
         for (int q = 0; q < Q; q++) vst1q_f32(to + (size_t)i * stride + 4 * q, acc[i][q]);
     }
-    for (size_t i = 0; !whole && i < (size_t)N; i++) {
+    for (size_t i = 0; !is_full && i < (size_t)N; i++) {
         __builtin_memcpy(y + i * y_stride, rows + i * stride, n * sizeof *y);
     }
 }

@@ -11,9 +11,9 @@
 
 /* Returns the largest magnitude in integer order, where NaN is above all numbers. */
 INLINE float largest_magnitude(const float32x4_t x[8]) {
-    uint32x4_t most = vdupq_n_u32(0);
-    for (int i = 0; i < 8; i++) most = vmaxq_u32(most, vreinterpretq_u32_f32(vabsq_f32(x[i])));
-    const uint32x4_t largest = vdupq_n_u32(vmaxvq_u32(most));
+    uint32x4_t max = vdupq_n_u32(0);
+    for (int i = 0; i < 8; i++) max = vmaxq_u32(max, vreinterpretq_u32_f32(vabsq_f32(x[i])));
+    const uint32x4_t largest = vdupq_n_u32(vmaxvq_u32(max));
     return vgetq_lane_f32(vreinterpretq_f32_u32(largest), 0);
 }
 

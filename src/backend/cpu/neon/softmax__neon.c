@@ -7,12 +7,12 @@
 
 /* Returns the largest value, ignoring NaN. */
 static float largest(const float *x, size_t n) {
-    float32x4_t most = vdupq_n_f32(-INFINITY);
+    float32x4_t max = vdupq_n_f32(-INFINITY);
     for (size_t i = 0; i < n; i += 4) {
         const float32x4_t v = load_first(x + i, n - i, -INFINITY);
-        most = vbslq_f32(vcgtq_f32(v, most), v, most);
+        max = vbslq_f32(vcgtq_f32(v, max), v, max);
     }
-    return vmaxvq_f32(most);
+    return vmaxvq_f32(max);
 }
 
 /* Replaces x by exp(x - max). Returns the sum. */

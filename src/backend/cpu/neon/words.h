@@ -35,7 +35,7 @@ INLINE ivec i_dot(ivec sum, ivec key, ivec query) {
 /* Joins the sums of a query's upper and lower bytes. */
 INLINE ivec i_join(ivec upper, ivec lower) { return vaddq_s32(vshlq_n_s32(upper, 8), lower); }
 /* Stores the nearest integers. */
-INLINE void v_store_whole(int32_t *p, vec a) { vst1q_s32(p, vcvtnq_s32_f32(a)); }
+INLINE void v_store_rounded(int32_t *p, vec a) { vst1q_s32(p, vcvtnq_s32_f32(a)); }
 
 /* ---- a block of 32 values ---- */
 
@@ -46,11 +46,11 @@ INLINE int32_t key_bias(ag_dtype type) { return type == AG_Q8_0 ? 0 : 8; }
 INLINE size_t key_word_at(int w, int quad) { return (size_t)(quad * BLOCK_WORDS + w) * 4; }
 
 /* Writes words of a query: [word][lower bytes, upper bytes]. */
-INLINE void words_of_query(int32_t *words, const int16_t *whole) {
+INLINE void words_of_query(int32_t *words, const int16_t *rounded) {
     int8_t lower[32], upper[32];
     for (int i = 0; i < 32; i++) {
-        lower[i] = (int8_t)(whole[i] & 0xff);
-        upper[i] = (int8_t)((whole[i] - lower[i]) / 256);
+        lower[i] = (int8_t)(rounded[i] & 0xff);
+        upper[i] = (int8_t)((rounded[i] - lower[i]) / 256);
     }
     for (size_t w = 0; w < BLOCK_WORDS; w++) {
         memcpy(&words[2 * w], lower + 4 * w, sizeof *words);

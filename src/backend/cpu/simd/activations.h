@@ -61,9 +61,9 @@ static inline void sigmoid_mul(float *a, const float *b, size_t n) {
 }
 
 static inline void softcap(float *x, float cap, size_t n) {
-    const vec most = v_set(cap);
+    const vec limit = v_set(cap);
     for (size_t i = 0; i < n; i += LANES) {
-        store_some(x, i, n, v_mul(v_tanh(v_div(load_some(x, i, n), most)), most));
+        store_some(x, i, n, v_mul(v_tanh(v_div(load_some(x, i, n), limit)), limit));
     }
 }
 

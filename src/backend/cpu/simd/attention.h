@@ -190,13 +190,13 @@ static void normalise(const tile *t, size_t v, const float *max, const float *su
         low[q] = max[v * QUADS + q];
         total[q] = sum[v * QUADS + q];
     }
-    const vec base = base_of(v_quads_of(low)), whole = v_quads_of(total);
+    const vec base = base_of(v_quads_of(low)), sums = v_quads_of(total);
     cap_scores(t, scores, &r);
     (void)mask_chunks(scores, r.begin, r.all_begin, &r, base);
     (void)mask_chunks(scores, r.all_end, r.end, &r, base);
     for (uint32_t c = r.begin; c < r.end; c++) {
         const vec score = v_load(scores + c * LANES);
-        v_store(scores + c * LANES, v_div(v_exp(v_sub(score, base)), whole));
+        v_store(scores + c * LANES, v_div(v_exp(v_sub(score, base)), sums));
     }
 }
 

@@ -22,7 +22,7 @@ enum {
     GROUP_WORDS = GROUP_QUADS * 4 * BLOCK_WORDS,     /* words for a block of 32 values */
     QUERY_WORDS = BLOCK_WORDS * QUERY_PARTS * LANES, /* words for such a block */
     QUERY_PART = QUERY_WORDS + 2 * LANES,
-    MOST_WHOLE = 127 * 257, /* largest value of two signed bytes */
+    MAX_INTEGER = 127 * 257, /* largest value of two signed bytes */
 };
 
 /* Queries of one call, [blocks of 32][vectors]. Each element has:
@@ -41,20 +41,20 @@ static inline size_t query_words_floats(size_t n_vecs, size_t width) {
 /* Rounds 32 values to integers and returns their scale; NaN if one of the values is NaN or
  * infinite.
  */
-INLINE float round_query(int16_t *whole, const float *x, float factor) {
+INLINE float round_query(int16_t *rounded, const float *x, float factor) {
     vec largest = v_zero(), wrong = v_zero();
     for (size_t i = 0; i < AG_QK; i += LANES) {
         const vec v = v_mul(v_load(x + i), v_set(factor));
         largest = v_max(v_abs(v), largest);
         wrong = v_add(wrong, v_if_less(v_abs(v), v_set(INFINITY), v_zero(), v_set(1)));
     }
-    const float scale = v_highest(largest) / MOST_WHOLE;
+    const float scale = v_highest(largest) / MAX_INTEGER;
     const bool right = v_highest(wrong) == 0;
     const vec inverse = v_set(right && scale >= FLT_MIN ? factor / scale : 0);
     for (size_t i = 0; i < AG_QK; i += LANES) {
         int32_t n[LANES];
-        v_store_whole(n, right ? v_mul(v_load(x + i), inverse) : v_zero());
-        for (size_t k = 0; k < LANES; k++) whole[i + k] = (int16_t)n[k];
+        v_store_rounded(n, right ? v_mul(v_load(x + i), inverse) : v_zero());
+        for (size_t k = 0; k < LANES; k++) rounded[i + k] = (int16_t)n[k];
     }
     return right ? scale : NAN;
 }
@@ -64,11 +64,11 @@ static void pack_query_words(const query_words *to, size_t m, const float *x, fl
                              int32_t bias) {
     for (size_t b = 0; b < to->n_blocks; b++) {
         int32_t *lanes = to->parts + (b * to->n_vecs + m / QUADS) * QUERY_PART + m % QUADS * 4;
-        int16_t whole[AG_QK];
+        int16_t rounded[AG_QK];
         int32_t words[BLOCK_WORDS * QUERY_PARTS], sum = 0;
-        const float scale = round_query(whole, x + b * AG_QK, factor);
-        for (size_t i = 0; i < AG_QK; i++) sum += whole[i];
-        words_of_query(words, whole);
+        const float scale = round_query(rounded, x + b * AG_QK, factor);
+        for (size_t i = 0; i < AG_QK; i++) sum += rounded[i];
+        words_of_query(words, rounded);
         for (size_t w = 0; w < BLOCK_WORDS * QUERY_PARTS; w++, lanes += LANES) {
             for (size_t i = 0; i < 4; i++) lanes[i] = words[w];
         }
@@ -107,9 +107,9 @@ INLINE void score_group(const int NV, float *scores, const ivec low[][BLOCK_WORD
         const void *scales = query + v * QUERY_PART + QUERY_WORDS + LANES;
         for (int s = 0; s < GROUP_QUADS; s++) {
             float *sums = scores + v * SCORE_STRIDE + s * LANES;
-            const ivec whole = QUERY_PARTS == 2 ? i_join(upper[v][s], lower[v][s]) : lower[v][s];
+            const ivec rounded = QUERY_PARTS == 2 ? i_join(upper[v][s], lower[v][s]) : lower[v][s];
             const vec scale = v_mul(v_quad(key_scales + s * 4), v_load(scales));
-            v_store(sums, v_fma(i_floats(whole), scale, v_load(sums)));
+            v_store(sums, v_fma(i_floats(rounded), scale, v_load(sums)));
         }
     }
 }

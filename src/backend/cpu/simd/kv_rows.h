@@ -9,14 +9,14 @@
 #include <math.h>
 
 static void load_row(ag_dtype type, float *dst, const unsigned char *src, size_t n) {
-    const size_t whole = n / LANES * LANES;
+    const size_t n_full = n / LANES * LANES;
     if (type == AG_Q8_0) {
         expand_q8_0(dst, src, n, true);
     } else if (type == AG_Q4_0) {
         expand_q4_0(dst, src, n, true);
     } else if (type == AG_F16) {
-        expand_f16(dst, src, whole);
-        ag_dequantize_row(type, dst + whole, src + 2 * whole, n - whole);
+        expand_f16(dst, src, n_full);
+        ag_dequantize_row(type, dst + n_full, src + 2 * n_full, n - n_full);
     } else {
         ag_dequantize_row(type, dst, src, n);
     }

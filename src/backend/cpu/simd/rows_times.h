@@ -7,7 +7,7 @@
 #include "core/rows_times.h"
 
 enum { SUM_ROWS = LANES == 16 ? 8 : 4, SUM_VECS = 3 };
-_Static_assert(AG_NARROW % (SUM_VECS * LANES) == 0, "whole vectors");
+_Static_assert(AG_NARROW % (SUM_VECS * LANES) == 0, "not a multiple of vectors");
 
 INLINE void some_columns(float *out, const float *const x[SUM_ROWS], size_t n, const float *matrix,
                          size_t k) {
