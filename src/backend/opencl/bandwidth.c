@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rate at which the device reads its memory, to compare the speed of decoding with. */
+/* Measures the read bandwidth of the device's memory, which bounds the speed of decoding. */
 #include "backend/opencl/ops.h"
 #include "core/clock.h"
 #include "core/fail.h"
 
 enum { WG = 256, GROUPS_A_UNIT = 16, ROUNDS = 8, MIB = 1 << 20 };
 
-/* More than caches hold. */
+/* Returns a size above that of caches. */
 static size_t bytes_to_read(const ag_cl_device *d) {
     size_t bytes = (size_t)(d->is_cpu ? 256 : 2048) * MIB;
     if (bytes > d->global_bytes / 4) bytes = (size_t)d->global_bytes / 4;
@@ -14,7 +14,7 @@ static size_t bytes_to_read(const ag_cl_device *d) {
     return bytes / MIB * MIB;
 }
 
-/* Reads everything `rounds` times. */
+/* Reads all data `rounds` times. */
 static ag_status read_all(ag_cl_backend *cl, ag_buffer *data, size_t bytes, int rounds) {
     cl_mem sink;
     AG_TRY(ag_cl_need_scratch(cl, sizeof(cl_uint), &sink));
@@ -23,7 +23,7 @@ static ag_status read_all(ag_cl_backend *cl, ag_buffer *data, size_t bytes, int 
     ag_cl_arg_buffer(&l, data);
     ag_cl_arg_u64(&l, bytes / sizeof(cl_uint4));
     ag_cl_arg_mem(&l, sink);
-    /* A processor likes its data one after the other, a GPU those of neighbours together. */
+    /* On processors each work-item reads adjacent data; on GPUs adjacent work-items do. */
     const size_t units = cl->device.compute_units, most = cl->device.max_group;
     const size_t group = cl->device.is_cpu ? 1 : most < WG ? most : WG;
     const size_t items = cl->device.is_cpu ? units : units * GROUPS_A_UNIT * group;

@@ -33,8 +33,7 @@ ag_status ag_cl_api_load(ag_cl_api *api, ag_error *err) {
     *api = (ag_cl_api){0};
     AG_TRY(open_library(api, err));
     const char *missing = NULL;
-    /* POSIX lets a function's address travel through a void pointer, C does not: so by its bytes.
-     */
+    /* Copies the address byte by byte: C does not convert void pointers to function pointers. */
 #define AG_CL_FIND(name)                          \
     {                                             \
         void *p = dlsym(api->library, #name);     \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenCL as it is found at run time: the functions of libOpenCL, and names for its error codes. */
+/* OpenCL at run time: loads the functions of libOpenCL and names its error codes. */
 #ifndef AG_OPENCL_CL_API_H
 #define AG_OPENCL_CL_API_H
 
@@ -10,7 +10,7 @@
 #include <antigravity/status.h>
 #include <stddef.h>
 
-/* All that is used of OpenCL 1.2. */
+/* Functions of OpenCL 1.2 that the backend uses. */
 #define AG_CL_FUNCTIONS(X)       \
     X(clGetPlatformIDs)          \
     X(clGetPlatformInfo)         \
@@ -51,15 +51,15 @@ typedef struct ag_cl_api {
 #undef AG_CL_POINTER
 } ag_cl_api;
 
-/* Loads $AG_OPENCL_LIBRARY if it is set, else libOpenCL.so.1 or libOpenCL.so. AG_NOT_FOUND without
- * one; AG_DEVICE if it lacks a function. The library stays in the process once it was loaded:
- * drivers do not survive being unloaded. */
+/* Loads $AG_OPENCL_LIBRARY if it is set, else libOpenCL.so.1 or libOpenCL.so. Fails with
+ * AG_NOT_FOUND if there is none, and with AG_DEVICE if it lacks a function. The library is never
+ * unloaded, because drivers do not support that. */
 ag_status ag_cl_api_load(ag_cl_api *api, ag_error *err);
 void ag_cl_api_close(ag_cl_api *api);
 
-/* "CL_OUT_OF_RESOURCES"; "an unknown code" for codes of extensions. Never NULL. */
+/* Returns the name of a code, "an unknown code" for codes of extensions. Never NULL. */
 const char *ag_cl_error_name(cl_int code);
-/* AG_NOMEM for the codes that say so, else AG_DEVICE. */
+/* Returns AG_NOMEM for codes of memory that is exhausted, else AG_DEVICE. */
 ag_status ag_cl_status(cl_int code);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers of the device, and copies between them and the host. */
+/* Device buffers, and copies between them and the host. */
 #include "backend/opencl/staging.h"
 #include "core/alloc.h"
 #include "core/backend_compose.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Larger uploads wait for the driver rather than being copied twice. */
+/* Larger uploads wait for the driver instead of being copied twice. */
 enum { STAGED_UPLOAD_MAX = 1 << 17, PADDING = 64 };
 
 static ag_cl_buffer *self(ag_buffer *buf) { return (ag_cl_buffer *)(void *)buf; }
@@ -31,7 +31,7 @@ static void buffer_destroy(ag_buffer *buf) {
     ag_free(b);
 }
 
-/* Waits for the queue, since kernels may still write the buffer. */
+/* Maps the buffer. Waits for the queue, since kernels may still write the buffer. */
 static void *buffer_map(ag_buffer *buf) {
     ag_cl_buffer *b = self(buf);
     if (b->mapped) return b->mapped;
@@ -85,7 +85,7 @@ static const ag_buffer_ops device_ops = {
     .download = buffer_download,
 };
 
-/* --zero-copy */
+/* Operations of buffers with --zero-copy. */
 static const ag_buffer_ops shared_ops = {
     .destroy = buffer_destroy,
     .map = buffer_map,
@@ -149,7 +149,7 @@ static ag_status enqueue_copy(ag_cl_backend *cl, cl_mem dst, size_t to, cl_mem s
     return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, &cl->base.err, code, "copying %zu bytes", n);
 }
 
-/* OpenCL copies no overlapping ranges: by way of a buffer that lives as long as the copies. */
+/* Copies overlapping ranges, which OpenCL does not allow, through a temporary buffer. */
 static ag_status copy_overlapping(ag_cl_backend *cl, cl_mem mem, size_t to, size_t from, size_t n) {
     cl_int code;
     cl_mem between = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, n, NULL, &code);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device's memory: what is in use of it is known, and what does not fit is refused before the
- * driver begins to swap. */
+/* Device memory: counts the bytes in use and rejects allocations that do not fit, before the driver
+ * starts to swap. */
 #include "backend/opencl/opencl.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
 static ag_cl_memory *self(ag_memory *mem) { return (ag_cl_memory *)(void *)mem; }
 
-/* Reserves the bytes, so that two threads cannot both get the last ones. */
+/* Reserves the bytes atomically, so that two threads cannot both get the last ones. */
 static ag_status reserve_bytes(ag_cl_memory *m, size_t bytes, ag_error *err) {
     const ag_cl_device *d = &m->cl->device;
     size_t in_use = atomic_fetch_add_explicit(&m->in_use, bytes, memory_order_relaxed);

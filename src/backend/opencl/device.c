@@ -10,7 +10,7 @@
 
 enum { PLATFORMS_MAX = 16, EXTENSIONS_MAX = 1 << 14 };
 
-/* A property that the driver does not tell stays as it was: zero. */
+/* Queries a property. *out stays unchanged (zero) if the driver does not support it. */
 static void get(const ag_cl_api *api, cl_device_id id, cl_device_info what, void *out, size_t n) {
     (void)api->clGetDeviceInfo(id, what, n, out, NULL);
 }
@@ -22,7 +22,7 @@ static void get_text(const ag_cl_api *api, cl_device_id id, cl_device_info what,
     if (api->clGetDeviceInfo(id, what, sizeof text, text, &n) != CL_SUCCESS || n > sizeof text) {
         n = 0;
     }
-    /* Some drivers pad names with blanks. */
+    /* Some drivers pad names with spaces. */
     while (n && (text[n - 1] == '\0' || text[n - 1] == ' ')) n--;
     if (n >= cap) n = cap - 1;
     memcpy(out, text, n);
@@ -115,7 +115,7 @@ static bool is_pocl(const char *platform) {
     return strstr(platform, "Portable Computing Language") != NULL;
 }
 
-/* AG_NOT_FOUND says what the driver says of a platform that gives no device. */
+/* Appends the devices of a platform. Fails with AG_NOT_FOUND and the driver's reason. */
 static ag_status add_platform(const ag_cl_api *api, cl_platform_id platform, ag_cl_device *out,
                               size_t *n, ag_error *err) {
     cl_device_id ids[AG_CL_DEVICES_MAX];
@@ -125,7 +125,7 @@ static ag_status add_platform(const ag_cl_api *api, cl_platform_id platform, ag_
     name[sizeof name - 1] = '\0';
     cl_int code = api->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, AG_CL_DEVICES_MAX, ids, &found);
     if (code != CL_SUCCESS || !found) {
-        /* PoCL runs on the processor, which is always there. */
+        /* PoCL runs on the processor, which always exists. */
         return AG_FAIL(err, NOT_FOUND, "OpenCL: the driver %s gives no device: %s (%d)%s", name,
                        ag_cl_error_name(code), code,
                        is_pocl(name)
@@ -144,7 +144,7 @@ static ag_status add_platform(const ag_cl_api *api, cl_platform_id platform, ag_
 }
 
 ag_status ag_cl_devices(const ag_cl_api *api, ag_cl_device *out, size_t *n, ag_error *err) {
-    enum { NO_PLATFORM = -1001 }; /* of the loader that most systems have */
+    enum { NO_PLATFORM = -1001 }; /* code of the ICD loader of most systems */
     *n = 0;
     cl_platform_id platforms[PLATFORMS_MAX];
     cl_uint found = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenCL devices: which there are, what they can do, and choosing one. */
+/* OpenCL devices: lists them, queries their properties and chooses one. */
 #ifndef AG_OPENCL_DEVICE_H
 #define AG_OPENCL_DEVICE_H
 
@@ -24,35 +24,35 @@ typedef struct ag_cl_device {
     cl_device_type type;
     char name[128], vendor[64], driver[64], version[96], platform_name[64];
     bool is_cpu, is_gpu, is_nvidia, is_pocl;
-    bool unified_memory; /* host and device share it */
-    unsigned extensions; /* that it lists, of ag_cl_extension */
+    bool unified_memory; /* host and device share memory */
+    unsigned extensions; /* listed extensions, bits of ag_cl_extension */
     uint32_t compute_units, max_clock_mhz;
-    uint32_t mem_align; /* bytes that buffers start on */
-    size_t max_group;   /* work-items of a work-group */
+    uint32_t mem_align; /* alignment of buffers, bytes */
+    size_t max_group;   /* maximum work-items of a work-group */
     size_t max_item_sizes[3];
-    uint64_t local_bytes;  /* of a work-group */
-    uint64_t global_bytes; /* of the device */
-    uint64_t max_alloc;    /* largest buffer that the device promises */
+    uint64_t local_bytes;  /* local memory of a work-group */
+    uint64_t global_bytes; /* memory of the device */
+    uint64_t max_alloc;    /* largest buffer that the device guarantees */
 } ag_cl_device;
 
-/* "gpu", "cpu", "accelerator" or "other" */
+/* Returns "gpu", "cpu", "accelerator" or "other". */
 const char *ag_cl_device_kind(const ag_cl_device *d);
 
-/* The bits of those words of a list of extensions that ag_cl_extension knows. */
+/* Returns the bits of the known extensions in a list separated by spaces. */
 unsigned ag_cl_extensions_in(const char *list);
-/* "cl_khr_fp16 cl_khr_subgroups" into out, as much as fits, at most cap with its end. */
+/* Writes the names ("cl_khr_fp16 cl_khr_subgroups") to out, truncated to cap bytes. */
 void ag_cl_extension_names(unsigned extensions, char *out, size_t cap);
 
 enum { AG_CL_DEVICES_MAX = 32 };
 
-/* Every device of every platform in the order of the drivers, at most AG_CL_DEVICES_MAX. Drivers
- * that give none are passed over; AG_NOT_FOUND without any device says why the first one gave none.
- */
+/* Lists the devices of all platforms in the order of the drivers, at most AG_CL_DEVICES_MAX. Skips
+ * drivers without devices. Fails with AG_NOT_FOUND if there is no device, with the first driver's
+ * reason. */
 ag_status ag_cl_devices(const ag_cl_api *api, ag_cl_device *out, size_t *n, ag_error *err);
 
-/* `wanted`: a number in that order, or a part of a device's name, upper and lower case alike; NULL
- * or "": the first GPU, else the first accelerator, else the first device. AG_NOT_FOUND lists what
- * there is. */
+/* Chooses a device. `wanted` is an index in that order or part of a device's name, ignoring case.
+ * NULL or "" selects the first GPU, else the first accelerator, else the first device. Fails with
+ * AG_NOT_FOUND and lists the devices. */
 ag_status ag_cl_device_choose(const ag_cl_api *api, const char *wanted, ag_cl_device *out,
                               ag_error *err);
 

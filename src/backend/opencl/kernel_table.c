@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs and kernels, built when they are first asked for. */
+/* Tables of programs and kernels, which are built on first use. */
 #include "backend/opencl/hash.h"
 #include "backend/opencl/opencl.h"
 #include "core/alloc.h"
@@ -10,7 +10,7 @@
 
 /* ---- building ---- */
 
-/* "12:5: error: ... ; ..." of the build log, from its first error on. */
+/* Reduces a build log to "12:5: error: ... ; ...", from its first error on. */
 static void first_lines(char *log) {
     char *error = strstr(log, "error");
     if (!error) error = log;
@@ -44,7 +44,7 @@ static ag_status report_build(ag_cl_backend *cl, cl_program program, cl_int code
     return st;
 }
 
-/* NULL: the driver does not take this binary, whatever the reason. */
+/* Builds a program from a binary. Returns NULL if the driver rejects it for any reason. */
 static cl_program build_binary(ag_cl_backend *cl, const unsigned char *binary, size_t len,
                                const char *options) {
     cl_int code, each = CL_SUCCESS;
@@ -159,7 +159,7 @@ static ag_status get_program(ag_cl_backend *cl, uint64_t key, const char *file, 
     return add_program(cl, key, file, options, index);
 }
 
-/* Where the kernel is, or the empty place where it belongs. The table is never full. */
+/* Returns the kernel's entry, or the empty entry to use for it. The table is never full. */
 static ag_cl_kernel_entry *find_entry(const ag_cl_programs *ps, uint64_t key, const char *file,
                                       const char *name, const char *options) {
     for (size_t i = (size_t)key;; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of a cache's blocks for kernels/kv_table.cl. Tables stay on the device: one is brought
- * there again only when it has changed. */
+/* Tables of a cache's blocks for kernels/kv_table.cl. Tables stay on the device and are uploaded
+ * again only if they change. */
 #include "backend/opencl/ops.h"
 #include "backend/opencl/staging.h"
 #include "core/alloc.h"
@@ -10,17 +10,17 @@
 
 enum { FIRST_WORDS = 1 << 16, PLACES = 1 << 12, ALIGN_WORDS = 8, BUFFER_SHIFT = 56 };
 
-/* A table that the device has. */
+/* A table on the device. */
 typedef struct place {
-    const ag_kv_block *of; /* whose it is; NULL: nobody's. May be gone: never followed */
+    const ag_kv_block *of; /* blocks of the table; NULL: free. Never dereferenced: may be freed */
     size_t n_rows, at, n;  /* in words */
 } place;
 
 struct ag_cl_kv_tables {
     cl_mem mem;      /* owned */
-    uint64_t *words; /* owned; what is there */
+    uint64_t *words; /* owned; copy of mem */
     size_t n_words, used;
-    uint64_t *made; /* owned; the table being made */
+    uint64_t *made; /* owned; the table in preparation */
     size_t made_words;
     place places[PLACES];
     size_t n_places;
@@ -41,7 +41,7 @@ static void forget_all(ag_cl_kv_tables *t) {
     t->n_places = t->used = 0;
 }
 
-/* Room for tables of n words. What is enqueued has its buffer until it is done. */
+/* Grows the buffer to n words. Enqueued commands retain the old buffer until they are done. */
 static ag_status need_words(ag_cl_backend *cl, ag_cl_kv_tables *t, size_t n) {
     ag_error *err = &cl->base.err;
     if (t->mem && n <= t->n_words / 4) return AG_OK;
@@ -65,7 +65,7 @@ static ag_status need_words(ag_cl_backend *cl, ag_cl_kv_tables *t, size_t n) {
     return AG_OK;
 }
 
-/* The place of that table, or an empty one. */
+/* Returns the entry of that table, or a free one. */
 static place *find_place(ag_cl_kv_tables *t, const ag_kv_block *of, size_t n_rows) {
     size_t i = (size_t)((uintptr_t)of / sizeof *of * 2654435761u + n_rows) % PLACES;
     while (t->places[i].of && (t->places[i].of != of || t->places[i].n_rows != n_rows))
@@ -73,7 +73,7 @@ static place *find_place(ag_cl_kv_tables *t, const ag_kv_block *of, size_t n_row
     return &t->places[i];
 }
 
-/* t->made [n] on the device. */
+/* Uploads t->made [n] unless the device has it, and writes its offset in words to *at. */
 static ag_status keep_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, size_t n, size_t *at) {
     ag_cl_kv_tables *t = cl->kv_tables;
     AG_TRY(need_words(cl, t, n));
@@ -95,7 +95,7 @@ static ag_status keep_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, size_t
     memcpy(t->words + p->at, t->made, n * sizeof *t->made);
     const ag_status st =
         ag_cl_stage_into(cl, t->mem, *at, t->made, n * sizeof *t->made, &cl->base.err);
-    if (st != AG_OK) t->words[p->at] = ~t->made[0]; /* to be sent again */
+    if (st != AG_OK) t->words[p->at] = ~t->made[0]; /* forces another upload */
     else cl->counts.tables++;
     return st;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of kernels and their launches. */
+/* Arguments of kernels, and launches. */
 #include "backend/opencl/opencl.h"
 #include "core/fail.h"
 
@@ -21,7 +21,7 @@ static void set_arg(ag_cl_launch *l, size_t bytes, const void *value) {
     l->refused_arg = i;
 }
 
-/* Unless the kernel has it. */
+/* Sets the next argument unless the kernel already has this value. */
 static void set_unknown(ag_cl_launch *l, size_t bytes, const void *value, uint32_t released) {
     const cl_uint i = l->n_args;
     ag_cl_known_arg arg = {.bytes = (uint32_t)bytes, .released = released};

@@ -8,14 +8,14 @@
 
 enum { HALF = 2 };
 
-/* ---- one block of a file, to where its parts belong ---- */
+/* ---- splitting a block of a file ---- */
 
 static const struct layout {
-    unsigned char bytes[AG_CL_PLANES]; /* of a block of the file */
+    unsigned char bytes[AG_CL_PLANES]; /* bytes of a block in each plane */
     void (*split)(ag_dtype type, unsigned char *const to[], const unsigned char *block);
 } layouts[AG_DTYPE_COUNT];
 
-/* Factors lie in front of a block, then fifth bits, then the rest. */
+/* Splits a block of 32: factors, then fifth bits, then nibbles or bytes. */
 static void split_32(ag_dtype type, unsigned char *const to[], const unsigned char *block) {
     const unsigned char *bytes = layouts[type].bytes;
     for (unsigned p = AG_CL_FACTORS; p < AG_CL_PLANES; block += bytes[p++]) {

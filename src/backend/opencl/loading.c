@@ -127,7 +127,7 @@ ag_status ag_cl_loading_send(ag_cl_backend *cl, cl_mem dst, size_t dst_offset,
     if (code == CL_SUCCESS) {
         if (l->left[l->half]) (void)cl->api.clReleaseEvent(l->left[l->half]);
         l->left[l->half] = arrived;
-        code = cl->api.clFlush(cl->queue); /* the driver begins while more rows are converted */
+        code = cl->api.clFlush(cl->queue); /* starts the copy while more rows are converted */
     }
     if (code == CL_SUCCESS) return AG_OK;
     return ag_cl_fail(cl, &cl->base.err, code, "writing %zu bytes of a weight", n);

@@ -93,7 +93,7 @@ static void write_description(ag_cl_backend *cl) {
              cl->zero_copy ? ", memory shared with the host" : "", cl->vendor.description);
 }
 
-/* Tens: 9.0 is 90. 0 on devices of others. */
+/* Returns the compute capability times 10; 0 for other vendors' devices. */
 static unsigned nvidia_capability(const ag_cl_backend *cl) {
     enum { MAJOR_NV = 0x4000, MINOR_NV = 0x4001 }; /* cl_nv_device_attribute_query */
     cl_uint major = 0, minor = 0;
@@ -106,7 +106,7 @@ static unsigned nvidia_capability(const ag_cl_backend *cl) {
     return code == CL_SUCCESS ? 10 * major + minor : 0;
 }
 
-/* Each kind is right everywhere. */
+/* Chooses kernels by speed; all kinds are correct on every device. */
 static void choose_kernels(ag_cl_backend *cl) {
     const unsigned capability = nvidia_capability(cl);
     const ag_cl_switches *sw = &cl->switches;

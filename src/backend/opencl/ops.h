@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations of the OpenCL backend, by file, and what their launch code shares. */
+/* Operations of the OpenCL backend, by file, and helpers of their launch code. */
 #ifndef AG_OPENCL_OPS_H
 #define AG_OPENCL_OPS_H
 
@@ -8,19 +8,19 @@
 /* ag_tensor.layout of prepared weights (layout.h). */
 enum { AG_CL_LAYOUT_PREPARED = 1 };
 
-/* Types whose values the kernels know how to read (kernels/types.cl). */
+/* Returns whether kernels can read values of a type (kernels/types.cl). */
 static inline bool ag_cl_has_kernels(ag_dtype t) { return ag_dtype_may_be(t, AG_DTYPE_FLOATS); }
-/* Fails: this backend has no kernels for `what` of the type. */
+/* Fails because this backend has no kernels for `what` of the type. */
 ag_status ag_cl_refuse_type(ag_cl_backend *cl, const char *what, ag_dtype type);
 
-/* Work-groups of `group` that hold at least n work-items, as work-items. */
+/* Returns n rounded up to a multiple of `group`. */
 static inline size_t ag_cl_items(size_t n, size_t group) { return (n + group - 1) / group * group; }
 
-/* Device memory for what one operation leaves behind for its next kernel; what was in it before is
- * lost. It grows to the largest size asked for. Borrowed, until the next call. */
+/* Returns device memory for data between the kernels of one operation. Its earlier content is lost.
+ * It grows to the largest request. Borrowed until the next call. */
 ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out);
 
-/* Two arguments: global uchar * and the offset in bytes. */
+/* Sets two arguments: global uchar * and the offset in bytes. */
 void ag_cl_arg_part(ag_cl_launch *l, cl_mem mem, uint64_t offset);
 
 /* ops_rows.c */
@@ -61,8 +61,8 @@ ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tenso
 /* prepare.c */
 ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, const ag_tensor *src,
                                ag_dtype want, ag_consumed_fn consumed, void *user);
-/* Where the scales of a weight [n,k] in a layout begin, and how many bytes any prepared weight has
- * altogether; 0 if that overflows. */
+/* Return the offset of the scales of a prepared weight [n,k], and its total bytes; 0 if that
+ * overflows. */
 size_t ag_cl_prepared_scales(ag_dtype dtype, size_t n, size_t k);
 size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k);
 
@@ -70,16 +70,16 @@ size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k);
 ag_status ag_cl_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k,
                          const ag_tensor *v, const uint32_t *positions);
 
-/* kv_table.c. Blocks of a cache as kernels/kv_table.cl has them: the first n_blocks of each row,
- * rows of so many behind one another in `blocks`. They lie in at most AG_KV_BUFFERS buffers. */
+/* kv_table.c. Blocks of a cache for kernels/kv_table.cl: the first n_blocks of each row of
+ * `blocks`. They are in at most AG_KV_BUFFERS buffers. */
 typedef struct ag_cl_kv_rows {
     const ag_kv_block *blocks;
     size_t n_rows, per_row;
     uint32_t n_blocks;
 } ag_cl_kv_rows;
-/* KV_TABLE_PARAMS. `other` stands where there is no buffer, and is not read. */
+/* Sets KV_TABLE_PARAMS. `other` fills arguments without a buffer and is not read. */
 void ag_cl_arg_rows(ag_cl_launch *l, const ag_cl_kv_rows *rows, cl_mem other);
-/* Those of a layer, a row for each KV head. */
+/* Sets KV_TABLE_PARAMS for a layer, with a row for each KV head. */
 void ag_cl_arg_view(ag_cl_launch *l, const ag_kv_view *kv, uint32_t n_blocks, cl_mem other);
 void ag_cl_kv_tables_close(ag_cl_backend *cl);
 
@@ -101,12 +101,12 @@ bool ag_cl_keeps_scores(const ag_backend *b, size_t head_dim);
 
 /* ops_top_k.c */
 ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *row, ag_top_k *top);
-/* A word that grows with a logit's worth: the value's bits in an order of unsigned numbers above,
- * the complement of its id below. */
+/* Decodes a candidate: a word whose upper half is the logit in unsigned order and whose lower half
+ * is the complement of its id, so that larger words are better. */
 void ag_cl_candidate(uint64_t candidate, int32_t *id, float *value);
 
 /* vendor_check.c */
-/* Runs each chosen path once on the device. AG_DEVICE if one does not compute what it should. */
+/* Runs each chosen extension once on the device. Fails with AG_DEVICE if results are wrong. */
 ag_status ag_cl_vendor_check(ag_cl_backend *cl, ag_error *err);
 
 /* bandwidth.c */

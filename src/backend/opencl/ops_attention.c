@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of kernels/attention.cl. The slots of a sequence are divided into spans that are
- * computed side by side; scratch holds what the spans leave until they are joined:
- *   joined  [rows * heads] pairs      stats   [rows * heads][spans] pairs
- *   values  [rows * heads][spans][dim]
- *   sums    [kv heads][slots] attention weights, if they were asked for */
+ * computed in parallel. Scratch memory has the results of the spans until they are joined: joined
+ * [rows * heads] pairs      stats   [rows * heads][spans] pairs values  [rows * heads][spans][dim]
+ *   sums    [kv heads][slots] attention weights, if requested */
 #include "backend/opencl/ops.h"
 #include "core/alloc.h"
 #include "core/backend_compose.h"
@@ -14,7 +13,7 @@
 
 static const char file[] = "attention.cl";
 enum { CPU_WG = 64, MOST_DIM = 256 };
-enum { FEW_QUERIES = 4 }; /* of a work-group, for one row; and of processors */
+enum { FEW_QUERIES = 4 }; /* queries of a work-group for one row, and on processors */
 enum { CPU_SPAN = 512, VALUES_BYTES = 64 << 20, PAIR = 2 * sizeof(float) };
 
 /* One sequence of a call. */
@@ -24,19 +23,19 @@ typedef struct work {
     const ag_kv_view *kv;
     const ag_tensor *out, *q;
     const ag_attention_params *params;
-    size_t heads, group, dim; /* query heads; of them for a KV head */
-    uint32_t n_slots;         /* of the longest KV head */
+    size_t heads, group, dim; /* query heads; query heads of a KV head */
+    uint32_t n_slots;         /* slots of the longest KV head */
     uint32_t n_blocks, span, n_spans;
-    size_t queries, wg; /* of a work-group: queries, work-items */
-    size_t pass;        /* rows computed together */
+    size_t queries, wg; /* queries and work-items of a work-group */
+    size_t pass;        /* rows computed at a time */
     cl_mem scratch;
     size_t joined_at, stats_at, values_at, sums_at, bytes;
 } work;
 
 static size_t pages(size_t bytes) { return ag_cl_items(bytes, 256); }
 
-/* Slots of a span: as many spans as keep the device busy. A processor always takes the same, so
- * that a row's result does not depend on the rows beside it. */
+/* Returns the slots of a span: small enough to keep the device busy. It is constant on processors,
+ * so that a row's result does not depend on other rows. */
 static uint32_t span_of(const work *w) {
     if (!w->cl->is_gpu) return CPU_SPAN;
     const size_t groups =
@@ -82,7 +81,7 @@ static void arg_rows(const work *w, ag_cl_launch *l, const ag_tensor *t, size_t 
     ag_cl_arg_u64(l, t->offset + at);
 }
 
-/* CACHE_PARAMS of the file, for rows [row, row + n_rows). */
+/* Sets CACHE_PARAMS of attention.cl for rows [row, row + n_rows). */
 static void arg_cache(const work *w, ag_cl_launch *l, size_t row, size_t n_rows) {
     const ag_kv_view *kv = w->kv;
     ag_cl_arg_view(l, kv, w->n_blocks, w->scratch);
@@ -102,7 +101,7 @@ static void arg_cache(const work *w, ag_cl_launch *l, size_t row, size_t n_rows)
 
 /* ---- launches ---- */
 
-/* With what only some models have where scores are computed. */
+/* Begins a launch, with the options of the model if it computes scores. */
 static ag_status begin_kernel(const work *w, ag_cl_launch *l, const char *kernel, size_t queries,
                               bool scores) {
     char options[144];
@@ -174,7 +173,7 @@ static ag_status score_slots(const work *w) {
                          (size_t[]){w->wg, 1});
 }
 
-/* For sums on the host: this waits. */
+/* Reads the weights and adds them to the sums on the host. Waits for the queue. */
 static ag_status add_scores(const work *w) {
     const ag_kv_view *kv = w->kv;
     const size_t bytes = (size_t)kv->n_kv_heads * w->n_slots * sizeof(float);

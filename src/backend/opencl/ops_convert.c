@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows that change their type. What becomes F32 is done on the device. The other way values may not
- * fit, and the caller is told which: that is done on the host. */
+/* Conversion of rows. Conversions to F32 run on the device. Others run on the host, because a value
+ * may be out of range and the error must name it. */
 #include "backend/opencl/ops.h"
 #include "core/alloc.h"
 #include "core/backend_compose.h"
@@ -9,7 +9,7 @@
 
 enum { WG = 64 }; /* as in kernels/convert.cl */
 
-/* ids NULL: the rows in order. */
+/* Converts rows to F32. ids NULL: the rows in order. */
 static ag_status rows_to_floats(ag_backend *b, ag_tensor *dst, const ag_tensor *src,
                                 const int32_t *ids) {
     const size_t rows = ag_shape_rows(&dst->shape), cols = ag_shape_cols(&dst->shape);
@@ -42,7 +42,7 @@ ag_status ag_cl_gather(ag_backend *b, ag_tensor *dst, const ag_tensor *table, co
 typedef struct cast_job {
     ag_backend *b;
     ag_dtype from, to;
-    size_t rows, cols, from_bytes, to_bytes; /* of a row */
+    size_t rows, cols, from_bytes, to_bytes; /* bytes of a row before and after */
     float *values;                           /* one row */
 } cast_job;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/key_scores.cl, one of each kind. Scratch holds
+/* Launches of kernels/key_scores.cl, one of each kind. Scratch memory has
  *   scores  [kv heads][longest]           sums    [kv heads][blocks][dim rounded up to 4] */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
@@ -12,7 +12,7 @@ enum { WG = 64 }; /* as in reduce.cl */
 typedef struct work {
     ag_cl_backend *cl;
     const ag_kv_view *kv;
-    uint32_t n_slots, n_blocks, width; /* of the longest head; floats of a sum */
+    uint32_t n_slots, n_blocks, width; /* of the longest head; width: floats of a sum */
     size_t scores_bytes, sums_at;
     cl_mem scratch;
 } work;
@@ -27,7 +27,7 @@ static ag_status choose_sizes(work *w) {
     return ag_cl_need_scratch(w->cl, w->sums_at + heads * sum, &w->scratch);
 }
 
-/* A kernel that looks at keys, over `items` work-items for each block. */
+/* Enqueues a kernel over keys with `items` work-items for each block. */
 static ag_status enqueue_over_keys(const work *w, const char *kernel, size_t items) {
     const ag_kv_view *kv = w->kv;
     ag_cl_launch l;
@@ -53,7 +53,7 @@ static ag_status find_means(const work *w) {
     return ag_cl_enqueue(&l, 1, (size_t[]){w->kv->n_kv_heads * (size_t)WG}, (size_t[]){WG});
 }
 
-/* The one read: rows of the longest head's slots, moved apart from the last on. */
+/* Reads all scores at once and spreads the rows to `stride`, starting with the last one. */
 static ag_status read_scores(const work *w, float *scores, size_t stride) {
     const cl_int code = w->cl->api.clEnqueueReadBuffer(w->cl->queue, w->scratch, CL_TRUE, 0,
                                                        w->scores_bytes, scores, 0, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/kv_compact.cl: kept slots go into scratch and from there to the places of
- * those that leave, one launch each way. */
+/* Launches of kernels/kv_compact.cl: one copies retained slots to scratch memory, another copies
+ * them to their new slots. */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
 
@@ -10,12 +10,12 @@ typedef struct compaction {
     ag_cl_backend *cl;
     const ag_kv_view *kv;
     const uint32_t *keep;
-    uint32_t head, first, n_keep; /* slots below `first` stay where they are */
+    uint32_t head, first, n_keep; /* slots below `first` do not move */
     uint32_t k_row, v_row;
     cl_mem scratch;
 } compaction;
 
-/* The slots to be read, or (`back`) to be written. */
+/* Copies the slots to scratch memory, or (`back`) from there. */
 static ag_status move_all(const compaction *c, bool back) {
     ag_cl_launch l;
     const uint32_t n_blocks = ag_kv_blocks_for(ag_kv_view_most_slots(c->kv));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launch of kernels/kv_rerotate.cl: one for all layers and heads. */
+/* Launch of kernels/kv_rerotate.cl: one for all layers and heads. */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
 #include "core/hadamard.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/kv_write.cl: new tokens into a cache. */
+/* Launches of kernels/kv_write.cl: writes new tokens to a cache. */
 #include "backend/opencl/ops.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"

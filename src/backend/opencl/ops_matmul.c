@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of the products: which kernel for which. */
+/* Launches of products, and the choice of their kernels. */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
 
 #include <stdio.h>
 
-enum { WG = 64, MMA_WG = 256 }; /* of matmul_any.cl and matmul_mma.cl */
+enum { WG = 64, MMA_WG = 256 }; /* as in matmul_any.cl and matmul_mma.cl */
 /* As in matvec.cl. */
 enum { BLOCK = 32, MATVEC_WEIGHTS = 3 };
-/* Work-groups of matvec that a compute unit can hold. */
+/* Work-groups of matvec for each compute unit. */
 enum { GROUPS_EACH = 16 };
-/* Rows of x up to which each goes over the weight by itself; the weight stays in the cache. */
+/* Maximum rows of x that each read the whole weight, which stays in the cache. */
 enum { MATVEC_MOST = 4 };
 
 ag_status ag_cl_matmul(ag_backend *b, ag_tensor *y, const ag_tensor *a, const ag_tensor *x) {
@@ -42,7 +42,7 @@ static ag_status multiply_any(ag_cl_backend *cl, ag_tensor *y, const ag_tensor *
 
 typedef enum variant { ROWS, MATVEC, TILE, MMA, HALVES } variant;
 
-/* Kernels for GPUs read x in vectors of four. */
+/* Chooses the kind of kernel. Kernels for GPUs read x in vectors of four. */
 static variant choose_variant(const ag_cl_backend *cl, const ag_tensor *x, ag_dtype type) {
     const size_t k = ag_shape_cols(&x->shape);
     const size_t step = ag_dtype_is_quantized(type) ? BLOCK : 8;
@@ -62,12 +62,12 @@ static void arg_weight(ag_cl_launch *l, const ag_tensor *w) {
 
 /* ---- few rows of x ---- */
 
-/* Options of matvec.cl: of a work-group, and rows of a team. */
+/* Options of matvec.cl: teams of a work-group, rows of a team, lanes. */
 typedef struct matvec_shape {
     unsigned lanes, teams, team_rows;
 } matvec_shape;
 
-/* A sub-group shares a row of the weight, or some do: teams as wide as those of most devices. */
+/* Returns the options. One or several sub-groups share a row of the weight. */
 static matvec_shape shape_of(const ag_cl_backend *cl) {
     if (cl->vendor.subgroups) return (matvec_shape){.lanes = 64, .teams = 1, .team_rows = 4};
     return (matvec_shape){
@@ -76,15 +76,15 @@ static matvec_shape shape_of(const ag_cl_backend *cl) {
 
 static size_t group_items(matvec_shape s) { return (size_t)s.lanes * s.teams; }
 
-/* Local bytes for x in bytes, 0 if it stays in floats. */
+/* Returns the local memory for x rounded to bytes; 0 if x stays in floats. */
 static size_t rounded_bytes(const ag_cl_backend *cl, ag_dtype type, size_t k) {
     const size_t pair = 2 * sizeof(float), bytes = k + k / BLOCK * pair;
     const bool fits = bytes + group_items(shape_of(cl)) * sizeof(float) <= cl->device.local_bytes;
     return cl->int_dot && ag_dtype_is_quantized(type) && fits ? bytes : 0;
 }
 
-/* As many work-groups as there are groups of rows; where each of them rounds x first, no more than
- * the device has use for. */
+/* Returns the number of work-groups: one for each group of rows, but if each rounds x first, at
+ * most the number that the device can run at a time. */
 static size_t matvec_groups(const ag_cl_backend *cl, const ag_tensor *const w[], size_t n,
                             bool rounds) {
     const size_t most = (size_t)cl->device.compute_units * GROUPS_EACH;
@@ -95,7 +95,7 @@ static size_t matvec_groups(const ag_cl_backend *cl, const ag_tensor *const w[],
     return rounds && groups > most ? most : groups;
 }
 
-/* Up to MATVEC_WEIGHTS weights of one type, none of them empty. */
+/* Launches a product with up to MATVEC_WEIGHTS weights of one type, none of them empty. */
 static ag_status launch_matvec(ag_cl_backend *cl, ag_tensor *const y[], const ag_tensor *x,
                                const ag_tensor *const w[], size_t n) {
     const size_t k = ag_shape_cols(&x->shape), local = rounded_bytes(cl, w[0]->dtype, k);
@@ -133,7 +133,9 @@ typedef struct tiling {
 
 static tiling tiling_of(const ag_cl_backend *cl, variant v) {
     const ag_cl_sizes *s = &cl->sizes;
-    if (v == ROWS) return (tiling){"matmul_rows.cl", "matmul_rows", 0, 1, 1}; /* all rows of x */
+    if (v == ROWS)
+        return (tiling){"matmul_rows.cl", "matmul_rows", 0, 1,
+                        1}; /* a launch covers all rows of x */
     if (v == MMA) return (tiling){"matmul_mma.cl", "matmul_mma", 64, 128, MMA_WG};
     if (v == HALVES) {
         return (tiling){"matmul_half.cl", "matmul_half", s->tile_m, s->tile_n, s->tile_wg};

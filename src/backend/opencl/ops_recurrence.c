@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/recurrence.cl: rows of one sequence with a state. */
+/* Launches of kernels/recurrence.cl: recurrent operations on the rows of one sequence. */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/rows.cl: operations that treat every row, or every element, by itself. */
+/* Launches of kernels/rows.cl: operations on independent rows or elements. */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
 #include "core/hadamard.h"
@@ -14,12 +14,12 @@ static ag_status begin_launch(ag_cl_launch *l, ag_backend *b, const char *kernel
     return ag_cl_begin(l, cl, file, kernel, ag_cl_vendor_sums(&cl->vendor));
 }
 
-/* A work-group for each row. */
+/* Enqueues a work-group for each row. */
 static ag_status each_row(ag_cl_launch *l, size_t n_rows) {
     return ag_cl_enqueue(l, 1, (size_t[]){n_rows * WG}, (size_t[]){WG});
 }
 
-/* A work-item for each element. */
+/* Enqueues a work-item for each element. */
 static ag_status each_element(ag_cl_launch *l, size_t n) {
     return ag_cl_enqueue(l, 1, (size_t[]){ag_cl_items(n, WG)}, (size_t[]){WG});
 }
@@ -60,7 +60,7 @@ ag_status ag_cl_softmax(ag_backend *b, ag_tensor *x) {
     return each_row(&l, ag_shape_rows(&x->shape));
 }
 
-/* Kernels of two tensors and their number of elements. */
+/* Launches a kernel with two tensors and their number of elements. */
 static ag_status with_pair(ag_backend *b, const char *kernel, ag_tensor *x, const ag_tensor *y) {
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
@@ -104,7 +104,7 @@ ag_status ag_cl_add_bias(ag_backend *b, ag_tensor *x, const ag_tensor *bias) {
     return each_element(&l, n);
 }
 
-/* Kernels of a tensor, its number of elements and a number. */
+/* Launches a kernel with a tensor, its number of elements and a number. */
 static ag_status with_number(ag_backend *b, const char *kernel, ag_tensor *x, float v) {
     const size_t n = ag_shape_numel(&x->shape);
     if (!n) return AG_OK;
@@ -124,7 +124,7 @@ ag_status ag_cl_softcap(ag_backend *b, ag_tensor *x, float cap) {
     return with_number(b, "softcap", x, cap);
 }
 
-/* k NULL: x alone. Each of a rotation's rows has the pairs of x, then those of k. */
+/* Rotates x and k (may be NULL). Each row of the launch has the pairs of x, then those of k. */
 static ag_status rotate(ag_backend *b, ag_tensor *x, ag_tensor *k, const uint32_t *positions,
                         const ag_tensor *inv_freq, float factor) {
     const size_t heads = x->shape.dim[1], more = k ? k->shape.dim[1] : 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels/top_k.cl: the best of a row, of which the host reads some hundred bytes. */
+/* Launches of kernels/top_k.cl: finds the best values of a row. The host reads a few hundred bytes.
+ */
 #include "backend/opencl/ops.h"
 #include "backend/opencl/staging.h"
 #include "backend/opencl/steps.h"
@@ -10,7 +11,7 @@
 
 static const char file[] = "top_k.cl";
 enum { CHUNK = 2048, JOINED = 8, LEAST_RETAINED = 64, MOST_RETAINED = 512 }; /* as in the file */
-/* What is looked for and looked up is filled up to so many, so that the numbers rarely change. */
+/* Numbers of results and ids are rounded up to a multiple of STEP, so that they rarely change. */
 enum { STEP = 32 };
 
 typedef struct work {
@@ -20,7 +21,7 @@ typedef struct work {
     char options[40];
     cl_mem lists;
     size_t n, n_lists, retained, wg, k, n_ids;
-    size_t bad_at, ids_at, out_at, out_bytes; /* in the scratch */
+    size_t bad_at, ids_at, out_at, out_bytes; /* offsets in scratch memory */
 } work;
 
 static size_t head_words(const work *w) { return 2 + w->n_ids; }

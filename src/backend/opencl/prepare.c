@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights become what kernels/weights.cl describes: levels and factors apart, rows padded.
- * Converted by threads of the host, some rows at a time; the device receives the rows before
- * meanwhile. */
+/* Converts weights to the layout of kernels/weights.cl: separate planes of levels and factors, with
+ * padded rows. Host threads convert a chunk of rows while the device receives the chunk before. */
 #include "backend/opencl/layout.h"
 #include "backend/opencl/loading.h"
 #include "backend/opencl/ops.h"
@@ -14,7 +13,7 @@
 
 enum { CHUNK_BYTES = 1 << 21, ALIGN = 256 };
 
-/* Bytes of a row in planes [first, end). */
+/* Returns the bytes of a row in planes [first, end). */
 static size_t planes_bytes(ag_dtype dtype, unsigned first, unsigned end, size_t k) {
     size_t n = 0;
     for (unsigned p = first; p < end; p++) n += ag_cl_plane_bytes(dtype, p, k);
@@ -34,7 +33,7 @@ size_t ag_cl_prepared_bytes(ag_dtype dtype, size_t n, size_t k) {
            n * planes_bytes(dtype, AG_CL_FACTORS, AG_CL_PLANES, k);
 }
 
-/* Some rows on the host, as they will lie on the device. */
+/* A chunk of rows in host memory, in the device's layout. */
 typedef struct chunk {
     size_t row0, rows;
     unsigned char *planes[AG_CL_PLANES];
@@ -43,16 +42,16 @@ typedef struct chunk {
 typedef struct preparing {
     ag_cl_backend *cl;
     const ag_tensor *src;
-    const unsigned char *bytes; /* of src */
+    const unsigned char *bytes; /* bytes of src */
     ag_dtype want;
     size_t n, k;                    /* rows, columns */
-    size_t row_bytes[AG_CL_PLANES]; /* of a row in each plane */
+    size_t row_bytes[AG_CL_PLANES]; /* bytes of a row in each plane */
     size_t chunk_rows;
     chunk chunk;
-    atomic_size_t bad_row; /* the lowest found that cannot be converted; SIZE_MAX: none */
+    atomic_size_t bad_row; /* lowest row that could not be converted; SIZE_MAX: none */
 } preparing;
 
-/* Pinned memory for some rows, and for each thread one row of floats and one packed. */
+/* Reserves pinned memory for a chunk, and for each thread one row of floats and one packed row. */
 static ag_status reserve_staging(preparing *p) {
     const size_t row = planes_bytes(p->want, 0, AG_CL_PLANES, p->k);
     const size_t rows = CHUNK_BYTES / row + 1;
@@ -61,7 +60,7 @@ static ag_status reserve_staging(preparing *p) {
                               p->k * sizeof(float) + ag_dtype_row_bytes(p->want, p->k));
 }
 
-/* The next rows go where those before the last went: these have arrived. */
+/* Begins a chunk in the half whose rows have arrived. */
 static ag_status begin_chunk(preparing *p, size_t row0) {
     chunk *c = &p->chunk;
     unsigned char *at;
@@ -75,7 +74,7 @@ static ag_status begin_chunk(preparing *p, size_t row0) {
     return AG_OK;
 }
 
-/* Row i of the chunk. */
+/* Writes row i of the chunk to the planes. */
 static void take_apart(const preparing *p, size_t i, const unsigned char *packed) {
     unsigned char *to[AG_CL_PLANES];
     for (unsigned plane = 0; plane < AG_CL_PLANES; plane++) {
@@ -84,7 +83,7 @@ static void take_apart(const preparing *p, size_t i, const unsigned char *packed
     ag_cl_take_apart(p->want, to, packed, p->k);
 }
 
-/* One row to packed; values: scratch for its floats. */
+/* Converts one row to `packed`. values: scratch for its floats. */
 static ag_status convert(const preparing *p, size_t row, float *values, unsigned char *packed,
                          size_t *bad) {
     const ag_dtype from = p->src->dtype;
@@ -98,8 +97,8 @@ static void note_bad_row(preparing *p, size_t row) {
     while (row < lowest && !atomic_compare_exchange_weak(&p->bad_row, &lowest, row)) {}
 }
 
-/* Rows [begin, end) of the chunk. Those before a bad one are converted all the same: one of them
- * may be the first that is bad. */
+/* Converts rows [begin, end) of the chunk. Rows before a bad one are still converted, because one
+ * of them may be the first bad one. */
 static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     preparing *p = ctx;
     float *values = ag_cl_loading_scratch(p->cl->loading, thread);
@@ -113,7 +112,7 @@ static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     }
 }
 
-/* The row at fault is converted once more, for the message. */
+/* Converts the bad row again for the message. */
 static ag_status report_bad_row(const preparing *p, size_t row) {
     float *values = ag_cl_loading_scratch(p->cl->loading, 0);
     size_t bad = 0;

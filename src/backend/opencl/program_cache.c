@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Binaries of programs on disk: one file each, named after what it depends on. */
+/* Cache of binaries on disk: one file each, named after the hashes of its key. */
 #include "backend/opencl/hash.h"
 #include "backend/opencl/program.h"
 #include "core/alloc.h"
@@ -14,11 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* In front of the binary; in the machine's byte order, since the files do not travel. */
+/* Header of a file, in the machine's byte order: files are local to a machine. */
 typedef struct cache_header {
     char magic[8];
     ag_cl_cache_key key;
-    uint64_t len, hash; /* of the binary */
+    uint64_t len, hash; /* length and hash of the binary */
 } cache_header;
 
 static const char magic[8] = {'A', 'G', 'C', 'L', 'B', 'I', 'N', '1'};
@@ -68,7 +68,7 @@ static unsigned char *read_checked(FILE *f, ag_cl_cache_key key, size_t *len) {
 unsigned char *ag_cl_cache_read(const char *dir, ag_cl_cache_key key, size_t *len) {
     char path[PATH_BYTES];
     if (!path_of(path, dir, key)) return NULL;
-    /* Whatever lies there under this name, nobody waits for it. */
+    /* O_NONBLOCK: the path may be a pipe. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     FILE *f = fd >= 0 ? fdopen(fd, "rb") : NULL;
     if (!f) {

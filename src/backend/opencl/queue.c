@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue, and errors of OpenCL as messages. */
+/* The queue, and messages of OpenCL errors. */
 #include "backend/opencl/opencl.h"
 #include "core/fail.h"
 

@@ -3,7 +3,7 @@
 
 enum { LEAST_BYTES = 1 << 16 };
 
-/* What is enqueued already keeps the old memory until it is done. */
+/* Enqueued commands retain the old memory until they are done. */
 ag_status ag_cl_need_scratch(ag_cl_backend *cl, size_t bytes, cl_mem *out) {
     if (!cl->scratch.mem || bytes > cl->scratch.bytes) {
         size_t size = LEAST_BYTES;

@@ -3,7 +3,7 @@
 
 #include "core/fail.h"
 
-/* What every kernel can be cut down to. Several have work-groups of 64 and nothing else. */
+/* Minimum limits of a device. Several kernels need work-groups of 64. */
 enum { LEAST_GROUP = 64, LEAST_LOCAL = 16 << 10 };
 /* As in the kernels: attention.cl, matmul_tile.cl, top_k.cl. */
 enum { MOST_DIM = 256, KV_BLOCK = 128, BLOCK = 32, TILE_PAD = 4, TILE_EACH = 4 };

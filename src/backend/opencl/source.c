@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of kernels: embedded, or from a folder while somebody tunes them. */
+/* Texts of kernels: embedded, or from a directory for tuning. */
 #include "backend/opencl/program.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -14,13 +14,13 @@
 
 enum { FILES_MAX = 16, NAME_MAX_BYTES = 64, SOURCE_MAX = 1 << 20 };
 
-/* The text being put together, and the files that are in it. */
+/* A text in preparation, and the files that it includes. */
 typedef struct assembly {
     char *text; /* owned */
     size_t len, cap;
     char names[FILES_MAX][NAME_MAX_BYTES];
     size_t n_names;
-    const char *folder; /* NULL: none */
+    const char *folder; /* directory of replacements; may be NULL */
     ag_error *err;
 } assembly;
 
@@ -44,7 +44,7 @@ static ag_status append_text(assembly *a, const char *text, size_t len) {
 
 /* ---- one file ---- */
 
-/* NULL: see errno. Nobody waits for a pipe to be written to. */
+/* Opens a regular file. Returns NULL and sets errno for others; does not wait for pipes. */
 static FILE *open_regular(const char *path) {
     struct stat s;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -56,7 +56,7 @@ static FILE *open_regular(const char *path) {
     return NULL;
 }
 
-/* *text stays NULL if the folder has no such file. */
+/* Reads a file of the directory. *text stays NULL if there is no such file. */
 static ag_status read_override(const char *dir, const char *file, char **text, size_t *len,
                                ag_error *err) {
     char path[4096];
@@ -98,7 +98,7 @@ static const ag_cl_source *find_embedded(const char *file) {
 
 static ag_status append_file(assembly *a, const char *file);
 
-/* If the line is `#include "name"`, the name. */
+/* Returns whether the line is `#include "name"`, and copies the name. */
 static bool include_name(const char *line, size_t len, char name[NAME_MAX_BYTES]) {
     static const char start[] = "#include \"";
     const size_t n_start = sizeof start - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small host arrays on their way to the device: copied into pinned memory, from where the driver
- * fetches them while the host goes on. */
+/* Staging of small host arrays: copies them to pinned memory, from where the driver copies them
+ * while the host continues. */
 #include "backend/opencl/staging.h"
 #include "backend/opencl/opencl.h"
 #include "core/fail.h"
@@ -45,7 +45,7 @@ void ag_cl_staging_close(ag_cl_backend *cl) {
     *s = (ag_cl_staging){0};
 }
 
-/* An array larger than half the ring: a larger ring. Rare, so it may wait. */
+/* Replaces the ring by a larger one, for an array of more than half of it. Waits; this is rare. */
 static ag_status grow_ring(ag_cl_backend *cl, size_t n, ag_error *err) {
     size_t bytes = cl->staging.bytes ? cl->staging.bytes : RING_BYTES;
     while (bytes / 2 < n) {
@@ -53,7 +53,7 @@ static ag_status grow_ring(ag_cl_backend *cl, size_t n, ag_error *err) {
         bytes *= 2;
     }
     AG_TRY(ag_cl_finish(cl, err));
-    /* The launch that is being prepared may have an argument in the old buffer. */
+    /* The launch in preparation may have an argument in the old buffer. */
     cl_mem retired = cl->staging.device;
     cl->staging.device = NULL;
     ag_cl_staging_close(cl);
@@ -63,7 +63,7 @@ static ag_status grow_ring(ag_cl_backend *cl, size_t n, ag_error *err) {
     return st;
 }
 
-/* The half is about to be written: what left it must have arrived. */
+/* Waits for the copies from a half before it is written again. */
 static ag_status enter_half(ag_cl_backend *cl, size_t half, ag_error *err) {
     ag_cl_staging *s = &cl->staging;
     size_t kept = 0;
@@ -78,7 +78,7 @@ static ag_status enter_half(ag_cl_backend *cl, size_t half, ag_error *err) {
     return code == CL_SUCCESS ? AG_OK : ag_cl_fail(cl, err, code, "waiting for a staged array");
 }
 
-/* *offset: n free bytes of the ring, in one half. */
+/* Claims n bytes of the ring, within one half, at *offset. */
 static ag_status claim(ag_cl_backend *cl, size_t n, size_t *offset, ag_error *err) {
     ag_cl_staging *s = &cl->staging;
     if (n > SIZE_MAX - ALIGN) return AG_FAIL(err, NOMEM, "staging an array of %zu bytes", n);
@@ -93,7 +93,8 @@ static ag_status claim(ag_cl_backend *cl, size_t n, size_t *offset, ag_error *er
     return AG_OK;
 }
 
-/* Through the ring to dst, or if that is NULL to the ring's own device buffer at *offset. */
+/* Copies data through the ring to dst, or if that is NULL to the ring's device buffer at *offset.
+ */
 static ag_status put(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, const void *data, size_t n,
                      size_t *offset, ag_error *err) {
     ag_cl_staging *s = &cl->staging;
@@ -118,8 +119,8 @@ ag_status ag_cl_stage_into(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, con
     return put(cl, dst, dst_offset, data, n, &offset, err);
 }
 
-/* In the half that is being filled: the other one is the next to be written again, and that may
- * happen before the launch that this array is for. */
+/* Finds an equal array in the half being filled. The other half is reused next, maybe before the
+ * launch that needs the array. */
 static bool find_recent(const ag_cl_staging *s, const void *data, size_t n, size_t *offset) {
     for (size_t i = s->n_recent; i-- > 0;) {
         const size_t half_bytes = s->bytes / 2, at = s->recent[i].offset;

@@ -4,8 +4,8 @@
 
 #include "backend/opencl/opencl.h"
 
-/* Copies n bytes to dst by way of the ring: data is free when this returns, the queue brings it in
- * its turn. */
+/* Enqueues a copy of n bytes to dst through the ring. The caller may reuse data when this returns.
+ */
 ag_status ag_cl_stage_into(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, const void *data,
                            size_t n, ag_error *err);
 

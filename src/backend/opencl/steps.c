@@ -23,7 +23,7 @@ static bool is_of(const ag_cl_step_entry *e, const ag_step *step) {
            e->logits_at == step->logits->offset && e->blocks == step->kv[0].blocks;
 }
 
-/* The entry that was used longest ago becomes the step's. */
+/* Assigns the least recently used entry to the step's session. */
 static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_step *step) {
     ag_cl_steps *c = cl->steps;
     size_t oldest = 0;
@@ -41,7 +41,7 @@ static ag_cl_step_entry *claim(ag_cl_backend *cl, const ag_step *step) {
     return e;
 }
 
-/* NULL: nothing is kept for its session. */
+/* Returns the entry of the step's session, NULL if there is none. */
 static ag_cl_step_entry *find(ag_cl_steps *c, const ag_step *step) {
     for (size_t i = 0; i < AG_CL_STEP_ENTRIES; i++) {
         if (is_of(&c->entries[i], step)) return &c->entries[i];

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages and mailboxes for tokens in one launch (token.h): an entry for each session of each model
- * that decodes here, so that sessions and models that take turns upload nothing anew. A session is
- * known by its program, its logits and its cache's first block. With more sessions than entries the
- * session that was used longest ago loses its entry. A session whose logits are gone loses it when
- * the next step begins. */
+/* Device steps: an entry with stages and mailboxes (token.h) for each session that decodes on this
+ * backend, so that alternating sessions upload nothing again. A session is identified by its
+ * program, its logits and the first block of its cache. If all entries are used, the least recently
+ * used one is replaced. An entry whose logits were freed is released when the next step starts. */
 #ifndef AG_OPENCL_STEPS_H
 #define AG_OPENCL_STEPS_H
 
@@ -12,11 +11,11 @@
 enum { AG_CL_STEP_ENTRIES = 16 };
 
 typedef struct ag_cl_step_entry {
-    uint64_t used; /* by the clock; 0: free */
+    uint64_t used; /* value of the clock at the last use; 0: free */
     const ag_program *program;
-    ag_buffer *logits; /* borrowed, while it lives: see ag_cl_backend.lost */
+    ag_buffer *logits; /* borrowed until it is freed: see ag_cl_backend.lost */
     size_t logits_at;
-    const ag_kv_block *blocks; /* where the cache keeps its table: never followed */
+    const ag_kv_block *blocks; /* address of the cache's table, never dereferenced */
     ag_cl_token token;
 } ag_cl_step_entry;
 
@@ -25,10 +24,10 @@ struct ag_cl_steps {
     uint64_t clock;
 };
 
-/* The slot of the same name. */
+/* Implements run_program. */
 ag_status ag_cl_run_program(ag_backend *b, const ag_step *step, bool *taken);
 
-/* Releases the entries of sessions that are gone. */
+/* Releases entries whose logits were freed. */
 void ag_cl_steps_sweep(ag_cl_backend *cl);
 void ag_cl_steps_close(ag_cl_backend *cl);
 

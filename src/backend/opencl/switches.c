@@ -9,7 +9,7 @@
 
 enum { WIDEST_SUBGROUP = 1024 };
 
-/* NULL where it is not set or empty. */
+/* Returns the value of a variable, NULL if it is unset or empty. */
 static const char *value_of(const char *variable) {
     const char *value = getenv(variable);
     return value && *value ? value : NULL;
@@ -39,8 +39,8 @@ static ag_status read_emulated(unsigned *out, ag_error *err) {
     return AG_OK;
 }
 
-/* $AG_OPENCL_CACHE, else $XDG_CACHE_HOME/antigravity/opencl, else ~/.cache/antigravity/opencl.
- * NULL: AG_OPENCL_CACHE=0, or none of these is set. */
+/* Writes the cache directory: $AG_OPENCL_CACHE, else $XDG_CACHE_HOME/antigravity/opencl, else
+ * ~/.cache/antigravity/opencl. NULL if AG_OPENCL_CACHE is 0 or none of these is set. */
 static ag_status read_cache(char **out, ag_error *err) {
     const char *folder = value_of("AG_OPENCL_CACHE"), *under = "";
     const char *xdg = value_of("XDG_CACHE_HOME");

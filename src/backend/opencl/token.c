@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole token in one launch of kernels/token.cl. */
+/* Decodes a token in one launch of kernels/token.cl. */
 #include "backend/opencl/token.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -18,15 +18,16 @@ static size_t items_of(const ag_cl_backend *cl) {
     return cl->device.is_nvidia ? AG_CL_TOKEN_ITEMS : AG_CL_TOKEN_ITEMS_CPU;
 }
 
-/* Of rows of weights, what all of them have: a warp's segments, 64 blocks, or pairs of blocks. */
+/* Returns the option for the alignment of weight rows: a warp's segments, 64 blocks, or pairs of
+ * blocks. */
 static const char *row_option(const ag_cl_token_shape *s) {
     const uint32_t any = s->dim | s->q_dim | s->ffn_dim;
     if (any % (64 * AG_QK) == 0) return "-DROWS_OF=64";
     return any % (2 * AG_QK) == 0 ? "-DROWS_OF=2" : "-DROWS_OF=1";
 }
 
-/* Which types of weights each kind of product is compiled for. One piece of code for all kinds, on
- * processors, takes all types: compiling costs more than choosing. */
+/* Writes the weight types that each kind of product is compiled for. On processors one function
+ * handles all kinds and types, because compiling costs more than branches. */
 static void type_options(const ag_cl_backend *cl, const ag_cl_token_shape *s, char *out,
                          size_t cap) {
     const uint32_t all = cl->device.is_nvidia ? 0 : AG_CL_TOKEN_TYPES;
@@ -70,7 +71,7 @@ static void set_arguments(ag_cl_launch *l, const ag_cl_token *token, const ag_st
     ag_cl_arg_f32(l, step->program->ops[0].number);
 }
 
-/* Tags of one token; after 2^32 of them the old ones are wiped away. */
+/* Claims the tags of one token. Clears all mailboxes before tags wrap around at 2^32. */
 static ag_status claim_tags(ag_cl_backend *cl, ag_cl_token *token, uint32_t *first) {
     const uint32_t n = ag_cl_token_stages(&token->shape) + 1;
     if (token->next_tag > UINT32_MAX - n) {
@@ -110,7 +111,7 @@ static ag_status run(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step,
     AG_TRY(ag_cl_enqueue(&l, 1, &global, &items));
     const ag_status st = ag_cl_token_read(cl, token, step);
     if (st != AG_OK) {
-        /* The launch knows buffers by their addresses: while it runs, none may be released. */
+        /* The launch uses buffers by address, so none may be released while it runs. */
         (void)ag_cl_finish(cl, NULL);
         return st;
     }
@@ -129,8 +130,8 @@ bool ag_cl_token_allowed(const ag_cl_backend *cl, const ag_step *step) {
            cl->switches.token != AG_CL_OFF;
 }
 
-/* Groups that poll for one another must all run at once: not something to try on processors, whose
- * groups run one after another, unless there is but one. */
+/* Work-groups poll for one another, so all must run at the same time. Processors run them one after
+ * another: there the kernel uses one group. */
 bool ag_cl_token_fits(const ag_cl_backend *cl, const ag_step *step, ag_cl_token_shape *shape) {
     if (!ag_cl_token_shape_of(cl, step, shape)) return false;
     return cl->switches.token == AG_CL_ON || (cl->whole_tokens && ag_cl_token_has_run(shape));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The buffer that kernels/token.cl works in, and what goes into it before a launch. */
+/* The buffer of kernels/token.cl and its uploads before a launch. */
 #include "backend/opencl/staging.h"
 #include "backend/opencl/token.h"
 #include "core/alloc.h"
@@ -61,7 +61,8 @@ ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
     ag_error *err = &cl->base.err;
     ag_cl_token_release_store(token);
     token->shape = *shape;
-    token->shape.max_blocks = 2 * shape->max_blocks; /* so that a growing cache rarely asks */
+    token->shape.max_blocks =
+        2 * shape->max_blocks; /* for fewer reallocations as the cache grows */
     token->at = layout_mailbox(&token->shape);
     const size_t n_blocks = (size_t)shape->n_layers * shape->n_kv * token->shape.max_blocks;
     token->stages = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->stages);
@@ -77,7 +78,7 @@ ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
     }
     if (st == AG_OK) st = ag_cl_token_address(cl, token->store, &token->address);
     if (st != AG_OK) ag_cl_token_release_store(token);
-    token->next_tag = 1; /* 0 is the tag of what was never written */
+    token->next_tag = 1; /* 0 is the tag of unwritten packets */
     return st;
 }
 
@@ -123,7 +124,7 @@ static ag_status upload_stages(ag_cl_backend *cl, ag_cl_token *token, const ag_s
     return AG_OK;
 }
 
-/* Before a launch nothing is aborted, bad or listed. */
+/* Writes the request for the best logits and clears the result. */
 static void ask(ag_cl_token *token, const ag_top_k *top) {
     ag_cl_token_request *request = (void *)(token->mailbox + token->at.request);
     ag_cl_token_result *result = (void *)(token->mailbox + token->at.result);
@@ -135,7 +136,7 @@ static void ask(ag_cl_token *token, const ag_top_k *top) {
     if (top->n_ids) memcpy(request->ids, top->ids, top->n_ids * sizeof *request->ids);
 }
 
-/* The blocks that hold slots of a head, the new token's included. */
+/* Writes the addresses of a head's blocks, including the new token's. */
 static ag_status list_head(ag_cl_backend *cl, cl_ulong *row, const ag_kv_view *kv, uint32_t head,
                            bool *changed) {
     for (uint32_t i = 0, n = kv->n_slots[head] / AG_KV_BLOCK + 1; i < n; i++) {
@@ -169,7 +170,7 @@ static ag_status upload_blocks(ag_cl_backend *cl, ag_cl_token *token, const ag_s
                   (size_t)token->shape.n_layers * token->shape.n_kv * token->shape.max_blocks *
                       sizeof *token->blocks);
     }
-    if (st != AG_OK) token->blocks[0] = 0; /* to be sent again */
+    if (st != AG_OK) token->blocks[0] = 0; /* forces another upload */
     return st;
 }
 

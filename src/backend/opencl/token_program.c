@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program as stages for kernels/token.cl. */
+/* Converts a program to stages for kernels/token.cl. */
 #include "backend/opencl/layout.h"
 #include "backend/opencl/token.h"
 #include "core/fail.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- is it a step for the kernel? ---- */
+/* ---- supported steps ---- */
 
-/* Adds its type to a set. */
+/* Returns whether w is a supported weight [n,k], and adds its type to *types. */
 static bool is_weight(const ag_tensor *w, uint32_t n, uint32_t k, uint32_t *types) {
     const uint32_t type = UINT32_C(1) << w->dtype;
     *types |= type;
@@ -19,7 +19,7 @@ static bool is_weight(const ag_tensor *w, uint32_t n, uint32_t k, uint32_t *type
            ag_shape_rows(&w->shape) == n && ag_shape_cols(&w->shape) == k && k % AG_QK == 0;
 }
 
-/* What is added to the stream. */
+/* Returns whether w is a supported weight of a product added to the stream. */
 static bool is_branch(const ag_tensor *w, uint32_t k, ag_cl_token_shape *s) {
     return is_weight(w, s->dim, k, k <= AG_CL_TOKEN_LONG ? &s->row_types : &s->long_types);
 }
@@ -33,16 +33,17 @@ _Static_assert((int)AG_CL_TOKEN_IDS == (int)AG_TOP_K_IDS, "a request holds them"
 
 enum { MOST_COLUMNS = 32768 };
 
-/* What the kernel is written for: a warp's tiles hold 8 query heads, local memory heads of 128 or
- * that many columns, and what leaves a KV head's attention are whole blocks. */
+/* Returns whether the kernel supports the sizes: a warp's tiles have 8 query heads, local memory
+ * has heads of 128 or that number of columns, and the output of a KV head is a multiple of a block.
+ */
 static bool is_size(const ag_cl_token_shape *s) {
     return s->head_dim % 16 == 0 && s->head_dim <= 128 && s->group <= 8 &&
            s->group * s->head_dim % AG_QK == 0 && s->dim <= MOST_COLUMNS &&
            s->q_dim <= MOST_COLUMNS && s->ffn_dim <= MOST_COLUMNS;
 }
 
-/* Widened as a GPU runs more: of these sizes tests/unit/test_opencl_token_shapes.c lists groups,
- * types, biases and rotations, though not each with each. */
+/* Extend this when more was tested on a GPU. tests/unit/test_opencl_token_shapes.c lists the tested
+ * groups, types, biases and rotations, though not all combinations. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
     static const uint32_t sizes[] = {32, 64, 80, 96, 128};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -51,7 +52,7 @@ bool ag_cl_token_has_run(const ag_cl_token_shape *s) {
     return false;
 }
 
-/* A group must have rows of q/k/v and 32 rows of gate and up: see kernels/token.cl. */
+/* Returns the number of groups. Each must have rows of q/k/v and 32 rows of gate and up. */
 static uint32_t groups_for(const ag_cl_backend *cl, const ag_cl_token_shape *s) {
     uint32_t n = cl->device.is_cpu ? 1 : cl->device.compute_units;
     if (n > s->ffn_dim / AG_QK) n = s->ffn_dim / AG_QK;
@@ -63,7 +64,8 @@ static const ag_tensor *weight_of(const ag_step *step, const ag_op *op, int i) {
     return step->weights[op->w[i]].tensor;
 }
 
-/* Attention of all layers is alike but for windows, and the cache is one for the kernel. */
+/* Returns whether the attention equals that of other layers except for windows, and the cache fits.
+ */
 static bool is_attention(const ag_step *step, const ag_op *op, ag_cl_token_shape *s) {
     const ag_attend_op *a = &step->program->attend[op->params], *first = step->program->attend;
     const ag_kv_view *kv = &step->kv[a->cache], *one = &step->kv[first->cache];
@@ -86,7 +88,7 @@ static bool is_op(const ag_step *step, const ag_op *op, ag_cl_token_shape *s) {
            (!is_head_norm || ag_shape_numel(&weight_of(step, op, 0)->shape) == s->head_dim);
 }
 
-/* The weights of a stage's products. */
+/* Returns whether the weights of a stage's products are supported. */
 static bool is_stage(const ag_step *step, const ag_stage *stage, ag_cl_token_shape *s) {
     const ag_op *first = &step->program->ops[stage->first], *normed = first + 1;
     switch (stage->pattern) {
@@ -107,7 +109,7 @@ static bool is_stage(const ag_step *step, const ag_stage *stage, ag_cl_token_sha
     return false;
 }
 
-/* Columns that the gate of the first feed-forward has; 0: there is none. */
+/* Returns the columns of the gate of the first feed-forward; 0: none. */
 static uint32_t first_gate(const ag_program *p, uint32_t *is_gelu) {
     for (uint32_t i = 0; i < p->n_ops; i++) {
         if (p->ops[i].code != AG_OP_GATE) continue;
@@ -174,8 +176,8 @@ uint32_t ag_cl_token_stages(const ag_cl_token_shape *s) {
 
 uint32_t ag_cl_token_most_stages(const ag_cl_token_shape *s) { return 5 * s->n_layers + 2; }
 
-/* Of a group's rows: parts whose largest logits bound the best ones. Enough that few logits pass
- * the bound, a power of two from 2 on. */
+/* Returns the number of partial maxima for each work-group: a power of two, at least 2. More of
+ * them give a tighter bound for the best logits. */
 static uint32_t parts_of_group(const ag_cl_backend *cl, const ag_cl_token_shape *s) {
     enum { ENOUGH = 256 };
     const uint32_t warps = cl->device.is_nvidia ? AG_CL_TOKEN_ITEMS / 32 : AG_CL_TOKEN_ITEMS_CPU;
@@ -190,7 +192,7 @@ typedef struct writer {
     ag_cl_backend *cl;
     const ag_cl_token *token;
     const ag_step *step;
-    uint32_t n; /* stages so far */
+    uint32_t n; /* number of stages */
 } writer;
 
 static cl_ulong mailbox(const writer *w, size_t offset) { return w->token->address + offset; }
@@ -202,7 +204,7 @@ static ag_status tensor_address(const writer *w, const ag_tensor *t, cl_ulong *o
     return AG_OK;
 }
 
-/* Weight number n of the stage. Its planes are named as if its first row were number row0. */
+/* Sets weight n of the stage. Plane addresses are shifted as if its first row had index row0. */
 static ag_status weight(const writer *w, const ag_tensor *t, uint32_t row0, ag_cl_token_stage *s,
                         size_t n) {
     const size_t rows = ag_shape_rows(&t->shape), k = ag_shape_cols(&t->shape);
@@ -221,7 +223,7 @@ static ag_status weight(const writer *w, const ag_tensor *t, uint32_t row0, ag_c
     return AG_OK;
 }
 
-/* Weight number i of the op. */
+/* Adds weight i of the operation. */
 static ag_status add_weight(const writer *w, const ag_op *op, int i, uint32_t row0,
                             ag_cl_token_stage *s) {
     return weight(w, weight_of(w->step, op, i), row0, s, (size_t)i);
@@ -231,7 +233,7 @@ static ag_status norm_address(const writer *w, const ag_op *norm, cl_ulong *out)
     return tensor_address(w, weight_of(w->step, norm, 0), out);
 }
 
-/* Tags count the stages: what stage i writes has tag i + 1. */
+/* Adds a stage. Packets that stage i writes have tag i + 1. */
 static ag_cl_token_stage *add_stage(writer *w, ag_cl_stage_type type, size_t in, cl_ulong out) {
     ag_cl_token_stage *s = &w->token->stages[w->n];
     *s = (ag_cl_token_stage){
@@ -244,7 +246,7 @@ static ag_cl_token_stage *add_stage(writer *w, ag_cl_stage_type type, size_t in,
     return s;
 }
 
-/* A product whose first weight is that of the op. */
+/* Adds a product with the operation's first weight. */
 static ag_status add_product(writer *w, ag_cl_stage_type type, const ag_op *op, size_t in,
                              cl_ulong out, ag_cl_token_stage **stage) {
     const ag_tensor *t = weight_of(w->step, op, 0);
@@ -255,7 +257,7 @@ static ag_status add_product(writer *w, ag_cl_stage_type type, const ag_op *op, 
     return add_weight(w, op, 0, 0, s);
 }
 
-/* q, k and v are one product whose rows come from three weights. */
+/* Adds a norm and its products. q, k and v are one product with the rows of three weights. */
 static ag_status add_normed(writer *w, const ag_op *norm) {
     const ag_cl_token_layout *at = &w->token->at;
     const ag_cl_token_shape *shape = &w->token->shape;
@@ -270,7 +272,7 @@ static ag_status add_normed(writer *w, const ag_op *norm) {
     return add_weight(w, qkv, 2, s->end2, s);
 }
 
-/* extra: biases of q, k and v, norms of heads of q and k. */
+/* Adds attention. `extra` has biases of q, k and v and norms of heads of q and k. */
 static ag_status add_attention(writer *w, const ag_stage *stage) {
     const ag_program *p = w->step->program;
     const ag_op *attend = &p->ops[stage->first + stage->n - 1];
@@ -303,7 +305,7 @@ static ag_status add_gated(writer *w, const ag_op *norm) {
     return add_weight(w, norm + 1, 1, 0, s);
 }
 
-/* Logits, and of each group the largest; then the best. */
+/* Adds the logits with the maxima of each group, then the selection of the best. */
 static ag_status add_logits(writer *w, const ag_op *norm) {
     const ag_cl_token_layout *at = &w->token->at;
     const ag_cl_token_shape *shape = &w->token->shape;
@@ -328,7 +330,7 @@ static ag_status add_logits(writer *w, const ag_op *norm) {
 ag_status ag_cl_token_write_stages(ag_cl_backend *cl, const ag_step *step, ag_cl_token *token) {
     const ag_program *p = step->program;
     writer w = {.cl = cl, .token = token, .step = step};
-    size_t in = 0; /* the mailbox that the stage before has written */
+    size_t in = 0; /* mailbox written by the previous stage */
     for (const ag_stage *s = p->stages; s < p->stages + p->n_stages; s++) {
         const ag_op *first = &p->ops[s->first];
         ag_status st = AG_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a launch of kernels/token.cl leaves: logits and the best of them. */
+/* Reads the results of a launch of kernels/token.cl: logits and the best of them. */
 #include "backend/opencl/token.h"
 #include "core/fail.h"
 
@@ -21,7 +21,8 @@ static void unpack(ag_cl_token_result *r, ag_top_k *top) {
     }
 }
 
-/* Where a bound was too low the list is not complete: then the row is looked through anew. */
+/* Reads the best logits. If the list is incomplete because a bound was too low, searches the row.
+ */
 static ag_status take_best(ag_cl_backend *cl, ag_cl_token *token, const ag_step *step) {
     if (token->shape.select && token->result.n_listed <= AG_CL_TOKEN_LISTED) {
         unpack(&token->result, step->top);

@@ -17,20 +17,20 @@ static ag_status lacks(const ag_cl_device *d, const char *variable, const char *
     return AG_FAIL(err, UNSUPPORTED, "%s: %s does not list %s", variable, d->name, what);
 }
 
-/* 30 for "OpenCL 3.0 ...". */
+/* Returns the version times 10: 30 for "OpenCL 3.0 ...". */
 static unsigned version_of(const ag_cl_device *d) {
     unsigned major = 0, minor = 0;
     return sscanf(d->version, "OpenCL %u.%u", &major, &minor) == 2 ? 10 * major + minor : 12;
 }
 
-/* The instruction for products of bytes; 0: the device has none. */
+/* Returns the device's extension for products of bytes; 0: none. */
 static unsigned dot_of(const ag_cl_device *d) {
     if (d->extensions & AG_CL_DOT && version_of(d) >= 20) return DOT_KHR;
     if (d->extensions & AG_CL_ARM_DOT_SUM) return DOT_ARM_SUM;
     return d->extensions & AG_CL_ARM_DOT ? DOT_ARM : 0;
 }
 
-/* Sub-groups are of no OpenCL C before 2.0, and 3.0 need not understand 2.0. */
+/* Returns the option for a language version with sub-groups: 2.0 or 3.0, which may lack 2.0. */
 static const char *language_of(const ag_cl_device *d) {
     const unsigned version = version_of(d);
     return version >= 30 ? "3.0" : version >= 20 ? "2.0" : "1.2";

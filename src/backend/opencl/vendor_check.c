@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths for extensions, tried once: kernels/vendor_check.cl. */
+/* Checks the code paths for extensions by running kernels/vendor_check.cl once. */
 #include "backend/opencl/ops.h"
 #include "core/fail.h"
 
