@@ -12,7 +12,8 @@ enum { WG = 64 }; /* as in reduce.cl */
 typedef struct work {
     ag_cl_backend *cl;
     const ag_kv_view *kv;
-    uint32_t n_slots, n_blocks, width; /* of the longest head; width: floats of a sum */
+    uint32_t n_slots, n_blocks,
+        width; /* slots and blocks of the longest head; width: floats of a sum */
     size_t scores_bytes, sums_at;
     cl_mem scratch;
 } work;

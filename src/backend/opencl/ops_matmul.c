@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 enum { WG = 64, MMA_WG = 256 }; /* as in matmul_any.cl and matmul_mma.cl */
-/* As in matvec.cl. */
+/* Equal to the constants of matvec.cl. */
 enum { BLOCK = 32, MATVEC_WEIGHTS = 3 };
 /* Work-groups of matvec for each compute unit. */
 enum { GROUPS_EACH = 16 };

@@ -5,7 +5,7 @@
 
 /* Minimum limits of a device. Several kernels need work-groups of 64. */
 enum { LEAST_GROUP = 64, LEAST_LOCAL = 16 << 10 };
-/* As in the kernels: attention.cl, matmul_tile.cl, top_k.cl. */
+/* Equal to the constants of attention.cl, matmul_tile.cl and top_k.cl. */
 enum { MOST_DIM = 256, KV_BLOCK = 128, BLOCK = 32, TILE_PAD = 4, TILE_EACH = 4 };
 enum { TOP_WG = 256, TOP_LIST_BYTES = 32 << 10 };
 enum { FLOAT = sizeof(float) };

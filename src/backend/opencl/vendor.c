@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in the kernels. */
+/* Equal to the values of DOT in the kernels. */
 enum { DOT_KHR = 1, DOT_ARM_SUM = 2, DOT_ARM = 3, DOT_EMULATED = 4 };
 enum { HALF_OWN = 1, HALF_EMULATED = 2, SUBGROUPS_OWN = 1 };
 

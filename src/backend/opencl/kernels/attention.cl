@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over a cache in its own types, one KV head at a time, with a running softmax.
  *
- * A query is a head of a row: number row * group + g among those that share the KV head. Slots are
- * in order of position, so a query sees a contiguous part of them: up to its own position, with
- * WINDOW from its row's `from` on. The slots of a sequence are divided into spans; attend leaves
- * for each query and span the largest score, the sum of exp(score - largest) and the values
- * weighted with it, and merge joins them. */
+ * A query is one head of one row, with index row * group + g among the queries of a KV head. Slots
+ * are in order of position, so a query attends to a contiguous range: up to its own position, and
+ * with WINDOW from its row's `from` on. The slots of a sequence are divided into spans. `attend`
+ * writes for each query and span the largest score, the sum of exp(score - largest) and the
+ * weighted values; `merge` joins the spans. */
 #include "kv_load.cl"
 #include "kv_table.cl"
 #include "reduce.cl"
 
 #ifndef QUERIES
-#define QUERIES 4 /* of a work-group, which reads the cache once for them; a multiple of 4 */
+#define QUERIES 4 /* queries of a work-group, which share reads of the cache; a multiple of 4 */
 #endif
 #ifndef WINDOW
-#define WINDOW 0 /* 1: queries do not see what lies before `from` */
+#define WINDOW 0 /* 1: queries do not attend to positions before `from` */
 #endif
 #ifndef SOFTCAP
 #define SOFTCAP 0 /* 1: a score becomes cap * tanh(score / cap) */
@@ -22,7 +22,7 @@
 #define FOURS (QUERIES / 4)
 enum { MOST_DIM = 256 };
 
-/* until, from: [n_rows] positions; from is read with WINDOW alone. */
+/* until, from: [n_rows] positions; `from` is only read with WINDOW. */
 #define CACHE_PARAMS                                                                         \
     KV_TABLE_PARAMS, ulong p_at, __global const uchar *slots_of, ulong slots_at, uint heads, \
         uint group, uint dim, uint n_rows, __global const uchar *until, ulong until_at,      \
@@ -40,11 +40,11 @@ typedef struct queries {
     __local float4 *weights; /* [slot][QUERIES] of a tile: scores, then their exponentials */
     __local float4 *joined;  /* [WG] */
     __local float *largest, *total, *faded; /* [QUERIES] */
-    __local uint *until, *from; /* [QUERIES] position + 1 of the last that is visible, 0: there is
-                                 * no such query; position of the first */
+    __local uint *until, *from; /* [QUERIES] last visible position + 1 (0: no such query); first
+                                 * visible position */
 } queries;
 
-/* A block's keys and values of one head, as far as there are slots. */
+/* Keys and values of one head in a block: the slots in use. */
 typedef struct tile {
     __global const uchar *keys, *values;
     __global const uint *positions;
@@ -62,7 +62,7 @@ static inline void begin_queries(queries d, __global const uint *until, __global
     }
 }
 
-/* Queries times `scale`, component by component; those that are not there are the last one. */
+/* Loads queries times `scale`, by component. Missing queries are copies of the last one. */
 static inline void load_queries(queries d, __global const float *q, uint head, uint heads,
                                 uint query0, uint n_queries, uint group, uint dim, float scale) {
     const uint padded = (dim + 3) / 4 * 4;
@@ -74,7 +74,7 @@ static inline void load_queries(queries d, __global const float *q, uint head, u
     }
 }
 
-/* Scores of a tile's slots; -INFINITY where a query does not see the slot. */
+/* Computes the scores of a tile's slots; -INFINITY for slots that a query does not attend to. */
 static inline void score_slots(queries d, tile t, uint k_type, uint dim, float cap) {
     const ulong row = row_bytes(k_type, dim);
     __local float *weights = (__local float *)d.weights;
@@ -104,7 +104,7 @@ static inline void score_slots(queries d, tile t, uint k_type, uint dim, float c
     }
 }
 
-/* A step of the running softmax, each query by WG / QUERIES work-items: scores become weights. */
+/* Does a step of the running softmax, with WG / QUERIES work-items for each query. */
 static inline void softmax_step(queries d, uint n) {
     const uint lid = get_local_id(0), mine = lid % QUERIES, step = WG / QUERIES;
     __local float *weights = (__local float *)d.weights, *joined = (__local float *)d.joined;
@@ -134,7 +134,8 @@ static inline void softmax_step(queries d, uint n) {
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* A slot that no query sees may hold anything: 0 * Inf would be NaN. */
+/* Returns whether any query attends to the slot. Others may have any value: 0 * Inf would be NaN.
+ */
 static inline bool is_seen(queries d, uint s) {
     if (!WINDOW) return true;
     float4 all = 0;
@@ -143,7 +144,7 @@ static inline bool is_seen(queries d, uint s) {
     return any(all != 0.0f);
 }
 
-/* A work-item sums four components of the values over every `parts`-th slot of a tile. */
+/* Adds the values of a tile. A work-item sums four components over every `parts`-th slot. */
 static inline void add_values(float4 sums[QUERIES], queries d, tile t, uint v_type, uint dim) {
     const uint quads = (dim + 3) / 4, parts = WG / quads, quad = get_local_id(0) % quads;
     const ulong row = row_bytes(v_type, dim);
@@ -164,7 +165,7 @@ static inline void add_values(float4 sums[QUERIES], queries d, tile t, uint v_ty
     }
 }
 
-/* The parts of a query's values joined, and its statistics, as row `to` of each. */
+/* Joins the parts of a query's values and writes them and the statistics to row `to`. */
 static inline void leave_query(__global float *out, __global float *stats, queries d, uint i,
                                float4 sum, ulong to, uint dim, bool alone, bool exists) {
     const uint lid = get_local_id(0), quads = (dim + 3) / 4, parts = WG / quads;
@@ -184,11 +185,11 @@ static inline void leave_query(__global float *out, __global float *stats, queri
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Spans of `span` slots, n_spans of them.
+/* Attends to n_spans spans of `span` slots.
  *   stats  [rows * heads * group][n_spans] pairs: largest score, sum
  *   out    [rows * heads * group][n_spans][dim]
- * With n_spans 1 the values are divided by the sum already. Work-groups of WG: dimension 0 the
- * spans, 1 the KV heads, 2 QUERIES queries each. WG * 4 is at least dim rounded up to 4. */
+ * With n_spans 1 the values are divided by the sum. Work-groups of WG: dimension 0 is spans, 1 KV
+ * heads, 2 groups of QUERIES queries. WG * 4 is at least dim rounded up to 4. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
        __global const uchar *q, ulong q_at, CACHE_PARAMS, uint k_type, uint v_type, ulong v_at,
@@ -205,9 +206,9 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
     load_queries(d, (__global const float *)(q + q_at), head, heads, query0, n_queries, group, dim,
                  scale);
     barrier(CLK_LOCAL_MEM_FENCE);
-    uint visible_until = 0; /* the latest query's position + 1: nothing later matters */
+    uint visible_until = 0; /* position + 1 of the latest query */
     for (uint i = 0; i < QUERIES; i++) visible_until = max(visible_until, last[i]);
-    const uint visible_from = first[0]; /* of the earliest row */
+    const uint visible_from = first[0]; /* first visible position of the earliest row */
 
     float4 sums[QUERIES];
 #pragma unroll
@@ -223,7 +224,7 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
         add_values(sums, d, t, v_type, dim);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-/* A driver for processors compiles each copy of the barriers anew, for seconds. */
+/* Drivers for processors take seconds to compile each copy of the barriers. */
 #ifdef PROCESSOR
 #pragma nounroll
 #else
@@ -237,8 +238,8 @@ attend(__global uchar *out, ulong out_at, __global uchar *stats, ulong stats_at,
     }
 }
 
-/* out[query] from the spans of each query; its stats, as of one span, go to `joined_stats`.
- * A work-group of WG for each query. */
+/* Joins the spans of each query to out[query], and writes its statistics to `joined_stats`. A
+ * work-group of WG for each query. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joined_at,
       __global const uchar *stats, ulong stats_at, __global const uchar *values, ulong values_at,
@@ -269,10 +270,10 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
     }
 }
 
-/* sums[slot * slot_step + head * head_step] = the weight that the slot received from queries of
- * rows [first_row, n_rows), averaged over the group and added up over the rows; `most`: the largest
- * instead. `add`: together with what is there for the first scored[head] slots. stats: of whole
- * queries. A work-item for each slot: dimension 0 slots, 1 KV heads. */
+/* sums[slot * slot_step + head * head_step] = the slot's weights from queries of rows
+ * [first_row, n_rows), averaged over the group and summed over the rows; with `most` their maximum.
+ * `add`: includes the present value of the first scored[head] slots. stats: joined statistics of
+ * queries. A work-item for each slot: dimension 0 is slots, 1 KV heads. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong head_step, uint add,
                  uint most, __global const uchar *scored, ulong scored_at,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of any type become floats. */
+/* Converts rows of any type to floats. */
 #include "types.cl"
 
 #ifndef WG
 #define WG 64
 #endif
 
-/* y[r,:] = row ids[r] of the table, or row r where `in_order`. Dimension 0: columns, 1: rows.
+/* y[r,:] = row ids[r] of the table, or row r with `in_order`. Dimension 0 is columns, 1 rows.
  * Work-groups of WG x 1. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 gather(__global uchar *y, ulong y_at, __global const uchar *table, ulong table_at,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The product of four signed bytes with four others, in whatever instruction DOT names. Included by
- * kernels. */
+/* Product of four signed bytes with four others, by the extension DOT. Included by kernels. */
 
 #ifndef DOT
 #define DOT 0
@@ -8,7 +7,7 @@
 #define DOT_KHR 1      /* cl_khr_integer_dot_product, which needs no pragma, and OpenCL C 2.0 */
 #define DOT_ARM_SUM 2  /* cl_arm_integer_dot_product_accumulate_int8 */
 #define DOT_ARM 3      /* cl_arm_integer_dot_product_int8 */
-#define DOT_EMULATED 4 /* a stand-in, for tests */
+#define DOT_EMULATED 4 /* emulated, for tests */
 
 #if DOT == DOT_ARM_SUM
 #pragma OPENCL EXTENSION cl_arm_integer_dot_product_accumulate_int8 : enable
@@ -16,7 +15,7 @@
 #pragma OPENCL EXTENSION cl_arm_integer_dot_product_int8 : enable
 #endif
 
-/* sum + the products of four signed bytes each. */
+/* Returns sum + the products of four signed bytes each. */
 static inline int dot_bytes(uint a, uint b, int sum) {
 #if DOT == DOT_KHR
     return sum + dot_4x8packed_ss_int(a, b);

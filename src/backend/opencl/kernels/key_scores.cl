@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How unlike the others each key of a layer is: -cos(key, mean of the normalised keys), per KV
- * head. Three steps: lengths, with sums of normalised keys block by block; their sums; the cosines.
- */
+/* KeyDiff scores of a layer's keys: -cos(key, mean of the normalised keys) in each KV head. Three
+ * kernels: lengths and sums of normalised keys of each block; total sums; cosines. */
 #include "kv_load.cl"
 #include "kv_table.cl"
 #include "reduce.cl"
@@ -11,7 +10,7 @@
 
 /* scores[head][n_slots] = 1 / length of each key, 0 for 0.
  * sums[head][n_blocks][width] = sum of a block's keys, each divided by its length.
- * A work-group for each block: dimension 0 blocks, 1 KV heads. */
+ * A work-group for each block: dimension 0 is blocks, 1 KV heads. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots, uint n_blocks,
             uint width, CACHE_PARAMS) {
@@ -43,8 +42,7 @@ key_lengths(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slot
     }
 }
 
-/* The first of a head's sums becomes the sum of all, divided by its length.
- * A work-group for each KV head. */
+/* Replaces the first of a head's sums by the normalised total. A work-group for each KV head. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 key_mean(__global uchar *scratch, ulong sums_at, uint n_blocks, uint width) {
     __local float shared[WG];
@@ -62,7 +60,8 @@ key_mean(__global uchar *scratch, ulong sums_at, uint n_blocks, uint width) {
     for (uint c = lid; c < width; c += WG) sums[c] *= length > 0 ? 1.0f / length : 0.0f;
 }
 
-/* A work-item for each slot: dimension 0 slots, 1 KV heads. */
+/* Replaces inverse lengths by scores. A work-item for each slot: dimension 0 is slots, 1 KV heads.
+ */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 key_cosines(__global uchar *scratch, ulong scores_at, ulong sums_at, uint n_slots, uint n_blocks,
             uint width, CACHE_PARAMS) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots of one KV head on their way to other slots: into scratch, and from there back. Rows lie in
- * scratch one after the other: K, V and the position of a slot. */
+/* Moves slots of one KV head: to scratch memory, and from there to their new slots. A row of
+ * scratch memory is K, V and the position of a slot. */
 #ifndef WG
 #define WG 64
 #endif
 #include "kv_table.cl"
 
-/* Kept slots number `first` and on; keep and scratch begin with that. Into scratch comes slot
- * keep[i] of the head, from it (`back`) goes slot i. k_row, v_row: bytes of a row, even. Dimension
- * 0: pairs of bytes of a row, 1: rows. Work-groups of WG x 1. */
+/* Moves the retained slots from index `first` on, which is the first element of keep and scratch.
+ * Copies slot keep[i] to scratch memory, or (`back`) scratch memory to slot i. k_row, v_row: bytes
+ * of a row, even. Dimension 0 is pairs of bytes of a row, 1 rows. Work-groups of WG x 1. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 move_slots(KV_TABLE_PARAMS, uint head, ulong v_at, ulong p_at, __global uchar *scratch,
            __global const uchar *keep, ulong keep_at, uint k_row, uint v_row, uint first,

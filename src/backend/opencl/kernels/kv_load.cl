@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a cache as floats, four at a time. Included by kernels. */
+/* Loads values of a cache as floats, four at a time. Included by kernels. */
 #include "types.cl"
 
-/* Four elements of a row from element i on; i is a multiple of 4. Elements behind the row are 0.
- * Rows of blocks begin on even bytes, the others on a multiple of their element. */
+/* Loads four elements of a row from element i on, a multiple of 4. Elements past the row are 0.
+ * Rows of blocks start at even bytes, other rows at a multiple of their element. */
 static inline float4 load4(uint type, __global const uchar *row, uint i, uint dim) {
     if (dim % 4 == 0 && type == TYPE_F16) {
         return vloada_half4(0, (__global const half *)row + i);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys that are kept unrotated, rotated and written into their slots. */
+/* Rotates unrotated keys and writes them to their slots. */
 #include "kv_rows.cl"
 
 #ifndef WG
 #define WG 64
 #endif
 
-/* The key of position p and KV head h in layer l, keys [..., n_positions, heads, d], goes to slot
- * slots[l][h][p], if there is one: row l * heads + h of the table. Keys begin at float keys_at. The
- * first
- * `rotated` values are rotated by the angles cos_sin [n_positions, rotated / 2] pairs, then all
- * multiplied by a Hadamard matrix in pieces (1: not at all) and by v. x: d floats. A work-group for
- * each key: dimension 0 heads and positions, 1 layers. */
+/* Writes the key of position p and KV head h in layer l, keys [..., n_positions, heads, d] from
+ * float keys_at on, to slot slots[l][h][p] (if any) of row l * heads + h of the table. The first
+ * `rotated` values are rotated by the angles cos_sin [n_positions, rotated / 2] pairs. All values
+ * are then multiplied by a Hadamard matrix in pieces (1: none) and by v. x: d floats. A work-group
+ * for each key: dimension 0 is heads and positions, 1 layers. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 kv_rerotate(KV_TABLE_PARAMS, __global const float *keys, ulong keys_at, __global const uchar *slots,
             ulong slots_at, __global const uchar *cos_sin, ulong cos_sin_at, uint type, uint heads,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a cache keeps of a value or of a block of 32, to the bit as src/quant rounds them. What has
- * no value in the type (NaN, Inf, a scale beyond halves) is kept as NaN, so that everything
- * computed from it is NaN too and nobody takes it for text. Included by kernels. */
+/* Rounding of a value or a block of 32 for a cache, with the bits of src/quant. A value that the
+ * type cannot represent (NaN, Inf, a scale above the range of F16) is stored as NaN, so that all
+ * results are NaN and the error is detected. Included by kernels. */
 #ifndef KV_ROUNDING
 #define KV_ROUNDING
 
@@ -16,14 +16,14 @@ static inline ushort kept_f16(float v) {
     return (h & 0x7fff) == 0x7c00 ? HALF_NAN : h;
 }
 
-/* a / b, correctly rounded whatever division the device has; 0 < |b| < Inf. */
+/* Returns a / b, correctly rounded on every device; 0 < |b| < Inf. */
 static inline float quotient(float a, float b) {
     const float q = a / b;
     const float r = fma(-q, b, a);
     return isfinite(r) ? q + r / b : q;
 }
 
-/* a * b + c in two roundings. */
+/* Returns a * b + c with two roundings. */
 static inline float product_then_sum(float a, float b, float c) {
 #pragma OPENCL FP_CONTRACT OFF
 #ifdef __NV_CL_C_VERSION
@@ -35,13 +35,13 @@ static inline float product_then_sum(float a, float b, float c) {
     return product + c;
 }
 
-/* The scale that is stored, and what values are multiplied with. */
+/* A stored scale and its factor for values. */
 typedef struct kept_scale {
     ushort stored;
     float inverse;
 } kept_scale;
 
-/* d = signed extreme / -8. bad: a value is not finite. */
+/* Returns the scale d = signed extreme / -8. bad: a value is not finite. */
 static inline kept_scale kept_q4_0(float lowest, float highest, bool bad) {
     const float extreme = highest > -lowest ? highest : lowest;
     const float d = extreme * -0.125f;
@@ -51,12 +51,12 @@ static inline kept_scale kept_q4_0(float lowest, float highest, bool bad) {
     return s;
 }
 
-/* 0 .. 15; halves round up. */
+/* Returns the level 0 .. 15; ties round up. */
 static inline int level_q4_0(float v, kept_scale s) {
     return clamp((int)product_then_sum(v, s.inverse, 8.5f), 0, 15);
 }
 
-/* d = largest / 127 as a half. */
+/* Returns the scale d = largest / 127 as F16. */
 static inline kept_scale kept_q8_0(float lowest, float highest, bool bad) {
     const float largest = highest > -lowest ? highest : -lowest;
     kept_scale s = {half_bits(quotient(largest, 127.0f)), 0.0f};
@@ -67,7 +67,7 @@ static inline kept_scale kept_q8_0(float lowest, float highest, bool bad) {
     return s;
 }
 
-/* -127 .. 127, to nearest with that half. */
+/* Returns the level -127 .. 127 nearest to v / d. */
 static inline int level_q8_0(float v, kept_scale s) {
     return clamp((int)product_then_sum(v, s.inverse, 256.5f) - 256, -127, 127);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values into rows of a cache, in its types. Included by kernels. */
+/* Writes values to rows of a cache, in its types. Included by kernels. */
 #include "kv_rounding.cl"
 #include "kv_table.cl"
 
-/* A product and a sum stay two roundings. */
+/* Products and sums are rounded separately. */
 #pragma OPENCL FP_CONTRACT OFF
 
 static inline void store_u16(__global uchar *p, ushort v) {
@@ -22,7 +22,7 @@ static inline void write_q8_0(__global uchar *p, const float *x, kept_scale s) {
     for (int i = 0; i < QK; i++) p[2 + i] = (uchar)(char)level_q8_0(x[i], s);
 }
 
-/* The n values x, up to 32, as elements of a row from element `at` on. */
+/* Writes n values, at most 32, as elements of a row from element `at` on. */
 static inline void write_values(uint type, __global uchar *row, const float *x, uint at, uint n) {
     float lowest = INFINITY, highest = -INFINITY;
     bool bad = false;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the blocks of a cache lie: in up to 16 buffers (AG_KV_BUFFERS). Included by kernels. */
+/* Addresses of a cache's blocks, in up to 16 buffers (AG_KV_BUFFERS). Included by kernels. */
 #ifndef KV_TABLE
 #define KV_TABLE
 
 enum { KV_BLOCK = 128 };
 
-/* The table has rows of `table_row` entries, one row for each KV head; an entry is the number of
- * the buffer, in the topmost byte, and where in it the block begins. */
+/* The table has a row of `table_row` entries for each KV head. The top byte of an entry is the
+ * index of the buffer; the other bytes are the block's offset in it. */
 #define KV_TABLE_PARAMS                                                               \
     __global uchar *blocks0, __global uchar *blocks1, __global uchar *blocks2,        \
         __global uchar *blocks3, __global uchar *blocks4, __global uchar *blocks5,    \

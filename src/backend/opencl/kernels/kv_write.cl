@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* New tokens into the blocks of a cache. */
+/* Writes new tokens to the blocks of a cache. */
 #include "kv_rows.cl"
 
 #ifndef WG
 #define WG 32
 #endif
 
-/* Row r of k and v [n, heads, d] into slot n_slots[h] + r of KV head h. n_slots: [heads].
- * Dimension 0: pieces of 32 elements of all heads of all rows, in groups of WG; 1: keys, values. */
+/* Writes row r of k and v [n, heads, d] to slot n_slots[h] + r of KV head h. n_slots: [heads].
+ * Dimension 0 is pieces of 32 elements of all heads of all rows, in groups of WG; 1 is keys,
+ * values. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 kv_write(KV_TABLE_PARAMS, ulong v_at, ulong p_at, __global const uchar *k, ulong k_at,
          __global const uchar *v, ulong new_v_at, __global const uchar *positions,

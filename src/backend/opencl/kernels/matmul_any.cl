@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products that need no preparation: weights of any type at any byte, and the plain product. Right
- * everywhere, fast nowhere: models multiply with prepared weights. */
+/* Products without prepared weights: weights of any type at any byte, and the plain product.
+ * Correct on every device and slow: models multiply with prepared weights. */
 #include "reduce.cl"
 #include "types.cl"
 
-/* y[m,n] = x[m,k] * w[n,k]^T. A work-group of WG for each value of y, which lies in dimension 0 by
- * columns and in dimension 1 by rows. */
+/* y[m,n] = x[m,k] * w[n,k]^T. A work-group of WG for each value of y: dimension 0 is columns, 1
+ * rows.
+ */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 matmul_any(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
            __global const uchar *w, ulong w_at, uint type, uint n, uint k) {
@@ -20,8 +21,8 @@ matmul_any(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
     if (get_local_id(0) == 0) ((__global float *)(y + y_at))[row * n + column] = sum;
 }
 
-/* y[m,n] = a[m,k] * b[k,n]. The sum is kept with its own rounding error. A work-item for each value
- * of y: dimension 0 columns, 1 rows; work-groups of WG x 1. */
+/* y[m,n] = a[m,k] * b[k,n] with compensated summation. A work-item for each value of y: dimension 0
+ * is columns, 1 rows; work-groups of WG x 1. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 matmul_plain(__global uchar *y, ulong y_at, __global const uchar *a, ulong a_at,
              __global const uchar *b, ulong b_at, uint n, uint k) {
@@ -37,6 +38,6 @@ matmul_plain(__global uchar *y, ulong y_at, __global const uchar *a, ulong a_at,
         error += ((sum - (next - part)) + (product - part)) + lost;
         sum = next;
     }
-    /* Of an infinite sum the error is NaN, and of no meaning. */
+    /* The error of an infinite sum is NaN and is ignored. */
     ((__global float *)(y + y_at))[row * n + column] = isfinite(sum) ? sum + error : sum;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight of blocks and many rows of x, for GPUs that
- * compute with halves faster than with floats. Products of one block of 32 (16 of Q6_K) are added
- * up in halves, the blocks in floats. Each row of x is scaled by a power of two first, so that its
- * largest value is below 1 and the sum of a block within halves, whatever the values are; levels of
- * a weight are exact in halves. Every row of x begins on a multiple of 16 bytes. */
+/* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight of blocks and many rows of x, for GPUs that are
+ * faster in F16. Products of a block of 32 (16 for Q6_K) are summed in F16, blocks in floats. Each
+ * row of x is first scaled by a power of two, so that its largest value is below 1 and the sum of a
+ * block is in the range of F16. Levels of weights are exact in F16. Every row of x starts at a
+ * multiple of 16 bytes. */
 #include "types.cl"
 #include "weights.cl"
 
 #ifndef HALF
-#define HALF 2 /* 1: cl_khr_fp16; 2: a stand-in in floats that rounds alike, for tests */
+#define HALF 2 /* 1: cl_khr_fp16; 2: emulated in floats with equal rounding, for tests */
 #endif
 #ifndef TILE_M
 #define TILE_M 64 /* rows of x and columns of y that a work-group computes */
@@ -18,7 +18,7 @@
 #endif
 enum { EACH_M = 4, EACH_N = 4, TILE_WG = TILE_M / EACH_M * (TILE_N / EACH_N) };
 enum { RUN = W_HALVES ? 16 : BLOCK };  /* elements of a block that share a factor */
-enum { ROW_ITEMS = TILE_WG / TILE_M }; /* that look for the largest value of a row together */
+enum { ROW_ITEMS = TILE_WG / TILE_M }; /* work-items that find the largest value of a row */
 
 #if HALF == 1
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
@@ -42,7 +42,7 @@ static inline value4 add_half(value4 a, value4 b) { return to_half4(a + b); }
 static inline float4 to_floats(value4 v) { return v; }
 #endif
 
-/* Four of the 32 levels of block b, from level 4 * p on. */
+/* Loads levels 4 p .. 4 p + 3 of block b. */
 static inline float4 four_levels(__global const uchar *w, ulong all_blocks, ulong b, uint p) {
 #if W_Q8_0
     return floats_less(((__global const uint *)w)[b * 8 + p], 0);
@@ -59,13 +59,13 @@ static inline float4 four_levels(__global const uchar *w, ulong all_blocks, ulon
 #endif
 }
 
-/* The power of two that brings `largest` below 1; NaN if there is none. */
+/* Returns the power of two that scales `largest` below 1; NaN if there is none. */
 static inline float factor_for(float largest) {
     if (!isfinite(largest)) return NAN;
     return largest > 0x1p-100f ? ldexp(1.0f, -1 - ilogb(largest)) : 1.0f;
 }
 
-/* What rows of x are multiplied with, one for each of the tile's. */
+/* Finds the scale of each row of the tile. */
 static inline void find_factors(__local float *factors, __local float *largest,
                                 __global const float *in, size_t row0, uint m, uint k) {
     const uint lid = get_local_id(0);
@@ -84,7 +84,7 @@ static inline void find_factors(__local float *factors, __local float *largest,
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Four values of a row, or of a column, one below the other. */
+/* Stores four values with the given stride. */
 static inline void put_down(__local value *to, uint stride, float4 v) {
     to[0] = to_half(v.x);
     to[stride] = to_half(v.y);
@@ -92,8 +92,8 @@ static inline void put_down(__local value *to, uint stride, float4 v) {
     to[3 * stride] = to_half(v.w);
 }
 
-/* A tile of y for each work-group of TILE_WG: dimension 0 by columns, 1 by rows. k is a multiple of
- * 32. */
+/* Computes a tile of y in each work-group of TILE_WG: dimension 0 is columns, 1 rows. k is a
+ * multiple of 32. */
 __kernel __attribute__((reqd_work_group_size(TILE_WG, 1, 1))) void
 matmul_half(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
             __global const uchar *w, ulong scales_at, uint m, uint n, uint k) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight of blocks and many rows of x, both rounded to
- * bfloat16 and summed in float: for NVIDIA's tensor cores (compute capability 8 and above). Other
- * devices do the same in the same places, slowly. Every row of x begins on a multiple of 16 bytes.
+ * bfloat16 and summed in float, for NVIDIA's tensor cores (compute capability 8 and above). Other
+ * devices emulate the same steps, slowly. Every row of x starts at a multiple of 16 bytes.
  *
- * A work-group computes a tile of TILE_M x TILE_N, a block of 32 along k at a time. Both inputs lie
- * in local memory as pairs of bfloat16, twice, so that one block is written while the other is
- * read; rows are 20 words apart, so that the 8 rows that a warp reads at once fall on 32 banks. */
+ * A work-group computes a tile of TILE_M x TILE_N, a block of 32 along k at a time. Local memory
+ * has two copies of both inputs as pairs of bfloat16: one block is written while the other is read.
+ * The stride of rows is 20 words, so that the 8 rows that a warp reads at a time use all 32 banks.
+ */
 #include "weights.cl"
 
 enum { TILE_M = 64, TILE_N = 128, TILE_WG = 256, WARP = 32, PAIRS = BLOCK / 2, PITCH = PAIRS + 4 };
-/* Each of 2 x 4 warps computes 32 x 32 values: 2 x 4 tiles of 16 x 8. */
+/* Each of the 2 x 4 warps computes 32 x 32 values: 2 x 4 tiles of 16 x 8. */
 enum { WARPS_M = 2, TILES_M = 2, TILES_N = 4 };
 
 static inline uint bfloat_bits(float f) {
@@ -17,7 +18,7 @@ static inline uint bfloat_bits(float f) {
     return isnan(f) ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16;
 }
 
-/* Two values in a word, the first in the lower half. */
+/* Returns two values in a word, the first in the lower half. */
 static inline uint pair_of(float low, float high) {
 #ifdef __NV_CL_C_VERSION
     uint out;
@@ -28,8 +29,8 @@ static inline uint pair_of(float low, float high) {
 #endif
 }
 
-/* The words of a 16 x 16 times 16 x 8 product: c[0..1] are columns 2 t and 2 t + 1 of row g, where
- * lane = 4 g + t, c[2..3] those of row g + 8. a, b: the first row (of x, of w) of the tile at the
+/* Adds a product of 16 x 16 and 16 x 8. With lane = 4 g + t, c[0..1] are columns 2 t and 2 t + 1 of
+ * row g, and c[2..3] of row g + 8. a and b are the first rows of the tiles of x and w, at the
  * step's first pair. */
 static inline void multiply_add(float *c, __local const uint *a, __local const uint *b, uint lane) {
     const uint g = lane / 4, t = lane % 4;
@@ -53,9 +54,9 @@ static inline void multiply_add(float *c, __local const uint *a, __local const u
 #endif
 }
 
-/* Half a block of a row of w on its way to local memory. */
+/* Half a block of a row of w, loaded before it is stored to local memory. */
 typedef struct half_block {
-    uint4 quants; /* Q8_0: 16 bytes; else 8 bytes in x and y; two bits: of the whole block */
+    uint4 quants; /* Q8_0: 16 bytes; nibbles: 8 bytes in x and y; two bits: the whole block */
     uint2 above;  /* further bits of the whole block */
     factors f;
 } half_block;
@@ -79,7 +80,7 @@ static inline void store_four(__local uint *to, float4 v) {
     to[1] = pair_of(v.z, v.w);
 }
 
-/* row: the pairs of the whole block. */
+/* Stores half a block. row: the pairs of the whole block. */
 static inline void store_half(__local uint *row, half_block h, uint which) {
     const float2 d = h.f.d, base = h.f.base;
 #if W_Q8_0
@@ -105,7 +106,7 @@ static inline void store_half(__local uint *row, half_block h, uint which) {
 #endif
 }
 
-/* Work-groups of TILE_WG: dimension 0 tiles by columns, 1 by rows. */
+/* Work-groups of TILE_WG: dimension 0 is tiles by columns, 1 by rows. */
 __kernel __attribute__((reqd_work_group_size(TILE_WG, 1, 1))) void
 matmul_mma(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
            __global const uchar *w, ulong scales_at, uint m, uint n, uint k) {
@@ -116,7 +117,7 @@ matmul_mma(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
     const uint n_blocks = k / BLOCK;
     const ulong all_blocks = (ulong)n * n_blocks;
 
-    /* A work-item brings two quads of x, 32 rows apart, and half a block of w. */
+    /* A work-item loads two quads of x, 32 rows apart, and half a block of w. */
     const uint x_row = lid / 8, x_quad = lid % 8, w_row = lid / 2, w_half = lid % 2;
     __global const float *in = (__global const float *)(x + x_at) + 4 * x_quad;
     __global const float *in0 = in + min(row0 + x_row, (size_t)m - 1) * k;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight, for processors with vector registers. x may
- * begin on any float. A value of y is summed in an order that does not depend on those beside it.
- */
+ * start at any float. The order of a value's sum does not depend on other values. */
 #include "weights.cl"
 
 /* ---- one block of 32 values, as 4 vectors of 8 ---- */
@@ -16,7 +15,7 @@ static inline float8 eight_values(uint2 levels, float d, float base) {
 }
 #endif
 
-/* Block b of the weight, counted from its first row on. */
+/* Loads block b of the weight, counted from its first row on. */
 static inline block load_block(__global const uchar *w, ulong scales_at, ulong n_blocks, ulong b) {
     block out;
 #if W_F32
@@ -50,7 +49,7 @@ static inline float8 fma_block(block w, __global const float *x, float8 sum) {
     return sum;
 }
 
-/* The same for the last block of a row that ends inside it. */
+/* Adds the product of the last block of a row that ends inside it. */
 static inline float8 fma_tail(block w, __global const float *x, uint n, float8 sum) {
     float values[BLOCK];
     for (uint i = 0; i < BLOCK; i++) values[i] = i < n ? x[i] : 0.0f;
@@ -58,7 +57,7 @@ static inline float8 fma_tail(block w, __global const float *x, uint n, float8 s
     return sum;
 }
 
-/* A work-item for each row of w, one to a work-group; rows of x four at a time. */
+/* A work-group of one work-item for each row of w. Processes four rows of x at a time. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_rows(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
             __global const uchar *w, ulong scales_at, uint m, uint n, uint k) {

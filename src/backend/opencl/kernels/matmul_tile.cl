@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight and many rows of x, for GPUs: in floats through
- * local memory. Every row of x begins on a multiple of 16 bytes. */
+/* y[m,n] = x[m,k] * w[n,k]^T with a prepared weight and many rows of x, in floats through local
+ * memory, for GPUs. Every row of x starts at a multiple of 16 bytes. */
 #include "weights.cl"
 
 #ifndef TILE_M
@@ -11,7 +11,7 @@
 #endif
 enum { EACH_M = 4, EACH_N = 4, TILE_WG = TILE_M / EACH_M * (TILE_N / EACH_N) };
 
-/* Part p (0..3) of block b: 8 of its values and where in the block they stand. */
+/* Loads part p (0..3) of block b: 8 values and their indices in the block. */
 static inline void load_part(__global const uchar *w, ulong scales_at, ulong n_blocks, ulong b,
                              uint p, float4 *low, float4 *high, uint *low_at, uint *high_at) {
     *low_at = 8 * p;
@@ -51,8 +51,8 @@ static inline void load_part(__global const uchar *w, ulong scales_at, ulong n_b
 #endif
 }
 
-/* A tile of y for each work-group of TILE_WG: dimension 0 by columns, 1 by rows. Both inputs go
- * through local memory, transposed, a block of 32 along k at a time. k is a multiple of 4. */
+/* Computes a tile of y in each work-group of TILE_WG: dimension 0 is columns, 1 rows. Both inputs
+ * are transposed in local memory, a block of 32 along k at a time. k is a multiple of 4. */
 __kernel __attribute__((reqd_work_group_size(TILE_WG, 1, 1))) void
 matmul_tile(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
             __global const uchar *w, ulong scales_at, uint m, uint n, uint k) {

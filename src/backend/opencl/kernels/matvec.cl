@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = x[m,k] * w[n,k]^T with prepared weights and few rows of x, for GPUs: up to three weights
- * that share x in one launch. A row of w is read by LANES work-items side by side, 16 bytes each.
- * Every row of x begins on a multiple of 16 bytes; k is a multiple of 32 where the weight has
- * blocks, else of 8. A value of y is summed in an order that does not depend on those beside it.
+ * with the same x in one launch. LANES adjacent work-items read a row of w, 16 bytes each. Every
+ * row of x starts at a multiple of 16 bytes; k is a multiple of 32 if the weight has blocks, else
+ * of 8. The order of a value's sum does not depend on other values.
  *
- * With INT_DOT the blocks of x are rounded to 8 bits and multiplied as integers, which many devices
- * do four at a time. */
+ * With INT_DOT, blocks of x are rounded to 8 bits and multiplied as integers; many devices multiply
+ * four at a time. */
 #include "dot_bytes.cl"
 #include "subgroup.cl"
 #include "weights.cl"
@@ -14,10 +14,10 @@
 #define LANES 32 /* work-items that share a row of w */
 #endif
 #ifndef TEAMS
-#define TEAMS 4 /* of LANES in a work-group */
+#define TEAMS 4 /* teams of LANES work-items in a work-group */
 #endif
 #ifndef TEAM_ROWS
-#define TEAM_ROWS 2 /* rows of w that a team computes together, reading x once */
+#define TEAM_ROWS 2 /* rows of w that a team computes at a time, reading x once */
 #endif
 #ifndef INT_DOT
 #define INT_DOT 0
@@ -29,7 +29,7 @@ static inline float dot4(float4 a, float4 b, float sum) {
     return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
 }
 
-/* Each team's sum of its lanes' values, for its first lane. All work-items come here. */
+/* Returns the sum over a team in its first lane. All work-items must call it. */
 static inline float team_sum(float v, __local float *scratch) {
 #if defined(__NV_CL_C_VERSION) && LANES == 32 && !SUBGROUPS
     for (uint n = LANES / 2; n > 0; n /= 2) {
@@ -46,8 +46,8 @@ static inline float team_sum(float v, __local float *scratch) {
 }
 
 #if INT_DOT
-/* x as the lanes read it: 16 bytes of a block in each half, and the block's step and sum; where
- * halves have factors the sums of both halves' bytes, as shorts, in the sum's place. */
+/* x rounded to 8 bits: 16 bytes of a block in each half, and the block's step and sum. If halves of
+ * a weight's block have factors, the sum is two shorts: the sums of both halves' bytes. */
 typedef struct rounded {
     __local uint4 *low, *high;
     __local float2 *scale;
@@ -55,7 +55,7 @@ typedef struct rounded {
 
 static inline uint pack4(float4 v) { return as_uint(convert_char4_sat_rte(v)); }
 
-/* Blocks of a row become steps of largest / 127. A work-item for each block. */
+/* Rounds a row to steps of largest / 127. A work-item for each block. */
 static inline void round_row(rounded to, __global const float4 *x, uint n_blocks) {
     for (uint b = get_local_id(0); b < n_blocks; b += MATVEC_WG) {
         float4 v[8], most = 0;
@@ -77,7 +77,7 @@ static inline void round_row(rounded to, __global const float4 *x, uint n_blocks
         }
         to.low[b] = (uint4)(q[0], q[1], q[2], q[3]);
         to.high[b] = (uint4)(q[4], q[5], q[6], q[7]);
-        /* NaN and Inf have no levels: the block's step keeps them. */
+        /* NaN and Inf have no level; the block's step represents them. */
         const float all = (total.x + total.y) + (total.z + total.w);
         const float step = isfinite(all) ? largest / 127.0f : NAN;
 #if W_HALVES
@@ -96,8 +96,7 @@ static inline int dot_half(uint4 a, uint4 b, int sum) {
     return dot_bytes(a.w, b.w, sum);
 }
 
-/* The share of block b of the weight, all_blocks of which there are, in the product with x's block
- * at `at`. */
+/* Returns the product of block b of the weight, which has all_blocks, with x's block `at`. */
 static inline float dot_rounded(__global const uchar *w, ulong scales_at, ulong all_blocks, ulong b,
                                 rounded x, uint at) {
     const factors f = load_factors(w, scales_at, all_blocks, b);
@@ -134,7 +133,7 @@ static inline float dot_floats(uint4 levels, const float4 *x, float middle, floa
     return dot4(floats_less(levels.w, middle), x[3], sum);
 }
 
-/* The same with x[0..32) in floats, of which x_sum is the sum. */
+/* Returns the product of block b with x[0..32) in floats, whose sum is x_sum. */
 static inline float dot_block(__global const uchar *w, ulong scales_at, ulong all_blocks, ulong b,
                               const float4 *x, float x_sum) {
     const factors f = load_factors(w, scales_at, all_blocks, b);
@@ -161,7 +160,7 @@ static inline float dot_block(__global const uchar *w, ulong scales_at, ulong al
 #else
 enum { LANE_STEP = 8 };
 
-/* Eight values from p on, times x[0..8). */
+/* Returns the product of eight values with x[0..8). */
 static inline float dot_eight(__global const uchar *w, ulong first, const float4 *x) {
 #if W_F32
     __global const float4 *p = (__global const float4 *)((__global const float *)w + first);
@@ -178,8 +177,8 @@ static inline float dot_eight(__global const uchar *w, ulong first, const float4
 }
 #endif
 
-/* sums[r] += this lane's share of rows row0 + r of w [n,k] times x; rows past the end are the last.
- */
+/* sums[r] += this lane's part of row row0 + r of w [n,k] times x. Rows past the end are copies of
+ * the last one. */
 static inline void multiply(float *sums, __global const uchar *w, ulong scales_at, uint n, uint k,
                             ulong row0, uint lane, __global const float4 *x) {
     const ulong stride = (k + BLOCK - 1) / BLOCK * BLOCK;
@@ -202,14 +201,15 @@ static inline void multiply(float *sums, __global const uchar *w, ulong scales_a
     }
 }
 
-/* A weight and its product; n 0: there is none. */
+/* A weight and its product; n 0: none. */
 #define WEIGHT_PARAMS(i)                                                                     \
     __global uchar *y##i, ulong y##i##_at, __global const uchar *w##i, ulong scales##i##_at, \
         uint n##i
 
-/* Work-groups of MATVEC_WG in dimension 0, which take turns at GROUP_ROWS rows each of all weights
- * one after the other; dimension 1: the rows of x. With INT_DOT: local memory for k bytes of x and
- * k / 32 pairs of floats. */
+/* Work-groups of MATVEC_WG in dimension 0 share the rows of all weights in turns of GROUP_ROWS
+ * rows; dimension 1 is the rows of x. INT_DOT needs local memory for k bytes of x and k / 32 pairs
+ * of floats.
+ */
 __kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(MATVEC_WG, 1, 1))) void
 matvec(__global const uchar *x, ulong x_at, uint k,
 #if INT_DOT

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of one sequence with a state: the short convolution and the gated delta rule. All tensors
- * are F32: a pointer to the buffer and the offset in bytes. */
+/* Recurrent operations on the rows of one sequence: the short convolution and the gated delta rule.
+ * All tensors are F32: a pointer to the buffer and an offset in bytes. */
 #ifndef WG
 #define WG 64
 #endif
@@ -10,8 +10,8 @@
 
 enum { MOST_TAPS = 8 }; /* AG_CONV_TAPS_MAX */
 
-/* y[t] = sum over j of w[j] * x[t - (n_taps - 1) + j], rows before the first being the state's,
- * which then becomes the newest. A work-item for each channel, rows one after another. */
+/* y[t] = sum over j of w[j] * x[t - (n_taps - 1) + j]. The state has the rows before the first, and
+ * the newest rows afterwards. A work-item for each channel, with rows in order. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 causal_conv(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
             __global const uchar *w, ulong w_at, __global uchar *state, ulong state_at, uint n_rows,
@@ -33,9 +33,9 @@ causal_conv(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
     for (uint j = 0; j + 1 < n_taps; j++) kept[(size_t)j * channels] = taps[j];
 }
 
-/* The rule of ag_delta_rule. A work-item for each column of each head's matrix: dimension 0 the
- * columns, 1 the heads; rows one after another. Columns know nothing of each other, so each finds
- * the lengths of queries and keys by itself. */
+/* Computes ag_delta_rule(). A work-item for each column of each head's matrix: dimension 0 is
+ * columns, 1 heads; rows in order. Columns are independent, so each computes the lengths of queries
+ * and keys. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 delta_rule(__global uchar *out, ulong out_at, __global uchar *state, ulong state_at,
            __global const uchar *qkv, ulong qkv_at, __global const uchar *a, ulong a_at,

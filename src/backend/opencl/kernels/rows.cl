@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations that treat every row, or every element, by itself. All tensors are F32: a pointer to
- * the buffer and the offset in bytes. */
+/* Operations on independent rows or elements. All tensors are F32: a pointer to the buffer and an
+ * offset in bytes. */
 #include "reduce.cl"
 
 #define FLOATS(t, at) ((__global float *)(t + at))
@@ -40,8 +40,8 @@ add_rms_norm(__global uchar *y, ulong y_at, __global uchar *x, ulong x_at,
     for (uint i = get_local_id(0); i < n; i += WG) out[i] = sum[i] * factor * weight[i];
 }
 
-/* In place. A row of nothing but -inf becomes 0, and NaN in it stays to be seen.
- * A work-group of WG for each row. */
+/* Row-wise softmax in place. A row of only -inf becomes 0; NaN is retained. A work-group of WG for
+ * each row. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softmax(__global uchar *x, ulong x_at,
                                                                       uint n) {
     __local float scratch[WG];
@@ -126,10 +126,10 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softcap(__global u
     if (i < n) FLOATS(x, x_at)[i] = cap * tanh(FLOATS(x, x_at)[i] / cap);
 }
 
-/* Rotates the pairs (i, i + half_dim) of every head of x [rows, heads, dim] and of those of k
- * [rows, more, dim] by positions[row] * inv_freq[i], and multiplies them by factor; the angle is
- * rounded to float before its sine is taken, as in the reference. A work-item for each pair:
- * dimension 0 the pairs of all heads of a row of x, then of k; 1 the rows. */
+/* Rotates the pairs (i, i + half_dim) of every head of x [rows, heads, dim] and k [rows, more, dim]
+ * by positions[row] * inv_freq[i], and multiplies them by factor. The angle is rounded to float
+ * before its sine is computed, as in the reference. A work-item for each pair: dimension 0 is pairs
+ * of all heads of a row of x, then of k; 1 is rows. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 rope(__global uchar *x, ulong x_at, __global uchar *k, ulong k_at, __global const uchar *positions,
      ulong positions_at, __global const uchar *inv_freq, ulong inv_freq_at, uint heads, uint more,
@@ -149,8 +149,8 @@ rope(__global uchar *x, ulong x_at, __global uchar *k, ulong k_at, __global cons
     p[half_dim] = factor * (b * c + a * s);
 }
 
-/* The Hadamard rotation of pieces of `piece` values, a power of two up to WG, in place, times v.
- * A work-item for each element; a work-group holds whole pieces. */
+/* Hadamard rotation of pieces of `piece` values, a power of two up to WG, in place, times v. A
+ * work-item for each element; a work-group has complete pieces. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 hadamard(__global uchar *x, ulong x_at, ulong n, uint piece, float v) {
     __local float values[WG];
@@ -158,7 +158,7 @@ hadamard(__global uchar *x, ulong x_at, ulong n, uint piece, float v) {
     const size_t i = get_global_id(0);
     float mine = i < n ? FLOATS(x, x_at)[i] : 0.0f;
     for (uint apart = 1; apart < piece; apart *= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE); /* the last step has been read */
+        barrier(CLK_LOCAL_MEM_FENCE); /* all reads of the last step are done */
         values[lid] = mine;
         barrier(CLK_LOCAL_MEM_FENCE);
         const float other = values[lid ^ apart];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the host and kernels both know: the structs that a token in one launch is described
- * with. Host and device check the sizes. */
+/* Structs that host and kernels share, for decoding a token in one launch. Host and device check
+ * their sizes. */
 #ifndef AG_OPENCL_SHARED_H
 #define AG_OPENCL_SHARED_H
 
@@ -26,34 +26,34 @@ typedef enum ag_cl_stage_type {
     AG_CL_SELECT,
 } ag_cl_stage_type;
 
-/* Where a weight's planes would begin if it had all rows of its stage (weights.cl): levels, bits
- * above them, factors, and the factors behind them. */
+/* Addresses of a weight's planes (weights.cl), shifted as if it had all rows of its stage: levels,
+ * higher bits, factors, further factors. */
 typedef struct ag_cl_token_weight {
     ag_cl_u64 levels, high, factors, more;
 } ag_cl_token_weight;
 
-/* One step of the program. */
+/* A stage. */
 enum { AG_CL_TOKEN_WEIGHTS = 3, AG_CL_TOKEN_EXTRA = 5 };
 typedef struct ag_cl_token_stage {
     ag_cl_u32 type, rows, k, layer;
-    ag_cl_u32 in_tag;     /* of the packets that it reads, counted from the token's first tag */
-    ag_cl_u32 end1, end2; /* rows from which the second and the third weight go on */
-    ag_cl_u32 window;     /* of ATTENTION: newest positions that are visible; 0: all */
+    ag_cl_u32 in_tag;     /* tag of the packets that it reads, counted from the token's first tag */
+    ag_cl_u32 end1, end2; /* first rows of the second and the third weight */
+    ag_cl_u32 window;     /* ATTENTION: newest positions that are visible; 0: all */
     ag_cl_u32 types[AG_CL_TOKEN_WEIGHTS]; /* ag_dtype of each weight */
     ag_cl_u32 pad;
     ag_cl_u64 norm;    /* weights of the norm before the product; 0: none */
-    ag_cl_u64 in, out; /* mailboxes of packets; out of LOGITS: floats */
-    /* Of ADDED: a bias. Of ATTENTION: biases of q, k and v, norms of queries and keys; 0: none. Of
-     * LOGITS: the mailbox of maxima and the result; of SELECT: the request and the result. */
+    ag_cl_u64 in, out; /* mailboxes of packets; LOGITS: out has floats */
+    /* ADDED: a bias. ATTENTION: biases of q, k and v, norms of queries and keys; 0: none. LOGITS:
+     * the mailbox of maxima and the result. SELECT: the request and the result. */
     ag_cl_u64 extra[AG_CL_TOKEN_EXTRA];
     ag_cl_token_weight w[AG_CL_TOKEN_WEIGHTS];
 } ag_cl_token_stage;
 AG_CL_SIZE_IS(ag_cl_token_stage, 208);
 
-/* Columns from which on a row is multiplied in several segments at once. */
+/* Columns from which on several segments of a row are multiplied at a time. */
 enum { AG_CL_TOKEN_LONG = 4096 };
 
-/* What is asked of the last stage, and what a launch leaves. */
+/* The request to the last stage and the result of a launch. */
 enum { AG_CL_TOKEN_LISTED = 384, AG_CL_TOKEN_MAXIMA = 1024, AG_CL_TOKEN_IDS = 128 };
 
 typedef struct ag_cl_token_request {
@@ -63,12 +63,12 @@ typedef struct ag_cl_token_request {
 AG_CL_SIZE_IS(ag_cl_token_request, 8 + 4 * AG_CL_TOKEN_IDS);
 
 typedef struct ag_cl_token_result {
-    ag_cl_u32 aborted;  /* a group gave up waiting */
-    ag_cl_u32 bad;      /* first logit that is NaN or +Inf; ~0: none, as the host puts it there */
-    ag_cl_u32 n_listed; /* may be more than there is space for */
+    ag_cl_u32 aborted;  /* a group stopped waiting */
+    ag_cl_u32 bad;      /* first logit that is NaN or +Inf; ~0, the host's initial value: none */
+    ag_cl_u32 n_listed; /* may exceed AG_CL_TOKEN_LISTED */
     ag_cl_u32 pad;
-    float at[AG_CL_TOKEN_IDS];            /* logits of the ids */
-    ag_cl_u64 listed[AG_CL_TOKEN_LISTED]; /* candidates for the best k and some more, unordered */
+    float at[AG_CL_TOKEN_IDS];            /* logits of the requested ids */
+    ag_cl_u64 listed[AG_CL_TOKEN_LISTED]; /* candidates for the best k, unordered */
 } ag_cl_token_result;
 AG_CL_SIZE_IS(ag_cl_token_result, 16 + 4 * AG_CL_TOKEN_IDS + 8 * AG_CL_TOKEN_LISTED);
 

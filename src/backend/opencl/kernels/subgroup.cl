@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums and maxima over teams of neighbouring work-items: with sub-groups where SUBGROUPS says so,
- * else through local memory. Included by kernels.
+/* Sums and maxima over teams of adjacent work-items, with sub-groups if SUBGROUPS is set, else
+ * through local memory. Included by kernels.
  *
- * The place of a work-item is its number in an order in which those of a sub-group follow one
- * another; without sub-groups, its local id. Teams are of places, not of local ids. */
+ * The place of a work-item is its index in an order in which the work-items of a sub-group are
+ * adjacent; without sub-groups it is the local id. Teams consist of adjacent places. */
 
 #ifndef SUBGROUPS
-#define SUBGROUPS 0 /* 0: none; 1: the device's own; more: a stand-in of so many lanes */
+#define SUBGROUPS 0 /* 0: off; 1: the device's; n > 1: emulated with n lanes */
 #endif
 
 #if SUBGROUPS == 1
 #if defined(cl_khr_subgroups)
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
 #endif
-/* Of the two sizes of Adreno's, the one that makes teams of 64 a sub-group. */
+/* Adreno has two sizes of sub-groups; this selects the one where a team of 64 is a sub-group. */
 #if defined(cl_qcom_reqd_sub_group_size)
 #pragma OPENCL EXTENSION cl_qcom_reqd_sub_group_size : enable
 #define SUBGROUP_KERNEL __attribute__((qcom_reqd_sub_group_size("half")))
@@ -31,7 +31,7 @@ static inline float subgroup_max(float v, __local float *scratch) {
 
 #elif SUBGROUPS > 1
 static inline uint subgroup_width(void) { return SUBGROUPS; }
-/* Another order than that of local ids: drivers may choose theirs. */
+/* Reverses the order of local ids, since drivers may use any order. */
 static inline uint group_place(void) { return get_local_size(0) - 1 - get_local_id(0); }
 static inline float subgroup_sum(float v, __local float *scratch) {
     const uint place = group_place(), first = place / SUBGROUPS * SUBGROUPS;
@@ -59,8 +59,8 @@ static inline uint group_place(void) { return get_local_id(0); }
 #define SUBGROUP_KERNEL
 #endif
 
-/* Each team's sum of its values, for all of the team; `team` places, a power of two. All
- * work-items of the group come here. scratch: as many local floats. */
+/* Returns the sum over a team, in all its work-items. A team has `team` places, a power of two. All
+ * work-items of the group must call it. scratch: a local float for each work-item. */
 static inline float team_sum_of(float v, uint team, __local float *scratch) {
     const uint place = group_place();
 #if SUBGROUPS
@@ -68,7 +68,7 @@ static inline float team_sum_of(float v, uint team, __local float *scratch) {
     if (team % width == 0) { /* sub-groups are not wider than teams */
         v = subgroup_sum(v, scratch);
         if (team == width) return v;
-        barrier(CLK_LOCAL_MEM_FENCE); /* the last use of scratch is over */
+        barrier(CLK_LOCAL_MEM_FENCE); /* earlier reads of scratch are done */
         if (place % width == 0) scratch[place / width] = v;
         barrier(CLK_LOCAL_MEM_FENCE);
         const uint parts = team / width, first = place / team * parts;
@@ -77,7 +77,7 @@ static inline float team_sum_of(float v, uint team, __local float *scratch) {
         return sum;
     }
 #endif
-    barrier(CLK_LOCAL_MEM_FENCE); /* the last use of scratch is over */
+    barrier(CLK_LOCAL_MEM_FENCE); /* earlier reads of scratch are done */
     scratch[place] = v;
     for (uint n = team / 2; n > 0; n /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -87,7 +87,7 @@ static inline float team_sum_of(float v, uint team, __local float *scratch) {
     return scratch[place / team * team];
 }
 
-/* The same for the maximum; NaN is passed over. */
+/* Returns the maximum of v; ignores NaN. */
 static inline float team_max_of(float v, uint team, __local float *scratch) {
     const uint place = group_place();
 #if SUBGROUPS

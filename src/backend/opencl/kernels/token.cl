@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One token through the whole network in one launch: the host writes a program, one stage for each
- * product and each attention, and every group runs all of it, doing its share of each stage. There
- * is no barrier between groups: a value travels as a packet beside the tag of its stage
- * (token_device.cl), and who needs it polls. All groups must be resident at once, or those that run
- * would wait for those that do not; a wait is bounded.
+/* Decodes one token in one launch. The host writes a list of stages, one for each product and each
+ * attention. Every work-group runs all stages and computes its share of each. There is no barrier
+ * between groups: a value is sent as a packet with the tag of its stage (token_device.cl), and its
+ * reader polls for the tag. All groups must be resident at the same time, else running groups would
+ * wait for others forever; waits are therefore bounded.
  *
- * A mailbox is written again two or more stages after it was read. That is safe because every group
- * has rows of every q/k/v product and of every gate/up product: nobody can be so far ahead (the
- * host sees to it that there are no more groups than that). */
-/* Rows that a warp takes together: of q, k and v, and of a weight with short rows. */
+ * A mailbox is reused two or more stages after it was read. This is safe because every group has
+ * rows of every q/k/v product and of every gate/up product, so no group can be two stages ahead.
+ * The host limits the number of groups accordingly. */
+/* Rows that a warp computes at a time: of q, k and v, and of a weight with short rows. */
 #ifndef SPLIT_UNITS
 #define SPLIT_UNITS 3
 #endif
 #ifndef ROW_UNITS
 #define ROW_UNITS 2
 #endif
-/* Types of weights, bit n for ag_dtype number n: of q, k and v; of gate and up; of what is added to
- * the stream, with no more columns than AG_CL_TOKEN_LONG and with more; of the logits. */
+/* Sets of weight types, bit n for ag_dtype n: q, k and v; gate and up; products added to the stream
+ * with at most AG_CL_TOKEN_LONG columns, and with more; logits. */
 #ifndef SPLIT_TYPES
 #define SPLIT_TYPES 32
 #define PAIR_TYPES 32
@@ -30,16 +30,15 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define X_BYTES (X_BLOCKS * (32 + 8))
 #define SCRATCH_BYTES MAX(MAX(X_BYTES, ATTENTION_FLOATS * 4), AG_CL_TOKEN_MAXIMA * 4)
-/* A group takes at most 32 rows of gate and up at once. */
+/* A group computes at most 32 rows of gate and up at a time. */
 #define PAIR_UNITS (WARPS >= 32 ? 2 : 4)
 
 typedef uint __attribute__((may_alias)) word;
 enum { STAGE_WORDS = sizeof(stage) / sizeof(uint) };
 
-/* LOCAL work-items to a group. Addresses are as address_of() found them.
- *   first_tag  the tag of what the host put into the first mailbox
- *              stage i writes first_tag + 1 + i
- *   cos_sin    [HEAD_DIM / 2] pairs for this position */
+/* Runs all stages, with LOCAL work-items in a group. Addresses come from address_of().
+ *   first_tag  tag of the packets that the host wrote to the first mailbox; stage i writes packets
+ * with tag first_tag + 1 + i cos_sin    [HEAD_DIM / 2] pairs for this position */
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
 token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong cos_sin,
       ulong blocks, ulong n_slots, ulong partial, uint n_kv, uint max_blocks, uint v_offset,
@@ -49,7 +48,7 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
     __local float gated[2 * 32];
     __local float bound;
     __local float2 rotations[HEAD_DIM / 2];
-    __local stage stages[2]; /* this one, and the next */
+    __local stage stages[2]; /* the current and the next stage */
     const uint item = get_local_id(0), group = get_group_id(0), n_groups = get_num_groups(0);
     __global const stage *program = (__global const stage *)program_at;
     volatile __global uint *aborted = (volatile __global uint *)aborted_at;
@@ -63,10 +62,10 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
     for (uint i = item; i < STAGE_WORDS; i += LOCAL)
         ((__local word *)stages)[i] = ((__global const word *)program)[i];
     for (uint i = 0; i < n_stages; i++) {
-        barrier(CLK_LOCAL_MEM_FENCE); /* the stage is here, and scratch is free */
+        barrier(CLK_LOCAL_MEM_FENCE); /* the stage is loaded, and scratch is free */
         __local const stage *st = &stages[i & 1];
         __local word *next = (__local word *)&stages[(i + 1) & 1];
-        word pending = 0; /* on its way while this stage is done */
+        word pending = 0; /* loaded while this stage runs */
         if (i + 1 < n_stages) {
             __global const word *from = (__global const word *)(program + i + 1);
             if (item < STAGE_WORDS) pending = from[item];
@@ -87,7 +86,7 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
             }
         }
 #if WARP > 1
-/* Code for each type of weight. */
+/* Calls the code for one type of weight. */
 #define OF_TYPE(T, kind, units, set)                                         \
     if ((set)&SET_OF(TYPE_##T) && (is_one(set) || st->types[0] == TYPE_##T)) \
         PRODUCT(kind, units, SET_OF(TYPE_##T));
@@ -114,7 +113,7 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
         else BY_TYPE(LONG, 4, LONG_TYPES);
 #undef BY_TYPE
 #undef OF_TYPE
-#else /* one piece of code for all: compilers for processors take long over barriers */
+#else /* shared code: compilers for processors take long for barriers */
         else {
             int kind = ROWS, units = 1;
             if (st->type == AG_CL_GATED) kind = PAIRS, units = PAIR_UNITS;
@@ -125,7 +124,7 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
 #endif
 #undef PRODUCT
         if (st->type == AG_CL_LOGITS && st->end1) {
-            /* The group reads its logits again. */
+            /* The group reads its own logits after this barrier. */
             barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
             send_maxima(&f, gated, st->extra[0], st->end1, st->extra[1], out_tag, group, item);
         }
@@ -133,5 +132,5 @@ token(ulong program_at, uint n_stages, uint first_tag, ulong aborted_at, ulong c
     }
 }
 
-/* Where a buffer begins, as a number: the program names many buffers. */
+/* Writes the device address of a buffer: stages refer to many buffers by address. */
 __kernel void address_of(__global uchar *buffer, __global ulong *out) { *out = (ulong)buffer; }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of token.cl: one query row. A KV head belongs to one group, or its slots are
- * divided into pieces for several, and the group of piece 0 merges them. */
+/* Attention of token.cl for one row. A KV head is processed by one group, or its slots are divided
+ * into pieces for several groups; the group of piece 0 merges them. */
 #ifndef TOKEN_ATTENTION
 #define TOKEN_ATTENTION
 
@@ -11,22 +11,22 @@
 #define GROUP 4 /* query heads of a KV head */
 #endif
 #ifndef PIECE
-#define PIECE 1 /* values that a Hadamard matrix rotates together: 16, 32 or 64; 1: none */
+#define PIECE 1 /* size of the Hadamard rotation: 16, 32 or 64; 1: none */
 #endif
 #ifndef WINDOW
-#define WINDOW 0 /* 1: of some layers a stage's `window` is not 0 */
+#define WINDOW 0 /* 1: some stages have a window */
 #endif
 #ifndef QK_NORM
 #define QK_NORM 0 /* 1: queries and keys are normalised before they are rotated */
 #endif
-#define BLOCK_SLOTS 128                 /* of the cache's blocks */
-#define STEP_SLOTS (WARP == 1 ? 1 : 16) /* that a warp attends to at once */
-#define STEPS_A_WARP 2                  /* before a head is divided into pieces */
+#define BLOCK_SLOTS 128                 /* slots of a block of the cache */
+#define STEP_SLOTS (WARP == 1 ? 1 : 16) /* slots that a warp attends to at a time */
+#define STEPS_A_WARP 2                  /* steps of a warp before a head is divided into pieces */
 
-/* What a token's attention needs beside the stage. */
+/* Inputs of attention besides the stage. */
 typedef struct cache {
     ulong blocks;  /* [layers][n_kv][max_blocks] addresses */
-    ulong n_slots; /* [layers][n_kv] before this token */
+    ulong n_slots; /* [layers][n_kv] slots before this token */
     ulong partial; /* packets [n_kv][pieces][GROUP * (HEAD_DIM + 2)] */
     uint n_kv, max_blocks, v_offset, p_offset, position;
     float scale, eps;
@@ -35,7 +35,7 @@ typedef struct cache {
 /* Local memory of a group. */
 typedef struct attention_scratch {
     __local float *rows;     /* [GROUP + 2][HEAD_DIM] the head's queries, its key, its value */
-    __local float *rounded;  /* [2][HEAD_DIM] the key and the value as the cache keeps them */
+    __local float *rounded;  /* [2][HEAD_DIM] the key and the value, rounded as in the cache */
     __local float *stats;    /* [WARPS][GROUP][2] largest score, sum */
     __local float *values;   /* [WARPS][GROUP][HEAD_DIM] */
     __local float2 *cos_sin; /* [HEAD_DIM / 2] */
@@ -59,7 +59,7 @@ static inline uint pieces_of(uint steps, uint most) {
     return clamp((steps + a_piece - 1) / a_piece, 1u, most);
 }
 
-/* Where the slot's key begins in its part of a head's blocks, or its value in the other. */
+/* Returns the address of a slot's key in the blocks of keys, or of its value in those of values. */
 static inline ulong slot_address(__global const ulong *blocks, uint slot, const uint type) {
     return blocks[slot / BLOCK_SLOTS] + slot % BLOCK_SLOTS * row_bytes(type, HEAD_DIM);
 }
@@ -70,13 +70,13 @@ static inline uint position_of(const cache *c, __global const ulong *blocks, uin
     return positions[slot % BLOCK_SLOTS];
 }
 
-/* The first of n_slots that is visible to the token. Where nothing has left the cache in between,
- * each slot is a position: that is looked at first. */
+/* Returns the first of n_slots slots that is visible to the token. If no slot was evicted in
+ * between, slots are consecutive positions; this case is tried first. */
 static inline uint first_visible(const cache *c, __global const ulong *blocks, uint n_slots,
                                  uint window) {
     if (!window || c->position < window) return 0;
     const uint from = c->position + 1 - window;
-    uint low = 0, high = n_slots; /* the first is in between */
+    uint low = 0, high = n_slots; /* the result is in [low, high] */
     const uint guess = n_slots + 1 < window ? 0 : n_slots + 1 - window;
     if (guess < n_slots && position_of(c, blocks, guess) == from) return guess;
     while (low < high) {
@@ -94,7 +94,7 @@ static inline void receive_rows(attention_scratch d, const cache *c, __local con
     const ulong in = st->in;
     for (uint i = item; i < (GROUP + 2) * HEAD_DIM / 2; i += LOCAL) {
         const uint row = i * 2 / HEAD_DIM, column = i * 2 % HEAD_DIM;
-        const uint own = row < GROUP ? head * GROUP + row : head; /* of q, of k or of v */
+        const uint own = row < GROUP ? head * GROUP + row : head; /* head of q, k or v */
         const uint before = row < GROUP ? 0 : row * c->n_kv;
         const uint at = (before + own) * HEAD_DIM + column;
         const ulong biases = st->extra[row < GROUP ? 0 : row == GROUP ? 1 : 2];
@@ -109,7 +109,7 @@ static inline void receive_rows(attention_scratch d, const cache *c, __local con
 
 #if QK_NORM
 
-/* Each of the head's queries and its key, by a warp. */
+/* Normalises the head's queries and its key, each by one warp. */
 static inline void norm_rows(attention_scratch d, const cache *c, __local const stage *st,
                              uint item) {
     for (uint row = item / WARP; row <= GROUP; row += WARPS) {
@@ -125,7 +125,7 @@ static inline void norm_rows(attention_scratch d, const cache *c, __local const 
 
 #endif
 
-/* Queries come out scaled for exp2. */
+/* Rotates queries and key. Scales queries for exp2. */
 static inline void rotate_rows(attention_scratch d, const cache *c, uint item) {
     const uint pairs = HEAD_DIM / 2;
     for (uint i = item; i < (GROUP + 1) * pairs; i += LOCAL) {
@@ -139,7 +139,8 @@ static inline void rotate_rows(attention_scratch d, const cache *c, uint item) {
 
 #if PIECE > 1
 
-/* Queries and keys times a Hadamard matrix, in pieces and in the order of core/hadamard.c. */
+/* Multiplies queries and key by a Hadamard matrix, in pieces and in the order of core/hadamard.c.
+ */
 static inline void hadamard_rotate_rows(attention_scratch d, uint item) {
     const float norm = PIECE == 64   ? 0.125f
                        : PIECE == 32 ? 0.17677669f
@@ -177,11 +178,10 @@ static inline void store_row(attention_scratch d, const cache *c, __global const
 
 #if WARP > 1
 
-/* Scores are tiles of the matrix unit, queries by slots: lane l holds the two columns l % 4 * 2 + 0
- * and 1 of row l / 4, the query head, in each of two tiles. Column n of tile e is slot 4 (n / 2) +
- * 2 e + n % 2 of the step: slots may be put in any order that both products share. The weights of a
- * lane are then just what it has to put in for the product with the values: dims by slots, times
- * slots by queries. */
+/* Scores are tiles of the matrix unit, queries by slots. Lane l has columns l % 4 * 2 + 0 and 1 of
+ * row l / 4, the query head, in each of two tiles. Column n of tile e is slot 4 (n / 2) + 2 e + n %
+ * 2 of the step: any order of slots is valid if both products use it. The weights of a lane are
+ * then its operands of the product with the values: dims by slots, times slots by queries. */
 typedef struct loaded_slots {
     uint k[2][KEY_WORDS], v[4][VALUE_WORDS];
 } loaded_slots;
@@ -205,13 +205,13 @@ static inline void load_values(loaded_slots *s, __global const ulong *blocks, ui
 }
 
 typedef struct softmax {
-    float most, total; /* of the query head lane / 4; of heads that are not there, of zeros */
-    /* Tile j: dims value_dim(j) in x and y, the next in z and w, of the query heads lane % 4 * 2 (x
-     * and z) and the next. */
+    float most, total; /* largest score and sum of query head lane / 4; missing heads have zeros */
+    /* Tile j has dims value_dim(j) in x and y and the next ones in z and w, of query heads
+     * lane % 4 * 2 (x and z) and lane % 4 * 2 + 1. */
     float4 acc[TILES];
 } softmax;
 
-/* What the lanes of the query heads lane % 4 * 2 and the next have. */
+/* Returns the values of the lanes of query heads lane % 4 * 2 and lane % 4 * 2 + 1. */
 static inline float4 of_columns(float v, uint lane) {
     const float a = shuffle_from(v, lane % 4 * 8), b = shuffle_from(v, lane % 4 * 8 + 4);
     return (float4)(a, b, a, b);
@@ -227,7 +227,7 @@ static inline void scores_of(float4 x[2], const loaded_slots *s, const uint q0[T
                       key_halves(s->k[e], i, true));
 }
 
-/* Scores become weights; the sums are scaled down to the new largest score. */
+/* Replaces scores by weights, and scales the sums to the new largest score. */
 static inline float softmax_step(softmax *m, float4 x[2]) {
     float most = fmax(fmax(x[0].x, x[0].y), fmax(x[1].x, x[1].y));
     most = fmax(most, shuffle_xor(most, 1));
@@ -268,7 +268,7 @@ static inline void mask_slots(float4 x[2], uint slot, uint visible, uint n_slots
     if (slot + 3 >= n_slots) x[1].y = -INFINITY;
 }
 
-/* The token's own slot is visible to it: its key and value are not loaded but at hand. */
+/* Adds the token's own slot, whose key and value are in local memory. */
 static inline void add_itself(softmax *m, attention_scratch d, uint lane) {
     const uint head = lane / 4;
     float mine = 0;
@@ -311,8 +311,8 @@ static inline void store_partial(const softmax *m, attention_scratch d, uint war
     }
 }
 
-/* Steps warp, warp + WARPS, ... of [step0, step1). The first one's loads do not wait for the
- * token's rows: s holds them. */
+/* Attends to steps warp, warp + WARPS, ... of [step0, step1). The first step is already loaded in
+ * s, so that its loads do not wait for the token's rows. */
 static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
                           __global const ulong *blocks, uint step0, uint step1, uint visible,
                           uint n_slots, bool newest, uint item) {
@@ -340,7 +340,7 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
         add_values(&m, s, x, of_columns(shrink, lane));
         if (more) load_values(s, blocks, c->v_offset, then, n_slots, lane);
     }
-    barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is there */
+    barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is written */
     if (newest && warp == WARPS - 1) add_itself(&m, d, lane);
     store_partial(&m, d, warp, lane);
 }
@@ -364,7 +364,7 @@ static inline void load_first(loaded_slots *s, const cache *c, __global const ul
     s->unused = 0;
 }
 
-/* key 0: the token itself. */
+/* Adds one slot. key 0: the token itself. */
 static inline void add_slot(attention_scratch d, uint warp, __global const uchar *key,
                             __global const uchar *value) {
     __local float *stats = d.stats + warp * GROUP * 2;
@@ -392,7 +392,7 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
         d.stats[(item * GROUP + g) * 2 + 1] = 0;
         for (int i = 0; i < HEAD_DIM; i++) d.values[(item * GROUP + g) * HEAD_DIM + i] = 0;
     }
-    barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is there */
+    barrier(CLK_LOCAL_MEM_FENCE); /* the rounded row is written */
     for (uint i = step0 + item; i < step1; i += WARPS)
         add_slot(d, item, (__global const uchar *)slot_address(blocks, i, K_TYPE),
                  (__global const uchar *)(slot_address(blocks, i, V_TYPE) + c->v_offset));
@@ -403,7 +403,8 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
 
 /* ---- merging ---- */
 
-/* Values of the group's warps together; piece 0 adds those of the others and writes rows. */
+/* Merges the values of the group's warps. Piece 0 adds those of the other pieces and writes rows.
+ */
 static inline void merge_pieces(attention_scratch d, const cache *c, uint mailbox, uint piece,
                                 uint pieces, uint tag, uint item, volatile __global uint *aborted) {
     const uint size = GROUP * (HEAD_DIM + 2);
@@ -439,7 +440,7 @@ static inline void merge_pieces(attention_scratch d, const cache *c, uint mailbo
     }
 }
 
-/* One piece of one head; `unit` counts heads first. */
+/* Computes one piece of one head; `unit` counts heads first. */
 static inline void attention(const cache *c, __local const stage *st, attention_scratch d,
                              uint in_tag, uint out_tag, uint unit, uint most_pieces, uint item,
                              volatile __global uint *aborted) {

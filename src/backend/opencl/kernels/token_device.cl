@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What token.cl needs of a machine: lanes that go in step, loads that do not stay in the first
- * cache, and packets. NVIDIA's compiler takes PTX; elsewhere a "warp" is one work-item.
+/* Device functions of token.cl: warps, loads that bypass L1, and packets. NVIDIA's compiler accepts
+ * PTX; on other devices a "warp" is one work-item.
  *
- * A packet is 32 bits of data beside the 32-bit tag of the stage that wrote it, stored and loaded
- * as one 64-bit word: who finds the tag has the data, without any barrier. */
+ * A packet is 32 bits of data and the 32-bit tag of the stage that wrote it, stored and loaded as
+ * one 64-bit word. A reader that finds the tag has the data, without a barrier. */
 #ifndef TOKEN_DEVICE
 #define TOKEN_DEVICE
 
 #ifndef LOCAL
 #define LOCAL 32 /* work-items of a group */
 #endif
-/* Arrays stay in registers only where loops over them are unrolled; processors have a stack. */
+/* Arrays stay in registers only if loops over them are unrolled. Processors use a stack. */
 #ifdef __NV_CL_C_VERSION
 #define WARP 32
 #define UNROLL _Pragma("unroll")
@@ -22,7 +22,7 @@
 
 #ifdef __NV_CL_C_VERSION
 
-/* Weights: read once by everybody, never written while a kernel runs. */
+/* Loads weights, which are read once and never written while a kernel runs. */
 static inline uint4 load_stream(ulong a) {
     uint4 v;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -31,8 +31,8 @@ static inline uint4 load_stream(ulong a) {
     return v;
 }
 
-/* The cache: other groups write it between kernels, this kernel at another place. What is shorter
- * than a sector stays in the first cache for the loads of its other parts. */
+/* Loads from the KV cache, which this kernel writes at other addresses only. Parts of a sector stay
+ * in L1 for the loads of its other parts. */
 static inline uint4 load_once(ulong a) {
     uint4 v;
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -53,7 +53,7 @@ static inline uint load_short(ulong a) {
     return v;
 }
 
-/* Two scales of weights. */
+/* Loads two scales of weights. */
 static inline uint load_scales(ulong a) {
     uint v;
     asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(a));
@@ -74,7 +74,7 @@ static inline float from_half(ushort h) {
     return f;
 }
 
-/* What lane `from` has. */
+/* Returns the value of lane `from`. */
 static inline uint shuffle(uint v, uint from) {
     uint r;
     asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(r) : "r"(v), "r"(from));
@@ -103,7 +103,7 @@ static inline int dot4(uint a, uint b, int c) {
     return r;
 }
 
-/* The same with bytes of a without a sign. */
+/* Returns c + the products of four unsigned bytes of a with four signed bytes of b. */
 static inline int dot4u(uint a, uint b, int c) {
     int r;
     asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
@@ -116,7 +116,7 @@ static inline void put(ulong mailbox, uint i, uint value, uint tag) {
                  : "memory");
 }
 
-/* Packets i and i + 1, i even. */
+/* Loads packets i and i + 1, i even. */
 static inline ulong2 peek2(ulong mailbox, uint i) {
     ulong2 v;
     asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];"
@@ -126,9 +126,9 @@ static inline ulong2 peek2(ulong mailbox, uint i) {
     return v;
 }
 
-/* d += a * b with halves a [16,16] and b [16,8]. With r = lane / 4 and c = lane % 4 * 2 a lane
- * holds d[r][c and c + 1] in x and y, d[r + 8][the same] in z and w; a[r][c..], a[r + 8][c..],
- * a[r][c + 8..], a[r + 8][c + 8..] and b[c..][r], b[c + 8..][r], two halves each. */
+/* d += a * b with a [16,16] and b [16,8] in F16. With r = lane / 4 and c = lane % 4 * 2, a lane has
+ * d[r][c], d[r][c + 1] in x, y and d[r + 8][c], d[r + 8][c + 1] in z, w; a[r][c..], a[r + 8][c..],
+ * a[r][c + 8..], a[r + 8][c + 8..] and b[c..][r], b[c + 8..][r], two values each. */
 static inline void multiply_tile(float4 *d, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -142,7 +142,7 @@ static inline uint pack_halves(float low, float high) {
     return p;
 }
 
-/* The low, or the high, halves of two words in one. */
+/* Return the low, or the high, halves of two words in one word. */
 static inline uint low_halves(uint a, uint b) {
     uint r;
     asm("prmt.b32 %0, %1, %2, 0x5410;" : "=r"(r) : "r"(a), "r"(b));
@@ -155,7 +155,7 @@ static inline uint high_halves(uint a, uint b) {
     return r;
 }
 
-/* Halves of 1024 + byte, of the low and of the high two bytes of a word. */
+/* Return F16 values 1024 + byte, for the low or the high two bytes of a word. */
 static inline uint low_bytes(uint w) {
     uint r;
     asm("prmt.b32 %0, %1, %2, 0x4140;" : "=r"(r) : "r"(w), "r"(0x64646464u));
@@ -168,7 +168,7 @@ static inline uint high_bytes(uint w) {
     return r;
 }
 
-/* (a - b) * d for two halves each, rounded after each step. */
+/* Returns (a - b) * d for two F16 values each, rounded after each step. */
 static inline uint scaled_difference(uint a, uint b, uint d) {
     uint r;
     asm("{.reg .b32 t; sub.rn.f16x2 t, %1, %2; mul.rn.f16x2 %0, t, %3;}"
@@ -177,7 +177,7 @@ static inline uint scaled_difference(uint a, uint b, uint d) {
     return r;
 }
 
-/* Bytes of a and b, 0 to 7, as the selector's nibbles say. */
+/* Returns bytes of a (0 to 3) and b (4 to 7) that the selector's nibbles choose. */
 static inline uint permute(uint a, uint b, uint selector) {
     uint r;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
@@ -229,11 +229,11 @@ static inline float warp_max(float v) {
 /* ---- packets ---- */
 
 #ifndef MAX_POLLS
-#define MAX_POLLS 200000 /* a tenth of a second or more: then something is wrong */
+#define MAX_POLLS 200000 /* at least 0.1 s, which only a fault exceeds */
 #endif
 
-/* Polls until both packets have the tag. After MAX_POLLS, or when another group gave up, *aborted
- * is 1 and the data are worthless: a kernel that hangs could not be stopped. */
+/* Polls until both packets have the tag. After MAX_POLLS, or if another group gave up, *aborted is
+ * 1 and the data are undefined: a kernel that hangs could not be stopped. */
 static inline ulong2 await2(ulong2 v, ulong mailbox, uint i, uint tag,
                             volatile __global uint *aborted) {
     uint polls = 0;
@@ -261,7 +261,7 @@ static inline float most4(float4 v) {
     return fmax(fmax(a.x, a.y), fmax(a.z, a.w));
 }
 
-/* Scale of a block, and what the 8 that four-bit weights are stored with takes off its products. */
+/* Returns the scale of a block, and the correction for levels that are stored plus 8. */
 static inline float2 block_scale(float most, float sum) {
     const float d = most / 127.0f;
     return (float2)(d, -8.0f * sum * d);
@@ -269,7 +269,7 @@ static inline float2 block_scale(float most, float sum) {
 
 enum { BLOCK_PACKETS = 10 }; /* 8 of data, 2 of scale */
 
-/* n blocks of values in local memory go to `mailbox` as blocks first, first + 1, ... */
+/* Sends n blocks of values in local memory to `mailbox` as blocks first, first + 1, ... */
 static inline void send_blocks(__local const float *v, uint n, ulong mailbox, uint first, uint tag,
                                uint item) {
     for (uint i = item; i < n * 8; i += LOCAL) {

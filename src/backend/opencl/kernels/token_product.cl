@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of token.cl: y = W x for weights in planes (token_weights.cl), x in blocks of eight
- * bits. A warp takes a row at a time, or several, by segments of SEG blocks. Weights do not depend
- * on x, so a warp fetches its first batch before it waits for x and another batch before it
- * multiplies.
- */
+/* Products of token.cl: y = W x for weights in planes (token_weights.cl) and x in blocks of 8 bits.
+ * A warp computes one or several rows at a time, in segments of SEG blocks. Weights do not depend
+ * on x, so a warp loads its first batch before it waits for x, and the next batch before it
+ * multiplies. */
 #ifndef TOKEN_PRODUCT
 #define TOKEN_PRODUCT
 
@@ -13,10 +12,10 @@
 #define MAX_K 256 /* columns of the widest weight */
 #endif
 #ifndef GELU
-#define GELU 0 /* 1: the activation, instead of SiLU */
+#define GELU 0 /* 1: GELU instead of SiLU */
 #endif
 #define LONG_BLOCKS (4 * SEG)
-/* Blocks of x in local memory, whole numbers of what the widest batch reads. */
+/* Blocks of x in local memory, rounded up to the widest batch. */
 #define X_BLOCKS ((MAX_K / 32 + LONG_BLOCKS - 1) / LONG_BLOCKS * LONG_BLOCKS)
 
 typedef ag_cl_token_stage stage;
@@ -26,15 +25,16 @@ typedef ag_cl_token_stage stage;
 #define BLOCK_LANES (WARP == 1 ? 1 : 8)
 #define LANE_WORDS (8 / BLOCK_LANES)
 
-/* The stream, times the norm's weights, as blocks; and the sum of its squares. */
+/* Receives the stream, multiplies it by the norm's weights, rounds it to blocks, and sums its
+ * squares. */
 static inline void take_normed(input x, __local const stage *st, uint tag, uint item,
                                volatile __global uint *aborted) {
     float square = 0;
     const uint sub = item % BLOCK_LANES * LANE_WORDS, n = st->k / 32, stride = LOCAL / BLOCK_LANES;
-    const uint beside = item % WARP / BLOCK_LANES; /* blocks before this one in the warp */
+    const uint beside = item % WARP / BLOCK_LANES; /* index of the block in the warp */
     __local uint *words = (__local uint *)x.quants;
     const ulong in = st->in, norm = st->norm;
-    /* All lanes of a warp go around equally often, since they shuffle. */
+    /* All lanes of a warp must do the same number of rounds, since they shuffle. */
     for (uint b0 = item / BLOCK_LANES; b0 - beside < n; b0 += 2 * stride) {
         ulong2 p[2][LANE_WORDS], q[2][LANE_WORDS];
         float4 w[2][LANE_WORDS];
@@ -82,7 +82,7 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
 
 enum { PAIRS_AHEAD = 5 };
 
-/* Blocks that come as blocks. */
+/* Receives x as blocks. */
 static inline void take_blocks(input x, __local const stage *st, uint tag, uint item,
                                volatile __global uint *aborted) {
     const uint n = st->k / 32 * (BLOCK_PACKETS / 2);
@@ -108,7 +108,7 @@ static inline void take_blocks(input x, __local const stage *st, uint tag, uint 
     }
 }
 
-/* What the norm divides by, once the squares are there. */
+/* Returns the norm's factor from the sum of squares. */
 static inline float norm_factor(input x, uint k, float eps) {
     float total = 0;
     for (uint w = 0; w < WARPS; w++) total += x.squares[w];
@@ -117,32 +117,32 @@ static inline float norm_factor(input x, uint k, float eps) {
 
 /* ---- batches of weights ---- */
 
-/* How a warp goes over the rows: several rows at once, of one weight, of three (q, k and v) or with
- * logits for results; gate and up side by side, in chunks of 32 rows that a group has to itself; or
- * one row, four segments at once. */
+/* Kinds of products. ROWS: several rows of one weight at a time. SPLIT: rows of q, k and v. FLOATS:
+ * logits. PAIRS: gate and up together, in chunks of 32 rows of a group. LONG: one row, four
+ * segments at a time. */
 enum { ROWS, SPLIT, FLOATS, PAIRS, LONG };
 typedef struct cursor {
     uint row, seg;
-    uint chunk, sub; /* of PAIRS: the chunk, and which part of its rows */
+    uint chunk, sub; /* PAIRS: the chunk and the part of its rows */
 } cursor;
 
-/* The same for every warp of a group, but for first_row. */
+/* The order of rows; equal in all warps of a group except for first_row. */
 typedef struct schedule {
     uint rows, k, n_blocks, n_seg, seg_step;
-    uint step;  /* rows between those that a warp takes together */
-    uint round; /* rows from one batch to the next */
+    uint step;  /* stride of the rows that a warp computes at a time */
+    uint round; /* rows between batches */
     uint subs;  /* rounds of a chunk */
     uint first_row, n_groups, lane;
 } schedule;
 
-/* Whether a second batch of a warp finds registers, more than it costs: as an H200 has shown. */
+/* Returns whether loading two batches ahead is faster: measured on an H200. */
 static inline bool two_ahead(const int kind, const uint types) {
     const uint wide = SET_OF(TYPE_Q6_K) | SET_OF(TYPE_Q8_0);
     if (kind == PAIRS) return !(types & (FIFTHS | wide));
     return kind == FLOATS && !(types & wide);
 }
 
-/* Which of the stage's weights unit j of a batch is of, and the row. */
+/* Returns the index of the weight of unit j of a batch, and its row. */
 static inline uint unit_weight(const int kind, int j, __local const stage *st, const schedule *p,
                                const cursor *c, uint *row) {
     *row = min(kind == PAIRS  ? c->row + j / 2
@@ -164,7 +164,7 @@ static inline void load_batch(batch *b, const int kind, const int units, const u
     }
 }
 
-/* Weights of several types, or segments, need x in several ways. */
+/* Multiplies a batch. Each weight type, or segment, has its own access to x. */
 static inline void multiply(float acc[MOST_UNITS], const batch *b, const int kind, const int units,
                             const uint types, __local const stage *st, const schedule *p,
                             const cursor *c, input x) {
@@ -184,7 +184,7 @@ static inline void multiply(float acc[MOST_UNITS], const batch *b, const int kin
     }
 }
 
-/* True when the rows are done. */
+/* Advances to the next batch. Returns true when all rows are done. */
 static inline bool advance(cursor *c, const int kind, const schedule *p) {
     c->seg += p->seg_step;
     if (c->seg < p->n_seg) return false;
@@ -203,7 +203,7 @@ static inline bool advance(cursor *c, const int kind, const schedule *p) {
 
 /* ---- results ---- */
 
-/* Of the logits that a warp has computed: the largest, and the first that is none. */
+/* The largest logit of a warp, and the first id whose logit is NaN or +Inf. */
 typedef struct found {
     float most;
     uint bad;
@@ -214,7 +214,8 @@ static inline void find_maximum(found *f, float y, uint row) {
     else f->most = fmax(f->most, y);
 }
 
-/* gated [2][32]: the chunk being put together, and the one before, which may still be read. */
+/* Finishes rows of gate and up. gated [2][32]: the current chunk, and the last one, maybe still
+ * read. */
 static inline void finish_pairs(const int units, const float acc[MOST_UNITS], float factor,
                                 __local const stage *st, const schedule *p, const cursor *c,
                                 __local float *gated, uint tag, uint item) {
@@ -222,7 +223,7 @@ static inline void finish_pairs(const int units, const float acc[MOST_UNITS], fl
     if (p->lane == 0) UNROLL
     for (int j = 0; j < units / 2; j++) {
         const float y = acc[j * 2] * factor;
-        /* GELU's tanh form is a sigmoid, too. */
+        /* GELU in its tanh form is also a sigmoid. */
         const float u = GELU ? 1.59576912f * (y + 0.044715f * y * y * y) : y;
         const float sigmoid = 1.0f / (1.0f + native_exp2(-1.44269504f * u));
         chunk[c->sub * p->round + p->first_row + j] = y * sigmoid * (acc[j * 2 + 1] * factor);
@@ -246,7 +247,7 @@ static inline void finish_rows(const int kind, const int units, const float acc[
             find_maximum(f, y, row);
             continue;
         }
-        /* Nobody but this warp writes this row of the stream. */
+        /* Only this warp writes this row of the stream. */
         if (st->type == AG_CL_ADDED) {
             y += packet_float(((volatile __global ulong *)st->out)[row]);
             if (st->extra[0]) y += ((__global const float *)st->extra[0])[row];
@@ -269,8 +270,9 @@ static inline void finish(const int kind, const int units, float acc[MOST_UNITS]
 
 /* ---- a stage ---- */
 
-/* kind, units and types are constants, so that each use becomes code of its own. Every warp of a
- * group goes equally often around, since there are barriers inside. */
+/* Computes a stage's product. kind, units and types are constants, so that each call is
+ * specialised. All warps of a group do the same number of rounds, since there are barriers inside.
+ */
 static inline void product(const int kind, const int units, const uint types,
                            __local const stage *st, input x, __local float *gated, found *f,
                            uint in_tag, uint out_tag, float eps, uint group, uint n_groups,

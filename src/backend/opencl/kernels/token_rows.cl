@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a cache in its types: how token.cl writes one, and how a warp loads them for the matrix
- * unit. Values of blocks become halves: the level is exact, its product with the scale is rounded.
- */
+/* Rows of a KV cache in its types: writes one row, and loads rows for the matrix unit. Values of
+ * blocks are converted to F16: the level is exact, its product with the scale is rounded. */
 #ifndef TOKEN_ROWS
 #define TOKEN_ROWS
 
@@ -22,7 +21,7 @@
 
 static inline float warp_min(float v) { return -warp_max(-v); }
 
-/* A block of 32 by one warp. */
+/* Writes a block of 32 by one warp. */
 static inline void keep_block(const uint type, __global uchar *to, __local float *rounded,
                               __local const float *x, uint lane) {
     float lowest = INFINITY, highest = -INFINITY, bad = 0;
@@ -54,8 +53,8 @@ static inline void keep_block(const uint type, __global uchar *to, __local float
     }
 }
 
-/* A row by a whole group: to the byte what kv_write.cl writes; `rounded` is what can be read back.
- */
+/* Writes a row by the whole group, with the bytes of kv_write.cl. `rounded` gets the rounded
+ * values. */
 static inline void store_values(const uint type, __global uchar *to, __local float *rounded,
                                 __local const float *x, uint item) {
     if (type == TYPE_Q8_0 || type == TYPE_Q4_0) {
@@ -80,11 +79,11 @@ static inline void store_values(const uint type, __global uchar *to, __local flo
 
 /* ---- loading ----
  *
- * A tile of 16 dims: lane l has four of them of a key, two words of halves, or two of a value, one
- * word. Which dims is a matter of what the type lets it load at once: both factors of a product,
- * and who takes the sums, only have to agree. */
+ * A tile has 16 dims. Lane l has four dims of a key in two words, or two dims of a value in one
+ * word. The order of dims depends on what the type can load at a time; both factors of a product,
+ * and the reader of its sums, use the same order. */
 #define TILES (HEAD_DIM / 16)
-/* Words of a row that a lane holds as they are stored; of a block one is the scale. */
+/* Words of a row that a lane loads; types with blocks include one word for the scale. */
 #define KEY_WORDS                              \
     (K_TYPE == TYPE_F32    ? HEAD_DIM / 4      \
      : K_TYPE == TYPE_F16  ? HEAD_DIM / 8      \
@@ -94,12 +93,12 @@ static inline void store_values(const uint type, __global uchar *to, __local flo
 #define WIDE_KEYS (K_TYPE == TYPE_F16 && HEAD_DIM % 32 == 0)   /* 16 bytes hold two tiles */
 #define WIDE_VALUES (V_TYPE == TYPE_F16 && HEAD_DIM % 64 == 0) /* 16 bytes hold four */
 
-/* The first dim of a lane's four in tile i. */
+/* Returns the first of a lane's four dims in tile i. */
 static inline uint key_dim(const int i, uint lane) {
     return WIDE_KEYS ? i / 2 * 32 + lane % 4 * 8 + i % 2 * 4 : i * 16 + lane % 4 * 4;
 }
 
-/* The first dim of a lane's two in tile i. */
+/* Returns the first of a lane's two dims in tile i. */
 static inline uint value_dim(const int i, uint lane) {
     return WIDE_VALUES           ? i / 4 * 64 + lane / 4 * 8 + i % 4 * 2
            : V_TYPE == TYPE_Q8_0 ? i / 2 * 32 + lane / 4 * 4 + i % 2 * 2
@@ -114,7 +113,8 @@ static inline void load_wide(uint *to, ulong at) {
     to[3] = v.w;
 }
 
-/* Four bytes of block b from byte i on: rows of an even number of blocks begin on whole words. */
+/* Loads four bytes of block b from byte i on. Rows with an even number of blocks are aligned to
+ * words. */
 static inline uint load_levels(ulong row, const uint b, const uint size, uint i) {
     const ulong at = row + b * size + 2 + i;
     if (HEAD_DIM % 64 == 0 && b % 2) return load_word(at);
@@ -165,19 +165,19 @@ static inline void load_value(uint *to, ulong row, uint lane) {
     }
 }
 
-/* Halves of bytes: the lower or the upper two of the word. */
+/* Converts the lower or the upper two bytes of the word to F16. */
 static inline uint halves_q8_0(uint levels, const bool upper, uint d) {
     const uint w = levels ^ 0x80808080u; /* 0 .. 255 */
     return scaled_difference(upper ? high_bytes(w) : low_bytes(w), 0x64806480u, d | d << 16);
 }
 
-/* Of the low or the high nibbles. */
+/* Converts low or high nibbles of the lower or the upper two bytes to F16. */
 static inline uint halves_q4_0(uint levels, const bool high, const bool upper, uint d) {
     const uint w = (high ? levels >> 4 : levels) & 0x0f0f0f0fu;
     return scaled_difference(upper ? high_bytes(w) : low_bytes(w), 0x64086408u, d | d << 16);
 }
 
-/* The lane's dims 0 and 1, or 2 and 3, of tile i as halves. */
+/* Returns the lane's dims 0 and 1, or 2 and 3, of tile i in F16. */
 static inline uint key_halves(const uint *s, const int i, const bool upper) {
     const int b = i / 2;
     if (K_TYPE == TYPE_F16) return s[i * 2 + upper];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last stage of token.cl: the best of the logits, of which there are at least k. Each group has
- * told the largest values of some parts of its rows; the k-th of all these is a bound that at least
- * k logits reach and few more. Who reaches it is listed, in no order, and the host sorts. */
+/* The last stage of token.cl: selects the best logits. Each group has sent the largest values of
+ * parts of its rows. The k-th largest of them is a bound that at least k logits, and few more,
+ * reach. Logits that reach it are listed in any order, and the host sorts them. */
 #ifndef TOKEN_SELECT
 #define TOKEN_SELECT
 
@@ -11,7 +11,7 @@
 typedef ag_cl_token_request request;
 typedef ag_cl_token_result result;
 
-/* The largest values of parts of the group's rows store_partial as packets, `parts` of them. */
+/* Sends the largest values of `parts` parts of the group's rows as packets. */
 static inline void send_maxima(const found *f, __local float *of_warps, ulong mailbox, uint parts,
                                ulong result_at, uint tag, uint group, uint item) {
     if (item % WARP == 0) of_warps[item / WARP] = f->most;
@@ -24,7 +24,7 @@ static inline void send_maxima(const found *f, __local float *of_warps, ulong ma
     put(mailbox, group * parts + item, as_uint(most), tag);
 }
 
-/* The k-th largest of n, n even; -INFINITY if there are not so many. */
+/* Returns the k-th largest of n values, n even; -INFINITY if k exceeds n. */
 static inline float find_bound(__local float *maxima, __local float *bound, ulong mailbox, uint n,
                                uint k, uint tag, uint item, volatile __global uint *aborted) {
     for (uint i = item; i < n / 2; i += LOCAL) {
@@ -44,8 +44,8 @@ static inline float find_bound(__local float *maxima, __local float *bound, ulon
     return *bound;
 }
 
-/* Of a SELECT stage: rows of the logits, k parts of a group, in the mailbox of maxima, out the
- * logits. A group looks through the rows that it has computed. */
+/* Runs a SELECT stage: `rows` is the number of logits, `k` the parts of a group, `in` the mailbox
+ * of maxima, `out` the logits. A group searches the rows that it has computed. */
 static inline void choose_best(__local const stage *st, __local float *maxima, __local float *bound,
                                uint in_tag, uint group, uint n_groups, uint item,
                                volatile __global uint *aborted) {

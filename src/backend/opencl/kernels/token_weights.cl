@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of token.cl: a warp's share of them on its way, and its product with x. They lie in
- * planes, as weights.cl describes. A set of types, bit n for type number n, is a constant wherever
- * it stands: for a set of one the type is known, else each weight's is looked at, which is the same
- * for all lanes of a warp. */
+/* Weights of token.cl: loads a warp's part of them and multiplies it with x. weights.cl describes
+ * their planes. A set of types (bit n for ag_dtype n) is a compile-time constant. For a set of one
+ * type the code is specialised; else it tests each weight's type, which is equal in all lanes of a
+ * warp. */
 #ifndef TOKEN_WEIGHTS
 #define TOKEN_WEIGHTS
 
@@ -12,40 +12,40 @@
 #include "types.cl"
 
 #ifndef ROWS_OF
-#define ROWS_OF 1 /* every weight's rows are so many blocks, or a multiple */
+#define ROWS_OF 1 /* the blocks of every weight's rows are a multiple of this */
 #endif
 #define SEG (2 * WARP)
 
 typedef ag_cl_token_weight weight;
 
-/* What lane l has of one segment of one row, a unit: blocks l and l + WARP, and their factors as a
- * pair of blocks has them; of Q8_0 four halves of blocks, l, l + WARP, ... */
+/* A unit is lane l's part of one segment of one row: blocks l and l + WARP, with factors in pairs
+ * of blocks. For Q8_0 it is four halves of blocks: l, l + WARP, ... */
 enum { MOST_UNITS = 4 };
 typedef struct batch {
     uint4 levels[4 * MOST_UNITS];
     uint2 high[2 * MOST_UNITS];
-    uint factors[MOST_UNITS]; /* of blocks 2 l and 2 l + 1 */
-    uint more[MOST_UNITS];    /* of the same blocks; of types with parts: of eight, number l % 8 */
+    uint factors[MOST_UNITS]; /* factors of blocks 2 l and 2 l + 1 */
+    uint more[MOST_UNITS];    /* further factors of them; with PARTS of the eight blocks l % 8 */
 } batch;
 
 /* ---- types ---- */
 
 #define SET_OF(type) (1u << (type))
-#define TWOS (SET_OF(TYPE_Q2_K) | SET_OF(TYPE_Q3_K)) /* two bits for a nibble */
+#define TWOS (SET_OF(TYPE_Q2_K) | SET_OF(TYPE_Q3_K)) /* two bits instead of nibbles */
 #define FIFTHS (SET_OF(TYPE_Q5_0) | SET_OF(TYPE_Q5_1) | SET_OF(TYPE_Q5_K))
 #define TABLES (SET_OF(TYPE_IQ4_NL) | SET_OF(TYPE_MXFP4))
-#define BASES (SET_OF(TYPE_Q4_1) | SET_OF(TYPE_Q5_1)) /* a half beside the scale */
+#define BASES (SET_OF(TYPE_Q4_1) | SET_OF(TYPE_Q5_1)) /* F16 m with the scale */
 #define PARTS (SET_OF(TYPE_Q4_K) | SET_OF(TYPE_Q5_K)) /* bytes sc and m of a block */
 
-/* Each half of a block has factors of its own: sums of x by halves are needed. */
+/* Types whose halves of a block have separate factors, which need sums of x for each half. */
 #define HALVES (TWOS | SET_OF(TYPE_Q6_K))
-#define WITH_BIT (FIFTHS | SET_OF(TYPE_Q3_K))             /* one above the nibble, or the two */
-#define WITH_WHOLE (PARTS | SET_OF(TYPE_Q2_K))            /* d and dmin of each eight blocks */
-#define WITH_HALF (SET_OF(TYPE_Q3_K) | SET_OF(TYPE_Q6_K)) /* d alone */
+#define WITH_BIT (FIFTHS | SET_OF(TYPE_Q3_K))             /* one more bit for each level */
+#define WITH_WHOLE (PARTS | SET_OF(TYPE_Q2_K))            /* d and dmin for eight blocks */
+#define WITH_HALF (SET_OF(TYPE_Q3_K) | SET_OF(TYPE_Q6_K)) /* only d for eight blocks */
 
 static inline bool is_one(const uint types) { return (types & (types - 1)) == 0; }
 
-/* Is the type, one of `types`, in the set? */
+/* Returns whether a type of `types` is in the set. */
 static inline bool is_of(const uint set, const uint types, uint type) {
     if (!(types & set)) return false;
     return !(types & ~set) || (set >> type & 1);
@@ -53,15 +53,15 @@ static inline bool is_of(const uint set, const uint types, uint type) {
 
 /* ---- nibbles that stand for values of a table ---- */
 
-/* Four bytes of values for the low nibbles of a word, and for the high ones; MXFP4's, or IQ4_NL's.
- */
+/* Returns the values, four bytes each, of the low and the high nibbles of a word, for MXFP4 or
+ * IQ4_NL. */
 static inline uint2 look_up(uint w, const bool floats) {
 #if WARP > 1
     const uint a = floats ? mxfp4_word(0) : iq4_nl_word(0);
     const uint b = floats ? mxfp4_word(1) : iq4_nl_word(1);
     const uint c = floats ? mxfp4_word(2) : iq4_nl_word(2);
     const uint d = floats ? mxfp4_word(3) : iq4_nl_word(3);
-    /* Both halves of the table by three bits, then one of them by the fourth. */
+    /* Selects from both halves of the table by three bits, then one of them by the fourth bit. */
     const uint index = w & 0x77777777u, half_of_table = 0x32103210u | (w & 0x88888888u) >> 1;
     const uint first = permute(permute(a, b, index), permute(c, d, index), half_of_table);
     const uint second =
@@ -77,13 +77,13 @@ static inline uint2 look_up(uint w, const bool floats) {
 
 /* ---- loading ---- */
 
-/* Item i of n in a row. Past the end of the row scales of x are zero: the last one is read in
- * their place, unless all rows end where a segment does. */
+/* Returns i, or n - 1 past the end of a row, where the scales of x are 0. Unneeded if rows end with
+ * a segment (`whole`). */
 static inline uint inside(uint i, uint n, const bool whole) {
     return ROWS_OF % SEG == 0 && whole ? i : min(i, n - 1);
 }
 
-/* Shorts 2 * pair and the next of a row of n. */
+/* Loads shorts 2 * pair and 2 * pair + 1 of a row of n. */
 static inline uint load_pair(ulong row, uint pair, uint n, const bool whole) {
     if (ROWS_OF % 2 == 0) return load_scales(row + inside(pair, n / 2, whole) * 4);
     const uint a = min(pair * 2, n - 1), b = min(pair * 2 + 1, n - 1);
@@ -95,12 +95,12 @@ static inline uint load_byte_pair(ulong row, uint pair, uint n) {
     return p[min(pair * 2, n - 1)] | (uint)p[min(pair * 2 + 1, n - 1)] << 16;
 }
 
-/* Segment seg of the row, of n blocks, as unit j. whole: it is known that the row has it. */
+/* Loads segment seg of a row of n blocks as unit j. whole: the row has the complete segment. */
 static inline void load_unit(batch *b, int j, const uint types, uint type, __local const weight *w,
                              uint row, uint n, uint seg, const bool whole, uint lane) {
     const bool bytes = is_of(SET_OF(TYPE_Q8_0), types, type);
     const uint first = seg * SEG + lane, pair = seg * WARP + lane;
-    const ulong before = (ulong)row * n; /* blocks */
+    const ulong before = (ulong)row * n; /* blocks before the row */
     if (bytes) {
         UNROLL
         for (int i = 0; i < 4; i++) {
@@ -150,8 +150,8 @@ typedef struct input {
 
 typedef struct x_block {
     uint4 low, high;
-    float2 scale; /* of Q8_0: of the block that low, that high is half of */
-    int2 sums;    /* of HALVES: of low, of high */
+    float2 scale; /* Q8_0: scales of the blocks of low and high */
+    int2 sums;    /* HALVES: sums of low and high */
 } x_block;
 
 static inline int sum_of(uint4 v) {
@@ -159,7 +159,7 @@ static inline int sum_of(uint4 v) {
     return dot4(v.x, ones, dot4(v.y, ones, dot4(v.z, ones, dot4(v.w, ones, 0))));
 }
 
-/* first: the segment's first block. */
+/* Returns lane's blocks i of x. first: the segment's first block. */
 static inline x_block take_x(const uint types, uint type, input x, uint first, int i, uint lane) {
     x_block out;
     if (is_of(SET_OF(TYPE_Q8_0), types, type)) {
@@ -179,7 +179,7 @@ static inline x_block take_x(const uint types, uint type, input x, uint first, i
 
 /* ---- products ---- */
 
-/* The short of block n < SEG of a segment. */
+/* Returns the factor of block n < SEG of a segment. */
 static inline ushort factor_of(uint pairs, uint n) {
     return (ushort)(shuffle(pairs, n / 2) >> (n % 2 * 16));
 }
@@ -188,7 +188,7 @@ static inline float half_of(uint pairs, uint n) { return from_half(factor_of(pai
 
 static inline int dot_nibbles(uint4 w, x_block x) {
     const uint lower = 0x0f0f0f0fu, upper = 0xf0f0f0f0u;
-    int a = 0, b = 0; /* two chains, so that neither waits for the other; b is 16 times too large */
+    int a = 0, b = 0; /* two independent chains; b is 16 times too large */
     a = dot4u(w.x & lower, x.low.x, a);
     b = dot4u(w.x & upper, x.high.x, b);
     a = dot4u(w.y & lower, x.low.y, a);
@@ -200,13 +200,13 @@ static inline int dot_nibbles(uint4 w, x_block x) {
     return a + (b >> 4);
 }
 
-/* Field p of `width` bits of each byte, where bits `to` and on are. */
+/* Returns field p of `width` bits of each byte, shifted to bit `to`. */
 static inline uint raised(uint bits, int p, const int width, const int to) {
     const int up = to - p * width;
     return (up > 0 ? bits << up : bits >> -up) & (width == 1 ? 0x01010101u : 0x03030303u) << to;
 }
 
-/* Nibbles and the bits above them, of fields 0 to 3, times x. */
+/* Returns nibbles and their higher bits, fields p to p + 3, times x. */
 static inline int dot_raised(uint4 nibbles, uint bits, int p, const int width, uint4 x) {
     const uint mask = 0x0f0f0f0fu;
     int a = dot4u((nibbles.x & mask) | raised(bits, p, width, 4), x.x, 0);
@@ -215,7 +215,7 @@ static inline int dot_raised(uint4 nibbles, uint bits, int p, const int width, u
     return dot4u((nibbles.w & mask) | raised(bits, p + 3, width, 4), x.w, b) + a;
 }
 
-/* Fields of two bits and the bits above them, of fields p to p + 3 of `above`, times x. */
+/* Returns 2-bit fields and their higher bits, fields p to p + 3 of `above`, times x. */
 static inline int dot_two_bits(uint two, uint above, int p, uint4 x) {
     int a = dot4u(raised(two, 0, 2, 0) | raised(above, p, 1, 2), x.x, 0);
     int b = dot4u(raised(two, 1, 2, 0) | raised(above, p + 1, 1, 2), x.y, 0);
@@ -234,8 +234,8 @@ static inline int dot_table(uint4 w, x_block x, const bool floats) {
            dot_bytes4((uint4)(p.y, q.y, r.y, s.y), x.high);
 }
 
-/* Of eight blocks' parts: a scale and a base in bytes, times halves; the base meets the sum of x,
- * which scale.y is -8 times of. */
+/* Returns the product of a block with sc and m in bytes and d and dmin for eight blocks. m
+ * multiplies the sum of x, which is scale.y / -8. */
 static inline float of_parts(const batch *b, int j, uint block, int dot, float2 scale) {
     const uint part = factor_of(b->factors[j], block), whole = shuffle(b->more[j], block / 8);
     const float d = from_half((ushort)whole) * (float)(part & 255);
@@ -243,7 +243,7 @@ static inline float of_parts(const batch *b, int j, uint block, int dot, float2 
     return d * (scale.x * (float)dot) + base * (0.125f * scale.y);
 }
 
-/* Where halves of a block have factors. */
+/* Returns the product of a block whose halves have separate factors. */
 static inline float dot_halves(const batch *b, int j, int i, const uint types, uint type, x_block x,
                                uint block) {
     const uint4 w = b->levels[j * 4 + i];
@@ -267,7 +267,7 @@ static inline float dot_halves(const batch *b, int j, int i, const uint types, u
     return d * (x.scale.x * (float)(p * (char)(part & 255) + q * (char)(part >> 8)));
 }
 
-/* Lane l's blocks number i of a unit, as x is. */
+/* Returns the product of the lane's block i of a unit with x. */
 static inline float dot_unit(const batch *b, int j, int i, const uint types, uint type, x_block x,
                              uint lane) {
     const uint block = i * WARP + lane;
@@ -295,7 +295,7 @@ static inline float dot_unit(const batch *b, int j, int i, const uint types, uin
     const float d = half_of(b->factors[j], block);
     if (is_of(BASES, types, type))
         return d * (x.scale.x * (float)dot) - half_of(b->more[j], block) * (0.125f * x.scale.y);
-    /* The level that stands for 0 is 8, or 16. */
+    /* Level 8, or 16 with a fifth bit, represents 0. */
     return d * (x.scale.x * (float)dot + (is_of(FIFTHS, types, type) ? 2 * x.scale.y : x.scale.y));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best of a row of logits, best first: the larger value, among equals the lower id. Chunks of
- * the row are sorted as candidates, then sorted lists joined, JOINED at a time, until one is left.
- */
+/* Finds the best of a row of logits, in descending order; of equal values the lower id comes first.
+ * Chunks of the row are sorted as candidates. Then JOINED sorted lists at a time are merged until
+ * one is left. */
 
 #include "candidate.cl"
 
@@ -9,12 +9,12 @@
 #define WG 256
 #endif
 #ifndef RETAINED
-#define RETAINED 128 /* candidates of a list; a power of two up to 512 */
+#define RETAINED 128 /* candidates of a list: a power of two up to 512 */
 #endif
 enum { CHUNK = 2048, JOINED = 8 };
 
-/* Sorts list[0..n), n a power of two, largest first; runs of `sorted` values are sorted already, up
- * and down in turn. All work-items come here. */
+/* Sorts list[0..n), n a power of two, in descending order. Runs of `sorted` values are already
+ * sorted, up and down in turn. All work-items must call it. */
 static inline void sort_from(__local ulong *list, uint n, uint sorted) {
     for (uint run = 2 * sorted; run <= n; run *= 2) {
         for (uint apart = run / 2; apart > 0; apart /= 2) {
@@ -33,8 +33,8 @@ static inline void sort_from(__local ulong *list, uint n, uint sorted) {
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Each work-group's CHUNK of row[0..n) becomes list number group; bad[group]: the first id whose
- * value is NaN or +Inf, else ~0. */
+/* Sorts each work-group's CHUNK of row[0..n) to list `group`. bad[group]: the first id whose value
+ * is NaN or +Inf, else ~0. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 sort_chunks(__global uchar *lists, ulong lists_at, __global uchar *bad, ulong bad_at,
             __global const uchar *row, ulong row_at, uint n) {
@@ -55,8 +55,7 @@ sort_chunks(__global uchar *lists, ulong lists_at, __global uchar *bad, ulong ba
     if (get_local_id(0) == 0) ((__global uint *)(bad + bad_at))[get_group_id(0)] = first_bad;
 }
 
-/* JOINED lists become one, in place of the first of them. Lists lie `apart` lists from each other.
- */
+/* Merges JOINED lists into the first of them. `apart` is the stride of the lists. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 join_lists(__global uchar *lists_base, ulong lists_at, uint n_lists, uint apart) {
     __global ulong *lists = (__global ulong *)(lists_base + lists_at);
@@ -64,7 +63,7 @@ join_lists(__global uchar *lists_base, ulong lists_at, uint n_lists, uint apart)
     const uint first = get_group_id(0) * JOINED * apart;
     for (uint i = get_local_id(0); i < JOINED * RETAINED; i += WG) {
         const uint from = first + i / RETAINED * apart;
-        /* Every other one backwards: up and down in turn. */
+        /* Reverses every other list: up and down in turn. */
         const uint at = i / RETAINED % 2 ? RETAINED - 1 - i % RETAINED : i % RETAINED;
         list[i] = from < n_lists ? lists[(ulong)from * RETAINED + at] : 0;
     }
@@ -73,8 +72,8 @@ join_lists(__global uchar *lists_base, ulong lists_at, uint n_lists, uint apart)
         lists[(ulong)first * RETAINED + i] = list[i];
 }
 
-/* What the host reads: out[0] the first bad id, out[1] unused, then the values at n_ids ids, then
- * from the next even word on the k best. One work-group. */
+/* Writes the result for the host: out[0] is the first bad id, out[1] is unused, then come the
+ * values of n_ids ids, then, from the next even word on, the k best. One work-group. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 take_best(__global uchar *out_base, ulong out_at, __global const uchar *lists, ulong lists_at,
           __global const uchar *bad, ulong bad_at, uint n_lists, __global const uchar *row,

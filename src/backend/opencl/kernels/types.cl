@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types as they lie in files and caches, and their values. Included by kernels. Rows may
- * begin at any byte: what is wider than a byte is put together from bytes. The numbers, TYPE_F32
- * and so on, are those of ag_dtype. */
+/* Element types of files and caches, and their values. Included by kernels. Rows may start at any
+ * byte, so wider values are assembled from bytes. TYPE_F32, ... equal the values of ag_dtype. */
 #ifndef TYPES
 #define TYPES
 
@@ -13,8 +12,8 @@ enum {
     AG_DTYPE_MAP(TYPE_NUMBER)
 #undef TYPE_NUMBER
         N_TYPES,
-    QK = 32,   /* elements in a block of the quantised types */
-    QK_K = 256 /* ... of those with K in their names */
+    QK = 32,   /* elements of a block of quantised types */
+    QK_K = 256 /* elements of a super-block of K-quants */
 };
 
 static inline ushort load_u16(__global const uchar *p) { return (ushort)(p[0] | p[1] << 8); }
@@ -23,7 +22,7 @@ static inline float load_f32(__global const uchar *p) {
     return as_float(p[0] | (uint)p[1] << 8 | (uint)p[2] << 16 | (uint)p[3] << 24);
 }
 
-/* Halves by integer arithmetic: the same on every device, subnormals, Inf and NaN included. */
+/* Converts F16 in integer arithmetic: equal on every device, including subnormals, Inf and NaN. */
 static inline float half_value(ushort h) {
     const uint sign = (uint)(h & 0x8000) << 16, magnitude = h & 0x7fff;
     if (magnitude < 0x400) return as_float(sign | as_uint((float)magnitude * 0x1p-24f));
@@ -32,11 +31,11 @@ static inline float half_value(ushort h) {
     return as_float(sign | ((magnitude << 13) + bias) | quiet);
 }
 
-/* To nearest even; from 65520 on Inf, NaN stays NaN. */
+/* Converts to F16: to nearest even; Inf from 65520 on; NaN gives NaN. */
 static inline ushort half_bits(float f) {
     const uint b = as_uint(f), sign = b >> 16 & 0x8000, magnitude = b & 0x7fffffff;
     uint h = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
-    /* The sum with 0.5 has the last place of a subnormal half, so the addition rounds. */
+    /* The last bit of the sum with 0.5 is that of a subnormal F16, so the addition rounds. */
     if (magnitude < 0x38800000) h = as_uint(as_float(magnitude) + 0.5f) - as_uint(0.5f);
     if (magnitude >= 0x477ff000) h = 0x7c00;
     if (magnitude > 0x7f800000) h = 0x7e00 | (magnitude >> 13 & 0x3ff);
@@ -45,7 +44,7 @@ static inline ushort half_bits(float f) {
 
 static inline float bfloat_value(ushort h) { return as_float((uint)h << 16); }
 
-/* Bytes of n elements, n a multiple of the type's block. */
+/* Returns the bytes of n elements, n a multiple of the type's block. */
 static inline ulong row_bytes(uint type, ulong n) {
 #define ROW_BYTES(name, text, block, bytes, halves, roles) \
     if (type == TYPE_##name) return n / block * bytes;
@@ -54,15 +53,15 @@ static inline ulong row_bytes(uint type, ulong n) {
     return 0;
 }
 
-/* ---- elements of blocks, as src/quant/quant.h describes them ---- */
+/* ---- elements of blocks; src/quant/quant.h describes the layouts ---- */
 
-/* Field number i of 256, of `width` bits, in runs of `chunk` bytes. */
+/* Returns field i of 256 fields of `width` bits, in runs of `chunk` bytes. */
 static inline uint field(__global const uchar *p, uint i, uint width, uint chunk) {
     const uint each = 8 / width, run = chunk * each;
     return p[i / run * chunk + i % chunk] >> i % run / chunk * width & ((1 << width) - 1);
 }
 
-/* Scale n < 16 of Q4_K and Q5_K: sc of part n < 8, m of part n - 8. */
+/* Returns scale n < 16 of Q4_K and Q5_K: sc of sub-block n < 8, m of sub-block n - 8. */
 static inline uint scale_of_part(__global const uchar *p, uint n) {
     const uint part = n % 8, from = n / 8 * 4 + part % 4;
     if (part < 4) return p[from] & 63;
@@ -118,7 +117,7 @@ static inline float element_of_32(uint type, __global const uchar *p, uint i) {
     return (float)level * d + half_value(load_u16(p + 2));
 }
 
-/* Element i of a row that begins at p. */
+/* Returns element i of a row that starts at p. */
 static inline float element(uint type, __global const uchar *p, ulong i) {
     if (type == TYPE_F32) return load_f32(p + 4 * i);
     if (type == TYPE_F16) return half_value(load_u16(p + 2 * i));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the instructions of a vendor's paths give what they are taken for? Run once when a backend is
- * made that takes such paths. */
+/* Checks the instructions of vendors' extensions. Run once when a backend that uses them is
+ * created. */
 #include "dot_bytes.cl"
 #include "subgroup.cl"
 
@@ -13,7 +13,8 @@
 
 enum { WG = 64 };
 
-/* Places are a permutation, and sums and maxima of teams of places are those of their numbers. */
+/* Counts faults of sub-groups: places must be a permutation, and sums and maxima of teams correct.
+ */
 static inline uint count_group_faults(__local uint *taken, __local float *scratch) {
     const uint place = group_place(), lid = get_local_id(0);
     taken[lid] = 0;
@@ -30,7 +31,7 @@ static inline uint count_group_faults(__local uint *taken, __local float *scratc
     return faults;
 }
 
-/* All pairs of some bytes of either sign. */
+/* Counts faults of products, over all pairs of several bytes of either sign. */
 static inline uint count_dot_faults(void) {
     const uint lid = get_local_id(0);
     uint faults = 0;
@@ -42,7 +43,7 @@ static inline uint count_dot_faults(void) {
     return faults;
 }
 
-/* Halves have 11 bits, are rounded to nearest even, and multiply and add as numbers do. */
+/* Counts faults of F16: 11 bits, rounding to nearest even, products and sums. */
 static inline uint count_half_faults(void) {
 #if HALF == 1
     const float4 numbers = (float4)(3.0f, -0.5f, 0x1p-10f, 100.0f);
@@ -56,7 +57,7 @@ static inline uint count_half_faults(void) {
 #endif
 }
 
-/* found: faults of sub-groups, of products of bytes, of halves. One work-group. */
+/* Writes the faults of sub-groups, products of bytes and F16 to `found`. One work-group. */
 __kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(WG, 1, 1))) void
 vendor_check(__global uint *found) {
     __local uint taken[WG], faults[3];

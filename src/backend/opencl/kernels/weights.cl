@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights [n,k] as prepare.c and layout.c lay them out; their type is given by name:
- * -DWTYPE=WEIGHT_q4_0. Included by kernels.
- *   F32, F16, BF16   [n][stride] elements, stride = k rounded up to 32, zeros behind k
- * All others are blocks of 32, n * k / 32 of them, in planes. Levels first:
- *   Q8_0             32 bytes of each block
- *   all others       16 bytes: byte i holds elements i (low nibble) and i + 16; behind all of them
- *   Q5_0, Q5_1, Q5_K   4 bytes: bit j of byte c is the fifth of element 4 j + c
- *   Q3_K               the same with the third bits
- *   Q2_K, Q3_K, in place of those 16 bytes, and Q6_K, behind them:
- *                      8 bytes: bits 2 j and 2 j + 1 of byte c the first (Q6_K: last) two of
- * element 4 j + c, of byte 4 + c those of 16 + 4 j + c Then, at scales_at, factors: Q4_0, Q5_0,
- * Q8_0   a half d of each block; (level - 8, 16, 0) * d IQ4_NL             the same; value that the
- * nibble stands for * d MXFP4              the same with a byte of exponent, in d's place Q4_1,
- * Q5_1         as Q4_0, behind all d a half m of each; level * d + m Q4_K, Q5_K         bytes sc
- * and m of each, behind all of them halves d and dmin of each eight blocks; level * d * sc - dmin *
- * m Q6_K, Q3_K         signed bytes of elements 0 to 15 and 16 to 31, then a half d of each eight;
- *                      (level - 32, 4) * d * sc
- *   Q2_K               bytes of the same halves, sc in the low and m in the high nibble, then as
- *                      Q4_K
- * A weight begins on a cache line, every row of it on a multiple of 16 bytes. */
+/* Prepared weights [n,k] as prepare.c and layout.c write them. -DWTYPE=WEIGHT_q4_0 selects the
+ * type. Included by kernels. A weight starts at a cache line, each row at a multiple of 16 bytes.
+ *
+ * F32, F16 and BF16 are [n][stride] elements; stride is k rounded up to 32, padded with zeros.
+ * Other types are n * k / 32 blocks of 32 in planes. The planes of levels are, in this order:
+ *
+ *   Q8_0               32 bytes of each block
+ *   other types        16 bytes: byte i has elements i (low nibble) and i + 16 (high nibble)
+ *   Q5_0, Q5_1, Q5_K   then 4 bytes: bit j of byte c is the fifth bit of element 4 j + c
+ *   Q3_K               then 4 bytes: the same with the third bits
+ *   Q6_K               then 8 bytes: bits 2 j and 2 j + 1 of byte c are the upper two bits of
+ *                      element 4 j + c, of byte 4 + c those of element 16 + 4 j + c
+ *   Q2_K, Q3_K         in place of the 16 bytes: 8 bytes with the lower two bits, ordered as
+ *                      those of Q6_K
+ *
+ * The factors start at scales_at:
+ *
+ *   Q4_0, Q5_0, Q8_0   F16 d of each block; a value is (level - 8, 16 or 0) * d
+ *   IQ4_NL             the same; a value is (table value of the nibble) * d
+ *   MXFP4              the same with a byte of exponent instead of d
+ *   Q4_1, Q5_1         d of all blocks, then F16 m of all blocks; level * d + m
+ *   Q4_K, Q5_K         bytes sc and m of each block, then F16 d and dmin for each eight blocks;
+ *                      level * d * sc - dmin * m
+ *   Q6_K, Q3_K         signed bytes sc of elements 0 to 15 and 16 to 31, then F16 d for each eight
+ *                      blocks; (level - 32 or 4) * d * sc
+ *   Q2_K               bytes of the same halves, sc in the low and m in the high nibble, then
+ *                      as Q4_K */
 #include "nibble_values.cl"
 
 #define WEIGHT_f32 1
@@ -47,7 +54,7 @@
 #define W_BF16 (WTYPE == WEIGHT_bf16)
 #define W_Q8_0 (WTYPE == WEIGHT_q8_0)
 #define W_BLOCKS (WTYPE >= WEIGHT_q4_0)
-/* Nibbles stand for levels that have a sign. */
+/* Nibbles are indices of a table of signed levels. */
 #define W_TABLE (WTYPE == WEIGHT_iq4_nl || WTYPE == WEIGHT_mxfp4)
 #if WTYPE == WEIGHT_mxfp4
 #define NIBBLES mxfp4_values
@@ -56,22 +63,22 @@
 #define NIBBLES iq4_nl_values
 #define TABLE_WORD(i) iq4_nl_word(i)
 #endif
-/* Two bits are where others have nibbles. */
+/* Two bits instead of nibbles. */
 #define W_TWO (WTYPE == WEIGHT_q2_k || WTYPE == WEIGHT_q3_k)
-/* Bits of a level beside these. */
+/* Further bits of a level. */
 #define W_Q6_K (WTYPE == WEIGHT_q6_k)
 #define W_THIRDS (WTYPE == WEIGHT_q3_k)
 #define W_FIFTHS (WTYPE == WEIGHT_q5_0 || WTYPE == WEIGHT_q5_1 || WTYPE == WEIGHT_q5_k)
 #define W_HIGH_BITS (W_Q6_K ? 2 : W_FIFTHS || W_THIRDS ? 1 : 0)
-/* Each half of a block has factors of its own. */
+/* Each half of a block has its own factors. */
 #define W_HALVES (W_Q6_K || W_TWO)
-/* Factors of a block are whole numbers times a half of eight blocks. */
+/* Factors of a block are integers times an F16 for eight blocks. */
 #define W_PARTS (WTYPE >= WEIGHT_q4_k)
-/* Something is added to the levels' multiples. */
+/* A base is added to the levels' multiples. */
 #define W_BASE                                                               \
     (WTYPE == WEIGHT_q4_1 || WTYPE == WEIGHT_q5_1 || WTYPE == WEIGHT_q4_k || \
      WTYPE == WEIGHT_q5_k || WTYPE == WEIGHT_q2_k)
-/* The level that stands for 0. */
+/* The level that represents 0. */
 #define W_MIDDLE                 \
     (WTYPE == WEIGHT_q4_0   ? 8  \
      : WTYPE == WEIGHT_q5_0 ? 16 \
@@ -84,12 +91,12 @@ enum { BLOCK = 32 };
 static inline float8 bfloats(ushort8 h) { return as_float8(convert_uint8(h) << 16); }
 
 #if W_BLOCKS
-/* Value = (level - W_MIDDLE) * d + base, x for elements 0 to 15 of a block, y for the rest. */
+/* A value is (level - W_MIDDLE) * d + base; x for elements 0 to 15 of a block, y for 16 to 31. */
 typedef struct factors {
     float2 d, base;
 } factors;
 
-/* Of block b of all_blocks. */
+/* Loads the factors of block b of all_blocks. */
 static inline factors load_factors(__global const uchar *w, ulong scales_at, ulong all_blocks,
                                    ulong b) {
     __global const half *halves = (__global const half *)(w + scales_at);
@@ -120,8 +127,8 @@ static inline factors load_factors(__global const uchar *w, ulong scales_at, ulo
     return out;
 }
 
-/* What is above the nibbles, or the two bits, of a block: x for elements 0 to 15, y for the rest.
- */
+/* Loads the bits above the nibbles (or two bits) of a block: x for elements 0 to 15, y for 16
+ * to 31. */
 static inline uint2 load_high(__global const uchar *w, ulong all_blocks, ulong b) {
 #if W_FIFTHS || W_THIRDS
     const uint bits = ((__global const uint *)(w + all_blocks * (W_TWO ? 8 : 16)))[b];
@@ -135,7 +142,7 @@ static inline uint2 load_high(__global const uchar *w, ulong all_blocks, ulong b
 
 #if W_TABLE
 #ifdef __NV_CL_C_VERSION
-/* Bytes of a and b, 0 to 7, as the selector's nibbles say. */
+/* Returns bytes of a (0 to 3) and b (4 to 7) that the selector's nibbles choose. */
 static inline uint permute(uint a, uint b, uint selector) {
     uint out;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selector));
@@ -143,10 +150,10 @@ static inline uint permute(uint a, uint b, uint selector) {
 }
 #endif
 
-/* Bytes of values for a nibble in each byte. */
+/* Returns the values, one byte each, of a nibble in each byte. */
 static inline uint look_up_four(uint nibbles) {
 #ifdef __NV_CL_C_VERSION
-    /* Both halves of the table by three bits, then one of them by the fourth. */
+    /* Selects from both halves of the table by three bits, then one of them by the fourth bit. */
     const uint together = permute(nibbles | nibbles >> 4, 0, 0x4420);
     const uint index = together & 0x7777u, half_of_table = 0x3210u | (together & 0x8888u) >> 1;
     return permute(permute(TABLE_WORD(0), TABLE_WORD(1), index),
@@ -158,8 +165,8 @@ static inline uint look_up_four(uint nibbles) {
 }
 #endif
 
-/* Levels of elements 4 p to 4 p + 3 of half a block from their nibbles, or two bits, one in each
- * byte. */
+/* Returns the levels of elements 4 p to 4 p + 3 of half a block from their nibbles (or two bits),
+ * one in each byte. */
 static inline uint with_high(uint low, uint high, uint p) {
 #if W_TABLE
     return look_up_four(low);
@@ -170,13 +177,13 @@ static inline uint with_high(uint low, uint high, uint p) {
 }
 
 #if W_TWO
-/* Levels of elements 4 p to 4 p + 3 of half a block from the words of its planes. */
+/* Returns the levels of elements 4 p to 4 p + 3 of half a block from the words of its planes. */
 static inline uint two_bits_with_high(uint low, uint high, uint p) {
     return with_high(low >> 2 * p & 0x03030303u, high, p);
 }
 #endif
 
-/* The levels of a block, four to a word: elements 0 to 15, and 16 to 31. */
+/* The levels of a block, four in a word: elements 0 to 15, and 16 to 31. */
 typedef struct levels {
     uint4 low, high;
 } levels;
@@ -204,11 +211,11 @@ static inline levels load_levels(__global const uchar *w, ulong all_blocks, ulon
     return out;
 }
 
-/* Four levels, less a whole number, as floats. */
+/* Returns four levels minus `less` as floats. */
 static inline float4 floats_less(uint word, float less) {
     const bool is_signed = W_Q8_0 || W_TABLE;
 #ifdef __NV_CL_C_VERSION
-    /* 2^23 + level by putting bytes together: converting takes these devices eight times as long.
+    /* Assembles 2^23 + level from bytes: a conversion takes eight times as long on these devices.
      */
     const uint bytes = is_signed ? word ^ 0x80808080u : word;
     uint4 v;
@@ -223,7 +230,7 @@ static inline float4 floats_less(uint word, float less) {
 #endif
 }
 
-/* Their values. */
+/* Returns the values of four levels. */
 static inline float4 values_of(uint word, float d, float base) {
     const float4 v = floats_less(word, W_MIDDLE) * d;
     return W_BASE ? v + base : v;
