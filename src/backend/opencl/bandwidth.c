@@ -24,8 +24,8 @@ static ag_status read_all(ag_cl_backend *cl, ag_buffer *data, size_t bytes, int 
     ag_cl_arg_u64(&l, bytes / sizeof(cl_uint4));
     ag_cl_arg_mem(&l, sink);
     /* On processors each work-item reads adjacent data; on GPUs adjacent work-items do. */
-    const size_t units = cl->device.compute_units, most = cl->device.max_group;
-    const size_t group = cl->device.is_cpu ? 1 : most < WG ? most : WG;
+    const size_t units = cl->device.compute_units, max_group = cl->device.max_group;
+    const size_t group = cl->device.is_cpu ? 1 : max_group < WG ? max_group : WG;
     const size_t items = cl->device.is_cpu ? units : units * GROUPS_A_UNIT * group;
     for (int i = 0; i < rounds; i++) AG_TRY(ag_cl_enqueue(&l, 1, &items, &group));
     return ag_cl_finish(cl, &cl->base.err);

@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-enum { FIRST_WORDS = 1 << 16, PLACES = 1 << 12, ALIGN_WORDS = 8, BUFFER_SHIFT = 56 };
+enum { FIRST_WORDS = 1 << 16, MAX_TABLES = 1 << 12, ALIGN_WORDS = 8, BUFFER_SHIFT = 56 };
 
 /* A table on the device. */
-typedef struct place {
+typedef struct table_entry {
     const ag_kv_block *of; /* blocks of the table; NULL: free. Never dereferenced: may be freed */
     size_t n_rows, at, n;  /* in words */
-} place;
+} table_entry;
 
 struct ag_cl_kv_tables {
     cl_mem mem;      /* owned */
@@ -22,8 +22,8 @@ struct ag_cl_kv_tables {
     size_t n_words, used;
     uint64_t *made; /* owned; the table in preparation */
     size_t made_words;
-    place places[PLACES];
-    size_t n_places;
+    table_entry entries[MAX_TABLES];
+    size_t n_entries;
 };
 
 void ag_cl_kv_tables_close(ag_cl_backend *cl) {
@@ -37,8 +37,8 @@ void ag_cl_kv_tables_close(ag_cl_backend *cl) {
 }
 
 static void forget_all(ag_cl_kv_tables *t) {
-    memset(t->places, 0, sizeof t->places);
-    t->n_places = t->used = 0;
+    memset(t->entries, 0, sizeof t->entries);
+    t->n_entries = t->used = 0;
 }
 
 /* Grows the buffer to n words. Enqueued commands retain the old buffer until they are done. */
@@ -66,27 +66,27 @@ static ag_status need_words(ag_cl_backend *cl, ag_cl_kv_tables *t, size_t n) {
 }
 
 /* Returns the entry of that table, or a free one. */
-static place *find_place(ag_cl_kv_tables *t, const ag_kv_block *of, size_t n_rows) {
-    size_t i = (size_t)((uintptr_t)of / sizeof *of * 2654435761u + n_rows) % PLACES;
-    while (t->places[i].of && (t->places[i].of != of || t->places[i].n_rows != n_rows))
-        i = (i + 1) % PLACES;
-    return &t->places[i];
+static table_entry *find_entry(ag_cl_kv_tables *t, const ag_kv_block *of, size_t n_rows) {
+    size_t i = (size_t)((uintptr_t)of / sizeof *of * 2654435761u + n_rows) % MAX_TABLES;
+    while (t->entries[i].of && (t->entries[i].of != of || t->entries[i].n_rows != n_rows))
+        i = (i + 1) % MAX_TABLES;
+    return &t->entries[i];
 }
 
 /* Uploads t->made [n] unless the device has it, and writes its offset in words to *at. */
 static ag_status keep_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, size_t n, size_t *at) {
     ag_cl_kv_tables *t = cl->kv_tables;
     AG_TRY(need_words(cl, t, n));
-    place *p = find_place(t, rows->blocks, rows->n_rows);
+    table_entry *p = find_entry(t, rows->blocks, rows->n_rows);
     if (!p->of || p->n < n) {
-        const size_t room = (n + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS;
-        if (t->used + room > t->n_words || t->n_places == PLACES / 2) {
+        const size_t n_aligned = (n + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS;
+        if (t->used + n_aligned > t->n_words || t->n_entries == MAX_TABLES / 2) {
             forget_all(t);
-            p = find_place(t, rows->blocks, rows->n_rows);
+            p = find_entry(t, rows->blocks, rows->n_rows);
         }
-        t->n_places += !p->of;
-        *p = (place){.of = rows->blocks, .n_rows = rows->n_rows, .at = t->used, .n = n};
-        t->used += room;
+        t->n_entries += !p->of;
+        *p = (table_entry){.of = rows->blocks, .n_rows = rows->n_rows, .at = t->used, .n = n};
+        t->used += n_aligned;
     } else if (memcmp(t->words + p->at, t->made, n * sizeof *t->made) == 0) {
         *at = p->at * sizeof *t->made;
         return AG_OK;

@@ -177,11 +177,12 @@ ag_status ag_cl_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_tensor *
 
 ag_status ag_cl_matmul_group(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                              const ag_tensor *const w[], size_t n) {
-    bool alike = n <= MATVEC_WEIGHTS && ag_shape_rows(&x->shape);
+    bool has_one_type = n <= MATVEC_WEIGHTS && ag_shape_rows(&x->shape);
     for (size_t i = 0; i < n; i++) {
-        alike = alike && w[i]->layout == AG_CL_LAYOUT_PREPARED && w[i]->dtype == w[0]->dtype;
+        has_one_type =
+            has_one_type && w[i]->layout == AG_CL_LAYOUT_PREPARED && w[i]->dtype == w[0]->dtype;
     }
-    if (alike && choose_variant(ag_cl_of(b), x, w[0]->dtype) == MATVEC) {
+    if (has_one_type && choose_variant(ag_cl_of(b), x, w[0]->dtype) == MATVEC) {
         return launch_matvec(ag_cl_of(b), y, x, w, n);
     }
     for (size_t i = 0; i < n; i++) AG_TRY(ag_cl_matmul_transposed(b, y[i], x, w[i]));

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const char file[] = "top_k.cl";
-enum { CHUNK = 2048, JOINED = 8, LEAST_RETAINED = 64, MOST_RETAINED = 512 }; /* as in the file */
+enum { CHUNK = 2048, JOINED = 8, MIN_RETAINED = 64, MAX_RETAINED = 512 }; /* as in the file */
 /* Numbers of results and ids are rounded up to a multiple of STEP, so that they rarely change. */
 enum { STEP = 32 };
 
@@ -28,7 +28,7 @@ static size_t head_words(const work *w) { return 2 + w->n_ids; }
 
 static ag_status choose_sizes(work *w) {
     w->n_lists = (w->n + CHUNK - 1) / CHUNK;
-    w->retained = LEAST_RETAINED;
+    w->retained = MIN_RETAINED;
     while (w->retained < w->top->k) w->retained *= 2;
     w->wg = w->cl->sizes.top_wg;
     snprintf(w->options, sizeof w->options, "-DRETAINED=%zu -DWG=%zu", w->retained, w->wg);
@@ -110,7 +110,7 @@ static void unpack(const work *w, const unsigned char *bytes, ag_top_k *top) {
 ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *row, ag_top_k *top) {
     work w = {.cl = ag_cl_of(b), .row = row, .top = top, .n = ag_shape_numel(&row->shape)};
     unsigned char bytes[(2 + AG_TOP_K_IDS) * sizeof(uint32_t) + AG_TOP_K_MOST * sizeof(uint64_t)];
-    _Static_assert((int)AG_TOP_K_MOST <= (int)MOST_RETAINED && AG_TOP_K_IDS % STEP == 0 &&
+    _Static_assert((int)AG_TOP_K_MOST <= (int)MAX_RETAINED && AG_TOP_K_IDS % STEP == 0 &&
                        AG_TOP_K_MOST % STEP == 0,
                    "what the kernel keeps");
     AG_TRY(choose_sizes(&w));

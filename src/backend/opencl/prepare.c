@@ -122,10 +122,10 @@ static ag_status report_bad_row(const preparing *p, size_t row) {
 }
 
 static ag_status convert_chunk(preparing *p) {
-    enum { CHUNKS_A_THREAD = 4, LEAST_WEIGHTS = 1 << 15 };
+    enum { CHUNKS_A_THREAD = 4, MIN_WEIGHTS = 1 << 15 };
     ag_pool *pool = p->cl->loading->pool;
     size_t grain = p->chunk.rows / (ag_pool_threads(pool) * CHUNKS_A_THREAD);
-    if (grain < LEAST_WEIGHTS / p->k + 1) grain = LEAST_WEIGHTS / p->k + 1;
+    if (grain < MIN_WEIGHTS / p->k + 1) grain = MIN_WEIGHTS / p->k + 1;
     ag_pool_run(pool, p->chunk.rows, grain, convert_rows, p);
     const size_t bad = atomic_load(&p->bad_row);
     return bad == SIZE_MAX ? AG_OK : report_bad_row(p, bad);

@@ -22,9 +22,9 @@ extern const ag_cl_source ag_cl_sources[];
 extern const size_t ag_cl_n_sources;
 
 /* Loads a kernel file and replaces `#include "other.cl"` lines by that file, each file once. A file
- * of the directory `folder` replaces the embedded one; folder may be NULL. The caller frees *text
- * (ag_free), which is terminated. */
-ag_status ag_cl_source_load(const char *folder, const char *file, char **text, size_t *len,
+ * of the directory `directory` replaces the embedded one; directory may be NULL. The caller frees
+ * *text (ag_free), which is terminated. */
+ag_status ag_cl_source_load(const char *directory, const char *file, char **text, size_t *len,
                             ag_error *err);
 
 /* ---- programs and kernels, built on first use ---- */

@@ -4,9 +4,9 @@
 #include "core/fail.h"
 
 /* Minimum limits of a device. Several kernels need work-groups of 64. */
-enum { LEAST_GROUP = 64, LEAST_LOCAL = 16 << 10 };
+enum { MIN_GROUP = 64, MIN_LOCAL = 16 << 10 };
 /* Equal to the constants of attention.cl, matmul_tile.cl and top_k.cl. */
-enum { MOST_DIM = 256, KV_BLOCK = 128, BLOCK = 32, TILE_PAD = 4, TILE_EACH = 4 };
+enum { MAX_DIM = 256, KV_BLOCK = 128, BLOCK = 32, TILE_PAD = 4, TILE_EACH = 4 };
 enum { TOP_WG = 256, TOP_LIST_BYTES = 32 << 10 };
 enum { FLOAT = sizeof(float) };
 
@@ -16,7 +16,7 @@ static size_t group_of(const ag_cl_device *d) {
 }
 
 static size_t attention_bytes(size_t wg, size_t queries) {
-    return ((MOST_DIM + KV_BLOCK + 4) * queries + 4 * wg) * FLOAT;
+    return ((MAX_DIM + KV_BLOCK + 4) * queries + 4 * wg) * FLOAT;
 }
 
 static size_t tile_bytes(size_t m, size_t n) { return (m + n + 2 * TILE_PAD) * BLOCK * FLOAT; }
@@ -33,11 +33,11 @@ static void choose_tile(size_t group, size_t local, ag_cl_sizes *out) {
 
 ag_status ag_cl_sizes_for(const ag_cl_device *d, ag_cl_sizes *out, ag_error *err) {
     const size_t group = group_of(d), local = (size_t)d->local_bytes;
-    if (group < LEAST_GROUP || local < LEAST_LOCAL) {
+    if (group < MIN_GROUP || local < MIN_LOCAL) {
         return AG_FAIL(err, UNSUPPORTED,
                        "OpenCL: %s has work-groups of %zu and %zu bytes of local memory; kernels "
                        "need %d and %d",
-                       d->name, group, local, LEAST_GROUP, LEAST_LOCAL);
+                       d->name, group, local, MIN_GROUP, MIN_LOCAL);
     }
     *out = (ag_cl_sizes){.matvec_teams = 4, .matvec_rows = 2, .attention_wg = 128};
     if (group < 128) *out = (ag_cl_sizes){.matvec_teams = 2, .matvec_rows = 4, .attention_wg = 64};

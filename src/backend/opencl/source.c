@@ -20,7 +20,7 @@ typedef struct assembly {
     size_t len, cap;
     char names[FILES_MAX][NAME_MAX_BYTES];
     size_t n_names;
-    const char *folder; /* directory of replacements; may be NULL */
+    const char *directory; /* directory of replacements; may be NULL */
     ag_error *err;
 } assembly;
 
@@ -144,7 +144,7 @@ static ag_status append_file(assembly *a, const char *file) {
                        file, FILES_MAX, NAME_MAX_BYTES - 1);
     }
     memcpy(a->names[a->n_names++], file, strlen(file) + 1);
-    const char *dir = a->folder;
+    const char *dir = a->directory;
     char *text = NULL;
     size_t len = 0;
     if (dir) AG_TRY(read_override(dir, file, &text, &len, a->err));
@@ -158,10 +158,10 @@ static ag_status append_file(assembly *a, const char *file) {
     return append_lines(a, file, (const char *)s->text, s->len);
 }
 
-ag_status ag_cl_source_load(const char *folder, const char *file, char **text, size_t *len,
+ag_status ag_cl_source_load(const char *directory, const char *file, char **text, size_t *len,
                             ag_error *err) {
     *text = NULL;
-    assembly a = {.folder = folder, .err = err};
+    assembly a = {.directory = directory, .err = err};
     ag_status st = append_file(&a, file);
     if (st == AG_OK) st = append_text(&a, "", 0);
     if (st != AG_OK) {

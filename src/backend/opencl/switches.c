@@ -42,22 +42,22 @@ static ag_status read_emulated(unsigned *out, ag_error *err) {
 /* Writes the cache directory: $AG_OPENCL_CACHE, else $XDG_CACHE_HOME/antigravity/opencl, else
  * ~/.cache/antigravity/opencl. NULL if AG_OPENCL_CACHE is 0 or none of these is set. */
 static ag_status read_cache(char **out, ag_error *err) {
-    const char *folder = value_of("AG_OPENCL_CACHE"), *under = "";
+    const char *directory = value_of("AG_OPENCL_CACHE"), *under = "";
     const char *xdg = value_of("XDG_CACHE_HOME");
-    if (folder && strcmp(folder, "0") == 0) return AG_OK;
-    if (!folder && xdg && *xdg == '/') {
-        folder = xdg;
+    if (directory && strcmp(directory, "0") == 0) return AG_OK;
+    if (!directory && xdg && *xdg == '/') {
+        directory = xdg;
         under = "/antigravity/opencl";
     }
-    if (!folder) {
-        folder = value_of("HOME");
+    if (!directory) {
+        directory = value_of("HOME");
         under = "/.cache/antigravity/opencl";
     }
-    if (!folder) return AG_OK;
-    const size_t n = strlen(folder) + strlen(under) + 1;
+    if (!directory) return AG_OK;
+    const size_t n = strlen(directory) + strlen(under) + 1;
     *out = ag_malloc(n);
-    if (!*out) return AG_FAIL(err, NOMEM, "the name of the cache folder");
-    snprintf(*out, n, "%s%s", folder, under);
+    if (!*out) return AG_FAIL(err, NOMEM, "the name of the cache directory");
+    snprintf(*out, n, "%s%s", directory, under);
     return AG_OK;
 }
 
@@ -78,7 +78,7 @@ ag_status ag_cl_switches_read(ag_cl_switches *s, ag_error *err) {
     AG_TRY(read_emulated(&s->emulated, err));
     const char *kernels = value_of("AG_OPENCL_KERNELS");
     if (kernels && !(s->kernels = ag_strdup(kernels))) {
-        return AG_FAIL(err, NOMEM, "the name of the folder of kernels");
+        return AG_FAIL(err, NOMEM, "the name of the directory of kernels");
     }
     s->default_cache = !value_of("AG_OPENCL_CACHE");
     return read_cache(&s->cache, err);

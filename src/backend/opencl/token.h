@@ -78,7 +78,7 @@ void ag_cl_token_shape_now(const ag_step *step, ag_cl_token_shape *shape);
 /* Returns whether such heads and caches were tested on a GPU: errors would be silent. */
 bool ag_cl_token_has_run(const ag_cl_token_shape *s);
 uint32_t ag_cl_token_stages(const ag_cl_token_shape *s);
-uint32_t ag_cl_token_most_stages(const ag_cl_token_shape *s); /* with all options */
+uint32_t ag_cl_token_max_stages(const ag_cl_token_shape *s); /* with all options */
 /* Writes token->stages with the addresses of weights and mailboxes. */
 ag_status ag_cl_token_write_stages(ag_cl_backend *cl, const ag_step *step, ag_cl_token *token);
 

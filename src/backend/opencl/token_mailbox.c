@@ -30,7 +30,7 @@ static ag_cl_token_layout layout_mailbox(const ag_cl_token_shape *s) {
     at.request = reserve_bytes(&end, sizeof(ag_cl_token_request));
     at.result = reserve_bytes(&end, sizeof(ag_cl_token_result));
     at.mailbox_bytes = at.result + offsetof(ag_cl_token_result, at);
-    at.stages = reserve_bytes(&end, ag_cl_token_most_stages(s) * sizeof(ag_cl_token_stage));
+    at.stages = reserve_bytes(&end, ag_cl_token_max_stages(s) * sizeof(ag_cl_token_stage));
     at.blocks = reserve_bytes(&end, layers * s->n_kv * s->max_blocks * sizeof(cl_ulong));
     at.qkv = reserve_bytes(&end, ((size_t)s->q_dim + 2 * (size_t)s->kv_dim) * PACKET);
     at.out = reserve_bytes(&end, (size_t)s->q_dim / AG_QK * BLOCK_PACKETS * PACKET);
@@ -65,7 +65,7 @@ ag_status ag_cl_token_reserve(ag_cl_backend *cl, ag_cl_token *token,
         2 * shape->max_blocks; /* for fewer reallocations as the cache grows */
     token->at = layout_mailbox(&token->shape);
     const size_t n_blocks = (size_t)shape->n_layers * shape->n_kv * token->shape.max_blocks;
-    token->stages = ag_calloc(ag_cl_token_most_stages(shape), sizeof *token->stages);
+    token->stages = ag_calloc(ag_cl_token_max_stages(shape), sizeof *token->stages);
     token->blocks = ag_calloc(n_blocks, sizeof *token->blocks);
     token->mailbox = ag_calloc(1, token->at.stages);
     ag_status st = AG_OK;

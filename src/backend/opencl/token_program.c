@@ -31,15 +31,15 @@ static bool is_cache_type(ag_dtype type, uint32_t head_dim) {
 
 _Static_assert((int)AG_CL_TOKEN_IDS == (int)AG_TOP_K_IDS, "a request holds them");
 
-enum { MOST_COLUMNS = 32768 };
+enum { MAX_COLUMNS = 32768 };
 
 /* Returns whether the kernel supports the sizes: a warp's tiles have 8 query heads, local memory
  * has heads of 128 or that number of columns, and the output of a KV head is a multiple of a block.
  */
 static bool is_size(const ag_cl_token_shape *s) {
     return s->head_dim % 16 == 0 && s->head_dim <= 128 && s->group <= 8 &&
-           s->group * s->head_dim % AG_QK == 0 && s->dim <= MOST_COLUMNS &&
-           s->q_dim <= MOST_COLUMNS && s->ffn_dim <= MOST_COLUMNS;
+           s->group * s->head_dim % AG_QK == 0 && s->dim <= MAX_COLUMNS &&
+           s->q_dim <= MAX_COLUMNS && s->ffn_dim <= MAX_COLUMNS;
 }
 
 /* Extend this when more was tested on a GPU. tests/unit/test_opencl_token_shapes.c lists the tested
@@ -161,12 +161,12 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_step *step, ag_cl_to
 }
 
 void ag_cl_token_shape_now(const ag_step *step, ag_cl_token_shape *shape) {
-    uint32_t most = 0;
+    uint32_t max_slots = 0;
     for (uint32_t l = 0; l < shape->n_layers; l++) {
         const uint32_t n = ag_kv_view_most_slots(&step->kv[l]);
-        if (n > most) most = n;
+        if (n > max_slots) max_slots = n;
     }
-    shape->max_blocks = most / AG_KV_BLOCK + 1;
+    shape->max_blocks = max_slots / AG_KV_BLOCK + 1;
     shape->select = step->top && shape->n_groups <= AG_CL_TOKEN_MAXIMA / 2;
 }
 
@@ -174,7 +174,7 @@ uint32_t ag_cl_token_stages(const ag_cl_token_shape *s) {
     return 5 * s->n_layers + (s->select ? 2 : 1);
 }
 
-uint32_t ag_cl_token_most_stages(const ag_cl_token_shape *s) { return 5 * s->n_layers + 2; }
+uint32_t ag_cl_token_max_stages(const ag_cl_token_shape *s) { return 5 * s->n_layers + 2; }
 
 /* Returns the number of partial maxima for each work-group: a power of two, at least 2. More of
  * them give a tighter bound for the best logits. */

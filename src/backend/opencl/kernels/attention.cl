@@ -108,12 +108,13 @@ static inline void score_slots(queries d, tile t, uint k_type, uint dim, float c
 static inline void softmax_step(queries d, uint n) {
     const uint lid = get_local_id(0), mine = lid % QUERIES, step = WG / QUERIES;
     __local float *weights = (__local float *)d.weights, *joined = (__local float *)d.joined;
-    float most = -INFINITY;
-    for (uint s = lid / QUERIES; s < n; s += step) most = fmax(most, weights[s * QUERIES + mine]);
-    joined[lid] = most;
+    float max_score = -INFINITY;
+    for (uint s = lid / QUERIES; s < n; s += step)
+        max_score = fmax(max_score, weights[s * QUERIES + mine]);
+    joined[lid] = max_score;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = 0; i < step; i++) most = fmax(most, joined[i * QUERIES + mine]);
-    const float before = d.largest[mine], now = fmax(before, most);
+    for (uint i = 0; i < step; i++) max_score = fmax(max_score, joined[i * QUERIES + mine]);
+    const float before = d.largest[mine], now = fmax(before, max_score);
     const float base = now == -INFINITY ? 0.0f : now;
     barrier(CLK_LOCAL_MEM_FENCE);
     float sum = 0;
@@ -249,10 +250,10 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
     __global const float *pairs = (__global const float *)(stats + stats_at) + query * n_spans * 2;
     __global const float *from =
         (__global const float *)(values + values_at) + query * n_spans * dim;
-    float most = -INFINITY, sum = 0;
-    for (uint i = get_local_id(0); i < n_spans; i += WG) most = fmax(most, pairs[2 * i]);
-    most = group_max(most, scratch);
-    const float base = most == -INFINITY ? 0.0f : most;
+    float max_score = -INFINITY, sum = 0;
+    for (uint i = get_local_id(0); i < n_spans; i += WG) max_score = fmax(max_score, pairs[2 * i]);
+    max_score = group_max(max_score, scratch);
+    const float base = max_score == -INFINITY ? 0.0f : max_score;
     for (uint i = get_local_id(0); i < n_spans; i += WG) {
         sum += pairs[2 * i + 1] * exp(pairs[2 * i] - base);
     }
@@ -265,18 +266,18 @@ merge(__global uchar *out, ulong out_at, __global uchar *joined_stats, ulong joi
     }
     if (get_local_id(0) == 0) {
         __global float *pair = (__global float *)(joined_stats + joined_at) + 2 * query;
-        pair[0] = most;
+        pair[0] = max_score;
         pair[1] = sum;
     }
 }
 
 /* sums[slot * slot_step + head * head_step] = the slot's weights from queries of rows
- * [first_row, n_rows), averaged over the group and summed over the rows; with `most` their maximum.
- * `add`: includes the present value of the first scored[head] slots. stats: joined statistics of
- * queries. A work-item for each slot: dimension 0 is slots, 1 KV heads. */
+ * [first_row, n_rows), averaged over the group and summed over the rows; with `use_max` their
+ * maximum. `add`: includes the present value of the first scored[head] slots. stats: joined
+ * statistics of queries. A work-item for each slot: dimension 0 is slots, 1 KV heads. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong head_step, uint add,
-                 uint most, __global const uchar *scored, ulong scored_at,
+                 uint use_max, __global const uchar *scored, ulong scored_at,
                  __global const uchar *stats, ulong stats_at, __global const uchar *q, ulong q_at,
                  CACHE_PARAMS, uint k_type, float scale, uint first_row) {
     const uint slot = get_global_id(0), head = get_group_id(1), place = slot % KV_BLOCK;
@@ -310,6 +311,6 @@ attention_scores(__global uchar *sums, ulong sums_at, ulong slot_step, ulong hea
     }
     __global float *to = (__global float *)(sums + sums_at) + slot * slot_step + head * head_step;
     const bool has_sum = add && slot < UINTS(scored, scored_at)[head];
-    if (most) *to = has_sum ? fmax(*to, largest) : largest;
+    if (use_max) *to = has_sum ? fmax(*to, largest) : largest;
     else *to = has_sum ? *to + sum : sum;
 }

@@ -69,12 +69,12 @@ static inline float factor_for(float largest) {
 static inline void find_factors(__local float *factors, __local float *largest,
                                 __global const float *in, size_t row0, uint m, uint k) {
     const uint lid = get_local_id(0);
-    float4 most = 0;
+    float4 maxima = 0;
     const ulong mine = min(row0 + lid / ROW_ITEMS, (size_t)m - 1) * k;
     for (uint i = lid % ROW_ITEMS * 4; i < k; i += ROW_ITEMS * 4) {
-        most = fmax(most, fabs(*(__global const float4 *)(in + mine + i)));
+        maxima = fmax(maxima, fabs(*(__global const float4 *)(in + mine + i)));
     }
-    largest[lid] = fmax(fmax(most.x, most.y), fmax(most.z, most.w));
+    largest[lid] = fmax(fmax(maxima.x, maxima.y), fmax(maxima.z, maxima.w));
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lid < TILE_M) {
         float all = 0;

@@ -58,13 +58,13 @@ static inline uint pack4(float4 v) { return as_uint(convert_char4_sat_rte(v)); }
 /* Rounds a row to steps of largest / 127. A work-item for each block. */
 static inline void round_row(rounded to, __global const float4 *x, uint n_blocks) {
     for (uint b = get_local_id(0); b < n_blocks; b += MATVEC_WG) {
-        float4 v[8], most = 0;
+        float4 v[8], maxima = 0;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             v[i] = x[8 * b + i];
-            most = fmax(most, fabs(v[i]));
+            maxima = fmax(maxima, fabs(v[i]));
         }
-        const float largest = fmax(fmax(most.x, most.y), fmax(most.z, most.w));
+        const float largest = fmax(fmax(maxima.x, maxima.y), fmax(maxima.z, maxima.w));
         const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
         uint q[8];
         int sums[2] = {0, 0};

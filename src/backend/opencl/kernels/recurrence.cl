@@ -8,7 +8,7 @@
 #define FLOATS(t, at) ((__global float *)(t + at))
 #define CONST_FLOATS(t, at) ((__global const float *)(t + at))
 
-enum { MOST_TAPS = 8 }; /* AG_CONV_TAPS_MAX */
+enum { MAX_TAPS = 8 }; /* AG_CONV_TAPS_MAX */
 
 /* y[t] = sum over j of w[j] * x[t - (n_taps - 1) + j]. The state has the rows before the first, and
  * the newest rows afterwards. A work-item for each channel, with rows in order. */
@@ -20,7 +20,7 @@ causal_conv(__global uchar *y, ulong y_at, __global const uchar *x, ulong x_at,
     if (c >= channels) return;
     __global float *out = FLOATS(y, y_at) + c, *kept = FLOATS(state, state_at) + c;
     __global const float *in = CONST_FLOATS(x, x_at) + c, *weight = CONST_FLOATS(w, w_at) + c;
-    float taps[MOST_TAPS], factors[MOST_TAPS];
+    float taps[MAX_TAPS], factors[MAX_TAPS];
     for (uint j = 0; j < n_taps; j++) factors[j] = weight[(size_t)j * channels];
     for (uint j = 0; j + 1 < n_taps; j++) taps[j] = kept[(size_t)j * channels];
     for (uint t = 0; t < n_rows; t++) {

@@ -46,13 +46,13 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softmax(__global u
                                                                       uint n) {
     __local float scratch[WG];
     __global float *v = FLOATS(x, x_at) + (ulong)get_group_id(0) * n;
-    float most = -INFINITY;
-    for (uint i = get_local_id(0); i < n; i += WG) most = fmax(most, v[i]);
-    most = group_max(most, scratch);
-    const bool nothing = most == -INFINITY;
+    float max_value = -INFINITY;
+    for (uint i = get_local_id(0); i < n; i += WG) max_value = fmax(max_value, v[i]);
+    max_value = group_max(max_value, scratch);
+    const bool nothing = max_value == -INFINITY;
     float sum = 0;
     for (uint i = get_local_id(0); i < n; i += WG) {
-        const float e = nothing ? (isnan(v[i]) ? v[i] : 0.0f) : exp(v[i] - most);
+        const float e = nothing ? (isnan(v[i]) ? v[i] : 0.0f) : exp(v[i] - max_value);
         v[i] = e;
         sum += e;
     }

@@ -99,9 +99,9 @@ static inline float team_max_of(float v, uint team, __local float *scratch) {
         if (place % width == 0) scratch[place / width] = v;
         barrier(CLK_LOCAL_MEM_FENCE);
         const uint parts = team / width, first = place / team * parts;
-        float most = -INFINITY;
-        for (uint i = 0; i < parts; i++) most = fmax(most, scratch[first + i]);
-        return most;
+        float max_value = -INFINITY;
+        for (uint i = 0; i < parts; i++) max_value = fmax(max_value, scratch[first + i]);
+        return max_value;
     }
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -54,9 +54,9 @@ static inline attention_scratch layout_scratch(__local float *memory, __local fl
 
 static inline uint steps_of(uint n_slots) { return (n_slots + STEP_SLOTS - 1) / STEP_SLOTS; }
 
-static inline uint pieces_of(uint steps, uint most) {
+static inline uint pieces_of(uint steps, uint max_pieces) {
     const uint a_piece = WARPS * STEPS_A_WARP;
-    return clamp((steps + a_piece - 1) / a_piece, 1u, most);
+    return clamp((steps + a_piece - 1) / a_piece, 1u, max_pieces);
 }
 
 /* Returns the address of a slot's key in the blocks of keys, or of its value in those of values. */
@@ -205,7 +205,8 @@ static inline void load_values(loaded_slots *s, __global const ulong *blocks, ui
 }
 
 typedef struct softmax {
-    float most, total; /* largest score and sum of query head lane / 4; missing heads have zeros */
+    float max_score,
+        total; /* largest score and sum of query head lane / 4; missing heads have zeros */
     /* Tile j has dims value_dim(j) in x and y and the next ones in z and w, of query heads
      * lane % 4 * 2 (x and z) and lane % 4 * 2 + 1. */
     float4 acc[TILES];
@@ -229,19 +230,19 @@ static inline void scores_of(float4 x[2], const loaded_slots *s, const uint q0[T
 
 /* Replaces scores by weights, and scales the sums to the new largest score. */
 static inline float softmax_step(softmax *m, float4 x[2]) {
-    float most = fmax(fmax(x[0].x, x[0].y), fmax(x[1].x, x[1].y));
-    most = fmax(most, shuffle_xor(most, 1));
-    most = fmax(m->most, fmax(most, shuffle_xor(most, 2)));
-    const float shrink = native_exp2(m->most - most);
+    float max_score = fmax(fmax(x[0].x, x[0].y), fmax(x[1].x, x[1].y));
+    max_score = fmax(max_score, shuffle_xor(max_score, 1));
+    max_score = fmax(m->max_score, fmax(max_score, shuffle_xor(max_score, 2)));
+    const float shrink = native_exp2(m->max_score - max_score);
     UNROLL
     for (int e = 0; e < 2; e++) {
-        x[e].x = native_exp2(x[e].x - most);
-        x[e].y = native_exp2(x[e].y - most);
+        x[e].x = native_exp2(x[e].x - max_score);
+        x[e].y = native_exp2(x[e].y - max_score);
     }
     float sum = x[0].x + x[0].y + x[1].x + x[1].y;
     sum += shuffle_xor(sum, 1);
     m->total = m->total * shrink + sum + shuffle_xor(sum, 2);
-    m->most = most;
+    m->max_score = max_score;
     return shrink;
 }
 
@@ -278,10 +279,11 @@ static inline void add_itself(softmax *m, attention_scratch d, uint lane) {
         x = warp_sum(x);
         if (head == (uint)i) mine = x;
     }
-    const float most = fmax(m->most, mine);
-    const float shrink = native_exp2(m->most - most), weight = native_exp2(mine - most);
+    const float max_score = fmax(m->max_score, mine);
+    const float shrink = native_exp2(m->max_score - max_score),
+                weight = native_exp2(mine - max_score);
     m->total = m->total * shrink + weight;
-    m->most = most;
+    m->max_score = max_score;
     const float4 shrinks = of_columns(shrink, lane), weights = of_columns(weight, lane);
     UNROLL
     for (int j = 0; j < TILES; j++) {
@@ -293,7 +295,7 @@ static inline void add_itself(softmax *m, attention_scratch d, uint lane) {
 static inline void store_partial(const softmax *m, attention_scratch d, uint warp, uint lane) {
     const uint head = lane / 4, column = lane % 4 * 2;
     if (lane % 4 == 0 && head < GROUP) {
-        d.stats[(warp * GROUP + head) * 2] = m->most;
+        d.stats[(warp * GROUP + head) * 2] = m->max_score;
         d.stats[(warp * GROUP + head) * 2 + 1] = m->total;
     }
     __local float *to = d.values + (warp * GROUP + column) * HEAD_DIM;
@@ -325,7 +327,7 @@ static inline void attend(attention_scratch d, const cache *c, loaded_slots *s,
         q1[i] = query < GROUP ? pack_halves(q[2], q[3]) : 0;
     }
     softmax m;
-    m.most = -INFINITY;
+    m.max_score = -INFINITY;
     m.total = 0;
     UNROLL
     for (int j = 0; j < TILES; j++) m.acc[j] = (float4)(0);
@@ -373,9 +375,10 @@ static inline void add_slot(attention_scratch d, uint warp, __global const uchar
         float x = 0;
         for (int i = 0; i < HEAD_DIM; i++)
             x += d.rows[g * HEAD_DIM + i] * (key ? element(K_TYPE, key, i) : d.rounded[i]);
-        const float most = fmax(stats[g * 2], x);
-        const float shrink = native_exp2(stats[g * 2] - most), weight = native_exp2(x - most);
-        stats[g * 2] = most;
+        const float max_score = fmax(stats[g * 2], x);
+        const float shrink = native_exp2(stats[g * 2] - max_score),
+                    weight = native_exp2(x - max_score);
+        stats[g * 2] = max_score;
         stats[g * 2 + 1] = stats[g * 2 + 1] * shrink + weight;
         for (int i = 0; i < HEAD_DIM; i++) {
             const float v = key ? element(V_TYPE, value, i) : d.rounded[HEAD_DIM + i];
@@ -410,17 +413,17 @@ static inline void merge_pieces(attention_scratch d, const cache *c, uint mailbo
     const uint size = GROUP * (HEAD_DIM + 2);
     for (uint t = item; t < GROUP * HEAD_DIM; t += LOCAL) {
         const uint g = t / HEAD_DIM;
-        float most = -INFINITY, total = 0, value = 0;
-        for (uint w = 0; w < WARPS; w++) most = fmax(most, d.stats[(w * GROUP + g) * 2]);
+        float max_score = -INFINITY, total = 0, value = 0;
+        for (uint w = 0; w < WARPS; w++) max_score = fmax(max_score, d.stats[(w * GROUP + g) * 2]);
         for (uint w = 0; w < WARPS; w++) {
-            const float f = native_exp2(d.stats[(w * GROUP + g) * 2] - most);
+            const float f = native_exp2(d.stats[(w * GROUP + g) * 2] - max_score);
             total += d.stats[(w * GROUP + g) * 2 + 1] * f;
             value += d.values[w * GROUP * HEAD_DIM + t] * f;
         }
         if (piece > 0) {
             put(c->partial, mailbox + piece * size + GROUP * 2 + t, as_uint(value), tag);
             if (t % HEAD_DIM) continue;
-            put(c->partial, mailbox + piece * size + g * 2, as_uint(most), tag);
+            put(c->partial, mailbox + piece * size + g * 2, as_uint(max_score), tag);
             put(c->partial, mailbox + piece * size + g * 2 + 1, as_uint(total), tag);
             continue;
         }
@@ -430,11 +433,11 @@ static inline void merge_pieces(attention_scratch d, const cache *c, uint mailbo
             ulong2 stat = peek2(c->partial, stat_at), pair = peek2(c->partial, value_at);
             stat = await2(stat, c->partial, stat_at, tag, aborted);
             pair = await2(pair, c->partial, value_at, tag, aborted);
-            const float other = packet_float(stat.x), larger = fmax(most, other);
-            const float f = native_exp2(most - larger), of = native_exp2(other - larger);
+            const float other = packet_float(stat.x), larger = fmax(max_score, other);
+            const float f = native_exp2(max_score - larger), of = native_exp2(other - larger);
             total = total * f + packet_float(stat.y) * of;
             value = value * f + packet_float(t & 1 ? pair.y : pair.x) * of;
-            most = larger;
+            max_score = larger;
         }
         d.rows[t] = value / total;
     }
@@ -442,7 +445,7 @@ static inline void merge_pieces(attention_scratch d, const cache *c, uint mailbo
 
 /* Computes one piece of one head; `unit` counts heads first. */
 static inline void attention(const cache *c, __local const stage *st, attention_scratch d,
-                             uint in_tag, uint out_tag, uint unit, uint most_pieces, uint item,
+                             uint in_tag, uint out_tag, uint unit, uint max_pieces, uint item,
                              volatile __global uint *aborted) {
     const uint head = unit % c->n_kv, piece = unit / c->n_kv;
     const uint n_slots = ((__global const uint *)c->n_slots)[st->layer * c->n_kv + head];
@@ -450,7 +453,7 @@ static inline void attention(const cache *c, __local const stage *st, attention_
         (__global const ulong *)c->blocks + ((ulong)st->layer * c->n_kv + head) * c->max_blocks;
     const uint visible = WINDOW ? first_visible(c, blocks, n_slots, st->window) : 0;
     const uint before = visible < n_slots ? visible / STEP_SLOTS : steps_of(n_slots);
-    const uint steps = steps_of(n_slots) - before, pieces = pieces_of(steps, most_pieces);
+    const uint steps = steps_of(n_slots) - before, pieces = pieces_of(steps, max_pieces);
     if (piece >= pieces) return;
     const uint step0 = before + (uint)((ulong)steps * piece / pieces);
     const uint step1 = before + (uint)((ulong)steps * (piece + 1) / pieces);
@@ -471,7 +474,7 @@ static inline void attention(const cache *c, __local const stage *st, attention_
     if (newest) store_row(d, c, blocks, n_slots, item);
     attend(d, c, &s, blocks, step0, step1, visible, n_slots, newest, item);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const uint mailbox = head * most_pieces * GROUP * (HEAD_DIM + 2);
+    const uint mailbox = head * max_pieces * GROUP * (HEAD_DIM + 2);
     merge_pieces(d, c, mailbox, piece, pieces, out_tag, item, aborted);
     if (piece > 0) return;
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -262,8 +262,8 @@ static inline float most4(float4 v) {
 }
 
 /* Returns the scale of a block, and the correction for levels that are stored plus 8. */
-static inline float2 block_scale(float most, float sum) {
-    const float d = most / 127.0f;
+static inline float2 block_scale(float largest, float sum) {
+    const float d = largest / 127.0f;
     return (float2)(d, -8.0f * sum * d);
 }
 
@@ -274,15 +274,15 @@ static inline void send_blocks(__local const float *v, uint n, ulong mailbox, ui
                                uint item) {
     for (uint i = item; i < n * 8; i += LOCAL) {
         __local const float *x = v + i / 8 * 32;
-        float most = 0;
-        for (int j = 0; j < 8; j++) most = fmax(most, most4(vload4(j, x)));
-        const float inverse = most > 0 ? 127.0f / most : 0.0f;
+        float largest = 0;
+        for (int j = 0; j < 8; j++) largest = fmax(largest, most4(vload4(j, x)));
+        const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
         const uint at = (first + i / 8) * BLOCK_PACKETS;
         put(mailbox, at + i % 8, pack4(vload4(i % 8, x), inverse), tag);
         if (i % 8) continue;
         int total = 0;
         for (int j = 0; j < 8; j++) total = dot4(pack4(vload4(j, x), inverse), 0x01010101u, total);
-        const float2 scale = block_scale(most, (float)total);
+        const float2 scale = block_scale(largest, (float)total);
         put(mailbox, at + 8, as_uint(scale.x), tag);
         put(mailbox, at + 9, as_uint(scale.y), tag);
     }

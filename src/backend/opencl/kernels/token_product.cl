@@ -50,7 +50,7 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
         for (int u = 0; u < 2; u++) {
             const uint b = b0 + u * stride, first = min(b, n - 1) * 32;
             float4 v[LANE_WORDS];
-            float most = 0;
+            float largest = 0;
             UNROLL
             for (int i = 0; i < LANE_WORDS; i++) {
                 const uint at = first + (sub + i) * 4;
@@ -60,10 +60,11 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
                                           packet_float(high.x), packet_float(high.y));
                 if (b < n) square += dot(t, t);
                 v[i] = t * w[u][i];
-                most = fmax(most, most4(v[i]));
+                largest = fmax(largest, most4(v[i]));
             }
-            for (int m = BLOCK_LANES / 2; m > 0; m /= 2) most = fmax(most, shuffle_xor(most, m));
-            const float inverse = most > 0 ? 127.0f / most : 0.0f;
+            for (int m = BLOCK_LANES / 2; m > 0; m /= 2)
+                largest = fmax(largest, shuffle_xor(largest, m));
+            const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
             int total = 0;
             UNROLL
             for (int i = 0; i < LANE_WORDS; i++) {
@@ -73,7 +74,7 @@ static inline void take_normed(input x, __local const stage *st, uint tag, uint 
             }
             float sum = (float)total;
             for (int m = BLOCK_LANES / 2; m > 0; m /= 2) sum += shuffle_xor(sum, m);
-            if (sub == 0 && b < n) x.scales[b] = block_scale(most, sum);
+            if (sub == 0 && b < n) x.scales[b] = block_scale(largest, sum);
         }
     }
     square = warp_sum(square);
@@ -138,7 +139,7 @@ typedef struct schedule {
 /* Returns whether loading two batches ahead is faster: measured on an H200. */
 static inline bool two_ahead(const int kind, const uint types) {
     const uint wide = SET_OF(TYPE_Q6_K) | SET_OF(TYPE_Q8_0);
-    if (kind == PAIRS) return !(types & (FIFTHS | wide));
+    if (kind == PAIRS) return !(types & (WITH_QH | wide));
     return kind == FLOATS && !(types & wide);
 }
 
@@ -165,20 +166,20 @@ static inline void load_batch(batch *b, const int kind, const int units, const u
 }
 
 /* Multiplies a batch. Each weight type, or segment, has its own access to x. */
-static inline void multiply(float acc[MOST_UNITS], const batch *b, const int kind, const int units,
+static inline void multiply(float acc[MAX_UNITS], const batch *b, const int kind, const int units,
                             const uint types, __local const stage *st, const schedule *p,
                             const cursor *c, input x) {
-    const bool alike = is_one(types) && kind != LONG;
+    const bool shares_x = is_one(types) && kind != LONG;
     UNROLL
     for (int i = 0; i < 2; i++) {
         x_block v;
-        if (alike) v = take_x(types, 0, x, c->seg * SEG, i, p->lane);
+        if (shares_x) v = take_x(types, 0, x, c->seg * SEG, i, p->lane);
         UNROLL
         for (int j = 0; j < units; j++) {
             uint row, type = 0;
             if (!is_one(types)) type = st->types[unit_weight(kind, j, st, p, c, &row)];
             const uint seg = kind == LONG ? c->seg + j : c->seg;
-            if (!alike) v = take_x(types, type, x, seg * SEG, i, p->lane);
+            if (!shares_x) v = take_x(types, type, x, seg * SEG, i, p->lane);
             acc[j] += dot_unit(b, j, i, types, type, v, p->lane);
         }
     }
@@ -205,18 +206,18 @@ static inline bool advance(cursor *c, const int kind, const schedule *p) {
 
 /* The largest logit of a warp, and the first id whose logit is NaN or +Inf. */
 typedef struct found {
-    float most;
+    float largest;
     uint bad;
 } found;
 
 static inline void find_maximum(found *f, float y, uint row) {
     if (isnan(y) || y == INFINITY) f->bad = min(f->bad, row);
-    else f->most = fmax(f->most, y);
+    else f->largest = fmax(f->largest, y);
 }
 
 /* Finishes rows of gate and up. gated [2][32]: the current chunk, and the last one, maybe still
  * read. */
-static inline void finish_pairs(const int units, const float acc[MOST_UNITS], float factor,
+static inline void finish_pairs(const int units, const float acc[MAX_UNITS], float factor,
                                 __local const stage *st, const schedule *p, const cursor *c,
                                 __local float *gated, uint tag, uint item) {
     __local float *chunk = gated + (c->chunk / p->n_groups & 1) * 32;
@@ -233,7 +234,7 @@ static inline void finish_pairs(const int units, const float acc[MOST_UNITS], fl
     if (c->chunk * 32 < p->rows) send_blocks(chunk, 1, st->out, c->chunk, tag, item);
 }
 
-static inline void finish_rows(const int kind, const int units, const float acc[MOST_UNITS],
+static inline void finish_rows(const int kind, const int units, const float acc[MAX_UNITS],
                                float factor, __local const stage *st, const schedule *p,
                                const cursor *c, found *f, uint tag) {
     if (p->lane) return;
@@ -256,7 +257,7 @@ static inline void finish_rows(const int kind, const int units, const float acc[
     }
 }
 
-static inline void finish(const int kind, const int units, float acc[MOST_UNITS], float factor,
+static inline void finish(const int kind, const int units, float acc[MAX_UNITS], float factor,
                           __local const stage *st, const schedule *p, const cursor *c,
                           __local float *gated, found *f, uint tag, uint item) {
     if (kind == LONG) acc[0] += acc[1] + acc[2] + acc[3];
@@ -308,7 +309,7 @@ static inline void product(const int kind, const int units, const uint types,
         x.scales[b] = (float2)(0, 0);
     barrier(CLK_LOCAL_MEM_FENCE);
     const float factor = st->norm ? norm_factor(x, p.k, eps) : 1.0f;
-    float acc[MOST_UNITS] = {0, 0, 0, 0};
+    float acc[MAX_UNITS] = {0, 0, 0, 0};
 #define TURN(b)                                                                     \
     multiply(acc, &b, kind, units, types, st, &p, &now, x);                         \
     if (left > ahead) {                                                             \

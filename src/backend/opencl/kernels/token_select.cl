@@ -14,14 +14,14 @@ typedef ag_cl_token_result result;
 /* Sends the largest values of `parts` parts of the group's rows as packets. */
 static inline void send_maxima(const found *f, __local float *of_warps, ulong mailbox, uint parts,
                                ulong result_at, uint tag, uint group, uint item) {
-    if (item % WARP == 0) of_warps[item / WARP] = f->most;
+    if (item % WARP == 0) of_warps[item / WARP] = f->largest;
     if (item % WARP == 0 && f->bad != ~0u)
         atomic_min(&((volatile __global result *)result_at)->bad, f->bad);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item >= parts) return;
-    float most = -INFINITY;
-    for (uint w = item; w < WARPS; w += parts) most = fmax(most, of_warps[w]);
-    put(mailbox, group * parts + item, as_uint(most), tag);
+    float largest = -INFINITY;
+    for (uint w = item; w < WARPS; w += parts) largest = fmax(largest, of_warps[w]);
+    put(mailbox, group * parts + item, as_uint(largest), tag);
 }
 
 /* Returns the k-th largest of n values, n even; -INFINITY if k exceeds n. */

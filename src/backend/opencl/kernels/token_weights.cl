@@ -20,26 +20,26 @@ typedef ag_cl_token_weight weight;
 
 /* A unit is lane l's part of one segment of one row: blocks l and l + WARP, with factors in pairs
  * of blocks. For Q8_0 it is four halves of blocks: l, l + WARP, ... */
-enum { MOST_UNITS = 4 };
+enum { MAX_UNITS = 4 };
 typedef struct batch {
-    uint4 levels[4 * MOST_UNITS];
-    uint2 high[2 * MOST_UNITS];
-    uint factors[MOST_UNITS]; /* factors of blocks 2 l and 2 l + 1 */
-    uint more[MOST_UNITS];    /* further factors of them; with PARTS of the eight blocks l % 8 */
+    uint4 levels[4 * MAX_UNITS];
+    uint2 high[2 * MAX_UNITS];
+    uint factors[MAX_UNITS]; /* factors of blocks 2 l and 2 l + 1 */
+    uint more[MAX_UNITS];    /* further factors of them; with PARTS of the eight blocks l % 8 */
 } batch;
 
 /* ---- types ---- */
 
 #define SET_OF(type) (1u << (type))
 #define TWOS (SET_OF(TYPE_Q2_K) | SET_OF(TYPE_Q3_K)) /* two bits instead of nibbles */
-#define FIFTHS (SET_OF(TYPE_Q5_0) | SET_OF(TYPE_Q5_1) | SET_OF(TYPE_Q5_K))
+#define WITH_QH (SET_OF(TYPE_Q5_0) | SET_OF(TYPE_Q5_1) | SET_OF(TYPE_Q5_K))
 #define TABLES (SET_OF(TYPE_IQ4_NL) | SET_OF(TYPE_MXFP4))
 #define BASES (SET_OF(TYPE_Q4_1) | SET_OF(TYPE_Q5_1)) /* F16 m with the scale */
 #define PARTS (SET_OF(TYPE_Q4_K) | SET_OF(TYPE_Q5_K)) /* bytes sc and m of a block */
 
 /* Types whose halves of a block have separate factors, which need sums of x for each half. */
 #define HALVES (TWOS | SET_OF(TYPE_Q6_K))
-#define WITH_BIT (FIFTHS | SET_OF(TYPE_Q3_K))             /* one more bit for each level */
+#define WITH_BIT (WITH_QH | SET_OF(TYPE_Q3_K))            /* one more bit for each level */
 #define WITH_WHOLE (PARTS | SET_OF(TYPE_Q2_K))            /* d and dmin for eight blocks */
 #define WITH_HALF (SET_OF(TYPE_Q3_K) | SET_OF(TYPE_Q6_K)) /* only d for eight blocks */
 
@@ -78,14 +78,14 @@ static inline uint2 look_up(uint w, const bool floats) {
 /* ---- loading ---- */
 
 /* Returns i, or n - 1 past the end of a row, where the scales of x are 0. Unneeded if rows end with
- * a segment (`whole`). */
-static inline uint inside(uint i, uint n, const bool whole) {
-    return ROWS_OF % SEG == 0 && whole ? i : min(i, n - 1);
+ * a segment (`is_complete`). */
+static inline uint inside(uint i, uint n, const bool is_complete) {
+    return ROWS_OF % SEG == 0 && is_complete ? i : min(i, n - 1);
 }
 
 /* Loads shorts 2 * pair and 2 * pair + 1 of a row of n. */
-static inline uint load_pair(ulong row, uint pair, uint n, const bool whole) {
-    if (ROWS_OF % 2 == 0) return load_scales(row + inside(pair, n / 2, whole) * 4);
+static inline uint load_pair(ulong row, uint pair, uint n, const bool is_complete) {
+    if (ROWS_OF % 2 == 0) return load_scales(row + inside(pair, n / 2, is_complete) * 4);
     const uint a = min(pair * 2, n - 1), b = min(pair * 2 + 1, n - 1);
     return load_short(row + a * 2) | load_short(row + b * 2) << 16;
 }
@@ -95,46 +95,48 @@ static inline uint load_byte_pair(ulong row, uint pair, uint n) {
     return p[min(pair * 2, n - 1)] | (uint)p[min(pair * 2 + 1, n - 1)] << 16;
 }
 
-/* Loads segment seg of a row of n blocks as unit j. whole: the row has the complete segment. */
+/* Loads segment seg of a row of n blocks as unit j. is_complete: the row has the complete segment.
+ */
 static inline void load_unit(batch *b, int j, const uint types, uint type, __local const weight *w,
-                             uint row, uint n, uint seg, const bool whole, uint lane) {
+                             uint row, uint n, uint seg, const bool is_complete, uint lane) {
     const bool bytes = is_of(SET_OF(TYPE_Q8_0), types, type);
     const uint first = seg * SEG + lane, pair = seg * WARP + lane;
     const ulong before = (ulong)row * n; /* blocks before the row */
     if (bytes) {
         UNROLL
         for (int i = 0; i < 4; i++) {
-            const uint half_block = inside(seg * 2 * SEG + lane + i * WARP, n * 2, whole);
+            const uint half_block = inside(seg * 2 * SEG + lane + i * WARP, n * 2, is_complete);
             b->levels[j * 4 + i] = load_stream(w->levels + before * 32 + half_block * 16);
         }
     } else if (is_of(TWOS, types, type)) {
         UNROLL
         for (int i = 0; i < 2; i++) {
-            const uint block = inside(first + i * WARP, n, whole);
+            const uint block = inside(first + i * WARP, n, is_complete);
             b->levels[j * 4 + i].xy = load_stream2(w->levels + (before + block) * 8);
         }
     } else {
         UNROLL
         for (int i = 0; i < 2; i++) {
-            const uint block = inside(first + i * WARP, n, whole);
+            const uint block = inside(first + i * WARP, n, is_complete);
             b->levels[j * 4 + i] = load_stream(w->levels + (before + block) * 16);
         }
     }
     if (is_of(WITH_BIT, types, type)) UNROLL
     for (int i = 0; i < 2; i++) {
-        const uint block = inside(first + i * WARP, n, whole);
+        const uint block = inside(first + i * WARP, n, is_complete);
         b->high[j * 2 + i].x = load_scales(w->high + (before + block) * 4);
     }
     if (is_of(SET_OF(TYPE_Q6_K), types, type)) UNROLL
     for (int i = 0; i < 2; i++) {
-        const uint block = inside(first + i * WARP, n, whole);
+        const uint block = inside(first + i * WARP, n, is_complete);
         b->high[j * 2 + i] = load_stream2(w->high + (before + block) * 8);
     }
     if (is_of(SET_OF(TYPE_MXFP4), types, type))
         b->factors[j] = load_byte_pair(w->factors + before, pair, n);
-    else b->factors[j] = load_pair(w->factors + before * 2, pair, n, whole);
-    if (is_of(BASES, types, type)) b->more[j] = load_pair(w->more + before * 2, pair, n, whole);
-    const uint eight = inside(seg * SEG / 8 + lane % 8, n / 8, whole);
+    else b->factors[j] = load_pair(w->factors + before * 2, pair, n, is_complete);
+    if (is_of(BASES, types, type))
+        b->more[j] = load_pair(w->more + before * 2, pair, n, is_complete);
+    const uint eight = inside(seg * SEG / 8 + lane % 8, n / 8, is_complete);
     if (is_of(WITH_WHOLE, types, type))
         b->more[j] = load_scales(w->more + (before / 8 + eight) * 4);
     if (is_of(WITH_HALF, types, type)) b->more[j] = load_short(w->more + (before / 8 + eight) * 2);
@@ -237,9 +239,9 @@ static inline int dot_table(uint4 w, x_block x, const bool floats) {
 /* Returns the product of a block with sc and m in bytes and d and dmin for eight blocks. m
  * multiplies the sum of x, which is scale.y / -8. */
 static inline float of_parts(const batch *b, int j, uint block, int dot, float2 scale) {
-    const uint part = factor_of(b->factors[j], block), whole = shuffle(b->more[j], block / 8);
-    const float d = from_half((ushort)whole) * (float)(part & 255);
-    const float base = from_half((ushort)(whole >> 16)) * (float)(part >> 8);
+    const uint part = factor_of(b->factors[j], block), d_and_dmin = shuffle(b->more[j], block / 8);
+    const float d = from_half((ushort)d_and_dmin) * (float)(part & 255);
+    const float base = from_half((ushort)(d_and_dmin >> 16)) * (float)(part >> 8);
     return d * (scale.x * (float)dot) + base * (0.125f * scale.y);
 }
 
@@ -248,14 +250,15 @@ static inline float dot_halves(const batch *b, int j, int i, const uint types, u
                                uint block) {
     const uint4 w = b->levels[j * 4 + i];
     const uint2 high = b->high[j * 2 + i];
-    const uint part = factor_of(b->factors[j], block), whole = shuffle(b->more[j], block / 8);
-    const float d = from_half((ushort)whole);
+    const uint part = factor_of(b->factors[j], block), d_and_dmin = shuffle(b->more[j], block / 8);
+    const float d = from_half((ushort)d_and_dmin);
     int p, q;
     if (is_of(SET_OF(TYPE_Q2_K), types, type)) {
         p = dot_two_bits(w.x, 0, 0, x.low) * (int)(part & 15);
         q = dot_two_bits(w.y, 0, 4, x.high) * (int)(part >> 8 & 15);
         const int base = x.sums.x * (int)(part >> 4 & 15) + x.sums.y * (int)(part >> 12);
-        return x.scale.x * (d * (float)(p + q) - from_half((ushort)(whole >> 16)) * (float)base);
+        return x.scale.x *
+               (d * (float)(p + q) - from_half((ushort)(d_and_dmin >> 16)) * (float)base);
     }
     if (is_of(SET_OF(TYPE_Q3_K), types, type)) {
         p = dot_two_bits(w.x, high.x, 0, x.low) - 4 * x.sums.x;
@@ -288,7 +291,7 @@ static inline float dot_unit(const batch *b, int j, int i, const uint types, uin
         return d * (x.scale.x * (float)dot_table(w, x, floats));
     }
     int dot;
-    if (is_of(FIFTHS, types, type))
+    if (is_of(WITH_QH, types, type))
         dot = dot_raised(w, high.x, 0, 1, x.low) + dot_raised(w >> 4, high.x, 4, 1, x.high);
     else dot = dot_nibbles(w, x);
     if (is_of(PARTS, types, type)) return of_parts(b, j, block, dot, x.scale);
@@ -296,7 +299,7 @@ static inline float dot_unit(const batch *b, int j, int i, const uint types, uin
     if (is_of(BASES, types, type))
         return d * (x.scale.x * (float)dot) - half_of(b->more[j], block) * (0.125f * x.scale.y);
     /* Level 8, or 16 with a fifth bit, represents 0. */
-    return d * (x.scale.x * (float)dot + (is_of(FIFTHS, types, type) ? 2 * x.scale.y : x.scale.y));
+    return d * (x.scale.x * (float)dot + (is_of(WITH_QH, types, type) ? 2 * x.scale.y : x.scale.y));
 }
 
 #endif

@@ -83,9 +83,9 @@ static inline float q3_k(__global const uchar *p, uint i) {
     return half_value(load_u16(p + 108)) * (float)scale * (float)level;
 }
 
-static inline float q45_k(__global const uchar *p, uint i, bool fifths) {
-    const uint low = field(p + (fifths ? 48 : 16), i, 4, 32);
-    const uint level = fifths ? low | field(p + 16, i, 1, 32) << 4 : low;
+static inline float q45_k(__global const uchar *p, uint i, bool has_qh) {
+    const uint low = field(p + (has_qh ? 48 : 16), i, 4, 32);
+    const uint level = has_qh ? low | field(p + 16, i, 1, 32) << 4 : low;
     const float scale = half_value(load_u16(p)) * (float)scale_of_part(p + 4, i / 32);
     return scale * (float)level -
            half_value(load_u16(p + 2)) * (float)scale_of_part(p + 4, 8 + i / 32);
@@ -106,14 +106,14 @@ static inline float element_k(uint type, __global const uchar *p, uint i) {
 static inline float element_of_32(uint type, __global const uchar *p, uint i) {
     const float d = half_value(load_u16(p));
     if (type == TYPE_Q8_0) return (float)(char)p[2 + i] * d;
-    const bool fifths = type == TYPE_Q5_0 || type == TYPE_Q5_1;
+    const bool has_qh = type == TYPE_Q5_0 || type == TYPE_Q5_1;
     const uint halves = type == TYPE_Q4_1 || type == TYPE_Q5_1 ? 4 : type == TYPE_MXFP4 ? 1 : 2;
-    const uchar pair = p[halves + (fifths ? 4 : 0) + i % 16];
+    const uchar pair = p[halves + (has_qh ? 4 : 0) + i % 16];
     const int nibble = i < 16 ? pair & 15 : pair >> 4;
     if (type == TYPE_IQ4_NL) return d * (float)iq4_nl_values[nibble];
     if (type == TYPE_MXFP4) return mxfp4_scale(p[0]) * (float)mxfp4_values[nibble];
-    const int level = fifths ? nibble | (p[halves + i / 8] >> i % 8 & 1) << 4 : nibble;
-    if (halves == 2) return (float)(level - (fifths ? 16 : 8)) * d;
+    const int level = has_qh ? nibble | (p[halves + i / 8] >> i % 8 & 1) << 4 : nibble;
+    if (halves == 2) return (float)(level - (has_qh ? 16 : 8)) * d;
     return (float)level * d + half_value(load_u16(p + 2));
 }
 

@@ -68,8 +68,8 @@
 /* Further bits of a level. */
 #define W_Q6_K (WTYPE == WEIGHT_q6_k)
 #define W_THIRDS (WTYPE == WEIGHT_q3_k)
-#define W_FIFTHS (WTYPE == WEIGHT_q5_0 || WTYPE == WEIGHT_q5_1 || WTYPE == WEIGHT_q5_k)
-#define W_HIGH_BITS (W_Q6_K ? 2 : W_FIFTHS || W_THIRDS ? 1 : 0)
+#define W_QH (WTYPE == WEIGHT_q5_0 || WTYPE == WEIGHT_q5_1 || WTYPE == WEIGHT_q5_k)
+#define W_HIGH_BITS (W_Q6_K ? 2 : W_QH || W_THIRDS ? 1 : 0)
 /* Each half of a block has its own factors. */
 #define W_HALVES (W_Q6_K || W_TWO)
 /* Factors of a block are integers times an F16 for eight blocks. */
@@ -130,7 +130,7 @@ static inline factors load_factors(__global const uchar *w, ulong scales_at, ulo
 /* Loads the bits above the nibbles (or two bits) of a block: x for elements 0 to 15, y for 16
  * to 31. */
 static inline uint2 load_high(__global const uchar *w, ulong all_blocks, ulong b) {
-#if W_FIFTHS || W_THIRDS
+#if W_QH || W_THIRDS
     const uint bits = ((__global const uint *)(w + all_blocks * (W_TWO ? 8 : 16)))[b];
     return (uint2)(bits, bits >> 4);
 #elif W_Q6_K
