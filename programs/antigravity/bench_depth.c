@@ -40,7 +40,7 @@ static ag_status make_rows(ag_backend *be, size_t n, ag_tensor *rows, ag_buffer 
     uint32_t state = 1;
     float *values = malloc(n * sizeof *values);
     ag_status status = err->status = AG_NOMEM;
-    snprintf(err->msg, sizeof err->msg, "%zu random keys and values: out of memory", n);
+    snprintf(err->msg, sizeof err->msg, "out of memory: %zu random keys and values", n);
     if (values) {
         status = ag_tensor_alloc(rows, owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
                                  ag_shape_2d(n, 1), err);

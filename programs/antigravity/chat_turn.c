@@ -71,7 +71,7 @@ static bool on_token(void *user, int32_t id, const char *text, size_t len) {
     line_reader_collect(a->c->lines);
     if (!a->ids.n) chat_check_loss(a->c);
     if (id >= 0 && !ids_add(&a->ids, id)) {
-        a->err = (ag_error){.status = AG_NOMEM, .msg = "the answer's tokens"};
+        a->err = (ag_error){.status = AG_NOMEM, .msg = "out of memory: tokens of the answer"};
         return false;
     }
     if (len && ag_chat_parser_push(a->parser, text, len, &a->err) != AG_OK) return false;

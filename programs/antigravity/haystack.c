@@ -129,7 +129,7 @@ ag_status needle_make(const haystack *h, uint64_t number, double depth, needle *
     out->n_document = out->ids.n;
     text_add(&out->document, ".\n");
     if (st == AG_OK && out->document.failed) {
-        *err = (ag_error){.status = st = AG_NOMEM, .msg = "a document: out of memory"};
+        *err = (ag_error){.status = st = AG_NOMEM, .msg = "out of memory: document"};
     }
     if (st == AG_OK) { st = ag_tokenizer_encode(h->tokenizer, text, (size_t)n, 0, &out->ids, err); }
     ag_ids_free(&question);

@@ -78,9 +78,7 @@ int complain_error(const ag_error *err) {
         complain("interrupted");
         return EXIT_INTERRUPTED;
     }
-    /* Without memory, the message is what it was wanted for. */
-    if (err->status == AG_NOMEM) complain("%s: %s", ag_status_text(AG_NOMEM), err->msg);
-    else complain("%s", err->msg[0] ? err->msg : ag_status_text(err->status));
+    complain("%s", err->msg[0] ? err->msg : ag_status_text(err->status));
     return EXIT_FAILED;
 }
 

@@ -13,7 +13,7 @@ static uint64_t hash(const char *name) {
 
 static ag_status out_of_memory(ag_error *err) {
     *err = (ag_error){.status = AG_NOMEM};
-    snprintf(err->msg, sizeof err->msg, "a prompt: out of memory");
+    snprintf(err->msg, sizeof err->msg, "out of memory: prompt");
     return AG_NOMEM;
 }
 

@@ -288,10 +288,10 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, 
     m->n_begun = n;
     if (phase != AG_PHASE_PROMPT) return AG_OK;
     if (m->refuse) {
-        return AG_FAIL(err, NOMEM,
-                       "the system is short of memory and the cache holds only %u tokens: no new "
-                       "prompt of %zu",
-                       ag_kv_cache_length(m->cache), n);
+        return AG_FAIL(
+            err, NOMEM,
+            "prompt of %zu tokens: the system is short of memory, the cache holds only %u", n,
+            ag_kv_cache_length(m->cache));
     }
     const uint32_t max_slots = ag_kv_cache_params(m->cache)->max_slots;
     const ag_kv_prefill how = m->params.prefill;

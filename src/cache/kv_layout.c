@@ -118,7 +118,8 @@ ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, ag_er
     AG_TRY(check_params(params, err));
     const uint32_t n = params->n_layers;
     if (!ag_kv_cache_plan_bytes(params)) {
-        return AG_FAIL(err, NOMEM, "KV cache of %u slots in %u layers passes the address space",
+        return AG_FAIL(err, NOMEM,
+                       "KV cache of %u slots in %u layers: larger than the address space",
                        params->max_slots, n);
     }
     ag_kv_layer *layers = ag_calloc(n, sizeof *layers);

@@ -26,7 +26,7 @@ static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, 
         return AG_OK;
     }
     void *rows = ag_malloc(n * row_bytes);
-    if (!rows) return AG_FAIL(err, NOMEM, "%u rows of a cache", (unsigned)n);
+    if (!rows) return AG_FAIL(err, NOMEM, "buffer of %u KV rows", (unsigned)n);
     ag_status st = ag_buffer_download(rows, b->buffer, at, n * row_bytes, err);
     if (st == AG_OK) ag_dequantize_row(type, out, rows, count);
     ag_free(rows);
@@ -202,7 +202,7 @@ ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err
         }
     }
     uint32_t *keep = ag_calloc(longest + 1, sizeof *keep);
-    if (!keep) return AG_FAIL(err, NOMEM, "a list of %u slots", longest);
+    if (!keep) return AG_FAIL(err, NOMEM, "list of %u slots", longest);
     for (uint32_t i = 0; i < longest - count; i++) keep[i] = count + i;
     ag_status st = AG_OK;
     for (uint32_t l = 0; l < p->n_layers && st == AG_OK; l++) {

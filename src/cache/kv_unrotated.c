@@ -38,7 +38,7 @@ static ag_status make_copies(ag_kv_cache *c, size_t floats, ag_error *err) {
     u->key = ag_calloc(c->extent.most_dim, sizeof *u->key);
     u->row = ag_malloc(ag_dtype_row_bytes(p->k_type, c->extent.most_dim));
     if (u->keys && u->key && u->row) return AG_OK;
-    return AG_FAIL(err, NOMEM, "copies of %zu values of protected keys", floats);
+    return AG_FAIL(err, NOMEM, "protected keys of %zu values", floats);
 }
 
 ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err) {
@@ -50,7 +50,7 @@ ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err) {
     u->known = ag_calloc((size_t)p->n_layers * p->n_protected, sizeof *u->known);
     u->cos_sin = ag_calloc((size_t)p->n_protected * c->extent.most_dim, sizeof *u->cos_sin);
     if (!u->known || !u->cos_sin || p->n_protected > SIZE_MAX / sizeof(float) / values) {
-        return AG_FAIL(err, NOMEM, "copies of %u protected tokens in %u layers", p->n_protected,
+        return AG_FAIL(err, NOMEM, "keys of %u protected tokens in %u layers", p->n_protected,
                        p->n_layers);
     }
     return make_copies(c, p->n_protected * values, err);

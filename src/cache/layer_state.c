@@ -336,7 +336,8 @@ static ag_status each_part(ag_layer_state *s, int of, size_t n_rows, part_fn fn,
         }
     }
     float *staging = ag_calloc(most, sizeof *staging);
-    if (!staging) return AG_FAIL(err, NOMEM, "%zu values of a layer's state on their way", most);
+    if (!staging)
+        return AG_FAIL(err, NOMEM, "staging buffer of %zu values of a layer's state", most);
     ag_status st = AG_OK;
     for (uint32_t l = 0; l < s->n_layers && st == AG_OK; l++) {
         ag_tensor part;

@@ -61,7 +61,7 @@ ag_status ag_recall_create(ag_kv_cache *cache, ag_spill *spill, ag_recall **out,
     if (!spill) return AG_OK;
     const ag_kv_extent e = ag_kv_extent_of(ag_kv_cache_params(cache));
     ag_recall *r = ag_calloc(1, sizeof *r);
-    if (!r) return AG_FAIL(err, NOMEM, "recall");
+    if (!r) return AG_FAIL(err, NOMEM, "reloader of spilled blocks");
     r->cache = cache;
     r->spill = spill;
     r->block = ag_spill_block_slots(spill);
@@ -78,7 +78,7 @@ ag_status ag_recall_create(ag_kv_cache *cache, ag_spill *spill, ag_recall **out,
         st = ag_spilled_rows_create(spill, &r->incoming[i], err);
     if (st == AG_OK && (!r->keep || !r->leaving || !r->keys || !r->values || !r->parts ||
                         !r->positions || !r->products)) {
-        st = AG_FAIL(err, NOMEM, "what recalls to %zu heads", e.heads);
+        st = AG_FAIL(err, NOMEM, "reload state of %zu heads", e.heads);
     }
     if (st == AG_OK) *out = r;
     else ag_recall_destroy(r);
@@ -211,7 +211,7 @@ static ag_status have_bases(ag_recall *r, size_t n, ag_error *err) {
     ag_free(r->bases);
     r->bases = ag_calloc(n, sizeof *r->bases);
     r->n_bases = r->bases ? n : 0;
-    return r->bases ? AG_OK : AG_FAIL(err, NOMEM, "%zu queries of a KV head", n);
+    return r->bases ? AG_OK : AG_FAIL(err, NOMEM, "list of %zu queries of a KV head", n);
 }
 
 static ag_status weigh(ag_recall *r, uint32_t layer, uint32_t head, const resident_groups *groups,

@@ -52,7 +52,7 @@ static void *make_staging(const ag_kv_cache *c, ag_error *err) {
         }
     }
     void *staging = ag_malloc(bytes);
-    if (!staging) AG_FAIL(err, NOMEM, "%zu bytes of a cache on their way", bytes);
+    if (!staging) AG_FAIL(err, NOMEM, "staging buffer of %zu bytes of a saved cache", bytes);
     return staging;
 }
 

@@ -111,7 +111,7 @@ ag_status ag_spilled_rows_create(const ag_spill *s, ag_spilled_rows *out, ag_err
         record_bytes_of(kv->k_type, kv->v_type, ag_kv_extent_of(kv).most_dim, MOST_BLOCK);
     out->bytes = ag_malloc(out->n_bytes);
     if (out->bytes) return AG_OK;
-    return AG_FAIL(err, NOMEM, "%zu bytes of a spilled block", out->n_bytes);
+    return AG_FAIL(err, NOMEM, "spilled block of %zu bytes", out->n_bytes);
 }
 
 void ag_spilled_rows_release(ag_spilled_rows *r) {
@@ -129,7 +129,7 @@ static ag_status create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill_f
     const ag_kv_extent e = ag_kv_extent_of(ag_kv_cache_params(cache));
     ag_spill *s = ag_calloc(1, sizeof *s);
     *out = NULL;
-    if (!s) return AG_FAIL(err, NOMEM, "spill");
+    if (!s) return AG_FAIL(err, NOMEM, "spill store");
     s->params = *p;
     s->cache = cache;
     s->block = ag_spill_block_of(p);
@@ -146,7 +146,7 @@ static ag_status create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill_f
                        : ag_spill_file_create(p->path, s->record_bytes, p->max_bytes);
     }
     if (st == AG_OK && (!s->params.path || !s->heads || !s->keys || !s->values || !s->file))
-        st = AG_FAIL(err, NOMEM, "what is spilled of %zu heads", e.heads);
+        st = AG_FAIL(err, NOMEM, "spill state of %zu heads", e.heads);
     if (st == AG_OK) *out = s;
     else ag_spill_destroy(s);
     return st;
@@ -185,7 +185,7 @@ size_t ag_spill_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv) {
 ag_status ag_spill_create_beside(const ag_spill *s, ag_spill **out, ag_error *err) {
     ag_spill_file *file = ag_spill_file_beside(s->file);
     *out = NULL;
-    if (!file) return AG_FAIL(err, NOMEM, "a spill file");
+    if (!file) return AG_FAIL(err, NOMEM, "spill file");
     const ag_status st = create(&s->params, s->cache, file, out, err);
     ag_spill_file_release(file);
     return st;
@@ -257,7 +257,8 @@ ag_status ag_spill_copy(ag_spill *to, const ag_spill *from, ag_error *err) {
     for (size_t i = 0; i < from->n_heads; i++) {
         const spilled_head *src = &from->heads[i];
         spilled_head *dst = &to->heads[i];
-        if (!have_entries(dst, src->n)) return AG_FAIL(err, NOMEM, "%u spilled blocks", src->n);
+        if (!have_entries(dst, src->n))
+            return AG_FAIL(err, NOMEM, "list of %u spilled blocks", src->n);
         for (uint32_t k = 0; k < src->n; k++) {
             src->entries[k].block->users++;
             dst->entries[dst->n] = src->entries[k];

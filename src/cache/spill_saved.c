@@ -225,7 +225,7 @@ ag_status ag_spill_load(ag_spill *s, const ag_kv_cache *cache, uint64_t n_bytes,
                   .user = user,
                   .bytes = ag_malloc(most)};
     const ag_status st =
-        in.bytes ? load_all(&in, err) : AG_FAIL(err, NOMEM, "%zu bytes of a spilled block", most);
+        in.bytes ? load_all(&in, err) : AG_FAIL(err, NOMEM, "spilled block of %zu bytes", most);
     ag_free(in.bytes);
     ag_free(in.held);
     return st;

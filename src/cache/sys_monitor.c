@@ -199,7 +199,7 @@ ag_status ag_sys_monitor_create(const char *root, ag_sys_monitor **out, ag_error
     if (m) m->root = ag_strndup(n ? root : "", n);
     if (!m || !m->root) {
         ag_sys_monitor_destroy(m);
-        return AG_FAIL(err, NOMEM, "a memory monitor of %zu bytes", sizeof *m);
+        return AG_FAIL(err, NOMEM, "memory monitor of %zu bytes", sizeof *m);
     }
     complete_group(m);
     *out = m;

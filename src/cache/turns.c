@@ -16,7 +16,7 @@ static ag_status make_place(ag_turns *t, size_t n, ag_error *err) {
     const size_t cap = n < 16 ? 16 : 2 * n;
     uint32_t *grown =
         cap <= SIZE_MAX / sizeof *grown ? ag_realloc(t->first, cap * sizeof *grown) : NULL;
-    if (!grown) return AG_FAIL(err, NOMEM, "the beginnings of %zu turns", n);
+    if (!grown) return AG_FAIL(err, NOMEM, "starts of %zu turns", n);
     t->first = grown;
     t->cap = cap;
     return AG_OK;

@@ -35,7 +35,7 @@ static ag_status said_by_calls(const json_t *calls, json_t *said, ag_error *err)
     json_array_foreach(calls, i, call) {
         AG_TRY(ag_chat_check_interrupt("reading calls", err));
         if (json_array_append_new(said, said_by_call(call)) == 0) continue;
-        return AG_FAIL(err, NOMEM, "calls of a message");
+        return AG_FAIL(err, NOMEM, "tool calls of a message");
     }
     return AG_OK;
 }
@@ -45,7 +45,7 @@ static ag_status said_by(const json_t *m, json_t **said, ag_error *err) {
     ag_text text = {0};
     json_t *calls = json_array();
     *said = NULL;
-    ag_status st = calls ? AG_OK : AG_FAIL(err, NOMEM, "calls of a message");
+    ag_status st = calls ? AG_OK : AG_FAIL(err, NOMEM, "tool calls of a message");
     if (st == AG_OK) st = ag_chat_append_content(json_object_get(m, "content"), &text, err);
     if (st == AG_OK) st = said_by_calls(json_object_get(m, "tool_calls"), calls, err);
     if (st == AG_OK) {
@@ -255,7 +255,7 @@ ag_status ag_chat_stand_in_for(const ag_chat *c, ag_chat_stand_ins *s, ag_error 
         json_decref(s->messages);
         s->messages = NULL;
     }
-    return s->messages ? AG_OK : AG_FAIL(err, NOMEM, "a conversation of sampled answers");
+    return s->messages ? AG_OK : AG_FAIL(err, NOMEM, "messages of a conversation");
 }
 
 /* ---- where they stand ---- */

@@ -58,7 +58,7 @@ ag_status ag_call_format_default(ag_call_format *out, ag_error *err) {
         out->triggers[0] && out->name_key && out->arguments_key && out->between && out->object)
         return AG_OK;
     ag_call_format_free(out);
-    return AG_FAIL(err, NOMEM, "a format of calls");
+    return AG_FAIL(err, NOMEM, "tool call format");
 }
 
 ag_match ag_match_loosely(const char *pattern, const char *s, size_t n, size_t *len) {

@@ -140,7 +140,7 @@ static ag_status parameters_of(writer *w, const json_t *tool, const char *place,
         return AG_OK;
     }
     json_decref(schema);
-    return AG_FAIL(w->err, NOMEM, "the schema of a call");
+    return AG_FAIL(w->err, NOMEM, "schema of a tool call");
 }
 
 /* A value of a call that is neither its tool nor its arguments: an id, a number that is counted
@@ -183,7 +183,7 @@ static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, cons
             if (st == AG_OK) st = call_schema(w, member, tool, at, &one);
             if (json_object_set_new(properties, key, one) != 0 ||
                 json_array_append_new(required, json_string(key)) != 0) {
-                if (st == AG_OK) st = AG_FAIL(w->err, NOMEM, "the schema of a call");
+                if (st == AG_OK) st = AG_FAIL(w->err, NOMEM, "schema of a tool call");
             }
         }
         *out = json_pack("{s:s, s:o, s:o, s:b}", "type", "object", "properties", properties,
@@ -194,7 +194,7 @@ static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, cons
             return st;
         }
     }
-    return *out ? AG_OK : AG_FAIL(w->err, NOMEM, "the schema of a call");
+    return *out ? AG_OK : AG_FAIL(w->err, NOMEM, "schema of a tool call");
 }
 
 static ag_status put_schema(writer *w, json_t *schema) {
@@ -213,7 +213,7 @@ static ag_status put_parameters(writer *w, const json_t *tool) {
 
 static ag_status put_object(writer *w, const json_t *tool) {
     json_t *sample = json_loads(w->c->object, 0, NULL), *schema;
-    if (!sample) return AG_FAIL(w->err, NOMEM, "the schema of a call");
+    if (!sample) return AG_FAIL(w->err, NOMEM, "schema of a tool call");
     const ag_status st = call_schema(w, sample, tool, "", &schema);
     json_decref(sample);
     if (st != AG_OK) return st;

@@ -14,14 +14,14 @@
 
 ag_status ag_chat_create(const ag_chat_format *f, ag_chat **out, ag_error *err) {
     ag_chat *c = *out = ag_calloc(1, sizeof *c);
-    if (!c) return AG_FAIL(err, NOMEM, "a conversation");
+    if (!c) return AG_FAIL(err, NOMEM, "conversation");
     c->format = f;
     c->messages = json_array();
     c->variables = json_object();
     if (c->messages && c->variables) return AG_OK;
     ag_chat_destroy(c);
     *out = NULL;
-    return AG_FAIL(err, NOMEM, "a conversation");
+    return AG_FAIL(err, NOMEM, "conversation");
 }
 
 void ag_chat_destroy(ag_chat *c) {
@@ -46,7 +46,7 @@ ag_status ag_chat_check_interrupt(const char *what, ag_error *err) {
 
 static ag_status add(ag_chat *c, json_t *message, ag_error *err) {
     if (json_array_append_new(c->messages, message) == 0) return AG_OK;
-    return AG_FAIL(err, NOMEM, "a message of a conversation");
+    return AG_FAIL(err, NOMEM, "message of a conversation");
 }
 
 ag_status ag_chat_add_json(ag_chat *c, const char *message, size_t len, ag_error *err) {
@@ -85,7 +85,7 @@ ag_status ag_chat_add(ag_chat *c, const char *role, const char *content, ag_erro
     json_t *text = json_string(content);
     json_decref(text);
     if (!text) return AG_FAIL(err, FORMAT, "the text of a message is not UTF-8");
-    return AG_FAIL(err, NOMEM, "a message of a conversation");
+    return AG_FAIL(err, NOMEM, "message of a conversation");
 }
 
 size_t ag_chat_n_messages(const ag_chat *c) { return json_array_size(c->messages); }
@@ -137,7 +137,7 @@ ag_status ag_chat_set_variable(ag_chat *c, const char *name, const char *json, s
     }
     AG_TRY(ag_json_parse_value(json, len, name, &v, err));
     if (json_object_set_new(c->variables, name, v) == 0) return AG_OK;
-    return AG_FAIL(err, NOMEM, "variable \"%.80s\" of a template", name);
+    return AG_FAIL(err, NOMEM, "template variable \"%.80s\"", name);
 }
 
 void ag_chat_set_memory_limit(ag_chat *c, size_t bytes) { c->memory_limit = bytes; }

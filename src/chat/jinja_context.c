@@ -58,7 +58,7 @@ void *ag_jno_memory(ag_jctx *c, size_t bytes) {
         const double mib = (double)c->memory.limit / (1 << 20);
         ag_jfail_as(c, AG_LIMIT, "its values and text take more than %.6g MiB", mib);
     } else {
-        ag_jfail_as(c, AG_NOMEM, "%zu bytes", bytes);
+        ag_jfail_as(c, AG_NOMEM, "values of %zu bytes", bytes);
     }
     return NULL;
 }

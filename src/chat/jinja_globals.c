@@ -148,7 +148,7 @@ static ag_jv format_time(ag_jctx *c, const ag_jstr *format, const struct tm *now
     char fmt[512], text[2048];
     python_format(format, fmt, sizeof fmt);
     locale_t english = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!english) return ag_jfail_as(c, AG_NOMEM, "out of memory");
+    if (!english) return ag_jfail_as(c, AG_NOMEM, "date text");
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     size_t n = strftime_l(text, sizeof text, fmt, now, english);

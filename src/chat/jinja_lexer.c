@@ -43,7 +43,7 @@ static ag_status lex_fail(lexer *x, ag_status status, const char *fmt, ...) {
 
 static ag_status lex_nomem(lexer *x) {
     if (x->arena->memory->over_limit) return lex_fail(x, AG_LIMIT, "the template is too large");
-    return lex_fail(x, AG_NOMEM, "out of memory");
+    return lex_fail(x, AG_NOMEM, "tokens of the template");
 }
 
 static ag_status push_token(lexer *x, ag_jtoken_kind kind, const char *text, size_t len) {

@@ -36,7 +36,7 @@ void *ag_jparse_limit(ag_jparser *p, const char *what) {
 static void *parse_nomem(ag_jparser *p) {
     if (p->t->memory.over_limit) return ag_jparse_limit(p, "the template is too large");
     if (p->status == AG_OK) {
-        p->status = ag_fail(p->err, AG_NOMEM, __FILE__, __LINE__, "%s: out of memory", p->t->name);
+        p->status = ag_fail(p->err, AG_NOMEM, __FILE__, __LINE__, "%s: syntax tree", p->t->name);
     }
     return NULL;
 }
@@ -195,7 +195,7 @@ ag_status ag_jinja_parse(const char *name, const char *text, size_t n, ag_jinja 
     size_t valid = ag_utf8_valid_prefix(text, n);
     if (valid < n) return AG_FAIL(err, FORMAT, "%s: not UTF-8 at byte %zu", name, valid);
     ag_jinja *t = ag_calloc(1, sizeof *t);
-    if (!t) return AG_FAIL(err, NOMEM, "%s: out of memory", name);
+    if (!t) return AG_FAIL(err, NOMEM, "%s: syntax tree", name);
     t->memory.limit = TREE_BYTES;
     t->arena.memory = &t->memory;
     ag_jparser p = {.t = t, .err = err};
@@ -203,7 +203,7 @@ ag_status ag_jinja_parse(const char *name, const char *text, size_t n, ag_jinja 
     char *own_name = ag_jinja_take(&t->arena, name_bytes);
     char *copy = own_name ? normalised(t, text, &n) : NULL;
     if (!copy) {
-        p.status = AG_FAIL(err, NOMEM, "%s: out of memory", name);
+        p.status = AG_FAIL(err, NOMEM, "%s: syntax tree", name);
     } else {
         memcpy(own_name, name, name_bytes);
         t->name = own_name;

@@ -35,7 +35,7 @@ ag_status ag_chat_add_stop(ag_chat_format *f, const char *s, size_t n, ag_error 
     }
     if (n == 0 || f->n_stops == AG_CHAT_STOPS) return AG_OK;
     char *stop = ag_strndup(s, n);
-    if (!stop) return AG_FAIL(err, NOMEM, "what ends an answer");
+    if (!stop) return AG_FAIL(err, NOMEM, "stop texts");
     f->stops[f->n_stops++] = stop;
     const int32_t id = f->tokenizer ? ag_tokenizer_id(f->tokenizer, s, n) : -1;
     if (id >= 0) f->stop_ids[f->n_stop_ids++] = id;
@@ -54,7 +54,7 @@ static ag_status tail_of(const ag_chat_format *f, json_t *messages, json_t *tool
     const char *at = st == AG_OK && ok ? strstr(out.text, AG_PROBE_QUESTION) : NULL;
     if (at) {
         *tail = ag_strdup(at + strlen(AG_PROBE_QUESTION));
-        if (!*tail) st = AG_FAIL(err, NOMEM, "what a chat template renders");
+        if (!*tail) st = AG_FAIL(err, NOMEM, "rendered text of a chat template");
     }
     ag_jinja_output_free(&out);
     return st;
@@ -149,7 +149,7 @@ static ag_status learn_end(ag_chat_format *f, const tails *t, const char *rest, 
     const bool is_words = *mark != '<' && *mark != '[' && special_len(f, mark) == 0;
     if (!f->turn_end && !is_inside(t, mark, n)) {
         f->turn_end = is_words ? ag_strndup(rest, space + n) : ag_strndup(mark, n);
-        if (!f->turn_end) return AG_FAIL(err, NOMEM, "what ends a turn");
+        if (!f->turn_end) return AG_FAIL(err, NOMEM, "end of turn");
     }
     if (is_inside(t, mark, n)) return AG_OK;
     return is_words ? space ? ag_chat_add_stop(f, rest, space + n, err) : AG_OK
@@ -162,7 +162,7 @@ static ag_status learn_ends(ag_chat_format *f, const tails *t, ag_error *err) {
     const char *from = behind(t->went_on, AG_PROBE_ANSWER),
                *to = from ? strstr(from, "Q7vu") : NULL;
     if (to && !(between = ag_strndup(from, (size_t)(to - from)))) {
-        return AG_FAIL(err, NOMEM, "what ends a turn");
+        return AG_FAIL(err, NOMEM, "end of turn");
     }
     ag_status st = learn_end(f, t, between, err);
     if (st == AG_OK) st = learn_end(f, t, last, err);
@@ -230,7 +230,7 @@ static bool ends_with(const char *s, const char *mark) {
 static ag_status set_marks(ag_chat_format *f, char *open, char *close, ag_error *err) {
     f->reasoning_open = open;
     f->reasoning_close = close;
-    return open && close ? AG_OK : AG_FAIL(err, NOMEM, "the marks of reasoning");
+    return open && close ? AG_OK : AG_FAIL(err, NOMEM, "delimiters of reasoning");
 }
 
 ag_status ag_chat_guess_reasoning(ag_chat_format *f, const char *jinja, ag_error *err) {
@@ -274,7 +274,7 @@ static ag_status learn_content(ag_chat_format *f, const tails *t, ag_error *err)
     if (!tag || (strlen(f->reasoning_close) == n && !memcmp(tag, f->reasoning_close, n)))
         return AG_OK;
     f->content_open = ag_strndup(tag, n);
-    if (!f->content_open) return AG_FAIL(err, NOMEM, "the marks of a content");
+    if (!f->content_open) return AG_FAIL(err, NOMEM, "delimiters of content");
     if (strstr(t->prompt, f->content_open)) {
         ag_free(f->content_open);
         f->content_open = NULL;

@@ -47,7 +47,7 @@ static ag_status render_tail(learner *l, json_t *messages, bool with_tools, bool
     ag_status st = ag_chat_try(l->f, messages, tools, NULL, prompt, &o, &ok, l->err);
     const char *at = st == AG_OK && ok ? strstr(o.text, AG_PROBE_QUESTION) : NULL;
     if (at && !(*out = ag_strdup(at + strlen(AG_PROBE_QUESTION)))) {
-        st = AG_FAIL(l->err, NOMEM, "what a chat template renders");
+        st = AG_FAIL(l->err, NOMEM, "rendered text of a chat template");
     }
     ag_jinja_output_free(&o);
     return st;
@@ -110,7 +110,7 @@ static bool locate(sample *s, const char *tool, size_t from) {
 
 static ag_status put(learner *l, const char **to, const char *s, size_t n) {
     *to = ag_strndup(s, n);
-    return *to ? AG_OK : AG_FAIL(l->err, NOMEM, "a format of calls");
+    return *to ? AG_OK : AG_FAIL(l->err, NOMEM, "tool call format");
 }
 
 /* ---- objects ---- */
@@ -133,7 +133,7 @@ static ag_status note_keys(learner *l, const json_t *object, const char *tool, b
     l->c->name_key = ag_strdup(name_key);
     l->c->arguments_key = ag_strdup(arguments_key);
     if (l->c->name_key && l->c->arguments_key) return AG_OK;
-    return AG_FAIL(l->err, NOMEM, "a format of calls");
+    return AG_FAIL(l->err, NOMEM, "tool call format");
 }
 
 /* The outermost object that begins in [from, to) and holds the name: its place in *begin and *end;
@@ -192,11 +192,11 @@ static ag_status split_name_end(learner *l, const char *s, size_t n) {
     }
     for (size_t i = 0; i + sizeof id - 1 <= n; i++) {
         if (memcmp(s + i, id, sizeof id - 1) != 0) continue;
-        if (!(l->c->id_mark = ag_strndup(s, i))) return AG_FAIL(l->err, NOMEM, "a format of calls");
+        if (!(l->c->id_mark = ag_strndup(s, i))) return AG_FAIL(l->err, NOMEM, "tool call format");
         skip = i + sizeof id - 1;
     }
     l->c->name_end = ag_strndup(s + skip, n - skip);
-    return l->c->name_end ? AG_OK : AG_FAIL(l->err, NOMEM, "a format of calls");
+    return l->c->name_end ? AG_OK : AG_FAIL(l->err, NOMEM, "tool call format");
 }
 
 static ag_status learn_named(learner *l, bool *done) {
@@ -222,7 +222,7 @@ static ag_status learn_code(learner *l, bool *done) {
     const size_t quote = s->key + strlen(AG_PROBE_KEY) + 1;
     *done = quote < s->value;
     l->c->quote = ag_strndup(s->text + quote, s->value - quote);
-    return l->c->quote ? AG_OK : AG_FAIL(l->err, NOMEM, "a format of calls");
+    return l->c->quote ? AG_OK : AG_FAIL(l->err, NOMEM, "tool call format");
 }
 
 /* How long the common end of a[0..n) and b[0..m) is, from the first '<' or '[' in it on; or all of
@@ -253,7 +253,7 @@ static ag_status learn_tags(learner *l, bool *done) {
     c->param_text = ag_strndup(t + key_end, s->value - key_end);
     c->param_json = ag_strndup(t + key_2_end, s->number - key_2_end);
     if (!c->name_end || !c->param_open || !c->param_text || !c->param_json) {
-        return AG_FAIL(l->err, NOMEM, "a format of calls");
+        return AG_FAIL(l->err, NOMEM, "tool call format");
     }
     /* White space before the next argument's mark is not of what closes this one, unless the last
      * one has it too. */

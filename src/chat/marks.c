@@ -17,7 +17,7 @@ static ag_status add_mark(ag_chat_format *f, const ag_added_token *t, const char
     const char *s = ag_tokenizer_token(f->tokenizer, t->id, &n);
     if (!s || n == 0) return AG_OK;
     char *spelling = ag_strndup(s, n);
-    if (!spelling) return AG_FAIL(err, NOMEM, "the marks of a chat template");
+    if (!spelling) return AG_FAIL(err, NOMEM, "special tokens of the chat template");
     /* Others are parts of ordinary texts, too: runs of spaces, tags of HTML. */
     if (!t->special && !strstr(jinja, spelling)) {
         ag_free(spelling);
@@ -46,7 +46,7 @@ ag_status ag_chat_collect_marks(ag_chat_format *f, const char *jinja, ag_error *
     const ag_added_set *const sets[] = {&f->tokenizer->added.raw, &f->tokenizer->added.normalized};
     const size_t n = sets[0]->n + sets[1]->n;
     f->marks = ag_calloc(n + 1, sizeof *f->marks);
-    if (!f->marks) return AG_FAIL(err, NOMEM, "the marks of a chat template");
+    if (!f->marks) return AG_FAIL(err, NOMEM, "special tokens of the chat template");
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; i < sets[k]->n; i++) {
             AG_TRY(add_mark(f, &sets[k]->tokens[i], jinja, err));

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static ag_status check(bool ok, ag_error *err) {
-    return ok ? AG_OK : AG_FAIL(err, NOMEM, "calls of a conversation");
+    return ok ? AG_OK : AG_FAIL(err, NOMEM, "tool calls of a conversation");
 }
 
 /* Takes over v; NULL is out of memory. */

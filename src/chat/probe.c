@@ -99,7 +99,7 @@ ag_status ag_chat_try(const ag_chat_format *f, json_t *messages, json_t *tools, 
     json_decref(tools);
     json_decref(variables);
     *ok = st == AG_OK;
-    if (st == AG_NOMEM) return AG_FAIL(err, NOMEM, "what a chat template can do");
+    if (st == AG_NOMEM) return AG_FAIL(err, NOMEM, "probe of the chat template");
     if (st == AG_CANCELLED && err) *err = why;
     if (st == AG_CANCELLED) return st;
     if (!f->budget->over_steps && !f->budget->over_memory) return AG_OK;
@@ -227,7 +227,7 @@ static uint32_t probe_arguments(prober *p, const char *id) {
         /* A text is as good as the object if it makes no difference. */
         if (as_text && from_object && strcmp(from_object, answer_of(p)) != 0) continue;
         if (!as_text && !(from_object = ag_strdup(answer_of(p)))) {
-            p->st = AG_FAIL(p->err, NOMEM, "what a chat template can do");
+            p->st = AG_FAIL(p->err, NOMEM, "probe of the chat template");
         }
         found |= AG_CHAT_CALLS | (as_text ? AG_CHAT_ARGUMENT_TEXT : AG_CHAT_ARGUMENT_OBJECTS);
     }
@@ -320,7 +320,7 @@ static uint32_t probe_switches(prober *p) {
     render(p, json_pack("[o]", question()), NULL, json_pack("{s:b}", "enable_thinking", 1));
     const bool can = says(p, AG_PROBE_QUESTION);
     char *on = can ? ag_strdup(p->out.text) : NULL;
-    if (can && !on) p->st = AG_FAIL(p->err, NOMEM, "what a chat template can do");
+    if (can && !on) p->st = AG_FAIL(p->err, NOMEM, "probe of the chat template");
     render(p, json_pack("[o]", question()), NULL, json_pack("{s:b}", "enable_thinking", 0));
     if (on && says(p, AG_PROBE_QUESTION) && strcmp(on, p->out.text) != 0) {
         found |= AG_CHAT_THINKING_SWITCH;

@@ -84,7 +84,7 @@ static ag_status keep(const ag_chat *c, const json_t *message, ag_chat_answer *t
     write_checksum(c, format);
     json_t *kept = json_pack("{s:O, s:o, s:b, s:s}", "message", message, "ids", ids_as_json(ids),
                              "opened", (int)t->opened, "format", format);
-    if (!kept) return AG_FAIL(err, NOMEM, "an answer of %zu tokens as JSON", ids->n);
+    if (!kept) return AG_FAIL(err, NOMEM, "JSON of an answer of %zu tokens", ids->n);
     const ag_status st = ag_value_append(kept, json, err);
     json_decref(kept);
     return st;

@@ -112,7 +112,7 @@ static ag_status render_variables(rendering *r, json_t *variables, const struct 
         !(r->flags & AG_CHAT_NO_REWRITING)) {
         ag_jinja_output_free(&r->out);
         if (json_object_set_new(variables, "tools", json_array()) != 0) {
-            return AG_FAIL(err, NOMEM, "the variables of a chat template");
+            return AG_FAIL(err, NOMEM, "variables of the chat template");
         }
         st = ag_chat_format_render(f, variables, now, limits, usage, &r->out, &why);
     }
@@ -126,7 +126,7 @@ static ag_status render_text(rendering *r, ag_error *err) {
     AG_TRY(fitted(r, &messages, &tools, err));
     clock_of(r->c, &now);
     json_t *variables = variables_of(r, messages, tools, &now);
-    if (!variables) return AG_FAIL(err, NOMEM, "the variables of a chat template");
+    if (!variables) return AG_FAIL(err, NOMEM, "variables of the chat template");
     const ag_status st = render_variables(r, variables, &now, err);
     json_decref(variables);
     AG_TRY(st);

@@ -30,7 +30,7 @@ static ag_status find_tools(const ag_chat *c, const char *name, json_t **out, ag
         const char *own = json_string_value(json_object_get(f ? f : tool, "name"));
         if (!own || strcmp(name, own) != 0) continue;
         *out = json_pack("[O]", tool);
-        return *out ? AG_OK : AG_FAIL(err, NOMEM, "a call of a tool");
+        return *out ? AG_OK : AG_FAIL(err, NOMEM, "tool call");
     }
     return AG_FAIL(err, NOT_FOUND, "a call of a tool: there is no tool \"%.80s\"", name);
 }

@@ -13,7 +13,7 @@
 
 ag_status ag_stream_create(const ag_stream_params *params, ag_chat_parser **out, ag_error *err) {
     ag_chat_parser *p = *out = ag_calloc(1, sizeof *p);
-    if (!p) return AG_FAIL(err, NOMEM, "a parser of answers");
+    if (!p) return AG_FAIL(err, NOMEM, "parser of answers");
     p->params = *params;
     json_incref(p->params.tools);
     const bool is_harmony = params->format && params->format->kind == AG_CALLS_HARMONY;
@@ -106,7 +106,7 @@ ag_status ag_stream_begin_call(ag_chat_parser *p, const char *name, size_t n_nam
     if (!call.id || !call.name) {
         ag_free(call.id);
         ag_free(call.name);
-        return AG_FAIL(err, NOMEM, "a call of a tool");
+        return AG_FAIL(err, NOMEM, "tool call");
     }
     p->made[p->n_made++] = call;
     p->held = p->at;
@@ -246,7 +246,7 @@ static json_t *message_of(const ag_chat_parser *p) {
 
 ag_status ag_chat_parser_message(const ag_chat_parser *p, ag_text *json, ag_error *err) {
     json_t *m = message_of(p);
-    if (!m) return AG_FAIL(err, NOMEM, "an answer of %zu bytes as JSON", p->content.len);
+    if (!m) return AG_FAIL(err, NOMEM, "JSON of an answer of %zu bytes", p->content.len);
     const ag_status st = ag_value_append(m, json, err);
     json_decref(m);
     return st;

@@ -58,7 +58,7 @@ static ag_status append(const json_t *v, size_t flags, ag_text *out, ag_error *e
     dump d = {.out = out, .err = err};
     const size_t before = out->len;
     const int failed = json_dump_callback(v, append_piece, &d, flags | JSON_ENCODE_ANY);
-    if (d.st == AG_OK && failed) d.st = AG_FAIL(err, NOMEM, "a value as JSON");
+    if (d.st == AG_OK && failed) d.st = AG_FAIL(err, NOMEM, "JSON of a value");
     if (d.st != AG_OK) out->len = before;
     return d.st;
 }
@@ -84,11 +84,11 @@ ag_status ag_value_copy(const json_t *object, json_t **out, ag_error *err) {
     const char *key;
     size_t n = 0;
     *out = NULL;
-    ag_status st = copy ? AG_OK : AG_FAIL(err, NOMEM, "an object of a conversation");
+    ag_status st = copy ? AG_OK : AG_FAIL(err, NOMEM, "object of a conversation");
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
         if (++n % STEPS_PER_CHECK == 0) st = ag_chat_check_interrupt("copying an object", err);
         if (st == AG_OK && json_object_set_nocheck(copy, key, value) != 0) {
-            st = AG_FAIL(err, NOMEM, "an object of a conversation");
+            st = AG_FAIL(err, NOMEM, "object of a conversation");
         }
         if (st != AG_OK) break;
     }

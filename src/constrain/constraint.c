@@ -84,7 +84,7 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
                               ag_constraint_program **out, ag_error *err) {
     ag_constraint_program *p = ag_calloc(1, sizeof *p);
     *out = p;
-    if (!p) return AG_FAIL(err, NOMEM, "a constraint");
+    if (!p) return AG_FAIL(err, NOMEM, "constraint");
     p->users = 1;
     p->vocab = v;
     p->most_mask_bytes = params->max_mask_bytes;
@@ -108,7 +108,7 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
 static ag_status copy_program(const ag_constraint_program *p, ag_constraint_program **out,
                               ag_error *err) {
     ag_constraint_program *copy = ag_calloc(1, sizeof *copy);
-    if (!copy) return AG_FAIL(err, NOMEM, "a constraint");
+    if (!copy) return AG_FAIL(err, NOMEM, "constraint");
     *copy = (ag_constraint_program){.vocab = p->vocab,
                                     .json = p->json,
                                     .users = 1,
@@ -183,7 +183,7 @@ static ag_status new_constraint(ag_constraint_program *p, ag_constraint **out, a
     if (!c || !mask) {
         ag_free(c);
         ag_free(mask);
-        return AG_FAIL(err, NOMEM, "a constraint");
+        return AG_FAIL(err, NOMEM, "constraint");
     }
     p->users++;
     c->program = p;

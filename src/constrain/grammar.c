@@ -105,7 +105,7 @@ static size_t rule_slot(const grammar *g, const char *name, size_t len) {
 static ag_status grow_rule_slots(grammar *g) {
     const size_t n = g->n_slots ? 2 * g->n_slots : 64;
     uint32_t *slots = ag_calloc(n, sizeof *slots);
-    if (!slots) return AG_FAIL(g->err, NOMEM, "grammar: a table of %zu rules", n);
+    if (!slots) return AG_FAIL(g->err, NOMEM, "grammar of %zu rules", n);
     ag_free(g->slots);
     g->slots = slots;
     g->n_slots = n;

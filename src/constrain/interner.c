@@ -39,7 +39,7 @@ static size_t find_slot(const ag_interner *t, const uint32_t *list, size_t n) {
 static ag_status grow_slots(ag_interner *t, ag_error *err) {
     const size_t n_slots = t->n_slots ? 2 * t->n_slots : 64;
     uint32_t *slots = ag_calloc(n_slots, sizeof *slots);
-    if (!slots) return AG_FAIL(err, NOMEM, "a table of %zu states", n_slots);
+    if (!slots) return AG_FAIL(err, NOMEM, "table of %zu states", n_slots);
     ag_free(t->slots);
     t->slots = slots;
     t->n_slots = n_slots;

@@ -71,7 +71,7 @@ static bool grow_op_slots(ag_net *net) {
     uint32_t *slots = ag_calloc(n, sizeof *slots);
     ag_error err;
     if (!slots) {
-        ag_net_fail(net, AG_FAIL(&err, NOMEM, "a table of %zu instructions", n), &err);
+        ag_net_fail(net, AG_FAIL(&err, NOMEM, "table of %zu instructions", n), &err);
         return false;
     }
     ag_free(net->slots);
@@ -346,7 +346,7 @@ uint32_t ag_net_dfa(ag_net *net, const ag_text_dfa *d, ag_char_form form, uint32
     uint32_t *entries = ag_calloc(d->n_states, sizeof *entries);
     ag_error err;
     if (!entries) {
-        ag_net_fail(net, AG_FAIL(&err, NOMEM, "an automaton of %zu states", d->n_states), &err);
+        ag_net_fail(net, AG_FAIL(&err, NOMEM, "automaton of %zu states", d->n_states), &err);
         return 0;
     }
     for (size_t s = 0; s < d->n_states; s++) {

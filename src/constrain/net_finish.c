@@ -43,7 +43,7 @@ static ag_status list_waiters(finish *f, ag_error *err) {
     w->list = ag_calloc(2 * net->n_ops + net->n_rules, sizeof *w->list);
     w->queue = ag_calloc(nodes, sizeof *w->queue);
     if (!w->first || !w->list || !w->queue) {
-        return AG_FAIL(err, NOMEM, "a grammar of %zu instructions", net->n_ops);
+        return AG_FAIL(err, NOMEM, "grammar of %zu instructions", net->n_ops);
     }
     uint32_t on[2];
     for (int pass = 0; pass < 2; pass++) {

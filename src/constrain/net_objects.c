@@ -123,7 +123,7 @@ static ag_status copy_list(void **to, size_t *cap, const void *from, size_t n, s
 
 static ag_status copy_objects(ag_net *to, const ag_net *from, ag_error *err) {
     to->objects = ag_calloc(from->n_objects + 1, sizeof *to->objects);
-    if (!to->objects) return AG_FAIL(err, NOMEM, "%zu objects", from->n_objects);
+    if (!to->objects) return AG_FAIL(err, NOMEM, "list of %zu objects", from->n_objects);
     to->objects_cap = from->n_objects + 1;
     for (; to->n_objects < from->n_objects; to->n_objects++) {
         ag_net_object *o = &to->objects[to->n_objects];

@@ -291,7 +291,7 @@ static ag_status write_in_any_order(object *o, uint32_t *out) {
     ag_net *net = o->w->net;
     ag_net_object any = {.other = AG_NET_NOWHERE, .close = o->spaced_close};
     any.members = ag_calloc(o->n, sizeof *any.members);
-    if (!any.members) return AG_FAIL(o->w->err, NOMEM, "a schema");
+    if (!any.members) return AG_FAIL(o->w->err, NOMEM, "schema of an object");
     const uint32_t end = ag_net_end(net);
     ag_status st = AG_OK;
     uint32_t start;

@@ -245,7 +245,7 @@ static ag_status run_subsets(machine *m, uint32_t start, ag_text_dfa *out) {
     m->stack = ag_calloc(2 * m->n + 2, sizeof *m->stack);
     m->list = ag_calloc(m->n, sizeof *m->list);
     if (!m->marks || !m->stack || !m->list) {
-        return AG_FAIL(m->err, NOMEM, "a regular expression of %zu steps", m->n);
+        return AG_FAIL(m->err, NOMEM, "regular expression of %zu instructions", m->n);
     }
     uint32_t id;
     begin_list(m);
@@ -303,7 +303,7 @@ typedef struct front {
  * which the next part stands, each visited once. */
 static ag_status take_front(ag_regex_tree *t, front *f, ag_error *err) {
     uint32_t *open = ag_calloc(t->n, sizeof *open);
-    if (!open) return AG_FAIL(err, NOMEM, "a regular expression of %zu parts", t->n);
+    if (!open) return AG_FAIL(err, NOMEM, "regular expression of %zu nodes", t->n);
     size_t n_open = 0;
     uint32_t at = t->root;
     for (;;) {
@@ -410,7 +410,7 @@ ag_status ag_text_dfa_texts(ag_text_dfa *out, const char *const *texts, const si
     ag_status st = ag_array_grow(&p, &cap, 1, sizeof(text_node), err);
     text_node *nodes = p;
     sorted_text *list = ag_calloc(n, sizeof *list);
-    if (st == AG_OK && !list) st = AG_FAIL(err, NOMEM, "%zu texts", n);
+    if (st == AG_OK && !list) st = AG_FAIL(err, NOMEM, "list of %zu texts", n);
     if (st == AG_OK) nodes[0] = (text_node){0};
     for (size_t i = 0; i < n && st == AG_OK; i++) {
         list[i] = (sorted_text){texts[i], lens[i]};

@@ -35,7 +35,7 @@ static size_t schema_slot(const ag_schema_doc *d, const json_t *value) {
 static ag_status grow_schema_slots(ag_schema_doc *d, ag_error *err) {
     const size_t n = d->n_slots ? 2 * d->n_slots : 64;
     uint32_t *slots = ag_calloc(n, sizeof *slots);
-    if (!slots) return AG_FAIL(err, NOMEM, "a schema of %zu parts", d->n);
+    if (!slots) return AG_FAIL(err, NOMEM, "schema of %zu parts", d->n);
     ag_free(d->slots);
     d->slots = slots;
     d->n_slots = n;
@@ -88,7 +88,7 @@ ag_status ag_schema_doc_const(ag_schema_doc *d, uint32_t parent, const char *key
     if (!d->made || !schema || json_object_set(schema, "const", shared) ||
         json_array_append(d->made, schema)) {
         json_decref(schema);
-        return AG_FAIL(err, NOMEM, "a schema");
+        return AG_FAIL(err, NOMEM, "schema");
     }
     json_decref(schema); /* the array holds it */
     const ag_schema_at at = {schema, d->schemas[parent].resource, parent, key, NULL, SIZE_MAX};

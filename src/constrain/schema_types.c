@@ -322,13 +322,13 @@ static ag_status read_required(types *t, json_t **out) {
     const json_t *required = get_keyword(t, "required"), *v;
     size_t i;
     *out = json_object();
-    if (!*out) return AG_FAIL(t->s->err, NOMEM, "a schema");
+    if (!*out) return AG_FAIL(t->s->err, NOMEM, "schema compiler");
     if (!json_is_array(required)) return AG_OK; /* draft 3 has true and false */
     json_array_foreach(required, i, v) {
         if (!json_is_string(v)) return ag_schema_malformed(t->s, t->id, "required", "not strings");
         json_t *shared = (json_t *)(uintptr_t)v; /* counted, not changed */
         if (!has_nul(v) && json_object_set_nocheck(*out, json_string_value(v), shared)) {
-            return AG_FAIL(t->s->err, NOMEM, "a schema");
+            return AG_FAIL(t->s->err, NOMEM, "schema compiler");
         }
     }
     return AG_OK;

@@ -55,7 +55,7 @@ ag_status ag_shaper_no_memory(ag_shaper *s) {
         return AG_FAIL(s->err, LIMIT, "a schema that takes more than %d MiB to compile",
                        MAX_SHAPER_BYTES >> 20);
     }
-    return AG_FAIL(s->err, NOMEM, "a schema");
+    return AG_FAIL(s->err, NOMEM, "schema compiler");
 }
 
 void *ag_shaper_get(ag_shaper *s, size_t n, size_t size) {

@@ -208,7 +208,7 @@ static ag_status make_tree(gather *g, uint32_t state, ag_mask_tree *out) {
     }
     ag_free(list);
     ag_free(path);
-    return out->nodes ? AG_OK : AG_FAIL(g->err, NOMEM, "a mask's tree of %zu tokens", n);
+    return out->nodes ? AG_OK : AG_FAIL(g->err, NOMEM, "token tree of %zu tokens", n);
 }
 
 static size_t count_exits(const ag_state_mask *m, uint32_t state) {
@@ -230,7 +230,7 @@ static ag_status merge_exits(gather *g) {
             continue;
         }
         ag_mask_tree *trees = ag_realloc(m->trees, (m->n_trees + 1) * sizeof *trees);
-        if (!trees) return AG_FAIL(g->err, NOMEM, "a mask's trees");
+        if (!trees) return AG_FAIL(g->err, NOMEM, "token trees");
         m->trees = trees;
         m->trees[m->n_trees] = (ag_mask_tree){0};
         AG_TRY(make_tree(g, state, &m->trees[m->n_trees++]));
@@ -255,7 +255,7 @@ static ag_status pack_ids(gather *g) {
         return AG_OK;
     }
     m->bits = ag_calloc(words, sizeof *m->bits);
-    if (!m->bits) return AG_FAIL(g->err, NOMEM, "a mask of %zu tokens", g->tree->n_vocab);
+    if (!m->bits) return AG_FAIL(g->err, NOMEM, "mask of %zu tokens", g->tree->n_vocab);
     for (size_t i = 0; i < m->n_ids; i++) m->bits[m->ids[i] / 32] |= 1u << (m->ids[i] % 32);
     ag_free(m->ids);
     m->ids = NULL;
@@ -276,7 +276,7 @@ ag_status ag_state_mask_make(ag_state_mask *m, ag_net_states *states, const ag_t
     ag_status st = AG_OK;
     if (flags & AG_MASK_CHARS) m->chars = ag_calloc(tree->n_vocab, 1);
     if (!g.path || (flags & AG_MASK_CHARS && !m->chars)) {
-        st = AG_FAIL(err, NOMEM, "a mask of %zu tokens", tree->n_vocab);
+        st = AG_FAIL(err, NOMEM, "mask of %zu tokens", tree->n_vocab);
     }
     if (st == AG_OK) st = gather_tokens(&g);
     if (st == AG_OK) st = merge_exits(&g);

@@ -72,7 +72,7 @@ static ag_status find_live(const ag_text_dfa *d, bool *live, ag_error *err) {
     uint32_t *queue = ag_calloc(n, sizeof *queue);
     ag_status st = AG_OK;
     if (!first || !from || !queue) {
-        st = AG_FAIL(err, NOMEM, "an automaton of %zu states", n);
+        st = AG_FAIL(err, NOMEM, "automaton of %zu states", n);
         goto done;
     }
     for (size_t e = 0; e < d->n_edges; e++) first[d->edges[e].state + 1]++;
@@ -107,7 +107,7 @@ ag_status ag_text_dfa_trim(ag_text_dfa *d, ag_error *err) {
     bool *live = ag_calloc(n, sizeof *live);
     uint32_t *renamed = ag_calloc(n, sizeof *renamed);
     ag_status st = AG_OK;
-    if (!live || !renamed) st = AG_FAIL(err, NOMEM, "an automaton of %zu states", n);
+    if (!live || !renamed) st = AG_FAIL(err, NOMEM, "automaton of %zu states", n);
     if (st == AG_OK) st = find_live(d, live, err);
     if (st == AG_OK) {
         uint32_t n_live = 0;

@@ -117,7 +117,7 @@ static ag_status build_nodes(ag_token_tree *t, spelling *list, size_t n, ag_erro
     if (path && t->nodes) link_nodes(t, list, n, path);
     const bool made = path && t->nodes;
     ag_free(path);
-    return made ? AG_OK : AG_FAIL(err, NOMEM, "a tree of %zu nodes", n_nodes);
+    return made ? AG_OK : AG_FAIL(err, NOMEM, "token tree of %zu nodes", n_nodes);
 }
 
 ag_status ag_token_tree_build(ag_token_tree *t, const ag_tokenizer *tokenizer, size_t n_vocab,
@@ -129,7 +129,7 @@ ag_status ag_token_tree_build(ag_token_tree *t, const ag_tokenizer *tokenizer, s
     spelling *list = ag_calloc(n_vocab, sizeof *list);
     ag_status st = AG_OK;
     if (!t->same || !t->node_of || !t->start || !list) {
-        st = AG_FAIL(err, NOMEM, "a tree of %zu tokens", n_vocab);
+        st = AG_FAIL(err, NOMEM, "token tree of %zu tokens", n_vocab);
     }
     if (st == AG_OK) st = read_spellings(t, tokenizer, err);
     size_t n = 0;

@@ -148,7 +148,7 @@ ag_status ag_write_unique(ag_schema_writer *w, const ag_array_shape *x, uint32_t
                           .least = x->least < UINT32_MAX ? (uint32_t)x->least : UINT32_MAX,
                           .most = x->most < UINT32_MAX ? (uint32_t)x->most : 0};
     list.members = ag_calloc(AG_OBJECT_MEMBERS, sizeof *list.members);
-    if (!list.members) return AG_FAIL(w->err, NOMEM, "a schema");
+    if (!list.members) return AG_FAIL(w->err, NOMEM, "schema of unique items");
     const ag_status st = add_members(u, &list);
     if (st != AG_OK) {
         ag_free(list.members);

@@ -89,14 +89,14 @@ ag_status ag_constraint_vocab_create(const ag_tokenizer *t, size_t n_vocab, cons
     *out = NULL;
     AG_TRY(check_ids(t, n_vocab, eos_ids, n_eos, err));
     ag_constraint_vocab *v = ag_calloc(1, sizeof *v);
-    if (!v) return AG_FAIL(err, NOMEM, "a vocabulary for constraints");
+    if (!v) return AG_FAIL(err, NOMEM, "vocabulary for constraints");
     pthread_mutex_init(&v->lock, NULL);
     v->n_words = (n_vocab + 31) / 32;
     v->n_eos = n_eos;
     v->eos_ids = ag_calloc(n_eos, sizeof *v->eos_ids);
     ag_status st = AG_OK;
     if (v->eos_ids) memcpy(v->eos_ids, eos_ids, n_eos * sizeof *eos_ids);
-    else st = AG_FAIL(err, NOMEM, "a vocabulary for constraints");
+    else st = AG_FAIL(err, NOMEM, "vocabulary for constraints");
     if (st == AG_OK) st = ag_token_tree_build(&v->tree, t, n_vocab, err);
     if (st != AG_OK) {
         ag_constraint_vocab_destroy(v);

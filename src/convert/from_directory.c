@@ -22,7 +22,7 @@ typedef struct directory {
 } directory;
 
 static ag_status no_memory(const directory *d, ag_error *err) {
-    return AG_FAIL(err, NOMEM, "%s: no memory for a list of tensors", d->m->source->path);
+    return AG_FAIL(err, NOMEM, "list of tensors of %s", d->m->source->path);
 }
 
 /* ---- tensors ---- */
@@ -196,7 +196,7 @@ static ag_status open_model(directory *d, ag_error *err) {
 
 ag_status ag_out_from_directory(ag_out_model *m, const ag_quantize_params *params, ag_error *err) {
     directory *d = ag_calloc(1, sizeof *d); /* descriptions are large */
-    if (!d) return AG_FAIL(err, NOMEM, "%s: no memory for its description", m->source->path);
+    if (!d) return AG_FAIL(err, NOMEM, "description of %s", m->source->path);
     d->m = m;
     ag_status st = open_model(d, err);
     if (st == AG_OK) st = ag_gguf_put_model(&m->writer, m->source, &d->from, err);

@@ -33,7 +33,7 @@ static int in_file_order(const void *a, const void *b) {
 
 static ag_status copy_metadata(ag_out_model *m, const ag_gguf *header, ag_error *err) {
     const ag_gguf_entry **list = ag_malloc((header->n_entries + 1) * sizeof *list);
-    if (!list) return AG_FAIL(err, NOMEM, "%s: no memory for its keys", header->path);
+    if (!list) return AG_FAIL(err, NOMEM, "keys of %s", header->path);
     for (size_t i = 0; i < header->n_entries; i++) list[i] = &header->entries[i];
     qsort(list, header->n_entries, sizeof *list, in_file_order);
     for (size_t i = 0; i < header->n_entries; i++) {
@@ -61,7 +61,7 @@ static ag_status add_tensor(ag_out_model *m, const ag_source_tensor *t, ag_error
                        t->n_dims);
     }
     ag_out_tensor *out = ag_out_add(m, t->name);
-    if (!out) return AG_FAIL(err, NOMEM, "%s: no memory for a list of tensors", path);
+    if (!out) return AG_FAIL(err, NOMEM, "list of tensors of %s", path);
     out->shape = t->shape;
     out->n_parts = 1;
     out->parts[0] = (ag_out_part){.source = t, .rows = ag_shape_rows(&t->shape)};

@@ -64,7 +64,7 @@ static ag_status list_entries(ag_imatrix *im, ag_error *err) {
     im->entries = ag_calloc(n_layers * (size_t)AG_LAYER_TENSORS, sizeof *im->entries);
     ag_status st = gguf && im->first && im->entries
                        ? AG_OK
-                       : AG_FAIL(err, NOMEM, "a list of %u layers", n_layers);
+                       : AG_FAIL(err, NOMEM, "list of %u layers", n_layers);
     if (st == AG_OK) {
         *gguf = im->model->spec;
         ag_spec_name_as_gguf(gguf);
@@ -110,7 +110,7 @@ ag_status ag_imatrix_create(ag_model *m, ag_imatrix **out, ag_error *err) {
     }
     if (m->backend->observe) return AG_FAIL(err, INVALID, "the backend is being measured already");
     ag_imatrix *im = ag_calloc(1, sizeof *im);
-    if (!im) return AG_FAIL(err, NOMEM, "an importance matrix");
+    if (!im) return AG_FAIL(err, NOMEM, "importance matrix");
     im->model = m;
     const ag_status st = list_entries(im, err);
     if (st != AG_OK) {

@@ -55,7 +55,7 @@ static ag_status read_values(const ag_imatrix_file *im, const char *tensor, cons
                        path, name, n);
     }
     float *values = ag_malloc(n * sizeof *values);
-    if (!values) return AG_FAIL(err, NOMEM, "%s: no memory for %s", path, name);
+    if (!values) return AG_FAIL(err, NOMEM, "%s: tensor %s", path, name);
     ag_status st = ag_source_read(im->source, t, 0, values, n * sizeof *values, err);
     for (size_t i = 0; i < n && st == AG_OK; i++) {
         if (isfinite(values[i]) && values[i] >= 0) continue;

@@ -135,9 +135,8 @@ ag_status ag_write_tensor(ag_row_writer *w, const ag_out_tensor *t, const float 
     j.source = ag_calloc(j.rows, sizeof *j.source);
     j.out = ag_malloc((j.chunk < j.rows ? j.chunk : j.rows) * j.row_bytes);
     j.scratch = ag_malloc(ag_backend_threads(w->backend) * 2 * j.cols * sizeof *j.scratch);
-    ag_status st = j.source && j.out && j.scratch
-                       ? AG_OK
-                       : AG_FAIL(err, NOMEM, "tensor %s: no memory for its rows", t->name);
+    ag_status st =
+        j.source && j.out && j.scratch ? AG_OK : AG_FAIL(err, NOMEM, "rows of tensor %s", t->name);
     if (st == AG_OK) st = find_rows(w, &j, err);
     if (st == AG_OK) st = write_chunks(w, &j, err);
     if (st == AG_OK) drop_source(w, t);

@@ -83,7 +83,7 @@ static ag_status compare(const ag_weight_source *source, ag_gguf_writer *file, a
 
 ag_status ag_check_same_model(const ag_weight_source *source, ag_gguf_writer *file, ag_error *err) {
     ag_model_spec *specs = ag_calloc(2, sizeof *specs); /* descriptions are large */
-    if (!specs) return AG_FAIL(err, NOMEM, "%s: no memory for its description", source->path);
+    if (!specs) return AG_FAIL(err, NOMEM, "description of %s", source->path);
     const ag_status st = compare(source, file, specs, err);
     ag_free(specs);
     return st;

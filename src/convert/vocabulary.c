@@ -133,7 +133,7 @@ static ag_status read_tokens(vocabulary *v, ag_error *err) {
     v->types = ag_calloc(v->n, sizeof *v->types);
     v->names = ag_malloc(v->n * 24);
     if (!v->tokens || !v->types || !v->names) {
-        return AG_FAIL(err, NOMEM, "%s: no memory for %zu tokens", v->where, v->n);
+        return AG_FAIL(err, NOMEM, "%s: %zu tokens", v->where, v->n);
     }
     AG_TRY(set_model_tokens(v, err));
     AG_TRY(set_added_tokens(v, err));
@@ -186,7 +186,7 @@ static ag_status join_merges(const vocabulary *v, const char *between, ag_source
     }
     *out = ag_malloc((*n + 1) * sizeof **out);
     *block = ag_malloc(bytes);
-    if (!*out || !*block) return AG_FAIL(err, NOMEM, "%s: no memory for merges", v->where);
+    if (!*out || !*block) return AG_FAIL(err, NOMEM, "%s: merges", v->where);
     char *at = *block;
     for (size_t i = 0; i < *n; i++) {
         split_merge(json_array_get(list, i), &a, &b);
@@ -223,7 +223,7 @@ static ag_status check_merges(const vocabulary *v, const json_t *merged, ag_erro
         longest = v->tokens[i].n > longest ? v->tokens[i].n : longest;
     }
     char *pair = ag_malloc(longest + 2);
-    if (!pair) return AG_FAIL(err, NOMEM, "%s: no memory for a token", v->where);
+    if (!pair) return AG_FAIL(err, NOMEM, "%s: text of a token", v->where);
     ag_status st = AG_OK;
     for (size_t i = 0; i < v->n && st == AG_OK; i++) {
         if (v->types[i] != AG_TOKEN_NORMAL || !find_unmerged(v, merged, &v->tokens[i], pair)) {
@@ -246,7 +246,7 @@ static ag_status check_all_merges(const vocabulary *v, ag_error *err) {
     ag_status st = join_merges(v, " ", &texts, &block, &n, err);
     for (size_t i = 0; i < n && st == AG_OK; i++) {
         if (json_object_set_new(merged, texts[i].text, json_true()) == 0) continue;
-        st = AG_FAIL(err, NOMEM, "%s: no memory for merges", v->where);
+        st = AG_FAIL(err, NOMEM, "%s: merges", v->where);
     }
     if (st == AG_OK) st = check_merges(v, merged, err);
     json_decref(merged);
@@ -260,7 +260,7 @@ static ag_status score_tokens(vocabulary *v, const ag_source_string *merged, siz
                               ag_error *err) {
     const json_t *ids = json_object_get(v->model, "vocab");
     v->scores = ag_calloc(v->n, sizeof *v->scores);
-    if (!v->scores) return AG_FAIL(err, NOMEM, "%s: no memory for scores", v->where);
+    if (!v->scores) return AG_FAIL(err, NOMEM, "%s: scores", v->where);
     for (size_t i = 0; i < v->n; i++) {
         v->scores[i] = v->types[i] == AG_TOKEN_NORMAL ? -(float)(n + 1) : 0;
     }

@@ -165,7 +165,7 @@ static ag_status attend_sequence(ag_backend *be, const ag_attention_seq *seq, fl
     w.packed = ag_calloc(AG_KV_BLOCK * d, sizeof(float)); /* no type's rows are longer */
     ag_status st = AG_OK;
     if (!w.weights || !w.sums || !w.row || !w.packed) {
-        st = AG_FAIL(&be->err, NOMEM, "%zu bytes of attention weights",
+        st = AG_FAIL(&be->err, NOMEM, "attention weights of %zu bytes",
                      group * most * sizeof *w.weights);
     }
     for (; w.head < kv->n_kv_heads && st == AG_OK; w.head++) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static ag_status out_of_memory(ag_backend *be, size_t bytes) {
-    return AG_FAIL(&be->err, NOMEM, "%zu bytes of scratch on the host", bytes);
+    return AG_FAIL(&be->err, NOMEM, "host scratch of %zu bytes", bytes);
 }
 
 ag_status ag_host_view_open(ag_backend *be, ag_host_view *view, const ag_tensor *t) {

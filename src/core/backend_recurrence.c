@@ -117,7 +117,7 @@ ag_status ag_compose_delta_rule(ag_backend *be, const ag_delta_call *call) {
     ag_host_view v[MOST_OPERANDS];
     const size_t bytes = 2 * call->params.k_dim * sizeof(float);
     float *scratch = ag_malloc(bytes);
-    if (!scratch) return AG_FAIL(&be->err, NOMEM, "%zu bytes of scratch on the host", bytes);
+    if (!scratch) return AG_FAIL(&be->err, NOMEM, "host scratch of %zu bytes", bytes);
     ag_status st = open_all(be, v, t, MOST_OPERANDS);
     if (st == AG_OK) {
         const ag_delta_job job = {

@@ -27,7 +27,7 @@ ag_status ag_block_pool_of(ag_backend *be, size_t block_bytes, ag_block_pool **o
         if ((*out)->block_bytes == block_bytes) return AG_OK;
     }
     ag_block_pool *p = ag_calloc(1, sizeof *p);
-    if (!p) return AG_FAIL(err, NOMEM, "a pool for blocks of %zu bytes", block_bytes);
+    if (!p) return AG_FAIL(err, NOMEM, "pool of KV blocks of %zu bytes", block_bytes);
     p->backend = be;
     p->memory = ag_backend_memory(be);
     p->moves = p->memory->ops->commits_at_once;
@@ -64,7 +64,7 @@ static ag_block_arena *make_arena(const ag_block_pool *p, uint32_t n, ag_error *
     if (a) a->holders = ag_calloc(n, sizeof *a->holders);
     if (a) a->free = ag_calloc(3 * words, sizeof *a->free);
     if (!a || !a->holders || !a->free) {
-        AG_FAIL(err, NOMEM, "tables of %u blocks", n);
+        AG_FAIL(err, NOMEM, "tables of %u KV blocks", n);
         free_arena(a);
         return NULL;
     }
@@ -91,7 +91,7 @@ static ag_status append_arena(ag_block_pool *p, ag_block_arena *a, ag_error *err
     ag_block_arena **arenas = ag_realloc(p->arenas, (p->n_arenas + 1) * sizeof *arenas);
     if (!arenas) {
         free_arena(a);
-        return AG_FAIL(err, NOMEM, "a list of %zu arenas", p->n_arenas + 1);
+        return AG_FAIL(err, NOMEM, "list of %zu arenas", p->n_arenas + 1);
     }
     p->arenas = arenas;
     p->arenas[p->n_arenas++] = a;
@@ -101,7 +101,7 @@ static ag_status append_arena(ag_block_pool *p, ag_block_arena *a, ag_error *err
 
 ag_status ag_block_arena_add(ag_block_pool *p, size_t n, ag_error *err) {
     if (n > UINT32_MAX - WORD || n > SIZE_MAX / p->block_bytes)
-        return AG_FAIL(err, NOMEM, "%zu KV blocks in one buffer", n);
+        return AG_FAIL(err, NOMEM, "buffer of %zu KV blocks", n);
     ag_block_arena *a = make_arena(p, (uint32_t)n, err);
     return a ? append_arena(p, a, err) : AG_NOMEM;
 }

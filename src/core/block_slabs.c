@@ -74,7 +74,7 @@ static void close_slab(ag_block_pool *p, ag_block_arena *a, bool closed) {
 /* All of a slab's blocks go elsewhere, and it goes. As many are free there. */
 static ag_status move_out(ag_block_pool *p, ag_block_arena *a, ag_error *err) {
     ag_kv_block *places = ag_calloc(a->n, sizeof *places);
-    if (!places) return AG_FAIL(err, NOMEM, "a list of %u KV blocks", a->n);
+    if (!places) return AG_FAIL(err, NOMEM, "list of %u KV blocks", a->n);
     close_slab(p, a, true);
     for (uint32_t i = 0; i < a->n; i++)
         if (a->holders[i]) places[i] = ag_block_pool_place(p, a->holders[i]);

@@ -97,12 +97,14 @@ ag_status ag_fail(ag_error *err, ag_status status, const char *file, int line, c
                   ...) {
     if (!err) return status;
     char text[TEXT_BYTES];
+    size_t n = 0;
     err->status = status;
     err->file = file;
     err->line = line;
+    if (status == AG_NOMEM) n = (size_t)snprintf(text, sizeof text, "out of memory: ");
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(text + n, sizeof text - n, fmt, ap);
     va_end(ap);
     put_message(err, text);
     return status;

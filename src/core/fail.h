@@ -5,7 +5,8 @@
 
 #include <antigravity/status.h>
 
-/* Fills *err (NULL is fine) and returns status. */
+/* Fills *err (NULL is fine) and returns status. Puts "out of memory: " before the message of
+ * AG_NOMEM: such a message is a noun, with a size where it is known. */
 ag_status ag_fail(ag_error *err, ag_status status, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 

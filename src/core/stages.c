@@ -104,7 +104,7 @@ static ag_stage match(const ag_program *p, uint32_t i, const ag_stage *before) {
 
 ag_status ag_find_stages(ag_program *p, ag_error *err) {
     p->stages = ag_calloc(p->n_ops, sizeof *p->stages);
-    if (!p->stages) return AG_FAIL(err, NOMEM, "stages of a program of %u layers", p->n_layers);
+    if (!p->stages) return AG_FAIL(err, NOMEM, "stages of %u layers", p->n_layers);
     for (p->n_stages = p->n_in_stages = 0; p->n_in_stages < p->n_ops; p->n_stages++) {
         const ag_stage *before = p->n_stages ? &p->stages[p->n_stages - 1] : NULL;
         const ag_stage s = match(p, p->n_in_stages, before);

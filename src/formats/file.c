@@ -98,7 +98,7 @@ ag_status ag_file_read_all(const char *path, size_t max_bytes, char **out, size_
     }
     text = ag_malloc((size_t)size + 1);
     if (!text) {
-        st = AG_FAIL(err, NOMEM, "%s: no memory for its %" PRIu64 " bytes", path, size);
+        st = AG_FAIL(err, NOMEM, "%s: %" PRIu64 " bytes", path, size);
         goto done;
     }
     st = ag_file_read_at(fd, path, 0, text, (size_t)size, err);

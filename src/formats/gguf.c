@@ -185,7 +185,7 @@ static int by_key(const void *a, const void *b) {
 
 static ag_status read_entries(gguf_reader *r, size_t n, ag_gguf *g) {
     g->entries = ag_calloc(n + 1, sizeof g->entries[0]);
-    if (!g->entries) return AG_FAIL(r->err, NOMEM, "%s: no memory for %zu keys", g->path, n);
+    if (!g->entries) return AG_FAIL(r->err, NOMEM, "%s: %zu keys", g->path, n);
     for (; g->n_entries < n; g->n_entries++) {
         AG_TRY(read_entry(r, g->path, &g->entries[g->n_entries]));
     }
@@ -354,7 +354,7 @@ static ag_status read_tensors(gguf_reader *r, size_t n, ag_gguf *g) {
     g->list.tensors = ag_calloc(n + 1, sizeof g->list.tensors[0]);
     g->list.names = ag_calloc(n + 1, AG_GGUF_MAX_NAME + 1);
     if (!g->list.tensors || !g->list.names) {
-        return AG_FAIL(r->err, NOMEM, "%s: no memory for %zu tensors", g->path, n);
+        return AG_FAIL(r->err, NOMEM, "%s: list of %zu tensors", g->path, n);
     }
     for (; g->list.n < n; g->list.n++) {
         AG_TRY(read_tensor(r, g->path, (uint64_t)alignment,

@@ -157,7 +157,7 @@ static ag_status put_entry(json_t *config, const ag_gguf *g, const ag_gguf_entry
     char *key = ag_strndup(e->key.text, e->key.n);
     const bool is_put = key && json_object_set_new(config, key, value_of(e, e->first)) == 0;
     ag_free(key);
-    return is_put ? AG_OK : AG_FAIL(err, NOMEM, "%s: no memory for its keys", g->path);
+    return is_put ? AG_OK : AG_FAIL(err, NOMEM, "%s: keys", g->path);
 }
 
 static ag_status put_entries(json_t *config, const ag_gguf *g, ag_error *err) {
@@ -185,7 +185,7 @@ static ag_status read_config(const ag_gguf *g, ag_source_text *out, ag_error *er
         if (!is_done) st = AG_NOMEM;
     }
     json_decref(config);
-    return st == AG_NOMEM ? AG_FAIL(err, NOMEM, "%s: no memory for its metadata", g->path) : st;
+    return st == AG_NOMEM ? AG_FAIL(err, NOMEM, "%s: metadata", g->path) : st;
 }
 
 /* The one without a name, or else the first of those that have one. */
@@ -201,7 +201,7 @@ static ag_status read_template(const ag_gguf *g, ag_source_text *out, ag_error *
     }
     if (!jinja.text) return AG_OK;
     *out = (ag_source_text){ag_malloc(jinja.n + 1), jinja.n, NULL};
-    if (!out->text) return AG_FAIL(err, NOMEM, "%s: no memory for its chat template", g->path);
+    if (!out->text) return AG_FAIL(err, NOMEM, "%s: chat template", g->path);
     memcpy(out->text, jinja.text, jinja.n);
     out->text[jinja.n] = '\0';
     return AG_OK;
@@ -214,7 +214,7 @@ static ag_status read_text(const ag_weight_source *s, ag_source_part part, ag_so
     if (part == AG_SOURCE_CHAT_TEMPLATE) AG_TRY(read_template(g, out, err));
     if (!out->text) return AG_OK;
     out->name = ag_strdup(g->path);
-    return out->name ? AG_OK : AG_FAIL(err, NOMEM, "no memory for a path");
+    return out->name ? AG_OK : AG_FAIL(err, NOMEM, "path");
 }
 
 /* ---- vocabulary ---- */
@@ -226,7 +226,7 @@ static ag_status read_strings(const ag_gguf *g, const char *key, ag_source_strin
     if (!e || e->n == 0) return AG_OK;
     *n = (size_t)e->n;
     *out = ag_calloc(*n, sizeof **out);
-    if (!*out) return AG_FAIL(err, NOMEM, "%s: no memory for %zu strings", g->path, *n);
+    if (!*out) return AG_FAIL(err, NOMEM, "%s: %zu strings", g->path, *n);
     const unsigned char *p = e->first;
     for (size_t i = 0; i < *n; i++) (*out)[i] = ag_gguf_next_string(&p);
     return AG_OK;
@@ -243,7 +243,7 @@ static ag_status read_numbers(const ag_gguf *g, const char *key, ag_gguf_type ty
                        g->path, key, e->n, n_tokens);
     }
     *out = ag_malloc(n_tokens * 4);
-    if (!*out) return AG_FAIL(err, NOMEM, "%s: no memory for %zu numbers", g->path, n_tokens);
+    if (!*out) return AG_FAIL(err, NOMEM, "%s: %zu numbers", g->path, n_tokens);
     memcpy(*out, e->first, n_tokens * 4);
     return AG_OK;
 }

@@ -135,7 +135,7 @@ ag_status ag_gguf_writer_open(ag_gguf_writer *w, const char *path, ag_error *err
     w->file.is_public = !w->is_private;
     ag_status st = ag_sealed_writer_open(&w->file, path, err);
     if (st == AG_OK && (head.failed || w->metadata.failed || w->table.failed)) {
-        st = AG_FAIL(err, NOMEM, "%s: no memory for its metadata", path);
+        st = AG_FAIL(err, NOMEM, "%s: metadata", path);
     }
     if (st == AG_OK) st = ag_sealed_put(&w->file, head.data, head.n, err);
     if (st == AG_OK) st = ag_sealed_put(&w->file, w->metadata.data, w->metadata.n, err);

@@ -26,7 +26,7 @@ static ag_status read_file(const ag_weight_source *s, const char *name, size_t m
                            bool optional, ag_source_text *out, ag_error *err) {
     ag_error why = {0};
     out->name = ag_path_join(s->path, name);
-    if (!out->name) return AG_FAIL(err, NOMEM, "no memory for a path");
+    if (!out->name) return AG_FAIL(err, NOMEM, "path");
     ag_status st = ag_file_read_all(out->name, max_bytes, &out->text, &out->n, &why);
     if (st == AG_NOT_FOUND && optional) {
         ag_source_text_free(out);
@@ -59,7 +59,7 @@ static ag_status read_template_from(const ag_weight_source *s, const char *name,
     if (st == AG_OK && text) {
         *out = (ag_source_text){ag_strdup(text), strlen(text), file.name};
         file.name = NULL;
-        if (!out->text) st = AG_FAIL(err, NOMEM, "%s: a chat template", out->name);
+        if (!out->text) st = AG_FAIL(err, NOMEM, "%s: chat template", out->name);
     }
     json_decref(config);
     ag_source_text_free(&file);

@@ -74,7 +74,7 @@ ag_status ag_json_parse_value(const char *text, size_t n, const char *where, jso
                               JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
     if (*out) return AG_OK;
     if (r.is_interrupted) return AG_FAIL(err, CANCELLED, "parsing %s: interrupted", where);
-    if (is_out_of_memory(&e)) return AG_FAIL(err, NOMEM, "%s: no memory to parse it", where);
+    if (is_out_of_memory(&e)) return AG_FAIL(err, NOMEM, "%s: JSON values", where);
     return AG_FAIL(err, FORMAT, "%s, byte %d: %s", where, e.position, e.text);
 }
 

@@ -185,14 +185,14 @@ ag_status ag_recognise_gguf_file(const char *path, char **file, ag_error *err) {
     if (stat(path, &s) != 0) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
     if (!S_ISDIR(s.st_mode)) {
         *file = ag_recognise_gguf_sibling(path, 1);
-        return *file ? AG_OK : AG_FAIL(err, NOMEM, "no memory for a path");
+        return *file ? AG_OK : AG_FAIL(err, NOMEM, "path");
     }
     const int n = find_gguf(path, file, names, sizeof names);
     if (n < 0) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
     if (n == 1 && *file) return AG_OK;
     ag_free(*file);
     *file = NULL;
-    if (n <= 1) return AG_FAIL(err, NOMEM, "no memory for a path");
+    if (n <= 1) return AG_FAIL(err, NOMEM, "path");
     return AG_FAIL(err, UNSUPPORTED, "%s: holds %d GGUF models, give the file of one: %s", path, n,
                    names);
 }

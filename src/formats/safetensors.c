@@ -195,7 +195,7 @@ static ag_status alloc_header(json_t *root, const char *path, ag_tensor_list *h,
     h->names = ag_malloc(bytes);
     h->tensors = ag_calloc(json_object_size(root) + 1, sizeof h->tensors[0]);
     if (h->names && h->tensors) return AG_OK;
-    return AG_FAIL(err, NOMEM, "%s: no memory to list its tensors", path);
+    return AG_FAIL(err, NOMEM, "%s: list of tensors", path);
 }
 
 static ag_status read_tensors(json_t *root, const char *path, uint64_t data_bytes,

@@ -25,9 +25,7 @@ static ag_status read_header(ag_weight_file *f, ag_error *err) {
     }
     AG_TRY(ag_st_header_bytes(prefix, f->bytes, f->path, &n_json, err));
     char *json = ag_malloc(n_json + 1);
-    if (!json) {
-        return AG_FAIL(err, NOMEM, "%s: no memory for its header of %zu bytes", f->path, n_json);
-    }
+    if (!json) { return AG_FAIL(err, NOMEM, "%s: header of %zu bytes", f->path, n_json); }
     ag_status st = ag_file_read_at(f->fd, f->path, AG_ST_PREFIX, json, n_json, err);
     if (st == AG_OK) st = ag_st_parse(json, n_json, f->bytes, f->path, &f->list, err);
     ag_free(json);
@@ -85,7 +83,7 @@ static ag_status open_index(ag_weight_files *w, const char *dir, const char *ind
 static ag_status open_directory(ag_weight_files *w, const char *dir, ag_error *err) {
     char *single = ag_path_join(dir, single_name), *index = ag_path_join(dir, index_name);
     ag_status st;
-    if (!single || !index) st = AG_FAIL(err, NOMEM, "no memory for a path");
+    if (!single || !index) st = AG_FAIL(err, NOMEM, "path");
     else if (ag_file_is_named(single)) {
         st = open_single(w, single, err);
     } else if (ag_file_is_named(index)) st = open_index(w, dir, index, err);
@@ -107,7 +105,7 @@ static ag_status open_path(ag_weight_files *w, const char *path, ag_error *err) 
     if (n < 5 || strcmp(path + n - 5, ".json") != 0) return open_single(w, path, err);
     const char *slash = strrchr(path, '/');
     char *dir = slash ? ag_strndup(path, (size_t)(slash - path) + 1) : ag_strdup(".");
-    if (!dir) return AG_FAIL(err, NOMEM, "no memory for a path");
+    if (!dir) return AG_FAIL(err, NOMEM, "path");
     ag_status st = open_index(w, dir, path, err);
     ag_free(dir);
     return st;

@@ -129,7 +129,7 @@ ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error 
     *w = (ag_sealed_writer){.fd = -1, .is_public = w->is_public, .pauses = w->pauses};
     const size_t n = buffer_bytes(w->pauses);
     w->buffer = ag_malloc(n);
-    if (!w->buffer) return AG_FAIL(err, NOMEM, "%s: no memory for a buffer of %zu bytes", path, n);
+    if (!w->buffer) return AG_FAIL(err, NOMEM, "%s: buffer of %zu bytes", path, n);
     pause_for(w->pauses);
     const ag_status st = open_place(w, path, err);
     resume_from(w->pauses);
@@ -274,7 +274,7 @@ ag_status ag_sealed_reader_open(ag_sealed_reader *r, const char *path, ag_error 
     if (r->size < AG_SEAL_BYTES)
         return AG_FAIL(err, FORMAT, "%s: only %" PRIu64 " bytes", path, r->size);
     r->buffer = ag_malloc(n);
-    if (!r->buffer) return AG_FAIL(err, NOMEM, "%s: no memory for a buffer of %zu bytes", path, n);
+    if (!r->buffer) return AG_FAIL(err, NOMEM, "%s: buffer of %zu bytes", path, n);
     ag_checksum_begin(&r->sum);
     return AG_OK;
 }

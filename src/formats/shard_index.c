@@ -62,7 +62,7 @@ ag_status ag_shard_index_load(const char *path, ag_shard_index *out, ag_error *e
     x.entries = ag_calloc(json_object_size(map), sizeof x.entries[0]);
     x.shards = ag_calloc(MAX_SHARDS, sizeof x.shards[0]);
     if (!x.entries || !x.shards) {
-        st = AG_FAIL(err, NOMEM, "%s: no memory for its weight_map", path);
+        st = AG_FAIL(err, NOMEM, "%s: weight_map", path);
         goto done;
     }
     st = read_map(&x, map, path, err);

@@ -30,7 +30,7 @@ struct ag_weight_files {
 
 ag_status ag_weight_files_create(ag_weight_files **out, ag_error *err) {
     *out = ag_calloc(1, sizeof **out);
-    return *out ? AG_OK : AG_FAIL(err, NOMEM, "a set of weight files");
+    return *out ? AG_OK : AG_FAIL(err, NOMEM, "list of weight files");
 }
 
 static ag_status open_file(ag_weight_file *f, ag_error *err) {
@@ -44,10 +44,10 @@ static ag_status open_file(ag_weight_file *f, ag_error *err) {
 
 ag_status ag_weight_files_add(ag_weight_files *w, char *path, ag_weight_file **out, ag_error *err) {
     *out = NULL;
-    if (!path) return AG_FAIL(err, NOMEM, "no memory for a path");
+    if (!path) return AG_FAIL(err, NOMEM, "path of a weight file");
     ag_weight_file *files = ag_realloc(w->files, (w->n_files + 1) * sizeof files[0]);
     if (!files) {
-        ag_status st = AG_FAIL(err, NOMEM, "%s: no memory for one more file", path);
+        ag_status st = AG_FAIL(err, NOMEM, "%s: list of weight files", path);
         ag_free(path);
         return st;
     }
@@ -77,7 +77,7 @@ ag_status ag_weight_files_sort(ag_weight_files *w, ag_error *err) {
     size_t n = 0;
     for (size_t i = 0; i < w->n_files; i++) n += w->files[i].list.n;
     const ag_source_tensor **sorted = ag_calloc(n + 1, sizeof sorted[0]);
-    if (!sorted) return AG_FAIL(err, NOMEM, "no memory for %zu tensors", n);
+    if (!sorted) return AG_FAIL(err, NOMEM, "list of %zu tensors", n);
     w->sorted = sorted;
     for (size_t i = 0; i < w->n_files; i++) {
         const ag_tensor_list *l = &w->files[i].list;

@@ -20,10 +20,10 @@ ag_status ag_source_open(const char *path, ag_weight_source **out, ag_error *err
     while (i + 1 < N_FORMATS && !formats[i]->recognises(path)) i++;
     *out = NULL;
     ag_weight_source *s = ag_calloc(1, formats[i]->size_bytes);
-    if (!s) return AG_FAIL(err, NOMEM, "no memory for a path");
+    if (!s) return AG_FAIL(err, NOMEM, "weight source");
     s->ops = formats[i];
     s->path = ag_strdup(path);
-    ag_status st = s->path ? AG_OK : AG_FAIL(err, NOMEM, "no memory for a path");
+    ag_status st = s->path ? AG_OK : AG_FAIL(err, NOMEM, "weight source");
     if (st == AG_OK && s->ops->open) st = s->ops->open(s, err);
     if (st == AG_OK) *out = s;
     else ag_source_destroy(s);

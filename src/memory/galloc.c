@@ -32,7 +32,7 @@ ag_status ag_galloc_create(ag_memory **out, ag_error *err) {
     if (!g || !counter) {
         ag_byte_counter_release(counter);
         ag_free(g);
-        return AG_FAIL(err, NOMEM, "a memory's %zu bytes of bookkeeping", sizeof *g);
+        return AG_FAIL(err, NOMEM, "allocator of %zu bytes", sizeof *g);
     }
     *g = (galloc){.base.ops = &galloc_ops, .counter = counter};
     *out = &g->base;

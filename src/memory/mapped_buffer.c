@@ -54,7 +54,7 @@ ag_status ag_mapped_buffer_open(int fd, size_t size, const char *path, ag_buffer
                        size);
     }
     mapped_buffer *m = ag_malloc(sizeof *m);
-    if (!m) return AG_FAIL(err, NOMEM, "%s: a buffer's %zu bytes of bookkeeping", path, sizeof *m);
+    if (!m) return AG_FAIL(err, NOMEM, "%s: buffer header of %zu bytes", path, sizeof *m);
     m->data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     if (m->data == MAP_FAILED) {
         int e = errno;

@@ -173,15 +173,15 @@ ag_status ag_shared_buffer_create(size_t bytes, ag_usage usage, ag_byte_counter 
                                   ag_buffer **out, ag_error *err) {
     *out = NULL;
     bool heap = usage == AG_USAGE_SCRATCH;
-    if (bytes > SIZE_MAX - HUGE_PAGE) return AG_FAIL(err, NOMEM, "a buffer of %zu bytes", bytes);
+    if (bytes > SIZE_MAX - HUGE_PAGE) return AG_FAIL(err, NOMEM, "buffer of %zu bytes", bytes);
     shared_buffer *s = ag_malloc(sizeof *s);
-    if (!s) return AG_FAIL(err, NOMEM, "a buffer's %zu bytes of bookkeeping", sizeof *s);
+    if (!s) return AG_FAIL(err, NOMEM, "buffer header of %zu bytes", sizeof *s);
     s->data = heap                        ? allocate_heap(bytes)
               : usage == AG_USAGE_WEIGHTS ? map_weights(bytes)
                                           : map_kv(bytes);
     if (!s->data) {
         ag_free(s);
-        return AG_FAIL(err, NOMEM, "a buffer of %zu bytes", bytes);
+        return AG_FAIL(err, NOMEM, "buffer of %zu bytes", bytes);
     }
     s->counter = counter;
     s->counted = usage == AG_USAGE_KV ? 0 : bytes;

@@ -32,7 +32,7 @@ ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *
         if (!sequences || !growth) {
             ag_free(sequences);
             ag_free(growth);
-            return AG_FAIL(err, NOMEM, "a list of %zu sequences", n_seqs);
+            return AG_FAIL(err, NOMEM, "list of %zu sequences", n_seqs);
         }
         ag_free(m->sequences);
         m->sequences = sequences;

@@ -79,7 +79,7 @@ static bool put_new(json_t *object, const char *key, json_t *v) {
 }
 
 static ag_status no_memory(const ag_gguf_reader *r) {
-    return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+    return AG_FAIL(r->err, NOMEM, "%s: configuration", r->where);
 }
 
 /* ---- parts ---- */
@@ -294,7 +294,8 @@ ag_status ag_gguf_config(const ag_weight_source *source, const json_t *metadata,
     const ag_family *family = find_gguf_family(r.architecture);
     if (!family) return unknown_architecture(&r);
     json_t *config = json_object();
-    ag_status st = config ? fill(&r, family, config) : AG_FAIL(err, NOMEM, "%s: no memory", where);
+    ag_status st =
+        config ? fill(&r, family, config) : AG_FAIL(err, NOMEM, "%s: configuration", where);
     if (st == AG_OK) *out = config;
     else json_decref(config);
     return st;

@@ -133,9 +133,7 @@ static ag_status read_terms(const ag_weight_source *source, const ag_model_spec 
     const json_t *inner = json_object_get(root, "text_config");
     if (st == AG_OK) {
         *out = json_deep_copy(json_is_object(inner) ? inner : root);
-        if (!*out || !complete_terms(*out, s)) {
-            st = AG_FAIL(err, NOMEM, "%s: no memory for its terms", text.name);
-        }
+        if (!*out || !complete_terms(*out, s)) { st = AG_FAIL(err, NOMEM, "%s: terms", text.name); }
     }
     json_decref(root);
     ag_source_text_free(&text);
@@ -251,7 +249,7 @@ static ag_status put_scaling(const metadata *m, ag_error *err) {
                           ? yarn_terms(m->s)
                           : json_pack("{s:f, s:f}", "original_max_position_embeddings", original,
                                       "attention_factor", (double)rope->attention_factor);
-    if (!scaling) return AG_FAIL(err, NOMEM, "no memory for a scaling");
+    if (!scaling) return AG_FAIL(err, NOMEM, "rope scaling");
     put_text(m, "rope.scaling.type", ag_rope_type_name(s->type));
     for (const ag_gguf_key *k = ag_gguf_scaling_keys; k->gguf; k++) put_number(m, k, scaling);
     json_decref(scaling);

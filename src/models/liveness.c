@@ -93,7 +93,7 @@ ag_status ag_place_values(ag_program *program, ag_error *err) {
     program->live = ag_calloc(program->n_values + (size_t)1, sizeof *program->live);
     const ag_status st = p.last && p.living && program->live
                              ? AG_OK
-                             : AG_FAIL(err, NOMEM, "places of %u values", program->n_values);
+                             : AG_FAIL(err, NOMEM, "offsets of %u values", program->n_values);
     if (st == AG_OK) place_all(&p);
     ag_free(p.last);
     ag_free(p.living);

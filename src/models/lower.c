@@ -34,7 +34,7 @@ static void *one_more(builder *b, void *array, uint32_t *n, uint32_t *cap, size_
         const uint32_t more = *cap ? 2 * *cap : 64;
         void *grown = ag_realloc(*data, more * size);
         if (!grown) {
-            b->status = AG_FAIL(b->err, NOMEM, "a program of %u layers", b->s->n_layers);
+            b->status = AG_FAIL(b->err, NOMEM, "program of %u layers", b->s->n_layers);
             return NULL;
         }
         *data = grown;
@@ -387,7 +387,7 @@ ag_status ag_lower(const ag_model_spec *s, ag_program **out, ag_error *err) {
                  .p = ag_calloc(1, sizeof *b.p),
                  .caches = ag_calloc(s->n_layers, sizeof *b.caches),
                  .err = err};
-    if (!b.p || !b.caches) b.status = AG_FAIL(err, NOMEM, "a program of %u layers", s->n_layers);
+    if (!b.p || !b.caches) b.status = AG_FAIL(err, NOMEM, "program of %u layers", s->n_layers);
     else lower_all(&b);
     if (b.status == AG_OK) b.status = ag_place_values(b.p, err);
     ag_free(b.caches);

@@ -32,7 +32,7 @@ static ag_status add_tensor(ag_checksum *sum, const ag_weight_source *source,
 static ag_status add_vector(ag_checksum *sum, ag_backend *be, const ag_tensor *v, ag_error *err) {
     size_t n = ag_tensor_bytes(v);
     void *bytes = ag_malloc(n);
-    if (!bytes) return AG_FAIL(err, NOMEM, "a copy of a vector of %zu bytes", n);
+    if (!bytes) return AG_FAIL(err, NOMEM, "vector of %zu bytes", n);
     ag_status st = ag_take_error(be, ag_read(be, bytes, v, n), err);
     if (st == AG_OK) ag_checksum_add(sum, bytes, n);
     ag_free(bytes);

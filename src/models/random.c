@@ -92,7 +92,7 @@ static ag_status make_matrix(making *mk, ag_tensor *out, const ag_weight_spec *s
 static ag_status make_ones(making *mk, ag_tensor *out, const ag_weight_spec *spec, ag_error *err) {
     const size_t n = spec->rows * spec->cols;
     float *ones = ag_malloc(n * sizeof *ones);
-    if (!ones) return AG_FAIL(err, NOMEM, "tensor %s: %zu values", spec->name, n);
+    if (!ones) return AG_FAIL(err, NOMEM, "tensor %s of %zu values", spec->name, n);
     for (size_t i = 0; i < n; i++) ones[i] = 1.0f;
     ag_status st = ag_model_weights_put_vector(mk->w, mk->backend, out, spec, ones, err);
     ag_free(ones);

@@ -65,7 +65,7 @@ static ag_status list_matrices(cache_job *j, const ag_model_spec *s,
     size_t most = 1;
     for (uint32_t l = 0; l < s->n_layers; l++) most += ag_layer_weight_count(s, l);
     j->matrices = ag_calloc(most, sizeof *j->matrices);
-    if (!j->matrices) return AG_FAIL(err, NOMEM, "a list of %zu matrices", most);
+    if (!j->matrices) return AG_FAIL(err, NOMEM, "list of %zu matrices", most);
     for (uint32_t l = 0; l < s->n_layers; l++) {
         for (size_t i = 0; i < ag_layer_weight_count(s, l); i++) {
             const ag_weight_spec spec = ag_layer_weight(s, l, i);
@@ -330,7 +330,7 @@ ag_status ag_weights_cache_open(ag_weights_cache *out, ag_backend *be, const ag_
     *out = (ag_weights_cache){.outcome = AG_CACHE_NONE};
     cache_job *j = ag_calloc(1, sizeof *j); /* paths are large */
     ag_error inner = {0};
-    ag_status st = j ? AG_OK : AG_FAIL(&inner, NOMEM, "the cache of weights");
+    ag_status st = j ? AG_OK : AG_FAIL(&inner, NOMEM, "weights cache");
     if (st == AG_OK) {
         *j = (cache_job){.be = be, .source = source, .params = params};
         j->other_bytes = summary->source_bytes;

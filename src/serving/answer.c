@@ -41,7 +41,7 @@ static ag_status keep_id(ag_answer *a, int32_t id, ag_error *err) {
         if (ids) a->ids.data = ids;
         size_t *starts = ag_realloc(a->starts, cap * sizeof *starts);
         if (starts) a->starts = starts;
-        if (!ids || !starts) return AG_FAIL(err, NOMEM, "an answer of %zu tokens", cap);
+        if (!ids || !starts) return AG_FAIL(err, NOMEM, "answer of %zu tokens", cap);
         a->ids.cap = cap;
     }
     a->starts[a->ids.n] = a->n_text;
@@ -60,7 +60,7 @@ ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err) {
     *out = (ag_ids){.data = ag_malloc(n * sizeof *out->data), .n = n, .cap = n};
     if (!out->data) {
         *out = (ag_ids){0};
-        return AG_FAIL(err, NOMEM, "%zu ids of a session", n);
+        return AG_FAIL(err, NOMEM, "list of %zu ids", n);
     }
     memcpy(out->data, r->p.prompt, r->p.n_prompt * sizeof *out->data);
     const size_t n_fed = n - r->p.n_prompt;

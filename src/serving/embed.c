@@ -10,7 +10,7 @@ ag_status ag_embedding_begin(ag_served_request *r, ag_error *err) {
     const size_t dim = r->p.model->info.hidden_size;
     r->pooled = ag_calloc(dim, sizeof *r->pooled);
     r->answers = ag_calloc(r->p.n_answers, sizeof *r->answers);
-    if (!r->pooled || !r->answers) return AG_FAIL(err, NOMEM, "an embedding of %zu values", dim);
+    if (!r->pooled || !r->answers) return AG_FAIL(err, NOMEM, "embedding of %zu values", dim);
     r->answers[0] = (ag_answer){.request = r, .ended = true};
     return AG_OK;
 }
@@ -33,7 +33,7 @@ ag_status ag_embedding_end(ag_served_request *r, ag_error *err) {
     if (!(squares > 0) || !isfinite(squares))
         return AG_FAIL(err, INVALID, "the text's vector is zero or not finite");
     float *embedding = ag_calloc(dim, sizeof *embedding);
-    if (!embedding) return AG_FAIL(err, NOMEM, "an embedding of %zu values", dim);
+    if (!embedding) return AG_FAIL(err, NOMEM, "embedding of %zu values", dim);
     for (size_t k = 0; k < dim; k++) embedding[k] = (float)(r->pooled[k] / sqrt(squares));
     ag_request_event e = {.kind = AG_REQUEST_EMBEDDED, .id = -1};
     e.embedding = embedding;

@@ -193,7 +193,7 @@ static void *masks_main(void *user) {
 
 ag_status ag_masks_open(ag_serving *s, ag_error *err) {
     const int failed = pthread_create(&s->masks.thread, NULL, masks_main, s);
-    if (failed) return AG_FAIL(err, NOMEM, "the mask thread: error %d", failed);
+    if (failed) return AG_FAIL(err, NOMEM, "mask thread: error %d", failed);
     s->masks.has_thread = true;
     return AG_OK;
 }

@@ -31,7 +31,7 @@ static ag_status copy_load_params(ag_served_model *m, const ag_model_params *p, 
     if (!p->weights_cache) return AG_OK;
     m->weights_cache = ag_strdup(p->weights_cache);
     m->load.weights_cache = m->weights_cache;
-    return m->weights_cache ? AG_OK : AG_FAIL(err, NOMEM, "the path of a weights cache");
+    return m->weights_cache ? AG_OK : AG_FAIL(err, NOMEM, "path of the weights cache");
 }
 
 /* A model may have neither tokenizer nor template: that is no error, and none is told. */
@@ -51,7 +51,7 @@ static ag_status read_beside(ag_served_model *m, const ag_served_model_params *p
     ag_session_plan plan;
     m->name = ag_strdup(p->name);
     m->path = ag_strdup(p->path);
-    if (!m->name || !m->path) return AG_FAIL(err, NOMEM, "the name of a model");
+    if (!m->name || !m->path) return AG_FAIL(err, NOMEM, "name of a model");
     AG_TRY(copy_load_params(m, &p->model, err));
     AG_TRY(ag_model_inspect(m->path, &m->load, &m->info, err));
     AG_TRY(ag_session_plan_memory(&m->info, &p->session, &plan, err));
@@ -124,7 +124,7 @@ ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *para
     if (!params->name || !*params->name || !params->path)
         return AG_FAIL(err, INVALID, "a model needs a name and a path");
     ag_served_model *m = ag_calloc(1, sizeof *m);
-    if (!m) return AG_FAIL(err, NOMEM, "a model's place");
+    if (!m) return AG_FAIL(err, NOMEM, "model");
     m->engine = s;
     pthread_mutex_init(&m->vocab_lock, NULL);
     ag_status st = read_beside(m, params, err);
@@ -143,7 +143,7 @@ ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const char *na
     if (!name || !*name) return AG_FAIL(err, INVALID, "a model's name is empty");
     struct ag_served_model_alias *a = ag_calloc(1, sizeof *a);
     char *copy = ag_strdup(name);
-    ag_status st = a && copy ? AG_OK : AG_FAIL(err, NOMEM, "a name for a model");
+    ag_status st = a && copy ? AG_OK : AG_FAIL(err, NOMEM, "name of a model");
     pthread_mutex_lock(&s->lock);
     if (st == AG_OK && find_named(s, name))
         st = AG_FAIL(err, INVALID, "there is a model called %s already", name);

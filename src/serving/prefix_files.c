@@ -222,7 +222,7 @@ static ag_status write_facts(const ag_prefix_file *f, const char *path, ag_error
 
 static ag_status get_text(ag_sealed_reader *r, uint32_t n, char **out, ag_error *err) {
     *out = ag_calloc(1, (size_t)n + 1);
-    if (!*out) return AG_FAIL(err, NOMEM, "%u bytes of text", n);
+    if (!*out) return AG_FAIL(err, NOMEM, "text of %u bytes", n);
     return ag_sealed_get(r, *out, n, err);
 }
 
@@ -246,7 +246,7 @@ static ag_status get_facts(ag_sealed_reader *r, ag_prefix_file *f, ag_error *err
         if (n[9] > 1) AG_TRY(get_text(r, n[9] - 1, &f->policy, err));
     }
     f->ids = (ag_ids){.data = ag_calloc((size_t)n[8] + 1, sizeof *f->ids.data), .cap = n[8]};
-    if (!f->ids.data) return AG_FAIL(err, NOMEM, "%u ids", n[8]);
+    if (!f->ids.data) return AG_FAIL(err, NOMEM, "list of %u ids", n[8]);
     for (; f->ids.n < n[8]; f->ids.n++) {
         unsigned char id[4];
         AG_TRY(ag_sealed_get(r, id, sizeof id, err));

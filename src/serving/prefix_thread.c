@@ -93,7 +93,7 @@ ag_status ag_floor_open(ag_serving *s, ag_error *err) {
     const int failed = pthread_create(&s->floor.thread, NULL, files_main, s);
     if (!failed) return AG_OK;
     s->floor.has_thread = false;
-    return AG_FAIL(err, NOMEM, "the thread of files: error %d", failed);
+    return AG_FAIL(err, NOMEM, "file thread: error %d", failed);
 }
 
 void ag_floor_close(ag_serving *s) {

@@ -244,7 +244,7 @@ static ag_status copy_request(const ag_request_params *params, ag_served_request
                               ag_error *err) {
     ag_served_request *r = *out = ag_calloc(1, sizeof *r);
     if (!r || !copy_params(r, params))
-        return AG_FAIL(err, NOMEM, "a copy of a request of %zu tokens", params->n_prompt);
+        return AG_FAIL(err, NOMEM, "request of %zu tokens", params->n_prompt);
     r->submitted_at = ag_now_s();
     if (params->deadline_s > 0) r->deadline = r->submitted_at + params->deadline_s;
     r->p.constraint = params->constraint;

@@ -38,7 +38,7 @@ static ag_status make_session(ag_serving *s, ag_served_request *r, ag_prefix *fr
 static ag_status make_answers(ag_served_request *r, ag_error *err) {
     if (r->p.kind == AG_REQUEST_EMBED) return ag_embedding_begin(r, err);
     r->answers = ag_calloc(r->p.n_answers, sizeof *r->answers);
-    if (!r->answers) return AG_FAIL(err, NOMEM, "%zu answers", r->p.n_answers);
+    if (!r->answers) return AG_FAIL(err, NOMEM, "list of %zu answers", r->p.n_answers);
     if (r->p.constraint) AG_TRY(ag_mask_group_create(r, err));
     for (size_t i = 0; i < r->p.n_answers; i++) AG_TRY(ag_answer_create(&r->answers[i], r, i, err));
     r->n_open = r->p.n_answers;

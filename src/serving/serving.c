@@ -264,8 +264,8 @@ static ag_status check_base(ag_serving *s, ag_error *err) {
         return AG_FAIL(err, UNSUPPORTED, "this system does not say what a process occupies");
     if (s->base_bytes + s->params.caller_reserve < s->params.memory_limit) return AG_OK;
     return AG_FAIL(err, NOMEM,
-                   "a memory limit of %llu bytes: the process occupies %llu before there is a "
-                   "model, and %llu are set aside",
+                   "memory_limit is %llu bytes: the process uses %llu before it loads a model, and "
+                   "%llu are reserved",
                    (unsigned long long)s->params.memory_limit, (unsigned long long)s->base_bytes,
                    (unsigned long long)s->params.caller_reserve);
 }
@@ -275,7 +275,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     *out = NULL;
     AG_TRY(check_params(&p, err));
     ag_serving *s = ag_calloc(1, sizeof *s);
-    if (!s) return AG_FAIL(err, NOMEM, "a serving engine");
+    if (!s) return AG_FAIL(err, NOMEM, "serving engine");
     s->params = p;
     s->chunk = p.step_rows / 2 / 16 * 16;
     pthread_mutex_init(&s->lock, NULL);
@@ -294,14 +294,15 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
         st = ag_sys_monitor_create(NULL, &s->monitor, err);
     if (st == AG_OK && p.prefix_dir) {
         s->params.prefix_dir = s->prefix_dir = ag_strdup(p.prefix_dir);
-        st = s->prefix_dir ? ag_prefix_files_open(s, err) : AG_FAIL(err, NOMEM, "a path");
+        st = s->prefix_dir ? ag_prefix_files_open(s, err)
+                           : AG_FAIL(err, NOMEM, "path of the prefix directory");
         if (st == AG_OK) st = ag_floor_open(s, err);
     }
     if (st == AG_OK) st = ag_masks_open(s, err);
     if (st == AG_OK) {
         ag_serving_publish(s, true);
         const int failed = pthread_create(&s->thread, NULL, engine_main, s);
-        if (failed) st = AG_FAIL(err, NOMEM, "the engine's thread: error %d", failed);
+        if (failed) st = AG_FAIL(err, NOMEM, "engine thread: error %d", failed);
     }
     if (st != AG_OK) {
         release(s);

@@ -37,7 +37,7 @@ static ag_status add_run(view_builder *b, uint32_t position, uint32_t n, ag_erro
     if (n_runs == b->cap) {
         const size_t cap = b->cap ? 2 * b->cap : 256;
         ag_cache_run *runs = ag_realloc(b->runs, cap * sizeof *runs);
-        if (!runs) return AG_FAIL(err, NOMEM, "%zu runs of positions", cap);
+        if (!runs) return AG_FAIL(err, NOMEM, "list of %zu runs of positions", cap);
         b->runs = runs;
         b->cap = cap;
     }
@@ -99,7 +99,7 @@ static ag_status add_layers(view_builder *b, const ag_kv_cache *c, ag_error *err
     b->heads = ag_calloc(n_heads + 1, sizeof *b->heads);
     b->positions = ag_calloc(most_slots, sizeof *b->positions);
     if (!b->layers || !b->heads || !b->positions)
-        return AG_FAIL(err, NOMEM, "a view of %zu heads", n_heads);
+        return AG_FAIL(err, NOMEM, "view of %zu heads", n_heads);
     for (uint32_t l = 0; l < n_layers; l++) {
         const ag_kv_layer *layer = ag_kv_cache_layer(c, l);
         b->layers[l] = (ag_cache_layer_view){b->view.n_heads, layer->n_kv_heads, layer->window};
@@ -135,7 +135,7 @@ static ag_status view_session(view_builder *b, ag_session *session, const ag_ses
 
 static ag_status copy_ids(view_builder *b, const int32_t *ids, size_t n, ag_error *err) {
     b->ids.data = ag_malloc((n + 1) * sizeof *ids);
-    if (!b->ids.data) return AG_FAIL(err, NOMEM, "%zu ids of a session", n);
+    if (!b->ids.data) return AG_FAIL(err, NOMEM, "list of %zu ids", n);
     if (n) memcpy(b->ids.data, ids, n * sizeof *ids);
     b->ids.n = n;
     return AG_OK;
@@ -190,7 +190,7 @@ ag_status ag_serving_view_session(ag_serving *s, uint64_t id, const char *scope,
                                   ag_cache_view **out, ag_error *err) {
     *out = NULL;
     view_builder *b = ag_calloc(1, sizeof *b);
-    if (!b) return AG_FAIL(err, NOMEM, "a view of a session");
+    if (!b) return AG_FAIL(err, NOMEM, "view of a session");
     view_question q = {.id = id, .scope = scope, .out = b};
     ag_serving_job job = {.run = view_for_job, .user = &q};
     b->view.id = id;

@@ -142,7 +142,7 @@ static ag_status keep_best(ag_session *s, const ag_slot_scores *scores, size_t n
     const size_t all = scores->first[scores->n_heads];
     uint32_t *keep = ag_calloc(all, sizeof *keep), *work = ag_calloc(all, sizeof *work);
     const ag_eviction_view view = {.n_slots = (uint32_t)all, .work = work};
-    ag_status st = keep && work ? AG_OK : AG_FAIL(err, NOMEM, "%zu slots: out of memory", all);
+    ag_status st = keep && work ? AG_OK : AG_FAIL(err, NOMEM, "list of %zu slots", all);
     if (st == AG_OK) {
         ag_evict_select(&view, scores->of, 0, (uint32_t)n, keep);
         st = apply(s, scores, keep, n, err);

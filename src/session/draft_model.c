@@ -26,7 +26,7 @@ ag_status ag_draft_model_create(ag_session *s, uint32_t n_vocab, ag_draft_model 
     ag_sampler_params greedy = ag_sampler_defaults();
     *out = NULL;
     ag_draft_model *d = ag_calloc(1, sizeof *d);
-    if (!d) return AG_FAIL(err, NOMEM, "a draft model");
+    if (!d) return AG_FAIL(err, NOMEM, "draft model");
     d->session = s;
     d->serial = s->serial;
     d->n_vocab = (int32_t)(own < n_vocab ? own : n_vocab);

@@ -70,7 +70,7 @@ ag_status ag_session_decode_batch(ag_session *const sessions[], const int32_t id
     enum { USUAL = 64 };
     ag_step_item usual[USUAL] = {{0}}, *items = usual;
     if (n > USUAL) items = ag_malloc(n * sizeof *items);
-    if (!items) return AG_FAIL(err, NOMEM, "a step of %zu sessions", n);
+    if (!items) return AG_FAIL(err, NOMEM, "step of %zu sessions", n);
     for (size_t i = 0; i < n; i++) {
         items[i] = (ag_step_item){.session = sessions[i],
                                   .ids = &ids[i],

@@ -58,7 +58,7 @@ ag_status ag_slot_scores_create(const ag_session *s, ag_slot_scores *out, ag_err
     out->of = ag_calloc(n + 1, sizeof *out->of);
     ag_status st = AG_OK;
     if (!out->first || !out->layer || !out->of) {
-        st = AG_FAIL(err, NOMEM, "scores of %zu slots: out of memory", n);
+        st = AG_FAIL(err, NOMEM, "scores of %zu slots", n);
     } else if (!out->n_scored_heads) {
         st = AG_FAIL(err, UNSUPPORTED, "replay: every layer of the model has a window");
     } else if (n > UINT32_MAX) {
@@ -135,7 +135,7 @@ static ag_status rank_tokens(replay *r, ag_error *err) {
     r->importance = ag_calloc(n, sizeof *r->importance);
     ag_status st = counts && r->importance
                        ? ag_eviction_scratch_create(&tmp, &keydiff, r->s->cache, err)
-                       : AG_FAIL(err, NOMEM, "importance of %u tokens: out of memory", n);
+                       : AG_FAIL(err, NOMEM, "importance of %u tokens", n);
     for (uint32_t l = 0; st == AG_OK && ag_kv_cache_layer(r->s->cache, l); l++) {
         if (!has_window(r->s->cache, l)) st = add_layer(r, &tmp, l, counts, err);
     }
@@ -318,7 +318,7 @@ static ag_status allocate(replay *r, ag_error *err) {
     r->work = ag_calloc(r->chunk, sizeof *r->work);
     r->until = ag_calloc(r->out->n_heads, sizeof *r->until);
     if (r->text && r->keep && r->work && r->until) return AG_OK;
-    return AG_FAIL(err, NOMEM, "replay of %zu tokens: out of memory", n_text);
+    return AG_FAIL(err, NOMEM, "replay of %zu tokens", n_text);
 }
 
 static uint64_t n_in_all(const replay *r) {

@@ -326,7 +326,7 @@ static ag_status get_ids(restoration *r, ag_error *err) {
     uint32_t n = r->state.n_ids, n_vocab = r->session->model->info.n_vocab;
     if (!n) return AG_OK;
     r->ids = ag_calloc(n, sizeof *r->ids);
-    if (!r->ids) return AG_FAIL(err, NOMEM, "%u ids", n);
+    if (!r->ids) return AG_FAIL(err, NOMEM, "list of %u ids", n);
     AG_TRY(ag_sealed_get(&r->file, r->ids, n * sizeof *r->ids, err));
     for (uint32_t i = 0; i < n; i++) {
         if (r->ids[i] < 0 || (uint32_t)r->ids[i] >= n_vocab) {
@@ -355,7 +355,7 @@ static ag_status get_logits(restoration *r, ag_error *err) {
     if (!(r->state.flags & WITH_LOGITS)) return AG_OK;
     size_t bytes = r->session->model->info.n_vocab * sizeof *r->logits;
     r->logits = ag_malloc(bytes);
-    if (!r->logits) return AG_FAIL(err, NOMEM, "%zu bytes of logits", bytes);
+    if (!r->logits) return AG_FAIL(err, NOMEM, "logits of %zu bytes", bytes);
     AG_TRY(ag_sealed_get(&r->file, r->logits, bytes, err));
     for (uint32_t i = 0; i < r->session->model->info.n_vocab; i++) {
         if (!isnan(r->logits[i]) && r->logits[i] != INFINITY) continue;

@@ -133,7 +133,7 @@ static ag_status make_logits(ag_session *s, ag_error *err) {
     if (s->logits.host) return AG_OK;
     s->logits.copied = ag_malloc(n_vocab * sizeof *s->logits.copied);
     s->logits.host = s->logits.copied;
-    return s->logits.copied ? AG_OK : AG_FAIL(err, NOMEM, "%zu logits", n_vocab);
+    return s->logits.copied ? AG_OK : AG_FAIL(err, NOMEM, "row of %zu logits", n_vocab);
 }
 
 /* What attention needs for a full cache, so that decoding takes nothing more. */

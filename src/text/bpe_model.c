@@ -119,7 +119,7 @@ ag_status ag_bpe_reserve_merges(ag_bpe *bpe, size_t n, ag_error *err) {
     while (n_slots / 3 * 2 < n) n_slots *= 2;
     ag_free(bpe->merges);
     bpe->merges = ag_malloc(n_slots * sizeof *bpe->merges);
-    if (!bpe->merges) return AG_FAIL(err, NOMEM, "a table of %zu merges", n);
+    if (!bpe->merges) return AG_FAIL(err, NOMEM, "table of %zu merges", n);
     bpe->n_merge_slots = n_slots;
     for (size_t i = 0; i < n_slots; i++) bpe->merges[i].left = -1;
     return AG_OK;
@@ -177,7 +177,7 @@ ag_status ag_bpe_init(ag_bpe *bpe, const ag_vocab *vocab, ag_error *err) {
     bpe->unk_id = -1;
     fill_small_tables(bpe);
     bpe->junctions = ag_calloc(JUNCTION_BITS / 64, sizeof *bpe->junctions);
-    if (!bpe->junctions) return AG_FAIL(err, NOMEM, "a table of %d bits", JUNCTION_BITS);
+    if (!bpe->junctions) return AG_FAIL(err, NOMEM, "table of %d bits", JUNCTION_BITS);
     return ag_bpe_reserve_merges(bpe, 0, err);
 }
 

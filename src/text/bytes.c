@@ -13,16 +13,17 @@ ag_status ag_array_grow(void **p, size_t *cap, size_t need, size_t size, ag_erro
     size_t n = *cap + *cap / 2;
     if (n < need) n = need;
     if (n < 16) n = 16;
-    if (n > SIZE_MAX / 2 / size) return AG_FAIL(err, NOMEM, "%zu elements of %zu bytes", n, size);
+    if (n > SIZE_MAX / 2 / size)
+        return AG_FAIL(err, NOMEM, "list of %zu elements of %zu bytes", n, size);
     void *grown = ag_realloc(*p, n * size);
-    if (!grown) return AG_FAIL(err, NOMEM, "%zu bytes", n * size);
+    if (!grown) return AG_FAIL(err, NOMEM, "text buffer of %zu bytes", n * size);
     *p = grown;
     *cap = n;
     return AG_OK;
 }
 
 ag_status ag_text_reserve(ag_text *text, size_t more, ag_error *err) {
-    if (more > SIZE_MAX / 4 - text->len) return AG_FAIL(err, NOMEM, "a text of %zu bytes", more);
+    if (more > SIZE_MAX / 4 - text->len) return AG_FAIL(err, NOMEM, "text of %zu bytes more", more);
     void *p = text->data;
     ag_status st = ag_array_grow(&p, &text->cap, text->len + more + 1, 1, err);
     text->data = p;
@@ -50,7 +51,7 @@ void ag_text_free(ag_text *text) {
 }
 
 ag_status ag_ids_reserve(ag_ids *ids, size_t more, ag_error *err) {
-    if (more > SIZE_MAX / 8 - ids->n) return AG_FAIL(err, NOMEM, "a list of %zu ids", more);
+    if (more > SIZE_MAX / 8 - ids->n) return AG_FAIL(err, NOMEM, "list of %zu ids more", more);
     void *p = ids->data;
     ag_status st = ag_array_grow(&p, &ids->cap, ids->n + more, sizeof *ids->data, err);
     ids->data = p;

@@ -46,7 +46,7 @@ ag_status ag_decoder_create(const ag_tokenizer *t, bool keep_special, bool conti
                             ag_decoder **out, ag_error *err) {
     *out = NULL;
     ag_decoder *d = ag_calloc(1, sizeof *d);
-    if (!d) return AG_FAIL(err, NOMEM, "a decoder");
+    if (!d) return AG_FAIL(err, NOMEM, "decoder");
     d->t = t;
     d->keep_special = keep_special;
     ag_status st = ag_decode_run_init(&d->run, &t->decode_chain, t->vocab.max_len, continues, err);

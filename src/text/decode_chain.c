@@ -14,7 +14,7 @@ enum { MAX_NESTING = 16, MAX_STAGES = 32 };
 static ag_status set_content(ag_decode_stage *s, const char *content, size_t n, ag_error *err) {
     s->len = n;
     s->content = ag_strndup(content, n);
-    return s->content ? AG_OK : AG_FAIL(err, NOMEM, "%zu bytes", n);
+    return s->content ? AG_OK : AG_FAIL(err, NOMEM, "text of %zu bytes", n);
 }
 
 static ag_status set_stage_content(ag_decode_stage *s, const json_t *v, bool one_char,

@@ -42,7 +42,7 @@ ag_status ag_decode_run_init(ag_decode_run *r, const ag_decode_chain *chain, siz
                              bool continues, ag_error *err) {
     *r = (ag_decode_run){.chain = chain, .continues = continues};
     r->states = ag_calloc(chain->n, sizeof *r->states);
-    if (!r->states) return AG_FAIL(err, NOMEM, "a decoder");
+    if (!r->states) return AG_FAIL(err, NOMEM, "decoder");
     ag_status st = AG_OK;
     for (size_t i = 0; i < chain->n && st == AG_OK; i++) {
         const ag_decode_stage *s = &chain->stages[i];

@@ -28,7 +28,7 @@ typedef struct ag_normalizer_step step;
 static ag_status copy_content(step *s, const char *content, size_t n, ag_error *err) {
     s->len = n;
     s->content = ag_strndup(content, n);
-    return s->content ? AG_OK : AG_FAIL(err, NOMEM, "%zu bytes", n);
+    return s->content ? AG_OK : AG_FAIL(err, NOMEM, "text of %zu bytes", n);
 }
 
 static ag_status copy_string(step *s, const json_t *v, ag_error *err) {

@@ -42,7 +42,7 @@ static ag_status compile(ag_pattern *p, const char *s, size_t n, const char *pla
     PCRE2_SIZE at = 0;
     p->general = pcre2_general_context_create(pcre_alloc, pcre_release, NULL);
     pcre2_compile_context *cc = p->general ? pcre2_compile_context_create(p->general) : NULL;
-    if (!cc) return AG_FAIL(err, NOMEM, "%s", place);
+    if (!cc) return AG_FAIL(err, NOMEM, "%s: pattern", place);
     pcre2_set_newline(cc, PCRE2_NEWLINE_LF);
     pcre2_set_parens_nest_limit(cc, 100);
     p->code = pcre2_compile((PCRE2_SPTR)s, n,
@@ -53,7 +53,7 @@ static ag_status compile(ag_pattern *p, const char *s, size_t n, const char *pla
     if (!p->code) {
         char why[120];
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
-        if (code == 121) return AG_FAIL(err, NOMEM, "%s", place);
+        if (code == 121) return AG_FAIL(err, NOMEM, "%s: pattern", place);
         return AG_FAIL(err, FORMAT, "%s at offset %zu: %s", place, (size_t)at, why);
     }
     /* Where there is no JIT the interpreter matches, with the same results. */
@@ -69,7 +69,7 @@ ag_status ag_pattern_regex(const char *s, size_t n, const char *place, ag_patter
     }
     ag_text translated = {0};
     ag_pattern *p = ag_calloc(1, sizeof *p);
-    ag_status st = p ? AG_OK : AG_FAIL(err, NOMEM, "%s", place);
+    ag_status st = p ? AG_OK : AG_FAIL(err, NOMEM, "%s: pattern", place);
     if (st != AG_OK) goto done;
     st = ag_regex_translate(s, n, &translated, err);
     if (st != AG_OK) ag_error_prefix(err, st, "%s", place);
@@ -90,7 +90,7 @@ ag_status ag_pattern_literal(const char *s, size_t n, const char *place, ag_patt
     if (p) p->literal = ag_strndup(s, n);
     if (!p || !p->literal) {
         ag_free(p);
-        return AG_FAIL(err, NOMEM, "%s", place);
+        return AG_FAIL(err, NOMEM, "%s: pattern", place);
     }
     p->len = n;
     *out = p;
@@ -126,7 +126,7 @@ ag_status ag_cursor_open(ag_cursor *c, const ag_pattern *p, ag_error *err) {
     c->context = pcre2_match_context_create(p->general);
     if (!c->data || !c->context) {
         ag_cursor_close(c);
-        return AG_FAIL(err, NOMEM, "matching a pattern");
+        return AG_FAIL(err, NOMEM, "match of a pattern");
     }
     pcre2_set_match_limit(c->context, MATCH_STEPS);
     pcre2_set_heap_limit(c->context, HEAP_KIB);
@@ -194,7 +194,7 @@ static ag_status search(ag_cursor *c, bool *found, ag_error *err) {
     }
     *found = rc >= 0;
     if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) return AG_OK;
-    if (rc == PCRE2_ERROR_NOMEMORY) return AG_FAIL(err, NOMEM, "matching a pattern");
+    if (rc == PCRE2_ERROR_NOMEMORY) return AG_FAIL(err, NOMEM, "match of a pattern");
     char why[120];
     pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
     return AG_FAIL(err, LIMIT, "a pattern fails at offset %zu of %zu bytes: %s", c->next, c->len,

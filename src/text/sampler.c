@@ -87,7 +87,7 @@ ag_status ag_sampler_create(const ag_sampler_params *params, int32_t n_vocab, ag
     *out = NULL;
     AG_TRY(check_sampler_params(params, n_vocab, err));
     ag_sampler *s = ag_calloc(1, sizeof *s);
-    if (!s) return AG_FAIL(err, NOMEM, "a sampler");
+    if (!s) return AG_FAIL(err, NOMEM, "sampler");
     size_t n = s->n_vocab = (size_t)n_vocab, n_bias = params->n_logit_bias;
     bool window = penalises(params);
     s->params = *params;
@@ -102,7 +102,7 @@ ag_status ag_sampler_create(const ag_sampler_params *params, int32_t n_vocab, ag
     if (!s->bias || !s->logits || !s->ids || !s->weights ||
         (window && (!s->window || !s->counts))) {
         ag_sampler_destroy(s);
-        return AG_FAIL(err, NOMEM, "a sampler for %zu tokens", n);
+        return AG_FAIL(err, NOMEM, "sampler of %zu tokens", n);
     }
     if (n_bias) memcpy(s->bias, params->logit_bias, n_bias * sizeof *s->bias);
     s->params.logit_bias = s->bias;

@@ -64,13 +64,13 @@ ag_status ag_tokenizer_parse(const char *json, size_t len, const char *name, ag_
     json_t *root = json_loadb(json, len, JSON_ALLOW_NUL, &why);
     if (!root) {
         if (json_error_code(&why) == json_error_out_of_memory) {
-            return AG_FAIL(err, NOMEM, "%s: parsing %zu bytes", name, len);
+            return AG_FAIL(err, NOMEM, "%s: JSON values of %zu bytes", name, len);
         }
         return AG_FAIL(err, FORMAT, "%s: line %d, byte %d: %s", name, why.line, why.position,
                        why.text);
     }
     ag_tokenizer *t = ag_calloc(1, sizeof *t);
-    ag_status st = t ? build(t, root, err) : AG_FAIL(err, NOMEM, "a tokenizer");
+    ag_status st = t ? build(t, root, err) : AG_FAIL(err, NOMEM, "tokenizer");
     json_decref(root);
 #ifdef __GLIBC__
     /* The tree of a 10 MB file is 100 MB of small blocks, which would stay resident. */

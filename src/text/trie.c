@@ -21,7 +21,7 @@ static ag_status double_slots(ag_trie *t, ag_error *err) {
     ag_trie old = *t;
     size_t n = old.n_slots ? 2 * old.n_slots : 1024;
     ag_trie_edge *edges = ag_calloc(n, sizeof *edges);
-    if (!edges) return AG_FAIL(err, NOMEM, "a tree of %zu edges", n);
+    if (!edges) return AG_FAIL(err, NOMEM, "tree of %zu edges", n);
     t->edges = edges;
     t->n_slots = n;
     for (size_t i = 0; i < old.n_slots; i++) {

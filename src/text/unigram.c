@@ -28,7 +28,7 @@ static ag_status read_scores(ag_unigram *u, const json_t *model, ag_error *err) 
     double least = INFINITY;
     AG_TRY(ag_json_required(model, "model", "vocab", JSON_ARRAY, &list, err));
     u->scores = ag_calloc(json_array_size(list) + 1, sizeof *u->scores);
-    if (!u->scores) return AG_FAIL(err, NOMEM, "%zu scores", json_array_size(list));
+    if (!u->scores) return AG_FAIL(err, NOMEM, "list of %zu scores", json_array_size(list));
     json_array_foreach(list, i, v) {
         const json_t *score = json_array_get(v, 1);
         if (!json_is_number(score)) {

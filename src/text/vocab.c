@@ -105,7 +105,7 @@ ag_status ag_vocab_init(ag_vocab *v, size_t n_ids, size_t n_tokens, size_t n_byt
     for (v->n_slots = 16; v->n_slots < n_tokens * 2;) v->n_slots *= 2;
     v->entries = ag_calloc(n_ids, sizeof *v->entries);
     v->slots = ag_calloc(v->n_slots, sizeof *v->slots);
-    if (!v->entries || !v->slots) return AG_FAIL(err, NOMEM, "a vocabulary of %zu ids", n_ids);
+    if (!v->entries || !v->slots) return AG_FAIL(err, NOMEM, "vocabulary of %zu ids", n_ids);
     return ag_text_reserve(&v->spellings, n_bytes, err);
 }
 

@@ -213,7 +213,7 @@ ag_status ag_tokenizer_from_vocabulary(const ag_source_vocabulary *v, const char
                                        ag_tokenizer **out, ag_error *err) {
     *out = NULL;
     ag_tokenizer *t = ag_calloc(1, sizeof *t);
-    ag_status st = t ? build(t, v, err) : AG_FAIL(err, NOMEM, "a tokenizer");
+    ag_status st = t ? build(t, v, err) : AG_FAIL(err, NOMEM, "tokenizer");
     if (st == AG_OK) *out = t;
     else ag_tokenizer_destroy(t);
     return st == AG_OK ? st : ag_error_prefix(err, st, "%s", name);

@@ -39,6 +39,15 @@ static void a_message_that_fits_is_as_it_was_written(void **state) {
     assert_string_equal(err.msg, "a?b?");
 }
 
+static void names_out_of_memory_once(void **state) {
+    (void)state;
+    ag_error err;
+    AG_FAIL(&err, NOMEM, "buffer of %zu bytes", (size_t)12);
+    assert_string_equal(err.msg, "out of memory: buffer of 12 bytes");
+    ag_error_prefix(&err, err.status, "tensor %s", "a");
+    assert_string_equal(err.msg, "tensor a: out of memory: buffer of 12 bytes");
+}
+
 static void the_reason_survives_a_path_of_any_length(void **state) {
     (void)state;
     for (size_t n = 1; n <= LONGEST; n++) {
@@ -104,6 +113,7 @@ static void many_short_parts_are_cut_at_the_end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_that_fits_is_as_it_was_written),
+        cmocka_unit_test(names_out_of_memory_once),
         cmocka_unit_test(the_reason_survives_a_path_of_any_length),
         cmocka_unit_test(a_prefix_leaves_the_message_whole),
         cmocka_unit_test(two_long_names_are_both_shortened),

@@ -97,7 +97,8 @@ static ag_status grow_memory(ag_cpu_backend *cpu, unsigned char **p, size_t *hav
     while (bytes < want && bytes <= SIZE_MAX / 2) bytes *= 2;
     unsigned char *grown = NULL;
     if (bytes >= want && bytes <= SIZE_MAX / n_threads) grown = ag_aligned_alloc(bytes * n_threads);
-    if (!grown) return AG_FAIL(&cpu->base.err, NOMEM, "cpu: working space of %zu bytes", want);
+    if (!grown)
+        return AG_FAIL(&cpu->base.err, NOMEM, "scratch of %zu bytes of the CPU backend", want);
     ag_pages_want_huge(grown, bytes * n_threads);
     ag_aligned_free(*p);
     *p = grown;
@@ -180,7 +181,7 @@ static ag_status init(ag_cpu_backend *cpu, const ag_backend_params *params, ag_e
     cpu->parts = ag_aligned_alloc(n_threads * sizeof *cpu->parts);
     if (!cpu->rope.memory || !cpu->scratch.shared || !cpu->scratch.threads || !cpu->bad_rows ||
         !cpu->parts) {
-        return AG_FAIL(err, NOMEM, "cpu: working space for %zu threads", n_threads);
+        return AG_FAIL(err, NOMEM, "scratch of %zu threads of the CPU backend", n_threads);
     }
     char sets[64];
     snprintf(cpu->description, sizeof cpu->description, "cpu: %zu thread%s, %s (this machine: %s)",
@@ -192,7 +193,7 @@ static ag_status init(ag_cpu_backend *cpu, const ag_backend_params *params, ag_e
 ag_status ag_cpu_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
     *out = NULL;
     ag_cpu_backend *cpu = ag_calloc(1, sizeof *cpu);
-    if (!cpu) return AG_FAIL(err, NOMEM, "cpu backend");
+    if (!cpu) return AG_FAIL(err, NOMEM, "CPU backend");
     cpu->base.ops = &cpu_ops;
     ag_status st = init(cpu, params, err);
     if (st != AG_OK) {

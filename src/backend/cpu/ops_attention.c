@@ -458,7 +458,7 @@ ag_status ag_cpu_attention_reserve(ag_backend *b, const ag_attention_limits *lim
     uint32_t *n_slots = ag_malloc(limits->n_kv_heads * sizeof *n_slots);
     ag_attention_seq *seqs = ag_calloc(n_seqs, sizeof *seqs);
     if (!n_slots || !seqs) {
-        st = AG_FAIL(&b->err, NOMEM, "attention scratch for %zu sequences: out of memory", n_seqs);
+        st = AG_FAIL(&b->err, NOMEM, "attention scratch for %zu sequences", n_seqs);
         goto done;
     }
     for (uint32_t h = 0; h < limits->n_kv_heads; h++) n_slots[h] = limits->n_slots;

@@ -211,8 +211,8 @@ static ag_status start_workers(ag_pool *p, ag_error *err) {
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!failure) return AG_OK;
-    return AG_FAIL(err, NOMEM, "thread %u of %u could not be started: %s", p->n_started + 2,
-                   p->n_threads, strerror(failure));
+    return AG_FAIL(err, NOMEM, "thread %u of %u: %s", p->n_started + 2, p->n_threads,
+                   strerror(failure));
 }
 
 ag_status ag_pool_create(uint32_t n_threads, ag_pool **out, ag_error *err) {

@@ -114,10 +114,10 @@ static ag_status fill_with_zeros(ag_cl_backend *cl, cl_mem mem, size_t bytes, ag
 
 ag_status ag_cl_buffer_create(ag_cl_memory *m, size_t bytes, ag_buffer **out, ag_error *err) {
     ag_cl_backend *cl = m->cl;
-    if (bytes > SIZE_MAX - PADDING) return AG_FAIL(err, NOMEM, "a buffer of %zu bytes", bytes);
+    if (bytes > SIZE_MAX - PADDING) return AG_FAIL(err, NOMEM, "device buffer of %zu bytes", bytes);
     size_t padded = (bytes + PADDING - 1) / PADDING * PADDING;
     ag_cl_buffer *b = ag_calloc(1, sizeof *b);
-    if (!b) return AG_FAIL(err, NOMEM, "a device buffer");
+    if (!b) return AG_FAIL(err, NOMEM, "device buffer");
     cl_mem_flags flags = CL_MEM_READ_WRITE | (cl->zero_copy ? CL_MEM_ALLOC_HOST_PTR : 0);
     cl_int code;
     ag_status st = AG_OK;

@@ -14,8 +14,8 @@ static ag_status reserve_bytes(ag_cl_memory *m, size_t bytes, ag_error *err) {
     if (bytes <= SIZE_MAX - in_use && in_use + bytes <= d->global_bytes) return AG_OK;
     atomic_fetch_sub_explicit(&m->in_use, bytes, memory_order_relaxed);
     return AG_FAIL(err, NOMEM,
-                   "%s: a buffer of %zu bytes does not fit, %zu of its %llu bytes are in use",
-                   d->name, bytes, in_use, (unsigned long long)d->global_bytes);
+                   "device buffer of %zu bytes does not fit: %zu of %llu bytes of %s are in use",
+                   bytes, in_use, (unsigned long long)d->global_bytes, d->name);
 }
 
 static ag_status memory_alloc(ag_memory *mem, size_t bytes, ag_usage usage, ag_buffer **out,

@@ -128,7 +128,7 @@ static ag_status add_program(ag_cl_backend *cl, uint64_t key, const char *file, 
     if (ps->n_programs == ps->cap_programs) {
         size_t cap = ps->cap_programs ? 2 * ps->cap_programs : 16;
         ag_cl_program *grown = ag_realloc(ps->programs, cap * sizeof *grown);
-        if (!grown) return AG_FAIL(&cl->base.err, NOMEM, "a table of %zu programs", cap);
+        if (!grown) return AG_FAIL(&cl->base.err, NOMEM, "table of %zu programs", cap);
         ps->programs = grown;
         ps->cap_programs = cap;
     }
@@ -176,7 +176,7 @@ static ag_status grow_kernels(ag_cl_backend *cl) {
     if (2 * ps->n_kernels < ps->cap_kernels) return AG_OK;
     size_t cap = ps->cap_kernels ? 2 * ps->cap_kernels : 128;
     ag_cl_kernel_entry *grown = ag_calloc(cap, sizeof *grown);
-    if (!grown) return AG_FAIL(&cl->base.err, NOMEM, "a table of %zu kernels", cap);
+    if (!grown) return AG_FAIL(&cl->base.err, NOMEM, "table of %zu kernels", cap);
     for (size_t i = 0; i < ps->cap_kernels; i++) {
         if (!ps->kernels[i].key) continue;
         size_t at = (size_t)ps->kernels[i].key;

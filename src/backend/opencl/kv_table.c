@@ -128,8 +128,7 @@ static ag_status make_table(ag_cl_backend *cl, const ag_cl_kv_rows *rows, buffer
         t->made = ag_calloc(t->made_words, sizeof *t->made);
         if (!t->made) t->made_words = 0;
     }
-    if (!t || t->made_words < n)
-        return AG_FAIL(&cl->base.err, NOMEM, "a table of %zu KV blocks", n);
+    if (!t || t->made_words < n) return AG_FAIL(&cl->base.err, NOMEM, "table of %zu KV blocks", n);
     uint64_t *to = t->made, number = 0;
     for (size_t r = 0; r < rows->n_rows; r++) {
         const ag_kv_block *from = rows->blocks + r * rows->per_row;

@@ -67,7 +67,7 @@ static ag_status need_pinned(ag_cl_backend *cl, size_t half_bytes) {
     ag_error *err = &cl->base.err;
     if (half_bytes <= l->half_bytes) return AG_OK;
     if (half_bytes > SIZE_MAX / 2) {
-        return AG_FAIL(err, NOMEM, "two pieces of pinned memory of %zu bytes", half_bytes);
+        return AG_FAIL(err, NOMEM, "two pinned buffers of %zu bytes", half_bytes);
     }
     if (l->pinned) AG_TRY(ag_cl_finish(cl, err));
     release_pinned(cl);

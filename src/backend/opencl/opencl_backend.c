@@ -141,7 +141,7 @@ static ag_status init(ag_cl_backend *cl, const char *device, ag_error *err) {
 ag_status ag_cl_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
     *out = NULL;
     ag_cl_backend *cl = ag_calloc(1, sizeof *cl);
-    if (!cl) return AG_FAIL(err, NOMEM, "opencl backend");
+    if (!cl) return AG_FAIL(err, NOMEM, "OpenCL backend");
     cl->ops = opencl_ops;
     cl->base.ops = &cl->ops;
     cl->gpu_attention = !params || !params->host_attention;

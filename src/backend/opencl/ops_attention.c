@@ -179,7 +179,7 @@ static ag_status add_scores(const work *w) {
     const size_t bytes = (size_t)kv->n_kv_heads * w->n_slots * sizeof(float);
     ag_error *err = &w->cl->base.err;
     float *sums = ag_malloc(bytes);
-    if (!sums) return AG_FAIL(err, NOMEM, "%zu bytes of attention weights", bytes);
+    if (!sums) return AG_FAIL(err, NOMEM, "attention weights of %zu bytes", bytes);
     const cl_int code = w->cl->api.clEnqueueReadBuffer(w->cl->queue, w->scratch, CL_TRUE,
                                                        w->sums_at, bytes, sums, 0, NULL, NULL);
     ag_status st = AG_OK;

@@ -73,7 +73,8 @@ static ag_status cast_on_host(ag_backend *b, ag_tensor *dst, const ag_tensor *sr
     job.values = ag_malloc(job.cols * sizeof *job.values);
     ag_status st = AG_OK;
     if (!from || !to || !job.values) {
-        st = AG_FAIL(&b->err, NOMEM, "%zu bytes to convert on the host", from_all + to_all);
+        st = AG_FAIL(&b->err, NOMEM, "conversion buffers of %zu bytes on the host",
+                     from_all + to_all);
         goto done;
     }
     st = ag_buffer_download(from, src->buffer, src->offset, from_all, &b->err);

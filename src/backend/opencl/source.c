@@ -32,7 +32,7 @@ static ag_status append_text(assembly *a, const char *text, size_t len) {
     if (a->len + len + 1 > a->cap) {
         size_t cap = 2 * (a->len + len + 1);
         char *grown = ag_realloc(a->text, cap);
-        if (!grown) return AG_FAIL(a->err, NOMEM, "the text of %s", a->names[0]);
+        if (!grown) return AG_FAIL(a->err, NOMEM, "source text of %s", a->names[0]);
         a->text = grown;
         a->cap = cap;
     }
@@ -76,7 +76,7 @@ static ag_status read_override(const char *dir, const char *file, char **text, s
     size_t got = buf ? fread(buf, 1, SOURCE_MAX + 1, f) : 0;
     bool failed = buf && ferror(f);
     (void)fclose(f);
-    if (!buf) return AG_FAIL(err, NOMEM, "%s", path);
+    if (!buf) return AG_FAIL(err, NOMEM, "source text of %s", path);
     if (failed || got > SOURCE_MAX) {
         ag_free(buf);
         if (failed) return AG_FAIL(err, IO, "%s: it cannot be read", path);

@@ -49,7 +49,7 @@ void ag_cl_staging_close(ag_cl_backend *cl) {
 static ag_status grow_ring(ag_cl_backend *cl, size_t n, ag_error *err) {
     size_t bytes = cl->staging.bytes ? cl->staging.bytes : RING_BYTES;
     while (bytes / 2 < n) {
-        if (bytes > SIZE_MAX / 2) return AG_FAIL(err, NOMEM, "staging an array of %zu bytes", n);
+        if (bytes > SIZE_MAX / 2) return AG_FAIL(err, NOMEM, "staging buffer of %zu bytes", n);
         bytes *= 2;
     }
     AG_TRY(ag_cl_finish(cl, err));
@@ -81,7 +81,7 @@ static ag_status enter_half(ag_cl_backend *cl, size_t half, ag_error *err) {
 /* Claims n bytes of the ring, within one half, at *offset. */
 static ag_status claim(ag_cl_backend *cl, size_t n, size_t *offset, ag_error *err) {
     ag_cl_staging *s = &cl->staging;
-    if (n > SIZE_MAX - ALIGN) return AG_FAIL(err, NOMEM, "staging an array of %zu bytes", n);
+    if (n > SIZE_MAX - ALIGN) return AG_FAIL(err, NOMEM, "staging buffer of %zu bytes", n);
     n = (n + ALIGN - 1) / ALIGN * ALIGN;
     if (n > s->bytes / 2) AG_TRY(grow_ring(cl, n, err));
     size_t half_bytes = s->bytes / 2, at = s->at;

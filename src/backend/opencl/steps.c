@@ -54,7 +54,7 @@ ag_status ag_cl_run_program(ag_backend *b, const ag_step *step, bool *taken) {
     *taken = false;
     if (!ag_cl_token_allowed(cl, step)) return AG_OK;
     if (!cl->steps) cl->steps = ag_calloc(1, sizeof *cl->steps);
-    if (!cl->steps) return AG_FAIL(&b->err, NOMEM, "a step in one launch");
+    if (!cl->steps) return AG_FAIL(&b->err, NOMEM, "single-launch step");
     ag_cl_steps_sweep(cl);
     ag_cl_step_entry *e = find(cl->steps, step);
     if (!e) {

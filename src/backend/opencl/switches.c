@@ -56,7 +56,7 @@ static ag_status read_cache(char **out, ag_error *err) {
     if (!directory) return AG_OK;
     const size_t n = strlen(directory) + strlen(under) + 1;
     *out = ag_malloc(n);
-    if (!*out) return AG_FAIL(err, NOMEM, "the name of the cache directory");
+    if (!*out) return AG_FAIL(err, NOMEM, "path of the program cache");
     snprintf(*out, n, "%s%s", directory, under);
     return AG_OK;
 }
@@ -78,7 +78,7 @@ ag_status ag_cl_switches_read(ag_cl_switches *s, ag_error *err) {
     AG_TRY(read_emulated(&s->emulated, err));
     const char *kernels = value_of("AG_OPENCL_KERNELS");
     if (kernels && !(s->kernels = ag_strdup(kernels))) {
-        return AG_FAIL(err, NOMEM, "the name of the directory of kernels");
+        return AG_FAIL(err, NOMEM, "path of the kernel directory");
     }
     s->default_cache = !value_of("AG_OPENCL_CACHE");
     return read_cache(&s->cache, err);

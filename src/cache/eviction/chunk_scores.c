@@ -46,7 +46,7 @@ ag_status ag_chunk_scores_create(const ag_eviction_params *p, const ag_kv_cache 
     const ag_kv_params *kv = ag_kv_cache_params(cache);
     const ag_compactor_params *own = p->policy_params;
     ag_chunk_scores *c = ag_calloc(1, sizeof *c);
-    if (!c) return AG_FAIL(err, NOMEM, "attention inside chunks: out of memory");
+    if (!c) return AG_FAIL(err, NOMEM, "chunk scores");
     c->be = ag_kv_cache_backend(cache);
     c->n_layers = kv->n_layers;
     c->query_scale = own ? own->query_scale : 0;
@@ -59,7 +59,7 @@ ag_status ag_chunk_scores_create(const ag_eviction_params *p, const ag_kv_cache 
         return AG_OK;
     }
     ag_chunk_scores_destroy(c);
-    return AG_FAIL(err, NOMEM, "attention inside chunks of passes of %zu rows", bounds_of(kv));
+    return AG_FAIL(err, NOMEM, "chunk scores of passes of %zu rows", bounds_of(kv));
 }
 
 /* Until the next chunk that is cut. */

@@ -129,7 +129,7 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
         (!value_floats(p, &e) || have_values(s, &e))) {
         return AG_OK;
     }
-    return AG_FAIL(err, NOMEM, "eviction scratch for %zu slots: out of memory", n);
+    return AG_FAIL(err, NOMEM, "eviction scratch for %zu slots", n);
 }
 
 size_t ag_eviction_scratch_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {

@@ -53,7 +53,7 @@ static ag_status allocate(ag_score_sums *s, ag_error *err) {
     if (there) s->rows = ag_calloc(on_host, sizeof *s->rows);
     if (there) s->n_scored = ag_calloc(e.heads, sizeof *s->n_scored);
     if (!s->host || (there && (!s->rows || !s->n_scored))) {
-        return AG_FAIL(err, NOMEM, "attention sums of %zu slots: out of memory", on_host);
+        return AG_FAIL(err, NOMEM, "attention sums of %zu slots", on_host);
     }
     if (!there) return AG_OK;
     return ag_memory_alloc(ag_backend_memory(ag_kv_cache_backend(s->cache)),
@@ -69,7 +69,7 @@ ag_status ag_score_sums_create(const ag_eviction_policy *policy, const ag_kv_cac
 ag_status ag_score_sums_create_for(const ag_kv_cache *cache, ag_score_sums **out, ag_error *err) {
     *out = NULL;
     ag_score_sums *s = ag_calloc(1, sizeof *s);
-    if (!s) return AG_FAIL(err, NOMEM, "attention sums: out of memory");
+    if (!s) return AG_FAIL(err, NOMEM, "attention sums");
     s->cache = cache;
     s->fetched = no_layer;
     ag_status st = allocate(s, err);

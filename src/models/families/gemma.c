@@ -109,7 +109,7 @@ static ag_status complete(const ag_gguf_reader *r, json_t *config, double larges
     const double width = scalar_of(v[0], largest, v[1], v[2], v[3]);
     if (width <= 0) return AG_OK;
     if (json_object_set_new(config, "query_pre_attn_scalar", json_real(width)) == 0) return AG_OK;
-    return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+    return AG_FAIL(r->err, NOMEM, "%s: configuration", r->where);
 }
 
 static ag_status complete_2(const ag_gguf_reader *r, json_t *config) {

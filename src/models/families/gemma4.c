@@ -207,7 +207,7 @@ static ag_status complete(const ag_gguf_reader *r, json_t *config) {
          !json_object_set_new(config, "rope_parameters",
                               json_pack("{s:{s:s, s:f}}", "full_attention", "rope_type",
                                         "proportional", "partial_rotary_factor", part));
-    return ok ? AG_OK : AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+    return ok ? AG_OK : AG_FAIL(r->err, NOMEM, "%s: configuration", r->where);
 }
 
 const ag_family ag_family_gemma4 = {

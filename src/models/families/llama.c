@@ -21,7 +21,7 @@ static ag_status describe_llama(ag_config_reader *r, const ag_layer_spec *plain,
 static ag_status complete_llama(const ag_gguf_reader *r, json_t *config) {
     json_t *window = json_object_get(config, "sliding_window");
     if (window && json_object_set(config, gguf_window, window)) {
-        return AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+        return AG_FAIL(r->err, NOMEM, "%s: configuration", r->where);
     }
     return AG_OK;
 }

@@ -83,7 +83,7 @@ static ag_status complete(const ag_gguf_reader *r, json_t *config) {
         ok = ok && json_array_append_new(types, json_string(name)) == 0;
     }
     if (types) ok = json_object_set_new(config, "layer_types", types) == 0 && ok;
-    return ok ? AG_OK : AG_FAIL(r->err, NOMEM, "%s: no memory for its configuration", r->where);
+    return ok ? AG_OK : AG_FAIL(r->err, NOMEM, "%s: configuration", r->where);
 }
 
 const ag_family ag_family_qwen3_5 = {
