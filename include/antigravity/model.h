@@ -42,14 +42,6 @@ typedef struct ag_type_share {
 } ag_type_share;
 #define AG_MAX_TYPE_SHARES 8
 
-/* What became of ag_model_params.weights_cache. */
-typedef enum ag_cache_outcome {
-    AG_CACHE_NONE,    /* none was asked for, or no weight changes its type */
-    AG_CACHE_USED,    /* nothing was converted */
-    AG_CACHE_WRITTEN, /* the next start will convert nothing */
-    AG_CACHE_FAILED,  /* a warning in the backend's log says why; the model is there all the same */
-} ag_cache_outcome;
-
 /* Properties of a model that are known before its weights are read. */
 typedef struct ag_model_info {
     char architecture[64]; /* "LlamaForCausalLM" */
@@ -79,9 +71,8 @@ typedef struct ag_model_info {
     uint32_t n_kept;  /* matrices that keep the file's type: their rows are not a multiple of 32 */
     uint32_t n_types; /* types of matrices in memory, the most frequent first */
     ag_type_share types[AG_MAX_TYPE_SHARES];
-    ag_cache_outcome weights_cache; /* of a loaded model */
-    uint64_t workspace_columns;     /* floats of the workspace for each row of a pass */
-    uint64_t reserved[6];           /* 0 */
+    uint64_t workspace_columns; /* floats of the workspace for each row of a pass */
+    uint64_t reserved[6];       /* 0 */
 } ag_model_info;
 
 /* Reports progress, done <= total. Returns false to cancel: the call then fails with AG_CANCELLED.
@@ -112,12 +103,7 @@ typedef struct ag_model_params {
     size_t n_tensor_types;
     ag_progress_fn progress; /* converted bytes of the file; may be NULL */
     void *progress_user;
-    /* A directory where converted weights are kept, so that the next start converts nothing; it is
-     * made if need be. "": $XDG_CACHE_HOME/antigravity/weights, or the same in ~/.cache. NULL:
-     * nothing is kept. The bits are the same with and without. One file for each model and choice
-     * of types, used only as long as the model's files have not changed. */
-    const char *weights_cache;
-    uint64_t reserved[3]; /* 0: what later versions ask for */
+    uint64_t reserved[4]; /* 0 */
 } ag_model_params;
 AG_API ag_model_params ag_model_defaults(void);
 

@@ -72,12 +72,6 @@ static const option_def model_defs[] = {
      .dtypes = AG_DTYPE_WEIGHT,
      .as_is = true,
      .help = "what the weights become in memory:"},
-    {.name = "weights-cache",
-     .kind = OPTION_NAME,
-     .value = "DIR",
-     .offset = FIELD(weights_cache),
-     .help = "keep converted weights in this directory, so that the next start converts nothing; "
-             "auto: $XDG_CACHE_HOME/antigravity/weights"},
     {.name = "tensor-type",
      .kind = OPTION_CALL,
      .value = "PATTERN=TYPE",
@@ -155,8 +149,6 @@ ag_model_params model_params(const model_options *o) {
     ag_model_params params = model_params_of_type(o->weights);
     params.tensor_types = o->tensor_types.v;
     params.n_tensor_types = o->tensor_types.n;
-    params.weights_cache = o->weights_cache;
-    if (o->weights_cache && !strcmp(o->weights_cache, "auto")) params.weights_cache = "";
     return params;
 }
 

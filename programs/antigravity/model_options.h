@@ -24,8 +24,7 @@ typedef struct model_options {
     uint32_t threads;     /* 0: the usable cores */
     uint32_t max_seq_len; /* 0: as many as the model was trained for */
     uint32_t prefill_chunk;
-    ag_dtype weights;          /* or DTYPE_AS_IS, or AG_WEIGHTS_AUTO */
-    const char *weights_cache; /* NULL: none; "auto": the usual place */
+    ag_dtype weights; /* or DTYPE_AS_IS, or AG_WEIGHTS_AUTO */
     tensor_types tensor_types;
     ag_dtype k_type, v_type;
     ag_k_rotation k_rotation;
@@ -39,7 +38,7 @@ model_options model_options_defaults(void);
 
 /* ---- model_options.c ---- */
 
-option_group model_group(model_options *o);   /* -m --weights --weights-cache --tensor-type */
+option_group model_group(model_options *o);   /* -m --weights --tensor-type */
 option_group message_group(model_options *o); /* -q -v */
 
 /* The word beside the options, if there is one, is the model. Returns an exit code. */

@@ -71,6 +71,7 @@ static const answer options[] = {
      "use -n N (--max-tokens)"},
     {" --num-ctx --max-model-len --max_model_len --context-length ", "use -c N (--max-seq-len)"},
     {" --num-thread --num-threads --nthreads ", "use -t N (--threads)"},
+    {" --weights-cache ", "removed: use 'antigravity quantize' once instead"},
     {" --dtype --quantization --load-in-8bit --load-in-4bit ", "use --weights TYPE"},
     {" --kv-cache-dtype ", "use --kv-type TYPE"},
     {" --gpu --gpus --cuda --tensor-parallel-size ", "use -b opencl; 'antigravity devices' lists "

@@ -132,7 +132,7 @@ ag_status ag_gguf_writer_open(ag_gguf_writer *w, const char *path, ag_error *err
     put_number(&head, w->n_entries, 8);
     const uint64_t n = head.n + w->metadata.n + w->table.n;
     w->is_open = true;
-    w->file.is_public = !w->is_private;
+    w->file.is_public = true;
     ag_status st = ag_sealed_writer_open(&w->file, path, err);
     if (st == AG_OK && (head.failed || w->metadata.failed || w->table.failed)) {
         st = AG_FAIL(err, NOMEM, "%s: metadata", path);

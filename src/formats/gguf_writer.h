@@ -22,7 +22,6 @@ typedef struct ag_gguf_writer {
     uint64_t data_bytes; /* of all tensors so far, padding included */
     uint64_t written;    /* bytes of data */
     bool is_open;
-    bool is_private; /* set before opening: its owner alone may read the file */
     ag_sealed_writer file;
 } ag_gguf_writer;
 

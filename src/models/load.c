@@ -3,7 +3,7 @@
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "memory/galloc.h"
-#include "models/weights_cache.h"
+#include "models/weights.h"
 #include "quant/quant.h"
 
 #include <antigravity/process.h>
@@ -22,13 +22,9 @@ typedef struct loading {
     pthread_t thread;      /* the caller's */
     _Atomic uint64_t part; /* bytes of the current tensor that are done */
     atomic_bool cancelled;
-    ag_memory *host; /* for rows that have to be put in order */
-    ag_weights_cache cache;
-    size_t n_cached; /* matrices so far that are in it, if there is one */
-    const ag_weight_source *current_source;
+    ag_memory *host;                 /* for rows that have to be put in order */
     const ag_source_tensor *current; /* NULL: its rows were copied */
     size_t first_row, row_bytes;     /* of the current tensor in the file */
-    size_t weight_row_bytes;         /* the same of the tensor of the model's file */
 } loading;
 
 /* Rows that are converted need not stay in memory: the page cache keeps the file anyway. */
@@ -36,9 +32,9 @@ static bool consume_rows(void *user, size_t row0, size_t n_rows) {
     loading *ld = user;
     if (ld->current) {
         const uint64_t first = (uint64_t)(ld->first_row + row0) * ld->row_bytes;
-        ag_source_drop(ld->current_source, ld->current, first, (uint64_t)n_rows * ld->row_bytes);
+        ag_source_drop(ld->source, ld->current, first, (uint64_t)n_rows * ld->row_bytes);
     }
-    const uint64_t bytes = (uint64_t)n_rows * ld->weight_row_bytes;
+    const uint64_t bytes = (uint64_t)n_rows * ld->row_bytes;
     const uint64_t part = atomic_fetch_add(&ld->part, bytes) + bytes;
     const ag_model_params *p = ld->params;
     if (p->progress && pthread_equal(pthread_self(), ld->thread) &&
@@ -85,16 +81,17 @@ static ag_status select_rows(const loading *ld, const ag_weight_spec *spec, cons
     return AG_OK;
 }
 
-/* The weight's rows are those of t, one of the source's tensors. */
-static ag_status put_rows(loading *ld, ag_tensor *out, const ag_weight_spec *spec,
-                          const ag_weight_source *source, const ag_source_tensor *t, ag_dtype type,
-                          ag_error *err) {
+static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *spec,
+                             ag_error *err) {
+    const ag_source_tensor *t;
     ag_tensor all, src;
     ag_buffer *copy;
+    AG_TRY(ag_model_weights_find(ld->source, spec, &t, err));
+    const ag_dtype type = ag_weight_type(spec, t->dtype, ld->params);
+    atomic_store(&ld->part, 0);
     ld->row_bytes = ag_dtype_row_bytes(t->dtype, spec->cols);
-    AG_TRY(ag_source_map(source, t, &all, err));
+    AG_TRY(ag_source_map(ld->source, t, &all, err));
     ag_status st = select_rows(ld, spec, &all, &src, &copy, err);
-    ld->current_source = source;
     ld->current = copy ? NULL : t;
     ld->first_row = spec->order.first;
     if (st == AG_OK) {
@@ -102,30 +99,11 @@ static ag_status put_rows(loading *ld, ag_tensor *out, const ag_weight_spec *spe
                                          ld, err);
     }
     ag_buffer_release(&copy);
-    ag_source_drop(source, t, 0, t->n_bytes);
-    if (st == AG_CANCELLED || st == AG_OK) return st;
-    return ag_error_prefix(err, st, "%s", ag_source_file_path(source, t->file));
-}
-
-static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *spec,
-                             ag_error *err) {
-    const ag_source_tensor *t, *cached = NULL;
-    AG_TRY(ag_model_weights_find(ld->source, spec, &t, err));
-    const ag_dtype type = ag_weight_type(spec, t->dtype, ld->params);
-    atomic_store(&ld->part, 0);
-    ld->weight_row_bytes = ag_dtype_row_bytes(t->dtype, spec->cols);
-    if (type != t->dtype) cached = ag_weights_cache_at(&ld->cache, ld->n_cached++);
-    ag_status st = AG_OK;
-    if (cached) {
-        ag_weight_spec plain = *spec; /* its rows are in their order there */
-        plain.order = (ag_row_order){0};
-        st = put_rows(ld, out, &plain, ld->cache.file, cached, type, err);
-        if (st == AG_FORMAT)
-            ag_backend_log(ld->backend, AG_LOG_WARN, "damaged: %s", err ? err->msg : "");
-    }
-    if (!cached || st == AG_FORMAT) st = put_rows(ld, out, spec, ld->source, t, type, err);
+    ag_source_drop(ld->source, t, 0, t->n_bytes);
     if (st == AG_CANCELLED) return cancelled_at(t, err);
-    return st == AG_OK ? advance(ld, t, spec, err) : st;
+    if (st != AG_OK)
+        return ag_error_prefix(err, st, "%s", ag_source_file_path(ld->source, t->file));
+    return advance(ld, t, spec, err);
 }
 
 /* The values that the file has, in the weight's order, column after column. */
@@ -181,16 +159,10 @@ static ag_status load_layers(loading *ld, const ag_model_spec *s, ag_error *err)
 
 ag_status ag_model_weights_load(ag_model_weights *w, ag_backend *be, const ag_model_spec *s,
                                 const ag_weight_source *source, const ag_weights_summary *summary,
-                                const ag_model_params *params, ag_cache_outcome *outcome,
-                                ag_error *err) {
+                                const ag_model_params *params, ag_error *err) {
     loading ld = {.w = w, .backend = be, .source = source, .params = params};
-    if (params->weights_cache) {
-        AG_TRY(ag_weights_cache_open(&ld.cache, be, s, source, summary, params, err));
-    }
-    *outcome = ld.cache.outcome;
     ld.thread = pthread_self();
-    ld.done = ld.cache.bytes_done;
-    ld.total = ld.done + summary->source_bytes;
+    ld.total = summary->source_bytes;
     ag_status st = ag_model_weights_begin(w, s, err);
     if (st == AG_OK) st = ag_galloc_create(&ld.host, err);
     if (st == AG_OK) st = load_layers(&ld, s, err);
@@ -205,6 +177,5 @@ ag_status ag_model_weights_load(ag_model_weights *w, ag_backend *be, const ag_mo
     }
     if (st != AG_OK) ag_model_weights_release(w);
     ag_galloc_destroy(ld.host);
-    ag_weights_cache_close(&ld.cache);
     return st;
 }

@@ -232,8 +232,7 @@ static ag_status load_source(ag_model *m, const char *path, const ag_model_param
     tell(m, path);
     AG_TRY(check_available(m, path, summary.stored_bytes, err));
     AG_TRY(open_tables(m, summary.embedding, summary.layer_inputs, err));
-    return ag_model_weights_load(&m->weights, m->backend, &m->spec, m->source, &summary, &p,
-                                 &m->info.weights_cache, err);
+    return ag_model_weights_load(&m->weights, m->backend, &m->spec, m->source, &summary, &p, err);
 }
 
 uint32_t ag_model_states(const ag_model *m, ag_state_layer *out) {

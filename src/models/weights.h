@@ -47,12 +47,10 @@ ag_status ag_model_weights_inspect(const ag_backend *be, ag_model_spec *s,
 void ag_model_weights_inspect_random(const ag_backend *be, const ag_model_spec *s,
                                      const ag_model_params *params, ag_weights_summary *out);
 
-/* Converts everything that the summary speaks of. `params` tells the type and hears of progress.
- * *outcome: of params->weights_cache. */
+/* Converts everything that the summary speaks of. `params` tells the type and hears of progress. */
 ag_status ag_model_weights_load(ag_model_weights *w, ag_backend *be, const ag_model_spec *s,
                                 const ag_weight_source *source, const ag_weights_summary *summary,
-                                const ag_model_params *params, ag_cache_outcome *outcome,
-                                ag_error *err);
+                                const ag_model_params *params, ag_error *err);
 /* The same from random numbers. */
 ag_status ag_model_weights_random(ag_model_weights *w, ag_backend *be, const ag_model_spec *s,
                                   const ag_model_params *params, ag_error *err);

@@ -28,10 +28,7 @@ static ag_status copy_load_params(ag_served_model *m, const ag_model_params *p, 
             if (!types[i].pattern) return AG_FAIL(err, NOMEM, "types of tensors");
         }
     }
-    if (!p->weights_cache) return AG_OK;
-    m->weights_cache = ag_strdup(p->weights_cache);
-    m->load.weights_cache = m->weights_cache;
-    return m->weights_cache ? AG_OK : AG_FAIL(err, NOMEM, "path of the weights cache");
+    return AG_OK;
 }
 
 /* A model may have neither tokenizer nor template: that is no error, and none is told. */
@@ -78,7 +75,6 @@ void ag_served_model_destroy(ag_served_model *m) {
     for (size_t i = 0; m->load.tensor_types && i < m->load.n_tensor_types; i++)
         ag_free((void *)(uintptr_t)m->load.tensor_types[i].pattern);
     ag_free((void *)(uintptr_t)m->load.tensor_types);
-    ag_free(m->weights_cache);
     ag_free(m->path);
     ag_free(m->name);
     ag_free(m);

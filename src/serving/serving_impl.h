@@ -39,7 +39,6 @@ struct ag_served_model {
         char *name;
     } * aliases; /* under the lock */
     ag_model_params load;
-    char *weights_cache;
     ag_session_params session;
     ag_model_info info;
     ag_tokenizer *tokenizer;

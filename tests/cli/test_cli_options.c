@@ -69,6 +69,8 @@ static void options_of_other_programs_are_answered_by_name(void **state) {
         {{"generate", "--mirostat", "2"}, "--top-p"},
         {{"generate", "--max-new-tokens", "9"}, "use -n N"},
         {{"generate", "--draft-min", "1"}, "--speculate"},
+        {{"generate", "--weights-cache", "auto"},
+         "--weights-cache: removed: use 'antigravity quantize' once instead"},
         {{"generate", "-np", "4"}, "'antigravity bench' only"},
         {{"bench", "-sm", "none"}, "one device"},
         {{"run", "llama3"}, "there is no command 'run': 'antigravity chat"},
