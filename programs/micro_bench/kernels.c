@@ -4,8 +4,8 @@
  * conversion to Q8_0 and the product in double; those in vectors work on 16 rows of weights. */
 #include "backend/cpu/kernels.h"
 #include "core/alloc.h"
-#include "core/clock.h"
 #include "micro_bench.h"
+#include "platform/clock.h"
 #include "quant/quant.h"
 
 #include <string.h>

@@ -2,8 +2,8 @@
 /* An eviction: how many slots each head keeps, which ones by the policy, and the report. */
 #include "cache/cache_manager_impl.h"
 #include "cache/eviction/allocate.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 

@@ -3,17 +3,14 @@
 
 #include "core/alloc.h"
 #include "core/checksum.h"
+#include "platform/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct ag_spill_file {
     uint32_t users;
@@ -21,8 +18,7 @@ struct ag_spill_file {
     bool tried;    /* to make one */
     char *path;    /* owned */
     bool has_name; /* it is removed at the end */
-    dev_t device;  /* of the file */
-    ino_t inode;
+    ag_file_info identity;
     size_t record_bytes;
     uint32_t most;    /* records */
     uint32_t n;       /* that the file reaches to */
@@ -50,38 +46,15 @@ __attribute__((format(printf, 2, 3))) static bool fail(ag_spill_file *f, const c
 
 /* ---- the file ---- */
 
-static int open_in_directory(const char *dir) {
-    int fd = -1;
-#ifdef O_TMPFILE
-    fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    if (fd >= 0) return fd;
-#endif
-    static const char name[] = "/antigravity-spill-XXXXXX";
-    const size_t n = strlen(dir);
-    char *path = ag_malloc(n + sizeof name);
-    if (!path) return -1;
-    memcpy(path, dir, n);
-    memcpy(path + n, name, sizeof name);
-    fd = mkostemp(path, O_CLOEXEC);
-    if (fd >= 0) unlink(path);
-    ag_free(path);
-    return fd;
-}
-
 static void open_file(ag_spill_file *f) {
-    struct stat s;
     f->tried = true;
-    const bool is_directory = stat(f->path, &s) == 0 && S_ISDIR(s.st_mode);
-    if (is_directory) f->fd = open_in_directory(f->path);
-    else f->fd = open(f->path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    const bool is_directory = ag_file_is_directory(f->path);
+    f->fd = is_directory ? ag_fd_create_unnamed(f->path) : ag_fd_create(f->path);
     if (f->fd < 0) {
         fail(f, "%s: no spill file can be made: %s", f->path, strerror(errno));
         return;
     }
-    f->has_name = !is_directory && fstat(f->fd, &s) == 0;
-    if (!f->has_name) return;
-    f->device = s.st_dev;
-    f->inode = s.st_ino;
+    f->has_name = !is_directory && ag_fd_stat(f->fd, &f->identity);
 }
 
 ag_spill_file *ag_spill_file_create(const char *path, size_t record_bytes, uint64_t max_bytes) {
@@ -104,8 +77,7 @@ ag_spill_file *ag_spill_file_share(ag_spill_file *f) {
 }
 
 ag_spill_file *ag_spill_file_beside(ag_spill_file *f) {
-    struct stat s;
-    if (stat(f->path, &s) != 0 || !S_ISDIR(s.st_mode)) return ag_spill_file_share(f);
+    if (!ag_file_is_directory(f->path)) return ag_spill_file_share(f);
     ag_spill_file *other = ag_spill_file_create(f->path, f->record_bytes, 0);
     if (other) other->most = f->most;
     return other;
@@ -113,15 +85,14 @@ ag_spill_file *ag_spill_file_beside(ag_spill_file *f) {
 
 /* Somebody may have put another file in its place. */
 static void remove_name(const ag_spill_file *f) {
-    struct stat s;
-    const bool is_ours = lstat(f->path, &s) == 0 && s.st_dev == f->device && s.st_ino == f->inode;
-    if (is_ours) unlink(f->path);
+    ag_file_info now;
+    if (ag_file_stat_link(f->path, &now) && ag_file_is_same(&now, &f->identity)) remove(f->path);
 }
 
 void ag_spill_file_release(ag_spill_file *f) {
     if (!f || --f->users) return;
     if (f->has_name) remove_name(f);
-    if (f->fd >= 0) close(f->fd);
+    if (f->fd >= 0) ag_fd_close(f->fd);
     ag_free(f->path);
     ag_free(f->unused);
     ag_free(f);
@@ -133,31 +104,13 @@ static uint64_t place_of(const ag_spill_file *f, uint32_t record) {
     return (uint64_t)record * f->record_bytes;
 }
 
-/* Writing beyond the limit of a process ends it by a signal. */
-static bool may_reach(uint64_t end) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
-    return end <= limit.rlim_cur;
-}
-
 static bool write_all(ag_spill_file *f, const void *bytes, size_t n, uint64_t at) {
-    const char *next = bytes;
     if (!f->tried) open_file(f);
     if (f->fd < 0) return false;
-    if (!may_reach(at + n))
+    if (!ag_file_may_reach(at + n))
         return fail(f, "%s: the spill file cannot grow: %s", f->path, strerror(EFBIG));
-    while (n) {
-        const ssize_t done = pwrite(f->fd, next, n, (off_t)at);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) {
-            return fail(f, "%s: the spill file cannot be written: %s", f->path,
-                        strerror(done ? errno : ENOSPC));
-        }
-        next += done;
-        at += (uint64_t)done;
-        n -= (size_t)done;
-    }
-    return true;
+    if (ag_fd_write_at(f->fd, at, bytes, n)) return true;
+    return fail(f, "%s: the spill file cannot be written: %s", f->path, strerror(errno));
 }
 
 /* A list that has a place for every record, so that freeing one cannot fail. */
@@ -190,19 +143,10 @@ bool ag_spill_file_put(ag_spill_file *f, const void *bytes, size_t n, uint32_t *
 }
 
 bool ag_spill_file_get(ag_spill_file *f, uint32_t record, void *bytes, size_t n, uint64_t sum) {
-    char *next = bytes;
-    uint64_t at = place_of(f, record);
-    size_t left = n;
-    while (left) {
-        const ssize_t done = pread(f->fd, next, left, (off_t)at);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0)
-            return fail(f, "%s: the spill file cannot be read: %s", f->path, strerror(errno));
-        if (!done) return fail(f, "%s: the spill file is cut off", f->path);
-        next += done;
-        at += (uint64_t)done;
-        left -= (size_t)done;
-    }
+    size_t got;
+    if (!ag_fd_read_at(f->fd, place_of(f, record), bytes, n, &got))
+        return fail(f, "%s: the spill file cannot be read: %s", f->path, strerror(errno));
+    if (got < n) return fail(f, "%s: the spill file is cut off", f->path);
     if (ag_spill_sum(bytes, n) == sum) return true;
     return fail(f, "%s: the spill file is damaged", f->path);
 }
@@ -212,7 +156,7 @@ void ag_spill_file_free(ag_spill_file *f, uint32_t record) {
     if (f->n_unused < f->n) return;
     /* Nothing is in it any more. What cannot be cut off is used again. */
     f->n = f->n_unused = 0;
-    if (ftruncate(f->fd, 0) != 0) return;
+    (void)ag_fd_truncate(f->fd, 0);
 }
 
 const char *ag_spill_file_news(ag_spill_file *f) {

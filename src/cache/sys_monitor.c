@@ -3,12 +3,11 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "platform/file.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_PATH = 1024, MAX_TEXT = 8192, WINDOW_MS = 2000 };
 
@@ -29,16 +28,7 @@ static bool read_file(ag_sys_monitor *m, const char *dir, const char *group, con
     char path[2 * MAX_PATH];
     int len = snprintf(path, sizeof path, "%s%s%s/%s", m->root, dir, group, name);
     if (len < 0 || (size_t)len >= sizeof path) return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    size_t n = 0;
-    ssize_t got;
-    while (n < MAX_TEXT - 1 && (got = read(fd, m->text + n, MAX_TEXT - 1 - n)) > 0) {
-        n += (size_t)got;
-    }
-    close(fd);
-    m->text[n] = '\0';
-    return n > 0;
+    return ag_read_small_file(path, m->text, MAX_TEXT);
 }
 
 /* The number after `key` at the beginning of a line. */

@@ -3,6 +3,7 @@
 
 #include "chat/jinja_context.h"
 #include "chat/jinja_template.h"
+#include "core/ascii.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 static int digit_value(char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -66,11 +66,12 @@ bool ag_jparse_int(const char *s, size_t n, int base, int64_t *out) {
 static bool parse_special(const char *s, size_t n, double *out) {
     double sign = n && s[0] == '-' ? -1 : 1;
     if (n && (s[0] == '-' || s[0] == '+')) s++, n--;
-    if ((n == 3 && !strncasecmp(s, "inf", 3)) || (n == 8 && !strncasecmp(s, "infinity", 8))) {
+    if ((n == 3 && ag_ascii_equal_n(s, "inf", 3)) ||
+        (n == 8 && ag_ascii_equal_n(s, "infinity", 8))) {
         *out = sign * INFINITY;
         return true;
     }
-    if (n != 3 || strncasecmp(s, "nan", 3)) return false;
+    if (n != 3 || !ag_ascii_equal_n(s, "nan", 3)) return false;
     *out = NAN;
     return true;
 }

@@ -51,7 +51,7 @@ ag_status ag_constraint_vocab_json(const ag_constraint_vocab *v, ag_json_spacing
                                    const ag_json_masks **out, ag_error *err) {
     ag_constraint_vocab *w = (ag_constraint_vocab *)(uintptr_t)v; /* only under the lock */
     ag_status st = AG_OK;
-    pthread_mutex_lock(&w->lock);
+    ag_mutex_lock(&w->lock);
     if (!w->json[spacing]) {
         ag_json_masks *j = ag_calloc(1, sizeof *j);
         st = j ? make_json(j, spacing, &v->tree, v->n_words, err)
@@ -60,7 +60,7 @@ ag_status ag_constraint_vocab_json(const ag_constraint_vocab *v, ag_json_spacing
         else free_json(j);
     }
     *out = w->json[spacing];
-    pthread_mutex_unlock(&w->lock);
+    ag_mutex_unlock(&w->lock);
     return st;
 }
 
@@ -90,7 +90,7 @@ ag_status ag_constraint_vocab_create(const ag_tokenizer *t, size_t n_vocab, cons
     AG_TRY(check_ids(t, n_vocab, eos_ids, n_eos, err));
     ag_constraint_vocab *v = ag_calloc(1, sizeof *v);
     if (!v) return AG_FAIL(err, NOMEM, "vocabulary for constraints");
-    pthread_mutex_init(&v->lock, NULL);
+    ag_mutex_init(&v->lock);
     v->n_words = (n_vocab + 31) / 32;
     v->n_eos = n_eos;
     v->eos_ids = ag_calloc(n_eos, sizeof *v->eos_ids);
@@ -111,6 +111,6 @@ void ag_constraint_vocab_destroy(ag_constraint_vocab *v) {
     for (size_t i = 0; i < AG_N_SPACINGS; i++) free_json(v->json[i]);
     ag_token_tree_free(&v->tree);
     ag_free(v->eos_ids);
-    pthread_mutex_destroy(&v->lock);
+    ag_mutex_destroy(&v->lock);
     ag_free(v);
 }

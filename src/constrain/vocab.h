@@ -5,8 +5,7 @@
 
 #include "constrain/json_rules.h"
 #include "constrain/state_masks.h"
-
-#include <pthread.h>
+#include "platform/thread.h"
 
 enum { AG_LENGTH_STEPS = 32 }; /* characters for which masks of strings are kept */
 
@@ -24,7 +23,7 @@ struct ag_constraint_vocab {
     size_t n_words;
     int32_t *eos_ids;
     size_t n_eos;
-    pthread_mutex_t lock; /* of making what follows; nothing of it changes once it is there */
+    ag_mutex lock; /* of making what follows; nothing of it changes once it is there */
     ag_json_masks *json[AG_N_SPACINGS];
 };
 

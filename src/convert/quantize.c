@@ -7,9 +7,9 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/file.h"
+#include "platform/file.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 /* Of the format of quantised blocks: ggml's. */
 enum { QUANTIZATION_VERSION = 2 };
@@ -18,11 +18,11 @@ enum { QUANTIZATION_VERSION = 2 };
 
 /* What is read would be replaced while it is read. */
 static ag_status check_apart(const ag_weight_source *source, const char *path, ag_error *err) {
-    struct stat to, from;
-    if (stat(path, &to) != 0) return AG_OK;
+    ag_file_info to, from;
+    if (!ag_file_stat(path, &to)) return AG_OK;
     for (size_t i = 0; i < ag_source_n_files(source); i++) {
-        if (stat(ag_source_file_path(source, i), &from) != 0) continue;
-        if (from.st_dev != to.st_dev || from.st_ino != to.st_ino) continue;
+        if (!ag_file_stat(ag_source_file_path(source, i), &from)) continue;
+        if (!ag_file_is_same(&from, &to)) continue;
         return AG_FAIL(err, INVALID, "%s: is a file of the model that is read", path);
     }
     return AG_OK;
@@ -109,8 +109,8 @@ static ag_status convert(ag_out_model *m, const char *path, const ag_quantize_pa
     put_importance(&m->writer, im, params->imatrix);
     announce(m, report);
     AG_TRY(write_file(m, path, params, im, report, err));
-    struct stat s;
-    if (stat(path, &s) == 0) report->file_bytes = (uint64_t)s.st_size;
+    ag_file_info info;
+    if (ag_file_stat(path, &info)) report->file_bytes = info.bytes;
     return AG_OK;
 }
 

@@ -5,9 +5,9 @@
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
+#include "platform/map.h"
 
 #include <string.h>
-#include <unistd.h>
 
 enum {
     WORD = 64,             /* bits */
@@ -32,7 +32,7 @@ ag_status ag_block_pool_of(ag_backend *be, size_t block_bytes, ag_block_pool **o
     p->memory = ag_backend_memory(be);
     p->moves = p->memory->ops->commits_at_once;
     p->block_bytes = block_bytes;
-    p->page = (size_t)sysconf(_SC_PAGESIZE);
+    p->page = ag_page_size();
     p->next = be->block_pools;
     be->block_pools = *out = p;
     return AG_OK;

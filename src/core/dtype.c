@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "core/ascii.h"
+
 #include <antigravity/dtype.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <strings.h>
 
 typedef struct dtype_info {
     const char *name;
@@ -29,7 +30,7 @@ const char *ag_dtype_name(ag_dtype dtype) {
 
 bool ag_dtype_parse(const char *name, ag_dtype *out) {
     for (int i = 0; i < AG_DTYPE_COUNT; i++) {
-        if (strcasecmp(name, infos[i].name) != 0) continue;
+        if (!ag_ascii_equal(name, infos[i].name)) continue;
         *out = (ag_dtype)i;
         return true;
     }

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/keyed_hash.h"
 
-#include <pthread.h>
+#include "platform/random.h"
+#include "platform/thread.h"
+
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 uint64_t ag_unpredictable(void) {
     static atomic_ullong counter;
     struct timespec now = {0};
     uint64_t x;
-    if (getrandom(&x, sizeof x, GRND_NONBLOCK) == (ssize_t)sizeof x) return x;
+    if (ag_random_bytes(&x, sizeof x)) return x;
     timespec_get(&now, TIME_UTC);
     x = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + (uintptr_t)&now;
     return (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u + atomic_fetch_add(&counter, 1);
 }
 
 static uint64_t key[2];
-static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static ag_once key_once = AG_ONCE_INIT;
 
 static void draw_key(void) {
     key[0] = ag_unpredictable();
@@ -53,7 +54,7 @@ static void take_word(sip *s, uint64_t word) {
 
 uint64_t ag_keyed_hash(const void *bytes, size_t n) {
     const unsigned char *p = bytes;
-    pthread_once(&key_once, draw_key);
+    ag_call_once(&key_once, draw_key);
     sip s = {{key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
               key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u}};
     uint64_t last = (uint64_t)n << 56;

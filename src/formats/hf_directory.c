@@ -6,16 +6,11 @@
 #include "formats/json.h"
 #include "formats/recognise.h"
 #include "formats/safetensors.h"
+#include "platform/file.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 enum { MAX_CONFIG_BYTES = 1 << 24, MAX_TOKENIZER_BYTES = 1 << 29 };
-
-static bool is_directory(const char *path) {
-    struct stat s;
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
-}
 
 static ag_status open_tensors(ag_weight_source *s, ag_error *err) {
     return ag_st_open(s->path, &s->files, err);
@@ -93,7 +88,7 @@ static ag_status read_text(const ag_weight_source *s, ag_source_part part, ag_so
 const ag_weight_source_ops ag_hf_directory_ops = {
     .name = "safetensors",
     .size_bytes = sizeof(ag_weight_source),
-    .recognises = is_directory,
+    .recognises = ag_file_is_directory,
     .read_text = read_text,
     .open_tensors = open_tensors,
 };

@@ -5,14 +5,12 @@
 #include "core/fail.h"
 #include "formats/file.h"
 #include "formats/safetensors.h"
+#include "platform/directory.h"
+#include "platform/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const char needed[] = "this version reads GGUF files, and a directory with config.json and "
                              "F32, F16 or BF16 weights in model.safetensors";
@@ -61,7 +59,7 @@ static bool begins_with(const char *path, const char *magic) {
     if (ag_file_open(path, &fd, &size, NULL) != AG_OK) return false;
     bool same = size >= n && ag_file_read_at(fd, path, 0, first, n, NULL) == AG_OK &&
                 memcmp(first, magic, n) == 0;
-    close(fd);
+    ag_fd_close(fd);
     return same;
 }
 
@@ -110,17 +108,17 @@ static size_t kind_of(const char *name) {
 
 static ag_status refuse_directory(const char *path, ag_error *err) {
     size_t best = N_KINDS;
-    char found[256] = "";
+    char found[256] = "", **names;
+    size_t n;
     if (ag_st_is_in(path)) return AG_OK;
-    DIR *d = opendir(path);
-    if (!d) return AG_OK; /* Opening its files tells why. */
-    for (struct dirent *e; (e = readdir(d));) {
-        size_t kind = kind_of(e->d_name);
+    if (!ag_directory_list(path, NULL, &names, &n)) return AG_OK; /* opening its files fails */
+    for (size_t i = 0; i < n; i++) {
+        size_t kind = kind_of(names[i]);
         if (kind >= best) continue;
         best = kind;
-        snprintf(found, sizeof found, "%s", e->d_name);
+        snprintf(found, sizeof found, "%s", names[i]);
     }
-    closedir(d);
+    ag_directory_free(names, n);
     if (best == N_KINDS) return AG_OK;
     return AG_FAIL(err, UNSUPPORTED, "%s: holds %s (%s); %s", path, kinds[best].what, found,
                    needed);
@@ -149,41 +147,40 @@ char *ag_recognise_gguf_sibling(const char *path, unsigned part) {
 }
 
 /* One for each model: the first part alone, and no image encoder. */
-static int names_gguf_model(const struct dirent *e) {
+static bool names_gguf_model(const char *name) {
     unsigned part = 1, n_parts;
-    return ends_with(e->d_name, ".gguf") && strncmp(e->d_name, "mmproj", 6) != 0 &&
-           (!ag_recognise_gguf_part(e->d_name, &part, &n_parts) || part == 1);
+    return ends_with(name, ".gguf") && strncmp(name, "mmproj", 6) != 0 &&
+           (!ag_recognise_gguf_part(name, &part, &n_parts) || part == 1);
 }
 
-/* How many models; the path of one, and what others are called. Negative: errno says why. */
+/* Returns the number of models in a directory, with the path of the first in *file and the names of
+ * all in names[cap]; -1: errno says why. */
 static int find_gguf(const char *dir, char **file, char *names, size_t cap) {
-    struct dirent **found = NULL;
-    const int n = scandir(dir, &found, names_gguf_model, alphasort);
-    size_t at = 0;
-    for (int i = 0; i < n; i++) {
-        if (i == 0 && file) *file = ag_path_join(dir, found[i]->d_name);
-        if (at < cap) {
-            at += (size_t)snprintf(names + at, cap - at, "%s%s", i ? ", " : "", found[i]->d_name);
-        }
-        free(found[i]);
+    char **found;
+    size_t n, at = 0;
+    if (!ag_directory_list(dir, names_gguf_model, &found, &n)) return -1;
+    if (n && file) *file = ag_path_join(dir, found[0]);
+    for (size_t i = 0; i < n && at < cap; i++) {
+        at += (size_t)snprintf(names + at, cap - at, "%s%s", i ? ", " : "", found[i]);
     }
-    free(found);
-    return n;
+    ag_directory_free(found, n);
+    return (int)n;
 }
 
 bool ag_recognise_gguf(const char *path) {
-    struct stat s;
-    if (stat(path, &s) != 0) return false;
-    if (S_ISREG(s.st_mode)) return ends_with(path, ".gguf") || begins_with(path, "GGUF");
-    return S_ISDIR(s.st_mode) && !ag_st_is_in(path) && find_gguf(path, NULL, NULL, 0) > 0;
+    ag_file_info info;
+    if (!ag_file_stat(path, &info)) return false;
+    if (info.kind == AG_FILE_REGULAR) return ends_with(path, ".gguf") || begins_with(path, "GGUF");
+    return info.kind == AG_FILE_DIRECTORY && !ag_st_is_in(path) &&
+           find_gguf(path, NULL, NULL, 0) > 0;
 }
 
 ag_status ag_recognise_gguf_file(const char *path, char **file, ag_error *err) {
-    struct stat s;
+    ag_file_info info;
     char names[240];
     *file = NULL;
-    if (stat(path, &s) != 0) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
-    if (!S_ISDIR(s.st_mode)) {
+    if (!ag_file_stat(path, &info)) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
+    if (info.kind != AG_FILE_DIRECTORY) {
         *file = ag_recognise_gguf_sibling(path, 1);
         return *file ? AG_OK : AG_FAIL(err, NOMEM, "path");
     }
@@ -200,16 +197,16 @@ ag_status ag_recognise_gguf_file(const char *path, char **file, ag_error *err) {
 /* ---- what others call ---- */
 
 ag_status ag_recognise_path(const char *path, ag_error *err) {
-    struct stat s;
-    return stat(path, &s) != 0 && errno == ENOENT ? not_found(path, err) : AG_OK;
+    ag_file_info info;
+    return !ag_file_stat(path, &info) && errno == ENOENT ? not_found(path, err) : AG_OK;
 }
 
 ag_status ag_recognise_model(const char *path, ag_error *err) {
-    struct stat s;
+    ag_file_info info;
     AG_TRY(ag_recognise_path(path, err));
-    if (stat(path, &s) != 0) return AG_OK; /* Opening its files tells why. */
-    if (S_ISREG(s.st_mode)) return refuse_file(path, err);
-    return S_ISDIR(s.st_mode) ? refuse_directory(path, err) : AG_OK;
+    if (!ag_file_stat(path, &info)) return AG_OK; /* opening its files fails */
+    if (info.kind == AG_FILE_REGULAR) return refuse_file(path, err);
+    return info.kind == AG_FILE_DIRECTORY ? refuse_directory(path, err) : AG_OK;
 }
 
 ag_status ag_recognise_quantised(const json_t *config, const char *where, ag_error *err) {

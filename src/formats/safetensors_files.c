@@ -6,13 +6,12 @@
 #include "formats/safetensors.h"
 #include "formats/shard_index.h"
 #include "formats/weight_files.h"
+#include "platform/file.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
@@ -87,7 +86,7 @@ static ag_status open_directory(ag_weight_files *w, const char *dir, ag_error *e
     else if (ag_file_is_named(single)) {
         st = open_single(w, single, err);
     } else if (ag_file_is_named(index)) st = open_index(w, dir, index, err);
-    else if (access(dir, X_OK) != 0) st = AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
+    else if (!ag_file_may_search(dir)) st = AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
     else st = AG_FAIL(err, NOT_FOUND, "%s: holds neither %s nor %s", dir, single_name, index_name);
     ag_free(single);
     ag_free(index);
@@ -95,12 +94,12 @@ static ag_status open_directory(ag_weight_files *w, const char *dir, ag_error *e
 }
 
 static ag_status open_path(ag_weight_files *w, const char *path, ag_error *err) {
-    struct stat s;
-    if (stat(path, &s) != 0) {
+    ag_file_info info;
+    if (!ag_file_stat(path, &info)) {
         if (errno == ENOENT) return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(errno));
         return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
     }
-    if (S_ISDIR(s.st_mode)) return open_directory(w, path, err);
+    if (info.kind == AG_FILE_DIRECTORY) return open_directory(w, path, err);
     size_t n = strlen(path);
     if (n < 5 || strcmp(path + n - 5, ".json") != 0) return open_single(w, path, err);
     const char *slash = strrchr(path, '/');

@@ -5,21 +5,13 @@
 #include "core/fail.h"
 #include "core/little_endian.h"
 #include "formats/file.h"
+#include "platform/file.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { BUFFER = 64 << 10, PAUSED_BUFFER = 1 << 20 };
-enum { PRIVATE = S_IRUSR | S_IWUSR, PUBLIC = PRIVATE | S_IRGRP | S_IROTH };
-static const char temporary_mark[] = ".saving-";
 
 static void pause_for(const ag_io_pauses *p) {
     if (p) p->pause(p->user);
@@ -31,107 +23,21 @@ static size_t buffer_bytes(const ag_io_pauses *p) { return p ? PAUSED_BUFFER : B
 
 /* ---- writing ---- */
 
-/* w->path: where links lead to, or the path itself if nothing is there. */
-static ag_status find_place(ag_sealed_writer *w, const char *path, ag_error *err) {
-    struct stat s;
-    size_t n = strlen(path);
-    if (n >= sizeof w->path) return AG_FAIL(err, IO, "%s: %s", path, strerror(ENAMETOOLONG));
-    memcpy(w->path, path, n + 1);
-    if (lstat(path, &s) != 0) {
-        if (errno == ENOENT) return AG_OK;
-        return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
-    }
-    if (S_ISLNK(s.st_mode) && (!realpath(path, w->path) || stat(w->path, &s) != 0)) {
-        return AG_FAIL(err, IO, "%s: the link leads nowhere: %s", path, strerror(errno));
-    }
-    if (!S_ISREG(s.st_mode)) return AG_FAIL(err, IO, "%s: is there and is no regular file", path);
-    if (access(w->path, W_OK) != 0) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
-    return AG_OK;
-}
-
-/* The directory that the path lies in, with its slash. */
-static void directory_of(const char *path, char *dir, size_t cap) {
-    const char *slash = strrchr(path, '/');
-    snprintf(dir, cap, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-}
-
-/* "path.saving-": what temporary names of this file begin with. Files that bear one are locked by
- * who writes them. */
-static bool temporary_name(ag_sealed_writer *w, const char *end) {
-    int n = snprintf(w->temporary, sizeof w->temporary, "%s%s%s", w->path, temporary_mark, end);
-    if (n > 0 && (size_t)n < sizeof w->temporary) return true;
-    w->temporary[0] = '\0';
-    errno = ENAMETOOLONG;
-    return false;
-}
-
-static void remove_if_stale(int dir, const char *name) {
-    struct stat s;
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0) return;
-    bool ours = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid();
-    if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(dir, name, 0);
-    close(fd);
-}
-
-/* What was left behind by processes that were killed while they saved this file. */
-static void remove_stale(const ag_sealed_writer *w) {
-    char dir[PATH_MAX];
-    directory_of(w->path, dir, sizeof dir);
-    const char *slash = strrchr(w->path, '/'), *name = slash ? slash + 1 : w->path;
-    const size_t n = strlen(name);
-    DIR *d = opendir(dir);
-    if (!d) return;
-    for (struct dirent *e; (e = readdir(d));) {
-        bool temporary = strncmp(e->d_name, name, n) == 0 &&
-                         strncmp(e->d_name + n, temporary_mark, strlen(temporary_mark)) == 0;
-        if (temporary) remove_if_stale(dirfd(d), e->d_name);
-    }
-    closedir(d);
-}
-
-/* "/proc/self/fd/5": a file without a name gets one through this link. */
-static const char *proc_path(int fd, char *buf, size_t cap) {
-    snprintf(buf, cap, "/proc/self/fd/%d", fd);
-    return buf;
-}
-
-/* A file without a name, which vanishes with the process. -1: not here. Android lets no application
- * make links. */
-static int open_unnamed(const ag_sealed_writer *w) {
-#if defined O_TMPFILE && !defined __ANDROID__
-    char dir[PATH_MAX], proc[40];
-    directory_of(w->path, dir, sizeof dir);
-    int fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, w->is_public ? PUBLIC : PRIVATE);
-    if (fd < 0 || access(proc_path(fd, proc, sizeof proc), F_OK) == 0) return fd;
-    close(fd);
-#else
-    (void)w;
-#endif
-    return -1;
-}
-
-static ag_status open_place(ag_sealed_writer *w, const char *path, ag_error *err) {
-    AG_TRY(find_place(w, path, err));
-    remove_stale(w);
-    w->fd = open_unnamed(w);
-    if (w->fd < 0 && temporary_name(w, "XXXXXX")) w->fd = mkostemp(w->temporary, O_CLOEXEC);
-    if (w->fd < 0) {
-        w->temporary[0] = '\0';
-        return AG_FAIL(err, IO, "%s: cannot be written: %s", path, strerror(errno));
-    }
-    if (w->is_public && w->temporary[0]) (void)fchmod(w->fd, PUBLIC);
-    (void)flock(w->fd, LOCK_EX | LOCK_NB); /* tells others that somebody is writing it */
-    return AG_OK;
+/* errno says why `what` failed; 0: there is no more to say. */
+static ag_status atomic_error(const ag_sealed_writer *w, const char *what, ag_error *err) {
+    if (!errno) return AG_FAIL(err, IO, "%s: %s", w->file.path, what);
+    return AG_FAIL(err, IO, "%s: %s: %s", w->file.path, what, strerror(errno));
 }
 
 ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error *err) {
-    *w = (ag_sealed_writer){.fd = -1, .is_public = w->is_public, .pauses = w->pauses};
+    *w = (ag_sealed_writer){.is_public = w->is_public, .pauses = w->pauses};
+    w->file.fd = -1;
     const size_t n = buffer_bytes(w->pauses);
     w->buffer = ag_malloc(n);
     if (!w->buffer) return AG_FAIL(err, NOMEM, "%s: buffer of %zu bytes", path, n);
     pause_for(w->pauses);
-    const ag_status st = open_place(w, path, err);
+    const char *failed = ag_atomic_file_open(&w->file, path, w->is_public);
+    const ag_status st = failed ? atomic_error(w, failed, err) : AG_OK;
     resume_from(w->pauses);
     AG_TRY(st);
     ag_checksum_begin(&w->sum);
@@ -139,17 +45,7 @@ ag_status ag_sealed_writer_open(ag_sealed_writer *w, const char *path, ag_error 
 }
 
 static ag_status write_bytes(ag_sealed_writer *w, const unsigned char *p, size_t n, ag_error *err) {
-    while (n) {
-        ssize_t done = write(w->fd, p, n < INT_MAX ? n : INT_MAX);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) {
-            return AG_FAIL(err, IO, "%s: writing failed: %s", w->path,
-                           done < 0 ? strerror(errno) : "nothing was taken");
-        }
-        p += done;
-        n -= (size_t)done;
-    }
-    return AG_OK;
+    return ag_fd_write(w->file.fd, p, n) ? AG_OK : atomic_error(w, "writing failed", err);
 }
 
 static ag_status flush(ag_sealed_writer *w, ag_error *err) {
@@ -190,30 +86,6 @@ ag_status ag_sealed_put(void *writer, const void *bytes, size_t n, ag_error *err
     return AG_OK;
 }
 
-/* A new name in a directory is on the disk when the directory is. Not every file system can. */
-static void sync_directory(const char *path) {
-    char dir[PATH_MAX];
-    directory_of(path, dir, sizeof dir);
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    (void)fsync(fd);
-    close(fd);
-}
-
-/* A file without a name gets its own or, where that is taken, a temporary one to be renamed. */
-static bool give_name(ag_sealed_writer *w) {
-    char proc[40], end[32];
-    proc_path(w->fd, proc, sizeof proc);
-    if (linkat(AT_FDCWD, proc, AT_FDCWD, w->path, AT_SYMLINK_FOLLOW) == 0) return true;
-    for (unsigned i = 0; errno == EEXIST && i < 1000; i++) {
-        snprintf(end, sizeof end, "%ld-%u", (long)getpid(), i);
-        if (!temporary_name(w, end)) return false;
-        if (linkat(AT_FDCWD, proc, AT_FDCWD, w->temporary, AT_SYMLINK_FOLLOW) == 0) return true;
-    }
-    w->temporary[0] = '\0';
-    return false;
-}
-
 ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err) {
     uint64_t sum = ag_checksum_value(&w->sum);
     unsigned char seal[AG_SEAL_BYTES];
@@ -224,42 +96,23 @@ ag_status ag_sealed_writer_commit(ag_sealed_writer *w, ag_error *err) {
 
 ag_status ag_sealed_writer_preview(ag_sealed_writer *w, char *path, size_t cap, ag_error *err) {
     AG_TRY(flush(w, err));
-    if (w->temporary[0]) snprintf(path, cap, "%s", w->temporary);
-    else snprintf(path, cap, "/proc/self/fd/%d", w->fd);
-    return AG_OK;
-}
-
-static ag_status commit(ag_sealed_writer *w, ag_error *err) {
-    bool unnamed = !w->temporary[0];
-    if (fsync(w->fd) != 0) {
-        return AG_FAIL(err, IO, "%s: writing failed: %s", w->path, strerror(errno));
-    }
-    if (unnamed && !give_name(w)) {
-        return AG_FAIL(err, IO, "%s: cannot be named: %s", w->path, strerror(errno));
-    }
-    int closed = close(w->fd);
-    w->fd = -1;
-    if (closed != 0) return AG_FAIL(err, IO, "%s: writing failed: %s", w->path, strerror(errno));
-    if (w->temporary[0] && rename(w->temporary, w->path) != 0)
-        return AG_FAIL(err, IO, "%s: cannot be replaced: %s", w->path, strerror(errno));
-    w->temporary[0] = '\0';
-    sync_directory(w->path);
+    ag_atomic_file_preview(&w->file, path, cap);
     return AG_OK;
 }
 
 ag_status ag_sealed_writer_commit_unsealed(ag_sealed_writer *w, ag_error *err) {
     AG_TRY(flush(w, err));
     pause_for(w->pauses);
-    const ag_status st = commit(w, err);
+    const char *failed = ag_atomic_file_commit(&w->file);
+    const ag_status st = failed ? atomic_error(w, failed, err) : AG_OK;
     resume_from(w->pauses);
     return st;
 }
 
 void ag_sealed_writer_close(ag_sealed_writer *w) {
-    if (w->fd >= 0 && w->buffer) close(w->fd);
-    if (w->temporary[0]) unlink(w->temporary);
+    if (w->buffer) ag_atomic_file_close(&w->file);
     ag_free(w->buffer);
-    *w = (ag_sealed_writer){.fd = -1};
+    *w = (ag_sealed_writer){.file.fd = -1};
 }
 
 /* ---- reading ---- */
@@ -339,7 +192,7 @@ ag_status ag_sealed_reader_check(ag_sealed_reader *r, ag_error *err) {
 }
 
 void ag_sealed_reader_close(ag_sealed_reader *r) {
-    if (r->fd >= 0 && r->path) close(r->fd);
+    if (r->fd >= 0 && r->path) ag_fd_close(r->fd);
     ag_free(r->buffer);
     *r = (ag_sealed_reader){.fd = -1};
 }

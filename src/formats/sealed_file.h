@@ -5,9 +5,9 @@
 #define AG_FORMATS_SEALED_FILE_H
 
 #include "core/checksum.h"
+#include "platform/atomic_file.h"
 
 #include <antigravity/status.h>
-#include <limits.h>
 #include <stdbool.h>
 
 enum { AG_SEAL_BYTES = 8 };
@@ -22,12 +22,10 @@ typedef struct ag_io_pauses {
 
 /* Zero-initialise, open, put, commit; always close. */
 typedef struct ag_sealed_writer {
-    int fd;
     bool is_public; /* set before opening: others may read the file; else only its owner may */
     const ag_io_pauses *pauses; /* likewise, and borrowed; NULL: it just waits */
-    char path[PATH_MAX],
-        temporary[PATH_MAX]; /* the second is empty while the file has no name to be removed */
-    unsigned char *buffer;   /* owned */
+    ag_atomic_file file;
+    unsigned char *buffer; /* owned; NULL: `file` is not open */
     size_t n_buffered;
     ag_checksum sum;
 } ag_sealed_writer;

@@ -5,13 +5,13 @@
 #include "core/fail.h"
 #include "formats/file.h"
 #include "memory/mapped_buffer.h"
+#include "platform/file.h"
+#include "platform/map.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* Page caches hold files in folios of up to this size, aligned in the file, and map them whole. */
 enum { LARGEST_FOLIO = 2 << 20 };
@@ -99,7 +99,7 @@ void ag_weight_files_destroy(ag_weight_files *w) {
     for (size_t i = 0; i < w->n_files; i++) {
         ag_weight_file *f = &w->files[i];
         ag_buffer_release(&f->map);
-        if (f->fd >= 0) close(f->fd);
+        if (f->fd >= 0) ag_fd_close(f->fd);
         ag_tensor_list_free(&f->list);
         ag_free(f->path);
     }
@@ -153,7 +153,7 @@ void ag_weight_files_drop(const ag_weight_files *w, const ag_source_tensor *t, u
     if (first >= t->n_bytes || n == 0) return;
     if (n > t->n_bytes - first) n = t->n_bytes - first;
     const ag_weight_file *f = file_at(w, t->file);
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t page = ag_page_size();
     const bool whole = n == t->n_bytes;
     if (whole && page < LARGEST_FOLIO) page = LARGEST_FOLIO;
     uint64_t begin = (t->offset + first) / page * page;
@@ -161,8 +161,7 @@ void ag_weight_files_drop(const ag_weight_files *w, const ag_source_tensor *t, u
     if (whole) begin -= begin < FAULT_AROUND ? begin : FAULT_AROUND;
     if (whole) end += FAULT_AROUND;
     if (end > f->bytes) end = f->bytes;
-    /* Advice only: where the system refuses it, the pages leave under memory pressure instead. */
-    (void)madvise((char *)ag_buffer_map(f->map) + begin, (size_t)(end - begin), MADV_DONTNEED);
+    ag_pages_drop(ag_buffer_map(f->map), (size_t)begin, (size_t)end);
 }
 
 ag_status ag_weight_files_read(const ag_weight_files *w, const ag_source_tensor *t, uint64_t first,

@@ -4,11 +4,10 @@
 #include "core/alloc.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
-#include "memory/pages.h"
+#include "platform/map.h"
 
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 
 struct ag_byte_counter {
     atomic_uint refs;
@@ -57,26 +56,12 @@ static void heap_destroy(ag_buffer *buf) {
 
 static void pages_destroy(ag_buffer *buf) {
     shared_buffer *s = (shared_buffer *)buf;
-    munmap(s->data, ag_pages_round_up(buf->size));
+    ag_unmap(s->data, buf->size);
     free_all_but_data(s);
 }
 
 static size_t pages_discard(ag_buffer *buf, size_t offset, size_t n) {
     return ag_pages_discard(((shared_buffer *)buf)->data, buf->size, offset, n);
-}
-
-enum { HUGE_PAGE = 2 << 20 };
-
-/* The advice may be refused (a kernel without huge pages): the memory is as good, only slower. */
-static void advise(void *p, size_t bytes, int advice) { (void)madvise(p, bytes, advice); }
-
-/* Small pages, so that a token does not commit 2 MiB. */
-static void advise_small(void *p, size_t bytes) {
-#ifdef MADV_NOHUGEPAGE
-    advise(p, bytes, MADV_NOHUGEPAGE);
-#else
-    (void)p, (void)bytes;
-#endif
 }
 
 static void kv_commit(ag_buffer *buf, size_t n) {
@@ -92,25 +77,15 @@ static void kv_uncommit(ag_buffer *buf, size_t n) {
     if (s->counter) atomic_fetch_sub_explicit(&s->counter->bytes, unused, memory_order_relaxed);
 }
 
-/* Small pages that are full become a huge one, 2 MiB at a time: the rows of a head lie in pieces of
- * a few pages, and with small pages an eighth of the time of reading them goes into finding these.
- * The advice is young: kernels before 6.1 refuse it. The wish for large pages is taken back at
- * once: the page stays as it is, and what comes in its place later is small again. */
+/* Full small pages become huge ones: the rows of a head are pieces of a few pages, and with small
+ * pages an eighth of the time of reading them goes into address translation. */
 static void kv_promote(ag_buffer *buf, size_t begin, size_t from, size_t end) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    enum { COLLAPSE = 25 }; /* MADV_COLLAPSE, which not every C library knows */
     unsigned char *data = ((shared_buffer *)buf)->data;
-    size_t at = from > begin + HUGE_PAGE ? from - HUGE_PAGE : begin;
-    at += (HUGE_PAGE - (uintptr_t)(data + at) % HUGE_PAGE) % HUGE_PAGE;
-    for (; at + HUGE_PAGE <= end; at += HUGE_PAGE) {
-        if (at + HUGE_PAGE <= from) continue;
-        advise(data + at, HUGE_PAGE, MADV_HUGEPAGE);
-        advise(data + at, HUGE_PAGE, COLLAPSE);
-        advise_small(data + at, HUGE_PAGE);
+    size_t at = from > begin + AG_HUGE_PAGE ? from - AG_HUGE_PAGE : begin;
+    at += (AG_HUGE_PAGE - (uintptr_t)(data + at) % AG_HUGE_PAGE) % AG_HUGE_PAGE;
+    for (; at + AG_HUGE_PAGE <= end; at += AG_HUGE_PAGE) {
+        if (at + AG_HUGE_PAGE > from) ag_pages_collapse(data + at);
     }
-#else
-    (void)buf, (void)begin, (void)from, (void)end;
-#endif
 }
 
 static const ag_buffer_ops heap_ops = {.destroy = heap_destroy, .map = shared_map};
@@ -128,43 +103,10 @@ static const ag_buffer_ops kv_ops = {
     .promote = kv_promote,
 };
 
-/* `bytes` (whole pages) of anonymous memory whose address is a multiple of `alignment` (a power of
- * two, at least a page); NULL if the system refuses. */
-static unsigned char *map_aligned(size_t bytes, size_t alignment, int flags) {
-    size_t page = ag_page_size();
-    size_t slack = alignment > page ? alignment : 0;
-    if (bytes > SIZE_MAX - slack) return NULL;
-    unsigned char *p = mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-    if (p == MAP_FAILED) return NULL;
-    if (slack == 0) return p;
-    size_t head = (alignment - (uintptr_t)p % alignment) % alignment;
-    if (head > 0) munmap(p, head);
-    if (slack > head) munmap(p + head + bytes, slack - head);
-    return p + head;
-}
-
-static unsigned char *map_weights(size_t bytes) {
-    size_t rounded = ag_pages_round_up(bytes);
-    bool huge = bytes >= HUGE_PAGE;
-    unsigned char *p = map_aligned(rounded, huge ? HUGE_PAGE : ag_page_size(), 0);
-#ifdef MADV_HUGEPAGE
-    if (p && huge) advise(p, rounded, MADV_HUGEPAGE);
-#endif
-    return p;
-}
-
-static unsigned char *map_kv(size_t bytes) {
-    size_t rounded = ag_pages_round_up(bytes);
-    unsigned char *p = map_aligned(rounded, ag_page_size(), MAP_NORESERVE);
-    if (p) advise_small(p, rounded);
-    return p;
-}
-
 static unsigned char *allocate_heap(size_t bytes) {
     unsigned char *p = ag_aligned_alloc(bytes);
     if (!p) return NULL;
-    ag_pages_want_huge(p, bytes);
+    ag_pages_prefer_huge(p, bytes);
     memset(p, 0, bytes);
     return p;
 }
@@ -173,12 +115,12 @@ ag_status ag_shared_buffer_create(size_t bytes, ag_usage usage, ag_byte_counter 
                                   ag_buffer **out, ag_error *err) {
     *out = NULL;
     bool heap = usage == AG_USAGE_SCRATCH;
-    if (bytes > SIZE_MAX - HUGE_PAGE) return AG_FAIL(err, NOMEM, "buffer of %zu bytes", bytes);
+    if (bytes > SIZE_MAX - AG_HUGE_PAGE) return AG_FAIL(err, NOMEM, "buffer of %zu bytes", bytes);
     shared_buffer *s = ag_malloc(sizeof *s);
     if (!s) return AG_FAIL(err, NOMEM, "buffer header of %zu bytes", sizeof *s);
     s->data = heap                        ? allocate_heap(bytes)
-              : usage == AG_USAGE_WEIGHTS ? map_weights(bytes)
-                                          : map_kv(bytes);
+              : usage == AG_USAGE_WEIGHTS ? ag_map_weights(bytes)
+                                          : ag_map_kv(bytes);
     if (!s->data) {
         ag_free(s);
         return AG_FAIL(err, NOMEM, "buffer of %zu bytes", bytes);

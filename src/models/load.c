@@ -4,10 +4,10 @@
 #include "core/fail.h"
 #include "memory/galloc.h"
 #include "models/weights.h"
+#include "platform/thread.h"
 #include "quant/quant.h"
 
 #include <antigravity/process.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ typedef struct loading {
     const ag_weight_source *source;
     const ag_model_params *params;
     uint64_t done, total;  /* bytes of the files; done: whole tensors */
-    pthread_t thread;      /* the caller's */
+    ag_os_thread thread;   /* the caller's */
     _Atomic uint64_t part; /* bytes of the current tensor that are done */
     atomic_bool cancelled;
     ag_memory *host;                 /* for rows that have to be put in order */
@@ -37,7 +37,7 @@ static bool consume_rows(void *user, size_t row0, size_t n_rows) {
     const uint64_t bytes = (uint64_t)n_rows * ld->row_bytes;
     const uint64_t part = atomic_fetch_add(&ld->part, bytes) + bytes;
     const ag_model_params *p = ld->params;
-    if (p->progress && pthread_equal(pthread_self(), ld->thread) &&
+    if (p->progress && ag_os_thread_is_current(&ld->thread) &&
         !p->progress(p->progress_user, ld->done + part, ld->total)) {
         atomic_store(&ld->cancelled, true);
     }
@@ -161,7 +161,7 @@ ag_status ag_model_weights_load(ag_model_weights *w, ag_backend *be, const ag_mo
                                 const ag_weight_source *source, const ag_weights_summary *summary,
                                 const ag_model_params *params, ag_error *err) {
     loading ld = {.w = w, .backend = be, .source = source, .params = params};
-    ld.thread = pthread_self();
+    ld.thread = ag_os_thread_current();
     ld.total = summary->source_bytes;
     ag_status st = ag_model_weights_begin(w, s, err);
     if (st == AG_OK) st = ag_galloc_create(&ld.host, err);

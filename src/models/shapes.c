@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "models/shapes.h"
 
+#include "core/ascii.h"
 #include "core/fail.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 typedef struct known_shape {
     const char *name;
@@ -27,10 +27,10 @@ const char *ag_model_shape_name(size_t i) { return i < N_SHAPES ? shapes[i].name
 
 static const known_shape *find_shape(const char *name) {
     for (size_t i = 0; i < N_SHAPES; i++) {
-        if (!strcasecmp(shapes[i].name, name)) return &shapes[i];
+        if (ag_ascii_equal(shapes[i].name, name)) return &shapes[i];
         /* "1b" is enough where only one shape ends so. */
         const char *dash = strrchr(shapes[i].name, '-');
-        if (dash && !strcasecmp(dash + 1, name)) return &shapes[i];
+        if (dash && ag_ascii_equal(dash + 1, name)) return &shapes[i];
     }
     return NULL;
 }

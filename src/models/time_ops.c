@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Times the operations of a model's forward pass. */
 #include "core/backend_ops.h"
-#include "core/clock.h"
 #include "core/fail.h"
 #include "models/model_impl.h"
+#include "platform/clock.h"
 
 /* Time between two operations counts at the second one. */
 static ag_status add_seconds(void *user, uint32_t first, uint32_t next, ag_error *err) {

@@ -2,8 +2,8 @@
 #include "models/weight_types.h"
 
 #include "core/fail.h"
+#include "platform/glob.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ ag_dtype ag_weight_type_fitting(ag_dtype want, size_t cols, ag_dtype file) {
 static bool fits(const char *pattern, const char *name) {
     char beginning[160];
     snprintf(beginning, sizeof beginning, "%s*", pattern);
-    while (fnmatch(beginning, name, 0) != 0) {
+    while (!ag_glob_matches(beginning, name)) {
         name = strchr(name, '.');
         if (!name) return false;
         name++;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One answer: from logits to tokens, from tokens to text, to its end. */
 #include "core/alloc.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "serving/serving_impl.h"
 #include "session/stop.h"
 

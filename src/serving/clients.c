@@ -103,9 +103,9 @@ void ag_client_give_place(ag_serving *s, const ag_served_request *r) {
 bool ag_client_must_wait(ag_serving *s, const ag_served_request *r) {
     const ag_serving_client *c = r->client;
     if (!c->n_answers || c->n_answers + r->p.n_answers <= s->params.max_running / 2) return false;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     const bool others_wait = s->n_waiting > c->n_waiting;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return others_wait;
 }
 

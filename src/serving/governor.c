@@ -6,8 +6,8 @@
 #include "core/block_pool.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
-#include "memory/process_memory.h"
 #include "models/model_impl.h"
+#include "platform/process_memory.h"
 #include "serving/serving_impl.h"
 #include "session/session_impl.h"
 

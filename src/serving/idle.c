@@ -3,8 +3,8 @@
  * each needs. Whatever comes meanwhile ends it, and the session is as it was. */
 #include "cache/cache_manager.h"
 #include "cache/kv_cache.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "serving/serving_impl.h"
 
 #include <math.h>
@@ -75,9 +75,9 @@ double ag_idle_due(const ag_serving *s) {
 /* ---- doing it ---- */
 
 static bool has_other_work(ag_serving *s) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     const bool any = s->stopping || s->jobs || s->running || s->waiting || s->floor.is_wanted;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return any;
 }
 

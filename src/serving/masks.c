@@ -87,7 +87,7 @@ static void list_group(ag_serving *s, ag_mask_group *g) {
     if (t->last) t->last->next = g;
     else t->first = g;
     t->last = g;
-    pthread_cond_signal(&t->work);
+    ag_condition_signal(&t->work);
 }
 
 static void unlist_group(ag_serving *s, ag_mask_group *g) {
@@ -111,11 +111,11 @@ static void push_job(ag_serving *s, ag_mask_group *g, size_t answer, int32_t id)
 
 void ag_mask_group_release(ag_serving *s, ag_mask_group *g) {
     if (!g) return;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     unlist_group(s, g);
     const bool is_busy = g->is_busy;
     if (is_busy) atomic_store(&g->abandoned, true);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     if (!is_busy) free_group(g);
 }
 
@@ -146,7 +146,7 @@ static void end_job(ag_serving *s, ag_mask_group *g, size_t answer, ag_status st
         g->failed = answer;
         g->n_queued = 0;
     }
-    pthread_cond_signal(&s->work);
+    ag_condition_signal(&s->work);
 }
 
 /* With the lock, which it releases while the job runs. */
@@ -159,7 +159,7 @@ static void run_next(ag_serving *s) {
     g->first = (g->first + 1) % g->n;
     g->n_queued--;
     g->is_busy = true;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
 
     mask_job *job = &g->jobs[answer];
     if (t->before_job) t->before_job(t->before_job_user, answer);
@@ -169,30 +169,30 @@ static void run_next(ag_serving *s) {
     job->bytes = ag_constraint_own_bytes(job->constraint);
     count_bytes(g);
 
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     if (!atomic_load(&g->abandoned)) {
         end_job(s, g, answer, st, &err);
         return;
     }
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     free_group(g);
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
 }
 
 static void *masks_main(void *user) {
     ag_serving *s = user;
     ag_mask_thread *t = &s->masks;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     while (t->first || !t->is_ending) {
         if (t->first) run_next(s);
-        else pthread_cond_wait(&t->work, &s->lock);
+        else ag_condition_wait(&t->work, &s->lock);
     }
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return NULL;
 }
 
 ag_status ag_masks_open(ag_serving *s, ag_error *err) {
-    const int failed = pthread_create(&s->masks.thread, NULL, masks_main, s);
+    const int failed = ag_os_thread_start(&s->masks.thread, masks_main, s);
     if (failed) return AG_FAIL(err, NOMEM, "mask thread: error %d", failed);
     s->masks.has_thread = true;
     return AG_OK;
@@ -200,11 +200,11 @@ ag_status ag_masks_open(ag_serving *s, ag_error *err) {
 
 void ag_masks_close(ag_serving *s) {
     if (!s->masks.has_thread) return;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     s->masks.is_ending = true;
-    pthread_cond_signal(&s->masks.work);
-    pthread_mutex_unlock(&s->lock);
-    pthread_join(s->masks.thread, NULL);
+    ag_condition_signal(&s->masks.work);
+    ag_mutex_unlock(&s->lock);
+    ag_os_thread_join(&s->masks.thread);
     s->masks.has_thread = false;
 }
 
@@ -212,23 +212,23 @@ void ag_masks_close(ag_serving *s) {
 
 void ag_masks_start(ag_serving *s, ag_served_request *r) {
     ag_mask_group *g = r->masks;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     g->limit = ag_governor_constraint_limit(s, r);
     for (size_t i = 0; i < g->n; i++) push_job(s, g, i, NO_ID);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
 }
 
 void ag_masks_submit(ag_serving *s, const ag_answer *a, int32_t id) {
     ag_mask_group *g = a->request->masks;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     push_job(s, g, a->index, id);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
 }
 
 static bool is_ready(ag_serving *s, const ag_answer *a) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     const bool ready = a->request->masks->jobs[a->index].is_ready;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return ready;
 }
 
@@ -247,27 +247,27 @@ static ag_status failure_of(ag_serving *s, const ag_served_request *r, ag_error 
     ag_mask_group *g = r->masks;
     size_t i = 0;
     while (r->n_late && !r->answers[i].is_late) i++;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     const bool is_due = r->n_late ? !g->jobs[i].is_ready : r->session && g->failed == 0;
     const ag_status st = is_due ? g->status : AG_OK;
     if (st != AG_OK) *err = g->error;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return st;
 }
 
 /* Lets a group that has reached its limit go on, if there is memory for it. */
 static ag_status grow(ag_serving *s, ag_served_request *r, ag_error *err) {
     ag_mask_group *g = r->masks;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     const bool needs_memory = g->needs_memory;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     if (!needs_memory) return AG_OK;
     AG_TRY(ag_governor_grow_constraint(s, r, err));
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     g->limit = ag_governor_constraint_limit(s, r);
     g->needs_memory = false;
     list_group(s, g);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return AG_OK;
 }
 

@@ -11,18 +11,19 @@
 #ifndef AG_SERVING_MASKS_H
 #define AG_SERVING_MASKS_H
 
+#include "platform/thread.h"
+
 #include <antigravity/constrain.h>
 #include <antigravity/serving.h>
-#include <pthread.h>
 
 typedef struct ag_answer ag_answer;
 typedef struct ag_served_request ag_served_request;
 typedef struct ag_mask_group ag_mask_group;
 
 typedef struct ag_mask_thread {
-    pthread_t thread;
+    ag_os_thread thread;
     bool has_thread, is_ending; /* is_ending: under the engine's lock, as all below */
-    pthread_cond_t work;
+    ag_condition work;
     ag_mask_group *first, *last; /* groups with jobs that can run, next one first */
     void (*before_job)(void *user, size_t answer); /* for tests; NULL: none */
     void *before_job_user;

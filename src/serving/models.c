@@ -4,9 +4,9 @@
 #include "constrain/vocab.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
-#include "core/clock.h"
 #include "core/fail.h"
 #include "models/model_impl.h"
+#include "platform/clock.h"
 #include "serving/serving_impl.h"
 #include "session/session_impl.h"
 
@@ -62,7 +62,7 @@ static ag_status read_beside(ag_served_model *m, const ag_served_model_params *p
 void ag_served_model_destroy(ag_served_model *m) {
     if (!m) return;
     ag_constraint_vocab_destroy(m->vocab);
-    pthread_mutex_destroy(&m->vocab_lock);
+    ag_mutex_destroy(&m->vocab_lock);
     ag_replay_request_free(&m->replay);
     ag_chat_format_destroy(m->format);
     ag_tokenizer_destroy(m->tokenizer);
@@ -100,7 +100,7 @@ static ag_served_model *find_named(const ag_serving *s, const char *name) {
 
 static ag_status list_model(ag_serving *s, ag_served_model *m, ag_error *err) {
     ag_status st = AG_OK;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     const size_t n = s->n_models;
     if (find_named(s, m->name)) {
         st = AG_FAIL(err, INVALID, "there is a model called %s already", m->name);
@@ -110,7 +110,7 @@ static ag_status list_model(ag_serving *s, ag_served_model *m, ag_error *err) {
         s->models[n] = m;
         s->n_models = n + 1;
     }
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return st;
 }
 
@@ -122,7 +122,7 @@ ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *para
     ag_served_model *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "model");
     m->engine = s;
-    pthread_mutex_init(&m->vocab_lock, NULL);
+    ag_mutex_init(&m->vocab_lock);
     ag_status st = read_beside(m, params, err);
     if (st == AG_OK && s->params.replay_share > 0 && m->tokenizer)
         st = ag_replay_request_make(m->tokenizer, m->format, &m->replay, err);
@@ -140,14 +140,14 @@ ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const char *na
     struct ag_served_model_alias *a = ag_calloc(1, sizeof *a);
     char *copy = ag_strdup(name);
     ag_status st = a && copy ? AG_OK : AG_FAIL(err, NOMEM, "name of a model");
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     if (st == AG_OK && find_named(s, name))
         st = AG_FAIL(err, INVALID, "there is a model called %s already", name);
     if (st == AG_OK) {
         *a = (struct ag_served_model_alias){.next = m->aliases, .name = copy};
         m->aliases = a;
     }
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     if (st == AG_OK) return AG_OK;
     ag_free(copy);
     ag_free(a);
@@ -155,9 +155,9 @@ ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const char *na
 }
 
 ag_served_model *ag_serving_model(ag_serving *s, const char *name) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     ag_served_model *m = find_named(s, name);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return m;
 }
 
@@ -180,7 +180,7 @@ ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **
     ag_status st = AG_OK;
     *out = NULL;
     if (!m->tokenizer) return AG_FAIL(err, NOT_FOUND, "%s has no tokenizer", m->name);
-    pthread_mutex_lock(&m->vocab_lock);
+    ag_mutex_lock(&m->vocab_lock);
     if (!m->vocab) {
         st = ag_constraint_vocab_create(m->tokenizer, m->info.n_vocab, m->info.eos_ids,
                                         m->info.n_eos, &m->vocab, err);
@@ -188,7 +188,7 @@ ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **
     /* Made now, so that it is not made, and counted, for the first request that needs it. */
     if (st == AG_OK) st = ag_constraint_vocab_json(m->vocab, AG_JSON_NEAT, &json, err);
     *out = m->vocab;
-    pthread_mutex_unlock(&m->vocab_lock);
+    ag_mutex_unlock(&m->vocab_lock);
     return st;
 }
 

@@ -3,23 +3,20 @@
  * it is found again without being read. The directory is its owner's alone. */
 #include "core/alloc.h"
 #include "core/checksum.h"
-#include "core/clock.h"
 #include "core/fail.h"
 #include "core/little_endian.h"
 #include "formats/file.h"
 #include "formats/sealed_file.h"
+#include "platform/clock.h"
+#include "platform/directory.h"
+#include "platform/file.h"
 #include "serving/serving_impl.h"
 #include "session/session_impl.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
     N_NUMBERS = 10,
@@ -82,12 +79,6 @@ static char *policy_text(const ag_session_params *p, bool *unknown) {
 
 static bool equal_texts(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
-static double wall_clock(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void warn(const ag_serving *s, const ag_error *err) {
     const ag_backend_params *p = &s->params.backend;
     if (p->log) p->log(p->log_user, AG_LOG_WARN, err->msg);
@@ -101,24 +92,21 @@ static void path_of(const ag_serving *s, const char *name, const char *end, char
 
 /* A file of ours: no link, nobody else's. *bytes of it. */
 static bool is_ours(const char *path, uint64_t *bytes, double *changed_at) {
-    struct stat st;
-    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) return false;
-    *bytes += (uint64_t)st.st_size;
-    *changed_at = (double)st.st_mtime;
+    ag_file_info info;
+    if (!ag_file_stat_link(path, &info) || info.kind != AG_FILE_REGULAR || !info.is_own)
+        return false;
+    *bytes += info.bytes;
+    *changed_at = info.modified_s;
     return true;
 }
 
 static ag_status check_directory(const char *dir, ag_error *err) {
-    struct stat st;
-    if (mkdir(dir, S_IRWXU) != 0 && errno != EEXIST)
+    ag_file_info info;
+    if (!ag_directory_make(dir) || !ag_file_stat_link(dir, &info))
         return AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
-    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
-    const int failed = fstat(fd, &st);
-    close(fd);
-    if (failed || st.st_uid != geteuid() || (st.st_mode & (S_IRWXG | S_IRWXO)))
-        return AG_FAIL(err, IO, "%s: must belong to this user, and be closed to others (0700)",
-                       dir);
+    if (info.kind != AG_FILE_DIRECTORY || !info.is_own || !info.is_private)
+        return AG_FAIL(err, IO,
+                       "%s: must be a directory of this user that is closed to others (0700)", dir);
     return AG_OK;
 }
 
@@ -143,9 +131,9 @@ static void remove_named(ag_serving *s, const char *name) {
     char path[PATH_MAX];
     ag_floor_leave(s);
     path_of(s, name, "prefix", path);
-    unlink(path);
+    remove(path);
     path_of(s, name, "session", path);
-    unlink(path);
+    remove(path);
     ag_floor_take(s);
 }
 
@@ -212,7 +200,7 @@ static ag_status put_facts(ag_sealed_writer *w, const ag_prefix_file *f, ag_erro
 }
 
 static ag_status write_facts(const ag_prefix_file *f, const char *path, ag_error *err) {
-    ag_sealed_writer w = {.fd = -1};
+    ag_sealed_writer w = {.pauses = NULL};
     ag_status st = ag_sealed_writer_open(&w, path, err);
     if (st == AG_OK) st = put_facts(&w, f, err);
     if (st == AG_OK) st = ag_sealed_writer_commit(&w, err);
@@ -268,10 +256,10 @@ static ag_status read_facts(const char *path, ag_prefix_file *f, ag_error *err) 
 /* A session whose facts were never written, since the process was killed. */
 static void remove_lone_session(ag_serving *s, const char *entry) {
     char name[17], path[PATH_MAX];
-    struct stat facts;
+    ag_file_info facts;
     snprintf(name, sizeof name, "%.16s", entry);
     path_of(s, name, "prefix", path);
-    if (lstat(path, &facts) != 0 && errno == ENOENT) remove_named(s, name);
+    if (!ag_file_stat_link(path, &facts) && errno == ENOENT) remove_named(s, name);
 }
 
 static void list_file(ag_serving *s, const char *name) {
@@ -302,14 +290,16 @@ ag_status ag_prefix_files_open(ag_serving *s, ag_error *err) {
     if (!dir) return AG_OK;
     if (strlen(dir) > PATH_MAX - 64) return AG_FAIL(err, IO, "%s: %s", dir, strerror(ENAMETOOLONG));
     AG_TRY(check_directory(dir, err));
-    DIR *d = opendir(dir);
-    if (!d) return AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
-    for (struct dirent *e; (e = readdir(d));) {
-        const bool named = strspn(e->d_name, "0123456789abcdef") == 16;
-        if (named && !strcmp(e->d_name + 16, ".prefix")) list_file(s, e->d_name);
-        if (named && !strcmp(e->d_name + 16, ".session")) remove_lone_session(s, e->d_name);
+    char **names;
+    size_t n;
+    if (!ag_directory_list(dir, NULL, &names, &n))
+        return AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
+    for (size_t i = 0; i < n; i++) {
+        const bool named = strspn(names[i], "0123456789abcdef") == 16;
+        if (named && !strcmp(names[i] + 16, ".prefix")) list_file(s, names[i]);
+        if (named && !strcmp(names[i] + 16, ".session")) remove_lone_session(s, names[i]);
     }
-    closedir(d);
+    ag_directory_free(names, n);
     keep_files_limit(s);
     return AG_OK;
 }
@@ -394,7 +384,7 @@ bool ag_prefix_files_wants(ag_serving *s, const ag_parked *k) {
     const ag_kv_cache *cache = ag_session_kv_cache(k->session);
     if (ag_kv_cache_memory_usage_bytes(cache) > s->params.prefix_dir_bytes) return false;
     ag_prefix_file *f = describe_parked(k), *same = f ? find_file(s, f->name) : NULL;
-    if (same) same->used_at = wall_clock(); /* it came from there */
+    if (same) same->used_at = ag_wall_clock_s(); /* it came from there */
     release_file(f);
     return f && !same;
 }
@@ -419,7 +409,7 @@ static void write_one(ag_serving *s, ag_parked *k) {
         release_file(f);
         return;
     }
-    f->used_at = wall_clock();
+    f->used_at = ag_wall_clock_s();
     f->next = s->files;
     s->files = f;
     remove_within(s, f, !ag_model_leaves_copies(&k->model->info));
@@ -530,7 +520,7 @@ static void read_one(ag_serving *s) {
             .data = ag_malloc(f->ids.n * sizeof *ids.data), .n = f->ids.n, .cap = f->ids.n};
         if (!ids.data) ids = (ag_ids){0};
         else memcpy(ids.data, f->ids.data, ids.n * sizeof *ids.data);
-        f->used_at = wall_clock();
+        f->used_at = ag_wall_clock_s();
         s->now.n_prefix_read++;
         s->is_fetching = true; /* it is about to be used, whatever the store's limit */
         ag_prefix_park(s, &fetch->as, session, &ids);

@@ -3,8 +3,8 @@
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "serving/serving_impl.h"
 #include "session/session_impl.h"
 
@@ -343,9 +343,9 @@ static uint64_t parked_id(ag_serving *s, const ag_served_request *r) {
     const bool is_copy = r->session || s->is_fetching;
     while (k && k->id != r->id) k = k->next;
     if (!k && !is_copy) return r->id;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     const uint64_t id = ++s->last_id;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return id;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that writes and reads files of sessions, and how it takes turns with the engine's. */
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "serving/serving_impl.h"
 
 enum { MOST_END_S = 30 };
@@ -10,19 +10,19 @@ void ag_floor_take(void *user) {
     ag_serving *s = user;
     ag_floor *f = &s->floor;
     if (!f->has_thread) return;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     f->is_wanted = true;
-    pthread_cond_broadcast(&s->work);
-    while (!f->is_given) pthread_cond_wait(&f->changed, &s->lock);
-    pthread_mutex_unlock(&s->lock);
+    ag_condition_broadcast(&s->work);
+    while (!f->is_given) ag_condition_wait(&f->changed, &s->lock);
+    ag_mutex_unlock(&s->lock);
 }
 
 static void give_back(ag_serving *s) {
     ag_floor *f = &s->floor;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     f->is_wanted = f->is_given = false;
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&s->lock);
+    ag_condition_broadcast(&f->changed);
+    ag_mutex_unlock(&s->lock);
 }
 
 void ag_floor_leave(void *user) {
@@ -34,20 +34,20 @@ void ag_floor_leave(void *user) {
 
 void ag_floor_give(ag_serving *s) {
     ag_floor *f = &s->floor;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     if (f->is_wanted) {
         f->is_given = true;
-        pthread_cond_broadcast(&f->changed);
-        while (f->is_given) pthread_cond_wait(&f->changed, &s->lock);
+        ag_condition_broadcast(&f->changed);
+        while (f->is_given) ag_condition_wait(&f->changed, &s->lock);
     }
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
 }
 
 void ag_floor_wait(ag_serving *s) {
     ag_floor *f = &s->floor;
-    pthread_mutex_lock(&s->lock);
-    while (f->has_thread && !f->is_wanted) pthread_cond_wait(&s->work, &s->lock);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_lock(&s->lock);
+    while (f->has_thread && !f->is_wanted) ag_condition_wait(&s->work, &s->lock);
+    ag_mutex_unlock(&s->lock);
     ag_floor_give(s);
 }
 
@@ -56,11 +56,11 @@ void ag_floor_wait(ag_serving *s) {
 /* false: there is none, and there will be none. */
 static bool wait_for_files(ag_serving *s) {
     ag_floor *f = &s->floor;
-    pthread_mutex_lock(&s->lock);
-    while (!f->has_work && !f->is_ending) pthread_cond_wait(&f->changed, &s->lock);
+    ag_mutex_lock(&s->lock);
+    while (!f->has_work && !f->is_ending) ag_condition_wait(&f->changed, &s->lock);
     const bool any = f->has_work;
     f->has_work = false;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return any;
 }
 
@@ -74,23 +74,23 @@ static void *files_main(void *user) {
         }
         give_back(s);
     }
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     s->floor.has_ended = true;
-    pthread_cond_broadcast(&s->work);
-    pthread_mutex_unlock(&s->lock);
+    ag_condition_broadcast(&s->work);
+    ag_mutex_unlock(&s->lock);
     return NULL;
 }
 
 void ag_floor_call(ag_serving *s) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     s->floor.has_work = true;
-    pthread_cond_broadcast(&s->floor.changed);
-    pthread_mutex_unlock(&s->lock);
+    ag_condition_broadcast(&s->floor.changed);
+    ag_mutex_unlock(&s->lock);
 }
 
 ag_status ag_floor_open(ag_serving *s, ag_error *err) {
     s->floor.has_thread = true;
-    const int failed = pthread_create(&s->floor.thread, NULL, files_main, s);
+    const int failed = ag_os_thread_start(&s->floor.thread, files_main, s);
     if (!failed) return AG_OK;
     s->floor.has_thread = false;
     return AG_FAIL(err, NOMEM, "file thread: error %d", failed);
@@ -99,18 +99,18 @@ ag_status ag_floor_open(ag_serving *s, ag_error *err) {
 void ag_floor_close(ag_serving *s) {
     ag_floor *f = &s->floor;
     if (!f->has_thread) return;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     f->end_by = ag_now_s() + MOST_END_S;
     f->has_work = f->is_ending = true;
-    pthread_cond_broadcast(&f->changed);
+    ag_condition_broadcast(&f->changed);
     while (!f->has_ended) {
-        while (!f->is_wanted && !f->has_ended) pthread_cond_wait(&s->work, &s->lock);
+        while (!f->is_wanted && !f->has_ended) ag_condition_wait(&s->work, &s->lock);
         if (f->has_ended) break;
-        pthread_mutex_unlock(&s->lock);
+        ag_mutex_unlock(&s->lock);
         ag_floor_give(s);
-        pthread_mutex_lock(&s->lock);
+        ag_mutex_lock(&s->lock);
     }
-    pthread_mutex_unlock(&s->lock);
-    pthread_join(f->thread, NULL);
+    ag_mutex_unlock(&s->lock);
+    ag_os_thread_join(&f->thread);
     f->has_thread = false;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests before their turn: checked, copied, in a list; and how they are called off. */
 #include "core/alloc.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "serving/serving_impl.h"
 
 #include <string.h>
@@ -172,20 +172,20 @@ static void unlink_from(ag_serving *s, ag_served_request **list, ag_served_reque
 }
 
 void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_request *r) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     unlink_from(s, list, r);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
 }
 
 /* Whoever cancels it finds it in one list or the other. */
 void ag_serving_start(ag_serving *s, ag_served_request *r) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     unlink_from(s, &s->waiting, r);
     r->is_displaced = false;
     ag_served_request **end = &s->running;
     while (*end) end = &(*end)->next;
     *end = r;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
 }
 
 uint64_t ag_serving_most_waiting(uint64_t memory_limit) {
@@ -202,29 +202,29 @@ static ag_status take_place(ag_serving *s, const ag_request_params *p, uint64_t 
     if (bytes > most)
         return AG_FAIL(err, LIMIT, "a request of %llu bytes, at most %llu may wait",
                        (unsigned long long)bytes, (unsigned long long)most);
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     ag_serving_client *c = ag_client_acquire(s, client_name(p));
     if (!c) st = AG_FAIL(err, NOMEM, "client of a request");
     else if (s->stopping) st = AG_FAIL(err, CANCELLED, "the engine is being destroyed");
     else st = ag_client_take_place(s, c, bytes, err);
     s->n_turned_away += st == AG_BUSY;
     if (st != AG_OK && c) ag_client_release(s, c);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     *client = c;
     return st;
 }
 
 static void give_place_back(ag_serving *s, ag_serving_client *c, uint64_t bytes) {
     const ag_served_request place = {.client = c, .bytes = bytes};
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     ag_client_give_place(s, &place);
     ag_client_release(s, c);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
 }
 
 static ag_status append(ag_serving *s, ag_served_request *r, ag_request_id *id, ag_error *err) {
     ag_status st = AG_OK;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     if (s->stopping) {
         st = AG_FAIL(err, CANCELLED, "the engine is being destroyed");
     } else {
@@ -234,9 +234,9 @@ static ag_status append(ag_serving *s, ag_served_request *r, ag_request_id *id, 
         s->n_submitted++;
         r->id = ++s->last_id;
         if (id) *id = r->id;
-        pthread_cond_signal(&s->work);
+        ag_condition_signal(&s->work);
     }
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return st;
 }
 
@@ -285,8 +285,8 @@ static bool cancel_in(ag_served_request *list, ag_request_id id) {
 }
 
 void ag_serving_cancel(ag_serving *s, ag_request_id id) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     if (!cancel_in(s->waiting, id)) cancel_in(s->running, id);
-    pthread_cond_signal(&s->work);
-    pthread_mutex_unlock(&s->lock);
+    ag_condition_signal(&s->work);
+    ag_mutex_unlock(&s->lock);
 }

@@ -2,8 +2,8 @@
 /* A request from its turn to its end. */
 #include "constrain/constraint.h"
 #include "core/alloc.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "serving/serving_impl.h"
 
 #include <string.h>
@@ -181,8 +181,8 @@ void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_
     count_end(s, st);
     ag_serving_publish(s, true); /* who hears of the end finds it in the figures */
     ag_request_tell(r, &e);
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     ag_client_release(s, r->client);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     ag_served_request_destroy(r);
 }

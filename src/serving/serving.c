@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine and its thread. */
 #include "core/alloc.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "serving/serving_impl.h"
 
 #include <math.h>
@@ -21,21 +21,13 @@ ag_serving_params ag_serving_defaults(void) {
 
 /* ---- the thread ---- */
 
-enum { SECOND_NS = 1000000000, DAY_S = 86400 };
 static const double SHORT_WHILE_S = 0.01;
 /* Times max_running: answers of others that may overtake a request. */
 enum { MOST_PASSED = 2 };
 
 /* With the lock; false: the time is over. INFINITY waits for ever. */
 static bool wait_for(ag_serving *s, double seconds) {
-    struct timespec until;
-    if (seconds <= 0) return false;
-    if (seconds > DAY_S) return pthread_cond_wait(&s->work, &s->lock) == 0;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    const double ns = (double)until.tv_nsec + 1e9 * (seconds - floor(seconds));
-    until.tv_sec += (time_t)seconds + (ns >= SECOND_NS);
-    until.tv_nsec = (long)(ns >= SECOND_NS ? ns - SECOND_NS : ns);
-    return pthread_cond_timedwait(&s->work, &s->lock, &until) == 0;
+    return ag_condition_wait_for(&s->work, &s->lock, seconds);
 }
 
 /* With the lock: returns when a request of the list ends by itself, at the latest; 0: it was
@@ -59,7 +51,7 @@ static bool wait_for_masks(ag_serving *s) {
 /* false: the engine ends. */
 static bool wait_for_work(ag_serving *s) {
     const double idle_at = s->running ? 0 : ag_idle_due(s); /* nothing changes while it waits */
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     while (!s->stopping && !s->jobs && !s->floor.is_wanted && ag_masks_hold_all(s)) {
         if (s->waiting && !s->is_held_up) break;
         if (s->running) {
@@ -74,38 +66,38 @@ static bool wait_for_work(ag_serving *s) {
     }
     const bool goes_on = !s->stopping;
     s->n_seen = s->n_submitted;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     if (goes_on) ag_floor_give(s);
     return goes_on;
 }
 
 static void run_jobs(ag_serving *s, bool refuse) {
     for (;;) {
-        pthread_mutex_lock(&s->lock);
+        ag_mutex_lock(&s->lock);
         ag_serving_job *job = s->jobs;
         if (job) s->jobs = job->next;
-        pthread_mutex_unlock(&s->lock);
+        ag_mutex_unlock(&s->lock);
         if (!job) return;
         const ag_status st = refuse
                                  ? AG_FAIL(&job->error, CANCELLED, "the engine is being destroyed")
                                  : job->run(s, job, &job->error);
         /* Who waited for a model finds it in the figures. */
         if (job->model && !refuse) ag_serving_publish(s, true);
-        pthread_mutex_lock(&s->lock);
+        ag_mutex_lock(&s->lock);
         job->status = st;
         job->done = true;
-        pthread_cond_broadcast(&s->done);
-        pthread_mutex_unlock(&s->lock);
+        ag_condition_broadcast(&s->done);
+        ag_mutex_unlock(&s->lock);
     }
 }
 
 ag_status ag_serving_do(ag_serving *s, ag_serving_job *job, ag_error *err) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     job->next = s->jobs;
     s->jobs = job;
-    pthread_cond_broadcast(&s->work);
-    while (!job->done) pthread_cond_wait(&s->done, &s->lock);
-    pthread_mutex_unlock(&s->lock);
+    ag_condition_broadcast(&s->work);
+    while (!job->done) ag_condition_wait(&s->done, &s->lock);
+    ag_mutex_unlock(&s->lock);
     if (job->status != AG_OK && err) *err = job->error;
     return job->status;
 }
@@ -129,10 +121,10 @@ static bool is_over(const ag_served_request *r, double now, ag_error *err) {
 /* The list is read under the lock: others append to that of what is waiting. */
 static ag_served_request *find_over(ag_serving *s, ag_served_request **list, ag_error *err) {
     const double now = ag_now_s();
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     ag_served_request *r = *list;
     while (r && !is_over(r, now, err)) r = r->next;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return r;
 }
 
@@ -146,9 +138,9 @@ static void end_list(ag_serving *s, ag_served_request **list) {
 }
 
 static ag_served_request *next_waiting(ag_serving *s, const ag_served_request *r) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     ag_served_request *next = r ? r->next : s->waiting;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     return next;
 }
 
@@ -187,9 +179,9 @@ static void admit(ag_serving *s) {
 }
 
 static void end_all(ag_serving *s, ag_served_request **list) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     for (ag_served_request *r = *list; r; r = r->next) atomic_store(&r->cancelled, true);
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     end_list(s, list);
 }
 
@@ -249,11 +241,11 @@ static void release(ag_serving *s) {
     ag_sys_monitor_destroy(s->monitor);
     ag_held_list_release(s, s->held);
     ag_backend_destroy(s->backend);
-    pthread_cond_destroy(&s->masks.work);
-    pthread_cond_destroy(&s->floor.changed);
-    pthread_cond_destroy(&s->done);
-    pthread_cond_destroy(&s->work);
-    pthread_mutex_destroy(&s->lock);
+    ag_condition_destroy(&s->masks.work);
+    ag_condition_destroy(&s->floor.changed);
+    ag_condition_destroy(&s->done);
+    ag_condition_destroy(&s->work);
+    ag_mutex_destroy(&s->lock);
     ag_free(s);
 }
 
@@ -278,16 +270,11 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     if (!s) return AG_FAIL(err, NOMEM, "serving engine");
     s->params = p;
     s->chunk = p.step_rows / 2 / 16 * 16;
-    pthread_mutex_init(&s->lock, NULL);
-    /* The system's own clock may be set while it is waited for. */
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_cond_init(&s->done, NULL);
-    pthread_cond_init(&s->floor.changed, NULL);
-    pthread_cond_init(&s->masks.work, NULL);
+    ag_mutex_init(&s->lock);
+    ag_condition_init(&s->work);
+    ag_condition_init(&s->done);
+    ag_condition_init(&s->floor.changed);
+    ag_condition_init(&s->masks.work);
     ag_status st = ag_backend_create(&p.backend, &s->backend, err);
     if (st == AG_OK) st = check_base(s, err);
     if (st == AG_OK && !p.memory_limit && p.prefix_bytes == UINT64_MAX)
@@ -301,7 +288,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     if (st == AG_OK) st = ag_masks_open(s, err);
     if (st == AG_OK) {
         ag_serving_publish(s, true);
-        const int failed = pthread_create(&s->thread, NULL, engine_main, s);
+        const int failed = ag_os_thread_start(&s->thread, engine_main, s);
         if (failed) st = AG_FAIL(err, NOMEM, "engine thread: error %d", failed);
     }
     if (st != AG_OK) {
@@ -314,10 +301,10 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
 
 void ag_serving_destroy(ag_serving *s) {
     if (!s) return;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     s->stopping = true;
-    pthread_cond_broadcast(&s->work);
-    pthread_mutex_unlock(&s->lock);
-    pthread_join(s->thread, NULL);
+    ag_condition_broadcast(&s->work);
+    ag_mutex_unlock(&s->lock);
+    ag_os_thread_join(&s->thread);
     release(s);
 }

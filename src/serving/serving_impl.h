@@ -5,10 +5,10 @@
 #define AG_SERVING_SERVING_IMPL_H
 
 #include "cache/sys_monitor.h"
+#include "platform/thread.h"
 #include "serving/masks.h"
 
 #include <antigravity/serving.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum {
@@ -44,7 +44,7 @@ struct ag_served_model {
     ag_tokenizer *tokenizer;
     ag_chat_format *format; /* NULL: none */
     ag_sampler_params sampling;
-    pthread_mutex_t vocab_lock;
+    ag_mutex vocab_lock;
     ag_constraint_vocab *vocab; /* under it; NULL: nobody has asked */
     ag_replay_request replay;   /* empty without replays, or without a tokenizer */
 
@@ -148,11 +148,11 @@ typedef struct ag_prefix_fetch {
  * lists to itself while it has the floor, which the engine's thread gives it between two steps. It
  * gives it back wherever it waits for the disk. Under the lock. */
 typedef struct ag_floor {
-    pthread_t thread;
+    ag_os_thread thread;
     bool has_thread;
     bool has_work, is_ending, has_ended;
     bool is_wanted, is_given;
-    pthread_cond_t changed;
+    ag_condition changed;
     double end_by;                   /* what is not written by then is not written; 0: ever */
     void (*before_disk)(void *user); /* for tests; NULL: none */
     void *before_disk_user;
@@ -174,9 +174,9 @@ typedef struct ag_held_list ag_held_list;
 struct ag_serving {
     ag_serving_params params;
     ag_backend *backend;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t work, done;
+    ag_os_thread thread;
+    ag_mutex lock;
+    ag_condition work, done;
     /* Under the lock. The running list is changed by the engine's thread alone, which may therefore
      * read it without. */
     bool stopping;

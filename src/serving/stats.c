@@ -3,8 +3,8 @@
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
-#include "core/clock.h"
-#include "memory/process_memory.h"
+#include "platform/clock.h"
+#include "platform/process_memory.h"
 #include "serving/serving_impl.h"
 
 #include <antigravity/kv_cache.h>
@@ -22,9 +22,9 @@ struct ag_held_list {
 
 void ag_held_list_release(ag_serving *s, ag_held_list *list) {
     if (!list) return;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     const bool last = --list->n_users == 0;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     if (!last) return;
     for (size_t i = 0; i < list->n; i++) ag_free((void *)(uintptr_t)list->sessions[i].scope);
     ag_free(list->sessions);
@@ -132,11 +132,11 @@ void ag_serving_publish(ag_serving *s, bool always) {
     count_requests(s);
     count_memory(s);
     ag_held_list *list = list_held(s), *old;
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     s->stats = s->now;
     old = s->held;
     s->held = list;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     ag_held_list_release(s, old);
 }
 
@@ -153,21 +153,21 @@ static void refresh_memory(ag_serving *s, ag_serving_stats *out) {
 }
 
 void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     *out = s->stats;
     refresh_memory(s, out);
     out->n_waiting = s->n_waiting;
     out->n_requests = s->n_submitted;
     out->n_refused += s->n_turned_away;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
 }
 
 void ag_serving_each_session(ag_serving *s, bool (*each)(void *user, const ag_resident_session *h),
                              void *user) {
-    pthread_mutex_lock(&s->lock);
+    ag_mutex_lock(&s->lock);
     ag_held_list *list = s->held;
     if (list) list->n_users++;
-    pthread_mutex_unlock(&s->lock);
+    ag_mutex_unlock(&s->lock);
     for (size_t i = 0; list && i < list->n && each(user, &list->sessions[i]); i++) {}
     ag_held_list_release(s, list);
 }

@@ -3,8 +3,8 @@
 #include "cache/eviction/select.h"
 #include "cache/saved_state.h"
 #include "core/alloc.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "session/replay.h"
 
 #include <math.h>

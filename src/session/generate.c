@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop from a prompt to a text. */
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "session/generation.h"
 
 const char *ag_finish_reason(ag_finish f) {

@@ -3,8 +3,8 @@
  * from every row as it would have chosen one by one. Where it chooses otherwise, what follows is
  * taken back. */
 #include "core/backend_ops.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "session/generation.h"
 #include "text/sampler_filter.h"
 

@@ -5,27 +5,21 @@
 #include "core/buffer_ops.h"
 #include "core/fail.h"
 #include "models/model_impl.h"
+#include "platform/process_memory.h"
 #include "session/session_impl.h"
 
 #include <antigravity/plan.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/sysinfo.h>
 
 /* ---- what there is ---- */
-
-static uint64_t machine_bytes(void) {
-    struct sysinfo s;
-    if (sysinfo(&s) != 0) return 0;
-    return ((uint64_t)s.totalram + s.totalswap) * s.mem_unit;
-}
 
 /* The machine's, or what the control group leaves of it. */
 static void read_host_memory(ag_memory_plan *plan) {
     ag_memory_signals now = {0};
     ag_sys_monitor *monitor;
     snprintf(plan->memory, sizeof plan->memory, "this machine");
-    plan->has_bytes = machine_bytes();
+    plan->has_bytes = ag_machine_memory_bytes();
     if (ag_sys_monitor_create(NULL, &monitor, NULL) != AG_OK) return;
     ag_sys_monitor_read(monitor, 0, &now);
     ag_sys_monitor_destroy(monitor);

@@ -166,7 +166,7 @@ ag_status ag_session_save_paused(ag_session *s, const char *path, const ag_token
     uint32_t *n_slots = slots_of(s, err);
     if (!n_slots) return AG_NOMEM;
     const saved_state state = state_of(s, n_ids);
-    ag_sealed_writer w = {.fd = -1, .pauses = pauses};
+    ag_sealed_writer w = {.pauses = pauses};
     ag_status st = ag_sealed_writer_open(&w, path, err);
     if (st == AG_OK) st = put_all(&w, s, &facts, &state, n_slots, ids, err);
     if (st == AG_OK) st = ag_sealed_writer_commit(&w, err);

@@ -2,8 +2,8 @@
 #include "session/speculate.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 
 /* Drafts may cost this share of the time, and at the beginning this much of a step. */
 static const double share_to_lose = 0.02, steps_to_lose = 0.35;

@@ -4,12 +4,12 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 #include "text/json_get.h"
 #include "text/utf8.h"
 
 #include <pcre2.h>
 #include <string.h>
-#include <time.h>
 
 struct ag_pattern {
     pcre2_general_context *general;
@@ -159,16 +159,10 @@ static void next_literal(ag_cursor *c, size_t *start, size_t *end, bool *found) 
     c->next = *end;
 }
 
-static double cpu_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static ag_status check_clock(ag_cursor *c, size_t from, ag_error *err) {
     size_t n = c->n_searches++;
     if (n % CLOCK_PERIOD && from == c->next) return AG_OK;
-    double now = cpu_seconds(), most = seconds_free + seconds_per_byte * (double)c->total_len;
+    double now = ag_thread_cpu_s(), most = seconds_free + seconds_per_byte * (double)c->total_len;
     if (n == 0) c->began = now;
     if (now - c->began < most) return AG_OK;
     return AG_FAIL(err, LIMIT, "a pattern fails at offset %zu of %zu bytes: over %.1f seconds",

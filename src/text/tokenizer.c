@@ -8,14 +8,12 @@
 #include "formats/file.h"
 #include "formats/recognise.h"
 #include "formats/weight_source.h"
+#include "platform/file.h"
+#include "platform/process_memory.h"
 #include "text/json_get.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 /* The largest real file has 35 MB; spellings are addressed with 32 bits. */
 #define MAX_FILE_BYTES ((size_t)1 << 30)
@@ -72,10 +70,7 @@ ag_status ag_tokenizer_parse(const char *json, size_t len, const char *name, ag_
     ag_tokenizer *t = ag_calloc(1, sizeof *t);
     ag_status st = t ? build(t, root, err) : AG_FAIL(err, NOMEM, "tokenizer");
     json_decref(root);
-#ifdef __GLIBC__
-    /* The tree of a 10 MB file is 100 MB of small blocks, which would stay resident. */
-    malloc_trim(0);
-#endif
+    ag_trim_heap(); /* the JSON values of a 10 MB file are 100 MB of small blocks */
     if (st == AG_OK) *out = t;
     else ag_tokenizer_destroy(t);
     return st == AG_OK ? st : ag_error_prefix(err, st, "%s", name);
@@ -131,10 +126,11 @@ static ag_status load_from_source(const char *path, ag_tokenizer **out, ag_error
 
 ag_status ag_tokenizer_load(const char *path, ag_tokenizer **out, ag_error *err) {
     *out = NULL;
-    struct stat info;
+    ag_file_info info;
     AG_TRY(ag_recognise_path(path, err));
-    if (stat(path, &info) != 0) return open_error(path, err);
-    if (S_ISDIR(info.st_mode) || ag_recognise_gguf(path)) return load_from_source(path, out, err);
+    if (!ag_file_stat(path, &info)) return open_error(path, err);
+    if (info.kind == AG_FILE_DIRECTORY || ag_recognise_gguf(path))
+        return load_from_source(path, out, err);
     char *text = NULL;
     size_t len = 0;
     AG_TRY(ag_file_read_all(path, MAX_FILE_BYTES, &text, &len, err));

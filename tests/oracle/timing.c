@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/clock.h"
 #include "oracle/oracle.h"
+#include "platform/clock.h"
 
 static void restore(oracle_run *run, const guarded *g) {
     ag_status st =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/pool.h"
 
-#include "backend/cpu/usable_cpus.h"
+#include "platform/cpus.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -274,26 +274,26 @@ static void nonsense_in_cgroup_files_is_no_limit(void **state) {
 
 /* ---- big and little cores ---- */
 
-static uint32_t big_of(int n_cpus, cpu_set_t *set) {
-    CPU_ZERO(set);
-    for (int i = 0; i < n_cpus; i++) CPU_SET(i, set);
+static uint32_t big_of(unsigned n_cpus, ag_cpu_set *set) {
+    *set = (ag_cpu_set){0};
+    for (unsigned i = 0; i < n_cpus; i++) ag_cpu_set_add(set, i);
     return ag_keep_big_cpus(root, set);
 }
 
 static void little_cores_are_left_out(void **state) {
     (void)state;
     static const char *const capacities[] = {"160\n", "160\n", "700\n", "1024\n"};
-    cpu_set_t set;
+    ag_cpu_set set;
     for (int i = 0; i < 4; i++) {
         char path[32];
         snprintf(path, sizeof path, "cpu%d/cpu_capacity", i);
         put(path, capacities[i]);
     }
     assert_int_equal(big_of(4, &set), 2);
-    assert_false(CPU_ISSET(0, &set));
-    assert_false(CPU_ISSET(1, &set));
-    assert_true(CPU_ISSET(2, &set));
-    assert_true(CPU_ISSET(3, &set));
+    assert_false(ag_cpu_set_has(&set, 0));
+    assert_false(ag_cpu_set_has(&set, 1));
+    assert_true(ag_cpu_set_has(&set, 2));
+    assert_true(ag_cpu_set_has(&set, 3));
     assert_int_equal(big_of(2, &set), 2); /* of little ones alone none is little */
     assert_int_equal(big_of(5, &set), 5); /* nothing is said of the fifth */
     put("cpu3/cpu_capacity", "much\n");

@@ -67,7 +67,7 @@ static int tear_down(void **state) {
 
 static void save(const char *text) {
     ag_error err;
-    ag_sealed_writer w = {.fd = -1};
+    ag_sealed_writer w = {0};
     if (ag_sealed_writer_open(&w, path, &err) != AG_OK ||
         ag_sealed_put(&w, text, strlen(text), &err) != AG_OK ||
         ag_sealed_writer_commit(&w, &err) != AG_OK)
@@ -91,7 +91,7 @@ static void die_while_saving(int signal_number) {
     assert_true(pid >= 0);
     if (pid == 0) {
         static char bytes[1 << 20];
-        ag_sealed_writer w = {.fd = -1};
+        ag_sealed_writer w = {0};
         if (ag_sealed_writer_open(&w, path, NULL) != AG_OK ||
             ag_sealed_put(&w, bytes, sizeof bytes, NULL) != AG_OK)
             _exit(1);

@@ -2,8 +2,8 @@
 /* usage: test_time_ops [BACKEND]
  * Times of operations: each operation that runs has one, their sum is below the time of the calls,
  * and logits are those of passes that are not timed. */
-#include "core/clock.h"
 #include "models/model_impl.h"
+#include "platform/clock.h"
 #include "support/named_backend.h"
 
 #include <antigravity/antigravity.h>

@@ -5,7 +5,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "memory/galloc.h"
-#include "memory/pages.h"
+#include "platform/map.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +99,7 @@ static ag_status grow_memory(ag_cpu_backend *cpu, unsigned char **p, size_t *hav
     if (bytes >= want && bytes <= SIZE_MAX / n_threads) grown = ag_aligned_alloc(bytes * n_threads);
     if (!grown)
         return AG_FAIL(&cpu->base.err, NOMEM, "scratch of %zu bytes of the CPU backend", want);
-    ag_pages_want_huge(grown, bytes * n_threads);
+    ag_pages_prefer_huge(grown, bytes * n_threads);
     ag_aligned_free(*p);
     *p = grown;
     *have = bytes;

@@ -4,17 +4,16 @@
  * the workers that joined. A worker that wakes up later finds the job closed. The caller does not
  * wait for it, so threads in excess of cores cost little. */
 #include "backend/cpu/pool.h"
-#include "backend/cpu/usable_cpus.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "platform/clock.h"
+#include "platform/cpus.h"
+#include "platform/thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 
 enum { MAX_THREADS = 1024, CACHE_LINE = 64 };
 /* Spin time: longer than the single-threaded steps between two dispatches of a decoded token. */
@@ -28,7 +27,7 @@ enum { SPIN_NS = 100000, PAUSES_PER_CLOCK_READ = 32 };
 struct ag_pool {
     uint32_t n_threads; /* including the caller's */
     bool on_big;        /* workers are bound to the big cores */
-    cpu_set_t big;
+    ag_cpu_set big;
     bool spins;
 
     /* The job: written while no worker is inside, read after joining. */
@@ -41,13 +40,13 @@ struct ag_pool {
     _Alignas(CACHE_LINE) atomic_uint n_sleeping; /* workers that wait for `wake` */
     atomic_bool caller_sleeps, stop;
 
-    pthread_mutex_t mutex; /* only for going to sleep */
-    pthread_cond_t wake, done;
+    ag_mutex mutex; /* only for going to sleep */
+    ag_condition wake, done;
 
     uint32_t n_started;
     struct worker {
         ag_pool *pool;
-        pthread_t thread;
+        ag_os_thread thread;
         uint32_t index;
     } workers[];
 };
@@ -58,12 +57,6 @@ static void cpu_pause(void) {
 #elif defined(__aarch64__) || defined(__arm__)
     __asm__ volatile("yield");
 #endif
-}
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 static void run_chunks(ag_pool *p, uint32_t thread) {
@@ -85,19 +78,19 @@ static bool has_news(ag_pool *p, uint64_t seen_generation) {
 
 static void worker_wait(ag_pool *p, uint64_t seen_generation) {
     if (p->spins) {
-        int64_t end = now_ns() + SPIN_NS;
+        int64_t end = ag_now_ns() + SPIN_NS;
         do {
             for (int i = 0; i < PAUSES_PER_CLOCK_READ; i++) {
                 if (has_news(p, seen_generation)) return;
                 cpu_pause();
             }
-        } while (now_ns() < end);
+        } while (ag_now_ns() < end);
     }
-    pthread_mutex_lock(&p->mutex);
+    ag_mutex_lock(&p->mutex);
     atomic_fetch_add(&p->n_sleeping, 1);
-    while (!has_news(p, seen_generation)) pthread_cond_wait(&p->wake, &p->mutex);
+    while (!has_news(p, seen_generation)) ag_condition_wait(&p->wake, &p->mutex);
     atomic_fetch_sub(&p->n_sleeping, 1);
-    pthread_mutex_unlock(&p->mutex);
+    ag_mutex_unlock(&p->mutex);
 }
 
 /* Joins the open job if it is new, and writes its generation to *seen_generation. */
@@ -114,16 +107,16 @@ static bool join(ag_pool *p, uint64_t *seen_generation) {
 static void leave(ag_pool *p) {
     uint64_t before = atomic_fetch_sub(&p->state, 1);
     if ((before & (STATE_OPEN | STATE_WORKERS)) != 1 || !atomic_load(&p->caller_sleeps)) return;
-    pthread_mutex_lock(&p->mutex);
-    pthread_cond_signal(&p->done);
-    pthread_mutex_unlock(&p->mutex);
+    ag_mutex_lock(&p->mutex);
+    ag_condition_signal(&p->done);
+    ag_mutex_unlock(&p->mutex);
 }
 
 static void *worker_main(void *arg) {
     struct worker *w = arg;
     ag_pool *p = w->pool;
     uint64_t seen_generation = 0;
-    if (p->on_big) (void)sched_setaffinity(0, sizeof p->big, &p->big);
+    if (p->on_big) ag_bind_thread(&p->big);
     while (!atomic_load(&p->stop)) {
         if (join(p, &seen_generation)) {
             run_chunks(p, w->index);
@@ -139,30 +132,30 @@ static void *worker_main(void *arg) {
 
 static void wake_workers(ag_pool *p) {
     if (!atomic_load(&p->n_sleeping)) return;
-    pthread_mutex_lock(&p->mutex);
-    pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->mutex);
+    ag_mutex_lock(&p->mutex);
+    ag_condition_broadcast(&p->wake);
+    ag_mutex_unlock(&p->mutex);
 }
 
 static bool workers_left(ag_pool *p) { return (atomic_load(&p->state) & STATE_WORKERS) == 0; }
 
 static void caller_wait(ag_pool *p) {
     if (p->spins) {
-        int64_t end = now_ns() + SPIN_NS;
+        int64_t end = ag_now_ns() + SPIN_NS;
         do {
             for (int i = 0; i < PAUSES_PER_CLOCK_READ; i++) {
                 if (workers_left(p)) return;
                 cpu_pause();
             }
-        } while (now_ns() < end);
+        } while (ag_now_ns() < end);
     } else if (workers_left(p)) {
         return;
     }
-    pthread_mutex_lock(&p->mutex);
+    ag_mutex_lock(&p->mutex);
     atomic_store(&p->caller_sleeps, true);
-    while (!workers_left(p)) pthread_cond_wait(&p->done, &p->mutex);
+    while (!workers_left(p)) ag_condition_wait(&p->done, &p->mutex);
     atomic_store(&p->caller_sleeps, false);
-    pthread_mutex_unlock(&p->mutex);
+    ag_mutex_unlock(&p->mutex);
 }
 
 void ag_pool_run(ag_pool *p, size_t n, size_t grain, ag_pool_fn work, void *ctx) {
@@ -190,35 +183,23 @@ uint32_t ag_pool_threads(const ag_pool *p) { return p->n_threads; }
 
 /* ---- life ---- */
 
-/* Starts the workers with all signals blocked, so that the program's threads handle them. Signals
- * that a worker's own instructions raise are not blocked: blocked, they would bypass the program's
- * handlers. */
 static ag_status start_workers(ag_pool *p, ag_error *err) {
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGFPE);
-    sigdelset(&all, SIGILL);
-    sigdelset(&all, SIGSEGV);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = 0;
-    for (uint32_t i = 0; i + 1 < p->n_threads && !failure; i++) {
+    for (uint32_t i = 0; i + 1 < p->n_threads; i++) {
         struct worker *w = &p->workers[i];
         *w = (struct worker){.pool = p, .index = i + 1};
-        failure = pthread_create(&w->thread, NULL, worker_main, w);
-        if (failure) break;
+        const int failure = ag_os_thread_start(&w->thread, worker_main, w);
+        if (failure)
+            return AG_FAIL(err, NOMEM, "thread %u of %u: %s", i + 2, p->n_threads,
+                           strerror(failure));
         p->n_started++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!failure) return AG_OK;
-    return AG_FAIL(err, NOMEM, "thread %u of %u: %s", p->n_started + 2, p->n_threads,
-                   strerror(failure));
+    return AG_OK;
 }
 
 ag_status ag_pool_create(uint32_t n_threads, ag_pool **out, ag_error *err) {
     *out = NULL;
     uint32_t usable = ag_usable_cpus();
-    cpu_set_t cores = {0};
+    ag_cpu_set cores = {0};
     bool fewer = false;
     if (!n_threads) {
         n_threads = ag_default_cpus(&cores, &fewer);
@@ -235,9 +216,9 @@ ag_status ag_pool_create(uint32_t n_threads, ag_pool **out, ag_error *err) {
     p->on_big = fewer;
     p->big = cores;
     p->spins = n_threads <= usable;
-    pthread_mutex_init(&p->mutex, NULL);
-    pthread_cond_init(&p->wake, NULL);
-    pthread_cond_init(&p->done, NULL);
+    ag_mutex_init(&p->mutex);
+    ag_condition_init(&p->wake);
+    ag_condition_init(&p->done);
     ag_status st = start_workers(p, err);
     if (st != AG_OK) {
         ag_pool_destroy(p);
@@ -249,13 +230,13 @@ ag_status ag_pool_create(uint32_t n_threads, ag_pool **out, ag_error *err) {
 
 void ag_pool_destroy(ag_pool *p) {
     if (!p) return;
-    pthread_mutex_lock(&p->mutex);
+    ag_mutex_lock(&p->mutex);
     atomic_store(&p->stop, true);
-    pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->mutex);
-    for (uint32_t i = 0; i < p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
-    pthread_cond_destroy(&p->done);
-    pthread_cond_destroy(&p->wake);
-    pthread_mutex_destroy(&p->mutex);
+    ag_condition_broadcast(&p->wake);
+    ag_mutex_unlock(&p->mutex);
+    for (uint32_t i = 0; i < p->n_started; i++) ag_os_thread_join(&p->workers[i].thread);
+    ag_condition_destroy(&p->done);
+    ag_condition_destroy(&p->wake);
+    ag_mutex_destroy(&p->mutex);
     ag_aligned_free(p);
 }

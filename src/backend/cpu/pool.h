@@ -21,8 +21,4 @@ uint32_t ag_pool_threads(const ag_pool *pool);
 typedef void (*ag_pool_fn)(void *ctx, size_t begin, size_t end, uint32_t thread);
 void ag_pool_run(ag_pool *pool, size_t n, size_t grain, ag_pool_fn work, void *ctx);
 
-/* Returns how many cores this process may use, limited by affinity and the cgroup CPU quota; at
- * least 1. */
-uint32_t ag_usable_cpus(void);
-
 #endif

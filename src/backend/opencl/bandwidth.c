@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures the read bandwidth of the device's memory, which bounds the speed of decoding. */
 #include "backend/opencl/ops.h"
-#include "core/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 
 enum { WG = 256, GROUPS_A_UNIT = 16, ROUNDS = 8, MIB = 1 << 20 };
 

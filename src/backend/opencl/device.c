@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/opencl/device.h"
 
+#include "core/ascii.h"
 #include "core/fail.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { PLATFORMS_MAX = 16, EXTENSIONS_MAX = 1 << 14 };
 
@@ -181,7 +181,7 @@ static size_t best(const ag_cl_device *devices, size_t n) {
 static bool contains(const char *text, const char *part) {
     size_t len = strlen(part);
     for (; *text; text++) {
-        if (strncasecmp(text, part, len) == 0) return true;
+        if (ag_ascii_equal_n(text, part, len)) return true;
     }
     return false;
 }

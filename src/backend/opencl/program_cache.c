@@ -3,16 +3,13 @@
 #include "backend/opencl/hash.h"
 #include "backend/opencl/program.h"
 #include "core/alloc.h"
-#include "core/directories.h"
 #include "core/fail.h"
+#include "platform/atomic_file.h"
+#include "platform/directory.h"
+#include "platform/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Header of a file, in the machine's byte order: files are local to a machine. */
 typedef struct cache_header {
@@ -48,64 +45,52 @@ static bool path_of(char out[PATH_BYTES], const char *dir, ag_cl_cache_key key) 
 
 /* ---- reading ---- */
 
-static unsigned char *read_checked(FILE *f, ag_cl_cache_key key, size_t *len) {
-    cache_header h;
-    if (fread(&h, sizeof h, 1, f) != 1 || memcmp(h.magic, magic, sizeof magic) != 0) return NULL;
-    if (h.key.a != key.a || h.key.b != key.b || h.len == 0 || h.len > BINARY_MAX) return NULL;
-    struct stat st;
-    if (fstat(fileno(f), &st) != 0 || (uint64_t)st.st_size != sizeof h + h.len) return NULL;
-    unsigned char *binary = ag_malloc((size_t)h.len);
+/* Returns the binary of a file whose header is h, or NULL. */
+static unsigned char *read_binary(int fd, const cache_header *h) {
+    unsigned char *binary = ag_malloc((size_t)h->len);
+    size_t n;
     if (!binary) return NULL;
-    if (fread(binary, 1, (size_t)h.len, f) == h.len &&
-        ag_cl_hash(AG_CL_HASH_START, binary, (size_t)h.len) == h.hash) {
-        *len = (size_t)h.len;
+    if (ag_fd_read_at(fd, sizeof *h, binary, (size_t)h->len, &n) && n == h->len &&
+        ag_cl_hash(AG_CL_HASH_START, binary, n) == h->hash) {
         return binary;
     }
     ag_free(binary);
     return NULL;
 }
 
+static bool read_header(int fd, ag_cl_cache_key key, cache_header *h) {
+    ag_file_info info;
+    size_t n;
+    return ag_fd_read_at(fd, 0, h, sizeof *h, &n) && n == sizeof *h &&
+           memcmp(h->magic, magic, sizeof magic) == 0 && h->key.a == key.a && h->key.b == key.b &&
+           h->len && h->len <= BINARY_MAX && ag_fd_stat(fd, &info) &&
+           info.bytes == sizeof *h + h->len;
+}
+
 unsigned char *ag_cl_cache_read(const char *dir, ag_cl_cache_key key, size_t *len) {
     char path[PATH_BYTES];
+    cache_header h;
     if (!path_of(path, dir, key)) return NULL;
-    /* O_NONBLOCK: the path may be a pipe. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    FILE *f = fd >= 0 ? fdopen(fd, "rb") : NULL;
-    if (!f) {
-        if (fd >= 0) (void)close(fd);
-        return NULL;
-    }
-    unsigned char *binary = read_checked(f, key, len);
-    (void)fclose(f);
+    const int fd = ag_fd_open(path);
+    if (fd < 0) return NULL;
+    unsigned char *binary = read_header(fd, key, &h) ? read_binary(fd, &h) : NULL;
+    ag_fd_close(fd);
+    if (binary) *len = (size_t)h.len;
     return binary;
 }
 
 /* ---- writing ---- */
 
-static bool write_all(int fd, const void *data, size_t n) {
-    const unsigned char *p = data;
-    while (n) {
-        ssize_t done = write(fd, p, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return false;
-        p += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
 bool ag_cl_cache_write(const char *dir, ag_cl_cache_key key, const unsigned char *binary,
                        size_t len) {
-    char path[PATH_BYTES], temporary[PATH_BYTES + 16];
-    if (!ag_make_directories(dir) || !path_of(path, dir, key)) return false;
-    snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-    int fd = mkstemp(temporary);
-    if (fd < 0) return false;
+    char path[PATH_BYTES];
+    ag_atomic_file file;
+    if (!ag_directory_make_path(dir) || !path_of(path, dir, key)) return false;
+    if (ag_atomic_file_open(&file, path, false)) return false;
     cache_header h = {.key = key, .len = len, .hash = ag_cl_hash(AG_CL_HASH_START, binary, len)};
     memcpy(h.magic, magic, sizeof magic);
-    bool ok = write_all(fd, &h, sizeof h) && write_all(fd, binary, len);
-    ok = close(fd) == 0 && ok;
-    if (ok) ok = rename(temporary, path) == 0;
-    if (!ok) (void)unlink(temporary);
+    const bool ok = ag_fd_write(file.fd, &h, sizeof h) && ag_fd_write(file.fd, binary, len) &&
+                    !ag_atomic_file_commit(&file);
+    ag_atomic_file_close(&file);
     return ok;
 }

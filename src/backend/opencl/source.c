@@ -3,14 +3,12 @@
 #include "backend/opencl/program.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "platform/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { FILES_MAX = 16, NAME_MAX_BYTES = 64, SOURCE_MAX = 1 << 20 };
 
@@ -44,16 +42,21 @@ static ag_status append_text(assembly *a, const char *text, size_t len) {
 
 /* ---- one file ---- */
 
-/* Opens a regular file. Returns NULL and sets errno for others; does not wait for pipes. */
-static FILE *open_regular(const char *path) {
-    struct stat s;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return NULL;
-    FILE *f = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) ? fdopen(fd, "rb") : NULL;
-    if (f) return f;
-    (void)close(fd);
-    errno = EINVAL;
-    return NULL;
+/* Sets *text to a buffer of SOURCE_MAX + 1 bytes with the file's bytes. */
+static ag_status read_file(int fd, const char *path, char **text, size_t *len, ag_error *err) {
+    ag_file_info info;
+    if (!ag_fd_stat(fd, &info)) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
+    if (info.kind != AG_FILE_REGULAR) return AG_FAIL(err, IO, "%s: is not a regular file", path);
+    char *buf = ag_malloc(SOURCE_MAX + 1);
+    if (!buf) return AG_FAIL(err, NOMEM, "source text of %s", path);
+    const bool ok = ag_fd_read_at(fd, 0, buf, SOURCE_MAX + 1, len);
+    if (ok && *len <= SOURCE_MAX) {
+        *text = buf;
+        return AG_OK;
+    }
+    ag_free(buf);
+    if (!ok) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
+    return AG_FAIL(err, LIMIT, "%s: more than %d bytes", path, SOURCE_MAX);
 }
 
 /* Reads a file of the directory. *text stays NULL if there is no such file. */
@@ -65,26 +68,16 @@ static ag_status read_override(const char *dir, const char *file, char **text, s
         return AG_FAIL(err, INVALID, "AG_OPENCL_KERNELS: a path of more than %zu bytes",
                        sizeof path);
     }
-    FILE *f = open_regular(path);
-    if (!f && errno == ENOENT) {
-        if (access(dir, F_OK) == 0) return AG_OK;
+    const int fd = ag_fd_open(path);
+    if (fd < 0 && errno == ENOENT) {
+        ag_file_info info;
+        if (ag_file_stat(dir, &info)) return AG_OK;
         return AG_FAIL(err, NOT_FOUND, "AG_OPENCL_KERNELS: %s: %s", dir, strerror(errno));
     }
-    if (!f && errno == EINVAL) return AG_FAIL(err, IO, "%s: is not a regular file", path);
-    if (!f) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
-    char *buf = ag_malloc(SOURCE_MAX + 1);
-    size_t got = buf ? fread(buf, 1, SOURCE_MAX + 1, f) : 0;
-    bool failed = buf && ferror(f);
-    (void)fclose(f);
-    if (!buf) return AG_FAIL(err, NOMEM, "source text of %s", path);
-    if (failed || got > SOURCE_MAX) {
-        ag_free(buf);
-        if (failed) return AG_FAIL(err, IO, "%s: it cannot be read", path);
-        return AG_FAIL(err, LIMIT, "%s: more than %d bytes", path, SOURCE_MAX);
-    }
-    *text = buf;
-    *len = got;
-    return AG_OK;
+    if (fd < 0) return AG_FAIL(err, IO, "%s: %s", path, strerror(errno));
+    const ag_status st = read_file(fd, path, text, len, err);
+    ag_fd_close(fd);
+    return st;
 }
 
 static const ag_cl_source *find_embedded(const char *file) {
