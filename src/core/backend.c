@@ -368,6 +368,10 @@ ag_status ag_attention_reserve(ag_backend *be, const ag_attention_limits *limits
     return be->ops->attention_reserve ? be->ops->attention_reserve(be, limits) : AG_OK;
 }
 
+ag_rows_times_fn *ag_rows_times_of(const ag_backend *be) {
+    return be->ops->rows_times ? be->ops->rows_times(be) : ag_rows_times_reference;
+}
+
 uint32_t ag_alike_rows(const ag_backend *be) {
     return be->ops->alike_rows ? be->ops->alike_rows(be) : 1;
 }

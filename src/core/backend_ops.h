@@ -177,6 +177,9 @@ uint32_t ag_alike_rows(const ag_backend *be);
 /* Work of the host that several threads of the backend may share: n items, in any order. */
 void ag_for_each(ag_backend *be, size_t n, ag_work_fn work, void *ctx);
 
+/* The backend's product of rows with a narrow matrix, or the reference. */
+ag_rows_times_fn *ag_rows_times_of(const ag_backend *be);
+
 /* What rounds weights on the host, on any thread. */
 const ag_weight_rounding *ag_backend_rounding(const ag_backend *be);
 

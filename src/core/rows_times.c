@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/rows_times.h"
 
-#include "core/backend_ops.h"
 #include "quant/vectors.h"
 
 #include <string.h>
@@ -33,8 +32,4 @@ void ag_rows_times_reference(float *out, const float *x, size_t stride, size_t n
         for (size_t c = 0; c < AG_NARROW; c += VECS * LANES)
             some_columns(out + i * AG_NARROW, row, some, matrix, k, c);
     }
-}
-
-ag_rows_times_fn *ag_rows_times_of(const ag_backend *be) {
-    return be->ops->rows_times ? be->ops->rows_times(be) : ag_rows_times_reference;
 }

@@ -3,7 +3,7 @@
 #ifndef AG_CORE_ROWS_TIMES_H
 #define AG_CORE_ROWS_TIMES_H
 
-#include <antigravity/backend.h>
+#include <stddef.h>
 
 enum { AG_NARROW = 48 }; /* columns */
 
@@ -14,7 +14,5 @@ typedef void ag_rows_times_fn(float *out, const float *x, size_t stride, size_t 
 
 /* What every machine has. */
 ag_rows_times_fn ag_rows_times_reference;
-/* The backend's, or the reference. */
-ag_rows_times_fn *ag_rows_times_of(const ag_backend *be);
 
 #endif

@@ -4,7 +4,9 @@
 #ifndef AG_FORMATS_WEIGHT_FILES_H
 #define AG_FORMATS_WEIGHT_FILES_H
 
-#include "formats/weight_source.h"
+#include "formats/tensor_list.h"
+
+typedef struct ag_weight_files ag_weight_files;
 
 typedef struct ag_weight_file {
     char *path; /* owned */

@@ -5,8 +5,6 @@
 #include "core/fail.h"
 #include "formats/weight_files.h"
 
-#include <stdlib.h>
-
 /* The formats, one line each. The last one takes what no other recognises, and says what is wrong
  * with it. */
 static const ag_weight_source_ops *const formats[] = {
@@ -36,22 +34,6 @@ void ag_source_destroy(ag_weight_source *s) {
     ag_weight_files_destroy(s->files);
     ag_free(s->path);
     ag_free(s);
-}
-
-void ag_tensor_list_free(ag_tensor_list *l) {
-    ag_free(l->tensors);
-    ag_free(l->names);
-    *l = (ag_tensor_list){0};
-}
-
-static int by_offset(const void *a, const void *b) {
-    const ag_source_tensor *x = a, *y = b;
-    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    return (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes);
-}
-
-void ag_tensor_list_sort(ag_tensor_list *l) {
-    if (l->n > 0) qsort(l->tensors, l->n, sizeof l->tensors[0], by_offset);
 }
 
 void ag_source_text_free(ag_source_text *t) {

@@ -9,31 +9,10 @@
 #ifndef AG_FORMATS_WEIGHT_SOURCE_H
 #define AG_FORMATS_WEIGHT_SOURCE_H
 
-#include <antigravity/tensor.h>
+#include "formats/tensor_list.h"
 
 typedef struct ag_weight_source ag_weight_source;
 typedef struct ag_weight_files ag_weight_files;
-
-typedef struct ag_source_tensor {
-    const char *name;       /* UTF-8, borrowed from the header that lists it */
-    const char *dtype_name; /* the format's spelling, "BF16"; static */
-    ag_dtype dtype;         /* AG_DTYPE_COUNT for a type that this library does not have */
-    size_t n_dims;          /* as in the file; 0 is a scalar */
-    ag_shape shape;         /* empty when n_dims is 0 or above AG_MAX_DIMS */
-    uint64_t offset;        /* of the first byte in the file; aligned to nothing in particular */
-    uint64_t n_bytes;
-    uint32_t file; /* index of the file */
-} ag_source_tensor;
-
-/* What the header of one file lists. Zero-initialise; release with ag_tensor_list_free. */
-typedef struct ag_tensor_list {
-    ag_source_tensor *tensors;
-    size_t n;
-    char *names;
-} ag_tensor_list;
-void ag_tensor_list_free(ag_tensor_list *l);
-/* By place in the file; of tensors at the same place, the smaller one first. */
-void ag_tensor_list_sort(ag_tensor_list *l);
 
 /* Texts that a source may hold, spelled as a Hugging Face directory spells them. */
 typedef enum ag_source_part {

@@ -5,6 +5,7 @@
 #include "formats/json.h"
 #include "formats/recognise.h"
 #include "models/families/family.h"
+#include "models/gguf_config.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,6 +7,7 @@
 #include "formats/gguf.h"
 #include "memory/galloc.h"
 #include "models/config.h"
+#include "models/describe.h"
 #include "models/lower.h"
 #include "models/model_impl.h"
 #include "models/rope.h"

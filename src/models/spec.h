@@ -127,10 +127,6 @@ ag_status ag_spec_set_layer(ag_model_spec *s, uint32_t layer, const ag_layer_spe
 /* The same for all layers. */
 ag_status ag_spec_set_all(ag_model_spec *s, const ag_layer_spec *kind, ag_error *err);
 
-/* Fills in the public description; facts of files and weights are left 0. AG_NOMEM and AG_LIMIT
- * have the meanings that they have for ag_lower(). */
-ag_status ag_spec_describe(const ag_model_spec *s, ag_model_info *info, ag_error *err);
-
 /* A model without anything that only some families have, its sizes still 0: one kind of layer,
  * whose whole heads turn, without scaling. */
 ag_model_spec ag_spec_plain(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head_dim);

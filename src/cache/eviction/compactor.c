@@ -9,6 +9,7 @@
 #include "cache/eviction/chunk_scores.h"
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
+#include "core/backend_ops.h"
 #include "core/rows_times.h"
 #include "quant/vectors.h"
 

@@ -4,10 +4,10 @@
 #ifndef AG_MODELS_FAMILIES_FAMILY_H
 #define AG_MODELS_FAMILIES_FAMILY_H
 
+#include "core/layer_tensors.h"
 #include "models/config_reader.h"
-#include "models/gguf_config.h"
+#include "models/gguf_keys.h"
 #include "models/spec.h"
-#include "models/tensors.h"
 
 enum { AG_FAMILY_NAMES = 4 };
 
@@ -46,11 +46,11 @@ typedef struct ag_gguf_form {
     /* Rows of every head of q and k stand as pairs that turn together: 0, n/2, 1, n/2 + 1, ... */
     bool paired_rows;
     const ag_tensor_alias *aliases; /* as below */
-    const ag_gguf_key *keys; /* beside the table's (gguf_config.c); ends with NULL; or NULL */
+    const ag_gguf_key *keys;        /* beside the table's (gguf_keys.c); ends with NULL; or NULL */
     /* What readers take for the scale of scores, which no key says. NULL: 1 / sqrt(head_dim), or a
      * key of `keys` says it. */
     float (*scale)(const ag_model_spec *s);
-    /* Adds to `config` what the table of keys (gguf_config.c) does not. NULL: nothing. */
+    /* Adds to `config` what the table of keys (gguf_keys.c) does not. NULL: nothing. */
     ag_status (*complete)(const ag_gguf_reader *r, json_t *config);
 } ag_gguf_form;
 
