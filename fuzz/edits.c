@@ -2,7 +2,7 @@
 #include "edits.h"
 
 #include "core/checksum.h"
-#include "formats/sealed_file.h"
+#include "formats/checksummed_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,10 +88,10 @@ void edited_file_apply(edited_file *f, size_t first, const uint8_t *edits, size_
 
 void edited_file_seal(edited_file *f, size_t end) {
     ag_checksum sum;
-    if (end + AG_SEAL_BYTES > f->n) return;
+    if (end + AG_CHECKSUM_BYTES > f->n) return;
     ag_checksum_begin(&sum);
     ag_checksum_add(&sum, f->data, end);
-    edited_set_number(f->data + end, AG_SEAL_BYTES, ag_checksum_value(&sum));
+    edited_set_number(f->data + end, AG_CHECKSUM_BYTES, ag_checksum_value(&sum));
 }
 
 void edited_file_write(const edited_file *f, const char *path) {

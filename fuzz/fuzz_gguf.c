@@ -48,7 +48,7 @@ static void read_source(const char *path) {
     if (ag_source_open(path, &s, &err) != AG_OK) return;
     for (int part = AG_SOURCE_CONFIG; part <= AG_SOURCE_CHAT_TEMPLATE; part++) {
         ag_source_text text;
-        if (ag_source_read_text(s, (ag_source_part)part, &text, &err) != AG_OK) continue;
+        if (ag_source_read_text(s, (ag_source_text_kind)part, &text, &err) != AG_OK) continue;
         if (text.text && text.text[text.n]) abort();
         ag_source_text_free(&text);
     }

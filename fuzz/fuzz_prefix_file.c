@@ -5,7 +5,7 @@
 #include "edits.h"
 #include "fuzz.h"
 
-#include "formats/sealed_file.h"
+#include "formats/checksummed_file.h"
 #include "support/tiny_model.h"
 
 #include <antigravity/serving.h>
@@ -124,11 +124,11 @@ static void set_up(void) {
 static void write_file(int which, const uint8_t *edits, size_t n, bool seals) {
     edited_file f = edited_file_copy(&files[which]);
     edited_file_apply(&f, 0, edits, n);
-    if (seals && which == SESSION_PATH && f.n > HEAD_BYTES + 2 * AG_SEAL_BYTES) {
+    if (seals && which == SESSION_PATH && f.n > HEAD_BYTES + 2 * AG_CHECKSUM_BYTES) {
         edited_set_number(f.data + 16, 8, f.n);
         edited_file_seal(&f, HEAD_BYTES + (size_t)edited_number(f.data + 12, 4));
     }
-    if (seals && f.n > AG_SEAL_BYTES) edited_file_seal(&f, f.n - AG_SEAL_BYTES);
+    if (seals && f.n > AG_CHECKSUM_BYTES) edited_file_seal(&f, f.n - AG_CHECKSUM_BYTES);
     edited_file_write(&f, paths[which]);
     free(f.data);
 }

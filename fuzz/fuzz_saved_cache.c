@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #include "cache/saved_state.h"
-#include "formats/sealed_file.h"
+#include "formats/checksummed_file.h"
 #include "support/tiny_model.h"
 
 #include <antigravity/antigravity.h>
@@ -106,9 +106,9 @@ static void add(ag_checksum *sum, FILE *f, const void *bytes, size_t n) {
     must(fwrite(bytes, 1, n, f) == n);
 }
 
-static void write_sealed(int which, const uint8_t *rest, size_t n) {
+static void write_checksummed(int which, const uint8_t *rest, size_t n) {
     size_t want = length_of(sessions[which], rest, n);
-    unsigned char seal[AG_SEAL_BYTES], *head = heads[which];
+    unsigned char seal[AG_CHECKSUM_BYTES], *head = heads[which];
     unsigned char *body = calloc(1, want + 1);
     FILE *f = fopen(path, "wb");
     ag_checksum sum;
@@ -152,7 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     int which = data[0] % N_SESSIONS;
     ag_session *s = sessions[which];
     if (data[1] & AS_IT_STANDS) write_plain(data + 2, n - 2);
-    else write_sealed(which, data + 2, n - 2);
+    else write_checksummed(which, data + 2, n - 2);
     ag_error err;
     ag_ids ids = {0};
     ag_session_reset(s);

@@ -5,7 +5,7 @@
 #include "edits.h"
 #include "fuzz.h"
 
-#include "formats/sealed_file.h"
+#include "formats/checksummed_file.h"
 #include "support/tiny_model.h"
 
 #include <antigravity/antigravity.h>
@@ -98,12 +98,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     const int which = data[0] % UNSEALED % SAVE_AGAIN % N_SESSIONS;
     ag_session *s = sessions[which];
     edited_file file = edited_file_copy(&files[which]);
-    const size_t after = first_seal[which] + AG_SEAL_BYTES;
+    const size_t after = first_seal[which] + AG_CHECKSUM_BYTES;
     edited_file_apply(&file, data[0] & UNSEALED ? 0 : after, data + 1, n - 1);
-    if (!(data[0] & UNSEALED) && file.n > after + AG_SEAL_BYTES) {
+    if (!(data[0] & UNSEALED) && file.n > after + AG_CHECKSUM_BYTES) {
         edited_set_number(file.data + 16, 8, file.n);
         edited_file_seal(&file, first_seal[which]);
-        edited_file_seal(&file, file.n - AG_SEAL_BYTES);
+        edited_file_seal(&file, file.n - AG_CHECKSUM_BYTES);
     }
     edited_file_write(&file, path);
     free(file.data);

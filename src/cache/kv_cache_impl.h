@@ -16,7 +16,7 @@ typedef struct ag_kv_first {
 
 /* Where a layer's slots lie. */
 typedef struct ag_kv_layout {
-    ag_kv_parts part;     /* of a block */
+    ag_kv_sections part;  /* of a block */
     size_t row_bytes;     /* of the blocks of all heads for the same slots */
     ag_block_pool *pool;  /* borrowed; where blocks come from; NULL: not joined yet */
     ag_block_table table; /* what the pool knows of the layer */

@@ -58,7 +58,7 @@ static ag_status check_params(const ag_kv_params *p, ag_error *err) {
 static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
     const ag_kv_layer is = ag_kv_layer_of(p, layer);
     ag_kv_layout at = {
-        .part = ag_kv_parts_of(p->k_type, p->v_type, is.head_dim),
+        .part = ag_kv_sections_of(p->k_type, p->v_type, is.head_dim),
         .max_slots = p->max_slots,
         .max_blocks = ag_kv_blocks_for(p->max_slots),
     };

@@ -15,7 +15,7 @@ static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, 
                            uint32_t n, bool values, float *out, ag_error *err) {
     const ag_kv_block *b = ag_kv_block_of(c, layer, head, slot / AG_KV_BLOCK);
     ag_dtype type = values ? c->params.v_type : c->params.k_type;
-    const ag_kv_parts *lies = &c->at[layer].part;
+    const ag_kv_sections *lies = &c->at[layer].part;
     size_t count = (size_t)n * c->params.layers[layer].head_dim;
     size_t row_bytes = values ? lies->v_row : lies->k_row;
     size_t at = b->offset + (values ? lies->v_offset : 0) + slot % AG_KV_BLOCK * row_bytes;
@@ -116,7 +116,7 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
         ag_kv_move_positions(c, layer, head, keep, n_keep);
         return AG_OK;
     }
-    const ag_kv_parts *at = &c->at[layer].part;
+    const ag_kv_sections *at = &c->at[layer].part;
     move_job job = {
         {{c->mapped, 0, at->k_row},
          {c->mapped, at->v_offset, at->v_row},

@@ -26,7 +26,7 @@ typedef struct slot_rows {
 } slot_rows;
 
 static slot_rows rows_at(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot) {
-    const ag_kv_parts *lies = &c->at[layer].part;
+    const ag_kv_sections *lies = &c->at[layer].part;
     uint8_t *block = block_at(c, layer, head, slot);
     const uint32_t i = slot % AG_KV_BLOCK;
     return (slot_rows){
@@ -105,7 +105,7 @@ static ag_status check_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head,
 
 static void move_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t to,
                       uint32_t from) {
-    const ag_kv_parts *lies = &c->at[layer].part;
+    const ag_kv_sections *lies = &c->at[layer].part;
     const slot_rows dst = rows_at(c, layer, head, to), src = rows_at(c, layer, head, from);
     memcpy(dst.k, src.k, lies->k_row);
     memcpy(dst.v, src.v, lies->v_row);

@@ -20,7 +20,7 @@ typedef struct head_rows {
 static head_rows rows_of_head(const ag_kv_cache *c, uint32_t layer, uint32_t block, uint32_t head,
                               uint32_t n) {
     const ag_kv_block *b = ag_kv_block_of(c, layer, head, block);
-    const ag_kv_parts *lies = &c->at[layer].part;
+    const ag_kv_sections *lies = &c->at[layer].part;
     return (head_rows){
         .buffer = b->buffer,
         .n = n,

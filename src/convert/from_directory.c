@@ -61,7 +61,7 @@ static float factor_of(const directory *d, uint32_t layer, const ag_weight_spec 
     const ag_layer_spec *kind = ag_spec_layer(&d->from, layer);
     const bool is_norm = w->tensor == AG_LT_Q_NORM;
     const bool is_query = w->tensor == AG_LT_WQ || w->tensor == AG_LT_BQ;
-    return (kind->qk_norm || kind->whole_qk_norm ? is_norm : is_query) ? d->query_factor : 1;
+    return (kind->qk_norm || kind->full_qk_norm ? is_norm : is_query) ? d->query_factor : 1;
 }
 
 /* Queries and keys, whose rows stay, and values, whose heads the file has in another order. */

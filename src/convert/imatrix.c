@@ -80,9 +80,9 @@ static size_t n_entries(const ag_imatrix *im) { return im->first[im->model->spec
 static entry *find_entry(const ag_imatrix *im, const ag_tensor *w) {
     const ag_model *m = im->model;
     const ag_tensor *first = m->weights.layers[0].of;
-    if (w < first || w >= first + (size_t)m->spec.n_layers * AG_LAYER_PLACES) return NULL;
-    const size_t layer = (size_t)(w - first) / AG_LAYER_PLACES;
-    const size_t tensor = (size_t)(w - first) % AG_LAYER_PLACES;
+    if (w < first || w >= first + (size_t)m->spec.n_layers * AG_LAYER_TENSOR_SLOTS) return NULL;
+    const size_t layer = (size_t)(w - first) / AG_LAYER_TENSOR_SLOTS;
+    const size_t tensor = (size_t)(w - first) % AG_LAYER_TENSOR_SLOTS;
     for (size_t i = im->first[layer]; i < im->first[layer + 1]; i++) {
         if (im->entries[i].tensor == tensor) return &im->entries[i];
     }

@@ -62,7 +62,7 @@ static const char *difference(const ag_model_spec *a, const ag_model_spec *b) {
 static ag_status read_back(ag_gguf_writer *file, ag_model_spec *out, ag_error *err) {
     char path[PATH_MAX];
     ag_weight_source *source;
-    AG_TRY(ag_sealed_writer_preview(&file->file, path, sizeof path, err));
+    AG_TRY(ag_checksummed_writer_preview(&file->file, path, sizeof path, err));
     AG_TRY(ag_source_open(path, &source, err));
     ag_status st = ag_source_open_tensors(source, err);
     if (st == AG_OK) st = ag_spec_read(source, out, err);

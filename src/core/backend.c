@@ -64,8 +64,8 @@ ag_status ag_matmul(ag_backend *be, ag_tensor *y, const ag_tensor *a, const ag_t
         return AG_FAIL(&be->err, SHAPE, "y is [%zu,%zu], but a * b is [%zu,%zu]",
                        ag_shape_rows(&y->shape), ag_shape_cols(&y->shape), m, n);
     }
-    AG_TRY(ag_check_apart(be, y, "y", a, "a"));
-    AG_TRY(ag_check_apart(be, y, "y", b, "b"));
+    AG_TRY(ag_check_no_overlap(be, y, "y", a, "a"));
+    AG_TRY(ag_check_no_overlap(be, y, "y", b, "b"));
     return be->ops->matmul(be, y, a, b);
 }
 
@@ -103,7 +103,7 @@ ag_status ag_matmul_group(ag_backend *be, ag_tensor *const y[], const ag_tensor 
     }
     for (size_t i = 0; i < n; i++) {
         AG_TRY(check_transposed(be, y[i], x, w[i]));
-        for (size_t j = 0; j < i; j++) AG_TRY(ag_check_apart(be, y[i], "y[i]", y[j], "y[j]"));
+        for (size_t j = 0; j < i; j++) AG_TRY(ag_check_no_overlap(be, y[i], "y[i]", y[j], "y[j]"));
     }
     for (size_t i = 0; i < n && be->observe; i++) be->observe(be->observe_user, x, w[i]);
     if (be->ops->matmul_group) return be->ops->matmul_group(be, y, x, w, n);
@@ -159,9 +159,9 @@ ag_status ag_add_rms_norm(ag_backend *be, ag_tensor *y, ag_tensor *x, const ag_t
     AG_TRY(check_pair(be, y, "y", x, "x"));
     AG_TRY(check_pair(be, x, "x", add, "add"));
     AG_TRY(ag_check_vector(be, w, "w", ag_shape_cols(&x->shape)));
-    AG_TRY(ag_check_apart(be, y, "y", x, "x"));
-    AG_TRY(ag_check_apart(be, y, "y", add, "add"));
-    AG_TRY(ag_check_apart(be, x, "x", add, "add"));
+    AG_TRY(ag_check_no_overlap(be, y, "y", x, "x"));
+    AG_TRY(ag_check_no_overlap(be, y, "y", add, "add"));
+    AG_TRY(ag_check_no_overlap(be, x, "x", add, "add"));
     if (be->ops->add_rms_norm) return be->ops->add_rms_norm(be, y, x, add, w, eps);
     AG_TRY(be->ops->add_assign(be, x, add));
     return be->ops->rms_norm(be, y, x, w, eps);
@@ -281,7 +281,7 @@ ag_status ag_cast(ag_backend *be, ag_tensor *dst, const ag_tensor *src) {
         return copy_bytes(be, dst->buffer, dst->offset, src->buffer, src->offset,
                           ag_tensor_bytes(src));
     }
-    AG_TRY(ag_check_apart(be, dst, "dst", src, "src"));
+    AG_TRY(ag_check_no_overlap(be, dst, "dst", src, "src"));
     return be->ops->cast(be, dst, src);
 }
 
@@ -372,8 +372,8 @@ ag_rows_times_fn *ag_rows_times_of(const ag_backend *be) {
     return be->ops->rows_times ? be->ops->rows_times(be) : ag_rows_times_reference;
 }
 
-uint32_t ag_alike_rows(const ag_backend *be) {
-    return be->ops->alike_rows ? be->ops->alike_rows(be) : 1;
+uint32_t ag_batch_invariant_rows(const ag_backend *be) {
+    return be->ops->batch_invariant_rows ? be->ops->batch_invariant_rows(be) : 1;
 }
 
 const ag_weight_rounding *ag_backend_rounding(const ag_backend *be) {
@@ -422,7 +422,7 @@ bool ag_has_top_k(const ag_backend *be) { return be->ops->top_k != NULL; }
 ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top) {
     AG_TRY(ag_check_f32(be, row, "the row"));
     const size_t n = ag_shape_numel(&row->shape);
-    if (!top->k || top->k > AG_TOP_K_MOST || top->n_ids > AG_TOP_K_IDS || !n || n > INT32_MAX) {
+    if (!top->k || top->k > AG_TOP_K_MAX || top->n_ids > AG_TOP_K_IDS || !n || n > INT32_MAX) {
         return AG_FAIL(&be->err, INVALID, "the best %zu and %zu others of a row of %zu", top->k,
                        top->n_ids, n);
     }

@@ -24,17 +24,17 @@ typedef struct head_work {
 } head_work;
 
 static size_t slots_in_block(const head_work *w, size_t block) {
-    size_t rest = w->kv->n_slots[w->head] - block * AG_KV_BLOCK;
-    return rest < AG_KV_BLOCK ? rest : AG_KV_BLOCK;
+    size_t remaining = w->kv->n_slots[w->head] - block * AG_KV_BLOCK;
+    return remaining < AG_KV_BLOCK ? remaining : AG_KV_BLOCK;
 }
 
 static size_t n_blocks_of(size_t n_slots) { return (n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK; }
 
 /* The first `rows` rows of this head in one part of a block. */
-static ag_status fetch(head_work *w, size_t block, size_t part_offset, size_t row_bytes,
+static ag_status fetch(head_work *w, size_t block, size_t section_offset, size_t row_bytes,
                        size_t rows, void *scratch) {
     const ag_kv_block *b = ag_kv_view_block(w->kv, w->head, block);
-    return ag_buffer_download(scratch, b->buffer, b->offset + part_offset, rows * row_bytes,
+    return ag_buffer_download(scratch, b->buffer, b->offset + section_offset, rows * row_bytes,
                               &w->be->err);
 }
 
@@ -125,12 +125,12 @@ static void add_scores(const head_work *w, const ag_attention_seq *seq) {
     const size_t n_slots = w->kv->n_slots[w->head];
     float *scores = seq->scores + w->head * seq->score_stride;
     for (size_t s = w->first; s < w->end; s++) {
-        double sum = 0, most = 0;
+        double sum = 0, max = 0;
         for (uint32_t g = 0; g < w->n_queries; g++) {
             sum += w->weights[g * n_slots + s];
-            most = fmax(most, w->weights[g * n_slots + s]);
+            max = fmax(max, w->weights[g * n_slots + s]);
         }
-        if (seq->score_max) scores[s] = fmaxf(scores[s], (float)most);
+        if (seq->score_max) scores[s] = fmaxf(scores[s], (float)max);
         else scores[s] += (float)(sum / w->n_queries);
     }
 }
@@ -157,16 +157,16 @@ static ag_status attend_sequence(ag_backend *be, const ag_attention_seq *seq, fl
                                  const ag_attention_params *params) {
     const ag_kv_view *kv = &seq->kv;
     size_t d = kv->head_dim, group = n_heads / kv->n_kv_heads;
-    size_t most = (size_t)ag_kv_view_most_slots(kv) + 1; /* not 0 */
+    size_t max = (size_t)ag_kv_view_max_slots(kv) + 1; /* not 0 */
     head_work w = {.be = be, .kv = kv, .params = params, .n_queries = (uint32_t)group};
-    w.weights = ag_calloc(group * most, sizeof *w.weights);
+    w.weights = ag_calloc(group * max, sizeof *w.weights);
     w.sums = ag_calloc(group * d, sizeof *w.sums);
     w.row = ag_calloc(d, sizeof *w.row);
     w.packed = ag_calloc(AG_KV_BLOCK * d, sizeof(float)); /* no type's rows are longer */
     ag_status st = AG_OK;
     if (!w.weights || !w.sums || !w.row || !w.packed) {
         st = AG_FAIL(&be->err, NOMEM, "attention weights of %zu bytes",
-                     group * most * sizeof *w.weights);
+                     group * max * sizeof *w.weights);
     }
     for (; w.head < kv->n_kv_heads && st == AG_OK; w.head++) {
         st = attend_head(&w, seq, out, q, n_heads * d);

@@ -53,8 +53,8 @@ ag_status ag_check_vector(ag_backend *be, const ag_tensor *t, const char *name, 
     return AG_FAIL(&be->err, SHAPE, "%s is %s, not [%zu]", name, text_of(t).s, n);
 }
 
-ag_status ag_check_apart(ag_backend *be, const ag_tensor *a, const char *a_name, const ag_tensor *b,
-                         const char *b_name) {
+ag_status ag_check_no_overlap(ag_backend *be, const ag_tensor *a, const char *a_name,
+                              const ag_tensor *b, const char *b_name) {
     if (a->buffer != b->buffer || a->offset >= b->offset + ag_tensor_bytes(b) ||
         b->offset >= a->offset + ag_tensor_bytes(a)) {
         return AG_OK;
@@ -83,7 +83,7 @@ ag_status ag_check_matmul_rows(ag_backend *be, const ag_tensor *y, const ag_tens
         return AG_FAIL(&be->err, SHAPE, "y is %s but x is %s: %zu and %zu rows", text_of(y).s,
                        text_of(x).s, ag_shape_rows(&y->shape), ag_shape_rows(&x->shape));
     }
-    return ag_check_apart(be, y, "y", x, "x");
+    return ag_check_no_overlap(be, y, "y", x, "x");
 }
 
 ag_status ag_check_ids(ag_backend *be, const ag_tensor *table, const int32_t *ids, size_t n) {
@@ -117,8 +117,8 @@ static ag_status check_kv_view(ag_backend *be, const ag_kv_view *kv, size_t n_ne
         }
     }
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        const uint32_t held = ag_kv_blocks_for(kv->n_slots[h]);
-        const size_t capacity = capacity_from(kv, h, held ? held - 1 : 0);
+        const uint32_t n_blocks = ag_kv_blocks_for(kv->n_slots[h]);
+        const size_t capacity = capacity_from(kv, h, n_blocks ? n_blocks - 1 : 0);
         if (kv->n_slots[h] <= capacity && n_new <= capacity - kv->n_slots[h]) continue;
         return AG_FAIL(&be->err, SHAPE,
                        "KV head %u: %u slots and %zu new ones, there is memory for %zu",
@@ -164,7 +164,7 @@ ag_status ag_check_keep(ag_backend *be, const ag_kv_view *kv, uint32_t head, con
     return AG_OK;
 }
 
-static ag_status check_held_scores(ag_backend *be, const ag_attention_seq *s) {
+static ag_status check_device_scores(ag_backend *be, const ag_attention_seq *s) {
     const ag_kv_view *kv = &s->kv;
     const size_t size = ag_buffer_size(s->device_scores), row = kv->n_kv_heads * sizeof(float);
     if (s->scores || !ag_keeps_scores(be, kv->head_dim)) {
@@ -196,7 +196,7 @@ static ag_status check_sequence(ag_backend *be, const ag_tensor *q, const ag_att
                        s->row0, text_of(q).s);
     }
     AG_TRY(check_kv_view(be, kv, 0));
-    if (s->device_scores) return check_held_scores(be, s);
+    if (s->device_scores) return check_device_scores(be, s);
     if (!s->scores) return AG_OK;
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
         if (kv->n_slots[h] <= s->score_stride) continue;
@@ -214,7 +214,7 @@ ag_status ag_check_attention(ag_backend *be, const ag_tensor *out, const ag_tens
     if (!ag_shape_equal(&out->shape, &q->shape)) {
         return AG_FAIL(&be->err, SHAPE, "out is %s but q is %s", text_of(out).s, text_of(q).s);
     }
-    AG_TRY(ag_check_apart(be, out, "out", q, "q"));
+    AG_TRY(ag_check_no_overlap(be, out, "out", q, "q"));
     for (size_t i = 0; i < n_seqs; i++) AG_TRY(check_sequence(be, q, &seqs[i]));
     return AG_OK;
 }

@@ -18,8 +18,8 @@ ag_status ag_check_same_shape(ag_backend *be, const ag_tensor *a, const char *a_
 /* A vector of n elements, F32. */
 ag_status ag_check_vector(ag_backend *be, const ag_tensor *t, const char *name, size_t n);
 /* The two share no byte. */
-ag_status ag_check_apart(ag_backend *be, const ag_tensor *a, const char *a_name, const ag_tensor *b,
-                         const char *b_name);
+ag_status ag_check_no_overlap(ag_backend *be, const ag_tensor *a, const char *a_name,
+                              const ag_tensor *b, const char *b_name);
 
 /* y [m, n] = x [m, k] * rows [row0, row0 + n) of w [*, k]. */
 ag_status ag_check_matmul_rows(ag_backend *be, const ag_tensor *y, const ag_tensor *x,

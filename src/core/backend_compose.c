@@ -227,7 +227,7 @@ ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *tab
 
 /* Rounds one token's row of one head into its slot. part_offset: K's or V's place in a block. */
 static ag_status write_slot(ag_backend *be, const ag_kv_view *kv, ag_dtype dtype,
-                            size_t part_offset, uint32_t head, size_t slot, const float *values,
+                            size_t section_offset, uint32_t head, size_t slot, const float *values,
                             void *packed) {
     const ag_kv_block *block = ag_kv_view_block(kv, head, slot / AG_KV_BLOCK);
     size_t row_bytes = ag_dtype_row_bytes(dtype, kv->head_dim), bad = 0;
@@ -236,7 +236,7 @@ static ag_status write_slot(ag_backend *be, const ag_kv_view *kv, ag_dtype dtype
         return AG_FAIL(&be->err, FORMAT, "slot %zu of KV head %u: value %zu, %g, does not fit %s",
                        slot, (unsigned)head, bad, (double)values[bad], ag_dtype_name(dtype));
     }
-    return ag_buffer_upload(block->buffer, block->offset + part_offset + row * row_bytes, packed,
+    return ag_buffer_upload(block->buffer, block->offset + section_offset + row * row_bytes, packed,
                             row_bytes, &be->err);
 }
 
@@ -279,16 +279,16 @@ static ag_status move_slots(ag_backend *be, const ag_kv_view *kv, uint32_t head,
     const ag_kv_block *src = ag_kv_view_block(kv, head, from / AG_KV_BLOCK);
     const struct {
         size_t offset, bytes;
-    } parts[] = {
+    } sections[] = {
         {0, ag_dtype_row_bytes(kv->k_type, kv->head_dim)},
         {kv->v_offset, ag_dtype_row_bytes(kv->v_type, kv->head_dim)},
         {kv->p_offset, sizeof(uint32_t)},
     };
     for (int i = 0; i < 3; i++) {
-        size_t bytes = parts[i].bytes;
+        size_t bytes = sections[i].bytes;
         AG_TRY((be->ops->copy_bytes ? be->ops->copy_bytes : ag_compose_copy_bytes)(
-            be, dst->buffer, dst->offset + parts[i].offset + to % AG_KV_BLOCK * bytes, src->buffer,
-            src->offset + parts[i].offset + from % AG_KV_BLOCK * bytes, n * bytes));
+            be, dst->buffer, dst->offset + sections[i].offset + to % AG_KV_BLOCK * bytes,
+            src->buffer, src->offset + sections[i].offset + from % AG_KV_BLOCK * bytes, n * bytes));
     }
     return AG_OK;
 }
@@ -296,10 +296,10 @@ static ag_status move_slots(ag_backend *be, const ag_kv_view *kv, uint32_t head,
 ag_status ag_compose_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head,
                                 const uint32_t *keep, uint32_t n_keep) {
     for (uint32_t i = 0, run; i < n_keep; i += run) {
-        uint32_t most =
+        uint32_t max_run =
             AG_KV_BLOCK - (i % AG_KV_BLOCK > keep[i] % AG_KV_BLOCK ? i : keep[i]) % AG_KV_BLOCK;
         run = 1;
-        while (run < most && i + run < n_keep && keep[i + run] == keep[i] + run) run++;
+        while (run < max_run && i + run < n_keep && keep[i + run] == keep[i] + run) run++;
         if (keep[i] != i) AG_TRY(move_slots(be, kv, head, i, keep[i], run));
     }
     return AG_OK;

@@ -45,7 +45,7 @@ typedef struct ag_backend_ops {
     /* optional; NULL: 1 */
     uint32_t (*n_threads)(const ag_backend *b);
     /* optional; NULL: 1. A pass of so many rows and fewer gives each the bits that it has alone */
-    uint32_t (*alike_rows)(const ag_backend *b);
+    uint32_t (*batch_invariant_rows)(const ag_backend *b);
     /* optional; NULL: operations are done when they return */
     ag_status (*sync)(ag_backend *b);
     /* optional; NULL: bytes go through the host */
@@ -172,7 +172,7 @@ bool ag_keeps_scores(const ag_backend *be, size_t head_dim);
 ag_status ag_attention_reserve(ag_backend *be, const ag_attention_limits *limits);
 
 /* The most rows of a pass each of which is computed to the bit as it would be alone. */
-uint32_t ag_alike_rows(const ag_backend *be);
+uint32_t ag_batch_invariant_rows(const ag_backend *be);
 
 /* Work of the host that several threads of the backend may share: n items, in any order. */
 void ag_for_each(ag_backend *be, size_t n, ag_work_fn work, void *ctx);

@@ -10,9 +10,9 @@
 static ag_status check_size(ag_backend *be, const ag_tensor *t, const char *name, size_t rows,
                             size_t cols) {
     AG_TRY(ag_check_f32(be, t, name));
-    const size_t have = ag_shape_numel(&t->shape);
-    if (have == rows * cols) return AG_OK;
-    return AG_FAIL(&be->err, SHAPE, "%s has %zu values, not %zu rows of %zu", name, have, rows,
+    const size_t n_values = ag_shape_numel(&t->shape);
+    if (n_values == rows * cols) return AG_OK;
+    return AG_FAIL(&be->err, SHAPE, "%s has %zu values, not %zu rows of %zu", name, n_values, rows,
                    cols);
 }
 
@@ -31,13 +31,13 @@ ag_status ag_causal_conv(ag_backend *be, ag_tensor *y, const ag_tensor *x, const
     AG_TRY(check_size(be, w, "w", n_taps, channels));
     AG_TRY(check_size(be, y, "y", rows, channels));
     AG_TRY(check_size(be, state, "the state", n_taps - 1, channels));
-    AG_TRY(ag_check_apart(be, y, "y", x, "x"));
-    AG_TRY(ag_check_apart(be, y, "y", state, "the state"));
+    AG_TRY(ag_check_no_overlap(be, y, "y", x, "x"));
+    AG_TRY(ag_check_no_overlap(be, y, "y", state, "the state"));
     return (be->ops->causal_conv ? be->ops->causal_conv : ag_compose_causal_conv)(be, y, x, w,
                                                                                   state, silu);
 }
 
-enum { MOST_OPERANDS = 7 };
+enum { MAX_OPERANDS = 7 };
 
 /* Opens the values of n operands; on failure none is open. */
 static ag_status open_all(ag_backend *be, ag_host_view *views, const ag_tensor *const t[],
@@ -66,7 +66,7 @@ static ag_status close_all(ag_backend *be, ag_host_view *views, const ag_tensor 
 ag_status ag_compose_causal_conv(ag_backend *be, ag_tensor *y, const ag_tensor *x,
                                  const ag_tensor *w, ag_tensor *state, bool silu) {
     const ag_tensor *const t[] = {y, state, x, w};
-    ag_host_view v[MOST_OPERANDS];
+    ag_host_view v[MAX_OPERANDS];
     AG_TRY(open_all(be, v, t, 4));
     const ag_conv_job job = {
         .y = v[0].data,
@@ -105,8 +105,8 @@ ag_status ag_delta_rule(ag_backend *be, ag_tensor *out, const ag_tensor *qkv, co
     AG_TRY(ag_check_vector(be, decay, "decay", p->n_v_heads));
     AG_TRY(ag_check_vector(be, dt_bias, "dt_bias", p->n_v_heads));
     AG_TRY(check_size(be, state, "the state", p->k_dim, values));
-    AG_TRY(ag_check_apart(be, out, "out", qkv, "qkv"));
-    AG_TRY(ag_check_apart(be, out, "out", state, "the state"));
+    AG_TRY(ag_check_no_overlap(be, out, "out", qkv, "qkv"));
+    AG_TRY(ag_check_no_overlap(be, out, "out", state, "the state"));
     const ag_delta_call call = {out, state, qkv, a, b, decay, dt_bias, *params};
     return (be->ops->delta_rule ? be->ops->delta_rule : ag_compose_delta_rule)(be, &call);
 }
@@ -114,11 +114,11 @@ ag_status ag_delta_rule(ag_backend *be, ag_tensor *out, const ag_tensor *qkv, co
 ag_status ag_compose_delta_rule(ag_backend *be, const ag_delta_call *call) {
     const ag_tensor *const t[] = {call->out, call->state, call->qkv,    call->a,
                                   call->b,   call->decay, call->dt_bias};
-    ag_host_view v[MOST_OPERANDS];
+    ag_host_view v[MAX_OPERANDS];
     const size_t bytes = 2 * call->params.k_dim * sizeof(float);
     float *scratch = ag_malloc(bytes);
     if (!scratch) return AG_FAIL(&be->err, NOMEM, "host scratch of %zu bytes", bytes);
-    ag_status st = open_all(be, v, t, MOST_OPERANDS);
+    ag_status st = open_all(be, v, t, MAX_OPERANDS);
     if (st == AG_OK) {
         const ag_delta_job job = {
             .out = v[0].data,
@@ -133,7 +133,7 @@ ag_status ag_compose_delta_rule(ag_backend *be, const ag_delta_call *call) {
             .token = ag_delta_token_reference,
         };
         for (size_t h = 0; h < call->params.n_v_heads; h++) ag_delta_head(&job, h, scratch);
-        st = close_all(be, v, t, MOST_OPERANDS, true);
+        st = close_all(be, v, t, MAX_OPERANDS, true);
     }
     ag_free(scratch);
     return st;

@@ -10,15 +10,15 @@
 #include <string.h>
 
 enum {
-    WORD = 64,             /* bits */
-    FIRST_BLOCKS = 1024,   /* of the first arena; each next one is twice as large, */
-    MOST_BLOCKS = 1 << 16, /* up to these */
-    LARGE_PAGE = 2 << 20,  /* what ag_buffer_promote asks for, or a multiple */
+    WORD = 64,            /* bits */
+    FIRST_BLOCKS = 1024,  /* of the first arena; each next one is twice as large, */
+    MAX_BLOCKS = 1 << 16, /* up to these */
+    LARGE_PAGE = 2 << 20, /* what ag_buffer_promote asks for, or a multiple */
 };
 
-static bool has(const uint64_t *set, uint32_t i) { return set[i / WORD] >> i % WORD & 1; }
-static void add(uint64_t *set, uint32_t i) { set[i / WORD] |= (uint64_t)1 << i % WORD; }
-static void take_out(uint64_t *set, uint32_t i) { set[i / WORD] &= ~((uint64_t)1 << i % WORD); }
+static bool has_bit(const uint64_t *set, uint32_t i) { return set[i / WORD] >> i % WORD & 1; }
+static void add_bit(uint64_t *set, uint32_t i) { set[i / WORD] |= (uint64_t)1 << i % WORD; }
+static void remove_bit(uint64_t *set, uint32_t i) { set[i / WORD] &= ~((uint64_t)1 << i % WORD); }
 
 /* ---- pools ---- */
 
@@ -71,7 +71,7 @@ static ag_block_arena *make_arena(const ag_block_pool *p, uint32_t n, ag_error *
     a->n = n;
     a->stale = a->free + words;
     a->full = a->stale + words;
-    for (uint32_t i = 0; i < n; i++) add(a->free, i);
+    for (uint32_t i = 0; i < n; i++) add_bit(a->free, i);
     if (ag_memory_alloc(p->memory, n * p->block_bytes, AG_USAGE_KV, &a->buffer, err) == AG_OK) {
         return a;
     }
@@ -84,7 +84,7 @@ static uint32_t next_size(const ag_block_pool *p) {
     for (size_t i = 0; i < p->n_arenas; i++) {
         if (p->arenas[i]->n > n) n = p->arenas[i]->n;
     }
-    return n < MOST_BLOCKS ? 2 * n : MOST_BLOCKS;
+    return n < MAX_BLOCKS ? 2 * n : MAX_BLOCKS;
 }
 
 static ag_status append_arena(ag_block_pool *p, ag_block_arena *a, ag_error *err) {
@@ -119,10 +119,10 @@ void ag_block_arena_remove(ag_block_pool *p, ag_block_arena *a) {
 
 /* Of which `least` blocks are needed: where so large a mapping is refused, smaller ones are tried.
  */
-static ag_status add_mapping(ag_block_pool *p, size_t least, ag_error *err) {
+static ag_status add_mapping(ag_block_pool *p, size_t min_blocks, ag_error *err) {
     uint32_t n = next_size(p);
     ag_block_arena *a = make_arena(p, n, err);
-    while (!a && n / 2 >= least && n > 1) a = make_arena(p, n /= 2, err);
+    while (!a && n / 2 >= min_blocks && n > 1) a = make_arena(p, n /= 2, err);
     return a ? append_arena(p, a, err) : AG_NOMEM;
 }
 
@@ -145,14 +145,14 @@ static uint32_t number_of(const ag_block_pool *p, ag_kv_block block) {
 
 /* ---- blocks ---- */
 
-ag_kv_block ag_block_pool_place(ag_block_pool *p, uint32_t holders) {
+ag_kv_block ag_block_pool_take_free(ag_block_pool *p, uint32_t holders) {
     size_t at = 0;
     while (p->arenas[at]->n_live == p->arenas[at]->n || p->arenas[at]->closed) at++;
     ag_block_arena *a = p->arenas[at];
     while (!a->free[a->lowest]) a->lowest++;
     const uint32_t i = a->lowest * WORD + (uint32_t)__builtin_ctzll(a->free[a->lowest]);
-    take_out(a->free, i);
-    take_out(a->stale, i);
+    remove_bit(a->free, i);
+    remove_bit(a->stale, i);
     a->holders[i] = holders;
     a->n_live++;
     p->n_free--;
@@ -162,7 +162,7 @@ ag_kv_block ag_block_pool_place(ag_block_pool *p, uint32_t holders) {
 
 ag_status ag_block_pool_take(ag_block_pool *p, ag_kv_block *out, ag_error *err) {
     if (!p->n_free) AG_TRY(ag_block_pool_reserve(p, 1, err));
-    *out = ag_block_pool_place(p, 1);
+    *out = ag_block_pool_take_free(p, 1);
     return AG_OK;
 }
 
@@ -178,9 +178,9 @@ void ag_block_pool_drop(ag_block_pool *p, ag_kv_block block) {
     ag_block_arena *a = arena_of(p, block);
     const uint32_t i = number_of(p, block), word = i / WORD;
     if (--a->holders[i]) return;
-    add(a->free, i);
-    add(a->stale, i);
-    take_out(a->full, i);
+    add_bit(a->free, i);
+    add_bit(a->stale, i);
+    remove_bit(a->full, i);
     a->n_live--;
     p->n_free++;
     if (word < a->lowest) a->lowest = word;
@@ -195,15 +195,15 @@ void ag_block_pool_drop(ag_block_pool *p, ag_kv_block block) {
 /* Whether no block that lies in bytes [begin, end), or in a part of them, has a holder. */
 static bool all_free(const ag_block_pool *p, const ag_block_arena *a, size_t begin, size_t end) {
     for (size_t i = begin / p->block_bytes; i < a->n && i * p->block_bytes < end; i++) {
-        if (!has(a->free, (uint32_t)i)) return false;
+        if (!has_bit(a->free, (uint32_t)i)) return false;
     }
     return true;
 }
 
 /* Blocks [first, end) have become free: the pages that they lie in, those at both ends only if
  * their other blocks are free as well. */
-static void give_back(const ag_block_pool *p, const ag_block_arena *a, uint32_t first,
-                      uint32_t end) {
+static void discard_pages(const ag_block_pool *p, const ag_block_arena *a, uint32_t first,
+                          uint32_t end) {
     const size_t page = p->page, from = first * p->block_bytes, until = end * p->block_bytes;
     size_t begin = from / page * page, past = (until + page - 1) / page * page;
     if (!all_free(p, a, begin, from)) begin += page;
@@ -212,14 +212,14 @@ static void give_back(const ag_block_pool *p, const ag_block_arena *a, uint32_t 
 }
 
 static void trim_arena(const ag_block_pool *p, ag_block_arena *a) {
-    const uint32_t most = a->stale_end * WORD < a->n ? a->stale_end * WORD : a->n;
-    for (uint32_t i = a->stale_first * WORD, end; i < most; i = end + 1) {
+    const uint32_t end_block = a->stale_end * WORD < a->n ? a->stale_end * WORD : a->n;
+    for (uint32_t i = a->stale_first * WORD, end; i < end_block; i = end + 1) {
         if (!a->stale[i / WORD]) {
             end = i / WORD * WORD + WORD - 1;
             continue;
         }
-        for (end = i; end < most && has(a->stale, end); end++) take_out(a->stale, end);
-        if (end > i) give_back(p, a, i, end);
+        for (end = i; end < end_block && has_bit(a->stale, end); end++) remove_bit(a->stale, end);
+        if (end > i) discard_pages(p, a, i, end);
     }
     a->stale_first = a->stale_end = 0;
 }
@@ -250,7 +250,7 @@ void ag_block_pool_join(ag_block_pool *p, ag_block_table *t, size_t row) {
     t->next = p->tables;
     if (t->next) t->next->before = t;
     p->tables = t;
-    p->most += (size_t)t->n_rows * t->per_row;
+    p->table_capacity += (size_t)t->n_rows * t->per_row;
     if (row > p->row) p->row = row;
 }
 
@@ -258,7 +258,7 @@ void ag_block_pool_leave(ag_block_pool *p, ag_block_table *t) {
     if (t->before) t->before->next = t->next;
     else p->tables = t->next;
     if (t->next) t->next->before = t->before;
-    p->most -= (size_t)t->n_rows * t->per_row;
+    p->table_capacity -= (size_t)t->n_rows * t->per_row;
 }
 
 /* A large page becomes one when the last block in it is full. All that lie within its size of that
@@ -267,12 +267,12 @@ void ag_block_pool_full(ag_block_pool *p, ag_kv_block block) {
     if (p->moves) return;
     ag_block_arena *a = arena_of(p, block);
     const uint32_t i = number_of(p, block);
-    if (has(a->full, i)) return;
-    add(a->full, i);
+    if (has_bit(a->full, i)) return;
+    add_bit(a->full, i);
     const size_t bytes = p->block_bytes, at = i * bytes;
     uint32_t first = i, end = i + 1;
-    while (first && (i - first) * bytes < LARGE_PAGE && has(a->full, first - 1)) first--;
-    while (end < a->n && (end - i) * bytes < LARGE_PAGE && has(a->full, end)) end++;
+    while (first && (i - first) * bytes < LARGE_PAGE && has_bit(a->full, first - 1)) first--;
+    while (end < a->n && (end - i) * bytes < LARGE_PAGE && has_bit(a->full, end)) end++;
     size_t begin = first * bytes, past = end * bytes;
     if (begin + LARGE_PAGE <= at) begin = at + 1 - LARGE_PAGE;
     if (past >= at + bytes + LARGE_PAGE) past = at + bytes + LARGE_PAGE - 1;

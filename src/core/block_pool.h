@@ -39,7 +39,7 @@ void ag_block_pool_leave(ag_block_pool *p, ag_block_table *t);
 
 /* What a pool in that memory takes at most while blocks of so many bytes come: on a device there is
  * some room, and a slab that grows is there twice for a moment. */
-size_t ag_block_pool_most(const ag_memory *mem, size_t bytes);
+size_t ag_block_pool_max_bytes(const ag_memory *mem, size_t bytes);
 
 /* The next n blocks can be taken without fail. */
 ag_status ag_block_pool_reserve(ag_block_pool *p, size_t n, ag_error *err);

@@ -28,8 +28,8 @@ struct ag_block_pool {
     size_t n_arenas;
     bool moves; /* arenas take all their memory at once: blocks move to give some back */
     ag_block_table *tables;
-    size_t most; /* blocks that the tables have places for */
-    size_t row;  /* the most blocks that a sequence takes at once while it grows token by token */
+    size_t table_capacity; /* entries of all tables */
+    size_t row; /* the most blocks that a sequence takes at once while it grows token by token */
 };
 
 /* Another arena of n blocks, the last one. */
@@ -37,12 +37,12 @@ ag_status ag_block_arena_add(ag_block_pool *p, size_t n, ag_error *err);
 /* It has no live blocks. */
 void ag_block_arena_remove(ag_block_pool *p, ag_block_arena *a);
 /* A free block for so many holders; there is one. */
-ag_kv_block ag_block_pool_place(ag_block_pool *p, uint32_t holders);
+ag_kv_block ag_block_pool_take_free(ag_block_pool *p, uint32_t holders);
 
 /* block_slabs.c. n blocks are free afterwards, more than before. */
 ag_status ag_block_slabs_grow(ag_block_pool *p, size_t n, ag_error *err);
 /* Where more blocks are free than `wanted` and a share of the live ones, others move together and
  * memory is given back. `loosely`: only where much is free. */
-void ag_block_slabs_trim(ag_block_pool *p, size_t wanted, bool loosely);
+void ag_block_slabs_trim(ag_block_pool *p, size_t n_needed, bool loosely);
 
 #endif

@@ -11,9 +11,9 @@
 #include "core/fail.h"
 
 enum {
-    GROWTH = 32,    /* a new slab has at least one of so many live blocks */
-    SPARE = 12,     /* of so many live ones one may be free: what is about to be taken again */
-    MUCH_SPARE = 4, /* while more blocks may follow */
+    GROWTH = 32,     /* a new slab has at least one of so many live blocks */
+    FREE_SHARE = 12, /* of so many live ones one may be free: what is about to be taken again */
+    LOOSE_FREE_SHARE = 4, /* while more blocks may follow */
 };
 
 static size_t live_in(const ag_block_pool *p) {
@@ -38,28 +38,28 @@ static ag_status copy_run(const ag_block_pool *p, ag_kv_block to, ag_kv_block fr
 
 /* Live block i of the slab to places[i], what lies together at both ends in one copy. */
 static ag_status copy_blocks(const ag_block_pool *p, const ag_block_arena *a,
-                             const ag_kv_block *places, ag_error *err) {
+                             const ag_kv_block *targets, ag_error *err) {
     uint32_t n;
     for (uint32_t i = 0; i < a->n; i += n) {
         n = 1;
         if (!a->holders[i]) continue;
-        while (i + n < a->n && a->holders[i + n] && places[i + n].buffer == places[i].buffer &&
-               places[i + n].offset == places[i].offset + n * p->block_bytes) {
+        while (i + n < a->n && a->holders[i + n] && targets[i + n].buffer == targets[i].buffer &&
+               targets[i + n].offset == targets[i].offset + n * p->block_bytes) {
             n++;
         }
         const ag_kv_block from = {.buffer = a->buffer, .offset = i * p->block_bytes};
-        AG_TRY(copy_run(p, places[i], from, n, err));
+        AG_TRY(copy_run(p, targets[i], from, n, err));
     }
     return AG_OK;
 }
 
 static void rename_blocks(const ag_block_pool *p, const ag_block_arena *a,
-                          const ag_kv_block *places) {
+                          const ag_kv_block *targets) {
     for (const ag_block_table *t = p->tables; t; t = t->next) {
         for (uint32_t r = 0; r < t->n_rows; r++) {
             ag_kv_block *row = t->blocks + (size_t)r * t->per_row;
             for (uint32_t b = 0; b < t->n[r]; b++)
-                if (row[b].buffer == a->buffer) row[b] = places[row[b].offset / p->block_bytes];
+                if (row[b].buffer == a->buffer) row[b] = targets[row[b].offset / p->block_bytes];
         }
     }
 }
@@ -73,24 +73,24 @@ static void close_slab(ag_block_pool *p, ag_block_arena *a, bool closed) {
 
 /* All of a slab's blocks go elsewhere, and it goes. As many are free there. */
 static ag_status move_out(ag_block_pool *p, ag_block_arena *a, ag_error *err) {
-    ag_kv_block *places = ag_calloc(a->n, sizeof *places);
-    if (!places) return AG_FAIL(err, NOMEM, "list of %u KV blocks", a->n);
+    ag_kv_block *targets = ag_calloc(a->n, sizeof *targets);
+    if (!targets) return AG_FAIL(err, NOMEM, "list of %u KV blocks", a->n);
     close_slab(p, a, true);
     for (uint32_t i = 0; i < a->n; i++)
-        if (a->holders[i]) places[i] = ag_block_pool_place(p, a->holders[i]);
-    const ag_status st = copy_blocks(p, a, places, err);
+        if (a->holders[i]) targets[i] = ag_block_pool_take_free(p, a->holders[i]);
+    const ag_status st = copy_blocks(p, a, targets, err);
     if (st == AG_OK) {
-        rename_blocks(p, a, places);
+        rename_blocks(p, a, targets);
         a->n_live = 0;
         p->n_free += a->n; /* as if it were open, for what follows */
         ag_block_arena_remove(p, a);
     } else {
         for (uint32_t i = 0; i < a->n; i++) {
-            for (uint32_t n = a->holders[i]; n; n--) ag_block_pool_drop(p, places[i]);
+            for (uint32_t n = a->holders[i]; n; n--) ag_block_pool_drop(p, targets[i]);
         }
         close_slab(p, a, false);
     }
-    ag_free(places);
+    ag_free(targets);
     return st;
 }
 
@@ -110,16 +110,16 @@ static ag_block_arena *find_smallest(const ag_block_pool *p) {
 }
 
 /* Of up to `most` blocks, `least` of which are needed. */
-static ag_status add_slab(ag_block_pool *p, size_t most, size_t least, ag_error *err) {
-    ag_status st = ag_block_arena_add(p, most, err);
-    if (st != AG_OK && least < most) st = ag_block_arena_add(p, least, err);
+static ag_status add_slab(ag_block_pool *p, size_t max, size_t min, ag_error *err) {
+    ag_status st = ag_block_arena_add(p, max, err);
+    if (st != AG_OK && min < max) st = ag_block_arena_add(p, min, err);
     return st;
 }
 
 /* Where there may be no other slab, one takes the place of the smallest. */
-static ag_status replace_smallest(ag_block_pool *p, size_t most, size_t least, ag_error *err) {
+static ag_status replace_smallest(ag_block_pool *p, size_t max, size_t min, ag_error *err) {
     ag_block_arena *a = find_smallest(p);
-    AG_TRY(add_slab(p, a->n + most, a->n + least, err));
+    AG_TRY(add_slab(p, a->n + max, a->n + min, err));
     const ag_status st = move_out(p, a, err);
     if (st != AG_OK) remove_empty_last(p);
     return st;
@@ -127,23 +127,23 @@ static ag_status replace_smallest(ag_block_pool *p, size_t most, size_t least, a
 
 ag_status ag_block_slabs_grow(ag_block_pool *p, size_t n, ag_error *err) {
     const size_t live = live_in(p), has = live + p->n_free, lacking = n - p->n_free;
-    const size_t room = p->most > has ? p->most - has : 0;
-    const size_t most = larger(lacking, smaller(live / GROWTH, room));
-    if (p->n_arenas == AG_KV_BUFFERS) return replace_smallest(p, most, lacking, err);
-    ag_status st = add_slab(p, most, lacking, err);
+    const size_t growth = p->table_capacity > has ? p->table_capacity - has : 0;
+    const size_t max = larger(lacking, smaller(live / GROWTH, growth));
+    if (p->n_arenas == AG_KV_BUFFERS) return replace_smallest(p, max, lacking, err);
+    ag_status st = add_slab(p, max, lacking, err);
     /* More than one buffer may have: in two. */
     if (st != AG_OK && lacking > 1) st = ag_block_arena_add(p, (lacking + 1) / 2, err);
     return st;
 }
 
-size_t ag_block_pool_most(const ag_memory *mem, size_t bytes) {
+size_t ag_block_pool_max_bytes(const ag_memory *mem, size_t bytes) {
     return mem->ops->commits_at_once ? bytes + bytes / GROWTH + bytes / (AG_KV_BUFFERS - 1) : bytes;
 }
 
 /* ---- giving back ---- */
 
-static void remove_empty(ag_block_pool *p, size_t spare) {
-    for (size_t i = p->n_arenas; i-- > 0 && p->n_free > spare;)
+static void remove_empty(ag_block_pool *p, size_t reserve) {
+    for (size_t i = p->n_arenas; i-- > 0 && p->n_free > reserve;)
         if (!p->arenas[i]->n_live) ag_block_arena_remove(p, p->arenas[i]);
 }
 
@@ -159,11 +159,11 @@ static ag_block_arena *find_emptiest(const ag_block_pool *p) {
 
 /* Down to about `spare` free blocks; into a smaller slab what does not fit elsewhere. False: it
  * cannot be now. */
-static bool move_together(ag_block_pool *p, size_t spare) {
+static bool move_together(ag_block_pool *p, size_t reserve) {
     ag_block_arena *a = find_emptiest(p);
     const bool fits = a->n <= p->n_free;
     if (!fits) {
-        const size_t n = a->n - p->n_free + spare;
+        const size_t n = a->n - p->n_free + reserve;
         if (n >= a->n || ag_block_arena_add(p, n, NULL) != AG_OK) return false;
     }
     if (move_out(p, a, NULL) == AG_OK) return true;
@@ -171,11 +171,12 @@ static bool move_together(ag_block_pool *p, size_t spare) {
     return false;
 }
 
-void ag_block_slabs_trim(ag_block_pool *p, size_t wanted, bool loosely) {
-    const size_t live = live_in(p), room = p->most > live ? p->most - live : 0;
-    const size_t spare = live ? smaller(larger(live / SPARE, p->row), room) : 0;
-    const size_t least = larger(spare, wanted);
-    const size_t most = loosely ? larger(live / MUCH_SPARE, least) : least;
-    remove_empty(p, least);
-    while (p->n_free > most && move_together(p, larger(spare / 2, wanted))) {}
+void ag_block_slabs_trim(ag_block_pool *p, size_t n_needed, bool loosely) {
+    const size_t live = live_in(p),
+                 growth = p->table_capacity > live ? p->table_capacity - live : 0;
+    const size_t reserve = live ? smaller(larger(live / FREE_SHARE, p->row), growth) : 0;
+    const size_t min = larger(reserve, n_needed);
+    const size_t max = loosely ? larger(live / LOOSE_FREE_SHARE, min) : min;
+    remove_empty(p, min);
+    while (p->n_free > max && move_together(p, larger(reserve / 2, n_needed))) {}
 }

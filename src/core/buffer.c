@@ -83,8 +83,8 @@ ag_status ag_buffer_download(void *dst, ag_buffer *src, size_t offset, size_t n,
 
 size_t ag_buffer_discard(ag_buffer *buf, size_t offset, size_t n) {
     if (!buf->ops->discard || offset >= buf->size) return 0;
-    size_t rest = buf->size - offset;
-    return buf->ops->discard(buf, offset, n < rest ? n : rest);
+    size_t remaining = buf->size - offset;
+    return buf->ops->discard(buf, offset, n < remaining ? n : remaining);
 }
 
 void ag_buffer_commit(ag_buffer *buf, size_t n) {

@@ -24,26 +24,26 @@ void ag_checksum_begin(ag_checksum *c) {
 void ag_checksum_add(ag_checksum *c, const void *bytes, size_t n) {
     const uint8_t *p = bytes;
     c->n += n;
-    if (c->n_rest) {
-        size_t left = AG_CHECKSUM_STRIPE - c->n_rest, take = n < left ? n : left;
-        memcpy(c->rest + c->n_rest, p, take);
-        c->n_rest += take;
-        p += take;
-        n -= take;
-        if (c->n_rest < AG_CHECKSUM_STRIPE) return;
-        add_stripe(c->lane, c->rest);
-        c->n_rest = 0;
+    if (c->n_pending) {
+        size_t space = AG_CHECKSUM_STRIPE - c->n_pending, n_copied = n < space ? n : space;
+        memcpy(c->pending + c->n_pending, p, n_copied);
+        c->n_pending += n_copied;
+        p += n_copied;
+        n -= n_copied;
+        if (c->n_pending < AG_CHECKSUM_STRIPE) return;
+        add_stripe(c->lane, c->pending);
+        c->n_pending = 0;
     }
     for (; n >= AG_CHECKSUM_STRIPE; n -= AG_CHECKSUM_STRIPE, p += AG_CHECKSUM_STRIPE)
         add_stripe(c->lane, p);
-    if (n) memcpy(c->rest, p, n);
-    c->n_rest = n;
+    if (n) memcpy(c->pending, p, n);
+    c->n_pending = n;
 }
 
 uint64_t ag_checksum_value(const ag_checksum *c) {
     ag_checksum end = *c;
-    memset(end.rest + end.n_rest, 0, AG_CHECKSUM_STRIPE - end.n_rest);
-    add_stripe(end.lane, end.rest);
+    memset(end.pending + end.n_pending, 0, AG_CHECKSUM_STRIPE - end.n_pending);
+    add_stripe(end.lane, end.pending);
     uint64_t h = end.n * SECOND;
     for (int i = 0; i < AG_CHECKSUM_LANES; i++) {
         h = (h ^ end.lane[i]) * FIRST;

@@ -12,8 +12,8 @@ enum { AG_CHECKSUM_LANES = 4, AG_CHECKSUM_STRIPE = 8 * AG_CHECKSUM_LANES };
 
 typedef struct ag_checksum {
     uint64_t lane[AG_CHECKSUM_LANES];
-    uint8_t rest[AG_CHECKSUM_STRIPE]; /* bytes that do not fill a stripe yet */
-    size_t n_rest;
+    uint8_t pending[AG_CHECKSUM_STRIPE]; /* bytes that do not fill a stripe yet */
+    size_t n_pending;
     uint64_t n; /* bytes so far */
 } ag_checksum;
 

@@ -41,21 +41,21 @@ static void make_one_line(char *msg) {
 /* ---- messages that are too long ---- */
 
 /* Two paths of the longest that a system takes, and what is said of them. */
-enum { TEXT_BYTES = 9000, LEAST_PART = 40 };
+enum { TEXT_BYTES = 9000, MIN_SECTION = 40 };
 static const char between[] = ": ", gap[] = "...";
 
 /* A file name, a reason: the longest of what stands between colons. */
-static size_t longest_part(const char *text, size_t *begin) {
+static size_t longest_section(const char *text, size_t *begin) {
     size_t longest = 0;
-    for (const char *part = text;; part += strlen(between)) {
-        const char *end = strstr(part, between);
-        const size_t n = end ? (size_t)(end - part) : strlen(part);
+    for (const char *section = text;; section += strlen(between)) {
+        const char *end = strstr(section, between);
+        const size_t n = end ? (size_t)(end - section) : strlen(section);
         if (n > longest) {
             longest = n;
-            *begin = (size_t)(part - text);
+            *begin = (size_t)(section - text);
         }
         if (!end) return longest;
-        part = end;
+        section = end;
     }
 }
 
@@ -63,20 +63,20 @@ static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80;
 
 /* Takes at least `excess` of the n bytes from their middle: whole characters, and of a path whole
  * names if that leaves enough of it. */
-static void cut_middle(char *part, size_t n, size_t excess) {
-    const size_t left = n > excess + LEAST_PART ? n - excess : LEAST_PART;
-    size_t begin = (left - strlen(gap)) / 3, end = n - (left - strlen(gap) - begin);
-    while (begin && inside_character(part[begin])) begin--;
-    while (end < n && inside_character(part[end])) end++;
-    const char *slash = memchr(part + end, '/', n - end);
-    if (slash && (size_t)(slash - part) < n - (n - end) / 2) end = (size_t)(slash - part);
+static void cut_middle(char *section, size_t n, size_t excess) {
+    const size_t n_kept = n > excess + MIN_SECTION ? n - excess : MIN_SECTION;
+    size_t begin = (n_kept - strlen(gap)) / 3, end = n - (n_kept - strlen(gap) - begin);
+    while (begin && inside_character(section[begin])) begin--;
+    while (end < n && inside_character(section[end])) end++;
+    const char *slash = memchr(section + end, '/', n - end);
+    if (slash && (size_t)(slash - section) < n - (n - end) / 2) end = (size_t)(slash - section);
     for (size_t i = begin; slash && i > begin / 2; i--) {
-        if (part[i - 1] != '/') continue;
+        if (section[i - 1] != '/') continue;
         begin = i;
         break;
     }
-    memcpy(part + begin, gap, strlen(gap));
-    memmove(part + begin + strlen(gap), part + end, strlen(part + end) + 1);
+    memcpy(section + begin, gap, strlen(gap));
+    memmove(section + begin + strlen(gap), section + end, strlen(section + end) + 1);
 }
 
 /* The reason stands at the end of a message and must be there however long the names before it
@@ -84,9 +84,9 @@ static void cut_middle(char *part, size_t n, size_t excess) {
 static void put_message(ag_error *err, char *text) {
     size_t n = strlen(text), begin = 0;
     while (n >= sizeof err->msg) {
-        const size_t part = longest_part(text, &begin);
-        if (part <= LEAST_PART) break;
-        cut_middle(text + begin, part, n - (sizeof err->msg - 1));
+        const size_t section = longest_section(text, &begin);
+        if (section <= MIN_SECTION) break;
+        cut_middle(text + begin, section, n - (sizeof err->msg - 1));
         n = strlen(text);
     }
     snprintf(err->msg, sizeof err->msg, "%s", text);

@@ -46,7 +46,7 @@ static void sip_round(sip *s) {
     v[2] = rotate(v[2], 32);
 }
 
-static void take_word(sip *s, uint64_t word) {
+static void add_word(sip *s, uint64_t word) {
     s->v[3] ^= word;
     sip_round(s);
     s->v[0] ^= word;
@@ -62,10 +62,10 @@ uint64_t ag_keyed_hash(const void *bytes, size_t n) {
     for (; n - i >= 8; i += 8) {
         uint64_t word;
         memcpy(&word, p + i, sizeof word);
-        take_word(&s, word);
+        add_word(&s, word);
     }
     for (size_t k = 0; i + k < n; k++) last |= (uint64_t)p[i + k] << 8 * k;
-    take_word(&s, last);
+    add_word(&s, last);
     s.v[2] ^= 0xff;
     for (int i_round = 0; i_round < 3; i_round++) sip_round(&s);
     return s.v[0] ^ s.v[1] ^ s.v[2] ^ s.v[3];

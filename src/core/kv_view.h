@@ -44,14 +44,15 @@ static inline uint32_t ag_kv_blocks_for(uint32_t n_slots) {
 }
 
 /* Where the parts of a block lie. */
-typedef struct ag_kv_parts {
+typedef struct ag_kv_sections {
     size_t k_row, v_row; /* bytes of a slot */
     size_t v_offset, p_offset, bytes;
-} ag_kv_parts;
+} ag_kv_sections;
 
-static inline ag_kv_parts ag_kv_parts_of(ag_dtype k_type, ag_dtype v_type, uint32_t head_dim) {
-    ag_kv_parts at = {.k_row = ag_dtype_row_bytes(k_type, head_dim),
-                      .v_row = ag_dtype_row_bytes(v_type, head_dim)};
+static inline ag_kv_sections ag_kv_sections_of(ag_dtype k_type, ag_dtype v_type,
+                                               uint32_t head_dim) {
+    ag_kv_sections at = {.k_row = ag_dtype_row_bytes(k_type, head_dim),
+                         .v_row = ag_dtype_row_bytes(v_type, head_dim)};
     at.v_offset = AG_KV_BLOCK * at.k_row;
     at.p_offset = at.v_offset + AG_KV_BLOCK * at.v_row;
     at.bytes = at.p_offset + AG_KV_BLOCK * sizeof(uint32_t);
@@ -59,12 +60,12 @@ static inline ag_kv_parts ag_kv_parts_of(ag_dtype k_type, ag_dtype v_type, uint3
 }
 
 /* Slots of the longest KV head. */
-static inline uint32_t ag_kv_view_most_slots(const ag_kv_view *kv) {
-    uint32_t most = 0;
+static inline uint32_t ag_kv_view_max_slots(const ag_kv_view *kv) {
+    uint32_t max = 0;
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
-        if (kv->n_slots[h] > most) most = kv->n_slots[h];
+        if (kv->n_slots[h] > max) max = kv->n_slots[h];
     }
-    return most;
+    return max;
 }
 
 /* What all queries of an attention call have in common. */

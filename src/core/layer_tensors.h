@@ -47,7 +47,7 @@ typedef enum ag_layer_tensor {
     AG_LT_OUT_SCALE,
     AG_LAYER_TENSORS,
     AG_LT_ONES = AG_LAYER_TENSORS, /* the weight of norms without one, which no file has */
-    AG_LAYER_PLACES,
+    AG_LAYER_TENSOR_SLOTS,
 } ag_layer_tensor;
 
 #endif

@@ -54,7 +54,7 @@ static const char *const gates[] = {[AG_GATE_SILU] = "silu",
                                     [AG_GATE_SIGMOID] = "sigmoid",
                                     [AG_GATE_NONE] = "none"};
 
-static const char *const tensors[AG_LAYER_PLACES] = {
+static const char *const tensors[AG_LAYER_TENSOR_SLOTS] = {
     [AG_LT_ATTENTION_NORM] = "attention_norm",
     [AG_LT_WQ] = "wq",
     [AG_LT_WK] = "wk",

@@ -5,10 +5,10 @@
 
 #include <stddef.h>
 
-enum { AG_NARROW = 48 }; /* columns */
+enum { AG_SKINNY_COLS = 48 }; /* columns */
 
-/* out[n][AG_NARROW] = rows x, k values each and `stride` floats apart, times matrix[k][AG_NARROW],
- * in single precision. */
+/* out[n][AG_SKINNY_COLS] = rows x, k values each and `stride` floats apart, times
+ * matrix[k][AG_SKINNY_COLS], in single precision. */
 typedef void ag_rows_times_fn(float *out, const float *x, size_t stride, size_t n,
                               const float *matrix, size_t k);
 

@@ -12,10 +12,10 @@ typedef struct ag_scratch {
     size_t used;
 } ag_scratch;
 
-static inline void *ag_scratch_take(ag_scratch *s, size_t bytes) {
-    void *part = s->base ? s->base + s->used : NULL;
+static inline void *ag_scratch_alloc(ag_scratch *s, size_t bytes) {
+    void *piece = s->base ? s->base + s->used : NULL;
     s->used += (bytes + 63) / 64 * 64;
-    return part;
+    return piece;
 }
 
 #endif

@@ -8,18 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AG_TOP_K_MOST = 384, AG_TOP_K_IDS = 128 };
+enum { AG_TOP_K_MAX = 384, AG_TOP_K_IDS = 128 };
 
 typedef struct ag_top_k {
-    size_t k;           /* how many are wanted, 1 .. AG_TOP_K_MOST */
+    size_t k;           /* how many are wanted, 1 .. AG_TOP_K_MAX */
     const int32_t *ids; /* [n_ids], up to AG_TOP_K_IDS, inside the row; host memory */
     size_t n_ids;
-    bool known;                      /* what follows has been written */
-    int32_t best_ids[AG_TOP_K_MOST]; /* [n] best first */
-    float best[AG_TOP_K_MOST];       /* [n] their values; -0 as 0 */
-    size_t n;                        /* fewer than k if there are no more */
-    float at[AG_TOP_K_IDS];          /* [n_ids] values at the ids */
-    size_t bad;                      /* first id whose value is NaN or +Inf; SIZE_MAX: none */
+    bool known;                     /* what follows has been written */
+    int32_t best_ids[AG_TOP_K_MAX]; /* [n] best first */
+    float best[AG_TOP_K_MAX];       /* [n] their values; -0 as 0 */
+    size_t n;                       /* fewer than k if there are no more */
+    float at[AG_TOP_K_IDS];         /* [n_ids] values at the ids */
+    size_t bad;                     /* first id whose value is NaN or +Inf; SIZE_MAX: none */
 } ag_top_k;
 
 #endif

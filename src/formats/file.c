@@ -16,9 +16,9 @@ bool ag_file_is_named(const char *path) {
 }
 
 /* A link that leads nowhere is a file that got lost, not one that was left out. */
-static ag_status open_error(const char *path, int why, ag_error *err) {
-    if (why != ENOENT) return AG_FAIL(err, IO, "%s: %s", path, strerror(why));
-    if (!ag_file_is_named(path)) return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(why));
+static ag_status open_error(const char *path, int error, ag_error *err) {
+    if (error != ENOENT) return AG_FAIL(err, IO, "%s: %s", path, strerror(error));
+    if (!ag_file_is_named(path)) return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(error));
     char to[256];
     ag_file_read_link(path, to, sizeof to);
     return AG_FAIL(err, IO, "%s: is a link to %s, which is not there", path, to);

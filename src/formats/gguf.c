@@ -203,9 +203,10 @@ static ag_status read_entries(gguf_reader *r, size_t n, ag_gguf *g) {
 }
 
 const ag_gguf_entry *ag_gguf_find(const ag_gguf *g, const char *key) {
-    const ag_gguf_entry wanted = {.key = {key, strlen(key)}};
-    return g->n_entries ? bsearch(&wanted, g->entries, g->n_entries, sizeof g->entries[0], by_key)
-                        : NULL;
+    const ag_gguf_entry key_entry = {.key = {key, strlen(key)}};
+    return g->n_entries
+               ? bsearch(&key_entry, g->entries, g->n_entries, sizeof g->entries[0], by_key)
+               : NULL;
 }
 
 static ag_status not_of_type(const ag_gguf *g, const char *key, const char *what, ag_error *err) {
@@ -316,7 +317,7 @@ static ag_status read_tensor(gguf_reader *r, const char *path, uint64_t alignmen
 }
 
 /* Data begin at the first multiple of the alignment behind the table. */
-static ag_status place_tensors(gguf_reader *r, uint64_t alignment, ag_gguf *g) {
+static ag_status set_offsets(gguf_reader *r, uint64_t alignment, ag_gguf *g) {
     const uint64_t start = (r->at + alignment - 1) / alignment * alignment;
     uint64_t end = start;
     ag_tensor_list_sort(&g->list);
@@ -361,7 +362,7 @@ static ag_status read_tensors(gguf_reader *r, size_t n, ag_gguf *g) {
                            g->list.names + g->list.n * (AG_GGUF_MAX_NAME + 1),
                            &g->list.tensors[g->list.n]));
     }
-    return place_tensors(r, (uint64_t)alignment, g);
+    return set_offsets(r, (uint64_t)alignment, g);
 }
 
 /* ---- the file ---- */

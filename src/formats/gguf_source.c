@@ -19,7 +19,7 @@ enum { MAX_CONFIG_ARRAY = 4096, MAX_CONFIG_VALUES = 1 << 20 };
 typedef struct gguf_source {
     ag_weight_source base;
     ag_gguf header; /* of the first part, whose list belongs to the file */
-    unsigned n_parts;
+    unsigned n_shards;
 } gguf_source;
 
 static const ag_gguf *header_of(const ag_weight_source *s) {
@@ -33,7 +33,7 @@ const ag_gguf *ag_gguf_source_header(const ag_weight_source *s) {
 /* ---- files ---- */
 
 /* Takes over path. header: the caller's, ag_gguf_free also after a failure. */
-static ag_status add_part(ag_weight_files *files, char *path, ag_gguf *header, ag_error *err) {
+static ag_status add_shard(ag_weight_files *files, char *path, ag_gguf *header, ag_error *err) {
     ag_weight_file *f;
     ag_status st = ag_weight_files_add(files, path, &f, err);
     if (st == AG_NOT_FOUND) {
@@ -47,42 +47,42 @@ static ag_status add_part(ag_weight_files *files, char *path, ag_gguf *header, a
 }
 
 /* The file says of itself what its name says. */
-static ag_status check_part(const ag_gguf *g, unsigned part, unsigned n_parts, ag_error *err) {
+static ag_status check_shard(const ag_gguf *g, unsigned shard, unsigned n_shards, ag_error *err) {
     int64_t no = 0, count = 0;
     AG_TRY(ag_gguf_integer(g, "split.no", &no, err));
     AG_TRY(ag_gguf_integer(g, "split.count", &count, err));
-    if (count <= 1 && n_parts == 1) return AG_OK;
-    if (count == n_parts && no == (int64_t)part - 1) return AG_OK;
+    if (count <= 1 && n_shards == 1) return AG_OK;
+    if (count == n_shards && no == (int64_t)shard - 1) return AG_OK;
     return AG_FAIL(err, FORMAT,
                    "%s: keys \"split.no\" and \"split.count\" say %" PRId64 " (counted from 0) of "
                    "%" PRId64 ", its name says part %u of %u: names are NAME-00001-of-00002.gguf",
-                   g->path, no, count, part, n_parts);
+                   g->path, no, count, shard, n_shards);
 }
 
-static ag_status open_first(ag_weight_source *s, ag_error *err) {
+static ag_status open_first_shard(ag_weight_source *s, ag_error *err) {
     gguf_source *g = (gguf_source *)(void *)s;
-    unsigned part = 1;
+    unsigned shard = 1;
     char *path;
     AG_TRY(ag_recognise_gguf_file(s->path, &path, err));
-    if (!ag_recognise_gguf_part(path, &part, &g->n_parts)) g->n_parts = 1;
+    if (!ag_recognise_gguf_shard(path, &shard, &g->n_shards)) g->n_shards = 1;
     ag_status st = ag_weight_files_create(&s->files, err);
     if (st != AG_OK) {
         ag_free(path);
         return st;
     }
-    st = add_part(s->files, path, &g->header, err);
-    return st == AG_OK ? check_part(&g->header, 1, g->n_parts, err) : st;
+    st = add_shard(s->files, path, &g->header, err);
+    return st == AG_OK ? check_shard(&g->header, 1, g->n_shards, err) : st;
 }
 
 static void close_header(ag_weight_source *s) { ag_gguf_free(&((gguf_source *)(void *)s)->header); }
 
-static ag_status open_other_parts(ag_weight_source *s, ag_error *err) {
+static ag_status open_other_shards(ag_weight_source *s, ag_error *err) {
     const gguf_source *g = (const gguf_source *)(const void *)s;
-    for (unsigned part = 2; part <= g->n_parts; part++) {
+    for (unsigned shard = 2; shard <= g->n_shards; shard++) {
         const char *first = ag_weight_files_path(s->files, 0);
         ag_gguf header = {0};
-        ag_status st = add_part(s->files, ag_recognise_gguf_sibling(first, part), &header, err);
-        if (st == AG_OK) st = check_part(&header, part, g->n_parts, err);
+        ag_status st = add_shard(s->files, ag_recognise_gguf_sibling(first, shard), &header, err);
+        if (st == AG_OK) st = check_shard(&header, shard, g->n_shards, err);
         ag_gguf_free(&header);
         AG_TRY(st);
     }
@@ -91,16 +91,16 @@ static ag_status open_other_parts(ag_weight_source *s, ag_error *err) {
 
 static ag_status open_tensors(ag_weight_source *s, ag_error *err) {
     const ag_gguf *g = header_of(s);
-    AG_TRY(open_other_parts(s, err));
+    AG_TRY(open_other_shards(s, err));
     AG_TRY(ag_weight_files_sort(s->files, err));
     const size_t n = ag_weight_files_count(s->files);
     if (n == 0) return AG_FAIL(err, NOT_FOUND, "%s: holds no tensors", g->path);
-    int64_t wanted = (int64_t)n;
-    AG_TRY(ag_gguf_integer(g, "split.tensors.count", &wanted, err));
-    if (wanted == (int64_t)n) return AG_OK;
+    int64_t count = (int64_t)n;
+    AG_TRY(ag_gguf_integer(g, "split.tensors.count", &count, err));
+    if (count == (int64_t)n) return AG_OK;
     return AG_FAIL(err, FORMAT,
                    "%s: key \"split.tensors.count\" says %" PRId64 ", the parts hold %zu tensors",
-                   g->path, wanted, n);
+                   g->path, count, n);
 }
 
 /* ---- configuration ---- */
@@ -207,11 +207,11 @@ static ag_status read_template(const ag_gguf *g, ag_source_text *out, ag_error *
     return AG_OK;
 }
 
-static ag_status read_text(const ag_weight_source *s, ag_source_part part, ag_source_text *out,
-                           ag_error *err) {
+static ag_status read_text(const ag_weight_source *s, ag_source_text_kind shard,
+                           ag_source_text *out, ag_error *err) {
     const ag_gguf *g = header_of(s);
-    if (part == AG_SOURCE_CONFIG) AG_TRY(read_config(g, out, err));
-    if (part == AG_SOURCE_CHAT_TEMPLATE) AG_TRY(read_template(g, out, err));
+    if (shard == AG_SOURCE_CONFIG) AG_TRY(read_config(g, out, err));
+    if (shard == AG_SOURCE_CHAT_TEMPLATE) AG_TRY(read_template(g, out, err));
     if (!out->text) return AG_OK;
     out->name = ag_strdup(g->path);
     return out->name ? AG_OK : AG_FAIL(err, NOMEM, "path");
@@ -306,7 +306,7 @@ const ag_weight_source_ops ag_gguf_ops = {
     .recognises = ag_recognise_gguf,
     .read_text = read_text,
     .open_tensors = open_tensors,
-    .open = open_first,
+    .open = open_first_shard,
     .close = close_header,
     .read_vocabulary = read_vocabulary,
 };

@@ -121,7 +121,7 @@ void ag_gguf_add_tensor(ag_gguf_writer *w, const char *name, ag_dtype dtype,
 
 static ag_status put_zeros(ag_gguf_writer *w, uint64_t from, ag_error *err) {
     static const unsigned char zeros[AG_GGUF_ALIGNMENT];
-    return ag_sealed_put(&w->file, zeros, (size_t)(padded(from) - from), err);
+    return ag_checksummed_put(&w->file, zeros, (size_t)(padded(from) - from), err);
 }
 
 ag_status ag_gguf_writer_open(ag_gguf_writer *w, const char *path, ag_error *err) {
@@ -133,13 +133,13 @@ ag_status ag_gguf_writer_open(ag_gguf_writer *w, const char *path, ag_error *err
     const uint64_t n = head.n + w->metadata.n + w->table.n;
     w->is_open = true;
     w->file.is_public = true;
-    ag_status st = ag_sealed_writer_open(&w->file, path, err);
+    ag_status st = ag_checksummed_writer_open(&w->file, path, err);
     if (st == AG_OK && (head.failed || w->metadata.failed || w->table.failed)) {
         st = AG_FAIL(err, NOMEM, "%s: metadata", path);
     }
-    if (st == AG_OK) st = ag_sealed_put(&w->file, head.data, head.n, err);
-    if (st == AG_OK) st = ag_sealed_put(&w->file, w->metadata.data, w->metadata.n, err);
-    if (st == AG_OK) st = ag_sealed_put(&w->file, w->table.data, w->table.n, err);
+    if (st == AG_OK) st = ag_checksummed_put(&w->file, head.data, head.n, err);
+    if (st == AG_OK) st = ag_checksummed_put(&w->file, w->metadata.data, w->metadata.n, err);
+    if (st == AG_OK) st = ag_checksummed_put(&w->file, w->table.data, w->table.n, err);
     if (st == AG_OK) st = put_zeros(w, n, err);
     ag_free(head.data);
     return st;
@@ -147,7 +147,7 @@ ag_status ag_gguf_writer_open(ag_gguf_writer *w, const char *path, ag_error *err
 
 ag_status ag_gguf_write(ag_gguf_writer *w, const void *bytes, size_t n, ag_error *err) {
     w->written += n;
-    return ag_sealed_put(&w->file, bytes, n, err);
+    return ag_checksummed_put(&w->file, bytes, n, err);
 }
 
 ag_status ag_gguf_end_tensor(ag_gguf_writer *w, ag_error *err) {
@@ -158,11 +158,11 @@ ag_status ag_gguf_end_tensor(ag_gguf_writer *w, ag_error *err) {
 
 ag_status ag_gguf_writer_commit(ag_gguf_writer *w, ag_error *err) {
     assert(w->written == w->data_bytes);
-    return ag_sealed_writer_commit_unsealed(&w->file, err);
+    return ag_checksummed_writer_commit_plain(&w->file, err);
 }
 
 void ag_gguf_writer_close(ag_gguf_writer *w) {
-    if (w->is_open) ag_sealed_writer_close(&w->file);
+    if (w->is_open) ag_checksummed_writer_close(&w->file);
     ag_free(w->metadata.data);
     ag_free(w->table.data);
     *w = (ag_gguf_writer){.is_open = false};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes GGUF files: metadata, the table of tensors, then their data in the order of the table. The
- * file is there as a whole or not at all (sealed_file.h). */
+ * file is there as a whole or not at all (checksummed_file.h). */
 #ifndef AG_FORMATS_GGUF_WRITER_H
 #define AG_FORMATS_GGUF_WRITER_H
 
+#include "formats/checksummed_file.h"
 #include "formats/gguf.h"
-#include "formats/sealed_file.h"
 
 enum { AG_GGUF_ALIGNMENT = 32 };
 
@@ -22,7 +22,7 @@ typedef struct ag_gguf_writer {
     uint64_t data_bytes; /* of all tensors so far, padding included */
     uint64_t written;    /* bytes of data */
     bool is_open;
-    ag_sealed_writer file;
+    ag_checksummed_writer file;
 } ag_gguf_writer;
 
 /* A key with its value. Whoever calls sees to it that no key comes twice. Without memory nothing is

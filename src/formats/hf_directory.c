@@ -19,15 +19,15 @@ static ag_status open_tensors(ag_weight_source *s, ag_error *err) {
 /* The file of that name; nothing where an optional one does not exist. */
 static ag_status read_file(const ag_weight_source *s, const char *name, size_t max_bytes,
                            bool optional, ag_source_text *out, ag_error *err) {
-    ag_error why = {0};
+    ag_error inner = {0};
     out->name = ag_path_join(s->path, name);
     if (!out->name) return AG_FAIL(err, NOMEM, "path");
-    ag_status st = ag_file_read_all(out->name, max_bytes, &out->text, &out->n, &why);
+    ag_status st = ag_file_read_all(out->name, max_bytes, &out->text, &out->n, &inner);
     if (st == AG_NOT_FOUND && optional) {
         ag_source_text_free(out);
         return AG_OK;
     }
-    if (st != AG_OK && err) *err = why;
+    if (st != AG_OK && err) *err = inner;
     return st;
 }
 
@@ -67,9 +67,9 @@ static ag_status read_template(const ag_weight_source *s, ag_source_text *out, a
     return out->text ? AG_OK : read_template_from(s, "tokenizer_config.json", out, err);
 }
 
-static ag_status read_text(const ag_weight_source *s, ag_source_part part, ag_source_text *out,
+static ag_status read_text(const ag_weight_source *s, ag_source_text_kind kind, ag_source_text *out,
                            ag_error *err) {
-    switch (part) {
+    switch (kind) {
     case AG_SOURCE_CONFIG:
         AG_TRY(ag_recognise_model(s->path, err));
         return read_file(s, "config.json", MAX_CONFIG_BYTES, false, out, err);

@@ -16,8 +16,8 @@ static const char needed[] = "this version reads GGUF files, and a directory wit
                              "F32, F16 or BF16 weights in model.safetensors";
 
 /* How the names of a split model's files end. */
-static const char part_end[] = "-%05u-of-%05u.gguf";
-enum { N_PART_END = sizeof "-00001-of-00001.gguf" - 1 };
+static const char shard_end[] = "-%05u-of-%05u.gguf";
+enum { N_SHARD_END = sizeof "-00001-of-00001.gguf" - 1 };
 
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), k = strlen(end);
@@ -63,7 +63,7 @@ static bool begins_with(const char *path, const char *magic) {
     return same;
 }
 
-static ag_status refuse_file(const char *path, ag_error *err) {
+static ag_status reject_file(const char *path, ag_error *err) {
     if (begins_with(path, "PK\3\4") || ends_with(path, ".pth") || ends_with(path, ".pt")) {
         return AG_FAIL(err, UNSUPPORTED, "%s: is a PyTorch checkpoint; %s", path, needed);
     }
@@ -106,7 +106,7 @@ static size_t kind_of(const char *name) {
     return i;
 }
 
-static ag_status refuse_directory(const char *path, ag_error *err) {
+static ag_status reject_directory(const char *path, ag_error *err) {
     size_t best = N_KINDS;
     char found[256] = "", **names;
     size_t n;
@@ -126,31 +126,31 @@ static ag_status refuse_directory(const char *path, ag_error *err) {
 
 /* ---- GGUF ---- */
 
-bool ag_recognise_gguf_part(const char *path, unsigned *part, unsigned *n_parts) {
+bool ag_recognise_gguf_shard(const char *path, unsigned *shard, unsigned *n_shards) {
     const size_t n = strlen(path);
-    if (n < N_PART_END || !ends_with(path, ".gguf")) return false;
-    const char *end = path + n - N_PART_END;
-    if (sscanf(end, "-%5u-of-%5u", part, n_parts) != 2) return false;
+    if (n < N_SHARD_END || !ends_with(path, ".gguf")) return false;
+    const char *end = path + n - N_SHARD_END;
+    if (sscanf(end, "-%5u-of-%5u", shard, n_shards) != 2) return false;
     char again[64];
-    snprintf(again, sizeof again, part_end, *part, *n_parts);
-    return strcmp(end, again) == 0 && *part >= 1 && *part <= *n_parts;
+    snprintf(again, sizeof again, shard_end, *shard, *n_shards);
+    return strcmp(end, again) == 0 && *shard >= 1 && *shard <= *n_shards;
 }
 
-char *ag_recognise_gguf_sibling(const char *path, unsigned part) {
-    unsigned unused, n_parts = 0;
+char *ag_recognise_gguf_sibling(const char *path, unsigned shard) {
+    unsigned unused, n_shards = 0;
     const size_t n = strlen(path);
     char *sibling = ag_strdup(path);
-    if (sibling && ag_recognise_gguf_part(path, &unused, &n_parts)) {
-        snprintf(sibling + n - N_PART_END, N_PART_END + 1, part_end, part, n_parts);
+    if (sibling && ag_recognise_gguf_shard(path, &unused, &n_shards)) {
+        snprintf(sibling + n - N_SHARD_END, N_SHARD_END + 1, shard_end, shard, n_shards);
     }
     return sibling;
 }
 
 /* One for each model: the first part alone, and no image encoder. */
 static bool names_gguf_model(const char *name) {
-    unsigned part = 1, n_parts;
+    unsigned shard = 1, n_shards;
     return ends_with(name, ".gguf") && strncmp(name, "mmproj", 6) != 0 &&
-           (!ag_recognise_gguf_part(name, &part, &n_parts) || part == 1);
+           (!ag_recognise_gguf_shard(name, &shard, &n_shards) || shard == 1);
 }
 
 /* Returns the number of models in a directory, with the path of the first in *file and the names of
@@ -205,8 +205,8 @@ ag_status ag_recognise_model(const char *path, ag_error *err) {
     ag_file_info info;
     AG_TRY(ag_recognise_path(path, err));
     if (!ag_file_stat(path, &info)) return AG_OK; /* opening its files fails */
-    if (info.kind == AG_FILE_REGULAR) return refuse_file(path, err);
-    return info.kind == AG_FILE_DIRECTORY ? refuse_directory(path, err) : AG_OK;
+    if (info.kind == AG_FILE_REGULAR) return reject_file(path, err);
+    return info.kind == AG_FILE_DIRECTORY ? reject_directory(path, err) : AG_OK;
 }
 
 ag_status ag_recognise_quantised(const json_t *config, const char *where, ag_error *err) {

@@ -25,9 +25,9 @@ bool ag_recognise_gguf(const char *path);
 ag_status ag_recognise_gguf_file(const char *path, char **file, ag_error *err);
 
 /* "NAME-00002-of-00003.gguf" is part 2 of 3; false for another name. */
-bool ag_recognise_gguf_part(const char *path, unsigned *part, unsigned *n_parts);
+bool ag_recognise_gguf_shard(const char *path, unsigned *shard, unsigned *n_shards);
 /* The path of another part, in memory of ag_malloc; NULL without memory. */
-char *ag_recognise_gguf_sibling(const char *path, unsigned part);
+char *ag_recognise_gguf_sibling(const char *path, unsigned shard);
 
 /* AG_UNSUPPORTED if config.json, an object, says that the weights are quantised already; `where`
  * begins the message. */

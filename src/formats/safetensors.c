@@ -99,15 +99,15 @@ static ag_status read_shape(const json_t *shape, const st_dtype *type, const cha
                             ag_source_tensor *t, ag_error *err) {
     if (!json_is_array(shape)) return AG_FAIL(err, FORMAT, "%s: shape is not a list", where);
     t->n_dims = json_array_size(shape);
-    bool fits = t->n_dims <= AG_MAX_DIMS;
-    t->shape.n_dims = fits ? (int)t->n_dims : 0;
+    bool has_shape = t->n_dims <= AG_MAX_DIMS;
+    t->shape.n_dims = has_shape ? (int)t->n_dims : 0;
     uint64_t n = 1;
     for (size_t i = 0; i < t->n_dims; i++) {
         uint64_t dim;
         if (!read_count(json_array_get(shape, i), &dim) || dim > SIZE_MAX) {
             return AG_FAIL(err, FORMAT, "%s: shape[%zu] is not a size", where, i);
         }
-        if (fits) t->shape.dim[i] = (size_t)dim;
+        if (has_shape) t->shape.dim[i] = (size_t)dim;
         if (__builtin_mul_overflow(n, dim, &n)) {
             return AG_FAIL(err, FORMAT, "%s: the product of its shape overflows at dim %zu", where,
                            i);

@@ -154,12 +154,12 @@ void ag_weight_files_drop(const ag_weight_files *w, const ag_source_tensor *t, u
     if (n > t->n_bytes - first) n = t->n_bytes - first;
     const ag_weight_file *f = file_at(w, t->file);
     uint64_t page = ag_page_size();
-    const bool whole = n == t->n_bytes;
-    if (whole && page < LARGEST_FOLIO) page = LARGEST_FOLIO;
+    const bool entire = n == t->n_bytes;
+    if (entire && page < LARGEST_FOLIO) page = LARGEST_FOLIO;
     uint64_t begin = (t->offset + first) / page * page;
     uint64_t end = (t->offset + first + n + page - 1) / page * page;
-    if (whole) begin -= begin < FAULT_AROUND ? begin : FAULT_AROUND;
-    if (whole) end += FAULT_AROUND;
+    if (entire) begin -= begin < FAULT_AROUND ? begin : FAULT_AROUND;
+    if (entire) end += FAULT_AROUND;
     if (end > f->bytes) end = f->bytes;
     ag_pages_drop(ag_buffer_map(f->map), (size_t)begin, (size_t)end);
 }

@@ -42,10 +42,10 @@ void ag_source_text_free(ag_source_text *t) {
     *t = (ag_source_text){0};
 }
 
-ag_status ag_source_read_text(const ag_weight_source *s, ag_source_part part, ag_source_text *out,
-                              ag_error *err) {
+ag_status ag_source_read_text(const ag_weight_source *s, ag_source_text_kind kind,
+                              ag_source_text *out, ag_error *err) {
     *out = (ag_source_text){0};
-    ag_status st = s->ops->read_text(s, part, out, err);
+    ag_status st = s->ops->read_text(s, kind, out, err);
     if (st != AG_OK) ag_source_text_free(out);
     return st;
 }

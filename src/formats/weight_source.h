@@ -15,13 +15,13 @@ typedef struct ag_weight_source ag_weight_source;
 typedef struct ag_weight_files ag_weight_files;
 
 /* Texts that a source may hold, spelled as a Hugging Face directory spells them. */
-typedef enum ag_source_part {
+typedef enum ag_source_text_kind {
     AG_SOURCE_CONFIG,            /* config.json */
     AG_SOURCE_GENERATION_CONFIG, /* generation_config.json; optional */
     AG_SOURCE_TOKENIZER,         /* tokenizer.json; optional */
     AG_SOURCE_TOKENIZER_CONFIG,  /* tokenizer_config.json; optional */
     AG_SOURCE_CHAT_TEMPLATE,     /* Jinja; optional */
-} ag_source_part;
+} ag_source_text_kind;
 
 typedef struct ag_source_text {
     char *text; /* owned, terminated; NULL: the source has none */
@@ -66,7 +66,7 @@ typedef struct ag_weight_source_ops {
     const char *name;  /* "safetensors" */
     size_t size_bytes; /* of the container: ag_weight_source is its first member */
     bool (*recognises)(const char *path);
-    ag_status (*read_text)(const ag_weight_source *s, ag_source_part part, ag_source_text *out,
+    ag_status (*read_text)(const ag_weight_source *s, ag_source_text_kind kind, ag_source_text *out,
                            ag_error *err);
     /* Reads and checks the headers: s->files is set and sorted. */
     ag_status (*open_tensors)(ag_weight_source *s, ag_error *err);
@@ -91,8 +91,8 @@ void ag_source_destroy(ag_weight_source *s); /* NULL is fine */
 
 /* *out is zeroed if the source does not have an optional part. AG_NOT_FOUND for one that is not
  * optional. Release with ag_source_text_free. */
-ag_status ag_source_read_text(const ag_weight_source *s, ag_source_part part, ag_source_text *out,
-                              ag_error *err);
+ag_status ag_source_read_text(const ag_weight_source *s, ag_source_text_kind kind,
+                              ag_source_text *out, ag_error *err);
 /* *out is zeroed, n_tokens too, if the source has none. Its arrays are the caller's
  * (ag_source_vocabulary_free); the bytes of all strings are borrowed from s. */
 ag_status ag_source_read_vocabulary(const ag_weight_source *s, ag_source_vocabulary *out,

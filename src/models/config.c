@@ -153,15 +153,15 @@ static ag_status read_heads(ag_config_reader *r, ag_layer_spec *plain, const ag_
 static ag_status read_rope(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     bool found;
     const ag_config_defaults *d = &s->family->defaults;
-    const double part = d->rotated_part != 0 ? d->rotated_part : 1;
+    const double share = d->rotary_share != 0 ? d->rotary_share : 1;
     s->n_ropes = 1;
     s->ropes[0] = (ag_rope_spec){.theta = d->rope_theta,
-                                 .n_rotated = (uint32_t)(plain->head_dim * part) / 2 * 2};
+                                 .n_rotated = (uint32_t)(plain->head_dim * share) / 2 * 2};
     ag_config_real(r, "rope_theta", 1, 1e30, &s->ropes[0].theta);
     AG_TRY(ag_config_rope_of(r, NULL, s->max_positions, plain->head_dim, &s->ropes[0], &found));
-    bool in_part = d->rotated_part != 0 || s->ropes[0].scaling.type == AG_ROPE_PROPORTIONAL;
-    ag_config_bool(r, AG_CONFIG_ROTATES_PART, &in_part);
-    if (in_part || s->ropes[0].n_rotated == plain->head_dim) return r->status;
+    bool is_partial = d->rotary_share != 0 || s->ropes[0].scaling.type == AG_ROPE_PROPORTIONAL;
+    ag_config_bool(r, AG_CONFIG_PARTIAL_ROTARY, &is_partial);
+    if (is_partial || s->ropes[0].n_rotated == plain->head_dim) return r->status;
     if (s->ropes[0].scaling.type == AG_ROPE_DEFAULT) {
         s->ropes[0].n_rotated = plain->head_dim;
         return r->status;
@@ -243,10 +243,10 @@ static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *plain, ag_
 static ag_status read_all(ag_config_reader *r, ag_config_reader *generation, ag_model_spec *out) {
     ag_model_spec s = {.embedding_scale = 1, .bos_id = -1};
     ag_layer_spec plain = {0};
-    ag_config_reader whole = *r;
-    ag_config_reader *const objects[] = {&whole, r, generation};
+    ag_config_reader top = *r;
+    ag_config_reader *const objects[] = {&top, r, generation};
     AG_TRY(find_family(r, &s));
-    AG_TRY(ag_recognise_quantised(whole.object, whole.where, whole.err));
+    AG_TRY(ag_recognise_quantised(top.object, top.where, top.err));
     AG_TRY(enter_text_config(r));
     AG_TRY(check_supported(r, s.family));
     plain.activation = s.family->activation;

@@ -165,10 +165,10 @@ static ag_status read_yarn(ag_config_reader *r, ag_rope_spec *rope) {
     double mscale = 0, all_dim = 0;
     s->beta_fast = 32;
     s->beta_slow = 1;
-    s->whole_pairs = true;
+    s->round_to_pairs = true;
     ag_config_real(r, "beta_fast", 1e-3, 1e6, &s->beta_fast);
     ag_config_real(r, "beta_slow", 1e-3, 1e6, &s->beta_slow);
-    ag_config_bool(r, "truncate", &s->whole_pairs);
+    ag_config_bool(r, "truncate", &s->round_to_pairs);
     ag_config_real(r, "mscale", 0, 1e3, &mscale);
     ag_config_real(r, "mscale_all_dim", 0, 1e3, &all_dim);
     AG_TRY(r->status);
@@ -232,12 +232,12 @@ static ag_status read_scaling(ag_config_reader *r, const ag_config_reader *top,
 
 static ag_status read_rotated(ag_config_reader *r, uint32_t head_dim, ag_rope_spec *rope) {
     static const char key[] = "partial_rotary_factor";
-    double part;
-    if (!ag_config_real(r, key, 0, 1, &part)) return r->status;
-    rope->n_rotated = (uint32_t)(head_dim * part);
+    double share;
+    if (!ag_config_real(r, key, 0, 1, &share)) return r->status;
+    rope->n_rotated = (uint32_t)(head_dim * share);
     if (rope->n_rotated && rope->n_rotated % 2 == 0) return AG_OK;
     return AG_FAIL(r->err, UNSUPPORTED, "%s: %s %g rotates %u of %u values; they must be pairs",
-                   r->where, key, part, rope->n_rotated, head_dim);
+                   r->where, key, share, rope->n_rotated, head_dim);
 }
 
 /* theta and scaling of one object: rope_scaling, rope_parameters or an entry of the latter. */

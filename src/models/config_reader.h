@@ -46,6 +46,6 @@ ag_status ag_config_rope_of(ag_config_reader *r, const char *layer_type, uint32_
                             uint32_t head_dim, ag_rope_spec *rope, bool *found);
 
 /* Term of our own: partial_rotary_factor counts in any family. */
-#define AG_CONFIG_ROTATES_PART "rotates_part_of_heads"
+#define AG_CONFIG_PARTIAL_ROTARY "rotates_part_of_heads"
 
 #endif

@@ -22,11 +22,11 @@ ag_workspace_shape ag_model_workspace_shape(const ag_model_info *info, size_t n_
 }
 
 ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *err) {
-    const ag_workspace_shape *have = &m->workspace.shape;
-    if (n_rows <= have->n_rows && n_seqs <= have->n_seqs) return AG_OK;
-    if (n_rows < have->n_rows) n_rows = have->n_rows;
-    if (n_seqs < have->n_seqs) n_seqs = have->n_seqs;
-    if (n_seqs > have->n_seqs || !m->sequences) {
+    const ag_workspace_shape *current = &m->workspace.shape;
+    if (n_rows <= current->n_rows && n_seqs <= current->n_seqs) return AG_OK;
+    if (n_rows < current->n_rows) n_rows = current->n_rows;
+    if (n_seqs < current->n_seqs) n_seqs = current->n_seqs;
+    if (n_seqs > current->n_seqs || !m->sequences) {
         ag_sequence *sequences = ag_calloc(2 * n_seqs, sizeof *sequences);
         ag_kv_growth *growth = ag_calloc(n_seqs, sizeof *growth);
         if (!sequences || !growth) {
@@ -36,7 +36,7 @@ ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *
         }
         ag_free(m->sequences);
         m->sequences = sequences;
-        m->narrowed = sequences + n_seqs;
+        m->selected = sequences + n_seqs;
         ag_free(m->growth);
         m->growth = growth;
     }
@@ -152,7 +152,7 @@ ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_e
                     .n_rows = n_rows,
                     .seqs = items,
                     .n_seqs = n_items,
-                    .narrowed = m->narrowed,
+                    .narrowed = m->selected,
                     .hook = m->hook};
     ag_status st = look_up_inputs(m, &pass, err);
     if (st == AG_OK) st = ag_run_program(&pass, err);

@@ -59,14 +59,14 @@ static bool put_keys(const ag_gguf_reader *r, const ag_gguf_key *more, json_t *c
 
 /* The divisors of longrope are tensors. *out: such a list, NULL without memory for it. */
 static ag_status read_divisors(const ag_gguf_reader *r, const char *name, json_t **out) {
-    enum { MOST = AG_MAX_ROPE_DIVISORS };
-    float values[MOST];
+    enum { MAX_DIVISORS = AG_MAX_ROPE_DIVISORS };
+    float values[MAX_DIVISORS];
     const ag_source_tensor *t;
     AG_TRY(ag_source_require(r->source, name, &t, r->err));
     const size_t n = ag_shape_numel(&t->shape);
-    if (t->dtype != AG_F32 || n > MOST) {
+    if (t->dtype != AG_F32 || n > MAX_DIVISORS) {
         return AG_FAIL(r->err, SHAPE, "%s: tensor %s is no list of up to %d f32 values", r->where,
-                       name, MOST);
+                       name, MAX_DIVISORS);
     }
     AG_TRY(ag_source_read(r->source, t, 0, values, n * sizeof *values, r->err));
     *out = json_array();
@@ -118,16 +118,16 @@ static bool put_scaling(const ag_gguf_reader *r, json_t *config) {
 }
 
 /* How much of a head turns; the half is rounded off again. */
-static bool put_rotated_part(const ag_gguf_reader *r, json_t *config) {
+static bool put_rotary_share(const ag_gguf_reader *r, json_t *config) {
     const double n = json_number_value(ag_gguf_value(r, "rope.dimension_count"));
     const double heads = json_number_value(json_object_get(config, "num_attention_heads"));
     const double hidden = json_number_value(json_object_get(config, "hidden_size"));
     double width = json_number_value(json_object_get(config, "head_dim"));
     if (width == 0 && heads > 0) width = hidden / heads;
     if (n <= 0 || width <= 0) return true;
-    const double part = n == width ? 1 : (n + 0.5) / width;
-    return put_new(config, "partial_rotary_factor", json_real(part)) &&
-           put_new(config, AG_CONFIG_ROTATES_PART, json_true());
+    const double share = n == width ? 1 : (n + 0.5) / width;
+    return put_new(config, "partial_rotary_factor", json_real(share)) &&
+           put_new(config, AG_CONFIG_PARTIAL_ROTARY, json_true());
 }
 
 /* Which layers have a window: a list, or every how many layers one has none. */
@@ -223,7 +223,7 @@ static ag_status fill(const ag_gguf_reader *r, const ag_family *family, json_t *
     const bool ok =
         put_new(config, "architectures", json_pack("[s]", family->names[0].architecture)) &&
         put_keys(r, family->gguf.keys, config) && put_scaling(r, config) &&
-        put_rotated_part(r, config) && put_layer_types(r, config) && put_biases(r, config) &&
+        put_rotary_share(r, config) && put_layer_types(r, config) && put_biases(r, config) &&
         /* Without a tensor for the output there is one tensor for both. */
         put_new(config, "tie_word_embeddings", json_false()) &&
         (vocabulary.n_tokens ? put_vocabulary(&vocabulary, config) : put_no_vocabulary(config));

@@ -87,7 +87,7 @@ static bool complete_terms(json_t *terms, const ag_model_spec *s) {
     const struct {
         const char *term;
         double value;
-    } facts[] = {
+    } computed[] = {
         {"num_hidden_layers", s->n_layers},
         {"max_position_embeddings", s->max_positions},
         {"hidden_size", s->hidden_size},
@@ -112,10 +112,10 @@ static bool complete_terms(json_t *terms, const ag_model_spec *s) {
         {"linear_key_head_dim", delta->k_dim},
         {"linear_inner_size", (double)delta->n_v_heads * delta->v_dim},
     };
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
-        json_object_del(terms, facts[i].term);
-        const bool is_said = facts[i].value != 0;
-        if (is_said && json_object_set_new(terms, facts[i].term, json_real(facts[i].value))) {
+    for (size_t i = 0; i < sizeof computed / sizeof computed[0]; i++) {
+        json_object_del(terms, computed[i].term);
+        const bool is_set = computed[i].value != 0;
+        if (is_set && json_object_set_new(terms, computed[i].term, json_real(computed[i].value))) {
             return false;
         }
     }
@@ -187,9 +187,9 @@ static void put_mixers(const metadata *m) {
                       s->n_layers);
     const json_t *rope = json_object_get(m->terms, "rope_parameters");
     if (!rope) rope = json_object_get(m->terms, "rope_scaling");
-    const json_t *said = json_object_get(rope, "mrope_section");
-    for (size_t i = 0; i < 4 && said; i++) {
-        sections[i] = (int32_t)json_number_value(json_array_get(said, i));
+    const json_t *configured = json_object_get(rope, "mrope_section");
+    for (size_t i = 0; i < 4 && configured; i++) {
+        sections[i] = (int32_t)json_number_value(json_array_get(configured, i));
     }
     ag_gguf_put_array(m->w, key_of(m, "rope.dimension_sections", name), AG_GGUF_I32, sections, 4);
 }
@@ -287,7 +287,7 @@ float ag_gguf_query_factor(const ag_model_spec *s) {
     for (const ag_gguf_key *k = s->family->gguf.keys; k && k->gguf; k++) {
         if (!strcmp(k->gguf, "attention.scale")) return 1;
     }
-    const float taken =
+    const float default_scale =
         s->family->gguf.scale ? s->family->gguf.scale(s) : 1 / sqrtf((float)kind->head_dim);
-    return kind->scale / taken;
+    return kind->scale / default_scale;
 }

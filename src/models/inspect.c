@@ -7,16 +7,16 @@ ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_
                                 const ag_source_tensor **out, ag_error *err) {
     AG_TRY(ag_source_require(source, spec->name, out, err));
     const size_t rows = spec->order.file_rows ? spec->order.file_rows : spec->rows;
-    ag_shape want =
+    ag_shape shape =
         spec->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(rows) : ag_shape_2d(rows, spec->cols);
-    if (ag_shape_equal(&(*out)->shape, &want)) return AG_OK;
+    if (ag_shape_equal(&(*out)->shape, &shape)) return AG_OK;
     const ag_shape filter = ag_shape_3d(rows, 1, spec->cols);
     if (spec->kind == AG_WEIGHT_FILTER && ag_shape_equal(&(*out)->shape, &filter)) return AG_OK;
-    char wanted[64], found[64];
+    char expected[64], found[64];
     return AG_FAIL(err, SHAPE, "%s: tensor %s is %s, the configuration wants %s",
                    ag_source_file_path(source, (*out)->file), spec->name,
                    ag_shape_format(&(*out)->shape, found, sizeof found),
-                   ag_shape_format(&want, wanted, sizeof wanted));
+                   ag_shape_format(&shape, expected, sizeof expected));
 }
 
 /* Chooses the naming under which the source has a last norm, or else an embedding. */
@@ -66,8 +66,7 @@ static void count_buffer(ag_weights_summary *summary, uint64_t bytes) {
 }
 
 /* No block fits the rows. */
-static bool keeps_against_the_wish(const ag_model_params *p, ag_dtype type, ag_dtype file,
-                                   size_t cols) {
+static bool keeps_file_type(const ag_model_params *p, ag_dtype type, ag_dtype file, size_t cols) {
     const size_t block = ag_weights_is_mix(p->weights) ? 32 : ag_dtype_block(p->weights);
     return !p->as_is && type == file && cols % block != 0;
 }
@@ -80,7 +79,7 @@ static void count_matrix_of(inspection *v, ag_dtype file, const ag_weight_spec *
     v->summary->types[type].values += (uint64_t)spec->rows * spec->cols;
     v->summary->types[type].bytes += bytes;
     count_buffer(v->summary, ag_prepared_bytes(v->be, type, spec->rows, spec->cols));
-    v->summary->n_kept += keeps_against_the_wish(v->params, type, file, spec->cols);
+    v->summary->n_kept += keeps_file_type(v->params, type, file, spec->cols);
     v->by_type[file] += (uint64_t)spec->rows * spec->cols;
 }
 

@@ -7,6 +7,6 @@
 #include "core/program.h"
 
 /* Sets ag_value.offset of every value but logits, ag_program.cols and .live. AG_NOMEM. */
-ag_status ag_place_values(ag_program *p, ag_error *err);
+ag_status ag_assign_offsets(ag_program *p, ag_error *err);
 
 #endif

@@ -18,9 +18,9 @@ typedef struct loading {
     ag_backend *backend;
     const ag_weight_source *source;
     const ag_model_params *params;
-    uint64_t done, total;  /* bytes of the files; done: whole tensors */
-    ag_os_thread thread;   /* the caller's */
-    _Atomic uint64_t part; /* bytes of the current tensor that are done */
+    uint64_t done, total;       /* bytes of the files; done: whole tensors */
+    ag_os_thread thread;        /* the caller's */
+    _Atomic uint64_t part_done; /* bytes of the current tensor that are done */
     atomic_bool cancelled;
     ag_memory *host;                 /* for rows that have to be put in order */
     const ag_source_tensor *current; /* NULL: its rows were copied */
@@ -35,10 +35,10 @@ static bool consume_rows(void *user, size_t row0, size_t n_rows) {
         ag_source_drop(ld->source, ld->current, first, (uint64_t)n_rows * ld->row_bytes);
     }
     const uint64_t bytes = (uint64_t)n_rows * ld->row_bytes;
-    const uint64_t part = atomic_fetch_add(&ld->part, bytes) + bytes;
+    const uint64_t part_done = atomic_fetch_add(&ld->part_done, bytes) + bytes;
     const ag_model_params *p = ld->params;
     if (p->progress && ag_os_thread_is_current(&ld->thread) &&
-        !p->progress(p->progress_user, ld->done + part, ld->total)) {
+        !p->progress(p->progress_user, ld->done + part_done, ld->total)) {
         atomic_store(&ld->cancelled, true);
     }
     return !atomic_load(&ld->cancelled);
@@ -88,7 +88,7 @@ static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *
     ag_buffer *copy;
     AG_TRY(ag_model_weights_find(ld->source, spec, &t, err));
     const ag_dtype type = ag_weight_type(spec, t->dtype, ld->params);
-    atomic_store(&ld->part, 0);
+    atomic_store(&ld->part_done, 0);
     ld->row_bytes = ag_dtype_row_bytes(t->dtype, spec->cols);
     AG_TRY(ag_source_map(ld->source, t, &all, err));
     ag_status st = select_rows(ld, spec, &all, &src, &copy, err);

@@ -178,7 +178,7 @@ static uint16_t attend(builder *b) {
     const ag_layer_spec *k = b->kind;
     const size_t q_dim = (size_t)k->n_heads * k->head_dim;
     const size_t kv_dim = (size_t)k->n_kv_heads * k->head_dim;
-    const bool own = !k->shares_kv, norms = k->qk_norm || k->whole_qk_norm;
+    const bool own = !k->shares_kv, norms = k->qk_norm || k->full_qk_norm;
     const uint16_t l = b->layer, q = add_value(b, "q", q_dim);
     const uint16_t y[] = {q, own ? add_value(b, "k", kv_dim) : AG_NONE,
                           own ? add_value(b, "v", kv_dim) : AG_NONE};
@@ -253,7 +253,7 @@ static uint16_t delta_net(builder *b) {
     return y[1];
 }
 
-static uint16_t mix(builder *b, ag_layer_tensor *projection) {
+static uint16_t run_mixer(builder *b, ag_layer_tensor *projection) {
     switch (b->kind->mixer) {
     case AG_MIXER_SHORT_CONV:
         *projection = AG_LT_CONV_OUT;
@@ -276,7 +276,7 @@ static ag_gate_kind activation_of(const builder *b) {
 
 static void mixer_branch(builder *b) {
     ag_layer_tensor projection;
-    const uint16_t mixed = mix(b, &projection);
+    const uint16_t mixed = run_mixer(b, &projection);
     const uint16_t branch = product(b, mixed, projection, "branch", b->s->hidden_size);
     if (b->kind->mixer == AG_MIXER_ATTENTION && b->kind->out_bias) add_bias(b, branch, AG_LT_BO);
     if (b->kind->post_norms) norm_in_place(b, branch, AG_LT_POST_ATTENTION_NORM);
@@ -299,7 +299,7 @@ static uint16_t feed_forward(builder *b) {
 }
 
 /* A third branch: what the layer makes of its own input for each token. */
-static uint16_t take_input(builder *b) {
+static uint16_t input_branch(builder *b) {
     const uint16_t gate = product(b, b->stream, AG_LT_INPUT_GATE, "gate", b->s->layer_input);
     gate_by(b, activation_of(b), gate, b->p->layer_inputs[b->layer]);
     const uint16_t branch = product(b, gate, AG_LT_INPUT_OUT, "branch", b->s->hidden_size);
@@ -308,7 +308,7 @@ static uint16_t take_input(builder *b) {
 }
 
 /* The last branch joins the stream, which is normed for what follows. */
-static void leave(builder *b, uint16_t branch) {
+static void end_layer(builder *b, uint16_t branch) {
     add_to(b, b->stream, branch);
     if (b->s->out_scale) {
         add_op(b, op_of(AG_OP_SCALE, b->stream, AG_NONE, b->stream,
@@ -330,9 +330,9 @@ static void lower_layer(builder *b, uint32_t layer) {
     uint16_t branch = feed_forward(b);
     if (b->s->layer_input) {
         add_to(b, b->stream, branch);
-        branch = take_input(b);
+        branch = input_branch(b);
     }
-    leave(b, branch);
+    end_layer(b, branch);
 }
 
 /* ---- before and behind all layers ---- */
@@ -350,10 +350,10 @@ static void make_inputs(builder *b) {
         b->p->layer_inputs[l] = add_value(b, "input", s->layer_input);
     for (uint32_t l = 0; l < s->n_layers && b->status == AG_OK; l++) {
         const uint16_t w = add_weight(b, (uint16_t)l, AG_LT_INPUT_PROJECTION);
-        const uint16_t part = add_value(b, "part", s->layer_input);
-        products(b, b->stream, &w, &part, 1);
-        norm(b, part, part, add_weight(b, 0, AG_LT_INPUT_NORM), eps);
-        add_to(b, b->p->layer_inputs[l], part);
+        const uint16_t projected = add_value(b, "part", s->layer_input);
+        products(b, b->stream, &w, &projected, 1);
+        norm(b, projected, projected, add_weight(b, 0, AG_LT_INPUT_NORM), eps);
+        add_to(b, b->p->layer_inputs[l], projected);
     }
 }
 
@@ -389,7 +389,7 @@ ag_status ag_lower(const ag_model_spec *s, ag_program **out, ag_error *err) {
                  .err = err};
     if (!b.p || !b.caches) b.status = AG_FAIL(err, NOMEM, "program of %u layers", s->n_layers);
     else lower_all(&b);
-    if (b.status == AG_OK) b.status = ag_place_values(b.p, err);
+    if (b.status == AG_OK) b.status = ag_assign_offsets(b.p, err);
     ag_free(b.caches);
     if (b.status == AG_OK) *out = b.p;
     else ag_program_destroy(b.p);

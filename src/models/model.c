@@ -45,15 +45,15 @@ static void choose_weights(const ag_weight_source *source, ag_model_params *para
 
 /* The types of matrices, the most frequent first. */
 static void set_types(const ag_weights_summary *summary, ag_model_info *info) {
-    ag_type_share left[AG_DTYPE_COUNT];
-    memcpy(left, summary->types, sizeof left);
+    ag_type_share remaining[AG_DTYPE_COUNT];
+    memcpy(remaining, summary->types, sizeof remaining);
     for (info->n_types = 0; info->n_types < AG_MAX_TYPE_SHARES; info->n_types++) {
-        size_t most = 0;
+        size_t max = 0;
         for (size_t i = 1; i < AG_DTYPE_COUNT; i++)
-            if (left[i].values > left[most].values) most = i;
-        if (!left[most].values) break;
-        info->types[info->n_types] = left[most];
-        left[most].values = 0;
+            if (remaining[i].values > remaining[max].values) max = i;
+        if (!remaining[max].values) break;
+        info->types[info->n_types] = remaining[max];
+        remaining[max].values = 0;
     }
     info->weight_type = info->types[0].type;
 }
@@ -187,7 +187,7 @@ const ag_tensor *ag_model_rope(const ag_model *m, uint32_t layer, bool is_long, 
 }
 
 /* What a user may not expect of the model that is about to be loaded. */
-static void tell(const ag_model *m, const char *dir) {
+static void log_kept_types(const ag_model *m, const char *dir) {
     const ag_model_info *info = &m->info;
     if (info->n_kept) {
         ag_backend_log(m->backend, AG_LOG_WARN,
@@ -230,7 +230,7 @@ static ag_status load_source(ag_model *m, const char *path, const ag_model_param
     ag_model_params p;
     AG_TRY(
         ag_model_open(m->backend, path, params, &p, &m->source, &m->spec, &summary, &m->info, err));
-    tell(m, path);
+    log_kept_types(m, path);
     AG_TRY(check_available(m, path, summary.stored_bytes, err));
     AG_TRY(open_tables(m, summary.embedding, summary.layer_inputs, err));
     return ag_model_weights_load(&m->weights, m->backend, &m->spec, m->source, &summary, &p, err);
@@ -246,15 +246,15 @@ uint32_t ag_model_states(const ag_model *m, ag_state_layer *out) {
 
 /* The weight of norms that have none. */
 static ag_status make_ones(ag_model *m, ag_error *err) {
-    enum { MOST = 1024 };
-    float ones[MOST];
-    for (int i = 0; i < MOST; i++) ones[i] = 1;
+    enum { MAX_HEAD_DIM = 1024 };
+    float ones[MAX_HEAD_DIM];
+    for (int i = 0; i < MAX_HEAD_DIM; i++) ones[i] = 1;
     for (uint32_t l = 0; l < m->spec.n_layers; l++) {
         const ag_layer_spec *kind = ag_spec_layer(&m->spec, l);
         if (!kind->v_norm || kind->shares_kv) continue;
-        if (kind->head_dim > MOST) {
+        if (kind->head_dim > MAX_HEAD_DIM) {
             return AG_FAIL(err, UNSUPPORTED, "values of %u in a head, which are normed; at most %d",
-                           kind->head_dim, MOST);
+                           kind->head_dim, MAX_HEAD_DIM);
         }
         if (!m->ones) {
             AG_TRY(ag_memory_alloc(ag_backend_memory(m->backend), sizeof ones, AG_USAGE_SCRATCH,

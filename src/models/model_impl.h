@@ -33,7 +33,7 @@ struct ag_model {
      * what comes out of it. The former is free after a pass. */
     ag_tensor stream, hidden;
     ag_sequence *sequences; /* owned; as many as the workspace is for */
-    ag_sequence *narrowed;  /* behind them: as many, of a pass that goes on with some rows */
+    ag_sequence *selected;  /* behind them: as many, of a pass that goes on with some rows */
     ag_kv_growth *growth;   /* owned; as many: what a pass adds to their caches */
     ag_tensor logit_rows;   /* some rows of logits; made when first needed */
     ag_buffer *logit_rows_owner;

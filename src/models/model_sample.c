@@ -21,9 +21,9 @@ static ag_status add_tensor(ag_checksum *sum, const ag_weight_source *source,
     ag_checksum_add(sum, t->dtype_name, strlen(t->dtype_name) + 1);
     ag_checksum_add(sum, size, sizeof size);
     size_t n = t->n_bytes < PIECE ? (size_t)t->n_bytes : PIECE;
-    const uint64_t places[] = {0, (t->n_bytes - n) / 2, t->n_bytes - n};
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        AG_TRY(ag_source_read(source, t, places[i], piece, n, err));
+    const uint64_t offsets[] = {0, (t->n_bytes - n) / 2, t->n_bytes - n};
+    for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
+        AG_TRY(ag_source_read(source, t, offsets[i], piece, n, err));
         ag_checksum_add(sum, piece, n);
     }
     return AG_OK;

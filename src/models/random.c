@@ -16,27 +16,27 @@ static uint64_t next_random(uint64_t *state) { /* xorshift64*, Vigna 2016 */
 
 /* Where a block keeps its factors, and what they become: random & keep | set gives small values. */
 typedef struct factor {
-    uint16_t at, keep, set; /* byte of a half */
+    uint16_t at, mask, set; /* byte of a half */
     uint16_t base_at;       /* of the second half: the first times 2^shift, with `sign` */
     uint16_t shift, sign;
 } factor;
 
 /* Any bits are valid levels and scales of parts. Values are about 2^-6, and of both signs. */
 static const factor factors[AG_DTYPE_COUNT] = {
-    [AG_F16] = {.keep = 0x83ff, .set = 0x2400},
-    [AG_BF16] = {.keep = 0x807f, .set = 0x3c80},
-    [AG_Q8_0] = {.keep = 0x3ff, .set = 0x0800}, /* about 2^-13 */
-    [AG_Q4_0] = {.keep = 0x3ff, .set = 0x1800}, /* about 2^-9 */
+    [AG_F16] = {.mask = 0x83ff, .set = 0x2400},
+    [AG_BF16] = {.mask = 0x807f, .set = 0x3c80},
+    [AG_Q8_0] = {.mask = 0x3ff, .set = 0x0800}, /* about 2^-13 */
+    [AG_Q4_0] = {.mask = 0x3ff, .set = 0x1800}, /* about 2^-9 */
     [AG_Q4_1] = {0, 0x3ff, 0x1800, 2, 3, 0x8000},
-    [AG_Q5_0] = {.keep = 0x3ff, .set = 0x1400},
+    [AG_Q5_0] = {.mask = 0x3ff, .set = 0x1400},
     [AG_Q5_1] = {0, 0x3ff, 0x1400, 2, 4, 0x8000},
     [AG_Q2_K] = {80, 0x3ff, 0x1000, 82, 1, 0},
-    [AG_Q3_K] = {.at = 108, .keep = 0x3ff, .set = 0x0c00},
+    [AG_Q3_K] = {.at = 108, .mask = 0x3ff, .set = 0x0c00},
     [AG_Q4_K] = {0, 0x3ff, 0x0400, 2, 3, 0},
     [AG_Q5_K] = {0, 0x1ff, 0x0200, 2, 4, 0},
-    [AG_Q6_K] = {.at = 208, .keep = 0xff, .set = 0x0100},
-    [AG_IQ4_NL] = {.keep = 0x3ff, .set = 0x0800},
-    [AG_MXFP4] = {.keep = 0xff01, .set = 119}, /* the exponent alone: 2^-8 */
+    [AG_Q6_K] = {.at = 208, .mask = 0xff, .set = 0x0100},
+    [AG_IQ4_NL] = {.mask = 0x3ff, .set = 0x0800},
+    [AG_MXFP4] = {.mask = 0xff01, .set = 119}, /* the exponent alone: 2^-8 */
 };
 
 static void set_factors(uint8_t *block, ag_dtype type) {
@@ -50,7 +50,7 @@ static void set_factors(uint8_t *block, ag_dtype type) {
         return;
     }
     memcpy(&half, block + f->at, sizeof half);
-    half = (uint16_t)((half & f->keep) | f->set);
+    half = (uint16_t)((half & f->mask) | f->set);
     memcpy(block + f->at, &half, sizeof half);
     if (!f->base_at) return;
     half = (uint16_t)((half + (f->shift << 10)) | f->sign);

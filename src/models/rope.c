@@ -33,13 +33,13 @@ static double pair_of_turns(const ag_rope_spec *rope, double turns) {
 static float scale_yarn(const ag_rope_spec *rope, float wavelength, uint32_t pair) {
     const ag_rope_scaling *s = &rope->scaling;
     double low = pair_of_turns(rope, s->beta_fast), high = pair_of_turns(rope, s->beta_slow);
-    if (s->whole_pairs) low = floor(low), high = ceil(high);
+    if (s->round_to_pairs) low = floor(low), high = ceil(high);
     low = fmax(low, 0);
     high = fmin(high, rope->n_rotated - 1);
     if (low == high) high += 0.001;
     const float ramp = ((float)pair - (float)low) / (float)(high - low);
-    const float kept = 1 - fminf(fmaxf(ramp, 0), 1);
-    return 1 / ((float)s->factor * wavelength) * (1 - kept) + 1 / wavelength * kept;
+    const float unscaled = 1 - fminf(fmaxf(ramp, 0), 1);
+    return 1 / ((float)s->factor * wavelength) * (1 - unscaled) + 1 / wavelength * unscaled;
 }
 
 void ag_rope_inv_freq(const ag_rope_spec *rope, bool is_long, float *inv_freq) {

@@ -42,7 +42,7 @@ static bool is_same_attention(const ag_layer_spec *a, const ag_layer_spec *b) {
            a->out_gate == b->out_gate && a->rope == b->rope && a->window == b->window &&
            a->scale == b->scale && a->softcap == b->softcap && a->qkv_bias == b->qkv_bias &&
            a->out_bias == b->out_bias && a->qk_norm == b->qk_norm &&
-           a->whole_qk_norm == b->whole_qk_norm;
+           a->full_qk_norm == b->full_qk_norm;
 }
 
 static bool is_same(const ag_layer_spec *a, const ag_layer_spec *b) {

@@ -26,7 +26,7 @@ typedef struct ag_rope_scaling {
     double low_freq_factor, high_freq_factor; /* llama3; low < high */
     double original_max_position_embeddings;  /* llama3, yarn and longrope */
     double beta_fast, beta_slow;              /* yarn; fast >= slow */
-    bool whole_pairs;                         /* yarn: its bounds are rounded to pairs */
+    bool round_to_pairs;                      /* yarn: its bounds are rounded to pairs */
 } ag_rope_scaling;
 
 enum { AG_MAX_ROPE_DIVISORS = 256 };
@@ -61,10 +61,10 @@ typedef struct ag_layer_spec {
     float softcap;   /* of the scaled scores; 0: none */
     ag_activation activation;
     bool qkv_bias, out_bias, ffn_bias;
-    bool qk_norm;       /* RMSNorm over every head of q and of k, before they turn */
-    bool whole_qk_norm; /* the same over all heads together */
-    bool post_norms;    /* RMSNorm of a branch before it is added to the stream */
-    bool no_pre_norms;  /* branches read the stream as it is */
+    bool qk_norm;      /* RMSNorm over every head of q and of k, before they turn */
+    bool full_qk_norm; /* the same over all heads together */
+    bool post_norms;   /* RMSNorm of a branch before it is added to the stream */
+    bool no_pre_norms; /* branches read the stream as it is */
 } ag_layer_spec;
 
 enum { AG_MAX_LAYERS = 1024, AG_MAX_ROPES = 2, AG_NO_ROPE = AG_MAX_ROPES };

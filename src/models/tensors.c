@@ -134,9 +134,9 @@ static bool applies(const ag_model_spec *s, uint32_t layer, condition when) {
     case FFN_BIAS:
         return kind->ffn_bias;
     case QK_NORM:
-        return attention && (kind->qk_norm || kind->whole_qk_norm);
+        return attention && (kind->qk_norm || kind->full_qk_norm);
     case OWN_K_NORM:
-        return own && (kind->qk_norm || kind->whole_qk_norm);
+        return own && (kind->qk_norm || kind->full_qk_norm);
     case PRE_NORMS:
         return !kind->no_pre_norms;
     case POST_NORMS:
@@ -168,9 +168,9 @@ static size_t size_of(const ag_model_spec *s, const ag_layer_spec *kind, size_na
     case KV_DIM:
         return (size_t)kind->n_kv_heads * kind->head_dim;
     case Q_NORM_DIM:
-        return (kind->whole_qk_norm ? kind->n_heads : (size_t)1) * kind->head_dim;
+        return (kind->full_qk_norm ? kind->n_heads : (size_t)1) * kind->head_dim;
     case K_NORM_DIM:
-        return (kind->whole_qk_norm ? kind->n_kv_heads : (size_t)1) * kind->head_dim;
+        return (kind->full_qk_norm ? kind->n_kv_heads : (size_t)1) * kind->head_dim;
     case FFN_DIM:
         return ag_spec_ffn_dim(s, kind);
     case CHANNELS:

@@ -27,10 +27,10 @@ ag_dtype ag_weight_type_fitting(ag_dtype want, size_t cols, ag_dtype file) {
 }
 
 /* From the beginning of any of the parts between dots on: "output" is not in "attn_output". */
-static bool fits(const char *pattern, const char *name) {
-    char beginning[160];
-    snprintf(beginning, sizeof beginning, "%s*", pattern);
-    while (!ag_glob_matches(beginning, name)) {
+static bool matches(const char *pattern, const char *name) {
+    char prefix[160];
+    snprintf(prefix, sizeof prefix, "%s*", pattern);
+    while (!ag_glob_matches(prefix, name)) {
         name = strchr(name, '.');
         if (!name) return false;
         name++;
@@ -40,7 +40,7 @@ static bool fits(const char *pattern, const char *name) {
 
 bool ag_tensor_type_find(const ag_tensor_type *list, size_t n, const char *gguf_name,
                          ag_dtype *out) {
-    while (n > 0 && !fits(list[n - 1].pattern, gguf_name)) n--;
+    while (n > 0 && !matches(list[n - 1].pattern, gguf_name)) n--;
     if (n > 0) *out = list[n - 1].type;
     return n > 0;
 }
@@ -67,7 +67,7 @@ bool ag_weights_mix_add(size_t step, ag_dtype *mix) {
 static ag_dtype mixed_type(const ag_weight_spec *w, ag_dtype file, unsigned steps) {
     struct mix_step best = {.type = AG_Q4_K, .other = AG_Q4_1};
     for (size_t i = 0; i < N_MIX_STEPS; i++)
-        if (steps >> i & 1 && fits(mix_steps[i].pattern, w->gguf_name)) best = mix_steps[i];
+        if (steps >> i & 1 && matches(mix_steps[i].pattern, w->gguf_name)) best = mix_steps[i];
     const ag_dtype type = w->cols % ag_dtype_block(best.type) ? best.other : best.type;
     return w->cols % ag_dtype_block(type) ? file : type;
 }

@@ -12,7 +12,7 @@
 /* Weights in the backend's layout, [rows, cols] of models/tensors.c; norms, biases and convolutions
  * [taps, channels] F32. What the layer lacks has no buffer. All borrow the model's buffers. */
 typedef struct ag_layer {
-    ag_tensor of[AG_LAYER_PLACES];
+    ag_tensor of[AG_LAYER_TENSOR_SLOTS];
 } ag_layer;
 
 /* Owns every buffer that its tensors borrow. */

@@ -121,7 +121,7 @@ static ag_status kv_of(const ag_serving *s, const ag_served_request *r,
     if (budget && p.eviction.budget_tokens >= p.max_seq_len)
         p.eviction.budget_tokens = p.max_seq_len - 1;
     AG_TRY(ag_session_plan_memory(&r->p.model->info, &p, plan, err));
-    plan->kv_bytes = ag_block_pool_most(ag_backend_memory(s->backend), plan->kv_bytes);
+    plan->kv_bytes = ag_block_pool_max_bytes(ag_backend_memory(s->backend), plan->kv_bytes);
     return AG_OK;
 }
 

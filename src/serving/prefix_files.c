@@ -5,8 +5,8 @@
 #include "core/checksum.h"
 #include "core/fail.h"
 #include "core/little_endian.h"
+#include "formats/checksummed_file.h"
 #include "formats/file.h"
-#include "formats/sealed_file.h"
 #include "platform/clock.h"
 #include "platform/directory.h"
 #include "platform/file.h"
@@ -167,7 +167,7 @@ void ag_prefix_files_release(ag_serving *s) {
 
 /* ---- what a file is of ---- */
 
-static ag_status put_facts(ag_sealed_writer *w, const ag_prefix_file *f, ag_error *err) {
+static ag_status put_facts(ag_checksummed_writer *w, const ag_prefix_file *f, ag_error *err) {
     const uint32_t scope = f->scope ? (uint32_t)strlen(f->scope) : (uint32_t)NO_SCOPE;
     /* A replay takes tokens out of sessions without a policy: theirs is empty then. */
     const char *policy = f->policy ? f->policy : f->has_evicted ? "" : NULL;
@@ -184,44 +184,44 @@ static ag_status put_facts(ag_sealed_writer *w, const ag_prefix_file *f, ag_erro
     unsigned char head[HEAD_BYTES];
     memcpy(head, magic, sizeof magic);
     for (int i = 0; i < N_NUMBERS; i++) ag_put_number(head + 8 + 4 * i, numbers[i], 4);
-    AG_TRY(ag_sealed_put(w, head, sizeof head, err));
-    AG_TRY(ag_sealed_put(w, f->model, strlen(f->model), err));
-    if (f->scope) AG_TRY(ag_sealed_put(w, f->scope, strlen(f->scope), err));
+    AG_TRY(ag_checksummed_put(w, head, sizeof head, err));
+    AG_TRY(ag_checksummed_put(w, f->model, strlen(f->model), err));
+    if (f->scope) AG_TRY(ag_checksummed_put(w, f->scope, strlen(f->scope), err));
     if (policy) {
-        AG_TRY(ag_sealed_put(w, f->has_evicted ? "+" : "-", 1, err));
-        AG_TRY(ag_sealed_put(w, policy, strlen(policy), err));
+        AG_TRY(ag_checksummed_put(w, f->has_evicted ? "+" : "-", 1, err));
+        AG_TRY(ag_checksummed_put(w, policy, strlen(policy), err));
     }
     for (size_t i = 0; i < f->ids.n; i++) {
         unsigned char id[4];
         ag_put_number(id, (uint32_t)f->ids.data[i], 4);
-        AG_TRY(ag_sealed_put(w, id, sizeof id, err));
+        AG_TRY(ag_checksummed_put(w, id, sizeof id, err));
     }
     return AG_OK;
 }
 
 static ag_status write_facts(const ag_prefix_file *f, const char *path, ag_error *err) {
-    ag_sealed_writer w = {.pauses = NULL};
-    ag_status st = ag_sealed_writer_open(&w, path, err);
+    ag_checksummed_writer w = {.hooks = NULL};
+    ag_status st = ag_checksummed_writer_open(&w, path, err);
     if (st == AG_OK) st = put_facts(&w, f, err);
-    if (st == AG_OK) st = ag_sealed_writer_commit(&w, err);
-    ag_sealed_writer_close(&w);
+    if (st == AG_OK) st = ag_checksummed_writer_commit(&w, err);
+    ag_checksummed_writer_close(&w);
     return st;
 }
 
-static ag_status get_text(ag_sealed_reader *r, uint32_t n, char **out, ag_error *err) {
+static ag_status get_text(ag_checksummed_reader *r, uint32_t n, char **out, ag_error *err) {
     *out = ag_calloc(1, (size_t)n + 1);
     if (!*out) return AG_FAIL(err, NOMEM, "text of %u bytes", n);
-    return ag_sealed_get(r, *out, n, err);
+    return ag_checksummed_get(r, *out, n, err);
 }
 
-static ag_status get_facts(ag_sealed_reader *r, ag_prefix_file *f, ag_error *err) {
+static ag_status get_facts(ag_checksummed_reader *r, ag_prefix_file *f, ag_error *err) {
     unsigned char head[HEAD_BYTES];
     uint32_t n[N_NUMBERS];
-    AG_TRY(ag_sealed_get(r, head, sizeof head, err));
+    AG_TRY(ag_checksummed_get(r, head, sizeof head, err));
     for (int i = 0; i < N_NUMBERS; i++) n[i] = (uint32_t)ag_get_number(head + 8 + 4 * i, 4);
     const bool scoped = n[7] != (uint32_t)NO_SCOPE;
     const uint64_t bytes = HEAD_BYTES + (uint64_t)n[6] + (scoped ? n[7] : 0) + n[9] +
-                           4 * (uint64_t)n[8] + AG_SEAL_BYTES;
+                           4 * (uint64_t)n[8] + AG_CHECKSUM_BYTES;
     if (memcmp(head, magic, sizeof magic) != 0 || n[0] != VERSION || bytes != r->size)
         return AG_FAIL(err, FORMAT, "%s: damaged, or of another version", r->path);
     f->key = (file_key){n[1], n[2], n[3], n[4], n[5]};
@@ -229,7 +229,7 @@ static ag_status get_facts(ag_sealed_reader *r, ag_prefix_file *f, ag_error *err
     if (scoped) AG_TRY(get_text(r, n[7], &f->scope, err));
     if (n[9]) {
         char evicted;
-        AG_TRY(ag_sealed_get(r, &evicted, 1, err));
+        AG_TRY(ag_checksummed_get(r, &evicted, 1, err));
         f->has_evicted = evicted == '+';
         if (n[9] > 1) AG_TRY(get_text(r, n[9] - 1, &f->policy, err));
     }
@@ -237,17 +237,17 @@ static ag_status get_facts(ag_sealed_reader *r, ag_prefix_file *f, ag_error *err
     if (!f->ids.data) return AG_FAIL(err, NOMEM, "list of %u ids", n[8]);
     for (; f->ids.n < n[8]; f->ids.n++) {
         unsigned char id[4];
-        AG_TRY(ag_sealed_get(r, id, sizeof id, err));
+        AG_TRY(ag_checksummed_get(r, id, sizeof id, err));
         f->ids.data[f->ids.n] = (int32_t)ag_get_number(id, 4);
     }
-    return ag_sealed_reader_check(r, err);
+    return ag_checksummed_reader_check(r, err);
 }
 
 static ag_status read_facts(const char *path, ag_prefix_file *f, ag_error *err) {
-    ag_sealed_reader r = {.fd = -1};
-    ag_status st = ag_sealed_reader_open(&r, path, err);
+    ag_checksummed_reader r = {.fd = -1};
+    ag_status st = ag_checksummed_reader_open(&r, path, err);
     if (st == AG_OK) st = get_facts(&r, f, err);
-    ag_sealed_reader_close(&r);
+    ag_checksummed_reader_close(&r);
     return st;
 }
 
@@ -338,14 +338,14 @@ static ag_prefix_file *describe_parked(const ag_parked *k) {
 }
 
 /* Around the disk: the engine goes on meanwhile. */
-static ag_io_pauses pauses_of(ag_serving *s) {
-    return (ag_io_pauses){.pause = ag_floor_leave, .resume = ag_floor_take, .user = s};
+static ag_io_hooks pauses_of(ag_serving *s) {
+    return (ag_io_hooks){.pause = ag_floor_leave, .resume = ag_floor_take, .user = s};
 }
 
 /* The session first: what names it is never there without it. */
 static ag_status write_file(ag_serving *s, const ag_parked *k, ag_prefix_file *f, ag_error *err) {
     char path[PATH_MAX], session[PATH_MAX];
-    const ag_io_pauses pauses = pauses_of(s);
+    const ag_io_hooks pauses = pauses_of(s);
     path_of(s, f->name, "prefix", path);
     path_of(s, f->name, "session", session);
     AG_TRY(ag_session_save_paused(k->session, session, k->model->tokenizer, f->ids.data, f->ids.n,
@@ -493,7 +493,7 @@ static ag_status restore_file(ag_serving *s, const ag_prefix_fetch *fetch, ag_se
     ag_ids ids = {0};
     const ag_prefix_file *f = fetch->file;
     const ag_served_model *m = fetch->as.p.model;
-    const ag_io_pauses pauses = pauses_of(s);
+    const ag_io_hooks pauses = pauses_of(s);
     const ag_session_params params = ag_request_session_params(s, &fetch->as);
     path_of(s, f->name, "session", path);
     if (!is_ours(path, &bytes, &at)) return AG_FAIL(err, FORMAT, "%s: is no file of ours", path);

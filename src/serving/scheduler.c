@@ -18,8 +18,8 @@ typedef struct step_pass {
 } step_pass;
 
 /* So many rows of different requests leave each with the bits that it has alone. */
-static size_t alike_rows(const ag_serving *s) {
-    const uint32_t rows = ag_alike_rows(s->backend);
+static size_t batch_invariant_rows(const ag_serving *s) {
+    const uint32_t rows = ag_batch_invariant_rows(s->backend);
     return s->params.wide_steps ? SIZE_MAX : rows ? rows : 1;
 }
 
@@ -103,7 +103,7 @@ static void run_items(ag_serving *s, step_pass *p) {
 /* ---- next tokens ---- */
 
 static size_t decode(ag_serving *s, const ag_served_model *m) {
-    const size_t most = alike_rows(s);
+    const size_t most = batch_invariant_rows(s);
     step_pass p = {.n = 0};
     size_t n_rows = 0;
     for (ag_served_request *r = s->running; r; r = r->next) {
@@ -157,7 +157,7 @@ static void add_chunk(step_pass *p, ag_served_request *r, size_t n) {
 
 /* One chunk of every prompt for which there are rows; false: of none. */
 static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) {
-    const size_t most = alike_rows(s), n_readers = ag_client_count_readers(s, m);
+    const size_t most = batch_invariant_rows(s), n_readers = ag_client_count_readers(s, m);
     step_pass few = {.n = 0}, many = {.n = 0};
     ag_served_request *r;
     bool any = false;

@@ -24,7 +24,7 @@ ag_status ag_session_need_logits(ag_session *s, ag_error *err) {
 static bool write_request(const ag_sampler *sampler, ag_top_k *top, int32_t ids[AG_TOP_K_IDS]) {
     top->ids = ids;
     top->known = false;
-    return ag_sampler_top_k(sampler, ids, AG_TOP_K_IDS, &top->n_ids, AG_TOP_K_MOST, &top->k);
+    return ag_sampler_top_k(sampler, ids, AG_TOP_K_IDS, &top->n_ids, AG_TOP_K_MAX, &top->k);
 }
 
 bool ag_session_ask_top(ag_session *s, const ag_sampler *sampler) {

@@ -46,7 +46,8 @@ ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, si
     const ag_generate_params *p = g->params;
     ag_session *s = g->session;
     const size_t rows = longest_draft(p) + 1;
-    if (p->speculate == AG_SPECULATE_OFF || ag_alike_rows(s->model->backend) < 2) return AG_OK;
+    if (p->speculate == AG_SPECULATE_OFF || ag_batch_invariant_rows(s->model->backend) < 2)
+        return AG_OK;
     if (!s->speculation) {
         AG_TRY(
             ag_speculation_create(remembered(&s->params), s->state != NULL, &s->speculation, err));

@@ -61,7 +61,7 @@ static ag_status add_sessions(ag_backend *be, const ag_model_info *info,
     plan->eviction_bytes = n * (uint64_t)one.eviction_bytes;
     plan->workspace_bytes = one.workspace_bytes + more_logits;
     const uint64_t rows = ag_logit_rows_bytes(info);
-    if (ag_alike_rows(be) > 1) plan->draft_bytes = n * (one.draft_bytes - rows) + rows;
+    if (ag_batch_invariant_rows(be) > 1) plan->draft_bytes = n * (one.draft_bytes - rows) + rows;
     if (largest > plan->largest_bytes) plan->largest_bytes = largest;
     return AG_OK;
 }

@@ -5,7 +5,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "core/little_endian.h"
-#include "formats/sealed_file.h"
+#include "formats/checksummed_file.h"
 #include "session/saved_facts.h"
 
 #include <inttypes.h>
@@ -42,9 +42,9 @@ static size_t n_heads(const ag_session *s) {
 static uint64_t file_bytes(ag_session *s, size_t n_facts, const saved_state *state,
                            const uint32_t *n_slots) {
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
-    uint64_t known = HEAD_BYTES + n_facts + AG_SEAL_BYTES + STATE_BYTES +
+    uint64_t known = HEAD_BYTES + n_facts + AG_CHECKSUM_BYTES + STATE_BYTES +
                      n_heads(s) * sizeof(uint32_t) + (uint64_t)state->n_ids * sizeof(int32_t) +
-                     AG_SEAL_BYTES;
+                     AG_CHECKSUM_BYTES;
     if (state->flags & WITH_LOGITS) known += (uint64_t)s->model->info.n_vocab * sizeof(float);
     uint64_t cache = ag_kv_cache_saved_bytes(kv, n_slots);
     uint64_t sums = ag_score_sums_saved_bytes(ag_cache_manager_sums(s->manager), kv, n_slots);
@@ -60,37 +60,37 @@ static uint64_t file_bytes(ag_session *s, size_t n_facts, const saved_state *sta
 
 /* ---- saving ---- */
 
-static ag_status put_head(ag_sealed_writer *w, const ag_saved_facts *facts, uint64_t n_file,
+static ag_status put_head(ag_checksummed_writer *w, const ag_saved_facts *facts, uint64_t n_file,
                           ag_error *err) {
-    unsigned char head[HEAD_BYTES], seal[AG_SEAL_BYTES];
+    unsigned char head[HEAD_BYTES], seal[AG_CHECKSUM_BYTES];
     memcpy(head, MAGIC, sizeof MAGIC);
     ag_put_number(head + 8, VERSION, 4);
     ag_put_number(head + 12, facts->len, 4);
     ag_put_number(head + 16, n_file, 8);
-    AG_TRY(ag_sealed_put(w, head, sizeof head, err));
-    AG_TRY(ag_sealed_put(w, facts->text, facts->len, err));
-    ag_put_number(seal, ag_checksum_value(&w->sum), AG_SEAL_BYTES);
-    return ag_sealed_put(w, seal, sizeof seal, err);
+    AG_TRY(ag_checksummed_put(w, head, sizeof head, err));
+    AG_TRY(ag_checksummed_put(w, facts->text, facts->len, err));
+    ag_put_number(seal, ag_checksum_value(&w->sum), AG_CHECKSUM_BYTES);
+    return ag_checksummed_put(w, seal, sizeof seal, err);
 }
 
-static ag_status put_numbers(ag_sealed_writer *w, const uint32_t *numbers, size_t n,
+static ag_status put_numbers(ag_checksummed_writer *w, const uint32_t *numbers, size_t n,
                              ag_error *err) {
     for (size_t i = 0; i < n; i++) {
         unsigned char bytes[4];
         ag_put_number(bytes, numbers[i], 4);
-        AG_TRY(ag_sealed_put(w, bytes, sizeof bytes, err));
+        AG_TRY(ag_checksummed_put(w, bytes, sizeof bytes, err));
     }
     return AG_OK;
 }
 
-static ag_status put_turns(ag_sealed_writer *w, const ag_session *s, const saved_state *state,
+static ag_status put_turns(ag_checksummed_writer *w, const ag_session *s, const saved_state *state,
                            ag_error *err) {
     const uint32_t numbers[] = {state->n_protected, state->n_turns};
     AG_TRY(put_numbers(w, numbers, 2, err));
     return put_numbers(w, ag_cache_manager_turns(s->manager)->first, state->n_turns, err);
 }
 
-static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_facts *facts,
+static ag_status put_all(ag_checksummed_writer *w, ag_session *s, const ag_saved_facts *facts,
                          const saved_state *state, const uint32_t *n_slots, const int32_t *ids,
                          ag_error *err) {
     const uint32_t numbers[] = {state->position, state->n_ids, state->flags, state->scored};
@@ -104,15 +104,16 @@ static ag_status put_all(ag_sealed_writer *w, ag_session *s, const ag_saved_fact
                                    (uint32_t)(state->spill_bytes >> 32)};
         AG_TRY(put_numbers(w, halves, 2, err));
     }
-    AG_TRY(ag_sealed_put(w, ids, state->n_ids * sizeof *ids, err));
+    AG_TRY(ag_checksummed_put(w, ids, state->n_ids * sizeof *ids, err));
     if (state->flags & WITH_LOGITS) {
         size_t n = s->model->info.n_vocab * sizeof *s->logits.host;
-        AG_TRY(ag_sealed_put(w, s->logits.host, n, err));
+        AG_TRY(ag_checksummed_put(w, s->logits.host, n, err));
     }
-    AG_TRY(ag_kv_cache_save(s->cache, ag_sealed_put, w, err));
-    AG_TRY(ag_score_sums_save(ag_cache_manager_sums(s->manager), s->cache, ag_sealed_put, w, err));
-    AG_TRY(ag_layer_state_save(s->state, ag_sealed_put, w, err));
-    return ag_spill_save(ag_cache_manager_spill(s->manager), ag_sealed_put, w, err);
+    AG_TRY(ag_kv_cache_save(s->cache, ag_checksummed_put, w, err));
+    AG_TRY(ag_score_sums_save(ag_cache_manager_sums(s->manager), s->cache, ag_checksummed_put, w,
+                              err));
+    AG_TRY(ag_layer_state_save(s->state, ag_checksummed_put, w, err));
+    return ag_spill_save(ag_cache_manager_spill(s->manager), ag_checksummed_put, w, err);
 }
 
 /* Sessions in which nobody spoke of turns are written as ever. */
@@ -153,7 +154,7 @@ static uint32_t *slots_of(ag_session *s, ag_error *err) {
 }
 
 ag_status ag_session_save_paused(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
-                                 const int32_t *ids, size_t n_ids, const ag_io_pauses *pauses,
+                                 const int32_t *ids, size_t n_ids, const ag_io_hooks *pauses,
                                  ag_error *err) {
     if (n_ids && n_ids != s->position) {
         return AG_FAIL(err, INVALID, "%s: %zu ids to save with a session that consumed %u", path,
@@ -166,11 +167,11 @@ ag_status ag_session_save_paused(ag_session *s, const char *path, const ag_token
     uint32_t *n_slots = slots_of(s, err);
     if (!n_slots) return AG_NOMEM;
     const saved_state state = state_of(s, n_ids);
-    ag_sealed_writer w = {.pauses = pauses};
-    ag_status st = ag_sealed_writer_open(&w, path, err);
+    ag_checksummed_writer w = {.hooks = pauses};
+    ag_status st = ag_checksummed_writer_open(&w, path, err);
     if (st == AG_OK) st = put_all(&w, s, &facts, &state, n_slots, ids, err);
-    if (st == AG_OK) st = ag_sealed_writer_commit(&w, err);
-    ag_sealed_writer_close(&w);
+    if (st == AG_OK) st = ag_checksummed_writer_commit(&w, err);
+    ag_checksummed_writer_close(&w);
     ag_free(n_slots);
     return st;
 }
@@ -185,7 +186,7 @@ ag_status ag_session_save(ag_session *s, const char *path, const ag_tokenizer *t
 /* What a file holds, until all of it is known to be good. */
 typedef struct restoration {
     ag_session *session; /* borrowed; not changed before the end */
-    ag_sealed_reader file;
+    ag_checksummed_reader file;
     saved_state state;
     uint32_t *n_slots;   /* owned, as are all below */
     int32_t *ids;        /* NULL: none */
@@ -217,18 +218,18 @@ static ag_status check_head(restoration *r, const unsigned char *head, ag_error 
 }
 
 static ag_status get_facts(restoration *r, ag_saved_facts *facts, ag_error *err) {
-    unsigned char head[HEAD_BYTES], seal[AG_SEAL_BYTES];
-    if (r->file.size < HEAD_BYTES + AG_SEAL_BYTES)
+    unsigned char head[HEAD_BYTES], seal[AG_CHECKSUM_BYTES];
+    if (r->file.size < HEAD_BYTES + AG_CHECKSUM_BYTES)
         return AG_FAIL(err, FORMAT, "%s: not a saved cache: only %" PRIu64 " bytes", r->file.path,
                        r->file.size);
-    AG_TRY(ag_sealed_get(&r->file, head, sizeof head, err));
+    AG_TRY(ag_checksummed_get(&r->file, head, sizeof head, err));
     AG_TRY(check_head(r, head, err));
     facts->len = (size_t)ag_get_number(head + 12, 4);
-    AG_TRY(ag_sealed_get(&r->file, facts->text, facts->len, err));
+    AG_TRY(ag_checksummed_get(&r->file, facts->text, facts->len, err));
     facts->text[facts->len] = '\0';
     uint64_t want = ag_checksum_value(&r->file.sum);
-    AG_TRY(ag_sealed_get(&r->file, seal, sizeof seal, err));
-    if (ag_get_number(seal, AG_SEAL_BYTES) == want) return AG_OK;
+    AG_TRY(ag_checksummed_get(&r->file, seal, sizeof seal, err));
+    if (ag_get_number(seal, AG_CHECKSUM_BYTES) == want) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: the checksum of its beginning is wrong",
                    r->file.path);
 }
@@ -236,7 +237,7 @@ static ag_status get_facts(restoration *r, ag_saved_facts *facts, ag_error *err)
 static ag_status get_numbers(restoration *r, uint32_t *numbers, size_t n, ag_error *err) {
     for (size_t i = 0; i < n; i++) {
         unsigned char bytes[4];
-        AG_TRY(ag_sealed_get(&r->file, bytes, sizeof bytes, err));
+        AG_TRY(ag_checksummed_get(&r->file, bytes, sizeof bytes, err));
         numbers[i] = (uint32_t)ag_get_number(bytes, 4);
     }
     return AG_OK;
@@ -327,7 +328,7 @@ static ag_status get_ids(restoration *r, ag_error *err) {
     if (!n) return AG_OK;
     r->ids = ag_calloc(n, sizeof *r->ids);
     if (!r->ids) return AG_FAIL(err, NOMEM, "list of %u ids", n);
-    AG_TRY(ag_sealed_get(&r->file, r->ids, n * sizeof *r->ids, err));
+    AG_TRY(ag_checksummed_get(&r->file, r->ids, n * sizeof *r->ids, err));
     for (uint32_t i = 0; i < n; i++) {
         if (r->ids[i] < 0 || (uint32_t)r->ids[i] >= n_vocab) {
             return AG_FAIL(err, FORMAT, "%s: damaged: id %d, the vocabulary has %u", r->file.path,
@@ -356,7 +357,7 @@ static ag_status get_logits(restoration *r, ag_error *err) {
     size_t bytes = r->session->model->info.n_vocab * sizeof *r->logits;
     r->logits = ag_malloc(bytes);
     if (!r->logits) return AG_FAIL(err, NOMEM, "logits of %zu bytes", bytes);
-    AG_TRY(ag_sealed_get(&r->file, r->logits, bytes, err));
+    AG_TRY(ag_checksummed_get(&r->file, r->logits, bytes, err));
     for (uint32_t i = 0; i < r->session->model->info.n_vocab; i++) {
         if (!isnan(r->logits[i]) && r->logits[i] != INFINITY) continue;
         return AG_FAIL(err, FORMAT, "%s: damaged: logit %u is %g", r->file.path, i,
@@ -369,20 +370,20 @@ static ag_status get_cache(restoration *r, ag_error *err) {
     ag_session *s = r->session;
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
     AG_TRY(ag_kv_cache_create(s->model->backend, kv, &r->cache, err));
-    AG_TRY(ag_kv_cache_load(r->cache, r->n_slots, r->state.position, r->file.path, ag_sealed_get,
-                            &r->file, err));
+    AG_TRY(ag_kv_cache_load(r->cache, r->n_slots, r->state.position, r->file.path,
+                            ag_checksummed_get, &r->file, err));
     if (s->manager) {
         AG_TRY(ag_score_sums_create(s->params.eviction.policy, r->cache, &r->sums, err));
         ag_score_sums_set_position(r->sums, r->state.scored);
-        AG_TRY(ag_score_sums_load(r->sums, r->cache, ag_sealed_get, &r->file, err));
+        AG_TRY(ag_score_sums_load(r->sums, r->cache, ag_checksummed_get, &r->file, err));
     }
     AG_TRY(ag_session_make_state(s, &r->layers, err));
     AG_TRY(ag_layer_state_load(r->layers, r->state.base, r->state.position, r->file.path,
-                               ag_sealed_get, &r->file, err));
+                               ag_checksummed_get, &r->file, err));
     const ag_spill *spill = ag_cache_manager_spill(s->manager);
     if (spill) AG_TRY(ag_spill_create_beside(spill, &r->spill, err));
     return ag_spill_load(r->spill, r->cache, r->state.spill_bytes, r->state.position, r->file.path,
-                         ag_sealed_get, &r->file, err);
+                         ag_checksummed_get, &r->file, err);
 }
 
 static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error *err) {
@@ -395,7 +396,7 @@ static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error
     AG_TRY(get_ids(r, err));
     AG_TRY(get_logits(r, err));
     AG_TRY(get_cache(r, err));
-    return ag_sealed_reader_check(&r->file, err);
+    return ag_checksummed_reader_check(&r->file, err);
 }
 
 /* Nothing can fail any more. */
@@ -427,12 +428,12 @@ ag_status ag_session_restore(ag_session *s, const char *path, const ag_tokenizer
 }
 
 ag_status ag_session_restore_paused(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
-                                    ag_ids *ids, const ag_io_pauses *pauses, ag_error *err) {
-    restoration r = {.session = s, .file = {.fd = -1, .pauses = pauses}};
-    ag_status st = ag_sealed_reader_open(&r.file, path, err);
+                                    ag_ids *ids, const ag_io_hooks *pauses, ag_error *err) {
+    restoration r = {.session = s, .file = {.fd = -1, .hooks = pauses}};
+    ag_status st = ag_checksummed_reader_open(&r.file, path, err);
     if (st == AG_OK) st = get_all(&r, tokenizer, err);
     if (st == AG_OK) take_over(&r, ids);
-    ag_sealed_reader_close(&r.file);
+    ag_checksummed_reader_close(&r.file);
     ag_score_sums_destroy(r.sums);
     ag_spill_destroy(r.spill);
     ag_turns_release(&r.turns);

@@ -409,7 +409,7 @@ ag_pressure ag_session_memory_pressure(const ag_session *s) {
 }
 
 size_t ag_session_verifiable(const ag_session *s) {
-    size_t n = ag_alike_rows(s->model->backend);
+    size_t n = ag_batch_invariant_rows(s->model->backend);
     const size_t most[] = {s->params.prefill_chunk, ag_session_capacity_left(s),
                            ag_kv_cache_rows_before_expiry(s->cache), AG_ROLLBACK};
     for (size_t i = 0; i < sizeof most / sizeof *most; i++) {

@@ -80,12 +80,12 @@ size_t ag_session_verifiable(const ag_session *s);
 
 /* saved.c. As ag_session_save() and ag_session_restore(), which pause where a disk is waited for.
  * Meanwhile the session may be forked and looked at, and nothing else. */
-typedef struct ag_io_pauses ag_io_pauses;
+typedef struct ag_io_hooks ag_io_hooks;
 ag_status ag_session_save_paused(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
-                                 const int32_t *ids, size_t n_ids, const ag_io_pauses *pauses,
+                                 const int32_t *ids, size_t n_ids, const ag_io_hooks *pauses,
                                  ag_error *err);
 ag_status ag_session_restore_paused(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
-                                    ag_ids *ids, const ag_io_pauses *pauses, ag_error *err);
+                                    ag_ids *ids, const ag_io_hooks *pauses, ag_error *err);
 
 /* choose.c. Whether rows that are only sampled from stay on the device. */
 bool ag_session_chooses_on_device(const ag_session *s);

@@ -182,11 +182,11 @@ static void rotate(double *head, const ag_rope_spec *rope, bool is_long, uint32_
 /* Heads normed where the layer norms them. */
 static void norm_heads(double *x, uint32_t n_heads, const double *norm, const ag_model_spec *s,
                        const ag_layer_spec *is) {
-    if (norm && is->whole_qk_norm)
+    if (norm && is->full_qk_norm)
         rms_norm(x, x, norm, (size_t)n_heads * is->head_dim, (double)ag_spec_eps(s));
     for (uint32_t h = 0; h < n_heads; h++) {
         double *head = x + (size_t)h * is->head_dim;
-        if (norm && !is->whole_qk_norm)
+        if (norm && !is->full_qk_norm)
             rms_norm(head, head, norm, is->head_dim, (double)ag_spec_eps(s));
     }
 }

@@ -45,7 +45,7 @@ static void cache_make(cache *kv, const oracle_case *c, oracle_run *run) {
         .blocks_per_head = MAX_BLOCKS,
         .n_slots = kv->n_slots,
     };
-    const ag_kv_parts part = ag_kv_parts_of(c->type, kv->view.v_type, kv->view.head_dim);
+    const ag_kv_sections part = ag_kv_sections_of(c->type, kv->view.v_type, kv->view.head_dim);
     kv->view.v_offset = part.v_offset;
     kv->view.p_offset = part.p_offset;
     kv->positions = malloc(c->n * sizeof *kv->positions);

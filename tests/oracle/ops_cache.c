@@ -187,8 +187,8 @@ void oracle_rows_times(const oracle_case *c, oracle_run *run) {
     enum { APART = 3 };
     const size_t stride = c->k + APART;
     guarded x = guarded_make(run, AG_F32, ag_shape_2d(c->n, stride), 0, run->data);
-    guarded matrix = guarded_make(run, AG_F32, ag_shape_2d(c->k, AG_NARROW), 0, run->data);
-    guarded out = guarded_make(run, AG_F32, ag_shape_2d(c->n, AG_NARROW), 0, DATA_PLAIN);
+    guarded matrix = guarded_make(run, AG_F32, ag_shape_2d(c->k, AG_SKINNY_COLS), 0, run->data);
+    guarded out = guarded_make(run, AG_F32, ag_shape_2d(c->n, AG_SKINNY_COLS), 0, DATA_PLAIN);
     if (!run->out_of_memory) {
         while (oracle_again(run, NULL)) {
             ag_rows_times_of(run->be)(out.values, x.values, stride, c->n, matrix.values, c->k);
@@ -196,11 +196,11 @@ void oracle_rows_times(const oracle_case *c, oracle_run *run) {
         }
         ag_buffer_upload(out.buffer, out.t.offset, out.values, ag_tensor_bytes(&out.t), NULL);
         double *want = oracle_take(run, &out);
-        for (size_t i = 0; want && i < c->n * AG_NARROW; i++) {
-            const float *row = x.values + i / AG_NARROW * stride;
+        for (size_t i = 0; want && i < c->n * AG_SKINNY_COLS; i++) {
+            const float *row = x.values + i / AG_SKINNY_COLS * stride;
             want[i] = 0;
             for (size_t d = 0; d < c->k; d++)
-                want[i] += (double)row[d] * matrix.values[d * AG_NARROW + i % AG_NARROW];
+                want[i] += (double)row[d] * matrix.values[d * AG_SKINNY_COLS + i % AG_SKINNY_COLS];
         }
     }
     guarded_check(run, &x, false);

@@ -57,7 +57,7 @@ static rig *rig_create(bool host_visible, ag_dtype k_type, ag_dtype v_type) {
     rig *r = calloc(1, sizeof *r);
     assert_non_null(r);
     r->be = plain_backend_create(host_visible);
-    const ag_kv_parts part = ag_kv_parts_of(k_type, v_type, DIM);
+    const ag_kv_sections part = ag_kv_sections_of(k_type, v_type, DIM);
     r->view = (ag_kv_view){.k_type = k_type,
                            .v_type = v_type,
                            .n_kv_heads = KV_HEADS,

@@ -150,13 +150,13 @@ static void yarn_and_longrope_are_read_with_their_factors(void **state) {
     const ag_rope_spec *rope = &c.ropes[0];
     assert_int_equal(rope->scaling.type, AG_ROPE_YARN);
     assert_true(rope->scaling.beta_fast == 32 && rope->scaling.beta_slow == 1);
-    assert_true(rope->scaling.whole_pairs && rope->scaling.factor == 4);
+    assert_true(rope->scaling.round_to_pairs && rope->scaling.factor == 4);
     assert_float_equal(rope->attention_factor, 0.1 * log(4) + 1, 1e-6);
     assert_false(ag_spec_is_long(&c, UINT64_MAX));
     c = good("{" LLAMA YARN "'original_max_position_embeddings':512,'truncate':false,"
              "'mscale':1.0,'mscale_all_dim':0.5}}",
              NULL);
-    assert_true(rope->scaling.factor == 4 && !rope->scaling.whole_pairs);
+    assert_true(rope->scaling.factor == 4 && !rope->scaling.round_to_pairs);
     assert_float_equal(rope->attention_factor, (0.1 * log(4) + 1) / (0.05 * log(4) + 1), 1e-6);
     c = good("{" LLAMA YARN "'mscale':1.0,'factor':2,'attention_factor':3}}", NULL);
     assert_true(rope->attention_factor == 3);

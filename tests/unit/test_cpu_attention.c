@@ -75,7 +75,7 @@ static void fill_row(void *dst, ag_dtype type, size_t d) {
 
 static rig make_rig(ag_backend *be, ag_dtype k, ag_dtype v, size_t n_kv_heads, size_t group,
                     size_t d, size_t n_slots, size_t n_rows) {
-    const ag_kv_parts part = ag_kv_parts_of(k, v, (uint32_t)d);
+    const ag_kv_sections part = ag_kv_sections_of(k, v, (uint32_t)d);
     const size_t n_blocks = n_slots / AG_KV_BLOCK + 1, all = n_kv_heads * n_blocks;
     rig r = {.be = be, .n_rows = n_rows, .row_floats = n_kv_heads * group * d};
     r.kv = (ag_kv_view){.k_type = k,

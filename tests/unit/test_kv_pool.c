@@ -126,14 +126,14 @@ static size_t resident_in(const survey *s) {
 static ag_block_pool *pool_of(const ag_kv_cache *c) {
     const ag_kv_params *p = ag_kv_cache_params(c);
     ag_block_pool *pool;
-    const size_t bytes = ag_kv_parts_of(p->k_type, p->v_type, p->head_dim).bytes;
+    const size_t bytes = ag_kv_sections_of(p->k_type, p->v_type, p->head_dim).bytes;
     assert_int_equal(ag_block_pool_of(backend, bytes, &pool, NULL), AG_OK);
     return pool;
 }
 
 static size_t block_bytes_of(const ag_kv_cache *c) {
     const ag_kv_params *p = ag_kv_cache_params(c);
-    return ag_kv_parts_of(p->k_type, p->v_type, p->head_dim).bytes;
+    return ag_kv_sections_of(p->k_type, p->v_type, p->head_dim).bytes;
 }
 
 /* ---- eviction ---- */
@@ -437,7 +437,8 @@ static void short_sessions_take_what_their_slots_take(void **state) {
             append(c[i], r * 128, 60 + r * 30, i);
             const size_t slots = (r * N + i + 1) * row;
             assert_in_range(ag_memory_bytes_in_use(memory), slots, slots + slots / 20);
-            if (device) assert_in_range(most_in_slabs, slots, ag_block_pool_most(memory, slots));
+            if (device)
+                assert_in_range(most_in_slabs, slots, ag_block_pool_max_bytes(memory, slots));
             append(c[i], r * 128 + 60 + r * 30, 68 - r * 30, i);
         }
     }

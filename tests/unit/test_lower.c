@@ -224,12 +224,12 @@ typedef struct member {
 
 /* All members of a layer's description. */
 static const member of_attention[] = {
-    OF_LAYER(ffn_dim, U32),      OF_LAYER(n_heads, U32),        OF_LAYER(n_kv_heads, U32),
-    OF_LAYER(head_dim, U32),     OF_LAYER(shares_kv, BOOL),     OF_LAYER(v_norm, BOOL),
-    OF_LAYER(out_gate, BOOL),    OF_LAYER(rope, U32),           OF_LAYER(window, U32),
-    OF_LAYER(scale, REAL),       OF_LAYER(softcap, REAL),       OF_LAYER(activation, BOOL),
-    OF_LAYER(qkv_bias, BOOL),    OF_LAYER(out_bias, BOOL),      OF_LAYER(ffn_bias, BOOL),
-    OF_LAYER(qk_norm, BOOL),     OF_LAYER(whole_qk_norm, BOOL), OF_LAYER(post_norms, BOOL),
+    OF_LAYER(ffn_dim, U32),      OF_LAYER(n_heads, U32),       OF_LAYER(n_kv_heads, U32),
+    OF_LAYER(head_dim, U32),     OF_LAYER(shares_kv, BOOL),    OF_LAYER(v_norm, BOOL),
+    OF_LAYER(out_gate, BOOL),    OF_LAYER(rope, U32),          OF_LAYER(window, U32),
+    OF_LAYER(scale, REAL),       OF_LAYER(softcap, REAL),      OF_LAYER(activation, BOOL),
+    OF_LAYER(qkv_bias, BOOL),    OF_LAYER(out_bias, BOOL),     OF_LAYER(ffn_bias, BOOL),
+    OF_LAYER(qk_norm, BOOL),     OF_LAYER(full_qk_norm, BOOL), OF_LAYER(post_norms, BOOL),
     OF_LAYER(no_pre_norms, BOOL)};
 static const member of_delta_net[] = {
     OF_LAYER(conv_taps, U32),   OF_LAYER(delta.n_k_heads, U32), OF_LAYER(delta.n_v_heads, U32),

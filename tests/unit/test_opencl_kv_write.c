@@ -106,7 +106,7 @@ static void what_cannot_be_kept_is_nan(void **state) {
 /* A token into a block of its own for each head, each in a buffer of its own. */
 static ag_status write_apart(uint32_t heads) {
     enum { MOST = AG_KV_BUFFERS + 1 };
-    const ag_kv_parts parts = ag_kv_parts_of(AG_F32, AG_F32, 8);
+    const ag_kv_sections parts = ag_kv_sections_of(AG_F32, AG_F32, 8);
     ag_memory *memory = ag_backend_memory(device);
     ag_kv_block blocks[MOST];
     float values[MOST * 8];

@@ -42,7 +42,7 @@ static void query_factor(ag_model_spec *s) {
     s->query_period = FEW;
 }
 static void one_gelu(ag_model_spec *s) { s->kinds[1].activation = AG_ACTIVATION_GELU_TANH; }
-static void whole_norm(ag_model_spec *s) { s->kinds[0].whole_qk_norm = true; }
+static void whole_norm(ag_model_spec *s) { s->kinds[0].full_qk_norm = true; }
 static void half_rope(ag_model_spec *s) { s->ropes[0].n_rotated = HEAD_DIM / 2; }
 static void no_rope(ag_model_spec *s) { s->kinds[0].rope = s->kinds[1].rope = AG_NO_ROPE; }
 static void one_without_rope(ag_model_spec *s) { s->kinds[1].rope = AG_NO_ROPE; }

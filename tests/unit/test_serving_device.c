@@ -55,7 +55,7 @@ static void what_the_pool_may_take_is_promised(void **state) {
     must(ag_governor_promise(serving, &r, &err), &err);
     p.max_seq_len = 2 * AG_KV_BLOCK; /* its block of each head, and one of which a copy is made */
     must(ag_session_plan_memory(&demo->info, &p, &plan, &err), &err);
-    const size_t most = ag_block_pool_most(mem, plan.kv_bytes);
+    const size_t most = ag_block_pool_max_bytes(mem, plan.kv_bytes);
     assert_true(most > plan.kv_bytes + plan.kv_bytes / 32);
     assert_int_equal(r.kv_promised, most);
 }

@@ -21,7 +21,7 @@ static void out_bias(ag_model_spec *s) { s->kinds[1].out_bias = true; }
 static void ffn_bias(ag_model_spec *s) { s->kinds[1].ffn_bias = true; }
 static void qk_norm(ag_model_spec *s) { s->kinds[1].qk_norm = true; }
 static void biases_and_norms(ag_model_spec *s) {
-    s->kinds[1].qkv_bias = s->kinds[1].out_bias = s->kinds[1].whole_qk_norm = true;
+    s->kinds[1].qkv_bias = s->kinds[1].out_bias = s->kinds[1].full_qk_norm = true;
 }
 static void v_norm(ag_model_spec *s) { s->kinds[1].v_norm = true; }
 static void window(ag_model_spec *s) { s->kinds[1].window = 16; }

@@ -34,7 +34,7 @@ static uint32_t cpu_n_threads(const ag_backend *b) {
     return ag_pool_threads(((const ag_cpu_backend *)(const void *)b)->pool);
 }
 
-static uint32_t cpu_alike_rows(const ag_backend *b) {
+static uint32_t cpu_batch_invariant_rows(const ag_backend *b) {
     (void)b;
     return AG_CPU_ALIKE_ROWS;
 }
@@ -66,7 +66,7 @@ static const ag_backend_ops cpu_ops = {
     .cast = ag_cpu_cast,
     .describe = cpu_describe,
     .n_threads = cpu_n_threads,
-    .alike_rows = cpu_alike_rows,
+    .batch_invariant_rows = cpu_batch_invariant_rows,
     .matmul_group = ag_cpu_matmul_group,
     .prepare_weight = ag_cpu_prepare_weight,
     .prepared_bytes = ag_cpu_prepared_bytes,

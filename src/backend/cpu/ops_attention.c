@@ -317,7 +317,7 @@ static seq_work work_of(const attention_job *job, const ag_attention_seq *seq) {
     p.tile_rows = p.group < tile ? tile / p.group : 1;
     p.n_tiles = ceil_div(seq->n_rows, p.tile_rows);
     p.n_cells = p.n_tiles * seq->kv.n_kv_heads;
-    const size_t most_slots = ag_kv_view_most_slots(&seq->kv);
+    const size_t most_slots = ag_kv_view_max_slots(&seq->kv);
     p.n_blocks = ceil_div(most_slots, AG_KV_BLOCK);
     p.n_spans = ceil_div(most_slots, AG_ATTENTION_SPAN);
     if (!p.n_spans) p.n_spans = 1;
@@ -386,25 +386,25 @@ static void skip_spans(seq_work *work) {
 static size_t layout_scratch(attention_job *job, const ag_attention_seq *seqs,
                              unsigned char *base) {
     ag_scratch scratch = {.base = base};
-    seq_work *works = ag_scratch_take(&scratch, job->n_seqs * sizeof *works);
+    seq_work *works = ag_scratch_alloc(&scratch, job->n_seqs * sizeof *works);
     job->n_items = job->n_score_items = 0;
     for (size_t s = 0; s < job->n_seqs; s++) {
         seq_work p = work_of(job, &seqs[s]);
         const size_t n_heads = p.seq->kv.n_kv_heads;
-        p.blocks = ag_scratch_take(&scratch, n_heads * p.n_blocks * sizeof *p.blocks);
+        p.blocks = ag_scratch_alloc(&scratch, n_heads * p.n_blocks * sizeof *p.blocks);
         if (base) map_blocks(&p);
         if (base) skip_spans(&p);
         const size_t n_parts = p.n_cells * p.n_spans;
         p.first_item = job->n_items;
         p.first_score_item = job->n_score_items;
-        p.scored = ag_scratch_take(&scratch, n_heads * 2 * p.n_scored * p.group * sizeof(float));
+        p.scored = ag_scratch_alloc(&scratch, n_heads * 2 * p.n_scored * p.group * sizeof(float));
         p.n_kept = spans_of_max_weights(&p) <= job->n_kept ? spans_of_max_weights(&p) : 0;
         const size_t max_weights_bytes =
             ag_pool_threads(job->cpu->pool) * n_heads * kept_slots(&p) * sizeof(float);
-        p.max_weights = ag_scratch_take(&scratch, max_weights_bytes);
+        p.max_weights = ag_scratch_alloc(&scratch, max_weights_bytes);
         if (base) memset(p.max_weights, 0, max_weights_bytes);
-        if (job->split) p.partials = ag_scratch_take(&scratch, n_parts * partial_bytes(job));
-        if (job->split) p.pending = ag_scratch_take(&scratch, p.n_cells * sizeof *p.pending);
+        if (job->split) p.partials = ag_scratch_alloc(&scratch, n_parts * partial_bytes(job));
+        if (job->split) p.pending = ag_scratch_alloc(&scratch, p.n_cells * sizeof *p.pending);
         job->n_items += job->split ? n_parts : p.n_cells;
         job->n_score_items += p.n_scored && !p.n_kept ? n_heads * p.n_spans : 0;
         if (!base) continue;

@@ -28,7 +28,7 @@ ag_status ag_cpu_key_scores(ag_backend *b, const ag_kv_view *kv, float *scores, 
     ag_cpu_backend *cpu = ag_cpu_of(b);
     const size_t width = ag_cpu_value_stride(kv->head_dim);
     AG_TRY(ag_cpu_need_threads(cpu, (AG_KEY_SCORE_ROWS + 1) * width * sizeof(float)));
-    const size_t n_blocks = ag_kv_blocks_for(ag_kv_view_most_slots(kv));
+    const size_t n_blocks = ag_kv_blocks_for(ag_kv_view_max_slots(kv));
     AG_TRY(ag_cpu_need_shared(cpu, kv->n_kv_heads * n_blocks * sizeof(unsigned char *)));
     scores_job job = {cpu,      kv,     (const unsigned char **)(void *)cpu->scratch.shared,
                       n_blocks, scores, stride};

@@ -86,7 +86,7 @@ ag_status ag_cpu_window_scores(ag_cpu_backend *cpu, const ag_tensor *q, const ag
                        .n_heads = q->shape.dim[1],
                        .head_dim = q->shape.dim[2],
                        .group = q->shape.dim[1] / kv->n_kv_heads,
-                       .n_blocks = ag_kv_blocks_for(ag_kv_view_most_slots(kv))};
+                       .n_blocks = ag_kv_blocks_for(ag_kv_view_max_slots(kv))};
     job.tile_rows = job.group < TILE_QUERIES ? TILE_QUERIES / job.group : 1;
     const size_t queries = job.tile_rows * job.group;
     job.weights_bytes = (queries + AG_WINDOW_SPARE_QUERIES) * AG_ATTENTION_SPAN * sizeof(float);

@@ -62,7 +62,7 @@ static void layout_work(work *w) {
 }
 
 static ag_status choose_sizes(work *w) {
-    w->n_slots = ag_kv_view_most_slots(w->kv);
+    w->n_slots = ag_kv_view_max_slots(w->kv);
     w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     const ag_cl_sizes *sizes = &w->cl->sizes;
     w->queries = w->cl->is_gpu && w->seq->n_rows > 1 ? sizes->attention_queries : FEW_QUERIES;

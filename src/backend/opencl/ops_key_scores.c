@@ -19,7 +19,7 @@ typedef struct work {
 } work;
 
 static ag_status choose_sizes(work *w) {
-    w->n_slots = ag_kv_view_most_slots(w->kv);
+    w->n_slots = ag_kv_view_max_slots(w->kv);
     w->n_blocks = (w->n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK;
     w->width = (w->kv->head_dim + 3) / 4 * 4;
     const size_t heads = w->kv->n_kv_heads, sum = (size_t)w->n_blocks * w->width * sizeof(float);

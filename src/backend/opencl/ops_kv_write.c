@@ -21,7 +21,7 @@ ag_status ag_cl_kv_write(ag_backend *b, const ag_kv_view *kv, const ag_tensor *k
     if (!is_written_here(kv->k_type) || !is_written_here(kv->v_type)) {
         return ag_compose_kv_write(b, kv, k, v, positions);
     }
-    const uint32_t end = ag_kv_blocks_for(ag_kv_view_most_slots(kv) + (uint32_t)n);
+    const uint32_t end = ag_kv_blocks_for(ag_kv_view_max_slots(kv) + (uint32_t)n);
     ag_cl_launch l;
     AG_TRY(ag_cl_begin(&l, ag_cl_of(b), "kv_write.cl", "kv_write", NULL));
     ag_cl_arg_view(&l, kv, end, NULL);

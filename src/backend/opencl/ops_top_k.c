@@ -109,9 +109,9 @@ static void unpack(const work *w, const unsigned char *bytes, ag_top_k *top) {
 
 ag_status ag_cl_top_k(ag_backend *b, const ag_tensor *row, ag_top_k *top) {
     work w = {.cl = ag_cl_of(b), .row = row, .top = top, .n = ag_shape_numel(&row->shape)};
-    unsigned char bytes[(2 + AG_TOP_K_IDS) * sizeof(uint32_t) + AG_TOP_K_MOST * sizeof(uint64_t)];
-    _Static_assert((int)AG_TOP_K_MOST <= (int)MAX_RETAINED && AG_TOP_K_IDS % STEP == 0 &&
-                       AG_TOP_K_MOST % STEP == 0,
+    unsigned char bytes[(2 + AG_TOP_K_IDS) * sizeof(uint32_t) + AG_TOP_K_MAX * sizeof(uint64_t)];
+    _Static_assert((int)AG_TOP_K_MAX <= (int)MAX_RETAINED && AG_TOP_K_IDS % STEP == 0 &&
+                       AG_TOP_K_MAX % STEP == 0,
                    "what the kernel keeps");
     AG_TRY(choose_sizes(&w));
     AG_TRY(send_ids(&w));

@@ -163,7 +163,7 @@ bool ag_cl_token_shape_of(const ag_cl_backend *cl, const ag_step *step, ag_cl_to
 void ag_cl_token_shape_now(const ag_step *step, ag_cl_token_shape *shape) {
     uint32_t max_slots = 0;
     for (uint32_t l = 0; l < shape->n_layers; l++) {
-        const uint32_t n = ag_kv_view_most_slots(&step->kv[l]);
+        const uint32_t n = ag_kv_view_max_slots(&step->kv[l]);
         if (n > max_slots) max_slots = n;
     }
     shape->max_blocks = max_slots / AG_KV_BLOCK + 1;

@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SKETCH = AG_NARROW, TOGETHER = 16, POOL_SIDE = 1, POOL = 2 * POOL_SIDE + 1 };
+enum { SKETCH = AG_SKINNY_COLS, TOGETHER = 16, POOL_SIDE = 1, POOL = 2 * POOL_SIDE + 1 };
 
 static const double jitter = 1e-2;
 

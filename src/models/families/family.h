@@ -21,7 +21,7 @@ typedef struct ag_config_defaults {
     double norm_eps; /* 0: 1e-6 */
     /* Of each head, where no partial_rotary_factor says otherwise; 0: all of it, whatever that
      * says. */
-    double rotated_part;
+    double rotary_share;
     int32_t bos_id, eos_id; /* -1: none */
     bool tie_word_embeddings;
 } ag_config_defaults;

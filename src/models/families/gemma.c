@@ -69,7 +69,7 @@ static ag_status read_ropes(ag_config_reader *r, uint32_t head_dim, ag_model_spe
 }
 
 /* Models that make vectors of texts: what follows a token is not there when it is decoded. */
-static ag_status refuse_both_directions(ag_config_reader *r) {
+static ag_status reject_bidirectional(ag_config_reader *r) {
     static const char key[] = "use_bidirectional_attention";
     bool both = false;
     ag_config_bool(r, key, &both);
@@ -85,7 +85,7 @@ static ag_status describe_3(ag_config_reader *r, const ag_layer_spec *plain, ag_
     ag_config_real(r, "final_logit_softcapping", 1e-3, 1e6, &softcap);
     s->logit_softcap = (float)softcap;
     kind.qk_norm = true;
-    AG_TRY(refuse_both_directions(r));
+    AG_TRY(reject_bidirectional(r));
     AG_TRY(read_ropes(r, plain->head_dim, s));
     if (!ag_config_size(r, "sliding_window_pattern", AG_MAX_LAYERS, &pattern)) {
         ag_config_size(r, "_sliding_window_pattern", AG_MAX_LAYERS, &pattern);

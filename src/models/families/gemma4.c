@@ -25,7 +25,7 @@ static const ag_gguf_key gguf_keys[] = {
     {NULL, NULL, false}};
 
 /* What only the larger models have, and models of vectors. */
-static ag_status refuse_others(ag_config_reader *r) {
+static ag_status reject_unsupported(ag_config_reader *r) {
     static const char *const keys[] = {"enable_moe_block", "attention_k_eq_v", "attention_bias"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         bool on = false;
@@ -147,7 +147,7 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     kind.qk_norm = kind.v_norm = kind.post_norms = true;
     s->embedding_scale = sqrtf((float)s->hidden_size);
     s->out_scale = true;
-    AG_TRY(refuse_others(r));
+    AG_TRY(reject_unsupported(r));
     ag_config_real(r, "final_logit_softcapping", 1e-3, 1e6, &softcap);
     s->logit_softcap = (float)softcap;
     ag_config_bool(r, "use_double_wide_mlp", &double_wide);

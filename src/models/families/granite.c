@@ -93,7 +93,7 @@ static const ag_tensor_alias hybrid_aliases[] = {
     {.suffix = NULL},
 };
 
-static ag_status refuse(ag_config_reader *r, const char *what) {
+static ag_status unsupported(ag_config_reader *r, const char *what) {
     return AG_FAIL(r->err, UNSUPPORTED, "%s: %s; only dense models of attention alone are known",
                    r->where, what);
 }
@@ -106,12 +106,12 @@ static ag_status describe_hybrid(ag_config_reader *r, const ag_layer_spec *plain
     ag_layer_spec kind = *plain;
     ag_config_real(r, "num_local_experts", 0, 1e6, &experts);
     AG_TRY(r->status);
-    if (experts != 0) return refuse(r, "num_local_experts is not 0");
+    if (experts != 0) return unsupported(r, "num_local_experts is not 0");
     if (!types) types = ag_config_value(r, "layers_block_type");
     for (uint32_t l = 0; l < s->n_layers; l++) {
         const char *type = json_string_value(json_array_get(types, l));
         if (type && (!strcmp(type, "attention") || !strcmp(type, "full_attention"))) continue;
-        return refuse(r, "layer_types has others than attention");
+        return unsupported(r, "layer_types has others than attention");
     }
     s->intermediate_size = 1024;
     ag_config_size(r, "shared_intermediate_size", 1 << 22, &s->intermediate_size);

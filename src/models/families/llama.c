@@ -67,7 +67,7 @@ static const ag_rope_spec ministral_rope = {
                 .original_max_position_embeddings = 16384,
                 .beta_fast = 32,
                 .beta_slow = 1,
-                .whole_pairs = true},
+                .round_to_pairs = true},
 };
 
 static ag_status describe_ministral(ag_config_reader *r, const ag_layer_spec *plain,

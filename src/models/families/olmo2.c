@@ -15,7 +15,7 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     bool bias = false;
     ag_config_bool(r, "attention_bias", &bias);
     kind.qkv_bias = kind.out_bias = bias;
-    kind.whole_qk_norm = kind.post_norms = kind.no_pre_norms = true;
+    kind.full_qk_norm = kind.post_norms = kind.no_pre_norms = true;
     return ag_spec_set_all(s, &kind, r->err);
 }
 

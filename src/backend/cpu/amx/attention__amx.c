@@ -55,15 +55,15 @@ static size_t units_of(size_t n_queries) { return (tiles_of(n_queries) + UNIT - 
 static size_t layout_scratch(workspace *ws, size_t d, size_t n_queries, void *scratch) {
     const size_t padded = units_of(n_queries) * UNIT * 16;
     ag_scratch s = {.base = scratch};
-    ws->keys = ag_scratch_take(&s, SPAN * d * sizeof(bf16));
-    ws->values = ag_scratch_take(&s, SPAN * d * sizeof(bf16));
-    ws->queries = ag_scratch_take(&s, padded * d * sizeof(bf16));
-    ws->first = ag_scratch_take(&s, padded * sizeof(uint32_t));
-    ws->end = ag_scratch_take(&s, padded * sizeof(uint32_t));
-    ws->scores = ag_scratch_take(&s, UNIT * SPAN * 16 * sizeof(float));
-    ws->weights = ag_scratch_take(&s, UNIT * SPAN * 16 * sizeof(bf16));
-    ws->sums = ag_scratch_take(&s, SUMS * sizeof(float));
-    ws->converted = ag_scratch_take(&s, STEP * d * sizeof(float));
+    ws->keys = ag_scratch_alloc(&s, SPAN * d * sizeof(bf16));
+    ws->values = ag_scratch_alloc(&s, SPAN * d * sizeof(bf16));
+    ws->queries = ag_scratch_alloc(&s, padded * d * sizeof(bf16));
+    ws->first = ag_scratch_alloc(&s, padded * sizeof(uint32_t));
+    ws->end = ag_scratch_alloc(&s, padded * sizeof(uint32_t));
+    ws->scores = ag_scratch_alloc(&s, UNIT * SPAN * 16 * sizeof(float));
+    ws->weights = ag_scratch_alloc(&s, UNIT * SPAN * 16 * sizeof(bf16));
+    ws->sums = ag_scratch_alloc(&s, SUMS * sizeof(float));
+    ws->converted = ag_scratch_alloc(&s, STEP * d * sizeof(float));
     return s.used;
 }
 

@@ -60,7 +60,9 @@ static uint32_t rows_at_once(size_t n_queries, size_t width) {
     return rows < STEP ? STEP : (uint32_t)rows;
 }
 
-static float *take_floats(ag_scratch *s, size_t n) { return ag_scratch_take(s, n * sizeof(float)); }
+static float *take_floats(ag_scratch *s, size_t n) {
+    return ag_scratch_alloc(s, n * sizeof(float));
+}
 
 /* Sets the arrays of t, whose sizes are set. Returns their bytes. */
 static size_t layout_scratch(tile *t, void *scratch) {
@@ -74,7 +76,7 @@ static size_t layout_scratch(tile *t, void *scratch) {
     t->scales = take_floats(&s, (width + AG_QK - 1) / AG_QK * AG_KV_BLOCK);
     t->max = take_floats(&s, n * LANES);
     t->sum = take_floats(&s, n * LANES);
-    t->ranges = ag_scratch_take(&s, n * QUADS * sizeof *t->ranges);
+    t->ranges = ag_scratch_alloc(&s, n * QUADS * sizeof *t->ranges);
     t->factor = take_floats(&s, n * QUADS);
     return s.used;
 }

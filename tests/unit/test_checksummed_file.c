@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that are there as a whole or not at all, also when who writes them is killed. */
-#include "formats/sealed_file.h"
+#include "formats/checksummed_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -67,21 +67,21 @@ static int tear_down(void **state) {
 
 static void save(const char *text) {
     ag_error err;
-    ag_sealed_writer w = {0};
-    if (ag_sealed_writer_open(&w, path, &err) != AG_OK ||
-        ag_sealed_put(&w, text, strlen(text), &err) != AG_OK ||
-        ag_sealed_writer_commit(&w, &err) != AG_OK)
+    ag_checksummed_writer w = {0};
+    if (ag_checksummed_writer_open(&w, path, &err) != AG_OK ||
+        ag_checksummed_put(&w, text, strlen(text), &err) != AG_OK ||
+        ag_checksummed_writer_commit(&w, &err) != AG_OK)
         fail_msg("%s", err.msg);
-    ag_sealed_writer_close(&w);
+    ag_checksummed_writer_close(&w);
 }
 
 static void assert_saved(const char *text) {
     char read[64] = "";
-    ag_sealed_reader r = {.fd = -1};
-    assert_int_equal(ag_sealed_reader_open(&r, path, NULL), AG_OK);
-    assert_int_equal(ag_sealed_get(&r, read, strlen(text), NULL), AG_OK);
-    assert_int_equal(ag_sealed_reader_check(&r, NULL), AG_OK);
-    ag_sealed_reader_close(&r);
+    ag_checksummed_reader r = {.fd = -1};
+    assert_int_equal(ag_checksummed_reader_open(&r, path, NULL), AG_OK);
+    assert_int_equal(ag_checksummed_get(&r, read, strlen(text), NULL), AG_OK);
+    assert_int_equal(ag_checksummed_reader_check(&r, NULL), AG_OK);
+    ag_checksummed_reader_close(&r);
     assert_string_equal(read, text);
 }
 
@@ -91,9 +91,9 @@ static void die_while_saving(int signal_number) {
     assert_true(pid >= 0);
     if (pid == 0) {
         static char bytes[1 << 20];
-        ag_sealed_writer w = {0};
-        if (ag_sealed_writer_open(&w, path, NULL) != AG_OK ||
-            ag_sealed_put(&w, bytes, sizeof bytes, NULL) != AG_OK)
+        ag_checksummed_writer w = {0};
+        if (ag_checksummed_writer_open(&w, path, NULL) != AG_OK ||
+            ag_checksummed_put(&w, bytes, sizeof bytes, NULL) != AG_OK)
             _exit(1);
         raise(signal_number);
     }
