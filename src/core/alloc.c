@@ -70,7 +70,7 @@ void *ag_aligned_alloc(size_t bytes) {
     if (bytes > SIZE_MAX - ALIGNMENT) return NULL;
     unsigned char *p = ag_malloc(bytes + ALIGNMENT);
     if (!p) return NULL;
-    /* The distance back to p is kept in the byte before the aligned address: 1 to 64. */
+    /* The byte before the aligned address holds the distance back to p: 1 to 64. */
     size_t shift = ALIGNMENT - (uintptr_t)p % ALIGNMENT;
     p += shift;
     p[-1] = (unsigned char)shift;

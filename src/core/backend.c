@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public operations: check, then the backend's slot, or its composition. */
+/* Public operations: each checks its arguments, then calls the backend's function or, if the
+ * backend has none, the composition of backend_compose.h. */
 #include "core/backend_check.h"
 #include "core/backend_compose.h"
 #include "core/block_pool.h"
@@ -69,7 +70,7 @@ ag_status ag_matmul(ag_backend *be, ag_tensor *y, const ag_tensor *a, const ag_t
     return be->ops->matmul(be, y, a, b);
 }
 
-/* y has one column for every row of w. */
+/* Checks y = x * w^T: y needs one column for every row of w. */
 static ag_status check_transposed(ag_backend *be, const ag_tensor *y, const ag_tensor *x,
                                   const ag_tensor *w) {
     AG_TRY(ag_check_matmul_rows(be, y, x, w, 0));
@@ -139,7 +140,7 @@ size_t ag_prepared_bytes(const ag_backend *be, ag_dtype type, size_t rows, size_
 
 /* ---- rows ---- */
 
-/* Two F32 tensors seen as the same [rows, columns]. */
+/* Checks that two F32 tensors are the same [rows, columns]. */
 static ag_status check_pair(ag_backend *be, const ag_tensor *a, const char *a_name,
                             const ag_tensor *b, const char *b_name) {
     AG_TRY(ag_check_f32(be, a, a_name));
@@ -285,7 +286,7 @@ ag_status ag_cast(ag_backend *be, ag_tensor *dst, const ag_tensor *src) {
     return be->ops->cast(be, dst, src);
 }
 
-/* Elements [offset, offset + count) of t as bytes of its buffer. */
+/* Sets *begin to the byte of t's buffer where elements [offset, offset + count) begin. */
 static ag_status slice_bytes(ag_backend *be, const ag_tensor *t, const char *name, size_t offset,
                              size_t count, size_t *begin) {
     size_t block = ag_dtype_block(t->dtype), all = ag_shape_numel(&t->shape);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention as it is defined: for each query all weights, their softmax, then the weighted sum.
- * Written to be read: faster kernels are compared with it. */
+/* Reference attention: for each query all scores, their softmax, then the weighted sum of values,
+ * in double precision. Tests compare faster kernels with it. */
 #include "core/alloc.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"
@@ -9,13 +9,13 @@
 #include <math.h>
 #include <string.h>
 
-/* What one KV head needs. A block's part is read where it lies, or downloaded to `packed`. */
+/* State of one KV head. Rows of a block are downloaded to `packed`. */
 typedef struct head_work {
     ag_backend *be;
     const ag_kv_view *kv;
     const ag_attention_params *params;
     uint32_t head, n_queries; /* query heads of the group */
-    size_t first, end;        /* slots that the row at hand sees */
+    size_t first, end;        /* slots that the current row sees */
     double *weights;          /* [n_queries][n_slots] */
     double *sums;             /* [n_queries][head_dim] */
     float *row;               /* [head_dim] */
@@ -30,7 +30,7 @@ static size_t slots_in_block(const head_work *w, size_t block) {
 
 static size_t n_blocks_of(size_t n_slots) { return (n_slots + AG_KV_BLOCK - 1) / AG_KV_BLOCK; }
 
-/* The first `rows` rows of this head in one part of a block. */
+/* Downloads the first `rows` rows of one section of a block to scratch. */
 static ag_status fetch(head_work *w, size_t block, size_t section_offset, size_t row_bytes,
                        size_t rows, void *scratch) {
     const ag_kv_block *b = ag_kv_view_block(w->kv, w->head, block);
@@ -44,7 +44,8 @@ static double dot(const float *a, const float *b, size_t n) {
     return sum;
 }
 
-/* Sets [first, end): slots are in order of position, so those that a row sees are neighbours. */
+/* Sets [first, end), the slots that a row sees. Slots are in order of position, so this is one
+ * range. */
 static ag_status find_visible(head_work *w, const ag_attention_seq *seq, size_t row) {
     const uint32_t from = seq->visible_from ? seq->visible_from[row] : 0;
     w->first = w->end = 0;
@@ -66,7 +67,7 @@ static double score_of(const head_work *w, const float *q) {
     return cap > 0 ? cap * tanh(score / cap) : score;
 }
 
-/* weights[g][s] = the score of q_g and k_s for the slots that are visible. */
+/* Sets weights[g][s] to the score of q_g and k_s for the visible slots. */
 static ag_status score_keys(head_work *w, const float *q) {
     const ag_kv_view *kv = w->kv;
     size_t d = kv->head_dim, n_slots = kv->n_slots[w->head];
@@ -86,7 +87,7 @@ static ag_status score_keys(head_work *w, const float *q) {
     return AG_OK;
 }
 
-/* In place; a row of -INFINITY alone becomes 0. */
+/* Works in place. A row in which all values are -INFINITY becomes 0. */
 static void softmax(double *x, size_t n) {
     double highest = -INFINITY, sum = 0;
     for (size_t i = 0; i < n; i++) highest = fmax(highest, x[i]);
@@ -112,7 +113,7 @@ static ag_status sum_values(head_work *w, float *out) {
             ag_dequantize_row(kv->v_type, w->row, (unsigned char *)w->packed + i * row_bytes, d);
             for (uint32_t g = 0; g < w->n_queries; g++) {
                 double weight = w->weights[g * n_slots + slot];
-                if (weight == 0) continue; /* a value may be Inf, and 0 * Inf is NaN */
+                if (weight == 0) continue; /* the value may be Inf, and 0 * Inf is NaN */
                 for (size_t c = 0; c < d; c++) w->sums[g * d + c] += weight * w->row[c];
             }
         }
@@ -135,7 +136,7 @@ static void add_scores(const head_work *w, const ag_attention_seq *seq) {
     }
 }
 
-/* q, out: the first row of the sequence, rows of n_heads * head_dim. */
+/* q and out point to the first row of the sequence. row_size: n_heads * head_dim. */
 static ag_status attend_head(head_work *w, const ag_attention_seq *seq, float *out, const float *q,
                              size_t row_size) {
     size_t n_slots = w->kv->n_slots[w->head], first = (size_t)w->head * w->n_queries;
@@ -157,7 +158,7 @@ static ag_status attend_sequence(ag_backend *be, const ag_attention_seq *seq, fl
                                  const ag_attention_params *params) {
     const ag_kv_view *kv = &seq->kv;
     size_t d = kv->head_dim, group = n_heads / kv->n_kv_heads;
-    size_t max = (size_t)ag_kv_view_max_slots(kv) + 1; /* not 0 */
+    size_t max = (size_t)ag_kv_view_max_slots(kv) + 1; /* at least 1 */
     head_work w = {.be = be, .kv = kv, .params = params, .n_queries = (uint32_t)group};
     w.weights = ag_calloc(group * max, sizeof *w.weights);
     w.sums = ag_calloc(group * d, sizeof *w.sums);

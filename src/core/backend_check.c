@@ -7,7 +7,7 @@ typedef struct shape_text {
     char s[AG_SHAPE_TEXT];
 } shape_text;
 
-/* By value: the text lives as long as the expression that asks for it. */
+/* Returns by value: the text lives until the end of the full expression. */
 static shape_text text_of(const ag_tensor *t) {
     shape_text text;
     ag_shape_format(&t->shape, text.s, sizeof text.s);
@@ -96,7 +96,8 @@ ag_status ag_check_ids(ag_backend *be, const ag_tensor *table, const int32_t *id
     return AG_OK;
 }
 
-/* Slots of a head that there is memory for; it is known of the blocks before `block`. */
+/* Returns the number of slots of a head that have memory. The blocks before `block` must have it.
+ */
 static size_t capacity_from(const ag_kv_view *kv, size_t head, size_t block) {
     if (block > kv->blocks_per_head) block = kv->blocks_per_head;
     while (block < kv->blocks_per_head && ag_kv_view_block(kv, head, block)->buffer) block++;
@@ -127,7 +128,7 @@ static ag_status check_kv_view(ag_backend *be, const ag_kv_view *kv, size_t n_ne
     return AG_OK;
 }
 
-/* [rows, heads, head_dim] */
+/* Checks for [rows, heads, head_dim]. */
 static ag_status check_heads(ag_backend *be, const ag_tensor *t, const char *name,
                              size_t head_dim) {
     AG_TRY(ag_check_f32(be, t, name));

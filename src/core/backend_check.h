@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What core/backend.c checks of every operation, once for all backends. Each function writes the
- * message, which names the two numbers that disagree, into the backend's error. */
+/* Checks of the arguments of operations, once for all backends. A check that fails writes a message
+ * with the two numbers that disagree into the backend's error. */
 #ifndef AG_CORE_BACKEND_CHECK_H
 #define AG_CORE_BACKEND_CHECK_H
 
 #include "core/backend_ops.h"
 
-/* Room for "[1,2,3,4]" with any numbers. */
+/* Bytes of "[1,2,3,4]" with any numbers. */
 enum { AG_SHAPE_TEXT = 96 };
 
-/* F32, layout 0. `name` is the parameter's. */
+/* Fails unless t is F32 with layout 0. `name` is the parameter's, for the message. */
 ag_status ag_check_f32(ag_backend *be, const ag_tensor *t, const char *name);
-/* A dtype that holds floats, layout 0. */
+/* Fails unless t has a type of floats and layout 0. */
 ag_status ag_check_floats(ag_backend *be, const ag_tensor *t, const char *name);
 ag_status ag_check_same_shape(ag_backend *be, const ag_tensor *a, const char *a_name,
                               const ag_tensor *b, const char *b_name);
-/* A vector of n elements, F32. */
+/* Fails unless t is F32 and has n elements. */
 ag_status ag_check_vector(ag_backend *be, const ag_tensor *t, const char *name, size_t n);
-/* The two share no byte. */
+/* Fails if the two tensors share a byte. */
 ag_status ag_check_no_overlap(ag_backend *be, const ag_tensor *a, const char *a_name,
                               const ag_tensor *b, const char *b_name);
 
-/* y [m, n] = x [m, k] * rows [row0, row0 + n) of w [*, k]. */
+/* Checks y [m, n] = x [m, k] * rows [row0, row0 + n) of w [*, k], transposed. */
 ag_status ag_check_matmul_rows(ag_backend *be, const ag_tensor *y, const ag_tensor *x,
                                const ag_tensor *w, size_t row0);
 ag_status ag_check_ids(ag_backend *be, const ag_tensor *table, const int32_t *ids, size_t n);

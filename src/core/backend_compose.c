@@ -43,8 +43,8 @@ ag_status ag_host_view_close(ag_backend *be, ag_host_view *view, const ag_tensor
 
 enum { COPY_CHUNK = 1 << 20 };
 
-/* Through a chunk on the host. Inside one buffer a copy to a higher place runs from the end, so
- * that nothing is overwritten before it is read. */
+/* Copies through a chunk on the host. Inside one buffer a copy to a higher offset runs from the
+ * end, so that no byte is overwritten before it is read. */
 static ag_status copy_in_chunks(ag_backend *be, ag_buffer *dst, size_t to, ag_buffer *src,
                                 size_t from, size_t n) {
     size_t chunk = n < COPY_CHUNK ? n : COPY_CHUNK;
@@ -79,7 +79,7 @@ ag_status ag_compose_copy_bytes(ag_backend *be, ag_buffer *dst, size_t dst_offse
 typedef struct row_rounding {
     ag_backend *be;
     const ag_tensor *src;
-    const unsigned char *bytes; /* of src */
+    const unsigned char *bytes; /* of src, on the host */
     ag_tensor w;
     float *values; /* one row */
     void *packed;
@@ -135,11 +135,11 @@ done:
 
 /* ---- rows ---- */
 
-/* An operation on n values of x, in place. y: the other operand's m values, which begin again when
- * they are used up; NULL: there is none. */
+/* Changes n values of x in place. y: the m values of the other operand, repeated as needed; NULL if
+ * the operation has one operand. */
 typedef void (*values_fn)(float *x, size_t n, const float *y, size_t m, float v);
 
-/* y may be NULL. */
+/* Runs fn on the values of x and y, which may be NULL. */
 static ag_status on_host(ag_backend *be, values_fn fn, ag_tensor *x, const ag_tensor *y, float v) {
     AG_TRY(ag_sync(be));
     ag_host_view xs = {0}, ys = {0};
@@ -225,7 +225,7 @@ ag_status ag_compose_gather(ag_backend *be, ag_tensor *dst, const ag_tensor *tab
 
 /* ---- the cache ---- */
 
-/* Rounds one token's row of one head into its slot. part_offset: K's or V's place in a block. */
+/* Rounds one token's row of one head into its slot. section_offset: offset of K or V in a block. */
 static ag_status write_slot(ag_backend *be, const ag_kv_view *kv, ag_dtype dtype,
                             size_t section_offset, uint32_t head, size_t slot, const float *values,
                             void *packed) {
@@ -253,7 +253,7 @@ ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_ten
     AG_TRY(ag_sync(be));
     ag_host_view ks = {0}, vs = {0};
     size_t d = kv->head_dim, heads = kv->n_kv_heads, n = k->shape.dim[0];
-    void *packed = ag_malloc(d * sizeof(float)); /* no type's rows are longer */
+    void *packed = ag_malloc(d * sizeof(float)); /* no type has longer rows */
     ag_status st = packed ? AG_OK : out_of_memory(be, d * sizeof(float));
     if (st == AG_OK) st = ag_host_view_open(be, &ks, k);
     if (st == AG_OK) st = ag_host_view_open(be, &vs, v);
@@ -272,7 +272,7 @@ ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_ten
     return st;
 }
 
-/* Slots [from, from + n) of one head to `to`; each range lies in one block. */
+/* Moves slots [from, from + n) of one head to `to`. Each range is inside one block. */
 static ag_status move_slots(ag_backend *be, const ag_kv_view *kv, uint32_t head, uint32_t to,
                             uint32_t from, uint32_t n) {
     const ag_kv_block *dst = ag_kv_view_block(kv, head, to / AG_KV_BLOCK);

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What core/backend.c does when a backend leaves an optional slot empty: it builds the operation
- * from the required slots, or does it on the host. Arguments have been checked. The host paths may
- * allocate, so a backend that decodes with them is correct but not yet fast. */
+/* Compositions: operations that a backend leaves out, built from its required ones or computed on
+ * the host. Arguments must have been checked. The host paths may allocate. A backend that decodes
+ * with them is correct but slow. */
 #ifndef AG_CORE_BACKEND_COMPOSE_H
 #define AG_CORE_BACKEND_COMPOSE_H
 
 #include "core/backend_ops.h"
 
-/* Where the values of an F32 tensor are for the host: in place, or in a copy. */
+/* An F32 tensor as the host sees it: mapped in place, or a copy. */
 typedef struct ag_host_view {
     float *data;
-    float *copy; /* owned; NULL when in place */
+    float *copy; /* owned; NULL: mapped in place */
 } ag_host_view;
 
-/* The backend has been synchronised. Close every opened view; `write` brings changes back. */
+/* Opens a view. The backend must have been synchronised. Every opened view must be closed. `write`:
+ * uploads the changes. */
 ag_status ag_host_view_open(ag_backend *be, ag_host_view *view, const ag_tensor *t);
 ag_status ag_host_view_close(ag_backend *be, ag_host_view *view, const ag_tensor *t, bool write);
 
-/* Ranges of one buffer may overlap. */
+/* Copies n bytes. Ranges of one buffer may overlap. */
 ag_status ag_compose_copy_bytes(ag_backend *be, ag_buffer *dst, size_t dst_offset, ag_buffer *src,
                                 size_t src_offset, size_t n);
 ag_status ag_compose_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner,
@@ -28,7 +29,7 @@ ag_status ag_compose_gelu_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x);
 ag_status ag_compose_softcap(ag_backend *be, ag_tensor *x, float cap);
 ag_status ag_compose_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x);
 ag_status ag_compose_sigmoid_mul(ag_backend *be, ag_tensor *a, const ag_tensor *x);
-/* backend_recurrence.c */
+/* Defined in backend_recurrence.c. */
 ag_status ag_compose_causal_conv(ag_backend *be, ag_tensor *y, const ag_tensor *x,
                                  const ag_tensor *w, ag_tensor *state, bool silu);
 ag_status ag_compose_delta_rule(ag_backend *be, const ag_delta_call *call);
@@ -38,7 +39,8 @@ ag_status ag_compose_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_ten
                               const ag_tensor *v, const uint32_t *positions);
 ag_status ag_compose_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head,
                                 const uint32_t *keep, uint32_t n_keep);
-/* The definition of attention: two passes over the cache, sums in double. */
+/* The reference of attention: two passes over the cache, sums in double. Defined in
+ * backend_attention.c. */
 ag_status ag_compose_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
                                const ag_attention_seq *seqs, size_t n_seqs,
                                const ag_attention_params *params);

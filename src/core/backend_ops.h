@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table a backend fills. core/backend.c is the only caller: it has checked shapes and dtypes,
- * so a slot may trust its arguments. Meaning of each operation: antigravity/operations.h. */
+/* Backend interface: the table of functions that a backend fills in, and internal operations. Only
+ * core/backend.c calls the table. It has checked shapes and dtypes, so a function may trust its
+ * arguments. antigravity/operations.h defines the operations. */
 #ifndef AG_CORE_BACKEND_OPS_H
 #define AG_CORE_BACKEND_OPS_H
 
@@ -18,7 +19,7 @@ typedef struct ag_delta_call {
     ag_delta_params params;
 } ag_delta_call;
 
-/* Items [begin, end) of some work. */
+/* Does items [begin, end) of some work on thread number `thread`. */
 typedef void (*ag_work_fn)(void *ctx, size_t begin, size_t end, uint32_t thread);
 
 typedef struct ag_backend_ops {
@@ -32,7 +33,7 @@ typedef struct ag_backend_ops {
     ag_status (*rms_norm)(ag_backend *b, ag_tensor *y, const ag_tensor *x, const ag_tensor *w,
                           float eps);
     ag_status (*softmax)(ag_backend *b, ag_tensor *x);
-    /* factor: of cosines and sines */
+    /* factor multiplies cosines and sines. */
     ag_status (*rope)(ag_backend *b, ag_tensor *x, const uint32_t *positions,
                       const ag_tensor *inv_freq, float factor);
     ag_status (*silu_mul)(ag_backend *b, ag_tensor *a, const ag_tensor *x);
@@ -44,7 +45,8 @@ typedef struct ag_backend_ops {
     const char *(*describe)(ag_backend *b);
     /* optional; NULL: 1 */
     uint32_t (*n_threads)(const ag_backend *b);
-    /* optional; NULL: 1. A pass of so many rows and fewer gives each the bits that it has alone */
+    /* optional; NULL: 1. Returns the maximum number of rows of a batch-invariant pass: every row
+     * has the same bits as when computed alone */
     uint32_t (*batch_invariant_rows)(const ag_backend *b);
     /* optional; NULL: operations are done when they return */
     ag_status (*sync)(ag_backend *b);
@@ -61,13 +63,13 @@ typedef struct ag_backend_ops {
     ag_status (*prepare_weight)(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                 void *user);
-    /* optional; NULL: rows as the type says. Bytes of the buffer that prepare_weight makes of a
-     * weight that becomes `type` */
+    /* optional; NULL: plain rows of the type. Returns the bytes of the buffer that prepare_weight
+     * makes for a weight of `type` */
     size_t (*prepared_bytes)(const ag_backend *b, ag_dtype type, size_t rows, size_t cols);
     /* optional; NULL: add_assign, then rms_norm */
     ag_status (*add_rms_norm)(ag_backend *b, ag_tensor *y, ag_tensor *x, const ag_tensor *add,
                               const ag_tensor *w, float eps);
-    /* optional; NULL: rope of the one, then of the other */
+    /* optional; NULL: rope of q, then of k */
     ag_status (*rope_pair)(ag_backend *b, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
                            const ag_tensor *inv_freq, float factor);
     /* optional; NULL: on the host, through map */
@@ -86,131 +88,134 @@ typedef struct ag_backend_ops {
     ag_status (*attention)(ag_backend *b, ag_tensor *out, const ag_tensor *q,
                            const ag_attention_seq *seqs, size_t n_seqs,
                            const ag_attention_params *params);
-    /* optional; NULL: attention needs nothing beforehand */
+    /* optional; NULL: attention allocates nothing */
     ag_status (*attention_reserve)(ag_backend *b, const ag_attention_limits *limits);
-    /* optional; NULL: all of it on the caller's thread */
+    /* optional; NULL: the calling thread does all work */
     void (*for_each)(ag_backend *b, size_t n, ag_work_fn work, void *ctx);
-    /* optional; NULL: that of quant/. What prepare_weight rounds with; valid as long as b */
+    /* optional; NULL: ag_reference_rounding. Returns the rounding of prepare_weight; valid as long
+     * as b */
     const ag_weight_rounding *(*rounding)(const ag_backend *b);
     /* optional; NULL: ag_dequantize_row */
     void (*unpack)(ag_backend *b, ag_dtype type, float *dst, const void *src, size_t n);
-    /* optional; NULL: runs of slots through copy_bytes */
+    /* optional; NULL: copies runs of slots by copy_bytes */
     ag_status (*kv_compact)(ag_backend *b, const ag_kv_view *kv, uint32_t head,
                             const uint32_t *keep, uint32_t n_keep);
-    /* optional; NULL: on the host, through map. x in place, see core/hadamard.h */
+    /* optional; NULL: on the host, through map. Changes x in place; see core/hadamard.h */
     ag_status (*hadamard)(ag_backend *b, ag_tensor *x);
-    /* optional; NULL: the row is read as a whole. Waits for the row */
+    /* optional; NULL: the caller downloads the row. Waits for the row */
     ag_status (*top_k)(ag_backend *b, const ag_tensor *row, ag_top_k *top);
     /* optional; NULL: not measured */
     ag_status (*read_rate)(ag_backend *b, double *bytes_per_s);
-    /* optional; NULL: never taken. A program of stages alone for one token. *taken: its keys and
-     * values are in each cache's next slot, which is the caller's to count, and the logits are
-     * there; results are those of the operations but for rounding. Else nothing has changed but the
-     * bytes of those slots, and the caller runs the operations. */
+    /* optional; NULL: never runs. Runs a program of stages for one token. *taken: the token's keys
+     * and values are in each cache's next slot, which the caller must count, and the logits are
+     * written. Results equal those of the operations except for rounding. !*taken: only the bytes
+     * of those slots may have changed, and the caller runs the operations. */
     ag_status (*run_program)(ag_backend *b, const ag_step *step, bool *taken);
-    /* optional; NULL: on the host, which then keeps the copies */
+    /* optional; NULL: the host rotates, and holds the copies of keys */
     ag_status (*kv_rerotate)(ag_backend *b, const ag_kv_rerotate *how);
-    /* optional; NULL: never. Whether attention over heads of this size adds weights up in the
-     * backend's memory */
+    /* optional; NULL: false. Returns whether attention over heads of this size sums attention
+     * weights in the backend's memory */
     bool (*keeps_scores)(const ag_backend *b, size_t head_dim);
-    /* optional; NULL: keys are read and scored on the host. Waits for the scores */
+    /* optional; NULL: the host reads and scores keys. Waits for the scores */
     ag_status (*key_scores)(ag_backend *b, const ag_kv_view *kv, float *scores, size_t stride);
-    /* optional; NULL: the reference. As ag_rows_times_of */
+    /* optional; NULL: ag_rows_times_reference */
     ag_rows_times_fn *(*rows_times)(const ag_backend *b);
 } ag_backend_ops;
 
-/* Hears of x [n, columns], which a product with the stored weight w is about to read. */
+/* Called before a product of x [n, columns] with the stored weight w. */
 typedef void (*ag_observe_fn)(void *user, const ag_tensor *x, const ag_tensor *w);
 
 struct ag_backend {
     const ag_backend_ops *ops;
-    ag_error err;  /* of the last failed operation */
-    ag_log_fn log; /* NULL: nobody listens */
+    ag_error err;  /* error of the last failed operation */
+    ag_log_fn log; /* may be NULL */
     void *log_user;
-    ag_observe_fn observe; /* NULL: nobody does */
+    ag_observe_fn observe; /* may be NULL */
     void *observe_user;
     struct ag_block_pool *block_pools; /* owned; core/block_pool.h */
 };
 
-/* One line for the callback of ag_backend_params. */
+/* Sends one line to the log callback of ag_backend_params. */
 void ag_backend_log(const ag_backend *be, ag_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The backend keeps the message of a failed operation; this hands it to a caller who has an *err.
- */
+/* Copies the backend's error into *err if st is a failure. Returns st. err may be NULL. */
 static inline ag_status ag_take_error(const ag_backend *be, ag_status st, ag_error *err) {
     if (st != AG_OK && err) *err = be->err;
     return st;
 }
 
-/* Bytes of the buffer that ag_prepare_weight() makes of a weight that becomes `type`. be NULL: rows
- * as the type says. 0: there is no such weight. */
+/* Returns the bytes of the buffer that ag_prepare_weight() makes for a weight of `type`. be NULL:
+ * plain rows of the type. 0 if no weight can have these sizes. */
 size_t ag_prepared_bytes(const ag_backend *be, ag_dtype type, size_t rows, size_t cols);
 
-/* ---- operations on the cache: internal, since only the cache can make a view ---- */
+/* ---- operations on the cache: internal, since only the cache makes views ---- */
 
 /* Appends n tokens to the layer: slot n_slots[h] + i of every KV head h receives row i, rounded to
- * the cache's types by the reference rules of quant/, and positions[i]. The blocks must be there;
- * n_slots is the caller's to raise afterwards.  k, v [n, n_kv_heads, head_dim] F32. */
+ * the cache's types by the reference rules of quant/, and positions[i]. The blocks must exist. The
+ * caller raises n_slots afterwards. k, v [n, n_kv_heads, head_dim] F32. */
 ag_status ag_kv_write(ag_backend *be, const ag_kv_view *kv, const ag_tensor *k, const ag_tensor *v,
                       const uint32_t *positions);
 
 /* out = softmax(q K^T * scale) V for every query row and head, grouped queries, over the slots that
  * ag_attention_seq makes visible to the row. A row that sees no slot becomes 0.
  *   out, q  [rows, n_heads, head_dim] F32, different tensors; n_heads % n_kv_heads = 0
- * Each row is computed by itself, in slot order: the result depends neither on how a prompt is cut
+ * Each row is computed alone, in slot order. The result depends neither on how a prompt is split
  * into calls nor on the number of threads. */
 ag_status ag_attention(ag_backend *be, ag_tensor *out, const ag_tensor *q,
                        const ag_attention_seq *seqs, size_t n_seqs,
                        const ag_attention_params *params);
 
-/* Whether the weights that a sequence asks for are to be added up in the backend's memory. */
+/* Returns whether the backend sums attention weights in its own memory:
+ * ag_attention_seq.device_scores. */
 bool ag_keeps_scores(const ag_backend *be, size_t head_dim);
 
-/* Takes what ag_attention needs for every call within the limits, so that none of these allocates.
- */
+/* Allocates what ag_attention() needs for every call within the limits, so that such calls do not
+ * allocate. */
 ag_status ag_attention_reserve(ag_backend *be, const ag_attention_limits *limits);
 
-/* The most rows of a pass each of which is computed to the bit as it would be alone. */
+/* Returns the maximum number of rows of a batch-invariant pass: every row has the same bits as when
+ * computed alone. */
 uint32_t ag_batch_invariant_rows(const ag_backend *be);
 
-/* Work of the host that several threads of the backend may share: n items, in any order. */
+/* Does n items of work on the host, in any order, on the threads of the backend. */
 void ag_for_each(ag_backend *be, size_t n, ag_work_fn work, void *ctx);
 
-/* The backend's product of rows with a narrow matrix, or the reference. */
+/* Returns the backend's product of rows with a skinny matrix, or the reference. */
 ag_rows_times_fn *ag_rows_times_of(const ag_backend *be);
 
-/* What rounds weights on the host, on any thread. */
+/* Returns the rounding of weights on the host. Any thread may use it. */
 const ag_weight_rounding *ag_backend_rounding(const ag_backend *be);
 
-/* dst[0..n) = the values of rows of a cache, both in host memory. */
+/* Converts n values of rows of a cache to floats. dst and src are in host memory. */
 void ag_unpack(ag_backend *be, ag_dtype type, float *dst, const void *src, size_t n);
 
-/* Slot keep[i] of one KV head moves to slot i, K, V and position. keep is ascending, host memory
- * and borrowed for the call; n_slots is the caller's to lower afterwards. For caches in memory that
- * the host does not see. */
+/* Moves slot keep[i] of one KV head to slot i: K, V and position. keep is ascending, in host
+ * memory, borrowed for the call. The caller lowers n_slots afterwards. For caches in memory that
+ * the host cannot map. */
 ag_status ag_kv_compact(ag_backend *be, const ag_kv_view *kv, uint32_t head, const uint32_t *keep,
                         uint32_t n_keep);
 
-/* ag_rope of q [n,heads,d] and of k [n,kv_heads,d] at the same positions; the values that are
- * rotated are multiplied by factor. */
+/* Runs ag_rope() on q [n,heads,d] and on k [n,kv_heads,d] at the same positions. factor multiplies
+ * the rotated values. */
 ag_status ag_rope_pair(ag_backend *be, ag_tensor *q, ag_tensor *k, const uint32_t *positions,
                        const ag_tensor *inv_freq, float factor);
 
-/* Whether protected keys are rotated where the cache lies. */
+/* Returns whether the backend rotates protected keys in its own memory. */
 bool ag_has_kv_rerotate(const ag_backend *be);
-/* Rotates the keys of the list as ag_rope does with these angles, and writes them into their slots,
- * rounded to the cache's type as ag_kv_write rounds; nothing else of the slots changes. */
+/* Rotates keys as ag_rope() does with these angles, and writes them into their slots, rounded as
+ * ag_kv_write() rounds. Values and positions of the slots do not change. */
 ag_status ag_rerotate_keys(ag_backend *be, const ag_kv_rerotate *how);
 
-/* Whether keys are scored where the cache lies. */
+/* Returns whether the backend scores keys in its own memory. */
 bool ag_has_key_scores(const ag_backend *be);
-/* scores[h * stride + s] = -cos(key of slot s of KV head h, mean of the head's normalised keys), on
- * the host; what lies behind a head's slots is overwritten. stride: at least the longest head's
- * slots. */
+/* Sets scores[h * stride + s] = -cos(key of slot s of KV head h, mean of the head's normalised
+ * keys), in host memory. stride: at least the slots of the longest head. Entries after a head's
+ * slots may be overwritten. */
 ag_status ag_score_keys(ag_backend *be, const ag_kv_view *kv, float *scores, size_t stride);
 
-/* Whether reading a few values of a row costs less here than reading it. */
+/* Returns whether ag_find_top_k() is supported: reading a few values then costs less than reading
+ * the row. */
 bool ag_has_top_k(const ag_backend *be);
 ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations on rows of a sequence with a state: their checks, and how they are done on the
- * host where a backend leaves their slots empty. */
+/* Operations with a state, on the rows of a sequence: their checks, and their computation on the
+ * host for backends without them. */
 #include "core/alloc.h"
 #include "core/backend_check.h"
 #include "core/backend_compose.h"
@@ -39,7 +39,7 @@ ag_status ag_causal_conv(ag_backend *be, ag_tensor *y, const ag_tensor *x, const
 
 enum { MAX_OPERANDS = 7 };
 
-/* Opens the values of n operands; on failure none is open. */
+/* Opens views of n operands. After a failure none is open. */
 static ag_status open_all(ag_backend *be, ag_host_view *views, const ag_tensor *const t[],
                           size_t n) {
     AG_TRY(ag_sync(be));
@@ -52,7 +52,7 @@ static ag_status open_all(ag_backend *be, ag_host_view *views, const ag_tensor *
     return AG_OK;
 }
 
-/* The first two have been written. */
+/* Closes the views. write: uploads the first two operands. */
 static ag_status close_all(ag_backend *be, ag_host_view *views, const ag_tensor *const t[],
                            size_t n, bool write) {
     ag_status st = AG_OK;

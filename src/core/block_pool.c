@@ -11,9 +11,9 @@
 
 enum {
     WORD = 64,            /* bits */
-    FIRST_BLOCKS = 1024,  /* of the first arena; each next one is twice as large, */
-    MAX_BLOCKS = 1 << 16, /* up to these */
-    LARGE_PAGE = 2 << 20, /* what ag_buffer_promote asks for, or a multiple */
+    FIRST_BLOCKS = 1024,  /* of the first arena; each further one is twice as large */
+    MAX_BLOCKS = 1 << 16, /* of an arena */
+    LARGE_PAGE = 2 << 20, /* bytes; ag_buffer_promote() may need it */
 };
 
 static bool has_bit(const uint64_t *set, uint32_t i) { return set[i / WORD] >> i % WORD & 1; }
@@ -117,8 +117,7 @@ void ag_block_arena_remove(ag_block_pool *p, ag_block_arena *a) {
     p->arenas = NULL;
 }
 
-/* Of which `least` blocks are needed: where so large a mapping is refused, smaller ones are tried.
- */
+/* Adds an arena. If the system refuses its size, tries smaller ones down to min_blocks. */
 static ag_status add_mapping(ag_block_pool *p, size_t min_blocks, ag_error *err) {
     uint32_t n = next_size(p);
     ag_block_arena *a = make_arena(p, n, err);
@@ -192,7 +191,7 @@ void ag_block_pool_drop(ag_block_pool *p, ag_kv_block block) {
 
 /* ---- pages ---- */
 
-/* Whether no block that lies in bytes [begin, end), or in a part of them, has a holder. */
+/* Returns whether all blocks that overlap bytes [begin, end) are free. */
 static bool all_free(const ag_block_pool *p, const ag_block_arena *a, size_t begin, size_t end) {
     for (size_t i = begin / p->block_bytes; i < a->n && i * p->block_bytes < end; i++) {
         if (!has_bit(a->free, (uint32_t)i)) return false;
@@ -200,8 +199,8 @@ static bool all_free(const ag_block_pool *p, const ag_block_arena *a, size_t beg
     return true;
 }
 
-/* Blocks [first, end) have become free: the pages that they lie in, those at both ends only if
- * their other blocks are free as well. */
+/* Gives back the pages of blocks [first, end), which are free. A page at an end goes only if all
+ * its other blocks are free. */
 static void discard_pages(const ag_block_pool *p, const ag_block_arena *a, uint32_t first,
                           uint32_t end) {
     const size_t page = p->page, from = first * p->block_bytes, until = end * p->block_bytes;
@@ -224,7 +223,7 @@ static void trim_arena(const ag_block_pool *p, ag_block_arena *a) {
     a->stale_first = a->stale_end = 0;
 }
 
-/* An arena without blocks goes as a whole. */
+/* Removes arenas without used blocks, and gives back free pages of the others. */
 static void trim_pages(ag_block_pool *p) {
     for (size_t i = p->n_arenas; i-- > 0;) {
         ag_block_arena *a = p->arenas[i];
@@ -261,8 +260,8 @@ void ag_block_pool_leave(ag_block_pool *p, ag_block_table *t) {
     p->table_capacity -= (size_t)t->n_rows * t->per_row;
 }
 
-/* A large page becomes one when the last block in it is full. All that lie within its size of that
- * block have a part of it. */
+/* Promotes the pages around a block once a range of full blocks covers a large page. Looks at
+ * blocks up to a large page before and after this one. */
 void ag_block_pool_full(ag_block_pool *p, ag_kv_block block) {
     if (p->moves) return;
     ag_block_arena *a = arena_of(p, block);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a backend for blocks of the caches: one pool for each size of a block, shared by all
- * caches of that size. Blocks lie one right behind the other in arenas, large buffers. The lowest
- * free block comes first, so that blocks lie densely.
- * On a host, pages of arenas are committed by use, and pages that no block lies in any more go back
- * to the system. Where buffers take all their memory at once, on a device, arenas are slabs: they
- * are made as blocks are needed, AG_KV_BUFFERS of them at most, and blocks move from slab to slab
- * so that memory comes back (block_slabs.c). A pool belongs to the thread that drives its backend.
- */
+/* Block pool: memory of a backend for KV blocks of one size, shared by all its caches with that
+ * size. Blocks are adjacent in arenas, which are large buffers. The lowest free block is used
+ * first, so that used blocks stay dense. On a host, the system commits pages of an arena when they
+ * are first used, and pages without blocks are given back. On a device, where a buffer takes all
+ * its memory at once, arenas are slabs. They are made as blocks are needed, at most AG_KV_BUFFERS
+ * of them, and blocks move between slabs so that memory can be given back (block_slabs.c). A pool
+ * belongs to the thread that drives its backend. */
 #ifndef AG_CORE_BLOCK_POOL_H
 #define AG_CORE_BLOCK_POOL_H
 
@@ -18,43 +17,45 @@
 
 typedef struct ag_block_pool ag_block_pool;
 
-/* Where a cache keeps the blocks that it took: a pool that moves one writes its new place there.
- * Blocks are taken, and reserved, while no copy of an entry is in use elsewhere. */
+/* Table of the blocks of a cache. A pool that moves a block updates its entry. So no copy of an
+ * entry may be in use while blocks are taken or reserved. */
 typedef struct ag_block_table {
     ag_kv_block *blocks; /* borrowed; [n_rows][per_row] */
-    const uint32_t *n;   /* borrowed; [n_rows] blocks of each row */
+    const uint32_t *n;   /* borrowed; [n_rows] blocks in each row */
     uint32_t n_rows, per_row;
-    struct ag_block_table *next, *before; /* the pool's */
+    struct ag_block_table *next, *before; /* list of the pool */
 } ag_block_table;
 
-/* The backend's pool of blocks of so many bytes, a multiple of 64; made when it is first asked for.
- * Borrowed; lives as long as the backend. */
+/* Finds or makes the backend's pool of blocks of block_bytes, a multiple of 64. *out is borrowed
+ * and lives as long as the backend. */
 ag_status ag_block_pool_of(ag_backend *be, size_t block_bytes, ag_block_pool **out, ag_error *err);
-/* All pools of a backend that is being destroyed. */
+/* Frees all pools of a backend that is being destroyed. */
 void ag_block_pools_release(ag_backend *be);
 
-/* Until it leaves, t, whose sequence takes up to `row` blocks at once as it grows by a token. */
+/* Registers a table until ag_block_pool_leave(). row: maximum number of blocks that its sequence
+ * takes when it grows by one token. */
 void ag_block_pool_join(ag_block_pool *p, ag_block_table *t, size_t row);
 void ag_block_pool_leave(ag_block_pool *p, ag_block_table *t);
 
-/* What a pool in that memory takes at most while blocks of so many bytes come: on a device there is
- * some room, and a slab that grows is there twice for a moment. */
+/* Returns the maximum memory of a pool whose blocks take `bytes`. On a device this includes free
+ * blocks and the second copy of a slab that is being replaced. */
 size_t ag_block_pool_max_bytes(const ag_memory *mem, size_t bytes);
 
-/* The next n blocks can be taken without fail. */
+/* Makes sure that the next n calls of ag_block_pool_take() cannot fail. */
 ag_status ag_block_pool_reserve(ag_block_pool *p, size_t n, ag_error *err);
-/* A block with one holder; what it holds is anything. */
+/* Takes a block with one holder. Its bytes are unspecified. */
 ag_status ag_block_pool_take(ag_block_pool *p, ag_kv_block *out, ag_error *err);
-/* One holder more. */
+/* Adds a holder to a block. */
 void ag_block_pool_share(ag_block_pool *p, ag_kv_block block);
 bool ag_block_pool_is_shared(const ag_block_pool *p, ag_kv_block block);
-/* One holder less. The memory of blocks without any stays until ag_block_pool_trim. */
+/* Removes a holder. Memory of blocks without holders is given back by ag_block_pool_trim(). */
 void ag_block_pool_drop(ag_block_pool *p, ag_kv_block block);
-/* On a device free blocks stay for what comes next: a twelfth of those that are held, or a row. */
+/* Gives unused memory back. A device keeps free blocks for reuse: a twelfth of the used ones, or a
+ * row. */
 void ag_block_pool_trim(ag_block_pool *p);
-/* The same while more blocks are going to be dropped: on a device up to a quarter stays. */
+/* The same while more blocks may follow: a device keeps up to a quarter. */
 void ag_block_pool_trim_loosely(ag_block_pool *p);
-/* The block has been written to its end and is going to stay: a hint that larger pages pay. */
+/* Hint: the block is full and immutable now, so larger pages pay. */
 void ag_block_pool_full(ag_block_pool *p, ag_kv_block block);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools in memory that is taken as a whole, as a device's is: arenas are slabs, made as they are
- * needed. Kernels take AG_KV_BUFFERS of them at most; then a larger one takes the place of the
- * smallest. Where too much is free, the blocks of the slab that is emptiest move elsewhere and it
- * goes. Tables that name the blocks follow. */
+/* Block pools on a device, where a buffer takes all its memory at once. Arenas are slabs, made as
+ * they are needed. Kernels take at most AG_KV_BUFFERS of them; after that a larger slab replaces
+ * the smallest. If too many blocks are free, the blocks of the emptiest slab move to others and it
+ * is freed. The pool updates the tables of the blocks. */
 #include "core/block_pool_impl.h"
 
 #include "core/alloc.h"
@@ -11,9 +11,9 @@
 #include "core/fail.h"
 
 enum {
-    GROWTH = 32,     /* a new slab has at least one of so many live blocks */
-    FREE_SHARE = 12, /* of so many live ones one may be free: what is about to be taken again */
-    LOOSE_FREE_SHARE = 4, /* while more blocks may follow */
+    GROWTH = 32,          /* a new slab has at least 1/32 of the used blocks */
+    FREE_SHARE = 12,      /* keep at most used/12 free blocks, for reuse */
+    LOOSE_FREE_SHARE = 4, /* used/4 while more blocks may be dropped */
 };
 
 static size_t live_in(const ag_block_pool *p) {
@@ -36,7 +36,8 @@ static ag_status copy_run(const ag_block_pool *p, ag_kv_block to, ag_kv_block fr
     return ag_take_error(p->backend, ag_copy_slice(p->backend, &dst, 0, &src, 0, bytes), err);
 }
 
-/* Live block i of the slab to places[i], what lies together at both ends in one copy. */
+/* Copies used block i of the slab to targets[i]. Copies blocks that are adjacent at both ends at
+ * once. */
 static ag_status copy_blocks(const ag_block_pool *p, const ag_block_arena *a,
                              const ag_kv_block *targets, ag_error *err) {
     uint32_t n;
@@ -71,7 +72,8 @@ static void close_slab(ag_block_pool *p, ag_block_arena *a, bool closed) {
     a->closed = closed;
 }
 
-/* All of a slab's blocks go elsewhere, and it goes. As many are free there. */
+/* Moves all blocks of a slab to others, which must have enough free ones, and frees the slab. After
+ * a failure nothing has moved. */
 static ag_status move_out(ag_block_pool *p, ag_block_arena *a, ag_error *err) {
     ag_kv_block *targets = ag_calloc(a->n, sizeof *targets);
     if (!targets) return AG_FAIL(err, NOMEM, "list of %u KV blocks", a->n);
@@ -82,7 +84,7 @@ static ag_status move_out(ag_block_pool *p, ag_block_arena *a, ag_error *err) {
     if (st == AG_OK) {
         rename_blocks(p, a, targets);
         a->n_live = 0;
-        p->n_free += a->n; /* as if it were open, for what follows */
+        p->n_free += a->n; /* ag_block_arena_remove() subtracts all of its blocks */
         ag_block_arena_remove(p, a);
     } else {
         for (uint32_t i = 0; i < a->n; i++) {
@@ -94,7 +96,7 @@ static ag_status move_out(ag_block_pool *p, ag_block_arena *a, ag_error *err) {
     return st;
 }
 
-/* What was made for blocks that could not come. */
+/* Removes the last slab if no block is in it. */
 static void remove_empty_last(ag_block_pool *p) {
     ag_block_arena *last = p->arenas[p->n_arenas - 1];
     if (!last->n_live) ag_block_arena_remove(p, last);
@@ -109,14 +111,14 @@ static ag_block_arena *find_smallest(const ag_block_pool *p) {
     return found;
 }
 
-/* Of up to `most` blocks, `least` of which are needed. */
+/* Adds a slab of max blocks, or of min if that fails. */
 static ag_status add_slab(ag_block_pool *p, size_t max, size_t min, ag_error *err) {
     ag_status st = ag_block_arena_add(p, max, err);
     if (st != AG_OK && min < max) st = ag_block_arena_add(p, min, err);
     return st;
 }
 
-/* Where there may be no other slab, one takes the place of the smallest. */
+/* Replaces the smallest slab by one with min to max blocks more. */
 static ag_status replace_smallest(ag_block_pool *p, size_t max, size_t min, ag_error *err) {
     ag_block_arena *a = find_smallest(p);
     AG_TRY(add_slab(p, a->n + max, a->n + min, err));
@@ -131,7 +133,7 @@ ag_status ag_block_slabs_grow(ag_block_pool *p, size_t n, ag_error *err) {
     const size_t max = larger(lacking, smaller(live / GROWTH, growth));
     if (p->n_arenas == AG_KV_BUFFERS) return replace_smallest(p, max, lacking, err);
     ag_status st = add_slab(p, max, lacking, err);
-    /* More than one buffer may have: in two. */
+    /* The device may limit the size of a buffer: try two. */
     if (st != AG_OK && lacking > 1) st = ag_block_arena_add(p, (lacking + 1) / 2, err);
     return st;
 }
@@ -147,7 +149,7 @@ static void remove_empty(ag_block_pool *p, size_t reserve) {
         if (!p->arenas[i]->n_live) ag_block_arena_remove(p, p->arenas[i]);
 }
 
-/* The slab that has most free blocks for each live one. */
+/* Returns the slab with the smallest share of used blocks. */
 static ag_block_arena *find_emptiest(const ag_block_pool *p) {
     ag_block_arena *found = p->arenas[0];
     for (size_t i = 1; i < p->n_arenas; i++) {
@@ -157,8 +159,8 @@ static ag_block_arena *find_emptiest(const ag_block_pool *p) {
     return found;
 }
 
-/* Down to about `spare` free blocks; into a smaller slab what does not fit elsewhere. False: it
- * cannot be now. */
+/* Frees the emptiest slab and leaves about `reserve` free blocks. Makes a smaller slab for blocks
+ * that do not fit into others. Returns false if memory or a copy fails. */
 static bool move_together(ag_block_pool *p, size_t reserve) {
     ag_block_arena *a = find_emptiest(p);
     const bool fits = a->n <= p->n_free;

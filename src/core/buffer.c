@@ -48,7 +48,7 @@ static ag_status check_range(const ag_buffer *buf, size_t offset, size_t n, ag_e
                    offset, buf->size);
 }
 
-/* The host's view of a buffer for one copy. A buffer that was mapped before stays mapped. */
+/* Maps a buffer for one copy. The caller unmaps it unless *was_mapped. */
 static ag_status map_for_copy(ag_buffer *buf, unsigned char **p, bool *was_mapped, ag_error *err) {
     *was_mapped = ag_buffer_is_mapped(buf);
     *p = ag_buffer_map(buf);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Odd, with bits spread evenly: taken from the digits of pi and e. */
+/* Odd numbers with evenly spread bits: digits of pi and e. */
 static const uint64_t FIRST = 0x243f6a8885a308d3u, SECOND = 0xb7e151628aed2a6bu;
 
 static uint64_t rotate_left(uint64_t x, int by) { return x << by | x >> (64 - by); }

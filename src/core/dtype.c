@@ -18,7 +18,7 @@ static const dtype_info infos[AG_DTYPE_COUNT] = {
 #undef AG_DTYPE_INFO
 };
 
-/* NULL for a value that is no dtype: such values come from files. */
+/* Returns NULL for an unknown dtype: values may come from files. */
 static const dtype_info *info_of(ag_dtype dtype) {
     return (unsigned)dtype < AG_DTYPE_COUNT ? &infos[dtype] : NULL;
 }

@@ -30,7 +30,7 @@ const char *ag_status_text(ag_status status) {
 
 const char *ag_version(void) { return AG_VERSION_STRING; }
 
-/* A message is one line: control characters of file names and texts become '?'. */
+/* Makes a message one line: control characters of names and texts become '?'. */
 static void make_one_line(char *msg) {
     for (; *msg; msg++) {
         unsigned char c = (unsigned char)*msg;
@@ -40,11 +40,11 @@ static void make_one_line(char *msg) {
 
 /* ---- messages that are too long ---- */
 
-/* Two paths of the longest that a system takes, and what is said of them. */
+/* Two paths of maximum length, and text about them. */
 enum { TEXT_BYTES = 9000, MIN_SECTION = 40 };
 static const char between[] = ": ", gap[] = "...";
 
-/* A file name, a reason: the longest of what stands between colons. */
+/* Finds the longest section between colons, such as a file name. Returns its length. */
 static size_t longest_section(const char *text, size_t *begin) {
     size_t longest = 0;
     for (const char *section = text;; section += strlen(between)) {
@@ -61,8 +61,8 @@ static size_t longest_section(const char *text, size_t *begin) {
 
 static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
-/* Takes at least `excess` of the n bytes from their middle: whole characters, and of a path whole
- * names if that leaves enough of it. */
+/* Removes at least `excess` of a section's n bytes from its middle. Keeps UTF-8 characters intact
+ * and, of a path, full names where possible. */
 static void cut_middle(char *section, size_t n, size_t excess) {
     const size_t n_kept = n > excess + MIN_SECTION ? n - excess : MIN_SECTION;
     size_t begin = (n_kept - strlen(gap)) / 3, end = n - (n_kept - strlen(gap) - begin);
@@ -79,8 +79,8 @@ static void cut_middle(char *section, size_t n, size_t excess) {
     memmove(section + begin + strlen(gap), section + end, strlen(section + end) + 1);
 }
 
-/* The reason stands at the end of a message and must be there however long the names before it
- * are: these are shortened in their middle. */
+/* Copies a message into *err. Shortens long names in their middle, so that the reason at the end
+ * stays. */
 static void put_message(ag_error *err, char *text) {
     size_t n = strlen(text), begin = 0;
     while (n >= sizeof err->msg) {

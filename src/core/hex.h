@@ -3,7 +3,7 @@
 #ifndef AG_CORE_HEX_H
 #define AG_CORE_HEX_H
 
-/* The value of the digit, of either case; -1: it is none. */
+/* Returns the value of a digit of either case, or -1 for another character. */
 static inline int ag_hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;

@@ -11,7 +11,7 @@
  * not per byte. The caller returns AG_CANCELLED. */
 bool ag_interrupted(void);
 
-/* The same in a loop whose steps are short: asks once every 4,096 steps. */
+/* The same for loops with short steps: checks every 4,096 steps. */
 static inline bool ag_interrupted_at(size_t step) {
     return step % 4096 == 4095 && ag_interrupted();
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hash of bytes that a client chooses: its key is random, so that a client cannot make many of them
- * equal.
+/* Hash of bytes that a client chooses. Its key is random, so that a client cannot cause collisions.
  */
 #ifndef AG_CORE_KEYED_HASH_H
 #define AG_CORE_KEYED_HASH_H

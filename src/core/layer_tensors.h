@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of the tensors that a layer may have. models/tensors.c has their names and shapes. */
+/* Numbers of the tensors of a layer. models/tensors.c has their names and shapes. */
 #ifndef AG_CORE_LAYER_TENSORS_H
 #define AG_CORE_LAYER_TENSORS_H
 
@@ -46,7 +46,7 @@ typedef enum ag_layer_tensor {
     AG_LT_POST_INPUT_NORM,
     AG_LT_OUT_SCALE,
     AG_LAYER_TENSORS,
-    AG_LT_ONES = AG_LAYER_TENSORS, /* the weight of norms without one, which no file has */
+    AG_LT_ONES = AG_LAYER_TENSORS, /* all ones, for norms without weight; not in files */
     AG_LAYER_TENSOR_SLOTS,
 } ag_layer_tensor;
 

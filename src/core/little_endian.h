@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers in files: n_bytes of them, the lowest first, on any machine. */
+/* Little-endian numbers of n_bytes bytes, on any machine. */
 #ifndef AG_CORE_LITTLE_ENDIAN_H
 #define AG_CORE_LITTLE_ENDIAN_H
 

@@ -99,7 +99,7 @@ static const char *const tensors[AG_LAYER_TENSOR_SLOTS] = {
     [AG_LT_ONES] = "ones",
 };
 
-/* A line that grows; what does not fit is counted. */
+/* A line in a buffer. n also counts characters that do not fit. */
 typedef struct line {
     char *text;
     size_t cap, n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A forward pass as a list of operations that every backend can read. models/lower.c makes it of a
- * model's description, once. Values, weights and parameters are numbers: indices of its arrays. */
+/* Program: a forward pass as a list of operations. models/lower.c makes it from a model's
+ * description. Values, weights and parameters are indices of its arrays. */
 #ifndef AG_CORE_PROGRAM_H
 #define AG_CORE_PROGRAM_H
 
@@ -11,18 +11,18 @@
 typedef enum ag_op_code {
     AG_OP_PRODUCTS,   /* out[i] = in[0] x w[i], for up to 4 matrices */
     AG_OP_BIAS,       /* out[0] += w[0], in place */
-    AG_OP_NORM,       /* out[0] = RMSNorm of in[0], of as many values at a time as w[0] has */
+    AG_OP_NORM,       /* out[0] = RMSNorm of in[0], in groups of as many values as w[0] has */
     AG_OP_ADD,        /* out[0] += in[1], in place */
     AG_OP_SCALE,      /* out[0] *= w[0], one number, in place */
     AG_OP_SOFTCAP,    /* out[0] = number tanh(in[0] / number), in place */
-    AG_OP_GATE,       /* out[0] = f(in[0]) in[1], in the place of in[0] */
-    AG_OP_ATTEND,     /* out[0] of q, k, v; appends k and v to the caches */
-    AG_OP_SHORT_CONV, /* out[0] = a causal convolution of in[0]; its state moves on */
-    AG_OP_DELTA_NET,  /* out[0] = the gated delta rule of in: qkv, a, b; out[1] is scratch */
+    AG_OP_GATE,       /* out[0] = f(in[0]) in[1], in place of in[0] */
+    AG_OP_ATTEND,     /* out[0] = attention of q, k, v; appends k and v to the caches */
+    AG_OP_SHORT_CONV, /* out[0] = causal convolution of in[0]; advances its state */
+    AG_OP_DELTA_NET,  /* out[0] = gated delta rule of qkv, a, b; out[1] is scratch */
     AG_OP_CODES,
 } ag_op_code;
 
-/* f of AG_OP_GATE. */
+/* Function f of AG_OP_GATE. */
 typedef enum ag_gate_kind {
     AG_GATE_SILU,
     AG_GATE_GELU_TANH,
@@ -32,10 +32,10 @@ typedef enum ag_gate_kind {
 
 enum {
     AG_OP_VALUES = 4,
-    AG_NONE = UINT16_MAX,      /* no value, weight or parameters */
+    AG_NONE = UINT16_MAX,      /* no value, weight, layer or parameters */
     AG_OP_LAYER_BEGINS = 1,    /* flag: the first operation of a layer */
-    AG_VALUE_COLS = 16,        /* values begin at multiples of 16 columns: 64 bytes */
-    AG_MODEL_WEIGHT = AG_NONE, /* ag_weight_ref.layer of the two below */
+    AG_VALUE_COLS = 16,        /* values start at multiples of 16 columns: 64 bytes */
+    AG_MODEL_WEIGHT = AG_NONE, /* ag_weight_ref.layer of the two weights below */
     AG_MODEL_NORM = 0,
     AG_MODEL_HEAD = 1,
 };
@@ -47,16 +47,16 @@ typedef struct ag_op {
     uint16_t layer;
     uint16_t
         params; /* index into attend, for ATTEND; into recurrent, for SHORT_CONV and DELTA_NET */
-    uint16_t in[AG_OP_VALUES], out[AG_OP_VALUES]; /* values; AG_NONE behind the last */
-    uint16_t w[AG_OP_VALUES];                     /* weights; AG_NONE behind the last */
+    uint16_t in[AG_OP_VALUES], out[AG_OP_VALUES]; /* values; AG_NONE after the last */
+    uint16_t w[AG_OP_VALUES];                     /* weights; AG_NONE after the last */
     float number;                                 /* epsilon, for NORM; the cap, for SOFTCAP */
 } ag_op;
 
-/* Rows of F32 values, one for each row of the pass. */
+/* A value: one F32 row of `cols` numbers for each row of the pass. */
 typedef struct ag_value {
     const char *name; /* static: "stream", "q" */
     uint32_t cols;
-    uint32_t offset; /* columns before it in the workspace; UINT32_MAX: it is not there */
+    uint32_t offset; /* first column in the workspace; UINT32_MAX: not in the workspace */
 } ag_value;
 
 /* A tensor of a layer, or, with layer AG_MODEL_WEIGHT, one of the model. */
@@ -71,22 +71,22 @@ typedef struct ag_bound_weight {
 } ag_bound_weight;
 
 typedef struct ag_attend_op {
-    uint32_t cache; /* number among the caches of a session */
-    bool shares_kv; /* another layer has written keys and values; k and v are not read */
+    uint32_t cache; /* index of the cache in a session */
+    bool shares_kv; /* uses the keys and values of another layer; k and v are not read */
     uint32_t n_heads, n_kv_heads, head_dim;
-    uint32_t rope;     /* table of the model; AG_NONE: queries and keys do not rotate */
-    float rope_factor; /* multiplies the values that rotate */
+    uint32_t rope;     /* table of the model; AG_NONE: no rotation */
+    float rope_factor; /* multiplies the rotated values */
     float query_beta;  /* multiplies queries at position p by 1 + beta log(1 + floor(p / period)) */
     uint32_t query_period;
-    uint32_t window_list; /* the list of first visible positions; AG_NONE: rows see all */
-    uint32_t window;      /* newest positions that a query sees, its own included; 0: all */
+    uint32_t window_list; /* index of the list of first visible positions; AG_NONE: no window */
+    uint32_t window;      /* number of positions that a query sees, its own included; 0: all */
     float scale, softcap; /* scale: factor of q . k; softcap: limit of scaled scores, 0: none */
 } ag_attend_op;
 
 typedef struct ag_recurrent_op {
-    uint32_t state;        /* number among the states of a session */
-    uint32_t taps;         /* tokens that the convolution sees, its own included */
-    ag_delta_params delta; /* only for DELTA_NET */
+    uint32_t state;        /* index of the state in a session */
+    uint32_t taps;         /* tokens of the convolution, its own included */
+    ag_delta_params delta; /* for DELTA_NET */
 } ag_recurrent_op;
 
 typedef struct ag_stage ag_stage; /* core/stages.h */
@@ -97,29 +97,29 @@ typedef struct ag_program {
     ag_weight_ref *weights;
     ag_attend_op *attend;
     ag_recurrent_op *recurrent;
-    uint16_t *layer_inputs; /* [n_layers] values that the host writes; NULL: layers have none */
-    uint16_t *live;   /* values that operations from `cut` on read and earlier ones have written */
-    ag_stage *stages; /* of the first operations; NULL: they were not looked for */
-    uint32_t n_stages, n_in_stages; /* n_in_stages: operations */
+    uint16_t *layer_inputs; /* [n_layers] values that the host writes; NULL: no layer inputs */
+    uint16_t *live;         /* [n_live] values written before `cut` and read after it */
+    ag_stage *stages;       /* of the first operations; NULL until ag_find_stages() */
+    uint32_t n_stages, n_in_stages; /* n_in_stages: operations in stages */
     uint32_t n_layers, n_live, n_ops, n_values, n_weights, n_attend, n_recurrent;
-    uint16_t stream; /* the value that holds embeddings at first */
-    uint16_t hidden; /* the value that is the result: rows behind the last norm */
-    uint16_t logits; /* made of hidden by the operations from `head` on; not in the workspace */
-    uint32_t cut;    /* operations from here on keep nothing of a row: wanted rows alone go on */
+    uint16_t stream; /* the residual stream: holds embeddings at first */
+    uint16_t hidden; /* the result: rows after the last norm */
+    uint16_t logits; /* written by the operations from `head` on; not in the workspace */
+    uint32_t cut;    /* first operation after the last one that writes caches or states */
     uint32_t head;
-    uint32_t cols; /* columns of the workspace, for each row */
+    uint32_t cols; /* columns of the workspace */
 } ag_program;
 
-/* NULL is fine. */
+/* Frees a program; p may be NULL. */
 void ag_program_destroy(ag_program *p);
-/* The NORM that may be one operation with ADD number i: it norms the sum into another value, right
- * behind it or after a SCALE. 0: there is none. */
+/* Returns the index of the NORM that can be fused with ADD number i: it norms the sum into another
+ * value and follows at once or after a SCALE. 0 if there is none. */
 uint32_t ag_program_norm_of_sum(const ag_program *p, uint32_t i);
-/* The name of a code: "PRODUCTS", static. */
+/* Returns the name of a code, such as "PRODUCTS", a static string. */
 const char *ag_op_code_name(ag_op_code code);
-/* Operation number i as a line without its end: "12  3  PRODUCTS wq,wk,wv  x[64] -> q[64] k[32]
- * v[32]  q4_0". Returns its length as snprintf() does. types: of the
- * operation's weights, shown once if they are equal; NULL: not shown. */
+/* Writes operation number i as a line without a newline: "12  3  PRODUCTS wq,wk,wv  x[64] -> q[64]
+ * k[32] v[32]  q4_0". Returns its length as snprintf() does. types: the types of the operation's
+ * weights, shown once if they are equal; NULL: not shown. */
 int ag_program_line(const ag_program *p, uint32_t i, const ag_dtype types[AG_OP_VALUES], char *line,
                     size_t cap);
 

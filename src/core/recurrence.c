@@ -15,7 +15,7 @@ void ag_conv_row_reference(float *y, const float *const taps[], size_t n_taps, c
     }
 }
 
-/* Row t of state and x together, which is the state's as long as t is below its rows. */
+/* Returns row t of the state followed by x. */
 static const float *row_at(const ag_conv_job *job, size_t t) {
     const size_t before = job->n_taps - 1;
     return t < before ? job->state + t * job->channels : job->x + (t - before) * job->channels;
@@ -37,7 +37,7 @@ void ag_conv_channels(const ag_conv_job *job, size_t begin, size_t end) {
 
 /* ---- delta rule ---- */
 
-/* to = x * factor / sqrt(sum of squares + eps) */
+/* Sets to = x * factor / sqrt(sum of squares + eps). */
 static void divide_by_length(float *to, const float *x, size_t n, double eps, double factor) {
     double squares = 0;
     for (size_t i = 0; i < n; i++) squares += (double)x[i] * x[i];

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ag_causal_conv and ag_delta_rule do on the host: the way through rows and heads, around a
- * kernel for one row of channels or one token of a head. All values F32 in host memory. */
+/* Host implementation of ag_causal_conv() and ag_delta_rule(): loops over rows and heads, around a
+ * kernel for one row of channels or one token of a head. All values are F32 in host memory. */
 #ifndef AG_CORE_RECURRENCE_H
 #define AG_CORE_RECURRENCE_H
 
 #include <antigravity/operations.h>
 
-/* y[c] = sum over j of w[j * stride + c] * taps[j][c] for c < n, then silu if asked for. */
+/* Sets y[c] = sum over j of w[j * stride + c] * taps[j][c] for c < n, then applies SiLU if `silu`.
+ */
 typedef void ag_conv_row_fn(float *y, const float *const taps[], size_t n_taps, const float *w,
                             size_t stride, size_t n, bool silu);
 
@@ -18,17 +19,17 @@ typedef struct ag_conv_job {
     ag_conv_row_fn *row;
 } ag_conv_job;
 
-/* All rows of channels [begin, end), and their state. */
+/* Computes all rows of channels [begin, end) and updates their state. */
 void ag_conv_channels(const ag_conv_job *job, size_t begin, size_t end);
 
-/* One token of one head; decay and beta as they are multiplied with. */
+/* One token of one head. decay and beta are factors, after exp and sigmoid. */
 typedef struct ag_delta_token {
     const float *q, *k, *v;
     float decay, beta, eps;
     size_t k_dim, v_dim;
 } ag_delta_token;
 
-/* scratch: [2 * k_dim], for q and k divided by their lengths. */
+/* Computes one token of one head. scratch: [2 * k_dim] floats, for normalised q and k. */
 typedef void ag_delta_token_fn(float *out, float *state, const ag_delta_token *t, float *scratch);
 
 typedef struct ag_delta_job {
@@ -39,10 +40,10 @@ typedef struct ag_delta_job {
     ag_delta_token_fn *token;
 } ag_delta_job;
 
-/* All rows of one value head. */
+/* Computes all rows of one value head. scratch: [2 * k_dim] floats. */
 void ag_delta_head(const ag_delta_job *job, size_t head, float *scratch);
 
-/* The definitions, summing in double. */
+/* Reference kernels, which sum in double. */
 ag_conv_row_fn ag_conv_row_reference;
 ag_delta_token_fn ag_delta_token_reference;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far a sequence can always be taken back. */
+/* Number of tokens by which a sequence can always be truncated. */
 #ifndef AG_CORE_ROLLBACK_H
 #define AG_CORE_ROLLBACK_H
 
-enum { AG_ROLLBACK = 64 }; /* tokens, from the furthest position that it has reached */
+enum { AG_ROLLBACK = 64 }; /* counted from the furthest position that it has reached */
 
 #endif

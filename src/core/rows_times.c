@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-/* Rows and vectors whose sums stay in registers. */
+/* Rows and vectors per step, so that their sums stay in registers. */
 enum { ROWS = 4, VECS = 2 };
 
-/* Columns [c, c + VECS * LANES) of up to ROWS rows. */
+/* Computes columns [c, c + VECS * LANES) of up to ROWS rows. */
 static void add_columns(float *out, const float *const x[ROWS], size_t n, const float *matrix,
                         size_t k, size_t c) {
     vec sums[ROWS][VECS] = {0};

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One piece of memory, cut into parts that begin at cache lines. */
+/* Bump allocator in one piece of memory. Every piece starts on a cache line. */
 #ifndef AG_CORE_SCRATCH_H
 #define AG_CORE_SCRATCH_H
 
 #include <stddef.h>
 
-/* base NULL: parts are counted, not cut, so that the function that lays them out also says how many
- * bytes they take. */
+/* base NULL: only counts bytes, so that one function both measures a layout and makes it. */
 typedef struct ag_scratch {
-    unsigned char *base; /* at a cache line; borrowed */
+    unsigned char *base; /* aligned to 64 bytes; borrowed */
     size_t used;
 } ag_scratch;
 

@@ -14,7 +14,7 @@ ag_shape ag_shape_4d(size_t a, size_t b, size_t c, size_t d) {
     return (ag_shape){.dim = {a, b, c, d}, .n_dims = 4};
 }
 
-/* SIZE_MAX on overflow; a dim of 0 makes the product 0 whatever the others are. */
+/* Returns the product of n dims, 0 if one is 0, or SIZE_MAX on overflow. */
 static size_t product(const size_t *dim, int n) {
     size_t p = 1;
     for (int i = 0; i < n; i++) {
@@ -44,7 +44,7 @@ bool ag_shape_equal(const ag_shape *a, const ag_shape *b) {
 }
 
 const char *ag_shape_format(const ag_shape *s, char *buf, size_t cap) {
-    /* Four numbers of 20 digits at most, with their commas and brackets. */
+    /* Up to four numbers of 20 digits, with commas and brackets. */
     char text[4 * 21 + 3] = "[";
     size_t n = 1;
     for (int i = 0; i < s->n_dims; i++) {

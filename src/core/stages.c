@@ -14,16 +14,16 @@ static bool is_product(const ag_op *op, size_t n) {
            (n == AG_OP_VALUES || op->out[n] == AG_NONE);
 }
 
-/* A NORM of the stream, then n products of it. */
+/* Returns whether operation i is a NORM of the stream, followed by n products of it. */
 static bool is_normed(const ag_program *p, uint32_t i, size_t n) {
     const ag_op *norm = op_at(p, i), *products = op_at(p, i + 1);
     return norm->code == AG_OP_NORM && norm->in[0] == p->stream && norm->out[0] != p->stream &&
            is_product(products, n) && products->in[0] == norm->out[0];
 }
 
-/* ---- patterns: how many operations fit, from operation i on; 0: they do not ---- */
+/* ---- patterns: each returns the number of operations that match from i on, or 0 ---- */
 
-/* `before` is the stage that ends at i; NULL: none. */
+/* before: the stage that ends at i; NULL: none. */
 typedef uint32_t match_fn(const ag_program *p, uint32_t i, const ag_stage *before);
 
 static bool follows(const ag_stage *before, ag_stage_pattern pattern) {
@@ -92,7 +92,7 @@ static match_fn *const patterns[] = {[AG_STAGE_NORMED] = normed,
                                      [AG_STAGE_LOGITS] = logits};
 enum { PATTERNS = sizeof patterns / sizeof patterns[0] };
 
-/* The stage that begins at operation i; n 0: none does. */
+/* Returns the stage that starts at operation i; n is 0 if there is none. */
 static ag_stage match(const ag_program *p, uint32_t i, const ag_stage *before) {
     ag_stage s = {.first = i};
     for (int k = 0; k < PATTERNS && !s.n; k++) {

@@ -5,7 +5,7 @@
 
 enum { SHAPE_TEXT = 96 };
 
-/* 0: the shape has no such size in this dtype. */
+/* Returns 0 if the shape is impossible in this dtype or overflows. */
 static size_t bytes_of(ag_dtype dtype, const ag_shape *shape) {
     size_t rows = ag_shape_rows(shape);
     size_t row_bytes = ag_dtype_row_bytes(dtype, ag_shape_cols(shape));
@@ -15,7 +15,7 @@ static size_t bytes_of(ag_dtype dtype, const ag_shape *shape) {
 
 size_t ag_tensor_bytes(const ag_tensor *t) { return bytes_of(t->dtype, &t->shape); }
 
-/* Every tensor has at least one element and a size that fits size_t. */
+/* Checks that a tensor has at least one element and a size that fits size_t. */
 static ag_status check_shape(ag_dtype dtype, const ag_shape *shape, ag_error *err) {
     if ((unsigned)dtype >= AG_DTYPE_COUNT) {
         return AG_FAIL(err, DTYPE, "dtype %d is not one of the %d known", (int)dtype,
@@ -102,7 +102,7 @@ void *ag_tensor_data(const ag_tensor *t) {
     return p ? p + t->offset : NULL;
 }
 
-/* Tensors of a file may lie at any byte: such data is no array of its type. */
+/* Returns NULL for data that is not aligned: tensors of a file may start at any byte. */
 static void *aligned_data(const ag_tensor *t, size_t alignment) {
     void *p = ag_tensor_data(t);
     return (uintptr_t)p % alignment == 0 ? p : NULL;

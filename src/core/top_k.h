@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of a row of logits that a sampler needs. Better is the larger value and, among equals,
- * the lower id; -INFINITY is never among the best. */
+/* Top-k request: the best logits of a row and some others by id. A larger value is better and, of
+ * equal values, the lower id. -INFINITY is never among the best. */
 #ifndef AG_CORE_TOP_K_H
 #define AG_CORE_TOP_K_H
 
@@ -11,13 +11,13 @@
 enum { AG_TOP_K_MAX = 384, AG_TOP_K_IDS = 128 };
 
 typedef struct ag_top_k {
-    size_t k;           /* how many are wanted, 1 .. AG_TOP_K_MAX */
+    size_t k;           /* requested number, 1 .. AG_TOP_K_MAX */
     const int32_t *ids; /* [n_ids], up to AG_TOP_K_IDS, inside the row; host memory */
     size_t n_ids;
-    bool known;                     /* what follows has been written */
+    bool known;                     /* the members below are set */
     int32_t best_ids[AG_TOP_K_MAX]; /* [n] best first */
     float best[AG_TOP_K_MAX];       /* [n] their values; -0 as 0 */
-    size_t n;                       /* fewer than k if there are no more */
+    size_t n;                       /* number found, at most k */
     float at[AG_TOP_K_IDS];         /* [n_ids] values at the ids */
     size_t bad;                     /* first id whose value is NaN or +Inf; SIZE_MAX: none */
 } ag_top_k;
