@@ -23,7 +23,7 @@ static size_t buffer_bytes(const ag_io_hooks *p) { return p ? PAUSED_BUFFER : BU
 
 /* ---- writing ---- */
 
-/* errno says why `what` failed; 0: there is no more to say. */
+/* Reports that `what` failed. errno is the reason; 0: none. */
 static ag_status atomic_error(const ag_checksummed_writer *w, const char *what, ag_error *err) {
     if (!errno) return AG_FAIL(err, IO, "%s: %s", w->file.path, what);
     return AG_FAIL(err, IO, "%s: %s: %s", w->file.path, what, strerror(errno));
@@ -63,7 +63,7 @@ static ag_status put_raw(ag_checksummed_writer *w, const void *bytes, size_t n, 
     const unsigned char *p = bytes;
     if (n > cap - w->n_buffered) AG_TRY(flush(w, err));
     if (n > cap && !w->hooks) return write_bytes(w, p, n, err);
-    while (n) { /* in pieces only where what is written must be a copy */
+    while (n) { /* in pieces if hooks require a copy */
         const size_t piece = n < cap - w->n_buffered ? n : cap - w->n_buffered;
         memcpy(w->buffer + w->n_buffered, p, piece);
         w->n_buffered += piece;
@@ -145,11 +145,11 @@ static ag_status fill_buffer(ag_checksummed_reader *r, ag_error *err) {
     return st;
 }
 
-/* The next n bytes of the file, seal or not. */
+/* Reads the next n bytes of the file, including the checksum. */
 static ag_status get_raw(ag_checksummed_reader *r, unsigned char *p, size_t n, ag_error *err) {
     while (n) {
         size_t ready = r->n_buffered - r->n_read;
-        if (!ready && n >= BUFFER && !r->hooks) { /* large pieces go straight to their place */
+        if (!ready && n >= BUFFER && !r->hooks) { /* large pieces bypass the buffer */
             AG_TRY(ag_file_read_at(r->fd, r->path, r->at, p, n, err));
             r->at += n;
             return AG_OK;

@@ -15,7 +15,7 @@ bool ag_file_is_named(const char *path) {
     return ag_file_stat_link(path, &info);
 }
 
-/* A link that leads nowhere is a file that got lost, not one that was left out. */
+/* A broken link is AG_IO, not AG_NOT_FOUND: the file is lost, not optional. */
 static ag_status open_error(const char *path, int error, ag_error *err) {
     if (error != ENOENT) return AG_FAIL(err, IO, "%s: %s", path, strerror(error));
     if (!ag_file_is_named(path)) return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(error));
@@ -24,7 +24,8 @@ static ag_status open_error(const char *path, int error, ag_error *err) {
     return AG_FAIL(err, IO, "%s: is a link to %s, which is not there", path, to);
 }
 
-/* What a clone without git-lfs leaves in the place of a large file. */
+/* Returns whether the file is the pointer that a clone without git-lfs has instead of a large file.
+ */
 static bool is_lfs_pointer(int fd, uint64_t size) {
     static const char begin[] = "version https://git-lfs.";
     char first[sizeof begin - 1];

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The least that an entry and a tensor take: lengths, one letter, types, a value of one byte. */
+/* Minimum bytes of an entry and of a tensor: lengths, one letter, types, a value of one byte. */
 enum { MIN_ENTRY = 8 + 1 + 4 + 1, MIN_TENSOR = 8 + 1 + 4 + 4 + 8, MAX_DIMS = 4 };
 enum { DEFAULT_ALIGNMENT = 32 };
 
@@ -19,7 +19,7 @@ typedef struct ggml_type {
     unsigned block, bytes;
 } ggml_type;
 
-/* By number; the gaps are types that the format has given up. */
+/* By number. The gaps are types that the format has removed. */
 static const ggml_type ggml_types[] = {
     [0] = {"F32", 1, 4},         [1] = {"F16", 1, 2},         [2] = {"Q4_0", 32, 18},
     [3] = {"Q4_1", 32, 20},      [6] = {"Q5_0", 32, 22},      [7] = {"Q5_1", 32, 24},
@@ -73,11 +73,11 @@ size_t ag_gguf_type_bytes(ag_gguf_type type) {
 typedef struct gguf_reader {
     const unsigned char *bytes;
     size_t n, at;
-    char where[300]; /* begins messages: the file, and what of it is being read */
+    char where[300]; /* starts messages: the file, and the entry being read */
     ag_error *err;
 } gguf_reader;
 
-/* Fails unless n bytes are left. */
+/* Fails unless n bytes remain. */
 static ag_status need(gguf_reader *r, uint64_t n, const char *what) {
     if (n <= r->n - r->at) return AG_OK;
     return AG_FAIL(r->err, FORMAT,
@@ -85,7 +85,7 @@ static ag_status need(gguf_reader *r, uint64_t n, const char *what) {
                    r->where, r->at, what, n, r->n - r->at);
 }
 
-/* The same for a count of things that take at least `each` bytes. */
+/* Fails unless n items of at least `each` bytes fit into the remaining bytes. */
 static ag_status need_each(gguf_reader *r, uint64_t n, size_t each, const char *what) {
     if (n <= (r->n - r->at) / each) return AG_OK;
     return AG_FAIL(r->err, FORMAT,
@@ -109,7 +109,7 @@ static ag_status read_string(gguf_reader *r, const char *what, ag_source_string 
     return AG_OK;
 }
 
-/* The name of an entry or a tensor, after which messages are about `what` of that name. */
+/* Reads the name of an entry or a tensor. Later messages name it. */
 static ag_status read_name(gguf_reader *r, const char *path, const char *what, size_t max,
                            ag_source_string *out) {
     const size_t begin = r->at;
@@ -262,7 +262,7 @@ static ag_status read_shape(gguf_reader *r, ag_source_tensor *t, uint64_t *n_ele
     t->n_dims = (size_t)n_dims;
     t->shape.n_dims = (int)n_dims;
     *n_elements = 1;
-    for (size_t i = t->n_dims; i-- > 0;) { /* rows come first in the file */
+    for (size_t i = t->n_dims; i-- > 0;) { /* the file lists the innermost dim first */
         AG_TRY(read_number(r, 8, "a dim", &dim));
         if (dim > SIZE_MAX || __builtin_mul_overflow(*n_elements, dim, n_elements)) {
             return AG_FAIL(r->err, FORMAT, "%s, byte %zu: the product of its dims overflows",
@@ -299,7 +299,7 @@ static ag_status read_tensor_type(gguf_reader *r, uint64_t n_elements, ag_source
     return AG_OK;
 }
 
-/* t->offset is counted from the first byte of data here; place_tensors moves it. */
+/* Sets t->offset relative to the first byte of data; set_offsets() corrects it. */
 static ag_status read_tensor(gguf_reader *r, const char *path, uint64_t alignment, char *name,
                              ag_source_tensor *t) {
     ag_source_string s;
@@ -316,7 +316,8 @@ static ag_status read_tensor(gguf_reader *r, const char *path, uint64_t alignmen
                    r->where, r->at - 8, t->offset, alignment);
 }
 
-/* Data begin at the first multiple of the alignment behind the table. */
+/* Makes offsets relative to the file, and checks them. Data start at the first multiple of the
+ * alignment after the table. */
 static ag_status set_offsets(gguf_reader *r, uint64_t alignment, ag_gguf *g) {
     const uint64_t start = (r->at + alignment - 1) / alignment * alignment;
     uint64_t end = start;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GGUF file, or the parts of one: configuration, vocabulary and chat template are its metadata.
- */
+/* Weight source of GGUF files, one or several shards. Configuration, vocabulary and chat template
+ * are metadata of the first. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/gguf.h"
@@ -13,12 +13,12 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Longer arrays are no configuration: a vocabulary's scores, for example. */
+/* Longer arrays are not configuration but, for example, scores of a vocabulary. */
 enum { MAX_CONFIG_ARRAY = 4096, MAX_CONFIG_VALUES = 1 << 20 };
 
 typedef struct gguf_source {
     ag_weight_source base;
-    ag_gguf header; /* of the first part, whose list belongs to the file */
+    ag_gguf header; /* of the first shard; its list has moved to the file */
     unsigned n_shards;
 } gguf_source;
 
@@ -32,7 +32,8 @@ const ag_gguf *ag_gguf_source_header(const ag_weight_source *s) {
 
 /* ---- files ---- */
 
-/* Takes over path. header: the caller's, ag_gguf_free also after a failure. */
+/* Adds a file and parses its header. Takes ownership of path. The caller frees *header, also after
+ * a failure. */
 static ag_status add_shard(ag_weight_files *files, char *path, ag_gguf *header, ag_error *err) {
     ag_weight_file *f;
     ag_status st = ag_weight_files_add(files, path, &f, err);
@@ -46,7 +47,7 @@ static ag_status add_shard(ag_weight_files *files, char *path, ag_gguf *header, 
     return AG_OK;
 }
 
-/* The file says of itself what its name says. */
+/* Checks that the file's keys agree with its name. */
 static ag_status check_shard(const ag_gguf *g, unsigned shard, unsigned n_shards, ag_error *err) {
     int64_t no = 0, count = 0;
     AG_TRY(ag_gguf_integer(g, "split.no", &no, err));
@@ -109,11 +110,11 @@ static json_t *number_of(ag_gguf_type type, const unsigned char *p) {
     if (type == AG_GGUF_F32 || type == AG_GGUF_F64) return json_real(ag_gguf_load_real(type, p));
     if (type == AG_GGUF_BOOL) return json_boolean(*p);
     const int64_t v = ag_gguf_load_integer(type, p);
-    /* JSON has no integers above 2^63. */
+    /* JSON has no integers of 2^63 or more. */
     return type == AG_GGUF_U64 && v < 0 ? json_real((double)(uint64_t)v) : json_integer(v);
 }
 
-/* JSON has neither infinities nor bytes that are no text. */
+/* Rejects values that JSON cannot represent: infinities, NaN and invalid UTF-8. */
 static ag_status check_value(const ag_gguf *g, const ag_gguf_entry *e, ag_error *err) {
     const int key_chars = e->key.n < 120 ? (int)e->key.n : 120;
     const unsigned char *p = e->first;
@@ -188,7 +189,7 @@ static ag_status read_config(const ag_gguf *g, ag_source_text *out, ag_error *er
     return st == AG_NOMEM ? AG_FAIL(err, NOMEM, "%s: metadata", g->path) : st;
 }
 
-/* The one without a name, or else the first of those that have one. */
+/* Reads the template without a name or, if there is none, the first that has one. */
 static ag_status read_template(const ag_gguf *g, ag_source_text *out, ag_error *err) {
     static const char key[] = "tokenizer.chat_template", named[] = "tokenizer.chat_template.";
     ag_source_string jinja = {0};
@@ -232,7 +233,7 @@ static ag_status read_strings(const ag_gguf *g, const char *key, ag_source_strin
     return AG_OK;
 }
 
-/* A number of 4 bytes for each token, or nothing. */
+/* Reads an array of 4-byte numbers, one for each token. *out does not change without the key. */
 static ag_status read_numbers(const ag_gguf *g, const char *key, ag_gguf_type type, size_t n_tokens,
                               void **out, ag_error *err) {
     const ag_gguf_entry *e;
@@ -271,7 +272,7 @@ static ag_status read_key(const ag_gguf *g, const struct vocabulary_key *k,
     int64_t *to = (int64_t *)(void *)((char *)out + k->member);
     *to = -1;
     AG_TRY(ag_gguf_integer(g, k->key, to, err));
-    if (*to == UINT32_MAX) *to = -1; /* written without its sign */
+    if (*to == UINT32_MAX) *to = -1; /* -1, written as unsigned */
     if (!k->is_id && *to > 1) *to = 1;
     if (*to < (int64_t)out->n_tokens && *to >= -1) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: key \"%s\": %" PRId64 " is no id of the %zu tokens", g->path,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Hugging Face directory: config.json, safetensors files, tokenizer.json. */
+/* Weight source of Hugging Face directories: config.json, safetensors files, tokenizer.json. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/file.h"
@@ -16,7 +16,7 @@ static ag_status open_tensors(ag_weight_source *s, ag_error *err) {
     return ag_st_open(s->path, &s->files, err);
 }
 
-/* The file of that name; nothing where an optional one does not exist. */
+/* Reads a file of the directory. *out stays empty if an optional file is absent. */
 static ag_status read_file(const ag_weight_source *s, const char *name, size_t max_bytes,
                            bool optional, ag_source_text *out, ag_error *err) {
     ag_error inner = {0};
@@ -31,7 +31,7 @@ static ag_status read_file(const ag_weight_source *s, const char *name, size_t m
     return st;
 }
 
-/* A template, or a list of them with names: "default" is the one for conversations. */
+/* Returns the template of a configuration: a string, or the entry "default" of a list. */
 static const char *template_in(const json_t *config) {
     const json_t *v = json_object_get(config, "chat_template");
     for (size_t i = 0; i < json_array_size(v); i++) {

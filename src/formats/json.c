@@ -11,8 +11,8 @@
 
 enum { MAX_DEPTH = 64, MAX_VALUES = 1 << 22 };
 
-/* Every value but the first follows a '[', '{' or ','. Counting those outside strings, and how deep
- * brackets nest, costs one pass and bounds what the parser will allocate. */
+/* Limits nesting and the number of values, and so the memory of the parser. Every value but the
+ * first follows a '[', '{' or ',' outside strings. */
 static ag_status check_bounds(const char *text, size_t n, const char *where, ag_error *err) {
     size_t depth = 0, values = 0;
     bool in_string = false;
@@ -39,8 +39,8 @@ static ag_status check_bounds(const char *text, size_t n, const char *where, ag_
     return AG_OK;
 }
 
-/* The parser reports memory it could not get by its code, by saying nothing, or, inside a token, as
- * a syntax error: that last case cannot be told from a malformed file. */
+/* Returns whether the parser ran out of memory. It reports this by its code or by an empty text.
+ * Inside a token it reports a syntax error, which looks like a malformed file. */
 static bool is_out_of_memory(const json_error_t *e) {
     return e->text[0] == '\0' || json_error_code(e) == json_error_out_of_memory;
 }
@@ -52,7 +52,7 @@ typedef struct reader {
     bool is_interrupted;
 } reader;
 
-/* Gives the parser its next piece of at most n bytes; none ends the text. */
+/* Copies the parser's next piece of at most n bytes. Returns its length; 0 ends the text. */
 static size_t read_piece(void *to, size_t n, void *user) {
     enum { PIECES = 64 }; /* pieces of 1 KiB between two checks */
     reader *r = user;

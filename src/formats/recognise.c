@@ -15,7 +15,7 @@
 static const char needed[] = "this version reads GGUF files, and a directory with config.json and "
                              "F32, F16 or BF16 weights in model.safetensors";
 
-/* How the names of a split model's files end. */
+/* End of the names of a split model's files. */
 static const char shard_end[] = "-%05u-of-%05u.gguf";
 enum { N_SHARD_END = sizeof "-00001-of-00001.gguf" - 1 };
 
@@ -24,9 +24,9 @@ static bool ends_with(const char *text, const char *end) {
     return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-/* ---- paths that are not there ---- */
+/* ---- missing paths ---- */
 
-/* "org/name" as model hubs write it, which as a path would be relative to the current directory. */
+/* Returns whether the path looks like "org/name" of a model hub. */
 static bool names_a_repository(const char *path) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                   "-_.";
@@ -76,9 +76,9 @@ static ag_status reject_file(const char *path, ag_error *err) {
 
 /* ---- directories ---- */
 
-/* What tells a directory's kind, best evidence first. */
+/* File names that identify a directory's format, the best evidence first. */
 static const struct kind {
-    const char *begin, *end; /* of a file's name */
+    const char *begin, *end; /* of a file name */
     const char *what;
 } kinds[] = {
     {"adapter_config", ".json",
@@ -146,7 +146,7 @@ char *ag_recognise_gguf_sibling(const char *path, unsigned shard) {
     return sibling;
 }
 
-/* One for each model: the first part alone, and no image encoder. */
+/* Returns whether a name stands for one model: a first shard, and not an image encoder. */
 static bool names_gguf_model(const char *name) {
     unsigned shard = 1, n_shards;
     return ends_with(name, ".gguf") && strncmp(name, "mmproj", 6) != 0 &&
@@ -194,7 +194,7 @@ ag_status ag_recognise_gguf_file(const char *path, char **file, ag_error *err) {
                    names);
 }
 
-/* ---- what others call ---- */
+/* ---- public functions ---- */
 
 ag_status ag_recognise_path(const char *path, ag_error *err) {
     ag_file_info info;

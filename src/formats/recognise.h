@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a path that is no model directory of ours is instead, and what to do about it: a message of
- * its own for what people have on their disks. */
+/* Recognition of model files and directories, with a specific message for each unsupported format
+ * that users often have. */
 #ifndef AG_FORMATS_RECOGNISE_H
 #define AG_FORMATS_RECOGNISE_H
 
@@ -8,29 +8,30 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* AG_OK for a directory that may hold a model, whatever its files turn out to be. AG_NOT_FOUND for
- * a path that is not there, AG_UNSUPPORTED for a file (PyTorch, ...) and for a directory whose
- * weights are in another framework's format. */
+/* Succeeds for a directory that may hold a model. Does not read its files. Fails with AG_NOT_FOUND
+ * if the path does not exist; with AG_UNSUPPORTED for a file (PyTorch, ...) and for a directory
+ * with weights in another framework's format. */
 ag_status ag_recognise_model(const char *path, ag_error *err);
 
-/* The first of these for something that need not be a directory. */
+/* Fails with AG_NOT_FOUND if the path does not exist. */
 ag_status ag_recognise_path(const char *path, ag_error *err);
 
-/* A GGUF file, by its first bytes or its name, or a directory with such files and no safetensors
- * files that would be read instead. */
+/* Returns whether the path is a GGUF file, by its name or first bytes, or a directory with GGUF
+ * files and without safetensors files, which take precedence. */
 bool ag_recognise_gguf(const char *path);
 
-/* The file that such a path means, in memory of ag_malloc: of several parts the first one.
- * AG_UNSUPPORTED for a directory that holds several models: the message names them. */
+/* Sets *file to the file that such a path means, in memory of ag_malloc(): the first of several
+ * shards. Fails with AG_UNSUPPORTED for a directory with several models, which the message names.
+ */
 ag_status ag_recognise_gguf_file(const char *path, char **file, ag_error *err);
 
-/* "NAME-00002-of-00003.gguf" is part 2 of 3; false for another name. */
+/* Parses "NAME-00002-of-00003.gguf" as shard 2 of 3. Returns false for other names. */
 bool ag_recognise_gguf_shard(const char *path, unsigned *shard, unsigned *n_shards);
-/* The path of another part, in memory of ag_malloc; NULL without memory. */
+/* Returns the path of another shard in memory of ag_malloc(), or NULL without memory. */
 char *ag_recognise_gguf_sibling(const char *path, unsigned shard);
 
-/* AG_UNSUPPORTED if config.json, an object, says that the weights are quantised already; `where`
- * begins the message. */
+/* Fails with AG_UNSUPPORTED if config.json, an object, says that the weights are quantised. `where`
+ * starts the message. */
 ag_status ag_recognise_quantised(const json_t *config, const char *where, ag_error *err);
 
 #endif

@@ -87,14 +87,14 @@ static ag_status check_metadata(json_t *metadata, const char *path, ag_error *er
     return AG_OK;
 }
 
-/* A JSON integer of [0, 2^63): jansson refuses larger ones while parsing. */
+/* Reads a JSON integer of [0, 2^63). The parser rejects larger ones. */
 static bool read_count(const json_t *v, uint64_t *out) {
     if (!json_is_integer(v) || json_integer_value(v) < 0) return false;
     *out = (uint64_t)json_integer_value(v);
     return true;
 }
 
-/* Fills dims and the number of bytes that shape and dtype ask for. */
+/* Sets the tensor's shape and number of bytes. */
 static ag_status read_shape(const json_t *shape, const st_dtype *type, const char *where,
                             ag_source_tensor *t, ag_error *err) {
     if (!json_is_array(shape)) return AG_FAIL(err, FORMAT, "%s: shape is not a list", where);
@@ -124,7 +124,7 @@ static ag_status read_shape(const json_t *shape, const st_dtype *type, const cha
     return AG_OK;
 }
 
-/* t->offset is counted from the first byte after the header here; ag_st_parse moves it. */
+/* Sets t->offset relative to the first byte after the header; ag_st_parse() corrects it. */
 static ag_status read_tensor(const json_t *v, const char *where, uint64_t data_bytes,
                              ag_source_tensor *t, ag_error *err) {
     if (!json_is_object(v)) return AG_FAIL(err, FORMAT, "%s: is not an object", where);
@@ -159,7 +159,7 @@ static ag_status read_tensor(const json_t *v, const char *where, uint64_t data_b
     return AG_OK;
 }
 
-/* Sorted, each tensor begins where the last one ended, and the last one ends with the file. */
+/* Sorts the tensors by offset and checks that they fill the file without gaps. */
 static ag_status check_layout(ag_tensor_list *h, uint64_t data_bytes, const char *path,
                               ag_error *err) {
     ag_tensor_list_sort(h);
@@ -186,7 +186,7 @@ static ag_status check_layout(ag_tensor_list *h, uint64_t data_bytes, const char
     return AG_OK;
 }
 
-/* One block for all names, sized before it is filled, so that pointers into it stay good. */
+/* Allocates one block for all names, so that pointers into it stay valid. */
 static ag_status alloc_header(json_t *root, const char *path, ag_tensor_list *h, ag_error *err) {
     size_t bytes = 1;
     const char *key;

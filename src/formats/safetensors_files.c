@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which safetensors files make up a model: one, or shards and their index. */
+/* Opens the safetensors files of a model: one file, or shards and their index. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/file.h"
@@ -31,7 +31,7 @@ static ag_status read_header(ag_weight_file *f, ag_error *err) {
     return st;
 }
 
-/* Takes over path. */
+/* Takes ownership of path. */
 static ag_status add_file(ag_weight_files *w, char *path, ag_error *err) {
     ag_weight_file *f;
     AG_TRY(ag_weight_files_add(w, path, &f, err));
@@ -111,7 +111,7 @@ static ag_status open_path(ag_weight_files *w, const char *path, ag_error *err) 
 }
 
 bool ag_st_is_in(const char *dir) {
-    char single[PATH_MAX], index[PATH_MAX]; /* no file has a longer path */
+    char single[PATH_MAX], index[PATH_MAX]; /* longer paths do not exist */
     snprintf(single, sizeof single, "%s/%s", dir, single_name);
     snprintf(index, sizeof index, "%s/%s", dir, index_name);
     return ag_file_is_named(single) || ag_file_is_named(index);

@@ -16,8 +16,8 @@ static bool is_plain_file_name(const json_t *v) {
            !strstr(name, "..") && strcmp(name, ".") != 0;
 }
 
-/* Index of the shard in x, added if it is new; MAX_SHARDS if there is no room. The writers of such
- * files go shard by shard, so the newest is looked at first. */
+/* Returns the index of the shard in x, added if it is new; MAX_SHARDS if the list is full. Files
+ * list shard after shard, so the search starts with the newest. */
 static size_t shard_number(ag_shard_index *x, const char *name) {
     for (size_t i = x->n_shards; i-- > 0;) {
         if (strcmp(x->shards[i], name) == 0) return i;

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Page caches hold files in folios of up to this size, aligned in the file, and map them whole. */
+/* The page cache holds files in folios of up to this size, aligned in the file, and maps entire
+ * folios. */
 enum { LARGEST_FOLIO = 2 << 20 };
-/* A fault maps pages of the cache around it, aligned in memory, so also behind what has been
- * dropped. */
+/* A page fault maps pages around it, aligned in memory, so also before and after dropped pages. */
 enum { FAULT_AROUND = 64 << 10 };
 
 struct ag_weight_files {
@@ -108,7 +108,7 @@ void ag_weight_files_destroy(ag_weight_files *w) {
     ag_free(w);
 }
 
-/* ---- looking things up ---- */
+/* ---- queries ---- */
 
 size_t ag_weight_files_count(const ag_weight_files *w) { return w->n_tensors; }
 
@@ -119,7 +119,7 @@ const ag_source_tensor *ag_weight_files_at(const ag_weight_files *w, size_t i) {
 
 const ag_source_tensor *ag_weight_files_find(const ag_weight_files *w, const char *name) {
     const ag_source_tensor key = {.name = name}, *p = &key;
-    if (w->n_tensors == 0) return NULL; /* before they are sorted there is no list */
+    if (w->n_tensors == 0) return NULL; /* not sorted yet */
     const ag_source_tensor *const *hit =
         bsearch(&p, w->sorted, w->n_tensors, sizeof w->sorted[0], by_name);
     return hit ? *hit : NULL;

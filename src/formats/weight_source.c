@@ -5,8 +5,8 @@
 #include "core/fail.h"
 #include "formats/weight_files.h"
 
-/* The formats, one line each. The last one takes what no other recognises, and says what is wrong
- * with it. */
+/* The formats, one line each. The last one opens paths that no other recognises, and reports what
+ * is wrong with them. */
 static const ag_weight_source_ops *const formats[] = {
     &ag_gguf_ops,
     &ag_hf_directory_ops,
