@@ -11,7 +11,7 @@ static inline char ag_ascii_lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* Returns whether the first n characters are equal. Both texts must have as many, or end before. */
+/* Returns whether the first n characters are equal, up to a NUL. */
 static inline bool ag_ascii_equal_n(const char *a, const char *b, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (ag_ascii_lower(a[i]) != ag_ascii_lower(b[i])) return false;

@@ -41,7 +41,7 @@ typedef struct ag_backend_ops {
     ag_status (*scale)(ag_backend *b, ag_tensor *x, float v);
     ag_status (*cast)(ag_backend *b, ag_tensor *dst, const ag_tensor *src);
 
-    /* optional; NULL: one line made of the name */
+    /* optional; NULL: the name. Returns one line */
     const char *(*describe)(ag_backend *b);
     /* optional; NULL: 1 */
     uint32_t (*n_threads)(const ag_backend *b);
@@ -59,7 +59,7 @@ typedef struct ag_backend_ops {
     /* optional; NULL: one matmul_transposed after the other */
     ag_status (*matmul_group)(ag_backend *b, ag_tensor *const y[], const ag_tensor *x,
                               const ag_tensor *const w[], size_t n);
-    /* optional; NULL: converted row by row on the host, then uploaded, layout 0 */
+    /* optional; NULL: the host converts and uploads row by row, with layout 0 */
     ag_status (*prepare_weight)(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                 void *user);

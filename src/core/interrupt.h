@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 /* Returns true if the thread's interrupt function says that its work must end; false without such a
- * function. Costs a call through a pointer: ask once per 1,000 simple steps or per item of a list,
- * not per byte. The caller returns AG_CANCELLED. */
+ * function. Costs a call through a pointer: call it once per 1,000 simple steps or per item of a
+ * list, not per byte. The caller returns AG_CANCELLED. */
 bool ag_interrupted(void);
 
 /* The same for loops with short steps: checks every 4,096 steps. */

@@ -153,8 +153,8 @@ static bool names_gguf_model(const char *name) {
            (!ag_recognise_gguf_shard(name, &shard, &n_shards) || shard == 1);
 }
 
-/* Returns the number of models in a directory, with the path of the first in *file and the names of
- * all in names[cap]; -1: errno says why. */
+/* Returns the number of models in a directory, or -1 with errno. Sets *file to the path of the
+ * first and writes all names to names[cap]; both may be NULL. */
 static int find_gguf(const char *dir, char **file, char *names, size_t cap) {
     char **found;
     size_t n, at = 0;

@@ -15,7 +15,7 @@ enum { MAX_WIDTH = 1 << 20 };
 
 /* ---- the family ---- */
 
-/* Which of its names fits; NULL: none. */
+/* Returns the family's architecture that matches either name, or NULL. */
 static const char *name_of(const ag_family *f, const char *architecture, const char *model_type) {
     for (size_t i = 0; i < AG_FAMILY_NAMES && f->names[i].architecture; i++) {
         if (architecture && !strcmp(f->names[i].architecture, architecture)) {
@@ -38,7 +38,7 @@ static const ag_family *find_named(const char *architecture, const char *model_t
     return NULL;
 }
 
-/* "LlamaForCausalLM, MistralForCausalLM" into buf. */
+/* Writes a list such as "LlamaForCausalLM, MistralForCausalLM". */
 static const char *known_architectures(char *buf, size_t cap) {
     const ag_family *f;
     size_t at = 0;
@@ -52,7 +52,7 @@ static const char *known_architectures(char *buf, size_t cap) {
     return buf;
 }
 
-/* The list of architectures decides; without one, model_type does. */
+/* Finds the family by `architectures` or, if that is absent, by `model_type`. */
 static ag_status find_family(const ag_config_reader *r, ag_model_spec *s) {
     const json_t *list = ag_config_value(r, "architectures");
     const char *type = json_string_value(ag_config_value(r, "model_type"));
@@ -118,7 +118,7 @@ static void read_sizes(ag_config_reader *r, ag_layer_spec *plain, ag_model_spec 
     s->norm_eps = (float)eps;
 }
 
-/* The sizes that follow from other sizes, and whether they fit each other. */
+/* Reads the sizes of heads, whose defaults depend on other sizes, and checks them. */
 static ag_status read_heads(ag_config_reader *r, ag_layer_spec *plain, const ag_model_spec *s) {
     const uint32_t n_kv_heads = s->family->defaults.n_kv_heads;
     bool absent = !json_object_get(r->object, "num_key_value_heads");
@@ -149,7 +149,7 @@ static ag_status read_heads(ag_config_reader *r, ag_layer_spec *plain, const ag_
     return AG_OK;
 }
 
-/* The table of all layers; families with one for each type of layers read theirs. */
+/* Reads the rotary table of all layers. Families with a table for each layer type read theirs. */
 static ag_status read_rope(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     bool found;
     const ag_config_defaults *d = &s->family->defaults;
@@ -172,7 +172,7 @@ static ag_status read_rope(ag_config_reader *r, const ag_layer_spec *plain, ag_m
 
 /* ---- token ids ---- */
 
-/* A token id, -1 for one that cannot occur, or a failure. */
+/* Returns a token id, or -1 for an id outside the vocabulary and after a failure. */
 static int32_t read_id(ag_config_reader *r, const char *key, const json_t *v, uint32_t vocab_size) {
     if (!json_is_integer(v)) {
         r->status = AG_FAIL(r->err, FORMAT, "%s: %s is not a token id", r->where, key);
@@ -206,7 +206,7 @@ static ag_status read_ids(ag_config_reader *r, ag_model_spec *s) {
     return r->status;
 }
 
-/* What a later object says of bos counts; eos ids of all are joined. */
+/* Reads token ids of all objects. The last bos id counts; eos ids are joined. */
 static ag_status read_all_ids(ag_config_reader *const objects[], size_t n, ag_model_spec *s) {
     const ag_config_defaults *d = &s->family->defaults;
     bool bos = false, eos = false;
@@ -222,7 +222,7 @@ static ag_status read_all_ids(ag_config_reader *const objects[], size_t n, ag_mo
 
 /* ---- all of it ---- */
 
-/* A model that also sees or hears keeps what its text part is in an object of its own. */
+/* Enters `text_config`, where multimodal models have their text model. */
 static ag_status enter_text_config(ag_config_reader *r) {
     const json_t *text;
     AG_TRY(ag_config_object(r, "text_config", &text));
@@ -260,7 +260,7 @@ static ag_status read_all(ag_config_reader *r, ag_config_reader *generation, ag_
     return AG_OK;
 }
 
-/* `source`: where the configuration is from; NULL: it is a config.json. */
+/* source: the source of the configuration; NULL: it is a config.json. */
 static ag_status parse(const ag_weight_source *source, const ag_config_text *config,
                        const ag_config_text *generation, ag_model_spec *out, ag_error *err) {
     json_t *root = NULL, *more = NULL;

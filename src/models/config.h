@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a configuration to the description of a model. Keys, defaults and their precedence are those
- * of Hugging Face transformers, in the spelling of version 4 and of version 5. */
+/* Configuration parser: turns a config.json into the description of a model. Keys, defaults and
+ * their precedence are those of Hugging Face transformers 4 and 5. */
 #ifndef AG_MODELS_CONFIG_H
 #define AG_MODELS_CONFIG_H
 
@@ -10,16 +10,17 @@
 typedef struct ag_config_text {
     const char *text;
     size_t n;
-    const char *name; /* begins the messages */
+    const char *name; /* starts messages */
 } ag_config_text;
 
-/* generation may be NULL. AG_FORMAT names file and key; AG_UNSUPPORTED for an architecture, rope
- * type, activation or weight quantisation this library does not have, with those it has. Ids
- * outside the vocabulary can never occur and are left out. *out is written only on success. */
+/* Parses config.json and generation_config.json; `generation` may be NULL. Fails with AG_FORMAT,
+ * naming file and key; with AG_UNSUPPORTED for an unsupported architecture, rope type, activation
+ * or quantised weights, with a list of the supported ones. Ids outside the vocabulary are left out.
+ * *out is written only on success. */
 ag_status ag_spec_parse(const ag_config_text *config, const ag_config_text *generation,
                         ag_model_spec *out, ag_error *err);
 
-/* What the source says of its model. */
+/* Reads the description of a source's model. Fails as ag_spec_parse() and ag_source_read_text(). */
 ag_status ag_spec_read(const ag_weight_source *source, ag_model_spec *out, ag_error *err);
 
 #endif

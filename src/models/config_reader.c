@@ -115,7 +115,8 @@ const char *ag_rope_type_name(ag_rope_type type) {
     return type == AG_ROPE_DEFAULT ? "none" : rope_types[type].name;
 }
 
-/* rope_type wins over its old spelling, type; neither means no scaling. */
+/* Reads the type of a scaling: `rope_type` or, in older files, `type`. Without either there is no
+ * scaling. */
 static ag_status read_rope_type(const ag_config_reader *r, ag_rope_type *out) {
     const json_t *v = ag_config_value(r, "rope_type");
     if (!v) v = ag_config_value(r, "type");
@@ -134,7 +135,8 @@ static void require_factor(ag_config_reader *r, const char *key, double *out) {
     }
 }
 
-/* The length before scaling. Some files keep it beside the object instead of in it. */
+/* Reads the length before scaling: from the top level or, if absent, from the object of the
+ * scaling. */
 static ag_status read_original(ag_config_reader *r, const ag_config_reader *top,
                                uint32_t max_positions, double *out) {
     static const char key[] = "original_max_position_embeddings";
@@ -206,7 +208,7 @@ static ag_status read_scaling(ag_config_reader *r, const ag_config_reader *top,
                               uint32_t max_positions, ag_rope_spec *rope) {
     ag_rope_scaling *s = &rope->scaling;
     AG_TRY(read_rope_type(r, &s->type));
-    /* The first files of Phi-3 called it so. */
+    /* early files of Phi-3 call longrope yarn */
     if (s->type == AG_ROPE_YARN && ag_config_value(r, "long_factor")) s->type = AG_ROPE_LONGROPE;
     if (s->type == AG_ROPE_DEFAULT) return AG_OK;
     if (s->type == AG_ROPE_PROPORTIONAL) {
@@ -240,7 +242,8 @@ static ag_status read_rotated(ag_config_reader *r, uint32_t head_dim, ag_rope_sp
                    r->where, key, share, rope->n_rotated, head_dim);
 }
 
-/* theta and scaling of one object: rope_scaling, rope_parameters or an entry of the latter. */
+/* Reads theta and scaling of one object: rope_scaling, rope_parameters or an entry of the latter.
+ */
 static ag_status read_table(ag_config_reader *r, const ag_config_reader *top,
                             uint32_t max_positions, uint32_t head_dim, ag_rope_spec *rope) {
     const double theta = rope->theta;

@@ -39,7 +39,7 @@ static void describe_kinds(const ag_model_spec *s, ag_model_info *info) {
     info->state_bytes = ag_layer_state_bytes(states, n_states);
 }
 
-/* The first kind with attention. */
+/* Returns the first kind with attention. */
 static const ag_layer_spec *first_attention(const ag_model_spec *s) {
     for (uint32_t k = 0; k < s->n_kinds; k++) {
         if (s->kinds[k].mixer == AG_MIXER_ATTENTION) return &s->kinds[k];

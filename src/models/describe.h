@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's description as callers of the library see it. */
+/* Public description of a model: fills in ag_model_info. */
 #ifndef AG_MODELS_DESCRIBE_H
 #define AG_MODELS_DESCRIBE_H
 
 #include "models/spec.h"
 
-/* Fills in the public description; facts of files and weights are left 0. AG_NOMEM and AG_LIMIT
- * have the meanings that they have for ag_lower(). */
+/* Fills in *info. Members about files and weights stay 0. Fails as ag_lower(). */
 ag_status ag_spec_describe(const ag_model_spec *s, ag_model_info *info, ag_error *err);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A token by the whole program at once, on backends that run programs. */
+/* Runs the entire program for one token, on backends that can. */
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "models/model_impl.h"
 
-/* The host reads nothing between operations: no attention weights, no copies of protected keys. */
+/* Returns whether the host needs no result between operations: no attention weights, no copies of
+ * protected keys. */
 static bool is_step(const ag_sequence *item) {
     const ag_attention_scores *scores = &item->scores;
     return item->n == 1 && !scores->sums && !scores->chunks && !scores->recall &&

@@ -26,7 +26,8 @@ void ag_embedding_close(ag_embedding *e) {
     *e = (ag_embedding){0};
 }
 
-/* Values in [-1, 1) that depend on the id alone (splitmix64, Steele et al. 2014). */
+/* Fills a row with values in [-1, 1) that depend only on the id (splitmix64, Steele et al. 2014).
+ */
 static void synthetic_row(float *dst, int32_t id, size_t dim) {
     uint64_t state = (uint64_t)id * 0x9e3779b97f4a7c15u;
     for (size_t i = 0; i < dim; i++) {

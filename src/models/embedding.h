@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of embeddings: they stay in the file and rows are read as tokens come. */
+/* Embedding table: stays in the file; rows are read for each token. */
 #ifndef AG_MODELS_EMBEDDING_H
 #define AG_MODELS_EMBEDDING_H
 
@@ -7,11 +7,11 @@
 #include "models/spec.h"
 
 typedef struct ag_embedding {
-    const ag_weight_source *source; /* borrowed; NULL: rows are made up from their ids */
+    const ag_weight_source *source; /* borrowed; NULL: synthetic rows */
     const ag_source_tensor *table;  /* borrowed */
     size_t n_rows, dim;
     float scale; /* of every value */
-    void *row;   /* owned; one row as the file has it */
+    void *row;   /* owned; one row in the file's type */
 } ag_embedding;
 
 typedef struct ag_table_shape {
@@ -19,15 +19,15 @@ typedef struct ag_table_shape {
     float scale; /* of every value */
 } ag_table_shape;
 
-/* Rows of a table that tokens choose from. source and table NULL: synthetic. */
+/* Opens a table. source and table NULL: rows are made up from their ids. */
 ag_status ag_embedding_open(ag_embedding *e, const ag_weight_source *source,
                             const ag_source_tensor *table, const ag_table_shape *shape,
                             ag_error *err);
 void ag_embedding_close(ag_embedding *e);
 
-/* dst[i * dim ...] = row ids[i] as F32, scaled, by pread: touching a mapped table would make far
- * more of it resident than is read. AG_INVALID for an id outside the table; AG_FORMAT names a row
- * with a value that is not finite. Allocates nothing. */
+/* Reads row ids[i] into dst[i * dim ...] as F32, scaled. Reads by pread, since a mapped table would
+ * become resident in far larger pieces. Fails with AG_INVALID for an id outside the table; with
+ * AG_FORMAT for a value that is not finite. Does not allocate. */
 ag_status ag_embedding_lookup(ag_embedding *e, float *dst, const int32_t *ids, size_t n,
                               ag_error *err);
 

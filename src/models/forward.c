@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The forward pass: one for all families. */
+/* Forward pass of all families. */
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
@@ -55,7 +55,8 @@ uint32_t *ag_model_visible_from(const ag_model *m, uint32_t kind) {
     return m->workspace.visible_from + list * m->workspace.shape.n_rows;
 }
 
-/* Positions of a row, and the first one that it sees in each kind of layers with a window. */
+/* Sets the position of a row, and the first position that it sees in each kind of layers with a
+ * window. */
 static void set_position(ag_model *m, size_t row, uint32_t position) {
     m->workspace.positions[row] = position;
     for (uint32_t k = 0; k < m->spec.n_kinds; k++) {
@@ -65,8 +66,8 @@ static void set_position(ag_model *m, size_t row, uint32_t position) {
     }
 }
 
-/* Row ranges of a pass, and memory for what it adds to all caches: nothing can run out on the way.
- */
+/* Sets the rows of each item, and reserves memory in all caches, so that the pass cannot run out of
+ * it. */
 static ag_status set_ranges(ag_model *m, ag_sequence *items, size_t n_items, size_t *n_rows,
                             ag_error *err) {
     size_t row = 0;
@@ -105,7 +106,8 @@ static ag_status embed(ag_model *m, const ag_sequence *items, size_t n_items, ag
                             row * dim * sizeof(float), err);
 }
 
-/* A row of the table holds a token's values for all layers; they are put layer by layer. */
+/* Reads the layer inputs of each token. A row of the table has the values for all layers; the
+ * workspace has one value for each layer. */
 static ag_status look_up_inputs(ag_model *m, const ag_pass *pass, ag_error *err) {
     const ag_workspace *ws = &m->workspace;
     const size_t n = m->spec.layer_input, n_layers = m->spec.n_layers;
@@ -127,8 +129,7 @@ static ag_status look_up_inputs(ag_model *m, const ag_pass *pass, ag_error *err)
     return AG_OK;
 }
 
-/* Finds the row where the result of each item begins: all its rows have one, or only those that
- * passed the cut. */
+/* Sets the first row of each item's results: all its rows have results, or only its output rows. */
 static void find_results(const ag_pass *pass, ag_sequence *items, size_t n_items, size_t n_rows) {
     const bool all = pass->n_rows == n_rows;
     size_t row = 0;
@@ -160,7 +161,7 @@ ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_e
     for (size_t i = 0; i < n_items; i++) {
         if (st == AG_OK) {
             ag_layer_state_commit(items[i].state);
-        } else { /* some layers hold the new tokens, others do not */
+        } else { /* only some layers have the new tokens */
             ag_layer_state_abandon(items[i].state);
             ag_kv_cache_truncate(items[i].cache, items[i].position, NULL);
         }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Tokens that end an answer, whatever a file's keys say of them. */
+/* Tokens that end an answer, whether or not a file's keys name them. */
 static const char *const ends_of_text[] = {
     "<|eot_id|>", "<|im_end|>",      "<|end|>",    "<end_of_turn>", "<|endoftext|>",
     "<|eom_id|>", "<|end_of_text|>", "<|return|>", "<turn|>",       "<EOT>",
@@ -25,7 +25,7 @@ static const json_t *largest(const json_t *v) {
     return best;
 }
 
-/* A copy, for nothing may change what is read from the file. */
+/* Sets a key to a copy of v. Does nothing if v is NULL. */
 static bool put(json_t *object, const char *key, const json_t *v) {
     return !v || json_object_set_new(object, key, json_deep_copy(v)) == 0;
 }
@@ -38,7 +38,7 @@ static ag_status no_memory(const ag_gguf_reader *r) {
     return AG_FAIL(r->err, NOMEM, "%s: configuration", r->where);
 }
 
-/* ---- parts ---- */
+/* ---- groups of keys ---- */
 
 static const char long_factors[] = "rope_factors_long.weight";
 
@@ -50,14 +50,14 @@ static bool put_keys(const ag_gguf_reader *r, const ag_gguf_key *more, json_t *c
     for (const ag_gguf_key *k = ag_gguf_keys; k->gguf; k++) {
         ok = ok && put(config, k->config, largest(ag_gguf_value(r, k->gguf)));
     }
-    /* No window is written as one of nothing. */
+    /* A window of 0 means no window. */
     const json_t *window = json_object_get(config, "sliding_window");
     if (window && json_number_value(window) == 0)
         ok = put_new(config, "sliding_window", json_null());
     return ok;
 }
 
-/* The divisors of longrope are tensors. *out: such a list, NULL without memory for it. */
+/* Reads the divisors of longrope, a tensor, into a list. *out is NULL without memory. */
 static ag_status read_divisors(const ag_gguf_reader *r, const char *name, json_t **out) {
     enum { MAX_DIVISORS = AG_MAX_ROPE_DIVISORS };
     float values[MAX_DIVISORS];
@@ -90,8 +90,8 @@ static ag_status complete_longrope(const ag_gguf_reader *r, json_t *scaling) {
     return ok ? AG_OK : no_memory(r);
 }
 
-/* What kind of scaling a file has; NULL: none. Those with divisors for long texts need not name it,
- * and files from before rope.scaling.type have a factor alone. */
+/* Returns the name of a file's rope scaling, or NULL. Files with divisors for long texts need not
+ * name it, and old files have only a factor. */
 static const char *scaling_type(const ag_gguf_reader *r) {
     const char *name = json_string_value(ag_gguf_value(r, "rope.scaling.type"));
     if (ag_gguf_has(r, long_factors)) return "longrope";
@@ -117,7 +117,7 @@ static bool put_scaling(const ag_gguf_reader *r, json_t *config) {
     return put_new(config, "rope_scaling", scaling) && ok;
 }
 
-/* How much of a head turns; the half is rounded off again. */
+/* Sets the share of a head that rotates. The 0.5 makes the truncation to an integer exact. */
 static bool put_rotary_share(const ag_gguf_reader *r, json_t *config) {
     const double n = json_number_value(ag_gguf_value(r, "rope.dimension_count"));
     const double heads = json_number_value(json_object_get(config, "num_attention_heads"));
@@ -130,7 +130,7 @@ static bool put_rotary_share(const ag_gguf_reader *r, json_t *config) {
            put_new(config, AG_CONFIG_PARTIAL_ROTARY, json_true());
 }
 
-/* Which layers have a window: a list, or every how many layers one has none. */
+/* Sets the layers with a window: a list, or the period of layers without. */
 static bool put_layer_types(const ag_gguf_reader *r, json_t *config) {
     const json_t *pattern = ag_gguf_value(r, "attention.sliding_window_pattern");
     if (!json_is_array(pattern)) return put(config, "sliding_window_pattern", pattern);
@@ -172,7 +172,7 @@ static bool put_vocabulary(const ag_source_vocabulary *v, json_t *config) {
     return put_new(config, "vocab_size", json_integer((json_int_t)v->n_tokens)) && ok;
 }
 
-/* Ids of a file without a vocabulary do not end anything. */
+/* Without a vocabulary there are no special ids. */
 static bool put_no_vocabulary(json_t *config) {
     return put_new(config, "eos_token_id", json_null()) &&
            put_new(config, "bos_token_id", json_null());
@@ -206,7 +206,7 @@ static ag_status unknown_architecture(const ag_gguf_reader *r) {
                    r->architecture, known);
 }
 
-/* A file says it has biases by having them. */
+/* Sets the keys of biases. A file has no keys for them, only their tensors. */
 static bool put_biases(const ag_gguf_reader *r, json_t *config) {
     static const char *const keys[][2] = {{"blk.0.attn_q.bias", "attention_bias"},
                                           {"blk.0.ffn_up.bias", "mlp_bias"}};
@@ -224,7 +224,7 @@ static ag_status fill(const ag_gguf_reader *r, const ag_family *family, json_t *
         put_new(config, "architectures", json_pack("[s]", family->names[0].architecture)) &&
         put_keys(r, family->gguf.keys, config) && put_scaling(r, config) &&
         put_rotary_share(r, config) && put_layer_types(r, config) && put_biases(r, config) &&
-        /* Without a tensor for the output there is one tensor for both. */
+        /* the absence of an output tensor decides */
         put_new(config, "tie_word_embeddings", json_false()) &&
         (vocabulary.n_tokens ? put_vocabulary(&vocabulary, config) : put_no_vocabulary(config));
     ag_source_vocabulary_free(&vocabulary);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a GGUF file that describe its model, and what a config.json calls the same. */
+/* Keys of a GGUF file that describe its model, with the corresponding keys of a config.json. */
 #ifndef AG_MODELS_GGUF_KEYS_H
 #define AG_MODELS_GGUF_KEYS_H
 
@@ -9,29 +9,29 @@
 
 typedef struct ag_gguf_reader {
     const ag_weight_source *source;
-    const json_t *metadata;   /* as the source's configuration has it */
-    const char *architecture; /* general.architecture: keys of the model begin with it */
-    const char *where;        /* begins the messages */
+    const json_t *metadata;   /* the source's configuration */
+    const char *architecture; /* general.architecture, the prefix of keys */
+    const char *where;        /* starts messages */
     ag_error *err;
 } ag_gguf_reader;
 
-/* What the same thing is called behind "ARCHITECTURE." and in a config.json. */
+/* A key after "ARCHITECTURE.", and its name in a config.json. */
 typedef struct ag_gguf_key {
     const char *gguf, *config;
-    bool is_real; /* written as f32; else as a whole number */
+    bool is_real; /* written as f32; else as an integer */
 } ag_gguf_key;
 
-/* Keys of every architecture, and those of a scaling of rotary positions; both end with NULL. Of
- * numbers for each layer the largest is read; a family that needs the others asks for them. */
+/* Keys of all architectures, and keys of rope scaling. Both lists end with NULL. Of a list with a
+ * number for each layer, the largest is used; families that need the others call
+ * ag_gguf_of_layer(). */
 extern const ag_gguf_key ag_gguf_keys[], ag_gguf_scaling_keys[];
 
-/* What "ARCHITECTURE.key" says; NULL: nothing. */
+/* Returns the value of "ARCHITECTURE.key", or NULL. */
 const json_t *ag_gguf_value(const ag_gguf_reader *r, const char *key);
-/* What it says as a number of layer `layer`: some keys hold one number for all layers or a list.
- * NULL: there is none. */
+/* Returns its value for a layer, or NULL. The value is one number for all layers or a list. */
 const json_t *ag_gguf_of_layer(const ag_gguf_reader *r, const char *key, size_t layer);
 
-/* Whether the file has a tensor of that name. */
+/* Returns whether the source has a tensor of that name. */
 bool ag_gguf_has(const ag_gguf_reader *r, const char *tensor);
 
 #endif

@@ -13,7 +13,7 @@ typedef struct metadata {
     ag_gguf_writer *w;
     const ag_model_spec *s;
     const char *architecture;
-    json_t *terms; /* of the configuration, completed */
+    json_t *terms; /* owned; keys of the configuration, completed */
 } metadata;
 
 static const char *key_of(const metadata *m, const char *key, char name[160]) {
@@ -31,7 +31,7 @@ static void put_size(const metadata *m, const char *key, uint32_t v) {
     ag_gguf_put_u32(m->w, key_of(m, key, name), v);
 }
 
-/* Nothing where the object has no such number. */
+/* Puts a number or bool of the object under its key, if it has one. */
 static void put_number(const metadata *m, const ag_gguf_key *k, const json_t *object) {
     char name[160];
     const json_t *v = json_object_get(object, k->config);
@@ -44,7 +44,7 @@ static void put_number(const metadata *m, const ag_gguf_key *k, const json_t *ob
 
 /* ---- terms ---- */
 
-/* The first kind with attention, without a window if there is one. */
+/* Returns the first kind with attention and without a window, or else the first with attention. */
 static const ag_layer_spec *main_kind(const ag_model_spec *s) {
     const ag_layer_spec *first = NULL;
     for (uint32_t i = s->n_kinds; i--;) {
@@ -55,7 +55,7 @@ static const ag_layer_spec *main_kind(const ag_model_spec *s) {
     return first ? first : &s->kinds[0];
 }
 
-/* The first kind with that mixer, or of attention with a window; one of zeros if there is none. */
+/* Returns the first kind with the mixer (for attention: with a window too), or a kind of zeros. */
 static const ag_layer_spec *kind_with(const ag_model_spec *s, ag_mixer mixer) {
     static const ag_layer_spec none;
     for (uint32_t i = 0; i < s->n_kinds; i++) {
@@ -79,7 +79,8 @@ static uint32_t window_of(const ag_model_spec *s) {
     return window;
 }
 
-/* What a configuration may leave out, or say and not mean: the description knows. 0: no term. */
+/* Replaces keys that a configuration may omit or state wrongly by the description's values. 0
+ * removes a key. */
 static bool complete_terms(json_t *terms, const ag_model_spec *s) {
     const ag_layer_spec *kind = main_kind(s), *windows = kind_with(s, AG_MIXER_ATTENTION);
     const ag_layer_spec *net = kind_with(s, AG_MIXER_DELTA_NET);
@@ -101,7 +102,7 @@ static bool complete_terms(json_t *terms, const ag_model_spec *s) {
         {"rope_theta", s->ropes[0].theta},
         {"rope_local_base_freq", s->n_ropes > 1 ? s->ropes[1].theta : 0},
         {"vocab_size", s->vocab_size},
-        /* Of some families, whose lists of keys have them. */
+        /* keys of some families */
         {"window_head_dim", windows->head_dim},
         {"num_kv_shared_layers", count_shared(s)},
         {"hidden_size_per_layer_input", s->layer_input},
@@ -140,7 +141,7 @@ static ag_status read_terms(const ag_weight_source *source, const ag_model_spec 
     return st;
 }
 
-/* ---- parts ---- */
+/* ---- groups of keys ---- */
 
 typedef int32_t (*of_layer_fn)(const ag_model_spec *s, uint32_t layer);
 
@@ -153,7 +154,7 @@ static int32_t ffn_dim_of(const ag_model_spec *s, uint32_t layer) {
     return (int32_t)ag_spec_ffn_dim(s, ag_spec_layer(s, layer));
 }
 
-/* One for each layer in place of the term, where layers differ in it. */
+/* Puts a list with a number for each layer instead of the key `term`, if layers differ. */
 static void put_layer_numbers(const metadata *m, const char *key, const char *term,
                               of_layer_fn of) {
     char name[160];
@@ -168,8 +169,8 @@ static void put_layer_numbers(const metadata *m, const char *key, const char *te
     ag_gguf_put_array(m->w, key_of(m, key, name), AG_GGUF_I32, numbers, m->s->n_layers);
 }
 
-/* Readers of delta nets take the number of heads as one for all layers, and want the sections of
- * positions, which only images have. */
+/* Puts keys about mixers. Readers of delta nets need one number of heads for all layers, and the
+ * sections of positions, which only images use. */
 static void put_mixers(const metadata *m) {
     char name[160];
     unsigned char recurrent[AG_MAX_LAYERS];
@@ -194,7 +195,7 @@ static void put_mixers(const metadata *m) {
     ag_gguf_put_array(m->w, key_of(m, "rope.dimension_sections", name), AG_GGUF_I32, sections, 4);
 }
 
-/* One for each layer, where layers differ in it. */
+/* Puts a list of layers with a window, if layers differ. */
 static void put_layer_windows(const metadata *m) {
     char name[160];
     unsigned char has[AG_MAX_LAYERS];
@@ -208,7 +209,7 @@ static void put_layer_windows(const metadata *m) {
                       m->s->n_layers);
 }
 
-/* Files say the factor on what rotates by yarn as the multiplier that divides the usual one. */
+/* Returns yarn's factor of rotated values as the multiplier that GGUF files have instead. */
 static double log_multiplier(const ag_rope_spec *rope) {
     const double tenth = 0.1 * log(rope->scaling.factor);
     const double excess = (tenth + 1) / (double)rope->attention_factor - 1;
@@ -234,7 +235,7 @@ static json_t *yarn_terms(const ag_model_spec *m) {
     return NULL;
 }
 
-/* llama3, proportional and longrope are tensors. */
+/* Puts keys of rope scaling. Frequencies of llama3, proportional and longrope are tensors. */
 static ag_status put_scaling(const metadata *m, ag_error *err) {
     const ag_rope_spec *rope = &m->s->ropes[0];
     const ag_rope_scaling *s = &rope->scaling;

@@ -19,7 +19,7 @@ ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_
                    ag_shape_format(&shape, expected, sizeof expected));
 }
 
-/* Chooses the naming under which the source has a last norm, or else an embedding. */
+/* Chooses the naming under which the source has the last norm, or else the embedding. */
 static void find_naming(ag_model_spec *s, const ag_weight_source *source) {
     for (size_t i = 0; ag_tensor_naming(i, s); i++) {
         const ag_weight_spec norm = ag_norm_weight(s);
@@ -29,11 +29,11 @@ static void find_naming(ag_model_spec *s, const ag_weight_source *source) {
         const ag_weight_spec embedding = ag_embedding_weight(s);
         if (ag_source_find(source, embedding.name)) return;
     }
-    ag_tensor_naming(0, s); /* what is missing is named as usual */
+    ag_tensor_naming(0, s); /* messages then use the usual names */
 }
 
-/* A tied checkpoint holds one of the two names, or both with the same meaning: then the embedding
- * is the one that counts. Without lm_head every checkpoint is tied. */
+/* Finds the embedding and the head. A tied checkpoint has one of the two tensors, or both with
+ * equal data; then the embedding is used. A checkpoint without lm_head is tied. */
 static ag_status find_ends(const ag_model_spec *s, const ag_weight_source *source,
                            const ag_source_tensor **embedding, const ag_source_tensor **head,
                            ag_error *err) {
@@ -57,7 +57,7 @@ typedef struct inspection {
     const ag_backend *be;
     ag_weights_summary *summary;
     const ag_model_params *params;
-    uint64_t by_type[AG_DTYPE_COUNT]; /* matrix values of each type in the files */
+    uint64_t by_type[AG_DTYPE_COUNT]; /* values of matrices of each type in the files */
 } inspection;
 
 static void count_buffer(ag_weights_summary *summary, uint64_t bytes) {
@@ -65,7 +65,8 @@ static void count_buffer(ag_weights_summary *summary, uint64_t bytes) {
     if (bytes > summary->largest) summary->largest = bytes;
 }
 
-/* No block fits the rows. */
+/* Returns whether a matrix has the file's type because its rows are no multiple of the requested
+ * type's block. */
 static bool keeps_file_type(const ag_model_params *p, ag_dtype type, ag_dtype file, size_t cols) {
     const size_t block = ag_weights_is_mix(p->weights) ? 32 : ag_dtype_block(p->weights);
     return !p->as_is && type == file && cols % block != 0;

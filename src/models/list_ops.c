@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the operations of a model's forward pass, of its files or of a loaded model. */
+/* Lists the operations of a forward pass, of model files or of a loaded model. */
 #include "core/fail.h"
 #include "models/lower.h"
 #include "models/model_impl.h"
 
 enum { LINE = 512 };
 
-/* Calls fn for operation number i, whose weights have these types. */
+/* Calls fn for operation number i. types: the types of its weights. */
 static void list_op(const ag_program *p, uint32_t i, const ag_dtype types[AG_OP_VALUES],
                     ag_op_fn fn, void *user) {
     const ag_op *op = &p->ops[i];
@@ -48,7 +48,7 @@ static ag_status find_head_type(const inspected *m, ag_dtype *type, ag_error *er
     return AG_OK;
 }
 
-/* Finds the type that the weight has once it is loaded. Everything but matrices is F32. */
+/* Finds the type of a weight after loading. All weights but matrices are F32. */
 static ag_status find_type(const inspected *m, ag_weight_ref ref, ag_dtype *type, ag_error *err) {
     const ag_model_spec *s = &m->spec;
     const bool is_last = ref.layer == AG_MODEL_WEIGHT;

@@ -6,16 +6,16 @@
 
 #include <string.h>
 
-/* A value that is in its place now. */
+/* Columns of a live value. */
 typedef struct interval {
     uint16_t value;
-    uint32_t first, end; /* columns */
+    uint32_t first, end; /* columns [first, end) */
 } interval;
 
 typedef struct allocation {
     ag_program *program;
-    uint32_t *last;      /* owned; [n_values] the last operation that reads or writes it */
-    interval *intervals; /* owned; [n_living] by column */
+    uint32_t *last;      /* owned; [n_values] last operation that uses the value */
+    interval *intervals; /* owned; [n_live] live values, sorted by column */
     size_t n_live;
 } allocation;
 
@@ -28,14 +28,14 @@ static void find_last_uses(allocation *p) {
     for (uint32_t i = 0; i < program->n_ops; i++) {
         record_use(p, program->ops[i].in, i);
         record_use(p, program->ops[i].out, i);
-        /* Both may run as one, whose output lies apart from what is added. */
+        /* ADD and NORM may be fused; the output must then not overlap the addend */
         const uint32_t norm = ag_program_norm_of_sum(program, i);
         if (norm) p->last[program->ops[i].in[1]] = norm;
     }
-    p->last[program->hidden] = UINT32_MAX; /* it is the result */
+    p->last[program->hidden] = UINT32_MAX; /* the result stays live */
 }
 
-/* The first gap that is large enough. */
+/* Assigns the first gap that is large enough. */
 static void assign(allocation *p, uint16_t value) {
     ag_value *v = &p->program->values[value];
     const uint32_t cols = (v->cols + AG_VALUE_COLS - 1) / AG_VALUE_COLS * AG_VALUE_COLS;
@@ -64,7 +64,7 @@ static void release(allocation *p, uint32_t op) {
     p->n_live = n;
 }
 
-/* Values that are in their places when operation `cut` begins. */
+/* Lists the values that are live when operation `cut` starts. */
 static void list_live(allocation *p) {
     ag_program *program = p->program;
     program->n_live = 0;

@@ -12,22 +12,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Several threads convert rows of one tensor; the caller's alone tells of progress. */
+/* State of loading. Several threads convert rows of a tensor. Only the caller's thread reports
+ * progress. */
 typedef struct loading {
     ag_model_weights *w;
     ag_backend *backend;
     const ag_weight_source *source;
     const ag_model_params *params;
-    uint64_t done, total;       /* bytes of the files; done: whole tensors */
-    ag_os_thread thread;        /* the caller's */
-    _Atomic uint64_t part_done; /* bytes of the current tensor that are done */
+    uint64_t done, total;       /* bytes of the files; done: finished tensors */
+    ag_os_thread thread;        /* the caller's thread */
+    _Atomic uint64_t part_done; /* finished bytes of the current tensor */
     atomic_bool cancelled;
-    ag_memory *host;                 /* for rows that have to be put in order */
-    const ag_source_tensor *current; /* NULL: its rows were copied */
-    size_t first_row, row_bytes;     /* of the current tensor in the file */
+    ag_memory *host;                 /* for rows that must be reordered */
+    const ag_source_tensor *current; /* the current tensor; NULL: its rows were copied */
+    size_t first_row, row_bytes;     /* of the current tensor in its file */
 } loading;
 
-/* Rows that are converted need not stay in memory: the page cache keeps the file anyway. */
+/* Called after rows are converted: drops their pages, which stay in the page cache, and reports
+ * progress. Returns false to cancel. */
 static bool consume_rows(void *user, size_t row0, size_t n_rows) {
     loading *ld = user;
     if (ld->current) {
@@ -51,7 +53,7 @@ static ag_status cancelled_at(const ag_source_tensor *t, ag_error *err) {
 static ag_status advance(loading *ld, const ag_source_tensor *t, const ag_weight_spec *spec,
                          ag_error *err) {
     ld->done += ag_weight_file_bytes(t->dtype, spec);
-    ag_memory_usage here; /* asked for so that the peak of loading is on record */
+    ag_memory_usage here; /* records the peak of memory while loading */
     ag_process_memory(&here);
     const ag_model_params *p = ld->params;
     if (p->progress && !p->progress(p->progress_user, ld->done, ld->total)) {
@@ -60,7 +62,7 @@ static ag_status advance(loading *ld, const ag_source_tensor *t, const ag_weight
     return AG_OK;
 }
 
-/* The weight's rows of the file's tensor `all`: in place where they lie one after another, else
+/* Makes *out the weight's rows of the file's tensor `all`: in place if they are adjacent, else
  * copied into *copy. */
 static ag_status select_rows(const loading *ld, const ag_weight_spec *spec, const ag_tensor *all,
                              ag_tensor *out, ag_buffer **copy, ag_error *err) {
@@ -106,7 +108,7 @@ static ag_status load_matrix(loading *ld, ag_tensor *out, const ag_weight_spec *
     return advance(ld, t, spec, err);
 }
 
-/* The values that the file has, in the weight's order, column after column. */
+/* Reads the values of a vector or filter in the weight's order of rows, column after column. */
 static ag_status read_vector(const loading *ld, const ag_source_tensor *t,
                              const ag_weight_spec *spec, float *values, ag_error *err) {
     const size_t n = ag_shape_numel(&t->shape), bytes = (size_t)t->n_bytes;

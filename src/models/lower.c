@@ -7,21 +7,22 @@
 
 typedef struct builder {
     const ag_model_spec *s;
-    const ag_layer_spec *kind; /* kind of the layer at hand */
+    const ag_layer_spec *kind; /* kind of the current layer */
     ag_program *p;
-    uint16_t layer; /* AG_NONE: before and behind all layers */
+    uint16_t layer; /* current layer; AG_NONE before and after all layers */
     uint16_t stream, normed;
     uint32_t n_states, n_caches;
     uint16_t *caches; /* owned; [n_layers] */
     uint32_t cap_ops, cap_values, cap_weights, cap_attend, cap_recurrent;
-    bool begins; /* the next operation is the layer's first one */
+    bool begins; /* the next operation is the first of its layer */
     ag_status status;
     ag_error *err;
 } builder;
 
 /* ---- arrays ---- */
 
-/* Space for one more; the arrays of a builder that has failed do not grow. */
+/* Appends an element to an array. Returns NULL after a failure, and if the builder has failed
+ * before. */
 static void *one_more(builder *b, void *array, uint32_t *n, uint32_t *cap, size_t size) {
     if (b->status != AG_OK) return NULL;
     if (*n >= AG_NONE) {
@@ -76,7 +77,7 @@ static const ag_op no_operands = {.params = AG_NONE,
                                   .out = {AG_NONE, AG_NONE, AG_NONE, AG_NONE},
                                   .w = {AG_NONE, AG_NONE, AG_NONE, AG_NONE}};
 
-/* out[0] of in[0] and perhaps in[1] and a weight. */
+/* Returns an operation with one or two inputs, one output, and a weight or AG_NONE. */
 static ag_op op_of(ag_op_code code, uint16_t in, uint16_t with, uint16_t out, uint16_t w) {
     ag_op op = no_operands;
     op.code = (uint8_t)code;
@@ -121,14 +122,15 @@ static void add_to(builder *b, uint16_t x, uint16_t y) {
     add_op(b, op_of(AG_OP_ADD, x, y, x, AG_NONE));
 }
 
-/* In the place of `gate`. */
+/* Adds a GATE that replaces `gate`. */
 static void gate_by(builder *b, ag_gate_kind kind, uint16_t gate, uint16_t x) {
     ag_op op = op_of(AG_OP_GATE, gate, x, gate, AG_NONE);
     op.kind = (uint8_t)kind;
     add_op(b, op);
 }
 
-/* The stream normed by a layer's weight; the stream itself where branches read it as it is. */
+/* Sets b->normed to the stream normed by a layer's weight, or to the stream itself in layers
+ * without such norms. */
 static void norm_stream(builder *b, uint32_t layer, ag_layer_tensor tensor) {
     b->normed = b->stream;
     if (ag_spec_layer(b->s, layer)->no_pre_norms) return;
@@ -137,9 +139,9 @@ static void norm_stream(builder *b, uint32_t layer, ag_layer_tensor tensor) {
          ag_spec_eps(b->s));
 }
 
-/* ---- mixers: from what a branch reads to what the output projection reads ---- */
+/* ---- mixers: return the value that the output projection reads ---- */
 
-/* Kinds of layers with a window that come before this one. */
+/* Returns the number of kinds with a window before the current one. */
 static uint32_t n_windows_before(const builder *b) {
     uint32_t n = 0;
     for (uint32_t k = 0; k < b->s->kind_of[b->layer]; k++) n += b->s->kinds[k].window > 0;
@@ -210,7 +212,7 @@ static uint16_t add_recurrent(builder *b) {
     return (uint16_t)(b->p->n_recurrent - 1);
 }
 
-/* y = C * conv(B * x) */
+/* Adds y = C * conv(B * x). */
 static uint16_t short_conv(builder *b) {
     const size_t dim = b->s->hidden_size;
     const uint16_t y[] = {add_value(b, "b", dim), add_value(b, "c", dim), add_value(b, "x", dim)};
@@ -228,7 +230,7 @@ static uint16_t short_conv(builder *b) {
     return op.out[0];
 }
 
-/* norm(delta rule(conv(q, k, v), a, b)) * silu(z) */
+/* Adds norm(delta rule(conv(q, k, v), a, b)) * silu(z). */
 static uint16_t delta_net(builder *b) {
     const ag_delta_params *d = &b->kind->delta;
     const size_t values = (size_t)d->n_v_heads * d->v_dim;
@@ -298,7 +300,7 @@ static uint16_t feed_forward(builder *b) {
     return branch;
 }
 
-/* A third branch: what the layer makes of its own input for each token. */
+/* Adds the third branch (Gemma 4), which reads the layer's own input for each token. */
 static uint16_t input_branch(builder *b) {
     const uint16_t gate = product(b, b->stream, AG_LT_INPUT_GATE, "gate", b->s->layer_input);
     gate_by(b, activation_of(b), gate, b->p->layer_inputs[b->layer]);
@@ -307,7 +309,7 @@ static uint16_t input_branch(builder *b) {
     return branch;
 }
 
-/* The last branch joins the stream, which is normed for what follows. */
+/* Adds the last branch to the stream, and norms it for the next layer or the head. */
 static void end_layer(builder *b, uint16_t branch) {
     add_to(b, b->stream, branch);
     if (b->s->out_scale) {
@@ -335,10 +337,10 @@ static void lower_layer(builder *b, uint32_t layer) {
     end_layer(b, branch);
 }
 
-/* ---- before and behind all layers ---- */
+/* ---- before and after all layers ---- */
 
-/* To a token's values from the table come those that its embedding is projected to. The norm of
- * x / sqrt(dim) is that of x with another epsilon. */
+/* Computes the layer inputs: values of the table plus a normed projection of the embedding. The
+ * norm of x / sqrt(dim) is the norm of x with another epsilon. */
 static void make_inputs(builder *b) {
     const ag_model_spec *s = b->s;
     const float eps = ag_spec_eps(s) * (float)s->hidden_size;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public face of models: loading, inspecting, making up. */
+/* Public functions of models: load, inspect, make synthetic ones. */
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double MIX_BITS = 5.3; /* of a weight, at most */
+static const double MIX_BITS = 5.3; /* maximum mean bits of a weight in a mix */
 
 ag_model_params ag_model_defaults(void) { return (ag_model_params){.weights = AG_WEIGHTS_AUTO}; }
 
@@ -32,8 +32,8 @@ static ag_status check_params(const ag_model_params *params, ag_model_params *ou
                    ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
 }
 
-/* What nobody has chosen: a file's quantised weights stay, other weights become a mix; random ones,
- * which are there to be measured, are all of one type. */
+/* Resolves AG_WEIGHTS_AUTO: quantised weights of a file stay, other weights become a mix. Random
+ * weights, which serve benchmarks, are of one type. */
 static void choose_weights(const ag_weight_source *source, ag_model_params *params) {
     if (params->weights != AG_WEIGHTS_AUTO) return;
     params->weights = source ? AG_WEIGHTS_MIX : AG_Q4_0;
@@ -43,7 +43,7 @@ static void choose_weights(const ag_weight_source *source, ag_model_params *para
     }
 }
 
-/* The types of matrices, the most frequent first. */
+/* Lists the types of matrices, the most frequent first. */
 static void set_types(const ag_weights_summary *summary, ag_model_info *info) {
     ag_type_share remaining[AG_DTYPE_COUNT];
     memcpy(remaining, summary->types, sizeof remaining);
@@ -85,7 +85,7 @@ static double bits_of_a_weight(const ag_weights_summary *summary) {
     return values > 0 ? 8 * bytes / values : 0;
 }
 
-/* Of a mix all steps are taken that its size allows. */
+/* Inspects weights. Applies every step of a mix that keeps the model within MIX_BITS. */
 static ag_status inspect_weights(const ag_backend *be, ag_model_spec *spec,
                                  const ag_weight_source *source, ag_model_params *params,
                                  ag_weights_summary *summary, ag_error *err) {
@@ -104,7 +104,7 @@ static ag_status inspect_weights(const ag_backend *be, ag_model_spec *spec,
     return AG_OK;
 }
 
-/* The same of random weights. */
+/* The same for random weights. */
 static void inspect_random(const ag_backend *be, const ag_model_spec *spec, ag_model_params *params,
                            ag_weights_summary *summary) {
     choose_weights(NULL, params);
@@ -128,7 +128,7 @@ ag_status ag_model_open(const ag_backend *be, const char *path, const ag_model_p
     *source = NULL;
     AG_TRY(check_params(given, params, err));
     AG_TRY(ag_source_open(path, source, err));
-    /* What a GGUF file says of its model includes which tensors it has. */
+    /* the configuration of a GGUF file depends on its tensors */
     const bool tensors_first = ag_gguf_source_header(*source) != NULL;
     if (tensors_first) AG_TRY(ag_source_open_tensors(*source, err));
     AG_TRY(ag_spec_read(*source, spec, err));
@@ -158,7 +158,7 @@ ag_status ag_model_inspect(const char *path, const ag_model_params *params, ag_m
     return ag_model_plan(NULL, path, params, out, &unused, err);
 }
 
-/* On the host, whatever computes: the buffers outlive the memory they came from. */
+/* Makes the rotary tables on the host. Their buffers outlive the memory that made them. */
 static ag_status make_rope_tables(ag_model *m, ag_error *err) {
     ag_memory *host;
     AG_TRY(ag_galloc_create(&host, err));
@@ -170,7 +170,7 @@ static ag_status make_rope_tables(ag_model *m, ag_error *err) {
                              AG_F32, ag_shape_1d(rope->n_rotated / 2), err);
         if (st != AG_OK) break;
         ag_rope_inv_freq(rope, i % 2, ag_tensor_f32(inv_freq));
-        if (!ag_spec_is_gguf(&m->spec) || i / 2) continue; /* the tensor is of the first table */
+        if (!ag_spec_is_gguf(&m->spec) || i / 2) continue; /* the tensor divides the first table */
         st = ag_rope_divide(m->source, "rope_freqs.weight", ag_tensor_f32(inv_freq),
                             rope->n_rotated / 2, err);
     }
@@ -186,7 +186,7 @@ const ag_tensor *ag_model_rope(const ag_model *m, uint32_t layer, bool is_long, 
     return &m->inv_freq[table][is_long];
 }
 
-/* What a user may not expect of the model that is about to be loaded. */
+/* Warns of matrices that keep the file's type. */
 static void log_kept_types(const ag_model *m, const char *dir) {
     const ag_model_info *info = &m->info;
     if (info->n_kept) {
@@ -198,7 +198,7 @@ static void log_kept_types(const ag_model *m, const char *dir) {
     }
 }
 
-/* A device refuses the buffer that does not fit, which would be after most of the work. */
+/* Fails early if the weights do not fit the device's memory. */
 static ag_status check_available(const ag_model *m, const char *dir, uint64_t bytes,
                                  ag_error *err) {
     const ag_memory *mem = ag_backend_memory(m->backend);
@@ -212,7 +212,8 @@ static ag_status check_available(const ag_model *m, const char *dir, uint64_t by
                    available.bytes);
 }
 
-/* A layer's own input is the sum of two things, times 1 / sqrt(2). */
+/* Opens the embedding tables. The scale of layer inputs includes 1 / sqrt(2), the factor of the sum
+ * of their two terms. */
 static ag_status open_tables(ag_model *m, const ag_source_tensor *embedding,
                              const ag_source_tensor *layer_inputs, ag_error *err) {
     const ag_model_spec *s = &m->spec;
@@ -244,7 +245,7 @@ uint32_t ag_model_states(const ag_model *m, ag_state_layer *out) {
     return n;
 }
 
-/* The weight of norms that have none. */
+/* Makes the weight of norms without weight: ones. */
 static ag_status make_ones(ag_model *m, ag_error *err) {
     enum { MAX_HEAD_DIM = 1024 };
     float ones[MAX_HEAD_DIM];
@@ -267,7 +268,7 @@ static ag_status make_ones(ag_model *m, ag_error *err) {
     return AG_OK;
 }
 
-/* The program's weights, and the numbers that it multiplies the stream by. */
+/* Makes the program, and binds its weights and the factors of the stream. */
 static ag_status bind_program(ag_model *m, ag_error *err) {
     AG_TRY(ag_lower(&m->spec, &m->program, err));
     const ag_program *p = m->program;
@@ -288,7 +289,7 @@ static ag_status bind_program(ag_model *m, ag_error *err) {
     return AG_OK;
 }
 
-/* Finds stages for a backend that runs a program of stages as a whole. */
+/* Finds stages, for a backend that runs programs of stages. */
 static ag_status find_stages(ag_model *m, ag_error *err) {
     ag_program *p = m->program;
     if (!m->backend->ops->run_program) return AG_OK;
@@ -304,7 +305,7 @@ static ag_status find_stages(ag_model *m, ag_error *err) {
     return AG_OK;
 }
 
-/* The common end of making a model: *out receives it, or it is destroyed. */
+/* Finishes a model: moves it to *out, or destroys it after a failure. */
 static ag_status finish_model(ag_model *m, ag_status st, ag_model **out, ag_error *err) {
     if (st == AG_OK) st = make_rope_tables(m, err);
     if (st == AG_OK) st = make_ones(m, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tells two models of one shape apart, without reading all of their weights. */
+/* Identifies a model by a sample of its weights. */
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/checksum.h"
@@ -11,7 +11,7 @@
 
 enum { PIECE = 64 };
 
-/* Name, type, size, and the first, middle and last bytes. */
+/* Adds name, type, size, and the first, middle and last bytes of a tensor. */
 static ag_status add_tensor(ag_checksum *sum, const ag_weight_source *source,
                             const ag_source_tensor *t, ag_error *err) {
     unsigned char piece[PIECE];

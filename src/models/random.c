@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of a known shape from random numbers: for measuring speed. */
+/* Random weights, for benchmarks. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "memory/galloc.h"
@@ -14,14 +14,16 @@ static uint64_t next_random(uint64_t *state) { /* xorshift64*, Vigna 2016 */
     return *state * 0x2545f4914f6cdd1du;
 }
 
-/* Where a block keeps its factors, and what they become: random & keep | set gives small values. */
+/* Half-precision scales of a block: their offsets, and the bits that make them small: random & mask
+ * | set. */
 typedef struct factor {
-    uint16_t at, mask, set; /* byte of a half */
-    uint16_t base_at;       /* of the second half: the first times 2^shift, with `sign` */
+    uint16_t at, mask, set; /* at: offset in bytes */
+    uint16_t base_at; /* offset of the second half, which is the first times 2^shift with `sign`; 0:
+                         none */
     uint16_t shift, sign;
 } factor;
 
-/* Any bits are valid levels and scales of parts. Values are about 2^-6, and of both signs. */
+/* Any bits are valid levels and sub-block scales. Values are about 2^-6, with both signs. */
 static const factor factors[AG_DTYPE_COUNT] = {
     [AG_F16] = {.mask = 0x83ff, .set = 0x2400},
     [AG_BF16] = {.mask = 0x807f, .set = 0x3c80},
@@ -71,7 +73,7 @@ typedef struct making {
     ag_model_weights *w;
     ag_backend *backend;
     const ag_model_params *params;
-    ag_memory *host; /* where the random bytes stand before they are prepared */
+    ag_memory *host; /* memory of the random bytes until they are prepared */
     uint64_t state, done, total;
 } making;
 

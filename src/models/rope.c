@@ -8,12 +8,12 @@
 
 static const double two_pi = 6.283185307179586;
 
-/* Llama 3.1's rule: wavelengths that the original context holds many times stay, those longer than
- * it are divided by the factor, and between the two bounds one fades into the other. */
+/* Llama 3.1's scaling: short wavelengths stay, frequencies of long ones are divided by the factor,
+ * and between the two bounds the result is interpolated. */
 static float scale_llama3(float inv_freq, const ag_rope_scaling *s) {
     const double original = s->original_max_position_embeddings;
     const float low = (float)s->low_freq_factor, factor = (float)s->factor;
-    /* A number divided by a tensor is the number times the reciprocal there, rounded twice. */
+    /* torch divides a number by a tensor as number * reciprocal, rounded twice */
     float wavelength = 1 / inv_freq * (float)two_pi;
     if (wavelength < (float)(original / s->high_freq_factor)) return inv_freq;
     if (wavelength > (float)(original / s->low_freq_factor)) return inv_freq / factor;
@@ -22,14 +22,14 @@ static float scale_llama3(float inv_freq, const ag_rope_scaling *s) {
     return (1 - smooth) * inv_freq / factor + smooth * inv_freq;
 }
 
-/* The pair that turns so often within the original length. */
+/* Returns the pair that rotates `turns` times within the original length. */
 static double pair_of_turns(const ag_rope_spec *rope, double turns) {
     const double wavelength = rope->scaling.original_max_position_embeddings / (turns * two_pi);
     return rope->n_rotated * log(wavelength) / (2 * log(rope->theta));
 }
 
-/* YaRN (arXiv:2309.00071): pairs that turn often within the original length stay, those that turn
- * rarely are divided by the factor, and between the two bounds one fades into the other. */
+/* YaRN (arXiv:2309.00071): pairs that rotate often within the original length stay, the others are
+ * divided by the factor, and between the two bounds the result is interpolated. */
 static float scale_yarn(const ag_rope_spec *rope, float wavelength, uint32_t pair) {
     const ag_rope_scaling *s = &rope->scaling;
     double low = pair_of_turns(rope, s->beta_fast), high = pair_of_turns(rope, s->beta_slow);
@@ -46,7 +46,7 @@ void ag_rope_inv_freq(const ag_rope_spec *rope, bool is_long, float *inv_freq) {
     const ag_rope_scaling *s = &rope->scaling;
     for (uint32_t i = 0; i < rope->n_rotated / 2; i++) {
         float exponent = (float)(2 * i) / (float)rope->n_rotated;
-        /* pow in double rounds to the float32 power, whatever the system's powf does. */
+        /* pow in double rounds to the correct float32 on every system; powf may not */
         const float wavelength = (float)pow((float)rope->theta, exponent);
         float f = 1 / wavelength;
         if (s->type == AG_ROPE_PROPORTIONAL) f = 2 * i < rope->n_turned ? f / (float)s->factor : 0;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rows of a file's tensor a weight is made of, and in which order: some files keep several
- * weights in one tensor, or the rows of a head in another order. */
+/* Row order: maps rows of a weight to rows of a file's tensor. Some files have several weights in
+ * one tensor, or the rows of a head in another order. */
 #ifndef AG_MODELS_ROW_ORDER_H
 #define AG_MODELS_ROW_ORDER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Row (i * count[1] + j) * count[2] + k of the weight is row
+/* Row number (i * count[1] + j) * count[2] + k of the weight is row
  * first + i * stride[0] + j * stride[1] + k * stride[2] of the file's tensor. */
 typedef struct ag_row_order {
-    size_t file_rows; /* of the file's tensor; 0: the weight is all of it, and the rest unset */
+    size_t file_rows; /* of the file's tensor; 0: the weight is the entire tensor, other members
+                         unset */
     size_t first;
     size_t count[3], stride[3];
 } ag_row_order;
@@ -22,7 +23,7 @@ static inline size_t ag_row_order_at(const ag_row_order *o, size_t row) {
     return o->first + i * o->stride[0] + j * o->stride[1] + k * o->stride[2];
 }
 
-/* n rows one after another, from `first` on. */
+/* Returns the order of n adjacent rows from `first` on. */
 static inline ag_row_order ag_row_order_range(size_t file_rows, size_t first, size_t n) {
     return (ag_row_order){file_rows, first, {1, 1, n}, {n, n, 1}};
 }

@@ -28,7 +28,7 @@ const char *ag_model_shape_name(size_t i) { return i < N_SHAPES ? shapes[i].name
 static const known_shape *find_shape(const char *name) {
     for (size_t i = 0; i < N_SHAPES; i++) {
         if (ag_ascii_equal(shapes[i].name, name)) return &shapes[i];
-        /* "1b" is enough where only one shape ends so. */
+        /* the first shape that ends in -1b matches "1b" */
         const char *dash = strrchr(shapes[i].name, '-');
         if (dash && ag_ascii_equal(dash + 1, name)) return &shapes[i];
     }

@@ -28,7 +28,7 @@ ag_model_spec ag_spec_plain(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head
     };
 }
 
-/* Member by member: padding may hold anything. */
+/* Compare members, since padding may differ. */
 static bool is_same_mixer(const ag_layer_spec *a, const ag_layer_spec *b) {
     const ag_delta_params *c = &a->delta, *d = &b->delta;
     return a->mixer == b->mixer && a->conv_taps == b->conv_taps && c->n_k_heads == d->n_k_heads &&

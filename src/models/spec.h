@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The description of a model: all that its forward pass, its cache and its loading ask. A family
- * (families/) fills it in from a configuration; nobody else asks for the family. */
+/* Description of a model: everything that loading, its cache and its forward pass need. A family
+ * (families/) fills it in from a configuration. Code outside of models/ does not depend on the
+ * family. */
 #ifndef AG_MODELS_SPEC_H
 #define AG_MODELS_SPEC_H
 
@@ -17,7 +18,7 @@ typedef enum ag_rope_type {
     AG_ROPE_LLAMA3,
     AG_ROPE_YARN,
     AG_ROPE_LONGROPE,
-    AG_ROPE_PROPORTIONAL, /* frequencies of a whole head, of which only the first are not 0 */
+    AG_ROPE_PROPORTIONAL, /* frequencies of a full head, of which only the first are not 0 */
 } ag_rope_type;
 
 typedef struct ag_rope_scaling {
@@ -26,7 +27,7 @@ typedef struct ag_rope_scaling {
     double low_freq_factor, high_freq_factor; /* llama3; low < high */
     double original_max_position_embeddings;  /* llama3, yarn and longrope */
     double beta_fast, beta_slow;              /* yarn; fast >= slow */
-    bool round_to_pairs;                      /* yarn: its bounds are rounded to pairs */
+    bool round_to_pairs;                      /* yarn: rounds the bounds to pairs */
 } ag_rope_scaling;
 
 enum { AG_MAX_ROPE_DIVISORS = 256 };
@@ -35,36 +36,36 @@ enum { AG_MAX_ROPE_DIVISORS = 256 };
 typedef struct ag_rope_spec {
     double theta;
     ag_rope_scaling scaling;
-    uint32_t n_turned;      /* proportional: of n_rotated, those whose frequencies are not 0 */
-    uint32_t n_rotated;     /* values of a head that turn, from the first on; even */
-    float attention_factor; /* of the values that turn; 0: none */
-    /* Of each pair's frequency, where n_divisors, n_rotated / 2, is not 0: in sessions for texts up
-     * to the original length of longrope, and in those for longer ones. */
+    uint32_t n_turned;      /* proportional: values of n_rotated whose frequencies are not 0 */
+    uint32_t n_rotated;     /* the first n values of a head rotate; even */
+    float attention_factor; /* factor of the rotated values; 0: none */
+    /* longrope: divisors of each pair's frequency, for texts up to the original length and for
+     * longer texts. n_divisors: n_rotated / 2, or 0 for none. */
     uint32_t n_divisors;
     float divisors[2][AG_MAX_ROPE_DIVISORS];
 } ag_rope_spec;
 
-/* What layers of one kind have in common. */
+/* Kind of layers: parameters that layers of one kind share. */
 typedef struct ag_layer_spec {
     ag_mixer mixer;
-    uint32_t conv_taps;    /* of a convolution: tokens that it sees, its own included */
+    uint32_t conv_taps;    /* of a convolution: tokens, its own included */
     ag_delta_params delta; /* of a delta net */
     uint32_t ffn_dim;      /* 0: the model's intermediate_size */
-    /* Of attention, as is all that follows up to the activation. */
+    /* Members up to `softcap` are for attention. */
     uint32_t n_heads, n_kv_heads, head_dim;
-    bool shares_kv;  /* of the nearest layer before it that has its own, and the same window */
-    bool v_norm;     /* RMSNorm without weight of every head of v */
-    bool out_gate;   /* what comes out times sigmoid of a product of its own */
-    uint32_t rope;   /* which of the model's tables turns queries and keys, or AG_NO_ROPE */
-    uint32_t window; /* newest positions that a query sees, its own included; 0: all */
-    float scale;     /* of q . k */
-    float softcap;   /* of the scaled scores; 0: none */
+    bool shares_kv;  /* uses keys and values of ag_spec_kv_source() */
+    bool v_norm;     /* RMSNorm without weight over every head of v */
+    bool out_gate;   /* the output is multiplied by the sigmoid of a projection */
+    uint32_t rope;   /* index of the rotary table, or AG_NO_ROPE */
+    uint32_t window; /* number of positions that a query sees, its own included; 0: all */
+    float scale;     /* factor of q . k */
+    float softcap;   /* limit of scaled scores; 0: none */
     ag_activation activation;
     bool qkv_bias, out_bias, ffn_bias;
-    bool qk_norm;      /* RMSNorm over every head of q and of k, before they turn */
-    bool full_qk_norm; /* the same over all heads together */
+    bool qk_norm;      /* RMSNorm over every head of q and of k, before rotation */
+    bool full_qk_norm; /* RMSNorm over all heads of q and of k together */
     bool post_norms;   /* RMSNorm of a branch before it is added to the stream */
-    bool no_pre_norms; /* branches read the stream as it is */
+    bool no_pre_norms; /* no norm before a branch */
 } ag_layer_spec;
 
 enum { AG_MAX_LAYERS = 1024, AG_MAX_ROPES = 2, AG_NO_ROPE = AG_MAX_ROPES };
@@ -74,9 +75,9 @@ struct ag_family;
 /* Every value is in range: sizes > 0, n_heads a multiple of n_kv_heads, head_dim even,
  * n_heads * head_dim at most 2^20, reals finite and positive. */
 typedef struct ag_model_spec {
-    const struct ag_family *family; /* what its tensors are called */
+    const struct ag_family *family; /* for names of tensors; may be NULL */
     const char *architecture;       /* "LlamaForCausalLM"; static */
-    uint8_t naming;                 /* where tensor names begin: ag_tensor_naming() */
+    uint8_t naming;                 /* index of the naming: ag_tensor_naming() */
     uint32_t vocab_size, hidden_size, intermediate_size;
     uint32_t max_positions;
     uint32_t n_layers, n_kinds, n_ropes;
@@ -84,19 +85,19 @@ typedef struct ag_model_spec {
     uint8_t kind_of[AG_MAX_LAYERS]; /* [n_layers] index of each layer's kind */
     ag_rope_spec ropes[AG_MAX_ROPES];
     float norm_eps;        /* as configured */
-    float eps_factor;      /* of it, where the stream is not what was configured; 0: none */
-    float embedding_scale; /* of rows of the embedding; 1: none */
-    float logit_factor;    /* of logits, which the last norm's weight takes in; 0: none */
+    float eps_factor;      /* factor of norm_eps, if the stream is scaled; 0: none */
+    float embedding_scale; /* factor of embedding rows; 1: none */
+    float logit_factor;    /* factor of logits, folded into the last norm; 0: none */
     float logit_softcap;   /* 0: none */
-    /* At position p queries are multiplied by 1 + query_beta log(1 + floor(p / query_period)). */
-    float query_beta; /* 0: they are not */
+    /* Queries at position p are multiplied by 1 + query_beta log(1 + floor(p / query_period)). */
+    float query_beta; /* 0: no factor */
     uint32_t query_period;
-    /* Values of a token for each layer by itself, 0: none, in a table of so many rows. */
+    /* Layer inputs: values for each token and layer (0: none), and rows of their table. */
     uint32_t layer_input, n_layer_inputs;
-    bool out_scale;           /* the stream behind a layer is multiplied by a number */
-    bool tie_word_embeddings; /* as configured; whether lm_head exists is the weights' business */
-    int32_t bos_id;           /* -1: none */
-    int32_t eos_ids[AG_MAX_EOS]; /* of both files, without repetition; all end a text */
+    bool out_scale;              /* the stream after a layer is multiplied by a number */
+    bool tie_word_embeddings;    /* as configured; a checkpoint without lm_head is tied, too */
+    int32_t bos_id;              /* -1: none */
+    int32_t eos_ids[AG_MAX_EOS]; /* distinct ids of both files; each ends a text */
     size_t n_eos;
 } ag_model_spec;
 
@@ -107,34 +108,35 @@ static inline const ag_layer_spec *ag_spec_layer(const ag_model_spec *s, uint32_
 static inline uint32_t ag_spec_ffn_dim(const ag_model_spec *s, const ag_layer_spec *kind) {
     return kind->ffn_dim ? kind->ffn_dim : s->intermediate_size;
 }
-/* Channels of a layer's convolution; 0: there is none. */
+/* Returns the channels of a layer's convolution; 0: none. */
 uint32_t ag_spec_channels(const ag_model_spec *s, const ag_layer_spec *kind);
-/* What the layer keeps of a sequence besides keys and values; false: nothing. */
+/* Describes the state of a layer without keys and values. Returns false for other layers. */
 bool ag_spec_state(const ag_model_spec *s, const ag_layer_spec *kind, ag_state_layer *out);
-/* The layer whose keys and values that layer sees: itself, or the one that it shares them with.
- * UINT32_MAX: none, or there is no such layer. */
+/* Returns the layer whose keys and values the layer uses: itself, or the nearest layer before it
+ * with its own keys and values and an equal window, head size and number of KV heads. UINT32_MAX if
+ * there is none, or the layer has no attention. */
 uint32_t ag_spec_kv_source(const ag_model_spec *s, uint32_t layer);
 
-/* The epsilon that norms compute with. */
+/* Returns the epsilon of norms. */
 static inline float ag_spec_eps(const ag_model_spec *s) {
     return s->eps_factor != 0 ? s->norm_eps * s->eps_factor : s->norm_eps;
 }
 
-/* Makes layer number `layer` one of that kind; AG_LIMIT if there are too many kinds. */
+/* Sets the kind of a layer. Fails with AG_LIMIT if there are too many kinds. */
 ag_status ag_spec_set_layer(ag_model_spec *s, uint32_t layer, const ag_layer_spec *kind,
                             ag_error *err);
 
 /* The same for all layers. */
 ag_status ag_spec_set_all(ag_model_spec *s, const ag_layer_spec *kind, ag_error *err);
 
-/* A model without anything that only some families have, its sizes still 0: one kind of layer,
- * whose whole heads turn, without scaling. */
+/* Returns a plain description with sizes of 0: one kind of layers, with rotation of full heads and
+ * no scaling. */
 ag_model_spec ag_spec_plain(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head_dim);
 
-/* Whether a session for so many positions turns by the divisors for long texts. */
+/* Returns whether a session of n_positions uses the divisors for long texts. */
 bool ag_spec_is_long(const ag_model_spec *s, uint64_t n_positions);
 
-/* "none", "linear", "llama3", "yarn" or "longrope": static. */
+/* Returns a static string such as "none", "linear" or "llama3". */
 const char *ag_rope_type_name(ag_rope_type type);
 
 #endif

@@ -14,12 +14,12 @@ typedef enum size_name {
     K_NORM_DIM,
     FFN_DIM,
     ONE,
-    CHANNELS, /* of a convolution, and its taps */
+    CHANNELS, /* of a convolution */
     TAPS,
-    VALUES, /* of a delta net: of all its heads, its heads, of one */
+    VALUES, /* of a delta net: values of all heads, heads, values of a head */
     V_HEADS,
     V_DIM,
-    INPUT, /* of what a layer has for itself */
+    INPUT, /* layer input */
 } size_name;
 typedef enum condition {
     ALWAYS,
@@ -37,7 +37,7 @@ typedef enum condition {
     SHORT_CONV,
     DELTA_NET,
     LAYER_INPUT,
-    FIRST_LAYER_INPUT, /* what all layers share is the first one's */
+    FIRST_LAYER_INPUT, /* all layers share the tensor of the first */
     OUT_SCALE,
 } condition;
 
@@ -48,8 +48,8 @@ typedef struct row {
     bool is_norm;
 } row;
 
-/* Names as in most Hugging Face checkpoints, after "model.layers.N.", and in GGUF files, after
- * "blk.N."; of other names a family has a list. */
+/* Names in most Hugging Face checkpoints, after "model.layers.N.", and in GGUF files, after
+ * "blk.N.". Families list other names: ag_tensor_alias. */
 static const row table[AG_LAYER_TENSORS] = {
     [AG_LT_ATTENTION_NORM] = {"input_layernorm.weight", "attn_norm.weight", DIM, ONE, PRE_NORMS,
                               true},
@@ -119,7 +119,7 @@ static const row table[AG_LAYER_TENSORS] = {
 static bool applies(const ag_model_spec *s, uint32_t layer, condition when) {
     const ag_layer_spec *kind = ag_spec_layer(s, layer);
     const bool attention = kind->mixer == AG_MIXER_ATTENTION;
-    const bool own = attention && !kind->shares_kv; /* keys and values */
+    const bool own = attention && !kind->shares_kv; /* has its own keys and values */
     switch (when) {
     case ATTENTION:
         return attention;
@@ -200,8 +200,8 @@ size_t ag_layer_weight_count(const ag_model_spec *s, uint32_t layer) {
 /* ---- names of a checkpoint ---- */
 
 static const struct naming {
-    const char *prefix, *layers, *norm, *embedding; /* the prefix stands before all of them */
-    const char *lm_head;                            /* whole */
+    const char *prefix, *layers, *norm, *embedding; /* prefix: of the other three */
+    const char *lm_head;                            /* full name */
 } namings[] = {
     {"model.", "layers.", "norm.weight", "embed_tokens.weight", "lm_head.weight"},
     {"model.language_model.", "layers.", "norm.weight", "embed_tokens.weight", "lm_head.weight"},
@@ -215,7 +215,7 @@ static const struct naming {
 };
 enum {
     N_NAMINGS = sizeof namings / sizeof namings[0],
-    GGUF = N_NAMINGS - 2 /* and from there on */
+    GGUF = N_NAMINGS - 2 /* this and later ones are of GGUF files */
 };
 
 static const struct naming *naming_of(const ag_model_spec *s) { return &namings[s->naming]; }
@@ -233,12 +233,12 @@ bool ag_tensor_naming(size_t i, ag_model_spec *s) {
     return true;
 }
 
-/* GGUF files hold the sum. */
+/* Returns whether norms add 1 to their weight. GGUF files store the sum. */
 static bool adds_one(const ag_model_spec *s) {
     return s->family && s->family->norms_add_one && !ag_spec_is_gguf(s);
 }
 
-/* The family's own names, if any, and what this one stands for; NULL: the usual name. */
+/* Returns the family's list of other names, or NULL. */
 static const ag_tensor_alias *aliases_of(const ag_model_spec *s) {
     if (!s->family) return NULL;
     return ag_spec_is_gguf(s) ? s->family->gguf.aliases : s->family->aliases;
@@ -251,7 +251,7 @@ static const char *suffix_of(const ag_model_spec *s, size_t tensor) {
     return ag_spec_is_gguf(s) ? table[tensor].gguf : table[tensor].suffix;
 }
 
-/* Rows that the file's tensor holds before those of this one, and in all. */
+/* Sets the number of rows in the file's tensor before this weight's rows, and the total. */
 static void find_among_fused(const ag_model_spec *s, const ag_layer_spec *kind, size_t tensor,
                              const char *suffix, size_t *before, size_t *all) {
     *before = *all = 0;
@@ -268,8 +268,8 @@ static size_t heads_in_pairs(const ag_model_spec *s, const ag_layer_spec *kind, 
     return tensor == AG_LT_WK || tensor == AG_LT_BK ? kind->n_kv_heads : 0;
 }
 
-/* Files have the value heads of a delta net in tiles: the first of every key head, then the second
- * of each. width: rows of a head. */
+/* Returns the order of value heads in tiles: the first of every key head, then the second of each.
+ * width: rows of a head. */
 static ag_row_order tiles_of(const ag_delta_params *d, size_t width) {
     const size_t n = d->n_k_heads, group = d->n_v_heads / n;
     return (ag_row_order){n * group * width, 0, {n, group, width}, {width, n * width, 1}};
@@ -290,7 +290,7 @@ static ag_row_order order_of(const ag_model_spec *s, const ag_layer_spec *kind, 
     const size_t heads = heads_in_pairs(s, kind, tensor), width = kind->head_dim;
     size_t before, all;
     if (kind->out_gate && (tensor == AG_LT_WQ || tensor == AG_LT_OUT_GATE)) {
-        /* Of every head the rows of its queries, then those of its gate. */
+        /* every head has the rows of its queries, then of its gate */
         const size_t first = tensor == AG_LT_WQ ? 0 : width;
         return (ag_row_order){2 * rows, first, {1, kind->n_heads, width}, {0, 2 * width, 1}};
     }
@@ -301,13 +301,13 @@ static ag_row_order order_of(const ag_model_spec *s, const ag_layer_spec *kind, 
         if (tensor == AG_LT_DELTA_Z) return ag_delta_value_order(kind);
     }
     find_among_fused(s, kind, tensor, suffix, &before, &all);
-    if (all <= rows) all = rows; /* alone in its tensor */
+    if (all <= rows) all = rows; /* the only weight in its tensor */
     if (heads) return (ag_row_order){all, before, {heads, 2, width / 2}, {width, 1, 2}};
     return all > rows ? ag_row_order_range(all, before, rows) : (ag_row_order){0};
 }
 
-/* Layers' own inputs come from one matrix, each from its rows, and from one norm, whose weight
- * takes in the factor of the sum that it is a part of. */
+/* Sets the name and rows of a tensor that all layers share. The norm's weight includes the factor 1
+ * / sqrt(2) of the layer input. */
 static void of_all_layers(const ag_model_spec *s, uint32_t layer, const char *suffix,
                           const char *gguf, ag_weight_spec *w) {
     const size_t rows = (size_t)s->n_layers * w->rows;
@@ -344,7 +344,7 @@ ag_weight_spec ag_layer_weight(const ag_model_spec *s, uint32_t layer, size_t i)
     return w;
 }
 
-/* ---- outside of layers ---- */
+/* ---- tensors outside of layers ---- */
 
 static ag_weight_spec named(const char *prefix, const char *name, const char *gguf_name,
                             ag_weight_kind kind, size_t rows, size_t cols) {

@@ -5,7 +5,7 @@
 #include "models/model_impl.h"
 #include "platform/clock.h"
 
-/* Time between two operations counts at the second one. */
+/* Adds the time since the last operation to operation `first`. */
 static ag_status add_seconds(void *user, uint32_t first, uint32_t next, ag_error *err) {
     ag_model *m = user;
     AG_TRY(ag_take_error(m->backend, ag_sync(m->backend), err));

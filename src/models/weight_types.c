@@ -26,7 +26,8 @@ ag_dtype ag_weight_type_fitting(ag_dtype want, size_t cols, ag_dtype file) {
     return cols % ag_dtype_block(want) == 0 ? want : file;
 }
 
-/* From the beginning of any of the parts between dots on: "output" is not in "attn_output". */
+/* Returns whether the pattern matches the start of the name, or the text after one of its dots:
+ * "output" does not match "attn_output". */
 static bool matches(const char *pattern, const char *name) {
     char prefix[160];
     snprintf(prefix, sizeof prefix, "%s*", pattern);
@@ -47,8 +48,8 @@ bool ag_tensor_type_find(const ag_tensor_type *list, size_t n, const char *gguf_
 
 /* ---- the mix ---- */
 
-/* In the order of what they gain for their bits (docs/models.md has the figures): types of rows
- * that are multiples of 256, and of others. Of several that fit a name the last counts. */
+/* Steps by gain per bit (figures in docs/models.md): types for rows that are multiples of 256, and
+ * for others. The last step that matches a name counts. */
 static const struct mix_step {
     const char *pattern;
     ag_dtype type, other;

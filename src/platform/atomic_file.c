@@ -14,7 +14,7 @@
 enum { PRIVATE = S_IRUSR | S_IWUSR, PUBLIC = PRIVATE | S_IRGRP | S_IROTH };
 static const char temporary_mark[] = ".saving-", cannot_write[] = "cannot be written";
 
-/* Sets f->path to the target of links, or to the path itself if there is no such file. */
+/* Sets f->path to the target of links, or to the path itself if the file does not exist. */
 static const char *resolve_path(ag_atomic_file *f, const char *path) {
     struct stat s;
     const size_t n = strlen(path);

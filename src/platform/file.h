@@ -23,7 +23,7 @@ typedef struct ag_file_info {
     bool is_private;        /* its group and others have no permissions */
 } ag_file_info;
 
-/* Return false if there is no such file, or it cannot be reached. The first follows links. */
+/* Return false if the file does not exist or cannot be accessed. ag_file_stat() follows links. */
 bool ag_file_stat(const char *path, ag_file_info *out);
 bool ag_file_stat_link(const char *path, ag_file_info *out);
 bool ag_fd_stat(int fd, ag_file_info *out);

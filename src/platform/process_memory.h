@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the process and of the machine, beside antigravity/process.h. */
+/* Memory of the process and of the machine. Also implements antigravity/process.h. */
 #ifndef AG_PLATFORM_PROCESS_MEMORY_H
 #define AG_PLATFORM_PROCESS_MEMORY_H
 

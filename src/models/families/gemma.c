@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gemma 2 and 3: norms before and after each branch that multiply by 1 + their weight, embeddings
- * scaled by sqrt(hidden_size), gelu, layers with a window between layers without. Gemma 2 caps
- * scores and logits; Gemma 3 norms queries and keys and turns them by another table in layers with
- * a window. */
+/* Gemma 2 and 3. Norms before and after each branch multiply by 1 + their weight. Embeddings are
+ * scaled by sqrt(hidden_size). The activation is GELU. Some layers have a window. Gemma 2 caps
+ * scores and logits. Gemma 3 norms queries and keys, and has another rotary table for layers with a
+ * window. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
@@ -15,7 +15,7 @@ static const ag_tensor_alias aliases[] = {
     {.suffix = NULL},
 };
 
-/* What both have. */
+/* Returns the kind of layers that both have in common. */
 static ag_layer_spec block(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec kind = *plain;
     double scalar = 256;
@@ -46,7 +46,7 @@ static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *kind, uint
 
 static ag_status describe_2(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec kind = block(r, plain, s);
-    /* Written as null where there is none. */
+    /* null means no cap */
     double scores = json_object_get(r->object, "attn_logit_softcapping") ? 0 : 50;
     double logits = json_object_get(r->object, "final_logit_softcapping") ? 0 : 30;
     ag_config_real(r, "attn_logit_softcapping", 1e-3, 1e6, &scores);
@@ -56,7 +56,7 @@ static ag_status describe_2(ag_config_reader *r, const ag_layer_spec *plain, ag_
     return set_layers(r, &kind, 0, 2, s);
 }
 
-/* Before version 5 of transformers both tables were at the top level. */
+/* Reads both rotary tables. Before transformers 5 they were at the top level. */
 static ag_status read_ropes(ag_config_reader *r, uint32_t head_dim, ag_model_spec *s) {
     bool found;
     s->n_ropes = 2;
@@ -68,7 +68,7 @@ static ag_status read_ropes(ag_config_reader *r, uint32_t head_dim, ag_model_spe
                              &found);
 }
 
-/* Models that make vectors of texts: what follows a token is not there when it is decoded. */
+/* Rejects embedding models, whose attention also sees later tokens. */
 static ag_status reject_bidirectional(ag_config_reader *r) {
     static const char key[] = "use_bidirectional_attention";
     bool both = false;
@@ -81,7 +81,7 @@ static ag_status reject_bidirectional(ag_config_reader *r) {
 static ag_status describe_3(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec kind = block(r, plain, s);
     uint32_t pattern = 6;
-    double softcap = 0; /* of logits: that of scores means nothing to Gemma 3 */
+    double softcap = 0; /* of logits; Gemma 3 ignores the cap of scores */
     ag_config_real(r, "final_logit_softcapping", 1e-3, 1e6, &softcap);
     s->logit_softcap = (float)softcap;
     kind.qk_norm = true;
@@ -93,8 +93,8 @@ static ag_status describe_3(ag_config_reader *r, const ag_layer_spec *plain, ag_
     return set_layers(r, &kind, 1, pattern, s);
 }
 
-/* The scale is no key: by the width of a head, but in the largest models by that of their share of
- * the stream. */
+/* GGUF files have no key for the scale of scores. It follows from head_dim, but in the largest
+ * models, with this number of layers, from hidden_size / heads. */
 enum { LARGEST_2 = 46, LARGEST_3 = 62 };
 
 static double scalar_of(double layers, double largest, double hidden, double heads, double width) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gemma 4 E2B and E4B: norms before and behind each branch, of heads, and of values without weight;
- * layers with a window between layers with wider heads without, of which the last ones share the
- * keys and values of earlier ones; inputs that each layer has for itself; a factor behind each. */
+/* Gemma 4 E2B and E4B. Norms before and after each branch, of query and key heads, and of values
+ * without weight. Layers without a window have wider heads. The last layers use the keys and values
+ * of earlier ones. Each layer has inputs of its own, and multiplies the stream by a factor. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
@@ -24,7 +24,7 @@ static const ag_gguf_key gguf_keys[] = {
     {"attention.shared_kv_layers", "num_kv_shared_layers", false},
     {NULL, NULL, false}};
 
-/* What only the larger models have, and models of vectors. */
+/* Rejects features of larger models, and embedding models. */
 static ag_status reject_unsupported(ag_config_reader *r) {
     static const char *const keys[] = {"enable_moe_block", "attention_k_eq_v", "attention_bias"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
@@ -34,7 +34,7 @@ static ag_status reject_unsupported(ag_config_reader *r) {
             return AG_FAIL(r->err, UNSUPPORTED, "%s: %s is true; known: false", r->where, keys[i]);
         }
     }
-    /* "vision": of images alone. */
+    /* "vision": for images only */
     const json_t *both = ag_config_value(r, "use_bidirectional_attention");
     const char *which = json_string_value(both);
     if (json_is_true(both) || (which && strcmp(which, "vision") != 0)) {
@@ -46,7 +46,8 @@ static ag_status reject_unsupported(ag_config_reader *r) {
     return r->status;
 }
 
-/* Layers without a window have wider heads, unless there are entries for single layers. */
+/* Reads the head sizes of a layer without a window: its entry in per_layer_config, else
+ * global_head_dim. */
 static ag_status read_global(ag_config_reader *r, uint32_t layer, ag_layer_spec *kind) {
     const json_t *each, *own = NULL;
     char name[16];
@@ -59,7 +60,7 @@ static ag_status read_global(ag_config_reader *r, uint32_t layer, ag_layer_spec 
         ag_config_size(&inner, "head_dim", 1 << 14, &kind->head_dim);
         ag_config_size(&inner, "num_key_value_heads", 1 << 14, &kind->n_kv_heads);
         AG_TRY(inner.status);
-    } else if (!ag_config_value(r, "per_layer_config")) { /* {} says that there are none */
+    } else if (!ag_config_value(r, "per_layer_config")) { /* {}: no layer differs */
         kind->head_dim = 512;
         ag_config_size(r, "global_head_dim", 1 << 14, &kind->head_dim);
     }
@@ -99,7 +100,7 @@ static ag_status read_inputs(ag_config_reader *r, ag_model_spec *s) {
     return r->status;
 }
 
-/* The number of the first layer that shares keys and values. */
+/* Sets *first to the first layer that uses keys and values of another. */
 static ag_status read_shared(ag_config_reader *r, const ag_model_spec *s, uint32_t *first) {
     double n = 0;
     ag_config_real(r, "num_kv_shared_layers", 0, AG_MAX_LAYERS, &n);
@@ -113,7 +114,7 @@ static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *local, uin
     uint32_t global_dim = 0;
     for (uint32_t l = 0; l < s->n_layers; l++) {
         ag_layer_spec kind = *local;
-        /* The last one has none, whatever the list says. */
+        /* the last layer never has a window */
         if (ag_config_has_window(r, l, (l + 1) % 6 != 0) && l + 1 < s->n_layers) {
             kind.window = window;
             kind.rope = 1;
@@ -158,7 +159,7 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     return r->status;
 }
 
-/* No key says the scale. */
+/* Returns the scale of scores: GGUF files have no key for it. */
 static float scale_of_readers(const ag_model_spec *s) {
     (void)s;
     return 1;
@@ -169,7 +170,7 @@ static bool put_number(json_t *config, const char *key, const json_t *v) {
            json_object_set_new(config, key, json_real(json_number_value(v))) == 0;
 }
 
-/* What differs between layers. */
+/* Sets per_layer_config from keys with a value for each layer. */
 static bool put_layers(const ag_gguf_reader *r, json_t *config) {
     const json_t *types = json_object_get(config, "layer_types");
     json_t *each = json_object();
@@ -191,8 +192,8 @@ static bool put_layers(const ag_gguf_reader *r, json_t *config) {
     return json_object_set_new(config, "per_layer_config", each) == 0 && ok;
 }
 
-/* The keys without a suffix are those of layers without a window; which frequencies are 0 a tensor
- * says. */
+/* Adds keys. In GGUF files keys without the suffix _swa are for layers without a window, and the
+ * tensor rope_freqs has the frequencies that are 0. */
 static ag_status complete(const ag_gguf_reader *r, json_t *config) {
     const double part = ag_gguf_has(r, "rope_freqs.weight") ? 1 : 0.25;
     const double n = json_number_value(json_object_get(config, "num_hidden_layers"));

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Granite 3 and the dense ones of Granite 4: factors of embeddings, branches, scores and logits; of
- * all but scores also MiniCPM.
- *
- * The factor of branches needs no operation. A stream that is divided by it takes branches as they
- * are, and its norms give the same with an epsilon divided by the factor's square. */
+/* Granite 3 and the dense models of Granite 4: factors of embeddings, branches, scores and logits.
+ * MiniCPM has all but the factor of scores. The factor of branches needs no operation: the stream
+ * is divided by it instead, and the epsilon of norms by its square. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
@@ -55,7 +53,7 @@ const ag_family ag_family_granite = {
 
 /* ---- MiniCPM ---- */
 
-/* Its own keys in a directory, Granite's in a GGUF file. */
+/* MiniCPM's own keys are in directories; its GGUF files have Granite's keys. */
 static ag_status describe_minicpm(ag_config_reader *r, const ag_layer_spec *plain,
                                   ag_model_spec *s) {
     double embedding = 1, depth = sqrt(s->n_layers), base = s->hidden_size;
@@ -84,7 +82,7 @@ const ag_family ag_family_minicpm = {
     .describe = describe_minicpm,
 };
 
-/* ---- without experts and recurrent layers ---- */
+/* ---- Granite 4, without experts and recurrent layers ---- */
 
 static const ag_tensor_alias hybrid_aliases[] = {
     {AG_LT_GATE, "shared_mlp.input_linear.weight"},

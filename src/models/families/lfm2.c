@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LFM2 and LFM2.5: most layers are short convolutions, the others attention whose queries and keys
- * are normed head by head; names of its own. */
+/* LFM2 and LFM2.5. Most layers are short convolutions, the others attention with norms of query and
+ * key heads. Tensors have other names. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
@@ -22,7 +22,7 @@ static const ag_tensor_alias gguf_aliases[] = {
 static const ag_gguf_key gguf_keys[] = {{"shortconv.l_cache", "conv_L_cache", false},
                                         {NULL, NULL, false}};
 
-/* As the class does it: two thirds, times a factor, rounded up. */
+/* Sets intermediate_size as the class in transformers: 2/3, times a factor, rounded up. */
 static void adjust_ffn(ag_config_reader *r, ag_model_spec *s) {
     bool adjust = true;
     double factor = 1;
@@ -36,7 +36,7 @@ static void adjust_ffn(ag_config_reader *r, ag_model_spec *s) {
     s->intermediate_size = ((uint32_t)size + unit - 1) / unit * unit;
 }
 
-/* Before there was `layer_types` the layers with attention were listed. */
+/* Returns whether a layer has attention: by `layer_types`, or the older list of such layers. */
 static bool is_attention(ag_config_reader *r, const json_t *listed, uint32_t layer) {
     static const char *const known[] = {"conv", "full_attention", NULL};
     bool found = !json_is_array(listed);
@@ -74,7 +74,7 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     return r->status;
 }
 
-/* Layers that are convolutions have no keys and values; the feed-forward size is as it is. */
+/* Adds keys: layers with 0 KV heads are convolutions, and the feed-forward size is final. */
 static ag_status complete(const ag_gguf_reader *r, json_t *config) {
     const double n = json_number_value(json_object_get(config, "num_hidden_layers"));
     json_t *types = json_array();

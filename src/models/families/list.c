@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The families that are known: one name here, and the file that defines its ag_family_NAME. */
+/* List of families. Each has a file that defines ag_family_NAME. */
 #include "models/families/family.h"
 
 #define FAMILIES(X)   \

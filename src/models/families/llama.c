@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama and Mistral: the plain block; Mistral's layers may all have one window. Ministral 3, and
- * Mistrals that also see: queries may grow with their position. */
+/* Llama, Mistral and Ministral 3: plain layers. All layers of a Mistral may have one window.
+ * Queries of Ministral 3 may be scaled by their position. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
-/* GGUF files call Mistral's models llama, with a window; a config.json's `sliding_window` means
- * nothing to Llama. */
+/* Mistral's GGUF files have the architecture llama and this key. Llama ignores `sliding_window` of
+ * a config.json. */
 static const char gguf_window[] = "attention.sliding_window";
 
 static ag_status describe_llama(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
@@ -59,7 +59,7 @@ const ag_family ag_family_mistral = {
     .describe = describe_mistral,
 };
 
-/* Of a configuration that says nothing of rotation. */
+/* Default of a configuration without keys for rotation. */
 static const ag_rope_spec ministral_rope = {
     .theta = 1e6,
     .scaling = {.type = AG_ROPE_YARN,

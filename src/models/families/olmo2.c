@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OLMo 2: branches read the stream as it is and are normed before they are added to it; queries and
- * keys are normed over all heads together. */
+/* OLMo 2. Branches have a norm after, not before. Queries and keys are normed over all heads
+ * together. */
 #include "core/fail.h"
 #include "models/families/family.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Phi-3, 3.5 and 4-mini: q, k and v in one tensor, gate and up in another; the long ones turn by
- * longrope, Phi-4-mini three quarters of a head. */
+/* Phi-3, 3.5 and 4-mini. q, k and v are one tensor, gate and up another. Models for long texts use
+ * longrope. Phi-4-mini rotates three quarters of a head. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
@@ -19,7 +19,7 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     ag_layer_spec kind = *plain;
     ag_config_window(r, "sliding_window", &kind.window);
     AG_TRY(r->status);
-    if (kind.window >= s->max_positions) kind.window = 0; /* 262144 in published files: none */
+    if (kind.window >= s->max_positions) kind.window = 0; /* 262144 in published files means none */
     return ag_spec_set_all(s, &kind, r->err);
 }
 

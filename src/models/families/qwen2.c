@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Qwen 2 and 2.5: biases of q, k and v; windows in the upper layers where they are switched on. */
+/* Qwen 2 and 2.5: biases of q, k and v; optional windows in the upper layers. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
 ag_status ag_qwen_set_layers(ag_config_reader *r, const ag_layer_spec *kind, ag_model_spec *s) {
     bool use = false;
-    /* Written as null where there is none, whatever the switch says. */
+    /* null means no window */
     uint32_t window = json_object_get(r->object, "sliding_window") ? 0 : 4096;
     double first = 28;
     ag_config_bool(r, "use_sliding_window", &use);
@@ -13,7 +13,7 @@ ag_status ag_qwen_set_layers(ag_config_reader *r, const ag_layer_spec *kind, ag_
     if (use) ag_config_real(r, "max_window_layers", 0, INT32_MAX, &first);
     for (uint32_t l = 0; l < s->n_layers; l++) {
         ag_layer_spec layer = *kind;
-        /* The list of types is asked first: a switch that is off leaves no window to it. */
+        /* read the list even if windows are off, to check it */
         if (ag_config_has_window(r, l, use && l >= first) && use) layer.window = window;
         AG_TRY(ag_spec_set_layer(s, l, &layer, r->err));
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Qwen 3: every head of q and of k is normed before it turns; no biases unless configured. */
+/* Qwen 3: norms of query and key heads before rotation; no biases unless configured. */
 #include "core/fail.h"
 #include "models/families/family.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Qwen 3.5: three of four layers are gated delta nets; the others attention that turns a quarter of
- * each head, norms queries and keys, and gates what comes out. Norms multiply by 1 + their weight,
- * but for that of a delta net. */
+/* Qwen 3.5. Three of four layers are gated delta nets. The others are attention with rotation of a
+ * quarter of each head, norms of query and key heads, and a gate of the output. Norms multiply by 1
+ * + their weight, except in delta nets. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
@@ -18,7 +18,7 @@ static const ag_gguf_key gguf_keys[] = {
     {"full_attention_interval", "full_attention_interval", false},
     {NULL, NULL, false}};
 
-/* Term of our own: a GGUF file has the value heads in another order. */
+/* Key that no config.json has: GGUF files have the value heads in another order. */
 static const char tiled_key[] = "linear_value_heads_tiled";
 
 static ag_status read_delta_net(ag_config_reader *r, const ag_model_spec *s, ag_layer_spec *net) {
@@ -63,8 +63,8 @@ static ag_status describe(ag_config_reader *r, const ag_layer_spec *plain, ag_mo
     return r->status;
 }
 
-/* Which layers are delta nets, their number without those that predict further tokens, and the size
- * of a value. */
+/* Adds keys: the types of layers, their number without layers that predict further tokens, and the
+ * size of value heads. */
 static ag_status complete(const ag_gguf_reader *r, json_t *config) {
     const double more = json_number_value(ag_gguf_value(r, "nextn_predict_layers"));
     const double n = json_number_value(json_object_get(config, "num_hidden_layers")) - more;

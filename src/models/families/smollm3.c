@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SmolLM3: Llama, but queries and keys of every fourth layer do not turn. */
+/* SmolLM3: Llama without rotation in every fourth layer. */
 #include "core/fail.h"
 #include "models/families/family.h"
 
-/* `no_rope_layers` says 1 of a layer that does turn. */
+/* Returns whether a layer rotates queries and keys. In `no_rope_layers`, 1 means that it does. */
 static bool turns(ag_config_reader *r, const json_t *list, uint32_t interval, uint32_t layer) {
     if (!list) return (layer + 1) % interval != 0;
     const json_t *v = json_array_get(list, layer);
