@@ -99,7 +99,7 @@ ag_status ag_matmul_slice(ag_backend *be, ag_tensor *y, const ag_tensor *x, cons
 ag_status ag_matmul_group(ag_backend *be, ag_tensor *const y[], const ag_tensor *x,
                           const ag_tensor *const w[], size_t n) {
     if (n == 0 || n > AG_MATMUL_GROUP_MAX) {
-        return AG_FAIL(&be->err, INVALID, "a group of %zu products; 1 to %d", n,
+        return AG_FAIL(&be->err, INVALID, "a group has %zu products; it may have 1 to %d", n,
                        AG_MATMUL_GROUP_MAX);
     }
     for (size_t i = 0; i < n; i++) {
@@ -120,11 +120,12 @@ ag_status ag_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **owner, con
         return AG_FAIL(&be->err, DTYPE, "weights cannot be %s", ag_dtype_name(want));
     }
     if (ag_dtype_is_quantized(src->dtype) && ag_dtype_is_quantized(want) && src->dtype != want) {
-        return AG_FAIL(&be->err, DTYPE, "a weight rounded to %s is not rounded again to %s",
+        return AG_FAIL(&be->err, DTYPE,
+                       "the weight is already rounded to %s; it cannot be rounded to %s",
                        ag_dtype_name(src->dtype), ag_dtype_name(want));
     }
     if (!ag_tensor_data(src)) {
-        return AG_FAIL(&be->err, INVALID, "the weight's %zu bytes are not on the host",
+        return AG_FAIL(&be->err, INVALID, "the weight's %zu bytes are not in host memory",
                        ag_tensor_bytes(src));
     }
     if (ag_shape_cols(&src->shape) % ag_dtype_block(want) != 0) want = src->dtype;
@@ -221,16 +222,16 @@ static ag_status check_rope(ag_backend *be, const ag_tensor *x, const char *name
                             const ag_tensor *inv_freq) {
     AG_TRY(ag_check_f32(be, x, name));
     if (x->shape.n_dims != 3) {
-        return AG_FAIL(&be->err, SHAPE, "%s has %d dims, not the 3 of [n,heads,d]", name,
+        return AG_FAIL(&be->err, SHAPE, "%s has %d dims, not 3: [n,heads,d]", name,
                        x->shape.n_dims);
     }
     size_t d = x->shape.dim[2], pairs = ag_shape_numel(&inv_freq->shape);
     AG_TRY(ag_check_vector(be, inv_freq, "inv_freq", pairs));
     if (pairs > d / 2) {
-        return AG_FAIL(&be->err, SHAPE, "heads of %zu values do not make %zu pairs", d, pairs);
+        return AG_FAIL(&be->err, SHAPE, "heads have %zu values, too few for %zu pairs", d, pairs);
     }
     if (ag_tensor_f32(inv_freq)) return AG_OK;
-    return AG_FAIL(&be->err, INVALID, "inv_freq's %zu values are not on the host", pairs);
+    return AG_FAIL(&be->err, INVALID, "inv_freq's %zu values are not in host memory", pairs);
 }
 
 ag_status ag_rope(ag_backend *be, ag_tensor *x, const uint32_t *positions,
@@ -244,7 +245,7 @@ ag_status ag_rope_pair(ag_backend *be, ag_tensor *q, ag_tensor *k, const uint32_
     AG_TRY(check_rope(be, q, "q", inv_freq));
     AG_TRY(check_rope(be, k, "k", inv_freq));
     if (q->shape.dim[0] != k->shape.dim[0]) {
-        return AG_FAIL(&be->err, SHAPE, "%zu rows of queries but %zu of keys", q->shape.dim[0],
+        return AG_FAIL(&be->err, SHAPE, "q has %zu rows but k has %zu", q->shape.dim[0],
                        k->shape.dim[0]);
     }
     if (be->ops->rope_pair) return be->ops->rope_pair(be, q, k, positions, inv_freq, factor);
@@ -295,12 +296,13 @@ static ag_status slice_bytes(ag_backend *be, const ag_tensor *t, const char *nam
                        name, (unsigned)t->layout);
     }
     if (offset % block != 0 || count % block != 0) {
-        return AG_FAIL(&be->err, SHAPE, "%s: %zu elements at %zu are no multiple of %s's block %zu",
+        return AG_FAIL(&be->err, SHAPE,
+                       "%s: %zu elements at %zu: not a multiple of the block of %s, which is %zu",
                        name, count, offset, ag_dtype_name(t->dtype), block);
     }
     if (offset > all || count > all - offset) {
-        return AG_FAIL(&be->err, SHAPE, "%s: %zu elements at %zu pass the end of %zu", name, count,
-                       offset, all);
+        return AG_FAIL(&be->err, SHAPE, "%s: %zu elements at %zu: beyond the end, it has %zu", name,
+                       count, offset, all);
     }
     *begin = t->offset + ag_dtype_row_bytes(t->dtype, offset);
     return AG_OK;
@@ -323,7 +325,8 @@ ag_status ag_copy_slice(ag_backend *be, ag_tensor *dst, size_t dst_offset, const
 ag_status ag_copy_from(ag_backend *be, ag_tensor *out, ag_buffer **owner, const ag_tensor *t) {
     *owner = NULL;
     if (t->layout != 0) {
-        return AG_FAIL(&be->err, INVALID, "a prepared weight (layout %u) stays with its backend",
+        return AG_FAIL(&be->err, INVALID,
+                       "a prepared weight (layout %u) cannot be copied to another backend",
                        (unsigned)t->layout);
     }
     ag_tensor copy;
@@ -338,8 +341,10 @@ ag_status ag_copy_from(ag_backend *be, ag_tensor *out, ag_buffer **owner, const 
 ag_status ag_read(ag_backend *be, void *dst, const ag_tensor *t, size_t n_bytes) {
     size_t all = ag_tensor_bytes(t);
     if (t->layout != 0 || n_bytes > all) {
-        return AG_FAIL(&be->err, INVALID, "%zu bytes of a tensor of %zu, layout %u", n_bytes, all,
-                       (unsigned)t->layout);
+        return AG_FAIL(
+            &be->err, INVALID,
+            "cannot read %zu bytes of a tensor of %zu bytes, layout %u; the layout must be 0",
+            n_bytes, all, (unsigned)t->layout);
     }
     AG_TRY(ag_sync(be));
     return ag_buffer_download(dst, t->buffer, t->offset, n_bytes, &be->err);
@@ -402,14 +407,14 @@ bool ag_has_kv_rerotate(const ag_backend *be) { return be->ops->kv_rerotate != N
 
 ag_status ag_rerotate_keys(ag_backend *be, const ag_kv_rerotate *how) {
     if (be->ops->kv_rerotate) return be->ops->kv_rerotate(be, how);
-    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s does not rerotate keys", be->ops->name);
+    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s cannot rerotate keys", be->ops->name);
 }
 
 bool ag_has_key_scores(const ag_backend *be) { return be->ops->key_scores != NULL; }
 
 ag_status ag_score_keys(ag_backend *be, const ag_kv_view *kv, float *scores, size_t stride) {
     if (be->ops->key_scores) return be->ops->key_scores(be, kv, scores, stride);
-    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s computes no scores of keys", be->ops->name);
+    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s cannot score keys", be->ops->name);
 }
 
 bool ag_keeps_scores(const ag_backend *be, size_t head_dim) {
@@ -424,13 +429,15 @@ ag_status ag_find_top_k(ag_backend *be, const ag_tensor *row, ag_top_k *top) {
     AG_TRY(ag_check_f32(be, row, "the row"));
     const size_t n = ag_shape_numel(&row->shape);
     if (!top->k || top->k > AG_TOP_K_MAX || top->n_ids > AG_TOP_K_IDS || !n || n > INT32_MAX) {
-        return AG_FAIL(&be->err, INVALID, "the best %zu and %zu others of a row of %zu", top->k,
+        return AG_FAIL(&be->err, INVALID, "top-k: k is %zu with %zu ids, in a row of %zu", top->k,
                        top->n_ids, n);
     }
     for (size_t i = 0; i < top->n_ids; i++) {
         if (top->ids[i] >= 0 && (size_t)top->ids[i] < n) continue;
-        return AG_FAIL(&be->err, INVALID, "id %d of a row of %zu", (int)top->ids[i], n);
+        return AG_FAIL(&be->err, INVALID, "top-k: id %d is outside the row of %zu",
+                       (int)top->ids[i], n);
     }
     if (be->ops->top_k) return be->ops->top_k(be, row, top);
-    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s has no top-k of rows", be->ops->name);
+    return AG_FAIL(&be->err, UNSUPPORTED, "backend %s cannot find the top k of a row",
+                   be->ops->name);
 }

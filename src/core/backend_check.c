@@ -31,7 +31,7 @@ ag_status ag_check_f32(ag_backend *be, const ag_tensor *t, const char *name) {
 
 ag_status ag_check_floats(ag_backend *be, const ag_tensor *t, const char *name) {
     if (!holds_floats(t->dtype)) {
-        return AG_FAIL(&be->err, DTYPE, "%s is %s, which holds no floats", name,
+        return AG_FAIL(&be->err, DTYPE, "%s is %s, which is not a type of floats", name,
                        ag_dtype_name(t->dtype));
     }
     return check_layout(be, t, name);
@@ -68,7 +68,8 @@ ag_status ag_check_matmul_rows(ag_backend *be, const ag_tensor *y, const ag_tens
     AG_TRY(ag_check_f32(be, y, "y"));
     AG_TRY(ag_check_f32(be, x, "x"));
     if (!holds_floats(w->dtype)) {
-        return AG_FAIL(&be->err, DTYPE, "w is %s, which is no weight", ag_dtype_name(w->dtype));
+        return AG_FAIL(&be->err, DTYPE, "w is %s, which is not a type of weights",
+                       ag_dtype_name(w->dtype));
     }
     size_t rows = ag_shape_rows(&w->shape), n = ag_shape_cols(&y->shape);
     if (ag_shape_cols(&x->shape) != ag_shape_cols(&w->shape)) {
@@ -90,7 +91,7 @@ ag_status ag_check_ids(ag_backend *be, const ag_tensor *table, const int32_t *id
     size_t rows = ag_shape_rows(&table->shape);
     for (size_t i = 0; i < n; i++) {
         if (ids[i] >= 0 && (size_t)ids[i] < rows) continue;
-        return AG_FAIL(&be->err, INVALID, "id %d (number %zu) is outside a table of %zu rows",
+        return AG_FAIL(&be->err, INVALID, "id %d (number %zu) is outside the table of %zu rows",
                        (int)ids[i], i, rows);
     }
     return AG_OK;
@@ -108,13 +109,13 @@ static ag_status check_kv_view(ag_backend *be, const ag_kv_view *kv, size_t n_ne
     const ag_dtype types[] = {kv->k_type, kv->v_type};
     for (int i = 0; i < 2; i++) {
         if (!holds_floats(types[i])) {
-            return AG_FAIL(&be->err, DTYPE, "the cache is %s, which holds no floats",
+            return AG_FAIL(&be->err, DTYPE, "the cache is %s, which is not a type of floats",
                            ag_dtype_name(types[i]));
         }
         if (kv->head_dim == 0 || ag_dtype_row_bytes(types[i], kv->head_dim) == 0) {
-            return AG_FAIL(&be->err, SHAPE, "heads of %u are no multiple of %s's block of %zu",
-                           (unsigned)kv->head_dim, ag_dtype_name(types[i]),
-                           ag_dtype_block(types[i]));
+            return AG_FAIL(
+                &be->err, SHAPE, "head_dim %u is not a multiple of the block of %s, which is %zu",
+                (unsigned)kv->head_dim, ag_dtype_name(types[i]), ag_dtype_block(types[i]));
         }
     }
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
@@ -122,7 +123,7 @@ static ag_status check_kv_view(ag_backend *be, const ag_kv_view *kv, size_t n_ne
         const size_t capacity = capacity_from(kv, h, n_blocks ? n_blocks - 1 : 0);
         if (kv->n_slots[h] <= capacity && n_new <= capacity - kv->n_slots[h]) continue;
         return AG_FAIL(&be->err, SHAPE,
-                       "KV head %u: %u slots and %zu new ones, there is memory for %zu",
+                       "KV head %u: %u slots and %zu new ones exceed its memory, which is for %zu",
                        (unsigned)h, (unsigned)kv->n_slots[h], n_new, capacity);
     }
     return AG_OK;
@@ -154,13 +155,14 @@ ag_status ag_check_keep(ag_backend *be, const ag_kv_view *kv, uint32_t head, con
                         uint32_t n_keep) {
     AG_TRY(check_kv_view(be, kv, 0));
     if (head >= kv->n_kv_heads) {
-        return AG_FAIL(&be->err, INVALID, "KV head %u of %u", (unsigned)head,
+        return AG_FAIL(&be->err, INVALID, "KV head %u does not exist: there are %u", (unsigned)head,
                        (unsigned)kv->n_kv_heads);
     }
     for (uint32_t i = 0; i < n_keep; i++) {
         if (keep[i] < kv->n_slots[head] && (!i || keep[i] > keep[i - 1])) continue;
-        return AG_FAIL(&be->err, INVALID, "slot %u to keep, number %u, of %u", (unsigned)keep[i],
-                       (unsigned)i, (unsigned)kv->n_slots[head]);
+        return AG_FAIL(&be->err, INVALID,
+                       "slot %u to keep, number %u: it is beyond the %u slots or not ascending",
+                       (unsigned)keep[i], (unsigned)i, (unsigned)kv->n_slots[head]);
     }
     return AG_OK;
 }
@@ -169,13 +171,15 @@ static ag_status check_device_scores(ag_backend *be, const ag_attention_seq *s) 
     const ag_kv_view *kv = &s->kv;
     const size_t size = ag_buffer_size(s->device_scores), row = kv->n_kv_heads * sizeof(float);
     if (s->scores || !ag_keeps_scores(be, kv->head_dim)) {
-        return AG_FAIL(&be->err, UNSUPPORTED, "backend %s adds attention up on the host",
+        return AG_FAIL(&be->err, UNSUPPORTED,
+                       "backend %s sums attention weights on the host, not in its own memory",
                        be->ops->name);
     }
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
         if (s->device_scores_at <= size && kv->n_slots[h] <= (size - s->device_scores_at) / row)
             continue;
-        return AG_FAIL(&be->err, SHAPE, "KV head %u has %u slots, but the sums %zu bytes",
+        return AG_FAIL(&be->err, SHAPE,
+                       "KV head %u has %u slots, too many for device_scores of %zu bytes",
                        (unsigned)h, (unsigned)kv->n_slots[h], size);
     }
     return AG_OK;
@@ -189,7 +193,7 @@ static ag_status check_sequence(ag_backend *be, const ag_tensor *q, const ag_att
                        text_of(q).s, (unsigned)kv->head_dim);
     }
     if (kv->n_kv_heads == 0 || heads % kv->n_kv_heads != 0) {
-        return AG_FAIL(&be->err, SHAPE, "%zu heads are no multiple of %u KV heads", heads,
+        return AG_FAIL(&be->err, SHAPE, "%zu heads are not a multiple of %u KV heads", heads,
                        (unsigned)kv->n_kv_heads);
     }
     if (s->row0 > rows || s->n_rows > rows - s->row0) {
@@ -201,7 +205,7 @@ static ag_status check_sequence(ag_backend *be, const ag_tensor *q, const ag_att
     if (!s->scores) return AG_OK;
     for (uint32_t h = 0; h < kv->n_kv_heads; h++) {
         if (kv->n_slots[h] <= s->score_stride) continue;
-        return AG_FAIL(&be->err, SHAPE, "KV head %u has %u slots, but a row of scores %zu",
+        return AG_FAIL(&be->err, SHAPE, "KV head %u has %u slots, but score_stride is %zu",
                        (unsigned)h, (unsigned)kv->n_slots[h], s->score_stride);
     }
     return AG_OK;

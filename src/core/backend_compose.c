@@ -122,7 +122,7 @@ ag_status ag_compose_prepare_weight(ag_backend *be, ag_tensor *w, ag_buffer **ow
     for (size_t row = 0; row < rows && st == AG_OK; row++) {
         st = round_one_row(&r, row);
         if (st == AG_OK && consumed && !consumed(user, row, 1)) {
-            st = AG_FAIL(&be->err, CANCELLED, "given up after row %zu of %zu", row + 1, rows);
+            st = AG_FAIL(&be->err, CANCELLED, "cancelled after row %zu of %zu", row + 1, rows);
         }
     }
     if (st == AG_OK) *w = r.w;

@@ -25,8 +25,8 @@ ag_status ag_causal_conv(ag_backend *be, ag_tensor *y, const ag_tensor *x, const
     const size_t rows = ag_shape_rows(&x->shape), channels = ag_shape_cols(&x->shape);
     const size_t n_taps = ag_shape_rows(&w->shape);
     if (n_taps < 2 || n_taps > AG_CONV_TAPS_MAX) {
-        return AG_FAIL(&be->err, INVALID, "a convolution of %zu taps; 2 to %d", n_taps,
-                       AG_CONV_TAPS_MAX);
+        return AG_FAIL(&be->err, INVALID, "the convolution has %zu taps; it must have 2 to %d",
+                       n_taps, AG_CONV_TAPS_MAX);
     }
     AG_TRY(check_size(be, w, "w", n_taps, channels));
     AG_TRY(check_size(be, y, "y", rows, channels));
@@ -88,8 +88,10 @@ ag_status ag_compose_causal_conv(ag_backend *be, ag_tensor *y, const ag_tensor *
 static ag_status check_heads(ag_backend *be, const ag_delta_params *p) {
     if (p->n_k_heads && p->k_dim && p->v_dim && p->n_v_heads && p->n_v_heads % p->n_k_heads == 0)
         return AG_OK;
-    return AG_FAIL(&be->err, INVALID, "%u value heads of %u with %u key heads of %u", p->n_v_heads,
-                   p->v_dim, p->n_k_heads, p->k_dim);
+    return AG_FAIL(&be->err, INVALID,
+                   "%u value heads of %u with %u key heads of %u: the first must be a multiple of "
+                   "the third, and none 0",
+                   p->n_v_heads, p->v_dim, p->n_k_heads, p->k_dim);
 }
 
 ag_status ag_delta_rule(ag_backend *be, ag_tensor *out, const ag_tensor *qkv, const ag_tensor *a,

@@ -44,8 +44,9 @@ ag_status ag_buffer_sync(ag_buffer *buf, ag_error *err) {
 
 static ag_status check_range(const ag_buffer *buf, size_t offset, size_t n, ag_error *err) {
     if (offset <= buf->size && n <= buf->size - offset) return AG_OK;
-    return AG_FAIL(err, INVALID, "%zu bytes at offset %zu pass the end of a buffer of %zu bytes", n,
-                   offset, buf->size);
+    return AG_FAIL(err, INVALID,
+                   "%zu bytes at offset %zu are beyond the end of a buffer of %zu bytes", n, offset,
+                   buf->size);
 }
 
 /* Maps a buffer for one copy. The caller unmaps it unless *was_mapped. */

@@ -5,7 +5,7 @@
 ag_status ag_memory_alloc(ag_memory *mem, size_t bytes, ag_usage usage, ag_buffer **out,
                           ag_error *err) {
     *out = NULL;
-    if (bytes == 0) return AG_FAIL(err, INVALID, "a buffer of 0 bytes");
+    if (bytes == 0) return AG_FAIL(err, INVALID, "cannot allocate a buffer of 0 bytes");
     return mem->ops->alloc(mem, bytes, usage, out, err);
 }
 

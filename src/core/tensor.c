@@ -18,11 +18,11 @@ size_t ag_tensor_bytes(const ag_tensor *t) { return bytes_of(t->dtype, &t->shape
 /* Checks that a tensor has at least one element and a size that fits size_t. */
 static ag_status check_shape(ag_dtype dtype, const ag_shape *shape, ag_error *err) {
     if ((unsigned)dtype >= AG_DTYPE_COUNT) {
-        return AG_FAIL(err, DTYPE, "dtype %d is not one of the %d known", (int)dtype,
+        return AG_FAIL(err, DTYPE, "unknown dtype %d; there are %d", (int)dtype,
                        (int)AG_DTYPE_COUNT);
     }
     if (shape->n_dims < 1 || shape->n_dims > AG_MAX_DIMS) {
-        return AG_FAIL(err, SHAPE, "a tensor of %d dims; it has 1 to %d", shape->n_dims,
+        return AG_FAIL(err, SHAPE, "the tensor has %d dims; it must have 1 to %d", shape->n_dims,
                        AG_MAX_DIMS);
     }
     if (bytes_of(dtype, shape) > 0) return AG_OK;
@@ -31,7 +31,8 @@ static ag_status check_shape(ag_dtype dtype, const ag_shape *shape, ag_error *er
     size_t cols = ag_shape_cols(shape), block = ag_dtype_block(dtype);
     if (ag_shape_numel(shape) == 0) return AG_FAIL(err, SHAPE, "%s has no elements", text);
     if (cols % block != 0) {
-        return AG_FAIL(err, SHAPE, "%s: rows of %zu are no multiple of %s's block of %zu", text,
+        return AG_FAIL(err, SHAPE,
+                       "%s: rows of %zu are not a multiple of the block of %s, which is %zu", text,
                        cols, ag_dtype_name(dtype), block);
     }
     return AG_FAIL(err, SHAPE, "%s in %s overflows %zu bytes", text, ag_dtype_name(dtype),
@@ -63,7 +64,7 @@ ag_status ag_tensor_alloc(ag_tensor *out, ag_buffer **owner, ag_memory *mem, ag_
 
 static ag_status check_plain(const ag_tensor *t, ag_error *err) {
     if (t->layout == 0) return AG_OK;
-    return AG_FAIL(err, INVALID, "the rows of a prepared weight (layout %u, not 0) have no view",
+    return AG_FAIL(err, INVALID, "cannot make a view of a prepared weight (layout %u, not 0)",
                    (unsigned)t->layout);
 }
 

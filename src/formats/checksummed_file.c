@@ -127,7 +127,8 @@ ag_status ag_checksummed_reader_open(ag_checksummed_reader *r, const char *path,
     resume_io(r->hooks);
     AG_TRY(st);
     if (r->size < AG_CHECKSUM_BYTES)
-        return AG_FAIL(err, FORMAT, "%s: only %" PRIu64 " bytes", path, r->size);
+        return AG_FAIL(err, FORMAT, "%s: only %" PRIu64 " bytes, too few for a checksum", path,
+                       r->size);
     r->buffer = ag_malloc(n);
     if (!r->buffer) return AG_FAIL(err, NOMEM, "%s: buffer of %zu bytes", path, n);
     ag_checksum_begin(&r->sum);
@@ -184,7 +185,7 @@ ag_status ag_checksummed_get(void *reader, void *bytes, size_t n, ag_error *err)
 ag_status ag_checksummed_reader_check(ag_checksummed_reader *r, ag_error *err) {
     uint64_t remaining = r->size - AG_CHECKSUM_BYTES - r->at;
     if (remaining)
-        return AG_FAIL(err, FORMAT, "%s: %" PRIu64 " bytes too many", r->path, remaining);
+        return AG_FAIL(err, FORMAT, "%s: has %" PRIu64 " bytes too many", r->path, remaining);
     unsigned char bytes[AG_CHECKSUM_BYTES];
     AG_TRY(get_raw(r, bytes, sizeof bytes, err));
     const uint64_t want = ag_get_number(bytes, AG_CHECKSUM_BYTES),

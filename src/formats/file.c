@@ -21,7 +21,7 @@ static ag_status open_error(const char *path, int error, ag_error *err) {
     if (!ag_file_is_named(path)) return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(error));
     char to[256];
     ag_file_read_link(path, to, sizeof to);
-    return AG_FAIL(err, IO, "%s: is a link to %s, which is not there", path, to);
+    return AG_FAIL(err, IO, "%s: is a link to %s, which does not exist", path, to);
 }
 
 /* Returns whether the file is the pointer that a clone without git-lfs has instead of a large file.

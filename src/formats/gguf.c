@@ -194,7 +194,7 @@ static ag_status read_entries(gguf_reader *r, size_t n, ag_gguf *g) {
         const ag_gguf_entry *a = &g->entries[i - 1], *b = &g->entries[i];
         if (by_key(a, b) != 0) continue;
         return AG_FAIL(r->err, FORMAT,
-                       "%s: key \"%.*s\" is there twice, with values at byte %td "
+                       "%s: key \"%.*s\" occurs twice, with values at byte %td "
                        "and %td",
                        g->path, a->key.n < 120 ? (int)a->key.n : 120, a->key.text,
                        a->first - r->bytes, b->first - r->bytes);
@@ -278,8 +278,7 @@ static ag_status read_tensor_type(gguf_reader *r, uint64_t n_elements, ag_source
     AG_TRY(read_number(r, 4, "a type", &number));
     const ggml_type *type = number < N_GGML_TYPES ? &ggml_types[number] : NULL;
     if (!type || !type->name) {
-        return AG_FAIL(r->err, UNSUPPORTED,
-                       "%s, byte %zu: is of type number %" PRIu64 ", which is not known", r->where,
+        return AG_FAIL(r->err, UNSUPPORTED, "%s, byte %zu: unknown type number %" PRIu64, r->where,
                        r->at - 4, number);
     }
     t->dtype_name = type->name;
@@ -288,7 +287,7 @@ static ag_status read_tensor_type(gguf_reader *r, uint64_t n_elements, ag_source
     const uint64_t cols = t->n_dims ? t->shape.dim[t->n_dims - 1] : 1;
     if (cols % type->block != 0) {
         return AG_FAIL(r->err, FORMAT,
-                       "%s, byte %zu: rows of %" PRIu64 " are no multiple of the %u of a block of "
+                       "%s, byte %zu: rows of %" PRIu64 " are not a multiple of %u, the block of "
                        "%s",
                        r->where, r->at - 4, cols, type->block, type->name);
     }
@@ -312,7 +311,8 @@ static ag_status read_tensor(gguf_reader *r, const char *path, uint64_t alignmen
     AG_TRY(read_number(r, 8, "an offset", &t->offset));
     if (t->offset % alignment == 0) return AG_OK;
     return AG_FAIL(r->err, FORMAT,
-                   "%s, byte %zu: its offset %" PRIu64 " is no multiple of the alignment %" PRIu64,
+                   "%s, byte %zu: its offset %" PRIu64
+                   " is not a multiple of the alignment %" PRIu64,
                    r->where, r->at - 8, t->offset, alignment);
 }
 
@@ -328,7 +328,7 @@ static ag_status set_offsets(gguf_reader *r, uint64_t alignment, ag_gguf *g) {
             return AG_FAIL(r->err, FORMAT,
                            "%s: tensor \"%s\": %" PRIu64 " bytes at offset %" PRIu64
                            " of the data, which begin at byte %" PRIu64
-                           ": they end behind the file of %zu",
+                           ": they end after the file of %zu bytes",
                            g->path, t->name, t->n_bytes, t->offset, start, r->n);
         }
         t->offset += start;
@@ -348,7 +348,8 @@ static ag_status read_tensors(gguf_reader *r, size_t n, ag_gguf *g) {
     AG_TRY(ag_gguf_integer(g, "general.alignment", &alignment, r->err));
     if (alignment <= 0 || alignment > UINT32_MAX || (alignment & (alignment - 1)) != 0) {
         return AG_FAIL(r->err, FORMAT,
-                       "%s: key \"general.alignment\": %" PRId64 " is no power of two below 2^32",
+                       "%s: key \"general.alignment\": %" PRId64
+                       " is not a power of two below 2^32",
                        g->path, alignment);
     }
     snprintf(r->where, sizeof r->where, "%.280s", g->path);

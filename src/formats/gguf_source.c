@@ -38,7 +38,7 @@ static ag_status add_shard(ag_weight_files *files, char *path, ag_gguf *header, 
     ag_weight_file *f;
     ag_status st = ag_weight_files_add(files, path, &f, err);
     if (st == AG_NOT_FOUND) {
-        return AG_FAIL(err, FORMAT, "%s: is missing, one of the parts of the model", f->path);
+        return AG_FAIL(err, FORMAT, "%s: is missing; it is one of the files of the model", f->path);
     }
     AG_TRY(st);
     AG_TRY(ag_gguf_parse(ag_buffer_map(f->map), (size_t)f->bytes, f->path, header, err));
@@ -56,7 +56,7 @@ static ag_status check_shard(const ag_gguf *g, unsigned shard, unsigned n_shards
     if (count == n_shards && no == (int64_t)shard - 1) return AG_OK;
     return AG_FAIL(err, FORMAT,
                    "%s: keys \"split.no\" and \"split.count\" say %" PRId64 " (counted from 0) of "
-                   "%" PRId64 ", its name says part %u of %u: names are NAME-00001-of-00002.gguf",
+                   "%" PRId64 ", its name says part %u of %u; names are NAME-00001-of-00002.gguf",
                    g->path, no, count, shard, n_shards);
 }
 
@@ -100,7 +100,7 @@ static ag_status open_tensors(ag_weight_source *s, ag_error *err) {
     AG_TRY(ag_gguf_integer(g, "split.tensors.count", &count, err));
     if (count == (int64_t)n) return AG_OK;
     return AG_FAIL(err, FORMAT,
-                   "%s: key \"split.tensors.count\" says %" PRId64 ", the parts hold %zu tensors",
+                   "%s: key \"split.tensors.count\" says %" PRId64 ", the files hold %zu tensors",
                    g->path, count, n);
 }
 
@@ -275,7 +275,7 @@ static ag_status read_key(const ag_gguf *g, const struct vocabulary_key *k,
     if (*to == UINT32_MAX) *to = -1; /* -1, written as unsigned */
     if (!k->is_id && *to > 1) *to = 1;
     if (*to < (int64_t)out->n_tokens && *to >= -1) return AG_OK;
-    return AG_FAIL(err, FORMAT, "%s: key \"%s\": %" PRId64 " is no id of the %zu tokens", g->path,
+    return AG_FAIL(err, FORMAT, "%s: key \"%s\": %" PRId64 " is outside the %zu tokens", g->path,
                    k->key, *to, out->n_tokens);
 }
 

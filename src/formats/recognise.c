@@ -38,7 +38,7 @@ static bool names_a_repository(const char *path) {
 
 static ag_status not_found(const char *path, ag_error *err) {
     if (ag_file_is_named(path)) {
-        return AG_FAIL(err, NOT_FOUND, "%s: is a link to something that is not there", path);
+        return AG_FAIL(err, NOT_FOUND, "%s: is a link to a file that does not exist", path);
     }
     if (!names_a_repository(path)) {
         return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(ENOENT));
@@ -71,7 +71,7 @@ static ag_status reject_file(const char *path, ag_error *err) {
         return AG_FAIL(err, UNSUPPORTED,
                        "%s: is one file of a model: give the directory that holds it", path);
     }
-    return AG_FAIL(err, UNSUPPORTED, "%s: is a file that is no model; %s", path, needed);
+    return AG_FAIL(err, UNSUPPORTED, "%s: is not a model; %s", path, needed);
 }
 
 /* ---- directories ---- */
@@ -217,8 +217,8 @@ ag_status ag_recognise_quantised(const json_t *config, const char *where, ag_err
         const char *method = json_string_value(json_object_get(q, "quant_method"));
         if (!method) method = i == 2 ? "mlx" : "unknown";
         return AG_FAIL(err, UNSUPPORTED,
-                       "%s: has a %s: its weights are quantised already (method %.40s); only F32, "
-                       "F16 and BF16 weights are supported: take the model as it was before",
+                       "%s: has a %s: its weights are quantised (method %.40s); only F32, "
+                       "F16 and BF16 weights are supported: use the original model",
                        where, keys[i], method);
     }
     return AG_OK;

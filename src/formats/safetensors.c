@@ -117,7 +117,7 @@ static ag_status read_shape(const json_t *shape, const st_dtype *type, const cha
         return AG_FAIL(err, FORMAT, "%s: the size of its shape in %s overflows", where, type->name);
     }
     if (n % 8 != 0) {
-        return AG_FAIL(err, FORMAT, "%s: %" PRIu64 " bits of %s are not whole bytes", where, n,
+        return AG_FAIL(err, FORMAT, "%s: %" PRIu64 " bits of %s are not a multiple of 8", where, n,
                        type->name);
     }
     t->n_bytes = n / 8;
@@ -152,7 +152,7 @@ static ag_status read_tensor(const json_t *v, const char *where, uint64_t data_b
     }
     if (end - begin != t->n_bytes) {
         return AG_FAIL(err, FORMAT,
-                       "%s: data_offsets span %" PRIu64 " bytes, shape and dtype want %" PRIu64,
+                       "%s: data_offsets span %" PRIu64 " bytes, shape and dtype need %" PRIu64,
                        where, end - begin, t->n_bytes);
     }
     t->offset = begin;
@@ -172,7 +172,7 @@ static ag_status check_layout(ag_tensor_list *h, uint64_t data_bytes, const char
                            "%" PRIu64,
                            path, t->name, t->offset,
                            t->offset < at ? "inside those of another tensor"
-                                          : "with a hole after those before",
+                                          : "with a gap after those before",
                            at);
         }
         at += t->n_bytes;

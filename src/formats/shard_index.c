@@ -36,7 +36,7 @@ static ag_status read_map(ag_shard_index *x, json_t *map, const char *path, ag_e
         }
         if (!is_plain_file_name(v)) {
             return AG_FAIL(err, FORMAT,
-                           "%s: weight_map: \"%.120s\" is said to be in \"%.120s\", which is not a "
+                           "%s: weight_map: \"%.120s\" has the file \"%.120s\", which is not a "
                            "plain file name",
                            path, tensor, json_string_value(v));
         }

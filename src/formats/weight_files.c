@@ -66,11 +66,11 @@ static ag_status two_of_one_name(const ag_weight_files *w, const ag_source_tenso
                                  const ag_source_tensor *b, ag_error *err) {
     if (a->file == b->file) {
         return AG_FAIL(err, FORMAT,
-                       "%s: tensor \"%.120s\" is there twice, at byte %" PRIu64 " and %" PRIu64,
+                       "%s: tensor \"%.120s\" occurs twice, at byte %" PRIu64 " and %" PRIu64,
                        w->files[a->file].path, a->name, a->offset, b->offset);
     }
-    return AG_FAIL(err, FORMAT, "%s: tensor \"%.120s\" is in %.150s as well",
-                   w->files[a->file].path, a->name, w->files[b->file].path);
+    return AG_FAIL(err, FORMAT, "%s: tensor \"%.120s\" is also in %.150s", w->files[a->file].path,
+                   a->name, w->files[b->file].path);
 }
 
 ag_status ag_weight_files_sort(ag_weight_files *w, ag_error *err) {

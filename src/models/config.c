@@ -142,7 +142,7 @@ static ag_status read_heads(ag_config_reader *r, ag_layer_spec *plain, const ag_
         return AG_FAIL(r->err, FORMAT, "%s: head_dim %u is odd", r->where, plain->head_dim);
     }
     if (plain->n_heads > MAX_WIDTH / plain->head_dim) {
-        return AG_FAIL(r->err, FORMAT, "%s: %u heads of %u are wider than %d", r->where,
+        return AG_FAIL(r->err, FORMAT, "%s: %u heads of %u exceed %d values", r->where,
                        plain->n_heads, plain->head_dim, MAX_WIDTH);
     }
     plain->scale = 1.0f / sqrtf((float)plain->head_dim);
@@ -166,7 +166,8 @@ static ag_status read_rope(ag_config_reader *r, const ag_layer_spec *plain, ag_m
         s->ropes[0].n_rotated = plain->head_dim;
         return r->status;
     }
-    return AG_FAIL(r->err, UNSUPPORTED, "%s: partial_rotary_factor with rope type %s", r->where,
+    return AG_FAIL(r->err, UNSUPPORTED,
+                   "%s: partial_rotary_factor is not supported with rope type %s", r->where,
                    ag_rope_type_name(s->ropes[0].scaling.type));
 }
 

@@ -29,7 +29,7 @@ bool ag_config_size(ag_config_reader *r, const char *key, uint32_t max, uint32_t
     double x = *out;
     if (!ag_config_real(r, key, 1, max, &x)) return false;
     if (x != floor(x)) {
-        r->status = AG_FAIL(r->err, FORMAT, "%s: %s is %g, not a whole number", r->where, key, x);
+        r->status = AG_FAIL(r->err, FORMAT, "%s: %s is %g, not an integer", r->where, key, x);
         return false;
     }
     *out = (uint32_t)x;
@@ -86,10 +86,10 @@ size_t ag_config_layer_type(ag_config_reader *r, uint32_t layer, const char *con
         if (at < sizeof list)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", known[i]);
     }
-    r->status = type ? AG_FAIL(r->err, UNSUPPORTED, "%s: layer %u is \"%.40s\"; known: %s",
-                               r->where, layer, type, list)
-                     : AG_FAIL(r->err, FORMAT, "%s: %s does not say what layer %u is", r->where,
-                               key, layer);
+    r->status =
+        type ? AG_FAIL(r->err, UNSUPPORTED, "%s: layer %u is \"%.40s\"; known: %s", r->where, layer,
+                       type, list)
+             : AG_FAIL(r->err, FORMAT, "%s: %s lacks the type of layer %u", r->where, key, layer);
     return otherwise;
 }
 
@@ -192,7 +192,8 @@ static ag_status read_longrope(ag_config_reader *r, ag_rope_spec *rope) {
     rope->n_divisors = rope->n_rotated / 2;
     if (rope->n_divisors > AG_MAX_ROPE_DIVISORS || s->original_max_position_embeddings < 2) {
         return AG_FAIL(r->err, UNSUPPORTED,
-                       "%s: longrope of %u pairs beyond %g positions; it may have %d, beyond 2",
+                       "%s: longrope has %u pairs and an original length of %g; supported are up "
+                       "to %d pairs and a length of at least 2",
                        r->where, rope->n_divisors, s->original_max_position_embeddings,
                        AG_MAX_ROPE_DIVISORS);
     }

@@ -73,7 +73,7 @@ static ag_status set_ranges(ag_model *m, ag_sequence *items, size_t n_items, siz
     size_t row = 0;
     for (size_t i = 0; i < n_items; i++) {
         if (items[i].n > m->workspace.shape.n_rows - row) {
-            return AG_FAIL(err, LIMIT, "%zu tokens in one pass, the workspace holds %zu",
+            return AG_FAIL(err, LIMIT, "the pass has %zu tokens, the workspace holds %zu",
                            row + items[i].n, m->workspace.shape.n_rows);
         }
         m->growth[i] = (ag_kv_growth){.cache = items[i].cache, .n = (uint32_t)items[i].n};

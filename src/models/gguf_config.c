@@ -65,8 +65,8 @@ static ag_status read_divisors(const ag_gguf_reader *r, const char *name, json_t
     AG_TRY(ag_source_require(r->source, name, &t, r->err));
     const size_t n = ag_shape_numel(&t->shape);
     if (t->dtype != AG_F32 || n > MAX_DIVISORS) {
-        return AG_FAIL(r->err, SHAPE, "%s: tensor %s is no list of up to %d f32 values", r->where,
-                       name, MAX_DIVISORS);
+        return AG_FAIL(r->err, SHAPE, "%s: tensor %s is not a list of up to %d f32 values",
+                       r->where, name, MAX_DIVISORS);
     }
     AG_TRY(ag_source_read(r->source, t, 0, values, n * sizeof *values, r->err));
     *out = json_array();

@@ -274,7 +274,7 @@ ag_status ag_gguf_put_model(ag_gguf_writer *w, const ag_weight_source *source,
                             const ag_model_spec *s, ag_error *err) {
     metadata m = {w, s, s->family->gguf.architectures[0], NULL};
     if (!m.architecture) {
-        return AG_FAIL(err, UNSUPPORTED, "%s: GGUF files do not know models of %s", source->path,
+        return AG_FAIL(err, UNSUPPORTED, "%s: GGUF has no form for models of %s", source->path,
                        s->architecture);
     }
     ag_status st = read_terms(source, s, &m.terms, err);

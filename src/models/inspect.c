@@ -13,7 +13,7 @@ ag_status ag_model_weights_find(const ag_weight_source *source, const ag_weight_
     const ag_shape filter = ag_shape_3d(rows, 1, spec->cols);
     if (spec->kind == AG_WEIGHT_FILTER && ag_shape_equal(&(*out)->shape, &filter)) return AG_OK;
     char expected[64], found[64];
-    return AG_FAIL(err, SHAPE, "%s: tensor %s is %s, the configuration wants %s",
+    return AG_FAIL(err, SHAPE, "%s: tensor %s is %s, the configuration needs %s",
                    ag_source_file_path(source, (*out)->file), spec->name,
                    ag_shape_format(&(*out)->shape, found, sizeof found),
                    ag_shape_format(&shape, expected, sizeof expected));

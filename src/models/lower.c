@@ -26,7 +26,9 @@ typedef struct builder {
 static void *one_more(builder *b, void *array, uint32_t *n, uint32_t *cap, size_t size) {
     if (b->status != AG_OK) return NULL;
     if (*n >= AG_NONE) {
-        b->status = AG_FAIL(b->err, LIMIT, "a model of %u layers needs a program of more than %u",
+        b->status = AG_FAIL(b->err, LIMIT,
+                            "a model of %u layers is too large: its program has more than %u "
+                            "operations, values or weights",
                             b->s->n_layers, AG_NONE);
         return NULL;
     }

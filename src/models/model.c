@@ -28,7 +28,7 @@ static ag_status check_params(const ag_model_params *params, ag_model_params *ou
     if (out->weights == AG_WEIGHTS_AUTO || out->weights == AG_WEIGHTS_MIX) return AG_OK;
     if (ag_dtype_may_be(out->weights, AG_DTYPE_WEIGHT)) return AG_OK;
     char known[AG_DTYPE_LIST];
-    return AG_FAIL(err, UNSUPPORTED, "weights as %s; known: %s", ag_dtype_name(out->weights),
+    return AG_FAIL(err, UNSUPPORTED, "weights cannot be %s; known: %s", ag_dtype_name(out->weights),
                    ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
 }
 
@@ -191,7 +191,7 @@ static void log_kept_types(const ag_model *m, const char *dir) {
     const ag_model_info *info = &m->info;
     if (info->n_kept) {
         ag_backend_log(m->backend, AG_LOG_WARN,
-                       "%s: %u matrices keep the type %s of the file, not %s: their rows are no "
+                       "%s: %u matrices keep the type %s of the file, not %s: their rows are not a "
                        "multiple of %zu",
                        dir, info->n_kept, ag_dtype_name(info->file_type),
                        ag_dtype_name(info->weight_type), ag_dtype_block(info->weight_type));
@@ -254,7 +254,8 @@ static ag_status make_ones(ag_model *m, ag_error *err) {
         const ag_layer_spec *kind = ag_spec_layer(&m->spec, l);
         if (!kind->v_norm || kind->shares_kv) continue;
         if (kind->head_dim > MAX_HEAD_DIM) {
-            return AG_FAIL(err, UNSUPPORTED, "values of %u in a head, which are normed; at most %d",
+            return AG_FAIL(err, UNSUPPORTED,
+                           "norms of value heads of %u are not supported; at most %d",
                            kind->head_dim, MAX_HEAD_DIM);
         }
         if (!m->ones) {

@@ -65,7 +65,8 @@ ag_status ag_rope_divide(const ag_weight_source *source, const char *tensor, flo
     AG_TRY(ag_source_require(source, tensor, &t, err));
     const char *path = ag_source_file_path(source, t->file);
     if (t->dtype != AG_F32 || ag_shape_numel(&t->shape) != n) {
-        return AG_FAIL(err, SHAPE, "%s: tensor %s is no list of %zu f32 values", path, tensor, n);
+        return AG_FAIL(err, SHAPE, "%s: tensor %s is not a list of %zu f32 values", path, tensor,
+                       n);
     }
     float *divisors = ag_malloc(n * sizeof *divisors);
     if (!divisors) return AG_FAIL(err, NOMEM, "tensor %s", tensor);

@@ -60,7 +60,7 @@ static ag_status unknown_shape(const char *name, ag_error *err) {
         size_t n = strlen(list);
         snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", shapes[i].name);
     }
-    return AG_FAIL(err, NOT_FOUND, "no shape is called \"%s\"; known: %s", name, list);
+    return AG_FAIL(err, NOT_FOUND, "unknown shape \"%s\"; known: %s", name, list);
 }
 
 ag_status ag_shape_spec(const char *name, ag_model_spec *out, ag_error *err) {

@@ -56,7 +56,7 @@ ag_status ag_spec_set_layer(ag_model_spec *s, uint32_t layer, const ag_layer_spe
     uint32_t k = 0;
     while (k < s->n_kinds && !is_same(&s->kinds[k], kind)) k++;
     if (k == AG_MAX_LAYER_KINDS) {
-        return AG_FAIL(err, LIMIT, "layer %u is of kind number %u, there may be %d", layer, k + 1,
+        return AG_FAIL(err, LIMIT, "layer %u needs kind number %u, the limit is %d", layer, k + 1,
                        AG_MAX_LAYER_KINDS);
     }
     s->kinds[k] = *kind;

@@ -90,10 +90,11 @@ ag_dtype ag_weight_type(const ag_weight_spec *w, ag_dtype file, const ag_model_p
 ag_status ag_tensor_types_check(const ag_model_params *params, ag_error *err) {
     for (size_t i = 0; i < params->n_tensor_types; i++) {
         const ag_tensor_type *t = &params->tensor_types[i];
-        if (!t->pattern || !t->pattern[0]) return AG_FAIL(err, INVALID, "an empty tensor pattern");
+        if (!t->pattern || !t->pattern[0])
+            return AG_FAIL(err, INVALID, "tensor_types has an empty pattern");
         if (ag_dtype_may_be(t->type, AG_DTYPE_WEIGHT)) continue;
         char known[AG_DTYPE_LIST];
-        return AG_FAIL(err, UNSUPPORTED, "tensors \"%.80s\" as %s; known: %s", t->pattern,
+        return AG_FAIL(err, UNSUPPORTED, "tensors \"%.80s\" cannot be %s; known: %s", t->pattern,
                        ag_dtype_name(t->type), ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
     }
     return AG_OK;

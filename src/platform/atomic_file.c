@@ -28,7 +28,7 @@ static const char *resolve_path(ag_atomic_file *f, const char *path) {
         return "the link leads nowhere";
     if (!S_ISREG(s.st_mode)) {
         errno = 0;
-        return "is there and is no regular file";
+        return "exists and is not a regular file";
     }
     return access(f->path, W_OK) == 0 ? NULL : cannot_write;
 }

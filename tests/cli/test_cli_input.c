@@ -267,7 +267,7 @@ static void a_file_or_a_name_in_place_of_a_directory_is_named(void **state) {
         {"b.gguf", "GGML", "b.gguf, byte 0: does not begin with \"GGUF\""},
         {"model.pt", "PK\3\4", "is a PyTorch checkpoint"},
         {"model.safetensors", "", "give the directory that holds it"},
-        {"notes.txt", "hello", "is a file that is no model"},
+        {"notes.txt", "hello", "notes.txt: is not a model"},
     };
     char dir[64], path[128];
     make_directory(dir);

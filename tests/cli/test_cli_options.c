@@ -229,7 +229,7 @@ static void names_are_checked_against_lists(void **state) {
         {{"bench", "-o", "m"}, "'m' is not one of md, csv, json"},
         {{"bench", "-o", "md|csv"}, "'md|csv' is not one of md, csv, json"},
         {{"bench", "-o", ""}, "'' is not one of md, csv, json"},
-        {{"bench", "--shape", "gpt-5"}, "no shape is called \"gpt-5\"; known: tiny, "},
+        {{"bench", "--shape", "gpt-5"}, "unknown shape \"gpt-5\"; known: tiny, "},
         {{"eval"}, "say what to measure"},
         {{"eval", "colour"}, "'colour' is no measure"},
         {{"eval", "ruler", "--tasks", "vt,qa_1"}, "'vt,qa_1' is not one of niah_single_1, "},

@@ -183,8 +183,8 @@ static void what_cannot_be_run_is_refused(void **state) {
         const char *reason;
     } cases[] = {
         {bad_divisors, AG_FORMAT, "short_factor is not a list of 8 numbers"},
-        {many_divisors, AG_SHAPE, "rope_factors_long.weight is no list of up to 256"},
-        {half_divisors, AG_SHAPE, "rope_factors_long.weight is no list of up to 256"},
+        {many_divisors, AG_SHAPE, "rope_factors_long.weight is not a list of up to 256"},
+        {half_divisors, AG_SHAPE, "rope_factors_long.weight is not a list of up to 256"},
         {no_short_divisors, AG_NOT_FOUND, "rope_factors_short.weight"},
         {zero_divisor, AG_FORMAT, "number 0 of short_factor"},
         {unknown_scaling, AG_UNSUPPORTED, "unknown rope type \"ntk\""},

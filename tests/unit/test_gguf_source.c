@@ -274,8 +274,8 @@ static void vocabularies_that_contradict_themselves_are_refused(void **state) {
         {"tokenizer.ggml.model", AG_GGUF_I32, false, 1, "is not a string"},
         {"tokenizer.ggml.pre", AG_GGUF_BOOL, false, 1, "is not a string"},
         {"tokenizer.ggml.bos_token_id", AG_GGUF_F32, false, 1, "is not an integer"},
-        {"tokenizer.ggml.eos_token_id", AG_GGUF_U32, false, 1, "4 is no id of the 4 tokens"},
-        {"tokenizer.ggml.eos_token_id", AG_GGUF_I32, false, 2, "-2 is no id of the 4 tokens"},
+        {"tokenizer.ggml.eos_token_id", AG_GGUF_U32, false, 1, "4 is outside the 4 tokens"},
+        {"tokenizer.ggml.eos_token_id", AG_GGUF_I32, false, 2, "-2 is outside the 4 tokens"},
     };
     static const int32_t values[] = {4, 4, 4, 4, 4}, minus_two = -2;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -361,7 +361,7 @@ static void sets_of_tensors_that_cannot_be_are_refused(void **state) {
     put_tensor(&f, "t");
     put_tensor(&f, "t");
     save(&f, s->path);
-    expect_failure(s->path, AG_FORMAT, "m.gguf: tensor \"t\" is there twice, at byte");
+    expect_failure(s->path, AG_FORMAT, "m.gguf: tensor \"t\" occurs twice, at byte");
 }
 
 /* ---- which files ---- */
@@ -425,14 +425,14 @@ static void parts_that_do_not_fit_are_refused(void **state) {
     save_part(s, 1, 4, names[2], "a");
     expect_failure(at(s, names[1]), AG_FORMAT, "of 4, its name says part 2 of 3");
     save_part(s, 1, 3, names[2], "b");
-    expect_failure(at(s, names[1]), AG_FORMAT, "tensor \"b\" is in");
+    expect_failure(at(s, names[1]), AG_FORMAT, "tensor \"b\" is also in");
     gguf_file f = {0};
     put_split(&f, 1, 3, 3);
     save(&f, at(s, names[2]));
-    expect_failure(at(s, names[1]), AG_FORMAT, "says 3, the parts hold 2 tensors");
+    expect_failure(at(s, names[1]), AG_FORMAT, "says 3, the files hold 2 tensors");
     clear(s);
     save_part(s, 0, 3, "m.gguf", "c");
-    expect_failure(s->path, AG_FORMAT, "of 3, its name says part 1 of 1: names are NAME-00001");
+    expect_failure(s->path, AG_FORMAT, "of 3, its name says part 1 of 1; names are NAME-00001");
 }
 
 static void what_looks_like_a_part_but_is_whole_is_told_apart(void **state) {

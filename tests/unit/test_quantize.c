@@ -295,9 +295,9 @@ static void what_cannot_be_is_refused(void **state) {
     refused(&(ag_quantize_params){.type = "q9"}, AG_INVALID, "known: q4_0, q4_1");
     refused(&(ag_quantize_params){.type = NULL}, AG_INVALID, "is no type of files");
     ag_quantize_params p = {.type = "q4_0", .n_tensor_types = 1, .tensor_types = &empty};
-    refused(&p, AG_INVALID, "an empty tensor pattern");
+    refused(&p, AG_INVALID, "tensor_types has an empty pattern");
     p.tensor_types = &ids;
-    refused(&p, AG_UNSUPPORTED, "tensors \"attn_q\" as i32");
+    refused(&p, AG_UNSUPPORTED, "tensors \"attn_q\" cannot be i32");
     assert_int_equal(access(path, F_OK), -1);
 }
 

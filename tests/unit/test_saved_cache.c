@@ -483,9 +483,9 @@ static void places_that_cannot_be_written_are_named(void **state) {
     assert_non_null(strstr(err.msg, "/nowhere/at/all: "));
     assert_non_null(strstr(err.msg, "No such file or directory"));
     assert_int_equal(ag_session_save(s, dir, NULL, NULL, 0, &err), AG_IO);
-    assert_non_null(strstr(err.msg, "is there and is no regular file"));
+    assert_non_null(strstr(err.msg, "exists and is not a regular file"));
     assert_int_equal(ag_session_save(s, "/dev/full", NULL, NULL, 0, &err), AG_IO);
-    assert_non_null(strstr(err.msg, "/dev/full: is there and is no regular file"));
+    assert_non_null(strstr(err.msg, "/dev/full: exists and is not a regular file"));
     assert_int_equal(ag_session_restore(s, "/nowhere/at/all", NULL, NULL, &err), AG_NOT_FOUND);
     assert_int_equal(ag_session_restore(s, dir, NULL, NULL, &err), AG_IO);
     assert_int_equal(ag_session_restore(s, "/dev/zero", NULL, NULL, &err), AG_IO);

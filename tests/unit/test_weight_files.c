@@ -279,7 +279,7 @@ static void a_tensor_in_two_shards_is_refused(void **state) {
                   2);
     write_text(at(s, "model.safetensors.index.json"),
                "{\"weight_map\":{\"t\":\"a.safetensors\",\"u\":\"b.safetensors\"}}");
-    expect_failure(s->dir, AG_FORMAT, "tensor \"t\"", "as well");
+    expect_failure(s->dir, AG_FORMAT, "tensor \"t\"", "is also in");
 }
 
 static void what_is_not_a_model_is_said(void **state) {

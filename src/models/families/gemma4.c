@@ -132,7 +132,9 @@ static ag_status set_layers(ag_config_reader *r, const ag_layer_spec *local, uin
                            r->where, l);
         }
         if (!kind.window && kind.head_dim != s->ropes[0].n_rotated) {
-            return AG_FAIL(r->err, UNSUPPORTED, "%s: heads of %u and of %u without a window",
+            return AG_FAIL(r->err, UNSUPPORTED,
+                           "%s: unsupported head sizes: full-attention layers have %u, their rope "
+                           "has %u; they must be equal",
                            r->where, kind.head_dim, s->ropes[0].n_rotated);
         }
     }

@@ -92,8 +92,9 @@ static const ag_tensor_alias hybrid_aliases[] = {
 };
 
 static ag_status unsupported(ag_config_reader *r, const char *what) {
-    return AG_FAIL(r->err, UNSUPPORTED, "%s: %s; only dense models of attention alone are known",
-                   r->where, what);
+    return AG_FAIL(r->err, UNSUPPORTED,
+                   "%s: %s; only dense models with attention in all layers are supported", r->where,
+                   what);
 }
 
 static ag_status describe_hybrid(ag_config_reader *r, const ag_layer_spec *plain,
@@ -109,7 +110,7 @@ static ag_status describe_hybrid(ag_config_reader *r, const ag_layer_spec *plain
     for (uint32_t l = 0; l < s->n_layers; l++) {
         const char *type = json_string_value(json_array_get(types, l));
         if (type && (!strcmp(type, "attention") || !strcmp(type, "full_attention"))) continue;
-        return unsupported(r, "layer_types has others than attention");
+        return unsupported(r, "layer_types has other layers than attention");
     }
     s->intermediate_size = 1024;
     ag_config_size(r, "shared_intermediate_size", 1 << 22, &s->intermediate_size);

@@ -89,8 +89,8 @@ static ag_status describe_ministral(ag_config_reader *r, const ag_layer_spec *pl
     s->query_beta = (float)beta;
     s->query_period = (uint32_t)s->ropes[0].scaling.original_max_position_embeddings;
     if (beta != 0 && !s->query_period) {
-        return AG_FAIL(r->err, FORMAT, "%s: llama_4_scaling_beta without a length before scaling",
-                       r->where);
+        return AG_FAIL(r->err, FORMAT,
+                       "%s: llama_4_scaling_beta needs original_max_position_embeddings", r->where);
     }
     ag_config_window(r, "sliding_window", &kind.window);
     AG_TRY(r->status);

@@ -35,10 +35,11 @@ static ag_status read_delta_net(ag_config_reader *r, const ag_model_spec *s, ag_
     ag_config_bool(r, tiled_key, &d->tiled);
     AG_TRY(r->status);
     if (net->conv_taps < 2 || d->n_v_heads % d->n_k_heads || d->n_v_heads > s->intermediate_size) {
-        return AG_FAIL(r->err, FORMAT,
-                       "%s: a delta net of %u value heads and %u key heads, convolution of %u, "
-                       "intermediate_size %u",
-                       r->where, d->n_v_heads, d->n_k_heads, net->conv_taps, s->intermediate_size);
+        return AG_FAIL(
+            r->err, FORMAT,
+            "%s: unsupported delta net: %u value heads, %u key heads, linear_conv_kernel_dim %u, "
+            "intermediate_size %u",
+            r->where, d->n_v_heads, d->n_k_heads, net->conv_taps, s->intermediate_size);
     }
     return AG_OK;
 }

@@ -8,9 +8,8 @@ static bool turns(ag_config_reader *r, const json_t *list, uint32_t interval, ui
     if (!list) return (layer + 1) % interval != 0;
     const json_t *v = json_array_get(list, layer);
     if (r->status == AG_OK && !json_is_integer(v)) {
-        r->status =
-            AG_FAIL(r->err, FORMAT, "%s: no_rope_layers does not say whether layer %u turns",
-                    r->where, layer);
+        r->status = AG_FAIL(r->err, FORMAT, "%s: no_rope_layers lacks an integer for layer %u",
+                            r->where, layer);
     }
     return json_integer_value(v) != 0;
 }
