@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static void aligned_blocks_are_aligned_and_whole(void **state) {
+static void aligned_blocks_are_aligned_and_usable(void **state) {
     (void)state;
     for (size_t n = 1; n < 300; n += 7) {
         unsigned char *p = ag_aligned_alloc(n);
@@ -21,7 +21,7 @@ static void aligned_blocks_are_aligned_and_whole(void **state) {
     }
 }
 
-static void overflowing_products_are_refused(void **state) {
+static void fails_if_the_product_of_sizes_overflows(void **state) {
     (void)state;
     assert_null(ag_calloc(SIZE_MAX / 2, 3));
     assert_null(ag_aligned_alloc(SIZE_MAX - 8));
@@ -32,7 +32,7 @@ static void *refuse(void *user, size_t bytes) {
     return NULL;
 }
 
-static void a_replaced_allocator_is_asked(void **state) {
+static void calls_a_replaced_allocator(void **state) {
     (void)state;
     ag_set_allocator(&(ag_allocator){.alloc = refuse});
     size_t before = ag_allocation_count();
@@ -52,7 +52,7 @@ static void *ask_in_thread(void *user) {
     return NULL;
 }
 
-static void interrupt_is_of_its_thread_alone(void **state) {
+static void interrupt_affects_only_its_thread(void **state) {
     (void)state;
     bool stop = false, other = true;
     pthread_t thread;
@@ -70,10 +70,10 @@ static void interrupt_is_of_its_thread_alone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(aligned_blocks_are_aligned_and_whole),
-        cmocka_unit_test(overflowing_products_are_refused),
-        cmocka_unit_test(a_replaced_allocator_is_asked),
-        cmocka_unit_test(interrupt_is_of_its_thread_alone),
+        cmocka_unit_test(aligned_blocks_are_aligned_and_usable),
+        cmocka_unit_test(fails_if_the_product_of_sizes_overflows),
+        cmocka_unit_test(calls_a_replaced_allocator),
+        cmocka_unit_test(interrupt_affects_only_its_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,7 +213,7 @@ static void check_gaps(rig *r) {
     }
 }
 
-static void queries_see_the_slots_of_their_range(void **state) {
+static void queries_see_only_slots_in_their_range(void **state) {
     (void)state;
     for_all_rigs(check_gaps);
 }
@@ -241,7 +241,7 @@ static void check_blind(rig *r) {
         ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 1}), AG_OK);
 }
 
-static void a_query_that_sees_nothing_gives_zeros(void **state) {
+static void query_without_visible_slots_gives_zeros(void **state) {
     (void)state;
     for_all_rigs(check_blind);
 }
@@ -269,12 +269,12 @@ static void check_garbage(rig *r) {
     expect_attention(r, &seq, &params, NULL);
 }
 
-static void slots_outside_the_range_may_hold_anything(void **state) {
+static void ignores_slots_outside_the_range(void **state) {
     (void)state;
     for_all_rigs(check_garbage);
 }
 
-static void sequences_have_their_own_caches(void **state) {
+static void sequences_use_their_own_caches(void **state) {
     (void)state;
     rig *a = rig_create(true, AG_F16, AG_F16), *b = rig_create(true, AG_Q8_0, AG_Q4_0);
     append(a, 140, 0, 1);
@@ -302,7 +302,7 @@ static void sequences_have_their_own_caches(void **state) {
     rig_destroy(b);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
+static void rejects_operands_that_do_not_fit(void **state) {
     (void)state;
     rig *r = rig_create(true, AG_F16, AG_Q8_0);
     append(r, 5, 0, 1);
@@ -343,7 +343,7 @@ static void what_does_not_fit_is_refused(void **state) {
     rig_destroy(r);
 }
 
-static void the_cache_survives_any_failed_allocation(void **state) {
+static void failed_allocation_leaves_the_cache_unchanged(void **state) {
     (void)state;
     for (int host = 0; host < 2; host++) {
         rig *r = rig_create(host, AG_F16, AG_Q4_0);
@@ -370,12 +370,12 @@ static void the_cache_survives_any_failed_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(queries_see_the_slots_of_their_range),
-        cmocka_unit_test(a_query_that_sees_nothing_gives_zeros),
-        cmocka_unit_test(slots_outside_the_range_may_hold_anything),
-        cmocka_unit_test(sequences_have_their_own_caches),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(the_cache_survives_any_failed_allocation),
+        cmocka_unit_test(queries_see_only_slots_in_their_range),
+        cmocka_unit_test(query_without_visible_slots_gives_zeros),
+        cmocka_unit_test(ignores_slots_outside_the_range),
+        cmocka_unit_test(sequences_use_their_own_caches),
+        cmocka_unit_test(rejects_operands_that_do_not_fit),
+        cmocka_unit_test(failed_allocation_leaves_the_cache_unchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ static void expect_values(bench *b, const ag_tensor *t, const float *want, float
 
 /* ---- the plain things ---- */
 
-static void a_plain_backend_describes_itself(void **state) {
+static void describes_a_backend_without_describe(void **state) {
     bench *b = *state;
     assert_string_equal(ag_backend_name(b->be), "plain");
     assert_string_equal(ag_backend_describe(b->be), "plain");
@@ -98,7 +98,7 @@ static void a_plain_backend_describes_itself(void **state) {
     ag_backend_destroy(NULL);
 }
 
-static void slices_are_copied_even_onto_themselves(void **state) {
+static void copies_overlapping_slices(void **state) {
     bench *b = *state;
     enum { N = 5 << 19 }; /* 2.5 MiB: more than two chunks */
     unsigned char *want = malloc(N), *got = malloc(N);
@@ -119,7 +119,7 @@ static void slices_are_copied_even_onto_themselves(void **state) {
     free(got);
 }
 
-static void slices_of_blocks_count_elements(void **state) {
+static void offsets_of_block_slices_count_elements(void **state) {
     bench *b = *state;
     float x[256], y[256];
     ag_tensor src = filled(b, AG_Q4_0, ag_shape_2d(4, 64), x);
@@ -137,7 +137,7 @@ static void slices_of_blocks_count_elements(void **state) {
     assert_int_equal(ag_copy_slice(b->be, &dst, 0, &src, 256, 0), AG_OK);
 }
 
-static void tensors_move_between_backends(void **state) {
+static void copies_tensors_between_backends(void **state) {
     bench *b = *state;
     float x[96];
     ag_tensor t = filled(b, AG_F32, ag_shape_2d(3, 32), x), here, there;
@@ -156,7 +156,7 @@ static void tensors_move_between_backends(void **state) {
     ag_backend_destroy(other);
 }
 
-static void casts_to_the_same_type_are_copies(void **state) {
+static void cast_to_the_same_type_copies(void **state) {
     bench *b = *state;
     float x[64];
     ag_tensor src = filled(b, AG_Q8_0, ag_shape_2d(1, 64), x);
@@ -170,7 +170,7 @@ static void casts_to_the_same_type_are_copies(void **state) {
 
 /* ---- products ---- */
 
-static void slices_and_groups_are_products(void **state) {
+static void computes_slices_and_groups_by_products(void **state) {
     enum { K = 256 };
     bench *b = *state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
@@ -203,7 +203,7 @@ static void slices_and_groups_are_products(void **state) {
     }
 }
 
-static void add_rms_norm_adds_first(void **state) {
+static void add_rms_norm_adds_before_it_norms(void **state) {
     bench *b = *state;
     float x[2 * 8], add[2 * 8], w[8], want[2 * 8];
     ag_tensor xt = filled(b, AG_F32, ag_shape_2d(2, 8), x);
@@ -227,7 +227,7 @@ static void add_rms_norm_adds_first(void **state) {
     assert_int_equal(ag_add_rms_norm(b->be, &y, &xt, &xt, &wt, 0.01f), AG_INVALID);
 }
 
-static void bias_goes_to_every_row(void **state) {
+static void adds_bias_to_every_row(void **state) {
     bench *b = *state;
     float x[3 * 5], bias[5];
     ag_tensor xt = filled(b, AG_F32, ag_shape_2d(3, 5), x);
@@ -237,7 +237,7 @@ static void bias_goes_to_every_row(void **state) {
     expect_values(b, &xt, x, 0);
 }
 
-static void activations_are_those_of_their_formulas(void **state) {
+static void activations_equal_their_formulas(void **state) {
     bench *b = *state;
     float a[3 * 5], x[3 * 5], y[3 * 5];
     ag_tensor at = filled(b, AG_F32, ag_shape_2d(3, 5), a);
@@ -254,7 +254,7 @@ static void activations_are_those_of_their_formulas(void **state) {
     expect_values(b, &yt, y, 1e-7f);
 }
 
-static void gates_multiply(void **state) {
+static void gates_multiply_elementwise(void **state) {
     bench *b = *state;
     float a[3 * 5], x[3 * 5], want[3 * 5];
     ag_tensor at = filled(b, AG_F32, ag_shape_2d(3, 5), a);
@@ -267,7 +267,7 @@ static void gates_multiply(void **state) {
     expect_values(b, &at, want, 1e-6f);
 }
 
-static void a_convolution_sees_rows_before_it(void **state) {
+static void convolution_uses_rows_of_its_state(void **state) {
     bench *b = *state;
     enum { ROWS = 5, CHANNELS = 3, TAPS = 3 };
     float x[ROWS * CHANNELS], w[TAPS * CHANNELS], before[(TAPS - 1) * CHANNELS];
@@ -298,7 +298,7 @@ static void a_convolution_sees_rows_before_it(void **state) {
 }
 
 /* Into an empty matrix goes half of the value, times the unit key; the query reads it back. */
-static void the_delta_rule_keeps_what_it_is_told(void **state) {
+static void delta_rule_stores_and_returns_values(void **state) {
     bench *b = *state;
     const ag_delta_params p = {
         .n_k_heads = 1, .n_v_heads = 2, .k_dim = 2, .v_dim = 3, .eps = 1e-6f};
@@ -324,7 +324,7 @@ static void the_delta_rule_keeps_what_it_is_told(void **state) {
                      AG_INVALID);
 }
 
-static void rows_are_gathered_from_any_type(void **state) {
+static void gathers_rows_of_any_type(void **state) {
     enum { K = 256 };
     bench *b = *state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
@@ -358,7 +358,7 @@ static ag_tensor file_weight(bench *files, ag_dtype dtype, size_t rows, size_t c
     return filled(files, dtype, ag_shape_2d(rows, cols), x);
 }
 
-static void weights_become_what_is_wanted(void **state) {
+static void converts_weights_to_the_requested_type(void **state) {
     enum { K = 256 };
     bench *b = *state, files = {.be = plain_backend_create(true)};
     const dtype_set types = dtypes_with(AG_DTYPE_WEIGHT);
@@ -390,7 +390,7 @@ static void weights_become_what_is_wanted(void **state) {
     ag_backend_destroy(files.be);
 }
 
-static void odd_rows_keep_the_type_of_the_file(void **state) {
+static void rows_that_fit_no_block_keep_their_type(void **state) {
     bench *b = *state, files = {.be = plain_backend_create(true)};
     float x[3 * 33];
     ag_tensor src = file_weight(&files, AG_BF16, 3, 33, x), w;
@@ -402,7 +402,7 @@ static void odd_rows_keep_the_type_of_the_file(void **state) {
     ag_backend_destroy(files.be);
 }
 
-static void bad_weights_are_found_by_row_and_value(void **state) {
+static void reports_row_and_index_of_bad_weights(void **state) {
     bench *b = *state, files = {.be = plain_backend_create(true)};
     float x[4 * 32];
     ag_tensor src = file_weight(&files, AG_F32, 4, 32, x), w;
@@ -430,7 +430,7 @@ static void bad_weights_are_found_by_row_and_value(void **state) {
 
 /* ---- operations refuse what does not fit, and leave the destination alone ---- */
 
-static void shapes_that_disagree_are_named(void **state) {
+static void reports_both_shapes_on_mismatch(void **state) {
     bench *b = *state;
     float x[2 * 32], w[4 * 32], zeros[8] = {0};
     ag_tensor xt = filled(b, AG_F32, ag_shape_2d(2, 32), x);
@@ -475,7 +475,7 @@ static void expect_no_memory_or_success(ag_status st, const failing_allocator *f
     assert_int_equal(st, f->failed ? AG_NOMEM : AG_OK);
 }
 
-static void compositions_survive_any_failed_allocation(void **state) {
+static void failed_allocation_is_reported(void **state) {
     bench *b = *state, files = {.be = plain_backend_create(true)};
     float values[4 * 32], bias[32];
     ag_tensor src = file_weight(&files, AG_BF16, 4, 32, values);
@@ -539,24 +539,24 @@ static void compositions_survive_any_failed_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        BOTH(a_plain_backend_describes_itself),
-        BOTH(slices_are_copied_even_onto_themselves),
-        BOTH(slices_of_blocks_count_elements),
-        BOTH(tensors_move_between_backends),
-        BOTH(casts_to_the_same_type_are_copies),
-        BOTH(slices_and_groups_are_products),
-        BOTH(add_rms_norm_adds_first),
-        BOTH(bias_goes_to_every_row),
-        BOTH(activations_are_those_of_their_formulas),
-        BOTH(gates_multiply),
-        BOTH(a_convolution_sees_rows_before_it),
-        BOTH(the_delta_rule_keeps_what_it_is_told),
-        BOTH(rows_are_gathered_from_any_type),
-        BOTH(weights_become_what_is_wanted),
-        BOTH(odd_rows_keep_the_type_of_the_file),
-        BOTH(bad_weights_are_found_by_row_and_value),
-        BOTH(shapes_that_disagree_are_named),
-        BOTH(compositions_survive_any_failed_allocation),
+        BOTH(describes_a_backend_without_describe),
+        BOTH(copies_overlapping_slices),
+        BOTH(offsets_of_block_slices_count_elements),
+        BOTH(copies_tensors_between_backends),
+        BOTH(cast_to_the_same_type_copies),
+        BOTH(computes_slices_and_groups_by_products),
+        BOTH(add_rms_norm_adds_before_it_norms),
+        BOTH(adds_bias_to_every_row),
+        BOTH(activations_equal_their_formulas),
+        BOTH(gates_multiply_elementwise),
+        BOTH(convolution_uses_rows_of_its_state),
+        BOTH(delta_rule_stores_and_returns_values),
+        BOTH(gathers_rows_of_any_type),
+        BOTH(converts_weights_to_the_requested_type),
+        BOTH(rows_that_fit_no_block_keep_their_type),
+        BOTH(reports_row_and_index_of_bad_weights),
+        BOTH(reports_both_shapes_on_mismatch),
+        BOTH(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

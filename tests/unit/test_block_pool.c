@@ -122,7 +122,7 @@ static void end(model *m) {
     free(m);
 }
 
-static void pages_follow_the_blocks(void **state) {
+static void gives_back_pages_without_blocks(void **state) {
     (void)state;
     const size_t sizes[] = {1024, 5120, 9728, 33280};
     for (size_t s = 0; s < 4; s++) {
@@ -144,7 +144,7 @@ static void pages_follow_the_blocks(void **state) {
     }
 }
 
-static void the_lowest_free_block_comes_first(void **state) {
+static void takes_the_lowest_free_block(void **state) {
     (void)state;
     model *m = make(4160);
     for (uint32_t i = 0; i < 200; i++) take(m);
@@ -164,7 +164,7 @@ static void the_lowest_free_block_comes_first(void **state) {
 }
 
 /* Several arenas, each of which goes when its last block has gone. */
-static void arenas_come_and_go(void **state) {
+static void adds_and_removes_arenas(void **state) {
     (void)state;
     model *m = make(1024);
     assert_int_equal(ag_block_pool_reserve(m->pool, MOST, NULL), AG_OK);
@@ -184,7 +184,7 @@ static void arenas_come_and_go(void **state) {
     end(m);
 }
 
-static void each_size_has_a_pool(void **state) {
+static void uses_one_pool_for_each_block_size(void **state) {
     (void)state;
     ag_block_pool *a, *b, *again;
     assert_int_equal(ag_block_pool_of(backend, 640, &a, NULL), AG_OK);
@@ -209,7 +209,7 @@ static int close_backend(void **state) {
 }
 
 /* An arena of 1,024 such blocks is more than there is; a few are not. */
-static void where_memory_is_short_arenas_are_smaller(void **state) {
+static void tries_smaller_arenas_if_memory_is_short(void **state) {
     enum { BYTES = 4 << 20, SPARE = 512 << 20 };
     struct rlimit before, limit;
     ag_block_pool *pool;
@@ -243,11 +243,11 @@ static void where_memory_is_short_arenas_are_smaller(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_follow_the_blocks),
-        cmocka_unit_test(the_lowest_free_block_comes_first),
-        cmocka_unit_test(arenas_come_and_go),
-        cmocka_unit_test(each_size_has_a_pool),
-        cmocka_unit_test(where_memory_is_short_arenas_are_smaller),
+        cmocka_unit_test(gives_back_pages_without_blocks),
+        cmocka_unit_test(takes_the_lowest_free_block),
+        cmocka_unit_test(adds_and_removes_arenas),
+        cmocka_unit_test(uses_one_pool_for_each_block_size),
+        cmocka_unit_test(tries_smaller_arenas_if_memory_is_short),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);
 }

@@ -102,7 +102,7 @@ static void die_while_saving(int signal_number) {
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == signal_number);
 }
 
-static void a_file_is_made_and_replaced_as_a_whole(void **state) {
+static void creates_and_replaces_files_atomically(void **state) {
     (void)state;
     for (int named = 0; named < 2; named++) {
         without_unnamed = named;
@@ -115,7 +115,7 @@ static void a_file_is_made_and_replaced_as_a_whole(void **state) {
     }
 }
 
-static void one_that_is_killed_leaves_nothing(void **state) {
+static void killed_writer_leaves_no_file(void **state) {
     (void)state;
     int unnamed = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     if (unnamed < 0) skip(); /* this file system has no such files */
@@ -128,7 +128,7 @@ static void one_that_is_killed_leaves_nothing(void **state) {
     assert_int_equal(n_files(false), 1);
 }
 
-static void what_was_left_is_removed_by_the_next_save(void **state) {
+static void next_save_removes_stale_temporary_files(void **state) {
     (void)state;
     without_unnamed = true;
     die_while_saving(SIGKILL);
@@ -138,7 +138,7 @@ static void what_was_left_is_removed_by_the_next_save(void **state) {
     assert_int_equal(n_files(false), 1);
 }
 
-static void what_another_process_is_writing_stays(void **state) {
+static void keeps_temporary_files_of_live_processes(void **state) {
     (void)state;
     char others[128], similar[128];
     snprintf(others, sizeof others, "%s.saving-abcdef", path);
@@ -159,10 +159,10 @@ static void what_another_process_is_writing_stays(void **state) {
 int main(void) {
 #define HERE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        HERE(a_file_is_made_and_replaced_as_a_whole),
-        HERE(one_that_is_killed_leaves_nothing),
-        HERE(what_was_left_is_removed_by_the_next_save),
-        HERE(what_another_process_is_writing_stays),
+        HERE(creates_and_replaces_files_atomically),
+        HERE(killed_writer_leaves_no_file),
+        HERE(next_save_removes_stale_temporary_files),
+        HERE(keeps_temporary_files_of_live_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static ag_status load(const char *dir, ag_model_spec *out, ag_error *err) {
     return st;
 }
 
-static void llama_3_2_1b_is_read_as_published(void **state) {
+static void reads_llama_3_2_1b_as_published(void **state) {
     (void)state;
     ag_model_spec c = good(
         "{'architectures':['LlamaForCausalLM'],'attention_bias':false,'bos_token_id':128000,"
@@ -51,7 +51,7 @@ static void llama_3_2_1b_is_read_as_published(void **state) {
     assert_int_equal(c.eos_ids[2], 128009);
 }
 
-static void absent_keys_mean_what_transformers_means(void **state) {
+static void absent_keys_have_the_defaults_of_transformers(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'llama'}", NULL);
     assert_string_equal(c.architecture, "LlamaForCausalLM");
@@ -78,7 +78,7 @@ static void absent_keys_mean_what_transformers_means(void **state) {
     assert_int_equal(c.kinds[0].n_kv_heads, 32);
 }
 
-static void numbers_may_be_written_as_reals(void **state) {
+static void accepts_integers_written_as_reals(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'llama','max_position_embeddings':4096.0,"
                            "'rope_theta':500000,'hidden_size':64.0,'num_attention_heads':4}",
@@ -88,7 +88,7 @@ static void numbers_may_be_written_as_reals(void **state) {
     assert_true(c.ropes[0].theta == 500000);
 }
 
-static void rope_scaling_is_understood_in_all_spellings(void **state) {
+static void reads_all_spellings_of_rope_scaling(void **state) {
     (void)state;
     ag_model_spec c =
         good("{'model_type':'llama','rope_scaling':{'type':'linear','factor':2}}", NULL);
@@ -119,7 +119,7 @@ static void rope_scaling_is_understood_in_all_spellings(void **state) {
     assert_true(c.ropes[0].scaling.original_max_position_embeddings == 512);
 }
 
-static void stop_ids_of_both_files_are_joined(void **state) {
+static void joins_eos_ids_of_both_files(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'llama','eos_token_id':5,'bos_token_id':3}",
                            "{'eos_token_id':[7,5,32000,-1],'bos_token_id':null}");
@@ -141,7 +141,7 @@ static void stop_ids_of_both_files_are_joined(void **state) {
 #define LONGROPE "'head_dim':4,'rope_scaling':{'type':'longrope',"
 #define LLAMA3 LLAMA "'rope_scaling':{'rope_type':'llama3','factor':8"
 
-static void yarn_and_longrope_are_read_with_their_factors(void **state) {
+static void reads_yarn_and_longrope_with_their_factors(void **state) {
     (void)state;
     /* As Qwen 2.5's model card has it. */
     ag_model_spec c = good("{'model_type':'qwen2','rope_scaling':{'factor':4.0,"
@@ -186,7 +186,7 @@ static void yarn_and_longrope_are_read_with_their_factors(void **state) {
     assert_int_equal(rope->n_rotated, 64);
 }
 
-static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
+static void rejects_unsupported_configs_with_a_reason(void **state) {
     (void)state;
     static const struct {
         const char *json;
@@ -342,7 +342,7 @@ static void what_cannot_be_run_is_refused_with_its_reason(void **state) {
     }
 }
 
-static void generation_config_is_optional_but_not_ignored(void **state) {
+static void generation_config_is_optional_and_checked(void **state) {
     (void)state;
     char dir[] = "/tmp/ag-config-XXXXXX", path[128], more[128];
     assert_non_null(mkdtemp(dir));
@@ -366,7 +366,7 @@ static void generation_config_is_optional_but_not_ignored(void **state) {
     rmdir(dir);
 }
 
-static void recorded_models_and_the_demo_are_understood(void **state) {
+static void reads_recorded_models_and_the_demo(void **state) {
     (void)state;
     static const char *const dirs[] = {
         "models/demo",
@@ -393,15 +393,15 @@ static void recorded_models_and_the_demo_are_understood(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_3_2_1b_is_read_as_published),
-        cmocka_unit_test(absent_keys_mean_what_transformers_means),
-        cmocka_unit_test(numbers_may_be_written_as_reals),
-        cmocka_unit_test(rope_scaling_is_understood_in_all_spellings),
-        cmocka_unit_test(stop_ids_of_both_files_are_joined),
-        cmocka_unit_test(yarn_and_longrope_are_read_with_their_factors),
-        cmocka_unit_test(what_cannot_be_run_is_refused_with_its_reason),
-        cmocka_unit_test(generation_config_is_optional_but_not_ignored),
-        cmocka_unit_test(recorded_models_and_the_demo_are_understood),
+        cmocka_unit_test(reads_llama_3_2_1b_as_published),
+        cmocka_unit_test(absent_keys_have_the_defaults_of_transformers),
+        cmocka_unit_test(accepts_integers_written_as_reals),
+        cmocka_unit_test(reads_all_spellings_of_rope_scaling),
+        cmocka_unit_test(joins_eos_ids_of_both_files),
+        cmocka_unit_test(reads_yarn_and_longrope_with_their_factors),
+        cmocka_unit_test(rejects_unsupported_configs_with_a_reason),
+        cmocka_unit_test(generation_config_is_optional_and_checked),
+        cmocka_unit_test(reads_recorded_models_and_the_demo),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

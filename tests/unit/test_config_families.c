@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static void smollm3_does_not_turn_every_fourth_layer(void **state) {
+static void smollm3_has_no_rope_in_every_fourth_layer(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'smollm3'}", NULL);
     for (uint32_t l = 0; l < c.n_layers; l++) {
@@ -20,7 +20,7 @@ static void smollm3_does_not_turn_every_fourth_layer(void **state) {
     assert_int_equal(ag_spec_layer(&c, 2)->window, 0);
 }
 
-static void granite_has_factors_that_the_description_takes_in(void **state) {
+static void granite_factors_are_in_the_description(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'granite','embedding_multiplier':12,'residual_multiplier'"
                            ":0.25,'attention_multiplier':0.5,'logits_scaling':8,"
@@ -45,7 +45,7 @@ static void granite_has_factors_that_the_description_takes_in(void **state) {
     assert_int_equal(c.kinds[0].rope, AG_NO_ROPE);
 }
 
-static void minicpm_has_granites_factors_under_other_names(void **state) {
+static void minicpm_has_the_factors_of_granite(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'minicpm','hidden_size':1024,'num_attention_heads':16,"
                            "'num_hidden_layers':49,'scale_emb':12,'scale_depth':1.4,"
@@ -59,7 +59,7 @@ static void minicpm_has_granites_factors_under_other_names(void **state) {
     assert_float_equal(c.embedding_scale * c.logit_factor, 1, 0);
 }
 
-static void ministral_queries_grow_with_their_position(void **state) {
+static void ministral_scales_queries_by_position(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'ministral3'}", NULL);
     assert_int_equal(c.ropes[0].scaling.type, AG_ROPE_YARN);
@@ -72,7 +72,7 @@ static void ministral_queries_grow_with_their_position(void **state) {
     assert_true(c.query_beta == 0);
 }
 
-static void phi_has_windows_where_they_are_written(void **state) {
+static void phi_has_the_configured_windows(void **state) {
     (void)state;
     assert_int_equal(good("{'model_type':'phi3'}", NULL).kinds[0].window, 0);
     assert_int_equal(good("{'model_type':'phi3','sliding_window':2047}", NULL).kinds[0].window,
@@ -91,7 +91,7 @@ static void phi_has_windows_where_they_are_written(void **state) {
     assert_true(ag_spec_is_long(&c, 4097) && !ag_spec_is_long(&c, 4096));
 }
 
-static void a_sliding_window_is_a_window_of_every_layer(void **state) {
+static void mistral_window_applies_to_every_layer(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'mistral','max_position_embeddings':32768,"
                            "'sliding_window':4096}",
@@ -109,7 +109,7 @@ static void a_sliding_window_is_a_window_of_every_layer(void **state) {
     assert_int_equal(c.kinds[0].window, 0);
 }
 
-static void qwen_has_windows_only_where_they_are_switched_on(void **state) {
+static void qwen_has_windows_only_if_enabled(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'qwen2','num_hidden_layers':4,'sliding_window':64,"
                            "'max_window_layers':2,'use_sliding_window':false}",
@@ -146,7 +146,7 @@ static void qwen_has_windows_only_where_they_are_switched_on(void **state) {
 }
 
 /* Its text part does not repeat what is said of the whole. */
-static void the_whole_of_a_model_that_sees_is_read_too(void **state) {
+static void reads_the_text_part_of_multimodal_models(void **state) {
     (void)state;
     ag_model_spec c = good("{'architectures':['Gemma3ForConditionalGeneration'],'eos_token_id':"
                            "[1,106],'text_config':{'num_hidden_layers':2}}",
@@ -163,7 +163,7 @@ static void the_whole_of_a_model_that_sees_is_read_too(void **state) {
 }
 
 /* As transformers 4 wrote them; the recorded model has them as version 5 does. */
-static void gemma_is_read_in_its_old_spelling(void **state) {
+static void reads_the_old_keys_of_gemma(void **state) {
     (void)state;
     ag_model_spec c =
         good("{'architectures':['Gemma3ForConditionalGeneration'],'text_config':{'model_type':"
@@ -199,7 +199,7 @@ static void gemma_is_read_in_its_old_spelling(void **state) {
     assert_true(c.kinds[0].softcap == 0 && c.logit_softcap == 20);
 }
 
-static void layers_of_lfm2_are_convolutions_or_attention(void **state) {
+static void lfm2_has_convolutions_and_attention(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'lfm2','num_hidden_layers':4,'hidden_size':1024,"
                            "'num_attention_heads':16,'block_ff_dim':6656,'full_attn_idxs':[1,3],"
@@ -222,7 +222,7 @@ static void layers_of_lfm2_are_convolutions_or_attention(void **state) {
     assert_int_equal(ag_spec_layer(&c, 1)->mixer, AG_MIXER_SHORT_CONV);
 }
 
-static void every_fourth_layer_of_qwen3_5_is_attention(void **state) {
+static void qwen3_5_has_attention_in_every_fourth_layer(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'qwen3_5','text_config':{'num_hidden_layers':8,"
                            "'linear_num_value_heads':16,'head_dim':64}}",
@@ -246,7 +246,7 @@ static void every_fourth_layer_of_qwen3_5_is_attention(void **state) {
     assert_false(ag_spec_layer(&c, 1)->out_gate);
 }
 
-static void the_last_layers_of_gemma4_share_keys_and_values(void **state) {
+static void gemma4_last_layers_share_keys_and_values(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'gemma4','text_config':{'num_hidden_layers':12,"
                            "'num_kv_shared_layers':4,'hidden_size':64,"
@@ -298,7 +298,7 @@ static void the_last_layers_of_gemma4_share_keys_and_values(void **state) {
     assert_int_equal(ag_spec_layer(&c, 5)->head_dim, 64);
 }
 
-static void biases_are_llamas_alone(void **state) {
+static void bias_keys_apply_to_llama_not_to_mistral(void **state) {
     (void)state;
     ag_model_spec c = good("{'model_type':'llama','attention_bias':true,'mlp_bias':true}", NULL);
     assert_true(c.kinds[0].qkv_bias && c.kinds[0].ffn_bias);
@@ -308,19 +308,19 @@ static void biases_are_llamas_alone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(smollm3_does_not_turn_every_fourth_layer),
-        cmocka_unit_test(granite_has_factors_that_the_description_takes_in),
-        cmocka_unit_test(minicpm_has_granites_factors_under_other_names),
-        cmocka_unit_test(ministral_queries_grow_with_their_position),
-        cmocka_unit_test(phi_has_windows_where_they_are_written),
-        cmocka_unit_test(a_sliding_window_is_a_window_of_every_layer),
-        cmocka_unit_test(qwen_has_windows_only_where_they_are_switched_on),
-        cmocka_unit_test(the_whole_of_a_model_that_sees_is_read_too),
-        cmocka_unit_test(gemma_is_read_in_its_old_spelling),
-        cmocka_unit_test(layers_of_lfm2_are_convolutions_or_attention),
-        cmocka_unit_test(every_fourth_layer_of_qwen3_5_is_attention),
-        cmocka_unit_test(the_last_layers_of_gemma4_share_keys_and_values),
-        cmocka_unit_test(biases_are_llamas_alone),
+        cmocka_unit_test(smollm3_has_no_rope_in_every_fourth_layer),
+        cmocka_unit_test(granite_factors_are_in_the_description),
+        cmocka_unit_test(minicpm_has_the_factors_of_granite),
+        cmocka_unit_test(ministral_scales_queries_by_position),
+        cmocka_unit_test(phi_has_the_configured_windows),
+        cmocka_unit_test(mistral_window_applies_to_every_layer),
+        cmocka_unit_test(qwen_has_windows_only_if_enabled),
+        cmocka_unit_test(reads_the_text_part_of_multimodal_models),
+        cmocka_unit_test(reads_the_old_keys_of_gemma),
+        cmocka_unit_test(lfm2_has_convolutions_and_attention),
+        cmocka_unit_test(qwen3_5_has_attention_in_every_fourth_layer),
+        cmocka_unit_test(gemma4_last_layers_share_keys_and_values),
+        cmocka_unit_test(bias_keys_apply_to_llama_not_to_mistral),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-static void sizes_are_those_of_the_formats(void **state) {
+static void sizes_equal_the_formats(void **state) {
     (void)state;
     static const struct {
         ag_dtype dtype;
@@ -30,7 +30,7 @@ static void sizes_are_those_of_the_formats(void **state) {
     }
 }
 
-static void rows_that_do_not_fit_have_no_size(void **state) {
+static void rows_that_fit_no_block_have_size_0(void **state) {
     (void)state;
     assert_int_equal(ag_dtype_row_bytes(AG_Q4_0, 33), 0);
     assert_int_equal(ag_dtype_row_bytes(AG_Q8_0, 31), 0);
@@ -43,7 +43,7 @@ static void rows_that_do_not_fit_have_no_size(void **state) {
     assert_int_equal(ag_dtype_row_bytes((ag_dtype)-1, 32), 0);
 }
 
-static void names_go_both_ways(void **state) {
+static void parses_its_own_names(void **state) {
     (void)state;
     for (int i = 0; i < AG_DTYPE_COUNT; i++) {
         ag_dtype back = AG_DTYPE_COUNT;
@@ -59,7 +59,7 @@ static void names_go_both_ways(void **state) {
     assert_string_equal(ag_dtype_name((ag_dtype)99), "?");
 }
 
-static void roles_give_the_lists(void **state) {
+static void lists_types_by_role(void **state) {
     (void)state;
     char list[AG_DTYPE_LIST];
     assert_string_equal(ag_dtype_list(AG_DTYPE_WEIGHT, list, sizeof list),
@@ -80,10 +80,10 @@ static void roles_give_the_lists(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_those_of_the_formats),
-        cmocka_unit_test(rows_that_do_not_fit_have_no_size),
-        cmocka_unit_test(names_go_both_ways),
-        cmocka_unit_test(roles_give_the_lists),
+        cmocka_unit_test(sizes_equal_the_formats),
+        cmocka_unit_test(rows_that_fit_no_block_have_size_0),
+        cmocka_unit_test(parses_its_own_names),
+        cmocka_unit_test(lists_types_by_role),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

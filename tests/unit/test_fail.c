@@ -28,7 +28,7 @@ static bool ends_with(const char *text, const char *end) {
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-static void a_message_that_fits_is_as_it_was_written(void **state) {
+static void keeps_a_message_that_fits(void **state) {
     (void)state;
     ag_error err;
     const char *path = path_of(ROOM - 1 - strlen("/m.json: no"), "/dir", "/m.json");
@@ -48,7 +48,7 @@ static void names_out_of_memory_once(void **state) {
     assert_string_equal(err.msg, "tensor a: out of memory: buffer of 12 bytes");
 }
 
-static void the_reason_survives_a_path_of_any_length(void **state) {
+static void keeps_the_reason_after_a_long_path(void **state) {
     (void)state;
     for (size_t n = 1; n <= LONGEST; n++) {
         ag_error err;
@@ -63,7 +63,7 @@ static void the_reason_survives_a_path_of_any_length(void **state) {
     }
 }
 
-static void a_prefix_leaves_the_message_whole(void **state) {
+static void prefix_keeps_the_full_message(void **state) {
     (void)state;
     for (size_t n = 1; n <= LONGEST; n += 7) {
         ag_error err;
@@ -76,7 +76,7 @@ static void a_prefix_leaves_the_message_whole(void **state) {
     }
 }
 
-static void two_long_names_are_both_shortened(void **state) {
+static void shortens_both_of_two_long_names(void **state) {
     (void)state;
     ag_error err;
     AG_FAIL(&err, IO, "%s: %s: a reason", path_of(LONGEST, "/one", "/a"),
@@ -85,7 +85,7 @@ static void two_long_names_are_both_shortened(void **state) {
     assert_true(ends_with(err.msg, "/b: a reason"));
 }
 
-static void no_character_is_cut_in_two(void **state) {
+static void shortens_between_characters(void **state) {
     (void)state;
     static const char *const names[] = {"\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x8d\x89"};
     for (size_t i = 0; i < 3; i++) {
@@ -102,7 +102,7 @@ static void no_character_is_cut_in_two(void **state) {
 }
 
 /* There is nothing to choose between: the beginning stays. */
-static void many_short_parts_are_cut_at_the_end(void **state) {
+static void truncates_many_short_sections_at_the_end(void **state) {
     (void)state;
     ag_error err;
     AG_FAIL(&err, IO, "%s", path_of(LONGEST, "part: ", ""));
@@ -112,13 +112,13 @@ static void many_short_parts_are_cut_at_the_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_that_fits_is_as_it_was_written),
+        cmocka_unit_test(keeps_a_message_that_fits),
         cmocka_unit_test(names_out_of_memory_once),
-        cmocka_unit_test(the_reason_survives_a_path_of_any_length),
-        cmocka_unit_test(a_prefix_leaves_the_message_whole),
-        cmocka_unit_test(two_long_names_are_both_shortened),
-        cmocka_unit_test(no_character_is_cut_in_two),
-        cmocka_unit_test(many_short_parts_are_cut_at_the_end),
+        cmocka_unit_test(keeps_the_reason_after_a_long_path),
+        cmocka_unit_test(prefix_keeps_the_full_message),
+        cmocka_unit_test(shortens_both_of_two_long_names),
+        cmocka_unit_test(shortens_between_characters),
+        cmocka_unit_test(truncates_many_short_sections_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void put_tensors(gguf_file *f) {
     gguf_put_tensor(f, "c", GGML_F16, ag_shape_1d(16), NULL, 32);
 }
 
-static void metadata_are_found_by_key(void **state) {
+static void finds_metadata_by_key(void **state) {
     (void)state;
     gguf_file f = {0};
     ag_gguf g;
@@ -130,7 +130,7 @@ static void check_tensors(uint32_t version, uint32_t alignment) {
     gguf_file_free(&f);
 }
 
-static void tensors_have_rows_first_and_lie_at_the_alignment(void **state) {
+static void tensors_are_aligned_with_rows_outermost(void **state) {
     (void)state;
     check_tensors(2, 0);
     check_tensors(3, 0);
@@ -139,7 +139,7 @@ static void tensors_have_rows_first_and_lie_at_the_alignment(void **state) {
 }
 
 /* Sizes: what the reference library of the format says. */
-static void every_type_of_the_format_has_its_size(void **state) {
+static void knows_the_size_of_every_type(void **state) {
     (void)state;
     static const struct {
         const char *name;
@@ -181,7 +181,7 @@ static void every_type_of_the_format_has_its_size(void **state) {
 }
 
 /* One field of a good file replaced. */
-static void beginnings_are_refused_with_their_reason(void **state) {
+static void rejects_malformed_headers_with_a_reason(void **state) {
     (void)state;
     static const struct {
         size_t at;
@@ -223,7 +223,7 @@ static void beginnings_are_refused_with_their_reason(void **state) {
 
 #define ONES "\xff\xff\xff\xff\xff\xff\xff\xff"
 
-static void malformed_keys_and_values_are_refused_with_their_reason(void **state) {
+static void rejects_malformed_keys_and_values_with_a_reason(void **state) {
     (void)state;
     static const struct {
         const char *key;
@@ -283,7 +283,7 @@ static void malformed_keys_and_values_are_refused_with_their_reason(void **state
     free(key);
 }
 
-static void malformed_tensors_are_refused_with_their_reason(void **state) {
+static void rejects_malformed_tensors_with_a_reason(void **state) {
     (void)state;
     enum { KEEP = 1 }; /* the offset that the writer gives */
     static const struct {
@@ -343,7 +343,7 @@ static void malformed_tensors_are_refused_with_their_reason(void **state) {
     expect_refusal(&f, AG_FORMAT, "f: tensor \"t\", byte 33: has 5 dims, the limit is 4");
 }
 
-static void a_file_that_ends_too_early_is_refused_wherever_it_ends(void **state) {
+static void rejects_a_file_truncated_at_any_byte(void **state) {
     (void)state;
     gguf_file f = {0};
     put_all_types(&f);
@@ -362,7 +362,7 @@ static void a_file_that_ends_too_early_is_refused_wherever_it_ends(void **state)
     gguf_file_free(&f);
 }
 
-static void without_memory_nothing_is_left_behind(void **state) {
+static void failed_allocation_leaks_nothing(void **state) {
     (void)state;
     gguf_file f = {0};
     put_all_types(&f);
@@ -386,14 +386,14 @@ static void without_memory_nothing_is_left_behind(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(metadata_are_found_by_key),
-        cmocka_unit_test(tensors_have_rows_first_and_lie_at_the_alignment),
-        cmocka_unit_test(every_type_of_the_format_has_its_size),
-        cmocka_unit_test(beginnings_are_refused_with_their_reason),
-        cmocka_unit_test(malformed_keys_and_values_are_refused_with_their_reason),
-        cmocka_unit_test(malformed_tensors_are_refused_with_their_reason),
-        cmocka_unit_test(a_file_that_ends_too_early_is_refused_wherever_it_ends),
-        cmocka_unit_test(without_memory_nothing_is_left_behind),
+        cmocka_unit_test(finds_metadata_by_key),
+        cmocka_unit_test(tensors_are_aligned_with_rows_outermost),
+        cmocka_unit_test(knows_the_size_of_every_type),
+        cmocka_unit_test(rejects_malformed_headers_with_a_reason),
+        cmocka_unit_test(rejects_malformed_keys_and_values_with_a_reason),
+        cmocka_unit_test(rejects_malformed_tensors_with_a_reason),
+        cmocka_unit_test(rejects_a_file_truncated_at_any_byte),
+        cmocka_unit_test(failed_allocation_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static ag_model_spec good(gguf_file f) {
     return s;
 }
 
-static void sizes_and_rotation_are_read(void **state) {
+static void reads_sizes_and_rotation(void **state) {
     (void)state;
     gguf_file f = small("phi3");
     gguf_put_f32(&f, "phi3.rope.freq_base", 5000);
@@ -95,7 +95,7 @@ static void sizes_and_rotation_are_read(void **state) {
     assert_int_equal(s.n_eos, 0);
 }
 
-static void longrope_is_known_by_its_tensors(void **state) {
+static void recognises_longrope_by_its_tensors(void **state) {
     (void)state;
     gguf_file f = small("phi3");
     gguf_put_u32(&f, "phi3.rope.scaling.original_context_length", 128);
@@ -114,7 +114,7 @@ static void longrope_is_known_by_its_tensors(void **state) {
     assert_true(s.ropes[0].attention_factor == 1);
 }
 
-static void yarn_has_its_own_keys(void **state) {
+static void reads_the_keys_of_yarn(void **state) {
     (void)state;
     gguf_file f = small("mistral3");
     gguf_put_string(&f, "mistral3.rope.scaling.type", "yarn");
@@ -132,7 +132,7 @@ static void yarn_has_its_own_keys(void **state) {
     assert_int_equal(s.query_period, 32);
 }
 
-static void a_family_has_keys_of_its_own(void **state) {
+static void reads_keys_of_a_family(void **state) {
     (void)state;
     gguf_file f = small("granite");
     put_number(&f, "granite", "embedding_scale", 12);
@@ -175,7 +175,7 @@ static void factor_as_text(gguf_file *f) {
 
 static void text_as_size(gguf_file *f) { gguf_put_string(f, "phi3.attention.key_length", "16"); }
 
-static void what_cannot_be_run_is_refused(void **state) {
+static void rejects_unsupported_models(void **state) {
     (void)state;
     static const struct {
         void (*spoil)(gguf_file *f);
@@ -210,11 +210,11 @@ static void what_cannot_be_run_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_and_rotation_are_read),
-        cmocka_unit_test(longrope_is_known_by_its_tensors),
-        cmocka_unit_test(yarn_has_its_own_keys),
-        cmocka_unit_test(a_family_has_keys_of_its_own),
-        cmocka_unit_test(what_cannot_be_run_is_refused),
+        cmocka_unit_test(reads_sizes_and_rotation),
+        cmocka_unit_test(recognises_longrope_by_its_tensors),
+        cmocka_unit_test(reads_the_keys_of_yarn),
+        cmocka_unit_test(reads_keys_of_a_family),
+        cmocka_unit_test(rejects_unsupported_models),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

@@ -93,7 +93,7 @@ static void put_tensor(gguf_file *f, const char *name) {
 
 /* ---- texts ---- */
 
-static void metadata_are_the_configuration(void **state) {
+static void configuration_is_the_metadata(void **state) {
     scratch *s = *state;
     static const char *const words[] = {"a"};
     static const double reals[] = {0.5, -2};
@@ -136,7 +136,7 @@ static void metadata_are_the_configuration(void **state) {
     ag_source_destroy(w);
 }
 
-static void what_json_cannot_say_is_refused(void **state) {
+static void rejects_values_that_json_cannot_represent(void **state) {
     scratch *s = *state;
     static const double reals[] = {0.5, -INFINITY};
     gguf_file f = {0};
@@ -170,7 +170,7 @@ static void check_template(const char *path, const char *want) {
     ag_source_destroy(w);
 }
 
-static void the_chat_template_without_a_name_comes_first(void **state) {
+static void prefers_the_unnamed_chat_template(void **state) {
     scratch *s = *state;
     static const char *const words[] = {"rag", "tool_use"};
     gguf_file f = {0};
@@ -200,7 +200,7 @@ static void check_string(ag_source_string s, const char *want) {
     assert_memory_equal(s.text, want, s.n);
 }
 
-static void the_vocabulary_is_read_as_it_is(void **state) {
+static void reads_the_vocabulary_unchanged(void **state) {
     scratch *s = *state;
     static const char *const merges[] = {"a b"};
     static const float scores[] = {0, -1, -2.5F, -3};
@@ -242,7 +242,7 @@ static void the_vocabulary_is_read_as_it_is(void **state) {
     ag_source_destroy(w);
 }
 
-static void a_source_may_have_no_vocabulary(void **state) {
+static void accepts_a_source_without_vocabulary(void **state) {
     scratch *s = *state;
     gguf_file f = {0};
     put_tensor(&f, "t");
@@ -257,7 +257,7 @@ static void a_source_may_have_no_vocabulary(void **state) {
     }
 }
 
-static void vocabularies_that_contradict_themselves_are_refused(void **state) {
+static void rejects_inconsistent_vocabularies(void **state) {
     scratch *s = *state;
     static const struct {
         const char *key;
@@ -300,7 +300,7 @@ static void vocabularies_that_contradict_themselves_are_refused(void **state) {
 
 /* ---- tensors ---- */
 
-static void tensors_are_mapped_and_read(void **state) {
+static void maps_and_reads_tensors(void **state) {
     scratch *s = *state;
     gguf_file f = {0};
     ag_error err = {0};
@@ -333,7 +333,7 @@ static void tensors_are_mapped_and_read(void **state) {
     ag_source_destroy(w);
 }
 
-static void types_that_no_weight_has_are_named(void **state) {
+static void reports_types_that_are_not_of_weights(void **state) {
     scratch *s = *state;
     gguf_file f = {0};
     gguf_put_tensor(&f, "iq", 16, ag_shape_1d(256), NULL, 66);
@@ -351,7 +351,7 @@ static void types_that_no_weight_has_are_named(void **state) {
     ag_source_destroy(w);
 }
 
-static void sets_of_tensors_that_cannot_be_are_refused(void **state) {
+static void rejects_impossible_sets_of_tensors(void **state) {
     scratch *s = *state;
     gguf_file f = {0};
     at(s, "m.gguf");
@@ -388,7 +388,7 @@ static void save_parts(scratch *s) {
     save_part(s, 2, 3, names[3], "b");
 }
 
-static void any_part_stands_for_all(void **state) {
+static void opens_all_shards_by_any_of_them(void **state) {
     scratch *s = *state;
     save_parts(s);
     for (size_t i = 0; i < 4; i++) { /* the directory last */
@@ -410,7 +410,7 @@ static void any_part_stands_for_all(void **state) {
     }
 }
 
-static void parts_that_do_not_fit_are_refused(void **state) {
+static void rejects_shards_that_do_not_match(void **state) {
     scratch *s = *state;
     for (int i = 1; i <= 3; i++) {
         save_parts(s);
@@ -435,7 +435,7 @@ static void parts_that_do_not_fit_are_refused(void **state) {
     expect_failure(s->path, AG_FORMAT, "of 3, its name says part 1 of 1; names are NAME-00001");
 }
 
-static void what_looks_like_a_part_but_is_whole_is_told_apart(void **state) {
+static void opens_a_full_model_named_like_a_shard(void **state) {
     scratch *s = *state;
     gguf_file f = {0};
     put_split(&f, 0, 0, 1); /* what a tool that merges parts leaves behind */
@@ -447,7 +447,7 @@ static void what_looks_like_a_part_but_is_whole_is_told_apart(void **state) {
     expect_failure(s->path, AG_FORMAT, "say 0 (counted from 0) of 0, its name says part 1 of 2");
 }
 
-static void a_directory_stands_for_the_one_model_in_it(void **state) {
+static void opens_a_directory_with_one_model(void **state) {
     scratch *s = *state;
     gguf_file f = {0};
     ag_error err = {0};
@@ -464,7 +464,7 @@ static void a_directory_stands_for_the_one_model_in_it(void **state) {
     expect_failure(s->dir, AG_NOT_FOUND, "config.json");
 }
 
-static void without_memory_nothing_is_left_behind(void **state) {
+static void failed_allocation_leaks_nothing(void **state) {
     scratch *s = *state;
     static const int32_t types[] = {2, 1, 1, 4};
     gguf_file f = {0};
@@ -520,7 +520,7 @@ static void expect_shared(const char *name, size_t n_tensors, size_t n_tokens, s
     ag_source_destroy(w);
 }
 
-static void files_made_by_others_are_read(void **state) {
+static void reads_files_of_other_writers(void **state) {
     (void)state;
     expect_shared("ggml-vocab-gpt-2.gguf", 0, 50257, 50000, "gpt2");
     expect_shared("ggml-vocab-llama-spm.gguf", 0, 32000, 0, "llama");
@@ -531,21 +531,21 @@ static void files_made_by_others_are_read(void **state) {
 int main(void) {
 #define WITH_SCRATCH(test) cmocka_unit_test_setup_teardown(test, make_scratch, remove_scratch)
     const struct CMUnitTest tests[] = {
-        WITH_SCRATCH(metadata_are_the_configuration),
-        WITH_SCRATCH(what_json_cannot_say_is_refused),
-        WITH_SCRATCH(the_chat_template_without_a_name_comes_first),
-        WITH_SCRATCH(the_vocabulary_is_read_as_it_is),
-        WITH_SCRATCH(a_source_may_have_no_vocabulary),
-        WITH_SCRATCH(vocabularies_that_contradict_themselves_are_refused),
-        WITH_SCRATCH(tensors_are_mapped_and_read),
-        WITH_SCRATCH(types_that_no_weight_has_are_named),
-        WITH_SCRATCH(sets_of_tensors_that_cannot_be_are_refused),
-        WITH_SCRATCH(any_part_stands_for_all),
-        WITH_SCRATCH(parts_that_do_not_fit_are_refused),
-        WITH_SCRATCH(what_looks_like_a_part_but_is_whole_is_told_apart),
-        WITH_SCRATCH(a_directory_stands_for_the_one_model_in_it),
-        WITH_SCRATCH(without_memory_nothing_is_left_behind),
-        cmocka_unit_test(files_made_by_others_are_read),
+        WITH_SCRATCH(configuration_is_the_metadata),
+        WITH_SCRATCH(rejects_values_that_json_cannot_represent),
+        WITH_SCRATCH(prefers_the_unnamed_chat_template),
+        WITH_SCRATCH(reads_the_vocabulary_unchanged),
+        WITH_SCRATCH(accepts_a_source_without_vocabulary),
+        WITH_SCRATCH(rejects_inconsistent_vocabularies),
+        WITH_SCRATCH(maps_and_reads_tensors),
+        WITH_SCRATCH(reports_types_that_are_not_of_weights),
+        WITH_SCRATCH(rejects_impossible_sets_of_tensors),
+        WITH_SCRATCH(opens_all_shards_by_any_of_them),
+        WITH_SCRATCH(rejects_shards_that_do_not_match),
+        WITH_SCRATCH(opens_a_full_model_named_like_a_shard),
+        WITH_SCRATCH(opens_a_directory_with_one_model),
+        WITH_SCRATCH(failed_allocation_leaks_nothing),
+        cmocka_unit_test(reads_files_of_other_writers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static size_t files_in_dir(void) {
     return (size_t)strtoul(count, NULL, 10);
 }
 
-static void what_is_written_is_read(void **state) {
+static void reads_back_what_it_wrote(void **state) {
     (void)state;
     ag_gguf_writer w = {0};
     ag_error err;
@@ -97,7 +97,7 @@ static void what_is_written_is_read(void **state) {
     assert_int_equal(remove(path), 0);
 }
 
-static void entries_of_other_files_are_copied(void **state) {
+static void copies_entries_of_other_files(void **state) {
     (void)state;
     ag_gguf_writer w = {0}, copy = {0};
     ag_error err;
@@ -118,7 +118,7 @@ static void entries_of_other_files_are_copied(void **state) {
     assert_int_equal(remove(path), 0);
 }
 
-static void what_is_not_committed_leaves_nothing(void **state) {
+static void uncommitted_writer_leaves_no_file(void **state) {
     (void)state;
     ag_gguf_writer w = {0};
     ag_error err;
@@ -128,7 +128,7 @@ static void what_is_not_committed_leaves_nothing(void **state) {
     assert_int_equal(files_in_dir(), 0);
 }
 
-static void memory_that_runs_out_is_an_error(void **state) {
+static void reports_that_memory_ran_out(void **state) {
     (void)state;
     bool failed = true;
     for (size_t n = 0; failed && n < 1000; n++) {
@@ -152,10 +152,10 @@ int main(void) {
     if (!mkdtemp(dir)) return 1;
     snprintf(path, sizeof path, "%s/file.gguf", dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(entries_of_other_files_are_copied),
-        cmocka_unit_test(what_is_not_committed_leaves_nothing),
-        cmocka_unit_test(memory_that_runs_out_is_an_error),
+        cmocka_unit_test(reads_back_what_it_wrote),
+        cmocka_unit_test(copies_entries_of_other_files),
+        cmocka_unit_test(uncommitted_writer_leaves_no_file),
+        cmocka_unit_test(reports_that_memory_ran_out),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return rmdir(dir) == 0 ? failed : 1;

@@ -47,7 +47,7 @@ static void compare(const char *name, const ag_model_params *params) {
     ag_model_destroy(model);
 }
 
-static void files_list_what_the_loaded_model_lists(void **state) {
+static void files_and_loaded_model_list_equal_operations(void **state) {
     (void)state;
     static const ag_tensor_type down = {"ffn_down", AG_Q8_0};
     const ag_model_params params[] = {
@@ -64,7 +64,7 @@ static void files_list_what_the_loaded_model_lists(void **state) {
     assert_true(n >= 20);
 }
 
-static void types_stand_once_if_they_are_equal(void **state) {
+static void shows_equal_types_once(void **state) {
     (void)state;
     static const ag_tensor_type values = {"attn_v", AG_Q8_0};
     ag_model_params params = {.weights = AG_Q4_0};
@@ -88,7 +88,7 @@ static void count(void *user, const ag_op_info *op) {
     ++*(size_t *)user;
 }
 
-static void what_cannot_be_read_has_no_operations(void **state) {
+static void fails_for_unreadable_files(void **state) {
     (void)state;
     const ag_model_params bad = {.weights = (ag_dtype)77};
     size_t n = 0;
@@ -101,7 +101,7 @@ static void what_cannot_be_read_has_no_operations(void **state) {
     assert_true(n > 0);
 }
 
-static void any_allocation_may_fail(void **state) {
+static void failed_allocation_is_reported(void **state) {
     (void)state;
     failing_allocator memory;
     ag_status st = AG_NOMEM;
@@ -133,10 +133,10 @@ static int close_backend(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_list_what_the_loaded_model_lists),
-        cmocka_unit_test(types_stand_once_if_they_are_equal),
-        cmocka_unit_test(what_cannot_be_read_has_no_operations),
-        cmocka_unit_test(any_allocation_may_fail),
+        cmocka_unit_test(files_and_loaded_model_list_equal_operations),
+        cmocka_unit_test(shows_equal_types_once),
+        cmocka_unit_test(fails_for_unreadable_files),
+        cmocka_unit_test(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);
 }

@@ -53,7 +53,7 @@ static uint64_t most_between_calls(uint32_t threads) { return (uint64_t)threads 
 static const ag_dtype types[] = {AG_Q4_0, AG_Q8_0, AG_BF16};
 enum { N_TYPES = sizeof types / sizeof types[0] };
 
-static void a_large_tensor_is_told_of_in_parts(void **state) {
+static void reports_progress_inside_a_large_tensor(void **state) {
     (void)state;
     for (uint32_t threads = 1; threads <= 3; threads += 2) {
         ag_backend *be = open_backend(backend_name, threads);
@@ -69,7 +69,7 @@ static void a_large_tensor_is_told_of_in_parts(void **state) {
     }
 }
 
-static void a_large_tensor_is_given_up_in_its_middle(void **state) {
+static void cancels_inside_a_large_tensor(void **state) {
     (void)state;
     for (uint32_t threads = 1; threads <= 3; threads += 2) {
         ag_backend *be = open_backend(backend_name, threads);
@@ -93,8 +93,8 @@ int main(int argc, char **argv) {
     ag_backend_destroy(be);
     if (!sparse_model_write(&shape, dir, sizeof dir)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_tensor_is_told_of_in_parts),
-        cmocka_unit_test(a_large_tensor_is_given_up_in_its_middle),
+        cmocka_unit_test(reports_progress_inside_a_large_tensor),
+        cmocka_unit_test(cancels_inside_a_large_tensor),
     };
     int code = cmocka_run_group_tests(tests, NULL, NULL);
     tiny_model_remove(dir);

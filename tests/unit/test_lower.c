@@ -184,7 +184,7 @@ static void compare_with_record(const char *name, const char *text) {
     free(want);
 }
 
-static void golden_models_have_their_programs(void **state) {
+static void golden_models_have_the_recorded_programs(void **state) {
     (void)state;
     static ag_model_spec s;
     size_t n = 0;
@@ -276,7 +276,7 @@ static void expect_another(const ag_model_spec *s, const char *before, const cha
 }
 
 /* Two layers of each of two kinds, whose members are changed one by one. */
-static void every_member_shows(void **state) {
+static void every_member_changes_the_program(void **state) {
     (void)state;
     static ag_model_spec s, changed;
     s = ag_spec_plain(4, 2, 32);
@@ -335,7 +335,7 @@ static void counted_free(void *user, void *p) {
     free(p);
 }
 
-static void any_allocation_may_fail(void **state) {
+static void failed_allocation_is_reported(void **state) {
     (void)state;
     const ag_allocator limited = {
         .alloc = limited_alloc, .resize = limited_realloc, .release = counted_free};
@@ -360,7 +360,7 @@ static void any_allocation_may_fail(void **state) {
 
 /* ---- sizes ---- */
 
-static void values_share_places(void **state) {
+static void values_share_columns(void **state) {
     (void)state;
     static const struct {
         const char *shape;
@@ -379,10 +379,10 @@ static void values_share_places(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_models_have_their_programs),
-        cmocka_unit_test(every_member_shows),
-        cmocka_unit_test(any_allocation_may_fail),
-        cmocka_unit_test(values_share_places),
+        cmocka_unit_test(golden_models_have_the_recorded_programs),
+        cmocka_unit_test(every_member_changes_the_program),
+        cmocka_unit_test(failed_allocation_is_reported),
+        cmocka_unit_test(values_share_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

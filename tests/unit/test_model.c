@@ -61,7 +61,7 @@ static void expect_failure(const tiny_model *m, ag_status want, const char *part
     if (!strstr(err.msg, part)) fail_msg("\"%s\" is not in \"%s\"", part, err.msg);
 }
 
-static void tied_models_work_with_either_name(void **state) {
+static void loads_tied_models_with_either_name(void **state) {
     (void)state;
     float a[TINY_VOCAB], b[TINY_VOCAB];
     assert_int_equal(run(&(tiny_model){.tied = true}, a), AG_OK);
@@ -72,7 +72,7 @@ static void tied_models_work_with_either_name(void **state) {
     assert_memory_equal(a, b, sizeof a);
 }
 
-static void an_embedding_wins_over_a_tied_head(void **state) {
+static void prefers_the_embedding_of_a_tied_model(void **state) {
     (void)state;
     char dir[512];
     ag_model *tied, *untied;
@@ -93,7 +93,7 @@ static void an_embedding_wins_over_a_tied_head(void **state) {
     ag_model_destroy(untied);
 }
 
-static void data_may_begin_at_any_byte(void **state) {
+static void loads_unaligned_tensors(void **state) {
     (void)state;
     const char *const types[] = {"F32", "F16", "BF16"};
     for (size_t i = 0; i < 3; i++) {
@@ -104,7 +104,7 @@ static void data_may_begin_at_any_byte(void **state) {
     }
 }
 
-static void missing_and_misshapen_tensors_are_named(void **state) {
+static void reports_missing_and_misshapen_tensors(void **state) {
     (void)state;
     const char *const names[] = {
         "model.embed_tokens.weight",
@@ -121,7 +121,7 @@ static void missing_and_misshapen_tensors_are_named(void **state) {
     expect_failure(&(tiny_model){.reshape = "model.embed_tokens.weight"}, AG_SHAPE, "[300,64]");
 }
 
-static void values_that_are_not_finite_are_named(void **state) {
+static void reports_values_that_are_not_finite(void **state) {
     (void)state;
     const char *const names[] = {
         "model.norm.weight",
@@ -140,19 +140,19 @@ static void values_that_are_not_finite_are_named(void **state) {
     expect_failure(&untied, AG_FORMAT, "model.embed_tokens.weight");
 }
 
-static void element_types_that_are_no_weights_are_refused(void **state) {
+static void rejects_types_that_are_not_of_weights(void **state) {
     (void)state;
     expect_failure(&(tiny_model){.dtype = "I32"}, AG_UNSUPPORTED, "I32");
 }
 
-static void tensors_nobody_asks_for_are_left_alone(void **state) {
+static void ignores_unknown_tensors(void **state) {
     (void)state;
     float logits[TINY_VOCAB];
     const tiny_model m = {.extra_tensor = "model.layers.0.self_attn.rotary_emb.inv_freq"};
     assert_int_equal(run(&m, logits), AG_OK);
 }
 
-static void a_place_without_a_model_says_so(void **state) {
+static void reports_a_path_without_a_model(void **state) {
     (void)state;
     float logits[TINY_VOCAB];
     assert_int_equal(run_model("/nonexistent/model", logits), AG_NOT_FOUND);
@@ -169,7 +169,7 @@ static uint64_t prepared_bytes_at_most(ag_dtype type, uint64_t bytes) {
     return ag_dtype_is_quantized(type) ? 4 * bytes : bytes;
 }
 
-static void inspecting_tells_what_loading_takes(void **state) {
+static void inspect_equals_the_loaded_model(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_WEIGHT);
     char dir[512];
@@ -197,7 +197,7 @@ static void remember(void *user, ag_log_level level, const char *msg) {
     if (level == AG_LOG_WARN) snprintf(user, 512, "%s", msg);
 }
 
-static void rows_that_fit_no_block_keep_the_files_type(void **state) {
+static void rows_that_fit_no_block_keep_their_type(void **state) {
     (void)state;
     char said[512] = "";
     ag_backend *listening;
@@ -220,7 +220,7 @@ static bool stop_early(void *user, uint64_t done, uint64_t total) {
     return done * 3 < total;
 }
 
-static void loading_can_be_cancelled(void **state) {
+static void cancels_loading(void **state) {
     (void)state;
     char dir[512];
     assert_true(tiny_model_write(&(tiny_model){0}, dir, sizeof dir));
@@ -231,7 +231,7 @@ static void loading_can_be_cancelled(void **state) {
     tiny_model_remove(dir);
 }
 
-static void synthetic_models_run_in_every_type(void **state) {
+static void runs_synthetic_models_in_every_type(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_WEIGHT);
     for (size_t i = 0; i < types.n; i++) {
@@ -253,18 +253,18 @@ static void synthetic_models_run_in_every_type(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tied_models_work_with_either_name),
-        cmocka_unit_test(an_embedding_wins_over_a_tied_head),
-        cmocka_unit_test(data_may_begin_at_any_byte),
-        cmocka_unit_test(missing_and_misshapen_tensors_are_named),
-        cmocka_unit_test(values_that_are_not_finite_are_named),
-        cmocka_unit_test(element_types_that_are_no_weights_are_refused),
-        cmocka_unit_test(tensors_nobody_asks_for_are_left_alone),
-        cmocka_unit_test(a_place_without_a_model_says_so),
-        cmocka_unit_test(inspecting_tells_what_loading_takes),
-        cmocka_unit_test(rows_that_fit_no_block_keep_the_files_type),
-        cmocka_unit_test(loading_can_be_cancelled),
-        cmocka_unit_test(synthetic_models_run_in_every_type),
+        cmocka_unit_test(loads_tied_models_with_either_name),
+        cmocka_unit_test(prefers_the_embedding_of_a_tied_model),
+        cmocka_unit_test(loads_unaligned_tensors),
+        cmocka_unit_test(reports_missing_and_misshapen_tensors),
+        cmocka_unit_test(reports_values_that_are_not_finite),
+        cmocka_unit_test(rejects_types_that_are_not_of_weights),
+        cmocka_unit_test(ignores_unknown_tensors),
+        cmocka_unit_test(reports_a_path_without_a_model),
+        cmocka_unit_test(inspect_equals_the_loaded_model),
+        cmocka_unit_test(rows_that_fit_no_block_keep_their_type),
+        cmocka_unit_test(cancels_loading),
+        cmocka_unit_test(runs_synthetic_models_in_every_type),
     };
     return cmocka_run_group_tests(tests, make_backend, drop_backend);
 }

@@ -38,7 +38,7 @@ static void visit(void *ctx, size_t begin, size_t end, uint32_t thread) {
     for (size_t i = begin; i < end; i++) atomic_fetch_add(&v->seen[i], 1);
 }
 
-static void every_index_is_visited_exactly_once(void **state) {
+static void visits_every_index_once(void **state) {
     (void)state;
     static const size_t sizes[] = {1, 2, 3, 7, 8, 9, 63, 64, 65, 999, MOST};
     static const size_t grains[] = {1, 2, 3, 7, 64, 999, 5000};
@@ -64,7 +64,7 @@ static void never(void *ctx, size_t begin, size_t end, uint32_t thread) {
     *(int *)ctx = 1;
 }
 
-static void nothing_to_do_calls_nothing(void **state) {
+static void calls_nothing_for_no_work(void **state) {
     (void)state;
     ag_pool *pool;
     assert_int_equal(ag_pool_create(3, &pool, NULL), AG_OK);
@@ -87,7 +87,7 @@ static void add_index(void *ctx, size_t begin, size_t end, uint32_t thread) {
     for (size_t i = begin; i < end; i++) s->out[i] += s->in[i] + i;
 }
 
-static void ten_thousand_dispatches_see_each_others_writes(void **state) {
+static void dispatches_see_writes_of_earlier_ones(void **state) {
     (void)state;
     for (uint32_t threads = 2; threads <= 8; threads *= 2) {
         ag_pool *pool;
@@ -110,7 +110,7 @@ static void nap(void *ctx, size_t begin, size_t end, uint32_t thread) {
     atomic_fetch_or((atomic_uint *)ctx, 1u << thread);
 }
 
-static void sleeping_workers_wake_up_and_share_the_work(void **state) {
+static void wakes_sleeping_workers(void **state) {
     (void)state;
     ag_pool *pool;
     assert_int_equal(ag_pool_create(5, &pool, NULL), AG_OK);
@@ -130,7 +130,7 @@ static double cpu_seconds(void) {
            1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-static void an_idle_pool_burns_no_cpu(void **state) {
+static void idle_pool_uses_no_cpu_time(void **state) {
     (void)state;
     ag_pool *pool;
     assert_int_equal(ag_pool_create(0, &pool, NULL), AG_OK);
@@ -145,7 +145,7 @@ static void an_idle_pool_burns_no_cpu(void **state) {
     ag_pool_destroy(pool);
 }
 
-static void pools_come_and_go_two_hundred_times(void **state) {
+static void creates_and_destroys_two_hundred_pools(void **state) {
     (void)state;
     ag_pool *outer;
     assert_int_equal(ag_pool_create(2, &outer, NULL), AG_OK);
@@ -173,7 +173,7 @@ static void on_fault(int number) {
     _exit(42);
 }
 
-static void a_fault_in_a_worker_reaches_the_handler_of_the_program(void **state) {
+static void fault_in_a_worker_calls_the_programs_handler(void **state) {
     (void)state;
     pid_t pid = fork();
     if (pid == 0) {
@@ -189,7 +189,7 @@ static void a_fault_in_a_worker_reaches_the_handler_of_the_program(void **state)
     assert_int_equal(WEXITSTATUS(status), 42);
 }
 
-static void too_many_threads_are_refused_and_leave_nothing_behind(void **state) {
+static void rejects_too_many_threads_without_leaks(void **state) {
     (void)state;
     ag_pool *pool = (void *)1;
     ag_error err;
@@ -302,14 +302,14 @@ static void little_cores_are_left_out(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_index_is_visited_exactly_once),
-        cmocka_unit_test(nothing_to_do_calls_nothing),
-        cmocka_unit_test(ten_thousand_dispatches_see_each_others_writes),
-        cmocka_unit_test(sleeping_workers_wake_up_and_share_the_work),
-        cmocka_unit_test(an_idle_pool_burns_no_cpu),
-        cmocka_unit_test(pools_come_and_go_two_hundred_times),
-        cmocka_unit_test(a_fault_in_a_worker_reaches_the_handler_of_the_program),
-        cmocka_unit_test(too_many_threads_are_refused_and_leave_nothing_behind),
+        cmocka_unit_test(visits_every_index_once),
+        cmocka_unit_test(calls_nothing_for_no_work),
+        cmocka_unit_test(dispatches_see_writes_of_earlier_ones),
+        cmocka_unit_test(wakes_sleeping_workers),
+        cmocka_unit_test(idle_pool_uses_no_cpu_time),
+        cmocka_unit_test(creates_and_destroys_two_hundred_pools),
+        cmocka_unit_test(fault_in_a_worker_calls_the_programs_handler),
+        cmocka_unit_test(rejects_too_many_threads_without_leaks),
         cmocka_unit_test_setup_teardown(a_quota_of_cgroup_v2_is_rounded_up_and_inherited, make_root,
                                         remove_root),
         cmocka_unit_test_setup_teardown(a_quota_of_cgroup_v1_is_found_by_its_controller, make_root,

@@ -43,7 +43,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void the_composition_copies_blocks_of_the_wanted_type(void **state) {
+static void composition_copies_blocks_of_equal_type(void **state) {
     fixture *f = *state;
     ag_tensor w;
     ag_buffer *owner;
@@ -56,7 +56,7 @@ static void the_composition_copies_blocks_of_the_wanted_type(void **state) {
 }
 
 /* Row r of the product with the i-th unit vector is w[r][i], whatever the layout. */
-static void the_cpu_backend_keeps_the_values_of_blocks_of_the_wanted_type(void **state) {
+static void cpu_backend_preserves_blocks_of_equal_type(void **state) {
     fixture *f = *state;
     ag_tensor w, x, y;
     ag_buffer *owner, *x_owner, *y_owner;
@@ -83,7 +83,7 @@ static void the_cpu_backend_keeps_the_values_of_blocks_of_the_wanted_type(void *
     ag_buffer_release(&owner);
 }
 
-static void a_quantised_weight_of_another_type_is_refused(void **state) {
+static void rejects_requantisation(void **state) {
     fixture *f = *state;
     ag_tensor w;
     ag_buffer *owner;
@@ -93,7 +93,7 @@ static void a_quantised_weight_of_another_type_is_refused(void **state) {
     assert_non_null(strstr(ag_backend_error(f->be)->msg, "q4_0"));
 }
 
-static void a_quantised_weight_may_become_floats(void **state) {
+static void converts_quantised_weights_to_floats(void **state) {
     fixture *f = *state;
     ag_tensor w;
     ag_buffer *owner;
@@ -106,7 +106,7 @@ static void a_quantised_weight_may_become_floats(void **state) {
     ag_buffer_release(&owner);
 }
 
-static void a_scale_that_is_no_number_is_refused(void **state) {
+static void rejects_a_nan_scale(void **state) {
     fixture *f = *state;
     ag_tensor w;
     ag_buffer *owner;
@@ -128,7 +128,7 @@ static bool only_two(void *user, size_t row0, size_t n_rows) {
     return row0 + n_rows < 2;
 }
 
-static void whoever_is_told_of_rows_may_give_up(void **state) {
+static void consumed_callback_cancels(void **state) {
     fixture *f = *state;
     ag_tensor w;
     ag_buffer *owner;
@@ -145,12 +145,12 @@ static void whoever_is_told_of_rows_may_give_up(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_composition_copies_blocks_of_the_wanted_type),
-        cmocka_unit_test(the_cpu_backend_keeps_the_values_of_blocks_of_the_wanted_type),
-        cmocka_unit_test(a_quantised_weight_of_another_type_is_refused),
-        cmocka_unit_test(a_quantised_weight_may_become_floats),
-        cmocka_unit_test(a_scale_that_is_no_number_is_refused),
-        cmocka_unit_test(whoever_is_told_of_rows_may_give_up),
+        cmocka_unit_test(composition_copies_blocks_of_equal_type),
+        cmocka_unit_test(cpu_backend_preserves_blocks_of_equal_type),
+        cmocka_unit_test(rejects_requantisation),
+        cmocka_unit_test(converts_quantised_weights_to_floats),
+        cmocka_unit_test(rejects_a_nan_scale),
+        cmocka_unit_test(consumed_callback_cancels),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

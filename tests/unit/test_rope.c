@@ -33,7 +33,7 @@ static ag_model_spec config_of(const json_t *object) {
     return config;
 }
 
-static void frequencies_are_those_of_transformers(void **state) {
+static void frequencies_equal_those_of_transformers(void **state) {
     (void)state;
     json_t *rows = json_load_file(AG_SOURCE_DIR "/tests/data/golden/inv_freq.json", 0, NULL);
     assert_true(json_array_size(rows) >= 10);
@@ -53,7 +53,7 @@ static void frequencies_are_those_of_transformers(void **state) {
     json_decref(rows);
 }
 
-static void the_first_pair_turns_by_one_radian_and_later_ones_slower(void **state) {
+static void frequencies_start_at_1_and_decrease(void **state) {
     (void)state;
     const ag_rope_spec rope = {.theta = 500000, .n_rotated = 64};
     float f[32];
@@ -64,8 +64,8 @@ static void the_first_pair_turns_by_one_radian_and_later_ones_slower(void **stat
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frequencies_are_those_of_transformers),
-        cmocka_unit_test(the_first_pair_turns_by_one_radian_and_later_ones_slower),
+        cmocka_unit_test(frequencies_equal_those_of_transformers),
+        cmocka_unit_test(frequencies_start_at_1_and_decrease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

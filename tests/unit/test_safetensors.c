@@ -22,7 +22,7 @@ static ag_status open_file(const char *path, size_t *n, ag_error *err) {
     return st;
 }
 
-static void files_are_accepted_and_refused_as_the_manifest_says(void **state) {
+static void accepts_and_rejects_files_as_the_manifest(void **state) {
     (void)state;
     json_t *cases = json_load_file(DATA "conformance/manifest.json", 0, NULL);
     assert_int_equal(json_array_size(cases), 16);
@@ -45,7 +45,7 @@ static void files_are_accepted_and_refused_as_the_manifest_says(void **state) {
     json_decref(cases);
 }
 
-static void files_found_in_the_wild_are_told_apart(void **state) {
+static void recognises_files_of_other_formats(void **state) {
     (void)state;
     ag_error err = {0};
     size_t n = 0;
@@ -67,7 +67,7 @@ static ag_status parse(const char *json, uint64_t n_data, ag_tensor_list *h, ag_
     return ag_st_parse(json, n, AG_ST_PREFIX + n + n_data, "f", h, err);
 }
 
-static void tensors_come_in_the_order_of_their_data(void **state) {
+static void lists_tensors_in_the_order_of_data(void **state) {
     (void)state;
     ag_tensor_list h;
     const char *json = "{\"__metadata__\":{\"format\":\"pt\"},"
@@ -94,7 +94,7 @@ static void tensors_come_in_the_order_of_their_data(void **state) {
     ag_tensor_list_free(&h);
 }
 
-static void every_dtype_of_the_format_has_its_size(void **state) {
+static void knows_the_size_of_every_dtype(void **state) {
     (void)state;
     static const struct {
         const char *name;
@@ -123,7 +123,7 @@ static void every_dtype_of_the_format_has_its_size(void **state) {
 #define T(dtype, shape, offsets) \
     "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
-static void malformed_headers_are_refused_with_their_reason(void **state) {
+static void rejects_malformed_headers_with_a_reason(void **state) {
     (void)state;
     static const struct {
         const char *json;
@@ -174,7 +174,7 @@ static void malformed_headers_are_refused_with_their_reason(void **state) {
     }
 }
 
-static void impossible_header_lengths_are_refused_before_reading(void **state) {
+static void rejects_impossible_header_lengths_before_reading(void **state) {
     (void)state;
     static const unsigned char huge[8] = {0, 0, 0, 0, 0, 0, 0, 0x80}; /* 2^63 */
     static const unsigned char limit[8] = {0x01, 0xe1, 0xf5, 0x05};   /* 100000001 */
@@ -192,7 +192,7 @@ static void impossible_header_lengths_are_refused_before_reading(void **state) {
 }
 
 /* Deep nesting would exhaust the stack, many small values the memory: both stay cheap. */
-static void json_bombs_are_refused_before_they_are_parsed(void **state) {
+static void rejects_json_bombs_before_parsing(void **state) {
     (void)state;
     size_t n = 16 << 20;
     char *json = ag_malloc(n + 1);
@@ -216,13 +216,13 @@ static void json_bombs_are_refused_before_they_are_parsed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_accepted_and_refused_as_the_manifest_says),
-        cmocka_unit_test(files_found_in_the_wild_are_told_apart),
-        cmocka_unit_test(tensors_come_in_the_order_of_their_data),
-        cmocka_unit_test(every_dtype_of_the_format_has_its_size),
-        cmocka_unit_test(malformed_headers_are_refused_with_their_reason),
-        cmocka_unit_test(impossible_header_lengths_are_refused_before_reading),
-        cmocka_unit_test(json_bombs_are_refused_before_they_are_parsed),
+        cmocka_unit_test(accepts_and_rejects_files_as_the_manifest),
+        cmocka_unit_test(recognises_files_of_other_formats),
+        cmocka_unit_test(lists_tensors_in_the_order_of_data),
+        cmocka_unit_test(knows_the_size_of_every_dtype),
+        cmocka_unit_test(rejects_malformed_headers_with_a_reason),
+        cmocka_unit_test(rejects_impossible_header_lengths_before_reading),
+        cmocka_unit_test(rejects_json_bombs_before_parsing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,7 +126,7 @@ static void expect_changes(ag_rope_type type, uint32_t max_seq_len, const number
 #define EXPECT_CHANGES(type, max_seq_len, numbers) \
     expect_changes(type, max_seq_len, numbers, sizeof(numbers) / sizeof *(numbers))
 
-static void numbers_in_weights_change_the_logits(void **state) {
+static void numbers_folded_into_weights_change_the_logits(void **state) {
     (void)state;
     static const number numbers[] = {OF(embedding_scale, REAL), OF(logit_factor, REAL)};
     EXPECT_CHANGES(AG_ROPE_DEFAULT, 64, numbers);
@@ -172,7 +172,7 @@ static void divisors_change_the_logits(void **state) {
 }
 
 /* The table of layers' own inputs bounds the ids. */
-static void ids_outside_the_table_of_layer_inputs_fail(void **state) {
+static void rejects_ids_outside_the_layer_input_table(void **state) {
     (void)state;
     ag_model_spec s = make_spec(AG_ROPE_DEFAULT);
     float logits[VOCAB];
@@ -200,10 +200,10 @@ static int close_backend(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_in_weights_change_the_logits),
+        cmocka_unit_test(numbers_folded_into_weights_change_the_logits),
         cmocka_unit_test(numbers_of_rotary_tables_change_the_logits),
         cmocka_unit_test(divisors_change_the_logits),
-        cmocka_unit_test(ids_outside_the_table_of_layer_inputs_fail),
+        cmocka_unit_test(rejects_ids_outside_the_layer_input_table),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);
 }

@@ -95,7 +95,7 @@ static const char *stop_of(const ag_program *p, char line[256]) {
     return line + strspn(line, "0123456789- ");
 }
 
-static void stages_end_where_a_program_has_something_else(void **state) {
+static void stages_end_at_the_first_other_operation(void **state) {
     (void)state;
     for (size_t i = 0; i < CASES; i++) {
         ag_program *p = program_of(cases[i].give);
@@ -110,7 +110,7 @@ static void stages_end_where_a_program_has_something_else(void **state) {
     }
 }
 
-static void inputs_of_layers_are_in_no_stage(void **state) {
+static void layer_inputs_are_in_no_stage(void **state) {
     (void)state;
     ag_program *p = program_of(layer_input);
     assert_int_equal(p->n_stages, 0);
@@ -118,7 +118,7 @@ static void inputs_of_layers_are_in_no_stage(void **state) {
 }
 
 /* Each operation is in one stage, and the patterns come in turn. */
-static void stages_lie_end_to_end(void **state) {
+static void stages_are_adjacent(void **state) {
     (void)state;
     static const ag_stage_pattern layer[] = {AG_STAGE_NORMED, AG_STAGE_ATTENTION, AG_STAGE_ADDED,
                                              AG_STAGE_GATED, AG_STAGE_ADDED};
@@ -135,7 +135,7 @@ static void stages_lie_end_to_end(void **state) {
 
 /* An operand that is another value, or a stage that reads something else than what the stage before
  * it leaves: no error of lowering may become wrong text. */
-static void every_operand_matters(void **state) {
+static void checks_every_operand(void **state) {
     (void)state;
     ag_program *p = program_of(biases_and_norms);
     for (uint32_t i = 0; i < p->n_ops; i++) {
@@ -160,10 +160,10 @@ static void every_operand_matters(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_end_where_a_program_has_something_else),
-        cmocka_unit_test(inputs_of_layers_are_in_no_stage),
-        cmocka_unit_test(stages_lie_end_to_end),
-        cmocka_unit_test(every_operand_matters),
+        cmocka_unit_test(stages_end_at_the_first_other_operation),
+        cmocka_unit_test(layer_inputs_are_in_no_stage),
+        cmocka_unit_test(stages_are_adjacent),
+        cmocka_unit_test(checks_every_operand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

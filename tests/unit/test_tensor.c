@@ -21,7 +21,7 @@ static int drop_memory(void **state) {
     return 0;
 }
 
-static void shapes_multiply_without_overflow(void **state) {
+static void shape_products_do_not_overflow(void **state) {
     (void)state;
     ag_shape s = ag_shape_3d(2, 3, 5), none = {0}, huge = ag_shape_2d(SIZE_MAX / 2, 3);
     assert_int_equal(ag_shape_numel(&s), 30);
@@ -38,7 +38,7 @@ static void shapes_multiply_without_overflow(void **state) {
     assert_true(ag_shape_equal(&row, &row));
 }
 
-static void shapes_are_written_as_lists(void **state) {
+static void formats_shapes_as_lists(void **state) {
     (void)state;
     char text[32], tiny[4];
     ag_shape s = ag_shape_2d(4096, 2048), none = {0};
@@ -50,7 +50,7 @@ static void shapes_are_written_as_lists(void **state) {
     assert_int_equal(strlen(ag_shape_format(&large, whole, sizeof whole)), 4 * 20 + 5);
 }
 
-static void tensors_that_pass_the_buffer_are_refused(void **state) {
+static void rejects_tensors_beyond_their_buffer(void **state) {
     ag_buffer *buf;
     assert_int_equal(ag_memory_alloc(*state, 1000, AG_USAGE_SCRATCH, &buf, NULL), AG_OK);
     ag_tensor t;
@@ -73,7 +73,7 @@ static void tensors_that_pass_the_buffer_are_refused(void **state) {
     ag_buffer_release(&buf);
 }
 
-static void views_share_the_bytes(void **state) {
+static void views_share_bytes(void **state) {
     ag_tensor t, rows, flat;
     ag_buffer *owner;
     assert_int_equal(
@@ -97,7 +97,7 @@ static void views_share_the_bytes(void **state) {
     ag_buffer_release(&owner);
 }
 
-static void rows_of_blocks_begin_on_blocks(void **state) {
+static void block_rows_start_at_blocks(void **state) {
     ag_tensor t, rows;
     ag_buffer *owner;
     assert_int_equal(
@@ -110,7 +110,7 @@ static void rows_of_blocks_begin_on_blocks(void **state) {
     ag_buffer_release(&owner);
 }
 
-static void typed_access_asks_for_the_type(void **state) {
+static void typed_access_checks_the_type(void **state) {
     ag_tensor t;
     ag_buffer *owner;
     assert_int_equal(
@@ -132,7 +132,7 @@ static void typed_access_asks_for_the_type(void **state) {
     ag_buffer_release(&owner);
 }
 
-static void a_tensor_survives_any_failed_allocation(void **state) {
+static void failed_allocation_is_reported(void **state) {
     failing_allocator f;
     for (size_t n = 0;; n++) {
         failing_install(&f, n);
@@ -152,13 +152,13 @@ static void a_tensor_survives_any_failed_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_multiply_without_overflow),
-        cmocka_unit_test(shapes_are_written_as_lists),
-        cmocka_unit_test(tensors_that_pass_the_buffer_are_refused),
-        cmocka_unit_test(views_share_the_bytes),
-        cmocka_unit_test(rows_of_blocks_begin_on_blocks),
-        cmocka_unit_test(typed_access_asks_for_the_type),
-        cmocka_unit_test(a_tensor_survives_any_failed_allocation),
+        cmocka_unit_test(shape_products_do_not_overflow),
+        cmocka_unit_test(formats_shapes_as_lists),
+        cmocka_unit_test(rejects_tensors_beyond_their_buffer),
+        cmocka_unit_test(views_share_bytes),
+        cmocka_unit_test(block_rows_start_at_blocks),
+        cmocka_unit_test(typed_access_checks_the_type),
+        cmocka_unit_test(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, make_memory, drop_memory);
 }

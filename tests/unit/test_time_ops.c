@@ -102,7 +102,7 @@ static void check_model(const char *name, ag_dtype type) {
     free(plain);
 }
 
-static void operations_have_times(void **state) {
+static void measures_every_operation(void **state) {
     (void)state;
     check_model("qwen3", AG_Q4_0);
     if (strcmp(ag_backend_name(backend), "cpu") != 0) return; /* a driver compiles for long */
@@ -112,7 +112,7 @@ static void operations_have_times(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(operations_have_times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(measures_every_operation)};
     backend = open_backend(argc > 1 ? argv[1] : NULL, 2);
     if (!backend) return EXIT_SKIPPED;
     const int code = cmocka_run_group_tests(tests, NULL, NULL);

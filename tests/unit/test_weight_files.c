@@ -80,7 +80,7 @@ static void expect_failure(const char *path, ag_status want, const char *a, cons
     }
 }
 
-static void shards_are_one_set_of_tensors(void **state) {
+static void opens_shards_as_one_set(void **state) {
     (void)state;
     ag_weight_files *w;
     ag_error err = {0};
@@ -105,7 +105,7 @@ static void shards_are_one_set_of_tensors(void **state) {
     ag_weight_files_destroy(w);
 }
 
-static void mapped_and_read_bytes_agree_also_after_a_drop(void **state) {
+static void mmap_and_read_give_equal_bytes_after_drop(void **state) {
     (void)state;
     ag_weight_files *w;
     assert_int_equal(ag_st_open(GOLDEN "mha-tied-f32", &w, NULL), AG_OK);
@@ -141,7 +141,7 @@ static long resident_kb(const char *path) {
     return total;
 }
 
-static void dropped_slices_leave_nothing_resident(void **state) {
+static void dropped_slices_are_not_resident(void **state) {
     (void)state;
     if (access("/proc/self/smaps", R_OK) != 0) skip();
     ag_weight_files *w;
@@ -167,7 +167,7 @@ static void dropped_slices_leave_nothing_resident(void **state) {
     ag_weight_files_destroy(w);
 }
 
-static void a_file_cut_short_later_is_an_io_error(void **state) {
+static void reading_a_truncated_file_is_an_io_error(void **state) {
     scratch *s = *state;
     write_tensors(at(s, "model.safetensors"), F16X2("t"), 4);
     ag_weight_files *w;
@@ -182,7 +182,7 @@ static void a_file_cut_short_later_is_an_io_error(void **state) {
     ag_weight_files_destroy(w);
 }
 
-static void tensors_that_are_no_weights_are_refused_by_name(void **state) {
+static void rejects_tensors_that_are_not_weights(void **state) {
     scratch *s = *state;
     write_tensors(at(s, "model.safetensors"),
                   "{\"ids\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]},"
@@ -218,7 +218,7 @@ static void check_template(const char *dir, const char *want) {
     ag_source_destroy(w);
 }
 
-static void a_chat_template_is_found_where_it_may_be(void **state) {
+static void finds_the_chat_template_in_any_file(void **state) {
     scratch *s = *state;
     check_template(s->dir, NULL);
     write_text(at(s, "tokenizer_config.json"), "{\"chat_template\": null}");
@@ -233,7 +233,7 @@ static void a_chat_template_is_found_where_it_may_be(void **state) {
     check_template(s->dir, "three");
 }
 
-static void one_file_wins_over_an_index(void **state) {
+static void prefers_one_file_to_an_index(void **state) {
     scratch *s = *state;
     write_tensors(at(s, "model.safetensors"), F16X2("t"), 4);
     write_text(at(s, "model.safetensors.index.json"), "not even JSON");
@@ -242,7 +242,7 @@ static void one_file_wins_over_an_index(void **state) {
     ag_weight_files_destroy(w);
 }
 
-static void wrong_indices_are_refused_by_name(void **state) {
+static void rejects_wrong_indices(void **state) {
     scratch *s = *state;
     static const struct {
         const char *map, *a, *b;
@@ -270,7 +270,7 @@ static void wrong_indices_are_refused_by_name(void **state) {
     }
 }
 
-static void a_tensor_in_two_shards_is_refused(void **state) {
+static void rejects_a_tensor_in_two_shards(void **state) {
     scratch *s = *state;
     write_tensors(at(s, "a.safetensors"), F16X2("t"), 4);
     write_tensors(at(s, "b.safetensors"),
@@ -282,7 +282,7 @@ static void a_tensor_in_two_shards_is_refused(void **state) {
     expect_failure(s->dir, AG_FORMAT, "tensor \"t\"", "is also in");
 }
 
-static void what_is_not_a_model_is_said(void **state) {
+static void reports_paths_without_a_model(void **state) {
     scratch *s = *state;
     expect_failure(at(s, "absent"), AG_NOT_FOUND, s->path, "No such file");
     expect_failure(s->dir, AG_NOT_FOUND, s->dir, "neither model.safetensors nor");
@@ -302,16 +302,16 @@ static void what_is_not_a_model_is_said(void **state) {
 int main(void) {
 #define WITH_SCRATCH(test) cmocka_unit_test_setup_teardown(test, make_scratch, remove_scratch)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shards_are_one_set_of_tensors),
-        cmocka_unit_test(mapped_and_read_bytes_agree_also_after_a_drop),
-        cmocka_unit_test(dropped_slices_leave_nothing_resident),
-        WITH_SCRATCH(a_file_cut_short_later_is_an_io_error),
-        WITH_SCRATCH(tensors_that_are_no_weights_are_refused_by_name),
-        WITH_SCRATCH(one_file_wins_over_an_index),
-        WITH_SCRATCH(a_chat_template_is_found_where_it_may_be),
-        WITH_SCRATCH(wrong_indices_are_refused_by_name),
-        WITH_SCRATCH(a_tensor_in_two_shards_is_refused),
-        WITH_SCRATCH(what_is_not_a_model_is_said),
+        cmocka_unit_test(opens_shards_as_one_set),
+        cmocka_unit_test(mmap_and_read_give_equal_bytes_after_drop),
+        cmocka_unit_test(dropped_slices_are_not_resident),
+        WITH_SCRATCH(reading_a_truncated_file_is_an_io_error),
+        WITH_SCRATCH(rejects_tensors_that_are_not_weights),
+        WITH_SCRATCH(prefers_one_file_to_an_index),
+        WITH_SCRATCH(finds_the_chat_template_in_any_file),
+        WITH_SCRATCH(rejects_wrong_indices),
+        WITH_SCRATCH(rejects_a_tensor_in_two_shards),
+        WITH_SCRATCH(reports_paths_without_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

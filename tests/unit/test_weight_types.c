@@ -16,7 +16,7 @@ static ag_weight_spec matrix(const char *gguf_name, size_t cols) {
     return w;
 }
 
-static void rows_that_fill_no_block_get_a_type_near_it(void **state) {
+static void rows_that_fit_no_block_get_a_similar_type(void **state) {
     (void)state;
     assert_int_equal(ag_weight_type_fitting(AG_Q4_K, 512, AG_F32), AG_Q4_K);
     assert_int_equal(ag_weight_type_fitting(AG_Q4_K, 576, AG_F32), AG_Q5_0);
@@ -27,7 +27,7 @@ static void rows_that_fill_no_block_get_a_type_near_it(void **state) {
     assert_int_equal(ag_weight_type_fitting(AG_Q6_K, 65, AG_BF16), AG_BF16);
 }
 
-static void names_outrank_the_rest_and_the_last_counts(void **state) {
+static void last_matching_pattern_counts(void **state) {
     (void)state;
     const ag_tensor_type types[] = {
         {"attn", AG_Q8_0}, {"blk.[01].attn_v", AG_Q6_K}, {"output", AG_F16}};
@@ -53,7 +53,7 @@ static void names_outrank_the_rest_and_the_last_counts(void **state) {
     }
 }
 
-static void types_that_no_weight_has_are_refused(void **state) {
+static void rejects_types_that_are_not_of_weights(void **state) {
     (void)state;
     const ag_tensor_type bad[] = {{"", AG_Q8_0}, {NULL, AG_Q8_0}, {"attn", AG_I32}};
     const ag_status want[] = {AG_INVALID, AG_INVALID, AG_UNSUPPORTED};
@@ -72,7 +72,7 @@ static ag_dtype mixed(size_t n_steps, const char *name, size_t cols) {
     return ag_weight_type(&w, AG_BF16, &p);
 }
 
-static void a_mix_grows_wider_step_by_step(void **state) {
+static void every_step_of_a_mix_adds_bits(void **state) {
     (void)state;
     static const char *const names[] = {"blk.0.ffn_up.weight", "blk.0.attn_v.weight",
                                         "blk.0.attn_output.weight", "blk.0.ffn_down.weight",
@@ -108,7 +108,7 @@ static ag_weight_spec weight_of(const ag_model_spec *s, ag_layer_tensor tensor) 
     return ag_layer_weight(s, 0, i);
 }
 
-static void rows_of_heads_may_stand_in_pairs(void **state) {
+static void reads_rows_of_heads_in_pairs(void **state) {
     (void)state;
     ag_family family = {.gguf = {.paired_rows = true}};
     ag_model_spec s = ag_spec_plain(4, 2, 6);
@@ -134,7 +134,7 @@ static void rows_of_heads_may_stand_in_pairs(void **state) {
     assert_int_equal(v.order.file_rows, 0);
 }
 
-static void several_weights_may_share_a_tensor(void **state) {
+static void reads_weights_that_share_a_tensor(void **state) {
     (void)state;
     static const ag_tensor_alias aliases[] = {{AG_LT_WQ, "self_attn.qkv_proj.weight"},
                                               {AG_LT_WK, "self_attn.qkv_proj.weight"},
@@ -159,12 +159,12 @@ static void several_weights_may_share_a_tensor(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_that_fill_no_block_get_a_type_near_it),
-        cmocka_unit_test(names_outrank_the_rest_and_the_last_counts),
-        cmocka_unit_test(types_that_no_weight_has_are_refused),
-        cmocka_unit_test(a_mix_grows_wider_step_by_step),
-        cmocka_unit_test(rows_of_heads_may_stand_in_pairs),
-        cmocka_unit_test(several_weights_may_share_a_tensor),
+        cmocka_unit_test(rows_that_fit_no_block_get_a_similar_type),
+        cmocka_unit_test(last_matching_pattern_counts),
+        cmocka_unit_test(rejects_types_that_are_not_of_weights),
+        cmocka_unit_test(every_step_of_a_mix_adds_bits),
+        cmocka_unit_test(reads_rows_of_heads_in_pairs),
+        cmocka_unit_test(reads_weights_that_share_a_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
