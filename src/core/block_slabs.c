@@ -163,13 +163,13 @@ static ag_block_arena *find_emptiest(const ag_block_pool *p) {
  * that do not fit into others. Returns false if memory or a copy fails. */
 static bool move_together(ag_block_pool *p, size_t reserve) {
     ag_block_arena *a = find_emptiest(p);
-    const bool fits = a->n <= p->n_free;
-    if (!fits) {
+    const bool has_space = a->n <= p->n_free;
+    if (!has_space) {
         const size_t n = a->n - p->n_free + reserve;
         if (n >= a->n || ag_block_arena_add(p, n, NULL) != AG_OK) return false;
     }
     if (move_out(p, a, NULL) == AG_OK) return true;
-    if (!fits) remove_empty_last(p);
+    if (!has_space) remove_empty_last(p);
     return false;
 }
 

@@ -64,8 +64,8 @@ static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80;
 /* Removes at least `excess` of a section's n bytes from its middle. Keeps UTF-8 characters intact
  * and, of a path, full names where possible. */
 static void cut_middle(char *section, size_t n, size_t excess) {
-    const size_t n_kept = n > excess + MIN_SECTION ? n - excess : MIN_SECTION;
-    size_t begin = (n_kept - strlen(gap)) / 3, end = n - (n_kept - strlen(gap) - begin);
+    const size_t n_remaining = n > excess + MIN_SECTION ? n - excess : MIN_SECTION;
+    size_t begin = (n_remaining - strlen(gap)) / 3, end = n - (n_remaining - strlen(gap) - begin);
     while (begin && inside_character(section[begin])) begin--;
     while (end < n && inside_character(section[end])) end++;
     const char *slash = memchr(section + end, '/', n - end);

@@ -27,9 +27,9 @@ uint32_t ag_program_norm_of_sum(const ag_program *p, uint32_t i) {
     if (n < p->n_ops && p->ops[n].code == AG_OP_SCALE) n++;
     if (n >= p->n_ops || n == p->cut) return 0;
     const ag_op *norm = &p->ops[n];
-    const bool fits =
+    const bool is_fusable =
         norm->code == AG_OP_NORM && norm->in[0] == add->out[0] && norm->out[0] != add->out[0];
-    return fits ? n : 0;
+    return is_fusable ? n : 0;
 }
 
 /* ---- as text ---- */

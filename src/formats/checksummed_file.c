@@ -188,12 +188,12 @@ ag_status ag_checksummed_reader_check(ag_checksummed_reader *r, ag_error *err) {
         return AG_FAIL(err, FORMAT, "%s: has %" PRIu64 " bytes too many", r->path, remaining);
     unsigned char bytes[AG_CHECKSUM_BYTES];
     AG_TRY(get_raw(r, bytes, sizeof bytes, err));
-    const uint64_t want = ag_get_number(bytes, AG_CHECKSUM_BYTES),
-                   have = ag_checksum_value(&r->sum);
-    if (have == want) return AG_OK;
+    const uint64_t expected = ag_get_number(bytes, AG_CHECKSUM_BYTES),
+                   actual = ag_checksum_value(&r->sum);
+    if (actual == expected) return AG_OK;
     return AG_FAIL(err, FORMAT,
                    "%s: damaged: the checksum of its bytes is %016" PRIx64 ", not %016" PRIx64,
-                   r->path, have, want);
+                   r->path, actual, expected);
 }
 
 void ag_checksummed_reader_close(ag_checksummed_reader *r) {

@@ -56,7 +56,7 @@ typedef struct reader {
 static size_t read_piece(void *to, size_t n, void *user) {
     enum { PIECES = 64 }; /* pieces of 1 KiB between two checks */
     reader *r = user;
-    const size_t left = (size_t)(r->end - r->at), k = left < n ? left : n;
+    const size_t remaining = (size_t)(r->end - r->at), k = remaining < n ? remaining : n;
     if (++r->n_pieces % PIECES == 0) r->is_interrupted = ag_interrupted();
     if (r->is_interrupted) return (size_t)-1;
     memcpy(to, r->at, k);

@@ -11,18 +11,18 @@
 bool ag_directory_make(const char *path) { return mkdir(path, 0700) == 0 || errno == EEXIST; }
 
 bool ag_directory_make_path(const char *path) {
-    char part[PATH_MAX];
+    char prefix[PATH_MAX];
     const size_t n = strlen(path);
-    if (n >= sizeof part) {
+    if (n >= sizeof prefix) {
         errno = ENAMETOOLONG;
         return false;
     }
-    memcpy(part, path, n + 1);
+    memcpy(prefix, path, n + 1);
     for (size_t i = 1; i <= n; i++) {
         if (path[i] != '/' && path[i] != '\0') continue;
-        part[i] = '\0';
-        if (!ag_directory_make(part)) return false;
-        part[i] = path[i];
+        prefix[i] = '\0';
+        if (!ag_directory_make(prefix)) return false;
+        prefix[i] = path[i];
     }
     return true;
 }

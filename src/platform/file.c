@@ -96,32 +96,32 @@ bool ag_fd_read_at(int fd, uint64_t offset, void *dst, size_t n, size_t *got) {
     char *to = dst;
     *got = 0;
     while (*got < n) {
-        const size_t left = n - *got;
-        const ssize_t part =
-            pread(fd, to + *got, left < STEP ? left : STEP, (off_t)(offset + *got));
-        if (part < 0 && errno == EINTR) continue;
-        if (part < 0) return false;
-        if (part == 0) return true;
-        *got += (size_t)part;
+        const size_t remaining = n - *got;
+        const ssize_t moved =
+            pread(fd, to + *got, remaining < STEP ? remaining : STEP, (off_t)(offset + *got));
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved < 0) return false;
+        if (moved == 0) return true;
+        *got += (size_t)moved;
     }
     return true;
 }
 
-/* Returns whether to go on after a write that moved `part` bytes, or failed. */
-static bool check_write(ssize_t part) {
-    if (part > 0 || (part < 0 && errno == EINTR)) return true;
-    if (part == 0) errno = ENOSPC;
+/* Returns whether the caller may continue after a write of `moved` bytes, or -1. */
+static bool check_write(ssize_t moved) {
+    if (moved > 0 || (moved < 0 && errno == EINTR)) return true;
+    if (moved == 0) errno = ENOSPC;
     return false;
 }
 
 bool ag_fd_write(int fd, const void *src, size_t n) {
     const char *from = src;
     while (n) {
-        const ssize_t part = write(fd, from, n < STEP ? n : STEP);
-        if (!check_write(part)) return false;
-        if (part < 0) continue;
-        from += part;
-        n -= (size_t)part;
+        const ssize_t moved = write(fd, from, n < STEP ? n : STEP);
+        if (!check_write(moved)) return false;
+        if (moved < 0) continue;
+        from += moved;
+        n -= (size_t)moved;
     }
     return true;
 }
@@ -129,12 +129,12 @@ bool ag_fd_write(int fd, const void *src, size_t n) {
 bool ag_fd_write_at(int fd, uint64_t offset, const void *src, size_t n) {
     const char *from = src;
     while (n) {
-        const ssize_t part = pwrite(fd, from, n < STEP ? n : STEP, (off_t)offset);
-        if (!check_write(part)) return false;
-        if (part < 0) continue;
-        from += part;
-        offset += (uint64_t)part;
-        n -= (size_t)part;
+        const ssize_t moved = pwrite(fd, from, n < STEP ? n : STEP, (off_t)offset);
+        if (!check_write(moved)) return false;
+        if (moved < 0) continue;
+        from += moved;
+        offset += (uint64_t)moved;
+        n -= (size_t)moved;
     }
     return true;
 }
@@ -151,8 +151,8 @@ bool ag_read_small_file(const char *path, char *text, size_t cap) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     size_t n = 0;
-    ssize_t part;
-    while (n < cap - 1 && (part = read(fd, text + n, cap - 1 - n)) > 0) n += (size_t)part;
+    ssize_t moved;
+    while (n < cap - 1 && (moved = read(fd, text + n, cap - 1 - n)) > 0) n += (size_t)moved;
     close(fd);
     text[n] = '\0';
     return n > 0;

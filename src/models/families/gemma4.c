@@ -197,7 +197,7 @@ static bool put_layers(const ag_gguf_reader *r, json_t *config) {
 /* Adds keys. In GGUF files keys without the suffix _swa are for layers without a window, and the
  * tensor rope_freqs has the frequencies that are 0. */
 static ag_status complete(const ag_gguf_reader *r, json_t *config) {
-    const double part = ag_gguf_has(r, "rope_freqs.weight") ? 1 : 0.25;
+    const double share = ag_gguf_has(r, "rope_freqs.weight") ? 1 : 0.25;
     const double n = json_number_value(json_object_get(config, "num_hidden_layers"));
     const json_t *first = ag_gguf_of_layer(r, "feed_forward_length", 0);
     const json_t *last = ag_gguf_of_layer(r, "feed_forward_length", n > 0 ? (size_t)n - 1 : 0);
@@ -209,7 +209,7 @@ static ag_status complete(const ag_gguf_reader *r, json_t *config) {
     ok = ok && !json_object_set_new(config, "use_double_wide_mlp", json_boolean(wide)) &&
          !json_object_set_new(config, "rope_parameters",
                               json_pack("{s:{s:s, s:f}}", "full_attention", "rope_type",
-                                        "proportional", "partial_rotary_factor", part));
+                                        "proportional", "partial_rotary_factor", share));
     return ok ? AG_OK : AG_FAIL(r->err, NOMEM, "%s: configuration", r->where);
 }
 
