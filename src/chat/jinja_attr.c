@@ -59,26 +59,9 @@ static ag_jv own_attribute(ag_jctx *c, ag_jv v, ag_jstr *name, int method) {
     if (v.kind == AG_JNAMESPACE) {
         return ag_jdict_find_string(c, v.as.dict, name, ag_jstr_hash_of(name->text, name->len));
     }
-    if (v.kind == AG_JCYCLER && ag_jstr_is(name, "current")) {
-        return v.as.cycle->items->items[v.as.cycle->at];
-    }
-    if (v.kind == AG_JMACRO) return ag_jmacro_attribute(c, v, name);
-    if (v.kind == AG_JSELF) return ag_jself_attribute(c, name);
     if (v.kind == AG_JTUPLE && v.as.list->is_group) {
         if (ag_jstr_is(name, "grouper")) return v.as.list->items[0];
         if (ag_jstr_is(name, "list")) return v.as.list->items[1];
-    }
-    if (v.kind == AG_JRANGE) {
-        if (ag_jstr_is(name, "start")) return ag_jint(v.as.range->start);
-        if (ag_jstr_is(name, "stop")) return ag_jint(v.as.range->stop);
-        if (ag_jstr_is(name, "step")) return ag_jint(v.as.range->step);
-    }
-    if (ag_jis_number(v)) {
-        bool is_real = ag_jstr_is(name, "real"), is_imaginary = ag_jstr_is(name, "imag");
-        if (is_real) return v.kind == AG_JFLOAT ? v : ag_jint(ag_jinteger(v));
-        if (is_imaginary) return v.kind == AG_JFLOAT ? ag_jfloat(0) : ag_jint(0);
-        if (v.kind != AG_JFLOAT && ag_jstr_is(name, "numerator")) return ag_jint(ag_jinteger(v));
-        if (v.kind != AG_JFLOAT && ag_jstr_is(name, "denominator")) return ag_jint(1);
     }
     if (method < 0) return ag_jfail_value();
     ag_jmethod_access access = ag_jmethod_of(v, method);
@@ -137,8 +120,6 @@ ag_jv ag_jitem(ag_jctx *c, ag_jv v, ag_jv index) {
                (v.kind == AG_JSTRING || ag_jis_sequence(v) || v.kind == AG_JRANGE)) {
         ag_jv item = numbered_item(c, v, ag_jinteger(index));
         if (!ag_jfailed(item)) return item;
-    } else if (v.kind == AG_JSELF && index.kind == AG_JSTRING) {
-        return ag_jself_attribute(c, index.as.string);
     }
     if (c->status != AG_OK) return ag_jfail_value();
     if (index.kind == AG_JSTRING) {
@@ -165,7 +146,12 @@ static int64_t clamped(int64_t i, int64_t n, int64_t low, int64_t high) {
     return i < low ? low : i > high ? high : i;
 }
 
-int64_t ag_jslice_bounds(ag_jctx *c, const ag_jv parts[3], int64_t n, ag_jbounds *out) {
+typedef struct bounds {
+    int64_t start, stop, step; /* within the items, or -1 for a stop before the first */
+} bounds;
+
+/* Returns how many items a slice of n items has; -1: failed. */
+static int64_t slice_bounds(ag_jctx *c, const ag_jv parts[3], int64_t n, bounds *out) {
     int64_t start = 0, stop = 0, step = 1;
     bool has_start, has_stop, has_step;
     if (!slice_part(c, parts[0], &start, &has_start) ||
@@ -178,7 +164,7 @@ int64_t ag_jslice_bounds(ag_jctx *c, const ag_jv parts[3], int64_t n, ag_jbounds
     int64_t low = back ? -1 : 0, high = back ? n - 1 : n;
     start = has_start ? clamped(start, n, low, high) : back ? n - 1 : 0;
     stop = has_stop ? clamped(stop, n, low, high) : back ? -1 : n;
-    *out = (ag_jbounds){start, stop, step};
+    *out = (bounds){start, stop, step};
     if (back) return start > stop ? (start - stop - 1) / -step + 1 : 0;
     return start < stop ? (stop - start - 1) / step + 1 : 0;
 }
@@ -210,7 +196,7 @@ static ag_jv sliced_string(ag_jctx *c, ag_jstr *s, int64_t first, int64_t step, 
     return ag_jstring(r ? ag_jstr_as_markup(c, r, s->markup) : NULL);
 }
 
-static ag_jv sliced_range(ag_jctx *c, const ag_jrange *r, const ag_jbounds *at, int64_t n) {
+static ag_jv sliced_range(ag_jctx *c, const ag_jrange *r, const bounds *at, int64_t n) {
     ag_jrange *s = ag_jtake(c, sizeof *s);
     if (!s) return ag_jfail_value();
     s->start = r->start + at->start * r->step;
@@ -227,8 +213,8 @@ ag_jv ag_jslice(ag_jctx *c, ag_jv v, const ag_jv parts[3]) {
     if (v.kind != AG_JSTRING && !ag_jis_sequence(v) && v.kind != AG_JRANGE) {
         return ag_jfail(c, "'%s' object cannot be sliced", ag_jtype_name(v));
     }
-    ag_jbounds at;
-    int64_t n = ag_jslice_bounds(c, parts, ag_jlength(v), &at);
+    bounds at;
+    int64_t n = slice_bounds(c, parts, ag_jlength(v), &at);
     if (n < 0) return ag_jfail_value();
     if (v.kind == AG_JSTRING) return sliced_string(c, v.as.string, at.start, at.step, n);
     if (v.kind == AG_JRANGE) return sliced_range(c, v.as.range, &at, n);

@@ -2,7 +2,6 @@
 /* Calls: macros, the environment's globals, and which argument is which parameter. */
 #include "chat/jinja_eval.h"
 #include "chat/jinja_list.h"
-#include "chat/jinja_loop.h"
 #include "chat/jinja_methods.h"
 #include "chat/jinja_ops.h"
 #include "chat/jinja_string.h"
@@ -112,17 +111,6 @@ static ag_jv call_macro(ag_jctx *c, const ag_jmacro *m, const ag_jargs *args) {
     return text;
 }
 
-static ag_jv call_block(ag_jctx *c, const ag_jnode *block) {
-    if (!ag_jenter(c)) return ag_jfail_value();
-    ag_jscope *scope = c->scope;
-    ag_jv text = ag_jfail_value();
-    c->scope = NULL;
-    ag_jexec_captured(c, &block->body, &text);
-    c->scope = scope;
-    ag_jleave(c);
-    return text;
-}
-
 ag_jv ag_jcall(ag_jctx *c, ag_jv callee, const ag_jargs *args) {
     switch (callee.kind) {
     case AG_JMACRO:
@@ -131,43 +119,11 @@ ag_jv ag_jcall(ag_jctx *c, ag_jv callee, const ag_jargs *args) {
         return ag_jglobal_call(c, (int)callee.as.integer, args);
     case AG_JMETHOD:
         return ag_jmethod_call(c, callee.as.method, args);
-    case AG_JLOOP:
-        return ag_jloop_call(c, callee.as.loop, args);
-    case AG_JJOINER: {
-        ag_jcycle *j = callee.as.cycle;
-        if (args->n || args->keywords) return ag_jfail(c, "a joiner takes no arguments");
-        return j->at++ ? j->items->items[0] : ag_jstr_literal(c, "");
-    }
-    case AG_JBLOCK:
-        return call_block(c, callee.as.block);
     case AG_JUNDEFINED:
         return ag_jfail_undefined(c, callee);
     default:
         return ag_jfail(c, "'%s' object is not callable", ag_jtype_name(callee));
     }
-}
-
-ag_jv ag_jmacro_attribute(ag_jctx *c, ag_jv macro, const ag_jstr *name) {
-    const ag_jmacro_def *d = macro.as.macro->def;
-    if (ag_jstr_is(name, "name")) return d->name ? ag_jstring(d->name) : ag_jnone();
-    if (ag_jstr_is(name, "catch_kwargs")) return ag_jbool(d->reads_kwargs);
-    if (ag_jstr_is(name, "catch_varargs")) return ag_jbool(d->reads_varargs);
-    if (ag_jstr_is(name, "caller")) return ag_jbool(d->reads_caller);
-    if (!ag_jstr_is(name, "arguments")) return ag_jfail_value();
-    ag_jlist *l = ag_jlist_create(c, d->n_params);
-    for (size_t i = 0; l && i < d->n_params; i++) {
-        l->items[l->n++] = ag_jstring(d->param_names[i]);
-    }
-    return ag_jtuple_value(l);
-}
-
-ag_jv ag_jself_attribute(ag_jctx *c, const ag_jstr *name) {
-    for (size_t i = 0; i < c->t->n_blocks; i++) {
-        if (ag_jstr_equal(c->t->blocks[i]->u.name, name)) {
-            return (ag_jv){AG_JBLOCK, {.block = c->t->blocks[i]}};
-        }
-    }
-    return ag_jfail_value();
 }
 
 /* The number of the parameter, or -1. */

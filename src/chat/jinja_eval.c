@@ -119,7 +119,7 @@ static ag_jv eval_filter(ag_jctx *c, const ag_jnode *n) {
     if (ag_jfailed(v) || !ag_jeval_args(c, n, &args)) return ag_jfail_value();
     c->at = n;
     if (n->op < 0) {
-        return ag_jfail(c, "there is no filter '%.*s'", (int)n->u.name->len, n->u.name->text);
+        return ag_jfail(c, "unknown filter '%.*s'", (int)n->u.name->len, n->u.name->text);
     }
     return ag_jfilter_call(c, n->op, v, &args);
 }
@@ -130,7 +130,7 @@ static ag_jv eval_test(ag_jctx *c, const ag_jnode *n) {
     if (ag_jfailed(v) || !ag_jeval_args(c, n, &args)) return ag_jfail_value();
     c->at = n;
     if (n->op < 0) {
-        return ag_jfail(c, "there is no test '%.*s'", (int)n->u.name->len, n->u.name->text);
+        return ag_jfail(c, "unknown test '%.*s'", (int)n->u.name->len, n->u.name->text);
     }
     return ag_jtest_call(c, n->op, v, &args);
 }

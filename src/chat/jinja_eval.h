@@ -25,8 +25,6 @@ typedef enum ag_jflow { AG_JFLOW_NEXT, AG_JFLOW_BREAK, AG_JFLOW_CONTINUE, AG_JFL
 
 ag_jv ag_jeval(ag_jctx *c, const ag_jnode *n);
 ag_jflow ag_jexec(ag_jctx *c, const ag_jbody *body);
-/* The body's output as a string, in a scope of its own. */
-ag_jflow ag_jexec_captured(ag_jctx *c, const ag_jbody *body, ag_jv *text);
 
 ag_jscope *ag_jscope_create(ag_jctx *c, ag_jscope *parent);
 bool ag_jscope_set(ag_jctx *c, ag_jscope *s, uint32_t id, ag_jv value); /* s NULL: the top level */

@@ -85,7 +85,8 @@ bool ag_jassign(ag_jctx *c, const ag_jnode *target, ag_jv value) {
     return set_member(c, ns.as.dict, target->u.name, value);
 }
 
-ag_jflow ag_jexec_captured(ag_jctx *c, const ag_jbody *body, ag_jv *text) {
+/* The body's output as a string, in a scope of its own. */
+static ag_jflow exec_captured(ag_jctx *c, const ag_jbody *body, ag_jv *text) {
     ag_jbuf *outer = c->out, *b = ag_jbuf_create(c);
     ag_jregion r;
     ag_jregion_begin(c, &r);
@@ -103,8 +104,8 @@ ag_jflow ag_jexec_captured(ag_jctx *c, const ag_jbody *body, ag_jv *text) {
     return ag_jfailed(*text) ? AG_JFLOW_FAIL : flow;
 }
 
-static ag_jflow exec_scoped(ag_jctx *c, const ag_jbody *body, ag_jscope *parent) {
-    ag_jscope *scope = c->scope, *inner = ag_jscope_create(c, parent);
+static ag_jflow exec_scope(ag_jctx *c, const ag_jbody *body) {
+    ag_jscope *scope = c->scope, *inner = ag_jscope_create(c, scope);
     if (!inner) return AG_JFLOW_FAIL;
     c->scope = inner;
     ag_jflow flow = ag_jexec(c, body);
@@ -116,19 +117,11 @@ static bool print_value(ag_jctx *c, ag_jv v) {
     return !ag_jfailed(v) && ag_jappend_str(c, c->out, v);
 }
 
-static bool print_node(ag_jctx *c, const ag_jnode *n) {
+static ag_jflow exec_print(ag_jctx *c, const ag_jnode *n) {
     ag_jregion r;
     ag_jregion_begin(c, &r);
-    if (!print_value(c, ag_jeval(c, n))) return false;
+    if (!print_value(c, ag_jeval(c, n->a))) return AG_JFLOW_FAIL;
     ag_jregion_end(c, &r);
-    return true;
-}
-
-static ag_jflow exec_print(ag_jctx *c, const ag_jnode *n) {
-    if (n->a && !print_node(c, n->a)) return AG_JFLOW_FAIL;
-    for (size_t i = 0; i < n->n_items; i++) {
-        if (!print_node(c, n->items[i])) return AG_JFLOW_FAIL;
-    }
     return AG_JFLOW_NEXT;
 }
 
@@ -167,7 +160,7 @@ static ag_jv filtered(ag_jctx *c, const ag_jnode *filters, ag_jv text) {
 
 static ag_jflow exec_set_block(ag_jctx *c, const ag_jnode *n) {
     ag_jv text;
-    ag_jflow flow = ag_jexec_captured(c, &n->body, &text);
+    ag_jflow flow = exec_captured(c, &n->body, &text);
     if (flow != AG_JFLOW_NEXT) return flow;
     if (n->b) text = filtered(c, n->b, text);
     return ag_jassign(c, n->a, text) ? AG_JFLOW_NEXT : AG_JFLOW_FAIL;
@@ -175,7 +168,7 @@ static ag_jflow exec_set_block(ag_jctx *c, const ag_jnode *n) {
 
 static ag_jflow exec_filter_block(ag_jctx *c, const ag_jnode *n) {
     ag_jv text;
-    ag_jflow flow = ag_jexec_captured(c, &n->body, &text);
+    ag_jflow flow = exec_captured(c, &n->body, &text);
     if (flow != AG_JFLOW_NEXT) return flow;
     return print_value(c, filtered(c, n->a, text)) ? AG_JFLOW_NEXT : AG_JFLOW_FAIL;
 }
@@ -209,18 +202,6 @@ static ag_jflow exec_with(ag_jctx *c, const ag_jnode *n) {
     return flow;
 }
 
-static ag_jflow exec_scope(ag_jctx *c, const ag_jnode *n) {
-    if (n->a) {
-        ag_jv v = ag_jeval(c, n->a);
-        if (ag_jfailed(v)) return AG_JFLOW_FAIL;
-        if (ag_jtruth(v)) {
-            ag_jfail_as(c, AG_UNSUPPORTED, "autoescape");
-            return AG_JFLOW_FAIL;
-        }
-    }
-    return exec_scoped(c, &n->body, c->scope);
-}
-
 static ag_jflow exec_statement(ag_jctx *c, const ag_jnode *n) {
     switch (n->kind) {
     case AG_JN_DATA:
@@ -247,16 +228,11 @@ static ag_jflow exec_statement(ag_jctx *c, const ag_jnode *n) {
     case AG_JN_WITH:
         return exec_with(c, n);
     case AG_JN_SCOPE:
-        return exec_scope(c, n);
-    case AG_JN_BLOCK:
-        return exec_scoped(c, &n->body, n->op & 1 ? c->scope : NULL);
+        return exec_scope(c, &n->body);
     case AG_JN_BREAK:
         return AG_JFLOW_BREAK;
-    case AG_JN_CONTINUE:
+    default: /* AG_JN_CONTINUE */
         return AG_JFLOW_CONTINUE;
-    default:
-        ag_jfail_as(c, AG_UNSUPPORTED, "there are no other templates to load");
-        return AG_JFLOW_FAIL;
     }
 }
 

@@ -22,18 +22,6 @@ static ag_jv filter_abs(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return ag_jinteger(v) < 0 ? ag_jnegate(c, v, true) : ag_jint(ag_jinteger(v));
 }
 
-static ag_jv filter_attr(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    if (a[0].kind != AG_JSTRING) return ag_jfail(c, "attr: the name must be a string");
-    if (v.kind == AG_JUNDEFINED) return ag_jfail_undefined(c, v);
-    ag_jstr *name = a[0].as.string;
-    if (v.kind == AG_JDICT) { /* its items do not count */
-        ag_jv empty = ag_jdict_value(ag_jdict_create(c, 0));
-        ag_jv method = ag_jfailed(empty) ? empty : ag_jitem(c, empty, a[0]);
-        if (ag_jfailed(method) || method.kind == AG_JUNDEFINED) return method;
-    }
-    return ag_jitem(c, v, ag_jstring(name));
-}
-
 static ag_jv filter_default(ag_jctx *c, ag_jv v, const ag_jv *a) {
     bool wanted = v.kind == AG_JUNDEFINED || (ag_jtruth(a[1]) && !ag_jtruth(v));
     if (!wanted) return v;
@@ -44,10 +32,6 @@ static ag_jv filter_length(ag_jctx *c, ag_jv v, const ag_jv *a) {
     (void)a;
     int64_t n = ag_jlength(v);
     if (n >= 0) return ag_jint(n);
-    if (v.kind == AG_JLOOP) {
-        ag_jstr name = {.text = "length", .len = 6};
-        return ag_jattribute(c, v, &name, -1);
-    }
     return ag_jfail(c, "object of type '%s' has no len()", ag_jtype_name(v));
 }
 
@@ -75,12 +59,6 @@ ag_jv ag_jfilter_string(ag_jctx *c, ag_jv v, const ag_jv *a) {
 ag_jv ag_jfilter_escape(ag_jctx *c, ag_jv v, const ag_jv *a) {
     (void)a;
     return ag_jstring(ag_jescape(c, v));
-}
-
-ag_jv ag_jfilter_forceescape(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    (void)a;
-    ag_jstr *s = ag_jstr_of(c, v);
-    return s ? ag_jstring(ag_jescape(c, ag_jstring(s))) : ag_jfail_value();
 }
 
 /* int() and float() take spaces around a number. */
@@ -180,29 +158,6 @@ ag_jv ag_jfilter_round(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return ag_jint(round_half_even(i, scale));
 }
 
-ag_jv ag_jfilter_filesizeformat(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    static const char *const units[] = {"k", "M", "G", "T", "P", "E", "Z", "Y"};
-    bool binary = ag_jtruth(a[0]);
-    double bytes, base = binary ? 1024 : 1000;
-    char text[64], number[400];
-    if (v.kind == AG_JUNDEFINED) return ag_jfail_undefined(c, v);
-    if (!float_of(v, &bytes)) return ag_jfail(c, "filesizeformat: it is no number");
-    if (bytes == 1) return ag_jstr_literal(c, "1 Byte");
-    if (bytes < base) {
-        int n = snprintf(text, sizeof text, "%.0f Bytes", trunc(bytes));
-        return ag_jstring(ag_jstr_copy(c, text, (size_t)n));
-    }
-    double unit = base;
-    size_t i = 0;
-    do unit *= base;
-    while (bytes >= unit && ++i < 8);
-    if (i == 8) i = 7;
-    ag_jformat_double(number, sizeof number, 'f', false, 1, base * bytes / unit);
-    const char *prefix = binary && i == 0 ? "K" : units[i];
-    int n = snprintf(text, sizeof text, "%.40s %s%sB", number, prefix, binary ? "i" : "");
-    return ag_jstring(ag_jstr_copy(c, text, (size_t)n));
-}
-
 /* An indent is a number of spaces or a text; None: none. */
 static bool json_indent(ag_jctx *c, ag_jv v, ag_jjson_style *style) {
     if (ag_jfailed(v) || v.kind == AG_JNONE) return true;
@@ -246,12 +201,6 @@ ag_jv ag_jfilter_tojson(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return ag_jbuf_value(c, b);
 }
 
-ag_jv ag_jfilter_random(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    (void)v;
-    (void)a;
-    return ag_jfail_as(c, AG_UNSUPPORTED, "random");
-}
-
 static const struct filter {
     const char *name;
     ag_jfilter_fn *call;
@@ -260,20 +209,16 @@ static const struct filter {
     size_t min;
 } filters[] = {
     {"abs", filter_abs, NULL, "", 0},
-    {"attr", filter_attr, NULL, "name", 1},
     {"batch", ag_jfilter_batch, NULL, "linecount fill_with", 1},
     {"capitalize", ag_jfilter_capitalize, NULL, "", 0},
-    {"center", ag_jfilter_center, NULL, "width", 0},
     {"count", filter_length, NULL, "", 0},
     {"d", filter_default, NULL, "default_value boolean", 0},
     {"default", filter_default, NULL, "default_value boolean", 0},
     {"dictsort", ag_jfilter_dictsort, NULL, "case_sensitive by reverse", 0},
     {"e", ag_jfilter_escape, NULL, "", 0},
     {"escape", ag_jfilter_escape, NULL, "", 0},
-    {"filesizeformat", ag_jfilter_filesizeformat, NULL, "binary", 0},
     {"first", ag_jfilter_first, NULL, "", 0},
     {"float", ag_jfilter_float, NULL, "default", 0},
-    {"forceescape", ag_jfilter_forceescape, NULL, "", 0},
     {"format", NULL, ag_jfilter_format, NULL, 0},
     {"groupby", ag_jfilter_groupby, NULL, "attribute default case_sensitive", 1},
     {"indent", ag_jfilter_indent, NULL, "width first blank", 0},
@@ -287,8 +232,6 @@ static const struct filter {
     {"map", NULL, ag_jfilter_map, NULL, 0},
     {"max", ag_jfilter_max, NULL, "case_sensitive attribute", 0},
     {"min", ag_jfilter_min, NULL, "case_sensitive attribute", 0},
-    {"pprint", ag_jfilter_pprint, NULL, "", 0},
-    {"random", ag_jfilter_random, NULL, "", 0},
     {"reject", NULL, ag_jfilter_reject, NULL, 0},
     {"rejectattr", NULL, ag_jfilter_rejectattr, NULL, 0},
     {"replace", ag_jfilter_replace, NULL, "old new count", 2},
@@ -300,7 +243,6 @@ static const struct filter {
     {"slice", ag_jfilter_slice, NULL, "slices fill_with", 1},
     {"sort", ag_jfilter_sort, NULL, "reverse case_sensitive attribute", 0},
     {"string", ag_jfilter_string, NULL, "", 0},
-    {"striptags", ag_jfilter_striptags, NULL, "", 0},
     {"sum", ag_jfilter_sum, NULL, "attribute start", 0},
     {"title", ag_jfilter_title, NULL, "", 0},
     {"tojson", ag_jfilter_tojson, NULL, "ensure_ascii indent separators sort_keys", 0},
@@ -308,12 +250,7 @@ static const struct filter {
     {"truncate", ag_jfilter_truncate, NULL, "length killwords end leeway", 0},
     {"unique", ag_jfilter_unique, NULL, "case_sensitive attribute", 0},
     {"upper", ag_jfilter_upper, NULL, "", 0},
-    {"urlencode", ag_jfilter_urlencode, NULL, "", 0},
-    {"urlize", ag_jfilter_urlize, NULL, "trim_url_limit nofollow target rel extra_schemes", 0},
     {"wordcount", ag_jfilter_wordcount, NULL, "", 0},
-    {"wordwrap", ag_jfilter_wordwrap, NULL, "width break_long_words wrapstring break_on_hyphens",
-     0},
-    {"xmlattr", ag_jfilter_xmlattr, NULL, "autospace", 0},
 };
 
 int ag_jfilter_find(const char *name, size_t len) {

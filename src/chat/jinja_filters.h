@@ -10,32 +10,19 @@ ag_jv ag_jfilter_call(ag_jctx *c, int id, ag_jv value, const ag_jargs *args);
 
 /* a: the arguments as ag_jbind gives them */
 typedef ag_jv ag_jfilter_fn(ag_jctx *c, ag_jv value, const ag_jv *a);
-ag_jfilter_fn ag_jfilter_batch, ag_jfilter_capitalize, ag_jfilter_center, ag_jfilter_dictsort,
-    ag_jfilter_escape, ag_jfilter_filesizeformat, ag_jfilter_first, ag_jfilter_float,
-    ag_jfilter_forceescape, ag_jfilter_groupby, ag_jfilter_indent, ag_jfilter_int, ag_jfilter_items,
-    ag_jfilter_join, ag_jfilter_last, ag_jfilter_list, ag_jfilter_lower, ag_jfilter_max,
-    ag_jfilter_min, ag_jfilter_pprint, ag_jfilter_random, ag_jfilter_replace, ag_jfilter_reverse,
-    ag_jfilter_round, ag_jfilter_safe, ag_jfilter_slice, ag_jfilter_sort, ag_jfilter_string,
-    ag_jfilter_striptags, ag_jfilter_sum, ag_jfilter_title, ag_jfilter_tojson, ag_jfilter_trim,
-    ag_jfilter_truncate, ag_jfilter_unique, ag_jfilter_upper, ag_jfilter_urlencode,
-    ag_jfilter_urlize, ag_jfilter_wordcount, ag_jfilter_wordwrap, ag_jfilter_xmlattr;
+ag_jfilter_fn ag_jfilter_batch, ag_jfilter_capitalize, ag_jfilter_dictsort, ag_jfilter_escape,
+    ag_jfilter_first, ag_jfilter_float, ag_jfilter_groupby, ag_jfilter_indent, ag_jfilter_int,
+    ag_jfilter_items, ag_jfilter_join, ag_jfilter_last, ag_jfilter_list, ag_jfilter_lower,
+    ag_jfilter_max, ag_jfilter_min, ag_jfilter_replace, ag_jfilter_reverse, ag_jfilter_round,
+    ag_jfilter_safe, ag_jfilter_slice, ag_jfilter_sort, ag_jfilter_string, ag_jfilter_sum,
+    ag_jfilter_title, ag_jfilter_tojson, ag_jfilter_trim, ag_jfilter_truncate, ag_jfilter_unique,
+    ag_jfilter_upper, ag_jfilter_wordcount;
 
 /* Those that take any arguments. */
 typedef ag_jv ag_jfilter_any_fn(ag_jctx *c, ag_jv value, const ag_jargs *args);
 ag_jfilter_any_fn ag_jfilter_format, ag_jfilter_map, ag_jfilter_select, ag_jfilter_reject,
     ag_jfilter_selectattr, ag_jfilter_rejectattr;
 
-/* "a.b.0": the attribute of an attribute; an integer or a string. post: as ignore_case. */
-typedef struct ag_jpath {
-    ag_jv *parts;
-    size_t n;
-    bool ignore_case;
-    ag_jv otherwise; /* for what is undefined on the way; AG_JFAIL: none */
-} ag_jpath;
-bool ag_jpath_parse(ag_jctx *c, ag_jv attribute, ag_jpath *out);
-ag_jv ag_jpath_get(ag_jctx *c, const ag_jpath *path, ag_jv v);
-/* Lower case if it is a string. */
-ag_jv ag_jignore_case(ag_jctx *c, ag_jv v);
 /* soft_str: strings as they are, others by str() */
 ag_jstr *ag_jsoft_str(ag_jctx *c, ag_jv v);
 

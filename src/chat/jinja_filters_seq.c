@@ -14,6 +14,14 @@
 
 #include <string.h>
 
+/* "a.b.0": the attribute of an attribute; an integer or a string. post: as ignore_case. */
+typedef struct attr_path {
+    ag_jv *parts;
+    size_t n;
+    bool ignore_case;
+    ag_jv otherwise; /* for what is undefined on the way; AG_JFAIL: none */
+} attr_path;
+
 static bool push_part(ag_jctx *c, ag_jlist *parts, ag_jstr *s, size_t begin, size_t end) {
     ag_jstr *part = ag_jstr_slice(c, s, begin, end);
     bool digits = part && part->len > 0;
@@ -27,8 +35,8 @@ static bool push_part(ag_jctx *c, ag_jlist *parts, ag_jstr *s, size_t begin, siz
     return part && ag_jlist_push(c, parts, ag_jstring(part));
 }
 
-bool ag_jpath_parse(ag_jctx *c, ag_jv attribute, ag_jpath *out) {
-    *out = (ag_jpath){.otherwise = ag_jfail_value()};
+static bool path_parse(ag_jctx *c, ag_jv attribute, attr_path *out) {
+    *out = (attr_path){.otherwise = ag_jfail_value()};
     if (ag_jfailed(attribute) || attribute.kind == AG_JNONE) return true;
     ag_jlist *parts = ag_jlist_create(c, 1);
     if (!parts) return false;
@@ -48,18 +56,18 @@ bool ag_jpath_parse(ag_jctx *c, ag_jv attribute, ag_jpath *out) {
     return true;
 }
 
-ag_jv ag_jignore_case(ag_jctx *c, ag_jv v) {
+static ag_jv ignore_case(ag_jctx *c, ag_jv v) {
     if (v.kind != AG_JSTRING) return v;
-    return ag_jstring(ag_jstr_with_case(c, v.as.string, AG_JCASE_LOWER));
+    return ag_jstring(ag_jstr_with_case(c, v.as.string, false));
 }
 
-ag_jv ag_jpath_get(ag_jctx *c, const ag_jpath *path, ag_jv v) {
+static ag_jv path_get(ag_jctx *c, const attr_path *path, ag_jv v) {
     for (size_t i = 0; i < path->n; i++) {
         v = ag_jitem(c, v, path->parts[i]);
         if (v.kind == AG_JUNDEFINED && !ag_jfailed(path->otherwise)) v = path->otherwise;
         if (ag_jfailed(v)) return v;
     }
-    return path->ignore_case ? ag_jignore_case(c, v) : v;
+    return path->ignore_case ? ignore_case(c, v) : v;
 }
 
 ag_jv ag_jfilter_first(ag_jctx *c, ag_jv v, const ag_jv *a) {
@@ -99,12 +107,12 @@ ag_jv ag_jfilter_reverse(ag_jctx *c, ag_jv v, const ag_jv *a) {
 }
 
 ag_jv ag_jfilter_join(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    ag_jpath path;
-    if (!ag_jpath_parse(c, a[1], &path)) return ag_jfail_value();
+    attr_path path;
+    if (!path_parse(c, a[1], &path)) return ag_jfail_value();
     ag_jlist *items = ag_jlist_of(c, v), *texts = items ? ag_jlist_create(c, items->n) : NULL;
     if (!texts) return ag_jfail_value();
     for (size_t i = 0; i < items->n; i++) {
-        ag_jv item = ag_jpath_get(c, &path, items->items[i]);
+        ag_jv item = path_get(c, &path, items->items[i]);
         ag_jstr *s = ag_jfailed(item) ? NULL : ag_jstr_of(c, item);
         if (!s || !ag_jlist_push(c, texts, ag_jstring(s))) return ag_jfail_value();
     }
@@ -135,7 +143,7 @@ ag_jv ag_jfilter_items(ag_jctx *c, ag_jv v, const ag_jv *a) {
 /* map, select, reject and their like */
 typedef struct applied {
     bool has_path, negated;
-    ag_jpath path;
+    attr_path path;
     int id; /* of the filter or test; -1: the value itself */
     ag_jargs args;
 } applied;
@@ -146,7 +154,7 @@ static int next_mapped(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     int more = ag_jiter_next(c, it->inner, &v);
     if (more <= 0) return more;
     if (!ag_jenter(c)) return -1;
-    *item = f->has_path ? ag_jpath_get(c, &f->path, v) : ag_jfilter_call(c, f->id, v, &f->args);
+    *item = f->has_path ? path_get(c, &f->path, v) : ag_jfilter_call(c, f->id, v, &f->args);
     ag_jleave(c);
     return ag_jfailed(*item) ? -1 : 1;
 }
@@ -156,7 +164,7 @@ static int is_selected(ag_jctx *c, const applied *f, ag_jv item) {
     ag_jregion r;
     if (!ag_jenter(c)) return -1;
     ag_jregion_begin(c, &r);
-    ag_jv v = f->has_path ? ag_jpath_get(c, &f->path, item) : item;
+    ag_jv v = f->has_path ? path_get(c, &f->path, item) : item;
     if (!ag_jfailed(v) && f->id >= 0) v = ag_jtest_call(c, f->id, v, &f->args);
     if (ag_jfailed(v)) return -1;
     const int selected = ag_jtruth(v) != f->negated;
@@ -188,6 +196,15 @@ typedef struct prepared {
     bool maps, by_attribute;
 } prepared;
 
+static bool unknown_name(ag_jctx *c, const char *kind, ag_jv name) {
+    if (name.kind == AG_JSTRING) {
+        ag_jfail(c, "unknown %s '%.*s'", kind, (int)name.as.string->len, name.as.string->text);
+    } else {
+        ag_jfail(c, "the name of a %s must be a string, not '%s'", kind, ag_jtype_name(name));
+    }
+    return false;
+}
+
 static bool prepare_map(ag_jctx *c, prepared *p) {
     ag_jdict *k = p->args.keywords;
     ag_jstr attribute = {.text = "attribute", .len = 9}, otherwise = {.text = "default", .len = 7};
@@ -199,7 +216,7 @@ static bool prepare_map(ag_jctx *c, prepared *p) {
             return ag_jfail(c, "map: unexpected keyword argument"), false;
         }
         p->f.has_path = true;
-        if (!ag_jpath_parse(c, by, &p->f.path)) return false;
+        if (!path_parse(c, by, &p->f.path)) return false;
         if (d.kind != AG_JNONE) p->f.path.otherwise = d;
         return true;
     }
@@ -207,7 +224,7 @@ static bool prepare_map(ag_jctx *c, prepared *p) {
     ag_jv name = p->args.items[0];
     p->f.id =
         name.kind == AG_JSTRING ? ag_jfilter_find(name.as.string->text, name.as.string->len) : -1;
-    if (p->f.id < 0) return ag_jfail(c, "map: there is no such filter"), false;
+    if (p->f.id < 0) return unknown_name(c, "filter", name);
     p->f.args = (ag_jargs){p->args.items + 1, p->args.n - 1, k};
     return true;
 }
@@ -218,13 +235,13 @@ static bool prepare_select(ag_jctx *c, prepared *p) {
     if (p->by_attribute) {
         if (!p->args.n) return ag_jfail(c, "Missing parameter for attribute name"), false;
         p->f.has_path = true;
-        if (!ag_jpath_parse(c, p->args.items[at++], &p->f.path)) return false;
+        if (!path_parse(c, p->args.items[at++], &p->f.path)) return false;
     }
     if (at >= p->args.n) return true;
     ag_jv name = p->args.items[at++];
     p->f.id =
         name.kind == AG_JSTRING ? ag_jtest_find(name.as.string->text, name.as.string->len) : -1;
-    if (p->f.id < 0) return ag_jfail(c, "select: there is no such test"), false;
+    if (p->f.id < 0) return unknown_name(c, "test", name);
     p->f.args = (ag_jargs){p->args.items + at, p->args.n - at, p->args.keywords};
     return true;
 }
@@ -270,7 +287,7 @@ ag_jv ag_jfilter_rejectattr(ag_jctx *c, ag_jv v, const ag_jargs *args) {
 }
 
 typedef struct unique_state {
-    ag_jpath path;
+    attr_path path;
     ag_jdict *seen;
 } unique_state;
 
@@ -284,7 +301,7 @@ static int next_unique(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     for (;;) {
         int more = ag_jiter_next(c, it->inner, item);
         if (more <= 0) return more;
-        ag_jv key = ag_jpath_get(c, &u->path, *item);
+        ag_jv key = path_get(c, &u->path, *item);
         if (ag_jfailed(key)) return -1;
         ag_jv seen = ag_jdict_find(c, u->seen, key);
         if (c->status != AG_OK) return -1;
@@ -296,7 +313,7 @@ static int next_unique(ag_jctx *c, ag_jiter *it, ag_jv *item) {
 
 ag_jv ag_jfilter_unique(ag_jctx *c, ag_jv v, const ag_jv *a) {
     unique_state *u = ag_jtake(c, sizeof *u);
-    if (!u || !ag_jpath_parse(c, a[1], &u->path)) return ag_jfail_value();
+    if (!u || !path_parse(c, a[1], &u->path)) return ag_jfail_value();
     u->path.ignore_case = !ag_jtruth(a[0]);
     u->seen = ag_jdict_create(c, 0);
     ag_jiter *it = u->seen ? ag_jiter_create(c, "generator", next_unique, NULL, u) : NULL;
@@ -305,7 +322,6 @@ ag_jv ag_jfilter_unique(ag_jctx *c, ag_jv v, const ag_jv *a) {
 }
 
 /* batch(n) and slice(n): lists of lists, made at once but handed out one by one. */
-static bool rows_argument(ag_jctx *c, ag_jv v, int64_t *n) { return ag_jargument_int(c, v, 0, n); }
 
 static ag_jlist *slice_rows(ag_jctx *c, const ag_jlist *all, int64_t slices, ag_jv fill) {
     ag_jlist *rows = ag_jlist_create(c, 0);
@@ -323,7 +339,7 @@ static ag_jlist *slice_rows(ag_jctx *c, const ag_jlist *all, int64_t slices, ag_
 
 ag_jv ag_jfilter_slice(ag_jctx *c, ag_jv v, const ag_jv *a) {
     int64_t n;
-    if (!rows_argument(c, a[0], &n)) return ag_jfail_value();
+    if (!ag_jargument_int(c, a[0], 0, &n)) return ag_jfail_value();
     ag_jlist *all = ag_jlist_of(c, v);
     if (!all) return ag_jfail_value();
     if (n == 0) return ag_jfail(c, "slice: division by zero");
@@ -372,16 +388,16 @@ static int by_sort_key(ag_jctx *c, const void *a, const void *b) {
 }
 
 /* The values of "a,b.c" as a list; n 0: that of one attribute by itself. */
-static ag_jv sort_key(ag_jctx *c, const ag_jpath *paths, size_t n, ag_jv v) {
-    if (n == 0) return ag_jpath_get(c, &paths[0], v);
+static ag_jv sort_key(ag_jctx *c, const attr_path *paths, size_t n, ag_jv v) {
+    if (n == 0) return path_get(c, &paths[0], v);
     ag_jlist *l = ag_jlist_create(c, n);
     for (size_t i = 0; l && i < n; i++) {
-        if (!ag_jlist_push(c, l, ag_jpath_get(c, &paths[i], v))) return ag_jfail_value();
+        if (!ag_jlist_push(c, l, path_get(c, &paths[i], v))) return ag_jfail_value();
     }
     return ag_jlist_value(l);
 }
 
-static keyed *keyed_items(ag_jctx *c, ag_jlist *l, const ag_jpath *paths, size_t n, bool reverse) {
+static keyed *keyed_items(ag_jctx *c, ag_jlist *l, const attr_path *paths, size_t n, bool reverse) {
     keyed *k = ag_jtake(c, (l->n + 1) * sizeof *k);
     for (size_t i = 0; k && i < l->n; i++) {
         k[i] = (keyed){sort_key(c, paths, n, l->items[i]), l->items[i], reverse};
@@ -390,7 +406,8 @@ static keyed *keyed_items(ag_jctx *c, ag_jlist *l, const ag_jpath *paths, size_t
     return k;
 }
 
-static ag_jlist *sorted_by(ag_jctx *c, ag_jlist *l, const ag_jpath *paths, size_t n, bool reverse) {
+static ag_jlist *sorted_by(ag_jctx *c, ag_jlist *l, const attr_path *paths, size_t n,
+                           bool reverse) {
     keyed *k = keyed_items(c, l, paths, n, reverse);
     if (!k || !ag_jlist_sort(c, k, l->n, sizeof *k, by_sort_key)) return NULL;
     ag_jlist *sorted = ag_jlist_create(c, l->n);
@@ -401,7 +418,7 @@ static ag_jlist *sorted_by(ag_jctx *c, ag_jlist *l, const ag_jpath *paths, size_
 enum { MAX_SORT_KEYS = 16 };
 
 ag_jv ag_jfilter_sort(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    ag_jpath paths[MAX_SORT_KEYS];
+    attr_path paths[MAX_SORT_KEYS];
     size_t n = 1;
     if (a[2].kind == AG_JSTRING) {
         ag_jstr comma = {.text = ",", .len = 1};
@@ -410,9 +427,9 @@ ag_jv ag_jfilter_sort(ag_jctx *c, ag_jv v, const ag_jv *a) {
         n = parts.as.list->n;
         if (n > MAX_SORT_KEYS) return ag_jfail_as(c, AG_LIMIT, "sort: too many attributes");
         for (size_t i = 0; i < n; i++) {
-            if (!ag_jpath_parse(c, parts.as.list->items[i], &paths[i])) return ag_jfail_value();
+            if (!path_parse(c, parts.as.list->items[i], &paths[i])) return ag_jfail_value();
         }
-    } else if (!ag_jpath_parse(c, a[2], &paths[0])) {
+    } else if (!path_parse(c, a[2], &paths[0])) {
         return ag_jfail_value();
     }
     int64_t reverse;
@@ -441,13 +458,13 @@ ag_jv ag_jfilter_dictsort(ag_jctx *c, ag_jv v, const ag_jv *a) {
     ag_jv part = ag_jint(by_value);
     int64_t reverse;
     if (!ag_jargument_int(c, a[2], 0, &reverse)) return ag_jfail_value();
-    ag_jpath path = {.parts = &part, .n = 1, .ignore_case = !ag_jtruth(a[0])};
+    attr_path path = {.parts = &part, .n = 1, .ignore_case = !ag_jtruth(a[0])};
     return l ? ag_jlist_value(sorted_by(c, l, &path, 0, reverse != 0)) : ag_jfail_value();
 }
 
 static ag_jv extreme(ag_jctx *c, ag_jv v, const ag_jv *a, bool largest) {
-    ag_jpath path;
-    if (!ag_jpath_parse(c, a[1], &path)) return ag_jfail_value();
+    attr_path path;
+    if (!path_parse(c, a[1], &path)) return ag_jfail_value();
     path.ignore_case = !ag_jtruth(a[0]);
     ag_jlist *l = ag_jlist_of(c, v);
     if (!l) return ag_jfail_value();
@@ -466,9 +483,9 @@ ag_jv ag_jfilter_min(ag_jctx *c, ag_jv v, const ag_jv *a) { return extreme(c, v,
 ag_jv ag_jfilter_max(ag_jctx *c, ag_jv v, const ag_jv *a) { return extreme(c, v, a, true); }
 
 ag_jv ag_jfilter_sum(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    ag_jpath path;
+    attr_path path;
     ag_jv sum = ag_jfailed(a[1]) ? ag_jint(0) : a[1];
-    if (!ag_jpath_parse(c, a[0], &path)) return ag_jfail_value();
+    if (!path_parse(c, a[0], &path)) return ag_jfail_value();
     if (sum.kind == AG_JSTRING) return ag_jfail(c, "sum() can't sum strings");
     ag_jiter *it = ag_jiter_of(c, v);
     for (;;) {
@@ -476,7 +493,7 @@ ag_jv ag_jfilter_sum(ag_jctx *c, ag_jv v, const ag_jv *a) {
         int more = it ? ag_jiter_next(c, it, &item) : -1;
         if (more < 0) return ag_jfail_value();
         if (!more) return sum;
-        item = ag_jpath_get(c, &path, item);
+        item = path_get(c, &path, item);
         if (ag_jfailed(item)) return item;
         sum = ag_jbinary(c, AG_JOP_ADD, sum, item);
         if (ag_jfailed(sum)) return sum;
@@ -490,8 +507,8 @@ static ag_jv group_value(ag_jctx *c, ag_jv grouper, ag_jlist *items) {
 }
 
 ag_jv ag_jfilter_groupby(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    ag_jpath path;
-    if (!ag_jpath_parse(c, a[0], &path)) return ag_jfail_value();
+    attr_path path;
+    if (!path_parse(c, a[0], &path)) return ag_jfail_value();
     if (a[1].kind != AG_JNONE) path.otherwise = a[1];
     path.ignore_case = !ag_jtruth(a[2]);
     ag_jlist *l = ag_jlist_of(c, v), *groups = l ? ag_jlist_create(c, 0) : NULL, *items = NULL;
@@ -503,7 +520,7 @@ ag_jv ag_jfilter_groupby(ag_jctx *c, ag_jv v, const ag_jv *a) {
         if (same < 0) return ag_jfail_value();
         if (!same) {
             items = ag_jlist_create(c, 1);
-            ag_jv key = items ? ag_jpath_get(c, &path, k[i].item) : ag_jfail_value();
+            ag_jv key = items ? path_get(c, &path, k[i].item) : ag_jfail_value();
             if (!items || !ag_jlist_push(c, groups, group_value(c, key, items))) {
                 return ag_jfail_value();
             }

@@ -36,12 +36,6 @@ ag_jv ag_jfilter_trim(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return s ? ag_jstr_strip(c, ag_jstring(s), a) : ag_jfail_value();
 }
 
-ag_jv ag_jfilter_center(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    ag_jstr *s = ag_jsoft_str(c, v);
-    ag_jv args[3] = {ag_jfailed(a[0]) ? ag_jint(80) : a[0], ag_jfail_value(), ag_jfail_value()};
-    return s ? ag_jstr_center(c, ag_jstring(s), args) : ag_jfail_value();
-}
-
 ag_jv ag_jfilter_replace(ag_jctx *c, ag_jv v, const ag_jv *a) {
     ag_jstr *s = ag_jstr_of(c, v), *from = s ? ag_jstr_of(c, a[0]) : NULL;
     ag_jstr *to = from ? ag_jstr_of(c, a[1]) : NULL;
@@ -66,13 +60,12 @@ ag_jv ag_jfilter_title(ag_jctx *c, ag_jv v, const ag_jv *a) {
     if (!b) return ag_jfail_value();
     for (size_t at = 0; at < s->len;) {
         size_t end = at + ag_utf8_len(s->text[at]);
-        ag_jcase to = AG_JCASE_UPPER;
-        if (!starts_word(s, at)) {
-            to = AG_JCASE_LOWER;
+        const bool upper = starts_word(s, at);
+        if (!upper) {
             while (end < s->len && !starts_word(s, end)) end += ag_utf8_len(s->text[end]);
         }
         ag_jstr *part = ag_jstr_slice(c, s, at, end);
-        part = part ? ag_jstr_with_case(c, part, to) : NULL;
+        part = part ? ag_jstr_with_case(c, part, upper) : NULL;
         if (!part || !ag_jbuf_append(c, b, part)) return ag_jfail_value();
         at = end;
     }
@@ -168,84 +161,4 @@ ag_jv ag_jfilter_wordcount(ag_jctx *c, ag_jv v, const ag_jv *a) {
         in_word = word;
     }
     return ag_jint(n);
-}
-
-static bool append_quoted(ag_jctx *c, ag_jbuf *b, ag_jv v, bool for_query) {
-    const ag_jstr *s = ag_jstr_of(c, v);
-    if (!s || !ag_jwork_bytes(c, s->len)) return false;
-    size_t n = 0;
-    for (size_t i = 0; i < s->len; i++) {
-        if (!ag_jwork_eighth(c, &n)) return false;
-        unsigned char ch = (unsigned char)s->text[i];
-        char hex[3] = {'%', "0123456789ABCDEF"[ch >> 4], "0123456789ABCDEF"[ch & 15]};
-        bool plain = (ch >= '0' && ch <= '9') || ((ch | 0x20) >= 'a' && (ch | 0x20) <= 'z') ||
-                     (ch && strchr("_.-~", ch)) || (ch == '/' && !for_query);
-        bool ours = ag_jstr_is_conversation(s, i);
-        const char *text = plain ? s->text + i : ch == ' ' && for_query ? "+" : hex;
-        size_t len = plain || (ch == ' ' && for_query) ? 1 : 3;
-        if (!ag_jbuf_append_bytes(c, b, text, len, ours)) return false;
-    }
-    return true;
-}
-
-static bool append_query_pair(ag_jctx *c, ag_jbuf *b, ag_jv pair, bool first) {
-    ag_jlist *l = ag_jlist_of(c, pair);
-    if (!l) return false;
-    if (l->n != 2) return ag_jfail(c, "urlencode needs pairs, not %zu items", l->n), false;
-    return (first || ag_jbuf_append_text(c, b, "&")) && append_quoted(c, b, l->items[0], true) &&
-           ag_jbuf_append_text(c, b, "=") && append_quoted(c, b, l->items[1], true);
-}
-
-ag_jv ag_jfilter_urlencode(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    (void)a;
-    ag_jbuf *b = ag_jbuf_create(c);
-    if (!b) return ag_jfail_value();
-    if (v.kind == AG_JSTRING || !ag_jis_iterable(v)) {
-        return append_quoted(c, b, v, false) ? ag_jbuf_value(c, b) : ag_jfail_value();
-    }
-    if (v.kind == AG_JDICT) {
-        const ag_jview items = {ag_jdict_filled(c, v.as.dict), AG_JVIEW_ITEMS};
-        if (!items.dict) return ag_jfail_value();
-        for (size_t i = 0; i < v.as.dict->n; i++) {
-            ag_jv pair = ag_jview_item(c, &items, i);
-            if (ag_jfailed(pair) || !append_query_pair(c, b, pair, i == 0)) return ag_jfail_value();
-        }
-        return ag_jbuf_value(c, b);
-    }
-    ag_jlist *l = ag_jlist_of(c, v);
-    for (size_t i = 0; l && i < l->n; i++) {
-        if (!append_query_pair(c, b, l->items[i], i == 0)) return ag_jfail_value();
-    }
-    return l ? ag_jbuf_value(c, b) : ag_jfail_value();
-}
-
-ag_jv ag_jfilter_xmlattr(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    if (v.kind == AG_JUNDEFINED) return ag_jfail_undefined(c, v);
-    if (v.kind != AG_JDICT) return ag_jfail(c, "xmlattr needs a dict, not '%s'", ag_jtype_name(v));
-    ag_jbuf *b = ag_jbuf_create(c);
-    bool space = ag_jfailed(a[0]) || ag_jtruth(a[0]);
-    const ag_jentry *entries = ag_jdict_entries(c, v.as.dict);
-    if (c->status != AG_OK) return ag_jfail_value();
-    for (size_t i = 0; b && i < v.as.dict->n; i++) {
-        const ag_jentry *e = &entries[i];
-        if (e->value.kind == AG_JNONE || e->value.kind == AG_JUNDEFINED) continue;
-        if (e->key.kind != AG_JSTRING) return ag_jfail(c, "xmlattr: a key is no string");
-        for (size_t k = 0; k < e->key.as.string->len; k++) {
-            char ch = e->key.as.string->text[k];
-            if (strchr(" \t\n\r\f\v/>=", ch))
-                return ag_jfail(c, "Invalid character in attribute name");
-        }
-        ag_jstr *key = ag_jescape(c, e->key), *value = key ? ag_jescape(c, e->value) : NULL;
-        bool ok = value && (!(space || b->len) || ag_jbuf_append_text(c, b, " ")) &&
-                  ag_jbuf_append(c, b, key) && ag_jbuf_append_text(c, b, "=\"") &&
-                  ag_jbuf_append(c, b, value) && ag_jbuf_append_text(c, b, "\"");
-        if (!ok) return ag_jfail_value();
-    }
-    return b ? ag_jbuf_value(c, b) : ag_jfail_value();
-}
-
-ag_jv ag_jfilter_urlize(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    (void)v;
-    (void)a;
-    return ag_jfail_as(c, AG_UNSUPPORTED, "urlize");
 }

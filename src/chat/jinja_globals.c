@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the environment offers beside the variables: range, dict, namespace, cycler, joiner,
- * raise_exception, strftime_now. */
+/* What the environment offers beside the variables: range, dict, namespace, raise_exception,
+ * strftime_now. */
 #include "chat/jinja_eval.h"
 #include "chat/jinja_list.h"
 #include "chat/jinja_ops.h"
@@ -24,7 +24,7 @@ static bool range_argument(ag_jctx *c, ag_jv v, int64_t *out) {
     return true;
 }
 
-static ag_jv make_range(ag_jctx *c, const ag_jargs *args) {
+static ag_jv global_range(ag_jctx *c, const ag_jargs *args) {
     int64_t v[3] = {0, 0, 1};
     if (args->n < 1 || args->n > 3 || args->keywords) {
         return ag_jfail(c, "range() takes from 1 to 3 arguments");
@@ -80,8 +80,6 @@ static ag_jdict *make_dict(ag_jctx *c, const ag_jargs *args) {
     return d;
 }
 
-static ag_jv global_range(ag_jctx *c, const ag_jargs *args) { return make_range(c, args); }
-
 static ag_jv global_dict(ag_jctx *c, const ag_jargs *args) {
     return ag_jdict_value(make_dict(c, args));
 }
@@ -89,31 +87,6 @@ static ag_jv global_dict(ag_jctx *c, const ag_jargs *args) {
 static ag_jv global_namespace(ag_jctx *c, const ag_jargs *args) {
     ag_jdict *d = make_dict(c, args);
     return d ? (ag_jv){AG_JNAMESPACE, {.dict = d}} : ag_jfail_value();
-}
-
-static ag_jv cycle_value(ag_jctx *c, ag_jkind kind, const ag_jv *items, size_t n) {
-    ag_jcycle *y = ag_jtake_zeroed(c, sizeof *y);
-    if (!y) return ag_jfail_value();
-    y->items = ag_jlist_create(c, n);
-    for (size_t i = 0; y->items && i < n; i++) y->items->items[y->items->n++] = items[i];
-    return y->items ? (ag_jv){kind, {.cycle = y}} : ag_jfail_value();
-}
-
-static ag_jv global_cycler(ag_jctx *c, const ag_jargs *args) {
-    if (!args->n || args->keywords) return ag_jfail(c, "cycler() needs at least one item");
-    return cycle_value(c, AG_JCYCLER, args->items, args->n);
-}
-
-static ag_jv global_joiner(ag_jctx *c, const ag_jargs *args) {
-    ag_jv sep[AG_JMAX_PARAMS];
-    if (!ag_jbind(c, "function", "joiner", args, "sep", 0, sep)) return ag_jfail_value();
-    if (ag_jfailed(sep[0])) sep[0] = ag_jstr_literal(c, ", ");
-    return ag_jfailed(sep[0]) ? sep[0] : cycle_value(c, AG_JJOINER, sep, 1);
-}
-
-static ag_jv global_lipsum(ag_jctx *c, const ag_jargs *args) {
-    (void)args;
-    return ag_jfail_as(c, AG_UNSUPPORTED, "lipsum() makes random text");
 }
 
 static ag_jv global_raise(ag_jctx *c, const ag_jargs *args) {
@@ -178,9 +151,8 @@ static const struct global {
     ag_jv (*call)(ag_jctx *c, const ag_jargs *args);
 } globals[] = {
     {"range", global_range},           {"dict", global_dict},
-    {"namespace", global_namespace},   {"cycler", global_cycler},
-    {"joiner", global_joiner},         {"lipsum", global_lipsum},
-    {"raise_exception", global_raise}, {"strftime_now", global_strftime},
+    {"namespace", global_namespace},   {"raise_exception", global_raise},
+    {"strftime_now", global_strftime},
 };
 
 int ag_jglobal_find(const ag_jstr *name) {

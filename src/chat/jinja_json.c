@@ -127,7 +127,7 @@ static bool append_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, bool ascii) 
 static bool append_number(ag_jctx *c, ag_jbuf *b, double d) {
     if (isnan(d)) return ag_jbuf_append_text(c, b, "NaN");
     if (isinf(d)) return ag_jbuf_append_text(c, b, d < 0 ? "-Infinity" : "Infinity");
-    return ag_jappend_repr(c, b, ag_jfloat(d), false);
+    return ag_jappend_repr(c, b, ag_jfloat(d));
 }
 
 static bool append_constant(ag_jctx *c, ag_jbuf *b, ag_jv v) {
@@ -245,7 +245,7 @@ static bool append_kind(ag_jctx *c, json_writer *w, ag_jv v) {
     case AG_JBOOL:
         return append_constant(c, w->b, v);
     case AG_JINT:
-        return ag_jappend_repr(c, w->b, v, false);
+        return ag_jappend_repr(c, w->b, v);
     case AG_JFLOAT:
         return append_number(c, w->b, v.as.number);
     case AG_JSTRING:

@@ -122,13 +122,6 @@ static int next_char(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     return 1;
 }
 
-static int next_of_loop(ag_jctx *c, ag_jiter *it, ag_jv *item) {
-    (void)it;
-    (void)item;
-    ag_jfail_as(c, AG_UNSUPPORTED, "a loop that is iterated over within itself");
-    return -1;
-}
-
 static int next_nothing(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     (void)c;
     (void)it;
@@ -145,7 +138,6 @@ bool ag_jis_iterable(ag_jv v) {
     case AG_JRANGE:
     case AG_JVIEW:
     case AG_JITERATOR:
-    case AG_JLOOP:
     case AG_JUNDEFINED:
         return true;
     default:
@@ -190,8 +182,6 @@ ag_jiter *ag_jiter_of(ag_jctx *c, ag_jv v) {
         it->next = next_char;
     } else if (v.kind == AG_JUNDEFINED) {
         it->next = next_nothing;
-    } else if (v.kind == AG_JLOOP) {
-        it->next = next_of_loop;
     } else {
         it->end = (size_t)ag_jlength(v);
     }

@@ -9,12 +9,11 @@ struct ag_jloop {
     const ag_jnode *node;
     ag_jscope *scope; /* around the loop */
     ag_jv iterable;
-    ag_jiter *it;                   /* NULL: the items are found by their number */
-    int64_t index0, length, depth0; /* length -1: not known yet */
+    ag_jiter *it;           /* NULL: the items are found by their number */
+    int64_t index0, length; /* length -1: not known yet */
     ag_jv before, current,
-        after;   /* items of an iterator; `after` is AG_JFAIL until it is peeked at */
-    bool at_end; /* nothing comes after */
-    ag_jv last_changed;
+        after;     /* items of an iterator; `after` is AG_JFAIL until it is peeked at */
+    bool at_end;   /* nothing comes after */
     uint64_t born; /* the region in which it was made */
 };
 
@@ -102,8 +101,8 @@ static int advance_loop(ag_jctx *c, ag_jloop *l) {
     return 1;
 }
 
-/* What has no length is read to its end. */
-int64_t ag_jloop_length(ag_jctx *c, ag_jloop *l) {
+/* What has no length is read to its end; -1: failed. */
+static int64_t loop_length(ag_jctx *c, ag_jloop *l) {
     if (l->length >= 0) return l->length;
     ag_jlist *rest = ag_jlist_of(c, ag_jiter_value(l->it));
     ag_jiter *it = rest ? ag_jiter_of(c, ag_jlist_value(rest)) : NULL;
@@ -118,7 +117,7 @@ static ag_jflow exec_body(ag_jctx *c, ag_jloop *l) {
     c->scope = ag_jscope_create(c, l->scope);
     if (!c->scope) return AG_JFLOW_FAIL;
     bool ok = true;
-    if (l->node->op & AG_JFOR_LOOP) {
+    if (l->node->op) {
         ok = ag_jscope_set(c, c->scope, c->t->loop, (ag_jv){AG_JLOOP, {.loop = l}});
     }
     c->at = l->node;
@@ -130,11 +129,12 @@ static ag_jflow exec_body(ag_jctx *c, ag_jloop *l) {
 
 /* Each turn is a region. The item is made inside it, unless it comes from an iterator and the body
  * reads `loop`, which may return it in a later turn. */
-static ag_jflow run_loop(ag_jctx *c, const ag_jnode *n, ag_jv iterable, int64_t depth0) {
+ag_jflow ag_jexec_for(ag_jctx *c, const ag_jnode *n) {
+    ag_jv iterable = ag_jeval(c, n->b);
+    if (ag_jfailed(iterable)) return AG_JFLOW_FAIL;
     ag_jloop *l = ag_jtake(c, sizeof *l);
     if (!l || !start_loop(c, l, n, iterable)) return AG_JFLOW_FAIL;
-    l->depth0 = depth0;
-    const bool keeps_items = l->it && n->op & AG_JFOR_LOOP;
+    const bool keeps_items = l->it && n->op;
     bool ran = false; /* to the end of the body, or else is run, as Jinja has it */
     for (ag_jflow flow = AG_JFLOW_NEXT; flow != AG_JFLOW_BREAK;) {
         ag_jregion r;
@@ -154,51 +154,8 @@ static ag_jflow run_loop(ag_jctx *c, const ag_jnode *n, ag_jv iterable, int64_t 
     return flow;
 }
 
-ag_jflow ag_jexec_for(ag_jctx *c, const ag_jnode *n) {
-    ag_jv iterable = ag_jeval(c, n->b);
-    return ag_jfailed(iterable) ? AG_JFLOW_FAIL : run_loop(c, n, iterable, 0);
-}
-
-ag_jv ag_jloop_call(ag_jctx *c, ag_jloop *l, const ag_jargs *args) {
-    if (!(l->node->op & AG_JFOR_RECURSIVE)) {
-        return ag_jfail(c, "the loop must have the 'recursive' marker to be called recursively");
-    }
-    if (args->n != 1 || args->keywords) return ag_jfail(c, "loop() takes one argument");
-    ag_jbuf *outer = c->out, *b = ag_jbuf_create(c);
-    if (!b || !ag_jenter(c)) return ag_jfail_value();
-    ag_jscope *scope = c->scope;
-    const ag_jnode *statement = c->statement;
-    c->out = b;
-    c->scope = l->scope;
-    ag_jflow flow = run_loop(c, l->node, args->items[0], l->depth0 + 1);
-    c->scope = scope;
-    c->out = outer;
-    c->statement = statement;
-    ag_jleave(c);
-    return flow == AG_JFLOW_FAIL ? ag_jfail_value() : ag_jbuf_value(c, b);
-}
-
-ag_jv ag_jloop_cycle(ag_jctx *c, ag_jloop *l, const ag_jargs *args) {
-    if (!args->n || args->keywords) return ag_jfail(c, "no items for cycling given");
-    return args->items[(size_t)l->index0 % args->n];
-}
-
-ag_jv ag_jloop_changed(ag_jctx *c, ag_jloop *l, const ag_jargs *args) {
-    ag_jlist *now = ag_jlist_create(c, args->n);
-    for (size_t i = 0; now && i < args->n; i++) now->items[now->n++] = args->items[i];
-    if (!now) return ag_jfail_value();
-    int same =
-        ag_jfailed(l->last_changed) ? 0 : ag_jequal(c, l->last_changed, ag_jtuple_value(now));
-    if (same < 0) return ag_jfail_value();
-    if (!same) {
-        l->last_changed = ag_jtuple_value(now);
-        ag_jstored(c, l->born);
-    }
-    return ag_jbool(!same);
-}
-
 static ag_jv length_less(ag_jctx *c, ag_jloop *l, int64_t by) {
-    int64_t n = ag_jloop_length(c, l);
+    int64_t n = loop_length(c, l);
     return n < 0 ? ag_jfail_value() : ag_jint(n - by);
 }
 
@@ -222,8 +179,6 @@ ag_jv ag_jloop_attribute(ag_jctx *c, ag_jv loop, const ag_jstr *name) {
     if (ag_jstr_is(name, "length")) return length_less(c, l, 0);
     if (ag_jstr_is(name, "revindex")) return length_less(c, l, l->index0);
     if (ag_jstr_is(name, "revindex0")) return length_less(c, l, l->index0 + 1);
-    if (ag_jstr_is(name, "depth")) return ag_jint(l->depth0 + 1);
-    if (ag_jstr_is(name, "depth0")) return ag_jint(l->depth0);
     if (ag_jstr_is(name, "last") || ag_jstr_is(name, "previtem") || ag_jstr_is(name, "nextitem")) {
         return neighbour(c, l, name);
     }

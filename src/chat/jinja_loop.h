@@ -9,13 +9,5 @@ ag_jflow ag_jexec_for(ag_jctx *c, const ag_jnode *n);
 
 /* AG_JFAIL without an error: there is none of that name. */
 ag_jv ag_jloop_attribute(ag_jctx *c, ag_jv loop, const ag_jstr *name);
-ag_jv ag_jmacro_attribute(ag_jctx *c, ag_jv macro, const ag_jstr *name);
-ag_jv ag_jself_attribute(ag_jctx *c, const ag_jstr *name);
-
-/* loop(iterable) of a recursive one */
-ag_jv ag_jloop_call(ag_jctx *c, ag_jloop *loop, const ag_jargs *args);
-ag_jv ag_jloop_cycle(ag_jctx *c, ag_jloop *loop, const ag_jargs *args);
-ag_jv ag_jloop_changed(ag_jctx *c, ag_jloop *loop, const ag_jargs *args);
-int64_t ag_jloop_length(ag_jctx *c, ag_jloop *loop); /* -1: failed */
 
 #endif

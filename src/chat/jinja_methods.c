@@ -3,12 +3,8 @@
 
 #include "chat/jinja_eval.h"
 #include "chat/jinja_list.h"
-#include "chat/jinja_loop.h"
-#include "chat/jinja_number.h"
 #include "chat/jinja_ops.h"
-#include "chat/jinja_string.h"
 
-#include <math.h>
 #include <string.h>
 
 bool ag_jargument_int(ag_jctx *c, ag_jv v, int64_t otherwise, int64_t *out) {
@@ -44,23 +40,11 @@ static ag_jv dict_get(ag_jctx *c, ag_jv self, const ag_jv *a) {
     if (!ag_jfailed(v) || c->status != AG_OK) return v;
     return ag_jfailed(a[1]) ? ag_jnone() : a[1];
 }
-static ag_jv dict_copy(ag_jctx *c, ag_jv self, const ag_jv *a) {
+static ag_jv copy(ag_jctx *c, ag_jv self, const ag_jv *a) {
     (void)c;
     (void)a;
     return self; /* never changes */
 }
-static ag_jv dict_fromkeys(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    (void)self;
-    ag_jlist *keys = ag_jlist_of(c, a[0]);
-    ag_jdict *d = keys ? ag_jdict_create(c, keys->n) : NULL;
-    for (size_t i = 0; d && i < keys->n; i++) {
-        if (!ag_jdict_set(c, d, keys->items[i], ag_jfailed(a[1]) ? ag_jnone() : a[1])) {
-            return ag_jfail_value();
-        }
-    }
-    return ag_jdict_value(d);
-}
-
 static ag_jv list_count(ag_jctx *c, ag_jv self, const ag_jv *a) {
     int64_t n = 0;
     for (int64_t i = 0, len = ag_jlength(self); i < len; i++) {
@@ -87,48 +71,10 @@ static ag_jv list_index(ag_jctx *c, ag_jv self, const ag_jv *a) {
     return ag_jfail(c, "index(): the value is not in the %s", ag_jtype_name(self));
 }
 
-static ag_jv list_copy(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    (void)c;
-    (void)a;
-    return self;
-}
-
-static ag_jv int_bit_length(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    (void)a;
-    if (self.kind == AG_JFLOAT) return ag_jfail(c, "'float' object has no attribute 'bit_length'");
-    int64_t v = ag_jinteger(self), n = 0;
-    for (uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v; u; u >>= 1) n++;
-    return ag_jint(n);
-}
-static ag_jv float_is_integer(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    (void)a;
-    if (self.kind != AG_JFLOAT) return ag_jfail(c, "'int' object has no attribute 'is_integer'");
-    return ag_jbool(isfinite(self.as.number) && self.as.number == floor(self.as.number));
-}
-static ag_jv cycler_next(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    (void)c;
-    (void)a;
-    ag_jcycle *y = self.as.cycle;
-    ag_jv v = y->items->items[y->at];
-    y->at = (y->at + 1) % y->items->n;
-    return v;
-}
-static ag_jv cycler_reset(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    (void)c;
-    (void)a;
-    self.as.cycle->at = 0;
-    return ag_jnone();
-}
-
 /* Changing it is forbidden. */
 static ag_jv unsafe_method(ag_jctx *c, ag_jv self, const ag_jv *a) {
     (void)a;
     return ag_jfail(c, "a method that changes a %s is unsafe", ag_jtype_name(self));
-}
-/* It takes arguments of its own: see ag_jmethod_call. */
-static ag_jv special_method(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    (void)a;
-    return ag_jfail(c, "'%s': not called this way", ag_jtype_name(self));
 }
 
 typedef enum self_kind {
@@ -136,12 +82,10 @@ typedef enum self_kind {
     ON_DICT,
     ON_LIST,
     ON_TUPLE,
-    ON_NUMBER,
-    ON_CYCLER,
-    ON_LOOP
 } self_kind;
 
-/* Sorted by name, then by kind. params and min are as for ag_jbind. */
+/* Sorted by name, then by kind. params and min are as for ag_jbind. call NULL: str.format(), which
+ * takes any arguments. */
 static const struct method {
     const char *name;
     self_kind on;
@@ -150,65 +94,36 @@ static const struct method {
     size_t min;
 } methods[] = {
     {"append", ON_LIST, unsafe_method, "", 0},
-    {"bit_length", ON_NUMBER, int_bit_length, "", 0},
     {"capitalize", ON_STR, ag_jstr_capitalize, "", 0},
-    {"casefold", ON_STR, ag_jstr_casefold, "", 0},
-    {"center", ON_STR, ag_jstr_center, "width fillchar", 1},
-    {"changed", ON_LOOP, special_method, "", 0},
     {"clear", ON_DICT, unsafe_method, "", 0},
     {"clear", ON_LIST, unsafe_method, "", 0},
-    {"copy", ON_DICT, dict_copy, "", 0},
-    {"copy", ON_LIST, list_copy, "", 0},
+    {"copy", ON_DICT, copy, "", 0},
+    {"copy", ON_LIST, copy, "", 0},
     {"count", ON_STR, ag_jstr_count_of, "sub start end", 1},
     {"count", ON_LIST, list_count, "value", 1},
     {"count", ON_TUPLE, list_count, "value", 1},
-    {"cycle", ON_LOOP, special_method, "", 0},
     {"endswith", ON_STR, ag_jstr_endswith, "suffix start end", 1},
-    {"expandtabs", ON_STR, ag_jstr_expandtabs, "tabsize", 0},
     {"extend", ON_LIST, unsafe_method, "", 0},
     {"find", ON_STR, ag_jstr_find_in, "sub start end", 1},
-    {"format", ON_STR, special_method, "", 0},
-    {"format_map", ON_STR, special_method, "", 0},
-    {"fromkeys", ON_DICT, dict_fromkeys, "iterable value", 1},
+    {"format", ON_STR, NULL, "", 0},
     {"get", ON_DICT, dict_get, "key default", 1},
     {"index", ON_STR, ag_jstr_index_in, "sub start end", 1},
     {"index", ON_LIST, list_index, "value start stop", 1},
     {"index", ON_TUPLE, list_index, "value start stop", 1},
     {"insert", ON_LIST, unsafe_method, "", 0},
-    {"is_integer", ON_NUMBER, float_is_integer, "", 0},
-    {"isalnum", ON_STR, ag_jstr_isalnum, "", 0},
-    {"isalpha", ON_STR, ag_jstr_isalpha, "", 0},
-    {"isascii", ON_STR, ag_jstr_isascii, "", 0},
-    {"isdecimal", ON_STR, ag_jstr_isdecimal, "", 0},
     {"isdigit", ON_STR, ag_jstr_isdigit, "", 0},
-    {"isidentifier", ON_STR, ag_jstr_isidentifier, "", 0},
-    {"islower", ON_STR, ag_jstr_islower, "", 0},
-    {"isnumeric", ON_STR, ag_jstr_isnumeric, "", 0},
-    {"isprintable", ON_STR, ag_jstr_isprintable, "", 0},
-    {"isspace", ON_STR, ag_jstr_isspace, "", 0},
-    {"istitle", ON_STR, ag_jstr_istitle, "", 0},
-    {"isupper", ON_STR, ag_jstr_isupper, "", 0},
     {"items", ON_DICT, dict_items, "", 0},
     {"join", ON_STR, ag_jstr_join, "iterable", 1},
     {"keys", ON_DICT, dict_keys, "", 0},
-    {"ljust", ON_STR, ag_jstr_ljust, "width fillchar", 1},
     {"lower", ON_STR, ag_jstr_lower, "", 0},
     {"lstrip", ON_STR, ag_jstr_lstrip, "chars", 0},
-    {"next", ON_CYCLER, cycler_next, "", 0},
     {"partition", ON_STR, ag_jstr_partition, "sep", 1},
     {"pop", ON_DICT, unsafe_method, "", 0},
     {"pop", ON_LIST, unsafe_method, "", 0},
     {"popitem", ON_DICT, unsafe_method, "", 0},
     {"remove", ON_LIST, unsafe_method, "", 0},
-    {"removeprefix", ON_STR, ag_jstr_removeprefix, "prefix", 1},
-    {"removesuffix", ON_STR, ag_jstr_removesuffix, "suffix", 1},
     {"replace", ON_STR, ag_jstr_replace, "old new count", 2},
-    {"reset", ON_CYCLER, cycler_reset, "", 0},
     {"reverse", ON_LIST, unsafe_method, "", 0},
-    {"rfind", ON_STR, ag_jstr_rfind_in, "sub start end", 1},
-    {"rindex", ON_STR, ag_jstr_rindex_in, "sub start end", 1},
-    {"rjust", ON_STR, ag_jstr_rjust, "width fillchar", 1},
-    {"rpartition", ON_STR, ag_jstr_rpartition, "sep", 1},
     {"rsplit", ON_STR, ag_jstr_rsplit, "sep maxsplit", 0},
     {"rstrip", ON_STR, ag_jstr_rstrip, "chars", 0},
     {"setdefault", ON_DICT, unsafe_method, "", 0},
@@ -217,13 +132,10 @@ static const struct method {
     {"splitlines", ON_STR, ag_jstr_splitlines, "keepends", 0},
     {"startswith", ON_STR, ag_jstr_startswith, "prefix start end", 1},
     {"strip", ON_STR, ag_jstr_strip, "chars", 0},
-    {"swapcase", ON_STR, ag_jstr_swapcase, "", 0},
     {"title", ON_STR, ag_jstr_title, "", 0},
-    {"translate", ON_STR, ag_jstr_translate, "table", 1},
     {"update", ON_DICT, unsafe_method, "", 0},
     {"upper", ON_STR, ag_jstr_upper, "", 0},
     {"values", ON_DICT, dict_values, "", 0},
-    {"zfill", ON_STR, ag_jstr_zfill, "width", 1},
 };
 enum { N_METHODS = sizeof methods / sizeof *methods };
 
@@ -252,14 +164,6 @@ static int kind_of_self(ag_jv self) {
     case AG_JTUPLE:
     case AG_JRANGE:
         return ON_TUPLE;
-    case AG_JBOOL:
-    case AG_JINT:
-    case AG_JFLOAT:
-        return ON_NUMBER;
-    case AG_JCYCLER:
-        return ON_CYCLER;
-    case AG_JLOOP:
-        return ON_LOOP;
     default:
         return -1;
     }
@@ -280,20 +184,9 @@ ag_jmethod_access ag_jmethod_of(ag_jv self, int id) {
     return m->call == unsafe_method ? AG_JMETHOD_UNSAFE : AG_JMETHOD_FOUND;
 }
 
-static ag_jv call_special(ag_jctx *c, const char *name, ag_jv self, const ag_jargs *args) {
-    if (!strcmp(name, "cycle")) return ag_jloop_cycle(c, self.as.loop, args);
-    if (!strcmp(name, "changed")) return ag_jloop_changed(c, self.as.loop, args);
-    if (!strcmp(name, "format")) return ag_jformat_method(c, self.as.string, args);
-    if (args->n != 1 || args->keywords || args->items[0].kind != AG_JDICT) {
-        return ag_jfail(c, "format_map() takes a mapping");
-    }
-    ag_jargs mapped = {.keywords = args->items[0].as.dict};
-    return ag_jformat_method(c, self.as.string, &mapped);
-}
-
 /* Methods that C implements take no keywords in Python, a few excepted. */
 static bool takes_keywords(const char *name) {
-    static const char *const names[] = {"split", "rsplit", "splitlines", "expandtabs"};
+    static const char *const names[] = {"split", "rsplit", "splitlines"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!strcmp(names[i], name)) return true;
     }
@@ -303,7 +196,7 @@ static bool takes_keywords(const char *name) {
 ag_jv ag_jmethod_call(ag_jctx *c, const ag_jmethod *method, const ag_jargs *args) {
     const struct method *m = method_for(method->self, method->id);
     if (!m) return ag_jfail(c, "no such method");
-    if (m->call == special_method) return call_special(c, m->name, method->self, args);
+    if (!m->call) return ag_jformat_method(c, method->self.as.string, args);
     ag_jv bound[AG_JMAX_PARAMS];
     if (args->keywords && !takes_keywords(m->name)) {
         return ag_jfail(c, "%s() takes no keyword arguments", m->name);

@@ -17,24 +17,17 @@ ag_jv ag_jmethod_call(ag_jctx *c, const ag_jmethod *m, const ag_jargs *args);
 
 /* Methods of str; a: the arguments as ag_jbind gives them. */
 typedef ag_jv ag_jmethod_fn(ag_jctx *c, ag_jv self, const ag_jv *a);
-ag_jmethod_fn ag_jstr_capitalize, ag_jstr_casefold, ag_jstr_center, ag_jstr_count_of,
-    ag_jstr_endswith, ag_jstr_expandtabs, ag_jstr_find_in, ag_jstr_index_in, ag_jstr_isalnum,
-    ag_jstr_isalpha, ag_jstr_isascii, ag_jstr_isdecimal, ag_jstr_isdigit, ag_jstr_isidentifier,
-    ag_jstr_islower, ag_jstr_isnumeric, ag_jstr_isprintable, ag_jstr_isspace, ag_jstr_istitle,
-    ag_jstr_isupper, ag_jstr_join, ag_jstr_ljust, ag_jstr_lower, ag_jstr_lstrip, ag_jstr_partition,
-    ag_jstr_removeprefix, ag_jstr_removesuffix, ag_jstr_replace, ag_jstr_rfind_in,
-    ag_jstr_rindex_in, ag_jstr_rjust, ag_jstr_rpartition, ag_jstr_rsplit, ag_jstr_rstrip,
-    ag_jstr_split, ag_jstr_splitlines, ag_jstr_startswith, ag_jstr_strip, ag_jstr_swapcase,
-    ag_jstr_title, ag_jstr_translate, ag_jstr_upper, ag_jstr_zfill;
+ag_jmethod_fn ag_jstr_capitalize, ag_jstr_count_of, ag_jstr_endswith, ag_jstr_find_in,
+    ag_jstr_index_in, ag_jstr_isdigit, ag_jstr_islower, ag_jstr_isupper, ag_jstr_join,
+    ag_jstr_lower, ag_jstr_lstrip, ag_jstr_partition, ag_jstr_replace, ag_jstr_rsplit,
+    ag_jstr_rstrip, ag_jstr_split, ag_jstr_splitlines, ag_jstr_startswith, ag_jstr_strip,
+    ag_jstr_title, ag_jstr_upper;
 
 /* Shared with filters. */
-ag_jstr *ag_jstr_stripped(ag_jctx *c, ag_jstr *s, const ag_jstr *chars, bool left, bool right);
-ag_jstr *ag_jstr_with_case(ag_jctx *c, ag_jstr *s, int to); /* ag_jcase */
-ag_jlist *ag_jstr_lines(ag_jctx *c, ag_jstr *s, bool keep_ends);
+ag_jstr *ag_jstr_with_case(ag_jctx *c, ag_jstr *s, bool upper);
 /* limit < 0: all */
 ag_jstr *ag_jstr_replaced(ag_jctx *c, ag_jstr *s, const ag_jstr *from, const ag_jstr *to,
                           int64_t limit);
-ag_jlist *ag_jstr_words(ag_jctx *c, ag_jstr *s); /* split() */
 ag_jstr *ag_jstr_joined(ag_jctx *c, const ag_jstr *separator, const ag_jlist *parts);
 /* Positions of an argument; recorded as an error unless it is an integer. */
 bool ag_jargument_int(ag_jctx *c, ag_jv v, int64_t otherwise, int64_t *out);

@@ -117,19 +117,9 @@ bool ag_jparse_float(const char *s, size_t n, double *out) {
     return true;
 }
 
-int ag_jformat_double(char *out, size_t cap, char conversion, bool alternate, int precision,
-                      double d) {
-    char fmt[8] = {'%', 0};
-    size_t n = 1;
-    if (alternate) fmt[n++] = '#';
-    fmt[n++] = '.';
-    fmt[n++] = '*';
-    fmt[n++] = conversion;
-    fmt[n] = '\0';
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    int len = snprintf(out, cap, fmt, precision, d);
-#pragma GCC diagnostic pop
+/* snprintf of %.*e or %.*f, with a point for the decimal mark whatever the locale. */
+static int format_double(char *out, size_t cap, char conversion, int precision, double d) {
+    int len = snprintf(out, cap, conversion == 'e' ? "%.*e" : "%.*f", precision, d);
     const char *mark = localeconv()->decimal_point;
     size_t mark_len = strlen(mark);
     char *p = mark_len && strcmp(mark, ".") && cap && (size_t)len < cap ? strstr(out, mark) : NULL;
@@ -144,7 +134,7 @@ int ag_jformat_double(char *out, size_t cap, char conversion, bool alternate, in
 /* d > 0 as `%.*e`: its digits without the point into digits[], and the exponent. */
 static int decimal_digits(double d, int precision, char *digits) {
     char text[40];
-    ag_jformat_double(text, sizeof text, 'e', false, precision - 1, d);
+    format_double(text, sizeof text, 'e', precision - 1, d);
     size_t n = 0;
     const char *p = text;
     for (; *p && *p != 'e'; p++) {
@@ -358,7 +348,7 @@ double ag_jround(double d, int64_t digits) {
     if (digits > 0) { /* correctly rounded by the decimal conversion, halves as they really are */
         char text[700];
         double r = d;
-        int n = ag_jformat_double(text, sizeof text, 'f', false, (int)digits, d);
+        int n = format_double(text, sizeof text, 'f', (int)digits, d);
         return n > 0 && (size_t)n < sizeof text && n < 390 && ag_jparse_float(text, (size_t)n, &r)
                    ? r
                    : d;

@@ -14,10 +14,6 @@ enum { AG_JFLOAT_BYTES = 40 };
 /* repr(): the shortest digits that give the same number back. Returns the length. */
 size_t ag_jfloat_repr(double d, char out[AG_JFLOAT_BYTES]);
 
-/* snprintf with a point for the decimal mark whatever the locale; conversion is one of e f g a. */
-int ag_jformat_double(char *out, size_t cap, char conversion, bool alternate, int precision,
-                      double d);
-
 /* a op b of two numbers, as ag_jop says. */
 ag_jv ag_jnumber_op(ag_jctx *c, int op, ag_jv a, ag_jv b);
 

@@ -44,14 +44,6 @@ const char *ag_jtype_name(ag_jv v) {
         return "builtin_function_or_method";
     case AG_JLOOP:
         return "LoopContext";
-    case AG_JCYCLER:
-        return "Cycler";
-    case AG_JJOINER:
-        return "Joiner";
-    case AG_JBLOCK:
-        return "BlockReference";
-    case AG_JSELF:
-        return "TemplateReference";
     default:
         return "Undefined";
     }
@@ -202,13 +194,75 @@ int ag_jcompare(ag_jctx *c, ag_jv a, ag_jv b) {
     return AG_JCOMPARE_FAILED;
 }
 
+static int range_contains(const ag_jrange *r, ag_jv v) {
+    int64_t i;
+    if (v.kind == AG_JFLOAT) {
+        if (!(fabs(v.as.number) < 1e18) || v.as.number != floor(v.as.number)) return 0;
+        i = (int64_t)v.as.number;
+    } else if (ag_jis_integer(v)) {
+        i = ag_jinteger(v);
+    } else {
+        return 0;
+    }
+    if (!r->n || (r->step > 0 ? i < r->start : i > r->start)) return 0;
+    const uint64_t from_start =
+        r->step > 0 ? (uint64_t)i - (uint64_t)r->start : (uint64_t)r->start - (uint64_t)i;
+    const uint64_t step = r->step > 0 ? (uint64_t)r->step : 0 - (uint64_t)r->step;
+    return from_start % step == 0 && from_start / step < r->n;
+}
+
+static int iterated_contains(ag_jctx *c, ag_jv container, ag_jv item) {
+    ag_jiter *it = ag_jiter_of(c, container);
+    if (!it) return -1;
+    for (;;) {
+        ag_jv v;
+        ag_jregion region;
+        ag_jregion_begin(c, &region);
+        int more = ag_jiter_next(c, it, &v);
+        int r = more > 0 ? ag_jequal(c, v, item) : more;
+        if (more < 0 || r < 0) return -1;
+        ag_jregion_end(c, &region);
+        if (more == 0 || r) return r;
+    }
+}
+
+/* 1, 0; -1: failed. */
+static int contains(ag_jctx *c, ag_jv container, ag_jv item) {
+    switch (container.kind) {
+    case AG_JSTRING:
+        if (item.kind != AG_JSTRING) {
+            ag_jfail(c, "'in <string>' requires string as left operand, not %s",
+                     ag_jtype_name(item));
+            return -1;
+        }
+        if (!ag_jwork_search(c, container.as.string->len)) return -1;
+        return ag_jstr_find(container.as.string, 0, container.as.string->len, item.as.string) !=
+               AG_JNOT_FOUND;
+    case AG_JDICT: {
+        ag_jv found = ag_jdict_find(c, container.as.dict, item);
+        return c->status != AG_OK ? -1 : !ag_jfailed(found);
+    }
+    case AG_JVIEW:
+        if (container.as.view->which == AG_JVIEW_KEYS) {
+            return contains(c, ag_jdict_value(container.as.view->dict), item);
+        }
+        return iterated_contains(c, container, item);
+    case AG_JRANGE:
+        return range_contains(container.as.range, item);
+    default:
+        if (ag_jis_iterable(container)) return iterated_contains(c, container, item);
+        ag_jfail(c, "argument of type '%s' is not iterable", ag_jtype_name(container));
+        return -1;
+    }
+}
+
 static ag_jv compared(ag_jctx *c, int op, ag_jv a, ag_jv b) {
     if (op == AG_JOP_EQ || op == AG_JOP_NE) {
         int r = ag_jequal(c, a, b);
         return r < 0 ? ag_jfail_value() : ag_jbool((r == 1) == (op == AG_JOP_EQ));
     }
     if (op == AG_JOP_IN || op == AG_JOP_NOT_IN) {
-        int r = ag_jcontains(c, b, a);
+        int r = contains(c, b, a);
         return r < 0 ? ag_jfail_value() : ag_jbool((r == 1) == (op == AG_JOP_IN));
     }
     int r = ag_jcompare(c, a, b);
@@ -341,65 +395,4 @@ ag_jv ag_jnegate(ag_jctx *c, ag_jv v, bool negative) {
     }
     if (!negative) return ag_jint(ag_jinteger(v));
     return ag_jnumber_op(c, AG_JOP_SUB, ag_jint(0), v);
-}
-
-static int range_contains(const ag_jrange *r, ag_jv v) {
-    int64_t i;
-    if (v.kind == AG_JFLOAT) {
-        if (!(fabs(v.as.number) < 1e18) || v.as.number != floor(v.as.number)) return 0;
-        i = (int64_t)v.as.number;
-    } else if (ag_jis_integer(v)) {
-        i = ag_jinteger(v);
-    } else {
-        return 0;
-    }
-    if (!r->n || (r->step > 0 ? i < r->start : i > r->start)) return 0;
-    const uint64_t from_start =
-        r->step > 0 ? (uint64_t)i - (uint64_t)r->start : (uint64_t)r->start - (uint64_t)i;
-    const uint64_t step = r->step > 0 ? (uint64_t)r->step : 0 - (uint64_t)r->step;
-    return from_start % step == 0 && from_start / step < r->n;
-}
-
-static int iterated_contains(ag_jctx *c, ag_jv container, ag_jv item) {
-    ag_jiter *it = ag_jiter_of(c, container);
-    if (!it) return -1;
-    for (;;) {
-        ag_jv v;
-        ag_jregion region;
-        ag_jregion_begin(c, &region);
-        int more = ag_jiter_next(c, it, &v);
-        int r = more > 0 ? ag_jequal(c, v, item) : more;
-        if (more < 0 || r < 0) return -1;
-        ag_jregion_end(c, &region);
-        if (more == 0 || r) return r;
-    }
-}
-
-int ag_jcontains(ag_jctx *c, ag_jv container, ag_jv item) {
-    switch (container.kind) {
-    case AG_JSTRING:
-        if (item.kind != AG_JSTRING) {
-            ag_jfail(c, "'in <string>' requires string as left operand, not %s",
-                     ag_jtype_name(item));
-            return -1;
-        }
-        if (!ag_jwork_search(c, container.as.string->len)) return -1;
-        return ag_jstr_find(container.as.string, 0, container.as.string->len, item.as.string) !=
-               AG_JNOT_FOUND;
-    case AG_JDICT: {
-        ag_jv found = ag_jdict_find(c, container.as.dict, item);
-        return c->status != AG_OK ? -1 : !ag_jfailed(found);
-    }
-    case AG_JVIEW:
-        if (container.as.view->which == AG_JVIEW_KEYS) {
-            return ag_jcontains(c, ag_jdict_value(container.as.view->dict), item);
-        }
-        return iterated_contains(c, container, item);
-    case AG_JRANGE:
-        return range_contains(container.as.range, item);
-    default:
-        if (ag_jis_iterable(container)) return iterated_contains(c, container, item);
-        ag_jfail(c, "argument of type '%s' is not iterable", ag_jtype_name(container));
-        return -1;
-    }
 }

@@ -18,7 +18,6 @@ int ag_jcompare(ag_jctx *c, ag_jv a, ag_jv b);
 /* op: of ag_jop, comparisons included */
 ag_jv ag_jbinary(ag_jctx *c, int op, ag_jv a, ag_jv b);
 ag_jv ag_jnegate(ag_jctx *c, ag_jv v, bool negative);
-int ag_jcontains(ag_jctx *c, ag_jv container, ag_jv item); /* 1, 0, -1 */
 
 /* Using an undefined value fails with the reason why it is undefined. */
 ag_jv ag_jfail_undefined(ag_jctx *c, ag_jv v);
@@ -29,16 +28,10 @@ ag_jv ag_jundefined_hint(ag_jctx *c, const char *hint); /* borrowed */
 ag_jv ag_jattribute(ag_jctx *c, ag_jv v, ag_jstr *name, int method);
 ag_jv ag_jitem(ag_jctx *c, ag_jv v, ag_jv index);
 ag_jv ag_jslice(ag_jctx *c, ag_jv v, const ag_jv parts[3]); /* AG_JNONE: left out */
-typedef struct ag_jbounds {
-    int64_t start, stop, step; /* within the items, or -1 for a stop before the first */
-} ag_jbounds;
-/* How many items a slice of n items has; -1: failed. */
-int64_t ag_jslice_bounds(ag_jctx *c, const ag_jv parts[3], int64_t n, ag_jbounds *out);
-
 /* str(v) and repr(v) */
 ag_jstr *ag_jstr_of(ag_jctx *c, ag_jv v);
 bool ag_jappend_str(ag_jctx *c, ag_jbuf *b, ag_jv v);
-bool ag_jappend_repr(ag_jctx *c, ag_jbuf *b, ag_jv v, bool ascii);
+bool ag_jappend_repr(ag_jctx *c, ag_jbuf *b, ag_jv v);
 
 typedef struct ag_jjson_style {
     bool ensure_ascii, sort_keys;

@@ -25,7 +25,7 @@ void *ag_jparse_fail(ag_jparser *p, const char *fmt, ...) {
     return NULL;
 }
 
-void *ag_jparse_limit(ag_jparser *p, const char *what) {
+static void *limit_error(ag_jparser *p, const char *what) {
     if (p->status == AG_OK) {
         p->status = ag_fail(p->err, AG_LIMIT, __FILE__, __LINE__, "%s, line %u: %s", p->t->name,
                             p->at->line, what);
@@ -34,7 +34,7 @@ void *ag_jparse_limit(ag_jparser *p, const char *what) {
 }
 
 static void *parse_nomem(ag_jparser *p) {
-    if (p->t->memory.over_limit) return ag_jparse_limit(p, "the template is too large");
+    if (p->t->memory.over_limit) return limit_error(p, "the template is too large");
     if (p->status == AG_OK) {
         p->status = ag_fail(p->err, AG_NOMEM, __FILE__, __LINE__, "%s: syntax tree", p->t->name);
     }
@@ -88,7 +88,7 @@ static bool intern(ag_jparser *p, const ag_jstr *name, uint32_t *id) {
     for (size_t i = 0; i < t->n_names; i++) {
         if (ag_jstr_equal(t->names[i], name)) return *id = (uint32_t)i, true;
     }
-    if (t->n_names == AG_JMAX_VARIABLES) return ag_jparse_limit(p, "too many variables"), false;
+    if (t->n_names == AG_JMAX_VARIABLES) return limit_error(p, "too many variables"), false;
     size_t cap = t->cap_names;
     void *names = ag_jparse_room(p, t->names, t->n_names, &cap, sizeof *t->names);
     if (!names) return false;
@@ -151,7 +151,7 @@ bool ag_jparse_expect_name(ag_jparser *p, const char *name) {
 bool ag_jparse_enter(ag_jparser *p) {
     if (++p->depth <= PARSE_DEPTH) return true;
     p->depth--;
-    ag_jparse_limit(p, "it is nested too deeply");
+    limit_error(p, "it is nested too deeply");
     return false;
 }
 
@@ -181,7 +181,7 @@ static void parse_all(ag_jparser *p, const ag_jtokens *tokens) {
     if (!t->is_read) return;
     if (!intern_special(p, "loop", &t->loop) || !intern_special(p, "caller", &t->caller) ||
         !intern_special(p, "varargs", &t->varargs) || !intern_special(p, "kwargs", &t->kwargs) ||
-        !intern_special(p, "self", &t->self_id) || !ag_jparse_body(p, NULL, &t->body)) {
+        !ag_jparse_body(p, NULL, &t->body)) {
         return;
     }
 }

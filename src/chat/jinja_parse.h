@@ -34,7 +34,6 @@ bool ag_jparse_body(ag_jparser *p, const char *const *ends,
 
 ag_jnode *ag_jnode_create(ag_jparser *p, ag_jnode_kind kind);
 void *ag_jparse_fail(ag_jparser *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void *ag_jparse_limit(ag_jparser *p, const char *what);
 void *ag_jparse_take(ag_jparser *p, size_t bytes); /* zeroed */
 /* items[0..n) with room for one more. */
 void *ag_jparse_room(ag_jparser *p, void *items, size_t n, size_t *cap, size_t size);

@@ -137,18 +137,6 @@ ag_jnode *ag_jparse_postfix(ag_jparser *p, ag_jnode *n) {
     return n;
 }
 
-/* name or a.b.c; none of the built-in filters and tests has a dot. */
-static ag_jstr *dotted_name(ag_jparser *p) {
-    ag_jstr *name = ag_jparse_name(p);
-    while (name && ag_jparse_skip(p, AG_JT_DOT)) {
-        const char *begin = name->text;
-        ag_jstr *part = ag_jparse_name(p);
-        if (!part) return NULL;
-        name = ag_jparse_string(p, begin, (size_t)(part->text + part->len - begin));
-    }
-    return name;
-}
-
 ag_jnode *ag_jparse_filters(ag_jparser *p, ag_jnode *value, bool at_name) {
     while (at_name || p->at->kind == AG_JT_PIPE) {
         if (!at_name) p->at++;
@@ -156,12 +144,11 @@ ag_jnode *ag_jparse_filters(ag_jparser *p, ag_jnode *value, bool at_name) {
         ag_jnode *n = ag_jnode_create(p, AG_JN_FILTER);
         if (!n) return NULL;
         n->a = value;
-        n->u.name = dotted_name(p);
+        n->u.name = ag_jparse_name(p);
         if (!n->u.name) return NULL;
         n->op = (int16_t)ag_jfilter_find(n->u.name->text, n->u.name->len);
         if (n->op < 0 && !p->soft) {
-            return ag_jparse_fail(p, "there is no filter '%.*s'", (int)n->u.name->len,
-                                  n->u.name->text);
+            return ag_jparse_fail(p, "unknown filter '%.*s'", (int)n->u.name->len, n->u.name->text);
         }
         if (p->at->kind == AG_JT_LPAREN && !parse_arguments(p, n)) return NULL;
         value = n;
@@ -192,11 +179,11 @@ static ag_jnode *parse_test(ag_jparser *p, ag_jnode *value) {
     ag_jnode *n = ag_jnode_create(p, AG_JN_TEST);
     if (!n) return NULL;
     n->a = value;
-    n->u.name = dotted_name(p);
+    n->u.name = ag_jparse_name(p);
     if (!n->u.name) return NULL;
     n->op = (int16_t)ag_jtest_find(n->u.name->text, n->u.name->len);
     if (n->op < 0 && !p->soft) {
-        return ag_jparse_fail(p, "there is no test '%.*s'", (int)n->u.name->len, n->u.name->text);
+        return ag_jparse_fail(p, "unknown test '%.*s'", (int)n->u.name->len, n->u.name->text);
     }
     if (p->at->kind == AG_JT_LPAREN) {
         if (!parse_arguments(p, n)) return NULL;

@@ -47,7 +47,7 @@ static ag_jnode *parse_for(ag_jparser *p) {
     p->n_fors++;
     n->a = ag_jparse_target(p, false, "in");
     if (!n->a || !ag_jparse_expect_name(p, "in")) return NULL;
-    n->b = ag_jparse_tuple(p, false, "recursive");
+    n->b = ag_jparse_tuple(p, false, NULL);
     if (!n->b) return NULL;
     bool outer_reads = p->reads_loop, soft = p->soft;
     p->soft = false;
@@ -56,11 +56,10 @@ static ag_jnode *parse_for(ag_jparser *p) {
         if (!n->c) return NULL;
         outer_reads |= p->reads_loop;
     }
-    if (ag_jparse_skip_name(p, "recursive")) n->op |= AG_JFOR_RECURSIVE | AG_JFOR_LOOP;
     p->n_loops++;
     p->reads_loop = false;
     bool ok = tag_body(p, ends, &n->body);
-    if (p->reads_loop) n->op |= AG_JFOR_LOOP;
+    n->op = p->reads_loop;
     p->n_loops--;
     p->reads_loop = outer_reads;
     if (ok && ag_jparse_skip_name(p, "else")) ok = last_body(p, "endfor", &n->orelse);
@@ -231,23 +230,6 @@ static ag_jnode *parse_with(ag_jparser *p) {
     return n && scoped_body(p, "endwith", &n->body) ? n : NULL;
 }
 
-static ag_jnode *parse_print(ag_jparser *p) {
-    ag_jnode *n = ag_jnode_create(p, AG_JN_PRINT);
-    size_t cap = 0;
-    while (n && p->at->kind != AG_JT_BLOCK_END) {
-        if (n->n_items && !ag_jparse_expect(p, AG_JT_COMMA)) return NULL;
-        if (!push_item(p, n, &cap, ag_jparse_expression(p))) return NULL;
-    }
-    return n;
-}
-
-static ag_jnode *parse_autoescape(ag_jparser *p) {
-    ag_jnode *n = ag_jnode_create(p, AG_JN_SCOPE);
-    if (!n) return NULL;
-    n->a = ag_jparse_expression(p);
-    return n->a && scoped_body(p, "endautoescape", &n->body) ? n : NULL;
-}
-
 /* Its body is a function of its own, as that of a call block. */
 static ag_jnode *parse_generation(ag_jparser *p) {
     ag_jnode *n = ag_jnode_create(p, AG_JN_SCOPE);
@@ -259,70 +241,19 @@ static ag_jnode *parse_generation(ag_jparser *p) {
     return ok ? n : NULL;
 }
 
-static ag_jnode *parse_block(ag_jparser *p) {
-    ag_jnode *n = ag_jnode_create(p, AG_JN_BLOCK);
-    ag_jinja *t = p->t;
-    if (!n) return NULL;
-    n->u.name = ag_jparse_name(p);
-    if (!n->u.name) return NULL;
-    for (size_t i = 0; i < t->n_blocks; i++) {
-        const ag_jstr *s = t->blocks[i]->u.name;
-        if (s->len == n->u.name->len && !memcmp(s->text, n->u.name->text, s->len)) {
-            return ag_jparse_fail(p, "block '%.*s' is defined twice", (int)s->len, s->text);
-        }
-    }
-    if (ag_jparse_skip_name(p, "scoped")) n->op = 1;
-    if (ag_jparse_skip_name(p, "required")) n->op |= 2;
-    void *blocks = ag_jparse_room(p, t->blocks, t->n_blocks, &t->cap_blocks, sizeof *t->blocks);
-    if (!blocks) return NULL;
-    t->blocks = blocks;
-    t->blocks[t->n_blocks++] = n;
-    uint32_t n_loops = p->n_loops;
-    p->n_loops = 0;
-    bool ok = scoped_body(p, "endblock", &n->body);
-    p->n_loops = n_loops;
-    if (ok && p->at->kind == AG_JT_NAME && p->at->len == n->u.name->len &&
-        !memcmp(p->at->text, n->u.name->text, p->at->len)) {
-        p->at++;
-    }
-    return ok ? n : NULL;
-}
-
 static ag_jnode *parse_jump(ag_jparser *p, ag_jnode_kind kind) {
     if (!p->n_loops) return ag_jparse_fail(p, "it stands outside of any loop");
     return ag_jnode_create(p, kind);
-}
-
-/* include, import, from, extends: there is no other template to be had, which is an error where
- * they are reached. */
-static ag_jnode *parse_no_loader(ag_jparser *p) {
-    ag_jnode *n = ag_jnode_create(p, AG_JN_NO_LOADER);
-    if (!n) return NULL;
-    n->a = ag_jparse_expression(p);
-    if (!n->a) return NULL;
-    while (p->at->kind == AG_JT_NAME || p->at->kind == AG_JT_COMMA) p->at++;
-    return n;
 }
 
 static const struct statement {
     const char *name;
     ag_jnode *(*parse)(ag_jparser *p);
 } statements[] = {
-    {"for", parse_for},
-    {"if", parse_if},
-    {"set", parse_set},
-    {"macro", parse_macro},
-    {"call", parse_call_block},
-    {"filter", parse_filter_block},
-    {"with", parse_with},
-    {"print", parse_print},
-    {"autoescape", parse_autoescape},
-    {"generation", parse_generation},
-    {"block", parse_block},
-    {"include", parse_no_loader},
-    {"import", parse_no_loader},
-    {"from", parse_no_loader},
-    {"extends", parse_no_loader},
+    {"for", parse_for},         {"if", parse_if},
+    {"set", parse_set},         {"macro", parse_macro},
+    {"call", parse_call_block}, {"filter", parse_filter_block},
+    {"with", parse_with},       {"generation", parse_generation},
 };
 
 static ag_jnode *parse_statement(ag_jparser *p) {
@@ -409,12 +340,8 @@ const char *ag_jnode_construct(const ag_jnode *s) {
         return "{% filter %}";
     case AG_JN_WITH:
         return "{% with %}";
-    case AG_JN_BLOCK:
-        return "{% block %}";
     case AG_JN_SCOPE:
         return "{% generation %}";
-    case AG_JN_NO_LOADER:
-        return "{% include %}";
     default:
         return "the text";
     }

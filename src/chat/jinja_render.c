@@ -31,7 +31,6 @@ static ag_jv initial_value(ag_jctx *c, uint32_t id) {
     if (v) return ag_jfrom_json(c, v, true);
     const json_t *own = member(c->in->trusted, name);
     if (own) return ag_jfrom_json(c, own, false);
-    if (id == c->t->self_id) return (ag_jv){.kind = AG_JSELF};
     int global = ag_jglobal_find(name);
     return global < 0 ? ag_jfail_value() : (ag_jv){AG_JFUNCTION, {.integer = global}};
 }

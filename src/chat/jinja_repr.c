@@ -16,7 +16,7 @@
 #define LEAF __attribute__((noinline))
 
 /* A character as repr() spells it if not by itself; returns the length, 0: by itself. */
-static size_t escaped_char(uint32_t cp, char quote, bool ascii, char out[12]) {
+static size_t escaped_char(uint32_t cp, char quote, char out[12]) {
     if (cp == '\\' || cp == (unsigned char)quote) {
         out[0] = '\\';
         out[1] = (char)cp;
@@ -27,7 +27,7 @@ static size_t escaped_char(uint32_t cp, char quote, bool ascii, char out[12]) {
         out[1] = cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't';
         return 2;
     }
-    if (cp < 0x80 ? cp >= 0x20 && cp < 0x7F : !ascii && ag_jchar_is_printable(cp)) return 0;
+    if (cp < 0x80 ? cp >= 0x20 && cp < 0x7F : ag_jchar_is_printable(cp)) return 0;
     return (size_t)snprintf(out, 12,
                             cp < 0x100     ? "\\x%02" PRIx32
                             : cp < 0x10000 ? "\\u%04" PRIx32
@@ -35,7 +35,7 @@ static size_t escaped_char(uint32_t cp, char quote, bool ascii, char out[12]) {
                             cp);
 }
 
-static LEAF bool append_repr_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, bool ascii) {
+static LEAF bool append_repr_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s) {
     char quote =
         s->len && memchr(s->text, '\'', s->len) && !memchr(s->text, '"', s->len) ? '"' : '\'';
     if (s->markup && !ag_jbuf_append_text(c, b, "Markup(")) return false;
@@ -44,7 +44,7 @@ static LEAF bool append_repr_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, bo
     for (size_t at = 0; at < s->len;) {
         uint32_t cp;
         char text[12];
-        size_t n = ag_utf8_get(s->text + at, &cp), len = escaped_char(cp, quote, ascii, text);
+        size_t n = ag_utf8_get(s->text + at, &cp), len = escaped_char(cp, quote, text);
         if (len) {
             if (!ag_jwork_eighth(c, &n_escapes) || !ag_jbuf_append_slice(c, b, s, done, at) ||
                 !ag_jbuf_append_bytes(c, b, text, len, ag_jstr_is_conversation(s, at))) {
@@ -59,29 +59,28 @@ static LEAF bool append_repr_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, bo
            (!s->markup || ag_jbuf_append_text(c, b, ")"));
 }
 
-static bool append_list(ag_jctx *c, ag_jbuf *b, const ag_jlist *l, const char *brackets,
-                        bool ascii) {
+static bool append_list(ag_jctx *c, ag_jbuf *b, const ag_jlist *l, const char *brackets) {
     if (!ag_jbuf_append_bytes(c, b, brackets, 1, false)) return false;
     for (size_t i = 0; i < l->n; i++) {
         ag_jregion r;
         ag_jregion_begin(c, &r);
         if (i && !ag_jbuf_append_text(c, b, ", ")) return false;
-        if (!ag_jappend_repr(c, b, ag_jlist_get(c, l, i), ascii)) return false;
+        if (!ag_jappend_repr(c, b, ag_jlist_get(c, l, i))) return false;
         ag_jregion_end(c, &r);
     }
     if (brackets[0] == '(' && l->n == 1 && !ag_jbuf_append_text(c, b, ",")) return false;
     return ag_jbuf_append_bytes(c, b, brackets + 1, 1, false);
 }
 
-static bool append_dict(ag_jctx *c, ag_jbuf *b, ag_jdict *d, bool ascii) {
+static bool append_dict(ag_jctx *c, ag_jbuf *b, ag_jdict *d) {
     const ag_jentry *entries = ag_jdict_entries(c, d);
     if (c->status != AG_OK || !ag_jbuf_append_text(c, b, "{")) return false;
     for (size_t i = 0; i < d->n; i++) {
         ag_jregion r;
         ag_jregion_begin(c, &r);
         if (i && !ag_jbuf_append_text(c, b, ", ")) return false;
-        if (!ag_jappend_repr(c, b, entries[i].key, ascii) || !ag_jbuf_append_text(c, b, ": ") ||
-            !ag_jappend_repr(c, b, entries[i].value, ascii)) {
+        if (!ag_jappend_repr(c, b, entries[i].key) || !ag_jbuf_append_text(c, b, ": ") ||
+            !ag_jappend_repr(c, b, entries[i].value)) {
             return false;
         }
         ag_jregion_end(c, &r);
@@ -89,10 +88,10 @@ static bool append_dict(ag_jctx *c, ag_jbuf *b, ag_jdict *d, bool ascii) {
     return ag_jbuf_append_text(c, b, "}");
 }
 
-static bool append_view(ag_jctx *c, ag_jbuf *b, ag_jv v, bool ascii) {
+static bool append_view(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     ag_jlist *l = ag_jlist_of(c, v);
     return l && ag_jbuf_append_text(c, b, ag_jtype_name(v)) && ag_jbuf_append_text(c, b, "(") &&
-           append_list(c, b, l, "[]", ascii) && ag_jbuf_append_text(c, b, ")");
+           append_list(c, b, l, "[]") && ag_jbuf_append_text(c, b, ")");
 }
 
 static LEAF bool append_range(ag_jctx *c, ag_jbuf *b, const ag_jrange *r) {
@@ -101,15 +100,6 @@ static LEAF bool append_range(ag_jctx *c, ag_jbuf *b, const ag_jrange *r) {
     if (r->step != 1) n += snprintf(text + n, sizeof text - (size_t)n, ", %" PRId64, r->step);
     text[n++] = ')';
     return ag_jbuf_append_bytes(c, b, text, (size_t)n, false);
-}
-
-static bool append_loop(ag_jctx *c, ag_jbuf *b, ag_jv v) {
-    ag_jstr index = {.text = "index", .len = 5}, length = {.text = "length", .len = 6};
-    ag_jv i = ag_jattribute(c, v, &index, -1), n = ag_jattribute(c, v, &length, -1);
-    if (ag_jfailed(i) || ag_jfailed(n)) return false;
-    return ag_jbuf_append_text(c, b, "<LoopContext ") && ag_jappend_repr(c, b, i, false) &&
-           ag_jbuf_append_text(c, b, "/") && ag_jappend_repr(c, b, n, false) &&
-           ag_jbuf_append_text(c, b, ">");
 }
 
 /* What Python shows with an address has none here. */
@@ -140,7 +130,7 @@ static LEAF bool append_scalar(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     }
 }
 
-static bool append_within(ag_jctx *c, ag_jbuf *b, ag_jv v, bool ascii) {
+static bool append_within(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     switch (v.kind) {
     case AG_JFAIL:
         return false;
@@ -152,30 +142,28 @@ static bool append_within(ag_jctx *c, ag_jbuf *b, ag_jv v, bool ascii) {
     case AG_JFLOAT:
         return append_scalar(c, b, v);
     case AG_JSTRING:
-        return append_repr_string(c, b, v.as.string, ascii);
+        return append_repr_string(c, b, v.as.string);
     case AG_JLIST:
-        return append_list(c, b, v.as.list, "[]", ascii);
+        return append_list(c, b, v.as.list, "[]");
     case AG_JTUPLE:
-        return append_list(c, b, v.as.list, "()", ascii);
+        return append_list(c, b, v.as.list, "()");
     case AG_JDICT:
-        return append_dict(c, b, v.as.dict, ascii);
+        return append_dict(c, b, v.as.dict);
     case AG_JRANGE:
         return append_range(c, b, v.as.range);
     case AG_JVIEW:
-        return append_view(c, b, v, ascii);
+        return append_view(c, b, v);
     case AG_JNAMESPACE:
-        return ag_jbuf_append_text(c, b, "<Namespace ") && append_dict(c, b, v.as.dict, ascii) &&
+        return ag_jbuf_append_text(c, b, "<Namespace ") && append_dict(c, b, v.as.dict) &&
                ag_jbuf_append_text(c, b, ">");
-    case AG_JLOOP:
-        return append_loop(c, b, v);
     default:
         return append_object(c, b, v);
     }
 }
 
-bool ag_jappend_repr(ag_jctx *c, ag_jbuf *b, ag_jv v, bool ascii) {
+bool ag_jappend_repr(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     if (!ag_jenter(c)) return false;
-    bool ok = append_within(c, b, v, ascii);
+    bool ok = append_within(c, b, v);
     ag_jleave(c);
     return ok;
 }
@@ -183,7 +171,7 @@ bool ag_jappend_repr(ag_jctx *c, ag_jbuf *b, ag_jv v, bool ascii) {
 bool ag_jappend_str(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     if (v.kind == AG_JSTRING) return ag_jbuf_append(c, b, v.as.string);
     if (v.kind == AG_JUNDEFINED) return true;
-    return ag_jappend_repr(c, b, v, false);
+    return ag_jappend_repr(c, b, v);
 }
 
 ag_jstr *ag_jstr_of(ag_jctx *c, ag_jv v) {

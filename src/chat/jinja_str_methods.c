@@ -38,7 +38,7 @@ static bool strips(const ag_jstr *chars, const char *ch, size_t n) {
     return ag_jchar_is_space(cp);
 }
 
-ag_jstr *ag_jstr_stripped(ag_jctx *c, ag_jstr *s, const ag_jstr *chars, bool left, bool right) {
+static ag_jstr *stripped(ag_jctx *c, ag_jstr *s, const ag_jstr *chars, bool left, bool right) {
     size_t begin = 0, end = s->len, cost = chars ? chars->len / 8 + 1 : 1;
     while (left && begin < end) {
         size_t n = ag_utf8_len(s->text[begin]);
@@ -58,7 +58,7 @@ ag_jstr *ag_jstr_stripped(ag_jctx *c, ag_jstr *s, const ag_jstr *chars, bool lef
 static ag_jv strip_with(ag_jctx *c, ag_jv self, ag_jv chars, bool left, bool right) {
     const ag_jstr *set = given(chars) ? text_argument(c, chars) : NULL;
     if (c->status != AG_OK) return ag_jfail_value();
-    return ag_jstring(ag_jstr_stripped(c, self.as.string, set, left, right));
+    return ag_jstring(stripped(c, self.as.string, set, left, right));
 }
 
 ag_jv ag_jstr_strip(ag_jctx *c, ag_jv self, const ag_jv *a) {
@@ -95,33 +95,23 @@ static bool byte_range(ag_jctx *c, ag_jstr *s, ag_jv from, ag_jv to, size_t *beg
     return true;
 }
 
-static ag_jv find_with(ag_jctx *c, ag_jv self, const ag_jv *a, bool last, bool must) {
+static ag_jv find_with(ag_jctx *c, ag_jv self, const ag_jv *a, bool must) {
     ag_jstr *s = self.as.string, *what = text_argument(c, a[0]);
     size_t begin, end;
     bool empty;
     if (!what || !byte_range(c, s, a[1], a[2], &begin, &end, &empty)) return ag_jfail_value();
     if (!ag_jwork_search(c, s->len)) return ag_jfail_value();
-    int64_t at = empty  ? AG_JNOT_FOUND
-                 : last ? ag_jstr_rfind(c, s, begin, end, what)
-                        : ag_jstr_find(s, begin, end, what);
-    if (c->status != AG_OK) return ag_jfail_value();
+    int64_t at = empty ? AG_JNOT_FOUND : ag_jstr_find(s, begin, end, what);
     if (at == AG_JNOT_FOUND) return must ? ag_jfail(c, "substring not found") : ag_jint(-1);
     return ag_jint(ag_jstr_is_ascii(s) ? at : (int64_t)ag_jstr_count(s->text, (size_t)at));
 }
 
 ag_jv ag_jstr_find_in(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    return find_with(c, self, a, false, false);
+    return find_with(c, self, a, false);
 }
 ag_jv ag_jstr_index_in(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    return find_with(c, self, a, false, true);
+    return find_with(c, self, a, true);
 }
-ag_jv ag_jstr_rfind_in(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    return find_with(c, self, a, true, false);
-}
-ag_jv ag_jstr_rindex_in(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    return find_with(c, self, a, true, true);
-}
-
 ag_jv ag_jstr_count_of(ag_jctx *c, ag_jv self, const ag_jv *a) {
     ag_jstr *s = self.as.string, *what = text_argument(c, a[0]);
     size_t begin, end;
@@ -160,21 +150,6 @@ ag_jv ag_jstr_startswith(ag_jctx *c, ag_jv self, const ag_jv *a) {
     return affix(c, self, a, false);
 }
 ag_jv ag_jstr_endswith(ag_jctx *c, ag_jv self, const ag_jv *a) { return affix(c, self, a, true); }
-
-ag_jv ag_jstr_removeprefix(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    ag_jstr *s = self.as.string, *p = text_argument(c, a[0]);
-    if (!p) return ag_jfail_value();
-    if (p->len > s->len || memcmp(s->text, p->text, p->len) != 0) return self;
-    return ag_jstring(ag_jstr_slice(c, s, p->len, s->len));
-}
-ag_jv ag_jstr_removesuffix(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    ag_jstr *s = self.as.string, *p = text_argument(c, a[0]);
-    if (!p) return ag_jfail_value();
-    if (!p->len || p->len > s->len || memcmp(s->text + s->len - p->len, p->text, p->len) != 0) {
-        return self;
-    }
-    return ag_jstring(ag_jstr_slice(c, s, 0, s->len - p->len));
-}
 
 /* With an empty `from`, `to` stands before each character and at the end. */
 static bool replace_nothing(ag_jctx *c, ag_jbuf *b, ag_jstr *s, const ag_jstr *to, int64_t limit) {
@@ -248,8 +223,6 @@ static ag_jlist *split_words(ag_jctx *c, ag_jstr *s, int64_t limit) {
     return l;
 }
 
-ag_jlist *ag_jstr_words(ag_jctx *c, ag_jstr *s) { return split_words(c, s, -1); }
-
 static ag_jlist *split_at(ag_jctx *c, ag_jstr *s, const ag_jstr *sep, int64_t limit) {
     ag_jlist *l = ag_jlist_create(c, 0);
     size_t at = 0;
@@ -290,7 +263,7 @@ static ag_jlist *rsplit_at(ag_jctx *c, ag_jstr *s, const ag_jstr *sep, int64_t l
 
 static ag_jlist *rsplit_words(ag_jctx *c, ag_jstr *s, int64_t limit) {
     ag_jlist *l = ag_jlist_create(c, 0);
-    ag_jstr *rest = l ? ag_jstr_stripped(c, s, NULL, false, true) : NULL;
+    ag_jstr *rest = l ? stripped(c, s, NULL, false, true) : NULL;
     while (rest && rest->len) {
         size_t begin = rest->len;
         while (begin > 0 && limit != 0) {
@@ -306,7 +279,7 @@ static ag_jlist *rsplit_words(ag_jctx *c, ag_jstr *s, int64_t limit) {
         }
         if (!push_slice(c, l, rest, begin, rest->len)) return NULL;
         rest = ag_jstr_slice(c, rest, 0, begin);
-        rest = rest ? ag_jstr_stripped(c, rest, NULL, false, true) : NULL;
+        rest = rest ? stripped(c, rest, NULL, false, true) : NULL;
         limit--;
     }
     if (!rest) return NULL;
@@ -336,49 +309,38 @@ ag_jv ag_jstr_rsplit(ag_jctx *c, ag_jv self, const ag_jv *a) {
     return split_with(c, self, a, true);
 }
 
-ag_jlist *ag_jstr_lines(ag_jctx *c, ag_jstr *s, bool keep_ends) {
+ag_jv ag_jstr_splitlines(ag_jctx *c, ag_jv self, const ag_jv *a) {
+    const ag_jstr *s = self.as.string;
+    int64_t keep_ends;
+    if (!ag_jargument_int(c, a[0], 0, &keep_ends)) return ag_jfail_value();
     ag_jlist *l = ag_jlist_create(c, 0);
     size_t begin = 0;
-    if (!l || !ag_jwork_bytes(c, s->len)) return NULL;
+    if (!l || !ag_jwork_bytes(c, s->len)) return ag_jfail_value();
     for (size_t at = 0; at < s->len;) {
         uint32_t cp;
         size_t n = ag_utf8_get(s->text + at, &cp), end = at + n;
         if (ag_jchar_is_line_end(cp)) {
             if (cp == '\r' && end < s->len && s->text[end] == '\n') end++;
-            if (!push_slice(c, l, s, begin, keep_ends ? end : at)) return NULL;
+            if (!push_slice(c, l, s, begin, keep_ends ? end : at)) return ag_jfail_value();
             begin = end;
         }
         at = end;
     }
-    if (begin < s->len && !push_slice(c, l, s, begin, s->len)) return NULL;
-    return l;
+    if (begin < s->len && !push_slice(c, l, s, begin, s->len)) return ag_jfail_value();
+    return ag_jlist_value(l);
 }
 
-ag_jv ag_jstr_splitlines(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    int64_t keep_ends;
-    if (!ag_jargument_int(c, a[0], 0, &keep_ends)) return ag_jfail_value();
-    return ag_jlist_value(ag_jstr_lines(c, self.as.string, keep_ends != 0));
-}
-
-static ag_jv partition_with(ag_jctx *c, ag_jv self, const ag_jv *a, bool last) {
+ag_jv ag_jstr_partition(ag_jctx *c, ag_jv self, const ag_jv *a) {
     ag_jstr *s = self.as.string, *sep = text_argument(c, a[0]);
     if (!sep || !ag_jwork_search(c, s->len)) return ag_jfail_value();
     if (!sep->len) return ag_jfail(c, "empty separator");
-    int64_t at = last ? ag_jstr_rfind(c, s, 0, s->len, sep) : ag_jstr_find(s, 0, s->len, sep);
-    if (c->status != AG_OK) return ag_jfail_value();
-    size_t begin = at == AG_JNOT_FOUND ? (last ? 0 : s->len) : (size_t)at;
-    size_t end = at == AG_JNOT_FOUND ? begin : begin + sep->len;
+    int64_t at = ag_jstr_find(s, 0, s->len, sep);
+    size_t begin = at == AG_JNOT_FOUND ? s->len : (size_t)at;
+    size_t end = at == AG_JNOT_FOUND ? s->len : begin + sep->len;
     ag_jlist *l = ag_jlist_create(c, 3);
     bool ok = l && push_slice(c, l, s, 0, begin) && push_slice(c, l, s, begin, end) &&
               push_slice(c, l, s, end, s->len);
     return ok ? ag_jtuple_value(l) : ag_jfail_value();
-}
-
-ag_jv ag_jstr_partition(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    return partition_with(c, self, a, false);
-}
-ag_jv ag_jstr_rpartition(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    return partition_with(c, self, a, true);
 }
 
 ag_jstr *ag_jstr_joined(ag_jctx *c, const ag_jstr *separator, const ag_jlist *parts) {

@@ -30,21 +30,20 @@ typedef enum ag_jnode_kind {
     AG_JN_COND,    /* a if b else c (NULL: undefined) */
     AG_JN_NSREF,   /* id, name, value: the attribute's name. A target only. */
     /* statements */
-    AG_JN_DATA,         /* value */
-    AG_JN_PRINT,        /* a */
-    AG_JN_FOR,          /* a: target, b: iterable, c: test or NULL, body, orelse, op: flags */
-    AG_JN_IF,           /* items: conditions; branches: a body for each, and perhaps one for else */
-    AG_JN_SET,          /* a: target, b */
+    AG_JN_DATA,  /* value */
+    AG_JN_PRINT, /* a */
+    AG_JN_FOR,   /* a: target, b: iterable, c: test or NULL, body, orelse; op: 1 if the body reads
+                    `loop` */
+    AG_JN_IF,    /* items: conditions; branches: a body for each, and perhaps one for else */
+    AG_JN_SET,   /* a: target, b */
     AG_JN_SET_BLOCK,    /* a: target, b: filters or NULL, body */
     AG_JN_MACRO,        /* id, name, macro */
     AG_JN_CALL_BLOCK,   /* a: the call, macro: the caller */
     AG_JN_FILTER_BLOCK, /* a: filters, body */
     AG_JN_WITH,         /* items: targets and values by turns; body */
-    AG_JN_SCOPE,        /* body; autoescape and generation */
-    AG_JN_BLOCK,        /* name, body */
+    AG_JN_SCOPE,        /* body; generation */
     AG_JN_BREAK,
     AG_JN_CONTINUE,
-    AG_JN_NO_LOADER, /* include, import, extends: name */
 } ag_jnode_kind;
 
 typedef enum ag_jop {
@@ -64,8 +63,6 @@ typedef enum ag_jop {
     AG_JOP_IN,
     AG_JOP_NOT_IN,
 } ag_jop;
-
-enum { AG_JFOR_RECURSIVE = 1, AG_JFOR_LOOP = 2 /* its body reads `loop` */ };
 
 typedef struct ag_jbody {
     ag_jnode **items;
@@ -117,9 +114,7 @@ struct ag_jinja {
     ag_jstr **names; /* of variables, by number */
     bool *is_read;
     size_t n_names, cap_names;
-    uint32_t loop, caller, varargs, kwargs, self_id; /* numbers of special names */
-    ag_jnode **blocks;
-    size_t n_blocks, cap_blocks;
+    uint32_t loop, caller, varargs, kwargs; /* numbers of special names */
 };
 
 /* "{% for %}", "{{ }}": for messages. NULL is fine. */

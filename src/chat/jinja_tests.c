@@ -51,9 +51,8 @@ IS(is_sequence, v.kind == AG_JSTRING || ag_jis_sequence(v) || v.kind == AG_JDICT
                     v.kind == AG_JRANGE || v.kind == AG_JUNDEFINED)
 IS(is_iterable, ag_jis_iterable(v))
 IS(is_escaped, v.kind == AG_JSTRING && v.as.string->markup)
-IS(is_callable, v.kind == AG_JMACRO || v.kind == AG_JFUNCTION || v.kind == AG_JMETHOD ||
-                    v.kind == AG_JLOOP || v.kind == AG_JJOINER || v.kind == AG_JBLOCK ||
-                    v.kind == AG_JUNDEFINED)
+IS(is_callable,
+   v.kind == AG_JMACRO || v.kind == AG_JFUNCTION || v.kind == AG_JMETHOD || v.kind == AG_JUNDEFINED)
 
 /* Names are looked up in a dict: a list as one is an error. */
 static ag_jv is_known(ag_jctx *c, ag_jv v, int (*find)(const char *name, size_t len)) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/jinja_unicode.h"
 
-#include "chat/jinja_case_table.h"
 #include "text/utf8.h"
 
 #include <utf8proc.h>
@@ -20,13 +19,7 @@ bool ag_jchar_is_line_end(uint32_t cp) {
 
 static bool is_ascii_letter(uint32_t cp) { return (cp | 0x20) >= 'a' && (cp | 0x20) <= 'z'; }
 
-bool ag_jchar_is_alpha(uint32_t cp) {
-    if (cp < 0x80) return is_ascii_letter(cp);
-    utf8proc_category_t k = category(cp);
-    return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
-}
-
-bool ag_jchar_is_decimal(uint32_t cp) {
+static bool is_decimal(uint32_t cp) {
     if (cp < 0x80) return cp >= '0' && cp <= '9';
     return category(cp) == UTF8PROC_CATEGORY_ND;
 }
@@ -38,31 +31,12 @@ bool ag_jchar_is_digit(uint32_t cp) {
         {0x2070, 0x2070}, {0x2074, 0x2079}, {0x2080, 0x2089}, {0x2460, 0x2468},
         {0x2474, 0x247C}, {0x2488, 0x2490}, {0x24EA, 0x24EA}, {0x24F5, 0x24FD},
         {0x24FF, 0x24FF}, {0x2776, 0x277E}, {0x2780, 0x2788}, {0x278A, 0x2792}};
-    if (ag_jchar_is_decimal(cp)) return true;
+    if (is_decimal(cp)) return true;
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         if (cp >= ranges[i][0] && cp <= ranges[i][1]) return true;
     }
     return (cp >= 0x10A40 && cp <= 0x10A43) || (cp >= 0x10E60 && cp <= 0x10E68) ||
            (cp >= 0x11052 && cp <= 0x1105A) || (cp >= 0x1F100 && cp <= 0x1F10A);
-}
-
-bool ag_jchar_is_numeric(uint32_t cp) {
-    if (ag_jchar_is_digit(cp)) return true;
-    if (cp < 0x80) return false;
-    utf8proc_category_t k = category(cp);
-    if (k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO) return true;
-    /* Numbers among the ideographs, the common ones. */
-    static const uint16_t ideographs[] = {
-        0x3007, 0x3405, 0x3483, 0x382A, 0x3B4D, 0x4E00, 0x4E03, 0x4E07, 0x4E09, 0x4E5D,
-        0x4E8C, 0x4E94, 0x4EBF, 0x4EC0, 0x4EDF, 0x4EE8, 0x4F0D, 0x4F70, 0x5104, 0x5146,
-        0x5169, 0x516B, 0x516D, 0x5341, 0x5343, 0x5344, 0x5345, 0x534C, 0x53C1, 0x53C2,
-        0x53C3, 0x53C4, 0x56DB, 0x58F1, 0x58F9, 0x5E7A, 0x5EFE, 0x5EFF, 0x5F0C, 0x5F0D,
-        0x5F0E, 0x5F10, 0x62FE, 0x634C, 0x67D2, 0x6F06, 0x7396, 0x767E, 0x8086, 0x842C,
-        0x8CAE, 0x8CB3, 0x8D30, 0x9621, 0x9646, 0x964C, 0x9678, 0x96F6};
-    for (size_t i = 0; i < sizeof ideographs / sizeof *ideographs; i++) {
-        if (ideographs[i] == cp) return true;
-    }
-    return false;
 }
 
 bool ag_jchar_is_lower(uint32_t cp) {
@@ -110,61 +84,74 @@ bool ag_jchar_is_printable(uint32_t cp) {
 
 bool ag_jchar_is_word(uint32_t cp) {
     if (cp < 0x80) return cp == '_' || (cp >= '0' && cp <= '9') || is_ascii_letter(cp);
-    return ag_jchar_is_alpha(cp) || ag_jchar_is_numeric(cp);
-}
-
-bool ag_jchar_is_identifier(uint32_t cp, bool first) {
-    if (cp < 0x80) return cp == '_' || is_ascii_letter(cp) || (!first && cp >= '0' && cp <= '9');
     utf8proc_category_t k = category(cp);
-    if (ag_jchar_is_alpha(cp) || k == UTF8PROC_CATEGORY_NL) return true;
-    return !first && (k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC ||
-                      k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_PC || cp == 0xB7);
+    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
+           (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
 }
 
-static const struct special_case *special(uint32_t cp) {
-    size_t low = 0, high = sizeof special_cases / sizeof *special_cases;
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        if (special_cases[mid].cp == cp) return &special_cases[mid];
-        if (special_cases[mid].cp < cp) low = mid + 1;
-        else high = mid;
+/* Characters that become several in upper case: the unconditional part of Unicode's
+ * SpecialCasing.txt, ascending, without U+1F80 to U+1FAF. */
+static const struct special_case {
+    uint16_t cp, upper[3];
+} special_cases[] = {{0x00DF, {0x53, 0x53}},          {0x0149, {0x2BC, 0x4E}},
+                     {0x01F0, {0x4A, 0x30C}},         {0x0390, {0x399, 0x308, 0x301}},
+                     {0x03B0, {0x3A5, 0x308, 0x301}}, {0x0587, {0x535, 0x552}},
+                     {0x1E96, {0x48, 0x331}},         {0x1E97, {0x54, 0x308}},
+                     {0x1E98, {0x57, 0x30A}},         {0x1E99, {0x59, 0x30A}},
+                     {0x1E9A, {0x41, 0x2BE}},         {0x1F50, {0x3A5, 0x313}},
+                     {0x1F52, {0x3A5, 0x313, 0x300}}, {0x1F54, {0x3A5, 0x313, 0x301}},
+                     {0x1F56, {0x3A5, 0x313, 0x342}}, {0x1FB2, {0x1FBA, 0x399}},
+                     {0x1FB3, {0x391, 0x399}},        {0x1FB4, {0x386, 0x399}},
+                     {0x1FB6, {0x391, 0x342}},        {0x1FB7, {0x391, 0x342, 0x399}},
+                     {0x1FBC, {0x391, 0x399}},        {0x1FC2, {0x1FCA, 0x399}},
+                     {0x1FC3, {0x397, 0x399}},        {0x1FC4, {0x389, 0x399}},
+                     {0x1FC6, {0x397, 0x342}},        {0x1FC7, {0x397, 0x342, 0x399}},
+                     {0x1FCC, {0x397, 0x399}},        {0x1FD2, {0x399, 0x308, 0x300}},
+                     {0x1FD3, {0x399, 0x308, 0x301}}, {0x1FD6, {0x399, 0x342}},
+                     {0x1FD7, {0x399, 0x308, 0x342}}, {0x1FE2, {0x3A5, 0x308, 0x300}},
+                     {0x1FE3, {0x3A5, 0x308, 0x301}}, {0x1FE4, {0x3A1, 0x313}},
+                     {0x1FE6, {0x3A5, 0x342}},        {0x1FE7, {0x3A5, 0x308, 0x342}},
+                     {0x1FF2, {0x1FFA, 0x399}},       {0x1FF3, {0x3A9, 0x399}},
+                     {0x1FF4, {0x38F, 0x399}},        {0x1FF6, {0x3A9, 0x342}},
+                     {0x1FF7, {0x3A9, 0x342, 0x399}}, {0x1FFC, {0x3A9, 0x399}},
+                     {0xFB00, {0x46, 0x46}},          {0xFB01, {0x46, 0x49}},
+                     {0xFB02, {0x46, 0x4C}},          {0xFB03, {0x46, 0x46, 0x49}},
+                     {0xFB04, {0x46, 0x46, 0x4C}},    {0xFB05, {0x53, 0x54}},
+                     {0xFB06, {0x53, 0x54}},          {0xFB13, {0x544, 0x546}},
+                     {0xFB14, {0x544, 0x535}},        {0xFB15, {0x544, 0x53B}},
+                     {0xFB16, {0x54E, 0x546}},        {0xFB17, {0x544, 0x53D}}};
+
+/* Returns how many characters cp becomes in upper case if they are several, else 0. */
+static size_t special_upper(uint32_t cp, uint32_t out[3]) {
+    if (cp >= 0x1F80 && cp <= 0x1FAF) { /* Greek with iota below: the capital, then an iota */
+        static const uint16_t capitals[] = {0x1F08, 0x1F28, 0x1F68};
+        out[0] = capitals[(cp - 0x1F80) / 16] + (cp & 7);
+        out[1] = 0x399;
+        return 2;
     }
-    return NULL;
+    for (size_t i = 0; i < sizeof special_cases / sizeof *special_cases; i++) {
+        if (special_cases[i].cp != cp) continue;
+        size_t n = 0;
+        for (; n < 3 && special_cases[i].upper[n]; n++) out[n] = special_cases[i].upper[n];
+        return n;
+    }
+    return 0;
 }
 
-static size_t copy_case(const uint32_t from[3], uint32_t out[3]) {
-    size_t n = 0;
-    while (n < 3 && from[n]) out[n] = from[n], n++;
-    return n;
-}
-
-static size_t fold(uint32_t cp, uint32_t out[3]) {
-    utf8proc_int32_t to[8];
-    int last = 0;
-    utf8proc_ssize_t n =
-        utf8proc_decompose_char((utf8proc_int32_t)cp, to, 8, UTF8PROC_CASEFOLD, &last);
-    if (n < 1 || n > 3) return out[0] = cp, 1;
-    for (utf8proc_ssize_t i = 0; i < n; i++) out[i] = (uint32_t)to[i];
-    return (size_t)n;
-}
-
-size_t ag_jchar_case(uint32_t cp, ag_jcase to, uint32_t out[3]) {
+size_t ag_jchar_case(uint32_t cp, bool upper, uint32_t out[3]) {
     if (cp < 0x80) {
-        bool down = to == AG_JCASE_LOWER || to == AG_JCASE_FOLD;
-        out[0] = is_ascii_letter(cp) ? (down ? cp | 0x20 : cp & ~0x20u) : cp;
+        out[0] = is_ascii_letter(cp) ? (upper ? cp & ~0x20u : cp | 0x20) : cp;
         return 1;
     }
-    if (to == AG_JCASE_FOLD) return fold(cp, out);
-    if (to == AG_JCASE_LOWER) {
+    if (!upper) {
         out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
         if (cp != 0x130) return 1;
-        out[0] = 'i'; /* with the dot that it had */
+        out[0] = 'i'; /* and the dot that it had */
         out[1] = 0x307;
         return 2;
     }
-    const struct special_case *s = special(cp);
-    if (s) return copy_case(to == AG_JCASE_UPPER ? s->upper : s->title, out);
-    utf8proc_int32_t one = (utf8proc_int32_t)cp;
-    out[0] = (uint32_t)(to == AG_JCASE_UPPER ? utf8proc_toupper(one) : utf8proc_totitle(one));
+    const size_t n = special_upper(cp, out);
+    if (n) return n;
+    out[0] = (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp);
     return 1;
 }

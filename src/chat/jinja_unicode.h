@@ -9,20 +9,15 @@
 
 bool ag_jchar_is_space(uint32_t cp);    /* str.isspace, strip, split */
 bool ag_jchar_is_line_end(uint32_t cp); /* str.splitlines; \r\n is the caller's */
-bool ag_jchar_is_alpha(uint32_t cp);
-bool ag_jchar_is_decimal(uint32_t cp);
 bool ag_jchar_is_digit(uint32_t cp);
-bool ag_jchar_is_numeric(uint32_t cp);
 bool ag_jchar_is_lower(uint32_t cp);
 bool ag_jchar_is_upper(uint32_t cp);
 bool ag_jchar_is_title(uint32_t cp);
 bool ag_jchar_is_printable(uint32_t cp);
 bool ag_jchar_is_word(uint32_t cp); /* \w of a regular expression */
 bool ag_jchar_is_cased(uint32_t cp);
-bool ag_jchar_is_identifier(uint32_t cp, bool first);
 
-typedef enum ag_jcase { AG_JCASE_LOWER, AG_JCASE_UPPER, AG_JCASE_TITLE, AG_JCASE_FOLD } ag_jcase;
-/* At most three characters; returns how many. */
-size_t ag_jchar_case(uint32_t cp, ag_jcase to, uint32_t out[3]);
+/* Writes cp in upper or lower case, at most three characters; returns how many. */
+size_t ag_jchar_case(uint32_t cp, bool upper, uint32_t out[3]);
 
 #endif

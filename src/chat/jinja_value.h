@@ -22,7 +22,6 @@ typedef struct ag_jloop ag_jloop;
 typedef struct ag_jmethod ag_jmethod;
 typedef struct ag_jrange ag_jrange;
 typedef struct ag_jview ag_jview;
-typedef struct ag_jcycle ag_jcycle;
 
 typedef enum ag_jkind {
     AG_JFAIL, /* of a result: the error stands in the context; of an argument: not given */
@@ -43,10 +42,6 @@ typedef enum ag_jkind {
     AG_JFUNCTION, /* a global of the environment */
     AG_JMETHOD,   /* bound to its object */
     AG_JLOOP,
-    AG_JCYCLER,
-    AG_JJOINER,
-    AG_JBLOCK, /* self.name */
-    AG_JSELF,
 } ag_jkind;
 
 typedef struct ag_jv {
@@ -65,8 +60,6 @@ typedef struct ag_jv {
         const ag_jmacro *macro;
         const ag_jmethod *method;
         ag_jloop *loop;
-        ag_jcycle *cycle; /* and joiner */
-        const ag_jnode *block;
     } as;
 } ag_jv;
 
@@ -154,12 +147,6 @@ struct ag_jview {
 struct ag_jmethod {
     ag_jv self;
     int id; /* of the list in jinja_methods.h */
-};
-
-/* cycler(...) and joiner(...) */
-struct ag_jcycle {
-    ag_jlist *items;
-    size_t at;
 };
 
 /* next: 1 an item was stored, 0 the end, -1 failed. */

@@ -40,8 +40,8 @@ static void endless_loops_end(void **state) {
                   "2 ~ 'c') %}"
                   "{% endfor %}",
                   NULL, AG_LIMIT);
-    check_bounded("{% set s = 'a' * 1000000 %}{% set w = 'b' ~ 'a' * 500000 %}{{ s.rfind(w) }}"
-                  "{% for i in range(9999) %}{{ s.rfind('a' * 9999 ~ 'b') }}{% endfor %}",
+    check_bounded("{% set s = 'a' * 1000000 %}{% set w = 'b' ~ 'a' * 500000 %}{{ s.rsplit(w) }}"
+                  "{% for i in range(9999) %}{{ s.rsplit('a' * 9999 ~ 'b') }}{% endfor %}",
                   NULL, AG_LIMIT);
     check_bounded("{% set s = 'é' * 1000000 %}{% for i in range(99999) %}{% set c = s[500000] %}"
                   "{% endfor %}",
@@ -64,10 +64,8 @@ static void growing_values_end(void **state) {
     check_bounded("{{ 'x' * 10**15 }}", NULL, AG_LIMIT);
     check_bounded("{{ [1] * 10**15 }}", NULL, AG_LIMIT);
     check_bounded("{% for i in range(99999) %}{{ 'x' * 99999 }}{% endfor %}", NULL, AG_LIMIT);
-    check_bounded("{{ '%1000001d' % 3 }}", NULL, AG_LIMIT);
-    check_bounded("{{ '{:1000001}'.format(3) }}", NULL, AG_LIMIT);
     check_bounded("{{ ('a'*9999)|replace('', 'b'*9999) }}", NULL, AG_LIMIT);
-    check_bounded("{{ 'x'.ljust(10**12) }}", NULL, AG_LIMIT);
+    check_bounded("{{ 'x'|indent(10**12) }}", NULL, AG_LIMIT);
     check_bounded("{{ 2 ** 10 ** 9 }}", NULL, AG_UNSUPPORTED);
     check_bounded(
         "{% set ns = namespace(l=1) %}{% for i in range(99) %}{% set ns.l = [ns.l, ns.l] %}"
@@ -78,7 +76,6 @@ static void growing_values_end(void **state) {
 static void deep_nesting_ends(void **state) {
     (void)state;
     check_bounded("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", NULL, AG_LIMIT);
-    check_bounded("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", NULL, AG_LIMIT);
     check_bounded("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", NULL, AG_LIMIT);
     check_bounded("{% set ns = namespace(l=[]) %}{% for i in range(99999) %}{% set ns.l = [ns.l] %}"
                   "{% endfor %}{{ ns.l }}",
@@ -93,7 +90,6 @@ static void deep_nesting_ends(void **state) {
     check_bounded("{% set ns = namespace(g=[1]) %}{% for i in range(9999) %}"
                   "{% set ns.g = ns.g|map('string') %}{% endfor %}{{ ns.g|list }}",
                   NULL, AG_LIMIT);
-    check_bounded("{% block b %}{{ self.b() }}{% endblock %}", NULL, AG_LIMIT);
 }
 
 static char *repeated(const char *open, const char *middle, const char *close, size_t n) {
@@ -195,12 +191,12 @@ static void a_refused_allocation_leaves_nothing(void **state) {
         "}}"
         "{% endmacro %}{% for x in messages|selectattr('role')|sort(attribute='role') %}"
         "{% set ns.s = ns.s ~ x|tojson(indent=2) %}{{ loop.length }}{{ x.role.upper().split('E') }}"
-        "{% call m(x, 1, 2) %}{{ '%5s|%r' % (x.role, x) }}{% endcall %}{% endfor %}{{ ns.s|indent "
+        "{% call m(x, 1, 2) %}{{ '%s|%d' % (x.role, 3) }}{% endcall %}{% endfor %}{{ ns.s|indent "
         "}}"
-        "{{ {'a': range(40)|list, 'b': ('x' * 40000)|length} }}{{ '{:>5}'.format(1) }}"
+        "{{ {'a': range(40)|list, 'b': ('x' * 40000)|length} }}{{ '{}'.format(1) }}"
         "{% for k, v in dict(a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9)|dictsort %}{{ k }}{% "
         "endfor %}"
-        "{{ strftime_now('%Y') }}{{ 'aXb'.swapcase() }}{{ 'a b'|title }}{{ [3, 1]|unique|join }}";
+        "{{ strftime_now('%Y') }}{{ 'aXb'.title() }}{{ 'a b'|title }}{{ [3, 1]|unique|join }}";
     json_t *v = jinja_json("{'messages':[{'role':'user'},{'role':'assistant','n':[1,2.5,null]}]}");
     bool done = false;
     for (size_t nth = 0; !done; nth++) {
