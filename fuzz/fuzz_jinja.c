@@ -3,7 +3,7 @@
  * UTF-8, its spans ascending and within it; nothing may take long. */
 #include "fuzz.h"
 
-#include "chat/jinja.h"
+#include "jinja/jinja.h"
 #include "text/utf8.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #define AG_CHAT_FORMAT_H
 
 #include "chat/call_format.h"
-#include "chat/jinja.h"
+#include "jinja/jinja.h"
 
 #include <antigravity/chat.h>
 

@@ -3,7 +3,7 @@
 #ifndef AG_TESTS_SUPPORT_JINJA_CASE_H
 #define AG_TESTS_SUPPORT_JINJA_CASE_H
 
-#include "chat/jinja.h"
+#include "jinja/jinja.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

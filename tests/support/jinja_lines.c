@@ -2,7 +2,7 @@
 /* Renders templates for jinja_differential.py: one JSON object a line comes in, {"template",
  * "variables", "trusted"}, and one goes out, {"text", "spans"} or {"error", "status"}. A line
  * without a template takes the one before it. */
-#include "chat/jinja.h"
+#include "jinja/jinja.h"
 
 #include <stdio.h>
 #include <stdlib.h>

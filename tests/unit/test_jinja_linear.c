@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The template interpreter's own operations take linear time and memory: quadratic work would end
  * at a limit. */
-#include "chat/jinja.h"
+#include "jinja/jinja.h"
 
 #include <jansson.h>
 #include <setjmp.h>

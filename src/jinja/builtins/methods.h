@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Methods of Python's types. */
+#ifndef AG_JINJA_BUILTINS_METHODS_H
+#define AG_JINJA_BUILTINS_METHODS_H
+
+#include "jinja/context.h"
+
+typedef enum ag_jmethod_access {
+    AG_JMETHOD_ABSENT,
+    AG_JMETHOD_UNSAFE, /* it would change its object */
+    AG_JMETHOD_FOUND,
+} ag_jmethod_access;
+
+int ag_jmethod_find(const char *name, size_t len); /* -1: no type has one of that name */
+ag_jmethod_access ag_jmethod_of(ag_jv self, int id);
+ag_jv ag_jmethod_call(ag_jctx *c, const ag_jmethod *m, const ag_jargs *args);
+
+/* Methods of str; a: the arguments as ag_jbind gives them. */
+typedef ag_jv ag_jmethod_fn(ag_jctx *c, ag_jv self, const ag_jv *a);
+ag_jmethod_fn ag_jstr_capitalize, ag_jstr_count_of, ag_jstr_endswith, ag_jstr_find_in,
+    ag_jstr_index_in, ag_jstr_isdigit, ag_jstr_islower, ag_jstr_isupper, ag_jstr_join,
+    ag_jstr_lower, ag_jstr_lstrip, ag_jstr_partition, ag_jstr_replace, ag_jstr_rsplit,
+    ag_jstr_rstrip, ag_jstr_split, ag_jstr_splitlines, ag_jstr_startswith, ag_jstr_strip,
+    ag_jstr_title, ag_jstr_upper;
+
+/* Shared with filters. */
+ag_jstr *ag_jstr_with_case(ag_jctx *c, ag_jstr *s, bool upper);
+/* limit < 0: all */
+ag_jstr *ag_jstr_replaced(ag_jctx *c, ag_jstr *s, const ag_jstr *from, const ag_jstr *to,
+                          int64_t limit);
+ag_jstr *ag_jstr_joined(ag_jctx *c, const ag_jstr *separator, const ag_jlist *parts);
+/* Positions of an argument; recorded as an error unless it is an integer. */
+bool ag_jargument_int(ag_jctx *c, ag_jv v, int64_t otherwise, int64_t *out);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluates expressions, runs statements, calls what can be called. */
+#ifndef AG_JINJA_EVAL_H
+#define AG_JINJA_EVAL_H
+
+#include "jinja/context.h"
+#include "jinja/parse/template.h"
+
+/* Variables of a for body, a macro, a block. Those of the top level stand in the context. */
+struct ag_jscope {
+    ag_jscope *parent;
+    struct ag_jvariable {
+        uint32_t id;
+        ag_jv value;
+    } * items;
+    uint32_t n, cap;
+};
+
+struct ag_jmacro {
+    const ag_jmacro_def *def;
+    ag_jscope *scope; /* in which it was defined */
+};
+
+typedef enum ag_jflow { AG_JFLOW_NEXT, AG_JFLOW_BREAK, AG_JFLOW_CONTINUE, AG_JFLOW_FAIL } ag_jflow;
+
+ag_jv ag_jeval(ag_jctx *c, const ag_jnode *n);
+ag_jflow ag_jexec(ag_jctx *c, const ag_jbody *body);
+
+ag_jscope *ag_jscope_create(ag_jctx *c, ag_jscope *parent);
+bool ag_jscope_set(ag_jctx *c, ag_jscope *s, uint32_t id, ag_jv value); /* s NULL: the top level */
+ag_jv ag_jvariable_get(ag_jctx *c, uint32_t id); /* undefined if there is none */
+bool ag_jassign(ag_jctx *c, const ag_jnode *target, ag_jv value);
+
+ag_jv ag_jmacro_create(ag_jctx *c, const ag_jmacro_def *def);
+bool ag_jeval_args(ag_jctx *c, const ag_jnode *call, ag_jargs *out);
+ag_jv ag_jcall(ag_jctx *c, ag_jv callee, const ag_jargs *args);
+
+/* Sets out[i] for each of the names, separated by spaces, in `params`; AG_JFAIL: not given. The
+ * first `min` must be. what and name: "filter", "indent". */
+enum { AG_JMAX_PARAMS = 8 };
+bool ag_jbind(ag_jctx *c, const char *what, const char *name, const ag_jargs *args,
+              const char *params, size_t min, ag_jv out[AG_JMAX_PARAMS]);
+
+/* Globals of the environment: range, dict, namespace ...; -1: there is none of that name. */
+int ag_jglobal_find(const ag_jstr *name);
+ag_jv ag_jglobal_call(ag_jctx *c, int id, const ag_jargs *args);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two halves of the expression parser use of each other. */
+#ifndef AG_JINJA_PARSE_EXPRESSION_H
+#define AG_JINJA_PARSE_EXPRESSION_H
+
+#include "jinja/parse/parser.h"
+
+ag_jnode *ag_jparse_primary(ag_jparser *p, bool with_namespace);
+ag_jnode *ag_jparse_postfix(ag_jparser *p, ag_jnode *n);     /* .name [item] (call) */
+ag_jnode *ag_jparse_filter_expr(ag_jparser *p, ag_jnode *n); /* |filter, is test */
+
+ag_jnode *ag_jparse_const(ag_jparser *p, ag_jv value);
+/* NULL if a or b is. */
+ag_jnode *ag_jparse_two(ag_jparser *p, ag_jnode_kind kind, int op, ag_jnode *a, ag_jnode *b);
+bool ag_jparse_append(ag_jparser *p, ag_jnode *list, size_t *cap, ag_jnode *item);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strings that know which of their bytes are the conversation's, and buffers in which they grow. */
+#ifndef AG_JINJA_VALUE_STRING_H
+#define AG_JINJA_VALUE_STRING_H
+
+#include "jinja/context.h"
+
+#include <string.h>
+
+/* text is borrowed. */
+void ag_jstr_init(ag_jstr *s, const char *text, size_t len, bool from_conversation);
+ag_jstr *ag_jstr_create(ag_jctx *c, const char *text, size_t len, bool from_conversation);
+ag_jstr *ag_jstr_copy(ag_jctx *c, const char *text, size_t len); /* of the template's */
+ag_jv ag_jstr_literal(ag_jctx *c, const char *text);             /* borrowed, terminated */
+
+/* s[begin..end) in bytes: shares what s stands in. */
+ag_jstr *ag_jstr_slice(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end);
+ag_jstr *ag_jstr_concat(ag_jctx *c, const ag_jstr *a, const ag_jstr *b);
+/* With another mark; s itself if it has it. */
+ag_jstr *ag_jstr_as_markup(ag_jctx *c, ag_jstr *s, bool markup);
+
+size_t ag_jstr_count(const char *text, size_t len); /* code points */
+size_t ag_jstr_chars(ag_jstr *s);
+/* The byte at which character number `index` (at most the count) begins. */
+size_t ag_jstr_offset(ag_jstr *s, size_t index);
+static inline bool ag_jstr_is_ascii(ag_jstr *s) { return ag_jstr_chars(s) == s->len; }
+
+uint32_t ag_jstr_hash_of(const char *text, size_t len); /* never 0 */
+uint32_t ag_jstr_hash(ag_jstr *s);
+bool ag_jstr_equal(const ag_jstr *a, const ag_jstr *b);
+int ag_jstr_compare(const ag_jstr *a, const ag_jstr *b); /* by code points */
+static inline bool ag_jstr_is(const ag_jstr *s, const char *text) {
+    return s->len == strlen(text) && !memcmp(s->text, text, s->len);
+}
+
+enum { AG_JNOT_FOUND = -1 };
+/* Where `what` begins in s[begin..end), or AG_JNOT_FOUND. */
+int64_t ag_jstr_find(const ag_jstr *s, size_t begin, size_t end, const ag_jstr *what);
+int64_t ag_jstr_rfind(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end, const ag_jstr *what);
+
+/* Whether byte i is the conversation's. */
+bool ag_jstr_is_conversation(const ag_jstr *s, size_t i);
+
+/* The spans of s as if it stood by itself; false: there are more than `cap`. */
+bool ag_jstr_spans(const ag_jstr *s, ag_jinja_span *out, size_t cap, size_t *n);
+
+ag_jbuf *ag_jbuf_create(ag_jctx *c);
+void ag_jbuf_free(ag_jctx *c, ag_jbuf *b); /* its blocks; for regions */
+bool ag_jbuf_append(ag_jctx *c, ag_jbuf *b, const ag_jstr *s);
+bool ag_jbuf_append_slice(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t begin, size_t end);
+/* Bytes of nobody's string; `conversation`: as if they were from one. */
+bool ag_jbuf_append_bytes(ag_jctx *c, ag_jbuf *b, const char *bytes, size_t n, bool conversation);
+static inline bool ag_jbuf_append_text(ag_jctx *c, ag_jbuf *b, const char *text) {
+    return ag_jbuf_append_bytes(c, b, text, strlen(text), false);
+}
+bool ag_jbuf_append_char(ag_jctx *c, ag_jbuf *b, uint32_t cp, bool conversation);
+bool ag_jbuf_append_repeated(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t times);
+/* All of it to out, which then owns it; nothing may refer to b. */
+bool ag_jbuf_move_out(ag_jctx *c, ag_jbuf *b, ag_jinja_output *out);
+/* All of it as a string, which shares the buffer: more may be appended, nothing taken away. */
+ag_jstr *ag_jbuf_string(ag_jctx *c, ag_jbuf *b);
+static inline ag_jv ag_jbuf_value(ag_jctx *c, ag_jbuf *b) {
+    return ag_jstring(ag_jbuf_string(c, b));
+}
+
+#endif
