@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: macros, the environment's globals, and which argument is which parameter. */
+/* Calls of macros, functions of the environment and methods. */
+#include "jinja/builtins/arguments.h"
+#include "jinja/builtins/globals.h"
 #include "jinja/builtins/methods.h"
 #include "jinja/eval.h"
 #include "jinja/value/list.h"
@@ -124,52 +126,4 @@ ag_jv ag_jcall(ag_jctx *c, ag_jv callee, const ag_jargs *args) {
     default:
         return ag_jfail(c, "'%s' object is not callable", ag_jtype_name(callee));
     }
-}
-
-/* The number of the parameter, or -1. */
-static int parameter_number(const char *params, const ag_jstr *name) {
-    int i = 0;
-    while (*params) {
-        size_t n = strcspn(params, " ");
-        if (n == name->len && !memcmp(params, name->text, n)) return i;
-        params += n;
-        params += *params == ' ';
-        i++;
-    }
-    return -1;
-}
-
-static size_t count_parameters(const char *params) {
-    size_t n = *params != '\0';
-    for (; *params; params++) n += *params == ' ';
-    return n;
-}
-
-bool ag_jbind(ag_jctx *c, const char *what, const char *name, const ag_jargs *args,
-              const char *params, size_t min, ag_jv out[AG_JMAX_PARAMS]) {
-    size_t n = count_parameters(params);
-    if (args->n > n) {
-        ag_jfail(c, "%s '%s' takes at most %zu arguments (%zu given)", what, name, n, args->n);
-        return false;
-    }
-    for (size_t i = 0; i < AG_JMAX_PARAMS; i++) {
-        out[i] = i < args->n ? args->items[i] : ag_jfail_value();
-    }
-    const ag_jdict *k = args->keywords;
-    for (size_t i = 0; k && i < k->n; i++) {
-        const ag_jstr *key = k->entries[i].key.as.string;
-        int at = parameter_number(params, key);
-        if (at < 0 || !ag_jfailed(out[at])) {
-            ag_jfail(c, "%s '%s' got %s argument '%.*s'", what, name,
-                     at < 0 ? "an unexpected keyword" : "twice the", (int)key->len, key->text);
-            return false;
-        }
-        out[at] = k->entries[i].value;
-    }
-    for (size_t i = 0; i < min; i++) {
-        if (!ag_jfailed(out[i])) continue;
-        ag_jfail(c, "%s '%s' needs %zu argument%s", what, name, min, min == 1 ? "" : "s");
-        return false;
-    }
-    return true;
 }

@@ -4,7 +4,6 @@
 #include "core/fail.h"
 #include "core/interrupt.h"
 #include "jinja/parse/template.h"
-#include "jinja/value/string.h"
 
 #include <stdarg.h>
 #include <stdio.h>

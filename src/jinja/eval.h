@@ -35,14 +35,4 @@ ag_jv ag_jmacro_create(ag_jctx *c, const ag_jmacro_def *def);
 bool ag_jeval_args(ag_jctx *c, const ag_jnode *call, ag_jargs *out);
 ag_jv ag_jcall(ag_jctx *c, ag_jv callee, const ag_jargs *args);
 
-/* Sets out[i] for each of the names, separated by spaces, in `params`; AG_JFAIL: not given. The
- * first `min` must be. what and name: "filter", "indent". */
-enum { AG_JMAX_PARAMS = 8 };
-bool ag_jbind(ag_jctx *c, const char *what, const char *name, const ag_jargs *args,
-              const char *params, size_t min, ag_jv out[AG_JMAX_PARAMS]);
-
-/* Globals of the environment: range, dict, namespace ...; -1: there is none of that name. */
-int ag_jglobal_find(const ag_jstr *name);
-ag_jv ag_jglobal_call(ag_jctx *c, int id, const ag_jargs *args);
-
 #endif

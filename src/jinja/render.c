@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/alloc.h"
-#include "core/fail.h"
+#include "jinja/builtins/globals.h"
 #include "jinja/eval.h"
 #include "jinja/value/list.h"
-#include "jinja/value/ops.h"
 #include "jinja/value/string.h"
 
 #include <string.h>

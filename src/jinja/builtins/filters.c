@@ -2,7 +2,7 @@
 /* The list of filters, and those for single values. */
 #include "jinja/builtins/filters.h"
 
-#include "jinja/eval.h"
+#include "jinja/builtins/arguments.h"
 #include "jinja/parse/template.h"
 #include "jinja/value/list.h"
 #include "jinja/value/number.h"

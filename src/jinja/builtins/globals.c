@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the environment offers beside the variables: range, dict, namespace, raise_exception,
  * strftime_now. */
+#include "jinja/builtins/globals.h"
 #include "core/fail.h"
-#include "jinja/eval.h"
+
+#include "jinja/builtins/arguments.h"
 #include "jinja/value/list.h"
 #include "jinja/value/ops.h"
 #include "jinja/value/string.h"

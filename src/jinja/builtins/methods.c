@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jinja/builtins/methods.h"
 
-#include "jinja/eval.h"
+#include "jinja/builtins/arguments.h"
 #include "jinja/value/list.h"
 #include "jinja/value/ops.h"
 
 #include <string.h>
-
-bool ag_jargument_int(ag_jctx *c, ag_jv v, int64_t otherwise, int64_t *out) {
-    *out = otherwise;
-    if (ag_jfailed(v)) return true;
-    if (ag_jis_integer(v)) return *out = ag_jinteger(v), true;
-    if (v.kind == AG_JUNDEFINED) ag_jfail_undefined(c, v);
-    else ag_jfail(c, "'%s' object cannot be interpreted as an integer", ag_jtype_name(v));
-    return false;
-}
 
 static ag_jv dict_view(ag_jctx *c, ag_jv self, ag_jview_kind which) {
     ag_jview *v = ag_jtake(c, sizeof *v);

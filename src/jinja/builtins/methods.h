@@ -29,7 +29,5 @@ ag_jstr *ag_jstr_with_case(ag_jctx *c, ag_jstr *s, bool upper);
 ag_jstr *ag_jstr_replaced(ag_jctx *c, ag_jstr *s, const ag_jstr *from, const ag_jstr *to,
                           int64_t limit);
 ag_jstr *ag_jstr_joined(ag_jctx *c, const ag_jstr *separator, const ag_jlist *parts);
-/* Positions of an argument; recorded as an error unless it is an integer. */
-bool ag_jargument_int(ag_jctx *c, ag_jv v, int64_t otherwise, int64_t *out);
 
 #endif

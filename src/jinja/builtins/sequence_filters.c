@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Filters for sequences. Those that are generators in Python are lazy here too: an item that nobody
  * asks for raises no error. */
+#include "jinja/builtins/arguments.h"
 #include "jinja/builtins/filters.h"
 #include "jinja/builtins/methods.h"
 #include "jinja/builtins/tests.h"
-#include "jinja/eval.h"
 #include "jinja/parse/template.h"
 #include "jinja/value/list.h"
 #include "jinja/value/number.h"
 #include "jinja/value/ops.h"
 #include "jinja/value/string.h"
-#include "jinja/value/unicode.h"
 
 #include <string.h>
 

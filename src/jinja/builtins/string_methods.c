@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* str methods that look for, cut and join. */
+#include "jinja/builtins/arguments.h"
 #include "jinja/builtins/methods.h"
 #include "jinja/value/list.h"
 #include "jinja/value/ops.h"

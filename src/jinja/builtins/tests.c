@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jinja/builtins/tests.h"
 
+#include "jinja/builtins/arguments.h"
 #include "jinja/builtins/filters.h"
 #include "jinja/builtins/methods.h"
-#include "jinja/eval.h"
 #include "jinja/parse/template.h"
 #include "jinja/value/list.h"
 #include "jinja/value/ops.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Filters for text. */
+#include "jinja/builtins/arguments.h"
 #include "jinja/builtins/filters.h"
 #include "jinja/builtins/methods.h"
-#include "jinja/eval.h"
 #include "jinja/value/list.h"
 #include "jinja/value/ops.h"
 #include "jinja/value/string.h"

@@ -3,7 +3,6 @@
  * then; `x['name']` the other way round. What is not there is undefined, not an error. */
 #include "jinja/builtins/methods.h"
 #include "jinja/loop.h"
-#include "jinja/parse/template.h"
 #include "jinja/value/list.h"
 #include "jinja/value/ops.h"
 #include "jinja/value/string.h"

@@ -2,7 +2,6 @@
 /* Dicts keep the order of insertion; small ones are searched from the start, larger ones by hash.
  */
 #include "jinja/value/list.h"
-#include "jinja/value/number.h"
 #include "jinja/value/ops.h"
 #include "jinja/value/string.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values from JSON, and back to text as Python's json.dumps writes it. */
 #include "jinja/value/list.h"
-#include "jinja/value/number.h"
 #include "jinja/value/ops.h"
 #include "jinja/value/string.h"
 #include "text/utf8.h"

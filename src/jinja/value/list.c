@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jinja/value/list.h"
 
-#include "jinja/value/ops.h"
 #include "jinja/value/string.h"
 
 #include <string.h>

@@ -42,6 +42,9 @@ ag_jdict *ag_jdict_copy(ag_jctx *c, ag_jdict *d);
 /* What hash() gives: equal values have the same. False: it cannot be hashed. */
 bool ag_jhash(ag_jctx *c, ag_jv v, uint32_t *out);
 
+/* The values of a JSON text's tree; strings are borrowed from it. */
+ag_jv ag_jfrom_json(ag_jctx *c, const json_t *j, bool from_conversation);
+
 /* iter(v); NULL: v cannot be iterated over. */
 ag_jiter *ag_jiter_of(ag_jctx *c, ag_jv v);
 ag_jiter *ag_jiter_create(ag_jctx *c, const char *type_name,

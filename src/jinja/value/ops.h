@@ -5,13 +5,9 @@
 
 #include "jinja/context.h"
 
-const char *ag_jtype_name(ag_jv v); /* "str", "NoneType", "dict" ... */
-bool ag_jtruth(ag_jv v);
-
 /* 1, 0; -1: failed (too deep). */
 int ag_jequal(ag_jctx *c, ag_jv a, ag_jv b);
 
-enum { AG_JCOMPARE_FAILED = 99, AG_JCOMPARE_UNORDERED = 98 /* NaN */ };
 /* Negative, 0, positive; fails for what has no order ("'<' not supported ..."). */
 int ag_jcompare(ag_jctx *c, ag_jv a, ag_jv b);
 
@@ -40,8 +36,6 @@ typedef struct ag_jjson_style {
 } ag_jjson_style;
 /* json.dumps */
 bool ag_jappend_json(ag_jctx *c, ag_jbuf *b, ag_jv v, const ag_jjson_style *style);
-/* The values of a JSON text's tree; strings are borrowed from it. */
-ag_jv ag_jfrom_json(ag_jctx *c, const json_t *j, bool from_conversation);
 
 /* &, <, >, ' and " as HTML entities; of markup as it is. Gives markup. */
 ag_jstr *ag_jescape(ag_jctx *c, ag_jv v);

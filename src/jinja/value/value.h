@@ -166,6 +166,12 @@ typedef struct ag_jargs {
     ag_jdict *keywords; /* or NULL */
 } ag_jargs;
 
+/* Results of a comparison, beside negative, 0 and positive. */
+enum { AG_JCOMPARE_FAILED = 99, AG_JCOMPARE_UNORDERED = 98 /* NaN */ };
+
+const char *ag_jtype_name(ag_jv v); /* "str", "NoneType", "dict" ... */
+bool ag_jtruth(ag_jv v);
+
 static inline ag_jv ag_jfail_value(void) { return (ag_jv){.kind = AG_JFAIL}; }
 static inline bool ag_jfailed(ag_jv v) { return v.kind == AG_JFAIL; }
 static inline ag_jv ag_jnone(void) { return (ag_jv){.kind = AG_JNONE}; }
