@@ -15,14 +15,14 @@
 #endif
 #ifdef HAS_ASAN
 #include <sanitizer/asan_interface.h>
-#define FORBID(p, n) ASAN_POISON_MEMORY_REGION(p, n)
-#define ALLOW(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
+#define POISON(p, n) ASAN_POISON_MEMORY_REGION(p, n)
+#define UNPOISON(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
 #else
-#define FORBID(p, n) ((void)0)
-#define ALLOW(p, n) ((void)0)
+#define POISON(p, n) ((void)0)
+#define UNPOISON(p, n) ((void)0)
 #endif
 
-enum { ALIGN = 16, FIRST_CHUNK = 16 << 10, PARTS_OF_LIMIT = 4096 };
+enum { ALIGN = 16, FIRST_CHUNK = 16 << 10, LIMIT_DIVISOR = 4096 };
 
 struct ag_jinja_chunk {
     ag_jinja_chunk *next;
@@ -43,7 +43,7 @@ bool ag_jinja_count(ag_jinja_memory *m, size_t bytes) {
 
 static void free_chunk(ag_jinja_arena *a, ag_jinja_chunk *c) {
     a->memory->used -= c->bytes;
-    ALLOW(c, c->bytes);
+    UNPOISON(c, c->bytes);
     ag_free(c);
 }
 
@@ -52,15 +52,15 @@ static void open_chunk(ag_jinja_arena *a, ag_jinja_chunk *c) {
     a->chunks = c;
     a->at = (char *)c + header_bytes();
     a->end = (char *)c + c->bytes;
-    FORBID(a->at, (size_t)(a->end - a->at));
+    POISON(a->at, (size_t)(a->end - a->at));
 }
 
 /* Chunks double, so that small templates stay small and large ones make few calls; none is more
  * than a small part of the limit. */
 static bool add_chunk(ag_jinja_arena *a, size_t bytes) {
     size_t n = a->chunks ? a->chunks->bytes * 2 : FIRST_CHUNK;
-    const size_t most = a->memory->limit / PARTS_OF_LIMIT;
-    if (n > most) n = most;
+    const size_t max_bytes = a->memory->limit / LIMIT_DIVISOR;
+    if (n > max_bytes) n = max_bytes;
     if (n < bytes + header_bytes()) n = bytes + header_bytes();
     ag_jinja_chunk *c = a->unused;
     a->unused = NULL;
@@ -81,7 +81,7 @@ static bool add_chunk(ag_jinja_arena *a, size_t bytes) {
     return true;
 }
 
-void *ag_jinja_take(ag_jinja_arena *a, size_t bytes) {
+void *ag_jinja_alloc(ag_jinja_arena *a, size_t bytes) {
     if (bytes > SIZE_MAX / 4) {
         a->memory->over_limit = true;
         return NULL;
@@ -90,21 +90,21 @@ void *ag_jinja_take(ag_jinja_arena *a, size_t bytes) {
     if ((size_t)(a->end - a->at) < bytes && !add_chunk(a, bytes)) return NULL;
     void *p = a->at;
     a->at += bytes;
-    ALLOW(p, bytes);
+    UNPOISON(p, bytes);
     return p;
 }
 
-void *ag_jinja_enlarge(ag_jinja_arena *a, void *p, size_t old, size_t bytes) {
-    size_t had = (old + ALIGN - 1) / ALIGN * ALIGN;
-    if (p && bytes <= SIZE_MAX / 4 && (char *)p + had == a->at) {
-        size_t wanted = (bytes + ALIGN - 1) / ALIGN * ALIGN;
-        if (wanted - had <= (size_t)(a->end - a->at)) {
-            a->at += wanted - had;
-            ALLOW(p, wanted);
+void *ag_jinja_realloc(ag_jinja_arena *a, void *p, size_t old, size_t bytes) {
+    size_t old_bytes = (old + ALIGN - 1) / ALIGN * ALIGN;
+    if (p && bytes <= SIZE_MAX / 4 && (char *)p + old_bytes == a->at) {
+        size_t new_bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+        if (new_bytes - old_bytes <= (size_t)(a->end - a->at)) {
+            a->at += new_bytes - old_bytes;
+            UNPOISON(p, new_bytes);
             return p;
         }
     }
-    void *q = ag_jinja_take(a, bytes);
+    void *q = ag_jinja_alloc(a, bytes);
     if (q && old) memcpy(q, p, old);
     return q;
 }
@@ -121,12 +121,12 @@ void ag_jinja_arena_release(ag_jinja_arena *a, const ag_jinja_mark *mark) {
         a->chunks = c->next;
         if (a->unused) free_chunk(a, a->unused);
         a->unused = c;
-        FORBID((char *)c + header_bytes(), c->bytes - header_bytes());
+        POISON((char *)c + header_bytes(), c->bytes - header_bytes());
     }
     a->at = mark->at;
     a->end = a->chunks ? (char *)a->chunks + a->chunks->bytes : a->at;
     if (!used) used = a->end;
-    FORBID(a->at, (size_t)(used - a->at));
+    POISON(a->at, (size_t)(used - a->at));
 }
 
 void ag_jinja_arena_free(ag_jinja_arena *a) {

@@ -25,10 +25,10 @@ typedef struct ag_jinja_arena {
 bool ag_jinja_count(ag_jinja_memory *m, size_t bytes);
 
 /* Aligned for everything; NULL: over the limit or out of memory. Not initialised. */
-void *ag_jinja_take(ag_jinja_arena *a, size_t bytes);
+void *ag_jinja_alloc(ag_jinja_arena *a, size_t bytes);
 
 /* Makes p, `old` bytes from this arena, `bytes` long: in place if it was the last one taken. */
-void *ag_jinja_enlarge(ag_jinja_arena *a, void *p, size_t old, size_t bytes);
+void *ag_jinja_realloc(ag_jinja_arena *a, void *p, size_t old, size_t bytes);
 
 typedef struct ag_jinja_mark {
     ag_jinja_chunk *chunk;

@@ -11,26 +11,27 @@
 #include <string.h>
 
 ag_jv ag_jmacro_create(ag_jctx *c, const ag_jmacro_def *def) {
-    ag_jmacro *m = ag_jtake(c, sizeof *m);
+    ag_jmacro *m = ag_jalloc(c, sizeof *m);
     if (!m) return ag_jfail_value();
     *m = (ag_jmacro){def, c->scope};
     return (ag_jv){AG_JMACRO, {.macro = m}};
 }
 
 /* The keyword of that name, taken out of *keywords. */
-static ag_jv take_keyword(ag_jctx *c, ag_jdict **keywords, const ag_jstr *name) {
+static ag_jv pop_keyword(ag_jctx *c, ag_jdict **keywords, const ag_jstr *name) {
     ag_jdict *d = *keywords;
     ag_jv value = ag_jdict_find_string(c, d, name, ag_jstr_hash_of(name->text, name->len));
     if (ag_jfailed(value)) return value;
-    ag_jdict *rest = ag_jdict_create(c, d->n);
-    for (size_t i = 0; rest && i < d->n; i++) {
+    ag_jdict *remaining = ag_jdict_create(c, d->n);
+    for (size_t i = 0; remaining && i < d->n; i++) {
         const ag_jentry *e = &d->entries[i];
-        if (!ag_jstr_equal(e->key.as.string, name) && !ag_jdict_set(c, rest, e->key, e->value)) {
+        if (!ag_jstr_equal(e->key.as.string, name) &&
+            !ag_jdict_set(c, remaining, e->key, e->value)) {
             return ag_jfail_value();
         }
     }
-    if (!rest) return ag_jfail_value();
-    *keywords = rest;
+    if (!remaining) return ag_jfail_value();
+    *keywords = remaining;
     return value;
 }
 
@@ -48,7 +49,8 @@ static const char *macro_name(const ag_jmacro_def *d) { return d->name ? d->name
 static int macro_name_len(const ag_jmacro_def *d) { return d->name ? (int)d->name->len : 6; }
 
 /* Arguments that no parameter takes. */
-static bool set_rest(ag_jctx *c, const ag_jmacro_def *d, const ag_jargs *args, ag_jdict *keywords) {
+static bool bind_extra_arguments(ag_jctx *c, const ag_jmacro_def *d, const ag_jargs *args,
+                                 ag_jdict *keywords) {
     if (d->reads_kwargs) {
         if (!ag_jscope_set(c, c->scope, c->t->kwargs, ag_jdict_value(keywords))) return false;
     } else if (keywords->n) {
@@ -73,18 +75,18 @@ static bool bind_macro(ag_jctx *c, const ag_jmacro_def *d, const ag_jargs *args)
     ag_jdict *keywords = args->keywords ? ag_jdict_copy(c, args->keywords) : ag_jdict_create(c, 0);
     if (!keywords) return false;
     ag_jv given[AG_JMAX_PARAMS], *values = given;
-    if (d->n_params > AG_JMAX_PARAMS) values = ag_jtake(c, d->n_params * sizeof *values);
+    if (d->n_params > AG_JMAX_PARAMS) values = ag_jalloc(c, d->n_params * sizeof *values);
     if (!values) return false;
     for (size_t i = 0; i < d->n_params; i++) {
-        values[i] = i < args->n ? args->items[i] : take_keyword(c, &keywords, d->param_names[i]);
+        values[i] = i < args->n ? args->items[i] : pop_keyword(c, &keywords, d->param_names[i]);
         if (c->status != AG_OK) return false;
     }
     if (d->reads_caller) {
-        ag_jv caller = take_keyword(c, &keywords, c->t->names[c->t->caller]);
+        ag_jv caller = pop_keyword(c, &keywords, c->t->names[c->t->caller]);
         if (ag_jfailed(caller)) caller = ag_jundefined_hint(c, "no caller defined");
         if (ag_jfailed(caller) || !ag_jscope_set(c, c->scope, c->t->caller, caller)) return false;
     }
-    if (!set_rest(c, d, args, keywords)) return false;
+    if (!bind_extra_arguments(c, d, args, keywords)) return false;
     for (size_t i = 0; i < d->n_params; i++) {
         if (!set_parameter(c, d, i, values[i])) return false;
     }

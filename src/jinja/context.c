@@ -40,7 +40,7 @@ ag_jv ag_jfail_as(ag_jctx *c, ag_status status, const char *fmt, ...) {
 void ag_jctx_init(ag_jctx *c, const ag_jinja *t, const ag_jinja_input *in, ag_error *err) {
     *c = (ag_jctx){.t = t, .in = in, .err = err, .oldest_store = UINT64_MAX};
     c->memory.limit = in->limits.memory_bytes;
-    c->arena.memory = c->kept.memory = &c->memory;
+    c->arena.memory = c->permanent.memory = &c->memory;
     c->steps = in->limits.steps;
     c->check_at = c->steps;
     c->depth = in->limits.depth;
@@ -49,10 +49,10 @@ void ag_jctx_init(ag_jctx *c, const ag_jinja *t, const ag_jinja_input *in, ag_er
 void ag_jctx_free(ag_jctx *c) {
     ag_jbufs_free(c, NULL);
     ag_jinja_arena_free(&c->arena);
-    ag_jinja_arena_free(&c->kept);
+    ag_jinja_arena_free(&c->permanent);
 }
 
-void *ag_jno_memory(ag_jctx *c, size_t bytes) {
+void *ag_jfail_memory(ag_jctx *c, size_t bytes) {
     if (c->memory.over_limit) {
         const double mib = (double)c->memory.limit / (1 << 20);
         ag_jfail_as(c, AG_LIMIT, "its values and text take more than %.6g MiB", mib);
@@ -62,25 +62,25 @@ void *ag_jno_memory(ag_jctx *c, size_t bytes) {
     return NULL;
 }
 
-void *ag_jtake(ag_jctx *c, size_t bytes) {
-    void *p = ag_jinja_take(&c->arena, bytes);
-    return p ? p : ag_jno_memory(c, bytes);
+void *ag_jalloc(ag_jctx *c, size_t bytes) {
+    void *p = ag_jinja_alloc(&c->arena, bytes);
+    return p ? p : ag_jfail_memory(c, bytes);
 }
 
-void *ag_jtake_zeroed(ag_jctx *c, size_t bytes) {
-    void *p = ag_jtake(c, bytes);
+void *ag_jalloc_zeroed(ag_jctx *c, size_t bytes) {
+    void *p = ag_jalloc(c, bytes);
     if (p) memset(p, 0, bytes);
     return p;
 }
 
-void *ag_jgrow(ag_jctx *c, void *p, size_t old, size_t bytes) {
-    void *q = ag_jinja_enlarge(&c->arena, p, old, bytes);
-    return q ? q : ag_jno_memory(c, bytes);
+void *ag_jrealloc(ag_jctx *c, void *p, size_t old, size_t bytes) {
+    void *q = ag_jinja_realloc(&c->arena, p, old, bytes);
+    return q ? q : ag_jfail_memory(c, bytes);
 }
 
-void *ag_jtake_kept(ag_jctx *c, size_t bytes) {
-    void *p = ag_jinja_take(&c->kept, bytes);
-    return p ? p : ag_jno_memory(c, bytes);
+void *ag_jalloc_permanent(ag_jctx *c, size_t bytes) {
+    void *p = ag_jinja_alloc(&c->permanent, bytes);
+    return p ? p : ag_jfail_memory(c, bytes);
 }
 
 bool ag_jwork_checked(ag_jctx *c, size_t steps) {

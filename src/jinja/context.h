@@ -10,7 +10,7 @@
 
 #include "jinja/value/value.h"
 
-typedef struct ag_jkept ag_jkept;
+typedef struct ag_jstring_cache ag_jstring_cache;
 
 /* A string that was set in a namespace. */
 typedef struct ag_jstore {
@@ -21,14 +21,14 @@ enum { AG_JMAX_STORES = 16 };
 
 struct ag_jctx {
     ag_jinja_memory memory;
-    ag_jinja_arena arena;  /* memory of regions */
-    ag_jinja_arena kept;   /* memory that is released at the end */
-    ag_jbuf *bufs;         /* the newest first */
-    uint64_t n_regions;    /* begun so far: the number of the newest */
-    uint64_t oldest_store; /* since the innermost region began: see ag_jstored() */
+    ag_jinja_arena arena;     /* memory of regions */
+    ag_jinja_arena permanent; /* memory that is released at the end */
+    ag_jbuf *bufs;            /* the newest first */
+    uint64_t n_regions;       /* begun so far: the number of the newest */
+    uint64_t oldest_store;    /* since the innermost region began: see ag_jstored() */
     ag_jstore stores[AG_JMAX_STORES];
     size_t n_stores, first_store; /* the first of the innermost region */
-    ag_jkept *long_strings;
+    ag_jstring_cache *string_cache;
     const ag_jinja *t;
     const ag_jinja_input *in;
     ag_jv *root;        /* by the name's number: variables at the top level; AG_JFAIL: none */
@@ -55,13 +55,13 @@ ag_jv ag_jfail_as(ag_jctx *c, ag_status status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* From the arena; NULL with the error recorded. */
-void *ag_jtake(ag_jctx *c, size_t bytes);
-void *ag_jtake_zeroed(ag_jctx *c, size_t bytes);
-void *ag_jgrow(ag_jctx *c, void *p, size_t old, size_t bytes);
+void *ag_jalloc(ag_jctx *c, size_t bytes);
+void *ag_jalloc_zeroed(ag_jctx *c, size_t bytes);
+void *ag_jrealloc(ag_jctx *c, void *p, size_t old, size_t bytes);
 /* For the whole render. */
-void *ag_jtake_kept(ag_jctx *c, size_t bytes);
+void *ag_jalloc_permanent(ag_jctx *c, size_t bytes);
 /* Records why `bytes` could not be had; returns NULL. */
-void *ag_jno_memory(ag_jctx *c, size_t bytes);
+void *ag_jfail_memory(ag_jctx *c, size_t bytes);
 
 typedef struct ag_jregion {
     ag_jinja_mark mark;
@@ -76,8 +76,8 @@ void ag_jregion_end(ag_jctx *c, const ag_jregion *r);
 void ag_jregion_keep(ag_jctx *c, const ag_jregion *r);
 /* An object that was made in region number `born` refers to memory allocated now: regions that are
  * newer than the object and still open are not released. */
-static inline void ag_jstored(ag_jctx *c, uint64_t born) {
-    if (born < c->oldest_store) c->oldest_store = born;
+static inline void ag_jstored(ag_jctx *c, uint64_t region) {
+    if (region < c->oldest_store) c->oldest_store = region;
 }
 
 /* The same for a string that is the value of entry number `entry` of a namespace: regions can be

@@ -169,7 +169,7 @@ static ag_jv eval_condition(ag_jctx *c, const ag_jnode *n) {
     return ag_jundefined_hint(c, "the inline if-expression was false and has no else");
 }
 
-static ag_jv eval_two(ag_jctx *c, const ag_jnode *n) {
+static ag_jv eval_binary(ag_jctx *c, const ag_jnode *n) {
     ag_jv a = ag_jeval(c, n->a);
     if (ag_jfailed(a)) return a;
     ag_jv b = ag_jeval(c, n->b);
@@ -178,7 +178,7 @@ static ag_jv eval_two(ag_jctx *c, const ag_jnode *n) {
     return n->kind == AG_JN_ITEM ? ag_jitem(c, a, b) : ag_jbinary(c, n->op, a, b);
 }
 
-static ag_jv eval_one(ag_jctx *c, const ag_jnode *n) {
+static ag_jv eval_unary(ag_jctx *c, const ag_jnode *n) {
     ag_jv v = ag_jeval(c, n->a);
     if (ag_jfailed(v)) return v;
     c->at = n;
@@ -207,7 +207,7 @@ static ag_jv eval_node(ag_jctx *c, const ag_jnode *n) {
         return eval_dict(c, n);
     case AG_JN_ITEM:
     case AG_JN_BINARY:
-        return eval_two(c, n);
+        return eval_binary(c, n);
     case AG_JN_SLICE:
         return n->a ? eval_slice(c, n) : ag_jfail(c, "a slice among other indices");
     case AG_JN_CALL:
@@ -223,7 +223,7 @@ static ag_jv eval_node(ag_jctx *c, const ag_jnode *n) {
     case AG_JN_COND:
         return eval_condition(c, n);
     default:
-        return eval_one(c, n);
+        return eval_unary(c, n);
     }
 }
 

@@ -7,7 +7,7 @@
 #include "jinja/value/string.h"
 
 ag_jscope *ag_jscope_create(ag_jctx *c, ag_jscope *parent) {
-    ag_jscope *s = ag_jtake_zeroed(c, sizeof *s);
+    ag_jscope *s = ag_jalloc_zeroed(c, sizeof *s);
     if (s) s->parent = parent;
     return s;
 }
@@ -19,7 +19,7 @@ bool ag_jscope_set(ag_jctx *c, ag_jscope *s, uint32_t id, ag_jv value) {
     }
     if (s->n == s->cap) {
         uint32_t cap = s->cap ? s->cap * 2 : 4;
-        void *p = ag_jgrow(c, s->items, s->cap * sizeof *s->items, cap * sizeof *s->items);
+        void *p = ag_jrealloc(c, s->items, s->cap * sizeof *s->items, cap * sizeof *s->items);
         if (!p) return false;
         s->items = p;
         s->cap = cap;
@@ -64,10 +64,10 @@ static bool is_permanent(ag_jv v) {
 static bool set_member(ag_jctx *c, ag_jdict *d, ag_jstr *name, ag_jv value) {
     const size_t n = d->n;
     if (!ag_jdict_set(c, d, ag_jstring(name), value)) return false;
-    if (d->n != n) ag_jstored(c, d->born);
+    if (d->n != n) ag_jstored(c, d->region);
     if (is_permanent(value)) return true;
     if (value.kind == AG_JSTRING) ag_jstored_string(c, d, ag_jdict_index(c, d, name));
-    else ag_jstored(c, d->born);
+    else ag_jstored(c, d->region);
     return true;
 }
 

@@ -12,9 +12,9 @@ struct ag_jloop {
     ag_jiter *it;           /* NULL: the items are found by their number */
     int64_t index0, length; /* length -1: not known yet */
     ag_jv before, current,
-        after;     /* items of an iterator; `after` is AG_JFAIL until it is peeked at */
-    bool at_end;   /* nothing comes after */
-    uint64_t born; /* the region in which it was made */
+        after;       /* items of an iterator; `after` is AG_JFAIL until it is peeked at */
+    bool at_end;     /* nothing comes after */
+    uint64_t region; /* the region in which it was made */
 };
 
 /* {% for x in y if test %}: the test sees the target, not `loop`. */
@@ -58,14 +58,14 @@ static bool start_loop(ag_jctx *c, ag_jloop *l, const ag_jnode *n, ag_jv iterabl
     if (ag_jfailed(iterable)) return false;
     *l = (ag_jloop){.node = n, .scope = c->scope, .iterable = iterable, .length = -1};
     l->index0 = -1;
-    l->born = c->n_regions;
+    l->region = c->n_regions;
     const bool has_numbers = ag_jis_sequence(iterable) || iterable.kind == AG_JRANGE ||
                              iterable.kind == AG_JDICT || iterable.kind == AG_JVIEW;
     if (!n->c && iterable.kind != AG_JITERATOR) l->length = ag_jlength(iterable);
     if (!n->c && has_numbers) return true;
     l->it = ag_jiter_of(c, iterable);
     if (!l->it || !n->c) return l->it != NULL;
-    filter_state *f = ag_jtake(c, sizeof *f);
+    filter_state *f = ag_jalloc(c, sizeof *f);
     if (!f) return false;
     *f = (filter_state){n, c->scope};
     l->it = ag_jiter_create(c, "generator", next_passing, l->it, f);
@@ -79,7 +79,7 @@ static bool peek(ag_jctx *c, ag_jloop *l) {
     if (more < 0) return false;
     if (more) l->after = v;
     else l->at_end = true;
-    ag_jstored(c, l->born);
+    ag_jstored(c, l->region);
     return true;
 }
 
@@ -104,12 +104,12 @@ static int advance_loop(ag_jctx *c, ag_jloop *l) {
 /* What has no length is read to its end; -1: failed. */
 static int64_t loop_length(ag_jctx *c, ag_jloop *l) {
     if (l->length >= 0) return l->length;
-    ag_jlist *rest = ag_jlist_of(c, ag_jiter_value(l->it));
-    ag_jiter *it = rest ? ag_jiter_of(c, ag_jlist_value(rest)) : NULL;
+    ag_jlist *remaining = ag_jlist_of(c, ag_jiter_value(l->it));
+    ag_jiter *it = remaining ? ag_jiter_of(c, ag_jlist_value(remaining)) : NULL;
     if (!it) return -1;
-    ag_jstored(c, l->born);
+    ag_jstored(c, l->region);
     l->it = it;
-    l->length = (int64_t)rest->n + l->index0 + 1 + !ag_jfailed(l->after);
+    l->length = (int64_t)remaining->n + l->index0 + 1 + !ag_jfailed(l->after);
     return l->length;
 }
 
@@ -132,7 +132,7 @@ static ag_jflow exec_body(ag_jctx *c, ag_jloop *l) {
 ag_jflow ag_jexec_for(ag_jctx *c, const ag_jnode *n) {
     ag_jv iterable = ag_jeval(c, n->b);
     if (ag_jfailed(iterable)) return AG_JFLOW_FAIL;
-    ag_jloop *l = ag_jtake(c, sizeof *l);
+    ag_jloop *l = ag_jalloc(c, sizeof *l);
     if (!l || !start_loop(c, l, n, iterable)) return AG_JFLOW_FAIL;
     const bool keeps_items = l->it && n->op;
     bool ran = false; /* to the end of the body, or else is run, as Jinja has it */

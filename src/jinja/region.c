@@ -26,7 +26,7 @@ void ag_jstored_string(ag_jctx *c, ag_jdict *d, size_t entry) {
     for (size_t i = c->first_store; i < c->n_stores; i++) {
         if (c->stores[i].dict == d && c->stores[i].entry == entry) return;
     }
-    if (c->n_stores == AG_JMAX_STORES) ag_jstored(c, d->born);
+    if (c->n_stores == AG_JMAX_STORES) ag_jstored(c, d->region);
     else c->stores[c->n_stores++] = (ag_jstore){d, entry};
 }
 
@@ -34,7 +34,7 @@ void ag_jstored_string(ag_jctx *c, ag_jdict *d, size_t entry) {
 static size_t pop_stores(ag_jctx *c, const ag_jregion *r, ag_jstore out[AG_JMAX_STORES]) {
     size_t n = 0;
     for (size_t i = c->first_store; i < c->n_stores; i++) {
-        if (c->stores[i].dict->born < r->number) out[n++] = c->stores[i];
+        if (c->stores[i].dict->region < r->number) out[n++] = c->stores[i];
     }
     c->n_stores = c->first_store;
     c->first_store = r->outer_first;
@@ -64,7 +64,7 @@ typedef struct saved {
 } saved;
 
 static bool is_of_region(const ag_jbuf *b, const ag_jregion *r) {
-    return b && b->born >= r->number;
+    return b && b->region >= r->number;
 }
 
 /* The string of a record, if it has to be saved. */
@@ -86,9 +86,9 @@ static bool copies(const ag_jstr *s, saved *out) {
 static bool can_save(const ag_jregion *r, const ag_jstore *stores, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const ag_jstr *a = string_to_save(&stores[i]);
-        for (size_t k = 0; a && is_of_region(a->home, r) && k < i; k++) {
+        for (size_t k = 0; a && is_of_region(a->buffer, r) && k < i; k++) {
             const ag_jstr *b = string_to_save(&stores[k]);
-            if (b && b->home == a->home) return false;
+            if (b && b->buffer == a->buffer) return false;
         }
     }
     return true;
@@ -100,29 +100,29 @@ static void save(const ag_jregion *r, const ag_jstore *store, saved *out) {
     out->string = *s;
     out->buf.text = NULL;
     out->is_copied = false;
-    if ((!is_of_region(s->home, r) && !s->is_local) || copies(s, out)) return;
-    out->buf = *s->home;
-    s->home->text = NULL;
-    s->home->spans = NULL;
-    s->home->retired = (ag_jretired){0};
+    if ((!is_of_region(s->buffer, r) && !s->is_local) || copies(s, out)) return;
+    out->buf = *s->buffer;
+    s->buffer->text = NULL;
+    s->buffer->spans = NULL;
+    s->buffer->retired = (ag_jretired){0};
 }
 
 static bool restore_copy(ag_jctx *c, const saved *from, ag_jstr *s) {
-    char *text = ag_jtake(c, s->len + 1);
-    ag_jinja_span *spans = text ? ag_jtake(c, (s->n_spans + 1) * sizeof *spans) : NULL;
+    char *text = ag_jalloc(c, s->len + 1);
+    ag_jinja_span *spans = text ? ag_jalloc(c, (s->n_spans + 1) * sizeof *spans) : NULL;
     if (!spans) return false;
     memcpy(text, from->text, s->len);
     memcpy(spans, from->spans, s->n_spans * sizeof *spans);
     s->text = text;
     s->spans = spans;
     s->origin = 0;
-    s->home = NULL;
+    s->buffer = NULL;
     s->is_local = true;
     return true;
 }
 
 static bool restore(ag_jctx *c, const saved *from) {
-    ag_jstr *s = ag_jtake(c, sizeof *s);
+    ag_jstr *s = ag_jalloc(c, sizeof *s);
     if (!s) return false;
     *s = from->string;
     if (from->buf.text) {
@@ -131,8 +131,8 @@ static bool restore(ag_jctx *c, const saved *from) {
         const ag_jbuf made = *b;
         *b = from->buf;
         b->older = made.older;
-        b->born = made.born;
-        s->home = b;
+        b->region = made.region;
+        s->buffer = b;
     }
     if (from->is_copied && !restore_copy(c, from, s)) return false;
     from->store.dict->entries[from->store.entry].value = ag_jstring(s);
@@ -144,7 +144,7 @@ static void release(ag_jctx *c, const ag_jregion *r) {
     ag_jinja_arena_release(&c->arena, &r->mark);
 }
 
-static void release_but(ag_jctx *c, const ag_jregion *r, const ag_jstore *stores, size_t n) {
+static void release_except(ag_jctx *c, const ag_jregion *r, const ag_jstore *stores, size_t n) {
     saved list[AG_JMAX_STORES];
     size_t n_saved = 0;
     for (size_t i = 0; i < n; i++) {
@@ -170,7 +170,7 @@ void ag_jregion_end(ag_jctx *c, const ag_jregion *r) {
         release(c, r);
         return;
     }
-    release_but(c, r, stores, n);
+    release_except(c, r, stores, n);
     push_stores(c, stores, n);
 }
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static ag_jinja_limits complete(ag_jinja_limits l) {
+static ag_jinja_limits with_defaults(ag_jinja_limits l) {
     if (!l.steps) l.steps = AG_JINJA_STEPS;
     if (!l.depth) l.depth = AG_JINJA_DEPTH;
     if (!l.output_bytes) l.output_bytes = AG_JINJA_OUTPUT_BYTES;
@@ -35,7 +35,7 @@ static ag_jv initial_value(ag_jctx *c, uint32_t id) {
 }
 
 static bool set_root(ag_jctx *c) {
-    c->root = ag_jtake_zeroed(c, c->t->n_names * sizeof *c->root + 1);
+    c->root = ag_jalloc_zeroed(c, c->t->n_names * sizeof *c->root + 1);
     for (uint32_t i = 0; c->root && i < c->t->n_names; i++) {
         if (c->t->is_read[i]) c->root[i] = initial_value(c, i);
         if (c->status != AG_OK) return false;
@@ -57,11 +57,11 @@ ag_status ag_jinja_render(const ag_jinja *t, const ag_jinja_input *in, ag_jinja_
                           ag_error *err) {
     *out = (ag_jinja_output){0};
     ag_jinja_input input = *in;
-    input.limits = complete(in->limits);
+    input.limits = with_defaults(in->limits);
     ag_jctx c;
     ag_jctx_init(&c, t, &input, err);
     c.out = ag_jbuf_create(&c);
-    if (c.out) c.out->most = input.limits.output_bytes;
+    if (c.out) c.out->max_len = input.limits.output_bytes;
     if (c.out && set_root(&c)) ag_jexec(&c, &t->body);
     if (c.status == AG_OK) ag_jbuf_move_out(&c, c.out, out);
     if (c.status != AG_OK) ag_jinja_output_free(out);

@@ -24,11 +24,11 @@ static size_t count_parameters(const char *params) {
     return n;
 }
 
-bool ag_jbind(ag_jctx *c, const char *what, const char *name, const ag_jargs *args,
+bool ag_jbind(ag_jctx *c, const char *kind, const char *name, const ag_jargs *args,
               const char *params, size_t min, ag_jv out[AG_JMAX_PARAMS]) {
     size_t n = count_parameters(params);
     if (args->n > n) {
-        ag_jfail(c, "%s '%s' takes at most %zu arguments (%zu given)", what, name, n, args->n);
+        ag_jfail(c, "%s '%s' takes at most %zu arguments (%zu given)", kind, name, n, args->n);
         return false;
     }
     for (size_t i = 0; i < AG_JMAX_PARAMS; i++) {
@@ -39,7 +39,7 @@ bool ag_jbind(ag_jctx *c, const char *what, const char *name, const ag_jargs *ar
         const ag_jstr *key = k->entries[i].key.as.string;
         int at = parameter_number(params, key);
         if (at < 0 || !ag_jfailed(out[at])) {
-            ag_jfail(c, "%s '%s' got %s argument '%.*s'", what, name,
+            ag_jfail(c, "%s '%s' got %s argument '%.*s'", kind, name,
                      at < 0 ? "an unexpected keyword" : "twice the", (int)key->len, key->text);
             return false;
         }
@@ -47,14 +47,14 @@ bool ag_jbind(ag_jctx *c, const char *what, const char *name, const ag_jargs *ar
     }
     for (size_t i = 0; i < min; i++) {
         if (!ag_jfailed(out[i])) continue;
-        ag_jfail(c, "%s '%s' needs %zu argument%s", what, name, min, min == 1 ? "" : "s");
+        ag_jfail(c, "%s '%s' needs %zu argument%s", kind, name, min, min == 1 ? "" : "s");
         return false;
     }
     return true;
 }
 
-bool ag_jargument_int(ag_jctx *c, ag_jv v, int64_t otherwise, int64_t *out) {
-    *out = otherwise;
+bool ag_jargument_int(ag_jctx *c, ag_jv v, int64_t default_value, int64_t *out) {
+    *out = default_value;
     if (ag_jfailed(v)) return true;
     if (ag_jis_integer(v)) return *out = ag_jinteger(v), true;
     if (v.kind == AG_JUNDEFINED) ag_jfail_undefined(c, v);

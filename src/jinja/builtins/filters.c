@@ -23,8 +23,8 @@ static ag_jv filter_abs(ag_jctx *c, ag_jv v, const ag_jv *a) {
 }
 
 static ag_jv filter_default(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    bool wanted = v.kind == AG_JUNDEFINED || (ag_jtruth(a[1]) && !ag_jtruth(v));
-    if (!wanted) return v;
+    bool use_default = v.kind == AG_JUNDEFINED || (ag_jtruth(a[1]) && !ag_jtruth(v));
+    if (!use_default) return v;
     return ag_jfailed(a[0]) ? ag_jstr_literal(c, "") : a[0];
 }
 
@@ -87,7 +87,7 @@ static bool all_digits(const char *s, size_t n) {
 }
 
 ag_jv ag_jfilter_int(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    ag_jv otherwise = ag_jfailed(a[0]) ? ag_jint(0) : a[0];
+    ag_jv default_value = ag_jfailed(a[0]) ? ag_jint(0) : a[0];
     int64_t i, base = 10;
     if (v.kind == AG_JUNDEFINED) return ag_jfail_undefined(c, v);
     if (!ag_jfailed(a[1]) && ag_jis_integer(a[1])) base = ag_jinteger(a[1]);
@@ -103,7 +103,7 @@ ag_jv ag_jfilter_int(ag_jctx *c, ag_jv v, const ag_jv *a) {
         }
     }
     double d;
-    if (!float_of(v, &d) || !isfinite(d)) return otherwise;
+    if (!float_of(v, &d) || !isfinite(d)) return default_value;
     return ag_jint_of_double(c, d);
 }
 
@@ -119,19 +119,19 @@ static ag_jv rounded_by(ag_jctx *c, ag_jv v, ag_jv precision, bool up) {
     ag_jv scale = ag_jbinary(c, AG_JOP_POW, ag_jint(10), precision);
     ag_jv scaled = ag_jfailed(scale) ? scale : ag_jbinary(c, AG_JOP_MUL, v, scale);
     if (ag_jfailed(scaled)) return scaled;
-    ag_jv whole = scaled;
+    ag_jv integral = scaled;
     if (scaled.kind == AG_JFLOAT) {
-        whole = ag_jint_of_double(c, up ? ceil(scaled.as.number) : floor(scaled.as.number));
+        integral = ag_jint_of_double(c, up ? ceil(scaled.as.number) : floor(scaled.as.number));
     }
-    if (ag_jfailed(whole)) return whole;
-    return ag_jbinary(c, AG_JOP_DIV, whole, scale);
+    if (ag_jfailed(integral)) return integral;
+    return ag_jbinary(c, AG_JOP_DIV, integral, scale);
 }
 
 static int64_t round_half_even(int64_t i, int64_t scale) {
-    int64_t rest = i % scale, down = i - rest;
-    int64_t twice = rest < 0 ? -rest : rest, half = scale / 2;
+    int64_t remainder = i % scale, down = i - remainder;
+    int64_t twice = remainder < 0 ? -remainder : remainder, half = scale / 2;
     bool away = twice > half || (twice == half && scale % 2 == 0 && down / scale % 2 != 0);
-    return away ? down + (rest < 0 ? -scale : scale) : down;
+    return away ? down + (remainder < 0 ? -scale : scale) : down;
 }
 
 ag_jv ag_jfilter_round(ag_jctx *c, ag_jv v, const ag_jv *a) {

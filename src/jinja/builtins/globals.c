@@ -35,7 +35,7 @@ static ag_jv global_range(ag_jctx *c, const ag_jargs *args) {
         if (!range_argument(c, args->items[i], &v[args->n == 1 ? 1 : i])) return ag_jfail_value();
     }
     if (v[2] == 0) return ag_jfail(c, "the step of range() must not be zero");
-    ag_jrange *r = ag_jtake(c, sizeof *r);
+    ag_jrange *r = ag_jalloc(c, sizeof *r);
     if (!r) return ag_jfail_value();
     *r = (ag_jrange){v[0], v[1], v[2], 0};
     bool up = v[2] > 0;

@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-static ag_jv dict_view(ag_jctx *c, ag_jv self, ag_jview_kind which) {
-    ag_jview *v = ag_jtake(c, sizeof *v);
+static ag_jv dict_view(ag_jctx *c, ag_jv self, ag_jview_kind kind) {
+    ag_jview *v = ag_jalloc(c, sizeof *v);
     if (!v) return ag_jfail_value();
-    *v = (ag_jview){self.as.dict, which};
+    *v = (ag_jview){self.as.dict, kind};
     return (ag_jv){AG_JVIEW, {.view = v}};
 }
 

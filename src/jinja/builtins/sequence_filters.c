@@ -18,7 +18,7 @@ typedef struct attr_path {
     ag_jv *parts;
     size_t n;
     bool ignore_case;
-    ag_jv otherwise; /* for what is undefined on the way; AG_JFAIL: none */
+    ag_jv default_value; /* for what is undefined on the way; AG_JFAIL: none */
 } attr_path;
 
 static bool push_part(ag_jctx *c, ag_jlist *parts, ag_jstr *s, size_t begin, size_t end) {
@@ -35,7 +35,7 @@ static bool push_part(ag_jctx *c, ag_jlist *parts, ag_jstr *s, size_t begin, siz
 }
 
 static bool path_parse(ag_jctx *c, ag_jv attribute, attr_path *out) {
-    *out = (attr_path){.otherwise = ag_jfail_value()};
+    *out = (attr_path){.default_value = ag_jfail_value()};
     if (ag_jfailed(attribute) || attribute.kind == AG_JNONE) return true;
     ag_jlist *parts = ag_jlist_create(c, 1);
     if (!parts) return false;
@@ -63,7 +63,7 @@ static ag_jv ignore_case(ag_jctx *c, ag_jv v) {
 static ag_jv path_get(ag_jctx *c, const attr_path *path, ag_jv v) {
     for (size_t i = 0; i < path->n; i++) {
         v = ag_jitem(c, v, path->parts[i]);
-        if (v.kind == AG_JUNDEFINED && !ag_jfailed(path->otherwise)) v = path->otherwise;
+        if (v.kind == AG_JUNDEFINED && !ag_jfailed(path->default_value)) v = path->default_value;
         if (ag_jfailed(v)) return v;
     }
     return path->ignore_case ? ignore_case(c, v) : v;
@@ -140,15 +140,15 @@ ag_jv ag_jfilter_items(ag_jctx *c, ag_jv v, const ag_jv *a) {
 }
 
 /* map, select, reject and their like */
-typedef struct applied {
+typedef struct item_call {
     bool has_path, negated;
     attr_path path;
     int id; /* of the filter or test; -1: the value itself */
     ag_jargs args;
-} applied;
+} item_call;
 
 static int next_mapped(ag_jctx *c, ag_jiter *it, ag_jv *item) {
-    applied *f = it->state;
+    item_call *f = it->state;
     ag_jv v;
     int more = ag_jiter_next(c, it->inner, &v);
     if (more <= 0) return more;
@@ -159,7 +159,7 @@ static int next_mapped(ag_jctx *c, ag_jiter *it, ag_jv *item) {
 }
 
 /* 1, 0; -1: failed. */
-static int is_selected(ag_jctx *c, const applied *f, ag_jv item) {
+static int is_selected(ag_jctx *c, const item_call *f, ag_jv item) {
     ag_jregion r;
     if (!ag_jenter(c)) return -1;
     ag_jregion_begin(c, &r);
@@ -188,12 +188,12 @@ static int next_selected(ag_jctx *c, ag_jiter *it, ag_jv *item) {
 }
 
 /* What is wrong with the arguments is found when the first item is asked for, as in a generator. */
-typedef struct prepared {
-    applied f;
+typedef struct pending_filter {
+    item_call f;
     ag_jv value;
     ag_jargs args;
     bool maps, by_attribute;
-} prepared;
+} pending_filter;
 
 static bool unknown_name(ag_jctx *c, const char *kind, ag_jv name) {
     if (name.kind == AG_JSTRING) {
@@ -204,19 +204,20 @@ static bool unknown_name(ag_jctx *c, const char *kind, ag_jv name) {
     return false;
 }
 
-static bool prepare_map(ag_jctx *c, prepared *p) {
+static bool prepare_map(ag_jctx *c, pending_filter *p) {
     ag_jdict *k = p->args.keywords;
-    ag_jstr attribute = {.text = "attribute", .len = 9}, otherwise = {.text = "default", .len = 7};
+    ag_jstr attribute = {.text = "attribute", .len = 9},
+            default_value = {.text = "default", .len = 7};
     ag_jv by = ag_jfail_value(), d = by;
     if (k) by = ag_jdict_find_string(c, k, &attribute, ag_jstr_hash_of("attribute", 9));
     if (!p->args.n && !ag_jfailed(by)) {
-        d = ag_jdict_find_string(c, k, &otherwise, ag_jstr_hash_of("default", 7));
+        d = ag_jdict_find_string(c, k, &default_value, ag_jstr_hash_of("default", 7));
         if (k->n > (ag_jfailed(d) ? 1u : 2u)) {
             return ag_jfail(c, "map: unexpected keyword argument"), false;
         }
         p->f.has_path = true;
         if (!path_parse(c, by, &p->f.path)) return false;
-        if (d.kind != AG_JNONE) p->f.path.otherwise = d;
+        if (d.kind != AG_JNONE) p->f.path.default_value = d;
         return true;
     }
     if (!p->args.n) return ag_jfail(c, "map requires a filter argument"), false;
@@ -228,7 +229,7 @@ static bool prepare_map(ag_jctx *c, prepared *p) {
     return true;
 }
 
-static bool prepare_select(ag_jctx *c, prepared *p) {
+static bool prepare_select(ag_jctx *c, pending_filter *p) {
     size_t at = 0;
     p->f.id = -1;
     if (p->by_attribute) {
@@ -245,44 +246,44 @@ static bool prepare_select(ag_jctx *c, prepared *p) {
     return true;
 }
 
-static int next_prepared(ag_jctx *c, ag_jiter *it, ag_jv *item) {
-    prepared *p = it->state;
+static int next_of_pending(ag_jctx *c, ag_jiter *it, ag_jv *item) {
+    pending_filter *p = it->state;
     if (!ag_jtruth(p->value)) return 0;
     bool ok = p->maps ? prepare_map(c, p) : prepare_select(c, p);
     it->inner = ok ? ag_jiter_of(c, p->value) : NULL;
     if (!it->inner) return -1;
-    ag_jstored(c, it->born);
+    ag_jstored(c, it->region);
     it->state = &p->f;
     it->next = p->maps ? next_mapped : next_selected;
     return it->next(c, it, item);
 }
 
-static ag_jv applied_iterator(ag_jctx *c, ag_jv v, const ag_jargs *args, bool maps, bool negated,
-                              bool by_attribute) {
-    prepared *p = ag_jtake_zeroed(c, sizeof *p);
+static ag_jv lazy_filter(ag_jctx *c, ag_jv v, const ag_jargs *args, bool maps, bool negated,
+                         bool by_attribute) {
+    pending_filter *p = ag_jalloc_zeroed(c, sizeof *p);
     if (!p) return ag_jfail_value();
     p->value = v;
     p->args = *args;
     p->maps = maps;
     p->by_attribute = by_attribute;
     p->f.negated = negated;
-    return ag_jiter_value(ag_jiter_create(c, "generator", next_prepared, NULL, p));
+    return ag_jiter_value(ag_jiter_create(c, "generator", next_of_pending, NULL, p));
 }
 
 ag_jv ag_jfilter_map(ag_jctx *c, ag_jv v, const ag_jargs *args) {
-    return applied_iterator(c, v, args, true, false, false);
+    return lazy_filter(c, v, args, true, false, false);
 }
 ag_jv ag_jfilter_select(ag_jctx *c, ag_jv v, const ag_jargs *args) {
-    return applied_iterator(c, v, args, false, false, false);
+    return lazy_filter(c, v, args, false, false, false);
 }
 ag_jv ag_jfilter_reject(ag_jctx *c, ag_jv v, const ag_jargs *args) {
-    return applied_iterator(c, v, args, false, true, false);
+    return lazy_filter(c, v, args, false, true, false);
 }
 ag_jv ag_jfilter_selectattr(ag_jctx *c, ag_jv v, const ag_jargs *args) {
-    return applied_iterator(c, v, args, false, false, true);
+    return lazy_filter(c, v, args, false, false, true);
 }
 ag_jv ag_jfilter_rejectattr(ag_jctx *c, ag_jv v, const ag_jargs *args) {
-    return applied_iterator(c, v, args, false, true, true);
+    return lazy_filter(c, v, args, false, true, true);
 }
 
 typedef struct unique_state {
@@ -294,7 +295,7 @@ static int next_unique(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     unique_state *u = it->state;
     if (!it->inner) {
         it->inner = ag_jiter_of(c, it->source);
-        ag_jstored(c, it->born);
+        ag_jstored(c, it->region);
     }
     if (!it->inner) return -1;
     for (;;) {
@@ -305,13 +306,13 @@ static int next_unique(ag_jctx *c, ag_jiter *it, ag_jv *item) {
         ag_jv seen = ag_jdict_find(c, u->seen, key);
         if (c->status != AG_OK) return -1;
         if (!ag_jfailed(seen)) continue;
-        ag_jstored(c, it->born);
+        ag_jstored(c, it->region);
         return ag_jdict_set(c, u->seen, key, ag_jnone()) ? 1 : -1;
     }
 }
 
 ag_jv ag_jfilter_unique(ag_jctx *c, ag_jv v, const ag_jv *a) {
-    unique_state *u = ag_jtake(c, sizeof *u);
+    unique_state *u = ag_jalloc(c, sizeof *u);
     if (!u || !path_parse(c, a[1], &u->path)) return ag_jfail_value();
     u->path.ignore_case = !ag_jtruth(a[0]);
     u->seen = ag_jdict_create(c, 0);
@@ -397,7 +398,7 @@ static ag_jv sort_key(ag_jctx *c, const attr_path *paths, size_t n, ag_jv v) {
 }
 
 static keyed *keyed_items(ag_jctx *c, ag_jlist *l, const attr_path *paths, size_t n, bool reverse) {
-    keyed *k = ag_jtake(c, (l->n + 1) * sizeof *k);
+    keyed *k = ag_jalloc(c, (l->n + 1) * sizeof *k);
     for (size_t i = 0; k && i < l->n; i++) {
         k[i] = (keyed){sort_key(c, paths, n, l->items[i]), l->items[i], reverse};
         if (ag_jfailed(k[i].key)) return NULL;
@@ -508,7 +509,7 @@ static ag_jv group_value(ag_jctx *c, ag_jv grouper, ag_jlist *items) {
 ag_jv ag_jfilter_groupby(ag_jctx *c, ag_jv v, const ag_jv *a) {
     attr_path path;
     if (!path_parse(c, a[0], &path)) return ag_jfail_value();
-    if (a[1].kind != AG_JNONE) path.otherwise = a[1];
+    if (a[1].kind != AG_JNONE) path.default_value = a[1];
     path.ignore_case = !ag_jtruth(a[2]);
     ag_jlist *l = ag_jlist_of(c, v), *groups = l ? ag_jlist_create(c, 0) : NULL, *items = NULL;
     keyed *k = groups ? keyed_items(c, l, &path, 0, false) : NULL;

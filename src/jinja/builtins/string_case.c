@@ -32,9 +32,9 @@ static bool append_cased(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t *at, b
     *at += ag_utf8_get(s->text + begin, &cp);
     size_t count = ag_jchar_case(cp, upper, out);
     if (cp == 0x3A3 && !upper && is_final_sigma(s, begin)) out[0] = 0x3C2;
-    bool ours = ag_jstr_is_conversation(s, begin);
+    bool is_input = ag_jstr_is_input(s, begin);
     for (size_t i = 0; i < count; i++) {
-        if (!ag_jbuf_append_char(c, b, out[i], ours)) return false;
+        if (!ag_jbuf_append_char(c, b, out[i], is_input)) return false;
     }
     return ag_jwork(c, 1);
 }

@@ -21,7 +21,7 @@ static ag_jstr *text_argument(ag_jctx *c, ag_jv v) {
 static bool given(ag_jv v) { return v.kind != AG_JFAIL && v.kind != AG_JNONE; }
 
 /* Results of a method of markup are markup. */
-static ag_jv alike(ag_jctx *c, const ag_jstr *like, ag_jstr *s) {
+static ag_jv with_markup_of(ag_jctx *c, const ag_jstr *like, ag_jstr *s) {
     return ag_jstring(s && like->markup ? ag_jstr_as_markup(c, s, true) : s);
 }
 
@@ -97,12 +97,12 @@ static bool byte_range(ag_jctx *c, ag_jstr *s, ag_jv from, ag_jv to, size_t *beg
 }
 
 static ag_jv find_with(ag_jctx *c, ag_jv self, const ag_jv *a, bool must) {
-    ag_jstr *s = self.as.string, *what = text_argument(c, a[0]);
+    ag_jstr *s = self.as.string, *needle = text_argument(c, a[0]);
     size_t begin, end;
     bool empty;
-    if (!what || !byte_range(c, s, a[1], a[2], &begin, &end, &empty)) return ag_jfail_value();
+    if (!needle || !byte_range(c, s, a[1], a[2], &begin, &end, &empty)) return ag_jfail_value();
     if (!ag_jwork_search(c, s->len)) return ag_jfail_value();
-    int64_t at = empty ? AG_JNOT_FOUND : ag_jstr_find(s, begin, end, what);
+    int64_t at = empty ? AG_JNOT_FOUND : ag_jstr_find(s, begin, end, needle);
     if (at == AG_JNOT_FOUND) return must ? ag_jfail(c, "substring not found") : ag_jint(-1);
     return ag_jint(ag_jstr_is_ascii(s) ? at : (int64_t)ag_jstr_count(s->text, (size_t)at));
 }
@@ -114,19 +114,19 @@ ag_jv ag_jstr_index_in(ag_jctx *c, ag_jv self, const ag_jv *a) {
     return find_with(c, self, a, true);
 }
 ag_jv ag_jstr_count_of(ag_jctx *c, ag_jv self, const ag_jv *a) {
-    ag_jstr *s = self.as.string, *what = text_argument(c, a[0]);
+    ag_jstr *s = self.as.string, *needle = text_argument(c, a[0]);
     size_t begin, end;
     bool empty;
-    if (!what || !byte_range(c, s, a[1], a[2], &begin, &end, &empty)) return ag_jfail_value();
+    if (!needle || !byte_range(c, s, a[1], a[2], &begin, &end, &empty)) return ag_jfail_value();
     if (!ag_jwork_search(c, s->len)) return ag_jfail_value();
     if (empty) return ag_jint(0);
-    if (!what->len) return ag_jint((int64_t)ag_jstr_count(s->text + begin, end - begin) + 1);
+    if (!needle->len) return ag_jint((int64_t)ag_jstr_count(s->text + begin, end - begin) + 1);
     int64_t n = 0;
     for (;; n++) {
-        int64_t at = ag_jstr_find(s, begin, end, what);
+        int64_t at = ag_jstr_find(s, begin, end, needle);
         if (at == AG_JNOT_FOUND) return ag_jint(n);
         if (!ag_jwork(c, 1)) return ag_jfail_value();
-        begin = (size_t)at + what->len;
+        begin = (size_t)at + needle->len;
     }
 }
 
@@ -135,14 +135,14 @@ static ag_jv affix(ag_jctx *c, ag_jv self, const ag_jv *a, bool at_end) {
     size_t begin, end;
     bool empty;
     if (!byte_range(c, s, a[1], a[2], &begin, &end, &empty)) return ag_jfail_value();
-    const ag_jv *options = a[0].kind == AG_JTUPLE ? a[0].as.list->items : a;
+    const ag_jv *affixes = a[0].kind == AG_JTUPLE ? a[0].as.list->items : a;
     size_t n = a[0].kind == AG_JTUPLE ? a[0].as.list->n : 1;
     for (size_t i = 0; i < n; i++) {
-        const ag_jstr *what = text_argument(c, options[i]);
-        if (!what || !ag_jwork_bytes(c, what->len)) return ag_jfail_value();
-        if (empty || what->len > end - begin) continue;
-        const char *p = at_end ? s->text + end - what->len : s->text + begin;
-        if (!memcmp(p, what->text, what->len)) return ag_jbool(true);
+        const ag_jstr *needle = text_argument(c, affixes[i]);
+        if (!needle || !ag_jwork_bytes(c, needle->len)) return ag_jfail_value();
+        if (empty || needle->len > end - begin) continue;
+        const char *p = at_end ? s->text + end - needle->len : s->text + begin;
+        if (!memcmp(p, needle->text, needle->len)) return ag_jbool(true);
     }
     return ag_jbool(false);
 }
@@ -195,7 +195,7 @@ ag_jv ag_jstr_replace(ag_jctx *c, ag_jv self, const ag_jv *a) {
     int64_t limit;
     if (!to || !ag_jargument_int(c, a[2], -1, &limit)) return ag_jfail_value();
     if (s->markup) to = ag_jescape(c, a[1]);
-    return to ? alike(c, s, ag_jstr_replaced(c, s, from, to, limit)) : ag_jfail_value();
+    return to ? with_markup_of(c, s, ag_jstr_replaced(c, s, from, to, limit)) : ag_jfail_value();
 }
 
 static bool push_slice(ag_jctx *c, ag_jlist *l, const ag_jstr *s, size_t begin, size_t end) {
@@ -264,26 +264,26 @@ static ag_jlist *rsplit_at(ag_jctx *c, ag_jstr *s, const ag_jstr *sep, int64_t l
 
 static ag_jlist *rsplit_words(ag_jctx *c, ag_jstr *s, int64_t limit) {
     ag_jlist *l = ag_jlist_create(c, 0);
-    ag_jstr *rest = l ? stripped(c, s, NULL, false, true) : NULL;
-    while (rest && rest->len) {
-        size_t begin = rest->len;
+    ag_jstr *head = l ? stripped(c, s, NULL, false, true) : NULL;
+    while (head && head->len) {
+        size_t begin = head->len;
         while (begin > 0 && limit != 0) {
             uint32_t cp;
-            size_t last = ag_utf8_last(rest->text, begin);
-            ag_utf8_get(rest->text + last, &cp);
+            size_t last = ag_utf8_last(head->text, begin);
+            ag_utf8_get(head->text + last, &cp);
             if (ag_jchar_is_space(cp)) break;
             begin = last;
         }
         if (limit == 0) {
-            if (!ag_jlist_push(c, l, ag_jstring(rest))) return NULL;
+            if (!ag_jlist_push(c, l, ag_jstring(head))) return NULL;
             break;
         }
-        if (!push_slice(c, l, rest, begin, rest->len)) return NULL;
-        rest = ag_jstr_slice(c, rest, 0, begin);
-        rest = rest ? stripped(c, rest, NULL, false, true) : NULL;
+        if (!push_slice(c, l, head, begin, head->len)) return NULL;
+        head = ag_jstr_slice(c, head, 0, begin);
+        head = head ? stripped(c, head, NULL, false, true) : NULL;
         limit--;
     }
-    if (!rest) return NULL;
+    if (!head) return NULL;
     reverse_items(l);
     return l;
 }
@@ -365,5 +365,6 @@ ag_jv ag_jstr_join(ag_jctx *c, ag_jv self, const ag_jv *a) {
         if (separator->markup) v = ag_jstring(ag_jescape(c, v));
         if (!ag_jlist_push(c, texts, v)) return ag_jfail_value();
     }
-    return texts ? alike(c, separator, ag_jstr_joined(c, separator, texts)) : ag_jfail_value();
+    return texts ? with_markup_of(c, separator, ag_jstr_joined(c, separator, texts))
+                 : ag_jfail_value();
 }

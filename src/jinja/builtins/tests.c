@@ -79,7 +79,7 @@ static ag_jv is_upper(ag_jctx *c, ag_jv v, const ag_jv *a) {
 
 /* Each access to a JSON array makes a new ag_jlist. */
 static bool is_same_list(const ag_jlist *a, const ag_jlist *b) {
-    return a == b || (a->source && a->source == b->source && !a->is_part && !b->is_part);
+    return a == b || (a->source && a->source == b->source && !a->is_slice && !b->is_slice);
 }
 
 /* Python's `is`: constants and small things are one object, others only themselves. */

@@ -9,7 +9,7 @@
 static ag_jnode *parse_unary(ag_jparser *p, bool with_filter);
 static ag_jnode *parse_or(ag_jparser *p);
 
-ag_jnode *ag_jparse_two(ag_jparser *p, ag_jnode_kind kind, int op, ag_jnode *a, ag_jnode *b) {
+ag_jnode *ag_jparse_binary(ag_jparser *p, ag_jnode_kind kind, int op, ag_jnode *a, ag_jnode *b) {
     ag_jnode *n = a && b ? ag_jnode_create(p, kind) : NULL;
     if (!n) return NULL;
     n->line = a->line;
@@ -20,7 +20,7 @@ ag_jnode *ag_jparse_two(ag_jparser *p, ag_jnode_kind kind, int op, ag_jnode *a, 
 }
 
 bool ag_jparse_append(ag_jparser *p, ag_jnode *list, size_t *cap, ag_jnode *item) {
-    void *items = ag_jparse_room(p, list->items, list->n_items, cap, sizeof *list->items);
+    void *items = ag_jparse_grow(p, list->items, list->n_items, cap, sizeof *list->items);
     if (!items) return false;
     list->items = items;
     list->items[list->n_items++] = item;
@@ -41,7 +41,7 @@ static ag_jnode *parse_strings(ag_jparser *p) {
     while (p->at->kind == AG_JT_STRING) len += p->at++->len;
     const char *text = first->text;
     if (p->at - first > 1) {
-        char *joined = ag_jparse_take(p, len + 1);
+        char *joined = ag_jparse_alloc(p, len + 1);
         if (!joined) return NULL;
         size_t at = 0;
         for (const ag_jtoken *t = first; t < p->at; t++) {
@@ -239,7 +239,7 @@ static ag_jnode *parse_unary(ag_jparser *p, bool with_filter) {
 static ag_jnode *parse_power(ag_jparser *p) {
     ag_jnode *left = parse_unary(p, true);
     while (left && ag_jparse_skip(p, AG_JT_POW)) {
-        left = ag_jparse_two(p, AG_JN_BINARY, AG_JOP_POW, left, parse_unary(p, true));
+        left = ag_jparse_binary(p, AG_JN_BINARY, AG_JOP_POW, left, parse_unary(p, true));
     }
     return left;
 }
@@ -281,7 +281,7 @@ static ag_jnode *parse_product(ag_jparser *p) {
         int op = math_operator(p->at->kind);
         if (op < AG_JOP_MUL || op > AG_JOP_MOD) break;
         p->at++;
-        left = ag_jparse_two(p, AG_JN_BINARY, op, left, parse_power(p));
+        left = ag_jparse_binary(p, AG_JN_BINARY, op, left, parse_power(p));
     }
     return left;
 }
@@ -303,7 +303,7 @@ static ag_jnode *parse_sum(ag_jparser *p) {
     ag_jnode *left = parse_concat(p);
     while (left && (p->at->kind == AG_JT_ADD || p->at->kind == AG_JT_SUB)) {
         int op = math_operator(p->at++->kind);
-        left = ag_jparse_two(p, AG_JN_BINARY, op, left, parse_concat(p));
+        left = ag_jparse_binary(p, AG_JN_BINARY, op, left, parse_concat(p));
     }
     return left;
 }
@@ -331,7 +331,7 @@ static ag_jnode *parse_compare(ag_jparser *p) {
             n = ag_jnode_create(p, AG_JN_COMPARE);
             if (!n || !ag_jparse_append(p, n, &cap, first)) return NULL;
         }
-        uint8_t *ops = ag_jparse_room(p, n->u.ops, n->n_items - 1, &cap_ops, 1);
+        uint8_t *ops = ag_jparse_grow(p, n->u.ops, n->n_items - 1, &cap_ops, 1);
         if (!ops) return NULL;
         n->u.ops = ops;
         ops[n->n_items - 1] = (uint8_t)op;
@@ -354,14 +354,14 @@ static ag_jnode *parse_not(ag_jparser *p) {
 static ag_jnode *parse_and(ag_jparser *p) {
     ag_jnode *left = parse_not(p);
     while (left && ag_jparse_skip_name(p, "and"))
-        left = ag_jparse_two(p, AG_JN_AND, 0, left, parse_not(p));
+        left = ag_jparse_binary(p, AG_JN_AND, 0, left, parse_not(p));
     return left;
 }
 
 static ag_jnode *parse_or(ag_jparser *p) {
     ag_jnode *left = parse_and(p);
     while (left && ag_jparse_skip_name(p, "or"))
-        left = ag_jparse_two(p, AG_JN_OR, 0, left, parse_and(p));
+        left = ag_jparse_binary(p, AG_JN_OR, 0, left, parse_and(p));
     return left;
 }
 
@@ -403,10 +403,10 @@ static ag_jnode *parse_condition(ag_jparser *p) {
 
 ag_jnode *ag_jparse_expression(ag_jparser *p) {
     if (!ag_jparse_enter(p)) return NULL;
-    bool soft = p->soft;
-    if (!soft) p->soft = condition_follows(p);
+    bool lenient = p->lenient;
+    if (!lenient) p->lenient = condition_follows(p);
     ag_jnode *n = parse_condition(p);
-    p->soft = soft;
+    p->lenient = lenient;
     ag_jparse_leave(p);
     return n;
 }

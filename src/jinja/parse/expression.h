@@ -11,7 +11,7 @@ ag_jnode *ag_jparse_filter_expr(ag_jparser *p, ag_jnode *n); /* |filter, is test
 
 ag_jnode *ag_jparse_const(ag_jparser *p, ag_jv value);
 /* NULL if a or b is. */
-ag_jnode *ag_jparse_two(ag_jparser *p, ag_jnode_kind kind, int op, ag_jnode *a, ag_jnode *b);
+ag_jnode *ag_jparse_binary(ag_jparser *p, ag_jnode_kind kind, int op, ag_jnode *a, ag_jnode *b);
 bool ag_jparse_append(ag_jparser *p, ag_jnode *list, size_t *cap, ag_jnode *item);
 
 #endif

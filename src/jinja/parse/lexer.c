@@ -41,7 +41,7 @@ static ag_status lex_fail(lexer *x, ag_status status, const char *fmt, ...) {
                    message);
 }
 
-static ag_status lex_nomem(lexer *x) {
+static ag_status lex_fail_memory(lexer *x) {
     if (x->arena->memory->over_limit) return lex_fail(x, AG_LIMIT, "the template is too large");
     return lex_fail(x, AG_NOMEM, "tokens of the template");
 }
@@ -52,8 +52,8 @@ static ag_status push_token(lexer *x, ag_jtoken_kind kind, const char *text, siz
     if (o->n == o->cap) {
         size_t cap = o->cap ? o->cap * 2 : 256;
         void *p =
-            ag_jinja_enlarge(x->arena, o->items, o->cap * sizeof *o->items, cap * sizeof *o->items);
-        if (!p) return lex_nomem(x);
+            ag_jinja_realloc(x->arena, o->items, o->cap * sizeof *o->items, cap * sizeof *o->items);
+        if (!p) return lex_fail_memory(x);
         o->items = p;
         o->cap = cap;
     }
@@ -221,8 +221,8 @@ static ag_status lex_string(lexer *x) {
     const char *text = x->text + begin;
     size_t len = end - begin;
     if (escaped) {
-        char *out = ag_jinja_take(x->arena, len * 2 + 4); /* no escape makes more than twice */
-        if (!out) return lex_nomem(x);
+        char *out = ag_jinja_alloc(x->arena, len * 2 + 4); /* no escape makes more than twice */
+        if (!out) return lex_fail_memory(x);
         size_t n = 0;
         for (const char *s = text, *stop = text + len; s < stop;) {
             if (*s != '\\') {
@@ -254,14 +254,14 @@ static size_t digits_end(const lexer *x, size_t at) {
 /* The end of a float at `at`, which is a digit; 0: it is no float. */
 static size_t float_end(const lexer *x, size_t at) {
     if (at > 0 && x->text[at - 1] == '.') return 0;
-    size_t p = digits_end(x, at), whole = p;
+    size_t p = digits_end(x, at), integer_end = p;
     if (p + 1 < x->n && x->text[p] == '.' && is_digit(x->text[p + 1])) p = digits_end(x, p + 1);
     if (p < x->n && (x->text[p] == 'e' || x->text[p] == 'E')) {
         size_t q = p + 1;
         if (q < x->n && (x->text[q] == '+' || x->text[q] == '-')) q++;
         if (q < x->n && is_digit(x->text[q])) return digits_end(x, q);
     }
-    return p > whole ? p : 0;
+    return p > integer_end ? p : 0;
 }
 
 static bool digit_of(char c, int base) {
@@ -421,16 +421,16 @@ static size_t find_tag(const lexer *x) {
 }
 
 static ag_status lex_tag(lexer *x, size_t at) {
-    char which = x->text[at + 1];
-    size_t raw = which == '%' ? raw_begin(x, at) : 0;
+    char kind = x->text[at + 1];
+    size_t raw = kind == '%' ? raw_begin(x, at) : 0;
     char sign = at + 2 < x->n ? x->text[at + 2] : 0;
     if (sign != '-' && sign != '+') sign = 0;
-    AG_TRY(push_data(x, at, sign, which != '{'));
+    AG_TRY(push_data(x, at, sign, kind != '{'));
     if (raw) return lex_raw(x, raw);
     advance(x, at + 2 + (sign != 0));
-    if (which == '#') return lex_comment(x);
-    AG_TRY(push_token(x, which == '%' ? AG_JT_BLOCK_BEGIN : AG_JT_VARIABLE_BEGIN, x->text + at, 2));
-    return lex_code(x, which == '%' ? AG_JT_BLOCK_END : AG_JT_VARIABLE_END);
+    if (kind == '#') return lex_comment(x);
+    AG_TRY(push_token(x, kind == '%' ? AG_JT_BLOCK_BEGIN : AG_JT_VARIABLE_BEGIN, x->text + at, 2));
+    return lex_code(x, kind == '%' ? AG_JT_BLOCK_END : AG_JT_VARIABLE_END);
 }
 
 ag_status ag_jinja_tokenize(ag_jinja_arena *arena, const char *name, const char *text, size_t n,

@@ -25,15 +25,15 @@ void *ag_jparse_fail(ag_jparser *p, const char *fmt, ...) {
     return NULL;
 }
 
-static void *limit_error(ag_jparser *p, const char *what) {
+static void *limit_error(ag_jparser *p, const char *message) {
     if (p->status == AG_OK) {
         p->status = ag_fail(p->err, AG_LIMIT, __FILE__, __LINE__, "%s, line %u: %s", p->t->name,
-                            p->at->line, what);
+                            p->at->line, message);
     }
     return NULL;
 }
 
-static void *parse_nomem(ag_jparser *p) {
+static void *fail_memory(ag_jparser *p) {
     if (p->t->memory.over_limit) return limit_error(p, "the template is too large");
     if (p->status == AG_OK) {
         p->status = ag_fail(p->err, AG_NOMEM, __FILE__, __LINE__, "%s: syntax tree", p->t->name);
@@ -41,24 +41,24 @@ static void *parse_nomem(ag_jparser *p) {
     return NULL;
 }
 
-void *ag_jparse_take(ag_jparser *p, size_t bytes) {
-    void *m = ag_jinja_take(&p->t->arena, bytes);
-    if (!m) return parse_nomem(p);
+void *ag_jparse_alloc(ag_jparser *p, size_t bytes) {
+    void *m = ag_jinja_alloc(&p->t->arena, bytes);
+    if (!m) return fail_memory(p);
     memset(m, 0, bytes);
     return m;
 }
 
-void *ag_jparse_room(ag_jparser *p, void *items, size_t n, size_t *cap, size_t size) {
+void *ag_jparse_grow(ag_jparser *p, void *items, size_t n, size_t *cap, size_t size) {
     if (n < *cap) return items;
     size_t more = *cap ? *cap * 2 : 4;
-    void *m = ag_jinja_enlarge(&p->t->arena, items, *cap * size, more * size);
-    if (!m) return parse_nomem(p);
+    void *m = ag_jinja_realloc(&p->t->arena, items, *cap * size, more * size);
+    if (!m) return fail_memory(p);
     *cap = more;
     return m;
 }
 
 ag_jnode *ag_jnode_create(ag_jparser *p, ag_jnode_kind kind) {
-    ag_jnode *n = ag_jparse_take(p, sizeof *n);
+    ag_jnode *n = ag_jparse_alloc(p, sizeof *n);
     if (!n) return NULL;
     n->kind = (uint8_t)kind;
     n->line = p->at->line;
@@ -67,7 +67,7 @@ ag_jnode *ag_jnode_create(ag_jparser *p, ag_jnode_kind kind) {
 
 /* What is counted and hashed now need not be written to when several threads render. */
 ag_jstr *ag_jparse_string(ag_jparser *p, const char *text, size_t len) {
-    ag_jstr *s = ag_jparse_take(p, sizeof *s);
+    ag_jstr *s = ag_jparse_alloc(p, sizeof *s);
     if (!s) return NULL;
     s->text = text;
     s->len = len;
@@ -90,7 +90,7 @@ static bool intern(ag_jparser *p, const ag_jstr *name, uint32_t *id) {
     }
     if (t->n_names == AG_JMAX_VARIABLES) return limit_error(p, "too many variables"), false;
     size_t cap = t->cap_names;
-    void *names = ag_jparse_room(p, t->names, t->n_names, &cap, sizeof *t->names);
+    void *names = ag_jparse_grow(p, t->names, t->n_names, &cap, sizeof *t->names);
     if (!names) return false;
     t->names = names;
     t->cap_names = cap;
@@ -157,7 +157,7 @@ bool ag_jparse_enter(ag_jparser *p) {
 
 /* A copy with \n for \r\n and \r, and without a newline at the end. */
 static char *normalised(ag_jinja *t, const char *text, size_t *n) {
-    char *copy = ag_jinja_take(&t->arena, *n + 1);
+    char *copy = ag_jinja_alloc(&t->arena, *n + 1);
     if (!copy) return NULL;
     size_t len = 0;
     for (size_t i = 0; i < *n; i++) {
@@ -177,7 +177,7 @@ static char *normalised(ag_jinja *t, const char *text, size_t *n) {
 static void parse_all(ag_jparser *p, const ag_jtokens *tokens) {
     ag_jinja *t = p->t;
     p->at = tokens->items;
-    t->is_read = ag_jparse_take(p, AG_JMAX_VARIABLES * sizeof *t->is_read);
+    t->is_read = ag_jparse_alloc(p, AG_JMAX_VARIABLES * sizeof *t->is_read);
     if (!t->is_read) return;
     if (!intern_special(p, "loop", &t->loop) || !intern_special(p, "caller", &t->caller) ||
         !intern_special(p, "varargs", &t->varargs) || !intern_special(p, "kwargs", &t->kwargs) ||
@@ -200,7 +200,7 @@ ag_status ag_jinja_parse(const char *name, const char *text, size_t n, ag_jinja 
     t->arena.memory = &t->memory;
     ag_jparser p = {.t = t, .err = err};
     size_t name_bytes = strlen(name) + 1;
-    char *own_name = ag_jinja_take(&t->arena, name_bytes);
+    char *own_name = ag_jinja_alloc(&t->arena, name_bytes);
     char *copy = own_name ? normalised(t, text, &n) : NULL;
     if (!copy) {
         p.status = AG_FAIL(err, NOMEM, "%s: syntax tree", name);

@@ -16,7 +16,7 @@ typedef struct ag_jparser {
     uint32_t depth;
     uint32_t n_fors;  /* around the current statement, those outside of its macro too */
     uint32_t n_loops; /* around the current statement, within its macro */
-    bool soft;        /* within an if: an unknown filter fails only when it is used */
+    bool lenient;     /* within an if: an unknown filter fails only when it is used */
     bool reads_loop;  /* `loop` was read since this was cleared */
     bool is_target;   /* names that come are assigned to, not read */
     const char *tag;  /* the innermost open statement, for messages */
@@ -34,9 +34,9 @@ bool ag_jparse_body(ag_jparser *p, const char *const *ends,
 
 ag_jnode *ag_jnode_create(ag_jparser *p, ag_jnode_kind kind);
 void *ag_jparse_fail(ag_jparser *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void *ag_jparse_take(ag_jparser *p, size_t bytes); /* zeroed */
+void *ag_jparse_alloc(ag_jparser *p, size_t bytes); /* zeroed */
 /* items[0..n) with room for one more. */
-void *ag_jparse_room(ag_jparser *p, void *items, size_t n, size_t *cap, size_t size);
+void *ag_jparse_grow(ag_jparser *p, void *items, size_t n, size_t *cap, size_t size);
 ag_jstr *ag_jparse_string(ag_jparser *p, const char *text, size_t len);
 ag_jstr *ag_jparse_name(ag_jparser *p); /* takes a name */
 bool ag_jparse_variable(ag_jparser *p, const ag_jstr *name, uint32_t *id);

@@ -21,10 +21,10 @@ static bool keyword_argument(ag_jparser *p, ag_jkeys *k, call_list *list) {
     }
     ag_jnode *value = ag_jparse_expression(p);
     if (!value) return false;
-    void *names = ag_jparse_room(p, k->names, k->n, &list->cap_names, sizeof *k->names);
+    void *names = ag_jparse_grow(p, k->names, k->n, &list->cap_names, sizeof *k->names);
     if (!names) return false;
     k->names = names;
-    void *values = ag_jparse_room(p, k->values, k->n, &list->cap_values, sizeof *k->values);
+    void *values = ag_jparse_grow(p, k->values, k->n, &list->cap_values, sizeof *k->values);
     if (!values) return false;
     k->values = values;
     k->names[k->n] = name;
@@ -51,7 +51,7 @@ static bool one_argument(ag_jparser *p, ag_jnode *call, call_list *list) {
 
 static bool parse_arguments(ag_jparser *p, ag_jnode *call) {
     call_list list = {0};
-    call->keys = ag_jparse_take(p, sizeof *call->keys);
+    call->keys = ag_jparse_alloc(p, sizeof *call->keys);
     if (!call->keys || !ag_jparse_expect(p, AG_JT_LPAREN)) return false;
     for (bool first = true; p->at->kind != AG_JT_RPAREN; first = false) {
         if (!first && !ag_jparse_expect(p, AG_JT_COMMA)) return false;
@@ -85,7 +85,7 @@ static ag_jnode *parse_index(ag_jparser *p) {
     }
     ag_jnode *n = ag_jnode_create(p, AG_JN_SLICE);
     if (!n) return NULL;
-    n->items = ag_jparse_take(p, 3 * sizeof *n->items);
+    n->items = ag_jparse_alloc(p, 3 * sizeof *n->items);
     if (!n->items) return NULL;
     n->n_items = 3;
     n->items[0] = first;
@@ -107,7 +107,7 @@ static ag_jnode *parse_subscript(ag_jparser *p, ag_jnode *object) {
     if (!tuple || !ag_jparse_expect(p, AG_JT_RBRACKET)) return NULL;
     ag_jnode *index = tuple->n_items == 1 ? tuple->items[0] : tuple;
     if (index->kind == AG_JN_SLICE) return index->a = object, index;
-    return ag_jparse_two(p, AG_JN_ITEM, 0, object, index);
+    return ag_jparse_binary(p, AG_JN_ITEM, 0, object, index);
 }
 
 static ag_jnode *parse_attribute(ag_jparser *p, ag_jnode *object) {
@@ -115,7 +115,7 @@ static ag_jnode *parse_attribute(ag_jparser *p, ag_jnode *object) {
     if (p->at->kind == AG_JT_INTEGER) {
         ag_jnode *index = ag_jparse_const(p, ag_jint(p->at->integer));
         p->at++;
-        return ag_jparse_two(p, AG_JN_ITEM, 0, object, index);
+        return ag_jparse_binary(p, AG_JN_ITEM, 0, object, index);
     }
     if (p->at->kind != AG_JT_NAME) return ag_jparse_fail(p, "expected a name or a number");
     ag_jnode *n = ag_jnode_create(p, AG_JN_ATTR);
@@ -147,7 +147,7 @@ ag_jnode *ag_jparse_filters(ag_jparser *p, ag_jnode *value, bool at_name) {
         n->u.name = ag_jparse_name(p);
         if (!n->u.name) return NULL;
         n->op = (int16_t)ag_jfilter_find(n->u.name->text, n->u.name->len);
-        if (n->op < 0 && !p->soft) {
+        if (n->op < 0 && !p->lenient) {
             return ag_jparse_fail(p, "unknown filter '%.*s'", (int)n->u.name->len, n->u.name->text);
         }
         if (p->at->kind == AG_JT_LPAREN && !parse_arguments(p, n)) return NULL;
@@ -182,7 +182,7 @@ static ag_jnode *parse_test(ag_jparser *p, ag_jnode *value) {
     n->u.name = ag_jparse_name(p);
     if (!n->u.name) return NULL;
     n->op = (int16_t)ag_jtest_find(n->u.name->text, n->u.name->len);
-    if (n->op < 0 && !p->soft) {
+    if (n->op < 0 && !p->lenient) {
         return ag_jparse_fail(p, "unknown test '%.*s'", (int)n->u.name->len, n->u.name->text);
     }
     if (p->at->kind == AG_JT_LPAREN) {
@@ -194,9 +194,9 @@ static ag_jnode *parse_test(ag_jparser *p, ag_jnode *value) {
         if (!arg || !ag_jparse_append(p, n, &cap, arg)) return NULL;
     }
     if (!negated) return n;
-    ag_jnode *no = ag_jnode_create(p, AG_JN_NOT);
-    if (no) no->a = n;
-    return no;
+    ag_jnode *negation = ag_jnode_create(p, AG_JN_NOT);
+    if (negation) negation->a = n;
+    return negation;
 }
 
 ag_jnode *ag_jparse_filter_expr(ag_jparser *p, ag_jnode *n) {

@@ -6,7 +6,7 @@
 
 static bool push_node(ag_jparser *p, ag_jbody *body, size_t *cap, ag_jnode *n) {
     if (!n) return false;
-    void *items = ag_jparse_room(p, body->items, body->n, cap, sizeof *body->items);
+    void *items = ag_jparse_grow(p, body->items, body->n, cap, sizeof *body->items);
     if (!items) return false;
     body->items = items;
     body->items[body->n++] = n;
@@ -33,10 +33,10 @@ static bool last_body(ag_jparser *p, const char *end, ag_jbody *out) {
 
 /* A body of its own scope, in which unknown filters are errors at once. */
 static bool scoped_body(ag_jparser *p, const char *end, ag_jbody *out) {
-    bool soft = p->soft;
-    p->soft = false;
+    bool lenient = p->lenient;
+    p->lenient = false;
     bool ok = last_body(p, end, out);
-    p->soft = soft;
+    p->lenient = lenient;
     return ok;
 }
 
@@ -49,8 +49,8 @@ static ag_jnode *parse_for(ag_jparser *p) {
     if (!n->a || !ag_jparse_expect_name(p, "in")) return NULL;
     n->b = ag_jparse_tuple(p, false, NULL);
     if (!n->b) return NULL;
-    bool outer_reads = p->reads_loop, soft = p->soft;
-    p->soft = false;
+    bool outer_reads = p->reads_loop, lenient = p->lenient;
+    p->lenient = false;
     if (ag_jparse_skip_name(p, "if")) {
         n->c = ag_jparse_expression(p);
         if (!n->c) return NULL;
@@ -64,7 +64,7 @@ static ag_jnode *parse_for(ag_jparser *p) {
     p->reads_loop = outer_reads;
     if (ok && ag_jparse_skip_name(p, "else")) ok = last_body(p, "endfor", &n->orelse);
     else if (ok) ok = ag_jparse_expect_name(p, "endfor");
-    p->soft = soft;
+    p->lenient = lenient;
     p->n_fors--;
     return ok ? n : NULL;
 }
@@ -74,12 +74,12 @@ static bool add_branch(ag_jparser *p, ag_jnode *n, size_t *cap, size_t *cap_bodi
     static const char *const ends[] = {"elif", "else", "endif", NULL};
     if (has_test) {
         ag_jnode *test = ag_jparse_tuple(p, false, NULL);
-        void *items = test ? ag_jparse_room(p, n->items, n->n_items, cap, sizeof *n->items) : NULL;
+        void *items = test ? ag_jparse_grow(p, n->items, n->n_items, cap, sizeof *n->items) : NULL;
         if (!items) return false;
         n->items = items;
         n->items[n->n_items++] = test;
     }
-    void *bodies = ag_jparse_room(p, n->u.branches, n_bodies, cap_bodies, sizeof *n->u.branches);
+    void *bodies = ag_jparse_grow(p, n->u.branches, n_bodies, cap_bodies, sizeof *n->u.branches);
     if (!bodies) return false;
     n->u.branches = bodies;
     ag_jbody body = {0};
@@ -91,8 +91,8 @@ static bool add_branch(ag_jparser *p, ag_jnode *n, size_t *cap, size_t *cap_bodi
 static ag_jnode *parse_if(ag_jparser *p) {
     ag_jnode *n = ag_jnode_create(p, AG_JN_IF);
     size_t cap = 0, cap_bodies = 0;
-    bool soft = p->soft;
-    p->soft = true;
+    bool lenient = p->lenient;
+    p->lenient = true;
     bool ok = n && add_branch(p, n, &cap, &cap_bodies, 0, true);
     while (ok && ag_jparse_skip_name(p, "elif")) {
         ok = add_branch(p, n, &cap, &cap_bodies, n->n_items, true);
@@ -101,7 +101,7 @@ static ag_jnode *parse_if(ag_jparser *p) {
         ok = add_branch(p, n, &cap, &cap_bodies, n->n_items, false);
         if (ok) n->op = 1; /* the last branch needs no condition */
     }
-    p->soft = soft;
+    p->lenient = lenient;
     return ok && ag_jparse_expect_name(p, "endif") ? n : NULL;
 }
 
@@ -131,11 +131,11 @@ static bool parse_signature(ag_jparser *p, ag_jmacro_def *m) {
         ag_jstr *name = ag_jparse_name(p);
         uint32_t id;
         if (!name || !ag_jparse_variable(p, name, &id)) return false;
-        void *params = ag_jparse_room(p, m->params, m->n_params, &cap, sizeof *m->params);
+        void *params = ag_jparse_grow(p, m->params, m->n_params, &cap, sizeof *m->params);
         if (!params) return false;
         m->params = params;
         void *names =
-            ag_jparse_room(p, m->param_names, m->n_params, &cap_names, sizeof *m->param_names);
+            ag_jparse_grow(p, m->param_names, m->n_params, &cap_names, sizeof *m->param_names);
         if (!names) return false;
         m->param_names = names;
         for (size_t i = 0; i < m->n_params; i++) {
@@ -145,7 +145,7 @@ static bool parse_signature(ag_jparser *p, ag_jmacro_def *m) {
         m->param_names[m->n_params++] = name;
         if (ag_jparse_skip(p, AG_JT_ASSIGN)) {
             void *defaults =
-                ag_jparse_room(p, m->defaults, m->n_defaults, &cap_defaults, sizeof *m->defaults);
+                ag_jparse_grow(p, m->defaults, m->n_defaults, &cap_defaults, sizeof *m->defaults);
             if (!defaults) return false;
             m->defaults = defaults;
             m->defaults[m->n_defaults] = ag_jparse_expression(p);
@@ -158,7 +158,7 @@ static bool parse_signature(ag_jparser *p, ag_jmacro_def *m) {
 }
 
 static bool macro_body(ag_jparser *p, ag_jmacro_def *m, const char *end) {
-    void *macros = ag_jparse_room(p, p->macros, p->n_macros, &p->cap_macros, sizeof *p->macros);
+    void *macros = ag_jparse_grow(p, p->macros, p->n_macros, &p->cap_macros, sizeof *p->macros);
     if (!macros) return false;
     p->macros = macros;
     p->macros[p->n_macros++] = m;
@@ -181,7 +181,7 @@ static bool macro_body(ag_jparser *p, ag_jmacro_def *m, const char *end) {
 
 static ag_jnode *parse_macro(ag_jparser *p) {
     ag_jnode *n = ag_jnode_create(p, AG_JN_MACRO);
-    ag_jmacro_def *m = n ? ag_jparse_take(p, sizeof *m) : NULL;
+    ag_jmacro_def *m = n ? ag_jparse_alloc(p, sizeof *m) : NULL;
     if (!m) return NULL;
     n->u.macro = m;
     m->name = ag_jparse_name(p);
@@ -191,7 +191,7 @@ static ag_jnode *parse_macro(ag_jparser *p) {
 
 static ag_jnode *parse_call_block(ag_jparser *p) {
     ag_jnode *n = ag_jnode_create(p, AG_JN_CALL_BLOCK);
-    ag_jmacro_def *m = n ? ag_jparse_take(p, sizeof *m) : NULL;
+    ag_jmacro_def *m = n ? ag_jparse_alloc(p, sizeof *m) : NULL;
     if (!m) return NULL;
     n->u.macro = m;
     if (p->at->kind == AG_JT_LPAREN && !parse_signature(p, m)) return NULL;

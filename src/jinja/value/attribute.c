@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 static ag_jv undefined_of(ag_jctx *c, ag_jundefined u) {
-    ag_jundefined *p = ag_jtake(c, sizeof *p);
+    ag_jundefined *p = ag_jalloc(c, sizeof *p);
     if (!p) return ag_jfail_value();
     *p = u;
     return (ag_jv){AG_JUNDEFINED, {.undefined = p}};
@@ -68,7 +68,7 @@ static ag_jv own_attribute(ag_jctx *c, ag_jv v, ag_jstr *name, int method) {
     if (access == AG_JMETHOD_UNSAFE) {
         return undefined_of(c, (ag_jundefined){.of = v, .name = ag_jstring(name), .unsafe = true});
     }
-    ag_jmethod *m = ag_jtake(c, sizeof *m);
+    ag_jmethod *m = ag_jalloc(c, sizeof *m);
     if (!m) return ag_jfail_value();
     *m = (ag_jmethod){v, method};
     return (ag_jv){AG_JMETHOD, {.method = m}};
@@ -97,7 +97,7 @@ static ag_jv numbered_item(ag_jctx *c, ag_jv v, int64_t i) {
 
 /* A list as a key is not an error, it is only not there. */
 static bool is_hashable(ag_jctx *c, ag_jv v) {
-    if (v.kind == AG_JVIEW) return v.as.view->which == AG_JVIEW_VALUES;
+    if (v.kind == AG_JVIEW) return v.as.view->kind == AG_JVIEW_VALUES;
     if (v.kind == AG_JLIST || v.kind == AG_JDICT) return false;
     if (v.kind != AG_JTUPLE) return true;
     if (!ag_jenter(c)) return false;
@@ -196,7 +196,7 @@ static ag_jv sliced_string(ag_jctx *c, ag_jstr *s, int64_t first, int64_t step, 
 }
 
 static ag_jv sliced_range(ag_jctx *c, const ag_jrange *r, const bounds *at, int64_t n) {
-    ag_jrange *s = ag_jtake(c, sizeof *s);
+    ag_jrange *s = ag_jalloc(c, sizeof *s);
     if (!s) return ag_jfail_value();
     s->start = r->start + at->start * r->step;
     s->stop = r->start + at->stop * r->step;
@@ -219,7 +219,7 @@ ag_jv ag_jslice(ag_jctx *c, ag_jv v, const ag_jv parts[3]) {
     if (v.kind == AG_JRANGE) return sliced_range(c, v.as.range, &at, n);
     ag_jlist *l = NULL;
     if (at.step == 1) {
-        l = ag_jlist_part(c, v.as.list, n ? (size_t)at.start : 0, (size_t)n);
+        l = ag_jlist_slice(c, v.as.list, n ? (size_t)at.start : 0, (size_t)n);
     } else if (ag_jwork(c, (size_t)n / 8)) {
         l = ag_jlist_create(c, (size_t)n);
         for (int64_t i = 0; l && i < n; i++) {

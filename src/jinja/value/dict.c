@@ -39,7 +39,7 @@ bool ag_jhash(ag_jctx *c, ag_jv v, uint32_t *out) {
         ag_jleave(c);
         return true;
     case AG_JVIEW:
-        if (v.as.view->which == AG_JVIEW_VALUES) return *out = (uint32_t)v.kind, true;
+        if (v.as.view->kind == AG_JVIEW_VALUES) return *out = (uint32_t)v.kind, true;
         ag_jfail(c, "unhashable type: '%s'", ag_jtype_name(v));
         return false;
     case AG_JLIST:
@@ -52,11 +52,11 @@ bool ag_jhash(ag_jctx *c, ag_jv v, uint32_t *out) {
 }
 
 ag_jdict *ag_jdict_create(ag_jctx *c, size_t cap) {
-    ag_jdict *d = ag_jtake_zeroed(c, sizeof *d);
+    ag_jdict *d = ag_jalloc_zeroed(c, sizeof *d);
     if (!d) return NULL;
-    d->born = c->n_regions;
+    d->region = c->n_regions;
     if (!cap) return d;
-    d->entries = cap < SIZE_MAX / 64 ? ag_jtake(c, cap * sizeof *d->entries) : NULL;
+    d->entries = cap < SIZE_MAX / 64 ? ag_jalloc(c, cap * sizeof *d->entries) : NULL;
     if (!d->entries) return NULL;
     d->cap = cap;
     return d;
@@ -65,7 +65,7 @@ ag_jdict *ag_jdict_create(ag_jctx *c, size_t cap) {
 static bool build_slots(ag_jctx *c, ag_jdict *d) {
     size_t n = d->n_slots ? d->n_slots * 2 : 32;
     while (n < d->cap * 2) n *= 2;
-    d->slots = ag_jtake_zeroed(c, n * sizeof *d->slots);
+    d->slots = ag_jalloc_zeroed(c, n * sizeof *d->slots);
     if (!d->slots) return false;
     d->n_slots = n;
     for (size_t i = 0; i < d->n; i++) {
@@ -102,12 +102,12 @@ static ag_jentry *find_hashed(ag_jctx *c, const ag_jdict *d, ag_jv key, uint32_t
 
 /* ---- of JSON ---- */
 
-ag_jdict *ag_jdict_of_json(ag_jctx *c, const json_t *object, bool from_conversation) {
+ag_jdict *ag_jdict_of_json(ag_jctx *c, const json_t *object, bool from_input) {
     ag_jdict *d = ag_jdict_create(c, 0);
     if (!d) return NULL;
     d->source = object;
     d->n = json_object_size(object);
-    d->from_conversation = from_conversation;
+    d->from_input = from_input;
     return d;
 }
 
@@ -116,11 +116,12 @@ static bool has_no_entries(const ag_jdict *d) { return d->source && !d->entries;
 static ag_jv find_member(ag_jctx *c, const ag_jdict *d, const ag_jstr *key) {
     char on_stack[128], *text = on_stack;
     if (key->len && memchr(key->text, '\0', key->len)) return ag_jfail_value();
-    if (key->len >= sizeof on_stack && !(text = ag_jtake(c, key->len + 1))) return ag_jfail_value();
+    if (key->len >= sizeof on_stack && !(text = ag_jalloc(c, key->len + 1)))
+        return ag_jfail_value();
     if (key->len) memcpy(text, key->text, key->len);
     text[key->len] = '\0';
     const json_t *v = json_object_get(d->source, text);
-    return v ? ag_jfrom_json(c, v, d->from_conversation) : ag_jfail_value();
+    return v ? ag_jfrom_json(c, v, d->from_input) : ag_jfail_value();
 }
 
 ag_jdict *ag_jdict_filled(ag_jctx *c, ag_jdict *d) {
@@ -130,12 +131,12 @@ ag_jdict *ag_jdict_filled(ag_jctx *c, ag_jdict *d) {
     if (!filled) return NULL;
     for (void *it = json_object_iter(object); it; it = json_object_iter_next(object, it)) {
         const char *key = json_object_iter_key(it);
-        ag_jstr *s = ag_jstr_create(c, key, strlen(key), d->from_conversation);
-        ag_jv v = ag_jfrom_json(c, json_object_iter_value(it), d->from_conversation);
+        ag_jstr *s = ag_jstr_create(c, key, strlen(key), d->from_input);
+        ag_jv v = ag_jfrom_json(c, json_object_iter_value(it), d->from_input);
         if (!ag_jdict_set(c, filled, ag_jstring(s), v)) return NULL;
     }
     filled->source = d->source;
-    filled->from_conversation = d->from_conversation;
+    filled->from_input = d->from_input;
     return filled;
 }
 
@@ -177,7 +178,7 @@ bool ag_jdict_set(ag_jctx *c, ag_jdict *d, ag_jv key, ag_jv value) {
     if (e) return e->value = value, true;
     if (d->n == d->cap) {
         size_t cap = d->cap ? d->cap * 2 : 4;
-        void *p = ag_jgrow(c, d->entries, d->cap * sizeof *d->entries, cap * sizeof *d->entries);
+        void *p = ag_jrealloc(c, d->entries, d->cap * sizeof *d->entries, cap * sizeof *d->entries);
         if (!p) return false;
         d->entries = p;
         d->cap = cap;

@@ -10,67 +10,67 @@
 #include <string.h>
 
 /* Long strings are made once, since counting their characters takes time. */
-enum { LONG_STRING = 1024, KEPT_SLOTS = 64 };
+enum { LONG_STRING = 1024, FIRST_SLOTS = 64 };
 
-struct ag_jkept {
-    struct kept_string {
+struct ag_jstring_cache {
+    struct cached_string {
         const json_t *json;
         ag_jstr *string;
     } * slots;
     size_t n, n_slots; /* 2^k */
 };
 
-static struct kept_string *kept_slot(const ag_jkept *k, const json_t *j) {
+static struct cached_string *cache_slot(const ag_jstring_cache *k, const json_t *j) {
     const uint64_t hash = (uint64_t)(uintptr_t)j * 0x9E3779B97F4A7C15u;
     size_t i = (size_t)(hash >> 32) & (k->n_slots - 1);
     while (k->slots[i].json && k->slots[i].json != j) i = (i + 1) & (k->n_slots - 1);
     return &k->slots[i];
 }
 
-static bool enlarge_kept(ag_jctx *c, ag_jkept *k) {
-    ag_jkept more = {.n = k->n, .n_slots = k->n_slots ? k->n_slots * 2 : KEPT_SLOTS};
-    more.slots = ag_jtake_kept(c, more.n_slots * sizeof *more.slots);
+static bool grow_cache(ag_jctx *c, ag_jstring_cache *k) {
+    ag_jstring_cache more = {.n = k->n, .n_slots = k->n_slots ? k->n_slots * 2 : FIRST_SLOTS};
+    more.slots = ag_jalloc_permanent(c, more.n_slots * sizeof *more.slots);
     if (!more.slots) return false;
     memset(more.slots, 0, more.n_slots * sizeof *more.slots);
     for (size_t i = 0; i < k->n_slots; i++) {
-        if (k->slots[i].json) *kept_slot(&more, k->slots[i].json) = k->slots[i];
+        if (k->slots[i].json) *cache_slot(&more, k->slots[i].json) = k->slots[i];
     }
     *k = more;
     return true;
 }
 
-static ag_jstr *long_string(ag_jctx *c, const json_t *j, bool ours) {
-    if (!c->long_strings) {
-        c->long_strings = ag_jtake_kept(c, sizeof *c->long_strings);
-        if (!c->long_strings) return NULL;
-        *c->long_strings = (ag_jkept){0};
+static ag_jstr *long_string(ag_jctx *c, const json_t *j, bool is_input) {
+    if (!c->string_cache) {
+        c->string_cache = ag_jalloc_permanent(c, sizeof *c->string_cache);
+        if (!c->string_cache) return NULL;
+        *c->string_cache = (ag_jstring_cache){0};
     }
-    ag_jkept *k = c->long_strings;
-    if (k->n * 2 >= k->n_slots && !enlarge_kept(c, k)) return NULL;
-    struct kept_string *slot = kept_slot(k, j);
+    ag_jstring_cache *k = c->string_cache;
+    if (k->n * 2 >= k->n_slots && !grow_cache(c, k)) return NULL;
+    struct cached_string *slot = cache_slot(k, j);
     if (slot->json) return slot->string;
-    ag_jstr *s = ag_jtake_kept(c, sizeof *s);
+    ag_jstr *s = ag_jalloc_permanent(c, sizeof *s);
     if (!s) return NULL;
-    ag_jstr_init(s, json_string_value(j), json_string_length(j), ours);
+    ag_jstr_init(s, json_string_value(j), json_string_length(j), is_input);
     s->is_permanent = true;
-    *slot = (struct kept_string){j, s};
+    *slot = (struct cached_string){j, s};
     k->n++;
     return s;
 }
 
-static ag_jstr *string_of(ag_jctx *c, const json_t *j, bool ours) {
-    if (json_string_length(j) >= LONG_STRING) return long_string(c, j, ours);
-    return ag_jstr_create(c, json_string_value(j), json_string_length(j), ours);
+static ag_jstr *string_of(ag_jctx *c, const json_t *j, bool is_input) {
+    if (json_string_length(j) >= LONG_STRING) return long_string(c, j, is_input);
+    return ag_jstr_create(c, json_string_value(j), json_string_length(j), is_input);
 }
 
-ag_jv ag_jfrom_json(ag_jctx *c, const json_t *j, bool from_conversation) {
+ag_jv ag_jfrom_json(ag_jctx *c, const json_t *j, bool from_input) {
     switch (json_typeof(j)) {
     case JSON_OBJECT:
-        return ag_jdict_value(ag_jdict_of_json(c, j, from_conversation));
+        return ag_jdict_value(ag_jdict_of_json(c, j, from_input));
     case JSON_ARRAY:
-        return ag_jlist_value(ag_jlist_of_json(c, j, from_conversation));
+        return ag_jlist_value(ag_jlist_of_json(c, j, from_input));
     case JSON_STRING:
-        return ag_jstring(string_of(c, j, from_conversation));
+        return ag_jstring(string_of(c, j, from_input));
     case JSON_INTEGER:
         return ag_jint(json_integer_value(j));
     case JSON_REAL:
@@ -113,7 +113,7 @@ static bool append_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, bool ascii) 
         size_t len = json_escape(cp, ascii, text);
         if (len) {
             if (!ag_jwork_eighth(c, &n_escapes) || !ag_jbuf_append_slice(c, b, s, done, at) ||
-                !ag_jbuf_append_bytes(c, b, text, len, ag_jstr_is_conversation(s, at))) {
+                !ag_jbuf_append_bytes(c, b, text, len, ag_jstr_is_input(s, at))) {
                 return false;
             }
             done = at + n;
@@ -200,8 +200,8 @@ static bool append_members(ag_jctx *c, json_writer *w, const ag_jdict *d) {
         const char *key = json_object_iter_key(it);
         ag_jregion r;
         ag_jregion_begin(c, &r);
-        ag_jv k = ag_jstring(ag_jstr_create(c, key, strlen(key), d->from_conversation));
-        ag_jv v = ag_jfrom_json(c, json_object_iter_value(it), d->from_conversation);
+        ag_jv k = ag_jstring(ag_jstr_create(c, key, strlen(key), d->from_input));
+        ag_jv v = ag_jfrom_json(c, json_object_iter_value(it), d->from_input);
         if (ag_jfailed(k) || !append_entry(c, w, is_first, k, v)) return false;
         ag_jregion_end(c, &r);
         is_first = false;

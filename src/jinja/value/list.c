@@ -6,37 +6,37 @@
 #include <string.h>
 
 ag_jlist *ag_jlist_create(ag_jctx *c, size_t cap) {
-    ag_jlist *l = ag_jtake_zeroed(c, sizeof *l);
+    ag_jlist *l = ag_jalloc_zeroed(c, sizeof *l);
     if (!l || !cap) return l;
-    l->items = cap < SIZE_MAX / 64 ? ag_jtake(c, cap * sizeof *l->items) : NULL;
+    l->items = cap < SIZE_MAX / 64 ? ag_jalloc(c, cap * sizeof *l->items) : NULL;
     if (!l->items) return NULL;
     l->cap = cap;
     return l;
 }
 
-ag_jlist *ag_jlist_of_json(ag_jctx *c, const json_t *array, bool from_conversation) {
+ag_jlist *ag_jlist_of_json(ag_jctx *c, const json_t *array, bool from_input) {
     ag_jlist *l = ag_jlist_create(c, 0);
     if (!l) return NULL;
     l->source = array;
     l->n = json_array_size(array);
-    l->from_conversation = from_conversation;
+    l->from_input = from_input;
     return l;
 }
 
 ag_jv ag_jlist_get(ag_jctx *c, const ag_jlist *l, size_t i) {
     if (!l->source) return l->items[i];
-    return ag_jfrom_json(c, json_array_get(l->source, l->first + i), l->from_conversation);
+    return ag_jfrom_json(c, json_array_get(l->source, l->first + i), l->from_input);
 }
 
-ag_jlist *ag_jlist_part(ag_jctx *c, const ag_jlist *l, size_t begin, size_t n) {
-    ag_jlist *part = ag_jtake(c, sizeof *part);
+ag_jlist *ag_jlist_slice(ag_jctx *c, const ag_jlist *l, size_t begin, size_t n) {
+    ag_jlist *part = ag_jalloc(c, sizeof *part);
     if (!part) return NULL;
     *part = *l;
     if (l->source) part->first += begin;
     else if (l->items) part->items += begin;
     part->n = part->cap = n;
     part->is_group = false;
-    part->is_part = true;
+    part->is_slice = true;
     return part;
 }
 
@@ -44,7 +44,7 @@ bool ag_jlist_push(ag_jctx *c, ag_jlist *l, ag_jv v) {
     if (ag_jfailed(v)) return false;
     if (l->n == l->cap) {
         size_t cap = l->cap ? l->cap * 2 : 4;
-        void *p = ag_jgrow(c, l->items, l->cap * sizeof *l->items, cap * sizeof *l->items);
+        void *p = ag_jrealloc(c, l->items, l->cap * sizeof *l->items, cap * sizeof *l->items);
         if (!p) return false;
         l->items = p;
         l->cap = cap;
@@ -79,7 +79,7 @@ ag_jlist *ag_jlist_of(ag_jctx *c, ag_jv v) {
 /* Merges neighbouring runs, from one element each to all. */
 bool ag_jlist_sort(ag_jctx *c, void *items, size_t n, size_t size,
                    int (*compare)(ag_jctx *c, const void *a, const void *b)) {
-    char *from = items, *to = n > 1 ? ag_jtake(c, n * size) : from, *spare = to;
+    char *from = items, *to = n > 1 ? ag_jalloc(c, n * size) : from, *scratch = to;
     if (!to) return false;
     for (size_t run = 1; run < n; run *= 2) {
         for (size_t begin = 0; begin < n; begin += 2 * run) {
@@ -99,7 +99,7 @@ bool ag_jlist_sort(ag_jctx *c, void *items, size_t n, size_t size,
         from = to;
         to = swap;
     }
-    if (from == spare && n > 1) memcpy(items, from, n * size);
+    if (from == scratch && n > 1) memcpy(items, from, n * size);
     return true;
 }
 
@@ -147,13 +147,13 @@ bool ag_jis_iterable(ag_jv v) {
 ag_jiter *ag_jiter_create(ag_jctx *c, const char *type_name,
                           int (*next)(ag_jctx *c, ag_jiter *it, ag_jv *item), ag_jiter *inner,
                           void *state) {
-    ag_jiter *it = ag_jtake_zeroed(c, sizeof *it);
+    ag_jiter *it = ag_jalloc_zeroed(c, sizeof *it);
     if (!it) return NULL;
     it->type_name = type_name;
     it->next = next;
     it->inner = inner;
     it->state = state;
-    it->born = c->n_regions;
+    it->region = c->n_regions;
     return it;
 }
 
@@ -162,9 +162,9 @@ ag_jv ag_jiterated(ag_jctx *c, ag_jv v) {
     if (v.kind != AG_JVIEW) return v;
     ag_jdict *filled = ag_jdict_filled(c, v.as.view->dict);
     if (filled == v.as.view->dict) return v;
-    ag_jview *view = filled ? ag_jtake(c, sizeof *view) : NULL;
+    ag_jview *view = filled ? ag_jalloc(c, sizeof *view) : NULL;
     if (!view) return ag_jfail_value();
-    *view = (ag_jview){filled, v.as.view->which};
+    *view = (ag_jview){filled, v.as.view->kind};
     return (ag_jv){AG_JVIEW, {.view = view}};
 }
 
@@ -237,7 +237,7 @@ ag_jv ag_jitem_at(ag_jctx *c, ag_jv v, size_t i) {
 
 ag_jv ag_jview_item(ag_jctx *c, const ag_jview *view, size_t i) {
     const ag_jentry *e = &view->dict->entries[i];
-    if (view->which == AG_JVIEW_KEYS) return e->key;
-    if (view->which == AG_JVIEW_VALUES) return e->value;
+    if (view->kind == AG_JVIEW_KEYS) return e->key;
+    if (view->kind == AG_JVIEW_VALUES) return e->value;
     return ag_jtuple_value(ag_jlist_pair(c, e->key, e->value));
 }

@@ -7,11 +7,11 @@
 
 ag_jlist *ag_jlist_create(ag_jctx *c, size_t cap);
 /* Creates a list that borrows the array: each access to an item creates its value. */
-ag_jlist *ag_jlist_of_json(ag_jctx *c, const json_t *array, bool from_conversation);
+ag_jlist *ag_jlist_of_json(ag_jctx *c, const json_t *array, bool from_input);
 /* Item number i, of which there are more; AG_JFAIL: no memory. */
 ag_jv ag_jlist_get(ag_jctx *c, const ag_jlist *l, size_t i);
 /* l[begin..begin+n), which shares what l has. */
-ag_jlist *ag_jlist_part(ag_jctx *c, const ag_jlist *l, size_t begin, size_t n);
+ag_jlist *ag_jlist_slice(ag_jctx *c, const ag_jlist *l, size_t begin, size_t n);
 bool ag_jlist_push(ag_jctx *c, ag_jlist *l, ag_jv v);
 ag_jlist *ag_jlist_pair(ag_jctx *c, ag_jv a, ag_jv b);
 /* All that v gives when it is iterated over. */
@@ -24,7 +24,7 @@ ag_jdict *ag_jdict_create(ag_jctx *c, size_t cap);
 bool ag_jdict_set(ag_jctx *c, ag_jdict *d, ag_jv key, ag_jv value); /* fails for a list as a key */
 bool ag_jdict_set_text(ag_jctx *c, ag_jdict *d, const char *key, ag_jv value);
 /* Creates a dict that borrows the object: each access to an entry creates its value. */
-ag_jdict *ag_jdict_of_json(ag_jctx *c, const json_t *object, bool from_conversation);
+ag_jdict *ag_jdict_of_json(ag_jctx *c, const json_t *object, bool from_input);
 /* d, or a dict with the entries of its object, whose values are made so far; NULL: failed. */
 ag_jdict *ag_jdict_filled(ag_jctx *c, ag_jdict *d);
 /* All d->n entries of that; NULL: failed, or there are none. */
@@ -43,7 +43,7 @@ ag_jdict *ag_jdict_copy(ag_jctx *c, ag_jdict *d);
 bool ag_jhash(ag_jctx *c, ag_jv v, uint32_t *out);
 
 /* The values of a JSON text's tree; strings are borrowed from it. */
-ag_jv ag_jfrom_json(ag_jctx *c, const json_t *j, bool from_conversation);
+ag_jv ag_jfrom_json(ag_jctx *c, const json_t *j, bool from_input);
 
 /* iter(v); NULL: v cannot be iterated over. */
 ag_jiter *ag_jiter_of(ag_jctx *c, ag_jv v);

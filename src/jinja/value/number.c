@@ -243,8 +243,8 @@ static double floor_divide(double a, double b) {
     double m = fmod(a, b), q = (a - m) / b;
     if (m != 0 && (m < 0) != (b < 0)) q -= 1;
     if (q == 0) return copysign(0.0, a / b);
-    double whole = floor(q);
-    return q - whole > 0.5 ? whole + 1 : whole;
+    double integral = floor(q);
+    return q - integral > 0.5 ? integral + 1 : integral;
 }
 
 static ag_jv float_op(ag_jctx *c, int op, double a, double b) {
@@ -314,10 +314,10 @@ static int compare_int_double(int64_t i, double d) {
     if (isnan(d)) return 2;
     if (d >= 9223372036854775808.0) return -1;
     if (d < -9223372036854775808.0) return 1;
-    int64_t whole = (int64_t)d;
-    if (i != whole) return i < whole ? -1 : 1;
-    double rest = d - (double)whole;
-    return rest > 0 ? -1 : rest < 0 ? 1 : 0;
+    int64_t integral = (int64_t)d;
+    if (i != integral) return i < integral ? -1 : 1;
+    double fraction = d - (double)integral;
+    return fraction > 0 ? -1 : fraction < 0 ? 1 : 0;
 }
 
 int ag_jnumber_compare(ag_jv a, ag_jv b) {

@@ -33,8 +33,8 @@ static int equal_dicts(ag_jctx *c, ag_jdict *a, const ag_jdict *b) {
 
 /* keys() and items() compare as sets, values() by identity. */
 static int equal_views(ag_jctx *c, const ag_jview *a, const ag_jview *b) {
-    if (a->which != b->which || a->which == AG_JVIEW_VALUES) return a == b;
-    if (a->which == AG_JVIEW_ITEMS) return equal_dicts(c, a->dict, b->dict);
+    if (a->kind != b->kind || a->kind == AG_JVIEW_VALUES) return a == b;
+    if (a->kind == AG_JVIEW_ITEMS) return equal_dicts(c, a->dict, b->dict);
     if (a->dict->n != b->dict->n) return 0;
     const ag_jentry *e = ag_jdict_entries(c, a->dict);
     if (c->status != AG_OK) return -1;
@@ -87,7 +87,7 @@ int ag_jequal(ag_jctx *c, ag_jv a, ag_jv b) {
 }
 
 static bool is_set_like(ag_jv v) {
-    return v.kind == AG_JVIEW && v.as.view->which != AG_JVIEW_VALUES;
+    return v.kind == AG_JVIEW && v.as.view->kind != AG_JVIEW_VALUES;
 }
 
 static int compare_lists(ag_jctx *c, const ag_jlist *a, const ag_jlist *b) {
@@ -174,7 +174,7 @@ static int contains(ag_jctx *c, ag_jv container, ag_jv item) {
         return c->status != AG_OK ? -1 : !ag_jfailed(found);
     }
     case AG_JVIEW:
-        if (container.as.view->which == AG_JVIEW_KEYS) {
+        if (container.as.view->kind == AG_JVIEW_KEYS) {
             return contains(c, ag_jdict_value(container.as.view->dict), item);
         }
         return iterated_contains(c, container, item);
@@ -253,18 +253,19 @@ static bool append_items(ag_jctx *c, ag_jbuf *b, const ag_jlist *l) {
 
 /* Concatenates lists. If `a` is the end of its buffer, only the items of `b` are copied. */
 static ag_jlist *joined_lists(ag_jctx *c, const ag_jlist *a, const ag_jlist *b) {
-    ag_jbuf *home = a->home;
-    const bool in_place = home && a->n && (const char *)(a->items + a->n) == home->text + home->len;
-    const size_t begin = in_place ? (size_t)((const char *)a->items - home->text) : 0;
+    ag_jbuf *buffer = a->buffer;
+    const bool in_place =
+        buffer && a->n && (const char *)(a->items + a->n) == buffer->text + buffer->len;
+    const size_t begin = in_place ? (size_t)((const char *)a->items - buffer->text) : 0;
     if (!in_place) {
-        home = ag_jbuf_create(c);
-        if (!home || !append_items(c, home, a)) return NULL;
+        buffer = ag_jbuf_create(c);
+        if (!buffer || !append_items(c, buffer, a)) return NULL;
     }
-    ag_jlist *l = append_items(c, home, b) ? ag_jlist_create(c, 0) : NULL;
+    ag_jlist *l = append_items(c, buffer, b) ? ag_jlist_create(c, 0) : NULL;
     if (!l) return NULL;
-    home->shares_text = true;
-    l->home = home;
-    l->items = (ag_jv *)(void *)(home->text ? home->text + begin : NULL);
+    buffer->shares_text = true;
+    l->buffer = buffer;
+    l->items = (ag_jv *)(void *)(buffer->text ? buffer->text + begin : NULL);
     l->n = l->cap = a->n + b->n;
     return l;
 }

@@ -47,7 +47,7 @@ static LEAF bool append_repr_string(ag_jctx *c, ag_jbuf *b, const ag_jstr *s) {
         size_t n = ag_utf8_get(s->text + at, &cp), len = escaped_char(cp, quote, text);
         if (len) {
             if (!ag_jwork_eighth(c, &n_escapes) || !ag_jbuf_append_slice(c, b, s, done, at) ||
-                !ag_jbuf_append_bytes(c, b, text, len, ag_jstr_is_conversation(s, at))) {
+                !ag_jbuf_append_bytes(c, b, text, len, ag_jstr_is_input(s, at))) {
                 return false;
             }
             done = at + n;
@@ -207,7 +207,7 @@ ag_jstr *ag_jescape(ag_jctx *c, ag_jv v) {
         const char *e = entity(s->text[i]);
         if (!e) continue;
         if (!ag_jwork_eighth(c, &n_entities) || !ag_jbuf_append_slice(c, b, s, done, i) ||
-            !ag_jbuf_append_bytes(c, b, e, strlen(e), ag_jstr_is_conversation(s, i))) {
+            !ag_jbuf_append_bytes(c, b, e, strlen(e), ag_jstr_is_input(s, i))) {
             return NULL;
         }
         done = i + 1;

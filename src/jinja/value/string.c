@@ -9,16 +9,16 @@
 
 static const ag_jinja_span everything[] = {{0, SIZE_MAX}};
 
-void ag_jstr_init(ag_jstr *s, const char *text, size_t len, bool from_conversation) {
+void ag_jstr_init(ag_jstr *s, const char *text, size_t len, bool from_input) {
     *s = (ag_jstr){.text = text, .len = len, .n_chars = SIZE_MAX};
-    if (!from_conversation) return;
+    if (!from_input) return;
     s->spans = everything;
     s->n_spans = 1;
 }
 
-ag_jstr *ag_jstr_create(ag_jctx *c, const char *text, size_t len, bool from_conversation) {
-    ag_jstr *s = ag_jtake(c, sizeof *s);
-    if (s) ag_jstr_init(s, text, len, from_conversation);
+ag_jstr *ag_jstr_create(ag_jctx *c, const char *text, size_t len, bool from_input) {
+    ag_jstr *s = ag_jalloc(c, sizeof *s);
+    if (s) ag_jstr_init(s, text, len, from_input);
     return s;
 }
 
@@ -32,7 +32,7 @@ ag_jv ag_jstr_literal(ag_jctx *c, const char *text) {
 }
 
 /* The first span that ends behind `at`. */
-static size_t span_behind(const ag_jinja_span *spans, size_t n, size_t at) {
+static size_t span_after(const ag_jinja_span *spans, size_t n, size_t at) {
     size_t low = 0, high = n;
     while (low < high) {
         size_t mid = (low + high) / 2;
@@ -44,7 +44,7 @@ static size_t span_behind(const ag_jinja_span *spans, size_t n, size_t at) {
 
 ag_jstr *ag_jstr_slice(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end) {
     if (begin > end) begin = end;
-    ag_jstr *r = ag_jtake(c, sizeof *r);
+    ag_jstr *r = ag_jalloc(c, sizeof *r);
     if (!r) return NULL;
     *r = *s;
     r->text = s->text + begin;
@@ -54,7 +54,7 @@ ag_jstr *ag_jstr_slice(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end) {
     r->n_chars = s->n_chars == s->len ? r->len : SIZE_MAX;
     r->origin = s->origin + begin;
     if (s->n_spans > 1) {
-        size_t first = span_behind(s->spans, s->n_spans, r->origin);
+        size_t first = span_after(s->spans, s->n_spans, r->origin);
         r->spans = s->spans + first;
         r->n_spans = s->n_spans - first;
     }
@@ -63,7 +63,7 @@ ag_jstr *ag_jstr_slice(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end) {
 
 ag_jstr *ag_jstr_as_markup(ag_jctx *c, ag_jstr *s, bool markup) {
     if (s->markup == markup) return s;
-    ag_jstr *r = ag_jtake(c, sizeof *r);
+    ag_jstr *r = ag_jalloc(c, sizeof *r);
     if (!r) return NULL;
     *r = *s;
     r->markup = markup;
@@ -117,37 +117,38 @@ int ag_jstr_compare(const ag_jstr *a, const ag_jstr *b) {
     return r ? (r > 0) - (r < 0) : (a->len > b->len) - (a->len < b->len);
 }
 
-int64_t ag_jstr_find(const ag_jstr *s, size_t begin, size_t end, const ag_jstr *what) {
-    if (begin > end || what->len > end - begin) return AG_JNOT_FOUND;
-    if (!what->len) return (int64_t)begin;
+int64_t ag_jstr_find(const ag_jstr *s, size_t begin, size_t end, const ag_jstr *needle) {
+    if (begin > end || needle->len > end - begin) return AG_JNOT_FOUND;
+    if (!needle->len) return (int64_t)begin;
     const char *text = s->text + begin;
-    const char *p = what->len == 1 ? memchr(text, what->text[0], end - begin)
-                                   : memmem(text, end - begin, what->text, what->len);
+    const char *p = needle->len == 1 ? memchr(text, needle->text[0], end - begin)
+                                     : memmem(text, end - begin, needle->text, needle->len);
     return p ? p - s->text : AG_JNOT_FOUND;
 }
 
 /* Also not found when it takes too many steps: then the error is recorded. */
-int64_t ag_jstr_rfind(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end, const ag_jstr *what) {
-    if (begin > end || what->len > end - begin) return AG_JNOT_FOUND;
-    for (size_t at = end - what->len;; at--) {
-        if (!what->len) return (int64_t)at;
-        if (s->text[at] == what->text[0]) {
-            if (!ag_jwork_bytes(c, what->len)) return AG_JNOT_FOUND;
-            if (!memcmp(s->text + at, what->text, what->len)) return (int64_t)at;
+int64_t ag_jstr_rfind(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end,
+                      const ag_jstr *needle) {
+    if (begin > end || needle->len > end - begin) return AG_JNOT_FOUND;
+    for (size_t at = end - needle->len;; at--) {
+        if (!needle->len) return (int64_t)at;
+        if (s->text[at] == needle->text[0]) {
+            if (!ag_jwork_bytes(c, needle->len)) return AG_JNOT_FOUND;
+            if (!memcmp(s->text + at, needle->text, needle->len)) return (int64_t)at;
         }
         if (at == begin) return AG_JNOT_FOUND;
     }
 }
 
-bool ag_jstr_is_conversation(const ag_jstr *s, size_t i) {
-    size_t k = span_behind(s->spans, s->n_spans, s->origin + i);
+bool ag_jstr_is_input(const ag_jstr *s, size_t i) {
+    size_t k = span_after(s->spans, s->n_spans, s->origin + i);
     return k < s->n_spans && s->spans[k].begin <= s->origin + i;
 }
 
 bool ag_jstr_spans(const ag_jstr *s, ag_jinja_span *out, size_t cap, size_t *n) {
     const size_t end = s->origin + s->len;
     *n = 0;
-    for (size_t k = span_behind(s->spans, s->n_spans, s->origin);
+    for (size_t k = span_after(s->spans, s->n_spans, s->origin);
          k < s->n_spans && s->spans[k].begin < end; k++) {
         if (*n == cap) return false;
         const size_t first = s->spans[k].begin > s->origin ? s->spans[k].begin : s->origin;
@@ -158,10 +159,10 @@ bool ag_jstr_spans(const ag_jstr *s, ag_jinja_span *out, size_t cap, size_t *n) 
 }
 
 ag_jbuf *ag_jbuf_create(ag_jctx *c) {
-    ag_jbuf *b = ag_jtake_zeroed(c, sizeof *b);
+    ag_jbuf *b = ag_jalloc_zeroed(c, sizeof *b);
     if (!b) return NULL;
     b->older = c->bufs;
-    b->born = c->n_regions;
+    b->region = c->n_regions;
     c->bufs = b;
     return b;
 }
@@ -192,21 +193,22 @@ static void retire(ag_jbuf *b, void *block, size_t bytes) {
 
 /* A block of `bytes`, a multiple of 16, that begins with those of the old one; NULL: failed. Both
  * are counted for a moment, since the heap may have to copy. */
-static void *larger_block(ag_jctx *c, ag_jbuf *b, void *old, size_t had, size_t bytes,
+static void *larger_block(ag_jctx *c, ag_jbuf *b, void *old, size_t old_bytes, size_t bytes,
                           bool shared) {
-    const size_t whole = bytes + sizeof(ag_jretired);
+    const size_t block_bytes = bytes + sizeof(ag_jretired);
     if (bytes > SIZE_MAX / 4) c->memory.over_limit = true;
-    if (bytes > SIZE_MAX / 4 || !ag_jinja_count(&c->memory, whole)) return ag_jno_memory(c, bytes);
-    void *block = shared ? ag_malloc(whole) : ag_realloc(old, whole);
+    if (bytes > SIZE_MAX / 4 || !ag_jinja_count(&c->memory, block_bytes))
+        return ag_jfail_memory(c, bytes);
+    void *block = shared ? ag_malloc(block_bytes) : ag_realloc(old, block_bytes);
     if (!block) {
-        c->memory.used -= whole;
-        return ag_jno_memory(c, bytes);
+        c->memory.used -= block_bytes;
+        return ag_jfail_memory(c, bytes);
     }
     if (shared) {
-        if (had) memcpy(block, old, had);
-        retire(b, old, had);
+        if (old_bytes) memcpy(block, old, old_bytes);
+        retire(b, old, old_bytes);
     } else if (old) {
-        c->memory.used -= had + sizeof(ag_jretired);
+        c->memory.used -= old_bytes + sizeof(ag_jretired);
     }
     return block;
 }
@@ -220,8 +222,8 @@ static size_t next_capacity(size_t cap, size_t needed, size_t unit, bool shared)
 }
 
 static bool reserve_bytes(ag_jctx *c, ag_jbuf *b, size_t more) {
-    if (b->most && (more > b->most || b->len > b->most - more)) {
-        ag_jfail_as(c, AG_LIMIT, "its text is longer than %zu bytes", b->most);
+    if (b->max_len && (more > b->max_len || b->len > b->max_len - more)) {
+        ag_jfail_as(c, AG_LIMIT, "its text is longer than %zu bytes", b->max_len);
         return false;
     }
     if (more <= b->cap - b->len) return true;
@@ -254,18 +256,18 @@ static bool add_span(ag_jctx *c, ag_jbuf *b, size_t begin, size_t end) {
     return true;
 }
 
-bool ag_jbuf_append_bytes(ag_jctx *c, ag_jbuf *b, const char *bytes, size_t n, bool conversation) {
+bool ag_jbuf_append_bytes(ag_jctx *c, ag_jbuf *b, const char *bytes, size_t n, bool is_input) {
     if (!n) return true;
     if (!ag_jwork_bytes(c, n) || !reserve_bytes(c, b, n)) return false;
     memcpy(b->text + b->len, bytes, n);
-    if (conversation && !add_span(c, b, b->len, b->len + n)) return false;
+    if (is_input && !add_span(c, b, b->len, b->len + n)) return false;
     b->len += n;
     return true;
 }
 
-bool ag_jbuf_append_char(ag_jctx *c, ag_jbuf *b, uint32_t cp, bool conversation) {
+bool ag_jbuf_append_char(ag_jctx *c, ag_jbuf *b, uint32_t cp, bool is_input) {
     char utf8[4];
-    return ag_jbuf_append_bytes(c, b, utf8, ag_utf8_put(utf8, cp), conversation);
+    return ag_jbuf_append_bytes(c, b, utf8, ag_utf8_put(utf8, cp), is_input);
 }
 
 bool ag_jbuf_append_slice(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t begin, size_t end) {
@@ -278,7 +280,7 @@ bool ag_jbuf_append_slice(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t begin
     memcpy(b->text + at, text, n);
     size_t from = s->origin + begin, to = s->origin + end;
     size_t n_spans = s->n_spans;
-    for (size_t k = span_behind(spans, n_spans, from); k < n_spans && spans[k].begin < to; k++) {
+    for (size_t k = span_after(spans, n_spans, from); k < n_spans && spans[k].begin < to; k++) {
         size_t first = spans[k].begin > from ? spans[k].begin : from;
         size_t last = spans[k].end < to ? spans[k].end : to;
         if (!ag_jwork(c, 1) || !add_span(c, b, at + first - from, at + last - from)) return false;
@@ -305,9 +307,9 @@ bool ag_jbuf_append_repeated(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t ti
 }
 
 ag_jstr *ag_jbuf_string(ag_jctx *c, ag_jbuf *b) {
-    ag_jstr *s = ag_jtake(c, sizeof *s);
+    ag_jstr *s = ag_jalloc(c, sizeof *s);
     if (!s) return NULL;
-    *s = (ag_jstr){.text = b->text ? b->text : "", .len = b->len, .n_chars = SIZE_MAX, .home = b};
+    *s = (ag_jstr){.text = b->text ? b->text : "", .len = b->len, .n_chars = SIZE_MAX, .buffer = b};
     s->spans = b->spans;
     s->n_spans = b->n_spans;
     b->shares_text = b->shares_spans = true;
@@ -317,7 +319,7 @@ ag_jstr *ag_jbuf_string(ag_jctx *c, ag_jbuf *b) {
 bool ag_jbuf_move_out(ag_jctx *c, ag_jbuf *b, ag_jinja_output *out) {
     const size_t size = sizeof *b->spans;
     char *text = ag_realloc(b->text, b->len + 1);
-    if (!text) return ag_jno_memory(c, b->len + 1), false;
+    if (!text) return ag_jfail_memory(c, b->len + 1), false;
     if (b->text) c->memory.used -= b->cap + sizeof(ag_jretired);
     b->text = NULL;
     text[b->len] = '\0';
@@ -325,7 +327,7 @@ bool ag_jbuf_move_out(ag_jctx *c, ag_jbuf *b, ag_jinja_output *out) {
     out->len = b->len;
     if (!b->n_spans) return true;
     out->spans = ag_realloc(b->spans, b->n_spans * size);
-    if (!out->spans) return ag_jno_memory(c, b->n_spans * size), false;
+    if (!out->spans) return ag_jfail_memory(c, b->n_spans * size), false;
     c->memory.used -= b->cap_spans * size + sizeof(ag_jretired);
     b->spans = NULL;
     out->n_spans = b->n_spans;
@@ -335,15 +337,15 @@ bool ag_jbuf_move_out(ag_jctx *c, ag_jbuf *b, ag_jinja_output *out) {
 /* Appending to a string that its buffer ends with costs what is appended: a template that adds to
  * one string in a loop is not quadratic. */
 ag_jstr *ag_jstr_concat(ag_jctx *c, const ag_jstr *a, const ag_jstr *b) {
-    ag_jbuf *home = a->home;
-    bool in_place = home && a->len && a->text + a->len == home->text + home->len;
-    size_t begin = in_place ? (size_t)(a->text - home->text) : 0;
+    ag_jbuf *buffer = a->buffer;
+    bool in_place = buffer && a->len && a->text + a->len == buffer->text + buffer->len;
+    size_t begin = in_place ? (size_t)(a->text - buffer->text) : 0;
     if (!in_place) {
-        home = ag_jbuf_create(c);
-        if (!home || !ag_jbuf_append(c, home, a)) return NULL;
+        buffer = ag_jbuf_create(c);
+        if (!buffer || !ag_jbuf_append(c, buffer, a)) return NULL;
     }
-    if (!ag_jbuf_append(c, home, b)) return NULL;
-    ag_jstr *s = ag_jbuf_string(c, home);
+    if (!ag_jbuf_append(c, buffer, b)) return NULL;
+    ag_jstr *s = ag_jbuf_string(c, buffer);
     if (!s) return NULL;
     s->text += begin;
     s->len -= begin;

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* text is borrowed. */
-void ag_jstr_init(ag_jstr *s, const char *text, size_t len, bool from_conversation);
-ag_jstr *ag_jstr_create(ag_jctx *c, const char *text, size_t len, bool from_conversation);
+void ag_jstr_init(ag_jstr *s, const char *text, size_t len, bool from_input);
+ag_jstr *ag_jstr_create(ag_jctx *c, const char *text, size_t len, bool from_input);
 ag_jstr *ag_jstr_copy(ag_jctx *c, const char *text, size_t len); /* of the template's */
 ag_jv ag_jstr_literal(ag_jctx *c, const char *text);             /* borrowed, terminated */
 
@@ -35,11 +35,12 @@ static inline bool ag_jstr_is(const ag_jstr *s, const char *text) {
 
 enum { AG_JNOT_FOUND = -1 };
 /* Where `what` begins in s[begin..end), or AG_JNOT_FOUND. */
-int64_t ag_jstr_find(const ag_jstr *s, size_t begin, size_t end, const ag_jstr *what);
-int64_t ag_jstr_rfind(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end, const ag_jstr *what);
+int64_t ag_jstr_find(const ag_jstr *s, size_t begin, size_t end, const ag_jstr *needle);
+int64_t ag_jstr_rfind(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end,
+                      const ag_jstr *needle);
 
 /* Whether byte i is the conversation's. */
-bool ag_jstr_is_conversation(const ag_jstr *s, size_t i);
+bool ag_jstr_is_input(const ag_jstr *s, size_t i);
 
 /* The spans of s as if it stood by itself; false: there are more than `cap`. */
 bool ag_jstr_spans(const ag_jstr *s, ag_jinja_span *out, size_t cap, size_t *n);
@@ -49,11 +50,11 @@ void ag_jbuf_free(ag_jctx *c, ag_jbuf *b); /* its blocks; for regions */
 bool ag_jbuf_append(ag_jctx *c, ag_jbuf *b, const ag_jstr *s);
 bool ag_jbuf_append_slice(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t begin, size_t end);
 /* Bytes of nobody's string; `conversation`: as if they were from one. */
-bool ag_jbuf_append_bytes(ag_jctx *c, ag_jbuf *b, const char *bytes, size_t n, bool conversation);
+bool ag_jbuf_append_bytes(ag_jctx *c, ag_jbuf *b, const char *bytes, size_t n, bool is_input);
 static inline bool ag_jbuf_append_text(ag_jctx *c, ag_jbuf *b, const char *text) {
     return ag_jbuf_append_bytes(c, b, text, strlen(text), false);
 }
-bool ag_jbuf_append_char(ag_jctx *c, ag_jbuf *b, uint32_t cp, bool conversation);
+bool ag_jbuf_append_char(ag_jctx *c, ag_jbuf *b, uint32_t cp, bool is_input);
 bool ag_jbuf_append_repeated(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t times);
 /* All of it to out, which then owns it; nothing may refer to b. */
 bool ag_jbuf_move_out(ag_jctx *c, ag_jbuf *b, ag_jinja_output *out);

@@ -23,7 +23,7 @@ const char *ag_jtype_name(ag_jv v) {
         return "range";
     case AG_JVIEW: {
         static const char *const names[] = {"dict_keys", "dict_values", "dict_items"};
-        return names[v.as.view->which];
+        return names[v.as.view->kind];
     }
     case AG_JITERATOR:
         return v.as.iterator->type_name;

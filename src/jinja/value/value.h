@@ -71,7 +71,7 @@ struct ag_jstr {
     size_t n_chars;             /* code points; SIZE_MAX: not yet counted */
     const ag_jinja_span *spans; /* ascending; those outside [origin, origin + len) do not count */
     size_t n_spans, origin;
-    ag_jbuf *home;     /* contains the text; NULL: the text outlives all regions, or is_local */
+    ag_jbuf *buffer;   /* contains the text; NULL: the text outlives all regions, or is_local */
     uint32_t hash;     /* 0: not yet computed */
     bool markup;       /* |safe: + and % escape what is not */
     bool is_permanent; /* belongs to the template or to the entire render, not to a region */
@@ -92,22 +92,22 @@ struct ag_jbuf {
     size_t len, cap;
     ag_jinja_span *spans;
     size_t n_spans, cap_spans;
-    size_t most;                    /* bytes it may hold; 0: what the memory's limit allows */
+    size_t max_len;                 /* bytes it may hold; 0: what the memory's limit allows */
     bool shares_text, shares_spans; /* strings refer to the block: it must not move */
     ag_jretired retired;            /* the newest */
     ag_jbuf *older;                 /* made before this one */
-    uint64_t born;                  /* the region in which it was made */
+    uint64_t region;                /* the region in which it was made */
 };
 
 /* A list that refers to a JSON array has no items; ag_jlist_get() creates them. */
 struct ag_jlist {
     ag_jv *items;
-    ag_jbuf *home;        /* NULL, or contains the items: more may be appended after them */
+    ag_jbuf *buffer;      /* NULL, or contains the items: more may be appended after them */
     const json_t *source; /* NULL, or an array whose elements from `first` on are the items */
     size_t first, n, cap;
     bool is_group; /* what groupby gives: .grouper and .list */
-    bool is_part;  /* a slice: not identical to the list that it shares items with */
-    bool from_conversation;
+    bool is_slice; /* a slice: not identical to the list that it shares items with */
+    bool from_input;
 };
 
 typedef struct ag_jentry {
@@ -121,8 +121,8 @@ struct ag_jdict {
     size_t n, cap;
     uint32_t *slots; /* of a larger dict: index + 1 of the entry, or 0; 2^k of them */
     size_t n_slots;
-    uint64_t born; /* the region in which it was made */
-    bool from_conversation;
+    uint64_t region; /* the region in which it was made */
+    bool from_input;
 };
 
 /* Why a value is undefined, for the message if it is used. */
@@ -141,7 +141,7 @@ struct ag_jrange {
 typedef enum ag_jview_kind { AG_JVIEW_KEYS, AG_JVIEW_VALUES, AG_JVIEW_ITEMS } ag_jview_kind;
 struct ag_jview {
     ag_jdict *dict;
-    ag_jview_kind which;
+    ag_jview_kind kind;
 };
 
 struct ag_jmethod {
@@ -156,8 +156,8 @@ struct ag_jiter {
     ag_jv source;    /* what `at` counts in */
     ag_jiter *inner; /* or what items are taken from */
     size_t at, end;
-    void *state;   /* state of filters */
-    uint64_t born; /* the region in which it was made */
+    void *state;     /* state of filters */
+    uint64_t region; /* the region in which it was made */
 };
 
 typedef struct ag_jargs {
