@@ -55,8 +55,8 @@ static void open_chunk(ag_jinja_arena *a, ag_jinja_chunk *c) {
     POISON(a->at, (size_t)(a->end - a->at));
 }
 
-/* Chunks double, so that small templates stay small and large ones make few calls; none is more
- * than a small part of the limit. */
+/* Adds a chunk with at least `bytes` free. Chunks double in size, up to a small part of the limit:
+ * small templates use little memory, large ones make few heap calls. */
 static bool add_chunk(ag_jinja_arena *a, size_t bytes) {
     size_t n = a->chunks ? a->chunks->bytes * 2 : FIRST_CHUNK;
     const size_t max_bytes = a->memory->limit / LIMIT_DIVISOR;
@@ -113,9 +113,11 @@ ag_jinja_mark ag_jinja_arena_mark(const ag_jinja_arena *a) {
     return (ag_jinja_mark){a->chunks, a->at};
 }
 
-/* The newest chunk is kept for the next allocation: a loop does not call the heap in each turn. */
+/* Keeps the newest released chunk for the next allocation, so that a loop does not call the heap in
+ * each iteration. */
 void ag_jinja_arena_release(ag_jinja_arena *a, const ag_jinja_mark *mark) {
-    char *used = a->chunks == mark->chunk ? a->at : NULL; /* up to here; NULL: the whole chunk */
+    char *used =
+        a->chunks == mark->chunk ? a->at : NULL; /* end of used bytes; NULL: the entire chunk */
     while (a->chunks != mark->chunk) {
         ag_jinja_chunk *c = a->chunks;
         a->chunks = c->next;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is allocated piece by piece and freed all at once, or back to a mark. */
+/* Arena: memory that is allocated piece by piece and freed all at once, or back to a mark. */
 #ifndef AG_JINJA_ARENA_H
 #define AG_JINJA_ARENA_H
 
@@ -8,26 +8,28 @@
 
 typedef struct ag_jinja_chunk ag_jinja_chunk;
 
-/* The memory that several arenas and blocks of the heap use together. */
+/* Byte counter with a limit, shared by several arenas and heap blocks. */
 typedef struct ag_jinja_memory {
     size_t used, limit, peak; /* bytes */
-    bool over_limit;          /* why an allocation failed: the limit, or the heap */
+    bool over_limit;          /* an allocation failed because of the limit, not of the heap */
 } ag_jinja_memory;
 
 typedef struct ag_jinja_arena {
     ag_jinja_memory *memory; /* borrowed */
-    ag_jinja_chunk *chunks;  /* the newest first */
-    ag_jinja_chunk *unused;  /* one that a mark has released, or NULL */
-    char *at, *end;          /* free part of the newest chunk */
+    ag_jinja_chunk *chunks;  /* newest first */
+    ag_jinja_chunk *unused;  /* released by a mark and kept for the next allocation; NULL: none */
+    char *at, *end;          /* free bytes of the newest chunk */
 } ag_jinja_arena;
 
-/* Counts bytes; false if they exceed the limit. */
+/* Adds bytes to m->used. Returns false and sets over_limit if they exceed the limit. */
 bool ag_jinja_count(ag_jinja_memory *m, size_t bytes);
 
-/* Aligned for everything; NULL: over the limit or out of memory. Not initialised. */
+/* Returns uninitialised memory, aligned for any type. Returns NULL if the limit is exceeded
+ * (over_limit is set) or the heap is exhausted. */
 void *ag_jinja_alloc(ag_jinja_arena *a, size_t bytes);
 
-/* Makes p, `old` bytes from this arena, `bytes` long: in place if it was the last one taken. */
+/* Resizes p, which has `old` bytes from this arena, to `bytes`; in place if p is the newest
+ * allocation. Returns NULL as ag_jinja_alloc() does; p stays valid. p may be NULL if old is 0. */
 void *ag_jinja_realloc(ag_jinja_arena *a, void *p, size_t old, size_t bytes);
 
 typedef struct ag_jinja_mark {
@@ -35,8 +37,8 @@ typedef struct ag_jinja_mark {
     char *at;
 } ag_jinja_mark;
 
-/* All that is allocated after a mark can be released together; marks are released in reverse
- * order. */
+/* ag_jinja_arena_release() frees everything allocated after the mark. Marks must be released in
+ * reverse order. */
 ag_jinja_mark ag_jinja_arena_mark(const ag_jinja_arena *a);
 void ag_jinja_arena_release(ag_jinja_arena *a, const ag_jinja_mark *mark);
 

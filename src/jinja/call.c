@@ -17,7 +17,8 @@ ag_jv ag_jmacro_create(ag_jctx *c, const ag_jmacro_def *def) {
     return (ag_jv){AG_JMACRO, {.macro = m}};
 }
 
-/* The keyword of that name, taken out of *keywords. */
+/* Removes the keyword argument `name` from *keywords and returns its value, AG_JFAIL if there is
+ * none. */
 static ag_jv pop_keyword(ag_jctx *c, ag_jdict **keywords, const ag_jstr *name) {
     ag_jdict *d = *keywords;
     ag_jv value = ag_jdict_find_string(c, d, name, ag_jstr_hash_of(name->text, name->len));
@@ -48,7 +49,8 @@ static bool set_parameter(ag_jctx *c, const ag_jmacro_def *d, size_t i, ag_jv va
 static const char *macro_name(const ag_jmacro_def *d) { return d->name ? d->name->text : "caller"; }
 static int macro_name_len(const ag_jmacro_def *d) { return d->name ? (int)d->name->len : 6; }
 
-/* Arguments that no parameter takes. */
+/* Stores arguments without a parameter in varargs and kwargs. Fails if the macro does not read
+ * these. */
 static bool bind_extra_arguments(ag_jctx *c, const ag_jmacro_def *d, const ag_jargs *args,
                                  ag_jdict *keywords) {
     if (d->reads_kwargs) {

@@ -12,7 +12,7 @@
 enum { CHECK_STEPS = 4096 }; /* between two calls of the interrupt function */
 
 static ag_jv record(ag_jctx *c, ag_status status, const char *fmt, va_list args) {
-    if (c->status != AG_OK) return ag_jfail_value(); /* the first error is the one that counts */
+    if (c->status != AG_OK) return ag_jfail_value(); /* keep the first error */
     char message[400];
     vsnprintf(message, sizeof message, fmt, args);
     const ag_jnode *at = c->at ? c->at : c->statement;

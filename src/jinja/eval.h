@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluates expressions, runs statements, calls what can be called. */
+/* Evaluator: evaluates expressions, executes statements and calls values. */
 #ifndef AG_JINJA_EVAL_H
 #define AG_JINJA_EVAL_H
 
 #include "jinja/context.h"
 #include "jinja/parse/template.h"
 
-/* Variables of a for body, a macro, a block. Those of the top level stand in the context. */
+/* Variables of a for body, a macro or a call block. The context holds those of the top level. */
 struct ag_jscope {
     ag_jscope *parent;
     struct ag_jvariable {
@@ -18,7 +18,7 @@ struct ag_jscope {
 
 struct ag_jmacro {
     const ag_jmacro_def *def;
-    ag_jscope *scope; /* in which it was defined */
+    ag_jscope *scope; /* scope of its definition */
 };
 
 typedef enum ag_jflow { AG_JFLOW_NEXT, AG_JFLOW_BREAK, AG_JFLOW_CONTINUE, AG_JFLOW_FAIL } ag_jflow;
@@ -27,8 +27,8 @@ ag_jv ag_jeval(ag_jctx *c, const ag_jnode *n);
 ag_jflow ag_jexec(ag_jctx *c, const ag_jbody *body);
 
 ag_jscope *ag_jscope_create(ag_jctx *c, ag_jscope *parent);
-bool ag_jscope_set(ag_jctx *c, ag_jscope *s, uint32_t id, ag_jv value); /* s NULL: the top level */
-ag_jv ag_jvariable_get(ag_jctx *c, uint32_t id); /* undefined if there is none */
+bool ag_jscope_set(ag_jctx *c, ag_jscope *s, uint32_t id, ag_jv value); /* s NULL: top level */
+ag_jv ag_jvariable_get(ag_jctx *c, uint32_t id); /* an undefined value if it is not set */
 bool ag_jassign(ag_jctx *c, const ag_jnode *target, ag_jv value);
 
 ag_jv ag_jmacro_create(ag_jctx *c, const ag_jmacro_def *def);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statements. */
+/* Executes statements. */
 #include "jinja/eval.h"
 #include "jinja/loop.h"
 #include "jinja/value/list.h"
@@ -31,7 +31,7 @@ bool ag_jscope_set(ag_jctx *c, ag_jscope *s, uint32_t id, ag_jv value) {
 
 static bool assign_tuple(ag_jctx *c, const ag_jnode *target, ag_jv value) {
     ag_jlist *l = ag_jis_sequence(value) ? value.as.list : NULL;
-    if (!l) { /* what gives too many is not read to its end */
+    if (!l) { /* reads at most one item more than there are targets */
         ag_jiter *it = ag_jiter_of(c, value);
         l = it ? ag_jlist_create(c, target->n_items + 1) : NULL;
         while (l && l->n <= target->n_items) {
@@ -54,7 +54,7 @@ static bool assign_tuple(ag_jctx *c, const ag_jnode *target, ag_jv value) {
     return true;
 }
 
-/* Whether a value refers to no memory of a region. */
+/* Returns whether v refers to no memory of a region. */
 static bool is_permanent(ag_jv v) {
     return v.kind == AG_JNONE || v.kind == AG_JBOOL || v.kind == AG_JINT || v.kind == AG_JFLOAT ||
            v.kind == AG_JFUNCTION || (v.kind == AG_JSTRING && v.as.string->is_permanent);
@@ -85,7 +85,7 @@ bool ag_jassign(ag_jctx *c, const ag_jnode *target, ag_jv value) {
     return set_member(c, ns.as.dict, target->u.name, value);
 }
 
-/* The body's output as a string, in a scope of its own. */
+/* Executes body in a scope of its own and returns its output as a string. */
 static ag_jflow exec_captured(ag_jctx *c, const ag_jbody *body, ag_jv *text) {
     ag_jbuf *outer = c->out, *b = ag_jbuf_create(c);
     ag_jregion r;
@@ -139,7 +139,7 @@ static ag_jflow exec_if(ag_jctx *c, const ag_jnode *n) {
     return n->op ? ag_jexec(c, &n->u.branches[i]) : AG_JFLOW_NEXT;
 }
 
-/* Temporary values are released if the result refers to no memory. */
+/* Releases temporary values unless the result refers to memory. */
 static ag_jflow exec_set(ag_jctx *c, const ag_jnode *n) {
     ag_jregion r;
     ag_jregion_begin(c, &r);

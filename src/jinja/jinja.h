@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat templates: Jinja as Hugging Face transformers runs it (an immutable sandbox, trim_blocks,
- * lstrip_blocks, loop controls, {% generation %}, a tojson that neither sorts nor escapes HTML,
- * raise_exception, strftime_now). A template is parsed once and rendered any number of times, by
- * several threads at once if need be. Nobody vouches for a template: what it may use is bounded.
+/* Template interpreter: runs Jinja as Hugging Face transformers does, with an immutable sandbox,
+ * trim_blocks, lstrip_blocks, loop controls, {% generation %}, a tojson that neither sorts nor
+ * escapes HTML, raise_exception and strftime_now. A template is parsed once and may be rendered
+ * many times, by several threads at once. Templates are untrusted: time, depth, output and memory
+ * are bounded.
  *
- * Each byte of the output is known to come either from a string of the conversation or from the
- * template: who turns the text into tokens looks for special tokens in the template's bytes only.
- */
+ * The output tells which of its bytes come from strings of the variables (the input) and which from
+ * the template, so that a caller can look for special tokens in the template's bytes only. */
 #ifndef AG_JINJA_H
 #define AG_JINJA_H
 
@@ -19,12 +19,12 @@
 
 typedef struct ag_jinja ag_jinja;
 
-/* 0 means the default. What exceeds one of them ends in AG_LIMIT. */
+/* Limits of a render; 0: the default. A render that exceeds one fails with AG_LIMIT. */
 typedef struct ag_jinja_limits {
-    uint64_t steps;      /* about one a node evaluated, and one for every 32 bytes worked on */
-    uint32_t depth;      /* of expressions, statements and macro calls in each other */
+    uint64_t steps;      /* about one per evaluated node, and one per 32 bytes processed */
+    uint32_t depth;      /* of nested expressions, statements and macro calls */
     size_t output_bytes; /* of the rendered text */
-    size_t memory_bytes; /* limit of values, texts, the rendered text and its spans */
+    size_t memory_bytes; /* of values, texts, the rendered text and its spans */
 } ag_jinja_limits;
 
 enum {
@@ -34,19 +34,19 @@ enum {
     AG_JINJA_MEMORY_BYTES = 256 << 20,
 };
 
-/* Steps and memory of a render, successful or not. */
+/* Steps and memory that a render used, also of a failed one. */
 typedef struct ag_jinja_usage {
     uint64_t steps;
-    size_t peak_bytes;            /* the most memory at one time */
-    bool over_steps, over_memory; /* which limit ended it, if one of these two did */
+    size_t peak_bytes;            /* maximum memory at one time */
+    bool over_steps, over_memory; /* the limit that ended the render, if it was one of these */
 } ag_jinja_usage;
 
 typedef struct ag_jinja_input {
-    const json_t *variables; /* object or NULL; its strings, keys too, are the conversation's */
-    const json_t *trusted;   /* object or NULL; its strings (bos_token ...) count as template */
-    const struct tm *now;    /* for strftime_now; NULL: the system's local time */
+    const json_t *variables; /* object or NULL; its strings and keys are the input */
+    const json_t *trusted; /* object or NULL; its strings (bos_token ...) count as the template's */
+    const struct tm *now;  /* for strftime_now; NULL: local time of the system */
     ag_jinja_limits limits;
-    ag_jinja_usage *usage; /* filled in; NULL is fine */
+    ag_jinja_usage *usage; /* written if not NULL */
 } ag_jinja_input;
 
 typedef struct ag_jinja_span {
@@ -54,30 +54,32 @@ typedef struct ag_jinja_span {
 } ag_jinja_span;
 
 typedef struct ag_jinja_output {
-    char *text; /* owned, UTF-8, terminated; may hold NUL */
+    char *text; /* owned, UTF-8, NUL-terminated; may contain NUL */
     size_t len;
-    ag_jinja_span *spans; /* owned; the conversation's bytes: ascending, apart, none empty */
+    ag_jinja_span *spans; /* owned; the bytes of the input: ascending, not adjacent, not empty */
     size_t n_spans;
 } ag_jinja_output;
 
-/* text[0..n) is copied. `name` begins the messages. AG_FORMAT: the template is malformed, or is not
- * UTF-8; AG_LIMIT: it is nested too deeply or too large. */
+/* Parses text[0..n), which is copied. `name` starts the messages. Fails with AG_FORMAT for a
+ * malformed template or invalid UTF-8, with AG_LIMIT if it is too large or nested too deeply. */
 ag_status ag_jinja_parse(const char *name, const char *text, size_t n, ag_jinja **out,
                          ag_error *err);
 void ag_jinja_destroy(ag_jinja *t);
 
-/* A name of `variables` hides the same one of `trusted`. Both are borrowed for the call; out is
- * overwritten and to be freed with ag_jinja_output_free, also after a failure.
+/* Renders the template. A name in `variables` hides the same name in `trusted`; both are borrowed
+ * for the call. *out is overwritten; the caller must free it with ag_jinja_output_free(), also
+ * after a failure.
  *
- * AG_REFUSED: the template called raise_exception; the message is the template's own, without any
- * prefix. AG_INVALID: an error of evaluation, such as adding a number to a string.
- * AG_UNSUPPORTED: what Python does and this interpreter does not. AG_LIMIT: see above.
- * AG_CANCELLED: the thread's interrupt function (antigravity/interrupt.h) returned true. */
+ * Fails with AG_REFUSED if the template called raise_exception (the message is the template's own,
+ * without prefix), AG_INVALID for an evaluation error such as adding a number to a string,
+ * AG_UNSUPPORTED for a feature of Python that the interpreter does not have, AG_LIMIT if a limit is
+ * exceeded, AG_CANCELLED if the thread's interrupt function (antigravity/interrupt.h) returned
+ * true. */
 ag_status ag_jinja_render(const ag_jinja *t, const ag_jinja_input *in, ag_jinja_output *out,
                           ag_error *err);
 void ag_jinja_output_free(ag_jinja_output *out);
 
-/* Whether an expression of the template reads the variable of that name. */
+/* Returns whether an expression of the template reads the variable `name`. */
 bool ag_jinja_reads(const ag_jinja *t, const char *name);
 
 #endif

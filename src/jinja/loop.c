@@ -9,21 +9,21 @@ struct ag_jloop {
     const ag_jnode *node;
     ag_jscope *scope; /* around the loop */
     ag_jv iterable;
-    ag_jiter *it;           /* NULL: the items are found by their number */
-    int64_t index0, length; /* length -1: not known yet */
+    ag_jiter *it;           /* NULL: items are read by index */
+    int64_t index0, length; /* length -1: unknown */
     ag_jv before, current,
-        after;       /* items of an iterator; `after` is AG_JFAIL until it is peeked at */
-    bool at_end;     /* nothing comes after */
-    uint64_t region; /* the region in which it was made */
+        after;       /* items of an iterator; `after` is AG_JFAIL until peek() reads it */
+    bool at_end;     /* there is no next item */
+    uint64_t region; /* number of the region that created it */
 };
 
-/* {% for x in y if test %}: the test sees the target, not `loop`. */
+/* {% for x in y if test %}. The test can read the target but not `loop`. */
 typedef struct filter_state {
     const ag_jnode *node;
     ag_jscope *scope; /* around the loop */
 } filter_state;
 
-/* 1, 0; -1: failed. */
+/* Returns 1 if the item passes the test, else 0; -1 on failure. */
 static int passes(ag_jctx *c, const filter_state *f, ag_jv item) {
     ag_jscope *scope = c->scope;
     ag_jregion r;
@@ -101,7 +101,7 @@ static int advance_loop(ag_jctx *c, ag_jloop *l) {
     return 1;
 }
 
-/* What has no length is read to its end; -1: failed. */
+/* Returns the number of items, -1 on failure. Reads an iterator to its end. */
 static int64_t loop_length(ag_jctx *c, ag_jloop *l) {
     if (l->length >= 0) return l->length;
     ag_jlist *remaining = ag_jlist_of(c, ag_jiter_value(l->it));
@@ -127,15 +127,16 @@ static ag_jflow exec_body(ag_jctx *c, ag_jloop *l) {
     return flow;
 }
 
-/* Each turn is a region. The item is made inside it, unless it comes from an iterator and the body
- * reads `loop`, which may return it in a later turn. */
+/* Runs the loop. Each iteration is a region, which contains the item too. Exception: the items of
+ * an iterator whose body reads `loop` are outside, since a later iteration may return them. */
 ag_jflow ag_jexec_for(ag_jctx *c, const ag_jnode *n) {
     ag_jv iterable = ag_jeval(c, n->b);
     if (ag_jfailed(iterable)) return AG_JFLOW_FAIL;
     ag_jloop *l = ag_jalloc(c, sizeof *l);
     if (!l || !start_loop(c, l, n, iterable)) return AG_JFLOW_FAIL;
     const bool keeps_items = l->it && n->op;
-    bool ran = false; /* to the end of the body, or else is run, as Jinja has it */
+    bool ran =
+        false; /* an iteration reached the end of the body; else `orelse` runs, as in Jinja */
     for (ag_jflow flow = AG_JFLOW_NEXT; flow != AG_JFLOW_BREAK;) {
         ag_jregion r;
         if (!keeps_items) ag_jregion_begin(c, &r);

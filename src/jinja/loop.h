@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* {% for %} and its `loop`. */
+/* {% for %} loops and the variable `loop`. */
 #ifndef AG_JINJA_LOOP_H
 #define AG_JINJA_LOOP_H
 
@@ -7,7 +7,7 @@
 
 ag_jflow ag_jexec_for(ag_jctx *c, const ag_jnode *n);
 
-/* AG_JFAIL without an error: there is none of that name. */
+/* Returns AG_JFAIL without recording an error if `loop` has no such attribute. */
 ag_jv ag_jloop_attribute(ag_jctx *c, ag_jv loop, const ag_jstr *name);
 
 #endif

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions: memory of a part of the render, which is released at its end. Strings that a namespace
- * refers to are moved out of the region first, so setting one in each turn of a loop costs little.
- */
+/* Regions: memory of a part of a render, released at its end. Strings stored in a namespace are
+ * moved out first, so a loop that sets one in each iteration needs little memory. */
 #include "jinja/context.h"
 #include "jinja/value/string.h"
 
 #include <string.h>
 
-/* Strings up to this length are copied, others move with their buffer. */
+/* Strings up to this size are copied, longer ones move with their buffer. */
 enum { COPY_BYTES = 256, COPY_SPANS = 8 };
 
 void ag_jregion_begin(ag_jctx *c, ag_jregion *r) {
@@ -30,7 +29,8 @@ void ag_jstored_string(ag_jctx *c, ag_jdict *d, size_t entry) {
     else c->stores[c->n_stores++] = (ag_jstore){d, entry};
 }
 
-/* Removes the records of a region that ends; *out gets those of objects older than it. */
+/* Removes the records of an ending region. *out gets those whose namespace is older; returns how
+ * many. */
 static size_t pop_stores(ag_jctx *c, const ag_jregion *r, ag_jstore out[AG_JMAX_STORES]) {
     size_t n = 0;
     for (size_t i = c->first_store; i < c->n_stores; i++) {
@@ -53,11 +53,11 @@ void ag_jregion_keep(ag_jctx *c, const ag_jregion *r) {
 
 /* ---- strings that outlive a region ---- */
 
-/* One outside of all memory of regions. */
+/* Copy of a string outside the memory of regions, made while a region is released. */
 typedef struct saved {
     ag_jstore store;
     ag_jstr string;
-    ag_jbuf buf; /* the string's buffer, if it moves; else its text is NULL */
+    ag_jbuf buf; /* the string's buffer if it is moved; else text is NULL */
     char text[COPY_BYTES];
     ag_jinja_span spans[COPY_SPANS];
     bool is_copied;
@@ -67,7 +67,7 @@ static bool is_of_region(const ag_jbuf *b, const ag_jregion *r) {
     return b && b->region >= r->number;
 }
 
-/* The string of a record, if it has to be saved. */
+/* Returns the recorded string if it must be saved, else NULL. */
 static ag_jstr *string_to_save(const ag_jstore *s) {
     ag_jv v = s->dict->entries[s->entry].value;
     return v.kind == AG_JSTRING && !v.as.string->is_permanent ? v.as.string : NULL;
@@ -82,7 +82,7 @@ static bool copies(const ag_jstr *s, saved *out) {
     return true;
 }
 
-/* False: two strings share a buffer of the region. */
+/* Returns false if two strings share a buffer of the region. */
 static bool can_save(const ag_jregion *r, const ag_jstore *stores, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const ag_jstr *a = string_to_save(&stores[i]);

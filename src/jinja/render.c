@@ -23,7 +23,8 @@ static const json_t *member(const json_t *object, const ag_jstr *name) {
     return json_object_get(object, key);
 }
 
-/* The input, the template's own words, then the environment's globals. */
+/* Looks up a name in the variables, the trusted variables and the functions of the environment, in
+ * this order. Returns AG_JFAIL if it is in none of them. */
 static ag_jv initial_value(ag_jctx *c, uint32_t id) {
     const ag_jstr *name = c->t->names[id];
     const json_t *v = member(c->in->variables, name);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The number of the parameter, or -1. */
+/* Returns the index of parameter `name`, -1 if there is none. */
 static int parameter_number(const char *params, const ag_jstr *name) {
     int i = 0;
     while (*params) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of filters, and those for single values. */
+/* Table of filters, and the filters of single values. */
 #include "jinja/builtins/filters.h"
 
 #include "jinja/builtins/arguments.h"
@@ -61,7 +61,7 @@ ag_jv ag_jfilter_escape(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return ag_jstring(ag_jescape(c, v));
 }
 
-/* int() and float() take spaces around a number. */
+/* Finds the text without surrounding spaces, which int() and float() ignore. */
 static void trimmed(const ag_jstr *s, const char **text, size_t *n) {
     *text = s->text;
     *n = s->len;
@@ -114,7 +114,7 @@ ag_jv ag_jfilter_float(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return ag_jfailed(a[0]) ? ag_jfloat(0) : a[0];
 }
 
-/* 10 ** precision, as Python gives it */
+/* Scales v by 10 ** precision, rounds it up or down and scales it back. */
 static ag_jv rounded_by(ag_jctx *c, ag_jv v, ag_jv precision, bool up) {
     ag_jv scale = ag_jbinary(c, AG_JOP_POW, ag_jint(10), precision);
     ag_jv scaled = ag_jfailed(scale) ? scale : ag_jbinary(c, AG_JOP_MUL, v, scale);
@@ -158,7 +158,7 @@ ag_jv ag_jfilter_round(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return ag_jint(round_half_even(i, scale));
 }
 
-/* An indent is a number of spaces or a text; None: none. */
+/* Sets the indent: a number of spaces, or a string. None: no indent. */
 static bool json_indent(ag_jctx *c, ag_jv v, ag_jjson_style *style) {
     if (ag_jfailed(v) || v.kind == AG_JNONE) return true;
     if (v.kind == AG_JSTRING) return style->indent = v.as.string, true;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* {{ value|filter(...) }} */
+/* Filters: {{ value|filter(...) }}. */
 #ifndef AG_JINJA_BUILTINS_FILTERS_H
 #define AG_JINJA_BUILTINS_FILTERS_H
 
 #include "jinja/context.h"
 
-int ag_jfilter_find(const char *name, size_t len); /* -1: there is none */
+int ag_jfilter_find(const char *name, size_t len); /* -1: unknown */
 ag_jv ag_jfilter_call(ag_jctx *c, int id, ag_jv value, const ag_jargs *args);
 
-/* a: the arguments as ag_jbind gives them */
+/* a: arguments as bound by ag_jbind() */
 typedef ag_jv ag_jfilter_fn(ag_jctx *c, ag_jv value, const ag_jv *a);
 ag_jfilter_fn ag_jfilter_batch, ag_jfilter_capitalize, ag_jfilter_dictsort, ag_jfilter_escape,
     ag_jfilter_first, ag_jfilter_float, ag_jfilter_groupby, ag_jfilter_indent, ag_jfilter_int,
@@ -18,12 +18,13 @@ ag_jfilter_fn ag_jfilter_batch, ag_jfilter_capitalize, ag_jfilter_dictsort, ag_j
     ag_jfilter_title, ag_jfilter_tojson, ag_jfilter_trim, ag_jfilter_truncate, ag_jfilter_unique,
     ag_jfilter_upper, ag_jfilter_wordcount;
 
-/* Those that take any arguments. */
+/* Filters that take arbitrary arguments. */
 typedef ag_jv ag_jfilter_any_fn(ag_jctx *c, ag_jv value, const ag_jargs *args);
 ag_jfilter_any_fn ag_jfilter_format, ag_jfilter_map, ag_jfilter_select, ag_jfilter_reject,
     ag_jfilter_selectattr, ag_jfilter_rejectattr;
 
-/* soft_str: strings as they are, others by str() */
+/* Returns strings unchanged, including markup, and str(v) for other values (soft_str of
+ * markupsafe). */
 ag_jstr *ag_jsoft_str(ag_jctx *c, ag_jv v);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Formatting of strings: 'x %s' % args, the filter of it, and 'x {}'.format(args). */
+/* Formats strings: 'x %s' % args, the filter `format` and 'x {}'.format(args). */
 #include "jinja/builtins/filters.h"
 #include "jinja/value/list.h"
 #include "jinja/value/number.h"
@@ -16,7 +16,7 @@ static bool append_text(ag_jctx *c, ag_jbuf *b, const ag_jstr *format, ag_jv v) 
     return s && ag_jbuf_append(c, b, s);
 }
 
-/* Appends v as %d shows it. */
+/* Appends v as %d does. */
 static bool append_integer(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     if (v.kind == AG_JUNDEFINED) return ag_jfail_undefined(c, v), false;
     if (v.kind == AG_JFLOAT) v = ag_jint_of_double(c, v.as.number);
@@ -28,8 +28,8 @@ static bool append_integer(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     return ag_jappend_str(c, b, ag_jint(ag_jinteger(v)));
 }
 
-/* Appends what the conversion at format[at], the byte after the percent sign, stands for. args is a
- * tuple, or the only argument; *next counts the arguments that were used. */
+/* Appends the conversion whose type is format[at]. args is a tuple or the only argument; *next
+ * counts the used arguments. */
 static bool append_conversion(ag_jctx *c, ag_jbuf *b, const ag_jstr *format, size_t at, ag_jv args,
                               size_t *next) {
     if (at == format->len) return ag_jfail(c, "incomplete format"), false;
@@ -85,8 +85,8 @@ ag_jv ag_jfilter_format(ag_jctx *c, ag_jv v, const ag_jargs *args) {
     return ag_jpercent_format(c, s, ag_jtuple_value(l));
 }
 
-/* Returns the argument that the field "", "0" or "name" refers to. *next is the automatic number of
- * the next field; -1: the fields before were numbered by hand. */
+/* Returns the argument of field "", "0" or "name". *next is the automatic number of the next field;
+ * -1: earlier fields have explicit numbers. */
 static ag_jv field_value(ag_jctx *c, const ag_jargs *args, const ag_jstr *field, int64_t *next) {
     int64_t i;
     for (size_t k = 0; k < field->len; k++) {

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the environment offers beside the variables: range, dict, namespace, raise_exception,
- * strftime_now. */
 #include "jinja/builtins/globals.h"
 #include "core/fail.h"
 
@@ -14,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_RANGE = 100000 }; /* of the sandbox */
+enum { MAX_RANGE = 100000 }; /* limit of Jinja's sandbox */
 
 static bool range_argument(ag_jctx *c, ag_jv v, int64_t *out) {
     if (!ag_jis_integer(v)) {
@@ -60,7 +58,7 @@ static bool add_pair(ag_jctx *c, ag_jdict *d, ag_jv pair) {
     return ag_jdict_set(c, d, l->items[0], l->items[1]);
 }
 
-/* dict(), dict(mapping), dict(pairs), each with more keywords */
+/* Implements dict(), dict(mapping) and dict(pairs), each with further keyword arguments. */
 static ag_jdict *make_dict(ag_jctx *c, const ag_jargs *args) {
     if (args->n > 1)
         return ag_jfail(c, "dict() takes at most 1 argument (%zu given)", args->n), NULL;
@@ -104,8 +102,8 @@ static ag_jv global_raise(ag_jctx *c, const ag_jargs *args) {
     return ag_jfail_value();
 }
 
-/* What Python replaces before it asks the C library: %f is zero, and a time without a zone has
- * neither %z nor %Z. */
+/* Replaces the conversions that Python handles before it calls the C library: %f is zero, and a
+ * time without zone has no %z and no %Z. */
 static void python_format(const ag_jstr *format, char *out, size_t cap) {
     size_t n = 0;
     for (size_t i = 0; i < format->len && n + 8 < cap; i++) {

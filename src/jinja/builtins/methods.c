@@ -34,7 +34,7 @@ static ag_jv dict_get(ag_jctx *c, ag_jv self, const ag_jv *a) {
 static ag_jv copy(ag_jctx *c, ag_jv self, const ag_jv *a) {
     (void)c;
     (void)a;
-    return self; /* never changes */
+    return self; /* it is immutable */
 }
 static ag_jv list_count(ag_jctx *c, ag_jv self, const ag_jv *a) {
     int64_t n = 0;
@@ -62,7 +62,7 @@ static ag_jv list_index(ag_jctx *c, ag_jv self, const ag_jv *a) {
     return ag_jfail(c, "index(): the value is not in the %s", ag_jtype_name(self));
 }
 
-/* Changing it is forbidden. */
+/* Rejects a method that would modify its object. */
 static ag_jv unsafe_method(ag_jctx *c, ag_jv self, const ag_jv *a) {
     (void)a;
     return ag_jfail(c, "a method that changes a %s is unsafe", ag_jtype_name(self));
@@ -75,8 +75,8 @@ typedef enum self_kind {
     ON_TUPLE,
 } self_kind;
 
-/* Sorted by name, then by kind. params and min are as for ag_jbind. call NULL: str.format(), which
- * takes any arguments. */
+/* Sorted by name, then by kind. params and min: as for ag_jbind(). call NULL: str.format(), which
+ * takes arbitrary arguments. */
 static const struct method {
     const char *name;
     self_kind on;
@@ -160,7 +160,7 @@ static int kind_of_self(ag_jv self) {
     }
 }
 
-/* id is the first one of its name. */
+/* Returns the entry for the type of self, NULL if there is none. id: first entry of the name. */
 static const struct method *method_for(ag_jv self, int id) {
     int on = kind_of_self(self);
     for (int i = id; i < N_METHODS && !strcmp(methods[i].name, methods[id].name); i++) {
@@ -175,7 +175,8 @@ ag_jmethod_access ag_jmethod_of(ag_jv self, int id) {
     return m->call == unsafe_method ? AG_JMETHOD_UNSAFE : AG_JMETHOD_FOUND;
 }
 
-/* Methods that C implements take no keywords in Python, a few excepted. */
+/* Returns whether the method takes keyword arguments. Most methods that CPython implements in C do
+ * not. */
 static bool takes_keywords(const char *name) {
     static const char *const names[] = {"split", "rsplit", "splitlines"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filters for sequences. Those that are generators in Python are lazy here too: an item that nobody
- * asks for raises no error. */
+/* Filters of sequences. Generators of Python are lazy here too: an item that is never read raises
+ * no error. */
 #include "jinja/builtins/arguments.h"
 #include "jinja/builtins/filters.h"
 #include "jinja/builtins/methods.h"
@@ -13,12 +13,13 @@
 
 #include <string.h>
 
-/* "a.b.0": the attribute of an attribute; an integer or a string. post: as ignore_case. */
+/* Path to an attribute, such as "a.b.0": parts are strings and integers. ignore_case: string
+ * results become lower case. */
 typedef struct attr_path {
     ag_jv *parts;
     size_t n;
     bool ignore_case;
-    ag_jv default_value; /* for what is undefined on the way; AG_JFAIL: none */
+    ag_jv default_value; /* replaces an undefined attribute; AG_JFAIL: none */
 } attr_path;
 
 static bool push_part(ag_jctx *c, ag_jlist *parts, ag_jstr *s, size_t begin, size_t end) {
@@ -139,11 +140,11 @@ ag_jv ag_jfilter_items(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return it && ag_jfailed(it->source) ? ag_jfail_value() : ag_jiter_value(it);
 }
 
-/* map, select, reject and their like */
+/* Call of a filter or test for each item of map, select, reject, selectattr and rejectattr. */
 typedef struct item_call {
     bool has_path, negated;
     attr_path path;
-    int id; /* of the filter or test; -1: the value itself */
+    int id; /* filter or test; -1: the truth of the value */
     ag_jargs args;
 } item_call;
 
@@ -158,7 +159,7 @@ static int next_mapped(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     return ag_jfailed(*item) ? -1 : 1;
 }
 
-/* 1, 0; -1: failed. */
+/* Returns 1 if the item is selected, else 0; -1 on failure. */
 static int is_selected(ag_jctx *c, const item_call *f, ag_jv item) {
     ag_jregion r;
     if (!ag_jenter(c)) return -1;
@@ -187,7 +188,8 @@ static int next_selected(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     }
 }
 
-/* What is wrong with the arguments is found when the first item is asked for, as in a generator. */
+/* A lazy filter before its first item. Its arguments are checked then, as in a generator of
+ * Python. */
 typedef struct pending_filter {
     item_call f;
     ag_jv value;
@@ -321,7 +323,8 @@ ag_jv ag_jfilter_unique(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return ag_jiter_value(it);
 }
 
-/* batch(n) and slice(n): lists of lists, made at once but handed out one by one. */
+/* Builds the lists that slice(n) returns. batch(n) builds its lists in the same way; both hand them
+ * out one by one. */
 
 static ag_jlist *slice_rows(ag_jctx *c, const ag_jlist *all, int64_t slices, ag_jv fill) {
     ag_jlist *rows = ag_jlist_create(c, 0);
@@ -358,7 +361,7 @@ ag_jv ag_jfilter_batch(ag_jctx *c, ag_jv v, const ag_jv *a) {
             row = ag_jlist_create(c, 0);
             if (!row || !ag_jlist_push(c, rows, ag_jlist_value(row))) return ag_jfail_value();
         }
-        if (i == 0 && count == 0) { /* its first row is full before anything stands in it */
+        if (i == 0 && count == 0) { /* the first row is full while it is empty */
             row = ag_jlist_create(c, 0);
             if (!row || !ag_jlist_push(c, rows, ag_jlist_value(row))) return ag_jfail_value();
         }
@@ -373,7 +376,7 @@ ag_jv ag_jfilter_batch(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return ag_jiter_value(it);
 }
 
-/* Items with the key that they are ordered by. */
+/* Item with its sort key. */
 typedef struct keyed {
     ag_jv key, item;
     bool reverse;
@@ -387,7 +390,8 @@ static int by_sort_key(ag_jctx *c, const void *a, const void *b) {
     return x->reverse ? -r : r;
 }
 
-/* The values of "a,b.c" as a list; n 0: that of one attribute by itself. */
+/* Returns the sort key of v: the value of one attribute if n is 0, else a list of the values of n
+ * attributes ("a,b.c"). */
 static ag_jv sort_key(ag_jctx *c, const attr_path *paths, size_t n, ag_jv v) {
     if (n == 0) return path_get(c, &paths[0], v);
     ag_jlist *l = ag_jlist_create(c, n);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* str methods about letter case and kinds of characters. */
+/* str methods for letter case and character classes. */
 #include "jinja/builtins/methods.h"
 #include "jinja/value/string.h"
 #include "jinja/value/unicode.h"
 #include "text/utf8.h"
 
-/* Greek capital sigma becomes a final one behind a letter and before none, others skipped. */
+/* Returns whether the Greek capital sigma at s[at] becomes a final one: after a letter and before
+ * none, case-ignorable characters skipped. */
 static bool is_final_sigma(const ag_jstr *s, size_t at) {
     uint32_t cp = 0;
     size_t i = at;
@@ -25,7 +26,7 @@ static bool is_final_sigma(const ag_jstr *s, size_t at) {
     return true;
 }
 
-/* Appends the character of s that begins at *at, in upper or lower case, and moves *at past it. */
+/* Appends the character of s that starts at *at in upper or lower case and advances *at. */
 static bool append_cased(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t *at, bool upper) {
     uint32_t cp, out[3];
     const size_t begin = *at;
@@ -39,7 +40,7 @@ static bool append_cased(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t *at, b
     return ag_jwork(c, 1);
 }
 
-/* ASCII letters keep their place and length: one copy, changed in place. */
+/* Changes the case of ASCII letters in one copy: their length stays the same. */
 static ag_jstr *ascii_cased(ag_jctx *c, ag_jstr *s, bool upper) {
     ag_jbuf *b = ag_jbuf_create(c);
     if (!b || !ag_jbuf_append(c, b, s)) return NULL;
@@ -71,7 +72,7 @@ ag_jv ag_jstr_lower(ag_jctx *c, ag_jv self, const ag_jv *a) {
     return ag_jstring(ag_jstr_with_case(c, self.as.string, false));
 }
 
-/* Capitalizes the first character of the string, or of each run of letters; the others become lower
+/* Capitalizes the first character of s, or of each run of letters; other letters become lower
  * case. */
 static ag_jv capitalized(ag_jctx *c, ag_jstr *s, bool each_word) {
     ag_jbuf *b = ag_jbuf_create(c);
@@ -107,7 +108,7 @@ ag_jv ag_jstr_isdigit(ag_jctx *c, ag_jv self, const ag_jv *a) {
     return ag_jbool(s->len > 0);
 }
 
-/* islower and isupper: some character has a case, and none has the other. */
+/* Returns whether s has a character for which `is` holds and none for which `other` holds. */
 static ag_jv cased_alike(ag_jctx *c, const ag_jstr *s, bool (*is)(uint32_t),
                          bool (*other)(uint32_t)) {
     bool any = false;

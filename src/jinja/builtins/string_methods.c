@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* str methods that look for, cut and join. */
+/* str methods that search, split, strip, replace and join. */
 #include "jinja/builtins/arguments.h"
 #include "jinja/builtins/methods.h"
 #include "jinja/value/list.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* The argument as a string; NULL with an error recorded. */
+/* Returns the argument as a string, NULL with the error recorded if it is none. */
 static ag_jstr *text_argument(ag_jctx *c, ag_jv v) {
     if (v.kind == AG_JSTRING) return v.as.string;
     if (v.kind == AG_JUNDEFINED) ag_jfail_undefined(c, v);
@@ -20,7 +20,7 @@ static ag_jstr *text_argument(ag_jctx *c, ag_jv v) {
 
 static bool given(ag_jv v) { return v.kind != AG_JFAIL && v.kind != AG_JNONE; }
 
-/* Results of a method of markup are markup. */
+/* Returns s, as markup if `like` is. */
 static ag_jv with_markup_of(ag_jctx *c, const ag_jstr *like, ag_jstr *s) {
     return ag_jstring(s && like->markup ? ag_jstr_as_markup(c, s, true) : s);
 }
@@ -72,13 +72,14 @@ ag_jv ag_jstr_rstrip(ag_jctx *c, ag_jv self, const ag_jv *a) {
     return strip_with(c, self, a[0], false, true);
 }
 
-/* s[start:end] as bytes. False: failed; *empty: start lies behind the end of the string. */
+/* Computes the byte range of s[start:end]. Sets *empty if start is after the end. Returns false on
+ * failure. */
 static bool byte_range(ag_jctx *c, ag_jstr *s, ag_jv from, ag_jv to, size_t *begin, size_t *end,
                        bool *empty) {
     int64_t i, j;
     if (from.kind == AG_JNONE) from = ag_jfail_value();
     if (to.kind == AG_JNONE) to = ag_jfail_value();
-    if (ag_jfailed(from) && ag_jfailed(to)) { /* without counting characters */
+    if (ag_jfailed(from) && ag_jfailed(to)) { /* avoids counting characters */
         *begin = 0;
         *end = s->len;
         *empty = false;
@@ -152,7 +153,8 @@ ag_jv ag_jstr_startswith(ag_jctx *c, ag_jv self, const ag_jv *a) {
 }
 ag_jv ag_jstr_endswith(ag_jctx *c, ag_jv self, const ag_jv *a) { return affix(c, self, a, true); }
 
-/* With an empty `from`, `to` stands before each character and at the end. */
+/* Inserts `to` before each character and at the end, at most `limit` times: replace with an empty
+ * `from`. */
 static bool replace_nothing(ag_jctx *c, ag_jbuf *b, ag_jstr *s, const ag_jstr *to, int64_t limit) {
     size_t at = 0;
     while (at < s->len && limit != 0) {

@@ -54,7 +54,8 @@ IS(is_escaped, v.kind == AG_JSTRING && v.as.string->markup)
 IS(is_callable,
    v.kind == AG_JMACRO || v.kind == AG_JFUNCTION || v.kind == AG_JMETHOD || v.kind == AG_JUNDEFINED)
 
-/* Names are looked up in a dict: a list as one is an error. */
+/* Returns whether `find` knows the name v. An unhashable v is an error, as Jinja looks names up in
+ * a dict. */
 static ag_jv is_known(ag_jctx *c, ag_jv v, int (*find)(const char *name, size_t len)) {
     uint32_t hash;
     if (!ag_jhash(c, v, &hash)) return ag_jfail_value();
@@ -77,12 +78,14 @@ static ag_jv is_upper(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return s ? ag_jstr_isupper(c, ag_jstring(s), a) : ag_jfail_value();
 }
 
-/* Each access to a JSON array makes a new ag_jlist. */
+/* Returns whether a and b are the same object. Each access to a JSON array creates an ag_jlist, so
+ * lists of one array are the same. */
 static bool is_same_list(const ag_jlist *a, const ag_jlist *b) {
     return a == b || (a->source && a->source == b->source && !a->is_slice && !b->is_slice);
 }
 
-/* Python's `is`: constants and small things are one object, others only themselves. */
+/* Returns `v is a[0]` as in Python. Constants, numbers and equal slices of one text count as one
+ * object. */
 static ag_jv is_sameas(ag_jctx *c, ag_jv v, const ag_jv *a) {
     if (v.kind != a[0].kind) return ag_jbool(false);
     switch (v.kind) {

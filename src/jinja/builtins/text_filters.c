@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filters for text. */
+/* Filters of text. */
 #include "jinja/builtins/arguments.h"
 #include "jinja/builtins/filters.h"
 #include "jinja/builtins/methods.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* A method of str applied to what soft_str makes of the value. */
+/* Applies a method of str to soft_str(v). */
 static ag_jv by_method(ag_jctx *c, ag_jv v, ag_jmethod_fn *method) {
     const ag_jv none[AG_JMAX_PARAMS] = {{.kind = AG_JFAIL}};
     ag_jstr *s = ag_jsoft_str(c, v);
@@ -52,7 +52,7 @@ static bool starts_word(const ag_jstr *s, size_t at) {
     return ag_jchar_is_space(cp) || (cp < 0x80 && strchr("-({[<", (int)cp) && cp);
 }
 
-/* Upper case behind spaces and brackets, lower case elsewhere. */
+/* Writes upper case after spaces, hyphens and opening brackets, lower case elsewhere. */
 ag_jv ag_jfilter_title(ag_jctx *c, ag_jv v, const ag_jv *a) {
     (void)a;
     ag_jstr *s = ag_jsoft_str(c, v);
@@ -72,8 +72,8 @@ ag_jv ag_jfilter_title(ag_jctx *c, ag_jv v, const ag_jv *a) {
     return ag_jbuf_value(c, b);
 }
 
-/* Where the line that begins at `begin` ends, and the next one begins, if s were followed by a
- * newline; false: there is no next one. */
+/* Finds the end of the line that starts at `begin` and the start of the next one, as if a newline
+ * followed s. Returns false if there is no next line. */
 static bool next_line(const ag_jstr *s, size_t begin, size_t *end, size_t *next) {
     for (size_t at = begin; at < s->len;) {
         uint32_t cp;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expressions, from the loosest operator to the tightest: if, or, and, not, comparison, + -, ~,
- * * / // %, **, sign, then what stands behind a primary. */
+/* Expressions, by increasing precedence: if, or, and, not, comparison, + -, ~, * / // %, **, sign,
+ * postfix. */
 #include "jinja/parse/expression.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ ag_jnode *ag_jparse_const(ag_jparser *p, ag_jv value) {
     return n;
 }
 
-/* Strings that stand side by side are one. */
+/* Joins adjacent string literals. */
 static ag_jnode *parse_strings(ag_jparser *p) {
     const ag_jtoken *first = p->at;
     size_t len = 0;
@@ -308,7 +308,7 @@ static ag_jnode *parse_sum(ag_jparser *p) {
     return left;
 }
 
-/* The comparison at the current token, which is skipped; -1: there is none. */
+/* Consumes a comparison operator and returns its ag_jop, -1 if there is none. */
 static int comparison(ag_jparser *p) {
     int op = math_operator(p->at->kind);
     if (op >= AG_JOP_EQ) return p->at++, op;
@@ -365,8 +365,8 @@ static ag_jnode *parse_or(ag_jparser *p) {
     return left;
 }
 
-/* Whether the condition comes is not known yet, but it makes what stands before it soft: look for
- * an `if` in the same brackets. */
+/* Returns whether an `if` follows within the same brackets. The operand before it is then lenient,
+ * which must be known before it is parsed. */
 static bool condition_follows(const ag_jparser *p) {
     int depth = 0;
     for (const ag_jtoken *t = p->at; t->kind != AG_JT_EOF; t++) {

@@ -19,7 +19,7 @@ typedef struct lexer {
     const char *name, *text;
     size_t n, at;
     uint32_t line;
-    bool line_starting; /* the token before ended with a newline, or there was none */
+    bool line_starting; /* the previous token ended with a newline, or there was none */
     char closers[MAX_NESTING];
     size_t n_closers;
     ag_jtokens *out;
@@ -90,7 +90,7 @@ static bool only_spaces(const lexer *x, size_t begin, size_t end) {
     return skip_spaces(x, begin) >= end;
 }
 
-/* Where x->text[begin..end) ends without spaces behind it. */
+/* Returns the end of x->text[begin..end) without trailing spaces. */
 static size_t without_spaces(const lexer *x, size_t begin, size_t end) {
     while (end > begin) {
         uint32_t cp;
@@ -102,7 +102,7 @@ static size_t without_spaces(const lexer *x, size_t begin, size_t end) {
     return end;
 }
 
-/* The text before a tag: what the tag's sign, or lstrip_blocks, leaves of it. */
+/* Pushes the text before a tag, stripped as the tag's sign or lstrip_blocks requires. */
 static ag_status push_data(lexer *x, size_t end, char sign, bool is_block) {
     size_t begin = x->at;
     size_t stop = end;
@@ -120,7 +120,8 @@ static ag_status push_data(lexer *x, size_t end, char sign, bool is_block) {
     return AG_OK;
 }
 
-/* The length of a tag's end at `at`, its sign and what it swallows included; 0: it is none. */
+/* Returns the length of a tag's end at `at`, including its sign and the newline or spaces that it
+ * strips; 0 if there is none. */
 static size_t tag_end(const lexer *x, size_t at, const char *end, bool plus, bool newline) {
     size_t n = strlen(end);
     if (at < x->n && x->text[at] == '-' && starts_with(x, at + 1, end)) {
@@ -131,7 +132,7 @@ static size_t tag_end(const lexer *x, size_t at, const char *end, bool plus, boo
     return n + (newline && at + n < x->n && x->text[at + n] == '\n');
 }
 
-/* `{% raw %}` at `at`: where its text begins; 0: another tag. */
+/* Returns the start of the text of a {% raw %} tag at `at`; 0 if it is another tag. */
 static size_t raw_begin(const lexer *x, size_t at) {
     at += 2;
     if (at < x->n && (x->text[at] == '-' || x->text[at] == '+')) at++;
@@ -170,7 +171,7 @@ static ag_status lex_comment(lexer *x) {
     return LEX_FAIL(x, "a comment has no end");
 }
 
-/* The n hexadecimal digits at s; -1: there are fewer. */
+/* Returns the value of n hexadecimal digits at s; -1 if there are fewer. */
 static int64_t hex_number(const char *s, const char *end, size_t n) {
     int64_t v = 0;
     if ((size_t)(end - s) < n) return -1;
@@ -184,7 +185,7 @@ static int64_t hex_number(const char *s, const char *end, size_t n) {
 
 static const char simple_escapes[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";
 
-/* One escape, s behind the backslash; returns where it ends, NULL: malformed. */
+/* Decodes an escape; s is after the backslash. Returns its end, NULL if it is malformed. */
 static const char *unescape(const char *s, const char *end, char *out, size_t *n) {
     for (const char *e = simple_escapes; *e; e += 2) {
         if (*s == *e) return out[(*n)++] = e[1], s + 1;
@@ -200,7 +201,7 @@ static const char *unescape(const char *s, const char *end, char *out, size_t *n
         s += 1 + digits;
     } else if (*s == 'N') {
         return NULL;
-    } else { /* an unknown one stays as it is */
+    } else { /* an unknown escape stays unchanged */
         out[(*n)++] = '\\';
         return s;
     }
@@ -221,7 +222,7 @@ static ag_status lex_string(lexer *x) {
     const char *text = x->text + begin;
     size_t len = end - begin;
     if (escaped) {
-        char *out = ag_jinja_alloc(x->arena, len * 2 + 4); /* no escape makes more than twice */
+        char *out = ag_jinja_alloc(x->arena, len * 2 + 4); /* an escape at most doubles in size */
         if (!out) return lex_fail_memory(x);
         size_t n = 0;
         for (const char *s = text, *stop = text + len; s < stop;) {
@@ -242,7 +243,7 @@ static ag_status lex_string(lexer *x) {
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* Where digits with single underscores between them end. */
+/* Returns the end of digits with single underscores between them. */
 static size_t digits_end(const lexer *x, size_t at) {
     while (at < x->n && (is_digit(x->text[at]) ||
                          (x->text[at] == '_' && at + 1 < x->n && is_digit(x->text[at + 1])))) {
@@ -251,7 +252,7 @@ static size_t digits_end(const lexer *x, size_t at) {
     return at;
 }
 
-/* The end of a float at `at`, which is a digit; 0: it is no float. */
+/* Returns the end of a float literal at `at`, which is a digit; 0 if it is an integer. */
 static size_t float_end(const lexer *x, size_t at) {
     if (at > 0 && x->text[at - 1] == '.') return 0;
     size_t p = digits_end(x, at), integer_end = p;
@@ -407,7 +408,7 @@ static ag_status lex_code(lexer *x, ag_jtoken_kind end_kind) {
             if (!found) AG_TRY(lex_name(x));
         }
     }
-    return AG_OK; /* the parser misses the end */
+    return AG_OK; /* the parser reports the missing end */
 }
 
 static size_t find_tag(const lexer *x) {

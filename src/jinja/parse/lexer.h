@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of a template as tokens, with trim_blocks and lstrip_blocks applied. */
+/* Lexer: splits the text of a template into tokens and applies trim_blocks and lstrip_blocks. */
 #ifndef AG_JINJA_PARSE_LEXER_H
 #define AG_JINJA_PARSE_LEXER_H
 
@@ -61,11 +61,12 @@ typedef struct ag_jtokens {
     size_t n, cap;
 } ag_jtokens;
 
-/* text[0..n) is valid UTF-8 in the arena, its line ends are \n. */
+/* Tokenizes text[0..n), which must be valid UTF-8 in the arena, with
+ *  as line end. */
 ag_status ag_jinja_tokenize(ag_jinja_arena *arena, const char *name, const char *text, size_t n,
                             ag_jtokens *out, ag_error *err);
 
-/* What a message calls a token. */
+/* Returns the token's name for messages. */
 const char *ag_jtoken_name(ag_jtoken_kind kind);
 
 #endif

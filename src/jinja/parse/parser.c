@@ -65,7 +65,8 @@ ag_jnode *ag_jnode_create(ag_jparser *p, ag_jnode_kind kind) {
     return n;
 }
 
-/* What is counted and hashed now need not be written to when several threads render. */
+/* Creates a string. Counts its characters and hashes it now, so that renders in several threads
+ * need not write to it. */
 ag_jstr *ag_jparse_string(ag_jparser *p, const char *text, size_t len) {
     ag_jstr *s = ag_jparse_alloc(p, sizeof *s);
     if (!s) return NULL;
@@ -155,7 +156,9 @@ bool ag_jparse_enter(ag_jparser *p) {
     return false;
 }
 
-/* A copy with \n for \r\n and \r, and without a newline at the end. */
+/* Returns a copy with
+ *  for \r
+ *  and \r, without a newline at the end. */
 static char *normalised(ag_jinja *t, const char *text, size_t *n) {
     char *copy = ag_jinja_alloc(&t->arena, *n + 1);
     if (!copy) return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From tokens to a template's tree; recursive descent with bounded depth. */
+/* Parser: builds a template's tree from tokens by recursive descent with bounded depth. */
 #ifndef AG_JINJA_PARSE_PARSER_H
 #define AG_JINJA_PARSE_PARSER_H
 
@@ -10,35 +10,35 @@ enum { AG_JMAX_VARIABLES = 1000 };
 
 typedef struct ag_jparser {
     ag_jinja *t;
-    const ag_jtoken *at;    /* the current token; the last one is AG_JT_EOF */
-    ag_jmacro_def **macros; /* those being parsed, the innermost last */
+    const ag_jtoken *at;    /* current token; the last one is AG_JT_EOF */
+    ag_jmacro_def **macros; /* macros being parsed, innermost last */
     size_t n_macros, cap_macros;
     uint32_t depth;
-    uint32_t n_fors;  /* around the current statement, those outside of its macro too */
+    uint32_t n_fors;  /* around the current statement, including those outside its macro */
     uint32_t n_loops; /* around the current statement, within its macro */
-    bool lenient;     /* within an if: an unknown filter fails only when it is used */
-    bool reads_loop;  /* `loop` was read since this was cleared */
-    bool is_target;   /* names that come are assigned to, not read */
-    const char *tag;  /* the innermost open statement, for messages */
+    bool lenient;    /* within an `if`: an unknown filter or test fails only when it is evaluated */
+    bool reads_loop; /* `loop` was read since this flag was cleared */
+    bool is_target;  /* names are being assigned to, not read */
+    const char *tag; /* innermost open statement, for messages */
     ag_status status;
     ag_error *err;
 } ag_jparser;
 
-/* What fails returns NULL (or false) with the error recorded. */
+/* These functions return NULL or false after they have recorded an error. */
 ag_jnode *ag_jparse_expression(ag_jparser *p);
 ag_jnode *ag_jparse_tuple(ag_jparser *p, bool with_condition, const char *end_name);
 ag_jnode *ag_jparse_target(ag_jparser *p, bool with_namespace, const char *end_name);
 ag_jnode *ag_jparse_filters(ag_jparser *p, ag_jnode *value, bool at_name);
 bool ag_jparse_body(ag_jparser *p, const char *const *ends,
-                    ag_jbody *out); /* stops at the end's name */
+                    ag_jbody *out); /* stops at one of `ends`, which stays the current token */
 
 ag_jnode *ag_jnode_create(ag_jparser *p, ag_jnode_kind kind);
 void *ag_jparse_fail(ag_jparser *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void *ag_jparse_alloc(ag_jparser *p, size_t bytes); /* zeroed */
-/* items[0..n) with room for one more. */
+/* Returns items[0..n) with space for one more; *cap is the capacity. */
 void *ag_jparse_grow(ag_jparser *p, void *items, size_t n, size_t *cap, size_t size);
 ag_jstr *ag_jparse_string(ag_jparser *p, const char *text, size_t len);
-ag_jstr *ag_jparse_name(ag_jparser *p); /* takes a name */
+ag_jstr *ag_jparse_name(ag_jparser *p); /* consumes a name */
 bool ag_jparse_variable(ag_jparser *p, const ag_jstr *name, uint32_t *id);
 
 bool ag_jparse_is_name(const ag_jparser *p, const char *name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands behind a primary expression: attributes, items, slices, calls, filters and tests. */
+/* Postfix expressions: attributes, items, slices, calls, filters and tests. */
 #include "jinja/builtins/filters.h"
 #include "jinja/builtins/methods.h"
 #include "jinja/builtins/tests.h"
@@ -68,7 +68,7 @@ static ag_jnode *parse_call(ag_jparser *p, ag_jnode *callee) {
     return parse_arguments(p, n) ? n : NULL;
 }
 
-/* x[1], x[a:b], x[1, 2] */
+/* Parses a part of x[a:b:c]; an omitted part stays NULL. */
 static ag_jnode *parse_slice_part(ag_jparser *p, ag_jnode *slice, size_t i) {
     bool absent =
         p->at->kind == AG_JT_COLON || p->at->kind == AG_JT_RBRACKET || p->at->kind == AG_JT_COMMA;
@@ -156,7 +156,7 @@ ag_jnode *ag_jparse_filters(ag_jparser *p, ag_jnode *value, bool at_name) {
     return value;
 }
 
-/* `is divisibleby 3`: one argument may stand without parentheses. */
+/* Returns whether a test's argument without parentheses follows: `is divisibleby 3`. */
 static bool bare_argument_follows(ag_jparser *p) {
     switch (p->at->kind) {
     case AG_JT_NAME:

@@ -20,7 +20,7 @@ static ag_jnode *with_expression(ag_jparser *p, ag_jnode_kind kind, bool with_co
     return n->a ? n : NULL;
 }
 
-/* After the tag's expressions: an optional colon, its end, the body up to one of `ends`. */
+/* Parses the end of a tag (an optional colon first) and the body up to one of `ends`. */
 static bool tag_body(ag_jparser *p, const char *const *ends, ag_jbody *out) {
     ag_jparse_skip(p, AG_JT_COLON);
     return ag_jparse_expect(p, AG_JT_BLOCK_END) && ag_jparse_body(p, ends, out);
@@ -31,7 +31,7 @@ static bool last_body(ag_jparser *p, const char *end, ag_jbody *out) {
     return tag_body(p, ends, out) && ag_jparse_expect_name(p, end);
 }
 
-/* A body of its own scope, in which unknown filters are errors at once. */
+/* Parses a body in which unknown filters fail at once, even within an `if`. */
 static bool scoped_body(ag_jparser *p, const char *end, ag_jbody *out) {
     bool lenient = p->lenient;
     p->lenient = false;
@@ -99,7 +99,7 @@ static ag_jnode *parse_if(ag_jparser *p) {
     }
     if (ok && ag_jparse_skip_name(p, "else")) {
         ok = add_branch(p, n, &cap, &cap_bodies, n->n_items, false);
-        if (ok) n->op = 1; /* the last branch needs no condition */
+        if (ok) n->op = 1; /* the last branch has no condition */
     }
     p->lenient = lenient;
     return ok && ag_jparse_expect_name(p, "endif") ? n : NULL;
@@ -122,7 +122,7 @@ static ag_jnode *parse_set(ag_jparser *p) {
     return scoped_body(p, "endset", &n->body) ? n : NULL;
 }
 
-/* (a, b=1) of a macro or a call block. */
+/* Parses the parameters (a, b=1) of a macro or a call block. */
 static bool parse_signature(ag_jparser *p, ag_jmacro_def *m) {
     size_t cap = 0, cap_names = 0, cap_defaults = 0;
     if (!ag_jparse_expect(p, AG_JT_LPAREN)) return false;
@@ -167,7 +167,8 @@ static bool macro_body(ag_jparser *p, ag_jmacro_def *m, const char *end) {
     bool ok = scoped_body(p, end, &m->body);
     p->n_loops = n_loops;
     p->n_macros--;
-    for (size_t i = 0; ok && i < m->n_params; i++) { /* what it declares itself is a parameter */
+    for (size_t i = 0; ok && i < m->n_params;
+         i++) { /* a declared parameter is not the special variable */
         if (m->params[i] == p->t->kwargs) m->reads_kwargs = false;
         if (m->params[i] == p->t->varargs) m->reads_varargs = false;
         if (m->params[i] != p->t->caller) continue;
@@ -230,7 +231,7 @@ static ag_jnode *parse_with(ag_jparser *p) {
     return n && scoped_body(p, "endwith", &n->body) ? n : NULL;
 }
 
-/* Its body is a function of its own, as that of a call block. */
+/* Parses {% generation %}. Its body must not break a loop outside of it. */
 static ag_jnode *parse_generation(ag_jparser *p) {
     ag_jnode *n = ag_jnode_create(p, AG_JN_SCOPE);
     if (!n) return NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parsed template: a tree of nodes in an arena of its own. Never changed once it is parsed. */
+/* Parsed template: a tree of nodes in an arena of its own. Immutable after parsing. */
 #ifndef AG_JINJA_PARSE_TEMPLATE_H
 #define AG_JINJA_PARSE_TEMPLATE_H
 
 #include "jinja/value/value.h"
 
-/* Which members a kind uses stands behind it. */
+/* The comment of a kind lists the members of ag_jnode that it uses. */
 typedef enum ag_jnode_kind {
     /* expressions */
     AG_JN_CONST,   /* value */
@@ -13,12 +13,12 @@ typedef enum ag_jnode_kind {
     AG_JN_LIST,    /* items */
     AG_JN_TUPLE,   /* items */
     AG_JN_DICT,    /* items: key, value, key, value ... */
-    AG_JN_ATTR,    /* a, name, op (number of the method of that name, or -1) */
-    AG_JN_ITEM,    /* a, b */
+    AG_JN_ATTR,    /* a, name, op: method number of that name, or -1 */
+    AG_JN_ITEM,    /* a[b] */
     AG_JN_SLICE,   /* a, items: start, stop, step; each may be NULL */
     AG_JN_CALL,    /* a, items (positional), keys */
-    AG_JN_FILTER,  /* a (NULL: the block's text), name, op (its number), items, keys */
-    AG_JN_TEST,    /* a, name, op, items, keys */
+    AG_JN_FILTER,  /* a (NULL: the text of the block), name, op: filter number or -1, items, keys */
+    AG_JN_TEST,    /* a, name, op: test number or -1, items, keys */
     AG_JN_NOT,     /* a */
     AG_JN_NEG,     /* a */
     AG_JN_POS,     /* a */
@@ -27,21 +27,22 @@ typedef enum ag_jnode_kind {
     AG_JN_BINARY,  /* a, b, op: ag_jop */
     AG_JN_COMPARE, /* items: operands; ops */
     AG_JN_CONCAT,  /* items */
-    AG_JN_COND,    /* a if b else c (NULL: undefined) */
-    AG_JN_NSREF,   /* id, name, value: the attribute's name. A target only. */
+    AG_JN_COND,    /* a if b else c; c NULL: undefined */
+    AG_JN_NSREF,   /* assignment target: id of the namespace, name of the attribute */
     /* statements */
     AG_JN_DATA,  /* value */
     AG_JN_PRINT, /* a */
-    AG_JN_FOR,   /* a: target, b: iterable, c: test or NULL, body, orelse; op: 1 if the body reads
-                    `loop` */
-    AG_JN_IF,    /* items: conditions; branches: a body for each, and perhaps one for else */
-    AG_JN_SET,   /* a: target, b */
+    AG_JN_FOR,   /* a: target, b: iterable, c: condition or NULL, body, orelse; op: 1 if the body
+                    reads `loop` */
+    AG_JN_IF,  /* items: conditions; branches: one body each; op: 1 if another body for else follows
+                */
+    AG_JN_SET, /* a: target, b */
     AG_JN_SET_BLOCK,    /* a: target, b: filters or NULL, body */
     AG_JN_MACRO,        /* id, name, macro */
-    AG_JN_CALL_BLOCK,   /* a: the call, macro: the caller */
+    AG_JN_CALL_BLOCK,   /* a: call, macro: caller() */
     AG_JN_FILTER_BLOCK, /* a: filters, body */
-    AG_JN_WITH,         /* items: targets and values by turns; body */
-    AG_JN_SCOPE,        /* body; generation */
+    AG_JN_WITH,         /* items: targets and values alternate; body */
+    AG_JN_SCOPE,        /* body; of {% generation %} */
     AG_JN_BREAK,
     AG_JN_CONTINUE,
 } ag_jnode_kind;
@@ -69,7 +70,7 @@ typedef struct ag_jbody {
     size_t n;
 } ag_jbody;
 
-/* name=value, *list and **dict of a call */
+/* Keyword arguments, *list and **dict of a call. */
 typedef struct ag_jkeys {
     ag_jstr **names;
     ag_jnode **values;
@@ -78,7 +79,7 @@ typedef struct ag_jkeys {
 } ag_jkeys;
 
 typedef struct ag_jmacro_def {
-    ag_jstr *name; /* NULL: a caller */
+    ag_jstr *name; /* NULL: the caller of a call block */
     uint32_t *params;
     ag_jstr **param_names;
     ag_jnode **defaults; /* of the last n_defaults parameters */
@@ -111,13 +112,13 @@ struct ag_jinja {
     ag_jinja_arena arena;
     const char *name;
     ag_jbody body;
-    ag_jstr **names; /* of variables, by number */
+    ag_jstr **names; /* variable names by number */
     bool *is_read;
     size_t n_names, cap_names;
-    uint32_t loop, caller, varargs, kwargs; /* numbers of special names */
+    uint32_t loop, caller, varargs, kwargs; /* numbers of these names */
 };
 
-/* "{% for %}", "{{ }}": for messages. NULL is fine. */
+/* Returns "{% for %}", "{{ }}" and so on, for messages. statement may be NULL. */
 const char *ag_jnode_construct(const ag_jnode *statement);
 
 #endif

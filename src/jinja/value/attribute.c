@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes, items and slices. `x.name` looks for a method or attribute first and for an item
- * then; `x['name']` the other way round. What is not there is undefined, not an error. */
+/* Attributes, items and slices. `x.name` prefers a method or attribute to an item; `x['name']`
+ * prefers the item. A missing one is undefined, not an error. */
 #include "jinja/builtins/methods.h"
 #include "jinja/loop.h"
 #include "jinja/value/list.h"
@@ -49,7 +49,8 @@ static ag_jv absent(ag_jctx *c, ag_jv v, ag_jv name) {
     return undefined_of(c, (ag_jundefined){.of = v, .name = name});
 }
 
-/* An attribute that Python finds on the object itself; AG_JFAIL without an error: there is none. */
+/* Returns a method or attribute of the object itself. Returns AG_JFAIL without an error if there is
+ * none. */
 static ag_jv own_attribute(ag_jctx *c, ag_jv v, ag_jstr *name, int method) {
     if (v.kind == AG_JLOOP) {
         ag_jv own = ag_jloop_attribute(c, v, name);
@@ -88,14 +89,14 @@ ag_jv ag_jattribute(ag_jctx *c, ag_jv v, ag_jstr *name, int method) {
         c, (ag_jundefined){.of = v, .name = ag_jstring(name), .unsafe = is_private(name)});
 }
 
-/* By number; AG_JFAIL without an error: there is no such item. */
+/* Returns item i, from the end if i < 0. Returns AG_JFAIL without an error if it does not exist. */
 static ag_jv numbered_item(ag_jctx *c, ag_jv v, int64_t i) {
     int64_t n = ag_jlength(v);
     if (i < 0) i += n;
     return i < 0 || i >= n ? ag_jfail_value() : ag_jitem_at(c, v, (size_t)i);
 }
 
-/* A list as a key is not an error, it is only not there. */
+/* Returns whether v can be a key. An unhashable key is not an error: no entry has it. */
 static bool is_hashable(ag_jctx *c, ag_jv v) {
     if (v.kind == AG_JVIEW) return v.as.view->kind == AG_JVIEW_VALUES;
     if (v.kind == AG_JLIST || v.kind == AG_JDICT) return false;
@@ -146,10 +147,10 @@ static int64_t clamped(int64_t i, int64_t n, int64_t low, int64_t high) {
 }
 
 typedef struct bounds {
-    int64_t start, stop, step; /* within the items, or -1 for a stop before the first */
+    int64_t start, stop, step; /* within the items; stop may be -1 */
 } bounds;
 
-/* Returns how many items a slice of n items has; -1: failed. */
+/* Computes the bounds of a slice of n items. Returns the number of its items, -1 on failure. */
 static int64_t slice_bounds(ag_jctx *c, const ag_jv parts[3], int64_t n, bounds *out) {
     int64_t start = 0, stop = 0, step = 1;
     bool has_start, has_stop, has_step;
@@ -182,7 +183,7 @@ static ag_jv sliced_string(ag_jctx *c, ag_jstr *s, int64_t first, int64_t step, 
         while (end < s->len && ((unsigned char)s->text[end] & 0xC0) == 0x80) end++;
         if (!ag_jwork(c, 1) || !ag_jbuf_append_slice(c, b, s, at, end)) return ag_jfail_value();
         if (i + 1 == n) break;
-        for (int64_t k = 0; k < step; k++) { /* forwards, to the begin of a character */
+        for (int64_t k = 0; k < step; k++) { /* to the start of the next character */
             at++;
             while (at < s->len && ((unsigned char)s->text[at] & 0xC0) == 0x80) at++;
         }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dicts keep the order of insertion; small ones are searched from the start, larger ones by hash.
- */
+/* Dicts in insertion order. Small ones are searched linearly, larger ones by hash. */
 #include "jinja/value/list.h"
 #include "jinja/value/ops.h"
 #include "jinja/value/string.h"
@@ -22,7 +21,7 @@ bool ag_jhash(ag_jctx *c, ag_jv v, uint32_t *out) {
     case AG_JBOOL:
     case AG_JINT:
         return *out = hash_int(ag_jinteger(v)), true;
-    case AG_JFLOAT: { /* that of the integer it is equal to */
+    case AG_JFLOAT: { /* hash of the equal integer */
         double d = v.as.number;
         if (d == floor(d) && fabs(d) < 9.2e18) return *out = hash_int((int64_t)d), true;
         memcpy(out, &d, sizeof *out);
@@ -91,7 +90,7 @@ static ag_jentry *find_hashed(ag_jctx *c, const ag_jdict *d, ag_jv key, uint32_t
         }
         return NULL;
     }
-    /* Not a step for each slot: how many there are depends on the key of the hash. */
+    /* One step in all: the number of probed slots depends on the random hash key. */
     if (!ag_jwork(c, 1)) return NULL;
     for (size_t k = hash & (d->n_slots - 1); d->slots[k]; k = (k + 1) & (d->n_slots - 1)) {
         ag_jentry *e = &d->entries[d->slots[k] - 1];
@@ -126,7 +125,7 @@ static ag_jv find_member(ag_jctx *c, const ag_jdict *d, const ag_jstr *key) {
 
 ag_jdict *ag_jdict_filled(ag_jctx *c, ag_jdict *d) {
     if (!has_no_entries(d) || d->n == 0) return d;
-    json_t *object = (json_t *)(uintptr_t)d->source; /* its iterators do not write */
+    json_t *object = (json_t *)(uintptr_t)d->source; /* iterating does not modify it */
     ag_jdict *filled = ag_jdict_create(c, d->n);
     if (!filled) return NULL;
     for (void *it = json_object_iter(object); it; it = json_object_iter_next(object, it)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values from JSON, and back to text as Python's json.dumps writes it. */
+/* Values from JSON, and json.dumps. */
 #include "jinja/value/list.h"
 #include "jinja/value/ops.h"
 #include "jinja/value/string.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Long strings are made once, since counting their characters takes time. */
+/* Long strings are created once per render, because counting their characters takes time. */
 enum { LONG_STRING = 1024, FIRST_SLOTS = 64 };
 
 struct ag_jstring_cache {
@@ -17,7 +17,7 @@ struct ag_jstring_cache {
         const json_t *json;
         ag_jstr *string;
     } * slots;
-    size_t n, n_slots; /* 2^k */
+    size_t n, n_slots; /* power of two */
 };
 
 static struct cached_string *cache_slot(const ag_jstring_cache *k, const json_t *j) {
@@ -84,7 +84,7 @@ ag_jv ag_jfrom_json(ag_jctx *c, const json_t *j, bool from_input) {
     }
 }
 
-/* The escape of a character, 0: it stands for itself. */
+/* Writes the escape of cp. Returns its length, 0 if cp needs none. */
 static size_t json_escape(uint32_t cp, bool ascii, char out[16]) {
     static const char shorts[] = "\"\"\\\\\bb\ff\nn\rr\tt";
     for (const char *s = shorts; *s; s += 2) {
@@ -142,7 +142,7 @@ typedef struct json_writer {
 
 static bool append_value(ag_jctx *c, json_writer *w, ag_jv v);
 
-/* What stands before an item, or before the closing bracket. */
+/* Appends the line break and indent before an item or a closing bracket. */
 static bool append_line(ag_jctx *c, json_writer *w) {
     if (!w->style->indent) return true;
     return ag_jbuf_append_text(c, w->b, "\n") &&
@@ -192,9 +192,9 @@ static bool append_entry(ag_jctx *c, json_writer *w, bool is_first, ag_jv key, a
            append_value(c, w, value);
 }
 
-/* Without making entries of them. */
+/* Appends the members of a JSON object without creating entries. */
 static bool append_members(ag_jctx *c, json_writer *w, const ag_jdict *d) {
-    json_t *object = (json_t *)(uintptr_t)d->source; /* its iterators do not write */
+    json_t *object = (json_t *)(uintptr_t)d->source; /* iterating does not modify it */
     bool is_first = true;
     for (void *it = json_object_iter(object); it; it = json_object_iter_next(object, it)) {
         const char *key = json_object_iter_key(it);

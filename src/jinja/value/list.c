@@ -76,7 +76,7 @@ ag_jlist *ag_jlist_of(ag_jctx *c, ag_jv v) {
     }
 }
 
-/* Merges neighbouring runs, from one element each to all. */
+/* Merge sort, bottom up. */
 bool ag_jlist_sort(ag_jctx *c, void *items, size_t n, size_t size,
                    int (*compare)(ag_jctx *c, const void *a, const void *b)) {
     char *from = items, *to = n > 1 ? ag_jalloc(c, n * size) : from, *scratch = to;
@@ -117,7 +117,7 @@ static int next_char(ag_jctx *c, ag_jiter *it, ag_jv *item) {
     *item = ag_jstring(ag_jstr_slice(c, s, it->at, it->at + n));
     it->at += n;
     if (ag_jfailed(*item)) return -1;
-    item->as.string->markup = false; /* Python's iterator knows nothing of markup */
+    item->as.string->markup = false; /* Python's iterator drops the markup flag */
     return 1;
 }
 

@@ -20,7 +20,7 @@ static int digit_value(char c) {
     return 99;
 }
 
-/* The base that a prefix gives; *at is moved behind it. */
+/* Returns the base of a prefix at s[*at], 0 if there is none. Does not move *at. */
 static int base_of_prefix(const char *s, size_t n, size_t *at) {
     if (n - *at < 2 || s[*at] != '0') return 0;
     char c = (char)(s[*at + 1] | 0x20);
@@ -62,7 +62,7 @@ bool ag_jparse_int(const char *s, size_t n, int base, int64_t *out) {
     return true;
 }
 
-/* inf, infinity or nan, a sign before it. */
+/* Parses inf, infinity or nan with an optional sign. */
 static bool parse_special(const char *s, size_t n, double *out) {
     double sign = n && s[0] == '-' ? -1 : 1;
     if (n && (s[0] == '-' || s[0] == '+')) s++, n--;
@@ -76,7 +76,8 @@ static bool parse_special(const char *s, size_t n, double *out) {
     return true;
 }
 
-/* Copies a decimal literal for strtod; returns its length, 0: it is none. */
+/* Copies a decimal literal in the form that strtod() reads. Returns its length, 0 if it is
+ * malformed. */
 static size_t clean_float(const char *s, size_t n, char *out, size_t cap) {
     size_t len = 0, digits = 0;
     bool point = false, exponent = false;
@@ -110,14 +111,14 @@ static size_t clean_float(const char *s, size_t n, char *out, size_t cap) {
 }
 
 bool ag_jparse_float(const char *s, size_t n, double *out) {
-    char text[400]; /* of more digits, none counts */
+    char text[400]; /* longer literals are rejected */
     if (parse_special(s, n, out)) return true;
     if (!clean_float(s, n, text, sizeof text)) return false;
     *out = strtod(text, NULL);
     return true;
 }
 
-/* snprintf of %.*e or %.*f, with a point for the decimal mark whatever the locale. */
+/* Formats d with %.*e or %.*f and a decimal point in any locale. Returns the length. */
 static int format_double(char *out, size_t cap, char conversion, int precision, double d) {
     int len = snprintf(out, cap, conversion == 'e' ? "%.*e" : "%.*f", precision, d);
     const char *mark = localeconv()->decimal_point;
@@ -131,7 +132,8 @@ static int format_double(char *out, size_t cap, char conversion, int precision, 
     return len;
 }
 
-/* d > 0 as `%.*e`: its digits without the point into digits[], and the exponent. */
+/* Writes the digits of d > 0, rounded to `precision` digits, without the point. Returns the
+ * exponent. */
 static int decimal_digits(double d, int precision, char *digits) {
     char text[40];
     format_double(text, sizeof text, 'e', precision - 1, d);
@@ -153,7 +155,8 @@ static double from_digits(const char *digits, int exponent) {
     return d;
 }
 
-/* The decimal next to digits[] in its last place; false where a carry would run over. */
+/* Adds `by` (1 or -1) to the last digit. Returns false if the carry or borrow overflows the first
+ * digit. */
 static bool step_last(char *digits, int by) {
     for (size_t i = strlen(digits); i-- > 0;) {
         char next = (char)(digits[i] + by);
@@ -163,8 +166,8 @@ static bool step_last(char *digits, int by) {
     return false;
 }
 
-/* The fewest digits from which d can be read back. Below a power of two the nearest decimal of a
- * length can miss where its neighbour does not. */
+/* Finds the fewest digits that read back as d > 0. Returns the exponent. Below a power of two a
+ * neighbour of the nearest decimal can be the only one that reads back. */
 static int shortest_digits(double d, char *digits) {
     int exponent = 0;
     for (int precision = d < 1e-300 ? 1 : 15; precision <= 17; precision++) {
@@ -238,7 +241,7 @@ static double floor_mod(double a, double b) {
     return (m < 0) != (b < 0) ? m + b : m;
 }
 
-/* As Python does it, so that a == (a // b) * b + a % b nearly holds. */
+/* Follows CPython, so that a is close to (a // b) * b + a % b. */
 static double floor_divide(double a, double b) {
     double m = fmod(a, b), q = (a - m) / b;
     if (m != 0 && (m < 0) != (b < 0)) q -= 1;
@@ -309,7 +312,7 @@ ag_jv ag_jnumber_op(ag_jctx *c, int op, ag_jv a, ag_jv b) {
     return int_op(c, op, ag_jinteger(a), ag_jinteger(b));
 }
 
-/* 2^63 and beyond, and what lies behind the point, are told apart before anything is converted. */
+/* Checks the range and the fraction before any conversion. */
 static int compare_int_double(int64_t i, double d) {
     if (isnan(d)) return 2;
     if (d >= 9223372036854775808.0) return -1;
@@ -345,7 +348,7 @@ ag_jv ag_jint_of_double(ag_jctx *c, double d) {
 double ag_jround(double d, int64_t digits) {
     if (!isfinite(d) || digits > 323) return d;
     if (digits < -308) return copysign(0.0, d);
-    if (digits > 0) { /* correctly rounded by the decimal conversion, halves as they really are */
+    if (digits > 0) { /* the decimal conversion rounds correctly, with the exact value of a half */
         char text[700];
         double r = d;
         int n = format_double(text, sizeof text, 'f', (int)digits, d);

@@ -31,7 +31,7 @@ static int equal_dicts(ag_jctx *c, ag_jdict *a, const ag_jdict *b) {
     return 1;
 }
 
-/* keys() and items() compare as sets, values() by identity. */
+/* Compares keys() and items() as sets, values() by identity. */
 static int equal_views(ag_jctx *c, const ag_jview *a, const ag_jview *b) {
     if (a->kind != b->kind || a->kind == AG_JVIEW_VALUES) return a == b;
     if (a->kind == AG_JVIEW_ITEMS) return equal_dicts(c, a->dict, b->dict);
@@ -75,7 +75,7 @@ static int equal_within(ag_jctx *c, ag_jv a, ag_jv b) {
         return a.as.method->id == b.as.method->id &&
                a.as.method->self.as.list == b.as.method->self.as.list;
     default:
-        return a.as.iterator == b.as.iterator; /* the same object */
+        return a.as.iterator == b.as.iterator; /* identity */
     }
 }
 
@@ -157,7 +157,7 @@ static int iterated_contains(ag_jctx *c, ag_jv container, ag_jv item) {
     }
 }
 
-/* 1, 0; -1: failed. */
+/* Returns 1 or 0; -1 on failure. */
 static int contains(ag_jctx *c, ag_jv container, ag_jv item) {
     switch (container.kind) {
     case AG_JSTRING:
@@ -251,7 +251,7 @@ static bool append_items(ag_jctx *c, ag_jbuf *b, const ag_jlist *l) {
     return true;
 }
 
-/* Concatenates lists. If `a` is the end of its buffer, only the items of `b` are copied. */
+/* Concatenates lists. If `a` is at the end of its buffer, copies only the items of `b`. */
 static ag_jlist *joined_lists(ag_jctx *c, const ag_jlist *a, const ag_jlist *b) {
     ag_jbuf *buffer = a->buffer;
     const bool in_place =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* str() and repr(). */
+/* str(), repr() and HTML escapes. */
 #include "jinja/eval.h"
 #include "jinja/value/list.h"
 #include "jinja/value/number.h"
@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Kept out of the functions that call themselves, which then need less stack. */
+/* Keeps local buffers out of recursive functions, which then need less stack. */
 #define LEAF __attribute__((noinline))
 
-/* A character as repr() spells it if not by itself; returns the length, 0: by itself. */
+/* Writes the escape of cp in a repr() quoted by `quote`. Returns its length, 0 if cp needs none. */
 static size_t escaped_char(uint32_t cp, char quote, char out[12]) {
     if (cp == '\\' || cp == (unsigned char)quote) {
         out[0] = '\\';
@@ -102,7 +102,7 @@ static LEAF bool append_range(ag_jctx *c, ag_jbuf *b, const ag_jrange *r) {
     return ag_jbuf_append_bytes(c, b, text, (size_t)n, false);
 }
 
-/* What Python shows with an address has none here. */
+/* Appends an object without the address that Python would print. */
 static LEAF bool append_object(ag_jctx *c, ag_jbuf *b, ag_jv v) {
     char text[100];
     if (v.kind == AG_JMACRO && v.as.macro->def->name) {

@@ -31,7 +31,7 @@ ag_jv ag_jstr_literal(ag_jctx *c, const char *text) {
     return ag_jstring(ag_jstr_create(c, text, strlen(text), false));
 }
 
-/* The first span that ends behind `at`. */
+/* Returns the index of the first span that ends after `at`. */
 static size_t span_after(const ag_jinja_span *spans, size_t n, size_t at) {
     size_t low = 0, high = n;
     while (low < high) {
@@ -87,7 +87,7 @@ size_t ag_jstr_offset(ag_jstr *s, size_t index) {
     if (n == s->len) return index;
     if (index >= n) return s->len;
     size_t at = 0;
-    if (index > n / 2) { /* from the nearer end */
+    if (index > n / 2) { /* count from the nearer end */
         at = s->len;
         for (size_t i = n; i > index; i--) at = ag_utf8_last(s->text, at);
         return at;
@@ -110,7 +110,7 @@ bool ag_jstr_equal(const ag_jstr *a, const ag_jstr *b) {
     return a->len == b->len && (a->text == b->text || !memcmp(a->text, b->text, a->len));
 }
 
-/* The order of UTF-8 bytes is that of code points. */
+/* Byte order of UTF-8 is code point order. */
 int ag_jstr_compare(const ag_jstr *a, const ag_jstr *b) {
     size_t n = a->len < b->len ? a->len : b->len;
     int r = n ? memcmp(a->text, b->text, n) : 0;
@@ -126,7 +126,6 @@ int64_t ag_jstr_find(const ag_jstr *s, size_t begin, size_t end, const ag_jstr *
     return p ? p - s->text : AG_JNOT_FOUND;
 }
 
-/* Also not found when it takes too many steps: then the error is recorded. */
 int64_t ag_jstr_rfind(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end,
                       const ag_jstr *needle) {
     if (begin > end || needle->len > end - begin) return AG_JNOT_FOUND;
@@ -191,8 +190,8 @@ static void retire(ag_jbuf *b, void *block, size_t bytes) {
     b->retired = (ag_jretired){block, bytes};
 }
 
-/* A block of `bytes`, a multiple of 16, that begins with those of the old one; NULL: failed. Both
- * are counted for a moment, since the heap may have to copy. */
+/* Returns a block of `bytes` (a multiple of 16) that starts with the old contents, NULL on failure.
+ * If shared, the old block is retired instead of freed. Both blocks are counted during the copy. */
 static void *larger_block(ag_jctx *c, ag_jbuf *b, void *old, size_t old_bytes, size_t bytes,
                           bool shared) {
     const size_t block_bytes = bytes + sizeof(ag_jretired);
@@ -213,8 +212,8 @@ static void *larger_block(ag_jctx *c, ag_jbuf *b, void *old, size_t old_bytes, s
     return block;
 }
 
-/* Large ones grow by half, since the memory has a limit; but where the old block stays, doubling
- * costs less. */
+/* Large buffers grow by half because the memory is limited. If the old block stays alive, doubling
+ * costs less in total. */
 static size_t next_capacity(size_t cap, size_t needed, size_t unit, bool shared) {
     size_t next = shared || cap < (64 << 10) / unit ? cap * 2 : cap + cap / 2;
     if (next < needed) next = needed;
@@ -236,8 +235,8 @@ static bool reserve_bytes(ag_jctx *c, ag_jbuf *b, size_t more) {
     return true;
 }
 
-/* Strings that were taken before keep their own length and count of spans, so the last span may
- * grow under them. */
+/* Appends a span, or extends the last one. Earlier strings are not affected: they have their own
+ * length and number of spans. */
 static bool add_span(ag_jctx *c, ag_jbuf *b, size_t begin, size_t end) {
     if (b->n_spans && b->spans[b->n_spans - 1].end == begin) {
         b->spans[b->n_spans - 1].end = end;
@@ -273,7 +272,7 @@ bool ag_jbuf_append_char(ag_jctx *c, ag_jbuf *b, uint32_t cp, bool is_input) {
 bool ag_jbuf_append_slice(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t begin, size_t end) {
     if (begin >= end) return true;
     size_t n = end - begin, at = b->len;
-    /* The text of s may be that of b: then it does not move, b makes another one. */
+    /* s may share text with b: then b gets a new block and `text` stays valid. */
     const char *text = s->text + begin;
     const ag_jinja_span *spans = s->spans;
     if (!ag_jwork_bytes(c, n) || !reserve_bytes(c, b, n)) return false;
@@ -334,8 +333,8 @@ bool ag_jbuf_move_out(ag_jctx *c, ag_jbuf *b, ag_jinja_output *out) {
     return true;
 }
 
-/* Appending to a string that its buffer ends with costs what is appended: a template that adds to
- * one string in a loop is not quadratic. */
+/* Appends in place if `a` is at the end of its buffer, so a template that builds a string in a loop
+ * takes linear time. */
 ag_jstr *ag_jstr_concat(ag_jctx *c, const ag_jstr *a, const ag_jstr *b) {
     ag_jbuf *buffer = a->buffer;
     bool in_place = buffer && a->len && a->text + a->len == buffer->text + buffer->len;

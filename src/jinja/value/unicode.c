@@ -24,7 +24,7 @@ static bool is_decimal(uint32_t cp) {
     return category(cp) == UTF8PROC_CATEGORY_ND;
 }
 
-/* Numeric_Type=Digit: superscripts, circled digits and their like. */
+/* Includes Numeric_Type=Digit: superscripts, circled digits and others. */
 bool ag_jchar_is_digit(uint32_t cp) {
     static const uint16_t ranges[][2] = {
         {0xB2, 0xB3},     {0xB9, 0xB9},     {0x1369, 0x1371}, {0x19DA, 0x19DA},
@@ -42,7 +42,7 @@ bool ag_jchar_is_digit(uint32_t cp) {
 bool ag_jchar_is_lower(uint32_t cp) {
     if (cp < 0x80) return cp >= 'a' && cp <= 'z';
     if (category(cp) == UTF8PROC_CATEGORY_LL) return true;
-    /* Other_Lowercase */
+    /* property Other_Lowercase */
     return cp == 0xAA || cp == 0xBA || (cp >= 0x2B0 && cp <= 0x2B8) || cp == 0x2C0 || cp == 0x2C1 ||
            (cp >= 0x2E0 && cp <= 0x2E4) || cp == 0x345 || cp == 0x37A ||
            (cp >= 0x1D2C && cp <= 0x1D6A) || cp == 0x1D78 || (cp >= 0x1D9B && cp <= 0x1DBF) ||
@@ -89,8 +89,8 @@ bool ag_jchar_is_word(uint32_t cp) {
            (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
 }
 
-/* Characters that become several in upper case: the unconditional part of Unicode's
- * SpecialCasing.txt, ascending, without U+1F80 to U+1FAF. */
+/* Characters with several upper-case characters: the unconditional part of Unicode's
+ * SpecialCasing.txt without U+1F80 to U+1FAF, ascending. */
 static const struct special_case {
     uint16_t cp, upper[3];
 } special_cases[] = {{0x00DF, {0x53, 0x53}},          {0x0149, {0x2BC, 0x4E}},
@@ -121,9 +121,9 @@ static const struct special_case {
                      {0xFB14, {0x544, 0x535}},        {0xFB15, {0x544, 0x53B}},
                      {0xFB16, {0x54E, 0x546}},        {0xFB17, {0x544, 0x53D}}};
 
-/* Returns how many characters cp becomes in upper case if they are several, else 0. */
+/* Writes the upper case of cp if it has several characters. Returns how many, else 0. */
 static size_t special_upper(uint32_t cp, uint32_t out[3]) {
-    if (cp >= 0x1F80 && cp <= 0x1FAF) { /* Greek with iota below: the capital, then an iota */
+    if (cp >= 0x1F80 && cp <= 0x1FAF) { /* Greek letter with iota below: capital, then iota */
         static const uint16_t capitals[] = {0x1F08, 0x1F28, 0x1F68};
         out[0] = capitals[(cp - 0x1F80) / 16] + (cp & 7);
         out[1] = 0x399;
@@ -146,7 +146,7 @@ size_t ag_jchar_case(uint32_t cp, bool upper, uint32_t out[3]) {
     if (!upper) {
         out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
         if (cp != 0x130) return 1;
-        out[0] = 'i'; /* and the dot that it had */
+        out[0] = 'i'; /* combining dot above */
         out[1] = 0x307;
         return 2;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Python's str methods ask of a character. */
+/* Character classes and letter case as Python's str methods define them. */
 #ifndef AG_JINJA_VALUE_UNICODE_H
 #define AG_JINJA_VALUE_UNICODE_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 bool ag_jchar_is_space(uint32_t cp);    /* str.isspace, strip, split */
-bool ag_jchar_is_line_end(uint32_t cp); /* str.splitlines; \r\n is the caller's */
+bool ag_jchar_is_line_end(uint32_t cp); /* str.splitlines; callers must handle \r  */
 bool ag_jchar_is_digit(uint32_t cp);
 bool ag_jchar_is_lower(uint32_t cp);
 bool ag_jchar_is_upper(uint32_t cp);
@@ -17,7 +17,7 @@ bool ag_jchar_is_printable(uint32_t cp);
 bool ag_jchar_is_word(uint32_t cp); /* \w of a regular expression */
 bool ag_jchar_is_cased(uint32_t cp);
 
-/* Writes cp in upper or lower case, at most three characters; returns how many. */
+/* Writes cp in upper or lower case, at most three characters. Returns how many. */
 size_t ag_jchar_case(uint32_t cp, bool upper, uint32_t out[3]);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of a template while it is rendered. They live in the render's arena, are passed by value
- * and never change, namespaces and iterators excepted (the sandbox forbids what would change lists
- * and dicts), so nothing but a namespace can hold itself. */
+/* Values of a template during a render. They are stored in the render's arena, passed by value and
+ * immutable, except namespaces and iterators: the sandbox forbids changes to lists and dicts.
+ * Therefore only a namespace can contain itself. */
 #ifndef AG_JINJA_VALUE_VALUE_H
 #define AG_JINJA_VALUE_VALUE_H
 
@@ -24,7 +24,7 @@ typedef struct ag_jrange ag_jrange;
 typedef struct ag_jview ag_jview;
 
 typedef enum ag_jkind {
-    AG_JFAIL, /* of a result: the error stands in the context; of an argument: not given */
+    AG_JFAIL, /* result: an error is in the context; argument: not given */
     AG_JUNDEFINED,
     AG_JNONE,
     AG_JBOOL,
@@ -39,7 +39,7 @@ typedef enum ag_jkind {
     AG_JITERATOR,
     AG_JNAMESPACE,
     AG_JMACRO,
-    AG_JFUNCTION, /* a global of the environment */
+    AG_JFUNCTION, /* function of the environment */
     AG_JMETHOD,   /* bound to its object */
     AG_JLOOP,
 } ag_jkind;
@@ -63,50 +63,50 @@ typedef struct ag_jv {
     } as;
 } ag_jv;
 
-/* A string: UTF-8, and which of its bytes are the conversation's. Several strings may share the
- * bytes and the spans of one buffer: spans count from `origin` bytes before the text. */
+/* UTF-8 string that records which bytes are input. Strings may share text and spans of a buffer:
+ * span offsets count from `origin` bytes before the text. */
 struct ag_jstr {
-    const char *text; /* not terminated */
+    const char *text; /* not NUL-terminated */
     size_t len;
-    size_t n_chars;             /* code points; SIZE_MAX: not yet counted */
-    const ag_jinja_span *spans; /* ascending; those outside [origin, origin + len) do not count */
+    size_t n_chars;             /* code points; SIZE_MAX: not counted yet */
+    const ag_jinja_span *spans; /* ascending; only those within [origin, origin + len) apply */
     size_t n_spans, origin;
-    ag_jbuf *buffer;   /* contains the text; NULL: the text outlives all regions, or is_local */
-    uint32_t hash;     /* 0: not yet computed */
-    bool markup;       /* |safe: + and % escape what is not */
-    bool is_permanent; /* belongs to the template or to the entire render, not to a region */
-    bool is_local;     /* text and spans are in the arena of regions */
+    ag_jbuf *buffer;   /* contains the text; NULL: not in a buffer of a region */
+    uint32_t hash;     /* 0: not computed yet */
+    bool markup;       /* safe HTML: + and % escape other operands */
+    bool is_permanent; /* belongs to the template or the entire render, not to a region */
+    bool is_local;     /* text and spans are in the regions' arena */
 };
 
-/* A block of the heap that has become too small, but strings refer to it. The record of the one
- * before is stored after its bytes. */
+/* Outgrown heap block that strings still refer to. The record of the previous one is stored after
+ * its bytes. */
 typedef struct ag_jretired {
     void *block;
     size_t bytes;
 } ag_jretired;
 
-/* A string that grows. Its bytes and spans are blocks of the heap, so it may grow inside of a
- * region that is newer than itself. They are freed when the region that made it ends. */
+/* Growing string. Text and spans are heap blocks, so it may grow inside a region newer than itself.
+ * The end of its own region frees them. */
 struct ag_jbuf {
     char *text;
     size_t len, cap;
     ag_jinja_span *spans;
     size_t n_spans, cap_spans;
-    size_t max_len;                 /* bytes it may hold; 0: what the memory's limit allows */
+    size_t max_len;                 /* maximum length in bytes; 0: only the memory limit applies */
     bool shares_text, shares_spans; /* strings refer to the block: it must not move */
-    ag_jretired retired;            /* the newest */
-    ag_jbuf *older;                 /* made before this one */
-    uint64_t region;                /* the region in which it was made */
+    ag_jretired retired;            /* newest */
+    ag_jbuf *older;                 /* previously created buffer */
+    uint64_t region;                /* number of the region that created it */
 };
 
-/* A list that refers to a JSON array has no items; ag_jlist_get() creates them. */
+/* List or tuple. One that refers to a JSON array has no items; ag_jlist_get() creates them. */
 struct ag_jlist {
     ag_jv *items;
-    ag_jbuf *buffer;      /* NULL, or contains the items: more may be appended after them */
-    const json_t *source; /* NULL, or an array whose elements from `first` on are the items */
+    ag_jbuf *buffer;      /* contains the items, more may be appended; NULL: none */
+    const json_t *source; /* JSON array whose elements from `first` on are the items; NULL: none */
     size_t first, n, cap;
-    bool is_group; /* what groupby gives: .grouper and .list */
-    bool is_slice; /* a slice: not identical to the list that it shares items with */
+    bool is_group; /* item of groupby: has .grouper and .list */
+    bool is_slice; /* `is sameas` distinguishes it from the list whose items it shares */
     bool from_input;
 };
 
@@ -116,21 +116,21 @@ typedef struct ag_jentry {
 } ag_jentry;
 
 struct ag_jdict {
-    ag_jentry *entries;   /* in the order of insertion; see ag_jdict_entries() */
-    const json_t *source; /* NULL, or an object that the entries are those of */
+    ag_jentry *entries;   /* in insertion order; see ag_jdict_entries() */
+    const json_t *source; /* JSON object of the entries; NULL: none */
     size_t n, cap;
-    uint32_t *slots; /* of a larger dict: index + 1 of the entry, or 0; 2^k of them */
+    uint32_t *slots; /* hash table if n > 8: entry index + 1, or 0; 2^k slots */
     size_t n_slots;
-    uint64_t region; /* the region in which it was made */
+    uint64_t region; /* number of the region that created it */
     bool from_input;
 };
 
-/* Why a value is undefined, for the message if it is used. */
+/* Reason why a value is undefined, for the message when it is used. */
 struct ag_jundefined {
-    const char *hint; /* the whole message, or NULL */
-    ag_jv of;         /* the object without that attribute; AG_JFAIL: a variable */
-    ag_jv name;       /* string, or the element's number */
-    bool unsafe;      /* the sandbox forbids it */
+    const char *hint; /* full message, or NULL */
+    ag_jv of;         /* object that lacks the attribute; AG_JFAIL: a variable */
+    ag_jv name;       /* attribute (string) or index */
+    bool unsafe;      /* forbidden by the sandbox */
 };
 
 struct ag_jrange {
@@ -146,18 +146,18 @@ struct ag_jview {
 
 struct ag_jmethod {
     ag_jv self;
-    int id; /* of the list in jinja_methods.h */
+    int id; /* index in the table of methods.c */
 };
 
-/* next: 1 an item was stored, 0 the end, -1 failed. */
+/* next() returns 1 and stores an item, 0 at the end, -1 on failure. */
 struct ag_jiter {
     int (*next)(ag_jctx *c, ag_jiter *it, ag_jv *item);
     const char *type_name;
-    ag_jv source;    /* what `at` counts in */
-    ag_jiter *inner; /* or what items are taken from */
+    ag_jv source;    /* indexed by `at` */
+    ag_jiter *inner; /* or the iterator that items come from */
     size_t at, end;
-    void *state;     /* state of filters */
-    uint64_t region; /* the region in which it was made */
+    void *state;     /* of the filter */
+    uint64_t region; /* number of the region that created it */
 };
 
 typedef struct ag_jargs {
@@ -166,7 +166,7 @@ typedef struct ag_jargs {
     ag_jdict *keywords; /* or NULL */
 } ag_jargs;
 
-/* Results of a comparison, beside negative, 0 and positive. */
+/* Further results of ag_jcompare(). */
 enum { AG_JCOMPARE_FAILED = 99, AG_JCOMPARE_UNORDERED = 98 /* NaN */ };
 
 const char *ag_jtype_name(ag_jv v); /* "str", "NoneType", "dict" ... */
@@ -194,7 +194,7 @@ static inline ag_jv ag_jiter_value(ag_jiter *it) {
     return it ? (ag_jv){AG_JITERATOR, {.iterator = it}} : ag_jfail_value();
 }
 static inline bool ag_jis_sequence(ag_jv v) { return v.kind == AG_JLIST || v.kind == AG_JTUPLE; }
-/* int or bool, as Python sees it */
+/* Returns whether v is an int or a bool, which Python treats as an int. */
 static inline bool ag_jis_integer(ag_jv v) { return v.kind == AG_JINT || v.kind == AG_JBOOL; }
 static inline int64_t ag_jinteger(ag_jv v) {
     return v.kind == AG_JBOOL ? v.as.boolean : v.as.integer;
