@@ -68,7 +68,7 @@ static bool bind_extra_arguments(ag_jctx *c, const ag_jmacro_def *d, const ag_ja
         return l && ag_jscope_set(c, c->scope, c->t->varargs, ag_jtuple_value(l));
     }
     if (!n) return true;
-    ag_jfail(c, "macro '%.*s' takes not more than %zu arguments", macro_name_len(d), macro_name(d),
+    ag_jfail(c, "macro '%.*s' takes at most %zu arguments", macro_name_len(d), macro_name(d),
              d->n_params);
     return false;
 }
@@ -85,7 +85,9 @@ static bool bind_macro(ag_jctx *c, const ag_jmacro_def *d, const ag_jargs *args)
     }
     if (d->reads_caller) {
         ag_jv caller = pop_keyword(c, &keywords, c->t->names[c->t->caller]);
-        if (ag_jfailed(caller)) caller = ag_jundefined_hint(c, "no caller defined");
+        if (ag_jfailed(caller))
+            caller = ag_jundefined_hint(
+                c, "caller is undefined: the macro was not called by {% call %}");
         if (ag_jfailed(caller) || !ag_jscope_set(c, c->scope, c->t->caller, caller)) return false;
     }
     if (!bind_extra_arguments(c, d, args, keywords)) return false;

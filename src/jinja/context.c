@@ -55,9 +55,9 @@ void ag_jctx_free(ag_jctx *c) {
 void *ag_jfail_memory(ag_jctx *c, size_t bytes) {
     if (c->memory.over_limit) {
         const double mib = (double)c->memory.limit / (1 << 20);
-        ag_jfail_as(c, AG_LIMIT, "its values and text take more than %.6g MiB", mib);
+        ag_jfail_as(c, AG_LIMIT, "values and text exceed %.6g MiB", mib);
     } else {
-        ag_jfail_as(c, AG_NOMEM, "values of %zu bytes", bytes);
+        ag_jfail_as(c, AG_NOMEM, "%zu bytes for values of the template", bytes);
     }
     return NULL;
 }
@@ -87,7 +87,7 @@ bool ag_jwork_checked(ag_jctx *c, size_t steps) {
     if (steps > c->steps) {
         c->steps = 0;
         c->over_steps = true;
-        ag_jfail_as(c, AG_LIMIT, "it takes more than %llu steps",
+        ag_jfail_as(c, AG_LIMIT, "rendering takes more than %llu steps",
                     (unsigned long long)c->in->limits.steps);
         return false;
     }
@@ -100,7 +100,7 @@ bool ag_jwork_checked(ag_jctx *c, size_t steps) {
 
 bool ag_jenter(ag_jctx *c) {
     if (c->depth == 0) {
-        ag_jfail_as(c, AG_LIMIT, "it is nested more than %u deep", (unsigned)c->in->limits.depth);
+        ag_jfail_as(c, AG_LIMIT, "nesting exceeds %u levels", (unsigned)c->in->limits.depth);
         return false;
     }
     c->depth--;

@@ -209,7 +209,7 @@ static ag_jv eval_node(ag_jctx *c, const ag_jnode *n) {
     case AG_JN_BINARY:
         return eval_binary(c, n);
     case AG_JN_SLICE:
-        return n->a ? eval_slice(c, n) : ag_jfail(c, "a slice among other indices");
+        return n->a ? eval_slice(c, n) : ag_jfail(c, "a slice cannot be one of several indices");
     case AG_JN_CALL:
         return eval_call(c, n);
     case AG_JN_FILTER:

@@ -78,7 +78,7 @@ bool ag_jassign(ag_jctx *c, const ag_jnode *target, ag_jv value) {
     ag_jv ns = ag_jvariable_get(c, target->id);
     if (ag_jfailed(ns)) return false;
     if (ns.kind != AG_JNAMESPACE) {
-        ag_jfail(c, "cannot assign attribute '%.*s' of what is no namespace",
+        ag_jfail(c, "cannot assign attribute '%.*s': the object is not a namespace",
                  (int)target->u.name->len, target->u.name->text);
         return false;
     }

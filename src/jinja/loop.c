@@ -162,13 +162,14 @@ static ag_jv length_less(ag_jctx *c, ag_jloop *l, int64_t by) {
 
 static ag_jv neighbour(ag_jctx *c, ag_jloop *l, const ag_jstr *name) {
     if (ag_jstr_is(name, "previtem")) {
-        if (l->index0 == 0) return ag_jundefined_hint(c, "there is no previous item");
+        if (l->index0 == 0)
+            return ag_jundefined_hint(c, "loop.previtem: the first item has no previous one");
         return l->it ? l->before : ag_jitem_at(c, l->iterable, (size_t)l->index0 - 1);
     }
     if (l->it && !peek(c, l)) return ag_jfail_value();
     bool is_last = l->it ? ag_jfailed(l->after) : l->index0 + 1 >= l->length;
     if (ag_jstr_is(name, "last")) return ag_jbool(is_last);
-    if (is_last) return ag_jundefined_hint(c, "there is no next item");
+    if (is_last) return ag_jundefined_hint(c, "loop.nextitem: the last item has no next one");
     return l->it ? l->after : ag_jitem_at(c, l->iterable, (size_t)l->index0 + 1);
 }
 

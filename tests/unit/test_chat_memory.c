@@ -269,7 +269,7 @@ static void the_limit_is_named(void **state) {
     const conversation *v = &all[N_FORMS - 5];
     assert_string_equal(v->name, "eleven large messages");
     assert_int_equal(render(f, v, limit, &usage, &text, &err), AG_LIMIT);
-    if (!strstr(err.msg, "line 2, in {{ }}: its values and text take more than 32 MiB"))
+    if (!strstr(err.msg, "line 2, in {{ }}: values and text exceed 32 MiB"))
         fail_msg("%s", err.msg);
     assert_true(usage.over_memory);
     assert_int_equal(render(f, v, 0, &usage, &text, &err), AG_OK);

@@ -139,7 +139,7 @@ static void limits_are_the_callers(void **state) {
     ag_jinja_limits output = {.output_bytes = 999}, steps = {.steps = 100}, depth = {.depth = 3},
                     memory = {.memory_bytes = 20000};
     assert_int_equal(jinja_run(text, NULL, &output, &out, &err), AG_LIMIT);
-    assert_non_null(strstr(err.msg, "longer than 999 bytes"));
+    assert_non_null(strstr(err.msg, "the output exceeds 999 bytes"));
     output.output_bytes = 1000;
     assert_int_equal(jinja_run(text, NULL, &output, &out, &err), AG_OK);
     assert_int_equal(out.len, 1000);

@@ -121,11 +121,11 @@ static void the_limit_covers_the_output(void **state) {
     (void)state;
     const char *large = "\n\n{% for i in range(99999) %}{{ 'thirty-two bytes of the template' }}"
                         "{% endfor %}";
-    check_exceeds(large, 2 * MIB, "line 3, in {{ }}: its values and text take more than 2 MiB");
-    check_exceeds("{{ 'x' * 3000000 }}", 2 * MIB, "line 1, in {{ }}: its values and text take");
+    check_exceeds(large, 2 * MIB, "line 3, in {{ }}: values and text exceed 2 MiB");
+    check_exceeds("{{ 'x' * 3000000 }}", 2 * MIB, "line 1, in {{ }}: values and text exceed");
     check_exceeds("{% set ns = namespace(l=[1]) %}\n{% for i in range(30) %}"
                   "{% set ns.l = ns.l + ns.l %}{% endfor %}",
-                  2 * MIB, "line 2, in {% set %}: its values and text take more than 2 MiB");
+                  2 * MIB, "line 2, in {% set %}: values and text exceed 2 MiB");
     check_within("{{ ('x' * 900000)|length }}", NULL, 2 * MIB, "900000");
 }
 

@@ -99,7 +99,7 @@ ag_jv ag_jfilter_int(ag_jctx *c, ag_jv v, const ag_jv *a) {
         bool base_ok = base == 0 || (base >= 2 && base <= 36);
         if (base_ok && ag_jparse_int(text, n, (int)base, &i)) return ag_jint(i);
         if (base == 10 && all_digits(text, n)) {
-            return ag_jfail_as(c, AG_UNSUPPORTED, "an integer is beyond 64 bits");
+            return ag_jfail_as(c, AG_UNSUPPORTED, "an integer exceeds 64 bits");
         }
     }
     double d;
@@ -142,13 +142,13 @@ ag_jv ag_jfilter_round(ag_jctx *c, ag_jv v, const ag_jv *a) {
     bool up = !common && a[1].kind == AG_JSTRING && ag_jstr_is(a[1].as.string, "ceil");
     bool down = !common && a[1].kind == AG_JSTRING && ag_jstr_is(a[1].as.string, "floor");
     if (!common && !up && !down) return ag_jfail(c, "round: method must be common, ceil or floor");
-    if (!ag_jis_number(v)) return ag_jfail(c, "round: '%s' is no number", ag_jtype_name(v));
+    if (!ag_jis_number(v)) return ag_jfail(c, "round needs a number, not '%s'", ag_jtype_name(v));
     if (!common) return rounded_by(c, v, precision, up);
     if (precision.kind == AG_JNONE) {
         return v.kind == AG_JFLOAT ? ag_jint_of_double(c, nearbyint(v.as.number))
                                    : ag_jint(ag_jinteger(v));
     }
-    if (!ag_jis_integer(precision)) return ag_jfail(c, "round: the precision is no integer");
+    if (!ag_jis_integer(precision)) return ag_jfail(c, "round: the precision must be an integer");
     int64_t digits = ag_jinteger(precision);
     if (v.kind == AG_JFLOAT) return ag_jfloat(ag_jround(v.as.number, digits));
     int64_t i = ag_jinteger(v), scale = 1;

@@ -107,10 +107,9 @@ static ag_jv field_value(ag_jctx *c, const ag_jargs *args, const ag_jstr *field,
             v = ag_jdict_find_string(c, args->keywords, field,
                                      ag_jstr_hash_of(field->text, field->len));
         if (!ag_jfailed(v)) return v;
-        return ag_jfail(c, "format(): there is no argument '%.*s'", (int)field->len, field->text);
+        return ag_jfail(c, "format() has no argument '%.*s'", (int)field->len, field->text);
     }
-    if ((size_t)i >= args->n)
-        return ag_jfail(c, "format(): there is no argument number %d", (int)i);
+    if ((size_t)i >= args->n) return ag_jfail(c, "format() has no argument %d", (int)i);
     return args->items[i];
 }
 

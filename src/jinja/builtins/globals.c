@@ -41,7 +41,9 @@ static ag_jv global_range(ag_jctx *c, const ag_jargs *args) {
         uint64_t distance = up ? (uint64_t)v[1] - (uint64_t)v[0] : (uint64_t)v[0] - (uint64_t)v[1];
         uint64_t step = up ? (uint64_t)v[2] : 0 - (uint64_t)v[2];
         uint64_t n = (distance - 1) / step + 1;
-        if (n > MAX_RANGE) return ag_jfail_as(c, AG_LIMIT, "a range of more than %d", MAX_RANGE);
+        if (n > MAX_RANGE)
+            return ag_jfail_as(c, AG_LIMIT, "range() has %llu items: the sandbox allows %d",
+                               (unsigned long long)n, MAX_RANGE);
         r->n = (size_t)n;
     }
     return (ag_jv){AG_JRANGE, {.range = r}};
@@ -121,7 +123,7 @@ static ag_jv format_time(ag_jctx *c, const ag_jstr *format, const struct tm *now
     char fmt[512], text[2048];
     python_format(format, fmt, sizeof fmt);
     locale_t english = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!english) return ag_jfail_as(c, AG_NOMEM, "date text");
+    if (!english) return ag_jfail_as(c, AG_NOMEM, "locale \"C\"");
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     size_t n = strftime_l(text, sizeof text, fmt, now, english);
@@ -141,7 +143,8 @@ static ag_jv global_strftime(ag_jctx *c, const ag_jargs *args) {
         now = *c->in->now;
     } else {
         time_t seconds = time(NULL);
-        if (!localtime_r(&seconds, &now)) return ag_jfail(c, "the system has no time");
+        if (!localtime_r(&seconds, &now))
+            return ag_jfail(c, "strftime_now(): cannot get the local time");
     }
     return format_time(c, format[0].as.string, &now);
 }

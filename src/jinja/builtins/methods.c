@@ -59,13 +59,13 @@ static ag_jv list_index(ag_jctx *c, ag_jv self, const ag_jv *a) {
         if (r < 0) return ag_jfail_value();
         if (r) return ag_jint(i);
     }
-    return ag_jfail(c, "index(): the value is not in the %s", ag_jtype_name(self));
+    return ag_jfail(c, "index(): the value is not in %s", ag_jtype_name(self));
 }
 
 /* Rejects a method that would modify its object. */
 static ag_jv unsafe_method(ag_jctx *c, ag_jv self, const ag_jv *a) {
     (void)a;
-    return ag_jfail(c, "a method that changes a %s is unsafe", ag_jtype_name(self));
+    return ag_jfail(c, "the sandbox forbids methods that modify a %s", ag_jtype_name(self));
 }
 
 typedef enum self_kind {
@@ -187,7 +187,7 @@ static bool takes_keywords(const char *name) {
 
 ag_jv ag_jmethod_call(ag_jctx *c, const ag_jmethod *method, const ag_jargs *args) {
     const struct method *m = method_for(method->self, method->id);
-    if (!m) return ag_jfail(c, "no such method");
+    if (!m) return ag_jfail(c, "unknown method");
     if (!m->call) return ag_jformat_method(c, method->self.as.string, args);
     ag_jv bound[AG_JMAX_PARAMS];
     if (args->keywords && !takes_keywords(m->name)) {

@@ -215,7 +215,7 @@ static bool prepare_map(ag_jctx *c, pending_filter *p) {
     if (!p->args.n && !ag_jfailed(by)) {
         d = ag_jdict_find_string(c, k, &default_value, ag_jstr_hash_of("default", 7));
         if (k->n > (ag_jfailed(d) ? 1u : 2u)) {
-            return ag_jfail(c, "map: unexpected keyword argument"), false;
+            return ag_jfail(c, "map takes no keyword arguments but attribute and default"), false;
         }
         p->f.has_path = true;
         if (!path_parse(c, by, &p->f.path)) return false;
@@ -345,7 +345,7 @@ ag_jv ag_jfilter_slice(ag_jctx *c, ag_jv v, const ag_jv *a) {
     if (!ag_jargument_int(c, a[0], 0, &n)) return ag_jfail_value();
     ag_jlist *all = ag_jlist_of(c, v);
     if (!all) return ag_jfail_value();
-    if (n == 0) return ag_jfail(c, "slice: division by zero");
+    if (n == 0) return ag_jfail(c, "slice: the number of slices must not be 0");
     ag_jlist *rows = n < 0 ? ag_jlist_create(c, 0) : slice_rows(c, all, n, a[1]);
     ag_jiter *it = rows ? ag_jiter_of(c, ag_jlist_value(rows)) : NULL;
     if (it) it->type_name = "generator";
@@ -429,7 +429,9 @@ ag_jv ag_jfilter_sort(ag_jctx *c, ag_jv v, const ag_jv *a) {
         ag_jv parts = ag_jstr_split(c, a[2], (ag_jv[]){ag_jstring(&comma), ag_jfail_value()});
         if (ag_jfailed(parts)) return parts;
         n = parts.as.list->n;
-        if (n > MAX_SORT_KEYS) return ag_jfail_as(c, AG_LIMIT, "sort: too many attributes");
+        if (n > MAX_SORT_KEYS)
+            return ag_jfail_as(c, AG_LIMIT, "sort takes at most %d attributes, not %zu",
+                               MAX_SORT_KEYS, n);
         for (size_t i = 0; i < n; i++) {
             if (!path_parse(c, parts.as.list->items[i], &paths[i])) return ag_jfail_value();
         }

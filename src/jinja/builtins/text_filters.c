@@ -128,7 +128,7 @@ ag_jv ag_jfilter_truncate(ag_jctx *c, ag_jv v, const ag_jv *a) {
         return ag_jfail_value();
     }
     if (!ag_jfailed(a[2]) && a[2].kind != AG_JSTRING)
-        return ag_jfail(c, "truncate: end is no string");
+        return ag_jfail(c, "truncate: end must be a string");
     ag_jstr *end = ag_jfailed(a[2]) ? &dots : a[2].as.string;
     int64_t n_end = (int64_t)ag_jstr_chars(end);
     if (length < n_end || leeway < 0) return ag_jfail(c, "truncate: length or leeway is too small");

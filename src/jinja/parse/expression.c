@@ -213,9 +213,9 @@ ag_jnode *ag_jparse_target(ag_jparser *p, bool with_namespace, const char *end_n
     p->is_target = true;
     ag_jnode *n = tuple_of(p, true, false, with_namespace, false, end_name);
     p->is_target = false;
-    if (n && !can_assign(n)) return ag_jparse_fail(p, "it cannot be assigned to");
+    if (n && !can_assign(n)) return ag_jparse_fail(p, "cannot assign to this expression");
     if (n && p->n_fors && assigns(n, p->t->loop)) {
-        return ag_jparse_fail(p, "'loop' cannot be assigned to in a loop");
+        return ag_jparse_fail(p, "cannot assign to 'loop' within a loop");
     }
     return n;
 }

@@ -42,13 +42,15 @@ static ag_status lex_fail(lexer *x, ag_status status, const char *fmt, ...) {
 }
 
 static ag_status lex_fail_memory(lexer *x) {
-    if (x->arena->memory->over_limit) return lex_fail(x, AG_LIMIT, "the template is too large");
+    if (x->arena->memory->over_limit)
+        return lex_fail(x, AG_LIMIT, "the template exceeds the memory limit of the parser");
     return lex_fail(x, AG_NOMEM, "tokens of the template");
 }
 
 static ag_status push_token(lexer *x, ag_jtoken_kind kind, const char *text, size_t len) {
     ag_jtokens *o = x->out;
-    if (o->n == MAX_TOKENS) return lex_fail(x, AG_LIMIT, "more than %d tokens", MAX_TOKENS);
+    if (o->n == MAX_TOKENS)
+        return lex_fail(x, AG_LIMIT, "the template has more than %d tokens", MAX_TOKENS);
     if (o->n == o->cap) {
         size_t cap = o->cap ? o->cap * 2 : 256;
         void *p =
@@ -158,7 +160,7 @@ static ag_status lex_raw(lexer *x, size_t begin) {
         advance(x, p + n);
         return AG_OK;
     }
-    return LEX_FAIL(x, "{%% raw %%} has no end");
+    return LEX_FAIL(x, "{%% raw %%} has no {%% endraw %%}");
 }
 
 static ag_status lex_comment(lexer *x) {
@@ -168,7 +170,7 @@ static ag_status lex_comment(lexer *x) {
         advance(x, at + n);
         return AG_OK;
     }
-    return LEX_FAIL(x, "a comment has no end");
+    return LEX_FAIL(x, "comment has no #}");
 }
 
 /* Returns the value of n hexadecimal digits at s; -1 if there are fewer. */
@@ -218,7 +220,7 @@ static ag_status lex_string(lexer *x) {
         if (x->text[end] == '\\') escaped = true, end++;
         end++;
     }
-    if (end >= x->n) return LEX_FAIL(x, "a string has no end");
+    if (end >= x->n) return LEX_FAIL(x, "string has no closing quote");
     const char *text = x->text + begin;
     size_t len = end - begin;
     if (escaped) {
@@ -231,7 +233,7 @@ static ag_status lex_string(lexer *x) {
                 continue;
             }
             s = unescape(s + 1, stop, out, &n);
-            if (!s) return LEX_FAIL(x, "a string has an escape that cannot be read");
+            if (!s) return LEX_FAIL(x, "string has an invalid escape");
         }
         text = out;
         len = n;
@@ -293,7 +295,7 @@ static ag_status lex_number(lexer *x) {
         AG_TRY(push_token(x, AG_JT_FLOAT, x->text + begin, end - begin));
         ag_jtoken *t = &x->out->items[x->out->n - 1];
         if (!ag_jparse_float(x->text + begin, end - begin, &t->number)) {
-            return LEX_FAIL(x, "a number cannot be read");
+            return LEX_FAIL(x, "invalid number");
         }
         advance(x, end);
         return AG_OK;
@@ -307,7 +309,7 @@ static ag_status lex_number(lexer *x) {
     AG_TRY(push_token(x, AG_JT_INTEGER, x->text + begin, end - begin));
     ag_jtoken *t = &x->out->items[x->out->n - 1];
     if (!ag_jparse_int(x->text + begin, end - begin, 0, &t->integer)) {
-        return LEX_FAIL(x, "a number is beyond 64 bits");
+        return LEX_FAIL(x, "an integer exceeds 64 bits");
     }
     advance(x, end);
     return AG_OK;
@@ -359,7 +361,7 @@ static ag_status balance(lexer *x, char c) {
     if (i > 5) return AG_OK;
     if (i % 2 == 0) {
         if (x->n_closers == MAX_NESTING) {
-            return lex_fail(x, AG_LIMIT, "more than %d brackets in each other", MAX_NESTING);
+            return lex_fail(x, AG_LIMIT, "brackets are nested more than %d deep", MAX_NESTING);
         }
         x->closers[x->n_closers++] = "{}()[]"[i + 1];
         return AG_OK;

@@ -12,31 +12,39 @@
 
 enum { PARSE_DEPTH = 200, TEMPLATE_BYTES = 4 << 20, TREE_BYTES = 256 << 20 };
 
-void *ag_jparse_fail(ag_jparser *p, const char *fmt, ...) {
-    if (p->status != AG_OK) return NULL;
+static void *record(ag_jparser *p, ag_status status, const char *fmt, va_list args) {
+    if (p->status != AG_OK) return NULL; /* keep the first error */
     char message[300], where[80] = "";
-    va_list args;
-    va_start(args, fmt);
     vsnprintf(message, sizeof message, fmt, args);
-    va_end(args);
     if (p->tag) snprintf(where, sizeof where, ", in {%% %s %%}", p->tag);
-    p->status = ag_fail(p->err, AG_FORMAT, __FILE__, __LINE__, "%s, line %u%s: %s", p->t->name,
+    p->status = ag_fail(p->err, status, __FILE__, __LINE__, "%s, line %u%s: %s", p->t->name,
                         p->at->line, where, message);
     return NULL;
 }
 
-static void *limit_error(ag_jparser *p, const char *message) {
-    if (p->status == AG_OK) {
-        p->status = ag_fail(p->err, AG_LIMIT, __FILE__, __LINE__, "%s, line %u: %s", p->t->name,
-                            p->at->line, message);
-    }
+void *ag_jparse_fail(ag_jparser *p, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    record(p, AG_FORMAT, fmt, args);
+    va_end(args);
+    return NULL;
+}
+
+__attribute__((format(printf, 2, 3))) static void *limit_error(ag_jparser *p, const char *fmt,
+                                                               ...) {
+    va_list args;
+    va_start(args, fmt);
+    record(p, AG_LIMIT, fmt, args);
+    va_end(args);
     return NULL;
 }
 
 static void *fail_memory(ag_jparser *p) {
-    if (p->t->memory.over_limit) return limit_error(p, "the template is too large");
+    if (p->t->memory.over_limit)
+        return limit_error(p, "the template exceeds the memory limit of the parser");
     if (p->status == AG_OK) {
-        p->status = ag_fail(p->err, AG_NOMEM, __FILE__, __LINE__, "%s: syntax tree", p->t->name);
+        p->status =
+            ag_fail(p->err, AG_NOMEM, __FILE__, __LINE__, "%s: tree of the template", p->t->name);
     }
     return NULL;
 }
@@ -89,7 +97,8 @@ static bool intern(ag_jparser *p, const ag_jstr *name, uint32_t *id) {
     for (size_t i = 0; i < t->n_names; i++) {
         if (ag_jstr_equal(t->names[i], name)) return *id = (uint32_t)i, true;
     }
-    if (t->n_names == AG_JMAX_VARIABLES) return limit_error(p, "too many variables"), false;
+    if (t->n_names == AG_JMAX_VARIABLES)
+        return limit_error(p, "the template has more than %d variables", AG_JMAX_VARIABLES), false;
     size_t cap = t->cap_names;
     void *names = ag_jparse_grow(p, t->names, t->n_names, &cap, sizeof *t->names);
     if (!names) return false;
@@ -152,7 +161,7 @@ bool ag_jparse_expect_name(ag_jparser *p, const char *name) {
 bool ag_jparse_enter(ag_jparser *p) {
     if (++p->depth <= PARSE_DEPTH) return true;
     p->depth--;
-    limit_error(p, "it is nested too deeply");
+    limit_error(p, "nesting exceeds %d levels", PARSE_DEPTH);
     return false;
 }
 
@@ -193,12 +202,13 @@ ag_status ag_jinja_parse(const char *name, const char *text, size_t n, ag_jinja 
                          ag_error *err) {
     *out = NULL;
     if (n > TEMPLATE_BYTES) {
-        return AG_FAIL(err, LIMIT, "%s: %zu bytes, more than %d", name, n, TEMPLATE_BYTES);
+        return AG_FAIL(err, LIMIT, "%s: the template has %zu bytes, at most %d are allowed", name,
+                       n, TEMPLATE_BYTES);
     }
     size_t valid = ag_utf8_valid_prefix(text, n);
     if (valid < n) return AG_FAIL(err, FORMAT, "%s: not UTF-8 at byte %zu", name, valid);
     ag_jinja *t = ag_calloc(1, sizeof *t);
-    if (!t) return AG_FAIL(err, NOMEM, "%s: syntax tree", name);
+    if (!t) return AG_FAIL(err, NOMEM, "%s: template", name);
     t->memory.limit = TREE_BYTES;
     t->arena.memory = &t->memory;
     ag_jparser p = {.t = t, .err = err};
@@ -206,7 +216,7 @@ ag_status ag_jinja_parse(const char *name, const char *text, size_t n, ag_jinja 
     char *own_name = ag_jinja_alloc(&t->arena, name_bytes);
     char *copy = own_name ? normalised(t, text, &n) : NULL;
     if (!copy) {
-        p.status = AG_FAIL(err, NOMEM, "%s: syntax tree", name);
+        p.status = AG_FAIL(err, NOMEM, "%s: %zu bytes of the template", name, n);
     } else {
         memcpy(own_name, name, name_bytes);
         t->name = own_name;

@@ -139,7 +139,7 @@ static bool parse_signature(ag_jparser *p, ag_jmacro_def *m) {
         if (!names) return false;
         m->param_names = names;
         for (size_t i = 0; i < m->n_params; i++) {
-            if (m->params[i] == id) return ag_jparse_fail(p, "two parameters of one name");
+            if (m->params[i] == id) return ag_jparse_fail(p, "two parameters have the same name");
         }
         m->params[m->n_params] = id;
         m->param_names[m->n_params++] = name;
@@ -173,7 +173,7 @@ static bool macro_body(ag_jparser *p, ag_jmacro_def *m, const char *end) {
         if (m->params[i] == p->t->varargs) m->reads_varargs = false;
         if (m->params[i] != p->t->caller) continue;
         if (m->reads_caller && i + m->n_defaults < m->n_params) {
-            return ag_jparse_fail(p, "the parameter caller needs a default");
+            return ag_jparse_fail(p, "the parameter 'caller' needs a default");
         }
         m->reads_caller = false;
     }
@@ -243,7 +243,7 @@ static ag_jnode *parse_generation(ag_jparser *p) {
 }
 
 static ag_jnode *parse_jump(ag_jparser *p, ag_jnode_kind kind) {
-    if (!p->n_loops) return ag_jparse_fail(p, "it stands outside of any loop");
+    if (!p->n_loops) return ag_jparse_fail(p, "the tag is outside of any loop");
     return ag_jnode_create(p, kind);
 }
 

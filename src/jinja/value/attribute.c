@@ -203,7 +203,7 @@ static ag_jv sliced_range(ag_jctx *c, const ag_jrange *r, const bounds *at, int6
     s->stop = r->start + at->stop * r->step;
     s->n = (size_t)n;
     if (__builtin_mul_overflow(r->step, at->step, &s->step)) {
-        return ag_jfail_as(c, AG_UNSUPPORTED, "an integer is beyond 64 bits");
+        return ag_jfail_as(c, AG_UNSUPPORTED, "an integer exceeds 64 bits");
     }
     return (ag_jv){AG_JRANGE, {.range = s}};
 }

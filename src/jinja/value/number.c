@@ -20,10 +20,10 @@ static int digit_value(char c) {
     return 99;
 }
 
-/* Returns the base of a prefix at s[*at], 0 if there is none. Does not move *at. */
-static int base_of_prefix(const char *s, size_t n, size_t *at) {
-    if (n - *at < 2 || s[*at] != '0') return 0;
-    char c = (char)(s[*at + 1] | 0x20);
+/* Returns the base of a prefix at s[at], 0 if there is none. */
+static int base_of_prefix(const char *s, size_t n, size_t at) {
+    if (n - at < 2 || s[at] != '0') return 0;
+    char c = (char)(s[at + 1] | 0x20);
     return c == 'x' ? 16 : c == 'o' ? 8 : c == 'b' ? 2 : 0;
 }
 
@@ -36,7 +36,7 @@ bool ag_jparse_int(const char *s, size_t n, int base, int64_t *out) {
     size_t at = 0;
     bool negative = n && s[0] == '-';
     if (n && (s[0] == '-' || s[0] == '+')) at++;
-    int prefix = base_of_prefix(s, n, &at);
+    int prefix = base_of_prefix(s, n, at);
     bool zeros_only = false;
     if (prefix && (base == 0 || base == prefix)) {
         base = prefix;
@@ -212,7 +212,7 @@ size_t ag_jfloat_repr(double d, char out[AG_JFLOAT_BYTES]) {
 }
 
 static ag_jv too_large(ag_jctx *c) {
-    return ag_jfail_as(c, AG_UNSUPPORTED, "an integer is beyond 64 bits");
+    return ag_jfail_as(c, AG_UNSUPPORTED, "an integer exceeds 64 bits");
 }
 
 static ag_jv int_power(ag_jctx *c, int64_t base, int64_t exponent) {
@@ -228,7 +228,7 @@ static ag_jv int_power(ag_jctx *c, int64_t base, int64_t exponent) {
 static ag_jv float_power(ag_jctx *c, double a, double b) {
     if (a == 0 && b < 0) return ag_jfail(c, "zero cannot be raised to a negative power");
     if (a < 0 && isfinite(a) && isfinite(b) && b != floor(b)) {
-        return ag_jfail_as(c, AG_UNSUPPORTED, "a complex number");
+        return ag_jfail_as(c, AG_UNSUPPORTED, "complex numbers are not supported");
     }
     double d = pow(a, b);
     if (isinf(d) && isfinite(a) && isfinite(b)) return ag_jfail(c, "result too large");

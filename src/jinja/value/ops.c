@@ -118,7 +118,7 @@ int ag_jcompare(ag_jctx *c, ag_jv a, ag_jv b) {
     if (a.kind == AG_JUNDEFINED || b.kind == AG_JUNDEFINED) {
         ag_jfail_undefined(c, a.kind == AG_JUNDEFINED ? a : b);
     } else if (is_set_like(a) && is_set_like(b)) {
-        ag_jfail_as(c, AG_UNSUPPORTED, "sets");
+        ag_jfail_as(c, AG_UNSUPPORTED, "sets are not supported");
     } else {
         ag_jfail(c, "'%s' and '%s' cannot be ordered", ag_jtype_name(a), ag_jtype_name(b));
     }
@@ -230,7 +230,8 @@ static ag_jv repeated(ag_jctx *c, ag_jv v, int64_t times) {
     }
     size_t n = v.as.list->n;
     if (n && (uint64_t)times > SIZE_MAX / 256 / n) {
-        return ag_jfail_as(c, AG_LIMIT, "a list of %zu times %zu items", (size_t)times, n);
+        return ag_jfail_as(c, AG_LIMIT, "the list is too long: %zu times %zu items", (size_t)times,
+                           n);
     }
     ag_jlist *l = ag_jlist_create(c, n * (size_t)times);
     for (int64_t i = 0; l && n && i < times; i++) {
@@ -301,14 +302,14 @@ ag_jv ag_jbinary(ag_jctx *c, int op, ag_jv a, ag_jv b) {
     if (ag_jis_number(a) && ag_jis_number(b)) return ag_jnumber_op(c, op, a, b);
     if (op == AG_JOP_MOD && a.kind == AG_JSTRING) return ag_jpercent_format(c, a.as.string, b);
     if (op == AG_JOP_SUB && is_set_like(a) && ag_jis_iterable(b)) {
-        return ag_jfail_as(c, AG_UNSUPPORTED, "sets");
+        return ag_jfail_as(c, AG_UNSUPPORTED, "sets are not supported");
     }
     if (a.kind == AG_JUNDEFINED || b.kind == AG_JUNDEFINED) {
         return ag_jfail_undefined(c, a.kind == AG_JUNDEFINED ? a : b);
     }
     if (op == AG_JOP_ADD && a.kind == b.kind && can_repeat(a)) return concatenated(c, a, b);
     if (op == AG_JOP_SUB && is_set_like(b) && ag_jis_iterable(a)) {
-        return ag_jfail_as(c, AG_UNSUPPORTED, "sets");
+        return ag_jfail_as(c, AG_UNSUPPORTED, "sets are not supported");
     }
     if (op == AG_JOP_MUL && can_repeat(a) && ag_jis_integer(b)) {
         return repeated(c, a, ag_jinteger(b));

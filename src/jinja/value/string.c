@@ -222,7 +222,7 @@ static size_t next_capacity(size_t cap, size_t needed, size_t unit, bool shared)
 
 static bool reserve_bytes(ag_jctx *c, ag_jbuf *b, size_t more) {
     if (b->max_len && (more > b->max_len || b->len > b->max_len - more)) {
-        ag_jfail_as(c, AG_LIMIT, "its text is longer than %zu bytes", b->max_len);
+        ag_jfail_as(c, AG_LIMIT, "the output exceeds %zu bytes", b->max_len);
         return false;
     }
     if (more <= b->cap - b->len) return true;
@@ -295,7 +295,7 @@ bool ag_jbuf_append(ag_jctx *c, ag_jbuf *b, const ag_jstr *s) {
 bool ag_jbuf_append_repeated(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t times) {
     if (!s->len) return true;
     if (times > SIZE_MAX / 4 / s->len) {
-        ag_jfail_as(c, AG_LIMIT, "a string of %zu times %zu bytes", times, s->len);
+        ag_jfail_as(c, AG_LIMIT, "the string is too long: %zu times %zu bytes", times, s->len);
         return false;
     }
     if (!reserve_bytes(c, b, times * s->len)) return false;
