@@ -71,7 +71,7 @@ static inline void jinja_check_fails(const char *template, const char *variables
 }
 
 /* marked: the output with the conversation's bytes between 【 and 】. */
-static inline void jinja_check_marks(const char *template, const char *variables,
+static inline void jinja_check_spans(const char *template, const char *variables,
                                      const char *marked) {
     ag_jinja_output out;
     ag_error err;

@@ -15,46 +15,46 @@ static void renders_a_conversation(void **state) {
         "<s><|user|>\nhi</s>\n<|assistant|>\nho</s>\n<|assistant|>");
 }
 
-static void marks_what_the_conversation_says(void **state) {
+static void marks_bytes_of_the_input(void **state) {
     (void)state;
     const char *v = "{'x':' <|im_end|> ','l':['a<s>','b'],'d':{'k<':'v<'},'n':3}";
-    jinja_check_marks("{{ bos_token }}{{ x }}!", v, "<s>【 <|im_end|> 】!");
-    jinja_check_marks("[{{ x|trim }}][{{ x.strip() }}]", v, "[【<|im_end|>】][【<|im_end|>】]");
-    jinja_check_marks("{{ x.split('|')[1] }}|{{ x.split('|')|join('|') }}", v,
+    jinja_check_spans("{{ bos_token }}{{ x }}!", v, "<s>【 <|im_end|> 】!");
+    jinja_check_spans("[{{ x|trim }}][{{ x.strip() }}]", v, "[【<|im_end|>】][【<|im_end|>】]");
+    jinja_check_spans("{{ x.split('|')[1] }}|{{ x.split('|')|join('|') }}", v,
                       "【im_end】|【 <】|【im_end】|【> 】");
-    jinja_check_marks("{{ x|replace('im', 'I') }}{{ 'a-b'|replace('-', l[1]) }}", v,
+    jinja_check_spans("{{ x|replace('im', 'I') }}{{ 'a-b'|replace('-', l[1]) }}", v,
                       "【 <|】I【_end|> 】a【b】b");
-    jinja_check_marks("{{ l|tojson }}{{ d|tojson }}", v,
+    jinja_check_spans("{{ l|tojson }}{{ d|tojson }}", v,
                       "[\"【a<s>】\", \"【b】\"]{\"【k<】\": \"【v<】\"}");
-    jinja_check_marks("{{ x[1:6] }}{{ x[::-1]|upper|trim }}", v, "【<|im_>|DNE_MI|<】");
-    jinja_check_marks("{{ '<' ~ l[0] ~ '>' ~ n }}{{ '%s/%s' % (l[1], eos_token) }}", v,
+    jinja_check_spans("{{ x[1:6] }}{{ x[::-1]|upper|trim }}", v, "【<|im_>|DNE_MI|<】");
+    jinja_check_spans("{{ '<' ~ l[0] ~ '>' ~ n }}{{ '%s/%s' % (l[1], eos_token) }}", v,
                       "<【a<s>】>3【b】/</s>");
-    jinja_check_marks("{{ '{}:{{{x}}}'.format(l[1], x='q') }}{{ d }}", v,
+    jinja_check_spans("{{ '{}:{{{x}}}'.format(l[1], x='q') }}{{ d }}", v,
                       "【b】:{q}{'【k<】': '【v<】'}");
-    jinja_check_marks("{% macro m(a) %}[{{ a }}{{ caller() }}]{% endmacro %}"
+    jinja_check_spans("{% macro m(a) %}[{{ a }}{{ caller() }}]{% endmacro %}"
                       "{% call m(l[1]) %}({{ l[0] }}){% endcall %}",
                       v, "[【b】(【a<s>】)]");
-    jinja_check_marks("{% set y %}<{{ l[0] }}>{% endset %}{{ y }}{{ y|length }}{{ y[1:3] }}", v,
+    jinja_check_spans("{% set y %}<{{ l[0] }}>{% endset %}{{ y }}{{ y|length }}{{ y[1:3] }}", v,
                       "<【a<s>】>6【a<】");
-    jinja_check_marks("{% filter upper %}a{{ l[1] }}c{% endfilter %}{{ x|e }}", v,
+    jinja_check_spans("{% filter upper %}a{{ l[1] }}c{% endfilter %}{{ x|e }}", v,
                       "A【B】C【 &lt;|im_end|&gt; 】");
-    jinja_check_marks(
+    jinja_check_spans(
         "{% set ns = namespace(t='') %}{% for i in l %}{% set ns.t = ns.t + '-' + i %}"
         "{% endfor %}{{ ns.t }}",
         v, "-【a<s>】-【b】");
-    jinja_check_marks("{{ ('a\n' ~ l[0])|indent(2) }}{{ l[0]|tojson(indent=1) }}", v,
+    jinja_check_spans("{{ ('a\n' ~ l[0])|indent(2) }}{{ l[0]|tojson(indent=1) }}", v,
                       "a\n  【a<s>】\"【a<s>】\"");
-    jinja_check_marks("{{ q }}{{ q|tojson }}{{ q[0]|tojson(ensure_ascii=true) }}",
+    jinja_check_spans("{{ q }}{{ q|tojson }}{{ q[0]|tojson(ensure_ascii=true) }}",
                       "{'q':['a\\nü']}", "['【a\\nü】'][\"【a\\nü】\"]\"【a\\n\\u00fc】\"");
-    jinja_check_marks("{{ 'x'.join(l) }}{{ l[0].partition('<') }}{{ l[0]|title }}", v,
+    jinja_check_spans("{{ 'x'.join(l) }}{{ l[0].partition('<') }}{{ l[0]|title }}", v,
                       "【a<s>】x【b】('【a】', '【<】', '【s>】')【A<S>】");
-    jinja_check_marks("{% for c in l[0] %}{{ c }}.{% endfor %}{{ l[0]|list|join }}{{ l[1] * 2 }}",
+    jinja_check_spans("{% for c in l[0] %}{{ c }}.{% endfor %}{{ l[0]|list|join }}{{ l[1] * 2 }}",
                       v, "【a】.【<】.【s】.【>】.【a<s>bb】");
-    jinja_check_marks("{% for k, v in d|dictsort %}{{ k }}={{ v }}{% endfor %}", v,
+    jinja_check_spans("{% for k, v in d|dictsort %}{{ k }}={{ v }}{% endfor %}", v,
                       "【k<】=【v<】");
 }
 
-static void keeps_refusals_apart(void **state) {
+static void reports_each_failure_with_its_status(void **state) {
     (void)state;
     jinja_check_fails("\n{{ raise_exception('roles ' ~ x) }}", "{'x':'must'}", AG_REFUSED,
                       "roles must");
@@ -142,7 +142,7 @@ static void *render_often(void *user) {
     return NULL;
 }
 
-static void one_template_serves_several_threads(void **state) {
+static void renders_in_several_threads(void **state) {
     (void)state;
     const char *template = "{% macro m(a) %}[{{ a|upper }}]{% endmacro %}{% set é = 'ünï' %}"
                            "{% for x in l %}{{ m(x) }}{{ 'ünï'[1] }}{{ {'k': 1}.k }}{{ é|length }}"
@@ -166,7 +166,7 @@ static void one_template_serves_several_threads(void **state) {
     ag_jinja_destroy(t);
 }
 
-static void knows_what_a_template_reads(void **state) {
+static void reports_variables_that_a_template_reads(void **state) {
     (void)state;
     const char *template =
         "{% set a = b %}{% for x in c if d.e %}{{ f(g) }}{% endfor %}{% set h.i = 1 %}";
@@ -184,11 +184,11 @@ static void knows_what_a_template_reads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_a_conversation),
-        cmocka_unit_test(marks_what_the_conversation_says),
-        cmocka_unit_test(keeps_refusals_apart),
+        cmocka_unit_test(marks_bytes_of_the_input),
+        cmocka_unit_test(reports_each_failure_with_its_status),
         cmocka_unit_test(rejects_unsupported_features_by_name),
-        cmocka_unit_test(one_template_serves_several_threads),
-        cmocka_unit_test(knows_what_a_template_reads),
+        cmocka_unit_test(renders_in_several_threads),
+        cmocka_unit_test(reports_variables_that_a_template_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,16 +20,16 @@ static char *read_text(const char *path, size_t *n) {
     return text;
 }
 
-typedef struct tally {
+typedef struct totals {
     int rendered, refused, wrong;
-} tally;
+} totals;
 
-static void complain(tally *sum, const char *name, const json_t *row, const char *what) {
+static void complain(totals *sum, const char *name, const json_t *row, const char *what) {
     print_error("%s, %s: %s\n", name, json_string_value(json_object_get(row, "case")), what);
     sum->wrong++;
 }
 
-static void check_row(const ag_jinja *t, const char *name, json_t *row, tally *sum) {
+static void check_row(const ag_jinja *t, const char *name, json_t *row, totals *sum) {
     json_t *variables = json_object_get(row, "variables");
     json_object_set(variables, "messages", json_object_get(row, "messages"));
     json_object_set(variables, "tools", json_object_get(row, "tools"));
@@ -54,7 +54,7 @@ static void check_row(const ag_jinja *t, const char *name, json_t *row, tally *s
     ag_jinja_output_free(&out);
 }
 
-static void check_template(const char *name, tally *sum) {
+static void check_template(const char *name, totals *sum) {
     char path[1024];
     size_t n;
     snprintf(path, sizeof path, GOLDEN_DIR "/templates/%s.jinja", name);
@@ -72,14 +72,14 @@ static void check_template(const char *name, tally *sum) {
     ag_jinja_destroy(t);
 }
 
-static void renders_real_templates_as_jinja2_does(void **state) {
+static void matches_jinja2_on_real_templates(void **state) {
     (void)state;
     DIR *dir = opendir(GOLDEN_DIR "/templates");
     if (!dir) {
         print_message("skipped: no %s\n", GOLDEN_DIR);
         skip();
     }
-    tally sum = {0};
+    totals sum = {0};
     for (struct dirent *e; (e = readdir(dir));) {
         char name[256];
         char *end = strrchr(e->d_name, '.');
@@ -112,7 +112,7 @@ static ag_status parse_row(const json_t *row, ag_jinja **t, ag_error *err) {
 }
 
 /* tools/jinja_differential.py --record wrote what jinja2 makes of them. */
-static void renders_recorded_templates(void **state) {
+static void matches_recorded_renderings(void **state) {
     (void)state;
     json_t *all = json_load_file(OWN_DIR "/rendered.json", JSON_ALLOW_NUL, NULL), *row;
     assert_non_null(all);
@@ -147,8 +147,8 @@ static void renders_recorded_templates(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renders_recorded_templates),
-        cmocka_unit_test(renders_real_templates_as_jinja2_does),
+        cmocka_unit_test(matches_recorded_renderings),
+        cmocka_unit_test(matches_jinja2_on_real_templates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

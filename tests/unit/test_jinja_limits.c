@@ -27,7 +27,7 @@ static void check_bounded(const char *template, const char *variables, ag_status
     ag_jinja_output_free(&out);
 }
 
-static void endless_loops_end(void **state) {
+static void stops_endless_loops(void **state) {
     (void)state;
     check_bounded("{% for i in range(10**9) %}{% endfor %}", NULL, AG_LIMIT);
     check_bounded(
@@ -51,7 +51,7 @@ static void endless_loops_end(void **state) {
                   NULL, AG_LIMIT);
 }
 
-static void growing_values_end(void **state) {
+static void stops_growing_values(void **state) {
     (void)state;
     check_bounded(
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}"
@@ -73,7 +73,7 @@ static void growing_values_end(void **state) {
         NULL, AG_LIMIT);
 }
 
-static void deep_nesting_ends(void **state) {
+static void rejects_deeply_nested_values(void **state) {
     (void)state;
     check_bounded("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", NULL, AG_LIMIT);
     check_bounded("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", NULL, AG_LIMIT);
@@ -113,7 +113,7 @@ static void check_nested(const char *begin, const char *open, const char *middle
     free(inner);
 }
 
-static void deep_sources_end(void **state) {
+static void rejects_deeply_nested_sources(void **state) {
     (void)state;
     check_nested("{{ ", "(", "1", ")", " }}");
     check_nested("{{ ", "[", "1", "]", " }}");
@@ -131,7 +131,7 @@ static void deep_sources_end(void **state) {
     check_nested("{{ 1", "", "", " or 0", " }}");
 }
 
-static void limits_are_the_callers(void **state) {
+static void applies_the_limits_of_the_caller(void **state) {
     (void)state;
     ag_jinja_output out;
     ag_error err;
@@ -152,7 +152,7 @@ static void limits_are_the_callers(void **state) {
 }
 
 /* A conversation of 100 KB and a thousand turns is nothing to be limited. */
-static void long_conversations_render(void **state) {
+static void renders_long_conversations(void **state) {
     (void)state;
     json_t *messages = json_array(), *variables = json_object();
     char *text = repeated("w\xC3\xB6rter und ", "", "", 8000);
@@ -184,7 +184,7 @@ static void long_conversations_render(void **state) {
 }
 
 /* Every allocation of parsing and rendering refused once. */
-static void a_refused_allocation_leaves_nothing(void **state) {
+static void frees_everything_when_an_allocation_fails(void **state) {
     (void)state;
     static const char source[] =
         "{% set ns = namespace(s='', l=[]) %}{% macro m(a, b=2) %}{{ a }}{{ varargs }}{{ caller() "
@@ -224,13 +224,13 @@ static void a_refused_allocation_leaves_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(endless_loops_end),
-        cmocka_unit_test(growing_values_end),
-        cmocka_unit_test(deep_nesting_ends),
-        cmocka_unit_test(deep_sources_end),
-        cmocka_unit_test(limits_are_the_callers),
-        cmocka_unit_test(long_conversations_render),
-        cmocka_unit_test(a_refused_allocation_leaves_nothing),
+        cmocka_unit_test(stops_endless_loops),
+        cmocka_unit_test(stops_growing_values),
+        cmocka_unit_test(rejects_deeply_nested_values),
+        cmocka_unit_test(rejects_deeply_nested_sources),
+        cmocka_unit_test(applies_the_limits_of_the_caller),
+        cmocka_unit_test(renders_long_conversations),
+        cmocka_unit_test(frees_everything_when_an_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static json_t *numbers(size_t n) {
     return json_pack("{s:o}", "list", list);
 }
 
-static void a_list_that_grows_is_not_copied(void **state) {
+static void appends_to_a_list_in_linear_time(void **state) {
     (void)state;
     expect(
         "{% set ns = namespace(l=[]) %}{% for x in list %}{% set ns.l = ns.l + [x] %}{% endfor %}"
@@ -45,7 +45,7 @@ static void a_list_that_grows_is_not_copied(void **state) {
         numbers(N_ITEMS), "60000 0 59999 1799970000");
 }
 
-static void lists_that_share_their_beginning_differ(void **state) {
+static void keeps_lists_with_a_shared_prefix_independent(void **state) {
     (void)state;
     expect("{% set a = [1] + [2] %}{% set b = a + [3] %}{% set c = a + [4] %}{% set d = b + b %}"
            "{% set e = b + [5] %}{% set f = d[1:3] + [6] %}{{ [a, b, c, d, e, f] }}",
@@ -55,7 +55,7 @@ static void lists_that_share_their_beginning_differ(void **state) {
            "(1, 2, 4)(1, 2, 3)");
 }
 
-static void a_slice_shares_its_items(void **state) {
+static void shares_items_between_list_and_slice(void **state) {
     (void)state;
     expect("{% set ns = namespace(n=0) %}{% for x in list %}"
            "{% set ns.n = ns.n + list[loop.index0:][0] - x + 1 %}{% endfor %}{{ ns.n }} "
@@ -65,7 +65,7 @@ static void a_slice_shares_its_items(void **state) {
 
 /* Keys of 16 bytes for which a hash without a key can be solved: of each the second half makes up
  * for the first. */
-static json_t *keys_of_one_hash(void) {
+static json_t *keys_with_equal_hash(void) {
     const uint64_t factor = 0x9E3779B97F4A7C15u, wanted = 0x123456789abcdefu;
     json_t *object = json_object();
     for (uint64_t i = 0; json_object_size(object) < N_KEYS; i++) {
@@ -85,14 +85,14 @@ static json_t *keys_of_one_hash(void) {
     return json_pack("{s:o}", "object", object);
 }
 
-static void keys_cannot_be_chosen_for_their_hash(void **state) {
+static void resists_keys_with_equal_unkeyed_hashes(void **state) {
     (void)state;
     expect("{% set ns = namespace(n=0) %}{% for k in object %}{% set ns.n = ns.n + object[k] %}"
            "{% endfor %}{{ ns.n }}",
-           keys_of_one_hash(), "8000");
+           keys_with_equal_hash(), "8000");
 }
 
-static void a_range_knows_what_it_contains(void **state) {
+static void tests_range_membership_without_iterating(void **state) {
     (void)state;
     expect("{{ [0 in range(5), 4 in range(5), 5 in range(5), -1 in range(5), 3 in range(1, 9, 2), "
            "4 in range(1, 9, 2), 9 in range(1, 9, 2), 7 in range(9, 1, -2), 1 in range(9, 1, -2), "
@@ -103,11 +103,11 @@ static void a_range_knows_what_it_contains(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_that_grows_is_not_copied),
-        cmocka_unit_test(lists_that_share_their_beginning_differ),
-        cmocka_unit_test(a_slice_shares_its_items),
-        cmocka_unit_test(keys_cannot_be_chosen_for_their_hash),
-        cmocka_unit_test(a_range_knows_what_it_contains),
+        cmocka_unit_test(appends_to_a_list_in_linear_time),
+        cmocka_unit_test(keeps_lists_with_a_shared_prefix_independent),
+        cmocka_unit_test(shares_items_between_list_and_slice),
+        cmocka_unit_test(resists_keys_with_equal_unkeyed_hashes),
+        cmocka_unit_test(tests_range_membership_without_iterating),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void check_exceeds(const char *template, size_t bytes, const char *messag
 #define LOOP "{% for i in range(20000) %}"
 #define END "{% endfor %}"
 
-static void temporary_values_of_a_loop_are_released(void **state) {
+static void releases_temporary_values_of_loops(void **state) {
     (void)state;
     check_within(LOOP "{{ ('x' ~ i)|upper|replace('X', '') if i == 19999 }}" END, NULL, MIB,
                  "19999");
@@ -52,7 +52,7 @@ static void temporary_values_of_a_loop_are_released(void **state) {
                  MIB, "4");
 }
 
-static void namespace_member_costs_its_last_value_only(void **state) {
+static void keeps_only_the_last_value_of_a_member(void **state) {
     (void)state;
     check_within("{% set ns = namespace(s='') %}" LOOP "{% set ns.s = ('x' ~ i)|upper %}" END
                  "{{ ns.s }}",
@@ -66,7 +66,7 @@ static void namespace_member_costs_its_last_value_only(void **state) {
 }
 
 /* Each case stores, in something older, a value that a turn of a loop or a call has made. */
-static void values_outlive_what_made_them(void **state) {
+static void keeps_stored_values_after_their_region(void **state) {
     (void)state;
     const char *v = "{'l':['ab','cd','ef'],'m':[{'k':'v1'},{'k':'v2'},{'k':'v3'}],"
                     "'d':{'x':'1','y':{'z':'2'}}}";
@@ -106,18 +106,18 @@ static void values_outlive_what_made_them(void **state) {
                 "['cd', 'ef', 'gh', 'k']['cd', 'ef', 'gh', 'n']TrueFalse");
 }
 
-static void marks_survive_a_namespace(void **state) {
+static void keeps_input_spans_in_a_namespace(void **state) {
     (void)state;
-    jinja_check_marks("{% set ns = namespace(s='') %}{% for x in l %}"
+    jinja_check_spans("{% set ns = namespace(s='') %}{% for x in l %}"
                       "{% set ns.s = ns.s ~ '<' ~ x ~ '>' %}{% endfor %}{{ ns.s }}",
                       "{'l':['a','b','c','d','e','f','g','h','i','j']}",
                       "<【a】><【b】><【c】><【d】><【e】><【f】><【g】><【h】><【i】><【j】>");
-    jinja_check_marks("{% set ns = namespace(s='') %}{% for x in l %}"
+    jinja_check_spans("{% set ns = namespace(s='') %}{% for x in l %}"
                       "{% set ns.s = ('<' ~ x ~ '>')[1:] %}{% endfor %}{{ ns.s }}",
                       "{'l':['a','b']}", "【b】>");
 }
 
-static void the_limit_covers_the_output(void **state) {
+static void counts_the_output_against_the_memory_limit(void **state) {
     (void)state;
     const char *large = "\n\n{% for i in range(99999) %}{{ 'thirty-two bytes of the template' }}"
                         "{% endfor %}";
@@ -162,7 +162,7 @@ static void check_interrupted(const char *template) {
     assert_null(out.text);
 }
 
-static void an_interrupt_ends_a_render(void **state) {
+static void ends_a_render_on_interrupt(void **state) {
     (void)state;
     check_interrupted(
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}");
@@ -175,7 +175,7 @@ static void an_interrupt_ends_a_render(void **state) {
 }
 
 /* Also in loops of the interpreter's own. */
-static void the_interrupt_function_is_called_often(void **state) {
+static void calls_the_interrupt_function_often(void **state) {
     (void)state;
     static const char *const templates[] = {
         "{{ ('a b,' * 2000000)|replace(',', ';')|length }}",
@@ -212,13 +212,13 @@ static void the_interrupt_function_is_called_often(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(temporary_values_of_a_loop_are_released),
-        cmocka_unit_test(namespace_member_costs_its_last_value_only),
-        cmocka_unit_test(values_outlive_what_made_them),
-        cmocka_unit_test(marks_survive_a_namespace),
-        cmocka_unit_test(the_limit_covers_the_output),
-        cmocka_unit_test(an_interrupt_ends_a_render),
-        cmocka_unit_test(the_interrupt_function_is_called_often),
+        cmocka_unit_test(releases_temporary_values_of_loops),
+        cmocka_unit_test(keeps_only_the_last_value_of_a_member),
+        cmocka_unit_test(keeps_stored_values_after_their_region),
+        cmocka_unit_test(keeps_input_spans_in_a_namespace),
+        cmocka_unit_test(counts_the_output_against_the_memory_limit),
+        cmocka_unit_test(ends_a_render_on_interrupt),
+        cmocka_unit_test(calls_the_interrupt_function_often),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,8 +109,8 @@ ag_jv ag_jstr_isdigit(ag_jctx *c, ag_jv self, const ag_jv *a) {
 }
 
 /* Returns whether s has a character for which `is` holds and none for which `other` holds. */
-static ag_jv cased_alike(ag_jctx *c, const ag_jstr *s, bool (*is)(uint32_t),
-                         bool (*other)(uint32_t)) {
+static ag_jv has_only_case(ag_jctx *c, const ag_jstr *s, bool (*is)(uint32_t),
+                           bool (*other)(uint32_t)) {
     bool any = false;
     if (!ag_jwork_bytes(c, s->len)) return ag_jfail_value();
     for (size_t at = 0; at < s->len;) {
@@ -124,9 +124,9 @@ static ag_jv cased_alike(ag_jctx *c, const ag_jstr *s, bool (*is)(uint32_t),
 
 ag_jv ag_jstr_islower(ag_jctx *c, ag_jv self, const ag_jv *a) {
     (void)a;
-    return cased_alike(c, self.as.string, ag_jchar_is_lower, ag_jchar_is_upper);
+    return has_only_case(c, self.as.string, ag_jchar_is_lower, ag_jchar_is_upper);
 }
 ag_jv ag_jstr_isupper(ag_jctx *c, ag_jv self, const ag_jv *a) {
     (void)a;
-    return cased_alike(c, self.as.string, ag_jchar_is_upper, ag_jchar_is_lower);
+    return has_only_case(c, self.as.string, ag_jchar_is_upper, ag_jchar_is_lower);
 }
