@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input is a chat template and, after a NUL, its variables as JSON. What is rendered must be
- * UTF-8, its spans ascending and within it; nothing may take long. */
+/* Fuzzes the template interpreter. The input is a template and, after a NUL, its variables as JSON.
+ * The output must be UTF-8, its spans ascending and within it, and the time bounded. */
 #include "fuzz.h"
 
 #include "jinja/jinja.h"
@@ -32,7 +32,7 @@ static void check(const ag_jinja_output *out) {
     for (size_t i = 0; i < out->n_spans; i++) {
         const ag_jinja_span *s = &out->spans[i];
         if (s->begin >= s->end || s->end > out->len || (i && s->begin <= s[-1].end)) abort();
-        /* A character is the conversation's as a whole or not at all. */
+        /* A span must not split a character. */
         if (((unsigned char)out->text[s->begin] & 0xC0) == 0x80) abort();
         if (s->end < out->len && ((unsigned char)out->text[s->end] & 0xC0) == 0x80) abort();
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A template, its variables as JSON text, and what must come out. */
+/* Renders a template with variables given as JSON text and checks the result. */
 #ifndef AG_TESTS_SUPPORT_JINJA_CASE_H
 #define AG_TESTS_SUPPORT_JINJA_CASE_H
 
@@ -18,7 +18,7 @@ static inline struct tm jinja_noon(void) {
     return (struct tm){.tm_year = 126, .tm_mon = 10, .tm_mday = 22, .tm_hour = 12, .tm_yday = 325};
 }
 
-/* json: single quotes stand for double ones; NULL: none. */
+/* Parses JSON in which ' stands for a double quote. NULL: no variables. */
 static inline json_t *jinja_json(const char *json) {
     if (!json) return NULL;
     char *text = strdup(json);
@@ -70,7 +70,7 @@ static inline void jinja_check_fails(const char *template, const char *variables
     }
 }
 
-/* marked: the output with the conversation's bytes between 【 and 】. */
+/* marked: the expected output, with bytes of the input between 【 and 】. */
 static inline void jinja_check_spans(const char *template, const char *variables,
                                      const char *marked) {
     ag_jinja_output out;

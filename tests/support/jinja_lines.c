@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Renders templates for jinja_differential.py: one JSON object a line comes in, {"template",
- * "variables", "trusted"}, and one goes out, {"text", "spans"} or {"error", "status"}. A line
- * without a template takes the one before it. */
+/* Renders templates for tools/jinja_differential.py. Reads one JSON object per line, {"template",
+ * "variables", "trusted"}, and writes {"text", "spans"} or {"error", "status"}. A line without
+ * template reuses the previous one. */
 #include "jinja/jinja.h"
 
 #include <stdio.h>

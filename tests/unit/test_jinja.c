@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The template interpreter: what comes from whom, what is refused, what is bounded. */
+/* Template interpreter: rendered text, spans of the input, error statuses and use by several
+ * threads. */
 #include "support/jinja_case.h"
 
 #include <pthread.h>
@@ -68,7 +69,7 @@ static void reports_each_failure_with_its_status(void **state) {
                 "[False]");
 }
 
-/* Features of jinja2 that no chat template is known to use: the error names each. */
+/* Features of jinja2 that no known template uses: the error names each of them. */
 static void rejects_unsupported_features_by_name(void **state) {
     (void)state;
     static const char *const filters[] = {"attr",   "center",   "filesizeformat", "forceescape",
@@ -126,7 +127,7 @@ static void rejects_unsupported_features_by_name(void **state) {
 typedef struct shared_render {
     const ag_jinja *t;
     json_t *variables;
-    char *text; /* of the last render, owned */
+    char *text; /* last rendered text, owned */
 } shared_render;
 
 static void *render_often(void *user) {

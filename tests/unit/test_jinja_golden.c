@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What jinja2 makes of 50 real templates with 24 conversations each, byte for byte, and what it
- * refuses. The templates may not be copied here: without the shared data this is skipped. */
+/* Compares renderings of 50 published templates with 24 conversations each with jinja2, byte for
+ * byte, including the errors. Skipped without the shared data, because the templates may not be
+ * copied here. */
 #include "support/jinja_case.h"
 
 #include <dirent.h>
@@ -95,7 +96,7 @@ static void matches_jinja2_on_real_templates(void **state) {
 
 #define OWN_DIR AG_SOURCE_DIR "/tests/data/chat"
 
-/* The template of a row: its text, or the name of a file. */
+/* Parses the template of a row, which is given as text or as a file name. */
 static ag_status parse_row(const json_t *row, ag_jinja **t, ag_error *err) {
     const char *file = json_string_value(json_object_get(row, "file"));
     const json_t *text = json_object_get(row, "template");
@@ -111,7 +112,7 @@ static ag_status parse_row(const json_t *row, ag_jinja **t, ag_error *err) {
     return st;
 }
 
-/* tools/jinja_differential.py --record wrote what jinja2 makes of them. */
+/* Compares with tests/data/chat/rendered.json, written by tools/jinja_differential.py --record. */
 static void matches_recorded_renderings(void **state) {
     (void)state;
     json_t *all = json_load_file(OWN_DIR "/rendered.json", JSON_ALLOW_NUL, NULL), *row;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Templates are untrusted: what would take for ever, or all memory, ends in an error within a
- * second; a refused allocation at any place leaves nothing behind. */
+/* Limits: untrusted templates that would run without end or use all memory fail within a second.
+ * Each allocation may fail without a leak. */
 #include "support/failing_allocator.h"
 #include "support/jinja_case.h"
 
@@ -12,7 +12,7 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Fails with AG_LIMIT (or another error that is given), and soon. */
+/* Checks that the template fails with `status` within the time limit. */
 static void check_bounded(const char *template, const char *variables, ag_status status) {
     double begin = seconds();
     ag_jinja_output out;
@@ -23,7 +23,7 @@ static void check_bounded(const char *template, const char *variables, ag_status
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     if (took > 1) print_message("%.60s: %.2f s\n", template, took);
 #endif
-    assert_true(took < 20); /* emulators and sanitizers count too */
+    assert_true(took < 20); /* includes emulators and sanitizers */
     ag_jinja_output_free(&out);
 }
 
@@ -151,7 +151,7 @@ static void applies_the_limits_of_the_caller(void **state) {
     assert_null(out.text);
 }
 
-/* A conversation of 100 KB and a thousand turns is nothing to be limited. */
+/* A conversation of 100 KB and 1,000 messages must not reach a limit. */
 static void renders_long_conversations(void **state) {
     (void)state;
     json_t *messages = json_array(), *variables = json_object();
@@ -183,7 +183,7 @@ static void renders_long_conversations(void **state) {
     free(text);
 }
 
-/* Every allocation of parsing and rendering refused once. */
+/* Fails each allocation of parsing and rendering once. */
 static void frees_everything_when_an_allocation_fails(void **state) {
     (void)state;
     static const char source[] =
@@ -205,7 +205,7 @@ static void frees_everything_when_an_allocation_fails(void **state) {
         ag_jinja *t = NULL;
         ag_jinja_output out = {0};
         ag_error err;
-        /* So little memory that nearly every value is an allocation of its own. */
+        /* A limit so small that nearly every value is an allocation of its own. */
         ag_jinja_input in = {.variables = v, .limits = {.memory_bytes = 400000}};
         ag_status st = ag_jinja_parse("oom", source, strlen(source), &t, &err);
         if (st == AG_OK) st = ag_jinja_render(t, &in, &out, &err);

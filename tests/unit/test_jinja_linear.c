@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The template interpreter's own operations take linear time and memory: quadratic work would end
- * at a limit. */
+/* Operations of the interpreter take linear time and memory: quadratic work would reach a limit. */
 #include "jinja/jinja.h"
 
 #include <jansson.h>
@@ -15,7 +14,7 @@
 
 enum { N_ITEMS = 60000, N_KEYS = 8000 };
 
-/* Renders with these variables, which are taken over. */
+/* Renders the template and compares the result. Takes ownership of variables. */
 static void expect(const char *template, json_t *variables, const char *text) {
     ag_jinja *t;
     ag_jinja_output out = {0};
@@ -63,8 +62,8 @@ static void shares_items_between_list_and_slice(void **state) {
            numbers(N_ITEMS), "60000 [1, 2, 3] [] [59998, 59999] [4, 2]");
 }
 
-/* Keys of 16 bytes for which a hash without a key can be solved: of each the second half makes up
- * for the first. */
+/* Returns keys of 16 bytes with equal hash under a hash without a random key: the second half of
+ * each is solved for. */
 static json_t *keys_with_equal_hash(void) {
     const uint64_t factor = 0x9E3779B97F4A7C15u, wanted = 0x123456789abcdefu;
     json_t *object = json_object();

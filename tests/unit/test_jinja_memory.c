@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of a render: temporary values are released, the limit covers the output, and a render
- * ends soon after its thread was interrupted. */
+/* Memory of a render: temporary values are released, the limit covers the output, and a render ends
+ * soon after an interrupt. */
 #include "support/jinja_case.h"
 
 #include <antigravity/interrupt.h>
@@ -65,7 +65,7 @@ static void keeps_only_the_last_value_of_a_member(void **state) {
                  NULL, 8 * MIB, "20000,19999");
 }
 
-/* Each case stores, in something older, a value that a turn of a loop or a call has made. */
+/* Each case stores a value of a loop iteration or a call in an older object. */
 static void keeps_stored_values_after_their_region(void **state) {
     (void)state;
     const char *v = "{'l':['ab','cd','ef'],'m':[{'k':'v1'},{'k':'v2'},{'k':'v3'}],"
@@ -138,8 +138,8 @@ static double cpu_seconds(void) {
 }
 
 typedef struct alarm_clock {
-    unsigned calls, end_at; /* the call that returns true; 0: none */
-    double last, longest;   /* processor time since the call before */
+    unsigned calls, end_at; /* number of the call that returns true; 0: none */
+    double last, longest;   /* processor time between calls */
 } alarm_clock;
 
 static bool on_check(void *user) {
@@ -174,7 +174,7 @@ static void ends_a_render_on_interrupt(void **state) {
                       "{{ m() }}{{ m() }}");
 }
 
-/* Also in loops of the interpreter's own. */
+/* Covers the interpreter's internal loops. */
 static void calls_the_interrupt_function_often(void **state) {
     (void)state;
     static const char *const templates[] = {
