@@ -14,10 +14,10 @@ enum { MAX_CONTENT = 4096 };
 
 static ag_status set_token_content(ag_added_token *t, const char *content, size_t n,
                                    const ag_normalizer *nm, ag_error *err) {
-    ag_text text = {0}, spare = {0};
+    ag_text text = {0}, scratch = {0};
     bool lost_start = false;
-    ag_status st = ag_normalizer_apply(nm, content, n, &text, &spare, &lost_start, err);
-    ag_text_free(&spare);
+    ag_status st = ag_normalizer_apply(nm, content, n, &text, &scratch, &lost_start, err);
+    ag_text_free(&scratch);
     t->content = text.data;
     t->len = text.len;
     return st;
@@ -41,21 +41,21 @@ ag_status ag_added_tokens_add(ag_added_tokens *a, ag_added_token t, const char *
     return st;
 }
 
-static ag_status read_token(ag_added_tokens *a, const json_t *v, const char *place, ag_vocab *vocab,
+static ag_status read_token(ag_added_tokens *a, const json_t *v, const char *path, ag_vocab *vocab,
                             const ag_normalizer *nm, ag_error *err) {
     const json_t *content = json_object_get(v, "content");
     ag_added_token t = {.id = (int32_t)json_integer_value(json_object_get(v, "id"))};
     bool normalized;
-    AG_TRY(ag_json_bool(v, place, "special", false, &t.special, err));
-    AG_TRY(ag_json_bool(v, place, "single_word", false, &t.single_word, err));
-    AG_TRY(ag_json_bool(v, place, "lstrip", false, &t.lstrip, err));
-    AG_TRY(ag_json_bool(v, place, "rstrip", false, &t.rstrip, err));
-    AG_TRY(ag_json_bool(v, place, "normalized", !t.special, &normalized, err));
+    AG_TRY(ag_json_bool(v, path, "special", false, &t.special, err));
+    AG_TRY(ag_json_bool(v, path, "single_word", false, &t.single_word, err));
+    AG_TRY(ag_json_bool(v, path, "lstrip", false, &t.lstrip, err));
+    AG_TRY(ag_json_bool(v, path, "rstrip", false, &t.rstrip, err));
+    AG_TRY(ag_json_bool(v, path, "normalized", !t.special, &normalized, err));
     size_t n = json_string_length(content);
     if (n == 0) return AG_OK;
     ag_status st = ag_added_tokens_add(a, t, json_string_value(content), n, normalized ? nm : NULL,
                                        vocab, err);
-    return st == AG_OK ? st : ag_error_prefix(err, st, "%s", place);
+    return st == AG_OK ? st : ag_error_prefix(err, st, "%s", path);
 }
 
 /* Equal contents happen when a normaliser maps two spellings onto one: a token that is not special
@@ -97,9 +97,9 @@ ag_status ag_added_tokens_read_json(ag_added_tokens *a, const json_t *list, ag_v
     const json_t *v;
     size_t i;
     json_array_foreach(list, i, v) {
-        char place[AG_JSON_PLACE];
-        snprintf(place, sizeof place, "added_tokens[%zu]", i);
-        AG_TRY(read_token(a, v, place, vocab, nm, err));
+        char path[AG_JSON_PATH_BYTES];
+        snprintf(path, sizeof path, "added_tokens[%zu]", i);
+        AG_TRY(read_token(a, v, path, vocab, nm, err));
     }
     return ag_added_tokens_index(a, err);
 }
@@ -143,34 +143,34 @@ static const ag_added_token *longest_at(const ag_added_set *set, const char *tex
     return best;
 }
 
-static ag_status is_word(const ag_added_set *set, const char *text, size_t len, bool *yes,
+static ag_status is_word(const ag_added_set *set, const char *text, size_t len, bool *result,
                          ag_error *err) {
     ag_cursor c;
     size_t start, end;
     AG_TRY(ag_cursor_open(&c, set->word, err));
     ag_cursor_reset(&c, text, len);
-    ag_status st = ag_cursor_next(&c, &start, &end, yes, err);
+    ag_status st = ag_cursor_next(&c, &start, &end, result, err);
     ag_cursor_close(&c);
     return st;
 }
 
 /* Whether text[start..end) has no word character on either side. */
-static ag_status stands_alone(const ag_added_scan *s, size_t start, size_t end, bool *yes,
-                              ag_error *err) {
-    bool before = false, behind = false;
+static ag_status is_whole_word(const ag_added_scan *s, size_t start, size_t end, bool *result,
+                               ag_error *err) {
+    bool word_before = false, word_after = false;
     if (start > 0) {
         size_t last = ag_utf8_last(s->text, start);
-        AG_TRY(is_word(s->set, s->text + last, start - last, &before, err));
+        AG_TRY(is_word(s->set, s->text + last, start - last, &word_before, err));
     }
     if (end < s->len) {
-        AG_TRY(is_word(s->set, s->text + end, ag_utf8_len(s->text[end]), &behind, err));
+        AG_TRY(is_word(s->set, s->text + end, ag_utf8_len(s->text[end]), &word_after, err));
     }
-    *yes = !before && !behind;
+    *result = !word_before && !word_after;
     return AG_OK;
 }
 
-static size_t skip_space_back(const char *text, size_t at, size_t floor) {
-    while (at > floor) {
+static size_t skip_space_back(const char *text, size_t at, size_t min) {
+    while (at > min) {
         uint32_t cp;
         size_t last = ag_utf8_last(text, at);
         ag_utf8_get(text + last, &cp);
@@ -203,7 +203,7 @@ ag_status ag_added_next(ag_added_scan *s, size_t *start, int32_t *id, ag_error *
         s->next = to;
         if (t->special && !s->parse_special) continue;
         bool alone = true;
-        if (t->single_word) AG_TRY(stands_alone(s, from, to, &alone, err));
+        if (t->single_word) AG_TRY(is_whole_word(s, from, to, &alone, err));
         if (!alone) continue;
         if (t->rstrip) to = skip_space(s->text, to, s->len);
         if (t->lstrip) from = from > s->done ? skip_space_back(s->text, from, s->done) : s->done;

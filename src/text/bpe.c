@@ -27,15 +27,15 @@ static ag_status split_chars(const ag_bpe *bpe, const char *word, size_t len, in
                              size_t *n, ag_error *err) {
     /* An unknown character is written only when a known one follows: byte fallback writes its
      * bytes before it. That is what the tokenizers library does, and ids depend on it. */
-    bool unk_waits = false;
+    bool unk_pending = false;
     *n = 0;
     for (size_t i = 0, step; i < len; i += step) {
         uint32_t cp;
         step = ag_utf8_get(word + i, &cp);
         int32_t id = char_id(bpe, cp, word + i, step);
         if (id >= 0) {
-            if (unk_waits) symbols[(*n)++] = bpe->unk_id;
-            unk_waits = false;
+            if (unk_pending) symbols[(*n)++] = bpe->unk_id;
+            unk_pending = false;
             symbols[(*n)++] = id;
             continue;
         }
@@ -45,10 +45,10 @@ static ag_status split_chars(const ag_bpe *bpe, const char *word, size_t len, in
             return AG_FAIL(err, FORMAT, "U+%04X is not in the vocabulary, nor is model.unk_token",
                            (unsigned)cp);
         }
-        if (unk_waits && !bpe->fuse_unk) symbols[(*n)++] = bpe->unk_id;
-        unk_waits = true;
+        if (unk_pending && !bpe->fuse_unk) symbols[(*n)++] = bpe->unk_id;
+        unk_pending = true;
     }
-    if (unk_waits) symbols[(*n)++] = bpe->unk_id;
+    if (unk_pending) symbols[(*n)++] = bpe->unk_id;
     return AG_OK;
 }
 
@@ -86,12 +86,12 @@ static ag_status merge_parts(const ag_bpe *bpe, ag_bpe_scratch *s, size_t n, ag_
             if (!ag_bpe_may_join(bpe, s->symbols[end - 1], s->symbols[end])) break;
         }
         int32_t *part = s->symbols + start;
-        size_t left = end - start;
-        if (left <= AG_BPE_SHORT) left = ag_bpe_merge_short(bpe, part, left);
-        else AG_TRY(ag_bpe_merge_long(bpe, s, part, &left, err));
-        AG_TRY(ag_ids_reserve(ids, left, err));
-        memcpy(ids->data + ids->n, part, left * sizeof *part);
-        ids->n += left;
+        size_t n_left = end - start;
+        if (n_left <= AG_BPE_SHORT) n_left = ag_bpe_merge_short(bpe, part, n_left);
+        else AG_TRY(ag_bpe_merge_long(bpe, s, part, &n_left, err));
+        AG_TRY(ag_ids_reserve(ids, n_left, err));
+        memcpy(ids->data + ids->n, part, n_left * sizeof *part);
+        ids->n += n_left;
     }
     return AG_OK;
 }

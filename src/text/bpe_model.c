@@ -69,8 +69,8 @@ bool ag_bpe_may_join(const ag_bpe *bpe, int32_t left, int32_t right) {
 }
 
 /* Queries for both halves of each pair and for what they make; `joined` holds the latter. */
-static ag_status ask(const ag_bpe_pair *pairs, size_t n, ag_text *joined, ag_vocab_query *q,
-                     ag_error *err) {
+static ag_status build_queries(const ag_bpe_pair *pairs, size_t n, ag_text *joined,
+                               ag_vocab_query *q, ag_error *err) {
     joined->len = 0;
     for (size_t i = 0; i < n; i++) {
         AG_TRY(ag_text_append(joined, pairs[i].left, pairs[i].n_left, err));
@@ -91,7 +91,7 @@ ag_status ag_bpe_add_merges(ag_bpe *bpe, uint32_t rank, const ag_bpe_pair *pairs
                             size_t *bad, ag_error *err) {
     ag_vocab_query q[3 * AG_BPE_BLOCK];
     *bad = 0;
-    AG_TRY(ask(pairs, n, &bpe->joined, q, err));
+    AG_TRY(build_queries(pairs, n, &bpe->joined, q, err));
     ag_vocab_find_models(bpe->vocab, q, 3 * n);
     for (size_t i = 0; i < 3 * n; i++) {
         if (q[i].id >= 0) continue;

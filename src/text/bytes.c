@@ -70,14 +70,15 @@ void ag_ids_free(ag_ids *ids) {
     *ids = (ag_ids){0};
 }
 
-enum { GROWTH = 64, GROWTH_OF_NOTHING = 256 };
+enum { GROWTH_FACTOR = 64, GROWTH_BASE = 256 };
 
 size_t ag_growth_limit(size_t n) {
-    return n < (SIZE_MAX - GROWTH_OF_NOTHING) / GROWTH ? n * GROWTH + GROWTH_OF_NOTHING : SIZE_MAX;
+    return n < (SIZE_MAX - GROWTH_BASE) / GROWTH_FACTOR ? n * GROWTH_FACTOR + GROWTH_BASE
+                                                        : SIZE_MAX;
 }
 
-ag_status ag_growth_check(size_t made, size_t limit, const char *place, ag_error *err) {
+ag_status ag_growth_check(size_t made, size_t limit, const char *path, ag_error *err) {
     if (made <= limit) return AG_OK;
-    return AG_FAIL(err, LIMIT, "the %s of the tokenizer makes more than %zu bytes of a text", place,
+    return AG_FAIL(err, LIMIT, "the %s of the tokenizer makes more than %zu bytes of a text", path,
                    limit);
 }

@@ -18,7 +18,7 @@ ag_status ag_ids_push(ag_ids *ids, int32_t id, ag_error *err);
  * ones double them with every step. */
 size_t ag_growth_limit(size_t n);
 /* AG_LIMIT if more than that many were made by what `place` names. */
-ag_status ag_growth_check(size_t made, size_t limit, const char *place, ag_error *err);
+ag_status ag_growth_check(size_t made, size_t limit, const char *path, ag_error *err);
 
 /* Grows *p, an array of *cap elements of `size` bytes, to at least `need` elements. */
 ag_status ag_array_grow(void **p, size_t *cap, size_t need, size_t size, ag_error *err);

@@ -18,40 +18,40 @@ static ag_status set_content(ag_decode_stage *s, const char *content, size_t n, 
 }
 
 static ag_status set_stage_content(ag_decode_stage *s, const json_t *v, bool one_char,
-                                   const char *place, ag_error *err) {
+                                   const char *path, ag_error *err) {
     size_t n = json_string_length(v);
     if (one_char && (n == 0 || n != ag_utf8_len(json_string_value(v)[0]))) {
-        return AG_FAIL(err, FORMAT, "%s: \"%.60s\" is not one character", place,
+        return AG_FAIL(err, FORMAT, "%s: \"%.60s\" is not one character", path,
                        json_string_value(v));
     }
     return set_content(s, json_string_value(v), n, err);
 }
 
-static ag_status parse_count(const json_t *v, const char *place, const char *key, size_t *out,
+static ag_status parse_count(const json_t *v, const char *path, const char *key, size_t *out,
                              ag_error *err) {
     json_t *n;
-    AG_TRY(ag_json_required(v, place, key, JSON_INTEGER, &n, err));
+    AG_TRY(ag_json_required(v, path, key, JSON_INTEGER, &n, err));
     if (json_integer_value(n) < 0 || json_integer_value(n) > INT32_MAX) {
-        return AG_FAIL(err, FORMAT, "%s.%s is %lld, not a count", place, key,
+        return AG_FAIL(err, FORMAT, "%s.%s is %lld, not a count", path, key,
                        (long long)json_integer_value(n));
     }
     *out = (size_t)json_integer_value(n);
     return AG_OK;
 }
 
-static ag_status parse_metaspace(ag_decode_stage *s, const json_t *v, const char *place,
+static ag_status parse_metaspace(ag_decode_stage *s, const json_t *v, const char *path,
                                  ag_error *err) {
     json_t *content, *scheme;
     bool prefix;
-    AG_TRY(ag_json_required(v, place, "replacement", JSON_STRING, &content, err));
-    AG_TRY(ag_json_optional(v, place, "prepend_scheme", JSON_STRING, &scheme, err));
-    AG_TRY(ag_json_bool(v, place, "add_prefix_space", true, &prefix, err));
+    AG_TRY(ag_json_required(v, path, "replacement", JSON_STRING, &content, err));
+    AG_TRY(ag_json_optional(v, path, "prepend_scheme", JSON_STRING, &scheme, err));
+    AG_TRY(ag_json_bool(v, path, "add_prefix_space", true, &prefix, err));
     s->kind = AG_DECODE_METASPACE;
     s->drop_first = scheme ? strcmp(json_string_value(scheme), "never") != 0 : prefix;
-    return set_stage_content(s, content, true, place, err);
+    return set_stage_content(s, content, true, path, err);
 }
 
-static ag_status parse_stage(ag_decode_stage *s, const json_t *v, const char *place,
+static ag_status parse_stage(ag_decode_stage *s, const json_t *v, const char *path,
                              const char *type, ag_error *err) {
     json_t *content;
     if (strcmp(type, "Fuse") == 0) {
@@ -66,23 +66,23 @@ static ag_status parse_stage(ag_decode_stage *s, const json_t *v, const char *pl
         s->kind = AG_DECODE_BYTE_LEVEL;
         return AG_OK;
     }
-    if (strcmp(type, "Metaspace") == 0) return parse_metaspace(s, v, place, err);
+    if (strcmp(type, "Metaspace") == 0) return parse_metaspace(s, v, path, err);
     if (strcmp(type, "Strip") == 0) {
         s->kind = AG_DECODE_STRIP;
-        AG_TRY(parse_count(v, place, "start", &s->strip_start, err));
-        AG_TRY(parse_count(v, place, "stop", &s->strip_stop, err));
-        AG_TRY(ag_json_required(v, place, "content", JSON_STRING, &content, err));
-        return set_stage_content(s, content, true, place, err);
+        AG_TRY(parse_count(v, path, "start", &s->strip_start, err));
+        AG_TRY(parse_count(v, path, "stop", &s->strip_stop, err));
+        AG_TRY(ag_json_required(v, path, "content", JSON_STRING, &content, err));
+        return set_stage_content(s, content, true, path, err);
     }
     if (strcmp(type, "Replace") == 0) {
-        char where[AG_JSON_PLACE];
-        snprintf(where, sizeof where, "%.140s.pattern", place);
+        char inner_path[AG_JSON_PATH_BYTES];
+        snprintf(inner_path, sizeof inner_path, "%.140s.pattern", path);
         s->kind = AG_DECODE_REPLACE;
-        AG_TRY(ag_json_required(v, place, "content", JSON_STRING, &content, err));
-        AG_TRY(ag_pattern_parse(json_object_get(v, "pattern"), where, &s->pattern, err));
-        return set_stage_content(s, content, false, place, err);
+        AG_TRY(ag_json_required(v, path, "content", JSON_STRING, &content, err));
+        AG_TRY(ag_pattern_parse(json_object_get(v, "pattern"), inner_path, &s->pattern, err));
+        return set_stage_content(s, content, false, path, err);
     }
-    return ag_json_unsupported(place, type, err);
+    return ag_json_unsupported(path, type, err);
 }
 
 static bool fuses(const ag_decode_stage *s) {
@@ -95,10 +95,10 @@ static bool takes_chunks(const ag_decode_stage *s) {
 }
 
 /* A zeroed stage behind the others; borrowed. */
-static ag_status append_stage(ag_decode_chain *c, const char *place, ag_decode_stage **out,
+static ag_status append_stage(ag_decode_chain *c, const char *path, ag_decode_stage **out,
                               ag_error *err) {
     if (c->n == MAX_STAGES) {
-        return AG_FAIL(err, FORMAT, "%s: more than %d stages", place, MAX_STAGES);
+        return AG_FAIL(err, FORMAT, "%s: more than %d stages", path, MAX_STAGES);
     }
     void *p = c->stages;
     ag_status st = ag_array_grow(&p, &c->cap, c->n + 1, sizeof *c->stages, err);
@@ -117,12 +117,12 @@ ag_status ag_decode_chain_add(ag_decode_chain *c, ag_decode_kind kind, ag_error 
     return AG_OK;
 }
 
-ag_status ag_decode_chain_add_replace(ag_decode_chain *c, const char *what, const char *content,
+ag_status ag_decode_chain_add_replace(ag_decode_chain *c, const char *pattern, const char *content,
                                       ag_error *err) {
     ag_decode_stage *s = NULL;
     AG_TRY(append_stage(c, "decoder", &s, err));
     s->kind = AG_DECODE_REPLACE;
-    AG_TRY(ag_pattern_literal(what, strlen(what), "decoder", &s->pattern, err));
+    AG_TRY(ag_pattern_literal(pattern, strlen(pattern), "decoder", &s->pattern, err));
     return set_content(s, content, strlen(content), err);
 }
 
@@ -135,28 +135,28 @@ ag_status ag_decode_chain_add_strip(ag_decode_chain *c, const char *content, siz
     return set_content(s, content, strlen(content), err);
 }
 
-static ag_status read_stage(ag_decode_chain *c, const json_t *v, const char *place,
-                            const char *type, ag_error *err) {
+static ag_status read_stage(ag_decode_chain *c, const json_t *v, const char *path, const char *type,
+                            ag_error *err) {
     ag_decode_stage *s = NULL;
-    AG_TRY(append_stage(c, place, &s, err));
-    AG_TRY(parse_stage(s, v, place, type, err));
+    AG_TRY(append_stage(c, path, &s, err));
+    AG_TRY(parse_stage(s, v, path, type, err));
     if (!s->after_fusing || takes_chunks(s)) return AG_OK;
-    return AG_FAIL(err, UNSUPPORTED, "%s: \"%s\" behind a stage that fuses is not supported", place,
+    return AG_FAIL(err, UNSUPPORTED, "%s: \"%s\" behind a stage that fuses is not supported", path,
                    type);
 }
 
-static ag_status add_stages(ag_decode_chain *c, const json_t *v, const char *place, int depth,
+static ag_status add_stages(ag_decode_chain *c, const json_t *v, const char *path, int depth,
                             ag_error *err) {
     const char *type;
-    AG_TRY(ag_json_component(v, place, &type, err));
-    if (strcmp(type, "Sequence") != 0) return read_stage(c, v, place, type, err);
-    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", place);
+    AG_TRY(ag_json_component(v, path, &type, err));
+    if (strcmp(type, "Sequence") != 0) return read_stage(c, v, path, type, err);
+    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", path);
     json_t *list, *item;
     size_t i;
-    AG_TRY(ag_json_required(v, place, "decoders", JSON_ARRAY, &list, err));
+    AG_TRY(ag_json_required(v, path, "decoders", JSON_ARRAY, &list, err));
     json_array_foreach(list, i, item) {
-        char inner[AG_JSON_PLACE];
-        snprintf(inner, sizeof inner, "%.100s.decoders[%zu]", place, i);
+        char inner[AG_JSON_PATH_BYTES];
+        snprintf(inner, sizeof inner, "%.100s.decoders[%zu]", path, i);
         AG_TRY(add_stages(c, item, inner, depth + 1, err));
     }
     return AG_OK;

@@ -32,7 +32,7 @@ static void reset_state(const ag_decode_run *r, size_t i) {
     ag_decode_state *st = &r->states[i];
     const ag_decode_stage *s = &r->chain->stages[i];
     st->pending.len = 0;
-    st->n_part = 0;
+    st->n_partial = 0;
     st->n_pending = 0;
     st->started = r->continues && (s->kind == AG_DECODE_METASPACE || s->kind == AG_DECODE_SPACED);
     st->to_strip = r->continues && s->after_fusing ? 0 : s->strip_start;
@@ -129,16 +129,16 @@ static ag_status feed_fused(flow *f, size_t i, const char *s, size_t n) {
  * Invalid bytes become U+FFFD as in Rust's from_utf8_lossy. */
 static size_t decode_byte(ag_decode_state *state, unsigned char b, char *buf) {
     size_t n = 0;
-    state->part[state->n_part++] = b;
-    while (state->n_part) {
+    state->partial[state->n_partial++] = b;
+    while (state->n_partial) {
         uint32_t cp;
-        int step = ag_utf8_step((const char *)state->part, state->n_part, &cp);
+        int step = ag_utf8_step((const char *)state->partial, state->n_partial, &cp);
         if (step == 0) break;
         size_t used = (size_t)(step > 0 ? step : -step);
-        if (step > 0) memcpy(buf + n, state->part, used);
+        if (step > 0) memcpy(buf + n, state->partial, used);
         n += step > 0 ? used : ag_utf8_put(buf + n, AG_UTF8_REPLACEMENT);
-        state->n_part -= used;
-        memmove(state->part, state->part + used, state->n_part);
+        state->n_partial -= used;
+        memmove(state->partial, state->partial + used, state->n_partial);
     }
     return n;
 }
@@ -180,9 +180,9 @@ static bool begins_with(chunk c, const ag_decode_stage *s) {
 }
 
 /* Takes content off the end of a chunk, `most` times at most; returns how often. */
-static size_t strip_end(chunk *c, const ag_decode_stage *s, size_t most) {
+static size_t strip_end(chunk *c, const ag_decode_stage *s, size_t max) {
     size_t n = 0;
-    while (n < most && c->n >= s->len && memcmp(c->s + c->n - s->len, s->content, s->len) == 0) {
+    while (n < max && c->n >= s->len && memcmp(c->s + c->n - s->len, s->content, s->len) == 0) {
         c->n -= s->len;
         n++;
     }
@@ -277,7 +277,7 @@ static ag_status end_stage(flow *f, size_t i) {
     ag_decode_kind kind = f->run->chain->stages[i].kind;
     if (kind == AG_DECODE_BYTE_FALLBACK) return release_bytes(f, i);
     if (kind != AG_DECODE_BYTE_LEVEL && kind != AG_DECODE_FUSE) return AG_OK;
-    size_t n = state->n_part ? 3 : 0; /* an unfinished character is one U+FFFD */
+    size_t n = state->n_partial ? 3 : 0; /* an unfinished character is one U+FFFD */
     return feed_stage(f, i + 1, (chunk){"\xEF\xBF\xBD", n, !state->started, true});
 }
 

@@ -36,7 +36,7 @@ typedef struct ag_decode_chain {
 /* Stages are added to a zeroed chain; release with ag_decode_chain_free whatever these return.
  * Behind a stage that fuses only FUSE, STRIP and METASPACE may stand. */
 ag_status ag_decode_chain_add(ag_decode_chain *c, ag_decode_kind kind, ag_error *err);
-ag_status ag_decode_chain_add_replace(ag_decode_chain *c, const char *what, const char *content,
+ag_status ag_decode_chain_add_replace(ag_decode_chain *c, const char *pattern, const char *content,
                                       ag_error *err);
 ag_status ag_decode_chain_add_strip(ag_decode_chain *c, const char *content, size_t start,
                                     ag_error *err);
@@ -47,9 +47,9 @@ void ag_decode_chain_free(ag_decode_chain *c);
 /* What a stage remembers between tokens. */
 typedef struct ag_decode_state {
     ag_cursor cursor;
-    ag_text pending;       /* the new spelling, or BYTE_FALLBACK: bytes whose run is not over */
-    unsigned char part[4]; /* BYTE_LEVEL: the beginning of a character */
-    size_t n_part;
+    ag_text pending;          /* the new spelling, or BYTE_FALLBACK: bytes whose run is not over */
+    unsigned char partial[4]; /* BYTE_LEVEL: the beginning of a character */
+    size_t n_partial;
     bool started;     /* a token came before (fusing stages: the one token has begun) */
     size_t to_strip;  /* STRIP: so many more may go at the start */
     size_t n_pending; /* STRIP: contents at the end so far, which may have to go */

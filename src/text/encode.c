@@ -9,7 +9,7 @@ typedef struct encoding {
     const ag_tokenizer *t;
     bool parse_special;
     bool at_start; /* the part at hand begins where the input begins */
-    ag_text normalized, spare;
+    ag_text normalized, scratch;
     ag_pieces pieces;
     ag_bpe_scratch bpe;
     ag_unigram_scratch unigram;
@@ -65,7 +65,7 @@ static ag_status encode_plain(encoding *e, const char *text, size_t len) {
 static ag_status encode_raw(encoding *e, const char *text, size_t len) {
     if (e->t->normalizer.n) {
         bool lost_start = false;
-        AG_TRY(ag_normalizer_apply(&e->t->normalizer, text, len, &e->normalized, &e->spare,
+        AG_TRY(ag_normalizer_apply(&e->t->normalizer, text, len, &e->normalized, &e->scratch,
                                    &lost_start, e->err));
         if (lost_start) e->at_start = false;
         text = e->normalized.data;
@@ -82,15 +82,15 @@ static ag_status append_ids(ag_ids *ids, const ag_ids *more, ag_error *err) {
 
 static ag_status encode_all(encoding *e, const char *text, size_t len, unsigned flags) {
     const ag_postprocessor *pp = &e->t->postprocessor;
-    if (flags & AG_ENCODE_BOS) AG_TRY(append_ids(e->ids, &pp->before, e->err));
+    if (flags & AG_ENCODE_BOS) AG_TRY(append_ids(e->ids, &pp->prefix, e->err));
     AG_TRY(each_part(e, &e->t->added.raw, text, len, encode_raw));
-    if (flags & AG_ENCODE_BOS) AG_TRY(append_ids(e->ids, &pp->behind, e->err));
+    if (flags & AG_ENCODE_BOS) AG_TRY(append_ids(e->ids, &pp->suffix, e->err));
     return AG_OK;
 }
 
 static void free_encoding(encoding *e) {
     ag_text_free(&e->normalized);
-    ag_text_free(&e->spare);
+    ag_text_free(&e->scratch);
     ag_pieces_free(&e->pieces);
     ag_bpe_scratch_free(&e->bpe);
     ag_unigram_scratch_free(&e->unigram);

@@ -24,49 +24,49 @@ static const char *type_name(json_type type) {
     return "null";
 }
 
-ag_status ag_json_expect_object(const json_t *v, const char *place, ag_error *err) {
+ag_status ag_json_expect_object(const json_t *v, const char *path, ag_error *err) {
     if (json_is_object(v)) return AG_OK;
-    return AG_FAIL(err, FORMAT, "%s is %s, not an object", place,
+    return AG_FAIL(err, FORMAT, "%s is %s, not an object", path,
                    v ? type_name(json_typeof(v)) : "missing");
 }
 
-ag_status ag_json_optional(const json_t *object, const char *place, const char *key, json_type type,
+ag_status ag_json_optional(const json_t *object, const char *path, const char *key, json_type type,
                            json_t **out, ag_error *err) {
     json_t *v = json_object_get(object, key);
     *out = NULL;
     if (!v || json_is_null(v)) return AG_OK;
     if (json_typeof(v) != type && !(type == JSON_TRUE && json_is_boolean(v))) {
-        return AG_FAIL(err, FORMAT, "%s.%s is %s, not %s", place, key, type_name(json_typeof(v)),
+        return AG_FAIL(err, FORMAT, "%s.%s is %s, not %s", path, key, type_name(json_typeof(v)),
                        type_name(type));
     }
     *out = v;
     return AG_OK;
 }
 
-ag_status ag_json_required(const json_t *object, const char *place, const char *key, json_type type,
+ag_status ag_json_required(const json_t *object, const char *path, const char *key, json_type type,
                            json_t **out, ag_error *err) {
-    AG_TRY(ag_json_optional(object, place, key, type, out, err));
+    AG_TRY(ag_json_optional(object, path, key, type, out, err));
     if (*out) return AG_OK;
-    return AG_FAIL(err, FORMAT, "%s.%s is missing, not %s", place, key, type_name(type));
+    return AG_FAIL(err, FORMAT, "%s.%s is missing, not %s", path, key, type_name(type));
 }
 
-ag_status ag_json_bool(const json_t *object, const char *place, const char *key, bool otherwise,
+ag_status ag_json_bool(const json_t *object, const char *path, const char *key, bool default_value,
                        bool *out, ag_error *err) {
     json_t *v;
-    AG_TRY(ag_json_optional(object, place, key, JSON_TRUE, &v, err));
-    *out = v ? json_is_true(v) : otherwise;
+    AG_TRY(ag_json_optional(object, path, key, JSON_TRUE, &v, err));
+    *out = v ? json_is_true(v) : default_value;
     return AG_OK;
 }
 
-ag_status ag_json_component(const json_t *object, const char *place, const char **type,
+ag_status ag_json_component(const json_t *object, const char *path, const char **type,
                             ag_error *err) {
     json_t *v;
-    AG_TRY(ag_json_expect_object(object, place, err));
-    AG_TRY(ag_json_required(object, place, "type", JSON_STRING, &v, err));
+    AG_TRY(ag_json_expect_object(object, path, err));
+    AG_TRY(ag_json_required(object, path, "type", JSON_STRING, &v, err));
     *type = json_string_value(v);
     return AG_OK;
 }
 
-ag_status ag_json_unsupported(const char *place, const char *type, ag_error *err) {
-    return AG_FAIL(err, UNSUPPORTED, "%s: \"%.60s\" is not supported", place, type);
+ag_status ag_json_unsupported(const char *path, const char *type, ag_error *err) {
+    return AG_FAIL(err, UNSUPPORTED, "%s: \"%.60s\" is not supported", path, type);
 }

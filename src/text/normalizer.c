@@ -36,9 +36,9 @@ static ag_status copy_string(step *s, const json_t *v, ag_error *err) {
 }
 
 /* A zeroed step behind the others; borrowed. */
-static ag_status append_step(ag_normalizer *nm, const char *place, step **out, ag_error *err) {
+static ag_status append_step(ag_normalizer *nm, const char *path, step **out, ag_error *err) {
     if (nm->n == MAX_STEPS) {
-        return AG_FAIL(err, FORMAT, "%s: more than %d steps", place, MAX_STEPS);
+        return AG_FAIL(err, FORMAT, "%s: more than %d steps", path, MAX_STEPS);
     }
     void *p = nm->steps;
     ag_status st = ag_array_grow(&p, &nm->cap, nm->n + 1, sizeof *nm->steps, err);
@@ -64,16 +64,16 @@ ag_status ag_normalizer_add_prepend(ag_normalizer *nm, const char *content, ag_e
     return copy_content(s, content, strlen(content), err);
 }
 
-ag_status ag_normalizer_add_replace(ag_normalizer *nm, const char *what, const char *content,
+ag_status ag_normalizer_add_replace(ag_normalizer *nm, const char *pattern, const char *content,
                                     ag_error *err) {
     step *s = NULL;
     AG_TRY(append_step(nm, "normalizer", &s, err));
     s->kind = REPLACE;
-    AG_TRY(ag_pattern_literal(what, strlen(what), "normalizer", &s->pattern, err));
+    AG_TRY(ag_pattern_literal(pattern, strlen(pattern), "normalizer", &s->pattern, err));
     return copy_content(s, content, strlen(content), err);
 }
 
-static ag_status parse_step(step *s, const json_t *v, const char *place, const char *type,
+static ag_status parse_step(step *s, const json_t *v, const char *path, const char *type,
                             ag_error *err) {
     static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
     json_t *content;
@@ -90,47 +90,47 @@ static ag_status parse_step(step *s, const json_t *v, const char *place, const c
     }
     if (strcmp(type, "Strip") == 0) {
         s->kind = STRIP;
-        AG_TRY(ag_json_bool(v, place, "strip_left", true, &s->left, err));
-        return ag_json_bool(v, place, "strip_right", true, &s->right, err);
+        AG_TRY(ag_json_bool(v, path, "strip_left", true, &s->left, err));
+        return ag_json_bool(v, path, "strip_right", true, &s->right, err);
     }
     if (strcmp(type, "Precompiled") == 0) {
         s->kind = PRECOMPILED;
-        AG_TRY(ag_json_required(v, place, "precompiled_charsmap", JSON_STRING, &content, err));
-        return ag_precompiled_parse(json_string_value(content), json_string_length(content), place,
+        AG_TRY(ag_json_required(v, path, "precompiled_charsmap", JSON_STRING, &content, err));
+        return ag_precompiled_parse(json_string_value(content), json_string_length(content), path,
                                     &s->table, err);
     }
     if (strcmp(type, "Prepend") == 0) {
         s->kind = PREPEND;
-        AG_TRY(ag_json_required(v, place, "prepend", JSON_STRING, &content, err));
+        AG_TRY(ag_json_required(v, path, "prepend", JSON_STRING, &content, err));
         return copy_string(s, content, err);
     }
     if (strcmp(type, "Replace") == 0) {
         s->kind = REPLACE;
-        char where[AG_JSON_PLACE];
-        snprintf(where, sizeof where, "%s.pattern", place);
-        AG_TRY(ag_json_required(v, place, "content", JSON_STRING, &content, err));
-        AG_TRY(ag_pattern_parse(json_object_get(v, "pattern"), where, &s->pattern, err));
+        char inner_path[AG_JSON_PATH_BYTES];
+        snprintf(inner_path, sizeof inner_path, "%s.pattern", path);
+        AG_TRY(ag_json_required(v, path, "content", JSON_STRING, &content, err));
+        AG_TRY(ag_pattern_parse(json_object_get(v, "pattern"), inner_path, &s->pattern, err));
         return copy_string(s, content, err);
     }
-    return ag_json_unsupported(place, type, err);
+    return ag_json_unsupported(path, type, err);
 }
 
-static ag_status add_normalizer(ag_normalizer *nm, const json_t *v, const char *place, int depth,
+static ag_status add_normalizer(ag_normalizer *nm, const json_t *v, const char *path, int depth,
                                 ag_error *err) {
     const char *type;
-    AG_TRY(ag_json_component(v, place, &type, err));
+    AG_TRY(ag_json_component(v, path, &type, err));
     if (strcmp(type, "Sequence") != 0) {
         step *s = NULL;
-        AG_TRY(append_step(nm, place, &s, err));
-        return parse_step(s, v, place, type, err);
+        AG_TRY(append_step(nm, path, &s, err));
+        return parse_step(s, v, path, type, err);
     }
-    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", place);
+    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", path);
     json_t *list, *item;
     size_t i;
-    AG_TRY(ag_json_required(v, place, "normalizers", JSON_ARRAY, &list, err));
+    AG_TRY(ag_json_required(v, path, "normalizers", JSON_ARRAY, &list, err));
     json_array_foreach(list, i, item) {
-        char inner[AG_JSON_PLACE];
-        snprintf(inner, sizeof inner, "%.100s.normalizers[%zu]", place, i);
+        char inner[AG_JSON_PATH_BYTES];
+        snprintf(inner, sizeof inner, "%.100s.normalizers[%zu]", path, i);
         AG_TRY(add_normalizer(nm, item, inner, depth + 1, err));
     }
     return AG_OK;
@@ -233,18 +233,18 @@ static ag_status apply_step(const step *s, const char *text, size_t len, size_t 
 }
 
 ag_status ag_normalizer_apply(const ag_normalizer *nm, const char *text, size_t len, ag_text *out,
-                              ag_text *spare, bool *lost_start, ag_error *err) {
+                              ag_text *scratch, bool *lost_start, ag_error *err) {
     out->len = 0;
     if (nm->n == 0) return ag_text_append(out, text, len, err);
     size_t limit = ag_growth_limit(len);
     for (size_t i = 0; i < nm->n; i++) {
-        spare->len = 0;
-        AG_TRY(ag_text_reserve(spare, len, err));
-        AG_TRY(apply_step(&nm->steps[i], text, len, limit, spare, lost_start, err));
-        AG_TRY(ag_growth_check(spare->len, limit, "normalizer", err));
+        scratch->len = 0;
+        AG_TRY(ag_text_reserve(scratch, len, err));
+        AG_TRY(apply_step(&nm->steps[i], text, len, limit, scratch, lost_start, err));
+        AG_TRY(ag_growth_check(scratch->len, limit, "normalizer", err));
         ag_text swap = *out;
-        *out = *spare;
-        *spare = swap;
+        *out = *scratch;
+        *scratch = swap;
         text = out->data;
         len = out->len;
     }

@@ -6,7 +6,7 @@
 #include "text/vocab.h"
 
 typedef struct ag_postprocessor {
-    ag_ids before, behind;
+    ag_ids prefix, suffix;
 } ag_postprocessor;
 
 /* The "post_processor" of a tokenizer.json, into a zeroed one; v may be NULL or null. Release with

@@ -8,7 +8,7 @@
 
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define NO_LETTER "[^\\r\\n\\p{L}\\p{N}]?"
-#define SYMBOLS(behind) " ?[^\\s\\p{L}\\p{N}]+" behind
+#define SYMBOLS(suffix) " ?[^\\s\\p{L}\\p{N}]+" suffix
 #define BREAKS "|\\s*[\\r\\n]+"
 #define SPACES "|\\s+(?!\\S)|\\s+"
 
@@ -154,9 +154,9 @@ static bool are_equal(const char *const *a, const char *const *b) {
 }
 
 const char *ag_pre_name(const char *const *patterns, unsigned flags) {
-    const unsigned said = AG_PRE_IGNORE_MERGES | AG_PRE_NFC;
+    const unsigned compared = AG_PRE_IGNORE_MERGES | AG_PRE_NFC;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if ((kinds[i].flags & said) != (flags & said) || !kinds[i].name[0]) continue;
+        if ((kinds[i].flags & compared) != (flags & compared) || !kinds[i].name[0]) continue;
         if (are_equal(kinds[i].patterns, patterns)) return kinds[i].name;
     }
     return NULL;

@@ -44,33 +44,33 @@ static uint32_t little_endian(const unsigned char *p) {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static ag_status take_parts(ag_precompiled *p, const unsigned char *bytes, size_t n,
-                            const char *place, ag_error *err) {
+static ag_status decode_table(ag_precompiled *p, const unsigned char *bytes, size_t n,
+                              const char *path, ag_error *err) {
     size_t n_array = n >= 4 ? little_endian(bytes) : 0;
     if (n < 4 || n_array > n - 4 || n_array % 4 || n_array == 0) {
-        return AG_FAIL(err, FORMAT, "%s: a table of %zu bytes in %zu", place, n_array, n);
+        return AG_FAIL(err, FORMAT, "%s: a table of %zu bytes in %zu", path, n_array, n);
     }
     p->n_units = n_array / 4;
     p->n_strings = n - 4 - n_array;
     p->units = ag_malloc(n_array);
     p->strings = ag_strndup((const char *)bytes + 4 + n_array, p->n_strings);
-    if (!p->units || !p->strings) return AG_FAIL(err, NOMEM, "%s: %zu bytes", place, n);
+    if (!p->units || !p->strings) return AG_FAIL(err, NOMEM, "%s: %zu bytes", path, n);
     for (size_t i = 0; i < p->n_units; i++) p->units[i] = little_endian(bytes + 4 + 4 * i);
     if (ag_utf8_valid_prefix(p->strings, p->n_strings) == p->n_strings) return AG_OK;
-    return AG_FAIL(err, FORMAT, "%s: its strings are not UTF-8", place);
+    return AG_FAIL(err, FORMAT, "%s: its strings are not UTF-8", path);
 }
 
-ag_status ag_precompiled_parse(const char *base64, size_t n, const char *place,
-                               ag_precompiled **out, ag_error *err) {
+ag_status ag_precompiled_parse(const char *base64, size_t n, const char *path, ag_precompiled **out,
+                               ag_error *err) {
     *out = NULL;
     size_t n_bytes = 0;
     unsigned char *bytes = ag_malloc(n / 4 * 3 + 1);
     ag_precompiled *p = ag_calloc(1, sizeof *p);
-    ag_status st = bytes && p ? AG_OK : AG_FAIL(err, NOMEM, "%s: %zu bytes", place, n);
+    ag_status st = bytes && p ? AG_OK : AG_FAIL(err, NOMEM, "%s: %zu bytes", path, n);
     if (st == AG_OK && !decode_base64(base64, n, bytes, &n_bytes)) {
-        st = AG_FAIL(err, FORMAT, "%s is not base64", place);
+        st = AG_FAIL(err, FORMAT, "%s is not base64", path);
     }
-    if (st == AG_OK) st = take_parts(p, bytes, n_bytes, place, err);
+    if (st == AG_OK) st = decode_table(p, bytes, n_bytes, path, err);
     ag_free(bytes);
     if (st == AG_OK) *out = p;
     else ag_precompiled_destroy(p);
@@ -108,7 +108,7 @@ static const char *find_shortest(const ag_precompiled *p, const char *s, size_t 
 
 /* Marks that are too young for utf8proc are like an old one: those of Unicode 15 to 16, and the two
  * blocks of Unicode 17 that a cluster of a few bytes can hold. */
-static utf8proc_int32_t known(uint32_t cp) {
+static utf8proc_int32_t substitute_recent_mark(uint32_t cp) {
     bool recent = (cp >= 0x1ACF && cp <= 0x1AEB) || ag_unicode_recent_has(cp, 'M');
     return recent && cp != 0x1ADE && cp != 0x1ADF ? 0x300 : (utf8proc_int32_t)cp;
 }
@@ -120,18 +120,20 @@ static size_t cluster_len(const char *text, size_t len) {
     size_t n = ag_utf8_get(text, &before);
     for (size_t step; n < len; n += step, before = cp) {
         step = ag_utf8_get(text + n, &cp);
-        if (utf8proc_grapheme_break_stateful(known(before), known(cp), &state)) break;
+        if (utf8proc_grapheme_break_stateful(substitute_recent_mark(before),
+                                             substitute_recent_mark(cp), &state))
+            break;
     }
     return n;
 }
 
 /* Clusters below this size are looked up as a whole, though their beginning is all that counts. */
-enum { WHOLE_CLUSTER = 6 };
+enum { MAX_LOOKUP_BYTES = 6 };
 
 static ag_status apply_cluster(const ag_precompiled *p, const char *s, size_t n, ag_text *out,
                                ag_error *err) {
     size_t n_to;
-    const char *to = n < WHOLE_CLUSTER ? find_shortest(p, s, n, &n_to) : NULL;
+    const char *to = n < MAX_LOOKUP_BYTES ? find_shortest(p, s, n, &n_to) : NULL;
     if (to) return ag_text_append(out, to, n_to, err);
     for (size_t i = 0, step; i < n; i += step) {
         step = ag_utf8_len(s[i]);

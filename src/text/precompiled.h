@@ -10,8 +10,8 @@
 typedef struct ag_precompiled ag_precompiled;
 
 /* base64: of 32 bits of size, the double array, the strings. */
-ag_status ag_precompiled_parse(const char *base64, size_t n, const char *place,
-                               ag_precompiled **out, ag_error *err);
+ag_status ag_precompiled_parse(const char *base64, size_t n, const char *path, ag_precompiled **out,
+                               ag_error *err);
 void ag_precompiled_destroy(ag_precompiled *p);
 
 /* Appends what valid UTF-8 becomes, exactly as the tokenizers library does it, which is not quite

@@ -43,10 +43,10 @@ ag_status ag_pretokenizer_add_split(ag_pretokenizer *pt, ag_splitter splitter, a
     return append_step(pt, (step){.kind = SPLIT, .splitter = splitter}, err);
 }
 
-ag_status ag_pretokenizer_add_regex(ag_pretokenizer *pt, const char *regex, const char *place,
+ag_status ag_pretokenizer_add_regex(ag_pretokenizer *pt, const char *regex, const char *path,
                                     ag_split_behavior behavior, bool invert, ag_error *err) {
     ag_splitter splitter = {.behavior = behavior, .invert = invert};
-    AG_TRY(ag_pattern_regex(regex, strlen(regex), place, &splitter.pattern, err));
+    AG_TRY(ag_pattern_regex(regex, strlen(regex), path, &splitter.pattern, err));
     return ag_pretokenizer_add_split(pt, splitter, err);
 }
 
@@ -75,9 +75,9 @@ void ag_pretokenizer_free(ag_pretokenizer *pt) {
 
 void ag_pieces_free(ag_pieces *p) {
     ag_free(p->list.data);
-    ag_free(p->list_spare.data);
+    ag_free(p->list_scratch.data);
     ag_text_free(&p->own);
-    ag_text_free(&p->own_spare);
+    ag_text_free(&p->own_scratch);
     *p = (ag_pieces){0};
 }
 
@@ -108,7 +108,7 @@ static ag_status rewrite_piece(const step *s, const char *text, size_t len, bool
 
 /* Writes all pieces anew, one behind the other. */
 static ag_status rewrite_pieces(const step *s, ag_pieces *p, size_t limit, ag_error *err) {
-    ag_text *out = &p->own_spare;
+    ag_text *out = &p->own_scratch;
     out->len = 0;
     for (size_t i = 0; i < p->list.n; i++) {
         ag_piece *piece = &p->list.data[i];

@@ -32,7 +32,7 @@ typedef struct ag_splitter {
 /* Steps are added to a zeroed pre-tokenizer; release with ag_pretokenizer_free whatever these
  * return. ByteLevel is a prefix, a split and bytes; Metaspace is spaces, a prefix and a split. */
 ag_status ag_pretokenizer_add_split(ag_pretokenizer *pt, ag_splitter splitter, ag_error *err);
-ag_status ag_pretokenizer_add_regex(ag_pretokenizer *pt, const char *regex, const char *place,
+ag_status ag_pretokenizer_add_regex(ag_pretokenizer *pt, const char *regex, const char *path,
                                     ag_split_behavior behavior, bool invert, ag_error *err);
 /* s, one character, goes before each piece that does not begin with it; or only before the piece at
  * the very start. */
@@ -62,8 +62,8 @@ typedef struct ag_piece_list {
 /* The pieces of a text while it is cut; zero-initialise, release with ag_pieces_free. */
 typedef struct ag_pieces {
     const char *text; /* what the pieces lie in: the caller's text, or own.data */
-    ag_piece_list list, list_spare;
-    ag_text own, own_spare;
+    ag_piece_list list, list_scratch;
+    ag_text own, own_scratch;
     bool at_start; /* the first piece begins where the whole input begins */
 } ag_pieces;
 void ag_pieces_free(ag_pieces *p);

@@ -37,12 +37,12 @@ static void pcre_release(void *p, void *user) {
     ag_free(p);
 }
 
-static ag_status compile(ag_pattern *p, const char *s, size_t n, const char *place, ag_error *err) {
+static ag_status compile(ag_pattern *p, const char *s, size_t n, const char *path, ag_error *err) {
     int code = 0;
     PCRE2_SIZE at = 0;
     p->general = pcre2_general_context_create(pcre_alloc, pcre_release, NULL);
     pcre2_compile_context *cc = p->general ? pcre2_compile_context_create(p->general) : NULL;
-    if (!cc) return AG_FAIL(err, NOMEM, "%s: pattern", place);
+    if (!cc) return AG_FAIL(err, NOMEM, "%s: pattern", path);
     pcre2_set_newline(cc, PCRE2_NEWLINE_LF);
     pcre2_set_parens_nest_limit(cc, 100);
     p->code = pcre2_compile((PCRE2_SPTR)s, n,
@@ -53,27 +53,27 @@ static ag_status compile(ag_pattern *p, const char *s, size_t n, const char *pla
     if (!p->code) {
         char why[120];
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
-        if (code == 121) return AG_FAIL(err, NOMEM, "%s: pattern", place);
-        return AG_FAIL(err, FORMAT, "%s at offset %zu: %s", place, (size_t)at, why);
+        if (code == 121) return AG_FAIL(err, NOMEM, "%s: pattern", path);
+        return AG_FAIL(err, FORMAT, "%s at offset %zu: %s", path, (size_t)at, why);
     }
     /* Where there is no JIT the interpreter matches, with the same results. */
     pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
     return AG_OK;
 }
 
-ag_status ag_pattern_regex(const char *s, size_t n, const char *place, ag_pattern **out,
+ag_status ag_pattern_regex(const char *s, size_t n, const char *path, ag_pattern **out,
                            ag_error *err) {
     *out = NULL;
     if (n > MAX_PATTERN) {
-        return AG_FAIL(err, FORMAT, "%s is %zu bytes long, more than %d", place, n, MAX_PATTERN);
+        return AG_FAIL(err, FORMAT, "%s is %zu bytes long, more than %d", path, n, MAX_PATTERN);
     }
     ag_text translated = {0};
     ag_pattern *p = ag_calloc(1, sizeof *p);
-    ag_status st = p ? AG_OK : AG_FAIL(err, NOMEM, "%s: pattern", place);
+    ag_status st = p ? AG_OK : AG_FAIL(err, NOMEM, "%s: pattern", path);
     if (st != AG_OK) goto done;
     st = ag_regex_translate(s, n, &translated, err);
-    if (st != AG_OK) ag_error_prefix(err, st, "%s", place);
-    else st = compile(p, translated.data, translated.len, place, err);
+    if (st != AG_OK) ag_error_prefix(err, st, "%s", path);
+    else st = compile(p, translated.data, translated.len, path, err);
 done:
     ag_text_free(&translated);
     if (st == AG_OK) *out = p;
@@ -81,34 +81,34 @@ done:
     return st;
 }
 
-ag_status ag_pattern_literal(const char *s, size_t n, const char *place, ag_pattern **out,
+ag_status ag_pattern_literal(const char *s, size_t n, const char *path, ag_pattern **out,
                              ag_error *err) {
     *out = NULL;
     /* An empty string matches between any two characters, as the empty expression does. */
-    if (n == 0) return ag_pattern_regex("", 0, place, out, err);
+    if (n == 0) return ag_pattern_regex("", 0, path, out, err);
     ag_pattern *p = ag_calloc(1, sizeof *p);
     if (p) p->literal = ag_strndup(s, n);
     if (!p || !p->literal) {
         ag_free(p);
-        return AG_FAIL(err, NOMEM, "%s: pattern", place);
+        return AG_FAIL(err, NOMEM, "%s: pattern", path);
     }
     p->len = n;
     *out = p;
     return AG_OK;
 }
 
-ag_status ag_pattern_parse(const json_t *v, const char *place, ag_pattern **out, ag_error *err) {
+ag_status ag_pattern_parse(const json_t *v, const char *path, ag_pattern **out, ag_error *err) {
     *out = NULL;
     const json_t *s = json_object_get(v, "String");
     if (json_is_string(v)) s = v;
     if (json_is_string(s)) {
-        return ag_pattern_literal(json_string_value(s), json_string_length(s), place, out, err);
+        return ag_pattern_literal(json_string_value(s), json_string_length(s), path, out, err);
     }
     s = json_object_get(v, "Regex");
     if (json_is_string(s)) {
-        return ag_pattern_regex(json_string_value(s), json_string_length(s), place, out, err);
+        return ag_pattern_regex(json_string_value(s), json_string_length(s), path, out, err);
     }
-    return AG_FAIL(err, FORMAT, "%s is neither {\"String\": ...} nor {\"Regex\": ...}", place);
+    return AG_FAIL(err, FORMAT, "%s is neither {\"String\": ...} nor {\"Regex\": ...}", path);
 }
 
 void ag_pattern_destroy(ag_pattern *p) {

@@ -11,10 +11,10 @@
 typedef struct ag_pattern ag_pattern; /* immutable: any number of cursors at the same time */
 
 /* v: {"String": "..."} or {"Regex": "..."} or a plain string; place names it in messages. */
-ag_status ag_pattern_parse(const json_t *v, const char *place, ag_pattern **out, ag_error *err);
-ag_status ag_pattern_regex(const char *s, size_t n, const char *place, ag_pattern **out,
+ag_status ag_pattern_parse(const json_t *v, const char *path, ag_pattern **out, ag_error *err);
+ag_status ag_pattern_regex(const char *s, size_t n, const char *path, ag_pattern **out,
                            ag_error *err);
-ag_status ag_pattern_literal(const char *s, size_t n, const char *place, ag_pattern **out,
+ag_status ag_pattern_literal(const char *s, size_t n, const char *path, ag_pattern **out,
                              ag_error *err);
 void ag_pattern_destroy(ag_pattern *p);
 

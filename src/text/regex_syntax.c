@@ -19,9 +19,9 @@ typedef struct scanner {
     ag_error *err;
 } scanner;
 
-static ag_status refuse_pattern(const scanner *sc, const char *what) {
-    return AG_FAIL(sc->err, UNSUPPORTED, "%s at offset %zu of the pattern is not supported", what,
-                   sc->at);
+static ag_status reject_pattern(const scanner *sc, const char *feature) {
+    return AG_FAIL(sc->err, UNSUPPORTED, "%s at offset %zu of the pattern is not supported",
+                   feature, sc->at);
 }
 
 static ag_status put_text(scanner *sc, const char *s, size_t consumed) {
@@ -56,7 +56,7 @@ static ag_status put_categories(scanner *sc, const char *open, const char *const
 static ag_status property(scanner *sc) {
     const char *s = sc->s + sc->at, *end = memchr(s, '}', sc->n - sc->at);
     if (sc->n - sc->at < 4 || s[2] != '{' || !end)
-        return refuse_pattern(sc, "\\p without a {name}");
+        return reject_pattern(sc, "\\p without a {name}");
     const char *name = s + 3;
     bool negative = s[1] == 'P';
     if (*name == '^') {
@@ -118,10 +118,10 @@ static ag_status digit(scanner *sc, const char *open, const char *close) {
 
 /* PCRE2's \s has U+180E, which lost the property White_Space in Unicode 6.3. */
 static ag_status escape(scanner *sc) {
-    if (sc->at + 1 == sc->n) return refuse_pattern(sc, "a trailing backslash");
+    if (sc->at + 1 == sc->n) return reject_pattern(sc, "a trailing backslash");
     char c = sc->s[sc->at + 1];
     if (sc->in_class && strchr("WHD", c) && c)
-        return refuse_pattern(sc, "\\W, \\H or \\D in a class");
+        return reject_pattern(sc, "\\W, \\H or \\D in a class");
     switch (c) {
     case 's':
         return put_text(sc, "\\p{White_Space}", 2);
@@ -157,7 +157,7 @@ static ag_status escape(scanner *sc) {
     case 'K':
     case 'Q':
     case 'E':
-        return refuse_pattern(sc, "the escape \\C, \\K, \\Q or \\E");
+        return reject_pattern(sc, "the escape \\C, \\K, \\Q or \\E");
     default:
         return copy_source(sc, 2);
     }
@@ -166,11 +166,11 @@ static ag_status escape(scanner *sc) {
 /* "(?m)" means in Ruby what "(?s)" means elsewhere. */
 static ag_status group(scanner *sc) {
     size_t i = sc->at + 1;
-    if (i < sc->n && sc->s[i] == '*') return refuse_pattern(sc, "a verb (*...)");
+    if (i < sc->n && sc->s[i] == '*') return reject_pattern(sc, "a verb (*...)");
     if (i < sc->n && sc->s[i] == '?') {
         for (i++; i < sc->n && strchr("imsxn-", sc->s[i]) && sc->s[i]; i++) {
             if (sc->s[i] == 'm' || sc->s[i] == 's')
-                return refuse_pattern(sc, "the option (?m) or (?s)");
+                return reject_pattern(sc, "the option (?m) or (?s)");
         }
     }
     return copy_source(sc, 1);
@@ -181,7 +181,7 @@ static ag_status open_class(scanner *sc) {
         const char *end = sc->at + 1 < sc->n && sc->s[sc->at + 1] == ':'
                               ? memmem(sc->s + sc->at, sc->n - sc->at, ":]", 2)
                               : NULL;
-        if (!end) return refuse_pattern(sc, "a class within a class");
+        if (!end) return reject_pattern(sc, "a class within a class");
         return copy_source(sc, (size_t)(end + 2 - (sc->s + sc->at)));
     }
     sc->in_class = true;
@@ -206,7 +206,7 @@ static ag_status translate_one(scanner *sc) {
         return sc->in_class ? copy_source(sc, 1) : group(sc);
     case '&':
         if (sc->in_class && left > 1 && s[1] == '&')
-            return refuse_pattern(sc, "&& in a character class");
+            return reject_pattern(sc, "&& in a character class");
         return copy_source(sc, 1);
     case '{': /* {,n} is {0,n} there, and plain text in PCRE2 before 10.43 */
         if (!sc->in_class && left > 1 && s[1] == ',') return put_text(sc, "{0", 1);

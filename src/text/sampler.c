@@ -236,10 +236,10 @@ static float candidate_weight(const ag_sampler *s, int32_t id, float top) {
 /* Drops candidates, best first, behind the nucleus and where min_p ends; returns how many are left
  * and the sum of their weights. total: of the weights of all that top_k left. */
 static size_t truncate_candidates(const ag_sampler *s, size_t n, double total, double *sum) {
-    double enough = (double)s->params.top_p * total;
+    double target = (double)s->params.top_p * total;
     size_t n_retained = 0;
     for (*sum = 0; n_retained < n && s->weights[n_retained] >= s->params.min_p; n_retained++) {
-        if (s->params.top_p < 1 && *sum >= enough) break;
+        if (s->params.top_p < 1 && *sum >= target) break;
         *sum += s->weights[n_retained];
     }
     return n_retained;
@@ -272,14 +272,15 @@ static size_t choose_top_p(ag_sampler *s, float top, double *sum) {
     for (size_t i = 0; i < s->n_vocab; i++) {
         total += s->weights[i] = candidate_weight(s, (int32_t)i, top);
     }
-    double least = (1 - (double)s->params.top_p) * total / (double)s->n_vocab;
-    double enough = (double)s->params.top_p * total;
+    double min_weight = (1 - (double)s->params.top_p) * total / (double)s->n_vocab;
+    double target = (double)s->params.top_p * total;
     size_t n = 0, n_retained = 0;
     for (size_t i = 0; i < s->n_vocab; i++) {
-        if (s->weights[i] >= least && s->weights[i] >= s->params.min_p) s->ids[n++] = (int32_t)i;
+        if (s->weights[i] >= min_weight && s->weights[i] >= s->params.min_p)
+            s->ids[n++] = (int32_t)i;
     }
     ag_select_heapify(s->logits, s->ids, n);
-    for (*sum = 0; n_retained < n && *sum < enough; n_retained++) {
+    for (*sum = 0; n_retained < n && *sum < target; n_retained++) {
         int32_t id = ag_select_pop(s->logits, s->ids, n - n_retained);
         *sum += s->weights[n_retained] = candidate_weight(s, id, top);
     }
@@ -302,13 +303,13 @@ static size_t choose_all(ag_sampler *s, float top, double *sum) {
 
 /* A candidate with a probability proportional to its weight; never one that weighs nothing. */
 static int32_t draw(ag_sampler *s, size_t n, double sum) {
-    double left = ag_random_unit(&s->random) * sum;
+    double remaining = ag_random_unit(&s->random) * sum;
     size_t chosen = 0;
     for (size_t i = 0; i < n; i++) {
         if (s->weights[i] == 0) continue;
         chosen = i;
-        left -= s->weights[i];
-        if (left < 0) break;
+        remaining -= s->weights[i];
+        if (remaining < 0) break;
     }
     return s->ids[chosen];
 }
@@ -357,29 +358,29 @@ static bool is_among(const int32_t *ids, size_t n, int32_t id) {
     return false;
 }
 
-static bool add_once(int32_t *ids, size_t most, size_t *n, int32_t id) {
+static bool add_once(int32_t *ids, size_t max, size_t *n, int32_t id) {
     if (is_among(ids, *n, id)) return true;
-    if (*n == most) return false;
+    if (*n == max) return false;
     ids[(*n)++] = id;
     return true;
 }
 
 /* Each changed logit pushes at most one other out of the best, so as many more must be known. */
-bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t most_ids, size_t *n_ids,
-                      size_t most_k, size_t *k) {
+bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t max_ids, size_t *n_ids,
+                      size_t max_k, size_t *k) {
     const ag_sampler_params *p = &s->params;
-    const size_t wanted = p->temperature == 0 ? 1 : p->top_k;
+    const size_t top_k = p->temperature == 0 ? 1 : p->top_k;
     *n_ids = 0;
     if (s->filter) return false;
-    if (!wanted || wanted > most_k) return false;
+    if (!top_k || top_k > max_k) return false;
     for (size_t i = 0; i < p->n_logit_bias; i++) {
-        if (!add_once(ids, most_ids, n_ids, s->bias[i].id)) return false;
+        if (!add_once(ids, max_ids, n_ids, s->bias[i].id)) return false;
     }
     for (size_t i = 0; i < s->n_window; i++) {
-        if (!add_once(ids, most_ids, n_ids, s->window[i])) return false;
+        if (!add_once(ids, max_ids, n_ids, s->window[i])) return false;
     }
-    *k = wanted + *n_ids;
-    return *k <= most_k;
+    *k = top_k + *n_ids;
+    return *k <= max_k;
 }
 
 /* Into s->logits, where the others keep what they had: nobody looks at them. */
@@ -409,7 +410,8 @@ static size_t rank_top(ag_sampler *s, const ag_top_logits *top) {
         if (s->logits[top->ids[i]] > -INFINITY) s->ids[n++] = top->ids[i];
     }
     ag_select_heapify(s->logits, s->ids, n);
-    for (size_t left = n; left > 0; left--) ag_select_pop(s->logits, s->ids, left);
+    for (size_t remaining = n; remaining > 0; remaining--)
+        ag_select_pop(s->logits, s->ids, remaining);
     reverse_ids(s->ids, n);
     return n;
 }

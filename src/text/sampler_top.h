@@ -10,8 +10,8 @@
 /* ids[0..n_ids) := the tokens whose logits bias and penalties change, each once; *k := how many of
  * the best of the row must be known beside them. false: the whole row is needed, or more than
  * most_ids or most_k. */
-bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t most_ids, size_t *n_ids,
-                      size_t most_k, size_t *k);
+bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t max_ids, size_t *n_ids,
+                      size_t max_k, size_t *k);
 
 typedef struct ag_top_logits {
     const int32_t *best_ids; /* [n_best] the k best, best first, or all that are not -INFINITY */

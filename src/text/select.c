@@ -40,19 +40,20 @@ int32_t ag_select_pop(const float *logits, int32_t *ids, size_t n) {
 }
 
 size_t ag_select_top(const float *logits, size_t n, size_t k, int32_t *ids) {
-    size_t have = 0;
+    size_t n_selected = 0;
     for (size_t i = 0; i < n; i++) {
         int32_t id = (int32_t)i;
-        if (have < k) {
+        if (n_selected < k) {
             if (logits[i] == -INFINITY) continue;
-            ids[have++] = id;
-            if (have == k) heapify(logits, ids, k, false);
+            ids[n_selected++] = id;
+            if (n_selected == k) heapify(logits, ids, k, false);
         } else if (logits[i] > logits[ids[0]]) { /* an equal one has a higher id: worse */
             ids[0] = id;
             sift(logits, ids, k, 0, false);
         }
     }
-    if (have < k) heapify(logits, ids, have, false);
-    for (size_t left = have; left > 1; left--) pop(logits, ids, left, false);
-    return have;
+    if (n_selected < k) heapify(logits, ids, n_selected, false);
+    for (size_t remaining = n_selected; remaining > 1; remaining--)
+        pop(logits, ids, remaining, false);
+    return n_selected;
 }

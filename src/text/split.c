@@ -109,7 +109,7 @@ static void drop_empty(ag_piece_list *l, size_t first) {
 ag_status ag_split_pieces(const ag_splitter *s, ag_pieces *p, ag_error *err) {
     ag_cursor c = {0};
     ag_status st = AG_OK;
-    ag_piece_list *out = &p->list_spare;
+    ag_piece_list *out = &p->list_scratch;
     out->n = 0;
     if (s->pattern) AG_TRY(ag_cursor_open(&c, s->pattern, err));
     size_t old_start = p->list.n ? p->list.data[0].start : 0;

@@ -25,7 +25,7 @@ static const double unk_penalty = 10; /* SentencePiece's kUnkPenalty */
 static ag_status read_scores(ag_unigram *u, const json_t *model, ag_error *err) {
     json_t *list, *v;
     size_t i;
-    double least = INFINITY;
+    double min_score = INFINITY;
     AG_TRY(ag_json_required(model, "model", "vocab", JSON_ARRAY, &list, err));
     u->scores = ag_calloc(json_array_size(list) + 1, sizeof *u->scores);
     if (!u->scores) return AG_FAIL(err, NOMEM, "list of %zu scores", json_array_size(list));
@@ -35,12 +35,12 @@ static ag_status read_scores(ag_unigram *u, const json_t *model, ag_error *err) 
             return AG_FAIL(err, FORMAT, "model.vocab[%zu] has no score", i);
         }
         u->scores[i] = json_number_value(score);
-        if (u->scores[i] < least) least = u->scores[i];
+        if (u->scores[i] < min_score) min_score = u->scores[i];
         size_t n;
         const char *s = ag_vocab_spelling(u->vocab, (int32_t)i, &n);
         AG_TRY(ag_trie_add(&u->trie, s, n, (int32_t)i, err));
     }
-    u->unk_score = least - unk_penalty;
+    u->unk_score = min_score - unk_penalty;
     return AG_OK;
 }
 
@@ -86,7 +86,7 @@ static ag_status find_best(const ag_unigram *u, const char *word, size_t len, no
     for (size_t i = 0, step, n = 0; i < len; i += step, n++) {
         double score = nodes[i].score;
         if (ag_interrupted_at(n)) return AG_FAIL(err, CANCELLED, "splitting a word: interrupted");
-        bool alone = false; /* the character is a token */
+        bool is_token = false; /* the character is a token */
         step = ag_utf8_len(word[i]);
         uint32_t at = 0;
         for (size_t end = i; end < len;) {
@@ -95,9 +95,9 @@ static ag_status find_best(const ag_unigram *u, const char *word, size_t len, no
             int32_t id = u->trie.ids[at];
             if (id < 0) continue;
             offer(&nodes[end], u->scores[id] + score, i, id);
-            alone |= end == i + step;
+            is_token |= end == i + step;
         }
-        if (alone) continue;
+        if (is_token) continue;
         if (u->unk_id < 0) {
             uint32_t cp;
             ag_utf8_get(word + i, &cp);

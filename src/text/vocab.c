@@ -73,27 +73,27 @@ void ag_vocab_byte_ids(const ag_vocab *v, int32_t ids[256]) {
 }
 
 /* How much of a spelling a message quotes. */
-static int shown(size_t n) { return n > 60 ? 60 : (int)n; }
+static int quoted_len(size_t n) { return n > 60 ? 60 : (int)n; }
 
 ag_status ag_vocab_add(ag_vocab *v, const char *s, size_t n, int32_t id, unsigned flags,
                        ag_error *err) {
     ag_vocab_entry *e = &v->entries[id];
     uint64_t h = hash(s, n);
     ag_vocab_slot *slot = slot_of(v, s, n, h);
-    int32_t there = slot->next_id - 1;
-    if (there >= 0 && there != id && n) {
-        return AG_FAIL(err, FORMAT, "token \"%.*s\" has id %d, but also id %d", shown(n), s,
-                       (int)there, (int)id);
+    int32_t found_id = slot->next_id - 1;
+    if (found_id >= 0 && found_id != id && n) {
+        return AG_FAIL(err, FORMAT, "token \"%.*s\" has id %d, but also id %d", quoted_len(n), s,
+                       (int)found_id, (int)id);
     }
-    if (e->flags && there != id) {
-        return AG_FAIL(err, FORMAT, "id %d belongs to \"%.*s\" and to \"%.*s\"", (int)id, shown(n),
-                       s, shown(e->len), v->spellings.data + e->offset);
+    if (e->flags && found_id != id) {
+        return AG_FAIL(err, FORMAT, "id %d belongs to \"%.*s\" and to \"%.*s\"", (int)id,
+                       quoted_len(n), s, quoted_len(e->len), v->spellings.data + e->offset);
     }
     if (!e->flags) {
         e->offset = (uint32_t)v->spellings.len;
         e->len = (uint32_t)n;
         AG_TRY(ag_text_append(&v->spellings, s, n, err));
-        if (there < 0) *slot = (ag_vocab_slot){id + 1, (uint32_t)(h >> 32)};
+        if (found_id < 0) *slot = (ag_vocab_slot){id + 1, (uint32_t)(h >> 32)};
         if (n > v->max_len) v->max_len = n;
     }
     e->flags |= (uint8_t)flags;

@@ -7,29 +7,29 @@
 #include <string.h>
 
 /* Ids may have gaps, but a file of a few bytes must not make the table large. */
-enum { SPARE_IDS = 1 << 20 };
+enum { MAX_UNUSED_IDS = 1 << 20 };
 
 /* What a file needs room for. */
-typedef struct extent {
+typedef struct totals {
     size_t n_tokens, n_bytes;
     json_int_t max, limit; /* the largest id, and what ids have to be below */
-} extent;
+} totals;
 
-static ag_status note_id(extent *e, const json_t *v, const char *what, const char *name,
-                         ag_error *err) {
+static ag_status check_id(totals *e, const json_t *v, const char *path, const char *name,
+                          ag_error *err) {
     if (!json_is_integer(v)) {
-        return AG_FAIL(err, FORMAT, "%s: the id of \"%.60s\" is not an integer", what, name);
+        return AG_FAIL(err, FORMAT, "%s: the id of \"%.60s\" is not an integer", path, name);
     }
     json_int_t id = json_integer_value(v);
     if (id < 0 || id >= e->limit) {
-        return AG_FAIL(err, FORMAT, "%s: id %lld of \"%.60s\" is not in 0..%lld", what,
+        return AG_FAIL(err, FORMAT, "%s: id %lld of \"%.60s\" is not in 0..%lld", path,
                        (long long)id, name, (long long)e->limit - 1);
     }
     if (id > e->max) e->max = id;
     return AG_OK;
 }
 
-static ag_status measure_added(extent *e, size_t n_model, const json_t *added, ag_error *err) {
+static ag_status measure_added(totals *e, size_t n_model, const json_t *added, ag_error *err) {
     const json_t *v;
     size_t i;
     e->n_tokens = n_model + json_array_size(added);
@@ -37,27 +37,27 @@ static ag_status measure_added(extent *e, size_t n_model, const json_t *added, a
         return AG_FAIL(err, FORMAT, "model.vocab has %zu tokens, more than %d", e->n_tokens,
                        AG_VOCAB_MAX_IDS / 4);
     }
-    e->limit = (json_int_t)(2 * e->n_tokens) + SPARE_IDS;
+    e->limit = (json_int_t)(2 * e->n_tokens) + MAX_UNUSED_IDS;
     json_array_foreach(added, i, v) {
-        char place[AG_JSON_PLACE];
-        snprintf(place, sizeof place, "added_tokens[%zu]", i);
+        char path[AG_JSON_PATH_BYTES];
+        snprintf(path, sizeof path, "added_tokens[%zu]", i);
         json_t *id, *content;
-        AG_TRY(ag_json_expect_object(v, place, err));
-        AG_TRY(ag_json_required(v, place, "content", JSON_STRING, &content, err));
-        AG_TRY(ag_json_required(v, place, "id", JSON_INTEGER, &id, err));
-        AG_TRY(note_id(e, id, place, json_string_value(content), err));
+        AG_TRY(ag_json_expect_object(v, path, err));
+        AG_TRY(ag_json_required(v, path, "content", JSON_STRING, &content, err));
+        AG_TRY(ag_json_required(v, path, "id", JSON_INTEGER, &id, err));
+        AG_TRY(check_id(e, id, path, json_string_value(content), err));
         e->n_bytes += json_string_length(content);
     }
     return AG_OK;
 }
 
 ag_status ag_vocab_read_json(ag_vocab *v, json_t *vocab, const json_t *added, ag_error *err) {
-    extent e = {.max = -1};
+    totals e = {.max = -1};
     const char *key;
     json_t *id;
     AG_TRY(measure_added(&e, json_object_size(vocab), added, err));
     json_object_foreach(vocab, key, id) {
-        AG_TRY(note_id(&e, id, "model.vocab", key, err));
+        AG_TRY(check_id(&e, id, "model.vocab", key, err));
         e.n_bytes += strlen(key);
     }
     AG_TRY(ag_vocab_init(v, (size_t)(e.max + 1), e.n_tokens, e.n_bytes, err));
@@ -72,7 +72,7 @@ ag_status ag_vocab_read_json(ag_vocab *v, json_t *vocab, const json_t *added, ag
 ag_status ag_vocab_read_json_list(ag_vocab *v, const json_t *list, const json_t *added,
                                   ag_error *err) {
     size_t n = json_array_size(list), i;
-    extent e = {.max = (json_int_t)n - 1};
+    totals e = {.max = (json_int_t)n - 1};
     const json_t *item;
     AG_TRY(measure_added(&e, n, added, err));
     json_array_foreach(list, i, item) {

@@ -29,8 +29,8 @@ static const model_kind models[] = {
     {"gemma4", false, false, true, true, false, -1, -1, -1},
 };
 
-static bool is_string(ag_source_string s, const char *want) {
-    return s.n == strlen(want) && memcmp(s.text, want, s.n) == 0;
+static bool is_string(ag_source_string s, const char *expected) {
+    return s.n == strlen(expected) && memcmp(s.text, expected, s.n) == 0;
 }
 
 static ag_status find_model(const ag_source_vocabulary *v, const model_kind **out, ag_error *err) {
@@ -65,7 +65,7 @@ static bool is_added(const ag_source_vocabulary *v, size_t i) {
 
 /* The tokens of Phi-3 take the white space behind them, which a GGUF file does not say. Its
  * vocabulary is told by the name that its makers gave to token 32002. */
-static bool strips_behind(const ag_source_vocabulary *v, ag_source_string s) {
+static bool strips_space_after(const ag_source_vocabulary *v, ag_source_string s) {
     static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
     enum { PHI_3_TOKEN = 32002 };
     if (v->n_tokens <= PHI_3_TOKEN || !is_string(v->tokens[PHI_3_TOKEN], "<|placeholder1|>")) {
@@ -105,7 +105,7 @@ static ag_status add_tokens(ag_tokenizer *t, const ag_source_vocabulary *v, ag_e
         ag_source_string s = v->tokens[i].n ? v->tokens[i] : (ag_source_string){"", 0};
         bool special = type_of(v, i) != AG_TOKEN_USER_DEFINED || is_marker(v, i);
         ag_added_token added = {
-            .id = (int32_t)i, .special = special, .rstrip = strips_behind(v, s)};
+            .id = (int32_t)i, .special = special, .rstrip = strips_space_after(v, s)};
         ag_status st =
             is_added(v, i) && s.n
                 ? ag_added_tokens_add(&t->added, added, s.text, s.n, NULL, &t->vocab, err)
@@ -173,8 +173,8 @@ static ag_status set_escaped(ag_tokenizer *t, bool space_prefix, ag_error *err) 
 }
 
 /* One of the ids around a text. */
-static ag_status add_outer(ag_tokenizer *t, ag_ids *ids, const char *name, int64_t id,
-                           ag_error *err) {
+static ag_status add_bos_or_eos(ag_tokenizer *t, ag_ids *ids, const char *name, int64_t id,
+                                ag_error *err) {
     if (id < 0 || id >= t->vocab.n_ids) {
         return AG_FAIL(err, FORMAT, "add_%s_token, but %s_token_id is %lld of %d", name, name,
                        (long long)id, (int)t->vocab.n_ids);
@@ -182,13 +182,13 @@ static ag_status add_outer(ag_tokenizer *t, ag_ids *ids, const char *name, int64
     return ag_ids_push(ids, (int32_t)id, err);
 }
 
-static ag_status set_outer(ag_tokenizer *t, const ag_source_vocabulary *v, const model_kind *m,
-                           bool pre_bos, ag_error *err) {
+static ag_status set_bos_and_eos(ag_tokenizer *t, const ag_source_vocabulary *v,
+                                 const model_kind *m, bool pre_bos, ag_error *err) {
     int64_t bos = v->bos >= 0 ? v->bos : m->bos, eos = v->eos >= 0 ? v->eos : m->eos;
     bool add_bos = v->add_bos > 0 || (m->always_bos && bos >= 0) ||
                    (v->add_bos < 0 && bos >= 0 && (m->add_bos || pre_bos));
-    if (add_bos) AG_TRY(add_outer(t, &t->postprocessor.before, "bos", bos, err));
-    if (v->add_eos > 0) AG_TRY(add_outer(t, &t->postprocessor.behind, "eos", eos, err));
+    if (add_bos) AG_TRY(add_bos_or_eos(t, &t->postprocessor.prefix, "bos", bos, err));
+    if (v->add_eos > 0) AG_TRY(add_bos_or_eos(t, &t->postprocessor.suffix, "eos", eos, err));
     return AG_OK;
 }
 
@@ -206,7 +206,7 @@ static ag_status build(ag_tokenizer *t, const ag_source_vocabulary *v, ag_error 
     else
         AG_TRY(set_escaped(
             t, v->add_space_prefix < 0 ? m->add_space_prefix : v->add_space_prefix > 0, err));
-    return set_outer(t, v, m, pre && pre->flags & AG_PRE_ADD_BOS, err);
+    return set_bos_and_eos(t, v, m, pre && pre->flags & AG_PRE_ADD_BOS, err);
 }
 
 ag_status ag_tokenizer_from_vocabulary(const ag_source_vocabulary *v, const char *name,
