@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds what a hostile file can make the search cost for each byte of a text. */
+/* Bounds the search time per byte of text that a hostile file can cause. */
 enum { MAX_CONTENT = 4096 };
 
 static ag_status set_token_content(ag_added_token *t, const char *content, size_t n,
@@ -58,8 +58,8 @@ static ag_status read_token(ag_added_tokens *a, const json_t *v, const char *pat
     return st == AG_OK ? st : ag_error_prefix(err, st, "%s", path);
 }
 
-/* Equal contents happen when a normaliser maps two spellings onto one: a token that is not special
- * wins then, and the higher id among equals. */
+/* Sorts by content. A normaliser can map two spellings to one: then the token that is not special
+ * comes first, and of two such the higher id. */
 static int by_content(const void *pa, const void *pb) {
     const ag_added_token *a = pa, *b = pb;
     int c = memcmp(a->content, b->content, a->len < b->len ? a->len : b->len);
@@ -74,7 +74,7 @@ static ag_status index_by_byte(ag_added_set *set, ag_error *err) {
     if (set->n) qsort(set->tokens, set->n, sizeof *set->tokens, by_content);
     size_t i = 0;
     for (unsigned b = 0; b <= 256; b++) {
-        /* Contents that a normaliser left empty sort before all and are never found. */
+        /* Contents that a normaliser emptied come first and are never found. */
         while (i < set->n &&
                (set->tokens[i].len == 0 || (unsigned char)set->tokens[i].content[0] < b)) {
             i++;
@@ -116,7 +116,8 @@ void ag_added_tokens_free(ag_added_tokens *a) {
     *a = (ag_added_tokens){0};
 }
 
-/* The first of tokens[lo..hi), which agree before byte d, whose byte d is not below c. */
+/* Returns the first of tokens[lo..hi) whose byte d is at least c. Their bytes before d must be
+ * equal. */
 static size_t lower_bound(const ag_added_set *set, size_t lo, size_t hi, size_t d, unsigned c) {
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
@@ -126,8 +127,8 @@ static size_t lower_bound(const ag_added_set *set, size_t lo, size_t hi, size_t 
     return lo;
 }
 
-/* The longest token that text begins with, or NULL: the sorted tokens are narrowed down to those
- * that share one more byte at each step. */
+/* Returns the longest token that text starts with, NULL if there is none. Each step narrows the
+ * sorted range to tokens with one more equal byte. */
 static const ag_added_token *longest_at(const ag_added_set *set, const char *text, size_t len) {
     unsigned c = (unsigned char)text[0];
     size_t lo = set->first[c], hi = set->first[c + 1];
@@ -154,7 +155,7 @@ static ag_status is_word(const ag_added_set *set, const char *text, size_t len, 
     return st;
 }
 
-/* Whether text[start..end) has no word character on either side. */
+/* Sets *result if text[start..end) has no word character on either side. */
 static ag_status is_whole_word(const ag_added_scan *s, size_t start, size_t end, bool *result,
                                ag_error *err) {
     bool word_before = false, word_after = false;
@@ -209,7 +210,7 @@ ag_status ag_added_next(ag_added_scan *s, size_t *start, int32_t *id, ag_error *
         if (t->lstrip) from = from > s->done ? skip_space_back(s->text, from, s->done) : s->done;
         size_t done = s->done;
         s->done = to;
-        /* A token of white space, all of which the token before took. */
+        /* a token of spaces that the previous token has stripped */
         if (from >= to) continue;
         *start = from > done ? from : done;
         *id = t->id;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Added tokens: spellings that are cut out of a text before anything else
- * happens to it, the leftmost first and the longest among those. */
+/* Added tokens: strings that are found in a text before it is tokenized, the leftmost first and the
+ * longest of those that start there. */
 #ifndef AG_TEXT_ADDED_TOKENS_H
 #define AG_TEXT_ADDED_TOKENS_H
 
@@ -8,7 +8,7 @@
 #include "text/vocab.h"
 
 typedef struct ag_added_token {
-    char *content; /* owned; what is looked for */
+    char *content; /* owned; the string to find */
     size_t len;
     int32_t id;
     bool special, single_word, lstrip, rstrip;
@@ -17,38 +17,39 @@ typedef struct ag_added_token {
 typedef struct ag_added_set {
     ag_added_token *tokens; /* sorted by content */
     size_t n, cap;
-    uint32_t first[257]; /* tokens[first[b]..first[b + 1]) begin with the byte b */
-    ag_pattern *word;    /* a word character; NULL when no token is single_word */
+    uint32_t first[257]; /* tokens[first[b]..first[b + 1]) start with byte b */
+    ag_pattern *word;    /* matches a word character; NULL if no token is single_word */
 } ag_added_set;
 
 typedef struct ag_added_tokens {
-    ag_added_set raw;        /* looked for in the text as it is */
-    ag_added_set normalized; /* looked for, normalised themselves, in the normalised text */
+    ag_added_set raw;        /* found in the original text */
+    ag_added_set normalized; /* normalised, then found in the normalised text */
 } ag_added_tokens;
 
-/* Adds a token to a zeroed or growing set, and to vocab; t has all but its content. With nm it is
- * looked for in normalised text. Release with ag_added_tokens_free whatever this returns. */
+/* Adds a token to a zeroed or growing set and to vocab. t has everything but its content. nm not
+ * NULL: the token is found in normalised text. The caller must call ag_added_tokens_free(), also
+ * after a failure. */
 ag_status ag_added_tokens_add(ag_added_tokens *a, ag_added_token t, const char *content, size_t n,
                               const ag_normalizer *nm, ag_vocab *vocab, ag_error *err);
-/* Once, when all are in. */
+/* Builds the search tables. Must be called once, after the last token is added. */
 ag_status ag_added_tokens_index(ag_added_tokens *a, ag_error *err);
-/* Both, of a JSON array or NULL. */
+/* Adds the tokens of a JSON array (or NULL) and builds the search tables. */
 ag_status ag_added_tokens_read_json(ag_added_tokens *a, const json_t *list, ag_vocab *vocab,
                                     const ag_normalizer *nm, ag_error *err);
 void ag_added_tokens_free(ag_added_tokens *a);
 
-/* Walks over the tokens of one text. */
+/* Iterates over the added tokens in one text. */
 typedef struct ag_added_scan {
     const ag_added_set *set;
     const char *text;
     size_t len;
-    bool parse_special; /* else special tokens are passed over */
-    size_t next;        /* where to look */
-    size_t done;        /* the end of what was given out */
+    bool parse_special; /* false: special tokens are skipped */
+    size_t next;        /* offset of the next search */
+    size_t done;        /* end of the last token that was returned */
 } ag_added_scan;
 
-/* The next token: text[s->done..*start) lies before it, and s->done becomes its end. *id is -1
- * when there is none. */
+/* Finds the next token. text[old s->done..*start) precedes it; s->done becomes its end. *id is -1
+ * if there is none. */
 ag_status ag_added_next(ag_added_scan *s, size_t *start, int32_t *id, ag_error *err);
 
 #endif

@@ -13,7 +13,7 @@ static int32_t char_id(const ag_bpe *bpe, uint32_t cp, const char *s, size_t n) 
     return ag_vocab_find_model(bpe->vocab, s, n);
 }
 
-/* Appends a character that the vocabulary lacks as its bytes; false if one of them has no token. */
+/* Appends the byte tokens of an unknown character. Returns false if one of them is missing. */
 static bool push_bytes(const ag_bpe *bpe, const char *s, size_t len, int32_t *symbols, size_t *n) {
     for (size_t i = 0; i < len; i++) {
         if (bpe->byte_ids[(unsigned char)s[i]] < 0) return false;
@@ -22,11 +22,11 @@ static bool push_bytes(const ag_bpe *bpe, const char *s, size_t len, int32_t *sy
     return true;
 }
 
-/* Writes the initial symbols of a word, at most one for each byte. */
+/* Writes the initial symbols of a word, at most one per byte. */
 static ag_status split_chars(const ag_bpe *bpe, const char *word, size_t len, int32_t *symbols,
                              size_t *n, ag_error *err) {
-    /* An unknown character is written only when a known one follows: byte fallback writes its
-     * bytes before it. That is what the tokenizers library does, and ids depend on it. */
+    /* An unknown token is written only when a known character follows, after bytes written by byte
+     * fallback. The tokenizers library does so, and ids depend on it. */
     bool unk_pending = false;
     *n = 0;
     for (size_t i = 0, step; i < len; i += step) {
@@ -77,7 +77,7 @@ size_t ag_bpe_merge_short(const ag_bpe *bpe, int32_t *symbols, size_t n) {
     return n;
 }
 
-/* A long word falls apart where no merge can ever join two characters. */
+/* Merges a long word in parts, split where no merge can ever join two characters. */
 static ag_status merge_parts(const ag_bpe *bpe, ag_bpe_scratch *s, size_t n, ag_ids *ids,
                              ag_error *err) {
     for (size_t start = 0, end, step = 0; start < n; start = end, step++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte pair encoding: Sennrich et al., arXiv:1508.07909, in the order of the tokenizers library:
- * the pair with the lowest rank first, the leftmost among equals. */
+/* Byte pair encoding (Sennrich et al., arXiv:1508.07909). Merges in the order of the tokenizers
+ * library: the lowest rank first, the leftmost of equal ranks. */
 #ifndef AG_TEXT_BPE_H
 #define AG_TEXT_BPE_H
 
@@ -9,12 +9,12 @@
 typedef struct ag_merge {
     int32_t left, right; /* left is -1 in an empty slot */
     uint32_t rank;       /* never UINT32_MAX */
-    int32_t id;          /* of the token that the two become */
+    int32_t id;          /* of the merged token */
 } ag_merge;
 
-/* What two symbols become: id is -1, and rank UINT32_MAX, when they do not merge. */
+/* Result of merging two symbols; id is -1 and rank UINT32_MAX if they do not merge. */
 typedef struct ag_joined {
-    uint32_t rank; /* lower ones come first */
+    uint32_t rank; /* the lowest is merged first */
     int32_t id;
 } ag_joined;
 
@@ -24,25 +24,25 @@ typedef struct ag_bpe {
     const ag_vocab *vocab; /* borrowed */
     ag_merge *merges;      /* open addressing over (left, right) */
     size_t n_merge_slots;  /* a power of two */
-    uint32_t *ranks;       /* NULL, or by id and in place of merges: any two symbols merge whose
-                            * spellings joined are a token of the model, the lowest rank first */
-    uint64_t *junctions;   /* a bit for each pair of characters where some merge can join */
-    ag_text joined;        /* scratch while merges are added */
-    int32_t unk_id;        /* -1: unknown characters vanish; -2: the file names one it lacks */
+    uint32_t *ranks; /* by id, replaces merges: two symbols merge if the joined spelling is a token
+                        of the model; NULL: merges is used */
+    uint64_t *junctions; /* one bit per hashed pair of characters at which a merge can join */
+    ag_text joined;      /* scratch of ag_bpe_add_merges() */
+    int32_t unk_id; /* -1: unknown characters are dropped; -2: the file names a missing token */
     bool byte_fallback, fuse_unk, ignore_merges;
-    int32_t byte_ids[256];                /* of "<0x00>" to "<0xFF>", or -1 */
-    int32_t char_ids[AG_BPE_SMALL_CHARS]; /* of one-character tokens, or -1 */
+    int32_t byte_ids[256];                /* of "<0x00>" to "<0xFF>"; -1: none */
+    int32_t char_ids[AG_BPE_SMALL_CHARS]; /* of one-character tokens; -1: none */
 } ag_bpe;
 
-/* The vocabulary, which is complete but for added tokens, is borrowed until ag_bpe_free. A model
- * without merges, options or unk; they are set and added then. Whatever it returns, release with
- * ag_bpe_free. */
+/* Initialises a model without merges, options and unknown token, which the caller then sets. vocab
+ * must be complete except for added tokens; it is borrowed until ag_bpe_free(), which the caller
+ * must call also after a failure. */
 ag_status ag_bpe_init(ag_bpe *bpe, const ag_vocab *vocab, ag_error *err);
 void ag_bpe_free(ag_bpe *bpe);
-/* bpe_json.c: from the JSON object "model", in place of ag_bpe_init. */
+/* bpe_json.c: initialises from the JSON object "model", instead of ag_bpe_init(). */
 ag_status ag_bpe_read_json(ag_bpe *bpe, const json_t *model, const ag_vocab *vocab, ag_error *err);
 
-/* Two tokens that merge; the spellings are borrowed for a call. */
+/* Spellings of two tokens that merge; borrowed for the call. */
 typedef struct ag_bpe_pair {
     const char *left, *right;
     size_t n_left, n_right;
@@ -50,42 +50,45 @@ typedef struct ag_bpe_pair {
 
 enum { AG_BPE_BLOCK = 32 };
 
-/* Room for n merges, once; then they are added, the best first, up to AG_BPE_BLOCK at a time and
- * with ranks from `rank` on. */
+/* Reserves space for n merges. Must be called once, before the merges are added in order of rank,
+ * at most AG_BPE_BLOCK per call, the first with rank `rank`. */
 ag_status ag_bpe_reserve_merges(ag_bpe *bpe, size_t n, ag_error *err);
-/* AG_FORMAT if one of the halves, or what they make together, is no token of the model: *bad is the
- * index of that pair. The last of two equal merges counts, as in the tokenizers library. */
+/* Adds merges. Fails with AG_FORMAT and the index *bad if a half or the merged spelling is not a
+ * token of the model. The last of equal merges applies, as in the tokenizers library. */
 ag_status ag_bpe_add_merges(ag_bpe *bpe, uint32_t rank, const ag_bpe_pair *pairs, size_t n,
                             size_t *bad, ag_error *err);
-/* SentencePiece's kind of merging: scores by id, the highest first. AG_FORMAT for one that is not a
- * number, or a token of the model longer than AG_BPE_MAX_SCORED bytes. */
+/* Selects merging by score, as SentencePiece does: the highest score of a joined spelling first.
+ * scores: by id. Fails with AG_FORMAT if a score is NaN or a token of the model is longer than
+ * AG_BPE_MAX_SCORED bytes. */
 ag_status ag_bpe_set_scores(ag_bpe *bpe, const float *scores, ag_error *err);
 
 ag_joined ag_bpe_join(const ag_bpe *bpe, int32_t left, int32_t right);
-/* False only if no merge can ever join what ends with token left to what begins with right. */
+/* Returns false only if no merge can ever join a symbol that ends with `left` to one that starts
+ * with `right`. */
 bool ag_bpe_may_join(const ag_bpe *bpe, int32_t left, int32_t right);
 
-/* What an encoding needs while it runs; zero-initialise, release with ag_bpe_scratch_free. */
+/* Scratch memory of encoding. Zero-initialise; free with ag_bpe_scratch_free(). */
 typedef struct ag_bpe_scratch {
     int32_t *symbols;
     size_t symbols_cap;
-    struct ag_bpe_link *links; /* of long words */
+    struct ag_bpe_link *links; /* for long words */
     size_t links_cap;
     uint64_t *queue;
     size_t queue_cap;
 } ag_bpe_scratch;
 void ag_bpe_scratch_free(ag_bpe_scratch *s);
 
-/* Appends the ids of one pre-token, valid UTF-8. */
+/* Appends the ids of one pre-token, which must be valid UTF-8. */
 ag_status ag_bpe_encode(const ag_bpe *bpe, const char *word, size_t len, ag_bpe_scratch *s,
                         ag_ids *ids, ag_error *err);
 
-/* Merges symbols[0..n) in place and returns how many are left: for a few, and for many. */
+/* Merge symbols[0..n) in place and compute how many remain: ag_bpe_merge_short() for n <=
+ * AG_BPE_SHORT, ag_bpe_merge_long() for any n. */
 size_t ag_bpe_merge_short(const ag_bpe *bpe, int32_t *symbols, size_t n);
 ag_status ag_bpe_merge_long(const ag_bpe *bpe, ag_bpe_scratch *s, int32_t *symbols, size_t *n,
                             ag_error *err);
 
-/* Words of up to so many symbols take ag_bpe_merge_short. */
+/* Maximum number of symbols of ag_bpe_merge_short(). */
 enum { AG_BPE_SHORT = 32 };
 
 #endif

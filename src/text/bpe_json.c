@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the JSON object "model" to a BPE model. */
+/* Reads a BPE model from the JSON object "model". */
 #include "core/fail.h"
 #include "text/bpe.h"
 #include "text/json_get.h"
 
 #include <string.h>
 
-/* The two halves of one merge, written as "a b" or as ["a", "b"]; borrowed from v. */
+/* Splits a merge, written as "a b" or ["a", "b"]. The halves are borrowed from v. */
 static ag_status merge_halves(const json_t *v, size_t rank, ag_bpe_pair *out, ag_error *err) {
     const json_t *left = json_array_get(v, 0), *right = json_array_get(v, 1);
     if (json_array_size(v) == 2 && json_is_string(left) && json_is_string(right)) {
@@ -29,7 +29,7 @@ static ag_status merge_halves(const json_t *v, size_t rank, ag_bpe_pair *out, ag
     return AG_OK;
 }
 
-/* A merges.txt begins with such a line, and it has been kept in some files. */
+/* Returns whether v is the first line of a merges.txt, which some files contain. */
 static bool is_version_line(const json_t *v) {
     return json_is_string(v) && strncmp(json_string_value(v), "#version", 8) == 0;
 }

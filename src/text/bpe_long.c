@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merging a word of any length in O(n log n): a linked list of symbols, and a queue of the pairs
- * that could be merged, the lowest rank and then the leftmost first. */
+/* Merges a word of any length in O(n log n), with a linked list of symbols and a queue of possible
+ * merges, the lowest rank first, then the leftmost. */
 #include "text/bpe.h"
 
 #include "core/fail.h"
@@ -13,9 +13,9 @@ typedef struct ag_bpe_link {
 } link;
 
 #define NONE UINT32_MAX
-#define DEAD INT32_MIN /* a symbol that its left neighbour has swallowed */
+#define DEAD INT32_MIN /* symbol merged into its left neighbour */
 
-/* A binary min-heap of rank << 32 | position. */
+/* Restores a binary min-heap of rank << 32 | position. */
 static void sift_down(uint64_t *q, size_t n, size_t i) {
     uint64_t x = q[i];
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
@@ -43,8 +43,8 @@ static void push_pair(uint64_t *q, size_t *n, uint64_t entry) {
     sift_up(q, (*n)++);
 }
 
-/* Room for n links and for every pair the queue can ever hold: n - 1 at first, and each of at most
- * n - 1 merges takes one out and puts up to two in. */
+/* Reserves n links and 2 n queue entries: the queue starts with n - 1 pairs, and each of at most n
+ * - 1 merges removes one and adds at most two. */
 static ag_status grow_scratch(ag_bpe_scratch *s, size_t n, ag_error *err) {
     if (n >= NONE / 2) return AG_FAIL(err, LIMIT, "a word of %zu symbols", n);
     void *p = s->links;
@@ -83,7 +83,7 @@ ag_status ag_bpe_merge_long(const ag_bpe *bpe, ag_bpe_scratch *s, int32_t *sym, 
         uint32_t at = (uint32_t)top, next;
         if (sym[at] == DEAD || (next = links[at].next) == NONE) continue;
         ag_joined j = ag_bpe_join(bpe, sym[at], sym[next]);
-        if (j.id < 0 || j.rank != top >> 32) continue; /* one of the two has changed since */
+        if (j.id < 0 || j.rank != top >> 32) continue; /* a symbol of the pair has changed */
         sym[at] = j.id;
         sym[next] = DEAD;
         links[at].next = links[next].next;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of ag_bpe. */
+/* Tables of ag_bpe. */
 #include "text/bpe.h"
 
 #include "core/alloc.h"
@@ -42,7 +42,7 @@ ag_joined ag_bpe_join(const ag_bpe *bpe, int32_t left, int32_t right) {
     return m->left < 0 ? (ag_joined){UINT32_MAX, -1} : (ag_joined){m->rank, m->id};
 }
 
-/* The bit of two characters that meet. */
+/* Returns the bit of two adjacent characters. */
 static size_t char_bit(uint32_t a, uint32_t b) {
     return (a * 0x9E3779B1u + b * 0x85EBCA77u) >> 12 & (JUNCTION_BITS - 1);
 }
@@ -51,7 +51,7 @@ static void set_junction(ag_bpe *bpe, size_t bit) {
     bpe->junctions[bit / 64] |= UINT64_C(1) << (bit % 64);
 }
 
-/* The bit of the characters that meet where l ends and r begins; -1 if one is empty. */
+/* Returns the bit of the last character of l and the first of r, -1 if one of them is empty. */
 static long junction_bit(const char *l, size_t n_left, const char *r, size_t n_right) {
     if (!n_left || !n_right) return -1;
     uint32_t a, b;
@@ -68,7 +68,8 @@ bool ag_bpe_may_join(const ag_bpe *bpe, int32_t left, int32_t right) {
     return bit < 0 || (bpe->junctions[bit / 64] >> (bit % 64) & 1);
 }
 
-/* Queries for both halves of each pair and for what they make; `joined` holds the latter. */
+/* Builds queries for both halves of each pair and for the joined spelling, which is stored in
+ * `joined`. */
 static ag_status build_queries(const ag_bpe_pair *pairs, size_t n, ag_text *joined,
                                ag_vocab_query *q, ag_error *err) {
     joined->len = 0;
@@ -125,10 +126,10 @@ ag_status ag_bpe_reserve_merges(ag_bpe *bpe, size_t n, ag_error *err) {
     return AG_OK;
 }
 
-/* Orders floats as unsigned numbers, the highest first. */
+/* Maps floats to unsigned ranks, the highest score to the lowest rank. */
 static uint32_t rank_of(float score) {
     uint32_t bits;
-    score += 0.0f; /* -0 and 0 are the same score */
+    score += 0.0f; /* gives -0 the rank of 0 */
     memcpy(&bits, &score, sizeof bits);
     return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
 }

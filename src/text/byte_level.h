@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The byte-level alphabet of GPT-2: each byte is written as one visible character, so that a
- * vocabulary of bytes can be stored as text ("Ġthe" is " the"). Printable Latin-1 stands for
- * itself, the other 68 bytes are U+0100 and on. Source: Radford et al. 2019, encoder.py. */
+/* Byte-level alphabet of GPT-2: writes each byte as one visible character, so that a vocabulary of
+ * bytes can be stored as text ("Ġthe" is " the"). Printable Latin-1 characters represent
+ * themselves, the other 68 bytes are U+0100 and above. Source: Radford et al. 2019, encoder.py. */
 #ifndef AG_TEXT_BYTE_LEVEL_H
 #define AG_TEXT_BYTE_LEVEL_H
 
@@ -16,7 +16,7 @@ static inline uint32_t ag_byte_level_char(unsigned char b) {
     return b;
 }
 
-/* The byte that a character stands for, or -1. */
+/* Returns the byte that cp represents, -1 if there is none. */
 static inline int ag_byte_level_byte(uint32_t cp) {
     if (cp <= 0x20) return -1;
     if (cp < 0x7F) return (int)cp;
@@ -27,7 +27,8 @@ static inline int ag_byte_level_byte(uint32_t cp) {
     return 0xAD;
 }
 
-/* Writes s[0..n) in the alphabet; out has room for 2 * n bytes. Returns the bytes written. */
+/* Writes s[0..n) in the alphabet to out, which must hold 2 * n bytes. Returns the number of bytes
+ * written. */
 static inline size_t ag_byte_level_write(char *out, const char *s, size_t n) {
     char *p = out;
     for (size_t i = 0; i < n; i++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Appending to the growable strings and id lists of antigravity/tokenizer.h. */
+/* Appends to the growable strings and id lists of antigravity/tokenizer.h, and grows arrays. */
 #ifndef AG_TEXT_BYTES_H
 #define AG_TEXT_BYTES_H
 
 #include <antigravity/tokenizer.h>
 
-/* Room for `more` bytes and a NUL behind text->len; the text itself is unchanged. */
+/* Reserves `more` bytes and a NUL after text->len. Does not change the text. */
 ag_status ag_text_reserve(ag_text *text, size_t more, ag_error *err);
-/* Keeps text terminated. bytes may be NULL when n is 0. */
+/* Appends bytes and terminates the text with NUL. bytes may be NULL if n is 0. */
 ag_status ag_text_append(ag_text *text, const char *bytes, size_t n, ag_error *err);
 ag_status ag_text_append_char(ag_text *text, uint32_t cp, ag_error *err);
 

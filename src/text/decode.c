@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids to text, all at once or one by one: the same chain of stages runs in both. */
+/* Decodes ids to text, all at once or one by one, with the same chain of stages. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/tokenizer.h"

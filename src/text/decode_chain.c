@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building a chain of stages, and reading one from the JSON object "decoder". */
+/* Builds a chain of stages, also from the JSON object "decoder". */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/decoder.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Stages call one another. */
+/* Stages call each other recursively. */
 enum { MAX_NESTING = 16, MAX_STAGES = 32 };
 
 static ag_status set_content(ag_decode_stage *s, const char *content, size_t n, ag_error *err) {
@@ -94,7 +94,7 @@ static bool takes_chunks(const ag_decode_stage *s) {
            s->kind == AG_DECODE_METASPACE;
 }
 
-/* A zeroed stage behind the others; borrowed. */
+/* Appends a zeroed stage; *out is borrowed. */
 static ag_status append_stage(ag_decode_chain *c, const char *path, ag_decode_stage **out,
                               ag_error *err) {
     if (c->n == MAX_STAGES) {

@@ -9,21 +9,21 @@
 
 #include <string.h>
 
-/* Pending bytes up to here need no memory later. */
+/* Pending bytes up to this number need no later allocation. */
 enum { PENDING_BYTES = 4096 };
 
-/* A chunk of a token on its way through the chain. */
+/* Chunk of a token on its way through the chain. */
 typedef struct chunk {
     const char *s;
     size_t n;
-    bool first, last; /* the token begins with it, ends with it */
+    bool first, last; /* the chunk starts the token, ends it */
 } chunk;
 
 typedef struct flow {
     ag_decode_run *run;
     ag_text *out;
     ag_error *err;
-    size_t made, limit; /* bytes that REPLACE stages have written, and may write */
+    size_t made, limit; /* bytes written by REPLACE stages, and their limit */
 } flow;
 
 static ag_status feed_stage(flow *f, size_t stage, chunk c);
@@ -85,14 +85,14 @@ static ag_status replace_content(flow *f, size_t i, chunk c) {
     return feed_stage(f, i + 1, (chunk){state->pending.data, state->pending.len, true, true});
 }
 
-/* The byte of "<0x41>", or -1. Rust's number parser also takes "<0x+A>". */
+/* Returns the byte of "<0x41>", -1 if it is none. Rust's number parser accepts "<0x+A>" too. */
 static int fallback_byte(const char *s, size_t n) {
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>') return -1;
     int high = s[3] == '+' ? 0 : ag_hex_digit(s[3]), low = ag_hex_digit(s[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* A run of bytes is text when the whole run is UTF-8; if not, each of its bytes is U+FFFD. */
+/* Emits the pending run of bytes: as text if the entire run is UTF-8, else U+FFFD for each byte. */
 static ag_status release_bytes(flow *f, size_t i) {
     ag_text *pending = &f->run->states[i].pending;
     size_t n = pending->len;
@@ -117,7 +117,7 @@ static ag_status byte_fallback(flow *f, size_t i, chunk c) {
     return feed_stage(f, i + 1, c);
 }
 
-/* Chunks of a fused token. */
+/* Passes on a chunk of the fused token. */
 static ag_status feed_fused(flow *f, size_t i, const char *s, size_t n) {
     ag_decode_state *state = &f->run->states[i];
     bool first = !state->started;
@@ -125,8 +125,8 @@ static ag_status feed_fused(flow *f, size_t i, const char *s, size_t n) {
     return feed_stage(f, i + 1, (chunk){s, n, first, false});
 }
 
-/* Adds a byte to the unfinished character; gives what is decided by it to buf (at most 12 bytes).
- * Invalid bytes become U+FFFD as in Rust's from_utf8_lossy. */
+/* Adds a byte to the incomplete character and writes finished ones to buf (at most 12 bytes).
+ * Returns their length. Invalid bytes become U+FFFD as in Rust's from_utf8_lossy. */
 static size_t decode_byte(ag_decode_state *state, unsigned char b, char *buf) {
     size_t n = 0;
     state->partial[state->n_partial++] = b;
@@ -154,7 +154,7 @@ static bool is_byte_level(const char *s, size_t n) {
 
 static ag_status byte_level(flow *f, size_t i, chunk c) {
     ag_decode_state *state = &f->run->states[i];
-    /* A token with any other character stands for its own bytes (added tokens do). */
+    /* A token with any other character, such as an added token, represents its own bytes. */
     bool mapped = is_byte_level(c.s, c.n);
     char buf[256];
     size_t n = 0;
@@ -179,7 +179,7 @@ static bool begins_with(chunk c, const ag_decode_stage *s) {
     return c.n >= s->len && memcmp(c.s, s->content, s->len) == 0;
 }
 
-/* Takes content off the end of a chunk, `most` times at most; returns how often. */
+/* Strips content from the end of a chunk, at most `max` times. Returns how often. */
 static size_t strip_end(chunk *c, const ag_decode_stage *s, size_t max) {
     size_t n = 0;
     while (n < max && c->n >= s->len && memcmp(c->s + c->n - s->len, s->content, s->len) == 0) {
@@ -204,7 +204,7 @@ static ag_status strip_content(flow *f, size_t i, chunk c) {
     }
     size_t ends = strip_end(&c, s, s->strip_stop);
     if (!s->after_fusing) return feed_stage(f, i + 1, c);
-    /* What a chunk ends with has to wait: it goes only if it is the end of the token, too. */
+    /* Hold back the end of a chunk: it is stripped only if it is the end of the token too. */
     size_t release = c.n ? state->n_pending : 0;
     if (!c.n) ends += state->n_pending;
     if (ends > s->strip_stop) {
@@ -258,7 +258,7 @@ static ag_status feed_stage(flow *f, size_t i, chunk c) {
     return ag_text_append(f->out, c.s, c.n, f->err);
 }
 
-/* A token of n bytes sets out, and what was pending may go with it. */
+/* Starts passing a token of n bytes through the chain; pending bytes may follow. */
 static flow start_flow(ag_decode_run *r, size_t n, ag_text *out, ag_error *err) {
     for (size_t i = 0; i < r->chain->n; i++) {
         if (r->chain->stages[i].kind == AG_DECODE_BYTE_FALLBACK) n += r->states[i].pending.len;
@@ -277,7 +277,7 @@ static ag_status end_stage(flow *f, size_t i) {
     ag_decode_kind kind = f->run->chain->stages[i].kind;
     if (kind == AG_DECODE_BYTE_FALLBACK) return release_bytes(f, i);
     if (kind != AG_DECODE_BYTE_LEVEL && kind != AG_DECODE_FUSE) return AG_OK;
-    size_t n = state->n_partial ? 3 : 0; /* an unfinished character is one U+FFFD */
+    size_t n = state->n_partial ? 3 : 0; /* an incomplete character becomes U+FFFD */
     return feed_stage(f, i + 1, (chunk){"\xEF\xBF\xBD", n, !state->started, true});
 }
 

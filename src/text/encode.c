@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to ids: added tokens are cut out, the rest is normalised, pre-tokenised and merged. */
+/* Encodes text to ids: finds added tokens, normalises, pre-tokenizes and encodes the text between
+ * them. */
 #include "core/fail.h"
 #include "core/interrupt.h"
 #include "text/tokenizer.h"
@@ -8,7 +9,7 @@
 typedef struct encoding {
     const ag_tokenizer *t;
     bool parse_special;
-    bool at_start; /* the part at hand begins where the input begins */
+    bool at_start; /* the current part starts at the start of the input */
     ag_text normalized, scratch;
     ag_pieces pieces;
     ag_bpe_scratch bpe;
@@ -17,7 +18,8 @@ typedef struct encoding {
     ag_error *err;
 } encoding;
 
-/* A part of the text takes this way through two sets of added tokens: as it is, then normalised. */
+/* Encodes a part of the text. Parts are split at added tokens twice: before and after
+ * normalising. */
 typedef ag_status part_fn(encoding *e, const char *text, size_t len);
 
 static ag_status check_interrupt(size_t step, ag_error *err) {

@@ -35,7 +35,7 @@ static ag_status copy_string(step *s, const json_t *v, ag_error *err) {
     return copy_content(s, json_string_value(v), json_string_length(v), err);
 }
 
-/* A zeroed step behind the others; borrowed. */
+/* Appends a zeroed step; *out is borrowed. */
 static ag_status append_step(ag_normalizer *nm, const char *path, step **out, ag_error *err) {
     if (nm->n == MAX_STEPS) {
         return AG_FAIL(err, FORMAT, "%s: more than %d steps", path, MAX_STEPS);
@@ -165,7 +165,7 @@ static ag_status replace_matches(const step *s, const char *text, size_t len, si
             st = AG_FAIL(err, CANCELLED, "normalizing text: interrupted");
             break;
         }
-        /* What replaces several characters stands where the last of them stood. */
+        /* A replacement of several characters has the position of the last one. */
         if (start == 0 && end > 0 && (s->len == 0 || end > ag_utf8_len(text[0]))) {
             *lost_start = true;
         }
@@ -184,7 +184,7 @@ static ag_status lowercase(const char *text, size_t len, ag_text *out, ag_error 
     for (size_t i = 0; i < len;) {
         uint32_t cp;
         i += ag_utf8_get(text + i, &cp);
-        if (cp == 0x130) { /* the one letter whose lower case is two characters */
+        if (cp == 0x130) { /* the only letter whose lower case has two characters */
             AG_TRY(ag_text_append(out, "i\xCC\x87", 3, err));
         } else {
             AG_TRY(ag_text_append_char(out, (uint32_t)utf8proc_tolower((int32_t)cp), err));

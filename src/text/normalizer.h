@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The normalizer of a tokenizer: text to text, before anything is split. */
+/* Normalizer of a tokenizer: rewrites text before it is split. */
 #ifndef AG_TEXT_NORMALIZER_H
 #define AG_TEXT_NORMALIZER_H
 
@@ -7,27 +7,29 @@
 #include "text/regex.h"
 
 typedef struct ag_normalizer {
-    struct ag_normalizer_step *steps; /* none: the text stays as it is */
+    struct ag_normalizer_step *steps; /* none: text is unchanged */
     size_t n, cap;
 } ag_normalizer;
 
 typedef enum ag_unicode_form { AG_NFC, AG_NFD, AG_NFKC, AG_NFKD } ag_unicode_form;
 
-/* Steps are added to a zeroed normalizer; release with ag_normalizer_free whatever these return. */
+/* Add a step to a zeroed or growing normalizer. The caller must call ag_normalizer_free(), also
+ * after a failure. */
 ag_status ag_normalizer_add_form(ag_normalizer *nm, ag_unicode_form form, ag_error *err);
 ag_status ag_normalizer_add_prepend(ag_normalizer *nm, const char *content, ag_error *err);
 ag_status ag_normalizer_add_replace(ag_normalizer *nm, const char *pattern, const char *content,
                                     ag_error *err);
-/* The "normalizer" of a tokenizer.json; v may be NULL or null. */
+/* Reads the "normalizer" of a tokenizer.json. v may be NULL or null. */
 ag_status ag_normalizer_read_json(ag_normalizer *nm, const json_t *v, ag_error *err);
 void ag_normalizer_free(ag_normalizer *nm);
 
-/* The normalised form of text[0..len) is left in *out; *spare is scratch. *lost_start becomes true
- * if the first character no longer stands for the start of the text, else it is not touched. */
+/* Normalises text[0..len) into *out. *scratch is overwritten. Sets *lost_start if the first
+ * character no longer represents the start of the text, else leaves it unchanged. */
 ag_status ag_normalizer_apply(const ag_normalizer *nm, const char *text, size_t len, ag_text *out,
                               ag_text *scratch, bool *lost_start, ag_error *err);
 
-/* unicode_form.c: appends the normalisation form of valid UTF-8 (Unicode annex 15). */
+/* unicode_form.c: appends the normalisation form (Unicode annex 15) of text, which must be valid
+ * UTF-8. */
 ag_status ag_unicode_normalize(ag_unicode_form form, const char *text, size_t len, ag_text *out,
                                ag_error *err);
 

@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-/* A file can name one list of ids thousands of times. */
+/* A file can name a list of ids many times. */
 enum { MAX_NESTING = 16, MAX_IDS = 1024 };
 
-/* Appends the ids that the template's "special_tokens" gives for a name. */
+/* Appends the ids of a name in the template's "special_tokens". */
 static ag_status append_special(ag_ids *ids, const json_t *specials, const json_t *piece,
                                 const char *path, const ag_vocab *vocab, ag_error *err) {
     json_t *name, *list, *id;
@@ -35,7 +35,7 @@ static ag_status append_special(ag_ids *ids, const json_t *specials, const json_
     return AG_OK;
 }
 
-/* A later processor wraps what the earlier ones put around the text. */
+/* Puts the ids of a later processor around those of the earlier ones. */
 static ag_status wrap_ids(ag_postprocessor *pp, ag_ids *prefix, const ag_ids *suffix,
                           ag_error *err) {
     AG_TRY(ag_ids_reserve(prefix, pp->prefix.n, err));
@@ -79,7 +79,7 @@ static ag_status add_processor(ag_postprocessor *pp, const json_t *v, const char
                                const ag_vocab *vocab, ag_error *err) {
     const char *type;
     AG_TRY(ag_json_component(v, path, &type, err));
-    if (strcmp(type, "ByteLevel") == 0) return AG_OK; /* moves offsets, not ids */
+    if (strcmp(type, "ByteLevel") == 0) return AG_OK; /* changes offsets, not ids */
     if (strcmp(type, "TemplateProcessing") == 0) {
         ag_ids prefix = {0}, suffix = {0};
         ag_status st = read_template(v, path, vocab, &prefix, &suffix, err);

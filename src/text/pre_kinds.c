@@ -12,10 +12,10 @@
 #define BREAKS "|\\s*[\\r\\n]+"
 #define SPACES "|\\s+(?!\\S)|\\s+"
 
-/* cl100k's pattern, and those that came of it, by what they say about numbers. */
+/* Pattern of cl100k and its descendants, by their treatment of numbers. */
 #define CL100K(numbers) \
     CONTRACTION "|" NO_LETTER "\\p{L}+|" numbers "|" SYMBOLS("[\\r\\n]*") BREAKS SPACES
-/* o200k's: words are divided where a capital follows a small letter. */
+/* Pattern of o200k: splits words where a capital follows a small letter. */
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define O200K(contraction, numbers)                                                         \
@@ -23,7 +23,7 @@
                     "|" numbers "|" SYMBOLS("[\\r\\n/]*") BREAKS SPACES
 #define CJK "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
 #define DEEPSEEK_CJK "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
-/* The letters of DeepSeek LLM: those with two cases. */
+/* Letters with two cases, in the pattern of DeepSeek LLM. */
 #define CASED_LETTERS                                                                         \
     "\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}-\\x{293}" \
     "\\x{295}-\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}\\x{37F}\\x{386}"     \
@@ -59,7 +59,7 @@ static const char *const o200k[] = {O200K(CONTRACTION "?", "\\p{N}{1,3}"), NULL}
 static const char *const tekken[] = {O200K("", "\\p{N}"), NULL};
 static const char *const minicpm5[] = {"\\p{N}{1,3}", CL100K("\\p{N}+"), NULL};
 static const char *const falcon[] = {"[\\p{P}$+<=>^~|`]+", AG_REGEX_GPT2, "[0-9][0-9][0-9]", NULL};
-/* Of files without a name or with "default". */
+/* For files without a name or with "default". */
 static const char *const plain[] = {"[\\p{P}$+<=>^~|]+", AG_REGEX_GPT2, "\\p{N}+",
                                     "[0-9][0-9][0-9]", NULL};
 static const char *const deepseek_llm[] = {

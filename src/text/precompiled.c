@@ -10,9 +10,9 @@
 #include <utf8proc.h>
 
 struct ag_precompiled {
-    uint32_t *units; /* of the double array */
+    uint32_t *units; /* of the double array, in host byte order */
     size_t n_units;
-    char *strings; /* each ends with a NUL, the last one perhaps not */
+    char *strings; /* each ends with NUL, the last one optionally */
     size_t n_strings;
 };
 
@@ -23,7 +23,7 @@ static int base64_digit(char c) {
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* out has room for n / 4 * 3 bytes. False unless it is base64 with its padding. */
+/* Decodes base64 with padding. out must hold n / 4 * 3 bytes. Returns false if s is malformed. */
 static bool decode_base64(const char *s, size_t n, unsigned char *out, size_t *n_out) {
     size_t pad = 0, at = 0;
     if (n % 4) return false;
@@ -84,8 +84,8 @@ void ag_precompiled_destroy(ag_precompiled *p) {
     ag_free(p);
 }
 
-/* What the shortest beginning of s that is in the table becomes; NULL if there is none, and for a
- * table that points beyond its end. */
+/* Returns the replacement of the shortest prefix of s in the table. Returns NULL if there is none
+ * or the table points beyond its end. */
 static const char *find_shortest(const ag_precompiled *p, const char *s, size_t n, size_t *n_to) {
     uint32_t unit = p->units[0];
     size_t at = 0;
@@ -106,14 +106,14 @@ static const char *find_shortest(const ag_precompiled *p, const char *s, size_t 
     return NULL;
 }
 
-/* Marks that are too young for utf8proc are like an old one: those of Unicode 15 to 16, and the two
- * blocks of Unicode 17 that a cluster of a few bytes can hold. */
+/* Replaces combining marks newer than utf8proc's tables by an old one: those of Unicode 15 to 16,
+ * and two blocks of Unicode 17 that fit a cluster of a few bytes. */
 static utf8proc_int32_t substitute_recent_mark(uint32_t cp) {
     bool recent = (cp >= 0x1ACF && cp <= 0x1AEB) || ag_unicode_recent_has(cp, 'M');
     return recent && cp != 0x1ADE && cp != 0x1ADF ? 0x300 : (utf8proc_int32_t)cp;
 }
 
-/* The length of the cluster of characters that text begins with. */
+/* Returns the length of the grapheme cluster that text starts with. */
 static size_t cluster_len(const char *text, size_t len) {
     uint32_t before, cp;
     utf8proc_int32_t state = 0;
@@ -127,7 +127,8 @@ static size_t cluster_len(const char *text, size_t len) {
     return n;
 }
 
-/* Clusters below this size are looked up as a whole, though their beginning is all that counts. */
+/* The tokenizers library looks up clusters below this size as a whole, but only the shortest known
+ * prefix counts. */
 enum { MAX_LOOKUP_BYTES = 6 };
 
 static ag_status apply_cluster(const ag_precompiled *p, const char *s, size_t n, ag_text *out,

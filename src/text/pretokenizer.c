@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-/* Components are taken apart into these: ByteLevel is PREFIX, SPLIT, BYTES; Metaspace is SPACES,
- * PREFIX, SPLIT. */
+/* Kinds of steps. Components are split into them: ByteLevel into PREFIX, SPLIT, BYTES; Metaspace
+ * into SPACES, PREFIX, SPLIT. */
 enum kind {
-    SPLIT,  /* at the splitter's matches */
-    PREFIX, /* puts str before a piece that does not begin with it */
-    SPACES, /* ' ' becomes str */
-    BYTES,  /* each byte becomes its character of the byte-level alphabet */
+    SPLIT,  /* splits at the matches of the splitter */
+    PREFIX, /* inserts str before a piece that does not start with it */
+    SPACES, /* replaces ' ' by str */
+    BYTES,  /* replaces each byte by its character of the byte-level alphabet */
 };
 
 struct ag_pretokenizer_step {
@@ -22,7 +22,7 @@ struct ag_pretokenizer_step {
     ag_splitter splitter;
     char str[4];
     size_t len;
-    bool first_only; /* PREFIX: only the piece at the very start */
+    bool first_only; /* PREFIX: only at the start of the text */
 };
 typedef struct ag_pretokenizer_step step;
 
@@ -106,7 +106,7 @@ static ag_status rewrite_piece(const step *s, const char *text, size_t len, bool
     return ag_text_append(out, text, len, err);
 }
 
-/* Writes all pieces anew, one behind the other. */
+/* Rewrites all pieces into a new text, one after another. */
 static ag_status rewrite_pieces(const step *s, ag_pieces *p, size_t limit, ag_error *err) {
     ag_text *out = &p->own_scratch;
     out->len = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the JSON object "pre_tokenizer" to its steps. */
+/* Reads the JSON object "pre_tokenizer". */
 #include "core/fail.h"
 #include "text/json_get.h"
 #include "text/pretokenizer.h"
@@ -9,7 +9,8 @@
 
 enum { MAX_NESTING = 16 };
 
-/* Rust's regex crate: a run of word characters, or one of what is neither word nor space. */
+/* Matches, as Rust's regex crate does, a run of word characters or a run of characters that are
+ * neither word nor space. */
 static const char whitespace_pattern[] = "[" AG_REGEX_WORD "]+|[^" AG_REGEX_WORD "\\s]+";
 
 static ag_status parse_behavior(const json_t *v, const char *path, ag_split_behavior *out,
@@ -54,7 +55,7 @@ static ag_status parse_byte_level(ag_pretokenizer *pt, const json_t *v, const ch
     return ag_pretokenizer_add_bytes(pt, err);
 }
 
-/* The newer key prepend_scheme wins; files from before it have only add_prefix_space. */
+/* Reads prepend_scheme, or add_prefix_space of older files. */
 static ag_status parse_scheme(const json_t *v, const char *path, const char **scheme,
                               ag_error *err) {
     bool prefix;

@@ -18,12 +18,12 @@ struct ag_pattern {
     size_t len;
 };
 
-/* Steps that one match may take from one start. A pattern that runs into this explodes on its text;
- * those of real tokenizers take a step or two for each character. */
+/* Step limit of one match from one start. A pattern that exceeds it backtracks exponentially;
+ * patterns of published tokenizers need one or two steps per character. */
 enum { MATCH_STEPS = 10 * 1000 * 1000, HEAP_KIB = 64 * 1024, MAX_PATTERN = 1 << 16 };
 
-/* Quadratic patterns stay below that and are stopped by the clock: at a hundredth of the usual
- * speed. It is read once in so many matches, and whenever so many starts gave none. */
+/* Quadratic patterns stay below the step limit; the clock stops them, at a hundredth of the usual
+ * speed. It is read every CLOCK_PERIOD searches and after MAX_STARTS starts without a match. */
 enum { CLOCK_PERIOD = 32, MAX_STARTS = 512 };
 static const double seconds_free = 1, seconds_per_byte = 2e-6;
 
@@ -56,7 +56,7 @@ static ag_status compile(ag_pattern *p, const char *s, size_t n, const char *pat
         if (code == 121) return AG_FAIL(err, NOMEM, "%s: pattern", path);
         return AG_FAIL(err, FORMAT, "%s at offset %zu: %s", path, (size_t)at, why);
     }
-    /* Where there is no JIT the interpreter matches, with the same results. */
+    /* Without JIT the interpreter gives the same results. */
     pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
     return AG_OK;
 }
@@ -84,7 +84,7 @@ done:
 ag_status ag_pattern_literal(const char *s, size_t n, const char *path, ag_pattern **out,
                              ag_error *err) {
     *out = NULL;
-    /* An empty string matches between any two characters, as the empty expression does. */
+    /* An empty string matches between any two characters, like the empty expression. */
     if (n == 0) return ag_pattern_regex("", 0, path, out, err);
     ag_pattern *p = ag_calloc(1, sizeof *p);
     if (p) p->literal = ag_strndup(s, n);
@@ -143,7 +143,7 @@ void ag_cursor_close(ag_cursor *c) {
 void ag_cursor_reset(ag_cursor *c, const char *text, size_t len) {
     c->text = text;
     c->len = len;
-    c->next = len ? 0 : 1; /* nothing matches in an empty text, not even what could */
+    c->next = len ? 0 : 1; /* nothing matches in an empty text, not even an empty pattern */
     c->last_end = SIZE_MAX;
     c->total_len += len;
 }
@@ -169,7 +169,7 @@ static ag_status check_clock(ag_cursor *c, size_t from, ag_error *err) {
                    c->next, c->len, most);
 }
 
-/* Looks for a match that starts in [from, last]. */
+/* Searches for a match that starts in [from, last]. */
 static int match(ag_cursor *c, size_t from, size_t last, uint32_t options) {
     pcre2_set_offset_limit(c->context, last);
     return pcre2_match(c->pattern->code, (PCRE2_SPTR)c->text, c->len, from,
@@ -211,7 +211,7 @@ ag_status ag_cursor_next(ag_cursor *c, size_t *start, size_t *end, bool *found, 
             c->next = c->last_end = *end;
             return AG_OK;
         }
-        /* An empty match right behind the last one does not count. */
+        /* Skip an empty match directly after the previous match. */
         c->next += c->next < c->len ? ag_utf8_len(c->text[c->next]) : 1;
         *found = false;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Oniguruma (Ruby syntax, UTF-8) to PCRE2 (UTF, UCP). The two agree on most of what tokenizers use;
- * what differs is rewritten here, or refused where it cannot be. */
+/* Translates Oniguruma patterns (Ruby syntax, UTF-8) to PCRE2 (UTF, UCP). Rewrites features that
+ * differ and rejects those that PCRE2 cannot express. */
 #include "text/regex.h"
 
 #include "core/fail.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What Oniguruma's \w has besides letters, marks, digits and connectors. */
+/* Characters of Oniguruma's \w besides letters, marks, digits and connectors. */
 #define ONIG_WORD "\\p{Alphabetic}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 
 typedef struct scanner {
@@ -38,8 +38,8 @@ static ag_status put_n(scanner *sc, const char *s, size_t n) {
     return ag_text_append(sc->out, s, n, sc->err);
 }
 
-/* A class of general categories ("L", "Nd"), with the characters that are too young for PCRE2. Open
- * and close are its brackets, empty inside another class. */
+/* Appends a class of general categories ("L", "Nd"), including characters newer than PCRE2's
+ * tables. open and close are its brackets, empty within another class. */
 static ag_status put_categories(scanner *sc, const char *open, const char *const *names,
                                 const char *close) {
     AG_TRY(put_text(sc, open, 0));
@@ -52,7 +52,7 @@ static ag_status put_categories(scanner *sc, const char *open, const char *const
     return put_text(sc, close, 0);
 }
 
-/* \p{...}, \P{...} and \p{^...} at sc->at. */
+/* Translates \p{...}, \P{...} and \p{^...} at sc->at. */
 static ag_status property(scanner *sc) {
     const char *s = sc->s + sc->at, *end = memchr(s, '}', sc->n - sc->at);
     if (sc->n - sc->at < 4 || s[2] != '{' || !end)
@@ -68,8 +68,8 @@ static ag_status property(scanner *sc) {
         const char category[] = {name[0], n == 2 ? name[1] : '\0', '\0'};
         const char *const names[] = {category, NULL};
         sc->at += consumed;
-        /* What a class within a class would have to leave out cannot be said: there, and only
-         * there, the youngest characters count as unassigned. */
+        /* A class within a class cannot exclude characters. Only here the newest characters count
+         * as unassigned. */
         if (sc->in_class && negative) {
             AG_TRY(put_text(sc, "\\P{", 0));
             AG_TRY(put_text(sc, category, 0));
@@ -78,7 +78,7 @@ static ag_status property(scanner *sc) {
         if (sc->in_class) return put_categories(sc, "", names, "");
         return put_categories(sc, negative ? "[^" : "[", names, "]");
     }
-    /* To PCRE2 a script's name alone means Script_Extensions. */
+    /* In PCRE2 a script's name alone means Script_Extensions. */
     static const char *const plain[] = {"Any",       "Alphabetic", "White_Space",
                                         "Lowercase", "Uppercase",  "Emoji"};
     bool script = true;
@@ -98,7 +98,7 @@ static ag_status word(scanner *sc, const char *open, const char *close) {
     return put_categories(sc, "", names, close);
 }
 
-/* \b and \B: PCRE2's mean another set of word characters. */
+/* Translates \b and \B, because PCRE2 uses another set of word characters. */
 static ag_status boundary(scanner *sc, const char *word_then, const char *none_then) {
     AG_TRY(put_text(sc, "(?:(?<=", 0));
     AG_TRY(word(sc, "[", "]"));
@@ -116,7 +116,8 @@ static ag_status digit(scanner *sc, const char *open, const char *close) {
     return put_categories(sc, open, names, close);
 }
 
-/* PCRE2's \s has U+180E, which lost the property White_Space in Unicode 6.3. */
+/* Translates an escape. \s becomes \p{White_Space}: PCRE2's \s includes U+180E, which is no white
+ * space since Unicode 6.3. */
 static ag_status escape(scanner *sc) {
     if (sc->at + 1 == sc->n) return reject_pattern(sc, "a trailing backslash");
     char c = sc->s[sc->at + 1];
@@ -163,7 +164,7 @@ static ag_status escape(scanner *sc) {
     }
 }
 
-/* "(?m)" means in Ruby what "(?s)" means elsewhere. */
+/* Rejects (?m) and (?s): (?m) in Ruby means (?s) elsewhere. */
 static ag_status group(scanner *sc) {
     size_t i = sc->at + 1;
     if (i < sc->n && sc->s[i] == '*') return reject_pattern(sc, "a verb (*...)");
@@ -208,7 +209,7 @@ static ag_status translate_one(scanner *sc) {
         if (sc->in_class && left > 1 && s[1] == '&')
             return reject_pattern(sc, "&& in a character class");
         return copy_source(sc, 1);
-    case '{': /* {,n} is {0,n} there, and plain text in PCRE2 before 10.43 */
+    case '{': /* {,n} means {0,n} in Oniguruma, but is literal in PCRE2 before 10.43 */
         if (!sc->in_class && left > 1 && s[1] == ',') return put_text(sc, "{0", 1);
         return copy_source(sc, 1);
     default:

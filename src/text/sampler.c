@@ -20,14 +20,14 @@ struct ag_sampler {
     size_t n_vocab;
     ag_random random;
     float *logits;   /* [n_vocab] after bias and penalties */
-    int32_t *ids;    /* [n_vocab] candidates, best first where an order is needed */
-    float *weights;  /* [n_vocab] of the candidates: proportional to their probabilities */
-    int32_t *window; /* a ring of the newest tokens; NULL when nothing is penalised */
+    int32_t *ids;    /* [n_vocab] candidates, best first if the order matters */
+    float *weights;  /* [n_vocab] of the candidates, proportional to their probabilities */
+    int32_t *window; /* ring of the newest tokens; NULL if nothing is penalised */
     size_t n_window, window_at;
     uint32_t *counts;        /* [n_vocab] occurrences in the window */
     const int32_t *replayed; /* [n_replayed] borrowed */
     size_t n_replayed;
-    ag_token_filter *filter; /* borrowed; NULL: all tokens may be chosen */
+    ag_token_filter *filter; /* borrowed; NULL: all tokens are allowed */
 };
 
 ag_sampler_params ag_sampler_defaults(void) {
@@ -157,8 +157,8 @@ size_t ag_sampler_forced(ag_sampler *s, int32_t *ids, size_t n) {
     return s->filter ? s->filter->ops->forced(s->filter, ids, n) : 0;
 }
 
-/* Once per distinct token: its first occurrence in the ring takes the count away, which tells the
- * others; the counts are put back afterwards. */
+/* Applies the penalties once per distinct token. Its first occurrence in the ring clears the count,
+ * so later ones are skipped; the second loop restores the counts. */
 static void penalise(ag_sampler *s) {
     const ag_sampler_params *p = &s->params;
     for (size_t i = 0; i < s->n_window; i++) {
@@ -173,7 +173,8 @@ static void penalise(ag_sampler *s) {
     for (size_t i = 0; i < s->n_window; i++) s->counts[s->window[i]]++;
 }
 
-/* Takes out what the constraint does not allow. *only: the one id that is left, or -1. */
+/* Sets the logits of forbidden tokens to -INFINITY. *only: the only allowed id, -1 if there are
+ * several or none. */
 static ag_status apply_filter(ag_sampler *s, int32_t *only, ag_error *err) {
     const uint32_t *mask;
     size_t n = 0;
@@ -199,7 +200,7 @@ static ag_status apply_filter(ag_sampler *s, int32_t *only, ag_error *err) {
     return AG_OK;
 }
 
-/* Fills s->logits and finds the best of them: the largest, the lowest id among equals. */
+/* Fills s->logits and finds the largest, the lowest id of equal ones. */
 static ag_status adjust(ag_sampler *s, const float *logits, int32_t *best, bool *only,
                         ag_error *err) {
     memcpy(s->logits, logits, s->n_vocab * sizeof *logits);
@@ -233,8 +234,8 @@ static float candidate_weight(const ag_sampler *s, int32_t id, float top) {
     return expf((s->logits[id] - top) / s->params.temperature);
 }
 
-/* Drops candidates, best first, behind the nucleus and where min_p ends; returns how many are left
- * and the sum of their weights. total: of the weights of all that top_k left. */
+/* Returns how many candidates top_p and min_p leave, and the sum of their weights. The candidates
+ * are sorted, best first. total: sum of the weights of all candidates. */
 static size_t truncate_candidates(const ag_sampler *s, size_t n, double total, double *sum) {
     double target = (double)s->params.top_p * total;
     size_t n_retained = 0;
@@ -245,7 +246,7 @@ static size_t truncate_candidates(const ag_sampler *s, size_t n, double total, d
     return n_retained;
 }
 
-/* ids[0..n) are what top_k leaves, best first. */
+/* Returns how many of the candidates ids[0..n), best first, top_p and min_p leave. */
 static size_t choose_best(ag_sampler *s, size_t n, float top, double *sum) {
     double total = 0;
     for (size_t i = 0; i < n; i++) total += s->weights[i] = candidate_weight(s, s->ids[i], top);
@@ -256,7 +257,7 @@ static size_t choose_top_k(ag_sampler *s, float top, double *sum) {
     return choose_best(s, ag_select_top(s->logits, s->n_vocab, s->params.top_k, s->ids), top, sum);
 }
 
-/* What ag_select_pop() has taken from a heap of n stands at its end, the best last. */
+/* Reverses ids. ag_select_pop() leaves the popped ids in reverse order. */
 static void reverse_ids(int32_t *ids, size_t n) {
     for (size_t i = 0; i < n / 2; i++) {
         int32_t id = ids[i];
@@ -265,8 +266,8 @@ static void reverse_ids(int32_t *ids, size_t n) {
     }
 }
 
-/* top_k is off, top_p on: candidates leave a heap until there are enough. Before, those go that are
- * so unlikely that all of them together weigh less than what top_p leaves out. */
+/* Selects candidates by top_p without top_k: pops them from a heap until their weight suffices.
+ * Candidates so unlikely that together they weigh less than 1 - top_p are dropped before. */
 static size_t choose_top_p(ag_sampler *s, float top, double *sum) {
     double total = 0;
     for (size_t i = 0; i < s->n_vocab; i++) {
@@ -288,7 +289,7 @@ static size_t choose_top_p(ag_sampler *s, float top, double *sum) {
     return n_retained;
 }
 
-/* Neither is on: no order is needed, so the candidates stay in the order of their ids. */
+/* Selects candidates without top_k and top_p, in order of their ids. */
 static size_t choose_all(ag_sampler *s, float top, double *sum) {
     size_t n = 0;
     *sum = 0;
@@ -301,7 +302,7 @@ static size_t choose_all(ag_sampler *s, float top, double *sum) {
     return n;
 }
 
-/* A candidate with a probability proportional to its weight; never one that weighs nothing. */
+/* Draws a candidate with a probability proportional to its weight, never one of weight 0. */
 static int32_t draw(ag_sampler *s, size_t n, double sum) {
     double remaining = ag_random_unit(&s->random) * sum;
     size_t chosen = 0;
@@ -336,7 +337,7 @@ void ag_sampler_replay(ag_sampler *s, const int32_t *ids, size_t n) {
     s->n_replayed = n;
 }
 
-/* In place of what was chosen. */
+/* Returns the next replayed id, or id if there is none. */
 static int32_t next_replayed(ag_sampler *s, int32_t id) {
     if (!s->n_replayed) return id;
     s->n_replayed--;
@@ -365,7 +366,7 @@ static bool add_once(int32_t *ids, size_t max, size_t *n, int32_t id) {
     return true;
 }
 
-/* Each changed logit pushes at most one other out of the best, so as many more must be known. */
+/* Each changed logit can displace at most one of the best, so n_ids more are needed. */
 bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t max_ids, size_t *n_ids,
                       size_t max_k, size_t *k) {
     const ag_sampler_params *p = &s->params;
@@ -383,7 +384,8 @@ bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t max_ids, size_t 
     return *k <= max_k;
 }
 
-/* Into s->logits, where the others keep what they had: nobody looks at them. */
+/* Writes the known logits to s->logits and applies bias and penalties. Other entries are stale and
+ * not read. */
 static ag_status adjust_top(ag_sampler *s, const ag_top_logits *top, ag_error *err) {
     for (size_t i = 0; i < top->n_best; i++) s->logits[top->best_ids[i]] = top->best[i];
     for (size_t i = 0; i < top->n_ids; i++) s->logits[top->ids[i]] = top->at[i];
@@ -400,7 +402,7 @@ static ag_status adjust_top(ag_sampler *s, const ag_top_logits *top, ag_error *e
     return AG_FAIL(err, INVALID, "logit %zu of %zu is NaN or infinite", bad, s->n_vocab);
 }
 
-/* Into s->ids, best first. */
+/* Writes the known candidates to s->ids, best first. Returns how many there are. */
 static size_t rank_top(ag_sampler *s, const ag_top_logits *top) {
     size_t n = 0;
     for (size_t i = 0; i < top->n_best; i++) {

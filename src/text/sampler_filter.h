@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a sampler asks a constraint, which it knows nothing else of. */
+/* Token filter: the interface through which a sampler uses a constraint. */
 #ifndef AG_TEXT_SAMPLER_FILTER_H
 #define AG_TEXT_SAMPLER_FILTER_H
 
@@ -9,15 +9,15 @@
 typedef struct ag_token_filter ag_token_filter;
 
 typedef struct ag_token_filter_ops {
-    /* Bit id % 32 of (*mask)[id / 32]: the token may be chosen; for n_vocab ids, borrowed until the
-     * next call. */
+    /* Sets *mask: bit id % 32 of word id / 32 is set if the token is allowed, for n_vocab ids.
+     * Borrowed until the next call. */
     ag_status (*mask)(ag_token_filter *f, const uint32_t **mask, ag_error *err);
-    /* The token is part of the text. What is wrong with it the next mask tells. */
+    /* Appends the token to the text. An error is reported by the next mask(). */
     void (*accept)(ag_token_filter *f, int32_t id);
-    /* A new text begins. */
+    /* Starts a new text. */
     void (*reset)(ag_token_filter *f);
-    /* Writes at most n tokens that are likely to follow because the text has no other way on, and
-     * returns how many. */
+    /* Writes at most n tokens that probably follow because the text has a single continuation.
+     * Returns how many. */
     size_t (*forced)(ag_token_filter *f, int32_t *ids, size_t n);
 } ag_token_filter_ops;
 
@@ -26,9 +26,10 @@ struct ag_token_filter {
     size_t n_vocab;
 };
 
-/* Borrows f until it is replaced; NULL: none. AG_INVALID if it has another vocabulary. */
+/* Borrows f until it is replaced; NULL: none. Fails with AG_INVALID if the vocabularies differ in
+ * size. */
 ag_status ag_sampler_set_filter(ag_sampler *s, ag_token_filter *f, ag_error *err);
-/* What the filter's `forced` gives; 0 without one. */
+/* Calls the filter's forced(); returns 0 without a filter. */
 size_t ag_sampler_forced(ag_sampler *s, int32_t *ids, size_t n);
 
 #endif

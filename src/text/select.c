@@ -8,7 +8,7 @@ static bool better(const float *logits, int32_t a, int32_t b) {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
-/* A heap with the best on top, or with the worst. */
+/* Restores the heap below i, with the best or the worst on top. */
 static void sift(const float *logits, int32_t *ids, size_t n, size_t i, bool best_on_top) {
     int32_t x = ids[i];
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
@@ -47,7 +47,7 @@ size_t ag_select_top(const float *logits, size_t n, size_t k, int32_t *ids) {
             if (logits[i] == -INFINITY) continue;
             ids[n_selected++] = id;
             if (n_selected == k) heapify(logits, ids, k, false);
-        } else if (logits[i] > logits[ids[0]]) { /* an equal one has a higher id: worse */
+        } else if (logits[i] > logits[ids[0]]) { /* an equal logit has a higher id, so is worse */
             ids[0] = id;
             sift(logits, ids, k, 0, false);
         }

@@ -18,13 +18,13 @@ static ag_status add_piece(ag_piece_list *l, size_t start, size_t end, ag_error 
     return AG_OK;
 }
 
-/* The parts of one piece, as they come from left to right. */
+/* Parts of one piece, added from left to right. */
 typedef struct parts {
     const ag_splitter *s;
     ag_piece_list *out;
-    size_t first;    /* index in out of the first part of this piece */
-    size_t base;     /* where the piece starts in the text */
-    bool prev_match; /* what the part before was; at first false */
+    size_t first;    /* index in `out` of the first part */
+    size_t base;     /* start of the piece in the text */
+    bool prev_match; /* the previous part was a match; false at the start */
 } parts;
 
 static ag_status add_part(parts *p, size_t start, size_t end, bool match, ag_error *err) {
@@ -55,7 +55,8 @@ static ag_status add_part(parts *p, size_t start, size_t end, bool match, ag_err
     return add_piece(p->out, p->base + start, p->base + end, err);
 }
 
-/* A match text[start..end) and what lies between it and *done, the end of the match before. */
+/* Adds the match text[start..end) and the text between it and *done, the end of the previous
+ * match. */
 static ag_status add_match(parts *p, size_t *done, size_t start, size_t end, ag_error *err) {
     if (*done < start) AG_TRY(add_part(p, *done, start, false, err));
     *done = end;
@@ -97,7 +98,7 @@ static ag_status split_at_pattern(parts *p, ag_cursor *c, const char *text, size
     return done < len ? add_part(p, done, len, false, err) : AG_OK;
 }
 
-/* Empty parts count while parts are joined, but no piece is empty. */
+/* Drops empty pieces. Empty parts matter while parts are merged. */
 static void drop_empty(ag_piece_list *l, size_t first) {
     size_t n = first;
     for (size_t i = first; i < l->n; i++) {

@@ -30,7 +30,8 @@ void ag_token_bytes_close(ag_token_bytes *b) {
     *b = (ag_token_bytes){0};
 }
 
-/* A spelling of the byte-level alphabet; false: it has other characters, and stands for itself. */
+/* Appends the bytes of a byte-level spelling. Returns false if it has other characters, so
+ * represents itself. */
 static bool map_byte_level(const char *s, size_t n, ag_text *out, ag_status *st, ag_error *err) {
     const size_t before = out->len;
     *st = AG_OK;
@@ -48,7 +49,7 @@ static bool map_byte_level(const char *s, size_t n, ag_text *out, ag_status *st,
     return true;
 }
 
-/* "<0x41>" */
+/* Returns the byte of "<0x41>", -1 if it is none. */
 static int byte_token(const char *s, size_t n) {
     if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return -1;
     const int high = ag_hex_digit(s[3]), low = ag_hex_digit(s[4]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading a tokenizer from what lies at a path, and the questions that its vocabulary answers. */
+/* Loads a tokenizer from a path and answers queries about its vocabulary. */
 #include "text/tokenizer.h"
 
 #include "core/alloc.h"
@@ -15,13 +15,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* The largest real file has 35 MB; spellings are addressed with 32 bits. */
+/* The largest known file has 35 MB. Spellings are addressed with 32 bits. */
 #define MAX_FILE_BYTES ((size_t)1 << 30)
 
 static ag_status read_model(ag_tokenizer *t, const json_t *model, const json_t *added,
                             ag_error *err) {
     json_t *type, *vocab;
-    /* Files from before the key existed are told by what they hold. */
+    /* Older files have no type: BPE is assumed. */
     AG_TRY(ag_json_optional(model, "model", "type", JSON_STRING, &type, err));
     if (type && strcmp(json_string_value(type), "Unigram") == 0) {
         AG_TRY(ag_json_required(model, "model", "vocab", JSON_ARRAY, &vocab, err));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a loaded tokenizer is made of. Nothing in it changes after loading. */
+/* Components of a loaded tokenizer. Immutable after loading. */
 #ifndef AG_TEXT_TOKENIZER_H
 #define AG_TEXT_TOKENIZER_H
 
@@ -15,8 +15,8 @@
 
 struct ag_tokenizer {
     ag_vocab vocab;
-    ag_bpe bpe;         /* the model, unless: */
-    ag_unigram unigram; /* its vocab is not NULL */
+    ag_bpe bpe;         /* the model, unless unigram.vocab is set */
+    ag_unigram unigram; /* the model if its vocab is not NULL */
     ag_normalizer normalizer;
     ag_added_tokens added;
     ag_pretokenizer pretokenizer;
@@ -24,9 +24,9 @@ struct ag_tokenizer {
     ag_decode_chain decode_chain;
 };
 
-/* vocabulary.c: from the lists of a file without a tokenizer.json; v is only read, `name` stands in
- * messages for the file. *out is NULL after a failure: AG_UNSUPPORTED names the model or the
- * pre-tokenizer that is not known, AG_FORMAT the number of the token or merge. */
+/* vocabulary.c: builds a tokenizer from the lists of a GGUF file. v is borrowed for the call;
+ * `name` is the file in messages. *out is NULL after a failure: AG_UNSUPPORTED names an unknown
+ * model or pre-tokenizer, AG_FORMAT the number of the token or merge. */
 ag_status ag_tokenizer_from_vocabulary(const ag_source_vocabulary *v, const char *name,
                                        ag_tokenizer **out, ag_error *err);
 
@@ -42,7 +42,7 @@ typedef struct ag_text_cut {
 ag_status ag_tokenizer_encode_cut(const ag_tokenizer *t, const char *text, size_t len,
                                   const ag_text_cut *cuts, size_t n, ag_ids *ids, ag_error *err);
 
-/* tokenizer.c: of every token's spelling and whether it is special. */
+/* tokenizer.c: returns a checksum of all spellings and whether each is special. */
 uint64_t ag_tokenizer_checksum(const ag_tokenizer *t);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NFC, NFD, NFKC and NFKD. utf8proc knows the characters; the walk over a text is ours, because its
- * own orders combining marks in quadratic time and drops U+11A7 behind a Hangul syllable. */
+/* NFC, NFD, NFKC and NFKD with utf8proc's tables. Walks the text itself, because utf8proc sorts
+ * combining marks in quadratic time and drops U+11A7 after a Hangul syllable. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "core/interrupt.h"
@@ -12,8 +12,8 @@
 
 enum { MAX_DECOMPOSITION = 32, HANGUL_T_BASE = 0x11A7, N_CLASSES = 256 };
 
-/* The tokenizers library normalises by Unicode 9: what came later and would decompose, combine or
- * be reordered stays as it is. */
+/* Characters added after Unicode 9, which the tokenizers library uses, that would decompose,
+ * combine or be reordered. They stay unchanged. */
 static const struct {
     uint32_t first, last;
 } after_9[] = {
@@ -56,7 +56,7 @@ static bool is_after_9(uint32_t cp) {
 }
 
 typedef struct points {
-    int32_t *cp, *sorted; /* sorted: scratch of the same size */
+    int32_t *cp, *sorted; /* sorted: scratch of equal size */
     size_t n, cap, sorted_cap;
 } points;
 
@@ -85,8 +85,8 @@ static unsigned combining_class(int32_t cp) {
     return (unsigned)utf8proc_get_property(cp)->combining_class;
 }
 
-/* Orders marks [start, end) by class, equal ones as they came: a counting sort, since a hostile
- * text is one character with a million marks. */
+/* Sorts marks [start, end) stably by class. Counting sort: a hostile text can have a million marks
+ * on one character. */
 static void sort_marks(points *p, size_t start, size_t end) {
     size_t first[N_CLASSES + 1] = {0};
     for (size_t i = start; i < end; i++) first[combining_class(p->cp[i]) + 1]++;
@@ -118,10 +118,11 @@ static ag_status reorder(points *p, ag_error *err) {
     return AG_OK;
 }
 
-/* U+11A7 never takes part in a composition, but utf8proc counts it among the Hangul finals. */
+/* Returns whether cp may compose. U+11A7 never does, but utf8proc treats it as a Hangul final. */
 static bool composes(int32_t cp) { return cp != HANGUL_T_BASE && !is_after_9((uint32_t)cp); }
 
-/* Composes what is in p in place, keeping from utf8proc's sight what must not compose. */
+/* Composes the characters in p in place and appends them. Runs passed to utf8proc exclude
+ * characters that must not compose. */
 static ag_status compose(points *p, ag_text *out, ag_error *err) {
     for (size_t i = 0, end; i < p->n; i = end) {
         utf8proc_ssize_t n = 1;
@@ -155,9 +156,9 @@ static ag_status normalize_run(ag_unicode_form form, const char *text, size_t le
     return AG_OK;
 }
 
-/* A run is an ASCII character and what is not ASCII behind it: ASCII never combines to its left.
- * Nothing below this lead byte changes: U+00A0 has a compatibility form, U+00C0 is composed, and
- * U+0300 is the first that NFC looks at. */
+/* Returns the lowest lead byte of a character that the form can change: U+00A0 has a compatibility
+ * form, U+00C0 decomposes, U+0300 is the first relevant to NFC. A run is an ASCII character and the
+ * non-ASCII characters after it, because ASCII never combines with a preceding character. */
 static unsigned char first_lead(ag_unicode_form form) {
     return form == AG_NFC ? 0xCC : form == AG_NFD ? 0xC3 : 0xC2;
 }
@@ -167,7 +168,7 @@ ag_status ag_unicode_normalize(ag_unicode_form form, const char *text, size_t le
     points p = {0};
     ag_status st = AG_OK;
     unsigned char lead = first_lead(form);
-    size_t plain = 0, i = 0; /* text[plain..i) is to be copied */
+    size_t plain = 0, i = 0; /* text[plain..i) will be copied */
     while (i < len) {
         if ((unsigned char)text[i] < lead) {
             i++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The characters that Unicode 15, 15.1 and 16 added, by general category (UnicodeData.txt). The
- * tokenizers library matches by Unicode 16; PCRE2 10.42 and utf8proc 2.8 do not know these yet, and
- * to later ones it makes no difference to be told of them twice. */
+/* Characters added by Unicode 15, 15.1 and 16, by general category (UnicodeData.txt). The
+ * tokenizers library uses Unicode 16; PCRE2 10.42 and utf8proc 2.8 lack them. Later versions are
+ * unaffected. */
 #include "text/unicode_recent.h"
 
 #include "core/fail.h"

@@ -10,12 +10,12 @@
 #include <math.h>
 #include <string.h>
 
-/* The best way to write the text up to here. */
+/* Best segmentation of the text up to this byte. */
 typedef struct ag_unigram_node {
     double score;
-    uint32_t start; /* of its last token, which is id; NONE: no way is known */
+    uint32_t start; /* of the last token, whose id is `id`; NONE: there is no segmentation */
     int32_t id;
-    uint32_t next; /* on the best way through the whole: the end of the token that starts here */
+    uint32_t next; /* end of the token that starts here, in the best segmentation of the word */
 } node;
 
 #define NONE UINT32_MAX
@@ -79,14 +79,14 @@ static void offer(node *to, double score, size_t start, int32_t id) {
     if (to->start == NONE || score > to->score) *to = (node){score, (uint32_t)start, id, 0};
 }
 
-/* Fills nodes[0..len]: what ends at each byte. */
+/* Fills nodes[0..len] with the best segmentation up to each byte. */
 static ag_status find_best(const ag_unigram *u, const char *word, size_t len, node *nodes,
                            ag_error *err) {
     for (size_t i = 0; i <= len; i++) nodes[i] = (node){.start = NONE};
     for (size_t i = 0, step, n = 0; i < len; i += step, n++) {
         double score = nodes[i].score;
         if (ag_interrupted_at(n)) return AG_FAIL(err, CANCELLED, "splitting a word: interrupted");
-        bool is_token = false; /* the character is a token */
+        bool is_token = false; /* the character alone is a token */
         step = ag_utf8_len(word[i]);
         uint32_t at = 0;
         for (size_t end = i; end < len;) {
@@ -109,7 +109,8 @@ static ag_status find_best(const ag_unigram *u, const char *word, size_t len, no
     return AG_OK;
 }
 
-/* A run of unknown characters, which may be a token's spelling after all. */
+/* Appends the id of a run of unknown characters: a token of that spelling, byte tokens, or
+ * unk_id. */
 static ag_status push_unknown(const ag_unigram *u, const char *s, size_t n, ag_ids *ids,
                               ag_error *err) {
     int32_t id = ag_vocab_find_model(u->vocab, s, n);

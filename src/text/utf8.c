@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The second byte of a character is restricted by some first bytes: table 3-7. */
+/* Returns whether b may follow the lead byte (table 3-7). */
 static bool second_ok(unsigned char lead, unsigned char b) {
     switch (lead) {
     case 0xE0:

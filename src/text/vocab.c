@@ -24,7 +24,7 @@ static uint64_t hash(const char *s, size_t n) {
     return h ^ h >> 32;
 }
 
-/* The slot that holds the spelling, or the empty one where it would go. */
+/* Returns the slot of the spelling, or the empty slot for it. */
 static ag_vocab_slot *slot_of(const ag_vocab *v, const char *s, size_t n, uint64_t h) {
     for (size_t i = h & (v->n_slots - 1);; i = (i + 1) & (v->n_slots - 1)) {
         ag_vocab_slot *slot = &v->slots[i];
@@ -72,7 +72,7 @@ void ag_vocab_byte_ids(const ag_vocab *v, int32_t ids[256]) {
     }
 }
 
-/* How much of a spelling a message quotes. */
+/* Returns how many bytes of a spelling a message quotes. */
 static int quoted_len(size_t n) { return n > 60 ? 60 : (int)n; }
 
 ag_status ag_vocab_add(ag_vocab *v, const char *s, size_t n, int32_t id, unsigned flags,

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From "model.vocab", an object or an array, and the array "added_tokens" to a vocabulary. */
+/* Reads a vocabulary from "model.vocab" (an object or an array) and the array "added_tokens". */
 #include "core/fail.h"
 #include "text/json_get.h"
 #include "text/vocab.h"
 
 #include <string.h>
 
-/* Ids may have gaps, but a file of a few bytes must not make the table large. */
+/* Ids may have gaps, but a small file must not cause a large table. */
 enum { MAX_UNUSED_IDS = 1 << 20 };
 
-/* What a file needs room for. */
+/* Sizes that the vocabulary of a file needs. */
 typedef struct totals {
     size_t n_tokens, n_bytes;
-    json_int_t max, limit; /* the largest id, and what ids have to be below */
+    json_int_t max, limit; /* largest id; upper limit of ids, exclusive */
 } totals;
 
 static ag_status check_id(totals *e, const json_t *v, const char *path, const char *name,

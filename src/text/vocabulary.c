@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the lists of a GGUF file to a tokenizer: the same tables as a tokenizer.json fills. */
+/* Builds a tokenizer from the lists of a GGUF file, with the same tables as from a
+ * tokenizer.json. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/pre_kinds.h"
@@ -8,16 +9,17 @@
 
 #include <string.h>
 
-#define SPACE "\xE2\x96\x81" /* what SentencePiece writes for a space */
+#define SPACE "\xE2\x96\x81" /* SentencePiece's space */
 
-/* Spellings are addressed with 32 bits. */
+/* Offsets of spellings have 32 bits. */
 enum { MAX_BYTES = 1 << 30 };
 
-/* A kind of model, and what the file may leave out. */
+/* Kind of model, with defaults for keys that the file omits. */
 typedef struct model_kind {
     const char *name;
-    bool scored; /* merges any two that make a token, by score; else by the list of merges */
-    bool bytes; /* byte-level alphabet; else spaces are escaped, unknown characters fall to bytes */
+    bool scored; /* merges by score any two symbols that form a token; else by the list of merges */
+    bool bytes;  /* byte-level alphabet; else spaces are escaped and unknown characters become byte
+                    tokens */
     bool add_bos, always_bos, add_space_prefix;
     int64_t bos, eos, unk;
 } model_kind;
@@ -25,7 +27,7 @@ typedef struct model_kind {
 static const model_kind models[] = {
     {"gpt2", false, true, false, false, false, -1, -1, -1},
     {"llama", true, false, true, false, true, 1, 2, 0},
-    /* Files say that it has no BOS, but the model was never without. */
+    /* Files say that it adds no BOS, but the model was always trained with one. */
     {"gemma4", false, false, true, true, false, -1, -1, -1},
 };
 
@@ -46,7 +48,7 @@ static int32_t type_of(const ag_source_vocabulary *v, size_t i) {
     return v->types ? v->types[i] : AG_TOKEN_NORMAL;
 }
 
-/* A token that begins or ends texts, by its id; old files call it normal. */
+/* Returns whether token i starts or ends texts. Old files give it the type normal. */
 static bool is_marker(const ag_source_vocabulary *v, size_t i) {
     int64_t id = (int64_t)i;
     if (id != v->bos && id != v->eos && id != v->eot && id != v->eom) return false;
@@ -56,15 +58,15 @@ static bool is_marker(const ag_source_vocabulary *v, size_t i) {
                        (s.text[0] == '[' && s.text[s.n - 1] == ']'));
 }
 
-/* Only found as a whole. */
+/* Returns whether token i is an added token: found in text as a whole. */
 static bool is_added(const ag_source_vocabulary *v, size_t i) {
     int32_t type = type_of(v, i);
     return type == AG_TOKEN_CONTROL || type == AG_TOKEN_UNKNOWN || type == AG_TOKEN_USER_DEFINED ||
            is_marker(v, i);
 }
 
-/* The tokens of Phi-3 take the white space behind them, which a GGUF file does not say. Its
- * vocabulary is told by the name that its makers gave to token 32002. */
+/* Returns whether token s strips the white space after it, as in Phi-3, which a GGUF file does not
+ * record. The vocabulary is recognised by the name of token 32002. */
 static bool strips_space_after(const ag_source_vocabulary *v, ag_source_string s) {
     static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
     enum { PHI_3_TOKEN = 32002 };
@@ -96,7 +98,7 @@ static ag_status check_tokens(const ag_source_vocabulary *v, size_t *n_bytes, ag
     return AG_OK;
 }
 
-/* Tokens of the model, and those that are only found as a whole. */
+/* Adds the tokens of the model and the added tokens. */
 static ag_status add_tokens(ag_tokenizer *t, const ag_source_vocabulary *v, ag_error *err) {
     size_t n_bytes = 0;
     AG_TRY(check_tokens(v, &n_bytes, err));
@@ -115,7 +117,7 @@ static ag_status add_tokens(ag_tokenizer *t, const ag_source_vocabulary *v, ag_e
     return ag_added_tokens_index(&t->added, err);
 }
 
-/* "a b": the space that divides is not the first character. */
+/* Splits "a b" at the first space after the first character. */
 static ag_status split_merge(ag_source_string s, size_t i, ag_bpe_pair *out, ag_error *err) {
     const char *space = s.n > 1 ? memchr(s.text + 1, ' ', s.n - 1) : NULL;
     if (!space) return AG_FAIL(err, FORMAT, "merge %zu has no space", i);
@@ -151,7 +153,7 @@ static ag_status set_model(ag_tokenizer *t, const ag_source_vocabulary *v, const
     return ag_bpe_set_scores(&t->bpe, v->scores, err);
 }
 
-/* Text becomes bytes in the alphabet of GPT-2, cut as the name in the file says. */
+/* Sets up byte-level BPE with the pre-tokenizer that the file names. */
 static ag_status set_byte_level(ag_tokenizer *t, const ag_pre_kind *pre, ag_error *err) {
     t->bpe.ignore_merges = pre->flags & AG_PRE_IGNORE_MERGES;
     if (pre->flags & AG_PRE_NFC) AG_TRY(ag_normalizer_add_form(&t->normalizer, AG_NFC, err));
@@ -172,7 +174,7 @@ static ag_status set_escaped(ag_tokenizer *t, bool space_prefix, ag_error *err) 
     return space_prefix ? ag_decode_chain_add_strip(&t->decode_chain, " ", 1, err) : AG_OK;
 }
 
-/* One of the ids around a text. */
+/* Appends the id of BOS or EOS. */
 static ag_status add_bos_or_eos(ag_tokenizer *t, ag_ids *ids, const char *name, int64_t id,
                                 ag_error *err) {
     if (id < 0 || id >= t->vocab.n_ids) {
