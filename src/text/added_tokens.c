@@ -27,7 +27,8 @@ ag_status ag_added_tokens_add(ag_added_tokens *a, ag_added_token t, const char *
                               const ag_normalizer *nm, ag_vocab *vocab, ag_error *err) {
     static const ag_normalizer none = {0};
     if (n > MAX_CONTENT) {
-        return AG_FAIL(err, FORMAT, "content is %zu bytes long, more than %d", n, MAX_CONTENT);
+        return AG_FAIL(err, FORMAT, "content has %zu bytes, at most %d are allowed", n,
+                       MAX_CONTENT);
     }
     AG_TRY(ag_vocab_add(vocab, content, n, t.id,
                         AG_VOCAB_ADDED | (t.special ? AG_VOCAB_SPECIAL : 0u), err));

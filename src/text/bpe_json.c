@@ -15,15 +15,13 @@ static ag_status merge_halves(const json_t *v, size_t rank, ag_bpe_pair *out, ag
         return AG_OK;
     }
     if (!json_is_string(v)) {
-        return AG_FAIL(err, FORMAT, "model.merges[%zu] is neither \"a b\" nor [\"a\", \"b\"]",
-                       rank);
+        return AG_FAIL(err, FORMAT, "model.merges[%zu] must be \"a b\" or [\"a\", \"b\"]", rank);
     }
     const char *s = json_string_value(v);
     size_t n = json_string_length(v);
     const char *space = memchr(s, ' ', n);
     if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - s))) {
-        return AG_FAIL(err, FORMAT, "model.merges[%zu]: \"%.60s\" does not hold one space", rank,
-                       s);
+        return AG_FAIL(err, FORMAT, "model.merges[%zu]: \"%.60s\" must contain one space", rank, s);
     }
     *out = (ag_bpe_pair){s, space + 1, (size_t)(space - s), n - (size_t)(space - s) - 1};
     return AG_OK;

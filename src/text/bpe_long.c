@@ -46,7 +46,8 @@ static void push_pair(uint64_t *q, size_t *n, uint64_t entry) {
 /* Reserves n links and 2 n queue entries: the queue starts with n - 1 pairs, and each of at most n
  * - 1 merges removes one and adds at most two. */
 static ag_status grow_scratch(ag_bpe_scratch *s, size_t n, ag_error *err) {
-    if (n >= NONE / 2) return AG_FAIL(err, LIMIT, "a word of %zu symbols", n);
+    if (n >= NONE / 2)
+        return AG_FAIL(err, LIMIT, "a word has %zu symbols, more than the merge queue supports", n);
     void *p = s->links;
     ag_status st = ag_array_grow(&p, &s->links_cap, n, sizeof *s->links, err);
     s->links = p;

@@ -115,7 +115,9 @@ ag_status ag_bpe_add_merges(ag_bpe *bpe, uint32_t rank, const ag_bpe_pair *pairs
 }
 
 ag_status ag_bpe_reserve_merges(ag_bpe *bpe, size_t n, ag_error *err) {
-    if (n > MAX_MERGES) return AG_FAIL(err, FORMAT, "%zu merges, more than %d", n, MAX_MERGES);
+    if (n > MAX_MERGES)
+        return AG_FAIL(err, FORMAT, "the model has %zu merges, at most %d are supported", n,
+                       MAX_MERGES);
     size_t n_slots = 16;
     while (n_slots / 3 * 2 < n) n_slots *= 2;
     ag_free(bpe->merges);
@@ -152,8 +154,8 @@ ag_status ag_bpe_set_scores(ag_bpe *bpe, const float *scores, ag_error *err) {
         size_t len;
         const char *s = ag_vocab_spelling(bpe->vocab, id, &len);
         if (len > AG_BPE_MAX_SCORED) {
-            return AG_FAIL(err, FORMAT, "token %d is %zu bytes long, more than %d", (int)id, len,
-                           AG_BPE_MAX_SCORED);
+            return AG_FAIL(err, FORMAT, "token %d has %zu bytes, at most %d are supported", (int)id,
+                           len, AG_BPE_MAX_SCORED);
         }
         if (scores[id] != scores[id]) {
             return AG_FAIL(err, FORMAT, "the score of token %d is not a number", (int)id);

@@ -79,6 +79,5 @@ size_t ag_growth_limit(size_t n) {
 
 ag_status ag_growth_check(size_t made, size_t limit, const char *path, ag_error *err) {
     if (made <= limit) return AG_OK;
-    return AG_FAIL(err, LIMIT, "the %s of the tokenizer makes more than %zu bytes of a text", path,
-                   limit);
+    return AG_FAIL(err, LIMIT, "the tokenizer's %s expands a text beyond %zu bytes", path, limit);
 }

@@ -21,7 +21,7 @@ static ag_status set_stage_content(ag_decode_stage *s, const json_t *v, bool one
                                    const char *path, ag_error *err) {
     size_t n = json_string_length(v);
     if (one_char && (n == 0 || n != ag_utf8_len(json_string_value(v)[0]))) {
-        return AG_FAIL(err, FORMAT, "%s: \"%.60s\" is not one character", path,
+        return AG_FAIL(err, FORMAT, "%s: \"%.60s\" must be one character", path,
                        json_string_value(v));
     }
     return set_content(s, json_string_value(v), n, err);
@@ -32,7 +32,7 @@ static ag_status parse_count(const json_t *v, const char *path, const char *key,
     json_t *n;
     AG_TRY(ag_json_required(v, path, key, JSON_INTEGER, &n, err));
     if (json_integer_value(n) < 0 || json_integer_value(n) > INT32_MAX) {
-        return AG_FAIL(err, FORMAT, "%s.%s is %lld, not a count", path, key,
+        return AG_FAIL(err, FORMAT, "%s.%s is %lld, it must be in 0..2147483647", path, key,
                        (long long)json_integer_value(n));
     }
     *out = (size_t)json_integer_value(n);
@@ -98,7 +98,7 @@ static bool takes_chunks(const ag_decode_stage *s) {
 static ag_status append_stage(ag_decode_chain *c, const char *path, ag_decode_stage **out,
                               ag_error *err) {
     if (c->n == MAX_STAGES) {
-        return AG_FAIL(err, FORMAT, "%s: more than %d stages", path, MAX_STAGES);
+        return AG_FAIL(err, FORMAT, "%s: the decoder has more than %d stages", path, MAX_STAGES);
     }
     void *p = c->stages;
     ag_status st = ag_array_grow(&p, &c->cap, c->n + 1, sizeof *c->stages, err);
@@ -141,8 +141,8 @@ static ag_status read_stage(ag_decode_chain *c, const json_t *v, const char *pat
     AG_TRY(append_stage(c, path, &s, err));
     AG_TRY(parse_stage(s, v, path, type, err));
     if (!s->after_fusing || takes_chunks(s)) return AG_OK;
-    return AG_FAIL(err, UNSUPPORTED, "%s: \"%s\" behind a stage that fuses is not supported", path,
-                   type);
+    return AG_FAIL(err, UNSUPPORTED, "%s: \"%s\" after a stage that fuses tokens is not supported",
+                   path, type);
 }
 
 static ag_status add_stages(ag_decode_chain *c, const json_t *v, const char *path, int depth,
@@ -150,7 +150,7 @@ static ag_status add_stages(ag_decode_chain *c, const json_t *v, const char *pat
     const char *type;
     AG_TRY(ag_json_component(v, path, &type, err));
     if (strcmp(type, "Sequence") != 0) return read_stage(c, v, path, type, err);
-    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", path);
+    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s is nested too deeply", path);
     json_t *list, *item;
     size_t i;
     AG_TRY(ag_json_required(v, path, "decoders", JSON_ARRAY, &list, err));

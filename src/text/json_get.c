@@ -26,7 +26,7 @@ static const char *type_name(json_type type) {
 
 ag_status ag_json_expect_object(const json_t *v, const char *path, ag_error *err) {
     if (json_is_object(v)) return AG_OK;
-    return AG_FAIL(err, FORMAT, "%s is %s, not an object", path,
+    return AG_FAIL(err, FORMAT, "%s is %s, it must be an object", path,
                    v ? type_name(json_typeof(v)) : "missing");
 }
 
@@ -36,8 +36,8 @@ ag_status ag_json_optional(const json_t *object, const char *path, const char *k
     *out = NULL;
     if (!v || json_is_null(v)) return AG_OK;
     if (json_typeof(v) != type && !(type == JSON_TRUE && json_is_boolean(v))) {
-        return AG_FAIL(err, FORMAT, "%s.%s is %s, not %s", path, key, type_name(json_typeof(v)),
-                       type_name(type));
+        return AG_FAIL(err, FORMAT, "%s.%s is %s, it must be %s", path, key,
+                       type_name(json_typeof(v)), type_name(type));
     }
     *out = v;
     return AG_OK;
@@ -47,7 +47,7 @@ ag_status ag_json_required(const json_t *object, const char *path, const char *k
                            json_t **out, ag_error *err) {
     AG_TRY(ag_json_optional(object, path, key, type, out, err));
     if (*out) return AG_OK;
-    return AG_FAIL(err, FORMAT, "%s.%s is missing, not %s", path, key, type_name(type));
+    return AG_FAIL(err, FORMAT, "%s.%s is missing, it must be %s", path, key, type_name(type));
 }
 
 ag_status ag_json_bool(const json_t *object, const char *path, const char *key, bool default_value,

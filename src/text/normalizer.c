@@ -38,7 +38,7 @@ static ag_status copy_string(step *s, const json_t *v, ag_error *err) {
 /* Appends a zeroed step; *out is borrowed. */
 static ag_status append_step(ag_normalizer *nm, const char *path, step **out, ag_error *err) {
     if (nm->n == MAX_STEPS) {
-        return AG_FAIL(err, FORMAT, "%s: more than %d steps", path, MAX_STEPS);
+        return AG_FAIL(err, FORMAT, "%s: the normalizer has more than %d steps", path, MAX_STEPS);
     }
     void *p = nm->steps;
     ag_status st = ag_array_grow(&p, &nm->cap, nm->n + 1, sizeof *nm->steps, err);
@@ -124,7 +124,7 @@ static ag_status add_normalizer(ag_normalizer *nm, const json_t *v, const char *
         AG_TRY(append_step(nm, path, &s, err));
         return parse_step(s, v, path, type, err);
     }
-    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", path);
+    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s is nested too deeply", path);
     json_t *list, *item;
     size_t i;
     AG_TRY(ag_json_required(v, path, "normalizers", JSON_ARRAY, &list, err));

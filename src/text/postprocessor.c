@@ -22,7 +22,8 @@ static ag_status append_special(ag_ids *ids, const json_t *specials, const json_
     AG_TRY(ag_json_expect_object(special, inner_path, err));
     AG_TRY(ag_json_required(special, inner_path, "ids", JSON_ARRAY, &list, err));
     if (ids->n + json_array_size(list) > MAX_IDS) {
-        return AG_FAIL(err, FORMAT, "%s: more than %d ids beside the text", inner_path, MAX_IDS);
+        return AG_FAIL(err, FORMAT, "%s: the template adds more than %d ids to a text", inner_path,
+                       MAX_IDS);
     }
     json_array_foreach(list, i, id) {
         json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
@@ -66,13 +67,13 @@ static ag_status read_template(const json_t *v, const char *path, const ag_vocab
         }
         const json_t *name = json_object_get(json_object_get(item, "Sequence"), "id");
         if (!json_is_string(name) || strcmp(json_string_value(name), "A") != 0) {
-            return AG_FAIL(err, FORMAT, "%s is neither a SpecialToken nor the Sequence A",
-                           inner_path);
+            return AG_FAIL(err, FORMAT, "%s must be a SpecialToken or the Sequence A", inner_path);
         }
         n_texts++;
     }
     if (n_texts == 1) return AG_OK;
-    return AG_FAIL(err, UNSUPPORTED, "%s.single has the text %zu times, not once", path, n_texts);
+    return AG_FAIL(err, UNSUPPORTED, "%s.single contains the text %zu times, it must once", path,
+                   n_texts);
 }
 
 static ag_status add_processor(ag_postprocessor *pp, const json_t *v, const char *path, int depth,
@@ -89,7 +90,7 @@ static ag_status add_processor(ag_postprocessor *pp, const json_t *v, const char
         return st;
     }
     if (strcmp(type, "Sequence") != 0) return ag_json_unsupported(path, type, err);
-    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", path);
+    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s is nested too deeply", path);
     json_t *list, *item;
     size_t i;
     AG_TRY(ag_json_required(v, path, "processors", JSON_ARRAY, &list, err));

@@ -48,7 +48,7 @@ static ag_status decode_table(ag_precompiled *p, const unsigned char *bytes, siz
                               const char *path, ag_error *err) {
     size_t n_array = n >= 4 ? little_endian(bytes) : 0;
     if (n < 4 || n_array > n - 4 || n_array % 4 || n_array == 0) {
-        return AG_FAIL(err, FORMAT, "%s: a table of %zu bytes in %zu", path, n_array, n);
+        return AG_FAIL(err, FORMAT, "%s: the table has %zu bytes, the data %zu", path, n_array, n);
     }
     p->n_units = n_array / 4;
     p->n_strings = n - 4 - n_array;
@@ -57,7 +57,7 @@ static ag_status decode_table(ag_precompiled *p, const unsigned char *bytes, siz
     if (!p->units || !p->strings) return AG_FAIL(err, NOMEM, "%s: %zu bytes", path, n);
     for (size_t i = 0; i < p->n_units; i++) p->units[i] = little_endian(bytes + 4 + 4 * i);
     if (ag_utf8_valid_prefix(p->strings, p->n_strings) == p->n_strings) return AG_OK;
-    return AG_FAIL(err, FORMAT, "%s: its strings are not UTF-8", path);
+    return AG_FAIL(err, FORMAT, "%s: the strings are not valid UTF-8", path);
 }
 
 ag_status ag_precompiled_parse(const char *base64, size_t n, const char *path, ag_precompiled **out,

@@ -32,7 +32,7 @@ static ag_status append_step(ag_pretokenizer *pt, step s, ag_error *err) {
     void *p = pt->steps;
     ag_status st = pt->n < MAX_STEPS
                        ? ag_array_grow(&p, &pt->cap, pt->n + 1, sizeof *pt->steps, err)
-                       : AG_FAIL(err, FORMAT, "pre_tokenizer: more than %d steps", MAX_STEPS);
+                       : AG_FAIL(err, FORMAT, "pre_tokenizer has more than %d steps", MAX_STEPS);
     pt->steps = p;
     if (st == AG_OK) pt->steps[pt->n++] = s;
     else ag_pattern_destroy(s.splitter.pattern);

@@ -81,7 +81,7 @@ static ag_status parse_metaspace(ag_pretokenizer *pt, const json_t *v, const cha
     const char *s = json_string_value(replacement);
     size_t n = json_string_length(replacement);
     if (n == 0 || n != ag_utf8_len(s[0])) {
-        return AG_FAIL(err, FORMAT, "%s.replacement is not one character", path);
+        return AG_FAIL(err, FORMAT, "%s.replacement must be one character", path);
     }
     AG_TRY(ag_pretokenizer_add_spaces(pt, s, n, err));
     if (strcmp(scheme, "never") != 0) {
@@ -120,7 +120,7 @@ static ag_status add_pretokenizer(ag_pretokenizer *pt, const json_t *v, const ch
     const char *type;
     AG_TRY(ag_json_component(v, path, &type, err));
     if (strcmp(type, "Sequence") != 0) return parse_component(pt, v, path, type, err);
-    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s: nested too deeply", path);
+    if (depth == MAX_NESTING) return AG_FAIL(err, FORMAT, "%s is nested too deeply", path);
     json_t *list, *item;
     size_t i;
     AG_TRY(ag_json_required(v, path, "pretokenizers", JSON_ARRAY, &list, err));

@@ -51,10 +51,10 @@ static ag_status compile(ag_pattern *p, const char *s, size_t n, const char *pat
                             &code, &at, cc);
     pcre2_compile_context_free(cc);
     if (!p->code) {
-        char why[120];
-        pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
+        char message[120];
+        pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message);
         if (code == 121) return AG_FAIL(err, NOMEM, "%s: pattern", path);
-        return AG_FAIL(err, FORMAT, "%s at offset %zu: %s", path, (size_t)at, why);
+        return AG_FAIL(err, FORMAT, "%s at offset %zu: %s", path, (size_t)at, message);
     }
     /* Without JIT the interpreter gives the same results. */
     pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
@@ -65,7 +65,8 @@ ag_status ag_pattern_regex(const char *s, size_t n, const char *path, ag_pattern
                            ag_error *err) {
     *out = NULL;
     if (n > MAX_PATTERN) {
-        return AG_FAIL(err, FORMAT, "%s is %zu bytes long, more than %d", path, n, MAX_PATTERN);
+        return AG_FAIL(err, FORMAT, "%s has %zu bytes, at most %d are allowed", path, n,
+                       MAX_PATTERN);
     }
     ag_text translated = {0};
     ag_pattern *p = ag_calloc(1, sizeof *p);
@@ -108,7 +109,7 @@ ag_status ag_pattern_parse(const json_t *v, const char *path, ag_pattern **out, 
     if (json_is_string(s)) {
         return ag_pattern_regex(json_string_value(s), json_string_length(s), path, out, err);
     }
-    return AG_FAIL(err, FORMAT, "%s is neither {\"String\": ...} nor {\"Regex\": ...}", path);
+    return AG_FAIL(err, FORMAT, "%s must be {\"String\": ...} or {\"Regex\": ...}", path);
 }
 
 void ag_pattern_destroy(ag_pattern *p) {
@@ -165,7 +166,8 @@ static ag_status check_clock(ag_cursor *c, size_t from, ag_error *err) {
     double now = ag_thread_cpu_s(), most = seconds_free + seconds_per_byte * (double)c->total_len;
     if (n == 0) c->began = now;
     if (now - c->began < most) return AG_OK;
-    return AG_FAIL(err, LIMIT, "a pattern fails at offset %zu of %zu bytes: over %.1f seconds",
+    return AG_FAIL(err, LIMIT,
+                   "matching a pattern failed at offset %zu of %zu bytes: it took over %.1f s",
                    c->next, c->len, most);
 }
 
@@ -189,10 +191,10 @@ static ag_status search(ag_cursor *c, bool *found, ag_error *err) {
     *found = rc >= 0;
     if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) return AG_OK;
     if (rc == PCRE2_ERROR_NOMEMORY) return AG_FAIL(err, NOMEM, "match of a pattern");
-    char why[120];
-    pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-    return AG_FAIL(err, LIMIT, "a pattern fails at offset %zu of %zu bytes: %s", c->next, c->len,
-                   why);
+    char message[120];
+    pcre2_get_error_message(rc, (PCRE2_UCHAR *)message, sizeof message);
+    return AG_FAIL(err, LIMIT, "matching a pattern failed at offset %zu of %zu bytes: %s", c->next,
+                   c->len, message);
 }
 
 ag_status ag_cursor_next(ag_cursor *c, size_t *start, size_t *end, bool *found, ag_error *err) {

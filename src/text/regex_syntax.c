@@ -20,8 +20,7 @@ typedef struct scanner {
 } scanner;
 
 static ag_status reject_pattern(const scanner *sc, const char *feature) {
-    return AG_FAIL(sc->err, UNSUPPORTED, "%s at offset %zu of the pattern is not supported",
-                   feature, sc->at);
+    return AG_FAIL(sc->err, UNSUPPORTED, "offset %zu: %s is not supported", sc->at, feature);
 }
 
 static ag_status put_text(scanner *sc, const char *s, size_t consumed) {

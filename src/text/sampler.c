@@ -41,27 +41,30 @@ ag_sampler_params ag_sampler_defaults(void) {
 }
 
 static ag_status check_sampler_params(const ag_sampler_params *p, int32_t n_vocab, ag_error *err) {
-    if (n_vocab <= 0) return AG_FAIL(err, INVALID, "a vocabulary of %d tokens", (int)n_vocab);
+    if (n_vocab <= 0)
+        return AG_FAIL(err, INVALID, "n_vocab is %d: it must be positive", (int)n_vocab);
     if (!(p->repetition_penalty > 0) || isinf(p->repetition_penalty)) {
-        return AG_FAIL(err, INVALID, "repetition_penalty is %g, not a positive number",
+        return AG_FAIL(err, INVALID, "repetition_penalty is %g: it must be positive and finite",
                        (double)p->repetition_penalty);
     }
     if (p->repetition_window > MAX_WINDOW) {
-        return AG_FAIL(err, INVALID, "repetition_window is %u, more than %d", p->repetition_window,
-                       MAX_WINDOW);
+        return AG_FAIL(err, INVALID, "repetition_window is %u: it must be at most %d",
+                       p->repetition_window, MAX_WINDOW);
     }
     if (!isfinite(p->presence_penalty) || !isfinite(p->frequency_penalty)) {
-        return AG_FAIL(err, INVALID, "presence_penalty %g or frequency_penalty %g is not finite",
+        return AG_FAIL(err, INVALID,
+                       "presence_penalty is %g, frequency_penalty is %g: both must be finite",
                        (double)p->presence_penalty, (double)p->frequency_penalty);
     }
     if (!(p->temperature >= 0) || isinf(p->temperature)) {
-        return AG_FAIL(err, INVALID, "temperature is %g, not 0 or more", (double)p->temperature);
+        return AG_FAIL(err, INVALID, "temperature is %g: it must be finite and at least 0",
+                       (double)p->temperature);
     }
     if (!(p->top_p > 0 && p->top_p <= 1)) {
-        return AG_FAIL(err, INVALID, "top_p is %g, not in (0, 1]", (double)p->top_p);
+        return AG_FAIL(err, INVALID, "top_p is %g: it must be in (0, 1]", (double)p->top_p);
     }
     if (!(p->min_p >= 0 && p->min_p <= 1)) {
-        return AG_FAIL(err, INVALID, "min_p is %g, not in [0, 1]", (double)p->min_p);
+        return AG_FAIL(err, INVALID, "min_p is %g: it must be in [0, 1]", (double)p->min_p);
     }
     for (size_t i = 0; i < p->n_logit_bias; i++) {
         const ag_logit_bias *b = &p->logit_bias[i];
@@ -70,8 +73,9 @@ static ag_status check_sampler_params(const ag_sampler_params *p, int32_t n_voca
                            (int)b->id, (int)n_vocab);
         }
         if (isnan(b->bias) || b->bias == INFINITY) {
-            return AG_FAIL(err, INVALID, "logit_bias: the bias of id %d is %g", (int)b->id,
-                           (double)b->bias);
+            return AG_FAIL(err, INVALID,
+                           "logit_bias: the bias of id %d is %g: it must be finite or -inf",
+                           (int)b->id, (double)b->bias);
         }
     }
     return AG_OK;
@@ -146,8 +150,9 @@ void ag_sampler_reset(ag_sampler *s) {
 
 ag_status ag_sampler_set_filter(ag_sampler *s, ag_token_filter *f, ag_error *err) {
     if (f && f->n_vocab != s->n_vocab) {
-        return AG_FAIL(err, INVALID, "a constraint of %zu tokens for a sampler of %zu", f->n_vocab,
-                       s->n_vocab);
+        return AG_FAIL(err, INVALID,
+                       "vocabularies differ: the constraint has %zu tokens, the sampler %zu",
+                       f->n_vocab, s->n_vocab);
     }
     s->filter = f;
     return AG_OK;

@@ -43,7 +43,7 @@ static ag_status build(ag_tokenizer *t, const json_t *root, ag_error *err) {
     AG_TRY(ag_json_expect_object(model, "model", err));
     added = json_object_get(root, "added_tokens");
     if (added && !json_is_null(added) && !json_is_array(added)) {
-        return AG_FAIL(err, FORMAT, "added_tokens is not an array");
+        return AG_FAIL(err, FORMAT, "added_tokens must be an array");
     }
     AG_TRY(read_model(t, model, added, err));
     AG_TRY(ag_normalizer_read_json(&t->normalizer, json_object_get(root, "normalizer"), err));
@@ -58,14 +58,14 @@ static ag_status build(ag_tokenizer *t, const json_t *root, ag_error *err) {
 ag_status ag_tokenizer_parse(const char *json, size_t len, const char *name, ag_tokenizer **out,
                              ag_error *err) {
     *out = NULL;
-    json_error_t why;
-    json_t *root = json_loadb(json, len, JSON_ALLOW_NUL, &why);
+    json_error_t error;
+    json_t *root = json_loadb(json, len, JSON_ALLOW_NUL, &error);
     if (!root) {
-        if (json_error_code(&why) == json_error_out_of_memory) {
+        if (json_error_code(&error) == json_error_out_of_memory) {
             return AG_FAIL(err, NOMEM, "%s: JSON values of %zu bytes", name, len);
         }
-        return AG_FAIL(err, FORMAT, "%s: line %d, byte %d: %s", name, why.line, why.position,
-                       why.text);
+        return AG_FAIL(err, FORMAT, "%s: line %d, byte %d: %s", name, error.line, error.position,
+                       error.text);
     }
     ag_tokenizer *t = ag_calloc(1, sizeof *t);
     ag_status st = t ? build(t, root, err) : AG_FAIL(err, NOMEM, "tokenizer");
@@ -90,11 +90,11 @@ void ag_tokenizer_destroy(ag_tokenizer *t) {
 }
 
 static ag_status open_error(const char *path, ag_error *err) {
-    int why = errno;
-    if (why == ENOENT || why == ENOTDIR) {
-        return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(why));
+    int code = errno;
+    if (code == ENOENT || code == ENOTDIR) {
+        return AG_FAIL(err, NOT_FOUND, "%s: %s", path, strerror(code));
     }
-    return AG_FAIL(err, IO, "%s: %s", path, strerror(why));
+    return AG_FAIL(err, IO, "%s: %s", path, strerror(code));
 }
 
 static ag_status parse_source(const ag_weight_source *source, const char *path, ag_tokenizer **out,

@@ -32,7 +32,9 @@ static ag_status double_slots(ag_trie *t, ag_error *err) {
 }
 
 static ag_status add_node(ag_trie *t, ag_error *err) {
-    if (t->n_nodes == MAX_NODES) return AG_FAIL(err, LIMIT, "a tree of %d nodes", MAX_NODES);
+    if (t->n_nodes == MAX_NODES)
+        return AG_FAIL(err, LIMIT, "the vocabulary is too large: its tree has more than %d nodes",
+                       MAX_NODES);
     void *p = t->ids;
     ag_status st = ag_array_grow(&p, &t->nodes_cap, t->n_nodes + 1, sizeof *t->ids, err);
     t->ids = p;

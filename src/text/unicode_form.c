@@ -133,7 +133,7 @@ static ag_status compose(points *p, ag_text *out, ag_error *err) {
         } else {
             end++;
         }
-        if (n < 0) return AG_FAIL(err, FORMAT, "%s", utf8proc_errmsg(n));
+        if (n < 0) return AG_FAIL(err, FORMAT, "composing a text: %s", utf8proc_errmsg(n));
         for (utf8proc_ssize_t k = 0; k < n; k++) {
             AG_TRY(ag_text_append_char(out, (uint32_t)p->cp[i + (size_t)k], err));
         }

@@ -55,8 +55,8 @@ ag_status ag_unigram_read_json(ag_unigram *u, const json_t *model, const ag_voca
         json_int_t id = json_integer_value(unk),
                    n = (json_int_t)json_array_size(json_object_get(model, "vocab"));
         if (id < 0 || id >= n) {
-            return AG_FAIL(err, FORMAT, "model.unk_id is %lld of %lld", (long long)id,
-                           (long long)n);
+            return AG_FAIL(err, FORMAT, "model.unk_id is %lld: the vocabulary has %lld tokens",
+                           (long long)id, (long long)n);
         }
         u->unk_id = (int32_t)id;
     }
@@ -125,7 +125,8 @@ static ag_status push_unknown(const ag_unigram *u, const char *s, size_t n, ag_i
 
 ag_status ag_unigram_encode(const ag_unigram *u, const char *word, size_t len,
                             ag_unigram_scratch *s, ag_ids *ids, ag_error *err) {
-    if (len >= NONE) return AG_FAIL(err, LIMIT, "a word of %zu bytes", len);
+    if (len >= NONE)
+        return AG_FAIL(err, LIMIT, "a word has %zu bytes, more than the model supports", len);
     void *p = s->nodes;
     ag_status st = ag_array_grow(&p, &s->nodes_cap, len + 1, sizeof *s->nodes, err);
     s->nodes = p;

@@ -18,11 +18,11 @@ typedef struct totals {
 static ag_status check_id(totals *e, const json_t *v, const char *path, const char *name,
                           ag_error *err) {
     if (!json_is_integer(v)) {
-        return AG_FAIL(err, FORMAT, "%s: the id of \"%.60s\" is not an integer", path, name);
+        return AG_FAIL(err, FORMAT, "%s: the id of \"%.60s\" must be an integer", path, name);
     }
     json_int_t id = json_integer_value(v);
     if (id < 0 || id >= e->limit) {
-        return AG_FAIL(err, FORMAT, "%s: id %lld of \"%.60s\" is not in 0..%lld", path,
+        return AG_FAIL(err, FORMAT, "%s: id %lld of \"%.60s\" must be in 0..%lld", path,
                        (long long)id, name, (long long)e->limit - 1);
     }
     if (id > e->max) e->max = id;
@@ -34,8 +34,8 @@ static ag_status measure_added(totals *e, size_t n_model, const json_t *added, a
     size_t i;
     e->n_tokens = n_model + json_array_size(added);
     if (e->n_tokens > AG_VOCAB_MAX_IDS / 4) {
-        return AG_FAIL(err, FORMAT, "model.vocab has %zu tokens, more than %d", e->n_tokens,
-                       AG_VOCAB_MAX_IDS / 4);
+        return AG_FAIL(err, FORMAT, "model.vocab has %zu tokens, at most %d are supported",
+                       e->n_tokens, AG_VOCAB_MAX_IDS / 4);
     }
     e->limit = (json_int_t)(2 * e->n_tokens) + MAX_UNUSED_IDS;
     json_array_foreach(added, i, v) {
@@ -78,7 +78,7 @@ ag_status ag_vocab_read_json_list(ag_vocab *v, const json_t *list, const json_t 
     json_array_foreach(list, i, item) {
         const json_t *s = json_array_get(item, 0);
         if (!json_is_string(s)) {
-            return AG_FAIL(err, FORMAT, "model.vocab[%zu] is not [\"token\", score]", i);
+            return AG_FAIL(err, FORMAT, "model.vocab[%zu] must be [\"token\", score]", i);
         }
         e.n_bytes += json_string_length(s);
     }

@@ -81,7 +81,8 @@ static bool strips_space_after(const ag_source_vocabulary *v, ag_source_string s
 
 static ag_status check_tokens(const ag_source_vocabulary *v, size_t *n_bytes, ag_error *err) {
     if (v->n_tokens > AG_VOCAB_MAX_IDS / 4) {
-        return AG_FAIL(err, FORMAT, "%zu tokens, more than %d", v->n_tokens, AG_VOCAB_MAX_IDS / 4);
+        return AG_FAIL(err, FORMAT, "the file has %zu tokens, at most %d are supported",
+                       v->n_tokens, AG_VOCAB_MAX_IDS / 4);
     }
     *n_bytes = 0;
     for (size_t i = 0; i < v->n_tokens; i++) {
@@ -91,7 +92,8 @@ static ag_status check_tokens(const ag_source_vocabulary *v, size_t *n_bytes, ag
             return AG_FAIL(err, FORMAT, "token %zu is not UTF-8 at byte %zu of %zu", i, valid, s.n);
         }
         if (s.n > MAX_BYTES - *n_bytes) {
-            return AG_FAIL(err, FORMAT, "token %zu: more than %d bytes of tokens", i, MAX_BYTES);
+            return AG_FAIL(err, FORMAT, "token %zu: the tokens have more than %d bytes in total", i,
+                           MAX_BYTES);
         }
         *n_bytes += s.n;
     }
@@ -127,7 +129,7 @@ static ag_status split_merge(ag_source_string s, size_t i, ag_bpe_pair *out, ag_
 }
 
 static ag_status add_merges(ag_bpe *bpe, const ag_source_vocabulary *v, ag_error *err) {
-    if (v->n_merges == 0) return AG_FAIL(err, FORMAT, "a tokenizer without merges");
+    if (v->n_merges == 0) return AG_FAIL(err, FORMAT, "tokenizer.ggml.merges is missing");
     AG_TRY(ag_bpe_reserve_merges(bpe, v->n_merges, err));
     for (size_t i = 0, n, bad; i < v->n_merges; i += n) {
         ag_bpe_pair pairs[AG_BPE_BLOCK];
@@ -149,7 +151,7 @@ static ag_status set_model(ag_tokenizer *t, const ag_source_vocabulary *v, const
         if (unk >= 0 && unk < t->vocab.n_ids) t->bpe.unk_id = (int32_t)unk;
     }
     if (!m->scored) return add_merges(&t->bpe, v, err);
-    if (!v->scores) return AG_FAIL(err, FORMAT, "a tokenizer without scores");
+    if (!v->scores) return AG_FAIL(err, FORMAT, "tokenizer.ggml.scores is missing");
     return ag_bpe_set_scores(&t->bpe, v->scores, err);
 }
 
@@ -178,8 +180,9 @@ static ag_status set_escaped(ag_tokenizer *t, bool space_prefix, ag_error *err) 
 static ag_status add_bos_or_eos(ag_tokenizer *t, ag_ids *ids, const char *name, int64_t id,
                                 ag_error *err) {
     if (id < 0 || id >= t->vocab.n_ids) {
-        return AG_FAIL(err, FORMAT, "add_%s_token, but %s_token_id is %lld of %d", name, name,
-                       (long long)id, (int)t->vocab.n_ids);
+        return AG_FAIL(err, FORMAT,
+                       "add_%s_token is set, but %s_token_id is %lld: the vocabulary has %d tokens",
+                       name, name, (long long)id, (int)t->vocab.n_ids);
     }
     return ag_ids_push(ids, (int32_t)id, err);
 }

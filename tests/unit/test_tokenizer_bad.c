@@ -28,46 +28,46 @@ static void every_bad_file_has_its_message(void **state) {
         const char *message;
     } cases[] = {
         {"", AG_FORMAT, "line 1"},
-        {"[]", AG_FORMAT, "the file is an array, not an object"},
-        {"{}", AG_FORMAT, "model is missing, not an object"},
-        {"{\"model\":7}", AG_FORMAT, "model is an integer, not an object"},
+        {"[]", AG_FORMAT, "the file is an array, it must be an object"},
+        {"{}", AG_FORMAT, "model is missing, it must be an object"},
+        {"{\"model\":7}", AG_FORMAT, "model is an integer, it must be an object"},
         {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]", AG_FORMAT, "line 1"},
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", AG_UNSUPPORTED,
          "model: \"WordPiece\" is not supported"},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":{}}}", AG_FORMAT,
-         "model.vocab is an object, not an array"},
+         "model.vocab is an object, it must be an array"},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0],[1,0]]}}", AG_FORMAT,
-         "model.vocab[1] is not [\"token\", score]"},
+         "model.vocab[1] must be [\"token\", score]"},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}}", AG_FORMAT,
          "model.vocab[0] has no score"},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0],[\"a\",1]]}}", AG_FORMAT,
          "model.vocab: token \"a\" has id 0, but also id 1"},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]],\"unk_id\":1}}", AG_FORMAT,
-         "model.unk_id is 1 of 1"},
-        {"{\"model\":{\"type\":3}}", AG_FORMAT, "model.type is an integer, not a string"},
+         "model.unk_id is 1: the vocabulary has 1 tokens"},
+        {"{\"model\":{\"type\":3}}", AG_FORMAT, "model.type is an integer, it must be a string"},
         {"{\"model\":{\"vocab\":[],\"merges\":[]}}", AG_FORMAT, "model.vocab is an array"},
         {"{\"model\":{\"vocab\":{\"a\":0}}}", AG_FORMAT, "model.merges is missing"},
-        {MODEL("{\"a\":\"0\"}", "[]") "}", AG_FORMAT, "the id of \"a\" is not an integer"},
-        {MODEL("{\"a\":-1}", "[]") "}", AG_FORMAT, "id -1 of \"a\" is not in 0.."},
+        {MODEL("{\"a\":\"0\"}", "[]") "}", AG_FORMAT, "the id of \"a\" must be an integer"},
+        {MODEL("{\"a\":-1}", "[]") "}", AG_FORMAT, "id -1 of \"a\" must be in 0.."},
         {MODEL("{\"a\":2147483648}", "[]") "}", AG_FORMAT, "id 2147483648 of \"a\""},
         {MODEL("{\"a\":1099511627776}", "[]") "}", AG_FORMAT, "id 1099511627776 of \"a\""},
         {MODEL("{\"a\":99999999999999999999}", "[]") "}", AG_FORMAT, "too big integer"},
-        {MODEL("{\"a\":1.5}", "[]") "}", AG_FORMAT, "the id of \"a\" is not an integer"},
+        {MODEL("{\"a\":1.5}", "[]") "}", AG_FORMAT, "the id of \"a\" must be an integer"},
         {MODEL("{\"a\":0,\"b\":0}", "[]") "}", AG_FORMAT, "id 0 belongs to \"b\" and to \"a\""},
         {MODEL("{\"a\":0,\"b\":1}", "[\"a b\"]") "}", AG_FORMAT,
          "model.merges[0]: token \"ab\" is not in the vocabulary"},
         {MODEL("{\"a\":0}", "[\"a x\"]") "}", AG_FORMAT, "token \"x\" is not in the vocabulary"},
-        {MODEL("{\"a\":0}", "[\"a\"]") "}", AG_FORMAT, "\"a\" does not hold one space"},
-        {MODEL("{\"a\":0}", "[\"a b c\"]") "}", AG_FORMAT, "does not hold one space"},
-        {MODEL("{\"a\":0}", "[[\"a\"]]") "}", AG_FORMAT, "model.merges[0] is neither"},
-        {MODEL("{\"a\":0}", "[[\"a\",1]]") "}", AG_FORMAT, "model.merges[0] is neither"},
-        {MODEL("{\"a\":0}", "[null]") "}", AG_FORMAT, "model.merges[0] is neither"},
+        {MODEL("{\"a\":0}", "[\"a\"]") "}", AG_FORMAT, "\"a\" must contain one space"},
+        {MODEL("{\"a\":0}", "[\"a b c\"]") "}", AG_FORMAT, "must contain one space"},
+        {MODEL("{\"a\":0}", "[[\"a\"]]") "}", AG_FORMAT, "model.merges[0] must be"},
+        {MODEL("{\"a\":0}", "[[\"a\",1]]") "}", AG_FORMAT, "model.merges[0] must be"},
+        {MODEL("{\"a\":0}", "[null]") "}", AG_FORMAT, "model.merges[0] must be"},
         {"{\"model\":{\"vocab\":{},\"merges\":[],\"continuing_subword_prefix\":\"##\"}}",
          AG_UNSUPPORTED, "model.continuing_subword_prefix: \"##\""},
         {"{\"model\":{\"vocab\":{},\"merges\":[],\"dropout\":0.1}}", AG_UNSUPPORTED, "dropout"},
         {"{\"model\":{\"vocab\":{},\"merges\":[],\"fuse_unk\":1}}", AG_FORMAT,
-         "model.fuse_unk is an integer, not true or false"},
-        {PLAIN ",\"added_tokens\":{}}", AG_FORMAT, "added_tokens is not an array"},
+         "model.fuse_unk is an integer, it must be true or false"},
+        {PLAIN ",\"added_tokens\":{}}", AG_FORMAT, "added_tokens must be an array"},
         {PLAIN ",\"added_tokens\":[1]}", AG_FORMAT, "added_tokens[0] is an integer"},
         {PLAIN ",\"added_tokens\":[{\"id\":3}]}", AG_FORMAT, "added_tokens[0].content is missing"},
         {PLAIN ",\"added_tokens\":[{\"content\":\"x\"}]}", AG_FORMAT,
@@ -80,7 +80,7 @@ static void every_bad_file_has_its_message(void **state) {
          "id 4294967296"},
         {PLAIN ",\"added_tokens\":[{\"content\":\"x\",\"id\":3,\"special\":\"no\"}]}", AG_FORMAT,
          "added_tokens[0].special is a string"},
-        {PLAIN ",\"normalizer\":[]}", AG_FORMAT, "normalizer is an array, not an object"},
+        {PLAIN ",\"normalizer\":[]}", AG_FORMAT, "normalizer is an array, it must be an object"},
         {PLAIN ",\"normalizer\":{}}", AG_FORMAT, "normalizer.type is missing"},
         {PLAIN ",\"normalizer\":{\"type\":\"BertNormalizer\"}}", AG_UNSUPPORTED,
          "normalizer: \"BertNormalizer\" is not supported"},
@@ -90,12 +90,12 @@ static void every_bad_file_has_its_message(void **state) {
          AG_FORMAT, "normalizer is not base64"},
         {PLAIN
          ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"CAAAAAAAAAA=\"}}",
-         AG_FORMAT, "normalizer: a table of 8 bytes in 8"},
+         AG_FORMAT, "normalizer: the table has 8 bytes, the data 8"},
         {PLAIN
          ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAAD/\"}}",
-         AG_FORMAT, "normalizer: its strings are not UTF-8"},
+         AG_FORMAT, "normalizer: the strings are not valid UTF-8"},
         {PLAIN ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"x\"}}", AG_FORMAT,
-         "normalizer.pattern is neither"},
+         "normalizer.pattern must be"},
         {PLAIN ",\"normalizer\":{\"type\":\"Prepend\",\"prepend\":2}}", AG_FORMAT,
          "normalizer.prepend is an integer"},
         {PLAIN ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{}]}}",
@@ -109,7 +109,7 @@ static void every_bad_file_has_its_message(void **state) {
         {PLAIN
          ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
          "\"[a&&b]\"}}}",
-         AG_UNSUPPORTED, "pre_tokenizer.pattern: && in a character class at offset 2"},
+         AG_UNSUPPORTED, "pre_tokenizer.pattern: offset 2: && in a character class"},
         {PLAIN
          ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
          "\"\\\\p{Klingon}\"}}}",
@@ -118,7 +118,7 @@ static void every_bad_file_has_its_message(void **state) {
          ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Sideways\",\"pattern\":\"a\"}}",
          AG_UNSUPPORTED, "pre_tokenizer.behavior: \"Sideways\""},
         {PLAIN ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}}", AG_FORMAT,
-         "pre_tokenizer.replacement is not one character"},
+         "pre_tokenizer.replacement must be one character"},
         {PLAIN
          ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":"
          "\"often\"}}",
@@ -133,13 +133,13 @@ static void every_bad_file_has_its_message(void **state) {
                "{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[9]}}}}",
          AG_FORMAT, "ids[0] is not an id of the vocabulary"},
         {PLAIN ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}",
-         AG_UNSUPPORTED, "has the text 0 times"},
+         AG_UNSUPPORTED, "contains the text 0 times"},
         {PLAIN ",\"decoder\":{\"type\":\"CTC\"}}", AG_UNSUPPORTED, "decoder: \"CTC\""},
         {PLAIN ",\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}}",
-         AG_FORMAT, "decoder.start is -1, not a count"},
+         AG_FORMAT, "decoder.start is -1, it must be in 0..2147483647"},
         {PLAIN ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":"
                "\"ByteFallback\"}]}}",
-         AG_UNSUPPORTED, "decoder.decoders[1]: \"ByteFallback\" behind a stage that fuses"},
+         AG_UNSUPPORTED, "decoder.decoders[1]: \"ByteFallback\" after a stage that fuses"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect(cases[i].json, strlen(cases[i].json), cases[i].status, cases[i].message);
@@ -317,13 +317,13 @@ static void a_string_of_ten_megabytes_is_no_danger(void **state) {
     }
     char *json =
         repeat(PLAIN ",\"added_tokens\":[{\"id\":3,\"content\":\"", "0123456789", 1000000, "\"}]}");
-    expect(json, strlen(json), AG_FORMAT, "added_tokens[0]: content is 10000000 bytes long");
+    expect(json, strlen(json), AG_FORMAT, "added_tokens[0]: content has 10000000 bytes");
     free(json);
     json =
         repeat(PLAIN ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":"
                      "{\"Regex\":\"",
                "0123456789", 1000000, "\"}}}");
-    expect(json, strlen(json), AG_FORMAT, "pattern is 10000000 bytes long");
+    expect(json, strlen(json), AG_FORMAT, "pattern has 10000000 bytes");
     free(json);
 }
 
@@ -360,7 +360,7 @@ static void an_exploding_pattern_is_an_error_not_a_hang(void **state) {
         ag_error err;
         assert_int_equal(ag_tokenizer_parse(json, strlen(json), "x", &t, &err), AG_OK);
         assert_int_equal(ag_tokenizer_encode(t, text, sizeof text, 0, &ids, &err), AG_LIMIT);
-        assert_non_null(strstr(err.msg, "a pattern fails at offset 0 of 3000 bytes"));
+        assert_non_null(strstr(err.msg, "matching a pattern failed at offset 0 of 3000 bytes"));
         ag_ids_free(&ids);
         ag_tokenizer_destroy(t);
     }
@@ -384,7 +384,7 @@ static void a_quadratic_pattern_is_stopped_by_the_clock(void **state) {
         ag_error err;
         assert_int_equal(ag_tokenizer_parse(json, strlen(json), "x", &t, &err), AG_OK);
         assert_int_equal(ag_tokenizer_encode(t, text, SIZE, 0, &ids, &err), AG_LIMIT);
-        assert_non_null(strstr(err.msg, "a pattern fails at offset "));
+        assert_non_null(strstr(err.msg, "matching a pattern failed at offset "));
         ag_ids_free(&ids);
         ag_tokenizer_destroy(t);
     }
@@ -399,14 +399,14 @@ static void rules_that_multiply_a_text_are_stopped(void **state) {
     } bombs[] = {
         {PLAIN ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}",
          ",{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}", "]}}",
-         "the normalizer of the tokenizer makes more than 320 bytes"},
+         "the tokenizer's normalizer expands a text beyond 320 bytes"},
         {PLAIN ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
                "\"Digits\"}",
          ",{\"type\":\"ByteLevel\",\"use_regex\":false}", "]}}",
-         "the pre_tokenizer of the tokenizer makes more than 320 bytes"},
+         "the tokenizer's pre_tokenizer expands a text beyond 320 bytes"},
         {PLAIN ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"}",
          ",{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}", "]}}",
-         "the decoder of the tokenizer makes more than 320 bytes"},
+         "the tokenizer's decoder expands a text beyond 320 bytes"},
     };
     for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++) {
         char *json = repeat(bombs[i].head, bombs[i].unit, 20, bombs[i].tail);
@@ -433,16 +433,18 @@ static void long_chains_and_lists_are_refused(void **state) {
         const char *head, *unit, *tail, *message;
     } chains[] = {
         {PLAIN ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"}",
-         ",{\"type\":\"Fuse\"}", "]}}", "decoder.decoders[32]: more than 32 stages"},
+         ",{\"type\":\"Fuse\"}", "]}}",
+         "decoder.decoders[32]: the decoder has more than 32 stages"},
         {PLAIN ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}",
-         ",{\"type\":\"NFC\"}", "]}}", "normalizer.normalizers[64]: more than 64 steps"},
+         ",{\"type\":\"NFC\"}", "]}}",
+         "normalizer.normalizers[64]: the normalizer has more than 64 steps"},
         {PLAIN ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
                "\"Digits\"}",
-         ",{\"type\":\"Digits\"}", "]}}", "pre_tokenizer: more than 64 steps"},
+         ",{\"type\":\"Digits\"}", "]}}", "pre_tokenizer has more than 64 steps"},
         {PLAIN ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"special_tokens\":{\"x\":{"
                "\"ids\":[0,1]}},\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}",
          ",{\"SpecialToken\":{\"id\":\"x\"}}", ",{\"Sequence\":{\"id\":\"A\"}}]}}",
-         "more than 1024 ids beside the text"},
+         "adds more than 1024 ids to a text"},
     };
     for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
         char *json = repeat(chains[i].head, chains[i].unit, 20000, chains[i].tail);

@@ -455,7 +455,7 @@ static void what_is_wrong_is_named(void **state) {
     expect(&l, AG_UNSUPPORTED, "pre-tokenizer \"qwen\" is not supported");
     byte_level_lists(&l, "qwen2");
     l.v.n_merges = 0;
-    expect(&l, AG_FORMAT, "a tokenizer without merges");
+    expect(&l, AG_FORMAT, "tokenizer.ggml.merges is missing");
     byte_level_lists(&l, "qwen2");
     add_merge(&l, "a x");
     expect(&l, AG_FORMAT, "merge 4: token \"x\" is not in the vocabulary");
@@ -476,23 +476,25 @@ static void what_is_wrong_is_named(void **state) {
     expect(&l, AG_FORMAT, "token 15 is not UTF-8 at byte 1 of 2");
     byte_level_lists(&l, "qwen2");
     l.v.add_bos = 1;
-    expect(&l, AG_FORMAT, "add_bos_token, but bos_token_id is -1 of 15");
+    expect(&l, AG_FORMAT,
+           "add_bos_token is set, but bos_token_id is -1: the vocabulary has 15 tokens");
     l.v.bos = 0;
     l.v.add_eos = 1;
     l.v.eos = 15;
-    expect(&l, AG_FORMAT, "add_eos_token, but eos_token_id is 15 of 15");
+    expect(&l, AG_FORMAT,
+           "add_eos_token is set, but eos_token_id is 15: the vocabulary has 15 tokens");
     scored_lists(&l);
     add(&l, "a", AG_TOKEN_NORMAL, NAN);
     expect(&l, AG_FORMAT, "the score of token 259 is not a number");
     l.v.scores = NULL;
-    expect(&l, AG_FORMAT, "a tokenizer without scores");
+    expect(&l, AG_FORMAT, "tokenizer.ggml.scores is missing");
     scored_lists(&l);
     char *lengthy = calloc(1, 5000);
     memset(lengthy, 'a', 4999);
     add(&l, lengthy, AG_TOKEN_NORMAL, 0);
-    expect(&l, AG_FORMAT, "token 259 is 4999 bytes long, more than 1024");
+    expect(&l, AG_FORMAT, "token 259 has 4999 bytes, at most 1024 are supported");
     l.types[259] = AG_TOKEN_CONTROL;
-    expect(&l, AG_FORMAT, "token 259: content is 4999 bytes long, more than 4096");
+    expect(&l, AG_FORMAT, "token 259: content has 4999 bytes, at most 4096 are allowed");
     free(lengthy);
 }
 
