@@ -94,7 +94,7 @@ static void normed_squares(engine *e, double sums[TINY_DIM]) {
     }
 }
 
-static void squares_of_inputs_are_summed(void **state) {
+static void sums_squares_of_inputs(void **state) {
     (void)state;
     engine e = start();
     ag_error err;
@@ -124,7 +124,7 @@ static void squares_of_inputs_are_summed(void **state) {
     stop(&e);
 }
 
-static void files_are_added(void **state) {
+static void adds_files(void **state) {
     (void)state;
     engine e = start();
     ag_error err;
@@ -144,7 +144,7 @@ static void files_are_added(void **state) {
     stop(&e);
 }
 
-static void one_measurement_at_a_time(void **state) {
+static void rejects_a_second_measurement(void **state) {
     (void)state;
     engine e = start();
     ag_error err;
@@ -173,7 +173,7 @@ static void write_entry(const char *type, size_t n_cols, float value, float coun
     ag_gguf_writer_close(&w);
 }
 
-static void other_files_are_refused(void **state) {
+static void rejects_other_files(void **state) {
     (void)state;
     engine e = start();
     ag_error err;
@@ -210,7 +210,7 @@ static void rounded(const char *imatrix, unsigned char *out, size_t n) {
     ag_source_destroy(s);
 }
 
-static void importance_changes_what_is_rounded(void **state) {
+static void importance_changes_the_rounding(void **state) {
     (void)state;
     enum { BYTES = TINY_DIM * TINY_DIM / 32 * 24 };
     static unsigned char plain[BYTES], with[BYTES], again[BYTES];
@@ -237,11 +237,9 @@ int main(void) {
     snprintf(path, sizeof path, "%s.imatrix", model_dir);
     snprintf(other, sizeof other, "%s.other", model_dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(squares_of_inputs_are_summed),
-        cmocka_unit_test(files_are_added),
-        cmocka_unit_test(one_measurement_at_a_time),
-        cmocka_unit_test(other_files_are_refused),
-        cmocka_unit_test(importance_changes_what_is_rounded),
+        cmocka_unit_test(sums_squares_of_inputs),          cmocka_unit_test(adds_files),
+        cmocka_unit_test(rejects_a_second_measurement),    cmocka_unit_test(rejects_other_files),
+        cmocka_unit_test(importance_changes_the_rounding),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(path);

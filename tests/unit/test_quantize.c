@@ -117,7 +117,7 @@ static void refused(const ag_quantize_params *params, ag_status want, const char
 
 /* ---- tests ---- */
 
-static void types_follow_rows_and_roles(void **state) {
+static void chooses_types_by_row_length_and_role(void **state) {
     (void)state;
     static const struct {
         const char *type;
@@ -150,7 +150,7 @@ static void types_follow_rows_and_roles(void **state) {
 }
 
 /* The first and last eighth of the layers and every third between have more bits. */
-static void some_layers_of_q4_k_m_get_more_bits(void **state) {
+static void q4_k_m_gives_some_layers_more_bits(void **state) {
     (void)state;
     static const bool more[N_LAYERS] = {1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 1, 1};
     write_model(2, 0);
@@ -170,7 +170,7 @@ static void some_layers_of_q4_k_m_get_more_bits(void **state) {
     ag_source_destroy(s);
 }
 
-static void patterns_decide_before_roles(void **state) {
+static void patterns_override_roles(void **state) {
     (void)state;
     static const ag_tensor_type list[] = {{"attn_q", AG_F16},
                                           {"blk.[01].attn_q", AG_Q8_0},
@@ -188,7 +188,7 @@ static void patterns_decide_before_roles(void **state) {
     ag_source_destroy(s);
 }
 
-static void metadata_and_order_stay(void **state) {
+static void keeps_metadata_and_tensor_order(void **state) {
     (void)state;
     write_model(3, 0);
     quantize(&(ag_quantize_params){.type = "q4_0"}, NULL);
@@ -217,7 +217,7 @@ static void metadata_and_order_stay(void **state) {
     ag_source_destroy(to);
 }
 
-static void values_are_those_of_the_search(void **state) {
+static void values_match_the_search(void **state) {
     (void)state;
     static unsigned char want[4 * WIDE];
     write_model(3, 0);
@@ -262,7 +262,7 @@ static void bytes_do_not_depend_on_threads(void **state) {
     free(three);
 }
 
-static void a_file_of_the_same_type_keeps_its_bytes(void **state) {
+static void keeps_bytes_of_tensors_with_the_same_type(void **state) {
     (void)state;
     size_t n = 0, m = 0;
     char first[160];
@@ -287,7 +287,7 @@ static void a_file_of_the_same_type_keeps_its_bytes(void **state) {
     quantize(&(ag_quantize_params){.type = "f32"}, NULL);
 }
 
-static void what_cannot_be_is_refused(void **state) {
+static void rejects_impossible_conversions(void **state) {
     (void)state;
     static const ag_tensor_type empty = {"", AG_F16}, ids = {"attn_q", AG_I32};
     write_model(3, 0);
@@ -326,7 +326,7 @@ static ag_status quantize_edited(const char *model, const char *key, json_t *val
     return st;
 }
 
-static void what_a_file_cannot_say_is_refused(void **state) {
+static void rejects_models_that_gguf_cannot_describe(void **state) {
     (void)state;
     const struct {
         const char *model, *key;
@@ -354,7 +354,7 @@ static void what_a_file_cannot_say_is_refused(void **state) {
     }
 }
 
-static void files_that_are_there_stay(void **state) {
+static void does_not_replace_existing_files(void **state) {
     (void)state;
     ag_error err;
     write_model(3, 0);
@@ -371,7 +371,7 @@ static void files_that_are_there_stay(void **state) {
     assert_non_null(strstr(err.msg, "of the model that is read"));
 }
 
-static void values_that_no_type_holds_are_named(void **state) {
+static void names_values_that_do_not_fit(void **state) {
     (void)state;
     write_model(3, NAN);
     remove(path);
@@ -397,7 +397,7 @@ static void write_part(uint16_t no, const char *file, const wanted *t) {
     ag_gguf_writer_close(&w);
 }
 
-static void parts_become_one_file(void **state) {
+static void joins_split_files(void **state) {
     (void)state;
     char first[160], second[160];
     ag_error err;
@@ -419,7 +419,7 @@ static void parts_become_one_file(void **state) {
     remove(second);
 }
 
-static void memory_that_runs_out_leaves_nothing(void **state) {
+static void leaves_no_file_when_an_allocation_fails(void **state) {
     (void)state;
     bool failed = true;
     size_t n = 0;
@@ -447,7 +447,7 @@ static bool stop(void *user, uint64_t done, uint64_t total) {
     return ++*calls < 5;
 }
 
-static void a_cancelled_conversion_leaves_nothing(void **state) {
+static void leaves_no_file_when_cancelled(void **state) {
     (void)state;
     int calls = 0;
     write_model(3, 0);
@@ -465,20 +465,20 @@ int main(void) {
     snprintf(source, sizeof source, "%s/source.gguf", dir);
     snprintf(path, sizeof path, "%s/file.gguf", dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types_follow_rows_and_roles),
-        cmocka_unit_test(some_layers_of_q4_k_m_get_more_bits),
-        cmocka_unit_test(patterns_decide_before_roles),
-        cmocka_unit_test(metadata_and_order_stay),
-        cmocka_unit_test(values_are_those_of_the_search),
+        cmocka_unit_test(chooses_types_by_row_length_and_role),
+        cmocka_unit_test(q4_k_m_gives_some_layers_more_bits),
+        cmocka_unit_test(patterns_override_roles),
+        cmocka_unit_test(keeps_metadata_and_tensor_order),
+        cmocka_unit_test(values_match_the_search),
         cmocka_unit_test(bytes_do_not_depend_on_threads),
-        cmocka_unit_test(a_file_of_the_same_type_keeps_its_bytes),
-        cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(what_a_file_cannot_say_is_refused),
-        cmocka_unit_test(files_that_are_there_stay),
-        cmocka_unit_test(values_that_no_type_holds_are_named),
-        cmocka_unit_test(parts_become_one_file),
-        cmocka_unit_test(memory_that_runs_out_leaves_nothing),
-        cmocka_unit_test(a_cancelled_conversion_leaves_nothing),
+        cmocka_unit_test(keeps_bytes_of_tensors_with_the_same_type),
+        cmocka_unit_test(rejects_impossible_conversions),
+        cmocka_unit_test(rejects_models_that_gguf_cannot_describe),
+        cmocka_unit_test(does_not_replace_existing_files),
+        cmocka_unit_test(names_values_that_do_not_fit),
+        cmocka_unit_test(joins_split_files),
+        cmocka_unit_test(leaves_no_file_when_an_allocation_fails),
+        cmocka_unit_test(leaves_no_file_when_cancelled),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(path);

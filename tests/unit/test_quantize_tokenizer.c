@@ -65,7 +65,7 @@ static void expect_the_same(const char *model) {
     ag_tokenizer_destroy(b);
 }
 
-static void byte_level_keeps_its_ids(void **state) {
+static void keeps_ids_of_byte_level_bpe(void **state) {
     (void)state;
     expect_the_same(AG_SOURCE_DIR "/models/demo");
 }
@@ -140,14 +140,14 @@ static void write_byte_fallback(bool all_merges) {
         "byte_fallback", 1, "vocab", byte_vocabulary(), "merges", byte_merges(all_merges)));
 }
 
-static void byte_fallback_keeps_its_ids(void **state) {
+static void keeps_ids_of_byte_fallback(void **state) {
     (void)state;
     write_byte_fallback(true);
     expect_the_same(dir);
 }
 
 /* Scores would merge them. */
-static void tokens_that_are_not_merged_are_refused(void **state) {
+static void rejects_tokens_without_a_merge(void **state) {
     (void)state;
     ag_error err;
     write_byte_fallback(false);
@@ -169,7 +169,7 @@ static void write_pattern(const char *pattern) {
     write_tokenizer(root);
 }
 
-static void a_pattern_without_a_name_is_refused(void **state) {
+static void rejects_patterns_without_a_name(void **state) {
     (void)state;
     ag_error err;
     ag_quantize_params params = {.type = "f32"};
@@ -186,7 +186,7 @@ static void a_pattern_without_a_name_is_refused(void **state) {
     assert_int_equal(access(path, F_OK), -1);
 }
 
-static void without_a_tokenizer_the_file_has_none(void **state) {
+static void writes_no_tokenizer_if_there_is_none(void **state) {
     (void)state;
     char file[300];
     ag_error err;
@@ -203,11 +203,11 @@ int main(void) {
     if (!tiny_model_write(&tiny, dir, sizeof dir)) return 1;
     snprintf(path, sizeof path, "%s.gguf", dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(byte_level_keeps_its_ids),
-        cmocka_unit_test(byte_fallback_keeps_its_ids),
-        cmocka_unit_test(tokens_that_are_not_merged_are_refused),
-        cmocka_unit_test(a_pattern_without_a_name_is_refused),
-        cmocka_unit_test(without_a_tokenizer_the_file_has_none),
+        cmocka_unit_test(keeps_ids_of_byte_level_bpe),
+        cmocka_unit_test(keeps_ids_of_byte_fallback),
+        cmocka_unit_test(rejects_tokens_without_a_merge),
+        cmocka_unit_test(rejects_patterns_without_a_name),
+        cmocka_unit_test(writes_no_tokenizer_if_there_is_none),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(path);

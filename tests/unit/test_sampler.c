@@ -111,7 +111,7 @@ static void check_draws(const ag_sampler_params *p, const float *logits, size_t 
     ag_sampler_destroy(s);
 }
 
-static void every_stage_alone_draws_as_the_reference_says(void **state) {
+static void each_stage_matches_the_reference(void **state) {
     (void)state;
     static float logits[MAX_N];
     ag_random r;
@@ -131,7 +131,7 @@ static void every_stage_alone_draws_as_the_reference_says(void **state) {
     check_draws(&p, logits, 300, NULL, 0);
 }
 
-static void all_stages_together_draw_as_the_reference_says(void **state) {
+static void combined_stages_match_the_reference(void **state) {
     (void)state;
     static float logits[MAX_N];
     ag_random r;
@@ -159,7 +159,7 @@ static void all_stages_together_draw_as_the_reference_says(void **state) {
     }
 }
 
-static void greedy_takes_the_largest_and_the_lowest_id_of_equals(void **state) {
+static void greedy_takes_the_lowest_id_of_the_largest_logits(void **state) {
     (void)state;
     ag_sampler_params p = plain();
     p.temperature = 0;
@@ -169,7 +169,7 @@ static void greedy_takes_the_largest_and_the_lowest_id_of_equals(void **state) {
     ag_sampler_destroy(s);
 }
 
-static void top_k_of_one_is_greedy_and_breaks_ties_by_the_lowest_id(void **state) {
+static void top_k_of_one_equals_greedy(void **state) {
     (void)state;
     ag_sampler_params p = plain();
     p.top_k = 1;
@@ -182,7 +182,7 @@ static void top_k_of_one_is_greedy_and_breaks_ties_by_the_lowest_id(void **state
     ag_sampler_destroy(s);
 }
 
-static void a_tiny_top_p_keeps_the_best_token_only(void **state) {
+static void tiny_top_p_leaves_one_token(void **state) {
     (void)state;
     for (uint32_t k = 0; k < 10; k += 3) {
         ag_sampler_params p = plain();
@@ -194,7 +194,7 @@ static void a_tiny_top_p_keeps_the_best_token_only(void **state) {
     }
 }
 
-static void forbidden_tokens_never_come(void **state) {
+static void never_draws_forbidden_tokens(void **state) {
     (void)state;
     float row[8];
     for (int i = 0; i < 8; i++) row[i] = -INFINITY;
@@ -209,7 +209,7 @@ static void forbidden_tokens_never_come(void **state) {
     }
 }
 
-static void rows_that_are_not_numbers_are_errors(void **state) {
+static void rejects_logits_that_are_not_finite(void **state) {
     (void)state;
     ag_sampler_params p = plain();
     ag_sampler *s = make(&p, 3);
@@ -225,7 +225,7 @@ static void rows_that_are_not_numbers_are_errors(void **state) {
     ag_sampler_destroy(s);
 }
 
-static void a_repeated_token_is_penalised_once(void **state) {
+static void penalises_a_repeated_token_once(void **state) {
     (void)state;
     ag_sampler_params p = plain();
     p.temperature = 0;
@@ -242,7 +242,7 @@ static void a_repeated_token_is_penalised_once(void **state) {
     ag_sampler_destroy(s);
 }
 
-static void tokens_leave_the_window_again(void **state) {
+static void window_forgets_old_tokens(void **state) {
     (void)state;
     ag_sampler_params p = plain();
     p.temperature = 0;
@@ -268,7 +268,7 @@ static void tokens_leave_the_window_again(void **state) {
     ag_sampler_destroy(s);
 }
 
-static void the_same_seed_gives_the_same_tokens(void **state) {
+static void equal_seeds_draw_equal_tokens(void **state) {
     (void)state;
     static float logits[MAX_N];
     ag_random r;
@@ -300,7 +300,7 @@ static void the_same_seed_gives_the_same_tokens(void **state) {
 }
 
 /* Of the authors' C code with the state 1, 2, 3, 4. */
-static void the_generator_is_xoshiro256_star_star(void **state) {
+static void generator_is_xoshiro256_star_star(void **state) {
     (void)state;
     ag_random r = {{1, 2, 3, 4}};
     assert_true(ag_random_next(&r) == 11520);
@@ -309,7 +309,7 @@ static void the_generator_is_xoshiro256_star_star(void **state) {
     assert_true(ag_random_next(&r) == UINT64_C(1215971899390074240));
 }
 
-static void sampling_allocates_nothing_and_leaves_the_logits(void **state) {
+static void sample_does_not_allocate_or_change_logits(void **state) {
     (void)state;
     static float logits[MAX_N], before[MAX_N];
     ag_random r;
@@ -328,7 +328,7 @@ static void sampling_allocates_nothing_and_leaves_the_logits(void **state) {
     assert_memory_equal(logits, before, sizeof logits);
 }
 
-static void bad_parameters_are_named(void **state) {
+static void rejects_bad_parameters_with_a_reason(void **state) {
     (void)state;
     ag_logit_bias outside = {9, 1}, not_a_number = {1, NAN};
     struct {
@@ -364,19 +364,19 @@ static void bad_parameters_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_stage_alone_draws_as_the_reference_says),
-        cmocka_unit_test(all_stages_together_draw_as_the_reference_says),
-        cmocka_unit_test(greedy_takes_the_largest_and_the_lowest_id_of_equals),
-        cmocka_unit_test(top_k_of_one_is_greedy_and_breaks_ties_by_the_lowest_id),
-        cmocka_unit_test(a_tiny_top_p_keeps_the_best_token_only),
-        cmocka_unit_test(forbidden_tokens_never_come),
-        cmocka_unit_test(rows_that_are_not_numbers_are_errors),
-        cmocka_unit_test(a_repeated_token_is_penalised_once),
-        cmocka_unit_test(tokens_leave_the_window_again),
-        cmocka_unit_test(the_same_seed_gives_the_same_tokens),
-        cmocka_unit_test(the_generator_is_xoshiro256_star_star),
-        cmocka_unit_test(sampling_allocates_nothing_and_leaves_the_logits),
-        cmocka_unit_test(bad_parameters_are_named),
+        cmocka_unit_test(each_stage_matches_the_reference),
+        cmocka_unit_test(combined_stages_match_the_reference),
+        cmocka_unit_test(greedy_takes_the_lowest_id_of_the_largest_logits),
+        cmocka_unit_test(top_k_of_one_equals_greedy),
+        cmocka_unit_test(tiny_top_p_leaves_one_token),
+        cmocka_unit_test(never_draws_forbidden_tokens),
+        cmocka_unit_test(rejects_logits_that_are_not_finite),
+        cmocka_unit_test(penalises_a_repeated_token_once),
+        cmocka_unit_test(window_forgets_old_tokens),
+        cmocka_unit_test(equal_seeds_draw_equal_tokens),
+        cmocka_unit_test(generator_is_xoshiro256_star_star),
+        cmocka_unit_test(sample_does_not_allocate_or_change_logits),
+        cmocka_unit_test(rejects_bad_parameters_with_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { N = 500, MOST_IDS = 128, MOST_K = 384, ROUNDS = 200 };
+enum { N = 500, MAX_IDS = 128, MAX_K = 384, ROUNDS = 200 };
 
 static const ag_logit_bias biases[] = {
     {3, -INFINITY}, {7, 2.5f}, {7, 1.0f}, {499, -1.0f}, {0, 0.125f}};
@@ -30,10 +30,10 @@ static void fill(ag_random *random, float *row) {
 /* As a device answers. */
 static ag_status sample_top(ag_sampler *s, const float *row, size_t bad, int32_t *id,
                             ag_error *err) {
-    int32_t ids[MOST_IDS], best_ids[MOST_K];
-    float best[MOST_K], at[MOST_IDS];
+    int32_t ids[MAX_IDS], best_ids[MAX_K];
+    float best[MAX_K], at[MAX_IDS];
     size_t n_ids, k;
-    assert_true(ag_sampler_top_k(s, ids, MOST_IDS, &n_ids, MOST_K, &k));
+    assert_true(ag_sampler_top_k(s, ids, MAX_IDS, &n_ids, MAX_K, &k));
     const size_t n_best = ag_select_top(row, N, k, best_ids);
     for (size_t i = 0; i < n_best; i++) best[i] = row[best_ids[i]];
     for (size_t i = 0; i < n_ids; i++) at[i] = row[ids[i]];
@@ -68,7 +68,7 @@ static void compare(const ag_sampler_params *p) {
     ag_sampler_destroy(whole);
 }
 
-static void the_same_tokens_are_chosen(void **state) {
+static void chooses_the_tokens_of_a_full_row(void **state) {
     (void)state;
     ag_sampler_params p = ag_sampler_defaults();
     const uint32_t top_k[] = {1, 2, 40, 256};
@@ -87,7 +87,7 @@ static void the_same_tokens_are_chosen(void **state) {
 }
 
 /* Penalties that raise nothing but lower all that is best. */
-static void strong_penalties_reach_further_down(void **state) {
+static void strong_penalties_need_more_logits(void **state) {
     (void)state;
     ag_sampler_params p = ag_sampler_defaults();
     p.top_k = 5;
@@ -98,23 +98,23 @@ static void strong_penalties_reach_further_down(void **state) {
     compare(&p);
 }
 
-static void a_whole_row_is_asked_for_where_few_do_not_do(void **state) {
+static void requires_the_full_row_when_few_do_not_suffice(void **state) {
     (void)state;
     ag_sampler_params p = ag_sampler_defaults();
-    int32_t ids[MOST_IDS];
+    int32_t ids[MAX_IDS];
     size_t n_ids, k;
     ag_sampler *s;
     p.repetition_window = 200;
     for (int i = 0; i < 3; i++) {
-        p.top_k = i == 0 ? 0 : i == 1 ? MOST_K + 1 : 40;
+        p.top_k = i == 0 ? 0 : i == 1 ? MAX_K + 1 : 40;
         assert_int_equal(ag_sampler_create(&p, N, &s, NULL), AG_OK);
-        for (int32_t id = 0; id <= MOST_IDS; id++) ag_sampler_accept(s, id);
-        assert_false(ag_sampler_top_k(s, ids, MOST_IDS, &n_ids, MOST_K, &k));
+        for (int32_t id = 0; id <= MAX_IDS; id++) ag_sampler_accept(s, id);
+        assert_false(ag_sampler_top_k(s, ids, MAX_IDS, &n_ids, MAX_K, &k));
         ag_sampler_destroy(s);
     }
 }
 
-static void bad_rows_are_refused(void **state) {
+static void rejects_rows_that_are_not_finite(void **state) {
     (void)state;
     const ag_sampler_params p = ag_sampler_defaults();
     float row[N];
@@ -137,10 +137,10 @@ static void bad_rows_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_tokens_are_chosen),
-        cmocka_unit_test(strong_penalties_reach_further_down),
-        cmocka_unit_test(a_whole_row_is_asked_for_where_few_do_not_do),
-        cmocka_unit_test(bad_rows_are_refused),
+        cmocka_unit_test(chooses_the_tokens_of_a_full_row),
+        cmocka_unit_test(strong_penalties_need_more_logits),
+        cmocka_unit_test(requires_the_full_row_when_few_do_not_suffice),
+        cmocka_unit_test(rejects_rows_that_are_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 
 #define DEMO AG_SOURCE_DIR "/models/demo"
 
-static void the_bundled_model_encodes_and_decodes_as_recorded(void **state) {
+static void bundled_model_matches_recorded_ids(void **state) {
     (void)state;
     ag_tokenizer *t = rows_tokenizer(DEMO);
     json_t *rows = rows_load("demo.json"), *row;
@@ -38,7 +38,7 @@ static ag_tokenizer *case_tokenizer(const json_t *file, const json_t *c) {
     return t;
 }
 
-static void every_kind_of_component_does_as_recorded(void **state) {
+static void components_match_recorded_ids(void **state) {
     (void)state;
     json_t *file = rows_load("cases.json"), *c, *row;
     json_t *cases = json_object_get(file, "cases");
@@ -53,7 +53,7 @@ static void every_kind_of_component_does_as_recorded(void **state) {
     json_decref(file);
 }
 
-static void the_vocabulary_answers_questions(void **state) {
+static void looks_up_ids_and_spellings(void **state) {
     (void)state;
     ag_tokenizer *t = rows_tokenizer(DEMO "/tokenizer.json");
     size_t len;
@@ -76,7 +76,7 @@ static void the_vocabulary_answers_questions(void **state) {
     ag_tokenizer_destroy(NULL);
 }
 
-static void encoding_appends_and_a_failure_changes_nothing(void **state) {
+static void encode_appends_and_changes_nothing_on_failure(void **state) {
     (void)state;
     ag_tokenizer *t = rows_tokenizer(DEMO);
     ag_ids ids = {0};
@@ -96,7 +96,7 @@ static void encoding_appends_and_a_failure_changes_nothing(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-static void invalid_utf8_is_refused_wherever_it_stands(void **state) {
+static void rejects_invalid_utf8_at_any_offset(void **state) {
     (void)state;
     static const char *const bad[] = {"\x80",         "\xC0\x80",         "\xE0\x80\x80",
                                       "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xF8",
@@ -120,7 +120,7 @@ static void invalid_utf8_is_refused_wherever_it_stands(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-static void an_unknown_id_is_named_and_nothing_is_decoded(void **state) {
+static void decode_rejects_unknown_ids(void **state) {
     (void)state;
     ag_tokenizer *t = rows_tokenizer(DEMO);
     ag_text out = {0};
@@ -141,7 +141,7 @@ static void an_unknown_id_is_named_and_nothing_is_decoded(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-static void a_decoder_that_continues_keeps_the_leading_space(void **state) {
+static void continuing_decoder_keeps_the_leading_space(void **state) {
     (void)state;
     static const char json[] =
         "{\"model\":{\"vocab\":{\"\\u2581a\":0,\"<0xE2>\":1,\"<0x82>\":2,\"<0xAC>\":3},\"merges\":["
@@ -170,7 +170,7 @@ static void a_decoder_that_continues_keeps_the_leading_space(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-static void pushing_tokens_allocates_nothing(void **state) {
+static void decoder_push_does_not_allocate(void **state) {
     (void)state;
     ag_tokenizer *t = rows_tokenizer(DEMO);
     ag_decoder *d;
@@ -190,7 +190,7 @@ static void pushing_tokens_allocates_nothing(void **state) {
 
 /* A megabyte of mixed text comes back as it was, and no single word costs quadratic time. The
  * bounds are for sanitizers and emulators; a plain build takes about a twentieth. */
-static void a_megabyte_round_trips_in_linear_time(void **state) {
+static void round_trips_a_megabyte_in_linear_time(void **state) {
     (void)state;
     static const char *const units[] = {"The old king said: \"Go!\"\r\n  ",
                                         "\xED\x95\x9C\xEA\xB8\x80 ",
@@ -233,7 +233,7 @@ static void *encode_all_rows(void *arg) {
     return NULL;
 }
 
-static void several_threads_share_a_tokenizer(void **state) {
+static void encodes_in_several_threads(void **state) {
     (void)state;
     ag_tokenizer *t = rows_tokenizer(DEMO);
     pthread_t threads[4];
@@ -252,7 +252,7 @@ static void write_to(const char *path, const char *text) {
 }
 
 /* Files of a directory, the first one counts. */
-static void a_chat_template_is_found_wherever_it_is_kept(void **state) {
+static void finds_chat_templates_in_each_file(void **state) {
     (void)state;
     static const struct {
         const char *name, *text;
@@ -326,17 +326,17 @@ static void encode_stops_when_interrupted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bundled_model_encodes_and_decodes_as_recorded),
-        cmocka_unit_test(every_kind_of_component_does_as_recorded),
-        cmocka_unit_test(the_vocabulary_answers_questions),
-        cmocka_unit_test(encoding_appends_and_a_failure_changes_nothing),
-        cmocka_unit_test(invalid_utf8_is_refused_wherever_it_stands),
-        cmocka_unit_test(an_unknown_id_is_named_and_nothing_is_decoded),
-        cmocka_unit_test(a_decoder_that_continues_keeps_the_leading_space),
-        cmocka_unit_test(pushing_tokens_allocates_nothing),
-        cmocka_unit_test(a_megabyte_round_trips_in_linear_time),
-        cmocka_unit_test(several_threads_share_a_tokenizer),
-        cmocka_unit_test(a_chat_template_is_found_wherever_it_is_kept),
+        cmocka_unit_test(bundled_model_matches_recorded_ids),
+        cmocka_unit_test(components_match_recorded_ids),
+        cmocka_unit_test(looks_up_ids_and_spellings),
+        cmocka_unit_test(encode_appends_and_changes_nothing_on_failure),
+        cmocka_unit_test(rejects_invalid_utf8_at_any_offset),
+        cmocka_unit_test(decode_rejects_unknown_ids),
+        cmocka_unit_test(continuing_decoder_keeps_the_leading_space),
+        cmocka_unit_test(decoder_push_does_not_allocate),
+        cmocka_unit_test(round_trips_a_megabyte_in_linear_time),
+        cmocka_unit_test(encodes_in_several_threads),
+        cmocka_unit_test(finds_chat_templates_in_each_file),
         cmocka_unit_test(encode_stops_when_interrupted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

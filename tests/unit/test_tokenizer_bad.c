@@ -20,7 +20,7 @@ static void expect(const char *json, size_t len, ag_status status, const char *m
     }
 }
 
-static void every_bad_file_has_its_message(void **state) {
+static void rejects_bad_files_with_a_reason(void **state) {
     (void)state;
     static const struct {
         const char *json;
@@ -155,7 +155,7 @@ static char *repeat(const char *head, const char *unit, size_t n, const char *ta
     return s;
 }
 
-static void deep_nesting_is_an_error(void **state) {
+static void rejects_deep_nesting(void **state) {
     (void)state;
     char *s = repeat("", "[", 1000000, "");
     expect(s, strlen(s), AG_FORMAT, "maximum parsing depth");
@@ -179,7 +179,7 @@ static void deep_nesting_is_an_error(void **state) {
     }
 }
 
-static void truncated_files_are_errors_at_every_length(void **state) {
+static void rejects_files_truncated_at_any_length(void **state) {
     (void)state;
     static const char json[] =
         PLAIN ",\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true}],\"normalizer\":"
@@ -220,7 +220,7 @@ static void *counted_resize(void *user, void *p, size_t n) {
     return q;
 }
 
-static void a_huge_id_allocates_little_and_nothing_leaks(void **state) {
+static void rejects_huge_ids_without_large_allocations(void **state) {
     (void)state;
     ag_set_allocator(&(ag_allocator){counted_alloc, counted_resize, counted_release, NULL});
     static const char *const ids[] = {"1048570", "16777216", "2147483647", "2147483648",
@@ -277,7 +277,7 @@ static void fail_every_allocation(const char *json) {
     ag_set_allocator(NULL);
 }
 
-static void every_failed_allocation_is_an_error_without_a_leak(void **state) {
+static void fails_without_leaks_when_an_allocation_fails(void **state) {
     (void)state;
     static const char json[] = PLAIN
         ",\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true,\"single_word\":true}],"
@@ -300,7 +300,7 @@ static void every_failed_allocation_is_an_error_without_a_leak(void **state) {
     fail_every_allocation(unigram);
 }
 
-static void a_string_of_ten_megabytes_is_no_danger(void **state) {
+static void rejects_strings_of_ten_megabytes(void **state) {
     (void)state;
     static const char *const tails[] = {"\":0},\"merges\":[]}}",
                                         "\":0},\"merges\":[]},\"added_tokens\":[]}"};
@@ -327,7 +327,7 @@ static void a_string_of_ten_megabytes_is_no_danger(void **state) {
     free(json);
 }
 
-static void a_nul_byte_is_a_character_like_others(void **state) {
+static void handles_nul_as_a_character(void **state) {
     (void)state;
     static const char json[] = PLAIN ",\"added_tokens\":[{\"id\":3,\"content\":\"x\\u0000y\"}]}";
     ag_tokenizer *t;
@@ -342,7 +342,7 @@ static void a_nul_byte_is_a_character_like_others(void **state) {
     expect("{\"model\":{\"vocab\":{\"\\u0000\":0},\"merges\":[]}}", 43, AG_FORMAT, "NUL byte");
 }
 
-static void an_exploding_pattern_is_an_error_not_a_hang(void **state) {
+static void stops_exponential_patterns(void **state) {
     (void)state;
     static const char *const patterns[] = {"(a|a)*[bc]", "(a*)*[bc]", "(?:a+)+[bc]",
                                            "a*a*a*a*a*[bc]"};
@@ -366,7 +366,7 @@ static void an_exploding_pattern_is_an_error_not_a_hang(void **state) {
     }
 }
 
-static void a_quadratic_pattern_is_stopped_by_the_clock(void **state) {
+static void stops_quadratic_patterns(void **state) {
     (void)state;
     static const char *const patterns[] = {"(?:ab|a)*[cd]", "(?:ab|a)*[cd]|a"};
     enum { SIZE = 200000 };
@@ -392,7 +392,7 @@ static void a_quadratic_pattern_is_stopped_by_the_clock(void **state) {
 }
 
 /* One byte of text, or one token, must not become gigabytes. */
-static void rules_that_multiply_a_text_are_stopped(void **state) {
+static void limits_the_growth_of_texts(void **state) {
     (void)state;
     static const struct {
         const char *head, *unit, *tail, *message;
@@ -427,7 +427,7 @@ static void rules_that_multiply_a_text_are_stopped(void **state) {
 }
 
 /* Stages of a decoder call one another: 20000 of them are the end of the stack. */
-static void long_chains_and_lists_are_refused(void **state) {
+static void rejects_long_chains_and_lists(void **state) {
     (void)state;
     static const struct {
         const char *head, *unit, *tail, *message;
@@ -453,7 +453,7 @@ static void long_chains_and_lists_are_refused(void **state) {
     }
 }
 
-static void paths_that_are_no_tokenizer_are_errors(void **state) {
+static void rejects_paths_without_a_tokenizer(void **state) {
     (void)state;
     ag_tokenizer *t;
     ag_error err;
@@ -472,7 +472,7 @@ static void paths_that_are_no_tokenizer_are_errors(void **state) {
 }
 
 /* Its writer may never come. */
-static void a_pipe_is_not_waited_for(void **state) {
+static void does_not_wait_for_a_pipe(void **state) {
     (void)state;
     char dir[] = "/tmp/ag-tokenizer-XXXXXX", path[64];
     ag_tokenizer *t;
@@ -488,19 +488,19 @@ static void a_pipe_is_not_waited_for(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_bad_file_has_its_message),
-        cmocka_unit_test(deep_nesting_is_an_error),
-        cmocka_unit_test(truncated_files_are_errors_at_every_length),
-        cmocka_unit_test(a_huge_id_allocates_little_and_nothing_leaks),
-        cmocka_unit_test(every_failed_allocation_is_an_error_without_a_leak),
-        cmocka_unit_test(a_string_of_ten_megabytes_is_no_danger),
-        cmocka_unit_test(a_nul_byte_is_a_character_like_others),
-        cmocka_unit_test(an_exploding_pattern_is_an_error_not_a_hang),
-        cmocka_unit_test(a_quadratic_pattern_is_stopped_by_the_clock),
-        cmocka_unit_test(rules_that_multiply_a_text_are_stopped),
-        cmocka_unit_test(long_chains_and_lists_are_refused),
-        cmocka_unit_test(paths_that_are_no_tokenizer_are_errors),
-        cmocka_unit_test(a_pipe_is_not_waited_for),
+        cmocka_unit_test(rejects_bad_files_with_a_reason),
+        cmocka_unit_test(rejects_deep_nesting),
+        cmocka_unit_test(rejects_files_truncated_at_any_length),
+        cmocka_unit_test(rejects_huge_ids_without_large_allocations),
+        cmocka_unit_test(fails_without_leaks_when_an_allocation_fails),
+        cmocka_unit_test(rejects_strings_of_ten_megabytes),
+        cmocka_unit_test(handles_nul_as_a_character),
+        cmocka_unit_test(stops_exponential_patterns),
+        cmocka_unit_test(stops_quadratic_patterns),
+        cmocka_unit_test(limits_the_growth_of_texts),
+        cmocka_unit_test(rejects_long_chains_and_lists),
+        cmocka_unit_test(rejects_paths_without_a_tokenizer),
+        cmocka_unit_test(does_not_wait_for_a_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

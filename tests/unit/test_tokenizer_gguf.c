@@ -22,7 +22,7 @@ static void find_file(const char *name, char path[1024]) {
 }
 
 /* state: the name. Texts and ids lie beside the file, or in tests/data. */
-static void a_vocabulary_gives_its_ids(void **state) {
+static void vocabulary_matches_recorded_ids(void **state) {
     const char *name = *(const char **)*state;
     char path[1024], pairs[1100];
     find_file(name, path);
@@ -37,7 +37,7 @@ static void a_vocabulary_gives_its_ids(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-static void other_models_are_refused_by_name(void **state) {
+static void rejects_unknown_models_by_name(void **state) {
     static const char *const files[][2] = {{"bert-bge", "\"bert\""}, {"nomic-bert-moe", "\"t5\""}};
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -51,7 +51,7 @@ static void other_models_are_refused_by_name(void **state) {
     }
 }
 
-static void a_file_and_its_folder_are_loaded(void **state) {
+static void loads_a_file_and_its_directory(void **state) {
     (void)state;
     static const char *const tokens[] = {"a", "b", "ab", "<|end|>"};
     static const char *const merges[] = {"a b"};
@@ -87,11 +87,12 @@ static void a_file_and_its_folder_are_loaded(void **state) {
     rmdir(dir);
 }
 
-#define VOCABULARY(file)                                                                          \
-    {                                                                                             \
-        .name = file, .test_func = a_vocabulary_gives_its_ids, .initial_state = &(const char *) { \
-            file                                                                                  \
-        }                                                                                         \
+#define VOCABULARY(file)                                            \
+    {                                                               \
+        .name = file, .test_func = vocabulary_matches_recorded_ids, \
+        .initial_state = &(const char *) {                          \
+            file                                                    \
+        }                                                           \
     }
 
 int main(void) {
@@ -110,8 +111,8 @@ int main(void) {
         VOCABULARY("qwen35"),
         VOCABULARY("refact"),
         VOCABULARY("starcoder"),
-        cmocka_unit_test(other_models_are_refused_by_name),
-        cmocka_unit_test(a_file_and_its_folder_are_loaded),
+        cmocka_unit_test(rejects_unknown_models_by_name),
+        cmocka_unit_test(loads_a_file_and_its_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static void check_pairs(const char *tokenizer, const char *name) {
     ag_tokenizer_destroy(t);
 }
 
-static void llama_3_rows(void **state) {
+static void matches_llama_3_rows(void **state) {
     (void)state;
     ag_tokenizer *t = shared("tokenizers/llama-3.2");
     json_t *rows = rows_load("tokenizer-llama3.json"), *row;
@@ -41,19 +41,19 @@ static void llama_3_rows(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-static void llama_3_pairs(void **state) {
+static void matches_llama_3_pairs(void **state) {
     (void)state;
     check_pairs("tokenizers/llama-3.2", "llama-bpe");
 }
-static void gpt_2_pairs(void **state) {
+static void matches_gpt_2_pairs(void **state) {
     (void)state;
     check_pairs("tokenizers/gpt2", "gpt-2");
 }
-static void tinyllama_pairs(void **state) {
+static void matches_tinyllama_pairs(void **state) {
     (void)state;
     check_pairs("tokenizers/tinyllama", "llama-spm");
 }
-static void qwen_pairs(void **state) {
+static void matches_qwen_pairs(void **state) {
     (void)state;
     check_pairs("tokenizers/qwen2.5", "qwen2");
 }
@@ -79,11 +79,11 @@ static void check_multilingual(const char *tokenizer, const char *file) {
     ag_tokenizer_destroy(t);
 }
 
-static void qwen_in_many_languages(void **state) {
+static void matches_qwen_in_many_languages(void **state) {
     (void)state;
     check_multilingual("tokenizers/qwen2.5", "qwen2_5_multilingual.json");
 }
-static void tinyllama_in_many_languages(void **state) {
+static void matches_tinyllama_in_many_languages(void **state) {
     (void)state;
     check_multilingual("tokenizers/tinyllama", "tinyllama_multilingual.json");
 }
@@ -100,21 +100,21 @@ static void check_hub(const char *name) {
     ag_tokenizer_destroy(t);
 }
 
-static void gpt_2_hub_rows(void **state) {
+static void matches_gpt_2_hub_rows(void **state) {
     (void)state;
     check_hub("gpt2");
 }
-static void llama_3_hub_rows(void **state) {
+static void matches_llama_3_hub_rows(void **state) {
     (void)state;
     check_hub("llama-3.2");
 }
-static void tinyllama_hub_rows(void **state) {
+static void matches_tinyllama_hub_rows(void **state) {
     (void)state;
     check_hub("tinyllama");
 }
 
 /* Its byte fallback has no byte tokens: unknown characters are one <unk>. */
-static void tinystories_has_unknown_characters(void **state) {
+static void matches_tinystories_with_unknown_characters(void **state) {
     (void)state;
     ag_tokenizer *t = shared("models/tinystories-656k");
     json_t *ids = json_pack("[i,i,i,i]", 1, 80, 0, 10);
@@ -125,17 +125,17 @@ static void tinystories_has_unknown_characters(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_3_rows),
-        cmocka_unit_test(llama_3_pairs),
-        cmocka_unit_test(gpt_2_pairs),
-        cmocka_unit_test(tinyllama_pairs),
-        cmocka_unit_test(qwen_pairs),
-        cmocka_unit_test(qwen_in_many_languages),
-        cmocka_unit_test(tinyllama_in_many_languages),
-        cmocka_unit_test(gpt_2_hub_rows),
-        cmocka_unit_test(llama_3_hub_rows),
-        cmocka_unit_test(tinyllama_hub_rows),
-        cmocka_unit_test(tinystories_has_unknown_characters),
+        cmocka_unit_test(matches_llama_3_rows),
+        cmocka_unit_test(matches_llama_3_pairs),
+        cmocka_unit_test(matches_gpt_2_pairs),
+        cmocka_unit_test(matches_tinyllama_pairs),
+        cmocka_unit_test(matches_qwen_pairs),
+        cmocka_unit_test(matches_qwen_in_many_languages),
+        cmocka_unit_test(matches_tinyllama_in_many_languages),
+        cmocka_unit_test(matches_gpt_2_hub_rows),
+        cmocka_unit_test(matches_llama_3_hub_rows),
+        cmocka_unit_test(matches_tinyllama_hub_rows),
+        cmocka_unit_test(matches_tinystories_with_unknown_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static void byte_level_lists(lists *l, const char *pre) {
     add_merge(l, "a a");
 }
 
-static void byte_level_merges_what_the_pattern_left(void **state) {
+static void byte_level_merges_within_pieces(void **state) {
     (void)state;
     lists l;
     byte_level_lists(&l, "qwen2");
@@ -127,7 +127,7 @@ static void byte_level_merges_what_the_pattern_left(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-static void ids_around_a_text_are_the_files_or_the_defaults(void **state) {
+static void adds_bos_and_eos_by_file_or_default(void **state) {
     (void)state;
     static const struct {
         const char *model, *pre;
@@ -163,7 +163,7 @@ static void ids_around_a_text_are_the_files_or_the_defaults(void **state) {
     }
 }
 
-static void an_end_of_text_is_special_whatever_its_type(void **state) {
+static void treats_end_of_text_as_special(void **state) {
     (void)state;
     lists l;
     byte_level_lists(&l, "gpt-2");
@@ -193,7 +193,7 @@ static void scored_lists(lists *l) {
     }
 }
 
-static void scores_decide_what_is_merged(void **state) {
+static void merges_by_score(void **state) {
     (void)state;
     lists l;
     scored_lists(&l);
@@ -263,7 +263,7 @@ static uint32_t next_random(uint32_t *seed, uint32_t n) {
     return (uint32_t)(((uint64_t)*seed * n) >> 32);
 }
 
-static void random_vocabularies_merge_as_if_done_slowly(void **state) {
+static void random_vocabularies_match_a_simple_merge(void **state) {
     (void)state;
     static const char *const letters[] = {"a", "b", "c", "\xC3\xA9"};
     static char names[120][20];
@@ -319,7 +319,7 @@ static void gemma_4_merges_by_rank_and_escapes_spaces(void **state) {
 }
 
 /* White space behind the tokens of Phi-3 goes, as its tokenizer.json says. */
-static void tokens_of_phi_3_strip_what_follows(void **state) {
+static void phi_3_tokens_strip_following_spaces(void **state) {
     (void)state;
     enum { N = 32003 };
     lists l;
@@ -415,7 +415,7 @@ static void check_hashes(const ag_tokenizer *t, const json_t *file, const char *
     ag_text_free(&text);
 }
 
-static void every_pre_tokenizer_cuts_as_recorded(void **state) {
+static void pre_tokenizers_match_recorded_pieces(void **state) {
     (void)state;
     json_t *file = rows_load("pre.json"), *hashes = json_object_get(file, "hashes"), *want;
     const char *name;
@@ -438,7 +438,7 @@ static void every_pre_tokenizer_cuts_as_recorded(void **state) {
     json_decref(file);
 }
 
-static void what_is_wrong_is_named(void **state) {
+static void rejects_bad_vocabularies_with_a_reason(void **state) {
     (void)state;
     static const char *const models[] = {"t5", "bert", "rwkv", "plamo2", ""};
     lists l;
@@ -498,7 +498,7 @@ static void what_is_wrong_is_named(void **state) {
     free(lengthy);
 }
 
-static void files_without_types_have_normal_tokens(void **state) {
+static void reads_files_without_token_types(void **state) {
     (void)state;
     lists l;
     byte_level_lists(&l, "gpt-2");
@@ -525,7 +525,7 @@ static ag_status use(const lists *l, ag_error *err) {
     return st;
 }
 
-static void every_failed_allocation_is_an_error_without_a_leak(void **state) {
+static void fails_without_leaks_when_an_allocation_fails(void **state) {
     (void)state;
     static const char *const kinds[] = {"gpt2", "llama", "gemma4"};
     for (size_t k = 0; k < 3; k++) {
@@ -552,17 +552,17 @@ static void every_failed_allocation_is_an_error_without_a_leak(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(byte_level_merges_what_the_pattern_left),
-        cmocka_unit_test(ids_around_a_text_are_the_files_or_the_defaults),
-        cmocka_unit_test(an_end_of_text_is_special_whatever_its_type),
-        cmocka_unit_test(scores_decide_what_is_merged),
-        cmocka_unit_test(random_vocabularies_merge_as_if_done_slowly),
+        cmocka_unit_test(byte_level_merges_within_pieces),
+        cmocka_unit_test(adds_bos_and_eos_by_file_or_default),
+        cmocka_unit_test(treats_end_of_text_as_special),
+        cmocka_unit_test(merges_by_score),
+        cmocka_unit_test(random_vocabularies_match_a_simple_merge),
         cmocka_unit_test(gemma_4_merges_by_rank_and_escapes_spaces),
-        cmocka_unit_test(tokens_of_phi_3_strip_what_follows),
-        cmocka_unit_test(every_pre_tokenizer_cuts_as_recorded),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(files_without_types_have_normal_tokens),
-        cmocka_unit_test(every_failed_allocation_is_an_error_without_a_leak),
+        cmocka_unit_test(phi_3_tokens_strip_following_spaces),
+        cmocka_unit_test(pre_tokenizers_match_recorded_pieces),
+        cmocka_unit_test(rejects_bad_vocabularies_with_a_reason),
+        cmocka_unit_test(reads_files_without_token_types),
+        cmocka_unit_test(fails_without_leaks_when_an_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
