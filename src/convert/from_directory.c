@@ -28,23 +28,23 @@ static ag_status no_memory(const directory *d, ag_error *err) {
 /* ---- tensors ---- */
 
 /* Rows of `w` become those of `g`, which may be part of a tensor that is there already. */
-static ag_status add_part(directory *d, const ag_source_tensor *source, const ag_weight_spec *w,
-                          const ag_weight_spec *g, float factor, ag_error *err) {
+static ag_status add_section(directory *d, const ag_source_tensor *source, const ag_weight_spec *w,
+                             const ag_weight_spec *g, float factor, ag_error *err) {
     ag_out_tensor *t = ag_out_find(d->m, g->name);
     if (!t) t = ag_out_add(d->m, g->name);
     if (!t) return no_memory(d, err);
-    if (t->n_parts == AG_OUT_PARTS) {
-        return AG_FAIL(err, LIMIT, "tensor %s has more than %d parts", g->name, AG_OUT_PARTS);
+    if (t->n_sections == AG_OUT_SECTIONS) {
+        return AG_FAIL(err, LIMIT, "tensor %s has more than %d parts", g->name, AG_OUT_SECTIONS);
     }
     const size_t rows = g->order.file_rows ? g->order.file_rows : g->rows;
     t->shape = w->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(rows) : ag_shape_2d(rows, w->cols);
     t->add = (float)w->add_one - (float)g->add_one;
     t->minus_exp = w->minus_exp && !g->minus_exp;
-    if (t->n_parts && t->factor != factor) {
+    if (t->n_sections && t->factor != factor) {
         return AG_FAIL(err, UNSUPPORTED, "tensor %s: its parts have factors of their own", g->name);
     }
     t->factor = factor;
-    t->parts[t->n_parts++] = (ag_out_part){source, w->order, g->order, w->rows};
+    t->sections[t->n_sections++] = (ag_out_section){source, w->order, g->order, w->rows};
     return AG_OK;
 }
 
@@ -52,12 +52,12 @@ static ag_status add_weight(directory *d, const ag_weight_spec *w, const ag_weig
                             float factor, ag_error *err) {
     const ag_source_tensor *source;
     AG_TRY(ag_model_weights_find(d->m->source, w, &source, err));
-    return add_part(d, source, w, g, factor, err);
+    return add_section(d, source, w, g, factor, err);
 }
 
 /* Where a factor of queries has its place: in what they are normed with, else in what makes them.
  */
-static float factor_of(const directory *d, uint32_t layer, const ag_weight_spec *w) {
+static float find_factor(const directory *d, uint32_t layer, const ag_weight_spec *w) {
     const ag_layer_spec *kind = ag_spec_layer(&d->from, layer);
     const bool is_norm = w->tensor == AG_LT_Q_NORM;
     const bool is_query = w->tensor == AG_LT_WQ || w->tensor == AG_LT_BQ;
@@ -73,13 +73,13 @@ static ag_status add_delta_rows(directory *d, const ag_layer_spec *kind, const a
     AG_TRY(ag_model_weights_find(d->m->source, w, &source, err));
     from.rows = keys;
     from.order = to.order = ag_row_order_range(w->rows, 0, keys);
-    AG_TRY(add_part(d, source, &from, &to, 1, err));
+    AG_TRY(add_section(d, source, &from, &to, 1, err));
     from.rows = w->rows - keys;
     from.order = ag_row_order_range(w->rows, keys, from.rows);
     to.order = ag_delta_value_order(kind);
     to.order.file_rows = w->rows;
     to.order.first = keys;
-    return add_part(d, source, &from, &to, 1, err);
+    return add_section(d, source, &from, &to, 1, err);
 }
 
 static ag_status add_layer_weight(directory *d, uint32_t layer, const ag_weight_spec *w,
@@ -94,7 +94,7 @@ static ag_status add_layer_weight(directory *d, uint32_t layer, const ag_weight_
         return layer ? AG_OK : add_weight(d, &all, &to, 1, err);
     }
     if (regrouped && with_keys) return add_delta_rows(d, kind, w, g, err);
-    AG_TRY(add_weight(d, w, g, factor_of(d, layer, w), err));
+    AG_TRY(add_weight(d, w, g, find_factor(d, layer, w), err));
     if (regrouped && w->tensor == AG_LT_DELTA_OUT)
         ag_out_find(d->m, g->name)->columns = ag_delta_value_order(kind);
     return AG_OK;
@@ -112,13 +112,13 @@ static ag_status add_layers(directory *d, ag_error *err) {
     return AG_OK;
 }
 
-static ag_status add_ends(directory *d, ag_error *err) {
+static ag_status add_model_weights(directory *d, ag_error *err) {
     const ag_weight_spec table = ag_embedding_weight(&d->to), head = ag_lm_head_weight(&d->to);
     const ag_weight_spec norm = ag_norm_weight(&d->to);
     const ag_weight_spec from_table = ag_embedding_weight(&d->from);
     const ag_weight_spec from_norm = ag_norm_weight(&d->from);
     const ag_weight_spec from_head = ag_lm_head_weight(&d->from);
-    AG_TRY(add_part(d, d->embedding, &from_table, &table, 1, err));
+    AG_TRY(add_section(d, d->embedding, &from_table, &table, 1, err));
     if (d->from.layer_input) {
         const ag_weight_spec from_inputs = ag_layer_input_weight(&d->from);
         const ag_weight_spec inputs = ag_layer_input_weight(&d->to);
@@ -137,7 +137,7 @@ static ag_status add_divisors(directory *d, const char *name, const float *divis
     ag_out_tensor *t = ag_out_add(d->m, name);
     if (!t) return no_memory(d, err);
     t->shape = ag_shape_1d(n);
-    t->stays = true;
+    t->keeps_precision = true;
     t->values = ag_malloc(n * sizeof *t->values);
     if (!t->values) return no_memory(d, err);
     memcpy(t->values, divisors, n * sizeof *divisors);
@@ -147,11 +147,11 @@ static ag_status add_divisors(directory *d, const char *name, const float *divis
 static ag_status add_llama3(directory *d, const ag_rope_spec *rope, ag_error *err) {
     const size_t n = rope->n_rotated / 2;
     const ag_rope_spec plain = {.theta = rope->theta, .n_rotated = rope->n_rotated};
-    float *scaled = ag_malloc(2 * n * sizeof *scaled), *whole = scaled + n;
+    float *scaled = ag_malloc(2 * n * sizeof *scaled), *unscaled = scaled + n;
     if (!scaled) return no_memory(d, err);
     ag_rope_inv_freq(rope, false, scaled);
-    ag_rope_inv_freq(&plain, false, whole);
-    for (size_t i = 0; i < n; i++) scaled[i] = whole[i] / scaled[i];
+    ag_rope_inv_freq(&plain, false, unscaled);
+    for (size_t i = 0; i < n; i++) scaled[i] = unscaled[i] / scaled[i];
     const ag_status st = add_divisors(d, "rope_freqs.weight", scaled, n, err);
     ag_free(scaled);
     return st;
@@ -201,7 +201,7 @@ ag_status ag_out_from_directory(ag_out_model *m, const ag_quantize_params *param
     ag_status st = open_model(d, err);
     if (st == AG_OK) st = ag_gguf_put_model(&m->writer, m->source, &d->from, err);
     if (st == AG_OK) st = ag_put_vocabulary(m, &d->from, params->pre, err);
-    if (st == AG_OK) st = add_ends(d, err);
+    if (st == AG_OK) st = add_model_weights(d, err);
     if (st == AG_OK) st = add_rope(d, err);
     ag_free(d);
     return st;

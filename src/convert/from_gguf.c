@@ -10,18 +10,18 @@
 #include <string.h>
 
 /* What is true of the source alone; quantize.c says it of the new file. */
-static const char *const left_out[] = {
+static const char *const excluded_keys[] = {
     "general.alignment", "general.file_type", "general.quantization_version",
     "split.no",          "split.count",       "split.tensors.count",
     "quantize.imatrix.",
 };
 
-static bool is_left_out(ag_source_string key) {
-    for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++) {
-        const size_t n = strlen(left_out[i]);
-        const bool is_prefix = left_out[i][n - 1] == '.';
+static bool is_excluded(ag_source_string key) {
+    for (size_t i = 0; i < sizeof excluded_keys / sizeof excluded_keys[0]; i++) {
+        const size_t n = strlen(excluded_keys[i]);
+        const bool is_prefix = excluded_keys[i][n - 1] == '.';
         if (key.n < n || (!is_prefix && key.n != n)) continue;
-        if (!memcmp(key.text, left_out[i], n)) return true;
+        if (!memcmp(key.text, excluded_keys[i], n)) return true;
     }
     return false;
 }
@@ -37,15 +37,15 @@ static ag_status copy_metadata(ag_out_model *m, const ag_gguf *header, ag_error 
     for (size_t i = 0; i < header->n_entries; i++) list[i] = &header->entries[i];
     qsort(list, header->n_entries, sizeof *list, in_file_order);
     for (size_t i = 0; i < header->n_entries; i++) {
-        if (!is_left_out(list[i]->key)) ag_gguf_put_entry(&m->writer, list[i]);
+        if (!is_excluded(list[i]->key)) ag_gguf_put_entry(&m->writer, list[i]);
     }
     ag_free(list);
     return AG_OK;
 }
 
-static int by_place(const void *a, const void *b) {
-    const ag_source_tensor *x = ((const ag_out_tensor *)a)->parts[0].source;
-    const ag_source_tensor *y = ((const ag_out_tensor *)b)->parts[0].source;
+static int by_offset(const void *a, const void *b) {
+    const ag_source_tensor *x = ((const ag_out_tensor *)a)->sections[0].source;
+    const ag_source_tensor *y = ((const ag_out_tensor *)b)->sections[0].source;
     if (x->file != y->file) return x->file < y->file ? -1 : 1;
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
@@ -63,8 +63,8 @@ static ag_status add_tensor(ag_out_model *m, const ag_source_tensor *t, ag_error
     ag_out_tensor *out = ag_out_add(m, t->name);
     if (!out) return AG_FAIL(err, NOMEM, "list of tensors of %s", path);
     out->shape = t->shape;
-    out->n_parts = 1;
-    out->parts[0] = (ag_out_part){.source = t, .rows = ag_shape_rows(&t->shape)};
+    out->n_sections = 1;
+    out->sections[0] = (ag_out_section){.source = t, .rows = ag_shape_rows(&t->shape)};
     unsigned layer;
     if (sscanf(t->name, "blk.%u.", &layer) == 1 && layer >= m->n_layers) m->n_layers = layer + 1;
     return AG_OK;
@@ -75,6 +75,6 @@ ag_status ag_out_from_gguf(ag_out_model *m, ag_error *err) {
     for (size_t i = 0; i < ag_source_n_tensors(m->source); i++) {
         AG_TRY(add_tensor(m, ag_source_tensor_at(m->source, i), err));
     }
-    qsort(m->tensors, m->n, sizeof m->tensors[0], by_place);
+    qsort(m->tensors, m->n, sizeof m->tensors[0], by_offset);
     return AG_OK;
 }

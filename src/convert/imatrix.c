@@ -129,19 +129,19 @@ void ag_imatrix_destroy(ag_imatrix *im) {
         im->model->backend->observe = NULL;
         im->model->backend->observe_user = NULL;
     }
-    const size_t most = im->model->spec.n_layers * (size_t)AG_LAYER_TENSORS;
-    for (size_t i = 0; im->entries && i < most; i++) ag_free(im->entries[i].sums);
+    const size_t max = im->model->spec.n_layers * (size_t)AG_LAYER_TENSORS;
+    for (size_t i = 0; im->entries && i < max; i++) ag_free(im->entries[i].sums);
     ag_free(im->entries);
     ag_free(im->first);
     ag_free(im);
 }
 
 uint64_t ag_imatrix_tokens(const ag_imatrix *im) {
-    double most = 0;
+    double max = 0;
     for (size_t i = 0; i < n_entries(im); i++) {
-        most = im->entries[i].count > most ? im->entries[i].count : most;
+        max = im->entries[i].count > max ? im->entries[i].count : max;
     }
-    return (uint64_t)most;
+    return (uint64_t)max;
 }
 
 /* ---- files ---- */
@@ -166,7 +166,7 @@ ag_status ag_imatrix_add_file(ag_imatrix *im, const char *path, ag_error *err) {
     return st;
 }
 
-static void announce(ag_gguf_writer *w, const entry *e) {
+static void declare_tensors(ag_gguf_writer *w, const entry *e) {
     char name[AG_GGUF_MAX_NAME + 16];
     const ag_shape sums = ag_shape_2d(1, e->cols), counts = ag_shape_2d(1, 1);
     snprintf(name, sizeof name, "%s.in_sum2", e->name);
@@ -198,7 +198,7 @@ ag_status ag_imatrix_save(const ag_imatrix *im, const char *path, const char *da
                     (uint32_t)(window ? (n_tokens + window - 1) / window : 1));
     ag_gguf_put_u32(&w, "imatrix.chunk_size", window);
     for (size_t i = 0; i < n_entries(im); i++) {
-        if (im->entries[i].count > 0) announce(&w, &im->entries[i]);
+        if (im->entries[i].count > 0) declare_tensors(&w, &im->entries[i]);
     }
     ag_status st = ag_gguf_writer_open(&w, path, err);
     for (size_t i = 0; i < n_entries(im) && st == AG_OK; i++) {

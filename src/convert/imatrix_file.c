@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char sums_end[] = ".in_sum2", counts_end[] = ".counts";
+static const char sums_suffix[] = ".in_sum2", counts_suffix[] = ".counts";
 
 static ag_status check_file(ag_imatrix_file *im, const char *path, ag_error *err) {
     const ag_gguf *g = ag_gguf_source_header(im->source);
@@ -42,11 +42,11 @@ void ag_imatrix_file_close(ag_imatrix_file *im) {
 }
 
 /* The values of NAME + end, F32; *out NULL: there are none. */
-static ag_status read_values(const ag_imatrix_file *im, const char *tensor, const char *end,
+static ag_status read_values(const ag_imatrix_file *im, const char *tensor, const char *suffix,
                              size_t n, float **out, ag_error *err) {
     char name[160];
     *out = NULL;
-    snprintf(name, sizeof name, "%.120s%s", tensor, end);
+    snprintf(name, sizeof name, "%.120s%s", tensor, suffix);
     const ag_source_tensor *t = ag_source_find(im->source, name);
     if (!t) return AG_OK;
     const char *path = ag_source_file_path(im->source, t->file);
@@ -70,9 +70,9 @@ ag_status ag_imatrix_file_read(const ag_imatrix_file *im, const char *tensor, si
                                float **sums, double *count, ag_error *err) {
     float *n = NULL;
     *count = 0;
-    AG_TRY(read_values(im, tensor, sums_end, n_cols, sums, err));
+    AG_TRY(read_values(im, tensor, sums_suffix, n_cols, sums, err));
     if (!*sums) return AG_OK;
-    const ag_status st = read_values(im, tensor, counts_end, 1, &n, err);
+    const ag_status st = read_values(im, tensor, counts_suffix, 1, &n, err);
     if (n) *count = (double)n[0];
     ag_free(n);
     if (st == AG_OK && *count > 0) return AG_OK;

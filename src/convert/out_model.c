@@ -36,5 +36,5 @@ void ag_out_model_free(ag_out_model *m) {
 }
 
 ag_dtype ag_out_source_type(const ag_out_tensor *t) {
-    return t->n_parts ? t->parts[0].source->dtype : AG_F32;
+    return t->n_sections ? t->sections[0].source->dtype : AG_F32;
 }

@@ -9,28 +9,28 @@
 
 #include <antigravity/quantize.h>
 
-enum { AG_OUT_PARTS = 4 };
+enum { AG_OUT_SECTIONS = 4 };
 
 /* Row i of it is row ag_row_order_at(&from, i) of the source's tensor, and becomes row
  * ag_row_order_at(&to, i) of the file's. */
-typedef struct ag_out_part {
+typedef struct ag_out_section {
     const ag_source_tensor *source; /* borrowed */
     ag_row_order from, to;
     size_t rows;
-} ag_out_part;
+} ag_out_section;
 
 typedef struct ag_out_tensor {
     char name[AG_GGUF_MAX_NAME + 1];
     ag_shape shape;       /* outermost first */
     ag_dtype type;        /* what it becomes */
-    bool stays;           /* in its type, whatever the file becomes */
+    bool keeps_precision; /* in its type, whatever the file becomes */
     bool minus_exp;       /* of every value -exp is written */
     float add;            /* to every value */
     float factor;         /* of every value, after that */
     ag_row_order columns; /* where each of the source's columns is put; file_rows 0: they stay */
     float *values;        /* owned; made up, instead of parts; F32 */
-    size_t n_parts;
-    ag_out_part parts[AG_OUT_PARTS];
+    size_t n_sections;
+    ag_out_section sections[AG_OUT_SECTIONS];
 } ag_out_tensor;
 
 typedef struct ag_out_model {

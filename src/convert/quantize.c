@@ -35,7 +35,7 @@ static ag_status check_path(const char *path, const ag_quantize_params *params, 
 
 /* ---- the file ---- */
 
-static void announce(ag_out_model *m, ag_quantize_report *report) {
+static void declare_tensors(ag_out_model *m, ag_quantize_report *report) {
     for (size_t i = 0; i < m->n; i++) {
         const ag_out_tensor *t = &m->tensors[i];
         const uint64_t bytes = (uint64_t)ag_shape_rows(&t->shape) *
@@ -107,7 +107,7 @@ static ag_status convert(ag_out_model *m, const char *path, const ag_quantize_pa
     ag_gguf_put_u32(&m->writer, "general.file_type", number);
     ag_gguf_put_u32(&m->writer, "general.quantization_version", QUANTIZATION_VERSION);
     put_importance(&m->writer, im, params->imatrix);
-    announce(m, report);
+    declare_tensors(m, report);
     AG_TRY(write_file(m, path, params, im, report, err));
     ag_file_info info;
     if (ag_file_stat(path, &info)) report->file_bytes = info.bytes;

@@ -29,7 +29,8 @@ typedef struct job {
 
 /* ---- where rows lie ---- */
 
-static ag_status map_part(const ag_row_writer *w, job *j, const ag_out_part *p, ag_error *err) {
+static ag_status map_section(const ag_row_writer *w, job *j, const ag_out_section *p,
+                             ag_error *err) {
     const size_t bytes = ag_dtype_row_bytes(j->from, j->cols);
     ag_tensor all;
     if (p->source->dtype != j->from) {
@@ -46,7 +47,7 @@ static ag_status map_part(const ag_row_writer *w, job *j, const ag_out_part *p, 
 
 static ag_status find_rows(const ag_row_writer *w, job *j, ag_error *err) {
     const ag_out_tensor *t = j->tensor;
-    for (size_t i = 0; i < t->n_parts; i++) AG_TRY(map_part(w, j, &t->parts[i], err));
+    for (size_t i = 0; i < t->n_sections; i++) AG_TRY(map_section(w, j, &t->sections[i], err));
     for (size_t i = 0; i < j->rows && t->values; i++) {
         j->source[i] = (const unsigned char *)(t->values + i * j->cols);
     }
@@ -55,8 +56,8 @@ static ag_status find_rows(const ag_row_writer *w, job *j, ag_error *err) {
 }
 
 static void drop_source(const ag_row_writer *w, const ag_out_tensor *t) {
-    for (size_t i = 0; i < t->n_parts; i++) {
-        ag_source_drop(w->model->source, t->parts[i].source, 0, t->parts[i].source->n_bytes);
+    for (size_t i = 0; i < t->n_sections; i++) {
+        ag_source_drop(w->model->source, t->sections[i].source, 0, t->sections[i].source->n_bytes);
     }
 }
 
@@ -67,13 +68,14 @@ static ag_status convert_row(const job *j, size_t row, unsigned char *out, float
     const ag_dtype to = j->tensor->type;
     const ag_out_tensor *t = j->tensor;
     const bool moves = t->columns.file_rows != 0;
-    float *read = moves ? values + j->cols : values;
+    float *decoded = moves ? values + j->cols : values;
     if (j->from == to && ag_dtype_is_quantized(to) && t->factor == 1 && !moves) {
         memcpy(out, j->source[row], j->row_bytes);
         return AG_OK;
     }
-    ag_dequantize_row(j->from, read, j->source[row], j->cols);
-    for (size_t i = 0; i < j->cols && moves; i++) values[ag_row_order_at(&t->columns, i)] = read[i];
+    ag_dequantize_row(j->from, decoded, j->source[row], j->cols);
+    for (size_t i = 0; i < j->cols && moves; i++)
+        values[ag_row_order_at(&t->columns, i)] = decoded[i];
     for (size_t i = 0; i < j->cols && t->minus_exp; i++) values[i] = -expf(values[i]);
     for (size_t i = 0; i < j->cols && t->add != 0; i++) values[i] += t->add;
     for (size_t i = 0; i < j->cols && t->factor != 1; i++) values[i] *= t->factor;
@@ -105,8 +107,8 @@ static ag_status fail_at(const job *j, ag_error *err) {
 
 static ag_status write_chunks(ag_row_writer *w, job *j, ag_error *err) {
     for (j->first = 0; j->first < j->rows; j->first += j->n) {
-        const size_t left = j->rows - j->first;
-        j->n = left < j->chunk ? left : j->chunk;
+        const size_t remaining = j->rows - j->first;
+        j->n = remaining < j->chunk ? remaining : j->chunk;
         ag_for_each(w->backend, (j->n + j->group - 1) / j->group, convert_groups, j);
         if (atomic_load(&j->bad_row) != SIZE_MAX) return fail_at(j, err);
         AG_TRY(ag_gguf_write(&w->model->writer, j->out, j->n * j->row_bytes, err));
@@ -125,7 +127,7 @@ ag_status ag_write_tensor(ag_row_writer *w, const ag_out_tensor *t, const float 
              .rounding = ag_backend_rounding(w->backend),
              .from = ag_out_source_type(t)};
     /* Values of a vector may move one by one. */
-    const bool by_value = t->shape.n_dims == 1 && t->n_parts && t->parts[0].rows > 1;
+    const bool by_value = t->shape.n_dims == 1 && t->n_sections && t->sections[0].rows > 1;
     j.cols = by_value ? 1 : ag_shape_cols(&t->shape);
     j.rows = by_value ? ag_shape_cols(&t->shape) : ag_shape_rows(&t->shape);
     j.row_bytes = ag_dtype_row_bytes(t->type, j.cols);

@@ -9,12 +9,12 @@
 #include <limits.h>
 #include <math.h>
 
-static bool near(double a, double b) { return fabs(a - b) <= 1e-4 * fabs(a); }
+static bool is_near(double a, double b) { return fabs(a - b) <= 1e-4 * fabs(a); }
 
 /* What is a tensor of the file (llama3, longrope, proportional) is not asked for. */
 static bool same_rotation(const ag_rope_spec *a, const ag_rope_spec *b) {
     const ag_rope_type type = a->scaling.type;
-    if (a->n_rotated != b->n_rotated || !near(a->theta, b->theta)) return false;
+    if (a->n_rotated != b->n_rotated || !is_near(a->theta, b->theta)) return false;
     if (type != AG_ROPE_DEFAULT && type != AG_ROPE_LINEAR && type != AG_ROPE_YARN) return true;
     const double factors[] = {a->attention_factor != 0 ? (double)a->attention_factor : 1,
                               b->attention_factor != 0 ? (double)b->attention_factor : 1};
@@ -23,15 +23,15 @@ static bool same_rotation(const ag_rope_spec *a, const ag_rope_spec *b) {
     if (!freqs) return false;
     ag_rope_inv_freq(a, false, freqs);
     ag_rope_inv_freq(b, false, freqs + n);
-    bool same = near(factors[0], factors[1]);
-    for (uint32_t i = 0; i < n; i++) same = same && near((double)freqs[i], (double)freqs[n + i]);
+    bool same = is_near(factors[0], factors[1]);
+    for (uint32_t i = 0; i < n; i++) same = same && is_near((double)freqs[i], (double)freqs[n + i]);
     ag_free(freqs);
     return same;
 }
 
 /* What differs; NULL: nothing. Sizes of tensors need not be asked for. */
-static const char *difference_of_layer(const ag_model_spec *a, const ag_model_spec *b,
-                                       uint32_t layer) {
+static const char *layer_difference(const ag_model_spec *a, const ag_model_spec *b,
+                                    uint32_t layer) {
     const ag_layer_spec *x = ag_spec_layer(a, layer), *y = ag_spec_layer(b, layer);
     if (x->mixer != y->mixer) return "which layers have attention";
     if (x->ffn_bias != y->ffn_bias) return "mlp_bias";
@@ -40,7 +40,7 @@ static const char *difference_of_layer(const ag_model_spec *a, const ag_model_sp
     if (x->shares_kv != y->shares_kv) return "which layers share keys and values";
     if (x->window != y->window) return "its windows";
     if (x->qkv_bias != y->qkv_bias || x->out_bias != y->out_bias) return "attention_bias";
-    if (!near((double)x->softcap, (double)y->softcap)) return "attn_logit_softcapping";
+    if (!is_near((double)x->softcap, (double)y->softcap)) return "attn_logit_softcapping";
     if ((x->rope == AG_NO_ROPE) != (y->rope == AG_NO_ROPE)) return "which layers turn";
     if (x->rope == AG_NO_ROPE || same_rotation(&a->ropes[x->rope], &b->ropes[y->rope])) return NULL;
     return "rope_parameters";
@@ -48,13 +48,14 @@ static const char *difference_of_layer(const ag_model_spec *a, const ag_model_sp
 
 static const char *difference(const ag_model_spec *a, const ag_model_spec *b) {
     if (a->n_layers != b->n_layers) return "its layers";
-    if (!near((double)a->logit_softcap, (double)b->logit_softcap)) return "final_logit_softcapping";
+    if (!is_near((double)a->logit_softcap, (double)b->logit_softcap))
+        return "final_logit_softcapping";
     if (a->n_layer_inputs != b->n_layer_inputs) return "vocab_size_per_layer_input";
-    if (!near((double)a->query_beta, (double)b->query_beta)) return "llama_4_scaling_beta";
+    if (!is_near((double)a->query_beta, (double)b->query_beta)) return "llama_4_scaling_beta";
     if (a->query_beta != 0 && a->query_period != b->query_period) return "llama_4_scaling_beta";
     for (uint32_t l = 0; l < a->n_layers; l++) {
-        const char *what = difference_of_layer(a, b, l);
-        if (what) return what;
+        const char *difference_name = layer_difference(a, b, l);
+        if (difference_name) return difference_name;
     }
     return NULL;
 }
@@ -75,10 +76,10 @@ static ag_status compare(const ag_weight_source *source, ag_gguf_writer *file, a
     ag_error inner = {0};
     AG_TRY(ag_spec_read(source, &specs[0], err));
     const ag_status st = read_back(file, &specs[1], &inner);
-    const char *what = st == AG_OK ? difference(&specs[0], &specs[1]) : inner.msg;
-    if (!what) return AG_OK;
+    const char *difference_name = st == AG_OK ? difference(&specs[0], &specs[1]) : inner.msg;
+    if (!difference_name) return AG_OK;
     return AG_FAIL(err, UNSUPPORTED, "%s: a GGUF file would be another model: %s", source->path,
-                   what);
+                   difference_name);
 }
 
 ag_status ag_check_same_model(const ag_weight_source *source, ag_gguf_writer *file, ag_error *err) {

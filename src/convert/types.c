@@ -15,7 +15,7 @@ static const struct file_type {
     const char *name;
     ag_dtype type;
     uint32_t number;
-    bool more_for_some; /* layers that get more bits */
+    bool is_mixed; /* layers that get more bits */
 } file_types[] = {
     {"q4_0", AG_Q4_0, 2, false},   {"q4_1", AG_Q4_1, 3, false},  {"q5_0", AG_Q5_0, 8, false},
     {"q5_1", AG_Q5_1, 9, false},   {"q8_0", AG_Q8_0, 7, false},  {"q4_k", AG_Q4_K, 14, false},
@@ -42,10 +42,10 @@ ag_status ag_file_type_number(const char *type, uint32_t *number, ag_error *err)
         return AG_OK;
     }
     char known[160] = "";
-    size_t at = 0;
-    for (size_t i = 0; i < N_FILE_TYPES && at < sizeof known; i++) {
-        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "",
-                               file_types[i].name);
+    size_t used = 0;
+    for (size_t i = 0; i < N_FILE_TYPES && used < sizeof known; i++) {
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                 file_types[i].name);
     }
     return AG_FAIL(err, INVALID, "\"%.40s\" is no type of files; known: %s", type ? type : "",
                    known);
@@ -60,9 +60,9 @@ typedef struct choice {
 
 /* ---- one tensor ---- */
 
-static bool ends_with(const char *name, const char *end) {
-    const size_t n = strlen(name), k = strlen(end);
-    return n >= k && !strcmp(name + n - k, end);
+static bool ends_with(const char *name, const char *suffix) {
+    const size_t n = strlen(name), k = strlen(suffix);
+    return n >= k && !strcmp(name + n - k, suffix);
 }
 
 /* Small, or read element by element: never worth fewer bits. */
@@ -82,12 +82,12 @@ static bool gets_more_bits(size_t layer, size_t n) {
     return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
 }
 
-static ag_dtype type_of_table(ag_dtype type, size_t cols) {
+static ag_dtype output_matrix_type(ag_dtype type, size_t cols) {
     if (cols % ag_dtype_block(type) != 0) return AG_Q8_0;
     return type == AG_Q8_0 ? type : AG_Q6_K;
 }
 
-static unsigned layer_of(const ag_out_tensor *t) {
+static unsigned layer_number(const ag_out_tensor *t) {
     unsigned layer = 0;
     return sscanf(t->name, "blk.%u.", &layer) == 1 ? layer : 0;
 }
@@ -98,7 +98,7 @@ static bool values_get_more_bits(const ag_out_model *m, unsigned layer) {
     for (size_t i = 0; i < m->n; i++) {
         if (!ends_with(m->tensors[i].name, "attn_v.weight")) continue;
         n++;
-        before += layer_of(&m->tensors[i]) < layer;
+        before += layer_number(&m->tensors[i]) < layer;
     }
     return gets_more_bits(before, n);
 }
@@ -106,46 +106,46 @@ static bool values_get_more_bits(const ag_out_model *m, unsigned layer) {
 /* By what the tensor is for. */
 static ag_dtype type_by_role(const choice *c, const ag_out_tensor *t) {
     const ag_dtype type = c->file->type;
-    const unsigned layer = layer_of(t), n_layers = c->model->n_layers;
+    const unsigned layer = layer_number(t), n_layers = c->model->n_layers;
     if (!ag_dtype_is_quantized(type)) return type;
     if (!strcmp(t->name, c->tied ? "token_embd.weight" : "output.weight")) {
-        return type_of_table(type, ag_shape_cols(&t->shape));
+        return output_matrix_type(type, ag_shape_cols(&t->shape));
     }
     if (ends_with(t->name, "attn_v.weight")) {
-        return c->file->more_for_some && values_get_more_bits(c->model, layer) ? AG_Q6_K : type;
+        return c->file->is_mixed && values_get_more_bits(c->model, layer) ? AG_Q6_K : type;
     }
-    if (ends_with(t->name, "attn_qkv.weight")) return c->file->more_for_some ? AG_Q5_K : type;
+    if (ends_with(t->name, "attn_qkv.weight")) return c->file->is_mixed ? AG_Q5_K : type;
     if (!ends_with(t->name, "ffn_down.weight")) return type;
-    if (c->file->more_for_some && gets_more_bits(layer, n_layers)) return AG_Q6_K;
+    if (c->file->is_mixed && gets_more_bits(layer, n_layers)) return AG_Q6_K;
     /* Where importance is known, few levels about 0 serve the first layers badly. */
     const bool guarded = c->params->imatrix && layer < n_layers / 8;
     if (guarded && type == AG_Q4_0) return AG_Q4_1;
     return guarded && type == AG_Q5_0 ? AG_Q5_1 : type;
 }
 
-static void say_fallback(const choice *c, const ag_out_tensor *t, ag_dtype wanted) {
+static void log_fallback(const choice *c, const ag_out_tensor *t, ag_dtype desired) {
     char line[256];
     if (!c->params->log) return;
     snprintf(line, sizeof line, "%s: rows of %zu do not fit blocks of %s: %s", t->name,
-             ag_shape_cols(&t->shape), ag_dtype_name(wanted), ag_dtype_name(t->type));
+             ag_shape_cols(&t->shape), ag_dtype_name(desired), ag_dtype_name(t->type));
     c->params->log(c->params->log_user, AG_LOG_INFO, line);
 }
 
 static ag_status choose_type(const choice *c, ag_out_tensor *t, size_t *n_fallback, ag_error *err) {
     const ag_dtype from = ag_out_source_type(t), quantized = c->file->type;
-    ag_dtype wanted;
-    if (t->stays || is_never_rounded(t)) {
+    ag_dtype desired;
+    if (t->keeps_precision || is_never_rounded(t)) {
         if (ag_dtype_is_quantized(from) && t->shape.n_dims > 1) t->type = from;
         else t->type = AG_F32;
         return AG_OK;
     }
     const ag_quantize_params *p = c->params;
-    if (!ag_tensor_type_find(p->tensor_types, p->n_tensor_types, t->name, &wanted)) {
-        wanted = type_by_role(c, t);
+    if (!ag_tensor_type_find(p->tensor_types, p->n_tensor_types, t->name, &desired)) {
+        desired = type_by_role(c, t);
     }
-    t->type = ag_weight_type_fitting(wanted, ag_shape_cols(&t->shape), AG_F16);
-    if (t->type != wanted) {
-        say_fallback(c, t, wanted);
+    t->type = ag_weight_type_fitting(desired, ag_shape_cols(&t->shape), AG_F16);
+    if (t->type != desired) {
+        log_fallback(c, t, desired);
         ++*n_fallback;
     }
     const bool twice = ag_dtype_is_quantized(from) && ag_dtype_is_quantized(t->type) &&

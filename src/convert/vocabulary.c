@@ -14,15 +14,17 @@
 
 #define PREFIX "tokenizer.ggml."
 
+enum { PADDING_NAME_BYTES = 24 };
+
 typedef struct vocabulary {
     const json_t *root, *model; /* of tokenizer.json */
-    const char *where;
+    const char *path;
     bool is_byte_level; /* else spaces are escaped, and tokens have scores */
     size_t n;
     ag_source_string *tokens;
     int32_t *types;
     float *scores;
-    char *names; /* of tokens that are not there */
+    char *padding_names; /* of tokens that are not there */
 } vocabulary;
 
 /* ---- what kind ---- */
@@ -31,13 +33,13 @@ typedef struct vocabulary {
  * or itself. False from it ends the walk. */
 typedef bool component_fn(void *user, const char *type, const json_t *component);
 
-static bool walk(const json_t *v, const char *list, component_fn *visit, void *user) {
+static bool for_each_component(const json_t *v, const char *list, component_fn *visit, void *user) {
     const char *type = json_string_value(json_object_get(v, "type"));
     const json_t *inner = json_object_get(v, list);
     if (!type) return true;
     if (strcmp(type, "Sequence") != 0) return visit(user, type, v);
     for (size_t i = 0; i < json_array_size(inner); i++) {
-        if (!walk(json_array_get(inner, i), list, visit, user)) return false;
+        if (!for_each_component(json_array_get(inner, i), list, visit, user)) return false;
     }
     return true;
 }
@@ -51,7 +53,7 @@ static bool has_component(const vocabulary *v, const char *part, const char *lis
                           const char *type) {
     char name[32];
     snprintf(name, sizeof name, "%s", type);
-    return !walk(json_object_get(v->root, part), list, is_not, name);
+    return !for_each_component(json_object_get(v->root, part), list, is_not, name);
 }
 
 static ag_status find_kind(vocabulary *v, ag_error *err) {
@@ -63,21 +65,21 @@ static ag_status find_kind(vocabulary *v, ag_error *err) {
     return AG_FAIL(err, UNSUPPORTED,
                    "%s: model.type \"%.40s\" without byte-level steps or byte_fallback cannot be "
                    "written as GGUF",
-                   v->where, type ? type : "?");
+                   v->path, type ? type : "?");
 }
 
 /* ---- tokens ---- */
 
 static ag_status set_token(vocabulary *v, const char *text, size_t n, const json_t *id,
                            int32_t type, ag_error *err) {
-    const json_int_t at = json_is_integer(id) ? json_integer_value(id) : -1;
-    if (at < 0 || at >= (json_int_t)v->n) {
+    const json_int_t index = json_is_integer(id) ? json_integer_value(id) : -1;
+    if (index < 0 || index >= (json_int_t)v->n) {
         return AG_FAIL(err, FORMAT,
                        "%s: token \"%.60s\" has the id %" JSON_INTEGER_FORMAT ", the model has %zu",
-                       v->where, text, at, v->n);
+                       v->path, text, index, v->n);
     }
-    v->tokens[at] = (ag_source_string){text, n};
-    v->types[at] = type;
+    v->tokens[index] = (ag_source_string){text, n};
+    v->types[index] = type;
     return AG_OK;
 }
 
@@ -104,7 +106,7 @@ static ag_status set_added_tokens(vocabulary *v, ag_error *err) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *t = json_array_get(list, i), *content = json_object_get(t, "content");
         if (!json_is_string(content)) {
-            return AG_FAIL(err, FORMAT, "%s: added_tokens[%zu] has no content", v->where, i);
+            return AG_FAIL(err, FORMAT, "%s: added_tokens[%zu] has no content", v->path, i);
         }
         int32_t type =
             json_is_true(json_object_get(t, "special")) ? AG_TOKEN_CONTROL : AG_TOKEN_USER_DEFINED;
@@ -118,11 +120,10 @@ static ag_status set_added_tokens(vocabulary *v, ag_error *err) {
 
 /* Ids that the tokenizer leaves out: the model's tables are often longer. */
 static void name_missing(vocabulary *v) {
-    enum { EACH = 24 };
     for (size_t i = 0; i < v->n; i++) {
         if (v->tokens[i].text) continue;
-        char *name = v->names + i * EACH;
-        const int n = snprintf(name, EACH, "[PAD%zu]", i);
+        char *name = v->padding_names + i * PADDING_NAME_BYTES;
+        const int n = snprintf(name, PADDING_NAME_BYTES, "[PAD%zu]", i);
         v->tokens[i] = (ag_source_string){name, (size_t)n};
         v->types[i] = AG_TOKEN_UNUSED;
     }
@@ -131,9 +132,9 @@ static void name_missing(vocabulary *v) {
 static ag_status read_tokens(vocabulary *v, ag_error *err) {
     v->tokens = ag_calloc(v->n, sizeof *v->tokens);
     v->types = ag_calloc(v->n, sizeof *v->types);
-    v->names = ag_malloc(v->n * 24);
-    if (!v->tokens || !v->types || !v->names) {
-        return AG_FAIL(err, NOMEM, "%s: %zu tokens", v->where, v->n);
+    v->padding_names = ag_malloc(v->n * PADDING_NAME_BYTES);
+    if (!v->tokens || !v->types || !v->padding_names) {
+        return AG_FAIL(err, NOMEM, "%s: %zu tokens", v->path, v->n);
     }
     AG_TRY(set_model_tokens(v, err));
     AG_TRY(set_added_tokens(v, err));
@@ -161,18 +162,18 @@ static bool split_merge(const json_t *merge, ag_source_string *left, ag_source_s
 }
 
 /* The two with `between` in the middle, in `buffer`. */
-static ag_source_string join(const ag_source_string *a, const char *between,
+static ag_source_string join(const ag_source_string *a, const char *separator,
                              const ag_source_string *b, char *buffer) {
-    const size_t n = strlen(between);
+    const size_t n = strlen(separator);
     memcpy(buffer, a->text, a->n);
-    memcpy(buffer + a->n, between, n);
+    memcpy(buffer + a->n, separator, n);
     memcpy(buffer + a->n + n, b->text, b->n);
     buffer[a->n + n + b->n] = '\0';
     return (ag_source_string){buffer, a->n + n + b->n};
 }
 
 /* The texts of all merges in one block: their bytes, and one between. */
-static ag_status join_merges(const vocabulary *v, const char *between, ag_source_string **out,
+static ag_status join_merges(const vocabulary *v, const char *separator, ag_source_string **out,
                              char **block, size_t *n, ag_error *err) {
     const json_t *list = json_object_get(v->model, "merges");
     size_t bytes = 1;
@@ -180,18 +181,18 @@ static ag_status join_merges(const vocabulary *v, const char *between, ag_source
     *n = json_array_size(list);
     for (size_t i = 0; i < *n; i++) {
         if (!split_merge(json_array_get(list, i), &a, &b)) {
-            return AG_FAIL(err, FORMAT, "%s: merge %zu is not of two tokens", v->where, i);
+            return AG_FAIL(err, FORMAT, "%s: merge %zu is not of two tokens", v->path, i);
         }
         bytes += a.n + b.n + 2;
     }
     *out = ag_malloc((*n + 1) * sizeof **out);
     *block = ag_malloc(bytes);
-    if (!*out || !*block) return AG_FAIL(err, NOMEM, "%s: merges", v->where);
-    char *at = *block;
+    if (!*out || !*block) return AG_FAIL(err, NOMEM, "%s: merges", v->path);
+    char *next = *block;
     for (size_t i = 0; i < *n; i++) {
         split_merge(json_array_get(list, i), &a, &b);
-        (*out)[i] = join(&a, between, &b, at);
-        at += (*out)[i].n + 1;
+        (*out)[i] = join(&a, separator, &b, next);
+        next += (*out)[i].n + 1;
     }
     return AG_OK;
 }
@@ -223,7 +224,7 @@ static ag_status check_merges(const vocabulary *v, const json_t *merged, ag_erro
         longest = v->tokens[i].n > longest ? v->tokens[i].n : longest;
     }
     char *pair = ag_malloc(longest + 2);
-    if (!pair) return AG_FAIL(err, NOMEM, "%s: text of a token", v->where);
+    if (!pair) return AG_FAIL(err, NOMEM, "%s: text of a token", v->path);
     ag_status st = AG_OK;
     for (size_t i = 0; i < v->n && st == AG_OK; i++) {
         if (v->types[i] != AG_TOKEN_NORMAL || !find_unmerged(v, merged, &v->tokens[i], pair)) {
@@ -232,7 +233,7 @@ static ag_status check_merges(const vocabulary *v, const json_t *merged, ag_erro
         st = AG_FAIL(err, UNSUPPORTED,
                      "%s: \"%.60s\" is no merge, although the two make a token: a GGUF file cannot "
                      "say so",
-                     v->where, pair);
+                     v->path, pair);
     }
     ag_free(pair);
     return st;
@@ -246,7 +247,7 @@ static ag_status check_all_merges(const vocabulary *v, ag_error *err) {
     ag_status st = join_merges(v, " ", &texts, &block, &n, err);
     for (size_t i = 0; i < n && st == AG_OK; i++) {
         if (json_object_set_new(merged, texts[i].text, json_true()) == 0) continue;
-        st = AG_FAIL(err, NOMEM, "%s: merges", v->where);
+        st = AG_FAIL(err, NOMEM, "%s: merges", v->path);
     }
     if (st == AG_OK) st = check_merges(v, merged, err);
     json_decref(merged);
@@ -260,17 +261,17 @@ static ag_status score_tokens(vocabulary *v, const ag_source_string *merged, siz
                               ag_error *err) {
     const json_t *ids = json_object_get(v->model, "vocab");
     v->scores = ag_calloc(v->n, sizeof *v->scores);
-    if (!v->scores) return AG_FAIL(err, NOMEM, "%s: scores", v->where);
+    if (!v->scores) return AG_FAIL(err, NOMEM, "%s: scores", v->path);
     for (size_t i = 0; i < v->n; i++) {
         v->scores[i] = v->types[i] == AG_TOKEN_NORMAL ? -(float)(n + 1) : 0;
     }
     for (size_t i = n; i-- > 0;) {
         const json_t *id = json_object_get(ids, merged[i].text);
         if (!json_is_integer(id)) {
-            return AG_FAIL(err, FORMAT, "%s: merge %zu makes no token", v->where, i);
+            return AG_FAIL(err, FORMAT, "%s: merge %zu makes no token", v->path, i);
         }
-        const size_t at = (size_t)json_integer_value(id);
-        if (v->types[at] == AG_TOKEN_NORMAL) v->scores[at] = -(float)i;
+        const size_t index = (size_t)json_integer_value(id);
+        if (v->types[index] == AG_TOKEN_NORMAL) v->scores[index] = -(float)i;
     }
     return AG_OK;
 }
@@ -296,7 +297,6 @@ static ag_status put_merges(vocabulary *v, ag_gguf_writer *w, ag_error *err) {
 typedef struct pattern_list {
     const char *v[8];
     size_t n;
-    bool known; /* all of the steps are such as a name can stand for */
 } pattern_list;
 
 static bool add_pattern(void *user, const char *type, const json_t *c) {
@@ -321,15 +321,15 @@ static bool add_pattern(void *user, const char *type, const json_t *c) {
     return true;
 }
 
-static ag_status find_pre(const vocabulary *v, const char *wanted, ag_source_string *out,
-                          ag_error *err) {
+static ag_status find_pre_tokenizer(const vocabulary *v, const char *given_name,
+                                    ag_source_string *out, ag_error *err) {
     pattern_list list = {.n = 0};
     unsigned flags =
         json_is_true(json_object_get(v->model, "ignore_merges")) ? AG_PRE_IGNORE_MERGES : 0;
     if (has_component(v, "normalizer", "normalizers", "NFC")) flags |= AG_PRE_NFC;
-    const char *name = wanted;
-    if (!name &&
-        walk(json_object_get(v->root, "pre_tokenizer"), "pretokenizers", add_pattern, &list)) {
+    const char *name = given_name;
+    if (!name && for_each_component(json_object_get(v->root, "pre_tokenizer"), "pretokenizers",
+                                    add_pattern, &list)) {
         name = ag_pre_name(list.v, flags);
     }
     if (name && !ag_pre_find(name, strlen(name))) {
@@ -338,7 +338,7 @@ static ag_status find_pre(const vocabulary *v, const char *wanted, ag_source_str
     if (!name) {
         return AG_FAIL(err, UNSUPPORTED,
                        "%s: no name is known for its pre_tokenizer; --pre NAME gives it one",
-                       v->where);
+                       v->path);
     }
     *out = (ag_source_string){name, strlen(name)};
     return AG_OK;
@@ -347,8 +347,8 @@ static ag_status find_pre(const vocabulary *v, const char *wanted, ag_source_str
 /* ---- around the text ---- */
 
 /* The ids that encoding puts around every text. */
-static ag_status find_outer(const ag_weight_source *source, int32_t bos, bool *add_bos,
-                            bool *add_eos, ag_error *err) {
+static ag_status find_bos_and_eos(const ag_weight_source *source, int32_t bos, bool *add_bos,
+                                  bool *add_eos, ag_error *err) {
     ag_tokenizer *t;
     ag_ids ids = {0};
     AG_TRY(ag_tokenizer_load(source->path, &t, err));
@@ -387,18 +387,18 @@ static bool escapes_prefix(const vocabulary *v) {
                   : !json_is_false(json_object_get(pre, "add_prefix_space"));
 }
 
-static ag_source_string text_of(const char *s) { return (ag_source_string){s, strlen(s)}; }
+static ag_source_string to_string(const char *s) { return (ag_source_string){s, strlen(s)}; }
 
 static ag_status put_all(vocabulary *v, ag_out_model *m, const ag_model_spec *s, const char *pre,
                          ag_error *err) {
     ag_source_string name = {"default", 7};
     bool add_bos, add_eos;
     AG_TRY(find_kind(v, err));
-    if (v->is_byte_level) AG_TRY(find_pre(v, pre, &name, err));
+    if (v->is_byte_level) AG_TRY(find_pre_tokenizer(v, pre, &name, err));
     AG_TRY(read_tokens(v, err));
-    AG_TRY(find_outer(m->source, s->bos_id, &add_bos, &add_eos, err));
+    AG_TRY(find_bos_and_eos(m->source, s->bos_id, &add_bos, &add_eos, err));
     ag_gguf_writer *w = &m->writer;
-    ag_gguf_put_string(w, PREFIX "model", text_of(v->is_byte_level ? "gpt2" : "llama"));
+    ag_gguf_put_string(w, PREFIX "model", to_string(v->is_byte_level ? "gpt2" : "llama"));
     ag_gguf_put_string(w, PREFIX "pre", name);
     ag_gguf_put_strings(w, PREFIX "tokens", v->tokens, v->n);
     ag_gguf_put_array(w, PREFIX "token_type", AG_GGUF_I32, v->types, v->n);
@@ -427,18 +427,18 @@ ag_status ag_put_vocabulary(ag_out_model *m, const ag_model_spec *s, const char 
     json_t *root = NULL;
     AG_TRY(ag_source_read_text(m->source, AG_SOURCE_TOKENIZER, &text, err));
     if (!text.text) {
-        ag_gguf_put_string(&m->writer, PREFIX "model", text_of("none"));
+        ag_gguf_put_string(&m->writer, PREFIX "model", to_string("none"));
         return put_template(m, err);
     }
     ag_status st = ag_json_parse(text.text, text.n, text.name, &root, err);
-    vocabulary v = {.root = root, .where = text.name, .n = s->vocab_size};
+    vocabulary v = {.root = root, .path = text.name, .n = s->vocab_size};
     v.model = json_object_get(root, "model");
     if (st == AG_OK) st = put_all(&v, m, s, pre, err);
     if (st == AG_OK) st = put_template(m, err);
     ag_free(v.tokens);
     ag_free(v.types);
     ag_free(v.scores);
-    ag_free(v.names);
+    ag_free(v.padding_names);
     json_decref(root);
     ag_source_text_free(&text);
     return st;
