@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GGUF file of a Hugging Face directory: its tensors under the names, and with the rows in the
- * order, that such files have. */
+/* Builds the GGUF form of a Hugging Face directory: its tensors with the names and the order of
+ * rows that GGUF files use. */
 #include "convert/out_model.h"
 #include "convert/vocabulary.h"
 #include "core/alloc.h"
@@ -15,7 +15,7 @@
 
 typedef struct directory {
     ag_out_model *m;
-    ag_model_spec from, to; /* the second with the names of GGUF files */
+    ag_model_spec from, to; /* `to` uses the names of GGUF files */
     const ag_source_tensor *embedding;
     bool tied;
     float query_factor;
@@ -27,7 +27,7 @@ static ag_status no_memory(const directory *d, ag_error *err) {
 
 /* ---- tensors ---- */
 
-/* Rows of `w` become those of `g`, which may be part of a tensor that is there already. */
+/* Adds the rows of `w` to the tensor of `g`, which may exist already. */
 static ag_status add_section(directory *d, const ag_source_tensor *source, const ag_weight_spec *w,
                              const ag_weight_spec *g, float factor, ag_error *err) {
     ag_out_tensor *t = ag_out_find(d->m, g->name);
@@ -55,8 +55,7 @@ static ag_status add_weight(directory *d, const ag_weight_spec *w, const ag_weig
     return add_section(d, source, w, g, factor, err);
 }
 
-/* Where a factor of queries has its place: in what they are normed with, else in what makes them.
- */
+/* The factor of queries goes into their norm if they have one, else into their projection. */
 static float find_factor(const directory *d, uint32_t layer, const ag_weight_spec *w) {
     const ag_layer_spec *kind = ag_spec_layer(&d->from, layer);
     const bool is_norm = w->tensor == AG_LT_Q_NORM;
@@ -64,7 +63,8 @@ static float find_factor(const directory *d, uint32_t layer, const ag_weight_spe
     return (kind->qk_norm || kind->full_qk_norm ? is_norm : is_query) ? d->query_factor : 1;
 }
 
-/* Queries and keys, whose rows stay, and values, whose heads the file has in another order. */
+/* The rows of queries and keys keep their order. GGUF files order the heads of values
+ * differently. */
 static ag_status add_delta_rows(directory *d, const ag_layer_spec *kind, const ag_weight_spec *w,
                                 const ag_weight_spec *g, ag_error *err) {
     const size_t keys = 2 * (size_t)kind->delta.n_k_heads * kind->delta.k_dim;
@@ -87,7 +87,7 @@ static ag_status add_layer_weight(directory *d, uint32_t layer, const ag_weight_
     const ag_layer_spec *kind = ag_spec_layer(&d->to, layer);
     const bool regrouped = ag_spec_is_regrouped(&d->to, kind);
     const bool with_keys = w->tensor == AG_LT_DELTA_QKV || w->tensor == AG_LT_DELTA_CONV;
-    if (w->tensor == AG_LT_INPUT_PROJECTION) { /* a part of what all layers share */
+    if (w->tensor == AG_LT_INPUT_PROJECTION) { /* a slice of a matrix that all layers share */
         ag_weight_spec all = *w, to = *g;
         all.rows = to.rows = w->order.file_rows;
         all.order = to.order = (ag_row_order){0};
@@ -131,7 +131,7 @@ static ag_status add_model_weights(directory *d, ag_error *err) {
 
 /* ---- rotary positions ---- */
 
-/* What the frequency of each pair is divided by. */
+/* Adds a tensor of the divisors of the frequencies, one for each rotated pair. */
 static ag_status add_divisors(directory *d, const char *name, const float *divisors, size_t n,
                               ag_error *err) {
     ag_out_tensor *t = ag_out_add(d->m, name);
@@ -157,7 +157,7 @@ static ag_status add_llama3(directory *d, const ag_rope_spec *rope, ag_error *er
     return st;
 }
 
-/* Frequencies that are 0 are divided by what makes them as good as that. */
+/* A divisor of 1e30 stands for a frequency of 0. */
 static ag_status add_proportional(directory *d, const ag_rope_spec *rope, ag_error *err) {
     const size_t n = rope->n_rotated / 2;
     float *divisors = ag_malloc(n * sizeof *divisors);
@@ -179,7 +179,7 @@ static ag_status add_rope(directory *d, ag_error *err) {
     return add_divisors(d, "rope_factors_short.weight", rope->divisors[0], rope->n_divisors, err);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole model ---- */
 
 static ag_status open_model(directory *d, ag_error *err) {
     const ag_model_params params = {.as_is = true};
@@ -195,7 +195,7 @@ static ag_status open_model(directory *d, ag_error *err) {
 }
 
 ag_status ag_out_from_directory(ag_out_model *m, const ag_quantize_params *params, ag_error *err) {
-    directory *d = ag_calloc(1, sizeof *d); /* descriptions are large */
+    directory *d = ag_calloc(1, sizeof *d); /* a spec is too large for the stack */
     if (!d) return AG_FAIL(err, NOMEM, "description of %s", m->source->path);
     d->m = m;
     ag_status st = open_model(d, err);

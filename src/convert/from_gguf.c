@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GGUF file of a GGUF file, or of the parts of one. */
+/* Copies the metadata and the tensors of a GGUF file, which may be split into parts. */
 #include "convert/out_model.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is true of the source alone; quantize.c says it of the new file. */
+/* Keys that describe the source file only. quantize.c writes those of the new file. */
 static const char *const excluded_keys[] = {
     "general.alignment", "general.file_type", "general.quantization_version",
     "split.no",          "split.count",       "split.tensors.count",

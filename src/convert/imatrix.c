@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums the squares of what a model's matrices are multiplied with, while its sessions read. */
+/* Sums the squares of the inputs of a model's matrices while its sessions decode. */
 #include "convert/imatrix_file.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
@@ -13,21 +13,21 @@
 #include <string.h>
 
 typedef struct entry {
-    char name[AG_GGUF_MAX_NAME + 1]; /* in a GGUF file */
+    char name[AG_GGUF_MAX_NAME + 1]; /* the name of the GGUF tensor */
     ag_layer_tensor tensor;          /* its number in the layer */
     size_t cols;
-    ag_row_order columns; /* where the file has each column; file_rows 0: in its place */
+    ag_row_order columns; /* the position of each column in the file; file_rows 0: unchanged */
     double *sums;         /* owned; [cols] */
-    double count;         /* rows that were added */
+    double count;         /* the number of rows in the sums */
 } entry;
 
 struct ag_imatrix {
     ag_model *model; /* borrowed */
-    entry *entries;  /* owned; those of a layer one after another */
-    size_t *first;   /* owned; [n_layers + 1] of each layer */
+    entry *entries;  /* owned; grouped by layer */
+    size_t *first;   /* owned; [n_layers + 1] the index of each layer's first entry */
 };
 
-/* ---- what is measured ---- */
+/* ---- measurement ---- */
 
 static ag_status add_layer(ag_imatrix *im, const ag_model_spec *gguf, uint32_t layer, size_t *n,
                            ag_error *err) {
@@ -35,9 +35,9 @@ static ag_status add_layer(ag_imatrix *im, const ag_model_spec *gguf, uint32_t l
     im->first[layer] = *n;
     for (size_t i = 0; i < ag_layer_weight_count(gguf, layer); i++) {
         const ag_weight_spec w = ag_layer_weight(gguf, layer, i);
-        /* What all layers share is small, and stays as it is. */
+        /* Matrices that all layers share are small and are not quantised. */
         if (w.kind != AG_WEIGHT_MATRIX || strncmp(w.name, "blk.", 4) != 0) continue;
-        /* Several that are parts of one tensor read the same. */
+        /* Weights that form one tensor of the file have the same input. */
         size_t k = im->first[layer];
         while (k < *n && strcmp(im->entries[k].name, w.name) != 0) k++;
         if (k < *n) continue;
@@ -76,7 +76,7 @@ static ag_status list_entries(ag_imatrix *im, ag_error *err) {
 
 static size_t n_entries(const ag_imatrix *im) { return im->first[im->model->spec.n_layers]; }
 
-/* w is a tensor of a layer, or something else: the table of the output. */
+/* Returns NULL if w is no tensor of a layer, such as the output matrix. */
 static entry *find_entry(const ag_imatrix *im, const ag_tensor *w) {
     const ag_model *m = im->model;
     const ag_tensor *first = m->weights.layers[0].of;
@@ -150,7 +150,7 @@ ag_status ag_imatrix_add_file(ag_imatrix *im, const char *path, ag_error *err) {
     ag_imatrix_file file;
     AG_TRY(ag_imatrix_file_open(&file, path, err));
     ag_status st = AG_OK;
-    /* Checked once before anything is added. */
+    /* The first pass checks the whole file; the second adds it. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < n_entries(im) && st == AG_OK; i++) {
             entry *e = &im->entries[i];

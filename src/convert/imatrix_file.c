@@ -41,7 +41,8 @@ void ag_imatrix_file_close(ag_imatrix_file *im) {
     *im = (ag_imatrix_file){.source = NULL};
 }
 
-/* The values of NAME + end, F32; *out NULL: there are none. */
+/* Reads the F32 values of the tensor named `tensor` + `suffix`. *out is NULL if the file does not
+ * have it. */
 static ag_status read_values(const ag_imatrix_file *im, const char *tensor, const char *suffix,
                              size_t n, float **out, ag_error *err) {
     char name[160];

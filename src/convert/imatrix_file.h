@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The importance of columns as a file holds it: sums of squares and how many they are of, for each
- * matrix, as llama.cpp's tools write them. */
+/* Reads the importance of columns from a file in llama.cpp's format: for each matrix the sums of
+ * squares and the number of rows in them. */
 #ifndef AG_CONVERT_IMATRIX_FILE_H
 #define AG_CONVERT_IMATRIX_FILE_H
 
@@ -9,13 +9,14 @@
 typedef struct ag_imatrix_file {
     ag_weight_source *source; /* owned */
     size_t n_entries;
-    int64_t n_chunks; /* -1: the file does not say */
+    int64_t n_chunks; /* -1: the file does not have it */
 } ag_imatrix_file;
 
-/* Zero-initialise; AG_FORMAT for a file of something else. */
+/* Overwrites *im. Returns AG_FORMAT for any other kind of file. */
 ag_status ag_imatrix_file_open(ag_imatrix_file *im, const char *path, ag_error *err);
-/* Sums of squares of the columns of that tensor, and what they are of: *sums [n_cols] is the
- * caller's to ag_free, NULL if the file has none of the tensor. AG_SHAPE for other columns. */
+/* Reads the tensor's sums of squares and the number of rows in them. The caller frees *sums
+ * [n_cols] with ag_free; it is NULL if the file does not have the tensor. Returns AG_SHAPE for a
+ * different number of columns. */
 ag_status ag_imatrix_file_read(const ag_imatrix_file *im, const char *tensor, size_t n_cols,
                                float **sums, double *count, ag_error *err);
 void ag_imatrix_file_close(ag_imatrix_file *im);

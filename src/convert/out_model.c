@@ -21,7 +21,7 @@ ag_out_tensor *ag_out_add(ag_out_model *m, const char *name) {
 }
 
 ag_out_tensor *ag_out_find(const ag_out_model *m, const char *name) {
-    /* Who asks added it a moment ago. */
+    /* Callers usually ask for the newest tensor. */
     for (size_t i = m->n; i-- > 0;) {
         if (!strcmp(m->tensors[i].name, name)) return &m->tensors[i];
     }

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Of the format of quantised blocks: ggml's. */
+/* The version of ggml's quantised formats. */
 enum { QUANTIZATION_VERSION = 2 };
 
 /* ---- the path ---- */
@@ -50,7 +50,7 @@ static void declare_tensors(ag_out_model *m, ag_quantize_report *report) {
     report->n_tensors = m->n;
 }
 
-/* With the importance of its columns, where a file of it was given and knows them. */
+/* Passes the importance of the columns if the imatrix file has the tensor. */
 static ag_status write_tensor(ag_row_writer *w, const ag_out_tensor *t, const ag_imatrix_file *im,
                               ag_error *err) {
     const size_t n = ag_shape_cols(&t->shape);
@@ -85,7 +85,7 @@ static ag_status write_file(ag_out_model *m, const char *path, const ag_quantize
     return st;
 }
 
-/* What the file says of the importance that went into it, as llama.cpp's says it. */
+/* Writes the same keys as llama.cpp. */
 static void put_importance(ag_gguf_writer *w, const ag_imatrix_file *im, const char *path) {
     if (!im->source) return;
     ag_gguf_put_string(w, "quantize.imatrix.file", (ag_source_string){path, strlen(path)});

@@ -18,16 +18,16 @@ typedef struct job {
     const ag_out_tensor *tensor;
     const float *importance;
     const ag_weight_rounding *rounding;
-    size_t rows, cols, row_bytes, group; /* rows that a thread takes at once */
+    size_t rows, cols, row_bytes, group; /* group: rows that a thread converts at once */
     ag_dtype from;
-    const unsigned char **source; /* [rows] where each row lies */
-    unsigned char *out;           /* of the chunk */
-    size_t chunk, first, n;       /* rows of a chunk at most; those of this one */
+    const unsigned char **source; /* [rows] the address of each source row */
+    unsigned char *out;           /* the converted rows of the chunk */
+    size_t chunk, first, n;       /* full chunk: rows; current chunk: first row, rows */
     float *scratch;               /* [threads][2 * cols] */
-    atomic_size_t bad_row;        /* the first that cannot be converted; SIZE_MAX: none */
+    atomic_size_t bad_row;        /* the first row that the type cannot hold; SIZE_MAX: none */
 } job;
 
-/* ---- where rows lie ---- */
+/* ---- source rows ---- */
 
 static ag_status map_section(const ag_row_writer *w, job *j, const ag_out_section *p,
                              ag_error *err) {
@@ -61,7 +61,7 @@ static void drop_source(const ag_row_writer *w, const ag_out_tensor *t) {
     }
 }
 
-/* ---- a chunk ---- */
+/* ---- chunks ---- */
 
 static ag_status convert_row(const job *j, size_t row, unsigned char *out, float *values,
                              size_t *bad) {
@@ -95,7 +95,7 @@ static void convert_groups(void *ctx, size_t begin, size_t end, uint32_t thread)
     }
 }
 
-/* The row once more, for what is wrong with it. */
+/* Converts the row again to find the value. */
 static ag_status fail_at(const job *j, ag_error *err) {
     const size_t row = atomic_load(&j->bad_row);
     size_t bad = 0;
@@ -126,7 +126,7 @@ ag_status ag_write_tensor(ag_row_writer *w, const ag_out_tensor *t, const float 
              .importance = importance,
              .rounding = ag_backend_rounding(w->backend),
              .from = ag_out_source_type(t)};
-    /* Values of a vector may move one by one. */
+    /* A vector that is reordered is converted value by value. */
     const bool by_value = t->shape.n_dims == 1 && t->n_sections && t->sections[0].rows > 1;
     j.cols = by_value ? 1 : ag_shape_cols(&t->shape);
     j.rows = by_value ? ag_shape_cols(&t->shape) : ag_shape_rows(&t->shape);

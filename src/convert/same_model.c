@@ -11,7 +11,8 @@
 
 static bool is_near(double a, double b) { return fabs(a - b) <= 1e-4 * fabs(a); }
 
-/* What is a tensor of the file (llama3, longrope, proportional) is not asked for. */
+/* llama3, longrope and proportional scaling is stored as a tensor, so only n_rotated and theta are
+ * compared. */
 static bool same_rotation(const ag_rope_spec *a, const ag_rope_spec *b) {
     const ag_rope_type type = a->scaling.type;
     if (a->n_rotated != b->n_rotated || !is_near(a->theta, b->theta)) return false;
@@ -29,7 +30,8 @@ static bool same_rotation(const ag_rope_spec *a, const ag_rope_spec *b) {
     return same;
 }
 
-/* What differs; NULL: nothing. Sizes of tensors need not be asked for. */
+/* Returns the name of the first difference, NULL if there is none. Sizes of tensors are not
+ * compared: loading checks them. */
 static const char *layer_difference(const ag_model_spec *a, const ag_model_spec *b,
                                     uint32_t layer) {
     const ag_layer_spec *x = ag_spec_layer(a, layer), *y = ag_spec_layer(b, layer);
@@ -83,7 +85,7 @@ static ag_status compare(const ag_weight_source *source, ag_gguf_writer *file, a
 }
 
 ag_status ag_check_same_model(const ag_weight_source *source, ag_gguf_writer *file, ag_error *err) {
-    ag_model_spec *specs = ag_calloc(2, sizeof *specs); /* descriptions are large */
+    ag_model_spec *specs = ag_calloc(2, sizeof *specs); /* a spec is too large for the stack */
     if (!specs) return AG_FAIL(err, NOMEM, "description of %s", source->path);
     const ag_status st = compare(source, file, specs, err);
     ag_free(specs);

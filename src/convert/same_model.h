@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a GGUF file says all that its source does: the format has no keys for some of it. */
+/* Checks that a GGUF file describes the same model as its source: the format has no keys for some
+ * properties. */
 #ifndef AG_CONVERT_SAME_MODEL_H
 #define AG_CONVERT_SAME_MODEL_H
 
 #include "formats/gguf_writer.h"
 #include "formats/weight_source.h"
 
-/* AG_UNSUPPORTED names what would be another model's once the file, of which all is written and
- * nothing committed, is read. */
+/* Call this after the whole file is written and before it is committed. Returns AG_UNSUPPORTED with
+ * the first property that would differ. */
 ag_status ag_check_same_model(const ag_weight_source *source, ag_gguf_writer *file, ag_error *err);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules are those of files that people have, so that a name says the same of ours: matrices get
- * the file's type, the table of the output more bits; q4_k_m gives more to values and to the way
- * down of half of the layers. Source: github.com/ggml-org/llama.cpp, tools/quantize. */
+/* Chooses types as llama.cpp does (github.com/ggml-org/llama.cpp, tools/quantize), so that a type's
+ * name means the same in both: matrices get the file's type and the output matrix gets more bits.
+ * q4_k_m also gives more bits to the value projections and the down projections of half of the
+ * layers. */
 #include "convert/types.h"
 
 #include "core/fail.h"
@@ -10,12 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Numbers of general.file_type: gguf.md of ggml. */
+/* The numbers of general.file_type in ggml's gguf.md. */
 static const struct file_type {
     const char *name;
     ag_dtype type;
     uint32_t number;
-    bool is_mixed; /* layers that get more bits */
+    bool is_mixed; /* some layers get more bits */
 } file_types[] = {
     {"q4_0", AG_Q4_0, 2, false},   {"q4_1", AG_Q4_1, 3, false},  {"q5_0", AG_Q5_0, 8, false},
     {"q5_1", AG_Q5_1, 9, false},   {"q8_0", AG_Q8_0, 7, false},  {"q4_k", AG_Q4_K, 14, false},
@@ -55,7 +56,7 @@ typedef struct choice {
     const ag_quantize_params *params;
     const struct file_type *file;
     const ag_out_model *model;
-    bool tied; /* the embedding is the output's table too */
+    bool tied; /* the embedding is also the output matrix */
 } choice;
 
 /* ---- one tensor ---- */
@@ -65,7 +66,7 @@ static bool ends_with(const char *name, const char *suffix) {
     return n >= k && !strcmp(name + n - k, suffix);
 }
 
-/* Small, or read element by element: never worth fewer bits. */
+/* These tensors are small or are read element by element. */
 static bool is_never_rounded(const ag_out_tensor *t) {
     static const char *const parts[] = {"_norm.weight",          "ffn_gate_inp", "ssm_conv1d",
                                         "shortconv.conv.weight", "altup",        "laurel",
@@ -77,7 +78,7 @@ static bool is_never_rounded(const ag_out_tensor *t) {
     return false;
 }
 
-/* The first and the last eighth of the layers, and every third between. */
+/* The first and the last eighth of the layers, and every third layer in between. */
 static bool gets_more_bits(size_t layer, size_t n) {
     return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
 }
@@ -92,7 +93,7 @@ static unsigned layer_number(const ag_out_tensor *t) {
     return sscanf(t->name, "blk.%u.", &layer) == 1 ? layer : 0;
 }
 
-/* Of the layers that have values, for some models have others as well. */
+/* Counts only layers with a value projection; not every layer of every model has one. */
 static bool values_get_more_bits(const ag_out_model *m, unsigned layer) {
     size_t before = 0, n = 0;
     for (size_t i = 0; i < m->n; i++) {
@@ -103,7 +104,7 @@ static bool values_get_more_bits(const ag_out_model *m, unsigned layer) {
     return gets_more_bits(before, n);
 }
 
-/* By what the tensor is for. */
+/* Chooses by the tensor's role in the model. */
 static ag_dtype type_by_role(const choice *c, const ag_out_tensor *t) {
     const ag_dtype type = c->file->type;
     const unsigned layer = layer_number(t), n_layers = c->model->n_layers;
@@ -117,7 +118,7 @@ static ag_dtype type_by_role(const choice *c, const ag_out_tensor *t) {
     if (ends_with(t->name, "attn_qkv.weight")) return c->file->is_mixed ? AG_Q5_K : type;
     if (!ends_with(t->name, "ffn_down.weight")) return type;
     if (c->file->is_mixed && gets_more_bits(layer, n_layers)) return AG_Q6_K;
-    /* Where importance is known, few levels about 0 serve the first layers badly. */
+    /* With importance, formats with few levels around 0 round the first layers badly. */
     const bool guarded = c->params->imatrix && layer < n_layers / 8;
     if (guarded && type == AG_Q4_0) return AG_Q4_1;
     return guarded && type == AG_Q5_0 ? AG_Q5_1 : type;

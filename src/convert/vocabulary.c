@@ -17,20 +17,20 @@
 enum { PADDING_NAME_BYTES = 24 };
 
 typedef struct vocabulary {
-    const json_t *root, *model; /* of tokenizer.json */
+    const json_t *root, *model; /* both of tokenizer.json */
     const char *path;
     bool is_byte_level; /* else spaces are escaped, and tokens have scores */
     size_t n;
     ag_source_string *tokens;
     int32_t *types;
     float *scores;
-    char *padding_names; /* of tokens that are not there */
+    char *padding_names; /* names of ids without a token */
 } vocabulary;
 
-/* ---- what kind ---- */
+/* ---- kind ---- */
 
-/* Calls `visit` with each component of a "pre_tokenizer", "normalizer", ...: those of a sequence,
- * or itself. False from it ends the walk. */
+/* Visits each component of a "pre_tokenizer", "normalizer" or the like: the members of a sequence,
+ * or the component itself. Returning false ends the iteration. */
 typedef bool component_fn(void *user, const char *type, const json_t *component);
 
 static bool for_each_component(const json_t *v, const char *list, component_fn *visit, void *user) {
@@ -83,7 +83,7 @@ static ag_status set_token(vocabulary *v, const char *text, size_t n, const json
     return AG_OK;
 }
 
-/* "<0x0A>" */
+/* as in "<0x0A>" */
 static bool is_byte(const char *text) {
     return strlen(text) == 6 && !strncmp(text, "<0x", 3) && text[5] == '>';
 }
@@ -118,7 +118,8 @@ static ag_status set_added_tokens(vocabulary *v, ag_error *err) {
     return AG_OK;
 }
 
-/* Ids that the tokenizer leaves out: the model's tables are often longer. */
+/* Names ids without a token: the model's matrices often have more rows than the tokenizer has
+ * ids. */
 static void name_missing(vocabulary *v) {
     for (size_t i = 0; i < v->n; i++) {
         if (v->tokens[i].text) continue;
@@ -144,7 +145,7 @@ static ag_status read_tokens(vocabulary *v, ag_error *err) {
 
 /* ---- merges ---- */
 
-/* "a b" or ["a", "b"] */
+/* Accepts "a b" and ["a", "b"]. */
 static bool split_merge(const json_t *merge, ag_source_string *left, ag_source_string *right) {
     const json_t *a = json_array_get(merge, 0), *b = json_array_get(merge, 1);
     if (json_is_string(a) && json_is_string(b)) {
@@ -161,7 +162,7 @@ static bool split_merge(const json_t *merge, ag_source_string *left, ag_source_s
     return true;
 }
 
-/* The two with `between` in the middle, in `buffer`. */
+/* Writes the two strings with `separator` between them to `buffer`. */
 static ag_source_string join(const ag_source_string *a, const char *separator,
                              const ag_source_string *b, char *buffer) {
     const size_t n = strlen(separator);
@@ -172,7 +173,7 @@ static ag_source_string join(const ag_source_string *a, const char *separator,
     return (ag_source_string){buffer, a->n + n + b->n};
 }
 
-/* The texts of all merges in one block: their bytes, and one between. */
+/* Joins the two tokens of each merge. All results are in *block. */
 static ag_status join_merges(const vocabulary *v, const char *separator, ag_source_string **out,
                              char **block, size_t *n, ag_error *err) {
     const json_t *list = json_object_get(v->model, "merges");
@@ -202,7 +203,7 @@ static bool is_normal(const vocabulary *v, const json_t *ids, const char *token)
     return json_is_integer(id) && v->types[json_integer_value(id)] == AG_TOKEN_NORMAL;
 }
 
-/* Two tokens that make the token and are not merged, in `pair`, as "a b". */
+/* Finds two tokens that form `token` but have no merge, and writes them to `pair` as "a b". */
 static bool find_unmerged(const vocabulary *v, const json_t *merged, const ag_source_string *token,
                           char *pair) {
     const json_t *ids = json_object_get(v->model, "vocab");
@@ -217,7 +218,8 @@ static bool find_unmerged(const vocabulary *v, const json_t *merged, const ag_so
     return false;
 }
 
-/* Where tokens have scores any two that make a token are merged: so must any two be here. */
+/* A tokenizer with scores merges any two tokens that form a third. A vocabulary in which some such
+ * pair has no merge cannot be written. */
 static ag_status check_merges(const vocabulary *v, const json_t *merged, ag_error *err) {
     size_t longest = 0;
     for (size_t i = 0; i < v->n; i++) {
@@ -256,7 +258,7 @@ static ag_status check_all_merges(const vocabulary *v, ag_error *err) {
     return st;
 }
 
-/* Pieces are merged by the score of what comes of it: the earlier merge has the higher one. */
+/* Tokens are merged by the score of the result: an earlier merge gives a higher score. */
 static ag_status score_tokens(vocabulary *v, const ag_source_string *merged, size_t n,
                               ag_error *err) {
     const json_t *ids = json_object_get(v->model, "vocab");
@@ -292,7 +294,7 @@ static ag_status put_merges(vocabulary *v, ag_gguf_writer *w, ag_error *err) {
     return st;
 }
 
-/* ---- how text is cut ---- */
+/* ---- pre-tokenizer ---- */
 
 typedef struct pattern_list {
     const char *v[8];
@@ -344,9 +346,9 @@ static ag_status find_pre_tokenizer(const vocabulary *v, const char *given_name,
     return AG_OK;
 }
 
-/* ---- around the text ---- */
+/* ---- special tokens ---- */
 
-/* The ids that encoding puts around every text. */
+/* Finds out which ids encoding adds to every text. */
 static ag_status find_bos_and_eos(const ag_weight_source *source, int32_t bos, bool *add_bos,
                                   bool *add_eos, ag_error *err) {
     ag_tokenizer *t;
@@ -364,7 +366,7 @@ static void put_id(ag_gguf_writer *w, const char *key, int64_t id) {
     if (id >= 0) ag_gguf_put_u32(w, key, (uint32_t)id);
 }
 
-/* Of several ends the first is the text's, the last an answer's. */
+/* Of several end ids the first ends a text and the last ends an answer. */
 static void put_ids(ag_gguf_writer *w, const vocabulary *v, const ag_model_spec *s) {
     const json_t *unknown =
         json_object_get(json_object_get(v->model, "vocab"),
