@@ -34,14 +34,16 @@ static ag_status add_section(directory *d, const ag_source_tensor *source, const
     if (!t) t = ag_out_add(d->m, g->name);
     if (!t) return no_memory(d, err);
     if (t->n_sections == AG_OUT_SECTIONS) {
-        return AG_FAIL(err, LIMIT, "tensor %s has more than %d parts", g->name, AG_OUT_SECTIONS);
+        return AG_FAIL(err, LIMIT, "tensor %s: assembled from more than %d tensors", g->name,
+                       AG_OUT_SECTIONS);
     }
     const size_t rows = g->order.file_rows ? g->order.file_rows : g->rows;
     t->shape = w->kind == AG_WEIGHT_VECTOR ? ag_shape_1d(rows) : ag_shape_2d(rows, w->cols);
     t->add = (float)w->add_one - (float)g->add_one;
     t->minus_exp = w->minus_exp && !g->minus_exp;
     if (t->n_sections && t->factor != factor) {
-        return AG_FAIL(err, UNSUPPORTED, "tensor %s: its parts have factors of their own", g->name);
+        return AG_FAIL(err, UNSUPPORTED, "tensor %s: its source tensors need different factors",
+                       g->name);
     }
     t->factor = factor;
     t->sections[t->n_sections++] = (ag_out_section){source, w->order, g->order, w->rows};

@@ -105,10 +105,11 @@ static void observe(void *user, const ag_tensor *x, const ag_tensor *w) {
 ag_status ag_imatrix_create(ag_model *m, ag_imatrix **out, ag_error *err) {
     *out = NULL;
     if (strcmp(ag_backend_name(m->backend), "cpu") != 0) {
-        return AG_FAIL(err, UNSUPPORTED, "importance is measured on the CPU, not on %s",
+        return AG_FAIL(err, UNSUPPORTED, "backend %s: importance can only be measured on the CPU",
                        ag_backend_name(m->backend));
     }
-    if (m->backend->observe) return AG_FAIL(err, INVALID, "the backend is being measured already");
+    if (m->backend->observe)
+        return AG_FAIL(err, INVALID, "another importance matrix already measures this backend");
     ag_imatrix *im = ag_calloc(1, sizeof *im);
     if (!im) return AG_FAIL(err, NOMEM, "importance matrix");
     im->model = m;
@@ -191,7 +192,7 @@ ag_status ag_imatrix_save(const ag_imatrix *im, const char *path, const char *da
     ag_gguf_writer w = {0};
     const ag_source_string text = {dataset, strlen(dataset)};
     const uint64_t n_tokens = ag_imatrix_tokens(im);
-    if (n_tokens == 0) return AG_FAIL(err, INVALID, "%s: nothing has been measured", path);
+    if (n_tokens == 0) return AG_FAIL(err, INVALID, "%s: no tokens were measured", path);
     ag_gguf_put_string(&w, "general.type", (ag_source_string){"imatrix", 7});
     ag_gguf_put_strings(&w, "imatrix.datasets", &text, 1);
     ag_gguf_put_u32(&w, "imatrix.chunk_count",

@@ -15,10 +15,11 @@ static const char sums_suffix[] = ".in_sum2", counts_suffix[] = ".counts";
 static ag_status check_file(ag_imatrix_file *im, const char *path, ag_error *err) {
     const ag_gguf *g = ag_gguf_source_header(im->source);
     ag_source_string type = {0};
-    if (!g) return AG_FAIL(err, FORMAT, "%s: is no importance matrix", path);
+    if (!g) return AG_FAIL(err, FORMAT, "%s: not an importance matrix: expected a GGUF file", path);
     AG_TRY(ag_gguf_string(g, "general.type", &type, err));
     if (type.n != 7 || memcmp(type.text, "imatrix", 7) != 0) {
-        return AG_FAIL(err, FORMAT, "%s: general.type is not \"imatrix\"", path);
+        return AG_FAIL(err, FORMAT, "%s: not an importance matrix: general.type is not \"imatrix\"",
+                       path);
     }
     im->n_chunks = -1;
     AG_TRY(ag_gguf_integer(g, "imatrix.chunk_count", &im->n_chunks, err));
@@ -29,7 +30,7 @@ static ag_status check_file(ag_imatrix_file *im, const char *path, ag_error *err
 
 ag_status ag_imatrix_file_open(ag_imatrix_file *im, const char *path, ag_error *err) {
     *im = (ag_imatrix_file){.source = NULL};
-    if (!ag_file_is_named(path)) return AG_FAIL(err, NOT_FOUND, "%s: there is no such file", path);
+    if (!ag_file_is_named(path)) return AG_FAIL(err, NOT_FOUND, "%s: no such file", path);
     AG_TRY(ag_source_open(path, &im->source, err));
     const ag_status st = check_file(im, path, err);
     if (st != AG_OK) ag_imatrix_file_close(im);
@@ -52,7 +53,8 @@ static ag_status read_values(const ag_imatrix_file *im, const char *tensor, cons
     if (!t) return AG_OK;
     const char *path = ag_source_file_path(im->source, t->file);
     if (t->dtype != AG_F32 || ag_shape_numel(&t->shape) != n) {
-        return AG_FAIL(err, SHAPE, "%s: %s is not %zu f32 values: the file is of another model",
+        return AG_FAIL(err, SHAPE,
+                       "%s: tensor %s: expected %zu f32 values: the file belongs to another model",
                        path, name, n);
     }
     float *values = ag_malloc(n * sizeof *values);
@@ -60,7 +62,8 @@ static ag_status read_values(const ag_imatrix_file *im, const char *tensor, cons
     ag_status st = ag_source_read(im->source, t, 0, values, n * sizeof *values, err);
     for (size_t i = 0; i < n && st == AG_OK; i++) {
         if (isfinite(values[i]) && values[i] >= 0) continue;
-        st = AG_FAIL(err, FORMAT, "%s: %s: value %zu is %g", path, name, i, (double)values[i]);
+        st = AG_FAIL(err, FORMAT, "%s: tensor %s: value %zu is %g; must be finite and not negative",
+                     path, name, i, (double)values[i]);
     }
     if (st == AG_OK) *out = values;
     else ag_free(values);

@@ -23,14 +23,14 @@ static ag_status check_apart(const ag_weight_source *source, const char *path, a
     for (size_t i = 0; i < ag_source_n_files(source); i++) {
         if (!ag_file_stat(ag_source_file_path(source, i), &from)) continue;
         if (!ag_file_is_same(&from, &to)) continue;
-        return AG_FAIL(err, INVALID, "%s: is a file of the model that is read", path);
+        return AG_FAIL(err, INVALID, "%s: is a file of the source model", path);
     }
     return AG_OK;
 }
 
 static ag_status check_path(const char *path, const ag_quantize_params *params, ag_error *err) {
     if (params->overwrite || !ag_file_is_named(path)) return AG_OK;
-    return AG_FAIL(err, INVALID, "%s: is there already", path);
+    return AG_FAIL(err, INVALID, "%s: file exists already", path);
 }
 
 /* ---- the file ---- */

@@ -34,7 +34,8 @@ static ag_status map_section(const ag_row_writer *w, job *j, const ag_out_sectio
     const size_t bytes = ag_dtype_row_bytes(j->from, j->cols);
     ag_tensor all;
     if (p->source->dtype != j->from) {
-        return AG_FAIL(err, UNSUPPORTED, "tensor %s: its parts are of two types, %s and %s",
+        return AG_FAIL(err, UNSUPPORTED,
+                       "tensor %s: its source tensors have different types, %s and %s",
                        j->tensor->name, ag_dtype_name(j->from), p->source->dtype_name);
     }
     AG_TRY(ag_source_map(w->model->source, p->source, &all, err));
@@ -100,7 +101,7 @@ static ag_status fail_at(const job *j, ag_error *err) {
     const size_t row = atomic_load(&j->bad_row);
     size_t bad = 0;
     (void)convert_row(j, row, j->out, j->scratch, &bad);
-    return AG_FAIL(err, FORMAT, "tensor %s: row %zu, column %zu is %g, which %s cannot hold",
+    return AG_FAIL(err, FORMAT, "tensor %s: row %zu, column %zu: %g cannot be stored as %s",
                    j->tensor->name, row, bad, (double)j->scratch[bad],
                    ag_dtype_name(j->tensor->type));
 }
@@ -114,7 +115,7 @@ static ag_status write_chunks(ag_row_writer *w, job *j, ag_error *err) {
         AG_TRY(ag_gguf_write(&w->model->writer, j->out, j->n * j->row_bytes, err));
         w->done += j->n * j->row_bytes;
         if (w->progress && !w->progress(w->progress_user, w->done, w->total)) {
-            return AG_FAIL(err, CANCELLED, "writing was cancelled at %s", j->tensor->name);
+            return AG_FAIL(err, CANCELLED, "tensor %s: writing was cancelled", j->tensor->name);
         }
     }
     return ag_gguf_end_tensor(&w->model->writer, err);

@@ -35,21 +35,22 @@ static bool same_rotation(const ag_rope_spec *a, const ag_rope_spec *b) {
 static const char *layer_difference(const ag_model_spec *a, const ag_model_spec *b,
                                     uint32_t layer) {
     const ag_layer_spec *x = ag_spec_layer(a, layer), *y = ag_spec_layer(b, layer);
-    if (x->mixer != y->mixer) return "which layers have attention";
+    if (x->mixer != y->mixer) return "the layers that have attention";
     if (x->ffn_bias != y->ffn_bias) return "mlp_bias";
     if (x->mixer != AG_MIXER_ATTENTION) return NULL;
-    if (x->n_heads != y->n_heads || x->head_dim != y->head_dim) return "its heads";
-    if (x->shares_kv != y->shares_kv) return "which layers share keys and values";
-    if (x->window != y->window) return "its windows";
+    if (x->n_heads != y->n_heads || x->head_dim != y->head_dim) return "attention heads";
+    if (x->shares_kv != y->shares_kv) return "the layers that share keys and values";
+    if (x->window != y->window) return "attention windows";
     if (x->qkv_bias != y->qkv_bias || x->out_bias != y->out_bias) return "attention_bias";
     if (!is_near((double)x->softcap, (double)y->softcap)) return "attn_logit_softcapping";
-    if ((x->rope == AG_NO_ROPE) != (y->rope == AG_NO_ROPE)) return "which layers turn";
+    if ((x->rope == AG_NO_ROPE) != (y->rope == AG_NO_ROPE))
+        return "the layers that have rotary positions";
     if (x->rope == AG_NO_ROPE || same_rotation(&a->ropes[x->rope], &b->ropes[y->rope])) return NULL;
     return "rope_parameters";
 }
 
 static const char *difference(const ag_model_spec *a, const ag_model_spec *b) {
-    if (a->n_layers != b->n_layers) return "its layers";
+    if (a->n_layers != b->n_layers) return "num_hidden_layers";
     if (!is_near((double)a->logit_softcap, (double)b->logit_softcap))
         return "final_logit_softcapping";
     if (a->n_layer_inputs != b->n_layer_inputs) return "vocab_size_per_layer_input";
@@ -80,7 +81,7 @@ static ag_status compare(const ag_weight_source *source, ag_gguf_writer *file, a
     const ag_status st = read_back(file, &specs[1], &inner);
     const char *difference_name = st == AG_OK ? difference(&specs[0], &specs[1]) : inner.msg;
     if (!difference_name) return AG_OK;
-    return AG_FAIL(err, UNSUPPORTED, "%s: a GGUF file would be another model: %s", source->path,
+    return AG_FAIL(err, UNSUPPORTED, "%s: a GGUF file cannot describe this model: %s", source->path,
                    difference_name);
 }
 

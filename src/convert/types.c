@@ -48,8 +48,7 @@ ag_status ag_file_type_number(const char *type, uint32_t *number, ag_error *err)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
                                  file_types[i].name);
     }
-    return AG_FAIL(err, INVALID, "\"%.40s\" is no type of files; known: %s", type ? type : "",
-                   known);
+    return AG_FAIL(err, INVALID, "unknown file type \"%.40s\"; known: %s", type ? type : "", known);
 }
 
 typedef struct choice {
@@ -153,10 +152,10 @@ static ag_status choose_type(const choice *c, ag_out_tensor *t, size_t *n_fallba
                        from != t->type && !c->params->requantize;
     if (!twice) return AG_OK;
     return AG_FAIL(err, DTYPE,
-                   "tensor %s is %s already and would be rounded again to %s: begin with a file of "
+                   "tensor %s is %s already and would be rounded again to %s: start from a file of "
                    "f16, bf16 or f32%s",
                    t->name, ag_dtype_name(from), ag_dtype_name(t->type),
-                   ag_dtype_is_quantized(quantized) ? "" : " (--tensor-type asks for it)");
+                   ag_dtype_is_quantized(quantized) ? "" : " (because of --tensor-type)");
 }
 
 ag_status ag_choose_types(ag_out_model *m, const ag_quantize_params *params, size_t *n_fallback,

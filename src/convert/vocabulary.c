@@ -75,7 +75,8 @@ static ag_status set_token(vocabulary *v, const char *text, size_t n, const json
     const json_int_t index = json_is_integer(id) ? json_integer_value(id) : -1;
     if (index < 0 || index >= (json_int_t)v->n) {
         return AG_FAIL(err, FORMAT,
-                       "%s: token \"%.60s\" has the id %" JSON_INTEGER_FORMAT ", the model has %zu",
+                       "%s: token \"%.60s\": id %" JSON_INTEGER_FORMAT
+                       " is out of range; the model has %zu",
                        v->path, text, index, v->n);
     }
     v->tokens[index] = (ag_source_string){text, n};
@@ -106,7 +107,7 @@ static ag_status set_added_tokens(vocabulary *v, ag_error *err) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *t = json_array_get(list, i), *content = json_object_get(t, "content");
         if (!json_is_string(content)) {
-            return AG_FAIL(err, FORMAT, "%s: added_tokens[%zu] has no content", v->path, i);
+            return AG_FAIL(err, FORMAT, "%s: added_tokens[%zu]: no content", v->path, i);
         }
         int32_t type =
             json_is_true(json_object_get(t, "special")) ? AG_TOKEN_CONTROL : AG_TOKEN_USER_DEFINED;
@@ -182,7 +183,7 @@ static ag_status join_merges(const vocabulary *v, const char *separator, ag_sour
     *n = json_array_size(list);
     for (size_t i = 0; i < *n; i++) {
         if (!split_merge(json_array_get(list, i), &a, &b)) {
-            return AG_FAIL(err, FORMAT, "%s: merge %zu is not of two tokens", v->path, i);
+            return AG_FAIL(err, FORMAT, "%s: merge %zu: expected two tokens", v->path, i);
         }
         bytes += a.n + b.n + 2;
     }
@@ -232,10 +233,11 @@ static ag_status check_merges(const vocabulary *v, const json_t *merged, ag_erro
         if (v->types[i] != AG_TOKEN_NORMAL || !find_unmerged(v, merged, &v->tokens[i], pair)) {
             continue;
         }
-        st = AG_FAIL(err, UNSUPPORTED,
-                     "%s: \"%.60s\" is no merge, although the two make a token: a GGUF file cannot "
-                     "say so",
-                     v->path, pair);
+        st =
+            AG_FAIL(err, UNSUPPORTED,
+                    "%s: \"%.60s\" has no merge although its result is a token: a GGUF file cannot "
+                    "describe that",
+                    v->path, pair);
     }
     ag_free(pair);
     return st;
@@ -270,7 +272,7 @@ static ag_status score_tokens(vocabulary *v, const ag_source_string *merged, siz
     for (size_t i = n; i-- > 0;) {
         const json_t *id = json_object_get(ids, merged[i].text);
         if (!json_is_integer(id)) {
-            return AG_FAIL(err, FORMAT, "%s: merge %zu makes no token", v->path, i);
+            return AG_FAIL(err, FORMAT, "%s: merge %zu: its result is not a token", v->path, i);
         }
         const size_t index = (size_t)json_integer_value(id);
         if (v->types[index] == AG_TOKEN_NORMAL) v->scores[index] = -(float)i;
@@ -335,11 +337,11 @@ static ag_status find_pre_tokenizer(const vocabulary *v, const char *given_name,
         name = ag_pre_name(list.v, flags);
     }
     if (name && !ag_pre_find(name, strlen(name))) {
-        return AG_FAIL(err, INVALID, "\"%.60s\" is no pre-tokenizer that is known", name);
+        return AG_FAIL(err, INVALID, "unknown pre-tokenizer \"%.60s\"", name);
     }
     if (!name) {
         return AG_FAIL(err, UNSUPPORTED,
-                       "%s: no name is known for its pre_tokenizer; --pre NAME gives it one",
+                       "%s: the pre_tokenizer has no known name; choose one with --pre NAME",
                        v->path);
     }
     *out = (ag_source_string){name, strlen(name)};

@@ -184,7 +184,7 @@ static void rejects_other_files(void **state) {
     assert_non_null(strstr(err.msg, "general.type is not \"imatrix\""));
     write_entry("imatrix", TINY_DIM + 1, 1, 1);
     assert_int_equal(ag_imatrix_add_file(im, path, &err), AG_SHAPE);
-    assert_non_null(strstr(err.msg, "the file is of another model"));
+    assert_non_null(strstr(err.msg, "the file belongs to another model"));
     write_entry("imatrix", TINY_DIM, NAN, 1);
     assert_int_equal(ag_imatrix_add_file(im, path, &err), AG_FORMAT);
     write_entry("imatrix", TINY_DIM, -1, 1);

@@ -293,7 +293,7 @@ static void rejects_impossible_conversions(void **state) {
     write_model(3, 0);
     remove(path);
     refused(&(ag_quantize_params){.type = "q9"}, AG_INVALID, "known: q4_0, q4_1");
-    refused(&(ag_quantize_params){.type = NULL}, AG_INVALID, "is no type of files");
+    refused(&(ag_quantize_params){.type = NULL}, AG_INVALID, "unknown file type");
     ag_quantize_params p = {.type = "q4_0", .n_tensor_types = 1, .tensor_types = &empty};
     refused(&p, AG_INVALID, "tensor_types has an empty pattern");
     p.tensor_types = &ids;
@@ -334,7 +334,7 @@ static void rejects_models_that_gguf_cannot_describe(void **state) {
         const char *lost; /* NULL: nothing */
     } cases[] = {
         {"smollm3", "no_rope_layers", json_pack("[iiiiiiii]", 0, 1, 1, 1, 1, 1, 1, 1),
-         "which layers turn"},
+         "the layers that have rotary positions"},
         {"qwen2", "layer_types",
          json_pack("[ssss]", "sliding_attention", "full_attention", "full_attention",
                    "full_attention"),
@@ -359,7 +359,7 @@ static void does_not_replace_existing_files(void **state) {
     ag_error err;
     write_model(3, 0);
     quantize(&(ag_quantize_params){.type = "q8_0"}, NULL);
-    refused(&(ag_quantize_params){.type = "q8_0"}, AG_INVALID, "is there already");
+    refused(&(ag_quantize_params){.type = "q8_0"}, AG_INVALID, "file exists already");
     assert_int_equal(ag_quantize(source, path,
                                  &(ag_quantize_params){.type = "q8_0", .overwrite = true}, NULL,
                                  &err),
@@ -368,7 +368,7 @@ static void does_not_replace_existing_files(void **state) {
                                  &(ag_quantize_params){.type = "q8_0", .overwrite = true}, NULL,
                                  &err),
                      AG_INVALID);
-    assert_non_null(strstr(err.msg, "of the model that is read"));
+    assert_non_null(strstr(err.msg, "is a file of the source model"));
 }
 
 static void names_values_that_do_not_fit(void **state) {
@@ -376,9 +376,9 @@ static void names_values_that_do_not_fit(void **state) {
     write_model(3, NAN);
     remove(path);
     refused(&(ag_quantize_params){.type = "q4_k", .n_threads = 3}, AG_FORMAT,
-            "tensor token_embd.weight: row 3, column 5 is nan");
+            "tensor token_embd.weight: row 3, column 5: nan");
     write_model(3, 1e10f);
-    refused(&(ag_quantize_params){.type = "q4_k"}, AG_FORMAT, "which q4_k cannot hold");
+    refused(&(ag_quantize_params){.type = "q4_k"}, AG_FORMAT, "cannot be stored as q4_k");
     assert_int_equal(access(path, F_OK), -1);
 }
 
@@ -453,7 +453,7 @@ static void leaves_no_file_when_cancelled(void **state) {
     write_model(3, 0);
     remove(path);
     refused(&(ag_quantize_params){.type = "q4_k", .progress = stop, .progress_user = &calls},
-            AG_CANCELLED, "cancelled at");
+            AG_CANCELLED, "writing was cancelled");
     assert_int_equal(calls, 5);
     remove(source);
     assert_int_equal(rmdir(dir), 0);
