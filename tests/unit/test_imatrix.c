@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Importance: what is summed, how files of it are written, read and added, and that it is used. */
+/* Importance matrices: the sums, the files, adding a file, and their effect on rounding. */
 #include "formats/gguf_writer.h"
 #include "support/tiny_model.h"
 
@@ -53,7 +53,7 @@ static void read_ids(engine *e) {
     must(ag_session_prefill(e->session, ids, N_IDS, NULL, NULL, &err), &err);
 }
 
-/* n values of a tensor of the file. */
+/* Reads n values of a tensor of the file. */
 static void read_values(const char *file, const char *name, float *out, size_t n) {
     ag_weight_source *s;
     ag_error err;
@@ -71,7 +71,7 @@ static void save(const ag_imatrix *im, const char *file) {
     must(ag_imatrix_save(im, file, "a text", 64, &err), &err);
 }
 
-/* The first layer's projections read the normed embeddings. */
+/* Sums the squares of the normed embeddings, the input of the first layer's projections. */
 static void normed_squares(engine *e, double sums[TINY_DIM]) {
     ag_error err;
     float row[TINY_DIM], norm[TINY_DIM];
@@ -116,7 +116,7 @@ static void sums_squares_of_inputs(void **state) {
     }
     assert_true(count == N_IDS);
     ag_imatrix_destroy(im);
-    /* Nobody listens any more. */
+    /* The destroyed matrix no longer observes the backend. */
     read_ids(&e);
     must(ag_imatrix_create(e.model, &im, &err), &err);
     assert_int_equal(ag_imatrix_tokens(im), 0);
@@ -157,7 +157,7 @@ static void rejects_a_second_measurement(void **state) {
     stop(&e);
 }
 
-/* A file with one entry, of that many columns and that value. */
+/* Writes a file with one entry. */
 static void write_entry(const char *type, size_t n_cols, float value, float count) {
     ag_gguf_writer w = {0};
     const ag_shape sums = ag_shape_2d(1, n_cols), counts = ag_shape_2d(1, 1);
@@ -196,7 +196,7 @@ static void rejects_other_files(void **state) {
     stop(&e);
 }
 
-/* The bytes of a tensor of the F32 model as Q4_0, rounded with that file or without. */
+/* Rounds a tensor of the F32 model to Q4_0 with or without that file, and returns its bytes. */
 static void rounded(const char *imatrix, unsigned char *out, size_t n) {
     ag_error err;
     const ag_quantize_params params = {.type = "q5_1", .imatrix = imatrix, .overwrite = true};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF files of GGUF files: what tensors become, what stays, and what is refused. */
+/* GGUF files from GGUF files: the type of each tensor, the unchanged parts, and the rejected
+ * cases. */
 #include "formats/gguf_writer.h"
 #include "quant/quant.h"
 #include "support/failing_allocator.h"
@@ -63,7 +64,7 @@ static void write_values(ag_gguf_writer *w, const wanted *t, float special) {
     assert_int_equal(ag_gguf_end_tensor(w, NULL), AG_OK);
 }
 
-/* special: a value of every matrix; n_ends 2: without a table for the output. */
+/* special: the value of one element of every matrix; n_ends 2: no output matrix. */
 static void write_model(size_t n_ends, float special) {
     ag_gguf_writer w = {0};
     char prefix[16];
@@ -149,7 +150,7 @@ static void chooses_types_by_row_length_and_role(void **state) {
     }
 }
 
-/* The first and last eighth of the layers and every third between have more bits. */
+/* The first and the last eighth of the layers and every third layer in between get more bits. */
 static void q4_k_m_gives_some_layers_more_bits(void **state) {
     (void)state;
     static const bool more[N_LAYERS] = {1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 1, 1};
@@ -165,7 +166,7 @@ static void q4_k_m_gives_some_layers_more_bits(void **state) {
         snprintf(name, sizeof name, "blk.%u.attn_q.weight", l);
         assert_int_equal(type_of(s, name), AG_Q4_K);
     }
-    /* Without a table of its own for the output it is this one. */
+    /* Without an output matrix the embedding is used as one. */
     assert_int_equal(type_of(s, "token_embd.weight"), AG_Q6_K);
     ag_source_destroy(s);
 }
@@ -279,7 +280,7 @@ static void keeps_bytes_of_tensors_with_the_same_type(void **state) {
     assert_memory_equal(one, two, n);
     free(one);
     free(two);
-    /* A second rounding is asked for. */
+    /* .requantize permits a second rounding. */
     assert_int_equal(rename(first, source), 0);
     remove(path);
     refused(&(ag_quantize_params){.type = "q4_0"}, AG_DTYPE, "would be rounded again");
@@ -301,7 +302,8 @@ static void rejects_impossible_conversions(void **state) {
     assert_int_equal(access(path, F_OK), -1);
 }
 
-/* A recorded model whose config.json has another value; "a.b" is b of the object a. */
+/* Quantises a recorded model whose config.json has one changed value; "a.b" is the key b of the
+ * object a. */
 static ag_status quantize_edited(const char *model, const char *key, json_t *value, ag_error *err) {
     static const char *const models = AG_SOURCE_DIR "/tests/data/golden/models";
     char edited[] = "/tmp/ag-quantize-edited-XXXXXX", file[300], weights[128], config[128];
@@ -338,7 +340,7 @@ static void rejects_models_that_gguf_cannot_describe(void **state) {
         {"qwen2", "layer_types",
          json_pack("[ssss]", "sliding_attention", "full_attention", "full_attention",
                    "full_attention"),
-         NULL}, /* windows that are switched off */
+         NULL}, /* disabled windows */
         {"gemma2", "attn_logit_softcapping", json_null(), "attn_logit_softcapping"},
         {"ministral3", "rope_parameters.truncate", json_false(), "rope_parameters"},
         {"qwen3.5", "rope_parameters.partial_rotary_factor", json_integer(1), NULL},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tokenizer.json that becomes the lists of a GGUF file gives the same ids. */
+/* The tokenizer in a GGUF file gives the same ids as the tokenizer.json that it was made from. */
 #include "support/tiny_model.h"
 
 #include <antigravity/antigravity.h>
@@ -36,7 +36,7 @@ static ag_tokenizer *load(const char *from) {
     return t;
 }
 
-/* The ids of every text, and their text, are the same of the model and of its file. */
+/* Compares the ids of every text, and their decoded text, between the model and its GGUF file. */
 static void expect_the_same(const char *model) {
     ag_error err;
     remove(path);
@@ -82,7 +82,7 @@ static const char *const merges[][2] = {
     {SPACE, "t"}, {"h", "e"},         {SPACE "t", "he"}, {"i", "n"},    {"a", "n"}, {"e", "r"},
     {SPACE, "a"}, {SPACE "the", "n"}, {SPACE "a", "n"},  {SPACE, "an"}, {"o", "t"}, {"ot", "he"}};
 
-/* The last merge may be left out, though its two still make a token. */
+/* all: false omits the last merge, although its two tokens still form a token. */
 static json_t *byte_merges(bool all) {
     json_t *list = json_array();
     for (size_t i = 0; i + !all < sizeof merges / sizeof merges[0]; i++) {
@@ -109,7 +109,7 @@ static json_t *byte_vocabulary(void) {
     return vocab;
 }
 
-/* In place of the tiny model's. */
+/* Replaces the tiny model's tokenizer. */
 static void write_tokenizer(json_t *tokenizer) {
     char file[300];
     snprintf(file, sizeof file, "%s/tokenizer.json", dir);
@@ -146,7 +146,7 @@ static void keeps_ids_of_byte_fallback(void **state) {
     expect_the_same(dir);
 }
 
-/* Scores would merge them. */
+/* With scores, the two tokens would be merged. */
 static void rejects_tokens_without_a_merge(void **state) {
     (void)state;
     ag_error err;
@@ -175,7 +175,7 @@ static void rejects_patterns_without_a_name(void **state) {
     ag_quantize_params params = {.type = "f32"};
     write_pattern("\\p{L}+|[^\\p{L}]");
     remove(path);
-    /* The demo's vocabulary is larger than the tiny model's: the pattern comes first. */
+    /* The demo's vocabulary is larger than the tiny model's, but the pattern is checked first. */
     assert_int_equal(ag_quantize(dir, path, &params, NULL, &err), AG_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "choose one with --pre NAME"));
     params.pre = "gpt-3";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each stage of the sampler against a reference that sorts everything and computes in double. */
+/* Compares each stage of the sampler with a reference that sorts all tokens and computes in
+ * double. */
 #include <antigravity/alloc.h>
 #include <antigravity/sampler.h>
 
@@ -27,8 +28,8 @@ static int best_first(const void *pa, const void *pb) {
     return a->id - b->id;
 }
 
-/* The probability of each id, naively: every token is sorted, every stage a loop. window: the
- * accepted tokens, oldest first. */
+/* The probability of each id, computed naively: all tokens are sorted and every stage is a loop.
+ * window: the accepted tokens, oldest first. */
 static void reference(const ag_sampler_params *p, const float *logits, size_t n,
                       const int32_t *window, size_t n_window, double *prob) {
     static pair v[MAX_N];
@@ -90,8 +91,8 @@ static void fill(ag_random *r, float *logits, size_t n, double spread) {
     }
 }
 
-/* 20000 draws must lie within five standard deviations of the reference, token by token, and no
- * token may come that the reference forbids. */
+/* Draws 20000 tokens. The count of each must be within five standard deviations of the reference,
+ * and 0 where the reference forbids the token. */
 static void check_draws(const ag_sampler_params *p, const float *logits, size_t n,
                         const int32_t *window, size_t n_window) {
     enum { DRAWS = 20000 };
@@ -176,7 +177,7 @@ static void top_k_of_one_equals_greedy(void **state) {
     ag_sampler *s = make(&p, 5);
     for (int i = 0; i < 50; i++) assert_int_equal(sample(s, (float[]){1, 2, 2, 0, 2}), 1);
     ag_sampler_destroy(s);
-    p.top_k = 2; /* of three equals, the two lowest ids */
+    p.top_k = 2; /* of three equal logits, the two lowest ids */
     s = make(&p, 5);
     for (int i = 0; i < 200; i++) assert_in_range(sample(s, (float[]){1, 2, 2, 0, 2}), 1, 2);
     ag_sampler_destroy(s);
@@ -233,7 +234,7 @@ static void penalises_a_repeated_token_once(void **state) {
     p.repetition_window = 8;
     ag_sampler *s = make(&p, 4);
     for (int i = 0; i < 3; i++) ag_sampler_accept(s, 1);
-    /* 8 / 2 = 4 still wins over 3.9; three times it would be 1. */
+    /* The penalty applies once: 8 / 2 = 4 exceeds 3.9, 8 / 8 = 1 would not. */
     assert_int_equal(sample(s, (float[]){3.9f, 8, 0, 0}), 1);
     assert_int_equal(sample(s, (float[]){4.1f, 8, 0, 0}), 0);
     /* A negative logit is multiplied. */
@@ -256,7 +257,7 @@ static void window_forgets_old_tokens(void **state) {
     assert_int_equal(sample(s, row), 0);
     ag_sampler_accept(s, 2);
     assert_int_equal(sample(s, row), 1);
-    ag_sampler_accept(s, -1); /* what is no token is ignored */
+    ag_sampler_accept(s, -1); /* ids that are not tokens are ignored */
     ag_sampler_accept(s, 4);
     ag_sampler_accept(s, 1);
     assert_int_equal(sample(s, row), 1);
@@ -299,7 +300,7 @@ static void equal_seeds_draw_equal_tokens(void **state) {
     ag_sampler_destroy(c);
 }
 
-/* Of the authors' C code with the state 1, 2, 3, 4. */
+/* Recorded from the authors' C code with the state 1, 2, 3, 4. */
 static void generator_is_xoshiro256_star_star(void **state) {
     (void)state;
     ag_random r = {{1, 2, 3, 4}};

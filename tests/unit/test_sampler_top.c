@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing from a few logits against choosing from the whole row: always the same token. */
+/* Sampling from the largest logits gives the same token as sampling from the whole row. */
 #include "text/random.h"
 #include "text/sampler_top.h"
 #include "text/select.h"
@@ -19,7 +19,7 @@ static const ag_logit_bias biases[] = {
     {3, -INFINITY}, {7, 2.5f}, {7, 1.0f}, {499, -1.0f}, {0, 0.125f}};
 enum { N_BIASES = sizeof biases / sizeof biases[0] };
 
-/* Steps of an eighth, so that there are many equals. */
+/* Multiples of 1/8, so that many logits are equal. */
 static void fill(ag_random *random, float *row) {
     for (int i = 0; i < N; i++) {
         row[i] = roundf((float)ag_random_unit(random) * 64 - 32) / 8;
@@ -27,7 +27,7 @@ static void fill(ag_random *random, float *row) {
     }
 }
 
-/* As a device answers. */
+/* Computes the largest logits as a device does. */
 static ag_status sample_top(ag_sampler *s, const float *row, size_t bad, int32_t *id,
                             ag_error *err) {
     int32_t ids[MAX_IDS], best_ids[MAX_K];
@@ -86,7 +86,7 @@ static void chooses_the_tokens_of_a_full_row(void **state) {
     }
 }
 
-/* Penalties that raise nothing but lower all that is best. */
+/* Penalties that lower all of the largest logits. */
 static void strong_penalties_need_more_logits(void **state) {
     (void)state;
     ag_sampler_params p = ag_sampler_defaults();
@@ -94,7 +94,7 @@ static void strong_penalties_need_more_logits(void **state) {
     p.repetition_window = 120;
     p.presence_penalty = 30;
     compare(&p);
-    p.presence_penalty = -3; /* what was said is likelier */
+    p.presence_penalty = -3; /* raises the logits of accepted tokens */
     compare(&p);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokenizer against what the tokenizers library recorded: the bundled model, and small
- * tokenizers of every kind of component. */
+/* Compares the tokenizer with recordings of the tokenizers library: the bundled model, and small
+ * tokenizers with every kind of component. */
 #include "tokenizer_rows.h"
 
 #include <antigravity/alloc.h>
@@ -158,7 +158,8 @@ static void continuing_decoder_keeps_the_leading_space(void **state) {
         ag_text out = {0};
         assert_int_equal(ag_decoder_create(t, true, continues, &d, &err), AG_OK);
         for (int32_t id = 0; id < 4; id++) ag_decoder_push(d, id, &out, &err);
-        assert_string_equal(out.data, continues ? " a" : "a"); /* the bytes' run is not over */
+        assert_string_equal(out.data,
+                            continues ? " a" : "a"); /* the run of bytes is not complete */
         ag_decoder_push(d, 0, &out, &err);
         assert_string_equal(out.data, continues ? " a\xE2\x82\xAC a" : "a\xE2\x82\xAC a");
         ag_decoder_push(d, 1, &out, &err);
@@ -182,14 +183,14 @@ static void decoder_push_does_not_allocate(void **state) {
         out.len = 0;
         assert_int_equal(ag_decoder_push(d, id, &out, NULL), AG_OK);
     }
-    assert_true(ag_allocation_count() - count <= 4); /* of `out`, for the longest token so far */
+    assert_true(ag_allocation_count() - count <= 4); /* only `out` may grow */
     ag_decoder_destroy(d);
     ag_text_free(&out);
     ag_tokenizer_destroy(t);
 }
 
-/* A megabyte of mixed text comes back as it was, and no single word costs quadratic time. The
- * bounds are for sanitizers and emulators; a plain build takes about a twentieth. */
+/* A megabyte of mixed text round-trips, and no single word takes quadratic time. The limits suit
+ * sanitizers and emulators; a plain build needs about a twentieth. */
 static void round_trips_a_megabyte_in_linear_time(void **state) {
     (void)state;
     static const char *const units[] = {"The old king said: \"Go!\"\r\n  ",
@@ -251,7 +252,7 @@ static void write_to(const char *path, const char *text) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* Files of a directory, the first one counts. */
+/* Each file of the list has priority over the files before it. */
 static void finds_chat_templates_in_each_file(void **state) {
     (void)state;
     static const struct {
@@ -294,7 +295,7 @@ static void finds_chat_templates_in_each_file(void **state) {
 
 static bool is_spent(void *user) { return --*(int *)user < 0; }
 
-/* Whatever the text is made of, there is no long way between two questions. */
+/* Every kind of text calls the callback at least 20 times. */
 static void encode_stops_when_interrupted(void **state) {
     (void)state;
     static const char *const units[] = {"word and ", "abcdefgh",     "    ",      "<|eot_id|>",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that must be refused, each with one clear line. */
+/* Files that are rejected, each with a one-line message. */
 #include "tokenizer_rows.h"
 
 #include <antigravity/alloc.h>
@@ -246,7 +246,7 @@ static void *failing_resize(void *user, void *p, size_t n) {
     return fail_at-- == 0 ? NULL : counted_resize(user, p, n);
 }
 
-/* Our allocator carries PCRE2 as well; the first, second, third... allocation fails. */
+/* Fails each allocation in turn. PCRE2 also uses our allocator. */
 static void fail_every_allocation(const char *json) {
     static const char text[] =
         "ab abc <s> e\xCC\x81 abababababababababababababababababababababababab";
@@ -391,7 +391,7 @@ static void stops_quadratic_patterns(void **state) {
     free(text);
 }
 
-/* One byte of text, or one token, must not become gigabytes. */
+/* Neither one byte of text nor one token may become gigabytes. */
 static void limits_the_growth_of_texts(void **state) {
     (void)state;
     static const struct {
@@ -426,7 +426,7 @@ static void limits_the_growth_of_texts(void **state) {
     }
 }
 
-/* Stages of a decoder call one another: 20000 of them are the end of the stack. */
+/* Stages of a decoder call one another: 20000 of them would overflow the stack. */
 static void rejects_long_chains_and_lists(void **state) {
     (void)state;
     static const struct {
@@ -471,7 +471,7 @@ static void rejects_paths_without_a_tokenizer(void **state) {
     assert_string_equal(err.msg, "/dev/zero: is not a regular file");
 }
 
-/* Its writer may never come. */
+/* A pipe may never get a writer. */
 static void does_not_wait_for_a_pipe(void **state) {
     (void)state;
     char dir[] = "/tmp/ag-tokenizer-XXXXXX", path[64];

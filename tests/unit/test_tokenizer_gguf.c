@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizers of GGUF files: the vocabulary-only files of llama.cpp against the ids that lie beside
- * them. They may not be copied here: AG_VOCAB_DIR is the folder that holds them (docs/models.md
- * says how to get them), the shared data directory has some; what is in neither is skipped. */
+/* Compares tokenizers of GGUF files with recorded ids: llama.cpp's vocabulary-only files, whose ids
+ * are stored in files of the same name. We may not copy these files. They are in AG_VOCAB_DIR
+ * (docs/models.md says how to get them) or in the shared data directory; a file that is in neither
+ * is skipped. */
 #include "support/gguf_file.h"
 #include "tokenizer_rows.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The path of a file in one of the two folders; the test is skipped if it is in neither. */
+/* Finds a file in one of the two directories. Skips the test if neither has it. */
 static void find_file(const char *name, char path[1024]) {
     const char *dirs[] = {getenv("AG_VOCAB_DIR"), AG_SHARED_DIR "/formats"};
     for (int i = 0; i < 2; i++) {
@@ -21,7 +22,7 @@ static void find_file(const char *name, char path[1024]) {
     skip();
 }
 
-/* state: the name. Texts and ids lie beside the file, or in tests/data. */
+/* state: the name. The texts and ids are in the same directory or in tests/data. */
 static void vocabulary_matches_recorded_ids(void **state) {
     const char *name = *(const char **)*state;
     char path[1024], pairs[1100];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recorded rows of real tokenizers. Their files may not be copied here: a test whose file is not
- * in the shared data directory is skipped. */
+/* Recorded rows of real tokenizers. We may not copy the tokenizers' files: a test is skipped if its
+ * file is not in the shared data directory. */
 #include "tokenizer_rows.h"
 
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ static ag_tokenizer *shared(const char *name) {
     return rows_tokenizer(path);
 }
 
-/* NAME.gguf.inp and .out of tests/data. */
+/* Checks NAME.gguf.inp and NAME.gguf.out of tests/data. */
 static void check_pairs(const char *tokenizer, const char *name) {
     ag_tokenizer *t = shared(tokenizer);
     char vocabulary[1024];
@@ -31,7 +31,7 @@ static void matches_llama_3_rows(void **state) {
     json_t *rows = rows_load("tokenizer-llama3.json"), *row;
     size_t i;
     json_array_foreach(rows, i, row) {
-        /* `decoded` is of the ids without BOS. */
+        /* `decoded` belongs to the ids without BOS. */
         json_t *ids = json_object_get(row, "ids_no_special");
         rows_check_decode(t, ids, true, json_object_get(row, "decoded"));
         json_object_del(row, "decoded");
@@ -113,7 +113,7 @@ static void matches_tinyllama_hub_rows(void **state) {
     check_hub("tinyllama");
 }
 
-/* Its byte fallback has no byte tokens: unknown characters are one <unk>. */
+/* It has byte_fallback but no byte tokens: a run of unknown characters becomes one <unk>. */
 static void matches_tinystories_with_unknown_characters(void **state) {
     (void)state;
     ag_tokenizer *t = shared("models/tinystories-656k");

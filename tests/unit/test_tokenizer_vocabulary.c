@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizers from the lists that a GGUF file holds: small ones, made by hand. */
+/* Small handmade tokenizers from the keys of GGUF files. */
 #include "support/failing_allocator.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
@@ -9,7 +9,7 @@
 
 enum { MAX_TOKENS = 400 };
 
-/* A vocabulary that grows; nothing in it is owned. */
+/* A vocabulary that is being built; it owns nothing. */
 typedef struct lists {
     ag_source_vocabulary v;
     ag_source_string tokens[MAX_TOKENS], merges[MAX_TOKENS];
@@ -54,7 +54,7 @@ static ag_tokenizer *make(const lists *l) {
     return t;
 }
 
-/* ids: decimal numbers; decoded: what they say, special tokens kept. */
+/* ids: decimal numbers; decoded: their text, including special tokens. */
 static void check(const ag_tokenizer *t, unsigned flags, const char *text, const char *ids,
                   const char *decoded) {
     json_t *list = json_array();
@@ -78,7 +78,7 @@ static void expect(const lists *l, ag_status status, const char *message) {
     assert_null(t);
 }
 
-#define G "\xC4\xA0" /* a space in the alphabet of GPT-2 */
+#define G "\xC4\xA0" /* a space in GPT-2's byte alphabet */
 #define U "\xE2\x96\x81"
 
 static void byte_level_lists(lists *l, const char *pre) {
@@ -103,8 +103,8 @@ static void byte_level_merges_within_pieces(void **state) {
     byte_level_lists(&l, "qwen2");
     ag_tokenizer *t = make(&l);
     assert_int_equal(ag_tokenizer_vocab_size(t), 15);
-    check(t, 0, "ab ab11", "4 3 4 2 2", "ab ab11"); /* digits stand alone */
-    check(t, 0, "a<|end|>  b", "0 10 1", NULL);     /* what has no token vanishes */
+    check(t, 0, "ab ab11", "4 3 4 2 2", "ab ab11"); /* digits are split */
+    check(t, 0, "a<|end|>  b", "0 10 1", NULL);     /* characters without a token are dropped */
     check(t, AG_ENCODE_PARSE_SPECIAL, "a<|end|>  b", "0 9 10 1", "a<|end|>  b");
     check(t, 0, "baa", "1 7", "baa");
     check(t, 0, "", "", "");
@@ -120,7 +120,7 @@ static void byte_level_merges_within_pieces(void **state) {
     assert_string_equal(out.data, "ab");
     ag_text_free(&out);
     ag_tokenizer_destroy(t);
-    /* A piece that is a token as a whole needs no merges where the name says so. */
+    /* With this pre-tokenizer, a word that is a token needs no merges. */
     byte_level_lists(&l, "llama-bpe");
     t = make(&l);
     check(t, 0, "baa 11", "8 3 6", "baa 11");
@@ -169,7 +169,7 @@ static void treats_end_of_text_as_special(void **state) {
     byte_level_lists(&l, "gpt-2");
     l.v.eot = 14;
     l.v.bos = 12;
-    l.v.eos = 0; /* but a word stays one */
+    l.v.eos = 0; /* but a word is one token */
     ag_tokenizer *t = make(&l);
     assert_true(ag_tokenizer_is_special(t, 14));
     assert_true(ag_tokenizer_is_special(t, 12));
@@ -181,7 +181,7 @@ static void treats_end_of_text_as_special(void **state) {
 
 static char byte_names[256][8];
 
-/* <unk> <s> </s> and the bytes, then tokens from 259 on. */
+/* <unk> <s> </s> and the byte tokens, then tokens from 259 on. */
 static void scored_lists(lists *l) {
     lists_init(l, "llama", "");
     add(l, "<unk>", AG_TOKEN_UNKNOWN, 0);
@@ -212,7 +212,7 @@ static void merges_by_score(void **state) {
     ag_tokenizer *t = make(&l);
     check(t, 0, "abc", "267", "abc");
     check(t, 0, "abca", "263 265", "abca"); /* "ca" first, then "ab" */
-    check(t, 0, "aaa", "268 260", "aaa");   /* the left one of equals */
+    check(t, 0, "aaa", "268 260", "aaa");   /* the left pair wins a tie */
     check(t, 0, "a a", "260 266", "a a");
     check(t, 0, "\xC3\xA9<t>b", "198 172 269 261", "\xC3\xA9<t>b");
     check(t, 0, "<s>", "273 270", "<s>"); /* never a control token */
@@ -220,12 +220,12 @@ static void merges_by_score(void **state) {
     ag_tokenizer_destroy(t);
     l.v.add_space_prefix = -1;
     t = make(&l);
-    check(t, 0, "a<t> a", "266 269 259 266", "a<t>  a"); /* one before each part */
+    check(t, 0, "a<t> a", "266 269 259 266", "a<t>  a"); /* a space is inserted before each part */
     check(t, 0, "", "", "");
     ag_tokenizer_destroy(t);
 }
 
-/* What SentencePiece's BPE does, as slowly as possible. */
+/* SentencePiece's BPE in its simplest form. */
 static size_t merge_slowly(const lists *l, const char *text, int32_t *ids) {
     size_t start[64], n = 0;
     for (size_t i = 0; i < strlen(text); i += ag_utf8_len(text[i])) start[n++] = i;
@@ -318,7 +318,7 @@ static void gemma_4_merges_by_rank_and_escapes_spaces(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-/* White space behind the tokens of Phi-3 goes, as its tokenizer.json says. */
+/* The tokens of Phi-3 strip the white space that follows them, as in its tokenizer.json. */
 static void phi_3_tokens_strip_following_spaces(void **state) {
     (void)state;
     enum { N = 32003 };
@@ -385,7 +385,7 @@ static ag_source_string *string_list(const json_t *list) {
     return out;
 }
 
-/* The ids of all texts, by the hashes of so many at a time. */
+/* Compares the ids of all texts with recorded hashes, one for every few texts. */
 static void check_hashes(const ag_tokenizer *t, const json_t *file, const char *name,
                          const json_t *want) {
     json_int_t n_texts = json_integer_value(json_object_get(file, "n_texts"));
@@ -541,7 +541,7 @@ static void fails_without_leaks_when_an_allocation_fails(void **state) {
             ag_status st = use(&l, &err);
             ag_set_allocator(NULL);
             assert_int_equal(f.in_use, 0);
-            /* A pattern that cannot be compiled for the processor is interpreted. */
+            /* If PCRE2 cannot compile a pattern to machine code, it interprets it. */
             if (st != AG_NOMEM && (st != AG_OK || (f.failed && k != 0))) {
                 fail_msg("allocation %zu: %s", n, err.msg);
             }

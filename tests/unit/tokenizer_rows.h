@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recorded rows of text and ids, and how a tokenizer is held against them. */
+/* Compares a tokenizer with recorded rows of text and ids. */
 #ifndef AG_TESTS_TOKENIZER_ROWS_H
 #define AG_TESTS_TOKENIZER_ROWS_H
 
@@ -48,7 +48,7 @@ static inline void rows_check_encode(const ag_tokenizer *t, const char *text, si
     ag_ids_free(&ids);
 }
 
-/* All at once, and one by one with only whole characters in between. */
+/* Decodes all ids at once, then one by one, where each piece must be whole characters. */
 static inline void rows_check_decode(const ag_tokenizer *t, const json_t *list, bool keep,
                                      const json_t *want) {
     if (!want) return;
@@ -64,7 +64,7 @@ static inline void rows_check_decode(const ag_tokenizer *t, const json_t *list, 
         fail_msg("decoded \"%s\", not \"%s\"", whole.data, json_string_value(want));
     }
     assert_int_equal(ag_decoder_create(t, keep, false, &d, &err), AG_OK);
-    for (int round = 0; round < 2; round++) { /* a flushed decoder is as new */
+    for (int round = 0; round < 2; round++) { /* flushing resets a decoder */
         pieces.len = 0;
         for (size_t i = 0; i < n; i++) {
             assert_int_equal(ag_decoder_push(d, ids[i], &pieces, &err), AG_OK);
@@ -83,7 +83,7 @@ static inline void rows_check_decode(const ag_tokenizer *t, const json_t *list, 
     free(ids);
 }
 
-/* A row of tools/make_tokenizer_vectors.py. */
+/* Checks a row of tools/make_tokenizer_vectors.py. */
 static inline void rows_check(const ag_tokenizer *t, const json_t *row) {
     const json_t *text = json_object_get(row, "text"), *ids = json_object_get(row, "decode");
     if (text) {
@@ -99,7 +99,7 @@ static inline void rows_check(const ag_tokenizer *t, const json_t *row) {
     rows_check_decode(t, ids, false, json_object_get(row, "skipped"));
 }
 
-/* Whole; free() it. */
+/* Reads the whole file. The caller frees the result with free(). */
 static inline char *rows_read_file(const char *path) {
     enum { MOST = 1 << 16 };
     FILE *f = fopen(path, "rb");
@@ -111,8 +111,8 @@ static inline char *rows_read_file(const char *path) {
     return text;
 }
 
-/* VOCABULARY.inp holds texts with a separator line behind each, VOCABULARY.out a line of ids for
- * each. Returns how many. */
+/* Checks VOCABULARY.inp, which has texts with a separator line after each, against VOCABULARY.out,
+ * which has a line of ids for each text. Returns the number of texts. */
 static inline int rows_check_pairs(const ag_tokenizer *t, const char *vocabulary) {
     static const char separator[] = "\n__ggml_vocab_test__\n";
     char file[1100];
