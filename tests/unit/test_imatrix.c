@@ -25,7 +25,7 @@ typedef struct engine {
     ag_session *session;
 } engine;
 
-static void must(ag_status st, const ag_error *err) {
+static void assert_ok(ag_status st, const ag_error *err) {
     if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
 }
 
@@ -35,9 +35,10 @@ static engine start(void) {
     const ag_model_params params = {.as_is = true};
     ag_session_params sp = ag_session_defaults();
     sp.max_seq_len = 64;
-    must(ag_backend_create(&(ag_backend_params){.name = "cpu", .n_threads = 2}, &e.be, &err), &err);
-    must(ag_model_load(e.be, model_dir, &params, &e.model, &err), &err);
-    must(ag_session_create(e.model, &sp, &e.session, &err), &err);
+    assert_ok(ag_backend_create(&(ag_backend_params){.name = "cpu", .n_threads = 2}, &e.be, &err),
+              &err);
+    assert_ok(ag_model_load(e.be, model_dir, &params, &e.model, &err), &err);
+    assert_ok(ag_session_create(e.model, &sp, &e.session, &err), &err);
     return e;
 }
 
@@ -50,25 +51,25 @@ static void stop(engine *e) {
 static void read_ids(engine *e) {
     ag_error err;
     ag_session_reset(e->session);
-    must(ag_session_prefill(e->session, ids, N_IDS, NULL, NULL, &err), &err);
+    assert_ok(ag_session_prefill(e->session, ids, N_IDS, NULL, NULL, &err), &err);
 }
 
 /* Reads n values of a tensor of the file. */
 static void read_values(const char *file, const char *name, float *out, size_t n) {
     ag_weight_source *s;
     ag_error err;
-    must(ag_source_open(file, &s, &err), &err);
-    must(ag_source_open_tensors(s, &err), &err);
+    assert_ok(ag_source_open(file, &s, &err), &err);
+    assert_ok(ag_source_open_tensors(s, &err), &err);
     const ag_source_tensor *t = ag_source_find(s, name);
     if (!t) fail_msg("%s has no %s", file, name);
     assert_int_equal(ag_shape_numel(&t->shape), n);
-    must(ag_source_read(s, t, 0, out, n * sizeof *out, &err), &err);
+    assert_ok(ag_source_read(s, t, 0, out, n * sizeof *out, &err), &err);
     ag_source_destroy(s);
 }
 
 static void save(const ag_imatrix *im, const char *file) {
     ag_error err;
-    must(ag_imatrix_save(im, file, "a text", 64, &err), &err);
+    assert_ok(ag_imatrix_save(im, file, "a text", 64, &err), &err);
 }
 
 /* Sums the squares of the normed embeddings, the input of the first layer's projections. */
@@ -76,14 +77,14 @@ static void normed_squares(engine *e, double sums[TINY_DIM]) {
     ag_error err;
     float row[TINY_DIM], norm[TINY_DIM];
     ag_weight_source *s;
-    must(ag_source_open(model_dir, &s, &err), &err);
-    must(ag_source_open_tensors(s, &err), &err);
+    assert_ok(ag_source_open(model_dir, &s, &err), &err);
+    assert_ok(ag_source_open_tensors(s, &err), &err);
     const ag_source_tensor *t = ag_source_find(s, "model.layers.0.input_layernorm.weight");
-    must(ag_source_read(s, t, 0, norm, sizeof norm, &err), &err);
+    assert_ok(ag_source_read(s, t, 0, norm, sizeof norm, &err), &err);
     ag_source_destroy(s);
     for (size_t i = 0; i < N_IDS; i++) {
         double square = 0;
-        must(ag_model_embedding(e->model, ids[i], row, &err), &err);
+        assert_ok(ag_model_embedding(e->model, ids[i], row, &err), &err);
         for (int k = 0; k < TINY_DIM; k++) square += (double)row[k] * (double)row[k];
         const double eps = (double)ag_model_get_info(e->model)->norm_eps;
         const double scale = 1 / sqrt(square / TINY_DIM + eps);
@@ -99,26 +100,26 @@ static void sums_squares_of_inputs(void **state) {
     engine e = start();
     ag_error err;
     ag_imatrix *im;
-    double want[TINY_DIM] = {0};
-    float have[TINY_DIM], value[TINY_DIM], count;
-    must(ag_imatrix_create(e.model, &im, &err), &err);
+    double expected[TINY_DIM] = {0};
+    float actual[TINY_DIM], value[TINY_DIM], count;
+    assert_ok(ag_imatrix_create(e.model, &im, &err), &err);
     assert_int_equal(ag_imatrix_save(im, path, "", 0, &err), AG_INVALID);
     read_ids(&e);
     assert_int_equal(ag_imatrix_tokens(im), N_IDS);
     save(im, path);
-    normed_squares(&e, want);
-    read_values(path, "blk.0.attn_q.weight.in_sum2", have, TINY_DIM);
+    normed_squares(&e, expected);
+    read_values(path, "blk.0.attn_q.weight.in_sum2", actual, TINY_DIM);
     read_values(path, "blk.0.attn_v.weight.in_sum2", value, TINY_DIM);
     read_values(path, "blk.1.ffn_down.weight.counts", &count, 1);
     for (int k = 0; k < TINY_DIM; k++) {
-        assert_true(fabs((double)have[k] - want[k]) <= 1e-5 * want[k]);
-        assert_true(have[k] == value[k]);
+        assert_true(fabs((double)actual[k] - expected[k]) <= 1e-5 * expected[k]);
+        assert_true(actual[k] == value[k]);
     }
     assert_true(count == N_IDS);
     ag_imatrix_destroy(im);
     /* The destroyed matrix no longer observes the backend. */
     read_ids(&e);
-    must(ag_imatrix_create(e.model, &im, &err), &err);
+    assert_ok(ag_imatrix_create(e.model, &im, &err), &err);
     assert_int_equal(ag_imatrix_tokens(im), 0);
     ag_imatrix_destroy(im);
     stop(&e);
@@ -130,10 +131,10 @@ static void adds_files(void **state) {
     ag_error err;
     ag_imatrix *im;
     float once[TINY_FFN], twice[TINY_FFN];
-    must(ag_imatrix_create(e.model, &im, &err), &err);
+    assert_ok(ag_imatrix_create(e.model, &im, &err), &err);
     read_ids(&e);
     save(im, path);
-    must(ag_imatrix_add_file(im, path, &err), &err);
+    assert_ok(ag_imatrix_add_file(im, path, &err), &err);
     assert_int_equal(ag_imatrix_tokens(im), 2 * N_IDS);
     save(im, other);
     read_values(path, "blk.1.ffn_down.weight.in_sum2", once, TINY_FFN);
@@ -149,7 +150,7 @@ static void rejects_a_second_measurement(void **state) {
     engine e = start();
     ag_error err;
     ag_imatrix *im, *second;
-    must(ag_imatrix_create(e.model, &im, &err), &err);
+    assert_ok(ag_imatrix_create(e.model, &im, &err), &err);
     assert_int_equal(ag_imatrix_create(e.model, &second, &err), AG_INVALID);
     assert_null(second);
     ag_imatrix_destroy(im);
@@ -178,7 +179,7 @@ static void rejects_other_files(void **state) {
     engine e = start();
     ag_error err;
     ag_imatrix *im;
-    must(ag_imatrix_create(e.model, &im, &err), &err);
+    assert_ok(ag_imatrix_create(e.model, &im, &err), &err);
     write_entry("model", TINY_DIM, 1, 1);
     assert_int_equal(ag_imatrix_add_file(im, path, &err), AG_FORMAT);
     assert_non_null(strstr(err.msg, "general.type is not \"imatrix\""));
@@ -197,16 +198,16 @@ static void rejects_other_files(void **state) {
 }
 
 /* Rounds a tensor of the F32 model to Q4_0 with or without that file, and returns its bytes. */
-static void rounded(const char *imatrix, unsigned char *out, size_t n) {
+static void round_tensor(const char *imatrix, unsigned char *out, size_t n) {
     ag_error err;
     const ag_quantize_params params = {.type = "q5_1", .imatrix = imatrix, .overwrite = true};
-    must(ag_quantize(model_dir, other, &params, NULL, &err), &err);
+    assert_ok(ag_quantize(model_dir, other, &params, NULL, &err), &err);
     ag_weight_source *s;
-    must(ag_source_open(other, &s, &err), &err);
-    must(ag_source_open_tensors(s, &err), &err);
+    assert_ok(ag_source_open(other, &s, &err), &err);
+    assert_ok(ag_source_open_tensors(s, &err), &err);
     const ag_source_tensor *t = ag_source_find(s, "blk.0.attn_q.weight");
     assert_int_equal(t->n_bytes, n);
-    must(ag_source_read(s, t, 0, out, n, &err), &err);
+    assert_ok(ag_source_read(s, t, 0, out, n, &err), &err);
     ag_source_destroy(s);
 }
 
@@ -217,14 +218,14 @@ static void importance_changes_the_rounding(void **state) {
     engine e = start();
     ag_error err;
     ag_imatrix *im;
-    must(ag_imatrix_create(e.model, &im, &err), &err);
+    assert_ok(ag_imatrix_create(e.model, &im, &err), &err);
     read_ids(&e);
     save(im, path);
     ag_imatrix_destroy(im);
     stop(&e);
-    rounded(NULL, plain, BYTES);
-    rounded(path, with, BYTES);
-    rounded(path, again, BYTES);
+    round_tensor(NULL, plain, BYTES);
+    round_tensor(path, with, BYTES);
+    round_tensor(path, again, BYTES);
     assert_memory_equal(with, again, BYTES);
     assert_memory_not_equal(with, plain, BYTES);
     write_entry("imatrix", TINY_DIM + 1, 1, 1);

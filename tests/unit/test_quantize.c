@@ -25,18 +25,18 @@ static char dir[] = "/tmp/ag-quantize-XXXXXX", source[128], path[128];
 
 enum { N_LAYERS = 16, WIDE = 256, NARROW = 96, ODD = 48 };
 
-typedef struct wanted {
+typedef struct tensor_shape {
     const char *name;
     size_t rows, cols; /* rows 0: a vector */
-} wanted;
+} tensor_shape;
 
-static const wanted of_layers[] = {
+static const tensor_shape layer_tensors[] = {
     {"attn_norm.weight", 0, WIDE},      {"attn_q.weight", 24, WIDE},   {"attn_v.weight", 8, WIDE},
     {"attn_output.weight", 40, NARROW}, {"ffn_down.weight", 32, WIDE}, {"ffn_up.weight", 16, ODD},
 };
-static const wanted of_ends[] = {{"token_embd.weight", 100, WIDE},
-                                 {"output_norm.weight", 0, WIDE},
-                                 {"output.weight", 100, WIDE}};
+static const tensor_shape model_tensors[] = {{"token_embd.weight", 100, WIDE},
+                                             {"output_norm.weight", 0, WIDE},
+                                             {"output.weight", 100, WIDE}};
 
 static uint64_t random_state;
 
@@ -45,16 +45,16 @@ static float uniform(void) {
     return (float)((double)(random_state >> 40) * 0x1p-24 - 0.5);
 }
 
-static size_t values_of(const wanted *t) { return (t->rows ? t->rows : 1) * t->cols; }
+static size_t values_of(const tensor_shape *t) { return (t->rows ? t->rows : 1) * t->cols; }
 
-static void announce(ag_gguf_writer *w, const char *prefix, const wanted *t) {
+static void declare_tensor(ag_gguf_writer *w, const char *prefix, const tensor_shape *t) {
     char name[64];
     const ag_shape shape = t->rows ? ag_shape_2d(t->rows, t->cols) : ag_shape_1d(t->cols);
     snprintf(name, sizeof name, "%s%s", prefix, t->name);
     ag_gguf_add_tensor(w, name, AG_F32, &shape);
 }
 
-static void write_values(ag_gguf_writer *w, const wanted *t, float special) {
+static void write_values(ag_gguf_writer *w, const tensor_shape *t, float special) {
     float row[WIDE];
     for (size_t i = 0; i < values_of(t); i += t->cols) {
         for (size_t k = 0; k < t->cols; k++) row[k] = uniform();
@@ -65,7 +65,7 @@ static void write_values(ag_gguf_writer *w, const wanted *t, float special) {
 }
 
 /* special: the value of one element of every matrix; n_ends 2: no output matrix. */
-static void write_model(size_t n_ends, float special) {
+static void write_model(size_t n_model_tensors, float special) {
     ag_gguf_writer w = {0};
     char prefix[16];
     static const int32_t list[] = {4, 5};
@@ -74,15 +74,15 @@ static void write_model(size_t n_ends, float special) {
     ag_gguf_put_u32(&w, "general.file_type", 0);
     ag_gguf_put_u32(&w, "split.no", 0);
     ag_gguf_put_array(&w, "some.list", AG_GGUF_I32, list, 2);
-    for (size_t i = 0; i < n_ends; i++) announce(&w, "", &of_ends[i]);
+    for (size_t i = 0; i < n_model_tensors; i++) declare_tensor(&w, "", &model_tensors[i]);
     for (unsigned l = 0; l < N_LAYERS; l++) {
         snprintf(prefix, sizeof prefix, "blk.%u.", l);
-        for (size_t i = 0; i < 6; i++) announce(&w, prefix, &of_layers[i]);
+        for (size_t i = 0; i < 6; i++) declare_tensor(&w, prefix, &layer_tensors[i]);
     }
     assert_int_equal(ag_gguf_writer_open(&w, source, NULL), AG_OK);
-    for (size_t i = 0; i < n_ends; i++) write_values(&w, &of_ends[i], special);
+    for (size_t i = 0; i < n_model_tensors; i++) write_values(&w, &model_tensors[i], special);
     for (unsigned l = 0; l < N_LAYERS; l++) {
-        for (size_t i = 0; i < 6; i++) write_values(&w, &of_layers[i], special);
+        for (size_t i = 0; i < 6; i++) write_values(&w, &layer_tensors[i], special);
     }
     assert_int_equal(ag_gguf_writer_commit(&w, NULL), AG_OK);
     ag_gguf_writer_close(&w);
@@ -108,10 +108,11 @@ static void quantize(const ag_quantize_params *params, ag_quantize_report *repor
     if (ag_quantize(source, path, params, report, &err) != AG_OK) fail_msg("%s", err.msg);
 }
 
-static void refused(const ag_quantize_params *params, ag_status want, const char *message) {
+static void assert_refused(const ag_quantize_params *params, ag_status expected,
+                           const char *message) {
     ag_error err = {0};
     const ag_status st = ag_quantize(source, path, params, NULL, &err);
-    if (st != want || !strstr(err.msg, message)) {
+    if (st != expected || !strstr(err.msg, message)) {
         fail_msg("%s: %s; expected %s", ag_status_name(st), err.msg, message);
     }
 }
@@ -220,7 +221,7 @@ static void keeps_metadata_and_tensor_order(void **state) {
 
 static void values_match_the_search(void **state) {
     (void)state;
-    static unsigned char want[4 * WIDE];
+    static unsigned char expected[4 * WIDE];
     write_model(3, 0);
     quantize(&(ag_quantize_params){.type = "q5_k"}, NULL);
     ag_weight_source *from = open_file(source), *to = open_file(path);
@@ -232,8 +233,8 @@ static void values_match_the_search(void **state) {
     const size_t bytes = ag_dtype_row_bytes(AG_Q5_K, WIDE);
     for (size_t r = 0; r < 32; r++) {
         const float *row = (const float *)ag_tensor_data(&x) + r * WIDE;
-        ag_quantize_weights(&ag_reference_rounding, AG_Q5_K, want, row, WIDE, NULL, NULL);
-        assert_memory_equal((const char *)ag_tensor_data(&y) + r * bytes, want, bytes);
+        ag_quantize_weights(&ag_reference_rounding, AG_Q5_K, expected, row, WIDE, NULL, NULL);
+        assert_memory_equal((const char *)ag_tensor_data(&y) + r * bytes, expected, bytes);
     }
     ag_source_destroy(from);
     ag_source_destroy(to);
@@ -283,7 +284,7 @@ static void keeps_bytes_of_tensors_with_the_same_type(void **state) {
     /* .requantize permits a second rounding. */
     assert_int_equal(rename(first, source), 0);
     remove(path);
-    refused(&(ag_quantize_params){.type = "q4_0"}, AG_DTYPE, "would be rounded again");
+    assert_refused(&(ag_quantize_params){.type = "q4_0"}, AG_DTYPE, "would be rounded again");
     quantize(&(ag_quantize_params){.type = "q4_0", .requantize = true}, NULL);
     quantize(&(ag_quantize_params){.type = "f32"}, NULL);
 }
@@ -293,12 +294,12 @@ static void rejects_impossible_conversions(void **state) {
     static const ag_tensor_type empty = {"", AG_F16}, ids = {"attn_q", AG_I32};
     write_model(3, 0);
     remove(path);
-    refused(&(ag_quantize_params){.type = "q9"}, AG_INVALID, "known: q4_0, q4_1");
-    refused(&(ag_quantize_params){.type = NULL}, AG_INVALID, "unknown file type");
+    assert_refused(&(ag_quantize_params){.type = "q9"}, AG_INVALID, "known: q4_0, q4_1");
+    assert_refused(&(ag_quantize_params){.type = NULL}, AG_INVALID, "unknown file type");
     ag_quantize_params p = {.type = "q4_0", .n_tensor_types = 1, .tensor_types = &empty};
-    refused(&p, AG_INVALID, "tensor_types has an empty pattern");
+    assert_refused(&p, AG_INVALID, "tensor_types has an empty pattern");
     p.tensor_types = &ids;
-    refused(&p, AG_UNSUPPORTED, "tensors \"attn_q\" cannot be i32");
+    assert_refused(&p, AG_UNSUPPORTED, "tensors \"attn_q\" cannot be i32");
     assert_int_equal(access(path, F_OK), -1);
 }
 
@@ -361,7 +362,7 @@ static void does_not_replace_existing_files(void **state) {
     ag_error err;
     write_model(3, 0);
     quantize(&(ag_quantize_params){.type = "q8_0"}, NULL);
-    refused(&(ag_quantize_params){.type = "q8_0"}, AG_INVALID, "file exists already");
+    assert_refused(&(ag_quantize_params){.type = "q8_0"}, AG_INVALID, "file exists already");
     assert_int_equal(ag_quantize(source, path,
                                  &(ag_quantize_params){.type = "q8_0", .overwrite = true}, NULL,
                                  &err),
@@ -377,22 +378,22 @@ static void names_values_that_do_not_fit(void **state) {
     (void)state;
     write_model(3, NAN);
     remove(path);
-    refused(&(ag_quantize_params){.type = "q4_k", .n_threads = 3}, AG_FORMAT,
-            "tensor token_embd.weight: row 3, column 5: nan");
+    assert_refused(&(ag_quantize_params){.type = "q4_k", .n_threads = 3}, AG_FORMAT,
+                   "tensor token_embd.weight: row 3, column 5: nan");
     write_model(3, 1e10f);
-    refused(&(ag_quantize_params){.type = "q4_k"}, AG_FORMAT, "cannot be stored as q4_k");
+    assert_refused(&(ag_quantize_params){.type = "q4_k"}, AG_FORMAT, "cannot be stored as q4_k");
     assert_int_equal(access(path, F_OK), -1);
 }
 
 /* ---- parts ---- */
 
-static void write_part(uint16_t no, const char *file, const wanted *t) {
+static void write_part(uint16_t no, const char *file, const tensor_shape *t) {
     ag_gguf_writer w = {0};
     ag_gguf_put_string(&w, "general.architecture", (ag_source_string){"llama", 5});
     ag_gguf_put_u32(&w, "split.no", no);
     ag_gguf_put_u32(&w, "split.count", 2);
     ag_gguf_put_u32(&w, "split.tensors.count", 2);
-    announce(&w, "", t);
+    declare_tensor(&w, "", t);
     assert_int_equal(ag_gguf_writer_open(&w, file, NULL), AG_OK);
     write_values(&w, t, 0);
     assert_int_equal(ag_gguf_writer_commit(&w, NULL), AG_OK);
@@ -405,8 +406,8 @@ static void joins_split_files(void **state) {
     ag_error err;
     snprintf(first, sizeof first, "%s/split-00001-of-00002.gguf", dir);
     snprintf(second, sizeof second, "%s/split-00002-of-00002.gguf", dir);
-    write_part(0, first, &of_ends[0]);
-    write_part(1, second, &of_ends[2]);
+    write_part(0, first, &model_tensors[0]);
+    write_part(1, second, &model_tensors[2]);
     remove(path);
     const ag_quantize_params params = {.type = "q8_0"};
     if (ag_quantize(first, path, &params, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
@@ -454,8 +455,8 @@ static void leaves_no_file_when_cancelled(void **state) {
     int calls = 0;
     write_model(3, 0);
     remove(path);
-    refused(&(ag_quantize_params){.type = "q4_k", .progress = stop, .progress_user = &calls},
-            AG_CANCELLED, "writing was cancelled");
+    assert_refused(&(ag_quantize_params){.type = "q4_k", .progress = stop, .progress_user = &calls},
+                   AG_CANCELLED, "writing was cancelled");
     assert_int_equal(calls, 5);
     remove(source);
     assert_int_equal(rmdir(dir), 0);

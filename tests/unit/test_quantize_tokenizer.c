@@ -25,14 +25,14 @@ static const char *const texts[] = {
     "",
 };
 
-static void must(ag_status st, const ag_error *err) {
+static void assert_ok(ag_status st, const ag_error *err) {
     if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
 }
 
 static ag_tokenizer *load(const char *from) {
     ag_tokenizer *t;
     ag_error err;
-    must(ag_tokenizer_load(from, &t, &err), &err);
+    assert_ok(ag_tokenizer_load(from, &t, &err), &err);
     return t;
 }
 
@@ -40,19 +40,19 @@ static ag_tokenizer *load(const char *from) {
 static void expect_the_same(const char *model) {
     ag_error err;
     remove(path);
-    must(ag_quantize(model, path, &(ag_quantize_params){.type = "f32"}, NULL, &err), &err);
+    assert_ok(ag_quantize(model, path, &(ag_quantize_params){.type = "f32"}, NULL, &err), &err);
     ag_tokenizer *a = load(model), *b = load(path);
-    const unsigned ways[] = {0, AG_ENCODE_BOS, AG_ENCODE_BOS | AG_ENCODE_PARSE_SPECIAL};
+    const unsigned flags[] = {0, AG_ENCODE_BOS, AG_ENCODE_BOS | AG_ENCODE_PARSE_SPECIAL};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         for (size_t w = 0; w < 3; w++) {
             ag_ids x = {0}, y = {0};
             ag_text s = {0}, t = {0};
-            must(ag_tokenizer_encode(a, texts[i], strlen(texts[i]), ways[w], &x, &err), &err);
-            must(ag_tokenizer_encode(b, texts[i], strlen(texts[i]), ways[w], &y, &err), &err);
+            assert_ok(ag_tokenizer_encode(a, texts[i], strlen(texts[i]), flags[w], &x, &err), &err);
+            assert_ok(ag_tokenizer_encode(b, texts[i], strlen(texts[i]), flags[w], &y, &err), &err);
             assert_int_equal(x.n, y.n);
             if (x.n) assert_memory_equal(x.data, y.data, x.n * sizeof *x.data);
-            must(ag_tokenizer_decode(a, x.data, x.n, true, &s, &err), &err);
-            must(ag_tokenizer_decode(b, y.data, y.n, true, &t, &err), &err);
+            assert_ok(ag_tokenizer_decode(a, x.data, x.n, true, &s, &err), &err);
+            assert_ok(ag_tokenizer_decode(b, y.data, y.n, true, &t, &err), &err);
             assert_int_equal(s.len, t.len);
             if (s.len) assert_memory_equal(s.data, t.data, s.len);
             ag_ids_free(&x);
@@ -160,8 +160,8 @@ static void rejects_tokens_without_a_merge(void **state) {
 /* ---- names of patterns ---- */
 
 static void write_pattern(const char *pattern) {
-    json_error_t why;
-    json_t *root = json_load_file(AG_SOURCE_DIR "/models/demo/tokenizer.json", 0, &why);
+    json_error_t error;
+    json_t *root = json_load_file(AG_SOURCE_DIR "/models/demo/tokenizer.json", 0, &error);
     json_t *split =
         json_array_get(json_object_get(json_object_get(root, "pre_tokenizer"), "pretokenizers"), 0);
     assert_non_null(split);
@@ -194,7 +194,7 @@ static void writes_no_tokenizer_if_there_is_none(void **state) {
     snprintf(file, sizeof file, "%s/tokenizer.json", dir);
     remove(file);
     remove(path);
-    must(ag_quantize(dir, path, &(ag_quantize_params){.type = "f32"}, NULL, &err), &err);
+    assert_ok(ag_quantize(dir, path, &(ag_quantize_params){.type = "f32"}, NULL, &err), &err);
     assert_int_equal(ag_tokenizer_load(path, &t, &err), AG_NOT_FOUND);
 }
 

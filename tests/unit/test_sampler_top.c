@@ -56,13 +56,13 @@ static void compare(const ag_sampler_params *p) {
     assert_int_equal(ag_sampler_create(p, N, &whole, &err), AG_OK);
     assert_int_equal(ag_sampler_create(p, N, &best, &err), AG_OK);
     for (int i = 0; i < ROUNDS; i++) {
-        int32_t want, have;
+        int32_t expected, actual;
         fill(&random, row);
-        assert_int_equal(ag_sampler_sample(whole, row, &want, &err), AG_OK);
-        if (sample_top(best, row, SIZE_MAX, &have, &err) != AG_OK) fail_msg("%s", err.msg);
-        if (have != want) fail_msg("round %d: %d instead of %d", i, have, want);
-        ag_sampler_accept(whole, want);
-        ag_sampler_accept(best, want);
+        assert_int_equal(ag_sampler_sample(whole, row, &expected, &err), AG_OK);
+        if (sample_top(best, row, SIZE_MAX, &actual, &err) != AG_OK) fail_msg("%s", err.msg);
+        if (actual != expected) fail_msg("round %d: %d instead of %d", i, actual, expected);
+        ag_sampler_accept(whole, expected);
+        ag_sampler_accept(best, expected);
     }
     ag_sampler_destroy(best);
     ag_sampler_destroy(whole);

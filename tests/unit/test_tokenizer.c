@@ -109,11 +109,11 @@ static void rejects_invalid_utf8_at_any_offset(void **state) {
             ag_error err;
             memset(text, 'a', before);
             memcpy(text + before, bad[i], strlen(bad[i]));
-            char where[32];
-            snprintf(where, sizeof where, "at offset %zu of", before);
+            char position[32];
+            snprintf(position, sizeof position, "at offset %zu of", before);
             assert_int_equal(ag_tokenizer_encode(t, text, before + strlen(bad[i]), 0, &ids, &err),
                              AG_FORMAT);
-            assert_non_null(strstr(err.msg, where));
+            assert_non_null(strstr(err.msg, position));
             ag_ids_free(&ids);
         }
     }
@@ -258,7 +258,7 @@ static void finds_chat_templates_in_each_file(void **state) {
     static const struct {
         const char *name, *text;
         ag_status status;
-        const char *want; /* the template, or a part of the message */
+        const char *expected; /* the template, or a part of the message */
     } files[] = {
         {"tokenizer_config.json", "{\"chat_template\":null}", AG_NOT_FOUND, "no chat template"},
         {"tokenizer_config.json", "{\"chat_template\":\"one\"}", AG_OK, "one"},
@@ -278,8 +278,8 @@ static void finds_chat_templates_in_each_file(void **state) {
         snprintf(path, sizeof path, "%s/%s", dir, files[i].name);
         write_to(path, files[i].text);
         assert_int_equal(ag_chat_template_load(dir, &text, &err), files[i].status);
-        if (files[i].status == AG_OK) assert_string_equal(text.data, files[i].want);
-        else assert_non_null(strstr(err.msg, files[i].want));
+        if (files[i].status == AG_OK) assert_string_equal(text.data, files[i].expected);
+        else assert_non_null(strstr(err.msg, files[i].expected));
         ag_text_free(&text);
     }
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -293,30 +293,30 @@ static void finds_chat_templates_in_each_file(void **state) {
     assert_null(none.data);
 }
 
-static bool is_spent(void *user) { return --*(int *)user < 0; }
+static bool count_down(void *user) { return --*(int *)user < 0; }
 
-/* Every kind of text calls the callback at least 20 times. */
+/* Every kind of text calls the callback more than 20 times. */
 static void encode_stops_when_interrupted(void **state) {
     (void)state;
     static const char *const units[] = {"word and ", "abcdefgh",     "    ",      "<|eot_id|>",
                                         "1234",      "\xEA\xB0\x80", "e\xCC\x81", "\n"};
-    enum { BYTES = 1 << 20, ASKED = 20 };
+    enum { BYTES = 1 << 20, CALLS = 20 };
     ag_tokenizer *t = rows_tokenizer(DEMO);
     char *text = malloc(BYTES);
     assert_non_null(text);
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
         const size_t n = strlen(units[u]);
         for (size_t i = 0; i < BYTES / n * n; i++) text[i] = units[u][i % n];
-        for (int asked = 0; asked <= ASKED; asked += ASKED) {
+        for (int calls = 0; calls <= CALLS; calls += CALLS) {
             ag_error err;
             ag_ids ids = {0};
-            int left = asked;
-            ag_set_thread_interrupt(is_spent, &left);
+            int remaining = calls;
+            ag_set_thread_interrupt(count_down, &remaining);
             const ag_status st =
                 ag_tokenizer_encode(t, text, BYTES / n * n, AG_ENCODE_PARSE_SPECIAL, &ids, &err);
             ag_set_thread_interrupt(NULL, NULL);
             if (st != AG_CANCELLED)
-                fail_msg("'%s' after %d: %s", units[u], asked, ag_status_name(st));
+                fail_msg("'%s' after %d: %s", units[u], calls, ag_status_name(st));
             assert_int_equal(ids.n, 0);
             ag_ids_free(&ids);
         }

@@ -63,9 +63,9 @@ static void check(const ag_tokenizer *t, unsigned flags, const char *text, const
         while (*stop == ' ') stop++;
     }
     rows_check_encode(t, text, strlen(text), flags, list);
-    json_t *want = decoded ? json_string(decoded) : NULL;
-    rows_check_decode(t, list, true, want);
-    json_decref(want);
+    json_t *expected = decoded ? json_string(decoded) : NULL;
+    rows_check_decode(t, list, true, expected);
+    json_decref(expected);
     json_decref(list);
 }
 
@@ -285,15 +285,15 @@ static void random_vocabularies_match_a_simple_merge(void **state) {
         ag_tokenizer *t = make(&l);
         for (int k = 0; k < 50; k++) {
             char text[160] = "";
-            int32_t want[64];
+            int32_t expected[64];
             for (uint32_t n = 1 + next_random(&seed, 60); n; n--) {
                 strcat(text, letters[next_random(&seed, 4)]);
             }
-            size_t n = merge_slowly(&l, text, want);
+            size_t n = merge_slowly(&l, text, expected);
             ag_ids ids = {0};
             assert_int_equal(ag_tokenizer_encode(t, text, strlen(text), 0, &ids, NULL), AG_OK);
             assert_int_equal(ids.n, n);
-            assert_memory_equal(ids.data, want, n * sizeof *want);
+            assert_memory_equal(ids.data, expected, n * sizeof *expected);
             ag_ids_free(&ids);
         }
         ag_tokenizer_destroy(t);
@@ -348,7 +348,7 @@ static void phi_3_tokens_strip_following_spaces(void **state) {
 }
 
 /* The generator of tools/make_pre_vectors.py. */
-static uint64_t below(uint64_t *state, uint64_t n) {
+static uint64_t next_below(uint64_t *state, uint64_t n) {
     *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (*state >> 33) % n;
 }
@@ -356,14 +356,14 @@ static uint64_t below(uint64_t *state, uint64_t n) {
 static void make_text(const json_t *snippets, uint64_t state, ag_text *text) {
     static const uint64_t planes[] = {0x180, 0x3100, 0x10000, 0x110000};
     text->len = 0;
-    for (uint64_t n = 1 + below(&state, 24); n; n--) {
-        if (below(&state, 8) < 6) {
-            uint64_t most = 1 + below(&state, json_array_size(snippets));
-            const json_t *s = json_array_get(snippets, below(&state, most));
+    for (uint64_t n = 1 + next_below(&state, 24); n; n--) {
+        if (next_below(&state, 8) < 6) {
+            uint64_t n_used = 1 + next_below(&state, json_array_size(snippets));
+            const json_t *s = json_array_get(snippets, next_below(&state, n_used));
             ag_text_append(text, json_string_value(s), json_string_length(s), NULL);
             continue;
         }
-        uint64_t cp = below(&state, planes[below(&state, 4)]);
+        uint64_t cp = next_below(&state, planes[next_below(&state, 4)]);
         ag_text_append_char(text, (uint32_t)(cp >= 0xD800 && cp < 0xE000 ? 0xFFFD : cp), NULL);
     }
 }
@@ -387,13 +387,13 @@ static ag_source_string *string_list(const json_t *list) {
 
 /* Compares the ids of all texts with recorded hashes, one for every few texts. */
 static void check_hashes(const ag_tokenizer *t, const json_t *file, const char *name,
-                         const json_t *want) {
+                         const json_t *expected) {
     json_int_t n_texts = json_integer_value(json_object_get(file, "n_texts"));
     json_int_t block = json_integer_value(json_object_get(file, "block"));
     ag_text text = {0};
     ag_ids ids = {0};
     ag_error err;
-    assert_int_equal(json_array_size(want), n_texts / block);
+    assert_int_equal(json_array_size(expected), n_texts / block);
     for (json_int_t i = 0; i < n_texts; i += block) {
         uint64_t h = UINT64_C(0xCBF29CE484222325);
         for (json_int_t k = i; k < i + block; k++) {
@@ -406,9 +406,10 @@ static void check_hashes(const ag_tokenizer *t, const json_t *file, const char *
         }
         char hex[32];
         snprintf(hex, sizeof hex, "%016llx", (unsigned long long)h);
-        const char *must = json_string_value(json_array_get(want, (size_t)(i / block)));
-        if (strcmp(hex, must) != 0) {
-            fail_msg("\"%s\": texts from %d: %s, not %s", name, (int)i, hex, must);
+        const char *expected_hash =
+            json_string_value(json_array_get(expected, (size_t)(i / block)));
+        if (strcmp(hex, expected_hash) != 0) {
+            fail_msg("\"%s\": texts from %d: %s, not %s", name, (int)i, hex, expected_hash);
         }
     }
     ag_ids_free(&ids);
@@ -417,7 +418,7 @@ static void check_hashes(const ag_tokenizer *t, const json_t *file, const char *
 
 static void pre_tokenizers_match_recorded_pieces(void **state) {
     (void)state;
-    json_t *file = rows_load("pre.json"), *hashes = json_object_get(file, "hashes"), *want;
+    json_t *file = rows_load("pre.json"), *hashes = json_object_get(file, "hashes"), *expected;
     const char *name;
     lists l;
     lists_init(&l, "gpt2", "");
@@ -427,10 +428,10 @@ static void pre_tokenizers_match_recorded_pieces(void **state) {
     l.v.n_merges = json_array_size(json_object_get(file, "merges"));
     l.v.types = NULL;
     assert_true(json_object_size(hashes) > 20);
-    json_object_foreach(hashes, name, want) {
+    json_object_foreach(hashes, name, expected) {
         l.v.pre = string(name);
         ag_tokenizer *t = make(&l);
-        check_hashes(t, file, name, want);
+        check_hashes(t, file, name, expected);
         ag_tokenizer_destroy(t);
     }
     free(l.v.tokens);

@@ -18,10 +18,10 @@
 
 static inline json_t *rows_load(const char *name) {
     char path[1024];
-    json_error_t why;
+    json_error_t error;
     snprintf(path, sizeof path, AG_ROWS_DIR "%s", name);
-    json_t *v = json_load_file(path, JSON_ALLOW_NUL, &why);
-    if (!v) fail_msg("%s: %s", path, why.text);
+    json_t *v = json_load_file(path, JSON_ALLOW_NUL, &error);
+    if (!v) fail_msg("%s: %s", path, error.text);
     return v;
 }
 
@@ -33,25 +33,27 @@ static inline ag_tokenizer *rows_tokenizer(const char *path) {
 }
 
 static inline void rows_check_encode(const ag_tokenizer *t, const char *text, size_t len,
-                                     unsigned flags, const json_t *want) {
-    if (!want) return;
+                                     unsigned flags, const json_t *expected) {
+    if (!expected) return;
     ag_ids ids = {0};
     ag_error err;
     if (ag_tokenizer_encode(t, text, len, flags, &ids, &err) != AG_OK) fail_msg("%s", err.msg);
-    for (size_t i = 0; i < json_array_size(want) || i < ids.n; i++) {
-        long long is = i < ids.n ? ids.data[i] : -1,
-                  must =
-                      i < json_array_size(want) ? json_integer_value(json_array_get(want, i)) : -1;
-        if (is != must)
-            fail_msg("\"%s\" flags %u: id %zu is %lld, not %lld", text, flags, i, is, must);
+    for (size_t i = 0; i < json_array_size(expected) || i < ids.n; i++) {
+        long long actual = i < ids.n ? ids.data[i] : -1,
+                  expected_id = i < json_array_size(expected)
+                                    ? json_integer_value(json_array_get(expected, i))
+                                    : -1;
+        if (actual != expected_id)
+            fail_msg("\"%s\" flags %u: id %zu is %lld, not %lld", text, flags, i, actual,
+                     expected_id);
     }
     ag_ids_free(&ids);
 }
 
 /* Decodes all ids at once, then one by one, where each piece must be whole characters. */
 static inline void rows_check_decode(const ag_tokenizer *t, const json_t *list, bool keep,
-                                     const json_t *want) {
-    if (!want) return;
+                                     const json_t *expected) {
+    if (!expected) return;
     size_t n = json_array_size(list);
     int32_t *ids = calloc(n + 1, sizeof *ids);
     ag_text whole = {0}, pieces = {0};
@@ -59,9 +61,9 @@ static inline void rows_check_decode(const ag_tokenizer *t, const json_t *list, 
     ag_error err;
     for (size_t i = 0; i < n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
     if (ag_tokenizer_decode(t, ids, n, keep, &whole, &err) != AG_OK) fail_msg("%s", err.msg);
-    if (whole.len != json_string_length(want) ||
-        memcmp(whole.data, json_string_value(want), whole.len) != 0) {
-        fail_msg("decoded \"%s\", not \"%s\"", whole.data, json_string_value(want));
+    if (whole.len != json_string_length(expected) ||
+        memcmp(whole.data, json_string_value(expected), whole.len) != 0) {
+        fail_msg("decoded \"%s\", not \"%s\"", whole.data, json_string_value(expected));
     }
     assert_int_equal(ag_decoder_create(t, keep, false, &d, &err), AG_OK);
     for (int round = 0; round < 2; round++) { /* flushing resets a decoder */
