@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_TOKENIZERS = 3, ROOM = 1 << 15 };
+enum { N_TOKENIZERS = 3, JSON_BYTES = 1 << 15 };
 
 static const char specials[] =
     "\"added_tokens\":[{\"id\":600,\"content\":\"<s>\",\"special\":true,\"normalized\":false},"
@@ -39,8 +39,8 @@ static const char pieces[] = "\"normalizer\":{\"type\":\"Sequence\",\"normalizer
                              "\"stop\":0}]},";
 
 /* A token for each byte, and some merges of letters and spaces on top. */
-static ag_tokenizer *make(const char *head, const char *space, bool byte_level) {
-    static char json[ROOM];
+static ag_tokenizer *create_tokenizer(const char *head, const char *space, bool byte_level) {
+    static char json[JSON_BYTES];
     int n = snprintf(json, sizeof json, "{%s%s\"model\":{\"byte_fallback\":true,\"vocab\":{", head,
                      specials);
     for (unsigned b = 0; b < 256; b++) {
@@ -65,15 +65,16 @@ static ag_tokenizer *make(const char *head, const char *space, bool byte_level) 
     abort();
 }
 
-static const ag_tokenizer *pick(unsigned which) {
-    static ag_tokenizer *made[N_TOKENIZERS];
-    which %= N_TOKENIZERS;
-    if (made[which]) return made[which];
+static const ag_tokenizer *get_tokenizer(unsigned choice) {
+    static ag_tokenizer *tokenizers[N_TOKENIZERS];
+    choice %= N_TOKENIZERS;
+    if (tokenizers[choice]) return tokenizers[choice];
     char head[4096];
-    snprintf(head, sizeof head, "%s%s", which == 1 ? "\"normalizer\":{\"type\":\"NFC\"}," : "",
-             which == 2 ? pieces : llama_split);
-    made[which] = make(head, which == 2 ? "\xE2\x96\x81" : "\xC4\xA0", which != 2);
-    return made[which];
+    snprintf(head, sizeof head, "%s%s", choice == 1 ? "\"normalizer\":{\"type\":\"NFC\"}," : "",
+             choice == 2 ? pieces : llama_split);
+    tokenizers[choice] =
+        create_tokenizer(head, choice == 2 ? "\xE2\x96\x81" : "\xC4\xA0", choice != 2);
+    return tokenizers[choice];
 }
 
 static void check_decode(const ag_tokenizer *t, const int32_t *ids, size_t n, ag_text *whole) {
@@ -95,18 +96,18 @@ static void check_decode(const ag_tokenizer *t, const int32_t *ids, size_t n, ag
 
 /* Without a normaliser the text comes back as it was: the byte-level one always, the other unless
  * it holds its own sign for a space. */
-static void check_text(unsigned which, const char *text, size_t n) {
-    const ag_tokenizer *t = pick(which);
+static void check_text(unsigned choice, const char *text, size_t n) {
+    const ag_tokenizer *t = get_tokenizer(choice);
     ag_ids ids = {0};
     ag_text out = {0};
     bool valid = ag_utf8_valid_prefix(text, n) == n;
     ag_status st =
-        ag_tokenizer_encode(t, text, n, which & 4 ? AG_ENCODE_PARSE_SPECIAL : 0, &ids, NULL);
+        ag_tokenizer_encode(t, text, n, choice & 4 ? AG_ENCODE_PARSE_SPECIAL : 0, &ids, NULL);
     if (st != (valid ? AG_OK : AG_FORMAT)) abort();
     check_decode(t, ids.data, ids.n, &out);
     bool added = n && (memmem(text, n, "<tool", 5) || memmem(text, n, "<s>", 3));
-    bool same = which % N_TOKENIZERS == 0 ||
-                (which % N_TOKENIZERS == 2 && !(n && memmem(text, n, "\xE2\x96\x81", 3)));
+    bool same = choice % N_TOKENIZERS == 0 ||
+                (choice % N_TOKENIZERS == 2 && !(n && memmem(text, n, "\xE2\x96\x81", 3)));
     if (valid && same && !added && (out.len != n || (n && memcmp(out.data, text, n) != 0))) abort();
     ag_ids_free(&ids);
     ag_text_free(&out);
@@ -124,10 +125,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     ag_text out = {0};
     size_t n_ids = 0;
     for (size_t i = 1; ids && i + 1 < n; i += 2) ids[n_ids++] = (data[i] | data[i + 1] << 8) % 620;
-    if (ids) check_decode(pick(data[0]), ids, n_ids, &out);
+    if (ids) check_decode(get_tokenizer(data[0]), ids, n_ids, &out);
     for (size_t i = 1; ids && i < n; i++) ids[i - 1] = data[i];
     out.len = 0;
-    if (ids) check_decode(pick(data[0]), ids, n - 1, &out);
+    if (ids) check_decode(get_tokenizer(data[0]), ids, n - 1, &out);
     ag_text_free(&out);
     free(ids);
     free(text);

@@ -6,16 +6,16 @@
 
 #include "text/tokenizer.h"
 
-enum { MOST = 4096, END = 0xFE };
+enum { MAX_RECORDS = 4096, END = 0xFE };
 
 typedef struct lists {
     ag_source_vocabulary v;
-    ag_source_string tokens[MOST], merges[MOST];
-    float scores[MOST];
-    int32_t types[MOST];
+    ag_source_string tokens[MAX_RECORDS], merges[MAX_RECORDS];
+    float scores[MAX_RECORDS];
+    int32_t types[MAX_RECORDS];
 } lists;
 
-static void set_number(ag_source_vocabulary *v, unsigned char which, unsigned char value) {
+static void set_number(ag_source_vocabulary *v, unsigned char index, unsigned char value) {
     int64_t *const numbers[] = {&v->bos,
                                 &v->eos,
                                 &v->eot,
@@ -27,19 +27,19 @@ static void set_number(ag_source_vocabulary *v, unsigned char which, unsigned ch
                                 &v->add_bos,
                                 &v->add_eos,
                                 &v->add_space_prefix};
-    int64_t *number = numbers[which % (sizeof numbers / sizeof *numbers)];
+    int64_t *number = numbers[index % (sizeof numbers / sizeof *numbers)];
     *number = value;
-    if (which % (sizeof numbers / sizeof *numbers) >= 8) *number = value & 1;
+    if (index % (sizeof numbers / sizeof *numbers) >= 8) *number = value & 1;
 }
 
 /* One record, without its first byte. */
-static void take(lists *l, unsigned char kind, const char *s, size_t n) {
+static void add_record(lists *l, unsigned char kind, const char *s, size_t n) {
     ag_source_vocabulary *v = &l->v;
-    if (kind == 'T' && n >= 2 && v->n_tokens < MOST) {
+    if (kind == 'T' && n >= 2 && v->n_tokens < MAX_RECORDS) {
         l->types[v->n_tokens] = s[0];
         l->scores[v->n_tokens] = -(float)(unsigned char)s[1];
         l->tokens[v->n_tokens++] = (ag_source_string){s + 2, n - 2};
-    } else if (kind == 'M' && v->n_merges < MOST) {
+    } else if (kind == 'M' && v->n_merges < MAX_RECORDS) {
         l->merges[v->n_merges++] = (ag_source_string){s, n};
     } else if (kind == 'K') {
         v->model = (ag_source_string){s, n};
@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
                                  .types = l.types};
     for (size_t i = 0, end; i < n; i = end + 1) {
         for (end = i; end < n && (unsigned char)copy[end] != END;) end++;
-        if (end > i) take(&l, (unsigned char)copy[i], copy + i + 1, end - i - 1);
+        if (end > i) add_record(&l, (unsigned char)copy[i], copy + i + 1, end - i - 1);
     }
     ag_tokenizer *t;
     ag_error err;

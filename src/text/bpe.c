@@ -86,12 +86,12 @@ static ag_status merge_parts(const ag_bpe *bpe, ag_bpe_scratch *s, size_t n, ag_
             if (!ag_bpe_may_join(bpe, s->symbols[end - 1], s->symbols[end])) break;
         }
         int32_t *part = s->symbols + start;
-        size_t n_left = end - start;
-        if (n_left <= AG_BPE_SHORT) n_left = ag_bpe_merge_short(bpe, part, n_left);
-        else AG_TRY(ag_bpe_merge_long(bpe, s, part, &n_left, err));
-        AG_TRY(ag_ids_reserve(ids, n_left, err));
-        memcpy(ids->data + ids->n, part, n_left * sizeof *part);
-        ids->n += n_left;
+        size_t n_parts = end - start;
+        if (n_parts <= AG_BPE_SHORT) n_parts = ag_bpe_merge_short(bpe, part, n_parts);
+        else AG_TRY(ag_bpe_merge_long(bpe, s, part, &n_parts, err));
+        AG_TRY(ag_ids_reserve(ids, n_parts, err));
+        memcpy(ids->data + ids->n, part, n_parts * sizeof *part);
+        ids->n += n_parts;
     }
     return AG_OK;
 }

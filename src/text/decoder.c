@@ -202,16 +202,16 @@ static ag_status strip_content(flow *f, size_t i, chunk c) {
         c.s += s->len;
         c.n -= s->len;
     }
-    size_t ends = strip_end(&c, s, s->strip_stop);
+    size_t n_held = strip_end(&c, s, s->strip_stop);
     if (!s->after_fusing) return feed_stage(f, i + 1, c);
     /* Hold back the end of a chunk: it is stripped only if it is the end of the token too. */
     size_t release = c.n ? state->n_pending : 0;
-    if (!c.n) ends += state->n_pending;
-    if (ends > s->strip_stop) {
-        release += ends - s->strip_stop;
-        ends = s->strip_stop;
+    if (!c.n) n_held += state->n_pending;
+    if (n_held > s->strip_stop) {
+        release += n_held - s->strip_stop;
+        n_held = s->strip_stop;
     }
-    state->n_pending = ends;
+    state->n_pending = n_held;
     for (; release; release--) {
         AG_TRY(feed_stage(f, i + 1, (chunk){s->content, s->len, c.first, false}));
         c.first = false;

@@ -25,8 +25,8 @@ typedef struct totals {
     int rendered, refused, wrong;
 } totals;
 
-static void complain(totals *sum, const char *name, const json_t *row, const char *what) {
-    print_error("%s, %s: %s\n", name, json_string_value(json_object_get(row, "case")), what);
+static void report(totals *sum, const char *name, const json_t *row, const char *message) {
+    print_error("%s, %s: %s\n", name, json_string_value(json_object_get(row, "case")), message);
     sum->wrong++;
 }
 
@@ -41,14 +41,14 @@ static void check_row(const ag_jinja *t, const char *name, json_t *row, totals *
     ag_status st = ag_jinja_render(t, &in, &out, &err);
     const json_t *text = json_object_get(row, "text");
     if (!text) {
-        if (st == AG_OK) complain(sum, name, row, "is not refused");
+        if (st == AG_OK) report(sum, name, row, "is not refused");
         sum->refused++;
     } else {
         if (st != AG_OK) {
-            complain(sum, name, row, err.msg);
+            report(sum, name, row, err.msg);
         } else if (out.len != json_string_length(text) ||
                    memcmp(out.text, json_string_value(text), out.len) != 0) {
-            complain(sum, name, row, out.text);
+            report(sum, name, row, out.text);
         }
         sum->rendered++;
     }

@@ -97,14 +97,14 @@ static bool byte_range(ag_jctx *c, ag_jstr *s, ag_jv from, ag_jv to, size_t *beg
     return true;
 }
 
-static ag_jv find_with(ag_jctx *c, ag_jv self, const ag_jv *a, bool must) {
+static ag_jv find_with(ag_jctx *c, ag_jv self, const ag_jv *a, bool required) {
     ag_jstr *s = self.as.string, *needle = text_argument(c, a[0]);
     size_t begin, end;
     bool empty;
     if (!needle || !byte_range(c, s, a[1], a[2], &begin, &end, &empty)) return ag_jfail_value();
     if (!ag_jwork_search(c, s->len)) return ag_jfail_value();
     int64_t at = empty ? AG_JNOT_FOUND : ag_jstr_find(s, begin, end, needle);
-    if (at == AG_JNOT_FOUND) return must ? ag_jfail(c, "substring not found") : ag_jint(-1);
+    if (at == AG_JNOT_FOUND) return required ? ag_jfail(c, "substring not found") : ag_jint(-1);
     return ag_jint(ag_jstr_is_ascii(s) ? at : (int64_t)ag_jstr_count(s->text, (size_t)at));
 }
 

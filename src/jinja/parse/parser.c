@@ -14,11 +14,11 @@ enum { PARSE_DEPTH = 200, TEMPLATE_BYTES = 4 << 20, TREE_BYTES = 256 << 20 };
 
 static void *record(ag_jparser *p, ag_status status, const char *fmt, va_list args) {
     if (p->status != AG_OK) return NULL; /* keep the first error */
-    char message[300], where[80] = "";
+    char message[300], tag_note[80] = "";
     vsnprintf(message, sizeof message, fmt, args);
-    if (p->tag) snprintf(where, sizeof where, ", in {%% %s %%}", p->tag);
+    if (p->tag) snprintf(tag_note, sizeof tag_note, ", in {%% %s %%}", p->tag);
     p->status = ag_fail(p->err, status, __FILE__, __LINE__, "%s, line %u%s: %s", p->t->name,
-                        p->at->line, where, message);
+                        p->at->line, tag_note, message);
     return NULL;
 }
 

@@ -20,15 +20,15 @@ static ag_jnode *with_expression(ag_jparser *p, ag_jnode_kind kind, bool with_co
     return n->a ? n : NULL;
 }
 
-/* Parses the end of a tag (an optional colon first) and the body up to one of `ends`. */
-static bool tag_body(ag_jparser *p, const char *const *ends, ag_jbody *out) {
+/* Parses the end of a tag (an optional colon first) and the body up to one of `end_tags`. */
+static bool tag_body(ag_jparser *p, const char *const *end_tags, ag_jbody *out) {
     ag_jparse_skip(p, AG_JT_COLON);
-    return ag_jparse_expect(p, AG_JT_BLOCK_END) && ag_jparse_body(p, ends, out);
+    return ag_jparse_expect(p, AG_JT_BLOCK_END) && ag_jparse_body(p, end_tags, out);
 }
 
 static bool last_body(ag_jparser *p, const char *end, ag_jbody *out) {
-    const char *const ends[] = {end, NULL};
-    return tag_body(p, ends, out) && ag_jparse_expect_name(p, end);
+    const char *const end_tags[] = {end, NULL};
+    return tag_body(p, end_tags, out) && ag_jparse_expect_name(p, end);
 }
 
 /* Parses a body in which unknown filters fail at once, even within an `if`. */
@@ -41,7 +41,7 @@ static bool scoped_body(ag_jparser *p, const char *end, ag_jbody *out) {
 }
 
 static ag_jnode *parse_for(ag_jparser *p) {
-    static const char *const ends[] = {"endfor", "else", NULL};
+    static const char *const end_tags[] = {"endfor", "else", NULL};
     ag_jnode *n = ag_jnode_create(p, AG_JN_FOR);
     if (!n) return NULL;
     p->n_fors++;
@@ -58,7 +58,7 @@ static ag_jnode *parse_for(ag_jparser *p) {
     }
     p->n_loops++;
     p->reads_loop = false;
-    bool ok = tag_body(p, ends, &n->body);
+    bool ok = tag_body(p, end_tags, &n->body);
     n->op = p->reads_loop;
     p->n_loops--;
     p->reads_loop = outer_reads;
@@ -71,7 +71,7 @@ static ag_jnode *parse_for(ag_jparser *p) {
 
 static bool add_branch(ag_jparser *p, ag_jnode *n, size_t *cap, size_t *cap_bodies, size_t n_bodies,
                        bool has_test) {
-    static const char *const ends[] = {"elif", "else", "endif", NULL};
+    static const char *const end_tags[] = {"elif", "else", "endif", NULL};
     if (has_test) {
         ag_jnode *test = ag_jparse_tuple(p, false, NULL);
         void *items = test ? ag_jparse_grow(p, n->items, n->n_items, cap, sizeof *n->items) : NULL;
@@ -83,7 +83,7 @@ static bool add_branch(ag_jparser *p, ag_jnode *n, size_t *cap, size_t *cap_bodi
     if (!bodies) return false;
     n->u.branches = bodies;
     ag_jbody body = {0};
-    if (!tag_body(p, ends, &body)) return false;
+    if (!tag_body(p, end_tags, &body)) return false;
     n->u.branches[n_bodies] = body;
     return true;
 }
@@ -279,9 +279,9 @@ static ag_jnode *parse_statement(ag_jparser *p) {
                           p->at->text);
 }
 
-static bool at_end_tag(const ag_jparser *p, const char *const *ends) {
-    for (; ends && *ends; ends++) {
-        if (ag_jparse_is_name(p, *ends)) return true;
+static bool at_end_tag(const ag_jparser *p, const char *const *end_tags) {
+    for (; end_tags && *end_tags; end_tags++) {
+        if (ag_jparse_is_name(p, *end_tags)) return true;
     }
     return false;
 }
@@ -301,20 +301,20 @@ static ag_jnode *parse_variable(ag_jparser *p) {
     return n && ag_jparse_expect(p, AG_JT_VARIABLE_END) ? n : NULL;
 }
 
-bool ag_jparse_body(ag_jparser *p, const char *const *ends, ag_jbody *out) {
+bool ag_jparse_body(ag_jparser *p, const char *const *end_tags, ag_jbody *out) {
     size_t cap = 0;
     for (;;) {
         ag_jnode *n;
         if (p->at->kind == AG_JT_EOF) {
-            if (!ends) return true;
-            return ag_jparse_fail(p, "the template ends where '%s' was expected", ends[0]);
+            if (!end_tags) return true;
+            return ag_jparse_fail(p, "the template ends where '%s' was expected", end_tags[0]);
         } else if (p->at->kind == AG_JT_DATA) {
             n = parse_data(p);
         } else if (p->at->kind == AG_JT_VARIABLE_BEGIN) {
             n = parse_variable(p);
         } else {
             p->at++;
-            if (at_end_tag(p, ends)) return true;
+            if (at_end_tag(p, end_tags)) return true;
             n = parse_statement(p);
             if (n && !ag_jparse_expect(p, AG_JT_BLOCK_END)) return false;
         }

@@ -93,8 +93,8 @@ static size_t clean_float(const char *s, size_t n, char *out, size_t cap) {
             if (!between) return 0;
         } else if (c == '.' && !point && !exponent) {
             point = true;
-            const char *mark = localeconv()->decimal_point;
-            while (*mark && len + 8 < cap) out[len++] = *mark++;
+            const char *locale_point = localeconv()->decimal_point;
+            while (*locale_point && len + 8 < cap) out[len++] = *locale_point++;
         } else if ((c == 'e' || c == 'E') && digits && !exponent) {
             exponent = true;
             digits = 0;
@@ -121,13 +121,15 @@ bool ag_jparse_float(const char *s, size_t n, double *out) {
 /* Formats d with %.*e or %.*f and a decimal point in any locale. Returns the length. */
 static int format_double(char *out, size_t cap, char conversion, int precision, double d) {
     int len = snprintf(out, cap, conversion == 'e' ? "%.*e" : "%.*f", precision, d);
-    const char *mark = localeconv()->decimal_point;
-    size_t mark_len = strlen(mark);
-    char *p = mark_len && strcmp(mark, ".") && cap && (size_t)len < cap ? strstr(out, mark) : NULL;
+    const char *locale_point = localeconv()->decimal_point;
+    size_t locale_point_len = strlen(locale_point);
+    char *p = locale_point_len && strcmp(locale_point, ".") && cap && (size_t)len < cap
+                  ? strstr(out, locale_point)
+                  : NULL;
     if (p) {
         *p = '.';
-        memmove(p + 1, p + mark_len, strlen(p + mark_len) + 1);
-        len -= (int)mark_len - 1;
+        memmove(p + 1, p + locale_point_len, strlen(p + locale_point_len) + 1);
+        len -= (int)locale_point_len - 1;
     }
     return len;
 }
