@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes the template interpreter. The input is a template and, after a NUL, its variables as JSON.
- * The output must be UTF-8, its spans ascending and within it, and the time bounded. */
+/* Fuzzes the template interpreter. The input is a template, optionally followed by a NUL and its
+ * variables as JSON. The output must be UTF-8, its spans must be ascending and within it, and the
+ * time is limited. */
 #include "fuzz.h"
 
 #include "jinja/jinja.h"

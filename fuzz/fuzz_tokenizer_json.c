@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input is a tokenizer.json. What loads must encode a text without harm, and decode its ids in
- * one go as it does one by one. */
+/* Fuzzes tokenizer.json. A tokenizer that loads must encode a text safely, and must decode its ids
+ * to the same text all at once and one by one. */
 #include "tokenizer_check.h"
 
 #include <stdlib.h>

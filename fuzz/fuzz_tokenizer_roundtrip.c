@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first byte of the input picks a tokenizer; the rest is a text to encode and decode again, and
- * a list of ids to decode in one go and one by one. */
+/* Fuzzes encoding and decoding. The first byte of the input chooses a tokenizer. The rest is used
+ * as a text to encode and decode, and as ids to decode all at once and one by one. */
 #include "fuzz.h"
 
 #include "text/byte_level.h"
@@ -38,7 +38,7 @@ static const char pieces[] = "\"normalizer\":{\"type\":\"Sequence\",\"normalizer
                              "\"content\":\" \",\"start\":1,"
                              "\"stop\":0}]},";
 
-/* A token for each byte, and some merges of letters and spaces on top. */
+/* Creates a tokenizer with a token for each byte and some merges of letters and spaces. */
 static ag_tokenizer *create_tokenizer(const char *head, const char *space, bool byte_level) {
     static char json[JSON_BYTES];
     int n = snprintf(json, sizeof json, "{%s%s\"model\":{\"byte_fallback\":true,\"vocab\":{", head,
@@ -94,8 +94,8 @@ static void check_decode(const ag_tokenizer *t, const int32_t *ids, size_t n, ag
     ag_text_free(&joined);
 }
 
-/* Without a normaliser the text comes back as it was: the byte-level one always, the other unless
- * it holds its own sign for a space. */
+/* Without a normaliser a text must round-trip: always with the byte-level tokenizer, and with the
+ * other one unless it contains that tokenizer's space character. */
 static void check_text(unsigned choice, const char *text, size_t n) {
     const ag_tokenizer *t = get_tokenizer(choice);
     ag_ids ids = {0};

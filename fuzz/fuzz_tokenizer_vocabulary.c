@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input is the lists of a GGUF file, in records that end with the byte 0xFE: 'T', type, score
- * and a token; 'M' and a merge; 'K' and the kind of model; 'P' and the pre-tokenizer; 'I', which of
- * the numbers, and its value. */
+/* Fuzzes the vocabulary of a GGUF file. The input consists of records that end with the byte 0xFE:
+ * 'T', type, score and a token; 'M' and a merge; 'K' and the kind of model; 'P' and the
+ * pre-tokenizer; 'I', an index into the numbers, and a value. */
 #include "tokenizer_check.h"
 
 #include "text/tokenizer.h"
@@ -32,7 +32,7 @@ static void set_number(ag_source_vocabulary *v, unsigned char index, unsigned ch
     if (index % (sizeof numbers / sizeof *numbers) >= 8) *number = value & 1;
 }
 
-/* One record, without its first byte. */
+/* s: the record without its first byte. */
 static void add_record(lists *l, unsigned char kind, const char *s, size_t n) {
     ag_source_vocabulary *v = &l->v;
     if (kind == 'T' && n >= 2 && v->n_tokens < MAX_RECORDS) {
@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     ag_tokenizer *t;
     ag_error err;
     ag_status st = ag_tokenizer_from_vocabulary(&l.v, "input", &t, &err);
-    free(copy); /* nothing of it is borrowed */
+    free(copy); /* the tokenizer borrows nothing from it */
     if ((st == AG_OK) != (t != NULL)) abort();
     if (t) check_tokenizer(t);
     ag_tokenizer_destroy(t);

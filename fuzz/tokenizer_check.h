@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every tokenizer that could be built must be able to do. */
+/* Checks that hold for every tokenizer that loads. */
 #ifndef AG_FUZZ_TOKENIZER_CHECK_H
 #define AG_FUZZ_TOKENIZER_CHECK_H
 
@@ -49,7 +49,7 @@ static inline void check_tokenizer(const ag_tokenizer *t) {
     for (int32_t id = 0; id < size && n < 200; id++) {
         const char *s = ag_tokenizer_token(t, id, &len);
         if (!s) continue;
-        if (len && ag_tokenizer_id(t, s, len) != id) abort(); /* empty ones may be several */
+        if (len && ag_tokenizer_id(t, s, len) != id) abort(); /* several tokens may be empty */
         known[n++] = id;
     }
     check_decode(t, known, n, true);

@@ -29,8 +29,8 @@ ag_jnode *ag_jparse_expression(ag_jparser *p);
 ag_jnode *ag_jparse_tuple(ag_jparser *p, bool with_condition, const char *end_name);
 ag_jnode *ag_jparse_target(ag_jparser *p, bool with_namespace, const char *end_name);
 ag_jnode *ag_jparse_filters(ag_jparser *p, ag_jnode *value, bool at_name);
-bool ag_jparse_body(ag_jparser *p, const char *const *end_tags,
-                    ag_jbody *out); /* stops at one of `end_tags`, which stays the current token */
+/* Stops at one of `end_tags` without consuming it. */
+bool ag_jparse_body(ag_jparser *p, const char *const *end_tags, ag_jbody *out);
 
 ag_jnode *ag_jnode_create(ag_jparser *p, ag_jnode_kind kind);
 void *ag_jparse_fail(ag_jparser *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
