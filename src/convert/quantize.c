@@ -16,7 +16,7 @@ enum { QUANTIZATION_VERSION = 2 };
 
 /* ---- the path ---- */
 
-/* What is read would be replaced while it is read. */
+/* Rejects a path that would replace a file of the source while it is read. */
 static ag_status check_apart(const ag_weight_source *source, const char *path, ag_error *err) {
     ag_file_info to, from;
     if (!ag_file_stat(path, &to)) return AG_OK;

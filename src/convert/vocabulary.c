@@ -368,7 +368,7 @@ static void put_id(ag_gguf_writer *w, const char *key, int64_t id) {
     if (id >= 0) ag_gguf_put_u32(w, key, (uint32_t)id);
 }
 
-/* Of several end ids the first ends a text and the last ends an answer. */
+/* The first of several end ids ends a text and the last ends an answer. */
 static void put_ids(ag_gguf_writer *w, const vocabulary *v, const ag_model_spec *s) {
     const json_t *unknown =
         json_object_get(json_object_get(v->model, "vocab"),

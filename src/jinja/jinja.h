@@ -22,9 +22,9 @@ typedef struct ag_jinja ag_jinja;
 /* Limits of a render; 0: the default. A render that exceeds one fails with AG_LIMIT. */
 typedef struct ag_jinja_limits {
     uint64_t steps;      /* about one per evaluated node, and one per 32 bytes processed */
-    uint32_t depth;      /* of nested expressions, statements and macro calls */
-    size_t output_bytes; /* of the rendered text */
-    size_t memory_bytes; /* of values, texts, the rendered text and its spans */
+    uint32_t depth;      /* nested expressions, statements and macro calls */
+    size_t output_bytes; /* size of the rendered text */
+    size_t memory_bytes; /* values, strings, the rendered text and its spans */
 } ag_jinja_limits;
 
 enum {

@@ -9,7 +9,7 @@
 typedef struct ag_merge {
     int32_t left, right; /* left is -1 in an empty slot */
     uint32_t rank;       /* never UINT32_MAX */
-    int32_t id;          /* of the merged token */
+    int32_t id;          /* the merged token */
 } ag_merge;
 
 /* Result of merging two symbols; id is -1 and rank UINT32_MAX if they do not merge. */
@@ -30,8 +30,8 @@ typedef struct ag_bpe {
     ag_text joined;      /* scratch of ag_bpe_add_merges() */
     int32_t unk_id; /* -1: unknown characters are dropped; -2: the file names a missing token */
     bool byte_fallback, fuse_unk, ignore_merges;
-    int32_t byte_ids[256];                /* of "<0x00>" to "<0xFF>"; -1: none */
-    int32_t char_ids[AG_BPE_SMALL_CHARS]; /* of one-character tokens; -1: none */
+    int32_t byte_ids[256];                /* ids of "<0x00>" to "<0xFF>"; -1: none */
+    int32_t char_ids[AG_BPE_SMALL_CHARS]; /* ids of one-character tokens; -1: none */
 } ag_bpe;
 
 /* Initialises a model without merges, options and unknown token, which the caller then sets. vocab

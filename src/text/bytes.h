@@ -14,8 +14,8 @@ ag_status ag_text_append_char(ag_text *text, uint32_t cp, ag_error *err);
 ag_status ag_ids_reserve(ag_ids *ids, size_t more, ag_error *err);
 ag_status ag_ids_push(ag_ids *ids, int32_t id, ag_error *err);
 
-/* How many bytes the rules of a file may make of n: real ones make a few times as many, and hostile
- * ones double them with every step. */
+/* Returns the maximum size of a text of n bytes after the rules of a file were applied. Real rules
+ * multiply the size by a small factor; hostile ones double it with every step. */
 size_t ag_growth_limit(size_t n);
 /* AG_LIMIT if more than that many were made by what `place` names. */
 ag_status ag_growth_check(size_t made, size_t limit, const char *path, ag_error *err);

@@ -10,7 +10,7 @@
 #include <utf8proc.h>
 
 struct ag_precompiled {
-    uint32_t *units; /* of the double array, in host byte order */
+    uint32_t *units; /* double array, in host byte order */
     size_t n_units;
     char *strings; /* each ends with NUL, the last one optionally */
     size_t n_strings;

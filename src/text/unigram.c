@@ -13,7 +13,7 @@
 /* Best segmentation of the text up to this byte. */
 typedef struct ag_unigram_node {
     double score;
-    uint32_t start; /* of the last token, whose id is `id`; NONE: there is no segmentation */
+    uint32_t start; /* start of the last token, whose id is `id`; NONE: no segmentation */
     int32_t id;
     uint32_t next; /* end of the token that starts here, in the best segmentation of the word */
 } node;

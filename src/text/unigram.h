@@ -11,10 +11,10 @@ typedef struct ag_unigram {
     const ag_vocab *vocab; /* borrowed; NULL: the tokenizer uses another model */
     ag_trie trie;
     double *scores;   /* by id */
-    double unk_score; /* of a character without a token */
+    double unk_score; /* score of a character without a token */
     int32_t unk_id;   /* -1: such a character is an error */
     bool byte_fallback;
-    int32_t byte_ids[256]; /* of "<0x00>" to "<0xFF>"; -1: none */
+    int32_t byte_ids[256]; /* ids of "<0x00>" to "<0xFF>"; -1: none */
 } ag_unigram;
 
 /* Reads the JSON object "model". vocab must contain its vocabulary already and is borrowed until

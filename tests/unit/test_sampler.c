@@ -177,7 +177,7 @@ static void top_k_of_one_equals_greedy(void **state) {
     ag_sampler *s = make(&p, 5);
     for (int i = 0; i < 50; i++) assert_int_equal(sample(s, (float[]){1, 2, 2, 0, 2}), 1);
     ag_sampler_destroy(s);
-    p.top_k = 2; /* of three equal logits, the two lowest ids */
+    p.top_k = 2; /* the two lowest ids of three equal logits */
     s = make(&p, 5);
     for (int i = 0; i < 200; i++) assert_in_range(sample(s, (float[]){1, 2, 2, 0, 2}), 1, 2);
     ag_sampler_destroy(s);

@@ -82,7 +82,7 @@ typedef struct ag_jmacro_def {
     ag_jstr *name; /* NULL: the caller of a call block */
     uint32_t *params;
     ag_jstr **param_names;
-    ag_jnode **defaults; /* of the last n_defaults parameters */
+    ag_jnode **defaults; /* for the last n_defaults parameters */
     size_t n_params, n_defaults;
     ag_jbody body;
     bool reads_caller, reads_kwargs, reads_varargs;

@@ -50,7 +50,7 @@ ag_jiter *ag_jiter_of(ag_jctx *c, ag_jv v);
 ag_jiter *ag_jiter_create(ag_jctx *c, const char *type_name,
                           int (*next)(ag_jctx *c, ag_jiter *it, ag_jv *item), ag_jiter *inner,
                           void *state);
-ag_jiter *ag_jiter_reversed(ag_jctx *c, ag_jv v); /* of a sequence */
+ag_jiter *ag_jiter_reversed(ag_jctx *c, ag_jv v); /* v: a sequence */
 /* Stores the next item and returns 1; returns 0 at the end, -1 on failure. Bounds the depth of
  * iterators over iterators. */
 static inline int ag_jiter_next(ag_jctx *c, ag_jiter *it, ag_jv *item) {

@@ -156,7 +156,7 @@ struct ag_jiter {
     ag_jv source;    /* indexed by `at` */
     ag_jiter *inner; /* or the iterator that items come from */
     size_t at, end;
-    void *state;     /* of the filter */
+    void *state;     /* private to `next` */
     uint64_t region; /* number of the region that created it */
 };
 
