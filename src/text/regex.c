@@ -163,12 +163,12 @@ static void next_literal(ag_cursor *c, size_t *start, size_t *end, bool *found) 
 static ag_status check_clock(ag_cursor *c, size_t from, ag_error *err) {
     size_t n = c->n_searches++;
     if (n % CLOCK_PERIOD && from == c->next) return AG_OK;
-    double now = ag_thread_cpu_s(), most = seconds_free + seconds_per_byte * (double)c->total_len;
+    double now = ag_thread_cpu_s(), max = seconds_free + seconds_per_byte * (double)c->total_len;
     if (n == 0) c->began = now;
-    if (now - c->began < most) return AG_OK;
+    if (now - c->began < max) return AG_OK;
     return AG_FAIL(err, LIMIT,
                    "matching a pattern failed at offset %zu of %zu bytes: it took over %.1f s",
-                   c->next, c->len, most);
+                   c->next, c->len, max);
 }
 
 /* Searches for a match that starts in [from, last]. */
