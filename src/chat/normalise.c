@@ -103,17 +103,6 @@ static ag_status fit_content(const normaliser *n, json_t *m, ag_error *err) {
     return st;
 }
 
-/* An older interface: one call, and results from "function". */
-static ag_status fit_old_names(json_t *m, ag_error *err) {
-    json_t *call = json_object_get(m, "function_call");
-    if (is_role(m, "function")) AG_TRY(set(m, "role", json_string("tool"), err));
-    if (!json_is_object(call) || json_object_get(m, "tool_calls")) return AG_OK;
-    json_t *calls = json_pack("[{s:s, s:O}]", "type", "function", "function", call);
-    AG_TRY(set(m, "tool_calls", calls, err));
-    json_object_del(m, "function_call");
-    return AG_OK;
-}
-
 /* The reasoning under the name that the template reads. */
 static ag_status fit_reasoning(const normaliser *n, json_t *m, ag_error *err) {
     static const char *const keys[] = {"reasoning_content", "reasoning", "thinking"};
@@ -140,7 +129,6 @@ static ag_status calls_to_text(const normaliser *n, json_t *m, ag_error *err) {
 }
 
 static ag_status fit(normaliser *n, json_t *m, ag_error *err) {
-    AG_TRY(fit_old_names(m, err));
     if (is_role(m, "developer") && !has(n, AG_CHAT_DEVELOPER)) {
         AG_TRY(set(m, "role", json_string("system"), err));
     }
