@@ -9,24 +9,6 @@
 #include <stdint.h>
 #include <string.h>
 
-const char *ag_call_kind_name(ag_call_kind kind) {
-    switch (kind) {
-    case AG_CALLS_JSON:
-        return "JSON";
-    case AG_CALLS_NAMED:
-        return "name, then JSON";
-    case AG_CALLS_TAGGED:
-        return "tags";
-    case AG_CALLS_PYTHON:
-        return "Python";
-    case AG_CALLS_BRACES:
-        return "braces";
-    case AG_CALLS_HARMONY:
-        break;
-    }
-    return "channels";
-}
-
 void ag_call_format_free(ag_call_format *f) {
     const char *const texts[] = {
         f->section_open, f->section_close, f->call_open,   f->call_close,  f->list_open,

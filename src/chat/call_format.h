@@ -15,8 +15,6 @@ typedef enum ag_call_kind {
     AG_CALLS_BRACES,  /* f{a:1,b:MARKtextMARK} */
     AG_CALLS_HARMONY, /* channels and recipients */
 } ag_call_kind;
-/* "json", "named json", ...: for tables and tests. */
-const char *ag_call_kind_name(ag_call_kind kind);
 
 enum { AG_CALL_TRIGGERS = 4 };
 

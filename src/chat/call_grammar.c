@@ -295,7 +295,7 @@ static bool opens_in_list(const ag_call_format *c) {
     return c->is_parallel && c->list_open && c->list_open[0];
 }
 
-bool ag_calls_repeat(const ag_chat_format *f) {
+bool ag_chat_format_repeats_calls(const ag_chat_format *f) {
     const ag_call_format *c = &f->calls;
     return c->is_parallel && c->kind != AG_CALLS_HARMONY && (!c->head_close || c->head_between);
 }
@@ -347,7 +347,7 @@ ag_status ag_call_grammar(const ag_chat_format *f, const json_t *tools, bool sev
     AG_TRY(put_text(&w, c->list_open));
     if (opens_in_list(c) && !bare) AG_TRY(put_text(&w, c->call_open));
     AG_TRY(put(&w, "call "));
-    if (several && ag_calls_repeat(f)) {
+    if (several && ag_chat_format_repeats_calls(f)) {
         AG_TRY(put(&w, "("));
         AG_TRY(put_text(&w, c->head_close ? c->head_between : c->between));
         if (!bare && !c->head_close) AG_TRY(put_text(&w, c->call_open));

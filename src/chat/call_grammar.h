@@ -11,7 +11,5 @@ ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err);
  * in a request), and, if `several`, more of them. Appended. */
 ag_status ag_call_grammar(const ag_chat_format *f, const json_t *tools, bool several, ag_text *out,
                           ag_error *err);
-/* Whether several calls can be written behind one another. */
-bool ag_calls_repeat(const ag_chat_format *f);
 
 #endif

@@ -166,11 +166,6 @@ static bool ends_open(const ag_chat_format *f, const char *s, size_t n) {
     return n >= len && !memcmp(s + n - len, f->reasoning_open, len);
 }
 
-/* The text of the conversation, sampled answers as text too. */
-static ag_status append_text(rendering *r, ag_text *text, ag_error *err) {
-    return ag_text_append(text, r->out.text, r->end, err);
-}
-
 ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text, ag_error *err) {
     rendering r = {.c = c, .flags = flags};
     const size_t n_ids = ids ? ids->n : 0;
@@ -190,7 +185,7 @@ ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
         r.answers.messages = NULL;
         st = render_text(&r, err);
     }
-    if (st == AG_OK && text) st = append_text(&r, text, err);
+    if (st == AG_OK && text) st = ag_text_append(text, r.out.text, r.end, err);
     if (st != AG_OK && ids) ids->n = n_ids;
     ag_chat_stand_ins_free(&r.answers);
     ag_cut_list_free(&r.cuts);

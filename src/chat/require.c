@@ -44,8 +44,6 @@ static ag_status append_ids(const ag_chat *c, const ag_text *text, ag_ids *ids, 
                                ids, err);
 }
 
-bool ag_chat_format_repeats_calls(const ag_chat_format *f) { return ag_calls_repeat(f); }
-
 ag_status ag_chat_require_call(ag_chat *c, const char *name, unsigned flags, ag_ids *ids,
                                ag_text *grammar, ag_error *err) {
     const size_t n_ids = ids->n, n_grammar = grammar->len;

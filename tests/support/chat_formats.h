@@ -46,13 +46,11 @@ static inline ag_chat_format *format_of(const char *path, const ag_tokenizer *t)
     "{\"id\": \"" id   \
     "\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": " args "}}"
 
-/* JSON with ' for quotation marks where it has none of them. */
+/* Copies JSON that has ' for quotation marks, with them. */
 static inline void quoted(const char *s, char *out, size_t size) {
-    const bool is_plain = strchr(s, '"') == NULL;
     size_t n = 0;
     for (; *s && n + 1 < size; s++) out[n++] = *s == '\'' ? '"' : *s;
     out[n] = '\0';
-    (void)is_plain;
 }
 
 static inline ag_chat *chat_of(const ag_chat_format *f, const char *messages, const char *offered) {

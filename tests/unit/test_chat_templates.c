@@ -281,6 +281,10 @@ static void only_breaks_of_rules_are_refused(void **state) {
 /* ---- table ---- */
 
 static void print_table(void) {
+    static const char *const kinds[] = {
+        [AG_CALLS_JSON] = "JSON",     [AG_CALLS_NAMED] = "name, then JSON",
+        [AG_CALLS_TAGGED] = "tags",   [AG_CALLS_PYTHON] = "Python",
+        [AG_CALLS_BRACES] = "braces", [AG_CALLS_HARMONY] = "channels"};
     printf("| Template | System | Tools | Calls | Several | Results | Parts | Reasoning | Ends "
            "with |\n"
            "|---|---|---|---|---|---|---|---|---|\n");
@@ -289,7 +293,7 @@ static void print_table(void) {
         const uint32_t has = f->features;
         printf("| %s | %s | %s | %s | %s | %s | %s | %s | `%s` |\n", templates[i].name,
                has & AG_CHAT_SYSTEM ? "yes" : "-", has & AG_CHAT_TOOLS ? "yes" : "-",
-               f->has_learnt_calls ? ag_call_kind_name(f->calls.kind) : "-",
+               f->has_learnt_calls ? kinds[f->calls.kind] : "-",
                has & AG_CHAT_PARALLEL_CALLS ? "yes" : "-", has & AG_CHAT_RESULTS ? "yes" : "-",
                has & AG_CHAT_PARTS ? "yes" : "-",
                has & AG_CHAT_OPENS_REASONING ? "opened"
