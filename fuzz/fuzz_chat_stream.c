@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers of models: a format, how many bytes come at a time, then the text. Whatever it is, pieces
  * say what the whole says, and arguments of a call that is whole are JSON. */
-#include "chat/stream.h"
-#include "chat/values.h"
+#include "chat/json_text.h"
+#include "chat/parse/parser.h"
 #include "fuzz.h"
 #include "support/call_formats.h"
 

@@ -2,7 +2,7 @@
 /* A conversation as it came: messages, tools, variables. */
 #include "chat/conversation.h"
 
-#include "chat/values.h"
+#include "chat/json_text.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "core/interrupt.h"

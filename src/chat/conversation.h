@@ -2,7 +2,7 @@
 #ifndef AG_CHAT_CONVERSATION_H
 #define AG_CHAT_CONVERSATION_H
 
-#include "chat/format.h"
+#include "chat/template/format.h"
 
 /* An answer that this engine sampled. */
 typedef struct ag_chat_answer {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a message must be, before anything is made of it. */
 #include "chat/conversation.h"
-#include "chat/values.h"
+#include "chat/json_text.h"
 #include "core/fail.h"
 #include "text/bytes.h"
 

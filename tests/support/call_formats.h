@@ -3,7 +3,7 @@
 #ifndef AG_TESTS_SUPPORT_CALL_FORMATS_H
 #define AG_TESTS_SUPPORT_CALL_FORMATS_H
 
-#include "chat/call_format.h"
+#include "chat/calls/call_format.h"
 
 static const ag_call_format hermes = {.kind = AG_CALLS_JSON,
                                       .is_parallel = true,

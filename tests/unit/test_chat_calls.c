@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that are asked for: what a grammar lets through is a call that the parser reads back, with
  * arguments that obey, for every way to write calls. Texts are random along the masks. */
-#include "chat/call_grammar.h"
-#include "chat/stream.h"
+#include "chat/calls/call_grammar.h"
+#include "chat/parse/parser.h"
 #include "support/chat_formats.h"
 #include "support/failing_allocator.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers read back, in pieces of every size: content, reasoning, calls. */
-#include "chat/stream.h"
+#include "chat/parse/parser.h"
 
 #include "support/call_formats.h"
 #include "support/failing_allocator.h"

@@ -2,7 +2,7 @@
 /* What templates were found to do, and calls that they write, read back. The 50 real templates are
  * those of ../shared; without it, our own. With --table it prints what docs/chat.md shows. */
 #include "chat/conversation.h"
-#include "chat/stream.h"
+#include "chat/parse/parser.h"
 #include "core/alloc.h"
 #include "formats/file.h"
 #include "text/bytes.h"

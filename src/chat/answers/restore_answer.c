@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sampled answers from one ag_chat to the next, as JSON. */
+#include "chat/answers/sampled_answer.h"
+#include "chat/json_text.h"
+#include "chat/parse/parser.h"
+#include "core/fail.h"
+#include "formats/json.h"
+#include "text/bytes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CHECKSUM_TEXT = 17 };
+
+/* As JSON, whose numbers have no 64 bits everywhere. */
+static void write_checksum(const ag_chat *c, char text[CHECKSUM_TEXT]) {
+    snprintf(text, CHECKSUM_TEXT, "%016" PRIx64, c->format->checksum);
+}
+
+/* ---- keeping ---- */
+
+/* What ag_chat_require_call() put behind the prompt, and what was sampled. */
+static ag_status all_ids(const ag_chat *c, const int32_t *ids, size_t n, ag_ids *all,
+                         ag_error *err) {
+    if (c->begun.len) {
+        AG_TRY(ag_tokenizer_encode(c->format->tokenizer, c->begun.data, c->begun.len,
+                                   AG_ENCODE_PARSE_SPECIAL, all, err));
+    }
+    AG_TRY(ag_ids_reserve(all, n, err));
+    if (n) memcpy(all->data + all->n, ids, n * sizeof *ids);
+    all->n += n;
+    return AG_OK;
+}
+
+static void trim(const char **s, size_t *n) {
+    while (*n && ag_is_json_space((*s)[*n - 1])) --*n;
+    while (*n && ag_is_json_space(**s)) ++*s, --*n;
+}
+
+/* Of an answer without calls the ids must spell what it says, all of it in ordinary tokens: anyone
+ * can write the same text. */
+static ag_status check_text(const ag_chat *c, const json_t *message, const ag_chat_answer *t,
+                            ag_error *err) {
+    const json_t *content = json_object_get(message, "content");
+    const char *says = json_string_value(content);
+    ag_text text = {0};
+    if (json_object_get(message, "tool_calls")) return AG_OK;
+    if (t->n_reasoning > t->ids.n || !says)
+        return AG_FAIL(err, UNSUPPORTED, "an answer that is reasoning alone");
+    for (size_t i = t->n_reasoning; i < t->ids.n; i++) {
+        if (ag_tokenizer_is_special(c->format->tokenizer, t->ids.data[i]))
+            return AG_FAIL(err, UNSUPPORTED, "an answer whose text holds the special token %d",
+                           t->ids.data[i]);
+    }
+    AG_TRY(ag_tokenizer_decode(c->format->tokenizer, t->ids.data + t->n_reasoning,
+                               t->ids.n - t->n_reasoning, true, &text, err));
+    const char *spelled = text.data ? text.data : "";
+    size_t n = text.len, n_says = json_string_length(content);
+    trim(&spelled, &n);
+    trim(&says, &n_says);
+    const bool same = n == n_says && !memcmp(spelled, says, n);
+    ag_text_free(&text);
+    return same ? AG_OK
+                : AG_FAIL(err, UNSUPPORTED, "an answer of %zu bytes, of which %zu are told", n,
+                          n_says);
+}
+
+static json_t *ids_as_json(const ag_ids *ids) {
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < ids->n; i++) {
+        if (json_array_append_new(list, json_integer(ids->data[i])) == 0) continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static ag_status keep(const ag_chat *c, const json_t *message, ag_chat_answer *t, const ag_ids *ids,
+                      ag_text *json, ag_error *err) {
+    AG_TRY(ag_chat_make_answer(c, message, ids->data, ids->n, t, err));
+    AG_TRY(check_text(c, message, t, err));
+    char format[CHECKSUM_TEXT];
+    write_checksum(c, format);
+    json_t *kept = json_pack("{s:O, s:o, s:b, s:s}", "message", message, "ids", ids_as_json(ids),
+                             "opened", (int)t->opened, "format", format);
+    if (!kept) return AG_FAIL(err, NOMEM, "JSON of an answer of %zu tokens", ids->n);
+    const ag_status st = ag_value_append(kept, json, err);
+    json_decref(kept);
+    return st;
+}
+
+ag_status ag_chat_keep_answer(const ag_chat *c, const ag_chat_parser *p, const int32_t *ids,
+                              size_t n, ag_text *json, ag_error *err) {
+    ag_text text = {0};
+    ag_ids all = {0};
+    json_t *message = NULL;
+    ag_chat_answer t = {.opened = p->params.opened};
+    if (!c->format->tokenizer) return AG_FAIL(err, INVALID, "ids of a format without a tokenizer");
+    ag_status st = ag_chat_parser_message(p, &text, err);
+    if (st == AG_OK) st = ag_json_parse(text.data, text.len, "an answer", &message, err);
+    if (st == AG_OK) st = all_ids(c, ids, n, &all, err);
+    if (st == AG_OK && !all.n) st = AG_FAIL(err, UNSUPPORTED, "an answer without a token");
+    if (st == AG_OK) st = keep(c, message, &t, &all, json, err);
+    ag_chat_answer_free(&t);
+    json_decref(message);
+    ag_ids_free(&all);
+    ag_text_free(&text);
+    return st;
+}
+
+/* ---- recalling ---- */
+
+static ag_status ids_of(const ag_tokenizer *t, const json_t *list, ag_ids *ids, ag_error *err) {
+    const int32_t n_vocab = ag_tokenizer_vocab_size(t);
+    json_t *id;
+    size_t i;
+    AG_TRY(ag_ids_reserve(ids, json_array_size(list), err));
+    json_array_foreach((json_t *)(uintptr_t)list, i, id) {
+        const json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (v < 0 || v >= n_vocab)
+            return AG_FAIL(err, FORMAT, "a kept answer: id %zu is none of this model", i);
+        ids->data[ids->n++] = (int32_t)v;
+    }
+    return ids->n ? AG_OK : AG_FAIL(err, FORMAT, "a kept answer without ids");
+}
+
+/* Ids of another tokenizer would be other words. */
+static ag_status check_format(const ag_chat *c, const json_t *kept, ag_error *err) {
+    char here[CHECKSUM_TEXT];
+    const char *format = json_string_value(json_object_get(kept, "format"));
+    write_checksum(c, here);
+    if (format && !strcmp(format, here)) return AG_OK;
+    return AG_FAIL(err, FORMAT, "a kept answer of another tokenizer or template: %.20s, here %s",
+                   format ? format : "none is named", here);
+}
+
+static ag_status recall(ag_chat *c, const json_t *message, const ag_ids *ids, bool opened,
+                        ag_error *err) {
+    ag_chat_answer answer = {.opened = opened};
+    ag_status st = ag_chat_make_answer(c, message, ids->data, ids->n, &answer, err);
+    if (st == AG_OK) st = check_text(c, message, &answer, err);
+    if (st == AG_OK) return ag_chat_remember(c, &answer, err);
+    ag_chat_answer_free(&answer);
+    return st == AG_UNSUPPORTED
+               ? AG_FAIL(err, FORMAT, "a kept answer whose ids do not spell its message")
+               : st;
+}
+
+ag_status ag_chat_restore_answer(ag_chat *c, const char *json, size_t len, ag_error *err) {
+    json_t *kept = NULL;
+    ag_ids ids = {0};
+    if (!c->format->tokenizer) return AG_FAIL(err, INVALID, "ids of a format without a tokenizer");
+    AG_TRY(ag_json_parse(json, len, "a kept answer", &kept, err));
+    const json_t *message = json_object_get(kept, "message");
+    const bool opened = json_is_true(json_object_get(kept, "opened"));
+    ag_status st = ids_of(c->format->tokenizer, json_object_get(kept, "ids"), &ids, err);
+    if (st == AG_OK) st = check_format(c, kept, err);
+    if (st == AG_OK && !json_is_object(message))
+        st = AG_FAIL(err, FORMAT, "a kept answer without its message");
+    if (st == AG_OK) st = ag_chat_check_message(message, "a kept answer", err);
+    if (st == AG_OK) st = recall(c, message, &ids, opened, err);
+    ag_ids_free(&ids);
+    json_decref(kept);
+    return st;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chat/calls/call_grammar.h"
+
+#include "chat/json_scan.h"
+#include "chat/json_text.h"
+#include "chat/parse/parser.h"
+#include "chat/template/special_text.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct writer {
+    const ag_chat_format *f;
+    const ag_call_format *c;
+    ag_text *out;
+    ag_error *err;
+} writer;
+
+static ag_status put(writer *w, const char *s) {
+    return ag_text_append(w->out, s, strlen(s), w->err);
+}
+
+/* ---- literals ---- */
+
+static ag_status put_char(writer *w, char c) {
+    char escape[8];
+    if (c == '"' || c == '\\') snprintf(escape, sizeof escape, "\\%c", c);
+    else if (c == '\n') snprintf(escape, sizeof escape, "\\n");
+    else if ((unsigned char)c < 0x20) snprintf(escape, sizeof escape, "\\x%02x", (unsigned)c);
+    else return ag_text_append(w->out, &c, 1, w->err);
+    return put(w, escape);
+}
+
+static ag_status put_quoted(writer *w, const char *s, size_t n) {
+    AG_TRY(put(w, "\""));
+    for (size_t i = 0; i < n; i++) AG_TRY(put_char(w, s[i]));
+    return put(w, "\" ");
+}
+
+/* Special tokens by their ids, all else as it is spelled. */
+static ag_status put_mark(writer *w, const char *s, size_t n) {
+    size_t begin = 0, i = 0;
+    while (i < n) {
+        const ag_chat_mark *m = ag_chat_longest_mark(w->f, s + i, n - i, true);
+        if (!m) {
+            i++;
+            continue;
+        }
+        char token[24];
+        if (i > begin) AG_TRY(put_quoted(w, s + begin, i - begin));
+        snprintf(token, sizeof token, "<[%d]> ", (int)m->id);
+        AG_TRY(put(w, token));
+        begin = i += m->len;
+    }
+    return n > begin ? put_quoted(w, s + begin, n - begin) : AG_OK;
+}
+
+/* What closes calls, up to what ends the answer. */
+static ag_status put_closing(writer *w, const char *s) {
+    const char *end = s ? s + strlen(s) : NULL;
+    for (size_t i = 0; s && i < w->f->n_stops; i++) {
+        const char *at = strstr(s, w->f->stops[i]);
+        if (at && at < end) end = at;
+    }
+    return s ? put_mark(w, s, (size_t)(end - s)) : AG_OK;
+}
+
+static ag_status put_text(writer *w, const char *s) {
+    return s ? put_mark(w, s, strlen(s)) : AG_OK;
+}
+
+static bool is_word(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+}
+
+/* A regular expression that finds the text, but for white space around it. */
+static ag_status put_stop(writer *w, const char *before, const char *s) {
+    size_t n = strlen(s);
+    while (n && ag_is_json_space(s[n - 1])) n--;
+    while (n && ag_is_json_space(*s)) s++, n--;
+    ag_text regex = {0};
+    ag_status st = ag_text_append(&regex, before, strlen(before), w->err);
+    for (size_t i = 0; i < n && st == AG_OK; i++) {
+        const char c = s[i];
+        const bool is_sign = (unsigned char)c < 0x80 && c > ' ' && !is_word(c);
+        if (is_sign) st = ag_text_append(&regex, "\\", 1, w->err);
+        if (st == AG_OK) st = ag_text_append(&regex, &c, 1, w->err);
+    }
+    if (st == AG_OK) st = put_quoted(w, regex.data ? regex.data : "", regex.len);
+    ag_text_free(&regex);
+    return st;
+}
+
+/* ---- schemas ---- */
+
+static const json_t *function_of(const json_t *tool) {
+    const json_t *f = json_object_get(tool, "function");
+    return f ? f : tool;
+}
+
+static const char *name_of(const json_t *tool) {
+    return json_string_value(json_object_get(function_of(tool), "name"));
+}
+
+/* References into a schema that now stands at `place` of another. */
+static bool move_references(json_t *v, const char *place) {
+    size_t i;
+    const char *key;
+    json_t *member;
+    json_array_foreach(v, i, member) {
+        if (!move_references(member, place)) return false;
+    }
+    json_object_foreach(v, key, member) {
+        const char *ref = json_string_value(member);
+        if (!strcmp(key, "$ref") && ref && ref[0] == '#' && (ref[1] == '/' || !ref[1])) {
+            json_t *moved = json_sprintf("#%s%s", place, ref + 1);
+            if (json_object_set_new(v, key, moved) != 0) return false;
+        } else if (!move_references(member, place)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The schema of a tool's arguments, to stand at `place`. */
+static ag_status parameters_of(writer *w, const json_t *tool, const char *place, json_t **out) {
+    const json_t *own = json_object_get(function_of(tool), "parameters");
+    const char *type = json_string_value(json_object_get(own, "type"));
+    *out = NULL;
+    if (type && strcmp(type, "object") != 0) {
+        return AG_FAIL(w->err, INVALID, "the parameters of \"%.80s\" are of type %.40s",
+                       name_of(tool), type);
+    }
+    json_t *schema = json_is_object(own) ? json_deep_copy(own) : json_object();
+    if (schema && move_references(schema, place) &&
+        json_object_set_new(schema, "type", json_string("object")) == 0) {
+        *out = schema;
+        return AG_OK;
+    }
+    json_decref(schema);
+    return AG_FAIL(w->err, NOMEM, "schema of a tool call");
+}
+
+/* A value of a call that is neither its tool nor its arguments: an id, a number that is counted
+ * up, or a word that is always the same. */
+static json_t *other_schema(const json_t *sample) {
+    const char *s = json_string_value(sample);
+    const size_t n = s ? strlen(s) : 0;
+    if (s && !strcmp(s, AG_PROBE_ID)) {
+        return json_pack("{s:s, s:s}", "type", "string", "pattern", "^[a-zA-Z0-9]{9}$");
+    }
+    if (n && strspn(s, "0123456789") == n) {
+        return json_pack("{s:s, s:s}", "type", "string", "pattern", "^[0-9]{1,3}$");
+    }
+    return json_pack("{s:O}", "const", sample);
+}
+
+static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, const char *place,
+                             json_t **out) {
+    const char *s = json_string_value(sample), *key;
+    json_t *member;
+    *out = NULL;
+    if (s && strstr(s, AG_PROBE_KEY)) {
+        return AG_FAIL(w->err, UNSUPPORTED,
+                       "a call of \"%.80s\": the template writes arguments as JSON in a text",
+                       name_of(tool));
+    }
+    if (s && !strcmp(s, AG_PROBE_TOOL)) {
+        *out = json_pack("{s:s}", "const", name_of(tool));
+    } else if (json_object_get(sample, AG_PROBE_KEY)) {
+        return parameters_of(w, tool, place, out);
+    } else if (!json_is_object(sample)) {
+        *out = other_schema(sample);
+    } else {
+        json_t *properties = json_object(), *required = json_array();
+        ag_status st = AG_OK;
+        json_object_foreach(sample, key, member) {
+            char at[256];
+            json_t *one = NULL;
+            snprintf(at, sizeof at, "%s/properties/%.60s", place, key);
+            if (st == AG_OK) st = call_schema(w, member, tool, at, &one);
+            if (json_object_set_new(properties, key, one) != 0 ||
+                json_array_append_new(required, json_string(key)) != 0) {
+                if (st == AG_OK) st = AG_FAIL(w->err, NOMEM, "schema of a tool call");
+            }
+        }
+        *out = json_pack("{s:s, s:o, s:o, s:b}", "type", "object", "properties", properties,
+                         "required", required, "additionalProperties", 0);
+        if (st != AG_OK) {
+            json_decref(*out);
+            *out = NULL;
+            return st;
+        }
+    }
+    return *out ? AG_OK : AG_FAIL(w->err, NOMEM, "schema of a tool call");
+}
+
+static ag_status put_schema(writer *w, json_t *schema) {
+    const ag_status st = ag_value_append(schema, w->out, w->err);
+    json_decref(schema);
+    return st == AG_OK ? put(w, " ") : st;
+}
+
+static ag_status put_parameters(writer *w, const json_t *tool) {
+    json_t *schema;
+    AG_TRY(parameters_of(w, tool, "", &schema));
+    return put_schema(w, schema);
+}
+
+/* ---- calls ---- */
+
+static ag_status put_object(writer *w, const json_t *tool) {
+    json_t *sample = json_loads(w->c->object, 0, NULL), *schema;
+    if (!sample) return AG_FAIL(w->err, NOMEM, "schema of a tool call");
+    const ag_status st = call_schema(w, sample, tool, "", &schema);
+    json_decref(sample);
+    if (st != AG_OK) return st;
+    AG_TRY(put(w, "%json "));
+    return put_schema(w, schema);
+}
+
+static ag_status put_named(writer *w, const json_t *tool) {
+    AG_TRY(put_text(w, name_of(tool)));
+    if (w->c->has_index) AG_TRY(put(w, "\":\" [0-9]{1,4} "));
+    if (w->c->id_mark) {
+        AG_TRY(put_text(w, w->c->id_mark));
+        AG_TRY(put(w, "[a-zA-Z0-9]{9} "));
+    }
+    AG_TRY(put_text(w, w->c->kind == AG_CALLS_HARMONY ? " <|constrain|>json<|message|>"
+                                                      : w->c->name_end));
+    AG_TRY(put(w, "%json "));
+    return put_parameters(w, tool);
+}
+
+static ag_status put_tagged(writer *w, const json_t *tool) {
+    const ag_call_format *c = w->c;
+    const char *const marks[] = {c->param_open, c->param_text, c->param_json, c->param_close,
+                                 c->param_between ? c->param_between : ""};
+    AG_TRY(put_text(w, name_of(tool)));
+    AG_TRY(put_text(w, c->name_end));
+    AG_TRY(put(w, "%tags("));
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        AG_TRY(put_text(w, marks[i]));
+        AG_TRY(put(w, ", "));
+    }
+    /* What begins like CDATA is read as that. */
+    AG_TRY(put_stop(w, "^<!\\[CDATA\\[|", c->param_close));
+    AG_TRY(put(w, ") "));
+    return put_parameters(w, tool);
+}
+
+static ag_status put_code(writer *w, const json_t *tool) {
+    const bool is_python = w->c->kind == AG_CALLS_PYTHON;
+    AG_TRY(put_text(w, name_of(tool)));
+    AG_TRY(put(w, is_python ? "\"(\" %python " : "\"{\" %braces("));
+    if (!is_python) {
+        AG_TRY(put_text(w, w->c->quote));
+        AG_TRY(put(w, ", "));
+        AG_TRY(put_stop(w, "", w->c->quote));
+        AG_TRY(put(w, ") "));
+    }
+    AG_TRY(put_parameters(w, tool));
+    return put(w, is_python ? "\")\" " : "\"}\" ");
+}
+
+static ag_status put_call(writer *w, const json_t *tool) {
+    const char *name = name_of(tool);
+    if (w->c->kind != AG_CALLS_JSON && name[ag_stream_name_len(name, strlen(name))]) {
+        return AG_FAIL(w->err, UNSUPPORTED, "a call of \"%.80s\": the name needs quotes", name);
+    }
+    switch (w->c->kind) {
+    case AG_CALLS_JSON:
+        return put_object(w, tool);
+    case AG_CALLS_NAMED:
+    case AG_CALLS_HARMONY:
+        return put_named(w, tool);
+    case AG_CALLS_TAGGED:
+        return put_tagged(w, tool);
+    case AG_CALLS_PYTHON:
+    case AG_CALLS_BRACES:
+        break;
+    }
+    return put_code(w, tool);
+}
+
+/* ---- the answer ---- */
+
+/* Nothing that stands before every call: the first one begins the answer. */
+static bool is_bare(const ag_chat_format *f) { return f->calls.bare && f->has_learnt_calls; }
+
+/* Brackets of a list stand behind what opens the section, so that what opens a call is in it. */
+static bool opens_in_list(const ag_call_format *c) {
+    return c->is_parallel && c->list_open && c->list_open[0];
+}
+
+bool ag_chat_format_repeats_calls(const ag_chat_format *f) {
+    const ag_call_format *c = &f->calls;
+    return c->is_parallel && c->kind != AG_CALLS_HARMONY && (!c->head_close || c->head_between);
+}
+
+static ag_status append(ag_text *out, const char *s, ag_error *err) {
+    return s ? ag_text_append(out, s, strlen(s), err) : AG_OK;
+}
+
+ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err) {
+    const ag_call_format *c = &f->calls;
+    if (c->kind == AG_CALLS_HARMONY) {
+        return append(out, "<|channel|>commentary to=functions.", err);
+    }
+    if (is_bare(f)) return AG_OK;
+    if (c->head_close) return append(out, c->head_open, err);
+    AG_TRY(append(out, c->section_open, err));
+    return opens_in_list(c) ? AG_OK : append(out, c->call_open, err);
+}
+
+/* The name in the header of a call's message, and what opens the call behind it. */
+static ag_status put_header(writer *w, const json_t *tool) {
+    if (!w->c->head_close) return AG_OK;
+    AG_TRY(put_text(w, name_of(tool)));
+    AG_TRY(put_text(w, w->c->head_close));
+    AG_TRY(put_text(w, w->c->section_open));
+    return put_text(w, w->c->call_open);
+}
+
+static ag_status put_calls(writer *w, const json_t *tools) {
+    const json_t *tool;
+    size_t i;
+    AG_TRY(put(w, "call ::= ("));
+    json_array_foreach(tools, i, tool) {
+        AG_TRY(put(w, i ? "| " : ""));
+        AG_TRY(put_header(w, tool));
+        AG_TRY(put_call(w, tool));
+    }
+    AG_TRY(put(w, ") "));
+    if (!is_bare(w->f)) AG_TRY(put_closing(w, w->c->call_close));
+    return put(w, "\n");
+}
+
+ag_status ag_call_grammar(const ag_chat_format *f, const json_t *tools, bool several, ag_text *out,
+                          ag_error *err) {
+    writer w = {.f = f, .c = &f->calls, .out = out, .err = err};
+    const ag_call_format *c = w.c;
+    const bool bare = is_bare(f);
+    AG_TRY(put(&w, "root ::= "));
+    AG_TRY(put_text(&w, c->list_open));
+    if (opens_in_list(c) && !bare) AG_TRY(put_text(&w, c->call_open));
+    AG_TRY(put(&w, "call "));
+    if (several && ag_chat_format_repeats_calls(f)) {
+        AG_TRY(put(&w, "("));
+        AG_TRY(put_text(&w, c->head_close ? c->head_between : c->between));
+        if (!bare && !c->head_close) AG_TRY(put_text(&w, c->call_open));
+        AG_TRY(put(&w, "call)* "));
+    }
+    AG_TRY(put_closing(&w, c->list_close));
+    if (!bare) AG_TRY(put_closing(&w, c->section_close));
+    AG_TRY(put(&w, "\n"));
+    return put_calls(&w, tools);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A call that is asked for: what begins it behind the prompt, and the grammar of the rest. */
+#include "chat/calls/call_grammar.h"
+#include "chat/conversation.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+
+#include <string.h>
+
+/* A reasoning that the prompt has opened is over. */
+static ag_status close_reasoning(const ag_chat *c, ag_text *out, ag_error *err) {
+    if (!c->is_open) return AG_OK;
+    const char *close = c->format->reasoning_close;
+    AG_TRY(ag_text_append(out, close, strlen(close), err));
+    return ag_text_append(out, "\n\n", 2, err);
+}
+
+/* The tools that may be called, an array: all, or the one of this name. */
+static ag_status find_tools(const ag_chat *c, const char *name, json_t **out, ag_error *err) {
+    json_t *tool;
+    size_t i;
+    *out = NULL;
+    if (!c->tools) return AG_FAIL(err, NOT_FOUND, "a call of a tool: there are no tools");
+    if (!name) {
+        *out = json_incref(c->tools);
+        return AG_OK;
+    }
+    json_array_foreach(c->tools, i, tool) {
+        const json_t *f = json_object_get(tool, "function");
+        const char *own = json_string_value(json_object_get(f ? f : tool, "name"));
+        if (!own || strcmp(name, own) != 0) continue;
+        *out = json_pack("[O]", tool);
+        return *out ? AG_OK : AG_FAIL(err, NOMEM, "tool call");
+    }
+    return AG_FAIL(err, NOT_FOUND, "a call of a tool: there is no tool \"%.80s\"", name);
+}
+
+static ag_status append_ids(const ag_chat *c, const ag_text *text, ag_ids *ids, ag_error *err) {
+    if (!c->format->tokenizer) {
+        return AG_FAIL(err, INVALID, "ids of a chat format without a tokenizer");
+    }
+    if (!text->len) return AG_OK;
+    return ag_tokenizer_encode(c->format->tokenizer, text->data, text->len, AG_ENCODE_PARSE_SPECIAL,
+                               ids, err);
+}
+
+ag_status ag_chat_require_call(ag_chat *c, const char *name, unsigned flags, ag_ids *ids,
+                               ag_text *grammar, ag_error *err) {
+    const size_t n_ids = ids->n, n_grammar = grammar->len;
+    ag_text begin = {0};
+    json_t *tools;
+    AG_TRY(find_tools(c, name, &tools, err));
+    ag_status st = AG_OK;
+    if (c->format->calls.kind != AG_CALLS_HARMONY) st = close_reasoning(c, &begin, err);
+    if (st == AG_OK) st = ag_call_opening(c->format, &begin, err);
+    if (st == AG_OK) {
+        st = ag_call_grammar(c->format, tools, flags & AG_CHAT_SEVERAL_CALLS, grammar, err);
+    }
+    if (st == AG_OK) st = append_ids(c, &begin, ids, err);
+    json_decref(tools);
+    if (st == AG_OK) {
+        ag_text_free(&c->begun);
+        c->begun = begin;
+        c->no_calls = false;
+        return AG_OK;
+    }
+    ids->n = n_ids;
+    grammar->len = n_grammar;
+    ag_text_free(&begin);
+    return st;
+}

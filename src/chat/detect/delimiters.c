@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How turns end and reasoning is marked, learnt from what a template puts around known words. */
+#include "chat/template/special_text.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <string.h>
+
+static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+/* ---- marks in texts ---- */
+
+static size_t special_len(const ag_chat_format *f, const char *s) {
+    const ag_chat_mark *m = ag_chat_longest_mark(f, s, strlen(s), true);
+    return m ? m->len : 0;
+}
+
+size_t ag_chat_mark_len(const ag_chat_format *f, const char *s, size_t *space) {
+    *space = 0;
+    while (is_space(s[*space])) ++*space;
+    s += *space;
+    size_t n = special_len(f, s);
+    if (n) return n;
+    const size_t line = strcspn(s, "\n");
+    const char *end = *s == '<' ? memchr(s, '>', line) : *s == '[' ? memchr(s, ']', line) : NULL;
+    if (end) return (size_t)(end - s) + 1;
+    n = line;
+    while (n && is_space(s[n - 1])) n--;
+    return n;
+}
+
+ag_status ag_chat_add_stop(ag_chat_format *f, const char *s, size_t n, ag_error *err) {
+    for (size_t i = 0; i < f->n_stops; i++) {
+        if (strlen(f->stops[i]) == n && !memcmp(f->stops[i], s, n)) return AG_OK;
+    }
+    if (n == 0 || f->n_stops == AG_CHAT_STOPS) return AG_OK;
+    char *stop = ag_strndup(s, n);
+    if (!stop) return AG_FAIL(err, NOMEM, "stop texts");
+    f->stops[f->n_stops++] = stop;
+    const int32_t id = f->tokenizer ? ag_tokenizer_id(f->tokenizer, s, n) : -1;
+    if (id >= 0) f->stop_ids[f->n_stop_ids++] = id;
+    return AG_OK;
+}
+
+/* ---- renderings ---- */
+
+/* What stands behind the first question; owned, NULL if it cannot be rendered. */
+static ag_status tail_of(const ag_chat_format *f, json_t *messages, json_t *tools, bool prompt,
+                         char **tail, ag_error *err) {
+    ag_jinja_output out;
+    bool ok;
+    *tail = NULL;
+    ag_status st = ag_chat_try(f, messages, tools, NULL, prompt, &out, &ok, err);
+    const char *at = st == AG_OK && ok ? strstr(out.text, AG_PROBE_QUESTION) : NULL;
+    if (at) {
+        *tail = ag_strdup(at + strlen(AG_PROBE_QUESTION));
+        if (!*tail) st = AG_FAIL(err, NOMEM, "rendered text of a chat template");
+    }
+    ag_jinja_output_free(&out);
+    return st;
+}
+
+static json_t *question(void) { return ag_probe_message("user", AG_PROBE_QUESTION); }
+static json_t *answer(void) { return ag_probe_message("assistant", AG_PROBE_ANSWER); }
+
+static json_t *reasoned(const ag_chat_format *f) {
+    json_t *m = answer();
+    if (m && f->reasoning_key) json_object_set_new(m, f->reasoning_key, json_string("Q7vz"));
+    return m;
+}
+
+typedef struct tails {
+    char *prompt;                    /* the question alone, with the generation prompt */
+    char *answered;                  /* and an answer */
+    char *went_on;                   /* and another question */
+    char *reasoned;                  /* an answer with reasoning */
+    char *called;                    /* an answer with a call */
+    char *bare_call, *reasoned_call; /* a call alone, and behind reasoning */
+} tails;
+
+static ag_status call_tail(const ag_chat_format *f, const char *content, bool with_reasoning,
+                           char **tail, ag_error *err) {
+    json_t *call =
+        ag_probe_call(AG_PROBE_TOOL, "q7v000001", false, !(f->features & AG_CHAT_ARGUMENT_OBJECTS));
+    json_t *messages = ag_probe_calls(json_pack("[o]", call), json_string(content));
+    if (messages && with_reasoning) {
+        json_t *m = json_array_get(messages, 1);
+        json_object_set_new(m, f->reasoning_key, json_string("Q7vz"));
+    }
+    json_t *tools = f->features & AG_CHAT_TOOLS ? ag_probe_tools() : NULL;
+    return tail_of(f, messages, tools, false, tail, err);
+}
+
+static ag_status render_tails(const ag_chat_format *f, tails *t, ag_error *err) {
+    AG_TRY(tail_of(f, json_pack("[o]", question()), NULL, true, &t->prompt, err));
+    AG_TRY(tail_of(f, json_pack("[o, o]", question(), answer()), NULL, false, &t->answered, err));
+    AG_TRY(tail_of(f,
+                   json_pack("[o, o, o]", question(), answer(), ag_probe_message("user", "Q7vu")),
+                   NULL, true, &t->went_on, err));
+    if (f->reasoning_key) {
+        AG_TRY(tail_of(f, json_pack("[o, o]", question(), reasoned(f)), NULL, false, &t->reasoned,
+                       err));
+    }
+    if (!(f->features & AG_CHAT_CALLS)) return AG_OK;
+    AG_TRY(call_tail(f, AG_PROBE_ANSWER, false, &t->called, err));
+    if (!f->reasoning_key) return AG_OK;
+    AG_TRY(call_tail(f, "", false, &t->bare_call, err));
+    return call_tail(f, "", true, &t->reasoned_call, err);
+}
+
+static void free_tails(tails *t) {
+    ag_free(t->prompt);
+    ag_free(t->answered);
+    ag_free(t->went_on);
+    ag_free(t->reasoned);
+    ag_free(t->called);
+    ag_free(t->bare_call);
+    ag_free(t->reasoned_call);
+}
+
+/* ---- the end of a turn ---- */
+
+/* Behind the words in s; NULL if they are not there. */
+static const char *behind(const char *s, const char *words) {
+    const char *at = s ? strstr(s, words) : NULL;
+    return at ? at + strlen(words) : NULL;
+}
+
+static bool stands_between(const char *from, const char *to, const char *s, size_t n) {
+    for (; from && to && from + n <= to; from++) {
+        if (!memcmp(from, s, n)) return true;
+    }
+    return false;
+}
+
+/* Whether the mark stands inside a turn, between reasoning or content and what follows. */
+static bool is_inside(const tails *t, const char *mark, size_t n) {
+    const char *z = behind(t->reasoned, "Q7vz"), *x = behind(t->called, AG_PROBE_ANSWER);
+    return stands_between(z, z ? strstr(z, AG_PROBE_ANSWER) : NULL, mark, n) ||
+           stands_between(x, x ? strstr(x, AG_PROBE_TOOL) : NULL, mark, n);
+}
+
+static ag_status learn_end(ag_chat_format *f, const tails *t, const char *rest, ag_error *err) {
+    size_t space;
+    const size_t n = rest ? ag_chat_mark_len(f, rest, &space) : 0;
+    if (n == 0) return AG_OK;
+    const char *mark = rest + space;
+    /* A line of words ends a turn only together with what sets it apart. */
+    const bool is_words = *mark != '<' && *mark != '[' && special_len(f, mark) == 0;
+    if (!f->turn_end && !is_inside(t, mark, n)) {
+        f->turn_end = is_words ? ag_strndup(rest, space + n) : ag_strndup(mark, n);
+        if (!f->turn_end) return AG_FAIL(err, NOMEM, "end of turn");
+    }
+    if (is_inside(t, mark, n)) return AG_OK;
+    return is_words ? space ? ag_chat_add_stop(f, rest, space + n, err) : AG_OK
+                    : ag_chat_add_stop(f, mark, n, err);
+}
+
+static ag_status learn_ends(ag_chat_format *f, const tails *t, ag_error *err) {
+    const char *last = behind(t->answered, AG_PROBE_ANSWER);
+    char *between = NULL;
+    const char *from = behind(t->went_on, AG_PROBE_ANSWER),
+               *to = from ? strstr(from, "Q7vu") : NULL;
+    if (to && !(between = ag_strndup(from, (size_t)(to - from)))) {
+        return AG_FAIL(err, NOMEM, "end of turn");
+    }
+    ag_status st = learn_end(f, t, between, err);
+    if (st == AG_OK) st = learn_end(f, t, last, err);
+    ag_free(between);
+    return st;
+}
+
+/* ---- reasoning ---- */
+
+size_t ag_chat_common_prefix_len(const char *a, const char *b) {
+    size_t n = 0, i;
+    while (a[n] && a[n] == b[n]) n++;
+    for (i = n; i && a[i - 1] != '>' && a[i - 1] != '<'; i--) {}
+    return i && a[i - 1] == '<' ? i - 1 : n;
+}
+
+/* The tag that ends at s[n], but for white space; NULL if none does. */
+static const char *tag_before(const char *s, size_t *n) {
+    while (*n && is_space(s[*n - 1])) --*n;
+    const char close = *n ? s[*n - 1] : '\0', open = close == '>' ? '<' : '[';
+    if (close != '>' && close != ']') return NULL;
+    size_t i = *n - 1;
+    while (i && s[i] != open) i--;
+    if (s[i] != open) return NULL;
+    *n -= i;
+    return s + i;
+}
+
+static char *trimmed(const char *s, size_t n) {
+    while (n && is_space(*s)) s++, n--;
+    while (n && is_space(s[n - 1])) n--;
+    return ag_strndup(s, n);
+}
+
+/* What stands right before the reasoning at s[n]: a tag that an answer without reasoning has not at
+ * this place; or words; or what the prompt alone has. "" if nothing does. */
+static char *opening(const tails *t, const char *s, size_t n, const char *other) {
+    const size_t same = other ? ag_chat_common_prefix_len(s, other) : 0;
+    size_t len = n;
+    const char *tag = tag_before(s, &len);
+    const bool is_header = same >= n && !strncmp(other + n, AG_PROBE_ANSWER, 4);
+    if (is_header) {
+        const char *more = t->prompt && !strncmp(t->prompt, s, n) ? t->prompt + n : "";
+        return trimmed(more, strlen(more));
+    }
+    /* One that stands before a content, too, says nothing without what leads to it. */
+    const char *x = t->answered ? strstr(t->answered, AG_PROBE_ANSWER) : NULL;
+    size_t n_x = x ? (size_t)(x - t->answered) : 0;
+    const char *before = x ? tag_before(t->answered, &n_x) : NULL;
+    const bool is_shared = tag && before && n_x == len && !memcmp(before, tag, len);
+    if (is_shared && t->prompt && !strncmp(s, t->prompt, strlen(t->prompt))) {
+        return trimmed(s + strlen(t->prompt), n - strlen(t->prompt));
+    }
+    if (tag) return ag_strndup(tag, len);
+    return same < n ? trimmed(s + same, n - same) : ag_strdup("");
+}
+
+static bool ends_with(const char *s, const char *mark) {
+    size_t n = s ? strlen(s) : 0;
+    const size_t len = mark ? strlen(mark) : 0;
+    while (n && is_space(s[n - 1])) n--;
+    return len && n >= len && !memcmp(s + n - len, mark, len);
+}
+
+static ag_status set_marks(ag_chat_format *f, char *open, char *close, ag_error *err) {
+    f->reasoning_open = open;
+    f->reasoning_close = close;
+    return open && close ? AG_OK : AG_FAIL(err, NOMEM, "delimiters of reasoning");
+}
+
+ag_status ag_chat_guess_reasoning(ag_chat_format *f, const char *jinja, ag_error *err) {
+    static const char *const pairs[][2] = {
+        {"<think>", "</think>"},
+        {"[THINK]", "[/THINK]"},
+        {"<|START_THINKING|>", "<|END_THINKING|>"},
+        {"<seed:think>", "</seed:think>"},
+    };
+    size_t best = 0;
+    for (size_t i = sizeof pairs / sizeof *pairs; i-- > 0;) {
+        if (strstr(jinja, pairs[i][0])) best = i;
+    }
+    return set_marks(f, ag_strdup(pairs[best][0]), ag_strdup(pairs[best][1]), err);
+}
+
+static ag_status learn_from(ag_chat_format *f, const tails *t, const char *text, const char *other,
+                            const char *next, ag_error *err) {
+    const char *z = behind(text, "Q7vz"), *x = z ? strstr(z, next) : NULL;
+    size_t space = 0, n = z ? ag_chat_mark_len(f, z, &space) : 0;
+    if (!x || n == 0 || z + space + n > x) return AG_OK;
+    char *open = opening(t, text, (size_t)(z - text) - strlen("Q7vz"), other);
+    if (!open || *open) return set_marks(f, open, ag_strndup(z + space, n), err);
+    ag_free(open);
+    return AG_OK;
+}
+
+static ag_status learn_reasoning(ag_chat_format *f, const tails *t, const char *jinja,
+                                 ag_error *err) {
+    AG_TRY(learn_from(f, t, t->reasoned, t->answered, AG_PROBE_ANSWER, err));
+    if (f->reasoning_open) return AG_OK;
+    AG_TRY(learn_from(f, t, t->reasoned_call, t->bare_call, AG_PROBE_TOOL, err));
+    return f->reasoning_open ? AG_OK : ag_chat_guess_reasoning(f, jinja, err);
+}
+
+/* A tag before the content, which the prompt has not and which ends no reasoning. */
+static ag_status learn_content(ag_chat_format *f, const tails *t, ag_error *err) {
+    const char *x = t->answered ? strstr(t->answered, AG_PROBE_ANSWER) : NULL;
+    size_t n = x ? (size_t)(x - t->answered) : 0;
+    const char *tag = x && t->prompt ? tag_before(t->answered, &n) : NULL;
+    if (!tag || (strlen(f->reasoning_close) == n && !memcmp(tag, f->reasoning_close, n)))
+        return AG_OK;
+    f->content_open = ag_strndup(tag, n);
+    if (!f->content_open) return AG_FAIL(err, NOMEM, "delimiters of content");
+    if (strstr(t->prompt, f->content_open)) {
+        ag_free(f->content_open);
+        f->content_open = NULL;
+    }
+    return AG_OK;
+}
+
+ag_status ag_chat_learn(ag_chat_format *f, const char *jinja, ag_error *err) {
+    tails t = {0};
+    ag_status st = render_tails(f, &t, err);
+    if (st == AG_OK) st = learn_ends(f, &t, err);
+    if (st == AG_OK) st = learn_reasoning(f, &t, jinja, err);
+    if (st == AG_OK) st = learn_content(f, &t, err);
+    if (st == AG_OK && ends_with(t.prompt, f->reasoning_open)) {
+        f->features |= AG_CHAT_OPENS_REASONING;
+    }
+    free_tails(&t);
+    return st;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values as models write them, as JSON. */
+#ifndef AG_CHAT_JSON_TEXT_H
+#define AG_CHAT_JSON_TEXT_H
+
+#include <antigravity/tokenizer.h>
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Appends s[0..n) as the inside of a JSON string, without the quotation marks. */
+ag_status ag_value_escape(const char *s, size_t n, ag_text *out, ag_error *err);
+/* The same with them. */
+ag_status ag_value_quote(const char *s, size_t n, ag_text *out, ag_error *err);
+
+/* Appends v as compact JSON; *out is as before after a failure. */
+ag_status ag_value_append(const json_t *v, ag_text *out, ag_error *err);
+/* The same with a space after commas and colons, as Python's json.dumps writes it. */
+ag_status ag_value_append_spaced(const json_t *v, ag_text *out, ag_error *err);
+
+/* *out: a new object with the same members, whose values are shared. */
+ag_status ag_value_copy(const json_t *object, json_t **out, ag_error *err);
+
+/* Returns v, written with jansson's flags, as a JSON string; NULL: out of memory. */
+json_t *ag_value_dumped(const json_t *v, size_t flags);
+
+/* A literal of Python's ('text', 1.5, True, None, [..], (..), {..: ..}) or of JSON's. *ok: all of
+ * s[0..n) was one, and stands behind *out as JSON; else *out is as before. */
+ag_status ag_python_to_json(const char *s, size_t n, ag_text *out, bool *ok, ag_error *err);
+/* The same of a notation with bare keys and texts between two marks: {a:<|"|>text<|"|>,b:[1]}. */
+ag_status ag_braces_to_json(const char *s, size_t n, const char *quote, ag_text *out, bool *ok,
+                            ag_error *err);
+
+/* Whether s[0..n), but for white space around it, is a JSON value. */
+bool ag_is_json_value(const char *s, size_t n);
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parser of answers: what was pushed, what came of it, and the deltas that tell. */
+#include "chat/parse/parser.h"
+
+#include "chat/json_text.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+ag_status ag_stream_create(const ag_stream_params *params, ag_chat_parser **out, ag_error *err) {
+    ag_chat_parser *p = *out = ag_calloc(1, sizeof *p);
+    if (!p) return AG_FAIL(err, NOMEM, "parser of answers");
+    p->params = *params;
+    json_incref(p->params.tools);
+    const bool is_harmony = params->format && params->format->kind == AG_CALLS_HARMONY;
+    p->state = is_harmony       ? ag_stream_harmony
+               : params->opened ? ag_stream_reasoning
+                                : ag_stream_start;
+    return AG_OK;
+}
+
+void ag_chat_parser_destroy(ag_chat_parser *p) {
+    if (!p) return;
+    for (size_t i = 0; i < p->n_made; i++) {
+        ag_free(p->made[i].id);
+        ag_free(p->made[i].name);
+        ag_text_free(&p->made[i].arguments);
+    }
+    json_decref(p->params.tools);
+    ag_free(p->made);
+    ag_free(p->queue);
+    ag_text_free(&p->pending);
+    ag_text_free(&p->content);
+    ag_text_free(&p->reasoning);
+    ag_free(p);
+}
+
+/* ---- deltas ---- */
+
+static ag_status enqueue(ag_chat_parser *p, ag_queued_delta d, ag_error *err) {
+    if (p->next == p->n_queue) p->next = p->n_queue = 0;
+    ag_queued_delta *last = p->n_queue ? &p->queue[p->n_queue - 1] : NULL;
+    if (last && last->kind == d.kind && last->call == d.call && last->end == d.begin) {
+        last->end = d.end;
+        return AG_OK;
+    }
+    void *array = p->queue;
+    ag_status st = ag_array_grow(&array, &p->queue_cap, p->n_queue + 1, sizeof d, err);
+    p->queue = array;
+    if (st == AG_OK) p->queue[p->n_queue++] = d;
+    return st;
+}
+
+ag_status ag_stream_put(ag_chat_parser *p, ag_chat_delta_kind kind, const char *text, size_t n,
+                        ag_error *err) {
+    ag_text *to = kind == AG_CHAT_DELTA_REASONING ? &p->reasoning : &p->content;
+    if (n == 0) return AG_OK;
+    const size_t begin = to->len;
+    AG_TRY(ag_text_append(to, text, n, err));
+    return enqueue(p, (ag_queued_delta){kind, 0, begin, to->len}, err);
+}
+
+ag_status ag_stream_arguments(ag_chat_parser *p, const char *text, size_t n, ag_error *err) {
+    if (n == 0) return AG_OK;
+    const size_t call = p->n_made - 1;
+    ag_text *to = &p->made[call].arguments;
+    const size_t begin = to->len;
+    AG_TRY(ag_text_append(to, text, n, err));
+    return enqueue(p, (ag_queued_delta){AG_CHAT_DELTA_ARGUMENTS, call, begin, to->len}, err);
+}
+
+/* Different for every call of the process, and from those of another with some likelihood. */
+static void make_id(char id[32], bool is_short) {
+    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    static atomic_ullong counter;
+    struct timespec now = {0};
+    timespec_get(&now, TIME_UTC);
+    const unsigned long long n = atomic_fetch_add(&counter, 1) + 1;
+    uint64_t x = ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) ^ (n << 40);
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u + n;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    x ^= x >> 31;
+    size_t at = 0;
+    if (!is_short) memcpy(id, "call_", at = 5);
+    for (size_t i = 0; i < 9; i++, x /= 62) id[at++] = letters[x % 62];
+    id[at] = '\0';
+}
+
+ag_status ag_stream_begin_call(ag_chat_parser *p, const char *name, size_t n_name, const char *id,
+                               size_t n_id, ag_error *err) {
+    char made_id[32];
+    if (n_id == 0) {
+        make_id(made_id, p->params.short_id);
+        id = made_id;
+        n_id = strlen(id);
+    }
+    void *array = p->made;
+    ag_status st = ag_array_grow(&array, &p->made_cap, p->n_made + 1, sizeof *p->made, err);
+    p->made = array;
+    AG_TRY(st);
+    ag_call_made call = {.id = ag_strndup(id, n_id), .name = ag_strndup(name, n_name)};
+    if (!call.id || !call.name) {
+        ag_free(call.id);
+        ag_free(call.name);
+        return AG_FAIL(err, NOMEM, "tool call");
+    }
+    p->made[p->n_made++] = call;
+    p->held = p->at;
+    return enqueue(p, (ag_queued_delta){AG_CHAT_DELTA_CALL, p->n_made - 1, 0, 0}, err);
+}
+
+bool ag_chat_parser_next(ag_chat_parser *p, ag_chat_delta *delta) {
+    *delta = (ag_chat_delta){.text = ""};
+    if (p->next == p->n_queue) return false;
+    const ag_queued_delta d = p->queue[p->next++];
+    const ag_call_made *call = p->n_made ? &p->made[d.call] : NULL;
+    const ag_text *of = d.kind == AG_CHAT_DELTA_CONTENT     ? &p->content
+                        : d.kind == AG_CHAT_DELTA_REASONING ? &p->reasoning
+                                                            : &call->arguments;
+    delta->kind = d.kind;
+    delta->call = d.call;
+    delta->len = d.end - d.begin;
+    if (delta->len) delta->text = of->data + d.begin;
+    if (d.kind == AG_CHAT_DELTA_CALL) {
+        delta->id = call->id;
+        delta->name = call->name;
+    }
+    return true;
+}
+
+size_t ag_chat_parser_n_calls(const ag_chat_parser *p) { return p->n_made; }
+
+/* ---- what was offered ---- */
+
+static const json_t *tool_of(const ag_chat_parser *p, const char *name, size_t n) {
+    size_t i;
+    json_t *tool;
+    json_array_foreach(p->params.tools, i, tool) {
+        const json_t *f = json_object_get(tool, "function");
+        const json_t *v = json_object_get(f ? f : tool, "name");
+        if (v && json_string_length(v) == n && !memcmp(json_string_value(v), name, n)) {
+            return f ? f : tool;
+        }
+    }
+    return NULL;
+}
+
+bool ag_stream_knows_tool(const ag_chat_parser *p, const char *name, size_t n) {
+    return tool_of(p, name, n) != NULL;
+}
+
+const json_t *ag_stream_param_schema(const ag_chat_parser *p, const char *key) {
+    const char *name = p->made[p->n_made - 1].name;
+    const json_t *schema = json_object_get(tool_of(p, name, strlen(name)), "parameters");
+    return json_object_get(json_object_get(schema, "properties"), key);
+}
+
+/* ---- text ---- */
+
+static ag_status run(ag_chat_parser *p, ag_error *err) {
+    for (bool again = true; again;) {
+        again = false;
+        AG_TRY(p->state(p, &again, err));
+    }
+    return AG_OK;
+}
+
+/* Drops what was taken, once it is most of it: so that each byte moves once at most. */
+static void compact(ag_chat_parser *p) {
+    const size_t done = p->held;
+    if (done == 0 || done < p->pending.len - done) return;
+    memmove(p->pending.data, p->pending.data + done, p->pending.len - done);
+    p->pending.len -= done;
+    p->pending.data[p->pending.len] = '\0';
+    p->at -= done;
+    p->held = 0;
+    p->seen = p->seen > done ? p->seen - done : 0;
+}
+
+ag_status ag_chat_parser_push(ag_chat_parser *p, const char *text, size_t len, ag_error *err) {
+    if (p->is_final) return AG_FAIL(err, INVALID, "the answer has ended: nothing can follow");
+    compact(p);
+    AG_TRY(ag_text_append(&p->pending, text, len, err));
+    return run(p, err);
+}
+
+ag_status ag_chat_parser_finish(ag_chat_parser *p, ag_error *err) {
+    p->is_final = true;
+    return run(p, err);
+}
+
+/* ---- the message ---- */
+
+/* A part of a character cannot stand in JSON: it becomes U+FFFD. */
+static json_t *string_of(const char *s, size_t size) {
+    json_t *v = json_stringn(s ? s : "", size);
+    if (v) return v;
+    char *copy = ag_malloc(3 * size + 1);
+    size_t n = 0;
+    for (size_t i = 0; copy && i < size;) {
+        size_t len = 1;
+        json_t *one = NULL;
+        while (len <= 4 && i + len <= size && !(one = json_stringn(s + i, len))) len++;
+        if (one) memcpy(copy + n, s + i, len), n += len, i += len;
+        else memcpy(copy + n, "\xef\xbf\xbd", 3), n += 3, i++;
+        json_decref(one);
+    }
+    v = copy ? json_stringn(copy, n) : NULL;
+    ag_free(copy);
+    return v;
+}
+
+static json_t *calls_of(const ag_chat_parser *p) {
+    json_t *calls = json_array();
+    for (size_t i = 0; calls && i < p->n_made; i++) {
+        const ag_call_made *c = &p->made[i];
+        json_t *call =
+            json_pack("{s:o, s:s, s:{s:o, s:o}}", "id", string_of(c->id, strlen(c->id)), "type",
+                      "function", "function", "name", string_of(c->name, strlen(c->name)),
+                      "arguments", string_of(c->arguments.data, c->arguments.len));
+        if (json_array_append_new(calls, call) == 0) continue;
+        json_decref(calls);
+        calls = NULL;
+    }
+    return calls;
+}
+
+static json_t *message_of(const ag_chat_parser *p) {
+    const bool no_content = p->n_made && p->content.len == 0;
+    json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content",
+                          no_content ? json_null() : string_of(p->content.data, p->content.len));
+    bool ok = m != NULL;
+    if (ok && p->reasoning.len) {
+        ok = json_object_set_new(m, "reasoning_content",
+                                 string_of(p->reasoning.data, p->reasoning.len)) == 0;
+    }
+    if (ok && p->n_made) ok = json_object_set_new(m, "tool_calls", calls_of(p)) == 0;
+    if (ok) return m;
+    json_decref(m);
+    return NULL;
+}
+
+ag_status ag_chat_parser_message(const ag_chat_parser *p, ag_text *json, ag_error *err) {
+    json_t *m = message_of(p);
+    if (!m) return AG_FAIL(err, NOMEM, "JSON of an answer of %zu bytes", p->content.len);
+    const ag_status st = ag_value_append(m, json, err);
+    json_decref(m);
+    return st;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reasoning and content: where they end, and where a call may begin. */
+#include "chat/parse/parser.h"
+#include "core/fail.h"
+
+#include <string.h>
+
+/* White space before a mark is not told until it is known that none follows; but not for ever. */
+enum { MAX_SPACE = 1024, MAX_HEADER = 1024 };
+
+static ag_stream_state reasoning_space, reasoning_text;
+
+static size_t space_len(const char *s, size_t n) {
+    size_t i = 0;
+    while (i < n && ag_is_json_space(s[i])) i++;
+    return i;
+}
+
+static size_t without_space(const char *s, size_t n) {
+    while (n && ag_is_json_space(s[n - 1])) n--;
+    return n;
+}
+
+/* How s[0..n) compares with what a mark begins with. */
+static ag_match match_exactly(const char *mark, const char *s, size_t n) {
+    const size_t len = strlen(mark);
+    if (memcmp(s, mark, n < len ? n : len) != 0) return AG_MATCH_NO;
+    return n < len ? AG_MATCH_PARTIAL : AG_MATCH_YES;
+}
+
+/* The first place at or behind `from` where the mark stands, or may stand once there is more; n if
+ * there is none. *found: it does. */
+static size_t find_mark(const char *mark, const char *s, size_t from, size_t n, bool is_final,
+                        bool *found) {
+    *found = false;
+    for (size_t i = from; mark && i < n; i++) {
+        const char *next = memchr(s + i, mark[0], n - i);
+        if (!next) return n;
+        i = (size_t)(next - s);
+        const ag_match m = match_exactly(mark, next, n - i);
+        if (m == AG_MATCH_YES) *found = true;
+        if (m == AG_MATCH_YES || (m == AG_MATCH_PARTIAL && !is_final)) return i;
+    }
+    return n;
+}
+
+/* The beginning: a mark may open the reasoning. */
+ag_status ag_stream_start(ag_chat_parser *p, bool *again, ag_error *err) {
+    (void)err;
+    size_t n;
+    const char *s = ag_stream_rest(p, &n), *open = p->params.reasoning_open;
+    const size_t space = space_len(s, n);
+    ag_match m = open ? match_exactly(open, s + space, n - space) : AG_MATCH_NO;
+    if (m == AG_MATCH_PARTIAL && !p->is_final && space <= MAX_SPACE) return AG_OK;
+    *again = n > 0 || p->is_final;
+    if (!*again) return AG_OK;
+    p->state = m == AG_MATCH_YES ? ag_stream_reasoning : ag_stream_content;
+    return AG_OK;
+}
+
+/* Behind the reasoning white space is no content. */
+static ag_status skip_space(ag_chat_parser *p, bool *again, ag_error *err) {
+    (void)err;
+    size_t n;
+    const char *s = ag_stream_rest(p, &n);
+    const size_t space = space_len(s, n);
+    ag_stream_take(p, space);
+    p->held = p->at;
+    if (space == n && !p->is_final) return AG_OK;
+    p->seen = p->at;
+    p->state = ag_stream_content;
+    *again = true;
+    return AG_OK;
+}
+
+/* White space and one mark that opens a reasoning, which models write even where the prompt has. */
+ag_status ag_stream_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
+    (void)err;
+    size_t n;
+    const char *s = ag_stream_rest(p, &n), *open = p->params.reasoning_open;
+    const size_t space = space_len(s, n);
+    const ag_match m = open ? match_exactly(open, s + space, n - space) : AG_MATCH_NO;
+    ag_stream_take(p, space + (m == AG_MATCH_YES ? strlen(open) : 0));
+    p->held = p->at;
+    if (m == AG_MATCH_PARTIAL && !p->is_final) return AG_OK;
+    p->state = reasoning_space;
+    *again = true;
+    return AG_OK;
+}
+
+/* Behind what opened it. */
+static ag_status reasoning_space(ag_chat_parser *p, bool *again, ag_error *err) {
+    (void)err;
+    size_t n;
+    const char *s = ag_stream_rest(p, &n);
+    const size_t space = space_len(s, n);
+    ag_stream_take(p, space);
+    p->held = p->at;
+    if (space == n && !p->is_final) return AG_OK;
+    p->state = reasoning_text;
+    *again = true;
+    return AG_OK;
+}
+
+static ag_status reasoning_text(ag_chat_parser *p, bool *again, ag_error *err) {
+    bool found;
+    size_t n;
+    const char *s = ag_stream_rest(p, &n), *close = p->params.reasoning_close;
+    const size_t from = p->seen > p->at ? p->seen - p->at : 0;
+    const size_t mark = find_mark(close, s, from, n, p->is_final, &found);
+    size_t end = without_space(s, mark);
+    if (!found && mark - end > MAX_SPACE) end = mark;
+    AG_TRY(ag_stream_put(p, AG_CHAT_DELTA_REASONING, s, end, err));
+    ag_stream_take(p, found ? mark + strlen(close) : p->is_final ? n : end);
+    p->held = p->at;
+    p->seen = p->at + (found || p->is_final ? 0 : mark - end);
+    if (found) p->state = skip_space;
+    *again = found;
+    return AG_OK;
+}
+
+/* ---- content ---- */
+
+/* The first place where a section of calls begins, or may begin. *found is the mark. */
+static size_t find_trigger(const ag_chat_parser *p, const char *s, size_t from, size_t n,
+                           const char **found) {
+    const ag_call_format *f = p->params.format;
+    size_t first = n;
+    *found = NULL;
+    for (size_t i = 0; f && i < AG_CALL_TRIGGERS && f->triggers[i]; i++) {
+        bool is_found;
+        const size_t at = find_mark(f->triggers[i], s, from, n, p->is_final, &is_found);
+        if (at > first || at == n) continue;
+        if (at == first && !is_found) continue;
+        if (at == first && *found && strlen(*found) > strlen(f->triggers[i])) continue;
+        first = at;
+        *found = is_found ? f->triggers[i] : NULL;
+    }
+    return first;
+}
+
+/* How the answer begins, if that may be a call by itself: JSON, perhaps in a fence, as small models
+ * write it whatever they were told. *len: what stands before the JSON. */
+static ag_match begins_bare(const ag_chat_parser *p, const char *s, size_t n, size_t *len,
+                            bool *is_fenced) {
+    static const char *const fences[] = {"```json", "```"};
+    const ag_call_format *f = p->params.format;
+    *len = space_len(s, n);
+    *is_fenced = false;
+    if (!f || f->kind != AG_CALLS_JSON || !p->params.tools || p->is_bare_refused ||
+        p->content.len || p->n_made || *len == n)
+        return AG_MATCH_NO;
+    for (size_t i = 0; i < 2 && !*is_fenced; i++) {
+        const ag_match m = match_exactly(fences[i], s + *len, n - *len);
+        if (m == AG_MATCH_PARTIAL && !p->is_final) return m;
+        *is_fenced = m == AG_MATCH_YES;
+        if (*is_fenced) *len += strlen(fences[i]);
+    }
+    *len += space_len(s + *len, n - *len);
+    if (*len == n) return p->is_final ? AG_MATCH_NO : AG_MATCH_PARTIAL;
+    return s[*len] == '{' || s[*len] == '[' ? AG_MATCH_YES : AG_MATCH_NO;
+}
+
+/* The header of a message: white space, one of the ways to open it, a name, what ends it. */
+static ag_match header_at(const ag_call_format *f, const char *open, const char *s, size_t n,
+                          size_t *len) {
+    size_t close, at;
+    const ag_match m = ag_match_loosely(open, s, n, &at);
+    if (m != AG_MATCH_YES) return m;
+    const size_t name = ag_stream_name_len(s + at, n - at);
+    if (at + name == n) return AG_MATCH_PARTIAL;
+    if (name == 0) return AG_MATCH_NO;
+    const ag_match end = ag_match_loosely(f->head_close, s + at + name, n - at - name, &close);
+    *len = at + name + close;
+    return end;
+}
+
+/* A header is no content, whoever it names: the first, one behind a call, and one behind the mark
+ * that ends a reasoning. */
+static ag_match skip_header(ag_chat_parser *p) {
+    const ag_call_format *f = p->params.headers;
+    const char *close = p->params.reasoning_close, *between = f ? f->head_between : NULL;
+    if (!f || !f->head_close || p->content.len) return AG_MATCH_NO;
+    const size_t skip =
+        close && between && !strncmp(between, close, strlen(close)) ? strlen(close) : 0;
+    const char *const opens[] = {f->head_open, between, between ? between + skip : NULL};
+    size_t n, len;
+    const char *s = ag_stream_rest(p, &n);
+    const size_t space = space_len(s, n);
+    bool may_come = false;
+    for (size_t i = 0; i < 3; i++) {
+        if (!opens[i]) continue;
+        const ag_match m = header_at(f, opens[i], s + space, n - space, &len);
+        may_come = may_come || m == AG_MATCH_PARTIAL;
+        if (m != AG_MATCH_YES) continue;
+        ag_stream_take(p, space + len);
+        p->held = p->at;
+        return m;
+    }
+    return may_come && n < MAX_HEADER && !p->is_final ? AG_MATCH_PARTIAL : AG_MATCH_NO;
+}
+
+static ag_status begin_section(ag_chat_parser *p, size_t content, size_t trigger, size_t len,
+                               bool is_bare, bool *again, ag_error *err) {
+    AG_TRY(ag_stream_put(p, AG_CHAT_DELTA_CONTENT, p->pending.data + p->at, content, err));
+    p->held = p->at + content;
+    p->at += trigger;
+    p->refuse_len = trigger - content + len;
+    p->is_bare = is_bare;
+    p->made_before = p->n_made;
+    p->state = ag_stream_section;
+    *again = true;
+    return AG_OK;
+}
+
+ag_status ag_stream_content(ag_chat_parser *p, bool *again, ag_error *err) {
+    const ag_match header = skip_header(p);
+    /* Another may follow: it is skipped too, whether it came in the same piece of text or later. */
+    *again = header == AG_MATCH_YES;
+    if (header != AG_MATCH_NO) return AG_OK;
+    size_t n;
+    const char *s = ag_stream_rest(p, &n), *trigger;
+    const char *open = p->content.len == 0 ? p->params.content_open : NULL;
+    if (open) {
+        const size_t space = space_len(s, n);
+        const ag_match m = match_exactly(open, s + space, n - space);
+        if (m == AG_MATCH_PARTIAL && !p->is_final && space <= MAX_SPACE) return AG_OK;
+        if (m == AG_MATCH_YES) {
+            ag_stream_take(p, space + strlen(open));
+            p->held = p->at;
+            s = ag_stream_rest(p, &n);
+        }
+    }
+    size_t before;
+    const ag_match bare = begins_bare(p, s, n, &before, &p->is_fenced);
+    p->is_fenced = p->is_fenced && bare == AG_MATCH_YES;
+    if (bare == AG_MATCH_PARTIAL) return AG_OK;
+    if (bare == AG_MATCH_YES) return begin_section(p, 0, before, 1, true, again, err);
+    const size_t from = p->seen > p->at ? p->seen - p->at : 0;
+    const size_t mark = find_trigger(p, s, from, n, &trigger);
+    size_t end = without_space(s, mark);
+    if (trigger) return begin_section(p, end, mark, strlen(trigger), false, again, err);
+    if (mark - end > MAX_SPACE) end = mark;
+    /* White space behind calls is not worth a content. */
+    if (p->is_final) end = p->n_made && without_space(s, n) == 0 ? 0 : n;
+    AG_TRY(ag_stream_put(p, AG_CHAT_DELTA_CONTENT, s, end, err));
+    ag_stream_take(p, p->is_final ? n : end);
+    p->held = p->at;
+    p->seen = p->at + (p->is_final ? 0 : mark - end);
+    return AG_OK;
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Converts messages as clients send them to messages as the template takes them. A message that the
+ * template takes is left unchanged. Texts of several messages that become one are collected in a
+ * buffer, so that each byte is copied a fixed number of times. */
+#include "chat/template/normalise.h"
+
+#include "chat/conversation.h"
+#include "chat/json_text.h"
+#include "core/fail.h"
+#include "text/bytes.h"
+
+#include <string.h>
+
+typedef struct normaliser {
+    const ag_chat_format *f;
+    json_t *out;     /* messages */
+    ag_text pending; /* text of the system for the next user's turn; empty: none */
+    ag_text tail;    /* if has_tail: text of the last of `out`, whose content is out of date */
+    bool has_tail;
+    bool from_tool; /* the last of `out` is a user's turn that holds results of tools */
+    ag_call_table calls;
+} normaliser;
+
+static bool has(const normaliser *n, uint32_t feature) { return n->f->features & feature; }
+static bool bears(const normaliser *n, uint32_t what) { return n->f->bears & what; }
+
+static const char *role_of(const json_t *m) {
+    const char *role = json_string_value(json_object_get(m, "role"));
+    return role ? role : "";
+}
+
+static bool is_role(const json_t *m, const char *role) { return !strcmp(role_of(m), role); }
+
+static ag_status check(bool ok, ag_error *err) {
+    return ok ? AG_OK : AG_FAIL(err, NOMEM, "messages of a conversation");
+}
+
+/* Takes over v; NULL is out of memory. */
+static ag_status set(json_t *m, const char *key, json_t *v, ag_error *err) {
+    return check(json_object_set_new(m, key, v) == 0, err);
+}
+
+static ag_status append_words(ag_text *text, const char *words, ag_error *err) {
+    return ag_text_append(text, words, strlen(words), err);
+}
+
+static ag_status append_content(const json_t *m, ag_text *text, ag_error *err) {
+    return ag_chat_append_content(json_object_get(m, "content"), text, err);
+}
+
+/* ---- one message ---- */
+
+static json_t *string_of(const ag_text *text) {
+    return json_stringn_nocheck(text->data ? text->data : "", text->len);
+}
+
+static json_t *text_part(const ag_text *text) {
+    return json_pack("{s:s, s:o}", "type", "text", "text", string_of(text));
+}
+
+/* Parts of other types become {"type": "text", "text": ...}. */
+static ag_status fit_parts(json_t *m, const json_t *parts, ag_error *err) {
+    json_t *list = json_array(), *part;
+    ag_text text = {0};
+    ag_status st = check(list != NULL, err);
+    size_t i;
+    json_array_foreach(parts, i, part) {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        const bool fits = type && !strcmp(type, "text");
+        text.len = 0;
+        if (st == AG_OK) st = ag_chat_check_interrupt("normalising the conversation", err);
+        if (st == AG_OK && !fits) st = ag_chat_append_part(part, &text, err);
+        if (st != AG_OK) break;
+        json_t *copy = fits ? json_copy(part) : text_part(&text);
+        st = check(json_array_append_new(list, copy) == 0, err);
+    }
+    ag_text_free(&text);
+    if (st == AG_OK) return set(m, "content", list, err);
+    json_decref(list);
+    return st;
+}
+
+static ag_status set_content(const normaliser *n, json_t *m, const ag_text *text, ag_error *err) {
+    if (has(n, AG_CHAT_TEXT) || !has(n, AG_CHAT_PARTS)) {
+        return set(m, "content", string_of(text), err);
+    }
+    return set(m, "content", json_pack("[o]", text_part(text)), err);
+}
+
+static ag_status fit_content(const normaliser *n, json_t *m, ag_error *err) {
+    const json_t *content = json_object_get(m, "content");
+    const bool is_call = json_array_size(json_object_get(m, "tool_calls")) > 0;
+    ag_text text = {0};
+    if (!content || json_is_null(content)) {
+        if (is_call && has(n, AG_CHAT_NULL_CONTENT)) return set(m, "content", json_null(), err);
+        return set_content(n, m, &text, err);
+    }
+    if (json_is_array(content) && has(n, AG_CHAT_PARTS)) return fit_parts(m, content, err);
+    if (json_is_string(content) && has(n, AG_CHAT_TEXT)) return AG_OK;
+    ag_status st = ag_chat_append_content(content, &text, err);
+    if (st == AG_OK) st = set_content(n, m, &text, err);
+    ag_text_free(&text);
+    return st;
+}
+
+/* The reasoning under the name that the template reads. */
+static ag_status fit_reasoning(const normaliser *n, json_t *m, ag_error *err) {
+    static const char *const keys[] = {"reasoning_content", "reasoning", "thinking"};
+    const char *wanted = n->f->reasoning_key;
+    if (!wanted || json_is_string(json_object_get(m, wanted))) return AG_OK;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *v = json_object_get(m, keys[i]);
+        if (json_is_string(v)) return set(m, wanted, json_incref(v), err);
+    }
+    return AG_OK;
+}
+
+/* The calls of a message, for a template without calls: text after its content. */
+static ag_status calls_to_text(const normaliser *n, json_t *m, ag_error *err) {
+    const bool is_alone = !json_string_length(json_object_get(m, "content"));
+    ag_text text = {0};
+    ag_status st = append_content(m, &text, err);
+    if (st == AG_OK && !is_alone) st = append_words(&text, "\n", err);
+    if (st == AG_OK) st = ag_chat_append_calls(json_object_get(m, "tool_calls"), &text, err);
+    if (st == AG_OK) st = set_content(n, m, &text, err);
+    ag_text_free(&text);
+    json_object_del(m, "tool_calls");
+    return st;
+}
+
+static ag_status fit(normaliser *n, json_t *m, ag_error *err) {
+    if (is_role(m, "developer") && !has(n, AG_CHAT_DEVELOPER)) {
+        AG_TRY(set(m, "role", json_string("system"), err));
+    }
+    AG_TRY(fit_content(n, m, err));
+    AG_TRY(fit_reasoning(n, m, err));
+    AG_TRY(ag_chat_fit_calls(n->f, m, json_array_size(n->out), &n->calls, err));
+    const bool has_calls = json_array_size(json_object_get(m, "tool_calls")) > 0;
+    return has_calls && !has(n, AG_CHAT_CALLS) ? calls_to_text(n, m, err) : AG_OK;
+}
+
+/* ---- messages together ---- */
+
+static json_t *last_of(const normaliser *n) {
+    const size_t k = json_array_size(n->out);
+    return k ? json_array_get(n->out, k - 1) : NULL;
+}
+
+/* Writes `tail` to the last message. */
+static ag_status flush(normaliser *n, ag_error *err) {
+    if (!n->has_tail) return AG_OK;
+    n->has_tail = false;
+    return set_content(n, last_of(n), &n->tail, err);
+}
+
+static ag_status append(normaliser *n, json_t *m, ag_error *err) {
+    AG_TRY(flush(n, err));
+    n->from_tool = false;
+    AG_TRY(check(json_array_append(n->out, m) == 0, err));
+    ag_call_table_follow(&n->calls, m);
+    return AG_OK;
+}
+
+/* Makes `tail` the text of the last message, to be appended to. */
+static ag_status open_tail(normaliser *n, ag_error *err) {
+    if (n->has_tail) return AG_OK;
+    n->tail.len = 0;
+    AG_TRY(append_content(last_of(n), &n->tail, err));
+    n->has_tail = true;
+    return AG_OK;
+}
+
+static ag_status extend_last(normaliser *n, const char *between, const json_t *m, ag_error *err) {
+    AG_TRY(open_tail(n, err));
+    AG_TRY(append_words(&n->tail, between, err));
+    return append_content(m, &n->tail, err);
+}
+
+static ag_status add_pending(normaliser *n, const json_t *m, ag_error *err) {
+    const size_t before = n->pending.len;
+    if (before) AG_TRY(append_words(&n->pending, "\n\n", err));
+    const size_t begin = n->pending.len;
+    AG_TRY(append_content(m, &n->pending, err));
+    if (n->pending.len == begin) n->pending.len = before;
+    return AG_OK;
+}
+
+static ag_status put_system(normaliser *n, json_t *m, ag_error *err) {
+    const json_t *last = last_of(n);
+    const bool is_first = !last, is_early = last && is_role(last, "system");
+    if (!has(n, AG_CHAT_SYSTEM)) return add_pending(n, m, err);
+    if (is_first || bears(n, is_early ? AG_BEARS_SYSTEMS : AG_BEARS_LATE_SYSTEM)) {
+        return append(n, m, err);
+    }
+    return is_early ? extend_last(n, "\n\n", m, err) : add_pending(n, m, err);
+}
+
+static ag_status put_user(normaliser *n, json_t *m, ag_error *err) {
+    if (n->pending.len) {
+        AG_TRY(append_words(&n->pending, "\n\n", err));
+        AG_TRY(append_content(m, &n->pending, err));
+        AG_TRY(set_content(n, m, &n->pending, err));
+        n->pending.len = 0;
+    }
+    return append(n, m, err);
+}
+
+static ag_status append_result(const json_t *m, ag_text *text, ag_error *err) {
+    AG_TRY(append_words(text, "<tool_response>\n", err));
+    AG_TRY(append_content(m, text, err));
+    return append_words(text, "\n</tool_response>", err);
+}
+
+/* Adds a message of a role with this text; `user` may get pending text before it. */
+static ag_status put_text(normaliser *n, const char *role, const ag_text *text,
+                          ag_status (*put_as)(normaliser *, json_t *, ag_error *), ag_error *err) {
+    json_t *m = json_pack("{s:s, s:s}", "role", role, "content", "");
+    ag_status st = check(m != NULL, err);
+    if (st == AG_OK) st = set_content(n, m, text, err);
+    if (st == AG_OK) st = put_as(n, m, err);
+    json_decref(m);
+    return st;
+}
+
+/* A result, for a template without results: text of the user. */
+static ag_status put_result_as_user(normaliser *n, const json_t *m, ag_error *err) {
+    if (n->from_tool) {
+        AG_TRY(open_tail(n, err));
+        AG_TRY(append_words(&n->tail, "\n", err));
+        return append_result(m, &n->tail, err);
+    }
+    ag_text text = {0};
+    ag_status st = append_result(m, &text, err);
+    if (st == AG_OK) st = put_text(n, "user", &text, put_user, err);
+    ag_text_free(&text);
+    n->from_tool = st == AG_OK;
+    return st;
+}
+
+static ag_status put(normaliser *n, json_t *m, ag_error *err) {
+    AG_TRY(fit(n, m, err));
+    if (is_role(m, "system")) return put_system(n, m, err);
+    if (is_role(m, "tool") && !has(n, AG_CHAT_RESULTS)) return put_result_as_user(n, m, err);
+    return is_role(m, "user") ? put_user(n, m, err) : append(n, m, err);
+}
+
+/* Text of the system without a user's turn after it. */
+static ag_status put_rest(normaliser *n, ag_error *err) {
+    const json_t *last = last_of(n);
+    if (!n->pending.len) return AG_OK;
+    if (!last || !is_role(last, "user")) return put_text(n, "user", &n->pending, append, err);
+    AG_TRY(open_tail(n, err));
+    AG_TRY(append_words(&n->tail, "\n\n", err));
+    return ag_text_append(&n->tail, n->pending.data, n->pending.len, err);
+}
+
+static ag_status put_tools(normaliser *n, const json_t *tools, ag_error *err) {
+    ag_text text = {0};
+    ag_status st = ag_chat_append_tools(tools, &text, err);
+    if (st == AG_OK) st = put_text(n, "system", &text, put_system, err);
+    ag_text_free(&text);
+    return st;
+}
+
+/* A template without tools gets them from the system, after its other messages at the beginning. */
+static ag_status put_all(normaliser *n, const ag_chat *c, ag_error *err) {
+    bool lacks_tools = c->tools && !has(n, AG_CHAT_TOOLS);
+    size_t i;
+    json_t *m;
+    json_array_foreach(c->messages, i, m) {
+        const bool is_system = is_role(m, "system") || is_role(m, "developer");
+        AG_TRY(ag_chat_check_interrupt("normalising the conversation", err));
+        if (lacks_tools && !is_system) {
+            AG_TRY(put_tools(n, c->tools, err));
+            lacks_tools = false;
+        }
+        json_t *copy;
+        AG_TRY(ag_value_copy(m, &copy, err));
+        const ag_status st = put(n, copy, err);
+        json_decref(copy);
+        AG_TRY(st);
+    }
+    if (lacks_tools) AG_TRY(put_tools(n, c->tools, err));
+    AG_TRY(put_rest(n, err));
+    return flush(n, err);
+}
+
+ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools, ag_error *err) {
+    normaliser n = {.f = c->format, .out = json_array()};
+    *messages = *tools = NULL;
+    ag_status st = check(n.out != NULL, err);
+    if (st == AG_OK) st = put_all(&n, c, err);
+    if (st == AG_OK && c->tools && has(&n, AG_CHAT_TOOLS)) {
+        st = ag_chat_fit_tools(c->format, c->tools, tools, err);
+    }
+    if (st == AG_OK) *messages = n.out;
+    else json_decref(n.out);
+    ag_call_table_free(&n.calls);
+    ag_text_free(&n.pending);
+    ag_text_free(&n.tail);
+    return st;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Converts calls, results and tools to the form that a template takes. The time is linear in the
+ * size of the conversation. The functions fail with AG_NOMEM, or with AG_CANCELLED if the thread is
+ * interrupted. */
+#ifndef AG_CHAT_NORMALISE_H
+#define AG_CHAT_NORMALISE_H
+
+#include "chat/template/format.h"
+
+/* The calls that the next result may answer: those of the last assistant's turn. Zeroed: none. */
+typedef struct ag_call_table {
+    const json_t *calls; /* borrowed list; NULL: the next result answers no call */
+    size_t n_results;    /* results after these calls */
+    json_t *by_id;       /* owned; id -> call; NULL until a result with an id needs it */
+} ag_call_table;
+
+/* Updates the table after `message`, as the template gets it, was added to the conversation. The
+ * message must outlive the table. */
+void ag_call_table_follow(ag_call_table *t, const json_t *message);
+void ag_call_table_free(ag_call_table *t);
+
+/* Converts the tool_calls of an assistant's message, or the id and the name of a result. `place` is
+ * the number of messages before this one. */
+ag_status ag_chat_fit_calls(const ag_chat_format *f, json_t *message, size_t place,
+                            ag_call_table *t, ag_error *err);
+/* *out: the tools with every field that the template reads. */
+ag_status ag_chat_fit_tools(const ag_chat_format *f, const json_t *tools, json_t **out,
+                            ag_error *err);
+
+/* Append tools and calls as text, for a template that supports neither. */
+ag_status ag_chat_append_tools(const json_t *tools, ag_text *out, ag_error *err);
+ag_status ag_chat_append_calls(const json_t *calls, ag_text *out, ag_error *err);
+
+#endif

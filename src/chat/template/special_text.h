@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Spellings of tokens in a rendered text: those of the template's own words become the tokens,
+ * those in words of the conversation stay text. */
+#ifndef AG_CHAT_SPECIAL_TEXT_H
+#define AG_CHAT_SPECIAL_TEXT_H
+
+#include "chat/template/format.h"
+#include "text/tokenizer.h"
+
+typedef struct ag_cut_list {
+    ag_text_cut *cuts;
+    size_t n, cap;
+} ag_cut_list;
+void ag_cut_list_free(ag_cut_list *l);
+ag_status ag_cut_list_add(ag_cut_list *l, ag_text_cut cut, ag_error *err);
+
+/* The cuts of out->text[from..to), appended in order. */
+ag_status ag_chat_find_cuts(const ag_chat_format *f, const ag_jinja_output *out, size_t from,
+                            size_t to, ag_cut_list *l, ag_error *err);
+/* The longest mark that s[0..n) begins with, or NULL. */
+const ag_chat_mark *ag_chat_longest_mark(const ag_chat_format *f, const char *s, size_t n,
+                                         bool special_only);
+
+#endif
