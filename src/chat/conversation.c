@@ -2,10 +2,11 @@
 /* A conversation as it came: messages, tools, variables. */
 #include "chat/conversation.h"
 
+#include "chat/interrupt.h"
 #include "chat/json_text.h"
+#include "chat/message.h"
 #include "core/alloc.h"
 #include "core/fail.h"
-#include "core/interrupt.h"
 #include "formats/json.h"
 #include "text/bytes.h"
 
@@ -33,15 +34,6 @@ void ag_chat_destroy(ag_chat *c) {
     json_decref(c->variables);
     ag_text_free(&c->begun);
     ag_free(c);
-}
-
-/* Asking may be a system call, and an item of a list takes about a microsecond. */
-enum { CHECKS_PER_ASK = 16 };
-
-ag_status ag_chat_check_interrupt(const char *what, ag_error *err) {
-    static _Thread_local unsigned n_checks;
-    if (++n_checks % CHECKS_PER_ASK != 0 || !ag_interrupted()) return AG_OK;
-    return AG_FAIL(err, CANCELLED, "%s: interrupted", what);
 }
 
 static ag_status add(ag_chat *c, json_t *message, ag_error *err) {
@@ -145,4 +137,21 @@ void ag_chat_set_memory_limit(ag_chat *c, size_t bytes) { c->memory_limit = byte
 void ag_chat_set_clock(ag_chat *c, int64_t seconds) {
     c->has_clock = true;
     c->clock = seconds;
+}
+
+enum { MAX_ANSWERS = 4096 };
+
+ag_status ag_chat_store_answer(ag_chat *c, ag_chat_answer *answer, ag_error *err) {
+    if (c->n_answers == MAX_ANSWERS) {
+        ag_chat_answer_free(&c->answers[0]);
+        memmove(c->answers, c->answers + 1, --c->n_answers * sizeof *c->answers);
+    }
+    void *array = c->answers;
+    const ag_status st =
+        ag_array_grow(&array, &c->answers_cap, c->n_answers + 1, sizeof *answer, err);
+    c->answers = array;
+    if (st == AG_OK) c->answers[c->n_answers++] = *answer;
+    else ag_chat_answer_free(answer);
+    *answer = (ag_chat_answer){0};
+    return st;
 }

@@ -166,3 +166,17 @@ ag_json_scan_result ag_json_scan_byte(ag_json_scan *s, char c) {
         return in_number(s, c);
     }
 }
+
+bool ag_is_json_value(const char *s, size_t n) {
+    ag_json_scan scan = {0};
+    for (size_t i = 0; i < n; i++) {
+        const ag_json_scan_result r = ag_json_scan_byte(&scan, s[i]);
+        if (r == AG_JSON_SCAN_MORE) continue;
+        if (r == AG_JSON_SCAN_BAD && !ag_json_scan_is_whole(&scan)) return false;
+        for (i += r == AG_JSON_SCAN_END; i < n; i++) {
+            if (!ag_is_json_space(s[i])) return false;
+        }
+        return true;
+    }
+    return ag_json_scan_is_whole(&scan);
+}

@@ -23,14 +23,4 @@ ag_status ag_value_copy(const json_t *object, json_t **out, ag_error *err);
 /* Returns v, written with jansson's flags, as a JSON string; NULL: out of memory. */
 json_t *ag_value_dumped(const json_t *v, size_t flags);
 
-/* A literal of Python's ('text', 1.5, True, None, [..], (..), {..: ..}) or of JSON's. *ok: all of
- * s[0..n) was one, and stands behind *out as JSON; else *out is as before. */
-ag_status ag_python_to_json(const char *s, size_t n, ag_text *out, bool *ok, ag_error *err);
-/* The same of a notation with bare keys and texts between two marks: {a:<|"|>text<|"|>,b:[1]}. */
-ag_status ag_braces_to_json(const char *s, size_t n, const char *quote, ag_text *out, bool *ok,
-                            ag_error *err);
-
-/* Whether s[0..n), but for white space around it, is a JSON value. */
-bool ag_is_json_value(const char *s, size_t n);
-
 #endif

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a message must be, before anything is made of it. */
-#include "chat/conversation.h"
+#include "chat/message.h"
+
+#include "chat/interrupt.h"
 #include "chat/json_text.h"
 #include "core/fail.h"
 #include "text/bytes.h"
 
 #include <string.h>
+
+const json_t *ag_chat_function(const json_t *tool_or_call) {
+    const json_t *f = json_object_get(tool_or_call, "function");
+    return f ? f : tool_or_call;
+}
 
 static bool is_text_part(const char *type) {
     static const char *const types[] = {"text", "input_text", "output_text", "refusal"};
@@ -48,8 +55,7 @@ static ag_status check_content(const json_t *content, const char *place, ag_erro
 }
 
 static ag_status check_call(const json_t *call, const char *place, size_t i, ag_error *err) {
-    const json_t *f = json_object_get(call, "function");
-    if (!f) f = call;
+    const json_t *f = ag_chat_function(call);
     if (!json_is_string(json_object_get(f, "name"))) {
         return AG_FAIL(err, INVALID, "%s: tool_calls[%zu] has no name of a function", place, i);
     }
@@ -82,9 +88,8 @@ ag_status ag_chat_check_tools(const json_t *tools, ag_error *err) {
     size_t i;
     const json_t *tool;
     json_array_foreach(tools, i, tool) {
-        const json_t *f = json_object_get(tool, "function");
         AG_TRY(ag_chat_check_interrupt("tools", err));
-        if (!json_string_length(json_object_get(f ? f : tool, "name"))) {
+        if (!json_string_length(json_object_get(ag_chat_function(tool), "name"))) {
             return AG_FAIL(err, INVALID, "tools[%zu] has no name of a function", i);
         }
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The time to normalise and to render a conversation is linear in its size, for every kind of item
  * and template; an interrupt function ends it. */
+#include "chat/template/normalise.h"
 #include "support/chat_formats.h"
 
 #include <antigravity/interrupt.h>

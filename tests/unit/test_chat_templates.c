@@ -2,6 +2,7 @@
 /* What templates were found to do, and calls that they write, read back. The 50 real templates are
  * those of ../shared; without it, our own. With --table it prints what docs/chat.md shows. */
 #include "chat/conversation.h"
+#include "chat/detect/detect.h"
 #include "chat/parse/parser.h"
 #include "core/alloc.h"
 #include "formats/file.h"
@@ -108,7 +109,7 @@ static void answer_text(const template_file *t, const char *message, ag_text *ou
     ag_text prompt = {0}, all = {0};
     render(asked, 0, &prompt, t->name);
     render(answered, AG_CHAT_NO_PROMPT, &all, t->name);
-    size_t from_at = ag_chat_common_prefix_len(all.data, prompt.data);
+    size_t from_at = ag_detect_common_prefix(all.data, prompt.data);
     /* One adds instructions behind the question, and only while nothing is answered. */
     const char *header = strstr(all.data + from_at, "<|CHATBOT_TOKEN|>");
     const char *args = strstr(all.data + from_at, "days");

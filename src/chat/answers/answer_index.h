@@ -3,7 +3,7 @@
 #ifndef AG_CHAT_ANSWER_INDEX_H
 #define AG_CHAT_ANSWER_INDEX_H
 
-#include "chat/conversation.h"
+#include "chat/answers/sampled_answer.h"
 
 typedef struct ag_answer_key {
     uint64_t hash; /* hash of the answer's message */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sampled answers from one ag_chat to the next, as JSON. */
-#include "chat/answers/sampled_answer.h"
+#include "chat/conversation.h"
 #include "chat/json_text.h"
+#include "chat/message.h"
 #include "chat/parse/parser.h"
 #include "core/fail.h"
 #include "formats/json.h"
@@ -10,6 +11,24 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+ag_status ag_chat_add_answer(ag_chat *c, const ag_chat_parser *p, const int32_t *ids, size_t n,
+                             ag_error *err) {
+    ag_text message = {0};
+    ag_status st = ag_chat_parser_message(p, &message, err);
+    if (st == AG_OK) st = ag_chat_add_json(c, message.data, message.len, err);
+    ag_text_free(&message);
+    if (st != AG_OK || !ids || n == 0 || !c->format->tokenizer) return st;
+    const json_t *newest = json_array_get(c->messages, json_array_size(c->messages) - 1);
+    ag_chat_answer answer = {.opened = p->params.opened};
+    st = ag_chat_make_answer(c->format, newest, ids, n, &answer, err);
+    if (st == AG_OK) st = ag_chat_store_answer(c, &answer, err);
+    else ag_chat_answer_free(&answer);
+    if (st != AG_OK) ag_chat_truncate(c, ag_chat_n_messages(c) - 1);
+    return st;
+}
+
+/* ---- kept answers ---- */
 
 enum { CHECKSUM_TEXT = 17 };
 
@@ -78,7 +97,7 @@ static json_t *ids_as_json(const ag_ids *ids) {
 
 static ag_status keep(const ag_chat *c, const json_t *message, ag_chat_answer *t, const ag_ids *ids,
                       ag_text *json, ag_error *err) {
-    AG_TRY(ag_chat_make_answer(c, message, ids->data, ids->n, t, err));
+    AG_TRY(ag_chat_make_answer(c->format, message, ids->data, ids->n, t, err));
     AG_TRY(check_text(c, message, t, err));
     char format[CHECKSUM_TEXT];
     write_checksum(c, format);
@@ -138,9 +157,9 @@ static ag_status check_format(const ag_chat *c, const json_t *kept, ag_error *er
 static ag_status recall(ag_chat *c, const json_t *message, const ag_ids *ids, bool opened,
                         ag_error *err) {
     ag_chat_answer answer = {.opened = opened};
-    ag_status st = ag_chat_make_answer(c, message, ids->data, ids->n, &answer, err);
+    ag_status st = ag_chat_make_answer(c->format, message, ids->data, ids->n, &answer, err);
     if (st == AG_OK) st = check_text(c, message, &answer, err);
-    if (st == AG_OK) return ag_chat_remember(c, &answer, err);
+    if (st == AG_OK) return ag_chat_store_answer(c, &answer, err);
     ag_chat_answer_free(&answer);
     return st == AG_UNSUPPORTED
                ? AG_FAIL(err, FORMAT, "a kept answer whose ids do not spell its message")

@@ -1,47 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers that this engine sampled stand in a rendered conversation with the ids that they had. */
+/* Sampled answer: the token ids of an assistant's message that the model generated. */
 #ifndef AG_CHAT_SAMPLED_ANSWER_H
 #define AG_CHAT_SAMPLED_ANSWER_H
 
-#include "chat/conversation.h"
-#include "chat/template/special_text.h"
+#include "chat/template/format.h"
 
-/* A word, and where a rendered text has it: n times, the first of them at `begin`, the last one's
- * end at `end`. */
-typedef struct ag_chat_word {
-    char text[56];
-    size_t n, begin, end;
-} ag_chat_word;
+typedef struct ag_chat_answer {
+    json_t *said; /* owned; its message's text and calls, as ag_chat_find_answers compares them */
+    json_t *reasoning; /* owned; NULL: none */
+    ag_ids ids;
+    size_t n_reasoning; /* of the ids: up to where the reasoning has ended; SIZE_MAX: inside one */
+    bool opened;        /* the prompt had opened the reasoning */
+} ag_chat_answer;
 
-/* A message that was sampled, and words that stand in its place while the template renders. */
-typedef struct ag_chat_stand_in {
-    const ag_chat_answer *answer; /* borrowed; NULL: the message is text after all */
-    size_t message;
-    bool has_content, has_calls;
-    ag_chat_word words, reasoning, argument;
-} ag_chat_stand_in;
+/* Fills *t, but for `opened`, which the caller sets before. Call ag_chat_answer_free() in any case.
+ */
+ag_status ag_chat_make_answer(const ag_chat_format *f, const json_t *message, const int32_t *ids,
+                              size_t n, ag_chat_answer *t, ag_error *err);
+void ag_chat_answer_free(ag_chat_answer *t);
 
-typedef struct ag_chat_stand_ins {
-    ag_chat_stand_in *list;
-    size_t n, cap;
-    char beginning[24]; /* of all their words */
-    json_t *messages;   /* with the stand-ins' words; owned */
-} ag_chat_stand_ins;
-void ag_chat_stand_ins_free(ag_chat_stand_ins *s);
-
-/* Fills in *t, but for `opened`, which it heeds; it is to be freed in any case. */
-ag_status ag_chat_make_answer(const ag_chat *c, const json_t *message, const int32_t *ids, size_t n,
-                              ag_chat_answer *t, ag_error *err);
-/* The answer is known from now on; it is taken over in any case. Of more than 4096 the oldest is
- * forgotten. */
-ag_status ag_chat_remember(ag_chat *c, ag_chat_answer *answer, ag_error *err);
-/* Finds the messages of c that were sampled. */
-ag_status ag_chat_find_answers(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err);
-/* Makes s->messages. */
-ag_status ag_chat_stand_in_for(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err);
-/* The cuts of a text that was rendered from s->messages. *missed: a message's place cannot be told;
- * it is marked as text, and the conversation is to be rendered again. */
-ag_status ag_chat_cut_answers(const ag_chat *c, ag_chat_stand_ins *s, const ag_jinja_output *out,
-                              size_t to, ag_cut_list *l, bool *missed, ag_error *err);
+/* *out: [text, [[id, name, arguments], ...]], the form in which messages are compared: the text of
+ * all parts, and arguments as JSON even if they are text. Owned. */
+ag_status ag_chat_canonical_message(const json_t *m, json_t **out, ag_error *err);
+/* Returns the reasoning of a message, borrowed; NULL if it has none. */
+json_t *ag_chat_message_reasoning(const json_t *message);
 
 #endif

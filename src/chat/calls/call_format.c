@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/calls/call_format.h"
 
+#include "chat/detect/sentinels.h"
 #include "chat/json_scan.h"
-#include "chat/template/format.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/calls/call_grammar.h"
 
+#include "chat/detect/sentinels.h"
 #include "chat/json_scan.h"
 #include "chat/json_text.h"
+#include "chat/message.h"
 #include "chat/parse/parser.h"
 #include "chat/template/special_text.h"
 #include "core/fail.h"
@@ -95,13 +97,8 @@ static ag_status put_stop(writer *w, const char *before, const char *s) {
 
 /* ---- schemas ---- */
 
-static const json_t *function_of(const json_t *tool) {
-    const json_t *f = json_object_get(tool, "function");
-    return f ? f : tool;
-}
-
 static const char *name_of(const json_t *tool) {
-    return json_string_value(json_object_get(function_of(tool), "name"));
+    return json_string_value(json_object_get(ag_chat_function(tool), "name"));
 }
 
 /* References into a schema that now stands at `place` of another. */
@@ -126,7 +123,7 @@ static bool move_references(json_t *v, const char *place) {
 
 /* The schema of a tool's arguments, to stand at `place`. */
 static ag_status parameters_of(writer *w, const json_t *tool, const char *place, json_t **out) {
-    const json_t *own = json_object_get(function_of(tool), "parameters");
+    const json_t *own = json_object_get(ag_chat_function(tool), "parameters");
     const char *type = json_string_value(json_object_get(own, "type"));
     *out = NULL;
     if (type && strcmp(type, "object") != 0) {

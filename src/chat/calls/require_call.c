@@ -2,6 +2,7 @@
 /* A call that is asked for: what begins it behind the prompt, and the grammar of the rest. */
 #include "chat/calls/call_grammar.h"
 #include "chat/conversation.h"
+#include "chat/message.h"
 #include "core/fail.h"
 #include "text/bytes.h"
 
@@ -26,8 +27,7 @@ static ag_status find_tools(const ag_chat *c, const char *name, json_t **out, ag
         return AG_OK;
     }
     json_array_foreach(c->tools, i, tool) {
-        const json_t *f = json_object_get(tool, "function");
-        const char *own = json_string_value(json_object_get(f ? f : tool, "name"));
+        const char *own = json_string_value(json_object_get(ag_chat_function(tool), "name"));
         if (!own || strcmp(name, own) != 0) continue;
         *out = json_pack("[O]", tool);
         return *out ? AG_OK : AG_FAIL(err, NOMEM, "tool call");

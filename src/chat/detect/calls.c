@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How calls are written, learnt from what a template makes of known ones. */
+#include "chat/detect/detect.h"
+#include "chat/detect/probe.h"
 #include "chat/json_scan.h"
-#include "chat/template/format.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
@@ -38,19 +39,9 @@ static size_t find(const char *s, size_t from, const char *what) {
 
 /* ---- renderings ---- */
 
-static ag_status render_tail(learner *l, json_t *messages, bool with_tools, bool prompt,
-                             char **out) {
-    ag_jinja_output o;
-    bool ok;
-    *out = NULL;
-    json_t *tools = with_tools && (l->f->features & AG_CHAT_TOOLS) ? ag_probe_tools() : NULL;
-    ag_status st = ag_chat_try(l->f, messages, tools, NULL, prompt, &o, &ok, l->err);
-    const char *at = st == AG_OK && ok ? strstr(o.text, AG_PROBE_QUESTION) : NULL;
-    if (at && !(*out = ag_strdup(at + strlen(AG_PROBE_QUESTION)))) {
-        st = AG_FAIL(l->err, NOMEM, "rendered text of a chat template");
-    }
-    ag_jinja_output_free(&o);
-    return st;
+static ag_status render_tail(learner *l, json_t *messages, bool prompt, char **out) {
+    json_t *tools = l->f->features & AG_CHAT_TOOLS ? ag_probe_tools() : NULL;
+    return ag_probe_tail(l->f, messages, tools, prompt, out, l->err);
 }
 
 static ag_status render_calls(learner *l, size_t n, const char *id, char **out) {
@@ -60,14 +51,14 @@ static ag_status render_calls(learner *l, size_t n, const char *id, char **out) 
         const char *id_2 = strchr(id, '.') ? "functions." AG_PROBE_TOOL_2 ":1" : "q7v000002";
         json_array_append_new(calls, ag_probe_call(AG_PROBE_TOOL_2, id_2, true, as_text));
     }
-    return render_tail(l, ag_probe_calls(calls, json_string("")), true, false, out);
+    return render_tail(l, ag_probe_calls(calls, json_string("")), false, out);
 }
 
 static ag_status render_samples(learner *l) {
     const char *id = AG_PROBE_ID;
-    json_t *messages = json_pack("[o, o]", ag_probe_message("user", AG_PROBE_QUESTION),
-                                 ag_probe_message("assistant", AG_PROBE_ANSWER));
-    AG_TRY(render_tail(l, messages, true, false, &l->plain));
+    json_t *messages =
+        json_pack("[o, o]", ag_probe_question(), ag_probe_message("assistant", AG_PROBE_ANSWER));
+    AG_TRY(render_tail(l, messages, false, &l->plain));
     AG_TRY(render_calls(l, 1, id, &l->one.text));
     if (l->one.text && !strstr(l->one.text, AG_PROBE_TOOL) && strstr(l->one.text, id)) {
         /* The id alone is written: then models put the name into it. */
@@ -85,7 +76,7 @@ static ag_status render_samples(learner *l) {
 /* Behind what a call's turn has in common with one of text. */
 static size_t find_body(const learner *l) {
     const char *a = l->one.text;
-    size_t n = ag_chat_common_prefix_len(a, l->plain ? l->plain : "");
+    size_t n = ag_detect_common_prefix(a, l->plain ? l->plain : "");
     /* What stands between, with no reasoning to tell of, is none of the calls'. */
     const char *close = l->f->reasoning_close;
     const size_t reasoned = close ? find(a, n, close) : 0;
@@ -299,10 +290,10 @@ static bool is_stop(const ag_chat_format *f, const char *s, size_t n) {
 /* A mark behind a call's turn ends an answer, too, unless it closes something. */
 static ag_status learn_stop(learner *l, const char *rest) {
     size_t space;
-    const size_t n = ag_chat_mark_len(l->f, rest, &space);
+    const size_t n = ag_detect_delimiter_len(l->f, rest, &space);
     rest += space;
     if ((rest[0] != '<' && rest[0] != '[') || rest[1] == '/') return AG_OK;
-    return ag_chat_add_stop(l->f, rest, n, l->err);
+    return ag_detect_add_stop(l->f, rest, n, l->err);
 }
 
 /* How far it is to what ends the turn; SIZE_MAX if nothing known does. */
@@ -324,7 +315,7 @@ static ag_status learn_close(learner *l, const char *rest, bool has_section) {
     }
     const char *begin = rest;
     rest += before;
-    n = ag_chat_mark_len(l->f, rest, &space);
+    n = ag_detect_delimiter_len(l->f, rest, &space);
     const bool closes = n && has_section && !is_stop(l->f, rest, n);
     AG_TRY(put(l, &l->c->list_close, begin, closes ? before : list));
     AG_TRY(put(l, &l->c->section_close, rest, closes ? n : 0));
@@ -359,9 +350,8 @@ static ag_status put_openings(learner *l, const char *lead, size_t n_section, si
  */
 static ag_status put_header(learner *l, const char *named, size_t n) {
     char *prompt;
-    json_t *question = ag_probe_message("user", AG_PROBE_QUESTION);
-    AG_TRY(render_tail(l, json_pack("[o]", question), true, true, &prompt));
-    const size_t from = prompt ? ag_chat_common_prefix_len(l->one.text, prompt) : l->one.body;
+    AG_TRY(render_tail(l, json_pack("[o]", ag_probe_question()), true, &prompt));
+    const size_t from = prompt ? ag_detect_common_prefix(l->one.text, prompt) : l->one.body;
     ag_free(prompt);
     const char *begin = l->one.text + from;
     AG_TRY(put(l, &l->c->head_open, begin, begin < named ? (size_t)(named - begin) : 0));
@@ -388,7 +378,7 @@ static ag_status learn_around(learner *l) {
     const bool has_header = named && named < lead + n_lead;
     if (has_header) {
         size_t space, n = strlen(AG_PROBE_TOOL);
-        n += ag_chat_mark_len(l->f, named + n, &space) + space;
+        n += ag_detect_delimiter_len(l->f, named + n, &space) + space;
         AG_TRY(put_header(l, named, n));
         n_lead -= (size_t)(named - lead) + n;
         lead = named + n;
@@ -410,7 +400,7 @@ static ag_status learn_around(learner *l) {
     if (l->second) AG_TRY(put(l, &l->c->between, gap + n_close, n_gap - n_open - n_close));
     AG_TRY(put_openings(l, lead, n_lead - n_open, n_open));
     if (!l->second) {
-        size_t space, n = ag_chat_mark_len(l->f, rest, &space);
+        size_t space, n = ag_detect_delimiter_len(l->f, rest, &space);
         const size_t stop = distance_to_stop(l->f, rest);
         if (!is_blank(lead, n_lead)) n_close = stop != SIZE_MAX ? stop : space + n;
         gap = rest;
@@ -484,7 +474,7 @@ static ag_status learn(learner *l, bool *done) {
     return learn_triggers(l);
 }
 
-ag_status ag_chat_learn_calls(ag_chat_format *f, ag_error *err) {
+ag_status ag_detect_calls(ag_chat_format *f, ag_error *err) {
     learner l = {.f = f, .c = &f->calls, .err = err};
     bool done = false;
     ag_status st = f->features & AG_CHAT_CALLS ? learn(&l, &done) : AG_OK;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How turns end and reasoning is marked, learnt from what a template puts around known words. */
+#include "chat/detect/detect.h"
+#include "chat/detect/probe.h"
+#include "chat/json_scan.h"
 #include "chat/template/special_text.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
 #include <string.h>
-
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 /* ---- marks in texts ---- */
 
@@ -15,9 +16,9 @@ static size_t special_len(const ag_chat_format *f, const char *s) {
     return m ? m->len : 0;
 }
 
-size_t ag_chat_mark_len(const ag_chat_format *f, const char *s, size_t *space) {
+size_t ag_detect_delimiter_len(const ag_chat_format *f, const char *s, size_t *space) {
     *space = 0;
-    while (is_space(s[*space])) ++*space;
+    while (ag_is_json_space(s[*space])) ++*space;
     s += *space;
     size_t n = special_len(f, s);
     if (n) return n;
@@ -25,11 +26,11 @@ size_t ag_chat_mark_len(const ag_chat_format *f, const char *s, size_t *space) {
     const char *end = *s == '<' ? memchr(s, '>', line) : *s == '[' ? memchr(s, ']', line) : NULL;
     if (end) return (size_t)(end - s) + 1;
     n = line;
-    while (n && is_space(s[n - 1])) n--;
+    while (n && ag_is_json_space(s[n - 1])) n--;
     return n;
 }
 
-ag_status ag_chat_add_stop(ag_chat_format *f, const char *s, size_t n, ag_error *err) {
+ag_status ag_detect_add_stop(ag_chat_format *f, const char *s, size_t n, ag_error *err) {
     for (size_t i = 0; i < f->n_stops; i++) {
         if (strlen(f->stops[i]) == n && !memcmp(f->stops[i], s, n)) return AG_OK;
     }
@@ -44,23 +45,6 @@ ag_status ag_chat_add_stop(ag_chat_format *f, const char *s, size_t n, ag_error 
 
 /* ---- renderings ---- */
 
-/* What stands behind the first question; owned, NULL if it cannot be rendered. */
-static ag_status tail_of(const ag_chat_format *f, json_t *messages, json_t *tools, bool prompt,
-                         char **tail, ag_error *err) {
-    ag_jinja_output out;
-    bool ok;
-    *tail = NULL;
-    ag_status st = ag_chat_try(f, messages, tools, NULL, prompt, &out, &ok, err);
-    const char *at = st == AG_OK && ok ? strstr(out.text, AG_PROBE_QUESTION) : NULL;
-    if (at) {
-        *tail = ag_strdup(at + strlen(AG_PROBE_QUESTION));
-        if (!*tail) st = AG_FAIL(err, NOMEM, "rendered text of a chat template");
-    }
-    ag_jinja_output_free(&out);
-    return st;
-}
-
-static json_t *question(void) { return ag_probe_message("user", AG_PROBE_QUESTION); }
 static json_t *answer(void) { return ag_probe_message("assistant", AG_PROBE_ANSWER); }
 
 static json_t *reasoned(const ag_chat_format *f) {
@@ -88,18 +72,19 @@ static ag_status call_tail(const ag_chat_format *f, const char *content, bool wi
         json_object_set_new(m, f->reasoning_key, json_string("Q7vz"));
     }
     json_t *tools = f->features & AG_CHAT_TOOLS ? ag_probe_tools() : NULL;
-    return tail_of(f, messages, tools, false, tail, err);
+    return ag_probe_tail(f, messages, tools, false, tail, err);
 }
 
 static ag_status render_tails(const ag_chat_format *f, tails *t, ag_error *err) {
-    AG_TRY(tail_of(f, json_pack("[o]", question()), NULL, true, &t->prompt, err));
-    AG_TRY(tail_of(f, json_pack("[o, o]", question(), answer()), NULL, false, &t->answered, err));
-    AG_TRY(tail_of(f,
-                   json_pack("[o, o, o]", question(), answer(), ag_probe_message("user", "Q7vu")),
-                   NULL, true, &t->went_on, err));
+    AG_TRY(ag_probe_tail(f, json_pack("[o]", ag_probe_question()), NULL, true, &t->prompt, err));
+    AG_TRY(ag_probe_tail(f, json_pack("[o, o]", ag_probe_question(), answer()), NULL, false,
+                         &t->answered, err));
+    AG_TRY(ag_probe_tail(
+        f, json_pack("[o, o, o]", ag_probe_question(), answer(), ag_probe_message("user", "Q7vu")),
+        NULL, true, &t->went_on, err));
     if (f->reasoning_key) {
-        AG_TRY(tail_of(f, json_pack("[o, o]", question(), reasoned(f)), NULL, false, &t->reasoned,
-                       err));
+        AG_TRY(ag_probe_tail(f, json_pack("[o, o]", ag_probe_question(), reasoned(f)), NULL, false,
+                             &t->reasoned, err));
     }
     if (!(f->features & AG_CHAT_CALLS)) return AG_OK;
     AG_TRY(call_tail(f, AG_PROBE_ANSWER, false, &t->called, err));
@@ -142,7 +127,7 @@ static bool is_inside(const tails *t, const char *mark, size_t n) {
 
 static ag_status learn_end(ag_chat_format *f, const tails *t, const char *rest, ag_error *err) {
     size_t space;
-    const size_t n = rest ? ag_chat_mark_len(f, rest, &space) : 0;
+    const size_t n = rest ? ag_detect_delimiter_len(f, rest, &space) : 0;
     if (n == 0) return AG_OK;
     const char *mark = rest + space;
     /* A line of words ends a turn only together with what sets it apart. */
@@ -152,8 +137,8 @@ static ag_status learn_end(ag_chat_format *f, const tails *t, const char *rest, 
         if (!f->turn_end) return AG_FAIL(err, NOMEM, "end of turn");
     }
     if (is_inside(t, mark, n)) return AG_OK;
-    return is_words ? space ? ag_chat_add_stop(f, rest, space + n, err) : AG_OK
-                    : ag_chat_add_stop(f, mark, n, err);
+    return is_words ? space ? ag_detect_add_stop(f, rest, space + n, err) : AG_OK
+                    : ag_detect_add_stop(f, mark, n, err);
 }
 
 static ag_status learn_ends(ag_chat_format *f, const tails *t, ag_error *err) {
@@ -172,7 +157,7 @@ static ag_status learn_ends(ag_chat_format *f, const tails *t, ag_error *err) {
 
 /* ---- reasoning ---- */
 
-size_t ag_chat_common_prefix_len(const char *a, const char *b) {
+size_t ag_detect_common_prefix(const char *a, const char *b) {
     size_t n = 0, i;
     while (a[n] && a[n] == b[n]) n++;
     for (i = n; i && a[i - 1] != '>' && a[i - 1] != '<'; i--) {}
@@ -181,7 +166,7 @@ size_t ag_chat_common_prefix_len(const char *a, const char *b) {
 
 /* The tag that ends at s[n], but for white space; NULL if none does. */
 static const char *tag_before(const char *s, size_t *n) {
-    while (*n && is_space(s[*n - 1])) --*n;
+    while (*n && ag_is_json_space(s[*n - 1])) --*n;
     const char close = *n ? s[*n - 1] : '\0', open = close == '>' ? '<' : '[';
     if (close != '>' && close != ']') return NULL;
     size_t i = *n - 1;
@@ -192,15 +177,15 @@ static const char *tag_before(const char *s, size_t *n) {
 }
 
 static char *trimmed(const char *s, size_t n) {
-    while (n && is_space(*s)) s++, n--;
-    while (n && is_space(s[n - 1])) n--;
+    while (n && ag_is_json_space(*s)) s++, n--;
+    while (n && ag_is_json_space(s[n - 1])) n--;
     return ag_strndup(s, n);
 }
 
 /* What stands right before the reasoning at s[n]: a tag that an answer without reasoning has not at
  * this place; or words; or what the prompt alone has. "" if nothing does. */
 static char *opening(const tails *t, const char *s, size_t n, const char *other) {
-    const size_t same = other ? ag_chat_common_prefix_len(s, other) : 0;
+    const size_t same = other ? ag_detect_common_prefix(s, other) : 0;
     size_t len = n;
     const char *tag = tag_before(s, &len);
     const bool is_header = same >= n && !strncmp(other + n, AG_PROBE_ANSWER, 4);
@@ -223,7 +208,7 @@ static char *opening(const tails *t, const char *s, size_t n, const char *other)
 static bool ends_with(const char *s, const char *mark) {
     size_t n = s ? strlen(s) : 0;
     const size_t len = mark ? strlen(mark) : 0;
-    while (n && is_space(s[n - 1])) n--;
+    while (n && ag_is_json_space(s[n - 1])) n--;
     return len && n >= len && !memcmp(s + n - len, mark, len);
 }
 
@@ -233,7 +218,7 @@ static ag_status set_marks(ag_chat_format *f, char *open, char *close, ag_error 
     return open && close ? AG_OK : AG_FAIL(err, NOMEM, "delimiters of reasoning");
 }
 
-ag_status ag_chat_guess_reasoning(ag_chat_format *f, const char *jinja, ag_error *err) {
+ag_status ag_detect_reasoning_by_text(ag_chat_format *f, const char *jinja, ag_error *err) {
     static const char *const pairs[][2] = {
         {"<think>", "</think>"},
         {"[THINK]", "[/THINK]"},
@@ -250,7 +235,7 @@ ag_status ag_chat_guess_reasoning(ag_chat_format *f, const char *jinja, ag_error
 static ag_status learn_from(ag_chat_format *f, const tails *t, const char *text, const char *other,
                             const char *next, ag_error *err) {
     const char *z = behind(text, "Q7vz"), *x = z ? strstr(z, next) : NULL;
-    size_t space = 0, n = z ? ag_chat_mark_len(f, z, &space) : 0;
+    size_t space = 0, n = z ? ag_detect_delimiter_len(f, z, &space) : 0;
     if (!x || n == 0 || z + space + n > x) return AG_OK;
     char *open = opening(t, text, (size_t)(z - text) - strlen("Q7vz"), other);
     if (!open || *open) return set_marks(f, open, ag_strndup(z + space, n), err);
@@ -263,7 +248,7 @@ static ag_status learn_reasoning(ag_chat_format *f, const tails *t, const char *
     AG_TRY(learn_from(f, t, t->reasoned, t->answered, AG_PROBE_ANSWER, err));
     if (f->reasoning_open) return AG_OK;
     AG_TRY(learn_from(f, t, t->reasoned_call, t->bare_call, AG_PROBE_TOOL, err));
-    return f->reasoning_open ? AG_OK : ag_chat_guess_reasoning(f, jinja, err);
+    return f->reasoning_open ? AG_OK : ag_detect_reasoning_by_text(f, jinja, err);
 }
 
 /* A tag before the content, which the prompt has not and which ends no reasoning. */
@@ -282,7 +267,7 @@ static ag_status learn_content(ag_chat_format *f, const tails *t, ag_error *err)
     return AG_OK;
 }
 
-ag_status ag_chat_learn(ag_chat_format *f, const char *jinja, ag_error *err) {
+ag_status ag_detect_delimiters(ag_chat_format *f, const char *jinja, ag_error *err) {
     tails t = {0};
     ag_status st = render_tails(f, &t, err);
     if (st == AG_OK) st = learn_ends(f, &t, err);

@@ -2,7 +2,9 @@
 /* The parser of answers: what was pushed, what came of it, and the deltas that tell. */
 #include "chat/parse/parser.h"
 
+#include "chat/conversation.h"
 #include "chat/json_text.h"
+#include "chat/message.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -21,6 +23,29 @@ ag_status ag_stream_create(const ag_stream_params *params, ag_chat_parser **out,
                : params->opened ? ag_stream_reasoning
                                 : ag_stream_start;
     return AG_OK;
+}
+
+ag_status ag_chat_parser_create(ag_chat *c, ag_chat_parser **out, ag_error *err) {
+    const ag_chat_format *f = c->format;
+    const ag_call_format *calls = &f->calls;
+    json_t *tools = c->no_calls ? NULL : c->tools;
+    const ag_stream_params params = {
+        .format = tools || calls->kind == AG_CALLS_HARMONY ? calls : NULL,
+        .headers = calls->head_close ? calls : NULL,
+        .reasoning_open = f->reasoning_open,
+        .reasoning_close = f->reasoning_close,
+        .content_open = f->content_open,
+        .opened = c->is_open,
+        .short_id = !(f->bears & AG_BEARS_LONG_IDS),
+        .tools = tools,
+    };
+    AG_TRY(ag_stream_create(&params, out, err));
+    if (c->begun.len == 0) return AG_OK;
+    const ag_status st = ag_chat_parser_push(*out, c->begun.data, c->begun.len, err);
+    if (st == AG_OK) return st;
+    ag_chat_parser_destroy(*out);
+    *out = NULL;
+    return st;
 }
 
 void ag_chat_parser_destroy(ag_chat_parser *p) {
@@ -140,11 +165,8 @@ static const json_t *tool_of(const ag_chat_parser *p, const char *name, size_t n
     size_t i;
     json_t *tool;
     json_array_foreach(p->params.tools, i, tool) {
-        const json_t *f = json_object_get(tool, "function");
-        const json_t *v = json_object_get(f ? f : tool, "name");
-        if (v && json_string_length(v) == n && !memcmp(json_string_value(v), name, n)) {
-            return f ? f : tool;
-        }
+        const json_t *f = ag_chat_function(tool), *v = json_object_get(f, "name");
+        if (v && json_string_length(v) == n && !memcmp(json_string_value(v), name, n)) { return f; }
     }
     return NULL;
 }

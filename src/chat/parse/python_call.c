@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls as a programming language would have them: f(a=1, b='x'), and f{a:1,b:MARKxMARK}. */
 #include "chat/json_text.h"
+#include "chat/parse/literal.h"
 #include "chat/parse/parser.h"
 #include "core/fail.h"
 #include "text/bytes.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls whose arguments stand one by one between marks: <parameter=city>Bonn</parameter>. */
 #include "chat/json_text.h"
+#include "chat/parse/literal.h"
 #include "chat/parse/parser.h"
 #include "constrain/schema_rules.h"
 #include "core/fail.h"

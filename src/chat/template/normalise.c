@@ -4,8 +4,9 @@
  * buffer, so that each byte is copied a fixed number of times. */
 #include "chat/template/normalise.h"
 
-#include "chat/conversation.h"
+#include "chat/interrupt.h"
 #include "chat/json_text.h"
+#include "chat/message.h"
 #include "core/fail.h"
 #include "text/bytes.h"
 

@@ -5,7 +5,11 @@
 #ifndef AG_CHAT_NORMALISE_H
 #define AG_CHAT_NORMALISE_H
 
-#include "chat/template/format.h"
+#include "chat/conversation.h"
+
+/* *messages: the messages as the format's template takes them; *tools likewise, NULL for none. Both
+ * are owned. */
+ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools, ag_error *err);
 
 /* The calls that the next result may answer: those of the last assistant's turn. Zeroed: none. */
 typedef struct ag_call_table {

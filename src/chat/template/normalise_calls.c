@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "chat/conversation.h"
+#include "chat/interrupt.h"
 #include "chat/json_text.h"
 #include "chat/template/normalise.h"
 #include "core/fail.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tools as the template takes them, and tools and calls as text. */
-#include "chat/conversation.h"
+#include "chat/interrupt.h"
 #include "chat/json_text.h"
+#include "chat/message.h"
 #include "chat/template/normalise.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -136,10 +137,7 @@ ag_status ag_chat_append_tools(const json_t *tools, ag_text *out, ag_error *err)
     size_t i;
     AG_TRY(append(out, "You may call functions to answer. These there are, one a line:\n<tools>\n",
                   err));
-    json_array_foreach(tools, i, tool) {
-        const json_t *function = json_object_get(tool, "function");
-        AG_TRY(append_line(function ? function : tool, out, err));
-    }
+    json_array_foreach(tools, i, tool) { AG_TRY(append_line(ag_chat_function(tool), out, err)); }
     return append(out,
                   "</tools>\nFor each call write a JSON object with the function's name and "
                   "its arguments between these tags:\n<tool_call>\n{\"name\": NAME, "

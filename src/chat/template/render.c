@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A conversation as text and as ids. */
-#include "chat/answers/sampled_answer.h"
+#include "chat/answers/placeholder.h"
 #include "chat/conversation.h"
-#include "chat/parse/parser.h"
+#include "chat/json_scan.h"
+#include "chat/message.h"
+#include "chat/template/normalise.h"
 #include "core/fail.h"
 #include "text/bytes.h"
 
@@ -197,27 +199,4 @@ size_t ag_chat_common_prefix(const ag_ids *a, const ag_ids *b) {
     size_t n = 0;
     while (n < a->n && n < b->n && a->data[n] == b->data[n]) n++;
     return n;
-}
-
-ag_status ag_chat_parser_create(ag_chat *c, ag_chat_parser **out, ag_error *err) {
-    const ag_chat_format *f = c->format;
-    const ag_call_format *calls = &f->calls;
-    json_t *tools = c->no_calls ? NULL : c->tools;
-    const ag_stream_params params = {
-        .format = tools || calls->kind == AG_CALLS_HARMONY ? calls : NULL,
-        .headers = calls->head_close ? calls : NULL,
-        .reasoning_open = f->reasoning_open,
-        .reasoning_close = f->reasoning_close,
-        .content_open = f->content_open,
-        .opened = c->is_open,
-        .short_id = !(f->bears & AG_BEARS_LONG_IDS),
-        .tools = tools,
-    };
-    AG_TRY(ag_stream_create(&params, out, err));
-    if (c->begun.len == 0) return AG_OK;
-    const ag_status st = ag_chat_parser_push(*out, c->begun.data, c->begun.len, err);
-    if (st == AG_OK) return st;
-    ag_chat_parser_destroy(*out);
-    *out = NULL;
-    return st;
 }

@@ -7,6 +7,10 @@
 #include "chat/template/format.h"
 #include "text/tokenizer.h"
 
+/* Fills f->marks with the spellings of the tokenizer's special tokens, and of other added tokens
+ * that the template's text has. */
+ag_status ag_chat_collect_marks(ag_chat_format *f, const char *jinja, ag_error *err);
+
 typedef struct ag_cut_list {
     ag_text_cut *cuts;
     size_t n, cap;

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a template does, found by rendering small conversations and looking for their words. */
+#include "chat/detect/detect.h"
+#include "chat/detect/probe.h"
+#include "core/alloc.h"
+#include "core/fail.h"
+
+#include <string.h>
+
+typedef struct prober {
+    ag_chat_format *f;
+    ag_error *err;
+    ag_status st; /* status of ag_probe_render() */
+    ag_jinja_output out;
+    bool ok;
+} prober;
+
+static bool render(prober *p, json_t *messages, json_t *tools, json_t *more) {
+    ag_jinja_output_free(&p->out);
+    if (p->st != AG_OK) {
+        json_decref(messages);
+        json_decref(tools);
+        json_decref(more);
+        return false;
+    }
+    /* Nothing is prompted for behind an answer: some templates take it for one to go on with. */
+    const size_t n = json_array_size(messages);
+    const char *last = json_string_value(json_object_get(json_array_get(messages, n - 1), "role"));
+    const bool prompt = !last || strcmp(last, "assistant") != 0;
+    p->st = ag_probe_render(p->f, messages, tools, more, prompt, &p->out, &p->ok, p->err);
+    return p->ok;
+}
+
+static bool says(const prober *p, const char *words) {
+    return p->ok && p->out.text && strstr(p->out.text, words);
+}
+
+static json_t *with_content(json_t *content) {
+    return json_pack("[{s:s, s:o}]", "role", "user", "content", content);
+}
+
+static json_t *two_messages(const char *role, const char *content) {
+    return json_pack("[o, o]", ag_probe_message(role, content), ag_probe_question());
+}
+
+static uint32_t probe_roles(prober *p) {
+    uint32_t found = 0;
+    render(p, two_messages("system", "Q7vs"), NULL, NULL);
+    if (says(p, "Q7vs") && says(p, AG_PROBE_QUESTION)) found |= AG_CHAT_SYSTEM;
+    render(p, two_messages("developer", "Q7vs"), NULL, NULL);
+    if (!says(p, "Q7vs") || !says(p, AG_PROBE_QUESTION)) return found;
+    /* One that writes any role as it comes does not know this one. */
+    render(p, two_messages("q7r", "Q7vs"), NULL, NULL);
+    const bool writes_any = says(p, "q7r") && says(p, "Q7vs");
+    return writes_any ? found : found | AG_CHAT_DEVELOPER;
+}
+
+static void probe_systems(prober *p) {
+    if (!(p->f->features & AG_CHAT_SYSTEM)) return;
+    render(p,
+           json_pack("[o, o, o]", ag_probe_message("system", "Q7vs"),
+                     ag_probe_message("system", "Q7vt"), ag_probe_question()),
+           NULL, NULL);
+    if (says(p, "Q7vs") && says(p, "Q7vt")) p->f->bears |= AG_BEARS_SYSTEMS;
+    render(p,
+           json_pack("[o, o, o, o]", ag_probe_question(),
+                     ag_probe_message("assistant", AG_PROBE_ANSWER),
+                     ag_probe_message("system", "Q7vs"), ag_probe_question()),
+           NULL, NULL);
+    if (says(p, "Q7vs")) p->f->bears |= AG_BEARS_LATE_SYSTEM;
+}
+
+static uint32_t probe_contents(prober *p) {
+    uint32_t found = 0;
+    render(p, with_content(json_string(AG_PROBE_QUESTION)), NULL, NULL);
+    if (says(p, AG_PROBE_QUESTION)) found |= AG_CHAT_TEXT;
+    render(p,
+           with_content(json_pack("[{s:s, s:s}, {s:s, s:s}]", "type", "text", "text", "Q7vp",
+                                  "type", "text", "text", "Q7vr")),
+           NULL, NULL);
+    /* A list that was printed as Python prints it shows its keys. */
+    if (says(p, "Q7vp") && says(p, "Q7vr") && !says(p, "'type'") && !says(p, "\"type\"")) {
+        found |= AG_CHAT_PARTS;
+    }
+    return found;
+}
+
+/* ---- tools ---- */
+
+static uint32_t probe_tools(prober *p) {
+    json_t *bare = json_pack("[{s:s, s:{s:s, s:{s:s, s:{s:{s:s}}}}}]", "type", "function",
+                             "function", "name", AG_PROBE_TOOL, "parameters", "type", "object",
+                             "properties", AG_PROBE_KEY, "type", "string");
+    render(p, json_pack("[o]", ag_probe_question()), bare, NULL);
+    if (says(p, AG_PROBE_TOOL)) p->f->bears |= AG_BEARS_BARE_TOOLS;
+    if (says(p, AG_PROBE_TOOL)) return AG_CHAT_TOOLS;
+    render(p, json_pack("[o]", ag_probe_question()), ag_probe_tools(), NULL);
+    return says(p, AG_PROBE_TOOL) ? AG_CHAT_TOOLS : 0;
+}
+
+/* What stands behind the question: tools are told before it, and calls behind. */
+static const char *answer_of(const prober *p) {
+    const char *at = p->ok && p->out.text ? strstr(p->out.text, AG_PROBE_QUESTION) : NULL;
+    return at ? at + strlen(AG_PROBE_QUESTION) : "";
+}
+
+static json_t *offered(const prober *p) {
+    return p->f->features & AG_CHAT_TOOLS ? ag_probe_tools() : NULL;
+}
+
+/* Arguments are written as JSON, or in the format's own way; not as Python prints a dict, nor as
+ * JSON inside a JSON string. */
+static bool arguments_read_well(const char *s) {
+    return strstr(s, AG_PROBE_KEY) && strstr(s, AG_PROBE_VALUE) && !strstr(s, "{'" AG_PROBE_KEY) &&
+           !strstr(s, "\\\"" AG_PROBE_KEY);
+}
+
+static uint32_t probe_arguments(prober *p, const char *id) {
+    uint32_t found = 0;
+    char *from_object = NULL;
+    for (int as_text = 0; as_text < 2; as_text++) {
+        json_t *call = ag_probe_call(AG_PROBE_TOOL, id, true, as_text);
+        render(p, ag_probe_calls(json_pack("[o]", call), json_string("")), offered(p), NULL);
+        if (!arguments_read_well(answer_of(p))) continue;
+        /* A text is as good as the object if it makes no difference. */
+        if (as_text && from_object && strcmp(from_object, answer_of(p)) != 0) continue;
+        if (!as_text && !(from_object = ag_strdup(answer_of(p)))) {
+            p->st = AG_FAIL(p->err, NOMEM, "what a chat template can do");
+        }
+        found |= AG_CHAT_CALLS | (as_text ? AG_CHAT_ARGUMENT_TEXT : AG_CHAT_ARGUMENT_OBJECTS);
+    }
+    ag_free(from_object);
+    return found;
+}
+
+static json_t *call_of(const prober *p, const char *name, const char *id) {
+    const bool as_text = !(p->f->features & AG_CHAT_ARGUMENT_OBJECTS);
+    return ag_probe_call(name, id, true, as_text);
+}
+
+static json_t *result(const char *id, const char *content) {
+    return json_pack("{s:s, s:s, s:s, s:s}", "role", "tool", "tool_call_id", id, "name",
+                     AG_PROBE_TOOL, "content", content);
+}
+
+static bool writes_call(const prober *p) {
+    return strstr(answer_of(p), AG_PROBE_VALUE) && !strstr(answer_of(p), "None");
+}
+
+/* Calls without a content, in the newest turn and in an earlier one. */
+static bool takes_null(prober *p, const char *id) {
+    render(p, ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, id)), json_null()),
+           offered(p), NULL);
+    if (!writes_call(p)) return false;
+    json_t *messages = ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, id)), json_null());
+    if (messages) {
+        json_array_append_new(messages, result(id, "Q7vr"));
+        json_array_append_new(messages, ag_probe_message("assistant", AG_PROBE_ANSWER));
+        json_array_append_new(messages, ag_probe_message("user", "Q7vu"));
+    }
+    render(p, messages, offered(p), NULL);
+    return writes_call(p);
+}
+
+static uint32_t probe_calls(prober *p) {
+    static const char *const ids[] = {"call_Q7vq7vq7vq7v", "q7v000001"};
+    uint32_t found = 0;
+    const char *id = ids[0];
+    for (size_t i = 0; i < 2 && !found; i++) found = probe_arguments(p, id = ids[i]);
+    if (!found || id == ids[0]) p->f->bears |= AG_BEARS_LONG_IDS;
+    p->f->features |= found;
+    if (found) {
+        if (takes_null(p, id)) { found |= AG_CHAT_NULL_CONTENT; }
+        render(p,
+               ag_probe_calls(json_pack("[o, o]", call_of(p, AG_PROBE_TOOL, id),
+                                        call_of(p, AG_PROBE_TOOL_2, "q7v000002")),
+                              json_string("")),
+               offered(p), NULL);
+        const char *first = strstr(answer_of(p), AG_PROBE_VALUE);
+        if (first && strstr(first + 1, AG_PROBE_VALUE)) found |= AG_CHAT_PARALLEL_CALLS;
+    }
+    json_t *messages =
+        ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, id)), json_string(""));
+    if (messages) json_array_append_new(messages, result(id, "Q7vr"));
+    render(p, messages, offered(p), NULL);
+    if (strstr(answer_of(p), "Q7vr")) found |= AG_CHAT_RESULTS;
+    return found;
+}
+
+/* ---- reasoning, documents ---- */
+
+static uint32_t probe_reasoning(prober *p) {
+    static const char *const keys[] = {"reasoning_content", "reasoning", "thinking"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *m = json_pack("{s:s, s:s, s:s}", "role", "assistant", "content", AG_PROBE_ANSWER,
+                              keys[i], "Q7vz");
+        render(p, json_pack("[o, o]", ag_probe_question(), m), NULL, NULL);
+        if (!says(p, "Q7vz")) continue;
+        p->f->reasoning_key = keys[i];
+        return AG_CHAT_REASONING;
+    }
+    /* Some write it only where calls follow. */
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && p->f->features & AG_CHAT_CALLS; i++) {
+        json_t *messages = ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, "q7v000001")),
+                                          json_string(""));
+        json_t *m = messages ? json_array_get(messages, 1) : NULL;
+        if (m) json_object_set_new(m, keys[i], json_string("Q7vz"));
+        render(p, messages, offered(p), NULL);
+        if (!says(p, "Q7vz")) continue;
+        p->f->reasoning_key = keys[i];
+        return AG_CHAT_REASONING;
+    }
+    return 0;
+}
+
+static uint32_t probe_switches(prober *p) {
+    uint32_t found = 0;
+    render(p, json_pack("[o]", ag_probe_question()), NULL,
+           json_pack("{s:b}", "enable_thinking", 1));
+    const bool can = says(p, AG_PROBE_QUESTION);
+    char *on = can ? ag_strdup(p->out.text) : NULL;
+    if (can && !on) p->st = AG_FAIL(p->err, NOMEM, "what a chat template can do");
+    render(p, json_pack("[o]", ag_probe_question()), NULL,
+           json_pack("{s:b}", "enable_thinking", 0));
+    if (on && says(p, AG_PROBE_QUESTION) && strcmp(on, p->out.text) != 0) {
+        found |= AG_CHAT_THINKING_SWITCH;
+    }
+    ag_free(on);
+    render(p, json_pack("[o]", ag_probe_question()), NULL,
+           json_pack("{s:[{s:s, s:s}]}", "documents", "title", "Q7vt", "text", "Q7vd"));
+    if (says(p, "Q7vd")) found |= AG_CHAT_DOCUMENTS;
+    return found;
+}
+
+ag_status ag_detect_features(ag_chat_format *f, ag_error *err) {
+    prober p = {.f = f, .err = err};
+    f->bears = AG_BEARS_NO_TOOLS;
+    render(&p, json_pack("[o]", ag_probe_question()), NULL, NULL);
+    if (!says(&p, AG_PROBE_QUESTION)) {
+        f->bears = 0;
+        render(&p, json_pack("[o]", ag_probe_question()), NULL, NULL);
+        if (!says(&p, AG_PROBE_QUESTION)) f->bears = AG_BEARS_NO_TOOLS;
+    }
+    f->features |= probe_contents(&p);
+    f->features |= probe_roles(&p);
+    probe_systems(&p);
+    f->features |= probe_tools(&p);
+    f->features |= probe_calls(&p);
+    f->features |= probe_reasoning(&p);
+    f->features |= probe_switches(&p);
+    ag_jinja_output_free(&p.out);
+    return p.st;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chat/parse/literal.h"
+
+#include "chat/json_scan.h"
+#include "chat/json_text.h"
+#include "core/hex.h"
+#include "text/bytes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 60 };
+
+typedef struct reader {
+    const char *s;
+    size_t at, n, depth;
+    const char *quote; /* around texts; NULL: as in Python */
+    ag_text *out;
+    ag_error *err;
+    ag_status status; /* memory */
+} reader;
+
+static bool read_value(reader *r);
+
+static bool put(reader *r, const char *s, size_t n) {
+    if (r->status == AG_OK) r->status = ag_text_append(r->out, s, n, r->err);
+    return r->status == AG_OK;
+}
+
+static void skip_space(reader *r) {
+    while (r->at < r->n && ag_is_json_space(r->s[r->at])) r->at++;
+}
+
+static bool next_is(reader *r, char c) {
+    skip_space(r);
+    if (r->at == r->n || r->s[r->at] != c) return false;
+    r->at++;
+    return true;
+}
+
+static int hex_of(const reader *r, size_t digits) {
+    int v = 0;
+    if (digits > r->n - r->at) return -1;
+    for (size_t i = 0; i < digits; i++) {
+        const int digit = ag_hex_digit(r->s[r->at + i]);
+        if (digit < 0) return -1;
+        v = v * 16 + digit;
+    }
+    return v;
+}
+
+/* Behind a backslash. */
+static bool read_escape(reader *r) {
+    static const char from[] = "nrtbf0\\'\"av/", to[] = "\n\r\t\b\f\0\\'\"\a\v/";
+    const char c = r->s[r->at++];
+    if (c == '\n') return true;
+    if (c == 'x' || c == 'u') {
+        const size_t digits = c == 'x' ? 2 : 4;
+        const int v = hex_of(r, digits);
+        char escape[8];
+        if (v < 0) return false;
+        r->at += digits;
+        return put(r, escape,
+                   (size_t)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)v & 0xffffu));
+    }
+    const char *at = memchr(from, c, sizeof from - 1);
+    if (r->status == AG_OK) {
+        /* What is no escape stays as it is, backslash included. */
+        r->status = at ? ag_value_escape(&to[at - from], 1, r->out, r->err)
+                       : ag_value_escape(&r->s[r->at - 2], 2, r->out, r->err);
+    }
+    return r->status == AG_OK;
+}
+
+static bool read_python_text(reader *r) {
+    const char quote = r->s[r->at++];
+    if (!put(r, "\"", 1)) return false;
+    while (r->at < r->n && r->s[r->at] != quote) {
+        if (r->s[r->at] == '\\' && r->at + 1 < r->n) {
+            r->at++;
+            if (!read_escape(r)) return false;
+            continue;
+        }
+        if (r->status == AG_OK) r->status = ag_value_escape(&r->s[r->at++], 1, r->out, r->err);
+        if (r->status != AG_OK) return false;
+    }
+    return r->at++ < r->n && put(r, "\"", 1);
+}
+
+static const char *find(const char *s, size_t n, const char *what) {
+    const size_t len = strlen(what);
+    for (size_t i = 0; i + len <= n; i++) {
+        if (!memcmp(s + i, what, len)) return s + i;
+    }
+    return NULL;
+}
+
+static bool read_marked_text(reader *r) {
+    const size_t len = strlen(r->quote);
+    const char *begin = r->s + r->at + len, *end = find(begin, r->n - r->at - len, r->quote);
+    if (!end) return false;
+    r->at = (size_t)(end - r->s) + len;
+    if (r->status == AG_OK)
+        r->status = ag_value_quote(begin, (size_t)(end - begin), r->out, r->err);
+    return r->status == AG_OK;
+}
+
+static bool begins_text(const reader *r) {
+    if (!r->quote) return r->s[r->at] == '\'' || r->s[r->at] == '"';
+    const size_t len = strlen(r->quote);
+    return len <= r->n - r->at && !memcmp(r->s + r->at, r->quote, len);
+}
+
+static bool read_text(reader *r) { return r->quote ? read_marked_text(r) : read_python_text(r); }
+
+static bool read_key(reader *r) {
+    skip_space(r);
+    if (r->at == r->n) return false;
+    if (begins_text(r)) return read_text(r);
+    const size_t begin = r->at;
+    while (r->at < r->n && r->s[r->at] != ':') r->at++;
+    size_t end = r->at;
+    while (end > begin && ag_is_json_space(r->s[end - 1])) end--;
+    if (!r->quote || end == begin) return false;
+    if (r->status == AG_OK) r->status = ag_value_quote(r->s + begin, end - begin, r->out, r->err);
+    return r->status == AG_OK;
+}
+
+static bool read_list(reader *r, char close, bool is_object) {
+    r->at++;
+    if (++r->depth > MAX_DEPTH || !put(r, is_object ? "{" : "[", 1)) return false;
+    for (bool first = true; !next_is(r, close); first = false) {
+        if (!first && !next_is(r, ',')) return false;
+        if (!first && next_is(r, close)) break;
+        if (!first && !put(r, ", ", 2)) return false;
+        if (is_object && !(read_key(r) && next_is(r, ':') && put(r, ": ", 2))) return false;
+        if (!read_value(r)) return false;
+    }
+    r->depth--;
+    return put(r, is_object ? "}" : "]", 1);
+}
+
+static bool read_word(reader *r) {
+    static const char *const words[][2] = {
+        {"True", "true"}, {"False", "false"}, {"None", "null"},
+        {"true", "true"}, {"false", "false"}, {"null", "null"},
+    };
+    const char *s = r->s + r->at;
+    size_t n = 0;
+    while (r->at + n < r->n && !strchr(",]}):\t\n\r ", s[n])) n++;
+    r->at += n;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (n == strlen(words[i][0]) && !memcmp(s, words[i][0], n)) {
+            return put(r, words[i][1], strlen(words[i][1]));
+        }
+    }
+    return ag_is_json_value(s, n) && put(r, s, n);
+}
+
+static bool read_value(reader *r) {
+    skip_space(r);
+    if (r->at == r->n) return false;
+    const char c = r->s[r->at];
+    if (begins_text(r)) return read_text(r);
+    if (c == '[') return read_list(r, ']', false);
+    if (c == '(') return read_list(r, ')', false);
+    if (c == '{') return read_list(r, '}', true);
+    return read_word(r);
+}
+
+static ag_status convert(reader r, bool *ok) {
+    const size_t before = r.out->len;
+    *ok = read_value(&r);
+    skip_space(&r);
+    *ok = *ok && r.at == r.n && r.status == AG_OK;
+    if (!*ok) r.out->len = before;
+    return r.status;
+}
+
+ag_status ag_python_to_json(const char *s, size_t n, ag_text *out, bool *ok, ag_error *err) {
+    return convert((reader){.s = s, .n = n, .out = out, .err = err}, ok);
+}
+
+ag_status ag_braces_to_json(const char *s, size_t n, const char *quote, ag_text *out, bool *ok,
+                            ag_error *err) {
+    return convert((reader){.s = s, .n = n, .quote = quote, .out = out, .err = err}, ok);
+}
