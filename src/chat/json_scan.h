@@ -36,4 +36,17 @@ static inline bool ag_is_json_space(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
+/* Returns the number of bytes of white space that s[0..n) begins with. */
+static inline size_t ag_json_space_len(const char *s, size_t n) {
+    size_t i = 0;
+    while (i < n && ag_is_json_space(s[i])) i++;
+    return i;
+}
+
+/* Shortens (*s)[0..*n) to what is left without white space at both ends. */
+static inline void ag_json_trim(const char **s, size_t *n) {
+    while (*n && ag_is_json_space((*s)[*n - 1])) --*n;
+    while (*n && ag_is_json_space(**s)) ++*s, --*n;
+}
+
 #endif

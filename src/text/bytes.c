@@ -72,6 +72,16 @@ void ag_ids_free(ag_ids *ids) {
 
 enum { GROWTH_FACTOR = 64, GROWTH_BASE = 256 };
 
+const char *ag_find_bytes(const char *s, size_t n, const char *what) {
+    const size_t len = strlen(what);
+    const char *const end = s + n;
+    for (const char *p = s; (size_t)(end - p) >= len; p++) {
+        p = memchr(p, what[0], (size_t)(end - p) - len + 1);
+        if (!p || !memcmp(p, what, len)) return p;
+    }
+    return NULL;
+}
+
 size_t ag_growth_limit(size_t n) {
     return n < (SIZE_MAX - GROWTH_BASE) / GROWTH_FACTOR ? n * GROWTH_FACTOR + GROWTH_BASE
                                                         : SIZE_MAX;

@@ -14,6 +14,10 @@ ag_status ag_text_append_char(ag_text *text, uint32_t cp, ag_error *err);
 ag_status ag_ids_reserve(ag_ids *ids, size_t more, ag_error *err);
 ag_status ag_ids_push(ag_ids *ids, int32_t id, ag_error *err);
 
+/* Returns the first `what`, which is not empty, in s[0..n); NULL if there is none. Reads no byte
+ * after s[n - 1], unlike strstr(). */
+const char *ag_find_bytes(const char *s, size_t n, const char *what);
+
 /* Returns the maximum size of a text of n bytes after the rules of a file were applied. Real rules
  * multiply the size by a small factor; hostile ones double it with every step. */
 size_t ag_growth_limit(size_t n);

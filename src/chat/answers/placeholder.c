@@ -130,17 +130,6 @@ typedef struct place {
     bool with_reasoning;
 } place;
 
-/* The first `what` of s[0..n), or NULL. Not strstr(): under a sanitizer that reads all of s. */
-static const char *find_text(const char *s, size_t n, const char *what) {
-    const size_t len = strlen(what);
-    const char *const end = s + n;
-    for (const char *p = s; (size_t)(end - p) >= len; p++) {
-        p = memchr(p, what[0], (size_t)(end - p) - len + 1);
-        if (!p || !memcmp(p, what, len)) return p;
-    }
-    return NULL;
-}
-
 /* The word that begins at `at`, behind the beginning that all have in common, or NULL. */
 static ag_chat_word *word_at(ag_chat_stand_ins *s, const char *at) {
     const char *kind = at + strlen(s->beginning), *p = kind + 1;
@@ -156,7 +145,8 @@ static ag_chat_word *word_at(ag_chat_stand_ins *s, const char *at) {
 /* Where all words stand, in one pass over the text: there may be as many as messages. */
 static void find_words(ag_chat_stand_ins *s, const char *text, size_t n) {
     const char *p = text;
-    for (; (p = find_text(p, n - (size_t)(p - text), s->beginning)); p += strlen(s->beginning)) {
+    for (; (p = ag_find_bytes(p, n - (size_t)(p - text), s->beginning));
+         p += strlen(s->beginning)) {
         ag_chat_word *w = word_at(s, p);
         if (!w) continue;
         if (w->n++ == 0) w->begin = (size_t)(p - text);
@@ -184,7 +174,7 @@ typedef struct walk {
 static size_t turn_end(walk *w, size_t from) {
     if (!w->f->turn_end) return SIZE_MAX;
     if (from >= w->looked_from && from <= w->closed) return w->closed;
-    const char *found = find_text(w->text + from, w->n - from, w->f->turn_end);
+    const char *found = ag_find_bytes(w->text + from, w->n - from, w->f->turn_end);
     w->looked_from = from;
     w->closed = found ? (size_t)(found - w->text) : SIZE_MAX;
     return w->closed;

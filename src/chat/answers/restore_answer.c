@@ -52,11 +52,6 @@ static ag_status all_ids(const ag_chat *c, const int32_t *ids, size_t n, ag_ids 
     return AG_OK;
 }
 
-static void trim(const char **s, size_t *n) {
-    while (*n && ag_is_json_space((*s)[*n - 1])) --*n;
-    while (*n && ag_is_json_space(**s)) ++*s, --*n;
-}
-
 /* Of an answer without calls the ids must spell what it says, all of it in ordinary tokens: anyone
  * can write the same text. */
 static ag_status check_text(const ag_chat *c, const json_t *message, const ag_chat_answer *t,
@@ -76,8 +71,8 @@ static ag_status check_text(const ag_chat *c, const json_t *message, const ag_ch
                                t->ids.n - t->n_reasoning, true, &text, err));
     const char *spelled = text.data ? text.data : "";
     size_t n = text.len, n_says = json_string_length(content);
-    trim(&spelled, &n);
-    trim(&says, &n_says);
+    ag_json_trim(&spelled, &n);
+    ag_json_trim(&says, &n_says);
     const bool same = n == n_says && !memcmp(spelled, says, n);
     ag_text_free(&text);
     return same ? AG_OK

@@ -80,8 +80,7 @@ static bool is_word(char c) {
 /* A regular expression that finds the text, but for white space around it. */
 static ag_status put_stop(writer *w, const char *before, const char *s) {
     size_t n = strlen(s);
-    while (n && ag_is_json_space(s[n - 1])) n--;
-    while (n && ag_is_json_space(*s)) s++, n--;
+    ag_json_trim(&s, &n);
     ag_text regex = {0};
     ag_status st = ag_text_append(&regex, before, strlen(before), w->err);
     for (size_t i = 0; i < n && st == AG_OK; i++) {

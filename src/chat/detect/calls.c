@@ -121,10 +121,8 @@ static ag_status note_keys(learner *l, const json_t *object, const char *tool, b
     }
     *fits = name_key && arguments_key;
     if (!*fits || l->c->name_key) return AG_OK;
-    l->c->name_key = ag_strdup(name_key);
-    l->c->arguments_key = ag_strdup(arguments_key);
-    if (l->c->name_key && l->c->arguments_key) return AG_OK;
-    return AG_FAIL(l->err, NOMEM, "tool call format");
+    AG_TRY(put(l, &l->c->name_key, name_key, strlen(name_key)));
+    return put(l, &l->c->arguments_key, arguments_key, strlen(arguments_key));
 }
 
 /* The outermost object that begins in [from, to) and holds the name: its place in *begin and *end;
@@ -183,11 +181,10 @@ static ag_status split_name_end(learner *l, const char *s, size_t n) {
     }
     for (size_t i = 0; i + sizeof id - 1 <= n; i++) {
         if (memcmp(s + i, id, sizeof id - 1) != 0) continue;
-        if (!(l->c->id_mark = ag_strndup(s, i))) return AG_FAIL(l->err, NOMEM, "tool call format");
+        AG_TRY(put(l, &l->c->id_mark, s, i));
         skip = i + sizeof id - 1;
     }
-    l->c->name_end = ag_strndup(s + skip, n - skip);
-    return l->c->name_end ? AG_OK : AG_FAIL(l->err, NOMEM, "tool call format");
+    return put(l, &l->c->name_end, s + skip, n - skip);
 }
 
 static ag_status learn_named(learner *l, bool *done) {
@@ -212,8 +209,7 @@ static ag_status learn_code(learner *l, bool *done) {
     if (first == '(') return AG_OK;
     const size_t quote = s->key + strlen(AG_PROBE_KEY) + 1;
     *done = quote < s->value;
-    l->c->quote = ag_strndup(s->text + quote, s->value - quote);
-    return l->c->quote ? AG_OK : AG_FAIL(l->err, NOMEM, "tool call format");
+    return put(l, &l->c->quote, s->text + quote, s->value - quote);
 }
 
 /* How long the common end of a[0..n) and b[0..m) is, from the first '<' or '[' in it on; or all of
@@ -239,13 +235,10 @@ static ag_status learn_tags(learner *l, bool *done) {
     ag_call_format *c = l->c;
     c->kind = AG_CALLS_TAGGED;
     l->one.begin = s->name;
-    c->name_end = ag_strndup(t + s->end, lead - open);
-    c->param_open = ag_strndup(t + s->key - open, open);
-    c->param_text = ag_strndup(t + key_end, s->value - key_end);
-    c->param_json = ag_strndup(t + key_2_end, s->number - key_2_end);
-    if (!c->name_end || !c->param_open || !c->param_text || !c->param_json) {
-        return AG_FAIL(l->err, NOMEM, "tool call format");
-    }
+    AG_TRY(put(l, &c->name_end, t + s->end, lead - open));
+    AG_TRY(put(l, &c->param_open, t + s->key - open, open));
+    AG_TRY(put(l, &c->param_text, t + key_end, s->value - key_end));
+    AG_TRY(put(l, &c->param_json, t + key_2_end, s->number - key_2_end));
     /* White space before the next argument's mark is not of what closes this one, unless the last
      * one has it too. */
     size_t n = gap - open;
@@ -416,8 +409,7 @@ static ag_status learn_around(learner *l) {
 static ag_status add_trigger(learner *l, const char *s, size_t n) {
     ag_call_format *c = l->c;
     size_t k = 0;
-    while (n && ag_is_json_space(s[0])) s++, n--;
-    while (n && ag_is_json_space(s[n - 1])) n--;
+    ag_json_trim(&s, &n);
     for (; k < AG_CALL_TRIGGERS && c->triggers[k]; k++) {
         if (strlen(c->triggers[k]) == n && !memcmp(c->triggers[k], s, n)) return AG_OK;
     }

@@ -177,8 +177,7 @@ static const char *tag_before(const char *s, size_t *n) {
 }
 
 static char *trimmed(const char *s, size_t n) {
-    while (n && ag_is_json_space(*s)) s++, n--;
-    while (n && ag_is_json_space(s[n - 1])) n--;
+    ag_json_trim(&s, &n);
     return ag_strndup(s, n);
 }
 

@@ -4,6 +4,7 @@
  *   <|constrain|>json<|message|>{"a": 1}<|call|>
  * The prompt ends behind "<|start|>assistant". */
 #include "chat/parse/parser.h"
+#include "text/bytes.h"
 
 #include <string.h>
 
@@ -13,14 +14,6 @@ static const char message_mark[] = "<|message|>", to_mark[] = "to=", functions[]
 static const char *const end_marks[] = {"<|end|>", "<|return|>", "<|call|>", "<|start|>"};
 
 static ag_stream_state body, call_body, between;
-
-static const char *find(const char *s, size_t n, const char *what) {
-    const size_t len = strlen(what);
-    for (size_t i = 0; i + len <= n; i++) {
-        if (!memcmp(s + i, what, len)) return s + i;
-    }
-    return NULL;
-}
 
 /* The first mark that ends a message, or may once there is more; n if there is none. *len: of one
  * that does. */
@@ -42,7 +35,7 @@ static size_t find_end(const char *s, size_t n, bool is_final, size_t *len) {
 
 /* The name behind "to=functions." in a header, or n == 0. */
 static const char *recipient(const char *s, size_t n, size_t *n_name) {
-    const char *to = find(s, n, to_mark);
+    const char *to = ag_find_bytes(s, n, to_mark);
     *n_name = 0;
     if (!to) return NULL;
     to += sizeof to_mark - 1;
@@ -56,13 +49,13 @@ static const char *recipient(const char *s, size_t n, size_t *n_name) {
 }
 
 static ag_chat_delta_kind kind_of(const char *header, size_t n) {
-    return find(header, n, "analysis") ? AG_CHAT_DELTA_REASONING : AG_CHAT_DELTA_CONTENT;
+    return ag_find_bytes(header, n, "analysis") ? AG_CHAT_DELTA_REASONING : AG_CHAT_DELTA_CONTENT;
 }
 
 /* The header of a message. */
 ag_status ag_stream_harmony(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, n_name;
-    const char *s = ag_stream_rest(p, &n), *mark = find(s, n, message_mark);
+    const char *s = ag_stream_rest(p, &n), *mark = ag_find_bytes(s, n, message_mark);
     if (!mark && !p->is_final && n <= MAX_HEADER) return AG_OK;
     *again = n > 0;
     if (!mark) { /* no header at all */
@@ -74,7 +67,7 @@ ag_status ag_stream_harmony(ag_chat_parser *p, bool *again, ag_error *err) {
     const size_t header = (size_t)(mark - s);
     const char *name = recipient(s, header, &n_name);
     const bool is_call = n_name && p->params.tools;
-    p->refuse_len = kind_of(s, header);
+    p->body_kind = kind_of(s, header);
     if (is_call) {
         const ag_status st = ag_stream_begin_call(p, name, n_name, "", 0, err);
         if (st != AG_OK) return st;
@@ -90,7 +83,7 @@ static ag_status body(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, len;
     const char *s = ag_stream_rest(p, &n);
     const size_t end = find_end(s, n, p->is_final, &len);
-    const ag_status st = ag_stream_put(p, (ag_chat_delta_kind)p->refuse_len, s, end, err);
+    const ag_status st = ag_stream_put(p, p->body_kind, s, end, err);
     ag_stream_take(p, end + len);
     p->held = p->at;
     if (len) p->state = between;
@@ -109,7 +102,7 @@ static ag_status call_body(ag_chat_parser *p, bool *again, ag_error *err) {
     const bool is_over = len > 0 || good < end || p->is_final;
     if (st != AG_OK || !is_over) return st;
     ag_stream_end_call(p, good == end && ag_json_scan_is_whole(&p->scan));
-    p->refuse_len = AG_CHAT_DELTA_CONTENT;
+    p->body_kind = AG_CHAT_DELTA_CONTENT;
     p->state = good < end ? body : between;
     *again = true;
     return AG_OK;

@@ -87,17 +87,10 @@ static bool read_python_text(reader *r) {
     return r->at++ < r->n && put(r, "\"", 1);
 }
 
-static const char *find(const char *s, size_t n, const char *what) {
-    const size_t len = strlen(what);
-    for (size_t i = 0; i + len <= n; i++) {
-        if (!memcmp(s + i, what, len)) return s + i;
-    }
-    return NULL;
-}
-
 static bool read_marked_text(reader *r) {
     const size_t len = strlen(r->quote);
-    const char *begin = r->s + r->at + len, *end = find(begin, r->n - r->at - len, r->quote);
+    const char *begin = r->s + r->at + len,
+               *end = ag_find_bytes(begin, r->n - r->at - len, r->quote);
     if (!end) return false;
     r->at = (size_t)(end - r->s) + len;
     if (r->status == AG_OK)

@@ -57,6 +57,8 @@ struct ag_chat_parser {
     size_t refuse_len;    /* from `held` on: what becomes content if there is no call in it */
     size_t made_before;   /* calls when the section began */
 
+    ag_chat_delta_kind body_kind; /* harmony: kind of the message at hand */
+
     /* the call at hand */
     ag_json_scan scan;
     ag_json_scan value;  /* of arguments that are told when all of them is there */
@@ -91,6 +93,10 @@ static inline void ag_stream_take(ag_chat_parser *p, size_t n) {
 
 /* stream_text.c */
 ag_stream_state ag_stream_start, ag_stream_reasoning, ag_stream_content;
+/* Returns the first position in s[from..n) where the mark is, or may be once more text has come; n
+ * if there is none. *found: the mark is there. mark may be NULL: n. */
+size_t ag_stream_find(const char *mark, const char *s, size_t from, size_t n, bool is_final,
+                      bool *found);
 
 /* stream_calls.c: between the calls of a section */
 ag_stream_state ag_stream_section;

@@ -12,18 +12,12 @@ enum { MAX_NAME = 256 };
 
 static ag_stream_state argument, braces;
 
-static size_t space_len(const char *s, size_t n) {
-    size_t i = 0;
-    while (i < n && ag_is_json_space(s[i])) i++;
-    return i;
-}
-
 /* NAME and what opens its arguments, both. */
 static ag_status begin_arguments(ag_chat_parser *p, char opening, ag_stream_state *next,
                                  bool *again, ag_error *err) {
     size_t n;
     const char *s = ag_stream_rest(p, &n);
-    const size_t space = space_len(s, n), name = ag_stream_name_len(s + space, n - space);
+    const size_t space = ag_json_space_len(s, n), name = ag_stream_name_len(s + space, n - space);
     const size_t end = space + name;
     if (end == n && !p->is_final && end <= MAX_NAME) return AG_OK;
     const bool is_known = !p->is_bare || ag_stream_knows_tool(p, s + space, name);
@@ -71,19 +65,16 @@ static bool find_end(ag_chat_parser *p, const char *s, size_t n, size_t *end) {
 
 /* What is no literal is text; quotation marks around it, with others inside, are not its own. */
 static ag_status quote_raw(const char *s, size_t n, ag_text *json, ag_error *err) {
-    const size_t space = space_len(s, n);
-    s += space;
-    n -= space;
-    while (n && ag_is_json_space(s[n - 1])) n--;
+    ag_json_trim(&s, &n);
     const bool is_quoted = n > 1 && (s[0] == '\'' || s[0] == '"') && s[n - 1] == s[0];
     return is_quoted ? ag_value_quote(s + 1, n - 2, json, err) : ag_value_quote(s, n, json, err);
 }
 
 /* a=1, or 1 alone, which goes under the name "value". */
 static ag_status put_argument(ag_chat_parser *p, const char *s, size_t n, ag_error *err) {
-    const size_t space = space_len(s, n), name = ag_stream_name_len(s + space, n - space);
+    const size_t space = ag_json_space_len(s, n), name = ag_stream_name_len(s + space, n - space);
     size_t at = space + name;
-    at += space_len(s + at, n - at);
+    at += ag_json_space_len(s + at, n - at);
     const bool is_named = name && at < n && s[at] == '=';
     const char *value = is_named ? s + at + 1 : s, *key = is_named ? s + space : "value";
     const size_t n_value = n - (size_t)(value - s), n_key = is_named ? name : 5;
@@ -108,7 +99,7 @@ static ag_status argument(ag_chat_parser *p, bool *again, ag_error *err) {
     if (!found && !p->is_final) return AG_OK;
     *again = true;
     if (!found) end = n;
-    if (space_len(s, end) < end) AG_TRY(put_argument(p, s, end, err));
+    if (ag_json_space_len(s, end) < end) AG_TRY(put_argument(p, s, end, err));
     const bool is_last = !found || s[end] == ')';
     p->scanned = 0;
     ag_stream_take(p, end + found);

@@ -15,18 +15,12 @@ static ag_stream_state parameters, value, take_value, behind_cdata;
 
 static const char cdata_open[] = "<![CDATA[", cdata_close[] = "]]>";
 
-static size_t space_len(const char *s, size_t n) {
-    size_t i = 0;
-    while (i < n && ag_is_json_space(s[i])) i++;
-    return i;
-}
-
 /* What may stand behind the name, or behind an argument. *len: with it. */
 typedef enum follows { NOTHING, UNKNOWN, PARAMETER, CLOSE } follows;
 
 static follows what_follows(const ag_chat_parser *p, const char *s, size_t n, size_t *len) {
     const ag_call_format *f = p->params.format;
-    const size_t space = space_len(s, n);
+    const size_t space = ag_json_space_len(s, n);
     const ag_match open = ag_match_loosely(f->param_open, s + space, n - space, len);
     *len += space;
     if (open == AG_MATCH_YES) return PARAMETER;
@@ -41,7 +35,7 @@ ag_status ag_stream_tagged_call(ag_chat_parser *p, bool *again, ag_error *err) {
     const ag_call_format *f = p->params.format;
     size_t n, len = 0, behind;
     const char *s = ag_stream_rest(p, &n);
-    const size_t space = space_len(s, n), name = ag_stream_name_len(s + space, n - space);
+    const size_t space = ag_json_space_len(s, n), name = ag_stream_name_len(s + space, n - space);
     const size_t end = space + name;
     const bool may_wait = !p->is_final && end <= MAX_NAME;
     const ag_match m = ag_match_loosely(f->name_end, s + end, n - end, &len);
@@ -99,7 +93,7 @@ static ag_status parameter(ag_chat_parser *p, size_t opened, bool *again, ag_err
     const char *s = ag_stream_rest(p, &n) + opened;
     n -= opened;
     const size_t prefix = common_prefix(f->param_text, f->param_json);
-    const char first = f->param_text[space_len(f->param_text, strlen(f->param_text))];
+    const char first = f->param_text[ag_json_space_len(f->param_text, strlen(f->param_text))];
     size_t key = 0;
     while (key < n && s[key] != first && s[key] != '\n') key++;
     ag_match as_text = ag_match_loosely(f->param_text, s + key, n - key, &len);
@@ -143,7 +137,7 @@ static const char *trailing_space(const char *mark) {
 }
 
 static ag_status put_whole(ag_chat_parser *p, const char *s, size_t n, ag_error *err) {
-    const size_t space = space_len(s, n);
+    const size_t space = ag_json_space_len(s, n);
     ag_text json = {0};
     bool ok = false;
     ag_status st = AG_OK;
@@ -169,23 +163,6 @@ static ag_status put_text(ag_chat_parser *p, const char *s, size_t n, bool is_en
     return st;
 }
 
-/* Where what closes the value stands, or may stand once there is more, or n; *len: of what does. */
-static size_t find_close(const char *close, const char *s, size_t from, size_t n, bool is_final,
-                         size_t *len) {
-    const size_t wanted = strlen(close);
-    *len = 0;
-    for (size_t i = from; i < n; i++) {
-        const char *next = memchr(s + i, close[0], n - i);
-        if (!next) return n;
-        i = (size_t)(next - s);
-        const size_t have = n - i < wanted ? n - i : wanted;
-        if (memcmp(next, close, have) != 0) continue;
-        if (have == wanted) *len = wanted;
-        if (have == wanted || !is_final) return i;
-    }
-    return n;
-}
-
 /* How much of s[0..n) may be the white space that what closes the value begins with. */
 static size_t own_space(const char *close, size_t own, const char *s, size_t n, bool is_end) {
     for (size_t k = own < n ? own : n; k; k--) {
@@ -196,12 +173,12 @@ static size_t own_space(const char *close, size_t own, const char *s, size_t n, 
 
 static ag_status take_value(ag_chat_parser *p, bool *again, ag_error *err) {
     const char *close = p->is_cdata ? cdata_close : p->params.format->param_close;
-    const size_t own = space_len(close, strlen(close));
-    size_t n, len;
+    const size_t own = ag_json_space_len(close, strlen(close));
+    size_t n;
+    bool is_end;
     const char *s = ag_stream_rest(p, &n);
     const size_t from = !p->is_text_param && !p->is_cdata && p->seen > p->at ? p->seen - p->at : 0;
-    const size_t mark = find_close(close + own, s, from, n, p->is_final, &len);
-    const bool is_end = len > 0;
+    const size_t mark = ag_stream_find(close + own, s, from, n, p->is_final, &is_end);
     const size_t space = p->is_final && !is_end ? 0 : own_space(close, own, s, mark, is_end);
     *again = is_end || p->is_final;
     p->seen = p->at + mark;
@@ -209,7 +186,7 @@ static ag_status take_value(ag_chat_parser *p, bool *again, ag_error *err) {
     const bool as_text = p->is_text_param || p->is_cdata;
     AG_TRY(as_text ? put_text(p, s, mark - space, is_end, err)
                    : put_whole(p, s, mark - space, err));
-    ag_stream_take(p, is_end ? mark + len : mark - space);
+    ag_stream_take(p, is_end ? mark + strlen(close + own) : mark - space);
     p->held = p->at;
     if (is_end) p->state = p->is_cdata ? behind_cdata : parameters;
     else if (p->is_final) ag_stream_end_call(p, false);

@@ -10,12 +10,6 @@ enum { MAX_SPACE = 1024, MAX_HEADER = 1024 };
 
 static ag_stream_state reasoning_space, reasoning_text;
 
-static size_t space_len(const char *s, size_t n) {
-    size_t i = 0;
-    while (i < n && ag_is_json_space(s[i])) i++;
-    return i;
-}
-
 static size_t without_space(const char *s, size_t n) {
     while (n && ag_is_json_space(s[n - 1])) n--;
     return n;
@@ -28,10 +22,8 @@ static ag_match match_exactly(const char *mark, const char *s, size_t n) {
     return n < len ? AG_MATCH_PARTIAL : AG_MATCH_YES;
 }
 
-/* The first place at or behind `from` where the mark stands, or may stand once there is more; n if
- * there is none. *found: it does. */
-static size_t find_mark(const char *mark, const char *s, size_t from, size_t n, bool is_final,
-                        bool *found) {
+size_t ag_stream_find(const char *mark, const char *s, size_t from, size_t n, bool is_final,
+                      bool *found) {
     *found = false;
     for (size_t i = from; mark && i < n; i++) {
         const char *next = memchr(s + i, mark[0], n - i);
@@ -49,7 +41,7 @@ ag_status ag_stream_start(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
     const char *s = ag_stream_rest(p, &n), *open = p->params.reasoning_open;
-    const size_t space = space_len(s, n);
+    const size_t space = ag_json_space_len(s, n);
     ag_match m = open ? match_exactly(open, s + space, n - space) : AG_MATCH_NO;
     if (m == AG_MATCH_PARTIAL && !p->is_final && space <= MAX_SPACE) return AG_OK;
     *again = n > 0 || p->is_final;
@@ -63,7 +55,7 @@ static ag_status skip_space(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
     const char *s = ag_stream_rest(p, &n);
-    const size_t space = space_len(s, n);
+    const size_t space = ag_json_space_len(s, n);
     ag_stream_take(p, space);
     p->held = p->at;
     if (space == n && !p->is_final) return AG_OK;
@@ -78,7 +70,7 @@ ag_status ag_stream_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
     const char *s = ag_stream_rest(p, &n), *open = p->params.reasoning_open;
-    const size_t space = space_len(s, n);
+    const size_t space = ag_json_space_len(s, n);
     const ag_match m = open ? match_exactly(open, s + space, n - space) : AG_MATCH_NO;
     ag_stream_take(p, space + (m == AG_MATCH_YES ? strlen(open) : 0));
     p->held = p->at;
@@ -93,7 +85,7 @@ static ag_status reasoning_space(ag_chat_parser *p, bool *again, ag_error *err) 
     (void)err;
     size_t n;
     const char *s = ag_stream_rest(p, &n);
-    const size_t space = space_len(s, n);
+    const size_t space = ag_json_space_len(s, n);
     ag_stream_take(p, space);
     p->held = p->at;
     if (space == n && !p->is_final) return AG_OK;
@@ -107,7 +99,7 @@ static ag_status reasoning_text(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n;
     const char *s = ag_stream_rest(p, &n), *close = p->params.reasoning_close;
     const size_t from = p->seen > p->at ? p->seen - p->at : 0;
-    const size_t mark = find_mark(close, s, from, n, p->is_final, &found);
+    const size_t mark = ag_stream_find(close, s, from, n, p->is_final, &found);
     size_t end = without_space(s, mark);
     if (!found && mark - end > MAX_SPACE) end = mark;
     AG_TRY(ag_stream_put(p, AG_CHAT_DELTA_REASONING, s, end, err));
@@ -129,7 +121,7 @@ static size_t find_trigger(const ag_chat_parser *p, const char *s, size_t from, 
     *found = NULL;
     for (size_t i = 0; f && i < AG_CALL_TRIGGERS && f->triggers[i]; i++) {
         bool is_found;
-        const size_t at = find_mark(f->triggers[i], s, from, n, p->is_final, &is_found);
+        const size_t at = ag_stream_find(f->triggers[i], s, from, n, p->is_final, &is_found);
         if (at > first || at == n) continue;
         if (at == first && !is_found) continue;
         if (at == first && *found && strlen(*found) > strlen(f->triggers[i])) continue;
@@ -145,7 +137,7 @@ static ag_match begins_bare(const ag_chat_parser *p, const char *s, size_t n, si
                             bool *is_fenced) {
     static const char *const fences[] = {"```json", "```"};
     const ag_call_format *f = p->params.format;
-    *len = space_len(s, n);
+    *len = ag_json_space_len(s, n);
     *is_fenced = false;
     if (!f || f->kind != AG_CALLS_JSON || !p->params.tools || p->is_bare_refused ||
         p->content.len || p->n_made || *len == n)
@@ -156,7 +148,7 @@ static ag_match begins_bare(const ag_chat_parser *p, const char *s, size_t n, si
         *is_fenced = m == AG_MATCH_YES;
         if (*is_fenced) *len += strlen(fences[i]);
     }
-    *len += space_len(s + *len, n - *len);
+    *len += ag_json_space_len(s + *len, n - *len);
     if (*len == n) return p->is_final ? AG_MATCH_NO : AG_MATCH_PARTIAL;
     return s[*len] == '{' || s[*len] == '[' ? AG_MATCH_YES : AG_MATCH_NO;
 }
@@ -186,7 +178,7 @@ static ag_match skip_header(ag_chat_parser *p) {
     const char *const opens[] = {f->head_open, between, between ? between + skip : NULL};
     size_t n, len;
     const char *s = ag_stream_rest(p, &n);
-    const size_t space = space_len(s, n);
+    const size_t space = ag_json_space_len(s, n);
     bool may_come = false;
     for (size_t i = 0; i < 3; i++) {
         if (!opens[i]) continue;
@@ -222,7 +214,7 @@ ag_status ag_stream_content(ag_chat_parser *p, bool *again, ag_error *err) {
     const char *s = ag_stream_rest(p, &n), *trigger;
     const char *open = p->content.len == 0 ? p->params.content_open : NULL;
     if (open) {
-        const size_t space = space_len(s, n);
+        const size_t space = ag_json_space_len(s, n);
         const ag_match m = match_exactly(open, s + space, n - space);
         if (m == AG_MATCH_PARTIAL && !p->is_final && space <= MAX_SPACE) return AG_OK;
         if (m == AG_MATCH_YES) {

@@ -32,13 +32,12 @@ static const char *role_of(const json_t *m) {
 
 static bool is_role(const json_t *m, const char *role) { return !strcmp(role_of(m), role); }
 
-static ag_status check(bool ok, ag_error *err) {
+ag_status ag_normalise_check(bool ok, ag_error *err) {
     return ok ? AG_OK : AG_FAIL(err, NOMEM, "messages of a conversation");
 }
 
-/* Takes over v; NULL is out of memory. */
-static ag_status set(json_t *m, const char *key, json_t *v, ag_error *err) {
-    return check(json_object_set_new(m, key, v) == 0, err);
+ag_status ag_normalise_set(json_t *m, const char *key, json_t *v, ag_error *err) {
+    return ag_normalise_check(json_object_set_new(m, key, v) == 0, err);
 }
 
 static ag_status append_words(ag_text *text, const char *words, ag_error *err) {
@@ -63,7 +62,7 @@ static json_t *text_part(const ag_text *text) {
 static ag_status fit_parts(json_t *m, const json_t *parts, ag_error *err) {
     json_t *list = json_array(), *part;
     ag_text text = {0};
-    ag_status st = check(list != NULL, err);
+    ag_status st = ag_normalise_check(list != NULL, err);
     size_t i;
     json_array_foreach(parts, i, part) {
         const char *type = json_string_value(json_object_get(part, "type"));
@@ -73,19 +72,19 @@ static ag_status fit_parts(json_t *m, const json_t *parts, ag_error *err) {
         if (st == AG_OK && !fits) st = ag_chat_append_part(part, &text, err);
         if (st != AG_OK) break;
         json_t *copy = fits ? json_copy(part) : text_part(&text);
-        st = check(json_array_append_new(list, copy) == 0, err);
+        st = ag_normalise_check(json_array_append_new(list, copy) == 0, err);
     }
     ag_text_free(&text);
-    if (st == AG_OK) return set(m, "content", list, err);
+    if (st == AG_OK) return ag_normalise_set(m, "content", list, err);
     json_decref(list);
     return st;
 }
 
 static ag_status set_content(const normaliser *n, json_t *m, const ag_text *text, ag_error *err) {
     if (has(n, AG_CHAT_TEXT) || !has(n, AG_CHAT_PARTS)) {
-        return set(m, "content", string_of(text), err);
+        return ag_normalise_set(m, "content", string_of(text), err);
     }
-    return set(m, "content", json_pack("[o]", text_part(text)), err);
+    return ag_normalise_set(m, "content", json_pack("[o]", text_part(text)), err);
 }
 
 static ag_status fit_content(const normaliser *n, json_t *m, ag_error *err) {
@@ -93,7 +92,8 @@ static ag_status fit_content(const normaliser *n, json_t *m, ag_error *err) {
     const bool is_call = json_array_size(json_object_get(m, "tool_calls")) > 0;
     ag_text text = {0};
     if (!content || json_is_null(content)) {
-        if (is_call && has(n, AG_CHAT_NULL_CONTENT)) return set(m, "content", json_null(), err);
+        if (is_call && has(n, AG_CHAT_NULL_CONTENT))
+            return ag_normalise_set(m, "content", json_null(), err);
         return set_content(n, m, &text, err);
     }
     if (json_is_array(content) && has(n, AG_CHAT_PARTS)) return fit_parts(m, content, err);
@@ -111,7 +111,7 @@ static ag_status fit_reasoning(const normaliser *n, json_t *m, ag_error *err) {
     if (!wanted || json_is_string(json_object_get(m, wanted))) return AG_OK;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         json_t *v = json_object_get(m, keys[i]);
-        if (json_is_string(v)) return set(m, wanted, json_incref(v), err);
+        if (json_is_string(v)) return ag_normalise_set(m, wanted, json_incref(v), err);
     }
     return AG_OK;
 }
@@ -131,7 +131,7 @@ static ag_status calls_to_text(const normaliser *n, json_t *m, ag_error *err) {
 
 static ag_status fit(normaliser *n, json_t *m, ag_error *err) {
     if (is_role(m, "developer") && !has(n, AG_CHAT_DEVELOPER)) {
-        AG_TRY(set(m, "role", json_string("system"), err));
+        AG_TRY(ag_normalise_set(m, "role", json_string("system"), err));
     }
     AG_TRY(fit_content(n, m, err));
     AG_TRY(fit_reasoning(n, m, err));
@@ -157,7 +157,7 @@ static ag_status flush(normaliser *n, ag_error *err) {
 static ag_status append(normaliser *n, json_t *m, ag_error *err) {
     AG_TRY(flush(n, err));
     n->from_tool = false;
-    AG_TRY(check(json_array_append(n->out, m) == 0, err));
+    AG_TRY(ag_normalise_check(json_array_append(n->out, m) == 0, err));
     ag_call_table_follow(&n->calls, m);
     return AG_OK;
 }
@@ -216,7 +216,7 @@ static ag_status append_result(const json_t *m, ag_text *text, ag_error *err) {
 static ag_status put_text(normaliser *n, const char *role, const ag_text *text,
                           ag_status (*put_as)(normaliser *, json_t *, ag_error *), ag_error *err) {
     json_t *m = json_pack("{s:s, s:s}", "role", role, "content", "");
-    ag_status st = check(m != NULL, err);
+    ag_status st = ag_normalise_check(m != NULL, err);
     if (st == AG_OK) st = set_content(n, m, text, err);
     if (st == AG_OK) st = put_as(n, m, err);
     json_decref(m);
@@ -289,7 +289,7 @@ static ag_status put_all(normaliser *n, const ag_chat *c, ag_error *err) {
 ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools, ag_error *err) {
     normaliser n = {.f = c->format, .out = json_array()};
     *messages = *tools = NULL;
-    ag_status st = check(n.out != NULL, err);
+    ag_status st = ag_normalise_check(n.out != NULL, err);
     if (st == AG_OK) st = put_all(&n, c, err);
     if (st == AG_OK && c->tools && has(&n, AG_CHAT_TOOLS)) {
         st = ag_chat_fit_tools(c->format, c->tools, tools, err);

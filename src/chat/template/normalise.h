@@ -11,6 +11,11 @@
  * are owned. */
 ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools, ag_error *err);
 
+/* Fails with AG_NOMEM unless ok. */
+ag_status ag_normalise_check(bool ok, ag_error *err);
+/* Sets m[key] to v, which is taken over. Fails with AG_NOMEM, also if v is NULL. */
+ag_status ag_normalise_set(json_t *m, const char *key, json_t *v, ag_error *err);
+
 /* The calls that the next result may answer: those of the last assistant's turn. Zeroed: none. */
 typedef struct ag_call_table {
     const json_t *calls; /* borrowed list; NULL: the next result answers no call */

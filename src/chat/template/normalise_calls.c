@@ -8,15 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static ag_status check(bool ok, ag_error *err) {
-    return ok ? AG_OK : AG_FAIL(err, NOMEM, "tool calls of a conversation");
-}
-
-/* Takes over v; NULL is out of memory. */
-static ag_status set(json_t *m, const char *key, json_t *v, ag_error *err) {
-    return check(json_object_set_new(m, key, v) == 0, err);
-}
-
 /* ---- ids ---- */
 
 static bool is_short_id(const char *id) {
@@ -44,7 +35,7 @@ static json_t *shortened(const char *id) {
 static ag_status fit_id(const ag_chat_format *f, json_t *m, const char *key, ag_error *err) {
     const char *id = json_string_value(json_object_get(m, key));
     if (!id || (f->bears & AG_BEARS_LONG_IDS) || is_short_id(id)) return AG_OK;
-    return set(m, key, shortened(id), err);
+    return ag_normalise_set(m, key, shortened(id), err);
 }
 
 /* ---- calls ---- */
@@ -53,7 +44,7 @@ static ag_status fit_id(const ag_chat_format *f, json_t *m, const char *key, ag_
 static ag_status set_as_text(json_t *m, const char *key, const json_t *v, ag_error *err) {
     ag_text text = {0};
     ag_status st = ag_value_append_spaced(v, &text, err);
-    if (st == AG_OK) st = set(m, key, json_stringn_nocheck(text.data, text.len), err);
+    if (st == AG_OK) st = ag_normalise_set(m, key, json_stringn_nocheck(text.data, text.len), err);
     ag_text_free(&text);
     return st;
 }
@@ -63,7 +54,8 @@ static ag_status fit_arguments(const ag_chat_format *f, json_t *function, ag_err
     const bool objects = f->features & AG_CHAT_ARGUMENT_OBJECTS;
     const bool texts = f->features & AG_CHAT_ARGUMENT_TEXT;
     if (!v || json_is_null(v)) {
-        return set(function, "arguments", objects ? json_object() : json_string("{}"), err);
+        return ag_normalise_set(function, "arguments", objects ? json_object() : json_string("{}"),
+                                err);
     }
     if (json_is_object(v)) {
         return objects || !texts ? AG_OK : set_as_text(function, "arguments", v, err);
@@ -78,7 +70,7 @@ static ag_status fit_arguments(const ag_chat_format *f, json_t *function, ag_err
         json_decref(object);
         object = json_pack("{s:O}", "arguments", v);
     }
-    return set(function, "arguments", object, err);
+    return ag_normalise_set(function, "arguments", object, err);
 }
 
 /* The fields of a function that are the call's own move to `function`. */
@@ -96,13 +88,15 @@ static ag_status fit_call(const ag_chat_format *f, json_t *call, json_t *functio
                           size_t i, ag_error *err) {
     char id[24];
     snprintf(id, sizeof id, "call%03zu%02zu", place % 1000, i % 100);
-    if (!json_object_get(call, "type")) { AG_TRY(set(call, "type", json_string("function"), err)); }
+    if (!json_object_get(call, "type")) {
+        AG_TRY(ag_normalise_set(call, "type", json_string("function"), err));
+    }
     if (!json_is_string(json_object_get(call, "id"))) {
-        AG_TRY(set(call, "id", json_string(id), err));
+        AG_TRY(ag_normalise_set(call, "id", json_string(id), err));
     }
     AG_TRY(fit_id(f, call, "id", err));
     AG_TRY(fit_arguments(f, function, err));
-    return set(call, "function", json_incref(function), err);
+    return ag_normalise_set(call, "function", json_incref(function), err);
 }
 
 static ag_status fitted_call(const ag_chat_format *f, const json_t *call, size_t place, size_t i,
@@ -114,7 +108,7 @@ static ag_status fitted_call(const ag_chat_format *f, const json_t *call, size_t
     ag_status st = old ? ag_value_copy(old, &function, err) : AG_OK;
     if (!old) {
         function = json_object();
-        st = check(function && move_function(copy, function), err);
+        st = ag_normalise_check(function && move_function(copy, function), err);
     }
     if (st == AG_OK) st = fit_call(f, copy, function, place, i, err);
     json_decref(function);
@@ -126,16 +120,16 @@ static ag_status fitted_call(const ag_chat_format *f, const json_t *call, size_t
 static ag_status fit_list(const ag_chat_format *f, json_t *m, const json_t *calls, size_t place,
                           ag_error *err) {
     json_t *list = json_array(), *call;
-    ag_status st = check(list != NULL, err);
+    ag_status st = ag_normalise_check(list != NULL, err);
     size_t i;
     json_array_foreach(calls, i, call) {
         json_t *fitted = NULL;
         if (st == AG_OK) st = ag_chat_check_interrupt("normalising the conversation", err);
         if (st == AG_OK) st = fitted_call(f, call, place, i, &fitted, err);
         if (st != AG_OK) break;
-        st = check(json_array_append_new(list, fitted) == 0, err);
+        st = ag_normalise_check(json_array_append_new(list, fitted) == 0, err);
     }
-    if (st == AG_OK) return set(m, "tool_calls", list, err);
+    if (st == AG_OK) return ag_normalise_set(m, "tool_calls", list, err);
     json_decref(list);
     return st;
 }
@@ -163,11 +157,11 @@ static ag_status build_table(ag_call_table *t, ag_error *err) {
     json_t *call;
     size_t i;
     t->by_id = json_object();
-    AG_TRY(check(t->by_id != NULL, err));
+    AG_TRY(ag_normalise_check(t->by_id != NULL, err));
     json_array_foreach(t->calls, i, call) {
         const char *id = json_string_value(json_object_get(call, "id"));
         AG_TRY(ag_chat_check_interrupt("normalising the conversation", err));
-        if (id) AG_TRY(check(json_object_set_nocheck(t->by_id, id, call) == 0, err));
+        if (id) AG_TRY(ag_normalise_check(json_object_set_nocheck(t->by_id, id, call) == 0, err));
     }
     return AG_OK;
 }
@@ -188,9 +182,9 @@ static ag_status fit_result(const ag_chat_format *f, json_t *m, ag_call_table *t
     AG_TRY(find_call(t, id, &call, err));
     json_t *its_id = json_object_get(call, "id");
     json_t *name = json_object_get(json_object_get(call, "function"), "name");
-    if (!id && its_id) AG_TRY(set(m, "tool_call_id", json_incref(its_id), err));
+    if (!id && its_id) AG_TRY(ag_normalise_set(m, "tool_call_id", json_incref(its_id), err));
     if (json_object_get(m, "name") || !name) return AG_OK;
-    return set(m, "name", json_incref(name), err);
+    return ag_normalise_set(m, "name", json_incref(name), err);
 }
 
 ag_status ag_chat_fit_calls(const ag_chat_format *f, json_t *m, size_t place, ag_call_table *t,

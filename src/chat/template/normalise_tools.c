@@ -9,30 +9,21 @@
 
 #include <string.h>
 
-static ag_status check(bool ok, ag_error *err) {
-    return ok ? AG_OK : AG_FAIL(err, NOMEM, "tools of a conversation");
-}
-
 static ag_status check_interrupt(ag_error *err) {
     return ag_chat_check_interrupt("normalising the tools", err);
-}
-
-/* Takes over v; NULL is out of memory. */
-static ag_status set(json_t *m, const char *key, json_t *v, ag_error *err) {
-    return check(json_object_set_new(m, key, v) == 0, err);
 }
 
 /* ---- tools ---- */
 
 static ag_status add_description(json_t *object, ag_error *err) {
     if (json_is_string(json_object_get(object, "description"))) return AG_OK;
-    return set(object, "description", json_string(""), err);
+    return ag_normalise_set(object, "description", json_string(""), err);
 }
 
 /* Takes over `copy`, whose values are those of an object: replaces it there. */
 static ag_status replace(json_t *object, const char *key, json_t *copy, ag_status st,
                          ag_error *err) {
-    if (st == AG_OK) return set(object, key, copy, err);
+    if (st == AG_OK) return ag_normalise_set(object, key, copy, err);
     json_decref(copy);
     return st;
 }
@@ -50,7 +41,7 @@ static ag_status describe_property(json_t *properties, const char *key, const js
 static ag_status describe_properties(json_t *schema, ag_error *err) {
     json_t *properties = json_object_get(schema, "properties"), *copy, *property;
     const char *key;
-    if (!properties) return set(schema, "properties", json_object(), err);
+    if (!properties) return ag_normalise_set(schema, "properties", json_object(), err);
     if (!json_is_object(properties)) return AG_OK;
     AG_TRY(ag_value_copy(properties, &copy, err));
     ag_status st = AG_OK;
@@ -67,8 +58,8 @@ static ag_status describe_all(json_t *function, ag_error *err) {
     json_t *schema = json_object_get(function, "parameters"), *copy;
     AG_TRY(add_description(function, err));
     if (!json_is_object(schema)) {
-        return set(function, "parameters", json_pack("{s:s, s:{}}", "type", "object", "properties"),
-                   err);
+        return ag_normalise_set(function, "parameters",
+                                json_pack("{s:s, s:{}}", "type", "object", "properties"), err);
     }
     AG_TRY(ag_value_copy(schema, &copy, err));
     return replace(function, "parameters", copy, describe_properties(copy, err), err);
@@ -79,10 +70,10 @@ static ag_status wrapped_tool(json_t *tool, json_t **out, ag_error *err) {
     if (json_object_get(tool, "function")) {
         AG_TRY(ag_value_copy(tool, out, err));
         if (json_object_get(*out, "type")) return AG_OK;
-        return set(*out, "type", json_string("function"), err);
+        return ag_normalise_set(*out, "type", json_string("function"), err);
     }
     *out = json_pack("{s:s, s:O}", "type", "function", "function", tool);
-    return check(*out != NULL, err);
+    return ag_normalise_check(*out != NULL, err);
 }
 
 static ag_status fit_tool(const ag_chat_format *f, json_t *tool, ag_error *err) {
@@ -105,7 +96,7 @@ static ag_status fitted_tool(const ag_chat_format *f, json_t *tool, json_t **out
 ag_status ag_chat_fit_tools(const ag_chat_format *f, const json_t *tools, json_t **out,
                             ag_error *err) {
     json_t *list = json_array(), *tool;
-    ag_status st = check(list != NULL, err);
+    ag_status st = ag_normalise_check(list != NULL, err);
     size_t i;
     *out = NULL;
     json_array_foreach(tools, i, tool) {
@@ -113,7 +104,7 @@ ag_status ag_chat_fit_tools(const ag_chat_format *f, const json_t *tools, json_t
         if (st == AG_OK) st = check_interrupt(err);
         if (st == AG_OK) st = fitted_tool(f, tool, &fitted, err);
         if (st != AG_OK) break;
-        st = check(json_array_append_new(list, fitted) == 0, err);
+        st = ag_normalise_check(json_array_append_new(list, fitted) == 0, err);
     }
     if (st == AG_OK) *out = list;
     else json_decref(list);
@@ -154,7 +145,7 @@ static ag_status append_call(const json_t *call, ag_text *out, ag_error *err) {
                          : NULL;
     json_t *object = json_pack("{s:O, s:O}", "name", json_object_get(function, "name"), "arguments",
                                parsed ? parsed : args);
-    ag_status st = check(object != NULL, err);
+    ag_status st = ag_normalise_check(object != NULL, err);
     if (st == AG_OK) st = append_line(object, out, err);
     json_decref(object);
     json_decref(parsed);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/template/special_text.h"
 
+#include "chat/json_scan.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -116,14 +117,12 @@ static const ag_jinja_span *span_at(finder *x, size_t at) {
     return NULL;
 }
 
-static bool is_white(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 /* The mark becomes its token, with the white space that the tokenizer says it takes along. */
 static ag_status cut_out(finder *x, const ag_chat_mark *m, size_t *at) {
     size_t begin = *at, end = *at + m->len;
     const size_t floor = x->l->n ? x->l->cuts[x->l->n - 1].end : x->from;
-    while (m->rstrip && end < x->to && is_white(x->out->text[end])) end++;
-    while (m->lstrip && begin > floor && is_white(x->out->text[begin - 1])) begin--;
+    while (m->rstrip && end < x->to && ag_is_json_space(x->out->text[end])) end++;
+    while (m->lstrip && begin > floor && ag_is_json_space(x->out->text[begin - 1])) begin--;
     *at = end;
     int32_t *id = &x->f->marks[m - x->f->marks].id;
     return ag_cut_list_add(x->l, (ag_text_cut){begin, end, id, 1}, x->err);
