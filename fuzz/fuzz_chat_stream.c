@@ -11,15 +11,15 @@
 
 static ag_chat_parser *parse(const ag_call_format *format, bool opened, json_t *tools,
                              const char *text, size_t n, size_t step) {
-    const ag_stream_params params = {.format = format,
-                                     .headers = format->head_close ? format : NULL,
+    const ag_parser_params params = {.format = format,
+                                     .headers = format->header_close ? format : NULL,
                                      .reasoning_open = "<think>",
                                      .reasoning_close = "</think>",
-                                     .opened = opened,
+                                     .starts_in_reasoning = opened,
                                      .tools = tools};
     ag_chat_parser *p;
     ag_chat_delta d;
-    if (ag_stream_create(&params, &p, NULL) != AG_OK) abort();
+    if (ag_parser_create(&params, &p, NULL) != AG_OK) abort();
     for (size_t at = 0; at < n; at += step) {
         const size_t left = n - at;
         if (ag_chat_parser_push(p, text + at, step < left ? step : left, NULL) != AG_OK) abort();
@@ -37,12 +37,12 @@ static void same_text(const ag_text *a, const ag_text *b) {
 static void compare(const ag_chat_parser *a, const ag_chat_parser *b) {
     same_text(&a->content, &b->content);
     same_text(&a->reasoning, &b->reasoning);
-    if (a->n_made != b->n_made) abort();
-    for (size_t i = 0; i < a->n_made; i++) {
-        same_text(&a->made[i].arguments, &b->made[i].arguments);
-        if (strcmp(a->made[i].name, b->made[i].name) != 0) abort();
-        const ag_text *arguments = &a->made[i].arguments;
-        if (a->made[i].is_whole && !ag_is_json_value(arguments->data, arguments->len)) abort();
+    if (a->n_calls != b->n_calls) abort();
+    for (size_t i = 0; i < a->n_calls; i++) {
+        same_text(&a->calls[i].arguments, &b->calls[i].arguments);
+        if (strcmp(a->calls[i].name, b->calls[i].name) != 0) abort();
+        const ag_text *arguments = &a->calls[i].arguments;
+        if (a->calls[i].is_complete && !ag_is_json_value(arguments->data, arguments->len)) abort();
     }
 }
 

@@ -32,11 +32,11 @@ void ag_chat_destroy(ag_chat *c) {
     json_decref(c->messages);
     json_decref(c->tools);
     json_decref(c->variables);
-    ag_text_free(&c->begun);
+    ag_text_free(&c->call_prefix);
     ag_free(c);
 }
 
-static ag_status add(ag_chat *c, json_t *message, ag_error *err) {
+static ag_status append_message(ag_chat *c, json_t *message, ag_error *err) {
     if (json_array_append_new(c->messages, message) == 0) return AG_OK;
     return AG_FAIL(err, NOMEM, "message of a conversation");
 }
@@ -45,7 +45,7 @@ ag_status ag_chat_add_json(ag_chat *c, const char *message, size_t len, ag_error
     json_t *m;
     AG_TRY(ag_json_parse_value(message, len, "the message", &m, err));
     const ag_status st = ag_chat_check_message(m, "the message", err);
-    if (st == AG_OK) return add(c, m, err);
+    if (st == AG_OK) return append_message(c, m, err);
     json_decref(m);
     return st;
 }
@@ -56,10 +56,10 @@ ag_status ag_chat_set_messages(ag_chat *c, const char *messages, size_t len, ag_
     AG_TRY(ag_json_parse_value(messages, len, "messages", &list, err));
     ag_status st = json_is_array(list) ? AG_OK : AG_FAIL(err, INVALID, "messages: not a list");
     json_array_foreach(list, i, m) {
-        char place[40];
-        snprintf(place, sizeof place, "messages[%zu]", i);
-        if (st == AG_OK) st = ag_chat_check_interrupt(place, err);
-        if (st == AG_OK) st = ag_chat_check_message(m, place, err);
+        char path[40];
+        snprintf(path, sizeof path, "messages[%zu]", i);
+        if (st == AG_OK) st = ag_chat_check_interrupt(path, err);
+        if (st == AG_OK) st = ag_chat_check_message(m, path, err);
         if (st != AG_OK) break;
     }
     if (st != AG_OK) {
@@ -73,7 +73,7 @@ ag_status ag_chat_set_messages(ag_chat *c, const char *messages, size_t len, ag_
 
 ag_status ag_chat_add(ag_chat *c, const char *role, const char *content, ag_error *err) {
     json_t *m = json_pack("{s:s, s:s}", "role", role, "content", content);
-    if (m) return add(c, m, err);
+    if (m) return append_message(c, m, err);
     json_t *text = json_string(content);
     json_decref(text);
     if (!text) return AG_FAIL(err, FORMAT, "the text of a message is not UTF-8");
@@ -89,12 +89,12 @@ void ag_chat_truncate(ag_chat *c, size_t n) {
 }
 
 ag_status ag_chat_get_messages(const ag_chat *c, ag_text *json, ag_error *err) {
-    return ag_value_append(c->messages, json, err);
+    return ag_json_text_append(c->messages, json, err);
 }
 
 ag_status ag_chat_get_message(const ag_chat *c, size_t i, ag_text *json, ag_error *err) {
     const json_t *m = json_array_get(c->messages, i);
-    if (m) return ag_value_append(m, json, err);
+    if (m) return ag_json_text_append(m, json, err);
     return AG_FAIL(err, INVALID, "message %zu of %zu", i, json_array_size(c->messages));
 }
 

@@ -15,11 +15,11 @@ struct ag_chat {
     int64_t clock;
     ag_chat_answer *answers;
     size_t n_answers, answers_cap;
-    ag_text begun;        /* text that ag_chat_require_call() put after the prompt */
-    size_t memory_limit;  /* bytes that the template may take; 0: the default */
-    ag_jinja_usage usage; /* usage of the last render */
-    bool no_calls;        /* the answer to the prompt rendered last has none */
-    bool is_open;         /* the prompt rendered last ends inside a reasoning */
+    ag_text call_prefix;      /* text that ag_chat_require_call() put after the prompt */
+    size_t memory_limit;      /* bytes that the template may take; 0: the default */
+    ag_jinja_usage usage;     /* usage of the last render */
+    bool no_calls;            /* the answer to the prompt rendered last has none */
+    bool starts_in_reasoning; /* the prompt rendered last ends inside a reasoning */
 };
 
 /* Adds the answer, which is taken over in any case, to c->answers. Forgets the oldest of more than

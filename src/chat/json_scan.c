@@ -7,7 +7,7 @@ enum {
     FIRST_KEY, /* or the end of the brackets that were just opened */
     KEY,
     COLON,
-    BEHIND, /* a value of a list or an object */
+    AFTER_VALUE, /* a value of a list or an object */
     STRING,
     ESCAPE,
     HEX,
@@ -35,7 +35,7 @@ static bool is_hex(char c) {
 }
 
 static ag_json_scan_result value_ends(ag_json_scan *s) {
-    s->state = s->depth ? BEHIND : DONE;
+    s->state = s->depth ? AFTER_VALUE : DONE;
     return s->depth ? AG_JSON_SCAN_MORE : AG_JSON_SCAN_END;
 }
 
@@ -77,7 +77,7 @@ static ag_json_scan_result begins_value(ag_json_scan *s, char c) {
     }
 }
 
-static ag_json_scan_result behind(ag_json_scan *s, char c) {
+static ag_json_scan_result after_value(ag_json_scan *s, char c) {
     if (c == ',') return go(s, s->in_object[s->depth - 1] ? KEY : VALUE);
     if (c == '}' || c == ']') return closes(s, c);
     return AG_JSON_SCAN_BAD;
@@ -128,16 +128,16 @@ static ag_json_scan_result in_number(ag_json_scan *s, char c) {
     }
     if ((c == '+' || c == '-') && at == EXPONENT) return go(s, EXPONENT_SIGN);
     if (!may_end_number(at) || s->depth == 0) return AG_JSON_SCAN_BAD;
-    s->state = BEHIND;
-    return ag_is_json_space(c) ? AG_JSON_SCAN_MORE : behind(s, c);
+    s->state = AFTER_VALUE;
+    return ag_is_json_space(c) ? AG_JSON_SCAN_MORE : after_value(s, c);
 }
 
-bool ag_json_scan_is_whole(const ag_json_scan *s) {
+bool ag_json_scan_is_complete(const ag_json_scan *s) {
     return s->state == DONE || (s->depth == 0 && may_end_number(s->state));
 }
 
 ag_json_scan_result ag_json_scan_byte(ag_json_scan *s, char c) {
-    if (s->state <= BEHIND && ag_is_json_space(c)) return AG_JSON_SCAN_MORE;
+    if (s->state <= AFTER_VALUE && ag_is_json_space(c)) return AG_JSON_SCAN_MORE;
     switch (s->state) {
     case FIRST_VALUE:
         return c == ']' ? closes(s, c) : begins_value(s, c);
@@ -151,8 +151,8 @@ ag_json_scan_result ag_json_scan_byte(ag_json_scan *s, char c) {
         return c == '"' ? go(s, STRING) : AG_JSON_SCAN_BAD;
     case COLON:
         return c == ':' ? go(s, VALUE) : AG_JSON_SCAN_BAD;
-    case BEHIND:
-        return behind(s, c);
+    case AFTER_VALUE:
+        return after_value(s, c);
     case STRING:
         return in_string(s, c);
     case ESCAPE:
@@ -172,11 +172,11 @@ bool ag_is_json_value(const char *s, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const ag_json_scan_result r = ag_json_scan_byte(&scan, s[i]);
         if (r == AG_JSON_SCAN_MORE) continue;
-        if (r == AG_JSON_SCAN_BAD && !ag_json_scan_is_whole(&scan)) return false;
+        if (r == AG_JSON_SCAN_BAD && !ag_json_scan_is_complete(&scan)) return false;
         for (i += r == AG_JSON_SCAN_END; i < n; i++) {
             if (!ag_is_json_space(s[i])) return false;
         }
         return true;
     }
-    return ag_json_scan_is_whole(&scan);
+    return ag_json_scan_is_complete(&scan);
 }

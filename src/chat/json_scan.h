@@ -27,7 +27,7 @@ typedef enum ag_json_scan_result {
 /* A zeroed scan stands before a value. Numbers at the top have no last byte of their own. */
 ag_json_scan_result ag_json_scan_byte(ag_json_scan *s, char c);
 /* The last byte was the end of a string, a literal or a bracket, or is in a number that may end. */
-bool ag_json_scan_is_whole(const ag_json_scan *s);
+bool ag_json_scan_is_complete(const ag_json_scan *s);
 
 /* Returns whether s[0..n) is a JSON value, with or without white space around it. */
 bool ag_is_json_value(const char *s, size_t n);

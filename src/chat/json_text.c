@@ -10,7 +10,7 @@
 
 enum { STEPS_PER_CHECK = 64 };
 
-ag_status ag_value_escape(const char *s, size_t n, ag_text *out, ag_error *err) {
+ag_status ag_json_text_escape(const char *s, size_t n, ag_text *out, ag_error *err) {
     size_t done = 0;
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char)s[i];
@@ -30,9 +30,9 @@ ag_status ag_value_escape(const char *s, size_t n, ag_text *out, ag_error *err) 
     return ag_text_append(out, s + done, n - done, err);
 }
 
-ag_status ag_value_quote(const char *s, size_t n, ag_text *out, ag_error *err) {
+ag_status ag_json_text_quote(const char *s, size_t n, ag_text *out, ag_error *err) {
     ag_status st = ag_text_append(out, "\"", 1, err);
-    if (st == AG_OK) st = ag_value_escape(s, n, out, err);
+    if (st == AG_OK) st = ag_json_text_escape(s, n, out, err);
     return st == AG_OK ? ag_text_append(out, "\"", 1, err) : st;
 }
 
@@ -61,15 +61,15 @@ static ag_status append(const json_t *v, size_t flags, ag_text *out, ag_error *e
     return d.st;
 }
 
-ag_status ag_value_append(const json_t *v, ag_text *out, ag_error *err) {
+ag_status ag_json_text_append(const json_t *v, ag_text *out, ag_error *err) {
     return append(v, JSON_COMPACT, out, err);
 }
 
-ag_status ag_value_append_spaced(const json_t *v, ag_text *out, ag_error *err) {
+ag_status ag_json_text_append_spaced(const json_t *v, ag_text *out, ag_error *err) {
     return append(v, 0, out, err);
 }
 
-json_t *ag_value_dumped(const json_t *v, size_t flags) {
+json_t *ag_json_text_string(const json_t *v, size_t flags) {
     ag_text text = {0};
     const ag_status st = append(v, flags, &text, NULL);
     json_t *s = st == AG_OK ? json_stringn_nocheck(text.data, text.len) : NULL;
@@ -77,7 +77,7 @@ json_t *ag_value_dumped(const json_t *v, size_t flags) {
     return s;
 }
 
-ag_status ag_value_copy(const json_t *object, json_t **out, ag_error *err) {
+ag_status ag_json_copy_object(const json_t *object, json_t **out, ag_error *err) {
     json_t *copy = json_object(), *value;
     const char *key;
     size_t n = 0;

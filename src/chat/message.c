@@ -27,59 +27,59 @@ static const json_t *part_text(const json_t *part) {
     return text ? text : json_object_get(part, "refusal");
 }
 
-static ag_status check_part(const json_t *part, const char *place, size_t i, ag_error *err) {
+static ag_status check_part(const json_t *part, const char *path, size_t i, ag_error *err) {
     const char *type = json_string_value(json_object_get(part, "type"));
     if (json_is_string(part)) return AG_OK;
-    if (!type) return AG_FAIL(err, INVALID, "%s: content[%zu] has no \"type\"", place, i);
+    if (!type) return AG_FAIL(err, INVALID, "%s: content[%zu] has no \"type\"", path, i);
     if (!is_text_part(type)) {
         return AG_FAIL(err, UNSUPPORTED, "%s: content[%zu] is of type \"%.40s\"; only text is read",
-                       place, i, type);
+                       path, i, type);
     }
     if (json_is_string(part_text(part))) return AG_OK;
-    return AG_FAIL(err, INVALID, "%s: content[%zu] has no \"text\"", place, i);
+    return AG_FAIL(err, INVALID, "%s: content[%zu] has no \"text\"", path, i);
 }
 
-static ag_status check_content(const json_t *content, const char *place, ag_error *err) {
+static ag_status check_content(const json_t *content, const char *path, ag_error *err) {
     size_t i;
     const json_t *part;
     if (!content || json_is_null(content) || json_is_string(content)) return AG_OK;
     if (!json_is_array(content)) {
         return AG_FAIL(err, INVALID, "%s: \"content\" is neither a string nor a list of parts",
-                       place);
+                       path);
     }
     json_array_foreach(content, i, part) {
-        AG_TRY(ag_chat_check_interrupt(place, err));
-        AG_TRY(check_part(part, place, i, err));
+        AG_TRY(ag_chat_check_interrupt(path, err));
+        AG_TRY(check_part(part, path, i, err));
     }
     return AG_OK;
 }
 
-static ag_status check_call(const json_t *call, const char *place, size_t i, ag_error *err) {
+static ag_status check_call(const json_t *call, const char *path, size_t i, ag_error *err) {
     const json_t *f = ag_chat_function(call);
     if (!json_is_string(json_object_get(f, "name"))) {
-        return AG_FAIL(err, INVALID, "%s: tool_calls[%zu] has no name of a function", place, i);
+        return AG_FAIL(err, INVALID, "%s: tool_calls[%zu] has no name of a function", path, i);
     }
     const json_t *args = json_object_get(f, "arguments");
     if (!args || json_is_null(args) || json_is_string(args) || json_is_object(args)) return AG_OK;
     return AG_FAIL(err, INVALID, "%s: arguments of tool_calls[%zu] are neither text nor an object",
-                   place, i);
+                   path, i);
 }
 
-ag_status ag_chat_check_message(const json_t *m, const char *place, ag_error *err) {
+ag_status ag_chat_check_message(const json_t *m, const char *path, ag_error *err) {
     size_t i;
     const json_t *call;
-    if (!json_is_object(m)) return AG_FAIL(err, INVALID, "%s is not an object", place);
+    if (!json_is_object(m)) return AG_FAIL(err, INVALID, "%s is not an object", path);
     if (!json_string_length(json_object_get(m, "role"))) {
-        return AG_FAIL(err, INVALID, "%s has no \"role\"", place);
+        return AG_FAIL(err, INVALID, "%s has no \"role\"", path);
     }
-    AG_TRY(check_content(json_object_get(m, "content"), place, err));
+    AG_TRY(check_content(json_object_get(m, "content"), path, err));
     const json_t *calls = json_object_get(m, "tool_calls");
     if (calls && !json_is_null(calls) && !json_is_array(calls)) {
-        return AG_FAIL(err, INVALID, "%s: \"tool_calls\" is not a list", place);
+        return AG_FAIL(err, INVALID, "%s: \"tool_calls\" is not a list", path);
     }
     json_array_foreach(calls, i, call) {
-        AG_TRY(ag_chat_check_interrupt(place, err));
-        AG_TRY(check_call(call, place, i, err));
+        AG_TRY(ag_chat_check_interrupt(path, err));
+        AG_TRY(check_call(call, path, i, err));
     }
     return AG_OK;
 }
@@ -106,7 +106,7 @@ ag_status ag_chat_append_content(const json_t *content, ag_text *out, ag_error *
     const json_t *part;
     if (!content || json_is_null(content)) return AG_OK;
     if (json_is_string(content)) return ag_chat_append_part(content, out, err);
-    if (!json_is_array(content)) return ag_value_append(content, out, err);
+    if (!json_is_array(content)) return ag_json_text_append(content, out, err);
     json_array_foreach(content, i, part) {
         AG_TRY(ag_chat_check_interrupt("reading a message", err));
         AG_TRY(ag_chat_append_part(part, out, err));

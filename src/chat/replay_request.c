@@ -22,19 +22,20 @@ static ag_status render(ag_chat *c, const char *message, unsigned flags, ag_ids 
 }
 
 /* Behind a message: from where one that began alike goes on otherwise. */
-static ag_status behind_message(ag_chat *c, ag_ids *out, ag_error *err) {
-    ag_ids whole = {0}, longer = {0};
+static ag_status append_suffix(ag_chat *c, ag_ids *out, ag_error *err) {
+    ag_ids with_prompt = {0}, longer = {0};
     ag_chat_set_clock(c, 0); /* of a template that tells the date: the same on every day */
-    ag_status st = render(c, "a", 0, &whole, err);
+    ag_status st = render(c, "a", 0, &with_prompt, err);
     if (st == AG_OK) st = render(c, "a 0", AG_CHAT_NO_PROMPT, &longer, err);
     if (st == AG_OK) {
-        const size_t n = ag_chat_common_prefix(&longer, &whole);
-        memmove(whole.data, whole.data + n, (whole.n - n) * sizeof *whole.data);
-        whole.n -= n;
-        *out = whole;
-        whole = (ag_ids){0};
+        const size_t n = ag_chat_common_prefix(&longer, &with_prompt);
+        memmove(with_prompt.data, with_prompt.data + n,
+                (with_prompt.n - n) * sizeof *with_prompt.data);
+        with_prompt.n -= n;
+        *out = with_prompt;
+        with_prompt = (ag_ids){0};
     }
-    ag_ids_free(&whole);
+    ag_ids_free(&with_prompt);
     ag_ids_free(&longer);
     return st;
 }
@@ -44,7 +45,7 @@ static ag_status find_suffix(const ag_tokenizer *t, const ag_chat_format *f, ag_
     ag_chat *c;
     if (!f) return encode(t, "\n", out, err);
     AG_TRY(ag_chat_create(f, &c, err));
-    const ag_status st = behind_message(c, out, err);
+    const ag_status st = append_suffix(c, out, err);
     ag_chat_destroy(c);
     return st;
 }

@@ -25,7 +25,7 @@ static const sampling_key keys[N_KEYS] = {
     [REPETITION_PENALTY] = {"repetition_penalty", "general.sampling.penalty_repeat", false, 0, 1e6},
 };
 
-static void put(ag_sampler_params *p, int key, double v) {
+static void set_param(ag_sampler_params *p, int key, double v) {
     const float f = (float)v;
     switch (key) {
     case TEMPERATURE:
@@ -56,7 +56,7 @@ static ag_status read_keys(const json_t *object, const char *where, bool is_gguf
             return AG_FAIL(err, FORMAT, "%s: \"%s\" is no number from %g to %g", where,
                            is_gguf ? k->gguf : k->name, k->min, k->max);
         }
-        put(params, i, x);
+        set_param(params, i, x);
         char text[64];
         const int n =
             snprintf(text, sizeof text, "%s%s %.6g", names && names->len ? ", " : "", k->name, x);

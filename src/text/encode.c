@@ -105,26 +105,27 @@ static ag_status check_utf8(const char *text, size_t len, ag_error *err) {
                    (unsigned char)text[valid], valid, len);
 }
 
-static ag_status encode_between(encoding *e, const char *text, size_t len, const ag_text_cut *cuts,
-                                size_t n) {
+static ag_status encode_between(encoding *e, const char *text, size_t len,
+                                const ag_id_range *ranges, size_t n) {
     size_t done = 0;
     for (size_t i = 0; i <= n; i++) {
-        const size_t end = i < n ? cuts[i].begin : len;
+        const size_t end = i < n ? ranges[i].begin : len;
         e->at_start = done == 0;
         if (done < end) AG_TRY(each_part(e, &e->t->added.raw, text + done, end - done, encode_raw));
         if (i == n) break;
-        AG_TRY(append_ids(e->ids, &(ag_ids){.data = cuts[i].ids, .n = cuts[i].n_ids}, e->err));
-        done = cuts[i].end;
+        AG_TRY(append_ids(e->ids, &(ag_ids){.data = ranges[i].ids, .n = ranges[i].n_ids}, e->err));
+        done = ranges[i].end;
     }
     return AG_OK;
 }
 
-ag_status ag_tokenizer_encode_cut(const ag_tokenizer *t, const char *text, size_t len,
-                                  const ag_text_cut *cuts, size_t n, ag_ids *ids, ag_error *err) {
+ag_status ag_tokenizer_encode_ranges(const ag_tokenizer *t, const char *text, size_t len,
+                                     const ag_id_range *ranges, size_t n, ag_ids *ids,
+                                     ag_error *err) {
     AG_TRY(check_utf8(text, len, err));
     encoding e = {.t = t, .ids = ids, .err = err};
     const size_t before = ids->n;
-    const ag_status st = encode_between(&e, text, len, cuts, n);
+    const ag_status st = encode_between(&e, text, len, ranges, n);
     if (st != AG_OK) ids->n = before;
     free_encoding(&e);
     return st;

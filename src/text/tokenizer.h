@@ -31,16 +31,17 @@ ag_status ag_tokenizer_from_vocabulary(const ag_source_vocabulary *v, const char
                                        ag_tokenizer **out, ag_error *err);
 
 /* A range of a text that ids stand for, perhaps none: then the text is only divided there. */
-typedef struct ag_text_cut {
+typedef struct ag_id_range {
     size_t begin, end;
     int32_t *ids; /* only read */
     size_t n_ids;
-} ag_text_cut;
+} ag_id_range;
 /* encode.c: like ag_tokenizer_encode without flags, but for the cuts, which are sorted and do not
  * overlap. What lies between two of them is encoded as one piece, in which no special token is
  * found. */
-ag_status ag_tokenizer_encode_cut(const ag_tokenizer *t, const char *text, size_t len,
-                                  const ag_text_cut *cuts, size_t n, ag_ids *ids, ag_error *err);
+ag_status ag_tokenizer_encode_ranges(const ag_tokenizer *t, const char *text, size_t len,
+                                     const ag_id_range *ranges, size_t n, ag_ids *ids,
+                                     ag_error *err);
 
 /* tokenizer.c: returns a checksum of all spellings and whether each is special. */
 uint64_t ag_tokenizer_checksum(const ag_tokenizer *t);

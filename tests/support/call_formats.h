@@ -15,7 +15,7 @@ static const ag_call_format hermes = {.kind = AG_CALLS_JSON,
                                       .name_key = "name",
                                       .arguments_key = "arguments"};
 static const ag_call_format bare = {.kind = AG_CALLS_JSON,
-                                    .bare = true,
+                                    .is_bare = true,
                                     .section_open = "",
                                     .section_close = "",
                                     .call_open = "",
@@ -36,7 +36,7 @@ static const ag_call_format named = {.kind = AG_CALLS_NAMED,
                                      .call_open = "[TOOL_CALLS]",
                                      .call_close = "",
                                      .triggers = {"[TOOL_CALLS]"},
-                                     .id_mark = "[CALL_ID]",
+                                     .id_open = "[CALL_ID]",
                                      .name_end = "[ARGS]"};
 static const ag_call_format kimi = {.kind = AG_CALLS_NAMED,
                                     .id_is_name = true,
@@ -113,9 +113,9 @@ static const ag_call_format headed = {.kind = AG_CALLS_TAGGED,
                                       .param_text = "\">",
                                       .param_json = "\">",
                                       .param_close = "</parameter>\n",
-                                      .head_open = " to=",
-                                      .head_between = "<|eom|><|start|>assistant to=",
-                                      .head_close = "<|message|>"};
+                                      .header_open = " to=",
+                                      .header_between = "<|eom|><|start|>assistant to=",
+                                      .header_close = "<|message|>"};
 static const ag_call_format harmony = {.kind = AG_CALLS_HARMONY};
 
 static const char tools_json[] =

@@ -71,12 +71,12 @@ static bool obeys_files(const json_t *args) {
            has_type(args, "all", JSON_TRUE, JSON_FALSE, false);
 }
 
-static bool obeys(const ag_call_made *call) {
+static bool obeys(const ag_parsed_call *call) {
     json_t *args =
         json_loads(call->arguments.data ? call->arguments.data : "", JSON_ALLOW_NUL, NULL);
     const bool is_weather = !strcmp(call->name, "get_weather");
     const bool ok =
-        call->is_whole && json_is_object(args) &&
+        call->is_complete && json_is_object(args) &&
         (is_weather ? obeys_weather(args) : !strcmp(call->name, "list_files") && obeys_files(args));
     json_decref(args);
     return ok;
@@ -175,16 +175,16 @@ static void check_answer(subject *s, ag_chat *c, const ag_ids *ids, const char *
         at += n;
     }
     assert_int_equal(ag_chat_parser_finish(p, &err), AG_OK);
-    bool ok = p->content.len == 0 && (several ? p->n_made > 0 : p->n_made == 1);
-    for (size_t i = 0; i < p->n_made && ok; i++) {
-        ok = obeys(&p->made[i]) && (!only || !strcmp(p->made[i].name, only));
+    bool ok = p->content.len == 0 && (several ? p->n_calls > 0 : p->n_calls == 1);
+    for (size_t i = 0; i < p->n_calls && ok; i++) {
+        ok = obeys(&p->calls[i]) && (!only || !strcmp(p->calls[i].name, only));
     }
     if (!ok) {
         n_failures++;
         print_message("%s%s%s: %s\n%s\ngives %zu calls, content \"%s\", first %s %s\n", s->name,
-                      only ? " of " : "", only ? only : "", grammar, text.data, p->n_made,
-                      p->content.data ? p->content.data : "", p->n_made ? p->made[0].name : "",
-                      p->n_made && p->made[0].arguments.data ? p->made[0].arguments.data : "");
+                      only ? " of " : "", only ? only : "", grammar, text.data, p->n_calls,
+                      p->content.data ? p->content.data : "", p->n_calls ? p->calls[0].name : "",
+                      p->n_calls && p->calls[0].arguments.data ? p->calls[0].arguments.data : "");
     }
     ag_chat_parser_destroy(p);
     ag_text_free(&text);
@@ -409,7 +409,7 @@ static void running_out_of_memory_is_an_error(void **state) {
             failing_allocator failing;
             ag_ids ids = {0};
             ag_text grammar = {0};
-            ag_text_free(&c->begun);
+            ag_text_free(&c->call_prefix);
             failing_install(&failing, nth);
             const ag_status st =
                 ag_chat_require_call(c, NULL, AG_CHAT_SEVERAL_CALLS, &ids, &grammar, NULL);
@@ -418,7 +418,7 @@ static void running_out_of_memory_is_an_error(void **state) {
             if (failed) assert_int_equal(ids.n + grammar.len, 0);
             ag_ids_free(&ids);
             ag_text_free(&grammar);
-            ag_text_free(&c->begun);
+            ag_text_free(&c->call_prefix);
             assert_int_equal(atomic_load(&failing.in_use), 0);
             ag_set_allocator(NULL);
         }

@@ -386,10 +386,10 @@ static void an_interrupt_ends_normalising(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         for (size_t t = 0; t < N_TEMPLATES; t++) check_interrupts(&forms[i], t);
-    formats[0]->bears &= ~(uint32_t)AG_BEARS_BARE_TOOLS; /* each property gets a description */
+    formats[0]->accepts &= ~(uint32_t)AG_ACCEPTS_BARE_TOOLS; /* each property gets a description */
     for (size_t i = 0; i < sizeof other_forms / sizeof *other_forms; i++)
         check_interrupts(&other_forms[i], 0);
-    formats[0]->bears |= AG_BEARS_BARE_TOOLS;
+    formats[0]->accepts |= AG_ACCEPTS_BARE_TOOLS;
 }
 
 static void tools_get_descriptions_and_are_not_changed(void **state) {
@@ -409,9 +409,9 @@ static void tools_get_descriptions_and_are_not_changed(void **state) {
     quoted(offered, json, sizeof json);
     ag_chat *c = chat_of(formats[0], "[{'role': 'user', 'content': 'a'}]", json);
     json_t *before = json_deep_copy(c->tools);
-    formats[0]->bears &= ~(uint32_t)AG_BEARS_BARE_TOOLS;
+    formats[0]->accepts &= ~(uint32_t)AG_ACCEPTS_BARE_TOOLS;
     assert_int_equal(ag_chat_normalise(c, &messages, &tools, &err), AG_OK);
-    formats[0]->bears |= AG_BEARS_BARE_TOOLS;
+    formats[0]->accepts |= AG_ACCEPTS_BARE_TOOLS;
     quoted(wanted, json, sizeof json);
     char *text = json_dumps(tools, 0);
     assert_string_equal(text, json);

@@ -46,7 +46,7 @@ static void check_unprobed(const char *jinja, const char *why) {
         assert_non_null(ag_chat_format_not_probed(f));
         assert_string_equal(ag_chat_format_not_probed(f), why);
         assert_int_equal(ag_chat_format_features(f), AG_CHAT_TEXT);
-        assert_false(f->has_learnt_calls);
+        assert_false(f->has_detected_calls);
         assert_non_null(f->reasoning_open);
         size_t n;
         ag_chat_format_stops(f, &n);

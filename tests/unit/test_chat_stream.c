@@ -21,7 +21,7 @@
 typedef struct answer_case {
     const char *name;
     const ag_call_format *format;
-    bool opened;
+    bool starts_in_reasoning;
     const char *text;
     const char *reasoning, *content;
     const char *calls; /* "name arguments;" for each; "!" before the ';' of one that is not whole */
@@ -208,7 +208,7 @@ static void take_deltas(ag_chat_parser *p, said *s) {
         case AG_CHAT_DELTA_CALL:
             assert_int_equal(d.call, s->n_calls++);
             assert_true(strlen(d.id) > 0);
-            if (s->calls.len) add(&s->calls, p->made[d.call - 1].is_whole ? ";" : "!;", 1);
+            if (s->calls.len) add(&s->calls, p->calls[d.call - 1].is_complete ? ";" : "!;", 1);
             add(&s->calls, d.name, strlen(d.name));
             add(&s->calls, " ", 1);
             break;
@@ -220,14 +220,14 @@ static void take_deltas(ag_chat_parser *p, said *s) {
 }
 
 static ag_chat_parser *parser_for(const answer_case *c, json_t *tools) {
-    const ag_stream_params params = {.format = c->format,
-                                     .headers = c->format->head_close ? c->format : NULL,
+    const ag_parser_params params = {.format = c->format,
+                                     .headers = c->format->header_close ? c->format : NULL,
                                      .reasoning_open = "<think>",
                                      .reasoning_close = "</think>",
-                                     .opened = c->opened,
+                                     .starts_in_reasoning = c->starts_in_reasoning,
                                      .tools = tools};
     ag_chat_parser *p;
-    assert_int_equal(ag_stream_create(&params, &p, NULL), AG_OK);
+    assert_int_equal(ag_parser_create(&params, &p, NULL), AG_OK);
     return p;
 }
 
@@ -235,7 +235,9 @@ static void finish(ag_chat_parser *p, said *s) {
     assert_int_equal(ag_chat_parser_finish(p, NULL), AG_OK);
     take_deltas(p, s);
     const size_t n = ag_chat_parser_n_calls(p);
-    if (n) add(&s->calls, p->made[n - 1].is_whole ? ";" : "!;", p->made[n - 1].is_whole ? 1 : 2);
+    if (n)
+        add(&s->calls, p->calls[n - 1].is_complete ? ";" : "!;",
+            p->calls[n - 1].is_complete ? 1 : 2);
 }
 
 static void compare(const answer_case *c, const said *s, size_t split) {
@@ -363,7 +365,7 @@ static void a_long_answer_takes_no_longer_for_its_length(void **state) {
     }
     assert_int_equal(ag_chat_parser_push(p, "\"}}</tool_call>", 15, NULL), AG_OK);
     assert_int_equal(ag_chat_parser_finish(p, NULL), AG_OK);
-    assert_int_equal(p->made[0].arguments.len, 4000000 + 9);
+    assert_int_equal(p->calls[0].arguments.len, 4000000 + 9);
     assert_true(p->pending.cap < 4096);
     ag_chat_parser_destroy(p);
     json_decref(tools);
@@ -382,8 +384,8 @@ static void long_arguments_in_a_string_are_read_once(void **state) {
     for (int i = 0; i < N; i++) assert_int_equal(ag_chat_parser_push(p, "x", 1, NULL), AG_OK);
     assert_int_equal(ag_chat_parser_push(p, rest, sizeof rest - 1, NULL), AG_OK);
     assert_int_equal(ag_chat_parser_finish(p, NULL), AG_OK);
-    assert_int_equal(p->n_made, 1);
-    assert_int_equal(p->made[0].arguments.len, N + sizeof "{'a': ''}" - 1);
+    assert_int_equal(p->n_calls, 1);
+    assert_int_equal(p->calls[0].arguments.len, N + sizeof "{'a': ''}" - 1);
     assert_true(clock() - begin < 10 * CLOCKS_PER_SEC); /* again and again: a minute */
     ag_chat_parser_destroy(p);
     json_decref(tools);
@@ -398,15 +400,15 @@ static void running_out_of_memory_is_an_error(void **state) {
         for (size_t nth = 0; failed; nth++) {
             failing_allocator f;
             failing_install(&f, nth);
-            const ag_stream_params params = {.format = c->format,
-                                             .headers = c->format->head_close ? c->format : NULL,
+            const ag_parser_params params = {.format = c->format,
+                                             .headers = c->format->header_close ? c->format : NULL,
                                              .reasoning_open = "<think>",
                                              .reasoning_close = "</think>",
-                                             .opened = c->opened,
+                                             .starts_in_reasoning = c->starts_in_reasoning,
                                              .tools = tools};
             ag_chat_parser *p = NULL;
             ag_error err = {0};
-            ag_status st = ag_stream_create(&params, &p, &err);
+            ag_status st = ag_parser_create(&params, &p, &err);
             for (const char *t = c->text; st == AG_OK && *t; t++) {
                 st = ag_chat_parser_push(p, t, 1, &err);
             }

@@ -153,7 +153,7 @@ static json_t *parse(const template_file *t, const ag_text *text, size_t split) 
     assert_int_equal(ag_chat_parser_create(c, &p, NULL), AG_OK);
     /* What a history leaves out: the end of the reasoning that the prompt began. */
     const char *close = t->format->reasoning_close;
-    if (c->is_open && !strstr(text->data, close)) {
+    if (c->starts_in_reasoning && !strstr(text->data, close)) {
         assert_int_equal(ag_chat_parser_push(p, close, strlen(close), NULL), AG_OK);
     }
     assert_int_equal(ag_chat_parser_push(p, text->data, split, NULL), AG_OK);
@@ -294,7 +294,7 @@ static void print_table(void) {
         const uint32_t has = f->features;
         printf("| %s | %s | %s | %s | %s | %s | %s | %s | `%s` |\n", templates[i].name,
                has & AG_CHAT_SYSTEM ? "yes" : "-", has & AG_CHAT_TOOLS ? "yes" : "-",
-               f->has_learnt_calls ? kinds[f->calls.kind] : "-",
+               f->has_detected_calls ? kinds[f->calls.kind] : "-",
                has & AG_CHAT_PARALLEL_CALLS ? "yes" : "-", has & AG_CHAT_RESULTS ? "yes" : "-",
                has & AG_CHAT_PARTS ? "yes" : "-",
                has & AG_CHAT_OPENS_REASONING ? "opened"

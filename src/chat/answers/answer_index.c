@@ -25,7 +25,7 @@ static uint64_t hash_real(double d) {
 }
 
 /* The hash of equal values is equal: members of an object may have any order. */
-static uint64_t hash_of(const json_t *v) {
+static uint64_t hash_value(const json_t *v) {
     uint64_t h = (uint64_t)json_typeof(v), members = 0;
     const char *key;
     json_t *member;
@@ -33,9 +33,9 @@ static uint64_t hash_of(const json_t *v) {
     if (json_is_string(v)) return mix(h, hash_bytes(json_string_value(v), json_string_length(v)));
     if (json_is_integer(v)) return mix(h, (uint64_t)json_integer_value(v));
     if (json_is_real(v)) return mix(h, hash_real(json_real_value(v)));
-    json_array_foreach(v, i, member) h = mix(h, hash_of(member));
+    json_array_foreach(v, i, member) h = mix(h, hash_value(member));
     json_object_foreach((json_t *)(uintptr_t)v, key, member) {
-        members += mix(hash_bytes(key, strlen(key)), hash_of(member));
+        members += mix(hash_bytes(key, strlen(key)), hash_value(member));
     }
     return mix(h, members);
 }
@@ -56,7 +56,8 @@ ag_status ag_answer_index_create(const ag_chat_answer *answers, size_t n, ag_ans
     out->keys = ag_calloc(n, sizeof *out->keys);
     if (!out->keys) return AG_FAIL(err, NOMEM, "index of %zu sampled answers", n);
     out->n = n;
-    for (size_t i = 0; i < n; i++) out->keys[i] = (ag_answer_key){hash_of(answers[i].said), i};
+    for (size_t i = 0; i < n; i++)
+        out->keys[i] = (ag_answer_key){hash_value(answers[i].canonical), i};
     qsort(out->keys, n, sizeof *out->keys, by_hash);
     return AG_OK;
 }
@@ -77,21 +78,21 @@ static size_t lower_bound(const ag_answer_index *x, ag_answer_key key) {
     return low;
 }
 
-static bool matches(const ag_chat_answer *t, const json_t *said, const json_t *reasoning) {
-    if (!json_equal(said, t->said)) return false;
+static bool matches(const ag_chat_answer *t, const json_t *canonical, const json_t *reasoning) {
+    if (!json_equal(canonical, t->canonical)) return false;
     return !reasoning || (t->reasoning && json_equal(reasoning, t->reasoning));
 }
 
-const ag_chat_answer *ag_answer_index_find(const ag_answer_index *x, const json_t *said,
+const ag_chat_answer *ag_answer_index_find(const ag_answer_index *x, const json_t *canonical,
                                            const json_t *reasoning, size_t *from) {
-    const uint64_t hash = hash_of(said);
+    const uint64_t hash = hash_value(canonical);
     const size_t middle = lower_bound(x, (ag_answer_key){hash, *from});
     const size_t begins[] = {middle, lower_bound(x, (ag_answer_key){hash, 0})};
     const size_t ends[] = {x->n, middle};
     for (size_t half = 0; half < 2; half++) {
         for (size_t i = begins[half]; i < ends[half] && x->keys[i].hash == hash; i++) {
             const size_t index = x->keys[i].index;
-            if (!matches(&x->answers[index], said, reasoning)) continue;
+            if (!matches(&x->answers[index], canonical, reasoning)) continue;
             *from = index + 1;
             return &x->answers[index];
         }

@@ -23,7 +23,7 @@ void ag_answer_index_free(ag_answer_index *x);
 /* Returns the first answer at or after *from, then before it, that says `said` with this reasoning
  * (NULL: with any), and sets *from to the one after it, so that equal answers are returned in turn.
  * NULL: there is none. */
-const ag_chat_answer *ag_answer_index_find(const ag_answer_index *x, const json_t *said,
+const ag_chat_answer *ag_answer_index_find(const ag_answer_index *x, const json_t *canonical,
                                            const json_t *reasoning, size_t *from);
 
 #endif

@@ -15,46 +15,47 @@
 
 /* ---- which messages were ---- */
 
-void ag_chat_stand_ins_free(ag_chat_stand_ins *s) {
+void ag_placeholders_free(ag_placeholders *s) {
     ag_free(s->list);
     json_decref(s->messages);
-    *s = (ag_chat_stand_ins){0};
+    *s = (ag_placeholders){0};
 }
 
 static bool has_text(const ag_chat_answer *t) {
-    return json_string_length(json_array_get(t->said, 0)) > 0;
+    return json_string_length(json_array_get(t->canonical, 0)) > 0;
 }
 static size_t count_calls(const ag_chat_answer *t) {
-    return json_array_size(json_array_get(t->said, 1));
+    return json_array_size(json_array_get(t->canonical, 1));
 }
 
-static ag_status add_stand_in(ag_chat_stand_ins *s, const ag_chat_answer *t, size_t message,
-                              ag_error *err) {
+static ag_status add_placeholder(ag_placeholders *s, const ag_chat_answer *t, size_t message,
+                                 ag_error *err) {
     void *array = s->list;
     ag_status st = ag_array_grow(&array, &s->cap, s->n + 1, sizeof *s->list, err);
     s->list = array;
     AG_TRY(st);
-    s->list[s->n++] = (ag_chat_stand_in){.answer = t,
-                                         .message = message,
-                                         .has_content = has_text(t),
-                                         .has_calls = count_calls(t) > 0};
+    s->list[s->n++] = (ag_placeholder){.answer = t,
+                                       .message = message,
+                                       .has_content = has_text(t),
+                                       .has_calls = count_calls(t) > 0};
     return AG_OK;
 }
 
 /* Reasoning that a client leaves out is not said otherwise. */
 static ag_status find_answer(const ag_answer_index *index, const json_t *m, size_t i, size_t *from,
-                             ag_chat_stand_ins *s, ag_error *err) {
+                             ag_placeholders *s, ag_error *err) {
     const char *role = json_string_value(json_object_get(m, "role"));
-    json_t *said;
+    json_t *canonical;
     AG_TRY(ag_chat_check_interrupt("finding sampled answers", err));
     if (!role || strcmp(role, "assistant") != 0) return AG_OK;
-    AG_TRY(ag_chat_canonical_message(m, &said, err));
-    const ag_chat_answer *t = ag_answer_index_find(index, said, ag_chat_message_reasoning(m), from);
-    json_decref(said);
-    return t ? add_stand_in(s, t, i, err) : AG_OK;
+    AG_TRY(ag_chat_canonical_message(m, &canonical, err));
+    const ag_chat_answer *t =
+        ag_answer_index_find(index, canonical, ag_chat_message_reasoning(m), from);
+    json_decref(canonical);
+    return t ? add_placeholder(s, t, i, err) : AG_OK;
 }
 
-ag_status ag_chat_find_answers(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err) {
+ag_status ag_placeholders_find(const ag_chat *c, ag_placeholders *s, ag_error *err) {
     ag_answer_index index;
     size_t i, from = 0;
     json_t *m;
@@ -70,23 +71,23 @@ ag_status ag_chat_find_answers(const ag_chat *c, ag_chat_stand_ins *s, ag_error 
 /* ---- words in their place ---- */
 
 /* Letters and digits that nobody who writes a conversation or tools can know. */
-static void choose_words(ag_chat_stand_ins *s) {
-    snprintf(s->beginning, sizeof s->beginning, "Q7v%016" PRIx64 "w", ag_unpredictable());
+static void choose_sentinels(ag_placeholders *s) {
+    snprintf(s->prefix, sizeof s->prefix, "Q7v%016" PRIx64 "w", ag_unpredictable());
     for (size_t i = 0; i < s->n; i++) {
-        ag_chat_stand_in *x = &s->list[i];
-        x->words = x->reasoning = x->argument = (ag_chat_word){.n = 0};
-        snprintf(x->words.text, sizeof x->words.text, "%sc%zuq", s->beginning, i);
-        snprintf(x->reasoning.text, sizeof x->reasoning.text, "%sr%zuq", s->beginning, i);
-        snprintf(x->argument.text, sizeof x->argument.text, "%sa%zuq", s->beginning, i);
+        ag_placeholder *x = &s->list[i];
+        x->content = x->reasoning = x->argument = (ag_sentinel){.n = 0};
+        snprintf(x->content.text, sizeof x->content.text, "%sc%zuq", s->prefix, i);
+        snprintf(x->reasoning.text, sizeof x->reasoning.text, "%sr%zuq", s->prefix, i);
+        snprintf(x->argument.text, sizeof x->argument.text, "%sa%zuq", s->prefix, i);
     }
 }
 
-static json_t *calls_with(const json_t *calls, const char *word) {
+static json_t *calls_with(const json_t *calls, const char *sentinel) {
     json_t *copy = json_deep_copy(calls), *call;
     size_t i;
     json_array_foreach(copy, i, call) {
         json_t *f = json_object_get(call, "function");
-        json_t *args = json_pack("{s:s}", "a", word);
+        json_t *args = json_pack("{s:s}", "a", sentinel);
         if (json_object_set_new(f ? f : call, "arguments", args) == 0) continue;
         json_decref(copy);
         return NULL;
@@ -94,11 +95,11 @@ static json_t *calls_with(const json_t *calls, const char *word) {
     return copy;
 }
 
-static bool put_words(json_t *messages, const ag_chat_stand_in *x) {
+static bool insert_sentinels(json_t *messages, const ag_placeholder *x) {
     json_t *m = json_copy(json_array_get(messages, x->message));
     bool ok = m != NULL;
     if (ok && x->has_content)
-        ok = json_object_set_new(m, "content", json_string(x->words.text)) == 0;
+        ok = json_object_set_new(m, "content", json_string(x->content.text)) == 0;
     if (ok && json_string_length(json_object_get(m, "reasoning_content"))) {
         ok = json_object_set_new(m, "reasoning_content", json_string(x->reasoning.text)) == 0;
     }
@@ -111,12 +112,12 @@ static bool put_words(json_t *messages, const ag_chat_stand_in *x) {
     return false;
 }
 
-ag_status ag_chat_stand_in_for(const ag_chat *c, ag_chat_stand_ins *s, ag_error *err) {
+ag_status ag_placeholders_insert(const ag_chat *c, ag_placeholders *s, ag_error *err) {
     json_decref(s->messages);
     s->messages = json_copy(c->messages);
-    choose_words(s);
+    choose_sentinels(s);
     for (size_t i = 0; s->messages && i < s->n; i++) {
-        if (!s->list[i].answer || put_words(s->messages, &s->list[i])) continue;
+        if (!s->list[i].answer || insert_sentinels(s->messages, &s->list[i])) continue;
         json_decref(s->messages);
         s->messages = NULL;
     }
@@ -125,29 +126,28 @@ ag_status ag_chat_stand_in_for(const ag_chat *c, ag_chat_stand_ins *s, ag_error 
 
 /* ---- where they stand ---- */
 
-typedef struct place {
+typedef struct location {
     size_t begin, end;
     bool with_reasoning;
-} place;
+} location;
 
 /* The word that begins at `at`, behind the beginning that all have in common, or NULL. */
-static ag_chat_word *word_at(ag_chat_stand_ins *s, const char *at) {
-    const char *kind = at + strlen(s->beginning), *p = kind + 1;
+static ag_sentinel *sentinel_at(ag_placeholders *s, const char *at) {
+    const char *kind = at + strlen(s->prefix), *p = kind + 1;
     size_t i = 0;
     if (!strchr("cra", *kind) || !*kind) return NULL;
     for (; *p >= '0' && *p <= '9' && i < s->n; p++) i = 10 * i + (size_t)(*p - '0');
     if (i >= s->n) return NULL;
-    ag_chat_stand_in *x = &s->list[i];
-    ag_chat_word *w = *kind == 'c' ? &x->words : *kind == 'r' ? &x->reasoning : &x->argument;
+    ag_placeholder *x = &s->list[i];
+    ag_sentinel *w = *kind == 'c' ? &x->content : *kind == 'r' ? &x->reasoning : &x->argument;
     return strncmp(at, w->text, strlen(w->text)) == 0 ? w : NULL;
 }
 
 /* Where all words stand, in one pass over the text: there may be as many as messages. */
-static void find_words(ag_chat_stand_ins *s, const char *text, size_t n) {
+static void find_sentinels(ag_placeholders *s, const char *text, size_t n) {
     const char *p = text;
-    for (; (p = ag_find_bytes(p, n - (size_t)(p - text), s->beginning));
-         p += strlen(s->beginning)) {
-        ag_chat_word *w = word_at(s, p);
+    for (; (p = ag_find_bytes(p, n - (size_t)(p - text), s->prefix)); p += strlen(s->prefix)) {
+        ag_sentinel *w = sentinel_at(s, p);
         if (!w) continue;
         if (w->n++ == 0) w->begin = (size_t)(p - text);
         w->end = (size_t)(p - text) + strlen(w->text);
@@ -155,40 +155,40 @@ static void find_words(ag_chat_stand_ins *s, const char *text, size_t n) {
 }
 
 /* Which is not so where a template says something twice. */
-static bool is_certain(const ag_chat_stand_in *x) {
-    return x->words.n <= 1 && x->reasoning.n <= 1 && x->argument.n <= count_calls(x->answer);
+static bool is_certain(const ag_placeholder *x) {
+    return x->content.n <= 1 && x->reasoning.n <= 1 && x->argument.n <= count_calls(x->answer);
 }
 
 /* A walk over the text. */
 typedef struct walk {
     const ag_chat_format *f;
     const char *text;
-    size_t n;      /* number of bytes of the text */
-    size_t from;   /* answers that are found begin here or behind */
-    size_t passed; /* the end of the words that were looked at last */
-    size_t looked_from,
-        closed; /* the first end of a turn at or behind looked_from; SIZE_MAX: none */
+    size_t n;          /* number of bytes of the text */
+    size_t from;       /* answers that are found begin here or behind */
+    size_t skipped_to; /* the end of the words that were looked at last */
+    size_t searched_from,
+        found_end; /* the first end of a turn at or behind looked_from; SIZE_MAX: none */
 } walk;
 
 /* The next end of a turn, or SIZE_MAX. What one answer asked for is there for the next one's. */
 static size_t turn_end(walk *w, size_t from) {
     if (!w->f->turn_end) return SIZE_MAX;
-    if (from >= w->looked_from && from <= w->closed) return w->closed;
+    if (from >= w->searched_from && from <= w->found_end) return w->found_end;
     const char *found = ag_find_bytes(w->text + from, w->n - from, w->f->turn_end);
-    w->looked_from = from;
-    w->closed = found ? (size_t)(found - w->text) : SIZE_MAX;
-    return w->closed;
+    w->searched_from = from;
+    w->found_end = found ? (size_t)(found - w->text) : SIZE_MAX;
+    return w->found_end;
 }
 
-static bool is_behind(const ag_chat_word *word, size_t from) {
-    return word->n && word->begin >= from;
+static bool is_at_or_after(const ag_sentinel *sentinel, size_t from) {
+    return sentinel->n && sentinel->begin >= from;
 }
 
 /* The last one before `to`, but behind the answer before, also one whose place could not be told.
  * SIZE_MAX: it is not there. */
-static size_t last_of(const walk *w, size_t to, const char *what) {
+static size_t find_last(const walk *w, size_t to, const char *what) {
     const size_t len = what ? strlen(what) : SIZE_MAX;
-    const size_t from = w->passed > w->from && w->passed <= to ? w->passed : w->from;
+    const size_t from = w->skipped_to > w->from && w->skipped_to <= to ? w->skipped_to : w->from;
     if (to < from || len > to - from) return SIZE_MAX;
     for (size_t at = to - len + 1; at-- > from;) {
         if (!memcmp(w->text + at, what, len)) return at;
@@ -201,39 +201,42 @@ static size_t last_of(const walk *w, size_t to, const char *what) {
 static size_t section_begin(const walk *w, size_t at) {
     const ag_call_format *f = &w->f->calls;
     for (size_t i = 0; i < AG_CALL_TRIGGERS && f->triggers[i]; i++) {
-        const size_t found = last_of(w, at, f->triggers[i]);
+        const size_t found = find_last(w, at, f->triggers[i]);
         if (found != SIZE_MAX) return found;
     }
     return SIZE_MAX;
 }
 
 /* Where the answer begins whose words stand behind w->from. */
-static bool find_begin(walk *w, const ag_chat_stand_in *x, place *out) {
-    const ag_chat_word *word = x->has_content ? &x->words : &x->argument;
-    const bool thinks = is_behind(&x->reasoning, w->from);
-    if (!is_behind(word, w->from) || (thinks && x->reasoning.begin > word->begin)) return false;
-    out->with_reasoning = thinks;
-    out->begin = thinks ? x->reasoning.begin : word->begin;
-    if (thinks && !x->answer->opened) out->begin = last_of(w, out->begin, w->f->reasoning_open);
-    if (!thinks && !x->has_content) out->begin = section_begin(w, out->begin);
+static bool find_begin(walk *w, const ag_placeholder *x, location *out) {
+    const ag_sentinel *sentinel = x->has_content ? &x->content : &x->argument;
+    const bool has_reasoning = is_at_or_after(&x->reasoning, w->from);
+    if (!is_at_or_after(sentinel, w->from) ||
+        (has_reasoning && x->reasoning.begin > sentinel->begin))
+        return false;
+    out->with_reasoning = has_reasoning;
+    out->begin = has_reasoning ? x->reasoning.begin : sentinel->begin;
+    if (has_reasoning && !x->answer->starts_in_reasoning)
+        out->begin = find_last(w, out->begin, w->f->reasoning_open);
+    if (!has_reasoning && !x->has_content) out->begin = section_begin(w, out->begin);
     /* What was found before the answer is none of it. */
-    return out->begin != SIZE_MAX && turn_end(w, out->begin) >= word->begin;
+    return out->begin != SIZE_MAX && turn_end(w, out->begin) >= sentinel->begin;
 }
 
-static bool find_end(walk *w, const ag_chat_stand_in *x, size_t to, place *out) {
-    const ag_chat_word *word = x->has_calls ? &x->argument : &x->words;
-    if (!is_behind(word, out->begin)) return false;
-    const size_t end = turn_end(w, word->end);
-    for (size_t i = word->end; end != SIZE_MAX && !x->has_calls && i < end; i++) {
+static bool find_end(walk *w, const ag_placeholder *x, size_t to, location *out) {
+    const ag_sentinel *sentinel = x->has_calls ? &x->argument : &x->content;
+    if (!is_at_or_after(sentinel, out->begin)) return false;
+    const size_t end = turn_end(w, sentinel->end);
+    for (size_t i = sentinel->end; end != SIZE_MAX && !x->has_calls && i < end; i++) {
         if (!ag_is_json_space(w->text[i])) return false;
     }
     if (end == SIZE_MAX && x->has_calls) return false;
-    out->end = end == SIZE_MAX ? word->end : end;
+    out->end = end == SIZE_MAX ? sentinel->end : end;
     return out->end <= to;
 }
 
-static ag_status cut_answer(ag_chat_stand_in *x, const place *at, ag_cut_list *l, bool *missed,
-                            ag_error *err) {
+static ag_status add_range(ag_placeholder *x, const location *at, ag_id_range_list *l, bool *missed,
+                           ag_error *err) {
     const ag_chat_answer *t = x->answer;
     const size_t skip = at->with_reasoning ? 0 : t->n_reasoning;
     if (skip > t->ids.n) {
@@ -241,28 +244,28 @@ static ag_status cut_answer(ag_chat_stand_in *x, const place *at, ag_cut_list *l
         *missed = true;
         return AG_OK;
     }
-    return ag_cut_list_add(
-        l, (ag_text_cut){at->begin, at->end, t->ids.data + skip, t->ids.n - skip}, err);
+    return ag_id_range_list_add(
+        l, (ag_id_range){at->begin, at->end, t->ids.data + skip, t->ids.n - skip}, err);
 }
 
-ag_status ag_chat_cut_answers(const ag_chat *c, ag_chat_stand_ins *s, const ag_jinja_output *out,
-                              size_t to, ag_cut_list *l, bool *missed, ag_error *err) {
-    walk w = {.f = c->format, .text = out->text, .n = out->len, .looked_from = SIZE_MAX};
+ag_status ag_placeholders_locate(const ag_chat *c, ag_placeholders *s, const ag_jinja_output *out,
+                                 size_t to, ag_id_range_list *l, bool *missed, ag_error *err) {
+    walk w = {.f = c->format, .text = out->text, .n = out->len, .searched_from = SIZE_MAX};
     *missed = false;
-    find_words(s, out->text, out->len);
+    find_sentinels(s, out->text, out->len);
     for (size_t i = 0; i < s->n; i++) {
-        ag_chat_stand_in *x = &s->list[i];
-        place at = {0};
+        ag_placeholder *x = &s->list[i];
+        location at = {0};
         if (!x->answer) continue;
         if (!is_certain(x) || !find_begin(&w, x, &at) || !find_end(&w, x, to, &at)) {
             x->answer = NULL;
             *missed = true;
-            w.passed = x->has_calls ? x->argument.end : x->words.end;
+            w.skipped_to = x->has_calls ? x->argument.end : x->content.end;
             continue;
         }
-        AG_TRY(ag_chat_find_cuts(c->format, out, w.from, at.begin, l, err));
-        AG_TRY(cut_answer(x, &at, l, missed, err));
+        AG_TRY(ag_special_text_find_ranges(c->format, out, w.from, at.begin, l, err));
+        AG_TRY(add_range(x, &at, l, missed, err));
         w.from = at.end;
     }
-    return ag_chat_find_cuts(c->format, out, w.from, to, l, err);
+    return ag_special_text_find_ranges(c->format, out, w.from, to, l, err);
 }

@@ -20,8 +20,8 @@ ag_status ag_chat_add_answer(ag_chat *c, const ag_chat_parser *p, const int32_t 
     ag_text_free(&message);
     if (st != AG_OK || !ids || n == 0 || !c->format->tokenizer) return st;
     const json_t *newest = json_array_get(c->messages, json_array_size(c->messages) - 1);
-    ag_chat_answer answer = {.opened = p->params.opened};
-    st = ag_chat_make_answer(c->format, newest, ids, n, &answer, err);
+    ag_chat_answer answer = {.starts_in_reasoning = p->params.starts_in_reasoning};
+    st = ag_chat_answer_init(c->format, newest, ids, n, &answer, err);
     if (st == AG_OK) st = ag_chat_store_answer(c, &answer, err);
     else ag_chat_answer_free(&answer);
     if (st != AG_OK) ag_chat_truncate(c, ag_chat_n_messages(c) - 1);
@@ -40,10 +40,10 @@ static void write_checksum(const ag_chat *c, char text[CHECKSUM_TEXT]) {
 /* ---- keeping ---- */
 
 /* What ag_chat_require_call() put behind the prompt, and what was sampled. */
-static ag_status all_ids(const ag_chat *c, const int32_t *ids, size_t n, ag_ids *all,
-                         ag_error *err) {
-    if (c->begun.len) {
-        AG_TRY(ag_tokenizer_encode(c->format->tokenizer, c->begun.data, c->begun.len,
+static ag_status append_all_ids(const ag_chat *c, const int32_t *ids, size_t n, ag_ids *all,
+                                ag_error *err) {
+    if (c->call_prefix.len) {
+        AG_TRY(ag_tokenizer_encode(c->format->tokenizer, c->call_prefix.data, c->call_prefix.len,
                                    AG_ENCODE_PARSE_SPECIAL, all, err));
     }
     AG_TRY(ag_ids_reserve(all, n, err));
@@ -54,13 +54,13 @@ static ag_status all_ids(const ag_chat *c, const int32_t *ids, size_t n, ag_ids 
 
 /* Of an answer without calls the ids must spell what it says, all of it in ordinary tokens: anyone
  * can write the same text. */
-static ag_status check_text(const ag_chat *c, const json_t *message, const ag_chat_answer *t,
-                            ag_error *err) {
+static ag_status check_spelling(const ag_chat *c, const json_t *message, const ag_chat_answer *t,
+                                ag_error *err) {
     const json_t *content = json_object_get(message, "content");
-    const char *says = json_string_value(content);
+    const char *content_text = json_string_value(content);
     ag_text text = {0};
     if (json_object_get(message, "tool_calls")) return AG_OK;
-    if (t->n_reasoning > t->ids.n || !says)
+    if (t->n_reasoning > t->ids.n || !content_text)
         return AG_FAIL(err, UNSUPPORTED, "an answer that is reasoning alone");
     for (size_t i = t->n_reasoning; i < t->ids.n; i++) {
         if (ag_tokenizer_is_special(c->format->tokenizer, t->ids.data[i]))
@@ -70,17 +70,17 @@ static ag_status check_text(const ag_chat *c, const json_t *message, const ag_ch
     AG_TRY(ag_tokenizer_decode(c->format->tokenizer, t->ids.data + t->n_reasoning,
                                t->ids.n - t->n_reasoning, true, &text, err));
     const char *spelled = text.data ? text.data : "";
-    size_t n = text.len, n_says = json_string_length(content);
+    size_t n = text.len, n_content = json_string_length(content);
     ag_json_trim(&spelled, &n);
-    ag_json_trim(&says, &n_says);
-    const bool same = n == n_says && !memcmp(spelled, says, n);
+    ag_json_trim(&content_text, &n_content);
+    const bool is_equal = n == n_content && !memcmp(spelled, content_text, n);
     ag_text_free(&text);
-    return same ? AG_OK
-                : AG_FAIL(err, UNSUPPORTED, "an answer of %zu bytes, of which %zu are told", n,
-                          n_says);
+    return is_equal ? AG_OK
+                    : AG_FAIL(err, UNSUPPORTED, "an answer of %zu bytes, of which %zu are told", n,
+                              n_content);
 }
 
-static json_t *ids_as_json(const ag_ids *ids) {
+static json_t *json_of_ids(const ag_ids *ids) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < ids->n; i++) {
         if (json_array_append_new(list, json_integer(ids->data[i])) == 0) continue;
@@ -90,17 +90,17 @@ static json_t *ids_as_json(const ag_ids *ids) {
     return list;
 }
 
-static ag_status keep(const ag_chat *c, const json_t *message, ag_chat_answer *t, const ag_ids *ids,
+static ag_status save(const ag_chat *c, const json_t *message, ag_chat_answer *t, const ag_ids *ids,
                       ag_text *json, ag_error *err) {
-    AG_TRY(ag_chat_make_answer(c->format, message, ids->data, ids->n, t, err));
-    AG_TRY(check_text(c, message, t, err));
+    AG_TRY(ag_chat_answer_init(c->format, message, ids->data, ids->n, t, err));
+    AG_TRY(check_spelling(c, message, t, err));
     char format[CHECKSUM_TEXT];
     write_checksum(c, format);
-    json_t *kept = json_pack("{s:O, s:o, s:b, s:s}", "message", message, "ids", ids_as_json(ids),
-                             "opened", (int)t->opened, "format", format);
-    if (!kept) return AG_FAIL(err, NOMEM, "JSON of an answer of %zu tokens", ids->n);
-    const ag_status st = ag_value_append(kept, json, err);
-    json_decref(kept);
+    json_t *saved = json_pack("{s:O, s:o, s:b, s:s}", "message", message, "ids", json_of_ids(ids),
+                              "opened", (int)t->starts_in_reasoning, "format", format);
+    if (!saved) return AG_FAIL(err, NOMEM, "an answer of %zu tokens as JSON", ids->n);
+    const ag_status st = ag_json_text_append(saved, json, err);
+    json_decref(saved);
     return st;
 }
 
@@ -109,13 +109,13 @@ ag_status ag_chat_keep_answer(const ag_chat *c, const ag_chat_parser *p, const i
     ag_text text = {0};
     ag_ids all = {0};
     json_t *message = NULL;
-    ag_chat_answer t = {.opened = p->params.opened};
+    ag_chat_answer t = {.starts_in_reasoning = p->params.starts_in_reasoning};
     if (!c->format->tokenizer) return AG_FAIL(err, INVALID, "ids of a format without a tokenizer");
     ag_status st = ag_chat_parser_message(p, &text, err);
     if (st == AG_OK) st = ag_json_parse(text.data, text.len, "an answer", &message, err);
-    if (st == AG_OK) st = all_ids(c, ids, n, &all, err);
+    if (st == AG_OK) st = append_all_ids(c, ids, n, &all, err);
     if (st == AG_OK && !all.n) st = AG_FAIL(err, UNSUPPORTED, "an answer without a token");
-    if (st == AG_OK) st = keep(c, message, &t, &all, json, err);
+    if (st == AG_OK) st = save(c, message, &t, &all, json, err);
     ag_chat_answer_free(&t);
     json_decref(message);
     ag_ids_free(&all);
@@ -125,7 +125,7 @@ ag_status ag_chat_keep_answer(const ag_chat *c, const ag_chat_parser *p, const i
 
 /* ---- recalling ---- */
 
-static ag_status ids_of(const ag_tokenizer *t, const json_t *list, ag_ids *ids, ag_error *err) {
+static ag_status read_ids(const ag_tokenizer *t, const json_t *list, ag_ids *ids, ag_error *err) {
     const int32_t n_vocab = ag_tokenizer_vocab_size(t);
     json_t *id;
     size_t i;
@@ -140,20 +140,20 @@ static ag_status ids_of(const ag_tokenizer *t, const json_t *list, ag_ids *ids, 
 }
 
 /* Ids of another tokenizer would be other words. */
-static ag_status check_format(const ag_chat *c, const json_t *kept, ag_error *err) {
+static ag_status check_format(const ag_chat *c, const json_t *saved, ag_error *err) {
     char here[CHECKSUM_TEXT];
-    const char *format = json_string_value(json_object_get(kept, "format"));
+    const char *format = json_string_value(json_object_get(saved, "format"));
     write_checksum(c, here);
     if (format && !strcmp(format, here)) return AG_OK;
     return AG_FAIL(err, FORMAT, "a kept answer of another tokenizer or template: %.20s, here %s",
                    format ? format : "none is named", here);
 }
 
-static ag_status recall(ag_chat *c, const json_t *message, const ag_ids *ids, bool opened,
-                        ag_error *err) {
-    ag_chat_answer answer = {.opened = opened};
-    ag_status st = ag_chat_make_answer(c->format, message, ids->data, ids->n, &answer, err);
-    if (st == AG_OK) st = check_text(c, message, &answer, err);
+static ag_status restore(ag_chat *c, const json_t *message, const ag_ids *ids,
+                         bool starts_in_reasoning, ag_error *err) {
+    ag_chat_answer answer = {.starts_in_reasoning = starts_in_reasoning};
+    ag_status st = ag_chat_answer_init(c->format, message, ids->data, ids->n, &answer, err);
+    if (st == AG_OK) st = check_spelling(c, message, &answer, err);
     if (st == AG_OK) return ag_chat_store_answer(c, &answer, err);
     ag_chat_answer_free(&answer);
     return st == AG_UNSUPPORTED
@@ -162,19 +162,19 @@ static ag_status recall(ag_chat *c, const json_t *message, const ag_ids *ids, bo
 }
 
 ag_status ag_chat_restore_answer(ag_chat *c, const char *json, size_t len, ag_error *err) {
-    json_t *kept = NULL;
+    json_t *saved = NULL;
     ag_ids ids = {0};
     if (!c->format->tokenizer) return AG_FAIL(err, INVALID, "ids of a format without a tokenizer");
-    AG_TRY(ag_json_parse(json, len, "a kept answer", &kept, err));
-    const json_t *message = json_object_get(kept, "message");
-    const bool opened = json_is_true(json_object_get(kept, "opened"));
-    ag_status st = ids_of(c->format->tokenizer, json_object_get(kept, "ids"), &ids, err);
-    if (st == AG_OK) st = check_format(c, kept, err);
+    AG_TRY(ag_json_parse(json, len, "a kept answer", &saved, err));
+    const json_t *message = json_object_get(saved, "message");
+    const bool starts_in_reasoning = json_is_true(json_object_get(saved, "opened"));
+    ag_status st = read_ids(c->format->tokenizer, json_object_get(saved, "ids"), &ids, err);
+    if (st == AG_OK) st = check_format(c, saved, err);
     if (st == AG_OK && !json_is_object(message))
         st = AG_FAIL(err, FORMAT, "a kept answer without its message");
     if (st == AG_OK) st = ag_chat_check_message(message, "a kept answer", err);
-    if (st == AG_OK) st = recall(c, message, &ids, opened, err);
+    if (st == AG_OK) st = restore(c, message, &ids, starts_in_reasoning, err);
     ag_ids_free(&ids);
-    json_decref(kept);
+    json_decref(saved);
     return st;
 }

@@ -12,40 +12,40 @@
 /* ---- what a message says ---- */
 
 /* Id, name and arguments: text that holds JSON says what the JSON does. NULL: out of memory. */
-static json_t *said_by_call(json_t *call) {
+static json_t *canonical_call(json_t *call) {
     const json_t *f = ag_chat_function(call);
     json_t *arguments = json_object_get(f, "arguments");
     json_t *value = json_loadb(json_is_string(arguments) ? json_string_value(arguments) : "",
                                json_string_length(arguments), JSON_DECODE_ANY, NULL);
-    json_t *said = json_pack("[O?O?O?]", json_object_get(call, "id"), json_object_get(f, "name"),
-                             value ? value : arguments);
+    json_t *canonical = json_pack("[O?O?O?]", json_object_get(call, "id"),
+                                  json_object_get(f, "name"), value ? value : arguments);
     json_decref(value);
-    return said;
+    return canonical;
 }
 
-static ag_status said_by_calls(const json_t *calls, json_t *said, ag_error *err) {
+static ag_status append_calls(const json_t *calls, json_t *canonical, ag_error *err) {
     json_t *call;
     size_t i;
     json_array_foreach(calls, i, call) {
         AG_TRY(ag_chat_check_interrupt("reading calls", err));
-        if (json_array_append_new(said, said_by_call(call)) == 0) continue;
-        return AG_FAIL(err, NOMEM, "tool calls of a message");
+        if (json_array_append_new(canonical, canonical_call(call)) == 0) continue;
+        return AG_FAIL(err, NOMEM, "calls of a message");
     }
     return AG_OK;
 }
 
 /* *said: [text, [calls]] */
-ag_status ag_chat_canonical_message(const json_t *m, json_t **said, ag_error *err) {
+ag_status ag_chat_canonical_message(const json_t *m, json_t **canonical, ag_error *err) {
     ag_text text = {0};
     json_t *calls = json_array();
-    *said = NULL;
-    ag_status st = calls ? AG_OK : AG_FAIL(err, NOMEM, "tool calls of a message");
+    *canonical = NULL;
+    ag_status st = calls ? AG_OK : AG_FAIL(err, NOMEM, "calls of a message");
     if (st == AG_OK) st = ag_chat_append_content(json_object_get(m, "content"), &text, err);
-    if (st == AG_OK) st = said_by_calls(json_object_get(m, "tool_calls"), calls, err);
+    if (st == AG_OK) st = append_calls(json_object_get(m, "tool_calls"), calls, err);
     if (st == AG_OK) {
-        *said =
+        *canonical =
             json_pack("[oO]", json_stringn_nocheck(text.data ? text.data : "", text.len), calls);
-        if (!*said) st = AG_FAIL(err, NOMEM, "text of a message");
+        if (!*canonical) st = AG_FAIL(err, NOMEM, "text of a message");
     }
     ag_text_free(&text);
     json_decref(calls);
@@ -75,13 +75,13 @@ static ag_status count_reasoning(const ag_chat_format *f, const int32_t *ids, si
         return AG_OK;
     }
     const char *close = text.data ? strstr(text.data, f->reasoning_close) : NULL;
-    size_t wanted = close ? (size_t)(close - text.data) + strlen(f->reasoning_close) : SIZE_MAX;
-    while (close && ag_is_json_space(text.data[wanted])) wanted++;
+    size_t end = close ? (size_t)(close - text.data) + strlen(f->reasoning_close) : SIZE_MAX;
+    while (close && ag_is_json_space(text.data[end])) end++;
     text.len = 0;
     *count = SIZE_MAX;
     ag_status st = ag_decoder_create(f->tokenizer, true, false, &d, err);
-    for (size_t i = 0; st == AG_OK && i < n && text.len <= wanted; i++) {
-        if (text.len == wanted && *count == SIZE_MAX) *count = i;
+    for (size_t i = 0; st == AG_OK && i < n && text.len <= end; i++) {
+        if (text.len == end && *count == SIZE_MAX) *count = i;
         st = ag_decoder_push(d, ids[i], &text, err);
     }
     ag_decoder_destroy(d);
@@ -90,7 +90,7 @@ static ag_status count_reasoning(const ag_chat_format *f, const int32_t *ids, si
 }
 
 void ag_chat_answer_free(ag_chat_answer *t) {
-    json_decref(t->said);
+    json_decref(t->canonical);
     json_decref(t->reasoning);
     ag_ids_free(&t->ids);
     *t = (ag_chat_answer){0};
@@ -101,12 +101,12 @@ json_t *ag_chat_message_reasoning(const json_t *message) {
     return json_string_length(text) ? text : NULL;
 }
 
-ag_status ag_chat_make_answer(const ag_chat_format *f, const json_t *message, const int32_t *ids,
+ag_status ag_chat_answer_init(const ag_chat_format *f, const json_t *message, const int32_t *ids,
                               size_t n, ag_chat_answer *t, ag_error *err) {
-    AG_TRY(ag_chat_canonical_message(message, &t->said, err));
+    AG_TRY(ag_chat_canonical_message(message, &t->canonical, err));
     t->reasoning = json_incref(ag_chat_message_reasoning(message));
     AG_TRY(ag_ids_reserve(&t->ids, n, err));
     memcpy(t->ids.data, ids, n * sizeof *ids);
     t->ids.n = n;
-    return count_reasoning(f, ids, n, t->reasoning || t->opened, &t->n_reasoning, err);
+    return count_reasoning(f, ids, n, t->reasoning || t->starts_in_reasoning, &t->n_reasoning, err);
 }

@@ -6,16 +6,17 @@
 #include "chat/template/format.h"
 
 typedef struct ag_chat_answer {
-    json_t *said; /* owned; its message's text and calls, as ag_chat_find_answers compares them */
+    json_t
+        *canonical; /* owned; its message's text and calls, as ag_placeholders_find compares them */
     json_t *reasoning; /* owned; NULL: none */
     ag_ids ids;
     size_t n_reasoning; /* of the ids: up to where the reasoning has ended; SIZE_MAX: inside one */
-    bool opened;        /* the prompt had opened the reasoning */
+    bool starts_in_reasoning; /* the prompt had opened the reasoning */
 } ag_chat_answer;
 
 /* Fills *t, but for `opened`, which the caller sets before. Call ag_chat_answer_free() in any case.
  */
-ag_status ag_chat_make_answer(const ag_chat_format *f, const json_t *message, const int32_t *ids,
+ag_status ag_chat_answer_init(const ag_chat_format *f, const json_t *message, const int32_t *ids,
                               size_t n, ag_chat_answer *t, ag_error *err);
 void ag_chat_answer_free(ag_chat_answer *t);
 

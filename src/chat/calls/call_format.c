@@ -13,9 +13,9 @@ void ag_call_format_free(ag_call_format *f) {
     const char *const texts[] = {
         f->section_open, f->section_close, f->call_open,   f->call_close,  f->list_open,
         f->list_close,   f->between,       f->name_key,    f->object,      f->arguments_key,
-        f->name_end,     f->id_mark,       f->param_open,  f->param_close, f->param_text,
-        f->param_json,   f->param_between, f->quote,       f->head_open,   f->head_between,
-        f->head_close,   f->triggers[0],   f->triggers[1], f->triggers[2], f->triggers[3]};
+        f->name_end,     f->id_open,       f->param_open,  f->param_close, f->param_text,
+        f->param_json,   f->param_between, f->quote,       f->header_open, f->header_between,
+        f->header_close, f->triggers[0],   f->triggers[1], f->triggers[2], f->triggers[3]};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ag_free((void *)(uintptr_t)texts[i]);
     *f = (ag_call_format){0};
 }
@@ -23,7 +23,7 @@ void ag_call_format_free(ag_call_format *f) {
 ag_status ag_call_format_default(ag_call_format *out, ag_error *err) {
     *out = (ag_call_format){
         .kind = AG_CALLS_JSON,
-        .bare = true,
+        .is_bare = true,
         .is_parallel = true,
         .section_open = ag_strdup(""),
         .section_close = ag_strdup(""),
@@ -43,7 +43,7 @@ ag_status ag_call_format_default(ag_call_format *out, ag_error *err) {
     return AG_FAIL(err, NOMEM, "tool call format");
 }
 
-ag_match ag_match_loosely(const char *pattern, const char *s, size_t n, size_t *len) {
+ag_match ag_match_delimiter(const char *pattern, const char *s, size_t n, size_t *len) {
     size_t at = 0;
     size_t end = strlen(pattern);
     *len = 0;

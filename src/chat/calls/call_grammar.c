@@ -42,10 +42,10 @@ static ag_status put_quoted(writer *w, const char *s, size_t n) {
 }
 
 /* Special tokens by their ids, all else as it is spelled. */
-static ag_status put_mark(writer *w, const char *s, size_t n) {
+static ag_status put_delimiter(writer *w, const char *s, size_t n) {
     size_t begin = 0, i = 0;
     while (i < n) {
-        const ag_chat_mark *m = ag_chat_longest_mark(w->f, s + i, n - i, true);
+        const ag_special_text *m = ag_special_text_longest(w->f, s + i, n - i, true);
         if (!m) {
             i++;
             continue;
@@ -66,11 +66,11 @@ static ag_status put_closing(writer *w, const char *s) {
         const char *at = strstr(s, w->f->stops[i]);
         if (at && at < end) end = at;
     }
-    return s ? put_mark(w, s, (size_t)(end - s)) : AG_OK;
+    return s ? put_delimiter(w, s, (size_t)(end - s)) : AG_OK;
 }
 
-static ag_status put_text(writer *w, const char *s) {
-    return s ? put_mark(w, s, strlen(s)) : AG_OK;
+static ag_status put_literal(writer *w, const char *s) {
+    return s ? put_delimiter(w, s, strlen(s)) : AG_OK;
 }
 
 static bool is_word(char c) {
@@ -78,7 +78,7 @@ static bool is_word(char c) {
 }
 
 /* A regular expression that finds the text, but for white space around it. */
-static ag_status put_stop(writer *w, const char *before, const char *s) {
+static ag_status put_stop_regex(writer *w, const char *before, const char *s) {
     size_t n = strlen(s);
     ag_json_trim(&s, &n);
     ag_text regex = {0};
@@ -96,24 +96,24 @@ static ag_status put_stop(writer *w, const char *before, const char *s) {
 
 /* ---- schemas ---- */
 
-static const char *name_of(const json_t *tool) {
+static const char *tool_name(const json_t *tool) {
     return json_string_value(json_object_get(ag_chat_function(tool), "name"));
 }
 
 /* References into a schema that now stands at `place` of another. */
-static bool move_references(json_t *v, const char *place) {
+static bool move_references(json_t *v, const char *path) {
     size_t i;
     const char *key;
     json_t *member;
     json_array_foreach(v, i, member) {
-        if (!move_references(member, place)) return false;
+        if (!move_references(member, path)) return false;
     }
     json_object_foreach(v, key, member) {
         const char *ref = json_string_value(member);
         if (!strcmp(key, "$ref") && ref && ref[0] == '#' && (ref[1] == '/' || !ref[1])) {
-            json_t *moved = json_sprintf("#%s%s", place, ref + 1);
+            json_t *moved = json_sprintf("#%s%s", path, ref + 1);
             if (json_object_set_new(v, key, moved) != 0) return false;
-        } else if (!move_references(member, place)) {
+        } else if (!move_references(member, path)) {
             return false;
         }
     }
@@ -121,16 +121,16 @@ static bool move_references(json_t *v, const char *place) {
 }
 
 /* The schema of a tool's arguments, to stand at `place`. */
-static ag_status parameters_of(writer *w, const json_t *tool, const char *place, json_t **out) {
+static ag_status parameters_of(writer *w, const json_t *tool, const char *path, json_t **out) {
     const json_t *own = json_object_get(ag_chat_function(tool), "parameters");
     const char *type = json_string_value(json_object_get(own, "type"));
     *out = NULL;
     if (type && strcmp(type, "object") != 0) {
         return AG_FAIL(w->err, INVALID, "the parameters of \"%.80s\" are of type %.40s",
-                       name_of(tool), type);
+                       tool_name(tool), type);
     }
     json_t *schema = json_is_object(own) ? json_deep_copy(own) : json_object();
-    if (schema && move_references(schema, place) &&
+    if (schema && move_references(schema, path) &&
         json_object_set_new(schema, "type", json_string("object")) == 0) {
         *out = schema;
         return AG_OK;
@@ -153,7 +153,7 @@ static json_t *other_schema(const json_t *sample) {
     return json_pack("{s:O}", "const", sample);
 }
 
-static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, const char *place,
+static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, const char *path,
                              json_t **out) {
     const char *s = json_string_value(sample), *key;
     json_t *member;
@@ -161,12 +161,12 @@ static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, cons
     if (s && strstr(s, AG_PROBE_KEY)) {
         return AG_FAIL(w->err, UNSUPPORTED,
                        "a call of \"%.80s\": the template writes arguments as JSON in a text",
-                       name_of(tool));
+                       tool_name(tool));
     }
     if (s && !strcmp(s, AG_PROBE_TOOL)) {
-        *out = json_pack("{s:s}", "const", name_of(tool));
+        *out = json_pack("{s:s}", "const", tool_name(tool));
     } else if (json_object_get(sample, AG_PROBE_KEY)) {
-        return parameters_of(w, tool, place, out);
+        return parameters_of(w, tool, path, out);
     } else if (!json_is_object(sample)) {
         *out = other_schema(sample);
     } else {
@@ -175,7 +175,7 @@ static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, cons
         json_object_foreach(sample, key, member) {
             char at[256];
             json_t *one = NULL;
-            snprintf(at, sizeof at, "%s/properties/%.60s", place, key);
+            snprintf(at, sizeof at, "%s/properties/%.60s", path, key);
             if (st == AG_OK) st = call_schema(w, member, tool, at, &one);
             if (json_object_set_new(properties, key, one) != 0 ||
                 json_array_append_new(required, json_string(key)) != 0) {
@@ -194,7 +194,7 @@ static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, cons
 }
 
 static ag_status put_schema(writer *w, json_t *schema) {
-    const ag_status st = ag_value_append(schema, w->out, w->err);
+    const ag_status st = ag_json_text_append(schema, w->out, w->err);
     json_decref(schema);
     return st == AG_OK ? put(w, " ") : st;
 }
@@ -218,43 +218,43 @@ static ag_status put_object(writer *w, const json_t *tool) {
 }
 
 static ag_status put_named(writer *w, const json_t *tool) {
-    AG_TRY(put_text(w, name_of(tool)));
+    AG_TRY(put_literal(w, tool_name(tool)));
     if (w->c->has_index) AG_TRY(put(w, "\":\" [0-9]{1,4} "));
-    if (w->c->id_mark) {
-        AG_TRY(put_text(w, w->c->id_mark));
+    if (w->c->id_open) {
+        AG_TRY(put_literal(w, w->c->id_open));
         AG_TRY(put(w, "[a-zA-Z0-9]{9} "));
     }
-    AG_TRY(put_text(w, w->c->kind == AG_CALLS_HARMONY ? " <|constrain|>json<|message|>"
-                                                      : w->c->name_end));
+    AG_TRY(put_literal(w, w->c->kind == AG_CALLS_HARMONY ? " <|constrain|>json<|message|>"
+                                                         : w->c->name_end));
     AG_TRY(put(w, "%json "));
     return put_parameters(w, tool);
 }
 
 static ag_status put_tagged(writer *w, const json_t *tool) {
     const ag_call_format *c = w->c;
-    const char *const marks[] = {c->param_open, c->param_text, c->param_json, c->param_close,
-                                 c->param_between ? c->param_between : ""};
-    AG_TRY(put_text(w, name_of(tool)));
-    AG_TRY(put_text(w, c->name_end));
+    const char *const delimiters[] = {c->param_open, c->param_text, c->param_json, c->param_close,
+                                      c->param_between ? c->param_between : ""};
+    AG_TRY(put_literal(w, tool_name(tool)));
+    AG_TRY(put_literal(w, c->name_end));
     AG_TRY(put(w, "%tags("));
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        AG_TRY(put_text(w, marks[i]));
+    for (size_t i = 0; i < sizeof delimiters / sizeof *delimiters; i++) {
+        AG_TRY(put_literal(w, delimiters[i]));
         AG_TRY(put(w, ", "));
     }
     /* What begins like CDATA is read as that. */
-    AG_TRY(put_stop(w, "^<!\\[CDATA\\[|", c->param_close));
+    AG_TRY(put_stop_regex(w, "^<!\\[CDATA\\[|", c->param_close));
     AG_TRY(put(w, ") "));
     return put_parameters(w, tool);
 }
 
 static ag_status put_code(writer *w, const json_t *tool) {
     const bool is_python = w->c->kind == AG_CALLS_PYTHON;
-    AG_TRY(put_text(w, name_of(tool)));
+    AG_TRY(put_literal(w, tool_name(tool)));
     AG_TRY(put(w, is_python ? "\"(\" %python " : "\"{\" %braces("));
     if (!is_python) {
-        AG_TRY(put_text(w, w->c->quote));
+        AG_TRY(put_literal(w, w->c->quote));
         AG_TRY(put(w, ", "));
-        AG_TRY(put_stop(w, "", w->c->quote));
+        AG_TRY(put_stop_regex(w, "", w->c->quote));
         AG_TRY(put(w, ") "));
     }
     AG_TRY(put_parameters(w, tool));
@@ -262,8 +262,8 @@ static ag_status put_code(writer *w, const json_t *tool) {
 }
 
 static ag_status put_call(writer *w, const json_t *tool) {
-    const char *name = name_of(tool);
-    if (w->c->kind != AG_CALLS_JSON && name[ag_stream_name_len(name, strlen(name))]) {
+    const char *name = tool_name(tool);
+    if (w->c->kind != AG_CALLS_JSON && name[ag_call_name_len(name, strlen(name))]) {
         return AG_FAIL(w->err, UNSUPPORTED, "a call of \"%.80s\": the name needs quotes", name);
     }
     switch (w->c->kind) {
@@ -284,7 +284,9 @@ static ag_status put_call(writer *w, const json_t *tool) {
 /* ---- the answer ---- */
 
 /* Nothing that stands before every call: the first one begins the answer. */
-static bool is_bare(const ag_chat_format *f) { return f->calls.bare && f->has_learnt_calls; }
+static bool starts_bare(const ag_chat_format *f) {
+    return f->calls.is_bare && f->has_detected_calls;
+}
 
 /* Brackets of a list stand behind what opens the section, so that what opens a call is in it. */
 static bool opens_in_list(const ag_call_format *c) {
@@ -293,7 +295,7 @@ static bool opens_in_list(const ag_call_format *c) {
 
 bool ag_chat_format_repeats_calls(const ag_chat_format *f) {
     const ag_call_format *c = &f->calls;
-    return c->is_parallel && c->kind != AG_CALLS_HARMONY && (!c->head_close || c->head_between);
+    return c->is_parallel && c->kind != AG_CALLS_HARMONY && (!c->header_close || c->header_between);
 }
 
 static ag_status append(ag_text *out, const char *s, ag_error *err) {
@@ -305,19 +307,19 @@ ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err) 
     if (c->kind == AG_CALLS_HARMONY) {
         return append(out, "<|channel|>commentary to=functions.", err);
     }
-    if (is_bare(f)) return AG_OK;
-    if (c->head_close) return append(out, c->head_open, err);
+    if (starts_bare(f)) return AG_OK;
+    if (c->header_close) return append(out, c->header_open, err);
     AG_TRY(append(out, c->section_open, err));
     return opens_in_list(c) ? AG_OK : append(out, c->call_open, err);
 }
 
 /* The name in the header of a call's message, and what opens the call behind it. */
 static ag_status put_header(writer *w, const json_t *tool) {
-    if (!w->c->head_close) return AG_OK;
-    AG_TRY(put_text(w, name_of(tool)));
-    AG_TRY(put_text(w, w->c->head_close));
-    AG_TRY(put_text(w, w->c->section_open));
-    return put_text(w, w->c->call_open);
+    if (!w->c->header_close) return AG_OK;
+    AG_TRY(put_literal(w, tool_name(tool)));
+    AG_TRY(put_literal(w, w->c->header_close));
+    AG_TRY(put_literal(w, w->c->section_open));
+    return put_literal(w, w->c->call_open);
 }
 
 static ag_status put_calls(writer *w, const json_t *tools) {
@@ -330,7 +332,7 @@ static ag_status put_calls(writer *w, const json_t *tools) {
         AG_TRY(put_call(w, tool));
     }
     AG_TRY(put(w, ") "));
-    if (!is_bare(w->f)) AG_TRY(put_closing(w, w->c->call_close));
+    if (!starts_bare(w->f)) AG_TRY(put_closing(w, w->c->call_close));
     return put(w, "\n");
 }
 
@@ -338,19 +340,19 @@ ag_status ag_call_grammar(const ag_chat_format *f, const json_t *tools, bool sev
                           ag_error *err) {
     writer w = {.f = f, .c = &f->calls, .out = out, .err = err};
     const ag_call_format *c = w.c;
-    const bool bare = is_bare(f);
+    const bool is_bare_call = starts_bare(f);
     AG_TRY(put(&w, "root ::= "));
-    AG_TRY(put_text(&w, c->list_open));
-    if (opens_in_list(c) && !bare) AG_TRY(put_text(&w, c->call_open));
+    AG_TRY(put_literal(&w, c->list_open));
+    if (opens_in_list(c) && !is_bare_call) AG_TRY(put_literal(&w, c->call_open));
     AG_TRY(put(&w, "call "));
     if (several && ag_chat_format_repeats_calls(f)) {
         AG_TRY(put(&w, "("));
-        AG_TRY(put_text(&w, c->head_close ? c->head_between : c->between));
-        if (!bare && !c->head_close) AG_TRY(put_text(&w, c->call_open));
+        AG_TRY(put_literal(&w, c->header_close ? c->header_between : c->between));
+        if (!is_bare_call && !c->header_close) AG_TRY(put_literal(&w, c->call_open));
         AG_TRY(put(&w, "call)* "));
     }
     AG_TRY(put_closing(&w, c->list_close));
-    if (!bare) AG_TRY(put_closing(&w, c->section_close));
+    if (!is_bare_call) AG_TRY(put_closing(&w, c->section_close));
     AG_TRY(put(&w, "\n"));
     return put_calls(&w, tools);
 }

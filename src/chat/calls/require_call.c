@@ -10,7 +10,7 @@
 
 /* A reasoning that the prompt has opened is over. */
 static ag_status close_reasoning(const ag_chat *c, ag_text *out, ag_error *err) {
-    if (!c->is_open) return AG_OK;
+    if (!c->starts_in_reasoning) return AG_OK;
     const char *close = c->format->reasoning_close;
     AG_TRY(ag_text_append(out, close, strlen(close), err));
     return ag_text_append(out, "\n\n", 2, err);
@@ -47,25 +47,25 @@ static ag_status append_ids(const ag_chat *c, const ag_text *text, ag_ids *ids, 
 ag_status ag_chat_require_call(ag_chat *c, const char *name, unsigned flags, ag_ids *ids,
                                ag_text *grammar, ag_error *err) {
     const size_t n_ids = ids->n, n_grammar = grammar->len;
-    ag_text begin = {0};
+    ag_text prefix = {0};
     json_t *tools;
     AG_TRY(find_tools(c, name, &tools, err));
     ag_status st = AG_OK;
-    if (c->format->calls.kind != AG_CALLS_HARMONY) st = close_reasoning(c, &begin, err);
-    if (st == AG_OK) st = ag_call_opening(c->format, &begin, err);
+    if (c->format->calls.kind != AG_CALLS_HARMONY) st = close_reasoning(c, &prefix, err);
+    if (st == AG_OK) st = ag_call_opening(c->format, &prefix, err);
     if (st == AG_OK) {
         st = ag_call_grammar(c->format, tools, flags & AG_CHAT_SEVERAL_CALLS, grammar, err);
     }
-    if (st == AG_OK) st = append_ids(c, &begin, ids, err);
+    if (st == AG_OK) st = append_ids(c, &prefix, ids, err);
     json_decref(tools);
     if (st == AG_OK) {
-        ag_text_free(&c->begun);
-        c->begun = begin;
+        ag_text_free(&c->call_prefix);
+        c->call_prefix = prefix;
         c->no_calls = false;
         return AG_OK;
     }
     ids->n = n_ids;
     grammar->len = n_grammar;
-    ag_text_free(&begin);
+    ag_text_free(&prefix);
     return st;
 }

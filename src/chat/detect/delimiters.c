@@ -11,8 +11,8 @@
 
 /* ---- marks in texts ---- */
 
-static size_t special_len(const ag_chat_format *f, const char *s) {
-    const ag_chat_mark *m = ag_chat_longest_mark(f, s, strlen(s), true);
+static size_t special_text_len(const ag_chat_format *f, const char *s) {
+    const ag_special_text *m = ag_special_text_longest(f, s, strlen(s), true);
     return m ? m->len : 0;
 }
 
@@ -20,7 +20,7 @@ size_t ag_detect_delimiter_len(const ag_chat_format *f, const char *s, size_t *s
     *space = 0;
     while (ag_is_json_space(s[*space])) ++*space;
     s += *space;
-    size_t n = special_len(f, s);
+    size_t n = special_text_len(f, s);
     if (n) return n;
     const size_t line = strcspn(s, "\n");
     const char *end = *s == '<' ? memchr(s, '>', line) : *s == '[' ? memchr(s, ']', line) : NULL;
@@ -45,10 +45,10 @@ ag_status ag_detect_add_stop(ag_chat_format *f, const char *s, size_t n, ag_erro
 
 /* ---- renderings ---- */
 
-static json_t *answer(void) { return ag_probe_message("assistant", AG_PROBE_ANSWER); }
+static json_t *answer_message(void) { return ag_probe_message("assistant", AG_PROBE_ANSWER); }
 
 static json_t *reasoned(const ag_chat_format *f) {
-    json_t *m = answer();
+    json_t *m = answer_message();
     if (m && f->reasoning_key) json_object_set_new(m, f->reasoning_key, json_string("Q7vz"));
     return m;
 }
@@ -56,7 +56,7 @@ static json_t *reasoned(const ag_chat_format *f) {
 typedef struct tails {
     char *prompt;                    /* the question alone, with the generation prompt */
     char *answered;                  /* and an answer */
-    char *went_on;                   /* and another question */
+    char *continued;                 /* and another question */
     char *reasoned;                  /* an answer with reasoning */
     char *called;                    /* an answer with a call */
     char *bare_call, *reasoned_call; /* a call alone, and behind reasoning */
@@ -77,11 +77,12 @@ static ag_status call_tail(const ag_chat_format *f, const char *content, bool wi
 
 static ag_status render_tails(const ag_chat_format *f, tails *t, ag_error *err) {
     AG_TRY(ag_probe_tail(f, json_pack("[o]", ag_probe_question()), NULL, true, &t->prompt, err));
-    AG_TRY(ag_probe_tail(f, json_pack("[o, o]", ag_probe_question(), answer()), NULL, false,
+    AG_TRY(ag_probe_tail(f, json_pack("[o, o]", ag_probe_question(), answer_message()), NULL, false,
                          &t->answered, err));
-    AG_TRY(ag_probe_tail(
-        f, json_pack("[o, o, o]", ag_probe_question(), answer(), ag_probe_message("user", "Q7vu")),
-        NULL, true, &t->went_on, err));
+    AG_TRY(ag_probe_tail(f,
+                         json_pack("[o, o, o]", ag_probe_question(), answer_message(),
+                                   ag_probe_message("user", "Q7vu")),
+                         NULL, true, &t->continued, err));
     if (f->reasoning_key) {
         AG_TRY(ag_probe_tail(f, json_pack("[o, o]", ag_probe_question(), reasoned(f)), NULL, false,
                              &t->reasoned, err));
@@ -96,7 +97,7 @@ static ag_status render_tails(const ag_chat_format *f, tails *t, ag_error *err) 
 static void free_tails(tails *t) {
     ag_free(t->prompt);
     ag_free(t->answered);
-    ag_free(t->went_on);
+    ag_free(t->continued);
     ag_free(t->reasoned);
     ag_free(t->called);
     ag_free(t->bare_call);
@@ -106,12 +107,12 @@ static void free_tails(tails *t) {
 /* ---- the end of a turn ---- */
 
 /* Behind the words in s; NULL if they are not there. */
-static const char *behind(const char *s, const char *words) {
-    const char *at = s ? strstr(s, words) : NULL;
-    return at ? at + strlen(words) : NULL;
+static const char *after_text(const char *s, const char *text) {
+    const char *at = s ? strstr(s, text) : NULL;
+    return at ? at + strlen(text) : NULL;
 }
 
-static bool stands_between(const char *from, const char *to, const char *s, size_t n) {
+static bool occurs_between(const char *from, const char *to, const char *s, size_t n) {
     for (; from && to && from + n <= to; from++) {
         if (!memcmp(from, s, n)) return true;
     }
@@ -119,38 +120,39 @@ static bool stands_between(const char *from, const char *to, const char *s, size
 }
 
 /* Whether the mark stands inside a turn, between reasoning or content and what follows. */
-static bool is_inside(const tails *t, const char *mark, size_t n) {
-    const char *z = behind(t->reasoned, "Q7vz"), *x = behind(t->called, AG_PROBE_ANSWER);
-    return stands_between(z, z ? strstr(z, AG_PROBE_ANSWER) : NULL, mark, n) ||
-           stands_between(x, x ? strstr(x, AG_PROBE_TOOL) : NULL, mark, n);
+static bool is_inside(const tails *t, const char *delimiter, size_t n) {
+    const char *z = after_text(t->reasoned, "Q7vz"), *x = after_text(t->called, AG_PROBE_ANSWER);
+    return occurs_between(z, z ? strstr(z, AG_PROBE_ANSWER) : NULL, delimiter, n) ||
+           occurs_between(x, x ? strstr(x, AG_PROBE_TOOL) : NULL, delimiter, n);
 }
 
-static ag_status learn_end(ag_chat_format *f, const tails *t, const char *rest, ag_error *err) {
+static ag_status detect_end(ag_chat_format *f, const tails *t, const char *rest, ag_error *err) {
     size_t space;
     const size_t n = rest ? ag_detect_delimiter_len(f, rest, &space) : 0;
     if (n == 0) return AG_OK;
-    const char *mark = rest + space;
+    const char *delimiter = rest + space;
     /* A line of words ends a turn only together with what sets it apart. */
-    const bool is_words = *mark != '<' && *mark != '[' && special_len(f, mark) == 0;
-    if (!f->turn_end && !is_inside(t, mark, n)) {
-        f->turn_end = is_words ? ag_strndup(rest, space + n) : ag_strndup(mark, n);
-        if (!f->turn_end) return AG_FAIL(err, NOMEM, "end of turn");
+    const bool is_plain =
+        *delimiter != '<' && *delimiter != '[' && special_text_len(f, delimiter) == 0;
+    if (!f->turn_end && !is_inside(t, delimiter, n)) {
+        f->turn_end = is_plain ? ag_strndup(rest, space + n) : ag_strndup(delimiter, n);
+        if (!f->turn_end) return AG_FAIL(err, NOMEM, "what ends a turn");
     }
-    if (is_inside(t, mark, n)) return AG_OK;
-    return is_words ? space ? ag_detect_add_stop(f, rest, space + n, err) : AG_OK
-                    : ag_detect_add_stop(f, mark, n, err);
+    if (is_inside(t, delimiter, n)) return AG_OK;
+    return is_plain ? space ? ag_detect_add_stop(f, rest, space + n, err) : AG_OK
+                    : ag_detect_add_stop(f, delimiter, n, err);
 }
 
-static ag_status learn_ends(ag_chat_format *f, const tails *t, ag_error *err) {
-    const char *last = behind(t->answered, AG_PROBE_ANSWER);
+static ag_status detect_ends(ag_chat_format *f, const tails *t, ag_error *err) {
+    const char *last = after_text(t->answered, AG_PROBE_ANSWER);
     char *between = NULL;
-    const char *from = behind(t->went_on, AG_PROBE_ANSWER),
+    const char *from = after_text(t->continued, AG_PROBE_ANSWER),
                *to = from ? strstr(from, "Q7vu") : NULL;
     if (to && !(between = ag_strndup(from, (size_t)(to - from)))) {
         return AG_FAIL(err, NOMEM, "end of turn");
     }
-    ag_status st = learn_end(f, t, between, err);
-    if (st == AG_OK) st = learn_end(f, t, last, err);
+    ag_status st = detect_end(f, t, between, err);
+    if (st == AG_OK) st = detect_end(f, t, last, err);
     ag_free(between);
     return st;
 }
@@ -176,21 +178,21 @@ static const char *tag_before(const char *s, size_t *n) {
     return s + i;
 }
 
-static char *trimmed(const char *s, size_t n) {
+static char *trimmed_copy(const char *s, size_t n) {
     ag_json_trim(&s, &n);
     return ag_strndup(s, n);
 }
 
 /* What stands right before the reasoning at s[n]: a tag that an answer without reasoning has not at
  * this place; or words; or what the prompt alone has. "" if nothing does. */
-static char *opening(const tails *t, const char *s, size_t n, const char *other) {
+static char *reasoning_opening(const tails *t, const char *s, size_t n, const char *other) {
     const size_t same = other ? ag_detect_common_prefix(s, other) : 0;
     size_t len = n;
     const char *tag = tag_before(s, &len);
     const bool is_header = same >= n && !strncmp(other + n, AG_PROBE_ANSWER, 4);
     if (is_header) {
         const char *more = t->prompt && !strncmp(t->prompt, s, n) ? t->prompt + n : "";
-        return trimmed(more, strlen(more));
+        return trimmed_copy(more, strlen(more));
     }
     /* One that stands before a content, too, says nothing without what leads to it. */
     const char *x = t->answered ? strstr(t->answered, AG_PROBE_ANSWER) : NULL;
@@ -198,20 +200,20 @@ static char *opening(const tails *t, const char *s, size_t n, const char *other)
     const char *before = x ? tag_before(t->answered, &n_x) : NULL;
     const bool is_shared = tag && before && n_x == len && !memcmp(before, tag, len);
     if (is_shared && t->prompt && !strncmp(s, t->prompt, strlen(t->prompt))) {
-        return trimmed(s + strlen(t->prompt), n - strlen(t->prompt));
+        return trimmed_copy(s + strlen(t->prompt), n - strlen(t->prompt));
     }
     if (tag) return ag_strndup(tag, len);
-    return same < n ? trimmed(s + same, n - same) : ag_strdup("");
+    return same < n ? trimmed_copy(s + same, n - same) : ag_strdup("");
 }
 
-static bool ends_with(const char *s, const char *mark) {
+static bool ends_with(const char *s, const char *delimiter) {
     size_t n = s ? strlen(s) : 0;
-    const size_t len = mark ? strlen(mark) : 0;
+    const size_t len = delimiter ? strlen(delimiter) : 0;
     while (n && ag_is_json_space(s[n - 1])) n--;
-    return len && n >= len && !memcmp(s + n - len, mark, len);
+    return len && n >= len && !memcmp(s + n - len, delimiter, len);
 }
 
-static ag_status set_marks(ag_chat_format *f, char *open, char *close, ag_error *err) {
+static ag_status set_reasoning(ag_chat_format *f, char *open, char *close, ag_error *err) {
     f->reasoning_open = open;
     f->reasoning_close = close;
     return open && close ? AG_OK : AG_FAIL(err, NOMEM, "delimiters of reasoning");
@@ -228,30 +230,30 @@ ag_status ag_detect_reasoning_by_text(ag_chat_format *f, const char *jinja, ag_e
     for (size_t i = sizeof pairs / sizeof *pairs; i-- > 0;) {
         if (strstr(jinja, pairs[i][0])) best = i;
     }
-    return set_marks(f, ag_strdup(pairs[best][0]), ag_strdup(pairs[best][1]), err);
+    return set_reasoning(f, ag_strdup(pairs[best][0]), ag_strdup(pairs[best][1]), err);
 }
 
-static ag_status learn_from(ag_chat_format *f, const tails *t, const char *text, const char *other,
-                            const char *next, ag_error *err) {
-    const char *z = behind(text, "Q7vz"), *x = z ? strstr(z, next) : NULL;
+static ag_status detect_reasoning_in(ag_chat_format *f, const tails *t, const char *text,
+                                     const char *other, const char *next, ag_error *err) {
+    const char *z = after_text(text, "Q7vz"), *x = z ? strstr(z, next) : NULL;
     size_t space = 0, n = z ? ag_detect_delimiter_len(f, z, &space) : 0;
     if (!x || n == 0 || z + space + n > x) return AG_OK;
-    char *open = opening(t, text, (size_t)(z - text) - strlen("Q7vz"), other);
-    if (!open || *open) return set_marks(f, open, ag_strndup(z + space, n), err);
+    char *open = reasoning_opening(t, text, (size_t)(z - text) - strlen("Q7vz"), other);
+    if (!open || *open) return set_reasoning(f, open, ag_strndup(z + space, n), err);
     ag_free(open);
     return AG_OK;
 }
 
-static ag_status learn_reasoning(ag_chat_format *f, const tails *t, const char *jinja,
-                                 ag_error *err) {
-    AG_TRY(learn_from(f, t, t->reasoned, t->answered, AG_PROBE_ANSWER, err));
+static ag_status detect_reasoning(ag_chat_format *f, const tails *t, const char *jinja,
+                                  ag_error *err) {
+    AG_TRY(detect_reasoning_in(f, t, t->reasoned, t->answered, AG_PROBE_ANSWER, err));
     if (f->reasoning_open) return AG_OK;
-    AG_TRY(learn_from(f, t, t->reasoned_call, t->bare_call, AG_PROBE_TOOL, err));
+    AG_TRY(detect_reasoning_in(f, t, t->reasoned_call, t->bare_call, AG_PROBE_TOOL, err));
     return f->reasoning_open ? AG_OK : ag_detect_reasoning_by_text(f, jinja, err);
 }
 
 /* A tag before the content, which the prompt has not and which ends no reasoning. */
-static ag_status learn_content(ag_chat_format *f, const tails *t, ag_error *err) {
+static ag_status detect_content(ag_chat_format *f, const tails *t, ag_error *err) {
     const char *x = t->answered ? strstr(t->answered, AG_PROBE_ANSWER) : NULL;
     size_t n = x ? (size_t)(x - t->answered) : 0;
     const char *tag = x && t->prompt ? tag_before(t->answered, &n) : NULL;
@@ -269,9 +271,9 @@ static ag_status learn_content(ag_chat_format *f, const tails *t, ag_error *err)
 ag_status ag_detect_delimiters(ag_chat_format *f, const char *jinja, ag_error *err) {
     tails t = {0};
     ag_status st = render_tails(f, &t, err);
-    if (st == AG_OK) st = learn_ends(f, &t, err);
-    if (st == AG_OK) st = learn_reasoning(f, &t, jinja, err);
-    if (st == AG_OK) st = learn_content(f, &t, err);
+    if (st == AG_OK) st = detect_ends(f, &t, err);
+    if (st == AG_OK) st = detect_reasoning(f, &t, jinja, err);
+    if (st == AG_OK) st = detect_content(f, &t, err);
     if (st == AG_OK && ends_with(t.prompt, f->reasoning_open)) {
         f->features |= AG_CHAT_OPENS_REASONING;
     }

@@ -31,8 +31,8 @@ static bool render(prober *p, json_t *messages, json_t *tools, json_t *more) {
     return p->ok;
 }
 
-static bool says(const prober *p, const char *words) {
-    return p->ok && p->out.text && strstr(p->out.text, words);
+static bool output_has(const prober *p, const char *text) {
+    return p->ok && p->out.text && strstr(p->out.text, text);
 }
 
 static json_t *with_content(json_t *content) {
@@ -46,12 +46,12 @@ static json_t *two_messages(const char *role, const char *content) {
 static uint32_t probe_roles(prober *p) {
     uint32_t found = 0;
     render(p, two_messages("system", "Q7vs"), NULL, NULL);
-    if (says(p, "Q7vs") && says(p, AG_PROBE_QUESTION)) found |= AG_CHAT_SYSTEM;
+    if (output_has(p, "Q7vs") && output_has(p, AG_PROBE_QUESTION)) found |= AG_CHAT_SYSTEM;
     render(p, two_messages("developer", "Q7vs"), NULL, NULL);
-    if (!says(p, "Q7vs") || !says(p, AG_PROBE_QUESTION)) return found;
+    if (!output_has(p, "Q7vs") || !output_has(p, AG_PROBE_QUESTION)) return found;
     /* One that writes any role as it comes does not know this one. */
     render(p, two_messages("q7r", "Q7vs"), NULL, NULL);
-    const bool writes_any = says(p, "q7r") && says(p, "Q7vs");
+    const bool writes_any = output_has(p, "q7r") && output_has(p, "Q7vs");
     return writes_any ? found : found | AG_CHAT_DEVELOPER;
 }
 
@@ -61,25 +61,26 @@ static void probe_systems(prober *p) {
            json_pack("[o, o, o]", ag_probe_message("system", "Q7vs"),
                      ag_probe_message("system", "Q7vt"), ag_probe_question()),
            NULL, NULL);
-    if (says(p, "Q7vs") && says(p, "Q7vt")) p->f->bears |= AG_BEARS_SYSTEMS;
+    if (output_has(p, "Q7vs") && output_has(p, "Q7vt")) p->f->accepts |= AG_ACCEPTS_SYSTEMS;
     render(p,
            json_pack("[o, o, o, o]", ag_probe_question(),
                      ag_probe_message("assistant", AG_PROBE_ANSWER),
                      ag_probe_message("system", "Q7vs"), ag_probe_question()),
            NULL, NULL);
-    if (says(p, "Q7vs")) p->f->bears |= AG_BEARS_LATE_SYSTEM;
+    if (output_has(p, "Q7vs")) p->f->accepts |= AG_ACCEPTS_LATE_SYSTEM;
 }
 
 static uint32_t probe_contents(prober *p) {
     uint32_t found = 0;
     render(p, with_content(json_string(AG_PROBE_QUESTION)), NULL, NULL);
-    if (says(p, AG_PROBE_QUESTION)) found |= AG_CHAT_TEXT;
+    if (output_has(p, AG_PROBE_QUESTION)) found |= AG_CHAT_TEXT;
     render(p,
            with_content(json_pack("[{s:s, s:s}, {s:s, s:s}]", "type", "text", "text", "Q7vp",
                                   "type", "text", "text", "Q7vr")),
            NULL, NULL);
     /* A list that was printed as Python prints it shows its keys. */
-    if (says(p, "Q7vp") && says(p, "Q7vr") && !says(p, "'type'") && !says(p, "\"type\"")) {
+    if (output_has(p, "Q7vp") && output_has(p, "Q7vr") && !output_has(p, "'type'") &&
+        !output_has(p, "\"type\"")) {
         found |= AG_CHAT_PARTS;
     }
     return found;
@@ -92,25 +93,25 @@ static uint32_t probe_tools(prober *p) {
                              "function", "name", AG_PROBE_TOOL, "parameters", "type", "object",
                              "properties", AG_PROBE_KEY, "type", "string");
     render(p, json_pack("[o]", ag_probe_question()), bare, NULL);
-    if (says(p, AG_PROBE_TOOL)) p->f->bears |= AG_BEARS_BARE_TOOLS;
-    if (says(p, AG_PROBE_TOOL)) return AG_CHAT_TOOLS;
+    if (output_has(p, AG_PROBE_TOOL)) p->f->accepts |= AG_ACCEPTS_BARE_TOOLS;
+    if (output_has(p, AG_PROBE_TOOL)) return AG_CHAT_TOOLS;
     render(p, json_pack("[o]", ag_probe_question()), ag_probe_tools(), NULL);
-    return says(p, AG_PROBE_TOOL) ? AG_CHAT_TOOLS : 0;
+    return output_has(p, AG_PROBE_TOOL) ? AG_CHAT_TOOLS : 0;
 }
 
 /* What stands behind the question: tools are told before it, and calls behind. */
-static const char *answer_of(const prober *p) {
+static const char *after_question(const prober *p) {
     const char *at = p->ok && p->out.text ? strstr(p->out.text, AG_PROBE_QUESTION) : NULL;
     return at ? at + strlen(AG_PROBE_QUESTION) : "";
 }
 
-static json_t *offered(const prober *p) {
+static json_t *tools_if_accepted(const prober *p) {
     return p->f->features & AG_CHAT_TOOLS ? ag_probe_tools() : NULL;
 }
 
 /* Arguments are written as JSON, or in the format's own way; not as Python prints a dict, nor as
  * JSON inside a JSON string. */
-static bool arguments_read_well(const char *s) {
+static bool are_arguments_readable(const char *s) {
     return strstr(s, AG_PROBE_KEY) && strstr(s, AG_PROBE_VALUE) && !strstr(s, "{'" AG_PROBE_KEY) &&
            !strstr(s, "\\\"" AG_PROBE_KEY);
 }
@@ -120,11 +121,12 @@ static uint32_t probe_arguments(prober *p, const char *id) {
     char *from_object = NULL;
     for (int as_text = 0; as_text < 2; as_text++) {
         json_t *call = ag_probe_call(AG_PROBE_TOOL, id, true, as_text);
-        render(p, ag_probe_calls(json_pack("[o]", call), json_string("")), offered(p), NULL);
-        if (!arguments_read_well(answer_of(p))) continue;
+        render(p, ag_probe_calls(json_pack("[o]", call), json_string("")), tools_if_accepted(p),
+               NULL);
+        if (!are_arguments_readable(after_question(p))) continue;
         /* A text is as good as the object if it makes no difference. */
-        if (as_text && from_object && strcmp(from_object, answer_of(p)) != 0) continue;
-        if (!as_text && !(from_object = ag_strdup(answer_of(p)))) {
+        if (as_text && from_object && strcmp(from_object, after_question(p)) != 0) continue;
+        if (!as_text && !(from_object = ag_strdup(after_question(p)))) {
             p->st = AG_FAIL(p->err, NOMEM, "what a chat template can do");
         }
         found |= AG_CHAT_CALLS | (as_text ? AG_CHAT_ARGUMENT_TEXT : AG_CHAT_ARGUMENT_OBJECTS);
@@ -133,7 +135,7 @@ static uint32_t probe_arguments(prober *p, const char *id) {
     return found;
 }
 
-static json_t *call_of(const prober *p, const char *name, const char *id) {
+static json_t *call_for(const prober *p, const char *name, const char *id) {
     const bool as_text = !(p->f->features & AG_CHAT_ARGUMENT_OBJECTS);
     return ag_probe_call(name, id, true, as_text);
 }
@@ -144,21 +146,22 @@ static json_t *result(const char *id, const char *content) {
 }
 
 static bool writes_call(const prober *p) {
-    return strstr(answer_of(p), AG_PROBE_VALUE) && !strstr(answer_of(p), "None");
+    return strstr(after_question(p), AG_PROBE_VALUE) && !strstr(after_question(p), "None");
 }
 
 /* Calls without a content, in the newest turn and in an earlier one. */
-static bool takes_null(prober *p, const char *id) {
-    render(p, ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, id)), json_null()),
-           offered(p), NULL);
+static bool accepts_null_content(prober *p, const char *id) {
+    render(p, ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, id)), json_null()),
+           tools_if_accepted(p), NULL);
     if (!writes_call(p)) return false;
-    json_t *messages = ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, id)), json_null());
+    json_t *messages =
+        ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, id)), json_null());
     if (messages) {
         json_array_append_new(messages, result(id, "Q7vr"));
         json_array_append_new(messages, ag_probe_message("assistant", AG_PROBE_ANSWER));
         json_array_append_new(messages, ag_probe_message("user", "Q7vu"));
     }
-    render(p, messages, offered(p), NULL);
+    render(p, messages, tools_if_accepted(p), NULL);
     return writes_call(p);
 }
 
@@ -167,23 +170,23 @@ static uint32_t probe_calls(prober *p) {
     uint32_t found = 0;
     const char *id = ids[0];
     for (size_t i = 0; i < 2 && !found; i++) found = probe_arguments(p, id = ids[i]);
-    if (!found || id == ids[0]) p->f->bears |= AG_BEARS_LONG_IDS;
+    if (!found || id == ids[0]) p->f->accepts |= AG_ACCEPTS_LONG_IDS;
     p->f->features |= found;
     if (found) {
-        if (takes_null(p, id)) { found |= AG_CHAT_NULL_CONTENT; }
+        if (accepts_null_content(p, id)) { found |= AG_CHAT_NULL_CONTENT; }
         render(p,
-               ag_probe_calls(json_pack("[o, o]", call_of(p, AG_PROBE_TOOL, id),
-                                        call_of(p, AG_PROBE_TOOL_2, "q7v000002")),
+               ag_probe_calls(json_pack("[o, o]", call_for(p, AG_PROBE_TOOL, id),
+                                        call_for(p, AG_PROBE_TOOL_2, "q7v000002")),
                               json_string("")),
-               offered(p), NULL);
-        const char *first = strstr(answer_of(p), AG_PROBE_VALUE);
+               tools_if_accepted(p), NULL);
+        const char *first = strstr(after_question(p), AG_PROBE_VALUE);
         if (first && strstr(first + 1, AG_PROBE_VALUE)) found |= AG_CHAT_PARALLEL_CALLS;
     }
     json_t *messages =
-        ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, id)), json_string(""));
+        ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, id)), json_string(""));
     if (messages) json_array_append_new(messages, result(id, "Q7vr"));
-    render(p, messages, offered(p), NULL);
-    if (strstr(answer_of(p), "Q7vr")) found |= AG_CHAT_RESULTS;
+    render(p, messages, tools_if_accepted(p), NULL);
+    if (strstr(after_question(p), "Q7vr")) found |= AG_CHAT_RESULTS;
     return found;
 }
 
@@ -195,18 +198,18 @@ static uint32_t probe_reasoning(prober *p) {
         json_t *m = json_pack("{s:s, s:s, s:s}", "role", "assistant", "content", AG_PROBE_ANSWER,
                               keys[i], "Q7vz");
         render(p, json_pack("[o, o]", ag_probe_question(), m), NULL, NULL);
-        if (!says(p, "Q7vz")) continue;
+        if (!output_has(p, "Q7vz")) continue;
         p->f->reasoning_key = keys[i];
         return AG_CHAT_REASONING;
     }
     /* Some write it only where calls follow. */
     for (size_t i = 0; i < sizeof keys / sizeof *keys && p->f->features & AG_CHAT_CALLS; i++) {
-        json_t *messages = ag_probe_calls(json_pack("[o]", call_of(p, AG_PROBE_TOOL, "q7v000001")),
+        json_t *messages = ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, "q7v000001")),
                                           json_string(""));
         json_t *m = messages ? json_array_get(messages, 1) : NULL;
         if (m) json_object_set_new(m, keys[i], json_string("Q7vz"));
-        render(p, messages, offered(p), NULL);
-        if (!says(p, "Q7vz")) continue;
+        render(p, messages, tools_if_accepted(p), NULL);
+        if (!output_has(p, "Q7vz")) continue;
         p->f->reasoning_key = keys[i];
         return AG_CHAT_REASONING;
     }
@@ -217,29 +220,29 @@ static uint32_t probe_switches(prober *p) {
     uint32_t found = 0;
     render(p, json_pack("[o]", ag_probe_question()), NULL,
            json_pack("{s:b}", "enable_thinking", 1));
-    const bool can = says(p, AG_PROBE_QUESTION);
+    const bool can = output_has(p, AG_PROBE_QUESTION);
     char *on = can ? ag_strdup(p->out.text) : NULL;
     if (can && !on) p->st = AG_FAIL(p->err, NOMEM, "what a chat template can do");
     render(p, json_pack("[o]", ag_probe_question()), NULL,
            json_pack("{s:b}", "enable_thinking", 0));
-    if (on && says(p, AG_PROBE_QUESTION) && strcmp(on, p->out.text) != 0) {
+    if (on && output_has(p, AG_PROBE_QUESTION) && strcmp(on, p->out.text) != 0) {
         found |= AG_CHAT_THINKING_SWITCH;
     }
     ag_free(on);
     render(p, json_pack("[o]", ag_probe_question()), NULL,
            json_pack("{s:[{s:s, s:s}]}", "documents", "title", "Q7vt", "text", "Q7vd"));
-    if (says(p, "Q7vd")) found |= AG_CHAT_DOCUMENTS;
+    if (output_has(p, "Q7vd")) found |= AG_CHAT_DOCUMENTS;
     return found;
 }
 
 ag_status ag_detect_features(ag_chat_format *f, ag_error *err) {
     prober p = {.f = f, .err = err};
-    f->bears = AG_BEARS_NO_TOOLS;
+    f->accepts = AG_ACCEPTS_NULL_TOOLS;
     render(&p, json_pack("[o]", ag_probe_question()), NULL, NULL);
-    if (!says(&p, AG_PROBE_QUESTION)) {
-        f->bears = 0;
+    if (!output_has(&p, AG_PROBE_QUESTION)) {
+        f->accepts = 0;
         render(&p, json_pack("[o]", ag_probe_question()), NULL, NULL);
-        if (!says(&p, AG_PROBE_QUESTION)) f->bears = AG_BEARS_NO_TOOLS;
+        if (!output_has(&p, AG_PROBE_QUESTION)) f->accepts = AG_ACCEPTS_NULL_TOOLS;
     }
     f->features |= probe_contents(&p);
     f->features |= probe_roles(&p);

@@ -31,7 +31,7 @@ json_t *ag_probe_call(const char *name, const char *id, bool has_two, bool as_te
         json_object_set_new(args, AG_PROBE_KEY_2, json_integer(atoll(AG_PROBE_NUMBER)));
     }
     if (args && as_text) {
-        json_t *text = ag_value_dumped(args, 0);
+        json_t *text = ag_json_text_string(args, 0);
         json_decref(args);
         args = text;
     }
@@ -84,23 +84,23 @@ ag_status ag_probe_render(const ag_chat_format *f, json_t *messages, json_t *too
         json_decref(variables);
         variables = NULL;
     }
-    const bool no_list = f->bears & AG_BEARS_NO_TOOLS;
-    bool made = variables && messages && fit_contents(f, messages) &&
-                json_object_set(variables, "messages", messages) == 0;
-    if (made) {
+    const bool no_list = f->accepts & AG_ACCEPTS_NULL_TOOLS;
+    bool ok_so_far = variables && messages && fit_contents(f, messages) &&
+                     json_object_set(variables, "messages", messages) == 0;
+    if (ok_so_far) {
         json_t *list = tools ? json_incref(tools) : no_list ? json_null() : json_array();
-        made = json_object_set_new(variables, "tools", list) == 0;
+        ok_so_far = json_object_set_new(variables, "tools", list) == 0;
     }
-    made =
-        made && json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt)) == 0;
-    ag_error why = {0};
-    ag_status st = made ? render_within(f, variables, &now, out, &why) : AG_NOMEM;
+    ok_so_far = ok_so_far &&
+                json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt)) == 0;
+    ag_error render_err = {0};
+    ag_status st = ok_so_far ? render_within(f, variables, &now, out, &render_err) : AG_NOMEM;
     json_decref(messages);
     json_decref(tools);
     json_decref(variables);
     *ok = st == AG_OK;
-    if (st == AG_NOMEM) return AG_FAIL(err, NOMEM, "probe of the chat template");
-    if (st == AG_CANCELLED && err) *err = why;
+    if (st == AG_NOMEM) return AG_FAIL(err, NOMEM, "what a chat template can do");
+    if (st == AG_CANCELLED && err) *err = render_err;
     if (st == AG_CANCELLED) return st;
     if (!f->budget->over_steps && !f->budget->over_memory) return AG_OK;
     return AG_FAIL(err, LIMIT, "probing the chat template: it exceeds the budget");

@@ -10,10 +10,10 @@
 
 enum { MAX_HEADER = 1024 };
 
-static const char message_mark[] = "<|message|>", to_mark[] = "to=", functions[] = "functions.";
-static const char *const end_marks[] = {"<|end|>", "<|return|>", "<|call|>", "<|start|>"};
+static const char message_tag[] = "<|message|>", to_key[] = "to=", functions[] = "functions.";
+static const char *const end_tags[] = {"<|end|>", "<|return|>", "<|call|>", "<|start|>"};
 
-static ag_stream_state body, call_body, between;
+static ag_parser_state message_body, call_body, after_message;
 
 /* The first mark that ends a message, or may once there is more; n if there is none. *len: of one
  * that does. */
@@ -23,11 +23,11 @@ static size_t find_end(const char *s, size_t n, bool is_final, size_t *len) {
         const char *next = memchr(s + i, '<', n - i);
         if (!next) return n;
         i = (size_t)(next - s);
-        for (size_t k = 0; k < sizeof end_marks / sizeof *end_marks; k++) {
-            const size_t wanted = strlen(end_marks[k]), have = n - i < wanted ? n - i : wanted;
-            if (memcmp(next, end_marks[k], have) != 0) continue;
-            if (have == wanted) *len = wanted;
-            if (have == wanted || !is_final) return i;
+        for (size_t k = 0; k < sizeof end_tags / sizeof *end_tags; k++) {
+            const size_t tag_len = strlen(end_tags[k]), have = n - i < tag_len ? n - i : tag_len;
+            if (memcmp(next, end_tags[k], have) != 0) continue;
+            if (have == tag_len) *len = tag_len;
+            if (have == tag_len || !is_final) return i;
         }
     }
     return n;
@@ -35,10 +35,10 @@ static size_t find_end(const char *s, size_t n, bool is_final, size_t *len) {
 
 /* The name behind "to=functions." in a header, or n == 0. */
 static const char *recipient(const char *s, size_t n, size_t *n_name) {
-    const char *to = ag_find_bytes(s, n, to_mark);
+    const char *to = ag_find_bytes(s, n, to_key);
     *n_name = 0;
     if (!to) return NULL;
-    to += sizeof to_mark - 1;
+    to += sizeof to_key - 1;
     size_t left = n - (size_t)(to - s);
     if (left > sizeof functions - 1 && !memcmp(to, functions, sizeof functions - 1)) {
         to += sizeof functions - 1;
@@ -53,77 +53,77 @@ static ag_chat_delta_kind kind_of(const char *header, size_t n) {
 }
 
 /* The header of a message. */
-ag_status ag_stream_harmony(ag_chat_parser *p, bool *again, ag_error *err) {
+ag_status ag_parse_harmony(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, n_name;
-    const char *s = ag_stream_rest(p, &n), *mark = ag_find_bytes(s, n, message_mark);
-    if (!mark && !p->is_final && n <= MAX_HEADER) return AG_OK;
+    const char *s = ag_parser_unread(p, &n), *tag = ag_find_bytes(s, n, message_tag);
+    if (!tag && !p->is_final && n <= MAX_HEADER) return AG_OK;
     *again = n > 0;
-    if (!mark) { /* no header at all */
-        const ag_status st = ag_stream_put(p, AG_CHAT_DELTA_CONTENT, s, n, err);
-        ag_stream_take(p, n);
-        p->held = p->at;
+    if (!tag) { /* no header at all */
+        const ag_status st = ag_parser_emit_text(p, AG_CHAT_DELTA_CONTENT, s, n, err);
+        ag_parser_consume(p, n);
+        p->decided = p->at;
         return st;
     }
-    const size_t header = (size_t)(mark - s);
+    const size_t header = (size_t)(tag - s);
     const char *name = recipient(s, header, &n_name);
     const bool is_call = n_name && p->params.tools;
     p->body_kind = kind_of(s, header);
     if (is_call) {
-        const ag_status st = ag_stream_begin_call(p, name, n_name, "", 0, err);
+        const ag_status st = ag_parser_begin_call(p, name, n_name, "", 0, err);
         if (st != AG_OK) return st;
         p->scan = (ag_json_scan){0};
     }
-    ag_stream_take(p, header + sizeof message_mark - 1);
-    p->held = p->at;
-    p->state = is_call ? call_body : body;
+    ag_parser_consume(p, header + sizeof message_tag - 1);
+    p->decided = p->at;
+    p->state = is_call ? call_body : message_body;
     return AG_OK;
 }
 
-static ag_status body(ag_chat_parser *p, bool *again, ag_error *err) {
+static ag_status message_body(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, len;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     const size_t end = find_end(s, n, p->is_final, &len);
-    const ag_status st = ag_stream_put(p, p->body_kind, s, end, err);
-    ag_stream_take(p, end + len);
-    p->held = p->at;
-    if (len) p->state = between;
+    const ag_status st = ag_parser_emit_text(p, p->body_kind, s, end, err);
+    ag_parser_consume(p, end + len);
+    p->decided = p->at;
+    if (len) p->state = after_message;
     *again = len > 0;
     return st;
 }
 
 static ag_status call_body(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, len, good = 0;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     const size_t end = find_end(s, n, p->is_final, &len);
     while (good < end && ag_json_scan_byte(&p->scan, s[good]) != AG_JSON_SCAN_BAD) good++;
-    const ag_status st = ag_stream_arguments(p, s, good, err);
-    ag_stream_take(p, good == end ? end + len : good);
-    p->held = p->at;
+    const ag_status st = ag_parser_emit_arguments(p, s, good, err);
+    ag_parser_consume(p, good == end ? end + len : good);
+    p->decided = p->at;
     const bool is_over = len > 0 || good < end || p->is_final;
     if (st != AG_OK || !is_over) return st;
-    ag_stream_end_call(p, good == end && ag_json_scan_is_whole(&p->scan));
+    ag_parser_end_call(p, good == end && ag_json_scan_is_complete(&p->scan));
     p->body_kind = AG_CHAT_DELTA_CONTENT;
-    p->state = good < end ? body : between;
+    p->state = good < end ? message_body : after_message;
     *again = true;
     return AG_OK;
 }
 
 /* Behind a message: "<|start|>assistant", of which the first may have ended it already. */
-static ag_status between(ag_chat_parser *p, bool *again, ag_error *err) {
+static ag_status after_message(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
-    static const char *const words[] = {"<|start|>", "assistant"};
+    static const char *const expected[] = {"<|start|>", "assistant"};
     size_t n, at = 0;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     while (at < n && ag_is_json_space(s[at])) at++;
     for (size_t i = 0; i < 2; i++) {
-        const size_t wanted = strlen(words[i]), have = n - at < wanted ? n - at : wanted;
-        if (memcmp(s + at, words[i], have) != 0) continue;
-        if (have < wanted && !p->is_final) return AG_OK;
-        if (have == wanted) at += wanted;
+        const size_t len = strlen(expected[i]), have = n - at < len ? n - at : len;
+        if (memcmp(s + at, expected[i], have) != 0) continue;
+        if (have < len && !p->is_final) return AG_OK;
+        if (have == len) at += len;
     }
-    ag_stream_take(p, at);
-    p->held = p->at;
-    p->state = ag_stream_harmony;
+    ag_parser_consume(p, at);
+    p->decided = p->at;
+    p->state = ag_parse_harmony;
     *again = at < n;
     return AG_OK;
 }

@@ -25,8 +25,8 @@ static bool key_is(const char *s, range key, const char *name) {
     return name && n == strlen(name) + 2 && !memcmp(s + key.begin + 1, name, n - 2);
 }
 
-static bool is_one_of(const char *s, range key, const char *learnt, const char *const usual[]) {
-    if (key_is(s, key, learnt)) return true;
+static bool is_one_of(const char *s, range key, const char *detected, const char *const usual[]) {
+    if (key_is(s, key, detected)) return true;
     for (size_t i = 0; usual[i]; i++) {
         if (key_is(s, key, usual[i])) return true;
     }
@@ -40,7 +40,7 @@ static bool value_end(ag_json_scan *scan, const char *s, size_t at, size_t n, si
         const ag_json_scan_result r = ag_json_scan_byte(scan, s[i]);
         if (r == AG_JSON_SCAN_MORE) continue;
         *end = i + (r == AG_JSON_SCAN_END);
-        *is_bad = r == AG_JSON_SCAN_BAD && !ag_json_scan_is_whole(scan);
+        *is_bad = r == AG_JSON_SCAN_BAD && !ag_json_scan_is_complete(scan);
         return true;
     }
     return false;
@@ -116,11 +116,11 @@ static ag_status begin_call(ag_chat_parser *p, const char *s, const head *h, boo
                             ag_error *err) {
     json_t *name = string_at(s, h->name), *id = string_at(s, h->id);
     const size_t n = name ? json_string_length(name) : 0;
-    const bool is_known = n && ag_stream_knows_tool(p, json_string_value(name), n);
+    const bool is_known = n && ag_parser_has_tool(p, json_string_value(name), n);
     ag_status st = AG_OK;
     *is_call = id && n && (is_known || !p->is_bare);
     if (*is_call) {
-        st = ag_stream_begin_call(p, json_string_value(name), n, json_string_value(id),
+        st = ag_parser_begin_call(p, json_string_value(name), n, json_string_value(id),
                                   json_string_length(id), err);
     }
     json_decref(name);
@@ -134,26 +134,26 @@ static ag_status begin_call(ag_chat_parser *p, const char *s, const head *h, boo
 static ag_status json_tail(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     for (size_t i = 0; i < n; i++) {
         const ag_json_scan_result r = ag_json_scan_byte(&p->scan, s[i]);
         if (r == AG_JSON_SCAN_MORE) continue;
-        ag_stream_take(p, i + (r == AG_JSON_SCAN_END));
-        ag_stream_end_call(p, true);
+        ag_parser_consume(p, i + (r == AG_JSON_SCAN_END));
+        ag_parser_end_call(p, true);
         *again = true;
         return AG_OK;
     }
-    ag_stream_take(p, n);
-    p->held = p->at;
+    ag_parser_consume(p, n);
+    p->decided = p->at;
     *again = p->is_final;
-    if (p->is_final) ag_stream_end_call(p, true);
+    if (p->is_final) ag_parser_end_call(p, true);
     return AG_OK;
 }
 
 /* An object, told as it comes; a text that holds an object comes in string_arguments. */
 static ag_status json_arguments(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, i = 0;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     ag_json_scan_result r = AG_JSON_SCAN_MORE;
     bool is_done = false;
     while (i < n && !is_done && r == AG_JSON_SCAN_MORE) {
@@ -164,70 +164,71 @@ static ag_status json_arguments(ag_chat_parser *p, bool *again, ag_error *err) {
         is_done =
             !is_space && p->scan.depth == p->args_depth && (s[i - 1] == '}' || s[i - 1] == ']');
     }
-    AG_TRY(ag_stream_arguments(p, s, i, err));
-    ag_stream_take(p, i);
-    p->held = p->at;
+    AG_TRY(ag_parser_emit_arguments(p, s, i, err));
+    ag_parser_consume(p, i);
+    p->decided = p->at;
     *again = is_done || r != AG_JSON_SCAN_MORE || p->is_final;
-    if (r == AG_JSON_SCAN_END) ag_stream_end_call(p, true);
+    if (r == AG_JSON_SCAN_END) ag_parser_end_call(p, true);
     else if (is_done) p->state = json_tail;
-    else if (*again) ag_stream_end_call(p, false);
+    else if (*again) ag_parser_end_call(p, false);
     return AG_OK;
 }
 
 /* A value that is told when all of it is there: a text that holds JSON, null. */
-static ag_status whole_arguments(ag_chat_parser *p, bool *again, ag_error *err) {
+static ag_status buffered_arguments(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     range value = {0};
     bool is_bad = false;
-    const bool is_there = value_end(&p->value, s, p->scanned, n, &value.end, &is_bad);
+    const bool has_ended = value_end(&p->value, s, p->scanned, n, &value.end, &is_bad);
     p->scanned = n;
-    if (!is_there && !p->is_final) return AG_OK;
+    if (!has_ended && !p->is_final) return AG_OK;
     *again = true;
     if (value.end == 0 || is_bad) {
-        ag_stream_end_call(p, false);
+        ag_parser_end_call(p, false);
         return AG_OK;
     }
     json_t *text = string_at(s, value);
     json_t *object = text ? json_loads(json_string_value(text), 0, NULL) : NULL;
     ag_status st;
-    if (object) st = ag_stream_arguments(p, json_string_value(text), json_string_length(text), err);
-    else if (s[0] == 'n') st = ag_stream_arguments(p, "{}", 2, err);
-    else st = ag_stream_arguments(p, s, value.end, err);
+    if (object)
+        st = ag_parser_emit_arguments(p, json_string_value(text), json_string_length(text), err);
+    else if (s[0] == 'n') st = ag_parser_emit_arguments(p, "{}", 2, err);
+    else st = ag_parser_emit_arguments(p, s, value.end, err);
     json_decref(text);
     json_decref(object);
     AG_TRY(st);
     for (size_t i = 0; i < value.end; i++) (void)ag_json_scan_byte(&p->scan, s[i]);
-    ag_stream_take(p, value.end);
-    p->held = p->at;
+    ag_parser_consume(p, value.end);
+    p->decided = p->at;
     p->state = json_tail;
     return AG_OK;
 }
 
 /* From the object's beginning to its arguments. */
-static ag_status go_to_arguments(ag_chat_parser *p, const head *h, ag_error *err) {
+static ag_status start_arguments(ag_chat_parser *p, const head *h, ag_error *err) {
     const char *s = p->pending.data + p->at;
     p->scan = (ag_json_scan){0};
     for (size_t i = 0; i < h->begin; i++) (void)ag_json_scan_byte(&p->scan, s[i]);
     p->args_depth = p->scan.depth;
     const char first = h->begin ? s[h->begin] : '\0';
-    ag_stream_take(p, h->begin);
-    p->held = p->at;
+    ag_parser_consume(p, h->begin);
+    p->decided = p->at;
     p->value = (ag_json_scan){0};
     p->scanned = 0;
     if (h->begin == 0) {
         p->state = json_tail;
-        return ag_stream_arguments(p, "{}", 2, err);
+        return ag_parser_emit_arguments(p, "{}", 2, err);
     }
-    p->state = first == '{' || first == '[' ? json_arguments : whole_arguments;
+    p->state = first == '{' || first == '[' ? json_arguments : buffered_arguments;
     return AG_OK;
 }
 
-ag_status ag_stream_json_call(ag_chat_parser *p, bool *again, ag_error *err) {
+ag_status ag_parse_json_call(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     const size_t space = space_end(s, 0, n);
-    ag_stream_take(p, space);
+    ag_parser_consume(p, space);
     s += space;
     n -= space;
     if (n == 0 && !p->is_final) return AG_OK;
@@ -237,7 +238,7 @@ ag_status ag_stream_json_call(ag_chat_parser *p, bool *again, ag_error *err) {
     bool is_call = r == HEAD_YES;
     *again = true;
     if (is_call) AG_TRY(begin_call(p, s, &h, &is_call, err));
-    return is_call ? go_to_arguments(p, &h, err) : ag_stream_refuse(p, err);
+    return is_call ? start_arguments(p, &h, err) : ag_parser_reject_call(p, err);
 }
 
 /* ---- a name, then an object ---- */
@@ -253,57 +254,57 @@ typedef struct named {
     range id;
 } named;
 
-/* NAME [:0] [id_mark ID] name_end */
+/* NAME [:0] [id_open ID] name_end */
 static ag_match read_name(const ag_call_format *f, const char *s, size_t n, named *out) {
     size_t len;
-    out->name = ag_stream_name_len(s, n);
+    out->name = ag_call_name_len(s, n);
     size_t at = out->name + index_len(s + out->name, n - out->name);
     if (at == n) return AG_MATCH_PARTIAL;
     if (f->id_is_name) out->id = (range){0, at};
-    if (f->id_mark) {
-        const ag_match m = ag_match_loosely(f->id_mark, s + at, n - at, &len);
+    if (f->id_open) {
+        const ag_match m = ag_match_delimiter(f->id_open, s + at, n - at, &len);
         if (m == AG_MATCH_PARTIAL) return m;
         if (m == AG_MATCH_YES) {
             out->id.begin = at + len;
-            at += len + ag_stream_name_len(s + at + len, n - at - len);
+            at += len + ag_call_name_len(s + at + len, n - at - len);
             out->id.end = at;
         }
     }
-    const ag_match m = ag_match_loosely(f->name_end, s + at, n - at, &len);
+    const ag_match m = ag_match_delimiter(f->name_end, s + at, n - at, &len);
     out->end = at + len;
     return m;
 }
 
-ag_status ag_stream_named_call(ag_chat_parser *p, bool *again, ag_error *err) {
+ag_status ag_parse_named_call(ag_chat_parser *p, bool *again, ag_error *err) {
     const ag_call_format *f = p->params.format;
     size_t n;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     named part = {0};
     ag_match m = read_name(f, s, n, &part);
     const size_t begin = m == AG_MATCH_YES ? space_end(s, part.end, n) : n;
     if (m != AG_MATCH_NO && begin == n && !p->is_final && n < MAX_HEAD) return AG_OK;
     size_t closing;
     const ag_match close = begin < n && s[begin] != '{' && f->call_close[0]
-                               ? ag_match_loosely(f->call_close, s + begin, n - begin, &closing)
+                               ? ag_match_delimiter(f->call_close, s + begin, n - begin, &closing)
                                : AG_MATCH_NO;
     if (close == AG_MATCH_PARTIAL && !p->is_final) return AG_OK;
     const bool is_empty = close == AG_MATCH_YES;
     *again = true;
-    if (m != AG_MATCH_YES || begin == n || part.name == 0) return ag_stream_refuse(p, err);
-    if (s[begin] != '{' && !is_empty) return ag_stream_refuse(p, err);
+    if (m != AG_MATCH_YES || begin == n || part.name == 0) return ag_parser_reject_call(p, err);
+    if (s[begin] != '{' && !is_empty) return ag_parser_reject_call(p, err);
     char id[160];
     size_t n_id = part.id.end - part.id.begin;
     if (n_id > 120) n_id = 0;
     const size_t prefix = f->id_is_name && n_id ? 10 : 0;
     memcpy(id, "functions.", prefix);
     memcpy(id + prefix, s + part.id.begin, n_id);
-    AG_TRY(ag_stream_begin_call(p, s, part.name, id, prefix + n_id, err));
-    ag_stream_take(p, begin);
-    p->held = p->at;
+    AG_TRY(ag_parser_begin_call(p, s, part.name, id, prefix + n_id, err));
+    ag_parser_consume(p, begin);
+    p->decided = p->at;
     p->scan = (ag_json_scan){0};
     p->args_depth = 0;
     p->state = json_arguments;
     if (!is_empty) return AG_OK;
-    ag_stream_end_call(p, true);
-    return ag_stream_arguments(p, "{}", 2, err);
+    ag_parser_end_call(p, true);
+    return ag_parser_emit_arguments(p, "{}", 2, err);
 }

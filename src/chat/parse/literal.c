@@ -22,7 +22,7 @@ typedef struct reader {
 
 static bool read_value(reader *r);
 
-static bool put(reader *r, const char *s, size_t n) {
+static bool emit(reader *r, const char *s, size_t n) {
     if (r->status == AG_OK) r->status = ag_text_append(r->out, s, n, r->err);
     return r->status == AG_OK;
 }
@@ -60,81 +60,84 @@ static bool read_escape(reader *r) {
         char escape[8];
         if (v < 0) return false;
         r->at += digits;
-        return put(r, escape,
-                   (size_t)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)v & 0xffffu));
+        return emit(r, escape,
+                    (size_t)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)v & 0xffffu));
     }
     const char *at = memchr(from, c, sizeof from - 1);
     if (r->status == AG_OK) {
         /* What is no escape stays as it is, backslash included. */
-        r->status = at ? ag_value_escape(&to[at - from], 1, r->out, r->err)
-                       : ag_value_escape(&r->s[r->at - 2], 2, r->out, r->err);
+        r->status = at ? ag_json_text_escape(&to[at - from], 1, r->out, r->err)
+                       : ag_json_text_escape(&r->s[r->at - 2], 2, r->out, r->err);
     }
     return r->status == AG_OK;
 }
 
-static bool read_python_text(reader *r) {
+static bool read_python_string(reader *r) {
     const char quote = r->s[r->at++];
-    if (!put(r, "\"", 1)) return false;
+    if (!emit(r, "\"", 1)) return false;
     while (r->at < r->n && r->s[r->at] != quote) {
         if (r->s[r->at] == '\\' && r->at + 1 < r->n) {
             r->at++;
             if (!read_escape(r)) return false;
             continue;
         }
-        if (r->status == AG_OK) r->status = ag_value_escape(&r->s[r->at++], 1, r->out, r->err);
+        if (r->status == AG_OK) r->status = ag_json_text_escape(&r->s[r->at++], 1, r->out, r->err);
         if (r->status != AG_OK) return false;
     }
-    return r->at++ < r->n && put(r, "\"", 1);
+    return r->at++ < r->n && emit(r, "\"", 1);
 }
 
-static bool read_marked_text(reader *r) {
+static bool read_delimited_string(reader *r) {
     const size_t len = strlen(r->quote);
     const char *begin = r->s + r->at + len,
                *end = ag_find_bytes(begin, r->n - r->at - len, r->quote);
     if (!end) return false;
     r->at = (size_t)(end - r->s) + len;
     if (r->status == AG_OK)
-        r->status = ag_value_quote(begin, (size_t)(end - begin), r->out, r->err);
+        r->status = ag_json_text_quote(begin, (size_t)(end - begin), r->out, r->err);
     return r->status == AG_OK;
 }
 
-static bool begins_text(const reader *r) {
+static bool begins_string(const reader *r) {
     if (!r->quote) return r->s[r->at] == '\'' || r->s[r->at] == '"';
     const size_t len = strlen(r->quote);
     return len <= r->n - r->at && !memcmp(r->s + r->at, r->quote, len);
 }
 
-static bool read_text(reader *r) { return r->quote ? read_marked_text(r) : read_python_text(r); }
+static bool read_string(reader *r) {
+    return r->quote ? read_delimited_string(r) : read_python_string(r);
+}
 
 static bool read_key(reader *r) {
     skip_space(r);
     if (r->at == r->n) return false;
-    if (begins_text(r)) return read_text(r);
+    if (begins_string(r)) return read_string(r);
     const size_t begin = r->at;
     while (r->at < r->n && r->s[r->at] != ':') r->at++;
     size_t end = r->at;
     while (end > begin && ag_is_json_space(r->s[end - 1])) end--;
     if (!r->quote || end == begin) return false;
-    if (r->status == AG_OK) r->status = ag_value_quote(r->s + begin, end - begin, r->out, r->err);
+    if (r->status == AG_OK)
+        r->status = ag_json_text_quote(r->s + begin, end - begin, r->out, r->err);
     return r->status == AG_OK;
 }
 
 static bool read_list(reader *r, char close, bool is_object) {
     r->at++;
-    if (++r->depth > MAX_DEPTH || !put(r, is_object ? "{" : "[", 1)) return false;
+    if (++r->depth > MAX_DEPTH || !emit(r, is_object ? "{" : "[", 1)) return false;
     for (bool first = true; !next_is(r, close); first = false) {
         if (!first && !next_is(r, ',')) return false;
         if (!first && next_is(r, close)) break;
-        if (!first && !put(r, ", ", 2)) return false;
-        if (is_object && !(read_key(r) && next_is(r, ':') && put(r, ": ", 2))) return false;
+        if (!first && !emit(r, ", ", 2)) return false;
+        if (is_object && !(read_key(r) && next_is(r, ':') && emit(r, ": ", 2))) return false;
         if (!read_value(r)) return false;
     }
     r->depth--;
-    return put(r, is_object ? "}" : "]", 1);
+    return emit(r, is_object ? "}" : "]", 1);
 }
 
-static bool read_word(reader *r) {
-    static const char *const words[][2] = {
+static bool read_scalar(reader *r) {
+    static const char *const scalars[][2] = {
         {"True", "true"}, {"False", "false"}, {"None", "null"},
         {"true", "true"}, {"false", "false"}, {"null", "null"},
     };
@@ -142,23 +145,23 @@ static bool read_word(reader *r) {
     size_t n = 0;
     while (r->at + n < r->n && !strchr(",]}):\t\n\r ", s[n])) n++;
     r->at += n;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (n == strlen(words[i][0]) && !memcmp(s, words[i][0], n)) {
-            return put(r, words[i][1], strlen(words[i][1]));
+    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) {
+        if (n == strlen(scalars[i][0]) && !memcmp(s, scalars[i][0], n)) {
+            return emit(r, scalars[i][1], strlen(scalars[i][1]));
         }
     }
-    return ag_is_json_value(s, n) && put(r, s, n);
+    return ag_is_json_value(s, n) && emit(r, s, n);
 }
 
 static bool read_value(reader *r) {
     skip_space(r);
     if (r->at == r->n) return false;
     const char c = r->s[r->at];
-    if (begins_text(r)) return read_text(r);
+    if (begins_string(r)) return read_string(r);
     if (c == '[') return read_list(r, ']', false);
     if (c == '(') return read_list(r, ')', false);
     if (c == '{') return read_list(r, '}', true);
-    return read_word(r);
+    return read_scalar(r);
 }
 
 static ag_status convert(reader r, bool *ok) {

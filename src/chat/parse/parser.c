@@ -13,15 +13,15 @@
 #include <string.h>
 #include <time.h>
 
-ag_status ag_stream_create(const ag_stream_params *params, ag_chat_parser **out, ag_error *err) {
+ag_status ag_parser_create(const ag_parser_params *params, ag_chat_parser **out, ag_error *err) {
     ag_chat_parser *p = *out = ag_calloc(1, sizeof *p);
     if (!p) return AG_FAIL(err, NOMEM, "parser of answers");
     p->params = *params;
     json_incref(p->params.tools);
     const bool is_harmony = params->format && params->format->kind == AG_CALLS_HARMONY;
-    p->state = is_harmony       ? ag_stream_harmony
-               : params->opened ? ag_stream_reasoning
-                                : ag_stream_start;
+    p->state = is_harmony                    ? ag_parse_harmony
+               : params->starts_in_reasoning ? ag_parse_reasoning
+                                             : ag_parse_start;
     return AG_OK;
 }
 
@@ -29,19 +29,19 @@ ag_status ag_chat_parser_create(ag_chat *c, ag_chat_parser **out, ag_error *err)
     const ag_chat_format *f = c->format;
     const ag_call_format *calls = &f->calls;
     json_t *tools = c->no_calls ? NULL : c->tools;
-    const ag_stream_params params = {
+    const ag_parser_params params = {
         .format = tools || calls->kind == AG_CALLS_HARMONY ? calls : NULL,
-        .headers = calls->head_close ? calls : NULL,
+        .headers = calls->header_close ? calls : NULL,
         .reasoning_open = f->reasoning_open,
         .reasoning_close = f->reasoning_close,
         .content_open = f->content_open,
-        .opened = c->is_open,
-        .short_id = !(f->bears & AG_BEARS_LONG_IDS),
+        .starts_in_reasoning = c->starts_in_reasoning,
+        .short_id = !(f->accepts & AG_ACCEPTS_LONG_IDS),
         .tools = tools,
     };
-    AG_TRY(ag_stream_create(&params, out, err));
-    if (c->begun.len == 0) return AG_OK;
-    const ag_status st = ag_chat_parser_push(*out, c->begun.data, c->begun.len, err);
+    AG_TRY(ag_parser_create(&params, out, err));
+    if (c->call_prefix.len == 0) return AG_OK;
+    const ag_status st = ag_chat_parser_push(*out, c->call_prefix.data, c->call_prefix.len, err);
     if (st == AG_OK) return st;
     ag_chat_parser_destroy(*out);
     *out = NULL;
@@ -50,13 +50,13 @@ ag_status ag_chat_parser_create(ag_chat *c, ag_chat_parser **out, ag_error *err)
 
 void ag_chat_parser_destroy(ag_chat_parser *p) {
     if (!p) return;
-    for (size_t i = 0; i < p->n_made; i++) {
-        ag_free(p->made[i].id);
-        ag_free(p->made[i].name);
-        ag_text_free(&p->made[i].arguments);
+    for (size_t i = 0; i < p->n_calls; i++) {
+        ag_free(p->calls[i].id);
+        ag_free(p->calls[i].name);
+        ag_text_free(&p->calls[i].arguments);
     }
     json_decref(p->params.tools);
-    ag_free(p->made);
+    ag_free(p->calls);
     ag_free(p->queue);
     ag_text_free(&p->pending);
     ag_text_free(&p->content);
@@ -80,8 +80,8 @@ static ag_status enqueue(ag_chat_parser *p, ag_queued_delta d, ag_error *err) {
     return st;
 }
 
-ag_status ag_stream_put(ag_chat_parser *p, ag_chat_delta_kind kind, const char *text, size_t n,
-                        ag_error *err) {
+ag_status ag_parser_emit_text(ag_chat_parser *p, ag_chat_delta_kind kind, const char *text,
+                              size_t n, ag_error *err) {
     ag_text *to = kind == AG_CHAT_DELTA_REASONING ? &p->reasoning : &p->content;
     if (n == 0) return AG_OK;
     const size_t begin = to->len;
@@ -89,10 +89,10 @@ ag_status ag_stream_put(ag_chat_parser *p, ag_chat_delta_kind kind, const char *
     return enqueue(p, (ag_queued_delta){kind, 0, begin, to->len}, err);
 }
 
-ag_status ag_stream_arguments(ag_chat_parser *p, const char *text, size_t n, ag_error *err) {
+ag_status ag_parser_emit_arguments(ag_chat_parser *p, const char *text, size_t n, ag_error *err) {
     if (n == 0) return AG_OK;
-    const size_t call = p->n_made - 1;
-    ag_text *to = &p->made[call].arguments;
+    const size_t call = p->n_calls - 1;
+    ag_text *to = &p->calls[call].arguments;
     const size_t begin = to->len;
     AG_TRY(ag_text_append(to, text, n, err));
     return enqueue(p, (ag_queued_delta){AG_CHAT_DELTA_ARGUMENTS, call, begin, to->len}, err);
@@ -115,7 +115,7 @@ static void make_id(char id[32], bool is_short) {
     id[at] = '\0';
 }
 
-ag_status ag_stream_begin_call(ag_chat_parser *p, const char *name, size_t n_name, const char *id,
+ag_status ag_parser_begin_call(ag_chat_parser *p, const char *name, size_t n_name, const char *id,
                                size_t n_id, ag_error *err) {
     char made_id[32];
     if (n_id == 0) {
@@ -123,26 +123,26 @@ ag_status ag_stream_begin_call(ag_chat_parser *p, const char *name, size_t n_nam
         id = made_id;
         n_id = strlen(id);
     }
-    void *array = p->made;
-    ag_status st = ag_array_grow(&array, &p->made_cap, p->n_made + 1, sizeof *p->made, err);
-    p->made = array;
+    void *array = p->calls;
+    ag_status st = ag_array_grow(&array, &p->calls_cap, p->n_calls + 1, sizeof *p->calls, err);
+    p->calls = array;
     AG_TRY(st);
-    ag_call_made call = {.id = ag_strndup(id, n_id), .name = ag_strndup(name, n_name)};
+    ag_parsed_call call = {.id = ag_strndup(id, n_id), .name = ag_strndup(name, n_name)};
     if (!call.id || !call.name) {
         ag_free(call.id);
         ag_free(call.name);
         return AG_FAIL(err, NOMEM, "tool call");
     }
-    p->made[p->n_made++] = call;
-    p->held = p->at;
-    return enqueue(p, (ag_queued_delta){AG_CHAT_DELTA_CALL, p->n_made - 1, 0, 0}, err);
+    p->calls[p->n_calls++] = call;
+    p->decided = p->at;
+    return enqueue(p, (ag_queued_delta){AG_CHAT_DELTA_CALL, p->n_calls - 1, 0, 0}, err);
 }
 
 bool ag_chat_parser_next(ag_chat_parser *p, ag_chat_delta *delta) {
     *delta = (ag_chat_delta){.text = ""};
     if (p->next == p->n_queue) return false;
     const ag_queued_delta d = p->queue[p->next++];
-    const ag_call_made *call = p->n_made ? &p->made[d.call] : NULL;
+    const ag_parsed_call *call = p->n_calls ? &p->calls[d.call] : NULL;
     const ag_text *of = d.kind == AG_CHAT_DELTA_CONTENT     ? &p->content
                         : d.kind == AG_CHAT_DELTA_REASONING ? &p->reasoning
                                                             : &call->arguments;
@@ -157,7 +157,7 @@ bool ag_chat_parser_next(ag_chat_parser *p, ag_chat_delta *delta) {
     return true;
 }
 
-size_t ag_chat_parser_n_calls(const ag_chat_parser *p) { return p->n_made; }
+size_t ag_chat_parser_n_calls(const ag_chat_parser *p) { return p->n_calls; }
 
 /* ---- what was offered ---- */
 
@@ -171,12 +171,12 @@ static const json_t *tool_of(const ag_chat_parser *p, const char *name, size_t n
     return NULL;
 }
 
-bool ag_stream_knows_tool(const ag_chat_parser *p, const char *name, size_t n) {
+bool ag_parser_has_tool(const ag_chat_parser *p, const char *name, size_t n) {
     return tool_of(p, name, n) != NULL;
 }
 
-const json_t *ag_stream_param_schema(const ag_chat_parser *p, const char *key) {
-    const char *name = p->made[p->n_made - 1].name;
+const json_t *ag_parser_param_schema(const ag_chat_parser *p, const char *key) {
+    const char *name = p->calls[p->n_calls - 1].name;
     const json_t *schema = json_object_get(tool_of(p, name, strlen(name)), "parameters");
     return json_object_get(json_object_get(schema, "properties"), key);
 }
@@ -193,14 +193,14 @@ static ag_status run(ag_chat_parser *p, ag_error *err) {
 
 /* Drops what was taken, once it is most of it: so that each byte moves once at most. */
 static void compact(ag_chat_parser *p) {
-    const size_t done = p->held;
+    const size_t done = p->decided;
     if (done == 0 || done < p->pending.len - done) return;
     memmove(p->pending.data, p->pending.data + done, p->pending.len - done);
     p->pending.len -= done;
     p->pending.data[p->pending.len] = '\0';
     p->at -= done;
-    p->held = 0;
-    p->seen = p->seen > done ? p->seen - done : 0;
+    p->decided = 0;
+    p->searched = p->searched > done ? p->searched - done : 0;
 }
 
 ag_status ag_chat_parser_push(ag_chat_parser *p, const char *text, size_t len, ag_error *err) {
@@ -238,8 +238,8 @@ static json_t *string_of(const char *s, size_t size) {
 
 static json_t *calls_of(const ag_chat_parser *p) {
     json_t *calls = json_array();
-    for (size_t i = 0; calls && i < p->n_made; i++) {
-        const ag_call_made *c = &p->made[i];
+    for (size_t i = 0; calls && i < p->n_calls; i++) {
+        const ag_parsed_call *c = &p->calls[i];
         json_t *call =
             json_pack("{s:o, s:s, s:{s:o, s:o}}", "id", string_of(c->id, strlen(c->id)), "type",
                       "function", "function", "name", string_of(c->name, strlen(c->name)),
@@ -252,7 +252,7 @@ static json_t *calls_of(const ag_chat_parser *p) {
 }
 
 static json_t *message_of(const ag_chat_parser *p) {
-    const bool no_content = p->n_made && p->content.len == 0;
+    const bool no_content = p->n_calls && p->content.len == 0;
     json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content",
                           no_content ? json_null() : string_of(p->content.data, p->content.len));
     bool ok = m != NULL;
@@ -260,7 +260,7 @@ static json_t *message_of(const ag_chat_parser *p) {
         ok = json_object_set_new(m, "reasoning_content",
                                  string_of(p->reasoning.data, p->reasoning.len)) == 0;
     }
-    if (ok && p->n_made) ok = json_object_set_new(m, "tool_calls", calls_of(p)) == 0;
+    if (ok && p->n_calls) ok = json_object_set_new(m, "tool_calls", calls_of(p)) == 0;
     if (ok) return m;
     json_decref(m);
     return NULL;
@@ -268,8 +268,8 @@ static json_t *message_of(const ag_chat_parser *p) {
 
 ag_status ag_chat_parser_message(const ag_chat_parser *p, ag_text *json, ag_error *err) {
     json_t *m = message_of(p);
-    if (!m) return AG_FAIL(err, NOMEM, "JSON of an answer of %zu bytes", p->content.len);
-    const ag_status st = ag_value_append(m, json, err);
+    if (!m) return AG_FAIL(err, NOMEM, "an answer of %zu bytes as JSON", p->content.len);
+    const ag_status st = ag_json_text_append(m, json, err);
     json_decref(m);
     return st;
 }

@@ -10,22 +10,23 @@
 
 enum { MAX_NAME = 256 };
 
-static ag_stream_state argument, braces;
+static ag_parser_state argument, braces;
 
 /* NAME and what opens its arguments, both. */
-static ag_status begin_arguments(ag_chat_parser *p, char opening, ag_stream_state *next,
+static ag_status begin_arguments(ag_chat_parser *p, char opening, ag_parser_state *next,
                                  bool *again, ag_error *err) {
     size_t n;
-    const char *s = ag_stream_rest(p, &n);
-    const size_t space = ag_json_space_len(s, n), name = ag_stream_name_len(s + space, n - space);
+    const char *s = ag_parser_unread(p, &n);
+    const size_t space = ag_json_space_len(s, n), name = ag_call_name_len(s + space, n - space);
     const size_t end = space + name;
     if (end == n && !p->is_final && end <= MAX_NAME) return AG_OK;
-    const bool is_known = !p->is_bare || ag_stream_knows_tool(p, s + space, name);
+    const bool is_known = !p->is_bare || ag_parser_has_tool(p, s + space, name);
     *again = true;
-    if (end == n || name == 0 || s[end] != opening || !is_known) return ag_stream_refuse(p, err);
-    AG_TRY(ag_stream_begin_call(p, s + space, name, "", 0, err));
-    ag_stream_take(p, end + 1);
-    p->held = p->at;
+    if (end == n || name == 0 || s[end] != opening || !is_known)
+        return ag_parser_reject_call(p, err);
+    AG_TRY(ag_parser_begin_call(p, s + space, name, "", 0, err));
+    ag_parser_consume(p, end + 1);
+    p->decided = p->at;
     p->scanned = 0;
     p->depth = 0;
     p->quote = '\0';
@@ -34,12 +35,12 @@ static ag_status begin_arguments(ag_chat_parser *p, char opening, ag_stream_stat
     return AG_OK;
 }
 
-ag_status ag_stream_python_call(ag_chat_parser *p, bool *again, ag_error *err) {
+ag_status ag_parse_python_call(ag_chat_parser *p, bool *again, ag_error *err) {
     return begin_arguments(p, '(', argument, again, err);
 }
 
 /* Goes on to the ',' or ')' that ends an argument; false if it is not there yet. */
-static bool find_end(ag_chat_parser *p, const char *s, size_t n, size_t *end) {
+static bool find_argument_end(ag_chat_parser *p, const char *s, size_t n, size_t *end) {
     for (size_t i = p->scanned; i < n; i++) {
         const char c = s[i];
         if (p->quote) {
@@ -67,12 +68,13 @@ static bool find_end(ag_chat_parser *p, const char *s, size_t n, size_t *end) {
 static ag_status quote_raw(const char *s, size_t n, ag_text *json, ag_error *err) {
     ag_json_trim(&s, &n);
     const bool is_quoted = n > 1 && (s[0] == '\'' || s[0] == '"') && s[n - 1] == s[0];
-    return is_quoted ? ag_value_quote(s + 1, n - 2, json, err) : ag_value_quote(s, n, json, err);
+    return is_quoted ? ag_json_text_quote(s + 1, n - 2, json, err)
+                     : ag_json_text_quote(s, n, json, err);
 }
 
 /* a=1, or 1 alone, which goes under the name "value". */
 static ag_status put_argument(ag_chat_parser *p, const char *s, size_t n, ag_error *err) {
-    const size_t space = ag_json_space_len(s, n), name = ag_stream_name_len(s + space, n - space);
+    const size_t space = ag_json_space_len(s, n), name = ag_call_name_len(s + space, n - space);
     size_t at = space + name;
     at += ag_json_space_len(s + at, n - at);
     const bool is_named = name && at < n && s[at] == '=';
@@ -82,11 +84,11 @@ static ag_status put_argument(ag_chat_parser *p, const char *s, size_t n, ag_err
     bool ok = false;
     ag_status st =
         ag_text_append(&json, p->is_first_param ? "{" : ", ", p->is_first_param ? 1 : 2, err);
-    if (st == AG_OK) st = ag_value_quote(key, n_key, &json, err);
+    if (st == AG_OK) st = ag_json_text_quote(key, n_key, &json, err);
     if (st == AG_OK) st = ag_text_append(&json, ": ", 2, err);
     if (st == AG_OK) st = ag_python_to_json(value, n_value, &json, &ok, err);
     if (st == AG_OK && !ok) st = quote_raw(value, n_value, &json, err);
-    if (st == AG_OK) st = ag_stream_arguments(p, json.data, json.len, err);
+    if (st == AG_OK) st = ag_parser_emit_arguments(p, json.data, json.len, err);
     ag_text_free(&json);
     p->is_first_param = false;
     return st;
@@ -94,45 +96,45 @@ static ag_status put_argument(ag_chat_parser *p, const char *s, size_t n, ag_err
 
 static ag_status argument(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, end = 0;
-    const char *s = ag_stream_rest(p, &n);
-    const bool found = find_end(p, s, n, &end);
+    const char *s = ag_parser_unread(p, &n);
+    const bool found = find_argument_end(p, s, n, &end);
     if (!found && !p->is_final) return AG_OK;
     *again = true;
     if (!found) end = n;
     if (ag_json_space_len(s, end) < end) AG_TRY(put_argument(p, s, end, err));
     const bool is_last = !found || s[end] == ')';
     p->scanned = 0;
-    ag_stream_take(p, end + found);
-    p->held = p->at;
+    ag_parser_consume(p, end + found);
+    p->decided = p->at;
     if (!is_last) return AG_OK;
     if (found) {
-        AG_TRY(
-            ag_stream_arguments(p, p->is_first_param ? "{}" : "}", p->is_first_param ? 2 : 1, err));
+        AG_TRY(ag_parser_emit_arguments(p, p->is_first_param ? "{}" : "}",
+                                        p->is_first_param ? 2 : 1, err));
     }
-    ag_stream_end_call(p, found);
+    ag_parser_end_call(p, found);
     return AG_OK;
 }
 
 /* ---- braces ---- */
 
-ag_status ag_stream_braces_call(ag_chat_parser *p, bool *again, ag_error *err) {
+ag_status ag_parse_braces_call(ag_chat_parser *p, bool *again, ag_error *err) {
     return begin_arguments(p, '{', braces, again, err);
 }
 
 /* Goes on to the '}' that ends the arguments; false if it is not there yet. */
-static bool find_brace(ag_chat_parser *p, const char *s, size_t n, size_t *end) {
-    const char *mark = p->params.format->quote;
-    const size_t len = strlen(mark);
+static bool find_closing_brace(ag_chat_parser *p, const char *s, size_t n, size_t *end) {
+    const char *delimiter = p->params.format->quote;
+    const size_t len = strlen(delimiter);
     for (size_t i = p->scanned; i < n; i++) {
-        if (s[i] == mark[0]) {
+        if (s[i] == delimiter[0]) {
             const size_t have = n - i < len ? n - i : len;
-            const bool fits = !memcmp(s + i, mark, have);
+            const bool fits = !memcmp(s + i, delimiter, have);
             if (fits && have < len) {
                 p->scanned = i;
                 return false;
             }
             if (fits) {
-                p->quote = p->quote ? '\0' : mark[0];
+                p->quote = p->quote ? '\0' : delimiter[0];
                 i += len - 1;
                 continue;
             }
@@ -151,26 +153,26 @@ static bool find_brace(ag_chat_parser *p, const char *s, size_t n, size_t *end) 
 
 static ag_status braces(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, end = 0;
-    const char *s = ag_stream_rest(p, &n);
-    const bool found = find_brace(p, s, n, &end);
+    const char *s = ag_parser_unread(p, &n);
+    const bool found = find_closing_brace(p, s, n, &end);
     if (!found && !p->is_final) return AG_OK;
     if (!found) end = n;
     *again = true;
-    ag_text json = {0}, whole = {0};
+    ag_text json = {0}, object = {0};
     bool ok = false;
-    ag_status st = ag_text_append(&whole, "{", 1, err);
-    if (st == AG_OK) st = ag_text_append(&whole, s, end, err);
-    if (st == AG_OK) st = ag_text_append(&whole, "}", 1, err);
+    ag_status st = ag_text_append(&object, "{", 1, err);
+    if (st == AG_OK) st = ag_text_append(&object, s, end, err);
+    if (st == AG_OK) st = ag_text_append(&object, "}", 1, err);
     if (st == AG_OK) {
-        st = ag_braces_to_json(whole.data, whole.len, p->params.format->quote, &json, &ok, err);
+        st = ag_braces_to_json(object.data, object.len, p->params.format->quote, &json, &ok, err);
     }
     /* What cannot be read is not lost: it is a text. */
-    if (st == AG_OK && !ok) st = ag_value_quote(s, end, &json, err);
-    if (st == AG_OK) st = ag_stream_arguments(p, json.data, json.len, err);
+    if (st == AG_OK && !ok) st = ag_json_text_quote(s, end, &json, err);
+    if (st == AG_OK) st = ag_parser_emit_arguments(p, json.data, json.len, err);
     ag_text_free(&json);
-    ag_text_free(&whole);
+    ag_text_free(&object);
     AG_TRY(st);
-    ag_stream_take(p, end + found);
-    ag_stream_end_call(p, found && ok);
+    ag_parser_consume(p, end + found);
+    ag_parser_end_call(p, found && ok);
     return AG_OK;
 }

@@ -8,7 +8,7 @@
 /* White space before a mark is not told until it is known that none follows; but not for ever. */
 enum { MAX_SPACE = 1024, MAX_HEADER = 1024 };
 
-static ag_stream_state reasoning_space, reasoning_text;
+static ag_parser_state reasoning_space, reasoning_text;
 
 static size_t without_space(const char *s, size_t n) {
     while (n && ag_is_json_space(s[n - 1])) n--;
@@ -16,20 +16,20 @@ static size_t without_space(const char *s, size_t n) {
 }
 
 /* How s[0..n) compares with what a mark begins with. */
-static ag_match match_exactly(const char *mark, const char *s, size_t n) {
-    const size_t len = strlen(mark);
-    if (memcmp(s, mark, n < len ? n : len) != 0) return AG_MATCH_NO;
+static ag_match match_prefix(const char *delimiter, const char *s, size_t n) {
+    const size_t len = strlen(delimiter);
+    if (memcmp(s, delimiter, n < len ? n : len) != 0) return AG_MATCH_NO;
     return n < len ? AG_MATCH_PARTIAL : AG_MATCH_YES;
 }
 
-size_t ag_stream_find(const char *mark, const char *s, size_t from, size_t n, bool is_final,
+size_t ag_parser_find(const char *delimiter, const char *s, size_t from, size_t n, bool is_final,
                       bool *found) {
     *found = false;
-    for (size_t i = from; mark && i < n; i++) {
-        const char *next = memchr(s + i, mark[0], n - i);
+    for (size_t i = from; delimiter && i < n; i++) {
+        const char *next = memchr(s + i, delimiter[0], n - i);
         if (!next) return n;
         i = (size_t)(next - s);
-        const ag_match m = match_exactly(mark, next, n - i);
+        const ag_match m = match_prefix(delimiter, next, n - i);
         if (m == AG_MATCH_YES) *found = true;
         if (m == AG_MATCH_YES || (m == AG_MATCH_PARTIAL && !is_final)) return i;
     }
@@ -37,16 +37,16 @@ size_t ag_stream_find(const char *mark, const char *s, size_t from, size_t n, bo
 }
 
 /* The beginning: a mark may open the reasoning. */
-ag_status ag_stream_start(ag_chat_parser *p, bool *again, ag_error *err) {
+ag_status ag_parse_start(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
-    const char *s = ag_stream_rest(p, &n), *open = p->params.reasoning_open;
+    const char *s = ag_parser_unread(p, &n), *open = p->params.reasoning_open;
     const size_t space = ag_json_space_len(s, n);
-    ag_match m = open ? match_exactly(open, s + space, n - space) : AG_MATCH_NO;
+    ag_match m = open ? match_prefix(open, s + space, n - space) : AG_MATCH_NO;
     if (m == AG_MATCH_PARTIAL && !p->is_final && space <= MAX_SPACE) return AG_OK;
     *again = n > 0 || p->is_final;
     if (!*again) return AG_OK;
-    p->state = m == AG_MATCH_YES ? ag_stream_reasoning : ag_stream_content;
+    p->state = m == AG_MATCH_YES ? ag_parse_reasoning : ag_parse_content;
     return AG_OK;
 }
 
@@ -54,26 +54,26 @@ ag_status ag_stream_start(ag_chat_parser *p, bool *again, ag_error *err) {
 static ag_status skip_space(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     const size_t space = ag_json_space_len(s, n);
-    ag_stream_take(p, space);
-    p->held = p->at;
+    ag_parser_consume(p, space);
+    p->decided = p->at;
     if (space == n && !p->is_final) return AG_OK;
-    p->seen = p->at;
-    p->state = ag_stream_content;
+    p->searched = p->at;
+    p->state = ag_parse_content;
     *again = true;
     return AG_OK;
 }
 
 /* White space and one mark that opens a reasoning, which models write even where the prompt has. */
-ag_status ag_stream_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
+ag_status ag_parse_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
-    const char *s = ag_stream_rest(p, &n), *open = p->params.reasoning_open;
+    const char *s = ag_parser_unread(p, &n), *open = p->params.reasoning_open;
     const size_t space = ag_json_space_len(s, n);
-    const ag_match m = open ? match_exactly(open, s + space, n - space) : AG_MATCH_NO;
-    ag_stream_take(p, space + (m == AG_MATCH_YES ? strlen(open) : 0));
-    p->held = p->at;
+    const ag_match m = open ? match_prefix(open, s + space, n - space) : AG_MATCH_NO;
+    ag_parser_consume(p, space + (m == AG_MATCH_YES ? strlen(open) : 0));
+    p->decided = p->at;
     if (m == AG_MATCH_PARTIAL && !p->is_final) return AG_OK;
     p->state = reasoning_space;
     *again = true;
@@ -84,10 +84,10 @@ ag_status ag_stream_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
 static ag_status reasoning_space(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     const size_t space = ag_json_space_len(s, n);
-    ag_stream_take(p, space);
-    p->held = p->at;
+    ag_parser_consume(p, space);
+    p->decided = p->at;
     if (space == n && !p->is_final) return AG_OK;
     p->state = reasoning_text;
     *again = true;
@@ -97,15 +97,15 @@ static ag_status reasoning_space(ag_chat_parser *p, bool *again, ag_error *err) 
 static ag_status reasoning_text(ag_chat_parser *p, bool *again, ag_error *err) {
     bool found;
     size_t n;
-    const char *s = ag_stream_rest(p, &n), *close = p->params.reasoning_close;
-    const size_t from = p->seen > p->at ? p->seen - p->at : 0;
-    const size_t mark = ag_stream_find(close, s, from, n, p->is_final, &found);
-    size_t end = without_space(s, mark);
-    if (!found && mark - end > MAX_SPACE) end = mark;
-    AG_TRY(ag_stream_put(p, AG_CHAT_DELTA_REASONING, s, end, err));
-    ag_stream_take(p, found ? mark + strlen(close) : p->is_final ? n : end);
-    p->held = p->at;
-    p->seen = p->at + (found || p->is_final ? 0 : mark - end);
+    const char *s = ag_parser_unread(p, &n), *close = p->params.reasoning_close;
+    const size_t from = p->searched > p->at ? p->searched - p->at : 0;
+    const size_t delimiter = ag_parser_find(close, s, from, n, p->is_final, &found);
+    size_t end = without_space(s, delimiter);
+    if (!found && delimiter - end > MAX_SPACE) end = delimiter;
+    AG_TRY(ag_parser_emit_text(p, AG_CHAT_DELTA_REASONING, s, end, err));
+    ag_parser_consume(p, found ? delimiter + strlen(close) : p->is_final ? n : end);
+    p->decided = p->at;
+    p->searched = p->at + (found || p->is_final ? 0 : delimiter - end);
     if (found) p->state = skip_space;
     *again = found;
     return AG_OK;
@@ -121,7 +121,7 @@ static size_t find_trigger(const ag_chat_parser *p, const char *s, size_t from, 
     *found = NULL;
     for (size_t i = 0; f && i < AG_CALL_TRIGGERS && f->triggers[i]; i++) {
         bool is_found;
-        const size_t at = ag_stream_find(f->triggers[i], s, from, n, p->is_final, &is_found);
+        const size_t at = ag_parser_find(f->triggers[i], s, from, n, p->is_final, &is_found);
         if (at > first || at == n) continue;
         if (at == first && !is_found) continue;
         if (at == first && *found && strlen(*found) > strlen(f->triggers[i])) continue;
@@ -133,17 +133,17 @@ static size_t find_trigger(const ag_chat_parser *p, const char *s, size_t from, 
 
 /* How the answer begins, if that may be a call by itself: JSON, perhaps in a fence, as small models
  * write it whatever they were told. *len: what stands before the JSON. */
-static ag_match begins_bare(const ag_chat_parser *p, const char *s, size_t n, size_t *len,
-                            bool *is_fenced) {
+static ag_match match_bare_call(const ag_chat_parser *p, const char *s, size_t n, size_t *len,
+                                bool *is_fenced) {
     static const char *const fences[] = {"```json", "```"};
     const ag_call_format *f = p->params.format;
     *len = ag_json_space_len(s, n);
     *is_fenced = false;
-    if (!f || f->kind != AG_CALLS_JSON || !p->params.tools || p->is_bare_refused ||
-        p->content.len || p->n_made || *len == n)
+    if (!f || f->kind != AG_CALLS_JSON || !p->params.tools || p->is_bare_excluded ||
+        p->content.len || p->n_calls || *len == n)
         return AG_MATCH_NO;
     for (size_t i = 0; i < 2 && !*is_fenced; i++) {
-        const ag_match m = match_exactly(fences[i], s + *len, n - *len);
+        const ag_match m = match_prefix(fences[i], s + *len, n - *len);
         if (m == AG_MATCH_PARTIAL && !p->is_final) return m;
         *is_fenced = m == AG_MATCH_YES;
         if (*is_fenced) *len += strlen(fences[i]);
@@ -154,15 +154,15 @@ static ag_match begins_bare(const ag_chat_parser *p, const char *s, size_t n, si
 }
 
 /* The header of a message: white space, one of the ways to open it, a name, what ends it. */
-static ag_match header_at(const ag_call_format *f, const char *open, const char *s, size_t n,
-                          size_t *len) {
+static ag_match match_header(const ag_call_format *f, const char *open, const char *s, size_t n,
+                             size_t *len) {
     size_t close, at;
-    const ag_match m = ag_match_loosely(open, s, n, &at);
+    const ag_match m = ag_match_delimiter(open, s, n, &at);
     if (m != AG_MATCH_YES) return m;
-    const size_t name = ag_stream_name_len(s + at, n - at);
+    const size_t name = ag_call_name_len(s + at, n - at);
     if (at + name == n) return AG_MATCH_PARTIAL;
     if (name == 0) return AG_MATCH_NO;
-    const ag_match end = ag_match_loosely(f->head_close, s + at + name, n - at - name, &close);
+    const ag_match end = ag_match_delimiter(f->header_close, s + at + name, n - at - name, &close);
     *len = at + name + close;
     return end;
 }
@@ -171,22 +171,22 @@ static ag_match header_at(const ag_call_format *f, const char *open, const char 
  * that ends a reasoning. */
 static ag_match skip_header(ag_chat_parser *p) {
     const ag_call_format *f = p->params.headers;
-    const char *close = p->params.reasoning_close, *between = f ? f->head_between : NULL;
-    if (!f || !f->head_close || p->content.len) return AG_MATCH_NO;
+    const char *close = p->params.reasoning_close, *between = f ? f->header_between : NULL;
+    if (!f || !f->header_close || p->content.len) return AG_MATCH_NO;
     const size_t skip =
         close && between && !strncmp(between, close, strlen(close)) ? strlen(close) : 0;
-    const char *const opens[] = {f->head_open, between, between ? between + skip : NULL};
+    const char *const opens[] = {f->header_open, between, between ? between + skip : NULL};
     size_t n, len;
-    const char *s = ag_stream_rest(p, &n);
+    const char *s = ag_parser_unread(p, &n);
     const size_t space = ag_json_space_len(s, n);
     bool may_come = false;
     for (size_t i = 0; i < 3; i++) {
         if (!opens[i]) continue;
-        const ag_match m = header_at(f, opens[i], s + space, n - space, &len);
+        const ag_match m = match_header(f, opens[i], s + space, n - space, &len);
         may_come = may_come || m == AG_MATCH_PARTIAL;
         if (m != AG_MATCH_YES) continue;
-        ag_stream_take(p, space + len);
-        p->held = p->at;
+        ag_parser_consume(p, space + len);
+        p->decided = p->at;
         return m;
     }
     return may_come && n < MAX_HEADER && !p->is_final ? AG_MATCH_PARTIAL : AG_MATCH_NO;
@@ -194,50 +194,50 @@ static ag_match skip_header(ag_chat_parser *p) {
 
 static ag_status begin_section(ag_chat_parser *p, size_t content, size_t trigger, size_t len,
                                bool is_bare, bool *again, ag_error *err) {
-    AG_TRY(ag_stream_put(p, AG_CHAT_DELTA_CONTENT, p->pending.data + p->at, content, err));
-    p->held = p->at + content;
+    AG_TRY(ag_parser_emit_text(p, AG_CHAT_DELTA_CONTENT, p->pending.data + p->at, content, err));
+    p->decided = p->at + content;
     p->at += trigger;
-    p->refuse_len = trigger - content + len;
+    p->fallback_len = trigger - content + len;
     p->is_bare = is_bare;
-    p->made_before = p->n_made;
-    p->state = ag_stream_section;
+    p->n_calls_before = p->n_calls;
+    p->state = ag_parse_section;
     *again = true;
     return AG_OK;
 }
 
-ag_status ag_stream_content(ag_chat_parser *p, bool *again, ag_error *err) {
+ag_status ag_parse_content(ag_chat_parser *p, bool *again, ag_error *err) {
     const ag_match header = skip_header(p);
     /* Another may follow: it is skipped too, whether it came in the same piece of text or later. */
     *again = header == AG_MATCH_YES;
     if (header != AG_MATCH_NO) return AG_OK;
     size_t n;
-    const char *s = ag_stream_rest(p, &n), *trigger;
+    const char *s = ag_parser_unread(p, &n), *trigger;
     const char *open = p->content.len == 0 ? p->params.content_open : NULL;
     if (open) {
         const size_t space = ag_json_space_len(s, n);
-        const ag_match m = match_exactly(open, s + space, n - space);
+        const ag_match m = match_prefix(open, s + space, n - space);
         if (m == AG_MATCH_PARTIAL && !p->is_final && space <= MAX_SPACE) return AG_OK;
         if (m == AG_MATCH_YES) {
-            ag_stream_take(p, space + strlen(open));
-            p->held = p->at;
-            s = ag_stream_rest(p, &n);
+            ag_parser_consume(p, space + strlen(open));
+            p->decided = p->at;
+            s = ag_parser_unread(p, &n);
         }
     }
     size_t before;
-    const ag_match bare = begins_bare(p, s, n, &before, &p->is_fenced);
+    const ag_match bare = match_bare_call(p, s, n, &before, &p->is_fenced);
     p->is_fenced = p->is_fenced && bare == AG_MATCH_YES;
     if (bare == AG_MATCH_PARTIAL) return AG_OK;
     if (bare == AG_MATCH_YES) return begin_section(p, 0, before, 1, true, again, err);
-    const size_t from = p->seen > p->at ? p->seen - p->at : 0;
-    const size_t mark = find_trigger(p, s, from, n, &trigger);
-    size_t end = without_space(s, mark);
-    if (trigger) return begin_section(p, end, mark, strlen(trigger), false, again, err);
-    if (mark - end > MAX_SPACE) end = mark;
+    const size_t from = p->searched > p->at ? p->searched - p->at : 0;
+    const size_t delimiter = find_trigger(p, s, from, n, &trigger);
+    size_t end = without_space(s, delimiter);
+    if (trigger) return begin_section(p, end, delimiter, strlen(trigger), false, again, err);
+    if (delimiter - end > MAX_SPACE) end = delimiter;
     /* White space behind calls is not worth a content. */
-    if (p->is_final) end = p->n_made && without_space(s, n) == 0 ? 0 : n;
-    AG_TRY(ag_stream_put(p, AG_CHAT_DELTA_CONTENT, s, end, err));
-    ag_stream_take(p, p->is_final ? n : end);
-    p->held = p->at;
-    p->seen = p->at + (p->is_final ? 0 : mark - end);
+    if (p->is_final) end = p->n_calls && without_space(s, n) == 0 ? 0 : n;
+    AG_TRY(ag_parser_emit_text(p, AG_CHAT_DELTA_CONTENT, s, end, err));
+    ag_parser_consume(p, p->is_final ? n : end);
+    p->decided = p->at;
+    p->searched = p->at + (p->is_final ? 0 : delimiter - end);
     return AG_OK;
 }

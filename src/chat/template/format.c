@@ -46,15 +46,15 @@ void ag_chat_format_reset_detected(ag_chat_format *f) {
     f->turn_end = f->content_open = f->reasoning_open = f->reasoning_close = NULL;
     f->reasoning_key = NULL;
     ag_call_format_free(&f->calls);
-    f->has_learnt_calls = false;
-    f->features = f->bears = 0;
+    f->has_detected_calls = false;
+    f->features = f->accepts = 0;
 }
 
 void ag_chat_format_destroy(ag_chat_format *f) {
     if (!f) return;
-    for (size_t i = 0; i < f->n_marks; i++) ag_free(f->marks[i].spelling);
+    for (size_t i = 0; i < f->n_special_texts; i++) ag_free(f->special_texts[i].spelling);
     ag_chat_format_reset_detected(f);
-    ag_free(f->marks);
+    ag_free(f->special_texts);
     json_decref(f->trusted);
     ag_jinja_destroy(f->jinja);
     ag_free(f);
@@ -76,7 +76,7 @@ bool ag_chat_add_other_names(const ag_chat_format *f, const json_t *tools, json_
                              const struct tm *now) {
     bool ok = true;
     if (ag_jinja_reads(f->jinja, "functions") && !json_object_get(variables, "functions")) {
-        json_t *text = tools ? ag_value_dumped(tools, JSON_INDENT(4)) : json_string("[]");
+        json_t *text = tools ? ag_json_text_string(tools, JSON_INDENT(4)) : json_string("[]");
         ok = json_object_set_new(variables, "functions", text) == 0;
     }
     if (ok && ag_jinja_reads(f->jinja, "datetime") && !json_object_get(variables, "datetime")) {

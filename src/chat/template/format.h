@@ -14,42 +14,43 @@ typedef struct ag_probe_budget ag_probe_budget; /* detect/probe.h */
 
 /* What a template was found to bear beyond the public features. */
 enum {
-    AG_BEARS_SYSTEMS = 1 << 0,     /* several system messages at the beginning */
-    AG_BEARS_LATE_SYSTEM = 1 << 1, /* a system message between turns */
-    AG_BEARS_NO_TOOLS = 1 << 2,    /* tools is none; else it wants an empty list */
-    AG_BEARS_LONG_IDS = 1 << 3,    /* ids of calls that are not 9 letters and digits */
-    AG_BEARS_BARE_TOOLS = 1 << 4,  /* tools whose parameters have no description */
+    AG_ACCEPTS_SYSTEMS = 1 << 0,     /* several system messages at the beginning */
+    AG_ACCEPTS_LATE_SYSTEM = 1 << 1, /* a system message between turns */
+    AG_ACCEPTS_NULL_TOOLS = 1 << 2,  /* tools is none; else it wants an empty list */
+    AG_ACCEPTS_LONG_IDS = 1 << 3,    /* ids of calls that are not 9 letters and digits */
+    AG_ACCEPTS_BARE_TOOLS = 1 << 4,  /* tools whose parameters have no description */
 };
 
 /* A spelling that users' words must not become. */
-typedef struct ag_chat_mark {
+typedef struct ag_special_text {
     char *spelling; /* owned */
     size_t len;
     int32_t id;
     bool is_special, lstrip, rstrip;
-} ag_chat_mark;
+} ag_special_text;
 
 struct ag_chat_format {
     ag_jinja *jinja;
     const ag_tokenizer *tokenizer; /* borrowed; NULL: texts only */
     uint64_t checksum;             /* of tokenizer and template; 0 without a tokenizer */
     json_t *trusted;               /* bos_token, eos_token */
-    uint32_t features, bears;
+    uint32_t features, accepts;
     ag_probe_budget *budget;                /* while the template is probed; else NULL */
     char not_probed[64];                    /* why it could not be; "": it was */
     const char *reasoning_key;              /* of a message; static; NULL: none is read */
     char *reasoning_open, *reasoning_close; /* NULL: none was found */
     ag_call_format calls;
-    bool has_learnt_calls;
+    bool has_detected_calls;
     char *content_open; /* a mark before the content of an answer; NULL: none */
     char *turn_end;     /* stands behind an assistant's turn; NULL: nothing to be found by */
     char *stops[AG_CHAT_STOPS];
     size_t n_stops;
     int32_t stop_ids[AG_CHAT_STOPS];
     size_t n_stop_ids;
-    ag_chat_mark *marks; /* by first byte, the longest first */
-    size_t n_marks;
-    uint32_t first_mark[257]; /* marks[first_mark[b]..first_mark[b + 1]) begin with the byte b */
+    ag_special_text *special_texts; /* by first byte, the longest first */
+    size_t n_special_texts;
+    uint32_t first_special_text[257]; /* marks[first_special_text[b]..first_special_text[b + 1])
+                                         begin with the byte b */
 };
 
 /* Renders; `variables` is an object. The message of an error says that it is the template's. usage

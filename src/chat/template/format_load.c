@@ -31,7 +31,7 @@ static ag_status set_unprobed(ag_chat_format *f, const ag_probe_budget *b, const
                               ag_error *err) {
     ag_chat_format_reset_detected(f);
     f->features = AG_CHAT_TEXT;
-    f->bears = AG_BEARS_NO_TOOLS;
+    f->accepts = AG_ACCEPTS_NULL_TOOLS;
     if (b->over_steps) {
         snprintf(f->not_probed, sizeof f->not_probed, "it needs more than %d steps",
                  AG_PROBE_STEPS);
@@ -43,10 +43,10 @@ static ag_status set_unprobed(ag_chat_format *f, const ag_probe_budget *b, const
     return ag_call_format_default(&f->calls, err);
 }
 
-static ag_status fill(ag_chat_format *f, const char *jinja, size_t len, ag_error *err) {
+static ag_status parse_and_detect(ag_chat_format *f, const char *jinja, size_t len, ag_error *err) {
     AG_TRY(ag_jinja_parse("chat template", jinja, len, &f->jinja, err));
     if (f->tokenizer) f->checksum = checksum_of(f->tokenizer, jinja, len);
-    AG_TRY(ag_chat_collect_marks(f, jinja, err));
+    AG_TRY(ag_special_text_collect(f, jinja, err));
     ag_probe_budget budget = {.steps = AG_PROBE_STEPS};
     f->budget = &budget;
     ag_status st = ag_detect_features(f, err);
@@ -65,22 +65,22 @@ static ag_status set_trusted(ag_chat_format *f, const char *name, const char *s,
     return AG_FAIL(err, NOMEM, "the words of a chat template");
 }
 
-typedef struct special_words {
+typedef struct special_tokens {
     const char *bos, *eos;
     size_t n_bos, n_eos;
-} special_words;
+} special_tokens;
 
-static ag_status create(const char *jinja, size_t len, const special_words *w,
-                        const ag_tokenizer *t, ag_chat_format **out, ag_error *err) {
+static ag_status create_format(const char *jinja, size_t len, const special_tokens *special,
+                               const ag_tokenizer *t, ag_chat_format **out, ag_error *err) {
     ag_chat_format *f = ag_calloc(1, sizeof *f);
     *out = NULL;
     if (!f) return AG_FAIL(err, NOMEM, "a chat format");
     f->tokenizer = t;
     f->trusted = json_object();
     ag_status st = f->trusted ? AG_OK : AG_FAIL(err, NOMEM, "a chat format");
-    if (st == AG_OK) st = set_trusted(f, "bos_token", w->bos, w->n_bos, err);
-    if (st == AG_OK) st = set_trusted(f, "eos_token", w->eos, w->n_eos, err);
-    if (st == AG_OK) st = fill(f, jinja, len, err);
+    if (st == AG_OK) st = set_trusted(f, "bos_token", special->bos, special->n_bos, err);
+    if (st == AG_OK) st = set_trusted(f, "eos_token", special->eos, special->n_eos, err);
+    if (st == AG_OK) st = parse_and_detect(f, jinja, len, err);
     if (st == AG_OK) *out = f;
     else ag_chat_format_destroy(f);
     return st;
@@ -88,54 +88,55 @@ static ag_status create(const char *jinja, size_t len, const special_words *w,
 
 ag_status ag_chat_format_create(const char *jinja, size_t len, const char *bos, const char *eos,
                                 const ag_tokenizer *t, ag_chat_format **out, ag_error *err) {
-    const special_words w = {bos, eos, bos ? strlen(bos) : 0, eos ? strlen(eos) : 0};
-    return create(jinja, len, &w, t, out, err);
+    const special_tokens special = {bos, eos, bos ? strlen(bos) : 0, eos ? strlen(eos) : 0};
+    return create_format(jinja, len, &special, t, out, err);
 }
 
 /* ---- of a model ---- */
 
 /* "bos_token": a string, or an object that has it as "content". */
-static void word_of(const json_t *config, const char *name, const char **s, size_t *n) {
+static void token_of_config(const json_t *config, const char *name, const char **s, size_t *n) {
     const json_t *v = json_object_get(config, name);
     if (json_is_object(v)) v = json_object_get(v, "content");
     *s = json_string_value(v);
     *n = json_string_length(v);
 }
 
-static void words_of_vocabulary(const ag_source_vocabulary *v, special_words *w) {
+static void tokens_of_vocabulary(const ag_source_vocabulary *v, special_tokens *special) {
     if (v->bos >= 0 && (size_t)v->bos < v->n_tokens) {
-        w->bos = v->tokens[v->bos].text;
-        w->n_bos = v->tokens[v->bos].n;
+        special->bos = v->tokens[v->bos].text;
+        special->n_bos = v->tokens[v->bos].n;
     }
     if (v->eos >= 0 && (size_t)v->eos < v->n_tokens) {
-        w->eos = v->tokens[v->eos].text;
-        w->n_eos = v->tokens[v->eos].n;
+        special->eos = v->tokens[v->eos].text;
+        special->n_eos = v->tokens[v->eos].n;
     }
 }
 
-static ag_status load(const ag_weight_source *source, const ag_tokenizer *t, const char *jinja,
-                      ag_chat_format **out, ag_error *err) {
+static ag_status load_format(const ag_weight_source *source, const ag_tokenizer *t,
+                             const char *jinja, ag_chat_format **out, ag_error *err) {
     ag_source_text text = {0}, config = {0};
     ag_source_vocabulary vocabulary = {0};
     json_t *object = NULL;
-    special_words w = {0};
+    special_tokens special = {0};
     ag_status st = AG_OK;
     if (!jinja) st = ag_source_read_text(source, AG_SOURCE_CHAT_TEMPLATE, &text, err);
     if (st == AG_OK && !jinja && !text.text) {
         st = AG_FAIL(err, NOT_FOUND, "%s: the model has no chat template", source->path);
     }
     if (st == AG_OK) st = ag_source_read_vocabulary(source, &vocabulary, err);
-    if (st == AG_OK) words_of_vocabulary(&vocabulary, &w);
+    if (st == AG_OK) tokens_of_vocabulary(&vocabulary, &special);
     if (st == AG_OK && vocabulary.n_tokens == 0) {
         st = ag_source_read_text(source, AG_SOURCE_TOKENIZER_CONFIG, &config, err);
     }
     if (st == AG_OK && config.text) {
         st = ag_json_parse(config.text, config.n, config.name, &object, err);
-        word_of(object, "bos_token", &w.bos, &w.n_bos);
-        word_of(object, "eos_token", &w.eos, &w.n_eos);
+        token_of_config(object, "bos_token", &special.bos, &special.n_bos);
+        token_of_config(object, "eos_token", &special.eos, &special.n_eos);
     }
     if (st == AG_OK) {
-        st = create(jinja ? jinja : text.text, jinja ? strlen(jinja) : text.n, &w, t, out, err);
+        st = create_format(jinja ? jinja : text.text, jinja ? strlen(jinja) : text.n, &special, t,
+                           out, err);
     }
     json_decref(object);
     ag_source_vocabulary_free(&vocabulary);
@@ -149,7 +150,7 @@ ag_status ag_chat_format_load(const char *path, const ag_tokenizer *t, const cha
     ag_weight_source *source = NULL;
     *out = NULL;
     AG_TRY(ag_source_open(path, &source, err));
-    const ag_status st = load(source, t, jinja, out, err);
+    const ag_status st = load_format(source, t, jinja, out, err);
     ag_source_destroy(source);
     return st;
 }

@@ -23,7 +23,7 @@ typedef struct normaliser {
 } normaliser;
 
 static bool has(const normaliser *n, uint32_t feature) { return n->f->features & feature; }
-static bool bears(const normaliser *n, uint32_t what) { return n->f->bears & what; }
+static bool accepts(const normaliser *n, uint32_t form) { return n->f->accepts & form; }
 
 static const char *role_of(const json_t *m) {
     const char *role = json_string_value(json_object_get(m, "role"));
@@ -40,8 +40,8 @@ ag_status ag_normalise_set(json_t *m, const char *key, json_t *v, ag_error *err)
     return ag_normalise_check(json_object_set_new(m, key, v) == 0, err);
 }
 
-static ag_status append_words(ag_text *text, const char *words, ag_error *err) {
-    return ag_text_append(text, words, strlen(words), err);
+static ag_status append_text(ag_text *text, const char *s, ag_error *err) {
+    return ag_text_append(text, s, strlen(s), err);
 }
 
 static ag_status append_content(const json_t *m, ag_text *text, ag_error *err) {
@@ -107,11 +107,11 @@ static ag_status fit_content(const normaliser *n, json_t *m, ag_error *err) {
 /* The reasoning under the name that the template reads. */
 static ag_status fit_reasoning(const normaliser *n, json_t *m, ag_error *err) {
     static const char *const keys[] = {"reasoning_content", "reasoning", "thinking"};
-    const char *wanted = n->f->reasoning_key;
-    if (!wanted || json_is_string(json_object_get(m, wanted))) return AG_OK;
+    const char *key = n->f->reasoning_key;
+    if (!key || json_is_string(json_object_get(m, key))) return AG_OK;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         json_t *v = json_object_get(m, keys[i]);
-        if (json_is_string(v)) return ag_normalise_set(m, wanted, json_incref(v), err);
+        if (json_is_string(v)) return ag_normalise_set(m, key, json_incref(v), err);
     }
     return AG_OK;
 }
@@ -121,7 +121,7 @@ static ag_status calls_to_text(const normaliser *n, json_t *m, ag_error *err) {
     const bool is_alone = !json_string_length(json_object_get(m, "content"));
     ag_text text = {0};
     ag_status st = append_content(m, &text, err);
-    if (st == AG_OK && !is_alone) st = append_words(&text, "\n", err);
+    if (st == AG_OK && !is_alone) st = append_text(&text, "\n", err);
     if (st == AG_OK) st = ag_chat_append_calls(json_object_get(m, "tool_calls"), &text, err);
     if (st == AG_OK) st = set_content(n, m, &text, err);
     ag_text_free(&text);
@@ -129,7 +129,7 @@ static ag_status calls_to_text(const normaliser *n, json_t *m, ag_error *err) {
     return st;
 }
 
-static ag_status fit(normaliser *n, json_t *m, ag_error *err) {
+static ag_status fit_message(normaliser *n, json_t *m, ag_error *err) {
     if (is_role(m, "developer") && !has(n, AG_CHAT_DEVELOPER)) {
         AG_TRY(ag_normalise_set(m, "role", json_string("system"), err));
     }
@@ -154,7 +154,7 @@ static ag_status flush(normaliser *n, ag_error *err) {
     return set_content(n, last_of(n), &n->tail, err);
 }
 
-static ag_status append(normaliser *n, json_t *m, ag_error *err) {
+static ag_status append_message(normaliser *n, json_t *m, ag_error *err) {
     AG_TRY(flush(n, err));
     n->from_tool = false;
     AG_TRY(ag_normalise_check(json_array_append(n->out, m) == 0, err));
@@ -173,98 +173,99 @@ static ag_status open_tail(normaliser *n, ag_error *err) {
 
 static ag_status extend_last(normaliser *n, const char *between, const json_t *m, ag_error *err) {
     AG_TRY(open_tail(n, err));
-    AG_TRY(append_words(&n->tail, between, err));
+    AG_TRY(append_text(&n->tail, between, err));
     return append_content(m, &n->tail, err);
 }
 
 static ag_status add_pending(normaliser *n, const json_t *m, ag_error *err) {
     const size_t before = n->pending.len;
-    if (before) AG_TRY(append_words(&n->pending, "\n\n", err));
+    if (before) AG_TRY(append_text(&n->pending, "\n\n", err));
     const size_t begin = n->pending.len;
     AG_TRY(append_content(m, &n->pending, err));
     if (n->pending.len == begin) n->pending.len = before;
     return AG_OK;
 }
 
-static ag_status put_system(normaliser *n, json_t *m, ag_error *err) {
+static ag_status add_system(normaliser *n, json_t *m, ag_error *err) {
     const json_t *last = last_of(n);
     const bool is_first = !last, is_early = last && is_role(last, "system");
     if (!has(n, AG_CHAT_SYSTEM)) return add_pending(n, m, err);
-    if (is_first || bears(n, is_early ? AG_BEARS_SYSTEMS : AG_BEARS_LATE_SYSTEM)) {
-        return append(n, m, err);
+    if (is_first || accepts(n, is_early ? AG_ACCEPTS_SYSTEMS : AG_ACCEPTS_LATE_SYSTEM)) {
+        return append_message(n, m, err);
     }
     return is_early ? extend_last(n, "\n\n", m, err) : add_pending(n, m, err);
 }
 
-static ag_status put_user(normaliser *n, json_t *m, ag_error *err) {
+static ag_status add_user(normaliser *n, json_t *m, ag_error *err) {
     if (n->pending.len) {
-        AG_TRY(append_words(&n->pending, "\n\n", err));
+        AG_TRY(append_text(&n->pending, "\n\n", err));
         AG_TRY(append_content(m, &n->pending, err));
         AG_TRY(set_content(n, m, &n->pending, err));
         n->pending.len = 0;
     }
-    return append(n, m, err);
+    return append_message(n, m, err);
 }
 
 static ag_status append_result(const json_t *m, ag_text *text, ag_error *err) {
-    AG_TRY(append_words(text, "<tool_response>\n", err));
+    AG_TRY(append_text(text, "<tool_response>\n", err));
     AG_TRY(append_content(m, text, err));
-    return append_words(text, "\n</tool_response>", err);
+    return append_text(text, "\n</tool_response>", err);
 }
 
 /* Adds a message of a role with this text; `user` may get pending text before it. */
-static ag_status put_text(normaliser *n, const char *role, const ag_text *text,
-                          ag_status (*put_as)(normaliser *, json_t *, ag_error *), ag_error *err) {
+static ag_status add_text(normaliser *n, const char *role, const ag_text *text,
+                          ag_status (*add_as)(normaliser *, json_t *, ag_error *), ag_error *err) {
     json_t *m = json_pack("{s:s, s:s}", "role", role, "content", "");
     ag_status st = ag_normalise_check(m != NULL, err);
     if (st == AG_OK) st = set_content(n, m, text, err);
-    if (st == AG_OK) st = put_as(n, m, err);
+    if (st == AG_OK) st = add_as(n, m, err);
     json_decref(m);
     return st;
 }
 
 /* A result, for a template without results: text of the user. */
-static ag_status put_result_as_user(normaliser *n, const json_t *m, ag_error *err) {
+static ag_status add_result_as_user(normaliser *n, const json_t *m, ag_error *err) {
     if (n->from_tool) {
         AG_TRY(open_tail(n, err));
-        AG_TRY(append_words(&n->tail, "\n", err));
+        AG_TRY(append_text(&n->tail, "\n", err));
         return append_result(m, &n->tail, err);
     }
     ag_text text = {0};
     ag_status st = append_result(m, &text, err);
-    if (st == AG_OK) st = put_text(n, "user", &text, put_user, err);
+    if (st == AG_OK) st = add_text(n, "user", &text, add_user, err);
     ag_text_free(&text);
     n->from_tool = st == AG_OK;
     return st;
 }
 
-static ag_status put(normaliser *n, json_t *m, ag_error *err) {
-    AG_TRY(fit(n, m, err));
-    if (is_role(m, "system")) return put_system(n, m, err);
-    if (is_role(m, "tool") && !has(n, AG_CHAT_RESULTS)) return put_result_as_user(n, m, err);
-    return is_role(m, "user") ? put_user(n, m, err) : append(n, m, err);
+static ag_status add_message(normaliser *n, json_t *m, ag_error *err) {
+    AG_TRY(fit_message(n, m, err));
+    if (is_role(m, "system")) return add_system(n, m, err);
+    if (is_role(m, "tool") && !has(n, AG_CHAT_RESULTS)) return add_result_as_user(n, m, err);
+    return is_role(m, "user") ? add_user(n, m, err) : append_message(n, m, err);
 }
 
 /* Text of the system without a user's turn after it. */
-static ag_status put_rest(normaliser *n, ag_error *err) {
+static ag_status add_rest(normaliser *n, ag_error *err) {
     const json_t *last = last_of(n);
     if (!n->pending.len) return AG_OK;
-    if (!last || !is_role(last, "user")) return put_text(n, "user", &n->pending, append, err);
+    if (!last || !is_role(last, "user"))
+        return add_text(n, "user", &n->pending, append_message, err);
     AG_TRY(open_tail(n, err));
-    AG_TRY(append_words(&n->tail, "\n\n", err));
+    AG_TRY(append_text(&n->tail, "\n\n", err));
     return ag_text_append(&n->tail, n->pending.data, n->pending.len, err);
 }
 
-static ag_status put_tools(normaliser *n, const json_t *tools, ag_error *err) {
+static ag_status add_tools(normaliser *n, const json_t *tools, ag_error *err) {
     ag_text text = {0};
     ag_status st = ag_chat_append_tools(tools, &text, err);
-    if (st == AG_OK) st = put_text(n, "system", &text, put_system, err);
+    if (st == AG_OK) st = add_text(n, "system", &text, add_system, err);
     ag_text_free(&text);
     return st;
 }
 
 /* A template without tools gets them from the system, after its other messages at the beginning. */
-static ag_status put_all(normaliser *n, const ag_chat *c, ag_error *err) {
+static ag_status add_all(normaliser *n, const ag_chat *c, ag_error *err) {
     bool lacks_tools = c->tools && !has(n, AG_CHAT_TOOLS);
     size_t i;
     json_t *m;
@@ -272,17 +273,17 @@ static ag_status put_all(normaliser *n, const ag_chat *c, ag_error *err) {
         const bool is_system = is_role(m, "system") || is_role(m, "developer");
         AG_TRY(ag_chat_check_interrupt("normalising the conversation", err));
         if (lacks_tools && !is_system) {
-            AG_TRY(put_tools(n, c->tools, err));
+            AG_TRY(add_tools(n, c->tools, err));
             lacks_tools = false;
         }
         json_t *copy;
-        AG_TRY(ag_value_copy(m, &copy, err));
-        const ag_status st = put(n, copy, err);
+        AG_TRY(ag_json_copy_object(m, &copy, err));
+        const ag_status st = add_message(n, copy, err);
         json_decref(copy);
         AG_TRY(st);
     }
-    if (lacks_tools) AG_TRY(put_tools(n, c->tools, err));
-    AG_TRY(put_rest(n, err));
+    if (lacks_tools) AG_TRY(add_tools(n, c->tools, err));
+    AG_TRY(add_rest(n, err));
     return flush(n, err);
 }
 
@@ -290,7 +291,7 @@ ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools,
     normaliser n = {.f = c->format, .out = json_array()};
     *messages = *tools = NULL;
     ag_status st = ag_normalise_check(n.out != NULL, err);
-    if (st == AG_OK) st = put_all(&n, c, err);
+    if (st == AG_OK) st = add_all(&n, c, err);
     if (st == AG_OK && c->tools && has(&n, AG_CHAT_TOOLS)) {
         st = ag_chat_fit_tools(c->format, c->tools, tools, err);
     }

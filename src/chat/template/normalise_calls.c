@@ -34,7 +34,7 @@ static json_t *shortened(const char *id) {
 
 static ag_status fit_id(const ag_chat_format *f, json_t *m, const char *key, ag_error *err) {
     const char *id = json_string_value(json_object_get(m, key));
-    if (!id || (f->bears & AG_BEARS_LONG_IDS) || is_short_id(id)) return AG_OK;
+    if (!id || (f->accepts & AG_ACCEPTS_LONG_IDS) || is_short_id(id)) return AG_OK;
     return ag_normalise_set(m, key, shortened(id), err);
 }
 
@@ -43,7 +43,7 @@ static ag_status fit_id(const ag_chat_format *f, json_t *m, const char *key, ag_
 /* Writes JSON with Python's spacing, which models were trained on. */
 static ag_status set_as_text(json_t *m, const char *key, const json_t *v, ag_error *err) {
     ag_text text = {0};
-    ag_status st = ag_value_append_spaced(v, &text, err);
+    ag_status st = ag_json_text_append_spaced(v, &text, err);
     if (st == AG_OK) st = ag_normalise_set(m, key, json_stringn_nocheck(text.data, text.len), err);
     ag_text_free(&text);
     return st;
@@ -84,10 +84,10 @@ static bool move_function(json_t *call, json_t *function) {
     return true;
 }
 
-static ag_status fit_call(const ag_chat_format *f, json_t *call, json_t *function, size_t place,
+static ag_status fit_call(const ag_chat_format *f, json_t *call, json_t *function, size_t n_before,
                           size_t i, ag_error *err) {
     char id[24];
-    snprintf(id, sizeof id, "call%03zu%02zu", place % 1000, i % 100);
+    snprintf(id, sizeof id, "call%03zu%02zu", n_before % 1000, i % 100);
     if (!json_object_get(call, "type")) {
         AG_TRY(ag_normalise_set(call, "type", json_string("function"), err));
     }
@@ -99,25 +99,25 @@ static ag_status fit_call(const ag_chat_format *f, json_t *call, json_t *functio
     return ag_normalise_set(call, "function", json_incref(function), err);
 }
 
-static ag_status fitted_call(const ag_chat_format *f, const json_t *call, size_t place, size_t i,
+static ag_status fitted_call(const ag_chat_format *f, const json_t *call, size_t n_before, size_t i,
                              json_t **out, ag_error *err) {
     const json_t *old = json_object_get(call, "function");
     json_t *copy, *function = NULL;
     *out = NULL;
-    AG_TRY(ag_value_copy(call, &copy, err));
-    ag_status st = old ? ag_value_copy(old, &function, err) : AG_OK;
+    AG_TRY(ag_json_copy_object(call, &copy, err));
+    ag_status st = old ? ag_json_copy_object(old, &function, err) : AG_OK;
     if (!old) {
         function = json_object();
         st = ag_normalise_check(function && move_function(copy, function), err);
     }
-    if (st == AG_OK) st = fit_call(f, copy, function, place, i, err);
+    if (st == AG_OK) st = fit_call(f, copy, function, n_before, i, err);
     json_decref(function);
     if (st == AG_OK) *out = copy;
     else json_decref(copy);
     return st;
 }
 
-static ag_status fit_list(const ag_chat_format *f, json_t *m, const json_t *calls, size_t place,
+static ag_status fit_list(const ag_chat_format *f, json_t *m, const json_t *calls, size_t n_before,
                           ag_error *err) {
     json_t *list = json_array(), *call;
     ag_status st = ag_normalise_check(list != NULL, err);
@@ -125,7 +125,7 @@ static ag_status fit_list(const ag_chat_format *f, json_t *m, const json_t *call
     json_array_foreach(calls, i, call) {
         json_t *fitted = NULL;
         if (st == AG_OK) st = ag_chat_check_interrupt("normalising the conversation", err);
-        if (st == AG_OK) st = fitted_call(f, call, place, i, &fitted, err);
+        if (st == AG_OK) st = fitted_call(f, call, n_before, i, &fitted, err);
         if (st != AG_OK) break;
         st = ag_normalise_check(json_array_append_new(list, fitted) == 0, err);
     }
@@ -187,13 +187,13 @@ static ag_status fit_result(const ag_chat_format *f, json_t *m, ag_call_table *t
     return ag_normalise_set(m, "name", json_incref(name), err);
 }
 
-ag_status ag_chat_fit_calls(const ag_chat_format *f, json_t *m, size_t place, ag_call_table *t,
+ag_status ag_chat_fit_calls(const ag_chat_format *f, json_t *m, size_t n_before, ag_call_table *t,
                             ag_error *err) {
     const char *role = json_string_value(json_object_get(m, "role"));
     const json_t *calls = json_object_get(m, "tool_calls");
     if (role && !strcmp(role, "tool")) return fit_result(f, m, t, err);
     if (!calls) return AG_OK;
-    if (json_array_size(calls)) return fit_list(f, m, calls, place, err);
+    if (json_array_size(calls)) return fit_list(f, m, calls, n_before, err);
     json_object_del(m, "tool_calls");
     return AG_OK;
 }

@@ -34,7 +34,7 @@ static ag_status describe_property(json_t *properties, const char *key, const js
     if (!json_is_object(property) || json_is_string(json_object_get(property, "description"))) {
         return AG_OK;
     }
-    AG_TRY(ag_value_copy(property, &copy, err));
+    AG_TRY(ag_json_copy_object(property, &copy, err));
     return replace(properties, key, copy, add_description(copy, err), err);
 }
 
@@ -43,7 +43,7 @@ static ag_status describe_properties(json_t *schema, ag_error *err) {
     const char *key;
     if (!properties) return ag_normalise_set(schema, "properties", json_object(), err);
     if (!json_is_object(properties)) return AG_OK;
-    AG_TRY(ag_value_copy(properties, &copy, err));
+    AG_TRY(ag_json_copy_object(properties, &copy, err));
     ag_status st = AG_OK;
     json_object_foreach(properties, key, property) {
         if (st == AG_OK) st = check_interrupt(err);
@@ -61,14 +61,14 @@ static ag_status describe_all(json_t *function, ag_error *err) {
         return ag_normalise_set(function, "parameters",
                                 json_pack("{s:s, s:{}}", "type", "object", "properties"), err);
     }
-    AG_TRY(ag_value_copy(schema, &copy, err));
+    AG_TRY(ag_json_copy_object(schema, &copy, err));
     return replace(function, "parameters", copy, describe_properties(copy, err), err);
 }
 
 /* *out: a new object with the tool's own function. */
 static ag_status wrapped_tool(json_t *tool, json_t **out, ag_error *err) {
     if (json_object_get(tool, "function")) {
-        AG_TRY(ag_value_copy(tool, out, err));
+        AG_TRY(ag_json_copy_object(tool, out, err));
         if (json_object_get(*out, "type")) return AG_OK;
         return ag_normalise_set(*out, "type", json_string("function"), err);
     }
@@ -78,8 +78,8 @@ static ag_status wrapped_tool(json_t *tool, json_t **out, ag_error *err) {
 
 static ag_status fit_tool(const ag_chat_format *f, json_t *tool, ag_error *err) {
     json_t *copy;
-    if (f->bears & AG_BEARS_BARE_TOOLS) return AG_OK;
-    AG_TRY(ag_value_copy(json_object_get(tool, "function"), &copy, err));
+    if (f->accepts & AG_ACCEPTS_BARE_TOOLS) return AG_OK;
+    AG_TRY(ag_json_copy_object(json_object_get(tool, "function"), &copy, err));
     return replace(tool, "function", copy, describe_all(copy, err), err);
 }
 
@@ -115,7 +115,7 @@ ag_status ag_chat_fit_tools(const ag_chat_format *f, const json_t *tools, json_t
 
 static ag_status append_line(const json_t *v, ag_text *out, ag_error *err) {
     AG_TRY(check_interrupt(err));
-    AG_TRY(ag_value_append_spaced(v, out, err));
+    AG_TRY(ag_json_text_append_spaced(v, out, err));
     return ag_text_append(out, "\n", 1, err);
 }
 

@@ -12,15 +12,15 @@
 #include <time.h>
 
 /* Stands behind the text of a last message that is to be gone on with. */
-static const char more_to_come[] = "Q7vzContinuesHere";
+static const char end_sentinel[] = "Q7vzContinuesHere";
 
 typedef struct rendering {
     ag_chat *c;
     unsigned flags;
-    ag_chat_stand_ins answers;
+    ag_placeholders placeholders;
     ag_jinja_output out;
     size_t end; /* of out.text, as far as it counts */
-    ag_cut_list cuts;
+    ag_id_range_list ranges;
 } rendering;
 
 /* ---- variables ---- */
@@ -32,7 +32,7 @@ static ag_status replace_last(json_t *messages, const json_t *content, json_t **
     json_t *m = json_copy(json_array_get(messages, last));
     ag_text text = {0};
     ag_status st = ag_chat_append_content(content, &text, err);
-    if (st == AG_OK) st = ag_text_append(&text, more_to_come, sizeof more_to_come - 1, err);
+    if (st == AG_OK) st = ag_text_append(&text, end_sentinel, sizeof end_sentinel - 1, err);
     const bool ok =
         st == AG_OK &&
         json_object_set_new(m, "content", json_stringn_nocheck(text.data, text.len)) == 0 &&
@@ -46,7 +46,7 @@ static ag_status replace_last(json_t *messages, const json_t *content, json_t **
 }
 
 /* *out: NULL without messages. */
-static ag_status with_mark(json_t *messages, json_t **out, ag_error *err) {
+static ag_status with_sentinel(json_t *messages, json_t **out, ag_error *err) {
     const size_t n = json_array_size(messages);
     *out = NULL;
     if (!n) return AG_OK;
@@ -66,7 +66,7 @@ static void clock_of(const ag_chat *c, struct tm *now) {
 static json_t *variables_of(const rendering *r, json_t *messages, json_t *tools,
                             const struct tm *now) {
     const ag_chat *c = r->c;
-    const bool none = r->flags & AG_CHAT_NO_REWRITING || c->format->bears & AG_BEARS_NO_TOOLS;
+    const bool none = r->flags & AG_CHAT_NO_REWRITING || c->format->accepts & AG_ACCEPTS_NULL_TOOLS;
     const bool prompt = !(r->flags & (AG_CHAT_NO_PROMPT | AG_CHAT_CONTINUE));
     json_t *v = json_copy(c->variables);
     if (!tools) tools = none ? json_null() : json_array();
@@ -84,12 +84,13 @@ static json_t *variables_of(const rendering *r, json_t *messages, json_t *tools,
 
 /* ---- text ---- */
 
-static ag_status fitted(const rendering *r, json_t **messages, json_t **tools, ag_error *err) {
+static ag_status make_messages(const rendering *r, json_t **messages, json_t **tools,
+                               ag_error *err) {
     ag_chat view = *r->c;
-    if (r->answers.messages) view.messages = r->answers.messages;
-    json_t *marked = NULL;
-    if (r->flags & AG_CHAT_CONTINUE) AG_TRY(with_mark(view.messages, &marked, err));
-    if (marked) view.messages = marked;
+    if (r->placeholders.messages) view.messages = r->placeholders.messages;
+    json_t *with_end = NULL;
+    if (r->flags & AG_CHAT_CONTINUE) AG_TRY(with_sentinel(view.messages, &with_end, err));
+    if (with_end) view.messages = with_end;
     ag_status st = AG_OK;
     if (r->flags & AG_CHAT_NO_REWRITING) {
         *messages = json_incref(view.messages);
@@ -97,18 +98,18 @@ static ag_status fitted(const rendering *r, json_t **messages, json_t **tools, a
     } else {
         st = ag_chat_normalise(&view, messages, tools, err);
     }
-    json_decref(marked);
+    json_decref(with_end);
     return st;
 }
 
 static ag_status render_variables(rendering *r, json_t *variables, const struct tm *now,
                                   ag_error *err) {
     const ag_chat_format *f = r->c->format;
-    ag_error why = {0};
+    ag_error render_err = {0};
     const ag_jinja_limits limits = {.memory_bytes = r->c->memory_limit};
     ag_jinja_usage *usage = &r->c->usage;
     ag_jinja_output_free(&r->out);
-    ag_status st = ag_chat_format_render(f, variables, now, limits, usage, &r->out, &why);
+    ag_status st = ag_chat_format_render(f, variables, now, limits, usage, &r->out, &render_err);
     /* Some want a list of tools in certain conversations only: with documents. */
     if (st == AG_INVALID && json_is_null(json_object_get(variables, "tools")) &&
         !(r->flags & AG_CHAT_NO_REWRITING)) {
@@ -116,16 +117,16 @@ static ag_status render_variables(rendering *r, json_t *variables, const struct 
         if (json_object_set_new(variables, "tools", json_array()) != 0) {
             return AG_FAIL(err, NOMEM, "variables of the chat template");
         }
-        st = ag_chat_format_render(f, variables, now, limits, usage, &r->out, &why);
+        st = ag_chat_format_render(f, variables, now, limits, usage, &r->out, &render_err);
     }
-    if (st != AG_OK && err) *err = why;
+    if (st != AG_OK && err) *err = render_err;
     return st;
 }
 
 static ag_status render_text(rendering *r, ag_error *err) {
     json_t *messages, *tools;
     struct tm now;
-    AG_TRY(fitted(r, &messages, &tools, err));
+    AG_TRY(make_messages(r, &messages, &tools, err));
     clock_of(r->c, &now);
     json_t *variables = variables_of(r, messages, tools, &now);
     if (!variables) return AG_FAIL(err, NOMEM, "variables of the chat template");
@@ -135,7 +136,7 @@ static ag_status render_text(rendering *r, ag_error *err) {
     r->end = r->out.len;
     if (!(r->flags & AG_CHAT_CONTINUE)) return AG_OK;
     const char *last = NULL;
-    for (const char *p = r->out.text; (p = strstr(p, more_to_come)); p++) last = p;
+    for (const char *p = r->out.text; (p = strstr(p, end_sentinel)); p++) last = p;
     if (!last) return AG_FAIL(err, UNSUPPORTED, "the chat template hides the text to go on with");
     r->end = (size_t)(last - r->out.text);
     return AG_OK;
@@ -145,11 +146,13 @@ static ag_status render_text(rendering *r, ag_error *err) {
 static ag_status render_answers(rendering *r, ag_error *err) {
     bool missed = true;
     for (int round = 0; missed; round++) {
-        for (size_t i = 0; round == 2 && i < r->answers.n; i++) r->answers.list[i].answer = NULL;
-        AG_TRY(ag_chat_stand_in_for(r->c, &r->answers, err));
+        for (size_t i = 0; round == 2 && i < r->placeholders.n; i++)
+            r->placeholders.list[i].answer = NULL;
+        AG_TRY(ag_placeholders_insert(r->c, &r->placeholders, err));
         AG_TRY(render_text(r, err));
-        r->cuts.n = 0;
-        AG_TRY(ag_chat_cut_answers(r->c, &r->answers, &r->out, r->end, &r->cuts, &missed, err));
+        r->ranges.n = 0;
+        AG_TRY(ag_placeholders_locate(r->c, &r->placeholders, &r->out, r->end, &r->ranges, &missed,
+                                      err));
     }
     return AG_OK;
 }
@@ -157,12 +160,14 @@ static ag_status render_answers(rendering *r, ag_error *err) {
 static ag_status append_ids(rendering *r, ag_ids *ids, ag_error *err) {
     const ag_chat_format *f = r->c->format;
     if (!f->tokenizer) return AG_FAIL(err, INVALID, "ids of a chat format without a tokenizer");
-    if (r->answers.n == 0) { AG_TRY(ag_chat_find_cuts(f, &r->out, 0, r->end, &r->cuts, err)); }
-    return ag_tokenizer_encode_cut(f->tokenizer, r->out.text, r->end, r->cuts.cuts, r->cuts.n, ids,
-                                   err);
+    if (r->placeholders.n == 0) {
+        AG_TRY(ag_special_text_find_ranges(f, &r->out, 0, r->end, &r->ranges, err));
+    }
+    return ag_tokenizer_encode_ranges(f->tokenizer, r->out.text, r->end, r->ranges.ranges,
+                                      r->ranges.n, ids, err);
 }
 
-static bool ends_open(const ag_chat_format *f, const char *s, size_t n) {
+static bool ends_in_reasoning(const ag_chat_format *f, const char *s, size_t n) {
     const size_t len = strlen(f->reasoning_open);
     while (n && ag_is_json_space(s[n - 1])) n--;
     return n >= len && !memcmp(s + n - len, f->reasoning_open, len);
@@ -172,25 +177,25 @@ ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
     rendering r = {.c = c, .flags = flags};
     const size_t n_ids = ids ? ids->n : 0;
     ag_status st = AG_OK;
-    c->begun.len = 0;
+    c->call_prefix.len = 0;
     c->no_calls = flags & AG_CHAT_NO_CALLS;
-    const bool wants_answers = ids && c->n_answers && !(flags & AG_CHAT_NO_REWRITING);
-    if (wants_answers) st = ag_chat_find_answers(c, &r.answers, err);
-    if (st == AG_OK) st = r.answers.n ? render_answers(&r, err) : render_text(&r, err);
+    const bool has_placeholders = ids && c->n_answers && !(flags & AG_CHAT_NO_REWRITING);
+    if (has_placeholders) st = ag_placeholders_find(c, &r.placeholders, err);
+    if (st == AG_OK) st = r.placeholders.n ? render_answers(&r, err) : render_text(&r, err);
     if (st == AG_OK && ids) st = append_ids(&r, ids, err);
     if (st == AG_OK) {
-        c->is_open = !(flags & (AG_CHAT_NO_PROMPT | AG_CHAT_CONTINUE)) &&
-                     ends_open(c->format, r.out.text, r.end);
+        c->starts_in_reasoning = !(flags & (AG_CHAT_NO_PROMPT | AG_CHAT_CONTINUE)) &&
+                                 ends_in_reasoning(c->format, r.out.text, r.end);
     }
-    if (st == AG_OK && text && r.answers.n) {
-        json_decref(r.answers.messages);
-        r.answers.messages = NULL;
+    if (st == AG_OK && text && r.placeholders.n) {
+        json_decref(r.placeholders.messages);
+        r.placeholders.messages = NULL;
         st = render_text(&r, err);
     }
     if (st == AG_OK && text) st = ag_text_append(text, r.out.text, r.end, err);
     if (st != AG_OK && ids) ids->n = n_ids;
-    ag_chat_stand_ins_free(&r.answers);
-    ag_cut_list_free(&r.cuts);
+    ag_placeholders_free(&r.placeholders);
+    ag_id_range_list_free(&r.ranges);
     ag_jinja_output_free(&r.out);
     return st;
 }
