@@ -80,7 +80,7 @@ ag_status ag_probe_render(const ag_chat_format *f, json_t *messages, json_t *too
     *out = (ag_jinja_output){0};
     *ok = false;
     json_t *variables = more ? more : json_object();
-    if (variables && !ag_chat_add_other_names(f, tools, variables, &now)) {
+    if (variables && !ag_chat_format_add_aliases(f, tools, variables, &now)) {
         json_decref(variables);
         variables = NULL;
     }

@@ -95,7 +95,7 @@ static inline void ag_parser_consume(ag_chat_parser *p, size_t n) {
 ag_parser_state ag_parse_start, ag_parse_reasoning, ag_parse_content;
 /* Returns the first position in s[from..n) where the mark is, or may be once more text has come; n
  * if there is none. *found: the mark is there. mark may be NULL: n. */
-size_t ag_parser_find(const char *mark, const char *s, size_t from, size_t n, bool is_final,
+size_t ag_parser_find(const char *delimiter, const char *s, size_t from, size_t n, bool is_final,
                       bool *found);
 
 /* stream_calls.c: between the calls of a section */

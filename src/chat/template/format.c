@@ -72,8 +72,8 @@ ag_status ag_chat_format_render(const ag_chat_format *f, const json_t *variables
     return st == AG_OK ? st : ag_error_prefix(err, st, "the chat template");
 }
 
-bool ag_chat_add_other_names(const ag_chat_format *f, const json_t *tools, json_t *variables,
-                             const struct tm *now) {
+bool ag_chat_format_add_aliases(const ag_chat_format *f, const json_t *tools, json_t *variables,
+                                const struct tm *now) {
     bool ok = true;
     if (ag_jinja_reads(f->jinja, "functions") && !json_object_get(variables, "functions")) {
         json_t *text = tools ? ag_json_text_string(tools, JSON_INDENT(4)) : json_string("[]");

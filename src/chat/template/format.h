@@ -60,8 +60,8 @@ ag_status ag_chat_format_render(const ag_chat_format *f, const json_t *variables
                                 ag_jinja_output *out, ag_error *err);
 
 /* Names that one family's templates have for tools and the clock, where nobody gave them. */
-bool ag_chat_add_other_names(const ag_chat_format *f, const json_t *tools, json_t *variables,
-                             const struct tm *now);
+bool ag_chat_format_add_aliases(const ag_chat_format *f, const json_t *tools, json_t *variables,
+                                const struct tm *now);
 
 /* Frees and zeroes everything that detection sets. */
 void ag_chat_format_reset_detected(ag_chat_format *f);

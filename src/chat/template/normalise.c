@@ -135,7 +135,7 @@ static ag_status fit_message(normaliser *n, json_t *m, ag_error *err) {
     }
     AG_TRY(fit_content(n, m, err));
     AG_TRY(fit_reasoning(n, m, err));
-    AG_TRY(ag_chat_fit_calls(n->f, m, json_array_size(n->out), &n->calls, err));
+    AG_TRY(ag_normalise_calls(n->f, m, json_array_size(n->out), &n->calls, err));
     const bool has_calls = json_array_size(json_object_get(m, "tool_calls")) > 0;
     return has_calls && !has(n, AG_CHAT_CALLS) ? calls_to_text(n, m, err) : AG_OK;
 }
@@ -293,7 +293,7 @@ ag_status ag_chat_normalise(const ag_chat *c, json_t **messages, json_t **tools,
     ag_status st = ag_normalise_check(n.out != NULL, err);
     if (st == AG_OK) st = add_all(&n, c, err);
     if (st == AG_OK && c->tools && has(&n, AG_CHAT_TOOLS)) {
-        st = ag_chat_fit_tools(c->format, c->tools, tools, err);
+        st = ag_normalise_tools(c->format, c->tools, tools, err);
     }
     if (st == AG_OK) *messages = n.out;
     else json_decref(n.out);

@@ -30,11 +30,11 @@ void ag_call_table_free(ag_call_table *t);
 
 /* Converts the tool_calls of an assistant's message, or the id and the name of a result. `place` is
  * the number of messages before this one. */
-ag_status ag_chat_fit_calls(const ag_chat_format *f, json_t *message, size_t n_before,
-                            ag_call_table *t, ag_error *err);
+ag_status ag_normalise_calls(const ag_chat_format *f, json_t *message, size_t n_before,
+                             ag_call_table *t, ag_error *err);
 /* *out: the tools with every field that the template reads. */
-ag_status ag_chat_fit_tools(const ag_chat_format *f, const json_t *tools, json_t **out,
-                            ag_error *err);
+ag_status ag_normalise_tools(const ag_chat_format *f, const json_t *tools, json_t **out,
+                             ag_error *err);
 
 /* Append tools and calls as text, for a template that supports neither. */
 ag_status ag_chat_append_tools(const json_t *tools, ag_text *out, ag_error *err);

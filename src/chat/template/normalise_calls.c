@@ -187,8 +187,8 @@ static ag_status fit_result(const ag_chat_format *f, json_t *m, ag_call_table *t
     return ag_normalise_set(m, "name", json_incref(name), err);
 }
 
-ag_status ag_chat_fit_calls(const ag_chat_format *f, json_t *m, size_t n_before, ag_call_table *t,
-                            ag_error *err) {
+ag_status ag_normalise_calls(const ag_chat_format *f, json_t *m, size_t n_before, ag_call_table *t,
+                             ag_error *err) {
     const char *role = json_string_value(json_object_get(m, "role"));
     const json_t *calls = json_object_get(m, "tool_calls");
     if (role && !strcmp(role, "tool")) return fit_result(f, m, t, err);

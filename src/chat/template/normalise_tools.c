@@ -93,8 +93,8 @@ static ag_status fitted_tool(const ag_chat_format *f, json_t *tool, json_t **out
     return st;
 }
 
-ag_status ag_chat_fit_tools(const ag_chat_format *f, const json_t *tools, json_t **out,
-                            ag_error *err) {
+ag_status ag_normalise_tools(const ag_chat_format *f, const json_t *tools, json_t **out,
+                             ag_error *err) {
     json_t *list = json_array(), *tool;
     ag_status st = ag_normalise_check(list != NULL, err);
     size_t i;

@@ -74,7 +74,7 @@ static json_t *variables_of(const rendering *r, json_t *messages, json_t *tools,
               json_object_set(v, "tools", tools) == 0 &&
               json_object_set_new(v, "add_generation_prompt", json_boolean(prompt)) == 0;
     if (ok && !(r->flags & AG_CHAT_NO_REWRITING))
-        ok = ag_chat_add_other_names(c->format, c->tools, v, now);
+        ok = ag_chat_format_add_aliases(c->format, c->tools, v, now);
     json_decref(messages);
     json_decref(tools);
     if (ok) return v;
