@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation: messages, tools and variables as the client sent them. */
+/* Conversation: the messages, tools and variables that a client sent, and the answers sampled for
+ * it. */
 #ifndef AG_CHAT_CONVERSATION_H
 #define AG_CHAT_CONVERSATION_H
 
@@ -8,22 +9,22 @@
 
 struct ag_chat {
     const ag_chat_format *format;
-    json_t *messages;  /* array, as they came */
-    json_t *tools;     /* array, as they came; NULL: none */
-    json_t *variables; /* object */
+    json_t *messages;  /* array, as the client sent it */
+    json_t *tools;     /* array, as the client sent it; NULL: none */
+    json_t *variables; /* object: more variables of the template */
     bool has_clock;
     int64_t clock;
     ag_chat_answer *answers;
     size_t n_answers, answers_cap;
     ag_text call_prefix;      /* text that ag_chat_require_call() put after the prompt */
-    size_t memory_limit;      /* bytes that the template may take; 0: the default */
-    ag_jinja_usage usage;     /* usage of the last render */
-    bool no_calls;            /* the answer to the prompt rendered last has none */
-    bool starts_in_reasoning; /* the prompt rendered last ends inside a reasoning */
+    size_t memory_limit;      /* limit for the template; 0: the default */
+    ag_jinja_usage usage;     /* of the last render */
+    bool no_calls;            /* the answer to the last prompt is parsed without calls */
+    bool starts_in_reasoning; /* the last prompt ends inside the reasoning */
 };
 
-/* Adds the answer, which is taken over in any case, to c->answers. Forgets the oldest of more than
- * 4,096. */
+/* Appends the answer to c->answers; takes it over in any case. Drops the oldest if there are more
+ * than 4,096. Fails with AG_NOMEM. */
 ag_status ag_chat_store_answer(ag_chat *c, ag_chat_answer *answer, ag_error *err);
 
 #endif

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers that this engine sampled stand in a rendered conversation with the ids that they had. */
+/* Placeholders: puts sentinels into a conversation in place of its sampled answers, so that the
+ * rendered text shows where the sampled ids belong. */
 #ifndef AG_CHAT_PLACEHOLDER_H
 #define AG_CHAT_PLACEHOLDER_H
 
 #include "chat/conversation.h"
 #include "chat/template/special_text.h"
 
-/* A word, and where a rendered text has it: n times, the first of them at `begin`, the last one's
- * end at `end`. */
+/* Sentinel: a text that no message contains, and where the rendered text has it. */
 typedef struct ag_sentinel {
     char text[56];
     size_t n, begin, end;
 } ag_sentinel;
 
-/* A message that was sampled, and words that stand in its place while the template renders. */
+/* Placeholder: the sentinels that replace one message's content, reasoning and arguments of calls.
+ */
 typedef struct ag_placeholder {
-    const ag_chat_answer *answer; /* borrowed; NULL: the message is text after all */
+    const ag_chat_answer *answer; /* borrowed; NULL: the message is rendered as text */
     size_t message;
     bool has_content, has_calls;
     ag_sentinel content, reasoning, argument;
@@ -24,17 +25,18 @@ typedef struct ag_placeholder {
 typedef struct ag_placeholders {
     ag_placeholder *list;
     size_t n, cap;
-    char prefix[24];  /* of all their words */
-    json_t *messages; /* with the stand-ins' words; owned */
+    char prefix[24];  /* of every sentinel */
+    json_t *messages; /* c->messages with the sentinels; owned */
 } ag_placeholders;
 void ag_placeholders_free(ag_placeholders *s);
 
-/* Finds the messages of c that were sampled. */
+/* Appends a placeholder to *s for each message of c that equals a sampled answer. */
 ag_status ag_placeholders_find(const ag_chat *c, ag_placeholders *s, ag_error *err);
-/* Makes s->messages. */
+/* Makes s->messages, with new sentinels. Fails with AG_NOMEM. */
 ag_status ag_placeholders_insert(const ag_chat *c, ag_placeholders *s, ag_error *err);
-/* The cuts of a text that was rendered from s->messages. *missed: a message's place cannot be told;
- * it is marked as text, and the conversation is to be rendered again. */
+/* Appends the id ranges of out->text[0..to), which was rendered from s->messages: special tokens,
+ * and the sampled ids of each answer. *missed: the location of an answer is uncertain. Its
+ * placeholder is given up (answer = NULL), and the caller must render again. */
 ag_status ag_placeholders_locate(const ag_chat *c, ag_placeholders *s, const ag_jinja_output *out,
                                  size_t to, ag_id_range_list *l, bool *missed, ag_error *err);
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that are asked for, as a grammar: written as the template writes them. */
+/* Call grammar: a grammar for the tool calls that a request requires, written as the model's
+ * template writes them. */
 #ifndef AG_CHAT_CALL_GRAMMAR_H
 #define AG_CHAT_CALL_GRAMMAR_H
 
 #include "chat/template/format.h"
 
-/* What stands before the name of the first call; appended. */
+/* Appends the text before the name of the first call. */
 ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err);
-/* The grammar (AG_CONSTRAINT_GRAMMAR) of all that follows: a call of one of the tools (an array, as
- * in a request), and, if `several`, more of them. Appended. */
+/* Appends a grammar (AG_CONSTRAINT_GRAMMAR) for the text after ag_call_opening(): a call of one of
+ * the tools (an array, as in a request), and more calls if `several`. Fails with AG_UNSUPPORTED if
+ * the format cannot write a tool's name or arguments, and with AG_INVALID if parameters are not an
+ * object. */
 ag_status ag_call_grammar(const ag_chat_format *f, const json_t *tools, bool several, ag_text *out,
                           ag_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of the conversations that probe a template. No template contains them. */
+/* Sentinels: texts of the conversations that probe a template. Templates do not contain them. */
 #ifndef AG_CHAT_SENTINELS_H
 #define AG_CHAT_SENTINELS_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of a parser of answers. Text waits in `pending` until it is certain what it is; a state
- * is a function that takes from it what it can. */
+/* Parser of answers: a state machine that splits an answer, pushed in pieces, into reasoning,
+ * content and tool calls. Text waits in `pending` until its kind is certain. Each state is a
+ * function. */
 #ifndef AG_CHAT_PARSER_H
 #define AG_CHAT_PARSER_H
 
@@ -12,28 +13,28 @@
 
 typedef struct ag_parsed_call {
     char *id, *name;   /* owned */
-    ag_text arguments; /* as far as they came */
+    ag_text arguments; /* JSON; grows while the call is read */
     bool is_complete;
 } ag_parsed_call;
 
 typedef struct ag_queued_delta {
     ag_chat_delta_kind kind;
-    size_t call, begin, end; /* in the text that it adds to */
+    size_t call, begin, end; /* call index, and range in the delta's text */
 } ag_queued_delta;
 
-/* Takes what it can of the text from p->at on. *again: it changed the state or took something, so
- * that there may be more to do. */
+/* Reads what it can of the text at p->at. *again: the state changed or text was consumed, so the
+ * next call may read more. */
 typedef ag_status ag_parser_state(ag_chat_parser *p, bool *again, ag_error *err);
 
-/* What a call is written as, for one without a template: see ag_parser_create. */
+/* Parameters of a parser. All but tools are borrowed. */
 typedef struct ag_parser_params {
-    const ag_call_format *format;  /* borrowed; NULL: calls are text */
-    const ag_call_format *headers; /* borrowed; whose headers are no content, or NULL */
-    const char *reasoning_open, *reasoning_close; /* borrowed; NULL: there is no reasoning */
-    const char *content_open; /* borrowed; a mark that is not told; NULL: none */
-    bool starts_in_reasoning; /* the prompt ended inside the reasoning */
-    bool short_id;            /* ids of 9 letters and digits */
-    json_t *tools;            /* NULL, or what was offered: kept */
+    const ag_call_format *format;                 /* NULL: calls are text */
+    const ag_call_format *headers;                /* format whose headers are skipped; NULL: none */
+    const char *reasoning_open, *reasoning_close; /* NULL: no reasoning */
+    const char *content_open; /* delimiter that is not part of the content; NULL: none */
+    bool starts_in_reasoning; /* the prompt opened the reasoning */
+    bool short_id;            /* made ids have 9 letters and digits */
+    json_t *tools;            /* tools that the request offers; a reference is taken; NULL: none */
 } ag_parser_params;
 
 struct ag_chat_parser {
@@ -41,9 +42,9 @@ struct ag_chat_parser {
     ag_parser_state *state;
     bool is_final;
     ag_text pending;
-    size_t at;       /* what is before was taken */
-    size_t decided;  /* at most `at`: from here on it is content, if it turns out to be no call */
-    size_t searched; /* [at, seen) was looked at already and is not what the state waits for */
+    size_t at;       /* pending[0..at) was consumed */
+    size_t decided;  /* <= at; the text from here to `at` may still be content */
+    size_t searched; /* [at, searched) does not contain what the state looks for */
 
     ag_text content, reasoning;
     ag_parsed_call *calls;
@@ -51,34 +52,33 @@ struct ag_chat_parser {
     ag_queued_delta *queue;
     size_t n_queue, queue_cap, next;
 
-    bool is_bare_excluded; /* the answer did not begin with a call */
-    bool is_fenced;        /* and stands between ``` and ``` */
-    bool is_bare;          /* the section at hand began without a mark */
-    size_t fallback_len;   /* from `held` on: what becomes content if there is no call in it */
-    size_t n_calls_before; /* calls when the section began */
+    bool is_bare_excluded; /* the answer does not begin with a call */
+    bool is_fenced;        /* calls are in a ``` fence, which the answer began with */
+    bool is_bare;          /* the current section began without a delimiter */
+    size_t fallback_len;   /* bytes from `decided` on: content, if no call follows */
+    size_t n_calls_before; /* n_calls when the section began */
 
-    ag_chat_delta_kind body_kind; /* harmony: kind of the message at hand */
+    ag_chat_delta_kind body_kind; /* harmony: kind of the current message */
 
-    /* the call at hand */
+    /* The current call. */
     ag_json_scan scan;
-    ag_json_scan value;  /* of arguments that are told when all of them is there */
-    size_t scanned;      /* bytes of pending from `at` on that the scan has seen, or `value` */
-    uint32_t args_depth; /* of the object in which the arguments stand */
+    ag_json_scan value;  /* scan of arguments that are emitted when they are complete */
+    size_t scanned;      /* bytes from `at` on that a scan has read */
+    uint32_t args_depth; /* depth of the object that holds the arguments */
     bool is_first_param, is_text_param, is_cdata;
-    char quote; /* of the text in which the scan of a value stands */
+    char quote; /* opening quote of the string that a scan is in; 0: none */
     uint32_t depth;
 };
 
-/* stream.c */
 ag_status ag_parser_create(const ag_parser_params *params, ag_chat_parser **out, ag_error *err);
-/* Adds to content or reasoning. */
+/* Appends text to the content or the reasoning, and queues a delta. */
 ag_status ag_parser_emit_text(ag_chat_parser *p, ag_chat_delta_kind kind, const char *text,
                               size_t n, ag_error *err);
-/* A call begins: its text before p->at is accounted for. id may be empty: one is made. */
+/* Adds a call and queues a delta. The text before p->at is decided. n_id == 0: makes an id. */
 ag_status ag_parser_begin_call(ag_chat_parser *p, const char *name, size_t n_name, const char *id,
                                size_t n_id, ag_error *err);
 ag_status ag_parser_emit_arguments(ag_chat_parser *p, const char *text, size_t n, ag_error *err);
-/* The schema of an argument of the call at hand, or NULL. */
+/* Returns the schema of an argument of the current call; NULL if the tools have none. Borrowed. */
 const json_t *ag_parser_param_schema(const ag_chat_parser *p, const char *key);
 bool ag_parser_has_tool(const ag_chat_parser *p, const char *name, size_t n);
 
@@ -91,23 +91,25 @@ static inline void ag_parser_consume(ag_chat_parser *p, size_t n) {
     p->scanned = p->scanned > n ? p->scanned - n : 0;
 }
 
-/* stream_text.c */
+/* Reasoning and content (text.c). */
 ag_parser_state ag_parse_start, ag_parse_reasoning, ag_parse_content;
-/* Returns the first position in s[from..n) where the mark is, or may be once more text has come; n
- * if there is none. *found: the mark is there. mark may be NULL: n. */
+/* Returns the first position in s[from..n) where the delimiter is, or may be when more text
+ * arrives; n if there is none. *found: the delimiter is there. A NULL delimiter is never found. */
 size_t ag_parser_find(const char *delimiter, const char *s, size_t from, size_t n, bool is_final,
                       bool *found);
 
-/* stream_calls.c: between the calls of a section */
+/* Between the calls of a section (calls.c). */
 ag_parser_state ag_parse_section;
-/* What was held is content; the search goes on behind what made it look like a call. */
+/* Ends a section that is not one: its undecided text becomes content, and the search for calls
+ * continues after what looked like the start of a call. */
 ag_status ag_parser_reject_call(ag_chat_parser *p, ag_error *err);
-/* The call at hand is over: the section goes on. */
+/* Ends the current call and returns to the section. */
 void ag_parser_end_call(ag_chat_parser *p, bool is_complete);
-/* Name characters that s begins with. */
+/* Returns the number of bytes of s[0..n) that form a tool's name: letters, digits, "_-./" and
+ * non-ASCII characters. */
 size_t ag_call_name_len(const char *s, size_t n);
 
-/* stream_json.c, stream_tags.c, stream_python.c, stream_harmony.c: a call begins at p->at */
+/* A call at p->at, by kind (json_call.c, tagged_call.c, python_call.c, harmony.c). */
 ag_parser_state ag_parse_json_call, ag_parse_named_call, ag_parse_tagged_call;
 ag_parser_state ag_parse_python_call, ag_parse_braces_call, ag_parse_harmony;
 

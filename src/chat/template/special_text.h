@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spellings of tokens in a rendered text: those of the template's own words become the tokens,
- * those in words of the conversation stay text. */
+/* Special texts: spellings of tokens in a rendered text. Those that the template wrote become the
+ * tokens; those that came from the conversation stay text. */
 #ifndef AG_CHAT_SPECIAL_TEXT_H
 #define AG_CHAT_SPECIAL_TEXT_H
 
 #include "chat/template/format.h"
 #include "text/tokenizer.h"
 
-/* Fills f->marks with the spellings of the tokenizer's special tokens, and of other added tokens
- * that the template's text has. */
+/* Fills f->special_texts: the tokenizer's special tokens, and other added tokens that the
+ * template's text contains. Without a tokenizer there are none. */
 ag_status ag_special_text_collect(ag_chat_format *f, const char *jinja, ag_error *err);
 
 typedef struct ag_id_range_list {
@@ -18,10 +18,12 @@ typedef struct ag_id_range_list {
 void ag_id_range_list_free(ag_id_range_list *l);
 ag_status ag_id_range_list_add(ag_id_range_list *l, ag_id_range range, ag_error *err);
 
-/* The cuts of out->text[from..to), appended in order. */
+/* Appends the id ranges of out->text[from..to), in order. A range without ids divides the text
+ * there. */
 ag_status ag_special_text_find_ranges(const ag_chat_format *f, const ag_jinja_output *out,
                                       size_t from, size_t to, ag_id_range_list *l, ag_error *err);
-/* The longest mark that s[0..n) begins with, or NULL. */
+/* Returns the longest special text that s[0..n) begins with, borrowed; NULL if there is none.
+ * special_only: only of tokens that the tokenizer calls special. */
 const ag_special_text *ag_special_text_longest(const ag_chat_format *f, const char *s, size_t n,
                                                bool special_only);
 
