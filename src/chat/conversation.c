@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation as it came: messages, tools, variables. */
 #include "chat/conversation.h"
 
 #include "chat/interrupt.h"

@@ -2,12 +2,12 @@
 #include "chat/json_scan.h"
 
 enum {
-    VALUE, /* a value comes; the state of a zeroed scan */
+    VALUE, /* before a value; the state of a zeroed scan */
     FIRST_VALUE,
-    FIRST_KEY, /* or the end of the brackets that were just opened */
+    FIRST_KEY, /* after '{': a key or '}' */
     KEY,
     COLON,
-    AFTER_VALUE, /* a value of a list or an object */
+    AFTER_VALUE, /* after a value in an array or an object */
     STRING,
     ESCAPE,
     HEX,

@@ -39,7 +39,7 @@ ag_status ag_json_text_quote(const char *s, size_t n, ag_text *out, ag_error *er
 typedef struct dump {
     ag_text *out;
     ag_error *err;
-    ag_status st; /* jansson does not heed every failure of its callback */
+    ag_status st; /* jansson ignores some failures of its callback */
     size_t n_pieces;
 } dump;
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a message must be, before anything is made of it. */
 #include "chat/message.h"
 
 #include "chat/interrupt.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What asks a model to repeat a text: KVzip's words, and what its template puts behind a message.
- */
+/* Requests of a replay: KVzip's instructions as tokens, and the text that the model's template
+ * writes after a message. */
 #include "core/fail.h"
 
 #include <antigravity/chat.h>
@@ -21,10 +21,11 @@ static ag_status render(ag_chat *c, const char *message, unsigned flags, ag_ids 
     return ag_chat_render(c, flags, out, NULL, err);
 }
 
-/* Behind a message: from where one that began alike goes on otherwise. */
+/* Sets *out to the ids after a user's message: those that two messages with a common prefix do not
+ * share. */
 static ag_status append_suffix(ag_chat *c, ag_ids *out, ag_error *err) {
     ag_ids with_prompt = {0}, longer = {0};
-    ag_chat_set_clock(c, 0); /* of a template that tells the date: the same on every day */
+    ag_chat_set_clock(c, 0); /* templates that write the date give the same text on every day */
     ag_status st = render(c, "a", 0, &with_prompt, err);
     if (st == AG_OK) st = render(c, "a 0", AG_CHAT_NO_PROMPT, &longer, err);
     if (st == AG_OK) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model's own files say about sampling. */
+/* Reads the sampling parameters that a model's files recommend. */
 #include "core/fail.h"
 #include "formats/json.h"
 #include "formats/weight_source.h"
@@ -11,9 +11,9 @@
 #include <string.h>
 
 typedef struct sampling_key {
-    const char *name, *gguf; /* as generation_config.json and a GGUF file call it */
+    const char *name, *gguf; /* names in generation_config.json and in a GGUF file */
     bool is_count;
-    double min, max; /* what is outside is malformed */
+    double min, max; /* other values are malformed */
 } sampling_key;
 
 enum { TEMPERATURE, TOP_K, TOP_P, MIN_P, REPETITION_PENALTY, N_KEYS };
@@ -34,7 +34,7 @@ static void set_param(ag_sampler_params *p, int key, double v) {
     case TOP_K:
         p->top_k = v > 0 ? (uint32_t)v : 0;
         break;
-    case TOP_P: /* 0 and 1 are off; a sampler knows 1 alone */
+    case TOP_P: /* 0 and 1 are off; ag_sampler_params has 1 for off */
         p->top_p = v > 0 ? f : 1;
         break;
     case MIN_P:

@@ -20,11 +20,11 @@ static uint64_t hash_bytes(const char *s, size_t n) {
 
 static uint64_t hash_real(double d) {
     uint64_t bits = 0;
-    if (d != 0) memcpy(&bits, &d, sizeof bits); /* 0 equals -0 */
+    if (d != 0) memcpy(&bits, &d, sizeof bits); /* 0 equals -0, so both hash to 0 */
     return bits;
 }
 
-/* The hash of equal values is equal: members of an object may have any order. */
+/* Returns a hash that equal values share. The order of an object's members does not matter. */
 static uint64_t hash_value(const json_t *v) {
     uint64_t h = (uint64_t)json_typeof(v), members = 0;
     const char *key;
@@ -67,7 +67,7 @@ void ag_answer_index_free(ag_answer_index *x) {
     *x = (ag_answer_index){0};
 }
 
-/* The first key that is not less. */
+/* Returns the index of the first key that is not less than `key`. */
 static size_t lower_bound(const ag_answer_index *x, ag_answer_key key) {
     size_t low = 0, high = x->n;
     while (low < high) {

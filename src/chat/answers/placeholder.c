@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- which messages were ---- */
+/* ---- messages that were sampled ---- */
 
 void ag_placeholders_free(ag_placeholders *s) {
     ag_free(s->list);
@@ -41,7 +41,8 @@ static ag_status add_placeholder(ag_placeholders *s, const ag_chat_answer *t, si
     return AG_OK;
 }
 
-/* Reasoning that a client leaves out is not said otherwise. */
+/* Adds a placeholder if message i equals an answer. A message without reasoning equals answers with
+ * any, since clients often leave it out. */
 static ag_status find_answer(const ag_answer_index *index, const json_t *m, size_t i, size_t *from,
                              ag_placeholders *s, ag_error *err) {
     const char *role = json_string_value(json_object_get(m, "role"));
@@ -68,9 +69,9 @@ ag_status ag_placeholders_find(const ag_chat *c, ag_placeholders *s, ag_error *e
     return st;
 }
 
-/* ---- words in their place ---- */
+/* ---- sentinels ---- */
 
-/* Letters and digits that nobody who writes a conversation or tools can know. */
+/* Chooses sentinels from unpredictable digits, which no client can put into a message or a tool. */
 static void choose_sentinels(ag_placeholders *s) {
     snprintf(s->prefix, sizeof s->prefix, "Q7v%016" PRIx64 "w", ag_unpredictable());
     for (size_t i = 0; i < s->n; i++) {
@@ -82,6 +83,7 @@ static void choose_sentinels(ag_placeholders *s) {
     }
 }
 
+/* Returns a copy of the calls whose arguments are {"a": sentinel}. NULL: out of memory. */
 static json_t *calls_with(const json_t *calls, const char *sentinel) {
     json_t *copy = json_deep_copy(calls), *call;
     size_t i;
@@ -95,6 +97,7 @@ static json_t *calls_with(const json_t *calls, const char *sentinel) {
     return copy;
 }
 
+/* Replaces a message by a copy with the sentinels of x. Returns false if out of memory. */
 static bool insert_sentinels(json_t *messages, const ag_placeholder *x) {
     json_t *m = json_copy(json_array_get(messages, x->message));
     bool ok = m != NULL;
@@ -124,14 +127,14 @@ ag_status ag_placeholders_insert(const ag_chat *c, ag_placeholders *s, ag_error 
     return s->messages ? AG_OK : AG_FAIL(err, NOMEM, "a conversation of sampled answers");
 }
 
-/* ---- where they stand ---- */
+/* ---- locations in the rendered text ---- */
 
 typedef struct location {
     size_t begin, end;
     bool with_reasoning;
 } location;
 
-/* The word that begins at `at`, behind the beginning that all have in common, or NULL. */
+/* Returns the sentinel at `at`, where the common prefix begins; NULL if none is there. */
 static ag_sentinel *sentinel_at(ag_placeholders *s, const char *at) {
     const char *kind = at + strlen(s->prefix), *p = kind + 1;
     size_t i = 0;
@@ -143,7 +146,7 @@ static ag_sentinel *sentinel_at(ag_placeholders *s, const char *at) {
     return strncmp(at, w->text, strlen(w->text)) == 0 ? w : NULL;
 }
 
-/* Where all words stand, in one pass over the text: there may be as many as messages. */
+/* Finds all sentinels in one pass over the text, since there can be one per message. */
 static void find_sentinels(ag_placeholders *s, const char *text, size_t n) {
     const char *p = text;
     for (; (p = ag_find_bytes(p, n - (size_t)(p - text), s->prefix)); p += strlen(s->prefix)) {
@@ -154,23 +157,24 @@ static void find_sentinels(ag_placeholders *s, const char *text, size_t n) {
     }
 }
 
-/* Which is not so where a template says something twice. */
+/* Returns false if the template wrote a sentinel more than once. */
 static bool is_certain(const ag_placeholder *x) {
     return x->content.n <= 1 && x->reasoning.n <= 1 && x->argument.n <= count_calls(x->answer);
 }
 
-/* A walk over the text. */
+/* Search state; answers are located in order. */
 typedef struct walk {
     const ag_chat_format *f;
     const char *text;
-    size_t n;          /* number of bytes of the text */
-    size_t from;       /* answers that are found begin here or behind */
-    size_t skipped_to; /* the end of the words that were looked at last */
-    size_t searched_from,
-        found_end; /* the first end of a turn at or behind looked_from; SIZE_MAX: none */
+    size_t n;    /* end of the previous answer's sentinels, even if uncertain */
+    size_t from; /* end of the last located answer */
+    size_t
+        skipped_to; /* end of the sentinels of the last answer, also if its location is uncertain */
+    size_t searched_from, found_end; /* first end of a turn from searched_from on; SIZE_MAX: none */
 } walk;
 
-/* The next end of a turn, or SIZE_MAX. What one answer asked for is there for the next one's. */
+/* Returns the first end of a turn from `from` on; SIZE_MAX if there is none. Remembers it for the
+ * next answer. */
 static size_t turn_end(walk *w, size_t from) {
     if (!w->f->turn_end) return SIZE_MAX;
     if (from >= w->searched_from && from <= w->found_end) return w->found_end;
@@ -184,8 +188,8 @@ static bool is_at_or_after(const ag_sentinel *sentinel, size_t from) {
     return sentinel->n && sentinel->begin >= from;
 }
 
-/* The last one before `to`, but behind the answer before, also one whose place could not be told.
- * SIZE_MAX: it is not there. */
+/* Returns the last position of `what` before `to` and after the previous answer; SIZE_MAX if there
+ * is none. */
 static size_t find_last(const walk *w, size_t to, const char *what) {
     const size_t len = what ? strlen(what) : SIZE_MAX;
     const size_t from = w->skipped_to > w->from && w->skipped_to <= to ? w->skipped_to : w->from;
@@ -196,8 +200,8 @@ static size_t find_last(const walk *w, size_t to, const char *what) {
     return SIZE_MAX;
 }
 
-/* What opens the section of calls whose first argument is at `at`: the nearest one before it, since
- * a system prompt may show how calls are written, too. */
+/* Returns where the section of calls begins whose first argument is at `at`. This is the nearest
+ * trigger before it, since a system prompt can show how calls are written too. */
 static size_t section_begin(const walk *w, size_t at) {
     const ag_call_format *f = &w->f->calls;
     for (size_t i = 0; i < AG_CALL_TRIGGERS && f->triggers[i]; i++) {
@@ -207,7 +211,7 @@ static size_t section_begin(const walk *w, size_t at) {
     return SIZE_MAX;
 }
 
-/* Where the answer begins whose words stand behind w->from. */
+/* Finds the start of an answer after w->from. */
 static bool find_begin(walk *w, const ag_placeholder *x, location *out) {
     const ag_sentinel *sentinel = x->has_content ? &x->content : &x->argument;
     const bool has_reasoning = is_at_or_after(&x->reasoning, w->from);
@@ -219,10 +223,12 @@ static bool find_begin(walk *w, const ag_placeholder *x, location *out) {
     if (has_reasoning && !x->answer->starts_in_reasoning)
         out->begin = find_last(w, out->begin, w->f->reasoning_open);
     if (!has_reasoning && !x->has_content) out->begin = section_begin(w, out->begin);
-    /* What was found before the answer is none of it. */
+    /* An end of a turn between start and sentinel: the start belongs to an earlier turn. */
     return out->begin != SIZE_MAX && turn_end(w, out->begin) >= sentinel->begin;
 }
 
+/* Finds the end of an answer: the end of its turn, or, for text that other text follows, of its
+ * sentinel. */
 static bool find_end(walk *w, const ag_placeholder *x, size_t to, location *out) {
     const ag_sentinel *sentinel = x->has_calls ? &x->argument : &x->content;
     if (!is_at_or_after(sentinel, out->begin)) return false;
@@ -235,6 +241,8 @@ static bool find_end(walk *w, const ag_placeholder *x, size_t to, location *out)
     return out->end <= to;
 }
 
+/* Appends the id range of a located answer. If the template leaves out its reasoning and no token
+ * ends there, gives the placeholder up. */
 static ag_status add_range(ag_placeholder *x, const location *at, ag_id_range_list *l, bool *missed,
                            ag_error *err) {
     const ag_chat_answer *t = x->answer;

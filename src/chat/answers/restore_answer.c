@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampled answers from one ag_chat to the next, as JSON. */
+/* Adds sampled answers to a conversation, and saves and restores them as JSON. */
 #include "chat/conversation.h"
 #include "chat/json_text.h"
 #include "chat/message.h"
@@ -28,18 +28,18 @@ ag_status ag_chat_add_answer(ag_chat *c, const ag_chat_parser *p, const int32_t 
     return st;
 }
 
-/* ---- kept answers ---- */
+/* ---- saved answers ---- */
 
 enum { CHECKSUM_TEXT = 17 };
 
-/* As JSON, whose numbers have no 64 bits everywhere. */
+/* Writes the format's checksum as text: JSON numbers of some clients have fewer than 64 bits. */
 static void write_checksum(const ag_chat *c, char text[CHECKSUM_TEXT]) {
     snprintf(text, CHECKSUM_TEXT, "%016" PRIx64, c->format->checksum);
 }
 
-/* ---- keeping ---- */
+/* ---- save ---- */
 
-/* What ag_chat_require_call() put behind the prompt, and what was sampled. */
+/* Appends the ids of what ag_chat_require_call() put after the prompt, and the sampled ids. */
 static ag_status append_all_ids(const ag_chat *c, const int32_t *ids, size_t n, ag_ids *all,
                                 ag_error *err) {
     if (c->call_prefix.len) {
@@ -52,8 +52,8 @@ static ag_status append_all_ids(const ag_chat *c, const int32_t *ids, size_t n, 
     return AG_OK;
 }
 
-/* Of an answer without calls the ids must spell what it says, all of it in ordinary tokens: anyone
- * can write the same text. */
+/* Fails with AG_UNSUPPORTED unless the ids of an answer without calls spell its content, in
+ * ordinary tokens. A message with the same text from a client must not get special tokens. */
 static ag_status check_spelling(const ag_chat *c, const json_t *message, const ag_chat_answer *t,
                                 ag_error *err) {
     const json_t *content = json_object_get(message, "content");
@@ -90,6 +90,7 @@ static json_t *json_of_ids(const ag_ids *ids) {
     return list;
 }
 
+/* Appends the answer as JSON: message, ids, whether it starts in reasoning, and the checksum. */
 static ag_status save(const ag_chat *c, const json_t *message, ag_chat_answer *t, const ag_ids *ids,
                       ag_text *json, ag_error *err) {
     AG_TRY(ag_chat_answer_init(c->format, message, ids->data, ids->n, t, err));
@@ -123,7 +124,7 @@ ag_status ag_chat_keep_answer(const ag_chat *c, const ag_chat_parser *p, const i
     return st;
 }
 
-/* ---- recalling ---- */
+/* ---- restore ---- */
 
 static ag_status read_ids(const ag_tokenizer *t, const json_t *list, ag_ids *ids, ag_error *err) {
     const int32_t n_vocab = ag_tokenizer_vocab_size(t);
@@ -139,7 +140,7 @@ static ag_status read_ids(const ag_tokenizer *t, const json_t *list, ag_ids *ids
     return ids->n ? AG_OK : AG_FAIL(err, FORMAT, "a kept answer without ids");
 }
 
-/* Ids of another tokenizer would be other words. */
+/* Fails with AG_FORMAT if the answer was saved with another tokenizer or template. */
 static ag_status check_format(const ag_chat *c, const json_t *saved, ag_error *err) {
     char here[CHECKSUM_TEXT];
     const char *format = json_string_value(json_object_get(saved, "format"));
@@ -149,6 +150,7 @@ static ag_status check_format(const ag_chat *c, const json_t *saved, ag_error *e
                    format ? format : "none is named", here);
 }
 
+/* Checks the ids against the message, and adds the answer to the conversation. */
 static ag_status restore(ag_chat *c, const json_t *message, const ag_ids *ids,
                          bool starts_in_reasoning, ag_error *err) {
     ag_chat_answer answer = {.starts_in_reasoning = starts_in_reasoning};

@@ -9,9 +9,10 @@
 
 #include <string.h>
 
-/* ---- what a message says ---- */
+/* ---- canonical messages ---- */
 
-/* Id, name and arguments: text that holds JSON says what the JSON does. NULL: out of memory. */
+/* Returns [id, name, arguments]; NULL if out of memory. Arguments that are the text of a JSON value
+ * are that value. */
 static json_t *canonical_call(json_t *call) {
     const json_t *f = ag_chat_function(call);
     json_t *arguments = json_object_get(f, "arguments");
@@ -34,7 +35,6 @@ static ag_status append_calls(const json_t *calls, json_t *canonical, ag_error *
     return AG_OK;
 }
 
-/* *said: [text, [calls]] */
 ag_status ag_chat_canonical_message(const json_t *m, json_t **canonical, ag_error *err) {
     ag_text text = {0};
     json_t *calls = json_array();
@@ -52,9 +52,10 @@ ag_status ag_chat_canonical_message(const json_t *m, json_t **canonical, ag_erro
     return st;
 }
 
-/* ---- what was sampled ---- */
+/* ---- answers ---- */
 
-/* Also one that says nothing, of which the message does not speak. */
+/* Returns whether the text begins with the delimiter of reasoning. The reasoning can be empty: then
+ * the message has none. */
 static bool begins_reasoning(const ag_chat_format *f, const ag_text *text) {
     const char *s = text->data;
     if (!s || !f->reasoning_open) return false;
@@ -62,8 +63,8 @@ static bool begins_reasoning(const ag_chat_format *f, const ag_text *text) {
     return strncmp(s, f->reasoning_open, strlen(f->reasoning_open)) == 0;
 }
 
-/* How many ids the reasoning takes, with its mark and the white space behind: those after which the
- * text has exactly so many bytes. SIZE_MAX if no border of a token is there. */
+/* *count: the leading ids that are the reasoning, its delimiters and the white space after it;
+ * SIZE_MAX if no token ends there, 0 without reasoning. */
 static ag_status count_reasoning(const ag_chat_format *f, const int32_t *ids, size_t n,
                                  bool has_reasoning, size_t *count, ag_error *err) {
     ag_decoder *d;

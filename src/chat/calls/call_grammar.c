@@ -41,7 +41,7 @@ static ag_status put_quoted(writer *w, const char *s, size_t n) {
     return put(w, "\" ");
 }
 
-/* Special tokens by their ids, all else as it is spelled. */
+/* Writes special tokens by their ids, and other text as a string. */
 static ag_status put_delimiter(writer *w, const char *s, size_t n) {
     size_t begin = 0, i = 0;
     while (i < n) {
@@ -59,7 +59,7 @@ static ag_status put_delimiter(writer *w, const char *s, size_t n) {
     return n > begin ? put_quoted(w, s + begin, n - begin) : AG_OK;
 }
 
-/* What closes calls, up to what ends the answer. */
+/* Writes what closes calls, up to the first text that ends the answer. */
 static ag_status put_closing(writer *w, const char *s) {
     const char *end = s ? s + strlen(s) : NULL;
     for (size_t i = 0; s && i < w->f->n_stops; i++) {
@@ -73,11 +73,12 @@ static ag_status put_literal(writer *w, const char *s) {
     return s ? put_delimiter(w, s, strlen(s)) : AG_OK;
 }
 
+/* Returns whether c needs no escape in a regular expression. */
 static bool is_word(char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
 }
 
-/* A regular expression that finds the text, but for white space around it. */
+/* Writes a regular expression, `before` followed by a literal s without white space at its ends. */
 static ag_status put_stop_regex(writer *w, const char *before, const char *s) {
     size_t n = strlen(s);
     ag_json_trim(&s, &n);
@@ -100,7 +101,8 @@ static const char *tool_name(const json_t *tool) {
     return json_string_value(json_object_get(ag_chat_function(tool), "name"));
 }
 
-/* References into a schema that now stands at `place` of another. */
+/* Rewrites references inside a schema that is now at `path` of another schema. Returns false if out
+ * of memory. */
 static bool move_references(json_t *v, const char *path) {
     size_t i;
     const char *key;
@@ -120,7 +122,7 @@ static bool move_references(json_t *v, const char *path) {
     return true;
 }
 
-/* The schema of a tool's arguments, to stand at `place`. */
+/* *out: the schema of a tool's arguments, for the place `path` of another schema; owned. */
 static ag_status parameters_of(writer *w, const json_t *tool, const char *path, json_t **out) {
     const json_t *own = json_object_get(ag_chat_function(tool), "parameters");
     const char *type = json_string_value(json_object_get(own, "type"));
@@ -139,8 +141,8 @@ static ag_status parameters_of(writer *w, const json_t *tool, const char *path, 
     return AG_FAIL(w->err, NOMEM, "schema of a tool call");
 }
 
-/* A value of a call that is neither its tool nor its arguments: an id, a number that is counted
- * up, or a word that is always the same. */
+/* Returns the schema of a value that is neither the tool's name nor its arguments: an id, a
+ * counter, or a constant. */
 static json_t *other_schema(const json_t *sample) {
     const char *s = json_string_value(sample);
     const size_t n = s ? strlen(s) : 0;
@@ -153,6 +155,8 @@ static json_t *other_schema(const json_t *sample) {
     return json_pack("{s:O}", "const", sample);
 }
 
+/* *out: the schema of a value of the call that the template wrote, `sample`, with the tool's name
+ * and parameters in place of the probe's. */
 static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, const char *path,
                              json_t **out) {
     const char *s = json_string_value(sample), *key;
@@ -241,7 +245,7 @@ static ag_status put_tagged(writer *w, const json_t *tool) {
         AG_TRY(put_literal(w, delimiters[i]));
         AG_TRY(put(w, ", "));
     }
-    /* What begins like CDATA is read as that. */
+    /* The parser reads a value that begins with <![CDATA[ as CDATA. */
     AG_TRY(put_stop_regex(w, "^<!\\[CDATA\\[|", c->param_close));
     AG_TRY(put(w, ") "));
     return put_parameters(w, tool);
@@ -281,14 +285,14 @@ static ag_status put_call(writer *w, const json_t *tool) {
     return put_code(w, tool);
 }
 
-/* ---- the answer ---- */
+/* ---- sections ---- */
 
-/* Nothing that stands before every call: the first one begins the answer. */
+/* Returns whether the answer begins with the first call, without a delimiter. */
 static bool starts_bare(const ag_chat_format *f) {
     return f->calls.is_bare && f->has_detected_calls;
 }
 
-/* Brackets of a list stand behind what opens the section, so that what opens a call is in it. */
+/* Returns whether list_open follows section_open. Then call_open is inside the list. */
 static bool opens_in_list(const ag_call_format *c) {
     return c->is_parallel && c->list_open && c->list_open[0];
 }
@@ -313,7 +317,7 @@ ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err) 
     return opens_in_list(c) ? AG_OK : append(out, c->call_open, err);
 }
 
-/* The name in the header of a call's message, and what opens the call behind it. */
+/* Writes the tool's name in the header of a message, and what opens the call after it. */
 static ag_status put_header(writer *w, const json_t *tool) {
     if (!w->c->header_close) return AG_OK;
     AG_TRY(put_literal(w, tool_name(tool)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call that is asked for: what begins it behind the prompt, and the grammar of the rest. */
+/* Required calls: the text that begins a call after the prompt, and the grammar of the rest. */
 #include "chat/calls/call_grammar.h"
 #include "chat/conversation.h"
 #include "chat/message.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* A reasoning that the prompt has opened is over. */
+/* Appends what closes the reasoning, if the prompt opened it. */
 static ag_status close_reasoning(const ag_chat *c, ag_text *out, ag_error *err) {
     if (!c->starts_in_reasoning) return AG_OK;
     const char *close = c->format->reasoning_close;
@@ -16,7 +16,7 @@ static ag_status close_reasoning(const ag_chat *c, ag_text *out, ag_error *err) 
     return ag_text_append(out, "\n\n", 2, err);
 }
 
-/* The tools that may be called, an array: all, or the one of this name. */
+/* *out: the array of tools that may be called, all or the one of this name; owned. */
 static ag_status find_tools(const ag_chat *c, const char *name, json_t **out, ag_error *err) {
     json_t *tool;
     size_t i;

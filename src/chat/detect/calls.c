@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How calls are written, learnt from what a template makes of known ones. */
+/* Detects how calls are written: renders known calls and finds their sentinels in the output. */
 #include "chat/detect/detect.h"
 #include "chat/detect/probe.h"
 #include "chat/json_scan.h"
@@ -8,22 +8,22 @@
 
 #include <string.h>
 
-/* A rendered call: the text from the question on, and places in it. */
+/* Sample: a rendered call, from the question on, and offsets in it. */
 typedef struct sample {
     char *text;
-    size_t turn; /* where the assistant's turn begins */
+    size_t turn; /* start of the assistant's turn */
     size_t name, name_end;
-    size_t call_begin; /* of what a call consists of, behind what opens it */
-    size_t call_end;   /* behind its arguments */
+    size_t call_begin; /* start of the call, after its delimiter */
+    size_t call_end;   /* end of the call, after its arguments */
     size_t key, value, value_end, key_2, number, number_end;
 } sample;
 
 typedef struct call_detector {
     ag_chat_format *f;
     ag_call_format *c;
-    char *plain;     /* the tail with an answer in the place of a call */
-    sample one, two; /* two.text == NULL: several calls cannot be rendered */
-    size_t second;   /* in two: where the second call's `begin` is; 0: not found */
+    char *plain;     /* the tail with an answer in place of a call */
+    sample one, two; /* two.text == NULL: the template writes one call only */
+    size_t second;   /* offset in two.text: start of the second call; 0: not found */
     ag_error *err;
 } call_detector;
 
@@ -61,7 +61,7 @@ static ag_status render_samples(call_detector *d) {
     AG_TRY(render_tail(d, messages, false, &d->plain));
     AG_TRY(render_calls(d, 1, id, &d->one.text));
     if (d->one.text && !strstr(d->one.text, AG_PROBE_TOOL) && strstr(d->one.text, id)) {
-        /* The id alone is written: then models put the name into it. */
+        /* The template writes the id and not the name: models put the name into the id. */
         ag_free(d->one.text);
         d->c->id_is_name = true;
         id = "functions." AG_PROBE_TOOL ":0";
@@ -71,19 +71,20 @@ static ag_status render_samples(call_detector *d) {
     return render_calls(d, 2, id, &d->two.text);
 }
 
-/* ---- where things are ---- */
+/* ---- offsets ---- */
 
-/* Behind what a call's turn has in common with one of text. */
+/* Returns the length of the prefix that a turn with a call shares with a turn of text. */
 static size_t find_turn(const call_detector *d) {
     const char *a = d->one.text;
     size_t n = ag_detect_common_prefix(a, d->plain ? d->plain : "");
-    /* What stands between, with no reasoning to tell of, is none of the calls'. */
+    /* A reasoning, which is empty here, does not belong to the calls. */
     const char *close = d->f->reasoning_close;
     const size_t reasoned = close ? position_of(a, n, close) : 0;
     if (reasoned && reasoned < position_of(a, 0, AG_PROBE_KEY)) n = reasoned + strlen(close);
     return n;
 }
 
+/* Finds the sentinels of the call of `tool` from `from` on. Returns false if one is missing. */
 static bool find_sentinels(sample *s, const char *tool, size_t from) {
     const char *t = s->text;
     s->key = position_of(t, from, AG_PROBE_KEY);
@@ -111,6 +112,7 @@ static bool has_arguments(const json_t *v) {
     return json_object_get(v, AG_PROBE_KEY) != NULL;
 }
 
+/* Sets the keys of name and arguments if the object has both. *fits: it has. */
 static ag_status find_keys(call_detector *d, const json_t *object, const char *tool, bool *fits) {
     const char *key, *name_key = NULL, *arguments_key = NULL;
     json_t *v, *o = json_object_get(object, "function");
@@ -125,8 +127,8 @@ static ag_status find_keys(call_detector *d, const json_t *object, const char *t
     return set_text(d, &d->c->arguments_key, arguments_key, strlen(arguments_key));
 }
 
-/* The outermost object that begins in [from, to) and holds the name: its place in *begin and *end;
- * *end is 0 if there is none. */
+/* Finds the outermost object that begins in [from, to) and has the tool's name: *begin, *end; *end
+ * is 0 if there is none. Sets the keys of the format. */
 static ag_status find_object(call_detector *d, const char *text, size_t from, size_t to,
                              const char *tool, size_t *begin, size_t *end) {
     *end = 0;
@@ -145,6 +147,7 @@ static ag_status find_object(call_detector *d, const char *text, size_t from, si
     return AG_OK;
 }
 
+/* Returns whether the object at text[begin] holds the arguments; *end: its end. */
 static bool read_arguments(const char *text, size_t begin, size_t *end) {
     json_error_t e;
     json_t *o = json_loads(text + begin, JSON_DISABLE_EOF_CHECK, &e);
@@ -154,8 +157,9 @@ static bool read_arguments(const char *text, size_t begin, size_t *end) {
     return ok;
 }
 
-/* ---- of what kind ---- */
+/* ---- kinds ---- */
 
+/* {"name": "f", "arguments": {...}} */
 static ag_status detect_json(call_detector *d, bool *done) {
     sample *s = &d->one;
     AG_TRY(find_object(d, s->text, s->turn, s->key, AG_PROBE_TOOL, &s->call_begin, &s->call_end));
@@ -170,7 +174,8 @@ static ag_status detect_json(call_detector *d, bool *done) {
     return find_object(d, d->two.text, s->call_end, to, AG_PROBE_TOOL_2, &d->second, &end);
 }
 
-/* ID between two marks, or ":0". */
+/* Splits the text between name and arguments: an id between two delimiters, or ":0", and the rest.
+ */
 static ag_status split_name_end(call_detector *d, const char *s, size_t n) {
     static const char id[] = AG_PROBE_ID;
     size_t skip = 0;
@@ -187,6 +192,7 @@ static ag_status split_name_end(call_detector *d, const char *s, size_t n) {
     return set_text(d, &d->c->name_end, s + skip, n - skip);
 }
 
+/* f DELIMITER {...} */
 static ag_status detect_named(call_detector *d, bool *done) {
     sample *s = &d->one;
     const char *open = strchr(s->text + s->name_end, '{');
@@ -198,6 +204,7 @@ static ag_status detect_named(call_detector *d, bool *done) {
     return split_name_end(d, s->text + s->name_end, at - s->name_end);
 }
 
+/* f(a=1) or f{a:1} */
 static ag_status detect_code(call_detector *d, bool *done) {
     sample *s = &d->one;
     const char first = s->text[s->name_end], equals = s->text[s->key + strlen(AG_PROBE_KEY)];
@@ -212,8 +219,8 @@ static ag_status detect_code(call_detector *d, bool *done) {
     return set_text(d, &d->c->quote, s->text + quote, s->value - quote);
 }
 
-/* How long the common end of a[0..n) and b[0..m) is, from the first '<' or '[' in it on; or all of
- * a[0..n), if that may be. */
+/* Returns the length of the common suffix of a[0..n) and b[0..m), from the first '<' or '[' in it
+ * on; n if it is all of a and may_be_all. */
 static size_t common_tail(const char *a, size_t n, const char *b, size_t m, bool may_be_all) {
     size_t k = 0;
     while (k < n && k < m && a[n - 1 - k] == b[m - 1 - k]) k++;
@@ -223,6 +230,7 @@ static size_t common_tail(const char *a, size_t n, const char *b, size_t m, bool
     return skip < k ? k - skip : 0;
 }
 
+/* F, then DELIMITER a DELIMITER 1 DELIMITER for each argument. */
 static ag_status detect_tags(call_detector *d, bool *done) {
     const sample *s = &d->one;
     const char *t = s->text;
@@ -239,8 +247,8 @@ static ag_status detect_tags(call_detector *d, bool *done) {
     AG_TRY(set_text(d, &c->param_open, t + s->key - open, open));
     AG_TRY(set_text(d, &c->param_text, t + key_end, s->value - key_end));
     AG_TRY(set_text(d, &c->param_json, t + key_2_end, s->number - key_2_end));
-    /* White space before the next argument's mark is not of what closes this one, unless the last
-     * one has it too. */
+    /* White space before the next argument's delimiter is not part of param_close, unless the last
+     * argument has it too. */
     size_t n = gap - open;
     while (n && strncmp(t + s->number_end, t + s->value_end, n) != 0) n--;
     AG_TRY(set_text(d, &c->param_close, t + s->value_end, n));
@@ -255,17 +263,18 @@ static bool is_harmony(const call_detector *d) {
     return strstr(turn, "<|channel|>") && strstr(turn, "<|message|>");
 }
 
-/* ---- what stands around and between ---- */
+/* ---- delimiters ---- */
 
-/* The place in `two` where the second call begins: as far behind what opens it as in `one`. */
+/* Finds the start of the second call: the name of the tool. For JSON, detect_json() has found it.
+ */
 static void find_second(call_detector *d) {
     if (!d->two.text || d->second) return;
     sample s = {.text = d->two.text};
     if (find_sentinels(&s, AG_PROBE_TOOL_2, d->one.call_end)) d->second = s.name;
 }
 
-/* Brackets of a list are no part of a mark: models put white space before them, or leave them out.
- */
+/* Returns n without the brackets of a list at the end of s[0..n): models write white space before
+ * them, or leave them out. */
 static size_t len_without_list(const ag_call_format *c, const char *s, size_t n) {
     const bool is_list = c->kind == AG_CALLS_JSON || c->kind == AG_CALLS_PYTHON;
     size_t k = n;
@@ -280,7 +289,7 @@ static bool is_stop(const ag_chat_format *f, const char *s, size_t n) {
     return false;
 }
 
-/* A mark behind a call's turn ends an answer, too, unless it closes something. */
+/* Adds the delimiter after a turn of calls as a stop, unless it closes something. */
 static ag_status detect_stop(call_detector *d, const char *rest) {
     size_t space;
     const size_t n = ag_detect_delimiter_len(d->f, rest, &space);
@@ -289,7 +298,7 @@ static ag_status detect_stop(call_detector *d, const char *rest) {
     return ag_detect_add_stop(d->f, rest, n, d->err);
 }
 
-/* How far it is to what ends the turn; SIZE_MAX if nothing known does. */
+/* Returns the distance to the nearest stop; SIZE_MAX if there is none. */
 static size_t distance_to_stop(const ag_chat_format *f, const char *rest) {
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < f->n_stops; i++) {
@@ -299,7 +308,8 @@ static size_t distance_to_stop(const ag_chat_format *f, const char *rest) {
     return best;
 }
 
-/* Behind the last call: what closes the section, if anything opened it, and what ends the turn. */
+/* Sets what closes the list and, if has_section, the section after the last call. Adds what ends
+ * the turn as a stop. */
 static ag_status detect_close(call_detector *d, const char *rest, bool has_section) {
     size_t space, n;
     size_t list = 0, before = 0;
@@ -328,7 +338,7 @@ static bool names_tool(const char *s, size_t n) {
     return at && at + strlen(AG_PROBE_TOOL_2) < s + n;
 }
 
-/* What opens the section, and what opens a call behind it; brackets apart. */
+/* Sets what opens section, list and call. The brackets of a list are part of list_open only. */
 static ag_status set_openings(call_detector *d, const char *lead, size_t n_section, size_t n_call) {
     const char *call = lead + n_section;
     const size_t section = len_without_list(d->c, lead, n_section),
@@ -340,8 +350,8 @@ static ag_status set_openings(call_detector *d, const char *lead, size_t n_secti
     return set_text(d, &d->c->list_open, call + own, n_call - own);
 }
 
-/* What leads to the tool's name in the header of a message, from the prompt on, and what ends it.
- */
+/* Sets the parts of a header: the text from the prompt to the tool's name, and the text after the
+ * name. */
 static ag_status set_header(call_detector *d, const char *named, size_t n) {
     char *prompt;
     AG_TRY(render_tail(d, json_pack("[o]", ag_probe_question()), true, &prompt));
@@ -353,7 +363,7 @@ static ag_status set_header(call_detector *d, const char *named, size_t n) {
                     n - strlen(AG_PROBE_TOOL));
 }
 
-/* The same behind another call. */
+/* Sets the text between two calls that each have a header. */
 static ag_status set_second_header(call_detector *d) {
     const char *rest = d->two.text ? d->two.text + d->one.call_end : NULL;
     const char *name = rest ? strstr(rest, AG_PROBE_TOOL_2) : NULL;
@@ -363,12 +373,14 @@ static ag_status set_second_header(call_detector *d) {
     return set_text(d, &d->c->header_between, rest + n, (size_t)(name - rest) - n);
 }
 
+/* Sets what comes before, between and after calls, from the text around the first call and, if
+ * there is one, the second. */
 static ag_status detect_delimiters(call_detector *d) {
     const sample *s = &d->one;
     const char *lead = s->text + s->turn, *rest = s->text + s->call_end;
     size_t n_lead = s->call_begin - s->turn, n_gap = 0, n_open = n_lead;
     const char *gap = "";
-    /* A header may name the tool that is called, too. */
+    /* A header can name the tool before the call does. */
     const char *named = d->c->id_is_name ? NULL : strstr(lead, AG_PROBE_TOOL);
     const bool has_header = named && named < lead + n_lead;
     if (has_header) {
@@ -380,7 +392,7 @@ static ag_status detect_delimiters(call_detector *d) {
         n_open = n_lead;
     }
     find_second(d);
-    /* Calls in messages of their own are no section. */
+    /* Calls in messages of their own are not a section. */
     if (d->second && names_tool(d->two.text + s->call_end, d->second - s->call_end)) d->second = 0;
     if (d->second) {
         gap = d->two.text + s->call_end;
@@ -419,12 +431,14 @@ static ag_status add_trigger(call_detector *d, const char *s, size_t n) {
     return set_text(d, &c->triggers[k], s, n);
 }
 
-/* The first line of a mark, or all of it where that is words. */
+/* Returns the length of the trigger for a delimiter: its first line if it is a tag, else all of it.
+ */
 static size_t trigger_len(const char *s) {
     return *s == '<' || *s == '[' ? strcspn(s, "\n") : strlen(s);
 }
 
-/* What opens a section; and what what opens a call, since models leave out the first. */
+/* Sets the triggers: what opens a section, and what opens a call, since models leave out the first.
+ */
 static ag_status detect_triggers(call_detector *d) {
     ag_call_format *c = d->c;
     const char *section = c->section_open, *call = c->call_open;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How turns end and reasoning is marked, learnt from what a template puts around known words. */
+/* Detects how turns end, and what delimits reasoning and content. */
 #include "chat/detect/detect.h"
 #include "chat/detect/probe.h"
 #include "chat/json_scan.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* ---- marks in texts ---- */
+/* ---- delimiters in text ---- */
 
 static size_t special_text_len(const ag_chat_format *f, const char *s) {
     const ag_special_text *m = ag_special_text_longest(f, s, strlen(s), true);
@@ -43,7 +43,7 @@ ag_status ag_detect_add_stop(ag_chat_format *f, const char *s, size_t n, ag_erro
     return AG_OK;
 }
 
-/* ---- renderings ---- */
+/* ---- probes ---- */
 
 static json_t *answer_message(void) { return ag_probe_message("assistant", AG_PROBE_ANSWER); }
 
@@ -54,12 +54,12 @@ static json_t *reasoned(const ag_chat_format *f) {
 }
 
 typedef struct tails {
-    char *prompt;                    /* the question alone, with the generation prompt */
-    char *answered;                  /* and an answer */
-    char *continued;                 /* and another question */
-    char *reasoned;                  /* an answer with reasoning */
-    char *called;                    /* an answer with a call */
-    char *bare_call, *reasoned_call; /* a call alone, and behind reasoning */
+    char *prompt;                    /* a question, with the generation prompt */
+    char *answered;                  /* a question and an answer */
+    char *continued;                 /* a question, an answer and a question */
+    char *reasoned;                  /* a question, and an answer with reasoning */
+    char *called;                    /* a question, and an answer with a call */
+    char *bare_call, *reasoned_call; /* a call without content, and after reasoning */
 } tails;
 
 static ag_status call_tail(const ag_chat_format *f, const char *content, bool with_reasoning,
@@ -106,12 +106,13 @@ static void free_tails(tails *t) {
 
 /* ---- the end of a turn ---- */
 
-/* Behind the words in s; NULL if they are not there. */
+/* Returns the position after `text` in s; NULL if s is NULL or has none. */
 static const char *after_text(const char *s, const char *text) {
     const char *at = s ? strstr(s, text) : NULL;
     return at ? at + strlen(text) : NULL;
 }
 
+/* Returns whether s[0..n) occurs in [from, to). */
 static bool occurs_between(const char *from, const char *to, const char *s, size_t n) {
     for (; from && to && from + n <= to; from++) {
         if (!memcmp(from, s, n)) return true;
@@ -119,19 +120,22 @@ static bool occurs_between(const char *from, const char *to, const char *s, size
     return false;
 }
 
-/* Whether the mark stands inside a turn, between reasoning or content and what follows. */
+/* Returns whether the delimiter is inside a turn: between reasoning and content, or content and
+ * call. */
 static bool is_inside(const tails *t, const char *delimiter, size_t n) {
     const char *z = after_text(t->reasoned, "Q7vz"), *x = after_text(t->called, AG_PROBE_ANSWER);
     return occurs_between(z, z ? strstr(z, AG_PROBE_ANSWER) : NULL, delimiter, n) ||
            occurs_between(x, x ? strstr(x, AG_PROBE_TOOL) : NULL, delimiter, n);
 }
 
+/* Takes the delimiter at the start of `rest` for the end of a turn and for a stop, unless it is
+ * inside turns. */
 static ag_status detect_end(ag_chat_format *f, const tails *t, const char *rest, ag_error *err) {
     size_t space;
     const size_t n = rest ? ag_detect_delimiter_len(f, rest, &space) : 0;
     if (n == 0) return AG_OK;
     const char *delimiter = rest + space;
-    /* A line of words ends a turn only together with what sets it apart. */
+    /* A line of text ends a turn only with the white space before it. */
     const bool is_plain =
         *delimiter != '<' && *delimiter != '[' && special_text_len(f, delimiter) == 0;
     if (!f->turn_end && !is_inside(t, delimiter, n)) {
@@ -166,7 +170,8 @@ size_t ag_detect_common_prefix(const char *a, const char *b) {
     return i && a[i - 1] == '<' ? i - 1 : n;
 }
 
-/* The tag that ends at s[n], but for white space; NULL if none does. */
+/* Returns the tag that ends at s[*n], white space ignored, and sets *n to its length; NULL if none
+ * does. */
 static const char *tag_before(const char *s, size_t *n) {
     while (*n && ag_is_json_space(s[*n - 1])) --*n;
     const char close = *n ? s[*n - 1] : '\0', open = close == '>' ? '<' : '[';
@@ -183,8 +188,9 @@ static char *trimmed_copy(const char *s, size_t n) {
     return ag_strndup(s, n);
 }
 
-/* What stands right before the reasoning at s[n]: a tag that an answer without reasoning has not at
- * this place; or words; or what the prompt alone has. "" if nothing does. */
+/* Returns the text that opens the reasoning at s[n]: a tag that an answer without reasoning
+ * (`other`) does not have there, else other text, else what only the prompt has. "" if there is
+ * none; NULL if out of memory. The caller frees it. */
 static char *reasoning_opening(const tails *t, const char *s, size_t n, const char *other) {
     const size_t same = other ? ag_detect_common_prefix(s, other) : 0;
     size_t len = n;
@@ -194,7 +200,7 @@ static char *reasoning_opening(const tails *t, const char *s, size_t n, const ch
         const char *more = t->prompt && !strncmp(t->prompt, s, n) ? t->prompt + n : "";
         return trimmed_copy(more, strlen(more));
     }
-    /* One that stands before a content, too, says nothing without what leads to it. */
+    /* A tag that also comes before a content counts only with the text before it. */
     const char *x = t->answered ? strstr(t->answered, AG_PROBE_ANSWER) : NULL;
     size_t n_x = x ? (size_t)(x - t->answered) : 0;
     const char *before = x ? tag_before(t->answered, &n_x) : NULL;
@@ -233,6 +239,7 @@ ag_status ag_detect_reasoning_by_text(ag_chat_format *f, const char *jinja, ag_e
     return set_reasoning(f, ag_strdup(pairs[best][0]), ag_strdup(pairs[best][1]), err);
 }
 
+/* Sets the delimiters of reasoning from a rendered text whose reasoning `next` follows. */
 static ag_status detect_reasoning_in(ag_chat_format *f, const tails *t, const char *text,
                                      const char *other, const char *next, ag_error *err) {
     const char *z = after_text(text, "Q7vz"), *x = z ? strstr(z, next) : NULL;
@@ -252,7 +259,8 @@ static ag_status detect_reasoning(ag_chat_format *f, const tails *t, const char 
     return f->reasoning_open ? AG_OK : ag_detect_reasoning_by_text(f, jinja, err);
 }
 
-/* A tag before the content, which the prompt has not and which ends no reasoning. */
+/* Sets content_open: a tag before the content that the prompt does not have and that does not end
+ * the reasoning. */
 static ag_status detect_content(ag_chat_format *f, const tails *t, ag_error *err) {
     const char *x = t->answered ? strstr(t->answered, AG_PROBE_ANSWER) : NULL;
     size_t n = x ? (size_t)(x - t->answered) : 0;

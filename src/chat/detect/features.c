@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a template does, found by rendering small conversations and looking for their words. */
+/* Detects features: renders small conversations and looks for their sentinels in the output. */
 #include "chat/detect/detect.h"
 #include "chat/detect/probe.h"
 #include "core/alloc.h"
@@ -10,7 +10,7 @@
 typedef struct prober {
     ag_chat_format *f;
     ag_error *err;
-    ag_status st; /* status of ag_probe_render() */
+    ag_status st; /* of the first probe that failed */
     ag_jinja_output out;
     bool ok;
 } prober;
@@ -23,7 +23,8 @@ static bool render(prober *p, json_t *messages, json_t *tools, json_t *more) {
         json_decref(more);
         return false;
     }
-    /* Nothing is prompted for behind an answer: some templates take it for one to go on with. */
+    /* No generation prompt after an answer: some templates take it for a message to be continued.
+     */
     const size_t n = json_array_size(messages);
     const char *last = json_string_value(json_object_get(json_array_get(messages, n - 1), "role"));
     const bool prompt = !last || strcmp(last, "assistant") != 0;
@@ -49,7 +50,7 @@ static uint32_t probe_roles(prober *p) {
     if (output_has(p, "Q7vs") && output_has(p, AG_PROBE_QUESTION)) found |= AG_CHAT_SYSTEM;
     render(p, two_messages("developer", "Q7vs"), NULL, NULL);
     if (!output_has(p, "Q7vs") || !output_has(p, AG_PROBE_QUESTION)) return found;
-    /* One that writes any role as it comes does not know this one. */
+    /* A template that writes any role does not know this one. */
     render(p, two_messages("q7r", "Q7vs"), NULL, NULL);
     const bool writes_any = output_has(p, "q7r") && output_has(p, "Q7vs");
     return writes_any ? found : found | AG_CHAT_DEVELOPER;
@@ -78,7 +79,7 @@ static uint32_t probe_contents(prober *p) {
            with_content(json_pack("[{s:s, s:s}, {s:s, s:s}]", "type", "text", "text", "Q7vp",
                                   "type", "text", "text", "Q7vr")),
            NULL, NULL);
-    /* A list that was printed as Python prints it shows its keys. */
+    /* A list that the template printed as Python does shows its keys. */
     if (output_has(p, "Q7vp") && output_has(p, "Q7vr") && !output_has(p, "'type'") &&
         !output_has(p, "\"type\"")) {
         found |= AG_CHAT_PARTS;
@@ -99,7 +100,7 @@ static uint32_t probe_tools(prober *p) {
     return output_has(p, AG_PROBE_TOOL) ? AG_CHAT_TOOLS : 0;
 }
 
-/* What stands behind the question: tools are told before it, and calls behind. */
+/* Returns the output after the question: tools are listed before it, calls come after it. */
 static const char *after_question(const prober *p) {
     const char *at = p->ok && p->out.text ? strstr(p->out.text, AG_PROBE_QUESTION) : NULL;
     return at ? at + strlen(AG_PROBE_QUESTION) : "";
@@ -109,8 +110,8 @@ static json_t *tools_if_accepted(const prober *p) {
     return p->f->features & AG_CHAT_TOOLS ? ag_probe_tools() : NULL;
 }
 
-/* Arguments are written as JSON, or in the format's own way; not as Python prints a dict, nor as
- * JSON inside a JSON string. */
+/* Returns whether arguments are written as JSON or in a format of their own, not as a Python dict
+ * or as JSON inside a JSON string. */
 static bool are_arguments_readable(const char *s) {
     return strstr(s, AG_PROBE_KEY) && strstr(s, AG_PROBE_VALUE) && !strstr(s, "{'" AG_PROBE_KEY) &&
            !strstr(s, "\\\"" AG_PROBE_KEY);
@@ -124,7 +125,7 @@ static uint32_t probe_arguments(prober *p, const char *id) {
         render(p, ag_probe_calls(json_pack("[o]", call), json_string("")), tools_if_accepted(p),
                NULL);
         if (!are_arguments_readable(after_question(p))) continue;
-        /* A text is as good as the object if it makes no difference. */
+        /* Text counts too if the output is the same. */
         if (as_text && from_object && strcmp(from_object, after_question(p)) != 0) continue;
         if (!as_text && !(from_object = ag_strdup(after_question(p)))) {
             p->st = AG_FAIL(p->err, NOMEM, "what a chat template can do");
@@ -149,7 +150,7 @@ static bool writes_call(const prober *p) {
     return strstr(after_question(p), AG_PROBE_VALUE) && !strstr(after_question(p), "None");
 }
 
-/* Calls without a content, in the newest turn and in an earlier one. */
+/* Returns whether calls can have null content, in the newest turn and in an earlier one. */
 static bool accepts_null_content(prober *p, const char *id) {
     render(p, ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, id)), json_null()),
            tools_if_accepted(p), NULL);
@@ -202,7 +203,7 @@ static uint32_t probe_reasoning(prober *p) {
         p->f->reasoning_key = keys[i];
         return AG_CHAT_REASONING;
     }
-    /* Some write it only where calls follow. */
+    /* Some templates write the reasoning only before calls. */
     for (size_t i = 0; i < sizeof keys / sizeof *keys && p->f->features & AG_CHAT_CALLS; i++) {
         json_t *messages = ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, "q7v000001")),
                                           json_string(""));

@@ -45,7 +45,8 @@ json_t *ag_probe_calls(json_t *calls, json_t *content) {
     return json_pack("[o, o]", ag_probe_question(), m);
 }
 
-/* Where a template takes nothing but parts, what are strings in the probes become parts. */
+/* Turns contents into lists of parts if the template accepts only those. Returns false if out of
+ * memory. */
 static bool fit_contents(const ag_chat_format *f, json_t *messages) {
     size_t i;
     json_t *m;
@@ -59,7 +60,7 @@ static bool fit_contents(const ag_chat_format *f, json_t *messages) {
     return true;
 }
 
-/* Renders with what is left of the budget. */
+/* Renders within the rest of the budget. */
 static ag_status render_within(const ag_chat_format *f, const json_t *variables,
                                const struct tm *now, ag_jinja_output *out, ag_error *err) {
     ag_probe_budget *b = f->budget;
