@@ -12,7 +12,7 @@
 
 /* ---- which ---- */
 
-static ag_status add_mark(ag_chat_format *f, const ag_added_token *t, const char *jinja,
+static ag_status add_special_text(ag_chat_format *f, const ag_added_token *t, const char *jinja,
                           ag_error *err) {
     size_t n;
     const char *s = ag_tokenizer_token(f->tokenizer, t->id, &n);
@@ -50,7 +50,7 @@ ag_status ag_special_text_collect(ag_chat_format *f, const char *jinja, ag_error
     if (!f->special_texts) return AG_FAIL(err, NOMEM, "the marks of a chat template");
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; i < sets[k]->n; i++) {
-            AG_TRY(add_mark(f, &sets[k]->tokens[i], jinja, err));
+            AG_TRY(add_special_text(f, &sets[k]->tokens[i], jinja, err));
         }
     }
     if (f->n_special_texts)
