@@ -166,10 +166,9 @@ static bool is_certain(const ag_placeholder *x) {
 typedef struct walk {
     const ag_chat_format *f;
     const char *text;
-    size_t n;    /* end of the previous answer's sentinels, even if uncertain */
-    size_t from; /* end of the last located answer */
-    size_t
-        skipped_to; /* end of the sentinels of the last answer, also if its location is uncertain */
+    size_t n;          /* bytes of text */
+    size_t from;       /* end of the last located answer */
+    size_t skipped_to; /* end of the sentinels of the last answer that could not be located */
     size_t searched_from, found_end; /* first end of a turn from searched_from on; SIZE_MAX: none */
 } walk;
 
@@ -227,8 +226,8 @@ static bool find_begin(walk *w, const ag_placeholder *x, location *out) {
     return out->begin != SIZE_MAX && turn_end(w, out->begin) >= sentinel->begin;
 }
 
-/* Finds the end of an answer: the end of its turn, or, for text that other text follows, of its
- * sentinel. */
+/* Finds the end of an answer: the end of its turn, or of its sentinel if no end of a turn follows.
+ * Returns false if other text follows its content, or no end of a turn follows its calls. */
 static bool find_end(walk *w, const ag_placeholder *x, size_t to, location *out) {
     const ag_sentinel *sentinel = x->has_calls ? &x->argument : &x->content;
     if (!is_at_or_after(sentinel, out->begin)) return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A section of calls: the marks around and between them. */
+/* Sections of calls: the delimiters around and between calls. */
 #include "chat/parse/parser.h"
 #include "core/fail.h"
 
@@ -49,7 +49,8 @@ typedef enum delimiter {
     SECTION_CLOSE
 } delimiter;
 
-/* Which of the marks stands at s: the longest. */
+/* Returns the longest of the format's delimiters that s begins with, and its length. MORE_NEEDED: s
+ * ends inside one. */
 static delimiter match_any_delimiter(const ag_call_format *f, const char *s, size_t n,
                                      bool is_final, size_t *len) {
     const char *const delimiters[] = {[SECTION_OPEN] = f->section_open,
@@ -71,7 +72,7 @@ static delimiter match_any_delimiter(const ag_call_format *f, const char *s, siz
     return best;
 }
 
-/* The end of the fence that the calls stand in counts as the end of a call. */
+/* Takes the end of a ``` fence for the end of a call. */
 static delimiter match_fence(const char *s, size_t n, bool is_final, size_t *len) {
     const ag_match m = ag_match_delimiter("```", s, n, len);
     if (m == AG_MATCH_PARTIAL && !is_final) return MORE_NEEDED;
@@ -102,7 +103,7 @@ static ag_parser_state *call_state(ag_call_kind kind) {
     return ag_parse_harmony;
 }
 
-/* Whether a call may begin here without a mark. */
+/* Returns whether a call can begin here without a delimiter. */
 static bool begins_call(const ag_call_format *f, const char *s, size_t n) {
     if (f->kind == AG_CALLS_JSON) return s[0] == '{';
     return f->kind == AG_CALLS_PYTHON && ag_call_name_len(s, n) > 0;
@@ -134,7 +135,7 @@ ag_status ag_parse_section(ag_chat_parser *p, bool *again, ag_error *err) {
         if (m == NO_DELIMITER && !may_stand_between(f, s[i])) break;
         const bool closes = m == CALL_CLOSE || (m == NO_DELIMITER && s[i] == ']');
         i += m == NO_DELIMITER ? 1 : len;
-        /* What closes a call is accounted for; white space behind may be content's. */
+        /* What closes a call is decided; white space after it can be content. */
         if (closes && has_calls) {
             ag_parser_consume(p, i);
             p->decided = p->at;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of several messages, each with a header that says what it is:
+/* Answers of gpt-oss: several messages, each with a header that gives its channel or recipient:
  *   <|channel|>analysis<|message|>...<|end|><|start|>assistant to=functions.f<|channel|>commentary
  *   <|constrain|>json<|message|>{"a": 1}<|call|>
- * The prompt ends behind "<|start|>assistant". */
+ * The prompt ends with "<|start|>assistant". */
 #include "chat/parse/parser.h"
 #include "text/bytes.h"
 
@@ -15,8 +15,8 @@ static const char *const end_tags[] = {"<|end|>", "<|return|>", "<|call|>", "<|s
 
 static ag_parser_state message_body, call_body, after_message;
 
-/* The first mark that ends a message, or may once there is more; n if there is none. *len: of one
- * that does. */
+/* Returns the position of the first tag that ends a message, or can when more text arrives; n if
+ * there is none. *len: length of the tag; 0 if it is incomplete or missing. */
 static size_t find_end(const char *s, size_t n, bool is_final, size_t *len) {
     *len = 0;
     for (size_t i = 0; i < n; i++) {
@@ -33,7 +33,7 @@ static size_t find_end(const char *s, size_t n, bool is_final, size_t *len) {
     return n;
 }
 
-/* The name behind "to=functions." in a header, or n == 0. */
+/* Returns the name after "to=functions." in a header; *n_name is 0 if there is none. */
 static const char *recipient(const char *s, size_t n, size_t *n_name) {
     const char *to = ag_find_bytes(s, n, to_key);
     *n_name = 0;
@@ -48,17 +48,18 @@ static const char *recipient(const char *s, size_t n, size_t *n_name) {
     return to;
 }
 
+/* Returns the kind of text in a message, by the channel in its header. */
 static ag_chat_delta_kind kind_of(const char *header, size_t n) {
     return ag_find_bytes(header, n, "analysis") ? AG_CHAT_DELTA_REASONING : AG_CHAT_DELTA_CONTENT;
 }
 
-/* The header of a message. */
+/* State: the header of a message. */
 ag_status ag_parse_harmony(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, n_name;
     const char *s = ag_parser_unread(p, &n), *tag = ag_find_bytes(s, n, message_tag);
     if (!tag && !p->is_final && n <= MAX_HEADER) return AG_OK;
     *again = n > 0;
-    if (!tag) { /* no header at all */
+    if (!tag) { /* no header: all of it is content */
         const ag_status st = ag_parser_emit_text(p, AG_CHAT_DELTA_CONTENT, s, n, err);
         ag_parser_consume(p, n);
         p->decided = p->at;
@@ -79,6 +80,7 @@ ag_status ag_parse_harmony(ag_chat_parser *p, bool *again, ag_error *err) {
     return AG_OK;
 }
 
+/* State: the text of a message. */
 static ag_status message_body(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, len;
     const char *s = ag_parser_unread(p, &n);
@@ -91,6 +93,7 @@ static ag_status message_body(ag_chat_parser *p, bool *again, ag_error *err) {
     return st;
 }
 
+/* State: the arguments of a call. JSON that is wrong ends the call, and the rest is content. */
 static ag_status call_body(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, len, good = 0;
     const char *s = ag_parser_unread(p, &n);
@@ -108,7 +111,8 @@ static ag_status call_body(ag_chat_parser *p, bool *again, ag_error *err) {
     return AG_OK;
 }
 
-/* Behind a message: "<|start|>assistant", of which the first may have ended it already. */
+/* State: after a message. Skips "<|start|>assistant", of which the first tag may have ended the
+ * message. */
 static ag_status after_message(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     static const char *const expected[] = {"<|start|>", "assistant"};

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls whose arguments are JSON: an object with a name in it, or a name and an object. */
+/* Calls with JSON arguments: an object that has the name, or a name and an object. */
 #include "chat/parse/parser.h"
 #include "core/fail.h"
 
 #include <string.h>
 
-/* Before its arguments an object of a call holds a name, an id and little else. */
+/* Limit for the text before the arguments: a name, an id and little else. */
 enum { MAX_HEAD = 1 << 16 };
 
 typedef struct range {
-    size_t begin, end; /* end == 0: there is none */
+    size_t begin, end; /* end == 0: none */
 } range;
 
-/* What stands in the object before its arguments, or in all of it. */
+/* Head of a call: the members before its arguments, or all members. */
 typedef struct head {
-    range name, id, arguments; /* values, quotes included; arguments.end == 0: still to come */
-    size_t begin;              /* of the arguments; 0: there are none */
+    range name, id, arguments; /* values with their quotes; arguments.end == 0: not complete yet */
+    size_t begin;              /* of the arguments; 0: none */
 } head;
 
 typedef enum head_result { HEAD_NO, HEAD_MORE, HEAD_YES } head_result;
@@ -33,7 +33,8 @@ static bool is_one_of(const char *s, range key, const char *detected, const char
     return false;
 }
 
-/* A value of which the scan has seen what is before s[at]: false if it does not end in s[0..n). */
+/* Continues a scan at s[at]. Returns false if the value does not end in s[0..n), else sets its end.
+ */
 static bool value_end(ag_json_scan *scan, const char *s, size_t at, size_t n, size_t *end,
                       bool *is_bad) {
     for (size_t i = at; i < n; i++) {
@@ -46,7 +47,7 @@ static bool value_end(ag_json_scan *scan, const char *s, size_t at, size_t n, si
     return false;
 }
 
-/* The value that begins at s[at]: false if it does not end in s[0..n). */
+/* Finds the value that begins at s[at]. Returns false if it does not end in s[0..n). */
 static bool value_at(const char *s, size_t at, size_t n, range *out, bool *is_bad) {
     ag_json_scan scan = {0};
     out->begin = at;
@@ -58,7 +59,7 @@ static size_t space_end(const char *s, size_t at, size_t n) {
     return at;
 }
 
-/* One key and its value. *at is behind them afterwards. */
+/* Reads one key and its value, and moves *at to their end. An object "function" is entered. */
 static head_result read_member(const ag_call_format *f, const char *s, size_t n, size_t *at,
                                head *h) {
     static const char *const names[] = {"name", "tool_name", NULL};
@@ -89,7 +90,8 @@ static head_result read_member(const ag_call_format *f, const char *s, size_t n,
     return HEAD_YES;
 }
 
-/* s[0] is '{'. HEAD_YES: the name is known, and where arguments begin, or that there are none. */
+/* Reads the head of the object at s[0]. HEAD_YES: the name is known, and h->begin is where the
+ * arguments begin, or 0 if there are none. */
 static head_result read_head(const ag_call_format *f, const char *s, size_t n, head *h) {
     *h = (head){0};
     for (size_t at = 1;;) {
@@ -112,6 +114,7 @@ static json_t *string_at(const char *s, range r) {
     return NULL;
 }
 
+/* Adds the call if it has a name, and, without a delimiter before it, if the tool exists. */
 static ag_status begin_call(ag_chat_parser *p, const char *s, const head *h, bool *is_call,
                             ag_error *err) {
     json_t *name = string_at(s, h->name), *id = string_at(s, h->id);
@@ -130,7 +133,7 @@ static ag_status begin_call(ag_chat_parser *p, const char *s, const head *h, boo
 
 /* ---- arguments ---- */
 
-/* Behind the arguments, to the end of the object that they stand in. */
+/* State: after the arguments, to the end of the object. */
 static ag_status json_tail(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
@@ -150,7 +153,7 @@ static ag_status json_tail(ag_chat_parser *p, bool *again, ag_error *err) {
     return AG_OK;
 }
 
-/* An object, told as it comes; a text that holds an object comes in string_arguments. */
+/* State: arguments that are an object. Emits them as they arrive. */
 static ag_status json_arguments(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, i = 0;
     const char *s = ag_parser_unread(p, &n);
@@ -174,7 +177,8 @@ static ag_status json_arguments(ag_chat_parser *p, bool *again, ag_error *err) {
     return AG_OK;
 }
 
-/* A value that is told when all of it is there: a text that holds JSON, null. */
+/* State: arguments that are a string with JSON, or another value. Emits them when they are
+ * complete. */
 static ag_status buffered_arguments(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n;
     const char *s = ag_parser_unread(p, &n);
@@ -205,7 +209,7 @@ static ag_status buffered_arguments(ag_chat_parser *p, bool *again, ag_error *er
     return AG_OK;
 }
 
-/* From the object's beginning to its arguments. */
+/* Scans the object up to its arguments, consumes this, and sets the state for them. */
 static ag_status start_arguments(ag_chat_parser *p, const head *h, ag_error *err) {
     const char *s = p->pending.data + p->at;
     p->scan = (ag_json_scan){0};
@@ -243,6 +247,7 @@ ag_status ag_parse_json_call(ag_chat_parser *p, bool *again, ag_error *err) {
 
 /* ---- a name, then an object ---- */
 
+/* Returns the length of ":0" at the start of s[0..n), 0 if it has none. */
 static size_t index_len(const char *s, size_t n) {
     size_t i = n && s[0] == ':';
     while (i && i < n && s[i] >= '0' && s[i] <= '9') i++;
@@ -250,11 +255,11 @@ static size_t index_len(const char *s, size_t n) {
 }
 
 typedef struct named {
-    size_t name, end; /* lengths: of the name, of all before the arguments */
+    size_t name, end; /* lengths of the name, and of all text before the arguments */
     range id;
 } named;
 
-/* NAME [:0] [id_open ID] name_end */
+/* Matches NAME [:0] [id_open ID] name_end. */
 static ag_match read_name(const ag_call_format *f, const char *s, size_t n, named *out) {
     size_t len;
     out->name = ag_call_name_len(s, n);

@@ -14,10 +14,10 @@ enum { MAX_DEPTH = 60 };
 typedef struct reader {
     const char *s;
     size_t at, n, depth;
-    const char *quote; /* around texts; NULL: as in Python */
+    const char *quote; /* before and after strings; NULL: as in Python */
     ag_text *out;
     ag_error *err;
-    ag_status status; /* memory */
+    ag_status status; /* AG_OK or AG_NOMEM */
 } reader;
 
 static bool read_value(reader *r);
@@ -49,7 +49,7 @@ static int hex_of(const reader *r, size_t digits) {
     return v;
 }
 
-/* Behind a backslash. */
+/* Reads an escape after its backslash. */
 static bool read_escape(reader *r) {
     static const char from[] = "nrtbf0\\'\"av/", to[] = "\n\r\t\b\f\0\\'\"\a\v/";
     const char c = r->s[r->at++];
@@ -65,7 +65,7 @@ static bool read_escape(reader *r) {
     }
     const char *at = memchr(from, c, sizeof from - 1);
     if (r->status == AG_OK) {
-        /* What is no escape stays as it is, backslash included. */
+        /* An unknown escape stays as it is, with its backslash. */
         r->status = at ? ag_json_text_escape(&to[at - from], 1, r->out, r->err)
                        : ag_json_text_escape(&r->s[r->at - 2], 2, r->out, r->err);
     }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parser of answers: what was pushed, what came of it, and the deltas that tell. */
 #include "chat/parse/parser.h"
 
 #include "chat/conversation.h"
@@ -98,7 +97,7 @@ ag_status ag_parser_emit_arguments(ag_chat_parser *p, const char *text, size_t n
     return enqueue(p, (ag_queued_delta){AG_CHAT_DELTA_ARGUMENTS, call, begin, to->len}, err);
 }
 
-/* Different for every call of the process, and from those of another with some likelihood. */
+/* Makes an id that no other call of this process has, and with high probability none of another. */
 static void make_id(char id[32], bool is_short) {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     static atomic_ullong counter;
@@ -159,7 +158,7 @@ bool ag_chat_parser_next(ag_chat_parser *p, ag_chat_delta *delta) {
 
 size_t ag_chat_parser_n_calls(const ag_chat_parser *p) { return p->n_calls; }
 
-/* ---- what was offered ---- */
+/* ---- tools ---- */
 
 static const json_t *tool_of(const ag_chat_parser *p, const char *name, size_t n) {
     size_t i;
@@ -191,7 +190,8 @@ static ag_status run(ag_chat_parser *p, ag_error *err) {
     return AG_OK;
 }
 
-/* Drops what was taken, once it is most of it: so that each byte moves once at most. */
+/* Drops decided text once it is at least half of `pending`, so that each byte moves at most once.
+ */
 static void compact(ag_chat_parser *p) {
     const size_t done = p->decided;
     if (done == 0 || done < p->pending.len - done) return;
@@ -217,7 +217,7 @@ ag_status ag_chat_parser_finish(ag_chat_parser *p, ag_error *err) {
 
 /* ---- the message ---- */
 
-/* A part of a character cannot stand in JSON: it becomes U+FFFD. */
+/* Returns a JSON string in which bytes that are not UTF-8 are U+FFFD. */
 static json_t *string_of(const char *s, size_t size) {
     json_t *v = json_stringn(s ? s : "", size);
     if (v) return v;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls as a programming language would have them: f(a=1, b='x'), and f{a:1,b:MARKxMARK}. */
+/* Calls as code: f(a=1, b='x') and f{a:1,b:QUOTExQUOTE}. */
 #include "chat/json_text.h"
 #include "chat/parse/literal.h"
 #include "chat/parse/parser.h"
@@ -12,7 +12,7 @@ enum { MAX_NAME = 256 };
 
 static ag_parser_state argument, braces;
 
-/* NAME and what opens its arguments, both. */
+/* Reads NAME and the bracket that opens the arguments. */
 static ag_status begin_arguments(ag_chat_parser *p, char opening, ag_parser_state *next,
                                  bool *again, ag_error *err) {
     size_t n;
@@ -39,7 +39,7 @@ ag_status ag_parse_python_call(ag_chat_parser *p, bool *again, ag_error *err) {
     return begin_arguments(p, '(', argument, again, err);
 }
 
-/* Goes on to the ',' or ')' that ends an argument; false if it is not there yet. */
+/* Finds the ',' or ')' that ends an argument; returns false if it has not arrived. */
 static bool find_argument_end(ag_chat_parser *p, const char *s, size_t n, size_t *end) {
     for (size_t i = p->scanned; i < n; i++) {
         const char c = s[i];
@@ -64,7 +64,7 @@ static bool find_argument_end(ag_chat_parser *p, const char *s, size_t n, size_t
     return false;
 }
 
-/* What is no literal is text; quotation marks around it, with others inside, are not its own. */
+/* Appends text that is not a literal as a string, without quotation marks at both ends. */
 static ag_status quote_raw(const char *s, size_t n, ag_text *json, ag_error *err) {
     ag_json_trim(&s, &n);
     const bool is_quoted = n > 1 && (s[0] == '\'' || s[0] == '"') && s[n - 1] == s[0];
@@ -72,7 +72,7 @@ static ag_status quote_raw(const char *s, size_t n, ag_text *json, ag_error *err
                      : ag_json_text_quote(s, n, json, err);
 }
 
-/* a=1, or 1 alone, which goes under the name "value". */
+/* Emits a=1, or 1 alone, whose name becomes "value". */
 static ag_status put_argument(ag_chat_parser *p, const char *s, size_t n, ag_error *err) {
     const size_t space = ag_json_space_len(s, n), name = ag_call_name_len(s + space, n - space);
     size_t at = space + name;
@@ -94,6 +94,7 @@ static ag_status put_argument(ag_chat_parser *p, const char *s, size_t n, ag_err
     return st;
 }
 
+/* State: one argument. */
 static ag_status argument(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, end = 0;
     const char *s = ag_parser_unread(p, &n);
@@ -121,7 +122,7 @@ ag_status ag_parse_braces_call(ag_chat_parser *p, bool *again, ag_error *err) {
     return begin_arguments(p, '{', braces, again, err);
 }
 
-/* Goes on to the '}' that ends the arguments; false if it is not there yet. */
+/* Finds the '}' that ends the arguments; returns false if it has not arrived. */
 static bool find_closing_brace(ag_chat_parser *p, const char *s, size_t n, size_t *end) {
     const char *delimiter = p->params.format->quote;
     const size_t len = strlen(delimiter);
@@ -151,6 +152,7 @@ static bool find_closing_brace(ag_chat_parser *p, const char *s, size_t n, size_
     return false;
 }
 
+/* State: all arguments in braces. Emits them when they are complete. */
 static ag_status braces(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, end = 0;
     const char *s = ag_parser_unread(p, &n);
@@ -166,7 +168,7 @@ static ag_status braces(ag_chat_parser *p, bool *again, ag_error *err) {
     if (st == AG_OK) {
         st = ag_braces_to_json(object.data, object.len, p->params.format->quote, &json, &ok, err);
     }
-    /* What cannot be read is not lost: it is a text. */
+    /* Arguments that cannot be read are kept as a string. */
     if (st == AG_OK && !ok) st = ag_json_text_quote(s, end, &json, err);
     if (st == AG_OK) st = ag_parser_emit_arguments(p, json.data, json.len, err);
     ag_text_free(&json);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls whose arguments stand one by one between marks: <parameter=city>Bonn</parameter>. */
+/* Calls with one delimited text per argument: <parameter=city>Bonn</parameter>. */
 #include "chat/json_text.h"
 #include "chat/parse/literal.h"
 #include "chat/parse/parser.h"
@@ -15,7 +15,7 @@ static ag_parser_state parameters, begin_read, read_value, after_cdata;
 
 static const char cdata_open[] = "<![CDATA[", cdata_close[] = "]]>";
 
-/* What may stand behind the name, or behind an argument. *len: with it. */
+/* What follows the name or an argument. next_part() returns it with its length. */
 typedef enum part { NOTHING, UNKNOWN, PARAMETER, CLOSE } part;
 
 static part next_part(const ag_chat_parser *p, const char *s, size_t n, size_t *len) {
@@ -56,7 +56,8 @@ ag_status ag_parse_tagged_call(ag_chat_parser *p, bool *again, ag_error *err) {
 
 /* ---- one argument ---- */
 
-/* What stands between an argument's name and its value begins with this. */
+/* Returns the length of the common prefix of what can come between an argument's name and its
+ * value. */
 static size_t common_prefix(const char *a, const char *b) {
     size_t i = 0;
     while (a[i] && a[i] == b[i]) i++;
@@ -78,6 +79,7 @@ static ag_status begin_value(ag_chat_parser *p, const char *key, size_t n, bool 
     return st;
 }
 
+/* Returns whether the schema of this argument allows strings only. */
 static bool schema_is_text(const ag_chat_parser *p, const char *key, size_t n) {
     char name[MAX_NAME];
     if (n >= sizeof name) return false;
@@ -86,7 +88,7 @@ static bool schema_is_text(const ag_chat_parser *p, const char *key, size_t n) {
     return ag_schema_is_text(ag_parser_param_schema(p, name));
 }
 
-/* Behind what opens an argument: its name and what leads to the value. */
+/* Reads an argument after what opens it: its name, and the delimiter before the value. */
 static ag_status parameter(ag_chat_parser *p, size_t opened, bool *again, ag_error *err) {
     const ag_call_format *f = p->params.format;
     size_t n, len = 0;
@@ -105,7 +107,7 @@ static ag_status parameter(ag_chat_parser *p, size_t opened, bool *again, ag_err
         ag_parser_end_call(p, false);
         return AG_OK;
     }
-    /* The two ways differ where the format says of what type a value is. */
+    /* The delimiters differ if the format tells text and other JSON apart. */
     const bool is_typed = f->param_text[prefix] != f->param_json[prefix];
     const bool is_text = is_typed ? as_text == AG_MATCH_YES : schema_is_text(p, s, key);
     AG_TRY(begin_value(p, s, key, is_text, err));
@@ -130,13 +132,15 @@ static ag_status parameters(ag_chat_parser *p, bool *again, ag_error *err) {
 
 /* ---- its value ---- */
 
-/* The white space that a mark ends with. What the format puts around every value is not its own. */
+/* Returns the white space at the end of a delimiter. What the format writes around every value is
+ * not part of the value. */
 static const char *trailing_space(const char *end) {
     size_t len = strlen(end);
     while (len && ag_is_json_space(end[len - 1])) len--;
     return end + len;
 }
 
+/* Emits a value that is not known to be text: JSON, a Python literal, or else a string. */
 static ag_status emit_value(ag_chat_parser *p, const char *s, size_t n, ag_error *err) {
     const size_t space = ag_json_space_len(s, n);
     ag_text json = {0};
@@ -155,6 +159,7 @@ static ag_status emit_value(ag_chat_parser *p, const char *s, size_t n, ag_error
     return st;
 }
 
+/* Emits a piece of a string; is_end: with the closing quotation mark. */
 static ag_status emit_text(ag_chat_parser *p, const char *s, size_t n, bool is_end, ag_error *err) {
     ag_text json = {0};
     ag_status st = ag_json_text_escape(s, n, &json, err);
@@ -164,7 +169,8 @@ static ag_status emit_text(ag_chat_parser *p, const char *s, size_t n, bool is_e
     return st;
 }
 
-/* How much of s[0..n) may be the white space that what closes the value begins with. */
+/* Returns how many bytes at the end of s[0..n) may be the white space that the closing delimiter
+ * begins with. */
 static size_t close_space_len(const char *close, size_t n_space, const char *s, size_t n,
                               bool is_end) {
     for (size_t k = n_space < n ? n_space : n; k; k--) {
@@ -224,6 +230,6 @@ static ag_status begin_read(ag_chat_parser *p, bool *again, ag_error *err) {
     p->searched = p->decided = p->at;
     p->state = read_value;
     *again = true;
-    /* What is marked as text is text, whatever its schema says. */
+    /* A value that is marked as text is text, whatever its schema. */
     return p->is_cdata && !p->is_text_param ? ag_parser_emit_arguments(p, "\"", 1, err) : AG_OK;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reasoning and content: where they end, and where a call may begin. */
+/* Reasoning and content: where they end, and where a call can begin. */
 #include "chat/parse/parser.h"
 #include "core/fail.h"
 
 #include <string.h>
 
-/* White space before a mark is not told until it is known that none follows; but not for ever. */
+/* Limits for white space that waits for a delimiter, and for the header of a message. */
 enum { MAX_SPACE = 1024, MAX_HEADER = 1024 };
 
 static ag_parser_state reasoning_space, reasoning_text;
@@ -15,7 +15,7 @@ static size_t without_space(const char *s, size_t n) {
     return n;
 }
 
-/* How s[0..n) compares with what a mark begins with. */
+/* Compares the start of s[0..n) with a delimiter. */
 static ag_match match_prefix(const char *delimiter, const char *s, size_t n) {
     const size_t len = strlen(delimiter);
     if (memcmp(s, delimiter, n < len ? n : len) != 0) return AG_MATCH_NO;
@@ -36,7 +36,7 @@ size_t ag_parser_find(const char *delimiter, const char *s, size_t from, size_t 
     return n;
 }
 
-/* The beginning: a mark may open the reasoning. */
+/* State: the start of an answer. A delimiter may open the reasoning. */
 ag_status ag_parse_start(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
@@ -50,7 +50,7 @@ ag_status ag_parse_start(ag_chat_parser *p, bool *again, ag_error *err) {
     return AG_OK;
 }
 
-/* Behind the reasoning white space is no content. */
+/* State: white space after the reasoning, which is not content. */
 static ag_status skip_space(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
@@ -65,7 +65,8 @@ static ag_status skip_space(ag_chat_parser *p, bool *again, ag_error *err) {
     return AG_OK;
 }
 
-/* White space and one mark that opens a reasoning, which models write even where the prompt has. */
+/* State: the start of the reasoning. Skips white space and one opening delimiter, which models
+ * write even if the prompt ends with it. */
 ag_status ag_parse_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
@@ -80,7 +81,7 @@ ag_status ag_parse_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
     return AG_OK;
 }
 
-/* Behind what opened it. */
+/* State: white space after the opening delimiter. */
 static ag_status reasoning_space(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
@@ -94,6 +95,7 @@ static ag_status reasoning_space(ag_chat_parser *p, bool *again, ag_error *err) 
     return AG_OK;
 }
 
+/* State: the text of the reasoning, to its closing delimiter. */
 static ag_status reasoning_text(ag_chat_parser *p, bool *again, ag_error *err) {
     bool found;
     size_t n;
@@ -113,7 +115,8 @@ static ag_status reasoning_text(ag_chat_parser *p, bool *again, ag_error *err) {
 
 /* ---- content ---- */
 
-/* The first place where a section of calls begins, or may begin. *found is the mark. */
+/* Returns the first position where a section of calls begins, or can begin when more text arrives;
+ * n if there is none. *found: the trigger; NULL if it is incomplete or missing. */
 static size_t find_trigger(const ag_chat_parser *p, const char *s, size_t from, size_t n,
                            const char **found) {
     const ag_call_format *f = p->params.format;
@@ -131,8 +134,8 @@ static size_t find_trigger(const ag_chat_parser *p, const char *s, size_t from, 
     return first;
 }
 
-/* How the answer begins, if that may be a call by itself: JSON, perhaps in a fence, as small models
- * write it whatever they were told. *len: what stands before the JSON. */
+/* Matches an answer that begins with a call without a delimiter: JSON, perhaps in a fence, as small
+ * models write it whatever their template. *len: length of what comes before the JSON. */
 static ag_match match_bare_call(const ag_chat_parser *p, const char *s, size_t n, size_t *len,
                                 bool *is_fenced) {
     static const char *const fences[] = {"```json", "```"};
@@ -153,7 +156,7 @@ static ag_match match_bare_call(const ag_chat_parser *p, const char *s, size_t n
     return s[*len] == '{' || s[*len] == '[' ? AG_MATCH_YES : AG_MATCH_NO;
 }
 
-/* The header of a message: white space, one of the ways to open it, a name, what ends it. */
+/* Matches the header of a message: white space, `open`, a name, and what closes the header. */
 static ag_match match_header(const ag_call_format *f, const char *open, const char *s, size_t n,
                              size_t *len) {
     size_t close, at;
@@ -167,8 +170,8 @@ static ag_match match_header(const ag_call_format *f, const char *open, const ch
     return end;
 }
 
-/* A header is no content, whoever it names: the first, one behind a call, and one behind the mark
- * that ends a reasoning. */
+/* Skips a header. One can come first, after a call, and after the delimiter that ends the
+ * reasoning; it is never content, whatever its name. */
 static ag_match skip_header(ag_chat_parser *p) {
     const ag_call_format *f = p->params.headers;
     const char *close = p->params.reasoning_close, *between = f ? f->header_between : NULL;
@@ -192,6 +195,7 @@ static ag_match skip_header(ag_chat_parser *p) {
     return may_come && n < MAX_HEADER && !p->is_final ? AG_MATCH_PARTIAL : AG_MATCH_NO;
 }
 
+/* Emits the content before a trigger and enters the section after it. */
 static ag_status begin_section(ag_chat_parser *p, size_t content, size_t trigger, size_t len,
                                bool is_bare, bool *again, ag_error *err) {
     AG_TRY(ag_parser_emit_text(p, AG_CHAT_DELTA_CONTENT, p->pending.data + p->at, content, err));
@@ -207,7 +211,7 @@ static ag_status begin_section(ag_chat_parser *p, size_t content, size_t trigger
 
 ag_status ag_parse_content(ag_chat_parser *p, bool *again, ag_error *err) {
     const ag_match header = skip_header(p);
-    /* Another may follow: it is skipped too, whether it came in the same piece of text or later. */
+    /* Another header may follow, in this piece of text or in a later one. */
     *again = header == AG_MATCH_YES;
     if (header != AG_MATCH_NO) return AG_OK;
     size_t n;
@@ -233,7 +237,7 @@ ag_status ag_parse_content(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t end = without_space(s, delimiter);
     if (trigger) return begin_section(p, end, delimiter, strlen(trigger), false, again, err);
     if (delimiter - end > MAX_SPACE) end = delimiter;
-    /* White space behind calls is not worth a content. */
+    /* White space after calls is not content. */
     if (p->is_final) end = p->n_calls && without_space(s, n) == 0 ? 0 : n;
     AG_TRY(ag_parser_emit_text(p, AG_CHAT_DELTA_CONTENT, s, end, err));
     ag_parser_consume(p, p->is_final ? n : end);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making a format: the template, the words that it calls bos_token and eos_token, and what it does.
- */
+/* Creates formats: parses the template, sets bos_token and eos_token, and runs detection. */
 #include "chat/detect/detect.h"
 #include "chat/detect/probe.h"
 #include "chat/template/special_text.h"
@@ -15,7 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* By which ids of other models, also of those of the same name, are told apart. */
+/* Returns a checksum of tokenizer and template. Sampled ids of other models, even of the same name,
+ * are told apart by it. */
 static uint64_t checksum_of(const ag_tokenizer *t, const char *jinja, size_t len) {
     unsigned char vocabulary[8];
     ag_checksum sum;
@@ -26,7 +26,8 @@ static uint64_t checksum_of(const ag_tokenizer *t, const char *jinja, size_t len
     return ag_checksum_value(&sum);
 }
 
-/* Every template accepts turns of users and assistants whose content is text. */
+/* Describes a template that was not probed. Every template accepts messages of users and assistants
+ * whose content is text. */
 static ag_status set_unprobed(ag_chat_format *f, const ag_probe_budget *b, const char *jinja,
                               ag_error *err) {
     ag_chat_format_reset_detected(f);
@@ -56,7 +57,8 @@ static ag_status parse_and_detect(ag_chat_format *f, const char *jinja, size_t l
     return st == AG_LIMIT ? set_unprobed(f, &budget, jinja, err) : st;
 }
 
-/* bos and eos need not be UTF-8, nor terminated. */
+/* Sets a variable of the template; ignores s if it is NULL or not UTF-8. s need not be terminated.
+ */
 static ag_status set_trusted(ag_chat_format *f, const char *name, const char *s, size_t n,
                              ag_error *err) {
     json_t *v = s ? json_stringn(s, n) : NULL;
@@ -92,9 +94,10 @@ ag_status ag_chat_format_create(const char *jinja, size_t len, const char *bos, 
     return create_format(jinja, len, &special, t, out, err);
 }
 
-/* ---- of a model ---- */
+/* ---- models ---- */
 
-/* "bos_token": a string, or an object that has it as "content". */
+/* Reads a token's text from tokenizer_config.json: a string, or the member "content" of an object.
+ */
 static void token_of_config(const json_t *config, const char *name, const char **s, size_t *n) {
     const json_t *v = json_object_get(config, name);
     if (json_is_object(v)) v = json_object_get(v, "content");

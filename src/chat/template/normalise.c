@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts messages as clients send them to messages as the template takes them. A message that the
- * template takes is left unchanged. Texts of several messages that become one are collected in a
- * buffer, so that each byte is copied a fixed number of times. */
+/* A message that the template accepts is left unchanged. Texts of several messages that become one
+ * are collected in a buffer, so that each byte is copied a bounded number of times. */
 #include "chat/template/normalise.h"
 
 #include "chat/interrupt.h"
@@ -14,11 +13,11 @@
 
 typedef struct normaliser {
     const ag_chat_format *f;
-    json_t *out;     /* messages */
-    ag_text pending; /* text of the system for the next user's turn; empty: none */
-    ag_text tail;    /* if has_tail: text of the last of `out`, whose content is out of date */
+    json_t *out;     /* normalised messages */
+    ag_text pending; /* system text for the next user message; empty: none */
+    ag_text tail; /* if has_tail: text of the last message of `out`, which does not have it yet */
     bool has_tail;
-    bool from_tool; /* the last of `out` is a user's turn that holds results of tools */
+    bool from_tool; /* the last message of `out` is the user's and holds tool results */
     ag_call_table calls;
 } normaliser;
 
@@ -58,7 +57,7 @@ static json_t *text_part(const ag_text *text) {
     return json_pack("{s:s, s:o}", "type", "text", "text", string_of(text));
 }
 
-/* Parts of other types become {"type": "text", "text": ...}. */
+/* Turns parts of other types into {"type": "text", "text": ...}. */
 static ag_status fit_parts(json_t *m, const json_t *parts, ag_error *err) {
     json_t *list = json_array(), *part;
     ag_text text = {0};
@@ -104,7 +103,7 @@ static ag_status fit_content(const normaliser *n, json_t *m, ag_error *err) {
     return st;
 }
 
-/* The reasoning under the name that the template reads. */
+/* Copies the reasoning to the key that the template reads. */
 static ag_status fit_reasoning(const normaliser *n, json_t *m, ag_error *err) {
     static const char *const keys[] = {"reasoning_content", "reasoning", "thinking"};
     const char *key = n->f->reasoning_key;
@@ -116,7 +115,7 @@ static ag_status fit_reasoning(const normaliser *n, json_t *m, ag_error *err) {
     return AG_OK;
 }
 
-/* The calls of a message, for a template without calls: text after its content. */
+/* Appends the calls of a message to its content as text. */
 static ag_status calls_to_text(const normaliser *n, json_t *m, ag_error *err) {
     const bool is_alone = !json_string_length(json_object_get(m, "content"));
     ag_text text = {0};
@@ -162,7 +161,7 @@ static ag_status append_message(normaliser *n, json_t *m, ag_error *err) {
     return AG_OK;
 }
 
-/* Makes `tail` the text of the last message, to be appended to. */
+/* Reads the text of the last message into `tail`, to be extended. */
 static ag_status open_tail(normaliser *n, ag_error *err) {
     if (n->has_tail) return AG_OK;
     n->tail.len = 0;
@@ -177,6 +176,7 @@ static ag_status extend_last(normaliser *n, const char *between, const json_t *m
     return append_content(m, &n->tail, err);
 }
 
+/* Appends a system message's text to the pending text. */
 static ag_status add_pending(normaliser *n, const json_t *m, ag_error *err) {
     const size_t before = n->pending.len;
     if (before) AG_TRY(append_text(&n->pending, "\n\n", err));
@@ -212,7 +212,8 @@ static ag_status append_result(const json_t *m, ag_text *text, ag_error *err) {
     return append_text(text, "\n</tool_response>", err);
 }
 
-/* Adds a message of a role with this text; `user` may get pending text before it. */
+/* Adds a message with this role and text by `add_as`, which can put pending system text before it.
+ */
 static ag_status add_text(normaliser *n, const char *role, const ag_text *text,
                           ag_status (*add_as)(normaliser *, json_t *, ag_error *), ag_error *err) {
     json_t *m = json_pack("{s:s, s:s}", "role", role, "content", "");
@@ -223,7 +224,7 @@ static ag_status add_text(normaliser *n, const char *role, const ag_text *text,
     return st;
 }
 
-/* A result, for a template without results: text of the user. */
+/* Adds a tool result as text of the user. */
 static ag_status add_result_as_user(normaliser *n, const json_t *m, ag_error *err) {
     if (n->from_tool) {
         AG_TRY(open_tail(n, err));
@@ -245,7 +246,7 @@ static ag_status add_message(normaliser *n, json_t *m, ag_error *err) {
     return is_role(m, "user") ? add_user(n, m, err) : append_message(n, m, err);
 }
 
-/* Text of the system without a user's turn after it. */
+/* Adds system text that no user message follows. */
 static ag_status add_rest(normaliser *n, ag_error *err) {
     const json_t *last = last_of(n);
     if (!n->pending.len) return AG_OK;
@@ -264,7 +265,8 @@ static ag_status add_tools(normaliser *n, const json_t *tools, ag_error *err) {
     return st;
 }
 
-/* A template without tools gets them from the system, after its other messages at the beginning. */
+/* Adds all messages. Tools become a system message after the leading ones if the template does not
+ * take them. */
 static ag_status add_all(normaliser *n, const ag_chat *c, ag_error *err) {
     bool lacks_tools = c->tools && !has(n, AG_CHAT_TOOLS);
     size_t i;

@@ -21,7 +21,7 @@ static bool is_short_id(const char *id) {
     return n == 9;
 }
 
-/* 9 letters and digits that depend on the id alone. */
+/* Returns 9 letters and digits that depend on the id alone. */
 static json_t *shortened(const char *id) {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     uint64_t h = 14695981039346656037u;
@@ -40,7 +40,7 @@ static ag_status fit_id(const ag_chat_format *f, json_t *m, const char *key, ag_
 
 /* ---- calls ---- */
 
-/* Writes JSON with Python's spacing, which models were trained on. */
+/* Sets m[key] to v as text, with Python's spacing, which models were trained on. */
 static ag_status set_as_text(json_t *m, const char *key, const json_t *v, ag_error *err) {
     ag_text text = {0};
     ag_status st = ag_json_text_append_spaced(v, &text, err);
@@ -65,7 +65,7 @@ static ag_status fit_arguments(const ag_chat_format *f, json_t *function, ag_err
     const size_t n = json_string_length(v);
     json_t *object = json_loadb(s, n, JSON_ALLOW_NUL, NULL);
     if (!object && strspn(s, " \t\r\n") == n) object = json_object();
-    /* The beginning of a call whose rest is missing must not be lost. */
+    /* Text that is not an object, such as a truncated call, must not be lost. */
     if (!json_is_object(object)) {
         json_decref(object);
         object = json_pack("{s:O}", "arguments", v);
@@ -73,7 +73,7 @@ static ag_status fit_arguments(const ag_chat_format *f, json_t *function, ag_err
     return ag_normalise_set(function, "arguments", object, err);
 }
 
-/* The fields of a function that are the call's own move to `function`. */
+/* Moves name and arguments from a call without "function" to `function`. */
 static bool move_function(json_t *call, json_t *function) {
     static const char *const keys[] = {"name", "arguments"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -152,7 +152,7 @@ void ag_call_table_free(ag_call_table *t) {
     *t = (ag_call_table){0};
 }
 
-/* The last of several calls with one id counts. */
+/* Fills by_id. If several calls have one id, the last counts. */
 static ag_status build_table(ag_call_table *t, ag_error *err) {
     json_t *call;
     size_t i;
@@ -166,7 +166,8 @@ static ag_status build_table(ag_call_table *t, ag_error *err) {
     return AG_OK;
 }
 
-/* The call that a result answers, or NULL: without an id the next one. Borrowed. */
+/* *call: the call that a result belongs to, by id or else by order; NULL if there is none.
+ * Borrowed. */
 static ag_status find_call(ag_call_table *t, const char *id, const json_t **call, ag_error *err) {
     *call = NULL;
     if (!t->calls) return AG_OK;

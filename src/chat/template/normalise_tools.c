@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tools as the template takes them, and tools and calls as text. */
 #include "chat/interrupt.h"
 #include "chat/json_text.h"
 #include "chat/message.h"
@@ -20,7 +19,7 @@ static ag_status add_description(json_t *object, ag_error *err) {
     return ag_normalise_set(object, "description", json_string(""), err);
 }
 
-/* Takes over `copy`, whose values are those of an object: replaces it there. */
+/* Sets object[key] to `copy` if st is AG_OK; takes `copy` over in any case. */
 static ag_status replace(json_t *object, const char *key, json_t *copy, ag_status st,
                          ag_error *err) {
     if (st == AG_OK) return ag_normalise_set(object, key, copy, err);
@@ -53,7 +52,8 @@ static ag_status describe_properties(json_t *schema, ag_error *err) {
     return replace(schema, "properties", copy, st, err);
 }
 
-/* Everything that has a type gets a description. `function` is a copy, whose values are not. */
+/* Adds a description to the function, its parameters and their properties if they have none.
+ * `function` is a shallow copy. */
 static ag_status describe_all(json_t *function, ag_error *err) {
     json_t *schema = json_object_get(function, "parameters"), *copy;
     AG_TRY(add_description(function, err));
@@ -65,7 +65,7 @@ static ag_status describe_all(json_t *function, ag_error *err) {
     return replace(function, "parameters", copy, describe_properties(copy, err), err);
 }
 
-/* *out: a new object with the tool's own function. */
+/* *out: a new object {"type": "function", "function": ...}; the function is shared. */
 static ag_status wrapped_tool(json_t *tool, json_t **out, ag_error *err) {
     if (json_object_get(tool, "function")) {
         AG_TRY(ag_json_copy_object(tool, out, err));
@@ -136,7 +136,8 @@ ag_status ag_chat_append_tools(const json_t *tools, ag_text *out, ag_error *err)
                   err);
 }
 
-/* Arguments as text that holds JSON become that JSON. */
+/* Appends {"name": ..., "arguments": ...}. Arguments that are the text of a JSON object are written
+ * as that object. */
 static ag_status append_call(const json_t *call, ag_text *out, ag_error *err) {
     const json_t *function = json_object_get(call, "function");
     json_t *args = json_object_get(function, "arguments");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation as text and as ids. */
+/* Renders a conversation as text and as ids. */
 #include "chat/answers/placeholder.h"
 #include "chat/conversation.h"
 #include "chat/json_scan.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Stands behind the text of a last message that is to be gone on with. */
+/* Marks the end of a last message that the answer continues. */
 static const char end_sentinel[] = "Q7vzContinuesHere";
 
 typedef struct rendering {
@@ -19,13 +19,13 @@ typedef struct rendering {
     unsigned flags;
     ag_placeholders placeholders;
     ag_jinja_output out;
-    size_t end; /* of out.text, as far as it counts */
+    size_t end; /* end of the part of out.text that counts */
     ag_id_range_list ranges;
 } rendering;
 
 /* ---- variables ---- */
 
-/* Takes over `messages`: *out has them with `more_to_come` after the text of the last one. */
+/* Takes over `messages` and sets *out to them, with end_sentinel after the text of the last one. */
 static ag_status replace_last(json_t *messages, const json_t *content, json_t **out,
                               ag_error *err) {
     const size_t last = json_array_size(messages) - 1;
@@ -45,7 +45,7 @@ static ag_status replace_last(json_t *messages, const json_t *content, json_t **
     return st != AG_OK ? st : AG_FAIL(err, NOMEM, "messages of a conversation");
 }
 
-/* *out: NULL without messages. */
+/* *out: a copy of the messages with end_sentinel; NULL if there are none. */
 static ag_status with_sentinel(json_t *messages, json_t **out, ag_error *err) {
     const size_t n = json_array_size(messages);
     *out = NULL;
@@ -62,7 +62,8 @@ static void clock_of(const ag_chat *c, struct tm *now) {
     else localtime_r(&seconds, now);
 }
 
-/* Takes over messages and tools (NULL: none). */
+/* Returns the template's variables; NULL if out of memory. Takes over messages and tools (NULL:
+ * none). */
 static json_t *variables_of(const rendering *r, json_t *messages, json_t *tools,
                             const struct tm *now) {
     const ag_chat *c = r->c;
@@ -110,7 +111,7 @@ static ag_status render_variables(rendering *r, json_t *variables, const struct 
     ag_jinja_usage *usage = &r->c->usage;
     ag_jinja_output_free(&r->out);
     ag_status st = ag_chat_format_render(f, variables, now, limits, usage, &r->out, &render_err);
-    /* Some want a list of tools in certain conversations only: with documents. */
+    /* Some templates need a list of tools in some conversations only, such as with documents. */
     if (st == AG_INVALID && json_is_null(json_object_get(variables, "tools")) &&
         !(r->flags & AG_CHAT_NO_REWRITING)) {
         ag_jinja_output_free(&r->out);
@@ -142,7 +143,8 @@ static ag_status render_text(rendering *r, ag_error *err) {
     return AG_OK;
 }
 
-/* Renders until the place of every sampled answer is known, or given up. */
+/* Renders until the location of each sampled answer is certain. In the third round the rest are
+ * rendered as text. */
 static ag_status render_answers(rendering *r, ag_error *err) {
     bool missed = true;
     for (int round = 0; missed; round++) {

@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which ---- */
+/* ---- collection ---- */
 
 static ag_status add_special_text(ag_chat_format *f, const ag_added_token *t, const char *jinja,
-                          ag_error *err) {
+                                  ag_error *err) {
     size_t n;
     const char *s = ag_tokenizer_token(f->tokenizer, t->id, &n);
     if (!s || n == 0) return AG_OK;
     char *spelling = ag_strndup(s, n);
-    if (!spelling) return AG_FAIL(err, NOMEM, "special tokens of the chat template");
-    /* Others are parts of ordinary texts, too: runs of spaces, tags of HTML. */
+    if (!spelling) return AG_FAIL(err, NOMEM, "the marks of a chat template");
+    /* Other added tokens occur in ordinary text too: runs of spaces, HTML tags. */
     if (!t->special && !strstr(jinja, spelling)) {
         ag_free(spelling);
         return AG_OK;
@@ -33,7 +33,7 @@ static ag_status add_special_text(ag_chat_format *f, const ag_added_token *t, co
     return AG_OK;
 }
 
-/* By first byte, the longest first. */
+/* Sorts by first byte, then longest first. */
 static int by_first_byte(const void *pa, const void *pb) {
     const ag_special_text *a = pa, *b = pb;
     const unsigned char x = (unsigned char)a->spelling[0], y = (unsigned char)b->spelling[0];
@@ -74,7 +74,7 @@ const ag_special_text *ag_special_text_longest(const ag_chat_format *f, const ch
     return NULL;
 }
 
-/* ---- where ---- */
+/* ---- ranges ---- */
 
 void ag_id_range_list_free(ag_id_range_list *l) {
     ag_free(l->ranges);
@@ -92,13 +92,14 @@ ag_status ag_id_range_list_add(ag_id_range_list *l, ag_id_range range, ag_error 
 typedef struct finder {
     const ag_chat_format *f;
     const ag_jinja_output *out;
-    size_t span; /* the first that does not end before where the search is */
+    size_t span; /* first span that does not end before the current position */
     size_t from, to;
     ag_id_range_list *l;
     ag_error *err;
 } finder;
 
-/* A role is the conversation's word, but one that templates build marks of: <|user|>. */
+/* Returns whether s is a role. It comes from the conversation, but templates build special tokens
+ * with it: <|user|>. */
 static bool is_role(const char *s, size_t n) {
     static const char *const roles[] = {"system",    "user",    "assistant",   "tool",
                                         "developer", "ipython", "environment", "function"};
@@ -108,7 +109,8 @@ static bool is_role(const char *s, size_t n) {
     return false;
 }
 
-/* The next span of the conversation's words that does not end before `at`, or NULL. */
+/* Returns the next span of text from the conversation that does not end before `at`; NULL if none.
+ */
 static const ag_jinja_span *span_at(finder *x, size_t at) {
     while (x->span < x->out->n_spans) {
         const ag_jinja_span *s = &x->out->spans[x->span];
@@ -118,7 +120,8 @@ static const ag_jinja_span *span_at(finder *x, size_t at) {
     return NULL;
 }
 
-/* The mark becomes its token, with the white space that the tokenizer says it takes along. */
+/* Appends a range for the special token at *at, with the white space that the token strips, and
+ * moves *at to its end. */
 static ag_status add_special_token(finder *x, const ag_special_text *m, size_t *at) {
     size_t begin = *at, end = *at + m->len;
     const size_t min_begin = x->l->n ? x->l->ranges[x->l->n - 1].end : x->from;
@@ -129,8 +132,8 @@ static ag_status add_special_token(finder *x, const ag_special_text *m, size_t *
     return ag_id_range_list_add(x->l, (ag_id_range){begin, end, id, 1}, x->err);
 }
 
-/* The spelling in the conversation's words stays text. Special ones are not looked for there; of
- * others, which the tokenizer always finds, it sees the halves. */
+/* Divides a spelling that came from the conversation, so that the tokenizer does not find it. It
+ * does not look for special tokens between ranges, only for other added tokens. */
 static ag_status split_spelling(finder *x, const ag_special_text *m, size_t at) {
     const size_t first = ag_utf8_len(m->spelling[0]);
     const size_t last = x->l->n ? x->l->ranges[x->l->n - 1].end : 0;
@@ -138,7 +141,8 @@ static ag_status split_spelling(finder *x, const ag_special_text *m, size_t at) 
     return ag_id_range_list_add(x->l, (ag_id_range){at + first, at + first, NULL, 0}, x->err);
 }
 
-/* Parts of one text are asked for one after another, so none begins at the first span again. */
+/* Returns the first span that does not end before `from`. Callers pass consecutive ranges of one
+ * text, so a binary search keeps the whole search linear. */
 static size_t first_span(const ag_jinja_output *out, size_t from) {
     size_t low = 0, high = out->n_spans;
     while (low < high) {
@@ -168,7 +172,7 @@ ag_status ag_special_text_find_ranges(const ag_chat_format *f, const ag_jinja_ou
             AG_TRY(add_special_token(&x, m, &at));
             continue;
         }
-        /* Every spelling that begins here, not only the longest, would be found. */
+        /* Divide for any spelling that begins here, not only the longest. */
         for (size_t i = f->first_special_text[c]; i < f->first_special_text[c + 1]; i++) {
             m = &f->special_texts[i];
             if (m->len <= to - at && !memcmp(m->spelling, out->text + at, m->len)) {
