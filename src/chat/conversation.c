@@ -53,7 +53,7 @@ ag_status ag_chat_set_messages(ag_chat *c, const char *messages, size_t len, ag_
     json_t *list, *m;
     size_t i;
     AG_TRY(ag_json_parse_value(messages, len, "messages", &list, err));
-    ag_status st = json_is_array(list) ? AG_OK : AG_FAIL(err, INVALID, "messages: not a list");
+    ag_status st = json_is_array(list) ? AG_OK : AG_FAIL(err, INVALID, "messages: must be a list");
     json_array_foreach(list, i, m) {
         char path[40];
         snprintf(path, sizeof path, "messages[%zu]", i);
@@ -75,7 +75,7 @@ ag_status ag_chat_add(ag_chat *c, const char *role, const char *content, ag_erro
     if (m) return append_message(c, m, err);
     json_t *text = json_string(content);
     json_decref(text);
-    if (!text) return AG_FAIL(err, FORMAT, "the text of a message is not UTF-8");
+    if (!text) return AG_FAIL(err, FORMAT, "content of the message: not UTF-8");
     return AG_FAIL(err, NOMEM, "message of a conversation");
 }
 
@@ -94,14 +94,15 @@ ag_status ag_chat_get_messages(const ag_chat *c, ag_text *json, ag_error *err) {
 ag_status ag_chat_get_message(const ag_chat *c, size_t i, ag_text *json, ag_error *err) {
     const json_t *m = json_array_get(c->messages, i);
     if (m) return ag_json_text_append(m, json, err);
-    return AG_FAIL(err, INVALID, "message %zu of %zu", i, json_array_size(c->messages));
+    return AG_FAIL(err, INVALID, "message %zu does not exist: the conversation has %zu", i,
+                   json_array_size(c->messages));
 }
 
 ag_status ag_chat_set_tools(ag_chat *c, const char *tools, size_t len, ag_error *err) {
     json_t *list = NULL;
     ag_status st = AG_OK;
     if (tools) AG_TRY(ag_json_parse_value(tools, len, "tools", &list, err));
-    if (list && !json_is_array(list)) st = AG_FAIL(err, INVALID, "tools: not a list");
+    if (list && !json_is_array(list)) st = AG_FAIL(err, INVALID, "tools: must be a list");
     if (st == AG_OK) st = ag_chat_check_tools(list, err);
     if (st != AG_OK || json_array_size(list) == 0) {
         json_decref(list);
@@ -119,7 +120,8 @@ ag_status ag_chat_set_variable(ag_chat *c, const char *name, const char *json, s
     json_t *v = NULL;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (!strcmp(name, own[i])) {
-            return AG_FAIL(err, INVALID, "variable \"%s\" is the conversation's own", name);
+            return AG_FAIL(err, INVALID,
+                           "template variable \"%s\" is reserved: ag_chat_render() sets it", name);
         }
     }
     if (!json) {

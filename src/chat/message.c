@@ -31,8 +31,9 @@ static ag_status check_part(const json_t *part, const char *path, size_t i, ag_e
     if (json_is_string(part)) return AG_OK;
     if (!type) return AG_FAIL(err, INVALID, "%s: content[%zu] has no \"type\"", path, i);
     if (!is_text_part(type)) {
-        return AG_FAIL(err, UNSUPPORTED, "%s: content[%zu] is of type \"%.40s\"; only text is read",
-                       path, i, type);
+        return AG_FAIL(err, UNSUPPORTED,
+                       "%s: content[%zu] has type \"%.40s\"; only text is supported", path, i,
+                       type);
     }
     if (json_is_string(part_text(part))) return AG_OK;
     return AG_FAIL(err, INVALID, "%s: content[%zu] has no \"text\"", path, i);
@@ -43,7 +44,7 @@ static ag_status check_content(const json_t *content, const char *path, ag_error
     const json_t *part;
     if (!content || json_is_null(content) || json_is_string(content)) return AG_OK;
     if (!json_is_array(content)) {
-        return AG_FAIL(err, INVALID, "%s: \"content\" is neither a string nor a list of parts",
+        return AG_FAIL(err, INVALID, "%s: \"content\" must be a string, a list of parts or null",
                        path);
     }
     json_array_foreach(content, i, part) {
@@ -56,25 +57,25 @@ static ag_status check_content(const json_t *content, const char *path, ag_error
 static ag_status check_call(const json_t *call, const char *path, size_t i, ag_error *err) {
     const json_t *f = ag_chat_function(call);
     if (!json_is_string(json_object_get(f, "name"))) {
-        return AG_FAIL(err, INVALID, "%s: tool_calls[%zu] has no name of a function", path, i);
+        return AG_FAIL(err, INVALID, "%s: tool_calls[%zu] has no function name", path, i);
     }
     const json_t *args = json_object_get(f, "arguments");
     if (!args || json_is_null(args) || json_is_string(args) || json_is_object(args)) return AG_OK;
-    return AG_FAIL(err, INVALID, "%s: arguments of tool_calls[%zu] are neither text nor an object",
+    return AG_FAIL(err, INVALID, "%s: arguments of tool_calls[%zu] must be a string or an object",
                    path, i);
 }
 
 ag_status ag_chat_check_message(const json_t *m, const char *path, ag_error *err) {
     size_t i;
     const json_t *call;
-    if (!json_is_object(m)) return AG_FAIL(err, INVALID, "%s is not an object", path);
+    if (!json_is_object(m)) return AG_FAIL(err, INVALID, "%s: not an object", path);
     if (!json_string_length(json_object_get(m, "role"))) {
-        return AG_FAIL(err, INVALID, "%s has no \"role\"", path);
+        return AG_FAIL(err, INVALID, "%s: no \"role\"", path);
     }
     AG_TRY(check_content(json_object_get(m, "content"), path, err));
     const json_t *calls = json_object_get(m, "tool_calls");
     if (calls && !json_is_null(calls) && !json_is_array(calls)) {
-        return AG_FAIL(err, INVALID, "%s: \"tool_calls\" is not a list", path);
+        return AG_FAIL(err, INVALID, "%s: \"tool_calls\" must be a list", path);
     }
     json_array_foreach(calls, i, call) {
         AG_TRY(ag_chat_check_interrupt(path, err));
@@ -89,7 +90,7 @@ ag_status ag_chat_check_tools(const json_t *tools, ag_error *err) {
     json_array_foreach(tools, i, tool) {
         AG_TRY(ag_chat_check_interrupt("tools", err));
         if (!json_string_length(json_object_get(ag_chat_function(tool), "name"))) {
-            return AG_FAIL(err, INVALID, "tools[%zu] has no name of a function", i);
+            return AG_FAIL(err, INVALID, "tools[%zu] has no function name", i);
         }
     }
     return AG_OK;

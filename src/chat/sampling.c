@@ -53,7 +53,7 @@ static ag_status read_keys(const json_t *object, const char *where, bool is_gguf
         const double x = json_number_value(v);
         if (!v || json_is_null(v)) continue;
         if (!json_is_number(v) || !isfinite(x) || x < k->min || x > k->max) {
-            return AG_FAIL(err, FORMAT, "%s: \"%s\" is no number from %g to %g", where,
+            return AG_FAIL(err, FORMAT, "%s: \"%s\" must be a number from %g to %g", where,
                            is_gguf ? k->gguf : k->name, k->min, k->max);
         }
         set_param(params, i, x);

@@ -143,7 +143,7 @@ static void what_is_no_message_is_refused(void **state) {
         {"{\"role\": \"user\", \"content\": [{\"text\": \"a\"}]}", "content[0]", AG_INVALID},
         {"{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
          "\"image_url\"}]}",
-         "content[1] is of type \"image_url\"", AG_UNSUPPORTED},
+         "content[1] has type \"image_url\"", AG_UNSUPPORTED},
         {"{\"role\": \"assistant\", \"tool_calls\": [{}]}", "tool_calls[0]", AG_INVALID},
         {"{\"role\": \"assistant\", \"tool_calls\": 1}", "tool_calls", AG_INVALID},
     };

@@ -348,8 +348,9 @@ static void what_cannot_be_asked_for_is_told(void **state) {
     } bad[] = {
         {"objects", NULL, AG_NOT_FOUND, "there are no tools"},
         {"objects", "[{\"name\": \"f\", \"parameters\": {\"type\": \"array\"}}]", AG_INVALID,
-         "the parameters of \"f\" are of type array"},
-        {"tags", "[{\"name\": \"f g\"}]", AG_UNSUPPORTED, "\"f g\": the name needs quotes"},
+         "tool \"f\": its parameters have type array"},
+        {"tags", "[{\"name\": \"f g\"}]", AG_UNSUPPORTED,
+         "tool \"f g\": cannot constrain a call: the name needs quotes"},
     };
     ag_tokenizer *t = small_tokenizer();
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -124,7 +124,7 @@ ag_status ag_placeholders_insert(const ag_chat *c, ag_placeholders *s, ag_error 
         json_decref(s->messages);
         s->messages = NULL;
     }
-    return s->messages ? AG_OK : AG_FAIL(err, NOMEM, "a conversation of sampled answers");
+    return s->messages ? AG_OK : AG_FAIL(err, NOMEM, "messages of a conversation");
 }
 
 /* ---- locations in the rendered text ---- */

@@ -61,11 +61,14 @@ static ag_status check_spelling(const ag_chat *c, const json_t *message, const a
     ag_text text = {0};
     if (json_object_get(message, "tool_calls")) return AG_OK;
     if (t->n_reasoning > t->ids.n || !content_text)
-        return AG_FAIL(err, UNSUPPORTED, "an answer that is reasoning alone");
+        return AG_FAIL(err, UNSUPPORTED,
+                       "cannot reuse the answer's token ids: it has reasoning but no text");
     for (size_t i = t->n_reasoning; i < t->ids.n; i++) {
         if (ag_tokenizer_is_special(c->format->tokenizer, t->ids.data[i]))
-            return AG_FAIL(err, UNSUPPORTED, "an answer whose text holds the special token %d",
-                           t->ids.data[i]);
+            return AG_FAIL(
+                err, UNSUPPORTED,
+                "cannot reuse the answer's token ids: its text holds the special token %d",
+                t->ids.data[i]);
     }
     AG_TRY(ag_tokenizer_decode(c->format->tokenizer, t->ids.data + t->n_reasoning,
                                t->ids.n - t->n_reasoning, true, &text, err));
@@ -76,8 +79,10 @@ static ag_status check_spelling(const ag_chat *c, const json_t *message, const a
     const bool is_equal = n == n_content && !memcmp(spelled, content_text, n);
     ag_text_free(&text);
     return is_equal ? AG_OK
-                    : AG_FAIL(err, UNSUPPORTED, "an answer of %zu bytes, of which %zu are told", n,
-                              n_content);
+                    : AG_FAIL(err, UNSUPPORTED,
+                              "cannot reuse the answer's token ids: they spell %zu bytes, its "
+                              "content has %zu",
+                              n, n_content);
 }
 
 static json_t *json_of_ids(const ag_ids *ids) {
@@ -99,7 +104,7 @@ static ag_status save(const ag_chat *c, const json_t *message, ag_chat_answer *t
     write_checksum(c, format);
     json_t *saved = json_pack("{s:O, s:o, s:b, s:s}", "message", message, "ids", json_of_ids(ids),
                               "opened", (int)t->starts_in_reasoning, "format", format);
-    if (!saved) return AG_FAIL(err, NOMEM, "an answer of %zu tokens as JSON", ids->n);
+    if (!saved) return AG_FAIL(err, NOMEM, "JSON of an answer of %zu tokens", ids->n);
     const ag_status st = ag_json_text_append(saved, json, err);
     json_decref(saved);
     return st;
@@ -111,11 +116,14 @@ ag_status ag_chat_keep_answer(const ag_chat *c, const ag_chat_parser *p, const i
     ag_ids all = {0};
     json_t *message = NULL;
     ag_chat_answer t = {.starts_in_reasoning = p->params.starts_in_reasoning};
-    if (!c->format->tokenizer) return AG_FAIL(err, INVALID, "ids of a format without a tokenizer");
+    if (!c->format->tokenizer)
+        return AG_FAIL(err, INVALID,
+                       "token ids need a tokenizer: the chat format was created without one");
     ag_status st = ag_chat_parser_message(p, &text, err);
-    if (st == AG_OK) st = ag_json_parse(text.data, text.len, "an answer", &message, err);
+    if (st == AG_OK) st = ag_json_parse(text.data, text.len, "the answer", &message, err);
     if (st == AG_OK) st = append_all_ids(c, ids, n, &all, err);
-    if (st == AG_OK && !all.n) st = AG_FAIL(err, UNSUPPORTED, "an answer without a token");
+    if (st == AG_OK && !all.n)
+        st = AG_FAIL(err, UNSUPPORTED, "cannot reuse the answer's token ids: there are none");
     if (st == AG_OK) st = save(c, message, &t, &all, json, err);
     ag_chat_answer_free(&t);
     json_decref(message);
@@ -134,10 +142,11 @@ static ag_status read_ids(const ag_tokenizer *t, const json_t *list, ag_ids *ids
     json_array_foreach((json_t *)(uintptr_t)list, i, id) {
         const json_int_t v = json_is_integer(id) ? json_integer_value(id) : -1;
         if (v < 0 || v >= n_vocab)
-            return AG_FAIL(err, FORMAT, "a kept answer: id %zu is none of this model", i);
+            return AG_FAIL(err, FORMAT, "saved answer: ids[%zu] is not a token id of this model",
+                           i);
         ids->data[ids->n++] = (int32_t)v;
     }
-    return ids->n ? AG_OK : AG_FAIL(err, FORMAT, "a kept answer without ids");
+    return ids->n ? AG_OK : AG_FAIL(err, FORMAT, "saved answer: \"ids\" is missing or empty");
 }
 
 /* Fails with AG_FORMAT if the answer was saved with another tokenizer or template. */
@@ -146,8 +155,9 @@ static ag_status check_format(const ag_chat *c, const json_t *saved, ag_error *e
     const char *format = json_string_value(json_object_get(saved, "format"));
     write_checksum(c, here);
     if (format && !strcmp(format, here)) return AG_OK;
-    return AG_FAIL(err, FORMAT, "a kept answer of another tokenizer or template: %.20s, here %s",
-                   format ? format : "none is named", here);
+    return AG_FAIL(err, FORMAT,
+                   "saved answer: made with another tokenizer or template (checksum %.20s, not %s)",
+                   format ? format : "missing", here);
 }
 
 /* Checks the ids against the message, and adds the answer to the conversation. */
@@ -159,22 +169,24 @@ static ag_status restore(ag_chat *c, const json_t *message, const ag_ids *ids,
     if (st == AG_OK) return ag_chat_store_answer(c, &answer, err);
     ag_chat_answer_free(&answer);
     return st == AG_UNSUPPORTED
-               ? AG_FAIL(err, FORMAT, "a kept answer whose ids do not spell its message")
+               ? AG_FAIL(err, FORMAT, "saved answer: \"ids\" do not spell \"message\"")
                : st;
 }
 
 ag_status ag_chat_restore_answer(ag_chat *c, const char *json, size_t len, ag_error *err) {
     json_t *saved = NULL;
     ag_ids ids = {0};
-    if (!c->format->tokenizer) return AG_FAIL(err, INVALID, "ids of a format without a tokenizer");
-    AG_TRY(ag_json_parse(json, len, "a kept answer", &saved, err));
+    if (!c->format->tokenizer)
+        return AG_FAIL(err, INVALID,
+                       "token ids need a tokenizer: the chat format was created without one");
+    AG_TRY(ag_json_parse(json, len, "saved answer", &saved, err));
     const json_t *message = json_object_get(saved, "message");
     const bool starts_in_reasoning = json_is_true(json_object_get(saved, "opened"));
     ag_status st = read_ids(c->format->tokenizer, json_object_get(saved, "ids"), &ids, err);
     if (st == AG_OK) st = check_format(c, saved, err);
     if (st == AG_OK && !json_is_object(message))
-        st = AG_FAIL(err, FORMAT, "a kept answer without its message");
-    if (st == AG_OK) st = ag_chat_check_message(message, "a kept answer", err);
+        st = AG_FAIL(err, FORMAT, "saved answer: \"message\" is missing or not an object");
+    if (st == AG_OK) st = ag_chat_check_message(message, "saved answer", err);
     if (st == AG_OK) st = restore(c, message, &ids, starts_in_reasoning, err);
     ag_ids_free(&ids);
     json_decref(saved);

@@ -30,7 +30,7 @@ static ag_status append_calls(const json_t *calls, json_t *canonical, ag_error *
     json_array_foreach(calls, i, call) {
         AG_TRY(ag_chat_check_interrupt("reading calls", err));
         if (json_array_append_new(canonical, canonical_call(call)) == 0) continue;
-        return AG_FAIL(err, NOMEM, "calls of a message");
+        return AG_FAIL(err, NOMEM, "tool calls of a message");
     }
     return AG_OK;
 }
@@ -39,7 +39,7 @@ ag_status ag_chat_canonical_message(const json_t *m, json_t **canonical, ag_erro
     ag_text text = {0};
     json_t *calls = json_array();
     *canonical = NULL;
-    ag_status st = calls ? AG_OK : AG_FAIL(err, NOMEM, "calls of a message");
+    ag_status st = calls ? AG_OK : AG_FAIL(err, NOMEM, "tool calls of a message");
     if (st == AG_OK) st = ag_chat_append_content(json_object_get(m, "content"), &text, err);
     if (st == AG_OK) st = append_calls(json_object_get(m, "tool_calls"), calls, err);
     if (st == AG_OK) {

@@ -128,7 +128,8 @@ static ag_status parameters_of(writer *w, const json_t *tool, const char *path, 
     const char *type = json_string_value(json_object_get(own, "type"));
     *out = NULL;
     if (type && strcmp(type, "object") != 0) {
-        return AG_FAIL(w->err, INVALID, "the parameters of \"%.80s\" are of type %.40s",
+        return AG_FAIL(w->err, INVALID,
+                       "tool \"%.80s\": its parameters have type %.40s; they must be an object",
                        tool_name(tool), type);
     }
     json_t *schema = json_is_object(own) ? json_deep_copy(own) : json_object();
@@ -163,9 +164,10 @@ static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, cons
     json_t *member;
     *out = NULL;
     if (s && strstr(s, AG_PROBE_KEY)) {
-        return AG_FAIL(w->err, UNSUPPORTED,
-                       "a call of \"%.80s\": the template writes arguments as JSON in a text",
-                       tool_name(tool));
+        return AG_FAIL(
+            w->err, UNSUPPORTED,
+            "tool \"%.80s\": cannot constrain a call: the template writes JSON inside a string",
+            tool_name(tool));
     }
     if (s && !strcmp(s, AG_PROBE_TOOL)) {
         *out = json_pack("{s:s}", "const", tool_name(tool));
@@ -268,7 +270,8 @@ static ag_status put_code(writer *w, const json_t *tool) {
 static ag_status put_call(writer *w, const json_t *tool) {
     const char *name = tool_name(tool);
     if (w->c->kind != AG_CALLS_JSON && name[ag_call_name_len(name, strlen(name))]) {
-        return AG_FAIL(w->err, UNSUPPORTED, "a call of \"%.80s\": the name needs quotes", name);
+        return AG_FAIL(w->err, UNSUPPORTED,
+                       "tool \"%.80s\": cannot constrain a call: the name needs quotes", name);
     }
     switch (w->c->kind) {
     case AG_CALLS_JSON:

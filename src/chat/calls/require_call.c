@@ -21,7 +21,7 @@ static ag_status find_tools(const ag_chat *c, const char *name, json_t **out, ag
     json_t *tool;
     size_t i;
     *out = NULL;
-    if (!c->tools) return AG_FAIL(err, NOT_FOUND, "a call of a tool: there are no tools");
+    if (!c->tools) return AG_FAIL(err, NOT_FOUND, "cannot require a tool call: there are no tools");
     if (!name) {
         *out = json_incref(c->tools);
         return AG_OK;
@@ -32,12 +32,13 @@ static ag_status find_tools(const ag_chat *c, const char *name, json_t **out, ag
         *out = json_pack("[O]", tool);
         return *out ? AG_OK : AG_FAIL(err, NOMEM, "tool call");
     }
-    return AG_FAIL(err, NOT_FOUND, "a call of a tool: there is no tool \"%.80s\"", name);
+    return AG_FAIL(err, NOT_FOUND, "cannot require a tool call: no tool is named \"%.80s\"", name);
 }
 
 static ag_status append_ids(const ag_chat *c, const ag_text *text, ag_ids *ids, ag_error *err) {
     if (!c->format->tokenizer) {
-        return AG_FAIL(err, INVALID, "ids of a chat format without a tokenizer");
+        return AG_FAIL(err, INVALID,
+                       "token ids need a tokenizer: the chat format was created without one");
     }
     if (!text->len) return AG_OK;
     return ag_tokenizer_encode(c->format->tokenizer, text->data, text->len, AG_ENCODE_PARSE_SPECIAL,

@@ -102,7 +102,7 @@ static bool find_sentinels(sample *s, const char *tool, size_t from) {
 
 static ag_status set_text(call_detector *d, const char **to, const char *s, size_t n) {
     *to = ag_strndup(s, n);
-    return *to ? AG_OK : AG_FAIL(d->err, NOMEM, "a format of calls");
+    return *to ? AG_OK : AG_FAIL(d->err, NOMEM, "tool call format");
 }
 
 /* ---- objects ---- */

@@ -140,7 +140,7 @@ static ag_status detect_end(ag_chat_format *f, const tails *t, const char *rest,
         *delimiter != '<' && *delimiter != '[' && special_text_len(f, delimiter) == 0;
     if (!f->turn_end && !is_inside(t, delimiter, n)) {
         f->turn_end = is_plain ? ag_strndup(rest, space + n) : ag_strndup(delimiter, n);
-        if (!f->turn_end) return AG_FAIL(err, NOMEM, "what ends a turn");
+        if (!f->turn_end) return AG_FAIL(err, NOMEM, "end of turn");
     }
     if (is_inside(t, delimiter, n)) return AG_OK;
     return is_plain ? space ? ag_detect_add_stop(f, rest, space + n, err) : AG_OK

@@ -128,7 +128,7 @@ static uint32_t probe_arguments(prober *p, const char *id) {
         /* Text counts too if the output is the same. */
         if (as_text && from_object && strcmp(from_object, after_question(p)) != 0) continue;
         if (!as_text && !(from_object = ag_strdup(after_question(p)))) {
-            p->st = AG_FAIL(p->err, NOMEM, "what a chat template can do");
+            p->st = AG_FAIL(p->err, NOMEM, "probe of the chat template");
         }
         found |= AG_CHAT_CALLS | (as_text ? AG_CHAT_ARGUMENT_TEXT : AG_CHAT_ARGUMENT_OBJECTS);
     }
@@ -223,7 +223,7 @@ static uint32_t probe_switches(prober *p) {
            json_pack("{s:b}", "enable_thinking", 1));
     const bool can = output_has(p, AG_PROBE_QUESTION);
     char *on = can ? ag_strdup(p->out.text) : NULL;
-    if (can && !on) p->st = AG_FAIL(p->err, NOMEM, "what a chat template can do");
+    if (can && !on) p->st = AG_FAIL(p->err, NOMEM, "probe of the chat template");
     render(p, json_pack("[o]", ag_probe_question()), NULL,
            json_pack("{s:b}", "enable_thinking", 0));
     if (on && output_has(p, AG_PROBE_QUESTION) && strcmp(on, p->out.text) != 0) {

@@ -100,11 +100,11 @@ ag_status ag_probe_render(const ag_chat_format *f, json_t *messages, json_t *too
     json_decref(tools);
     json_decref(variables);
     *ok = st == AG_OK;
-    if (st == AG_NOMEM) return AG_FAIL(err, NOMEM, "what a chat template can do");
+    if (st == AG_NOMEM) return AG_FAIL(err, NOMEM, "probe of the chat template");
     if (st == AG_CANCELLED && err) *err = render_err;
     if (st == AG_CANCELLED) return st;
     if (!f->budget->over_steps && !f->budget->over_memory) return AG_OK;
-    return AG_FAIL(err, LIMIT, "probing the chat template: it exceeds the budget");
+    return AG_FAIL(err, LIMIT, "chat template: its probes exceed their budget");
 }
 
 ag_status ag_probe_tail(const ag_chat_format *f, json_t *messages, json_t *tools, bool prompt,

@@ -204,7 +204,7 @@ static void compact(ag_chat_parser *p) {
 }
 
 ag_status ag_chat_parser_push(ag_chat_parser *p, const char *text, size_t len, ag_error *err) {
-    if (p->is_final) return AG_FAIL(err, INVALID, "the answer has ended: nothing can follow");
+    if (p->is_final) return AG_FAIL(err, INVALID, "cannot push text: the answer was finished");
     compact(p);
     AG_TRY(ag_text_append(&p->pending, text, len, err));
     return run(p, err);
@@ -268,7 +268,7 @@ static json_t *message_of(const ag_chat_parser *p) {
 
 ag_status ag_chat_parser_message(const ag_chat_parser *p, ag_text *json, ag_error *err) {
     json_t *m = message_of(p);
-    if (!m) return AG_FAIL(err, NOMEM, "an answer of %zu bytes as JSON", p->content.len);
+    if (!m) return AG_FAIL(err, NOMEM, "JSON of an answer of %zu bytes", p->content.len);
     const ag_status st = ag_json_text_append(m, json, err);
     json_decref(m);
     return st;

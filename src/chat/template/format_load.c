@@ -64,7 +64,7 @@ static ag_status set_trusted(ag_chat_format *f, const char *name, const char *s,
     json_t *v = s ? json_stringn(s, n) : NULL;
     if (!s || !v) return AG_OK;
     if (json_object_set_new(f->trusted, name, v) == 0) return AG_OK;
-    return AG_FAIL(err, NOMEM, "the words of a chat template");
+    return AG_FAIL(err, NOMEM, "special tokens of the chat template");
 }
 
 typedef struct special_tokens {
@@ -76,10 +76,10 @@ static ag_status create_format(const char *jinja, size_t len, const special_toke
                                const ag_tokenizer *t, ag_chat_format **out, ag_error *err) {
     ag_chat_format *f = ag_calloc(1, sizeof *f);
     *out = NULL;
-    if (!f) return AG_FAIL(err, NOMEM, "a chat format");
+    if (!f) return AG_FAIL(err, NOMEM, "chat format");
     f->tokenizer = t;
     f->trusted = json_object();
-    ag_status st = f->trusted ? AG_OK : AG_FAIL(err, NOMEM, "a chat format");
+    ag_status st = f->trusted ? AG_OK : AG_FAIL(err, NOMEM, "chat format");
     if (st == AG_OK) st = set_trusted(f, "bos_token", special->bos, special->n_bos, err);
     if (st == AG_OK) st = set_trusted(f, "eos_token", special->eos, special->n_eos, err);
     if (st == AG_OK) st = parse_and_detect(f, jinja, len, err);

@@ -138,7 +138,8 @@ static ag_status render_text(rendering *r, ag_error *err) {
     if (!(r->flags & AG_CHAT_CONTINUE)) return AG_OK;
     const char *last = NULL;
     for (const char *p = r->out.text; (p = strstr(p, end_sentinel)); p++) last = p;
-    if (!last) return AG_FAIL(err, UNSUPPORTED, "the chat template hides the text to go on with");
+    if (!last)
+        return AG_FAIL(err, UNSUPPORTED, "the chat template does not write the text to continue");
     r->end = (size_t)(last - r->out.text);
     return AG_OK;
 }
@@ -161,7 +162,9 @@ static ag_status render_answers(rendering *r, ag_error *err) {
 
 static ag_status append_ids(rendering *r, ag_ids *ids, ag_error *err) {
     const ag_chat_format *f = r->c->format;
-    if (!f->tokenizer) return AG_FAIL(err, INVALID, "ids of a chat format without a tokenizer");
+    if (!f->tokenizer)
+        return AG_FAIL(err, INVALID,
+                       "token ids need a tokenizer: the chat format was created without one");
     if (r->placeholders.n == 0) {
         AG_TRY(ag_special_text_find_ranges(f, &r->out, 0, r->end, &r->ranges, err));
     }

@@ -18,7 +18,7 @@ static ag_status add_special_text(ag_chat_format *f, const ag_added_token *t, co
     const char *s = ag_tokenizer_token(f->tokenizer, t->id, &n);
     if (!s || n == 0) return AG_OK;
     char *spelling = ag_strndup(s, n);
-    if (!spelling) return AG_FAIL(err, NOMEM, "the marks of a chat template");
+    if (!spelling) return AG_FAIL(err, NOMEM, "special tokens of the chat template");
     /* Other added tokens occur in ordinary text too: runs of spaces, HTML tags. */
     if (!t->special && !strstr(jinja, spelling)) {
         ag_free(spelling);
@@ -47,7 +47,7 @@ ag_status ag_special_text_collect(ag_chat_format *f, const char *jinja, ag_error
     const ag_added_set *const sets[] = {&f->tokenizer->added.raw, &f->tokenizer->added.normalized};
     const size_t n = sets[0]->n + sets[1]->n;
     f->special_texts = ag_calloc(n + 1, sizeof *f->special_texts);
-    if (!f->special_texts) return AG_FAIL(err, NOMEM, "the marks of a chat template");
+    if (!f->special_texts) return AG_FAIL(err, NOMEM, "special tokens of the chat template");
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; i < sets[k]->n; i++) {
             AG_TRY(add_special_text(f, &sets[k]->tokens[i], jinja, err));
