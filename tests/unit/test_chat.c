@@ -105,7 +105,7 @@ static const rewriting rewritings[] = {
     {"parts", "[{'role': 'user', 'content': [{'type': 'text', 'text': 'a '}, 'b']}]", NULL,
      "<|user|>a b<|end|><|assistant|>", NULL},
 };
-static void messages_become_what_a_template_takes(void **state) {
+static void converts_messages_to_accepted_forms(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof rewritings / sizeof *rewritings; i++) {
         const rewriting *r = &rewritings[i];
@@ -129,10 +129,10 @@ static void messages_become_what_a_template_takes(void **state) {
     }
 }
 
-static void what_is_no_message_is_refused(void **state) {
+static void rejects_invalid_messages(void **state) {
     (void)state;
     static const struct {
-        const char *json, *says;
+        const char *json, *message;
         ag_status status;
     } bad[] = {
         {"{", "the message", AG_FORMAT},
@@ -154,7 +154,7 @@ static void what_is_no_message_is_refused(void **state) {
         ag_error err = {0};
         assert_int_equal(ag_chat_add_json(c, bad[i].json, strlen(bad[i].json), &err),
                          bad[i].status);
-        if (!strstr(err.msg, bad[i].says)) fail_msg("%s: %s", bad[i].json, err.msg);
+        if (!strstr(err.msg, bad[i].message)) fail_msg("%s: %s", bad[i].json, err.msg);
     }
     assert_int_equal(ag_chat_add(c, "user", "\xff", NULL), AG_FORMAT);
     assert_int_equal(ag_chat_set_variable(c, "messages", "1", 1, NULL), AG_INVALID);
@@ -164,7 +164,7 @@ static void what_is_no_message_is_refused(void **state) {
     ag_chat_format_destroy(f);
 }
 
-static void a_last_answer_can_be_gone_on_with(void **state) {
+static void continues_the_last_answer(void **state) {
     (void)state;
     ag_chat_format *f = format_of(DATA "objects.jinja", NULL);
     ag_chat *c = chat_of(
@@ -177,7 +177,7 @@ static void a_last_answer_can_be_gone_on_with(void **state) {
     ag_chat_format_destroy(f);
 }
 
-static void features_are_what_a_template_does(void **state) {
+static void detects_features_of_templates(void **state) {
     (void)state;
     ag_chat_format *f = format_of(DATA "objects.jinja", NULL);
     const uint32_t has = ag_chat_format_features(f);
@@ -206,7 +206,7 @@ static void write_file(const char *path, const char *text) {
     assert_int_equal(fclose(f), 0);
 }
 
-static void a_model_says_how_it_is_sampled(void **state) {
+static void loads_sampling_parameters_of_a_model(void **state) {
     (void)state;
     char dir[] = "/tmp/ag_chat_XXXXXX", path[64];
     assert_non_null(mkdtemp(dir));
@@ -233,8 +233,8 @@ static void a_model_says_how_it_is_sampled(void **state) {
 
 /* ---- asking for a text again ---- */
 
-static void same_as_text(const ag_tokenizer *t, const ag_ids *ids, const char *text,
-                         unsigned flags) {
+static void assert_ids_of_text(const ag_tokenizer *t, const ag_ids *ids, const char *text,
+                               unsigned flags) {
     ag_ids want = {0};
     assert_int_equal(ag_tokenizer_encode(t, text, strlen(text), flags, &want, NULL), AG_OK);
     assert_int_equal(ids->n, want.n);
@@ -242,7 +242,7 @@ static void same_as_text(const ag_tokenizer *t, const ag_ids *ids, const char *t
     ag_ids_free(&want);
 }
 
-static void a_replay_is_asked_for_as_the_template_ends_a_message(void **state) {
+static void replay_suffix_is_what_follows_a_message(void **state) {
     (void)state;
     size_t n;
     char *jinja = read_template(DATA "tags.jinja", &n);
@@ -251,8 +251,8 @@ static void a_replay_is_asked_for_as_the_template_ends_a_message(void **state) {
     ag_replay_request r;
     assert_int_equal(ag_chat_format_create(jinja, n, "<BOS>", "<EOS>", t, &f, NULL), AG_OK);
     assert_int_equal(ag_replay_request_make(t, f, &r, NULL), AG_OK);
-    same_as_text(t, &r.instruction, "\n\nRepeat the previous context exactly.", 0);
-    same_as_text(t, &r.suffix, "<|done|><|assistant|><think>\n", AG_ENCODE_PARSE_SPECIAL);
+    assert_ids_of_text(t, &r.instruction, "\n\nRepeat the previous context exactly.", 0);
+    assert_ids_of_text(t, &r.suffix, "<|done|><|assistant|><think>\n", AG_ENCODE_PARSE_SPECIAL);
     const ag_compress_params p = ag_replay_request_params(&r), defaults = ag_compress_defaults();
     assert_true(p.replay == defaults.replay && p.chunk == defaults.chunk);
     assert_ptr_equal(p.instruction, r.instruction.data);
@@ -263,7 +263,7 @@ static void a_replay_is_asked_for_as_the_template_ends_a_message(void **state) {
     assert_int_equal(p.n_suffix, r.suffix.n);
     ag_replay_request_free(&r);
     assert_int_equal(ag_replay_request_make(t, NULL, &r, NULL), AG_OK);
-    same_as_text(t, &r.suffix, "\n", 0);
+    assert_ids_of_text(t, &r.suffix, "\n", 0);
     ag_replay_request_free(&r);
     ag_chat_format_destroy(f);
     ag_tokenizer_destroy(t);
@@ -272,7 +272,7 @@ static void a_replay_is_asked_for_as_the_template_ends_a_message(void **state) {
 
 /* ---- memory ---- */
 
-static ag_status whole_conversation(const char *jinja, size_t n, const ag_tokenizer *t) {
+static ag_status run_conversation(const char *jinja, size_t n, const ag_tokenizer *t) {
     static const char messages[] =
         "[{\"role\": \"developer\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": "
         "[{\"type\": "
@@ -304,20 +304,21 @@ static ag_status whole_conversation(const char *jinja, size_t n, const ag_tokeni
     return st;
 }
 
-static void running_out_of_memory_is_an_error(void **state) {
+static void reports_every_failed_allocation(void **state) {
     (void)state;
     size_t n;
     char *jinja = read_template(DATA "tags.jinja", &n);
     ag_tokenizer *t = small_tokenizer();
     const size_t before = ag_allocation_count();
-    assert_int_equal(whole_conversation(jinja, n, t), AG_OK);
-    const size_t made = ag_allocation_count() - before;
-    for (size_t nth = 0; nth<made; nth += nth + 300> made ? 1 : 1 + made / 300) {
+    assert_int_equal(run_conversation(jinja, n, t), AG_OK);
+    const size_t n_allocations = ag_allocation_count() - before;
+    for (size_t nth = 0;
+         nth<n_allocations; nth += nth + 300> n_allocations ? 1 : 1 + n_allocations / 300) {
         failing_allocator f;
         failing_install(&f, nth);
-        const ag_status st = whole_conversation(jinja, n, t);
+        const ag_status st = run_conversation(jinja, n, t);
         if (st != (atomic_load(&f.failed) ? AG_NOMEM : AG_OK)) {
-            fail_msg("allocation %zu of %zu: %s", nth, made, ag_status_name(st));
+            fail_msg("allocation %zu of %zu: %s", nth, n_allocations, ag_status_name(st));
         }
         assert_int_equal(atomic_load(&f.in_use), 0);
         ag_set_allocator(NULL);
@@ -328,13 +329,13 @@ static void running_out_of_memory_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_become_what_a_template_takes),
-        cmocka_unit_test(what_is_no_message_is_refused),
-        cmocka_unit_test(a_last_answer_can_be_gone_on_with),
-        cmocka_unit_test(features_are_what_a_template_does),
-        cmocka_unit_test(a_model_says_how_it_is_sampled),
-        cmocka_unit_test(a_replay_is_asked_for_as_the_template_ends_a_message),
-        cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(converts_messages_to_accepted_forms),
+        cmocka_unit_test(rejects_invalid_messages),
+        cmocka_unit_test(continues_the_last_answer),
+        cmocka_unit_test(detects_features_of_templates),
+        cmocka_unit_test(loads_sampling_parameters_of_a_model),
+        cmocka_unit_test(replay_suffix_is_what_follows_a_message),
+        cmocka_unit_test(reports_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 
 enum { N_VOCAB = 2048, MAX_TOKENS = 6000, LONG = 150 };
 
-static const char offered[] =
+static const char full_tools[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": "
     "\"Weather\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": "
     "\"string\", \"description\": \"d\"}, \"days\": {\"type\": \"integer\", \"minimum\": 1, "
@@ -29,7 +29,7 @@ static const char offered[] =
     "\"description\": \"d\"}}, \"required\": [\"path\"], \"additionalProperties\": false}}}]";
 
 /* The same names where every type is told: two templates do not end without. */
-static const char simple[] =
+static const char simple_tools[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": "
     "\"Weather\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": "
     "\"string\", \"description\": \"d\"}, \"days\": {\"type\": \"integer\", \"minimum\": 1, "
@@ -43,12 +43,13 @@ static const char simple[] =
 
 /* ---- what obeys ---- */
 
-static bool has_type(const json_t *args, const char *key, json_type a, json_type b, bool needed) {
+static bool has_type(const json_t *args, const char *key, json_type a, json_type b,
+                     bool is_required) {
     const json_t *v = json_object_get(args, key);
-    return v ? json_typeof(v) == a || json_typeof(v) == b : !needed;
+    return v ? json_typeof(v) == a || json_typeof(v) == b : !is_required;
 }
 
-static bool obeys_weather(const json_t *args) {
+static bool is_valid_weather(const json_t *args) {
     const json_int_t days = json_integer_value(json_object_get(args, "days"));
     const json_t *where = json_object_get(args, "where"), *tags = json_object_get(args, "tags");
     const char *unit = json_string_value(json_object_get(args, "unit"));
@@ -65,19 +66,19 @@ static bool obeys_weather(const json_t *args) {
            has_type(args, "maybe", JSON_STRING, JSON_NULL, false);
 }
 
-static bool obeys_files(const json_t *args) {
+static bool is_valid_files(const json_t *args) {
     const char *path = json_string_value(json_object_get(args, "path"));
     return path && path[0] == '/' && strspn(path, "abcdefghijklmnopqrstuvwxyz/") == strlen(path) &&
            has_type(args, "all", JSON_TRUE, JSON_FALSE, false);
 }
 
-static bool obeys(const ag_parsed_call *call) {
+static bool is_valid(const ag_parsed_call *call) {
     json_t *args =
         json_loads(call->arguments.data ? call->arguments.data : "", JSON_ALLOW_NUL, NULL);
     const bool is_weather = !strcmp(call->name, "get_weather");
-    const bool ok =
-        call->is_complete && json_is_object(args) &&
-        (is_weather ? obeys_weather(args) : !strcmp(call->name, "list_files") && obeys_files(args));
+    const bool ok = call->is_complete && json_is_object(args) &&
+                    (is_weather ? is_valid_weather(args)
+                                : !strcmp(call->name, "list_files") && is_valid_files(args));
     json_decref(args);
     return ok;
 }
@@ -177,7 +178,7 @@ static void check_answer(subject *s, ag_chat *c, const ag_ids *ids, const char *
     assert_int_equal(ag_chat_parser_finish(p, &err), AG_OK);
     bool ok = p->content.len == 0 && (several ? p->n_calls > 0 : p->n_calls == 1);
     for (size_t i = 0; i < p->n_calls && ok; i++) {
-        ok = obeys(&p->calls[i]) && (!only || !strcmp(p->calls[i].name, only));
+        ok = is_valid(&p->calls[i]) && (!only || !strcmp(p->calls[i].name, only));
     }
     if (!ok) {
         n_failures++;
@@ -198,7 +199,7 @@ static void check_required(subject *s, const char *only, bool several, size_t n_
     ag_text grammar = {0};
     assert_int_equal(ag_chat_create(s->f, &c, &err), AG_OK);
     const bool is_simple = strstr(s->name, "command-r-plus") || strstr(s->name, "Hermes-3");
-    const char *tools = is_simple ? simple : offered;
+    const char *tools = is_simple ? simple_tools : full_tools;
     assert_int_equal(ag_chat_set_tools(c, tools, strlen(tools), &err), AG_OK);
     assert_int_equal(ag_chat_set_messages(c, question, strlen(question), &err), AG_OK);
     if (ag_chat_render(c, 0, &ids, NULL, &err) != AG_OK ||
@@ -276,7 +277,7 @@ static size_t check_all_in(const char *dir) {
     return n;
 }
 
-static void what_is_let_through_is_a_call_that_obeys(void **state) {
+static void grammars_admit_only_valid_calls(void **state) {
     (void)state;
     assert_int_equal(check_all_in(DATA), 5);
     if (check_all_in(SHARED) == 0) print_message("the real templates are not here\n");
@@ -285,7 +286,7 @@ static void what_is_let_through_is_a_call_that_obeys(void **state) {
 
 /* ---- what is asked for ---- */
 
-static ag_chat *asked(const ag_chat_format *f, const char *tools) {
+static ag_chat *chat_with_question(const ag_chat_format *f, const char *tools) {
     ag_ids ids = {0};
     ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", tools);
     assert_int_equal(ag_chat_render(c, 0, &ids, NULL, NULL), AG_OK);
@@ -297,13 +298,13 @@ static ag_chat *asked(const ag_chat_format *f, const char *tools) {
     "[{\"name\": \"f\", \"parameters\": {\"$ref\": \"#/$defs/x\", \"$defs\": {\"x\": {}}}}, " \
     "{\"name\": \"g\"}]"
 
-static void check_begun(const char *file, const char *name, bool repeats, const char *begins,
+static void check_start(const char *file, const char *name, bool repeats, const char *begins,
                         const char *grammar) {
     char path[512];
     snprintf(path, sizeof path, DATA "%s.jinja", file);
     ag_tokenizer *t = small_tokenizer();
     ag_chat_format *f = format_of(path, t);
-    ag_chat *c = asked(f, TWO_TOOLS);
+    ag_chat *c = chat_with_question(f, TWO_TOOLS);
     ag_ids ids = {0};
     ag_text got = {0}, text = {0};
     assert_int_equal(ag_chat_require_call(c, "h", 0, &ids, &got, NULL), AG_NOT_FOUND);
@@ -321,25 +322,25 @@ static void check_begun(const char *file, const char *name, bool repeats, const 
     ag_tokenizer_destroy(t);
 }
 
-static void a_call_begins_as_the_template_writes_it(void **state) {
+static void begins_calls_as_the_template_does(void **state) {
     (void)state;
-    check_begun("objects", "f", true, "<call>\n",
+    check_start("objects", "f", true, "<call>\n",
                 "root ::= call \ncall ::= (%json {\"type\":\"object\",\"properties\":{\"name\":{"
                 "\"const\":\"f\"},\"arguments\":{\"$ref\":\"#/properties/arguments/$defs/x\","
                 "\"$defs\":{\"x\":{}},\"type\":\"object\"}},\"required\":[\"name\",\"arguments\"],"
                 "\"additionalProperties\":false} ) \"\\n\" <[1006]> \n");
-    check_begun(
+    check_start(
         "text_arguments", NULL, true, "[CALLS]",
         "root ::= call \ncall ::= (\"f\" \"[ID]\" [a-zA-Z0-9]{9} \"[ARGS]\" %json {\"$ref\":"
         "\"#/$defs/x\",\"$defs\":{\"x\":{}},\"type\":\"object\"} | \"g\" \"[ID]\" "
         "[a-zA-Z0-9]{9} \"[ARGS]\" %json {\"type\":\"object\"} ) \n");
-    check_begun("tags", "g", true, "</think>\n\n\n<fn=",
+    check_start("tags", "g", true, "</think>\n\n\n<fn=",
                 "root ::= call \ncall ::= (\"g\" \">\\n\" %tags(\"<arg=\" , \">\\n\" , \">\\n\" , "
                 "\"\\n</arg>\\n\" , , \"^<!\\\\[CDATA\\\\[|\\\\<\\\\/arg\\\\>\" ) "
                 "{\"type\":\"object\"} ) \"</fn>\" \n");
 }
 
-static void what_cannot_be_asked_for_is_told(void **state) {
+static void rejects_calls_that_cannot_be_constrained(void **state) {
     (void)state;
     static const struct {
         const char *file, *tools;
@@ -357,7 +358,7 @@ static void what_cannot_be_asked_for_is_told(void **state) {
         char path[512];
         snprintf(path, sizeof path, DATA "%s.jinja", bad[i].file);
         ag_chat_format *f = format_of(path, t);
-        ag_chat *c = asked(f, bad[i].tools);
+        ag_chat *c = chat_with_question(f, bad[i].tools);
         ag_ids ids = {0};
         ag_text grammar = {0};
         ag_error err = {.msg = ""};
@@ -373,7 +374,7 @@ static void what_cannot_be_asked_for_is_told(void **state) {
 }
 
 /* With tools in the prompt, but tool_choice "none". */
-static void nothing_is_a_call_where_none_is_wanted(void **state) {
+static void finds_no_calls_when_tool_choice_is_none(void **state) {
     (void)state;
     static const char answer[] = "So:\n<call>\n{\"name\": \"f\", \"arguments\": {}}\n</call>";
     ag_chat_format *f = format_of(DATA "objects.jinja", NULL);
@@ -396,7 +397,7 @@ static void nothing_is_a_call_where_none_is_wanted(void **state) {
     ag_chat_format_destroy(f);
 }
 
-static void running_out_of_memory_is_an_error(void **state) {
+static void reports_every_failed_allocation(void **state) {
     (void)state;
     static const char *const files[] = {"objects", "text_arguments", "tags"};
     ag_tokenizer *t = small_tokenizer();
@@ -404,7 +405,7 @@ static void running_out_of_memory_is_an_error(void **state) {
         char path[512];
         snprintf(path, sizeof path, DATA "%s.jinja", files[i]);
         ag_chat_format *f = format_of(path, t);
-        ag_chat *c = asked(f, TWO_TOOLS);
+        ag_chat *c = chat_with_question(f, TWO_TOOLS);
         bool failed = true;
         for (size_t nth = 0; failed; nth++) {
             failing_allocator failing;
@@ -431,11 +432,11 @@ static void running_out_of_memory_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_let_through_is_a_call_that_obeys),
-        cmocka_unit_test(a_call_begins_as_the_template_writes_it),
-        cmocka_unit_test(what_cannot_be_asked_for_is_told),
-        cmocka_unit_test(nothing_is_a_call_where_none_is_wanted),
-        cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(grammars_admit_only_valid_calls),
+        cmocka_unit_test(begins_calls_as_the_template_does),
+        cmocka_unit_test(rejects_calls_that_cannot_be_constrained),
+        cmocka_unit_test(finds_no_calls_when_tool_choice_is_none),
+        cmocka_unit_test(reports_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

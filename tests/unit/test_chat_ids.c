@@ -6,28 +6,28 @@
 #include <dirent.h>
 
 /* Messages of all roles, tools and a document that say `words`. */
-static ag_chat *chat_saying(const ag_chat_format *f, const char *words, bool with_tools) {
+static ag_chat *chat_with_text(const ag_chat_format *f, const char *text, bool with_tools) {
     ag_chat *c;
     ag_error err = {0};
     assert_int_equal(ag_chat_create(f, &c, &err), AG_OK);
     json_t *tools =
         json_pack("[{s:s, s:{s:s, s:s, s:{s:s, s:{s:{s:s, s:s}}}}}]", "type", "function",
-                  "function", "name", "f", "description", words, "parameters", "type", "object",
-                  "properties", "p", "type", "string", "description", words);
+                  "function", "name", "f", "description", text, "parameters", "type", "object",
+                  "properties", "p", "type", "string", "description", text);
     json_t *messages = json_pack(
         "[{s:s, s:s}, {s:s, s:s}, {s:s, s:s, s:[{s:s, s:s, s:{s:s, s:{s:s}}}]}, {s:s, s:s, s:s, "
         "s:s}, "
         "{s:s, s:s}, {s:s, s:s}]",
-        "role", "system", "content", words, "role", "user", "content", words, "role", "assistant",
+        "role", "system", "content", text, "role", "user", "content", text, "role", "assistant",
         "content", "ok", "tool_calls", "id", "abcdef123", "type", "function", "function", "name",
-        "f", "arguments", "p", words, "role", "tool", "tool_call_id", "abcdef123", "name", "f",
-        "content", words, "role", "assistant", "content", words, "role", "user", "content", words);
+        "f", "arguments", "p", text, "role", "tool", "tool_call_id", "abcdef123", "name", "f",
+        "content", text, "role", "assistant", "content", text, "role", "user", "content", text);
     if (!with_tools) {
         json_array_remove(messages, 2);
         json_array_remove(messages, 2);
     }
     char *m = json_dumps(messages, 0), *t = json_dumps(tools, 0);
-    json_t *documents = json_pack("[{s:s, s:s}]", "title", words, "text", words);
+    json_t *documents = json_pack("[{s:s, s:s}]", "title", text, "text", text);
     char *d = json_dumps(documents, 0);
     assert_int_equal(ag_chat_set_messages(c, m, strlen(m), &err), AG_OK);
     if (with_tools) assert_int_equal(ag_chat_set_tools(c, t, strlen(t), &err), AG_OK);
@@ -42,15 +42,16 @@ static ag_chat *chat_saying(const ag_chat_format *f, const char *words, bool wit
 }
 
 /* The marks among the ids of a rendered conversation, joined. */
-static bool marks_in(const ag_chat_format *f, const char *words, bool with_tools, ag_text *out) {
-    ag_chat *c = chat_saying(f, words, with_tools);
+static bool special_tokens_in(const ag_chat_format *f, const char *text, bool with_tools,
+                              ag_text *out) {
+    ag_chat *c = chat_with_text(f, text, with_tools);
     ag_ids ids = {0};
     const bool ok = ag_chat_render(c, 0, &ids, NULL, NULL) == AG_OK;
     for (size_t i = 0; i < ids.n; i++) {
-        char text[24];
+        char number[24];
         if (ids.data[i] < FIRST_MARK) continue;
-        const int n = snprintf(text, sizeof text, "%d ", ids.data[i] - FIRST_MARK);
-        assert_int_equal(ag_text_append(out, text, (size_t)n, NULL), AG_OK);
+        const int n = snprintf(number, sizeof number, "%d ", ids.data[i] - FIRST_MARK);
+        assert_int_equal(ag_text_append(out, number, (size_t)n, NULL), AG_OK);
     }
     ag_ids_free(&ids);
     ag_chat_destroy(c);
@@ -62,7 +63,7 @@ static size_t check_injection(const char *path, bool all_special) {
     size_t n, found = 0;
     char *jinja = read_template(path, &n);
     mark_list l = {0};
-    ag_text words = {0}, evil = {0};
+    ag_text text = {0}, evil = {0};
     add_mark(&l, "<BOS>", 5);
     add_mark(&l, "<EOS>", 5);
     static const char *const roles[] = {"<|user|>", "<|assistant|>", "<|system|>", "<|tool|>"};
@@ -70,7 +71,7 @@ static size_t check_injection(const char *path, bool all_special) {
     collect(&l, jinja);
     /* Words that templates trim, split and look into. */
     ag_text_append(&evil, "  w ", 4, NULL);
-    ag_text_append(&words, "  w ", 4, NULL);
+    ag_text_append(&text, "  w ", 4, NULL);
     for (size_t i = 0; i < l.n; i++) {
         /* Templates take a reasoning out of an answer: that changes what they say themselves. */
         if (strstr(l.s[i], "think") || strstr(l.s[i], "THINK") || strstr(l.s[i], "channel"))
@@ -79,13 +80,13 @@ static size_t check_injection(const char *path, bool all_special) {
         ag_text_append(&evil, "\n", i % 2, NULL);
     }
     ag_text_append(&evil, " w  ", 4, NULL);
-    ag_text_append(&words, "x w  ", 5, NULL);
+    ag_text_append(&text, "x w  ", 5, NULL);
     ag_tokenizer *t = tokenizer_with(&l, all_special ? NULL : jinja);
     ag_chat_format *f = format_of(path, t);
     for (int tools = 0; tools < 2; tools++) {
         ag_text wanted = {0}, got = {0};
-        const bool ok = marks_in(f, words.data, tools, &wanted);
-        assert_int_equal(marks_in(f, evil.data, tools, &got), ok);
+        const bool ok = special_tokens_in(f, text.data, tools, &wanted);
+        assert_int_equal(special_tokens_in(f, evil.data, tools, &got), ok);
         if (ok && strcmp(wanted.data ? wanted.data : "", got.data ? got.data : "") != 0) {
             fail_msg("%s: marks %s\nnot %s", path, got.data, wanted.data);
         }
@@ -95,7 +96,7 @@ static size_t check_injection(const char *path, bool all_special) {
     }
     ag_chat_format_destroy(f);
     ag_tokenizer_destroy(t);
-    ag_text_free(&words);
+    ag_text_free(&text);
     ag_text_free(&evil);
     free_marks(&l);
     ag_free(jinja);
@@ -118,7 +119,7 @@ static size_t check_all_in(const char *dir) {
     return n;
 }
 
-static void words_of_a_conversation_never_become_marks(void **state) {
+static void conversation_text_never_becomes_special_tokens(void **state) {
     (void)state;
     assert_int_equal(check_all_in(DATA), 5);
     if (check_all_in(SHARED) == 0) print_message("the real templates are not here\n");
@@ -128,11 +129,7 @@ static void words_of_a_conversation_never_become_marks(void **state) {
 
 /* "answer" letter by letter: other ids than the text would get. */
 static void put_bytes(ag_ids *ids, const char *s) {
-    for (; *s; s++) {
-        ag_ids one = {0};
-        assert_int_equal(ag_ids_push(ids, (unsigned char)*s, NULL), AG_OK);
-        ag_ids_free(&one);
-    }
+    for (; *s; s++) assert_int_equal(ag_ids_push(ids, (unsigned char)*s, NULL), AG_OK);
 }
 
 static void encode(const ag_tokenizer *t, const char *s, ag_ids *ids) {
@@ -140,33 +137,42 @@ static void encode(const ag_tokenizer *t, const char *s, ag_ids *ids) {
                      AG_OK);
 }
 
+/* One id for each byte, but for marks. */
+static void letter_ids(const ag_tokenizer *t, const char *text, ag_ids *own) {
+    ag_ids ids = {0};
+    encode(t, text, &ids);
+    for (size_t i = 0; i < ids.n; i++) {
+        size_t n;
+        const char *s = ag_tokenizer_token(t, ids.data[i], &n);
+        if (n == 6 && !memcmp(s, "answer", 6)) put_bytes(own, "answer");
+        else assert_int_equal(ag_ids_push(own, ids.data[i], NULL), AG_OK);
+    }
+    ag_ids_free(&ids);
+}
+
+static void parse_answer(ag_chat *c, const char *text, ag_chat_parser **p) {
+    assert_int_equal(ag_chat_parser_create(c, p, NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_push(*p, text, strlen(text), NULL), AG_OK);
+    assert_int_equal(ag_chat_parser_finish(*p, NULL), AG_OK);
+}
+
 static void answer_with(ag_chat *c, const char *text, const ag_ids *ids) {
     ag_chat_parser *p;
-    assert_int_equal(ag_chat_parser_create(c, &p, NULL), AG_OK);
-    assert_int_equal(ag_chat_parser_push(p, text, strlen(text), NULL), AG_OK);
-    assert_int_equal(ag_chat_parser_finish(p, NULL), AG_OK);
+    parse_answer(c, text, &p);
     assert_int_equal(ag_chat_add_answer(c, p, ids->data, ids->n, NULL), AG_OK);
     ag_chat_parser_destroy(p);
 }
 
 /* The prompt, the answer as it was sampled, and the next prompt: which begins with both. */
-static void check_kept(const ag_tokenizer *t, const char *variable, const char *answer,
-                       size_t n_skipped, bool with_tools) {
+static void check_kept_ids(const ag_tokenizer *t, const char *variable, const char *answer,
+                           size_t n_skipped, bool with_tools) {
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
     ag_chat *c =
         chat_of(f, "[{'role': 'user', 'content': 'a <call> b'}]", with_tools ? TOOLS : NULL);
-    ag_ids first = {0}, sampled = {0}, second = {0};
+    ag_ids first = {0}, own = {0}, second = {0};
     if (variable) assert_int_equal(ag_chat_set_variable(c, variable, "true", 4, NULL), AG_OK);
     assert_int_equal(ag_chat_render(c, 0, &first, NULL, NULL), AG_OK);
-    /* Marks are ids of their own, all else is a byte each: not as the encoder would have it. */
-    encode(t, answer, &sampled);
-    ag_ids own = {0};
-    for (size_t i = 0; i < sampled.n; i++) {
-        size_t n;
-        const char *s = ag_tokenizer_token(t, sampled.data[i], &n);
-        if (n == 6 && !memcmp(s, "answer", 6)) put_bytes(&own, "answer");
-        else assert_int_equal(ag_ids_push(&own, sampled.data[i], NULL), AG_OK);
-    }
+    letter_ids(t, answer, &own);
     answer_with(c, answer, &own);
     assert_int_equal(ag_chat_add(c, "user", "answer", NULL), AG_OK);
     assert_int_equal(ag_chat_render(c, 0, &second, NULL, NULL), AG_OK);
@@ -183,7 +189,6 @@ static void check_kept(const ag_tokenizer *t, const char *variable, const char *
     assert_int_equal(second.data[at + own.n - n_skipped], ag_tokenizer_id(t, "<|close|>", 9));
     ag_ids_free(&own);
     ag_ids_free(&first);
-    ag_ids_free(&sampled);
     ag_ids_free(&second);
     ag_chat_destroy(c);
     ag_chat_format_destroy(f);
@@ -192,17 +197,17 @@ static void check_kept(const ag_tokenizer *t, const char *variable, const char *
 static void sampled_answers_keep_their_ids(void **state) {
     (void)state;
     ag_tokenizer *t = small_tokenizer();
-    check_kept(t, NULL, "an answer", 0, false);
-    check_kept(t, NULL, " an answer  ", 0, false);
-    check_kept(t, NULL, "see:\n<call>\n{\"name\":\"f\",  \"arguments\":{\"answer\":1}}\n</call>", 0,
-               true);
-    check_kept(t, NULL, "<call>{\"arguments\":{},\"name\":\"f\"}</call>", 0, true);
+    check_kept_ids(t, NULL, "an answer", 0, false);
+    check_kept_ids(t, NULL, " an answer  ", 0, false);
+    check_kept_ids(
+        t, NULL, "see:\n<call>\n{\"name\":\"f\",  \"arguments\":{\"answer\":1}}\n</call>", 0, true);
+    check_kept_ids(t, NULL, "<call>{\"arguments\":{},\"name\":\"f\"}</call>", 0, true);
     /* "<think>", "hm", "</think>", "\n\n" */
-    check_kept(t, NULL, "<think>hm</think>\n\nanswer", 5, false);
+    check_kept_ids(t, NULL, "<think>hm</think>\n\nanswer", 5, false);
     ag_tokenizer_destroy(t);
 }
 
-static void check_stands_alone(const ag_tokenizer *t, const char *tools) {
+static void check_text_and_answer(const ag_tokenizer *t, const char *tools) {
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
     ag_chat *c = chat_of(f,
                          "[{'role': 'user', 'content': [{'type': 'text', 'text': 'Q7v0'}, {'type': "
@@ -225,17 +230,17 @@ static void check_stands_alone(const ag_tokenizer *t, const char *tools) {
 }
 
 /* What looks like words that stand in an answer's place, in the conversation and in tools. */
-static void nothing_stands_in_by_accident(void **state) {
+static void text_like_sentinels_is_rendered_as_text(void **state) {
     (void)state;
     ag_tokenizer *t = small_tokenizer();
-    check_stands_alone(t, NULL);
-    check_stands_alone(t, "[{\"name\": \"f\", \"description\": \"Q7v0wc0q, Q7v1wc0q\"}]");
+    check_text_and_answer(t, NULL);
+    check_text_and_answer(t, "[{\"name\": \"f\", \"description\": \"Q7v0wc0q, Q7v1wc0q\"}]");
     ag_tokenizer_destroy(t);
 }
 
 /* So many messages, and so long a text behind them, that looking through all of the text for each
  * message would take minutes. */
-static void equal_answers_are_found_in_one_pass(void **state) {
+static void finds_equal_answers_in_linear_time(void **state) {
     /* A sanitizer's strstr() reads the whole text each time. */
     const bool is_slow = getenv("AG_TEST_STRIDE") != NULL;
     const size_t n_equal = is_slow ? 500 : 150000, n_text = is_slow ? 1 << 16 : 8 << 20;
@@ -283,7 +288,7 @@ static void send_again(ag_chat *c, const ag_ids *sampled, const char *message, b
     ag_ids_free(&ids);
 }
 
-static void answers_that_were_changed_are_text(void **state) {
+static void changed_answers_are_encoded_as_text(void **state) {
     (void)state;
     ag_tokenizer *t = small_tokenizer();
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
@@ -311,7 +316,7 @@ static void answers_that_were_changed_are_text(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-static void other_answers_are_text(void **state) {
+static void answers_of_clients_are_encoded_as_text(void **state) {
     (void)state;
     ag_tokenizer *t = small_tokenizer();
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
@@ -338,7 +343,7 @@ static void other_answers_are_text(void **state) {
 
 /* In which "answer" is a token, an ordinary one, and an answer is sampled as letters. `last` has
  * the last id. */
-static ag_tokenizer *tokenizer_that_ends(const char *last) {
+static ag_tokenizer *tokenizer_with_last(const char *last) {
     static const char *const spellings[] = {"<BOS>",  "<|open|>", "<|close|>",
                                             "answer", "<think>",  "</think>",
                                             "<call>", "</call>",  "\n\n"};
@@ -351,26 +356,7 @@ static ag_tokenizer *tokenizer_that_ends(const char *last) {
     return t;
 }
 
-static void parse_answer(ag_chat *c, const char *text, ag_chat_parser **p) {
-    assert_int_equal(ag_chat_parser_create(c, p, NULL), AG_OK);
-    assert_int_equal(ag_chat_parser_push(*p, text, strlen(text), NULL), AG_OK);
-    assert_int_equal(ag_chat_parser_finish(*p, NULL), AG_OK);
-}
-
-static ag_tokenizer *tokenizer_with_a_word(void) { return tokenizer_that_ends("\n\n"); }
-
-/* One id for each byte, but for marks. */
-static void sample(const ag_tokenizer *t, const char *text, ag_ids *own) {
-    ag_ids ids = {0};
-    encode(t, text, &ids);
-    for (size_t i = 0; i < ids.n; i++) {
-        size_t n;
-        const char *s = ag_tokenizer_token(t, ids.data[i], &n);
-        if (n == 6 && !memcmp(s, "answer", 6)) put_bytes(own, "answer");
-        else assert_int_equal(ag_ids_push(own, ids.data[i], NULL), AG_OK);
-    }
-    ag_ids_free(&ids);
-}
+static ag_tokenizer *tokenizer_with_word(void) { return tokenizer_with_last("\n\n"); }
 
 static size_t find_ids(const ag_ids *in, const int32_t *ids, size_t n) {
     for (size_t i = 0; i + n <= in->n; i++) {
@@ -381,19 +367,19 @@ static size_t find_ids(const ag_ids *in, const int32_t *ids, size_t n) {
 
 /* The answer is kept; a conversation that is made anew sends `message`. Whether its ids stand there
  * as they were sampled, but for n_skipped, or those of the text. */
-static void check_recall(const ag_tokenizer *t, const char *answer, const char *message,
-                         size_t n_skipped, bool is_found) {
+static void check_restored(const ag_tokenizer *t, const char *answer, const char *message,
+                           size_t n_skipped, bool is_found) {
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
     ag_chat *first = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
     ag_chat *next = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
     ag_ids own = {0}, ids = {0};
-    ag_text kept = {0};
+    ag_text saved = {0};
     ag_chat_parser *p;
     assert_int_equal(ag_chat_render(first, 0, &ids, NULL, NULL), AG_OK);
-    sample(t, answer, &own);
+    letter_ids(t, answer, &own);
     parse_answer(first, answer, &p);
-    assert_int_equal(ag_chat_keep_answer(first, p, own.data, own.n, &kept, NULL), AG_OK);
-    assert_int_equal(ag_chat_restore_answer(next, kept.data, kept.len, NULL), AG_OK);
+    assert_int_equal(ag_chat_keep_answer(first, p, own.data, own.n, &saved, NULL), AG_OK);
+    assert_int_equal(ag_chat_restore_answer(next, saved.data, saved.len, NULL), AG_OK);
     assert_int_equal(ag_chat_n_messages(next), 1);
     assert_int_equal(ag_chat_add_json(next, message, strlen(message), NULL), AG_OK);
     ids.n = 0;
@@ -402,7 +388,7 @@ static void check_recall(const ag_tokenizer *t, const char *answer, const char *
     if ((at != SIZE_MAX) != is_found)
         fail_msg("%s: %s", message, is_found ? "is text" : "has ids of another answer");
     ag_chat_parser_destroy(p);
-    ag_text_free(&kept);
+    ag_text_free(&saved);
     ag_ids_free(&own);
     ag_ids_free(&ids);
     ag_chat_destroy(first);
@@ -410,46 +396,46 @@ static void check_recall(const ag_tokenizer *t, const char *answer, const char *
     ag_chat_format_destroy(f);
 }
 
-static void kept_answers_are_found_in_other_conversations(void **state) {
+static void restores_answers_in_other_conversations(void **state) {
     (void)state;
-    ag_tokenizer *t = tokenizer_with_a_word();
+    ag_tokenizer *t = tokenizer_with_word();
     static const char call[] =
         "<call>{\"name\":\"f\",\"id\":\"i\",\"arguments\":{\"answer\":1}}</call>";
-    static const char thought[] = "<think>hm</think>\n\nan answer"; /* 5 ids of reasoning */
-#define SAYS(content) "{\"role\":\"assistant\",\"content\":" content "}"
-#define THINKS(reasoning, content) \
+    static const char reasoned[] = "<think>hm</think>\n\nan answer"; /* 5 ids of reasoning */
+#define CONTENT(content) "{\"role\":\"assistant\",\"content\":" content "}"
+#define REASONING(reasoning, content) \
     "{\"role\":\"assistant\",\"content\":" content ",\"reasoning_content\":" reasoning "}"
-#define CALLS(id, arguments)                                                                       \
+#define CALL_OF(id, arguments)                                                                     \
     "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"id\":\"" id \
     "\",\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]}"
-    check_recall(t, "an answer", SAYS("\"an answer\""), 0, true);
-    check_recall(t, "an answer", SAYS("\"an answer.\""), 0, false);
-    check_recall(t, call, CALLS("i", "\"{ \\\"answer\\\" : 1 }\""), 0, true);
-    check_recall(t, call, CALLS("i", "\"{\\\"answer\\\":2}\""), 0, false);
-    check_recall(t, call, CALLS("k", "\"{\\\"answer\\\":1}\""), 0, false);
+    check_restored(t, "an answer", CONTENT("\"an answer\""), 0, true);
+    check_restored(t, "an answer", CONTENT("\"an answer.\""), 0, false);
+    check_restored(t, call, CALL_OF("i", "\"{ \\\"answer\\\" : 1 }\""), 0, true);
+    check_restored(t, call, CALL_OF("i", "\"{\\\"answer\\\":2}\""), 0, false);
+    check_restored(t, call, CALL_OF("k", "\"{\\\"answer\\\":1}\""), 0, false);
     /* Reasoning that comes back, that does not, and that is another one. */
-    check_recall(t, thought, THINKS("\"hm\"", "\"an answer\""), 0, true);
-    check_recall(t, thought, SAYS("\"an answer\""), 5, true);
-    check_recall(t, thought, THINKS("\"no\"", "\"an answer\""), 0, false);
-    check_recall(t, thought, THINKS("\"no\"", "\"an answer\""), 5, false);
-    check_recall(t, "an answer", THINKS("\"no\"", "\"an answer\""), 0, false);
+    check_restored(t, reasoned, REASONING("\"hm\"", "\"an answer\""), 0, true);
+    check_restored(t, reasoned, CONTENT("\"an answer\""), 5, true);
+    check_restored(t, reasoned, REASONING("\"no\"", "\"an answer\""), 0, false);
+    check_restored(t, reasoned, REASONING("\"no\"", "\"an answer\""), 5, false);
+    check_restored(t, "an answer", REASONING("\"no\"", "\"an answer\""), 0, false);
     /* It thought nothing, of which the message says nothing. */
-    check_recall(t, "<think></think>\n\nan answer", SAYS("\"an answer\""), 3, true);
-    check_recall(t, "<think></think>\n\nan answer", SAYS("\"an answer\""), 0, false);
-#undef SAYS
-#undef THINKS
-#undef CALLS
+    check_restored(t, "<think></think>\n\nan answer", CONTENT("\"an answer\""), 3, true);
+    check_restored(t, "<think></think>\n\nan answer", CONTENT("\"an answer\""), 0, false);
+#undef CONTENT
+#undef REASONING
+#undef CALL_OF
     ag_tokenizer_destroy(t);
 }
 
 /* Whoever writes the same text would have the token. */
-static void special_tokens_in_words_are_not_kept(void **state) {
+static void rejects_answers_with_special_tokens_in_text(void **state) {
     (void)state;
-    ag_tokenizer *t = tokenizer_with_a_word();
+    ag_tokenizer *t = tokenizer_with_word();
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
     ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
     ag_ids own = {0};
-    ag_text kept = {0};
+    ag_text saved = {0};
     ag_chat_parser *p;
     ag_error err;
     const int32_t mark = ag_tokenizer_id(t, "<|close|>", 9);
@@ -458,100 +444,101 @@ static void special_tokens_in_words_are_not_kept(void **state) {
     const size_t n = own.n;
     assert_int_equal(ag_ids_push(&own, mark, NULL), AG_OK);
     parse_answer(c, "an answer<|close|>", &p);
-    assert_int_equal(ag_chat_keep_answer(c, p, own.data, own.n, &kept, &err), AG_UNSUPPORTED);
+    assert_int_equal(ag_chat_keep_answer(c, p, own.data, own.n, &saved, &err), AG_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "special token"));
     /* Nor is an answer of which a part alone was told. */
-    assert_int_equal(ag_chat_keep_answer(c, p, own.data, n, &kept, &err), AG_UNSUPPORTED);
-    assert_int_equal(kept.len, 0);
+    assert_int_equal(ag_chat_keep_answer(c, p, own.data, n, &saved, &err), AG_UNSUPPORTED);
+    assert_int_equal(saved.len, 0);
     assert_int_equal(ag_chat_restore_answer(c, "{}", 2, &err), AG_FORMAT);
     static const char outside[] =
         "{\"message\":{\"role\":\"assistant\",\"content\":\"a\"},\"ids\":[99999999]}";
     assert_int_equal(ag_chat_restore_answer(c, outside, strlen(outside), &err), AG_FORMAT);
     ag_chat_parser_destroy(p);
     ag_ids_free(&own);
-    ag_text_free(&kept);
+    ag_text_free(&saved);
     ag_chat_destroy(c);
     ag_chat_format_destroy(f);
     ag_tokenizer_destroy(t);
 }
 
-static void keep_answer(const ag_chat_format *f, const char *answer, ag_text *kept) {
+static void save_answer(const ag_chat_format *f, const char *answer, ag_text *saved) {
     ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
     ag_ids own = {0};
     ag_chat_parser *p;
-    sample(f->tokenizer, answer, &own);
+    letter_ids(f->tokenizer, answer, &own);
     parse_answer(c, answer, &p);
-    assert_int_equal(ag_chat_keep_answer(c, p, own.data, own.n, kept, NULL), AG_OK);
+    assert_int_equal(ag_chat_keep_answer(c, p, own.data, own.n, saved, NULL), AG_OK);
     ag_chat_parser_destroy(p);
     ag_ids_free(&own);
     ag_chat_destroy(c);
 }
 
 /* why NULL: it is recalled. */
-static void recall_by(const ag_chat_format *f, const char *kept, const char *why) {
+static void check_restore(const ag_chat_format *f, const char *saved, const char *message) {
     ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
     ag_error err = {0};
-    assert_int_equal(ag_chat_restore_answer(c, kept, strlen(kept), &err), why ? AG_FORMAT : AG_OK);
-    if (why && !strstr(err.msg, why)) fail_msg("%s", err.msg);
+    assert_int_equal(ag_chat_restore_answer(c, saved, strlen(saved), &err),
+                     message ? AG_FORMAT : AG_OK);
+    if (message && !strstr(err.msg, message)) fail_msg("%s", err.msg);
     ag_chat_destroy(c);
 }
 
 /* Calls, too, of which the ids are not compared with the text. */
-static void answers_of_another_tokenizer_or_template_are_not_recalled(void **state) {
+static void rejects_answers_of_other_tokenizers_or_templates(void **state) {
     (void)state;
-    ag_tokenizer *t = tokenizer_with_a_word(), *other = tokenizer_that_ends("<BOS>");
+    ag_tokenizer *t = tokenizer_with_word(), *other = tokenizer_with_last("<BOS>");
     assert_int_equal(ag_tokenizer_vocab_size(t), ag_tokenizer_vocab_size(other));
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
-    ag_chat_format *of_other = format_of(DATA "objects.jinja", other);
-    ag_chat_format *otherwise = format_of(DATA "parts.jinja", t);
+    ag_chat_format *other_tokenizer = format_of(DATA "objects.jinja", other);
+    ag_chat_format *other_template = format_of(DATA "parts.jinja", t);
     static const char *const answers[] = {
         "an answer", "<call>{\"name\":\"f\",\"id\":\"i\",\"arguments\":{\"b\":1}}</call>"};
     for (size_t i = 0; i < 2; i++) {
-        ag_text kept = {0};
-        keep_answer(f, answers[i], &kept);
-        recall_by(f, kept.data, NULL);
-        recall_by(of_other, kept.data, "another tokenizer");
-        recall_by(otherwise, kept.data, "template");
-        ag_text_free(&kept);
+        ag_text saved = {0};
+        save_answer(f, answers[i], &saved);
+        check_restore(f, saved.data, NULL);
+        check_restore(other_tokenizer, saved.data, "another tokenizer");
+        check_restore(other_template, saved.data, "template");
+        ag_text_free(&saved);
     }
     ag_chat_format_destroy(f);
-    ag_chat_format_destroy(of_other);
-    ag_chat_format_destroy(otherwise);
+    ag_chat_format_destroy(other_tokenizer);
+    ag_chat_format_destroy(other_template);
     ag_tokenizer_destroy(t);
     ag_tokenizer_destroy(other);
 }
 
-static void ids_that_say_something_else_are_not_recalled(void **state) {
+static void rejects_ids_that_do_not_spell_the_message(void **state) {
     (void)state;
-    ag_tokenizer *t = tokenizer_with_a_word();
+    ag_tokenizer *t = tokenizer_with_word();
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
-    ag_text kept = {0};
-    keep_answer(f, "an answer", &kept);
-    json_t *value = json_loadb(kept.data, kept.len, 0, NULL);
+    ag_text saved = {0};
+    save_answer(f, "an answer", &saved);
+    json_t *value = json_loadb(saved.data, saved.len, 0, NULL);
     json_t *ids = json_object_get(value, "ids");
-    recall_by(f, kept.data, NULL);
+    check_restore(f, saved.data, NULL);
     assert_int_equal(json_array_set(ids, 0, json_array_get(ids, 1)), 0);
     char *changed = json_dumps(value, 0);
-    recall_by(f, changed, "do not spell");
+    check_restore(f, changed, "do not spell");
     free(changed);
     json_decref(value);
-    ag_text_free(&kept);
+    ag_text_free(&saved);
     ag_chat_format_destroy(f);
     ag_tokenizer_destroy(t);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_of_a_conversation_never_become_marks),
+        cmocka_unit_test(conversation_text_never_becomes_special_tokens),
         cmocka_unit_test(sampled_answers_keep_their_ids),
-        cmocka_unit_test(nothing_stands_in_by_accident),
-        cmocka_unit_test(equal_answers_are_found_in_one_pass),
-        cmocka_unit_test(answers_that_were_changed_are_text),
-        cmocka_unit_test(other_answers_are_text),
-        cmocka_unit_test(kept_answers_are_found_in_other_conversations),
-        cmocka_unit_test(special_tokens_in_words_are_not_kept),
-        cmocka_unit_test(answers_of_another_tokenizer_or_template_are_not_recalled),
-        cmocka_unit_test(ids_that_say_something_else_are_not_recalled),
+        cmocka_unit_test(text_like_sentinels_is_rendered_as_text),
+        cmocka_unit_test(finds_equal_answers_in_linear_time),
+        cmocka_unit_test(changed_answers_are_encoded_as_text),
+        cmocka_unit_test(answers_of_clients_are_encoded_as_text),
+        cmocka_unit_test(restores_answers_in_other_conversations),
+        cmocka_unit_test(rejects_answers_with_special_tokens_in_text),
+        cmocka_unit_test(rejects_answers_of_other_tokenizers_or_templates),
+        cmocka_unit_test(rejects_ids_that_do_not_spell_the_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,32 +230,32 @@ typedef struct times {
 static bool is_linear(const times *t, size_t n) {
     for (size_t k = 0; k + 1 < n; k++) {
         const double by_memory = t->copy[k + 1] / (2 * t->copy[k]);
-        const double most = by_memory > 1 ? 2.3 * by_memory : 2.3;
-        if (t->work[k + 1] > most * t->work[k] + 0.5e-3) return false;
+        const double max = by_memory > 1 ? 2.3 * by_memory : 2.3;
+        if (t->work[k + 1] > max * t->work[k] + 0.5e-3) return false;
     }
     return true;
 }
 
-static void keep_least(double *least, double s) {
-    if (*least == 0 || s < *least) *least = s;
+static void keep_min(double *min, double s) {
+    if (*min == 0 || s < *min) *min = s;
 }
 
 /* Other processes empty the caches, too: one try in which all sizes have the same conditions must
  * be linear, or the least times of all tries. */
 static void check_doublings(const work *w) {
-    times least = {.work = {0}};
+    times min = {.work = {0}};
     for (int i = 0; i < MAX_TRIES; i++) {
         times now;
         for (size_t k = 0; k < w->n_sizes; k++) {
             now.work[k] = seconds_of(w, k);
             now.copy[k] = i ? seconds_of_copy(w, k) : 1;
-            keep_least(&least.work[k], now.work[k]);
-            if (i) keep_least(&least.copy[k], now.copy[k]);
+            keep_min(&min.work[k], now.work[k]);
+            if (i) keep_min(&min.copy[k], now.copy[k]);
         }
-        if (is_linear(&now, w->n_sizes) || (i && is_linear(&least, w->n_sizes))) return;
+        if (is_linear(&now, w->n_sizes) || (i && is_linear(&min, w->n_sizes))) return;
     }
     fail_msg("%s: %zu, %zu and %zu items take %.1f, %.1f and %.1f ms", w->name, size_of(0),
-             size_of(1), size_of(2), 1e3 * least.work[0], 1e3 * least.work[1], 1e3 * least.work[2]);
+             size_of(1), size_of(2), 1e3 * min.work[0], 1e3 * min.work[1], 1e3 * min.work[2]);
 }
 
 /* ---- the templates ---- */
@@ -337,12 +337,12 @@ static void check_form(const form *x, size_t n_templates) {
     for (size_t k = 0; k < N_SIZES; k++) ag_chat_destroy(w.chats[k]);
 }
 
-static void every_form_is_linear_with_every_template(void **state) {
+static void is_linear_for_every_form_and_template(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) check_form(&forms[i], N_TEMPLATES);
 }
 
-static void other_forms_are_linear(void **state) {
+static void is_linear_for_other_forms(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof other_forms / sizeof *other_forms; i++)
         check_form(&other_forms[i], 1);
@@ -350,18 +350,18 @@ static void other_forms_are_linear(void **state) {
 
 /* ---- the interrupt function ---- */
 
-typedef struct asks {
-    size_t n, most; /* from `most` on the answer is yes */
-} asks;
+typedef struct interrupts {
+    size_t n, max; /* from `most` on the answer is yes */
+} interrupts;
 
 static bool is_over(void *user) {
-    asks *a = user;
-    return a->n++ >= a->most;
+    interrupts *a = user;
+    return a->n++ >= a->max;
 }
 
 static void check_interrupts(const form *x, size_t template) {
     ag_chat *c = chat_with(formats[template], x->write, 3000);
-    asks all = {.most = SIZE_MAX}, some;
+    interrupts all = {.max = SIZE_MAX}, some;
     json_t *messages, *tools;
     ag_error err = {0};
     ag_set_thread_interrupt(is_over, &all);
@@ -370,11 +370,11 @@ static void check_interrupts(const form *x, size_t template) {
     json_decref(tools);
     if (all.n < 60) fail_msg("%s, %s: %zu", templates[template], x->name, all.n);
     for (size_t i = 0; i < 5; i++) {
-        some = (asks){.most = (all.n - 2) * i / 4};
+        some = (interrupts){.max = (all.n - 2) * i / 4};
         ag_set_thread_interrupt(is_over, &some);
         assert_int_equal(ag_chat_normalise(c, &messages, &tools, &err), AG_CANCELLED);
         assert_null(messages);
-        assert_int_equal(some.n, some.most + 1);
+        assert_int_equal(some.n, some.max + 1);
         if (!strstr(err.msg, ": interrupted")) fail_msg("%s", err.msg);
         assert_int_equal(ag_chat_render(c, 0, &(ag_ids){0}, NULL, &err), AG_CANCELLED);
     }
@@ -382,7 +382,7 @@ static void check_interrupts(const form *x, size_t template) {
     ag_chat_destroy(c);
 }
 
-static void an_interrupt_ends_normalising(void **state) {
+static void interrupt_cancels_normalisation(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         for (size_t t = 0; t < N_TEMPLATES; t++) check_interrupts(&forms[i], t);
@@ -392,7 +392,7 @@ static void an_interrupt_ends_normalising(void **state) {
     formats[0]->accepts |= AG_ACCEPTS_BARE_TOOLS;
 }
 
-static void tools_get_descriptions_and_are_not_changed(void **state) {
+static void adds_descriptions_to_copies_of_tools(void **state) {
     (void)state;
     static const char offered[] =
         "[{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object', "
@@ -424,15 +424,15 @@ static void tools_get_descriptions_and_are_not_changed(void **state) {
 }
 
 static double least_seconds(const work *w, double enough) {
-    double least = seconds_of(w, 0);
-    for (int i = 0; i < MAX_TRIES && least >= enough; i++) {
+    double min = seconds_of(w, 0);
+    for (int i = 0; i < MAX_TRIES && min >= enough; i++) {
         const double s = seconds_of(w, 0);
-        if (s < least) least = s;
+        if (s < min) min = s;
     }
-    return least;
+    return min;
 }
 
-static void sixty_thousand_items_are_normalised_in_time(void **state) {
+static void normalises_60000_items_in_time(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         work w = {.run = normalise, .chats = {chat_with(formats[0], forms[i].write, 60000)}};
@@ -448,11 +448,11 @@ static void sixty_thousand_items_are_normalised_in_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_is_linear_with_every_template),
-        cmocka_unit_test(other_forms_are_linear),
-        cmocka_unit_test(an_interrupt_ends_normalising),
-        cmocka_unit_test(tools_get_descriptions_and_are_not_changed),
-        cmocka_unit_test(sixty_thousand_items_are_normalised_in_time),
+        cmocka_unit_test(is_linear_for_every_form_and_template),
+        cmocka_unit_test(is_linear_for_other_forms),
+        cmocka_unit_test(interrupt_cancels_normalisation),
+        cmocka_unit_test(adds_descriptions_to_copies_of_tools),
+        cmocka_unit_test(normalises_60000_items_in_time),
     };
     return cmocka_run_group_tests(tests, open_formats, close_formats);
 }

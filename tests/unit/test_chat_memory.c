@@ -238,7 +238,7 @@ static void check(const ag_chat_format *f, const char *name, const conversation 
 static bool takes_all; /* "test_chat_memory all": each template, not one in two */
 
 /* Two forms for each template, so that every form meets several of them; all with --table. */
-static void a_conversation_of_1_mb_renders_within_32_mib(void **state) {
+static void renders_1_mb_within_32_mib(void **state) {
     const conversation *all = *state;
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     const size_t step = takes_all ? 1 : 2;
@@ -256,7 +256,7 @@ static void a_conversation_of_1_mb_renders_within_32_mib(void **state) {
     if (!n_names) skip();
 }
 
-static void the_limit_is_named(void **state) {
+static void error_names_the_exceeded_limit(void **state) {
     const conversation *all = *state;
     static const char jinja[] =
         "{% for m in messages %}\n{{ m.role ~ m.content * 40 }}{% endfor %}";
@@ -280,8 +280,8 @@ static void the_limit_is_named(void **state) {
 int main(int argc, char **argv) {
     conversation all[N_FORMS];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(a_conversation_of_1_mb_renders_within_32_mib, all),
-        cmocka_unit_test_prestate(the_limit_is_named, all),
+        cmocka_unit_test_prestate(renders_1_mb_within_32_mib, all),
+        cmocka_unit_test_prestate(error_names_the_exceeded_limit, all),
     };
     takes_all = argc > 1 && !strcmp(argv[1], "all");
     const bool table = argc > 1 && !strcmp(argv[1], "--table");

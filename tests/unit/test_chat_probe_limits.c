@@ -29,7 +29,7 @@ static bool is_fast_build(void) {
 #endif
 }
 
-static ag_chat_format *created(const char *jinja) {
+static ag_chat_format *create_format(const char *jinja) {
     ag_chat_format *f;
     ag_error err = {0};
     const double begin = cpu_seconds();
@@ -40,11 +40,11 @@ static ag_chat_format *created(const char *jinja) {
     return f;
 }
 
-static void check_unprobed(const char *jinja, const char *why) {
+static void check_unprobed(const char *jinja, const char *reason) {
     for (int i = 0; i < 2; i++) {
-        ag_chat_format *f = created(jinja);
+        ag_chat_format *f = create_format(jinja);
         assert_non_null(ag_chat_format_not_probed(f));
-        assert_string_equal(ag_chat_format_not_probed(f), why);
+        assert_string_equal(ag_chat_format_not_probed(f), reason);
         assert_int_equal(ag_chat_format_features(f), AG_CHAT_TEXT);
         assert_false(f->has_detected_calls);
         assert_non_null(f->reasoning_open);
@@ -55,25 +55,25 @@ static void check_unprobed(const char *jinja, const char *why) {
     }
 }
 
-static void an_expensive_template_is_not_probed(void **state) {
+static void does_not_probe_expensive_templates(void **state) {
     (void)state;
     check_unprobed(expensive, "it needs more than 2000000 steps");
     check_unprobed(large, "it needs more than 16 MiB");
 }
 
-static void probes_a_template_within_the_budget(void **state) {
+static void probes_templates_within_the_budget(void **state) {
     (void)state;
-    ag_chat_format *f = created(busy);
+    ag_chat_format *f = create_format(busy);
     assert_null(ag_chat_format_not_probed(f));
     assert_true(ag_chat_format_features(f) & AG_CHAT_SYSTEM);
     ag_chat_format_destroy(f);
 }
 
 /* Systems, tools, calls, results and parts are text of users and assistants. */
-static void an_unprobed_template_renders_any_conversation(void **state) {
+static void unprobed_templates_render_any_conversation(void **state) {
     (void)state;
     static const char *const parts[] = {"Be kind.", "Hello", "there", "<tool_call>", "sunny"};
-    ag_chat_format *f = created(expensive);
+    ag_chat_format *f = create_format(expensive);
     ag_chat *c = chat_of(f,
                          "[{'role':'system','content':'Be kind.'},{'role':'user','content':["
                          "{'type':'text','text':'Hello '},{'type':'text','text':'there'}]},"
@@ -99,7 +99,7 @@ static bool yes(void *user) {
     return true;
 }
 
-static void an_interrupted_probe_is_no_answer(void **state) {
+static void interrupted_probe_fails(void **state) {
     (void)state;
     unsigned calls = 0;
     ag_chat_format *f = NULL;
@@ -112,7 +112,7 @@ static void an_interrupted_probe_is_no_answer(void **state) {
     assert_int_equal(calls, 1);
 }
 
-static void real_templates_are_probed_soon(void **state) {
+static void probes_real_templates_within_half_a_second(void **state) {
     (void)state;
     DIR *d = opendir(SHARED);
     size_t n = 0;
@@ -122,7 +122,7 @@ static void real_templates_are_probed_soon(void **state) {
         if (!strstr(e->d_name, ".jinja")) continue;
         snprintf(path, sizeof path, "%s%.255s", SHARED, e->d_name);
         char *jinja = read_template(path, &len);
-        ag_chat_format *f = created(jinja);
+        ag_chat_format *f = create_format(jinja);
         if (ag_chat_format_not_probed(f))
             fail_msg("%s: %s", e->d_name, ag_chat_format_not_probed(f));
         ag_chat_format_destroy(f);
@@ -136,11 +136,11 @@ static void real_templates_are_probed_soon(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_expensive_template_is_not_probed),
-        cmocka_unit_test(probes_a_template_within_the_budget),
-        cmocka_unit_test(an_unprobed_template_renders_any_conversation),
-        cmocka_unit_test(an_interrupted_probe_is_no_answer),
-        cmocka_unit_test(real_templates_are_probed_soon),
+        cmocka_unit_test(does_not_probe_expensive_templates),
+        cmocka_unit_test(probes_templates_within_the_budget),
+        cmocka_unit_test(unprobed_templates_render_any_conversation),
+        cmocka_unit_test(interrupted_probe_fails),
+        cmocka_unit_test(probes_real_templates_within_half_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

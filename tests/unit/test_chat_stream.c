@@ -179,12 +179,12 @@ static const answer_case cases[] = {
 
 /* ---- reading ---- */
 
-typedef struct said {
+typedef struct result {
     ag_text content, reasoning, calls;
     size_t n_calls;
-} said;
+} result;
 
-static void free_said(said *s) {
+static void free_result(result *s) {
     ag_text_free(&s->content);
     ag_text_free(&s->reasoning);
     ag_text_free(&s->calls);
@@ -195,7 +195,7 @@ static void add(ag_text *to, const char *s, size_t n) {
 }
 
 /* Calls as they are told: a name, then the arguments, each call after the one before. */
-static void take_deltas(ag_chat_parser *p, said *s) {
+static void take_deltas(ag_chat_parser *p, result *s) {
     ag_chat_delta d;
     while (ag_chat_parser_next(p, &d)) {
         switch (d.kind) {
@@ -231,7 +231,7 @@ static ag_chat_parser *parser_for(const answer_case *c, json_t *tools) {
     return p;
 }
 
-static void finish(ag_chat_parser *p, said *s) {
+static void finish(ag_chat_parser *p, result *s) {
     assert_int_equal(ag_chat_parser_finish(p, NULL), AG_OK);
     take_deltas(p, s);
     const size_t n = ag_chat_parser_n_calls(p);
@@ -240,7 +240,7 @@ static void finish(ag_chat_parser *p, said *s) {
             p->calls[n - 1].is_complete ? 1 : 2);
 }
 
-static void compare(const answer_case *c, const said *s, size_t split) {
+static void compare(const answer_case *c, const result *s, size_t split) {
     const char *got[] = {s->reasoning.data, s->content.data, s->calls.data};
     const char *wanted[] = {c->reasoning, c->content, c->calls};
     for (int i = 0; i < 3; i++) {
@@ -254,56 +254,56 @@ static void compare(const answer_case *c, const said *s, size_t split) {
     }
 }
 
-static json_t *offered_tools(void) {
+static json_t *parse_tools(void) {
     json_t *tools = json_loads(tools_json, 0, NULL);
     assert_non_null(tools);
     return tools;
 }
 
-static void an_answer_split_anywhere_says_the_same(void **state) {
+static void any_split_of_an_answer_gives_the_same_result(void **state) {
     (void)state;
-    json_t *tools = offered_tools();
+    json_t *tools = parse_tools();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const answer_case *c = &cases[i];
         const size_t n = strlen(c->text);
         for (size_t split = 0; split <= n; split++) {
             ag_chat_parser *p = parser_for(c, tools);
-            said s = {0};
+            result s = {0};
             assert_int_equal(ag_chat_parser_push(p, c->text, split, NULL), AG_OK);
             take_deltas(p, &s);
             assert_int_equal(ag_chat_parser_push(p, c->text + split, n - split, NULL), AG_OK);
             finish(p, &s);
             compare(c, &s, split);
-            free_said(&s);
+            free_result(&s);
             ag_chat_parser_destroy(p);
         }
     }
     json_decref(tools);
 }
 
-static void an_answer_byte_by_byte_says_the_same(void **state) {
+static void single_bytes_give_the_same_result(void **state) {
     (void)state;
-    json_t *tools = offered_tools();
+    json_t *tools = parse_tools();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const answer_case *c = &cases[i];
         ag_chat_parser *p = parser_for(c, tools);
-        said s = {0};
+        result s = {0};
         for (const char *t = c->text; *t; t++) {
             assert_int_equal(ag_chat_parser_push(p, t, 1, NULL), AG_OK);
             take_deltas(p, &s);
         }
         finish(p, &s);
         compare(c, &s, 1);
-        free_said(&s);
+        free_result(&s);
         ag_chat_parser_destroy(p);
     }
     json_decref(tools);
 }
 
 /* What a caller waits for comes when it is certain, not at the end. */
-static void content_is_told_at_once(void **state) {
+static void emits_content_once_it_is_certain(void **state) {
     (void)state;
-    json_t *tools = offered_tools();
+    json_t *tools = parse_tools();
     ag_chat_parser *p = parser_for(&cases[0], tools);
     ag_chat_delta d;
     assert_int_equal(ag_chat_parser_push(p, "Hello <", 7, NULL), AG_OK);
@@ -326,11 +326,11 @@ static void content_is_told_at_once(void **state) {
     json_decref(tools);
 }
 
-static void the_message_holds_all_of_it(void **state) {
+static void message_has_reasoning_content_and_calls(void **state) {
     (void)state;
     static const char text[] = "<think>hm</think>See.<tool_call>{\"name\": \"add\", \"arguments\": "
                                "{\"a\": 1}}</tool_call>";
-    json_t *tools = offered_tools();
+    json_t *tools = parse_tools();
     ag_chat_parser *p = parser_for(&cases[0], tools);
     ag_text json = {0};
     assert_int_equal(ag_chat_parser_push(p, text, sizeof text - 1, NULL), AG_OK);
@@ -354,9 +354,9 @@ static void the_message_holds_all_of_it(void **state) {
 }
 
 /* A long answer in small pieces is read once, not again with every piece. */
-static void a_long_answer_takes_no_longer_for_its_length(void **state) {
+static void parses_long_answers_in_linear_time(void **state) {
     (void)state;
-    json_t *tools = offered_tools();
+    json_t *tools = parse_tools();
     ag_chat_parser *p = parser_for(&cases[0], tools);
     static const char call[] = "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": \"";
     assert_int_equal(ag_chat_parser_push(p, call, sizeof call - 1, NULL), AG_OK);
@@ -372,10 +372,10 @@ static void a_long_answer_takes_no_longer_for_its_length(void **state) {
 }
 
 /* So are arguments in a string, which are told when all of them is there. */
-static void long_arguments_in_a_string_are_read_once(void **state) {
+static void scans_string_arguments_in_linear_time(void **state) {
     (void)state;
     enum { N = 200000 };
-    json_t *tools = offered_tools();
+    json_t *tools = parse_tools();
     ag_chat_parser *p = parser_for(&cases[0], tools);
     static const char call[] = "<tool_call>{\"name\": \"add\", \"arguments\": \"{\\\"a\\\": \\\"";
     static const char rest[] = "\\\"}\"}</tool_call>";
@@ -391,9 +391,9 @@ static void long_arguments_in_a_string_are_read_once(void **state) {
     json_decref(tools);
 }
 
-static void running_out_of_memory_is_an_error(void **state) {
+static void reports_every_failed_allocation(void **state) {
     (void)state;
-    json_t *tools = offered_tools();
+    json_t *tools = parse_tools();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const answer_case *c = &cases[i];
         bool failed = true;
@@ -425,13 +425,13 @@ static void running_out_of_memory_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_split_anywhere_says_the_same),
-        cmocka_unit_test(an_answer_byte_by_byte_says_the_same),
-        cmocka_unit_test(content_is_told_at_once),
-        cmocka_unit_test(the_message_holds_all_of_it),
-        cmocka_unit_test(a_long_answer_takes_no_longer_for_its_length),
-        cmocka_unit_test(long_arguments_in_a_string_are_read_once),
-        cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(any_split_of_an_answer_gives_the_same_result),
+        cmocka_unit_test(single_bytes_give_the_same_result),
+        cmocka_unit_test(emits_content_once_it_is_certain),
+        cmocka_unit_test(message_has_reasoning_content_and_calls),
+        cmocka_unit_test(parses_long_answers_in_linear_time),
+        cmocka_unit_test(scans_string_arguments_in_linear_time),
+        cmocka_unit_test(reports_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,7 +188,7 @@ static int round_trip(const template_file *t, const char *message) {
     return failures;
 }
 
-static void calls_are_read_back_as_they_were_written(void **state) {
+static void reads_back_calls_that_templates_write(void **state) {
     (void)state;
     int failures = 0;
     for (size_t i = 0; i < n_templates; i++) {
@@ -204,7 +204,7 @@ static void calls_are_read_back_as_they_were_written(void **state) {
 /* ---- the reference's conversations ---- */
 
 typedef struct tally {
-    size_t same, refused, mended;
+    size_t same, refused, converted;
 } tally;
 
 static ag_chat *chat_of_row(const ag_chat_format *f, json_t *row, unsigned *flags) {
@@ -232,7 +232,7 @@ static ag_chat *chat_of_row(const ag_chat_format *f, json_t *row, unsigned *flag
 }
 
 /* Rules that no rewriting can keep: turns in order, one call at a time. */
-static bool is_break_of_rules(const char *message) {
+static bool is_broken_rule(const char *message) {
     return strstr(message, "alternate") || strstr(message, "single tool-calls");
 }
 
@@ -252,16 +252,16 @@ static void check_row(const template_file *t, json_t *row, tally *n) {
         n->same++;
     }
     st = ag_chat_render(c, flags, NULL, &text, &err);
-    if (st != AG_OK && (wanted || !is_break_of_rules(err.msg))) {
+    if (st != AG_OK && (wanted || !is_broken_rule(err.msg))) {
         fail_msg("%s, %s: %s", t->name, name, err.msg);
     }
     n->refused += st != AG_OK;
-    n->mended += st == AG_OK && !wanted;
+    n->converted += st == AG_OK && !wanted;
     ag_text_free(&text);
     ag_chat_destroy(c);
 }
 
-static void only_breaks_of_rules_are_refused(void **state) {
+static void refuses_only_broken_rules(void **state) {
     (void)state;
     tally n = {0};
     for (size_t i = 0; i < n_templates && has_shared; i++) {
@@ -276,7 +276,7 @@ static void only_breaks_of_rules_are_refused(void **state) {
     print_message(
         "%zu as the reference renders them; of those that it refuses %zu are rendered, %zu "
         "break a rule\n",
-        n.same, n.mended, n.refused);
+        n.same, n.converted, n.refused);
 }
 
 /* ---- table ---- */
@@ -306,8 +306,8 @@ static void print_table(void) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_breaks_of_rules_are_refused),
-        cmocka_unit_test(calls_are_read_back_as_they_were_written),
+        cmocka_unit_test(refuses_only_broken_rules),
+        cmocka_unit_test(reads_back_calls_that_templates_write),
     };
     const bool table = argc > 1 && !strcmp(argv[1], "--table");
     has_shared = list(AG_SHARED_DIR "/golden/chat/templates") > 0;
