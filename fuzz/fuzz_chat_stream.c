@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of models: a format, how many bytes come at a time, then the text. Whatever it is, pieces
- * say what the whole says, and arguments of a call that is whole are JSON. */
+/* Parser of answers. Input: a call format, the size of a piece, then text. Pieces must give the
+ * same result as the whole text, and complete arguments must be JSON. */
 #include "chat/json_text.h"
 #include "chat/parse/parser.h"
 #include "fuzz.h"

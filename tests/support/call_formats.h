@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways to write calls of tools, one of each kind, and tools to call. */
+/* Call formats for tests, at least one of each kind, and tools. */
 #ifndef AG_TESTS_SUPPORT_CALL_FORMATS_H
 #define AG_TESTS_SUPPORT_CALL_FORMATS_H
 

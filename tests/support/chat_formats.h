@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat formats for tests: of template files, and tokenizers that have their marks. */
+/* Chat formats of template files for tests, and tokenizers that have their delimiters as tokens. */
 #ifndef AG_TESTS_SUPPORT_CHAT_FORMATS_H
 #define AG_TESTS_SUPPORT_CHAT_FORMATS_H
 
@@ -46,7 +46,7 @@ static inline ag_chat_format *format_of(const char *path, const ag_tokenizer *t)
     "{\"id\": \"" id   \
     "\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": " args "}}"
 
-/* Copies JSON that has ' for quotation marks, with them. */
+/* Copies JSON that is written with ' in place of quotation marks. */
 static inline void quoted(const char *s, char *out, size_t size) {
     size_t n = 0;
     for (; *s && n + 1 < size; s++) out[n++] = *s == '\'' ? '"' : *s;
@@ -81,7 +81,7 @@ static inline void add_mark(mark_list *l, const char *s, size_t n) {
     if (l->n < MAX_MARKS) l->s[l->n++] = ag_strndup(s, n);
 }
 
-/* Everything in the text between < and >, or [ and ], that could be a token of its own. */
+/* Adds all text between < and >, or [ and ], that can be a token. */
 static inline void collect(mark_list *l, const char *s) {
     for (; *s; s++) {
         const char close = *s == '<' ? '>' : *s == '[' ? ']' : '\0';
@@ -97,7 +97,8 @@ static inline void free_marks(mark_list *l) {
     l->n = 0;
 }
 
-/* A token for every byte, and one for every mark: special, but, of a template's, every third. */
+/* Returns a tokenizer with a token for every byte and one for every mark. All marks are special but
+ * every third one in the template's text. */
 static inline ag_tokenizer *tokenizer_with(const mark_list *l, const char *jinja) {
     json_t *vocab = json_object(), *added = json_array();
     for (unsigned b = 0; b < 256; b++) {

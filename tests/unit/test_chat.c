@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations: what is made of messages, and what a model says of itself. */
+/* Conversations: conversion of messages, detected features, sampling parameters, replay requests.
+ */
 #include "support/chat_formats.h"
 #include "support/failing_allocator.h"
 
-/* ---- what is made of messages ---- */
+/* ---- conversion of messages ---- */
 
 typedef struct rewriting {
     const char *file, *messages, *tools;
-    const char *text;  /* what the template writes, from `from` on; NULL: it refuses */
-    const char *error; /* what the refusal says */
+    const char *text;  /* rendered text; NULL: the template refuses */
+    const char *error; /* part of the refusal */
 } rewriting;
 
 static const rewriting rewritings[] = {
     {"objects", "[{'role': 'user', 'content': 'a'}]", NULL,
      "<BOS><|open|>user\na<|close|>\n<|open|>assistant\n", NULL},
-    /* parts are joined, null is no text, developer is the system */
+    /* Parts are joined, null becomes empty text, developer becomes system. */
     {"objects",
      "[{'role': 'developer', 'content': 's'}, {'role': 'user', 'content': [{'type': 'text', "
      "'text': "
@@ -25,7 +26,7 @@ static const rewriting rewritings[] = {
      "<BOS><|open|>system\ns<|close|>\n<|open|>user\na b<|close|>\n<|open|>assistant\n<|close|>\n"
      "<|open|>user\n<|close|>\n<|open|>assistant\n",
      NULL},
-    /* arguments become an object */
+    /* Text becomes an object. */
     {"objects",
      "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': [" CALL(
          "1", "\"{\\\"x\\\": 1}\"") "]}, {'role': 'tool', 'tool_call_id': '1', 'content': 'r'}]",
@@ -33,7 +34,7 @@ static const rewriting rewritings[] = {
      "<BOS><|open|>user\na<|close|>\n<|open|>assistant\n<call>\n{\"name\": \"f\", \"arguments\": "
      "{\"x\": 1}}\n</call><|close|>\n<|open|>tool\nr<|close|>\n<|open|>assistant\n",
      NULL},
-    /* what is no object is not lost */
+    /* Text that is not an object is kept. */
     {"objects",
      "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': [" CALL(
          "1", "\"{\\\"x\\\": [1\"") "]}, {'role': 'tool', 'tool_call_id': '1', 'content': 'r'}]",
@@ -42,7 +43,7 @@ static const rewriting rewritings[] = {
      "{\"arguments\": \"{\\\"x\\\": [1\"}}\n</call><|close|>\n<|open|>tool\nr<|close|>\n<|open|>"
      "assistant\n",
      NULL},
-    /* arguments become text, ids become short, and those of results with them */
+    /* Objects become text, long ids become short, in results too. */
     {"text_arguments",
      "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'c', 'tool_calls': "
      "[" CALL("abcdefgh9",
@@ -59,7 +60,7 @@ static const rewriting rewritings[] = {
      NULL,
      "<BOS>[INST]a[/INST]c[CALLS]f[ID]0ArUAkmct[ARGS]{}<EOS>[RESULT]0ArUAkmct[ARGS]r[/RESULT]",
      NULL},
-    /* the system speaks through the user */
+    /* System text goes into user messages. */
     {"strict",
      "[{'role': 'system', 'content': 's'}, {'role': 'developer', 'content': 'd'}, {'role': 'user', "
      "'content': 'a'}, {'role': 'assistant', 'content': 'b'}, {'role': 'system', 'content': "
@@ -71,7 +72,7 @@ static const rewriting rewritings[] = {
      NULL},
     {"strict", "[{'role': 'user', 'content': 'a'}, {'role': 'system', 'content': 's'}]", NULL,
      "<BOS><turn>user\na\n\ns<end>\n<turn>assistant\n", NULL},
-    /* calls and results where a template has no words for them */
+    /* Calls and results become text. */
     {"strict",
      "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b', 'tool_calls': "
      "[" CALL("1", "\"{\\\"x\\\": 1}\"") ", " CALL(
@@ -93,11 +94,11 @@ static const rewriting rewritings[] = {
      "tags:\n<tool_call>\n{\"name\": "
      "NAME, \"arguments\": {...}}\n</tool_call>\n\na<end>\n<turn>assistant\n",
      NULL},
-    /* true breaks of the rules */
+    /* Rules that the template enforces. */
     {"strict", "[{'role': 'user', 'content': 'a'}, {'role': 'user', 'content': 'b'}]", NULL, NULL,
      "Turns must alternate"},
     {"strict", "[{'role': 'wizard', 'content': 'a'}]", NULL, NULL, "No role wizard here"},
-    /* strings become parts, several systems one */
+    /* Strings become parts, several system messages one. */
     {"parts",
      "[{'role': 'system', 'content': 's'}, {'role': 'system', 'content': 't'}, {'role': 'user', "
      "'content': 'a'}]",
@@ -231,7 +232,7 @@ static void loads_sampling_parameters_of_a_model(void **state) {
     ag_text_free(&names);
 }
 
-/* ---- asking for a text again ---- */
+/* ---- replay requests ---- */
 
 static void assert_ids_of_text(const ag_tokenizer *t, const ag_ids *ids, const char *text,
                                unsigned flags) {

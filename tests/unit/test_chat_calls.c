@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that are asked for: what a grammar lets through is a call that the parser reads back, with
- * arguments that obey, for every way to write calls. Texts are random along the masks. */
+/* Required calls: random texts that a grammar admits are parsed as calls with valid arguments, for
+ * each call format. */
 #include "chat/calls/call_grammar.h"
 #include "chat/parse/parser.h"
 #include "support/chat_formats.h"
@@ -28,7 +28,7 @@ static const char full_tools[] =
     "\"pattern\": \"^/[a-z/]*$\", \"description\": \"d\"}, \"all\": {\"type\": \"boolean\", "
     "\"description\": \"d\"}}, \"required\": [\"path\"], \"additionalProperties\": false}}}]";
 
-/* The same names where every type is told: two templates do not end without. */
+/* The same tools with a type for each argument: two templates do not end without. */
 static const char simple_tools[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": "
     "\"Weather\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": "
@@ -41,7 +41,7 @@ static const char simple_tools[] =
     "\"pattern\": \"^/[a-z/]*$\", \"description\": \"d\"}}, \"required\": [\"path\"], "
     "\"additionalProperties\": false}}}]";
 
-/* ---- what obeys ---- */
+/* ---- validation ---- */
 
 static bool has_type(const json_t *args, const char *key, json_type a, json_type b,
                      bool is_required) {
@@ -83,7 +83,7 @@ static bool is_valid(const ag_parsed_call *call) {
     return ok;
 }
 
-/* ---- texts along a constraint ---- */
+/* ---- random texts of a constraint ---- */
 
 static size_t n_failures;
 
@@ -92,7 +92,8 @@ static uint32_t next_random(uint32_t *seed) {
     return *seed >> 8;
 }
 
-/* Goes on with all of this text, if it may: false, and nothing has changed, if not. */
+/* Accepts all tokens of the text; returns false, and changes nothing, if the constraint does not
+ * allow them. */
 static bool try_text(ag_constraint *c, const ag_tokenizer *t, const char *text, ag_ids *ids) {
     ag_ids more = {0};
     ag_constraint *ahead;
@@ -112,7 +113,7 @@ static bool try_text(ag_constraint *c, const ag_tokenizer *t, const char *text, 
     return ok;
 }
 
-/* What closes a text, a list or an object: random letters seldom do. */
+/* Accepts what closes a string, a list or an object, which random letters seldom do. */
 static bool try_closing(ag_constraint *c, const ag_tokenizer *t, const ag_call_format *f,
                         ag_ids *ids) {
     const char *const closings[] = {f->param_close, f->quote, "\"", "]", "}"};
@@ -232,7 +233,7 @@ static void check_required(subject *s, const char *only, bool several, size_t n_
     ag_chat_destroy(c);
 }
 
-/* special: every mark of the template is a special token; else most are. */
+/* special: all delimiters of the template are special tokens; else two in three are. */
 static void check_template(const char *path, const char *name, bool special) {
     size_t n;
     char *jinja = read_template(path, &n);
@@ -284,7 +285,7 @@ static void grammars_admit_only_valid_calls(void **state) {
     assert_int_equal(n_failures, 0);
 }
 
-/* ---- what is asked for ---- */
+/* ---- start of a call, and errors ---- */
 
 static ag_chat *chat_with_question(const ag_chat_format *f, const char *tools) {
     ag_ids ids = {0};
@@ -373,7 +374,7 @@ static void rejects_calls_that_cannot_be_constrained(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-/* With tools in the prompt, but tool_choice "none". */
+/* Tools are in the prompt, but tool_choice is "none". */
 static void finds_no_calls_when_tool_choice_is_none(void **state) {
     (void)state;
     static const char answer[] = "So:\n<call>\n{\"name\": \"f\", \"arguments\": {}}\n</call>";

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids of conversations: what becomes a mark, and answers that keep the ids they were sampled with.
- */
+/* Ids of conversations: special tokens come from templates only, and sampled answers keep their
+ * ids. */
 #include "support/chat_formats.h"
 
 #include <dirent.h>
 
-/* Messages of all roles, tools and a document that say `words`. */
+/* Returns a chat whose messages of all roles, tools and document contain `text`. */
 static ag_chat *chat_with_text(const ag_chat_format *f, const char *text, bool with_tools) {
     ag_chat *c;
     ag_error err = {0};
@@ -41,7 +41,7 @@ static ag_chat *chat_with_text(const ag_chat_format *f, const char *text, bool w
     return c;
 }
 
-/* The marks among the ids of a rendered conversation, joined. */
+/* Appends the special tokens of the rendered conversation, joined. */
 static bool special_tokens_in(const ag_chat_format *f, const char *text, bool with_tools,
                               ag_text *out) {
     ag_chat *c = chat_with_text(f, text, with_tools);
@@ -58,7 +58,7 @@ static bool special_tokens_in(const ag_chat_format *f, const char *text, bool wi
     return ok;
 }
 
-/* Returns how many marks the template's own words gave. */
+/* Returns the number of special tokens that the template wrote. */
 static size_t check_injection(const char *path, bool all_special) {
     size_t n, found = 0;
     char *jinja = read_template(path, &n);
@@ -69,11 +69,11 @@ static size_t check_injection(const char *path, bool all_special) {
     static const char *const roles[] = {"<|user|>", "<|assistant|>", "<|system|>", "<|tool|>"};
     for (size_t i = 0; i < 4; i++) add_mark(&l, roles[i], strlen(roles[i]));
     collect(&l, jinja);
-    /* Words that templates trim, split and look into. */
+    /* Text that templates trim, split and search. */
     ag_text_append(&evil, "  w ", 4, NULL);
     ag_text_append(&text, "  w ", 4, NULL);
     for (size_t i = 0; i < l.n; i++) {
-        /* Templates take a reasoning out of an answer: that changes what they say themselves. */
+        /* A template that removes the reasoning from a message changes its own output too. */
         if (strstr(l.s[i], "think") || strstr(l.s[i], "THINK") || strstr(l.s[i], "channel"))
             continue;
         ag_text_append(&evil, l.s[i], strlen(l.s[i]), NULL);
@@ -127,7 +127,7 @@ static void conversation_text_never_becomes_special_tokens(void **state) {
 
 /* ---- sampled answers ---- */
 
-/* "answer" letter by letter: other ids than the text would get. */
+/* Appends an id per byte, which the encoder would not do for "answer". */
 static void put_bytes(ag_ids *ids, const char *s) {
     for (; *s; s++) assert_int_equal(ag_ids_push(ids, (unsigned char)*s, NULL), AG_OK);
 }
@@ -137,7 +137,7 @@ static void encode(const ag_tokenizer *t, const char *s, ag_ids *ids) {
                      AG_OK);
 }
 
-/* One id for each byte, but for marks. */
+/* Appends the ids of the text, with "answer" letter by letter. */
 static void letter_ids(const ag_tokenizer *t, const char *text, ag_ids *own) {
     ag_ids ids = {0};
     encode(t, text, &ids);
@@ -163,7 +163,8 @@ static void answer_with(ag_chat *c, const char *text, const ag_ids *ids) {
     ag_chat_parser_destroy(p);
 }
 
-/* The prompt, the answer as it was sampled, and the next prompt: which begins with both. */
+/* Checks that the next prompt begins with the prompt and the sampled ids of its answer, without
+ * n_skipped ids of reasoning that the template leaves out. */
 static void check_kept_ids(const ag_tokenizer *t, const char *variable, const char *answer,
                            size_t n_skipped, bool with_tools) {
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
@@ -176,7 +177,7 @@ static void check_kept_ids(const ag_tokenizer *t, const char *variable, const ch
     answer_with(c, answer, &own);
     assert_int_equal(ag_chat_add(c, "user", "answer", NULL), AG_OK);
     assert_int_equal(ag_chat_render(c, 0, &second, NULL, NULL), AG_OK);
-    /* What the template leaves out, reasoning of earlier turns, is left out. */
+    /* The template leaves out the reasoning of earlier turns. */
     size_t at = first.n;
     if (n_skipped) {
         at = 0;
@@ -216,7 +217,7 @@ static void check_text_and_answer(const ag_tokenizer *t, const char *tools) {
     ag_ids first = {0}, own = {0}, second = {0};
     assert_int_equal(ag_chat_render(c, 0, &first, NULL, NULL), AG_OK);
     encode(t, "answer", &own);
-    assert_int_equal(own.n, 1); /* as text it is none */
+    assert_int_equal(own.n, 1); /* the whole answer is one token */
     answer_with(c, "answer", &own);
     assert_int_equal(ag_chat_render(c, 0, &second, NULL, NULL), AG_OK);
     assert_true(second.n > first.n + own.n);
@@ -229,7 +230,7 @@ static void check_text_and_answer(const ag_tokenizer *t, const char *tools) {
     ag_chat_format_destroy(f);
 }
 
-/* What looks like words that stand in an answer's place, in the conversation and in tools. */
+/* Messages and tools contain parts of sentinels. */
 static void text_like_sentinels_is_rendered_as_text(void **state) {
     (void)state;
     ag_tokenizer *t = small_tokenizer();
@@ -238,10 +239,9 @@ static void text_like_sentinels_is_rendered_as_text(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-/* So many messages, and so long a text behind them, that looking through all of the text for each
- * message would take minutes. */
+/* The text is so long that a search of all of it for each message would take minutes. */
 static void finds_equal_answers_in_linear_time(void **state) {
-    /* A sanitizer's strstr() reads the whole text each time. */
+    /* strstr() of a sanitizer reads the whole text each time. */
     const bool is_slow = getenv("AG_TEST_STRIDE") != NULL;
     const size_t n_equal = is_slow ? 500 : 150000, n_text = is_slow ? 1 << 16 : 8 << 20;
     static const char message[] = "{\"role\":\"assistant\",\"content\":\"answer\"},";
@@ -256,7 +256,7 @@ static void finds_equal_answers_in_linear_time(void **state) {
     assert_non_null(messages);
     messages[0] = '[';
     for (size_t i = 0; i < n_equal; i++) memcpy(messages + 1 + i * len, message, len);
-    memcpy(messages + n_equal * len, "]", 2); /* in place of the last comma */
+    memcpy(messages + n_equal * len, "]", 2); /* replaces the last comma */
     memset(text, 'Q', n_text);
     text[n_text] = '\0';
     encode(t, "answer", &own);
@@ -276,7 +276,7 @@ static void finds_equal_answers_in_linear_time(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-/* The answer as its client sends it again: whether it has the ids that it was sampled with. */
+/* Sends the answer again as a client would, and checks whether it gets the sampled ids. */
 static void send_again(ag_chat *c, const ag_ids *sampled, const char *message, bool is_same) {
     ag_ids ids = {0};
     ag_chat_truncate(c, 1);
@@ -341,8 +341,7 @@ static void answers_of_clients_are_encoded_as_text(void **state) {
 
 /* ---- answers of other conversations ---- */
 
-/* In which "answer" is a token, an ordinary one, and an answer is sampled as letters. `last` has
- * the last id. */
+/* Returns a tokenizer in which "answer" is an ordinary token and `last` has the largest id. */
 static ag_tokenizer *tokenizer_with_last(const char *last) {
     static const char *const spellings[] = {"<BOS>",  "<|open|>", "<|close|>",
                                             "answer", "<think>",  "</think>",
@@ -365,8 +364,8 @@ static size_t find_ids(const ag_ids *in, const int32_t *ids, size_t n) {
     return SIZE_MAX;
 }
 
-/* The answer is kept; a conversation that is made anew sends `message`. Whether its ids stand there
- * as they were sampled, but for n_skipped, or those of the text. */
+/* Saves the answer, restores it in another conversation that sends `message`, and checks whether
+ * the ids after the first n_skipped are found there. */
 static void check_restored(const ag_tokenizer *t, const char *answer, const char *message,
                            size_t n_skipped, bool is_found) {
     ag_chat_format *f = format_of(DATA "objects.jinja", t);
@@ -413,13 +412,13 @@ static void restores_answers_in_other_conversations(void **state) {
     check_restored(t, call, CALL_OF("i", "\"{ \\\"answer\\\" : 1 }\""), 0, true);
     check_restored(t, call, CALL_OF("i", "\"{\\\"answer\\\":2}\""), 0, false);
     check_restored(t, call, CALL_OF("k", "\"{\\\"answer\\\":1}\""), 0, false);
-    /* Reasoning that comes back, that does not, and that is another one. */
+    /* Reasoning that is sent, that is left out, and that differs. */
     check_restored(t, reasoned, REASONING("\"hm\"", "\"an answer\""), 0, true);
     check_restored(t, reasoned, CONTENT("\"an answer\""), 5, true);
     check_restored(t, reasoned, REASONING("\"no\"", "\"an answer\""), 0, false);
     check_restored(t, reasoned, REASONING("\"no\"", "\"an answer\""), 5, false);
     check_restored(t, "an answer", REASONING("\"no\"", "\"an answer\""), 0, false);
-    /* It thought nothing, of which the message says nothing. */
+    /* An empty reasoning, which the message does not have. */
     check_restored(t, "<think></think>\n\nan answer", CONTENT("\"an answer\""), 3, true);
     check_restored(t, "<think></think>\n\nan answer", CONTENT("\"an answer\""), 0, false);
 #undef CONTENT
@@ -428,7 +427,7 @@ static void restores_answers_in_other_conversations(void **state) {
     ag_tokenizer_destroy(t);
 }
 
-/* Whoever writes the same text would have the token. */
+/* A client that writes the same text must not get the special token. */
 static void rejects_answers_with_special_tokens_in_text(void **state) {
     (void)state;
     ag_tokenizer *t = tokenizer_with_word();
@@ -446,7 +445,7 @@ static void rejects_answers_with_special_tokens_in_text(void **state) {
     parse_answer(c, "an answer<|close|>", &p);
     assert_int_equal(ag_chat_keep_answer(c, p, own.data, own.n, &saved, &err), AG_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "special token"));
-    /* Nor is an answer of which a part alone was told. */
+    /* An answer whose text was emitted in part. */
     assert_int_equal(ag_chat_keep_answer(c, p, own.data, n, &saved, &err), AG_UNSUPPORTED);
     assert_int_equal(saved.len, 0);
     assert_int_equal(ag_chat_restore_answer(c, "{}", 2, &err), AG_FORMAT);
@@ -473,7 +472,7 @@ static void save_answer(const ag_chat_format *f, const char *answer, ag_text *sa
     ag_chat_destroy(c);
 }
 
-/* why NULL: it is recalled. */
+/* message: part of the error; NULL: the answer is restored. */
 static void check_restore(const ag_chat_format *f, const char *saved, const char *message) {
     ag_chat *c = chat_of(f, "[{'role': 'user', 'content': 'a'}]", TOOLS);
     ag_error err = {0};
@@ -483,7 +482,7 @@ static void check_restore(const ag_chat_format *f, const char *saved, const char
     ag_chat_destroy(c);
 }
 
-/* Calls, too, of which the ids are not compared with the text. */
+/* Answers with calls too, whose ids are not compared with the text. */
 static void rejects_answers_of_other_tokenizers_or_templates(void **state) {
     (void)state;
     ag_tokenizer *t = tokenizer_with_word(), *other = tokenizer_with_last("<BOS>");

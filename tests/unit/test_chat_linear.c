@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The time to normalise and to render a conversation is linear in its size, for every kind of item
- * and template; an interrupt function ends it. */
+/* Time to normalise and to render is linear in the size of the conversation, for each form and
+ * template; an interrupt function cancels it. */
 #include "chat/template/normalise.h"
 #include "support/chat_formats.h"
 
 #include <antigravity/interrupt.h>
 #include <time.h>
 
-/* Processor time of a sanitizer's build is 10 to 30 times as long. */
+/* A sanitizer's build takes 10 to 30 times the processor time. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
 #elif defined(__has_feature)
@@ -171,7 +171,7 @@ typedef struct form {
     write_fn write;
 } form;
 
-/* With each template. */
+/* Checked with each template. */
 static const form forms[] = {
     {"results", results},
     {"calls", calls},
@@ -182,7 +182,7 @@ static const form forms[] = {
     {"tools", many_tools},
 };
 
-/* With the template that has both roles and content parts. */
+/* Checked with the template that accepts both roles and content parts. */
 static const form other_forms[] = {
     {"results without ids", results_without_ids},     {"turns of one call", turns_of_one_call},
     {"systems at the end", systems_at_the_end},       {"users", users},
@@ -197,7 +197,7 @@ static double cpu_seconds(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Work for each size. */
+/* Work of one form, for each size. */
 typedef struct work {
     void (*run)(const struct work *w, size_t k);
     ag_chat *chats[N_SIZES];
@@ -211,8 +211,8 @@ static double seconds_of(const work *w, size_t k) {
     return cpu_seconds() - begin;
 }
 
-/* Linear work of the same size, which tells how much more than twice the time twice the memory
- * costs: a large conversation leaves the processor's caches. */
+/* Measures a copy of the same size: how much more than twice the time twice the memory takes, since
+ * large data leaves the processor's caches. */
 static double seconds_of_copy(const work *w, size_t k) {
     const double begin = cpu_seconds();
     json_t *messages = json_deep_copy(w->chats[k]->messages);
@@ -226,7 +226,7 @@ typedef struct times {
     double work[N_SIZES], copy[N_SIZES];
 } times;
 
-/* A doubling costs at most 2.3 times as much; 0.5 ms is the noise of a short time. */
+/* Twice the size takes at most 2.3 times as long; 0.5 ms is noise. */
 static bool is_linear(const times *t, size_t n) {
     for (size_t k = 0; k + 1 < n; k++) {
         const double by_memory = t->copy[k + 1] / (2 * t->copy[k]);
@@ -240,8 +240,7 @@ static void keep_min(double *min, double s) {
     if (*min == 0 || s < *min) *min = s;
 }
 
-/* Other processes empty the caches, too: one try in which all sizes have the same conditions must
- * be linear, or the least times of all tries. */
+/* Other processes empty the caches too: one try must be linear, or the minimum of all tries. */
 static void check_doublings(const work *w) {
     times min = {.work = {0}};
     for (int i = 0; i < MAX_TRIES; i++) {
@@ -315,7 +314,7 @@ static void normalise(const work *w, size_t k) {
     json_decref(tools);
 }
 
-/* A template may end with an error, or at one of its limits; but it ends in time. */
+/* A template can fail or reach a limit, but must do so in time. */
 static void render(const work *w, size_t k) {
     ag_ids ids = {0};
     ag_error err = {0};
@@ -324,7 +323,7 @@ static void render(const work *w, size_t k) {
     ag_ids_free(&ids);
 }
 
-/* All sizes with the first template, two with the others. */
+/* Checks all sizes with the first template, and two with the others. */
 static void check_form(const form *x, size_t n_templates) {
     work w = {.run = render};
     for (size_t k = 0; k < N_SIZES; k++) w.chats[k] = chat_with(formats[0], x->write, size_of(k));
@@ -351,7 +350,7 @@ static void is_linear_for_other_forms(void **state) {
 /* ---- the interrupt function ---- */
 
 typedef struct interrupts {
-    size_t n, max; /* from `most` on the answer is yes */
+    size_t n, max; /* true from call `max` on */
 } interrupts;
 
 static bool is_over(void *user) {
@@ -437,7 +436,7 @@ static void normalises_60000_items_in_time(void **state) {
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         work w = {.run = normalise, .chats = {chat_with(formats[0], forms[i].write, 60000)}};
         const double limit = (forms[i].write == many_tools ? 1 : 0.3) * (SANITIZED ? 20 : 1);
-        for (size_t t = 0; t < N_TEMPLATES; t += N_TEMPLATES - 1) { /* all take the same way */
+        for (size_t t = 0; t < N_TEMPLATES; t += N_TEMPLATES - 1) { /* all take the same path */
             w.chats[0]->format = formats[t];
             const double s = least_seconds(&w, limit);
             if (s >= limit) fail_msg("%s, %s: %.2f s", templates[t], forms[i].name, s);

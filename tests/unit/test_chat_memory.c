@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every template of ../shared renders conversations of 1 MB within 32 MiB, the rendered text
- * included. With --table it prints the peak of each. */
+/* Memory of a render: every template of ../shared renders 1 MB within 32 MiB, the rendered text
+ * included. --table prints the peak of each. */
 #include "support/chat_formats.h"
 
 #include <dirent.h>
@@ -36,7 +36,7 @@ static void put(ag_text *t, const char *s) {
     assert_int_equal(ag_text_append(t, s, strlen(s), NULL), AG_OK);
 }
 
-/* `turn`, with a number where it has %, until there are `bytes`. */
+/* Appends `turn`, with its number in place of %, until there are `bytes`. */
 static void put_turns(ag_text *t, const char *turn, size_t bytes) {
     char text[1000];
     for (unsigned i = 0; t->len < bytes; i++) {
@@ -51,7 +51,7 @@ static void put_turns(ag_text *t, const char *turn, size_t bytes) {
     }
 }
 
-/* A conversation that repeats a turn: the question first where a result would begin it. */
+/* Returns a conversation that repeats a turn, after `first`. */
 static conversation repeated(const char *name, const char *first, const char *turn) {
     conversation c = {.name = name};
     put(&c.messages, "[");
@@ -77,7 +77,7 @@ static conversation with_tools(conversation c) {
     return c;
 }
 
-/* n messages by turns, of equal length, of lines of words. */
+/* Returns n messages of equal length, by turns of user and assistant. */
 static conversation large(const char *name, unsigned n) {
     conversation c = {.name = name};
     for (unsigned i = 0; i < n; i++) {
@@ -212,8 +212,8 @@ static void print_table(const conversation *all) {
     }
 }
 
-/* These look through all messages (all tools: muse-glimmer) for each of them, so a conversation of
- * thousands exceeds the limit of steps; their memory stays small until then. */
+/* These templates look through all messages (muse-glimmer: all tools) for each of them. A
+ * conversation of thousands exceeds the limit of steps; its memory is small until then. */
 static bool is_quadratic(const char *name) {
     static const char *const quadratic[] = {"CohereForAI-c4ai-command-r7b", "google-gemma-4",
                                             "muse-glimmer", "openai-gpt-oss"};
@@ -237,7 +237,8 @@ static void check(const ag_chat_format *f, const char *name, const conversation 
 
 static bool takes_all; /* "test_chat_memory all": each template, not one in two */
 
-/* Two forms for each template, so that every form meets several of them; all with --table. */
+/* Tests two forms for each template, so that each form meets several templates. --table: all forms.
+ */
 static void renders_1_mb_within_32_mib(void **state) {
     const conversation *all = *state;
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

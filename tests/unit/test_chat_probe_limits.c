@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Probing a template is bounded by steps and memory, so the same file has the same features on
- * every machine; a template that exceeds them is used without having been probed. */
+/* Limits of detection: steps and memory, so that the same file has the same features on every
+ * machine. A template that exceeds them is used without detection. */
 #include "support/chat_formats.h"
 
 #include <antigravity/interrupt.h>
@@ -69,7 +69,7 @@ static void probes_templates_within_the_budget(void **state) {
     ag_chat_format_destroy(f);
 }
 
-/* Systems, tools, calls, results and parts are text of users and assistants. */
+/* Messages of the system, tools, calls, results and parts become text of user and assistant. */
 static void unprobed_templates_render_any_conversation(void **state) {
     (void)state;
     static const char *const parts[] = {"Be kind.", "Hello", "there", "<tool_call>", "sunny"};

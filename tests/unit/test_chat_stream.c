@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers read back, in pieces of every size: content, reasoning, calls. */
+/* The parser: content, reasoning and calls of answers in pieces of every size. */
 #include "chat/parse/parser.h"
 
 #include "support/call_formats.h"
@@ -24,7 +24,7 @@ typedef struct answer_case {
     bool starts_in_reasoning;
     const char *text;
     const char *reasoning, *content;
-    const char *calls; /* "name arguments;" for each; "!" before the ';' of one that is not whole */
+    const char *calls; /* "name arguments;" for each call; "!" before the ';' if it is incomplete */
 } answer_case;
 
 #define CITY "{\"city\": \"K\xc3\xb6ln\"}"
@@ -177,7 +177,7 @@ static const answer_case cases[] = {
     {"no channels", &harmony, false, "Yes", "", "Yes", ""},
 };
 
-/* ---- reading ---- */
+/* ---- parsing ---- */
 
 typedef struct result {
     ag_text content, reasoning, calls;
@@ -194,7 +194,8 @@ static void add(ag_text *to, const char *s, size_t n) {
     assert_int_equal(ag_text_append(to, s, n, NULL), AG_OK);
 }
 
-/* Calls as they are told: a name, then the arguments, each call after the one before. */
+/* Appends each delta: a call as its name, then its arguments. A call's deltas come after the
+ * previous call's. */
 static void take_deltas(ag_chat_parser *p, result *s) {
     ag_chat_delta d;
     while (ag_chat_parser_next(p, &d)) {
@@ -300,7 +301,7 @@ static void single_bytes_give_the_same_result(void **state) {
     json_decref(tools);
 }
 
-/* What a caller waits for comes when it is certain, not at the end. */
+/* A delta is available as soon as its text is certain, not at the end. */
 static void emits_content_once_it_is_certain(void **state) {
     (void)state;
     json_t *tools = parse_tools();
@@ -353,7 +354,7 @@ static void message_has_reasoning_content_and_calls(void **state) {
     json_decref(tools);
 }
 
-/* A long answer in small pieces is read once, not again with every piece. */
+/* A long answer in small pieces is scanned once, not again with every piece. */
 static void parses_long_answers_in_linear_time(void **state) {
     (void)state;
     json_t *tools = parse_tools();
@@ -371,7 +372,7 @@ static void parses_long_answers_in_linear_time(void **state) {
     json_decref(tools);
 }
 
-/* So are arguments in a string, which are told when all of them is there. */
+/* Arguments in a string are scanned once too, although they are emitted when they are complete. */
 static void scans_string_arguments_in_linear_time(void **state) {
     (void)state;
     enum { N = 200000 };
@@ -386,7 +387,7 @@ static void scans_string_arguments_in_linear_time(void **state) {
     assert_int_equal(ag_chat_parser_finish(p, NULL), AG_OK);
     assert_int_equal(p->n_calls, 1);
     assert_int_equal(p->calls[0].arguments.len, N + sizeof "{'a': ''}" - 1);
-    assert_true(clock() - begin < 10 * CLOCKS_PER_SEC); /* again and again: a minute */
+    assert_true(clock() - begin < 10 * CLOCKS_PER_SEC); /* a scan with every piece takes a minute */
     ag_chat_parser_destroy(p);
     json_decref(tools);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What templates were found to do, and calls that they write, read back. The 50 real templates are
- * those of ../shared; without it, our own. With --table it prints what docs/chat.md shows. */
+/* Detected features of templates, and the calls that they write, parsed again. The 50 real
+ * templates are in ../shared; without it only ours are tested. --table prints the table of
+ * docs/chat-templates.md. */
 #include "chat/conversation.h"
 #include "chat/detect/detect.h"
 #include "chat/parse/parser.h"
@@ -63,7 +64,7 @@ static void load(template_file *t) {
     ag_free(text);
 }
 
-/* ---- round trips ---- */
+/* ---- calls that templates write ---- */
 
 static const char tools[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": "
@@ -103,14 +104,14 @@ static void render(ag_chat *c, unsigned flags, ag_text *out, const char *name) {
     if (ag_chat_render(c, flags, NULL, out, &err) != AG_OK) fail_msg("%s: %s", name, err.msg);
 }
 
-/* The answer as the template writes it, without what ends it. */
+/* Appends the answer as the template writes it, without what ends it. */
 static void answer_text(const template_file *t, const char *message, ag_text *out) {
     ag_chat *asked = chat_with(t->format, NULL), *answered = chat_with(t->format, message);
     ag_text prompt = {0}, all = {0};
     render(asked, 0, &prompt, t->name);
     render(answered, AG_CHAT_NO_PROMPT, &all, t->name);
     size_t from_at = ag_detect_common_prefix(all.data, prompt.data);
-    /* One adds instructions behind the question, and only while nothing is answered. */
+    /* One template adds instructions after the question, only before the answer. */
     const char *header = strstr(all.data + from_at, "<|CHATBOT_TOKEN|>");
     const char *args = strstr(all.data + from_at, "days");
     if (header && args && header < args)
@@ -151,7 +152,7 @@ static json_t *parse(const template_file *t, const ag_text *text, size_t split) 
     render(c, 0, &prompt, t->name);
     ag_text_free(&prompt);
     assert_int_equal(ag_chat_parser_create(c, &p, NULL), AG_OK);
-    /* What a history leaves out: the end of the reasoning that the prompt began. */
+    /* A rendered history leaves out the end of the reasoning that the prompt opened. */
     const char *close = t->format->reasoning_close;
     if (c->starts_in_reasoning && !strstr(text->data, close)) {
         assert_int_equal(ag_chat_parser_push(p, close, strlen(close), NULL), AG_OK);
@@ -201,7 +202,7 @@ static void reads_back_calls_that_templates_write(void **state) {
     assert_int_equal(failures, 0);
 }
 
-/* ---- the reference's conversations ---- */
+/* ---- conversations of the reference ---- */
 
 typedef struct tally {
     size_t same, refused, converted;
@@ -231,7 +232,8 @@ static ag_chat *chat_of_row(const ag_chat_format *f, json_t *row, unsigned *flag
     return c;
 }
 
-/* Rules that no rewriting can keep: turns in order, one call at a time. */
+/* Returns whether the template refused for a rule that conversion cannot satisfy: turns in order,
+ * one call at a time. */
 static bool is_broken_rule(const char *message) {
     return strstr(message, "alternate") || strstr(message, "single tool-calls");
 }
