@@ -69,6 +69,10 @@ ag_status ag_json_text_append_spaced(const json_t *v, ag_text *out, ag_error *er
     return append(v, 0, out, err);
 }
 
+ag_status ag_json_text_append_sorted(const json_t *v, ag_text *out, ag_error *err) {
+    return append(v, JSON_COMPACT | JSON_SORT_KEYS, out, err);
+}
+
 json_t *ag_json_text_string(const json_t *v, size_t flags) {
     ag_text text = {0};
     const ag_status st = append(v, flags, &text, NULL);

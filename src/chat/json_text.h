@@ -19,6 +19,10 @@ ag_status ag_json_text_append(const json_t *v, ag_text *out, ag_error *err);
  * unchanged after a failure. */
 ag_status ag_json_text_append_spaced(const json_t *v, ag_text *out, ag_error *err);
 
+/* Appends v as compact JSON with sorted keys: equal values give equal text. *out is unchanged after
+ * a failure. */
+ag_status ag_json_text_append_sorted(const json_t *v, ag_text *out, ag_error *err);
+
 /* *out: a shallow copy, which shares the values; owned. NULL after a failure. */
 ag_status ag_json_copy_object(const json_t *object, json_t **out, ag_error *err);
 

@@ -13,6 +13,11 @@ const json_t *ag_chat_function(const json_t *tool_or_call) {
     return f ? f : tool_or_call;
 }
 
+bool ag_chat_has_role(const json_t *m, const char *role) {
+    const char *own = json_string_value(json_object_get(m, "role"));
+    return own && !strcmp(own, role);
+}
+
 static bool is_text_part(const char *type) {
     static const char *const types[] = {"text", "input_text", "output_text", "refusal"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {

@@ -6,6 +6,7 @@
 
 #include <antigravity/tokenizer.h>
 #include <jansson.h>
+#include <stdbool.h>
 
 /* Fails with AG_INVALID if m is not a message as ag_chat_add_json() takes it, and with
  * AG_UNSUPPORTED if a part is not text. `path` names the message in errors: "messages[3]". */
@@ -13,6 +14,7 @@ ag_status ag_chat_check_message(const json_t *m, const char *path, ag_error *err
 /* Fails with AG_INVALID if a tool has no name. tools: an array, or NULL. */
 ag_status ag_chat_check_tools(const json_t *tools, ag_error *err);
 
+bool ag_chat_has_role(const json_t *m, const char *role);
 /* Appends the text of a checked content: a string, or the texts of all parts. NULL and null append
  * nothing; any other JSON is appended as it is. */
 ag_status ag_chat_append_content(const json_t *content, ag_text *out, ag_error *err);

@@ -39,6 +39,10 @@ ag_status ag_text_append(ag_text *text, const char *bytes, size_t n, ag_error *e
     return AG_OK;
 }
 
+ag_status ag_text_append_string(ag_text *text, const char *s, ag_error *err) {
+    return ag_text_append(text, s, strlen(s), err);
+}
+
 ag_status ag_text_append_char(ag_text *text, uint32_t cp, ag_error *err) {
     char utf8[4];
     return ag_text_append(text, utf8, ag_utf8_put(utf8, cp), err);

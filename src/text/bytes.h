@@ -9,6 +9,8 @@
 ag_status ag_text_reserve(ag_text *text, size_t more, ag_error *err);
 /* Appends bytes and terminates the text with NUL. bytes may be NULL if n is 0. */
 ag_status ag_text_append(ag_text *text, const char *bytes, size_t n, ag_error *err);
+/* Appends a NUL-terminated string. */
+ag_status ag_text_append_string(ag_text *text, const char *s, ag_error *err);
 ag_status ag_text_append_char(ag_text *text, uint32_t cp, ag_error *err);
 
 ag_status ag_ids_reserve(ag_ids *ids, size_t more, ag_error *err);

@@ -3,42 +3,10 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/keyed_hash.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static uint64_t mix(uint64_t h, uint64_t v) {
-    h = (h ^ v) * UINT64_C(0x9e3779b97f4a7c15);
-    return h ^ h >> 29;
-}
-
-static uint64_t hash_bytes(const char *s, size_t n) {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)s[i]) * UINT64_C(0x100000001b3);
-    return mix(h, n);
-}
-
-static uint64_t hash_real(double d) {
-    uint64_t bits = 0;
-    if (d != 0) memcpy(&bits, &d, sizeof bits); /* 0 equals -0, so both hash to 0 */
-    return bits;
-}
-
-/* Returns a hash that equal values share. The order of an object's members does not matter. */
-static uint64_t hash_value(const json_t *v) {
-    uint64_t h = (uint64_t)json_typeof(v), members = 0;
-    const char *key;
-    json_t *member;
-    size_t i;
-    if (json_is_string(v)) return mix(h, hash_bytes(json_string_value(v), json_string_length(v)));
-    if (json_is_integer(v)) return mix(h, (uint64_t)json_integer_value(v));
-    if (json_is_real(v)) return mix(h, hash_real(json_real_value(v)));
-    json_array_foreach(v, i, member) h = mix(h, hash_value(member));
-    json_object_foreach((json_t *)(uintptr_t)v, key, member) {
-        members += mix(hash_bytes(key, strlen(key)), hash_value(member));
-    }
-    return mix(h, members);
-}
 
 static bool is_less(const ag_answer_key *a, const ag_answer_key *b) {
     return a->hash < b->hash || (a->hash == b->hash && a->index < b->index);
@@ -56,8 +24,10 @@ ag_status ag_answer_index_create(const ag_chat_answer *answers, size_t n, ag_ans
     out->keys = ag_calloc(n, sizeof *out->keys);
     if (!out->keys) return AG_FAIL(err, NOMEM, "index of %zu sampled answers", n);
     out->n = n;
-    for (size_t i = 0; i < n; i++)
-        out->keys[i] = (ag_answer_key){hash_value(answers[i].canonical), i};
+    for (size_t i = 0; i < n; i++) {
+        const ag_text *text = &answers[i].canonical;
+        out->keys[i] = (ag_answer_key){ag_keyed_hash(text->data, text->len), i};
+    }
     qsort(out->keys, n, sizeof *out->keys, by_hash);
     return AG_OK;
 }
@@ -78,14 +48,16 @@ static size_t lower_bound(const ag_answer_index *x, ag_answer_key key) {
     return low;
 }
 
-static bool matches(const ag_chat_answer *t, const json_t *canonical, const json_t *reasoning) {
-    if (!json_equal(canonical, t->canonical)) return false;
+static bool matches(const ag_chat_answer *t, const ag_text *canonical, const json_t *reasoning) {
+    const ag_text *own = &t->canonical;
+    if (own->len != canonical->len || memcmp(own->data, canonical->data, own->len) != 0)
+        return false;
     return !reasoning || (t->reasoning && json_equal(reasoning, t->reasoning));
 }
 
-const ag_chat_answer *ag_answer_index_find(const ag_answer_index *x, const json_t *canonical,
+const ag_chat_answer *ag_answer_index_find(const ag_answer_index *x, const ag_text *canonical,
                                            const json_t *reasoning, size_t *from) {
-    const uint64_t hash = hash_value(canonical);
+    const uint64_t hash = ag_keyed_hash(canonical->data, canonical->len);
     const size_t middle = lower_bound(x, (ag_answer_key){hash, *from});
     const size_t begins[] = {middle, lower_bound(x, (ag_answer_key){hash, 0})};
     const size_t ends[] = {x->n, middle};

@@ -23,7 +23,7 @@ void ag_answer_index_free(ag_answer_index *x);
 /* Returns an answer whose canonical message is `canonical` and whose reasoning is `reasoning`
  * (NULL: any); NULL if there is none. Tries the answers from *from on first, then those before, and
  * sets *from to the index after the answer: equal answers are returned in turn. */
-const ag_chat_answer *ag_answer_index_find(const ag_answer_index *x, const json_t *canonical,
+const ag_chat_answer *ag_answer_index_find(const ag_answer_index *x, const ag_text *canonical,
                                            const json_t *reasoning, size_t *from);
 
 #endif

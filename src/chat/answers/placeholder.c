@@ -4,6 +4,7 @@
 #include "chat/answers/answer_index.h"
 #include "chat/interrupt.h"
 #include "chat/json_scan.h"
+#include "chat/message.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "core/keyed_hash.h"
@@ -21,13 +22,6 @@ void ag_placeholders_free(ag_placeholders *s) {
     *s = (ag_placeholders){0};
 }
 
-static bool has_text(const ag_chat_answer *t) {
-    return json_string_length(json_array_get(t->canonical, 0)) > 0;
-}
-static size_t count_calls(const ag_chat_answer *t) {
-    return json_array_size(json_array_get(t->canonical, 1));
-}
-
 static ag_status add_placeholder(ag_placeholders *s, const ag_chat_answer *t, size_t message,
                                  ag_error *err) {
     void *array = s->list;
@@ -36,8 +30,8 @@ static ag_status add_placeholder(ag_placeholders *s, const ag_chat_answer *t, si
     AG_TRY(st);
     s->list[s->n++] = (ag_placeholder){.answer = t,
                                        .message = message,
-                                       .has_content = has_text(t),
-                                       .has_calls = count_calls(t) > 0};
+                                       .has_content = t->has_content,
+                                       .has_calls = t->n_calls > 0};
     return AG_OK;
 }
 
@@ -45,15 +39,15 @@ static ag_status add_placeholder(ag_placeholders *s, const ag_chat_answer *t, si
  * any, since clients often leave it out. */
 static ag_status find_answer(const ag_answer_index *index, const json_t *m, size_t i, size_t *from,
                              ag_placeholders *s, ag_error *err) {
-    const char *role = json_string_value(json_object_get(m, "role"));
-    json_t *canonical;
+    ag_text canonical = {0};
     AG_TRY(ag_chat_check_interrupt("finding sampled answers", err));
-    if (!role || strcmp(role, "assistant") != 0) return AG_OK;
-    AG_TRY(ag_chat_canonical_message(m, &canonical, err));
-    const ag_chat_answer *t =
-        ag_answer_index_find(index, canonical, ag_chat_message_reasoning(m), from);
-    json_decref(canonical);
-    return t ? add_placeholder(s, t, i, err) : AG_OK;
+    if (!ag_chat_has_role(m, "assistant")) return AG_OK;
+    const ag_chat_answer *t = NULL;
+    const ag_status st = ag_chat_canonical_message(m, &canonical, err);
+    if (st == AG_OK)
+        t = ag_answer_index_find(index, &canonical, ag_chat_message_reasoning(m), from);
+    ag_text_free(&canonical);
+    return t ? add_placeholder(s, t, i, err) : st;
 }
 
 ag_status ag_placeholders_find(const ag_chat *c, ag_placeholders *s, ag_error *err) {
@@ -159,7 +153,7 @@ static void find_sentinels(ag_placeholders *s, const char *text, size_t n) {
 
 /* Returns false if the template wrote a sentinel more than once. */
 static bool is_certain(const ag_placeholder *x) {
-    return x->content.n <= 1 && x->reasoning.n <= 1 && x->argument.n <= count_calls(x->answer);
+    return x->content.n <= 1 && x->reasoning.n <= 1 && x->argument.n <= x->answer->n_calls;
 }
 
 /* Search state; answers are located in order. */

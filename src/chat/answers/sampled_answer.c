@@ -3,6 +3,7 @@
 
 #include "chat/interrupt.h"
 #include "chat/json_scan.h"
+#include "chat/json_text.h"
 #include "chat/message.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -11,44 +12,32 @@
 
 /* ---- canonical messages ---- */
 
-/* Returns [id, name, arguments]; NULL if out of memory. Arguments that are the text of a JSON value
- * are that value. */
-static json_t *canonical_call(json_t *call) {
+/* Appends [id, name, arguments]. Arguments that are the text of a JSON value are that value. */
+static ag_status append_call(const json_t *call, ag_text *canonical, ag_error *err) {
     const json_t *f = ag_chat_function(call);
     json_t *arguments = json_object_get(f, "arguments");
     json_t *value = json_loadb(json_is_string(arguments) ? json_string_value(arguments) : "",
                                json_string_length(arguments), JSON_DECODE_ANY, NULL);
-    json_t *canonical = json_pack("[O?O?O?]", json_object_get(call, "id"),
-                                  json_object_get(f, "name"), value ? value : arguments);
+    json_t *list = json_pack("[O?O?O?]", json_object_get(call, "id"), json_object_get(f, "name"),
+                             value ? value : arguments);
+    const ag_status st = list ? ag_json_text_append_sorted(list, canonical, err)
+                              : AG_FAIL(err, NOMEM, "tool call of a message");
+    json_decref(list);
     json_decref(value);
-    return canonical;
+    return st;
 }
 
-static ag_status append_calls(const json_t *calls, json_t *canonical, ag_error *err) {
-    json_t *call;
-    size_t i;
-    json_array_foreach(calls, i, call) {
-        AG_TRY(ag_chat_check_interrupt("reading calls", err));
-        if (json_array_append_new(canonical, canonical_call(call)) == 0) continue;
-        return AG_FAIL(err, NOMEM, "tool calls of a message");
-    }
-    return AG_OK;
-}
-
-ag_status ag_chat_canonical_message(const json_t *m, json_t **canonical, ag_error *err) {
+ag_status ag_chat_canonical_message(const json_t *m, ag_text *canonical, ag_error *err) {
     ag_text text = {0};
-    json_t *calls = json_array();
-    *canonical = NULL;
-    ag_status st = calls ? AG_OK : AG_FAIL(err, NOMEM, "tool calls of a message");
-    if (st == AG_OK) st = ag_chat_append_content(json_object_get(m, "content"), &text, err);
-    if (st == AG_OK) st = append_calls(json_object_get(m, "tool_calls"), calls, err);
-    if (st == AG_OK) {
-        *canonical =
-            json_pack("[oO]", json_stringn_nocheck(text.data ? text.data : "", text.len), calls);
-        if (!*canonical) st = AG_FAIL(err, NOMEM, "text of a message");
-    }
+    const json_t *call;
+    size_t i;
+    ag_status st = ag_chat_append_content(json_object_get(m, "content"), &text, err);
+    if (st == AG_OK) st = ag_json_text_quote(text.data ? text.data : "", text.len, canonical, err);
     ag_text_free(&text);
-    json_decref(calls);
+    json_array_foreach(json_object_get(m, "tool_calls"), i, call) {
+        if (st == AG_OK) st = ag_chat_check_interrupt("reading calls", err);
+        if (st == AG_OK) st = append_call(call, canonical, err);
+    }
     return st;
 }
 
@@ -91,7 +80,7 @@ static ag_status count_reasoning(const ag_chat_format *f, const int32_t *ids, si
 }
 
 void ag_chat_answer_free(ag_chat_answer *t) {
-    json_decref(t->canonical);
+    ag_text_free(&t->canonical);
     json_decref(t->reasoning);
     ag_ids_free(&t->ids);
     *t = (ag_chat_answer){0};
@@ -105,6 +94,8 @@ json_t *ag_chat_message_reasoning(const json_t *message) {
 ag_status ag_chat_answer_init(const ag_chat_format *f, const json_t *message, const int32_t *ids,
                               size_t n, ag_chat_answer *t, ag_error *err) {
     AG_TRY(ag_chat_canonical_message(message, &t->canonical, err));
+    t->has_content = strncmp(t->canonical.data, "\"\"", 2) != 0;
+    t->n_calls = json_array_size(json_object_get(message, "tool_calls"));
     t->reasoning = json_incref(ag_chat_message_reasoning(message));
     AG_TRY(ag_ids_reserve(&t->ids, n, err));
     memcpy(t->ids.data, ids, n * sizeof *ids);

@@ -6,7 +6,9 @@
 #include "chat/template/format.h"
 
 typedef struct ag_chat_answer {
-    json_t *canonical; /* see ag_chat_canonical_message(); owned */
+    ag_text canonical; /* see ag_chat_canonical_message(); owned */
+    bool has_content;
+    size_t n_calls;
     json_t *reasoning; /* owned; NULL: none */
     ag_ids ids;
     size_t n_reasoning; /* leading ids that are the reasoning, its delimiters and the white space
@@ -20,9 +22,10 @@ ag_status ag_chat_answer_init(const ag_chat_format *f, const json_t *message, co
                               size_t n, ag_chat_answer *t, ag_error *err);
 void ag_chat_answer_free(ag_chat_answer *t);
 
-/* *out: [text, [[id, name, arguments], ...]], the form in which messages are compared. The text is
- * that of all parts; arguments that are the text of a JSON value are that value. Owned. */
-ag_status ag_chat_canonical_message(const json_t *m, json_t **out, ag_error *err);
+/* Appends the form in which messages are compared: the text of all parts as JSON, then [id, name,
+ * arguments] of each call, with sorted keys. Arguments that are the text of a JSON value are that
+ * value. */
+ag_status ag_chat_canonical_message(const json_t *m, ag_text *canonical, ag_error *err);
 /* Returns the reasoning of a message, borrowed; NULL if it has none. */
 json_t *ag_chat_message_reasoning(const json_t *message);
 

@@ -20,9 +20,7 @@ typedef struct writer {
     ag_error *err;
 } writer;
 
-static ag_status put(writer *w, const char *s) {
-    return ag_text_append(w->out, s, strlen(s), w->err);
-}
+static ag_status put(writer *w, const char *s) { return ag_text_append_string(w->out, s, w->err); }
 
 /* ---- literals ---- */
 
@@ -83,7 +81,7 @@ static ag_status put_stop_regex(writer *w, const char *before, const char *s) {
     size_t n = strlen(s);
     ag_json_trim(&s, &n);
     ag_text regex = {0};
-    ag_status st = ag_text_append(&regex, before, strlen(before), w->err);
+    ag_status st = ag_text_append_string(&regex, before, w->err);
     for (size_t i = 0; i < n && st == AG_OK; i++) {
         const char c = s[i];
         const bool is_sign = (unsigned char)c < 0x80 && c > ' ' && !is_word(c);
@@ -306,7 +304,7 @@ bool ag_chat_format_repeats_calls(const ag_chat_format *f) {
 }
 
 static ag_status append(ag_text *out, const char *s, ag_error *err) {
-    return s ? ag_text_append(out, s, strlen(s), err) : AG_OK;
+    return s ? ag_text_append_string(out, s, err) : AG_OK;
 }
 
 ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err) {

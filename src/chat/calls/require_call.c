@@ -8,14 +8,6 @@
 
 #include <string.h>
 
-/* Appends what closes the reasoning, if the prompt opened it. */
-static ag_status close_reasoning(const ag_chat *c, ag_text *out, ag_error *err) {
-    if (!c->starts_in_reasoning) return AG_OK;
-    const char *close = c->format->reasoning_close;
-    AG_TRY(ag_text_append(out, close, strlen(close), err));
-    return ag_text_append(out, "\n\n", 2, err);
-}
-
 /* *out: the array of tools that may be called, all or the one of this name; owned. */
 static ag_status find_tools(const ag_chat *c, const char *name, json_t **out, ag_error *err) {
     json_t *tool;
@@ -52,7 +44,10 @@ ag_status ag_chat_require_call(ag_chat *c, const char *name, unsigned flags, ag_
     json_t *tools;
     AG_TRY(find_tools(c, name, &tools, err));
     ag_status st = AG_OK;
-    if (c->format->calls.kind != AG_CALLS_HARMONY) st = close_reasoning(c, &prefix, err);
+    if (c->starts_in_reasoning && c->format->calls.kind != AG_CALLS_HARMONY) {
+        st = ag_text_append_string(&prefix, c->format->reasoning_close, err);
+        if (st == AG_OK) st = ag_text_append_string(&prefix, "\n\n", err);
+    }
     if (st == AG_OK) st = ag_call_opening(c->format, &prefix, err);
     if (st == AG_OK) {
         st = ag_call_grammar(c->format, tools, flags & AG_CHAT_SEVERAL_CALLS, grammar, err);

@@ -56,9 +56,7 @@ static ag_status render_calls(call_detector *d, size_t n, const char *id, char *
 
 static ag_status render_samples(call_detector *d) {
     const char *id = AG_PROBE_ID;
-    json_t *messages =
-        json_pack("[o, o]", ag_probe_question(), ag_probe_message("assistant", AG_PROBE_ANSWER));
-    AG_TRY(render_tail(d, messages, false, &d->plain));
+    AG_TRY(render_tail(d, ag_probe_answered(), false, &d->plain));
     AG_TRY(render_calls(d, 1, id, &d->one.text));
     if (d->one.text && !strstr(d->one.text, AG_PROBE_TOOL) && strstr(d->one.text, id)) {
         /* The template writes the id and not the name: models put the name into the id. */

@@ -45,63 +45,54 @@ ag_status ag_detect_add_stop(ag_chat_format *f, const char *s, size_t n, ag_erro
 
 /* ---- probes ---- */
 
-static json_t *answer_message(void) { return ag_probe_message("assistant", AG_PROBE_ANSWER); }
+typedef enum probe_id {
+    PROMPT,        /* a question, with the generation prompt */
+    ANSWERED,      /* a question and an answer */
+    CONTINUED,     /* a question, an answer and a question */
+    REASONED,      /* a question, and an answer with reasoning */
+    CALLED,        /* a question, and an answer with a call */
+    BARE_CALL,     /* a call without content */
+    REASONED_CALL, /* a call without content, after reasoning */
+    N_TAILS
+} probe_id;
 
-static json_t *reasoned(const ag_chat_format *f) {
-    json_t *m = answer_message();
-    if (m && f->reasoning_key) json_object_set_new(m, f->reasoning_key, json_string("Q7vz"));
-    return m;
-}
-
+/* Tails of the probes, [N_TAILS]: the output after the first question. NULL: not rendered. */
 typedef struct tails {
-    char *prompt;                    /* a question, with the generation prompt */
-    char *answered;                  /* a question and an answer */
-    char *continued;                 /* a question, an answer and a question */
-    char *reasoned;                  /* a question, and an answer with reasoning */
-    char *called;                    /* a question, and an answer with a call */
-    char *bare_call, *reasoned_call; /* a call without content, and after reasoning */
+    char *s[N_TAILS];
 } tails;
 
-static ag_status call_tail(const ag_chat_format *f, const char *content, bool with_reasoning,
-                           char **tail, ag_error *err) {
-    json_t *call =
-        ag_probe_call(AG_PROBE_TOOL, "q7v000001", false, !(f->features & AG_CHAT_ARGUMENT_OBJECTS));
-    json_t *messages = ag_probe_calls(json_pack("[o]", call), json_string(content));
-    if (messages && with_reasoning) {
-        json_t *m = json_array_get(messages, 1);
-        json_object_set_new(m, f->reasoning_key, json_string("Q7vz"));
-    }
-    json_t *tools = f->features & AG_CHAT_TOOLS ? ag_probe_tools() : NULL;
-    return ag_probe_tail(f, messages, tools, false, tail, err);
+static ag_status render_tail(const ag_chat_format *f, json_t *messages, bool with_tools,
+                             probe_id id, tails *t, ag_error *err) {
+    json_t *tools = with_tools && f->features & AG_CHAT_TOOLS ? ag_probe_tools() : NULL;
+    const bool prompt = id == PROMPT || id == CONTINUED;
+    return ag_probe_tail(f, messages, tools, prompt, &t->s[id], err);
+}
+
+static json_t *call_with(const ag_chat_format *f, const char *content) {
+    const bool as_text = !(f->features & AG_CHAT_ARGUMENT_OBJECTS);
+    json_t *call = ag_probe_call(AG_PROBE_TOOL, AG_PROBE_ID, false, as_text);
+    return ag_probe_calls(json_pack("[o]", call), json_string(content));
 }
 
 static ag_status render_tails(const ag_chat_format *f, tails *t, ag_error *err) {
-    AG_TRY(ag_probe_tail(f, json_pack("[o]", ag_probe_question()), NULL, true, &t->prompt, err));
-    AG_TRY(ag_probe_tail(f, json_pack("[o, o]", ag_probe_question(), answer_message()), NULL, false,
-                         &t->answered, err));
-    AG_TRY(ag_probe_tail(f,
-                         json_pack("[o, o, o]", ag_probe_question(), answer_message(),
-                                   ag_probe_message("user", "Q7vu")),
-                         NULL, true, &t->continued, err));
-    if (f->reasoning_key) {
-        AG_TRY(ag_probe_tail(f, json_pack("[o, o]", ag_probe_question(), reasoned(f)), NULL, false,
-                             &t->reasoned, err));
+    const char *key = f->reasoning_key;
+    AG_TRY(render_tail(f, json_pack("[o]", ag_probe_question()), false, PROMPT, t, err));
+    AG_TRY(render_tail(f, ag_probe_answered(), false, ANSWERED, t, err));
+    json_t *messages = ag_probe_answered();
+    if (messages) json_array_append_new(messages, ag_probe_message("user", "Q7vu"));
+    AG_TRY(render_tail(f, messages, false, CONTINUED, t, err));
+    if (key) {
+        messages = ag_probe_answered();
+        ag_probe_set_reasoning(messages, key);
+        AG_TRY(render_tail(f, messages, false, REASONED, t, err));
     }
     if (!(f->features & AG_CHAT_CALLS)) return AG_OK;
-    AG_TRY(call_tail(f, AG_PROBE_ANSWER, false, &t->called, err));
-    if (!f->reasoning_key) return AG_OK;
-    AG_TRY(call_tail(f, "", false, &t->bare_call, err));
-    return call_tail(f, "", true, &t->reasoned_call, err);
-}
-
-static void free_tails(tails *t) {
-    ag_free(t->prompt);
-    ag_free(t->answered);
-    ag_free(t->continued);
-    ag_free(t->reasoned);
-    ag_free(t->called);
-    ag_free(t->bare_call);
-    ag_free(t->reasoned_call);
+    AG_TRY(render_tail(f, call_with(f, AG_PROBE_ANSWER), true, CALLED, t, err));
+    if (!key) return AG_OK;
+    AG_TRY(render_tail(f, call_with(f, ""), true, BARE_CALL, t, err));
+    messages = call_with(f, "");
+    ag_probe_set_reasoning(messages, key);
+    return render_tail(f, messages, true, REASONED_CALL, t, err);
 }
 
 /* ---- the end of a turn ---- */
@@ -123,7 +114,8 @@ static bool occurs_between(const char *from, const char *to, const char *s, size
 /* Returns whether the delimiter is inside a turn: between reasoning and content, or content and
  * call. */
 static bool is_inside(const tails *t, const char *delimiter, size_t n) {
-    const char *z = after_text(t->reasoned, "Q7vz"), *x = after_text(t->called, AG_PROBE_ANSWER);
+    const char *z = after_text(t->s[REASONED], AG_PROBE_REASONING),
+               *x = after_text(t->s[CALLED], AG_PROBE_ANSWER);
     return occurs_between(z, z ? strstr(z, AG_PROBE_ANSWER) : NULL, delimiter, n) ||
            occurs_between(x, x ? strstr(x, AG_PROBE_TOOL) : NULL, delimiter, n);
 }
@@ -148,9 +140,9 @@ static ag_status detect_end(ag_chat_format *f, const tails *t, const char *rest,
 }
 
 static ag_status detect_ends(ag_chat_format *f, const tails *t, ag_error *err) {
-    const char *last = after_text(t->answered, AG_PROBE_ANSWER);
+    const char *last = after_text(t->s[ANSWERED], AG_PROBE_ANSWER);
     char *between = NULL;
-    const char *from = after_text(t->continued, AG_PROBE_ANSWER),
+    const char *from = after_text(t->s[CONTINUED], AG_PROBE_ANSWER),
                *to = from ? strstr(from, "Q7vu") : NULL;
     if (to && !(between = ag_strndup(from, (size_t)(to - from)))) {
         return AG_FAIL(err, NOMEM, "end of turn");
@@ -197,16 +189,16 @@ static char *reasoning_opening(const tails *t, const char *s, size_t n, const ch
     const char *tag = tag_before(s, &len);
     const bool is_header = same >= n && !strncmp(other + n, AG_PROBE_ANSWER, 4);
     if (is_header) {
-        const char *more = t->prompt && !strncmp(t->prompt, s, n) ? t->prompt + n : "";
+        const char *more = t->s[PROMPT] && !strncmp(t->s[PROMPT], s, n) ? t->s[PROMPT] + n : "";
         return trimmed_copy(more, strlen(more));
     }
     /* A tag that also comes before a content counts only with the text before it. */
-    const char *x = t->answered ? strstr(t->answered, AG_PROBE_ANSWER) : NULL;
-    size_t n_x = x ? (size_t)(x - t->answered) : 0;
-    const char *before = x ? tag_before(t->answered, &n_x) : NULL;
+    const char *x = t->s[ANSWERED] ? strstr(t->s[ANSWERED], AG_PROBE_ANSWER) : NULL;
+    size_t n_x = x ? (size_t)(x - t->s[ANSWERED]) : 0;
+    const char *before = x ? tag_before(t->s[ANSWERED], &n_x) : NULL;
     const bool is_shared = tag && before && n_x == len && !memcmp(before, tag, len);
-    if (is_shared && t->prompt && !strncmp(s, t->prompt, strlen(t->prompt))) {
-        return trimmed_copy(s + strlen(t->prompt), n - strlen(t->prompt));
+    if (is_shared && t->s[PROMPT] && !strncmp(s, t->s[PROMPT], strlen(t->s[PROMPT]))) {
+        return trimmed_copy(s + strlen(t->s[PROMPT]), n - strlen(t->s[PROMPT]));
     }
     if (tag) return ag_strndup(tag, len);
     return same < n ? trimmed_copy(s + same, n - same) : ag_strdup("");
@@ -242,10 +234,10 @@ ag_status ag_detect_reasoning_by_text(ag_chat_format *f, const char *jinja, ag_e
 /* Sets the delimiters of reasoning from a rendered text whose reasoning `next` follows. */
 static ag_status detect_reasoning_in(ag_chat_format *f, const tails *t, const char *text,
                                      const char *other, const char *next, ag_error *err) {
-    const char *z = after_text(text, "Q7vz"), *x = z ? strstr(z, next) : NULL;
+    const char *z = after_text(text, AG_PROBE_REASONING), *x = z ? strstr(z, next) : NULL;
     size_t space = 0, n = z ? ag_detect_delimiter_len(f, z, &space) : 0;
     if (!x || n == 0 || z + space + n > x) return AG_OK;
-    char *open = reasoning_opening(t, text, (size_t)(z - text) - strlen("Q7vz"), other);
+    char *open = reasoning_opening(t, text, (size_t)(z - text) - strlen(AG_PROBE_REASONING), other);
     if (!open || *open) return set_reasoning(f, open, ag_strndup(z + space, n), err);
     ag_free(open);
     return AG_OK;
@@ -253,23 +245,23 @@ static ag_status detect_reasoning_in(ag_chat_format *f, const tails *t, const ch
 
 static ag_status detect_reasoning(ag_chat_format *f, const tails *t, const char *jinja,
                                   ag_error *err) {
-    AG_TRY(detect_reasoning_in(f, t, t->reasoned, t->answered, AG_PROBE_ANSWER, err));
+    AG_TRY(detect_reasoning_in(f, t, t->s[REASONED], t->s[ANSWERED], AG_PROBE_ANSWER, err));
     if (f->reasoning_open) return AG_OK;
-    AG_TRY(detect_reasoning_in(f, t, t->reasoned_call, t->bare_call, AG_PROBE_TOOL, err));
+    AG_TRY(detect_reasoning_in(f, t, t->s[REASONED_CALL], t->s[BARE_CALL], AG_PROBE_TOOL, err));
     return f->reasoning_open ? AG_OK : ag_detect_reasoning_by_text(f, jinja, err);
 }
 
 /* Sets content_open: a tag before the content that the prompt does not have and that does not end
  * the reasoning. */
 static ag_status detect_content(ag_chat_format *f, const tails *t, ag_error *err) {
-    const char *x = t->answered ? strstr(t->answered, AG_PROBE_ANSWER) : NULL;
-    size_t n = x ? (size_t)(x - t->answered) : 0;
-    const char *tag = x && t->prompt ? tag_before(t->answered, &n) : NULL;
+    const char *x = t->s[ANSWERED] ? strstr(t->s[ANSWERED], AG_PROBE_ANSWER) : NULL;
+    size_t n = x ? (size_t)(x - t->s[ANSWERED]) : 0;
+    const char *tag = x && t->s[PROMPT] ? tag_before(t->s[ANSWERED], &n) : NULL;
     if (!tag || (strlen(f->reasoning_close) == n && !memcmp(tag, f->reasoning_close, n)))
         return AG_OK;
     f->content_open = ag_strndup(tag, n);
     if (!f->content_open) return AG_FAIL(err, NOMEM, "delimiters of content");
-    if (strstr(t->prompt, f->content_open)) {
+    if (strstr(t->s[PROMPT], f->content_open)) {
         ag_free(f->content_open);
         f->content_open = NULL;
     }
@@ -282,9 +274,9 @@ ag_status ag_detect_delimiters(ag_chat_format *f, const char *jinja, ag_error *e
     if (st == AG_OK) st = detect_ends(f, &t, err);
     if (st == AG_OK) st = detect_reasoning(f, &t, jinja, err);
     if (st == AG_OK) st = detect_content(f, &t, err);
-    if (st == AG_OK && ends_with(t.prompt, f->reasoning_open)) {
+    if (st == AG_OK && ends_with(t.s[PROMPT], f->reasoning_open)) {
         f->features |= AG_CHAT_OPENS_REASONING;
     }
-    free_tails(&t);
+    for (size_t i = 0; i < N_TAILS; i++) ag_free(t.s[i]);
     return st;
 }

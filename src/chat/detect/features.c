@@ -167,7 +167,7 @@ static bool accepts_null_content(prober *p, const char *id) {
 }
 
 static uint32_t probe_calls(prober *p) {
-    static const char *const ids[] = {"call_Q7vq7vq7vq7v", "q7v000001"};
+    static const char *const ids[] = {"call_Q7vq7vq7vq7v", AG_PROBE_ID};
     uint32_t found = 0;
     const char *id = ids[0];
     for (size_t i = 0; i < 2 && !found; i++) found = probe_arguments(p, id = ids[i]);
@@ -195,23 +195,19 @@ static uint32_t probe_calls(prober *p) {
 
 static uint32_t probe_reasoning(prober *p) {
     static const char *const keys[] = {"reasoning_content", "reasoning", "thinking"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        json_t *m = json_pack("{s:s, s:s, s:s}", "role", "assistant", "content", AG_PROBE_ANSWER,
-                              keys[i], "Q7vz");
-        render(p, json_pack("[o, o]", ag_probe_question(), m), NULL, NULL);
-        if (!output_has(p, "Q7vz")) continue;
-        p->f->reasoning_key = keys[i];
-        return AG_CHAT_REASONING;
-    }
+    const size_t n_keys = sizeof keys / sizeof *keys;
     /* Some templates write the reasoning only before calls. */
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && p->f->features & AG_CHAT_CALLS; i++) {
-        json_t *messages = ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, "q7v000001")),
-                                          json_string(""));
-        json_t *m = messages ? json_array_get(messages, 1) : NULL;
-        if (m) json_object_set_new(m, keys[i], json_string("Q7vz"));
-        render(p, messages, tools_if_accepted(p), NULL);
-        if (!output_has(p, "Q7vz")) continue;
-        p->f->reasoning_key = keys[i];
+    const size_t n = p->f->features & AG_CHAT_CALLS ? 2 * n_keys : n_keys;
+    for (size_t i = 0; i < n; i++) {
+        const bool has_call = i >= n_keys;
+        json_t *messages =
+            has_call ? ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, AG_PROBE_ID)),
+                                      json_string(""))
+                     : ag_probe_answered();
+        ag_probe_set_reasoning(messages, keys[i % n_keys]);
+        render(p, messages, has_call ? tools_if_accepted(p) : NULL, NULL);
+        if (!output_has(p, AG_PROBE_REASONING)) continue;
+        p->f->reasoning_key = keys[i % n_keys];
         return AG_CHAT_REASONING;
     }
     return 0;

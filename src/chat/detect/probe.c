@@ -21,6 +21,14 @@ static json_t *probe_tool(const char *name) {
 
 json_t *ag_probe_question(void) { return ag_probe_message("user", AG_PROBE_QUESTION); }
 
+json_t *ag_probe_answered(void) {
+    return json_pack("[o, o]", ag_probe_question(), ag_probe_message("assistant", AG_PROBE_ANSWER));
+}
+
+void ag_probe_set_reasoning(json_t *messages, const char *key) {
+    json_object_set_new(json_array_get(messages, 1), key, json_string(AG_PROBE_REASONING));
+}
+
 json_t *ag_probe_tools(void) {
     return json_pack("[o, o]", probe_tool(AG_PROBE_TOOL), probe_tool(AG_PROBE_TOOL_2));
 }

@@ -31,6 +31,10 @@ json_t *ag_probe_message(const char *role, const char *content);
 /* Returns a user's message with AG_PROBE_QUESTION. All functions below return NULL if out of
  * memory. */
 json_t *ag_probe_question(void);
+/* Returns the question and an assistant's message with AG_PROBE_ANSWER. */
+json_t *ag_probe_answered(void);
+/* Sets the reasoning of messages[1] to AG_PROBE_REASONING. messages may be NULL. */
+void ag_probe_set_reasoning(json_t *messages, const char *key);
 /* Returns two tools, AG_PROBE_TOOL and AG_PROBE_TOOL_2, each with the parameters AG_PROBE_KEY, a
  * string, and AG_PROBE_KEY_2, an integer. */
 json_t *ag_probe_tools(void);

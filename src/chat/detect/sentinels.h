@@ -5,6 +5,7 @@
 
 #define AG_PROBE_QUESTION "Q7vq first question"
 #define AG_PROBE_ANSWER "Q7va an answer"
+#define AG_PROBE_REASONING "Q7vz"
 #define AG_PROBE_TOOL "q7f_alpha"
 #define AG_PROBE_TOOL_2 "q7f_beta"
 #define AG_PROBE_KEY "q7k_one"

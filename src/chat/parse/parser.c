@@ -6,11 +6,10 @@
 #include "chat/message.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/keyed_hash.h"
 #include "text/bytes.h"
 
-#include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 ag_status ag_parser_create(const ag_parser_params *params, ag_chat_parser **out, ag_error *err) {
     ag_chat_parser *p = *out = ag_calloc(1, sizeof *p);
@@ -97,17 +96,10 @@ ag_status ag_parser_emit_arguments(ag_chat_parser *p, const char *text, size_t n
     return enqueue(p, (ag_queued_delta){AG_CHAT_DELTA_ARGUMENTS, call, begin, to->len}, err);
 }
 
-/* Makes an id that no other call of this process has, and with high probability none of another. */
+/* Makes an id of random letters, so that with high probability no other call has it. */
 static void make_id(char id[32], bool is_short) {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    static atomic_ullong counter;
-    struct timespec now = {0};
-    timespec_get(&now, TIME_UTC);
-    const unsigned long long n = atomic_fetch_add(&counter, 1) + 1;
-    uint64_t x = ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) ^ (n << 40);
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u + n;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    x ^= x >> 31;
+    uint64_t x = ag_unpredictable();
     size_t at = 0;
     if (!is_short) memcpy(id, "call_", at = 5);
     for (size_t i = 0; i < 9; i++, x /= 62) id[at++] = letters[x % 62];

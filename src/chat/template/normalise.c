@@ -24,23 +24,12 @@ typedef struct normaliser {
 static bool has(const normaliser *n, uint32_t feature) { return n->f->features & feature; }
 static bool accepts(const normaliser *n, uint32_t form) { return n->f->accepts & form; }
 
-static const char *role_of(const json_t *m) {
-    const char *role = json_string_value(json_object_get(m, "role"));
-    return role ? role : "";
-}
-
-static bool is_role(const json_t *m, const char *role) { return !strcmp(role_of(m), role); }
-
 ag_status ag_normalise_check(bool ok, ag_error *err) {
     return ok ? AG_OK : AG_FAIL(err, NOMEM, "messages of a conversation");
 }
 
 ag_status ag_normalise_set(json_t *m, const char *key, json_t *v, ag_error *err) {
     return ag_normalise_check(json_object_set_new(m, key, v) == 0, err);
-}
-
-static ag_status append_text(ag_text *text, const char *s, ag_error *err) {
-    return ag_text_append(text, s, strlen(s), err);
 }
 
 static ag_status append_content(const json_t *m, ag_text *text, ag_error *err) {
@@ -120,7 +109,7 @@ static ag_status calls_to_text(const normaliser *n, json_t *m, ag_error *err) {
     const bool is_alone = !json_string_length(json_object_get(m, "content"));
     ag_text text = {0};
     ag_status st = append_content(m, &text, err);
-    if (st == AG_OK && !is_alone) st = append_text(&text, "\n", err);
+    if (st == AG_OK && !is_alone) st = ag_text_append_string(&text, "\n", err);
     if (st == AG_OK) st = ag_chat_append_calls(json_object_get(m, "tool_calls"), &text, err);
     if (st == AG_OK) st = set_content(n, m, &text, err);
     ag_text_free(&text);
@@ -129,7 +118,7 @@ static ag_status calls_to_text(const normaliser *n, json_t *m, ag_error *err) {
 }
 
 static ag_status fit_message(normaliser *n, json_t *m, ag_error *err) {
-    if (is_role(m, "developer") && !has(n, AG_CHAT_DEVELOPER)) {
+    if (ag_chat_has_role(m, "developer") && !has(n, AG_CHAT_DEVELOPER)) {
         AG_TRY(ag_normalise_set(m, "role", json_string("system"), err));
     }
     AG_TRY(fit_content(n, m, err));
@@ -172,14 +161,14 @@ static ag_status open_tail(normaliser *n, ag_error *err) {
 
 static ag_status extend_last(normaliser *n, const char *between, const json_t *m, ag_error *err) {
     AG_TRY(open_tail(n, err));
-    AG_TRY(append_text(&n->tail, between, err));
+    AG_TRY(ag_text_append_string(&n->tail, between, err));
     return append_content(m, &n->tail, err);
 }
 
 /* Appends a system message's text to the pending text. */
 static ag_status add_pending(normaliser *n, const json_t *m, ag_error *err) {
     const size_t before = n->pending.len;
-    if (before) AG_TRY(append_text(&n->pending, "\n\n", err));
+    if (before) AG_TRY(ag_text_append_string(&n->pending, "\n\n", err));
     const size_t begin = n->pending.len;
     AG_TRY(append_content(m, &n->pending, err));
     if (n->pending.len == begin) n->pending.len = before;
@@ -188,7 +177,7 @@ static ag_status add_pending(normaliser *n, const json_t *m, ag_error *err) {
 
 static ag_status add_system(normaliser *n, json_t *m, ag_error *err) {
     const json_t *last = last_of(n);
-    const bool is_first = !last, is_early = last && is_role(last, "system");
+    const bool is_first = !last, is_early = last && ag_chat_has_role(last, "system");
     if (!has(n, AG_CHAT_SYSTEM)) return add_pending(n, m, err);
     if (is_first || accepts(n, is_early ? AG_ACCEPTS_SYSTEMS : AG_ACCEPTS_LATE_SYSTEM)) {
         return append_message(n, m, err);
@@ -198,7 +187,7 @@ static ag_status add_system(normaliser *n, json_t *m, ag_error *err) {
 
 static ag_status add_user(normaliser *n, json_t *m, ag_error *err) {
     if (n->pending.len) {
-        AG_TRY(append_text(&n->pending, "\n\n", err));
+        AG_TRY(ag_text_append_string(&n->pending, "\n\n", err));
         AG_TRY(append_content(m, &n->pending, err));
         AG_TRY(set_content(n, m, &n->pending, err));
         n->pending.len = 0;
@@ -207,9 +196,9 @@ static ag_status add_user(normaliser *n, json_t *m, ag_error *err) {
 }
 
 static ag_status append_result(const json_t *m, ag_text *text, ag_error *err) {
-    AG_TRY(append_text(text, "<tool_response>\n", err));
+    AG_TRY(ag_text_append_string(text, "<tool_response>\n", err));
     AG_TRY(append_content(m, text, err));
-    return append_text(text, "\n</tool_response>", err);
+    return ag_text_append_string(text, "\n</tool_response>", err);
 }
 
 /* Adds a message with this role and text by `add_as`, which can put pending system text before it.
@@ -228,7 +217,7 @@ static ag_status add_text(normaliser *n, const char *role, const ag_text *text,
 static ag_status add_result_as_user(normaliser *n, const json_t *m, ag_error *err) {
     if (n->from_tool) {
         AG_TRY(open_tail(n, err));
-        AG_TRY(append_text(&n->tail, "\n", err));
+        AG_TRY(ag_text_append_string(&n->tail, "\n", err));
         return append_result(m, &n->tail, err);
     }
     ag_text text = {0};
@@ -241,19 +230,20 @@ static ag_status add_result_as_user(normaliser *n, const json_t *m, ag_error *er
 
 static ag_status add_message(normaliser *n, json_t *m, ag_error *err) {
     AG_TRY(fit_message(n, m, err));
-    if (is_role(m, "system")) return add_system(n, m, err);
-    if (is_role(m, "tool") && !has(n, AG_CHAT_RESULTS)) return add_result_as_user(n, m, err);
-    return is_role(m, "user") ? add_user(n, m, err) : append_message(n, m, err);
+    if (ag_chat_has_role(m, "system")) return add_system(n, m, err);
+    if (ag_chat_has_role(m, "tool") && !has(n, AG_CHAT_RESULTS))
+        return add_result_as_user(n, m, err);
+    return ag_chat_has_role(m, "user") ? add_user(n, m, err) : append_message(n, m, err);
 }
 
 /* Adds system text that no user message follows. */
 static ag_status add_rest(normaliser *n, ag_error *err) {
     const json_t *last = last_of(n);
     if (!n->pending.len) return AG_OK;
-    if (!last || !is_role(last, "user"))
+    if (!last || !ag_chat_has_role(last, "user"))
         return add_text(n, "user", &n->pending, append_message, err);
     AG_TRY(open_tail(n, err));
-    AG_TRY(append_text(&n->tail, "\n\n", err));
+    AG_TRY(ag_text_append_string(&n->tail, "\n\n", err));
     return ag_text_append(&n->tail, n->pending.data, n->pending.len, err);
 }
 
@@ -272,7 +262,7 @@ static ag_status add_all(normaliser *n, const ag_chat *c, ag_error *err) {
     size_t i;
     json_t *m;
     json_array_foreach(c->messages, i, m) {
-        const bool is_system = is_role(m, "system") || is_role(m, "developer");
+        const bool is_system = ag_chat_has_role(m, "system") || ag_chat_has_role(m, "developer");
         AG_TRY(ag_chat_check_interrupt("normalising the conversation", err));
         if (lacks_tools && !is_system) {
             AG_TRY(add_tools(n, c->tools, err));

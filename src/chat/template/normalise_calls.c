@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/interrupt.h"
 #include "chat/json_text.h"
+#include "chat/message.h"
 #include "chat/template/normalise.h"
 #include "core/fail.h"
 #include "text/bytes.h"
@@ -138,8 +139,7 @@ static ag_status fit_list(const ag_chat_format *f, json_t *m, const json_t *call
 
 void ag_call_table_follow(ag_call_table *t, const json_t *m) {
     const json_t *calls = json_object_get(m, "tool_calls");
-    const char *role = json_string_value(json_object_get(m, "role"));
-    if (json_array_size(calls) == 0 && role && !strcmp(role, "tool")) {
+    if (json_array_size(calls) == 0 && ag_chat_has_role(m, "tool")) {
         t->n_results++;
         return;
     }
@@ -190,9 +190,8 @@ static ag_status fit_result(const ag_chat_format *f, json_t *m, ag_call_table *t
 
 ag_status ag_normalise_calls(const ag_chat_format *f, json_t *m, size_t n_before, ag_call_table *t,
                              ag_error *err) {
-    const char *role = json_string_value(json_object_get(m, "role"));
     const json_t *calls = json_object_get(m, "tool_calls");
-    if (role && !strcmp(role, "tool")) return fit_result(f, m, t, err);
+    if (ag_chat_has_role(m, "tool")) return fit_result(f, m, t, err);
     if (!calls) return AG_OK;
     if (json_array_size(calls)) return fit_list(f, m, calls, n_before, err);
     json_object_del(m, "tool_calls");

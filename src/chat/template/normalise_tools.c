@@ -119,21 +119,18 @@ static ag_status append_line(const json_t *v, ag_text *out, ag_error *err) {
     return ag_text_append(out, "\n", 1, err);
 }
 
-static ag_status append(ag_text *out, const char *s, ag_error *err) {
-    return ag_text_append(out, s, strlen(s), err);
-}
-
 ag_status ag_chat_append_tools(const json_t *tools, ag_text *out, ag_error *err) {
     const json_t *tool;
     size_t i;
-    AG_TRY(append(out, "You may call functions to answer. These there are, one a line:\n<tools>\n",
-                  err));
+    AG_TRY(ag_text_append_string(
+        out, "You may call functions to answer. These there are, one a line:\n<tools>\n", err));
     json_array_foreach(tools, i, tool) { AG_TRY(append_line(ag_chat_function(tool), out, err)); }
-    return append(out,
-                  "</tools>\nFor each call write a JSON object with the function's name and "
-                  "its arguments between these tags:\n<tool_call>\n{\"name\": NAME, "
-                  "\"arguments\": {...}}\n</tool_call>",
-                  err);
+    return ag_text_append_string(
+        out,
+        "</tools>\nFor each call write a JSON object with the function's name and "
+        "its arguments between these tags:\n<tool_call>\n{\"name\": NAME, "
+        "\"arguments\": {...}}\n</tool_call>",
+        err);
 }
 
 /* Appends {"name": ..., "arguments": ...}. Arguments that are the text of a JSON object are written
@@ -157,9 +154,9 @@ ag_status ag_chat_append_calls(const json_t *calls, ag_text *out, ag_error *err)
     const json_t *call;
     size_t i;
     json_array_foreach(calls, i, call) {
-        AG_TRY(append(out, i ? "\n<tool_call>\n" : "<tool_call>\n", err));
+        AG_TRY(ag_text_append_string(out, i ? "\n<tool_call>\n" : "<tool_call>\n", err));
         AG_TRY(append_call(call, out, err));
-        AG_TRY(append(out, "</tool_call>", err));
+        AG_TRY(ag_text_append_string(out, "</tool_call>", err));
     }
     return AG_OK;
 }

@@ -25,35 +25,25 @@ typedef struct rendering {
 
 /* ---- variables ---- */
 
-/* Takes over `messages` and sets *out to them, with end_sentinel after the text of the last one. */
-static ag_status replace_last(json_t *messages, const json_t *content, json_t **out,
-                              ag_error *err) {
-    const size_t last = json_array_size(messages) - 1;
-    json_t *m = json_copy(json_array_get(messages, last));
-    ag_text text = {0};
-    ag_status st = ag_chat_append_content(content, &text, err);
-    if (st == AG_OK) st = ag_text_append(&text, end_sentinel, sizeof end_sentinel - 1, err);
-    const bool ok =
-        st == AG_OK &&
-        json_object_set_new(m, "content", json_stringn_nocheck(text.data, text.len)) == 0 &&
-        json_array_set(messages, last, m) == 0;
-    ag_text_free(&text);
-    json_decref(m);
-    *out = ok ? messages : NULL;
-    if (ok) return AG_OK;
-    json_decref(messages);
-    return st != AG_OK ? st : AG_FAIL(err, NOMEM, "messages of a conversation");
-}
-
-/* *out: a copy of the messages with end_sentinel; NULL if there are none. */
+/* *out: a copy of the messages with end_sentinel after the last text; NULL if there are none. */
 static ag_status with_sentinel(json_t *messages, json_t **out, ag_error *err) {
     const size_t n = json_array_size(messages);
     *out = NULL;
     if (!n) return AG_OK;
-    json_t *copy = json_copy(messages);
-    if (!copy) return AG_FAIL(err, NOMEM, "messages of a conversation");
-    const json_t *content = json_object_get(json_array_get(messages, n - 1), "content");
-    return replace_last(copy, content, out, err);
+    json_t *copy = json_copy(messages), *m = json_copy(json_array_get(messages, n - 1));
+    ag_text text = {0};
+    ag_status st = ag_chat_append_content(json_object_get(m, "content"), &text, err);
+    if (st == AG_OK) st = ag_text_append_string(&text, end_sentinel, err);
+    if (st == AG_OK &&
+        (json_object_set_new(m, "content", json_stringn_nocheck(text.data, text.len)) != 0 ||
+         json_array_set(copy, n - 1, m) != 0)) {
+        st = AG_FAIL(err, NOMEM, "messages of a conversation");
+    }
+    ag_text_free(&text);
+    json_decref(m);
+    if (st == AG_OK) *out = copy;
+    else json_decref(copy);
+    return st;
 }
 
 static void clock_of(const ag_chat *c, struct tm *now) {
