@@ -228,7 +228,7 @@ static size_t common_tail(const char *a, size_t n, const char *b, size_t m, bool
     return skip < k ? k - skip : 0;
 }
 
-/* F, then DELIMITER a DELIMITER 1 DELIMITER for each argument. */
+/* f, then DELIMITER a DELIMITER 1 DELIMITER for each argument */
 static ag_status detect_tags(call_detector *d, bool *done) {
     const sample *s = &d->one;
     const char *t = s->text;
