@@ -235,7 +235,7 @@ static bool find_end(walk *w, const ag_placeholder *x, size_t to, location *out)
 }
 
 /* Appends the id range of a located answer. If the template leaves out its reasoning and no token
- * ends there, gives the placeholder up. */
+ * ends there, drops the placeholder. */
 static ag_status add_range(ag_placeholder *x, const location *at, ag_id_range_list *l, bool *missed,
                            ag_error *err) {
     const ag_chat_answer *t = x->answer;

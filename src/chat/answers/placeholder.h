@@ -25,7 +25,7 @@ typedef struct ag_placeholder {
 typedef struct ag_placeholders {
     ag_placeholder *list;
     size_t n, cap;
-    char prefix[24];  /* of every sentinel */
+    char prefix[24];  /* common prefix of the sentinels */
     json_t *messages; /* c->messages with the sentinels; owned */
 } ag_placeholders;
 void ag_placeholders_free(ag_placeholders *s);
@@ -36,7 +36,7 @@ ag_status ag_placeholders_find(const ag_chat *c, ag_placeholders *s, ag_error *e
 ag_status ag_placeholders_insert(const ag_chat *c, ag_placeholders *s, ag_error *err);
 /* Appends the id ranges of out->text[0..to), which was rendered from s->messages: special tokens,
  * and the sampled ids of each answer. *missed: the location of an answer is uncertain. Its
- * placeholder is given up (answer = NULL), and the caller must render again. */
+ * placeholder is dropped (answer = NULL), and the caller must render again. */
 ag_status ag_placeholders_locate(const ag_chat *c, ag_placeholders *s, const ag_jinja_output *out,
                                  size_t to, ag_id_range_list *l, bool *missed, ag_error *err);
 

@@ -10,7 +10,7 @@
 typedef struct prober {
     ag_chat_format *f;
     ag_error *err;
-    ag_status st; /* of the first probe that failed */
+    ag_status st; /* status of the first probe that failed */
     ag_jinja_output out;
     bool ok;
 } prober;

@@ -11,7 +11,7 @@
 enum { AG_PROBE_STEPS = 2000000, AG_PROBE_MEMORY_BYTES = 16 << 20 };
 
 struct ag_probe_budget {
-    uint64_t steps; /* that remain */
+    uint64_t steps; /* remaining */
     bool over_steps, over_memory;
 };
 

@@ -135,7 +135,7 @@ ag_status ag_parse_section(ag_chat_parser *p, bool *again, ag_error *err) {
         if (m == NO_DELIMITER && !may_stand_between(f, s[i])) break;
         const bool closes = m == CALL_CLOSE || (m == NO_DELIMITER && s[i] == ']');
         i += m == NO_DELIMITER ? 1 : len;
-        /* What closes a call is decided; white space after it can be content. */
+        /* The closing delimiter is decided; white space after it can be content. */
         if (closes && has_calls) {
             ag_parser_consume(p, i);
             p->decided = p->at;

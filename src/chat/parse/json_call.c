@@ -15,7 +15,7 @@ typedef struct range {
 /* Head of a call: the members before its arguments, or all members. */
 typedef struct head {
     range name, id, arguments; /* values with their quotes; arguments.end == 0: not complete yet */
-    size_t begin;              /* of the arguments; 0: none */
+    size_t begin;              /* start of the arguments; 0: none */
 } head;
 
 typedef enum head_result { HEAD_NO, HEAD_MORE, HEAD_YES } head_result;

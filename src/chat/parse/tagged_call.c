@@ -15,7 +15,7 @@ static ag_parser_state parameters, begin_read, read_value, after_cdata;
 
 static const char cdata_open[] = "<![CDATA[", cdata_close[] = "]]>";
 
-/* What follows the name or an argument. next_part() returns it with its length. */
+/* Kinds of text after the name or an argument; next_part() returns the kind and the length. */
 typedef enum part { NOTHING, UNKNOWN, PARAMETER, CLOSE } part;
 
 static part next_part(const ag_chat_parser *p, const char *s, size_t n, size_t *len) {

@@ -34,9 +34,8 @@ typedef struct ag_special_text {
 struct ag_chat_format {
     ag_jinja *jinja;
     const ag_tokenizer *tokenizer; /* borrowed; NULL: the format renders text only */
-    uint64_t checksum; /* of tokenizer and template, which ids of sampled answers depend on; 0
-                          without a tokenizer */
-    json_t *trusted;   /* bos_token and eos_token, whose special tokens count */
+    uint64_t checksum;             /* hash of tokenizer and template; 0 without a tokenizer */
+    json_t *trusted;               /* bos_token and eos_token, whose special tokens count */
     uint32_t features, accepts;
     ag_probe_budget *budget;   /* during detection; else NULL */
     char not_probed[64];       /* reason why detection gave up; "": it succeeded */
