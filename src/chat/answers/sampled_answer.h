@@ -11,8 +11,9 @@ typedef struct ag_chat_answer {
     size_t n_calls;
     json_t *reasoning; /* owned; NULL: none */
     ag_ids ids;
-    size_t n_reasoning; /* leading ids that are the reasoning, its delimiters and the white space
-                           after it; SIZE_MAX: no token ends there */
+    /* Leading ids that are the reasoning, its delimiters and the white space after it. SIZE_MAX: no
+     * token ends there. */
+    size_t n_reasoning;
     bool starts_in_reasoning; /* the prompt opened the reasoning */
 } ag_chat_answer;
 

@@ -25,11 +25,9 @@ enum { AG_CALL_TRIGGERS = 4 };
  * none. */
 typedef struct ag_call_format {
     ag_call_kind kind;
-    bool is_bare; /* no delimiter comes before the first call: only an answer that begins with a
-                     call has calls */
+    bool is_bare; /* the template writes no delimiter before calls */
     bool is_parallel;
-    bool id_is_name; /* the id of a call is "functions.f:0"; the template writes it in place of the
-                        name */
+    bool id_is_name; /* the template writes the id, "functions.f:0", in place of the name */
     bool has_index;  /* NAMED: ":0" follows the name; the number counts the calls */
     const char *section_open, *section_close;
     const char *call_open, *call_close;
@@ -42,10 +40,9 @@ typedef struct ag_call_format {
     const char *name_end; /* before the arguments: NAMED, TAGGED */
     const char *id_open;  /* NAMED: between name and id; name_end follows the id */
     const char *param_open, *param_close; /* TAGGED: around name and value of an argument */
-    const char *param_text, *param_json; /* TAGGED: between name and value, for values that are text
-                                            and for other JSON */
-    const char *param_between;           /* TAGGED: between two arguments; NULL: nothing */
-    const char *quote;                   /* BRACES: before and after text */
+    const char *param_text, *param_json;  /* TAGGED: between name and value: text, other JSON */
+    const char *param_between;            /* TAGGED: between two arguments; NULL: nothing */
+    const char *quote;                    /* BRACES: before and after text */
     /* Headers, if each call is a message whose header names the tool too: the text before that name
      * in the first message and in later ones, and the text after the name. NULL: no headers. */
     const char *header_open, *header_between, *header_close;

@@ -17,10 +17,9 @@ typedef struct ag_probe_budget ag_probe_budget; /* detect/probe.h */
 enum {
     AG_ACCEPTS_SYSTEMS = 1 << 0,     /* several system messages at the start */
     AG_ACCEPTS_LATE_SYSTEM = 1 << 1, /* a system message between turns */
-    AG_ACCEPTS_NULL_TOOLS =
-        1 << 2, /* tools = none; without it tools must be a list, perhaps an empty one */
-    AG_ACCEPTS_LONG_IDS = 1 << 3,   /* call ids that are not 9 letters and digits */
-    AG_ACCEPTS_BARE_TOOLS = 1 << 4, /* tools whose parameters have no description */
+    AG_ACCEPTS_NULL_TOOLS = 1 << 2,  /* null tools; else tools must be a list */
+    AG_ACCEPTS_LONG_IDS = 1 << 3,    /* call ids that are not 9 letters and digits */
+    AG_ACCEPTS_BARE_TOOLS = 1 << 4,  /* tools whose parameters have no description */
 };
 
 /* Special text: the spelling of a token that text of a conversation must not become. */
@@ -39,10 +38,9 @@ struct ag_chat_format {
     uint32_t features, accepts;
     ag_probe_budget *budget;   /* during detection; else NULL */
     char not_probed[64];       /* reason why detection gave up; "": it succeeded */
-    const char *reasoning_key; /* key of a message that the template reads the reasoning from;
-                                  static; NULL: none */
-    char *reasoning_open,
-        *reasoning_close; /* set by detection: if the template writes none, a usual pair */
+    const char *reasoning_key; /* message key of the reasoning; static; NULL: none */
+    /* Delimiters of reasoning. Detection sets a usual pair if the template writes none. */
+    char *reasoning_open, *reasoning_close;
     ag_call_format calls;
     bool has_detected_calls;
     char *content_open; /* delimiter before the content of an answer; NULL: none */
@@ -53,8 +51,8 @@ struct ag_chat_format {
     size_t n_stop_ids;
     ag_special_text *special_texts; /* sorted by first byte, then longest first */
     size_t n_special_texts;
-    uint32_t first_special_text[257]; /* special_texts[first_special_text[b]..first_special_text[b +
-                                         1]) begin with byte b */
+    /* special_texts[first_special_text[b]..first_special_text[b + 1]) begin with byte b. */
+    uint32_t first_special_text[257];
 };
 
 /* Renders with these variables, an object. Errors begin with "the chat template". usage may be
