@@ -67,39 +67,39 @@ static inline ag_chat *chat_of(const ag_chat_format *f, const char *messages, co
 
 /* ---- tokenizers ---- */
 
-enum { MAX_MARKS = 400, FIRST_MARK = 1000 };
+enum { MAX_SPELLINGS = 400, FIRST_ADDED_ID = 1000 };
 
-typedef struct mark_list {
-    char *s[MAX_MARKS];
+typedef struct spelling_list {
+    char *s[MAX_SPELLINGS];
     size_t n;
-} mark_list;
+} spelling_list;
 
-static inline void add_mark(mark_list *l, const char *s, size_t n) {
+static inline void add_spelling(spelling_list *l, const char *s, size_t n) {
     for (size_t i = 0; i < l->n; i++) {
         if (strlen(l->s[i]) == n && !memcmp(l->s[i], s, n)) return;
     }
-    if (l->n < MAX_MARKS) l->s[l->n++] = ag_strndup(s, n);
+    if (l->n < MAX_SPELLINGS) l->s[l->n++] = ag_strndup(s, n);
 }
 
 /* Adds all text between < and >, or [ and ], that can be a token. */
-static inline void collect(mark_list *l, const char *s) {
+static inline void collect_spellings(spelling_list *l, const char *s) {
     for (; *s; s++) {
         const char close = *s == '<' ? '>' : *s == '[' ? ']' : '\0';
         if (!close) continue;
         size_t n = 1;
         while (n < 48 && s[n] && s[n] != close && !strchr(" \n'\"\\<[{}", s[n])) n++;
-        if (n > 2 && s[n] == close) add_mark(l, s, n + 1);
+        if (n > 2 && s[n] == close) add_spelling(l, s, n + 1);
     }
 }
 
-static inline void free_marks(mark_list *l) {
+static inline void free_spellings(spelling_list *l) {
     for (size_t i = 0; i < l->n; i++) ag_free(l->s[i]);
     l->n = 0;
 }
 
-/* Returns a tokenizer with a token for every byte and one for every mark. All marks are special but
- * every third one in the template's text. */
-static inline ag_tokenizer *tokenizer_with(const mark_list *l, const char *jinja) {
+/* Returns a tokenizer with a token for every byte and one for every spelling. All spellings are
+ * special but every third one in the template's text. */
+static inline ag_tokenizer *tokenizer_with(const spelling_list *l, const char *jinja) {
     json_t *vocab = json_object(), *added = json_array();
     for (unsigned b = 0; b < 256; b++) {
         char key[8];
@@ -111,10 +111,10 @@ static inline ag_tokenizer *tokenizer_with(const mark_list *l, const char *jinja
         json_object_set_new(vocab, key, json_integer((json_int_t)b));
     }
     for (size_t i = 0; i < l->n; i++) {
-        json_array_append_new(added, json_pack("{s:i, s:s, s:b, s:b}", "id", FIRST_MARK + (int)i,
-                                               "content", l->s[i], "special",
-                                               !jinja || !strstr(jinja, l->s[i]) || i % 3 != 0,
-                                               "normalized", 0));
+        json_array_append_new(
+            added,
+            json_pack("{s:i, s:s, s:b, s:b}", "id", FIRST_ADDED_ID + (int)i, "content", l->s[i],
+                      "special", !jinja || !strstr(jinja, l->s[i]) || i % 3 != 0, "normalized", 0));
     }
     json_t *root =
         json_pack("{s:o, s:{s:s, s:b}, s:{s:s}, s:{s:s, s:o, s:[]}}", "added_tokens", added,
@@ -134,12 +134,12 @@ static inline ag_tokenizer *small_tokenizer(void) {
     static const char *const spellings[] = {"<BOS>",   "<|open|>", "<|close|>",
                                             "<think>", "</think>", "<call>",
                                             "</call>", "answer",   "\n\n"};
-    mark_list l = {0};
+    spelling_list l = {0};
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
-        add_mark(&l, spellings[i], strlen(spellings[i]));
+        add_spelling(&l, spellings[i], strlen(spellings[i]));
     }
     ag_tokenizer *t = tokenizer_with(&l, NULL);
-    free_marks(&l);
+    free_spellings(&l);
     return t;
 }
 

@@ -237,15 +237,15 @@ static void check_required(subject *s, const char *only, bool several, size_t n_
 static void check_template(const char *path, const char *name, bool special) {
     size_t n;
     char *jinja = read_template(path, &n);
-    mark_list l = {0};
-    add_mark(&l, "<BOS>", 5);
-    add_mark(&l, "<EOS>", 5);
-    collect(&l, jinja);
+    spelling_list l = {0};
+    add_spelling(&l, "<BOS>", 5);
+    add_spelling(&l, "<EOS>", 5);
+    collect_spellings(&l, jinja);
     static const char *const harmony[] = {"<|constrain|>", "<|message|>", "<|channel|>"};
     for (size_t i = 0; i < 3 && strstr(jinja, "<|channel|>"); i++) {
-        add_mark(&l, harmony[i], strlen(harmony[i]));
+        add_spelling(&l, harmony[i], strlen(harmony[i]));
     }
-    if (strstr(jinja, "<|\"|>")) add_mark(&l, "<|\"|>", 5);
+    if (strstr(jinja, "<|\"|>")) add_spelling(&l, "<|\"|>", 5);
     ag_tokenizer *t = tokenizer_with(&l, special ? NULL : jinja);
     ag_chat_format *f = format_of(path, t);
     const int32_t eos = ag_tokenizer_id(t, "<EOS>", 5);
@@ -258,7 +258,7 @@ static void check_template(const char *path, const char *name, bool special) {
     ag_constraint_vocab_destroy(s.vocab);
     ag_chat_format_destroy(f);
     ag_tokenizer_destroy(t);
-    free_marks(&l);
+    free_spellings(&l);
     ag_free(jinja);
 }
 

@@ -49,8 +49,8 @@ static bool special_tokens_in(const ag_chat_format *f, const char *text, bool wi
     const bool ok = ag_chat_render(c, 0, &ids, NULL, NULL) == AG_OK;
     for (size_t i = 0; i < ids.n; i++) {
         char number[24];
-        if (ids.data[i] < FIRST_MARK) continue;
-        const int n = snprintf(number, sizeof number, "%d ", ids.data[i] - FIRST_MARK);
+        if (ids.data[i] < FIRST_ADDED_ID) continue;
+        const int n = snprintf(number, sizeof number, "%d ", ids.data[i] - FIRST_ADDED_ID);
         assert_int_equal(ag_text_append(out, number, (size_t)n, NULL), AG_OK);
     }
     ag_ids_free(&ids);
@@ -62,13 +62,13 @@ static bool special_tokens_in(const ag_chat_format *f, const char *text, bool wi
 static size_t check_injection(const char *path, bool all_special) {
     size_t n, found = 0;
     char *jinja = read_template(path, &n);
-    mark_list l = {0};
+    spelling_list l = {0};
     ag_text text = {0}, evil = {0};
-    add_mark(&l, "<BOS>", 5);
-    add_mark(&l, "<EOS>", 5);
+    add_spelling(&l, "<BOS>", 5);
+    add_spelling(&l, "<EOS>", 5);
     static const char *const roles[] = {"<|user|>", "<|assistant|>", "<|system|>", "<|tool|>"};
-    for (size_t i = 0; i < 4; i++) add_mark(&l, roles[i], strlen(roles[i]));
-    collect(&l, jinja);
+    for (size_t i = 0; i < 4; i++) add_spelling(&l, roles[i], strlen(roles[i]));
+    collect_spellings(&l, jinja);
     /* Text that templates trim, split and search. */
     ag_text_append(&evil, "  w ", 4, NULL);
     ag_text_append(&text, "  w ", 4, NULL);
@@ -98,7 +98,7 @@ static size_t check_injection(const char *path, bool all_special) {
     ag_tokenizer_destroy(t);
     ag_text_free(&text);
     ag_text_free(&evil);
-    free_marks(&l);
+    free_spellings(&l);
     ag_free(jinja);
     return found;
 }
@@ -346,12 +346,12 @@ static ag_tokenizer *tokenizer_with_last(const char *last) {
     static const char *const spellings[] = {"<BOS>",  "<|open|>", "<|close|>",
                                             "answer", "<think>",  "</think>",
                                             "<call>", "</call>",  "\n\n"};
-    mark_list l = {0};
+    spelling_list l = {0};
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
-        if (strcmp(spellings[i], last) != 0) add_mark(&l, spellings[i], strlen(spellings[i]));
-    add_mark(&l, last, strlen(last));
+        if (strcmp(spellings[i], last) != 0) add_spelling(&l, spellings[i], strlen(spellings[i]));
+    add_spelling(&l, last, strlen(last));
     ag_tokenizer *t = tokenizer_with(&l, "answer");
-    free_marks(&l);
+    free_spellings(&l);
     return t;
 }
 
