@@ -88,7 +88,7 @@ static size_t check_injection(const char *path, bool all_special) {
         const bool ok = special_tokens_in(f, text.data, tools, &wanted);
         assert_int_equal(special_tokens_in(f, evil.data, tools, &got), ok);
         if (ok && strcmp(wanted.data ? wanted.data : "", got.data ? got.data : "") != 0) {
-            fail_msg("%s: marks %s\nnot %s", path, got.data, wanted.data);
+            fail_msg("%s: special tokens %s\nnot %s", path, got.data, wanted.data);
         }
         found += wanted.len;
         ag_text_free(&wanted);
@@ -111,7 +111,7 @@ static size_t check_all_in(const char *dir) {
         const char *dot = strrchr(e->d_name, '.');
         if (!dot || strcmp(dot, ".jinja") != 0) continue;
         snprintf(path, sizeof path, "%s%s", dir, e->d_name);
-        if (check_injection(path, true) == 0) fail_msg("%s gives no mark at all", path);
+        if (check_injection(path, true) == 0) fail_msg("%s: no special token", path);
         check_injection(path, false);
         n++;
     }
@@ -437,11 +437,11 @@ static void rejects_answers_with_special_tokens_in_text(void **state) {
     ag_text saved = {0};
     ag_chat_parser *p;
     ag_error err;
-    const int32_t mark = ag_tokenizer_id(t, "<|close|>", 9);
-    assert_true(ag_tokenizer_is_special(t, mark));
+    const int32_t special = ag_tokenizer_id(t, "<|close|>", 9);
+    assert_true(ag_tokenizer_is_special(t, special));
     encode(t, "an answer", &own);
     const size_t n = own.n;
-    assert_int_equal(ag_ids_push(&own, mark, NULL), AG_OK);
+    assert_int_equal(ag_ids_push(&own, special, NULL), AG_OK);
     parse_answer(c, "an answer<|close|>", &p);
     assert_int_equal(ag_chat_keep_answer(c, p, own.data, own.n, &saved, &err), AG_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "special token"));
