@@ -52,7 +52,7 @@ static int append_piece(const char *bytes, size_t n, void *user) {
     return d->st == AG_OK ? 0 : -1;
 }
 
-static ag_status append(const json_t *v, size_t flags, ag_text *out, ag_error *err) {
+static ag_status append_with_flags(const json_t *v, size_t flags, ag_text *out, ag_error *err) {
     dump d = {.out = out, .err = err};
     const size_t before = out->len;
     const int failed = json_dump_callback(v, append_piece, &d, flags | JSON_ENCODE_ANY);
@@ -62,20 +62,20 @@ static ag_status append(const json_t *v, size_t flags, ag_text *out, ag_error *e
 }
 
 ag_status ag_json_text_append(const json_t *v, ag_text *out, ag_error *err) {
-    return append(v, JSON_COMPACT, out, err);
+    return append_with_flags(v, JSON_COMPACT, out, err);
 }
 
 ag_status ag_json_text_append_spaced(const json_t *v, ag_text *out, ag_error *err) {
-    return append(v, 0, out, err);
+    return append_with_flags(v, 0, out, err);
 }
 
 ag_status ag_json_text_append_sorted(const json_t *v, ag_text *out, ag_error *err) {
-    return append(v, JSON_COMPACT | JSON_SORT_KEYS, out, err);
+    return append_with_flags(v, JSON_COMPACT | JSON_SORT_KEYS, out, err);
 }
 
 json_t *ag_json_text_string(const json_t *v, size_t flags) {
     ag_text text = {0};
-    const ag_status st = append(v, flags, &text, NULL);
+    const ag_status st = append_with_flags(v, flags, &text, NULL);
     json_t *s = st == AG_OK ? json_stringn_nocheck(text.data, text.len) : NULL;
     ag_text_free(&text);
     return s;

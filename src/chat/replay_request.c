@@ -14,8 +14,8 @@ static ag_status encode(const ag_tokenizer *t, const char *text, ag_ids *out, ag
     return ag_tokenizer_encode(t, text, strlen(text), 0, out, err);
 }
 
-static ag_status render(ag_chat *c, const char *message, unsigned flags, ag_ids *out,
-                        ag_error *err) {
+static ag_status render_message(ag_chat *c, const char *message, unsigned flags, ag_ids *out,
+                                ag_error *err) {
     ag_chat_truncate(c, 0);
     AG_TRY(ag_chat_add(c, "user", message, err));
     return ag_chat_render(c, flags, out, NULL, err);
@@ -26,8 +26,8 @@ static ag_status render(ag_chat *c, const char *message, unsigned flags, ag_ids 
 static ag_status append_suffix(ag_chat *c, ag_ids *out, ag_error *err) {
     ag_ids with_prompt = {0}, longer = {0};
     ag_chat_set_clock(c, 0); /* templates that write the date give the same text on every day */
-    ag_status st = render(c, "a", 0, &with_prompt, err);
-    if (st == AG_OK) st = render(c, "a 0", AG_CHAT_NO_PROMPT, &longer, err);
+    ag_status st = render_message(c, "a", 0, &with_prompt, err);
+    if (st == AG_OK) st = render_message(c, "a 0", AG_CHAT_NO_PROMPT, &longer, err);
     if (st == AG_OK) {
         const size_t n = ag_chat_common_prefix(&longer, &with_prompt);
         memmove(with_prompt.data, with_prompt.data + n,

@@ -37,8 +37,8 @@ static ag_status add_placeholder(ag_placeholders *s, const ag_chat_answer *t, si
 
 /* Adds a placeholder if message i equals an answer. A message without reasoning equals answers with
  * any, since clients often leave it out. */
-static ag_status find_answer(const ag_answer_index *index, const json_t *m, size_t i, size_t *from,
-                             ag_placeholders *s, ag_error *err) {
+static ag_status match_message(const ag_answer_index *index, const json_t *m, size_t i,
+                               size_t *from, ag_placeholders *s, ag_error *err) {
     ag_text canonical = {0};
     AG_TRY(ag_chat_check_interrupt("finding sampled answers", err));
     if (!ag_chat_has_role(m, "assistant")) return AG_OK;
@@ -57,7 +57,7 @@ ag_status ag_placeholders_find(const ag_chat *c, ag_placeholders *s, ag_error *e
     AG_TRY(ag_answer_index_create(c->answers, c->n_answers, &index, err));
     ag_status st = AG_OK;
     json_array_foreach(c->messages, i, m) {
-        if (st == AG_OK) st = find_answer(&index, m, i, &from, s, err);
+        if (st == AG_OK) st = match_message(&index, m, i, &from, s, err);
     }
     ag_answer_index_free(&index);
     return st;
@@ -205,7 +205,7 @@ static size_t section_begin(const walk *w, size_t at) {
 }
 
 /* Finds the start of an answer after w->from. */
-static bool find_begin(walk *w, const ag_placeholder *x, location *out) {
+static bool find_answer_begin(walk *w, const ag_placeholder *x, location *out) {
     const ag_sentinel *sentinel = x->has_content ? &x->content : &x->argument;
     const bool has_reasoning = is_at_or_after(&x->reasoning, w->from);
     if (!is_at_or_after(sentinel, w->from) ||
@@ -222,7 +222,7 @@ static bool find_begin(walk *w, const ag_placeholder *x, location *out) {
 
 /* Finds the end of an answer: the end of its turn, or of its sentinel if no end of a turn follows.
  * Returns false if other text follows its content, or no end of a turn follows its calls. */
-static bool find_end(walk *w, const ag_placeholder *x, size_t to, location *out) {
+static bool find_answer_end(walk *w, const ag_placeholder *x, size_t to, location *out) {
     const ag_sentinel *sentinel = x->has_calls ? &x->argument : &x->content;
     if (!is_at_or_after(sentinel, out->begin)) return false;
     const size_t end = turn_end(w, sentinel->end);
@@ -258,7 +258,7 @@ ag_status ag_placeholders_locate(const ag_chat *c, ag_placeholders *s, const ag_
         ag_placeholder *x = &s->list[i];
         location at = {0};
         if (!x->answer) continue;
-        if (!is_certain(x) || !find_begin(&w, x, &at) || !find_end(&w, x, to, &at)) {
+        if (!is_certain(x) || !find_answer_begin(&w, x, &at) || !find_answer_end(&w, x, to, &at)) {
             x->answer = NULL;
             *missed = true;
             w.skipped_to = x->has_calls ? x->argument.end : x->content.end;

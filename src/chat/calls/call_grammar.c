@@ -303,19 +303,19 @@ bool ag_chat_format_repeats_calls(const ag_chat_format *f) {
     return c->is_parallel && c->kind != AG_CALLS_HARMONY && (!c->header_close || c->header_between);
 }
 
-static ag_status append(ag_text *out, const char *s, ag_error *err) {
+static ag_status append_if_set(ag_text *out, const char *s, ag_error *err) {
     return s ? ag_text_append_string(out, s, err) : AG_OK;
 }
 
 ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err) {
     const ag_call_format *c = &f->calls;
     if (c->kind == AG_CALLS_HARMONY) {
-        return append(out, "<|channel|>commentary to=functions.", err);
+        return append_if_set(out, "<|channel|>commentary to=functions.", err);
     }
     if (starts_bare(f)) return AG_OK;
-    if (c->header_close) return append(out, c->header_open, err);
-    AG_TRY(append(out, c->section_open, err));
-    return opens_in_list(c) ? AG_OK : append(out, c->call_open, err);
+    if (c->header_close) return append_if_set(out, c->header_open, err);
+    AG_TRY(append_if_set(out, c->section_open, err));
+    return opens_in_list(c) ? AG_OK : append_if_set(out, c->call_open, err);
 }
 
 /* Writes the tool's name in the header of a message, and what opens the call after it. */

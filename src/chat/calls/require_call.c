@@ -27,7 +27,7 @@ static ag_status find_tools(const ag_chat *c, const char *name, json_t **out, ag
     return AG_FAIL(err, NOT_FOUND, "cannot require a tool call: no tool is named \"%.80s\"", name);
 }
 
-static ag_status append_ids(const ag_chat *c, const ag_text *text, ag_ids *ids, ag_error *err) {
+static ag_status encode_prefix(const ag_chat *c, const ag_text *text, ag_ids *ids, ag_error *err) {
     if (!c->format->tokenizer) {
         return AG_FAIL(err, INVALID,
                        "token ids need a tokenizer: the chat format was created without one");
@@ -52,7 +52,7 @@ ag_status ag_chat_require_call(ag_chat *c, const char *name, unsigned flags, ag_
     if (st == AG_OK) {
         st = ag_call_grammar(c->format, tools, flags & AG_CHAT_SEVERAL_CALLS, grammar, err);
     }
-    if (st == AG_OK) st = append_ids(c, &prefix, ids, err);
+    if (st == AG_OK) st = encode_prefix(c, &prefix, ids, err);
     json_decref(tools);
     if (st == AG_OK) {
         ag_text_free(&c->call_prefix);

@@ -39,7 +39,7 @@ static size_t position_of(const char *s, size_t from, const char *what) {
 
 /* ---- renderings ---- */
 
-static ag_status render_tail(call_detector *d, json_t *messages, bool prompt, char **out) {
+static ag_status render_with_tools(call_detector *d, json_t *messages, bool prompt, char **out) {
     json_t *tools = d->f->features & AG_CHAT_TOOLS ? ag_probe_tools() : NULL;
     return ag_probe_tail(d->f, messages, tools, prompt, out, d->err);
 }
@@ -51,12 +51,12 @@ static ag_status render_calls(call_detector *d, size_t n, const char *id, char *
         const char *id_2 = strchr(id, '.') ? "functions." AG_PROBE_TOOL_2 ":1" : "q7v000002";
         json_array_append_new(calls, ag_probe_call(AG_PROBE_TOOL_2, id_2, true, as_text));
     }
-    return render_tail(d, ag_probe_calls(calls, json_string("")), false, out);
+    return render_with_tools(d, ag_probe_calls(calls, json_string("")), false, out);
 }
 
 static ag_status render_samples(call_detector *d) {
     const char *id = AG_PROBE_ID;
-    AG_TRY(render_tail(d, ag_probe_answered(), false, &d->plain));
+    AG_TRY(render_with_tools(d, ag_probe_answered(), false, &d->plain));
     AG_TRY(render_calls(d, 1, id, &d->one.text));
     if (d->one.text && !strstr(d->one.text, AG_PROBE_TOOL) && strstr(d->one.text, id)) {
         /* The template writes the id and not the name: models put the name into the id. */
@@ -83,7 +83,7 @@ static size_t find_turn(const call_detector *d) {
 }
 
 /* Finds the sentinels of the call of `tool` from `from` on. Returns false if one is missing. */
-static bool find_sentinels(sample *s, const char *tool, size_t from) {
+static bool locate_call(sample *s, const char *tool, size_t from) {
     const char *t = s->text;
     s->key = position_of(t, from, AG_PROBE_KEY);
     s->value = s->key ? position_of(t, s->key, AG_PROBE_VALUE) : 0;
@@ -268,7 +268,7 @@ static bool is_harmony(const call_detector *d) {
 static void find_second(call_detector *d) {
     if (!d->two.text || d->second) return;
     sample s = {.text = d->two.text};
-    if (find_sentinels(&s, AG_PROBE_TOOL_2, d->one.call_end)) d->second = s.name;
+    if (locate_call(&s, AG_PROBE_TOOL_2, d->one.call_end)) d->second = s.name;
 }
 
 /* Returns n without the brackets of a list at the end of s[0..n): models write white space before
@@ -352,7 +352,7 @@ static ag_status set_openings(call_detector *d, const char *lead, size_t n_secti
  * name. */
 static ag_status set_header(call_detector *d, const char *named, size_t n) {
     char *prompt;
-    AG_TRY(render_tail(d, json_pack("[o]", ag_probe_question()), true, &prompt));
+    AG_TRY(render_with_tools(d, json_pack("[o]", ag_probe_question()), true, &prompt));
     const size_t from = prompt ? ag_detect_common_prefix(d->one.text, prompt) : d->one.turn;
     ag_free(prompt);
     const char *begin = d->one.text + from;
@@ -473,7 +473,7 @@ static ag_status detect(call_detector *d, bool *done) {
     AG_TRY(render_samples(d));
     if (!d->one.text) return AG_OK;
     d->one.turn = find_turn(d);
-    if (!find_sentinels(&d->one, AG_PROBE_TOOL, d->one.turn)) return AG_OK;
+    if (!locate_call(&d->one, AG_PROBE_TOOL, d->one.turn)) return AG_OK;
     AG_TRY(detect_kind(d, done));
     if (!*done || d->c->kind == AG_CALLS_HARMONY) return AG_OK;
     AG_TRY(detect_delimiters(d));

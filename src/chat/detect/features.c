@@ -15,7 +15,7 @@ typedef struct prober {
     bool ok;
 } prober;
 
-static bool render(prober *p, json_t *messages, json_t *tools, json_t *more) {
+static bool run_probe(prober *p, json_t *messages, json_t *tools, json_t *more) {
     ag_jinja_output_free(&p->out);
     if (p->st != AG_OK) {
         json_decref(messages);
@@ -46,39 +46,39 @@ static json_t *two_messages(const char *role, const char *content) {
 
 static uint32_t probe_roles(prober *p) {
     uint32_t found = 0;
-    render(p, two_messages("system", "Q7vs"), NULL, NULL);
+    run_probe(p, two_messages("system", "Q7vs"), NULL, NULL);
     if (output_has(p, "Q7vs") && output_has(p, AG_PROBE_QUESTION)) found |= AG_CHAT_SYSTEM;
-    render(p, two_messages("developer", "Q7vs"), NULL, NULL);
+    run_probe(p, two_messages("developer", "Q7vs"), NULL, NULL);
     if (!output_has(p, "Q7vs") || !output_has(p, AG_PROBE_QUESTION)) return found;
     /* A template that writes any role does not know this one. */
-    render(p, two_messages("q7r", "Q7vs"), NULL, NULL);
+    run_probe(p, two_messages("q7r", "Q7vs"), NULL, NULL);
     const bool writes_any = output_has(p, "q7r") && output_has(p, "Q7vs");
     return writes_any ? found : found | AG_CHAT_DEVELOPER;
 }
 
 static void probe_systems(prober *p) {
     if (!(p->f->features & AG_CHAT_SYSTEM)) return;
-    render(p,
-           json_pack("[o, o, o]", ag_probe_message("system", "Q7vs"),
-                     ag_probe_message("system", "Q7vt"), ag_probe_question()),
-           NULL, NULL);
+    run_probe(p,
+              json_pack("[o, o, o]", ag_probe_message("system", "Q7vs"),
+                        ag_probe_message("system", "Q7vt"), ag_probe_question()),
+              NULL, NULL);
     if (output_has(p, "Q7vs") && output_has(p, "Q7vt")) p->f->accepts |= AG_ACCEPTS_SYSTEMS;
-    render(p,
-           json_pack("[o, o, o, o]", ag_probe_question(),
-                     ag_probe_message("assistant", AG_PROBE_ANSWER),
-                     ag_probe_message("system", "Q7vs"), ag_probe_question()),
-           NULL, NULL);
+    run_probe(p,
+              json_pack("[o, o, o, o]", ag_probe_question(),
+                        ag_probe_message("assistant", AG_PROBE_ANSWER),
+                        ag_probe_message("system", "Q7vs"), ag_probe_question()),
+              NULL, NULL);
     if (output_has(p, "Q7vs")) p->f->accepts |= AG_ACCEPTS_LATE_SYSTEM;
 }
 
 static uint32_t probe_contents(prober *p) {
     uint32_t found = 0;
-    render(p, with_content(json_string(AG_PROBE_QUESTION)), NULL, NULL);
+    run_probe(p, with_content(json_string(AG_PROBE_QUESTION)), NULL, NULL);
     if (output_has(p, AG_PROBE_QUESTION)) found |= AG_CHAT_TEXT;
-    render(p,
-           with_content(json_pack("[{s:s, s:s}, {s:s, s:s}]", "type", "text", "text", "Q7vp",
-                                  "type", "text", "text", "Q7vr")),
-           NULL, NULL);
+    run_probe(p,
+              with_content(json_pack("[{s:s, s:s}, {s:s, s:s}]", "type", "text", "text", "Q7vp",
+                                     "type", "text", "text", "Q7vr")),
+              NULL, NULL);
     /* A list that the template printed as Python does shows its keys. */
     if (output_has(p, "Q7vp") && output_has(p, "Q7vr") && !output_has(p, "'type'") &&
         !output_has(p, "\"type\"")) {
@@ -93,10 +93,10 @@ static uint32_t probe_tools(prober *p) {
     json_t *bare = json_pack("[{s:s, s:{s:s, s:{s:s, s:{s:{s:s}}}}}]", "type", "function",
                              "function", "name", AG_PROBE_TOOL, "parameters", "type", "object",
                              "properties", AG_PROBE_KEY, "type", "string");
-    render(p, json_pack("[o]", ag_probe_question()), bare, NULL);
+    run_probe(p, json_pack("[o]", ag_probe_question()), bare, NULL);
     if (output_has(p, AG_PROBE_TOOL)) p->f->accepts |= AG_ACCEPTS_BARE_TOOLS;
     if (output_has(p, AG_PROBE_TOOL)) return AG_CHAT_TOOLS;
-    render(p, json_pack("[o]", ag_probe_question()), ag_probe_tools(), NULL);
+    run_probe(p, json_pack("[o]", ag_probe_question()), ag_probe_tools(), NULL);
     return output_has(p, AG_PROBE_TOOL) ? AG_CHAT_TOOLS : 0;
 }
 
@@ -122,8 +122,8 @@ static uint32_t probe_arguments(prober *p, const char *id) {
     char *from_object = NULL;
     for (int as_text = 0; as_text < 2; as_text++) {
         json_t *call = ag_probe_call(AG_PROBE_TOOL, id, true, as_text);
-        render(p, ag_probe_calls(json_pack("[o]", call), json_string("")), tools_if_accepted(p),
-               NULL);
+        run_probe(p, ag_probe_calls(json_pack("[o]", call), json_string("")), tools_if_accepted(p),
+                  NULL);
         if (!are_arguments_readable(after_question(p))) continue;
         /* Text counts too if the output is the same. */
         if (as_text && from_object && strcmp(from_object, after_question(p)) != 0) continue;
@@ -152,8 +152,8 @@ static bool writes_call(const prober *p) {
 
 /* Returns whether calls can have null content, in the newest turn and in an earlier one. */
 static bool accepts_null_content(prober *p, const char *id) {
-    render(p, ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, id)), json_null()),
-           tools_if_accepted(p), NULL);
+    run_probe(p, ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, id)), json_null()),
+              tools_if_accepted(p), NULL);
     if (!writes_call(p)) return false;
     json_t *messages =
         ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, id)), json_null());
@@ -162,7 +162,7 @@ static bool accepts_null_content(prober *p, const char *id) {
         json_array_append_new(messages, ag_probe_message("assistant", AG_PROBE_ANSWER));
         json_array_append_new(messages, ag_probe_message("user", "Q7vu"));
     }
-    render(p, messages, tools_if_accepted(p), NULL);
+    run_probe(p, messages, tools_if_accepted(p), NULL);
     return writes_call(p);
 }
 
@@ -175,18 +175,18 @@ static uint32_t probe_calls(prober *p) {
     p->f->features |= found;
     if (found) {
         if (accepts_null_content(p, id)) { found |= AG_CHAT_NULL_CONTENT; }
-        render(p,
-               ag_probe_calls(json_pack("[o, o]", call_for(p, AG_PROBE_TOOL, id),
-                                        call_for(p, AG_PROBE_TOOL_2, "q7v000002")),
-                              json_string("")),
-               tools_if_accepted(p), NULL);
+        run_probe(p,
+                  ag_probe_calls(json_pack("[o, o]", call_for(p, AG_PROBE_TOOL, id),
+                                           call_for(p, AG_PROBE_TOOL_2, "q7v000002")),
+                                 json_string("")),
+                  tools_if_accepted(p), NULL);
         const char *first = strstr(after_question(p), AG_PROBE_VALUE);
         if (first && strstr(first + 1, AG_PROBE_VALUE)) found |= AG_CHAT_PARALLEL_CALLS;
     }
     json_t *messages =
         ag_probe_calls(json_pack("[o]", call_for(p, AG_PROBE_TOOL, id)), json_string(""));
     if (messages) json_array_append_new(messages, result(id, "Q7vr"));
-    render(p, messages, tools_if_accepted(p), NULL);
+    run_probe(p, messages, tools_if_accepted(p), NULL);
     if (strstr(after_question(p), "Q7vr")) found |= AG_CHAT_RESULTS;
     return found;
 }
@@ -205,7 +205,7 @@ static uint32_t probe_reasoning(prober *p) {
                                       json_string(""))
                      : ag_probe_answered();
         ag_probe_set_reasoning(messages, keys[i % n_keys]);
-        render(p, messages, has_call ? tools_if_accepted(p) : NULL, NULL);
+        run_probe(p, messages, has_call ? tools_if_accepted(p) : NULL, NULL);
         if (!output_has(p, AG_PROBE_REASONING)) continue;
         p->f->reasoning_key = keys[i % n_keys];
         return AG_CHAT_REASONING;
@@ -215,19 +215,19 @@ static uint32_t probe_reasoning(prober *p) {
 
 static uint32_t probe_switches(prober *p) {
     uint32_t found = 0;
-    render(p, json_pack("[o]", ag_probe_question()), NULL,
-           json_pack("{s:b}", "enable_thinking", 1));
+    run_probe(p, json_pack("[o]", ag_probe_question()), NULL,
+              json_pack("{s:b}", "enable_thinking", 1));
     const bool can = output_has(p, AG_PROBE_QUESTION);
     char *on = can ? ag_strdup(p->out.text) : NULL;
     if (can && !on) p->st = AG_FAIL(p->err, NOMEM, "probe of the chat template");
-    render(p, json_pack("[o]", ag_probe_question()), NULL,
-           json_pack("{s:b}", "enable_thinking", 0));
+    run_probe(p, json_pack("[o]", ag_probe_question()), NULL,
+              json_pack("{s:b}", "enable_thinking", 0));
     if (on && output_has(p, AG_PROBE_QUESTION) && strcmp(on, p->out.text) != 0) {
         found |= AG_CHAT_THINKING_SWITCH;
     }
     ag_free(on);
-    render(p, json_pack("[o]", ag_probe_question()), NULL,
-           json_pack("{s:[{s:s, s:s}]}", "documents", "title", "Q7vt", "text", "Q7vd"));
+    run_probe(p, json_pack("[o]", ag_probe_question()), NULL,
+              json_pack("{s:[{s:s, s:s}]}", "documents", "title", "Q7vt", "text", "Q7vd"));
     if (output_has(p, "Q7vd")) found |= AG_CHAT_DOCUMENTS;
     return found;
 }
@@ -235,10 +235,10 @@ static uint32_t probe_switches(prober *p) {
 ag_status ag_detect_features(ag_chat_format *f, ag_error *err) {
     prober p = {.f = f, .err = err};
     f->accepts = AG_ACCEPTS_NULL_TOOLS;
-    render(&p, json_pack("[o]", ag_probe_question()), NULL, NULL);
+    run_probe(&p, json_pack("[o]", ag_probe_question()), NULL, NULL);
     if (!output_has(&p, AG_PROBE_QUESTION)) {
         f->accepts = 0;
-        render(&p, json_pack("[o]", ag_probe_question()), NULL, NULL);
+        run_probe(&p, json_pack("[o]", ag_probe_question()), NULL, NULL);
         if (!output_has(&p, AG_PROBE_QUESTION)) f->accepts = AG_ACCEPTS_NULL_TOOLS;
     }
     f->features |= probe_contents(&p);

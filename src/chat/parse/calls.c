@@ -137,8 +137,7 @@ ag_status ag_parse_section(ag_chat_parser *p, bool *again, ag_error *err) {
         i += m == NO_DELIMITER ? 1 : len;
         /* The closing delimiter is decided; white space after it can be content. */
         if (closes && has_calls) {
-            ag_parser_consume(p, i);
-            p->decided = p->at;
+            ag_parser_decide(p, i);
             s = ag_parser_unread(p, &n);
             i = 0;
         }

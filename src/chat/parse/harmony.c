@@ -17,7 +17,7 @@ static ag_parser_state message_body, call_body, after_message;
 
 /* Returns the position of the first tag that ends a message, or can when more text arrives; n if
  * there is none. *len: length of the tag; 0 if it is incomplete or missing. */
-static size_t find_end(const char *s, size_t n, bool is_final, size_t *len) {
+static size_t find_end_tag(const char *s, size_t n, bool is_final, size_t *len) {
     *len = 0;
     for (size_t i = 0; i < n; i++) {
         const char *next = memchr(s + i, '<', n - i);
@@ -61,8 +61,7 @@ ag_status ag_parse_harmony(ag_chat_parser *p, bool *again, ag_error *err) {
     *again = n > 0;
     if (!tag) { /* no header: all of it is content */
         const ag_status st = ag_parser_emit_text(p, AG_CHAT_DELTA_CONTENT, s, n, err);
-        ag_parser_consume(p, n);
-        p->decided = p->at;
+        ag_parser_decide(p, n);
         return st;
     }
     const size_t header = (size_t)(tag - s);
@@ -74,8 +73,7 @@ ag_status ag_parse_harmony(ag_chat_parser *p, bool *again, ag_error *err) {
         if (st != AG_OK) return st;
         p->scan = (ag_json_scan){0};
     }
-    ag_parser_consume(p, header + sizeof message_tag - 1);
-    p->decided = p->at;
+    ag_parser_decide(p, header + sizeof message_tag - 1);
     p->state = is_call ? call_body : message_body;
     return AG_OK;
 }
@@ -84,10 +82,9 @@ ag_status ag_parse_harmony(ag_chat_parser *p, bool *again, ag_error *err) {
 static ag_status message_body(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, len;
     const char *s = ag_parser_unread(p, &n);
-    const size_t end = find_end(s, n, p->is_final, &len);
+    const size_t end = find_end_tag(s, n, p->is_final, &len);
     const ag_status st = ag_parser_emit_text(p, p->body_kind, s, end, err);
-    ag_parser_consume(p, end + len);
-    p->decided = p->at;
+    ag_parser_decide(p, end + len);
     if (len) p->state = after_message;
     *again = len > 0;
     return st;
@@ -97,11 +94,10 @@ static ag_status message_body(ag_chat_parser *p, bool *again, ag_error *err) {
 static ag_status call_body(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, len, good = 0;
     const char *s = ag_parser_unread(p, &n);
-    const size_t end = find_end(s, n, p->is_final, &len);
+    const size_t end = find_end_tag(s, n, p->is_final, &len);
     while (good < end && ag_json_scan_byte(&p->scan, s[good]) != AG_JSON_SCAN_BAD) good++;
     const ag_status st = ag_parser_emit_arguments(p, s, good, err);
-    ag_parser_consume(p, good == end ? end + len : good);
-    p->decided = p->at;
+    ag_parser_decide(p, good == end ? end + len : good);
     const bool is_over = len > 0 || good < end || p->is_final;
     if (st != AG_OK || !is_over) return st;
     ag_parser_end_call(p, good == end && ag_json_scan_is_complete(&p->scan));
@@ -125,8 +121,7 @@ static ag_status after_message(ag_chat_parser *p, bool *again, ag_error *err) {
         if (have < len && !p->is_final) return AG_OK;
         if (have == len) at += len;
     }
-    ag_parser_consume(p, at);
-    p->decided = p->at;
+    ag_parser_decide(p, at);
     p->state = ag_parse_harmony;
     *again = at < n;
     return AG_OK;

@@ -146,8 +146,7 @@ static ag_status json_tail(ag_chat_parser *p, bool *again, ag_error *err) {
         *again = true;
         return AG_OK;
     }
-    ag_parser_consume(p, n);
-    p->decided = p->at;
+    ag_parser_decide(p, n);
     *again = p->is_final;
     if (p->is_final) ag_parser_end_call(p, true);
     return AG_OK;
@@ -168,8 +167,7 @@ static ag_status json_arguments(ag_chat_parser *p, bool *again, ag_error *err) {
             !is_space && p->scan.depth == p->args_depth && (s[i - 1] == '}' || s[i - 1] == ']');
     }
     AG_TRY(ag_parser_emit_arguments(p, s, i, err));
-    ag_parser_consume(p, i);
-    p->decided = p->at;
+    ag_parser_decide(p, i);
     *again = is_done || r != AG_JSON_SCAN_MORE || p->is_final;
     if (r == AG_JSON_SCAN_END) ag_parser_end_call(p, true);
     else if (is_done) p->state = json_tail;
@@ -203,8 +201,7 @@ static ag_status buffered_arguments(ag_chat_parser *p, bool *again, ag_error *er
     json_decref(object);
     AG_TRY(st);
     for (size_t i = 0; i < value.end; i++) (void)ag_json_scan_byte(&p->scan, s[i]);
-    ag_parser_consume(p, value.end);
-    p->decided = p->at;
+    ag_parser_decide(p, value.end);
     p->state = json_tail;
     return AG_OK;
 }
@@ -216,8 +213,7 @@ static ag_status start_arguments(ag_chat_parser *p, const head *h, ag_error *err
     for (size_t i = 0; i < h->begin; i++) (void)ag_json_scan_byte(&p->scan, s[i]);
     p->args_depth = p->scan.depth;
     const char first = h->begin ? s[h->begin] : '\0';
-    ag_parser_consume(p, h->begin);
-    p->decided = p->at;
+    ag_parser_decide(p, h->begin);
     p->value = (ag_json_scan){0};
     p->scanned = 0;
     if (h->begin == 0) {
@@ -304,8 +300,7 @@ ag_status ag_parse_named_call(ag_chat_parser *p, bool *again, ag_error *err) {
     memcpy(id, "functions.", prefix);
     memcpy(id + prefix, s + part.id.begin, n_id);
     AG_TRY(ag_parser_begin_call(p, s, part.name, id, prefix + n_id, err));
-    ag_parser_consume(p, begin);
-    p->decided = p->at;
+    ag_parser_decide(p, begin);
     p->scan = (ag_json_scan){0};
     p->args_depth = 0;
     p->state = json_arguments;

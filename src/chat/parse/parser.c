@@ -210,7 +210,7 @@ ag_status ag_chat_parser_finish(ag_chat_parser *p, ag_error *err) {
 /* ---- the message ---- */
 
 /* Returns a JSON string in which bytes that are not UTF-8 are U+FFFD. */
-static json_t *string_of(const char *s, size_t size) {
+static json_t *utf8_string_of(const char *s, size_t size) {
     json_t *v = json_stringn(s ? s : "", size);
     if (v) return v;
     char *copy = ag_malloc(3 * size + 1);
@@ -232,10 +232,10 @@ static json_t *calls_of(const ag_chat_parser *p) {
     json_t *calls = json_array();
     for (size_t i = 0; calls && i < p->n_calls; i++) {
         const ag_parsed_call *c = &p->calls[i];
-        json_t *call =
-            json_pack("{s:o, s:s, s:{s:o, s:o}}", "id", string_of(c->id, strlen(c->id)), "type",
-                      "function", "function", "name", string_of(c->name, strlen(c->name)),
-                      "arguments", string_of(c->arguments.data, c->arguments.len));
+        json_t *call = json_pack("{s:o, s:s, s:{s:o, s:o}}", "id",
+                                 utf8_string_of(c->id, strlen(c->id)), "type", "function",
+                                 "function", "name", utf8_string_of(c->name, strlen(c->name)),
+                                 "arguments", utf8_string_of(c->arguments.data, c->arguments.len));
         if (json_array_append_new(calls, call) == 0) continue;
         json_decref(calls);
         calls = NULL;
@@ -245,12 +245,13 @@ static json_t *calls_of(const ag_chat_parser *p) {
 
 static json_t *message_of(const ag_chat_parser *p) {
     const bool no_content = p->n_calls && p->content.len == 0;
-    json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content",
-                          no_content ? json_null() : string_of(p->content.data, p->content.len));
+    json_t *m =
+        json_pack("{s:s, s:o}", "role", "assistant", "content",
+                  no_content ? json_null() : utf8_string_of(p->content.data, p->content.len));
     bool ok = m != NULL;
     if (ok && p->reasoning.len) {
         ok = json_object_set_new(m, "reasoning_content",
-                                 string_of(p->reasoning.data, p->reasoning.len)) == 0;
+                                 utf8_string_of(p->reasoning.data, p->reasoning.len)) == 0;
     }
     if (ok && p->n_calls) ok = json_object_set_new(m, "tool_calls", calls_of(p)) == 0;
     if (ok) return m;

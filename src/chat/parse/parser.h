@@ -90,6 +90,11 @@ static inline void ag_parser_consume(ag_chat_parser *p, size_t n) {
     p->at += n;
     p->scanned = p->scanned > n ? p->scanned - n : 0;
 }
+/* Consumes n bytes. All text before them and they are decided. */
+static inline void ag_parser_decide(ag_chat_parser *p, size_t n) {
+    ag_parser_consume(p, n);
+    p->decided = p->at;
+}
 
 /* Reasoning and content (text.c). */
 ag_parser_state ag_parse_start, ag_parse_reasoning, ag_parse_content;

@@ -25,8 +25,7 @@ static ag_status begin_arguments(ag_chat_parser *p, char opening, ag_parser_stat
     if (end == n || name == 0 || s[end] != opening || !is_known)
         return ag_parser_reject_call(p, err);
     AG_TRY(ag_parser_begin_call(p, s + space, name, "", 0, err));
-    ag_parser_consume(p, end + 1);
-    p->decided = p->at;
+    ag_parser_decide(p, end + 1);
     p->scanned = 0;
     p->depth = 0;
     p->quote = '\0';
@@ -82,8 +81,7 @@ static ag_status put_argument(ag_chat_parser *p, const char *s, size_t n, ag_err
     const size_t n_value = n - (size_t)(value - s), n_key = is_named ? name : 5;
     ag_text json = {0};
     bool ok = false;
-    ag_status st =
-        ag_text_append(&json, p->is_first_param ? "{" : ", ", p->is_first_param ? 1 : 2, err);
+    ag_status st = ag_text_append_string(&json, p->is_first_param ? "{" : ", ", err);
     if (st == AG_OK) st = ag_json_text_quote(key, n_key, &json, err);
     if (st == AG_OK) st = ag_text_append(&json, ": ", 2, err);
     if (st == AG_OK) st = ag_python_to_json(value, n_value, &json, &ok, err);
@@ -105,8 +103,7 @@ static ag_status argument(ag_chat_parser *p, bool *again, ag_error *err) {
     if (ag_json_space_len(s, end) < end) AG_TRY(put_argument(p, s, end, err));
     const bool is_last = !found || s[end] == ')';
     p->scanned = 0;
-    ag_parser_consume(p, end + found);
-    p->decided = p->at;
+    ag_parser_decide(p, end + found);
     if (!is_last) return AG_OK;
     if (found) {
         AG_TRY(ag_parser_emit_arguments(p, p->is_first_param ? "{}" : "}",

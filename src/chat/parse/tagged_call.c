@@ -11,7 +11,7 @@
 
 enum { MAX_NAME = 256 };
 
-static ag_parser_state parameters, begin_read, read_value, after_cdata;
+static ag_parser_state parameters, value_start, value_text, after_cdata;
 
 static const char cdata_open[] = "<![CDATA[", cdata_close[] = "]]>";
 
@@ -47,8 +47,7 @@ ag_status ag_parse_tagged_call(ag_chat_parser *p, bool *again, ag_error *err) {
     if (next == UNKNOWN) return AG_OK;
     if (next == NOTHING) return ag_parser_reject_call(p, err);
     AG_TRY(ag_parser_begin_call(p, s + space, name, "", 0, err));
-    ag_parser_consume(p, end + len);
-    p->decided = p->at;
+    ag_parser_decide(p, end + len);
     p->is_first_param = true;
     p->state = parameters;
     return AG_OK;
@@ -67,15 +66,14 @@ static size_t common_prefix(const char *a, const char *b) {
 static ag_status begin_value(ag_chat_parser *p, const char *key, size_t n, bool is_text,
                              ag_error *err) {
     ag_text json = {0};
-    ag_status st =
-        ag_text_append(&json, p->is_first_param ? "{" : ", ", p->is_first_param ? 1 : 2, err);
+    ag_status st = ag_text_append_string(&json, p->is_first_param ? "{" : ", ", err);
     if (st == AG_OK) st = ag_json_text_quote(key, n, &json, err);
-    if (st == AG_OK) st = ag_text_append(&json, is_text ? ": \"" : ": ", is_text ? 3 : 2, err);
+    if (st == AG_OK) st = ag_text_append_string(&json, is_text ? ": \"" : ": ", err);
     if (st == AG_OK) st = ag_parser_emit_arguments(p, json.data, json.len, err);
     ag_text_free(&json);
     p->is_first_param = false;
     p->is_text_param = is_text;
-    p->state = begin_read;
+    p->state = value_start;
     return st;
 }
 
@@ -111,11 +109,11 @@ static ag_status parameter(ag_chat_parser *p, size_t opened, bool *again, ag_err
     const bool is_typed = f->param_text[prefix] != f->param_json[prefix];
     const bool is_text = is_typed ? as_text == AG_MATCH_YES : schema_is_text(p, s, key);
     AG_TRY(begin_value(p, s, key, is_text, err));
-    ag_parser_consume(p, opened + key + len);
-    p->decided = p->at;
+    ag_parser_decide(p, opened + key + len);
     return AG_OK;
 }
 
+/* State: between arguments. */
 static ag_status parameters(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, len;
     const char *s = ag_parser_unread(p, &n);
@@ -179,7 +177,8 @@ static size_t close_space_len(const char *close, size_t n_space, const char *s, 
     return 0;
 }
 
-static ag_status read_value(ag_chat_parser *p, bool *again, ag_error *err) {
+/* State: the value, to its closing delimiter. Emits a string as it arrives. */
+static ag_status value_text(ag_chat_parser *p, bool *again, ag_error *err) {
     const char *close = p->is_cdata ? cdata_close : p->params.format->param_close;
     const size_t n_space = ag_json_space_len(close, strlen(close));
     size_t n;
@@ -196,39 +195,38 @@ static ag_status read_value(ag_chat_parser *p, bool *again, ag_error *err) {
     const bool as_text = p->is_text_param || p->is_cdata;
     AG_TRY(as_text ? emit_text(p, s, end - space, is_end, err)
                    : emit_value(p, s, end - space, err));
-    ag_parser_consume(p, is_end ? end + strlen(close + n_space) : end - space);
-    p->decided = p->at;
+    ag_parser_decide(p, is_end ? end + strlen(close + n_space) : end - space);
     if (is_end) p->state = p->is_cdata ? after_cdata : parameters;
     else if (p->is_final) ag_parser_end_call(p, false);
     return AG_OK;
 }
 
+/* State: after CDATA, before what closes the argument. */
 static ag_status after_cdata(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n, len;
     const char *s = ag_parser_unread(p, &n);
     const ag_match m = ag_match_delimiter(p->params.format->param_close, s, n, &len);
     if (m == AG_MATCH_PARTIAL && !p->is_final) return AG_OK;
-    if (m == AG_MATCH_YES) ag_parser_consume(p, len);
-    p->decided = p->at;
+    if (m == AG_MATCH_YES) ag_parser_decide(p, len);
     p->state = parameters;
     *again = true;
     return AG_OK;
 }
 
-static ag_status begin_read(ag_chat_parser *p, bool *again, ag_error *err) {
+/* State: before the value. Skips white space that the format writes, and enters CDATA. */
+static ag_status value_start(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, i = 0;
-    const char *s = ag_parser_unread(p, &n),
-               *n_space = trailing_space(p->params.format->param_text);
-    while (n_space[i] && i < n && s[i] == n_space[i]) i++;
-    if (i == n && n_space[i] && !p->is_final) return AG_OK;
+    const char *s = ag_parser_unread(p, &n), *space = trailing_space(p->params.format->param_text);
+    while (space[i] && i < n && s[i] == space[i]) i++;
+    if (i == n && space[i] && !p->is_final) return AG_OK;
     const size_t wanted = sizeof cdata_open - 1, have = n - i < wanted ? n - i : wanted;
     const bool may_be = !memcmp(s + i, cdata_open, have);
     if (may_be && have < wanted && !p->is_final) return AG_OK;
     p->is_cdata = may_be && have == wanted;
     ag_parser_consume(p, p->is_cdata ? i + wanted : i);
     p->searched = p->decided = p->at;
-    p->state = read_value;
+    p->state = value_text;
     *again = true;
     /* A value that is marked as text is text, whatever its schema. */
     return p->is_cdata && !p->is_text_param ? ag_parser_emit_arguments(p, "\"", 1, err) : AG_OK;

@@ -51,13 +51,12 @@ ag_status ag_parse_start(ag_chat_parser *p, bool *again, ag_error *err) {
 }
 
 /* State: white space after the reasoning, which is not content. */
-static ag_status skip_space(ag_chat_parser *p, bool *again, ag_error *err) {
+static ag_status after_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
     size_t n;
     const char *s = ag_parser_unread(p, &n);
     const size_t space = ag_json_space_len(s, n);
-    ag_parser_consume(p, space);
-    p->decided = p->at;
+    ag_parser_decide(p, space);
     if (space == n && !p->is_final) return AG_OK;
     p->searched = p->at;
     p->state = ag_parse_content;
@@ -73,8 +72,7 @@ ag_status ag_parse_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
     const char *s = ag_parser_unread(p, &n), *open = p->params.reasoning_open;
     const size_t space = ag_json_space_len(s, n);
     const ag_match m = open ? match_prefix(open, s + space, n - space) : AG_MATCH_NO;
-    ag_parser_consume(p, space + (m == AG_MATCH_YES ? strlen(open) : 0));
-    p->decided = p->at;
+    ag_parser_decide(p, space + (m == AG_MATCH_YES ? strlen(open) : 0));
     if (m == AG_MATCH_PARTIAL && !p->is_final) return AG_OK;
     p->state = reasoning_space;
     *again = true;
@@ -87,8 +85,7 @@ static ag_status reasoning_space(ag_chat_parser *p, bool *again, ag_error *err) 
     size_t n;
     const char *s = ag_parser_unread(p, &n);
     const size_t space = ag_json_space_len(s, n);
-    ag_parser_consume(p, space);
-    p->decided = p->at;
+    ag_parser_decide(p, space);
     if (space == n && !p->is_final) return AG_OK;
     p->state = reasoning_text;
     *again = true;
@@ -105,10 +102,9 @@ static ag_status reasoning_text(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t end = without_space(s, delimiter);
     if (!found && delimiter - end > MAX_SPACE) end = delimiter;
     AG_TRY(ag_parser_emit_text(p, AG_CHAT_DELTA_REASONING, s, end, err));
-    ag_parser_consume(p, found ? delimiter + strlen(close) : p->is_final ? n : end);
-    p->decided = p->at;
+    ag_parser_decide(p, found ? delimiter + strlen(close) : p->is_final ? n : end);
     p->searched = p->at + (found || p->is_final ? 0 : delimiter - end);
-    if (found) p->state = skip_space;
+    if (found) p->state = after_reasoning;
     *again = found;
     return AG_OK;
 }
@@ -188,8 +184,7 @@ static ag_match skip_header(ag_chat_parser *p) {
         const ag_match m = match_header(f, opens[i], s + space, n - space, &len);
         may_come = may_come || m == AG_MATCH_PARTIAL;
         if (m != AG_MATCH_YES) continue;
-        ag_parser_consume(p, space + len);
-        p->decided = p->at;
+        ag_parser_decide(p, space + len);
         return m;
     }
     return may_come && n < MAX_HEADER && !p->is_final ? AG_MATCH_PARTIAL : AG_MATCH_NO;
@@ -222,8 +217,7 @@ ag_status ag_parse_content(ag_chat_parser *p, bool *again, ag_error *err) {
         const ag_match m = match_prefix(open, s + space, n - space);
         if (m == AG_MATCH_PARTIAL && !p->is_final && space <= MAX_SPACE) return AG_OK;
         if (m == AG_MATCH_YES) {
-            ag_parser_consume(p, space + strlen(open));
-            p->decided = p->at;
+            ag_parser_decide(p, space + strlen(open));
             s = ag_parser_unread(p, &n);
         }
     }
@@ -240,8 +234,7 @@ ag_status ag_parse_content(ag_chat_parser *p, bool *again, ag_error *err) {
     /* White space after calls is not content. */
     if (p->is_final) end = p->n_calls && without_space(s, n) == 0 ? 0 : n;
     AG_TRY(ag_parser_emit_text(p, AG_CHAT_DELTA_CONTENT, s, end, err));
-    ag_parser_consume(p, p->is_final ? n : end);
-    p->decided = p->at;
+    ag_parser_decide(p, p->is_final ? n : end);
     p->searched = p->at + (p->is_final ? 0 : delimiter - end);
     return AG_OK;
 }

@@ -38,12 +38,12 @@ static ag_status append_content(const json_t *m, ag_text *text, ag_error *err) {
 
 /* ---- one message ---- */
 
-static json_t *string_of(const ag_text *text) {
+static json_t *json_of_text(const ag_text *text) {
     return json_stringn_nocheck(text->data ? text->data : "", text->len);
 }
 
 static json_t *text_part(const ag_text *text) {
-    return json_pack("{s:s, s:o}", "type", "text", "text", string_of(text));
+    return json_pack("{s:s, s:o}", "type", "text", "text", json_of_text(text));
 }
 
 /* Turns parts of other types into {"type": "text", "text": ...}. */
@@ -70,7 +70,7 @@ static ag_status fit_parts(json_t *m, const json_t *parts, ag_error *err) {
 
 static ag_status set_content(const normaliser *n, json_t *m, const ag_text *text, ag_error *err) {
     if (has(n, AG_CHAT_TEXT) || !has(n, AG_CHAT_PARTS)) {
-        return ag_normalise_set(m, "content", string_of(text), err);
+        return ag_normalise_set(m, "content", json_of_text(text), err);
     }
     return ag_normalise_set(m, "content", json_pack("[o]", text_part(text)), err);
 }
@@ -142,7 +142,7 @@ static ag_status flush(normaliser *n, ag_error *err) {
     return set_content(n, last_of(n), &n->tail, err);
 }
 
-static ag_status append_message(normaliser *n, json_t *m, ag_error *err) {
+static ag_status push_message(normaliser *n, json_t *m, ag_error *err) {
     AG_TRY(flush(n, err));
     n->from_tool = false;
     AG_TRY(ag_normalise_check(json_array_append(n->out, m) == 0, err));
@@ -180,7 +180,7 @@ static ag_status add_system(normaliser *n, json_t *m, ag_error *err) {
     const bool is_first = !last, is_early = last && ag_chat_has_role(last, "system");
     if (!has(n, AG_CHAT_SYSTEM)) return add_pending(n, m, err);
     if (is_first || accepts(n, is_early ? AG_ACCEPTS_SYSTEMS : AG_ACCEPTS_LATE_SYSTEM)) {
-        return append_message(n, m, err);
+        return push_message(n, m, err);
     }
     return is_early ? extend_last(n, "\n\n", m, err) : add_pending(n, m, err);
 }
@@ -192,7 +192,7 @@ static ag_status add_user(normaliser *n, json_t *m, ag_error *err) {
         AG_TRY(set_content(n, m, &n->pending, err));
         n->pending.len = 0;
     }
-    return append_message(n, m, err);
+    return push_message(n, m, err);
 }
 
 static ag_status append_result(const json_t *m, ag_text *text, ag_error *err) {
@@ -233,7 +233,7 @@ static ag_status add_message(normaliser *n, json_t *m, ag_error *err) {
     if (ag_chat_has_role(m, "system")) return add_system(n, m, err);
     if (ag_chat_has_role(m, "tool") && !has(n, AG_CHAT_RESULTS))
         return add_result_as_user(n, m, err);
-    return ag_chat_has_role(m, "user") ? add_user(n, m, err) : append_message(n, m, err);
+    return ag_chat_has_role(m, "user") ? add_user(n, m, err) : push_message(n, m, err);
 }
 
 /* Adds system text that no user message follows. */
@@ -241,7 +241,7 @@ static ag_status add_rest(normaliser *n, ag_error *err) {
     const json_t *last = last_of(n);
     if (!n->pending.len) return AG_OK;
     if (!last || !ag_chat_has_role(last, "user"))
-        return add_text(n, "user", &n->pending, append_message, err);
+        return add_text(n, "user", &n->pending, push_message, err);
     AG_TRY(open_tail(n, err));
     AG_TRY(ag_text_append_string(&n->tail, "\n\n", err));
     return ag_text_append(&n->tail, n->pending.data, n->pending.len, err);

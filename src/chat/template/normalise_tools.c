@@ -135,7 +135,7 @@ ag_status ag_chat_append_tools(const json_t *tools, ag_text *out, ag_error *err)
 
 /* Appends {"name": ..., "arguments": ...}. Arguments that are the text of a JSON object are written
  * as that object. */
-static ag_status append_call(const json_t *call, ag_text *out, ag_error *err) {
+static ag_status append_call_as_text(const json_t *call, ag_text *out, ag_error *err) {
     const json_t *function = json_object_get(call, "function");
     json_t *args = json_object_get(function, "arguments");
     json_t *parsed = json_is_string(args)
@@ -155,7 +155,7 @@ ag_status ag_chat_append_calls(const json_t *calls, ag_text *out, ag_error *err)
     size_t i;
     json_array_foreach(calls, i, call) {
         AG_TRY(ag_text_append_string(out, i ? "\n<tool_call>\n" : "<tool_call>\n", err));
-        AG_TRY(append_call(call, out, err));
+        AG_TRY(append_call_as_text(call, out, err));
         AG_TRY(ag_text_append_string(out, "</tool_call>", err));
     }
     return AG_OK;

@@ -150,7 +150,7 @@ static ag_status render_answers(rendering *r, ag_error *err) {
     return AG_OK;
 }
 
-static ag_status append_ids(rendering *r, ag_ids *ids, ag_error *err) {
+static ag_status encode_output(rendering *r, ag_ids *ids, ag_error *err) {
     const ag_chat_format *f = r->c->format;
     if (!f->tokenizer)
         return AG_FAIL(err, INVALID,
@@ -177,7 +177,7 @@ ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
     const bool has_placeholders = ids && c->n_answers && !(flags & AG_CHAT_NO_REWRITING);
     if (has_placeholders) st = ag_placeholders_find(c, &r.placeholders, err);
     if (st == AG_OK) st = r.placeholders.n ? render_answers(&r, err) : render_text(&r, err);
-    if (st == AG_OK && ids) st = append_ids(&r, ids, err);
+    if (st == AG_OK && ids) st = encode_output(&r, ids, err);
     if (st == AG_OK) {
         c->starts_in_reasoning = !(flags & (AG_CHAT_NO_PROMPT | AG_CHAT_CONTINUE)) &&
                                  ends_in_reasoning(c->format, r.out.text, r.end);
