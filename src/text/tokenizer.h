@@ -30,15 +30,16 @@ struct ag_tokenizer {
 ag_status ag_tokenizer_from_vocabulary(const ag_source_vocabulary *v, const char *name,
                                        ag_tokenizer **out, ag_error *err);
 
-/* A range of a text that ids stand for, perhaps none: then the text is only divided there. */
+/* Id range: a range of a text that is encoded as these ids. Without ids it only divides the text.
+ */
 typedef struct ag_id_range {
     size_t begin, end;
     int32_t *ids; /* only read */
     size_t n_ids;
 } ag_id_range;
-/* encode.c: like ag_tokenizer_encode without flags, but for the cuts, which are sorted and do not
- * overlap. What lies between two of them is encoded as one piece, in which no special token is
- * found. */
+/* Encodes like ag_tokenizer_encode() without flags, with these ranges, which are sorted and must
+ * not overlap. The text between two ranges is encoded as one piece; no special token is found in
+ * it. (encode.c) */
 ag_status ag_tokenizer_encode_ranges(const ag_tokenizer *t, const char *text, size_t len,
                                      const ag_id_range *ranges, size_t n, ag_ids *ids,
                                      ag_error *err);
