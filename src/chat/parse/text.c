@@ -50,18 +50,23 @@ ag_status ag_parse_start(ag_chat_parser *p, bool *again, ag_error *err) {
     return AG_OK;
 }
 
-/* State: white space after the reasoning, which is not content. */
-static ag_status after_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
-    (void)err;
+/* Skips white space, then enters the state `next`. */
+static ag_status skip_space(ag_chat_parser *p, ag_parser_state *next, bool *again) {
     size_t n;
     const char *s = ag_parser_unread(p, &n);
     const size_t space = ag_json_space_len(s, n);
     ag_parser_decide(p, space);
     if (space == n && !p->is_final) return AG_OK;
     p->searched = p->at;
-    p->state = ag_parse_content;
+    p->state = next;
     *again = true;
     return AG_OK;
+}
+
+/* State: white space after the reasoning, which is not content. */
+static ag_status after_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
+    (void)err;
+    return skip_space(p, ag_parse_content, again);
 }
 
 /* State: the start of the reasoning. Skips white space and one opening delimiter, which models
@@ -82,14 +87,7 @@ ag_status ag_parse_reasoning(ag_chat_parser *p, bool *again, ag_error *err) {
 /* State: white space after the opening delimiter. */
 static ag_status reasoning_space(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
-    size_t n;
-    const char *s = ag_parser_unread(p, &n);
-    const size_t space = ag_json_space_len(s, n);
-    ag_parser_decide(p, space);
-    if (space == n && !p->is_final) return AG_OK;
-    p->state = reasoning_text;
-    *again = true;
-    return AG_OK;
+    return skip_space(p, reasoning_text, again);
 }
 
 /* State: the text of the reasoning, to its closing delimiter. */
