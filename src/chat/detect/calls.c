@@ -373,7 +373,7 @@ static ag_status set_second_header(call_detector *d) {
 
 /* Sets what comes before, between and after calls, from the text around the first call and, if
  * there is one, the second. */
-static ag_status detect_delimiters(call_detector *d) {
+static ag_status set_delimiters(call_detector *d) {
     const sample *s = &d->one;
     const char *lead = s->text + s->turn, *rest = s->text + s->call_end;
     size_t n_lead = s->call_begin - s->turn, n_gap = 0, n_open = n_lead;
@@ -476,7 +476,7 @@ static ag_status detect(call_detector *d, bool *done) {
     if (!locate_call(&d->one, AG_PROBE_TOOL, d->one.turn)) return AG_OK;
     AG_TRY(detect_kind(d, done));
     if (!*done || d->c->kind == AG_CALLS_HARMONY) return AG_OK;
-    AG_TRY(detect_delimiters(d));
+    AG_TRY(set_delimiters(d));
     return detect_triggers(d);
 }
 

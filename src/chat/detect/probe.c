@@ -83,27 +83,24 @@ static ag_status render_within(const ag_chat_format *f, const json_t *variables,
     return st;
 }
 
-ag_status ag_probe_render(const ag_chat_format *f, json_t *messages, json_t *tools, json_t *more,
-                          bool prompt, ag_jinja_output *out, bool *ok, ag_error *err) {
+ag_status ag_probe_render(const ag_chat_format *f, json_t *messages, json_t *tools,
+                          json_t *variables, bool prompt, ag_jinja_output *out, bool *ok,
+                          ag_error *err) {
     static const struct tm now = {.tm_year = 126, .tm_mon = 0, .tm_mday = 2, .tm_wday = 5};
+    const bool null_tools = f->accepts & AG_ACCEPTS_NULL_TOOLS;
     *out = (ag_jinja_output){0};
     *ok = false;
-    json_t *variables = more ? more : json_object();
-    if (variables && !ag_chat_format_add_aliases(f, tools, variables, &now)) {
-        json_decref(variables);
-        variables = NULL;
-    }
-    const bool no_list = f->accepts & AG_ACCEPTS_NULL_TOOLS;
-    bool ok_so_far = variables && messages && fit_contents(f, messages) &&
-                     json_object_set(variables, "messages", messages) == 0;
-    if (ok_so_far) {
-        json_t *list = tools ? json_incref(tools) : no_list ? json_null() : json_array();
-        ok_so_far = json_object_set_new(variables, "tools", list) == 0;
-    }
-    ok_so_far = ok_so_far &&
-                json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt)) == 0;
+    if (!variables) variables = json_object();
+    const bool is_complete =
+        variables && messages && ag_chat_format_add_aliases(f, tools, variables, &now) &&
+        fit_contents(f, messages) && json_object_set(variables, "messages", messages) == 0 &&
+        json_object_set_new(variables, "tools",
+                            tools        ? json_incref(tools)
+                            : null_tools ? json_null()
+                                         : json_array()) == 0 &&
+        json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt)) == 0;
     ag_error render_err = {0};
-    ag_status st = ok_so_far ? render_within(f, variables, &now, out, &render_err) : AG_NOMEM;
+    ag_status st = is_complete ? render_within(f, variables, &now, out, &render_err) : AG_NOMEM;
     json_decref(messages);
     json_decref(tools);
     json_decref(variables);

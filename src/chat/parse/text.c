@@ -202,6 +202,7 @@ static ag_status begin_section(ag_chat_parser *p, size_t content, size_t trigger
     return AG_OK;
 }
 
+/* State: content, to the start of a section of calls. */
 ag_status ag_parse_content(ag_chat_parser *p, bool *again, ag_error *err) {
     const ag_match header = skip_header(p);
     /* Another header may follow, in this piece of text or in a later one. */
