@@ -132,8 +132,9 @@ static ag_status add_special_token(finder *x, const ag_special_text *m, size_t *
     return ag_id_range_list_add(x->l, (ag_id_range){begin, end, id, 1}, x->err);
 }
 
-/* Divides a spelling that came from the conversation, so that the tokenizer does not find it. It
- * does not look for special tokens between ranges, only for other added tokens. */
+/* Divides a spelling that came from the conversation after its first character, so that the
+ * tokenizer does not find it. Between ranges the tokenizer finds added tokens, but not special
+ * ones. */
 static ag_status split_spelling(finder *x, const ag_special_text *m, size_t at) {
     const size_t first = ag_utf8_len(m->spelling[0]);
     const size_t last = x->l->n ? x->l->ranges[x->l->n - 1].end : 0;
@@ -172,14 +173,8 @@ ag_status ag_special_text_find_ranges(const ag_chat_format *f, const ag_jinja_ou
             AG_TRY(add_special_token(&x, m, &at));
             continue;
         }
-        /* Divide for any spelling that begins here, not only the longest. */
-        for (size_t i = f->first_special_text[c]; i < f->first_special_text[c + 1]; i++) {
-            m = &f->special_texts[i];
-            if (m->len <= to - at && !memcmp(m->spelling, out->text + at, m->len)) {
-                AG_TRY(split_spelling(&x, m, at));
-                break;
-            }
-        }
+        m = ag_special_text_longest(f, out->text + at, to - at, false);
+        if (m) AG_TRY(split_spelling(&x, m, at));
         at++;
     }
     return AG_OK;
