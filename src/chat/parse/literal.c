@@ -22,9 +22,14 @@ typedef struct reader {
 
 static bool read_value(reader *r);
 
+/* Sets the status; returns whether it is AG_OK. All callers return after a failure. */
+static bool set_status(reader *r, ag_status status) {
+    r->status = status;
+    return status == AG_OK;
+}
+
 static bool emit(reader *r, const char *s, size_t n) {
-    if (r->status == AG_OK) r->status = ag_text_append(r->out, s, n, r->err);
-    return r->status == AG_OK;
+    return set_status(r, ag_text_append(r->out, s, n, r->err));
 }
 
 static void skip_space(reader *r) {
@@ -64,12 +69,9 @@ static bool read_escape(reader *r) {
                     (size_t)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)v & 0xffffu));
     }
     const char *at = memchr(from, c, sizeof from - 1);
-    if (r->status == AG_OK) {
-        /* An unknown escape stays as it is, with its backslash. */
-        r->status = at ? ag_json_text_escape(&to[at - from], 1, r->out, r->err)
-                       : ag_json_text_escape(&r->s[r->at - 2], 2, r->out, r->err);
-    }
-    return r->status == AG_OK;
+    /* An unknown escape stays as it is, with its backslash. */
+    return set_status(r, at ? ag_json_text_escape(&to[at - from], 1, r->out, r->err)
+                            : ag_json_text_escape(&r->s[r->at - 2], 2, r->out, r->err));
 }
 
 static bool read_python_string(reader *r) {
@@ -81,8 +83,7 @@ static bool read_python_string(reader *r) {
             if (!read_escape(r)) return false;
             continue;
         }
-        if (r->status == AG_OK) r->status = ag_json_text_escape(&r->s[r->at++], 1, r->out, r->err);
-        if (r->status != AG_OK) return false;
+        if (!set_status(r, ag_json_text_escape(&r->s[r->at++], 1, r->out, r->err))) return false;
     }
     return r->at++ < r->n && emit(r, "\"", 1);
 }
@@ -93,9 +94,7 @@ static bool read_delimited_string(reader *r) {
                *end = ag_find_bytes(begin, r->n - r->at - len, r->quote);
     if (!end) return false;
     r->at = (size_t)(end - r->s) + len;
-    if (r->status == AG_OK)
-        r->status = ag_json_text_quote(begin, (size_t)(end - begin), r->out, r->err);
-    return r->status == AG_OK;
+    return set_status(r, ag_json_text_quote(begin, (size_t)(end - begin), r->out, r->err));
 }
 
 static bool begins_string(const reader *r) {
@@ -117,9 +116,7 @@ static bool read_key(reader *r) {
     size_t end = r->at;
     while (end > begin && ag_is_json_space(r->s[end - 1])) end--;
     if (!r->quote || end == begin) return false;
-    if (r->status == AG_OK)
-        r->status = ag_json_text_quote(r->s + begin, end - begin, r->out, r->err);
-    return r->status == AG_OK;
+    return set_status(r, ag_json_text_quote(r->s + begin, end - begin, r->out, r->err));
 }
 
 static bool read_list(reader *r, char close, bool is_object) {
@@ -138,9 +135,7 @@ static bool read_list(reader *r, char close, bool is_object) {
 
 static bool read_scalar(reader *r) {
     static const char *const scalars[][2] = {
-        {"True", "true"}, {"False", "false"}, {"None", "null"},
-        {"true", "true"}, {"false", "false"}, {"null", "null"},
-    };
+        {"True", "true"}, {"False", "false"}, {"None", "null"}};
     const char *s = r->s + r->at;
     size_t n = 0;
     while (r->at + n < r->n && !strchr(",]}):\t\n\r ", s[n])) n++;
