@@ -114,29 +114,31 @@ static bool occurs_between(const char *from, const char *to, const char *s, size
 /* Returns whether the delimiter is inside a turn: between reasoning and content, or content and
  * call. */
 static bool is_inside(const tails *t, const char *delimiter, size_t n) {
-    const char *z = after_text(t->s[REASONED], AG_PROBE_REASONING),
-               *x = after_text(t->s[CALLED], AG_PROBE_ANSWER);
-    return occurs_between(z, z ? strstr(z, AG_PROBE_ANSWER) : NULL, delimiter, n) ||
-           occurs_between(x, x ? strstr(x, AG_PROBE_TOOL) : NULL, delimiter, n);
+    const char *reasoning_end = after_text(t->s[REASONED], AG_PROBE_REASONING),
+               *content_end = after_text(t->s[CALLED], AG_PROBE_ANSWER);
+    const char *content = reasoning_end ? strstr(reasoning_end, AG_PROBE_ANSWER) : NULL,
+               *call = content_end ? strstr(content_end, AG_PROBE_TOOL) : NULL;
+    return occurs_between(reasoning_end, content, delimiter, n) ||
+           occurs_between(content_end, call, delimiter, n);
 }
 
 /* Takes the delimiter at the start of `rest` for the end of a turn and for a stop, unless it is
  * inside turns. */
 static ag_status detect_end(ag_chat_format *f, const tails *t, const char *rest, ag_error *err) {
     size_t space;
-    const size_t n = rest ? ag_detect_delimiter_len(f, rest, &space) : 0;
-    if (n == 0) return AG_OK;
-    const char *delimiter = rest + space;
+    size_t n = rest ? ag_detect_delimiter_len(f, rest, &space) : 0;
+    if (n == 0 || is_inside(t, rest + space, n)) return AG_OK;
+    const char *end = rest + space;
     /* A line of text ends a turn only with the white space before it. */
-    const bool is_plain =
-        *delimiter != '<' && *delimiter != '[' && special_text_len(f, delimiter) == 0;
-    if (!f->turn_end && !is_inside(t, delimiter, n)) {
-        f->turn_end = is_plain ? ag_strndup(rest, space + n) : ag_strndup(delimiter, n);
-        if (!f->turn_end) return AG_FAIL(err, NOMEM, "end of turn");
+    const bool is_plain = *end != '<' && *end != '[' && special_text_len(f, end) == 0;
+    if (is_plain) {
+        end = rest;
+        n += space;
     }
-    if (is_inside(t, delimiter, n)) return AG_OK;
-    return is_plain ? space ? ag_detect_add_stop(f, rest, space + n, err) : AG_OK
-                    : ag_detect_add_stop(f, delimiter, n, err);
+    if (!f->turn_end && !(f->turn_end = ag_strndup(end, n))) {
+        return AG_FAIL(err, NOMEM, "end of turn");
+    }
+    return is_plain && !space ? AG_OK : ag_detect_add_stop(f, end, n, err);
 }
 
 static ag_status detect_ends(ag_chat_format *f, const tails *t, ag_error *err) {
@@ -193,22 +195,15 @@ static char *reasoning_opening(const tails *t, const char *s, size_t n, const ch
         return trimmed_copy(more, strlen(more));
     }
     /* A tag that also comes before a content counts only with the text before it. */
-    const char *x = t->s[ANSWERED] ? strstr(t->s[ANSWERED], AG_PROBE_ANSWER) : NULL;
-    size_t n_x = x ? (size_t)(x - t->s[ANSWERED]) : 0;
-    const char *before = x ? tag_before(t->s[ANSWERED], &n_x) : NULL;
-    const bool is_shared = tag && before && n_x == len && !memcmp(before, tag, len);
+    const char *content = t->s[ANSWERED] ? strstr(t->s[ANSWERED], AG_PROBE_ANSWER) : NULL;
+    size_t n_before = content ? (size_t)(content - t->s[ANSWERED]) : 0;
+    const char *before = content ? tag_before(t->s[ANSWERED], &n_before) : NULL;
+    const bool is_shared = tag && before && n_before == len && !memcmp(before, tag, len);
     if (is_shared && t->s[PROMPT] && !strncmp(s, t->s[PROMPT], strlen(t->s[PROMPT]))) {
         return trimmed_copy(s + strlen(t->s[PROMPT]), n - strlen(t->s[PROMPT]));
     }
     if (tag) return ag_strndup(tag, len);
     return same < n ? trimmed_copy(s + same, n - same) : ag_strdup("");
-}
-
-static bool ends_with(const char *s, const char *delimiter) {
-    size_t n = s ? strlen(s) : 0;
-    const size_t len = delimiter ? strlen(delimiter) : 0;
-    while (n && ag_is_json_space(s[n - 1])) n--;
-    return len && n >= len && !memcmp(s + n - len, delimiter, len);
 }
 
 static ag_status set_reasoning(ag_chat_format *f, char *open, char *close, ag_error *err) {
@@ -234,11 +229,13 @@ ag_status ag_detect_reasoning_by_text(ag_chat_format *f, const char *jinja, ag_e
 /* Sets the delimiters of reasoning from a rendered text whose reasoning `next` follows. */
 static ag_status detect_reasoning_in(ag_chat_format *f, const tails *t, const char *text,
                                      const char *other, const char *next, ag_error *err) {
-    const char *z = after_text(text, AG_PROBE_REASONING), *x = z ? strstr(z, next) : NULL;
-    size_t space = 0, n = z ? ag_detect_delimiter_len(f, z, &space) : 0;
-    if (!x || n == 0 || z + space + n > x) return AG_OK;
-    char *open = reasoning_opening(t, text, (size_t)(z - text) - strlen(AG_PROBE_REASONING), other);
-    if (!open || *open) return set_reasoning(f, open, ag_strndup(z + space, n), err);
+    const char *rest = after_text(text, AG_PROBE_REASONING),
+               *end = rest ? strstr(rest, next) : NULL;
+    size_t space = 0, n = rest ? ag_detect_delimiter_len(f, rest, &space) : 0;
+    if (!end || n == 0 || rest + space + n > end) return AG_OK;
+    char *open =
+        reasoning_opening(t, text, (size_t)(rest - text) - strlen(AG_PROBE_REASONING), other);
+    if (!open || *open) return set_reasoning(f, open, ag_strndup(rest + space, n), err);
     ag_free(open);
     return AG_OK;
 }
@@ -254,9 +251,9 @@ static ag_status detect_reasoning(ag_chat_format *f, const tails *t, const char 
 /* Sets content_open: a tag before the content that the prompt does not have and that does not end
  * the reasoning. */
 static ag_status detect_content(ag_chat_format *f, const tails *t, ag_error *err) {
-    const char *x = t->s[ANSWERED] ? strstr(t->s[ANSWERED], AG_PROBE_ANSWER) : NULL;
-    size_t n = x ? (size_t)(x - t->s[ANSWERED]) : 0;
-    const char *tag = x && t->s[PROMPT] ? tag_before(t->s[ANSWERED], &n) : NULL;
+    const char *content = t->s[ANSWERED] ? strstr(t->s[ANSWERED], AG_PROBE_ANSWER) : NULL;
+    size_t n = content ? (size_t)(content - t->s[ANSWERED]) : 0;
+    const char *tag = content && t->s[PROMPT] ? tag_before(t->s[ANSWERED], &n) : NULL;
     if (!tag || (strlen(f->reasoning_close) == n && !memcmp(tag, f->reasoning_close, n)))
         return AG_OK;
     f->content_open = ag_strndup(tag, n);
@@ -274,7 +271,8 @@ ag_status ag_detect_delimiters(ag_chat_format *f, const char *jinja, ag_error *e
     if (st == AG_OK) st = detect_ends(f, &t, err);
     if (st == AG_OK) st = detect_reasoning(f, &t, jinja, err);
     if (st == AG_OK) st = detect_content(f, &t, err);
-    if (st == AG_OK && ends_with(t.s[PROMPT], f->reasoning_open)) {
+    if (st == AG_OK && t.s[PROMPT] &&
+        ag_chat_format_ends_in_reasoning(f, t.s[PROMPT], strlen(t.s[PROMPT]))) {
         f->features |= AG_CHAT_OPENS_REASONING;
     }
     for (size_t i = 0; i < N_TAILS; i++) ag_free(t.s[i]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/template/format.h"
 
+#include "chat/json_scan.h"
 #include "chat/json_text.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -85,4 +86,10 @@ bool ag_chat_format_add_aliases(const ag_chat_format *f, const json_t *tools, js
         ok = json_object_set_new(variables, "datetime", json_string(text)) == 0;
     }
     return ok;
+}
+
+bool ag_chat_format_ends_in_reasoning(const ag_chat_format *f, const char *s, size_t n) {
+    const size_t len = strlen(f->reasoning_open);
+    while (n && ag_is_json_space(s[n - 1])) n--;
+    return n >= len && !memcmp(s + n - len, f->reasoning_open, len);
 }

@@ -66,6 +66,9 @@ ag_status ag_chat_format_render(const ag_chat_format *f, const json_t *variables
 bool ag_chat_format_add_aliases(const ag_chat_format *f, const json_t *tools, json_t *variables,
                                 const struct tm *now);
 
+/* Returns whether s[0..n) ends with the delimiter that opens the reasoning, white space ignored. */
+bool ag_chat_format_ends_in_reasoning(const ag_chat_format *f, const char *s, size_t n);
+
 /* Frees and zeroes everything that detection sets. */
 void ag_chat_format_reset_detected(ag_chat_format *f);
 

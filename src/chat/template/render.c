@@ -2,7 +2,6 @@
 /* Renders a conversation as text and as ids. */
 #include "chat/answers/placeholder.h"
 #include "chat/conversation.h"
-#include "chat/json_scan.h"
 #include "chat/message.h"
 #include "chat/template/normalise.h"
 #include "core/fail.h"
@@ -162,12 +161,6 @@ static ag_status encode_output(rendering *r, ag_ids *ids, ag_error *err) {
                                       r->ranges.n, ids, err);
 }
 
-static bool ends_in_reasoning(const ag_chat_format *f, const char *s, size_t n) {
-    const size_t len = strlen(f->reasoning_open);
-    while (n && ag_is_json_space(s[n - 1])) n--;
-    return n >= len && !memcmp(s + n - len, f->reasoning_open, len);
-}
-
 ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text, ag_error *err) {
     rendering r = {.c = c, .flags = flags};
     const size_t n_ids = ids ? ids->n : 0;
@@ -180,7 +173,7 @@ ag_status ag_chat_render(ag_chat *c, unsigned flags, ag_ids *ids, ag_text *text,
     if (st == AG_OK && ids) st = encode_output(&r, ids, err);
     if (st == AG_OK) {
         c->starts_in_reasoning = !(flags & (AG_CHAT_NO_PROMPT | AG_CHAT_CONTINUE)) &&
-                                 ends_in_reasoning(c->format, r.out.text, r.end);
+                                 ag_chat_format_ends_in_reasoning(c->format, r.out.text, r.end);
     }
     if (st == AG_OK && text && r.placeholders.n) {
         json_decref(r.placeholders.messages);
