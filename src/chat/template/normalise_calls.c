@@ -4,7 +4,6 @@
 #include "chat/message.h"
 #include "chat/template/normalise.h"
 #include "core/fail.h"
-#include "text/bytes.h"
 
 #include <stdio.h>
 #include <string.h>
