@@ -51,6 +51,7 @@ static ag_json_scan_result closes(ag_json_scan *s, char c) {
     return value_ends(s);
 }
 
+/* Handles the first byte of a value. */
 static ag_json_scan_result begins_value(ag_json_scan *s, char c) {
     s->is_key = false;
     switch (c) {
@@ -113,6 +114,7 @@ static bool may_end_number(uint8_t state) {
     return state == ZERO || state == DIGITS || state == FRACTION || state == EXPONENT_DIGITS;
 }
 
+/* Handles a byte in a number, or the byte after one inside brackets. */
 static ag_json_scan_result in_number(ag_json_scan *s, char c) {
     const uint8_t at = s->state;
     if (is_digit(c)) {

@@ -45,6 +45,7 @@ static void set_param(ag_sampler_params *p, int key, double v) {
     }
 }
 
+/* Reads the keys of an object into *params, and appends their names and values to *names. */
 static ag_status read_keys(const json_t *object, const char *where, bool is_gguf,
                            ag_sampler_params *params, ag_text *names, ag_error *err) {
     for (int i = 0; i < N_KEYS; i++) {

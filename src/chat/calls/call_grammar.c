@@ -265,6 +265,7 @@ static ag_status put_code(writer *w, const json_t *tool) {
     return put(w, is_python ? "\")\" " : "\"}\" ");
 }
 
+/* Writes a call of the tool, without what opens and closes it. */
 static ag_status put_call(writer *w, const json_t *tool) {
     const char *name = tool_name(tool);
     if (w->c->kind != AG_CALLS_JSON && name[ag_call_name_len(name, strlen(name))]) {

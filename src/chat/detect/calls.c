@@ -54,6 +54,7 @@ static ag_status render_calls(call_detector *d, size_t n, const char *id, char *
     return render_with_tools(d, ag_probe_calls(calls, json_string("")), false, out);
 }
 
+/* Renders the answer without a call, one call and, if the template takes several, two. */
 static ag_status render_samples(call_detector *d) {
     const char *id = AG_PROBE_ID;
     AG_TRY(render_with_tools(d, ag_probe_answered(), false, &d->plain));

@@ -15,6 +15,8 @@ typedef struct prober {
     bool ok;
 } prober;
 
+/* Renders a conversation, which is taken over; p->ok and p->out hold the result. Does nothing after
+ * a failure. */
 static bool run_probe(prober *p, json_t *messages, json_t *tools, json_t *more) {
     ag_jinja_output_free(&p->out);
     if (p->st != AG_OK) {
@@ -117,6 +119,7 @@ static bool are_arguments_readable(const char *s) {
            !strstr(s, "\\\"" AG_PROBE_KEY);
 }
 
+/* Returns the forms of arguments that calls with this id can have; 0 if calls are not written. */
 static uint32_t probe_arguments(prober *p, const char *id) {
     uint32_t found = 0;
     char *from_object = NULL;
@@ -166,6 +169,7 @@ static bool accepts_null_content(prober *p, const char *id) {
     return writes_call(p);
 }
 
+/* Sets the features of calls and AG_ACCEPTS_LONG_IDS; returns the features of calls and results. */
 static uint32_t probe_calls(prober *p) {
     static const char *const ids[] = {"call_Q7vq7vq7vq7v", AG_PROBE_ID};
     uint32_t found = 0;
@@ -213,6 +217,7 @@ static uint32_t probe_reasoning(prober *p) {
     return 0;
 }
 
+/* Returns the features AG_CHAT_THINKING_SWITCH and AG_CHAT_DOCUMENTS. */
 static uint32_t probe_switches(prober *p) {
     uint32_t found = 0;
     run_probe(p, json_pack("[o]", ag_probe_question()), NULL,

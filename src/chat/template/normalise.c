@@ -75,6 +75,7 @@ static ag_status set_content(const normaliser *n, json_t *m, const ag_text *text
     return ag_normalise_set(m, "content", json_pack("[o]", text_part(text)), err);
 }
 
+/* Converts the content to null, a string or a list of parts, as the template accepts it. */
 static ag_status fit_content(const normaliser *n, json_t *m, ag_error *err) {
     const json_t *content = json_object_get(m, "content");
     const bool is_call = json_array_size(json_object_get(m, "tool_calls")) > 0;

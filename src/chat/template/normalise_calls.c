@@ -49,6 +49,7 @@ static ag_status set_as_text(json_t *m, const char *key, const json_t *v, ag_err
     return st;
 }
 
+/* Converts arguments to an object or to text. Missing ones become {}. */
 static ag_status fit_arguments(const ag_chat_format *f, json_t *function, ag_error *err) {
     json_t *v = json_object_get(function, "arguments");
     const bool objects = f->features & AG_CHAT_ARGUMENT_OBJECTS;
@@ -84,6 +85,7 @@ static bool move_function(json_t *call, json_t *function) {
     return true;
 }
 
+/* Completes a call: type, id, and the function with its arguments. */
 static ag_status fit_call(const ag_chat_format *f, json_t *call, json_t *function, size_t n_before,
                           size_t i, ag_error *err) {
     char id[24];
@@ -99,6 +101,7 @@ static ag_status fit_call(const ag_chat_format *f, json_t *call, json_t *functio
     return ag_normalise_set(call, "function", json_incref(function), err);
 }
 
+/* *out: a copy of a call as the template accepts it; owned. */
 static ag_status fitted_call(const ag_chat_format *f, const json_t *call, size_t n_before, size_t i,
                              json_t **out, ag_error *err) {
     const json_t *old = json_object_get(call, "function");

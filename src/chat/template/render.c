@@ -74,6 +74,8 @@ static json_t *variables_of(const rendering *r, json_t *messages, json_t *tools,
 
 /* ---- text ---- */
 
+/* *messages, *tools: what the template gets; owned. Contains the placeholders and, for
+ * AG_CHAT_CONTINUE, end_sentinel. */
 static ag_status make_messages(const rendering *r, json_t **messages, json_t **tools,
                                ag_error *err) {
     ag_chat view = *r->c;
@@ -92,6 +94,7 @@ static ag_status make_messages(const rendering *r, json_t **messages, json_t **t
     return st;
 }
 
+/* Renders to r->out. */
 static ag_status render_variables(rendering *r, json_t *variables, const struct tm *now,
                                   ag_error *err) {
     const ag_chat_format *f = r->c->format;
@@ -113,6 +116,7 @@ static ag_status render_variables(rendering *r, json_t *variables, const struct 
     return st;
 }
 
+/* Renders to r->out, and sets r->end: for AG_CHAT_CONTINUE, where end_sentinel begins. */
 static ag_status render_text(rendering *r, ag_error *err) {
     json_t *messages, *tools;
     struct tm now;

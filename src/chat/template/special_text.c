@@ -12,6 +12,7 @@
 
 /* ---- collection ---- */
 
+/* Adds the token to f->special_texts if it is special, or if the template's text contains it. */
 static ag_status add_special_text(ag_chat_format *f, const ag_added_token *t, const char *jinja,
                                   ag_error *err) {
     size_t n;
