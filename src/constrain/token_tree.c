@@ -150,15 +150,3 @@ void ag_token_tree_free(ag_token_tree *t) {
     ag_free(t->bytes);
     *t = (ag_token_tree){0};
 }
-
-uint32_t ag_token_tree_find(const ag_token_tree *t, const unsigned char *s, size_t n) {
-    uint32_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t end = at + t->nodes[at].skip;
-        uint32_t child = at + 1;
-        while (child < end && t->nodes[child].byte != s[i]) child += t->nodes[child].skip;
-        if (child >= end) return 0;
-        at = child;
-    }
-    return at;
-}

@@ -36,7 +36,4 @@ ag_status ag_token_tree_build(ag_token_tree *t, const ag_tokenizer *tokenizer, s
                               ag_error *err);
 void ag_token_tree_free(ag_token_tree *t);
 
-/* The node of these bytes, or 0: no token begins so. */
-uint32_t ag_token_tree_find(const ag_token_tree *t, const unsigned char *s, size_t n);
-
 #endif
