@@ -8,10 +8,6 @@ enum {
     MOST_ITEMS = 1 << 13, /* of an array with more, as many are written at most */
 };
 
-static ag_goal goal_of_item(const ag_array_shape *x, size_t i) {
-    return i < x->n_prefix ? x->prefix[i] : x->rest;
-}
-
 /* ---- with items that are counted ---- */
 
 enum { MOST_COUNTS = 256 };
@@ -47,7 +43,7 @@ static ag_status kind_of_item(const counting *c, size_t at, size_t count, unsign
     const ag_array_shape *x = c->x;
     ag_shaper *s = &c->w->s;
     size_t unit = 1;
-    *goal = goal_of_item(x, at);
+    *goal = ag_array_item(x, at);
     *to = count;
     for (size_t k = 0; k < x->n_contains; unit *= c->caps[k++] + 1) {
         const ag_contains *kind = &x->contains[k];
@@ -186,7 +182,7 @@ ag_status ag_write_array(ag_schema_writer *w, const ag_array_shape *x, uint32_t 
         after = loop;
     }
     for (size_t i = last; i-- > 0 && net->status == AG_OK;) {
-        AG_TRY(ag_schema_call_goal(w, goal_of_item(x, i), after, &item));
+        AG_TRY(ag_schema_call_goal(w, ag_array_item(x, i), after, &item));
         if (i == 0) break;
         const uint32_t more = item == AG_NET_NOWHERE ? item : ag_write_comma(w, many, item);
         after = ag_net_either(net, more, i >= x->least ? spaced_close : AG_NET_NOWHERE);

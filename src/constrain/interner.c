@@ -6,13 +6,34 @@
 #include "core/fail.h"
 #include "text/bytes.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+enum { INSERTION_SORT_MAX = 24 };
 
 void ag_interner_free(ag_interner *t) {
     ag_free(t->pool);
     ag_free(t->starts);
     ag_free(t->slots);
     *t = (ag_interner){0};
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void ag_interner_sort(uint32_t *list, size_t n) {
+    if (n > INSERTION_SORT_MAX) {
+        qsort(list, n, sizeof *list, compare_numbers);
+        return;
+    }
+    for (size_t i = 1; i < n; i++) {
+        const uint32_t x = list[i];
+        size_t k = i;
+        for (; k > 0 && list[k - 1] > x; k--) list[k] = list[k - 1];
+        list[k] = x;
+    }
 }
 
 static uint64_t hash_list(const uint32_t *list, size_t n) {

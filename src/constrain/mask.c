@@ -54,8 +54,7 @@ static void find_taken(fill *f, uint32_t name, uint32_t node) {
             f->taken.ranges[f->taken.n++][1] = child + nodes[child].skip;
             continue;
         }
-        uint32_t next = names[name].child;
-        while (next && names[next].byte != nodes[child].byte) next = names[next].sibling;
+        const uint32_t next = ag_name_child(names, name, (uint8_t)nodes[child].byte);
         if (next) find_taken(f, next, child);
     }
 }
@@ -67,8 +66,7 @@ static bool spells_name(const fill *f, int32_t id) {
     for (uint32_t i = f->tree->start[id]; i < f->tree->start[id + 1]; i++) {
         const uint8_t byte = f->tree->bytes[i];
         if (byte == '"' && names[at].ends) return true;
-        at = names[at].child;
-        while (at && names[at].byte != byte) at = names[at].sibling;
+        at = ag_name_child(names, at, byte);
         if (!at) return false;
     }
     return false;

@@ -216,8 +216,7 @@ static bool take_extra(const ag_matcher *m, const ag_net_rule *r, const ag_threa
     if (t->state == m->shared->name_start || !t->extra) return true;
     const ag_name_node *names = m->own->net->names;
     if (byte == '"' && t->state == m->shared->name_inside) return !names[t->extra - 1].ends;
-    uint32_t child = names[t->extra - 1].child;
-    while (child && names[child].byte != byte) child = names[child].sibling;
+    const uint32_t child = ag_name_child(names, t->extra - 1, byte);
     *extra = child ? child + 1 : 0;
     return true;
 }

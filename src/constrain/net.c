@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"
+#include "text/utf8.h"
 
 #include <string.h>
 
@@ -178,8 +179,7 @@ uint32_t ag_net_names(ag_net *net) { return add_name_node(net, (ag_name_node){0}
 
 static uint32_t name_child(ag_net *net, uint32_t at, uint8_t byte) {
     if (net->status != AG_OK) return 0;
-    uint32_t child = net->names[at].child;
-    while (child && net->names[child].byte != byte) child = net->names[child].sibling;
+    uint32_t child = ag_name_child(net->names, at, byte);
     if (child) return child;
     child = add_name_node(net, (ag_name_node){.byte = byte, .sibling = net->names[at].child});
     if (child) net->names[at].child = child;
@@ -258,18 +258,6 @@ static uint32_t chars_of_length(ag_net *net, const uint8_t *lo, const uint8_t *h
     return at;
 }
 
-static size_t put_utf8(uint8_t out[4], uint32_t cp) {
-    if (cp < 0x80) {
-        out[0] = (uint8_t)cp;
-        return 1;
-    }
-    const size_t n = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
-    static const uint8_t lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
-    for (size_t i = n - 1; i > 0; i--, cp >>= 6) out[i] = (uint8_t)(0x80 | (cp & 0x3F));
-    out[0] = (uint8_t)(lead[n] | cp);
-    return n;
-}
-
 uint32_t ag_net_chars(ag_net *net, uint32_t lo, uint32_t hi, uint32_t next) {
     /* Where the number of bytes changes, and around the surrogates. */
     static const ag_char_range pieces[] = {
@@ -280,8 +268,8 @@ uint32_t ag_net_chars(ag_net *net, uint32_t lo, uint32_t hi, uint32_t next) {
         const uint32_t to = hi < pieces[i].hi ? hi : pieces[i].hi;
         if (from > to) continue;
         uint8_t a[4], b[4];
-        const size_t n = put_utf8(a, from);
-        put_utf8(b, to);
+        const size_t n = ag_utf8_put((char *)a, from);
+        ag_utf8_put((char *)b, to);
         at = ag_net_either(net, at, chars_of_length(net, a, b, n, next));
     }
     return at;

@@ -49,6 +49,13 @@ typedef struct ag_name_node {
     bool ends;
 } ag_name_node;
 
+/* Returns the child of names[at] for this byte; 0 if there is none. */
+static inline uint32_t ag_name_child(const ag_name_node *names, uint32_t at, uint8_t byte) {
+    uint32_t child = names[at].child;
+    while (child && names[child].byte != byte) child = names[child].sibling;
+    return child;
+}
+
 /* An object whose properties come in any order, or a list of values each of which may be there
  * once: net_objects.c. */
 enum { AG_OBJECT_MEMBERS = 255 };

@@ -6,7 +6,6 @@
 #include "core/interrupt.h"
 #include "text/bytes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -143,31 +142,13 @@ static void close_op(ag_net_states *s, uint32_t op) {
     }
 }
 
-static int compare_ops(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static void sort_list(uint32_t *list, size_t n) {
-    if (n > 24) {
-        qsort(list, n, sizeof *list, compare_ops);
-        return;
-    }
-    for (size_t i = 1; i < n; i++) {
-        const uint32_t x = list[i];
-        size_t k = i;
-        for (; k > 0 && list[k - 1] > x; k--) list[k] = list[k - 1];
-        list[k] = x;
-    }
-}
-
 /* The state of what is in s->list. */
 static ag_status end_closure(ag_net_states *s, uint32_t *state, ag_error *err) {
     if (s->status != AG_OK) {
         if (err) *err = s->error;
         return s->status;
     }
-    sort_list(s->list, s->n_list);
+    ag_interner_sort(s->list, s->n_list);
     uint32_t id;
     AG_TRY(ag_net_states_charge(s, s->n_list + 1, err));
     AG_TRY(ag_interner_add(&s->sets, s->list, s->n_list, s->limits.states, "the constraint", &id,
@@ -191,7 +172,7 @@ static ag_status end_closure(ag_net_states *s, uint32_t *state, ag_error *err) {
 ag_status ag_net_states_start(ag_net_states *s, uint32_t rule, uint32_t *state, ag_error *err) {
     rule &= ~AG_NET_SHARED;
     if (!s->rule_starts[rule]) {
-        uint32_t made;
+        uint32_t made = 0;
         begin_closure(s);
         close_op(s, s->net->rules[rule].start);
         AG_TRY(end_closure(s, &made, err));

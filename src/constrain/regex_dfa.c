@@ -123,11 +123,6 @@ static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *i
 
 /* ---- subsets ---- */
 
-static int compare_ids(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Adds what can be reached from s without a character; m->list holds steps with a character, ends
  * and matches. */
 static void reach(machine *m, uint32_t s, bool at_begin, bool at_end) {
@@ -152,7 +147,7 @@ static void reach(machine *m, uint32_t s, bool at_begin, bool at_end) {
 }
 
 static ag_status intern_list(machine *m, uint32_t *id) {
-    qsort(m->list, m->n_list, sizeof *m->list, compare_ids);
+    ag_interner_sort(m->list, m->n_list);
     return ag_interner_add(&m->sets, m->list, m->n_list, m->limits->states, "a regular expression",
                            id, m->err);
 }

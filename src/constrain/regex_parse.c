@@ -4,6 +4,7 @@
 #include "constrain/interrupts.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/hex.h"
 #include "text/bytes.h"
 #include "text/utf8.h"
 
@@ -81,18 +82,12 @@ static uint32_t take_char(parser *p) {
 
 /* ---- escapes ---- */
 
-static int hex_of(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* n digits; false and nothing taken if they are not there. */
 static bool take_hex(parser *p, size_t n, uint32_t *out) {
     *out = 0;
     if (p->n - p->at < n) return false;
     for (size_t i = 0; i < n; i++) {
-        const int digit = hex_of(p->s[p->at + i]);
+        const int digit = ag_hex_digit(p->s[p->at + i]);
         if (digit < 0) return false;
         *out = *out << 4 | (uint32_t)digit;
     }
@@ -105,8 +100,8 @@ static ag_status take_unicode(parser *p, uint32_t *cp) {
     const size_t start = p->at;
     if (skip_if(p, "{")) {
         *cp = 0;
-        while (more(p) && hex_of(p->s[p->at]) >= 0 && *cp <= AG_CHAR_MOST) {
-            *cp = *cp << 4 | (uint32_t)hex_of(p->s[p->at++]);
+        while (more(p) && ag_hex_digit(p->s[p->at]) >= 0 && *cp <= AG_CHAR_MOST) {
+            *cp = *cp << 4 | (uint32_t)ag_hex_digit(p->s[p->at++]);
         }
         if (skip_if(p, "}") && *cp <= AG_CHAR_MOST) return AG_OK;
     } else if (take_hex(p, 4, cp)) {

@@ -4,6 +4,7 @@
 #include "constrain/interrupts.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "core/hex.h"
 #include "formats/json.h"
 #include "text/bytes.h"
 
@@ -173,12 +174,6 @@ static ag_status find_anchors(ag_schema_doc *d, const json_t *v, const json_t *r
     return AG_OK;
 }
 
-static int hex_nibble(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* One part of a pointer, without ~ and % escapes; returns what is behind it. */
 static const char *read_part(const char *s, char *out, size_t size) {
     size_t n = 0;
@@ -186,8 +181,8 @@ static const char *read_part(const char *s, char *out, size_t size) {
         char c = *s;
         if (c == '~' && (s[1] == '0' || s[1] == '1')) {
             c = *++s == '0' ? '~' : '/';
-        } else if (c == '%' && s[1] && hex_nibble(s[1]) >= 0 && hex_nibble(s[2]) >= 0) {
-            c = (char)(hex_nibble(s[1]) * 16 + hex_nibble(s[2]));
+        } else if (c == '%' && s[1] && ag_hex_digit(s[1]) >= 0 && ag_hex_digit(s[2]) >= 0) {
+            c = (char)(ag_hex_digit(s[1]) * 16 + ag_hex_digit(s[2]));
             s += 2;
         }
         out[n++] = c;

@@ -49,6 +49,11 @@ typedef struct ag_array_shape {
     uint32_t unique_at; /* the schema that says so, for messages */
 } ag_array_shape;
 
+/* Returns the schemas of item i. */
+static inline ag_goal ag_array_item(const ag_array_shape *x, size_t i) {
+    return i < x->n_prefix ? x->prefix[i] : x->rest;
+}
+
 typedef struct ag_property {
     const char *name;
     size_t len;

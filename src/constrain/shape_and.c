@@ -124,10 +124,6 @@ ag_status ag_string_dfa(ag_shaper *s, const ag_string_shape *x, const ag_text_df
 
 /* ---- arrays ---- */
 
-static ag_goal item_goal(const ag_array_shape *a, size_t i) {
-    return i < a->n_prefix ? a->prefix[i] : a->rest;
-}
-
 /* Both lists; counts of the same items are one. */
 static ag_status and_contains(ag_shaper *s, const ag_array_shape *a, const ag_array_shape *b,
                               ag_array_shape *x) {
@@ -171,7 +167,7 @@ static ag_status and_arrays(ag_shaper *s, const ag_array_shape *a, const ag_arra
     ag_goal *prefix = ag_shaper_get(s, n, sizeof *prefix);
     if (!x || !prefix) return ag_shaper_no_memory(s);
     for (size_t i = 0; i < n; i++) {
-        AG_TRY(ag_goal_and(s, item_goal(a, i), item_goal(b, i), &prefix[i]));
+        AG_TRY(ag_goal_and(s, ag_array_item(a, i), ag_array_item(b, i), &prefix[i]));
     }
     x->prefix = prefix;
     x->n_prefix = n;
@@ -434,7 +430,7 @@ static ag_status object_is_empty(ag_shaper *s, const ag_object_shape *x, int dep
 static ag_status array_is_empty(ag_shaper *s, const ag_array_shape *x, int depth, bool *empty) {
     *empty = x->least > x->most;
     for (size_t i = 0; i < x->least && i <= x->n_prefix && !*empty && depth > 0; i++) {
-        AG_TRY(ag_goal_is_empty(s, item_goal(x, i), depth - 1, empty));
+        AG_TRY(ag_goal_is_empty(s, ag_array_item(x, i), depth - 1, empty));
     }
     return AG_OK;
 }
