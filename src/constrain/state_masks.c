@@ -5,7 +5,6 @@
 #include "core/fail.h"
 #include "text/bytes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { TREE_FROM = 6 }; /* exits of a state */
@@ -124,24 +123,8 @@ static ag_status gather_tokens(gather *g) {
 
 /* ---- trees of what follows ---- */
 
-typedef struct suffix {
-    const unsigned char *s;
-    uint32_t n;
-    int32_t token;
-    uint8_t chars;
-} suffix;
-
-static int compare_suffixes(const void *a, const void *b) {
-    const suffix *x = a, *y = b;
-    const uint32_t n = x->n < y->n ? x->n : y->n;
-    const int c = n ? memcmp(x->s, y->s, n) : 0;
-    if (c) return c;
-    if (x->n != y->n) return x->n < y->n ? -1 : 1;
-    return x->token < y->token ? -1 : x->token > y->token;
-}
-
 /* Tokens below the exits that lead to `state`. list NULL: only counts them. */
-static size_t list_suffixes(const gather *g, uint32_t state, suffix *list) {
+static size_t list_suffixes(const gather *g, uint32_t state, ag_token_text *list) {
     const ag_token_tree *t = g->tree;
     size_t n = 0;
     for (size_t e = 0; e < g->mask->n_exits; e++) {
@@ -151,60 +134,33 @@ static size_t list_suffixes(const gather *g, uint32_t state, suffix *list) {
         for (uint32_t i = x->node + 1; i < end; i++) {
             for (int32_t id = t->nodes[i].token; id >= 0; id = t->same[id], n++) {
                 if (!list) continue;
-                list[n] = (suffix){t->bytes + t->start[id] + depth, t->nodes[i].depth - depth, id,
-                                   g->exit_chars[e]};
+                list[n] = (ag_token_text){t->bytes + t->start[id] + depth,
+                                          t->nodes[i].depth - depth, id, 0, g->exit_chars[e]};
             }
         }
     }
     return n;
 }
 
-static uint32_t shared_prefix(const suffix *a, const suffix *b) {
-    uint32_t n = 0;
-    while (n < a->n && n < b->n && a->s[n] == b->s[n]) n++;
-    return n;
-}
-
-static void link_suffixes(ag_mask_tree *t, const suffix *list, size_t n, uint32_t *path) {
-    uint32_t open = 0;
-    t->nodes[0] = (ag_token_node){.token = -1};
-    t->n_nodes = 1;
-    path[0] = 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t shared = i ? shared_prefix(&list[i - 1], &list[i]) : 0;
-        for (; open > shared; open--) {
-            t->nodes[path[open]].skip = (t->n_nodes - path[open]) & 0xFFFFFF;
-        }
-        for (uint32_t d = shared; d < list[i].n; d++) {
-            path[++open] = t->n_nodes;
-            t->nodes[t->n_nodes++] =
-                (ag_token_node){.byte = list[i].s[d], .token = -1, .depth = d + 1};
-        }
-        ag_token_node *end = &t->nodes[path[open]];
-        if (end->token < 0) end->token = (int32_t)i;
-        else t->entries[i - 1].last = false;
-        t->entries[i] = (ag_mask_entry){list[i].token, list[i].chars, true};
-    }
-    for (; open > 0; open--) { t->nodes[path[open]].skip = (t->n_nodes - path[open]) & 0xFFFFFF; }
-    t->nodes[0].skip = t->n_nodes & 0xFFFFFF;
-}
-
 static ag_status make_tree(gather *g, uint32_t state, ag_mask_tree *out) {
     const size_t n = list_suffixes(g, state, NULL);
     AG_TRY(ag_net_states_charge(g->states, n, g->err));
-    suffix *list = ag_calloc(n, sizeof *list);
+    ag_token_text *list = ag_calloc(n, sizeof *list);
     uint32_t *path = ag_calloc(g->tree->max_depth + 1, sizeof *path);
     *out = (ag_mask_tree){.state = state, .entries = ag_calloc(n, sizeof *out->entries)};
-    size_t n_nodes = 1;
     if (list && path && out->entries) {
         list_suffixes(g, state, list);
-        qsort(list, n, sizeof *list, compare_suffixes);
-        for (size_t i = 0; i < n; i++) {
-            n_nodes += list[i].n - (i ? shared_prefix(&list[i - 1], &list[i]) : 0);
-        }
+        const size_t n_nodes = ag_token_texts_sort(list, n);
         out->nodes = ag_calloc(n_nodes, sizeof *out->nodes);
-        if (out->nodes) link_suffixes(out, list, n, path);
+        out->n_nodes = (uint32_t)n_nodes;
         g->mask->n_bytes += n * sizeof *out->entries + n_nodes * sizeof *out->nodes;
+    }
+    if (out->nodes) ag_token_texts_link(list, n, out->nodes, path);
+    for (size_t i = 0; out->nodes && i < n; i++) {
+        ag_token_node *end = &out->nodes[list[i].node];
+        if (end->token < 0) end->token = (int32_t)i;
+        else out->entries[i - 1].last = false;
+        out->entries[i] = (ag_mask_entry){list[i].id, list[i].chars, true};
     }
     ag_free(list);
     ag_free(path);

@@ -11,19 +11,48 @@
 
 enum { MAX_NODES = (1 << 24) - 1 };
 
-typedef struct spelling {
-    const unsigned char *s;
-    uint32_t n;
-    int32_t id;
-} spelling;
-
-static int compare_spellings(const void *a, const void *b) {
-    const spelling *x = a, *y = b;
+static int compare_texts(const void *a, const void *b) {
+    const ag_token_text *x = a, *y = b;
     const uint32_t n = x->n < y->n ? x->n : y->n;
-    int c = n ? memcmp(x->s, y->s, n) : 0;
+    const int c = n ? memcmp(x->s, y->s, n) : 0;
     if (c) return c;
     if (x->n != y->n) return x->n < y->n ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static uint32_t shared_bytes(const ag_token_text *a, const ag_token_text *b) {
+    uint32_t n = 0;
+    while (n < a->n && n < b->n && a->s[n] == b->s[n]) n++;
+    return n;
+}
+
+size_t ag_token_texts_sort(ag_token_text *list, size_t n) {
+    size_t nodes = 1;
+    if (n) qsort(list, n, sizeof *list, compare_texts);
+    for (size_t i = 0; i < n; i++) {
+        nodes += list[i].n - (i ? shared_bytes(&list[i - 1], &list[i]) : 0);
+    }
+    return nodes;
+}
+
+void ag_token_texts_link(ag_token_text *list, size_t n, ag_token_node *nodes, uint32_t *path) {
+    uint32_t open = 0, n_nodes = 1; /* open: depth of the newest node */
+    nodes[0] = (ag_token_node){.token = -1};
+    path[0] = 0;
+    for (size_t i = 0; i < n; i++) {
+        ag_token_text *s = &list[i];
+        const uint32_t shared = i ? shared_bytes(s - 1, s) : 0;
+        for (; open > shared; open--) {
+            nodes[path[open]].skip = (n_nodes - path[open]) & 0xFFFFFF;
+        }
+        for (uint32_t d = shared; d < s->n; d++) {
+            path[++open] = n_nodes;
+            nodes[n_nodes++] = (ag_token_node){.byte = s->s[d], .token = -1, .depth = d + 1};
+        }
+        s->node = path[open];
+    }
+    for (; open > 0; open--) nodes[path[open]].skip = (n_nodes - path[open]) & 0xFFFFFF;
+    nodes[0].skip = n_nodes & 0xFFFFFF;
 }
 
 /* Into t->bytes and t->start. */
@@ -64,48 +93,8 @@ bool ag_token_tree_is_special(const ag_token_tree *t, int32_t id) {
     return t->start[id] < t->start[id + 1] && t->bytes[t->start[id]] == AG_TOKEN_LEAD;
 }
 
-static uint32_t shared_bytes(const spelling *a, const spelling *b) {
-    uint32_t n = 0;
-    while (n < a->n && n < b->n && a->s[n] == b->s[n]) n++;
-    return n;
-}
-
-static size_t count_nodes(const spelling *list, size_t n) {
-    size_t nodes = 1;
-    for (size_t i = 0; i < n; i++) {
-        nodes += list[i].n - (i ? shared_bytes(&list[i - 1], &list[i]) : 0);
-    }
-    return nodes;
-}
-
-/* list is sorted; path[d] is the open node of depth d. */
-static void link_nodes(ag_token_tree *t, const spelling *list, size_t n, uint32_t *path) {
-    uint32_t open = 0; /* depth of the newest node */
-    t->nodes[0] = (ag_token_node){.token = -1};
-    t->n_nodes = 1;
-    path[0] = 0;
-    for (size_t i = 0; i < n; i++) {
-        const spelling *s = &list[i];
-        const uint32_t shared = i ? shared_bytes(s - 1, s) : 0;
-        for (; open > shared; open--) {
-            t->nodes[path[open]].skip = (t->n_nodes - path[open]) & 0xFFFFFF;
-        }
-        for (uint32_t d = shared; d < s->n; d++) {
-            path[++open] = t->n_nodes;
-            t->nodes[t->n_nodes++] = (ag_token_node){.byte = s->s[d], .token = -1, .depth = d + 1};
-        }
-        ag_token_node *end = &t->nodes[path[open]];
-        t->node_of[s->id] = path[open];
-        t->same[s->id] = end->token;
-        end->token = s->id;
-    }
-    for (; open > 0; open--) { t->nodes[path[open]].skip = (t->n_nodes - path[open]) & 0xFFFFFF; }
-    t->nodes[0].skip = t->n_nodes & 0xFFFFFF;
-}
-
-static ag_status build_nodes(ag_token_tree *t, spelling *list, size_t n, ag_error *err) {
-    qsort(list, n, sizeof *list, compare_spellings);
-    const size_t n_nodes = count_nodes(list, n);
+static ag_status build_nodes(ag_token_tree *t, ag_token_text *list, size_t n, ag_error *err) {
+    const size_t n_nodes = ag_token_texts_sort(list, n);
     if (n_nodes > MAX_NODES) {
         return AG_FAIL(err, LIMIT, "a vocabulary of %zu nodes, more than %d", n_nodes, MAX_NODES);
     }
@@ -114,10 +103,20 @@ static ag_status build_nodes(ag_token_tree *t, spelling *list, size_t n, ag_erro
     }
     uint32_t *path = ag_calloc(t->max_depth + 1, sizeof *path);
     t->nodes = ag_calloc(n_nodes, sizeof *t->nodes);
-    if (path && t->nodes) link_nodes(t, list, n, path);
-    const bool made = path && t->nodes;
+    if (!path || !t->nodes) {
+        ag_free(path);
+        return AG_FAIL(err, NOMEM, "token tree of %zu nodes", n_nodes);
+    }
+    ag_token_texts_link(list, n, t->nodes, path);
+    t->n_nodes = (uint32_t)n_nodes;
     ag_free(path);
-    return made ? AG_OK : AG_FAIL(err, NOMEM, "token tree of %zu nodes", n_nodes);
+    for (size_t i = 0; i < n; i++) {
+        ag_token_node *end = &t->nodes[list[i].node];
+        t->node_of[list[i].id] = list[i].node;
+        t->same[list[i].id] = end->token;
+        end->token = list[i].id;
+    }
+    return AG_OK;
 }
 
 ag_status ag_token_tree_build(ag_token_tree *t, const ag_tokenizer *tokenizer, size_t n_vocab,
@@ -126,7 +125,7 @@ ag_status ag_token_tree_build(ag_token_tree *t, const ag_tokenizer *tokenizer, s
     t->same = ag_calloc(n_vocab, sizeof *t->same);
     t->node_of = ag_calloc(n_vocab, sizeof *t->node_of);
     t->start = ag_calloc(n_vocab + 1, sizeof *t->start);
-    spelling *list = ag_calloc(n_vocab, sizeof *list);
+    ag_token_text *list = ag_calloc(n_vocab, sizeof *list);
     ag_status st = AG_OK;
     if (!t->same || !t->node_of || !t->start || !list) {
         st = AG_FAIL(err, NOMEM, "token tree of %zu tokens", n_vocab);
@@ -135,7 +134,7 @@ ag_status ag_token_tree_build(ag_token_tree *t, const ag_tokenizer *tokenizer, s
     size_t n = 0;
     for (size_t id = 0; st == AG_OK && id < n_vocab; id++) {
         const uint32_t len = t->start[id + 1] - t->start[id];
-        if (len) list[n++] = (spelling){t->bytes + t->start[id], len, (int32_t)id};
+        if (len) list[n++] = (ag_token_text){t->bytes + t->start[id], len, (int32_t)id, 0, 0};
     }
     if (st == AG_OK) st = build_nodes(t, list, n, err);
     ag_free(list);

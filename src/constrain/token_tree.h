@@ -13,6 +13,20 @@ typedef struct ag_token_node {
     uint32_t depth; /* bytes from the root */
 } ag_token_node;
 
+/* A token's text, or its end, as an entry of a tree. */
+typedef struct ag_token_text {
+    const unsigned char *s; /* [n] borrowed */
+    uint32_t n;
+    int32_t id;
+    uint32_t node; /* set by ag_token_texts_link(): the node at which it ends */
+    uint8_t chars; /* the caller's */
+} ag_token_text;
+
+/* Sorts the list. Returns the number of nodes of its tree. */
+size_t ag_token_texts_sort(ag_token_text *list, size_t n);
+/* Writes the tree of a sorted list, without tokens. path has room for the longest text and 1. */
+void ag_token_texts_link(ag_token_text *list, size_t n, ag_token_node *nodes, uint32_t *path);
+
 typedef struct ag_token_tree {
     ag_token_node *nodes; /* [0] is the root */
     uint32_t n_nodes;
