@@ -64,17 +64,9 @@ static ag_status write_other(object *o, const ag_name_class *c, uint32_t next, u
     }
     /* Names that are taken go out of the automaton. */
     ag_shaper *s = &w->s;
-    const size_t n = o->x->n_properties;
-    const char **texts = ag_shaper_get(s, n, sizeof *texts);
-    size_t *lens = ag_shaper_get(s, n, sizeof *lens);
-    if (!texts || !lens) return ag_shaper_no_memory(s);
-    for (size_t i = 0; i < n; i++) {
-        texts[i] = o->x->properties[i].name;
-        lens[i] = o->x->properties[i].len;
-    }
-    ag_text_dfa taken = {0}, both = {0}, left = {0};
+    ag_text_dfa taken, both = {0}, left = {0};
     const ag_text_dfa *names = c->names ? c->names : o->x->names;
-    ag_status st = ag_text_dfa_texts(&taken, texts, lens, n, &s->limits, w->err);
+    ag_status st = ag_object_names(s, o->x, &taken);
     if (st == AG_OK && c->names && o->x->names) {
         st = ag_text_dfa_combine(&both, c->names, o->x->names, AG_TEXT_AND, &s->limits, w->err);
         names = &both;
@@ -112,7 +104,7 @@ static ag_status write_witness(object *o, const ag_some_property *witness, uint3
         uint32_t one;
         AG_TRY(ag_goal_and(s, c.goal, witness->goal, &c.goal));
         if (c.goal == AG_GOAL_NEVER) continue;
-        AG_TRY(ag_names_and(s, c.names, witness->names, &c.names));
+        AG_TRY(ag_texts_and(s, c.names, witness->names, &c.names));
         if (c.names && !c.names->n_states) continue;
         AG_TRY(write_other(o, &c, end, &one));
         start = ag_net_either(net, start, one);
@@ -387,11 +379,11 @@ static ag_status choose_witness(choice *c, size_t i, const witnesses *must) {
     for (size_t k = 0; k < must->n; k++) {
         witnesses one = *must;
         AG_TRY(ag_goal_and(s, one.list[k].goal, some->goal, &one.list[k].goal));
-        AG_TRY(ag_names_and(s, one.list[k].names, some->names, &one.list[k].names));
+        AG_TRY(ag_texts_and(s, one.list[k].names, some->names, &one.list[k].names));
         overlap |= !one.list[k].names || one.list[k].names->n_states;
         if (can_be(&one.list[k])) AG_TRY(choose_some(c, i + 1, &one));
-        AG_TRY(ag_names_except(s, &apart.names, must->list[k].names));
-        AG_TRY(ag_names_except(s, &fewer.list[k].names, some->names));
+        AG_TRY(ag_texts_except(s, apart.names, must->list[k].names, &apart.names));
+        AG_TRY(ag_texts_except(s, fewer.list[k].names, some->names, &fewer.list[k].names));
         fewer_can &= can_be(&fewer.list[k]);
     }
     if (must->n == MOST_WITNESSES) {

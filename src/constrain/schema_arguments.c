@@ -19,18 +19,9 @@ static bool same_marks(ag_mark a, ag_mark b) { return a.n == b.n && !memcmp(a.s,
 /* Texts of `from`, or all where it is NULL, in which the expression is not found. */
 static ag_status without(writer *w, const ag_text_dfa *from, const char *regex, size_t n,
                          const ag_text_dfa **out) {
-    ag_shaper *s = &w->s;
-    ag_text_dfa all = {0}, found = {0}, left = {0};
-    ag_status st = from ? AG_OK : ag_text_dfa_lengths(&all, 0, SIZE_MAX, &s->limits, w->err);
-    if (st == AG_OK) st = ag_text_dfa_regex(&found, regex, n, true, &s->limits, w->err);
-    if (st == AG_OK) {
-        st = ag_text_dfa_combine(&left, from ? from : &all, &found, AG_TEXT_EXCEPT, &s->limits,
-                                 w->err);
-    }
-    if (st == AG_OK) st = ag_shaper_keep(s, &left, out);
-    ag_text_dfa_free(&all);
-    ag_text_dfa_free(&found);
-    return st;
+    const ag_text_dfa *found;
+    AG_TRY(ag_shaper_regex(&w->s, regex, n, true, &found));
+    return ag_texts_except(&w->s, from, found, out);
 }
 
 /* What is read as a value where nothing says that it is text. */

@@ -354,8 +354,7 @@ static ag_status apply_ref(schema *x, const json_t *v) {
 }
 
 static ag_status expand_schema(ag_shaper *s, uint32_t id, ag_ways *out) {
-    static const ag_way any[] = {{&ag_any_shape, 0}};
-    schema x = {.s = s, .id = id, .v = s->doc.schemas[id].value, .ways = {any, 1}};
+    schema x = {.s = s, .id = id, .v = s->doc.schemas[id].value, .ways = ag_any_way};
     if (json_is_boolean(x.v)) {
         *out = json_is_true(x.v) ? x.ways : (ag_ways){0};
         return AG_OK;
@@ -380,8 +379,7 @@ static ag_status expand_schema(ag_shaper *s, uint32_t id, ag_ways *out) {
 /* ---- goals ---- */
 
 static ag_status expand_set(ag_shaper *s, ag_goal goal, ag_ways *out) {
-    static const ag_way any[] = {{&ag_any_shape, 0}};
-    *out = (ag_ways){any, 1};
+    *out = ag_any_way;
     size_t n;
     ag_interner_list(&s->goals, goal, &n);
     for (size_t i = 0; i < n; i++) {

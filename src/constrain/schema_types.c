@@ -132,15 +132,7 @@ static ag_status read_string(types *t, const ag_string_shape **out) {
     }
     const ag_text_dfa *format = NULL;
     AG_TRY(read_format(t, &format));
-    if (format && x->texts) {
-        ag_text_dfa both;
-        AG_TRY(with_place(
-            s, t->id, "format",
-            ag_text_dfa_combine(&both, format, x->texts, AG_TEXT_AND, &s->limits, s->err)));
-        AG_TRY(ag_shaper_keep(s, &both, &x->texts));
-    } else if (format) {
-        x->texts = format;
-    }
+    AG_TRY(with_place(s, t->id, "format", ag_texts_and(s, format, x->texts, &x->texts)));
     *out = x;
     if (!x->least && x->most == SIZE_MAX && !x->texts) *out = &ag_any_string;
     if (x->least > x->most || (x->texts && !x->texts->n_states)) *out = NULL;
@@ -247,24 +239,15 @@ typedef struct part {
 
 enum { MAX_PARTS = 64 };
 
-static ag_status combine_names(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
-                               ag_text_combine how, const ag_text_dfa **out) {
-    ag_text_dfa all = {0}, made;
-    if (!a) AG_TRY(ag_text_dfa_lengths(&all, 0, SIZE_MAX, &s->limits, s->err));
-    ag_status st = ag_text_dfa_combine(&made, a ? a : &all, b, how, &s->limits, s->err);
-    ag_text_dfa_free(&all);
-    return st == AG_OK ? ag_shaper_keep(s, &made, out) : st;
-}
-
 /* Cuts every part in two: names that match and names that do not. */
 static ag_status split_parts(types *t, part *parts, size_t *n, const ag_text_dfa *names,
                              ag_goal goal) {
     const size_t before = *n;
     for (size_t i = 0; i < before; i++) {
         part in = parts[i], out = parts[i];
-        AG_TRY(combine_names(t->s, parts[i].names, names, AG_TEXT_AND, &in.names));
+        AG_TRY(ag_texts_and(t->s, parts[i].names, names, &in.names));
         if (!in.names->n_states) continue;
-        AG_TRY(combine_names(t->s, parts[i].names, names, AG_TEXT_EXCEPT, &out.names));
+        AG_TRY(ag_texts_except(t->s, parts[i].names, names, &out.names));
         AG_TRY(ag_goal_and(t->s, in.goal, goal, &in.goal));
         in.matched = true;
         parts[i] = in;
@@ -418,10 +401,6 @@ static ag_status names_of_goal(types *t, ag_goal goal, const ag_text_dfa **out) 
     ag_ways ways;
     *out = NULL;
     if (goal == AG_GOAL_ANY) return AG_OK;
-    if (goal == AG_GOAL_NEVER) {
-        ag_text_dfa none = {0};
-        return ag_shaper_keep(s, &none, out);
-    }
     AG_TRY(ag_goal_expand(s, goal, &ways));
     AG_TRY(ag_ways_flatten(s, ways, &ways));
     const ag_text_dfa *left = NULL; /* names that none of the ways so far allows; NULL: all */
@@ -431,13 +410,9 @@ static ag_status names_of_goal(types *t, ag_goal goal, const ag_text_dfa **out) 
         const ag_text_dfa *texts;
         AG_TRY(ag_string_dfa(s, x, &texts));
         if (!texts) return AG_OK;
-        AG_TRY(combine_names(s, left, texts, AG_TEXT_EXCEPT, &left));
+        AG_TRY(ag_texts_except(s, left, texts, &left));
     }
-    if (!left) {
-        ag_text_dfa none = {0};
-        return ag_shaper_keep(s, &none, out);
-    }
-    return combine_names(s, NULL, left, AG_TEXT_EXCEPT, out);
+    return ag_texts_except(s, NULL, left, out);
 }
 
 static ag_status apply_names(types *t, ag_object_shape *x) {

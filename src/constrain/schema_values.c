@@ -12,15 +12,6 @@ typedef struct values {
     ag_ways ways;
 } values;
 
-static ag_status add_value_shape(values *x, ag_shape shape) {
-    ag_shape *kept = ag_shaper_get(x->s, 1, sizeof *kept);
-    ag_way *way = ag_shaper_get(x->s, 1, sizeof *way);
-    if (!kept || !way) return ag_shaper_no_memory(x->s);
-    *kept = shape;
-    *way = (ag_way){kept, 0};
-    return ag_ways_or(x->s, x->ways, (ag_ways){way, 1}, &x->ways);
-}
-
 static ag_status value_goal(values *x, const json_t *v, ag_goal *out) {
     uint32_t id;
     AG_TRY(ag_schema_doc_const(&x->s->doc, x->id, x->keyword, v, &id, x->s->err));
@@ -35,7 +26,7 @@ static ag_status add_array(values *x, const json_t *v) {
     for (size_t i = 0; i < n; i++) AG_TRY(value_goal(x, json_array_get(v, i), &prefix[i]));
     *a = (ag_array_shape){
         .prefix = prefix, .n_prefix = n, .rest = AG_GOAL_NEVER, .least = n, .most = n};
-    return add_value_shape(x, (ag_shape){.array = a});
+    return ag_ways_add(x->s, &x->ways, (ag_shape){.array = a});
 }
 
 static ag_status add_object(values *x, const json_t *v) {
@@ -51,7 +42,7 @@ static ag_status add_object(values *x, const json_t *v) {
         AG_TRY(value_goal(x, member, &list[i++].goal));
     }
     *o = (ag_object_shape){.properties = list, .n_properties = n, .most = n};
-    return add_value_shape(x, (ag_shape){.object = o});
+    return ag_ways_add(x->s, &x->ways, (ag_shape){.object = o});
 }
 
 /* null, booleans, numbers and strings are one shape. */
@@ -83,7 +74,7 @@ static ag_status add_scalars(values *x, const json_t *const *list, size_t n) {
         shape.string = string;
     }
     const bool any = shape.null || shape.yes || shape.no || shape.number || shape.string;
-    return any ? add_value_shape(x, shape) : AG_OK;
+    return any ? ag_ways_add(x->s, &x->ways, shape) : AG_OK;
 }
 
 ag_status ag_schema_values(ag_shaper *s, uint32_t id, const char *keyword,

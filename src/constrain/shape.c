@@ -21,6 +21,8 @@ const ag_shape ag_any_shape = {.null = true,
                                .string = &ag_any_string,
                                .array = &ag_any_array,
                                .object = &ag_any_object};
+static const ag_way any_way[] = {{&ag_any_shape, AG_GOAL_ANY}};
+const ag_ways ag_any_way = {any_way, 1};
 
 enum { MAX_SHAPER_BYTES = 256 << 20 };
 

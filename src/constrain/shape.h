@@ -125,6 +125,7 @@ extern const ag_string_shape ag_any_string;
 extern const ag_array_shape ag_any_array;
 extern const ag_object_shape ag_any_object;
 extern const ag_shape ag_any_shape;
+extern const ag_ways ag_any_way; /* any value */
 
 enum {
     AG_MOST_WAYS = 1024,
@@ -148,13 +149,18 @@ ag_status ag_goal_and(ag_shaper *s, ag_goal a, ag_goal b, ag_goal *out);
 
 /* shape_and.c: what both allow; NULL: nothing. */
 ag_status ag_shape_and(ag_shaper *s, const ag_shape *a, const ag_shape *b, const ag_shape **out);
-/* Names of both; NULL: all. */
-ag_status ag_names_and(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
+/* Texts of both; NULL: all. */
+ag_status ag_texts_and(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
                        const ag_text_dfa **out);
-/* *names without those of `taken`; NULL: all. */
-ag_status ag_names_except(ag_shaper *s, const ag_text_dfa **names, const ag_text_dfa *taken);
+/* Texts of a that are not in b; NULL: all. */
+ag_status ag_texts_except(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
+                          const ag_text_dfa **out);
+/* The names of an object's properties. *out is the caller's. */
+ag_status ag_object_names(ag_shaper *s, const ag_object_shape *x, ag_text_dfa *out);
 ag_status ag_ways_and(ag_shaper *s, ag_ways a, ag_ways b, ag_ways *out);
 ag_status ag_ways_or(ag_shaper *s, ag_ways a, ag_ways b, ag_ways *out);
+/* Adds a copy of the shape. */
+ag_status ag_ways_add(ag_shaper *s, ag_ways *ways, ag_shape shape);
 /* Without goals that have not been looked into. */
 ag_status ag_ways_flatten(ag_shaper *s, ag_ways a, ag_ways *out);
 /* Whether surely nothing obeys, looking `depth` levels into objects and arrays. */

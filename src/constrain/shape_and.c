@@ -93,6 +93,25 @@ static ag_status and_numbers(ag_shaper *s, const ag_number_shape *a, const ag_nu
 
 /* ---- strings ---- */
 
+ag_status ag_texts_and(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
+                       const ag_text_dfa **out) {
+    *out = a ? a : b;
+    if (!a || !b || a == b) return AG_OK;
+    ag_text_dfa both;
+    AG_TRY(ag_text_dfa_combine(&both, a, b, AG_TEXT_AND, &s->limits, s->err));
+    return ag_shaper_keep(s, &both, out);
+}
+
+ag_status ag_texts_except(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
+                          const ag_text_dfa **out) {
+    ag_text_dfa all = {0}, left = {0};
+    if (!b) return ag_shaper_keep(s, &left, out);
+    if (!a) AG_TRY(ag_text_dfa_lengths(&all, 0, SIZE_MAX, &s->limits, s->err));
+    ag_status st = ag_text_dfa_combine(&left, a ? a : &all, b, AG_TEXT_EXCEPT, &s->limits, s->err);
+    ag_text_dfa_free(&all);
+    return st == AG_OK ? ag_shaper_keep(s, &left, out) : st;
+}
+
 static ag_status and_strings(ag_shaper *s, const ag_string_shape *a, const ag_string_shape *b,
                              const ag_string_shape **out) {
     *out = NULL;
@@ -101,12 +120,7 @@ static ag_status and_strings(ag_shaper *s, const ag_string_shape *a, const ag_st
     if (!x) return ag_shaper_no_memory(s);
     x->least = a->least > b->least ? a->least : b->least;
     x->most = a->most < b->most ? a->most : b->most;
-    x->texts = a->texts ? a->texts : b->texts;
-    if (a->texts && b->texts && a->texts != b->texts) {
-        ag_text_dfa both;
-        AG_TRY(ag_text_dfa_combine(&both, a->texts, b->texts, AG_TEXT_AND, &s->limits, s->err));
-        AG_TRY(ag_shaper_keep(s, &both, &x->texts));
-    }
+    AG_TRY(ag_texts_and(s, a->texts, b->texts, &x->texts));
     if (x->least <= x->most && (!x->texts || x->texts->n_states)) *out = x;
     return AG_OK;
 }
@@ -227,23 +241,16 @@ static ag_status and_properties(ag_shaper *s, const ag_object_shape *a, const ag
     return ag_shaper_charge(s, n + a->n_properties * b->n_properties / 128);
 }
 
-ag_status ag_names_and(ag_shaper *s, const ag_text_dfa *a, const ag_text_dfa *b,
-                       const ag_text_dfa **out) {
-    *out = a ? a : b;
-    if (!a || !b || a == b) return AG_OK;
-    ag_text_dfa both;
-    AG_TRY(ag_text_dfa_combine(&both, a, b, AG_TEXT_AND, &s->limits, s->err));
-    return ag_shaper_keep(s, &both, out);
-}
-
-ag_status ag_names_except(ag_shaper *s, const ag_text_dfa **names, const ag_text_dfa *taken) {
-    ag_text_dfa all = {0}, left = {0};
-    if (!taken) return ag_shaper_keep(s, &left, names);
-    if (!*names) AG_TRY(ag_text_dfa_lengths(&all, 0, SIZE_MAX, &s->limits, s->err));
-    ag_status st = ag_text_dfa_combine(&left, *names ? *names : &all, taken, AG_TEXT_EXCEPT,
-                                       &s->limits, s->err);
-    ag_text_dfa_free(&all);
-    return st == AG_OK ? ag_shaper_keep(s, &left, names) : st;
+ag_status ag_object_names(ag_shaper *s, const ag_object_shape *x, ag_text_dfa *out) {
+    *out = (ag_text_dfa){0};
+    const char **texts = ag_shaper_get(s, x->n_properties, sizeof *texts);
+    size_t *lens = ag_shaper_get(s, x->n_properties, sizeof *lens);
+    if (!texts || !lens) return ag_shaper_no_memory(s);
+    for (size_t i = 0; i < x->n_properties; i++) {
+        texts[i] = x->properties[i].name;
+        lens[i] = x->properties[i].len;
+    }
+    return ag_text_dfa_texts(out, texts, lens, x->n_properties, &s->limits, s->err);
 }
 
 static ag_status and_others(ag_shaper *s, const ag_object_shape *a, const ag_object_shape *b,
@@ -258,12 +265,12 @@ static ag_status and_others(ag_shaper *s, const ag_object_shape *a, const ag_obj
             ag_name_class c;
             AG_TRY(ag_goal_and(s, a->others[i].goal, b->others[k].goal, &c.goal));
             if (c.goal == AG_GOAL_NEVER) continue;
-            AG_TRY(ag_names_and(s, a->others[i].names, b->others[k].names, &c.names));
+            AG_TRY(ag_texts_and(s, a->others[i].names, b->others[k].names, &c.names));
             if (!c.names || c.names->n_states) list[x->n_others++] = c;
         }
     }
     x->others = list;
-    return ag_names_and(s, a->names, b->names, &x->names);
+    return ag_texts_and(s, a->names, b->names, &x->names);
 }
 
 /* No property could be the one that must be there. */
@@ -365,6 +372,15 @@ ag_status ag_ways_or(ag_shaper *s, ag_ways a, ag_ways b, ag_ways *out) {
     memcpy(list + a.n, b.list, b.n * sizeof *list);
     *out = (ag_ways){list, n};
     return AG_OK;
+}
+
+ag_status ag_ways_add(ag_shaper *s, ag_ways *ways, ag_shape shape) {
+    ag_shape *kept = ag_shaper_get(s, 1, sizeof *kept);
+    ag_way *way = ag_shaper_get(s, 1, sizeof *way);
+    if (!kept || !way) return ag_shaper_no_memory(s);
+    *kept = shape;
+    *way = (ag_way){kept, 0};
+    return ag_ways_or(s, *ways, (ag_ways){way, 1}, ways);
 }
 
 ag_status ag_ways_flatten(ag_shaper *s, ag_ways a, ag_ways *out) {

@@ -12,14 +12,7 @@ typedef struct opposite {
     bool decidable;
 } opposite;
 
-static ag_status add_way(opposite *o, ag_shape shape) {
-    ag_shape *kept = ag_shaper_get(o->s, 1, sizeof *kept);
-    ag_way *way = ag_shaper_get(o->s, 1, sizeof *way);
-    if (!kept || !way) return ag_shaper_no_memory(o->s);
-    *kept = shape;
-    *way = (ag_way){kept, 0};
-    return ag_ways_or(o->s, o->ways, (ag_ways){way, 1}, &o->ways);
-}
+static ag_status add_way(opposite *o, ag_shape shape) { return ag_ways_add(o->s, &o->ways, shape); }
 
 enum { MOST_GAPS = 64 };
 
@@ -96,13 +89,8 @@ static ag_status not_string(opposite *o, const ag_string_shape *x) {
     if (x->least) AG_TRY(add_way(o, (ag_shape){.string = &other[0]}));
     if (x->most != SIZE_MAX) AG_TRY(add_way(o, (ag_shape){.string = &other[1]}));
     if (!x->texts) return AG_OK;
-    ag_shaper *s = o->s;
-    ag_text_dfa all, rest;
-    AG_TRY(ag_text_dfa_lengths(&all, 0, SIZE_MAX, &s->limits, s->err));
-    ag_status st = ag_text_dfa_combine(&rest, &all, x->texts, AG_TEXT_EXCEPT, &s->limits, s->err);
-    ag_text_dfa_free(&all);
-    if (st == AG_OK) st = ag_shaper_keep(s, &rest, &other[2].texts);
-    if (st != AG_OK || !other[2].texts->n_states) return st;
+    AG_TRY(ag_texts_except(o->s, NULL, x->texts, &other[2].texts));
+    if (!other[2].texts->n_states) return AG_OK;
     return add_way(o, (ag_shape){.string = &other[2]});
 }
 
@@ -221,41 +209,29 @@ static ag_status break_property(opposite *o, ag_property p) {
     return one_property(o, p);
 }
 
-static ag_status declared_names(opposite *o, const ag_object_shape *x, const ag_text_dfa **out) {
-    ag_shaper *s = o->s;
-    const char **texts = ag_shaper_get(s, x->n_properties, sizeof *texts);
-    size_t *lens = ag_shaper_get(s, x->n_properties, sizeof *lens);
-    if (!texts || !lens) return ag_shaper_no_memory(s);
-    for (size_t i = 0; i < x->n_properties; i++) {
-        texts[i] = x->properties[i].name;
-        lens[i] = x->properties[i].len;
-    }
-    ag_text_dfa d;
-    AG_TRY(ag_text_dfa_texts(&d, texts, lens, x->n_properties, &s->limits, s->err));
-    return ag_shaper_keep(s, &d, out);
-}
-
 /* A name that may not be there, or one that is not declared whose value breaks its goal. */
 static ag_status break_others(opposite *o, const ag_object_shape *x) {
     const ag_text_dfa *declared, *left = NULL;
-    AG_TRY(declared_names(o, x, &declared));
+    ag_text_dfa names_of_properties;
+    AG_TRY(ag_object_names(o->s, x, &names_of_properties));
+    AG_TRY(ag_shaper_keep(o->s, &names_of_properties, &declared));
     if (x->names) {
-        const ag_text_dfa *other = NULL;
-        AG_TRY(ag_names_except(o->s, &other, x->names));
+        const ag_text_dfa *other;
+        AG_TRY(ag_texts_except(o->s, NULL, x->names, &other));
         AG_TRY(some_property(o, other, AG_GOAL_ANY));
     }
     bool all = false;
-    if (x->n_properties) AG_TRY(ag_names_except(o->s, &left, declared));
+    if (x->n_properties) AG_TRY(ag_texts_except(o->s, left, declared, &left));
     for (size_t i = 0; i < x->n_others; i++) {
         const ag_name_class *c = &x->others[i];
         const ag_text_dfa *names = c->names;
         ag_goal *against;
         size_t n;
         AG_TRY(goals_against(o, c->goal, &against, &n));
-        if (n && x->n_properties) AG_TRY(ag_names_except(o->s, &names, declared));
+        if (n && x->n_properties) AG_TRY(ag_texts_except(o->s, names, declared, &names));
         for (size_t k = 0; k < n; k++) AG_TRY(some_property(o, names, against[k]));
         all |= !c->names;
-        if (c->names) AG_TRY(ag_names_except(o->s, &left, c->names));
+        if (c->names) AG_TRY(ag_texts_except(o->s, left, c->names, &left));
     }
     return all ? AG_OK : some_property(o, left, AG_GOAL_ANY);
 }
@@ -287,9 +263,8 @@ static ag_status not_shape(opposite *o, const ag_shape *x) {
 }
 
 ag_status ag_ways_not(ag_shaper *s, ag_ways a, bool *decidable, ag_ways *out) {
-    static const ag_way any[] = {{&ag_any_shape, 0}};
     AG_TRY(ag_ways_flatten(s, a, &a));
-    *out = (ag_ways){any, 1};
+    *out = ag_any_way;
     *decidable = true;
     for (size_t i = 0; i < a.n; i++) {
         opposite o = {.s = s, .decidable = true};
