@@ -2,7 +2,7 @@
 #include "constrain/compile.h"
 
 #include "constrain/grammar.h"
-#include "constrain/schema_rules.h"
+#include "constrain/schema/schema.h"
 #include "core/fail.h"
 #include "text/utf8.h"
 

@@ -3,8 +3,8 @@
 #ifndef AG_CONSTRAIN_COMPILE_H
 #define AG_CONSTRAIN_COMPILE_H
 
-#include "constrain/json_rules.h"
-#include "constrain/token_tree.h"
+#include "constrain/pda/json_rules.h"
+#include "constrain/pda/token_tree.h"
 
 /* Writes the rules into net, which may have failed inside: ag_net_finish() tells. *root: the rule
  * of the whole text. */

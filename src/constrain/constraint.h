@@ -3,8 +3,8 @@
 #ifndef AG_CONSTRAIN_CONSTRAINT_H
 #define AG_CONSTRAIN_CONSTRAINT_H
 
-#include "constrain/mask_cache.h"
-#include "constrain/matcher.h"
+#include "constrain/pda/mask_cache.h"
+#include "constrain/pda/matcher.h"
 #include "constrain/vocab.h"
 #include "text/sampler_filter.h"
 

@@ -2,7 +2,7 @@
 #include "constrain/grammar.h"
 
 #include "constrain/interrupts.h"
-#include "constrain/regex_tree.h"
+#include "constrain/regex/tree.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"

@@ -3,8 +3,8 @@
 #ifndef AG_CONSTRAIN_GRAMMAR_H
 #define AG_CONSTRAIN_GRAMMAR_H
 
-#include "constrain/json_rules.h"
-#include "constrain/token_tree.h"
+#include "constrain/pda/json_rules.h"
+#include "constrain/pda/token_tree.h"
 
 /* What a grammar may speak of. */
 typedef struct ag_grammar_scope {

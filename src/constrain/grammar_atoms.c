@@ -6,7 +6,7 @@
  *   %tags(OPEN, TEXT, VALUE, CLOSE, BETWEEN, STOP) SCHEMA   as OPENaVALUE1CLOSE OPENbTEXTxCLOSE
  * Marks are literals and tokens; STOP is a regular expression that is found in no text. */
 #include "constrain/grammar.h"
-#include "constrain/schema_rules.h"
+#include "constrain/schema/schema.h"
 #include "core/fail.h"
 #include "core/hex.h"
 #include "text/bytes.h"

@@ -3,8 +3,8 @@
 #ifndef AG_CONSTRAIN_VOCAB_H
 #define AG_CONSTRAIN_VOCAB_H
 
-#include "constrain/json_rules.h"
-#include "constrain/state_masks.h"
+#include "constrain/pda/json_rules.h"
+#include "constrain/pda/state_masks.h"
 #include "platform/thread.h"
 
 enum { AG_LENGTH_STEPS = 32 }; /* characters for which masks of strings are kept */

@@ -3,7 +3,7 @@
 #include "chat/json_text.h"
 #include "chat/parse/literal.h"
 #include "chat/parse/parser.h"
-#include "constrain/schema_rules.h"
+#include "constrain/schema/schema.h"
 #include "core/fail.h"
 #include "text/bytes.h"
 

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mask cache: keeps expensive masks and failures by matcher state, so that another text in the same
+ * state gets the mask, or the error, without the work. */
+#ifndef AG_CONSTRAIN_PDA_MASK_CACHE_H
+#define AG_CONSTRAIN_PDA_MASK_CACHE_H
+
+#include "constrain/pda/matcher.h"
+
+enum {
+    AG_CACHED_MASKS_MAX = 256,
+    AG_FAILED_MASKS_MAX = 8,
+    AG_MASK_CACHE_FROM = 1 << 12, /* steps of a mask that is worth caching */
+};
+
+/* Hashes of a matcher state. Texts with the same open rules have the same one. */
+typedef struct ag_mask_key {
+    uint64_t hash[2];
+    bool is_exact; /* false: the state is too large to compare; equal only for equal paths */
+} ag_mask_key;
+
+typedef struct ag_cached_mask {
+    ag_mask_key key;
+    uint32_t *bits; /* [n_words] */
+} ag_cached_mask;
+
+typedef struct ag_failed_mask {
+    ag_mask_key key;
+    ag_error error;
+} ag_failed_mask;
+
+typedef struct ag_mask_cache {
+    ag_cached_mask *list; /* a newer mask replaces the oldest */
+    size_t n, cap, next;
+    ag_failed_mask failed[AG_FAILED_MASKS_MAX]; /* a newer failure replaces the oldest */
+    size_t n_failed;                            /* so far */
+} ag_mask_cache;
+
+/* Drops the masks; failures stay. */
+void ag_mask_cache_clear(ag_mask_cache *c);
+void ag_mask_cache_free(ag_mask_cache *c);
+
+/* m must not have byte positions beyond the text's. */
+ag_mask_key ag_mask_key_of(const ag_matcher *m);
+/* Returns the bits of the state's mask, or NULL. */
+const uint32_t *ag_mask_cache_find(const ag_mask_cache *c, const ag_mask_key *key);
+/* Copies the bits. Returns how many bytes the cache has grown by; 0 if there is no memory. */
+size_t ag_mask_cache_add(ag_mask_cache *c, const ag_mask_key *key, const uint32_t *bits,
+                         size_t n_words);
+
+/* Returns the error with which the mask of this state failed before; AG_OK if it did not. */
+ag_status ag_mask_cache_failure(const ag_mask_cache *c, const ag_mask_key *key, ag_error *err);
+void ag_mask_cache_add_failure(ag_mask_cache *c, const ag_mask_key *key, const ag_error *error);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A parsed regular expression (regex_parse.c) and the automaton of it (regex_dfa.c). */
+#ifndef AG_CONSTRAIN_REGEX_TREE_H
+#define AG_CONSTRAIN_REGEX_TREE_H
+
+#include "constrain/regex/char_set.h"
+
+typedef enum ag_regex_kind {
+    AG_REGEX_EMPTY,
+    AG_REGEX_SET,    /* one character of sets[set] */
+    AG_REGEX_CAT,    /* left, then right */
+    AG_REGEX_ALT,    /* left or right */
+    AG_REGEX_REPEAT, /* left, min to max times */
+    AG_REGEX_BEGIN,  /* ^ */
+    AG_REGEX_END,    /* $ */
+    AG_REGEX_AHEAD,  /* left must follow (negative: must not), and is not consumed */
+    AG_REGEX_CALL,   /* of grammars: rule number `set` */
+} ag_regex_kind;
+
+#define AG_REGEX_NO_END UINT32_MAX
+/* Quantifiers of one part, each repeating what those before it made. */
+enum { AG_REGEX_STACKED = 8 };
+
+typedef struct ag_regex_node {
+    ag_regex_kind kind;
+    bool negative;
+    uint32_t left, right, set;
+    uint32_t min, max; /* AG_REGEX_NO_END: any number */
+} ag_regex_node;
+
+typedef struct ag_regex_tree {
+    ag_regex_node *nodes;
+    size_t n, cap;
+    ag_char_set *sets; /* sorted */
+    size_t n_sets, sets_cap;
+    uint32_t root;
+} ag_regex_tree;
+
+/* UTF-8 in ECMAScript's syntax with the flag u, as far as it describes a regular language; escapes
+ * that it does not know stand for their character. Release with ag_regex_tree_free whatever this
+ * returns. */
+ag_status ag_regex_parse(ag_regex_tree *t, const char *regex, size_t n, ag_error *err);
+void ag_regex_tree_free(ag_regex_tree *t);
+
+#endif

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keywords that speak of one type: they become one shape. */
+#include "constrain/schema/keywords.h"
+#include "core/fail.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The status of something that `keyword` asked for, with its place before the message. */
+static ag_status with_place(ag_shaper *s, uint32_t id, const char *keyword, ag_status st) {
+    char place[AG_SCHEMA_PLACE];
+    if (st == AG_OK) return st;
+    return ag_error_prefix(s->err, st, "schema: %s",
+                           ag_schema_doc_place(&s->doc, id, keyword, place));
+}
+
+typedef struct types {
+    ag_shaper *s;
+    uint32_t id;
+    const json_t *v;
+} types;
+
+static const json_t *get_keyword(const types *t, const char *keyword) {
+    return json_object_get(t->v, keyword);
+}
+
+/* A count; absent: *out stays. */
+static ag_status read_count(types *t, const char *keyword, size_t *out) {
+    const json_t *v = get_keyword(t, keyword);
+    if (!v) return AG_OK;
+    const double n = json_number_value(v);
+    if (!json_is_number(v) || n < 0 || n != floor(n)) {
+        return ag_schema_malformed(t->s, t->id, keyword, "not a count");
+    }
+    *out = n < 1e15 ? (size_t)n : SIZE_MAX;
+    return AG_OK;
+}
+
+/* ---- numbers ---- */
+
+static ag_status read_limit(types *t, const char *keyword, const char *open_keyword, bool *has,
+                            bool *open, double *limit, int direction) {
+    const json_t *closed = get_keyword(t, keyword), *opened = get_keyword(t, open_keyword);
+    if (closed && !json_is_number(closed)) {
+        return ag_schema_malformed(t->s, t->id, keyword, "not a number");
+    }
+    if (opened && !json_is_number(opened) && !json_is_boolean(opened)) {
+        return ag_schema_malformed(t->s, t->id, open_keyword, "not a number");
+    }
+    if (closed) {
+        *has = true;
+        *limit = json_number_value(closed);
+        *open = json_is_true(opened); /* as up to draft 4 */
+    }
+    if (!json_is_number(opened)) return AG_OK;
+    const double other = json_number_value(opened);
+    if (*has && (direction > 0 ? other < *limit : other > *limit)) return AG_OK;
+    *has = *open = true;
+    *limit = other;
+    return AG_OK;
+}
+
+static ag_status read_number(types *t, const ag_number_shape **out) {
+    static const char *const keywords[] = {"minimum", "maximum", "exclusiveMinimum",
+                                           "exclusiveMaximum", "multipleOf"};
+    bool any = false;
+    for (size_t i = 0; i < 5; i++) any |= get_keyword(t, keywords[i]) != NULL;
+    *out = &ag_any_number;
+    if (!any) return AG_OK;
+    ag_number_shape *x = ag_shaper_get(t->s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(t->s);
+    AG_TRY(
+        read_limit(t, "minimum", "exclusiveMinimum", &x->has_least, &x->above_least, &x->least, 1));
+    AG_TRY(
+        read_limit(t, "maximum", "exclusiveMaximum", &x->has_most, &x->below_most, &x->most, -1));
+    const json_t *step = get_keyword(t, "multipleOf");
+    if (step) {
+        x->step = json_number_value(step);
+        if (!(x->step > 0)) {
+            return ag_schema_malformed(t->s, t->id, "multipleOf", "not a positive number");
+        }
+    }
+    *out = x;
+    if (x->has_least && x->has_most && x->least > x->most) *out = NULL;
+    return AG_OK;
+}
+
+/* ---- strings ---- */
+
+ag_status ag_schema_pattern(ag_shaper *s, uint32_t id, const char *keyword, const char *pattern,
+                            size_t n, const ag_text_dfa **out) {
+    return with_place(s, id, keyword, ag_shaper_regex(s, pattern, n, true, out));
+}
+
+static ag_status read_format(types *t, const ag_text_dfa **out) {
+    const char *name = json_string_value(get_keyword(t, "format"));
+    bool unsupported;
+    if (!name) return AG_OK;
+    const char *regex = ag_schema_format(name, &unsupported);
+    if (unsupported) return ag_schema_unsupported(t->s, t->id, "format", name);
+    if (!regex) return AG_OK;
+    return with_place(t->s, t->id, "format",
+                      ag_shaper_regex(t->s, regex, strlen(regex), false, out));
+}
+
+static ag_status read_string(types *t, const ag_string_shape **out) {
+    ag_shaper *s = t->s;
+    ag_string_shape *x = ag_shaper_get(s, 2, sizeof *x);
+    if (!x) return ag_shaper_no_memory(s);
+    x->most = SIZE_MAX;
+    AG_TRY(read_count(t, "minLength", &x->least));
+    AG_TRY(read_count(t, "maxLength", &x->most));
+    const json_t *pattern = get_keyword(t, "pattern");
+    if (pattern && !json_is_string(pattern)) {
+        return ag_schema_malformed(s, t->id, "pattern", "not a string");
+    }
+    if (pattern) {
+        AG_TRY(ag_schema_pattern(s, t->id, "pattern", json_string_value(pattern),
+                                 json_string_length(pattern), &x->texts));
+    }
+    const ag_text_dfa *format = NULL;
+    AG_TRY(read_format(t, &format));
+    AG_TRY(with_place(s, t->id, "format", ag_texts_and(s, format, x->texts, &x->texts)));
+    *out = x;
+    if (!x->least && x->most == SIZE_MAX && !x->texts) *out = &ag_any_string;
+    if (x->least > x->most || (x->texts && !x->texts->n_states)) *out = NULL;
+    return AG_OK;
+}
+
+/* ---- arrays ---- */
+
+static ag_status child_goal(types *t, const char *key, const char *sub, size_t index,
+                            const json_t *v, ag_goal *out) {
+    uint32_t child;
+    AG_TRY(ag_schema_doc_child(&t->s->doc, t->id, key, sub, index, v, &child, t->s->err));
+    return ag_goal_of(t->s, child, false, out);
+}
+
+static ag_status read_prefix(types *t, const char *key, const json_t *list, ag_array_shape *x) {
+    const size_t n = json_array_size(list);
+    ag_goal *prefix = ag_shaper_get(t->s, n, sizeof *prefix);
+    if (!prefix) return ag_shaper_no_memory(t->s);
+    for (size_t i = 0; i < n; i++) {
+        AG_TRY(child_goal(t, key, NULL, i, json_array_get(list, i), &prefix[i]));
+        if (prefix[i] == AG_GOAL_NEVER && x->most > i) x->most = i;
+    }
+    x->prefix = prefix;
+    x->n_prefix = n;
+    return AG_OK;
+}
+
+/* minContains and maxContains came with draft 2019-09. *possible: it is not in sight that no array
+ * obeys. */
+static ag_status read_contains(types *t, ag_array_shape *x, bool *possible) {
+    const json_t *v = get_keyword(t, "contains");
+    if (!v) return AG_OK;
+    ag_contains *c = ag_shaper_get(t->s, 1, sizeof *c);
+    if (!c) return ag_shaper_no_memory(t->s);
+    c->least = 1;
+    c->most = SIZE_MAX;
+    if (!t->s->doc.old_ref) {
+        AG_TRY(read_count(t, "minContains", &c->least));
+        AG_TRY(read_count(t, "maxContains", &c->most));
+    }
+    if (!c->least && c->most == SIZE_MAX) return AG_OK;
+    uint32_t child;
+    AG_TRY(
+        ag_schema_doc_child(&t->s->doc, t->id, "contains", NULL, SIZE_MAX, v, &child, t->s->err));
+    AG_TRY(ag_goal_of(t->s, child, false, &c->goal));
+    AG_TRY(ag_goal_of(t->s, child, true, &c->opposite));
+    if (c->goal == AG_GOAL_ANY) { /* all items count */
+        if (c->least > x->least) x->least = c->least;
+        if (c->most < x->most) x->most = c->most;
+        return AG_OK;
+    }
+    *possible =
+        c->least <= c->most && (c->goal != AG_GOAL_NEVER || !c->least) && c->least <= x->most;
+    if (c->goal == AG_GOAL_NEVER) return AG_OK;
+    x->contains = c;
+    x->n_contains = 1;
+    return AG_OK;
+}
+
+static ag_status read_array(types *t, const ag_array_shape **out) {
+    static const char *const keywords[] = {"items",    "prefixItems", "additionalItems", "minItems",
+                                           "maxItems", "uniqueItems", "contains"};
+    bool any = false;
+    for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++) {
+        any |= get_keyword(t, keywords[i]) != NULL;
+    }
+    *out = &ag_any_array;
+    if (!any) return AG_OK;
+    ag_array_shape *x = ag_shaper_get(t->s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(t->s);
+    x->most = SIZE_MAX;
+    AG_TRY(read_count(t, "minItems", &x->least));
+    AG_TRY(read_count(t, "maxItems", &x->most));
+    const json_t *items = get_keyword(t, "items"), *prefix = get_keyword(t, "prefixItems");
+    const char *rest = "items";
+    if (json_is_array(items)) {
+        AG_TRY(read_prefix(t, "items", items, x));
+        rest = "additionalItems";
+    } else if (prefix) {
+        if (!json_is_array(prefix)) {
+            return ag_schema_malformed(t->s, t->id, "prefixItems", "not an array");
+        }
+        AG_TRY(read_prefix(t, "prefixItems", prefix, x));
+    }
+    const json_t *other = get_keyword(t, rest);
+    if (other) AG_TRY(child_goal(t, rest, NULL, SIZE_MAX, other, &x->rest));
+    if (x->rest == AG_GOAL_NEVER && x->most > x->n_prefix) x->most = x->n_prefix;
+    x->unique = json_is_true(get_keyword(t, "uniqueItems")) && x->most > 1;
+    x->unique_at = t->id;
+    bool possible = true;
+    AG_TRY(read_contains(t, x, &possible));
+    *out = possible && x->least <= x->most ? x : NULL;
+    return AG_OK;
+}
+
+/* ---- objects ---- */
+
+typedef struct part {
+    const ag_text_dfa *names; /* NULL: all */
+    ag_goal goal;
+    bool matched; /* by a pattern */
+} part;
+
+enum { MAX_PARTS = 64 };
+
+/* Cuts every part in two: names that match and names that do not. */
+static ag_status split_parts(types *t, part *parts, size_t *n, const ag_text_dfa *names,
+                             ag_goal goal) {
+    const size_t before = *n;
+    for (size_t i = 0; i < before; i++) {
+        part in = parts[i], out = parts[i];
+        AG_TRY(ag_texts_and(t->s, parts[i].names, names, &in.names));
+        if (!in.names->n_states) continue;
+        AG_TRY(ag_texts_except(t->s, parts[i].names, names, &out.names));
+        AG_TRY(ag_goal_and(t->s, in.goal, goal, &in.goal));
+        in.matched = true;
+        parts[i] = in;
+        if (!out.names->n_states) continue;
+        if (*n == MAX_PARTS) {
+            return ag_schema_unsupported(t->s, t->id, "patternProperties",
+                                         "too many patterns that overlap");
+        }
+        parts[(*n)++] = out;
+    }
+    return AG_OK;
+}
+
+static ag_status read_others(types *t, ag_object_shape *x) {
+    const json_t *patterns = get_keyword(t, "patternProperties");
+    const char *rest = "additionalProperties";
+    if (!get_keyword(t, rest) && get_keyword(t, "unevaluatedProperties")) {
+        rest = "unevaluatedProperties";
+    }
+    const json_t *other = get_keyword(t, rest);
+    part parts[MAX_PARTS] = {{.goal = AG_GOAL_ANY}};
+    size_t n = 1;
+    if (patterns) {
+        json_t *object = (json_t *)(uintptr_t)patterns, *v; /* iterating changes nothing */
+        const char *pattern;
+        json_object_foreach(object, pattern, v) {
+            const ag_text_dfa *names;
+            ag_goal goal;
+            AG_TRY(ag_schema_pattern(t->s, t->id, "patternProperties", pattern, strlen(pattern),
+                                     &names));
+            AG_TRY(child_goal(t, "patternProperties", pattern, SIZE_MAX, v, &goal));
+            AG_TRY(split_parts(t, parts, &n, names, goal));
+        }
+    }
+    ag_goal goal = AG_GOAL_ANY;
+    if (other) AG_TRY(child_goal(t, rest, NULL, SIZE_MAX, other, &goal));
+    ag_name_class *list = ag_shaper_get(t->s, n, sizeof *list);
+    if (!list) return ag_shaper_no_memory(t->s);
+    for (size_t i = 0; i < n; i++) {
+        const ag_goal of_part = parts[i].matched ? parts[i].goal : goal;
+        if (of_part != AG_GOAL_NEVER)
+            list[x->n_others++] = (ag_name_class){parts[i].names, of_part};
+    }
+    x->others = list;
+    return AG_OK;
+}
+
+static bool has_nul(const json_t *string) {
+    return strlen(json_string_value(string)) != json_string_length(string);
+}
+
+/* The names of "required" as keys of an object, in their order; the caller releases it. A name with
+ * a NUL in it is no key. */
+static ag_status read_required(types *t, json_t **out) {
+    const json_t *required = get_keyword(t, "required"), *v;
+    size_t i;
+    *out = json_object();
+    if (!*out) return AG_FAIL(t->s->err, NOMEM, "schema compiler");
+    if (!json_is_array(required)) return AG_OK; /* draft 3 has true and false */
+    json_array_foreach(required, i, v) {
+        if (!json_is_string(v)) return ag_schema_malformed(t->s, t->id, "required", "not strings");
+        json_t *shared = (json_t *)(uintptr_t)v; /* counted, not changed */
+        if (!has_nul(v) && json_object_set_nocheck(*out, json_string_value(v), shared)) {
+            return AG_FAIL(t->s->err, NOMEM, "schema compiler");
+        }
+    }
+    return AG_OK;
+}
+
+/* Patterns hold for properties, too. */
+static ag_status and_patterns(types *t, ag_property *p) {
+    const json_t *patterns = get_keyword(t, "patternProperties");
+    json_t *object = (json_t *)(uintptr_t)patterns, *v; /* iterating changes nothing */
+    const char *pattern;
+    json_object_foreach(object, pattern, v) {
+        const ag_text_dfa *names;
+        ag_goal goal;
+        AG_TRY(
+            ag_schema_pattern(t->s, t->id, "patternProperties", pattern, strlen(pattern), &names));
+        if (!ag_text_dfa_accepts(names, p->name, p->len)) continue;
+        AG_TRY(child_goal(t, "patternProperties", pattern, SIZE_MAX, v, &goal));
+        AG_TRY(ag_goal_and(t->s, p->goal, goal, &p->goal));
+    }
+    return AG_OK;
+}
+
+/* A property that "required" alone names: the string is the document's. */
+static ag_status add_required(types *t, const ag_object_shape *x, const json_t *name,
+                              ag_property *list, size_t *n) {
+    ag_property p = {json_string_value(name), json_string_length(name), true, AG_GOAL_ANY};
+    p.goal = ag_object_other(x, p.name, p.len);
+    list[(*n)++] = p;
+    return ag_shaper_charge(t->s, 1 + x->n_others / 16);
+}
+
+/* required: names as keys. */
+static ag_status list_properties(types *t, json_t *required, ag_object_shape *x) {
+    const json_t *properties = get_keyword(t, "properties");
+    const size_t n_patterns = json_object_size(get_keyword(t, "patternProperties"));
+    if (properties && !json_is_object(properties)) {
+        return ag_schema_malformed(t->s, t->id, "properties", "not an object");
+    }
+    const json_t *all = get_keyword(t, "required");
+    const size_t most = json_object_size(properties) + json_array_size(all);
+    ag_property *list = ag_shaper_get(t->s, most, sizeof *list);
+    if (!list) return ag_shaper_no_memory(t->s);
+    size_t n = 0;
+    json_t *object = (json_t *)(uintptr_t)properties, *v; /* iterating changes nothing */
+    const char *name;
+    json_object_foreach(object, name, v) {
+        ag_property *p = &list[n++];
+        *p = (ag_property){.name = name, .len = strlen(name)};
+        p->required = json_object_get(required, name) != NULL;
+        AG_TRY(ag_shaper_charge(t->s, 1 + n_patterns / 16));
+        AG_TRY(child_goal(t, "properties", name, SIZE_MAX, v, &p->goal));
+        AG_TRY(and_patterns(t, p));
+    }
+    json_object_foreach(required, name, v) {
+        if (json_object_get(properties, name)) continue;
+        AG_TRY(add_required(t, x, v, list, &n));
+    }
+    const size_t keys = n;
+    size_t i;
+    const json_t *r;
+    json_array_foreach(all, i, r) {
+        if (!json_is_string(r) || !has_nul(r)) continue;
+        bool known = false;
+        for (size_t k = keys; k < n; k++) {
+            known |= list[k].len == json_string_length(r) &&
+                     !memcmp(list[k].name, json_string_value(r), list[k].len);
+        }
+        AG_TRY(ag_shaper_charge(t->s, (n - keys) / 128));
+        if (!known) AG_TRY(add_required(t, x, r, list, &n));
+    }
+    x->properties = list;
+    x->n_properties = n;
+    return AG_OK;
+}
+
+static ag_status read_properties(types *t, ag_object_shape *x) {
+    json_t *required;
+    ag_status st = read_required(t, &required);
+    if (st == AG_OK) st = list_properties(t, required, x);
+    json_decref(required);
+    return st;
+}
+
+/* All strings that a goal allows. */
+static ag_status names_of_goal(types *t, ag_goal goal, const ag_text_dfa **out) {
+    ag_shaper *s = t->s;
+    ag_ways ways;
+    *out = NULL;
+    if (goal == AG_GOAL_ANY) return AG_OK;
+    AG_TRY(ag_goal_expand(s, goal, &ways));
+    AG_TRY(ag_ways_flatten(s, ways, &ways));
+    const ag_text_dfa *left = NULL; /* names that none of the ways so far allows; NULL: all */
+    for (size_t i = 0; i < ways.n; i++) {
+        const ag_string_shape *x = ways.list[i].shape->string;
+        if (!x) continue;
+        const ag_text_dfa *texts;
+        AG_TRY(ag_string_dfa(s, x, &texts));
+        if (!texts) return AG_OK;
+        AG_TRY(ag_texts_except(s, left, texts, &left));
+    }
+    return ag_texts_except(s, NULL, left, out);
+}
+
+static ag_status apply_names(types *t, ag_object_shape *x) {
+    const json_t *v = get_keyword(t, "propertyNames");
+    if (!v) return AG_OK;
+    ag_goal goal;
+    AG_TRY(child_goal(t, "propertyNames", NULL, SIZE_MAX, v, &goal));
+    AG_TRY(names_of_goal(t, goal, &x->names));
+    if (!x->names) return AG_OK;
+    for (size_t i = 0; i < x->n_properties; i++) {
+        ag_property *p = (ag_property *)(uintptr_t)&x->properties[i]; /* made above */
+        if (!ag_text_dfa_accepts(x->names, p->name, p->len)) p->goal = AG_GOAL_NEVER;
+    }
+    return AG_OK;
+}
+
+static ag_status read_object(types *t, const ag_object_shape **out) {
+    static const char *const keywords[] = {
+        "properties",    "patternProperties", "additionalProperties", "required",
+        "minProperties", "maxProperties",     "propertyNames",        "unevaluatedProperties"};
+    bool any = false;
+    for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++) {
+        any |= get_keyword(t, keywords[i]) != NULL;
+    }
+    *out = &ag_any_object;
+    if (!any) return AG_OK;
+    ag_object_shape *x = ag_shaper_get(t->s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(t->s);
+    x->most = SIZE_MAX;
+    AG_TRY(read_count(t, "minProperties", &x->least));
+    AG_TRY(read_count(t, "maxProperties", &x->most));
+    AG_TRY(read_others(t, x));
+    AG_TRY(read_properties(t, x));
+    AG_TRY(apply_names(t, x));
+    *out = x;
+    for (size_t i = 0; i < x->n_properties; i++) {
+        const ag_property *p = &x->properties[i];
+        if (p->required && p->goal == AG_GOAL_NEVER) *out = NULL;
+    }
+    return AG_OK;
+}
+
+/* ---- together ---- */
+
+enum { NULL_TYPE = 1, BOOLEAN = 2, NUMBER = 4, INTEGER = 8, STRING = 16, ARRAY = 32, OBJECT = 64 };
+
+static ag_status add_type(types *t, const json_t *v, unsigned *set) {
+    static const char *const names[] = {"null",   "boolean", "number", "integer",
+                                        "string", "array",   "object"};
+    const char *name = json_string_value(v);
+    for (unsigned i = 0; name && i < 7; i++) {
+        if (strcmp(name, names[i])) continue;
+        *set |= 1u << i;
+        return AG_OK;
+    }
+    if (!name) return ag_schema_malformed(t->s, t->id, "type", "not the name of a type");
+    return ag_schema_unsupported(t->s, t->id, "type", name);
+}
+
+static ag_status read_types(types *t, unsigned *set) {
+    const json_t *v = get_keyword(t, "type"), *one;
+    size_t i;
+    *set = ~0u;
+    if (!v) return AG_OK;
+    *set = 0;
+    if (!json_is_array(v)) return add_type(t, v, set);
+    json_array_foreach(v, i, one) AG_TRY(add_type(t, one, set));
+    return AG_OK;
+}
+
+ag_status ag_schema_types(ag_shaper *s, uint32_t id, const ag_shape **out) {
+    types t = {s, id, s->doc.schemas[id].value};
+    unsigned set;
+    *out = NULL;
+    AG_TRY(read_types(&t, &set));
+    ag_shape *x = ag_shaper_get(s, 1, sizeof *x);
+    if (!x) return ag_shaper_no_memory(s);
+    x->null = set & NULL_TYPE;
+    x->yes = x->no = set & BOOLEAN;
+    if (set & (NUMBER | INTEGER)) AG_TRY(read_number(&t, &x->number));
+    if (x->number && !(set & NUMBER)) {
+        ag_number_shape *whole = ag_shaper_get(s, 1, sizeof *whole);
+        if (!whole) return ag_shaper_no_memory(s);
+        *whole = *x->number;
+        whole->whole = true;
+        x->number = whole;
+    }
+    if (set & STRING) AG_TRY(read_string(&t, &x->string));
+    if (set & ARRAY) AG_TRY(read_array(&t, &x->array));
+    if (set & OBJECT) AG_TRY(read_object(&t, &x->object));
+    const bool any = set == ~0u && x->number == &ag_any_number && x->string == &ag_any_string &&
+                     x->array == &ag_any_array && x->object == &ag_any_object;
+    *out = any ? &ag_any_shape : x;
+    return AG_OK;
+}

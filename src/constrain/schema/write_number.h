@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers between limits, and multiples, as bytes. */
+#ifndef AG_CONSTRAIN_SCHEMA_WRITE_NUMBER_H
+#define AG_CONSTRAIN_SCHEMA_WRITE_NUMBER_H
+
+#include "constrain/pda/pda.h"
+#include "constrain/schema/value_set.h"
+
+/* NOWHERE if there is none. *unsupported: the multiples need too many states. */
+uint32_t ag_net_number(ag_net *net, const ag_number_shape *x, uint32_t next, bool *unsupported);
+/* One number as it may be written. */
+uint32_t ag_net_number_value(ag_net *net, const json_t *value, uint32_t next);
+
+#endif
