@@ -19,7 +19,7 @@ void *ag_arena_get(ag_arena *a, size_t n, size_t size) {
     ag_arena_block *b = a->newest;
     if (!b || b->size - b->used < need) {
         const size_t bytes = need > BLOCK_BYTES ? need : BLOCK_BYTES;
-        if (a->most && a->bytes + bytes > a->most) return NULL;
+        if (a->max && a->bytes + bytes > a->max) return NULL;
         b = ag_calloc(1, sizeof *b);
         unsigned char *p = ag_calloc(bytes, 1);
         if (!b || !p) {

@@ -11,7 +11,7 @@ typedef struct ag_arena_block ag_arena_block;
 typedef struct ag_arena {
     ag_arena_block *newest;
     size_t bytes; /* of all blocks */
-    size_t most;  /* 0: no limit */
+    size_t max;   /* 0: no limit */
 } ag_arena;
 
 /* Zeroed, aligned for any type; NULL when there is no memory, or `most` is reached. */

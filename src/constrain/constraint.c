@@ -25,10 +25,10 @@ ag_constraint_params ag_constraint_defaults(ag_constraint_kind kind) {
 
 /* ---- the program ---- */
 
-static void forget_masks(ag_constraint_program *p) {
+static void drop_masks(ag_constraint_program *p) {
     for (size_t i = 0; i < p->n_masks; i++) ag_state_mask_free(&p->masks[i]);
-    for (size_t i = 0; i < p->states.n_states; i++) {
-        ag_net_state *x = &p->states.states[i];
+    for (size_t i = 0; i < p->dfa.n_states; i++) {
+        ag_lazy_state *x = &p->dfa.states[i];
         if (x->mask != AG_MASK_FAILED) x->mask = 0;
     }
     ag_mask_cache_clear(&p->cache);
@@ -38,23 +38,23 @@ static void forget_masks(ag_constraint_program *p) {
 
 static void release_program(ag_constraint_program *p) {
     if (!p || --p->users) return;
-    forget_masks(p);
+    drop_masks(p);
     ag_mask_cache_free(&p->cache);
     release_program(p->next);
     ag_free(p->masks);
-    ag_net_states_free(&p->states);
-    ag_net_free(&p->net);
+    ag_lazy_dfa_free(&p->dfa);
+    ag_pda_free(&p->pda);
     ag_free(p);
 }
 
 void ag_constraint_trim_masks(ag_constraint_program *p) {
-    if (p->mask_bytes > p->most_mask_bytes) forget_masks(p);
+    if (p->mask_bytes > p->max_mask_bytes) drop_masks(p);
 }
 
 ag_status ag_constraint_state_mask(ag_constraint_program *p, uint32_t state,
                                    const ag_state_mask **out, ag_error *err) {
-    const uint32_t known = p->states.states[state].mask;
-    if (known == AG_MASK_FAILED) return ag_net_states_too_many(&p->states, err);
+    const uint32_t known = p->dfa.states[state].mask;
+    if (known == AG_MASK_FAILED) return ag_lazy_dfa_fail_limit(&p->dfa, err);
     if (known) {
         *out = &p->masks[known - 1];
         return AG_OK;
@@ -65,17 +65,17 @@ ag_status ag_constraint_state_mask(ag_constraint_program *p, uint32_t state,
     p->masks = grown;
     if (st != AG_OK) return st;
     ag_state_mask *m = &p->masks[p->n_masks];
-    const size_t before = p->states.work;
-    st = ag_state_mask_make(m, &p->states, &p->vocab->tree, state, 0, err);
+    const size_t before = p->dfa.work;
+    st = ag_state_mask_make(m, &p->dfa, &p->vocab->tree, state, 0, err);
     if (st != AG_OK) {
         /* Most of a token's steps went into this mask: other tokens do not try it again. */
-        if (st == AG_LIMIT && p->states.work - before > p->states.limits.work / 2)
-            p->states.states[state].mask = AG_MASK_FAILED;
+        if (st == AG_LIMIT && p->dfa.work - before > p->dfa.limits.work / 2)
+            p->dfa.states[state].mask = AG_MASK_FAILED;
         ag_state_mask_free(m);
         return st;
     }
     p->mask_bytes += m->n_bytes;
-    p->states.states[state].mask = (uint32_t)++p->n_masks;
+    p->dfa.states[state].mask = (uint32_t)++p->n_masks;
     *out = m;
     return AG_OK;
 }
@@ -87,21 +87,21 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
     if (!p) return AG_FAIL(err, NOMEM, "constraint");
     p->users = 1;
     p->vocab = v;
-    p->most_mask_bytes = params->max_mask_bytes;
-    const ag_net_limits limits = {
-        .ops = params->max_instructions,
+    p->max_mask_bytes = params->max_mask_bytes;
+    const ag_pda_limits limits = {
+        .insts = params->max_instructions,
         .text = {.states = params->max_states, .work = params->max_work},
     };
-    ag_net_init(&p->net, &limits, 0);
+    ag_pda_init(&p->pda, &limits, 0);
     AG_TRY(ag_constraint_vocab_json(v, params->spacing, &p->json, err));
-    AG_TRY(ag_constraint_compile(&p->net, &p->json->rules, &v->tree, params, &p->root, err));
-    AG_TRY(ag_net_finish(&p->net, &p->json->rules.net, err));
-    if (!p->net.rules[p->root].live) return AG_FAIL(err, INVALID, "no text obeys the constraint");
-    const ag_state_limits of_states = {.states = 16 * params->max_states,
+    AG_TRY(ag_constraint_compile(&p->pda, &p->json->rules, &v->tree, params, &p->root, err));
+    AG_TRY(ag_pda_finish(&p->pda, &p->json->rules.pda, err));
+    if (!p->pda.rules[p->root].live) return AG_FAIL(err, INVALID, "no text obeys the constraint");
+    const ag_lazy_limits dfa_limits = {.states = 16 * params->max_states,
                                        .bytes = params->max_state_bytes,
                                        .work = params->max_work,
                                        .total_work = 8 * params->max_work};
-    return ag_net_states_init(&p->states, &p->net, &of_states, err);
+    return ag_lazy_dfa_init(&p->dfa, &p->pda, &dfa_limits, err);
 }
 
 /* What texts opened and made is not in the copy. */
@@ -113,10 +113,10 @@ static ag_status copy_program(const ag_constraint_program *p, ag_constraint_prog
                                     .json = p->json,
                                     .users = 1,
                                     .root = p->root,
-                                    .most_mask_bytes = p->most_mask_bytes};
-    ag_status st = ag_net_copy_closed(&copy->net, &p->net, err);
-    if (st == AG_OK) st = ag_net_states_init(&copy->states, &copy->net, &p->states.limits, err);
-    copy->states.total = ag_net_states_total(&p->states);
+                                    .max_mask_bytes = p->max_mask_bytes};
+    ag_status st = ag_pda_copy_closed(&copy->pda, &p->pda, err);
+    if (st == AG_OK) st = ag_lazy_dfa_init(&copy->dfa, &copy->pda, &p->dfa.limits, err);
+    copy->dfa.total = ag_lazy_dfa_total(&p->dfa);
     if (st == AG_OK) *out = copy;
     else release_program(copy);
     return st;
@@ -126,8 +126,8 @@ static ag_status copy_program(const ag_constraint_program *p, ag_constraint_prog
 static ag_status fresh_program(ag_constraint_program *p, ag_constraint_program **out,
                                ag_error *err) {
     *out = p;
-    if (!ag_net_states_worn(&p->states)) return AG_OK;
-    if (p->next && ag_net_states_worn(&p->next->states)) {
+    if (!ag_lazy_dfa_needs_rebuild(&p->dfa)) return AG_OK;
+    if (p->next && ag_lazy_dfa_needs_rebuild(&p->next->dfa)) {
         release_program(p->next);
         p->next = NULL;
     }
@@ -201,11 +201,11 @@ ag_status ag_constraint_create(const ag_constraint_vocab *v, const ag_constraint
     ag_status st = make_program(v, params, &p, err);
     if (st == AG_OK) st = new_constraint(p, &c, err);
     if (st == AG_OK) {
-        st = ag_matcher_init(&c->matcher, &p->states, &p->json->rules, p->root,
-                             params->max_readings, err);
+        st = ag_matcher_init(&c->matcher, &p->dfa, &p->json->rules, p->root, params->max_readings,
+                             err);
         c->complete = c->matcher.complete;
         c->at_start = true;
-        c->steps = p->states.work;
+        c->steps = p->dfa.work;
     }
     release_program(p);
     if (st != AG_OK) {
@@ -224,7 +224,7 @@ ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_er
     if (st == AG_OK) st = new_constraint(p, &copy, err);
     if (st == AG_OK) st = ag_matcher_copy(&copy->matcher, &c->matcher, err);
     if (st == AG_OK && p != c->program) {
-        copy->matcher.own = &p->states;
+        copy->matcher.dfa = &p->dfa;
         st = ag_matcher_reset(&copy->matcher, err);
     }
     if (st != AG_OK) {
@@ -241,14 +241,12 @@ ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_er
     return AG_OK;
 }
 
-size_t ag_constraint_steps(const ag_constraint *c) {
-    return ag_net_states_total(&c->program->states);
-}
+size_t ag_constraint_steps(const ag_constraint *c) { return ag_lazy_dfa_total(&c->program->dfa); }
 
 size_t ag_constraint_shared_bytes(const ag_constraint *c) {
     const ag_constraint_program *p = c->program;
-    return p->mask_bytes + p->masks_cap * sizeof *p->masks + ag_net_states_bytes(&p->states) +
-           p->net.ops_cap * sizeof *p->net.ops;
+    return p->mask_bytes + p->masks_cap * sizeof *p->masks + ag_lazy_dfa_bytes(&p->dfa) +
+           p->pda.insts_cap * sizeof *p->pda.insts;
 }
 
 size_t ag_constraint_own_bytes(const ag_constraint *c) {
@@ -273,13 +271,13 @@ ag_status ag_constraint_reset(ag_constraint *c, ag_error *err) {
         p->users++;
         release_program(c->program);
         c->program = p;
-        c->matcher.own = &p->states;
+        c->matcher.dfa = &p->dfa;
     }
-    ag_net_states_reset_count(&p->states);
+    ag_lazy_dfa_reset_count(&p->dfa);
     AG_TRY(ag_matcher_reset(&c->matcher, err));
     c->complete = c->matcher.complete;
     c->at_start = true;
-    c->steps = p->states.work;
+    c->steps = p->dfa.work;
     return AG_OK;
 }
 
@@ -300,7 +298,7 @@ ag_status ag_constraint_mask(ag_constraint *c, const uint32_t **mask, ag_error *
     }
     if (c->mask_known) return AG_OK;
     if (c->ended) memset(c->mask, 0, v->n_words * sizeof *c->mask);
-    else AG_TRY(ag_constraint_fill(c, err));
+    else AG_TRY(ag_constraint_fill_mask(c, err));
     for (size_t i = 0; i < v->n_eos && (c->complete || c->ended); i++) {
         c->mask[v->eos_ids[i] / 32] |= 1u << (v->eos_ids[i] % 32);
     }
@@ -323,7 +321,7 @@ ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
     const uint32_t start = t->start[id], end = t->start[id + 1];
     ag_matcher *m = &c->matcher;
     m->err = err;
-    ag_net_states_begin(m->own, 0);
+    ag_lazy_dfa_begin_count(m->dfa, 0);
     size_t n = 0;
     ag_status st = AG_OK;
     for (uint32_t i = start; i < end && !c->ended; i++) {
@@ -332,13 +330,13 @@ ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
         if (st != AG_OK || !n) break;
     }
     if (st != AG_OK || !n) {
-        ag_matcher_back(m, 1);
+        ag_matcher_rewind(m, 1);
         if (st != AG_OK) return st;
         return AG_FAIL(err, INVALID, "token %d may not follow in the constraint", (int)id);
     }
     c->complete = m->complete;
     c->mask_known = c->at_start = false;
-    c->steps = m->own->work;
+    c->steps = m->dfa->work;
     ag_matcher_commit(m);
     return AG_OK;
 }

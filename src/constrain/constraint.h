@@ -14,12 +14,12 @@ struct ag_constraint_program {
     const ag_constraint_vocab *vocab;
     const ag_json_masks *json;
     size_t users;
-    ag_net net;
+    ag_pda pda;
     uint32_t root; /* rule */
-    ag_net_states states;
-    ag_state_mask *masks; /* [n_masks] of states: ag_net_state.mask - 1 */
+    ag_lazy_dfa dfa;
+    ag_state_mask *masks; /* [n_masks] of states: ag_lazy_state.mask - 1 */
     size_t n_masks, masks_cap;
-    size_t mask_bytes, most_mask_bytes;
+    size_t mask_bytes, max_mask_bytes;
     ag_mask_cache cache;         /* its bytes are in mask_bytes */
     ag_constraint_program *next; /* the same anew, when this one is worn; or NULL */
 };
@@ -52,6 +52,6 @@ size_t ag_constraint_shared_bytes(const ag_constraint *c);
 size_t ag_constraint_own_bytes(const ag_constraint *c);
 
 /* mask.c: sets the bits of tokens that may follow, but for those that end the text. */
-ag_status ag_constraint_fill(ag_constraint *c, ag_error *err);
+ag_status ag_constraint_fill_mask(ag_constraint *c, ag_error *err);
 
 #endif

@@ -9,30 +9,30 @@
 
 /* How many bytes the newest place can take, 2: or more; *byte is the first. A state may allow a
  * byte that a rule with a memory refuses, so each candidate is tried. */
-static ag_status count_bytes(ag_matcher *m, int *byte, int *ways) {
-    const size_t places = m->n_places;
+static ag_status count_bytes(ag_matcher *m, int *byte, int *n_choices) {
+    const size_t n_positions = m->n_positions;
     size_t n;
-    *ways = 0;
-    for (int b = 0; b < 256 && *ways < 2; b++) {
+    *n_choices = 0;
+    for (int b = 0; b < 256 && *n_choices < 2; b++) {
         AG_TRY(ag_matcher_step(m, (uint8_t)b));
         ag_matcher_threads(m, &n);
-        ag_matcher_back(m, places);
-        if (n && !(*ways)++) *byte = b;
+        ag_matcher_rewind(m, n_positions);
+        if (n && !(*n_choices)++) *byte = b;
     }
     return AG_OK;
 }
 
 /* *closed: nothing can follow them. */
-static ag_status forced_bytes(ag_constraint *c, size_t most, ag_text *out, bool *closed,
+static ag_status forced_bytes(ag_constraint *c, size_t max, ag_text *out, bool *closed,
                               ag_error *err) {
     ag_matcher *m = &c->matcher;
     m->err = err;
-    ag_net_states_begin(m->own, 0);
+    ag_lazy_dfa_begin_count(m->dfa, 0);
     bool complete = c->complete || c->ended;
-    int byte = 0, ways = 0;
-    for (size_t i = 0; i < most && !complete; i++) {
-        AG_TRY(count_bytes(m, &byte, &ways));
-        if (ways != 1) break;
+    int byte = 0, n_choices = 0;
+    for (size_t i = 0; i < max && !complete; i++) {
+        AG_TRY(count_bytes(m, &byte, &n_choices));
+        if (n_choices != 1) break;
         const char b = (char)byte;
         AG_TRY(ag_text_append(out, &b, 1, err));
         AG_TRY(ag_matcher_step(m, (uint8_t)byte));
@@ -40,20 +40,21 @@ static ag_status forced_bytes(ag_constraint *c, size_t most, ag_text *out, bool 
     }
     *closed = complete;
     if (!complete) return AG_OK;
-    AG_TRY(count_bytes(m, &byte, &ways));
-    *closed = !ways;
+    AG_TRY(count_bytes(m, &byte, &n_choices));
+    *closed = !n_choices;
     return AG_OK;
 }
 
-ag_status ag_constraint_forced_text(ag_constraint *c, size_t most, ag_text *out, ag_error *err) {
+ag_status ag_constraint_forced_text(ag_constraint *c, size_t max, ag_text *out, ag_error *err) {
     const size_t before = out->len;
     bool closed;
-    ag_status st = forced_bytes(c, most, out, &closed, err);
-    ag_matcher_back(&c->matcher, 1);
-    ag_net_states_discount(c->matcher.own);
+    ag_status st = forced_bytes(c, max, out, &closed, err);
+    ag_matcher_rewind(&c->matcher, 1);
+    ag_lazy_dfa_discount(c->matcher.dfa);
     /* A special token is no text. */
-    const char *token =
-        out->len > before ? memchr(out->data + before, AG_TOKEN_LEAD, out->len - before) : NULL;
+    const char *token = out->len > before
+                            ? memchr(out->data + before, AG_SPECIAL_PREFIX_BYTE, out->len - before)
+                            : NULL;
     if (token) {
         out->len = (size_t)(token - out->data);
         out->data[out->len] = '\0';
@@ -65,7 +66,7 @@ ag_status ag_constraint_forced_text(ag_constraint *c, size_t most, ag_text *out,
 /* The longest token that s begins with; 0: there is none. *touches: a longer one begins with all
  * of s. */
 static size_t longest_token(const ag_token_tree *t, const unsigned char *s, size_t n, int32_t *id,
-                            bool *touches) {
+                            bool *is_prefix) {
     uint32_t at = 0;
     size_t best = 0, i = 0;
     for (; i < n; i++) {
@@ -79,26 +80,26 @@ static size_t longest_token(const ag_token_tree *t, const unsigned char *s, size
             *id = t->nodes[at].token;
         }
     }
-    *touches = i == n && t->nodes[at].skip > 1;
+    *is_prefix = i == n && t->nodes[at].skip > 1;
     return best;
 }
 
-ag_status ag_constraint_forced(ag_constraint *c, size_t most, ag_ids *out, ag_error *err) {
+ag_status ag_constraint_forced(ag_constraint *c, size_t max, ag_ids *out, ag_error *err) {
     const ag_token_tree *t = &c->program->vocab->tree;
     ag_text text = {0};
     const size_t before = out->n;
     bool closed;
-    ag_status st = forced_bytes(c, most * 16, &text, &closed, err);
-    ag_matcher_back(&c->matcher, 1);
-    ag_net_states_discount(c->matcher.own); /* drafts do not change what a text may cost */
+    ag_status st = forced_bytes(c, max * 16, &text, &closed, err);
+    ag_matcher_rewind(&c->matcher, 1);
+    ag_lazy_dfa_discount(c->matcher.dfa); /* drafts do not change what a text may cost */
     size_t done = 0;
-    while (st == AG_OK && done < text.len && out->n - before < most) {
+    while (st == AG_OK && done < text.len && out->n - before < max) {
         int32_t id = -1;
-        bool touches;
+        bool is_prefix;
         const size_t n = longest_token(t, (const unsigned char *)text.data + done, text.len - done,
-                                       &id, &touches);
+                                       &id, &is_prefix);
         /* Where nothing can follow, the last token is not the beginning of a longer one. */
-        if (!n || (touches && !closed)) break;
+        if (!n || (is_prefix && !closed)) break;
         st = ag_ids_push(out, id, err);
         done += n;
     }

@@ -15,10 +15,10 @@ enum { MAX_PARENTHESES = 100, MAX_COUNT = 100000, MAX_GRAMMAR_NODES = 1 << 18, M
 typedef struct rule {
     const char *name; /* [len] borrowed from the text */
     size_t len;
-    uint32_t node; /* UINT32_MAX: not defined yet */
-    size_t line;   /* where it was first named */
-    uint32_t id;   /* of the net */
-    bool written;  /* it has no name and no node, and is in the net already */
+    uint32_t node;     /* UINT32_MAX: not defined yet */
+    size_t line;       /* where it was first named */
+    uint32_t id;       /* of the net */
+    bool is_anonymous; /* it has no name and no node, and is in the net already */
 } rule;
 
 /* Nodes are those of regular expressions; a CALL has the number of a rule in `set`. */
@@ -32,14 +32,14 @@ typedef struct grammar {
     size_t n, at, line;
     int depth;
     size_t work; /* parts written so far, empty ones, too */
-    ag_net *net;
+    ag_pda *pda;
     const ag_grammar_scope *scope;
     int n_schemas;
     ag_error *err;
 } grammar;
 
-static ag_status complain_line(grammar *g, const char *why) {
-    return AG_FAIL(g->err, FORMAT, "grammar: line %zu: %s", g->line, why);
+static ag_status fail_line(grammar *g, const char *message) {
+    return AG_FAIL(g->err, FORMAT, "grammar: line %zu: %s", g->line, message);
 }
 
 static ag_status new_node(grammar *g, ag_regex_node node, uint32_t *id) {
@@ -110,7 +110,7 @@ static ag_status grow_rule_slots(grammar *g) {
     g->slots = slots;
     g->n_slots = n;
     for (uint32_t i = 0; i < g->n_rules; i++) {
-        if (g->rules[i].written) continue;
+        if (g->rules[i].is_anonymous) continue;
         g->slots[rule_slot(g, g->rules[i].name, g->rules[i].len)] = i + 1;
     }
     return AG_OK;
@@ -130,12 +130,12 @@ static ag_status read_rule_name(grammar *g, uint32_t *out) {
     ag_status st = ag_array_grow(&p, &g->rules_cap, g->n_rules + 1, sizeof *g->rules, g->err);
     g->rules = p;
     if (st != AG_OK) return st;
-    const ag_net_rule none = {.kind = AG_RULE_PLAIN, .start = AG_NET_NOWHERE};
+    const ag_pda_rule none = {.kind = AG_RULE_PLAIN, .start = AG_PDA_UNSET};
     g->rules[g->n_rules] = (rule){.name = g->s + start,
                                   .len = len,
                                   .node = UINT32_MAX,
                                   .line = g->line,
-                                  .id = ag_net_rule_add(g->net, none)};
+                                  .id = ag_pda_rule_add(g->pda, none)};
     *out = (uint32_t)g->n_rules++;
     g->slots[slot] = *out + 1;
     return AG_OK;
@@ -143,8 +143,8 @@ static ag_status read_rule_name(grammar *g, uint32_t *out) {
 
 /* A character, perhaps escaped. */
 static ag_status read_char(grammar *g, uint32_t *cp) {
-    const char *why = ag_grammar_read_char(g->s, g->n, &g->at, cp);
-    return why ? complain_line(g, why) : AG_OK;
+    const char *message = ag_grammar_read_char(g->s, g->n, &g->at, cp);
+    return message ? fail_line(g, message) : AG_OK;
 }
 
 /* ---- expressions ---- */
@@ -189,7 +189,7 @@ static ag_status read_class(grammar *g, uint32_t *id) {
             g->at++;
             AG_TRY(read_char(g, &hi));
         }
-        if (hi < lo) return complain_line(g, "a range of characters runs backwards");
+        if (hi < lo) return fail_line(g, "a range of characters runs backwards");
         AG_TRY(ag_char_set_add(set, lo, hi, g->err));
     }
     g->at++;
@@ -199,35 +199,35 @@ static ag_status read_class(grammar *g, uint32_t *id) {
 
 static ag_status read_group(grammar *g, uint32_t *id) {
     g->at++;
-    if (++g->depth > MAX_PARENTHESES) return complain_line(g, "too many parentheses");
+    if (++g->depth > MAX_PARENTHESES) return fail_line(g, "too many parentheses");
     AG_TRY(read_alternatives(g, id));
     g->depth--;
     skip_space(g, true);
-    if (peek(g) != ')') return complain_line(g, "( without )");
+    if (peek(g) != ')') return fail_line(g, "( without )");
     g->at++;
     return AG_OK;
 }
 
 /* A token or a schema: a rule of its own, which is written at once. */
-static ag_status read_written(grammar *g, uint32_t *id) {
+static ag_status read_anonymous(grammar *g, uint32_t *id) {
     uint32_t start;
     const size_t from = g->at;
     if (g->s[from] == '%' && ++g->n_schemas > MAX_SCHEMAS) {
         return AG_FAIL(g->err, LIMIT, "grammar: more than %d schemas", MAX_SCHEMAS);
     }
-    ag_status st = ag_grammar_atom(g->net, g->scope, g->s, g->n, &g->at, &start, g->err);
+    ag_status st = ag_grammar_atom(g->pda, g->scope, g->s, g->n, &g->at, &start, g->err);
     if (st != AG_OK) return ag_error_prefix(g->err, st, "grammar: line %zu", g->line);
     for (size_t i = from; i < g->at; i++) g->line += g->s[i] == '\n';
     void *p = g->rules;
     st = ag_array_grow(&p, &g->rules_cap, g->n_rules + 1, sizeof *g->rules, g->err);
     g->rules = p;
     if (st != AG_OK) return st;
-    const ag_net_rule made = {.kind = AG_RULE_PLAIN, .start = start};
+    const ag_pda_rule made = {.kind = AG_RULE_PLAIN, .start = start};
     g->rules[g->n_rules] = (rule){.name = "",
                                   .node = UINT32_MAX,
                                   .line = g->line,
-                                  .id = ag_net_rule_add(g->net, made),
-                                  .written = true};
+                                  .id = ag_pda_rule_add(g->pda, made),
+                                  .is_anonymous = true};
     return new_node(g, (ag_regex_node){.kind = AG_REGEX_CALL, .set = (uint32_t)g->n_rules++}, id);
 }
 
@@ -237,12 +237,12 @@ static ag_status read_atom(grammar *g, bool *found, uint32_t *id) {
     if (c == '"') return read_literal(g, id);
     if (c == '[') return read_class(g, id);
     if (c == '(') return read_group(g, id);
-    if (c == '<' || c == '%') return read_written(g, id);
+    if (c == '<' || c == '%') return read_anonymous(g, id);
     if (c == '.') {
         ag_char_set *set;
         g->at++;
         AG_TRY(add_class(g, &set, id));
-        return ag_char_set_add(set, 0, AG_CHAR_MOST, g->err);
+        return ag_char_set_add(set, 0, AG_CHAR_MAX, g->err);
     }
     if (is_name_char(c)) {
         uint32_t called;
@@ -259,7 +259,7 @@ static ag_status read_count(grammar *g, bool *found, uint32_t *out) {
     for (; peek(g) >= '0' && peek(g) <= '9'; g->at++) {
         n = n * 10 + (uint32_t)(peek(g) - '0');
         *found = true;
-        if (n > MAX_COUNT) return complain_line(g, "too many repetitions");
+        if (n > MAX_COUNT) return fail_line(g, "too many repetitions");
     }
     *out = n;
     return AG_OK;
@@ -279,9 +279,9 @@ static ag_status read_counts(grammar *g, uint32_t *min, uint32_t *max) {
         skip_space(g, false);
         if (!high) *max = AG_REGEX_NO_END;
     }
-    if ((!low && !high) || peek(g) != '}') return complain_line(g, "{ needs counts and }");
+    if ((!low && !high) || peek(g) != '}') return fail_line(g, "{ needs counts and }");
     g->at++;
-    return *max < *min ? complain_line(g, "at most fewer than at least") : AG_OK;
+    return *max < *min ? fail_line(g, "at most fewer than at least") : AG_OK;
 }
 
 static ag_status read_repeated(grammar *g, bool *found, uint32_t *id) {
@@ -290,7 +290,7 @@ static ag_status read_repeated(grammar *g, bool *found, uint32_t *id) {
         const char c = peek(g);
         uint32_t min = c == '+', max = c == '?' ? 1 : AG_REGEX_NO_END;
         if (c != '*' && c != '+' && c != '?' && c != '{') return AG_OK;
-        if (n > AG_REGEX_STACKED) return complain_line(g, "too many quantifiers of one part");
+        if (n > AG_REGEX_STACKED) return fail_line(g, "too many quantifiers of one part");
         g->at++;
         if (c == '{') AG_TRY(read_counts(g, &min, &max));
         AG_TRY(new_node(
@@ -330,11 +330,11 @@ static ag_status read_alternatives(grammar *g, uint32_t *id) {
 
 static ag_status read_rule(grammar *g) {
     uint32_t named, node;
-    if (!is_name_char(peek(g))) return complain_line(g, "a rule begins with its name");
+    if (!is_name_char(peek(g))) return fail_line(g, "a rule begins with its name");
     AG_TRY(read_rule_name(g, &named));
     skip_space(g, false);
     if (g->n - g->at < 3 || memcmp(g->s + g->at, "::=", 3)) {
-        return complain_line(g, "::= is missing behind the name of a rule");
+        return fail_line(g, "::= is missing behind the name of a rule");
     }
     g->at += 3;
     if (g->rules[named].node != UINT32_MAX) {
@@ -344,7 +344,7 @@ static ag_status read_rule(grammar *g) {
     }
     AG_TRY(read_alternatives(g, &node));
     g->rules[named].node = node;
-    if (g->at < g->n && peek(g) != '\n') return complain_line(g, "what stands here is not known");
+    if (g->at < g->n && peek(g) != '\n') return fail_line(g, "what stands here is not known");
     return AG_OK;
 }
 
@@ -354,7 +354,7 @@ static ag_status read_rules(grammar *g) {
     for (skip_space(g, true); g->at < g->n; skip_space(g, true)) AG_TRY(read_rule(g));
     for (size_t i = 0; i < g->n_rules; i++) {
         const rule *r = &g->rules[i];
-        if (r->node != UINT32_MAX || r->written) continue;
+        if (r->node != UINT32_MAX || r->is_anonymous) continue;
         return AG_FAIL(g->err, FORMAT, "grammar: line %zu: there is no rule %.*s", r->line,
                        (int)(r->len < 60 ? r->len : 60), r->name);
     }
@@ -366,21 +366,21 @@ static ag_status read_rules(grammar *g) {
 static uint32_t write_node(grammar *g, uint32_t node, uint32_t next);
 
 /* The empty text repeated makes no instructions, but takes time. */
-static bool charge_part(grammar *g) {
-    const size_t most = g->net->limits.text.work;
+static bool charge_node(grammar *g) {
+    const size_t max = g->pda->limits.text.work;
     ag_error err;
-    if (g->net->status != AG_OK) return false;
-    ag_net_fail(g->net, ag_compile_steps(1, &err), &err);
-    if (g->work++ < most) return g->net->status == AG_OK;
-    ag_net_fail(g->net, AG_FAIL(&err, LIMIT, "grammar: more than %zu parts to write", most), &err);
+    if (g->pda->status != AG_OK) return false;
+    ag_pda_fail(g->pda, ag_compile_steps(1, &err), &err);
+    if (g->work++ < max) return g->pda->status == AG_OK;
+    ag_pda_fail(g->pda, AG_FAIL(&err, LIMIT, "grammar: more than %zu parts to write", max), &err);
     return false;
 }
 
 static uint32_t write_set(grammar *g, const ag_char_set *set, uint32_t next) {
-    uint32_t at = AG_NET_NOWHERE;
+    uint32_t at = AG_PDA_FAIL;
     for (size_t i = 0; i < set->n; i++) {
-        at = ag_net_either(g->net, at,
-                           ag_net_chars(g->net, set->ranges[i].lo, set->ranges[i].hi, next));
+        at = ag_pda_either(g->pda, at,
+                           ag_pda_chars(g->pda, set->ranges[i].lo, set->ranges[i].hi, next));
     }
     return at;
 }
@@ -388,14 +388,14 @@ static uint32_t write_set(grammar *g, const ag_char_set *set, uint32_t next) {
 static uint32_t write_repeat(grammar *g, const ag_regex_node *r, uint32_t next) {
     uint32_t at = next;
     if (r->max == AG_REGEX_NO_END) {
-        at = ag_net_split(g->net, AG_NET_NOWHERE, next);
-        ag_net_patch(g->net, at, write_node(g, r->left, at));
+        at = ag_pda_split(g->pda, AG_PDA_UNSET, next);
+        ag_pda_patch(g->pda, at, write_node(g, r->left, at));
     }
     for (uint32_t i = r->min; r->max != AG_REGEX_NO_END && i < r->max; i++) {
-        if (g->net->status != AG_OK) return at;
-        at = ag_net_either(g->net, write_node(g, r->left, at), next);
+        if (g->pda->status != AG_OK) return at;
+        at = ag_pda_either(g->pda, write_node(g, r->left, at), next);
     }
-    for (uint32_t i = 0; i < r->min && g->net->status == AG_OK; i++) {
+    for (uint32_t i = 0; i < r->min && g->pda->status == AG_OK; i++) {
         at = write_node(g, r->left, at);
     }
     return at;
@@ -403,8 +403,8 @@ static uint32_t write_repeat(grammar *g, const ag_regex_node *r, uint32_t next) 
 
 static uint32_t write_node(grammar *g, uint32_t node, uint32_t next) {
     const ag_regex_node *nodes = g->tree.nodes, *r = &nodes[node];
-    uint32_t way = AG_NET_NOWHERE;
-    if (!charge_part(g)) return next;
+    uint32_t start = AG_PDA_FAIL;
+    if (!charge_node(g)) return next;
     switch (r->kind) {
     case AG_REGEX_SET:
         return write_set(g, &g->tree.sets[r->set], next);
@@ -415,13 +415,13 @@ static uint32_t write_node(grammar *g, uint32_t node, uint32_t next) {
         return write_node(g, node, next);
     case AG_REGEX_ALT:
         for (; nodes[node].kind == AG_REGEX_ALT; node = nodes[node].left) {
-            way = ag_net_either(g->net, write_node(g, nodes[node].right, next), way);
+            start = ag_pda_either(g->pda, write_node(g, nodes[node].right, next), start);
         }
-        return ag_net_either(g->net, write_node(g, node, next), way);
+        return ag_pda_either(g->pda, write_node(g, node, next), start);
     case AG_REGEX_REPEAT:
         return write_repeat(g, r, next);
     case AG_REGEX_CALL:
-        return ag_net_call(g->net, g->rules[r->set].id, next);
+        return ag_pda_call(g->pda, g->rules[r->set].id, next);
     case AG_REGEX_EMPTY:
     case AG_REGEX_BEGIN:
     case AG_REGEX_END:
@@ -431,19 +431,19 @@ static uint32_t write_node(grammar *g, uint32_t node, uint32_t next) {
     return next;
 }
 
-ag_status ag_grammar_compile(ag_net *net, const ag_grammar_scope *scope, const char *text, size_t n,
+ag_status ag_grammar_compile(ag_pda *pda, const ag_grammar_scope *scope, const char *text, size_t n,
                              uint32_t *start, ag_error *err) {
-    grammar g = {.s = text, .n = n, .line = 1, .net = net, .scope = scope, .err = err};
-    *start = AG_NET_NOWHERE;
+    grammar g = {.s = text, .n = n, .line = 1, .pda = pda, .scope = scope, .err = err};
+    *start = AG_PDA_FAIL;
     ag_status st = read_rules(&g);
     bool found = false;
     for (size_t i = 0; i < g.n_rules && st == AG_OK; i++) {
         const rule *r = &g.rules[i];
-        if (r->written) continue;
-        ag_net_rule_start(net, r->id, write_node(&g, r->node, ag_net_end(net)));
+        if (r->is_anonymous) continue;
+        ag_pda_rule_set_start(pda, r->id, write_node(&g, r->node, ag_pda_end(pda)));
         if (r->len != 4 || memcmp(r->name, "root", 4)) continue;
         found = true;
-        *start = ag_net_call(net, r->id, ag_net_end(net));
+        *start = ag_pda_call(pda, r->id, ag_pda_end(pda));
     }
     if (st == AG_OK && !found) st = AG_FAIL(err, FORMAT, "grammar: there is no rule root");
     ag_regex_tree_free(&g.tree);

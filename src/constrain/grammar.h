@@ -14,7 +14,7 @@ typedef struct ag_grammar_scope {
 } ag_grammar_scope;
 
 /* *start: a call of the rule "root". AG_FORMAT names the line. */
-ag_status ag_grammar_compile(ag_net *net, const ag_grammar_scope *scope, const char *text, size_t n,
+ag_status ag_grammar_compile(ag_pda *pda, const ag_grammar_scope *scope, const char *text, size_t n,
                              uint32_t *start, ag_error *err);
 
 /* ---- grammar_atoms.c ---- */
@@ -22,7 +22,7 @@ ag_status ag_grammar_compile(ag_net *net, const ag_grammar_scope *scope, const c
 /* The character of a literal or a class at s[*at], perhaps escaped. NULL, or what is wrong. */
 const char *ag_grammar_read_char(const char *s, size_t n, size_t *at, uint32_t *cp);
 /* <[id]>, or % and a schema: s[*at] is '<' or '%'. *start: what it begins with. */
-ag_status ag_grammar_atom(ag_net *net, const ag_grammar_scope *scope, const char *s, size_t n,
+ag_status ag_grammar_atom(ag_pda *pda, const ag_grammar_scope *scope, const char *s, size_t n,
                           size_t *at, uint32_t *start, ag_error *err);
 
 #endif

@@ -14,13 +14,13 @@
 
 #include <string.h>
 
-enum { MOST_MARKS = 6 };
+enum { DELIMITERS_MAX = 6 };
 
 typedef struct reader {
     const ag_grammar_scope *scope;
     const char *s;
     size_t n, at;
-    ag_text marks[MOST_MARKS];
+    ag_text delimiters[DELIMITERS_MAX];
     ag_error *err;
 } reader;
 
@@ -40,7 +40,7 @@ const char *ag_grammar_read_char(const char *s, size_t n, size_t *at, uint32_t *
             if (digit < 0) return "hexadecimal digits are missing";
             *cp = *cp << 4 | (uint32_t)digit;
         }
-        if (*cp > AG_CHAR_MOST) return "a character beyond U+10FFFF";
+        if (*cp > AG_CHAR_MAX) return "a character beyond U+10FFFF";
         *at += digits + 1;
         return NULL;
     }
@@ -55,7 +55,7 @@ static void skip_space(reader *r) {
     while (r->at < r->n && memchr(" \t\r\n", r->s[r->at], 4)) r->at++;
 }
 
-static bool next_is(reader *r, char c) {
+static bool accept_char(reader *r, char c) {
     skip_space(r);
     if (r->at == r->n || r->s[r->at] != c) return false;
     r->at++;
@@ -76,18 +76,18 @@ static ag_status read_token(reader *r, ag_text *out) {
     if (!ag_token_tree_is_special(r->scope->tokens, (int32_t)id)) {
         return AG_FAIL(r->err, INVALID, "token %u is no special token of the vocabulary", id);
     }
-    char mark[AG_TOKEN_MARK];
-    ag_token_mark((int32_t)id, mark);
+    char text[AG_SPECIAL_TEXT_BYTES];
+    ag_special_token_text((int32_t)id, text);
     r->at = i + 2;
-    return ag_text_append(out, mark, sizeof mark, r->err);
+    return ag_text_append(out, text, sizeof text, r->err);
 }
 
 static ag_status read_quoted(reader *r, ag_text *out) {
     for (r->at++; r->at < r->n && r->s[r->at] != '"';) {
         uint32_t cp;
         char bytes[4];
-        const char *why = ag_grammar_read_char(r->s, r->n, &r->at, &cp);
-        if (why) return AG_FAIL(r->err, FORMAT, "%s", why);
+        const char *message = ag_grammar_read_char(r->s, r->n, &r->at, &cp);
+        if (message) return AG_FAIL(r->err, FORMAT, "%s", message);
         AG_TRY(ag_text_append(out, bytes, ag_utf8_put(bytes, cp), r->err));
     }
     if (r->at == r->n) return AG_FAIL(r->err, FORMAT, "the line ends inside of quotes");
@@ -96,20 +96,23 @@ static ag_status read_quoted(reader *r, ag_text *out) {
 }
 
 /* (MARK, MARK, ...), n of them. */
-static ag_status read_marks(reader *r, size_t n) {
-    if (!next_is(r, '(')) return AG_FAIL(r->err, FORMAT, "%zu marks in parentheses are missing", n);
+static ag_status read_delimiters(reader *r, size_t n) {
+    if (!accept_char(r, '('))
+        return AG_FAIL(r->err, FORMAT, "%zu marks in parentheses are missing", n);
     for (size_t i = 0; i < n; i++) {
-        if (i && !next_is(r, ',')) return AG_FAIL(r->err, FORMAT, "%zu marks are needed", n);
+        if (i && !accept_char(r, ',')) return AG_FAIL(r->err, FORMAT, "%zu marks are needed", n);
         for (skip_space(r); r->at < r->n && (r->s[r->at] == '"' || r->s[r->at] == '<');) {
-            AG_TRY(r->s[r->at] == '"' ? read_quoted(r, &r->marks[i]) : read_token(r, &r->marks[i]));
+            AG_TRY(r->s[r->at] == '"' ? read_quoted(r, &r->delimiters[i])
+                                      : read_token(r, &r->delimiters[i]));
             skip_space(r);
         }
     }
-    return next_is(r, ')') ? AG_OK : AG_FAIL(r->err, FORMAT, "%zu marks, then ), are needed", n);
+    return accept_char(r, ')') ? AG_OK
+                               : AG_FAIL(r->err, FORMAT, "%zu marks, then ), are needed", n);
 }
 
-static ag_mark mark(const reader *r, size_t i) {
-    return (ag_mark){r->marks[i].data ? r->marks[i].data : "", r->marks[i].len};
+static ag_delimiter delimiter(const reader *r, size_t i) {
+    return (ag_delimiter){r->delimiters[i].data ? r->delimiters[i].data : "", r->delimiters[i].len};
 }
 
 #define LITERAL(s) \
@@ -118,8 +121,8 @@ static ag_mark mark(const reader *r, size_t i) {
 static ag_status read_notation(reader *r, ag_schema_notation *out, bool *is_json) {
     static const struct {
         const char *name;
-        size_t n_marks;
-    } notations[] = {{"json", 0}, {"python", 0}, {"braces", 2}, {"tags", MOST_MARKS}};
+        size_t n_delimiters;
+    } notations[] = {{"json", 0}, {"python", 0}, {"braces", 2}, {"tags", DELIMITERS_MAX}};
     const char *name = r->s + r->at;
     size_t n = 0, kind = 0;
     while (r->at + n < r->n && name[n] >= 'a' && name[n] <= 'z') n++;
@@ -129,24 +132,24 @@ static ag_status read_notation(reader *r, ag_schema_notation *out, bool *is_json
         return AG_FAIL(r->err, FORMAT, "%%%.*s is not known", (int)(n < 20 ? n : 20), name);
     }
     r->at += n;
-    if (notations[kind].n_marks) AG_TRY(read_marks(r, notations[kind].n_marks));
+    if (notations[kind].n_delimiters) AG_TRY(read_delimiters(r, notations[kind].n_delimiters));
     *is_json = kind == 0;
     const ag_schema_notation all[] = {
         {.values = AG_SPELL_JSON},
         {.values = AG_SPELL_PYTHON, .before_value = LITERAL("="), .between = LITERAL(", ")},
-        {.values = AG_SPELL_MARKED,
+        {.values = AG_SPELL_DELIMITED,
          .before_value = LITERAL(":"),
          .between = LITERAL(","),
-         .quote = mark(r, 0),
-         .stop = mark(r, 1)},
+         .quote = delimiter(r, 0),
+         .stop = delimiter(r, 1)},
         {.values = AG_SPELL_JSON,
          .raw_texts = true,
-         .open = mark(r, 0),
-         .before_text = mark(r, 1),
-         .before_value = mark(r, 2),
-         .close = mark(r, 3),
-         .between = mark(r, 4),
-         .stop = mark(r, 5)},
+         .open = delimiter(r, 0),
+         .before_text = delimiter(r, 1),
+         .before_value = delimiter(r, 2),
+         .close = delimiter(r, 3),
+         .between = delimiter(r, 4),
+         .stop = delimiter(r, 5)},
     };
     *out = all[kind];
     return AG_OK;
@@ -154,7 +157,7 @@ static ag_status read_notation(reader *r, ag_schema_notation *out, bool *is_json
 
 /* ---- schemas ---- */
 
-static ag_status read_schema(reader *r, ag_net *net, uint32_t *start) {
+static ag_status read_schema(reader *r, ag_pda *pda, uint32_t *start) {
     ag_schema_notation notation;
     bool is_json = false;
     r->at++;
@@ -167,26 +170,27 @@ static ag_status read_schema(reader *r, ag_net *net, uint32_t *start) {
     json_decref(v);
     const size_t len = (size_t)e.position;
     const ag_status st =
-        ag_schema_compile(net, r->scope->json, r->s + r->at, len, is_json ? NULL : &notation,
+        ag_schema_compile(pda, r->scope->json, r->s + r->at, len, is_json ? NULL : &notation,
                           r->scope->any_order, start, r->err);
     r->at += len;
     return st;
 }
 
-ag_status ag_grammar_atom(ag_net *net, const ag_grammar_scope *scope, const char *s, size_t n,
+ag_status ag_grammar_atom(ag_pda *pda, const ag_grammar_scope *scope, const char *s, size_t n,
                           size_t *at, uint32_t *start, ag_error *err) {
     reader r = {.scope = scope, .s = s, .n = n, .at = *at, .err = err};
     ag_status st;
-    *start = AG_NET_NOWHERE;
+    *start = AG_PDA_FAIL;
     if (s[*at] == '%') {
-        st = read_schema(&r, net, start);
+        st = read_schema(&r, pda, start);
     } else {
-        st = read_token(&r, &r.marks[0]);
+        st = read_token(&r, &r.delimiters[0]);
         if (st == AG_OK) {
-            *start = ag_net_literal(net, r.marks[0].data, r.marks[0].len, ag_net_end(net));
+            *start =
+                ag_pda_literal(pda, r.delimiters[0].data, r.delimiters[0].len, ag_pda_end(pda));
         }
     }
     *at = r.at;
-    for (size_t i = 0; i < MOST_MARKS; i++) ag_text_free(&r.marks[i]);
+    for (size_t i = 0; i < DELIMITERS_MAX; i++) ag_text_free(&r.delimiters[i]);
     return st;
 }

@@ -79,7 +79,7 @@ static ag_status grow_array(uint32_t **p, size_t *cap, size_t need, ag_error *er
     return st;
 }
 
-ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t most,
+ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t max,
                           const char *what, uint32_t *id, ag_error *err) {
     AG_TRY(ag_compile_steps(1 + n / 16, err));
     if (2 * (t->n + 1) > t->n_slots) AG_TRY(grow_slots(t, err));
@@ -88,7 +88,7 @@ ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t
         *id = t->slots[slot] - 1;
         return AG_OK;
     }
-    if (t->n >= most) return AG_FAIL(err, LIMIT, "%s: more than %zu states", what, most);
+    if (t->n >= max) return AG_FAIL(err, LIMIT, "%s: more than %zu states", what, max);
     if (n > AG_INTERNER_NUMBERS - t->n_pool) {
         return AG_FAIL(err, LIMIT, "%s: states of more than %d parts", what, AG_INTERNER_NUMBERS);
     }

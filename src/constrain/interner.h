@@ -24,7 +24,7 @@ void ag_interner_free(ag_interner *t);
 /* Sorts a list in place, so that equal sets become equal lists. */
 void ag_interner_sort(uint32_t *list, size_t n);
 /* AG_LIMIT names `what` when there would be more than `most` lists, or AG_INTERNER_NUMBERS. */
-ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t most,
+ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t max,
                           const char *what, uint32_t *id, ag_error *err);
 
 static inline const uint32_t *ag_interner_list(const ag_interner *t, uint32_t id, size_t *n) {

@@ -4,15 +4,15 @@
 #include "core/fail.h"
 #include "core/interrupt.h"
 
-enum { ASK_EVERY = 1024 };
+enum { CHECK_EVERY = 1024 };
 
 static _Thread_local size_t n_steps;
 
 ag_status ag_compile_steps(size_t n, ag_error *err) {
     n_steps += n;
-    if (n_steps < ASK_EVERY) return AG_OK;
+    if (n_steps < CHECK_EVERY) return AG_OK;
     n_steps = 0;
     if (!ag_interrupted()) return AG_OK;
-    n_steps = ASK_EVERY; /* the next loop ends, too */
+    n_steps = CHECK_EVERY; /* the next loop ends, too */
     return AG_FAIL(err, CANCELLED, "compiling a constraint was interrupted");
 }

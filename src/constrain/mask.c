@@ -8,16 +8,16 @@
 #include <string.h>
 
 enum {
-    MAX_TAKEN = 64,
+    EXCLUDED_MAX = 64,
     BITS_IN_STEP = 256 /* words or ids of a simple loop take the time of one step */
 };
 
 /* Parts of the tree that a name may not be: [first, second) of its nodes. */
-typedef struct taken_names {
-    uint32_t ranges[MAX_TAKEN][2];
+typedef struct excluded_names {
+    uint32_t ranges[EXCLUDED_MAX][2];
     size_t n;
-    bool many; /* there are more: each token is looked at */
-} taken_names;
+    bool is_full; /* there are more: each token is looked at */
+} excluded_names;
 
 typedef struct fill {
     ag_constraint *c;
@@ -25,9 +25,9 @@ typedef struct fill {
     const ag_token_tree *tree;
     uint32_t *bits;
     /* Of the rule that the thread is in, for tokens that leave it. */
-    const ag_net_rule *rule;
+    const ag_pda_rule *rule;
     uint32_t extra;
-    taken_names taken;
+    excluded_names excluded;
 } fill;
 
 static void set_bit(fill *f, int32_t id) { f->bits[id / 32] |= 1u << (id % 32); }
@@ -39,29 +39,29 @@ static void set_same(fill *f, int32_t id) {
 /* ---- what a rule with a memory says of a token that leaves it ---- */
 
 /* Walks the names that can still be reached and the tree of tokens side by side. */
-static void find_taken(fill *f, uint32_t name, uint32_t node) {
-    f->m->own->work++;
-    const ag_name_node *names = f->m->own->net->names;
+static void find_excluded(fill *f, uint32_t name, uint32_t node) {
+    f->m->dfa->work++;
+    const ag_name_node *names = f->m->dfa->pda->names;
     const ag_token_node *nodes = f->tree->nodes;
     const uint32_t end = node + nodes[node].skip;
     for (uint32_t child = node + 1; child < end; child += nodes[child].skip) {
         if (names[name].ends && nodes[child].byte == '"') {
-            if (f->taken.n == MAX_TAKEN) {
-                f->taken.many = true;
+            if (f->excluded.n == EXCLUDED_MAX) {
+                f->excluded.is_full = true;
                 return;
             }
-            f->taken.ranges[f->taken.n][0] = child;
-            f->taken.ranges[f->taken.n++][1] = child + nodes[child].skip;
+            f->excluded.ranges[f->excluded.n][0] = child;
+            f->excluded.ranges[f->excluded.n++][1] = child + nodes[child].skip;
             continue;
         }
         const uint32_t next = ag_name_child(names, name, (uint8_t)nodes[child].byte);
-        if (next) find_taken(f, next, child);
+        if (next) find_excluded(f, next, child);
     }
 }
 
 /* The slow way: by the token's bytes. */
 static bool spells_name(const fill *f, int32_t id) {
-    const ag_name_node *names = f->m->own->net->names;
+    const ag_name_node *names = f->m->dfa->pda->names;
     uint32_t at = f->extra - 1;
     for (uint32_t i = f->tree->start[id]; i < f->tree->start[id + 1]; i++) {
         const uint8_t byte = f->tree->bytes[i];
@@ -72,19 +72,19 @@ static bool spells_name(const fill *f, int32_t id) {
     return false;
 }
 
-static bool may_leave(const fill *f, const ag_mask_entry *e) {
+static bool allows_rule_end(const fill *f, const ag_mask_entry *e) {
     switch (f->rule->kind) {
     case AG_RULE_LENGTH: {
-        const uint32_t left = f->rule->most - f->extra;
+        const uint32_t left = f->rule->max - f->extra;
         const bool fits = e->chars < 255 ? e->chars <= left : left >= f->tree->max_depth;
-        return fits && (f->extra >= f->rule->least || e->chars >= f->rule->least - f->extra);
+        return fits && (f->extra >= f->rule->min || e->chars >= f->rule->min - f->extra);
     }
     case AG_RULE_NAME: {
         if (!f->extra) return true;
-        if (f->taken.many) return !spells_name(f, e->token);
+        if (f->excluded.is_full) return !spells_name(f, e->token);
         const uint32_t node = f->tree->node_of[e->token];
-        for (size_t i = 0; i < f->taken.n; i++) {
-            if (node >= f->taken.ranges[i][0] && node < f->taken.ranges[i][1]) return false;
+        for (size_t i = 0; i < f->excluded.n; i++) {
+            if (node >= f->excluded.ranges[i][0] && node < f->excluded.ranges[i][1]) return false;
         }
         return true;
     }
@@ -96,8 +96,8 @@ static bool may_leave(const fill *f, const ag_mask_entry *e) {
 
 static void set_entries(fill *f, const ag_mask_entry *e) {
     for (;; e++) {
-        f->m->own->work++;
-        if (may_leave(f, e)) set_bit(f, e->token);
+        f->m->dfa->work++;
+        if (allows_rule_end(f, e)) set_bit(f, e->token);
         if (e->last) return;
     }
 }
@@ -109,10 +109,10 @@ static void set_entries(fill *f, const ag_mask_entry *e) {
 static ag_status walk_tokens(fill *f, const ag_token_node *nodes, uint32_t begin, uint32_t end,
                              uint32_t depth, const ag_mask_entry *entries) {
     ag_matcher *m = f->m;
-    const size_t places = m->n_places;
+    const size_t n_positions = m->n_positions;
     for (uint32_t i = begin; i < end;) {
         size_t n;
-        ag_matcher_back(m, places + nodes[i].depth - depth - 1);
+        ag_matcher_rewind(m, n_positions + nodes[i].depth - depth - 1);
         AG_TRY(ag_matcher_step(m, (uint8_t)nodes[i].byte));
         ag_matcher_threads(m, &n);
         if (!n) {
@@ -124,25 +124,25 @@ static ag_status walk_tokens(fill *f, const ag_token_node *nodes, uint32_t begin
         if (token >= 0 && entries) set_entries(f, entries + token);
         i++;
     }
-    ag_matcher_back(m, places);
+    ag_matcher_rewind(m, n_positions);
     return AG_OK;
 }
 
 /* Tokens below an exit. */
-static ag_status walk_exit(fill *f, const ag_mask_exit *x, uint32_t caller) {
-    const size_t places = f->m->n_places;
-    AG_TRY(ag_matcher_leave(f->m, x->state, caller));
+static ag_status walk_uncertain(fill *f, const ag_uncertain_tokens *x, uint32_t caller) {
+    const size_t n_positions = f->m->n_positions;
+    AG_TRY(ag_matcher_follow(f->m, x->state, caller));
     const ag_token_node *node = &f->tree->nodes[x->node];
     AG_TRY(walk_tokens(f, f->tree->nodes, x->node + 1, x->node + node->skip, node->depth, NULL));
-    ag_matcher_back(f->m, places);
+    ag_matcher_rewind(f->m, n_positions);
     return AG_OK;
 }
 
 static ag_status walk_tree(fill *f, const ag_mask_tree *t, uint32_t caller) {
-    const size_t places = f->m->n_places;
-    AG_TRY(ag_matcher_leave(f->m, t->state, caller));
+    const size_t n_positions = f->m->n_positions;
+    AG_TRY(ag_matcher_follow(f->m, t->state, caller));
     AG_TRY(walk_tokens(f, t->nodes, 1, t->n_nodes, 0, t->entries));
-    ag_matcher_back(f->m, places);
+    ag_matcher_rewind(f->m, n_positions);
     return AG_OK;
 }
 
@@ -150,18 +150,18 @@ static ag_status walk_tree(fill *f, const ag_mask_tree *t, uint32_t caller) {
 
 static void add_bits(fill *f, const uint32_t *bits) {
     const size_t n = f->c->program->vocab->n_words;
-    f->m->own->work += n / BITS_IN_STEP;
+    f->m->dfa->work += n / BITS_IN_STEP;
     for (size_t i = 0; i < n; i++) f->bits[i] |= bits[i];
 }
 
 /* Tokens that stay inside of a string with a length. */
 static void add_lengths(fill *f, const ag_state_mask *mask) {
     const ag_json_masks *json = f->c->program->json;
-    const uint32_t left = f->rule->most - f->extra;
+    const uint32_t left = f->rule->max - f->extra;
     if (!left) return;
     add_bits(f, json->lengths[left < AG_LENGTH_STEPS ? left : AG_LENGTH_STEPS]);
     if (left <= AG_LENGTH_STEPS) return;
-    f->m->own->work += f->tree->n_vocab / BITS_IN_STEP;
+    f->m->dfa->work += f->tree->n_vocab / BITS_IN_STEP;
     for (size_t id = 0; id < f->tree->n_vocab; id++) {
         const uint8_t chars = mask->chars[id];
         if (chars <= AG_LENGTH_STEPS) continue;
@@ -173,20 +173,21 @@ static ag_status add_mask(fill *f, const ag_thread *t, const ag_state_mask *mask
     if (f->rule->kind == AG_RULE_LENGTH) add_lengths(f, mask);
     else if (mask->bits) add_bits(f, mask->bits);
     for (size_t i = 0; i < mask->n_ids && mask->ids; i++) set_bit(f, mask->ids[i]);
-    for (size_t i = 0; i < mask->n_closers; i++) {
-        if (may_leave(f, &mask->closers[i])) set_bit(f, mask->closers[i].token);
+    for (size_t i = 0; i < mask->n_rule_ends; i++) {
+        if (allows_rule_end(f, &mask->rule_ends[i])) set_bit(f, mask->rule_ends[i].token);
     }
-    for (size_t i = 0; i < mask->n_exits; i++) AG_TRY(walk_exit(f, &mask->exits[i], t->node));
+    for (size_t i = 0; i < mask->n_uncertain; i++)
+        AG_TRY(walk_uncertain(f, &mask->uncertain[i], t->node));
     for (size_t i = 0; i < mask->n_trees; i++) AG_TRY(walk_tree(f, &mask->trees[i], t->node));
     return AG_OK;
 }
 
 /* A thread of which nothing is kept. */
 static ag_status add_by_walking(fill *f, const ag_thread *t) {
-    const size_t places = f->m->n_places;
-    AG_TRY(ag_matcher_only(f->m, t));
+    const size_t n_positions = f->m->n_positions;
+    AG_TRY(ag_matcher_open_thread(f->m, t));
     AG_TRY(walk_tokens(f, f->tree->nodes, 1, f->tree->n_nodes, 0, NULL));
-    ag_matcher_back(f->m, places);
+    ag_matcher_rewind(f->m, n_positions);
     return AG_OK;
 }
 
@@ -196,16 +197,16 @@ static ag_status add_thread(fill *f, const ag_thread *t, ag_error *err) {
     const ag_state_mask *mask;
     f->rule = ag_matcher_rule(f->m, f->m->nodes[t->node].rule);
     f->extra = t->extra;
-    f->taken.n = 0;
-    f->taken.many = false;
+    f->excluded.n = 0;
+    f->excluded.is_full = false;
     if (f->rule->kind == AG_RULE_LENGTH && t->state != rules->string_inside) {
         return add_by_walking(f, t);
     }
     if (f->rule->kind == AG_RULE_NAME) {
         if (t->state != rules->name_inside) return add_by_walking(f, t);
-        if (t->extra) find_taken(f, t->extra - 1, 0);
+        if (t->extra) find_excluded(f, t->extra - 1, 0);
     }
-    if (t->state & AG_NET_SHARED) mask = &p->json->masks[t->state & ~AG_NET_SHARED];
+    if (t->state & AG_PDA_SHARED) mask = &p->json->masks[t->state & ~AG_PDA_SHARED];
     else AG_TRY(ag_constraint_state_mask(p, t->state, &mask, err));
     return add_mask(f, t, mask);
 }
@@ -213,23 +214,23 @@ static ag_status add_thread(fill *f, const ag_thread *t, ag_error *err) {
 static ag_status fill_mask(ag_constraint *c, ag_error *err) {
     fill f = {.c = c, .m = &c->matcher, .tree = &c->program->vocab->tree, .bits = c->mask};
     c->matcher.err = err;
-    ag_net_states_begin(c->matcher.own, c->steps);
+    ag_lazy_dfa_begin_count(c->matcher.dfa, c->steps);
     memset(c->mask, 0, c->program->vocab->n_words * sizeof *c->mask);
     size_t n;
     ag_matcher_threads(f.m, &n);
     ag_status st = AG_OK;
     for (size_t i = 0; i < n && st == AG_OK; i++) {
         const ag_thread t = f.m->threads[i];
-        const ag_net_state *x;
+        const ag_lazy_state *x;
         st = ag_matcher_state(f.m, t.state, &x);
         if (st == AG_OK && x->n_edges) st = add_thread(&f, &t, err);
     }
-    ag_matcher_back(f.m, 1);
+    ag_matcher_rewind(f.m, 1);
     return st;
 }
 
 /* Cheap masks cost less than a look into the cache. */
-ag_status ag_constraint_fill(ag_constraint *c, ag_error *err) {
+ag_status ag_constraint_fill_mask(ag_constraint *c, ag_error *err) {
     ag_constraint_program *p = c->program;
     const size_t n_words = p->vocab->n_words;
     ag_constraint_trim_masks(p);
@@ -246,9 +247,9 @@ ag_status ag_constraint_fill(ag_constraint *c, ag_error *err) {
         AG_TRY(ag_mask_cache_failure(&p->cache, &key, err));
     }
     ag_status st = fill_mask(c, &e);
-    const bool is_dear = st == AG_OK && p->states.work - c->steps >= AG_MASK_CACHE_FROM;
-    if (!any && (is_dear || st == AG_LIMIT)) key = ag_mask_key_of(&c->matcher);
-    if (is_dear) p->mask_bytes += ag_mask_cache_add(&p->cache, &key, c->mask, n_words);
+    const bool is_expensive = st == AG_OK && p->dfa.work - c->steps >= AG_MASK_CACHE_FROM;
+    if (!any && (is_expensive || st == AG_LIMIT)) key = ag_mask_key_of(&c->matcher);
+    if (is_expensive) p->mask_bytes += ag_mask_cache_add(&p->cache, &key, c->mask, n_words);
     if (st == AG_LIMIT) ag_mask_cache_add_failure(&p->cache, &key, &e);
     if (st != AG_OK && err) *err = e;
     return st;

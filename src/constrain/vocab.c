@@ -8,7 +8,7 @@
 
 static void free_json(ag_json_masks *j) {
     if (!j) return;
-    for (size_t i = 0; j->masks && i < j->rules.states.n_states; i++) {
+    for (size_t i = 0; j->masks && i < j->rules.dfa.n_states; i++) {
         ag_state_mask_free(&j->masks[i]);
     }
     ag_free(j->masks);
@@ -20,7 +20,7 @@ static void free_json(ag_json_masks *j) {
 /* Strings with a length ask how many characters a token has. */
 static ag_status make_lengths(ag_json_masks *j, const ag_token_tree *tree, size_t n_words,
                               ag_error *err) {
-    const uint8_t *chars = j->masks[j->rules.string_inside & ~AG_NET_SHARED].chars;
+    const uint8_t *chars = j->masks[j->rules.string_inside & ~AG_PDA_SHARED].chars;
     for (size_t i = 1; i <= AG_LENGTH_STEPS; i++) {
         j->lengths[i] = ag_calloc(n_words, sizeof *j->lengths[i]);
         if (!j->lengths[i]) return AG_FAIL(err, NOMEM, "masks of strings");
@@ -34,14 +34,14 @@ static ag_status make_lengths(ag_json_masks *j, const ag_token_tree *tree, size_
 static ag_status make_json(ag_json_masks *j, ag_json_spacing spacing, const ag_token_tree *tree,
                            size_t n_words, ag_error *err) {
     AG_TRY(ag_json_rules_make(&j->rules, spacing, err));
-    ag_net_states *s = &j->rules.states;
+    ag_lazy_dfa *s = &j->rules.dfa;
     j->masks = ag_calloc(s->n_states, sizeof *j->masks);
     if (!j->masks) return AG_FAIL(err, NOMEM, "masks of JSON");
     for (uint32_t i = 0; i < s->n_states; i++) {
-        const uint32_t state = i | AG_NET_SHARED;
+        const uint32_t state = i | AG_PDA_SHARED;
         unsigned flags = 0;
-        if (state == j->rules.string_inside) flags = AG_MASK_CLOSERS | AG_MASK_CHARS;
-        if (state == j->rules.name_inside) flags = AG_MASK_CLOSERS;
+        if (state == j->rules.string_inside) flags = AG_MASK_RULE_ENDS | AG_MASK_CHARS;
+        if (state == j->rules.name_inside) flags = AG_MASK_RULE_ENDS;
         AG_TRY(ag_state_mask_make(&j->masks[i], s, tree, state, flags, err));
     }
     return make_lengths(j, tree, n_words, err);

@@ -7,161 +7,161 @@
 
 enum { INDENT = 40 }; /* spaces or tabs that a line begins with, at most */
 
-static const ag_net_limits rule_limits = {.ops = 1 << 16,
+static const ag_pda_limits rule_limits = {.insts = 1 << 16,
                                           .text = {.states = 1 << 12, .work = 1 << 20}};
 
-uint32_t ag_json_space(ag_net *net, ag_json_spacing spacing, uint32_t indent, uint32_t next) {
+uint32_t ag_json_space(ag_pda *pda, ag_json_spacing spacing, uint32_t indent, uint32_t next) {
     switch (spacing) {
     case AG_JSON_COMPACT:
         return next;
     case AG_JSON_ANY_SPACE: {
-        const uint32_t loop = ag_net_split(net, AG_NET_NOWHERE, next);
-        const uint32_t tab = ag_net_bytes(net, '\t', '\n', loop);
-        const uint32_t rest = ag_net_either(net, ag_net_bytes(net, '\r', '\r', loop),
-                                            ag_net_bytes(net, ' ', ' ', loop));
-        ag_net_patch(net, loop, ag_net_either(net, tab, rest));
+        const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, next);
+        const uint32_t tab = ag_pda_bytes(pda, '\t', '\n', loop);
+        const uint32_t others = ag_pda_either(pda, ag_pda_bytes(pda, '\r', '\r', loop),
+                                              ag_pda_bytes(pda, ' ', ' ', loop));
+        ag_pda_patch(pda, loop, ag_pda_either(pda, tab, others));
         return loop;
     }
     case AG_JSON_NEAT:
         break;
     }
     /* Nothing, one space, or a line break and an indent. */
-    const uint32_t line = ag_net_bytes(net, '\n', '\n', ag_net_call(net, indent, next));
-    return ag_net_either(net, ag_net_either(net, line, ag_net_bytes(net, ' ', ' ', next)), next);
+    const uint32_t line = ag_pda_bytes(pda, '\n', '\n', ag_pda_call(pda, indent, next));
+    return ag_pda_either(pda, ag_pda_either(pda, line, ag_pda_bytes(pda, ' ', ' ', next)), next);
 }
 
-static uint32_t any_indent(ag_net *net) {
-    const uint32_t end = ag_net_end(net);
+static uint32_t any_indent(ag_pda *pda) {
+    const uint32_t end = ag_pda_end(pda);
     uint32_t at = end;
     for (int i = 0; i < INDENT; i++) {
         const uint32_t one =
-            ag_net_either(net, ag_net_bytes(net, ' ', ' ', at), ag_net_bytes(net, '\t', '\t', at));
-        at = ag_net_either(net, one, end);
+            ag_pda_either(pda, ag_pda_bytes(pda, ' ', ' ', at), ag_pda_bytes(pda, '\t', '\t', at));
+        at = ag_pda_either(pda, one, end);
     }
     return at;
 }
 
-uint32_t ag_json_number(ag_net *net, uint32_t next) {
-    return ag_net_regex(net, "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?", next);
+uint32_t ag_json_number(ag_pda *pda, uint32_t next) {
+    return ag_pda_regex(pda, "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?", next);
 }
 
-static uint32_t hex_digit(ag_net *net, uint32_t next) {
-    const uint32_t upper = ag_net_bytes(net, 'A', 'F', next),
-                   lower = ag_net_bytes(net, 'a', 'f', next);
-    return ag_net_either(net, ag_net_bytes(net, '0', '9', next), ag_net_either(net, upper, lower));
+static uint32_t hex_digit(ag_pda *pda, uint32_t next) {
+    const uint32_t upper = ag_pda_bytes(pda, 'A', 'F', next),
+                   lower = ag_pda_bytes(pda, 'a', 'f', next);
+    return ag_pda_either(pda, ag_pda_bytes(pda, '0', '9', next), ag_pda_either(pda, upper, lower));
 }
 
 /* \uXXXX: any character but a half of a pair, or a pair. */
-static uint32_t unicode_escape(ag_net *net, uint32_t next) {
-    const uint32_t three = hex_digit(net, hex_digit(net, hex_digit(net, next)));
-    const uint32_t two = hex_digit(net, hex_digit(net, next));
+static uint32_t unicode_escape(ag_pda *pda, uint32_t next) {
+    const uint32_t three = hex_digit(pda, hex_digit(pda, hex_digit(pda, next)));
+    const uint32_t two = hex_digit(pda, hex_digit(pda, next));
     uint32_t at =
-        ag_net_either(net, ag_net_bytes(net, '0', '9', three), ag_net_bytes(net, 'A', 'C', three));
-    at = ag_net_either(net, at, ag_net_bytes(net, 'a', 'c', three));
-    at = ag_net_either(net, at, ag_net_bytes(net, 'E', 'F', three));
-    at = ag_net_either(net, at, ag_net_bytes(net, 'e', 'f', three));
+        ag_pda_either(pda, ag_pda_bytes(pda, '0', '9', three), ag_pda_bytes(pda, 'A', 'C', three));
+    at = ag_pda_either(pda, at, ag_pda_bytes(pda, 'a', 'c', three));
+    at = ag_pda_either(pda, at, ag_pda_bytes(pda, 'E', 'F', three));
+    at = ag_pda_either(pda, at, ag_pda_bytes(pda, 'e', 'f', three));
     uint32_t low =
-        ag_net_either(net, ag_net_bytes(net, 'C', 'F', two), ag_net_bytes(net, 'c', 'f', two));
-    low = ag_net_either(net, ag_net_literal(net, "\\uD", 3, low),
-                        ag_net_literal(net, "\\ud", 3, low));
-    low = hex_digit(net, hex_digit(net, low));
+        ag_pda_either(pda, ag_pda_bytes(pda, 'C', 'F', two), ag_pda_bytes(pda, 'c', 'f', two));
+    low = ag_pda_either(pda, ag_pda_literal(pda, "\\uD", 3, low),
+                        ag_pda_literal(pda, "\\ud", 3, low));
+    low = hex_digit(pda, hex_digit(pda, low));
     uint32_t d =
-        ag_net_either(net, ag_net_bytes(net, '0', '7', two), ag_net_bytes(net, '8', '9', low));
-    d = ag_net_either(net, d, ag_net_bytes(net, 'A', 'B', low));
-    d = ag_net_either(net, d, ag_net_bytes(net, 'a', 'b', low));
-    at = ag_net_either(net, at, ag_net_bytes(net, 'D', 'D', d));
-    at = ag_net_either(net, at, ag_net_bytes(net, 'd', 'd', d));
-    return ag_net_bytes(net, 'u', 'u', at);
+        ag_pda_either(pda, ag_pda_bytes(pda, '0', '7', two), ag_pda_bytes(pda, '8', '9', low));
+    d = ag_pda_either(pda, d, ag_pda_bytes(pda, 'A', 'B', low));
+    d = ag_pda_either(pda, d, ag_pda_bytes(pda, 'a', 'b', low));
+    at = ag_pda_either(pda, at, ag_pda_bytes(pda, 'D', 'D', d));
+    at = ag_pda_either(pda, at, ag_pda_bytes(pda, 'd', 'd', d));
+    return ag_pda_bytes(pda, 'u', 'u', at);
 }
 
 /* Any string, in any spelling. */
-static uint32_t any_string(ag_net *net, uint32_t next) {
+static uint32_t any_string(ag_pda *pda, uint32_t next) {
     static const char escapes[] = "\"\\/bfnrt";
-    const uint32_t loop = ag_net_split(net, AG_NET_NOWHERE, ag_net_bytes(net, '"', '"', next));
-    uint32_t at = unicode_escape(net, loop);
+    const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, ag_pda_bytes(pda, '"', '"', next));
+    uint32_t at = unicode_escape(pda, loop);
     for (const char *e = escapes; *e; e++) {
-        at = ag_net_either(net, at, ag_net_bytes(net, (uint8_t)*e, (uint8_t)*e, loop));
+        at = ag_pda_either(pda, at, ag_pda_bytes(pda, (uint8_t)*e, (uint8_t)*e, loop));
     }
-    at = ag_net_bytes(net, '\\', '\\', at);
-    at = ag_net_either(net, at, ag_net_chars(net, 0x20, 0x21, loop));
-    at = ag_net_either(net, at, ag_net_chars(net, 0x23, 0x5B, loop));
-    at = ag_net_either(net, at, ag_net_chars(net, 0x5D, AG_CHAR_MOST, loop));
-    ag_net_patch(net, loop, at);
-    return ag_net_bytes(net, '"', '"', loop);
+    at = ag_pda_bytes(pda, '\\', '\\', at);
+    at = ag_pda_either(pda, at, ag_pda_chars(pda, 0x20, 0x21, loop));
+    at = ag_pda_either(pda, at, ag_pda_chars(pda, 0x23, 0x5B, loop));
+    at = ag_pda_either(pda, at, ag_pda_chars(pda, 0x5D, AG_CHAR_MAX, loop));
+    ag_pda_patch(pda, loop, at);
+    return ag_pda_bytes(pda, '"', '"', loop);
 }
 
 /* Any string in the one spelling that names are compared in. */
-static uint32_t any_name(ag_net *net, uint32_t next) {
+static uint32_t any_name(ag_pda *pda, uint32_t next) {
     ag_text_dfa all = {0};
     ag_error err;
-    ag_net_fail(net, ag_text_dfa_lengths(&all, 0, SIZE_MAX, &net->limits.text, &err), &err);
-    const uint32_t close = ag_net_bytes(net, '"', '"', next);
-    const uint32_t inside = ag_net_dfa(net, &all, AG_FORM_JSON, close);
+    ag_pda_fail(pda, ag_text_dfa_lengths(&all, 0, SIZE_MAX, &pda->limits.text, &err), &err);
+    const uint32_t close = ag_pda_bytes(pda, '"', '"', next);
+    const uint32_t inside = ag_pda_dfa(pda, &all, AG_FORM_JSON, close);
     ag_text_dfa_free(&all);
-    return ag_net_bytes(net, '"', '"', inside);
+    return ag_pda_bytes(pda, '"', '"', inside);
 }
 
 /* open, items with commas between, close; `item` goes on at the loop. */
 static uint32_t any_list(ag_json_rules *r, char open, char close, bool named) {
-    ag_net *net = &r->net;
+    ag_pda *pda = &r->pda;
     const ag_json_spacing sp = r->spacing;
-    const uint32_t end = ag_net_bytes(net, (uint8_t)close, (uint8_t)close, ag_net_end(net));
-    const uint32_t spaced_end = ag_json_space(net, sp, r->indent, end);
-    const uint32_t more = ag_net_split(net, AG_NET_NOWHERE, spaced_end);
-    uint32_t item = ag_net_call(net, r->value, more);
+    const uint32_t end = ag_pda_bytes(pda, (uint8_t)close, (uint8_t)close, ag_pda_end(pda));
+    const uint32_t spaced_end = ag_json_space(pda, sp, r->indent, end);
+    const uint32_t more = ag_pda_split(pda, AG_PDA_UNSET, spaced_end);
+    uint32_t item = ag_pda_call(pda, r->value, more);
     if (named) {
-        item = ag_net_bytes(net, ':', ':', ag_json_space(net, sp, r->indent, item));
-        item = ag_net_call(net, r->string, item);
+        item = ag_pda_bytes(pda, ':', ':', ag_json_space(pda, sp, r->indent, item));
+        item = ag_pda_call(pda, r->string, item);
     }
-    ag_net_patch(net, more, ag_net_bytes(net, ',', ',', ag_json_space(net, sp, r->indent, item)));
-    const uint32_t first = ag_json_space(net, sp, r->indent, ag_net_either(net, item, end));
-    return ag_net_bytes(net, (uint8_t)open, (uint8_t)open, first);
+    ag_pda_patch(pda, more, ag_pda_bytes(pda, ',', ',', ag_json_space(pda, sp, r->indent, item)));
+    const uint32_t first = ag_json_space(pda, sp, r->indent, ag_pda_either(pda, item, end));
+    return ag_pda_bytes(pda, (uint8_t)open, (uint8_t)open, first);
 }
 
 static uint32_t any_value(ag_json_rules *r) {
-    ag_net *net = &r->net;
-    const uint32_t end = ag_net_end(net);
-    uint32_t at = ag_json_number(net, end);
-    at = ag_net_either(net, at, ag_net_literal(net, "true", 4, end));
-    at = ag_net_either(net, at, ag_net_literal(net, "false", 5, end));
-    at = ag_net_either(net, at, ag_net_literal(net, "null", 4, end));
-    at = ag_net_either(net, at, ag_net_call(net, r->string, end));
-    at = ag_net_either(net, at, ag_net_call(net, r->object, end));
-    return ag_net_either(net, at, ag_net_call(net, r->array, end));
+    ag_pda *pda = &r->pda;
+    const uint32_t end = ag_pda_end(pda);
+    uint32_t at = ag_json_number(pda, end);
+    at = ag_pda_either(pda, at, ag_pda_literal(pda, "true", 4, end));
+    at = ag_pda_either(pda, at, ag_pda_literal(pda, "false", 5, end));
+    at = ag_pda_either(pda, at, ag_pda_literal(pda, "null", 4, end));
+    at = ag_pda_either(pda, at, ag_pda_call(pda, r->string, end));
+    at = ag_pda_either(pda, at, ag_pda_call(pda, r->object, end));
+    return ag_pda_either(pda, at, ag_pda_call(pda, r->array, end));
 }
 
 static void write_rules(ag_json_rules *r) {
-    ag_net *net = &r->net;
-    const ag_net_rule none = {.kind = AG_RULE_PLAIN, .start = AG_NET_NOWHERE};
-    r->value = ag_net_rule_add(net, none);
-    r->object = ag_net_rule_add(net, none);
-    r->array = ag_net_rule_add(net, none);
-    r->string = ag_net_rule_add(net, none);
-    r->name = ag_net_rule_add(net, none);
-    r->indent = ag_net_rule_add(net, none);
-    ag_net_rule_start(net, r->indent, any_indent(net));
-    ag_net_rule_start(net, r->string, any_string(net, ag_net_end(net)));
-    ag_net_rule_start(net, r->name, any_name(net, ag_net_end(net)));
-    ag_net_rule_start(net, r->object, any_list(r, '{', '}', true));
-    ag_net_rule_start(net, r->array, any_list(r, '[', ']', false));
-    ag_net_rule_start(net, r->value, any_value(r));
+    ag_pda *pda = &r->pda;
+    const ag_pda_rule none = {.kind = AG_RULE_PLAIN, .start = AG_PDA_UNSET};
+    r->value = ag_pda_rule_add(pda, none);
+    r->object = ag_pda_rule_add(pda, none);
+    r->array = ag_pda_rule_add(pda, none);
+    r->string = ag_pda_rule_add(pda, none);
+    r->name = ag_pda_rule_add(pda, none);
+    r->indent = ag_pda_rule_add(pda, none);
+    ag_pda_rule_set_start(pda, r->indent, any_indent(pda));
+    ag_pda_rule_set_start(pda, r->string, any_string(pda, ag_pda_end(pda)));
+    ag_pda_rule_set_start(pda, r->name, any_name(pda, ag_pda_end(pda)));
+    ag_pda_rule_set_start(pda, r->object, any_list(r, '{', '}', true));
+    ag_pda_rule_set_start(pda, r->array, any_list(r, '[', ']', false));
+    ag_pda_rule_set_start(pda, r->value, any_value(r));
 }
 
 /* Behind the opening quote. */
 static uint32_t find_inside(const ag_json_rules *r, uint32_t start) {
-    const ag_net_state *x = &r->states.states[start & ~AG_NET_SHARED];
-    return ag_net_states_step(&r->states, x, '"');
+    const ag_lazy_state *x = &r->dfa.states[start & ~AG_PDA_SHARED];
+    return ag_lazy_dfa_step(&r->dfa, x, '"');
 }
 
 static ag_status expand_all(ag_json_rules *r, ag_error *err) {
-    ag_net_states *s = &r->states;
+    ag_lazy_dfa *s = &r->dfa;
     uint32_t start;
-    for (uint32_t rule = 0; rule < r->net.n_rules; rule++) {
-        AG_TRY(ag_net_states_start(s, rule, &start, err));
+    for (uint32_t rule = 0; rule < r->pda.n_rules; rule++) {
+        AG_TRY(ag_lazy_dfa_start(s, rule, &start, err));
     }
-    for (uint32_t i = 0; i < s->n_states; i++) AG_TRY(ag_net_states_expand(s, i, err));
-    AG_TRY(ag_net_states_start(s, r->string, &r->string_start, err));
-    AG_TRY(ag_net_states_start(s, r->name, &r->name_start, err));
+    for (uint32_t i = 0; i < s->n_states; i++) AG_TRY(ag_lazy_dfa_expand(s, i, err));
+    AG_TRY(ag_lazy_dfa_start(s, r->string, &r->string_start, err));
+    AG_TRY(ag_lazy_dfa_start(s, r->name, &r->name_start, err));
     r->string_inside = find_inside(r, r->string_start);
     r->name_inside = find_inside(r, r->name_start);
     return AG_OK;
@@ -169,16 +169,16 @@ static ag_status expand_all(ag_json_rules *r, ag_error *err) {
 
 ag_status ag_json_rules_make(ag_json_rules *r, ag_json_spacing spacing, ag_error *err) {
     *r = (ag_json_rules){.spacing = spacing};
-    ag_net_init(&r->net, &rule_limits, AG_NET_SHARED);
+    ag_pda_init(&r->pda, &rule_limits, AG_PDA_SHARED);
     write_rules(r);
-    AG_TRY(ag_net_finish(&r->net, NULL, err));
-    const ag_state_limits limits = {
+    AG_TRY(ag_pda_finish(&r->pda, NULL, err));
+    const ag_lazy_limits limits = {
         .states = 1 << 16, .bytes = SIZE_MAX, .work = SIZE_MAX, .total_work = SIZE_MAX};
-    AG_TRY(ag_net_states_init(&r->states, &r->net, &limits, err));
+    AG_TRY(ag_lazy_dfa_init(&r->dfa, &r->pda, &limits, err));
     return expand_all(r, err);
 }
 
 void ag_json_rules_free(ag_json_rules *r) {
-    ag_net_states_free(&r->states);
-    ag_net_free(&r->net);
+    ag_lazy_dfa_free(&r->dfa);
+    ag_pda_free(&r->pda);
 }

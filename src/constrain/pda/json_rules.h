@@ -8,8 +8,8 @@
 #include <antigravity/constrain.h>
 
 typedef struct ag_json_rules {
-    ag_net net;
-    ag_net_states states; /* all expanded */
+    ag_pda pda;
+    ag_lazy_dfa dfa; /* all expanded */
     ag_json_spacing spacing;
     uint32_t value, object, array, string, name; /* rules */
     uint32_t indent;                             /* a rule: what a line begins with */
@@ -22,8 +22,8 @@ ag_status ag_json_rules_make(ag_json_rules *r, ag_json_spacing spacing, ag_error
 void ag_json_rules_free(ag_json_rules *r);
 
 /* The space that may stand behind "{", "[", "," and ":" and before "}" and "]". */
-uint32_t ag_json_space(ag_net *net, ag_json_spacing spacing, uint32_t indent, uint32_t next);
+uint32_t ag_json_space(ag_pda *pda, ag_json_spacing spacing, uint32_t indent, uint32_t next);
 /* Any number. */
-uint32_t ag_json_number(ag_net *net, uint32_t next);
+uint32_t ag_json_number(ag_pda *pda, uint32_t next);
 
 #endif

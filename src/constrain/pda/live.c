@@ -18,48 +18,48 @@ typedef struct waiters {
 } waiters;
 
 typedef struct finish {
-    ag_net *net;
-    const ag_net *shared;
+    ag_pda *pda;
+    const ag_pda *shared;
     waiters w;
 } finish;
 
 /* Up to three nodes that an instruction depends on; returns how many. */
-static size_t depends_on(const ag_net *net, uint32_t i, uint32_t out[2]) {
-    const ag_net_op *op = &net->ops[i];
+static size_t depends_on(const ag_pda *pda, uint32_t i, uint32_t out[2]) {
+    const ag_pda_inst *inst = &pda->insts[i];
     size_t n = 0;
-    if (op->kind != AG_NET_END && op->next != AG_NET_NOWHERE) out[n++] = op->next;
-    if (op->kind == AG_NET_SPLIT && op->other != AG_NET_NOWHERE) out[n++] = op->other;
-    if (op->kind == AG_NET_CALL && (op->other & AG_NET_SHARED) == net->id_bit) {
-        out[n++] = (uint32_t)net->n_ops + (op->other & ~AG_NET_SHARED);
+    if (inst->kind != AG_PDA_END && inst->next != AG_PDA_FAIL) out[n++] = inst->next;
+    if (inst->kind == AG_PDA_SPLIT && inst->other != AG_PDA_FAIL) out[n++] = inst->other;
+    if (inst->kind == AG_PDA_CALL && (inst->other & AG_PDA_SHARED) == pda->id_bit) {
+        out[n++] = (uint32_t)pda->n_insts + (inst->other & ~AG_PDA_SHARED);
     }
     return n;
 }
 
 static ag_status list_waiters(finish *f, ag_error *err) {
-    ag_net *net = f->net;
+    ag_pda *pda = f->pda;
     waiters *w = &f->w;
-    const size_t nodes = net->n_ops + net->n_rules;
+    const size_t nodes = pda->n_insts + pda->n_rules;
     w->first = ag_calloc(nodes + 1, sizeof *w->first);
-    w->list = ag_calloc(2 * net->n_ops + net->n_rules, sizeof *w->list);
+    w->list = ag_calloc(2 * pda->n_insts + pda->n_rules, sizeof *w->list);
     w->queue = ag_calloc(nodes, sizeof *w->queue);
     if (!w->first || !w->list || !w->queue) {
-        return AG_FAIL(err, NOMEM, "grammar of %zu instructions", net->n_ops);
+        return AG_FAIL(err, NOMEM, "grammar of %zu instructions", pda->n_insts);
     }
-    uint32_t on[2];
+    uint32_t deps[2];
     for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t i = 0; i < net->n_ops; i++) {
-            const size_t n = depends_on(net, i, on);
+        for (uint32_t i = 0; i < pda->n_insts; i++) {
+            const size_t n = depends_on(pda, i, deps);
             AG_TRY(ag_compile_steps(1, err));
             for (size_t k = 0; k < n; k++) {
-                if (pass) w->list[w->first[on[k]]++] = i;
-                else w->first[on[k] + 1]++;
+                if (pass) w->list[w->first[deps[k]]++] = i;
+                else w->first[deps[k] + 1]++;
             }
         }
-        for (uint32_t r = 0; r < net->n_rules; r++) {
-            if (net->rules[r].kind != AG_RULE_PLAIN) continue;
-            const uint32_t start = net->rules[r].start;
-            if (start == AG_NET_NOWHERE) continue;
-            if (pass) w->list[w->first[start]++] = (uint32_t)net->n_ops + r;
+        for (uint32_t r = 0; r < pda->n_rules; r++) {
+            if (pda->rules[r].kind != AG_RULE_PLAIN) continue;
+            const uint32_t start = pda->rules[r].start;
+            if (start == AG_PDA_FAIL) continue;
+            if (pass) w->list[w->first[start]++] = (uint32_t)pda->n_insts + r;
             else w->first[start + 1]++;
         }
         for (size_t s = 0; !pass && s < nodes; s++) w->first[s + 1] += w->first[s];
@@ -68,43 +68,43 @@ static ag_status list_waiters(finish *f, ag_error *err) {
 }
 
 static bool *flag_of(finish *f, uint32_t node, bool nullable) {
-    ag_net *net = f->net;
-    if (node < net->n_ops) {
-        ag_net_op *op = &net->ops[node];
-        return nullable ? &op->nullable : &op->live;
+    ag_pda *pda = f->pda;
+    if (node < pda->n_insts) {
+        ag_pda_inst *inst = &pda->insts[node];
+        return nullable ? &inst->nullable : &inst->live;
     }
-    ag_net_rule *r = &net->rules[node - net->n_ops];
+    ag_pda_rule *r = &pda->rules[node - pda->n_insts];
     return nullable ? &r->nullable : &r->live;
 }
 
 static bool rule_flag(const finish *f, uint32_t rule, bool nullable) {
-    const ag_net *net = (rule & AG_NET_SHARED) == f->net->id_bit ? f->net : f->shared;
-    const ag_net_rule *r = &net->rules[rule & ~AG_NET_SHARED];
+    const ag_pda *pda = (rule & AG_PDA_SHARED) == f->pda->id_bit ? f->pda : f->shared;
+    const ag_pda_rule *r = &pda->rules[rule & ~AG_PDA_SHARED];
     return nullable ? r->nullable : r->live;
 }
 
-static bool op_holds(const finish *f, uint32_t i, bool nullable) {
-    const ag_net *net = f->net;
-    const ag_net_op *op = &net->ops[i];
-    const bool next = op->kind != AG_NET_END && op->next != AG_NET_NOWHERE &&
-                      (nullable ? net->ops[op->next].nullable : net->ops[op->next].live);
-    switch ((ag_net_kind)op->kind) {
-    case AG_NET_BYTES:
+static bool inst_holds(const finish *f, uint32_t i, bool nullable) {
+    const ag_pda *pda = f->pda;
+    const ag_pda_inst *inst = &pda->insts[i];
+    const bool next = inst->kind != AG_PDA_END && inst->next != AG_PDA_FAIL &&
+                      (nullable ? pda->insts[inst->next].nullable : pda->insts[inst->next].live);
+    switch ((ag_pda_inst_kind)inst->kind) {
+    case AG_PDA_BYTES:
         return next && !nullable;
-    case AG_NET_SPLIT:
-        return next || (op->other != AG_NET_NOWHERE &&
-                        (nullable ? net->ops[op->other].nullable : net->ops[op->other].live));
-    case AG_NET_CALL:
-        return next && rule_flag(f, op->other, nullable);
-    case AG_NET_SET:
+    case AG_PDA_SPLIT:
+        return next || (inst->other != AG_PDA_FAIL && (nullable ? pda->insts[inst->other].nullable
+                                                                : pda->insts[inst->other].live));
+    case AG_PDA_CALL:
+        return next && rule_flag(f, inst->other, nullable);
+    case AG_PDA_SET:
         return next;
-    case AG_NET_END:
+    case AG_PDA_END:
         break;
     }
     return true;
 }
 
-static void mark_node(finish *f, uint32_t node, bool nullable) {
+static void set_flag(finish *f, uint32_t node, bool nullable) {
     bool *flag = flag_of(f, node, nullable);
     if (*flag) return;
     *flag = true;
@@ -112,43 +112,44 @@ static void mark_node(finish *f, uint32_t node, bool nullable) {
 }
 
 static ag_status find_flags(finish *f, bool nullable, ag_error *err) {
-    ag_net *net = f->net;
+    ag_pda *pda = f->pda;
     waiters *w = &f->w;
-    for (uint32_t i = 0; i < net->n_ops; i++) {
+    for (uint32_t i = 0; i < pda->n_insts; i++) {
         AG_TRY(ag_compile_steps(1, err));
-        if (op_holds(f, i, nullable)) mark_node(f, i, nullable);
+        if (inst_holds(f, i, nullable)) set_flag(f, i, nullable);
     }
-    for (uint32_t r = 0; r < net->n_rules && !nullable; r++) {
-        if (net->rules[r].kind != AG_RULE_PLAIN) mark_node(f, (uint32_t)net->n_ops + r, nullable);
+    for (uint32_t r = 0; r < pda->n_rules && !nullable; r++) {
+        if (pda->rules[r].kind != AG_RULE_PLAIN) set_flag(f, (uint32_t)pda->n_insts + r, nullable);
     }
     while (w->n_queue) {
         const uint32_t node = w->queue[--w->n_queue];
         AG_TRY(ag_compile_steps(1, err));
         for (size_t e = node ? w->first[node - 1] : 0; e < w->first[node]; e++) {
-            const uint32_t who = w->list[e];
-            if (who >= net->n_ops || op_holds(f, who, nullable)) mark_node(f, who, nullable);
+            const uint32_t waiter = w->list[e];
+            if (waiter >= pda->n_insts || inst_holds(f, waiter, nullable))
+                set_flag(f, waiter, nullable);
         }
     }
     return AG_OK;
 }
 
-ag_status ag_net_finish(ag_net *net, const ag_net *shared, ag_error *err) {
-    if (net->status != AG_OK) {
-        if (err) *err = net->error;
-        return net->status;
+ag_status ag_pda_finish(ag_pda *pda, const ag_pda *shared, ag_error *err) {
+    if (pda->status != AG_OK) {
+        if (err) *err = pda->error;
+        return pda->status;
     }
-    finish f = {.net = net, .shared = shared};
+    finish f = {.pda = pda, .shared = shared};
     ag_status st = list_waiters(&f, err);
     if (st == AG_OK) st = find_flags(&f, false, err);
     if (st == AG_OK) st = find_flags(&f, true, err);
     ag_free(f.w.first);
     ag_free(f.w.list);
     ag_free(f.w.queue);
-    ag_free(net->slots);
-    net->slots = NULL;
-    net->n_slots = 0;
-    net->finished = true;
-    net->finished_ops = net->n_ops;
-    net->finished_sets = net->sets.n;
+    ag_free(pda->slots);
+    pda->slots = NULL;
+    pda->n_slots = 0;
+    pda->finished = true;
+    pda->finished_insts = pda->n_insts;
+    pda->finished_sets = pda->sets.n;
     return st;
 }

@@ -29,7 +29,7 @@ typedef struct node_order {
 } node_order;
 
 /* Returns the place of the node in the order; NODES_MAX: there are too many. */
-static uint32_t place_of_node(node_order *o, uint32_t node) {
+static uint32_t index_of_node(node_order *o, uint32_t node) {
     size_t at = node * 0x9E3779B1u % SLOTS;
     while (o->slots[at] && o->nodes[o->slots[at] - 1] != node) at = (at + 1) % SLOTS;
     if (o->slots[at]) return o->slots[at] - 1u;
@@ -46,7 +46,7 @@ static bool hash_reachable(const ag_matcher *m, ag_mask_key *key) {
     for (size_t i = 0; i < m->n_threads; i++) {
         hash_word(key, m->threads[i].state);
         hash_word(key, m->threads[i].extra);
-        hash_word(key, place_of_node(&o, m->threads[i].node));
+        hash_word(key, index_of_node(&o, m->threads[i].node));
     }
     hash_word(key, UINT32_MAX);
     for (size_t i = 0; i < o.n; i++) {
@@ -55,7 +55,7 @@ static bool hash_reachable(const ag_matcher *m, ag_mask_key *key) {
         for (uint32_t e = node->edge; e != UINT32_MAX; e = m->edges[e].next) {
             if (++n_edges > EDGES_MAX) return false;
             hash_word(key, m->edges[e].state);
-            hash_word(key, place_of_node(&o, m->edges[e].node));
+            hash_word(key, index_of_node(&o, m->edges[e].node));
         }
         hash_word(key, UINT32_MAX);
     }

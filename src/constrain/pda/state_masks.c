@@ -14,24 +14,24 @@ typedef struct path_step {
     uint32_t chars; /* returns to the first state so far */
 } path_step;
 
-typedef struct gather {
-    ag_net_states *states;
+typedef struct mask_builder {
+    ag_lazy_dfa *dfa;
     const ag_token_tree *tree;
     ag_state_mask *mask;
     uint32_t first; /* the state that the mask is of */
     unsigned flags;
     path_step *path;
-    size_t ids_cap, closers_cap, exits_cap;
-    uint8_t *exit_chars; /* [n_exits] */
-    size_t exit_chars_cap;
+    size_t ids_cap, rule_ends_cap, uncertain_cap;
+    uint8_t *uncertain_chars; /* [n_exits] */
+    size_t uncertain_chars_cap;
     ag_error *err;
-} gather;
+} mask_builder;
 
 void ag_state_mask_free(ag_state_mask *m) {
     ag_free(m->bits);
     ag_free(m->ids);
-    ag_free(m->closers);
-    ag_free(m->exits);
+    ag_free(m->rule_ends);
+    ag_free(m->uncertain);
     for (size_t i = 0; i < m->n_trees; i++) {
         ag_free(m->trees[i].nodes);
         ag_free(m->trees[i].entries);
@@ -41,13 +41,13 @@ void ag_state_mask_free(ag_state_mask *m) {
     *m = (ag_state_mask){0};
 }
 
-static uint8_t few_chars(uint32_t n) { return n < 255 ? (uint8_t)n : 255; }
+static uint8_t clamp_chars(uint32_t n) { return n < 255 ? (uint8_t)n : 255; }
 
-static const ag_net_state *state_at(const gather *g, uint32_t state) {
-    return &g->states->states[state & ~AG_NET_SHARED];
+static const ag_lazy_state *state_at(const mask_builder *g, uint32_t state) {
+    return &g->dfa->states[state & ~AG_PDA_SHARED];
 }
 
-static ag_status add_id(gather *g, int32_t id) {
+static ag_status add_id(mask_builder *g, int32_t id) {
     ag_state_mask *m = g->mask;
     if (m->n_ids == g->ids_cap) {
         void *p = m->ids;
@@ -59,63 +59,67 @@ static ag_status add_id(gather *g, int32_t id) {
     return AG_OK;
 }
 
-static ag_status add_closer(gather *g, int32_t id, uint32_t chars) {
+static ag_status add_rule_end(mask_builder *g, int32_t id, uint32_t chars) {
     ag_state_mask *m = g->mask;
-    void *p = m->closers;
-    ag_status st = ag_array_grow(&p, &g->closers_cap, m->n_closers + 1, sizeof *m->closers, g->err);
-    m->closers = p;
-    if (st == AG_OK) { m->closers[m->n_closers++] = (ag_mask_entry){id, few_chars(chars), false}; }
+    void *p = m->rule_ends;
+    ag_status st =
+        ag_array_grow(&p, &g->rule_ends_cap, m->n_rule_ends + 1, sizeof *m->rule_ends, g->err);
+    m->rule_ends = p;
+    if (st == AG_OK) {
+        m->rule_ends[m->n_rule_ends++] = (ag_mask_entry){id, clamp_chars(chars), false};
+    }
     return st;
 }
 
-static ag_status add_exit(gather *g, uint32_t node, path_step at) {
+static ag_status add_uncertain(mask_builder *g, uint32_t node, path_step at) {
     ag_state_mask *m = g->mask;
-    void *p = m->exits;
-    ag_status st = ag_array_grow(&p, &g->exits_cap, m->n_exits + 1, sizeof *m->exits, g->err);
-    m->exits = p;
+    void *p = m->uncertain;
+    ag_status st =
+        ag_array_grow(&p, &g->uncertain_cap, m->n_uncertain + 1, sizeof *m->uncertain, g->err);
+    m->uncertain = p;
     if (st != AG_OK) return st;
-    p = g->exit_chars;
-    st = ag_array_grow(&p, &g->exit_chars_cap, m->n_exits + 1, 1, g->err);
-    g->exit_chars = p;
+    p = g->uncertain_chars;
+    st = ag_array_grow(&p, &g->uncertain_chars_cap, m->n_uncertain + 1, 1, g->err);
+    g->uncertain_chars = p;
     if (st != AG_OK) return st;
-    g->exit_chars[m->n_exits] = few_chars(at.chars);
-    m->exits[m->n_exits++] = (ag_mask_exit){node, at.state};
+    g->uncertain_chars[m->n_uncertain] = clamp_chars(at.chars);
+    m->uncertain[m->n_uncertain++] = (ag_uncertain_tokens){node, at.state};
     return AG_OK;
 }
 
-static ag_status add_tokens(gather *g, const ag_token_node *node, path_step at) {
+static ag_status add_tokens(mask_builder *g, const ag_token_node *node, path_step at) {
     const bool back = at.state == g->first;
-    const bool closes = g->flags & AG_MASK_CLOSERS && !back && state_at(g, at.state)->ends;
+    const bool ends_rule = g->flags & AG_MASK_RULE_ENDS && !back && state_at(g, at.state)->ends;
     for (int32_t id = node->token; id >= 0; id = g->tree->same[id]) {
-        if (closes) AG_TRY(add_closer(g, id, at.chars));
+        if (ends_rule) AG_TRY(add_rule_end(g, id, at.chars));
         else AG_TRY(add_id(g, id));
-        if (!closes && g->mask->chars) g->mask->chars[id] = few_chars(at.chars + !back);
+        if (!ends_rule && g->mask->chars) g->mask->chars[id] = clamp_chars(at.chars + !back);
     }
     return AG_OK;
 }
 
 /* All tokens that stay in the rule from g->first on. */
-static ag_status gather_tokens(gather *g) {
+static ag_status gather_tokens(mask_builder *g) {
     const ag_token_tree *t = g->tree;
     g->path[0] = (path_step){g->first, 0};
-    AG_TRY(ag_net_states_expand(g->states, g->first, g->err));
+    AG_TRY(ag_lazy_dfa_expand(g->dfa, g->first, g->err));
     for (uint32_t i = 1; i < t->n_nodes;) {
         const ag_token_node *node = &t->nodes[i];
         const path_step from = g->path[node->depth - 1];
-        AG_TRY(ag_net_states_charge(g->states, 1, g->err));
+        AG_TRY(ag_lazy_dfa_charge(g->dfa, 1, g->err));
         const uint32_t state =
-            ag_net_states_step(g->states, state_at(g, from.state), (uint8_t)node->byte);
+            ag_lazy_dfa_step(g->dfa, state_at(g, from.state), (uint8_t)node->byte);
         if (state == AG_NO_STATE) {
             i += node->skip;
             continue;
         }
         const path_step at = {state, from.chars + (state == g->first)};
         g->path[node->depth] = at;
-        const bool closers = g->flags & AG_MASK_CLOSERS;
-        if (node->skip > 1 || closers) { AG_TRY(ag_net_states_expand(g->states, state, g->err)); }
+        const bool rule_ends = g->flags & AG_MASK_RULE_ENDS;
+        if (node->skip > 1 || rule_ends) { AG_TRY(ag_lazy_dfa_expand(g->dfa, state, g->err)); }
         if (node->token >= 0) AG_TRY(add_tokens(g, node, at));
-        const ag_net_state *x = state_at(g, state);
-        if (node->skip > 1 && (x->ends || x->n_calls)) AG_TRY(add_exit(g, i, at));
+        const ag_lazy_state *x = state_at(g, state);
+        if (node->skip > 1 && (x->ends || x->n_calls)) AG_TRY(add_uncertain(g, i, at));
         i++;
     }
     return AG_OK;
@@ -124,27 +128,27 @@ static ag_status gather_tokens(gather *g) {
 /* ---- trees of what follows ---- */
 
 /* Tokens below the exits that lead to `state`. list NULL: only counts them. */
-static size_t list_suffixes(const gather *g, uint32_t state, ag_token_text *list) {
+static size_t list_suffixes(const mask_builder *g, uint32_t state, ag_token_text *list) {
     const ag_token_tree *t = g->tree;
     size_t n = 0;
-    for (size_t e = 0; e < g->mask->n_exits; e++) {
-        const ag_mask_exit *x = &g->mask->exits[e];
+    for (size_t e = 0; e < g->mask->n_uncertain; e++) {
+        const ag_uncertain_tokens *x = &g->mask->uncertain[e];
         if (x->state != state) continue;
         const uint32_t depth = t->nodes[x->node].depth, end = x->node + t->nodes[x->node].skip;
         for (uint32_t i = x->node + 1; i < end; i++) {
             for (int32_t id = t->nodes[i].token; id >= 0; id = t->same[id], n++) {
                 if (!list) continue;
                 list[n] = (ag_token_text){t->bytes + t->start[id] + depth,
-                                          t->nodes[i].depth - depth, id, 0, g->exit_chars[e]};
+                                          t->nodes[i].depth - depth, id, 0, g->uncertain_chars[e]};
             }
         }
     }
     return n;
 }
 
-static ag_status make_tree(gather *g, uint32_t state, ag_mask_tree *out) {
+static ag_status make_tree(mask_builder *g, uint32_t state, ag_mask_tree *out) {
     const size_t n = list_suffixes(g, state, NULL);
-    AG_TRY(ag_net_states_charge(g->states, n, g->err));
+    AG_TRY(ag_lazy_dfa_charge(g->dfa, n, g->err));
     ag_token_text *list = ag_calloc(n, sizeof *list);
     uint32_t *path = ag_calloc(g->tree->max_depth + 1, sizeof *path);
     *out = (ag_mask_tree){.state = state, .entries = ag_calloc(n, sizeof *out->entries)};
@@ -167,21 +171,21 @@ static ag_status make_tree(gather *g, uint32_t state, ag_mask_tree *out) {
     return out->nodes ? AG_OK : AG_FAIL(g->err, NOMEM, "token tree of %zu tokens", n);
 }
 
-static size_t count_exits(const ag_state_mask *m, uint32_t state) {
+static size_t count_uncertain(const ag_state_mask *m, uint32_t state) {
     size_t n = 0;
-    for (size_t e = 0; e < m->n_exits; e++) n += m->exits[e].state == state;
+    for (size_t e = 0; e < m->n_uncertain; e++) n += m->uncertain[e].state == state;
     return n;
 }
 
 /* Exits that are many for one state become a tree; all of them where it matters how many characters
  * or which name come before: a tree's entries say so. */
-static ag_status merge_exits(gather *g) {
+static ag_status merge_uncertain(mask_builder *g) {
     ag_state_mask *m = g->mask;
     const size_t from = g->flags ? 1 : TREE_FROM;
-    for (size_t e = 0; e < m->n_exits;) {
-        const uint32_t state = m->exits[e].state;
-        AG_TRY(ag_net_states_charge(g->states, m->n_exits, g->err));
-        if (count_exits(m, state) < from) {
+    for (size_t e = 0; e < m->n_uncertain;) {
+        const uint32_t state = m->uncertain[e].state;
+        AG_TRY(ag_lazy_dfa_charge(g->dfa, m->n_uncertain, g->err));
+        if (count_uncertain(m, state) < from) {
             e++;
             continue;
         }
@@ -191,19 +195,19 @@ static ag_status merge_exits(gather *g) {
         m->trees[m->n_trees] = (ag_mask_tree){0};
         AG_TRY(make_tree(g, state, &m->trees[m->n_trees++]));
         size_t n = 0;
-        for (size_t k = 0; k < m->n_exits; k++) {
-            if (m->exits[k].state == state) continue;
-            g->exit_chars[n] = g->exit_chars[k];
-            m->exits[n++] = m->exits[k];
+        for (size_t k = 0; k < m->n_uncertain; k++) {
+            if (m->uncertain[k].state == state) continue;
+            g->uncertain_chars[n] = g->uncertain_chars[k];
+            m->uncertain[n++] = m->uncertain[k];
         }
-        m->n_exits = n;
+        m->n_uncertain = n;
         e = 0;
     }
     return AG_OK;
 }
 
 /* Many ids are bits. */
-static ag_status pack_ids(gather *g) {
+static ag_status pack_ids(mask_builder *g) {
     ag_state_mask *m = g->mask;
     const size_t words = (g->tree->n_vocab + 31) / 32;
     if (m->n_ids < words) {
@@ -219,26 +223,26 @@ static ag_status pack_ids(gather *g) {
     return AG_OK;
 }
 
-ag_status ag_state_mask_make(ag_state_mask *m, ag_net_states *states, const ag_token_tree *tree,
+ag_status ag_state_mask_make(ag_state_mask *m, ag_lazy_dfa *dfa, const ag_token_tree *tree,
                              uint32_t state, unsigned flags, ag_error *err) {
     *m = (ag_state_mask){.n_bytes = sizeof *m};
-    gather g = {.states = states,
-                .tree = tree,
-                .mask = m,
-                .first = state,
-                .flags = flags,
-                .path = ag_calloc(tree->max_depth + 1, sizeof *g.path),
-                .err = err};
+    mask_builder g = {.dfa = dfa,
+                      .tree = tree,
+                      .mask = m,
+                      .first = state,
+                      .flags = flags,
+                      .path = ag_calloc(tree->max_depth + 1, sizeof *g.path),
+                      .err = err};
     ag_status st = AG_OK;
     if (flags & AG_MASK_CHARS) m->chars = ag_calloc(tree->n_vocab, 1);
     if (!g.path || (flags & AG_MASK_CHARS && !m->chars)) {
         st = AG_FAIL(err, NOMEM, "mask of %zu tokens", tree->n_vocab);
     }
     if (st == AG_OK) st = gather_tokens(&g);
-    if (st == AG_OK) st = merge_exits(&g);
+    if (st == AG_OK) st = merge_uncertain(&g);
     if (st == AG_OK) st = pack_ids(&g);
-    m->n_bytes += m->n_exits * sizeof *m->exits + m->n_closers * sizeof *m->closers;
+    m->n_bytes += m->n_uncertain * sizeof *m->uncertain + m->n_rule_ends * sizeof *m->rule_ends;
     ag_free(g.path);
-    ag_free(g.exit_chars);
+    ag_free(g.uncertain_chars);
     return st;
 }

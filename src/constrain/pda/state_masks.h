@@ -9,9 +9,9 @@
 #include "constrain/pda/token_tree.h"
 
 /* Tokens below this node of the tree go on from `state`. */
-typedef struct ag_mask_exit {
+typedef struct ag_uncertain_tokens {
     uint32_t node, state;
-} ag_mask_exit;
+} ag_uncertain_tokens;
 
 typedef struct ag_mask_entry {
     int32_t token;
@@ -31,10 +31,10 @@ typedef struct ag_state_mask {
     uint32_t *bits; /* [(n_vocab + 31) / 32], or NULL: */
     int32_t *ids;   /* [n_ids] tokens that stay inside of the rule */
     size_t n_ids;
-    ag_mask_entry *closers; /* [n_closers] tokens that end where the rule may end, if apart */
-    size_t n_closers;
-    ag_mask_exit *exits;
-    size_t n_exits;
+    ag_mask_entry *rule_ends; /* [n_closers] tokens that end where the rule may end, if apart */
+    size_t n_rule_ends;
+    ag_uncertain_tokens *uncertain;
+    size_t n_uncertain;
     ag_mask_tree *trees;
     size_t n_trees;
     /* How often a token comes back to the state: characters of a string; one more if it ends
@@ -46,11 +46,11 @@ typedef struct ag_state_mask {
 void ag_state_mask_free(ag_state_mask *m);
 
 enum {
-    AG_MASK_CLOSERS = 1, /* tokens that end where the rule may end are not among the ids */
-    AG_MASK_CHARS = 2,   /* chars are wanted */
+    AG_MASK_RULE_ENDS = 1, /* tokens that end where the rule may end are not among the ids */
+    AG_MASK_CHARS = 2,     /* chars are wanted */
 };
 /* Expands states as it goes. Release with ag_state_mask_free whatever this returns. */
-ag_status ag_state_mask_make(ag_state_mask *m, ag_net_states *states, const ag_token_tree *tree,
+ag_status ag_state_mask_make(ag_state_mask *m, ag_lazy_dfa *dfa, const ag_token_tree *tree,
                              uint32_t state, unsigned flags, ag_error *err);
 
 #endif

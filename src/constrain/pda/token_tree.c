@@ -64,14 +64,15 @@ static ag_status read_spellings(ag_token_tree *t, const ag_tokenizer *tokenizer,
         t->start[id] = (uint32_t)all.len;
         const size_t before = all.len;
         if (ag_tokenizer_is_special(tokenizer, (int32_t)id)) {
-            char mark[AG_TOKEN_MARK];
-            ag_token_mark((int32_t)id, mark);
-            st = ag_text_append(&all, mark, sizeof mark, err);
+            char text[AG_SPECIAL_TEXT_BYTES];
+            ag_special_token_text((int32_t)id, text);
+            st = ag_text_append(&all, text, sizeof text, err);
             continue;
         }
         st = ag_token_bytes_read(&reader, (int32_t)id, &all, err);
         /* No text has this byte, which is what special tokens begin with here. */
-        if (all.len > before && memchr(all.data + before, AG_TOKEN_LEAD, all.len - before)) {
+        if (all.len > before &&
+            memchr(all.data + before, AG_SPECIAL_PREFIX_BYTE, all.len - before)) {
             all.len = before;
         }
         if (st == AG_OK && all.len > UINT32_MAX) st = AG_FAIL(err, LIMIT, "tokens of 4 GiB");
@@ -82,15 +83,15 @@ static ag_status read_spellings(ag_token_tree *t, const ag_tokenizer *tokenizer,
     return st;
 }
 
-void ag_token_mark(int32_t id, char out[AG_TOKEN_MARK]) {
+void ag_special_token_text(int32_t id, char out[AG_SPECIAL_TEXT_BYTES]) {
     const uint32_t n = (uint32_t)id;
-    out[0] = (char)AG_TOKEN_LEAD;
+    out[0] = (char)AG_SPECIAL_PREFIX_BYTE;
     for (int i = 0; i < 4; i++) out[1 + i] = (char)(n >> (24 - 8 * i));
 }
 
 bool ag_token_tree_is_special(const ag_token_tree *t, int32_t id) {
     if (id < 0 || (size_t)id >= t->n_vocab) return false;
-    return t->start[id] < t->start[id + 1] && t->bytes[t->start[id]] == AG_TOKEN_LEAD;
+    return t->start[id] < t->start[id + 1] && t->bytes[t->start[id]] == AG_SPECIAL_PREFIX_BYTE;
 }
 
 static ag_status build_nodes(ag_token_tree *t, ag_token_text *list, size_t n, ag_error *err) {

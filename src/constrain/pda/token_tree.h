@@ -40,8 +40,8 @@ typedef struct ag_token_tree {
 
 /* A special token is no text: it stands in the tree as this byte, which is in no UTF-8, and its id.
  * So only what asks for the token itself allows it. */
-enum { AG_TOKEN_LEAD = 0xFF, AG_TOKEN_MARK = 5 };
-void ag_token_mark(int32_t id, char out[AG_TOKEN_MARK]);
+enum { AG_SPECIAL_PREFIX_BYTE = 0xFF, AG_SPECIAL_TEXT_BYTES = 5 };
+void ag_special_token_text(int32_t id, char out[AG_SPECIAL_TEXT_BYTES]);
 bool ag_token_tree_is_special(const ag_token_tree *t, int32_t id);
 
 /* Ids in gaps, tokens without bytes or with a byte 0xFF and ids from n_vocab on are left out.

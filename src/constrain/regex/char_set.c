@@ -54,7 +54,7 @@ ag_status ag_char_set_invert(ag_char_set *s, ag_error *err) {
         if (s->ranges[i].lo > from) st = ag_char_set_add(&out, from, s->ranges[i].lo - 1, err);
         from = s->ranges[i].hi + 1;
     }
-    if (st == AG_OK && from <= AG_CHAR_MOST) st = ag_char_set_add(&out, from, AG_CHAR_MOST, err);
+    if (st == AG_OK && from <= AG_CHAR_MAX) st = ag_char_set_add(&out, from, AG_CHAR_MAX, err);
     ag_char_set_free(s);
     *s = out;
     return st;
@@ -67,7 +67,7 @@ static const ag_char_range spaces[] = {
 static const ag_char_range digits[] = {{'0', '9'}};
 static const ag_char_range word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 static const ag_char_range not_word[] = {{0, '/'}, {':', '@'}, {'[', '^'}, {'`', '`'}, {'{', 0x7F}};
-static const ag_char_range not_digits[] = {{0, '/'}, {':', AG_CHAR_MOST}};
+static const ag_char_range not_digits[] = {{0, '/'}, {':', AG_CHAR_MAX}};
 
 static ag_status add_ranges(ag_char_set *s, const ag_char_range *r, size_t n, ag_error *err) {
     for (size_t i = 0; i < n; i++) AG_TRY(ag_char_set_add(s, r[i].lo, r[i].hi, err));
@@ -130,9 +130,9 @@ static const struct {
 static ag_status add_category(ag_char_set *s, const char *category, ag_error *err) {
     uint32_t from = 0;
     bool inside = false;
-    for (uint32_t cp = 0; cp <= AG_CHAR_MOST + 1; cp++) {
+    for (uint32_t cp = 0; cp <= AG_CHAR_MAX + 1; cp++) {
         const bool in =
-            cp <= AG_CHAR_MOST &&
+            cp <= AG_CHAR_MAX &&
             !strncmp(utf8proc_category_string((utf8proc_int32_t)cp), category, strlen(category));
         if (in && !inside) from = cp;
         if (!in && inside) AG_TRY(ag_char_set_add(s, from, cp - 1, err));
@@ -159,7 +159,7 @@ ag_status ag_char_set_add_property(ag_char_set *s, const char *name, size_t n, a
     text[n] = '\0';
     const char *value = strchr(text, '=');
     value = value ? value + 1 : text;
-    if (!strcmp(value, "Any")) return ag_char_set_add(s, 0, AG_CHAR_MOST, err);
+    if (!strcmp(value, "Any")) return ag_char_set_add(s, 0, AG_CHAR_MAX, err);
     if (!strcmp(value, "ASCII")) return ag_char_set_add(s, 0, 0x7F, err);
     for (size_t i = 0; i < COUNT(long_names); i++) {
         if (!strcmp(long_names[i].name, value)) value = long_names[i].category;

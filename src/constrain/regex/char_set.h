@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AG_CHAR_MOST = 0x10FFFF };
+enum { AG_CHAR_MAX = 0x10FFFF };
 
 typedef struct ag_char_range {
     uint32_t lo, hi; /* both included */

@@ -74,7 +74,7 @@ static bool skip_if(parser *p, const char *what) {
     return true;
 }
 
-static uint32_t take_char(parser *p) {
+static uint32_t read_char(parser *p) {
     uint32_t cp;
     p->at += ag_utf8_get(p->s + p->at, &cp);
     return cp;
@@ -83,7 +83,7 @@ static uint32_t take_char(parser *p) {
 /* ---- escapes ---- */
 
 /* n digits; false and nothing taken if they are not there. */
-static bool take_hex(parser *p, size_t n, uint32_t *out) {
+static bool read_hex(parser *p, size_t n, uint32_t *out) {
     *out = 0;
     if (p->n - p->at < n) return false;
     for (size_t i = 0; i < n; i++) {
@@ -96,18 +96,18 @@ static bool take_hex(parser *p, size_t n, uint32_t *out) {
 }
 
 /* Behind \u: XXXX, a pair of surrogates, or {X...}. */
-static ag_status take_unicode(parser *p, uint32_t *cp) {
+static ag_status read_unicode(parser *p, uint32_t *cp) {
     const size_t start = p->at;
     if (skip_if(p, "{")) {
         *cp = 0;
-        while (more(p) && ag_hex_digit(p->s[p->at]) >= 0 && *cp <= AG_CHAR_MOST) {
+        while (more(p) && ag_hex_digit(p->s[p->at]) >= 0 && *cp <= AG_CHAR_MAX) {
             *cp = *cp << 4 | (uint32_t)ag_hex_digit(p->s[p->at++]);
         }
-        if (skip_if(p, "}") && *cp <= AG_CHAR_MOST) return AG_OK;
-    } else if (take_hex(p, 4, cp)) {
+        if (skip_if(p, "}") && *cp <= AG_CHAR_MAX) return AG_OK;
+    } else if (read_hex(p, 4, cp)) {
         uint32_t low;
         if (*cp >= 0xD800 && *cp < 0xDC00 && skip_if(p, "\\u")) {
-            if (!take_hex(p, 4, &low) || low < 0xDC00 || low > 0xDFFF) goto bad;
+            if (!read_hex(p, 4, &low) || low < 0xDC00 || low > 0xDFFF) goto bad;
             *cp = 0x10000 + ((*cp - 0xD800) << 10 | (low - 0xDC00));
         }
         return AG_OK;
@@ -116,7 +116,7 @@ bad:
     return AG_FAIL(p->err, FORMAT, "byte %zu: \\u needs four hexadecimal digits or {...}", start);
 }
 
-static ag_status take_property(parser *p, bool negative, ag_char_set *set) {
+static ag_status read_property(parser *p, bool negative, ag_char_set *set) {
     const size_t start = p->at;
     const char *end = more(p) ? memchr(p->s + p->at, '}', p->n - p->at) : NULL;
     if (!skip_if(p, "{") || !end) {
@@ -139,7 +139,7 @@ static ag_status take_property(parser *p, bool negative, ag_char_set *set) {
 }
 
 /* Behind a backslash: adds a class to set, or gives a character (*is_class false). */
-static ag_status take_escape(parser *p, ag_char_set *set, bool *is_class, uint32_t *cp) {
+static ag_status read_escape(parser *p, ag_char_set *set, bool *is_class, uint32_t *cp) {
     static const char from[] = "nrtvf0", to[] = "\n\r\t\v\f";
     const size_t start = p->at - 1;
     *is_class = false;
@@ -154,15 +154,15 @@ static ag_status take_escape(parser *p, ag_char_set *set, bool *is_class, uint32
     if (c == 'p' || c == 'P') {
         p->at++;
         *is_class = true;
-        return take_property(p, c == 'P', set);
+        return read_property(p, c == 'P', set);
     }
     if (c == 'u') {
         p->at++;
-        return take_unicode(p, cp);
+        return read_unicode(p, cp);
     }
     if (c == 'x') {
         p->at++;
-        if (take_hex(p, 2, cp)) return AG_OK;
+        if (read_hex(p, 2, cp)) return AG_OK;
         return AG_FAIL(p->err, FORMAT, "byte %zu: \\x needs two hexadecimal digits", start);
     }
     if (c == 'c' && p->n - p->at > 1) {
@@ -176,7 +176,7 @@ static ag_status take_escape(parser *p, ag_char_set *set, bool *is_class, uint32
         *cp = (unsigned char)to[found - from];
         return AG_OK;
     }
-    *cp = take_char(p);
+    *cp = read_char(p);
     return AG_OK;
 }
 
@@ -189,9 +189,9 @@ static ag_status class_atom(parser *p, ag_char_set *set, bool *is_class, uint32_
             *cp = '\b';
             return AG_OK;
         }
-        return take_escape(p, set, is_class, cp);
+        return read_escape(p, set, is_class, cp);
     }
-    *cp = take_char(p);
+    *cp = read_char(p);
     return AG_OK;
 }
 
@@ -303,7 +303,7 @@ static ag_status parse_backslash(parser *p, uint32_t *id) {
     bool is_class;
     uint32_t cp;
     AG_TRY(new_set(p, &set));
-    AG_TRY(take_escape(p, set, &is_class, &cp));
+    AG_TRY(read_escape(p, set, &is_class, &cp));
     if (!is_class) AG_TRY(ag_char_set_add(set, cp, cp, p->err));
     return finish_set(p, id);
 }
@@ -318,10 +318,10 @@ static ag_status parse_atom(parser *p, uint32_t *id) {
     if (next_is(p, "*") || next_is(p, "+") || next_is(p, "?")) {
         return AG_FAIL(p->err, FORMAT, "byte %zu: there is nothing to repeat", p->at);
     }
-    return parse_single(p, take_char(p), id);
+    return parse_single(p, read_char(p), id);
 }
 
-static bool take_number(parser *p, uint32_t *out) {
+static bool read_number(parser *p, uint32_t *out) {
     uint64_t value = 0;
     const size_t start = p->at;
     while (more(p) && p->s[p->at] >= '0' && p->s[p->at] <= '9') {
@@ -333,11 +333,11 @@ static bool take_number(parser *p, uint32_t *out) {
 }
 
 /* {n}, {n,}, {n,m}; anything else is text. */
-static bool take_counts(parser *p, uint32_t *min, uint32_t *max) {
+static bool read_counts(parser *p, uint32_t *min, uint32_t *max) {
     const size_t start = p->at;
-    if (skip_if(p, "{") && take_number(p, min)) {
+    if (skip_if(p, "{") && read_number(p, min)) {
         *max = *min;
-        if (skip_if(p, ",") && !take_number(p, max)) *max = AG_REGEX_NO_END;
+        if (skip_if(p, ",") && !read_number(p, max)) *max = AG_REGEX_NO_END;
         if (skip_if(p, "}")) return true;
     }
     p->at = start;
@@ -354,7 +354,7 @@ static ag_status parse_repeated(parser *p, uint32_t *id) {
             min = 1;
         } else if (skip_if(p, "?")) {
             max = 1;
-        } else if (!take_counts(p, &min, &max)) {
+        } else if (!read_counts(p, &min, &max)) {
             return AG_OK;
         }
         if (n > AG_REGEX_STACKED) {

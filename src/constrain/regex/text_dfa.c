@@ -15,9 +15,9 @@
 ag_status ag_text_limits_spend(const ag_text_limits *limits, size_t steps, ag_error *err) {
     if (!limits->spent) return AG_OK;
     *limits->spent += steps;
-    if (*limits->spent / AG_TEXT_TOGETHER <= limits->work) return AG_OK;
+    if (*limits->spent / AG_TEXT_TOTAL_FACTOR <= limits->work) return AG_OK;
     return AG_FAIL(err, LIMIT, "all patterns together take more than %d times %zu steps",
-                   AG_TEXT_TOGETHER, limits->work);
+                   AG_TEXT_TOTAL_FACTOR, limits->work);
 }
 
 void ag_text_dfa_free(ag_text_dfa *d) {
@@ -27,7 +27,7 @@ void ag_text_dfa_free(ag_text_dfa *d) {
     *d = (ag_text_dfa){0};
 }
 
-ag_status ag_text_dfa_open(ag_text_dfa *d, bool accepts, ag_error *err) {
+ag_status ag_text_dfa_add_state(ag_text_dfa *d, bool accepts, ag_error *err) {
     size_t cap = d->states_cap;
     AG_TRY(ag_compile_steps(1, err));
     void *p = d->starts;
@@ -46,8 +46,8 @@ ag_status ag_text_dfa_open(ag_text_dfa *d, bool accepts, ag_error *err) {
     return AG_OK;
 }
 
-ag_status ag_text_dfa_edge(ag_text_dfa *d, uint32_t lo, uint32_t hi, uint32_t state,
-                           ag_error *err) {
+ag_status ag_text_dfa_add_edge(ag_text_dfa *d, uint32_t lo, uint32_t hi, uint32_t state,
+                               ag_error *err) {
     if (d->n_edges > d->starts[d->n_states - 1]) {
         ag_text_edge *last = &d->edges[d->n_edges - 1];
         if (last->state == state && last->hi + 1 == lo) {
@@ -105,33 +105,33 @@ ag_status ag_text_dfa_trim(ag_text_dfa *d, ag_error *err) {
     const size_t n = d->n_states;
     if (!n) return AG_OK;
     bool *live = ag_calloc(n, sizeof *live);
-    uint32_t *renamed = ag_calloc(n, sizeof *renamed);
+    uint32_t *new_ids = ag_calloc(n, sizeof *new_ids);
     ag_status st = AG_OK;
-    if (!live || !renamed) st = AG_FAIL(err, NOMEM, "automaton of %zu states", n);
+    if (!live || !new_ids) st = AG_FAIL(err, NOMEM, "automaton of %zu states", n);
     if (st == AG_OK) st = find_live(d, live, err);
     if (st == AG_OK) {
         uint32_t n_live = 0;
-        for (size_t s = 0; s < n; s++) renamed[s] = live[s] ? n_live++ : DEAD;
+        for (size_t s = 0; s < n; s++) new_ids[s] = live[s] ? n_live++ : DEAD;
         size_t n_edges = 0, at = 0;
         for (size_t s = 0, end; s < n; s++, at = end) {
             end = d->starts[s + 1];
             if (!live[s]) continue;
-            d->accepts[renamed[s]] = d->accepts[s];
+            d->accepts[new_ids[s]] = d->accepts[s];
             const size_t begin = n_edges;
             for (size_t e = at; e < end; e++) {
                 ag_text_edge edge = d->edges[e];
                 if (!live[edge.state]) continue;
-                edge.state = renamed[edge.state];
+                edge.state = new_ids[edge.state];
                 d->edges[n_edges++] = edge;
             }
-            d->starts[renamed[s]] = (uint32_t)begin;
+            d->starts[new_ids[s]] = (uint32_t)begin;
         }
         d->starts[n_live] = (uint32_t)n_edges;
         d->n_edges = n_edges;
         d->n_states = live[0] ? n_live : 0;
     }
     ag_free(live);
-    ag_free(renamed);
+    ag_free(new_ids);
     return st;
 }
 
@@ -155,7 +155,7 @@ static ag_status add_pair_edge(product *p, uint32_t lo, uint32_t hi, uint32_t a,
     }
     AG_TRY(
         ag_interner_add(&p->pairs, pair, 2, p->limits->states, "a combined pattern", &id, p->err));
-    return ag_text_dfa_edge(p->out, lo, hi, id, p->err);
+    return ag_text_dfa_add_edge(p->out, lo, hi, id, p->err);
 }
 
 static ag_status expand_pair(product *p, uint32_t a, uint32_t b) {
@@ -195,7 +195,7 @@ ag_status ag_text_dfa_combine(ag_text_dfa *out, const ag_text_dfa *a, const ag_t
         const uint32_t *pair = ag_interner_list(&p.pairs, s, &n);
         const uint32_t x = pair[0], y = pair[1];
         const bool in_b = y != DEAD && b->accepts[y];
-        st = ag_text_dfa_open(out, a->accepts[x] && in_b == (how == AG_TEXT_AND), err);
+        st = ag_text_dfa_add_state(out, a->accepts[x] && in_b == (how == AG_TEXT_AND), err);
         if (st == AG_OK) st = expand_pair(&p, x, y);
     }
     if (st == AG_OK) st = ag_text_dfa_trim(out, err);
@@ -207,22 +207,22 @@ ag_status ag_text_dfa_combine(ag_text_dfa *out, const ag_text_dfa *a, const ag_t
 
 /* ---- lengths, asking ---- */
 
-ag_status ag_text_dfa_lengths(ag_text_dfa *out, size_t least, size_t most,
+ag_status ag_text_dfa_lengths(ag_text_dfa *out, size_t min, size_t max,
                               const ag_text_limits *limits, ag_error *err) {
     *out = (ag_text_dfa){0};
-    if (least > most) return AG_OK;
-    const bool open_end = most == SIZE_MAX;
-    const size_t last = open_end ? least : most;
+    if (min > max) return AG_OK;
+    const bool open_end = max == SIZE_MAX;
+    const size_t last = open_end ? min : max;
     if (last >= limits->states) {
         return AG_FAIL(err, LIMIT, "lengths up to %zu need more than %zu states", last,
                        limits->states);
     }
     ag_status st = ag_text_limits_spend(limits, last + 1, err);
     for (size_t s = 0; s <= last && st == AG_OK; s++) {
-        st = ag_text_dfa_open(out, s >= least, err);
+        st = ag_text_dfa_add_state(out, s >= min, err);
         const size_t next = s < last ? s + 1 : s;
         if (st == AG_OK && (s < last || open_end)) {
-            st = ag_text_dfa_edge(out, 0, AG_CHAR_MOST, (uint32_t)next, err);
+            st = ag_text_dfa_add_edge(out, 0, AG_CHAR_MAX, (uint32_t)next, err);
         }
     }
     if (st != AG_OK) ag_text_dfa_free(out);
@@ -252,20 +252,20 @@ bool ag_text_dfa_accepts(const ag_text_dfa *d, const char *text, size_t n) {
 }
 
 /* Depth first; a language with a loop is endless, since every state is live. */
-static size_t count_from(const ag_text_dfa *d, uint32_t s, size_t most, size_t depth) {
-    if (depth > most) return SIZE_MAX;
+static size_t count_from(const ag_text_dfa *d, uint32_t s, size_t max, size_t depth) {
+    if (depth > max) return SIZE_MAX;
     size_t n = d->accepts[s];
     for (size_t e = d->starts[s]; e < d->starts[s + 1]; e++) {
         const size_t width = (size_t)(d->edges[e].hi - d->edges[e].lo) + 1;
-        const size_t below = count_from(d, d->edges[e].state, most, depth + 1);
-        if (below == SIZE_MAX || below * width > most) return SIZE_MAX;
+        const size_t below = count_from(d, d->edges[e].state, max, depth + 1);
+        if (below == SIZE_MAX || below * width > max) return SIZE_MAX;
         n += below * width;
-        if (n > most) return SIZE_MAX;
+        if (n > max) return SIZE_MAX;
     }
     return n;
 }
 
-size_t ag_text_dfa_count(const ag_text_dfa *d, size_t most) {
+size_t ag_text_dfa_count(const ag_text_dfa *d, size_t max) {
     if (!d->n_states) return 0;
-    return count_from(d, 0, most, 0);
+    return count_from(d, 0, max, 0);
 }

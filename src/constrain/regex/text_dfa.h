@@ -24,10 +24,10 @@ typedef struct ag_text_dfa {
 typedef struct ag_text_limits {
     size_t states; /* of one automaton */
     size_t work;   /* steps of making one */
-    size_t *spent; /* steps of all so far, at most AG_TEXT_TOGETHER times as many; NULL: any */
+    size_t *spent; /* steps of all so far, at most AG_TEXT_TOTAL_FACTOR times as many; NULL: any */
 } ag_text_limits;
 
-enum { AG_TEXT_TOGETHER = 2 };
+enum { AG_TEXT_TOTAL_FACTOR = 2 };
 /* So many more steps: AG_LIMIT when they are too many. */
 ag_status ag_text_limits_spend(const ag_text_limits *limits, size_t steps, ag_error *err);
 
@@ -42,7 +42,7 @@ ag_status ag_text_dfa_regex(ag_text_dfa *out, const char *regex, size_t n, bool 
 ag_status ag_text_dfa_texts(ag_text_dfa *out, const char *const *texts, const size_t *lens,
                             size_t n, const ag_text_limits *limits, ag_error *err);
 /* Texts of at least `least` and at most `most` characters; SIZE_MAX: no end. */
-ag_status ag_text_dfa_lengths(ag_text_dfa *out, size_t least, size_t most,
+ag_status ag_text_dfa_lengths(ag_text_dfa *out, size_t min, size_t max,
                               const ag_text_limits *limits, ag_error *err);
 
 /* Texts of a that are (AND), or are not (EXCEPT), texts of b. */
@@ -52,14 +52,15 @@ ag_status ag_text_dfa_combine(ag_text_dfa *out, const ag_text_dfa *a, const ag_t
 
 bool ag_text_dfa_accepts(const ag_text_dfa *d, const char *text, size_t n);
 /* The number of texts, or SIZE_MAX for more than `most`. */
-size_t ag_text_dfa_count(const ag_text_dfa *d, size_t most);
+size_t ag_text_dfa_count(const ag_text_dfa *d, size_t max);
 
 /* ---- making one, state by state ---- */
 
 /* Opens the next state. */
-ag_status ag_text_dfa_open(ag_text_dfa *d, bool accepts, ag_error *err);
+ag_status ag_text_dfa_add_state(ag_text_dfa *d, bool accepts, ag_error *err);
 /* Edges of the newest state come in order. */
-ag_status ag_text_dfa_edge(ag_text_dfa *d, uint32_t lo, uint32_t hi, uint32_t state, ag_error *err);
+ag_status ag_text_dfa_add_edge(ag_text_dfa *d, uint32_t lo, uint32_t hi, uint32_t state,
+                               ag_error *err);
 /* Takes out what reaches no accepting state. */
 ag_status ag_text_dfa_trim(ag_text_dfa *d, ag_error *err);
 

@@ -29,7 +29,7 @@ typedef struct machine {
     const ag_text_limits *limits;
     size_t work;
     /* of closures */
-    uint32_t *marks, round;
+    uint32_t *stamps, round;
     uint32_t *stack, *list;
     size_t n_list;
     ag_interner sets;
@@ -38,7 +38,7 @@ typedef struct machine {
 
 #define ANY_SET UINT32_MAX
 enum { BORDER_WORK = 8 }; /* of a range, which takes memory, too */
-#define NOWHERE UINT32_MAX
+#define NO_STEP UINT32_MAX
 
 static ag_status add_step(machine *m, step s, uint32_t *id) {
     if (m->n >= 8 * m->limits->states) {
@@ -67,7 +67,7 @@ static ag_status emit_repeat(machine *m, const ag_regex_node *r, uint32_t next, 
     uint32_t at = next;
     if (r->max == AG_REGEX_NO_END) {
         uint32_t body;
-        AG_TRY(add_step(m, (step){STEP_SPLIT, NOWHERE, next, 0}, &at));
+        AG_TRY(add_step(m, (step){STEP_SPLIT, NO_STEP, next, 0}, &at));
         AG_TRY(emit_node(m, r->left, at, &body));
         m->steps[at].next = body;
     } else {
@@ -91,7 +91,7 @@ static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *i
         *id = next;
         return AG_OK;
     case AG_REGEX_SET:
-        return add_step(m, (step){STEP_SET, next, NOWHERE, r->set}, id);
+        return add_step(m, (step){STEP_SET, next, NO_STEP, r->set}, id);
     case AG_REGEX_CAT: { /* a chain of them leans to the left: without recursion down it */
         uint32_t at = node;
         for (; m->tree->nodes[at].kind == AG_REGEX_CAT; at = m->tree->nodes[at].left) {
@@ -100,7 +100,7 @@ static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *i
         return emit_node(m, at, next, id);
     }
     case AG_REGEX_ALT: {
-        uint32_t at = node, tail = NOWHERE;
+        uint32_t at = node, tail = NO_STEP;
         for (; m->tree->nodes[at].kind == AG_REGEX_ALT; at = m->tree->nodes[at].left) {
             AG_TRY(emit_node(m, m->tree->nodes[at].right, next, &right));
             AG_TRY(add_step(m, (step){STEP_SPLIT, right, tail, 0}, &tail));
@@ -111,9 +111,9 @@ static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *i
     case AG_REGEX_REPEAT:
         return emit_repeat(m, r, next, id);
     case AG_REGEX_BEGIN:
-        return add_step(m, (step){STEP_BEGIN, next, NOWHERE, 0}, id);
+        return add_step(m, (step){STEP_BEGIN, next, NO_STEP, 0}, id);
     case AG_REGEX_END:
-        return add_step(m, (step){STEP_END, next, NOWHERE, 0}, id);
+        return add_step(m, (step){STEP_END, next, NO_STEP, 0}, id);
     case AG_REGEX_AHEAD:
     case AG_REGEX_CALL:
         break;
@@ -130,8 +130,8 @@ static void reach(machine *m, uint32_t s, bool at_begin, bool at_end) {
     m->stack[n++] = s;
     while (n) {
         s = m->stack[--n];
-        if (s == NOWHERE || m->marks[s] == m->round) continue;
-        m->marks[s] = m->round;
+        if (s == NO_STEP || m->stamps[s] == m->round) continue;
+        m->stamps[s] = m->round;
         m->work++;
         const step *x = &m->steps[s];
         if (x->kind == STEP_SPLIT) {
@@ -229,25 +229,25 @@ static ag_status expand_subset(machine *m, uint32_t id, ag_text_dfa *out) {
         if (!m->n_list) continue;
         uint32_t target;
         if (st == AG_OK) st = intern_list(m, &target);
-        if (st == AG_OK) st = ag_text_dfa_edge(out, lo, hi - 1, target, m->err);
+        if (st == AG_OK) st = ag_text_dfa_add_edge(out, lo, hi - 1, target, m->err);
     }
     ag_char_set_free(&borders);
     return st;
 }
 
 static ag_status run_subsets(machine *m, uint32_t start, ag_text_dfa *out) {
-    m->marks = ag_calloc(m->n, sizeof *m->marks);
+    m->stamps = ag_calloc(m->n, sizeof *m->stamps);
     m->stack = ag_calloc(2 * m->n + 2, sizeof *m->stack);
     m->list = ag_calloc(m->n, sizeof *m->list);
-    if (!m->marks || !m->stack || !m->list) {
-        return AG_FAIL(m->err, NOMEM, "regular expression of %zu instructions", m->n);
+    if (!m->stamps || !m->stack || !m->list) {
+        return AG_FAIL(m->err, NOMEM, "regular expression of %zu steps", m->n);
     }
     uint32_t id;
     begin_list(m);
     reach(m, start, true, false);
     AG_TRY(intern_list(m, &id));
     for (uint32_t s = 0; s < m->sets.n; s++) {
-        AG_TRY(ag_text_dfa_open(out, may_end(m, s, s == 0), m->err));
+        AG_TRY(ag_text_dfa_add_state(out, may_end(m, s, s == 0), m->err));
         AG_TRY(expand_subset(m, s, out));
     }
     return ag_text_dfa_trim(out, m->err);
@@ -255,9 +255,9 @@ static ag_status run_subsets(machine *m, uint32_t start, ag_text_dfa *out) {
 
 /* Any characters, so many as they like, then next. */
 static ag_status emit_any(machine *m, uint32_t next, uint32_t *id) {
-    uint32_t body = NOWHERE;
-    AG_TRY(add_step(m, (step){STEP_SPLIT, NOWHERE, next, 0}, id));
-    AG_TRY(add_step(m, (step){STEP_SET, *id, NOWHERE, ANY_SET}, &body));
+    uint32_t body = NO_STEP;
+    AG_TRY(add_step(m, (step){STEP_SPLIT, NO_STEP, next, 0}, id));
+    AG_TRY(add_step(m, (step){STEP_SET, *id, NO_STEP, ANY_SET}, &body));
     m->steps[*id].next = body;
     return AG_OK;
 }
@@ -267,8 +267,8 @@ static ag_status build_dfa(const ag_regex_tree *t, uint32_t root, bool before, b
                            const ag_text_limits *limits, ag_text_dfa *out, ag_error *err) {
     machine m = {.tree = t, .limits = limits, .err = err};
     uint32_t at;
-    ag_status st = ag_char_set_add(&m.any, 0, AG_CHAR_MOST, err);
-    if (st == AG_OK) st = add_step(&m, (step){STEP_MATCH, NOWHERE, NOWHERE, 0}, &at);
+    ag_status st = ag_char_set_add(&m.any, 0, AG_CHAR_MAX, err);
+    if (st == AG_OK) st = add_step(&m, (step){STEP_MATCH, NO_STEP, NO_STEP, 0}, &at);
     if (st == AG_OK && after) st = emit_any(&m, at, &at);
     if (st == AG_OK) st = emit_node(&m, root, at, &at);
     if (st == AG_OK && before) st = emit_any(&m, at, &at);
@@ -277,7 +277,7 @@ static ag_status build_dfa(const ag_regex_tree *t, uint32_t root, bool before, b
     ag_char_set_free(&m.any);
     ag_interner_free(&m.sets);
     ag_free(m.steps);
-    ag_free(m.marks);
+    ag_free(m.stamps);
     ag_free(m.stack);
     ag_free(m.list);
     if (st != AG_OK) ag_text_dfa_free(out);
@@ -296,7 +296,7 @@ typedef struct front {
 
 /* Takes ^ and (?...) off the front of the tree. A sequence leans to the left: `open` are those in
  * which the next part stands, each visited once. */
-static ag_status take_front(ag_regex_tree *t, front *f, ag_error *err) {
+static ag_status strip_front(ag_regex_tree *t, front *f, ag_error *err) {
     uint32_t *open = ag_calloc(t->n, sizeof *open);
     if (!open) return AG_FAIL(err, NOMEM, "regular expression of %zu nodes", t->n);
     size_t n_open = 0;
@@ -323,7 +323,7 @@ static ag_status take_front(ag_regex_tree *t, front *f, ag_error *err) {
 static ag_status build_with_ahead(ag_regex_tree *t, bool search, const ag_text_limits *limits,
                                   ag_text_dfa *out, ag_error *err) {
     front f = {.anchored = !search};
-    AG_TRY(take_front(t, &f, err));
+    AG_TRY(strip_front(t, &f, err));
     AG_TRY(build_dfa(t, t->root, !f.anchored, search, limits, out, err));
     for (size_t i = 0; i < f.n; i++) {
         const ag_regex_node *ahead = &t->nodes[f.aheads[i]];
@@ -421,9 +421,9 @@ ag_status ag_text_dfa_texts(ag_text_dfa *out, const char *const *texts, const si
         }
     }
     for (size_t s = 0; s < n_nodes && st == AG_OK; s++) {
-        st = ag_text_dfa_open(out, nodes[s].ends, err);
+        st = ag_text_dfa_add_state(out, nodes[s].ends, err);
         for (uint32_t c = nodes[s].child; c && st == AG_OK; c = nodes[c].sibling) {
-            st = ag_text_dfa_edge(out, nodes[c].cp, nodes[c].cp, c, err);
+            st = ag_text_dfa_add_edge(out, nodes[c].cp, nodes[c].cp, c, err);
         }
     }
     ag_free(nodes);

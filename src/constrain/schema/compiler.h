@@ -10,47 +10,52 @@
 
 /* A set of schemas which all must hold: numbers of the document times 2, plus 1 for one that must
  * not hold. Goal 0 is the empty set: anything. */
-typedef uint32_t ag_goal;
-#define AG_GOAL_ANY 0u
-#define AG_GOAL_NEVER UINT32_MAX
+typedef uint32_t ag_schema_set;
+#define AG_SCHEMA_ANY 0u
+#define AG_SCHEMA_NONE UINT32_MAX
 
 typedef struct ag_dfa_list ag_dfa_list;
 
 /* Everything that lives as long as a schema is being compiled. */
-typedef struct ag_shaper {
+typedef struct ag_schema_compiler {
     ag_arena arena;
     ag_schema_doc doc;
-    ag_interner goals;
-    struct ag_goal_ways *expanded; /* by goal */
+    ag_interner sets;
+    struct ag_schema_expansion *expanded; /* by goal */
     size_t n_expanded, expanded_cap;
     ag_dfa_list *dfas;         /* to be released */
     ag_dfa_list *regexes[256]; /* those of regular expressions, by hash */
     ag_text_limits limits;
-    size_t work, most_work; /* shapes combined */
+    size_t work, max_work; /* shapes combined */
     int depth;
     ag_error *err;
-} ag_shaper;
+} ag_schema_compiler;
 
-ag_status ag_shaper_init(ag_shaper *s, const char *text, size_t n, const ag_text_limits *limits,
-                         ag_error *err);
-void ag_shaper_free(ag_shaper *s);
+ag_status ag_schema_compiler_init(ag_schema_compiler *s, const char *text, size_t n,
+                                  const ag_text_limits *limits, ag_error *err);
+void ag_schema_compiler_free(ag_schema_compiler *s);
 
-void *ag_shaper_get(ag_shaper *s, size_t n, size_t size); /* NULL: see ag_shaper_no_memory */
-ag_status ag_shaper_no_memory(ag_shaper *s);
+void *ag_schema_alloc(ag_schema_compiler *s, size_t n,
+                      size_t size); /* NULL: see ag_schema_no_memory */
+ag_status ag_schema_no_memory(ag_schema_compiler *s);
 /* A dfa that lives as long as the shaper; *d is moved. */
-ag_status ag_shaper_keep(ag_shaper *s, ag_text_dfa *d, const ag_text_dfa **out);
+ag_status ag_schema_adopt(ag_schema_compiler *s, ag_text_dfa *d, const ag_text_dfa **out);
 
 /* Of a regular expression, which lives as long as the shaper: made once for each. */
-ag_status ag_shaper_regex(ag_shaper *s, const char *regex, size_t n, bool search,
+ag_status ag_schema_regex(ag_schema_compiler *s, const char *regex, size_t n, bool search,
                           const ag_text_dfa **out);
 /* So many more steps of combining: AG_LIMIT when they are too many. */
-ag_status ag_shaper_charge(ag_shaper *s, size_t steps);
+ag_status ag_schema_charge(ag_schema_compiler *s, size_t steps);
 
-ag_status ag_goal_of(ag_shaper *s, uint32_t schema, bool negative, ag_goal *out);
-ag_status ag_goal_and(ag_shaper *s, ag_goal a, ag_goal b, ag_goal *out);
+ag_status ag_schema_set_of(ag_schema_compiler *s, uint32_t schema, bool negative,
+                           ag_schema_set *out);
+ag_status ag_schema_set_and(ag_schema_compiler *s, ag_schema_set a, ag_schema_set b,
+                            ag_schema_set *out);
 
 /* AG_FORMAT and AG_UNSUPPORTED with the place of a keyword. */
-ag_status ag_schema_malformed(ag_shaper *s, uint32_t id, const char *keyword, const char *why);
-ag_status ag_schema_unsupported(ag_shaper *s, uint32_t id, const char *keyword, const char *why);
+ag_status ag_schema_malformed(ag_schema_compiler *s, uint32_t id, const char *keyword,
+                              const char *message);
+ag_status ag_schema_unsupported(ag_schema_compiler *s, uint32_t id, const char *keyword,
+                                const char *message);
 
 #endif

@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_COMPARED = 1 << 26 };
+enum { COMPARED_MAX = 1 << 26 };
 
 void ag_schema_doc_free(ag_schema_doc *d) {
     json_decref(d->root);
-    json_decref(d->made);
+    json_decref(d->constants);
     ag_free(d->schemas);
     ag_free(d->slots);
     ag_free(d->anchors);
@@ -49,7 +49,7 @@ static const char *id_of(const json_t *value) {
     return id ? id : json_string_value(json_object_get(value, "id"));
 }
 
-static ag_status add_schema(ag_schema_doc *d, ag_schema_at at, uint32_t *id, ag_error *err) {
+static ag_status add_schema(ag_schema_doc *d, ag_schema_node at, uint32_t *id, ag_error *err) {
     AG_TRY(ag_compile_steps(1, err));
     if (2 * (d->n + 1) > d->n_slots) AG_TRY(grow_schema_slots(d, err));
     const size_t slot = schema_slot(d, at.value);
@@ -72,27 +72,27 @@ static ag_status add_schema(ag_schema_doc *d, ag_schema_at at, uint32_t *id, ag_
 
 ag_status ag_schema_doc_child(ag_schema_doc *d, uint32_t parent, const char *key, const char *sub,
                               size_t index, const json_t *value, uint32_t *id, ag_error *err) {
-    char place[AG_SCHEMA_PLACE];
+    char path[AG_SCHEMA_PATH_BYTES];
     if (!json_is_object(value) && !json_is_boolean(value)) {
         return AG_FAIL(err, FORMAT, "schema: %s: a schema is an object, true or false",
-                       ag_schema_doc_place(d, parent, key, place));
+                       ag_schema_doc_path(d, parent, key, path));
     }
-    const ag_schema_at at = {value, d->schemas[parent].resource, parent, key, sub, index};
+    const ag_schema_node at = {value, d->schemas[parent].resource, parent, key, sub, index};
     return add_schema(d, at, id, err);
 }
 
 ag_status ag_schema_doc_const(ag_schema_doc *d, uint32_t parent, const char *key,
                               const json_t *value, uint32_t *id, ag_error *err) {
-    if (!d->made) d->made = json_array();
+    if (!d->constants) d->constants = json_array();
     json_t *schema = json_object();
     json_t *shared = (json_t *)(uintptr_t)value; /* counted, not changed */
-    if (!d->made || !schema || json_object_set(schema, "const", shared) ||
-        json_array_append(d->made, schema)) {
+    if (!d->constants || !schema || json_object_set(schema, "const", shared) ||
+        json_array_append(d->constants, schema)) {
         json_decref(schema);
         return AG_FAIL(err, NOMEM, "schema");
     }
     json_decref(schema); /* the array holds it */
-    const ag_schema_at at = {schema, d->schemas[parent].resource, parent, key, NULL, SIZE_MAX};
+    const ag_schema_node at = {schema, d->schemas[parent].resource, parent, key, NULL, SIZE_MAX};
     return add_schema(d, at, id, err);
 }
 
@@ -100,7 +100,7 @@ ag_status ag_schema_doc_const(ag_schema_doc *d, uint32_t parent, const char *key
 
 /* Appends at most what fits. */
 static void put_text(char *out, size_t *n, const char *s) {
-    for (; *s && *n + 1 < AG_SCHEMA_PLACE; s++) out[(*n)++] = *s;
+    for (; *s && *n + 1 < AG_SCHEMA_PATH_BYTES; s++) out[(*n)++] = *s;
     out[*n] = '\0';
 }
 
@@ -112,10 +112,10 @@ static void put_key(char *out, size_t *n, const char *key) {
     }
 }
 
-static void put_place(const ag_schema_doc *d, uint32_t id, char *out, size_t *n, int depth) {
-    const ag_schema_at *at = &d->schemas[id];
+static void put_path(const ag_schema_doc *d, uint32_t id, char *out, size_t *n, int depth) {
+    const ag_schema_node *at = &d->schemas[id];
     if (!id || !at->key) return;
-    if (depth < 64) put_place(d, at->parent, out, n, depth + 1);
+    if (depth < 64) put_path(d, at->parent, out, n, depth + 1);
     if (*at->key) put_key(out, n, at->key);
     if (at->sub) put_key(out, n, at->sub);
     if (at->index != SIZE_MAX) {
@@ -125,11 +125,11 @@ static void put_place(const ag_schema_doc *d, uint32_t id, char *out, size_t *n,
     }
 }
 
-const char *ag_schema_doc_place(const ag_schema_doc *d, uint32_t id, const char *keyword,
-                                char out[AG_SCHEMA_PLACE]) {
+const char *ag_schema_doc_path(const ag_schema_doc *d, uint32_t id, const char *keyword,
+                               char out[AG_SCHEMA_PATH_BYTES]) {
     size_t n = 0;
     put_text(out, &n, "#");
-    put_place(d, id, out, &n, 0);
+    put_path(d, id, out, &n, 0);
     if (keyword && *keyword) put_key(out, &n, keyword);
     return out;
 }
@@ -175,7 +175,7 @@ static ag_status find_anchors(ag_schema_doc *d, const json_t *v, const json_t *r
 }
 
 /* One part of a pointer, without ~ and % escapes; returns what is behind it. */
-static const char *read_part(const char *s, char *out, size_t size) {
+static const char *read_segment(const char *s, char *out, size_t size) {
     size_t n = 0;
     for (; *s && *s != '/' && n + 1 < size; s++) {
         char c = *s;
@@ -193,15 +193,15 @@ static const char *read_part(const char *s, char *out, size_t size) {
 
 /* The value that a pointer leads to; NULL: there is none. */
 static const json_t *follow_pointer(const json_t *v, const char *pointer) {
-    char part[512];
+    char segment[512];
     while (v && *pointer == '/') {
-        pointer = read_part(pointer + 1, part, sizeof part);
+        pointer = read_segment(pointer + 1, segment, sizeof segment);
         if (json_is_array(v)) {
             char *end;
-            const unsigned long i = strtoul(part, &end, 10);
-            v = *part && !*end ? json_array_get(v, i) : NULL;
+            const unsigned long i = strtoul(segment, &end, 10);
+            v = *segment && !*end ? json_array_get(v, i) : NULL;
         } else {
-            v = json_object_get(v, part);
+            v = json_object_get(v, segment);
         }
     }
     return *pointer ? NULL : v;
@@ -238,23 +238,23 @@ static const json_t *find_target(const ag_schema_doc *d, const json_t *resource,
 
 ag_status ag_schema_doc_ref(ag_schema_doc *d, uint32_t at, const char *ref, uint32_t *id,
                             ag_error *err) {
-    char place[AG_SCHEMA_PLACE];
+    char path[AG_SCHEMA_PATH_BYTES];
     AG_TRY(ag_compile_steps(1 + d->n_anchors / 16, err));
     d->compared += d->n_anchors;
-    if (d->compared > MAX_COMPARED) {
+    if (d->compared > COMPARED_MAX) {
         return AG_FAIL(err, LIMIT, "schema: %s: too many references among %zu names",
-                       ag_schema_doc_place(d, at, "$ref", place), d->n_anchors);
+                       ag_schema_doc_path(d, at, "$ref", path), d->n_anchors);
     }
     const json_t *target = find_target(d, d->schemas[at].resource, ref);
     if (!target) {
         return AG_FAIL(err, UNSUPPORTED, "schema: %s: \"%.100s\" is not in the document",
-                       ag_schema_doc_place(d, at, "$ref", place), ref);
+                       ag_schema_doc_path(d, at, "$ref", path), ref);
     }
     if (!json_is_object(target) && !json_is_boolean(target)) {
         return AG_FAIL(err, FORMAT, "schema: %s: \"%.100s\" is not a schema",
-                       ag_schema_doc_place(d, at, "$ref", place), ref);
+                       ag_schema_doc_path(d, at, "$ref", path), ref);
     }
-    const ag_schema_at to = {target, d->schemas[at].resource, at, "$ref", NULL, SIZE_MAX};
+    const ag_schema_node to = {target, d->schemas[at].resource, at, "$ref", NULL, SIZE_MAX};
     return add_schema(d, to, id, err);
 }
 
@@ -272,9 +272,9 @@ static bool is_old_draft(const json_t *root) {
 static ag_status parse_document(const char *text, size_t n, json_t **out, ag_error *err) {
     while (n && strchr(" \t\r\n", text[n - 1])) n--;
     while (n && strchr(" \t\r\n", *text)) text++, n--;
-    const bool yes = n == 4 && !memcmp(text, "true", 4);
-    if (yes || (n == 5 && !memcmp(text, "false", 5))) {
-        *out = json_boolean(yes);
+    const bool is_true = n == 4 && !memcmp(text, "true", 4);
+    if (is_true || (n == 5 && !memcmp(text, "false", 5))) {
+        *out = json_boolean(is_true);
         return AG_OK;
     }
     return ag_json_parse(text, n, "schema", out, err);
@@ -286,6 +286,6 @@ ag_status ag_schema_doc_load(ag_schema_doc *d, const char *text, size_t n, ag_er
     d->old_ref = is_old_draft(d->root);
     uint32_t id;
     AG_TRY(find_anchors(d, d->root, d->root, err));
-    const ag_schema_at root = {d->root, d->root, 0, NULL, NULL, SIZE_MAX};
+    const ag_schema_node root = {d->root, d->root, 0, NULL, NULL, SIZE_MAX};
     return add_schema(d, root, &id, err);
 }

@@ -8,15 +8,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { AG_SCHEMA_PLACE = 200 };
+enum { AG_SCHEMA_PATH_BYTES = 200 };
 
-typedef struct ag_schema_at {
+typedef struct ag_schema_node {
     const json_t *value;
     const json_t *resource; /* what "#" means there */
     uint32_t parent;        /* where it stands, for messages */
     const char *key, *sub;  /* borrowed from the document; sub NULL, or a key or ... */
     size_t index;           /* ... a place in an array; SIZE_MAX: none */
-} ag_schema_at;
+} ag_schema_node;
 
 typedef struct ag_schema_anchor {
     const json_t *value;
@@ -26,10 +26,10 @@ typedef struct ag_schema_anchor {
 } ag_schema_anchor;
 
 typedef struct ag_schema_doc {
-    json_t *root; /* owned */
-    json_t *made; /* owned: an array of schemas that stand for values */
-    bool old_ref; /* up to draft 7: $ref alone counts, its siblings do not */
-    ag_schema_at *schemas;
+    json_t *root;      /* owned */
+    json_t *constants; /* owned: an array of schemas that stand for values */
+    bool old_ref;      /* up to draft 7: $ref alone counts, its siblings do not */
+    ag_schema_node *schemas;
     size_t n, cap;
     uint32_t *slots; /* number + 1 by value */
     size_t n_slots;
@@ -54,7 +54,7 @@ ag_status ag_schema_doc_ref(ag_schema_doc *d, uint32_t at, const char *ref, uint
                             ag_error *err);
 
 /* The JSON pointer of a schema's keyword, for messages. */
-const char *ag_schema_doc_place(const ag_schema_doc *d, uint32_t id, const char *keyword,
-                                char out[AG_SCHEMA_PLACE]);
+const char *ag_schema_doc_path(const ag_schema_doc *d, uint32_t id, const char *keyword,
+                               char out[AG_SCHEMA_PATH_BYTES]);
 
 #endif

@@ -8,271 +8,275 @@
 #include <stdio.h>
 #include <string.h>
 
-struct ag_goal_ways {
-    ag_ways ways;
-    bool known, running;
+struct ag_schema_expansion {
+    ag_alternatives alternatives;
+    bool is_known, is_expanding;
 };
 
 typedef struct schema {
-    ag_shaper *s;
+    ag_schema_compiler *s;
     uint32_t id;
     const json_t *v;
-    const ag_shape *types; /* what the keywords of single types say; NULL: not known yet */
+    const ag_value_set *types; /* what the keywords of single types say; NULL: not known yet */
     bool types_applied;
-    ag_ways ways; /* so far */
+    ag_alternatives alternatives; /* so far */
 } schema;
 
-static ag_status goal_way(ag_shaper *s, ag_goal goal, ag_ways *out) {
-    *out = (ag_ways){0};
-    if (goal == AG_GOAL_NEVER) return AG_OK;
-    ag_way *way = ag_shaper_get(s, 1, sizeof *way);
-    if (!way) return ag_shaper_no_memory(s);
-    *way = (ag_way){goal == AG_GOAL_ANY ? &ag_any_shape : NULL, goal};
-    *out = (ag_ways){way, 1};
+static ag_status alternatives_of_set(ag_schema_compiler *s, ag_schema_set schemas,
+                                     ag_alternatives *out) {
+    *out = (ag_alternatives){0};
+    if (schemas == AG_SCHEMA_NONE) return AG_OK;
+    ag_alternative *alternative = ag_schema_alloc(s, 1, sizeof *alternative);
+    if (!alternative) return ag_schema_no_memory(s);
+    *alternative = (ag_alternative){schemas == AG_SCHEMA_ANY ? &ag_any_value : NULL, schemas};
+    *out = (ag_alternatives){alternative, 1};
     return AG_OK;
 }
 
-static ag_status shape_way(ag_shaper *s, const ag_shape *shape, ag_ways *out) {
-    ag_way *way = ag_shaper_get(s, 1, sizeof *way);
-    if (!way) return ag_shaper_no_memory(s);
-    *way = (ag_way){shape, 0};
-    *out = (ag_ways){way, 1};
+static ag_status alternatives_of_values(ag_schema_compiler *s, const ag_value_set *values,
+                                        ag_alternatives *out) {
+    ag_alternative *alternative = ag_schema_alloc(s, 1, sizeof *alternative);
+    if (!alternative) return ag_schema_no_memory(s);
+    *alternative = (ag_alternative){values, 0};
+    *out = (ag_alternatives){alternative, 1};
     return AG_OK;
 }
 
-static ag_status sub_goal(schema *x, const char *key, const char *sub, size_t index,
-                          const json_t *v, ag_goal *out) {
+static ag_status sub_schema(schema *x, const char *key, const char *sub, size_t index,
+                            const json_t *v, ag_schema_set *out) {
     uint32_t child;
     AG_TRY(ag_schema_doc_child(&x->s->doc, x->id, key, sub, index, v, &child, x->s->err));
-    return ag_goal_of(x->s, child, false, out);
+    return ag_schema_set_of(x->s, child, false, out);
 }
 
-static ag_status and_ways(schema *x, ag_ways ways) {
-    return ag_ways_and(x->s, x->ways, ways, &x->ways);
+static ag_status intersect_with(schema *x, ag_alternatives alternatives) {
+    return ag_alternatives_intersect(x->s, x->alternatives, alternatives, &x->alternatives);
 }
 
-static ag_status and_goal(schema *x, ag_goal goal) {
-    ag_ways ways;
-    AG_TRY(goal_way(x->s, goal, &ways));
-    return and_ways(x, ways);
+static ag_status intersect_with_set(schema *x, ag_schema_set schemas) {
+    ag_alternatives alternatives;
+    AG_TRY(alternatives_of_set(x->s, schemas, &alternatives));
+    return intersect_with(x, alternatives);
 }
 
 /* The shape of the single types, when somebody wants to know. */
-static ag_status type_ways(schema *x, ag_ways *out) {
-    if (!x->types) AG_TRY(ag_schema_types(x->s, x->id, &x->types));
-    return shape_way(x->s, x->types, out);
+static ag_status type_alternatives(schema *x, ag_alternatives *out) {
+    if (!x->types) AG_TRY(ag_schema_read_types(x->s, x->id, &x->types));
+    return alternatives_of_values(x->s, x->types, out);
 }
 
 static ag_status apply_types(schema *x) {
     if (x->types_applied) return AG_OK;
     x->types_applied = true;
-    ag_ways ways;
-    AG_TRY(type_ways(x, &ways));
-    return and_ways(x, ways);
+    ag_alternatives alternatives;
+    AG_TRY(type_alternatives(x, &alternatives));
+    return intersect_with(x, alternatives);
 }
 
 /* ---- allOf, anyOf, oneOf ---- */
 
-static ag_status read_list(schema *x, const char *key, const json_t *v, ag_goal **out, size_t *n) {
+static ag_status read_list(schema *x, const char *key, const json_t *v, ag_schema_set **out,
+                           size_t *n) {
     *n = json_array_size(v);
     if (!*n) return ag_schema_malformed(x->s, x->id, key, "not a list of schemas");
-    *out = ag_shaper_get(x->s, *n, sizeof **out);
-    if (!*out) return ag_shaper_no_memory(x->s);
+    *out = ag_schema_alloc(x->s, *n, sizeof **out);
+    if (!*out) return ag_schema_no_memory(x->s);
     for (size_t i = 0; i < *n; i++) {
-        AG_TRY(sub_goal(x, key, NULL, i, json_array_get(v, i), &(*out)[i]));
+        AG_TRY(sub_schema(x, key, NULL, i, json_array_get(v, i), &(*out)[i]));
     }
     return AG_OK;
 }
 
 static ag_status apply_all_of(schema *x, const json_t *v) {
-    ag_goal *goals;
+    ag_schema_set *sets;
     size_t n;
-    AG_TRY(read_list(x, "allOf", v, &goals, &n));
-    for (size_t i = 0; i < n; i++) AG_TRY(and_goal(x, goals[i]));
+    AG_TRY(read_list(x, "allOf", v, &sets, &n));
+    for (size_t i = 0; i < n; i++) AG_TRY(intersect_with_set(x, sets[i]));
     return AG_OK;
 }
 
-static ag_status or_goals(schema *x, const ag_goal *goals, size_t n, ag_ways *out) {
-    *out = (ag_ways){0};
+static ag_status union_of_sets(schema *x, const ag_schema_set *sets, size_t n,
+                               ag_alternatives *out) {
+    *out = (ag_alternatives){0};
     for (size_t i = 0; i < n; i++) {
-        ag_ways one;
-        AG_TRY(goal_way(x->s, goals[i], &one));
-        AG_TRY(ag_ways_or(x->s, *out, one, out));
+        ag_alternatives one;
+        AG_TRY(alternatives_of_set(x->s, sets[i], &one));
+        AG_TRY(ag_alternatives_add(x->s, *out, one, out));
     }
     return AG_OK;
 }
 
 static ag_status apply_any_of(schema *x, const json_t *v) {
-    ag_goal *goals;
+    ag_schema_set *sets;
     size_t n;
-    ag_ways ways;
-    AG_TRY(read_list(x, "anyOf", v, &goals, &n));
-    AG_TRY(or_goals(x, goals, n, &ways));
-    return and_ways(x, ways);
+    ag_alternatives alternatives;
+    AG_TRY(read_list(x, "anyOf", v, &sets, &n));
+    AG_TRY(union_of_sets(x, sets, n, &alternatives));
+    return intersect_with(x, alternatives);
 }
 
 /* Whether nothing obeys both, among what the schema's own types allow. */
-static ag_status are_apart(schema *x, ag_goal a, ag_goal b, bool *apart) {
-    ag_ways types, one, other;
-    AG_TRY(type_ways(x, &types));
-    AG_TRY(goal_way(x->s, a, &one));
-    AG_TRY(goal_way(x->s, b, &other));
-    AG_TRY(ag_ways_and(x->s, one, other, &one));
-    AG_TRY(ag_ways_and(x->s, types, one, &one));
-    AG_TRY(ag_ways_flatten(x->s, one, &one));
-    *apart = true;
-    for (size_t i = 0; i < one.n && *apart; i++) {
-        AG_TRY(ag_shape_is_empty(x->s, one.list[i].shape, 4, apart));
+static ag_status are_disjoint(schema *x, ag_schema_set a, ag_schema_set b, bool *disjoint) {
+    ag_alternatives types, one, other;
+    AG_TRY(type_alternatives(x, &types));
+    AG_TRY(alternatives_of_set(x->s, a, &one));
+    AG_TRY(alternatives_of_set(x->s, b, &other));
+    AG_TRY(ag_alternatives_intersect(x->s, one, other, &one));
+    AG_TRY(ag_alternatives_intersect(x->s, types, one, &one));
+    AG_TRY(ag_alternatives_expand(x->s, one, &one));
+    *disjoint = true;
+    for (size_t i = 0; i < one.n && *disjoint; i++) {
+        AG_TRY(ag_value_set_is_empty(x->s, one.list[i].values, 4, disjoint));
     }
     return AG_OK;
 }
 
-static ag_status not_goal(schema *x, ag_goal goal, bool *decidable, ag_ways *out) {
-    ag_ways ways;
-    AG_TRY(goal_way(x->s, goal, &ways));
-    return ag_ways_not(x->s, ways, decidable, out);
+static ag_status negate(schema *x, ag_schema_set schemas, bool *decidable, ag_alternatives *out) {
+    ag_alternatives alternatives;
+    AG_TRY(alternatives_of_set(x->s, schemas, &alternatives));
+    return ag_alternatives_complement(x->s, alternatives, decidable, out);
 }
 
 /* goals[i], and none of the others that overlap with it. */
-static ag_status only_goal(schema *x, const ag_goal *goals, size_t n, size_t i, const bool *apart,
-                           ag_ways *out) {
-    AG_TRY(goal_way(x->s, goals[i], out));
+static ag_status only_set(schema *x, const ag_schema_set *sets, size_t n, size_t i,
+                          const bool *disjoint, ag_alternatives *out) {
+    AG_TRY(alternatives_of_set(x->s, sets[i], out));
     for (size_t k = 0; k < n; k++) {
-        if (k == i || apart[i < k ? i * n + k : k * n + i]) continue;
+        if (k == i || disjoint[i < k ? i * n + k : k * n + i]) continue;
         bool decidable;
-        ag_ways other;
-        AG_TRY(not_goal(x, goals[k], &decidable, &other));
+        ag_alternatives other;
+        AG_TRY(negate(x, sets[k], &decidable, &other));
         if (!decidable) {
-            char why[120];
-            snprintf(why, sizeof why,
+            char message[120];
+            snprintf(message, sizeof message,
                      "schemas %zu and %zu overlap, which cannot be told apart: use anyOf",
                      i < k ? i : k, i < k ? k : i);
-            return ag_schema_unsupported(x->s, x->id, "oneOf", why);
+            return ag_schema_unsupported(x->s, x->id, "oneOf", message);
         }
-        AG_TRY(ag_ways_and(x->s, *out, other, out));
+        AG_TRY(ag_alternatives_intersect(x->s, *out, other, out));
     }
     return AG_OK;
 }
 
 static ag_status apply_one_of(schema *x, const json_t *v) {
-    ag_goal *goals;
+    ag_schema_set *sets;
     size_t n;
-    AG_TRY(read_list(x, "oneOf", v, &goals, &n));
-    bool *apart = ag_shaper_get(x->s, n * n, sizeof *apart);
-    if (!apart) return ag_shaper_no_memory(x->s);
+    AG_TRY(read_list(x, "oneOf", v, &sets, &n));
+    bool *disjoint = ag_schema_alloc(x->s, n * n, sizeof *disjoint);
+    if (!disjoint) return ag_schema_no_memory(x->s);
     bool all = true;
     for (size_t i = 0; i < n; i++) {
         for (size_t k = i + 1; k < n; k++) {
-            AG_TRY(are_apart(x, goals[i], goals[k], &apart[i * n + k]));
-            all &= apart[i * n + k];
+            AG_TRY(are_disjoint(x, sets[i], sets[k], &disjoint[i * n + k]));
+            all &= disjoint[i * n + k];
         }
     }
-    ag_ways ways = {0};
-    if (all) AG_TRY(or_goals(x, goals, n, &ways));
+    ag_alternatives alternatives = {0};
+    if (all) AG_TRY(union_of_sets(x, sets, n, &alternatives));
     for (size_t i = 0; i < n && !all; i++) {
-        ag_ways one;
-        AG_TRY(only_goal(x, goals, n, i, apart, &one));
-        AG_TRY(ag_ways_or(x->s, ways, one, &ways));
+        ag_alternatives one;
+        AG_TRY(only_set(x, sets, n, i, disjoint, &one));
+        AG_TRY(ag_alternatives_add(x->s, alternatives, one, &alternatives));
     }
-    return and_ways(x, ways);
+    return intersect_with(x, alternatives);
 }
 
 /* ---- not, if ---- */
 
 static ag_status apply_not(schema *x, const json_t *v) {
-    ag_goal goal;
+    ag_schema_set schemas;
     bool decidable;
-    ag_ways ways;
-    const json_t *twice = json_object_get(v, "not");
-    AG_TRY(sub_goal(x, "not", NULL, SIZE_MAX, v, &goal));
-    if (twice && json_object_size(v) == 1) { /* what is not not so is so */
+    ag_alternatives alternatives;
+    const json_t *inner = json_object_get(v, "not");
+    AG_TRY(sub_schema(x, "not", NULL, SIZE_MAX, v, &schemas));
+    if (inner && json_object_size(v) == 1) { /* what is not not so is so */
         uint32_t child;
         AG_TRY(ag_schema_doc_child(&x->s->doc, x->id, "not", NULL, SIZE_MAX, v, &child, x->s->err));
-        AG_TRY(ag_schema_doc_child(&x->s->doc, child, "not", NULL, SIZE_MAX, twice, &child,
+        AG_TRY(ag_schema_doc_child(&x->s->doc, child, "not", NULL, SIZE_MAX, inner, &child,
                                    x->s->err));
-        AG_TRY(ag_goal_of(x->s, child, false, &goal));
-        return and_goal(x, goal);
+        AG_TRY(ag_schema_set_of(x->s, child, false, &schemas));
+        return intersect_with_set(x, schemas);
     }
-    AG_TRY(not_goal(x, goal, &decidable, &ways));
+    AG_TRY(negate(x, schemas, &decidable, &alternatives));
     if (!decidable) {
         return ag_schema_unsupported(x->s, x->id, "not", "cannot be decided for this schema");
     }
-    return and_ways(x, ways);
+    return intersect_with(x, alternatives);
 }
 
-static ag_status optional_goal(schema *x, const char *key, ag_goal *out) {
+static ag_status optional_schemas(schema *x, const char *key, ag_schema_set *out) {
     const json_t *v = json_object_get(x->v, key);
-    *out = AG_GOAL_ANY;
-    return v ? sub_goal(x, key, NULL, SIZE_MAX, v, out) : AG_OK;
+    *out = AG_SCHEMA_ANY;
+    return v ? sub_schema(x, key, NULL, SIZE_MAX, v, out) : AG_OK;
 }
 
 static ag_status apply_if(schema *x, const json_t *v) {
-    ag_goal condition, then, otherwise;
-    AG_TRY(optional_goal(x, "then", &then));
-    AG_TRY(optional_goal(x, "else", &otherwise));
-    if (then == AG_GOAL_ANY && otherwise == AG_GOAL_ANY) return AG_OK;
-    AG_TRY(sub_goal(x, "if", NULL, SIZE_MAX, v, &condition));
+    ag_schema_set condition, then, otherwise;
+    AG_TRY(optional_schemas(x, "then", &then));
+    AG_TRY(optional_schemas(x, "else", &otherwise));
+    if (then == AG_SCHEMA_ANY && otherwise == AG_SCHEMA_ANY) return AG_OK;
+    AG_TRY(sub_schema(x, "if", NULL, SIZE_MAX, v, &condition));
     bool decidable;
-    ag_ways yes, no, way;
-    AG_TRY(not_goal(x, condition, &decidable, &no));
+    ag_alternatives then_branch, else_branch, alternative;
+    AG_TRY(negate(x, condition, &decidable, &else_branch));
     if (!decidable) {
         return ag_schema_unsupported(x->s, x->id, "if", "cannot be decided for this schema");
     }
-    AG_TRY(goal_way(x->s, condition, &yes));
-    AG_TRY(goal_way(x->s, then, &way));
-    AG_TRY(ag_ways_and(x->s, yes, way, &yes));
-    AG_TRY(goal_way(x->s, otherwise, &way));
-    AG_TRY(ag_ways_and(x->s, no, way, &no));
-    AG_TRY(ag_ways_or(x->s, yes, no, &yes));
-    return and_ways(x, yes);
+    AG_TRY(alternatives_of_set(x->s, condition, &then_branch));
+    AG_TRY(alternatives_of_set(x->s, then, &alternative));
+    AG_TRY(ag_alternatives_intersect(x->s, then_branch, alternative, &then_branch));
+    AG_TRY(alternatives_of_set(x->s, otherwise, &alternative));
+    AG_TRY(ag_alternatives_intersect(x->s, else_branch, alternative, &else_branch));
+    AG_TRY(ag_alternatives_add(x->s, then_branch, else_branch, &then_branch));
+    return intersect_with(x, then_branch);
 }
 
 /* ---- dependencies ---- */
 
 /* An object with these properties required, or with one that may not be there. */
-static ag_status object_way(schema *x, const ag_property *list, size_t n, bool others,
-                            ag_ways *out) {
-    ag_object_shape *object = ag_shaper_get(x->s, 1, sizeof *object);
-    ag_shape *shape = ag_shaper_get(x->s, 1, sizeof *shape);
-    if (!object || !shape) return ag_shaper_no_memory(x->s);
+static ag_status object_alternative(schema *x, const ag_property *list, size_t n, bool others,
+                                    ag_alternatives *out) {
+    ag_object_set *object = ag_schema_alloc(x->s, 1, sizeof *object);
+    ag_value_set *values = ag_schema_alloc(x->s, 1, sizeof *values);
+    if (!object || !values) return ag_schema_no_memory(x->s);
     *object = ag_any_object;
     object->properties = list;
     object->n_properties = n;
-    if (others) *shape = ag_any_shape;
-    shape->object = object;
-    return shape_way(x->s, shape, out);
+    if (others) *values = ag_any_value;
+    values->object = object;
+    return alternatives_of_values(x->s, values, out);
 }
 
 static ag_status apply_dependency(schema *x, const char *key, const char *name, const json_t *v) {
     const size_t n = json_array_size(v);
-    ag_property *list = ag_shaper_get(x->s, n + 2, sizeof *list);
-    if (!list) return ag_shaper_no_memory(x->s);
-    ag_ways absent, present, more;
-    list[0] = (ag_property){name, strlen(name), false, AG_GOAL_NEVER};
-    AG_TRY(object_way(x, list, 1, true, &absent));
+    ag_property *list = ag_schema_alloc(x->s, n + 2, sizeof *list);
+    if (!list) return ag_schema_no_memory(x->s);
+    ag_alternatives absent, present, more;
+    list[0] = (ag_property){name, strlen(name), false, AG_SCHEMA_NONE};
+    AG_TRY(object_alternative(x, list, 1, true, &absent));
     size_t n_list = 1;
-    list[1] = (ag_property){name, strlen(name), true, AG_GOAL_ANY};
+    list[1] = (ag_property){name, strlen(name), true, AG_SCHEMA_ANY};
     for (size_t i = 0; i < n; i++) {
         const json_t *other = json_array_get(v, i);
         if (!json_is_string(other)) return ag_schema_malformed(x->s, x->id, key, "not strings");
         const ag_property p = {json_string_value(other), json_string_length(other), true,
-                               AG_GOAL_ANY};
-        bool known = false;
+                               AG_SCHEMA_ANY};
+        bool is_known = false;
         for (size_t k = 1; k <= n_list; k++) {
-            known |= list[k].len == p.len && !memcmp(list[k].name, p.name, p.len);
+            is_known |= list[k].len == p.len && !memcmp(list[k].name, p.name, p.len);
         }
-        AG_TRY(ag_shaper_charge(x->s, n_list / 128));
-        if (!known) list[1 + n_list++] = p;
+        AG_TRY(ag_schema_charge(x->s, n_list / 128));
+        if (!is_known) list[1 + n_list++] = p;
     }
-    AG_TRY(object_way(x, list + 1, n_list, false, &present));
+    AG_TRY(object_alternative(x, list + 1, n_list, false, &present));
     if (!json_is_array(v)) {
-        ag_goal goal;
-        AG_TRY(sub_goal(x, key, name, SIZE_MAX, v, &goal));
-        AG_TRY(goal_way(x->s, goal, &more));
-        AG_TRY(ag_ways_and(x->s, present, more, &present));
+        ag_schema_set schemas;
+        AG_TRY(sub_schema(x, key, name, SIZE_MAX, v, &schemas));
+        AG_TRY(alternatives_of_set(x->s, schemas, &more));
+        AG_TRY(ag_alternatives_intersect(x->s, present, more, &present));
     }
-    AG_TRY(ag_ways_or(x->s, absent, present, &absent));
-    return and_ways(x, absent);
+    AG_TRY(ag_alternatives_add(x->s, absent, present, &absent));
+    return intersect_with(x, absent);
 }
 
 static ag_status apply_dependencies(schema *x, const char *key, const json_t *v) {
@@ -293,12 +297,12 @@ static ag_status apply_values(schema *x, const char *key, const json_t *v) {
     const bool one = !strcmp(key, "const");
     const size_t n = one ? 1 : json_array_size(v);
     if (!one && !json_is_array(v)) return ag_schema_malformed(x->s, x->id, key, "not a list");
-    const json_t **values = ag_shaper_get(x->s, n, sizeof *values);
-    if (!values) return ag_shaper_no_memory(x->s);
+    const json_t **values = ag_schema_alloc(x->s, n, sizeof *values);
+    if (!values) return ag_schema_no_memory(x->s);
     for (size_t i = 0; i < n; i++) values[i] = one ? v : json_array_get(v, i);
-    ag_ways ways;
-    AG_TRY(ag_schema_values(x->s, x->id, key, values, n, &ways));
-    return and_ways(x, ways);
+    ag_alternatives alternatives;
+    AG_TRY(ag_schema_read_values(x->s, x->id, key, values, n, &alternatives));
+    return intersect_with(x, alternatives);
 }
 
 /* ---- keywords ---- */
@@ -351,23 +355,24 @@ static ag_status apply_keyword(schema *x, const char *key, const json_t *v) {
 
 static ag_status apply_ref(schema *x, const json_t *v) {
     uint32_t target;
-    ag_goal goal;
+    ag_schema_set schemas;
     if (!json_is_string(v)) return ag_schema_malformed(x->s, x->id, "$ref", "not a string");
     AG_TRY(ag_schema_doc_ref(&x->s->doc, x->id, json_string_value(v), &target, x->s->err));
-    AG_TRY(ag_goal_of(x->s, target, false, &goal));
-    return and_goal(x, goal);
+    AG_TRY(ag_schema_set_of(x->s, target, false, &schemas));
+    return intersect_with_set(x, schemas);
 }
 
-static ag_status expand_schema(ag_shaper *s, uint32_t id, ag_ways *out) {
-    schema x = {.s = s, .id = id, .v = s->doc.schemas[id].value, .ways = ag_any_way};
+static ag_status expand_schema(ag_schema_compiler *s, uint32_t id, ag_alternatives *out) {
+    schema x = {
+        .s = s, .id = id, .v = s->doc.schemas[id].value, .alternatives = ag_any_alternative};
     if (json_is_boolean(x.v)) {
-        *out = json_is_true(x.v) ? x.ways : (ag_ways){0};
+        *out = json_is_true(x.v) ? x.alternatives : (ag_alternatives){0};
         return AG_OK;
     }
     const json_t *ref = json_object_get(x.v, "$ref");
     if (ref && s->doc.old_ref) {
         AG_TRY(apply_ref(&x, ref));
-        *out = x.ways;
+        *out = x.alternatives;
         return AG_OK;
     }
     AG_TRY(check_unevaluated(&x));
@@ -377,71 +382,73 @@ static ag_status expand_schema(ag_shaper *s, uint32_t id, ag_ways *out) {
         if (!strcmp(key, "$ref")) AG_TRY(apply_ref(&x, member));
         else AG_TRY(apply_keyword(&x, key, member));
     }
-    *out = x.ways;
+    *out = x.alternatives;
     return AG_OK;
 }
 
 /* ---- goals ---- */
 
-static ag_status expand_set(ag_shaper *s, ag_goal goal, ag_ways *out) {
-    *out = ag_any_way;
+static ag_status expand_members(ag_schema_compiler *s, ag_schema_set schemas,
+                                ag_alternatives *out) {
+    *out = ag_any_alternative;
     size_t n;
-    ag_interner_list(&s->goals, goal, &n);
+    ag_interner_list(&s->sets, schemas, &n);
     for (size_t i = 0; i < n; i++) {
-        const uint32_t one = ag_interner_list(&s->goals, goal, &n)[i];
-        ag_ways ways;
+        const uint32_t one = ag_interner_list(&s->sets, schemas, &n)[i];
+        ag_alternatives alternatives;
         if (n > 1 && !(one & 1)) {
-            ag_goal alone;
-            AG_TRY(ag_goal_of(s, one / 2, false, &alone));
-            AG_TRY(goal_way(s, alone, &ways));
+            ag_schema_set alone;
+            AG_TRY(ag_schema_set_of(s, one / 2, false, &alone));
+            AG_TRY(alternatives_of_set(s, alone, &alternatives));
         } else {
-            AG_TRY(expand_schema(s, one / 2, &ways));
+            AG_TRY(expand_schema(s, one / 2, &alternatives));
         }
         if (one & 1) {
             bool decidable;
-            AG_TRY(ag_ways_not(s, ways, &decidable, &ways));
+            AG_TRY(ag_alternatives_complement(s, alternatives, &decidable, &alternatives));
             if (!decidable) {
                 return ag_schema_unsupported(
                     s, one / 2, NULL,
                     "not, oneOf or if asks for its opposite, which cannot be decided");
             }
         }
-        AG_TRY(ag_ways_and(s, *out, ways, out));
+        AG_TRY(ag_alternatives_intersect(s, *out, alternatives, out));
     }
     return AG_OK;
 }
 
-bool ag_goal_is_running(const ag_shaper *s, ag_goal goal) {
-    return goal < s->n_expanded && s->expanded[goal].running;
+bool ag_schema_set_is_expanding(const ag_schema_compiler *s, ag_schema_set schemas) {
+    return schemas < s->n_expanded && s->expanded[schemas].is_expanding;
 }
 
-ag_status ag_goal_expand(ag_shaper *s, ag_goal goal, ag_ways *out) {
-    *out = (ag_ways){0};
-    if (goal == AG_GOAL_NEVER) return AG_OK;
-    if (goal >= s->n_expanded) {
+ag_status ag_schema_set_expand(ag_schema_compiler *s, ag_schema_set schemas, ag_alternatives *out) {
+    *out = (ag_alternatives){0};
+    if (schemas == AG_SCHEMA_NONE) return AG_OK;
+    if (schemas >= s->n_expanded) {
         void *p = s->expanded;
-        ag_status st = ag_array_grow(&p, &s->expanded_cap, goal + 1, sizeof *s->expanded, s->err);
+        ag_status st =
+            ag_array_grow(&p, &s->expanded_cap, schemas + 1, sizeof *s->expanded, s->err);
         s->expanded = p;
         if (st != AG_OK) return st;
-        memset(s->expanded + s->n_expanded, 0, (goal + 1 - s->n_expanded) * sizeof *s->expanded);
-        s->n_expanded = goal + 1;
+        memset(s->expanded + s->n_expanded, 0, (schemas + 1 - s->n_expanded) * sizeof *s->expanded);
+        s->n_expanded = schemas + 1;
     }
-    if (s->expanded[goal].known) {
-        *out = s->expanded[goal].ways;
+    if (s->expanded[schemas].is_known) {
+        *out = s->expanded[schemas].alternatives;
         return AG_OK;
     }
     size_t n;
-    const uint32_t *list = ag_interner_list(&s->goals, goal, &n);
-    if (s->expanded[goal].running) {
+    const uint32_t *list = ag_interner_list(&s->sets, schemas, &n);
+    if (s->expanded[schemas].is_expanding) {
         return ag_schema_unsupported(s, n ? list[0] / 2 : 0, NULL,
                                      "is combined with itself without an end");
     }
     if (++s->depth > 200) return AG_FAIL(s->err, LIMIT, "schema: nested too deeply");
-    s->expanded[goal].running = true;
-    ag_status st = expand_set(s, goal, out);
+    s->expanded[schemas].is_expanding = true;
+    ag_status st = expand_members(s, schemas, out);
     s->depth--;
-    s->expanded[goal].running = false;
-    s->expanded[goal].known = st == AG_OK;
-    s->expanded[goal].ways = *out;
+    s->expanded[schemas].is_expanding = false;
+    s->expanded[schemas].is_known = st == AG_OK;
+    s->expanded[schemas].alternatives = *out;
     return st;
 }

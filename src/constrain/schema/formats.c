@@ -76,7 +76,7 @@ static const struct {
     {"regex", NULL},
 };
 
-const char *ag_schema_format(const char *name, bool *unsupported) {
+const char *ag_schema_format_regex(const char *name, bool *unsupported) {
     *unsupported = false;
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         if (strcmp(formats[i].name, name)) continue;

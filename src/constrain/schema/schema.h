@@ -9,14 +9,14 @@
 
 typedef enum ag_value_spelling {
     AG_SPELL_JSON,
-    AG_SPELL_PYTHON, /* JSON with True, False and None */
-    AG_SPELL_MARKED, /* strings between marks, names of properties bare */
+    AG_SPELL_PYTHON,    /* JSON with True, False and None */
+    AG_SPELL_DELIMITED, /* strings between marks, names of properties bare */
 } ag_value_spelling;
 
-typedef struct ag_mark {
+typedef struct ag_delimiter {
     const char *s; /* [n] bytes; special tokens as token_tree.h spells them */
     size_t n;
-} ag_mark;
+} ag_delimiter;
 
 /* How what obeys a schema is written, where that is not JSON: the properties of the object that it
  * describes one by one, as models write arguments of calls:
@@ -24,14 +24,15 @@ typedef struct ag_mark {
 typedef struct ag_schema_notation {
     ag_value_spelling values;
     bool raw_texts; /* strings stand behind before_text, without quotes; else they are values */
-    ag_mark open, before_text, before_value, close, between;
-    ag_mark quote; /* MARKED: around strings */
-    ag_mark stop;  /* a regular expression: strings without quotes in which it is found are out */
+    ag_delimiter open, before_text, before_value, close, between;
+    ag_delimiter quote; /* MARKED: around strings */
+    ag_delimiter
+        stop; /* a regular expression: strings without quotes in which it is found are out */
 } ag_schema_notation;
 
 /* *start: what the text begins with. notation NULL: JSON. AG_UNSUPPORTED names the keyword and its
  * place. */
-ag_status ag_schema_compile(ag_net *net, const ag_json_rules *json, const char *text, size_t n,
+ag_status ag_schema_compile(ag_pda *pda, const ag_json_rules *json, const char *text, size_t n,
                             const ag_schema_notation *notation, bool any_order, uint32_t *start,
                             ag_error *err);
 

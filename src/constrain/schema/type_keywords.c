@@ -7,15 +7,15 @@
 #include <string.h>
 
 /* The status of something that `keyword` asked for, with its place before the message. */
-static ag_status with_place(ag_shaper *s, uint32_t id, const char *keyword, ag_status st) {
-    char place[AG_SCHEMA_PLACE];
+static ag_status with_path(ag_schema_compiler *s, uint32_t id, const char *keyword, ag_status st) {
+    char path[AG_SCHEMA_PATH_BYTES];
     if (st == AG_OK) return st;
     return ag_error_prefix(s->err, st, "schema: %s",
-                           ag_schema_doc_place(&s->doc, id, keyword, place));
+                           ag_schema_doc_path(&s->doc, id, keyword, path));
 }
 
 typedef struct types {
-    ag_shaper *s;
+    ag_schema_compiler *s;
     uint32_t id;
     const json_t *v;
 } types;
@@ -60,19 +60,19 @@ static ag_status read_limit(types *t, const char *keyword, const char *open_keyw
     return AG_OK;
 }
 
-static ag_status read_number(types *t, const ag_number_shape **out) {
+static ag_status read_number(types *t, const ag_number_set **out) {
     static const char *const keywords[] = {"minimum", "maximum", "exclusiveMinimum",
                                            "exclusiveMaximum", "multipleOf"};
     bool any = false;
     for (size_t i = 0; i < 5; i++) any |= get_keyword(t, keywords[i]) != NULL;
     *out = &ag_any_number;
     if (!any) return AG_OK;
-    ag_number_shape *x = ag_shaper_get(t->s, 1, sizeof *x);
-    if (!x) return ag_shaper_no_memory(t->s);
+    ag_number_set *x = ag_schema_alloc(t->s, 1, sizeof *x);
+    if (!x) return ag_schema_no_memory(t->s);
     AG_TRY(
-        read_limit(t, "minimum", "exclusiveMinimum", &x->has_least, &x->above_least, &x->least, 1));
+        read_limit(t, "minimum", "exclusiveMinimum", &x->has_min, &x->min_exclusive, &x->min, 1));
     AG_TRY(
-        read_limit(t, "maximum", "exclusiveMaximum", &x->has_most, &x->below_most, &x->most, -1));
+        read_limit(t, "maximum", "exclusiveMaximum", &x->has_max, &x->max_exclusive, &x->max, -1));
     const json_t *step = get_keyword(t, "multipleOf");
     if (step) {
         x->step = json_number_value(step);
@@ -81,35 +81,35 @@ static ag_status read_number(types *t, const ag_number_shape **out) {
         }
     }
     *out = x;
-    if (x->has_least && x->has_most && x->least > x->most) *out = NULL;
+    if (x->has_min && x->has_max && x->min > x->max) *out = NULL;
     return AG_OK;
 }
 
 /* ---- strings ---- */
 
-ag_status ag_schema_pattern(ag_shaper *s, uint32_t id, const char *keyword, const char *pattern,
-                            size_t n, const ag_text_dfa **out) {
-    return with_place(s, id, keyword, ag_shaper_regex(s, pattern, n, true, out));
+ag_status ag_schema_pattern(ag_schema_compiler *s, uint32_t id, const char *keyword,
+                            const char *pattern, size_t n, const ag_text_dfa **out) {
+    return with_path(s, id, keyword, ag_schema_regex(s, pattern, n, true, out));
 }
 
 static ag_status read_format(types *t, const ag_text_dfa **out) {
     const char *name = json_string_value(get_keyword(t, "format"));
     bool unsupported;
     if (!name) return AG_OK;
-    const char *regex = ag_schema_format(name, &unsupported);
+    const char *regex = ag_schema_format_regex(name, &unsupported);
     if (unsupported) return ag_schema_unsupported(t->s, t->id, "format", name);
     if (!regex) return AG_OK;
-    return with_place(t->s, t->id, "format",
-                      ag_shaper_regex(t->s, regex, strlen(regex), false, out));
+    return with_path(t->s, t->id, "format",
+                     ag_schema_regex(t->s, regex, strlen(regex), false, out));
 }
 
-static ag_status read_string(types *t, const ag_string_shape **out) {
-    ag_shaper *s = t->s;
-    ag_string_shape *x = ag_shaper_get(s, 2, sizeof *x);
-    if (!x) return ag_shaper_no_memory(s);
-    x->most = SIZE_MAX;
-    AG_TRY(read_count(t, "minLength", &x->least));
-    AG_TRY(read_count(t, "maxLength", &x->most));
+static ag_status read_string(types *t, const ag_string_set **out) {
+    ag_schema_compiler *s = t->s;
+    ag_string_set *x = ag_schema_alloc(s, 2, sizeof *x);
+    if (!x) return ag_schema_no_memory(s);
+    x->max = SIZE_MAX;
+    AG_TRY(read_count(t, "minLength", &x->min));
+    AG_TRY(read_count(t, "maxLength", &x->max));
     const json_t *pattern = get_keyword(t, "pattern");
     if (pattern && !json_is_string(pattern)) {
         return ag_schema_malformed(s, t->id, "pattern", "not a string");
@@ -120,29 +120,29 @@ static ag_status read_string(types *t, const ag_string_shape **out) {
     }
     const ag_text_dfa *format = NULL;
     AG_TRY(read_format(t, &format));
-    AG_TRY(with_place(s, t->id, "format", ag_texts_and(s, format, x->texts, &x->texts)));
+    AG_TRY(with_path(s, t->id, "format", ag_texts_intersect(s, format, x->texts, &x->texts)));
     *out = x;
-    if (!x->least && x->most == SIZE_MAX && !x->texts) *out = &ag_any_string;
-    if (x->least > x->most || (x->texts && !x->texts->n_states)) *out = NULL;
+    if (!x->min && x->max == SIZE_MAX && !x->texts) *out = &ag_any_string;
+    if (x->min > x->max || (x->texts && !x->texts->n_states)) *out = NULL;
     return AG_OK;
 }
 
 /* ---- arrays ---- */
 
-static ag_status child_goal(types *t, const char *key, const char *sub, size_t index,
-                            const json_t *v, ag_goal *out) {
+static ag_status child_schemas(types *t, const char *key, const char *sub, size_t index,
+                               const json_t *v, ag_schema_set *out) {
     uint32_t child;
     AG_TRY(ag_schema_doc_child(&t->s->doc, t->id, key, sub, index, v, &child, t->s->err));
-    return ag_goal_of(t->s, child, false, out);
+    return ag_schema_set_of(t->s, child, false, out);
 }
 
-static ag_status read_prefix(types *t, const char *key, const json_t *list, ag_array_shape *x) {
+static ag_status read_prefix(types *t, const char *key, const json_t *list, ag_array_set *x) {
     const size_t n = json_array_size(list);
-    ag_goal *prefix = ag_shaper_get(t->s, n, sizeof *prefix);
-    if (!prefix) return ag_shaper_no_memory(t->s);
+    ag_schema_set *prefix = ag_schema_alloc(t->s, n, sizeof *prefix);
+    if (!prefix) return ag_schema_no_memory(t->s);
     for (size_t i = 0; i < n; i++) {
-        AG_TRY(child_goal(t, key, NULL, i, json_array_get(list, i), &prefix[i]));
-        if (prefix[i] == AG_GOAL_NEVER && x->most > i) x->most = i;
+        AG_TRY(child_schemas(t, key, NULL, i, json_array_get(list, i), &prefix[i]));
+        if (prefix[i] == AG_SCHEMA_NONE && x->max > i) x->max = i;
     }
     x->prefix = prefix;
     x->n_prefix = n;
@@ -151,37 +151,36 @@ static ag_status read_prefix(types *t, const char *key, const json_t *list, ag_a
 
 /* minContains and maxContains came with draft 2019-09. *possible: it is not in sight that no array
  * obeys. */
-static ag_status read_contains(types *t, ag_array_shape *x, bool *possible) {
+static ag_status read_contains(types *t, ag_array_set *x, bool *possible) {
     const json_t *v = get_keyword(t, "contains");
     if (!v) return AG_OK;
-    ag_contains *c = ag_shaper_get(t->s, 1, sizeof *c);
-    if (!c) return ag_shaper_no_memory(t->s);
-    c->least = 1;
-    c->most = SIZE_MAX;
+    ag_contains *c = ag_schema_alloc(t->s, 1, sizeof *c);
+    if (!c) return ag_schema_no_memory(t->s);
+    c->min = 1;
+    c->max = SIZE_MAX;
     if (!t->s->doc.old_ref) {
-        AG_TRY(read_count(t, "minContains", &c->least));
-        AG_TRY(read_count(t, "maxContains", &c->most));
+        AG_TRY(read_count(t, "minContains", &c->min));
+        AG_TRY(read_count(t, "maxContains", &c->max));
     }
-    if (!c->least && c->most == SIZE_MAX) return AG_OK;
+    if (!c->min && c->max == SIZE_MAX) return AG_OK;
     uint32_t child;
     AG_TRY(
         ag_schema_doc_child(&t->s->doc, t->id, "contains", NULL, SIZE_MAX, v, &child, t->s->err));
-    AG_TRY(ag_goal_of(t->s, child, false, &c->goal));
-    AG_TRY(ag_goal_of(t->s, child, true, &c->opposite));
-    if (c->goal == AG_GOAL_ANY) { /* all items count */
-        if (c->least > x->least) x->least = c->least;
-        if (c->most < x->most) x->most = c->most;
+    AG_TRY(ag_schema_set_of(t->s, child, false, &c->schemas));
+    AG_TRY(ag_schema_set_of(t->s, child, true, &c->negation));
+    if (c->schemas == AG_SCHEMA_ANY) { /* all items count */
+        if (c->min > x->min) x->min = c->min;
+        if (c->max < x->max) x->max = c->max;
         return AG_OK;
     }
-    *possible =
-        c->least <= c->most && (c->goal != AG_GOAL_NEVER || !c->least) && c->least <= x->most;
-    if (c->goal == AG_GOAL_NEVER) return AG_OK;
+    *possible = c->min <= c->max && (c->schemas != AG_SCHEMA_NONE || !c->min) && c->min <= x->max;
+    if (c->schemas == AG_SCHEMA_NONE) return AG_OK;
     x->contains = c;
     x->n_contains = 1;
     return AG_OK;
 }
 
-static ag_status read_array(types *t, const ag_array_shape **out) {
+static ag_status read_array(types *t, const ag_array_set **out) {
     static const char *const keywords[] = {"items",    "prefixItems", "additionalItems", "minItems",
                                            "maxItems", "uniqueItems", "contains"};
     bool any = false;
@@ -190,94 +189,94 @@ static ag_status read_array(types *t, const ag_array_shape **out) {
     }
     *out = &ag_any_array;
     if (!any) return AG_OK;
-    ag_array_shape *x = ag_shaper_get(t->s, 1, sizeof *x);
-    if (!x) return ag_shaper_no_memory(t->s);
-    x->most = SIZE_MAX;
-    AG_TRY(read_count(t, "minItems", &x->least));
-    AG_TRY(read_count(t, "maxItems", &x->most));
+    ag_array_set *x = ag_schema_alloc(t->s, 1, sizeof *x);
+    if (!x) return ag_schema_no_memory(t->s);
+    x->max = SIZE_MAX;
+    AG_TRY(read_count(t, "minItems", &x->min));
+    AG_TRY(read_count(t, "maxItems", &x->max));
     const json_t *items = get_keyword(t, "items"), *prefix = get_keyword(t, "prefixItems");
-    const char *rest = "items";
+    const char *other_keyword = "items";
     if (json_is_array(items)) {
         AG_TRY(read_prefix(t, "items", items, x));
-        rest = "additionalItems";
+        other_keyword = "additionalItems";
     } else if (prefix) {
         if (!json_is_array(prefix)) {
             return ag_schema_malformed(t->s, t->id, "prefixItems", "not an array");
         }
         AG_TRY(read_prefix(t, "prefixItems", prefix, x));
     }
-    const json_t *other = get_keyword(t, rest);
-    if (other) AG_TRY(child_goal(t, rest, NULL, SIZE_MAX, other, &x->rest));
-    if (x->rest == AG_GOAL_NEVER && x->most > x->n_prefix) x->most = x->n_prefix;
-    x->unique = json_is_true(get_keyword(t, "uniqueItems")) && x->most > 1;
+    const json_t *other = get_keyword(t, other_keyword);
+    if (other) AG_TRY(child_schemas(t, other_keyword, NULL, SIZE_MAX, other, &x->items));
+    if (x->items == AG_SCHEMA_NONE && x->max > x->n_prefix) x->max = x->n_prefix;
+    x->unique = json_is_true(get_keyword(t, "uniqueItems")) && x->max > 1;
     x->unique_at = t->id;
     bool possible = true;
     AG_TRY(read_contains(t, x, &possible));
-    *out = possible && x->least <= x->most ? x : NULL;
+    *out = possible && x->min <= x->max ? x : NULL;
     return AG_OK;
 }
 
 /* ---- objects ---- */
 
-typedef struct part {
+typedef struct name_group {
     const ag_text_dfa *names; /* NULL: all */
-    ag_goal goal;
+    ag_schema_set schemas;
     bool matched; /* by a pattern */
-} part;
+} name_group;
 
-enum { MAX_PARTS = 64 };
+enum { NAME_GROUPS_MAX = 64 };
 
 /* Cuts every part in two: names that match and names that do not. */
-static ag_status split_parts(types *t, part *parts, size_t *n, const ag_text_dfa *names,
-                             ag_goal goal) {
+static ag_status split_groups(types *t, name_group *groups, size_t *n, const ag_text_dfa *names,
+                              ag_schema_set schemas) {
     const size_t before = *n;
     for (size_t i = 0; i < before; i++) {
-        part in = parts[i], out = parts[i];
-        AG_TRY(ag_texts_and(t->s, parts[i].names, names, &in.names));
+        name_group in = groups[i], out = groups[i];
+        AG_TRY(ag_texts_intersect(t->s, groups[i].names, names, &in.names));
         if (!in.names->n_states) continue;
-        AG_TRY(ag_texts_except(t->s, parts[i].names, names, &out.names));
-        AG_TRY(ag_goal_and(t->s, in.goal, goal, &in.goal));
+        AG_TRY(ag_texts_subtract(t->s, groups[i].names, names, &out.names));
+        AG_TRY(ag_schema_set_and(t->s, in.schemas, schemas, &in.schemas));
         in.matched = true;
-        parts[i] = in;
+        groups[i] = in;
         if (!out.names->n_states) continue;
-        if (*n == MAX_PARTS) {
+        if (*n == NAME_GROUPS_MAX) {
             return ag_schema_unsupported(t->s, t->id, "patternProperties",
                                          "too many patterns that overlap");
         }
-        parts[(*n)++] = out;
+        groups[(*n)++] = out;
     }
     return AG_OK;
 }
 
-static ag_status read_others(types *t, ag_object_shape *x) {
+static ag_status read_others(types *t, ag_object_set *x) {
     const json_t *patterns = get_keyword(t, "patternProperties");
-    const char *rest = "additionalProperties";
-    if (!get_keyword(t, rest) && get_keyword(t, "unevaluatedProperties")) {
-        rest = "unevaluatedProperties";
+    const char *other_keyword = "additionalProperties";
+    if (!get_keyword(t, other_keyword) && get_keyword(t, "unevaluatedProperties")) {
+        other_keyword = "unevaluatedProperties";
     }
-    const json_t *other = get_keyword(t, rest);
-    part parts[MAX_PARTS] = {{.goal = AG_GOAL_ANY}};
+    const json_t *other = get_keyword(t, other_keyword);
+    name_group groups[NAME_GROUPS_MAX] = {{.schemas = AG_SCHEMA_ANY}};
     size_t n = 1;
     if (patterns) {
         json_t *object = (json_t *)(uintptr_t)patterns, *v; /* iterating changes nothing */
         const char *pattern;
         json_object_foreach(object, pattern, v) {
             const ag_text_dfa *names;
-            ag_goal goal;
+            ag_schema_set schemas;
             AG_TRY(ag_schema_pattern(t->s, t->id, "patternProperties", pattern, strlen(pattern),
                                      &names));
-            AG_TRY(child_goal(t, "patternProperties", pattern, SIZE_MAX, v, &goal));
-            AG_TRY(split_parts(t, parts, &n, names, goal));
+            AG_TRY(child_schemas(t, "patternProperties", pattern, SIZE_MAX, v, &schemas));
+            AG_TRY(split_groups(t, groups, &n, names, schemas));
         }
     }
-    ag_goal goal = AG_GOAL_ANY;
-    if (other) AG_TRY(child_goal(t, rest, NULL, SIZE_MAX, other, &goal));
-    ag_name_class *list = ag_shaper_get(t->s, n, sizeof *list);
-    if (!list) return ag_shaper_no_memory(t->s);
+    ag_schema_set schemas = AG_SCHEMA_ANY;
+    if (other) AG_TRY(child_schemas(t, other_keyword, NULL, SIZE_MAX, other, &schemas));
+    ag_name_class *list = ag_schema_alloc(t->s, n, sizeof *list);
+    if (!list) return ag_schema_no_memory(t->s);
     for (size_t i = 0; i < n; i++) {
-        const ag_goal of_part = parts[i].matched ? parts[i].goal : goal;
-        if (of_part != AG_GOAL_NEVER)
-            list[x->n_others++] = (ag_name_class){parts[i].names, of_part};
+        const ag_schema_set of_group = groups[i].matched ? groups[i].schemas : schemas;
+        if (of_group != AG_SCHEMA_NONE)
+            list[x->n_others++] = (ag_name_class){groups[i].names, of_group};
     }
     x->others = list;
     return AG_OK;
@@ -312,36 +311,36 @@ static ag_status and_patterns(types *t, ag_property *p) {
     const char *pattern;
     json_object_foreach(object, pattern, v) {
         const ag_text_dfa *names;
-        ag_goal goal;
+        ag_schema_set schemas;
         AG_TRY(
             ag_schema_pattern(t->s, t->id, "patternProperties", pattern, strlen(pattern), &names));
         if (!ag_text_dfa_accepts(names, p->name, p->len)) continue;
-        AG_TRY(child_goal(t, "patternProperties", pattern, SIZE_MAX, v, &goal));
-        AG_TRY(ag_goal_and(t->s, p->goal, goal, &p->goal));
+        AG_TRY(child_schemas(t, "patternProperties", pattern, SIZE_MAX, v, &schemas));
+        AG_TRY(ag_schema_set_and(t->s, p->schemas, schemas, &p->schemas));
     }
     return AG_OK;
 }
 
 /* A property that "required" alone names: the string is the document's. */
-static ag_status add_required(types *t, const ag_object_shape *x, const json_t *name,
+static ag_status add_required(types *t, const ag_object_set *x, const json_t *name,
                               ag_property *list, size_t *n) {
-    ag_property p = {json_string_value(name), json_string_length(name), true, AG_GOAL_ANY};
-    p.goal = ag_object_other(x, p.name, p.len);
+    ag_property p = {json_string_value(name), json_string_length(name), true, AG_SCHEMA_ANY};
+    p.schemas = ag_object_other_schemas(x, p.name, p.len);
     list[(*n)++] = p;
-    return ag_shaper_charge(t->s, 1 + x->n_others / 16);
+    return ag_schema_charge(t->s, 1 + x->n_others / 16);
 }
 
 /* required: names as keys. */
-static ag_status list_properties(types *t, json_t *required, ag_object_shape *x) {
+static ag_status list_properties(types *t, json_t *required, ag_object_set *x) {
     const json_t *properties = get_keyword(t, "properties");
     const size_t n_patterns = json_object_size(get_keyword(t, "patternProperties"));
     if (properties && !json_is_object(properties)) {
         return ag_schema_malformed(t->s, t->id, "properties", "not an object");
     }
     const json_t *all = get_keyword(t, "required");
-    const size_t most = json_object_size(properties) + json_array_size(all);
-    ag_property *list = ag_shaper_get(t->s, most, sizeof *list);
-    if (!list) return ag_shaper_no_memory(t->s);
+    const size_t max = json_object_size(properties) + json_array_size(all);
+    ag_property *list = ag_schema_alloc(t->s, max, sizeof *list);
+    if (!list) return ag_schema_no_memory(t->s);
     size_t n = 0;
     json_t *object = (json_t *)(uintptr_t)properties, *v; /* iterating changes nothing */
     const char *name;
@@ -349,8 +348,8 @@ static ag_status list_properties(types *t, json_t *required, ag_object_shape *x)
         ag_property *p = &list[n++];
         *p = (ag_property){.name = name, .len = strlen(name)};
         p->required = json_object_get(required, name) != NULL;
-        AG_TRY(ag_shaper_charge(t->s, 1 + n_patterns / 16));
-        AG_TRY(child_goal(t, "properties", name, SIZE_MAX, v, &p->goal));
+        AG_TRY(ag_schema_charge(t->s, 1 + n_patterns / 16));
+        AG_TRY(child_schemas(t, "properties", name, SIZE_MAX, v, &p->schemas));
         AG_TRY(and_patterns(t, p));
     }
     json_object_foreach(required, name, v) {
@@ -367,7 +366,7 @@ static ag_status list_properties(types *t, json_t *required, ag_object_shape *x)
             known |= list[k].len == json_string_length(r) &&
                      !memcmp(list[k].name, json_string_value(r), list[k].len);
         }
-        AG_TRY(ag_shaper_charge(t->s, (n - keys) / 128));
+        AG_TRY(ag_schema_charge(t->s, (n - keys) / 128));
         if (!known) AG_TRY(add_required(t, x, r, list, &n));
     }
     x->properties = list;
@@ -375,7 +374,7 @@ static ag_status list_properties(types *t, json_t *required, ag_object_shape *x)
     return AG_OK;
 }
 
-static ag_status read_properties(types *t, ag_object_shape *x) {
+static ag_status read_properties(types *t, ag_object_set *x) {
     json_t *required;
     ag_status st = read_required(t, &required);
     if (st == AG_OK) st = list_properties(t, required, x);
@@ -384,40 +383,40 @@ static ag_status read_properties(types *t, ag_object_shape *x) {
 }
 
 /* All strings that a goal allows. */
-static ag_status names_of_goal(types *t, ag_goal goal, const ag_text_dfa **out) {
-    ag_shaper *s = t->s;
-    ag_ways ways;
+static ag_status names_allowed_by(types *t, ag_schema_set schemas, const ag_text_dfa **out) {
+    ag_schema_compiler *s = t->s;
+    ag_alternatives alternatives;
     *out = NULL;
-    if (goal == AG_GOAL_ANY) return AG_OK;
-    AG_TRY(ag_goal_expand(s, goal, &ways));
-    AG_TRY(ag_ways_flatten(s, ways, &ways));
-    const ag_text_dfa *left = NULL; /* names that none of the ways so far allows; NULL: all */
-    for (size_t i = 0; i < ways.n; i++) {
-        const ag_string_shape *x = ways.list[i].shape->string;
+    if (schemas == AG_SCHEMA_ANY) return AG_OK;
+    AG_TRY(ag_schema_set_expand(s, schemas, &alternatives));
+    AG_TRY(ag_alternatives_expand(s, alternatives, &alternatives));
+    const ag_text_dfa *uncovered = NULL; /* names that none of the ways so far allows; NULL: all */
+    for (size_t i = 0; i < alternatives.n; i++) {
+        const ag_string_set *x = alternatives.list[i].values->string;
         if (!x) continue;
         const ag_text_dfa *texts;
         AG_TRY(ag_string_dfa(s, x, &texts));
         if (!texts) return AG_OK;
-        AG_TRY(ag_texts_except(s, left, texts, &left));
+        AG_TRY(ag_texts_subtract(s, uncovered, texts, &uncovered));
     }
-    return ag_texts_except(s, NULL, left, out);
+    return ag_texts_subtract(s, NULL, uncovered, out);
 }
 
-static ag_status apply_names(types *t, ag_object_shape *x) {
+static ag_status apply_names(types *t, ag_object_set *x) {
     const json_t *v = get_keyword(t, "propertyNames");
     if (!v) return AG_OK;
-    ag_goal goal;
-    AG_TRY(child_goal(t, "propertyNames", NULL, SIZE_MAX, v, &goal));
-    AG_TRY(names_of_goal(t, goal, &x->names));
+    ag_schema_set schemas;
+    AG_TRY(child_schemas(t, "propertyNames", NULL, SIZE_MAX, v, &schemas));
+    AG_TRY(names_allowed_by(t, schemas, &x->names));
     if (!x->names) return AG_OK;
     for (size_t i = 0; i < x->n_properties; i++) {
         ag_property *p = (ag_property *)(uintptr_t)&x->properties[i]; /* made above */
-        if (!ag_text_dfa_accepts(x->names, p->name, p->len)) p->goal = AG_GOAL_NEVER;
+        if (!ag_text_dfa_accepts(x->names, p->name, p->len)) p->schemas = AG_SCHEMA_NONE;
     }
     return AG_OK;
 }
 
-static ag_status read_object(types *t, const ag_object_shape **out) {
+static ag_status read_object(types *t, const ag_object_set **out) {
     static const char *const keywords[] = {
         "properties",    "patternProperties", "additionalProperties", "required",
         "minProperties", "maxProperties",     "propertyNames",        "unevaluatedProperties"};
@@ -427,18 +426,18 @@ static ag_status read_object(types *t, const ag_object_shape **out) {
     }
     *out = &ag_any_object;
     if (!any) return AG_OK;
-    ag_object_shape *x = ag_shaper_get(t->s, 1, sizeof *x);
-    if (!x) return ag_shaper_no_memory(t->s);
-    x->most = SIZE_MAX;
-    AG_TRY(read_count(t, "minProperties", &x->least));
-    AG_TRY(read_count(t, "maxProperties", &x->most));
+    ag_object_set *x = ag_schema_alloc(t->s, 1, sizeof *x);
+    if (!x) return ag_schema_no_memory(t->s);
+    x->max = SIZE_MAX;
+    AG_TRY(read_count(t, "minProperties", &x->min));
+    AG_TRY(read_count(t, "maxProperties", &x->max));
     AG_TRY(read_others(t, x));
     AG_TRY(read_properties(t, x));
     AG_TRY(apply_names(t, x));
     *out = x;
     for (size_t i = 0; i < x->n_properties; i++) {
         const ag_property *p = &x->properties[i];
-        if (p->required && p->goal == AG_GOAL_NEVER) *out = NULL;
+        if (p->required && p->schemas == AG_SCHEMA_NONE) *out = NULL;
     }
     return AG_OK;
 }
@@ -471,28 +470,28 @@ static ag_status read_types(types *t, unsigned *set) {
     return AG_OK;
 }
 
-ag_status ag_schema_types(ag_shaper *s, uint32_t id, const ag_shape **out) {
+ag_status ag_schema_read_types(ag_schema_compiler *s, uint32_t id, const ag_value_set **out) {
     types t = {s, id, s->doc.schemas[id].value};
     unsigned set;
     *out = NULL;
     AG_TRY(read_types(&t, &set));
-    ag_shape *x = ag_shaper_get(s, 1, sizeof *x);
-    if (!x) return ag_shaper_no_memory(s);
-    x->null = set & NULL_TYPE;
-    x->yes = x->no = set & BOOLEAN;
+    ag_value_set *x = ag_schema_alloc(s, 1, sizeof *x);
+    if (!x) return ag_schema_no_memory(s);
+    x->null_value = set & NULL_TYPE;
+    x->true_value = x->false_value = set & BOOLEAN;
     if (set & (NUMBER | INTEGER)) AG_TRY(read_number(&t, &x->number));
     if (x->number && !(set & NUMBER)) {
-        ag_number_shape *whole = ag_shaper_get(s, 1, sizeof *whole);
-        if (!whole) return ag_shaper_no_memory(s);
-        *whole = *x->number;
-        whole->whole = true;
-        x->number = whole;
+        ag_number_set *integers = ag_schema_alloc(s, 1, sizeof *integers);
+        if (!integers) return ag_schema_no_memory(s);
+        *integers = *x->number;
+        integers->integer = true;
+        x->number = integers;
     }
     if (set & STRING) AG_TRY(read_string(&t, &x->string));
     if (set & ARRAY) AG_TRY(read_array(&t, &x->array));
     if (set & OBJECT) AG_TRY(read_object(&t, &x->object));
     const bool any = set == ~0u && x->number == &ag_any_number && x->string == &ag_any_string &&
                      x->array == &ag_any_array && x->object == &ag_any_object;
-    *out = any ? &ag_any_shape : x;
+    *out = any ? &ag_any_value : x;
     return AG_OK;
 }

@@ -3,34 +3,34 @@
 
 #include <math.h>
 
-static const ag_name_class any_name[] = {{NULL, AG_GOAL_ANY}};
-const ag_number_shape ag_any_number = {.whole = false};
-const ag_string_shape ag_any_string = {.most = SIZE_MAX};
-const ag_array_shape ag_any_array = {.most = SIZE_MAX};
-const ag_object_shape ag_any_object = {.others = any_name, .n_others = 1, .most = SIZE_MAX};
-const ag_shape ag_any_shape = {.null = true,
-                               .yes = true,
-                               .no = true,
-                               .number = &ag_any_number,
-                               .string = &ag_any_string,
-                               .array = &ag_any_array,
-                               .object = &ag_any_object};
-static const ag_way any_way[] = {{&ag_any_shape, AG_GOAL_ANY}};
-const ag_ways ag_any_way = {any_way, 1};
+static const ag_name_class any_name[] = {{NULL, AG_SCHEMA_ANY}};
+const ag_number_set ag_any_number = {.integer = false};
+const ag_string_set ag_any_string = {.max = SIZE_MAX};
+const ag_array_set ag_any_array = {.max = SIZE_MAX};
+const ag_object_set ag_any_object = {.others = any_name, .n_others = 1, .max = SIZE_MAX};
+const ag_value_set ag_any_value = {.null_value = true,
+                                   .true_value = true,
+                                   .false_value = true,
+                                   .number = &ag_any_number,
+                                   .string = &ag_any_string,
+                                   .array = &ag_any_array,
+                                   .object = &ag_any_object};
+static const ag_alternative any_alternative[] = {{&ag_any_value, AG_SCHEMA_ANY}};
+const ag_alternatives ag_any_alternative = {any_alternative, 1};
 
-ag_goal ag_object_other(const ag_object_shape *o, const char *name, size_t n) {
+ag_schema_set ag_object_other_schemas(const ag_object_set *o, const char *name, size_t n) {
     for (size_t i = 0; i < o->n_others; i++) {
         const ag_name_class *c = &o->others[i];
-        if (!c->names || ag_text_dfa_accepts(c->names, name, n)) return c->goal;
+        if (!c->names || ag_text_dfa_accepts(c->names, name, n)) return c->schemas;
     }
-    return AG_GOAL_NEVER;
+    return AG_SCHEMA_NONE;
 }
 
-bool ag_number_obeys(const ag_number_shape *x, const json_t *value) {
+bool ag_number_set_has(const ag_number_set *x, const json_t *value) {
     const double v = json_number_value(value);
-    if (x->whole && floor(v) != v) return false;
-    if (x->has_least && (v < x->least || (x->above_least && v == x->least))) return false;
-    if (x->has_most && (v > x->most || (x->below_most && v == x->most))) return false;
+    if (x->integer && floor(v) != v) return false;
+    if (x->has_min && (v < x->min || (x->min_exclusive && v == x->min))) return false;
+    if (x->has_max && (v > x->max || (x->max_exclusive && v == x->max))) return false;
     if (x->step != 0) {
         const double q = v / x->step;
         if (floor(q) != q) return false;

@@ -14,34 +14,34 @@
 #include <string.h>
 
 /* Numbers beyond are not written where there is a limit. */
-#define MOST_LIMIT 1e30
+#define LIMIT_MAX 1e30
 
 enum { MAX_DIGITS = 40, MAX_STEP = 1000 };
 
 /* A limit without its sign: 12.5 is "12" and "5". */
 typedef struct limit {
-    bool there, open; /* open: the limit itself is out */
-    char whole[MAX_DIGITS + 1], part[MAX_DIGITS + 1];
-    size_t n_whole, n_part;
+    bool is_set, exclusive; /* open: the limit itself is out */
+    char integer[MAX_DIGITS + 1], fraction[MAX_DIGITS + 1];
+    size_t n_integer, n_fraction;
 } limit;
 
 typedef struct range {
-    ag_net *net;
-    limit least, most; /* both 0 or more */
-    bool integer;
-    bool fraction;   /* no integers: the rest is 1 once a digit behind the point is not 0 */
-    unsigned step;   /* the multiple, in units of the last place; 0: any */
-    size_t n_places; /* of a multiple, behind the point */
+    ag_pda *pda;
+    limit min, max; /* both 0 or more */
+    bool is_integer;
+    bool not_integer;  /* no integers: the rest is 1 once a digit behind the point is not 0 */
+    unsigned step;     /* the multiple, in units of the last place; 0: any */
+    size_t n_decimals; /* of a multiple, behind the point */
     uint32_t next;
-    uint32_t free_part; /* any digits behind the point and at least one; 0: not written yet */
-    size_t n_digits;    /* before the point, of the numbers that are written now */
+    uint32_t free_fraction; /* any digits behind the point and at least one; 0: not written yet */
+    size_t n_digits;        /* before the point, of the numbers that are written now */
 } range;
 
 /* Digits of a double as text; false: too many. */
 static bool read_limit(double value, limit *out) {
     char text[64];
     value = fabs(value);
-    if (value > MOST_LIMIT) return false;
+    if (value > LIMIT_MAX) return false;
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*e", digits - 1, value);
         if (strtod(text, NULL) == value) break;
@@ -55,21 +55,21 @@ static bool read_limit(double value, limit *out) {
     }
     const int exponent = atoi(e + 1);
     if (exponent < -18) return false;
-    out->there = true;
-    out->n_whole = out->n_part = 0;
+    out->is_set = true;
+    out->n_integer = out->n_fraction = 0;
     for (int i = exponent < 0 ? exponent : 0; i <= exponent || i < (int)n; i++) {
         const char c = i >= 0 && i < (int)n ? digits[i] : '0';
-        if (i <= exponent && exponent >= 0) out->whole[out->n_whole++] = c;
-        else out->part[out->n_part++] = c;
+        if (i <= exponent && exponent >= 0) out->integer[out->n_integer++] = c;
+        else out->fraction[out->n_fraction++] = c;
     }
     if (exponent < 0) {
         /* 0.00ddd: -exponent - 1 zeros, then the digits */
-        out->n_part = 0;
-        for (int i = 0; i < -exponent - 1; i++) out->part[out->n_part++] = '0';
-        for (size_t i = 0; i < n; i++) out->part[out->n_part++] = digits[i];
+        out->n_fraction = 0;
+        for (int i = 0; i < -exponent - 1; i++) out->fraction[out->n_fraction++] = '0';
+        for (size_t i = 0; i < n; i++) out->fraction[out->n_fraction++] = digits[i];
     }
-    while (out->n_part && out->part[out->n_part - 1] == '0') out->n_part--;
-    if (!out->n_whole) out->whole[out->n_whole++] = '0';
+    while (out->n_fraction && out->fraction[out->n_fraction - 1] == '0') out->n_fraction--;
+    if (!out->n_integer) out->integer[out->n_integer++] = '0';
     return true;
 }
 
@@ -77,151 +77,155 @@ static bool read_limit(double value, limit *out) {
  * the limit. -1: smaller, 1: larger, 0: still the same. */
 static int compare_digit(int d, int l) { return d < l ? -1 : d > l; }
 
-static unsigned rest_after(const range *r, unsigned rest, int digit) {
-    return r->step ? (rest * 10 + (unsigned)digit) % r->step : 0;
+static unsigned remainder_after(const range *r, unsigned remainder, int digit) {
+    return r->step ? (remainder * 10 + (unsigned)digit) % r->step : 0;
 }
 
-static unsigned rest_behind_point(const range *r, unsigned rest, int digit) {
-    return r->fraction ? rest | (digit != 0) : rest_after(r, rest, digit);
+static unsigned remainder_after_point(const range *r, unsigned remainder, int digit) {
+    return r->not_integer ? remainder | (digit != 0) : remainder_after(r, remainder, digit);
 }
 
-static int limit_part(const limit *l, size_t at) { return at < l->n_part ? l->part[at] - '0' : 0; }
+static int fraction_digit(const limit *l, size_t at) {
+    return at < l->n_fraction ? l->fraction[at] - '0' : 0;
+}
 
 /* Whether the number may end with so many places behind the point. */
-static bool may_end(const range *r, size_t places, bool low, bool high, unsigned rest) {
-    if (low && (places < r->least.n_part || r->least.open)) return false;
-    if (high && places >= r->most.n_part && r->most.open) return false;
-    for (size_t i = places; r->step && i < r->n_places; i++) rest = rest_after(r, rest, 0);
-    return r->fraction ? rest : rest == 0;
+static bool may_end(const range *r, size_t decimals, bool low, bool high, unsigned remainder) {
+    if (low && (decimals < r->min.n_fraction || r->min.exclusive)) return false;
+    if (high && decimals >= r->max.n_fraction && r->max.exclusive) return false;
+    for (size_t i = decimals; r->step && i < r->n_decimals; i++)
+        remainder = remainder_after(r, remainder, 0);
+    return r->not_integer ? remainder : remainder == 0;
 }
 
 static uint32_t free_digits(range *r) {
-    if (!r->free_part) {
-        const uint32_t loop = ag_net_split(r->net, AG_NET_NOWHERE, r->next);
-        r->free_part = ag_net_bytes(r->net, '0', '9', loop);
-        ag_net_patch(r->net, loop, r->free_part);
+    if (!r->free_fraction) {
+        const uint32_t loop = ag_pda_split(r->pda, AG_PDA_UNSET, r->next);
+        r->free_fraction = ag_pda_bytes(r->pda, '0', '9', loop);
+        ag_pda_patch(r->pda, loop, r->free_fraction);
     }
-    return r->free_part;
+    return r->free_fraction;
 }
 
 /* Any digits, of which one is not 0. */
-static uint32_t nonzero_digits(ag_net *net, uint32_t next) {
-    const uint32_t tail = ag_net_split(net, AG_NET_NOWHERE, next);
-    ag_net_patch(net, tail, ag_net_bytes(net, '0', '9', tail));
-    const uint32_t part = ag_net_split(net, AG_NET_NOWHERE, ag_net_bytes(net, '1', '9', tail));
-    ag_net_patch(net, part, ag_net_bytes(net, '0', '0', part));
-    return part;
+static uint32_t nonzero_digits(ag_pda *pda, uint32_t next) {
+    const uint32_t tail = ag_pda_split(pda, AG_PDA_UNSET, next);
+    ag_pda_patch(pda, tail, ag_pda_bytes(pda, '0', '9', tail));
+    const uint32_t fraction = ag_pda_split(pda, AG_PDA_UNSET, ag_pda_bytes(pda, '1', '9', tail));
+    ag_pda_patch(pda, fraction, ag_pda_bytes(pda, '0', '0', fraction));
+    return fraction;
 }
 
-static uint32_t part_digits(range *r, size_t at, bool low, bool high, unsigned rest);
+static uint32_t fraction_digits(range *r, size_t at, bool low, bool high, unsigned remainder);
 
 /* Behind the digits of both limits: the number is on one, or free. On the upper one only zeros may
  * follow. */
-static uint32_t beyond_limits(range *r, size_t at, bool low, bool high, unsigned rest) {
-    ag_net *net = r->net;
+static uint32_t beyond_limits(range *r, size_t at, bool low, bool high, unsigned remainder) {
+    ag_pda *pda = r->pda;
     if (!low && !high) {
-        if (r->fraction && !rest) return nonzero_digits(net, r->next);
+        if (r->not_integer && !remainder) return nonzero_digits(pda, r->next);
         const uint32_t digit = free_digits(r);
-        return at > 0 ? ag_net_either(net, digit, r->next) : digit;
+        return at > 0 ? ag_pda_either(pda, digit, r->next) : digit;
     }
-    const bool ends = may_end(r, at + 1, low, high, rest);
-    const uint32_t loop = ag_net_split(net, AG_NET_NOWHERE, ends ? r->next : AG_NET_NOWHERE);
-    const uint32_t zero = ag_net_bytes(net, '0', '0', loop);
-    uint32_t way = zero;
+    const bool ends = may_end(r, at + 1, low, high, remainder);
+    const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, ends ? r->next : AG_PDA_FAIL);
+    const uint32_t zero = ag_pda_bytes(pda, '0', '0', loop);
+    uint32_t start = zero;
     if (!high) {
-        const uint32_t free = part_digits(r, at + 1, false, false, r->fraction);
-        way = ag_net_either(net, way, ag_net_bytes(net, '1', '9', free));
+        const uint32_t free = fraction_digits(r, at + 1, false, false, r->not_integer);
+        start = ag_pda_either(pda, start, ag_pda_bytes(pda, '1', '9', free));
     }
-    ag_net_patch(net, loop, way);
-    const bool ends_here = at > 0 && may_end(r, at, low, high, rest);
-    return ag_net_either(net, way, ends_here ? r->next : AG_NET_NOWHERE);
+    ag_pda_patch(pda, loop, start);
+    const bool ends_here = at > 0 && may_end(r, at, low, high, remainder);
+    return ag_pda_either(pda, start, ends_here ? r->next : AG_PDA_FAIL);
 }
 
 /* Digits behind the point; low, high: the number is still equal to that limit. */
-static uint32_t part_digits(range *r, size_t at, bool low, bool high, unsigned rest) {
-    ag_net *net = r->net;
-    const bool bound = (low && at < r->least.n_part) || (high && at < r->most.n_part);
-    uint32_t way = AG_NET_NOWHERE;
-    const bool ends = at > 0 && may_end(r, at, low, high, rest);
-    if (net->status != AG_OK) return way;
+static uint32_t fraction_digits(range *r, size_t at, bool low, bool high, unsigned remainder) {
+    ag_pda *pda = r->pda;
+    const bool bound = (low && at < r->min.n_fraction) || (high && at < r->max.n_fraction);
+    uint32_t start = AG_PDA_FAIL;
+    const bool ends = at > 0 && may_end(r, at, low, high, remainder);
+    if (pda->status != AG_OK) return start;
     if (r->step) {
-        if (at >= r->n_places) return ends ? r->next : way;
+        if (at >= r->n_decimals) return ends ? r->next : start;
     } else if (!bound) {
-        return beyond_limits(r, at, low, high, rest);
+        return beyond_limits(r, at, low, high, remainder);
     }
     for (int d = 0; d <= 9; d++) {
-        const int l = low ? compare_digit(d, limit_part(&r->least, at)) : 1;
-        const int h = high ? compare_digit(d, limit_part(&r->most, at)) : -1;
+        const int l = low ? compare_digit(d, fraction_digit(&r->min, at)) : 1;
+        const int h = high ? compare_digit(d, fraction_digit(&r->max, at)) : -1;
         if (l < 0 || h > 0) continue;
         const uint32_t after =
-            part_digits(r, at + 1, l == 0, h == 0, rest_behind_point(r, rest, d));
-        if (after == AG_NET_NOWHERE) continue;
-        way = ag_net_either(net, way,
-                            ag_net_bytes(net, (uint8_t)('0' + d), (uint8_t)('0' + d), after));
+            fraction_digits(r, at + 1, l == 0, h == 0, remainder_after_point(r, remainder, d));
+        if (after == AG_PDA_FAIL) continue;
+        start = ag_pda_either(pda, start,
+                              ag_pda_bytes(pda, (uint8_t)('0' + d), (uint8_t)('0' + d), after));
     }
-    return ag_net_either(net, way, ends ? r->next : AG_NET_NOWHERE);
+    return ag_pda_either(pda, start, ends ? r->next : AG_PDA_FAIL);
 }
 
 /* The number's whole part is over. */
-static uint32_t after_whole(range *r, bool low, bool high, unsigned rest) {
-    uint32_t way = AG_NET_NOWHERE;
-    if (may_end(r, 0, low, high, rest)) way = r->next;
-    if (r->integer || (r->step && !r->n_places)) return way;
-    const uint32_t part = part_digits(r, 0, low, high, rest);
-    if (part == AG_NET_NOWHERE) return way;
-    return ag_net_either(r->net, way, ag_net_bytes(r->net, '.', '.', part));
+static uint32_t after_integer(range *r, bool low, bool high, unsigned remainder) {
+    uint32_t start = AG_PDA_FAIL;
+    if (may_end(r, 0, low, high, remainder)) start = r->next;
+    if (r->is_integer || (r->step && !r->n_decimals)) return start;
+    const uint32_t fraction = fraction_digits(r, 0, low, high, remainder);
+    if (fraction == AG_PDA_FAIL) return start;
+    return ag_pda_either(r->pda, start, ag_pda_bytes(r->pda, '.', '.', fraction));
 }
 
 /* Digit `at` of a number with r->n_digits. memo: of digits that no limit binds any more. */
-static uint32_t whole_digits(range *r, size_t at, bool low, bool high, unsigned rest,
-                             uint32_t *memo) {
-    if (r->net->status != AG_OK) return AG_NET_NOWHERE;
-    uint32_t *known = low || high ? NULL : &memo[at * (r->step ? r->step : 1) + rest];
+static uint32_t integer_digits(range *r, size_t at, bool low, bool high, unsigned remainder,
+                               uint32_t *memo) {
+    if (r->pda->status != AG_OK) return AG_PDA_FAIL;
+    uint32_t *known = low || high ? NULL : &memo[at * (r->step ? r->step : 1) + remainder];
     if (known && *known) return *known - 1;
-    uint32_t way = AG_NET_NOWHERE;
-    if (at == r->n_digits) way = after_whole(r, low, high, rest);
+    uint32_t start = AG_PDA_FAIL;
+    if (at == r->n_digits) start = after_integer(r, low, high, remainder);
     for (int d = at == 0 && r->n_digits > 1 ? 1 : 0; at < r->n_digits && d <= 9; d++) {
-        const int l = low ? compare_digit(d, r->least.whole[at] - '0') : 1;
-        const int h = high ? compare_digit(d, r->most.whole[at] - '0') : -1;
+        const int l = low ? compare_digit(d, r->min.integer[at] - '0') : 1;
+        const int h = high ? compare_digit(d, r->max.integer[at] - '0') : -1;
         if (l < 0 || h > 0) continue;
         const uint32_t after =
-            whole_digits(r, at + 1, l == 0, h == 0, rest_after(r, rest, d), memo);
-        if (after == AG_NET_NOWHERE) continue;
-        way = ag_net_either(r->net, way,
-                            ag_net_bytes(r->net, (uint8_t)('0' + d), (uint8_t)('0' + d), after));
+            integer_digits(r, at + 1, l == 0, h == 0, remainder_after(r, remainder, d), memo);
+        if (after == AG_PDA_FAIL) continue;
+        start = ag_pda_either(r->pda, start,
+                              ag_pda_bytes(r->pda, (uint8_t)('0' + d), (uint8_t)('0' + d), after));
     }
-    if (known) *known = way + 1;
-    return way;
+    if (known) *known = start + 1;
+    return start;
 }
 
 /* Numbers of more digits than the lower limit has, without an upper one. */
 static uint32_t long_numbers(range *r, size_t n_digits) {
-    ag_net *net = r->net;
+    ag_pda *pda = r->pda;
     const unsigned n = r->step ? r->step : 1;
     uint32_t *loops = ag_calloc(n, sizeof *loops);
-    if (!loops) return AG_NET_NOWHERE;
-    for (unsigned rest = 0; rest < n; rest++) {
-        loops[rest] = ag_net_split(net, AG_NET_NOWHERE, after_whole(r, false, false, rest));
+    if (!loops) return AG_PDA_FAIL;
+    for (unsigned remainder = 0; remainder < n; remainder++) {
+        loops[remainder] =
+            ag_pda_split(pda, AG_PDA_UNSET, after_integer(r, false, false, remainder));
     }
-    for (unsigned rest = 0; rest < n; rest++) {
-        uint32_t way = AG_NET_NOWHERE;
+    for (unsigned remainder = 0; remainder < n; remainder++) {
+        uint32_t start = AG_PDA_FAIL;
         for (int d = 0; d <= 9; d++) {
-            way = ag_net_either(net, way,
-                                ag_net_bytes(net, (uint8_t)('0' + d), (uint8_t)('0' + d),
-                                             loops[rest_after(r, rest, d)]));
+            start = ag_pda_either(pda, start,
+                                  ag_pda_bytes(pda, (uint8_t)('0' + d), (uint8_t)('0' + d),
+                                               loops[remainder_after(r, remainder, d)]));
         }
-        ag_net_patch(net, loops[rest], way);
+        ag_pda_patch(pda, loops[remainder], start);
     }
     /* The first digits, at least n_digits of them. */
     for (size_t i = n_digits; i-- > 0;) {
         uint32_t before[MAX_STEP + 1];
-        for (unsigned rest = 0; rest < (i ? n : 1); rest++) {
-            before[rest] = AG_NET_NOWHERE;
+        for (unsigned remainder = 0; remainder < (i ? n : 1); remainder++) {
+            before[remainder] = AG_PDA_FAIL;
             for (int d = i ? 0 : 1; d <= 9; d++) {
-                before[rest] =
-                    ag_net_either(net, before[rest],
-                                  ag_net_bytes(net, (uint8_t)('0' + d), (uint8_t)('0' + d),
-                                               loops[rest_after(r, rest, d)]));
+                before[remainder] =
+                    ag_pda_either(pda, before[remainder],
+                                  ag_pda_bytes(pda, (uint8_t)('0' + d), (uint8_t)('0' + d),
+                                               loops[remainder_after(r, remainder, d)]));
             }
         }
         memcpy(loops, before, (i ? n : 1) * sizeof *loops);
@@ -233,31 +237,31 @@ static uint32_t long_numbers(range *r, size_t n_digits) {
 
 /* All numbers from least to most, both 0 or more. */
 static uint32_t from_to(range *r) {
-    const size_t shortest = r->least.there ? r->least.n_whole : 1;
-    const size_t longest = r->most.there ? r->most.n_whole : shortest;
-    uint32_t way = AG_NET_NOWHERE;
+    const size_t shortest = r->min.is_set ? r->min.n_integer : 1;
+    const size_t longest = r->max.is_set ? r->max.n_integer : shortest;
+    uint32_t start = AG_PDA_FAIL;
     const size_t n_memo = (MAX_DIGITS + 1) * (size_t)(r->step ? r->step : 1);
     uint32_t *memo = ag_malloc(n_memo * sizeof *memo);
-    if (!memo) return way;
+    if (!memo) return start;
     for (size_t n = shortest; n <= longest; n++) {
         memset(memo, 0, n_memo * sizeof *memo);
         r->n_digits = n;
-        const bool low = r->least.there && n == r->least.n_whole;
-        const bool high = r->most.there && n == r->most.n_whole;
-        way = ag_net_either(r->net, way, whole_digits(r, 0, low, high, 0, memo));
+        const bool low = r->min.is_set && n == r->min.n_integer;
+        const bool high = r->max.is_set && n == r->max.n_integer;
+        start = ag_pda_either(r->pda, start, integer_digits(r, 0, low, high, 0, memo));
     }
     ag_free(memo);
-    if (r->most.there) return way;
-    return ag_net_either(r->net, way, long_numbers(r, longest + 1));
+    if (r->max.is_set) return start;
+    return ag_pda_either(r->pda, start, long_numbers(r, longest + 1));
 }
 
 /* The step as a whole number of units of 10^-n_places. */
-static bool read_step(double step, unsigned *out, size_t *n_places) {
+static bool read_step(double step, unsigned *out, size_t *n_decimals) {
     *out = 0;
-    *n_places = 0;
+    *n_decimals = 0;
     if (step == 0) return true;
     double units = step;
-    for (; *n_places < 12 && fabs(units - nearbyint(units)) > 1e-9 * units; ++*n_places) {
+    for (; *n_decimals < 12 && fabs(units - nearbyint(units)) > 1e-9 * units; ++*n_decimals) {
         units *= 10;
     }
     if (units < 0.5 || nearbyint(units) > MAX_STEP) return false;
@@ -266,125 +270,128 @@ static bool read_step(double step, unsigned *out, size_t *n_places) {
 }
 
 /* One side of zero. negative: of the limits with their signs taken off and exchanged. */
-static uint32_t one_side(ag_net *net, const ag_number_shape *x, bool negative, uint32_t next,
+static uint32_t one_side(ag_pda *pda, const ag_number_set *x, bool negative, uint32_t next,
                          bool *unsupported) {
-    range r = {.net = net, .integer = x->whole, .fraction = x->n_avoid > 0, .next = next};
-    const bool has_least = negative ? x->has_most : x->has_least;
-    const bool has_most = negative ? x->has_least : x->has_most;
-    const double least = negative ? -x->most : x->least;
-    const double most = fmin(negative ? -x->least : x->most, MOST_LIMIT);
-    if (has_most && (most < 0 || (most == 0 && negative))) return AG_NET_NOWHERE;
-    if (!read_step(x->step, &r.step, &r.n_places)) *unsupported = true;
-    if (has_least && least >= 0) {
-        if (!read_limit(least, &r.least)) *unsupported = true;
-        r.least.open = negative ? x->below_most : x->above_least;
+    range r = {.pda = pda, .is_integer = x->integer, .not_integer = x->n_avoid > 0, .next = next};
+    const bool has_min = negative ? x->has_max : x->has_min;
+    const bool has_max = negative ? x->has_min : x->has_max;
+    const double min = negative ? -x->max : x->min;
+    const double max = fmin(negative ? -x->min : x->max, LIMIT_MAX);
+    if (has_max && (max < 0 || (max == 0 && negative))) return AG_PDA_FAIL;
+    if (!read_step(x->step, &r.step, &r.n_decimals)) *unsupported = true;
+    if (has_min && min >= 0) {
+        if (!read_limit(min, &r.min)) *unsupported = true;
+        r.min.exclusive = negative ? x->max_exclusive : x->min_exclusive;
     } else if (negative) {
         /* -0 is 0, which the other side has. */
-        r.least = (limit){.there = true, .open = true, .whole = "0", .n_whole = 1};
+        r.min = (limit){.is_set = true, .exclusive = true, .integer = "0", .n_integer = 1};
     }
-    if (has_most) {
-        if (!read_limit(most, &r.most)) *unsupported = true;
-        r.most.open = negative ? x->above_least : x->below_most;
+    if (has_max) {
+        if (!read_limit(max, &r.max)) *unsupported = true;
+        r.max.exclusive = negative ? x->min_exclusive : x->max_exclusive;
     }
-    if (*unsupported) return AG_NET_NOWHERE;
-    if (r.most.there && r.least.there && r.least.n_whole > r.most.n_whole) return AG_NET_NOWHERE;
+    if (*unsupported) return AG_PDA_FAIL;
+    if (r.max.is_set && r.min.is_set && r.min.n_integer > r.max.n_integer) return AG_PDA_FAIL;
     return from_to(&r);
 }
 
 /* All numbers are told apart by their rest of this: the least common multiple of what they must or
  * must not be multiples of; 0: it is too large. */
-static unsigned avoiding_period(const ag_number_shape *x) {
+static unsigned avoiding_period(const ag_number_set *x) {
     double all = x->step != 0 ? x->step : 1;
     for (size_t i = 0; i < x->n_avoid && all <= MAX_STEP && all == floor(all); i++) {
         double a = all, b = x->avoid[i];
         while (b != 0) {
-            const double rest = fmod(a, b);
+            const double remainder = fmod(a, b);
             a = b;
-            b = rest;
+            b = remainder;
         }
         all = all / a * x->avoid[i];
     }
     return all <= MAX_STEP && all == floor(all) ? (unsigned)all : 0;
 }
 
-static bool may_be_rest(const ag_number_shape *x, unsigned rest) {
-    bool may = x->step == 0 || fmod(rest, x->step) == 0;
-    for (size_t i = 0; i < x->n_avoid; i++) may &= fmod(rest, x->avoid[i]) != 0;
+static bool is_allowed_remainder(const ag_number_set *x, unsigned remainder) {
+    bool may = x->step == 0 || fmod(remainder, x->step) == 0;
+    for (size_t i = 0; i < x->n_avoid; i++) may &= fmod(remainder, x->avoid[i]) != 0;
     return may;
 }
 
 /* Numbers that are no multiples of any of x->avoid, without an exponent. */
-static uint32_t avoiding(ag_net *net, const ag_number_shape *x, unsigned n, uint32_t next) {
+static uint32_t avoiding(ag_pda *pda, const ag_number_set *x, unsigned n, uint32_t next) {
     uint32_t loops[MAX_STEP];
     /* Behind a whole part that is none of them, and behind any other. */
-    uint32_t zeros = AG_NET_NOWHERE, part = AG_NET_NOWHERE;
-    if (!x->whole) {
-        zeros = ag_net_split(net, AG_NET_NOWHERE, next);
-        ag_net_patch(net, zeros, ag_net_bytes(net, '0', '0', zeros));
-        zeros = ag_net_bytes(net, '.', '.', ag_net_bytes(net, '0', '0', zeros));
-        if (x->step == 0) part = ag_net_bytes(net, '.', '.', nonzero_digits(net, next));
+    uint32_t zeros = AG_PDA_FAIL, fraction = AG_PDA_FAIL;
+    if (!x->integer) {
+        zeros = ag_pda_split(pda, AG_PDA_UNSET, next);
+        ag_pda_patch(pda, zeros, ag_pda_bytes(pda, '0', '0', zeros));
+        zeros = ag_pda_bytes(pda, '.', '.', ag_pda_bytes(pda, '0', '0', zeros));
+        if (x->step == 0) fraction = ag_pda_bytes(pda, '.', '.', nonzero_digits(pda, next));
     }
-    const uint32_t fits = ag_net_either(net, ag_net_either(net, next, zeros), part);
-    for (unsigned rest = 0; rest < n; rest++) {
-        loops[rest] = ag_net_split(net, AG_NET_NOWHERE, may_be_rest(x, rest) ? fits : part);
+    const uint32_t fits = ag_pda_either(pda, ag_pda_either(pda, next, zeros), fraction);
+    for (unsigned remainder = 0; remainder < n; remainder++) {
+        loops[remainder] =
+            ag_pda_split(pda, AG_PDA_UNSET, is_allowed_remainder(x, remainder) ? fits : fraction);
     }
-    uint32_t first = ag_net_bytes(net, '0', '0', may_be_rest(x, 0) ? fits : part);
-    for (unsigned rest = 0; rest < n; rest++) {
-        uint32_t way = AG_NET_NOWHERE;
+    uint32_t first = ag_pda_bytes(pda, '0', '0', is_allowed_remainder(x, 0) ? fits : fraction);
+    for (unsigned remainder = 0; remainder < n; remainder++) {
+        uint32_t start = AG_PDA_FAIL;
         for (unsigned d = 0; d <= 9; d++) {
             const uint8_t c = (uint8_t)('0' + d);
-            way = ag_net_either(net, way, ag_net_bytes(net, c, c, loops[(rest * 10 + d) % n]));
+            start =
+                ag_pda_either(pda, start, ag_pda_bytes(pda, c, c, loops[(remainder * 10 + d) % n]));
         }
-        ag_net_patch(net, loops[rest], way);
+        ag_pda_patch(pda, loops[remainder], start);
     }
     for (unsigned d = 1; d <= 9; d++) {
         const uint8_t c = (uint8_t)('0' + d);
-        first = ag_net_either(net, first, ag_net_bytes(net, c, c, loops[d % n]));
+        first = ag_pda_either(pda, first, ag_pda_bytes(pda, c, c, loops[d % n]));
     }
-    return ag_net_either(net, first, ag_net_bytes(net, '-', '-', first));
+    return ag_pda_either(pda, first, ag_pda_bytes(pda, '-', '-', first));
 }
 
-uint32_t ag_net_number(ag_net *net, const ag_number_shape *x, uint32_t next, bool *unsupported) {
+uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool *unsupported) {
     *unsupported = false;
-    const bool fraction = x->n_avoid == 1 && x->avoid[0] == 1 && x->step == 0;
-    const bool limits = x->has_least || x->has_most;
-    if (x->n_avoid && !x->is_list && !(fraction && limits)) {
+    const bool not_integer = x->n_avoid == 1 && x->avoid[0] == 1 && x->step == 0;
+    const bool limits = x->has_min || x->has_max;
+    if (x->n_avoid && !x->is_list && !(not_integer && limits)) {
         const unsigned period = avoiding_period(x);
         *unsupported = limits || !period;
-        return *unsupported ? AG_NET_NOWHERE : avoiding(net, x, period, next);
+        return *unsupported ? AG_PDA_FAIL : avoiding(pda, x, period, next);
     }
     if (x->is_list) {
-        uint32_t way = AG_NET_NOWHERE;
+        uint32_t start = AG_PDA_FAIL;
         for (size_t i = 0; i < x->n_values; i++) {
-            way = ag_net_either(net, way, ag_net_number_value(net, x->values[i], next));
+            start = ag_pda_either(pda, start, ag_pda_number_value(pda, x->values[i], next));
         }
-        return way;
+        return start;
     }
-    if (!x->has_least && !x->has_most && x->step == 0) {
-        return x->whole ? ag_net_regex(net, "-?(0|[1-9][0-9]*)", next) : ag_json_number(net, next);
+    if (!x->has_min && !x->has_max && x->step == 0) {
+        return x->integer ? ag_pda_regex(pda, "-?(0|[1-9][0-9]*)", next)
+                          : ag_json_number(pda, next);
     }
-    const uint32_t positive = one_side(net, x, false, next, unsupported);
-    const uint32_t negative = one_side(net, x, true, next, unsupported);
-    if (negative == AG_NET_NOWHERE) return positive;
-    return ag_net_either(net, positive, ag_net_bytes(net, '-', '-', negative));
+    const uint32_t positive = one_side(pda, x, false, next, unsupported);
+    const uint32_t negative = one_side(pda, x, true, next, unsupported);
+    if (negative == AG_PDA_FAIL) return positive;
+    return ag_pda_either(pda, positive, ag_pda_bytes(pda, '-', '-', negative));
 }
 
-uint32_t ag_net_number_value(ag_net *net, const json_t *value, uint32_t next) {
+uint32_t ag_pda_number_value(ag_pda *pda, const json_t *value, uint32_t next) {
     char text[64];
     if (json_is_integer(value)) {
         const int n = snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
-        return ag_net_literal(net, text, (size_t)n, next);
+        return ag_pda_literal(pda, text, (size_t)n, next);
     }
     const double v = json_real_value(value);
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtod(text, NULL) == v) break;
     }
-    uint32_t way = ag_net_literal(net, text, strlen(text), next);
+    uint32_t start = ag_pda_literal(pda, text, strlen(text), next);
     if (v == floor(v) && fabs(v) < 1e15) {
         const int n = snprintf(text, sizeof text, "%.1f", v);
-        way = ag_net_either(net, way, ag_net_literal(net, text, (size_t)n, next));
-        way = ag_net_either(net, way, ag_net_literal(net, text, (size_t)n - 2, next));
+        start = ag_pda_either(pda, start, ag_pda_literal(pda, text, (size_t)n, next));
+        start = ag_pda_either(pda, start, ag_pda_literal(pda, text, (size_t)n - 2, next));
     }
-    return way;
+    return start;
 }

@@ -7,8 +7,8 @@
 #include "constrain/schema/value_set.h"
 
 /* NOWHERE if there is none. *unsupported: the multiples need too many states. */
-uint32_t ag_net_number(ag_net *net, const ag_number_shape *x, uint32_t next, bool *unsupported);
+uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool *unsupported);
 /* One number as it may be written. */
-uint32_t ag_net_number_value(ag_net *net, const json_t *value, uint32_t next);
+uint32_t ag_pda_number_value(ag_pda *pda, const json_t *value, uint32_t next);
 
 #endif
