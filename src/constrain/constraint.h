@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled constraint and a text's place in it. */
+/* Constraint: a compiled program, and the state of one text in it. */
 #ifndef AG_CONSTRAIN_CONSTRAINT_H
 #define AG_CONSTRAIN_CONSTRAINT_H
 
@@ -8,50 +8,52 @@
 #include "constrain/vocab.h"
 #include "text/sampler_filter.h"
 
-/* Shared by clones. */
+/* A compiled constraint with its caches. Clones share it. */
 typedef struct ag_constraint_program ag_constraint_program;
 struct ag_constraint_program {
     const ag_constraint_vocab *vocab;
     const ag_json_masks *json;
     size_t users;
     ag_pda pda;
-    uint32_t root; /* rule */
+    uint32_t root; /* number of the rule of the whole text */
     ag_lazy_dfa dfa;
-    ag_state_mask *masks; /* [n_masks] of states: ag_lazy_state.mask - 1 */
+    ag_state_mask
+        *masks; /* [n_masks] masks of states of `dfa`; ag_lazy_state.mask is the index + 1 */
     size_t n_masks, masks_cap;
     size_t mask_bytes, max_mask_bytes;
-    ag_mask_cache cache;         /* its bytes are in mask_bytes */
-    ag_constraint_program *next; /* the same anew, when this one is worn; or NULL */
+    ag_mask_cache cache;         /* mask_bytes includes its bytes */
+    ag_constraint_program *next; /* replaces this one once it needs a rebuild; NULL: not made */
 };
 
 struct ag_constraint {
-    ag_token_filter filter; /* what a sampler sees */
+    ag_token_filter filter; /* the interface for a sampler */
     ag_constraint_program *program;
     ag_matcher matcher;
     uint32_t *mask; /* [n_words] */
-    ag_ids forced;  /* owned; to write on */
+    ag_ids forced;  /* scratch for filter_forced(); owned */
     bool mask_known, complete, ended;
     bool at_start;
     size_t steps;     /* steps of the newest token, without its mask */
-    ag_status status; /* of an accept that nobody waited for */
+    ag_status status; /* of a failed call of the filter, which returns no status */
     ag_error error;
 };
 
-/* Drops all masks if they exceed their limit of bytes. */
+/* Drops all masks if they exceed max_mask_bytes. */
 void ag_constraint_trim_masks(ag_constraint_program *p);
-/* The mask of one of the program's own states; kept. */
+/* Returns the mask of one of the program's own states in *out, from the cache if it is there. The
+ * mask is valid until ag_constraint_trim_masks() or the next call. */
 ag_status ag_constraint_state_mask(ag_constraint_program *p, uint32_t state,
                                    const ag_state_mask **out, ag_error *err);
 
-/* Returns the steps of c and all constraints that share its program since the last reset. Work for
- * drafts (ag_constraint_forced) is not counted. */
+/* Returns the steps of c and all constraints that share its program since the last reset. Excludes
+ * the steps of ag_constraint_forced(). */
 size_t ag_constraint_steps(const ag_constraint *c);
 
-/* What has grown so far: of what clones share, and of this one. */
+/* Return the bytes of caches that clones share, and the bytes of this constraint alone. */
 size_t ag_constraint_shared_bytes(const ag_constraint *c);
 size_t ag_constraint_own_bytes(const ag_constraint *c);
 
-/* mask.c: sets the bits of tokens that may follow, but for those that end the text. */
+/* mask.c: sets the bits of tokens that may follow, except those that end the text. */
 ag_status ag_constraint_fill_mask(ag_constraint *c, ag_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers lists of numbers: equal lists have one id, counted from 0. */
+/* Interner: gives lists of numbers ids. Equal lists have the same id, counted from 0. */
 #ifndef AG_CONSTRAIN_INTERNER_H
 #define AG_CONSTRAIN_INTERNER_H
 
@@ -8,22 +8,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of all lists together: 128 MiB. */
+/* numbers of all lists of one interner: 128 MiB */
 enum { AG_INTERNER_NUMBERS = 1 << 25 };
 
 typedef struct ag_interner {
-    uint32_t *pool; /* all lists, one behind another */
+    uint32_t *pool; /* all lists, one after another */
     size_t n_pool, pool_cap;
-    uint32_t *starts; /* [n + 1] */
+    uint32_t *starts; /* [n + 1] offsets into pool */
     size_t n, starts_cap;
-    uint32_t *slots; /* id + 1 by hash, 0: empty */
+    uint32_t *slots; /* id + 1 by hash; 0: empty */
     size_t n_slots;  /* a power of two */
 } ag_interner;
 
 void ag_interner_free(ag_interner *t);
 /* Sorts a list in place, so that equal sets become equal lists. */
 void ag_interner_sort(uint32_t *list, size_t n);
-/* AG_LIMIT names `what` when there would be more than `most` lists, or AG_INTERNER_NUMBERS. */
+/* Returns the list's id in *id, a new one if it is not known. Fails with AG_LIMIT beyond `max`
+ * lists or AG_INTERNER_NUMBERS numbers; the message begins with `what`. AG_CANCELLED: see
+ * interrupts.h. */
 ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t max,
                           const char *what, uint32_t *id, ag_error *err);
 

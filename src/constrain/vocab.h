@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What constraints of one vocabulary share. */
+/* Vocabulary of constraints: its token tree, and the JSON rules and masks that constraints
+ * share. */
 #ifndef AG_CONSTRAIN_VOCAB_H
 #define AG_CONSTRAIN_VOCAB_H
 
@@ -7,12 +8,13 @@
 #include "constrain/pda/state_masks.h"
 #include "platform/thread.h"
 
-enum { AG_LENGTH_STEPS = 32 }; /* characters for which masks of strings are kept */
+enum { AG_LENGTH_STEPS = 32 }; /* lengths, in characters, with a mask of their own */
 
 typedef struct ag_json_masks {
     ag_json_rules rules;
-    ag_state_mask *masks; /* [rules.states.n_states] */
-    /* Tokens that stay inside of a string and have at most i characters. */
+    ag_state_mask *masks; /* [rules.dfa.n_states] */
+    /* lengths[i]: tokens that stay inside a string and have 1 to i characters. lengths[0] is
+     * NULL. */
     uint32_t *lengths[AG_LENGTH_STEPS + 1];
 } ag_json_masks;
 
@@ -23,11 +25,11 @@ struct ag_constraint_vocab {
     size_t n_words;
     int32_t *eos_ids;
     size_t n_eos;
-    ag_mutex lock; /* of making what follows; nothing of it changes once it is there */
+    pthread_mutex_t lock; /* guards `json`; an entry does not change after it is set */
     ag_json_masks *json[AG_N_SPACINGS];
 };
 
-/* Made at the first call. */
+/* Returns the JSON rules and masks of a spacing. The first call makes them. */
 ag_status ag_constraint_vocab_json(const ag_constraint_vocab *v, ag_json_spacing spacing,
                                    const ag_json_masks **out, ag_error *err);
 

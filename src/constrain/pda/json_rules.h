@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules of JSON that all schemas share: made once for a vocabulary and a spacing. */
+/* JSON rules: the PDA and the lazy DFA of plain JSON. Constraints of one vocabulary and spacing
+ * share them, so their numbers carry AG_PDA_SHARED. */
 #ifndef AG_CONSTRAIN_PDA_JSON_RULES_H
 #define AG_CONSTRAIN_PDA_JSON_RULES_H
 
@@ -9,21 +10,22 @@
 
 typedef struct ag_json_rules {
     ag_pda pda;
-    ag_lazy_dfa dfa; /* all expanded */
+    ag_lazy_dfa dfa; /* every state is expanded */
     ag_json_spacing spacing;
     uint32_t value, object, array, string, name; /* rules */
-    uint32_t indent;                             /* a rule: what a line begins with */
-    /* States of `string`: before the opening quote, and between two characters; and of `name`. */
+    uint32_t indent;                             /* rule: the indent of a line */
+    /* States of the rule `string` before the opening quote and between two characters; the same of
+     * `name`. */
     uint32_t string_start, string_inside, name_start, name_inside;
 } ag_json_rules;
 
-/* Release with ag_json_rules_free whatever this returns. */
+/* Makes the rules of a spacing. Release *r with ag_json_rules_free(), after a failure too. */
 ag_status ag_json_rules_make(ag_json_rules *r, ag_json_spacing spacing, ag_error *err);
 void ag_json_rules_free(ag_json_rules *r);
 
-/* The space that may stand behind "{", "[", "," and ":" and before "}" and "]". */
+/* Writes the space that may follow "{", "[", "," and ":" or precede "}" and "]", then next. */
 uint32_t ag_json_space(ag_pda *pda, ag_json_spacing spacing, uint32_t indent, uint32_t next);
-/* Any number. */
+/* Writes any JSON number, then next. */
 uint32_t ag_json_number(ag_pda *pda, uint32_t next);
 
 #endif

@@ -9,13 +9,14 @@
 enum {
     AG_CACHED_MASKS_MAX = 256,
     AG_FAILED_MASKS_MAX = 8,
-    AG_MASK_CACHE_FROM = 1 << 12, /* steps of a mask that is worth caching */
+    AG_MASK_CACHE_FROM = 1 << 12, /* steps of the cheapest mask that is cached */
 };
 
-/* Hashes of a matcher state. Texts with the same open rules have the same one. */
+/* Hashes of a matcher state. Two texts with the same threads and open rules have equal keys. */
 typedef struct ag_mask_key {
     uint64_t hash[2];
-    bool is_exact; /* false: the state is too large to compare; equal only for equal paths */
+    bool is_exact; /* false: the state is too large to compare; keys are equal only for equal byte
+                      paths */
 } ag_mask_key;
 
 typedef struct ag_cached_mask {
@@ -29,25 +30,26 @@ typedef struct ag_failed_mask {
 } ag_failed_mask;
 
 typedef struct ag_mask_cache {
-    ag_cached_mask *list; /* a newer mask replaces the oldest */
+    ag_cached_mask *list; /* a ring: a newer mask replaces the oldest */
     size_t n, cap, next;
-    ag_failed_mask failed[AG_FAILED_MASKS_MAX]; /* a newer failure replaces the oldest */
-    size_t n_failed;                            /* so far */
+    ag_failed_mask failed[AG_FAILED_MASKS_MAX]; /* a ring: a newer failure replaces the oldest */
+    size_t n_failed;                            /* number of failures ever added */
 } ag_mask_cache;
 
-/* Drops the masks; failures stay. */
+/* Drops the masks and keeps the failures. */
 void ag_mask_cache_clear(ag_mask_cache *c);
 void ag_mask_cache_free(ag_mask_cache *c);
 
-/* m must not have byte positions beyond the text's. */
+/* Returns the key of m's state. m must be at the text's position: n_positions is 1. */
 ag_mask_key ag_mask_key_of(const ag_matcher *m);
 /* Returns the bits of the state's mask, or NULL. */
 const uint32_t *ag_mask_cache_find(const ag_mask_cache *c, const ag_mask_key *key);
-/* Copies the bits. Returns how many bytes the cache has grown by; 0 if there is no memory. */
+/* Adds a copy of the bits. Returns the bytes by which the cache has grown; 0 if it replaced a mask
+ * or memory is exhausted. */
 size_t ag_mask_cache_add(ag_mask_cache *c, const ag_mask_key *key, const uint32_t *bits,
                          size_t n_words);
 
-/* Returns the error with which the mask of this state failed before; AG_OK if it did not. */
+/* Returns the error that the mask of this state failed with; AG_OK if it did not fail. */
 ag_status ag_mask_cache_failure(const ag_mask_cache *c, const ag_mask_key *key, ag_error *err);
 void ag_mask_cache_add_failure(ag_mask_cache *c, const ag_mask_key *key, const ag_error *error);
 

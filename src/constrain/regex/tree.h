@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parsed regular expression (regex_parse.c) and the automaton of it (regex_dfa.c). */
+/* Regex tree: a parsed regular expression. parse.c makes it, to_dfa.c compiles it. */
 #ifndef AG_CONSTRAIN_REGEX_TREE_H
 #define AG_CONSTRAIN_REGEX_TREE_H
 
@@ -13,19 +13,19 @@ typedef enum ag_regex_kind {
     AG_REGEX_REPEAT, /* left, min to max times */
     AG_REGEX_BEGIN,  /* ^ */
     AG_REGEX_END,    /* $ */
-    AG_REGEX_AHEAD,  /* left must follow (negative: must not), and is not consumed */
-    AG_REGEX_CALL,   /* of grammars: rule number `set` */
+    AG_REGEX_AHEAD,  /* lookahead: left must follow (negative: must not) and is not consumed */
+    AG_REGEX_CALL,   /* in grammars: calls rule number `set` */
 } ag_regex_kind;
 
 #define AG_REGEX_NO_END UINT32_MAX
-/* Quantifiers of one part, each repeating what those before it made. */
+/* Maximum number of quantifiers on one atom; each repeats the result of those before it. */
 enum { AG_REGEX_STACKED = 8 };
 
 typedef struct ag_regex_node {
     ag_regex_kind kind;
     bool negative;
     uint32_t left, right, set;
-    uint32_t min, max; /* AG_REGEX_NO_END: any number */
+    uint32_t min, max; /* AG_REGEX_NO_END: unlimited */
 } ag_regex_node;
 
 typedef struct ag_regex_tree {
@@ -36,9 +36,9 @@ typedef struct ag_regex_tree {
     uint32_t root;
 } ag_regex_tree;
 
-/* UTF-8 in ECMAScript's syntax with the flag u, as far as it describes a regular language; escapes
- * that it does not know stand for their character. Release with ag_regex_tree_free whatever this
- * returns. */
+/* Parses UTF-8 in ECMAScript's syntax with the flag u, as far as it describes a regular language.
+ * An unknown escape stands for its character. Release *t with ag_regex_tree_free(), after a failure
+ * too. */
 ag_status ag_regex_parse(ag_regex_tree *t, const char *regex, size_t n, ag_error *err);
 void ag_regex_tree_free(ag_regex_tree *t);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a JSON schema to rules. */
+/* Compiles JSON schemas into rules of a PDA. */
 #ifndef AG_CONSTRAIN_SCHEMA_SCHEMA_H
 #define AG_CONSTRAIN_SCHEMA_SCHEMA_H
 
@@ -10,7 +10,7 @@
 typedef enum ag_value_spelling {
     AG_SPELL_JSON,
     AG_SPELL_PYTHON,    /* JSON with True, False and None */
-    AG_SPELL_DELIMITED, /* strings between marks, names of properties bare */
+    AG_SPELL_DELIMITED, /* strings between delimiters, property names without quotes */
 } ag_value_spelling;
 
 typedef struct ag_delimiter {
@@ -18,26 +18,25 @@ typedef struct ag_delimiter {
     size_t n;
 } ag_delimiter;
 
-/* How what obeys a schema is written, where that is not JSON: the properties of the object that it
- * describes one by one, as models write arguments of calls:
+/* How to write a value that is not plain JSON: the properties of an object one by one, as models
+ * write the arguments of calls:
  *   open NAME before_text TEXT close between open NAME before_value VALUE close ... */
 typedef struct ag_schema_notation {
     ag_value_spelling values;
-    bool raw_texts; /* strings stand behind before_text, without quotes; else they are values */
+    bool raw_texts; /* strings follow before_text without quotes; false: strings are values */
     ag_delimiter open, before_text, before_value, close, between;
-    ag_delimiter quote; /* MARKED: around strings */
-    ag_delimiter
-        stop; /* a regular expression: strings without quotes in which it is found are out */
+    ag_delimiter quote; /* DELIMITED: around strings */
+    ag_delimiter stop;  /* regular expression that must not be found in a string without quotes */
 } ag_schema_notation;
 
-/* *start: what the text begins with. notation NULL: JSON. AG_UNSUPPORTED names the keyword and its
- * place. */
+/* Writes the rules of a schema into pda. *start: the first instruction. notation NULL: JSON.
+ * AG_UNSUPPORTED names the keyword and its path. */
 ag_status ag_schema_compile(ag_pda *pda, const ag_json_rules *json, const char *text, size_t n,
                             const ag_schema_notation *notation, bool any_order, uint32_t *start,
                             ag_error *err);
 
-/* Whether a schema says by itself that nothing but strings obeys: its text needs no quotes to be
- * known for one. */
+/* Returns whether the schema itself allows strings only, so that a text without quotes is known to
+ * be a string. */
 bool ag_schema_is_text(const json_t *schema);
 
 #endif
