@@ -23,7 +23,7 @@ ag_constraint_params ag_constraint_defaults(ag_constraint_kind kind) {
     };
 }
 
-/* ---- the program ---- */
+/* ---- compiled program ---- */
 
 static void drop_masks(ag_constraint_program *p) {
     for (size_t i = 0; i < p->n_masks; i++) ag_state_mask_free(&p->masks[i]);
@@ -68,7 +68,8 @@ ag_status ag_constraint_state_mask(ag_constraint_program *p, uint32_t state,
     const size_t before = p->dfa.work;
     st = ag_state_mask_make(m, &p->dfa, &p->vocab->tree, state, 0, err);
     if (st != AG_OK) {
-        /* Most of a token's steps went into this mask: other tokens do not try it again. */
+        /* More than half of a token's steps went into this mask, so later tokens do not try it
+         * again. */
         if (st == AG_LIMIT && p->dfa.work - before > p->dfa.limits.work / 2)
             p->dfa.states[state].mask = AG_MASK_FAILED;
         ag_state_mask_free(m);
@@ -104,7 +105,7 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
     return ag_lazy_dfa_init(&p->dfa, &p->pda, &dfa_limits, err);
 }
 
-/* What texts opened and made is not in the copy. */
+/* Copies a program without the states and sets that texts have made. */
 static ag_status copy_program(const ag_constraint_program *p, ag_constraint_program **out,
                               ag_error *err) {
     ag_constraint_program *copy = ag_calloc(1, sizeof *copy);
@@ -122,7 +123,8 @@ static ag_status copy_program(const ag_constraint_program *p, ag_constraint_prog
     return st;
 }
 
-/* Texts begin in a program that is not worn; others may still be in the old one. */
+/* Returns the program for a new text in *out: p, or p->next if p needs a rebuild. Other texts may
+ * still use p. */
 static ag_status fresh_program(ag_constraint_program *p, ag_constraint_program **out,
                                ag_error *err) {
     *out = p;
@@ -160,7 +162,7 @@ static void filter_reset(ag_token_filter *f) {
     c->error = err;
 }
 
-/* What goes wrong here the next mask tells. */
+/* Hides failures: the next mask reports them. */
 static size_t filter_forced(ag_token_filter *f, int32_t *ids, size_t n) {
     ag_constraint *c = (ag_constraint *)f;
     if (c->status != AG_OK) return 0;

@@ -17,8 +17,8 @@ struct ag_constraint_program {
     ag_pda pda;
     uint32_t root; /* number of the rule of the whole text */
     ag_lazy_dfa dfa;
-    ag_state_mask
-        *masks; /* [n_masks] masks of states of `dfa`; ag_lazy_state.mask is the index + 1 */
+    /* [n_masks] of states of `dfa`; ag_lazy_state.mask is the index + 1. */
+    ag_state_mask *masks;
     size_t n_masks, masks_cap;
     size_t mask_bytes, max_mask_bytes;
     ag_mask_cache cache;         /* mask_bytes includes its bytes */

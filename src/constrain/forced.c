@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must follow, whatever a model says. */
+/* Forced tokens and text: what must follow, whatever the model's logits are. */
 #include "constrain/constraint.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* How many bytes the newest place can take, 2: or more; *byte is the first. A state may allow a
- * byte that a rule with a memory refuses, so each candidate is tried. */
+/* Counts the bytes that can follow the newest position. *n_choices: 0, 1, or 2 for more; *byte: the
+ * first. A state may have edges that a rule's extra state rejects, so each byte is tried. */
 static ag_status count_bytes(ag_matcher *m, int *byte, int *n_choices) {
     const size_t n_positions = m->n_positions;
     size_t n;
@@ -22,7 +22,7 @@ static ag_status count_bytes(ag_matcher *m, int *byte, int *n_choices) {
     return AG_OK;
 }
 
-/* *closed: nothing can follow them. */
+/* Appends the bytes that must follow, at most max. *closed: nothing can follow them. */
 static ag_status forced_bytes(ag_constraint *c, size_t max, ag_text *out, bool *closed,
                               ag_error *err) {
     ag_matcher *m = &c->matcher;
@@ -51,7 +51,7 @@ ag_status ag_constraint_forced_text(ag_constraint *c, size_t max, ag_text *out, 
     ag_status st = forced_bytes(c, max, out, &closed, err);
     ag_matcher_rewind(&c->matcher, 1);
     ag_lazy_dfa_discount(c->matcher.dfa);
-    /* A special token is no text. */
+    /* A special token is not text. */
     const char *token = out->len > before
                             ? memchr(out->data + before, AG_SPECIAL_PREFIX_BYTE, out->len - before)
                             : NULL;
@@ -63,8 +63,8 @@ ag_status ag_constraint_forced_text(ag_constraint *c, size_t max, ag_text *out, 
     return st;
 }
 
-/* The longest token that s begins with; 0: there is none. *touches: a longer one begins with all
- * of s. */
+/* Returns the length of the longest token that s starts with; 0 if there is none. *is_prefix: a
+ * longer token starts with all of s. */
 static size_t longest_token(const ag_token_tree *t, const unsigned char *s, size_t n, int32_t *id,
                             bool *is_prefix) {
     uint32_t at = 0;
@@ -91,14 +91,14 @@ ag_status ag_constraint_forced(ag_constraint *c, size_t max, ag_ids *out, ag_err
     bool closed;
     ag_status st = forced_bytes(c, max * 16, &text, &closed, err);
     ag_matcher_rewind(&c->matcher, 1);
-    ag_lazy_dfa_discount(c->matcher.dfa); /* drafts do not change what a text may cost */
+    ag_lazy_dfa_discount(c->matcher.dfa); /* drafts do not count towards a text's limit */
     size_t done = 0;
     while (st == AG_OK && done < text.len && out->n - before < max) {
         int32_t id = -1;
         bool is_prefix;
         const size_t n = longest_token(t, (const unsigned char *)text.data + done, text.len - done,
                                        &id, &is_prefix);
-        /* Where nothing can follow, the last token is not the beginning of a longer one. */
+        /* Where nothing can follow, the last token is not a prefix of a longer one. */
         if (!n || (is_prefix && !closed)) break;
         st = ag_ids_push(out, id, err);
         done += n;

@@ -16,22 +16,22 @@ typedef struct rule {
     const char *name; /* [len] borrowed from the text */
     size_t len;
     uint32_t node;     /* UINT32_MAX: not defined yet */
-    size_t line;       /* where it was first named */
-    uint32_t id;       /* of the net */
-    bool is_anonymous; /* it has no name and no node, and is in the net already */
+    size_t line;       /* line of its first use */
+    uint32_t id;       /* number in the PDA */
+    bool is_anonymous; /* a token or a schema, which the PDA already has; without name and node */
 } rule;
 
-/* Nodes are those of regular expressions; a CALL has the number of a rule in `set`. */
+/* Uses the nodes of regular expressions. A CALL has the index of a rule in `set`. */
 typedef struct grammar {
     ag_regex_tree tree;
     rule *rules;
     size_t n_rules, rules_cap;
-    uint32_t *slots; /* rule + 1 by the hash of its name, 0: empty */
+    uint32_t *slots; /* rule + 1 by the hash of its name; 0: empty */
     size_t n_slots;  /* a power of two */
     const char *s;
     size_t n, at, line;
     int depth;
-    size_t work; /* parts written so far, empty ones, too */
+    size_t work; /* nodes written so far, empty ones included */
     ag_pda *pda;
     const ag_grammar_scope *scope;
     int n_schemas;
@@ -67,11 +67,11 @@ static ag_status add_class(grammar *g, ag_char_set **out, uint32_t *id) {
     return new_node(g, (ag_regex_node){.kind = AG_REGEX_SET, .set = (uint32_t)t->n_sets - 1}, id);
 }
 
-/* ---- words ---- */
+/* ---- lexical elements ---- */
 
 static char peek(const grammar *g) { return g->at < g->n ? g->s[g->at] : '\0'; }
 
-/* Spaces and comments; ends of lines only where `lines`. */
+/* Skips spaces and comments; line ends only if `lines`. */
 static void skip_space(grammar *g, bool lines) {
     for (; g->at < g->n; g->at++) {
         const char c = g->s[g->at];
@@ -141,7 +141,7 @@ static ag_status read_rule_name(grammar *g, uint32_t *out) {
     return AG_OK;
 }
 
-/* A character, perhaps escaped. */
+/* Reads a character, which may be escaped. */
 static ag_status read_char(grammar *g, uint32_t *cp) {
     const char *message = ag_grammar_read_char(g->s, g->n, &g->at, cp);
     return message ? fail_line(g, message) : AG_OK;
@@ -208,7 +208,7 @@ static ag_status read_group(grammar *g, uint32_t *id) {
     return AG_OK;
 }
 
-/* A token or a schema: a rule of its own, which is written at once. */
+/* Reads a token or a schema. It becomes a rule of its own, which is written at once. */
 static ag_status read_anonymous(grammar *g, uint32_t *id) {
     uint32_t start;
     const size_t from = g->at;
@@ -265,7 +265,7 @@ static ag_status read_count(grammar *g, bool *found, uint32_t *out) {
     return AG_OK;
 }
 
-/* Behind {. */
+/* Reads the counts after {. */
 static ag_status read_counts(grammar *g, uint32_t *min, uint32_t *max) {
     bool low, high = true;
     skip_space(g, false);
@@ -315,11 +315,11 @@ static ag_status read_alternatives(grammar *g, uint32_t *id) {
     bool first = true;
     for (;;) {
         uint32_t one = 0;
-        skip_space(g, true); /* a line may end behind ::= and | */
+        skip_space(g, true); /* a line may end after ::= and | */
         AG_TRY(read_sequence(g, &one));
         AG_TRY(join(g, AG_REGEX_ALT, &first, one, id));
         skip_space(g, g->depth > 0);
-        /* A line that begins with | goes on with the rule. */
+        /* A line that starts with | continues the rule. */
         grammar ahead = *g;
         skip_space(&ahead, true);
         if (peek(&ahead) != '|') return AG_OK;
@@ -365,7 +365,7 @@ static ag_status read_rules(grammar *g) {
 
 static uint32_t write_node(grammar *g, uint32_t node, uint32_t next);
 
-/* The empty text repeated makes no instructions, but takes time. */
+/* Counts one node. Repeating an empty text writes no instructions but takes time. */
 static bool charge_node(grammar *g) {
     const size_t max = g->pda->limits.text.work;
     ag_error err;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a grammar has beyond characters: special tokens, <[151657]>, and JSON schemas:
- *   %json SCHEMA                                      JSON that obeys
+/* What a grammar has beyond GBNF: special tokens, <[151657]>, and JSON schemas:
+ *   %json SCHEMA                                      the value as JSON
  *   %python SCHEMA                                    its properties as a=1, b="x"
  *   %braces(QUOTE, STOP) SCHEMA                       its properties as a:1,b:QUOTExQUOTE
  *   %tags(OPEN, TEXT, VALUE, CLOSE, BETWEEN, STOP) SCHEMA   as OPENaVALUE1CLOSE OPENbTEXTxCLOSE
- * Marks are literals and tokens; STOP is a regular expression that is found in no text. */
+ * Delimiters are literals and tokens. STOP is a regular expression that no text contains. */
 #include "constrain/grammar.h"
 #include "constrain/schema/schema.h"
 #include "core/fail.h"
@@ -62,7 +62,7 @@ static bool accept_char(reader *r, char c) {
     return true;
 }
 
-/* ---- marks ---- */
+/* ---- delimiters ---- */
 
 static ag_status read_token(reader *r, ag_text *out) {
     uint32_t id = 0;
@@ -95,7 +95,7 @@ static ag_status read_quoted(reader *r, ag_text *out) {
     return AG_OK;
 }
 
-/* (MARK, MARK, ...), n of them. */
+/* Reads n delimiters in parentheses, separated by commas. */
 static ag_status read_delimiters(reader *r, size_t n) {
     if (!accept_char(r, '('))
         return AG_FAIL(r->err, FORMAT, "%zu marks in parentheses are missing", n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From threads to the bits of a mask. */
+/* Computes the mask of a text from the matcher's threads. */
 #include "constrain/constraint.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -9,14 +9,14 @@
 
 enum {
     EXCLUDED_MAX = 64,
-    BITS_IN_STEP = 256 /* words or ids of a simple loop take the time of one step */
+    BITS_IN_STEP = 256 /* words or ids that a simple loop handles in the time of one step */
 };
 
-/* Parts of the tree that a name may not be: [first, second) of its nodes. */
+/* Ranges [first, second) of the token tree whose tokens complete an excluded name. */
 typedef struct excluded_names {
     uint32_t ranges[EXCLUDED_MAX][2];
     size_t n;
-    bool is_full; /* there are more: each token is looked at */
+    bool is_full; /* there are more ranges: each token is checked by its bytes */
 } excluded_names;
 
 typedef struct fill {
@@ -24,7 +24,7 @@ typedef struct fill {
     ag_matcher *m;
     const ag_token_tree *tree;
     uint32_t *bits;
-    /* Of the rule that the thread is in, for tokens that leave it. */
+    /* The rule and the extra state of the current thread, for tokens that may end the rule. */
     const ag_pda_rule *rule;
     uint32_t extra;
     excluded_names excluded;
@@ -36,9 +36,10 @@ static void set_same(fill *f, int32_t id) {
     for (; id >= 0; id = f->tree->same[id]) set_bit(f, id);
 }
 
-/* ---- what a rule with a memory says of a token that leaves it ---- */
+/* ---- tokens that may end a LENGTH or NAME rule ---- */
 
-/* Walks the names that can still be reached and the tree of tokens side by side. */
+/* Finds the ranges below `node` whose tokens complete an excluded name. Walks the tree of names and
+ * the token tree together. */
 static void find_excluded(fill *f, uint32_t name, uint32_t node) {
     f->m->dfa->work++;
     const ag_name_node *names = f->m->dfa->pda->names;
@@ -59,7 +60,7 @@ static void find_excluded(fill *f, uint32_t name, uint32_t node) {
     }
 }
 
-/* The slow way: by the token's bytes. */
+/* Returns whether a token completes an excluded name, by its bytes. */
 static bool spells_name(const fill *f, int32_t id) {
     const ag_name_node *names = f->m->dfa->pda->names;
     uint32_t at = f->extra - 1;
@@ -104,8 +105,8 @@ static void set_entries(fill *f, const ag_mask_entry *e) {
 
 /* ---- walking ---- */
 
-/* Tokens of nodes[begin, end), whose parent has this depth, from the newest place on. entries: of a
- * mask's tree; NULL: they are tokens of the vocabulary. */
+/* Sets the tokens of nodes[begin, end) that can follow the newest position. depth: of their parent.
+ * entries: of a mask tree; NULL: nodes are the vocabulary's. */
 static ag_status walk_tokens(fill *f, const ag_token_node *nodes, uint32_t begin, uint32_t end,
                              uint32_t depth, const ag_mask_entry *entries) {
     ag_matcher *m = f->m;
@@ -128,7 +129,7 @@ static ag_status walk_tokens(fill *f, const ag_token_node *nodes, uint32_t begin
     return AG_OK;
 }
 
-/* Tokens below an exit. */
+/* Sets the uncertain tokens that can follow for this caller. */
 static ag_status walk_uncertain(fill *f, const ag_uncertain_tokens *x, uint32_t caller) {
     const size_t n_positions = f->m->n_positions;
     AG_TRY(ag_matcher_follow(f->m, x->state, caller));
@@ -154,7 +155,7 @@ static void add_bits(fill *f, const uint32_t *bits) {
     for (size_t i = 0; i < n; i++) f->bits[i] |= bits[i];
 }
 
-/* Tokens that stay inside of a string with a length. */
+/* Sets the tokens that stay inside a string with a length limit. */
 static void add_lengths(fill *f, const ag_state_mask *mask) {
     const ag_json_masks *json = f->c->program->json;
     const uint32_t left = f->rule->max - f->extra;
@@ -182,7 +183,7 @@ static ag_status add_mask(fill *f, const ag_thread *t, const ag_state_mask *mask
     return AG_OK;
 }
 
-/* A thread of which nothing is kept. */
+/* Sets the tokens of a thread whose state has no mask. */
 static ag_status add_by_walking(fill *f, const ag_thread *t) {
     const size_t n_positions = f->m->n_positions;
     AG_TRY(ag_matcher_open_thread(f->m, t));
@@ -229,7 +230,7 @@ static ag_status fill_mask(ag_constraint *c, ag_error *err) {
     return st;
 }
 
-/* Cheap masks cost less than a look into the cache. */
+/* Cheap masks cost less than a lookup in the cache. */
 ag_status ag_constraint_fill_mask(ag_constraint *c, ag_error *err) {
     ag_constraint_program *p = c->program;
     const size_t n_words = p->vocab->n_words;

@@ -17,7 +17,7 @@ static void free_json(ag_json_masks *j) {
     ag_free(j);
 }
 
-/* Strings with a length ask how many characters a token has. */
+/* Makes the masks for strings with a length limit from the number of characters of each token. */
 static ag_status make_lengths(ag_json_masks *j, const ag_token_tree *tree, size_t n_words,
                               ag_error *err) {
     const uint8_t *chars = j->masks[j->rules.string_inside & ~AG_PDA_SHARED].chars;
@@ -49,7 +49,7 @@ static ag_status make_json(ag_json_masks *j, ag_json_spacing spacing, const ag_t
 
 ag_status ag_constraint_vocab_json(const ag_constraint_vocab *v, ag_json_spacing spacing,
                                    const ag_json_masks **out, ag_error *err) {
-    ag_constraint_vocab *w = (ag_constraint_vocab *)(uintptr_t)v; /* only under the lock */
+    ag_constraint_vocab *w = (ag_constraint_vocab *)(uintptr_t)v; /* changed only under the lock */
     ag_status st = AG_OK;
     ag_mutex_lock(&w->lock);
     if (!w->json[spacing]) {

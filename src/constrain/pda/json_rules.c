@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { INDENT = 40 }; /* spaces or tabs that a line begins with, at most */
+enum { INDENT = 40 }; /* maximum number of spaces or tabs at the start of a line */
 
 static const ag_pda_limits rule_limits = {.insts = 1 << 16,
                                           .text = {.states = 1 << 12, .work = 1 << 20}};
@@ -51,7 +51,8 @@ static uint32_t hex_digit(ag_pda *pda, uint32_t next) {
     return ag_pda_either(pda, ag_pda_bytes(pda, '0', '9', next), ag_pda_either(pda, upper, lower));
 }
 
-/* \uXXXX: any character but a half of a pair, or a pair. */
+/* Writes the rest of \uXXXX, then next: a character that is not a surrogate, or a surrogate
+ * pair. */
 static uint32_t unicode_escape(ag_pda *pda, uint32_t next) {
     const uint32_t three = hex_digit(pda, hex_digit(pda, hex_digit(pda, next)));
     const uint32_t two = hex_digit(pda, hex_digit(pda, next));
@@ -74,7 +75,7 @@ static uint32_t unicode_escape(ag_pda *pda, uint32_t next) {
     return ag_pda_bytes(pda, 'u', 'u', at);
 }
 
-/* Any string, in any spelling. */
+/* Writes any string, in any spelling. */
 static uint32_t any_string(ag_pda *pda, uint32_t next) {
     static const char escapes[] = "\"\\/bfnrt";
     const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, ag_pda_bytes(pda, '"', '"', next));
@@ -90,7 +91,7 @@ static uint32_t any_string(ag_pda *pda, uint32_t next) {
     return ag_pda_bytes(pda, '"', '"', loop);
 }
 
-/* Any string in the one spelling that names are compared in. */
+/* Writes any string, in the one spelling in which names are compared. */
 static uint32_t any_name(ag_pda *pda, uint32_t next) {
     ag_text_dfa all = {0};
     ag_error err;
@@ -101,7 +102,7 @@ static uint32_t any_name(ag_pda *pda, uint32_t next) {
     return ag_pda_bytes(pda, '"', '"', inside);
 }
 
-/* open, items with commas between, close; `item` goes on at the loop. */
+/* Writes open, items with commas between them, close. Items are name and value if `named`. */
 static uint32_t any_list(ag_json_rules *r, char open, char close, bool named) {
     ag_pda *pda = &r->pda;
     const ag_json_spacing sp = r->spacing;
@@ -147,7 +148,7 @@ static void write_rules(ag_json_rules *r) {
     ag_pda_rule_set_start(pda, r->value, any_value(r));
 }
 
-/* Behind the opening quote. */
+/* Returns the state after the opening quote. */
 static uint32_t find_inside(const ag_json_rules *r, uint32_t start) {
     const ag_lazy_state *x = &r->dfa.states[start & ~AG_PDA_SHARED];
     return ag_lazy_dfa_step(&r->dfa, x, '"');

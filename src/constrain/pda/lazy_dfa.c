@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    TABLE_MIN_EDGES = 6,  /* edges */
+    TABLE_MIN_EDGES = 6,  /* edges of a state that gets a table */
     CHECK_EVERY = 1 << 14 /* steps; about 0.2 ms */
 };
 
@@ -74,7 +74,7 @@ ag_status ag_lazy_dfa_check(ag_lazy_dfa *s, ag_error *err) {
                        "steps",
                        l->total_work);
     }
-    /* The shared states are made once for all constraints: that is not interrupted. */
+    /* Shared states are made once for all constraints, which is not interrupted. */
     if (!s->id_bit && ag_interrupted())
         return AG_FAIL(err, CANCELLED, "the work on a constraint was interrupted");
     size_t n = CHECK_EVERY;
@@ -104,7 +104,7 @@ static bool grow_list(uint32_t **list, size_t n) {
     return grown != NULL;
 }
 
-/* The members that may follow a set become instructions of their own. */
+/* Opens a SET instruction: the members that may follow become instructions. */
 static void open_set(ag_lazy_dfa *s, uint32_t inst) {
     ag_pda *pda = s->pda;
     ag_pda_open_set(pda, inst);
@@ -123,7 +123,7 @@ static void open_set(ag_lazy_dfa *s, uint32_t inst) {
     s->work_cap = n;
 }
 
-/* Adds to s->list what op leads to without a byte. */
+/* Adds to s->list the instructions that inst reaches without a byte. */
 static void close_inst(ag_lazy_dfa *s, uint32_t inst) {
     size_t n = 0;
     s->stack[n++] = inst;
@@ -143,7 +143,7 @@ static void close_inst(ag_lazy_dfa *s, uint32_t inst) {
     }
 }
 
-/* The state of what is in s->list. */
+/* Returns the state of the instructions in s->list. */
 static ag_status end_closure(ag_lazy_dfa *s, uint32_t *state, ag_error *err) {
     if (s->status != AG_OK) {
         if (err) *err = s->error;
@@ -197,7 +197,7 @@ static const uint32_t *list_of(const ag_lazy_dfa *s, uint32_t id, size_t *n) {
     return ag_interner_list(&s->sets, id, n);
 }
 
-/* One for each rule, however often the set calls it. */
+/* Makes one call for each rule, even if several instructions call it. */
 static ag_status expand_calls(ag_lazy_dfa *s, uint32_t id, ag_lazy_state *out, ag_error *err) {
     out->calls_at = (uint32_t)s->n_calls;
     size_t n;
@@ -302,8 +302,8 @@ static bool has_sets(const ag_lazy_dfa *s, uint32_t id) {
     return false;
 }
 
-/* A state with sets of members in it is as the one in which they are open. They stay closed until
- * somebody needs to know: each opens the way to as many others as there are members. */
+/* Expands a state with SET instructions: it equals the state in which they are open. Sets are
+ * opened only here, since each leads to one more set for each missing member. */
 static ag_status expand_opened(ag_lazy_dfa *s, uint32_t id, ag_error *err) {
     size_t n;
     list_of(s, id, &n);

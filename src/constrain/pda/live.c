@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which instructions lead to the end of their rule, and which do so without a byte: what does not
- * is left out, so a text that has begun can always be ended. */
+/* Finds the instructions that can reach the end of their rule, and those that do so without a byte.
+ * The others are ignored, so every accepted prefix of a text can be completed. */
 #include "constrain/interrupts.h"
 #include "constrain/pda/pda.h"
 #include "core/alloc.h"
@@ -8,12 +8,12 @@
 
 #include <string.h>
 
-/* Who waits for an instruction or a rule: lists of instructions. Nodes [0, n_ops) are
- * instructions, from n_ops on rules. */
+/* The instructions and rules that depend on a node. Nodes [0, n_insts) are instructions, later ones
+ * rules. */
 typedef struct waiters {
     uint32_t *first; /* [nodes + 1] */
     uint32_t *list;
-    uint32_t *queue; /* [n_ops + n_rules] */
+    uint32_t *queue; /* [n_insts + n_rules] */
     size_t n_queue;
 } waiters;
 
@@ -23,7 +23,7 @@ typedef struct finish {
     waiters w;
 } finish;
 
-/* Up to three nodes that an instruction depends on; returns how many. */
+/* Lists the nodes that an instruction depends on, at most two. Returns their number. */
 static size_t depends_on(const ag_pda *pda, uint32_t i, uint32_t out[2]) {
     const ag_pda_inst *inst = &pda->insts[i];
     size_t n = 0;

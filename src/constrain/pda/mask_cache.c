@@ -21,14 +21,14 @@ static ag_mask_key new_key(bool is_exact) {
     return (ag_mask_key){{0xCBF29CE484222325u, 0x9E3779B97F4A7C15u}, is_exact};
 }
 
-/* Stack nodes in the order in which they are reached from the threads. */
+/* Stack nodes in the order in which the threads reach them. */
 typedef struct node_order {
     uint32_t nodes[NODES_MAX];
     uint16_t slots[SLOTS]; /* 1 + index into nodes; 0: free */
     size_t n;
 } node_order;
 
-/* Returns the place of the node in the order; NODES_MAX: there are too many. */
+/* Returns the index of the node in the order; NODES_MAX if there are too many. */
 static uint32_t index_of_node(node_order *o, uint32_t node) {
     size_t at = node * 0x9E3779B1u % SLOTS;
     while (o->slots[at] && o->nodes[o->slots[at] - 1] != node) at = (at + 1) % SLOTS;
@@ -39,7 +39,8 @@ static uint32_t index_of_node(node_order *o, uint32_t node) {
     return (uint32_t)o->n - 1;
 }
 
-/* By what can be reached, whatever numbers the nodes have. false: it is too large. */
+/* Hashes what the threads can reach, whatever numbers the nodes have. Returns false if that is too
+ * large. */
 static bool hash_reachable(const ag_matcher *m, ag_mask_key *key) {
     node_order o = {.n = 0};
     size_t n_edges = 0;
@@ -62,7 +63,7 @@ static bool hash_reachable(const ag_matcher *m, ag_mask_key *key) {
     return o.n < NODES_MAX && m->n_threads <= EDGES_MAX;
 }
 
-/* Texts that took the same path have equal arrays. */
+/* Hashes the arrays as they are. They are equal for texts that took the same path. */
 static void hash_arrays(const ag_matcher *m, ag_mask_key *key) {
     for (size_t i = 0; i < m->n_threads; i++) {
         hash_word(key, m->threads[i].state);

@@ -15,8 +15,8 @@ enum {
 /* Hashes of a matcher state. Two texts with the same threads and open rules have equal keys. */
 typedef struct ag_mask_key {
     uint64_t hash[2];
-    bool is_exact; /* false: the state is too large to compare; keys are equal only for equal byte
-                      paths */
+    /* false: the state is too large to compare. Keys are equal only for equal byte paths. */
+    bool is_exact;
 } ag_mask_key;
 
 typedef struct ag_cached_mask {

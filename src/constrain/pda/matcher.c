@@ -36,7 +36,7 @@ size_t ag_matcher_bytes(const ag_matcher *m) {
     return m->nodes_cap * sizeof *m->nodes + m->edges_cap * sizeof *m->edges;
 }
 
-/* Before the nodes or edges grow. */
+/* Checks the limit before nodes or edges grow. */
 static ag_status check_stack(const ag_matcher *m) {
     const size_t bytes = ag_matcher_bytes(m);
     if (bytes <= m->dfa->limits.bytes) return AG_OK;
@@ -103,8 +103,8 @@ static ag_status push_thread(ag_matcher *m, uint32_t state, uint32_t node, uint3
     return AG_OK;
 }
 
-/* The rule of `node` is over: its callers go on. Rules that began at this place are empty, and
- * their callers have gone on already. */
+/* Ends the rule of `node`: its callers continue. A rule that started at this position matched no
+ * byte; follow_call() has continued its callers already. */
 static ag_status follow_end(ag_matcher *m, uint32_t node) {
     if (node >= position_nodes(m)) return AG_OK;
     if (node == 0) m->complete = true;
@@ -136,8 +136,8 @@ static ag_status start_state(ag_matcher *m, const ag_pda_rule *r, uint32_t rule,
     return ag_lazy_dfa_start(m->dfa, rule, state, m->err);
 }
 
-/* Where the caller has nothing left to do, its own callers are called back instead of it: lists
- * written with right recursion then need no more stack than others. */
+/* Links a callee to its caller. If the caller can only end, links the callee to the caller's
+ * callers instead, so right recursion needs no more stack than a loop. */
 static ag_status link_caller(ag_matcher *m, uint32_t callee, uint32_t state, uint32_t node) {
     const bool only_ends = ag_lazy_dfa_only_ends(ag_matcher_dfa(m, state), state);
     if (!only_ends || node == 0 || node >= position_nodes(m)) {
@@ -165,7 +165,7 @@ static ag_status follow_call(ag_matcher *m, ag_lazy_call call, uint32_t node) {
     return push_thread(m, state, callee, extra);
 }
 
-/* What a state leads to without a byte. */
+/* Follows the calls and the rule end of a state. */
 static ag_status follow(ag_matcher *m, uint32_t state, uint32_t node) {
     const ag_lazy_state *x;
     AG_TRY(ag_matcher_state(m, state, &x));
@@ -180,7 +180,7 @@ static ag_status follow(ag_matcher *m, uint32_t state, uint32_t node) {
     return AG_OK;
 }
 
-/* The same for all threads of the newest place, and those that it adds. */
+/* Does the same for all threads of the newest position, including those that it adds. */
 static ag_status follow_all(ag_matcher *m) {
     for (size_t i = m->positions[m->n_positions - 1].first_thread; i < m->n_threads; i++) {
         AG_TRY(ag_lazy_dfa_charge(m->dfa, 1, m->err));
@@ -189,7 +189,7 @@ static ag_status follow_all(ag_matcher *m) {
     return AG_OK;
 }
 
-/* ---- places ---- */
+/* ---- byte positions ---- */
 
 static ag_status open_position(ag_matcher *m) {
     if (m->n_positions == m->positions_cap) {
@@ -205,7 +205,8 @@ static ag_status open_position(ag_matcher *m) {
     return AG_OK;
 }
 
-/* A character of a string with a length or of a name. false: it may not stand there. */
+/* Updates the extra state of a LENGTH or NAME rule for a byte. Returns false if the rule rejects
+ * the byte. */
 static bool advance_extra(const ag_matcher *m, const ag_pda_rule *r, const ag_thread *t,
                           uint8_t byte, uint32_t *extra) {
     *extra = t->extra;

@@ -40,7 +40,7 @@ static bool grow_array(ag_pda *pda, void **p, size_t *cap, size_t need, size_t s
 
 /* ---- instructions ---- */
 
-/* Those that change are written anew each time. */
+/* SPLIT and SET instructions change later, so each is written separately. */
 static bool is_shared_inst(const ag_pda_inst *inst) {
     return inst->kind != AG_PDA_SPLIT && inst->kind != AG_PDA_SET;
 }
@@ -233,7 +233,7 @@ uint32_t ag_pda_json_text(ag_pda *pda, const char *s, size_t n, uint32_t next) {
     return next;
 }
 
-/* Both ends have n bytes in UTF-8, and all that is between has them, too. */
+/* Writes the characters of lo..hi, which all have n bytes in UTF-8, then next. */
 static uint32_t chars_of_length(ag_pda *pda, const uint8_t *lo, const uint8_t *hi, size_t n,
                                 uint32_t next) {
     static const uint8_t lowest[4] = {0x80, 0x80, 0x80, 0x80},
@@ -262,7 +262,7 @@ static uint32_t chars_of_length(ag_pda *pda, const uint8_t *lo, const uint8_t *h
 }
 
 uint32_t ag_pda_chars(ag_pda *pda, uint32_t lo, uint32_t hi, uint32_t next) {
-    /* Where the number of bytes changes, and around the surrogates. */
+    /* The number of bytes changes between these, and surrogates are left out. */
     static const ag_char_range pieces[] = {
         {0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xD7FF}, {0xE000, 0xFFFF}, {0x10000, AG_CHAR_MAX}};
     uint32_t at = AG_PDA_FAIL;
@@ -286,12 +286,12 @@ static uint32_t hex_digits(ag_pda *pda, unsigned lo, unsigned hi, uint32_t next)
     }
     if (hi < 10) return at;
     const unsigned from = lo > 10 ? lo : 10;
-    /* json.dumps writes small letters. */
+    /* json.dumps writes small letters */
     return ag_pda_either(
         pda, at, ag_pda_bytes(pda, (uint8_t)('a' + from - 10), (uint8_t)('a' + hi - 10), next));
 }
 
-/* Control characters: \n and its like, and \u00XX in as few instructions as it takes. */
+/* Writes control characters as JSON escapes, \n and \u00XX, in few instructions. */
 static uint32_t json_controls(ag_pda *pda, uint32_t lo, uint32_t hi, uint32_t next) {
     uint32_t at = AG_PDA_FAIL, rows[2] = {AG_PDA_FAIL, AG_PDA_FAIL};
     uint32_t from = lo;
@@ -315,7 +315,7 @@ static uint32_t json_controls(ag_pda *pda, uint32_t lo, uint32_t hi, uint32_t ne
     return at;
 }
 
-/* The same inside of a JSON string. */
+/* Writes the characters of lo..hi as JSON strings spell them. */
 static uint32_t json_chars(ag_pda *pda, uint32_t lo, uint32_t hi, uint32_t next) {
     uint32_t at = AG_PDA_FAIL;
     if (lo < 0x20) at = json_controls(pda, lo, hi < 0x1F ? hi : 0x1F, next);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { TREE_FROM = 6 }; /* exits of a state */
+enum { TREE_FROM = 6 }; /* uncertain nodes with one state that become a tree */
 
 typedef struct path_step {
     uint32_t state;
@@ -18,11 +18,11 @@ typedef struct mask_builder {
     ag_lazy_dfa *dfa;
     const ag_token_tree *tree;
     ag_state_mask *mask;
-    uint32_t first; /* the state that the mask is of */
+    uint32_t first; /* state of the mask */
     unsigned flags;
     path_step *path;
     size_t ids_cap, rule_ends_cap, uncertain_cap;
-    uint8_t *uncertain_chars; /* [n_exits] */
+    uint8_t *uncertain_chars; /* [n_uncertain] */
     size_t uncertain_chars_cap;
     ag_error *err;
 } mask_builder;
@@ -98,7 +98,7 @@ static ag_status add_tokens(mask_builder *g, const ag_token_node *node, path_ste
     return AG_OK;
 }
 
-/* All tokens that stay in the rule from g->first on. */
+/* Collects the tokens that stay in the rule from g->first on, and the uncertain ones. */
 static ag_status gather_tokens(mask_builder *g) {
     const ag_token_tree *t = g->tree;
     g->path[0] = (path_step){g->first, 0};
@@ -125,9 +125,10 @@ static ag_status gather_tokens(mask_builder *g) {
     return AG_OK;
 }
 
-/* ---- trees of what follows ---- */
+/* ---- trees of uncertain tokens ---- */
 
-/* Tokens below the exits that lead to `state`. list NULL: only counts them. */
+/* Lists the rest of each uncertain token after `state`. Returns their number. list NULL: only
+ * counts. */
 static size_t list_suffixes(const mask_builder *g, uint32_t state, ag_token_text *list) {
     const ag_token_tree *t = g->tree;
     size_t n = 0;
@@ -177,8 +178,8 @@ static size_t count_uncertain(const ag_state_mask *m, uint32_t state) {
     return n;
 }
 
-/* Exits that are many for one state become a tree; all of them where it matters how many characters
- * or which name come before: a tree's entries say so. */
+/* Turns uncertain nodes with the same state into one tree, if there are many. With flags all become
+ * trees, since entries also hold the characters before. */
 static ag_status merge_uncertain(mask_builder *g) {
     ag_state_mask *m = g->mask;
     const size_t from = g->flags ? 1 : TREE_FROM;
@@ -206,7 +207,7 @@ static ag_status merge_uncertain(mask_builder *g) {
     return AG_OK;
 }
 
-/* Many ids are bits. */
+/* Turns many ids into bits. */
 static ag_status pack_ids(mask_builder *g) {
     ag_state_mask *m = g->mask;
     const size_t words = (g->tree->n_vocab + 31) / 32;

@@ -55,7 +55,7 @@ void ag_token_texts_link(ag_token_text *list, size_t n, ag_token_node *nodes, ui
     nodes[0].skip = n_nodes & 0xFFFFFF;
 }
 
-/* Into t->bytes and t->start. */
+/* Fills t->bytes and t->start. */
 static ag_status read_spellings(ag_token_tree *t, const ag_tokenizer *tokenizer, ag_error *err) {
     ag_text all = {0};
     ag_token_bytes reader = {0};
@@ -70,7 +70,7 @@ static ag_status read_spellings(ag_token_tree *t, const ag_tokenizer *tokenizer,
             continue;
         }
         st = ag_token_bytes_read(&reader, (int32_t)id, &all, err);
-        /* No text has this byte, which is what special tokens begin with here. */
+        /* No text has this byte: special tokens start with it. */
         if (all.len > before &&
             memchr(all.data + before, AG_SPECIAL_PREFIX_BYTE, all.len - before)) {
             all.len = before;
@@ -79,7 +79,7 @@ static ag_status read_spellings(ag_token_tree *t, const ag_tokenizer *tokenizer,
     }
     ag_token_bytes_close(&reader);
     t->start[t->n_vocab] = (uint32_t)all.len;
-    t->bytes = (unsigned char *)all.data; /* ag_text_free and ag_free are the same */
+    t->bytes = (unsigned char *)all.data; /* ag_free() releases it as ag_text_free() would */
     return st;
 }
 

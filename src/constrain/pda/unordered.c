@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects whose properties come in any order. What may follow depends on which are there: of the
- * many sets only those that a text reaches are ever written. */
+/* Members in any order: objects, and arrays with unique items. What may follow depends on the set
+ * of members so far. Only sets that a text reaches are written. */
 #include "constrain/pda/pda.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -26,8 +26,8 @@ uint32_t ag_pda_object_add(ag_pda *pda, const ag_pda_object *object) {
     return (uint32_t)pda->n_objects++;
 }
 
-/* The instruction for a set of members that are there: it is opened when it is reached. next: tells
- * whether it can be. */
+/* Returns the SET instruction of a set of members. It is opened when a text reaches it. next: tells
+ * whether the end can be reached. */
 static uint32_t set_inst(ag_pda *pda, uint32_t object, const uint32_t *set, uint32_t next) {
     uint32_t list[WORDS + 1] = {object}, id;
     ag_error err;
@@ -50,8 +50,8 @@ static uint32_t set_inst(ag_pda *pda, uint32_t object, const uint32_t *set, uint
     return pda->set_insts[id];
 }
 
-/* What is live is found out before any set is opened: an object can be written if all that it needs
- * can be. */
+/* `live` is computed before any set is opened. So the first set's next is a path through all
+ * required members: the object can be written if they can. */
 uint32_t ag_pda_object_start(ag_pda *pda, uint32_t object) {
     if (pda->status != AG_OK) return 0;
     const uint32_t none[WORDS] = {0};
@@ -63,7 +63,7 @@ uint32_t ag_pda_object_start(ag_pda *pda, uint32_t object) {
     return set_inst(pda, object, none, at);
 }
 
-/* Any member that is not there yet, then the set with it. */
+/* Writes any member that is not in the set, then the set with it. */
 static uint32_t next_member(ag_pda *pda, uint32_t object, const uint32_t *set) {
     uint32_t at = AG_PDA_FAIL;
     for (uint32_t i = 0; i < pda->objects[object].n && pda->status == AG_OK; i++) {
@@ -79,7 +79,8 @@ static uint32_t next_member(ag_pda *pda, uint32_t object, const uint32_t *set) {
     if (other == AG_PDA_FAIL || !pda->rules[other].live) return at;
     uint32_t with_other[WORDS];
     memcpy(with_other, set, sizeof with_other);
-    with_other[WORDS - 1] |= 1u << 31; /* there is a member: the last bit is nobody's */
+    with_other[WORDS - 1] |=
+        1u << 31; /* a member was written: no declared member uses the last bit */
     return ag_pda_either(pda, at,
                          ag_pda_call(pda, other, set_inst(pda, object, with_other, AG_PDA_FAIL)));
 }
@@ -111,7 +112,7 @@ void ag_pda_open_set(ag_pda *pda, uint32_t inst) {
     pda->insts[inst].hi = 1; /* it is open */
 }
 
-/* ---- without what was opened ---- */
+/* ---- copying ---- */
 
 static ag_status copy_list(void **to, size_t *cap, const void *from, size_t n, size_t size,
                            ag_error *err) {

@@ -74,7 +74,7 @@ static ag_status add_ranges(ag_char_set *s, const ag_char_range *r, size_t n, ag
     return AG_OK;
 }
 
-/* All that are not spaces. U+0085 and U+001C to U+001F are spaces to Python. */
+/* Adds all characters except spaces. For Python, U+0085 and U+001C to U+001F are spaces, too. */
 static ag_status add_not_spaces(ag_char_set *s, ag_error *err) {
     ag_char_set all = {0};
     ag_status st = add_ranges(&all, spaces, sizeof spaces / sizeof spaces[0], err);
@@ -126,7 +126,7 @@ static const struct {
     {"Lowercase", "Ll"},
 };
 
-/* One or two letters. */
+/* category: one or two letters. */
 static ag_status add_category(ag_char_set *s, const char *category, ag_error *err) {
     uint32_t from = 0;
     bool inside = false;

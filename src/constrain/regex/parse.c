@@ -82,7 +82,7 @@ static uint32_t read_char(parser *p) {
 
 /* ---- escapes ---- */
 
-/* n digits; false and nothing taken if they are not there. */
+/* Reads n digits. Returns false and reads nothing if they are missing. */
 static bool read_hex(parser *p, size_t n, uint32_t *out) {
     *out = 0;
     if (p->n - p->at < n) return false;
@@ -95,7 +95,7 @@ static bool read_hex(parser *p, size_t n, uint32_t *out) {
     return true;
 }
 
-/* Behind \u: XXXX, a pair of surrogates, or {X...}. */
+/* Reads what follows \u: XXXX, a surrogate pair, or {X...}. */
 static ag_status read_unicode(parser *p, uint32_t *cp) {
     const size_t start = p->at;
     if (skip_if(p, "{")) {
@@ -122,7 +122,7 @@ static ag_status read_property(parser *p, bool negative, ag_char_set *set) {
     if (!skip_if(p, "{") || !end) {
         return AG_FAIL(p->err, FORMAT, "byte %zu: \\p needs {NAME}", start);
     }
-    if (++p->n_properties > MAX_PROPERTIES) { /* each is hundreds of ranges */
+    if (++p->n_properties > MAX_PROPERTIES) { /* each has hundreds of ranges */
         return AG_FAIL(p->err, LIMIT, "byte %zu: more than %d properties", start, MAX_PROPERTIES);
     }
     const size_t n = (size_t)(end - (p->s + p->at));
@@ -138,7 +138,8 @@ static ag_status read_property(parser *p, bool negative, ag_char_set *set) {
     return st;
 }
 
-/* Behind a backslash: adds a class to set, or gives a character (*is_class false). */
+/* Reads what follows a backslash: adds a class to the set, or returns a character (*is_class
+ * false). */
 static ag_status read_escape(parser *p, ag_char_set *set, bool *is_class, uint32_t *cp) {
     static const char from[] = "nrtvf0", to[] = "\n\r\t\v\f";
     const size_t start = p->at - 1;
@@ -195,7 +196,7 @@ static ag_status class_atom(parser *p, ag_char_set *set, bool *is_class, uint32_
     return AG_OK;
 }
 
-/* Behind [. */
+/* Reads what follows [. */
 static ag_status parse_class(parser *p, uint32_t *id) {
     const size_t start = p->at - 1;
     const bool negative = skip_if(p, "^");
@@ -210,7 +211,7 @@ static ag_status parse_class(parser *p, uint32_t *id) {
         if (next_is(p, "-") && p->n - p->at > 1 && p->s[p->at + 1] != ']') {
             p->at++;
             AG_TRY(class_atom(p, set, &high_class, &hi));
-            if (high_class) { /* [a-\d]: the hyphen is one of the characters */
+            if (high_class) { /* [a-\d]: the hyphen is a character */
                 hi = lo;
                 AG_TRY(ag_char_set_add(set, '-', '-', p->err));
             }
@@ -226,7 +227,7 @@ static ag_status parse_class(parser *p, uint32_t *id) {
     return finish_set(p, id);
 }
 
-/* ---- the rest ---- */
+/* ---- groups, atoms, quantifiers ---- */
 
 static ag_status parse_alternatives(parser *p, uint32_t *id);
 
@@ -237,7 +238,7 @@ static ag_status skip_name(parser *p) {
     return AG_OK;
 }
 
-/* Behind (. */
+/* Reads what follows (. */
 static ag_status parse_group(parser *p, uint32_t *id) {
     const size_t start = p->at - 1;
     bool ahead = false, negative = false;
@@ -271,7 +272,7 @@ static ag_status parse_single(parser *p, uint32_t cp, uint32_t *id) {
     return finish_set(p, id);
 }
 
-/* Any character but the ends of lines. */
+/* Any character except line ends. */
 static ag_status parse_dot(parser *p, uint32_t *id) {
     static const uint32_t lines[] = {'\n', '\r', 0x2028, 0x2029};
     ag_char_set *set;
@@ -332,7 +333,7 @@ static bool read_number(parser *p, uint32_t *out) {
     return p->at > start;
 }
 
-/* {n}, {n,}, {n,m}; anything else is text. */
+/* Reads {n}, {n,} or {n,m}. Anything else is text. */
 static bool read_counts(parser *p, uint32_t *min, uint32_t *max) {
     const size_t start = p->at;
     if (skip_if(p, "{") && read_number(p, min)) {
@@ -368,7 +369,7 @@ static ag_status parse_repeated(parser *p, uint32_t *id) {
             return AG_FAIL(p->err, FORMAT, "byte %zu: at least %u and at most %u repetitions",
                            start, min, max);
         }
-        skip_if(p, "?"); /* how much is taken first does not matter to a language */
+        skip_if(p, "?"); /* lazy or greedy: the language is the same */
         AG_TRY(add_node(
             p, (ag_regex_node){.kind = AG_REGEX_REPEAT, .left = *id, .min = min, .max = max}, id));
     }

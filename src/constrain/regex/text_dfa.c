@@ -64,7 +64,7 @@ ag_status ag_text_dfa_add_edge(ag_text_dfa *d, uint32_t lo, uint32_t hi, uint32_
     return AG_OK;
 }
 
-/* live[s]: an accepting state can be reached from s. By going backwards over all edges. */
+/* Sets live[s] if s reaches an accepting state. Walks all edges backwards. */
 static ag_status find_live(const ag_text_dfa *d, bool *live, ag_error *err) {
     const size_t n = d->n_states;
     uint32_t *first = ag_calloc(n + 1, sizeof *first);
@@ -135,7 +135,7 @@ ag_status ag_text_dfa_trim(ag_text_dfa *d, ag_error *err) {
     return st;
 }
 
-/* ---- combining ---- */
+/* ---- intersection, difference ---- */
 
 typedef struct product {
     const ag_text_dfa *a, *b;
@@ -205,7 +205,7 @@ ag_status ag_text_dfa_combine(ag_text_dfa *out, const ag_text_dfa *a, const ag_t
     return st;
 }
 
-/* ---- lengths, asking ---- */
+/* ---- lengths, queries ---- */
 
 ag_status ag_text_dfa_lengths(ag_text_dfa *out, size_t min, size_t max,
                               const ag_text_limits *limits, ag_error *err) {
@@ -251,7 +251,7 @@ bool ag_text_dfa_accepts(const ag_text_dfa *d, const char *text, size_t n) {
     return d->accepts[s];
 }
 
-/* Depth first; a language with a loop is endless, since every state is live. */
+/* Counts depth first. Every state is live, so a loop means that the language is infinite. */
 static size_t count_from(const ag_text_dfa *d, uint32_t s, size_t max, size_t depth) {
     if (depth > max) return SIZE_MAX;
     size_t n = d->accepts[s];

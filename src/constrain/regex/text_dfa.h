@@ -24,8 +24,8 @@ typedef struct ag_text_dfa {
 typedef struct ag_text_limits {
     size_t states; /* of one automaton */
     size_t work;   /* steps of making one automaton */
-    size_t *spent; /* steps of all automata so far, at most AG_TEXT_TOTAL_FACTOR * work; NULL: not
-                      counted */
+    /* Steps of all automata so far, at most AG_TEXT_TOTAL_FACTOR * work; NULL: not counted. */
+    size_t *spent;
 } ag_text_limits;
 
 enum { AG_TEXT_TOTAL_FACTOR = 2 };

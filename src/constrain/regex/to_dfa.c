@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A regular expression becomes instructions with choices, these a deterministic automaton by the
- * subset construction. Each part is written in front of what follows it. */
+/* Compiles a regex tree to a nondeterministic program and that to a DFA by the subset construction.
+ * The program is written back to front. */
 #include "constrain/interner.h"
 #include "constrain/interrupts.h"
 #include "constrain/regex/text_dfa.h"
@@ -17,7 +17,7 @@ typedef enum step_kind { STEP_SET, STEP_SPLIT, STEP_BEGIN, STEP_END, STEP_MATCH 
 
 typedef struct step {
     step_kind kind;
-    uint32_t next, other; /* SPLIT: two ways; UINT32_MAX: none yet */
+    uint32_t next, other; /* SPLIT: both alternatives; NO_STEP: not written yet */
     uint32_t set;
 } step;
 
@@ -37,7 +37,7 @@ typedef struct machine {
 } machine;
 
 #define ANY_SET UINT32_MAX
-enum { BORDER_WORK = 8 }; /* of a range, which takes memory, too */
+enum { BORDER_WORK = 8 }; /* steps per range, which also takes memory */
 #define NO_STEP UINT32_MAX
 
 static ag_status add_step(machine *m, step s, uint32_t *id) {
@@ -85,14 +85,14 @@ static ag_status emit_repeat(machine *m, const ag_regex_node *r, uint32_t next, 
 static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *id) {
     const ag_regex_node *r = &m->tree->nodes[node];
     uint32_t left, right;
-    AG_TRY(charge_work(m, 1)); /* the empty text repeated makes no steps */
+    AG_TRY(charge_work(m, 1)); /* repeating an empty text writes no steps */
     switch (r->kind) {
     case AG_REGEX_EMPTY:
         *id = next;
         return AG_OK;
     case AG_REGEX_SET:
         return add_step(m, (step){STEP_SET, next, NO_STEP, r->set}, id);
-    case AG_REGEX_CAT: { /* a chain of them leans to the left: without recursion down it */
+    case AG_REGEX_CAT: { /* a chain leans to the left: loop instead of recursion */
         uint32_t at = node;
         for (; m->tree->nodes[at].kind == AG_REGEX_CAT; at = m->tree->nodes[at].left) {
             AG_TRY(emit_node(m, m->tree->nodes[at].right, next, &next));
@@ -123,8 +123,8 @@ static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *i
 
 /* ---- subsets ---- */
 
-/* Adds what can be reached from s without a character; m->list holds steps with a character, ends
- * and matches. */
+/* Adds the steps that s reaches without a character. m->list gets steps with a character, ends and
+ * matches. */
 static void reach(machine *m, uint32_t s, bool at_begin, bool at_end) {
     size_t n = 0;
     m->stack[n++] = s;
@@ -157,7 +157,7 @@ static void begin_list(machine *m) {
     m->n_list = 0;
 }
 
-/* Whether the text may end in this subset. */
+/* Returns whether the text may end in this subset. */
 static bool may_end(machine *m, uint32_t id, bool at_begin) {
     size_t n;
     const uint32_t *list = ag_interner_list(&m->sets, id, &n);
@@ -184,7 +184,7 @@ static bool set_has(const ag_char_set *s, uint32_t cp) {
     return lo < s->n && s->ranges[lo].lo <= cp;
 }
 
-/* Where the characters of a subset's steps begin to differ. */
+/* Lists the characters at which the subset's sets begin and end. */
 static ag_status find_borders(machine *m, uint32_t id, ag_char_set *borders) {
     size_t n;
     const uint32_t *list = ag_interner_list(&m->sets, id, &n);
@@ -253,7 +253,7 @@ static ag_status run_subsets(machine *m, uint32_t start, ag_text_dfa *out) {
     return ag_text_dfa_trim(out, m->err);
 }
 
-/* Any characters, so many as they like, then next. */
+/* Writes any number of any characters, then next. */
 static ag_status emit_any(machine *m, uint32_t next, uint32_t *id) {
     uint32_t body = NO_STEP;
     AG_TRY(add_step(m, (step){STEP_SPLIT, NO_STEP, next, 0}, id));
@@ -262,7 +262,7 @@ static ag_status emit_any(machine *m, uint32_t next, uint32_t *id) {
     return AG_OK;
 }
 
-/* before, after: any characters may stand there. */
+/* before, after: any characters may precede or follow the match. */
 static ag_status build_dfa(const ag_regex_tree *t, uint32_t root, bool before, bool after,
                            const ag_text_limits *limits, ag_text_dfa *out, ag_error *err) {
     machine m = {.tree = t, .limits = limits, .err = err};
@@ -284,18 +284,18 @@ static ag_status build_dfa(const ag_regex_tree *t, uint32_t root, bool before, b
     return st;
 }
 
-/* ---- looking ahead, where an expression begins ---- */
+/* ---- lookahead at the start ---- */
 
 enum { MAX_AHEADS = 16 };
 
 typedef struct front {
-    bool anchored;               /* the text begins there */
+    bool anchored;               /* the match starts with the text */
     uint32_t aheads[MAX_AHEADS]; /* nodes */
     size_t n;
 } front;
 
-/* Takes ^ and (?...) off the front of the tree. A sequence leans to the left: `open` are those in
- * which the next part stands, each visited once. */
+/* Removes ^ and lookaheads from the front of the tree. A sequence leans to the left: `open` holds
+ * the sequences that contain the next part. Each part is visited once. */
 static ag_status strip_front(ag_regex_tree *t, front *f, ag_error *err) {
     uint32_t *open = ag_calloc(t->n, sizeof *open);
     if (!open) return AG_FAIL(err, NOMEM, "regular expression of %zu nodes", t->n);
@@ -308,7 +308,7 @@ static ag_status strip_front(ag_regex_tree *t, front *f, ag_error *err) {
         else if (first->kind == AG_REGEX_AHEAD && f->anchored && f->n < MAX_AHEADS)
             f->aheads[f->n++] = at;
         else break;
-        if (!n_open) { /* it was all of it; what an ahead asks for is another node */
+        if (!n_open) { /* nothing is left; the `left` of a lookahead stays valid */
             first->kind = AG_REGEX_EMPTY;
             break;
         }
@@ -319,7 +319,7 @@ static ag_status strip_front(ag_regex_tree *t, front *f, ag_error *err) {
     return AG_OK;
 }
 
-/* The texts of what is looked for ahead are combined with *out's. */
+/* Combines *out with the texts of each lookahead. */
 static ag_status build_with_ahead(ag_regex_tree *t, bool search, const ag_text_limits *limits,
                                   ag_text_dfa *out, ag_error *err) {
     front f = {.anchored = !search};
@@ -351,7 +351,7 @@ ag_status ag_text_dfa_regex(ag_text_dfa *out, const char *regex, size_t n, bool 
     return st;
 }
 
-/* ---- texts as they are ---- */
+/* ---- listed texts ---- */
 
 typedef struct text_node {
     uint32_t cp, child, newest, sibling; /* 0: none; newest: the last child */
@@ -363,7 +363,7 @@ typedef struct sorted_text {
     size_t len;
 } sorted_text;
 
-/* By code points: UTF-8 has them in order. */
+/* By code points, whose order UTF-8 keeps. */
 static int compare_texts(const void *a, const void *b) {
     const sorted_text *x = a, *y = b;
     const size_t n = x->len < y->len ? x->len : y->len;
@@ -371,7 +371,7 @@ static int compare_texts(const void *a, const void *b) {
     return c ? c : (x->len > y->len) - (x->len < y->len);
 }
 
-/* The texts come in order: what a text shares with others it shares with the newest. */
+/* Adds a text to the tree. Texts come in order, so it shares a prefix with the newest text only. */
 static ag_status add_text(text_node **nodes, size_t *n, size_t *cap, const char *s, size_t len,
                           ag_error *err) {
     uint32_t at = 0;

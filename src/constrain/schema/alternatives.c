@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of alternatives. */
+/* Alternatives: union, intersection and expansion of lists, and whether they are empty. */
 #include "constrain/schema/value_set.h"
 #include "core/fail.h"
 
@@ -125,7 +125,7 @@ ag_status ag_schema_set_is_empty(ag_schema_compiler *s, ag_schema_set schemas, i
                                  bool *empty) {
     *empty = schemas == AG_SCHEMA_NONE;
     if (schemas == AG_SCHEMA_NONE || schemas == AG_SCHEMA_ANY || depth <= 0) return AG_OK;
-    if (ag_schema_set_is_expanding(s, schemas)) return AG_OK; /* nobody knows yet */
+    if (ag_schema_set_is_expanding(s, schemas)) return AG_OK; /* not known yet */
     ag_alternatives alternatives;
     AG_TRY(ag_schema_set_expand(s, schemas, &alternatives));
     AG_TRY(ag_alternatives_expand(s, alternatives, &alternatives));

@@ -12,7 +12,7 @@ enum { COMPILER_BYTES_MAX = 256 << 20 };
 struct ag_dfa_list {
     ag_text_dfa dfa;
     ag_dfa_list *next;
-    const char *regex; /* [n] that it is of; NULL: another */
+    const char *regex; /* [n] source of the automaton; NULL: not a regular expression */
     size_t n;
     bool search;
     ag_dfa_list *same_hash;
@@ -117,14 +117,14 @@ ag_status ag_schema_set_and(ag_schema_compiler *s, ag_schema_set a, ag_schema_se
     const uint32_t *y = ag_interner_list(&s->sets, b, &n_b);
     uint32_t *both = ag_schema_alloc(s, n_a + n_b, sizeof *both);
     if (!both) return ag_schema_no_memory(s);
-    /* In the order of a, then what only b has: the order of properties follows it. */
+    /* The members of a, then those of b alone. Properties are written in this order. */
     for (size_t i = 0; i < n_a; i++) both[n++] = x[i];
     for (size_t i = 0; i < n_b; i++) {
         bool bucket = false;
         for (size_t k = 0; k < n_a; k++) bucket |= x[k] == y[i];
         for (size_t k = 0; k < n_a; k++) {
             if ((x[k] ^ 1) != y[i]) continue;
-            *out = AG_SCHEMA_NONE; /* a schema and its opposite */
+            *out = AG_SCHEMA_NONE; /* a schema and its negation */
             return AG_OK;
         }
         if (!bucket) both[n++] = y[i];

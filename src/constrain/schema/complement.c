@@ -23,13 +23,13 @@ static int compare_values(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* All numbers between those of a list. */
+/* Adds the numbers between those of a list. */
 static ag_status complement_list(complement *o, const ag_number_set *x) {
     double values[GAPS_MAX];
     o->decidable = x->n_values <= GAPS_MAX;
     for (size_t i = 0; i < x->n_values && o->decidable; i++) {
         values[i] = json_number_value(x->values[i]);
-        o->decidable = fabs(values[i]) < 0x1p53; /* beyond, doubles stand for several */
+        o->decidable = fabs(values[i]) < 0x1p53; /* beyond, a double stands for several integers */
     }
     if (!o->decidable) return AG_OK;
     qsort(values, x->n_values, sizeof *values, compare_values);
@@ -46,7 +46,8 @@ static ag_status complement_list(complement *o, const ag_number_set *x) {
     return AG_OK;
 }
 
-/* Of the step and of integers; a step that is not whole cannot be told from others. */
+/* Adds the numbers that are not multiples of the step, and those that are not integers if the set
+ * has integers only. The step is 0 or an integer. */
 static ag_status complement_multiple(complement *o, const ag_number_set *x) {
     const double steps[2] = {x->integer ? 1 : 0, x->step};
     for (int i = 0; i < 2; i++) {
@@ -96,9 +97,10 @@ static ag_status complement_string(complement *o, const ag_string_set *x) {
     return add_values(o, (ag_value_set){.string = &other[2]});
 }
 
-/* ---- goals ---- */
+/* ---- schema sets ---- */
 
-/* What breaks a goal: one of several goals, each the opposite of a schema. */
+/* Lists the schema sets of which at least one holds if `schemas` does not: the negation of each
+ * member. */
 static ag_status negations_of(complement *o, ag_schema_set schemas, ag_schema_set **out,
                               size_t *n) {
     ag_schema_compiler *s = o->s;
@@ -124,7 +126,7 @@ static ag_status negations_of(complement *o, ag_schema_set schemas, ag_schema_se
 
 /* ---- arrays ---- */
 
-/* An array in which item `at` is there and obeys the goal. */
+/* Adds the arrays in which item `at` exists and matches. */
 static ag_status add_item(complement *o, size_t at, ag_schema_set schemas) {
     ag_array_set *x = ag_schema_alloc(o->s, 1, sizeof *x);
     ag_schema_set *prefix = ag_schema_alloc(o->s, at + 1, sizeof *prefix);
@@ -135,7 +137,7 @@ static ag_status add_item(complement *o, size_t at, ag_schema_set schemas) {
     return add_values(o, (ag_value_set){.array = x});
 }
 
-/* An array in which one of the items from `from` on obeys the goal. */
+/* Adds the arrays in which one of the items from index `from` on matches. */
 static ag_status add_contained_item(complement *o, size_t from, ag_schema_set schemas) {
     ag_array_set *x = ag_schema_alloc(o->s, 1, sizeof *x);
     ag_contains *c = ag_schema_alloc(o->s, 1, sizeof *c);
@@ -170,7 +172,7 @@ static ag_status complement_array(complement *o, const ag_array_set *x) {
 
 /* ---- objects ---- */
 
-/* An object of which one property is said something. */
+/* Adds the objects that satisfy one property. */
 static ag_status add_property(complement *o, ag_property p) {
     ag_object_set *x = ag_schema_alloc(o->s, 1, sizeof *x);
     ag_property *copy = ag_schema_alloc(o->s, 1, sizeof *copy);
@@ -182,7 +184,7 @@ static ag_status add_property(complement *o, ag_property p) {
     return add_values(o, (ag_value_set){.object = x});
 }
 
-/* An object in which a property of any of these names obeys the goal. */
+/* Adds the objects that have a matching property with one of these names. */
 static ag_status add_required_match(complement *o, const ag_text_dfa *names,
                                     ag_schema_set schemas) {
     if (names && !names->n_states) return AG_OK;
@@ -196,7 +198,7 @@ static ag_status add_required_match(complement *o, const ag_text_dfa *names,
     return add_values(o, (ag_value_set){.object = x});
 }
 
-/* The property is there and breaks its goal, or is not there although it must be. */
+/* Adds the objects in which the property violates its schemas, or is absent although required. */
 static ag_status violate_property(complement *o, ag_property p) {
     ag_schema_set *negations;
     size_t n;
@@ -213,7 +215,8 @@ static ag_status violate_property(complement *o, ag_property p) {
     return add_property(o, p);
 }
 
-/* A name that may not be there, or one that is not declared whose value breaks its goal. */
+/* Adds the objects with a name that is not allowed, or an undeclared property that violates its
+ * schemas. */
 static ag_status violate_others(complement *o, const ag_object_set *x) {
     const ag_text_dfa *declared, *uncovered = NULL;
     ag_text_dfa declared_dfa;

@@ -53,7 +53,7 @@ static ag_status add_schema(ag_schema_doc *d, ag_schema_node at, uint32_t *id, a
     AG_TRY(ag_compile_steps(1, err));
     if (2 * (d->n + 1) > d->n_slots) AG_TRY(grow_schema_slots(d, err));
     const size_t slot = schema_slot(d, at.value);
-    /* true and false are one value each, wherever they stand. */
+    /* Jansson has one value each for true and false, so their first path stands for all. */
     if (d->slots[slot]) {
         *id = d->slots[slot] - 1;
         return AG_OK;
@@ -91,14 +91,14 @@ ag_status ag_schema_doc_const(ag_schema_doc *d, uint32_t parent, const char *key
         json_decref(schema);
         return AG_FAIL(err, NOMEM, "schema");
     }
-    json_decref(schema); /* the array holds it */
+    json_decref(schema); /* the array owns it */
     const ag_schema_node at = {schema, d->schemas[parent].resource, parent, key, NULL, SIZE_MAX};
     return add_schema(d, at, id, err);
 }
 
-/* ---- places ---- */
+/* ---- paths ---- */
 
-/* Appends at most what fits. */
+/* Appends what fits. */
 static void put_text(char *out, size_t *n, const char *s) {
     for (; *s && *n + 1 < AG_SCHEMA_PATH_BYTES; s++) out[(*n)++] = *s;
     out[*n] = '\0';
@@ -144,7 +144,7 @@ static ag_status add_anchor(ag_schema_doc *d, ag_schema_anchor a, ag_error *err)
     return st;
 }
 
-/* Identifiers of all parts of the document; the JSON is at most 64 levels deep. */
+/* Lists the identifiers in the document. Its JSON is at most 64 levels deep. */
 static ag_status find_anchors(ag_schema_doc *d, const json_t *v, const json_t *resource,
                               ag_error *err) {
     AG_TRY(ag_compile_steps(1, err));
@@ -174,7 +174,8 @@ static ag_status find_anchors(ag_schema_doc *d, const json_t *v, const json_t *r
     return AG_OK;
 }
 
-/* One part of a pointer, without ~ and % escapes; returns what is behind it. */
+/* Reads one segment of a JSON pointer and decodes its ~ and % escapes. Returns the position after
+ * it. */
 static const char *read_segment(const char *s, char *out, size_t size) {
     size_t n = 0;
     for (; *s && *s != '/' && n + 1 < size; s++) {
@@ -191,7 +192,7 @@ static const char *read_segment(const char *s, char *out, size_t size) {
     return s;
 }
 
-/* The value that a pointer leads to; NULL: there is none. */
+/* Returns the value at a JSON pointer, or NULL. */
 static const json_t *follow_pointer(const json_t *v, const char *pointer) {
     char segment[512];
     while (v && *pointer == '/') {

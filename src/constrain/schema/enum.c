@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that stand in a schema: enum and const. */
+/* The keywords enum and const. */
 #include "constrain/schema/keywords.h"
 #include "core/fail.h"
 
@@ -45,7 +45,7 @@ static ag_status add_object(enum_reader *x, const json_t *v) {
     return ag_alternatives_add_set(x->s, &x->alternatives, (ag_value_set){.object = o});
 }
 
-/* null, booleans, numbers and strings are one shape. */
+/* Adds one value set for all nulls, booleans, numbers and strings. */
 static ag_status add_scalars(enum_reader *x, const json_t *const *list, size_t n) {
     ag_schema_compiler *s = x->s;
     ag_value_set scalars = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keywords that combine schemas. */
+/* Keywords that combine schemas, and the expansion of schema sets. */
 #include "constrain/schema/keywords.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -17,9 +17,9 @@ typedef struct schema {
     ag_schema_compiler *s;
     uint32_t id;
     const json_t *v;
-    const ag_value_set *types; /* what the keywords of single types say; NULL: not known yet */
+    const ag_value_set *types; /* from keywords of a single type; NULL: not read yet */
     bool types_applied;
-    ag_alternatives alternatives; /* so far */
+    ag_alternatives alternatives; /* of the keywords so far */
 } schema;
 
 static ag_status alternatives_of_set(ag_schema_compiler *s, ag_schema_set schemas,
@@ -59,7 +59,7 @@ static ag_status intersect_with_set(schema *x, ag_schema_set schemas) {
     return intersect_with(x, alternatives);
 }
 
-/* The shape of the single types, when somebody wants to know. */
+/* Returns the value set of single types, which is read on first use. */
 static ag_status type_alternatives(schema *x, ag_alternatives *out) {
     if (!x->types) AG_TRY(ag_schema_read_types(x->s, x->id, &x->types));
     return alternatives_of_values(x->s, x->types, out);
@@ -115,7 +115,7 @@ static ag_status apply_any_of(schema *x, const json_t *v) {
     return intersect_with(x, alternatives);
 }
 
-/* Whether nothing obeys both, among what the schema's own types allow. */
+/* Sets *disjoint if certainly no value matches both schema sets and the schema's own types. */
 static ag_status are_disjoint(schema *x, ag_schema_set a, ag_schema_set b, bool *disjoint) {
     ag_alternatives types, one, other;
     AG_TRY(type_alternatives(x, &types));
@@ -137,7 +137,7 @@ static ag_status negate(schema *x, ag_schema_set schemas, bool *decidable, ag_al
     return ag_alternatives_complement(x->s, alternatives, decidable, out);
 }
 
-/* goals[i], and none of the others that overlap with it. */
+/* Returns the values of sets[i] that match no other set. Disjoint sets are skipped. */
 static ag_status only_set(schema *x, const ag_schema_set *sets, size_t n, size_t i,
                           const bool *disjoint, ag_alternatives *out) {
     AG_TRY(alternatives_of_set(x->s, sets[i], out));
@@ -189,7 +189,7 @@ static ag_status apply_not(schema *x, const json_t *v) {
     ag_alternatives alternatives;
     const json_t *inner = json_object_get(v, "not");
     AG_TRY(sub_schema(x, "not", NULL, SIZE_MAX, v, &schemas));
-    if (inner && json_object_size(v) == 1) { /* what is not not so is so */
+    if (inner && json_object_size(v) == 1) { /* two negations cancel out */
         uint32_t child;
         AG_TRY(ag_schema_doc_child(&x->s->doc, x->id, "not", NULL, SIZE_MAX, v, &child, x->s->err));
         AG_TRY(ag_schema_doc_child(&x->s->doc, child, "not", NULL, SIZE_MAX, inner, &child,
@@ -233,7 +233,7 @@ static ag_status apply_if(schema *x, const json_t *v) {
 
 /* ---- dependencies ---- */
 
-/* An object with these properties required, or with one that may not be there. */
+/* Returns the objects with these properties. others: and all values that are not objects. */
 static ag_status object_alternative(schema *x, const ag_property *list, size_t n, bool others,
                                     ag_alternatives *out) {
     ag_object_set *object = ag_schema_alloc(x->s, 1, sizeof *object);
@@ -305,7 +305,7 @@ static ag_status apply_values(schema *x, const char *key, const json_t *v) {
     return intersect_with(x, alternatives);
 }
 
-/* ---- keywords ---- */
+/* ---- all keywords ---- */
 
 static bool is_one_of(const char *key, const char *const *list) {
     while (*list && strcmp(*list, key)) list++;
@@ -386,7 +386,7 @@ static ag_status expand_schema(ag_schema_compiler *s, uint32_t id, ag_alternativ
     return AG_OK;
 }
 
-/* ---- goals ---- */
+/* ---- schema sets ---- */
 
 static ag_status expand_members(ag_schema_compiler *s, ag_schema_set schemas,
                                 ag_alternatives *out) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Formats as regular expressions: what they allow is allowed by the specifications that JSON Schema
- * names (RFC 3339, 3986, 4122, 4291, 5321, 6570, 6901, 1123), though not all that these allow. */
+/* Formats as regular expressions. Each accepts a part of what its specification allows, and nothing
+ * else (RFC 3339, 3986, 4122, 4291, 5321, 6570, 6901, 1123). */
 #include "constrain/schema/keywords.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@
 #define HEX2 "%[0-9a-fA-F]{2}"
 /* more: characters beyond ASCII, for IRIs. */
 #define SEGMENT(more, extra) "([a-zA-Z0-9._~!$&'()*+,;=@" extra more "-]|" HEX2 ")"
-/* ip: the address in brackets, which IRIs do without here. */
+/* ip: the address in brackets, which IRIs do not have here. */
 #define IP_LITERAL "|(" SEGMENT("", ":") "*@)?\\[" IPV6 "\\](:\\d*)?"
 #define AUTHORITY(more, ip) "(" SEGMENT(more, ":") "*" ip ")"
 #define QUERY(more) "(\\?" SEGMENT(more, ":/?") "*)?(#" SEGMENT(more, ":/?") "*)?"

@@ -7,8 +7,8 @@
 
 /* ---- numbers ---- */
 
-/* The least common multiple of two steps that are whole, or one of which is a multiple of the
- * other; 0: neither. */
+/* Returns the least common multiple of two integers, or of two steps of which one divides the
+ * other; 0 if they are neither. */
 static double common_step(double a, double b) {
     if (a == 0 || b == 0) return a + b;
     if (fmod(a, b) == 0) return a;
@@ -137,7 +137,7 @@ ag_status ag_string_dfa(ag_schema_compiler *s, const ag_string_set *x, const ag_
 
 /* ---- arrays ---- */
 
-/* Both lists; counts of the same items are one. */
+/* Joins both lists. Counts of the same items become one. */
 static ag_status intersect_contains(ag_schema_compiler *s, const ag_array_set *a,
                                     const ag_array_set *b, ag_array_set *x) {
     if (!a->n_contains && !b->n_contains) return AG_OK;
@@ -211,7 +211,7 @@ static const ag_property *find_property(const ag_object_set *o, const ag_propert
     return NULL;
 }
 
-/* What o says of a name that is not among its properties. */
+/* Returns what o requires of a name that it does not declare. */
 static ag_schema_set schemas_of_other(const ag_object_set *o, const ag_property *p) {
     if (o->names && !ag_text_dfa_accepts(o->names, p->name, p->len)) return AG_SCHEMA_NONE;
     return ag_object_other_schemas(o, p->name, p->len);
@@ -238,7 +238,7 @@ static ag_status intersect_properties(ag_schema_compiler *s, const ag_object_set
     }
     x->properties = list;
     x->n_properties = n;
-    /* Looking for names is fast, but each is looked for among all. */
+    /* Finding a name is fast, but each one is compared with all. */
     return ag_schema_charge(s, n + a->n_properties * b->n_properties / 128);
 }
 
@@ -275,7 +275,7 @@ static ag_status intersect_others(ag_schema_compiler *s, const ag_object_set *a,
     return ag_texts_intersect(s, a->names, b->names, &x->names);
 }
 
-/* No property could be the one that must be there. */
+/* Returns whether no property could be the required match. */
 static bool is_impossible_match(const ag_object_set *x, const ag_required_match *match) {
     if (match->schemas == AG_SCHEMA_NONE) return true;
     bool any = x->n_others > 0;
@@ -300,7 +300,6 @@ static ag_status join_required_matches(ag_schema_compiler *s, const ag_object_se
     return ag_schema_charge(s, n);
 }
 
-/* Nothing can obey, as far as can be seen without looking into goals. */
 bool ag_object_is_empty(const ag_object_set *x) {
     size_t required = 0, possible = 0;
     for (size_t i = 0; i < x->n_properties; i++) {
@@ -334,7 +333,7 @@ static ag_status intersect_objects(ag_schema_compiler *s, const ag_object_set *a
     return AG_OK;
 }
 
-/* ---- shapes ---- */
+/* ---- value sets ---- */
 
 static bool has_any_type(const ag_value_set *x) {
     return x->null_value || x->true_value || x->false_value || x->number || x->string || x->array ||

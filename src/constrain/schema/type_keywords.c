@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keywords that speak of one type: they become one shape. */
+/* Keywords that apply to a single type. They become one value set. */
 #include "constrain/schema/keywords.h"
 #include "core/fail.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The status of something that `keyword` asked for, with its place before the message. */
+/* Puts the path of `keyword` in front of the message, unless st is AG_OK. */
 static ag_status with_path(ag_schema_compiler *s, uint32_t id, const char *keyword, ag_status st) {
     char path[AG_SCHEMA_PATH_BYTES];
     if (st == AG_OK) return st;
@@ -24,7 +24,7 @@ static const json_t *get_keyword(const types *t, const char *keyword) {
     return json_object_get(t->v, keyword);
 }
 
-/* A count; absent: *out stays. */
+/* Reads a count. Leaves *out as it is if the keyword is absent. */
 static ag_status read_count(types *t, const char *keyword, size_t *out) {
     const json_t *v = get_keyword(t, keyword);
     if (!v) return AG_OK;
@@ -50,7 +50,7 @@ static ag_status read_limit(types *t, const char *keyword, const char *open_keyw
     if (closed) {
         *has = true;
         *limit = json_number_value(closed);
-        *open = json_is_true(opened); /* as up to draft 4 */
+        *open = json_is_true(opened); /* a flag up to draft 4 */
     }
     if (!json_is_number(opened)) return AG_OK;
     const double other = json_number_value(opened);
@@ -149,8 +149,8 @@ static ag_status read_prefix(types *t, const char *key, const json_t *list, ag_a
     return AG_OK;
 }
 
-/* minContains and maxContains came with draft 2019-09. *possible: it is not in sight that no array
- * obeys. */
+/* minContains and maxContains exist since draft 2019-09. *possible false: certainly no array
+ * matches. */
 static ag_status read_contains(types *t, ag_array_set *x, bool *possible) {
     const json_t *v = get_keyword(t, "contains");
     if (!v) return AG_OK;
@@ -168,7 +168,7 @@ static ag_status read_contains(types *t, ag_array_set *x, bool *possible) {
         ag_schema_doc_child(&t->s->doc, t->id, "contains", NULL, SIZE_MAX, v, &child, t->s->err));
     AG_TRY(ag_schema_set_of(t->s, child, false, &c->schemas));
     AG_TRY(ag_schema_set_of(t->s, child, true, &c->negation));
-    if (c->schemas == AG_SCHEMA_ANY) { /* all items count */
+    if (c->schemas == AG_SCHEMA_ANY) { /* every item counts */
         if (c->min > x->min) x->min = c->min;
         if (c->max < x->max) x->max = c->max;
         return AG_OK;
@@ -221,12 +221,12 @@ static ag_status read_array(types *t, const ag_array_set **out) {
 typedef struct name_group {
     const ag_text_dfa *names; /* NULL: all */
     ag_schema_set schemas;
-    bool matched; /* by a pattern */
+    bool matched; /* a pattern matches these names */
 } name_group;
 
 enum { NAME_GROUPS_MAX = 64 };
 
-/* Cuts every part in two: names that match and names that do not. */
+/* Splits each group into names that match and names that do not. */
 static ag_status split_groups(types *t, name_group *groups, size_t *n, const ag_text_dfa *names,
                               ag_schema_set schemas) {
     const size_t before = *n;
@@ -286,14 +286,14 @@ static bool has_nul(const json_t *string) {
     return strlen(json_string_value(string)) != json_string_length(string);
 }
 
-/* The names of "required" as keys of an object, in their order; the caller releases it. A name with
- * a NUL in it is no key. */
+/* Returns the names of "required" as keys of an object, in their order. The caller releases it. A
+ * name that contains NUL cannot be a key and is left out. */
 static ag_status read_required(types *t, json_t **out) {
     const json_t *required = get_keyword(t, "required"), *v;
     size_t i;
     *out = json_object();
-    if (!*out) return AG_FAIL(t->s->err, NOMEM, "schema compiler");
-    if (!json_is_array(required)) return AG_OK; /* draft 3 has true and false */
+    if (!*out) return AG_FAIL(t->s->err, NOMEM, "schema");
+    if (!json_is_array(required)) return AG_OK; /* a boolean in draft 3 */
     json_array_foreach(required, i, v) {
         if (!json_is_string(v)) return ag_schema_malformed(t->s, t->id, "required", "not strings");
         json_t *shared = (json_t *)(uintptr_t)v; /* counted, not changed */
@@ -304,7 +304,7 @@ static ag_status read_required(types *t, json_t **out) {
     return AG_OK;
 }
 
-/* Patterns hold for properties, too. */
+/* Adds the schemas of all matching patterns to a property. */
 static ag_status and_patterns(types *t, ag_property *p) {
     const json_t *patterns = get_keyword(t, "patternProperties");
     json_t *object = (json_t *)(uintptr_t)patterns, *v; /* iterating changes nothing */
@@ -321,7 +321,7 @@ static ag_status and_patterns(types *t, ag_property *p) {
     return AG_OK;
 }
 
-/* A property that "required" alone names: the string is the document's. */
+/* Adds a property that only "required" names. The document owns the string. */
 static ag_status add_required(types *t, const ag_object_set *x, const json_t *name,
                               ag_property *list, size_t *n) {
     ag_property p = {json_string_value(name), json_string_length(name), true, AG_SCHEMA_ANY};
@@ -330,7 +330,7 @@ static ag_status add_required(types *t, const ag_object_set *x, const json_t *na
     return ag_schema_charge(t->s, 1 + x->n_others / 16);
 }
 
-/* required: names as keys. */
+/* required: its names as keys of an object. */
 static ag_status list_properties(types *t, json_t *required, ag_object_set *x) {
     const json_t *properties = get_keyword(t, "properties");
     const size_t n_patterns = json_object_size(get_keyword(t, "patternProperties"));
@@ -382,7 +382,7 @@ static ag_status read_properties(types *t, ag_object_set *x) {
     return st;
 }
 
-/* All strings that a goal allows. */
+/* Makes an automaton of all strings that the schemas allow. */
 static ag_status names_allowed_by(types *t, ag_schema_set schemas, const ag_text_dfa **out) {
     ag_schema_compiler *s = t->s;
     ag_alternatives alternatives;
@@ -390,7 +390,7 @@ static ag_status names_allowed_by(types *t, ag_schema_set schemas, const ag_text
     if (schemas == AG_SCHEMA_ANY) return AG_OK;
     AG_TRY(ag_schema_set_expand(s, schemas, &alternatives));
     AG_TRY(ag_alternatives_expand(s, alternatives, &alternatives));
-    const ag_text_dfa *uncovered = NULL; /* names that none of the ways so far allows; NULL: all */
+    const ag_text_dfa *uncovered = NULL; /* names that no alternative so far allows; NULL: all */
     for (size_t i = 0; i < alternatives.n; i++) {
         const ag_string_set *x = alternatives.list[i].values->string;
         if (!x) continue;
@@ -410,7 +410,8 @@ static ag_status apply_names(types *t, ag_object_set *x) {
     AG_TRY(names_allowed_by(t, schemas, &x->names));
     if (!x->names) return AG_OK;
     for (size_t i = 0; i < x->n_properties; i++) {
-        ag_property *p = (ag_property *)(uintptr_t)&x->properties[i]; /* made above */
+        ag_property *p =
+            (ag_property *)(uintptr_t)&x->properties[i]; /* allocated by list_properties() */
         if (!ag_text_dfa_accepts(x->names, p->name, p->len)) p->schemas = AG_SCHEMA_NONE;
     }
     return AG_OK;
@@ -442,7 +443,7 @@ static ag_status read_object(types *t, const ag_object_set **out) {
     return AG_OK;
 }
 
-/* ---- together ---- */
+/* ---- all types ---- */
 
 enum { NULL_TYPE = 1, BOOLEAN = 2, NUMBER = 4, INTEGER = 8, STRING = 16, ARRAY = 32, OBJECT = 64 };
 

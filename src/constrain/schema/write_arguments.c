@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that are not written as JSON: arguments one by one, texts without quotes, and objects
- * whose strings stand between marks. */
+/* Writes values that are not plain JSON: arguments one by one, strings without quotes, and objects
+ * whose strings are between delimiters. */
 #include "constrain/schema/writer.h"
 #include "core/fail.h"
 
@@ -16,9 +16,9 @@ static bool same_delimiters(ag_delimiter a, ag_delimiter b) {
     return a.n == b.n && !memcmp(a.s, b.s, a.n);
 }
 
-/* ---- texts without quotes ---- */
+/* ---- strings without quotes ---- */
 
-/* Texts of `from`, or all where it is NULL, in which the expression is not found. */
+/* Returns the texts of `from` (NULL: all) that do not contain a match of the expression. */
 static ag_status without(writer *w, const ag_text_dfa *from, const char *regex, size_t n,
                          const ag_text_dfa **out) {
     const ag_text_dfa *found;
@@ -26,19 +26,20 @@ static ag_status without(writer *w, const ag_text_dfa *from, const char *regex, 
     return ag_texts_subtract(&w->s, from, found, out);
 }
 
-/* What is read as a value where nothing says that it is text. */
+/* Texts that read as a value of another type. */
 static const char readable[] =
     "^\\s*([\\[{(\"\\-0-9]|(true|false|null|True|False|None)\\s*$)|^\\s*$";
 
 static ag_status prepare_texts(writer *w) {
     const ag_delimiter stop = w->notation->stop;
     if (w->without_stop) return AG_OK;
-    AG_TRY(without(w, NULL, "\\x00", 4, &w->without_stop)); /* no reader takes it */
+    AG_TRY(without(w, NULL, "\\x00", 4, &w->without_stop)); /* no reader accepts NUL */
     if (stop.n) AG_TRY(without(w, w->without_stop, stop.s, stop.n, &w->without_stop));
     return without(w, w->without_stop, readable, sizeof readable - 1, &w->unambiguous);
 }
 
-/* unread: it must not look like a value either. */
+/* Writes a string without quotes, then next. unambiguous: leaves out texts that read as another
+ * value. */
 static ag_status write_raw(writer *w, const ag_string_set *x, bool unambiguous, uint32_t next,
                            uint32_t *out) {
     ag_schema_compiler *s = &w->s;
@@ -71,7 +72,7 @@ bool ag_schema_is_text(const json_t *schema) {
 
 /* ---- one argument ---- */
 
-/* Bytes that every notation reads as part of a name. */
+/* Returns whether every notation reads the bytes as a name. */
 static bool is_plain_name(const char *s, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const char c = s[i];
@@ -83,7 +84,8 @@ static bool is_plain_name(const char *s, size_t n) {
     return n > 0;
 }
 
-/* A value of this shape behind what leads to it: a string in its own way, all else in the other. */
+/* Writes one alternative of an argument with what precedes it: strings in their own form, other
+ * values in theirs. */
 static ag_status write_argument_values(writer *w, const ag_value_set *x, bool is_text,
                                        uint32_t next, uint32_t *out) {
     const ag_schema_notation *n = w->notation;
@@ -101,7 +103,7 @@ static ag_status write_argument_values(writer *w, const ag_value_set *x, bool is
     return AG_OK;
 }
 
-/* What leads to a value, the value, then next. */
+/* Writes what precedes a value, the value, then next. */
 static ag_status write_value(writer *w, const ag_property *p, uint32_t next, uint32_t *out) {
     static const ag_alternative any = {&ag_any_value, AG_SCHEMA_ANY};
     if (!w->notation->raw_texts) {
@@ -131,7 +133,7 @@ static ag_status write_argument(writer *w, const ag_property *p, uint32_t next, 
     *out = AG_PDA_FAIL;
     if (next == AG_PDA_FAIL || p->schemas == AG_SCHEMA_NONE) return AG_OK;
     if (!is_plain_name(p->name, p->len)) {
-        /* One that need not be there is left out. */
+        /* An optional argument is left out. */
         if (!p->required) return AG_OK;
         return AG_FAIL(w->err, UNSUPPORTED, "schema: the name \"%.80s\" needs quotes", p->name);
     }
@@ -141,8 +143,8 @@ static ag_status write_argument(writer *w, const ag_property *p, uint32_t next, 
     return AG_OK;
 }
 
-/* All arguments, in the order of the schema: from the last to the first. Names that the schema does
- * not have are not written. */
+/* Writes the declared properties in order, from the last to the first. Other names are not
+ * written. */
 static ag_status write_members(writer *w, const ag_object_set *x, uint32_t next, uint32_t *out) {
     size_t required = 0;
     for (size_t i = 0; i < x->n_properties; i++) required += x->properties[i].required;
@@ -158,7 +160,7 @@ static ag_status write_members(writer *w, const ag_object_set *x, uint32_t next,
         return ag_schema_unsupported(&w->s, w->schema, "maxProperties",
                                      "arguments of a call are not counted");
     }
-    uint32_t first = next, more = next; /* where none, or one, has been written */
+    uint32_t first = next, more = next; /* where no property, or at least one, precedes */
     for (size_t i = x->n_properties; i-- > 0 && w->pda->status == AG_OK;) {
         const ag_property *p = &x->properties[i];
         uint32_t one;
@@ -187,7 +189,7 @@ ag_status ag_write_arguments(writer *w, ag_schema_set root, uint32_t next, uint3
     return AG_OK;
 }
 
-/* ---- between marks ---- */
+/* ---- delimited notation ---- */
 
 ag_status ag_write_delimited_string(writer *w, const ag_string_set *x, uint32_t next,
                                     uint32_t *out) {
@@ -236,7 +238,7 @@ ag_status ag_write_delimited_value(writer *w, uint32_t next, uint32_t *out) {
     if (w->delimited_value == AG_PDA_UNSET) {
         const ag_pda_rule none = {.kind = AG_RULE_PLAIN, .start = AG_PDA_UNSET};
         w->delimited_value = ag_pda_rule_add(pda, none);
-        /* Each type has its own way here, so that this is not asked for again without end. */
+        /* not ag_any_value, which would call this function again */
         const ag_value_set any = {.null_value = true,
                                   .true_value = true,
                                   .false_value = true,

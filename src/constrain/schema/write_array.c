@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays of a schema. */
+/* Writes arrays. */
 #include "constrain/schema/writer.h"
 #include "core/fail.h"
 
 enum {
-    MANY_ITEMS = 16,     /* from here on the comma between items is a rule of its own */
-    ITEMS_MAX = 1 << 13, /* of an array with more, as many are written at most */
+    MANY_ITEMS = 16,     /* with more items the comma between them is a rule */
+    ITEMS_MAX = 1 << 13, /* items of an array that are written */
 };
 
-/* ---- with items that are counted ---- */
+/* ---- arrays with counted items ---- */
 
 enum { COUNTS_MAX = 256 };
 
-/* Of each kind of items that is counted, how many there are, as one number: a digit for each, of
- * which the highest stands for more where there is no maximum. */
+/* Counters of all `contains` keywords of an array, packed as one mixed-radix number. The highest
+ * digit value also stands for more if the keyword has no maximum. */
 typedef struct counting {
     ag_schema_writer *w;
     const ag_array_set *x;
-    size_t caps[AG_CONTAINS_MAX]; /* the highest digits */
+    size_t caps[AG_CONTAINS_MAX]; /* highest digit values */
     size_t n_counts;
     uint32_t close, spaced_close;
     bool many;
-    uint32_t *after; /* [n_counts] behind the items so far */
+    uint32_t *after; /* [n_counts] what follows the items so far */
 } counting;
 
 static size_t digit_at(const counting *c, size_t count, size_t kind) {
@@ -36,8 +36,8 @@ static bool counts_enough(const counting *c, size_t count) {
     return true;
 }
 
-/* Item `at`, of the kinds in the set and, where there is a maximum, of no others. *goal NEVER: it
- * may not be. *to: the counts with it. */
+/* Computes the schemas of item `at` if it counts for exactly `kinds`; kinds without a maximum are
+ * not excluded. AG_SCHEMA_NONE: impossible. *to: the counters after it. */
 static ag_status kind_of_item(const counting *c, size_t at, size_t count, unsigned kinds,
                               ag_schema_set *schemas, size_t *to) {
     const ag_array_set *x = c->x;
@@ -49,7 +49,7 @@ static ag_status kind_of_item(const counting *c, size_t at, size_t count, unsign
         const ag_contains *kind = &x->contains[k];
         const bool limited = kind->max != SIZE_MAX, full = digit_at(c, count, k) == c->caps[k];
         if (kinds >> k & 1) {
-            /* More than enough needs no counting, and more than the maximum may not be. */
+            /* A full counter counts no more items. If it is limited, no more may come. */
             if (at < kind->from || full) *schemas = AG_SCHEMA_NONE;
             AG_TRY(ag_schema_set_and(s, *schemas, kind->schemas, schemas));
             *to += unit;
@@ -60,7 +60,7 @@ static ag_status kind_of_item(const counting *c, size_t at, size_t count, unsign
     return AG_OK;
 }
 
-/* Item `at` behind these counts, then what is behind them with it. */
+/* Writes item `at` after these counts, then what follows it. */
 static ag_status counted_item(const counting *c, size_t at, size_t count, uint32_t *out) {
     *out = AG_PDA_FAIL;
     for (unsigned kinds = 0; kinds < 1u << c->x->n_contains; kinds++) {
@@ -75,7 +75,7 @@ static ag_status counted_item(const counting *c, size_t at, size_t count, uint32
     return AG_OK;
 }
 
-/* c->after behind so many items that all others are alike. */
+/* Sets c->after to a loop over the items from `at` on, which have the same schemas. */
 static ag_status loop_items(counting *c, size_t at) {
     ag_pda *pda = c->w->pda;
     for (size_t i = 0; i < c->n_counts; i++) {
@@ -91,7 +91,8 @@ static ag_status loop_items(counting *c, size_t at) {
     return AG_OK;
 }
 
-/* Items from the last that is written on its own to the first; *first: that one, or the end. */
+/* Writes the items that are written separately, from the last to the first. *first: the first
+ * item. */
 static ag_status write_counted_items(counting *c, size_t last, bool loops, uint32_t *first) {
     ag_schema_writer *w = c->w;
     uint32_t *before = ag_schema_alloc(&w->s, c->n_counts, sizeof *before);
@@ -145,9 +146,9 @@ static ag_status write_counting(ag_schema_writer *w, const ag_array_set *x, uint
     return AG_OK;
 }
 
-/* ---- all ---- */
+/* ---- all arrays ---- */
 
-/* Backwards from the last item that is written on its own. */
+/* Writes back to front, from the last item that is written separately. */
 ag_status ag_write_array(ag_schema_writer *w, const ag_array_set *x, uint32_t next, uint32_t *out) {
     ag_pda *pda = w->pda;
     if (x->unique) return ag_write_unique(w, x, next, out);
@@ -172,7 +173,7 @@ ag_status ag_write_array(ag_schema_writer *w, const ag_array_set *x, uint32_t ne
     const bool loops = x->max == SIZE_MAX;
     const size_t last = loops ? fixed : max;
     const bool many = last > MANY_ITEMS;
-    uint32_t after = spaced_close; /* behind `i` items, i > 0 */
+    uint32_t after = spaced_close; /* after i items, i > 0 */
     uint32_t item = AG_PDA_FAIL;
     if (loops) {
         const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, spaced_close);

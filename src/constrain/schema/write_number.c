@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A number is read digit by digit. As long as its digits are those of a limit, the next one is
- * compared; once they differ, the limit is behind. Of a multiple, the rest of what was read is
- * kept. Numbers with a limit have no exponent. */
+/* Writes numbers digit by digit. While the digits equal those of a limit, the next digit is
+ * compared; once they differ, the limit no longer matters. For multiples the remainder is tracked.
+ * Numbers with a limit have no exponent. */
 #include "constrain/schema/write_number.h"
 
 #include "constrain/pda/json_rules.h"
@@ -13,14 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers beyond are not written where there is a limit. */
+/* Larger numbers are not written if there is a limit. */
 #define LIMIT_MAX 1e30
 
 enum { MAX_DIGITS = 40, MAX_STEP = 1000 };
 
 /* A limit without its sign: 12.5 is "12" and "5". */
 typedef struct limit {
-    bool is_set, exclusive; /* open: the limit itself is out */
+    bool is_set, exclusive; /* exclusive: the limit itself is excluded */
     char integer[MAX_DIGITS + 1], fraction[MAX_DIGITS + 1];
     size_t n_integer, n_fraction;
 } limit;
@@ -29,15 +29,15 @@ typedef struct range {
     ag_pda *pda;
     limit min, max; /* both 0 or more */
     bool is_integer;
-    bool not_integer;  /* no integers: the rest is 1 once a digit behind the point is not 0 */
-    unsigned step;     /* the multiple, in units of the last place; 0: any */
-    size_t n_decimals; /* of a multiple, behind the point */
+    bool not_integer;  /* no integers: the remainder is 1 once a decimal is not 0 */
+    unsigned step;     /* the multiple, in units of the last decimal; 0: any */
+    size_t n_decimals; /* decimals of a multiple */
     uint32_t next;
-    uint32_t free_fraction; /* any digits behind the point and at least one; 0: not written yet */
-    size_t n_digits;        /* before the point, of the numbers that are written now */
+    uint32_t free_fraction; /* one or more decimals of any kind; 0: not written yet */
+    size_t n_digits;        /* digits before the point of the numbers being written */
 } range;
 
-/* Digits of a double as text; false: too many. */
+/* Reads the digits of a double. Returns false if there are too many. */
 static bool read_limit(double value, limit *out) {
     char text[64];
     value = fabs(value);
@@ -73,8 +73,7 @@ static bool read_limit(double value, limit *out) {
     return true;
 }
 
-/* How digits so far compare with a limit: `at` says before, d is the next of the number, l that of
- * the limit. -1: smaller, 1: larger, 0: still the same. */
+/* Compares a digit of the number with one of the limit. Returns -1, 0 or 1. */
 static int compare_digit(int d, int l) { return d < l ? -1 : d > l; }
 
 static unsigned remainder_after(const range *r, unsigned remainder, int digit) {
@@ -89,7 +88,7 @@ static int fraction_digit(const limit *l, size_t at) {
     return at < l->n_fraction ? l->fraction[at] - '0' : 0;
 }
 
-/* Whether the number may end with so many places behind the point. */
+/* Returns whether the number may end after this many decimals. */
 static bool may_end(const range *r, size_t decimals, bool low, bool high, unsigned remainder) {
     if (low && (decimals < r->min.n_fraction || r->min.exclusive)) return false;
     if (high && decimals >= r->max.n_fraction && r->max.exclusive) return false;
@@ -107,7 +106,7 @@ static uint32_t free_digits(range *r) {
     return r->free_fraction;
 }
 
-/* Any digits, of which one is not 0. */
+/* Writes digits of which at least one is not 0, then next. */
 static uint32_t nonzero_digits(ag_pda *pda, uint32_t next) {
     const uint32_t tail = ag_pda_split(pda, AG_PDA_UNSET, next);
     ag_pda_patch(pda, tail, ag_pda_bytes(pda, '0', '9', tail));
@@ -118,8 +117,8 @@ static uint32_t nonzero_digits(ag_pda *pda, uint32_t next) {
 
 static uint32_t fraction_digits(range *r, size_t at, bool low, bool high, unsigned remainder);
 
-/* Behind the digits of both limits: the number is on one, or free. On the upper one only zeros may
- * follow. */
+/* Writes decimals after the last one of both limits. The number equals a limit so far (low, high),
+ * or neither. On the upper limit only zeros may follow. */
 static uint32_t beyond_limits(range *r, size_t at, bool low, bool high, unsigned remainder) {
     ag_pda *pda = r->pda;
     if (!low && !high) {
@@ -140,7 +139,7 @@ static uint32_t beyond_limits(range *r, size_t at, bool low, bool high, unsigned
     return ag_pda_either(pda, start, ends_here ? r->next : AG_PDA_FAIL);
 }
 
-/* Digits behind the point; low, high: the number is still equal to that limit. */
+/* Writes decimals from index `at` on. low, high: the number equals that limit so far. */
 static uint32_t fraction_digits(range *r, size_t at, bool low, bool high, unsigned remainder) {
     ag_pda *pda = r->pda;
     const bool bound = (low && at < r->min.n_fraction) || (high && at < r->max.n_fraction);
@@ -165,7 +164,7 @@ static uint32_t fraction_digits(range *r, size_t at, bool low, bool high, unsign
     return ag_pda_either(pda, start, ends ? r->next : AG_PDA_FAIL);
 }
 
-/* The number's whole part is over. */
+/* Writes what follows the integer part. */
 static uint32_t after_integer(range *r, bool low, bool high, unsigned remainder) {
     uint32_t start = AG_PDA_FAIL;
     if (may_end(r, 0, low, high, remainder)) start = r->next;
@@ -175,7 +174,8 @@ static uint32_t after_integer(range *r, bool low, bool high, unsigned remainder)
     return ag_pda_either(r->pda, start, ag_pda_bytes(r->pda, '.', '.', fraction));
 }
 
-/* Digit `at` of a number with r->n_digits. memo: of digits that no limit binds any more. */
+/* Writes digit `at` of a number with r->n_digits. memo: by digit and remainder, if no limit
+ * applies. */
 static uint32_t integer_digits(range *r, size_t at, bool low, bool high, unsigned remainder,
                                uint32_t *memo) {
     if (r->pda->status != AG_OK) return AG_PDA_FAIL;
@@ -197,7 +197,7 @@ static uint32_t integer_digits(range *r, size_t at, bool low, bool high, unsigne
     return start;
 }
 
-/* Numbers of more digits than the lower limit has, without an upper one. */
+/* Writes numbers with at least n_digits digits before the point, without an upper limit. */
 static uint32_t long_numbers(range *r, size_t n_digits) {
     ag_pda *pda = r->pda;
     const unsigned n = r->step ? r->step : 1;
@@ -216,7 +216,7 @@ static uint32_t long_numbers(range *r, size_t n_digits) {
         }
         ag_pda_patch(pda, loops[remainder], start);
     }
-    /* The first digits, at least n_digits of them. */
+    /* The first n_digits digits. */
     for (size_t i = n_digits; i-- > 0;) {
         uint32_t before[MAX_STEP + 1];
         for (unsigned remainder = 0; remainder < (i ? n : 1); remainder++) {
@@ -235,7 +235,7 @@ static uint32_t long_numbers(range *r, size_t n_digits) {
     return first;
 }
 
-/* All numbers from least to most, both 0 or more. */
+/* Writes all numbers from min to max, both 0 or more. */
 static uint32_t from_to(range *r) {
     const size_t shortest = r->min.is_set ? r->min.n_integer : 1;
     const size_t longest = r->max.is_set ? r->max.n_integer : shortest;
@@ -255,7 +255,7 @@ static uint32_t from_to(range *r) {
     return ag_pda_either(r->pda, start, long_numbers(r, longest + 1));
 }
 
-/* The step as a whole number of units of 10^-n_places. */
+/* Returns the step as an integer number of units of 10^-n_decimals. */
 static bool read_step(double step, unsigned *out, size_t *n_decimals) {
     *out = 0;
     *n_decimals = 0;
@@ -269,7 +269,7 @@ static bool read_step(double step, unsigned *out, size_t *n_decimals) {
     return true;
 }
 
-/* One side of zero. negative: of the limits with their signs taken off and exchanged. */
+/* Writes the numbers on one side of zero. negative: limits lose their sign and swap. */
 static uint32_t one_side(ag_pda *pda, const ag_number_set *x, bool negative, uint32_t next,
                          bool *unsupported) {
     range r = {.pda = pda, .is_integer = x->integer, .not_integer = x->n_avoid > 0, .next = next};
@@ -295,8 +295,8 @@ static uint32_t one_side(ag_pda *pda, const ag_number_set *x, bool negative, uin
     return from_to(&r);
 }
 
-/* All numbers are told apart by their rest of this: the least common multiple of what they must or
- * must not be multiples of; 0: it is too large. */
+/* Returns the period of the rule: the least common multiple of the numbers that must or must not
+ * divide. Numbers with equal remainders are alike. 0: the period is too large. */
 static unsigned avoiding_period(const ag_number_set *x) {
     double all = x->step != 0 ? x->step : 1;
     for (size_t i = 0; i < x->n_avoid && all <= MAX_STEP && all == floor(all); i++) {
@@ -317,10 +317,11 @@ static bool is_allowed_remainder(const ag_number_set *x, unsigned remainder) {
     return may;
 }
 
-/* Numbers that are no multiples of any of x->avoid, without an exponent. */
+/* Writes the numbers that are not multiples of any of x->avoid, without an exponent. */
 static uint32_t avoiding(ag_pda *pda, const ag_number_set *x, unsigned n, uint32_t next) {
     uint32_t loops[MAX_STEP];
-    /* Behind a whole part that is none of them, and behind any other. */
+    /* What may follow the integer part: zeros as decimals if it is allowed; other decimals in any
+     * case. */
     uint32_t zeros = AG_PDA_FAIL, fraction = AG_PDA_FAIL;
     if (!x->integer) {
         zeros = ag_pda_split(pda, AG_PDA_UNSET, next);

@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects of a schema. */
+/* Writes objects. */
 #include "constrain/schema/writer.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
 enum {
-    OTHERS_MAX = 64, /* properties without a name, if there is a maximum */
+    OTHERS_MAX = 64, /* undeclared properties, if there is a maximum */
     MATCHES_MAX = 3,
 };
 
-/* ---- objects ---- */
+/* ---- one object ---- */
 
-/* Properties that are not declared and must be there. No two have a name in common. */
+/* Undeclared properties that must exist. Their names are disjoint. */
 typedef struct match_list {
     ag_required_match list[MATCHES_MAX];
     size_t n;
 } match_list;
 
-/* An object is written property by property, with a count of those there: 0 to n_counts - 1, the
- * last of them also for more. */
+/* An object in declared order. It is written for each number of properties so far, 0 to n_counts -
+ * 1; the last one also stands for more. */
 typedef struct object {
     ag_schema_writer *w;
     const ag_object_set *x;
-    const ag_property **list; /* that may be there */
+    const ag_property **list; /* properties that may exist */
     size_t n;
     size_t n_counts;
-    bool counted; /* how many properties there are matters */
-    size_t min;   /* properties; 0 where those that are required are enough */
+    bool counted; /* the number of properties matters */
+    size_t min;   /* properties; 0 if the required ones are enough */
     uint32_t close, spaced_close;
-    uint32_t names;            /* the guard of those that are taken */
-    uint32_t name_rule;        /* any name but those; NOWHERE: not yet */
-    uint32_t *after;           /* [n_counts] behind property i */
-    uint32_t loop;             /* behind another property, without a maximum; NOWHERE: not yet */
+    uint32_t names;     /* root of the tree of declared names */
+    uint32_t name_rule; /* rule of any other name; AG_PDA_UNSET: not written yet */
+    uint32_t *after;    /* [n_counts] what follows property i */
+    /* After an undeclared property, without a maximum; AG_PDA_UNSET: not written yet. */
+    uint32_t loop;
     const match_list *matches; /* NULL: none */
     uint32_t match_rules[MATCHES_MAX];
-    uint32_t first_match; /* with the way from there to the end */
+    uint32_t first_match; /* leads to the end of the object */
 } object;
 
 static bool is_enough(const object *o, size_t count) { return count >= o->min; }
@@ -45,7 +46,7 @@ static size_t next_count(const object *o, size_t count) {
 
 static bool is_full(const object *o, size_t count) { return count >= o->x->max; }
 
-/* A name of this class, ":", a value, then next. */
+/* Writes a name of this class, ":", a value, then next. */
 static ag_status write_other(object *o, const ag_name_class *c, uint32_t next, uint32_t *out) {
     ag_schema_writer *w = o->w;
     ag_pda *pda = w->pda;
@@ -62,7 +63,7 @@ static ag_status write_other(object *o, const ag_name_class *c, uint32_t next, u
         *out = ag_pda_call(pda, o->name_rule, colon);
         return AG_OK;
     }
-    /* Names that are taken go out of the automaton. */
+    /* Removes declared names from the automaton. */
     ag_schema_compiler *s = &w->s;
     ag_text_dfa declared, both = {0}, remaining = {0};
     const ag_text_dfa *names = c->names ? c->names : o->x->names;
@@ -81,7 +82,7 @@ static ag_status write_other(object *o, const ag_name_class *c, uint32_t next, u
     return st;
 }
 
-/* Any of the other properties, then next. */
+/* Writes any undeclared property, then next. */
 static ag_status write_others(object *o, uint32_t next, uint32_t *out) {
     *out = AG_PDA_FAIL;
     if (next == AG_PDA_FAIL) return AG_OK;
@@ -93,7 +94,8 @@ static ag_status write_others(object *o, uint32_t next, uint32_t *out) {
     return AG_OK;
 }
 
-/* A rule: one of the others that obeys the witness; NOWHERE: none can. */
+/* Writes the rule of an undeclared property that satisfies the match. AG_PDA_FAIL: there is
+ * none. */
 static ag_status write_match(object *o, const ag_required_match *match, uint32_t *rule) {
     ag_pda *pda = o->w->pda;
     ag_schema_compiler *s = &o->w->s;
@@ -116,8 +118,8 @@ static ag_status write_match(object *o, const ag_required_match *match, uint32_t
     return AG_OK;
 }
 
-/* From any witness on until each of them was there: `behind` is for those of the set that were.
- * again: one of them may come twice, and then obeys once more. */
+/* Writes the next match: one that is not in `set`, or any if may_repeat. after[] continues with the
+ * set that includes it. A repeated property must match again. */
 static uint32_t next_match(const object *o, unsigned set, const uint32_t *after, bool may_repeat) {
     uint32_t start = AG_PDA_FAIL;
     for (size_t i = 0; i < o->matches->n; i++) {
@@ -128,7 +130,7 @@ static uint32_t next_match(const object *o, unsigned set, const uint32_t *after,
     return start;
 }
 
-/* o->first_witness, and the way from there to the end. */
+/* Writes o->first_match and all that follows it. */
 static ag_status write_matches(object *o) {
     ag_pda *pda = o->w->pda;
     const unsigned all = (1u << o->matches->n) - 1;
@@ -150,8 +152,8 @@ static ag_status write_matches(object *o) {
     return AG_OK;
 }
 
-/* Other properties behind `count` of them, of which the witnesses come last: of two with one name,
- * the last counts. */
+/* Writes undeclared properties after `count` properties. Required matches come last, because
+ * readers keep the last of two properties with one name. */
 static ag_status write_with_matches(object *o, size_t count, uint32_t *out) {
     ag_pda *pda = o->w->pda;
     uint32_t others;
@@ -172,8 +174,8 @@ static ag_status write_with_matches(object *o, size_t count, uint32_t *out) {
     return AG_OK;
 }
 
-/* Other properties behind `count` of them, the first of which makes one more: two of them may have
- * one name, so no more than one is sure to count. */
+/* Writes undeclared properties after `count` properties. Only the first one counts: the others may
+ * repeat its name. */
 static ag_status write_first_other(object *o, size_t count, uint32_t *out) {
     ag_pda *pda = o->w->pda;
     *out = AG_PDA_FAIL;
@@ -193,7 +195,7 @@ static ag_status write_first_other(object *o, size_t count, uint32_t *out) {
     }
     const size_t max = o->x->max - count;
     for (size_t remaining = max < OTHERS_MAX ? max : OTHERS_MAX; remaining-- > 0;) {
-        /* Behind so many others that `left` may still come. */
+        /* `remaining` more may follow. */
         AG_TRY(write_others(o, after, out));
         if (remaining) {
             after =
@@ -205,7 +207,7 @@ static ag_status write_first_other(object *o, size_t count, uint32_t *out) {
     return AG_OK;
 }
 
-/* The name, ":", the value, then next. */
+/* Writes the name, ":", the value, then next. */
 static ag_status write_property(object *o, const ag_property *p, uint32_t next, uint32_t *out) {
     ag_pda *pda = o->w->pda;
     *out = AG_PDA_FAIL;
@@ -219,14 +221,14 @@ static ag_status write_property(object *o, const ag_property *p, uint32_t next, 
     return AG_OK;
 }
 
-/* o->after[count] for what follows property i becomes that for what follows i - 1; names[count]:
+/* Turns o->after[], which follows property i, into what follows property i - 1. names[count]:
  * property i or a later one, without a comma. */
 static ag_status write_properties(object *o, uint32_t *names) {
     ag_pda *pda = o->w->pda;
     for (size_t c = 0; c < o->n_counts; c++) { AG_TRY(write_first_other(o, c, &names[c])); }
     bool may_close = !o->matches; /* no property from i on is required */
     for (size_t i = o->n + 1; i-- > 0 && pda->status == AG_OK;) {
-        /* o->after[c]: c properties are there, i is the next that may come. */
+        /* o->after[c]: c properties precede, i is the next that may come. */
         for (size_t c = 0; c < o->n_counts; c++) {
             const uint32_t more =
                 names[c] == AG_PDA_FAIL ? names[c] : ag_write_comma(o->w, false, names[c]);
@@ -276,7 +278,7 @@ static ag_status prepare_object(object *o) {
     return o->after ? AG_OK : ag_schema_no_memory(&w->s);
 }
 
-/* In any order: each property is a rule. */
+/* Writes the properties as rules, in any order. */
 static ag_status write_in_any_order(object *o, uint32_t *out) {
     ag_pda *pda = o->w->pda;
     ag_pda_object any = {.other = AG_PDA_FAIL, .close = o->spaced_close};
@@ -329,14 +331,14 @@ static ag_status write_members(ag_schema_writer *w, const ag_object_set *x,
     return AG_OK;
 }
 
-/* ---- properties of which one must be there ---- */
+/* ---- required matches ---- */
 
 typedef struct choice {
     ag_schema_writer *w;
     const ag_object_set *x;
-    ag_property *properties; /* [x->n_properties] with what was chosen */
+    ag_property *properties; /* [x->n_properties] with the choices so far */
     uint32_t next;
-    size_t n, n_tried; /* alternatives so far, and with parts of them */
+    size_t n, n_tried; /* alternatives so far, complete ones and all */
     uint32_t out;
 } choice;
 
@@ -366,7 +368,8 @@ static bool is_possible(const ag_required_match *p) {
     return p->schemas != AG_SCHEMA_NONE && (!p->names || p->names->n_states);
 }
 
-/* *must with another: one that is there stands for it, too, or they have different names. */
+/* Satisfies x->required_matches[i] by an undeclared property: one that `matches` already has, or
+ * another with other names. */
 static ag_status choose_undeclared(choice *c, size_t i, const match_list *matches) {
     ag_schema_compiler *s = &c->w->s;
     const ag_required_match *match = &c->x->required_matches[i];
@@ -393,8 +396,8 @@ static ag_status choose_undeclared(choice *c, size_t i, const match_list *matche
     return overlap && fewer_can && is_possible(match) ? choose_match(c, i + 1, &fewer) : AG_OK;
 }
 
-/* Which property is the one of x->required_matches[i] and of those behind it: a declared one, or
- * another. */
+/* Chooses the property that satisfies x->required_matches[i], then those of the later ones: a
+ * declared property, or an undeclared one. */
 static ag_status choose_match(choice *c, size_t i, const match_list *matches) {
     if (c->w->pda->status != AG_OK) return AG_OK;
     AG_TRY(check_choices(c));

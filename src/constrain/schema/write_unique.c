@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays of which no two items are equal, where the items are a list of values: as an object whose
- * properties come in any order, each value can be there once. */
+/* Writes arrays with unique items, if the items are listed values. The array is written like an
+ * object in any order, in which each value may occur once. */
 #include "constrain/schema/writer.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -17,12 +17,12 @@ typedef struct value_text {
 
 typedef struct unique {
     ag_schema_writer *w;
-    uint32_t at; /* the schema that asks for it */
+    uint32_t at; /* schema with "uniqueItems" */
     bool null_value, true_value, false_value;
     const json_t *numbers[AG_OBJECT_MEMBERS];
     value_text texts[AG_OBJECT_MEMBERS];
     size_t n_numbers, n_texts;
-    char text[TEXT_MAX + 4]; /* that is being read off an automaton */
+    char text[TEXT_MAX + 4]; /* the text being read from an automaton */
 } unique;
 
 static ag_status fail_unique(const unique *u, const char *message) {
@@ -50,7 +50,7 @@ static ag_status add_text(unique *u, size_t len) {
     return AG_OK;
 }
 
-/* The texts of an automaton, which are few. */
+/* Adds the texts of an automaton, which are few. */
 static ag_status add_texts(unique *u, const ag_text_dfa *d, uint32_t state, size_t len) {
     if (d->accepts[state]) AG_TRY(add_text(u, len));
     if (len + 4 > TEXT_MAX) return fail_unique(u, "a value that is too long");
@@ -100,7 +100,7 @@ static ag_status find_values(unique *u, ag_schema_set schemas) {
     return AG_OK;
 }
 
-/* The value of a shape, as it is spelled wherever it stands. */
+/* Adds a value as it is written elsewhere. */
 static ag_status add_member(const unique *u, ag_pda_object *list, const ag_value_set *value) {
     ag_pda *pda = u->w->pda;
     uint32_t start;

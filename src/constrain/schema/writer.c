@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goals become rules: a value is a call, so what is used twice is written once. */
+/* Writes schema sets as rules. A value is a call of a rule, so each set is written once. */
 #include "constrain/schema/writer.h"
 #include "constrain/schema/write_number.h"
 #include "core/alloc.h"
@@ -8,9 +8,11 @@
 
 #include <string.h>
 
-enum { CHARACTERS_MAX = 512 }; /* of a string with a pattern that may have more */
+enum {
+    CHARACTERS_MAX = 512
+}; /* maximum length of a string with a pattern, if maxLength allows more */
 
-/* The rule of a goal that is neither anything nor never. */
+/* Returns the rule of a set that is neither AG_SCHEMA_ANY nor AG_SCHEMA_NONE. Queues a new set. */
 static ag_status rule_of_set(ag_schema_writer *w, ag_schema_set schemas, uint32_t *rule) {
     if (schemas >= w->n_rules) {
         void *p = w->rules;
@@ -68,7 +70,6 @@ uint32_t ag_write_comma(ag_schema_writer *w, bool many, uint32_t next) {
 
 /* ---- strings ---- */
 
-/* A text of the automaton, between quotes. */
 uint32_t ag_write_quoted(ag_schema_writer *w, const ag_text_dfa *d, uint32_t next) {
     const uint32_t close = ag_pda_bytes(w->pda, '"', '"', next);
     const uint32_t text = ag_pda_dfa(w->pda, d, AG_FORM_JSON, close);
@@ -77,8 +78,7 @@ uint32_t ag_write_quoted(ag_schema_writer *w, const ag_text_dfa *d, uint32_t nex
 
 static uint32_t count_of(size_t n) { return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX; }
 
-/* Lengths multiply the states: where the pattern alone does not bound them, what is longer is not
- * written. */
+/* Lengths multiply the states of the pattern. Longer texts are not written. */
 ag_string_set ag_string_set_shorten(const ag_string_set *x) {
     ag_string_set shorter = *x;
     if (x->max != SIZE_MAX && x->max > CHARACTERS_MAX) {
@@ -108,7 +108,7 @@ static ag_status write_string(ag_schema_writer *w, const ag_string_set *x, uint3
     return AG_OK;
 }
 
-/* ---- shapes, goals ---- */
+/* ---- value sets, schema sets ---- */
 
 static uint32_t write_word(ag_schema_writer *w, const char *json, const char *python,
                            uint32_t next) {
