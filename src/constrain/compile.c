@@ -20,15 +20,17 @@ static ag_status compile_regex(ag_pda *pda, const char *text, size_t n, uint32_t
 
 static ag_status compile_choices(ag_pda *pda, const ag_constraint_params *p, uint32_t *start,
                                  ag_error *err) {
-    if (!p->n_choices) return AG_FAIL(err, INVALID, "there are no choices");
+    if (!p->n_choices) return AG_FAIL(err, INVALID, "choices: the list is empty");
     const uint32_t end = ag_pda_end(pda);
     *start = AG_PDA_FAIL;
     for (size_t i = 0; i < p->n_choices; i++) {
         const char *text = p->choices[i];
         const size_t n = strlen(text), valid = ag_utf8_valid_prefix(text, n);
-        if (!n) return AG_FAIL(err, INVALID, "choice %zu of %zu is empty", i + 1, p->n_choices);
+        if (!n)
+            return AG_FAIL(err, INVALID, "choice %zu of %zu: the text is empty", i + 1,
+                           p->n_choices);
         if (valid != n) {
-            return AG_FAIL(err, FORMAT, "choice %zu of %zu: byte %zu is not UTF-8", i + 1,
+            return AG_FAIL(err, FORMAT, "choice %zu of %zu: invalid UTF-8 at byte %zu", i + 1,
                            p->n_choices, valid);
         }
         *start = ag_pda_either(pda, *start, ag_pda_literal(pda, text, n, end));

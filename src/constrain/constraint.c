@@ -97,7 +97,8 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
     AG_TRY(ag_constraint_vocab_json(v, params->spacing, &p->json, err));
     AG_TRY(ag_constraint_compile(&p->pda, &p->json->rules, &v->tree, params, &p->root, err));
     AG_TRY(ag_pda_finish(&p->pda, &p->json->rules.pda, err));
-    if (!p->pda.rules[p->root].live) return AG_FAIL(err, INVALID, "no text obeys the constraint");
+    if (!p->pda.rules[p->root].live)
+        return AG_FAIL(err, INVALID, "the constraint cannot be satisfied: no text matches it");
     const ag_lazy_limits dfa_limits = {.states = 16 * params->max_states,
                                        .bytes = params->max_state_bytes,
                                        .work = params->max_work,
@@ -306,13 +307,15 @@ ag_status ag_constraint_mask(ag_constraint *c, const uint32_t **mask, ag_error *
     }
     for (size_t i = 0; i < v->n_words && !c->mask_known; i++) c->mask_known = c->mask[i] != 0;
     if (c->mask_known) return AG_OK;
-    return AG_FAIL(err, INVALID, "no token of the vocabulary goes on with the text");
+    return AG_FAIL(err, INVALID,
+                   "the constraint cannot continue: no token of the vocabulary may follow");
 }
 
 ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
     const ag_token_tree *t = &c->program->vocab->tree;
     if (id < 0 || (size_t)id >= t->n_vocab) {
-        return AG_FAIL(err, INVALID, "id %d is outside the vocabulary of %zu", (int)id, t->n_vocab);
+        return AG_FAIL(err, INVALID, "token id %d: outside the vocabulary of %zu tokens", (int)id,
+                       t->n_vocab);
     }
     if ((c->complete || c->ended) && is_eos_id(c, id)) {
         c->mask_known = c->at_start = false;
@@ -334,7 +337,7 @@ ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
     if (st != AG_OK || !n) {
         ag_matcher_rewind(m, 1);
         if (st != AG_OK) return st;
-        return AG_FAIL(err, INVALID, "token %d may not follow in the constraint", (int)id);
+        return AG_FAIL(err, INVALID, "token %d: the constraint does not allow it here", (int)id);
     }
     c->complete = m->complete;
     c->mask_known = c->at_start = false;

@@ -46,7 +46,7 @@ static ag_status new_node(grammar *g, ag_regex_node node, uint32_t *id) {
     ag_regex_tree *t = &g->tree;
     AG_TRY(ag_compile_steps(1, g->err));
     if (t->n == MAX_GRAMMAR_NODES)
-        return AG_FAIL(g->err, LIMIT, "grammar: more than %d parts", MAX_GRAMMAR_NODES);
+        return AG_FAIL(g->err, LIMIT, "grammar: too large: more than %d nodes", MAX_GRAMMAR_NODES);
     void *p = t->nodes;
     ag_status st = ag_array_grow(&p, &t->cap, t->n + 1, sizeof node, g->err);
     t->nodes = p;
@@ -189,7 +189,7 @@ static ag_status read_class(grammar *g, uint32_t *id) {
             g->at++;
             AG_TRY(read_char(g, &hi));
         }
-        if (hi < lo) return fail_line(g, "a range of characters runs backwards");
+        if (hi < lo) return fail_line(g, "invalid character range: its end precedes its start");
         AG_TRY(ag_char_set_add(set, lo, hi, g->err));
     }
     g->at++;
@@ -199,7 +199,7 @@ static ag_status read_class(grammar *g, uint32_t *id) {
 
 static ag_status read_group(grammar *g, uint32_t *id) {
     g->at++;
-    if (++g->depth > MAX_PARENTHESES) return fail_line(g, "too many parentheses");
+    if (++g->depth > MAX_PARENTHESES) return fail_line(g, "parentheses are nested too deeply");
     AG_TRY(read_alternatives(g, id));
     g->depth--;
     skip_space(g, true);
@@ -213,7 +213,7 @@ static ag_status read_anonymous(grammar *g, uint32_t *id) {
     uint32_t start;
     const size_t from = g->at;
     if (g->s[from] == '%' && ++g->n_schemas > MAX_SCHEMAS) {
-        return AG_FAIL(g->err, LIMIT, "grammar: more than %d schemas", MAX_SCHEMAS);
+        return AG_FAIL(g->err, LIMIT, "grammar: too many schemas; the maximum is %d", MAX_SCHEMAS);
     }
     ag_status st = ag_grammar_atom(g->pda, g->scope, g->s, g->n, &g->at, &start, g->err);
     if (st != AG_OK) return ag_error_prefix(g->err, st, "grammar: line %zu", g->line);
@@ -279,9 +279,11 @@ static ag_status read_counts(grammar *g, uint32_t *min, uint32_t *max) {
         skip_space(g, false);
         if (!high) *max = AG_REGEX_NO_END;
     }
-    if ((!low && !high) || peek(g) != '}') return fail_line(g, "{ needs counts and }");
+    if ((!low && !high) || peek(g) != '}')
+        return fail_line(g, "invalid repetition: { needs counts and }");
     g->at++;
-    return *max < *min ? fail_line(g, "at most fewer than at least") : AG_OK;
+    return *max < *min ? fail_line(g, "invalid repetition: the minimum exceeds the maximum")
+                       : AG_OK;
 }
 
 static ag_status read_repeated(grammar *g, bool *found, uint32_t *id) {
@@ -290,7 +292,7 @@ static ag_status read_repeated(grammar *g, bool *found, uint32_t *id) {
         const char c = peek(g);
         uint32_t min = c == '+', max = c == '?' ? 1 : AG_REGEX_NO_END;
         if (c != '*' && c != '+' && c != '?' && c != '{') return AG_OK;
-        if (n > AG_REGEX_STACKED) return fail_line(g, "too many quantifiers of one part");
+        if (n > AG_REGEX_STACKED) return fail_line(g, "too many quantifiers on one element");
         g->at++;
         if (c == '{') AG_TRY(read_counts(g, &min, &max));
         AG_TRY(new_node(
@@ -330,32 +332,32 @@ static ag_status read_alternatives(grammar *g, uint32_t *id) {
 
 static ag_status read_rule(grammar *g) {
     uint32_t named, node;
-    if (!is_name_char(peek(g))) return fail_line(g, "a rule begins with its name");
+    if (!is_name_char(peek(g))) return fail_line(g, "expected the name of a rule");
     AG_TRY(read_rule_name(g, &named));
     skip_space(g, false);
     if (g->n - g->at < 3 || memcmp(g->s + g->at, "::=", 3)) {
-        return fail_line(g, "::= is missing behind the name of a rule");
+        return fail_line(g, "expected ::= after the name of a rule");
     }
     g->at += 3;
     if (g->rules[named].node != UINT32_MAX) {
-        return AG_FAIL(g->err, FORMAT, "grammar: line %zu: the rule %.*s is there already", g->line,
+        return AG_FAIL(g->err, FORMAT, "grammar: line %zu: rule %.*s is defined twice", g->line,
                        (int)(g->rules[named].len < 60 ? g->rules[named].len : 60),
                        g->rules[named].name);
     }
     AG_TRY(read_alternatives(g, &node));
     g->rules[named].node = node;
-    if (g->at < g->n && peek(g) != '\n') return fail_line(g, "what stands here is not known");
+    if (g->at < g->n && peek(g) != '\n') return fail_line(g, "unexpected text after the rule");
     return AG_OK;
 }
 
 static ag_status read_rules(grammar *g) {
     const size_t valid = ag_utf8_valid_prefix(g->s, g->n);
-    if (valid != g->n) return AG_FAIL(g->err, FORMAT, "grammar: byte %zu is not UTF-8", valid);
+    if (valid != g->n) return AG_FAIL(g->err, FORMAT, "grammar: invalid UTF-8 at byte %zu", valid);
     for (skip_space(g, true); g->at < g->n; skip_space(g, true)) AG_TRY(read_rule(g));
     for (size_t i = 0; i < g->n_rules; i++) {
         const rule *r = &g->rules[i];
         if (r->node != UINT32_MAX || r->is_anonymous) continue;
-        return AG_FAIL(g->err, FORMAT, "grammar: line %zu: there is no rule %.*s", r->line,
+        return AG_FAIL(g->err, FORMAT, "grammar: line %zu: rule %.*s is not defined", r->line,
                        (int)(r->len < 60 ? r->len : 60), r->name);
     }
     return AG_OK;
@@ -372,7 +374,9 @@ static bool charge_node(grammar *g) {
     if (g->pda->status != AG_OK) return false;
     ag_pda_fail(g->pda, ag_compile_steps(1, &err), &err);
     if (g->work++ < max) return g->pda->status == AG_OK;
-    ag_pda_fail(g->pda, AG_FAIL(&err, LIMIT, "grammar: more than %zu parts to write", max), &err);
+    ag_pda_fail(g->pda,
+                AG_FAIL(&err, LIMIT, "grammar: too large: more than %zu nodes to write", max),
+                &err);
     return false;
 }
 
@@ -445,7 +449,7 @@ ag_status ag_grammar_compile(ag_pda *pda, const ag_grammar_scope *scope, const c
         found = true;
         *start = ag_pda_call(pda, r->id, ag_pda_end(pda));
     }
-    if (st == AG_OK && !found) st = AG_FAIL(err, FORMAT, "grammar: there is no rule root");
+    if (st == AG_OK && !found) st = AG_FAIL(err, FORMAT, "grammar: rule root is not defined");
     ag_regex_tree_free(&g.tree);
     ag_free(g.rules);
     ag_free(g.slots);

@@ -26,7 +26,7 @@ typedef struct reader {
 
 const char *ag_grammar_read_char(const char *s, size_t n, size_t *at, uint32_t *cp) {
     static const char from[] = "nrt\"\\[]-^/", to[] = "\n\r\t\"\\[]-^/";
-    if (*at >= n || s[*at] == '\n') return "the line ends inside of quotes";
+    if (*at >= n || s[*at] == '\n') return "the line ends inside a literal or a class";
     if (s[*at] != '\\') {
         *at += ag_utf8_get(s + *at, cp);
         return NULL;
@@ -37,15 +37,15 @@ const char *ag_grammar_read_char(const char *s, size_t n, size_t *at, uint32_t *
         *cp = 0;
         for (size_t i = 1; i <= digits; i++) {
             const int digit = *at + i < n ? ag_hex_digit(s[*at + i]) : -1;
-            if (digit < 0) return "hexadecimal digits are missing";
+            if (digit < 0) return "invalid escape: hexadecimal digits are missing";
             *cp = *cp << 4 | (uint32_t)digit;
         }
-        if (*cp > AG_CHAR_MAX) return "a character beyond U+10FFFF";
+        if (*cp > AG_CHAR_MAX) return "invalid escape: the character is beyond U+10FFFF";
         *at += digits + 1;
         return NULL;
     }
     const char *found = c ? strchr(from, c) : NULL;
-    if (!found) return "an escape that is not known";
+    if (!found) return "invalid escape: unknown character after the backslash";
     *cp = (unsigned char)to[found - from];
     ++*at;
     return NULL;
@@ -72,9 +72,9 @@ static ag_status read_token(reader *r, ag_text *out) {
     }
     const bool fits = digits && r->n - r->at > digits + 3 && r->s[r->at + 1] == '[' &&
                       r->s[i] == ']' && r->s[i + 1] == '>';
-    if (!fits) return AG_FAIL(r->err, FORMAT, "a token is written <[id]>");
+    if (!fits) return AG_FAIL(r->err, FORMAT, "invalid token; expected <[id]>");
     if (!ag_token_tree_is_special(r->scope->tokens, (int32_t)id)) {
-        return AG_FAIL(r->err, INVALID, "token %u is no special token of the vocabulary", id);
+        return AG_FAIL(r->err, INVALID, "token %u: not a special token of the vocabulary", id);
     }
     char text[AG_SPECIAL_TEXT_BYTES];
     ag_special_token_text((int32_t)id, text);
@@ -90,7 +90,7 @@ static ag_status read_quoted(reader *r, ag_text *out) {
         if (message) return AG_FAIL(r->err, FORMAT, "%s", message);
         AG_TRY(ag_text_append(out, bytes, ag_utf8_put(bytes, cp), r->err));
     }
-    if (r->at == r->n) return AG_FAIL(r->err, FORMAT, "the line ends inside of quotes");
+    if (r->at == r->n) return AG_FAIL(r->err, FORMAT, "missing closing quote");
     r->at++;
     return AG_OK;
 }
@@ -98,9 +98,9 @@ static ag_status read_quoted(reader *r, ag_text *out) {
 /* Reads n delimiters in parentheses, separated by commas. */
 static ag_status read_delimiters(reader *r, size_t n) {
     if (!accept_char(r, '('))
-        return AG_FAIL(r->err, FORMAT, "%zu marks in parentheses are missing", n);
+        return AG_FAIL(r->err, FORMAT, "expected %zu delimiters in parentheses", n);
     for (size_t i = 0; i < n; i++) {
-        if (i && !accept_char(r, ',')) return AG_FAIL(r->err, FORMAT, "%zu marks are needed", n);
+        if (i && !accept_char(r, ',')) return AG_FAIL(r->err, FORMAT, "expected %zu delimiters", n);
         for (skip_space(r); r->at < r->n && (r->s[r->at] == '"' || r->s[r->at] == '<');) {
             AG_TRY(r->s[r->at] == '"' ? read_quoted(r, &r->delimiters[i])
                                       : read_token(r, &r->delimiters[i]));
@@ -108,7 +108,7 @@ static ag_status read_delimiters(reader *r, size_t n) {
         }
     }
     return accept_char(r, ')') ? AG_OK
-                               : AG_FAIL(r->err, FORMAT, "%zu marks, then ), are needed", n);
+                               : AG_FAIL(r->err, FORMAT, "expected %zu delimiters, then )", n);
 }
 
 static ag_delimiter delimiter(const reader *r, size_t i) {
@@ -129,7 +129,8 @@ static ag_status read_notation(reader *r, ag_schema_notation *out, bool *is_json
     while (kind < 4 && (strlen(notations[kind].name) != n || memcmp(name, notations[kind].name, n)))
         kind++;
     if (kind == 4) {
-        return AG_FAIL(r->err, FORMAT, "%%%.*s is not known", (int)(n < 20 ? n : 20), name);
+        return AG_FAIL(r->err, FORMAT, "unknown notation %%%.*s; use json, python, braces or tags",
+                       (int)(n < 20 ? n : 20), name);
     }
     r->at += n;
     if (notations[kind].n_delimiters) AG_TRY(read_delimiters(r, notations[kind].n_delimiters));
@@ -166,7 +167,7 @@ static ag_status read_schema(reader *r, ag_pda *pda, uint32_t *start) {
     json_error_t e;
     json_t *v =
         json_loadb(r->s + r->at, r->n - r->at, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &e);
-    if (!v) return AG_FAIL(r->err, FORMAT, "a schema is missing: %.120s", e.text);
+    if (!v) return AG_FAIL(r->err, FORMAT, "expected a JSON schema: %.120s", e.text);
     json_decref(v);
     const size_t len = (size_t)e.position;
     const ag_status st =

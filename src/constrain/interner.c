@@ -90,7 +90,7 @@ ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t
     }
     if (t->n >= max) return AG_FAIL(err, LIMIT, "%s: more than %zu states", what, max);
     if (n > AG_INTERNER_NUMBERS - t->n_pool) {
-        return AG_FAIL(err, LIMIT, "%s: states of more than %d parts", what, AG_INTERNER_NUMBERS);
+        return AG_FAIL(err, LIMIT, "%s: states of more than %d numbers", what, AG_INTERNER_NUMBERS);
     }
     AG_TRY(grow_array(&t->starts, &t->starts_cap, t->n + 2, err));
     AG_TRY(grow_array(&t->pool, &t->pool_cap, t->n_pool + n + 1, err));

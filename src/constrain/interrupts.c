@@ -14,5 +14,5 @@ ag_status ag_compile_steps(size_t n, ag_error *err) {
     n_steps = 0;
     if (!ag_interrupted()) return AG_OK;
     n_steps = CHECK_EVERY; /* makes the next loop end, too */
-    return AG_FAIL(err, CANCELLED, "compiling a constraint was interrupted");
+    return AG_FAIL(err, CANCELLED, "compiling a constraint: interrupted");
 }

@@ -67,17 +67,18 @@ ag_status ag_constraint_vocab_json(const ag_constraint_vocab *v, ag_json_spacing
 static ag_status check_ids(const ag_tokenizer *t, size_t n_vocab, const int32_t *eos_ids,
                            size_t n_eos, ag_error *err) {
     if (!n_vocab || n_vocab > INT32_MAX) {
-        return AG_FAIL(err, INVALID, "a vocabulary of %zu tokens", n_vocab);
+        return AG_FAIL(err, INVALID, "n_vocab is %zu: it must be 1 to 2147483647", n_vocab);
     }
     if ((size_t)ag_tokenizer_vocab_size(t) > n_vocab) {
-        return AG_FAIL(err, INVALID, "the tokenizer has %d ids, the model %zu",
+        return AG_FAIL(err, INVALID, "vocabularies differ: the tokenizer has %d ids, the model %zu",
                        (int)ag_tokenizer_vocab_size(t), n_vocab);
     }
-    if (!n_eos) return AG_FAIL(err, INVALID, "a constraint needs an id that ends the text");
+    if (!n_eos)
+        return AG_FAIL(err, INVALID,
+                       "eos_ids is empty: a constraint needs a token that ends the text");
     for (size_t i = 0; i < n_eos; i++) {
         if (eos_ids[i] < 0 || (size_t)eos_ids[i] >= n_vocab) {
-            return AG_FAIL(err, INVALID,
-                           "id %d, which ends a text, is outside the vocabulary of %zu",
+            return AG_FAIL(err, INVALID, "eos id %d: outside the vocabulary of %zu tokens",
                            (int)eos_ids[i], n_vocab);
         }
     }
@@ -90,7 +91,7 @@ ag_status ag_constraint_vocab_create(const ag_tokenizer *t, size_t n_vocab, cons
     AG_TRY(check_ids(t, n_vocab, eos_ids, n_eos, err));
     ag_constraint_vocab *v = ag_calloc(1, sizeof *v);
     if (!v) return AG_FAIL(err, NOMEM, "vocabulary for constraints");
-    ag_mutex_init(&v->lock);
+    pthread_mutex_init(&v->lock, NULL);
     v->n_words = (n_vocab + 31) / 32;
     v->n_eos = n_eos;
     v->eos_ids = ag_calloc(n_eos, sizeof *v->eos_ids);

@@ -149,10 +149,10 @@ static void wrong_constraints_are_wrong_usage(void **state) {
     } cases[] = {
         {"--json-schema", "{\"properties\":{\"a\":{\"unevaluatedItems\":{}}}}",
          "#/properties/a/unevaluatedItems"},
-        {"--json-schema", "false", "no text obeys"},
+        {"--json-schema", "false", "no text matches"},
         {"--regex", "a(", "byte 1: ( without )"},
         {"--choice", "a,,b", "a choice is empty"},
-        {"--grammar", "root ::= other", "there is no rule other"},
+        {"--grammar", "root ::= other", "rule other is not defined"},
         {"--json-spacing", "wide", "wide"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

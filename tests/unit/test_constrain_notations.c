@@ -68,22 +68,23 @@ static const struct {
     ag_status status;
     const char *message;
 } bad[] = {
-    {"root ::= <[", AG_FORMAT, "line 1: a token is written"},
-    {"root ::= <[]>", AG_FORMAT, "a token is written"},
-    {"root ::= <x>", AG_FORMAT, "a token is written"},
-    {"root ::= <[5]>", AG_INVALID, "token 5 is no special token"},
-    {"root ::= <[123456]>", AG_INVALID, "token 123456 is no special token"},
-    {"root ::= \"a\"\n  \n| %xml {}", AG_FORMAT, "line 3: %xml is not known"},
-    {"root ::= %json {", AG_FORMAT, "a schema is missing"},
-    {"root ::= %json", AG_FORMAT, "a schema is missing"},
+    {"root ::= <[", AG_FORMAT, "line 1: invalid token"},
+    {"root ::= <[]>", AG_FORMAT, "invalid token"},
+    {"root ::= <x>", AG_FORMAT, "invalid token"},
+    {"root ::= <[5]>", AG_INVALID, "token 5: not a special token"},
+    {"root ::= <[123456]>", AG_INVALID, "token 123456: not a special token"},
+    {"root ::= \"a\"\n  \n| %xml {}", AG_FORMAT, "line 3: unknown notation %xml"},
+    {"root ::= %json {", AG_FORMAT, "expected a JSON schema"},
+    {"root ::= %json", AG_FORMAT, "expected a JSON schema"},
     {"root ::= %json {\"type\": 1}", AG_FORMAT, "#/type"},
-    {"root ::= %braces {}", AG_FORMAT, "marks"},
-    {"root ::= %braces(\"a\") {}", AG_FORMAT, "2 marks"},
-    {"root ::= %braces(\"a\", \"b\", \"c\") {}", AG_FORMAT, "2 marks"},
+    {"root ::= %braces {}", AG_FORMAT, "delimiters"},
+    {"root ::= %braces(\"a\") {}", AG_FORMAT, "2 delimiters"},
+    {"root ::= %braces(\"a\", \"b\", \"c\") {}", AG_FORMAT, "2 delimiters"},
     {"root ::= %braces(\"a\", \"(\") {\"properties\": {\"a\": {}}}", AG_FORMAT, "( without )"},
-    {"root ::= %python {\"required\": [\"a b\"]}", AG_UNSUPPORTED, "\"a b\" needs quotes"},
+    {"root ::= %python {\"required\": [\"a b\"]}", AG_UNSUPPORTED,
+     "\"a b\": the name needs quotes"},
     {"root ::= %python {\"minProperties\": 1}", AG_UNSUPPORTED, "minProperties"},
-    {"root ::= %python {\"type\": \"array\"}", AG_INVALID, "no text obeys"},
+    {"root ::= %python {\"type\": \"array\"}", AG_INVALID, "no text matches"},
 };
 
 static void what_is_wrong_is_told(void **state) {

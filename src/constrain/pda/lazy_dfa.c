@@ -76,7 +76,7 @@ ag_status ag_lazy_dfa_check(ag_lazy_dfa *s, ag_error *err) {
     }
     /* Shared states are made once for all constraints, which is not interrupted. */
     if (!s->id_bit && ag_interrupted())
-        return AG_FAIL(err, CANCELLED, "the work on a constraint was interrupted");
+        return AG_FAIL(err, CANCELLED, "working on a constraint: interrupted");
     size_t n = CHECK_EVERY;
     if (n > l->work - s->work) n = l->work - s->work;
     if (n > l->total_work - total) n = l->total_work - total;
@@ -152,11 +152,11 @@ static ag_status end_closure(ag_lazy_dfa *s, uint32_t *state, ag_error *err) {
     ag_interner_sort(s->list, s->n_list);
     uint32_t id;
     AG_TRY(ag_lazy_dfa_charge(s, s->n_list + 1, err));
-    AG_TRY(ag_interner_add(&s->sets, s->list, s->n_list, s->limits.states, "the constraint", &id,
-                           err));
+    AG_TRY(ag_interner_add(&s->sets, s->list, s->n_list, s->limits.states, "constraint", &id, err));
     if (id >= s->n_states) {
         if (ag_lazy_dfa_bytes(s) > s->limits.bytes) {
-            return AG_FAIL(err, LIMIT, "the constraint's states take more than %zu bytes",
+            return AG_FAIL(err, LIMIT,
+                           "the constraint is too large: its states take more than %zu bytes",
                            s->limits.bytes);
         }
         void *p = s->states;
@@ -223,7 +223,8 @@ static ag_status expand_calls(ag_lazy_dfa *s, uint32_t id, ag_lazy_state *out, a
         AG_TRY(ag_lazy_dfa_charge(s, n + s->n_calls - out->calls_at, err));
     }
     if (s->n_calls - out->calls_at > UINT16_MAX) {
-        return AG_FAIL(err, LIMIT, "a place of the constraint calls more than 65535 rules");
+        return AG_FAIL(err, LIMIT,
+                       "the grammar is too large: one state calls more than 65535 rules");
     }
     out->n_calls = (uint16_t)(s->n_calls - out->calls_at);
     return AG_OK;

@@ -40,7 +40,8 @@ size_t ag_matcher_bytes(const ag_matcher *m) {
 static ag_status check_stack(const ag_matcher *m) {
     const size_t bytes = ag_matcher_bytes(m);
     if (bytes <= m->dfa->limits.bytes) return AG_OK;
-    return AG_FAIL(m->err, LIMIT, "the text's open rules take more than %zu bytes",
+    return AG_FAIL(m->err, LIMIT,
+                   "the constraint is too expensive: open rules take more than %zu bytes",
                    m->dfa->limits.bytes);
 }
 
@@ -90,7 +91,9 @@ static ag_status push_thread(ag_matcher *m, uint32_t state, uint32_t node, uint3
     AG_TRY(ag_lazy_dfa_charge(m->dfa, i - first, m->err));
     if (i < m->n_threads) return AG_OK;
     if (m->n_threads - first >= m->max_threads) {
-        return AG_FAIL(m->err, LIMIT, "the text has more than %zu readings", m->max_threads);
+        return AG_FAIL(m->err, LIMIT,
+                       "the constraint is too ambiguous: the text has more than %zu readings",
+                       m->max_threads);
     }
     if (m->n_threads == m->threads_cap) {
         void *p = m->threads;

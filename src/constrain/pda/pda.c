@@ -95,7 +95,9 @@ static uint32_t add_inst(ag_pda *pda, ag_pda_inst inst) {
         return 0;
     }
     if (pda->n_insts - pda->finished_insts >= pda->limits.insts) {
-        ag_pda_fail(pda, AG_FAIL(&err, LIMIT, "more than %zu instructions", pda->limits.insts),
+        ag_pda_fail(pda,
+                    AG_FAIL(&err, LIMIT, "the constraint is too large: more than %zu instructions",
+                            pda->limits.insts),
                     &err);
         return 0;
     }

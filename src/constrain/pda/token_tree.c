@@ -75,7 +75,8 @@ static ag_status read_spellings(ag_token_tree *t, const ag_tokenizer *tokenizer,
             memchr(all.data + before, AG_SPECIAL_PREFIX_BYTE, all.len - before)) {
             all.len = before;
         }
-        if (st == AG_OK && all.len > UINT32_MAX) st = AG_FAIL(err, LIMIT, "tokens of 4 GiB");
+        if (st == AG_OK && all.len > UINT32_MAX)
+            st = AG_FAIL(err, LIMIT, "the text of the vocabulary exceeds 4 GiB");
     }
     ag_token_bytes_close(&reader);
     t->start[t->n_vocab] = (uint32_t)all.len;
@@ -97,7 +98,9 @@ bool ag_token_tree_is_special(const ag_token_tree *t, int32_t id) {
 static ag_status build_nodes(ag_token_tree *t, ag_token_text *list, size_t n, ag_error *err) {
     const size_t n_nodes = ag_token_texts_sort(list, n);
     if (n_nodes > MAX_NODES) {
-        return AG_FAIL(err, LIMIT, "a vocabulary of %zu nodes, more than %d", n_nodes, MAX_NODES);
+        return AG_FAIL(err, LIMIT,
+                       "the vocabulary is too large: its tree has %zu nodes; the maximum is %d",
+                       n_nodes, MAX_NODES);
     }
     for (size_t i = 0; i < n; i++) {
         if (list[i].n > t->max_depth) t->max_depth = list[i].n;

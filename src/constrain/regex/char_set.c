@@ -165,5 +165,5 @@ ag_status ag_char_set_add_property(ag_char_set *s, const char *name, size_t n, a
         if (!strcmp(long_names[i].name, value)) value = long_names[i].category;
     }
     if (is_category(value)) return add_category(s, value, err);
-    return AG_FAIL(err, UNSUPPORTED, "\\p{%s} is not supported", text);
+    return AG_FAIL(err, UNSUPPORTED, "\\p{%s}: unsupported property", text);
 }

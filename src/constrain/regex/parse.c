@@ -36,7 +36,7 @@ static ag_status add_node(parser *p, ag_regex_node node, uint32_t *id) {
     ag_regex_tree *t = p->t;
     AG_TRY(ag_compile_steps(1, p->err));
     if (t->n == MAX_REGEX_NODES)
-        return AG_FAIL(p->err, LIMIT, "the regular expression is too long");
+        return AG_FAIL(p->err, LIMIT, "too long: more than %d nodes", MAX_REGEX_NODES);
     void *list = t->nodes;
     ag_status st = ag_array_grow(&list, &t->cap, t->n + 1, sizeof node, p->err);
     t->nodes = list;
@@ -123,7 +123,8 @@ static ag_status read_property(parser *p, bool negative, ag_char_set *set) {
         return AG_FAIL(p->err, FORMAT, "byte %zu: \\p needs {NAME}", start);
     }
     if (++p->n_properties > MAX_PROPERTIES) { /* each has hundreds of ranges */
-        return AG_FAIL(p->err, LIMIT, "byte %zu: more than %d properties", start, MAX_PROPERTIES);
+        return AG_FAIL(p->err, LIMIT, "byte %zu: too many \\p properties; the maximum is %d", start,
+                       MAX_PROPERTIES);
     }
     const size_t n = (size_t)(end - (p->s + p->at));
     ag_char_set named = {0};
@@ -144,8 +145,7 @@ static ag_status read_escape(parser *p, ag_char_set *set, bool *is_class, uint32
     static const char from[] = "nrtvf0", to[] = "\n\r\t\v\f";
     const size_t start = p->at - 1;
     *is_class = false;
-    if (!more(p))
-        return AG_FAIL(p->err, FORMAT, "byte %zu: a backslash ends the expression", start);
+    if (!more(p)) return AG_FAIL(p->err, FORMAT, "byte %zu: nothing follows the backslash", start);
     const char c = p->s[p->at];
     if (c && strchr("dDwWsS", c)) {
         p->at++;
@@ -217,7 +217,8 @@ static ag_status parse_class(parser *p, uint32_t *id) {
             }
         }
         if (hi < lo) {
-            return AG_FAIL(p->err, FORMAT, "byte %zu: a range of characters runs backwards", p->at);
+            return AG_FAIL(p->err, FORMAT,
+                           "byte %zu: invalid character range: its end precedes its start", p->at);
         }
         AG_TRY(ag_char_set_add(set, lo, hi, p->err));
     }
@@ -233,7 +234,8 @@ static ag_status parse_alternatives(parser *p, uint32_t *id);
 
 static ag_status skip_name(parser *p) {
     const char *end = memchr(p->s + p->at, '>', p->n - p->at);
-    if (!end) return AG_FAIL(p->err, FORMAT, "byte %zu: a group's name without >", p->at);
+    if (!end)
+        return AG_FAIL(p->err, FORMAT, "byte %zu: missing > after the name of a group", p->at);
     p->at = (size_t)(end - p->s) + 1;
     return AG_OK;
 }
@@ -247,7 +249,7 @@ static ag_status parse_group(parser *p, uint32_t *id) {
     } else if (skip_if(p, "?!")) {
         ahead = negative = true;
     } else if (next_is(p, "?<=") || next_is(p, "?<!")) {
-        return AG_FAIL(p->err, UNSUPPORTED, "byte %zu: looking behind is not supported", start);
+        return AG_FAIL(p->err, UNSUPPORTED, "byte %zu: lookbehind is not supported", start);
     } else if (skip_if(p, "?<") || skip_if(p, "?P<")) {
         AG_TRY(skip_name(p));
     } else if (next_is(p, "?") && !skip_if(p, "?:")) {
@@ -317,7 +319,7 @@ static ag_status parse_atom(parser *p, uint32_t *id) {
     if (skip_if(p, "^")) return add_node(p, (ag_regex_node){.kind = AG_REGEX_BEGIN}, id);
     if (skip_if(p, "$")) return add_node(p, (ag_regex_node){.kind = AG_REGEX_END}, id);
     if (next_is(p, "*") || next_is(p, "+") || next_is(p, "?")) {
-        return AG_FAIL(p->err, FORMAT, "byte %zu: there is nothing to repeat", p->at);
+        return AG_FAIL(p->err, FORMAT, "byte %zu: nothing to repeat", p->at);
     }
     return parse_single(p, read_char(p), id);
 }
@@ -359,14 +361,15 @@ static ag_status parse_repeated(parser *p, uint32_t *id) {
             return AG_OK;
         }
         if (n > AG_REGEX_STACKED) {
-            return AG_FAIL(p->err, LIMIT, "byte %zu: more than %d quantifiers of one part", start,
+            return AG_FAIL(p->err, LIMIT, "byte %zu: more than %d quantifiers on one atom", start,
                            AG_REGEX_STACKED);
         }
         if (min > MAX_REPEAT || (max != AG_REGEX_NO_END && max > MAX_REPEAT)) {
             return AG_FAIL(p->err, LIMIT, "byte %zu: more than %d repetitions", start, MAX_REPEAT);
         }
         if (min > max) {
-            return AG_FAIL(p->err, FORMAT, "byte %zu: at least %u and at most %u repetitions",
+            return AG_FAIL(p->err, FORMAT,
+                           "byte %zu: invalid repetition: the minimum %u exceeds the maximum %u",
                            start, min, max);
         }
         skip_if(p, "?"); /* lazy or greedy: the language is the same */
@@ -404,7 +407,7 @@ ag_status ag_regex_parse(ag_regex_tree *t, const char *regex, size_t n, ag_error
     *t = (ag_regex_tree){0};
     parser p = {.t = t, .s = regex, .n = n, .err = err};
     const size_t valid = ag_utf8_valid_prefix(regex, n);
-    if (valid != n) return AG_FAIL(err, FORMAT, "byte %zu is not UTF-8", valid);
+    if (valid != n) return AG_FAIL(err, FORMAT, "byte %zu: invalid UTF-8", valid);
     AG_TRY(parse_alternatives(&p, &t->root));
     if (more(&p)) return AG_FAIL(err, FORMAT, "byte %zu: ) without (", p.at);
     return AG_OK;

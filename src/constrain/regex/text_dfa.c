@@ -16,7 +16,8 @@ ag_status ag_text_limits_spend(const ag_text_limits *limits, size_t steps, ag_er
     if (!limits->spent) return AG_OK;
     *limits->spent += steps;
     if (*limits->spent / AG_TEXT_TOTAL_FACTOR <= limits->work) return AG_OK;
-    return AG_FAIL(err, LIMIT, "all patterns together take more than %d times %zu steps",
+    return AG_FAIL(err, LIMIT,
+                   "the patterns are too expensive: together more than %d times %zu steps",
                    AG_TEXT_TOTAL_FACTOR, limits->work);
 }
 
@@ -151,10 +152,9 @@ static ag_status add_pair_edge(product *p, uint32_t lo, uint32_t hi, uint32_t a,
     const uint32_t pair[2] = {a, b};
     uint32_t id;
     if (++p->work > p->limits->work) {
-        return AG_FAIL(p->err, LIMIT, "a pattern takes more than %zu steps", p->limits->work);
+        return AG_FAIL(p->err, LIMIT, "too expensive: more than %zu steps", p->limits->work);
     }
-    AG_TRY(
-        ag_interner_add(&p->pairs, pair, 2, p->limits->states, "a combined pattern", &id, p->err));
+    AG_TRY(ag_interner_add(&p->pairs, pair, 2, p->limits->states, "combined pattern", &id, p->err));
     return ag_text_dfa_add_edge(p->out, lo, hi, id, p->err);
 }
 
@@ -189,7 +189,7 @@ ag_status ag_text_dfa_combine(ag_text_dfa *out, const ag_text_dfa *a, const ag_t
     product p = {.a = a, .b = b, .out = out, .how = how, .limits = limits, .err = err};
     const uint32_t first[2] = {0, b->n_states ? 0 : DEAD};
     uint32_t id;
-    ag_status st = ag_interner_add(&p.pairs, first, 2, limits->states, "a pattern", &id, err);
+    ag_status st = ag_interner_add(&p.pairs, first, 2, limits->states, "pattern", &id, err);
     for (uint32_t s = 0; st == AG_OK && s < p.pairs.n; s++) {
         size_t n;
         const uint32_t *pair = ag_interner_list(&p.pairs, s, &n);
@@ -214,7 +214,7 @@ ag_status ag_text_dfa_lengths(ag_text_dfa *out, size_t min, size_t max,
     const bool open_end = max == SIZE_MAX;
     const size_t last = open_end ? min : max;
     if (last >= limits->states) {
-        return AG_FAIL(err, LIMIT, "lengths up to %zu need more than %zu states", last,
+        return AG_FAIL(err, LIMIT, "length limit of %zu: needs more than %zu states", last,
                        limits->states);
     }
     ag_status st = ag_text_limits_spend(limits, last + 1, err);

@@ -42,7 +42,7 @@ enum { BORDER_WORK = 8 }; /* steps per range, which also takes memory */
 
 static ag_status add_step(machine *m, step s, uint32_t *id) {
     if (m->n >= 8 * m->limits->states) {
-        return AG_FAIL(m->err, LIMIT, "a regular expression of more than %zu steps",
+        return AG_FAIL(m->err, LIMIT, "too large: more than %zu instructions",
                        8 * m->limits->states);
     }
     void *p = m->steps;
@@ -57,8 +57,7 @@ static ag_status add_step(machine *m, step s, uint32_t *id) {
 static ag_status charge_work(machine *m, size_t n) {
     m->work += n;
     if (m->work <= m->limits->work) return ag_compile_steps(n, m->err);
-    return AG_FAIL(m->err, LIMIT, "a regular expression takes more than %zu steps",
-                   m->limits->work);
+    return AG_FAIL(m->err, LIMIT, "too expensive: more than %zu steps", m->limits->work);
 }
 
 static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *id);
@@ -118,7 +117,7 @@ static ag_status emit_node(machine *m, uint32_t node, uint32_t next, uint32_t *i
     case AG_REGEX_CALL:
         break;
     }
-    return AG_FAIL(m->err, UNSUPPORTED, "looking ahead is supported at the beginning only");
+    return AG_FAIL(m->err, UNSUPPORTED, "lookahead is supported at the start only");
 }
 
 /* ---- subsets ---- */
@@ -148,8 +147,8 @@ static void reach(machine *m, uint32_t s, bool at_begin, bool at_end) {
 
 static ag_status intern_list(machine *m, uint32_t *id) {
     ag_interner_sort(m->list, m->n_list);
-    return ag_interner_add(&m->sets, m->list, m->n_list, m->limits->states, "a regular expression",
-                           id, m->err);
+    return ag_interner_add(&m->sets, m->list, m->n_list, m->limits->states, "automaton", id,
+                           m->err);
 }
 
 static void begin_list(machine *m) {
@@ -240,7 +239,7 @@ static ag_status run_subsets(machine *m, uint32_t start, ag_text_dfa *out) {
     m->stack = ag_calloc(2 * m->n + 2, sizeof *m->stack);
     m->list = ag_calloc(m->n, sizeof *m->list);
     if (!m->stamps || !m->stack || !m->list) {
-        return AG_FAIL(m->err, NOMEM, "regular expression of %zu steps", m->n);
+        return AG_FAIL(m->err, NOMEM, "regular expression of %zu instructions", m->n);
     }
     uint32_t id;
     begin_list(m);
@@ -410,14 +409,15 @@ ag_status ag_text_dfa_texts(ag_text_dfa *out, const char *const *texts, const si
     for (size_t i = 0; i < n && st == AG_OK; i++) {
         list[i] = (sorted_text){texts[i], lens[i]};
         if (ag_utf8_valid_prefix(texts[i], lens[i]) != lens[i]) {
-            st = AG_FAIL(err, FORMAT, "text %zu is not UTF-8", i + 1);
+            st = AG_FAIL(err, FORMAT, "text %zu: invalid UTF-8", i + 1);
         }
     }
     if (st == AG_OK && n) qsort(list, n, sizeof *list, compare_texts);
     for (size_t i = 0; i < n && st == AG_OK; i++) {
         st = add_text(&nodes, &n_nodes, &cap, list[i].s, list[i].len, err);
         if (st == AG_OK && n_nodes > 16 * limits->states) {
-            st = AG_FAIL(err, LIMIT, "texts of more than %zu characters", 16 * limits->states);
+            st = AG_FAIL(err, LIMIT, "the texts are too long: more than %zu characters together",
+                         16 * limits->states);
         }
     }
     for (size_t s = 0; s < n_nodes && st == AG_OK; s++) {

@@ -13,7 +13,8 @@ ag_status ag_alternatives_add(ag_schema_compiler *s, ag_alternatives a, ag_alter
     }
     const size_t n = a.n + b.n;
     if (n > AG_ALTERNATIVES_MAX) {
-        return AG_FAIL(s->err, LIMIT, "schema: more than %d alternatives", AG_ALTERNATIVES_MAX);
+        return AG_FAIL(s->err, LIMIT, "schema: too many alternatives; the maximum is %d",
+                       AG_ALTERNATIVES_MAX);
     }
     ag_alternative *list = ag_schema_alloc(s, n, sizeof *list);
     if (!list) return ag_schema_no_memory(s);
@@ -77,7 +78,8 @@ ag_status ag_alternatives_intersect(ag_schema_compiler *s, ag_alternatives a, ag
         }
     }
     if (n > AG_ALTERNATIVES_MAX) {
-        return AG_FAIL(s->err, LIMIT, "schema: more than %d alternatives", AG_ALTERNATIVES_MAX);
+        return AG_FAIL(s->err, LIMIT, "schema: too many alternatives; the maximum is %d",
+                       AG_ALTERNATIVES_MAX);
     }
     *out = (ag_alternatives){list, n};
     return AG_OK;

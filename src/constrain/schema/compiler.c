@@ -24,7 +24,7 @@ ag_status ag_schema_compiler_init(ag_schema_compiler *s, const char *text, size_
     s->arena.max = COMPILER_BYTES_MAX;
     AG_TRY(ag_schema_doc_load(&s->doc, text, n, err));
     uint32_t any;
-    return ag_interner_add(&s->sets, NULL, 0, limits->states, "a schema", &any, err);
+    return ag_interner_add(&s->sets, NULL, 0, limits->states, "schema", &any, err);
 }
 
 void ag_schema_compiler_free(ag_schema_compiler *s) {
@@ -37,7 +37,7 @@ void ag_schema_compiler_free(ag_schema_compiler *s) {
 
 ag_status ag_schema_no_memory(ag_schema_compiler *s) {
     if (s->arena.bytes > COMPILER_BYTES_MAX / 2) {
-        return AG_FAIL(s->err, LIMIT, "a schema that takes more than %d MiB to compile",
+        return AG_FAIL(s->err, LIMIT, "schema: too large: compiling takes more than %d MiB",
                        COMPILER_BYTES_MAX >> 20);
     }
     return AG_FAIL(s->err, NOMEM, "schema compiler");
@@ -86,12 +86,13 @@ ag_status ag_schema_regex(ag_schema_compiler *s, const char *regex, size_t n, bo
 ag_status ag_schema_charge(ag_schema_compiler *s, size_t steps) {
     s->work += steps;
     if (s->work <= s->max_work) return ag_compile_steps(steps, s->err);
-    return AG_FAIL(s->err, LIMIT, "schema: more than %zu steps of combining", s->max_work);
+    return AG_FAIL(s->err, LIMIT, "schema: too expensive: combining takes more than %zu steps",
+                   s->max_work);
 }
 
 static ag_status intern_set(ag_schema_compiler *s, const uint32_t *list, size_t n,
                             ag_schema_set *out) {
-    return ag_interner_add(&s->sets, list, n, s->limits.states, "a schema", out, s->err);
+    return ag_interner_add(&s->sets, list, n, s->limits.states, "schema", out, s->err);
 }
 
 ag_status ag_schema_set_of(ag_schema_compiler *s, uint32_t schema, bool negative,

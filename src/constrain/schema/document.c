@@ -74,7 +74,7 @@ ag_status ag_schema_doc_child(ag_schema_doc *d, uint32_t parent, const char *key
                               size_t index, const json_t *value, uint32_t *id, ag_error *err) {
     char path[AG_SCHEMA_PATH_BYTES];
     if (!json_is_object(value) && !json_is_boolean(value)) {
-        return AG_FAIL(err, FORMAT, "schema: %s: a schema is an object, true or false",
+        return AG_FAIL(err, FORMAT, "schema: %s: not a schema; expected an object, true or false",
                        ag_schema_doc_path(d, parent, key, path));
     }
     const ag_schema_node at = {value, d->schemas[parent].resource, parent, key, sub, index};

@@ -149,7 +149,7 @@ static ag_status only_set(schema *x, const ag_schema_set *sets, size_t n, size_t
         if (!decidable) {
             char message[120];
             snprintf(message, sizeof message,
-                     "schemas %zu and %zu overlap, which cannot be told apart: use anyOf",
+                     "schemas %zu and %zu overlap and cannot be separated; use anyOf",
                      i < k ? i : k, i < k ? k : i);
             return ag_schema_unsupported(x->s, x->id, "oneOf", message);
         }
@@ -199,7 +199,8 @@ static ag_status apply_not(schema *x, const json_t *v) {
     }
     AG_TRY(negate(x, schemas, &decidable, &alternatives));
     if (!decidable) {
-        return ag_schema_unsupported(x->s, x->id, "not", "cannot be decided for this schema");
+        return ag_schema_unsupported(x->s, x->id, "not",
+                                     "the negation of this schema is not supported");
     }
     return intersect_with(x, alternatives);
 }
@@ -220,7 +221,8 @@ static ag_status apply_if(schema *x, const json_t *v) {
     ag_alternatives then_branch, else_branch, alternative;
     AG_TRY(negate(x, condition, &decidable, &else_branch));
     if (!decidable) {
-        return ag_schema_unsupported(x->s, x->id, "if", "cannot be decided for this schema");
+        return ag_schema_unsupported(x->s, x->id, "if",
+                                     "the negation of this schema is not supported");
     }
     AG_TRY(alternatives_of_set(x->s, condition, &then_branch));
     AG_TRY(alternatives_of_set(x->s, then, &alternative));
@@ -258,7 +260,8 @@ static ag_status apply_dependency(schema *x, const char *key, const char *name, 
     list[1] = (ag_property){name, strlen(name), true, AG_SCHEMA_ANY};
     for (size_t i = 0; i < n; i++) {
         const json_t *other = json_array_get(v, i);
-        if (!json_is_string(other)) return ag_schema_malformed(x->s, x->id, key, "not strings");
+        if (!json_is_string(other))
+            return ag_schema_malformed(x->s, x->id, key, "not a list of strings");
         const ag_property p = {json_string_value(other), json_string_length(other), true,
                                AG_SCHEMA_ANY};
         bool is_known = false;
@@ -330,7 +333,7 @@ static ag_status check_unevaluated(schema *x) {
     for (size_t i = 0; combining_keywords[i]; i++) {
         if (!json_object_get(x->v, combining_keywords[i])) continue;
         return ag_schema_unsupported(x->s, x->id, "unevaluatedProperties",
-                                     "not supported beside keywords that combine schemas");
+                                     "not supported together with keywords that combine schemas");
     }
     return AG_OK;
 }
@@ -409,7 +412,7 @@ static ag_status expand_members(ag_schema_compiler *s, ag_schema_set schemas,
             if (!decidable) {
                 return ag_schema_unsupported(
                     s, one / 2, NULL,
-                    "not, oneOf or if asks for its opposite, which cannot be decided");
+                    "not, oneOf or if needs its negation, which is not supported");
             }
         }
         AG_TRY(ag_alternatives_intersect(s, *out, alternatives, out));
@@ -441,7 +444,7 @@ ag_status ag_schema_set_expand(ag_schema_compiler *s, ag_schema_set schemas, ag_
     const uint32_t *list = ag_interner_list(&s->sets, schemas, &n);
     if (s->expanded[schemas].is_expanding) {
         return ag_schema_unsupported(s, n ? list[0] / 2 : 0, NULL,
-                                     "is combined with itself without an end");
+                                     "infinite recursion: the schema is combined with itself");
     }
     if (++s->depth > 200) return AG_FAIL(s->err, LIMIT, "schema: nested too deeply");
     s->expanded[schemas].is_expanding = true;

@@ -73,7 +73,8 @@ static ag_status intersect_numbers(ag_schema_compiler *s, const ag_number_set *a
     AG_TRY(intersect_avoided(s, a, b, x));
     x->step = common_step(a->step, b->step);
     if (a->step != 0 && b->step != 0 && x->step == 0) {
-        return AG_FAIL(s->err, UNSUPPORTED, "schema: multipleOf %g and %g together", a->step,
+        return AG_FAIL(s->err, UNSUPPORTED,
+                       "schema: multipleOf %g and %g: this combination is not supported", a->step,
                        b->step);
     }
     bool avoided = false;
@@ -158,7 +159,7 @@ static ag_status intersect_contains(ag_schema_compiler *s, const ag_array_set *a
         list[k].negation = c->negation;
     }
     if (n > AG_CONTAINS_MAX) {
-        return AG_FAIL(s->err, LIMIT, "schema: more than %d kinds of items that are counted",
+        return AG_FAIL(s->err, LIMIT, "schema: too many kinds of counted items; the maximum is %d",
                        AG_CONTAINS_MAX);
     }
     x->contains = list;
@@ -257,7 +258,7 @@ ag_status ag_object_names(ag_schema_compiler *s, const ag_object_set *x, ag_text
 static ag_status intersect_others(ag_schema_compiler *s, const ag_object_set *a,
                                   const ag_object_set *b, ag_object_set *x) {
     if (a->n_others * b->n_others > AG_ALTERNATIVES_MAX) {
-        return AG_FAIL(s->err, LIMIT, "schema: more than %d kinds of property names",
+        return AG_FAIL(s->err, LIMIT, "schema: too many kinds of property names; the maximum is %d",
                        AG_ALTERNATIVES_MAX);
     }
     ag_name_class *list = ag_schema_alloc(s, a->n_others * b->n_others, sizeof *list);

@@ -4,6 +4,7 @@
 #include "core/fail.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Puts the path of `keyword` in front of the message, unless st is AG_OK. */
@@ -24,13 +25,19 @@ static const json_t *get_keyword(const types *t, const char *keyword) {
     return json_object_get(t->v, keyword);
 }
 
+static ag_status unsupported_value(types *t, const char *keyword, const char *value) {
+    char message[120];
+    snprintf(message, sizeof message, "\"%.80s\" is not supported", value);
+    return ag_schema_unsupported(t->s, t->id, keyword, message);
+}
+
 /* Reads a count. Leaves *out as it is if the keyword is absent. */
 static ag_status read_count(types *t, const char *keyword, size_t *out) {
     const json_t *v = get_keyword(t, keyword);
     if (!v) return AG_OK;
     const double n = json_number_value(v);
     if (!json_is_number(v) || n < 0 || n != floor(n)) {
-        return ag_schema_malformed(t->s, t->id, keyword, "not a count");
+        return ag_schema_malformed(t->s, t->id, keyword, "not a non-negative integer");
     }
     *out = n < 1e15 ? (size_t)n : SIZE_MAX;
     return AG_OK;
@@ -97,7 +104,7 @@ static ag_status read_format(types *t, const ag_text_dfa **out) {
     bool unsupported;
     if (!name) return AG_OK;
     const char *regex = ag_schema_format_regex(name, &unsupported);
-    if (unsupported) return ag_schema_unsupported(t->s, t->id, "format", name);
+    if (unsupported) return unsupported_value(t, "format", name);
     if (!regex) return AG_OK;
     return with_path(t->s, t->id, "format",
                      ag_schema_regex(t->s, regex, strlen(regex), false, out));
@@ -241,7 +248,7 @@ static ag_status split_groups(types *t, name_group *groups, size_t *n, const ag_
         if (!out.names->n_states) continue;
         if (*n == NAME_GROUPS_MAX) {
             return ag_schema_unsupported(t->s, t->id, "patternProperties",
-                                         "too many patterns that overlap");
+                                         "too many overlapping patterns");
         }
         groups[(*n)++] = out;
     }
@@ -292,10 +299,11 @@ static ag_status read_required(types *t, json_t **out) {
     const json_t *required = get_keyword(t, "required"), *v;
     size_t i;
     *out = json_object();
-    if (!*out) return AG_FAIL(t->s->err, NOMEM, "schema");
+    if (!*out) return AG_FAIL(t->s->err, NOMEM, "schema compiler");
     if (!json_is_array(required)) return AG_OK; /* a boolean in draft 3 */
     json_array_foreach(required, i, v) {
-        if (!json_is_string(v)) return ag_schema_malformed(t->s, t->id, "required", "not strings");
+        if (!json_is_string(v))
+            return ag_schema_malformed(t->s, t->id, "required", "not a list of strings");
         json_t *shared = (json_t *)(uintptr_t)v; /* counted, not changed */
         if (!has_nul(v) && json_object_set_nocheck(*out, json_string_value(v), shared)) {
             return AG_FAIL(t->s->err, NOMEM, "schema compiler");
@@ -457,7 +465,7 @@ static ag_status add_type(types *t, const json_t *v, unsigned *set) {
         return AG_OK;
     }
     if (!name) return ag_schema_malformed(t->s, t->id, "type", "not the name of a type");
-    return ag_schema_unsupported(t->s, t->id, "type", name);
+    return unsupported_value(t, "type", name);
 }
 
 static ag_status read_types(types *t, unsigned *set) {

@@ -135,7 +135,9 @@ static ag_status write_argument(writer *w, const ag_property *p, uint32_t next, 
     if (!is_plain_name(p->name, p->len)) {
         /* An optional argument is left out. */
         if (!p->required) return AG_OK;
-        return AG_FAIL(w->err, UNSUPPORTED, "schema: the name \"%.80s\" needs quotes", p->name);
+        return AG_FAIL(
+            w->err, UNSUPPORTED,
+            "schema: property \"%.80s\": the name needs quotes, which the notation lacks", p->name);
     }
     AG_TRY(write_value(w, p, write_delimiter(w, n->close, next), out));
     *out = write_delimiter(w, (ag_delimiter){p->name, p->len}, *out);
@@ -150,15 +152,15 @@ static ag_status write_members(writer *w, const ag_object_set *x, uint32_t next,
     for (size_t i = 0; i < x->n_properties; i++) required += x->properties[i].required;
     if (x->min > required) {
         return ag_schema_unsupported(&w->s, w->schema, "minProperties",
-                                     "arguments of a call are not counted");
+                                     "not supported for the arguments of a call");
     }
     if (x->n_required_matches) {
         return ag_schema_unsupported(&w->s, w->schema, "not",
-                                     "arguments of a call that are not declared must be there");
+                                     "undeclared arguments of a call cannot be required");
     }
     if (x->max < x->n_properties) {
         return ag_schema_unsupported(&w->s, w->schema, "maxProperties",
-                                     "arguments of a call are not counted");
+                                     "not supported for the arguments of a call");
     }
     uint32_t first = next, more = next; /* where no property, or at least one, precedes */
     for (size_t i = x->n_properties; i-- > 0 && w->pda->status == AG_OK;) {

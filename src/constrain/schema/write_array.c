@@ -125,14 +125,14 @@ static ag_status write_counting(ag_schema_writer *w, const ag_array_set *x, uint
         const ag_contains *kind = &x->contains[k];
         c.caps[k] = kind->max != SIZE_MAX ? kind->max : kind->min;
         if (c.caps[k] >= COUNTS_MAX || (c.n_counts *= c.caps[k] + 1) > COUNTS_MAX) {
-            return ag_schema_unsupported(&w->s, w->schema, "contains", "counts too many items");
+            return ag_schema_unsupported(&w->s, w->schema, "contains", "too many items to count");
         }
         if (kind->from > fixed) fixed = kind->from;
     }
     const bool loops = x->max == SIZE_MAX;
     const size_t last = loops ? fixed : x->max < ITEMS_MAX ? x->max : ITEMS_MAX;
     if (last * c.n_counts > pda->limits.insts / 16) {
-        return ag_schema_unsupported(&w->s, w->schema, "contains", "in an array of too many items");
+        return ag_schema_unsupported(&w->s, w->schema, "contains", "the array has too many items");
     }
     c.after = ag_schema_alloc(&w->s, c.n_counts, sizeof *c.after);
     if (!c.after) return ag_schema_no_memory(&w->s);
@@ -162,7 +162,7 @@ ag_status ag_write_array(ag_schema_writer *w, const ag_array_set *x, uint32_t ne
     size_t max = x->max, fixed = x->n_prefix > x->min ? x->n_prefix : x->min;
     if (fixed > ITEMS_MAX) {
         char path[AG_SCHEMA_PATH_BYTES];
-        return AG_FAIL(w->err, LIMIT, "schema: %s: %zu items, more than %d",
+        return AG_FAIL(w->err, LIMIT, "schema: %s: %zu items; the maximum is %d",
                        ag_schema_doc_path(&w->s.doc, w->schema, "minItems", path), fixed,
                        ITEMS_MAX);
     }

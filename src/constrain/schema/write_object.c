@@ -262,7 +262,7 @@ static ag_status prepare_object(object *o) {
     }
     if (x->min > o->n + (x->n_others > 0)) {
         return ag_schema_unsupported(&w->s, w->schema, "minProperties",
-                                     "two properties without names cannot be told apart");
+                                     "cannot count more than one undeclared property");
     }
     const bool counts = x->min > required || (x->max != SIZE_MAX && (x->max < o->n || x->n_others));
     o->counted = counts;
@@ -272,7 +272,8 @@ static ag_status prepare_object(object *o) {
     if (o->n_counts > o->n + 1) o->n_counts = o->n + 1;
     if (o->n_counts < 2) o->n_counts = 2;
     if (o->n_counts * (o->n + 1) > w->pda->limits.insts) {
-        return AG_FAIL(w->err, LIMIT, "schema: an object with counts up to %zu", o->n_counts - 1);
+        return AG_FAIL(w->err, LIMIT, "schema: too large: an object counts up to %zu properties",
+                       o->n_counts - 1);
     }
     o->after = ag_schema_alloc(&w->s, o->n_counts, sizeof *o->after);
     return o->after ? AG_OK : ag_schema_no_memory(&w->s);
@@ -283,7 +284,7 @@ static ag_status write_in_any_order(object *o, uint32_t *out) {
     ag_pda *pda = o->w->pda;
     ag_pda_object any = {.other = AG_PDA_FAIL, .close = o->spaced_close};
     any.members = ag_calloc(o->n, sizeof *any.members);
-    if (!any.members) return AG_FAIL(o->w->err, NOMEM, "schema");
+    if (!any.members) return AG_FAIL(o->w->err, NOMEM, "schema of an object");
     const uint32_t end = ag_pda_end(pda);
     ag_status st = AG_OK;
     uint32_t start;
@@ -345,7 +346,7 @@ typedef struct choice {
 static ag_status check_choices(choice *c) {
     if (c->n <= AG_OBJECT_CHOICES_MAX && ++c->n_tried <= 16 * AG_OBJECT_CHOICES_MAX) return AG_OK;
     return AG_FAIL(c->w->err, LIMIT,
-                   "schema: more than %d ways to have the properties of an object",
+                   "schema: too many ways to satisfy an object; the maximum is %d",
                    AG_OBJECT_CHOICES_MAX);
 }
 
@@ -388,7 +389,7 @@ static ag_status choose_undeclared(choice *c, size_t i, const match_list *matche
     }
     if (matches->n == MATCHES_MAX) {
         return ag_schema_unsupported(s, c->w->schema, NULL,
-                                     "too many properties without a name must be there");
+                                     "too many undeclared properties are required");
     }
     more.list[more.n++] = distinct;
     if (is_possible(&distinct)) AG_TRY(choose_match(c, i + 1, &more));

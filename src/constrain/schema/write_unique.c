@@ -53,7 +53,7 @@ static ag_status add_text(unique *u, size_t len) {
 /* Adds the texts of an automaton, which are few. */
 static ag_status add_texts(unique *u, const ag_text_dfa *d, uint32_t state, size_t len) {
     if (d->accepts[state]) AG_TRY(add_text(u, len));
-    if (len + 4 > TEXT_MAX) return fail_unique(u, "a value that is too long");
+    if (len + 4 > TEXT_MAX) return fail_unique(u, "a value is too long");
     for (size_t e = d->starts[state]; e < d->starts[state + 1]; e++) {
         const ag_text_edge *x = &d->edges[e];
         for (uint32_t cp = x->lo; cp <= x->hi; cp++) {
@@ -65,7 +65,7 @@ static ag_status add_texts(unique *u, const ag_text_dfa *d, uint32_t state, size
 }
 
 static ag_status add_values(unique *u, const ag_value_set *x) {
-    static const char not_values[] = "supported for items that are a list of values";
+    static const char not_values[] = "the items must be listed values";
     u->null_value |= x->null_value;
     u->true_value |= x->true_value;
     u->false_value |= x->false_value;
@@ -88,8 +88,7 @@ static ag_status add_values(unique *u, const ag_value_set *x) {
 static ag_status find_values(unique *u, ag_schema_set schemas) {
     ag_schema_compiler *s = &u->w->s;
     ag_alternatives alternatives;
-    if (schemas == AG_SCHEMA_ANY)
-        return fail_unique(u, "supported for items that are a list of values");
+    if (schemas == AG_SCHEMA_ANY) return fail_unique(u, "the items must be listed values");
     AG_TRY(ag_schema_set_expand(s, schemas, &alternatives));
     AG_TRY(ag_alternatives_expand(s, alternatives, &alternatives));
     for (size_t i = 0; i < alternatives.n; i++) AG_TRY(add_values(u, alternatives.list[i].values));
@@ -139,7 +138,7 @@ ag_status ag_write_unique(ag_schema_writer *w, const ag_array_set *x, uint32_t n
     u->w = w;
     u->at = x->unique_at;
     if (x->n_prefix || x->n_contains) {
-        return fail_unique(u, "not supported beside prefixItems and contains");
+        return fail_unique(u, "not supported together with prefixItems or contains");
     }
     AG_TRY(find_values(u, x->items));
     const uint32_t close = ag_pda_bytes(pda, ']', ']', next);

@@ -135,10 +135,10 @@ ag_status ag_write_values(ag_schema_writer *w, const ag_value_set *x, uint32_t n
         one = ag_pda_number(pda, x->number, next, &unsupported);
         if (unsupported) {
             const bool avoids = x->number->n_avoid > 0;
-            return ag_schema_unsupported(&w->s, w->schema,
-                                         x->number->step != 0 || avoids ? "multipleOf" : "minimum",
-                                         avoids ? "no multiples of several numbers, or with limits"
-                                                : "a number with too many digits");
+            return ag_schema_unsupported(
+                &w->s, w->schema, x->number->step != 0 || avoids ? "multipleOf" : "minimum",
+                avoids ? "excluding multiples of several numbers, or with limits, is not supported"
+                       : "the number has too many digits");
         }
         start = ag_pda_either(pda, start, one);
     }
