@@ -84,7 +84,7 @@ static inline bool texts_allows(ag_constraint *c, int32_t id) {
 }
 
 /* Whether the text obeys, byte by byte, mask and acceptance agreeing at each. */
-static inline bool texts_obeys(ag_constraint *c, const char *text, size_t n) {
+static inline bool texts_accepts(ag_constraint *c, const char *text, size_t n) {
     ag_error err;
     assert_int_equal(ag_constraint_reset(c, &err), AG_OK);
     for (size_t i = 0; i < n; i++) {
@@ -99,7 +99,7 @@ static inline bool texts_obeys(ag_constraint *c, const char *text, size_t n) {
 }
 
 static inline void texts_expect(ag_constraint *c, const char *text, bool obeys) {
-    if (texts_obeys(c, text, strlen(text)) != obeys) {
+    if (texts_accepts(c, text, strlen(text)) != obeys) {
         fail_msg("%s should %sobey", text, obeys ? "" : "not ");
     }
 }

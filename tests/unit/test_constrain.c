@@ -43,7 +43,7 @@ static const regex_case regex_cases[] = {
     {"(a*)*b", {"b", "aaab"}, {"a", "ba"}},
 };
 
-static void regular_expressions_hold(void **state) {
+static void regex_accepts_only_matches(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof regex_cases / sizeof regex_cases[0]; i++) {
         const regex_case *r = &regex_cases[i];
@@ -93,7 +93,7 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void what_is_wrong_with_an_expression_is_told_soon(void **state) {
+static void rejects_bad_regexes_with_a_reason(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof bad_regexes / sizeof bad_regexes[0]; i++) {
         const bad_case *b = &bad_regexes[i];
@@ -110,7 +110,7 @@ static void what_is_wrong_with_an_expression_is_told_soon(void **state) {
     }
 }
 
-static void choices_are_the_only_texts(void **state) {
+static void choices_accept_only_listed_texts(void **state) {
     (void)state;
     const char *choices[] = {"yes", "no", "not sure", "\xC3\xA9t\xC3\xA9"};
     ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_CHOICES);
@@ -146,7 +146,7 @@ static const char *const no_objects[] = {
     " {}", "{\"a\" :1}", "{}\n",       "{\"a\":\"\\ud800\"}", "{\"a\":+1}",     "{\"a\":tru}",
 };
 
-static void any_object_is_json(void **state) {
+static void json_object_accepts_any_object(void **state) {
     (void)state;
     const ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_OBJECT, NULL);
     ag_constraint *c = texts_create(&p);
@@ -200,7 +200,7 @@ static const struct {
     {"root ::= \"a\" }", "unexpected text"},
 };
 
-static void grammars_hold(void **state) {
+static void grammar_accepts_only_its_texts(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof grammars / sizeof grammars[0]; i++) {
         const ag_constraint_params p = texts_params(AG_CONSTRAINT_GRAMMAR, grammars[i].grammar);
@@ -228,7 +228,7 @@ static void grammars_hold(void **state) {
 }
 
 /* What is repeated of one part again and again, and the empty text. */
-static void endless_repetitions_are_limits(void **state) {
+static void rejects_stacked_quantifiers(void **state) {
     (void)state;
     enum { STARS = 200000 };
     char *text = malloc(STARS + 16);
@@ -255,7 +255,7 @@ static void endless_repetitions_are_limits(void **state) {
 }
 
 /* The time to find a rule does not grow with their number, nor memory with the classes. */
-static void large_inputs_are_read_soon(void **state) {
+static void compiles_large_inputs_quickly(void **state) {
     (void)state;
     enum { RULES = 60000, CLASSES = 20000 };
     char *text = malloc((size_t)RULES * 40), *at = text;
@@ -278,7 +278,7 @@ static void large_inputs_are_read_soon(void **state) {
 
 /* Right recursion over a long text needs no stack for each character; ambiguity ends in an error,
  * not in hours. */
-static void long_and_ambiguous_texts_end(void **state) {
+static void handles_long_and_ambiguous_texts(void **state) {
     (void)state;
     const ag_constraint_params p =
         texts_params(AG_CONSTRAINT_GRAMMAR, "root ::= \"a\" root | \"b\"");
@@ -301,7 +301,7 @@ static void long_and_ambiguous_texts_end(void **state) {
     ag_constraint_destroy(c);
 }
 
-static void spacing_is_as_asked(void **state) {
+static void applies_the_requested_spacing(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -325,7 +325,7 @@ static void spacing_is_as_asked(void **state) {
     }
 }
 
-static void masks_say_what_is_accepted(void **state) {
+static void masks_agree_with_accept(void **state) {
     (void)state;
     static const char *const regexes[] = {"[a-z ]{3,9}!?", "(the|them|then) [^,]+(,|;) end",
                                           "\\d+(\\.\\d+)?", "[\\x00-\\uFFFF]{2}"};
@@ -348,7 +348,7 @@ static void masks_say_what_is_accepted(void **state) {
     ag_constraint_destroy(c);
 }
 
-static void what_must_follow_is_known(void **state) {
+static void finds_forced_text_and_tokens(void **state) {
     (void)state;
     ag_constraint *c = regex_constraint("The old (king|kingdom) was old\\.");
     ag_text text = {0};
@@ -388,7 +388,7 @@ static void what_must_follow_is_known(void **state) {
     ag_constraint_destroy(c);
 }
 
-static void clones_go_their_own_ways(void **state) {
+static void clones_are_independent(void **state) {
     (void)state;
     ag_constraint *c = regex_constraint("ab*c|ad"), *copy;
     ag_error err;
@@ -409,7 +409,7 @@ static void clones_go_their_own_ways(void **state) {
     ag_constraint_destroy(copy);
 }
 
-static void special_tokens_stay_out(void **state) {
+static void masks_exclude_special_tokens(void **state) {
     (void)state;
     ag_constraint *c = regex_constraint("[^]*");
     for (int32_t id = 4090; id < 4096; id++) {
@@ -419,7 +419,7 @@ static void special_tokens_stay_out(void **state) {
     ag_constraint_destroy(c);
 }
 
-static void samplers_choose_what_is_allowed(void **state) {
+static void sampler_chooses_allowed_tokens(void **state) {
     (void)state;
     ag_sampler_params params = ag_sampler_defaults();
     params.temperature = 1;
@@ -469,7 +469,7 @@ static void samplers_choose_what_is_allowed(void **state) {
 
 /* Tokens that end a string and go on behind it are few in a small vocabulary: how many characters
  * they bring counts for them, too. */
-static void few_tokens_that_leave_a_string_obey_its_length(void **state) {
+static void string_length_counts_tokens_past_the_quote(void **state) {
     static const char schema[] = "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":"
                                  "\"string\",\"maxLength\":3}},\"required\":[\"s\"]}";
     static const char *const begins[] = {"{\"s\":\"", "a", "b", "c", "\","};
@@ -488,7 +488,7 @@ static void few_tokens_that_leave_a_string_obey_its_length(void **state) {
 }
 
 /* From the vocabulary to the last token of a text; false: an allocation failed. */
-static bool all_of_it(ag_constraint_kind kind, const char *text) {
+static bool compile_and_generate(ag_constraint_kind kind, const char *text) {
     const int32_t eos = DEMO_EOS;
     ag_constraint_vocab *v = NULL;
     ag_constraint *c = NULL, *copy = NULL;
@@ -516,7 +516,7 @@ static bool all_of_it(ag_constraint_kind kind, const char *text) {
 }
 
 /* Allocations are many: beyond the first hundred every 23rd is tried. */
-static void every_allocation_may_fail(void **state) {
+static void survives_failed_allocations(void **state) {
     (void)state;
     static const struct {
         ag_constraint_kind kind;
@@ -530,7 +530,7 @@ static void every_allocation_may_fail(void **state) {
         for (size_t nth = 0; !done; nth += nth < 100 ? 1 : 23) {
             failing_allocator f;
             failing_install(&f, nth);
-            done = all_of_it(cases[i].kind, cases[i].text);
+            done = compile_and_generate(cases[i].kind, cases[i].text);
             ag_set_allocator(NULL);
             assert_int_equal(atomic_load(&f.in_use), 0);
             n_failed += !done;
@@ -541,22 +541,22 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(regular_expressions_hold),
-        cmocka_unit_test(what_is_wrong_with_an_expression_is_told_soon),
-        cmocka_unit_test(choices_are_the_only_texts),
-        cmocka_unit_test(any_object_is_json),
-        cmocka_unit_test(grammars_hold),
-        cmocka_unit_test(endless_repetitions_are_limits),
-        cmocka_unit_test(large_inputs_are_read_soon),
-        cmocka_unit_test(long_and_ambiguous_texts_end),
-        cmocka_unit_test(spacing_is_as_asked),
-        cmocka_unit_test(masks_say_what_is_accepted),
-        cmocka_unit_test(what_must_follow_is_known),
-        cmocka_unit_test(clones_go_their_own_ways),
-        cmocka_unit_test(special_tokens_stay_out),
-        cmocka_unit_test(samplers_choose_what_is_allowed),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(few_tokens_that_leave_a_string_obey_its_length),
+        cmocka_unit_test(regex_accepts_only_matches),
+        cmocka_unit_test(rejects_bad_regexes_with_a_reason),
+        cmocka_unit_test(choices_accept_only_listed_texts),
+        cmocka_unit_test(json_object_accepts_any_object),
+        cmocka_unit_test(grammar_accepts_only_its_texts),
+        cmocka_unit_test(rejects_stacked_quantifiers),
+        cmocka_unit_test(compiles_large_inputs_quickly),
+        cmocka_unit_test(handles_long_and_ambiguous_texts),
+        cmocka_unit_test(applies_the_requested_spacing),
+        cmocka_unit_test(masks_agree_with_accept),
+        cmocka_unit_test(finds_forced_text_and_tokens),
+        cmocka_unit_test(clones_are_independent),
+        cmocka_unit_test(masks_exclude_special_tokens),
+        cmocka_unit_test(sampler_chooses_allowed_tokens),
+        cmocka_unit_test(survives_failed_allocations),
+        cmocka_unit_test(string_length_counts_tokens_past_the_quote),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
 }

@@ -35,7 +35,7 @@ static ag_status accept_byte(ag_constraint *c, char byte, ag_error *err) {
 }
 
 /* Goes on with the text, byte by byte, until a mask fails; returns how many bytes it took. */
-static size_t go_on_until_failure(ag_constraint *c, const char *text, ag_error *err) {
+static size_t accept_until_failure(ag_constraint *c, const char *text, ag_error *err) {
     const uint32_t *mask;
     for (size_t i = 0; text[i]; i++) {
         if (ag_constraint_mask(c, &mask, err) != AG_OK) return i;
@@ -52,18 +52,18 @@ static void expect_message(const ag_error *err, const char *message) {
 
 /* ---- one token ---- */
 
-static void a_token_takes_at_most_2_24_steps(void **state) {
+static void limits_steps_per_token(void **state) {
     ag_constraint *c = create(AG_CONSTRAINT_GRAMMAR, ambiguous, 0);
     ag_error err;
     (void)state;
-    const size_t n = go_on_until_failure(c, "some words of a text", &err);
+    const size_t n = accept_until_failure(c, "some words of a text", &err);
     assert_in_range(n, 1, 19);
     expect_message(&err, "one token needs more than 16777216 steps");
     ag_constraint_destroy(c);
 }
 
 /* To accept a token and to make the mask that follows it count together. */
-static void accepting_counts_for_the_token(void **state) {
+static void counts_accept_and_mask_as_one_token(void **state) {
     const uint32_t *mask;
     ag_error err;
     (void)state;
@@ -88,13 +88,13 @@ static void accepting_counts_for_the_token(void **state) {
 
 /* ---- failures ---- */
 
-static void a_failed_mask_is_not_made_again(void **state) {
+static void caches_failed_masks(void **state) {
     ag_constraint *first = create(AG_CONSTRAINT_GRAMMAR, ambiguous, 1 << 19);
     const uint32_t *mask;
     ag_error err, again;
     (void)state;
     ag_constraint *second = fork_of(first); /* its text differs, its state will not */
-    const size_t n = go_on_until_failure(first, "ababababababababab", &err);
+    const size_t n = accept_until_failure(first, "ababababababababab", &err);
     expect_message(&err, "one token needs more than 524288 steps");
     const size_t steps = ag_constraint_steps(first);
 
@@ -117,7 +117,7 @@ static void a_failed_mask_is_not_made_again(void **state) {
 }
 
 /* The mask of a state that is too expensive whatever text leads to it. */
-static void a_failed_state_stays_failed_in_other_texts(void **state) {
+static void caches_failed_states_across_texts(void **state) {
     const uint32_t *mask;
     ag_error err;
     (void)state;
@@ -142,7 +142,7 @@ static void a_failed_state_stays_failed_in_other_texts(void **state) {
 
 /* ---- all tokens ---- */
 
-static void all_texts_together_have_a_budget(void **state) {
+static void limits_steps_of_all_texts(void **state) {
     enum { WORK = 1 << 15 };
     ag_constraint *c = create(AG_CONSTRAINT_REGEX, "([A-Z][a-z]+ ){1,60}", WORK);
     size_t n_texts = 0, n_tokens = 0;
@@ -174,7 +174,7 @@ static void all_texts_together_have_a_budget(void **state) {
     ag_constraint_destroy(c);
 }
 
-static void drafts_are_not_counted(void **state) {
+static void excludes_drafts_from_steps(void **state) {
     ag_constraint *c = create(AG_CONSTRAINT_JSON_SCHEMA, listed, 0);
     ag_ids ids = {0};
     ag_error err;
@@ -190,7 +190,7 @@ static void drafts_are_not_counted(void **state) {
 
 /* ---- the cache ---- */
 
-static void answers_share_an_expensive_mask(void **state) {
+static void clones_share_expensive_masks(void **state) {
     ag_constraint *c = create(AG_CONSTRAINT_GRAMMAR, ambiguous, 0), *texts[3];
     const uint32_t *mask;
     uint32_t bits[WORDS];
@@ -253,7 +253,7 @@ static void compare_with_fresh(ag_constraint_kind kind, const char *text) {
     ag_constraint_destroy(c);
 }
 
-static void cached_masks_are_right(void **state) {
+static void cached_masks_equal_fresh_masks(void **state) {
     (void)state;
     compare_with_fresh(AG_CONSTRAINT_GRAMMAR, nested);
     compare_with_fresh(AG_CONSTRAINT_GRAMMAR,
@@ -262,7 +262,7 @@ static void cached_masks_are_right(void **state) {
 }
 
 /* The same rules are open in both texts; what may follow the outer one differs. */
-static void the_cache_knows_where_rules_return(void **state) {
+static void mask_cache_key_includes_callers(void **state) {
     ag_constraint *c = create(AG_CONSTRAINT_GRAMMAR,
                               "root ::= \"1\" s \"=\" | \"2\" s \";\"\ns ::= \"(\" t \")\"\n"
                               "t ::= [a-z ]+ | [a-z ]+ t | [a-z ]* [a-z ]*",
@@ -287,19 +287,19 @@ static void the_cache_knows_where_rules_return(void **state) {
 
 /* ---- interrupts ---- */
 
-static int n_asked;
+static int n_checks;
 static bool end_at_third(void *user) {
     (void)user;
-    return ++n_asked >= 3;
+    return ++n_checks >= 3;
 }
 
-static void an_interrupted_mask_can_be_made_later(void **state) {
+static void computes_mask_after_an_interrupt(void **state) {
     ag_constraint *c = create(AG_CONSTRAINT_GRAMMAR, ambiguous, 0);
     const uint32_t *mask;
     ag_error err;
     (void)state;
     assert_int_equal(accept_byte(c, 'a', &err), AG_OK);
-    n_asked = 0;
+    n_checks = 0;
     ag_set_thread_interrupt(end_at_third, NULL);
     assert_int_equal(ag_constraint_mask(c, &mask, &err), AG_CANCELLED);
     ag_set_thread_interrupt(NULL, NULL);
@@ -310,16 +310,16 @@ static void an_interrupted_mask_can_be_made_later(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_takes_at_most_2_24_steps),
-        cmocka_unit_test(accepting_counts_for_the_token),
-        cmocka_unit_test(a_failed_mask_is_not_made_again),
-        cmocka_unit_test(a_failed_state_stays_failed_in_other_texts),
-        cmocka_unit_test(all_texts_together_have_a_budget),
-        cmocka_unit_test(drafts_are_not_counted),
-        cmocka_unit_test(answers_share_an_expensive_mask),
-        cmocka_unit_test(cached_masks_are_right),
-        cmocka_unit_test(the_cache_knows_where_rules_return),
-        cmocka_unit_test(an_interrupted_mask_can_be_made_later),
+        cmocka_unit_test(limits_steps_per_token),
+        cmocka_unit_test(counts_accept_and_mask_as_one_token),
+        cmocka_unit_test(caches_failed_masks),
+        cmocka_unit_test(caches_failed_states_across_texts),
+        cmocka_unit_test(limits_steps_of_all_texts),
+        cmocka_unit_test(excludes_drafts_from_steps),
+        cmocka_unit_test(clones_share_expensive_masks),
+        cmocka_unit_test(cached_masks_equal_fresh_masks),
+        cmocka_unit_test(mask_cache_key_includes_callers),
+        cmocka_unit_test(computes_mask_after_an_interrupt),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
 }

@@ -117,18 +117,18 @@ static const combined_case combined_cases[] = {
 
 static void expect_all(const combined_case *s, ag_constraint *c) {
     for (size_t k = 0; k < 6 && s->yes[k]; k++) {
-        if (!texts_obeys(c, s->yes[k], strlen(s->yes[k]))) {
+        if (!texts_accepts(c, s->yes[k], strlen(s->yes[k]))) {
             fail_msg("%s refuses %s", s->schema, s->yes[k]);
         }
     }
     for (size_t k = 0; k < 6 && s->no[k]; k++) {
-        if (texts_obeys(c, s->no[k], strlen(s->no[k]))) {
+        if (texts_accepts(c, s->no[k], strlen(s->no[k]))) {
             fail_msg("%s accepts %s", s->schema, s->no[k]);
         }
     }
 }
 
-static void what_must_be_somewhere_is(void **state) {
+static void enforces_contains_and_unique_items(void **state) {
     (void)state;
     const size_t n = sizeof combined_cases / sizeof combined_cases[0];
     for (size_t i = 0; i < n; i++) {
@@ -143,7 +143,7 @@ static void what_must_be_somewhere_is(void **state) {
     }
 }
 
-static void counts_have_limits(void **state) {
+static void limits_counted_items(void **state) {
     (void)state;
     static const struct {
         const char *schema;
@@ -180,7 +180,7 @@ static void counts_have_limits(void **state) {
 }
 
 /* Each of many properties could be the one, for each of many reasons. */
-static void many_ways_to_have_properties_are_too_many(void **state) {
+static void limits_choices_of_required_properties(void **state) {
     (void)state;
     char text[20000], *at = text;
     at += sprintf(at, "{\"type\":\"object\",\"properties\":{");
@@ -199,9 +199,9 @@ static void many_ways_to_have_properties_are_too_many(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_must_be_somewhere_is),
-        cmocka_unit_test(counts_have_limits),
-        cmocka_unit_test(many_ways_to_have_properties_are_too_many),
+        cmocka_unit_test(enforces_contains_and_unique_items),
+        cmocka_unit_test(limits_counted_items),
+        cmocka_unit_test(limits_choices_of_required_properties),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
 }

@@ -22,31 +22,31 @@ static double thread_s(void) {
 }
 
 static struct {
-    size_t n_asked, end_at; /* SIZE_MAX: never */
+    size_t n_checks, end_at; /* SIZE_MAX: never */
     double last, longest;
-} asked;
+} checks;
 
-static void note_time(void) {
+static void record_time(void) {
     const double now = thread_s();
-    if (now - asked.last > asked.longest) asked.longest = now - asked.last;
-    asked.last = now;
+    if (now - checks.last > checks.longest) checks.longest = now - checks.last;
+    checks.last = now;
 }
 
-static bool ask(void *user) {
+static bool check_interrupt(void *user) {
     (void)user;
-    note_time();
-    return ++asked.n_asked >= asked.end_at;
+    record_time();
+    return ++checks.n_checks >= checks.end_at;
 }
 
 static ag_status compile(const ag_constraint_params *p, size_t end_at, ag_error *err) {
     ag_constraint *c;
-    asked.n_asked = 0;
-    asked.end_at = end_at;
-    asked.longest = 0;
-    ag_set_thread_interrupt(ask, NULL);
-    asked.last = thread_s();
+    checks.n_checks = 0;
+    checks.end_at = end_at;
+    checks.longest = 0;
+    ag_set_thread_interrupt(check_interrupt, NULL);
+    checks.last = thread_s();
     const ag_status st = ag_constraint_create(texts_vocab, p, &c, err);
-    note_time();
+    record_time();
     ag_set_thread_interrupt(NULL, NULL);
     ag_constraint_destroy(c);
     return st;
@@ -56,16 +56,17 @@ static ag_status compile(const ag_constraint_params *p, size_t end_at, ag_error 
 static void expect_interruptible(const char *what, const ag_constraint_params *p) {
     ag_error err = {.msg = ""};
     const ag_status st = compile(p, SIZE_MAX, &err);
-    const size_t n = asked.n_asked;
+    const size_t n = checks.n_checks;
     if (st != AG_OK && st != AG_LIMIT) fail_msg("%s: %s", what, err.msg);
-    if (n < 2) fail_msg("%s: asked %zu times", what, n);
-    if (asked.longest > longest_allowed())
-        fail_msg("%s: not asked for %.3f s", what, asked.longest);
+    if (n < 2) fail_msg("%s: %zu interrupt checks", what, n);
+    if (checks.longest > longest_allowed())
+        fail_msg("%s: no interrupt check for %.3f s", what, checks.longest);
     assert_int_equal(compile(p, 1 + n / 2, &err), AG_CANCELLED);
     assert_non_null(strstr(err.msg, "interrupted"));
-    if (asked.longest > longest_allowed()) fail_msg("%s: goes on for %.3f s", what, asked.longest);
-    if (asked.n_asked > 1 + n / 2 + 16) /* it ends; it does not try other parts */
-        fail_msg("%s: asked %zu times more", what, asked.n_asked - 1 - n / 2);
+    if (checks.longest > longest_allowed())
+        fail_msg("%s: continues for %.3f s after the interrupt", what, checks.longest);
+    if (checks.n_checks > 1 + n / 2 + 16) /* it ends; it does not try other parts */
+        fail_msg("%s: %zu interrupt checks too many", what, checks.n_checks - 1 - n / 2);
 }
 
 /* n copies of a text between two others, with their number in the place of each %d. */
@@ -130,7 +131,7 @@ static const large_text texts[] = {
      1, "", ""},
 };
 
-static void compiling_ends_soon(void **state) {
+static void interrupt_ends_compilation(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const large_text *t = &texts[i];
@@ -142,7 +143,7 @@ static void compiling_ends_soon(void **state) {
     }
 }
 
-static void many_choices_end_soon(void **state) {
+static void interrupt_ends_compiling_many_choices(void **state) {
     enum { CHOICES = 50000 };
     static char texts_of[CHOICES][16];
     static const char *choices[CHOICES];
@@ -159,8 +160,8 @@ static void many_choices_end_soon(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(compiling_ends_soon),
-        cmocka_unit_test(many_choices_end_soon),
+        cmocka_unit_test(interrupt_ends_compilation),
+        cmocka_unit_test(interrupt_ends_compiling_many_choices),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
 }

@@ -49,7 +49,7 @@ static const struct {
      {"<b:x>", "<b=>", "<a=1>", "<a:so>;<b=x>"}},
 };
 
-static void arguments_are_written_as_asked(void **state) {
+static void writes_arguments_in_each_notation(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const ag_constraint_params p = texts_params(AG_CONSTRAINT_GRAMMAR, cases[i].grammar);
@@ -87,7 +87,7 @@ static const struct {
     {"root ::= %python {\"type\": \"array\"}", AG_INVALID, "no text matches"},
 };
 
-static void what_is_wrong_is_told(void **state) {
+static void rejects_bad_grammars_with_a_reason(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const ag_constraint_params p = texts_params(AG_CONSTRAINT_GRAMMAR, bad[i].grammar);
@@ -102,7 +102,7 @@ static void what_is_wrong_is_told(void **state) {
 }
 
 /* Only where the grammar names it, and never by its spelling. */
-static void a_special_token_stands_where_it_is_named(void **state) {
+static void allows_special_tokens_only_where_named(void **state) {
     (void)state;
     size_t n;
     int32_t mark = -1;
@@ -146,7 +146,7 @@ static void a_special_token_stands_where_it_is_named(void **state) {
     ag_constraint_destroy(c);
 }
 
-static void running_out_of_memory_is_an_error(void **state) {
+static void reports_failed_allocations(void **state) {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         const ag_constraint_params p = texts_params(AG_CONSTRAINT_GRAMMAR, cases[i].grammar);
@@ -168,10 +168,10 @@ static void running_out_of_memory_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arguments_are_written_as_asked),
-        cmocka_unit_test(what_is_wrong_is_told),
-        cmocka_unit_test(a_special_token_stands_where_it_is_named),
-        cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(writes_arguments_in_each_notation),
+        cmocka_unit_test(rejects_bad_grammars_with_a_reason),
+        cmocka_unit_test(allows_special_tokens_only_where_named),
+        cmocka_unit_test(reports_failed_allocations),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
 }

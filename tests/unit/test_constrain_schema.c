@@ -220,19 +220,19 @@ static const schema_case cases[] = {
      {"2"}},
 };
 
-static void texts_obey_their_schemas(void **state) {
+static void accepts_only_valid_json(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const schema_case *s = &cases[i];
         const ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_SCHEMA, s->schema);
         ag_constraint *c = texts_create(&p);
         for (size_t k = 0; k < 8 && s->yes[k]; k++) {
-            if (!texts_obeys(c, s->yes[k], strlen(s->yes[k]))) {
+            if (!texts_accepts(c, s->yes[k], strlen(s->yes[k]))) {
                 fail_msg("%s refuses %s", s->schema, s->yes[k]);
             }
         }
         for (size_t k = 0; k < 8 && s->no[k]; k++) {
-            if (texts_obeys(c, s->no[k], strlen(s->no[k]))) {
+            if (texts_accepts(c, s->no[k], strlen(s->no[k]))) {
                 fail_msg("%s accepts %s", s->schema, s->no[k]);
             }
         }
@@ -240,7 +240,7 @@ static void texts_obey_their_schemas(void **state) {
     }
 }
 
-static void masks_of_schemas_say_what_is_accepted(void **state) {
+static void masks_agree_with_accept(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i += 3) {
         const ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_SCHEMA, cases[i].schema);
@@ -257,7 +257,7 @@ static void masks_of_schemas_say_what_is_accepted(void **state) {
 }
 
 /* {"a": ..., "b": ..., "c": ...} of which b and c are required. */
-static void properties_come_in_any_order_if_asked(void **state) {
+static void any_order_accepts_permuted_properties(void **state) {
     (void)state;
     static const char schema[] =
         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"$ref\":\"#\"},"
@@ -326,7 +326,7 @@ static ag_status accept_shuffled(ag_constraint *c, uint64_t *seed, ag_error *err
 }
 
 /* The sets of members that texts open are not kept for ever. */
-static void many_texts_in_any_order_have_room(void **state) {
+static void any_order_reuses_memory_over_many_texts(void **state) {
     (void)state;
     char schema[1024], *at = schema;
     at += sprintf(at, "{\"additionalProperties\":false,\"type\":\"object\",\"properties\":{");
@@ -366,13 +366,13 @@ static void many_texts_in_any_order_have_room(void **state) {
     ag_constraint_destroy(inside);
 }
 
-typedef struct refusal {
+typedef struct rejection {
     const char *schema;
     ag_status status;
     const char *message;
-} refusal;
+} rejection;
 
-static const refusal refusals[] = {
+static const rejection rejections[] = {
     {"[1]", AG_FORMAT, ""},
     {"{\"type\":\"strin\"}", AG_UNSUPPORTED, "#/type: \"strin\" is not supported"},
     {"{\"items\":{\"uniqueItems\":true}}", AG_UNSUPPORTED, "#/items/uniqueItems"},
@@ -429,10 +429,10 @@ static void refuse(const char *schema, ag_status status, const char *message) {
     assert_true(seconds() - start < 20); /* a second on a machine with nothing else to do */
 }
 
-static void what_is_not_supported_is_named_with_its_place(void **state) {
+static void names_the_path_of_unsupported_keywords(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        refuse(refusals[i].schema, refusals[i].status, refusals[i].message);
+    for (size_t i = 0; i < sizeof rejections / sizeof rejections[0]; i++) {
+        refuse(rejections[i].schema, rejections[i].status, rejections[i].message);
     }
 }
 
@@ -449,7 +449,7 @@ static char *repeated(const char *before, const char *format, size_t n, const ch
     return text;
 }
 
-static void hostile_schemas_end_soon(void **state) {
+static void rejects_hostile_schemas_quickly(void **state) {
     (void)state;
     static const struct {
         const char *before, *format;
@@ -484,7 +484,7 @@ static void hostile_schemas_end_soon(void **state) {
     free(chain);
 }
 
-static void long_strings_and_lists_are_counted(void **state) {
+static void counts_long_strings_and_lists(void **state) {
     (void)state;
     const ag_constraint_params p =
         texts_params(AG_CONSTRAINT_JSON_SCHEMA,
@@ -501,7 +501,7 @@ static void long_strings_and_lists_are_counted(void **state) {
 }
 
 /* A walk by any allowed tokens ends in a text of the schema, or is cut off. */
-static void walks_stay_inside(void **state) {
+static void random_walks_end_in_valid_json(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i += 4) {
         const ag_constraint_params p = texts_params(AG_CONSTRAINT_JSON_SCHEMA, cases[i].schema);
@@ -509,7 +509,7 @@ static void walks_stay_inside(void **state) {
         ag_text text = {0};
         texts_walk(c, 7 * i + 1, 40, &text);
         const bool ended = ag_constraint_has_ended(c);
-        if (ended) assert_true(texts_obeys(c, text.data, text.len));
+        if (ended) assert_true(texts_accepts(c, text.data, text.len));
         ag_text_free(&text);
         ag_constraint_destroy(c);
     }
@@ -534,7 +534,7 @@ static bool create_once(const char *schema, ag_json_order order) {
     return st == AG_OK;
 }
 
-static void every_allocation_of_a_schema_may_fail(void **state) {
+static void survives_failed_allocations(void **state) {
     (void)state;
     static const char schema[] =
         "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"x\",[1]]},\"b\":{\"$ref\":\"#/"
@@ -562,15 +562,15 @@ static void every_allocation_of_a_schema_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_obey_their_schemas),
-        cmocka_unit_test(masks_of_schemas_say_what_is_accepted),
-        cmocka_unit_test(properties_come_in_any_order_if_asked),
-        cmocka_unit_test(many_texts_in_any_order_have_room),
-        cmocka_unit_test(what_is_not_supported_is_named_with_its_place),
-        cmocka_unit_test(hostile_schemas_end_soon),
-        cmocka_unit_test(long_strings_and_lists_are_counted),
-        cmocka_unit_test(walks_stay_inside),
-        cmocka_unit_test(every_allocation_of_a_schema_may_fail),
+        cmocka_unit_test(accepts_only_valid_json),
+        cmocka_unit_test(masks_agree_with_accept),
+        cmocka_unit_test(any_order_accepts_permuted_properties),
+        cmocka_unit_test(any_order_reuses_memory_over_many_texts),
+        cmocka_unit_test(names_the_path_of_unsupported_keywords),
+        cmocka_unit_test(rejects_hostile_schemas_quickly),
+        cmocka_unit_test(counts_long_strings_and_lists),
+        cmocka_unit_test(random_walks_end_in_valid_json),
+        cmocka_unit_test(survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
 }

@@ -22,7 +22,7 @@ static const ag_constraint_kind kinds[N_KINDS] = {
 
 typedef struct walker {
     const ag_constraint_vocab *vocab;
-    uint64_t told; /* a hash of all masks */
+    uint64_t hash; /* a hash of all masks */
     ag_status status;
 } walker;
 
@@ -38,7 +38,7 @@ static ag_status walk_once(walker *w, ag_constraint *c, uint32_t seed) {
         const uint32_t *mask;
         ag_status st = ag_constraint_mask(c, &mask, &err);
         if (st != AG_OK) return st;
-        add_words(&w->told, mask, words);
+        add_words(&w->hash, mask, words);
         int32_t ids[4096], n = 0;
         for (int32_t id = 0; id < 4096; id++) {
             if (mask[id / 32] >> (id % 32) & 1) ids[n++] = id;
@@ -76,7 +76,7 @@ static void *run_walker(void *arg) {
     return NULL;
 }
 
-static void threads_share_a_vocabulary(void **state) {
+static void threads_share_one_vocabulary(void **state) {
     (void)state;
     const int32_t eos = DEMO_EOS;
     ag_constraint_vocab *fresh;
@@ -95,7 +95,7 @@ static void threads_share_a_vocabulary(void **state) {
     assert_int_equal(alone.status, AG_OK);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(together[i].status, AG_OK);
-        assert_true(together[i].told == alone.told);
+        assert_true(together[i].hash == alone.hash);
     }
     ag_constraint_vocab_destroy(fresh);
 }
@@ -109,7 +109,7 @@ static void *compile_one(void *out) {
     return NULL;
 }
 
-static void a_constraint_may_change_hands(void **state) {
+static void constraint_moves_between_threads(void **state) {
     (void)state;
     pthread_t thread;
     ag_constraint *c = NULL;
@@ -123,8 +123,8 @@ static void a_constraint_may_change_hands(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_share_a_vocabulary),
-        cmocka_unit_test(a_constraint_may_change_hands),
+        cmocka_unit_test(threads_share_one_vocabulary),
+        cmocka_unit_test(constraint_moves_between_threads),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
 }
