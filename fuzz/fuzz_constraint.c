@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first byte of the input is the kind of constraint, the rest its text, with limits that keep
- * an input short. What compiles is walked along: a token that a mask allows must be accepted, and
- * one that it does not allow refused, and a clone stands where its original does. */
+/* Fuzzes constraints. The first byte of the input is the kind, the rest is the text; limits keep an
+ * input short. A constraint that compiles is walked: an allowed token must be accepted, another
+ * must be rejected, and a clone must have the state of its original. */
 #include "fuzz.h"
 
 #include <antigravity/antigravity.h>
@@ -11,7 +11,7 @@
 
 enum { VOCAB = 300, EOS = 299, STEPS = 40 };
 
-/* All bytes as byte-fallback tokens, and a few longer ones. */
+/* Makes tokens of all bytes by byte fallback, and a few longer ones. */
 static ag_tokenizer *make_tokenizer(void) {
     static const char *const words[] = {"{\"",  "\": ",  "\",\"", "ab",  "a\"", "},", "1.",   "00",
                                         "true", "\\u00", "[[",    "]]}", ": {", ", ", "\n  ", "-1"};
@@ -50,13 +50,13 @@ static ag_constraint_vocab *vocabulary(void) {
 
 static bool allows(const uint32_t *mask, int32_t id) { return mask[id / 32] >> (id % 32) & 1; }
 
-/* false: a limit was reached, or the end. */
+/* Returns false at a limit or at the end of the text. */
 static bool step(ag_constraint *c, uint32_t *seed) {
     const uint32_t *mask;
     ag_error err;
     const ag_status st = ag_constraint_mask(c, &mask, &err);
     if (st == AG_LIMIT) return false;
-    if (st != AG_OK) abort(); /* all bytes are tokens: what is live can go on */
+    if (st != AG_OK) abort(); /* all bytes are tokens, so a live text can continue */
     int32_t ids[VOCAB], n = 0, refused = -1;
     for (int32_t id = 0; id < VOCAB; id++) {
         if (allows(mask, id)) ids[n++] = id;

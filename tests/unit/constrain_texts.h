@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts against constraints, with the bundled model's vocabulary. */
+/* Helpers that match texts against constraints, with the bundled model's vocabulary. */
 #ifndef AG_TESTS_CONSTRAIN_TEXTS_H
 #define AG_TESTS_CONSTRAIN_TEXTS_H
 
@@ -55,7 +55,7 @@ static inline ag_constraint_params texts_params(ag_constraint_kind kind, const c
     return p;
 }
 
-/* The token that spells one byte. */
+/* Returns the token that spells one byte. */
 static inline int32_t texts_byte_id(unsigned char byte) {
     static int32_t ids[256];
     if (!ids['a']) {
@@ -83,7 +83,8 @@ static inline bool texts_allows(ag_constraint *c, int32_t id) {
     return mask[id / 32] >> (id % 32) & 1;
 }
 
-/* Whether the text obeys, byte by byte, mask and acceptance agreeing at each. */
+/* Returns whether the constraint accepts the text, byte by byte. Checks each mask against
+ * accept. */
 static inline bool texts_accepts(ag_constraint *c, const char *text, size_t n) {
     ag_error err;
     assert_int_equal(ag_constraint_reset(c, &err), AG_OK);
@@ -104,7 +105,7 @@ static inline void texts_expect(ag_constraint *c, const char *text, bool obeys) 
     }
 }
 
-/* Every bit of the mask against a clone that is told of the token. */
+/* Checks every bit of the mask against a clone that accepts the token. */
 static inline void texts_check_mask(ag_constraint *c) {
     ag_error err;
     const uint32_t *mask;
@@ -123,8 +124,8 @@ static inline void texts_check_mask(ag_constraint *c) {
     }
 }
 
-/* A walk by allowed tokens, chosen by a small generator; checks the mask at each step and returns
- * how many tokens it took to the end, or `most`. The text is appended to *out. */
+/* Walks over allowed tokens, chosen by a small generator. Checks the mask at each step and returns
+ * the number of tokens up to the end of the text, at most `most`. Appends the text to *out. */
 static inline size_t texts_walk(ag_constraint *c, uint64_t seed, size_t most, ag_text *out) {
     ag_error err;
     ag_decoder *decoder;

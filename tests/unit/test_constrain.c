@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constraints without schemas: regular expressions, choices, grammars, any JSON; masks against
- * acceptance; clones, forced text, the sampler's side. */
+/* Constraints without schemas: regular expressions, choices, grammars, any JSON object; masks
+ * against ag_constraint_accept(), clones, forced text, the sampler's filter. */
 #include "constrain_texts.h"
 #include "support/failing_allocator.h"
 #include "support/stride.h"
@@ -105,7 +105,7 @@ static void rejects_bad_regexes_with_a_reason(void **state) {
         if (st != b->status || !strstr(err.msg, b->message)) {
             fail_msg("%s: %s: %s", b->text, ag_status_name(st), err.msg);
         }
-        assert_true(seconds() - start < 20); /* a second on a machine with nothing else to do */
+        assert_true(seconds() - start < 20); /* about 1 s on an idle machine */
         ag_constraint_destroy(c);
     }
 }
@@ -168,7 +168,7 @@ static const grammar_case grammars[] = {
     {"root ::= \"a\" root | \"b\"", {"b", "ab", "aaab"}, {"a", "", "ba"}},
     /* left recursion, and empty rules */
     {"root ::= root \"a\" | empty \"b\" empty\nempty ::= \"\"", {"b", "baa"}, {"a", "ab", ""}},
-    /* every reading of a sum */
+    /* each way to read a sum */
     {"root ::= root \"+\" root | [0-9]", {"1", "1+2", "1+2+3+4+5"}, {"+", "1+", "12"}},
     {"# of several lines\nroot ::= (\n  \"x\" | # a comment\n  num\n) ws\n\nnum ::= \"-\"? "
      "[1-9] [0-9]{0,2}\n  | \"0\"\nws ::= ([ \\t\\n] ws)?",
@@ -227,7 +227,7 @@ static void grammar_accepts_only_its_texts(void **state) {
     }
 }
 
-/* What is repeated of one part again and again, and the empty text. */
+/* Stacked quantifiers, and repetitions of the empty text. */
 static void rejects_stacked_quantifiers(void **state) {
     (void)state;
     enum { STARS = 200000 };
@@ -254,7 +254,8 @@ static void rejects_stacked_quantifiers(void **state) {
     assert_non_null(strstr(err.msg, "nodes to write"));
 }
 
-/* The time to find a rule does not grow with their number, nor memory with the classes. */
+/* The time to find a rule does not depend on the number of rules, nor memory on the number of
+ * classes. */
 static void compiles_large_inputs_quickly(void **state) {
     (void)state;
     enum { RULES = 60000, CLASSES = 20000 };
@@ -276,8 +277,7 @@ static void compiles_large_inputs_quickly(void **state) {
     free(text);
 }
 
-/* Right recursion over a long text needs no stack for each character; ambiguity ends in an error,
- * not in hours. */
+/* Right recursion over a long text needs no stack per character. Ambiguity ends in an error. */
 static void handles_long_and_ambiguous_texts(void **state) {
     (void)state;
     const ag_constraint_params p =
@@ -370,7 +370,7 @@ static void finds_forced_text_and_tokens(void **state) {
     }
     ag_ids_free(&ids);
     ag_constraint_destroy(c);
-    /* To its end, where the last token cannot go on. */
+    /* To the end of the text, where the last token has no continuation. */
     c = regex_constraint("king");
     text.len = 0;
     assert_int_equal(ag_constraint_forced(c, 20, &ids, &err), AG_OK);
@@ -379,7 +379,7 @@ static void finds_forced_text_and_tokens(void **state) {
                      AG_OK);
     assert_string_equal(text.data, "king");
     ag_ids_free(&ids);
-    /* The text may end behind either letter, but not yet; "fore" and "form" are tokens. */
+    /* The text may end after either letter, but not yet. "fore" and "form" are tokens. */
     ag_constraint_destroy(c);
     c = regex_constraint("for(e|m)");
     assert_int_equal(ag_constraint_forced(c, 20, &ids, &err), AG_OK);
@@ -452,7 +452,7 @@ static void sampler_chooses_allowed_tokens(void **state) {
         ag_ids_free(&ids);
         assert_int_equal(ag_constraint_reset(c, &err), AG_OK);
     }
-    /* A token that may not follow: the next choice says so; a new text forgets it. */
+    /* After a token that is not allowed the next choice fails. A new text clears the failure. */
     int32_t id;
     ag_sampler_accept(s, texts_byte_id('x'));
     assert_int_equal(ag_sampler_sample(s, logits, &id, &err), AG_INVALID);
@@ -467,8 +467,8 @@ static void sampler_chooses_allowed_tokens(void **state) {
     ag_constraint_destroy(c);
 }
 
-/* Tokens that end a string and go on behind it are few in a small vocabulary: how many characters
- * they bring counts for them, too. */
+/* A small vocabulary has few tokens that end a string and continue after it. Their characters count
+ * for the string's length. */
 static void string_length_counts_tokens_past_the_quote(void **state) {
     static const char schema[] = "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":"
                                  "\"string\",\"maxLength\":3}},\"required\":[\"s\"]}";
@@ -487,7 +487,8 @@ static void string_length_counts_tokens_past_the_quote(void **state) {
     ag_constraint_destroy(c);
 }
 
-/* From the vocabulary to the last token of a text; false: an allocation failed. */
+/* Makes a vocabulary and a constraint and generates a text. Returns false if an allocation
+ * failed. */
 static bool compile_and_generate(ag_constraint_kind kind, const char *text) {
     const int32_t eos = DEMO_EOS;
     ag_constraint_vocab *v = NULL;
@@ -515,7 +516,7 @@ static bool compile_and_generate(ag_constraint_kind kind, const char *text) {
     return st == AG_OK;
 }
 
-/* Allocations are many: beyond the first hundred every 23rd is tried. */
+/* There are many allocations: after the first hundred every 23rd is tried. */
 static void survives_failed_allocations(void **state) {
     (void)state;
     static const struct {

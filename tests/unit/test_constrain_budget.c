@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Budgets of a constraint: steps for one token, steps for all tokens of all texts, and the cache
- * that keeps texts from paying for the same mask, or the same failure, again. */
+/* Budgets of a constraint: steps for one token, steps for all tokens of all texts, and the mask
+ * cache, which saves texts from paying again for a mask or a failure. */
 #include "constrain_texts.h"
 
 #include "constrain/constraint.h"
 
 enum { WORDS = 4096 / 32 };
 
-/* Each text has more readings with each character. */
+/* Each character multiplies the readings of the text. */
 static const char ambiguous[] = "root ::= s+\ns ::= [a-z ]+ | [a-z ]+ s | [a-z ]* [a-z ]*";
 static const char nested[] =
     "root ::= (expr \"=\" ws term \"\\n\")+\nexpr ::= term ([-+*/] term)*\n"
@@ -34,7 +34,7 @@ static ag_status accept_byte(ag_constraint *c, char byte, ag_error *err) {
     return ag_constraint_accept(c, texts_byte_id((unsigned char)byte), err);
 }
 
-/* Goes on with the text, byte by byte, until a mask fails; returns how many bytes it took. */
+/* Accepts the text byte by byte until a mask fails. Returns the number of bytes accepted. */
 static size_t accept_until_failure(ag_constraint *c, const char *text, ag_error *err) {
     const uint32_t *mask;
     for (size_t i = 0; text[i]; i++) {
@@ -62,7 +62,7 @@ static void limits_steps_per_token(void **state) {
     ag_constraint_destroy(c);
 }
 
-/* To accept a token and to make the mask that follows it count together. */
+/* Accepting a token and making the next mask count together. */
 static void counts_accept_and_mask_as_one_token(void **state) {
     const uint32_t *mask;
     ag_error err;
@@ -93,7 +93,7 @@ static void caches_failed_masks(void **state) {
     const uint32_t *mask;
     ag_error err, again;
     (void)state;
-    ag_constraint *second = fork_of(first); /* its text differs, its state will not */
+    ag_constraint *second = fork_of(first); /* gets another text that leads to the same state */
     const size_t n = accept_until_failure(first, "ababababababababab", &err);
     expect_message(&err, "one token needs more than 524288 steps");
     const size_t steps = ag_constraint_steps(first);
@@ -116,7 +116,7 @@ static void caches_failed_masks(void **state) {
     ag_constraint_destroy(third);
 }
 
-/* The mask of a state that is too expensive whatever text leads to it. */
+/* The mask of this state is too expensive after any text. */
 static void caches_failed_states_across_texts(void **state) {
     const uint32_t *mask;
     ag_error err;
@@ -169,7 +169,7 @@ static void limits_steps_of_all_texts(void **state) {
     expect_message(&err, "all tokens together need more than 262144 steps");
     assert_true(n_texts > 2 && n_tokens > 100);
     assert_in_range(ag_constraint_steps(c), 8 * WORK + 1, 9 * WORK);
-    assert_int_equal(ag_constraint_reset(c, &err), AG_OK); /* begins the count again */
+    assert_int_equal(ag_constraint_reset(c, &err), AG_OK); /* resets the count */
     assert_int_equal(ag_constraint_mask(c, &mask, &err), AG_OK);
     ag_constraint_destroy(c);
 }
@@ -214,7 +214,7 @@ static void clones_share_expensive_masks(void **state) {
     ag_constraint_destroy(c);
 }
 
-/* The mask of a constraint that has made no other one. */
+/* Computes the mask of a constraint that has made no other mask. */
 static void fresh_mask(ag_constraint_kind kind, const char *text, const int32_t *ids, size_t n,
                        uint32_t bits[WORDS]) {
     ag_constraint *c = create(kind, text, 0);
@@ -261,7 +261,7 @@ static void cached_masks_equal_fresh_masks(void **state) {
                        "\"(\" list \")\" | \"[\" list \"]\"");
 }
 
-/* The same rules are open in both texts; what may follow the outer one differs. */
+/* The same rules are open in both texts, but their callers continue differently. */
 static void mask_cache_key_includes_callers(void **state) {
     ag_constraint *c = create(AG_CONSTRAINT_GRAMMAR,
                               "root ::= \"1\" s \"=\" | \"2\" s \";\"\ns ::= \"(\" t \")\"\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON schemas that ask for what must be somewhere: items that are counted or differ, and opposites
- * of what all items or properties obey. */
+/* JSON schemas that require existence: counted items, unique items, and negations of what all items
+ * or properties match. */
 #include "constrain_texts.h"
 
 typedef struct combined_case {
@@ -179,7 +179,7 @@ static void limits_counted_items(void **state) {
     }
 }
 
-/* Each of many properties could be the one, for each of many reasons. */
+/* Each of many properties can satisfy each of many required matches. */
 static void limits_choices_of_required_properties(void **state) {
     (void)state;
     char text[20000], *at = text;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiling a constraint ends within 50 ms once its thread is interrupted, whatever the input. */
+/* Compiling a constraint ends within 50 ms after its thread is interrupted, for any input. */
 #include "constrain_texts.h"
 
 #include "support/stride.h"
@@ -12,7 +12,7 @@ enum { SLOWER = 20 };
 enum { SLOWER = 1 };
 #endif
 
-/* Seconds of this thread's processor time without a question. */
+/* Returns the maximum of processor seconds between two interrupt checks. */
 static double longest_allowed(void) { return 0.05 * SLOWER * (test_stride() > 1 ? 20 : 1); }
 
 static double thread_s(void) {
@@ -52,7 +52,7 @@ static ag_status compile(const ag_constraint_params *p, size_t end_at, ag_error 
     return st;
 }
 
-/* Without an interrupt it is as it was; in the middle of the work it ends. */
+/* Compiles without an interrupt, then with one in the middle of the work. */
 static void expect_interruptible(const char *what, const ag_constraint_params *p) {
     ag_error err = {.msg = ""};
     const ag_status st = compile(p, SIZE_MAX, &err);
@@ -65,11 +65,11 @@ static void expect_interruptible(const char *what, const ag_constraint_params *p
     assert_non_null(strstr(err.msg, "interrupted"));
     if (checks.longest > longest_allowed())
         fail_msg("%s: continues for %.3f s after the interrupt", what, checks.longest);
-    if (checks.n_checks > 1 + n / 2 + 16) /* it ends; it does not try other parts */
+    if (checks.n_checks > 1 + n / 2 + 16) /* it ends and does not try other parts */
         fail_msg("%s: %zu interrupt checks too many", what, checks.n_checks - 1 - n / 2);
 }
 
-/* n copies of a text between two others, with their number in the place of each %d. */
+/* Returns n copies of a text between two others, with their number for each %d. */
 static char *numbered(const char *before, const char *format, int n, const char *after,
                       const char *between) {
     const size_t room =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hostile constraints end soon and in little memory: when they are compiled, and while a text goes
- * on. The limits of time are many times what is needed: sanitizers and busy machines are slow. */
+/* Hostile constraints end quickly and in little memory, while they are compiled and while a text is
+ * generated. Time limits are generous, for sanitizers and busy machines. */
 #include "constrain_texts.h"
 
 #include "constrain/interner.h"
@@ -10,7 +10,7 @@
 
 static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
-/* Fewer seconds of the processor than 20; a second is usual where nothing slows tests down. */
+/* At most 20 s of processor time; about 1 s where nothing slows tests down. */
 static bool is_fast(double start) { return cpu_seconds() - start < 20 * (double)test_stride(); }
 
 static char *times(const char *part, size_t n, const char *end) {
@@ -41,7 +41,7 @@ static void strips_many_anchors_quickly(void **state) {
     free(text);
 }
 
-/* What stands in front is found in groups, too, and each part once. */
+/* Anchors and lookaheads at the start are found in groups, too, and each is removed once. */
 static void strips_anchors_and_lookaheads_in_order(void **state) {
     (void)state;
     static const struct {
@@ -59,7 +59,7 @@ static void strips_anchors_and_lookaheads_in_order(void **state) {
         ag_constraint *c;
         ag_error err;
         const ag_status st = ag_constraint_create(texts_vocab, &p, &c, &err);
-        if (!*cases[i].yes && st == AG_INVALID) continue; /* no text at all */
+        if (!*cases[i].yes && st == AG_INVALID) continue; /* matches no text */
         assert_int_equal(st, AG_OK);
         if (*cases[i].yes) texts_expect(c, cases[i].yes, true);
         texts_expect(c, cases[i].no, false);
@@ -77,7 +77,7 @@ static ag_status compile(const char *schema, const char *message, ag_constraint 
     return st;
 }
 
-/* n copies of a text between two others, with their number in the place of each %d. */
+/* Returns n copies of a text between two others, with their number for each %d. */
 static char *numbered(const char *before, const char *format, int n, const char *after) {
     const size_t room = strlen(before) + (size_t)n * (strlen(format) + 24) + strlen(after) + 1;
     char *text = malloc(room), *at = text;
@@ -94,14 +94,14 @@ static char *numbered(const char *before, const char *format, int n, const char 
     return text;
 }
 
-/* Each of them alone is small enough, and each pair. */
+/* Each one alone is small enough, and each pair. */
 static void limits_total_work_of_patterns(void **state) {
     (void)state;
     char *text = numbered("{\"oneOf\":[", "{\"pattern\":\"^((a|b){%d})*$\"}", 300, "]}");
     ag_constraint *c;
     assert_int_equal(compile(text, "the patterns are too expensive: together", &c), AG_LIMIT);
     free(text);
-    /* The same one again costs nothing. */
+    /* Equal patterns are compiled once. */
     text = numbered("{\"properties\":{",
                     "\"p%d\":{\"minimum\":%d,\"pattern\":\"^(a|b)*a(a|b){8}$\"}", 300, "}}");
     assert_int_equal(compile(text, "", &c), AG_OK);
@@ -139,14 +139,14 @@ static void rejects_many_property_names_quickly(void **state) {
     free(text);
 }
 
-/* Strings that differ in their first character, and none is like another. */
+/* The strings differ in their first character. */
 static void compiles_large_enums_quickly(void **state) {
     (void)state;
     enum { WORDS = 50000 };
     char *text = malloc(WORDS * 16 + 100), *at = text;
     assert_non_null(text);
     at += sprintf(at, "{\"enum\":[");
-    for (unsigned i = 0; i < WORDS; i++) { /* of U+10000 and so on, in no order */
+    for (unsigned i = 0; i < WORDS; i++) { /* U+10000 and later, not in order */
         const unsigned cp = 0x10000 + i * 7919u % WORDS;
         at += sprintf(at, "%s\"%c%c%c%cx\"", i ? "," : "", (char)(0xF0 | cp >> 18),
                       (char)(0x80 | (cp >> 12 & 63)), (char)(0x80 | (cp >> 6 & 63)),
@@ -156,14 +156,14 @@ static void compiles_large_enums_quickly(void **state) {
     ag_constraint *c;
     assert_int_equal(compile(text, "", &c), AG_OK);
     texts_expect(c, "\"\xF0\x90\x80\x80x\"", true);
-    texts_expect(c, "\"\xF0\x9C\x8D\x8Fx\"", true); /* U+1C34F, the last of them */
+    texts_expect(c, "\"\xF0\x9C\x8D\x8Fx\"", true); /* U+1C34F, the last one */
     texts_expect(c, "\"\xF0\x9C\x8D\x90x\"", false);
     texts_expect(c, "\"\xF0\x90\x80\x80\"", false);
     ag_constraint_destroy(c);
     free(text);
 }
 
-/* A name with a NUL in it is no beginning of another. */
+/* A name that contains NUL is not a prefix of another. */
 static void supports_nul_in_required_names(void **state) {
     (void)state;
     ag_constraint *c;
@@ -194,7 +194,7 @@ static void supports_escaped_nul_in_regexes(void **state) {
     ag_constraint_destroy(c);
 }
 
-/* All lists together; what does not fit leaves everything as it was. */
+/* The limit holds for all lists together. A list that does not fit changes nothing. */
 static void interner_limits_numbers_of_all_lists(void **state) {
     (void)state;
     const size_t n = AG_INTERNER_NUMBERS / 2;
@@ -214,14 +214,14 @@ static void interner_limits_numbers_of_all_lists(void **state) {
     assert_int_equal(t.n, 2);
     list[0] = 1;
     assert_int_equal(ag_interner_add(&t, list, n, 10, "a test", &id, &err), AG_OK);
-    assert_int_equal(id, 1); /* it is known */
+    assert_int_equal(id, 1); /* already known */
     assert_int_equal(ag_interner_add(&t, list, 0, 2, "a test", &id, &err), AG_LIMIT);
     assert_non_null(strstr(err.msg, "more than 2 states"));
     ag_interner_free(&t);
     free(list);
 }
 
-/* ---- while a text goes on ---- */
+/* ---- while a text is generated ---- */
 
 static void limits_bytes_of_states(void **state) {
     (void)state;
@@ -229,7 +229,7 @@ static void limits_bytes_of_states(void **state) {
     p.max_state_bytes = 1 << 20;
     ag_constraint *c = texts_create(&p);
     ag_error err;
-    for (int text = 0; text < 2; text++) { /* the second begins afresh */
+    for (int text = 0; text < 2; text++) { /* the second text starts with a new DFA */
         ag_status st = AG_OK;
         int n = 0;
         while (st == AG_OK && n < 30000) n += (st = accept_byte(c, 'x', &err)) == AG_OK;
@@ -259,12 +259,12 @@ static void limits_bytes_of_open_rules(void **state) {
     assert_int_equal(st, AG_LIMIT);
     assert_non_null(strstr(err.msg, "open rules take more than 1048576 bytes"));
     assert_in_range(n, 10000, 200000);
-    assert_int_equal(accept_byte(c, 'c', &err), AG_OK); /* the text stands where it stood */
+    assert_int_equal(accept_byte(c, 'c', &err), AG_OK); /* the text is unchanged */
     ag_constraint_destroy(c);
 }
 
-/* Rules that a text may be in all at once, and leave after any character: each goes on with all of
- * them. */
+/* Rules that a text can be in at the same time and leave after any character; each continues with
+ * all of them. */
 static char *ambiguous_grammar(int rules) {
     char *text = malloc((size_t)rules * 40 + 100), *at = text;
     assert_non_null(text);

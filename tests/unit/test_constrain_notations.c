@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars with special tokens and schemas in them: as JSON, and as arguments of calls. */
+/* Grammars that contain special tokens and schemas, as JSON and as arguments of calls. */
 #include "constrain_texts.h"
 #include "support/failing_allocator.h"
 
@@ -101,7 +101,7 @@ static void rejects_bad_grammars_with_a_reason(void **state) {
     }
 }
 
-/* Only where the grammar names it, and never by its spelling. */
+/* A special token is allowed only where the grammar names it, never by its text. */
 static void allows_special_tokens_only_where_named(void **state) {
     (void)state;
     size_t n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON schemas: what obeys, what does not, what is refused by name and place. */
+/* JSON schemas: values that match, values that do not, and unsupported keywords with their
+ * paths. */
 #include "constrain_texts.h"
 #include "support/failing_allocator.h"
 
@@ -256,7 +257,7 @@ static void masks_agree_with_accept(void **state) {
     }
 }
 
-/* {"a": ..., "b": ..., "c": ...} of which b and c are required. */
+/* {"a": ..., "b": ..., "c": ...}; b and c are required. */
 static void any_order_accepts_permuted_properties(void **state) {
     (void)state;
     static const char schema[] =
@@ -287,7 +288,7 @@ static void any_order_accepts_permuted_properties(void **state) {
         }
         ag_constraint_destroy(c);
     }
-    /* What cannot be written: a property that is required and never ends, or one that may go. */
+    /* Not writable: a required property that never ends. Left out: an optional one. */
     p = texts_params(
         AG_CONSTRAINT_JSON_SCHEMA,
         "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}");
@@ -307,7 +308,7 @@ static void any_order_accepts_permuted_properties(void **state) {
     ag_constraint_destroy(c);
 }
 
-/* {"a": 1, ...} in an order that the seed gives. */
+/* Accepts {"a": 1, ...} in an order given by the seed. */
 static ag_status accept_shuffled(ag_constraint *c, uint64_t *seed, ag_error *err) {
     char names[] = "abcdefghijkl", text[256], *at = text;
     for (size_t n = sizeof names - 1; n; n--) {
@@ -325,7 +326,7 @@ static ag_status accept_shuffled(ag_constraint *c, uint64_t *seed, ag_error *err
     return AG_OK;
 }
 
-/* The sets of members that texts open are not kept for ever. */
+/* Sets of members that texts open do not accumulate. */
 static void any_order_reuses_memory_over_many_texts(void **state) {
     (void)state;
     char schema[1024], *at = schema;
@@ -344,7 +345,7 @@ static void any_order_reuses_memory_over_many_texts(void **state) {
         if (accept_shuffled(c, &seed, &err) != AG_OK) fail_msg("text %d: %s", i, err.msg);
         assert_int_equal(ag_constraint_reset(c, &err), AG_OK);
     }
-    /* Clones wear out what they share; a text that goes on is not disturbed. */
+    /* Clones make the shared DFA need a rebuild. A text that continues is not disturbed. */
     assert_int_equal(ag_constraint_clone(c, &inside, &err), AG_OK);
     for (const char *s = "{\"c\":1,"; *s; s++) {
         assert_int_equal(ag_constraint_accept(inside, texts_byte_id((unsigned char)*s), &err),
@@ -426,7 +427,7 @@ static void refuse(const char *schema, ag_status status, const char *message) {
         fail_msg("%.200s: %s: %s", schema, ag_status_name(st), err.msg);
     }
     assert_null(c);
-    assert_true(seconds() - start < 20); /* a second on a machine with nothing else to do */
+    assert_true(seconds() - start < 20); /* about 1 s on an idle machine */
 }
 
 static void names_the_path_of_unsupported_keywords(void **state) {
@@ -436,7 +437,7 @@ static void names_the_path_of_unsupported_keywords(void **state) {
     }
 }
 
-/* n copies of a text, with the number in the place of %d, between two others. */
+/* Returns n copies of a text between two others, with their number for %d. */
 static char *repeated(const char *before, const char *format, size_t n, const char *after) {
     const size_t room = strlen(before) + n * (strlen(format) + 24) + strlen(after) + 1;
     char *text = malloc(room), *p = text + sprintf(text, "%s", before);
@@ -461,7 +462,7 @@ static void rejects_hostile_schemas_quickly(void **state) {
         {"{\"allOf\":[",
          "{\"anyOf\":[{\"required\":[\"a%d\"]},{\"required\":[\"b\"]},{\"minimum\":7}]}", 200, "]}",
          AG_LIMIT},
-        /* every one a state of its own */
+        /* each one a separate state */
         {"{\"type\":\"object\",\"minProperties\":900,\"additionalProperties\":false,\"properties\":"
          "{",
          "\"property number %d\":{}", 1000, "}}", AG_LIMIT},
@@ -473,7 +474,7 @@ static void rejects_hostile_schemas_quickly(void **state) {
         refuse(text, hostile[i].status, "");
         free(text);
     }
-    /* References that nest, which is fine: each is one rule. */
+    /* Nested references are fine: each is one rule. */
     char *chain = repeated("{\"$ref\":\"#/$defs/r0\",\"$defs\":{",
                            "\"r%d\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/last\"}}",
                            5000, ",\"last\":{\"type\":\"null\"}}}");
@@ -500,7 +501,7 @@ static void counts_long_strings_and_lists(void **state) {
     ag_constraint_destroy(c);
 }
 
-/* A walk by any allowed tokens ends in a text of the schema, or is cut off. */
+/* A random walk over allowed tokens ends in a text that matches the schema, or is cut off. */
 static void random_walks_end_in_valid_json(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i += 4) {
@@ -545,7 +546,7 @@ static void survives_failed_allocations(void **state) {
         "\"$defs\":{\"d\":{\"type\":\"number\",\"multipleOf\":3,\"minimum\":4}}}";
     for (int any = 0; any < 2; any++) {
         const ag_json_order order = any ? AG_JSON_ANY_ORDER : AG_JSON_DECLARED_ORDER;
-        assert_true(create_once(schema, order)); /* what the vocabulary keeps is there now */
+        assert_true(create_once(schema, order)); /* the vocabulary has made its JSON rules now */
         bool done = false;
         size_t n_failed = 0;
         for (size_t nth = 0; !done; nth += nth < 150 ? 1 : 7) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several threads compile and use constraints of one vocabulary at the same time, as a server does
- * that compiles beside its engine: what they are told is what one thread is told. */
+/* Several threads compile and use constraints of one vocabulary at the same time, as a server does.
+ * Their masks equal those of one thread. */
 #include "constrain_texts.h"
 
 #include <pthread.h>
@@ -30,7 +30,7 @@ static void add_words(uint64_t *hash, const uint32_t *words, size_t n) {
     for (size_t i = 0; i < n; i++) *hash = (*hash ^ words[i]) * 0x100000001B3u;
 }
 
-/* A text of tokens that the masks and a seed choose; the second half by a clone. */
+/* Walks over tokens chosen from the masks by a seed. */
 static ag_status walk_once(walker *w, ag_constraint *c, uint32_t seed) {
     const size_t words = 4096 / 32;
     ag_error err;
@@ -52,7 +52,7 @@ static ag_status walk_once(walker *w, ag_constraint *c, uint32_t seed) {
 
 static ag_status walk_kind(walker *w, int kind, int round) {
     ag_constraint_params p = texts_params(kinds[kind], kind_texts[kind]);
-    p.spacing = (ag_json_spacing)(round % 3); /* made for the vocabulary when first asked for */
+    p.spacing = (ag_json_spacing)(round % 3); /* the vocabulary makes each spacing on first use */
     ag_constraint *c, *copy = NULL;
     ag_error err;
     ag_status st = ag_constraint_create(w->vocab, &p, &c, &err);
