@@ -34,7 +34,7 @@ struct ag_constraint {
     bool mask_known, complete, ended;
     bool at_start;
     size_t steps;     /* steps of the newest token, without its mask */
-    ag_status status; /* of a failed call of the filter, which returns no status */
+    ag_status status; /* failure of a filter function that returns no status */
     ag_error error;
 };
 

@@ -98,7 +98,7 @@ ag_status ag_constraint_forced(ag_constraint *c, size_t max, ag_ids *out, ag_err
         bool is_prefix;
         const size_t n = longest_token(t, (const unsigned char *)text.data + done, text.len - done,
                                        &id, &is_prefix);
-        /* Where nothing can follow, the last token is not a prefix of a longer one. */
+        /* If nothing can follow, the last token is not a prefix of a longer one. */
         if (!n || (is_prefix && !closed)) break;
         st = ag_ids_push(out, id, err);
         done += n;

@@ -7,7 +7,7 @@
 #include "constrain/pda/json_rules.h"
 #include "constrain/pda/token_tree.h"
 
-/* What a grammar can refer to. */
+/* Rules and tokens that a grammar can refer to. */
 typedef struct ag_grammar_scope {
     const ag_json_rules *json;
     const ag_token_tree *tokens;

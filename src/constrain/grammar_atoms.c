@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a grammar has beyond GBNF: special tokens, <[151657]>, and JSON schemas:
+/* Extensions of GBNF: special tokens, <[151657]>, and JSON schemas:
  *   %json SCHEMA                                      the value as JSON
  *   %python SCHEMA                                    its properties as a=1, b="x"
  *   %braces(QUOTE, STOP) SCHEMA                       its properties as a:1,b:QUOTExQUOTE

@@ -28,7 +28,7 @@ typedef struct ag_lazy_state {
 
 typedef struct ag_lazy_limits {
     size_t states;
-    size_t bytes;      /* of all states; the same limit holds for the stack of a matcher */
+    size_t bytes;      /* memory of all states; the same limit holds for a matcher's stack */
     size_t work;       /* steps of one token: making states, trying bytes */
     size_t total_work; /* steps of all tokens of all texts since the last reset */
 } ag_lazy_limits;
@@ -36,7 +36,7 @@ typedef struct ag_lazy_limits {
 typedef struct ag_lazy_dfa {
     ag_pda *pda;
     size_t work_cap;  /* instructions that stamps, stack and list have capacity for */
-    ag_status status; /* of opening member sets */
+    ag_status status; /* failure of opening a member set */
     ag_error error;
     uint32_t id_bit;
     ag_lazy_limits limits;

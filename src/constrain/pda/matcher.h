@@ -47,7 +47,7 @@ typedef struct ag_matcher {
     size_t max_threads;
     bool complete; /* the text may end at the newest position */
     uint32_t root_rule;
-    ag_error *err; /* of the current call */
+    ag_error *err; /* error output of the current call */
 } ag_matcher;
 
 ag_status ag_matcher_init(ag_matcher *m, ag_lazy_dfa *dfa, const ag_json_rules *json,

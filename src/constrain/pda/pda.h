@@ -100,7 +100,7 @@ typedef struct ag_pda {
     bool finished; /* new instructions are live */
     /* Counts when it was finished. Later ones come from opened sets. */
     size_t finished_insts, finished_sets;
-    uint32_t id_bit; /* of rule numbers: AG_PDA_SHARED or 0 */
+    uint32_t id_bit; /* bit of its rule numbers: AG_PDA_SHARED or 0 */
     ag_pda_limits limits;
     size_t text_steps; /* steps of all text automata: limits.text.spent points here */
     ag_status status;
@@ -130,10 +130,10 @@ uint32_t ag_pda_either(ag_pda *pda, uint32_t a, uint32_t b);
 /* Writes one code point of [lo, hi] as UTF-8, then next. Surrogates are left out. */
 uint32_t ag_pda_chars(ag_pda *pda, uint32_t lo, uint32_t hi, uint32_t next);
 
-/* How a character is written. */
+/* Spellings of a character. */
 typedef enum ag_text_form {
     AG_FORM_TEXT, /* as UTF-8 */
-    /* As in a JSON string: quotes, backslashes and controls escaped as by Python's json.dumps. */
+    /* In a JSON string: quotes, backslashes and controls escaped as by Python's json.dumps. */
     AG_FORM_JSON,
 } ag_text_form;
 /* Writes a text of the automaton, then next. Returns AG_PDA_FAIL if it accepts none. */

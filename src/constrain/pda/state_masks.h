@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State masks: the tokens that can follow in a state of a rule, whoever called the rule. This is
+/* State masks: the tokens that can follow in a state of a rule, for any caller. This is
  * most of a mask and is computed once per state. The other tokens continue after the rule's end or
  * into a called rule. They are uncertain and are walked for each text. */
 #ifndef AG_CONSTRAIN_PDA_STATE_MASKS_H
@@ -16,7 +16,7 @@ typedef struct ag_uncertain_tokens {
 typedef struct ag_mask_entry {
     int32_t token;
     uint8_t chars; /* characters before the uncertain part: see ag_state_mask.chars */
-    bool last;     /* of a node's entries */
+    bool last;     /* last entry of a node */
 } ag_mask_entry;
 
 /* The uncertain tokens of many nodes with the same state, as one tree of their remaining bytes. */

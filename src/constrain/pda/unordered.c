@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members in any order: objects, and arrays with unique items. What may follow depends on the set
- * of members so far. Only sets that a text reaches are written. */
+/* Members in any order: objects, and arrays with unique items. The possible continuations depend
+ * on the set of members so far. Only sets that a text reaches are written. */
 #include "constrain/pda/pda.h"
 #include "core/alloc.h"
 #include "core/fail.h"

@@ -22,8 +22,8 @@ typedef struct ag_text_dfa {
 } ag_text_dfa;
 
 typedef struct ag_text_limits {
-    size_t states; /* of one automaton */
-    size_t work;   /* steps of making one automaton */
+    size_t states; /* maximum of one automaton */
+    size_t work;   /* maximum of steps to make one automaton */
     /* Steps of all automata so far, at most AG_TEXT_TOTAL_FACTOR * work; NULL: not counted. */
     size_t *spent;
 } ag_text_limits;

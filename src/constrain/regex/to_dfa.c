@@ -28,7 +28,7 @@ typedef struct machine {
     ag_char_set any;
     const ag_text_limits *limits;
     size_t work;
-    /* of closures */
+    /* scratch of closures */
     uint32_t *stamps, round;
     uint32_t *stack, *list;
     size_t n_list;

@@ -19,7 +19,7 @@ typedef struct schema {
     const json_t *v;
     const ag_value_set *types; /* from keywords of a single type; NULL: not read yet */
     bool types_applied;
-    ag_alternatives alternatives; /* of the keywords so far */
+    ag_alternatives alternatives; /* result of the keywords so far */
 } schema;
 
 static ag_status alternatives_of_set(ag_schema_compiler *s, ag_schema_set schemas,

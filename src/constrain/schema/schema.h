@@ -18,7 +18,7 @@ typedef struct ag_delimiter {
     size_t n;
 } ag_delimiter;
 
-/* How to write a value that is not plain JSON: the properties of an object one by one, as models
+/* Notation of a value that is not plain JSON: the properties of an object one by one, as models
  * write the arguments of calls:
  *   open NAME before_text TEXT close between open NAME before_value VALUE close ... */
 typedef struct ag_schema_notation {

@@ -320,7 +320,7 @@ static bool is_allowed_remainder(const ag_number_set *x, unsigned remainder) {
 /* Writes the numbers that are not multiples of any of x->avoid, without an exponent. */
 static uint32_t avoiding(ag_pda *pda, const ag_number_set *x, unsigned n, uint32_t next) {
     uint32_t loops[MAX_STEP];
-    /* What may follow the integer part: zeros as decimals if it is allowed; other decimals in any
+    /* Decimals after the integer part: zeros if the integer is allowed; other decimals in any
      * case. */
     uint32_t zeros = AG_PDA_FAIL, fraction = AG_PDA_FAIL;
     if (!x->integer) {
