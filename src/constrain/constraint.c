@@ -60,13 +60,10 @@ ag_status ag_constraint_state_mask(ag_constraint_program *p, uint32_t state,
         return AG_OK;
     }
     ag_constraint_trim_masks(p);
-    void *grown = p->masks;
-    ag_status st = ag_array_grow(&grown, &p->masks_cap, p->n_masks + 1, sizeof *p->masks, err);
-    p->masks = grown;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(p->masks, &p->masks_cap, p->n_masks + 1, err));
     ag_state_mask *m = &p->masks[p->n_masks];
     const size_t before = p->dfa.work;
-    st = ag_state_mask_make(m, &p->dfa, &p->vocab->tree, state, 0, err);
+    const ag_status st = ag_state_mask_make(m, &p->dfa, &p->vocab->tree, state, 0, err);
     if (st != AG_OK) {
         /* More than half of a token's steps went into this mask, so later tokens do not try it
          * again. */

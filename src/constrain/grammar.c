@@ -47,10 +47,7 @@ static ag_status new_node(grammar *g, ag_regex_node node, uint32_t *id) {
     AG_TRY(ag_compile_steps(1, g->err));
     if (t->n == MAX_GRAMMAR_NODES)
         return AG_FAIL(g->err, LIMIT, "grammar: too large: more than %d nodes", MAX_GRAMMAR_NODES);
-    void *p = t->nodes;
-    ag_status st = ag_array_grow(&p, &t->cap, t->n + 1, sizeof node, g->err);
-    t->nodes = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(t->nodes, &t->cap, t->n + 1, g->err));
     t->nodes[t->n] = node;
     *id = (uint32_t)t->n++;
     return AG_OK;
@@ -58,10 +55,7 @@ static ag_status new_node(grammar *g, ag_regex_node node, uint32_t *id) {
 
 static ag_status add_class(grammar *g, ag_char_set **out, uint32_t *id) {
     ag_regex_tree *t = &g->tree;
-    void *p = t->sets;
-    ag_status st = ag_array_grow(&p, &t->sets_cap, t->n_sets + 1, sizeof *t->sets, g->err);
-    t->sets = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(t->sets, &t->sets_cap, t->n_sets + 1, g->err));
     *out = &t->sets[t->n_sets++];
     **out = (ag_char_set){0};
     return new_node(g, (ag_regex_node){.kind = AG_REGEX_SET, .set = (uint32_t)t->n_sets - 1}, id);
@@ -126,10 +120,7 @@ static ag_status read_rule_name(grammar *g, uint32_t *out) {
         *out = g->slots[slot] - 1;
         return AG_OK;
     }
-    void *p = g->rules;
-    ag_status st = ag_array_grow(&p, &g->rules_cap, g->n_rules + 1, sizeof *g->rules, g->err);
-    g->rules = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(g->rules, &g->rules_cap, g->n_rules + 1, g->err));
     const ag_pda_rule none = {.kind = AG_RULE_PLAIN, .start = AG_PDA_UNSET};
     g->rules[g->n_rules] = (rule){.name = g->s + start,
                                   .len = len,
@@ -218,10 +209,7 @@ static ag_status read_anonymous(grammar *g, uint32_t *id) {
     ag_status st = ag_grammar_atom(g->pda, g->scope, g->s, g->n, &g->at, &start, g->err);
     if (st != AG_OK) return ag_error_prefix(g->err, st, "grammar: line %zu", g->line);
     for (size_t i = from; i < g->at; i++) g->line += g->s[i] == '\n';
-    void *p = g->rules;
-    st = ag_array_grow(&p, &g->rules_cap, g->n_rules + 1, sizeof *g->rules, g->err);
-    g->rules = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(g->rules, &g->rules_cap, g->n_rules + 1, g->err));
     const ag_pda_rule made = {.kind = AG_RULE_PLAIN, .start = start};
     g->rules[g->n_rules] = (rule){.name = "",
                                   .node = UINT32_MAX,

@@ -72,13 +72,6 @@ static ag_status grow_slots(ag_interner *t, ag_error *err) {
     return AG_OK;
 }
 
-static ag_status grow_array(uint32_t **p, size_t *cap, size_t need, ag_error *err) {
-    void *grown = *p;
-    ag_status st = ag_array_grow(&grown, cap, need, sizeof **p, err);
-    *p = grown;
-    return st;
-}
-
 ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t max,
                           const char *what, uint32_t *id, ag_error *err) {
     AG_TRY(ag_compile_steps(1 + n / 16, err));
@@ -92,8 +85,8 @@ ag_status ag_interner_add(ag_interner *t, const uint32_t *list, size_t n, size_t
     if (n > AG_INTERNER_NUMBERS - t->n_pool) {
         return AG_FAIL(err, LIMIT, "%s: states of more than %d numbers", what, AG_INTERNER_NUMBERS);
     }
-    AG_TRY(grow_array(&t->starts, &t->starts_cap, t->n + 2, err));
-    AG_TRY(grow_array(&t->pool, &t->pool_cap, t->n_pool + n + 1, err));
+    AG_TRY(AG_GROW(t->starts, &t->starts_cap, t->n + 2, err));
+    AG_TRY(AG_GROW(t->pool, &t->pool_cap, t->n_pool + n + 1, err));
     t->starts[t->n] = (uint32_t)t->n_pool;
     if (n) memcpy(t->pool + t->n_pool, list, n * sizeof *list);
     t->n_pool += n;

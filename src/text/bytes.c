@@ -22,6 +22,23 @@ ag_status ag_array_grow(void **p, size_t *cap, size_t need, size_t size, ag_erro
     return AG_OK;
 }
 
+ag_status ag_array_grow_at(void *array, size_t *cap, size_t need, size_t size, ag_error *err) {
+    void *p;
+    memcpy(&p, array, sizeof p);
+    const ag_status st = ag_array_grow(&p, cap, need, size, err);
+    memcpy(array, &p, sizeof p);
+    return st;
+}
+
+ag_status ag_array_assign_at(void *array, size_t *cap, const void *from, size_t n, size_t size,
+                             ag_error *err) {
+    void *p;
+    AG_TRY(ag_array_grow_at(array, cap, n, size, err));
+    memcpy(&p, array, sizeof p);
+    if (n) memcpy(p, from, n * size);
+    return AG_OK;
+}
+
 ag_status ag_text_reserve(ag_text *text, size_t more, ag_error *err) {
     if (more > SIZE_MAX / 4 - text->len) return AG_FAIL(err, NOMEM, "text of %zu bytes more", more);
     void *p = text->data;

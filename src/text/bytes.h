@@ -28,5 +28,15 @@ ag_status ag_growth_check(size_t made, size_t limit, const char *path, ag_error 
 
 /* Grows *p, an array of *cap elements of `size` bytes, to at least `need` elements. */
 ag_status ag_array_grow(void **p, size_t *cap, size_t need, size_t size, ag_error *err);
+/* Does the same. array: the address of a pointer to elements of any type. AG_GROW() evaluates `cap`
+ * and `need` twice. */
+ag_status ag_array_grow_at(void *array, size_t *cap, size_t need, size_t size, ag_error *err);
+#define AG_GROW(array, cap, need, err) \
+    ((need) <= *(cap) ? AG_OK : ag_array_grow_at(&(array), (cap), (need), sizeof *(array), (err)))
+/* Grows an array to at least n elements, if necessary, and copies `from` to its start. */
+ag_status ag_array_assign_at(void *array, size_t *cap, const void *from, size_t n, size_t size,
+                             ag_error *err);
+#define AG_ASSIGN(array, cap, from, n, err) \
+    ag_array_assign_at(&(array), (cap), (from), (n), sizeof *(array), (err))
 
 #endif

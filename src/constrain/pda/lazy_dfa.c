@@ -159,10 +159,7 @@ static ag_status end_closure(ag_lazy_dfa *s, uint32_t *state, ag_error *err) {
                            "the constraint is too large: its states take more than %zu bytes",
                            s->limits.bytes);
         }
-        void *p = s->states;
-        ag_status st = ag_array_grow(&p, &s->states_cap, id + 1, sizeof *s->states, err);
-        s->states = p;
-        if (st != AG_OK) return st;
+        AG_TRY(AG_GROW(s->states, &s->states_cap, id + 1, err));
         s->states[id] = (ag_lazy_state){0};
         s->n_states = id + 1;
     }
@@ -186,11 +183,9 @@ ag_status ag_lazy_dfa_start(ag_lazy_dfa *s, uint32_t rule, uint32_t *state, ag_e
 /* ---- one state ---- */
 
 static ag_status add_call(ag_lazy_dfa *s, uint32_t rule, uint32_t state, ag_error *err) {
-    void *p = s->calls;
-    ag_status st = ag_array_grow(&p, &s->calls_cap, s->n_calls + 1, sizeof *s->calls, err);
-    s->calls = p;
-    if (st == AG_OK) s->calls[s->n_calls++] = (ag_lazy_call){rule, state};
-    return st;
+    AG_TRY(AG_GROW(s->calls, &s->calls_cap, s->n_calls + 1, err));
+    s->calls[s->n_calls++] = (ag_lazy_call){rule, state};
+    return AG_OK;
 }
 
 static const uint32_t *list_of(const ag_lazy_dfa *s, uint32_t id, size_t *n) {
@@ -239,10 +234,7 @@ static ag_status add_edge(ag_lazy_dfa *s, ag_lazy_state *out, unsigned lo, unsig
             return AG_OK;
         }
     }
-    void *p = s->edges;
-    ag_status st = ag_array_grow(&p, &s->edges_cap, s->n_edges + 1, sizeof *s->edges, err);
-    s->edges = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(s->edges, &s->edges_cap, s->n_edges + 1, err));
     s->edges[s->n_edges++] = (ag_lazy_edge){(uint8_t)lo, (uint8_t)hi, state};
     out->n_edges++;
     return AG_OK;
@@ -280,10 +272,7 @@ static ag_status expand_edges(ag_lazy_dfa *s, uint32_t id, ag_lazy_state *out, a
 
 static ag_status make_table(ag_lazy_dfa *s, ag_lazy_state *out, ag_error *err) {
     if (out->n_edges < TABLE_MIN_EDGES) return AG_OK;
-    void *p = s->tables;
-    ag_status st = ag_array_grow(&p, &s->tables_cap, s->n_tables + 1, sizeof *s->tables, err);
-    s->tables = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(s->tables, &s->tables_cap, s->n_tables + 1, err));
     uint32_t *row = s->tables[s->n_tables++];
     for (size_t b = 0; b < 256; b++) row[b] = AG_NO_STATE;
     for (size_t i = 0; i < out->n_edges; i++) {

@@ -116,10 +116,7 @@ const uint32_t *ag_mask_cache_find(const ag_mask_cache *c, const ag_mask_key *ke
 size_t ag_mask_cache_add(ag_mask_cache *c, const ag_mask_key *key, const uint32_t *bits,
                          size_t n_words) {
     const bool is_full = c->n == AG_CACHED_MASKS_MAX;
-    void *list = c->list;
-    if (!is_full && ag_array_grow(&list, &c->cap, c->n + 1, sizeof *c->list, NULL) != AG_OK)
-        return 0;
-    c->list = list;
+    if (!is_full && AG_GROW(c->list, &c->cap, c->n + 1, NULL) != AG_OK) return 0;
     ag_cached_mask *x = &c->list[c->next];
     uint32_t *copy = is_full ? x->bits : ag_malloc(n_words * sizeof *copy);
     if (!copy) return 0;

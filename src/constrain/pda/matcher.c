@@ -48,10 +48,7 @@ static ag_status check_stack(const ag_matcher *m) {
 static ag_status push_node(ag_matcher *m, uint32_t rule, uint32_t *node) {
     if (m->n_nodes == m->nodes_cap) {
         AG_TRY(check_stack(m));
-        void *p = m->nodes;
-        ag_status st = ag_array_grow(&p, &m->nodes_cap, m->n_nodes + 1, sizeof *m->nodes, m->err);
-        m->nodes = p;
-        if (st != AG_OK) return st;
+        AG_TRY(AG_GROW(m->nodes, &m->nodes_cap, m->n_nodes + 1, m->err));
     }
     m->nodes[m->n_nodes] = (ag_stack_node){rule, NO_EDGE};
     *node = (uint32_t)m->n_nodes++;
@@ -67,10 +64,7 @@ static ag_status push_edge(ag_matcher *m, uint32_t node, uint32_t state, uint32_
     if (known) return AG_OK;
     if (m->n_edges == m->edges_cap) {
         AG_TRY(check_stack(m));
-        void *p = m->edges;
-        ag_status st = ag_array_grow(&p, &m->edges_cap, m->n_edges + 1, sizeof *m->edges, m->err);
-        m->edges = p;
-        if (st != AG_OK) return st;
+        AG_TRY(AG_GROW(m->edges, &m->edges_cap, m->n_edges + 1, m->err));
     }
     m->edges[m->n_edges] = (ag_stack_edge){state, caller, m->nodes[node].edge};
     m->nodes[node].edge = (uint32_t)m->n_edges++;
@@ -96,11 +90,7 @@ static ag_status push_thread(ag_matcher *m, uint32_t state, uint32_t node, uint3
                        m->max_threads);
     }
     if (m->n_threads == m->threads_cap) {
-        void *p = m->threads;
-        ag_status st =
-            ag_array_grow(&p, &m->threads_cap, m->n_threads + 1, sizeof *m->threads, m->err);
-        m->threads = p;
-        if (st != AG_OK) return st;
+        AG_TRY(AG_GROW(m->threads, &m->threads_cap, m->n_threads + 1, m->err));
     }
     m->threads[m->n_threads++] = (ag_thread){state, node, extra};
     return AG_OK;
@@ -196,11 +186,7 @@ static ag_status follow_all(ag_matcher *m) {
 
 static ag_status open_position(ag_matcher *m) {
     if (m->n_positions == m->positions_cap) {
-        void *p = m->positions;
-        ag_status st =
-            ag_array_grow(&p, &m->positions_cap, m->n_positions + 1, sizeof *m->positions, m->err);
-        m->positions = p;
-        if (st != AG_OK) return st;
+        AG_TRY(AG_GROW(m->positions, &m->positions_cap, m->n_positions + 1, m->err));
     }
     m->positions[m->n_positions++] =
         (ag_byte_position){(uint32_t)m->n_threads, (uint32_t)m->n_nodes, (uint32_t)m->n_edges};
@@ -295,32 +281,11 @@ ag_status ag_matcher_init(ag_matcher *m, ag_lazy_dfa *dfa, const ag_json_rules *
     return ag_matcher_reset(m, err);
 }
 
-static ag_status copy_array(void **to, size_t *cap, const void *from, size_t n, size_t size,
-                            ag_error *err) {
-    if (*cap < n) AG_TRY(ag_array_grow(to, cap, n, size, err));
-    if (n) memcpy(*to, from, n * size);
-    return AG_OK;
-}
-
 ag_status ag_matcher_copy(ag_matcher *to, const ag_matcher *from, ag_error *err) {
-    void *p = to->threads;
-    ag_status st =
-        copy_array(&p, &to->threads_cap, from->threads, from->n_threads, sizeof *to->threads, err);
-    to->threads = p;
-    if (st != AG_OK) return st;
-    p = to->nodes;
-    st = copy_array(&p, &to->nodes_cap, from->nodes, from->n_nodes, sizeof *to->nodes, err);
-    to->nodes = p;
-    if (st != AG_OK) return st;
-    p = to->edges;
-    st = copy_array(&p, &to->edges_cap, from->edges, from->n_edges, sizeof *to->edges, err);
-    to->edges = p;
-    if (st != AG_OK) return st;
-    p = to->positions;
-    st = copy_array(&p, &to->positions_cap, from->positions, from->n_positions,
-                    sizeof *to->positions, err);
-    to->positions = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_ASSIGN(to->threads, &to->threads_cap, from->threads, from->n_threads, err));
+    AG_TRY(AG_ASSIGN(to->nodes, &to->nodes_cap, from->nodes, from->n_nodes, err));
+    AG_TRY(AG_ASSIGN(to->edges, &to->edges_cap, from->edges, from->n_edges, err));
+    AG_TRY(AG_ASSIGN(to->positions, &to->positions_cap, from->positions, from->n_positions, err));
     to->n_threads = from->n_threads;
     to->n_nodes = from->n_nodes;
     to->n_edges = from->n_edges;

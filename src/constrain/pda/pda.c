@@ -32,9 +32,10 @@ void ag_pda_fail(ag_pda *pda, ag_status st, const ag_error *err) {
     pda->error = *err;
 }
 
-static bool grow_array(ag_pda *pda, void **p, size_t *cap, size_t need, size_t size) {
+static bool grow_array(ag_pda *pda, void *array, size_t *cap, size_t need, size_t size) {
     ag_error err;
-    ag_pda_fail(pda, ag_array_grow(p, cap, need, size, &err), &err);
+    if (pda->status != AG_OK) return false;
+    ag_pda_fail(pda, ag_array_grow_at(array, cap, need, size, &err), &err);
     return pda->status == AG_OK;
 }
 
@@ -107,10 +108,7 @@ static uint32_t add_inst(ag_pda *pda, ag_pda_inst inst) {
         slot = inst_slot(pda, &inst);
         if (pda->slots[slot]) return pda->slots[slot] - 1;
     }
-    void *p = pda->insts;
-    const bool grown = grow_array(pda, &p, &pda->insts_cap, pda->n_insts + 1, sizeof inst);
-    pda->insts = p;
-    if (!grown) return 0;
+    if (!grow_array(pda, &pda->insts, &pda->insts_cap, pda->n_insts + 1, sizeof inst)) return 0;
     inst.live = pda->finished;
     pda->insts[pda->n_insts] = inst;
     if (is_shared_inst(&inst)) pda->slots[slot] = (uint32_t)pda->n_insts + 1;
@@ -155,11 +153,7 @@ uint32_t ag_pda_either(ag_pda *pda, uint32_t a, uint32_t b) {
 /* ---- rules, names ---- */
 
 uint32_t ag_pda_rule_add(ag_pda *pda, ag_pda_rule rule) {
-    void *p = pda->rules;
-    const bool grown =
-        pda->status == AG_OK && grow_array(pda, &p, &pda->rules_cap, pda->n_rules + 1, sizeof rule);
-    pda->rules = p;
-    if (!grown) return 0;
+    if (!grow_array(pda, &pda->rules, &pda->rules_cap, pda->n_rules + 1, sizeof rule)) return 0;
     pda->rules[pda->n_rules] = rule;
     return (uint32_t)pda->n_rules++ | pda->id_bit;
 }
@@ -169,11 +163,7 @@ void ag_pda_rule_set_start(ag_pda *pda, uint32_t rule, uint32_t start) {
 }
 
 static uint32_t add_name_node(ag_pda *pda, ag_name_node node) {
-    void *p = pda->names;
-    const bool grown =
-        pda->status == AG_OK && grow_array(pda, &p, &pda->names_cap, pda->n_names + 2, sizeof node);
-    pda->names = p;
-    if (!grown) return 0;
+    if (!grow_array(pda, &pda->names, &pda->names_cap, pda->n_names + 2, sizeof node)) return 0;
     if (!pda->n_names) pda->names[pda->n_names++] = (ag_name_node){0};
     pda->names[pda->n_names] = node;
     return (uint32_t)pda->n_names++;

@@ -49,39 +49,22 @@ static const ag_lazy_state *state_at(const mask_builder *g, uint32_t state) {
 
 static ag_status add_id(mask_builder *g, int32_t id) {
     ag_state_mask *m = g->mask;
-    if (m->n_ids == g->ids_cap) {
-        void *p = m->ids;
-        ag_status st = ag_array_grow(&p, &g->ids_cap, m->n_ids + 1, sizeof *m->ids, g->err);
-        m->ids = p;
-        if (st != AG_OK) return st;
-    }
+    if (m->n_ids == g->ids_cap) { AG_TRY(AG_GROW(m->ids, &g->ids_cap, m->n_ids + 1, g->err)); }
     m->ids[m->n_ids++] = id;
     return AG_OK;
 }
 
 static ag_status add_rule_end(mask_builder *g, int32_t id, uint32_t chars) {
     ag_state_mask *m = g->mask;
-    void *p = m->rule_ends;
-    ag_status st =
-        ag_array_grow(&p, &g->rule_ends_cap, m->n_rule_ends + 1, sizeof *m->rule_ends, g->err);
-    m->rule_ends = p;
-    if (st == AG_OK) {
-        m->rule_ends[m->n_rule_ends++] = (ag_mask_entry){id, clamp_chars(chars), false};
-    }
-    return st;
+    AG_TRY(AG_GROW(m->rule_ends, &g->rule_ends_cap, m->n_rule_ends + 1, g->err));
+    m->rule_ends[m->n_rule_ends++] = (ag_mask_entry){id, clamp_chars(chars), false};
+    return AG_OK;
 }
 
 static ag_status add_uncertain(mask_builder *g, uint32_t node, path_step at) {
     ag_state_mask *m = g->mask;
-    void *p = m->uncertain;
-    ag_status st =
-        ag_array_grow(&p, &g->uncertain_cap, m->n_uncertain + 1, sizeof *m->uncertain, g->err);
-    m->uncertain = p;
-    if (st != AG_OK) return st;
-    p = g->uncertain_chars;
-    st = ag_array_grow(&p, &g->uncertain_chars_cap, m->n_uncertain + 1, 1, g->err);
-    g->uncertain_chars = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(m->uncertain, &g->uncertain_cap, m->n_uncertain + 1, g->err));
+    AG_TRY(AG_GROW(g->uncertain_chars, &g->uncertain_chars_cap, m->n_uncertain + 1, g->err));
     g->uncertain_chars[m->n_uncertain] = clamp_chars(at.chars);
     m->uncertain[m->n_uncertain++] = (ag_uncertain_tokens){node, at.state};
     return AG_OK;

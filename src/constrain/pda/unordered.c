@@ -14,10 +14,7 @@ static bool has_member(const uint32_t *set, uint32_t i) { return set[i / 32] >> 
 
 uint32_t ag_pda_object_add(ag_pda *pda, const ag_pda_object *object) {
     ag_error err;
-    void *p = pda->objects;
-    ag_pda_fail(pda, ag_array_grow(&p, &pda->objects_cap, pda->n_objects + 1, sizeof *object, &err),
-                &err);
-    pda->objects = p;
+    ag_pda_fail(pda, AG_GROW(pda->objects, &pda->objects_cap, pda->n_objects + 1, &err), &err);
     if (pda->status != AG_OK) {
         ag_free(object->members);
         return 0;
@@ -39,11 +36,7 @@ static uint32_t set_inst(ag_pda *pda, uint32_t object, const uint32_t *set, uint
         &err);
     if (pda->status != AG_OK) return 0;
     if (pda->sets.n > before) {
-        void *p = pda->set_insts;
-        ag_pda_fail(
-            pda, ag_array_grow(&p, &pda->set_insts_cap, pda->sets.n, sizeof *pda->set_insts, &err),
-            &err);
-        pda->set_insts = p;
+        ag_pda_fail(pda, AG_GROW(pda->set_insts, &pda->set_insts_cap, pda->sets.n, &err), &err);
         if (pda->status != AG_OK) return 0;
         pda->set_insts[id] = ag_pda_set(pda, id, next);
     }
@@ -114,14 +107,6 @@ void ag_pda_open_set(ag_pda *pda, uint32_t inst) {
 
 /* ---- copying ---- */
 
-static ag_status copy_list(void **to, size_t *cap, const void *from, size_t n, size_t size,
-                           ag_error *err) {
-    if (!n) return AG_OK;
-    AG_TRY(ag_array_grow(to, cap, n, size, err));
-    memcpy(*to, from, n * size);
-    return AG_OK;
-}
-
 static ag_status copy_objects(ag_pda *to, const ag_pda *from, ag_error *err) {
     to->objects = ag_calloc(from->n_objects + 1, sizeof *to->objects);
     if (!to->objects) return AG_FAIL(err, NOMEM, "list of %zu objects", from->n_objects);
@@ -130,10 +115,9 @@ static ag_status copy_objects(ag_pda *to, const ag_pda *from, ag_error *err) {
         ag_pda_object *o = &to->objects[to->n_objects];
         *o = from->objects[to->n_objects];
         size_t cap = 0;
-        void *members = NULL;
-        ag_status st = copy_list(&members, &cap, o->members, o->n, sizeof *o->members, err);
-        o->members = members;
-        if (st != AG_OK) return st;
+        const ag_pda_member *members = o->members;
+        o->members = NULL;
+        AG_TRY(AG_ASSIGN(o->members, &cap, members, o->n, err));
     }
     return AG_OK;
 }
@@ -151,26 +135,12 @@ static ag_status copy_sets(ag_pda *to, const ag_pda *from, ag_error *err) {
 ag_status ag_pda_copy_closed(ag_pda *to, const ag_pda *from, ag_error *err) {
     ag_pda_init(to, &from->limits, from->id_bit);
     to->finished = from->finished;
-    void *insts = NULL, *rules = NULL, *names = NULL, *set_insts = NULL;
-    ag_status st = copy_list(&insts, &to->insts_cap, from->insts, from->finished_insts,
-                             sizeof *to->insts, err);
-    if (st == AG_OK) {
-        st = copy_list(&rules, &to->rules_cap, from->rules, from->n_rules, sizeof *to->rules, err);
-    }
-    if (st == AG_OK) {
-        st = copy_list(&names, &to->names_cap, from->names, from->n_names, sizeof *to->names, err);
-    }
-    if (st == AG_OK) {
-        st = copy_list(&set_insts, &to->set_insts_cap, from->set_insts, from->finished_sets,
-                       sizeof *to->set_insts, err);
-    }
-    to->insts = insts;
-    to->rules = rules;
-    to->names = names;
-    to->set_insts = set_insts;
-    if (st == AG_OK) st = copy_objects(to, from, err);
-    if (st == AG_OK) st = copy_sets(to, from, err);
-    if (st != AG_OK) return st;
+    AG_TRY(AG_ASSIGN(to->insts, &to->insts_cap, from->insts, from->finished_insts, err));
+    AG_TRY(AG_ASSIGN(to->rules, &to->rules_cap, from->rules, from->n_rules, err));
+    AG_TRY(AG_ASSIGN(to->names, &to->names_cap, from->names, from->n_names, err));
+    AG_TRY(AG_ASSIGN(to->set_insts, &to->set_insts_cap, from->set_insts, from->finished_sets, err));
+    AG_TRY(copy_objects(to, from, err));
+    AG_TRY(copy_sets(to, from, err));
     to->n_insts = to->finished_insts = from->finished_insts;
     to->finished_sets = from->finished_sets;
     to->n_rules = from->n_rules;

@@ -15,11 +15,9 @@ void ag_char_set_free(ag_char_set *s) {
 }
 
 ag_status ag_char_set_add(ag_char_set *s, uint32_t lo, uint32_t hi, ag_error *err) {
-    void *p = s->ranges;
-    ag_status st = ag_array_grow(&p, &s->cap, s->n + 1, sizeof *s->ranges, err);
-    s->ranges = p;
-    if (st == AG_OK) s->ranges[s->n++] = (ag_char_range){lo, hi};
-    return st;
+    AG_TRY(AG_GROW(s->ranges, &s->cap, s->n + 1, err));
+    s->ranges[s->n++] = (ag_char_range){lo, hi};
+    return AG_OK;
 }
 
 ag_status ag_char_set_add_all(ag_char_set *s, const ag_char_set *other, ag_error *err) {

@@ -37,10 +37,7 @@ static ag_status add_node(parser *p, ag_regex_node node, uint32_t *id) {
     AG_TRY(ag_compile_steps(1, p->err));
     if (t->n == MAX_REGEX_NODES)
         return AG_FAIL(p->err, LIMIT, "too long: more than %d nodes", MAX_REGEX_NODES);
-    void *list = t->nodes;
-    ag_status st = ag_array_grow(&list, &t->cap, t->n + 1, sizeof node, p->err);
-    t->nodes = list;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(t->nodes, &t->cap, t->n + 1, p->err));
     t->nodes[t->n] = node;
     *id = (uint32_t)t->n++;
     return AG_OK;
@@ -48,10 +45,7 @@ static ag_status add_node(parser *p, ag_regex_node node, uint32_t *id) {
 
 static ag_status new_set(parser *p, ag_char_set **out) {
     ag_regex_tree *t = p->t;
-    void *list = t->sets;
-    ag_status st = ag_array_grow(&list, &t->sets_cap, t->n_sets + 1, sizeof *t->sets, p->err);
-    t->sets = list;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(t->sets, &t->sets_cap, t->n_sets + 1, p->err));
     *out = &t->sets[t->n_sets++];
     **out = (ag_char_set){0};
     return AG_OK;

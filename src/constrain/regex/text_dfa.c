@@ -31,15 +31,9 @@ void ag_text_dfa_free(ag_text_dfa *d) {
 ag_status ag_text_dfa_add_state(ag_text_dfa *d, bool accepts, ag_error *err) {
     size_t cap = d->states_cap;
     AG_TRY(ag_compile_steps(1, err));
-    void *p = d->starts;
-    ag_status st = ag_array_grow(&p, &cap, d->n_states + 2, sizeof *d->starts, err);
-    d->starts = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(d->starts, &cap, d->n_states + 2, err));
     cap = d->states_cap;
-    p = d->accepts;
-    st = ag_array_grow(&p, &cap, d->n_states + 2, sizeof *d->accepts, err);
-    d->accepts = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(d->accepts, &cap, d->n_states + 2, err));
     d->states_cap = cap;
     d->accepts[d->n_states] = accepts;
     d->starts[d->n_states++] = (uint32_t)d->n_edges;
@@ -56,10 +50,7 @@ ag_status ag_text_dfa_add_edge(ag_text_dfa *d, uint32_t lo, uint32_t hi, uint32_
             return AG_OK;
         }
     }
-    void *p = d->edges;
-    ag_status st = ag_array_grow(&p, &d->edges_cap, d->n_edges + 1, sizeof *d->edges, err);
-    d->edges = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(d->edges, &d->edges_cap, d->n_edges + 1, err));
     d->edges[d->n_edges++] = (ag_text_edge){lo, hi, state};
     d->starts[d->n_states] = (uint32_t)d->n_edges;
     return AG_OK;

@@ -45,10 +45,7 @@ static ag_status add_step(machine *m, step s, uint32_t *id) {
         return AG_FAIL(m->err, LIMIT, "too large: more than %zu instructions",
                        8 * m->limits->states);
     }
-    void *p = m->steps;
-    ag_status st = ag_array_grow(&p, &m->cap, m->n + 1, sizeof s, m->err);
-    m->steps = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(m->steps, &m->cap, m->n + 1, m->err));
     m->steps[m->n] = s;
     *id = (uint32_t)m->n++;
     return AG_OK;
@@ -380,10 +377,7 @@ static ag_status add_text(text_node **nodes, size_t *n, size_t *cap, const char 
         const uint32_t newest = (*nodes)[at].newest;
         uint32_t child = newest;
         if (!newest || (*nodes)[newest].cp != cp) {
-            void *p = *nodes;
-            ag_status st = ag_array_grow(&p, cap, *n + 1, sizeof **nodes, err);
-            *nodes = p;
-            if (st != AG_OK) return st;
+            AG_TRY(AG_GROW(*nodes, cap, *n + 1, err));
             (*nodes)[*n] = (text_node){.cp = cp};
             child = (uint32_t)(*n)++;
             if (newest) (*nodes)[newest].sibling = child;
@@ -400,9 +394,8 @@ ag_status ag_text_dfa_texts(ag_text_dfa *out, const char *const *texts, const si
                             size_t n, const ag_text_limits *limits, ag_error *err) {
     *out = (ag_text_dfa){0};
     size_t n_nodes = 1, cap = 0;
-    void *p = NULL;
-    ag_status st = ag_array_grow(&p, &cap, 1, sizeof(text_node), err);
-    text_node *nodes = p;
+    text_node *nodes = NULL;
+    ag_status st = AG_GROW(nodes, &cap, 1, err);
     sorted_text *list = ag_calloc(n, sizeof *list);
     if (st == AG_OK && !list) st = AG_FAIL(err, NOMEM, "list of %zu texts", n);
     if (st == AG_OK) nodes[0] = (text_node){0};

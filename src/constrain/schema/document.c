@@ -58,10 +58,7 @@ static ag_status add_schema(ag_schema_doc *d, ag_schema_node at, uint32_t *id, a
         *id = d->slots[slot] - 1;
         return AG_OK;
     }
-    void *p = d->schemas;
-    ag_status st = ag_array_grow(&p, &d->cap, d->n + 1, sizeof *d->schemas, err);
-    d->schemas = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(d->schemas, &d->cap, d->n + 1, err));
     const char *own = id_of(at.value);
     if (own && own[0] != '#') at.resource = at.value;
     d->schemas[d->n] = at;
@@ -137,11 +134,9 @@ const char *ag_schema_doc_path(const ag_schema_doc *d, uint32_t id, const char *
 /* ---- references ---- */
 
 static ag_status add_anchor(ag_schema_doc *d, ag_schema_anchor a, ag_error *err) {
-    void *p = d->anchors;
-    ag_status st = ag_array_grow(&p, &d->anchors_cap, d->n_anchors + 1, sizeof a, err);
-    d->anchors = p;
-    if (st == AG_OK) d->anchors[d->n_anchors++] = a;
-    return st;
+    AG_TRY(AG_GROW(d->anchors, &d->anchors_cap, d->n_anchors + 1, err));
+    d->anchors[d->n_anchors++] = a;
+    return AG_OK;
 }
 
 /* Lists the identifiers in the document. Its JSON is at most 64 levels deep. */

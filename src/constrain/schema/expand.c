@@ -428,11 +428,7 @@ ag_status ag_schema_set_expand(ag_schema_compiler *s, ag_schema_set schemas, ag_
     *out = (ag_alternatives){0};
     if (schemas == AG_SCHEMA_NONE) return AG_OK;
     if (schemas >= s->n_expanded) {
-        void *p = s->expanded;
-        ag_status st =
-            ag_array_grow(&p, &s->expanded_cap, schemas + 1, sizeof *s->expanded, s->err);
-        s->expanded = p;
-        if (st != AG_OK) return st;
+        AG_TRY(AG_GROW(s->expanded, &s->expanded_cap, schemas + 1, s->err));
         memset(s->expanded + s->n_expanded, 0, (schemas + 1 - s->n_expanded) * sizeof *s->expanded);
         s->n_expanded = schemas + 1;
     }

@@ -15,18 +15,12 @@ enum {
 /* Returns the rule of a set that is neither AG_SCHEMA_ANY nor AG_SCHEMA_NONE. Queues a new set. */
 static ag_status rule_of_set(ag_schema_writer *w, ag_schema_set schemas, uint32_t *rule) {
     if (schemas >= w->n_rules) {
-        void *p = w->rules;
-        ag_status st = ag_array_grow(&p, &w->rules_cap, schemas + 1, sizeof *w->rules, w->err);
-        w->rules = p;
-        if (st != AG_OK) return st;
+        AG_TRY(AG_GROW(w->rules, &w->rules_cap, schemas + 1, w->err));
         memset(w->rules + w->n_rules, 0, (schemas + 1 - w->n_rules) * sizeof *w->rules);
         w->n_rules = schemas + 1;
     }
     if (!w->rules[schemas]) {
-        void *p = w->queue;
-        ag_status st = ag_array_grow(&p, &w->queue_cap, w->n_queue + 1, sizeof *w->queue, w->err);
-        w->queue = p;
-        if (st != AG_OK) return st;
+        AG_TRY(AG_GROW(w->queue, &w->queue_cap, w->n_queue + 1, w->err));
         w->queue[w->n_queue++] = schemas;
         const ag_pda_rule none = {.kind = AG_RULE_PLAIN, .start = AG_PDA_UNSET};
         w->rules[schemas] = ag_pda_rule_add(w->pda, none) + 1;
