@@ -44,7 +44,7 @@ ag_status ag_constraint_compile(ag_pda *pda, const ag_json_rules *json, const ag
     uint32_t start = AG_PDA_UNSET;
     const char *text = params->text ? params->text : "";
     const size_t n = params->text ? params->len : 0;
-    *root = ag_pda_rule_add(pda, (ag_pda_rule){.kind = AG_RULE_PLAIN, .start = start});
+    *root = ag_pda_rule_plain(pda, start);
     switch (params->kind) {
     case AG_CONSTRAINT_JSON_SCHEMA:
         AG_TRY(ag_schema_compile(pda, json, text, n, NULL, scope.any_order, &start, err));

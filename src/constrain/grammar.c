@@ -121,12 +121,11 @@ static ag_status read_rule_name(grammar *g, uint32_t *out) {
         return AG_OK;
     }
     AG_TRY(AG_GROW(g->rules, &g->rules_cap, g->n_rules + 1, g->err));
-    const ag_pda_rule none = {.kind = AG_RULE_PLAIN, .start = AG_PDA_UNSET};
     g->rules[g->n_rules] = (rule){.name = g->s + start,
                                   .len = len,
                                   .node = UINT32_MAX,
                                   .line = g->line,
-                                  .id = ag_pda_rule_add(g->pda, none)};
+                                  .id = ag_pda_rule_plain(g->pda, AG_PDA_UNSET)};
     *out = (uint32_t)g->n_rules++;
     g->slots[slot] = *out + 1;
     return AG_OK;
@@ -210,11 +209,10 @@ static ag_status read_anonymous(grammar *g, uint32_t *id) {
     if (st != AG_OK) return ag_error_prefix(g->err, st, "grammar: line %zu", g->line);
     for (size_t i = from; i < g->at; i++) g->line += g->s[i] == '\n';
     AG_TRY(AG_GROW(g->rules, &g->rules_cap, g->n_rules + 1, g->err));
-    const ag_pda_rule made = {.kind = AG_RULE_PLAIN, .start = start};
     g->rules[g->n_rules] = (rule){.name = "",
                                   .node = UINT32_MAX,
                                   .line = g->line,
-                                  .id = ag_pda_rule_add(g->pda, made),
+                                  .id = ag_pda_rule_plain(g->pda, start),
                                   .is_anonymous = true};
     return new_node(g, (ag_regex_node){.kind = AG_REGEX_CALL, .set = (uint32_t)g->n_rules++}, id);
 }

@@ -17,8 +17,8 @@ uint32_t ag_json_space(ag_pda *pda, ag_json_spacing spacing, uint32_t indent, ui
     case AG_JSON_ANY_SPACE: {
         const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, next);
         const uint32_t tab = ag_pda_bytes(pda, '\t', '\n', loop);
-        const uint32_t others = ag_pda_either(pda, ag_pda_bytes(pda, '\r', '\r', loop),
-                                              ag_pda_bytes(pda, ' ', ' ', loop));
+        const uint32_t others =
+            ag_pda_either(pda, ag_pda_byte(pda, '\r', loop), ag_pda_byte(pda, ' ', loop));
         ag_pda_patch(pda, loop, ag_pda_either(pda, tab, others));
         return loop;
     }
@@ -26,8 +26,8 @@ uint32_t ag_json_space(ag_pda *pda, ag_json_spacing spacing, uint32_t indent, ui
         break;
     }
     /* Nothing, one space, or a line break and an indent. */
-    const uint32_t line = ag_pda_bytes(pda, '\n', '\n', ag_pda_call(pda, indent, next));
-    return ag_pda_either(pda, ag_pda_either(pda, line, ag_pda_bytes(pda, ' ', ' ', next)), next);
+    const uint32_t line = ag_pda_byte(pda, '\n', ag_pda_call(pda, indent, next));
+    return ag_pda_either(pda, ag_pda_either(pda, line, ag_pda_byte(pda, ' ', next)), next);
 }
 
 static uint32_t any_indent(ag_pda *pda) {
@@ -35,7 +35,7 @@ static uint32_t any_indent(ag_pda *pda) {
     uint32_t at = end;
     for (int i = 0; i < INDENT; i++) {
         const uint32_t one =
-            ag_pda_either(pda, ag_pda_bytes(pda, ' ', ' ', at), ag_pda_bytes(pda, '\t', '\t', at));
+            ag_pda_either(pda, ag_pda_byte(pda, ' ', at), ag_pda_byte(pda, '\t', at));
         at = ag_pda_either(pda, one, end);
     }
     return at;
@@ -70,25 +70,25 @@ static uint32_t unicode_escape(ag_pda *pda, uint32_t next) {
         ag_pda_either(pda, ag_pda_bytes(pda, '0', '7', two), ag_pda_bytes(pda, '8', '9', low));
     d = ag_pda_either(pda, d, ag_pda_bytes(pda, 'A', 'B', low));
     d = ag_pda_either(pda, d, ag_pda_bytes(pda, 'a', 'b', low));
-    at = ag_pda_either(pda, at, ag_pda_bytes(pda, 'D', 'D', d));
-    at = ag_pda_either(pda, at, ag_pda_bytes(pda, 'd', 'd', d));
-    return ag_pda_bytes(pda, 'u', 'u', at);
+    at = ag_pda_either(pda, at, ag_pda_byte(pda, 'D', d));
+    at = ag_pda_either(pda, at, ag_pda_byte(pda, 'd', d));
+    return ag_pda_byte(pda, 'u', at);
 }
 
 /* Writes any string, in any spelling. */
 static uint32_t any_string(ag_pda *pda, uint32_t next) {
     static const char escapes[] = "\"\\/bfnrt";
-    const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, ag_pda_bytes(pda, '"', '"', next));
+    const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, ag_pda_byte(pda, '"', next));
     uint32_t at = unicode_escape(pda, loop);
     for (const char *e = escapes; *e; e++) {
-        at = ag_pda_either(pda, at, ag_pda_bytes(pda, (uint8_t)*e, (uint8_t)*e, loop));
+        at = ag_pda_either(pda, at, ag_pda_byte(pda, *e, loop));
     }
-    at = ag_pda_bytes(pda, '\\', '\\', at);
+    at = ag_pda_byte(pda, '\\', at);
     at = ag_pda_either(pda, at, ag_pda_chars(pda, 0x20, 0x21, loop));
     at = ag_pda_either(pda, at, ag_pda_chars(pda, 0x23, 0x5B, loop));
     at = ag_pda_either(pda, at, ag_pda_chars(pda, 0x5D, AG_CHAR_MAX, loop));
     ag_pda_patch(pda, loop, at);
-    return ag_pda_bytes(pda, '"', '"', loop);
+    return ag_pda_byte(pda, '"', loop);
 }
 
 /* Writes any string, in the one spelling in which names are compared. */
@@ -96,27 +96,27 @@ static uint32_t any_name(ag_pda *pda, uint32_t next) {
     ag_text_dfa all = {0};
     ag_error err;
     ag_pda_fail(pda, ag_text_dfa_lengths(&all, 0, SIZE_MAX, &pda->limits.text, &err), &err);
-    const uint32_t close = ag_pda_bytes(pda, '"', '"', next);
+    const uint32_t close = ag_pda_byte(pda, '"', next);
     const uint32_t inside = ag_pda_dfa(pda, &all, AG_FORM_JSON, close);
     ag_text_dfa_free(&all);
-    return ag_pda_bytes(pda, '"', '"', inside);
+    return ag_pda_byte(pda, '"', inside);
 }
 
 /* Writes open, items with commas between them, close. Items are name and value if `named`. */
 static uint32_t any_list(ag_json_rules *r, char open, char close, bool named) {
     ag_pda *pda = &r->pda;
     const ag_json_spacing sp = r->spacing;
-    const uint32_t end = ag_pda_bytes(pda, (uint8_t)close, (uint8_t)close, ag_pda_end(pda));
+    const uint32_t end = ag_pda_byte(pda, close, ag_pda_end(pda));
     const uint32_t spaced_end = ag_json_space(pda, sp, r->indent, end);
     const uint32_t more = ag_pda_split(pda, AG_PDA_UNSET, spaced_end);
     uint32_t item = ag_pda_call(pda, r->value, more);
     if (named) {
-        item = ag_pda_bytes(pda, ':', ':', ag_json_space(pda, sp, r->indent, item));
+        item = ag_pda_byte(pda, ':', ag_json_space(pda, sp, r->indent, item));
         item = ag_pda_call(pda, r->string, item);
     }
-    ag_pda_patch(pda, more, ag_pda_bytes(pda, ',', ',', ag_json_space(pda, sp, r->indent, item)));
+    ag_pda_patch(pda, more, ag_pda_byte(pda, ',', ag_json_space(pda, sp, r->indent, item)));
     const uint32_t first = ag_json_space(pda, sp, r->indent, ag_pda_either(pda, item, end));
-    return ag_pda_bytes(pda, (uint8_t)open, (uint8_t)open, first);
+    return ag_pda_byte(pda, open, first);
 }
 
 static uint32_t any_value(ag_json_rules *r) {
@@ -133,13 +133,12 @@ static uint32_t any_value(ag_json_rules *r) {
 
 static void write_rules(ag_json_rules *r) {
     ag_pda *pda = &r->pda;
-    const ag_pda_rule none = {.kind = AG_RULE_PLAIN, .start = AG_PDA_UNSET};
-    r->value = ag_pda_rule_add(pda, none);
-    r->object = ag_pda_rule_add(pda, none);
-    r->array = ag_pda_rule_add(pda, none);
-    r->string = ag_pda_rule_add(pda, none);
-    r->name = ag_pda_rule_add(pda, none);
-    r->indent = ag_pda_rule_add(pda, none);
+    r->value = ag_pda_rule_plain(pda, AG_PDA_UNSET);
+    r->object = ag_pda_rule_plain(pda, AG_PDA_UNSET);
+    r->array = ag_pda_rule_plain(pda, AG_PDA_UNSET);
+    r->string = ag_pda_rule_plain(pda, AG_PDA_UNSET);
+    r->name = ag_pda_rule_plain(pda, AG_PDA_UNSET);
+    r->indent = ag_pda_rule_plain(pda, AG_PDA_UNSET);
     ag_pda_rule_set_start(pda, r->indent, any_indent(pda));
     ag_pda_rule_set_start(pda, r->string, any_string(pda, ag_pda_end(pda)));
     ag_pda_rule_set_start(pda, r->name, any_name(pda, ag_pda_end(pda)));

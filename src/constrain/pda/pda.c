@@ -138,10 +138,7 @@ uint32_t ag_pda_set(ag_pda *pda, uint32_t set, uint32_t next) {
 }
 
 uint32_t ag_pda_literal(ag_pda *pda, const char *s, size_t n, uint32_t next) {
-    while (n) {
-        const uint8_t b = (uint8_t)s[--n];
-        next = ag_pda_bytes(pda, b, b, next);
-    }
+    while (n) next = ag_pda_byte(pda, s[--n], next);
     return next;
 }
 
@@ -156,6 +153,10 @@ uint32_t ag_pda_rule_add(ag_pda *pda, ag_pda_rule rule) {
     if (!grow_array(pda, &pda->rules, &pda->rules_cap, pda->n_rules + 1, sizeof rule)) return 0;
     pda->rules[pda->n_rules] = rule;
     return (uint32_t)pda->n_rules++ | pda->id_bit;
+}
+
+uint32_t ag_pda_rule_plain(ag_pda *pda, uint32_t start) {
+    return ag_pda_rule_add(pda, (ag_pda_rule){.kind = AG_RULE_PLAIN, .start = start});
 }
 
 void ag_pda_rule_set_start(ag_pda *pda, uint32_t rule, uint32_t start) {

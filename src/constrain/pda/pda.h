@@ -111,12 +111,16 @@ typedef struct ag_pda {
 void ag_pda_init(ag_pda *pda, const ag_pda_limits *limits, uint32_t id_bit);
 void ag_pda_free(ag_pda *pda);
 
-/* Adds a rule, with its start or AG_PDA_UNSET. Returns its number. */
+/* Add a rule, with its start or AG_PDA_UNSET, and return its number. */
 uint32_t ag_pda_rule_add(ag_pda *pda, ag_pda_rule rule);
+uint32_t ag_pda_rule_plain(ag_pda *pda, uint32_t start);
 void ag_pda_rule_set_start(ag_pda *pda, uint32_t rule, uint32_t start);
 
 /* Write one instruction and return it. */
 uint32_t ag_pda_bytes(ag_pda *pda, uint8_t lo, uint8_t hi, uint32_t next);
+static inline uint32_t ag_pda_byte(ag_pda *pda, char c, uint32_t next) {
+    return ag_pda_bytes(pda, (uint8_t)c, (uint8_t)c, next);
+}
 uint32_t ag_pda_split(ag_pda *pda, uint32_t next, uint32_t other);
 /* Sets `next` of a SPLIT instruction. */
 void ag_pda_patch(ag_pda *pda, uint32_t split, uint32_t next);

@@ -54,6 +54,11 @@ ag_status ag_alternatives_expand(ag_schema_compiler *s, ag_alternatives a, ag_al
     return AG_OK;
 }
 
+ag_status ag_schema_set_values(ag_schema_compiler *s, ag_schema_set schemas, ag_alternatives *out) {
+    AG_TRY(ag_schema_set_expand(s, schemas, out));
+    return ag_alternatives_expand(s, *out, out);
+}
+
 static bool is_anything(ag_alternatives a) {
     return a.n == 1 && (a.list[0].values == &ag_any_value ||
                         (!a.list[0].values && a.list[0].schemas == AG_SCHEMA_ANY));
@@ -129,8 +134,7 @@ ag_status ag_schema_set_is_empty(ag_schema_compiler *s, ag_schema_set schemas, i
     if (schemas == AG_SCHEMA_NONE || schemas == AG_SCHEMA_ANY || depth <= 0) return AG_OK;
     if (ag_schema_set_is_expanding(s, schemas)) return AG_OK; /* not known yet */
     ag_alternatives alternatives;
-    AG_TRY(ag_schema_set_expand(s, schemas, &alternatives));
-    AG_TRY(ag_alternatives_expand(s, alternatives, &alternatives));
+    AG_TRY(ag_schema_set_values(s, schemas, &alternatives));
     for (size_t i = 0; i < alternatives.n; i++) {
         AG_TRY(ag_value_set_is_empty(s, alternatives.list[i].values, depth, empty));
         if (!*empty) return AG_OK;

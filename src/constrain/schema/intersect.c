@@ -14,13 +14,7 @@ static double common_step(double a, double b) {
     if (fmod(a, b) == 0) return a;
     if (fmod(b, a) == 0) return b;
     if (a != floor(a) || b != floor(b) || a > 1e9 || b > 1e9) return 0;
-    double x = a, y = b;
-    while (y != 0) {
-        const double remainder = fmod(x, y);
-        x = y;
-        y = remainder;
-    }
-    return a / x * b;
+    return a / ag_number_gcd(a, b) * b;
 }
 
 static ag_status intersect_avoided(ag_schema_compiler *s, const ag_number_set *a,

@@ -396,8 +396,7 @@ static ag_status names_allowed_by(types *t, ag_schema_set schemas, const ag_text
     ag_alternatives alternatives;
     *out = NULL;
     if (schemas == AG_SCHEMA_ANY) return AG_OK;
-    AG_TRY(ag_schema_set_expand(s, schemas, &alternatives));
-    AG_TRY(ag_alternatives_expand(s, alternatives, &alternatives));
+    AG_TRY(ag_schema_set_values(s, schemas, &alternatives));
     const ag_text_dfa *uncovered = NULL; /* names that no alternative so far allows; NULL: all */
     for (size_t i = 0; i < alternatives.n; i++) {
         const ag_string_set *x = alternatives.list[i].values->string;

@@ -26,6 +26,15 @@ ag_schema_set ag_object_other_schemas(const ag_object_set *o, const char *name, 
     return AG_SCHEMA_NONE;
 }
 
+double ag_number_gcd(double a, double b) {
+    while (b != 0) {
+        const double remainder = fmod(a, b);
+        a = b;
+        b = remainder;
+    }
+    return a;
+}
+
 bool ag_number_set_has(const ag_number_set *x, const json_t *value) {
     const double v = json_number_value(value);
     if (x->integer && floor(v) != v) return false;

@@ -129,6 +129,8 @@ ag_status ag_alternatives_add_set(ag_schema_compiler *s, ag_alternatives *altern
                                   ag_value_set values);
 /* Expands all schema sets in the list to value sets. */
 ag_status ag_alternatives_expand(ag_schema_compiler *s, ag_alternatives a, ag_alternatives *out);
+/* Returns the value sets of a schema set. */
+ag_status ag_schema_set_values(ag_schema_compiler *s, ag_schema_set schemas, ag_alternatives *out);
 /* Returns whether the object set is empty, as far as its own limits show. Expands no schema
  * sets. */
 bool ag_object_is_empty(const ag_object_set *x);
@@ -140,6 +142,8 @@ ag_status ag_value_set_is_empty(ag_schema_compiler *s, const ag_value_set *x, in
 ag_status ag_string_dfa(ag_schema_compiler *s, const ag_string_set *x, const ag_text_dfa **out);
 /* Returns whether the set contains a number of the document. */
 bool ag_number_set_has(const ag_number_set *x, const json_t *value);
+/* Returns the greatest common divisor of two positive numbers. */
+double ag_number_gcd(double a, double b);
 /* Returns the schemas of an undeclared name's class, or AG_SCHEMA_NONE. */
 ag_schema_set ag_object_other_schemas(const ag_object_set *o, const char *name, size_t n);
 

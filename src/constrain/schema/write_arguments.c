@@ -105,7 +105,6 @@ static ag_status write_argument_values(writer *w, const ag_value_set *x, bool is
 
 /* Writes what precedes a value, the value, then next. */
 static ag_status write_value(writer *w, const ag_property *p, uint32_t next, uint32_t *out) {
-    static const ag_alternative any = {&ag_any_value, AG_SCHEMA_ANY};
     if (!w->notation->raw_texts) {
         AG_TRY(ag_write_call(w, p->schemas, next, out));
         *out = write_delimiter(w, w->notation->before_value, *out);
@@ -113,13 +112,9 @@ static ag_status write_value(writer *w, const ag_property *p, uint32_t next, uin
     }
     const json_t *schema = json_object_get(json_object_get(w->s.doc.root, "properties"), p->name);
     const bool is_text = ag_schema_is_text(schema);
-    ag_alternatives alternatives = {&any, 1};
+    ag_alternatives alternatives;
     *out = AG_PDA_FAIL;
-    if (p->schemas == AG_SCHEMA_NONE) return AG_OK;
-    if (p->schemas != AG_SCHEMA_ANY) {
-        AG_TRY(ag_schema_set_expand(&w->s, p->schemas, &alternatives));
-        AG_TRY(ag_alternatives_expand(&w->s, alternatives, &alternatives));
-    }
+    AG_TRY(ag_schema_set_values(&w->s, p->schemas, &alternatives));
     for (size_t i = 0; i < alternatives.n; i++) {
         uint32_t one;
         AG_TRY(write_argument_values(w, alternatives.list[i].values, is_text, next, &one));
@@ -179,8 +174,7 @@ ag_status ag_write_arguments(writer *w, ag_schema_set root, uint32_t next, uint3
     *out = root == AG_SCHEMA_ANY ? next : AG_PDA_FAIL;
     if (root == AG_SCHEMA_NONE || root == AG_SCHEMA_ANY) return AG_OK;
     ag_alternatives alternatives;
-    AG_TRY(ag_schema_set_expand(&w->s, root, &alternatives));
-    AG_TRY(ag_alternatives_expand(&w->s, alternatives, &alternatives));
+    AG_TRY(ag_schema_set_values(&w->s, root, &alternatives));
     for (size_t i = 0; i < alternatives.n; i++) {
         const ag_object_set *x = alternatives.list[i].values->object;
         uint32_t one;
@@ -201,45 +195,40 @@ ag_status ag_write_delimited_string(writer *w, const ag_string_set *x, uint32_t 
     return AG_OK;
 }
 
-static uint32_t write_byte(writer *w, char c, uint32_t next) {
-    return ag_pda_bytes(w->pda, (uint8_t)c, (uint8_t)c, next);
-}
-
 ag_status ag_write_delimited_array(writer *w, uint32_t next, uint32_t *out) {
-    const uint32_t close = write_byte(w, ']', next);
+    const uint32_t close = ag_pda_byte(w->pda, ']', next);
     const uint32_t loop = ag_pda_split(w->pda, AG_PDA_UNSET, close);
     uint32_t item;
     AG_TRY(ag_write_delimited_value(w, loop, &item));
-    ag_pda_patch(w->pda, loop, write_byte(w, ',', item));
-    *out = write_byte(w, '[', ag_pda_either(w->pda, item, close));
+    ag_pda_patch(w->pda, loop, ag_pda_byte(w->pda, ',', item));
+    *out = ag_pda_byte(w->pda, '[', ag_pda_either(w->pda, item, close));
     return AG_OK;
 }
 
 static ag_status write_any_object(writer *w, uint32_t next, uint32_t *out) {
-    const uint32_t close = write_byte(w, '}', next);
+    const uint32_t close = ag_pda_byte(w->pda, '}', next);
     const uint32_t loop = ag_pda_split(w->pda, AG_PDA_UNSET, close);
     uint32_t member;
     AG_TRY(ag_write_delimited_value(w, loop, &member));
     member = write_delimiter(w, w->notation->before_value, member);
     member = ag_pda_regex(w->pda, "[A-Za-z_][A-Za-z0-9_]*", member);
     ag_pda_patch(w->pda, loop, write_delimiter(w, w->notation->between, member));
-    *out = write_byte(w, '{', ag_pda_either(w->pda, member, close));
+    *out = ag_pda_byte(w->pda, '{', ag_pda_either(w->pda, member, close));
     return AG_OK;
 }
 
 ag_status ag_write_delimited_object(writer *w, const ag_object_set *x, uint32_t next,
                                     uint32_t *out) {
     if (x == &ag_any_object) return write_any_object(w, next, out);
-    AG_TRY(write_members(w, x, write_byte(w, '}', next), out));
-    if (*out != AG_PDA_FAIL) *out = write_byte(w, '{', *out);
+    AG_TRY(write_members(w, x, ag_pda_byte(w->pda, '}', next), out));
+    if (*out != AG_PDA_FAIL) *out = ag_pda_byte(w->pda, '{', *out);
     return AG_OK;
 }
 
 ag_status ag_write_delimited_value(writer *w, uint32_t next, uint32_t *out) {
     ag_pda *pda = w->pda;
     if (w->delimited_value == AG_PDA_UNSET) {
-        const ag_pda_rule none = {.kind = AG_RULE_PLAIN, .start = AG_PDA_UNSET};
-        w->delimited_value = ag_pda_rule_add(pda, none);
+        w->delimited_value = ag_pda_rule_plain(pda, AG_PDA_UNSET);
         /* not ag_any_value, which would call this function again */
         const ag_value_set any = {.null_value = true,
                                   .true_value = true,

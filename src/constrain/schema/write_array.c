@@ -85,8 +85,7 @@ static ag_status loop_items(counting *c, size_t at) {
     for (size_t i = 0; i < c->n_counts; i++) {
         uint32_t item;
         AG_TRY(counted_item(c, at, i, &item));
-        if (item != AG_PDA_FAIL) item = ag_write_comma(c->w, c->many, item);
-        ag_pda_patch(pda, c->after[i], item);
+        ag_pda_patch(pda, c->after[i], ag_write_comma(c->w, c->many, item));
     }
     return AG_OK;
 }
@@ -107,9 +106,9 @@ static ag_status write_counted_items(counting *c, size_t last, bool loops, uint3
         if (!at) return counted_item(c, 0, 0, first);
         for (size_t i = 0; i < c->n_counts; i++) {
             AG_TRY(counted_item(c, at, i, &before[i]));
-            if (before[i] != AG_PDA_FAIL) before[i] = ag_write_comma(w, c->many, before[i]);
             const bool ends = at >= c->x->min && counts_enough(c, i);
-            before[i] = ag_pda_either(w->pda, before[i], ends ? c->spaced_close : AG_PDA_FAIL);
+            before[i] = ag_pda_either(w->pda, ag_write_comma(w, c->many, before[i]),
+                                      ends ? c->spaced_close : AG_PDA_FAIL);
         }
         for (size_t i = 0; i < c->n_counts; i++) c->after[i] = before[i];
     }
@@ -136,13 +135,13 @@ static ag_status write_counting(ag_schema_writer *w, const ag_array_set *x, uint
     }
     c.after = ag_schema_alloc(&w->s, c.n_counts, sizeof *c.after);
     if (!c.after) return ag_schema_no_memory(&w->s);
-    c.close = ag_pda_bytes(pda, ']', ']', next);
+    c.close = ag_pda_byte(pda, ']', next);
     c.spaced_close = ag_write_space(w, c.close);
     c.many = last * c.n_counts > MANY_ITEMS;
     uint32_t inside;
     AG_TRY(write_counted_items(&c, last, loops, &inside));
     if (!x->min && counts_enough(&c, 0)) inside = ag_pda_either(pda, inside, c.close);
-    *out = inside == AG_PDA_FAIL ? inside : ag_pda_bytes(pda, '[', '[', ag_write_space(w, inside));
+    *out = ag_write_open(w, '[', inside);
     return AG_OK;
 }
 
@@ -168,8 +167,7 @@ ag_status ag_write_array(ag_schema_writer *w, const ag_array_set *x, uint32_t ne
     }
     const bool is_unbounded = max == SIZE_MAX || max > ITEMS_MAX + fixed;
     if (max != SIZE_MAX && is_unbounded) max = ITEMS_MAX;
-    const uint32_t close = ag_pda_bytes(pda, ']', ']', next),
-                   spaced_close = ag_write_space(w, close);
+    const uint32_t close = ag_pda_byte(pda, ']', next), spaced_close = ag_write_space(w, close);
     const bool loops = x->max == SIZE_MAX;
     const size_t last = loops ? fixed : max;
     const bool many = last > MANY_ITEMS;
@@ -178,19 +176,17 @@ ag_status ag_write_array(ag_schema_writer *w, const ag_array_set *x, uint32_t ne
     if (loops) {
         const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, spaced_close);
         AG_TRY(ag_write_call(w, x->items, loop, &item));
-        ag_pda_patch(pda, loop, item == AG_PDA_FAIL ? item : ag_write_comma(w, many, item));
+        ag_pda_patch(pda, loop, ag_write_comma(w, many, item));
         after = loop;
     }
     for (size_t i = last; i-- > 0 && pda->status == AG_OK;) {
         AG_TRY(ag_write_call(w, ag_array_item_schemas(x, i), after, &item));
         if (i == 0) break;
-        const uint32_t more = item == AG_PDA_FAIL ? item : ag_write_comma(w, many, item);
+        const uint32_t more = ag_write_comma(w, many, item);
         after = ag_pda_either(pda, more, i >= x->min ? spaced_close : AG_PDA_FAIL);
         if (after == AG_PDA_FAIL) break;
     }
     if (last == 0 && !loops) item = AG_PDA_FAIL;
-    const uint32_t empty = x->min == 0 ? close : AG_PDA_FAIL;
-    const uint32_t inside = ag_pda_either(pda, item, empty);
-    *out = inside == AG_PDA_FAIL ? inside : ag_pda_bytes(pda, '[', '[', ag_write_space(w, inside));
+    *out = ag_write_open(w, '[', ag_pda_either(pda, item, x->min ? AG_PDA_FAIL : close));
     return AG_OK;
 }

@@ -76,6 +76,20 @@ static bool read_limit(double value, limit *out) {
 /* Compares a digit of the number with one of the limit. Returns -1, 0 or 1. */
 static int compare_digit(int d, int l) { return d < l ? -1 : d > l; }
 
+static uint32_t digit(ag_pda *pda, int d, uint32_t next) {
+    return ag_pda_byte(pda, (char)('0' + d), next);
+}
+
+/* Writes a digit from `lowest` to 9, then next[remainder of the longer number by n]. */
+static uint32_t any_digit(ag_pda *pda, int lowest, const uint32_t *next, unsigned n,
+                          unsigned remainder) {
+    uint32_t start = AG_PDA_FAIL;
+    for (int d = lowest; d <= 9; d++) {
+        start = ag_pda_either(pda, start, digit(pda, d, next[(remainder * 10 + (unsigned)d) % n]));
+    }
+    return start;
+}
+
 static unsigned remainder_after(const range *r, unsigned remainder, int digit) {
     return r->step ? (remainder * 10 + (unsigned)digit) % r->step : 0;
 }
@@ -111,7 +125,7 @@ static uint32_t nonzero_digits(ag_pda *pda, uint32_t next) {
     const uint32_t tail = ag_pda_split(pda, AG_PDA_UNSET, next);
     ag_pda_patch(pda, tail, ag_pda_bytes(pda, '0', '9', tail));
     const uint32_t fraction = ag_pda_split(pda, AG_PDA_UNSET, ag_pda_bytes(pda, '1', '9', tail));
-    ag_pda_patch(pda, fraction, ag_pda_bytes(pda, '0', '0', fraction));
+    ag_pda_patch(pda, fraction, ag_pda_byte(pda, '0', fraction));
     return fraction;
 }
 
@@ -128,7 +142,7 @@ static uint32_t beyond_limits(range *r, size_t at, bool low, bool high, unsigned
     }
     const bool ends = may_end(r, at + 1, low, high, remainder);
     const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, ends ? r->next : AG_PDA_FAIL);
-    const uint32_t zero = ag_pda_bytes(pda, '0', '0', loop);
+    const uint32_t zero = ag_pda_byte(pda, '0', loop);
     uint32_t start = zero;
     if (!high) {
         const uint32_t free = fraction_digits(r, at + 1, false, false, r->not_integer);
@@ -158,8 +172,7 @@ static uint32_t fraction_digits(range *r, size_t at, bool low, bool high, unsign
         const uint32_t after =
             fraction_digits(r, at + 1, l == 0, h == 0, remainder_after_point(r, remainder, d));
         if (after == AG_PDA_FAIL) continue;
-        start = ag_pda_either(pda, start,
-                              ag_pda_bytes(pda, (uint8_t)('0' + d), (uint8_t)('0' + d), after));
+        start = ag_pda_either(pda, start, digit(pda, d, after));
     }
     return ag_pda_either(pda, start, ends ? r->next : AG_PDA_FAIL);
 }
@@ -171,7 +184,7 @@ static uint32_t after_integer(range *r, bool low, bool high, unsigned remainder)
     if (r->is_integer || (r->step && !r->n_decimals)) return start;
     const uint32_t fraction = fraction_digits(r, 0, low, high, remainder);
     if (fraction == AG_PDA_FAIL) return start;
-    return ag_pda_either(r->pda, start, ag_pda_bytes(r->pda, '.', '.', fraction));
+    return ag_pda_either(r->pda, start, ag_pda_byte(r->pda, '.', fraction));
 }
 
 /* Writes digit `at` of a number with r->n_digits. memo: by digit and remainder, if no limit
@@ -190,8 +203,7 @@ static uint32_t integer_digits(range *r, size_t at, bool low, bool high, unsigne
         const uint32_t after =
             integer_digits(r, at + 1, l == 0, h == 0, remainder_after(r, remainder, d), memo);
         if (after == AG_PDA_FAIL) continue;
-        start = ag_pda_either(r->pda, start,
-                              ag_pda_bytes(r->pda, (uint8_t)('0' + d), (uint8_t)('0' + d), after));
+        start = ag_pda_either(r->pda, start, digit(r->pda, d, after));
     }
     if (known) *known = start + 1;
     return start;
@@ -208,25 +220,13 @@ static uint32_t long_numbers(range *r, size_t n_digits) {
             ag_pda_split(pda, AG_PDA_UNSET, after_integer(r, false, false, remainder));
     }
     for (unsigned remainder = 0; remainder < n; remainder++) {
-        uint32_t start = AG_PDA_FAIL;
-        for (int d = 0; d <= 9; d++) {
-            start = ag_pda_either(pda, start,
-                                  ag_pda_bytes(pda, (uint8_t)('0' + d), (uint8_t)('0' + d),
-                                               loops[remainder_after(r, remainder, d)]));
-        }
-        ag_pda_patch(pda, loops[remainder], start);
+        ag_pda_patch(pda, loops[remainder], any_digit(pda, 0, loops, n, remainder));
     }
     /* The first n_digits digits. */
     for (size_t i = n_digits; i-- > 0;) {
         uint32_t before[MAX_STEP + 1];
         for (unsigned remainder = 0; remainder < (i ? n : 1); remainder++) {
-            before[remainder] = AG_PDA_FAIL;
-            for (int d = i ? 0 : 1; d <= 9; d++) {
-                before[remainder] =
-                    ag_pda_either(pda, before[remainder],
-                                  ag_pda_bytes(pda, (uint8_t)('0' + d), (uint8_t)('0' + d),
-                                               loops[remainder_after(r, remainder, d)]));
-            }
+            before[remainder] = any_digit(pda, i ? 0 : 1, loops, n, remainder);
         }
         memcpy(loops, before, (i ? n : 1) * sizeof *loops);
     }
@@ -300,13 +300,7 @@ static uint32_t one_side(ag_pda *pda, const ag_number_set *x, bool negative, uin
 static unsigned avoiding_period(const ag_number_set *x) {
     double all = x->step != 0 ? x->step : 1;
     for (size_t i = 0; i < x->n_avoid && all <= MAX_STEP && all == floor(all); i++) {
-        double a = all, b = x->avoid[i];
-        while (b != 0) {
-            const double remainder = fmod(a, b);
-            a = b;
-            b = remainder;
-        }
-        all = all / a * x->avoid[i];
+        all = all / ag_number_gcd(all, x->avoid[i]) * x->avoid[i];
     }
     return all <= MAX_STEP && all == floor(all) ? (unsigned)all : 0;
 }
@@ -325,30 +319,21 @@ static uint32_t avoiding(ag_pda *pda, const ag_number_set *x, unsigned n, uint32
     uint32_t zeros = AG_PDA_FAIL, fraction = AG_PDA_FAIL;
     if (!x->integer) {
         zeros = ag_pda_split(pda, AG_PDA_UNSET, next);
-        ag_pda_patch(pda, zeros, ag_pda_bytes(pda, '0', '0', zeros));
-        zeros = ag_pda_bytes(pda, '.', '.', ag_pda_bytes(pda, '0', '0', zeros));
-        if (x->step == 0) fraction = ag_pda_bytes(pda, '.', '.', nonzero_digits(pda, next));
+        ag_pda_patch(pda, zeros, ag_pda_byte(pda, '0', zeros));
+        zeros = ag_pda_byte(pda, '.', ag_pda_byte(pda, '0', zeros));
+        if (x->step == 0) fraction = ag_pda_byte(pda, '.', nonzero_digits(pda, next));
     }
     const uint32_t fits = ag_pda_either(pda, ag_pda_either(pda, next, zeros), fraction);
     for (unsigned remainder = 0; remainder < n; remainder++) {
         loops[remainder] =
             ag_pda_split(pda, AG_PDA_UNSET, is_allowed_remainder(x, remainder) ? fits : fraction);
     }
-    uint32_t first = ag_pda_bytes(pda, '0', '0', is_allowed_remainder(x, 0) ? fits : fraction);
+    uint32_t first = ag_pda_byte(pda, '0', is_allowed_remainder(x, 0) ? fits : fraction);
     for (unsigned remainder = 0; remainder < n; remainder++) {
-        uint32_t start = AG_PDA_FAIL;
-        for (unsigned d = 0; d <= 9; d++) {
-            const uint8_t c = (uint8_t)('0' + d);
-            start =
-                ag_pda_either(pda, start, ag_pda_bytes(pda, c, c, loops[(remainder * 10 + d) % n]));
-        }
-        ag_pda_patch(pda, loops[remainder], start);
+        ag_pda_patch(pda, loops[remainder], any_digit(pda, 0, loops, n, remainder));
     }
-    for (unsigned d = 1; d <= 9; d++) {
-        const uint8_t c = (uint8_t)('0' + d);
-        first = ag_pda_either(pda, first, ag_pda_bytes(pda, c, c, loops[d % n]));
-    }
-    return ag_pda_either(pda, first, ag_pda_bytes(pda, '-', '-', first));
+    first = ag_pda_either(pda, first, any_digit(pda, 1, loops, n, 0));
+    return ag_pda_either(pda, first, ag_pda_byte(pda, '-', first));
 }
 
 uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool *unsupported) {
@@ -374,7 +359,7 @@ uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool 
     const uint32_t positive = one_side(pda, x, false, next, unsupported);
     const uint32_t negative = one_side(pda, x, true, next, unsupported);
     if (negative == AG_PDA_FAIL) return positive;
-    return ag_pda_either(pda, positive, ag_pda_bytes(pda, '-', '-', negative));
+    return ag_pda_either(pda, positive, ag_pda_byte(pda, '-', negative));
 }
 
 uint32_t ag_pda_number_value(ag_pda *pda, const json_t *value, uint32_t next) {

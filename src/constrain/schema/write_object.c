@@ -54,7 +54,7 @@ static ag_status write_other(object *o, const ag_name_class *c, uint32_t next, u
     AG_TRY(ag_write_call(w, c->schemas, next, &value));
     *out = AG_PDA_FAIL;
     if (value == AG_PDA_FAIL) return AG_OK;
-    const uint32_t colon = ag_pda_bytes(pda, ':', ':', ag_write_space(w, value));
+    const uint32_t colon = ag_pda_byte(pda, ':', ag_write_space(w, value));
     if (!c->names && !o->x->names) {
         if (o->name_rule == AG_PDA_UNSET) {
             const ag_pda_rule rule = {.kind = AG_RULE_NAME, .guard = o->names};
@@ -112,9 +112,7 @@ static ag_status write_match(object *o, const ag_required_match *match, uint32_t
         start = ag_pda_either(pda, start, one);
     }
     *rule = start;
-    if (start != AG_PDA_FAIL) {
-        *rule = ag_pda_rule_add(pda, (ag_pda_rule){.kind = AG_RULE_PLAIN, .start = start});
-    }
+    if (start != AG_PDA_FAIL) *rule = ag_pda_rule_plain(pda, start);
     return AG_OK;
 }
 
@@ -145,8 +143,7 @@ static ag_status write_matches(object *o) {
     }
     for (unsigned set = 1; set <= all; set++) {
         const uint32_t start = next_match(o, set, after, may_repeat);
-        ag_pda_patch(pda, after[set],
-                     start == AG_PDA_FAIL ? start : ag_write_comma(o->w, false, start));
+        ag_pda_patch(pda, after[set], ag_write_comma(o->w, false, start));
     }
     o->first_match = next_match(o, 0, after, may_repeat);
     return AG_OK;
@@ -187,8 +184,7 @@ static ag_status write_first_other(object *o, size_t count, uint32_t *out) {
             const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, o->spaced_close);
             uint32_t more;
             AG_TRY(write_others(o, loop, &more));
-            if (more != AG_PDA_FAIL) more = ag_write_comma(o->w, false, more);
-            ag_pda_patch(pda, loop, more);
+            ag_pda_patch(pda, loop, ag_write_comma(o->w, false, more));
             o->loop = loop;
         }
         return write_others(o, o->loop, out);
@@ -198,9 +194,7 @@ static ag_status write_first_other(object *o, size_t count, uint32_t *out) {
         /* `remaining` more may follow. */
         AG_TRY(write_others(o, after, out));
         if (remaining) {
-            after =
-                ag_pda_either(pda, *out == AG_PDA_FAIL ? *out : ag_write_comma(o->w, true, *out),
-                              o->spaced_close);
+            after = ag_pda_either(pda, ag_write_comma(o->w, true, *out), o->spaced_close);
         }
         if (pda->status != AG_OK) break;
     }
@@ -214,10 +208,10 @@ static ag_status write_property(object *o, const ag_property *p, uint32_t next, 
     if (next == AG_PDA_FAIL) return AG_OK;
     uint32_t at;
     AG_TRY(ag_write_call(o->w, p->schemas, next, &at));
-    at = ag_pda_bytes(pda, ':', ':', ag_write_space(o->w, at));
-    at = ag_pda_bytes(pda, '"', '"', at);
+    at = ag_pda_byte(pda, ':', ag_write_space(o->w, at));
+    at = ag_pda_byte(pda, '"', at);
     at = ag_pda_json_text(pda, p->name, p->len, at);
-    *out = ag_pda_bytes(pda, '"', '"', at);
+    *out = ag_pda_byte(pda, '"', at);
     return AG_OK;
 }
 
@@ -225,13 +219,12 @@ static ag_status write_property(object *o, const ag_property *p, uint32_t next, 
  * property i or a later one, without a comma. */
 static ag_status write_properties(object *o, uint32_t *names) {
     ag_pda *pda = o->w->pda;
-    for (size_t c = 0; c < o->n_counts; c++) { AG_TRY(write_first_other(o, c, &names[c])); }
+    for (size_t c = 0; c < o->n_counts; c++) AG_TRY(write_first_other(o, c, &names[c]));
     bool may_close = !o->matches; /* no property from i on is required */
     for (size_t i = o->n + 1; i-- > 0 && pda->status == AG_OK;) {
         /* o->after[c]: c properties precede, i is the next that may come. */
         for (size_t c = 0; c < o->n_counts; c++) {
-            const uint32_t more =
-                names[c] == AG_PDA_FAIL ? names[c] : ag_write_comma(o->w, false, names[c]);
+            const uint32_t more = ag_write_comma(o->w, false, names[c]);
             const bool closes = may_close && is_enough(o, c);
             o->after[c] = ag_pda_either(pda, more, closes ? o->spaced_close : AG_PDA_FAIL);
         }
@@ -290,12 +283,11 @@ static ag_status write_in_any_order(object *o, uint32_t *out) {
     uint32_t start;
     for (size_t i = 0; i < o->n && st == AG_OK; i++) {
         st = write_property(o, o->list[i], end, &start);
-        const ag_pda_rule rule = {.kind = AG_RULE_PLAIN, .start = start};
-        any.members[any.n++] = (ag_pda_member){ag_pda_rule_add(pda, rule), o->list[i]->required};
+        any.members[any.n++] = (ag_pda_member){ag_pda_rule_plain(pda, start), o->list[i]->required};
     }
     if (st == AG_OK && o->x->n_others) {
         st = write_others(o, end, &start);
-        any.other = ag_pda_rule_add(pda, (ag_pda_rule){.kind = AG_RULE_PLAIN, .start = start});
+        any.other = ag_pda_rule_plain(pda, start);
     }
     any.comma = ag_write_comma_rule(o->w);
     if (st != AG_OK) {
@@ -315,7 +307,7 @@ static ag_status write_members(ag_schema_writer *w, const ag_object_set *x,
                 .loop = AG_PDA_UNSET,
                 .matches = matches,
                 .first_match = AG_PDA_UNSET};
-    o.close = ag_pda_bytes(pda, '}', '}', next);
+    o.close = ag_pda_byte(pda, '}', next);
     o.spaced_close = ag_write_space(w, o.close);
     AG_TRY(prepare_object(&o));
     uint32_t *names = ag_schema_alloc(&w->s, o.n_counts, sizeof *names);
@@ -328,7 +320,7 @@ static ag_status write_members(ag_schema_writer *w, const ag_object_set *x,
     bool may_be_empty = x->min == 0 && !matches;
     for (size_t i = 0; i < o.n; i++) may_be_empty &= !o.list[i]->required;
     const uint32_t inside = ag_pda_either(pda, names[0], may_be_empty ? o.close : AG_PDA_FAIL);
-    *out = inside == AG_PDA_FAIL ? inside : ag_pda_bytes(pda, '{', '{', ag_write_space(w, inside));
+    *out = ag_write_open(w, '{', inside);
     return AG_OK;
 }
 

@@ -89,8 +89,7 @@ static ag_status find_values(unique *u, ag_schema_set schemas) {
     ag_schema_compiler *s = &u->w->s;
     ag_alternatives alternatives;
     if (schemas == AG_SCHEMA_ANY) return fail_unique(u, "the items must be listed values");
-    AG_TRY(ag_schema_set_expand(s, schemas, &alternatives));
-    AG_TRY(ag_alternatives_expand(s, alternatives, &alternatives));
+    AG_TRY(ag_schema_set_values(s, schemas, &alternatives));
     for (size_t i = 0; i < alternatives.n; i++) AG_TRY(add_values(u, alternatives.list[i].values));
     if (u->null_value + u->true_value + u->false_value + u->n_numbers + u->n_texts >
         AG_OBJECT_MEMBERS) {
@@ -104,8 +103,7 @@ static ag_status add_member(const unique *u, ag_pda_object *list, const ag_value
     ag_pda *pda = u->w->pda;
     uint32_t start;
     AG_TRY(ag_write_values(u->w, value, ag_pda_end(pda), &start));
-    const ag_pda_rule rule = {.kind = AG_RULE_PLAIN, .start = start};
-    list->members[list->n++] = (ag_pda_member){ag_pda_rule_add(pda, rule), false};
+    list->members[list->n++] = (ag_pda_member){ag_pda_rule_plain(pda, start), false};
     return AG_OK;
 }
 
@@ -141,7 +139,7 @@ ag_status ag_write_unique(ag_schema_writer *w, const ag_array_set *x, uint32_t n
         return fail_unique(u, "not supported together with prefixItems or contains");
     }
     AG_TRY(find_values(u, x->items));
-    const uint32_t close = ag_pda_bytes(pda, ']', ']', next);
+    const uint32_t close = ag_pda_byte(pda, ']', next);
     ag_pda_object list = {.other = AG_PDA_FAIL,
                           .comma = ag_write_comma_rule(w),
                           .close = ag_write_space(w, close),
@@ -158,6 +156,6 @@ ag_status ag_write_unique(ag_schema_writer *w, const ag_array_set *x, uint32_t n
     uint32_t inside = ag_pda_object_start(pda, ag_pda_object_add(pda, &list));
     if (!possible) inside = AG_PDA_FAIL;
     if (!x->min) inside = ag_pda_either(pda, inside, close);
-    *out = inside == AG_PDA_FAIL ? inside : ag_pda_bytes(pda, '[', '[', ag_write_space(w, inside));
+    *out = ag_write_open(w, '[', inside);
     return AG_OK;
 }

@@ -22,8 +22,7 @@ static ag_status rule_of_set(ag_schema_writer *w, ag_schema_set schemas, uint32_
     if (!w->rules[schemas]) {
         AG_TRY(AG_GROW(w->queue, &w->queue_cap, w->n_queue + 1, w->err));
         w->queue[w->n_queue++] = schemas;
-        const ag_pda_rule none = {.kind = AG_RULE_PLAIN, .start = AG_PDA_UNSET};
-        w->rules[schemas] = ag_pda_rule_add(w->pda, none) + 1;
+        w->rules[schemas] = ag_pda_rule_plain(w->pda, AG_PDA_UNSET) + 1;
     }
     *rule = w->rules[schemas] - 1;
     return AG_OK;
@@ -50,24 +49,28 @@ uint32_t ag_write_space(ag_schema_writer *w, uint32_t next) {
 
 uint32_t ag_write_comma_rule(ag_schema_writer *w) {
     if (w->comma == AG_PDA_UNSET) {
-        const uint32_t start =
-            ag_pda_bytes(w->pda, ',', ',', ag_write_space(w, ag_pda_end(w->pda)));
-        w->comma = ag_pda_rule_add(w->pda, (ag_pda_rule){.kind = AG_RULE_PLAIN, .start = start});
+        const uint32_t start = ag_pda_byte(w->pda, ',', ag_write_space(w, ag_pda_end(w->pda)));
+        w->comma = ag_pda_rule_plain(w->pda, start);
     }
     return w->comma;
 }
 
+uint32_t ag_write_open(ag_schema_writer *w, char bracket, uint32_t next) {
+    return next == AG_PDA_FAIL ? next : ag_pda_byte(w->pda, bracket, ag_write_space(w, next));
+}
+
 uint32_t ag_write_comma(ag_schema_writer *w, bool many, uint32_t next) {
-    if (!many) return ag_pda_bytes(w->pda, ',', ',', ag_write_space(w, next));
+    if (next == AG_PDA_FAIL) return next;
+    if (!many) return ag_pda_byte(w->pda, ',', ag_write_space(w, next));
     return ag_pda_call(w->pda, ag_write_comma_rule(w), next);
 }
 
 /* ---- strings ---- */
 
 uint32_t ag_write_quoted(ag_schema_writer *w, const ag_text_dfa *d, uint32_t next) {
-    const uint32_t close = ag_pda_bytes(w->pda, '"', '"', next);
+    const uint32_t close = ag_pda_byte(w->pda, '"', next);
     const uint32_t text = ag_pda_dfa(w->pda, d, AG_FORM_JSON, close);
-    return text == AG_PDA_FAIL ? text : ag_pda_bytes(w->pda, '"', '"', text);
+    return text == AG_PDA_FAIL ? text : ag_pda_byte(w->pda, '"', text);
 }
 
 static uint32_t count_of(size_t n) { return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX; }

@@ -34,8 +34,10 @@ bool ag_schema_is_delimited(const ag_schema_writer *w);
 uint32_t ag_write_space(ag_schema_writer *w, uint32_t next);
 /* Returns the rule of a comma and space. */
 uint32_t ag_write_comma_rule(ag_schema_writer *w);
-/* Writes a comma and space, then next; as a call if there are many. */
+/* Writes a comma and space, then next; as a call if there are many. Passes on AG_PDA_FAIL. */
 uint32_t ag_write_comma(ag_schema_writer *w, bool many, uint32_t next);
+/* Writes a bracket and space, then next. Passes on AG_PDA_FAIL. */
+uint32_t ag_write_open(ag_schema_writer *w, char bracket, uint32_t next);
 /* Writes a text of the automaton between quotes, then next. */
 uint32_t ag_write_quoted(ag_schema_writer *w, const ag_text_dfa *d, uint32_t next);
 /* write_array.c, write_unique.c, write_object.c */
