@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { INDENT = 40 }; /* maximum number of spaces or tabs at the start of a line */
-
 static const ag_pda_limits rule_limits = {.insts = 1 << 16,
                                           .text = {.states = 1 << 12, .work = 1 << 20}};
 
@@ -30,66 +28,17 @@ uint32_t ag_json_space(ag_pda *pda, ag_json_spacing spacing, uint32_t indent, ui
     return ag_pda_either(pda, ag_pda_either(pda, line, ag_pda_byte(pda, ' ', next)), next);
 }
 
-static uint32_t any_indent(ag_pda *pda) {
-    const uint32_t end = ag_pda_end(pda);
-    uint32_t at = end;
-    for (int i = 0; i < INDENT; i++) {
-        const uint32_t one =
-            ag_pda_either(pda, ag_pda_byte(pda, ' ', at), ag_pda_byte(pda, '\t', at));
-        at = ag_pda_either(pda, one, end);
-    }
-    return at;
-}
-
 uint32_t ag_json_number(ag_pda *pda, uint32_t next) {
     return ag_pda_regex(pda, "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?", next);
 }
 
-static uint32_t hex_digit(ag_pda *pda, uint32_t next) {
-    const uint32_t upper = ag_pda_bytes(pda, 'A', 'F', next),
-                   lower = ag_pda_bytes(pda, 'a', 'f', next);
-    return ag_pda_either(pda, ag_pda_bytes(pda, '0', '9', next), ag_pda_either(pda, upper, lower));
-}
-
-/* Writes the rest of \uXXXX, then next: a character that is not a surrogate, or a surrogate
- * pair. */
-static uint32_t unicode_escape(ag_pda *pda, uint32_t next) {
-    const uint32_t three = hex_digit(pda, hex_digit(pda, hex_digit(pda, next)));
-    const uint32_t two = hex_digit(pda, hex_digit(pda, next));
-    uint32_t at =
-        ag_pda_either(pda, ag_pda_bytes(pda, '0', '9', three), ag_pda_bytes(pda, 'A', 'C', three));
-    at = ag_pda_either(pda, at, ag_pda_bytes(pda, 'a', 'c', three));
-    at = ag_pda_either(pda, at, ag_pda_bytes(pda, 'E', 'F', three));
-    at = ag_pda_either(pda, at, ag_pda_bytes(pda, 'e', 'f', three));
-    uint32_t low =
-        ag_pda_either(pda, ag_pda_bytes(pda, 'C', 'F', two), ag_pda_bytes(pda, 'c', 'f', two));
-    low = ag_pda_either(pda, ag_pda_literal(pda, "\\uD", 3, low),
-                        ag_pda_literal(pda, "\\ud", 3, low));
-    low = hex_digit(pda, hex_digit(pda, low));
-    uint32_t d =
-        ag_pda_either(pda, ag_pda_bytes(pda, '0', '7', two), ag_pda_bytes(pda, '8', '9', low));
-    d = ag_pda_either(pda, d, ag_pda_bytes(pda, 'A', 'B', low));
-    d = ag_pda_either(pda, d, ag_pda_bytes(pda, 'a', 'b', low));
-    at = ag_pda_either(pda, at, ag_pda_byte(pda, 'D', d));
-    at = ag_pda_either(pda, at, ag_pda_byte(pda, 'd', d));
-    return ag_pda_byte(pda, 'u', at);
-}
-
-/* Writes any string, in any spelling. */
-static uint32_t any_string(ag_pda *pda, uint32_t next) {
-    static const char escapes[] = "\"\\/bfnrt";
-    const uint32_t loop = ag_pda_split(pda, AG_PDA_UNSET, ag_pda_byte(pda, '"', next));
-    uint32_t at = unicode_escape(pda, loop);
-    for (const char *e = escapes; *e; e++) {
-        at = ag_pda_either(pda, at, ag_pda_byte(pda, *e, loop));
-    }
-    at = ag_pda_byte(pda, '\\', at);
-    at = ag_pda_either(pda, at, ag_pda_chars(pda, 0x20, 0x21, loop));
-    at = ag_pda_either(pda, at, ag_pda_chars(pda, 0x23, 0x5B, loop));
-    at = ag_pda_either(pda, at, ag_pda_chars(pda, 0x5D, AG_CHAR_MAX, loop));
-    ag_pda_patch(pda, loop, at);
-    return ag_pda_byte(pda, '"', loop);
-}
+#define HEX "[0-9A-Fa-f]"
+/* \\uXXXX: a character that is not a surrogate, or a surrogate pair. */
+#define UNICODE                                                                                \
+    "u([0-9A-CEFa-cef]" HEX "{3}|[Dd]([0-7]" HEX "{2}|[89ABab]" HEX "{2}\\\\u[Dd][C-Fc-f]" HEX \
+    "{2}))"
+/* Any string, in any spelling. */
+static const char any_string[] = "\"([ !#-\\[\\]-\\u{10FFFF}]|\\\\([\"\\\\/bfnrt]|" UNICODE "))*\"";
 
 /* Writes any string, in the one spelling in which names are compared. */
 static uint32_t any_name(ag_pda *pda, uint32_t next) {
@@ -139,8 +88,8 @@ static void write_rules(ag_json_rules *r) {
     r->string = ag_pda_rule_plain(pda, AG_PDA_UNSET);
     r->name = ag_pda_rule_plain(pda, AG_PDA_UNSET);
     r->indent = ag_pda_rule_plain(pda, AG_PDA_UNSET);
-    ag_pda_rule_set_start(pda, r->indent, any_indent(pda));
-    ag_pda_rule_set_start(pda, r->string, any_string(pda, ag_pda_end(pda)));
+    ag_pda_rule_set_start(pda, r->indent, ag_pda_regex(pda, "[ \\t]{0,40}", ag_pda_end(pda)));
+    ag_pda_rule_set_start(pda, r->string, ag_pda_regex(pda, any_string, ag_pda_end(pda)));
     ag_pda_rule_set_start(pda, r->name, any_name(pda, ag_pda_end(pda)));
     ag_pda_rule_set_start(pda, r->object, any_list(r, '{', '}', true));
     ag_pda_rule_set_start(pda, r->array, any_list(r, '[', ']', false));
