@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MAX_PARENTHESES = 100, MAX_COUNT = 100000, MAX_GRAMMAR_NODES = 1 << 18, MAX_SCHEMAS = 256 };
+enum { MAX_PARENTHESES = 100, MAX_COUNT = 100000, MAX_SCHEMAS = 256 };
 
 typedef struct rule {
     const char *name; /* [len] borrowed from the text */
@@ -43,22 +43,14 @@ static ag_status fail_line(grammar *g, const char *message) {
 }
 
 static ag_status new_node(grammar *g, ag_regex_node node, uint32_t *id) {
-    ag_regex_tree *t = &g->tree;
-    AG_TRY(ag_compile_steps(1, g->err));
-    if (t->n == MAX_GRAMMAR_NODES)
-        return AG_FAIL(g->err, LIMIT, "grammar: too large: more than %d nodes", MAX_GRAMMAR_NODES);
-    AG_TRY(AG_GROW(t->nodes, &t->cap, t->n + 1, g->err));
-    t->nodes[t->n] = node;
-    *id = (uint32_t)t->n++;
-    return AG_OK;
+    const ag_status st = ag_regex_tree_add(&g->tree, node, id, g->err);
+    return st == AG_LIMIT ? ag_error_prefix(g->err, st, "grammar") : st;
 }
 
 static ag_status add_class(grammar *g, ag_char_set **out, uint32_t *id) {
-    ag_regex_tree *t = &g->tree;
-    AG_TRY(AG_GROW(t->sets, &t->sets_cap, t->n_sets + 1, g->err));
-    *out = &t->sets[t->n_sets++];
-    **out = (ag_char_set){0};
-    return new_node(g, (ag_regex_node){.kind = AG_REGEX_SET, .set = (uint32_t)t->n_sets - 1}, id);
+    AG_TRY(ag_regex_tree_add_set(&g->tree, out, g->err));
+    const uint32_t set = (uint32_t)g->tree.n_sets - 1;
+    return new_node(g, (ag_regex_node){.kind = AG_REGEX_SET, .set = set}, id);
 }
 
 /* ---- lexical elements ---- */

@@ -10,12 +10,7 @@
 
 #include <string.h>
 
-enum {
-    MAX_GROUPS_DEEP = 100,
-    MAX_REPEAT = 100000,
-    MAX_REGEX_NODES = 1 << 18,
-    MAX_PROPERTIES = 100
-};
+enum { MAX_GROUPS_DEEP = 100, MAX_REPEAT = 100000, MAX_PROPERTIES = 100 };
 
 typedef struct parser {
     ag_regex_tree *t;
@@ -32,23 +27,25 @@ void ag_regex_tree_free(ag_regex_tree *t) {
     *t = (ag_regex_tree){0};
 }
 
-static ag_status add_node(parser *p, ag_regex_node node, uint32_t *id) {
-    ag_regex_tree *t = p->t;
-    AG_TRY(ag_compile_steps(1, p->err));
-    if (t->n == MAX_REGEX_NODES)
-        return AG_FAIL(p->err, LIMIT, "too long: more than %d nodes", MAX_REGEX_NODES);
-    AG_TRY(AG_GROW(t->nodes, &t->cap, t->n + 1, p->err));
+ag_status ag_regex_tree_add(ag_regex_tree *t, ag_regex_node node, uint32_t *id, ag_error *err) {
+    AG_TRY(ag_compile_steps(1, err));
+    if (t->n == AG_REGEX_NODES_MAX)
+        return AG_FAIL(err, LIMIT, "too large: more than %d nodes", AG_REGEX_NODES_MAX);
+    AG_TRY(AG_GROW(t->nodes, &t->cap, t->n + 1, err));
     t->nodes[t->n] = node;
     *id = (uint32_t)t->n++;
     return AG_OK;
 }
 
-static ag_status new_set(parser *p, ag_char_set **out) {
-    ag_regex_tree *t = p->t;
-    AG_TRY(AG_GROW(t->sets, &t->sets_cap, t->n_sets + 1, p->err));
+ag_status ag_regex_tree_add_set(ag_regex_tree *t, ag_char_set **out, ag_error *err) {
+    AG_TRY(AG_GROW(t->sets, &t->sets_cap, t->n_sets + 1, err));
     *out = &t->sets[t->n_sets++];
     **out = (ag_char_set){0};
     return AG_OK;
+}
+
+static ag_status add_node(parser *p, ag_regex_node node, uint32_t *id) {
+    return ag_regex_tree_add(p->t, node, id, p->err);
 }
 
 static ag_status finish_set(parser *p, uint32_t *id) {
@@ -195,7 +192,7 @@ static ag_status parse_class(parser *p, uint32_t *id) {
     const size_t start = p->at - 1;
     const bool negative = skip_if(p, "^");
     ag_char_set *set;
-    AG_TRY(new_set(p, &set));
+    AG_TRY(ag_regex_tree_add_set(p->t, &set, p->err));
     while (more(p) && !next_is(p, "]")) {
         bool is_class, high_class;
         uint32_t lo, hi;
@@ -263,7 +260,7 @@ static ag_status parse_group(parser *p, uint32_t *id) {
 
 static ag_status parse_single(parser *p, uint32_t cp, uint32_t *id) {
     ag_char_set *set;
-    AG_TRY(new_set(p, &set));
+    AG_TRY(ag_regex_tree_add_set(p->t, &set, p->err));
     AG_TRY(ag_char_set_add(set, cp, cp, p->err));
     return finish_set(p, id);
 }
@@ -272,7 +269,7 @@ static ag_status parse_single(parser *p, uint32_t cp, uint32_t *id) {
 static ag_status parse_dot(parser *p, uint32_t *id) {
     static const uint32_t lines[] = {'\n', '\r', 0x2028, 0x2029};
     ag_char_set *set;
-    AG_TRY(new_set(p, &set));
+    AG_TRY(ag_regex_tree_add_set(p->t, &set, p->err));
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         AG_TRY(ag_char_set_add(set, lines[i], lines[i], p->err));
     }
@@ -299,7 +296,7 @@ static ag_status parse_backslash(parser *p, uint32_t *id) {
     ag_char_set *set;
     bool is_class;
     uint32_t cp;
-    AG_TRY(new_set(p, &set));
+    AG_TRY(ag_regex_tree_add_set(p->t, &set, p->err));
     AG_TRY(read_escape(p, set, &is_class, &cp));
     if (!is_class) AG_TRY(ag_char_set_add(set, cp, cp, p->err));
     return finish_set(p, id);

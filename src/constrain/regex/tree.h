@@ -20,6 +20,7 @@ typedef enum ag_regex_kind {
 #define AG_REGEX_NO_END UINT32_MAX
 /* Maximum number of quantifiers on one atom; each repeats the result of those before it. */
 enum { AG_REGEX_STACKED = 8 };
+enum { AG_REGEX_NODES_MAX = 1 << 18 };
 
 typedef struct ag_regex_node {
     ag_regex_kind kind;
@@ -41,5 +42,10 @@ typedef struct ag_regex_tree {
  * too. */
 ag_status ag_regex_parse(ag_regex_tree *t, const char *regex, size_t n, ag_error *err);
 void ag_regex_tree_free(ag_regex_tree *t);
+
+/* Adds a node. AG_LIMIT beyond AG_REGEX_NODES_MAX. */
+ag_status ag_regex_tree_add(ag_regex_tree *t, ag_regex_node node, uint32_t *id, ag_error *err);
+/* Adds an empty set, number t->n_sets - 1. *out is valid until the next call. */
+ag_status ag_regex_tree_add_set(ag_regex_tree *t, ag_char_set **out, ag_error *err);
 
 #endif
