@@ -403,7 +403,6 @@ static ag_status names_allowed_by(types *t, ag_schema_set schemas, const ag_text
         if (!x) continue;
         const ag_text_dfa *texts;
         AG_TRY(ag_string_dfa(s, x, &texts));
-        if (!texts) return AG_OK;
         AG_TRY(ag_texts_subtract(s, uncovered, texts, &uncovered));
     }
     return ag_texts_subtract(s, NULL, uncovered, out);
