@@ -67,6 +67,7 @@ typedef struct ag_lazy_dfa {
 ag_status ag_lazy_dfa_init(ag_lazy_dfa *s, ag_pda *pda, const ag_lazy_limits *limits,
                            ag_error *err);
 void ag_lazy_dfa_free(ag_lazy_dfa *s);
+/* Returns the memory of the states. */
 size_t ag_lazy_dfa_bytes(const ag_lazy_dfa *s);
 
 /* Starts counting the steps of a call. n_done: steps that the same token has taken before. */
@@ -79,7 +80,7 @@ void ag_lazy_dfa_reset_count(ag_lazy_dfa *s);
 static inline size_t ag_lazy_dfa_total(const ag_lazy_dfa *s) {
     return s->total + s->work - s->work_before;
 }
-/* Fails with AG_LIMIT: one token needs too many steps. */
+/* Fails with AG_LIMIT: one token needs more steps than the limit. */
 ag_status ag_lazy_dfa_fail_limit(const ag_lazy_dfa *s, ag_error *err);
 /* Fails with AG_LIMIT beyond a limit of steps, with AG_CANCELLED if the thread is interrupted. A
  * shared DFA is not interrupted. */

@@ -149,6 +149,7 @@ uint32_t ag_pda_json_text(ag_pda *pda, const char *s, size_t n, uint32_t next);
 
 /* Adds an empty tree of names for AG_RULE_NAME. Returns its root. */
 uint32_t ag_pda_names_new(ag_pda *pda);
+/* Adds a name to a tree. */
 void ag_pda_names_add(ag_pda *pda, uint32_t root, const char *name, size_t n);
 
 /* unordered.c: adds an object and takes its members over, after a failure too. Returns its

@@ -44,6 +44,7 @@ typedef struct ag_token_tree {
 /* A special token is not text. The tree spells it as this byte, which UTF-8 never contains, and its
  * id in big-endian order. Only a rule that names the token matches it. */
 enum { AG_SPECIAL_PREFIX_BYTE = 0xFF, AG_SPECIAL_TEXT_BYTES = 5 };
+/* Writes the text of a special token. */
 void ag_special_token_text(int32_t id, char out[AG_SPECIAL_TEXT_BYTES]);
 bool ag_token_tree_is_special(const ag_token_tree *t, int32_t id);
 

@@ -36,8 +36,10 @@ ag_status ag_schema_compiler_init(ag_schema_compiler *s, const char *text, size_
                                   const ag_text_limits *limits, ag_error *err);
 void ag_schema_compiler_free(ag_schema_compiler *s);
 
-void *ag_schema_alloc(ag_schema_compiler *s, size_t n,
-                      size_t size); /* NULL: fail with ag_schema_no_memory() */
+/* Returns n * size zeroed bytes that live as long as the compilation. NULL: fail with
+ * ag_schema_no_memory(). */
+void *ag_schema_alloc(ag_schema_compiler *s, size_t n, size_t size);
+/* Fails with AG_NOMEM, or with AG_LIMIT if the schema has used up much of its memory limit. */
 ag_status ag_schema_no_memory(ag_schema_compiler *s);
 /* Moves *d into the compiler, which releases it at the end, and sets *out. */
 ag_status ag_schema_adopt(ag_schema_compiler *s, ag_text_dfa *d, const ag_text_dfa **out);
@@ -49,8 +51,10 @@ ag_status ag_schema_regex(ag_schema_compiler *s, const char *regex, size_t n, bo
 /* Counts steps of combining value sets. Fails with AG_LIMIT beyond max_work. */
 ag_status ag_schema_charge(ag_schema_compiler *s, size_t steps);
 
+/* Returns the set of one schema, or of its negation. */
 ag_status ag_schema_set_of(ag_schema_compiler *s, uint32_t schema, bool negative,
                            ag_schema_set *out);
+/* Returns the set of the members of a and b. AG_SCHEMA_NONE if it has a schema and its negation. */
 ag_status ag_schema_set_and(ag_schema_compiler *s, ag_schema_set a, ag_schema_set b,
                             ag_schema_set *out);
 

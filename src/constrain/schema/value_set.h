@@ -120,8 +120,10 @@ ag_status ag_texts_subtract(ag_schema_compiler *s, const ag_text_dfa *a, const a
                             const ag_text_dfa **out);
 /* Makes an automaton of an object's declared names. The caller frees *out. */
 ag_status ag_object_names(ag_schema_compiler *s, const ag_object_set *x, ag_text_dfa *out);
+/* Intersects each value set of a with each of b. */
 ag_status ag_alternatives_intersect(ag_schema_compiler *s, ag_alternatives a, ag_alternatives b,
                                     ag_alternatives *out);
+/* Joins two lists. AG_LIMIT beyond AG_ALTERNATIVES_MAX. */
 ag_status ag_alternatives_add(ag_schema_compiler *s, ag_alternatives a, ag_alternatives b,
                               ag_alternatives *out);
 /* Adds a copy of the value set to the list. */
@@ -139,6 +141,7 @@ ag_status ag_schema_set_is_empty(ag_schema_compiler *s, ag_schema_set schemas, i
                                  bool *empty);
 ag_status ag_value_set_is_empty(ag_schema_compiler *s, const ag_value_set *x, int depth,
                                 bool *empty);
+/* Returns the automaton of a string set, its lengths included. */
 ag_status ag_string_dfa(ag_schema_compiler *s, const ag_string_set *x, const ag_text_dfa **out);
 /* Returns whether the set contains a number of the document. */
 bool ag_number_set_has(const ag_number_set *x, const json_t *value);

@@ -27,6 +27,7 @@ typedef struct ag_schema_writer {
 
 /* writer.c: writes a call of the rule of `schemas`, then next. AG_SCHEMA_NONE: AG_PDA_FAIL. */
 ag_status ag_write_call(ag_schema_writer *w, ag_schema_set schemas, uint32_t next, uint32_t *out);
+/* Writes a value of the set, then next. */
 ag_status ag_write_values(ag_schema_writer *w, const ag_value_set *x, uint32_t next, uint32_t *out);
 /* Returns whether values are in delimited notation. */
 bool ag_schema_is_delimited(const ag_schema_writer *w);
@@ -40,7 +41,7 @@ uint32_t ag_write_comma(ag_schema_writer *w, bool many, uint32_t next);
 uint32_t ag_write_open(ag_schema_writer *w, char bracket, uint32_t next);
 /* Writes a text of the automaton between quotes, then next. */
 uint32_t ag_write_quoted(ag_schema_writer *w, const ag_text_dfa *d, uint32_t next);
-/* write_array.c, write_unique.c, write_object.c */
+/* write_array.c, write_unique.c, write_object.c: write a value of the set, then next. */
 ag_status ag_write_array(ag_schema_writer *w, const ag_array_set *x, uint32_t next, uint32_t *out);
 ag_status ag_write_unique(ag_schema_writer *w, const ag_array_set *x, uint32_t next, uint32_t *out);
 ag_status ag_write_object(ag_schema_writer *w, const ag_object_set *x, uint32_t next,
