@@ -91,7 +91,7 @@ ag_status ag_constraint_vocab_create(const ag_tokenizer *t, size_t n_vocab, cons
     AG_TRY(check_ids(t, n_vocab, eos_ids, n_eos, err));
     ag_constraint_vocab *v = ag_calloc(1, sizeof *v);
     if (!v) return AG_FAIL(err, NOMEM, "vocabulary for constraints");
-    pthread_mutex_init(&v->lock, NULL);
+    ag_mutex_init(&v->lock);
     v->n_words = (n_vocab + 31) / 32;
     v->n_eos = n_eos;
     v->eos_ids = ag_calloc(n_eos, sizeof *v->eos_ids);

@@ -25,7 +25,7 @@ struct ag_constraint_vocab {
     size_t n_words;
     int32_t *eos_ids;
     size_t n_eos;
-    pthread_mutex_t lock; /* guards `json`; an entry does not change after it is set */
+    ag_mutex lock; /* guards `json`; an entry does not change after it is set */
     ag_json_masks *json[AG_N_SPACINGS];
 };
 
