@@ -7,7 +7,6 @@
 #include "account.h"
 #include "fields.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What the blocks of one message come to. Everything is owned. */

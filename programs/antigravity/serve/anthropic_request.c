@@ -6,7 +6,6 @@
 #include "../json_out.h"
 #include "fields.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_STOPS = 64 };

@@ -91,7 +91,6 @@ void call_over(serve_call *call, bool complete) {
 const char *call_header(const serve_call *call, const char *name) {
     return request_head_field(&call->head, name);
 }
-const char *call_path(const serve_call *call) { return call->head.path; }
 const char *call_query(const serve_call *call) { return call->head.query; }
 const char *call_rest(const serve_call *call) { return call->rest ? call->rest : ""; }
 const json_t *call_body(const serve_call *call) { return call->json; }

@@ -52,8 +52,6 @@ void connection_set_drain(connection_set *set) {
 
 /* ---- what the owner asks ---- */
 
-const request_head *connection_head(const connection *c) { return &c->head; }
-
 request_head connection_take_head(connection *c) {
     request_head head = c->head;
     c->head = (request_head){.text = NULL};

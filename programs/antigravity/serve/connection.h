@@ -71,7 +71,6 @@ void connection_set_give_up(connection_set *set);
 
 /* ---- the request ---- */
 
-const request_head *connection_head(const connection *c);
 /* The head, which becomes the caller's to request_head_free(). */
 request_head connection_take_head(connection *c);
 /* The account of the request, which becomes the caller's to account_release(). */

@@ -3,7 +3,6 @@
 
 #include "account.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char *type_name(const json_t *value) {

@@ -3,7 +3,6 @@
 
 #include "account.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* The tokens of a family of models, in the order in which they stand: prefix, suffix, gap. Sources:

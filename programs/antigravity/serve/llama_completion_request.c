@@ -6,8 +6,6 @@
 #include "openai_fields.h"
 
 #include <antigravity/serving.h>
-#include <stdlib.h>
-#include <string.h>
 
 static bool is_text_object(const json_t *prompt) {
     return json_is_string(json_object_get(prompt, "prompt_string"));

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define COUNT(rows) (sizeof(rows) / sizeof(rows)[0])

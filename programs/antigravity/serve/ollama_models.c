@@ -11,7 +11,6 @@
 #include <antigravity/serving.h>
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])

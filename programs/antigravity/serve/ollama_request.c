@@ -8,7 +8,6 @@
 
 #include <antigravity/serving.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_STOPS = 64, MOST_INPUTS = 2048 };

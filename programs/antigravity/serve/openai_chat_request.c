@@ -5,7 +5,6 @@
 #include "fields.h"
 #include "openai_fields.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bool read_messages(const json_t *body, serve_request *r, serve_error *e) {

@@ -7,7 +7,6 @@
 #include "openai_answer.h"
 #include "openai_fields.h"
 
-#include <string.h>
 
 /* ---- the request ---- */
 

@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool parse_embeddings(const serve_call *call, const json_t *body, serve_request *r,

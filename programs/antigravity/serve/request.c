@@ -5,7 +5,6 @@
 #include "account.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 void serve_request_init(serve_request *r) {
     *r = (serve_request){

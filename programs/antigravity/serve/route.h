@@ -30,8 +30,7 @@ typedef struct serve_route_list {
 
 /* NULL: no such header; name in small letters. The value is borrowed from the call. */
 const char *call_header(const serve_call *call, const char *name);
-const char *call_path(const serve_call *call);  /* decoded, without what follows a '?' */
-const char *call_query(const serve_call *call); /* what follows it, or "" */
+const char *call_query(const serve_call *call); /* what follows a '?', or "" */
 const char *call_rest(const serve_call *call);  /* what the '*' of the route stands for */
 /* The body's JSON, an object, of a request that is not GET; borrowed. */
 const json_t *call_body(const serve_call *call);

@@ -4,7 +4,6 @@
 
 #include "call.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const serve_route_list *const lists[] = {

@@ -5,7 +5,7 @@
 #include "clock.h"
 #include "kv_owners.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 const serve_exchange *run_exchange(const serve_run *run) { return &run->x; }

@@ -4,7 +4,6 @@
 
 #include "account.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bool append(ag_text *to, const char *text, size_t n) {

@@ -6,7 +6,7 @@
 #include "run_impl.h"
 #include "run_settings.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 

@@ -9,8 +9,6 @@
 #include "../sampling_options.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { MAX_STOPS = 64, MAX_TOP = 20 };
 

@@ -5,7 +5,7 @@
 
 #include "clock.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { DUMP_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };

@@ -4,7 +4,7 @@
 #include "../command.h"
 #include "../output.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -10,9 +10,6 @@
 #include "clock.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { MAX_JOBS = 256, SIGNALS = 3 };

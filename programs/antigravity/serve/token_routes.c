@@ -7,8 +7,6 @@
 #include "fields.h"
 #include "openai.h"
 
-#include <stdlib.h>
-#include <string.h>
 
 /* Each is an object of its own. */
 enum { MAX_PIECES = 65536 };
