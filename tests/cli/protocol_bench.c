@@ -103,10 +103,9 @@ bool output_write(const char *text, size_t len) {
 
 /* ---- bodies ---- */
 
-const serve_protocol *protocol_at(const serve_route_list *list, const char *path) {
-    for (size_t i = 0; i < list->n; i++)
-        if (strcmp(list->routes[i].path, path) == 0 && list->routes[i].protocol)
-            return list->routes[i].protocol;
+const serve_protocol *protocol_at(const serve_route *list, const char *path) {
+    for (; list->path; list++)
+        if (strcmp(list->path, path) == 0 && list->protocol) return list->protocol;
     fail_msg("no protocol at %s", path);
     return NULL;
 }

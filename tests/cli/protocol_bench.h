@@ -14,10 +14,10 @@ typedef struct parsed_body {
     serve_error error;
 } parsed_body;
 
-extern const serve_route_list anthropic_routes, responses_routes, ollama_routes;
+extern const serve_route anthropic_routes[], responses_routes[], ollama_routes[];
 
 /* The protocol of a path of these lists; fails the test if there is none. */
-const serve_protocol *protocol_at(const serve_route_list *list, const char *path);
+const serve_protocol *protocol_at(const serve_route *list, const char *path);
 
 /* The JSON may have ' in place of ". */
 json_t *json_of(const char *text);

@@ -9,7 +9,7 @@
 #define HELLO "'messages': [{'role': 'user', 'content': 'Hello'}]"
 
 static const serve_protocol *messages(void) {
-    return protocol_at(&anthropic_routes, "/v1/messages");
+    return protocol_at(anthropic_routes, "/v1/messages");
 }
 
 static void strings_stay_strings(void **state) {
@@ -77,7 +77,7 @@ static void many_thinking_blocks_are_joined_at_once(void **state) {
     serve_request_init(&r);
     alarm(60); /* ends a test that would go on for minutes */
     assert_true(
-        protocol_at(&anthropic_routes, "/v1/messages/count_tokens")->parse(NULL, body, &r, &e));
+        protocol_at(anthropic_routes, "/v1/messages/count_tokens")->parse(NULL, body, &r, &e));
     alarm(0);
     const json_t *text = json_find(r.messages, "0.reasoning_content");
     assert_int_equal(json_string_length(text), (size_t)N * 32);
@@ -152,7 +152,7 @@ static void what_is_wrong_is_named(void **state) {
 
 static void tokens_are_counted_without_a_limit(void **state) {
     (void)state;
-    const serve_protocol *p = protocol_at(&anthropic_routes, "/v1/messages/count_tokens");
+    const serve_protocol *p = protocol_at(anthropic_routes, "/v1/messages/count_tokens");
     parsed_body *parsed = parse_body(p, "{'model': 'm', " HELLO "}");
     assert_true(parsed->request.count_only);
     parsed_free(parsed);

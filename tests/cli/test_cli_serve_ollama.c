@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const serve_protocol *at(const char *path) { return protocol_at(&ollama_routes, path); }
+static const serve_protocol *at(const char *path) { return protocol_at(ollama_routes, path); }
 
 static void options_are_sampling_parameters(void **state) {
     (void)state;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const serve_protocol *responses(void) {
-    return protocol_at(&responses_routes, "/v1/responses");
+    return protocol_at(responses_routes, "/v1/responses");
 }
 
 static void a_string_is_the_users(void **state) {

@@ -58,7 +58,7 @@ static bool check_key(serve_call *call, serve_error *e) {
     if (api_keys_check(keys, call_header(call, "authorization"), call_header(call, "x-api-key"),
                        call->scope))
         return true;
-    if (!call->route->needs_key) return true;
+    if (call->route->is_public) return true;
     serve_refuse(e, 401, NULL, "this server wants an API key that it knows: Authorization: Bearer");
     e->code = "invalid_api_key";
     return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /v1/messages and /v1/messages/count_tokens. */
 #include "anthropic.h"
+#include "routes.h"
 
 static const serve_protocol anthropic_messages = {
     .name = "anthropic-messages",
@@ -19,12 +20,8 @@ static const serve_protocol anthropic_count_tokens = {
     .whole = anthropic_count,
 };
 
-static const serve_route routes[] = {
-    {.method = "POST", .path = "/v1/messages", .protocol = &anthropic_messages, .needs_key = true},
-    {.method = "POST",
-     .path = "/v1/messages/count_tokens",
-     .protocol = &anthropic_count_tokens,
-     .needs_key = true},
+const serve_route anthropic_routes[] = {
+    {"POST", "/v1/messages", .protocol = &anthropic_messages},
+    {"POST", "/v1/messages/count_tokens", .protocol = &anthropic_count_tokens},
+    {0},
 };
-
-const serve_route_list anthropic_routes = {routes, sizeof routes / sizeof routes[0]};

@@ -217,12 +217,7 @@ static void reply_session(serve_call *call) {
     atomic_flag_clear(&is_viewing);
 }
 
-static const serve_route kv_paths[] = {
-    {.method = "GET",
-     .path = "/v1/kv/*",
-     .handle = reply_session,
-     .needs_key = true,
-     .waits = true},
+const serve_route kv_routes[] = {
+    {"GET", "/v1/kv/*", .handle = reply_session, .waits = true},
+    {0},
 };
-
-const serve_route_list kv_routes = {kv_paths, sizeof kv_paths / sizeof kv_paths[0]};

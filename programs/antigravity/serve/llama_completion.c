@@ -3,6 +3,7 @@
 
 #include "../json_out.h"
 #include "openai_answer.h"
+#include "routes.h"
 
 #include <math.h>
 #include <string.h>
@@ -235,22 +236,9 @@ static const serve_protocol llama_infill = {
     .event = llama_event,
 };
 
-static const serve_route routes[] = {
-    {.method = "POST",
-     .path = "/infill",
-     .protocol = &llama_infill,
-     .needs_key = true,
-     .model_optional = true},
-    {.method = "POST",
-     .path = "/completion",
-     .protocol = &llama_completion,
-     .needs_key = true,
-     .model_optional = true},
-    {.method = "POST",
-     .path = "/completions",
-     .protocol = &llama_completion,
-     .needs_key = true,
-     .model_optional = true},
+const serve_route llama_routes[] = {
+    {"POST", "/infill", .protocol = &llama_infill, .model_optional = true},
+    {"POST", "/completion", .protocol = &llama_completion, .model_optional = true},
+    {"POST", "/completions", .protocol = &llama_completion, .model_optional = true},
+    {0},
 };
-
-const serve_route_list llama_routes = {routes, COUNT(routes)};

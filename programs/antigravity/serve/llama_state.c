@@ -83,9 +83,8 @@ static void reply_slots(serve_call *call) {
     call_reply_json(call, 200, list);
 }
 
-static const serve_route state_paths[] = {
-    {.method = "GET", .path = "/props", .handle = reply_props, .needs_key = true},
-    {.method = "GET", .path = "/slots", .handle = reply_slots, .needs_key = true},
+const serve_route llama_state_routes[] = {
+    {"GET", "/props", .handle = reply_props},
+    {"GET", "/slots", .handle = reply_slots},
+    {0},
 };
-
-const serve_route_list llama_state_routes = {state_paths, COUNT(state_paths)};

@@ -50,10 +50,9 @@ static void show_model(serve_call *call) {
     call_reply_json(call, 200, describe_served(call, name));
 }
 
-static const serve_route model_paths[] = {
-    {.method = "GET", .path = "/v1/models", .handle = list_models, .needs_key = true},
-    {.method = "GET", .path = "/v1/models/*", .handle = show_model, .needs_key = true},
-    {.method = "GET", .path = "/models", .handle = list_models, .needs_key = true},
+const serve_route model_routes[] = {
+    {"GET", "/v1/models", .handle = list_models},
+    {"GET", "/v1/models/*", .handle = show_model},
+    {"GET", "/models", .handle = list_models},
+    {0},
 };
-
-const serve_route_list model_routes = {model_paths, sizeof model_paths / sizeof model_paths[0]};

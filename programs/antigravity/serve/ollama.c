@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ollama.h"
+#include "routes.h"
 
 static const serve_protocol ollama_chat = {
     .name = "ollama-chat",
@@ -33,28 +34,21 @@ static const serve_protocol ollama_embeddings = {
     .whole = ollama_embeddings_whole,
 };
 
-/* Those that are refused ask for a key, too: who has none is told so. */
-#define OLLAMA_HANDLED(m, p, f) \
-    { .method = m, .path = p, .handle = f, .needs_key = true, .error = ollama_error }
-#define OLLAMA_ASKED(p, f) \
-    { .method = "POST", .path = p, .protocol = f, .needs_key = true, .error = ollama_error }
-
-static const serve_route routes[] = {
-    {.method = "GET", .path = "/api/version", .handle = ollama_version, .error = ollama_error},
-    OLLAMA_HANDLED("GET", "/api/tags", ollama_tags),
-    OLLAMA_HANDLED("GET", "/api/ps", ollama_ps),
-    OLLAMA_HANDLED("POST", "/api/show", ollama_show),
-    OLLAMA_ASKED("/api/chat", &ollama_chat),
-    OLLAMA_ASKED("/api/generate", &ollama_generate),
-    OLLAMA_ASKED("/api/embed", &ollama_embed),
-    OLLAMA_ASKED("/api/embeddings", &ollama_embeddings),
-    OLLAMA_HANDLED("POST", "/api/pull", ollama_refuse),
-    OLLAMA_HANDLED("POST", "/api/push", ollama_refuse),
-    OLLAMA_HANDLED("POST", "/api/create", ollama_refuse),
-    OLLAMA_HANDLED("POST", "/api/copy", ollama_refuse),
-    OLLAMA_HANDLED("DELETE", "/api/delete", ollama_refuse),
-    OLLAMA_HANDLED("GET", "/api/blobs/*", ollama_refuse),
-    OLLAMA_HANDLED("POST", "/api/blobs/*", ollama_refuse),
+const serve_route ollama_routes[] = {
+    {"GET", "/api/version", .handle = ollama_version, .error = ollama_error, .is_public = true},
+    {"GET", "/api/tags", .handle = ollama_tags, .error = ollama_error},
+    {"GET", "/api/ps", .handle = ollama_ps, .error = ollama_error},
+    {"POST", "/api/show", .handle = ollama_show, .error = ollama_error},
+    {"POST", "/api/chat", .protocol = &ollama_chat},
+    {"POST", "/api/generate", .protocol = &ollama_generate},
+    {"POST", "/api/embed", .protocol = &ollama_embed},
+    {"POST", "/api/embeddings", .protocol = &ollama_embeddings},
+    {"POST", "/api/pull", .handle = ollama_refuse, .error = ollama_error},
+    {"POST", "/api/push", .handle = ollama_refuse, .error = ollama_error},
+    {"POST", "/api/create", .handle = ollama_refuse, .error = ollama_error},
+    {"POST", "/api/copy", .handle = ollama_refuse, .error = ollama_error},
+    {"DELETE", "/api/delete", .handle = ollama_refuse, .error = ollama_error},
+    {"GET", "/api/blobs/*", .handle = ollama_refuse, .error = ollama_error},
+    {"POST", "/api/blobs/*", .handle = ollama_refuse, .error = ollama_error},
+    {0},
 };
-
-const serve_route_list ollama_routes = {routes, sizeof routes / sizeof routes[0]};

@@ -7,7 +7,6 @@
 #include "openai_answer.h"
 #include "openai_fields.h"
 
-
 /* ---- the request ---- */
 
 static bool read_n_logprobs(const json_t *body, serve_request *r, serve_error *e) {

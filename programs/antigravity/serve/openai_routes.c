@@ -3,32 +3,14 @@
 #include "openai.h"
 #include "routes.h"
 
-static const serve_route openai_paths[] = {
-    {.method = "POST", .path = "/v1/chat/completions", .protocol = &openai_chat, .needs_key = true},
-    {.method = "POST",
-     .path = "/v1/completions",
-     .protocol = &openai_completions,
-     .needs_key = true},
-    {.method = "POST",
-     .path = "/v1/chat/completions/input_tokens",
-     .protocol = &openai_chat_count,
-     .needs_key = true},
-    {.method = "POST",
-     .path = "/chat/completions/input_tokens",
-     .protocol = &openai_chat_count,
-     .needs_key = true,
+const serve_route openai_routes[] = {
+    {"POST", "/v1/chat/completions", .protocol = &openai_chat},
+    {"POST", "/v1/completions", .protocol = &openai_completions},
+    {"POST", "/v1/chat/completions/input_tokens", .protocol = &openai_chat_count},
+    {"POST", "/chat/completions/input_tokens", .protocol = &openai_chat_count,
      .model_optional = true},
-    {.method = "POST", .path = "/v1/embeddings", .protocol = &openai_embeddings, .needs_key = true},
-    {.method = "POST",
-     .path = "/chat/completions",
-     .protocol = &openai_chat,
-     .needs_key = true,
-     .model_optional = true},
-    {.method = "POST",
-     .path = "/embeddings",
-     .protocol = &openai_embeddings,
-     .needs_key = true,
-     .model_optional = true},
+    {"POST", "/v1/embeddings", .protocol = &openai_embeddings},
+    {"POST", "/chat/completions", .protocol = &openai_chat, .model_optional = true},
+    {"POST", "/embeddings", .protocol = &openai_embeddings, .model_optional = true},
+    {0},
 };
-
-const serve_route_list openai_routes = {openai_paths, sizeof openai_paths / sizeof openai_paths[0]};

@@ -68,9 +68,8 @@ static void reply_root(serve_call *call) {
     call_reply_text(call, 200, "text/plain; charset=utf-8", running, sizeof running - 1);
 }
 
-static const serve_route page_paths[] = {
-    {.method = "GET", .path = "/", .handle = reply_root},
-    {.method = "GET", .path = "/page/*", .handle = reply_page_file},
+const serve_route page_routes[] = {
+    {"GET", "/", .handle = reply_root, .is_public = true},
+    {"GET", "/page/*", .handle = reply_page_file, .is_public = true},
+    {0},
 };
-
-const serve_route_list page_routes = {page_paths, sizeof page_paths / sizeof page_paths[0]};

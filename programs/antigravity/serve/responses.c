@@ -4,6 +4,7 @@
 #include "responses.h"
 
 #include "openai_answer.h"
+#include "routes.h"
 
 static const serve_protocol responses = {
     .name = "openai-responses",
@@ -24,22 +25,11 @@ static const serve_protocol responses_input_tokens = {
     .whole = openai_count,
 };
 
-static const serve_route routes[] = {
-    {.method = "POST", .path = "/v1/responses", .protocol = &responses, .needs_key = true},
-    {.method = "POST",
-     .path = "/v1/responses/input_tokens",
-     .protocol = &responses_input_tokens,
-     .needs_key = true},
-    {.method = "POST",
-     .path = "/responses",
-     .protocol = &responses,
-     .needs_key = true,
+const serve_route responses_routes[] = {
+    {"POST", "/v1/responses", .protocol = &responses},
+    {"POST", "/v1/responses/input_tokens", .protocol = &responses_input_tokens},
+    {"POST", "/responses", .protocol = &responses, .model_optional = true},
+    {"POST", "/responses/input_tokens", .protocol = &responses_input_tokens,
      .model_optional = true},
-    {.method = "POST",
-     .path = "/responses/input_tokens",
-     .protocol = &responses_input_tokens,
-     .needs_key = true,
-     .model_optional = true},
+    {0},
 };
-
-const serve_route_list responses_routes = {routes, sizeof routes / sizeof routes[0]};

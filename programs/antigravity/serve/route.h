@@ -7,24 +7,20 @@
 
 #include <antigravity/serving.h>
 
-/* One line of a list. Either `protocol` is given, and the request goes through the model, or
- * `handle`, which answers by itself with one of the call_reply functions: a GET on the thread of
- * the connections, so it must be quick, unless it `waits`; others on a worker's. */
+/* One line of a list, which a line without a path ends. Either `protocol` is given, and the request
+ * goes through the model, or `handle`, which answers by itself with one of the call_reply
+ * functions: a GET on the thread of the connections, so it must be quick, unless it `waits`; others
+ * on a worker's. */
 typedef struct serve_route {
     const char *method; /* "GET" also answers HEAD */
     const char *path; /* an end of "/" and "*" stands for one more part, or several: call_rest() */
     void (*handle)(serve_call *call);
     const serve_protocol *protocol;
-    bool needs_key; /* where keys are set. All but what tells nothing of anybody do */
+    bool is_public;                         /* needs no key, because it tells nothing of anybody */
     json_t *(*error)(const serve_error *e); /* NULL: the protocol's, or else OpenAI's */
     bool model_optional;                    /* a request without a model takes the first one */
     bool waits;                             /* a GET that is not quick, and goes to a worker */
 } serve_route;
-
-typedef struct serve_route_list {
-    const serve_route *routes;
-    size_t n;
-} serve_route_list;
 
 /* ---- what a request says ---- */
 

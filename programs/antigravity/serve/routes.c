@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-static const serve_route_list *const lists[] = {
-    &openai_routes, &model_routes, &token_routes,       &state_routes,
-    &kv_routes,     &page_routes,  &anthropic_routes,   &responses_routes,
-    &ollama_routes, &llama_routes, &llama_state_routes,
+static const serve_route *const lists[] = {
+    openai_routes, model_routes, token_routes,       state_routes,
+    kv_routes,     page_routes,  anthropic_routes,   responses_routes,
+    ollama_routes, llama_routes, llama_state_routes,
 };
 enum { N_LISTS = sizeof lists / sizeof lists[0] };
 
@@ -35,8 +35,7 @@ const serve_route *route_find(const char *method, const char *path, const char *
     const char *wanted = strcmp(method, "HEAD") != 0 ? method : "GET";
     *rest = "";
     for (size_t l = 0; l < N_LISTS; l++) {
-        for (size_t i = 0; i < lists[l]->n; i++) {
-            const serve_route *r = &lists[l]->routes[i];
+        for (const serve_route *r = lists[l]; r->path; r++) {
             if (!matches(r->path, path, rest)) continue;
             if (!strcmp(r->method, wanted)) return r;
             get = get || !strcmp(r->method, "GET");

@@ -78,11 +78,10 @@ static void reply_kv(serve_call *call) {
     call_reply_json(call, 200, json_object_of(fields, 3));
 }
 
-static const serve_route state_paths[] = {
-    {.method = "GET", .path = "/health", .handle = reply_health},
-    {.method = "GET", .path = "/v1/health", .handle = reply_health},
-    {.method = "GET", .path = "/metrics", .handle = reply_metrics, .needs_key = true},
-    {.method = "GET", .path = "/v1/kv", .handle = reply_kv, .needs_key = true},
+const serve_route state_routes[] = {
+    {"GET", "/health", .handle = reply_health, .is_public = true},
+    {"GET", "/v1/health", .handle = reply_health, .is_public = true},
+    {"GET", "/metrics", .handle = reply_metrics},
+    {"GET", "/v1/kv", .handle = reply_kv},
+    {0},
 };
-
-const serve_route_list state_routes = {state_paths, sizeof state_paths / sizeof state_paths[0]};

@@ -7,7 +7,6 @@
 #include "fields.h"
 #include "openai.h"
 
-
 /* Each is an object of its own. */
 enum { MAX_PIECES = 65536 };
 
@@ -144,22 +143,9 @@ static void reply_template(serve_call *call) {
     serve_request_free(&r);
 }
 
-static const serve_route token_paths[] = {
-    {.method = "POST",
-     .path = "/tokenize",
-     .handle = reply_tokens,
-     .needs_key = true,
-     .model_optional = true},
-    {.method = "POST",
-     .path = "/detokenize",
-     .handle = reply_text_of_tokens,
-     .needs_key = true,
-     .model_optional = true},
-    {.method = "POST",
-     .path = "/apply-template",
-     .handle = reply_template,
-     .needs_key = true,
-     .model_optional = true},
+const serve_route token_routes[] = {
+    {"POST", "/tokenize", .handle = reply_tokens, .model_optional = true},
+    {"POST", "/detokenize", .handle = reply_text_of_tokens, .model_optional = true},
+    {"POST", "/apply-template", .handle = reply_template, .model_optional = true},
+    {0},
 };
-
-const serve_route_list token_routes = {token_paths, sizeof token_paths / sizeof token_paths[0]};
