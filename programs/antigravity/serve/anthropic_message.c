@@ -5,6 +5,7 @@
 
 #include "../json_out.h"
 #include "account.h"
+#include "account_text.h"
 #include "fields.h"
 
 #include <string.h>
@@ -83,17 +84,7 @@ static bool read_call(const json_t *block, json_t *calls, serve_error *e) {
 }
 
 static bool append_text(ag_text *text, const char *bytes, size_t n, serve_error *e) {
-    if (text->len + n + 1 > text->cap) {
-        size_t cap = (text->len + n + 1) * 2;
-        char *data = account_realloc(text->data, cap);
-        if (!data) return serve_no_memory(e);
-        text->data = data;
-        text->cap = cap;
-    }
-    if (n) memcpy(text->data + text->len, bytes, n);
-    text->len += n;
-    text->data[text->len] = 0;
-    return true;
+    return account_text_append(text, bytes, n) || serve_no_memory(e);
 }
 
 /* The content of a result: nothing, a string, or blocks, which are joined. */

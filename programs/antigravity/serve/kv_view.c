@@ -2,6 +2,7 @@
 /* GET /v1/kv/ID: which tokens each head of a held session retains. With the id of a request in the
  * place of the session's own, which its client alone knows, also the texts of the tokens. */
 #include "account.h"
+#include "account_text.h"
 #include "routes.h"
 
 #include "../json_out.h"
@@ -9,9 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,16 +57,14 @@ static json_t *text_part(const ag_cache_view *v, size_t from) {
 
 /* ---- layers ---- */
 
-/* Heads that share their runs have the same number. numbers [n_heads]; returns how many lists of
- * runs there are. */
-static size_t number_runs(const ag_cache_view *v, size_t *numbers) {
+/* Heads that share their runs have the same number. numbers [n_heads]. */
+static void number_runs(const ag_cache_view *v, size_t *numbers) {
     size_t n = 0;
     for (uint32_t h = 0; h < v->n_heads; h++) {
         const bool same = h && v->heads[h].first_run == v->heads[h - 1].first_run &&
                           v->heads[h].n_runs == v->heads[h - 1].n_runs;
         numbers[h] = same ? numbers[h - 1] : n++;
     }
-    return n;
 }
 
 static json_t *layers_of(const ag_cache_view *v, const size_t *numbers) {
@@ -87,46 +84,20 @@ static json_t *layers_of(const ag_cache_view *v, const size_t *numbers) {
 
 /* ---- the reply ---- */
 
-/* The reply is written out here: a million runs as JSON values would take much more memory. */
-typedef struct reply_text {
-    char *data;
-    size_t n, cap;
-    bool failed;
-} reply_text;
-
-static void add_text(reply_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void add_text(reply_text *t, const char *fmt, ...) {
-    char piece[64];
-    va_list args;
-    va_start(args, fmt);
-    const int n = vsnprintf(piece, sizeof piece, fmt, args);
-    va_end(args);
-    if (t->n + (size_t)n >= t->cap) {
-        char *data = account_realloc(t->data, 2 * t->cap + sizeof piece);
-        if (!data) {
-            t->failed = true;
-            return;
-        }
-        t->data = data;
-        t->cap = 2 * t->cap + sizeof piece;
-    }
-    memcpy(t->data + t->n, piece, (size_t)n + 1);
-    t->n += (size_t)n;
-}
-
 /* [[position, n, position, n, ...], ...] by the numbers of the heads. */
-static void add_runs(reply_text *t, const ag_cache_view *v, const size_t *numbers) {
-    for (uint32_t h = 0; h < v->n_heads; h++) {
+static bool add_runs(ag_text *t, const ag_cache_view *v, const size_t *numbers) {
+    bool ok = true;
+    for (uint32_t h = 0; ok && h < v->n_heads; h++) {
         const ag_cache_head_view *head = &v->heads[h];
         if (h && numbers[h] == numbers[h - 1]) continue;
-        add_text(t, "%s[", h ? "," : "");
-        for (size_t i = 0; i < head->n_runs; i++) {
+        ok = account_text_printf(t, "%s[", h ? "," : "");
+        for (size_t i = 0; ok && i < head->n_runs; i++) {
             const ag_cache_run *r = &v->runs[head->first_run + i];
-            add_text(t, "%s%" PRIu32 ",%" PRIu32, i ? "," : "", r->position, r->n);
+            ok = account_text_printf(t, "%s%" PRIu32 ",%" PRIu32, i ? "," : "", r->position, r->n);
         }
-        add_text(t, "]");
+        ok = ok && account_text_append(t, "]", 1);
     }
+    return ok;
 }
 
 /* from SIZE_MAX: without texts. */
@@ -154,22 +125,21 @@ static json_t *facts_of(const ag_cache_view *v, const size_t *numbers, size_t fr
     return json_object_of(fields, from < SIZE_MAX ? n : n - 1);
 }
 
+/* The runs are written as text: a million of them as JSON values would take much more memory. */
 static void reply_view(serve_call *call, const ag_cache_view *v, size_t from) {
     size_t *numbers = account_calloc(v->n_heads + 1, sizeof *numbers);
-    reply_text t = {0};
+    ag_text t = {0};
     if (numbers) number_runs(v, numbers);
     json_t *facts = numbers ? facts_of(v, numbers, from) : NULL;
-    t.data = facts ? json_dumps(facts, JSON_COMPACT) : NULL;
+    char *head = facts ? json_dumps(facts, JSON_COMPACT) : NULL;
     json_decref(facts);
-    if (t.data) {
-        t.n = strlen(t.data) - 1; /* the runs come before the last brace */
-        t.cap = t.n + 1;
-        add_text(&t, ",\"runs\":[");
-        add_runs(&t, v, numbers);
-        add_text(&t, "]}");
-    }
-    if (t.data && !t.failed) call_reply_text(call, 200, "application/json", t.data, t.n);
+    /* The runs come before the last brace. */
+    const bool ok = head && account_text_append(&t, head, strlen(head) - 1) &&
+                    account_text_printf(&t, ",\"runs\":[") && add_runs(&t, v, numbers) &&
+                    account_text_printf(&t, "]}");
+    if (ok) call_reply_text(call, 200, "application/json", t.data, t.len);
     else call_reply_json(call, 503, NULL);
+    account_free(head);
     account_free(t.data);
     account_free(numbers);
 }

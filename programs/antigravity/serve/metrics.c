@@ -3,19 +3,13 @@
 #include "metrics.h"
 
 #include "account.h"
+#include "account_text.h"
 #include "call.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #define COUNT(rows) (sizeof(rows) / sizeof(rows)[0])
-
-typedef struct metrics_text {
-    char *data;
-    size_t len, cap;
-} metrics_text;
 
 /* One that ends in "_total" is a counter, the others are gauges. */
 typedef struct metric {
@@ -23,38 +17,33 @@ typedef struct metric {
     double value;
 } metric;
 
-static void add_line(metrics_text *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* What does not fit is left out. */
-static void add_line(metrics_text *m, const char *fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    const int n = vsnprintf(m->data + m->len, m->cap - m->len, fmt, args);
-    if (n > 0 && (size_t)n < m->cap - m->len) m->len += (size_t)n;
-    va_end(args);
-}
-
 static bool counts(const char *name) {
     static const char end[] = "_total";
     const size_t n = strlen(name), n_end = sizeof end - 1;
     return n > n_end && !strcmp(name + n - n_end, end);
 }
 
-static void add_metrics(metrics_text *m, const metric *rows, size_t n) {
-    for (size_t i = 0; i < n; i++) {
+static bool add_metrics(ag_text *m, const metric *rows, size_t n) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < n; i++) {
         const metric *r = &rows[i];
-        add_line(m, "# HELP antigravity_%s %s\n# TYPE antigravity_%s %s\nantigravity_%s %.17g\n",
-                 r->name, r->help, r->name, counts(r->name) ? "counter" : "gauge", r->name,
-                 r->value);
+        ok = account_text_printf(m,
+                                 "# HELP antigravity_%s %s\n# TYPE antigravity_%s %s\n"
+                                 "antigravity_%s %.17g\n",
+                                 r->name, r->help, r->name, counts(r->name) ? "counter" : "gauge",
+                                 r->name, r->value);
     }
+    return ok;
 }
 
-static void add_requests(metrics_text *m, const server *s) {
-    add_line(m, "# HELP antigravity_http_responses_total Requests that are over, by status.\n"
-                "# TYPE antigravity_http_responses_total counter\n");
-    for (size_t class = 2; class <= 5; class ++)
-        add_line(m, "antigravity_http_responses_total{code=\"%zuxx\"} %" PRIu64 "\n", class,
-                 s->counts.n_by_class[class]);
+static bool add_requests(ag_text *m, const server *s) {
+    bool ok = account_text_printf(
+        m, "# HELP antigravity_http_responses_total Requests that are over, by status.\n"
+           "# TYPE antigravity_http_responses_total counter\n");
+    for (size_t class = 2; ok && class <= 5; class ++)
+        ok =
+            account_text_printf(m, "antigravity_http_responses_total{code=\"%zuxx\"} %" PRIu64 "\n",
+                                class, s->counts.n_by_class[class]);
     const metric rows[] = {
         {"http_streams_total", "Responses that were streams.", (double)s->counts.n_streams},
         {"http_gone_total", "Responses that the client did not wait for.",
@@ -68,10 +57,10 @@ static void add_requests(metrics_text *m, const server *s) {
          (double)connection_n_rejected(s->connections)},
         {"http_requests", "Requests that are not over.", (double)s->n_calls},
     };
-    add_metrics(m, rows, COUNT(rows));
+    return ok && add_metrics(m, rows, COUNT(rows));
 }
 
-static void add_engine(metrics_text *m, const ag_serving_stats *s) {
+static bool add_engine(ag_text *m, const ag_serving_stats *s) {
     const metric rows[] = {
         {"requests_running", "Requests in the steps of the engine.", s->n_running},
         {"requests_waiting", "Requests in its queue.", s->n_waiting},
@@ -89,10 +78,10 @@ static void add_engine(metrics_text *m, const ag_serving_stats *s) {
         {"rows_total", "Tokens in these passes.", (double)s->n_rows},
         {"busy_seconds_total", "Time in which the engine computed.", s->busy_s},
     };
-    add_metrics(m, rows, COUNT(rows));
+    return add_metrics(m, rows, COUNT(rows));
 }
 
-static void add_memory(metrics_text *m, const server *srv, const ag_serving_stats *s) {
+static bool add_memory(ag_text *m, const server *srv, const ag_serving_stats *s) {
     const metric rows[] = {
         {"memory_limit_bytes", "The limit; 0: none.", (double)s->memory_limit},
         {"memory_used_bytes", "What the limit is about.", (double)s->memory_used},
@@ -117,24 +106,18 @@ static void add_memory(metrics_text *m, const server *srv, const ag_serving_stat
          (double)s->n_replays_failed},
         {"replay_bytes_total", "What they gave back.", (double)s->replay_bytes},
     };
-    add_metrics(m, rows, COUNT(rows));
+    return add_metrics(m, rows, COUNT(rows));
 }
 
 void reply_metrics(serve_call *call) {
-    enum { MOST = 16384 };
     ag_serving_stats s;
-    metrics_text m = {.data = account_malloc(MOST), .cap = MOST};
-    if (!m.data) {
-        call_reply_json(call, 503, NULL);
-        return;
-    }
+    ag_text m = {0};
     ag_serving_get_stats(call_serving(call), &s);
     const metric start = {"start_time_seconds", "When the server began, since 1970.",
                           (double)call_started(call)};
-    add_requests(&m, call->server);
-    add_engine(&m, &s);
-    add_memory(&m, call->server, &s);
-    add_metrics(&m, &start, 1);
-    call_reply_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", m.data, m.len);
+    const bool ok = add_requests(&m, call->server) && add_engine(&m, &s) &&
+                    add_memory(&m, call->server, &s) && add_metrics(&m, &start, 1);
+    if (ok) call_reply_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", m.data, m.len);
+    else call_reply_json(call, 503, NULL);
     account_free(m.data);
 }

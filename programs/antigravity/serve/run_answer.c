@@ -3,23 +3,9 @@
 #include "run_impl.h"
 
 #include "account.h"
+#include "account_text.h"
 
 #include <string.h>
-
-static bool append(ag_text *to, const char *text, size_t n) {
-    if (to->len + n + 1 > to->cap) {
-        size_t cap = to->cap ? 2 * to->cap : 256;
-        if (cap < to->len + n + 1) cap = to->len + n + 1;
-        char *grown = account_realloc(to->data, cap);
-        if (!grown) return false;
-        to->data = grown;
-        to->cap = cap;
-    }
-    if (n) memcpy(to->data + to->len, text, n);
-    to->len += n;
-    to->data[to->len] = '\0';
-    return true;
-}
 
 /* ---- tokens with their probabilities ---- */
 
@@ -76,7 +62,7 @@ static bool add_call(serve_answer *a, const ag_chat_delta *d) {
     serve_called *call = &a->calls[a->n_calls++];
     *call =
         (serve_called){.id = account_strdup(d->id ? d->id : ""), .name = account_strdup(d->name)};
-    return call->id && call->name && append(&call->arguments, "", 0);
+    return call->id && call->name && account_text_append(&call->arguments, "", 0);
 }
 
 static bool take_delta(serve_run *run, size_t answer, const ag_chat_delta *d) {
@@ -88,13 +74,13 @@ static bool take_delta(serve_run *run, size_t answer, const ag_chat_delta *d) {
     switch (d->kind) {
     case AG_CHAT_DELTA_CONTENT:
         e.kind = SERVE_CONTENT;
-        ok = append(&a->content, d->text, d->len);
+        ok = account_text_append(&a->content, d->text, d->len);
         give_tokens(reader, a, &e);
         break;
     case AG_CHAT_DELTA_REASONING:
         e.kind = SERVE_REASONING;
         if (run->request.hide_reasoning) return true;
-        ok = append(&a->reasoning, d->text, d->len);
+        ok = account_text_append(&a->reasoning, d->text, d->len);
         break;
     case AG_CHAT_DELTA_CALL:
         e.kind = SERVE_CALL;
@@ -106,7 +92,8 @@ static bool take_delta(serve_run *run, size_t answer, const ag_chat_delta *d) {
         break;
     case AG_CHAT_DELTA_ARGUMENTS:
         e.kind = SERVE_ARGUMENTS;
-        ok = d->call < a->n_calls && append(&a->calls[d->call].arguments, d->text, d->len);
+        ok = d->call < a->n_calls &&
+             account_text_append(&a->calls[d->call].arguments, d->text, d->len);
         break;
     }
     if (ok) run_tell(run, &e);
@@ -212,8 +199,8 @@ bool run_make_answers(serve_run *run) {
     run->readers = account_calloc(n ? n : 1, sizeof *run->readers);
     bool ok = run->x.answers && run->readers;
     for (size_t i = 0; ok && i < n; i++)
-        ok = append(&run->x.answers[i].content, "", 0) &&
-             append(&run->x.answers[i].reasoning, "", 0);
+        ok = account_text_append(&run->x.answers[i].content, "", 0) &&
+             account_text_append(&run->x.answers[i].reasoning, "", 0);
     return ok;
 }
 

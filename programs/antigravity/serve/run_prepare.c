@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the body of a request to what the engine is asked. All of it on a worker's thread. */
 #include "account.h"
+#include "account_text.h"
 #include "fields.h"
 #include "infill.h"
 #include "run_impl.h"
@@ -14,32 +15,25 @@
 
 /* A value as text, while it is written. */
 typedef struct dump {
-    char *data;
-    size_t n, cap, n_pieces;
+    ag_text text;
+    size_t n_pieces;
 } dump;
 
 static int add_piece(const char *bytes, size_t n, void *user) {
     enum { PIECES = 1024 }; /* between two looks */
     dump *d = user;
     if (++d->n_pieces % PIECES == 0 && account_must_end()) return -1;
-    if (n > d->cap - d->n) {
-        const size_t cap = 2 * d->cap > d->n + n ? 2 * d->cap : d->n + n;
-        char *grown = account_realloc(d->data, cap);
-        if (!grown) return -1;
-        d->data = grown;
-        d->cap = cap;
-    }
-    if (n) memcpy(d->data + d->n, bytes, n);
-    d->n += n;
-    return 0;
+    return account_text_append(&d->text, bytes, n) ? 0 : -1;
 }
 
 /* Writes the value as text, which the caller frees. False: out of memory, or the work must end. */
-static bool write_value(const json_t *value, dump *d, serve_error *e) {
-    *d = (dump){.data = NULL};
-    if (json_dump_callback(value, add_piece, d, JSON_COMPACT | JSON_ENCODE_ANY) == 0 && d->data)
-        return true;
-    account_free(d->data);
+static bool write_value(const json_t *value, ag_text *text, serve_error *e) {
+    dump d = {.n_pieces = 0};
+    const bool ok = json_dump_callback(value, add_piece, &d, JSON_COMPACT | JSON_ENCODE_ANY) == 0 &&
+                    d.text.data;
+    *text = d.text;
+    if (ok) return true;
+    account_free(text->data);
     return serve_no_memory(e);
 }
 
@@ -47,12 +41,12 @@ static bool write_value(const json_t *value, dump *d, serve_error *e) {
 static bool set_text(ag_status (*set)(ag_chat *, const char *, size_t, ag_error *), ag_chat *chat,
                      json_t **value, const char *param, serve_error *e) {
     ag_error err;
-    dump text;
+    ag_text text;
     const bool is_written = write_value(*value, &text, e);
     json_decref(*value);
     *value = NULL;
     if (!is_written) return false;
-    const ag_status st = set(chat, text.data, text.n, &err);
+    const ag_status st = set(chat, text.data, text.len, &err);
     account_free(text.data);
     if (st == AG_OK) return true;
     serve_refuse_status(e, &err);
@@ -68,9 +62,9 @@ static bool set_variables(ag_chat *chat, const json_t *variables, const json_t *
     json_object_foreach((json_t *)(uintptr_t)variables, name, value) {
         ag_error err;
         if (json_object_get(others, name)) continue;
-        dump text;
+        ag_text text;
         if (!write_value(value, &text, e)) return false;
-        const ag_status st = ag_chat_set_variable(chat, name, text.data, text.n, &err);
+        const ag_status st = ag_chat_set_variable(chat, name, text.data, text.len, &err);
         account_free(text.data);
         if (st != AG_OK) return serve_refuse_status(e, &err);
     }
