@@ -39,39 +39,32 @@ struct answer_memory {
 
 /* ---- what tells answers apart ---- */
 
-static uint64_t add_to_key(uint64_t key, const char *s, size_t n) {
+static uint64_t add_bytes(uint64_t key, const json_t *string) {
+    const char *s = json_string_value(string);
+    const size_t n = json_string_length(string);
     for (size_t i = 0; i < n; i++) key = (key ^ (unsigned char)s[i]) * UINT64_C(0x100000001b3);
+    return key;
+}
+
+static uint64_t add_length(uint64_t key, size_t n) {
     return (key ^ n) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 static uint64_t add_string(uint64_t key, const json_t *value) {
-    return add_to_key(key, json_is_string(value) ? json_string_value(value) : "",
-                      json_string_length(value));
+    return add_length(add_bytes(key, value), json_string_length(value));
 }
 
 /* A content may come as one text or in parts. */
 static uint64_t add_content(uint64_t key, const json_t *content) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
     size_t n = 0;
     if (!json_is_array(content)) return add_string(key, content);
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *part = json_array_get(content, i);
         const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
+        key = add_bytes(key, text);
         n += json_string_length(text);
     }
-    char *all = account_malloc(n + 1);
-    if (!all) return hash; /* it is not found */
-    n = 0;
-    for (size_t i = 0; i < json_array_size(content); i++) {
-        const json_t *part = json_array_get(content, i);
-        const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
-        const size_t len = json_string_length(text);
-        if (len) memcpy(all + n, json_string_value(text), len);
-        n += len;
-    }
-    key = add_to_key(key, all, n);
-    account_free(all);
-    return key;
+    return add_length(key, n);
 }
 
 /* Messages of one key are compared by ag_chat_restore_answer()'s rules later: this is where to
@@ -109,6 +102,12 @@ static void become_newest(answer_memory *m, kept_answer *a) {
     m->newest = a;
 }
 
+static void free_strings(kept_answer *a) {
+    account_free(a->model);
+    account_free(a->scope);
+    account_free(a->text);
+}
+
 static void forget(answer_memory *m, kept_answer *a) {
     kept_answer **at = bucket_of(m, a->key);
     while (*at != a) at = &(*at)->next;
@@ -116,9 +115,7 @@ static void forget(answer_memory *m, kept_answer *a) {
     leave_order(m, a);
     m->bytes -= cost_of(a);
     m->n--;
-    account_free(a->model);
-    account_free(a->scope);
-    account_free(a->text);
+    free_strings(a);
     *a = (kept_answer){.next = m->unused};
     m->unused = a;
 }
@@ -179,10 +176,7 @@ static void add(answer_memory *m, kept_answer *a) {
     const bool fits = m->bytes + cost <= m->most_bytes;
     if (fits) insert(m, a);
     pthread_mutex_unlock(&m->lock);
-    if (fits) return;
-    account_free(a->model);
-    account_free(a->scope);
-    account_free(a->text);
+    if (!fits) free_strings(a);
 }
 
 static void keep(answer_memory *m, const char *model, const char *scope, const json_t *answer,
@@ -193,9 +187,7 @@ static void keep(answer_memory *m, const char *model, const char *scope, const j
                      .text = account_malloc(len + 1),
                      .len = len};
     if (!a.model || !a.scope || !a.text) {
-        account_free(a.model);
-        account_free(a.scope);
-        account_free(a.text);
+        free_strings(&a);
         return;
     }
     memcpy(a.text, text, len);

@@ -9,30 +9,23 @@
 
 #define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
 
-static const char *anthropic_error_type(const serve_error *e) {
-    switch (e->status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 404:
-        return "not_found_error";
-    case 413:
-        return "request_too_large";
-    case 429:
-        return "rate_limit_error";
-    case 503:
-        return "overloaded_error";
-    case 504:
-        return "timeout_error";
-    default:
-        return e->status >= 500 ? "api_error" : "invalid_request_error";
-    }
+static const char *anthropic_error_type(int status) {
+    static const struct {
+        int status;
+        const char *type;
+    } types[] = {
+        {401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},
+        {413, "request_too_large"},    {429, "rate_limit_error"}, {503, "overloaded_error"},
+        {504, "timeout_error"},
+    };
+    for (size_t i = 0; i < COUNT(types); i++)
+        if (types[i].status == status) return types[i].type;
+    return status >= 500 ? "api_error" : "invalid_request_error";
 }
 
 json_t *anthropic_error(const serve_error *e) {
     const json_field error[] = {
-        {"type", json_string(anthropic_error_type(e))},
+        {"type", json_string(anthropic_error_type(e->status))},
         {"message", json_text(e->text, strlen(e->text))},
     };
     const json_field fields[] = {
@@ -43,20 +36,15 @@ json_t *anthropic_error(const serve_error *e) {
 }
 
 static const char *stop_reason(serve_finish f) {
-    switch (f) {
-    case SERVE_FINISH_STOP_STRING:
-        return "stop_sequence";
-    case SERVE_FINISH_LENGTH:
-        return "max_tokens";
-    case SERVE_FINISH_CALLS:
-        return "tool_use";
-    case SERVE_FINISH_CANCELLED:
-        return "pause_turn";
-    case SERVE_FINISH_NONE:
-    case SERVE_FINISH_STOP:
-        break;
-    }
-    return "end_turn";
+    static const char *const reasons[] = {
+        [SERVE_FINISH_NONE] = "end_turn",
+        [SERVE_FINISH_STOP] = "end_turn",
+        [SERVE_FINISH_STOP_STRING] = "stop_sequence",
+        [SERVE_FINISH_LENGTH] = "max_tokens",
+        [SERVE_FINISH_CALLS] = "tool_use",
+        [SERVE_FINISH_CANCELLED] = "pause_turn",
+    };
+    return reasons[f];
 }
 
 static json_t *stop_sequence(const serve_answer *a) {

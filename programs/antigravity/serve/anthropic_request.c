@@ -51,7 +51,7 @@ static bool read_system(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool read_messages(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *messages = NULL;
+    json_t *messages = NULL;
     if (!field_array(body, "messages", &messages, e)) return false;
     size_t n = json_array_size(messages);
     if (!n) return serve_refuse(e, 400, "messages", "messages: at least one is needed");
@@ -93,7 +93,7 @@ static bool read_tool(const json_t *tool, json_t *tools, serve_error *e) {
 }
 
 static bool read_tool_choice(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *choice = NULL;
+    json_t *choice = NULL;
     bool one_call = false;
     if (!field_object(body, "tool_choice", &choice, e)) return false;
     if (!choice) return true;
@@ -118,7 +118,7 @@ static bool read_tool_choice(const json_t *body, serve_request *r, serve_error *
 }
 
 static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *tools = NULL;
+    json_t *tools = NULL;
     if (!field_array(body, "tools", &tools, e)) return false;
     if (json_array_size(tools)) r->tools = json_array();
     for (size_t i = 0; i < json_array_size(tools); i++) {
@@ -129,7 +129,7 @@ static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool read_thinking_switch(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *thinking = NULL;
+    json_t *thinking = NULL;
     const char *display = NULL;
     if (!field_object(body, "thinking", &thinking, e)) return false;
     if (!thinking) return true; /* as the template has it */
@@ -140,7 +140,7 @@ static bool read_thinking_switch(const json_t *body, serve_request *r, serve_err
 }
 
 static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *config = NULL, *format = NULL;
+    json_t *config = NULL, *format = NULL;
     if (!field_object(body, "output_config", &config, e)) return false;
     if (!field_object(config ? config : body, config ? "format" : "output_format", &format, e))
         return false;

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "body_chunks.h"
 
+#include "request_head.h"
+
 enum { MAX_OVERHEAD = 4096, MAX_SIZE_DIGITS = 12 };
 
-static int digit_of(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 static bool read_size(body_chunks *b, char c) {
-    const int digit = digit_of(c);
+    const int digit = hex_digit(c);
     if (digit >= 0) {
         b->left = b->left * 16 + (unsigned)digit;
         return ++b->n_digits <= MAX_SIZE_DIGITS;

@@ -28,6 +28,7 @@ bool serve_no_memory(serve_error *e) {
 static int http_status(ag_status st) {
     switch (st) {
     case AG_NOMEM:
+    case AG_CANCELLED:
         return 503;
     case AG_BUSY:
         return 429;
@@ -39,8 +40,6 @@ static int http_status(ag_status st) {
     case AG_REFUSED:
     case AG_UNSUPPORTED:
         return 400;
-    case AG_CANCELLED:
-        return 503;
     default:
         return 500;
     }
@@ -53,20 +52,16 @@ bool serve_refuse_status(serve_error *e, const ag_error *err) {
 }
 
 static const char *type_of(int status) {
-    switch (status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 404:
-        return "not_found_error";
-    case 429:
-        return "rate_limit_error";
-    case 503:
-        return "unavailable_error";
-    default:
-        return status >= 500 ? "server_error" : "invalid_request_error";
-    }
+    static const struct {
+        int status;
+        const char *type;
+    } types[] = {
+        {401, "authentication_error"}, {403, "permission_error"},  {404, "not_found_error"},
+        {429, "rate_limit_error"},     {503, "unavailable_error"},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (types[i].status == status) return types[i].type;
+    return status >= 500 ? "server_error" : "invalid_request_error";
 }
 
 json_t *openai_error(const serve_error *e) {

@@ -6,23 +6,12 @@
 #include <string.h>
 
 static const char *type_name(const json_t *value) {
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "a list";
-    case JSON_STRING:
-        return "a string";
-    case JSON_INTEGER:
-    case JSON_REAL:
-        return "a number";
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return "a boolean";
-    case JSON_NULL:
-        break;
-    }
-    return "null";
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",  [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number", [JSON_TRUE] = "a boolean",
+        [JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
+    };
+    return names[json_typeof(value)];
 }
 
 static bool wrong_type(const char *name, const char *wanted, const json_t *found, serve_error *e) {
@@ -30,9 +19,18 @@ static bool wrong_type(const char *name, const char *wanted, const json_t *found
 }
 
 /* NULL: the field is missing or null. */
-static const json_t *present(const json_t *object, const char *name) {
-    const json_t *value = json_object_get(object, name);
+static json_t *present(const json_t *object, const char *name) {
+    json_t *value = json_object_get(object, name);
     return json_is_null(value) ? NULL : value;
+}
+
+static bool get_typed(const json_t *object, const char *name, json_type type, const char *wanted,
+                      json_t **out, serve_error *e) {
+    json_t *value = present(object, name);
+    if (!value) return true;
+    if (json_typeof(value) != type) return wrong_type(name, wanted, value, e);
+    *out = value;
+    return true;
 }
 
 bool field_bool(const json_t *object, const char *name, bool *out, serve_error *e) {
@@ -69,9 +67,9 @@ bool field_whole(const json_t *object, const char *name, int64_t least, int64_t 
 }
 
 bool field_string(const json_t *object, const char *name, const char **out, serve_error *e) {
-    const json_t *value = present(object, name);
+    json_t *value = NULL;
+    if (!get_typed(object, name, JSON_STRING, "a string", &value, e)) return false;
     if (!value) return true;
-    if (!json_is_string(value)) return wrong_type(name, "a string", value, e);
     if (strlen(json_string_value(value)) != json_string_length(value))
         return serve_refuse(e, 400, name, "%s has a NUL in it", name);
     *out = json_string_value(value);
@@ -89,25 +87,17 @@ bool field_copy(const json_t *object, const char *name, char **out, serve_error 
     return true;
 }
 
-bool field_array(const json_t *object, const char *name, const json_t **out, serve_error *e) {
-    const json_t *value = present(object, name);
-    if (!value) return true;
-    if (!json_is_array(value)) return wrong_type(name, "a list", value, e);
-    *out = value;
-    return true;
+bool field_array(const json_t *object, const char *name, json_t **out, serve_error *e) {
+    return get_typed(object, name, JSON_ARRAY, "a list", out, e);
 }
 
-bool field_object(const json_t *object, const char *name, const json_t **out, serve_error *e) {
-    const json_t *value = present(object, name);
-    if (!value) return true;
-    if (!json_is_object(value)) return wrong_type(name, "an object", value, e);
-    *out = value;
-    return true;
+bool field_object(const json_t *object, const char *name, json_t **out, serve_error *e) {
+    return get_typed(object, name, JSON_OBJECT, "an object", out, e);
 }
 
 bool field_strings(const json_t *object, const char *name, size_t most, json_t **out,
                    serve_error *e) {
-    const json_t *value = present(object, name);
+    json_t *value = present(object, name);
     if (!value) return true;
     bool single = json_is_string(value);
     if (!single && !json_is_array(value))
@@ -117,13 +107,12 @@ bool field_strings(const json_t *object, const char *name, size_t most, json_t *
         return serve_refuse(e, 400, name, "%s has %zu strings, more than %zu", name, n, most);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
-        const json_t *item = single ? value : json_array_get(value, i);
+        json_t *item = single ? value : json_array_get(value, i);
         if (!json_is_string(item)) {
             json_decref(list);
             return wrong_type(name, "a list of strings", value, e);
         }
-        json_t *copy = json_stringn(json_string_value(item), json_string_length(item));
-        if (json_array_append_new(list, copy) != 0) {
+        if (json_array_append(list, item) != 0) {
             json_decref(list);
             return serve_no_memory(e);
         }
@@ -135,7 +124,7 @@ bool field_strings(const json_t *object, const char *name, size_t most, json_t *
 }
 
 bool field_schema(const json_t *object, const char *name, char **out, serve_error *e) {
-    const json_t *schema = NULL;
+    json_t *schema = NULL;
     if (!field_object(object, name, &schema, e)) return false;
     if (!schema) return true;
     char *text = json_dumps(schema, JSON_COMPACT);

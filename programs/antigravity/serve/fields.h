@@ -16,8 +16,8 @@ bool field_string(const json_t *object, const char *name, const char **out, serv
 /* A copy of it. */
 bool field_copy(const json_t *object, const char *name, char **out, serve_error *e);
 /* Borrowed from the object. */
-bool field_array(const json_t *object, const char *name, const json_t **out, serve_error *e);
-bool field_object(const json_t *object, const char *name, const json_t **out, serve_error *e);
+bool field_array(const json_t *object, const char *name, json_t **out, serve_error *e);
+bool field_object(const json_t *object, const char *name, json_t **out, serve_error *e);
 /* A string, or a list of at most `most` strings: *out is a new array of them. */
 bool field_strings(const json_t *object, const char *name, size_t most, json_t **out,
                    serve_error *e);

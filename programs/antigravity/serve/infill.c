@@ -50,20 +50,16 @@ static const infill_marks *marks_of(const ag_tokenizer *t) {
 
 bool infill_is_known(const ag_tokenizer *t) { return marks_of(t) != NULL; }
 
-static bool encode(const ag_tokenizer *t, const json_t *text, unsigned flags, ag_ids *ids,
+static bool encode(const ag_tokenizer *t, const char *text, size_t n, unsigned flags, ag_ids *ids,
                    serve_error *e) {
     ag_error err;
-    const char *bytes = json_string_value(text);
-    return ag_tokenizer_encode(t, bytes ? bytes : "", json_string_length(text), flags, ids, &err) ==
-               AG_OK ||
+    return ag_tokenizer_encode(t, text, n, flags, ids, &err) == AG_OK ||
            serve_refuse_status(e, &err);
 }
 
-static bool encode_words(const ag_tokenizer *t, const char *words, unsigned flags, ag_ids *ids,
-                         serve_error *e) {
-    ag_error err;
-    return ag_tokenizer_encode(t, words, strlen(words), flags, ids, &err) == AG_OK ||
-           serve_refuse_status(e, &err);
+static bool encode_json(const ag_tokenizer *t, const json_t *text, ag_ids *ids, serve_error *e) {
+    const char *bytes = json_string_value(text);
+    return encode(t, bytes ? bytes : "", json_string_length(text), 0, ids, e);
 }
 
 /* Each as such models have seen those of a repository: its mark, its name, a line break, itself. */
@@ -74,10 +70,9 @@ static bool encode_files(const ag_tokenizer *t, const json_t *files, ag_ids *ids
     bool ok = true;
     for (size_t i = 0; ok && i < json_array_size(files); i++) {
         const json_t *file = json_array_get(files, i);
-        ok = encode_words(t, mark, AG_ENCODE_PARSE_SPECIAL, ids, e) &&
-             encode(t, json_object_get(file, "filename"), 0, ids, e) &&
-             encode_words(t, "\n", 0, ids, e) &&
-             encode(t, json_object_get(file, "text"), 0, ids, e);
+        ok = encode(t, mark, strlen(mark), AG_ENCODE_PARSE_SPECIAL, ids, e) &&
+             encode_json(t, json_object_get(file, "filename"), ids, e) &&
+             encode(t, "\n", 1, 0, ids, e) && encode_json(t, json_object_get(file, "text"), ids, e);
     }
     return ok;
 }
@@ -112,9 +107,10 @@ bool infill_encode(const ag_tokenizer *t, const json_t *prompt, const serve_requ
     if (!json_is_string(prompt))
         return serve_refuse(e, 400, "prompt", "a prompt with a suffix must be a text");
     /* Words of the texts never become special tokens. */
-    const bool ok = encode_words(t, "", AG_ENCODE_BOS, &parts[0], e) &&
-                    encode_files(t, r->files, &parts[0], e) && encode(t, prompt, 0, &parts[1], e) &&
-                    encode_words(t, r->suffix, 0, &parts[2], e) && join(t, marks, parts, ids, e);
+    const bool ok =
+        encode(t, "", 0, AG_ENCODE_BOS, &parts[0], e) && encode_files(t, r->files, &parts[0], e) &&
+        encode_json(t, prompt, &parts[1], e) &&
+        encode(t, r->suffix, strlen(r->suffix), 0, &parts[2], e) && join(t, marks, parts, ids, e);
     for (size_t i = 0; i < 3; i++) ag_ids_free(&parts[i]);
     return ok;
 }

@@ -86,19 +86,12 @@ static json_t *timings_of(const serve_exchange *x) {
 }
 
 static const char *stop_type(serve_finish f) {
-    switch (f) {
-    case SERVE_FINISH_STOP:
-    case SERVE_FINISH_CALLS:
-        return "eos";
-    case SERVE_FINISH_STOP_STRING:
-        return "word";
-    case SERVE_FINISH_LENGTH:
-        return "limit";
-    case SERVE_FINISH_NONE:
-    case SERVE_FINISH_CANCELLED:
-        break;
-    }
-    return "none";
+    static const char *const types[] = {
+        [SERVE_FINISH_NONE] = "none",        [SERVE_FINISH_STOP] = "eos",
+        [SERVE_FINISH_STOP_STRING] = "word", [SERVE_FINISH_LENGTH] = "limit",
+        [SERVE_FINISH_CALLS] = "eos",        [SERVE_FINISH_CANCELLED] = "none",
+    };
+    return types[f];
 }
 
 /* What ends an answer; content is transferred. The first answer to a prompt tells its text. With

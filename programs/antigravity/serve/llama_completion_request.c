@@ -136,7 +136,7 @@ bool llama_parse_completion(const serve_call *call, const json_t *body, serve_re
 /* ---- /infill ---- */
 
 static bool read_files(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *files = NULL;
+    json_t *files = NULL;
     if (!field_array(body, "input_extra", &files, e)) return false;
     for (size_t i = 0; i < json_array_size(files); i++) {
         const json_t *file = json_array_get(files, i), *name = json_object_get(file, "filename");
@@ -144,7 +144,7 @@ static bool read_files(const json_t *body, serve_request *r, serve_error *e) {
             return serve_refuse(e, 400, "input_extra",
                                 "input_extra[%zu] must have a text, and may have a filename", i);
     }
-    r->files = json_incref((json_t *)(uintptr_t)files);
+    r->files = json_incref(files);
     return true;
 }
 

@@ -34,7 +34,7 @@ static bool read_model(const serve_call *call, const json_t *body, serve_request
 
 static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
     serve_sampling *s = &r->sampling;
-    const json_t *o = NULL;
+    json_t *o = NULL;
     const json_t *seed = NULL;
     int64_t most = INT32_MAX;
     if (!field_object(body, "options", &o, e)) return false;
@@ -103,7 +103,7 @@ static bool read_answer_fields(const json_t *body, serve_request *r, serve_error
 
 bool ollama_parse_chat(const serve_call *call, const json_t *body, serve_request *r,
                        serve_error *e) {
-    const json_t *messages = NULL, *tools = NULL;
+    json_t *messages = NULL, *tools = NULL;
     ollama_counts before = {0};
     r->kind = SERVE_CHAT;
     r->messages = json_array();

@@ -8,12 +8,12 @@
 #include <string.h>
 
 static bool read_messages(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *messages = NULL;
+    json_t *messages = NULL;
     if (!field_array(body, "messages", &messages, e)) return false;
     if (!messages || !json_array_size(messages))
         return serve_refuse(e, 400, "messages", "messages must be an array of at least one");
     if (!openai_check_parts(messages, e)) return false;
-    r->messages = json_incref((json_t *)(uintptr_t)messages);
+    r->messages = json_incref(messages);
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
     bool begin = true;
     if (!field_bool(body, "continue_final_message", &r->continue_last, e) ||
@@ -47,12 +47,12 @@ static bool read_choice(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *tools = NULL;
+    json_t *tools = NULL;
     bool parallel = true;
     if (!field_array(body, "tools", &tools, e) ||
         !field_bool(body, "parallel_tool_calls", &parallel, e) || !read_choice(body, r, e))
         return false;
-    if (tools && json_array_size(tools)) r->tools = json_incref((json_t *)(uintptr_t)tools);
+    if (tools && json_array_size(tools)) r->tools = json_incref(tools);
     r->one_call = !parallel;
     return true;
 }
@@ -67,9 +67,9 @@ static bool read_effort(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool read_variables(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *variables = NULL, *thinking = json_object_get(body, "enable_thinking");
+    json_t *variables = NULL, *thinking = json_object_get(body, "enable_thinking");
     if (!field_object(body, "chat_template_kwargs", &variables, e)) return false;
-    if (variables) r->variables = json_copy((json_t *)(uintptr_t)variables);
+    if (variables) r->variables = json_copy(variables);
     if (variables && !r->variables) return serve_no_memory(e);
     if (json_is_boolean(thinking) &&
         !set_variable(r, "enable_thinking", json_incref((json_t *)(uintptr_t)thinking), e))

@@ -41,7 +41,7 @@ static bool read_sampling(const json_t *body, serve_sampling *s, serve_error *e)
 /* ---- the rest ---- */
 
 static bool read_stream(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *options = NULL;
+    json_t *options = NULL;
     if (!field_bool(body, "stream", &r->stream, e) ||
         !field_object(body, "stream_options", &options, e))
         return false;
@@ -105,7 +105,7 @@ static bool read_response_format(const json_t *format, serve_request *r, serve_e
         return serve_refuse(e, 400, "response_format",
                             "the type of response_format must be text, json_object or json_schema");
     const json_t *outer = json_object_get(format, "json_schema");
-    const json_t *schema = json_object_get(outer, "schema");
+    json_t *schema = json_object_get(outer, "schema");
     if (!schema) schema = json_object_get(format, "schema");
     if (json_is_object(schema) || json_is_boolean(schema)) return set_schema(r, schema, e);
     if (schema || !any_object)
@@ -117,7 +117,7 @@ static bool read_response_format(const json_t *format, serve_request *r, serve_e
 }
 
 bool openai_read_format(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *format = NULL, *choices = NULL, *schema = NULL;
+    json_t *format = NULL, *choices = NULL, *schema = NULL;
     const char *grammar = NULL, *regex = NULL;
     if (!field_object(body, "response_format", &format, e) ||
         !field_object(body, "json_schema", &schema, e) ||

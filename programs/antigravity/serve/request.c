@@ -47,16 +47,7 @@ void serve_request_free(serve_request *r) {
 }
 
 const char *serve_finish_reason(serve_finish f) {
-    switch (f) {
-    case SERVE_FINISH_LENGTH:
-    case SERVE_FINISH_CANCELLED: /* cut short, as by a limit */
-        return "length";
-    case SERVE_FINISH_CALLS:
-        return "tool_calls";
-    case SERVE_FINISH_NONE:
-    case SERVE_FINISH_STOP:
-    case SERVE_FINISH_STOP_STRING:
-        break;
-    }
-    return "stop";
+    /* A cancelled answer is cut short, as by a limit. */
+    if (f == SERVE_FINISH_LENGTH || f == SERVE_FINISH_CANCELLED) return "length";
+    return f == SERVE_FINISH_CALLS ? "tool_calls" : "stop";
 }

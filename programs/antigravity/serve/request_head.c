@@ -15,7 +15,7 @@ static bool is_name_char(unsigned char c) {
 
 static bool is_value_char(unsigned char c) { return c == '\t' || (c >= ' ' && c != 0x7f); }
 
-static int hex_digit(char c) {
+int hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
     if (c >= 'A' && c <= 'F') return c - 'A' + 10;

@@ -37,5 +37,7 @@ void request_head_free(request_head *h);
 const char *request_head_field(const request_head *h, const char *name);
 /* Whether the list "a, b" of a field has the word, in whatever letters. */
 bool head_list_has(const char *list, const char *word);
+/* The value of a hexadecimal digit; -1 of other characters. */
+int hex_digit(char c);
 
 #endif

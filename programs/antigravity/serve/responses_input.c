@@ -135,7 +135,7 @@ static bool read_output_item(const json_t *item, serve_request *r, serve_error *
 /* Its text, if it is there; a reasoning that is encrypted or only summarised says nothing to the
  * model. */
 static bool read_reasoning_item(const json_t *item, serve_request *r, serve_error *e) {
-    const json_t *content = NULL;
+    json_t *content = NULL;
     if (!field_array(item, "content", &content, e)) return false;
     const json_t *text = json_object_get(json_array_get(content, 0), "text");
     if (!json_is_string(text)) return true;

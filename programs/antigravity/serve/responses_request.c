@@ -74,7 +74,7 @@ static bool read_choice_word(const char *word, serve_request *r, serve_error *e)
 }
 
 static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *tools = NULL, *choice = json_object_get(body, "tool_choice");
+    json_t *tools = NULL, *choice = json_object_get(body, "tool_choice");
     bool parallel = true;
     if (!field_array(body, "tools", &tools, e) ||
         !field_bool(body, "parallel_tool_calls", &parallel, e))
@@ -94,7 +94,7 @@ static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *text = NULL, *format = NULL;
+    json_t *text = NULL, *format = NULL;
     if (!field_object(body, "text", &text, e)) return false;
     if (text && !field_object(text, "format", &format, e)) return false;
     const char *type = format ? field_type(format) : "text";
@@ -112,7 +112,7 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool read_reasoning(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *reasoning = NULL;
+    json_t *reasoning = NULL;
     const char *effort = NULL;
     if (!field_object(body, "reasoning", &reasoning, e)) return false;
     if (reasoning && !field_string(reasoning, "effort", &effort, e)) return false;
@@ -123,7 +123,7 @@ static bool read_reasoning(const json_t *body, serve_request *r, serve_error *e)
 }
 
 static bool read_logprobs(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *include = NULL;
+    json_t *include = NULL;
     int64_t n_top = 0;
     if (!field_array(body, "include", &include, e) ||
         !field_whole(body, "top_logprobs", 0, 20, &n_top, e))

@@ -81,7 +81,7 @@ static void reply_tokens(serve_call *call) {
 static bool detokenize(const serve_call *call, const ag_tokenizer *t, ag_text *text,
                        serve_error *e) {
     ag_error err;
-    const json_t *list = NULL;
+    json_t *list = NULL;
     if (!field_array(call_body(call), "tokens", &list, e)) return false;
     if (!list) return serve_refuse(e, 400, "tokens", "tokens must be a list of ids");
     const size_t n = json_array_size(list);
