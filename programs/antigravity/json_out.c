@@ -21,6 +21,13 @@ json_t *json_object_of(const json_field *fields, size_t n) {
     return NULL;
 }
 
+json_t *json_list_of(json_t *item) {
+    json_t *list = json_array();
+    if (json_array_append_new(list, item) == 0) return list;
+    json_decref(list);
+    return NULL;
+}
+
 void json_append(json_t **list, json_t *item) {
     if (json_array_append_new(*list, item) == 0) return;
     json_decref(*list);

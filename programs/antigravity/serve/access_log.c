@@ -71,7 +71,7 @@ void access_log_write(access_log *log, const access_entry *e) {
         {"first_token_ms", milliseconds(e->first_token_s)},
         {"error", text_or_null(e->error)},
     };
-    json_t *line = json_object_of(fields, sizeof fields / sizeof fields[0]);
+    json_t *line = JSON_OBJECT(fields);
     if (line && json_dumpf(line, log->to, JSON_COMPACT | JSON_REAL_PRECISION(12)) == 0)
         fputc('\n', log->to);
     fflush(log->to);

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
-
 static const char *anthropic_error_type(int status) {
     static const struct {
         int status;
@@ -18,7 +16,7 @@ static const char *anthropic_error_type(int status) {
         {413, "request_too_large"},    {429, "rate_limit_error"}, {503, "overloaded_error"},
         {504, "timeout_error"},
     };
-    for (size_t i = 0; i < COUNT(types); i++)
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (types[i].status == status) return types[i].type;
     return status >= 500 ? "api_error" : "invalid_request_error";
 }
@@ -30,9 +28,9 @@ json_t *anthropic_error(const serve_error *e) {
     };
     const json_field fields[] = {
         {"type", json_string("error")},
-        {"error", json_object_of(error, COUNT(error))},
+        {"error", JSON_OBJECT(error)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 static const char *stop_reason(serve_finish f) {
@@ -61,12 +59,12 @@ static json_t *usage_of(const serve_exchange *x) {
         {"cache_read_input_tokens", json_integer((json_int_t)x->n_cached)},
         {"cache_creation", json_null()},
         {"output_tokens", json_integer((json_int_t)x->n_generated)},
-        {"output_tokens_details", json_object_of(details, COUNT(details))},
+        {"output_tokens_details", JSON_OBJECT(details)},
         {"server_tool_use", json_null()},
         {"service_tier", json_string("standard")},
         {"inference_geo", json_null()},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 static json_t *text_block(const char *text, size_t len) {
@@ -75,7 +73,7 @@ static json_t *text_block(const char *text, size_t len) {
         {"text", json_text(text, len)},
         {"citations", json_null()},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 static json_t *thinking_block(const char *text, size_t len) {
@@ -84,20 +82,18 @@ static json_t *thinking_block(const char *text, size_t len) {
         {"thinking", json_text(text, len)},
         {"signature", json_string("")},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 /* Transfers input. */
 static json_t *tool_block(const char *id, const char *name, json_t *input) {
     const json_field caller[] = {{"type", json_string("direct")}};
     const json_field fields[] = {
-        {"type", json_string("tool_use")},
-        {"id", json_string(id)},
-        {"name", json_string(name)},
-        {"input", input},
-        {"caller", json_object_of(caller, COUNT(caller))},
+        {"type", json_string("tool_use")}, {"id", json_string(id)},
+        {"name", json_string(name)},       {"input", input},
+        {"caller", JSON_OBJECT(caller)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 /* The arguments of a call. Where max_tokens cut them short there is no object, and stop_reason says
@@ -116,7 +112,7 @@ static json_t *content_blocks(const serve_exchange *x) {
     if (a->reasoning.len && !x->request->hide_reasoning)
         json_append(&blocks, thinking_block(a->reasoning.data, a->reasoning.len));
     if (a->content.len || !a->n_calls)
-        json_append(&blocks, text_block(a->content.data ? a->content.data : "", a->content.len));
+        json_append(&blocks, text_block(a->content.data, a->content.len));
     for (size_t i = 0; i < a->n_calls; i++)
         json_append(&blocks, tool_block(a->calls[i].id, a->calls[i].name, input_of(&a->calls[i])));
     return blocks;
@@ -138,14 +134,14 @@ static json_t *message_of(const serve_exchange *x, json_t *content, const serve_
         {"container", json_null()},
         {"usage", usage_of(x)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 json_t *anthropic_whole(serve_exchange *x) { return message_of(x, content_blocks(x), x->answers); }
 
 json_t *anthropic_count(serve_exchange *x) {
     const json_field fields[] = {{"input_tokens", json_integer((json_int_t)x->n_prompt)}};
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 /* ---- events ---- */
@@ -165,7 +161,7 @@ static void write_block_event(serve_exchange *x, const char *type, const char *k
 static void write_delta(serve_exchange *x, const char *type, const char *key, const char *text,
                         size_t len) {
     const json_field delta[] = {{"type", json_string(type)}, {key, json_text(text, len)}};
-    write_block_event(x, "content_block_delta", "delta", json_object_of(delta, COUNT(delta)));
+    write_block_event(x, "content_block_delta", "delta", JSON_OBJECT(delta));
 }
 
 static void close_block(serve_exchange *x) {
@@ -187,7 +183,7 @@ static void open_block(serve_exchange *x, int kind, json_t *block) {
 
 static void write_simple(serve_exchange *x, const char *type) {
     const json_field fields[] = {{"type", json_string(type)}};
-    serve_write_sse(x, type, json_object_of(fields, COUNT(fields)));
+    serve_write_sse(x, type, JSON_OBJECT(fields));
 }
 
 static void write_begin(serve_exchange *x) {
@@ -195,7 +191,7 @@ static void write_begin(serve_exchange *x) {
         {"type", json_string("message_start")},
         {"message", message_of(x, json_array(), NULL)},
     };
-    serve_write_sse(x, "message_start", json_object_of(fields, COUNT(fields)));
+    serve_write_sse(x, "message_start", JSON_OBJECT(fields));
     write_simple(x, "ping");
 }
 
@@ -208,10 +204,10 @@ static void write_end(serve_exchange *x) {
     };
     const json_field fields[] = {
         {"type", json_string("message_delta")},
-        {"delta", json_object_of(delta, COUNT(delta))},
+        {"delta", JSON_OBJECT(delta)},
         {"usage", usage_of(x)},
     };
-    serve_write_sse(x, "message_delta", json_object_of(fields, COUNT(fields)));
+    serve_write_sse(x, "message_delta", JSON_OBJECT(fields));
     write_simple(x, "message_stop");
 }
 

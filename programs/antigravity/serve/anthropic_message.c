@@ -7,6 +7,7 @@
 #include "account.h"
 #include "account_text.h"
 #include "fields.h"
+#include "messages.h"
 
 #include <string.h>
 
@@ -25,11 +26,7 @@ static void message_parts_free(message_parts *p) {
     account_free(p->thinking.data);
 }
 
-static bool keep(json_t *list, json_t *item, serve_error *e) {
-    return json_array_append_new(list, item) == 0 || serve_no_memory(e);
-}
-
-static bool text_of(const json_t *block, const char *key, const json_t **text, serve_error *e) {
+static bool text_of(const json_t *block, const char *key, json_t **text, serve_error *e) {
     *text = json_object_get(block, key);
     if (json_is_string(*text)) return true;
     return serve_refuse(e, 400, "messages", "messages: a block of type %s has no %s",
@@ -37,26 +34,18 @@ static bool text_of(const json_t *block, const char *key, const json_t **text, s
 }
 
 static bool read_text(const json_t *block, json_t *texts, serve_error *e) {
-    const json_t *text;
-    if (!text_of(block, "text", &text, e)) return false;
-    const json_field part[] = {
-        {"type", json_string("text")},
-        {"text", json_stringn(json_string_value(text), json_string_length(text))},
-    };
-    return keep(texts, json_object_of(part, 2), e);
+    json_t *text;
+    return text_of(block, "text", &text, e) &&
+           list_add(texts, message_text_part(json_incref(text)), e);
 }
 
 /* Of documents, those that are plain text can be read. */
 static bool read_document(const json_t *block, json_t *texts, serve_error *e) {
     const json_t *source = json_object_get(block, "source");
-    const json_t *data = json_object_get(source, "data");
+    json_t *data = json_object_get(source, "data");
     if (strcmp(field_type(source), "text") != 0 || !json_is_string(data))
         return serve_refuse(e, 400, "messages", "messages: documents must be plain text");
-    const json_field part[] = {
-        {"type", json_string("text")},
-        {"text", json_stringn(json_string_value(data), json_string_length(data))},
-    };
-    return keep(texts, json_object_of(part, 2), e);
+    return list_add(texts, message_text_part(json_incref(data)), e);
 }
 
 static bool read_image(serve_error *e) {
@@ -64,23 +53,16 @@ static bool read_image(serve_error *e) {
 }
 
 static bool read_call(const json_t *block, json_t *calls, serve_error *e) {
-    const json_t *id, *name;
+    json_t *id, *name;
     if (!text_of(block, "id", &id, e) || !text_of(block, "name", &name, e)) return false;
     const json_t *input = json_object_get(block, "input");
     if (!json_is_object(input))
         return serve_refuse(e, 400, "messages", "messages: the input of a tool_use is no object");
     char *arguments = json_dumps(input, JSON_COMPACT);
-    const json_field function[] = {
-        {"name", json_string(json_string_value(name))},
-        {"arguments", arguments ? json_string(arguments) : NULL},
-    };
-    const json_field call[] = {
-        {"id", json_string(json_string_value(id))},
-        {"type", json_string("function")},
-        {"function", json_object_of(function, 2)},
-    };
+    json_t *call = message_tool_call(json_string_value(id), json_string_value(name),
+                                     arguments ? json_string(arguments) : NULL);
     account_free(arguments);
-    return keep(calls, json_object_of(call, 3), e);
+    return list_add(calls, call, e);
 }
 
 static bool append_text(ag_text *text, const char *bytes, size_t n, serve_error *e) {
@@ -100,7 +82,8 @@ static bool read_result_content(const json_t *content, bool failed, ag_text *joi
                             "messages: the content of a tool_result is neither "
                             "a string nor a list");
     for (size_t i = 0; i < json_array_size(content); i++) {
-        const json_t *block = json_array_get(content, i), *text;
+        const json_t *block = json_array_get(content, i);
+        json_t *text;
         if (strcmp(field_type(block), "image") == 0) return read_image(e);
         if (strcmp(field_type(block), "text") != 0)
             return serve_refuse(
@@ -116,7 +99,7 @@ static bool read_result_content(const json_t *content, bool failed, ag_text *joi
 }
 
 static bool read_result(const json_t *block, json_t *results, serve_error *e) {
-    const json_t *id;
+    json_t *id;
     if (!text_of(block, "tool_use_id", &id, e)) return false;
     ag_text joined = {0};
     bool failed = json_is_true(json_object_get(block, "is_error"));
@@ -124,17 +107,17 @@ static bool read_result(const json_t *block, json_t *results, serve_error *e) {
     if (ok) {
         const json_field message[] = {
             {"role", json_string("tool")},
-            {"tool_call_id", json_string(json_string_value(id))},
+            {"tool_call_id", json_incref(id)},
             {"content", json_stringn(joined.data, joined.len)},
         };
-        ok = keep(results, json_object_of(message, 3), e);
+        ok = list_add(results, JSON_OBJECT(message), e);
     }
     account_free(joined.data);
     return ok;
 }
 
 static bool read_thinking(const json_t *block, message_parts *p, serve_error *e) {
-    const json_t *text;
+    json_t *text;
     if (!text_of(block, "thinking", &text, e)) return false;
     return append_text(&p->thinking, json_string_value(text), json_string_length(text), e);
 }
@@ -182,7 +165,7 @@ static bool add_answer(const message_parts *p, serve_request *r, serve_error *e)
         {"role", json_string("assistant")},
         {"content", content_of(p, true)},
     };
-    json_t *message = json_object_of(fields, 2);
+    json_t *message = JSON_OBJECT(fields);
     bool ok = message != NULL;
     if (p->thinking.data)
         ok = json_object_set_new(message, "reasoning_content",
@@ -193,7 +176,7 @@ static bool add_answer(const message_parts *p, serve_request *r, serve_error *e)
         json_decref(message);
         return serve_no_memory(e);
     }
-    return keep(r->messages, message, e);
+    return list_add(r->messages, message, e);
 }
 
 /* Results first, as templates want them right behind the calls. */
@@ -201,27 +184,17 @@ static bool add_question(const message_parts *p, const char *role, serve_request
                          serve_error *e) {
     if (json_array_extend(r->messages, p->results) != 0) return serve_no_memory(e);
     if (json_array_size(p->results) && !json_array_size(p->texts)) return true;
-    const json_field fields[] = {
-        {"role", json_string(role)},
-        {"content", content_of(p, false)},
-    };
-    return keep(r->messages, json_object_of(fields, 2), e);
+    return message_add(r, role, content_of(p, false), e);
 }
 
 bool anthropic_read_message(const json_t *message, serve_request *r, serve_error *e) {
     const char *role = json_string_value(json_object_get(message, "role"));
-    const json_t *content = json_object_get(message, "content");
+    json_t *content = json_object_get(message, "content");
     if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 &&
                   strcmp(role, "system") != 0))
         return serve_refuse(e, 400, "messages", "messages: a role must be user or assistant");
     bool is_answer = strcmp(role, "assistant") == 0;
-    if (json_is_string(content)) {
-        const json_field fields[] = {
-            {"role", json_string(role)},
-            {"content", json_stringn(json_string_value(content), json_string_length(content))},
-        };
-        return keep(r->messages, json_object_of(fields, 2), e);
-    }
+    if (json_is_string(content)) return message_add(r, role, json_incref(content), e);
     if (!json_is_array(content))
         return serve_refuse(e, 400, "messages",
                             "messages: a content must be a string or a list of blocks");

@@ -5,15 +5,14 @@
 
 #include "../json_out.h"
 #include "fields.h"
+#include "messages.h"
 
 #include <string.h>
 
 enum { MOST_STOPS = 64 };
 
 static bool append_system(json_t *parts, const char *text, serve_error *e) {
-    if (!*text) return true;
-    const json_field part[] = {{"type", json_string("text")}, {"text", json_string(text)}};
-    return json_array_append_new(parts, json_object_of(part, 2)) == 0 || serve_no_memory(e);
+    return !*text || list_add(parts, message_text_part(json_string(text)), e);
 }
 
 static bool read_system_parts(const json_t *system, json_t *parts, serve_error *e) {
@@ -38,13 +37,8 @@ static bool read_system(const json_t *body, serve_request *r, serve_error *e) {
     bool ok = parts ? read_system_parts(system, parts, e) : serve_no_memory(e);
     size_t n = json_array_size(parts);
     if (ok && n) {
-        const json_field message[] = {
-            {"role", json_string("system")},
-            {"content", n == 1 ? json_incref(json_object_get(json_array_get(parts, 0), "text"))
-                               : json_incref(parts)},
-        };
-        ok = json_array_append_new(r->messages, json_object_of(message, 2)) == 0 ||
-             serve_no_memory(e);
+        json_t *content = n == 1 ? json_object_get(json_array_get(parts, 0), "text") : parts;
+        ok = message_add(r, "system", json_incref(content), e);
     }
     json_decref(parts);
     return ok;
@@ -89,7 +83,7 @@ static bool read_tool(const json_t *tool, json_t *tools, serve_error *e) {
         {"type", json_string("function")},
         {"function", json_object_of(function, n)},
     };
-    return json_array_append_new(tools, json_object_of(fields, 2)) == 0 || serve_no_memory(e);
+    return list_add(tools, JSON_OBJECT(fields), e);
 }
 
 static bool read_tool_choice(const json_t *body, serve_request *r, serve_error *e) {

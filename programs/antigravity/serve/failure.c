@@ -75,5 +75,5 @@ json_t *openai_error(const serve_error *e) {
     };
     const size_t n = sizeof fields / sizeof fields[0];
     const json_field outer[] = {{"error", json_object_of(fields, e->n_context ? n : n - 2)}};
-    return json_object_of(outer, 1);
+    return JSON_OBJECT(outer);
 }

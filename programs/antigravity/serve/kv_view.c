@@ -36,7 +36,7 @@ static json_t *texts_of(const ag_cache_view *v, size_t first, size_t shown) {
             json_decref(list);
             list = NULL;
         } else if (i >= shown) {
-            json_append(&list, json_text(text.data ? text.data : "", text.len));
+            json_append(&list, json_text(text.data, text.len));
         }
     }
     ag_decoder_destroy(decoder);
@@ -52,7 +52,7 @@ static json_t *text_part(const ag_cache_view *v, size_t from) {
         {"from", json_integer((json_int_t)shown)},
         {"tokens", texts_of(v, first, shown)},
     };
-    return json_object_of(fields, 2);
+    return JSON_OBJECT(fields);
 }
 
 /* ---- layers ---- */
@@ -77,7 +77,7 @@ static json_t *layers_of(const ag_cache_view *v, const size_t *numbers) {
             {"window", json_integer(v->layers[l].window)},
             {"heads", heads},
         };
-        json_append(&layers, json_object_of(fields, 2));
+        json_append(&layers, JSON_OBJECT(fields));
     }
     return layers;
 }

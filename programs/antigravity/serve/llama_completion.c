@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
-
 static json_t *probability_of(const serve_token *t, json_t *top) {
     const json_field fields[] = {
         {"id", json_integer(t->id)},
@@ -64,7 +62,7 @@ static json_t *settings_of(const serve_request *r) {
         {"stream", json_boolean(r->stream)},
         {"n_probs", json_integer(r->n_top)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 static json_t *rate(size_t n, double seconds) {
@@ -82,7 +80,7 @@ static json_t *timings_of(const serve_exchange *x) {
         {"predicted_ms", json_real(x->decode_s * 1e3)},
         {"predicted_per_second", rate(x->n_generated, x->decode_s)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 static const char *stop_type(serve_finish f) {
@@ -113,7 +111,7 @@ static json_t *final_object(const serve_exchange *x, size_t answer, json_t *cont
         {"stopping_word", json_string(a->stop ? a->stop : "")},
         {"generation_settings", settings_of(r)},
     };
-    json_t *object = json_object_of(fields, COUNT(fields));
+    json_t *object = JSON_OBJECT(fields);
     if (answer % r->n == 0)
         object =
             with_field(object, "prompt", json_incref(json_array_get(r->prompts, answer / r->n)));
@@ -157,7 +155,7 @@ static json_t *llama_whole(serve_exchange *x) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < x->n_answers; i++) {
         const ag_text *text = &x->answers[i].content;
-        json_t *content = json_text(text->data ? text->data : "", text->len);
+        json_t *content = json_text(text->data, text->len);
         json_append(&list, chosen_fields(x, final_object(x, i, content)));
     }
     if (x->n_answers != 1 || !json_is_true(json_object_get(x->request->kept, "single")))
@@ -171,11 +169,11 @@ static void write_piece(serve_exchange *x, const serve_event *e) {
     if (!e->len && !e->n_tokens) return;
     const json_field fields[] = {
         {"index", json_integer((json_int_t)e->answer)},
-        {"content", json_text(e->text ? e->text : "", e->len)},
+        {"content", json_text(e->text, e->len)},
         {"tokens", token_ids(e->tokens, e->n_tokens)},
         {"stop", json_false()},
     };
-    json_t *piece = json_object_of(fields, COUNT(fields));
+    json_t *piece = JSON_OBJECT(fields);
     if (x->request->n_top)
         piece =
             with_field(piece, "completion_probabilities", probabilities_of(e->tokens, e->n_tokens));

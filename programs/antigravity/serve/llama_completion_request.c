@@ -3,6 +3,7 @@
 
 #include "../json_out.h"
 #include "fields.h"
+#include "messages.h"
 #include "openai_fields.h"
 
 #include <antigravity/serving.h>
@@ -31,7 +32,7 @@ static bool append_tokens(const ag_tokenizer *t, const json_t *text, bool first,
                                   &encoded, &err) == AG_OK;
     if (!ok) serve_refuse_status(e, &err);
     for (size_t i = 0; ok && i < encoded.n; i++)
-        ok = json_array_append_new(ids, json_integer(encoded.data[i])) == 0 || serve_no_memory(e);
+        ok = list_add(ids, json_integer(encoded.data[i]), e);
     ag_ids_free(&encoded);
     return ok;
 }
@@ -48,8 +49,7 @@ static bool join_sequence(const serve_call *call, const serve_request *r, const 
     for (size_t i = 0; ok && i < json_array_size(list); i++) {
         json_t *item = json_array_get(list, i);
         if (json_is_string(item)) ok = append_tokens(t, item, i == 0, ids, e);
-        else if (json_is_integer(item))
-            ok = json_array_append(ids, item) == 0 || serve_no_memory(e);
+        else if (json_is_integer(item)) ok = list_add(ids, json_incref(item), e);
         else ok = serve_refuse(e, 400, "prompt", "prompt: item %zu is neither an id nor a text", i);
     }
     *out = ok ? ids : NULL;
@@ -85,7 +85,7 @@ static bool read_prompts(const serve_call *call, const json_t *body, serve_reque
     for (size_t i = 0; i < n; i++) {
         json_t *item = single ? prompt : json_array_get(prompt, i);
         if (!read_prompt(call, r, item, &one, e)) return false;
-        if (json_array_append_new(r->prompts, one) != 0) return serve_no_memory(e);
+        if (!list_add(r->prompts, one, e)) return false;
     }
     return json_object_set_new(r->kept, "single", json_boolean(single)) == 0 || serve_no_memory(e);
 }

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
-
 /* ---- /props ---- */
 
 static json_t *sampling_of(const ag_served_model *m) {
@@ -24,7 +22,7 @@ static json_t *sampling_of(const ag_served_model *m) {
         {"frequency_penalty", json_float(s->frequency_penalty)},
         {"n_predict", json_integer(-1)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 /* Ours: what kv_policy of a request may be. */
@@ -45,14 +43,14 @@ static void reply_props(serve_call *call) {
     };
     const json_field modalities[] = {{"vision", json_false()}, {"audio", json_false()}};
     const json_field fields[] = {
-        {"default_generation_settings", json_object_of(defaults, COUNT(defaults))},
+        {"default_generation_settings", JSON_OBJECT(defaults)},
         {"total_slots", json_integer(call->server->settings->max_running)},
         {"model_alias", json_text(name, strlen(name))},
-        {"modalities", json_object_of(modalities, COUNT(modalities))},
+        {"modalities", JSON_OBJECT(modalities)},
         {"build_info", json_string("antigravity " AG_VERSION_STRING)},
         {"kv_policies", policy_names()},
     };
-    call_reply_json(call, 200, json_object_of(fields, COUNT(fields)));
+    call_reply_json(call, 200, JSON_OBJECT(fields));
 }
 
 /* ---- /slots ---- */
@@ -78,7 +76,7 @@ static void reply_slots(serve_call *call) {
             {"speculative", json_false()},
             {"is_processing", json_boolean(i < s.n_running)},
         };
-        json_append(&list, json_object_of(fields, COUNT(fields)));
+        json_append(&list, JSON_OBJECT(fields));
     }
     call_reply_json(call, 200, list);
 }

@@ -23,9 +23,9 @@ static json_t *describe_served(const serve_call *call, const char *name) {
         /* Clients ask for the size of the context under either name. */
         {"context_length", json_integer(session->max_seq_len)},
         {"max_model_len", json_integer(session->max_seq_len)},
-        {"meta", json_object_of(meta, 3)},
+        {"meta", JSON_OBJECT(meta)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static void list_models(serve_call *call) {
@@ -34,7 +34,7 @@ static void list_models(serve_call *call) {
     json_t *data = json_array();
     for (size_t i = 0; data && i < n; i++) json_append(&data, describe_served(call, names[i]));
     const json_field fields[] = {{"object", json_string("list")}, {"data", data}};
-    call_reply_json(call, 200, json_object_of(fields, 2));
+    call_reply_json(call, 200, JSON_OBJECT(fields));
 }
 
 static void show_model(serve_call *call) {

@@ -11,11 +11,9 @@
 #include <string.h>
 #include <time.h>
 
-#define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
-
 json_t *ollama_error(const serve_error *e) {
     const json_field fields[] = {{"error", json_text(e->text, strlen(e->text))}};
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 void ollama_time(char text[static 32], double seconds) {
@@ -44,7 +42,7 @@ static json_t *line_of(const serve_exchange *x, const char *key, json_t *value) 
         {key, value},
         {"done", json_false()},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 /* Adds the figures that end an answer to its line, which is transferred. */
@@ -59,7 +57,7 @@ static json_t *with_figures(const serve_exchange *x, json_t *line) {
         {"eval_count", json_integer((json_int_t)x->n_generated)},
         {"eval_duration", nanoseconds(x->decode_s)},
     };
-    json_t *figures = json_object_of(fields, COUNT(fields));
+    json_t *figures = JSON_OBJECT(fields);
     bool ok = figures && json_object_update(line, figures) == 0;
     json_decref(figures);
     if (ok) return line;
@@ -96,7 +94,7 @@ static json_t *chat_message(const char *content, size_t len, const char *thinkin
                             size_t n_thinking, json_t *calls) {
     json_field fields[4] = {
         {"role", json_string("assistant")},
-        {"content", json_text(content ? content : "", len)},
+        {"content", json_text(content, len)},
     };
     size_t n = 2;
     if (n_thinking) fields[n++] = (json_field){"thinking", json_text(thinking, n_thinking)};
@@ -118,9 +116,9 @@ static json_t *calls_of(const serve_answer *a) {
             {"name", json_string(a->calls[i].name)},
             {"arguments", arguments},
         };
-        const json_field call[] = {{"function", json_object_of(function, COUNT(function))}};
+        const json_field call[] = {{"function", JSON_OBJECT(function)}};
         if (!list) list = json_array();
-        json_append(&list, json_object_of(call, COUNT(call)));
+        json_append(&list, JSON_OBJECT(call));
         if (!list) return NULL;
     }
     return list;
@@ -147,8 +145,8 @@ static json_t *with_thinking(json_t *line, const char *text, size_t len) {
 
 json_t *ollama_generate_whole(serve_exchange *x) {
     const serve_answer *a = x->answers;
-    const char *text = a->content.data ? a->content.data : "";
-    json_t *line = with_figures(x, line_of(x, "response", json_text(text, a->content.len)));
+    json_t *text = json_text(a->content.data, a->content.len);
+    json_t *line = with_figures(x, line_of(x, "response", text));
     line = with_thinking(line, a->reasoning.data, shown_reasoning(x));
     return with_logprobs(line, a->tokens, a->n_tokens);
 }
@@ -194,7 +192,7 @@ void ollama_generate_event(serve_exchange *x, const serve_event *e) {
     json_t *line;
     switch (e->kind) {
     case SERVE_CONTENT:
-        line = line_of(x, "response", json_text(e->text ? e->text : "", e->len));
+        line = line_of(x, "response", json_text(e->text, e->len));
         if (e->len || e->n_tokens) serve_write_line(x, with_logprobs(line, e->tokens, e->n_tokens));
         else json_decref(line);
         break;
@@ -245,12 +243,12 @@ json_t *ollama_embed_whole(serve_exchange *x) {
         {"load_duration", nanoseconds(x->queue_s)},
         {"prompt_eval_count", json_integer((json_int_t)x->n_prompt)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 json_t *ollama_embeddings_whole(serve_exchange *x) {
     const json_field fields[] = {
         {"embedding", vector_of(x->embeddings[0], x->n_embedding, x->n_embedding)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }

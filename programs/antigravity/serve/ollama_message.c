@@ -20,7 +20,7 @@ static json_t *calls_with_ids(const json_t *calls, size_t first) {
             {"type", json_string("function")},
             {"function", json_incref(function)},
         };
-        json_append(&list, json_object_of(fields, 3));
+        json_append(&list, JSON_OBJECT(fields));
     }
     return list;
 }

@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
-
 /* "llama" of "LlamaForCausalLM". */
 static json_t *family_name(const ag_model_info *info) {
     const char *end = strstr(info->architecture, "For");
@@ -30,14 +28,12 @@ static json_t *details_of(const ag_model_info *info) {
     snprintf(size, sizeof size, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n / 1e9 : n / 1e6);
     snprintf(type, sizeof type, "%s", ag_dtype_name(info->file_type));
     for (char *c = type; *c; c++) *c = (char)toupper((unsigned char)*c);
-    json_t *families = json_array();
-    json_append(&families, family_name(info));
     const json_field fields[] = {
         {"parent_model", json_string("")},     {"format", json_string("")},
-        {"family", family_name(info)},         {"families", families},
+        {"family", family_name(info)},         {"families", json_list_of(family_name(info))},
         {"parameter_size", json_string(size)}, {"quantization_level", json_string(type)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 static uint32_t context_of(const ag_served_model *m) {
@@ -57,7 +53,7 @@ static json_t *listed_model(serve_call *call, const char *name, const ag_served_
         {"details", details_of(info)},
         {"context_length", json_integer(context_of(m))},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 /* By every name that a model has. */
@@ -73,7 +69,7 @@ static json_t *all_models(serve_call *call) {
 
 void ollama_tags(serve_call *call) {
     const json_field fields[] = {{"models", all_models(call)}};
-    call_reply_json(call, 200, json_object_of(fields, COUNT(fields)));
+    call_reply_json(call, 200, JSON_OBJECT(fields));
 }
 
 typedef struct loaded_models {
@@ -103,12 +99,12 @@ void ollama_ps(serve_call *call) {
     loaded_models loaded = {.call = call, .list = json_array()};
     if (loaded.list) ag_serving_each_session(call_serving(call), add_loaded, &loaded);
     const json_field fields[] = {{"models", loaded.list}};
-    call_reply_json(call, 200, json_object_of(fields, COUNT(fields)));
+    call_reply_json(call, 200, JSON_OBJECT(fields));
 }
 
 void ollama_version(serve_call *call) {
     const json_field fields[] = {{"version", json_string(AG_VERSION_STRING)}};
-    call_reply_json(call, 200, json_object_of(fields, COUNT(fields)));
+    call_reply_json(call, 200, JSON_OBJECT(fields));
 }
 
 static json_t *capabilities_of(const ag_served_model *m) {
@@ -142,7 +138,7 @@ static json_t *model_facts(const ag_served_model *m) {
     bool ok = family && json_object_set(facts, "general.architecture", family) == 0 &&
               json_object_set_new(facts, "general.parameter_count",
                                   json_integer((json_int_t)info->n_parameters)) == 0;
-    for (size_t i = 0; ok && i < COUNT(numbers); i++) {
+    for (size_t i = 0; ok && i < sizeof numbers / sizeof numbers[0]; i++) {
         char key[128];
         snprintf(key, sizeof key, "%s.%s", json_string_value(family), numbers[i].name);
         ok = json_object_set_new(facts, key, json_integer(numbers[i].value)) == 0;
@@ -185,7 +181,7 @@ void ollama_show(serve_call *call) {
         {"model_info", model_facts(m)},
         {"capabilities", capabilities_of(m)},
     };
-    call_reply_json(call, 200, json_object_of(fields, COUNT(fields)));
+    call_reply_json(call, 200, JSON_OBJECT(fields));
 }
 
 void ollama_refuse(serve_call *call) {

@@ -2,9 +2,9 @@
 /* The bodies of ollama's requests. What is not read here is ignored: keep_alive, num_ctx, ... */
 #include "ollama.h"
 
-#include "../json_out.h"
 #include "account.h"
 #include "fields.h"
+#include "messages.h"
 
 #include <antigravity/serving.h>
 #include <math.h>
@@ -120,11 +120,6 @@ bool ollama_parse_chat(const serve_call *call, const json_t *body, serve_request
     return read_answer_fields(body, r, e);
 }
 
-static bool add_text(serve_request *r, const char *role, const char *text, serve_error *e) {
-    const json_field fields[] = {{"role", json_string(role)}, {"content", json_string(text)}};
-    return json_array_append_new(r->messages, json_object_of(fields, 2)) == 0 || serve_no_memory(e);
-}
-
 static bool refuse_what_only_generate_had(const json_t *body, serve_error *e) {
     const char *template = NULL;
     if (!field_string(body, "template", &template, e)) return false;
@@ -155,8 +150,8 @@ bool ollama_parse_generate(const serve_call *call, const json_t *body, serve_req
     r->kind = SERVE_CHAT;
     r->messages = json_array();
     if (!r->messages) return serve_no_memory(e);
-    if (system && *system && !add_text(r, "system", system, e)) return false;
-    return add_text(r, "user", prompt, e);
+    if (system && *system && !message_add(r, "system", json_string(system), e)) return false;
+    return message_add(r, "user", json_string(prompt), e);
 }
 
 bool ollama_parse_embed(const serve_call *call, const json_t *body, serve_request *r,

@@ -13,7 +13,7 @@ json_t *openai_count(serve_exchange *x) {
         {"object", json_string("response.input_tokens")},
         {"input_tokens", json_integer((json_int_t)x->n_prompt)},
     };
-    return json_object_of(fields, 2);
+    return JSON_OBJECT(fields);
 }
 
 json_t *openai_token_bytes(const serve_token *t) {
@@ -49,10 +49,10 @@ static json_t *usage_of(const serve_exchange *x) {
         {"prompt_tokens", json_integer((json_int_t)x->n_prompt)},
         {"completion_tokens", json_integer((json_int_t)x->n_generated)},
         {"total_tokens", json_integer((json_int_t)(x->n_prompt + x->n_generated))},
-        {"prompt_tokens_details", json_object_of(cached, 1)},
-        {"completion_tokens_details", json_object_of(reasoned, 1)},
+        {"prompt_tokens_details", JSON_OBJECT(cached)},
+        {"completion_tokens_details", JSON_OBJECT(reasoned)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static json_t *id_of(const serve_exchange *x, const openai_names *names) {
@@ -82,9 +82,7 @@ json_t *openai_whole(const serve_exchange *x, const openai_names *names, json_t 
 
 void openai_write_choice(serve_exchange *x, const openai_names *names, json_t *choice) {
     const bool usage = x->request->include_usage;
-    json_t *choices = json_array();
-    if (choices) json_append(&choices, choice);
-    else json_decref(choice);
+    json_t *choices = json_list_of(choice);
     serve_write_sse(x, NULL,
                     object_of(x, names, names->piece, choices, usage, usage ? json_null() : NULL));
 }

@@ -3,6 +3,7 @@
 #include "openai.h"
 
 #include "../json_out.h"
+#include "messages.h"
 #include "openai_answer.h"
 
 #include <string.h>
@@ -18,23 +19,10 @@ static json_t *logprobs_of(const serve_token *tokens, size_t n) {
         {"content", openai_token_list(tokens, n)},
         {"refusal", json_null()},
     };
-    return json_object_of(fields, 2);
+    return JSON_OBJECT(fields);
 }
 
 /* ---- one body ---- */
-
-static json_t *call_of(const serve_called *c) {
-    const json_field function[] = {
-        {"name", json_text(c->name, strlen(c->name))},
-        {"arguments", text_of(&c->arguments)},
-    };
-    const json_field fields[] = {
-        {"id", json_string(c->id)},
-        {"type", json_string("function")},
-        {"function", json_object_of(function, 2)},
-    };
-    return json_object_of(fields, 3);
-}
 
 /* The value is transferred. False: out of memory. */
 static bool set_field(json_t *object, const char *name, json_t *value) {
@@ -48,8 +36,10 @@ static json_t *message_of(const serve_answer *a) {
         {"content", only_calls ? json_null() : text_of(&a->content)},
         {"refusal", json_null()},
     };
-    json_t *message = json_object_of(fields, 3), *calls = json_array();
-    for (size_t i = 0; calls && i < a->n_calls; i++) json_append(&calls, call_of(&a->calls[i]));
+    json_t *message = JSON_OBJECT(fields), *calls = json_array();
+    for (size_t i = 0; calls && i < a->n_calls; i++)
+        json_append(&calls, message_tool_call(a->calls[i].id, a->calls[i].name,
+                                              text_of(&a->calls[i].arguments)));
     bool ok = message && calls;
     if (ok && a->reasoning.len)
         ok = set_field(message, "reasoning_content", text_of(&a->reasoning));
@@ -68,7 +58,7 @@ static json_t *choice_of(const serve_exchange *x, size_t i) {
         {"logprobs", x->request->logprobs ? logprobs_of(a->tokens, a->n_tokens) : json_null()},
         {"finish_reason", json_string(serve_finish_reason(a->finish))},
     };
-    return json_object_of(fields, 4);
+    return JSON_OBJECT(fields);
 }
 
 static json_t *whole_chat(serve_exchange *x) {
@@ -87,12 +77,12 @@ static void write_delta(serve_exchange *x, const serve_event *e, json_t *delta, 
         {"logprobs", tells ? logprobs_of(e->tokens, e->n_tokens) : json_null()},
         {"finish_reason", finish},
     };
-    openai_write_choice(x, &chat_names, json_object_of(fields, 4));
+    openai_write_choice(x, &chat_names, JSON_OBJECT(fields));
 }
 
 static void write_field(serve_exchange *x, const serve_event *e, const char *name) {
     const json_field fields[] = {{name, json_text(e->text, e->len)}};
-    write_delta(x, e, json_object_of(fields, 1), json_null());
+    write_delta(x, e, JSON_OBJECT(fields), json_null());
 }
 
 /* A call begins with its id and name; pieces of its arguments follow. */
@@ -110,10 +100,9 @@ static void write_call(serve_exchange *x, const serve_event *e) {
         {"id", begins ? json_string(e->id) : NULL},
         {"type", begins ? json_string("function") : NULL},
     };
-    json_t *calls = json_array();
-    if (calls) json_append(&calls, json_object_of(fields, begins ? 4 : 2));
-    const json_field delta[] = {{"tool_calls", calls}};
-    write_delta(x, e, json_object_of(delta, 1), json_null());
+    json_t *call = json_object_of(fields, begins ? 4 : 2);
+    const json_field delta[] = {{"tool_calls", json_list_of(call)}};
+    write_delta(x, e, JSON_OBJECT(delta), json_null());
 }
 
 static void begin_answers(serve_exchange *x) {
@@ -123,7 +112,7 @@ static void begin_answers(serve_exchange *x) {
             {"role", json_string("assistant")},
             {"content", json_string("")},
         };
-        write_delta(x, &e, json_object_of(fields, 2), json_null());
+        write_delta(x, &e, JSON_OBJECT(fields), json_null());
     }
 }
 

@@ -78,7 +78,7 @@ static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset
         {"top_logprobs", tops},
         {"text_offset", offsets},
     };
-    return json_object_of(fields, 4);
+    return JSON_OBJECT(fields);
 }
 
 /* text and finish are transferred. */
@@ -94,7 +94,7 @@ static json_t *completion_choice(const serve_exchange *x, size_t answer, json_t 
          tells ? logprobs_lists(tokens, n_tokens, offset, x->request->n_top > 0) : json_null()},
         {"finish_reason", finish},
     };
-    return json_object_of(fields, 4);
+    return JSON_OBJECT(fields);
 }
 
 static json_t *whole_completion(serve_exchange *x) {

@@ -80,7 +80,7 @@ static json_t *whole_embeddings(serve_exchange *x) {
             {"index", json_integer((json_int_t)i)},
             {"embedding", as_text ? base64_of(v, n) : floats_of(v, n)},
         };
-        json_append(&data, json_object_of(one, 3));
+        json_append(&data, JSON_OBJECT(one));
     }
     const json_field usage[] = {
         {"prompt_tokens", json_integer((json_int_t)x->n_prompt)},
@@ -90,9 +90,9 @@ static json_t *whole_embeddings(serve_exchange *x) {
         {"object", json_string("list")},
         {"data", data},
         {"model", json_text(x->model, strlen(x->model))},
-        {"usage", json_object_of(usage, 2)},
+        {"usage", JSON_OBJECT(usage)},
     };
-    return json_object_of(fields, 4);
+    return JSON_OBJECT(fields);
 }
 
 const serve_protocol openai_embeddings = {

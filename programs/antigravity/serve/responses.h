@@ -12,7 +12,7 @@ bool responses_parse(const serve_call *call, const json_t *body, serve_request *
 bool responses_parse_count(const serve_call *call, const json_t *body, serve_request *r,
                            serve_error *e);
 /* Appends the messages that "input" stands for, a string or a list of items, to r->messages. */
-bool responses_read_input(const json_t *input, serve_request *r, serve_error *e);
+bool responses_read_input(json_t *input, serve_request *r, serve_error *e);
 
 /* ---- items of the output ---- */
 

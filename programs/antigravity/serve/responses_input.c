@@ -5,6 +5,7 @@
 
 #include "../json_out.h"
 #include "fields.h"
+#include "messages.h"
 
 #include <string.h>
 
@@ -12,7 +13,7 @@
 static bool read_part(const json_t *item, json_t **part, serve_error *e) {
     const char *type = field_type(item);
     const char *key = strcmp(type, "refusal") == 0 ? "refusal" : "text";
-    const json_t *text = json_object_get(item, key);
+    json_t *text = json_object_get(item, key);
     if (strcmp(type, "input_image") == 0)
         return serve_refuse(e, 400, "input", "this model has no vision");
     if (strcmp(type, "input_text") != 0 && strcmp(type, "output_text") != 0 &&
@@ -20,20 +21,16 @@ static bool read_part(const json_t *item, json_t **part, serve_error *e) {
         return serve_refuse(e, 400, "input", "input: a part of type \"%s\" is not supported", type);
     if (!json_is_string(text))
         return serve_refuse(e, 400, "input", "input: a part of type %s has no %s", type, key);
-    const json_field fields[] = {
-        {"type", json_string("text")},
-        {"text", json_stringn(json_string_value(text), json_string_length(text))},
-    };
-    *part = json_object_of(fields, 2);
+    *part = message_text_part(json_incref(text));
     return *part != NULL || serve_no_memory(e);
 }
 
 /* A string, or a list of parts, of which a single one becomes a string: *content is new. */
-static bool read_content(const json_t *from, json_t **content, serve_error *e) {
+static bool read_content(json_t *from, json_t **content, serve_error *e) {
     *content = NULL;
     if (json_is_string(from)) {
-        *content = json_stringn(json_string_value(from), json_string_length(from));
-        return *content != NULL || serve_no_memory(e);
+        *content = json_incref(from);
+        return true;
     }
     if (!json_is_array(from))
         return serve_refuse(e, 400, "input",
@@ -43,18 +40,13 @@ static bool read_content(const json_t *from, json_t **content, serve_error *e) {
     for (size_t i = 0; ok && i < json_array_size(from); i++) {
         json_t *part = NULL;
         ok = read_part(json_array_get(from, i), &part, e);
-        if (ok) ok = json_array_append_new(parts, part) == 0 || serve_no_memory(e);
+        ok = ok && list_add(parts, part, e);
     }
     if (ok && json_array_size(parts) == 1)
         *content = json_incref(json_object_get(json_array_get(parts, 0), "text"));
     else if (ok) *content = json_incref(parts);
     json_decref(parts);
     return ok;
-}
-
-/* The values are used up in any case. */
-static bool add_message(serve_request *r, const json_field *fields, size_t n, serve_error *e) {
-    return json_array_append_new(r->messages, json_object_of(fields, n)) == 0 || serve_no_memory(e);
 }
 
 /* The assistant's message at the end, as long as it may still get calls or, with new_text, a text;
@@ -66,8 +58,7 @@ static json_t *open_answer(serve_request *r, bool new_text, serve_error *e) {
         (!new_text ||
          (json_is_null(json_object_get(last, "content")) && !json_object_get(last, "tool_calls"))))
         return last;
-    const json_field fields[] = {{"role", json_string("assistant")}, {"content", json_null()}};
-    if (!add_message(r, fields, 2, e)) return NULL;
+    if (!message_add(r, "assistant", json_null(), e)) return NULL;
     return json_array_get(r->messages, json_array_size(r->messages) - 1);
 }
 
@@ -86,8 +77,7 @@ static bool read_message_item(const json_t *item, serve_request *r, serve_error 
         json_decref(content);
         return false;
     }
-    const json_field fields[] = {{"role", json_string(role)}, {"content", content}};
-    return add_message(r, fields, 2, e);
+    return message_add(r, role, content, e);
 }
 
 static bool read_call_item(const json_t *item, serve_request *r, serve_error *e) {
@@ -106,16 +96,7 @@ static bool read_call_item(const json_t *item, serve_request *r, serve_error *e)
         calls = json_array();
         if (json_object_set_new(message, "tool_calls", calls) != 0) return serve_no_memory(e);
     }
-    const json_field function[] = {
-        {"name", json_string(name)},
-        {"arguments", json_string(arguments)},
-    };
-    const json_field call[] = {
-        {"id", json_string(id)},
-        {"type", json_string("function")},
-        {"function", json_object_of(function, 2)},
-    };
-    return json_array_append_new(calls, json_object_of(call, 3)) == 0 || serve_no_memory(e);
+    return list_add(calls, message_tool_call(id, name, json_string(arguments)), e);
 }
 
 static bool read_output_item(const json_t *item, serve_request *r, serve_error *e) {
@@ -129,7 +110,7 @@ static bool read_output_item(const json_t *item, serve_request *r, serve_error *
         {"tool_call_id", json_string(id)},
         {"content", content},
     };
-    return add_message(r, fields, 3, e);
+    return list_add(r->messages, JSON_OBJECT(fields), e);
 }
 
 /* Its text, if it is there; a reasoning that is encrypted or only summarised says nothing to the
@@ -137,14 +118,14 @@ static bool read_output_item(const json_t *item, serve_request *r, serve_error *
 static bool read_reasoning_item(const json_t *item, serve_request *r, serve_error *e) {
     json_t *content = NULL;
     if (!field_array(item, "content", &content, e)) return false;
-    const json_t *text = json_object_get(json_array_get(content, 0), "text");
+    json_t *text = json_object_get(json_array_get(content, 0), "text");
     if (!json_is_string(text)) return true;
     const json_field fields[] = {
         {"role", json_string("assistant")},
         {"content", json_null()},
-        {"reasoning_content", json_stringn(json_string_value(text), json_string_length(text))},
+        {"reasoning_content", json_incref(text)},
     };
-    return add_message(r, fields, 3, e);
+    return list_add(r->messages, JSON_OBJECT(fields), e);
 }
 
 static bool read_item(const json_t *item, serve_request *r, serve_error *e) {
@@ -157,14 +138,8 @@ static bool read_item(const json_t *item, serve_request *r, serve_error *e) {
     return serve_refuse(e, 400, "input", "input: an item of type \"%s\" is not supported", type);
 }
 
-bool responses_read_input(const json_t *input, serve_request *r, serve_error *e) {
-    if (json_is_string(input)) {
-        const json_field fields[] = {
-            {"role", json_string("user")},
-            {"content", json_stringn(json_string_value(input), json_string_length(input))},
-        };
-        return add_message(r, fields, 2, e);
-    }
+bool responses_read_input(json_t *input, serve_request *r, serve_error *e) {
+    if (json_is_string(input)) return message_add(r, "user", json_incref(input), e);
     if (!json_is_array(input))
         return serve_refuse(e, 400, "input", "input must be a string or a list of items");
     for (size_t i = 0; i < json_array_size(input); i++)

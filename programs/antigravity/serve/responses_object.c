@@ -20,26 +20,19 @@ void responses_item_id(char id[static 56], const char *prefix, const serve_excha
 json_t *responses_text_part(const char *text, size_t len, json_t *logprobs) {
     const json_field fields[] = {
         {"type", json_string("output_text")},
-        {"text", json_text(text ? text : "", len)},
+        {"text", json_text(text, len)},
         {"annotations", json_array()},
         {"logprobs", logprobs},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 json_t *responses_reasoning_part(const char *text, size_t len) {
     const json_field fields[] = {
         {"type", json_string("reasoning_text")},
-        {"text", json_text(text ? text : "", len)},
+        {"text", json_text(text, len)},
     };
-    return json_object_of(fields, COUNT(fields));
-}
-
-/* A list with one part, which is transferred; NULL: an empty one. */
-static json_t *list_of(json_t *part) {
-    json_t *list = json_array();
-    json_append(&list, part);
-    return list;
+    return JSON_OBJECT(fields);
 }
 
 json_t *responses_message(const serve_exchange *x, size_t index, json_t *content,
@@ -53,7 +46,7 @@ json_t *responses_message(const serve_exchange *x, size_t index, json_t *content
         {"role", json_string("assistant")},
         {"content", content},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 json_t *responses_reasoning(const serve_exchange *x, size_t index, json_t *content) {
@@ -65,20 +58,22 @@ json_t *responses_reasoning(const serve_exchange *x, size_t index, json_t *conte
         {"summary", json_array()},
         {"content", content},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 json_t *responses_call(const serve_exchange *x, size_t index, const serve_called *c,
                        const char *status) {
     char id[56];
     responses_item_id(id, "fc", x, index);
-    const char *arguments = c->arguments.data ? c->arguments.data : "";
     const json_field fields[] = {
-        {"id", json_string(id)},         {"type", json_string("function_call")},
-        {"status", json_string(status)}, {"call_id", json_string(c->id)},
-        {"name", json_string(c->name)},  {"arguments", json_text(arguments, c->arguments.len)},
+        {"id", json_string(id)},
+        {"type", json_string("function_call")},
+        {"status", json_string(status)},
+        {"call_id", json_string(c->id)},
+        {"name", json_string(c->name)},
+        {"arguments", json_text(c->arguments.data, c->arguments.len)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 json_t *responses_logprobs(const serve_exchange *x, const serve_token *tokens, size_t n) {
@@ -96,7 +91,7 @@ static json_t *incomplete_details(const serve_exchange *x, const char *status) {
     if (strcmp(status, "incomplete") != 0) return json_null();
     if (x->answers->finish != SERVE_FINISH_LENGTH) return json_object();
     const json_field fields[] = {{"reason", json_string("max_output_tokens")}};
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 static json_t *count_object(const char *key, size_t n, const char *key2, size_t n2) {
@@ -104,7 +99,7 @@ static json_t *count_object(const char *key, size_t n, const char *key2, size_t 
         {key, json_integer((json_int_t)n)},
         {key2, json_integer((json_int_t)n2)},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 static json_t *usage_of(const serve_exchange *x) {
@@ -114,10 +109,10 @@ static json_t *usage_of(const serve_exchange *x) {
         {"input_tokens_details",
          count_object("cached_tokens", x->n_cached, "cache_write_tokens", 0)},
         {"output_tokens", json_integer((json_int_t)x->n_generated)},
-        {"output_tokens_details", json_object_of(reasoning, COUNT(reasoning))},
+        {"output_tokens_details", JSON_OBJECT(reasoning)},
         {"total_tokens", json_integer((json_int_t)(x->n_prompt + x->n_generated))},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 /* What the client sent, or else `otherwise`, which is transferred. */
@@ -169,7 +164,7 @@ static json_t *echo_text(const serve_exchange *x) {
     json_decref(sent);
     if (!text || json_object_get(text, "format")) return text;
     const json_field format[] = {{"type", json_string("text")}};
-    if (json_object_set_new(text, "format", json_object_of(format, 1)) == 0) return text;
+    if (json_object_set_new(text, "format", JSON_OBJECT(format)) == 0) return text;
     json_decref(text);
     return NULL;
 }
@@ -216,7 +211,7 @@ json_t *responses_object(const serve_exchange *x, const char *status, json_t *ou
         {"user", echo(x, "user", json_null())},
         {"metadata", echo(x, "metadata", json_object())},
     };
-    return json_object_of(fields, COUNT(fields));
+    return JSON_OBJECT(fields);
 }
 
 json_t *responses_whole(serve_exchange *x) {
@@ -226,12 +221,12 @@ json_t *responses_whole(serve_exchange *x) {
     size_t index = 0;
     if (a->reasoning.len && !x->request->hide_reasoning)
         json_append(&output, responses_reasoning(x, index++,
-                                                 list_of(responses_reasoning_part(
+                                                 json_list_of(responses_reasoning_part(
                                                      a->reasoning.data, a->reasoning.len))));
     if (a->content.len || !a->n_calls) {
         json_t *part = responses_text_part(a->content.data, a->content.len,
                                            responses_logprobs(x, a->tokens, a->n_tokens));
-        json_append(&output, responses_message(x, index++, list_of(part), status));
+        json_append(&output, responses_message(x, index++, json_list_of(part), status));
     }
     for (size_t i = 0; i < a->n_calls; i++)
         json_append(&output, responses_call(x, index++, &a->calls[i], status));

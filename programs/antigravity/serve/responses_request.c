@@ -5,6 +5,7 @@
 
 #include "../json_out.h"
 #include "fields.h"
+#include "messages.h"
 
 #include <antigravity/serving.h>
 #include <string.h>
@@ -30,15 +31,10 @@ static bool refuse_what_is_stored(const json_t *body, serve_error *e) {
     return true;
 }
 
-static bool add_turn(serve_request *r, const char *role, const char *text, serve_error *e) {
-    const json_field fields[] = {{"role", json_string(role)}, {"content", json_string(text)}};
-    return json_array_append_new(r->messages, json_object_of(fields, 2)) == 0 || serve_no_memory(e);
-}
-
 static bool read_instructions(const json_t *body, serve_request *r, serve_error *e) {
     const char *text = NULL;
     if (!field_string(body, "instructions", &text, e)) return false;
-    return !text || !*text || add_turn(r, "system", text, e);
+    return !text || !*text || message_add(r, "system", json_string(text), e);
 }
 
 /* OpenAI's servers would run tools of other types themselves: the model is not told of them. */
@@ -58,7 +54,7 @@ static bool read_function_tool(const json_t *tool, json_t *tools, serve_error *e
         return serve_no_memory(e);
     }
     const json_field fields[] = {{"type", json_string("function")}, {"function", function}};
-    return json_array_append_new(tools, json_object_of(fields, 2)) == 0 || serve_no_memory(e);
+    return list_add(tools, JSON_OBJECT(fields), e);
 }
 
 static bool read_choice_word(const char *word, serve_request *r, serve_error *e) {
@@ -170,10 +166,11 @@ static bool read_conversation(const json_t *body, serve_request *r, serve_error 
     if (!field_copy(body, "model", &r->model, e) || !refuse_what_is_stored(body, e) ||
         !read_instructions(body, r, e))
         return false;
-    const json_t *input = json_object_get(body, "input");
+    json_t *input = json_object_get(body, "input");
     if (!input || json_is_null(input)) {
         /* Nothing is said: a turn that is empty. */
-        if (!json_array_size(r->messages) && !add_turn(r, "user", "", e)) return false;
+        if (!json_array_size(r->messages) && !message_add(r, "user", json_string(""), e))
+            return false;
     } else if (!responses_read_input(input, r, e)) {
         return false;
     }

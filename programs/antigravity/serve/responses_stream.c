@@ -16,7 +16,7 @@ static void send_event(serve_exchange *x, const char *type, const json_field *fi
         {"type", json_string(type)},
         {"sequence_number", json_integer((json_int_t)s->sequence++)},
     };
-    json_t *event = json_object_of(head, COUNT(head));
+    json_t *event = JSON_OBJECT(head);
     json_t *rest = json_object_of(fields, n);
     if (json_object_update(event, rest) != 0) {
         json_decref(event);
@@ -60,12 +60,6 @@ static void send_inside(serve_exchange *x, const char *type, json_field first, j
 
 static const json_field no_field = {NULL, NULL};
 
-static json_t *part_list(json_t *part) {
-    json_t *list = json_array();
-    json_append(&list, part);
-    return list;
-}
-
 /* The item is over: it is sent whole, and remembered for the response. */
 static void send_item_done(serve_exchange *x, json_t *item) {
     responses_stream *s = x->state;
@@ -88,7 +82,7 @@ static void close_text(serve_exchange *x) {
                 (json_field){"logprobs", json_incref(logprobs)});
     send_inside(x, "response.content_part.done", (json_field){"part", json_incref(part)}, no_field);
     const char *status = x->answers->finish ? responses_status(x) : "completed";
-    send_item_done(x, responses_message(x, s->index, part_list(part), status));
+    send_item_done(x, responses_message(x, s->index, json_list_of(part), status));
 }
 
 static void close_reasoning(serve_exchange *x) {
@@ -98,15 +92,14 @@ static void close_reasoning(serve_exchange *x) {
     send_inside(x, "response.reasoning_text.done", (json_field){"text", json_text(text, len)},
                 no_field);
     send_item_done(
-        x, responses_reasoning(x, s->index, part_list(responses_reasoning_part(text, len))));
+        x, responses_reasoning(x, s->index, json_list_of(responses_reasoning_part(text, len))));
 }
 
 static void close_call(serve_exchange *x) {
     responses_stream *s = x->state;
     const serve_called *c = &x->answers->calls[s->call];
-    const char *arguments = c->arguments.data ? c->arguments.data : "";
     send_inside(x, "response.function_call_arguments.done",
-                (json_field){"arguments", json_text(arguments, c->arguments.len)},
+                (json_field){"arguments", json_text(c->arguments.data, c->arguments.len)},
                 (json_field){"name", json_string(c->name)});
     const char *status = x->answers->finish ? responses_status(x) : "completed";
     send_item_done(x, responses_call(x, s->index, c, status));
@@ -193,8 +186,7 @@ static void write_failure(serve_exchange *x, const serve_error *error) {
         {"message", json_text(error->text, strlen(error->text))},
     };
     send_response(x, "response.failed",
-                  responses_object(x, "failed", json_incref(s->output),
-                                   json_object_of(fields, COUNT(fields))));
+                  responses_object(x, "failed", json_incref(s->output), JSON_OBJECT(fields)));
 }
 
 void responses_event(serve_exchange *x, const serve_event *e) {

@@ -28,10 +28,10 @@ static void reply_health(serve_call *call) {
         {"status", json_string(stops ? "stopping" : "ok")},
         {"running", json_integer(s.n_running)},
         {"waiting", json_integer(s.n_waiting)},
-        {"memory", json_object_of(memory, 2)},
-        {"models", json_object_of(models, 2)},
+        {"memory", JSON_OBJECT(memory)},
+        {"models", JSON_OBJECT(models)},
     };
-    call_reply_json(call, stops ? 503 : 200, json_object_of(fields, 5));
+    call_reply_json(call, stops ? 503 : 200, JSON_OBJECT(fields));
 }
 
 /* ---- /v1/kv ---- */
@@ -56,7 +56,7 @@ static bool add_held(void *user, const ag_resident_session *h) {
         {"shared_bytes", json_integer((json_int_t)h->shared_bytes)},
         {"idle_seconds", json_real(h->idle_s)},
     };
-    json_append(&l->list, json_object_of(fields, sizeof fields / sizeof fields[0]));
+    json_append(&l->list, JSON_OBJECT(fields));
     return l->list != NULL;
 }
 
@@ -73,9 +73,9 @@ static void reply_kv(serve_call *call) {
     const json_field fields[] = {
         {"object", json_string("list")},
         {"data", held.list},
-        {"memory", json_object_of(memory, 3)},
+        {"memory", JSON_OBJECT(memory)},
     };
-    call_reply_json(call, 200, json_object_of(fields, 3));
+    call_reply_json(call, 200, JSON_OBJECT(fields));
 }
 
 const serve_route state_routes[] = {

@@ -29,9 +29,9 @@ static json_t *pieces_of(const ag_tokenizer *t, const ag_ids *ids) {
         if (ag_tokenizer_decode(t, &ids->data[i], 1, true, &text, &err) != AG_OK) text.len = 0;
         const json_field fields[] = {
             {"id", json_integer(ids->data[i])},
-            {"piece", json_text(text.len ? text.data : "", text.len)},
+            {"piece", json_text(text.data, text.len)},
         };
-        json_append(&list, json_object_of(fields, 2));
+        json_append(&list, JSON_OBJECT(fields));
         ag_text_free(&text);
     }
     return list;
@@ -71,7 +71,7 @@ static void reply_tokens(serve_call *call) {
             {"tokens", pieces ? pieces_of(t, &ids) : json_ids(ids.data, ids.n)},
             {"count", json_integer((json_int_t)ids.n)},
         };
-        call_reply_json(call, 200, json_object_of(fields, 2));
+        call_reply_json(call, 200, JSON_OBJECT(fields));
     }
     ag_ids_free(&ids);
 }
@@ -109,8 +109,8 @@ static void reply_text_of_tokens(serve_call *call) {
     if (!m || !detokenize(call, ag_served_model_tokenizer(m), &text, &e)) {
         call_reply_error(call, &e);
     } else {
-        const json_field fields[] = {{"content", json_text(text.len ? text.data : "", text.len)}};
-        call_reply_json(call, 200, json_object_of(fields, 1));
+        const json_field fields[] = {{"content", json_text(text.data, text.len)}};
+        call_reply_json(call, 200, JSON_OBJECT(fields));
     }
     ag_text_free(&text);
 }
@@ -130,11 +130,11 @@ static void reply_template(serve_call *call) {
          serve_render(call, m, &r, &ids, &text, &e);
     if (ok) {
         const json_field fields[] = {
-            {"prompt", json_text(text.len ? text.data : "", text.len)},
+            {"prompt", json_text(text.data, text.len)},
             {"tokens", json_ids(ids.data, ids.n)},
             {"count", json_integer((json_int_t)ids.n)},
         };
-        call_reply_json(call, 200, json_object_of(fields, 3));
+        call_reply_json(call, 200, JSON_OBJECT(fields));
     } else {
         call_reply_error(call, &e);
     }
