@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /metrics: figures as Prometheus reads them. */
-#include "metrics.h"
-
 #include "account.h"
 #include "account_text.h"
 #include "call.h"
+#include "routes.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -109,7 +108,7 @@ static bool add_memory(ag_text *m, const server *srv, const ag_serving_stats *s)
     return add_metrics(m, rows, COUNT(rows));
 }
 
-void reply_metrics(serve_call *call) {
+static void reply_metrics(serve_call *call) {
     ag_serving_stats s;
     ag_text m = {0};
     ag_serving_get_stats(call_serving(call), &s);
@@ -121,3 +120,8 @@ void reply_metrics(serve_call *call) {
     else call_reply_json(call, 503, NULL);
     account_free(m.data);
 }
+
+const serve_route metrics_routes[] = {
+    {"GET", "/metrics", .handle = reply_metrics},
+    {0},
+};

@@ -149,23 +149,23 @@ static json_t *model_facts(const ag_served_model *m) {
     return NULL;
 }
 
-void ollama_show(serve_call *call) {
-    serve_error e;
+/* The model that the body names. NULL: *e says why there is none. */
+static const ag_served_model *named_model(const serve_call *call, serve_error *e) {
     const char *name = NULL;
     const json_t *body = call_body(call);
-    if (!field_string(body, "model", &name, &e) ||
-        (!name && !field_string(body, "name", &name, &e))) {
-        call_reply_error(call, &e);
-        return;
-    }
+    if (!field_string(body, "model", &name, e) || (!name && !field_string(body, "name", &name, e)))
+        return NULL;
     char *known = name ? ollama_model_name(call, name) : NULL;
-    if (name && !known) {
-        serve_no_memory(&e);
-        call_reply_error(call, &e);
-        return;
-    }
-    const ag_served_model *m = call_model(call, known, &e);
+    const ag_served_model *m = NULL;
+    if (name && !known) serve_no_memory(e);
+    else m = call_model(call, known, e);
     account_free(known);
+    return m;
+}
+
+void ollama_show(serve_call *call) {
+    serve_error e;
+    const ag_served_model *m = named_model(call, &e);
     if (!m) {
         call_reply_error(call, &e);
         return;

@@ -8,7 +8,8 @@
 extern const serve_route openai_routes[];      /* chat completions, completions, embeddings */
 extern const serve_route model_routes[];       /* /v1/models */
 extern const serve_route token_routes[];       /* /tokenize, /detokenize, /apply-template */
-extern const serve_route state_routes[];       /* /health, /metrics, /v1/kv */
+extern const serve_route state_routes[];       /* /health, /v1/kv */
+extern const serve_route metrics_routes[];     /* /metrics */
 extern const serve_route kv_routes[];          /* /v1/kv/ID */
 extern const serve_route page_routes[];        /* / and what the page consists of */
 extern const serve_route anthropic_routes[];   /* /v1/messages */

@@ -73,6 +73,10 @@ bool run_take_end(serve_run *run, size_t answer, const ag_request_event *e);
 bool run_make_answers(serve_run *run);
 void run_free_answers(serve_run *run);
 
+/* run_settings.c: fills run->params, but for the prompts. constrained: the answer says itself where
+ * it ends. */
+bool run_apply_settings(serve_run *run, bool constrained, serve_error *e);
+
 /* run_write.c: to the protocol, in a stream. */
 void run_tell(serve_run *run, const serve_event *e);
 

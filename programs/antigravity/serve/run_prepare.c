@@ -5,7 +5,6 @@
 #include "fields.h"
 #include "infill.h"
 #include "run_impl.h"
-#include "run_settings.h"
 
 #include <stdio.h>
 #include <string.h>

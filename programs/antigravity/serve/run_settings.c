@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run_settings.h"
-
+/* How answers are chosen and kept: what the request says, over what the model and the server say.
+ */
 #include "account.h"
 #include "logit_bias.h"
 #include "run_impl.h"

@@ -4,7 +4,6 @@
 
 #include "../json_out.h"
 #include "call.h"
-#include "metrics.h"
 
 #include <string.h>
 
@@ -81,7 +80,6 @@ static void reply_kv(serve_call *call) {
 const serve_route state_routes[] = {
     {"GET", "/health", .handle = reply_health, .is_public = true},
     {"GET", "/v1/health", .handle = reply_health, .is_public = true},
-    {"GET", "/metrics", .handle = reply_metrics},
     {"GET", "/v1/kv", .handle = reply_kv},
     {0},
 };
