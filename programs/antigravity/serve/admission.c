@@ -41,16 +41,15 @@ static bool check_origin(serve_call *call, serve_error *e) {
 
 /* OPTIONS: a browser asks before it sends what a page wants to be sent. */
 static void answer_options(serve_call *call, const char *allowed) {
-    const size_t n = strlen(call->headers);
+    const bool is_cors = call->headers[0] != '\0';
     const char *wanted = call_header(call, "access-control-request-headers");
     call->status = 200; /* not 204, which some older clients take for a failure */
-    snprintf(call->headers + n, sizeof call->headers - n, "Allow: %s\r\n", allowed);
-    if (!n) return;
-    const size_t at = strlen(call->headers);
-    snprintf(call->headers + at, sizeof call->headers - at,
-             "Access-Control-Allow-Methods: %s\r\nAccess-Control-Allow-Headers: %.400s\r\n"
-             "Access-Control-Max-Age: 600\r\n",
-             allowed, wanted ? wanted : "Authorization, Content-Type");
+    call_reply_header(call, "Allow", allowed);
+    if (!is_cors) return;
+    call_reply_header(call, "Access-Control-Allow-Methods", allowed);
+    call_reply_header(call, "Access-Control-Allow-Headers",
+                      wanted ? wanted : "Authorization, Content-Type");
+    call_reply_header(call, "Access-Control-Max-Age", "600");
 }
 
 static bool check_key(serve_call *call, serve_error *e) {
@@ -73,8 +72,7 @@ bool call_admit(serve_call *call, serve_error *e) {
         return true;
     }
     if (!route && allowed) {
-        const size_t n = strlen(call->headers);
-        snprintf(call->headers + n, sizeof call->headers - n, "Allow: %s\r\n", allowed);
+        call_reply_header(call, "Allow", allowed);
         return serve_refuse(e, 405, NULL, "%.20s is not for %.200s: %s", method, call->head.path,
                             allowed);
     }

@@ -27,30 +27,12 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
            serve_refuse(e, 400, "messages", "the last message is no object");
 }
 
-static bool read_choice(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *choice = json_object_get(body, "tool_choice");
-    const char *word = json_string_value(choice);
-    if (!choice || json_is_null(choice) || (word && !strcmp(word, "auto"))) return true;
-    if (word && !strcmp(word, "none")) r->tool_choice = SERVE_TOOLS_NONE;
-    else if (word && !strcmp(word, "required")) r->tool_choice = SERVE_TOOLS_REQUIRED;
-    else if (json_is_object(choice) && !strcmp(field_type(choice), "function")) {
-        const json_t *function = json_object_get(choice, "function");
-        r->tool_choice = SERVE_TOOLS_NAMED;
-        if (!field_copy(function, "name", &r->tool_name, e)) return false;
-        if (!r->tool_name)
-            return serve_refuse(e, 400, "tool_choice", "tool_choice names no function");
-    } else {
-        return serve_refuse(e, 400, "tool_choice",
-                            "tool_choice must be auto, none, required or a function");
-    }
-    return true;
-}
-
 static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
     json_t *tools = NULL;
     bool parallel = true;
     if (!field_array(body, "tools", &tools, e) ||
-        !field_bool(body, "parallel_tool_calls", &parallel, e) || !read_choice(body, r, e))
+        !field_bool(body, "parallel_tool_calls", &parallel, e) ||
+        !openai_read_tool_choice(body, true, r, e))
         return false;
     if (tools && json_array_size(tools)) r->tools = json_incref(tools);
     r->one_call = !parallel;

@@ -179,3 +179,30 @@ bool openai_check_parts(const json_t *messages, serve_error *e) {
     }
     return true;
 }
+
+bool openai_read_tool_choice(const json_t *body, bool is_nested, serve_request *r, serve_error *e) {
+    static const struct {
+        const char *word;
+        serve_tool_choice choice;
+    } words[] = {
+        {"auto", SERVE_TOOLS_AUTO},
+        {"none", SERVE_TOOLS_NONE},
+        {"required", SERVE_TOOLS_REQUIRED},
+    };
+    const json_t *choice = json_object_get(body, "tool_choice");
+    const char *word = json_string_value(choice);
+    if (!choice || json_is_null(choice)) return true;
+    for (size_t i = 0; word && i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(word, words[i].word) != 0) continue;
+        r->tool_choice = words[i].choice;
+        return true;
+    }
+    if (strcmp(field_type(choice), "function") != 0)
+        return serve_refuse(e, 400, "tool_choice",
+                            "tool_choice must be auto, none, required or a function, not \"%.40s\"",
+                            word ? word : field_type(choice));
+    r->tool_choice = SERVE_TOOLS_NAMED;
+    const json_t *function = is_nested ? json_object_get(choice, "function") : choice;
+    if (!field_copy(function, "name", &r->tool_name, e)) return false;
+    return r->tool_name || serve_refuse(e, 400, "tool_choice", "tool_choice names no function");
+}

@@ -6,6 +6,7 @@
 #include "../json_out.h"
 #include "fields.h"
 #include "messages.h"
+#include "openai_fields.h"
 
 #include <antigravity/serving.h>
 #include <string.h>
@@ -57,20 +58,8 @@ static bool read_function_tool(const json_t *tool, json_t *tools, serve_error *e
     return list_add(tools, JSON_OBJECT(fields), e);
 }
 
-static bool read_choice_word(const char *word, serve_request *r, serve_error *e) {
-    if (strcmp(word, "auto") == 0) r->tool_choice = SERVE_TOOLS_AUTO;
-    else if (strcmp(word, "none") == 0) r->tool_choice = SERVE_TOOLS_NONE;
-    else if (strcmp(word, "required") == 0) r->tool_choice = SERVE_TOOLS_REQUIRED;
-    else
-        return serve_refuse(e, 400, "tool_choice",
-                            "tool_choice must be auto, none, required or a "
-                            "function, not \"%s\"",
-                            word);
-    return true;
-}
-
 static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
-    json_t *tools = NULL, *choice = json_object_get(body, "tool_choice");
+    json_t *tools = NULL;
     bool parallel = true;
     if (!field_array(body, "tools", &tools, e) ||
         !field_bool(body, "parallel_tool_calls", &parallel, e))
@@ -79,14 +68,7 @@ static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
     if (json_array_size(tools)) r->tools = json_array();
     for (size_t i = 0; i < json_array_size(tools); i++)
         if (!read_function_tool(json_array_get(tools, i), r->tools, e)) return false;
-    if (!choice || json_is_null(choice)) return true;
-    if (json_is_string(choice)) return read_choice_word(json_string_value(choice), r, e);
-    if (strcmp(field_type(choice), "function") != 0)
-        return serve_refuse(e, 400, "tool_choice", "tool_choice: of type \"%s\" there is none here",
-                            field_type(choice));
-    r->tool_choice = SERVE_TOOLS_NAMED;
-    if (!field_copy(choice, "name", &r->tool_name, e)) return false;
-    return r->tool_name || serve_refuse(e, 400, "tool_choice", "tool_choice names no function");
+    return openai_read_tool_choice(body, false, r, e);
 }
 
 static bool read_format(const json_t *body, serve_request *r, serve_error *e) {

@@ -233,6 +233,14 @@ static void run_event_task(loop_task *task) {
     call_release(call);
 }
 
+/* Copies n bytes to *at and moves *at behind them. */
+static const void *put(char **at, const void *from, size_t n) {
+    void *copy = *at;
+    if (n) memcpy(copy, from, n);
+    *at += n;
+    return copy;
+}
+
 /* On the engine's thread. */
 static void send_event(void *user, const ag_request_event *e) {
     run_prompt *p = user;
@@ -255,17 +263,11 @@ static void send_event(void *user, const ag_request_event *e) {
         }
         char *at = (char *)(r + 1);
         r->event = *e;
-        if (top) memcpy(at, e->top, top);
-        r->event.top = (const ag_logprob *)(const void *)at;
-        if (floats) memcpy(at, e->embedding, floats);
-        r->event.embedding = (const float *)(const void *)at;
-        at += top + floats;
-        if (ids) memcpy(at, e->ids, ids);
-        r->event.ids = (const int32_t *)(const void *)at;
-        at += ids;
-        if (text) memcpy(at, e->text, text);
-        at[text] = '\0';
-        r->event.text = at;
+        r->event.top = put(&at, e->top, top);
+        r->event.embedding = put(&at, e->embedding, floats);
+        r->event.ids = put(&at, e->ids, ids);
+        r->event.text = put(&at, e->text, text);
+        *at = '\0';
     } else {
         r->event = *e;
         if (e->error) r->error = *e->error;
