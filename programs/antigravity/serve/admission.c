@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a request may come in, by its head alone: before its body is read. */
-#include "call.h"
+#include "dispatch.h"
+#include "routes.h"
 
 #include <stdio.h>
 #include <string.h>

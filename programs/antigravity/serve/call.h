@@ -9,9 +9,10 @@ struct serve_call {
     worker_job job;
     bool is_working; /* a worker owns run, reply and body; the loop must not read them */
     server *server;
-    connection *connection; /* NULL: the client has gone, or has its response */
-    account *account;       /* owned: what the request takes */
-    unsigned n_holders;     /* the connection, a worker, and requests to the model */
+    connection *connection;             /* NULL: the client has gone, or has its response */
+    account *account;                   /* owned: what the request takes */
+    unsigned n_holders;                 /* the connection, a worker, and requests to the model */
+    void (*released)(serve_call *call); /* called with the last release */
     char id[33];
     double began;
     char scope[KEY_SCOPE];
@@ -38,8 +39,6 @@ struct serve_call {
     bool complete;
 };
 
-/* Takes the head of the connection, whose owner it becomes. NULL: out of memory. */
-serve_call *call_create(server *s, connection *c);
 void call_hold(serve_call *call);
 void call_release(serve_call *call);
 
@@ -47,17 +46,5 @@ void call_release(serve_call *call);
 void call_send_reply(serve_call *call);
 /* Fills in the reply and sends it. */
 void call_send_error(serve_call *call, const serve_error *e);
-/* The body is there: to the handler, or to the model. */
-void call_start(serve_call *call);
-/* The client has gone, or has its response. */
-void call_over(serve_call *call, bool complete);
-
-/* Whether the head alone is reason to refuse; then *e says why. True with route NULL: it was an
- * OPTIONS, and is replied to. */
-bool call_admit(serve_call *call, serve_error *e);
-
-/* The route of a path; NULL: none. *allowed: the methods that it has, for another one. */
-const serve_route *route_find(const char *method, const char *path, const char **rest,
-                              const char **allowed);
 
 #endif

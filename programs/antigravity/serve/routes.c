@@ -2,8 +2,6 @@
 /* All routes: a list for each protocol. */
 #include "routes.h"
 
-#include "call.h"
-
 #include <string.h>
 
 static const serve_route *const lists[] = {

@@ -4,7 +4,9 @@
 #ifndef ANTIGRAVITY_SERVE_RUN_H
 #define ANTIGRAVITY_SERVE_RUN_H
 
-#include "call.h"
+#include "protocol.h"
+
+typedef struct serve_run serve_run;
 
 /* On a worker's thread: from the body of the call to its call->run, or to a reply that says what is
  * wrong. */

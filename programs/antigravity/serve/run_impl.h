@@ -3,6 +3,7 @@
 #ifndef ANTIGRAVITY_SERVE_RUN_IMPL_H
 #define ANTIGRAVITY_SERVE_RUN_IMPL_H
 
+#include "call.h"
 #include "infill.h"
 #include "run.h"
 

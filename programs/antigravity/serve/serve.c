@@ -9,6 +9,7 @@
 #include "../talk_options.h"
 #include "account.h"
 #include "serve_options.h"
+#include "server_loop.h"
 
 #include <event2/event.h>
 #include <limits.h>

@@ -12,12 +12,11 @@
 #include "loop_queue.h"
 #include "origin.h"
 #include "route.h"
+#include "run.h"
 #include "worker.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
-
-typedef struct serve_run serve_run;
 
 typedef struct server_settings {
     connection_limits limits;
@@ -66,9 +65,5 @@ typedef struct server {
     unsigned n_stops; /* signals that asked for the end */
     double stop_at;   /* then what is still running is cancelled */
 } server;
-
-/* Serves until a signal ends it. The engine and the listeners are the caller's. Returns an exit
- * code. */
-int server_run(const server_settings *settings, ag_serving *engine, listeners *l);
 
 #endif

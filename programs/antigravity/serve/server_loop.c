@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server.h"
+#include "server_loop.h"
 
-#include "call.h"
+#include "dispatch.h"
 #include "notify.h"
 #include "run.h"
 
