@@ -15,7 +15,7 @@ foreach(path IN LISTS FILES)
   string(APPEND arrays "static const unsigned char ${id}[] = {\n${bytes}};\n")
   string(APPEND rows "    {\"${name}\", \"\\\"${tag}\\\"\", ${id}, sizeof ${id}},\n")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"serve/page_files.h\"
+file(WRITE ${OUTPUT} "#include \"serve/page/page_files.h\"
 
 ${arrays}
 const page_file page_files[] = {

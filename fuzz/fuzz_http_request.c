@@ -3,8 +3,8 @@
  * is read must not depend on the pieces in which it comes, and must be what HTTP allows. */
 #include "fuzz.h"
 
-#include "../programs/antigravity/serve/body_chunks.h"
-#include "../programs/antigravity/serve/request_head.h"
+#include "../programs/antigravity/serve/http/body_chunks.h"
+#include "../programs/antigravity/serve/http/request_head.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "../../programs/antigravity/command.h"
 #include "../../programs/antigravity/output.h"
-#include "../../programs/antigravity/serve/account.h"
+#include "../../programs/antigravity/serve/work/account.h"
 
 #include <antigravity/serving.h>
 #include <stdlib.h>

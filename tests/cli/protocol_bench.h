@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-#include "../../programs/antigravity/serve/route.h"
+#include "../../programs/antigravity/serve/request/route.h"
 
 /* What the parser made of a body: status is 0, or that of the refusal. */
 typedef struct parsed_body {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Accounts of requests: what is charged, what fails, and when work must end. */
-#include "serve/account.h"
+#include "serve/work/account.h"
 
 #include <antigravity/chat.h>
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the server remembers of sampled answers: whose they are, how many, and in which file. */
-#include "serve/account.h"
-#include "serve/answer_memory.h"
+#include "serve/job/answer_memory.h"
+#include "serve/work/account.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,8 +2,8 @@
 /* How a prompt with a suffix is put together, in the tokens of families of models. */
 #include "protocol_bench.h"
 
-#include "../../programs/antigravity/serve/account.h"
-#include "../../programs/antigravity/serve/infill.h"
+#include "../../programs/antigravity/serve/job/infill.h"
+#include "../../programs/antigravity/serve/work/account.h"
 
 #include <string.h>
 

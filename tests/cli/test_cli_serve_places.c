@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Places of connections, without the server: shares of addresses, and which connection is closed
  * for a new one. */
-#include "serve/connection.h"
-#include "serve/peer_counts.h"
+#include "serve/http/connection.h"
+#include "serve/http/peer_counts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

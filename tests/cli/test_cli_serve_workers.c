@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which jobs wait for which: large ones never take the last worker. */
-#include "serve/worker.h"
+#include "serve/work/worker.h"
 
 #include <event2/event.h>
 #include <pthread.h>

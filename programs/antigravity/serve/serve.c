@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity serve: models and sockets, then the server. */
-#include "../command.h"
-#include "../head_file.h"
-#include "../model_dir.h"
-#include "../output.h"
-#include "../progress.h"
-#include "../talk.h"
-#include "../talk_options.h"
-#include "account.h"
+#include "command.h"
+#include "head_file.h"
+#include "model_dir.h"
+#include "output.h"
+#include "progress.h"
+#include "serve/work/account.h"
 #include "serve_options.h"
 #include "server_loop.h"
+#include "talk.h"
+#include "talk_options.h"
 
 #include <event2/event.h>
 #include <limits.h>

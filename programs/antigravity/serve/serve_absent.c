@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Built without libevent: there is no server. */
-#include "../command.h"
-#include "../output.h"
+#include "command.h"
+#include "output.h"
 
 int command_serve(int argc, char **argv) {
     (void)argc, (void)argv;

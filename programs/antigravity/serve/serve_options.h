@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of `antigravity serve`. */
-#ifndef ANTIGRAVITY_SERVE_OPTIONS_H
-#define ANTIGRAVITY_SERVE_OPTIONS_H
+#ifndef ANTIGRAVITY_SERVE_SERVE_OPTIONS_H
+#define ANTIGRAVITY_SERVE_SERVE_OPTIONS_H
 
-#include "../model_options.h"
-#include "../replay_options.h"
+#include "model_options.h"
+#include "replay_options.h"
 #include "server.h"
 
 enum { MAX_SERVED = 32, MAX_ALIASES = 64, MAX_TRUSTED = 64 };

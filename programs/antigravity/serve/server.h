@@ -3,17 +3,17 @@
 #ifndef ANTIGRAVITY_SERVE_SERVER_H
 #define ANTIGRAVITY_SERVE_SERVER_H
 
-#include "access_log.h"
-#include "account.h"
-#include "answer_memory.h"
-#include "api_keys.h"
-#include "connection.h"
-#include "listener.h"
-#include "loop_queue.h"
-#include "origin.h"
-#include "route.h"
-#include "run.h"
-#include "worker.h"
+#include "serve/http/connection.h"
+#include "serve/http/listener.h"
+#include "serve/job/answer_memory.h"
+#include "serve/job/job.h"
+#include "serve/request/access_log.h"
+#include "serve/request/api_keys.h"
+#include "serve/request/origin.h"
+#include "serve/request/route.h"
+#include "serve/work/account.h"
+#include "serve/work/loop_queue.h"
+#include "serve/work/worker.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Anthropic's Messages, in two halves: what a client asks, and what it is answered. */
+#ifndef ANTIGRAVITY_SERVE_ANTHROPIC_ANTHROPIC_H
+#define ANTIGRAVITY_SERVE_ANTHROPIC_ANTHROPIC_H
+
+#include "serve/protocol/protocol.h"
+#include "serve/request/route.h"
+
+bool anthropic_parse(const serve_call *call, const json_t *body, serve_request *r, serve_error *e);
+bool anthropic_parse_count(const serve_call *call, const json_t *body, serve_request *r,
+                           serve_error *e);
+/* Appends the messages that one message of Anthropic's stands for to r->messages. */
+bool anthropic_read_message(const json_t *message, serve_request *r, serve_error *e);
+
+/* {"type": "error", "error": {"type", "message"}} */
+json_t *anthropic_error(const serve_error *e);
+json_t *anthropic_whole(serve_exchange *x);
+json_t *anthropic_count(serve_exchange *x);
+void anthropic_event(serve_exchange *x, const serve_event *e);
+
+/* The content block of a stream that is open. */
+typedef struct anthropic_stream {
+    enum { ANTHROPIC_NONE, ANTHROPIC_TEXT, ANTHROPIC_THINKING, ANTHROPIC_TOOL } open;
+    size_t n_blocks; /* that were opened */
+} anthropic_stream;
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a client of /v1/messages is answered: a list of content blocks, whole or as events. */
+#include "anthropic.h"
+#include "json_out.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *anthropic_error_type(int status) {
+    static const struct {
+        int status;
+        const char *type;
+    } types[] = {
+        {401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},
+        {413, "request_too_large"},    {429, "rate_limit_error"}, {503, "overloaded_error"},
+        {504, "timeout_error"},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (types[i].status == status) return types[i].type;
+    return status >= 500 ? "api_error" : "invalid_request_error";
+}
+
+json_t *anthropic_error(const serve_error *e) {
+    const json_field error[] = {
+        {"type", json_string(anthropic_error_type(e->status))},
+        {"message", json_text(e->text, strlen(e->text))},
+    };
+    const json_field fields[] = {
+        {"type", json_string("error")},
+        {"error", JSON_OBJECT(error)},
+    };
+    return JSON_OBJECT(fields);
+}
+
+static const char *stop_reason(serve_finish f) {
+    static const char *const reasons[] = {
+        [SERVE_FINISH_NONE] = "end_turn",
+        [SERVE_FINISH_STOP] = "end_turn",
+        [SERVE_FINISH_STOP_STRING] = "stop_sequence",
+        [SERVE_FINISH_LENGTH] = "max_tokens",
+        [SERVE_FINISH_CALLS] = "tool_use",
+        [SERVE_FINISH_CANCELLED] = "pause_turn",
+    };
+    return reasons[f];
+}
+
+static json_t *stop_sequence(const serve_answer *a) {
+    if (a->finish != SERVE_FINISH_STOP_STRING || !a->stop) return json_null();
+    return json_text(a->stop, strlen(a->stop));
+}
+
+/* input_tokens are those that were read; what was found again is counted beside them. */
+static json_t *usage_of(const serve_exchange *x) {
+    const json_field details[] = {{"thinking_tokens", json_integer((json_int_t)x->n_reasoning)}};
+    const json_field fields[] = {
+        {"input_tokens", json_integer((json_int_t)(x->n_prompt - x->n_cached))},
+        {"cache_creation_input_tokens", json_integer(0)},
+        {"cache_read_input_tokens", json_integer((json_int_t)x->n_cached)},
+        {"cache_creation", json_null()},
+        {"output_tokens", json_integer((json_int_t)x->n_generated)},
+        {"output_tokens_details", JSON_OBJECT(details)},
+        {"server_tool_use", json_null()},
+        {"service_tier", json_string("standard")},
+        {"inference_geo", json_null()},
+    };
+    return JSON_OBJECT(fields);
+}
+
+static json_t *text_block(const char *text, size_t len) {
+    const json_field fields[] = {
+        {"type", json_string("text")},
+        {"text", json_text(text, len)},
+        {"citations", json_null()},
+    };
+    return JSON_OBJECT(fields);
+}
+
+static json_t *thinking_block(const char *text, size_t len) {
+    const json_field fields[] = {
+        {"type", json_string("thinking")},
+        {"thinking", json_text(text, len)},
+        {"signature", json_string("")},
+    };
+    return JSON_OBJECT(fields);
+}
+
+/* Transfers input. */
+static json_t *tool_block(const char *id, const char *name, json_t *input) {
+    const json_field caller[] = {{"type", json_string("direct")}};
+    const json_field fields[] = {
+        {"type", json_string("tool_use")}, {"id", json_string(id)},
+        {"name", json_string(name)},       {"input", input},
+        {"caller", JSON_OBJECT(caller)},
+    };
+    return JSON_OBJECT(fields);
+}
+
+/* The arguments of a call. Where max_tokens cut them short there is no object, and stop_reason says
+ * why. */
+static json_t *input_of(const serve_called *c) {
+    json_t *input =
+        json_loadb(c->arguments.data ? c->arguments.data : "", c->arguments.len, 0, NULL);
+    if (json_is_object(input)) return input;
+    json_decref(input);
+    return json_object();
+}
+
+static json_t *content_blocks(const serve_exchange *x) {
+    const serve_answer *a = x->answers;
+    json_t *blocks = json_array();
+    if (a->reasoning.len && !x->request->hide_reasoning)
+        json_append(&blocks, thinking_block(a->reasoning.data, a->reasoning.len));
+    if (a->content.len || !a->n_calls)
+        json_append(&blocks, text_block(a->content.data, a->content.len));
+    for (size_t i = 0; i < a->n_calls; i++)
+        json_append(&blocks, tool_block(a->calls[i].id, a->calls[i].name, input_of(&a->calls[i])));
+    return blocks;
+}
+
+/* Transfers content; a is NULL where the answer only begins. */
+static json_t *message_of(const serve_exchange *x, json_t *content, const serve_answer *a) {
+    char id[40];
+    snprintf(id, sizeof id, "msg_%s", x->id);
+    const json_field fields[] = {
+        {"id", json_string(id)},
+        {"type", json_string("message")},
+        {"role", json_string("assistant")},
+        {"model", json_text(x->model, strlen(x->model))},
+        {"content", content},
+        {"stop_reason", a ? json_string(stop_reason(a->finish)) : json_null()},
+        {"stop_sequence", a ? stop_sequence(a) : json_null()},
+        {"stop_details", json_null()},
+        {"container", json_null()},
+        {"usage", usage_of(x)},
+    };
+    return JSON_OBJECT(fields);
+}
+
+json_t *anthropic_whole(serve_exchange *x) { return message_of(x, content_blocks(x), x->answers); }
+
+json_t *anthropic_count(serve_exchange *x) {
+    const json_field fields[] = {{"input_tokens", json_integer((json_int_t)x->n_prompt)}};
+    return JSON_OBJECT(fields);
+}
+
+/* ---- events ---- */
+
+/* An event of that type with one field, whose value is transferred, and the index of the newest
+ * block. */
+static void write_block_event(serve_exchange *x, const char *type, const char *key, json_t *value) {
+    const anthropic_stream *s = x->state;
+    const json_field fields[] = {
+        {"type", json_string(type)},
+        {"index", json_integer((json_int_t)s->n_blocks - 1)},
+        {key, value},
+    };
+    serve_write_sse(x, type, json_object_of(fields, key ? 3 : 2));
+}
+
+static void write_delta(serve_exchange *x, const char *type, const char *key, const char *text,
+                        size_t len) {
+    const json_field delta[] = {{"type", json_string(type)}, {key, json_text(text, len)}};
+    write_block_event(x, "content_block_delta", "delta", JSON_OBJECT(delta));
+}
+
+static void close_block(serve_exchange *x) {
+    anthropic_stream *s = x->state;
+    if (s->open == ANTHROPIC_NONE) return;
+    if (s->open == ANTHROPIC_THINKING) write_delta(x, "signature_delta", "signature", "", 0);
+    write_block_event(x, "content_block_stop", NULL, NULL);
+    s->open = ANTHROPIC_NONE;
+}
+
+/* The block that begins is transferred. */
+static void open_block(serve_exchange *x, int kind, json_t *block) {
+    anthropic_stream *s = x->state;
+    close_block(x);
+    s->n_blocks++;
+    s->open = kind;
+    write_block_event(x, "content_block_start", "content_block", block);
+}
+
+static void write_simple(serve_exchange *x, const char *type) {
+    const json_field fields[] = {{"type", json_string(type)}};
+    serve_write_sse(x, type, JSON_OBJECT(fields));
+}
+
+static void write_begin(serve_exchange *x) {
+    const json_field fields[] = {
+        {"type", json_string("message_start")},
+        {"message", message_of(x, json_array(), NULL)},
+    };
+    serve_write_sse(x, "message_start", JSON_OBJECT(fields));
+    write_simple(x, "ping");
+}
+
+static void write_end(serve_exchange *x) {
+    const json_field delta[] = {
+        {"stop_reason", json_string(stop_reason(x->answers->finish))},
+        {"stop_sequence", stop_sequence(x->answers)},
+        {"stop_details", json_null()},
+        {"container", json_null()},
+    };
+    const json_field fields[] = {
+        {"type", json_string("message_delta")},
+        {"delta", JSON_OBJECT(delta)},
+        {"usage", usage_of(x)},
+    };
+    serve_write_sse(x, "message_delta", JSON_OBJECT(fields));
+    write_simple(x, "message_stop");
+}
+
+void anthropic_event(serve_exchange *x, const serve_event *e) {
+    anthropic_stream *s = x->state;
+    switch (e->kind) {
+    case SERVE_BEGIN:
+        write_begin(x);
+        break;
+    case SERVE_CONTENT:
+        if (!e->len) break;
+        if (s->open != ANTHROPIC_TEXT) open_block(x, ANTHROPIC_TEXT, text_block("", 0));
+        write_delta(x, "text_delta", "text", e->text, e->len);
+        break;
+    case SERVE_REASONING:
+        if (!e->len || x->request->hide_reasoning) break;
+        if (s->open != ANTHROPIC_THINKING) open_block(x, ANTHROPIC_THINKING, thinking_block("", 0));
+        write_delta(x, "thinking_delta", "thinking", e->text, e->len);
+        break;
+    case SERVE_CALL:
+        open_block(x, ANTHROPIC_TOOL, tool_block(e->id, e->name, json_object()));
+        break;
+    case SERVE_ARGUMENTS:
+        if (e->len) write_delta(x, "input_json_delta", "partial_json", e->text, e->len);
+        break;
+    case SERVE_ANSWERED:
+        /* A message has a block, even where it says nothing. */
+        if (!s->n_blocks) open_block(x, ANTHROPIC_TEXT, text_block("", 0));
+        close_block(x);
+        break;
+    case SERVE_END:
+        write_end(x);
+        break;
+    case SERVE_FAILED:
+        serve_write_sse(x, "error", anthropic_error(e->error));
+        break;
+    case SERVE_IDLE:
+        write_simple(x, "ping");
+        break;
+    }
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tls.h"
+
+#include "output.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent_ssl.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct tls_files {
+    const char *cert, *key;
+    SSL_CTX *context;
+};
+
+/* ---- what may be wrong ---- */
+
+/* False: path cannot be read as a file. *mode: who may. */
+static bool check_file(const char *option, const char *path, mode_t *mode, char *why) {
+    struct stat s;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    const char *reason = fd < 0 || fstat(fd, &s) != 0 ? strerror(errno) : NULL;
+    if (!reason && S_ISDIR(s.st_mode)) reason = "is a directory; a file in PEM is wanted";
+    if (!reason) *mode = s.st_mode;
+    if (fd >= 0) close(fd);
+    if (reason) snprintf(why, TLS_WHY, "%s %.300s: %s", option, path, reason);
+    return !reason;
+}
+
+/* The first thing that OpenSSL found wrong: what follows in its list says where it noticed. */
+static bool refuse_file(const char *option, const char *path, const char *wanted, char *why) {
+    const unsigned long code = ERR_peek_error();
+    const char *reason = ERR_reason_error_string(code);
+    const bool is_none =
+        (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
+        ERR_GET_REASON(code) == ERR_R_UNSUPPORTED; /* what is said of a key */
+    if (is_none || !reason)
+        snprintf(why, TLS_WHY, "%s %.300s: holds no %s in PEM", option, path, wanted);
+    else
+        snprintf(why, TLS_WHY, "%s %.300s: its %s cannot be used: %s", option, path, wanted,
+                 reason);
+    ERR_clear_error();
+    return false;
+}
+
+/* Nobody is asked for a passphrase: a server may have no terminal, or one where nobody sits. */
+static int no_passphrase(char *buf, int size, int writes, void *user) {
+    (void)buf, (void)size, (void)writes;
+    *(bool *)user = true;
+    return -1;
+}
+
+/* The key, once the certificate is there. */
+static bool use_key(SSL_CTX *x, const tls_files *t, char *why) {
+    bool is_encrypted = false;
+    SSL_CTX_set_default_passwd_cb(x, no_passphrase);
+    SSL_CTX_set_default_passwd_cb_userdata(x, &is_encrypted);
+    const bool reads = SSL_CTX_use_PrivateKey_file(x, t->key, SSL_FILETYPE_PEM) == 1;
+    SSL_CTX_set_default_passwd_cb_userdata(x, NULL);
+    SSL_CTX_set_default_passwd_cb(x, NULL);
+    const bool differs = !reads && ERR_GET_LIB(ERR_peek_error()) == ERR_LIB_X509;
+    if (is_encrypted) {
+        snprintf(why, TLS_WHY,
+                 "--tls-key %.300s: is encrypted; a key without a passphrase is wanted", t->key);
+    } else if (!reads && !differs) {
+        return refuse_file("--tls-key", t->key, "private key", why);
+    } else if (differs || SSL_CTX_check_private_key(x) != 1) {
+        snprintf(why, TLS_WHY, "--tls-key %.200s: is not the key of the certificate in %.200s",
+                 t->key, t->cert);
+    } else {
+        return true;
+    }
+    ERR_clear_error();
+    return false;
+}
+
+static bool use_files(SSL_CTX *x, const tls_files *t, char *why) {
+    mode_t mode;
+    if (!check_file("--tls-cert", t->cert, &mode, why)) return false;
+    if (!check_file("--tls-key", t->key, &mode, why)) return false;
+    ERR_clear_error();
+    if (SSL_CTX_use_certificate_chain_file(x, t->cert) != 1)
+        return refuse_file("--tls-cert", t->cert, "certificate", why);
+    if (!use_key(x, t, why)) return false;
+    if (mode & S_IROTH)
+        complain("--tls-key %s: everybody on this machine may read it (mode %03o)", t->key,
+                 (unsigned)mode & 0777);
+    return true;
+}
+
+/* ---- the context ---- */
+
+/* Clients that name protocols (ALPN) must name this one. */
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n_out,
+                           const unsigned char *in, unsigned n, void *user) {
+    static const unsigned char ours[] = "\x08http/1.1";
+    unsigned char *chosen;
+    (void)ssl, (void)user;
+    if (SSL_select_next_proto(&chosen, n_out, ours, sizeof ours - 1, in, n) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+/* NULL: without memory, or why[] says it. */
+static SSL_CTX *make_context(const tls_files *t, char *why) {
+    SSL_CTX *x = SSL_CTX_new(TLS_server_method());
+    snprintf(why, TLS_WHY, "TLS: out of memory");
+    if (!x) return NULL;
+    SSL_CTX_set_options(x, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+    SSL_CTX_set_mode(x, SSL_MODE_RELEASE_BUFFERS);
+    /* Tickets resume a session, which is kept by the client: there is nothing to fill here. */
+    SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_alpn_select_cb(x, choose_protocol, NULL);
+    const bool ok = SSL_CTX_set_min_proto_version(x, TLS1_2_VERSION) == 1 &&
+                    SSL_CTX_set_cipher_list(x, "ECDHE+AESGCM:ECDHE+CHACHA20") == 1;
+    if (ok && use_files(x, t, why)) return x;
+    SSL_CTX_free(x);
+    return NULL;
+}
+
+tls_files *tls_open(const char *cert, const char *key, char *why) {
+    tls_files *t = malloc(sizeof *t);
+    snprintf(why, TLS_WHY, "TLS: out of memory");
+    if (!t) return NULL;
+    *t = (tls_files){.cert = cert, .key = key};
+    t->context = make_context(t, why);
+    if (t->context) return t;
+    free(t);
+    return NULL;
+}
+
+bool tls_reload(tls_files *t, char *why) {
+    SSL_CTX *fresh = make_context(t, why);
+    if (!fresh) return false;
+    SSL_CTX_free(t->context); /* which its connections hold on to */
+    t->context = fresh;
+    return true;
+}
+
+void tls_close(tls_files *t) {
+    if (t) SSL_CTX_free(t->context);
+    free(t);
+}
+
+/* ---- connections ---- */
+
+struct bufferevent *tls_accept(tls_files *t, struct event_base *base, evutil_socket_t fd) {
+    SSL *ssl = SSL_new(t->context);
+    if (!ssl) return NULL;
+    /* Versions of libevent differ in whether a failure frees it: one reference stays here. */
+    SSL_up_ref(ssl);
+    struct bufferevent *b = bufferevent_openssl_socket_new(base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING,
+                                                           BEV_OPT_CLOSE_ON_FREE);
+    SSL_free(ssl);
+    return b;
+}
+
+bool tls_write_now(struct bufferevent *b) {
+    SSL *ssl = bufferevent_openssl_get_ssl(b);
+    struct evbuffer *out = bufferevent_get_output(b);
+    const size_t n = evbuffer_get_length(out);
+    const unsigned char *bytes = evbuffer_pullup(out, -1);
+    if (!ssl || !SSL_is_init_finished(ssl) || !bytes || n > INT_MAX) return false;
+    ERR_clear_error();
+    const bool ok = SSL_write(ssl, bytes, (int)n) == (int)n;
+    ERR_clear_error();
+    return ok;
+}
+
+void tls_end(struct bufferevent *b) {
+    SSL *ssl = bufferevent_openssl_get_ssl(b);
+    if (!ssl || !SSL_is_init_finished(ssl)) return;
+    SSL_shutdown(ssl);
+    ERR_clear_error();
+}

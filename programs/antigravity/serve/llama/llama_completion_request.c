@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "json_out.h"
+#include "llama_completion.h"
+#include "serve/openai/openai_fields.h"
+#include "serve/protocol/fields.h"
+#include "serve/protocol/messages.h"
+
+#include <antigravity/serving.h>
+
+static bool is_text_object(const json_t *prompt) {
+    return json_is_string(json_object_get(prompt, "prompt_string"));
+}
+
+/* A list of ids, among which there may be texts, is one prompt; other lists are several. */
+static bool is_one_prompt(const json_t *list) {
+    bool has_id = false;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        if (json_is_array(item) || json_is_object(item)) return false;
+        has_id = has_id || json_is_integer(item);
+    }
+    return has_id;
+}
+
+static bool append_tokens(const ag_tokenizer *t, const json_t *text, bool first, json_t *ids,
+                          serve_error *e) {
+    ag_ids encoded = {0};
+    ag_error err;
+    const unsigned flags = AG_ENCODE_PARSE_SPECIAL | (first ? AG_ENCODE_BOS : 0u);
+    bool ok = ag_tokenizer_encode(t, json_string_value(text), json_string_length(text), flags,
+                                  &encoded, &err) == AG_OK;
+    if (!ok) serve_refuse_status(e, &err);
+    for (size_t i = 0; ok && i < encoded.n; i++)
+        ok = list_add(ids, json_integer(encoded.data[i]), e);
+    ag_ids_free(&encoded);
+    return ok;
+}
+
+/* Ids and texts in one sequence: *out is a new list of ids. */
+static bool join_sequence(const serve_call *call, const serve_request *r, const json_t *list,
+                          json_t **out, serve_error *e) {
+    const ag_served_model *model = call_model(call, r->model, e);
+    const ag_tokenizer *t = model ? ag_served_model_tokenizer(model) : NULL;
+    if (!model) return false;
+    if (!t) return serve_refuse(e, 400, "prompt", "this model has no tokenizer");
+    json_t *ids = json_array();
+    bool ok = ids != NULL || serve_no_memory(e);
+    for (size_t i = 0; ok && i < json_array_size(list); i++) {
+        json_t *item = json_array_get(list, i);
+        if (json_is_string(item)) ok = append_tokens(t, item, i == 0, ids, e);
+        else if (json_is_integer(item)) ok = list_add(ids, json_incref(item), e);
+        else ok = serve_refuse(e, 400, "prompt", "prompt: item %zu is neither an id nor a text", i);
+    }
+    *out = ok ? ids : NULL;
+    if (!ok) json_decref(ids);
+    return ok;
+}
+
+/* *out is new. */
+static bool read_prompt(const serve_call *call, const serve_request *r, json_t *prompt,
+                        json_t **out, serve_error *e) {
+    if (json_object_get(prompt, "multimodal_data"))
+        return serve_refuse(e, 400, "prompt", "this model has no vision");
+    if (json_is_string(prompt)) {
+        *out = json_incref(prompt);
+        return true;
+    }
+    if (is_text_object(prompt)) {
+        *out = json_incref(json_object_get(prompt, "prompt_string"));
+        return true;
+    }
+    if (json_is_array(prompt) && is_one_prompt(prompt))
+        return join_sequence(call, r, prompt, out, e);
+    return serve_refuse(e, 400, "prompt", "prompt must be a text, ids, or a list of such");
+}
+
+static bool read_prompts(const serve_call *call, const json_t *body, serve_request *r,
+                         serve_error *e) {
+    json_t *prompt = json_object_get(body, "prompt"), *one = NULL;
+    bool single = !json_is_array(prompt) || is_one_prompt(prompt);
+    size_t n = single ? 1 : json_array_size(prompt);
+    if (!prompt || !n) return serve_refuse(e, 400, "prompt", "prompt is needed");
+    r->prompts = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *item = single ? prompt : json_array_get(prompt, i);
+        if (!read_prompt(call, r, item, &one, e)) return false;
+        if (!list_add(r->prompts, one, e)) return false;
+    }
+    return json_object_set_new(r->kept, "single", json_boolean(single)) == 0 || serve_no_memory(e);
+}
+
+static bool keep_field(const json_t *body, const char *name, serve_request *r, serve_error *e) {
+    json_t *value = json_object_get(body, name);
+    return !value || json_object_set(r->kept, name, value) == 0 || serve_no_memory(e);
+}
+
+/* Each answer is looked through for each of them. */
+static bool keep_response_fields(const json_t *body, serve_request *r, serve_error *e) {
+    enum { MOST = 64 };
+    json_t *names = NULL;
+    if (!field_strings(body, "response_fields", MOST, &names, e)) return false;
+    return !names || json_object_set_new(r->kept, "response_fields", names) == 0 ||
+           serve_no_memory(e);
+}
+
+/* Ids are told where tokens are, so they are asked for wherever a client may want them. */
+static bool read_tokens(const json_t *body, serve_request *r, serve_error *e) {
+    bool ids = false, after_sampling = false;
+    int64_t n_probs = 0;
+    if (!field_bool(body, "return_tokens", &ids, e) ||
+        !field_bool(body, "post_sampling_probs", &after_sampling, e) ||
+        !field_whole(body, "n_probs", 0, 20, &n_probs, e))
+        return false;
+    if (after_sampling && n_probs)
+        return serve_refuse(e, 400, "post_sampling_probs",
+                            "post_sampling_probs: probabilities are those of the model");
+    r->n_top = (uint32_t)n_probs;
+    r->logprobs = ids || n_probs || r->stream;
+    return true;
+}
+
+bool llama_parse_completion(const serve_call *call, const json_t *body, serve_request *r,
+                            serve_error *e) {
+    r->kind = SERVE_TEXT;
+    r->parse_special = true;
+    r->kept = json_object();
+    if (!r->kept) return serve_no_memory(e);
+    if (!openai_read_common(body, r, e) || !openai_read_format(body, r, e) ||
+        !field_whole(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
+        !read_tokens(body, r, e) || !read_prompts(call, body, r, e))
+        return false;
+    return keep_field(body, "return_tokens", r, e) && keep_response_fields(body, r, e);
+}
+
+/* ---- /infill ---- */
+
+static bool read_files(const json_t *body, serve_request *r, serve_error *e) {
+    json_t *files = NULL;
+    if (!field_array(body, "input_extra", &files, e)) return false;
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        const json_t *file = json_array_get(files, i), *name = json_object_get(file, "filename");
+        if (!json_is_string(json_object_get(file, "text")) || (name && !json_is_string(name)))
+            return serve_refuse(e, 400, "input_extra",
+                                "input_extra[%zu] must have a text, and may have a filename", i);
+    }
+    r->files = json_incref(files);
+    return true;
+}
+
+bool llama_parse_infill(const serve_call *call, const json_t *body, serve_request *r,
+                        serve_error *e) {
+    (void)call;
+    const char *before = "", *begun = "";
+    r->kind = SERVE_TEXT;
+    r->kept = json_pack("{sb}", "single", 1);
+    if (!r->kept) return serve_no_memory(e);
+    if (!openai_read_common(body, r, e) || !openai_read_format(body, r, e) ||
+        !field_whole(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
+        !read_tokens(body, r, e) || !read_files(body, r, e) ||
+        !field_string(body, "input_prefix", &before, e) ||
+        !field_string(body, "prompt", &begun, e) ||
+        !field_copy(body, "input_suffix", &r->suffix, e))
+        return false;
+    if (!r->suffix)
+        return serve_refuse(e, 400, "input_suffix", "input_suffix is needed: what follows the gap");
+    r->prompts = json_pack("[o]", json_sprintf("%s%s", before, begun));
+    if (!r->prompts) return serve_no_memory(e);
+    return keep_field(body, "return_tokens", r, e) && keep_response_fields(body, r, e);
+}

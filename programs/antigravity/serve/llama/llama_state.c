@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /props and /slots: what clients of llama.cpp ask before they begin. */
+#include "json_out.h"
+#include "serve/request/http_request.h"
+#include "serve/request/routes.h"
+
+#include <string.h>
+
+/* ---- /props ---- */
+
+static json_t *sampling_of(const ag_served_model *m) {
+    const ag_sampler_params *s = ag_served_model_sampling(m);
+    const json_field fields[] = {
+        {"temperature", json_float(s->temperature)},
+        {"top_k", json_integer(s->top_k)},
+        {"top_p", json_float(s->top_p)},
+        {"min_p", json_float(s->min_p)},
+        {"repeat_penalty", json_float(s->repetition_penalty)},
+        {"repeat_last_n", json_integer(s->repetition_window)},
+        {"presence_penalty", json_float(s->presence_penalty)},
+        {"frequency_penalty", json_float(s->frequency_penalty)},
+        {"n_predict", json_integer(-1)},
+    };
+    return JSON_OBJECT(fields);
+}
+
+/* Ours: what kv_policy of a request may be. */
+static json_t *policy_names(void) {
+    json_t *list = json_array();
+    const ag_eviction_policy *p;
+    for (size_t i = 0; list && (p = ag_eviction_policy_at(i)); i++)
+        json_append(&list, json_string(p->name));
+    return list;
+}
+
+static void reply_props(serve_call *call) {
+    const ag_served_model *m = ag_serving_model(call_serving(call), NULL);
+    const char *name = ag_served_model_name(m);
+    const json_field defaults[] = {
+        {"n_ctx", json_integer(ag_served_model_session(m)->max_seq_len)},
+        {"params", sampling_of(m)},
+    };
+    const json_field modalities[] = {{"vision", json_false()}, {"audio", json_false()}};
+    const json_field fields[] = {
+        {"default_generation_settings", JSON_OBJECT(defaults)},
+        {"total_slots", json_integer(call->server->settings->max_running)},
+        {"model_alias", json_text(name, strlen(name))},
+        {"modalities", JSON_OBJECT(modalities)},
+        {"build_info", json_string("antigravity " AG_VERSION_STRING)},
+        {"kv_policies", policy_names()},
+    };
+    call_reply_json(call, 200, JSON_OBJECT(fields));
+}
+
+/* ---- /slots ---- */
+
+/* There are no slots here: a request takes a place while it runs, whichever. */
+static void reply_slots(serve_call *call) {
+    ag_serving_stats s;
+    serve_error e;
+    ag_serving_get_stats(call_serving(call), &s);
+    const uint32_t n = call->server->settings->max_running;
+    const ag_session_params *p =
+        ag_served_model_session(ag_serving_model(call_serving(call), NULL));
+    if (s.n_running >= n && strstr(call_query(call), "fail_on_no_slot=1")) {
+        serve_refuse(&e, 503, NULL, "all %u places are taken", n);
+        call_reply_error(call, &e);
+        return;
+    }
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++) {
+        const json_field fields[] = {
+            {"id", json_integer(i)},
+            {"n_ctx", json_integer(p->max_seq_len)},
+            {"speculative", json_false()},
+            {"is_processing", json_boolean(i < s.n_running)},
+        };
+        json_append(&list, JSON_OBJECT(fields));
+    }
+    call_reply_json(call, 200, list);
+}
+
+const serve_route llama_state_routes[] = {
+    {"GET", "/props", .handle = reply_props},
+    {"GET", "/slots", .handle = reply_slots},
+    {0},
+};

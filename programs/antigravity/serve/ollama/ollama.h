@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ollama's interface: chat, generate and embed, as lines of JSON, and what its clients ask about
+ * models. Models are not changed through it. */
+#ifndef ANTIGRAVITY_SERVE_OLLAMA_OLLAMA_H
+#define ANTIGRAVITY_SERVE_OLLAMA_OLLAMA_H
+
+#include "serve/protocol/protocol.h"
+#include "serve/request/route.h"
+
+bool ollama_parse_chat(const serve_call *call, const json_t *body, serve_request *r,
+                       serve_error *e);
+bool ollama_parse_generate(const serve_call *call, const json_t *body, serve_request *r,
+                           serve_error *e);
+bool ollama_parse_embed(const serve_call *call, const json_t *body, serve_request *r,
+                        serve_error *e);
+bool ollama_parse_embeddings(const serve_call *call, const json_t *body, serve_request *r,
+                             serve_error *e);
+/* So many calls and results came before: their ids are numbers. */
+typedef struct ollama_counts {
+    size_t n_calls, n_results;
+} ollama_counts;
+/* Appends a message as ag_chat_set_messages() takes it to r->messages. */
+bool ollama_read_message(const json_t *message, ollama_counts *before, serve_request *r,
+                         serve_error *e);
+/* A copy of the name without a ":latest" that no model has; NULL: no memory. */
+char *ollama_model_name(const serve_call *call, const char *name);
+
+json_t *ollama_error(const serve_error *e); /* {"error": TEXT} */
+json_t *ollama_chat_whole(serve_exchange *x);
+json_t *ollama_generate_whole(serve_exchange *x);
+json_t *ollama_embed_whole(serve_exchange *x);
+json_t *ollama_embeddings_whole(serve_exchange *x);
+void ollama_chat_event(serve_exchange *x, const serve_event *e);
+void ollama_generate_event(serve_exchange *x, const serve_event *e);
+
+/* "2026-11-22T17:00:00.123456Z" */
+void ollama_time(char text[static 32], double seconds);
+
+void ollama_version(serve_call *call);
+void ollama_tags(serve_call *call);
+void ollama_ps(serve_call *call);
+void ollama_show(serve_call *call);
+void ollama_refuse(serve_call *call); /* 403: models stay as they are */
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ollama's clients are answered: an object, or a line of JSON for each piece and a last one
+ * with the figures. */
+#include "json_out.h"
+#include "ollama.h"
+#include "serve/protocol/fields.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+json_t *ollama_error(const serve_error *e) {
+    const json_field fields[] = {{"error", json_text(e->text, strlen(e->text))}};
+    return JSON_OBJECT(fields);
+}
+
+void ollama_time(char text[static 32], double seconds) {
+    time_t whole = (time_t)seconds;
+    struct tm parts;
+    gmtime_r(&whole, &parts);
+    size_t n = strftime(text, 32, "%Y-%m-%dT%H:%M:%S", &parts);
+    snprintf(text + n, 32 - n, ".%06dZ", (int)((seconds - (double)whole) * 1e6));
+}
+
+static json_t *time_now(void) {
+    char text[32];
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    ollama_time(text, (double)now.tv_sec + (double)now.tv_nsec / 1e9);
+    return json_string(text);
+}
+
+static json_t *nanoseconds(double seconds) { return json_integer((json_int_t)(seconds * 1e9)); }
+
+/* {"model", "created_at", KEY: value, "done": false}; the value is used up. */
+static json_t *line_of(const serve_exchange *x, const char *key, json_t *value) {
+    const json_field fields[] = {
+        {"model", json_text(x->model, strlen(x->model))},
+        {"created_at", time_now()},
+        {key, value},
+        {"done", json_false()},
+    };
+    return JSON_OBJECT(fields);
+}
+
+/* Adds the figures that end an answer to its line, which is transferred. */
+static json_t *with_figures(const serve_exchange *x, json_t *line) {
+    const json_field fields[] = {
+        {"done", json_true()},
+        {"done_reason", json_string(x->answers->finish == SERVE_FINISH_LENGTH ? "length" : "stop")},
+        {"total_duration", nanoseconds(x->total_s)},
+        {"load_duration", nanoseconds(x->queue_s)},
+        {"prompt_eval_count", json_integer((json_int_t)x->n_prompt)},
+        {"prompt_eval_duration", nanoseconds(x->prefill_s)},
+        {"eval_count", json_integer((json_int_t)x->n_generated)},
+        {"eval_duration", nanoseconds(x->decode_s)},
+    };
+    json_t *figures = JSON_OBJECT(fields);
+    bool ok = figures && json_object_update(line, figures) == 0;
+    json_decref(figures);
+    if (ok) return line;
+    json_decref(line);
+    return NULL;
+}
+
+static json_t *token_logprob(const serve_token *t, json_t *top) {
+    const json_field fields[] = {
+        {"token", json_text(t->text, t->len)},
+        {"logprob", json_float(t->logprob)},
+        {"top_logprobs", top},
+    };
+    return json_object_of(fields, top ? 3 : 2);
+}
+
+/* Adds "logprobs" where there are some; the line is transferred. */
+static json_t *with_logprobs(json_t *line, const serve_token *tokens, size_t n) {
+    if (!n) return line;
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *top = json_array();
+        for (size_t k = 0; k < tokens[i].n_top; k++)
+            json_append(&top, token_logprob(&tokens[i].top[k], NULL));
+        json_append(&list, token_logprob(&tokens[i], top));
+    }
+    if (json_object_set_new(line, "logprobs", list) == 0) return line;
+    json_decref(line);
+    return NULL;
+}
+
+/* An answer's pieces; what is empty is left out, but the content. */
+static json_t *chat_message(const char *content, size_t len, const char *thinking,
+                            size_t n_thinking, json_t *calls) {
+    json_field fields[4] = {
+        {"role", json_string("assistant")},
+        {"content", json_text(content, len)},
+    };
+    size_t n = 2;
+    if (n_thinking) fields[n++] = (json_field){"thinking", json_text(thinking, n_thinking)};
+    if (calls) fields[n++] = (json_field){"tool_calls", calls};
+    return json_object_of(fields, n);
+}
+
+/* A call whose arguments were cut short is none. NULL: no call is complete. */
+static json_t *calls_of(const serve_answer *a) {
+    json_t *list = NULL;
+    for (size_t i = 0; i < a->n_calls; i++) {
+        const ag_text *text = &a->calls[i].arguments;
+        json_t *arguments = json_loadb(text->data ? text->data : "", text->len, 0, NULL);
+        if (!json_is_object(arguments)) {
+            json_decref(arguments);
+            continue;
+        }
+        const json_field function[] = {
+            {"name", json_string(a->calls[i].name)},
+            {"arguments", arguments},
+        };
+        const json_field call[] = {{"function", JSON_OBJECT(function)}};
+        if (!list) list = json_array();
+        json_append(&list, JSON_OBJECT(call));
+        if (!list) return NULL;
+    }
+    return list;
+}
+
+static size_t shown_reasoning(const serve_exchange *x) {
+    return x->request->hide_reasoning ? 0 : x->answers->reasoning.len;
+}
+
+json_t *ollama_chat_whole(serve_exchange *x) {
+    const serve_answer *a = x->answers;
+    json_t *message = chat_message(a->content.data, a->content.len, a->reasoning.data,
+                                   shown_reasoning(x), calls_of(a));
+    json_t *line = with_figures(x, line_of(x, "message", message));
+    return with_logprobs(line, a->tokens, a->n_tokens);
+}
+
+/* Adds a text under that name, if there is one; the line is transferred. */
+static json_t *with_thinking(json_t *line, const char *text, size_t len) {
+    if (!len || json_object_set_new(line, "thinking", json_text(text, len)) == 0) return line;
+    json_decref(line);
+    return NULL;
+}
+
+json_t *ollama_generate_whole(serve_exchange *x) {
+    const serve_answer *a = x->answers;
+    json_t *text = json_text(a->content.data, a->content.len);
+    json_t *line = with_figures(x, line_of(x, "response", text));
+    line = with_thinking(line, a->reasoning.data, shown_reasoning(x));
+    return with_logprobs(line, a->tokens, a->n_tokens);
+}
+
+/* ---- lines of a stream ---- */
+
+static void write_error_line(serve_exchange *x, const serve_event *e) {
+    serve_write_line(x, ollama_error(e->error));
+}
+
+void ollama_chat_event(serve_exchange *x, const serve_event *e) {
+    json_t *calls, *line;
+    switch (e->kind) {
+    case SERVE_CONTENT:
+        line = line_of(x, "message", chat_message(e->text, e->len, NULL, 0, NULL));
+        if (e->len || e->n_tokens) serve_write_line(x, with_logprobs(line, e->tokens, e->n_tokens));
+        else json_decref(line);
+        break;
+    case SERVE_REASONING:
+        if (!e->len || x->request->hide_reasoning) break;
+        serve_write_line(x, line_of(x, "message", chat_message("", 0, e->text, e->len, NULL)));
+        break;
+    case SERVE_ANSWERED: /* calls come whole */
+        calls = calls_of(x->answers);
+        if (calls) serve_write_line(x, line_of(x, "message", chat_message("", 0, NULL, 0, calls)));
+        break;
+    case SERVE_END:
+        line = line_of(x, "message", chat_message("", 0, NULL, 0, NULL));
+        serve_write_line(x, with_figures(x, line));
+        break;
+    case SERVE_FAILED:
+        write_error_line(x, e);
+        break;
+    case SERVE_BEGIN:
+    case SERVE_CALL:
+    case SERVE_ARGUMENTS:
+    case SERVE_IDLE: /* a line would be a piece of the answer */
+        break;
+    }
+}
+
+void ollama_generate_event(serve_exchange *x, const serve_event *e) {
+    json_t *line;
+    switch (e->kind) {
+    case SERVE_CONTENT:
+        line = line_of(x, "response", json_text(e->text, e->len));
+        if (e->len || e->n_tokens) serve_write_line(x, with_logprobs(line, e->tokens, e->n_tokens));
+        else json_decref(line);
+        break;
+    case SERVE_REASONING:
+        if (!e->len || x->request->hide_reasoning) break;
+        line = line_of(x, "response", json_string(""));
+        serve_write_line(x, with_thinking(line, e->text, e->len));
+        break;
+    case SERVE_END:
+        serve_write_line(x, with_figures(x, line_of(x, "response", json_string(""))));
+        break;
+    case SERVE_FAILED:
+        write_error_line(x, e);
+        break;
+    case SERVE_BEGIN:
+    case SERVE_CALL:
+    case SERVE_ARGUMENTS:
+    case SERVE_ANSWERED:
+    case SERVE_IDLE:
+        break;
+    }
+}
+
+/* ---- embeddings ---- */
+
+/* The first n values of a vector, of length 1 again. */
+static json_t *vector_of(const float *values, size_t n, size_t n_all) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)values[i] * values[i];
+    double scale = n < n_all && sum > 0 ? 1 / sqrt(sum) : 1;
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < n; i++)
+        json_append(&list, json_float((float)(values[i] * scale)));
+    return list;
+}
+
+json_t *ollama_embed_whole(serve_exchange *x) {
+    size_t n = x->n_embedding;
+    json_int_t wanted = json_integer_value(json_object_get(x->request->kept, "dimensions"));
+    if (wanted > 0 && (uint64_t)wanted < n) n = (size_t)wanted;
+    json_t *list = json_array();
+    for (size_t i = 0; i < json_array_size(x->request->prompts); i++)
+        json_append(&list, vector_of(x->embeddings[i], n, x->n_embedding));
+    const json_field fields[] = {
+        {"model", json_text(x->model, strlen(x->model))},
+        {"embeddings", list},
+        {"total_duration", nanoseconds(x->total_s)},
+        {"load_duration", nanoseconds(x->queue_s)},
+        {"prompt_eval_count", json_integer((json_int_t)x->n_prompt)},
+    };
+    return JSON_OBJECT(fields);
+}
+
+json_t *ollama_embeddings_whole(serve_exchange *x) {
+    const json_field fields[] = {
+        {"embedding", vector_of(x->embeddings[0], x->n_embedding, x->n_embedding)},
+    };
+    return JSON_OBJECT(fields);
+}

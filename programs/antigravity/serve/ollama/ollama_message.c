@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A message of ollama's: its calls have no ids, their arguments are objects, and a result names the
+ * tool that gave it. */
+#include "json_out.h"
+#include "ollama.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The calls of an answer with ids that their results will have, too: both are counted. */
+static json_t *calls_with_ids(const json_t *calls, size_t first) {
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < json_array_size(calls); i++) {
+        char id[32];
+        snprintf(id, sizeof id, "call_%zu", first + i);
+        json_t *function = json_object_get(json_array_get(calls, i), "function");
+        const json_field fields[] = {
+            {"id", json_string(id)},
+            {"type", json_string("function")},
+            {"function", json_incref(function)},
+        };
+        json_append(&list, JSON_OBJECT(fields));
+    }
+    return list;
+}
+
+static bool copy_field(json_t *to, const char *key, json_t *value) {
+    return !value || json_is_null(value) || json_object_set(to, key, value) == 0;
+}
+
+static bool fill_message(json_t *copy, const json_t *message, const char *role,
+                         ollama_counts *before) {
+    const json_t *calls = json_object_get(message, "tool_calls");
+    json_t *content = json_object_get(message, "content");
+    bool ok = json_object_set_new(copy, "role", json_string(role)) == 0;
+    ok = ok &&
+         json_object_set_new(copy, "content",
+                             json_is_string(content) ? json_incref(content) : json_string("")) == 0;
+    ok = ok && copy_field(copy, "reasoning_content", json_object_get(message, "thinking"));
+    if (json_array_size(calls))
+        ok = ok &&
+             json_object_set_new(copy, "tool_calls", calls_with_ids(calls, before->n_calls)) == 0;
+    before->n_calls += json_array_size(calls);
+    if (strcmp(role, "tool") != 0) return ok;
+    char id[32];
+    snprintf(id, sizeof id, "call_%zu", before->n_results++);
+    ok = ok && json_object_set_new(copy, "tool_call_id", json_string(id)) == 0;
+    return ok && copy_field(copy, "name", json_object_get(message, "tool_name"));
+}
+
+bool ollama_read_message(const json_t *message, ollama_counts *before, serve_request *r,
+                         serve_error *e) {
+    const char *role = json_string_value(json_object_get(message, "role"));
+    const json_t *content = json_object_get(message, "content");
+    const json_t *calls = json_object_get(message, "tool_calls");
+    if (!role) return serve_refuse(e, 400, "messages", "messages: a message has no role");
+    if (content && !json_is_null(content) && !json_is_string(content))
+        return serve_refuse(e, 400, "messages", "messages: a content must be a string");
+    if (calls && !json_is_null(calls) && !json_is_array(calls))
+        return serve_refuse(e, 400, "messages", "messages: tool_calls must be a list");
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        if (!json_is_object(json_object_get(json_array_get(calls, i), "function")))
+            return serve_refuse(e, 400, "messages", "messages: a call has no function");
+    json_t *copy = json_object();
+    if (copy && fill_message(copy, message, role, before) &&
+        json_array_append(r->messages, copy) == 0) {
+        json_decref(copy);
+        return true;
+    }
+    json_decref(copy);
+    return serve_no_memory(e);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /v1/models, and one of them. */
+#include "json_out.h"
+#include "serve/request/routes.h"
+
+#include <string.h>
+
+static json_t *describe_served(const serve_call *call, const char *name) {
+    const ag_served_model *m = ag_serving_model(call_serving(call), name);
+    const ag_model_info *info = ag_served_model_info(m);
+    const ag_session_params *session = ag_served_model_session(m);
+    const json_field meta[] = {
+        {"n_vocab", json_integer(info->n_vocab)},
+        {"n_ctx_train", json_integer(info->max_positions)},
+        {"n_embd", json_integer(info->hidden_size)},
+    };
+    const json_field fields[] = {
+        {"id", json_text(name, strlen(name))},
+        {"object", json_string("model")},
+        {"created", json_integer((json_int_t)call_started(call))},
+        {"owned_by", json_string("antigravity")},
+        /* Clients ask for the size of the context under either name. */
+        {"context_length", json_integer(session->max_seq_len)},
+        {"max_model_len", json_integer(session->max_seq_len)},
+        {"meta", JSON_OBJECT(meta)},
+    };
+    return JSON_OBJECT(fields);
+}
+
+static void list_models(serve_call *call) {
+    size_t n;
+    const char *const *names = call_model_names(call, &n);
+    json_t *data = json_array();
+    for (size_t i = 0; data && i < n; i++) json_append(&data, describe_served(call, names[i]));
+    const json_field fields[] = {{"object", json_string("list")}, {"data", data}};
+    call_reply_json(call, 200, JSON_OBJECT(fields));
+}
+
+static void show_model(serve_call *call) {
+    serve_error e;
+    const char *name = call_rest(call);
+    if (!ag_serving_model(call_serving(call), name)) {
+        serve_refuse(&e, 404, "model", "there is no model '%.200s' here; /v1/models lists them",
+                     name);
+        e.code = "model_not_found";
+        call_reply_error(call, &e);
+        return;
+    }
+    call_reply_json(call, 200, describe_served(call, name));
+}
+
+const serve_route model_routes[] = {
+    {"GET", "/v1/models", .handle = list_models},
+    {"GET", "/v1/models/*", .handle = show_model},
+    {"GET", "/models", .handle = list_models},
+    {0},
+};

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "openai_fields.h"
+
+#include "serve/protocol/fields.h"
+#include "serve/work/account.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_STOP_STRINGS = 64 };
+
+/* ---- sampling ---- */
+
+/* Read where the model is known, because its tokens may be given as texts. */
+static bool keep_bias(const json_t *body, serve_sampling *s, serve_error *e) {
+    json_t *given = json_object_get(body, "logit_bias");
+    if (given && !json_is_object(given) && !json_is_array(given) && !json_is_null(given))
+        return serve_refuse(e, 400, "logit_bias", "logit_bias must be an object or a list");
+    s->logit_bias = json_incref(given);
+    return true;
+}
+
+static bool read_sampling(const json_t *body, serve_sampling *s, serve_error *e) {
+    if (!field_number(body, "temperature", 0, 1000, &s->temperature, e) ||
+        !field_number(body, "top_p", 0, 1, &s->top_p, e) ||
+        !field_number(body, "min_p", 0, 1, &s->min_p, e) ||
+        !field_number(body, "presence_penalty", -1000, 1000, &s->presence_penalty, e) ||
+        !field_number(body, "frequency_penalty", -1000, 1000, &s->frequency_penalty, e) ||
+        !field_number(body, "repetition_penalty", 1e-6, 1000, &s->repetition_penalty, e) ||
+        !field_number(body, "repeat_penalty", 1e-6, 1000, &s->repetition_penalty, e) ||
+        !field_whole(body, "repeat_last_n", -1, INT32_MAX, &s->repetition_window, e) ||
+        !field_whole(body, "top_k", -1, INT32_MAX, &s->top_k, e) ||
+        !field_whole(body, "seed", INT64_MIN, INT64_MAX, &s->seed, e))
+        return false;
+    s->has_seed = json_is_integer(json_object_get(body, "seed")) && s->seed >= 0;
+    return keep_bias(body, s, e);
+}
+
+/* ---- the rest ---- */
+
+static bool read_stream(const json_t *body, serve_request *r, serve_error *e) {
+    json_t *options = NULL;
+    if (!field_bool(body, "stream", &r->stream, e) ||
+        !field_object(body, "stream_options", &options, e))
+        return false;
+    return !options || field_bool(options, "include_usage", &r->include_usage, e);
+}
+
+/* "512", "25%", or a number of tokens. */
+static bool read_budget(const json_t *body, serve_request *r, serve_error *e) {
+    char digits[32];
+    const json_t *budget = json_object_get(body, "kv_budget");
+    if (!json_is_integer(budget)) return field_copy(body, "kv_budget", &r->kv_budget, e);
+    snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(budget));
+    r->kv_budget = account_strdup(digits);
+    return r->kv_budget || serve_no_memory(e);
+}
+
+static bool read_cache(const json_t *body, serve_request *r, serve_error *e) {
+    bool keep = true;
+    if (!field_copy(body, "kv_type", &r->kv_type, e) ||
+        !field_copy(body, "kv_policy", &r->kv_policy, e) || !read_budget(body, r, e) ||
+        !field_copy(body, "head_budget", &r->head_budget, e) ||
+        !field_bool(body, "cache_prompt", &keep, e) ||
+        !field_number(body, "timeout", 0, 1e6, &r->timeout_s, e))
+        return false;
+    r->no_prefix = !keep;
+    return true;
+}
+
+bool openai_read_common(const json_t *body, serve_request *r, serve_error *e) {
+    int64_t n = 1;
+    if (!field_copy(body, "model", &r->model, e) || !read_sampling(body, &r->sampling, e) ||
+        !field_strings(body, "stop", MAX_STOP_STRINGS, &r->stop, e) ||
+        !field_whole(body, "n", 1, 64, &n, e) ||
+        !field_bool(body, "ignore_eos", &r->ignore_eos, e) || !read_stream(body, r, e) ||
+        !read_cache(body, r, e))
+        return false;
+    r->n = (uint32_t)n;
+    return true;
+}
+
+/* ---- what the answer must be ---- */
+
+static bool set_constraint(serve_request *r, ag_constraint_kind kind, char *text, serve_error *e) {
+    r->constrained = true;
+    r->constraint = kind;
+    account_free(r->constraint_text);
+    r->constraint_text = text;
+    return text || serve_no_memory(e);
+}
+
+static bool set_schema(serve_request *r, const json_t *schema, serve_error *e) {
+    return set_constraint(r, AG_CONSTRAINT_JSON_SCHEMA,
+                          json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY), e);
+}
+
+static bool read_response_format(const json_t *format, serve_request *r, serve_error *e) {
+    const char *type = field_type(format);
+    if (!strcmp(type, "text")) return true;
+    const bool any_object = !strcmp(type, "json_object");
+    if (!any_object && strcmp(type, "json_schema") != 0)
+        return serve_refuse(e, 400, "response_format",
+                            "the type of response_format must be text, json_object or json_schema");
+    const json_t *outer = json_object_get(format, "json_schema");
+    json_t *schema = json_object_get(outer, "schema");
+    if (!schema) schema = json_object_get(format, "schema");
+    if (json_is_object(schema) || json_is_boolean(schema)) return set_schema(r, schema, e);
+    if (schema || !any_object)
+        return serve_refuse(e, 400, "response_format",
+                            "the schema of response_format must be an object");
+    r->constrained = true;
+    r->constraint = AG_CONSTRAINT_JSON_OBJECT;
+    return true;
+}
+
+bool openai_read_format(const json_t *body, serve_request *r, serve_error *e) {
+    json_t *format = NULL, *choices = NULL, *schema = NULL;
+    const char *grammar = NULL, *regex = NULL;
+    if (!field_object(body, "response_format", &format, e) ||
+        !field_object(body, "json_schema", &schema, e) ||
+        !field_string(body, "grammar", &grammar, e) || !field_string(body, "regex", &regex, e) ||
+        !field_array(body, "choice", &choices, e))
+        return false;
+    if (!!format + !!schema + !!grammar + !!regex + !!choices > 1)
+        return serve_refuse(
+            e, 400, "response_format",
+            "response_format, json_schema, grammar, regex and choice exclude each other");
+    if (format) return read_response_format(format, r, e);
+    if (schema) return set_schema(r, schema, e);
+    if (grammar) return set_constraint(r, AG_CONSTRAINT_GRAMMAR, account_strdup(grammar), e);
+    if (regex) return set_constraint(r, AG_CONSTRAINT_REGEX, account_strdup(regex), e);
+    if (!choices) return true;
+    r->constrained = true;
+    r->constraint = AG_CONSTRAINT_CHOICES;
+    return field_strings(body, "choice", 1024, &r->choices, e);
+}
+
+/* ---- prompts and messages ---- */
+
+bool openai_read_prompts(const json_t *body, const char *name, serve_request *r, serve_error *e) {
+    json_t *prompt = json_object_get(body, name);
+    const json_t *first = json_array_get(prompt, 0);
+    if (json_is_string(prompt) || json_is_integer(first)) {
+        r->prompts = json_pack("[O]", prompt);
+        return r->prompts || serve_no_memory(e);
+    }
+    if (!json_is_array(prompt) || !first)
+        return serve_refuse(e, 400, name, "%s must be a text, or a list of texts or ids", name);
+    for (size_t i = 0; i < json_array_size(prompt); i++) {
+        const json_t *one = json_array_get(prompt, i);
+        if (!json_is_string(one) && !json_is_array(one))
+            return serve_refuse(e, 400, name, "%s[%zu] is neither a text nor a list of ids", name,
+                                i);
+    }
+    r->prompts = json_incref(prompt);
+    return true;
+}
+
+static bool check_part(const json_t *part, size_t message, serve_error *e) {
+    const char *type = field_type(part);
+    if (json_is_string(part) || !strcmp(type, "text") || !strcmp(type, "refusal")) return true;
+    if (!strcmp(type, "image_url") || !strcmp(type, "image") || !strcmp(type, "input_image"))
+        return serve_refuse(e, 400, "messages",
+                            "message %zu has an image: this model has no vision", message);
+    return serve_refuse(e, 400, "messages",
+                        "message %zu has a part of type '%.40s': this model takes text", message,
+                        type);
+}
+
+bool openai_check_parts(const json_t *messages, serve_error *e) {
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *content = json_object_get(json_array_get(messages, i), "content");
+        if (!json_is_array(content)) continue;
+        for (size_t k = 0; k < json_array_size(content); k++)
+            if (!check_part(json_array_get(content, k), i, e)) return false;
+    }
+    return true;
+}
+
+bool openai_read_tool_choice(const json_t *body, bool is_nested, serve_request *r, serve_error *e) {
+    static const struct {
+        const char *word;
+        serve_tool_choice choice;
+    } words[] = {
+        {"auto", SERVE_TOOLS_AUTO},
+        {"none", SERVE_TOOLS_NONE},
+        {"required", SERVE_TOOLS_REQUIRED},
+    };
+    const json_t *choice = json_object_get(body, "tool_choice");
+    const char *word = json_string_value(choice);
+    if (!choice || json_is_null(choice)) return true;
+    for (size_t i = 0; word && i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(word, words[i].word) != 0) continue;
+        r->tool_choice = words[i].choice;
+        return true;
+    }
+    if (strcmp(field_type(choice), "function") != 0)
+        return serve_refuse(e, 400, "tool_choice",
+                            "tool_choice must be auto, none, required or a function, not \"%.40s\"",
+                            word ? word : field_type(choice));
+    r->tool_choice = SERVE_TOOLS_NAMED;
+    const json_t *function = is_nested ? json_object_get(choice, "function") : choice;
+    if (!field_copy(function, "name", &r->tool_name, e)) return false;
+    return r->tool_name || serve_refuse(e, 400, "tool_choice", "tool_choice names no function");
+}

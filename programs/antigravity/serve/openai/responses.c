@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POST /v1/responses and /v1/responses/input_tokens; the same without /v1, where the model need not
+ * be named. Responses are not stored. */
+#include "responses.h"
+
+#include "openai_answer.h"
+#include "serve/request/routes.h"
+
+static const serve_protocol responses = {
+    .name = "openai-responses",
+    .parse = responses_parse,
+    .error = openai_error,
+    .whole = responses_whole,
+    .stream_type = "text/event-stream",
+    .stream_repeats_tokens = true,
+    .event = responses_event,
+    .state_size = sizeof(responses_stream),
+    .close = responses_close,
+};
+
+static const serve_protocol responses_input_tokens = {
+    .name = "openai-responses-count",
+    .parse = responses_parse_count,
+    .error = openai_error,
+    .whole = openai_count,
+};
+
+const serve_route responses_routes[] = {
+    {"POST", "/v1/responses", .protocol = &responses},
+    {"POST", "/v1/responses/input_tokens", .protocol = &responses_input_tokens},
+    {"POST", "/responses", .protocol = &responses, .model_optional = true},
+    {"POST", "/responses/input_tokens", .protocol = &responses_input_tokens,
+     .model_optional = true},
+    {0},
+};

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The body of a request to /v1/responses. What would need a store of responses is refused; what is
+ * not read here is ignored. */
+#include "json_out.h"
+#include "openai_fields.h"
+#include "responses.h"
+#include "serve/protocol/fields.h"
+#include "serve/protocol/messages.h"
+
+#include <antigravity/serving.h>
+#include <string.h>
+
+static bool refuse_what_is_stored(const json_t *body, serve_error *e) {
+    static const struct {
+        const char *name, *reason;
+    } refused[] = {
+        {"previous_response_id", "responses are not stored; send the conversation as input"},
+        {"conversation", "conversations are not stored; send the conversation as input"},
+        {"prompt", "prompts are not stored; send the text as input"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        const json_t *value = json_object_get(body, refused[i].name);
+        if (value && !json_is_null(value))
+            return serve_refuse(e, 400, refused[i].name, "%s: %s", refused[i].name,
+                                refused[i].reason);
+    }
+    if (json_is_true(json_object_get(body, "background")))
+        return serve_refuse(e, 400, "background",
+                            "background: responses are not stored; wait for "
+                            "this one, or let it stream");
+    return true;
+}
+
+static bool read_instructions(const json_t *body, serve_request *r, serve_error *e) {
+    const char *text = NULL;
+    if (!field_string(body, "instructions", &text, e)) return false;
+    return !text || !*text || message_add(r, "system", json_string(text), e);
+}
+
+/* OpenAI's servers would run tools of other types themselves: the model is not told of them. */
+static bool read_function_tool(const json_t *tool, json_t *tools, serve_error *e) {
+    static const char *const keys[] = {"name", "description", "parameters", "strict"};
+    if (strcmp(field_type(tool), "function") != 0) return true;
+    if (!json_is_string(json_object_get(tool, "name")))
+        return serve_refuse(e, 400, "tools", "tools: a function has no name");
+    json_t *function = json_object();
+    bool ok = function != NULL;
+    for (size_t i = 0; ok && i < sizeof keys / sizeof keys[0]; i++) {
+        json_t *value = json_object_get(tool, keys[i]);
+        if (value && !json_is_null(value)) ok = json_object_set(function, keys[i], value) == 0;
+    }
+    if (!ok) {
+        json_decref(function);
+        return serve_no_memory(e);
+    }
+    const json_field fields[] = {{"type", json_string("function")}, {"function", function}};
+    return list_add(tools, JSON_OBJECT(fields), e);
+}
+
+static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
+    json_t *tools = NULL;
+    bool parallel = true;
+    if (!field_array(body, "tools", &tools, e) ||
+        !field_bool(body, "parallel_tool_calls", &parallel, e))
+        return false;
+    r->one_call = !parallel;
+    if (json_array_size(tools)) r->tools = json_array();
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        if (!read_function_tool(json_array_get(tools, i), r->tools, e)) return false;
+    return openai_read_tool_choice(body, false, r, e);
+}
+
+static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
+    json_t *text = NULL, *format = NULL;
+    if (!field_object(body, "text", &text, e)) return false;
+    if (text && !field_object(text, "format", &format, e)) return false;
+    const char *type = format ? field_type(format) : "text";
+    if (strcmp(type, "text") == 0) return true;
+    r->constrained = true;
+    r->constraint = AG_CONSTRAINT_JSON_OBJECT;
+    if (strcmp(type, "json_object") == 0) return true;
+    if (strcmp(type, "json_schema") != 0)
+        return serve_refuse(e, 400, "text.format",
+                            "text.format: type must be text, json_object or "
+                            "json_schema");
+    r->constraint = AG_CONSTRAINT_JSON_SCHEMA;
+    if (!field_schema(format, "schema", &r->constraint_text, e)) return false;
+    return r->constraint_text || serve_refuse(e, 400, "text.format", "text.format has no schema");
+}
+
+static bool read_reasoning(const json_t *body, serve_request *r, serve_error *e) {
+    json_t *reasoning = NULL;
+    const char *effort = NULL;
+    if (!field_object(body, "reasoning", &reasoning, e)) return false;
+    if (reasoning && !field_string(reasoning, "effort", &effort, e)) return false;
+    if (!effort) return true;
+    bool thinks = strcmp(effort, "none") != 0;
+    if (thinks && !set_variable(r, "reasoning_effort", json_string(effort), e)) return false;
+    return set_variable(r, "enable_thinking", json_boolean(thinks), e);
+}
+
+static bool read_logprobs(const json_t *body, serve_request *r, serve_error *e) {
+    json_t *include = NULL;
+    int64_t n_top = 0;
+    if (!field_array(body, "include", &include, e) ||
+        !field_whole(body, "top_logprobs", 0, 20, &n_top, e))
+        return false;
+    r->n_top = (uint32_t)n_top;
+    r->logprobs = n_top > 0;
+    for (size_t i = 0; i < json_array_size(include); i++) {
+        const char *what = json_string_value(json_array_get(include, i));
+        if (what && strcmp(what, "message.output_text.logprobs") == 0) r->logprobs = true;
+    }
+    return true;
+}
+
+/* What the model's own parameters are where the client gave none. */
+static bool keep_sampling(const serve_call *call, serve_request *r) {
+    serve_error ignored; /* who asks for a model that is not there is told so later */
+    const ag_served_model *model = call_model(call, r->model, &ignored);
+    if (!model) return true;
+    const ag_sampler_params *own = ag_served_model_sampling(model);
+    return json_object_set_new(r->kept, "temperature", json_float(own->temperature)) == 0 &&
+           json_object_set_new(r->kept, "top_p", json_float(own->top_p)) == 0;
+}
+
+/* Fields that the response repeats. */
+static bool keep_echoed(const serve_call *call, const json_t *body, serve_request *r,
+                        serve_error *e) {
+    static const char *const echoed[] = {
+        "instructions",      "tools",           "tool_choice", "text",
+        "metadata",          "reasoning",       "user",        "parallel_tool_calls",
+        "safety_identifier", "prompt_cache_key"};
+    r->kept = json_object();
+    bool ok = r->kept != NULL;
+    for (size_t i = 0; ok && i < sizeof echoed / sizeof echoed[0]; i++) {
+        json_t *value = json_object_get(body, echoed[i]);
+        if (value && !json_is_null(value)) ok = json_object_set(r->kept, echoed[i], value) == 0;
+    }
+    return (ok && keep_sampling(call, r)) || serve_no_memory(e);
+}
+
+static bool read_conversation(const json_t *body, serve_request *r, serve_error *e) {
+    r->kind = SERVE_CHAT;
+    r->messages = json_array();
+    if (!r->messages) return serve_no_memory(e);
+    if (!field_copy(body, "model", &r->model, e) || !refuse_what_is_stored(body, e) ||
+        !read_instructions(body, r, e))
+        return false;
+    json_t *input = json_object_get(body, "input");
+    if (!input || json_is_null(input)) {
+        /* Nothing is said: a turn that is empty. */
+        if (!json_array_size(r->messages) && !message_add(r, "user", json_string(""), e))
+            return false;
+    } else if (!responses_read_input(input, r, e)) {
+        return false;
+    }
+    return read_tools(body, r, e) && read_reasoning(body, r, e);
+}
+
+bool responses_parse_count(const serve_call *call, const json_t *body, serve_request *r,
+                           serve_error *e) {
+    (void)call;
+    r->count_only = true;
+    return read_conversation(body, r, e);
+}
+
+bool responses_parse(const serve_call *call, const json_t *body, serve_request *r, serve_error *e) {
+    serve_sampling *s = &r->sampling;
+    return read_conversation(body, r, e) && read_format(body, r, e) && read_logprobs(body, r, e) &&
+           field_whole(body, "max_output_tokens", 1, INT32_MAX, &r->max_tokens, e) &&
+           field_number(body, "temperature", 0, 2, &s->temperature, e) &&
+           field_number(body, "top_p", 0, 1, &s->top_p, e) &&
+           field_bool(body, "stream", &r->stream, e) && keep_echoed(call, body, r, e);
+}

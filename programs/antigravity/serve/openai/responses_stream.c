@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The events of a streamed response: each has the number that follows the last one's, and each item
+ * is added, filled and done before the next begins. */
+#include "json_out.h"
+#include "responses.h"
+
+#include <string.h>
+
+#define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
+
+/* Adds type and number to the fields, whose values are used up, and sends them. */
+static void send_event(serve_exchange *x, const char *type, const json_field *fields, size_t n) {
+    responses_stream *s = x->state;
+    const json_field head[] = {
+        {"type", json_string(type)},
+        {"sequence_number", json_integer((json_int_t)s->sequence++)},
+    };
+    json_t *event = JSON_OBJECT(head);
+    json_t *rest = json_object_of(fields, n);
+    if (json_object_update(event, rest) != 0) {
+        json_decref(event);
+        event = NULL;
+    }
+    json_decref(rest);
+    serve_write_sse(x, type, event);
+}
+
+static void send_response(serve_exchange *x, const char *type, json_t *response) {
+    const json_field fields[] = {{"response", response}};
+    send_event(x, type, fields, COUNT(fields));
+}
+
+static void send_item(serve_exchange *x, const char *type, json_t *item) {
+    const responses_stream *s = x->state;
+    const json_field fields[] = {
+        {"output_index", json_integer((json_int_t)s->index)},
+        {"item", item},
+    };
+    send_event(x, type, fields, COUNT(fields));
+}
+
+/* An event about the open item, with up to two fields beside its place; inside a content, which has
+ * one part, that part's place is told, too. */
+static void send_inside(serve_exchange *x, const char *type, json_field first, json_field second) {
+    static const char *const prefixes[] = {"", "msg", "rs", "fc"};
+    const responses_stream *s = x->state;
+    char id[56];
+    responses_item_id(id, prefixes[s->open], x, s->index);
+    json_field fields[5] = {
+        {"item_id", json_string(id)},
+        {"output_index", json_integer((json_int_t)s->index)},
+        first,
+    };
+    size_t n = 3;
+    if (second.key) fields[n++] = second;
+    if (s->open != RESPONSES_CALL) fields[n++] = (json_field){"content_index", json_integer(0)};
+    send_event(x, type, fields, n);
+}
+
+static const json_field no_field = {NULL, NULL};
+
+/* The item is over: it is sent whole, and remembered for the response. */
+static void send_item_done(serve_exchange *x, json_t *item) {
+    responses_stream *s = x->state;
+    if (!s->output) s->output = json_array();
+    json_append(&s->output, json_incref(item));
+    send_item(x, "response.output_item.done", item);
+    s->open = RESPONSES_NONE;
+    s->index++;
+}
+
+static void close_text(serve_exchange *x) {
+    responses_stream *s = x->state;
+    const serve_answer *a = x->answers;
+    const char *text = a->content.data ? a->content.data + s->from : "";
+    size_t len = a->content.len - s->from;
+    json_t *logprobs =
+        responses_logprobs(x, a->tokens ? a->tokens + s->first_token : NULL, s->n_tokens);
+    json_t *part = responses_text_part(text, len, logprobs);
+    send_inside(x, "response.output_text.done", (json_field){"text", json_text(text, len)},
+                (json_field){"logprobs", json_incref(logprobs)});
+    send_inside(x, "response.content_part.done", (json_field){"part", json_incref(part)}, no_field);
+    const char *status = x->answers->finish ? responses_status(x) : "completed";
+    send_item_done(x, responses_message(x, s->index, json_list_of(part), status));
+}
+
+static void close_reasoning(serve_exchange *x) {
+    responses_stream *s = x->state;
+    const char *text = x->answers->reasoning.data + s->from;
+    size_t len = x->answers->reasoning.len - s->from;
+    send_inside(x, "response.reasoning_text.done", (json_field){"text", json_text(text, len)},
+                no_field);
+    send_item_done(
+        x, responses_reasoning(x, s->index, json_list_of(responses_reasoning_part(text, len))));
+}
+
+static void close_call(serve_exchange *x) {
+    responses_stream *s = x->state;
+    const serve_called *c = &x->answers->calls[s->call];
+    send_inside(x, "response.function_call_arguments.done",
+                (json_field){"arguments", json_text(c->arguments.data, c->arguments.len)},
+                (json_field){"name", json_string(c->name)});
+    const char *status = x->answers->finish ? responses_status(x) : "completed";
+    send_item_done(x, responses_call(x, s->index, c, status));
+}
+
+static void close_item(serve_exchange *x) {
+    const responses_stream *s = x->state;
+    switch (s->open) {
+    case RESPONSES_TEXT:
+        close_text(x);
+        break;
+    case RESPONSES_REASONING:
+        close_reasoning(x);
+        break;
+    case RESPONSES_CALL:
+        close_call(x);
+        break;
+    case RESPONSES_NONE:
+        break;
+    }
+}
+
+/* The answer's text already has what this event brings: `len` bytes. */
+static void open_text(serve_exchange *x, size_t len, size_t n_tokens) {
+    responses_stream *s = x->state;
+    close_item(x);
+    s->open = RESPONSES_TEXT;
+    s->from = x->answers->content.len - len;
+    s->first_token = x->answers->n_tokens - n_tokens;
+    s->n_tokens = 0;
+    send_item(x, "response.output_item.added",
+              responses_message(x, s->index, json_array(), "in_progress"));
+    send_inside(x, "response.content_part.added",
+                (json_field){"part", responses_text_part("", 0, json_array())}, no_field);
+}
+
+static void write_text(serve_exchange *x, const serve_event *e) {
+    responses_stream *s = x->state;
+    if (s->open != RESPONSES_TEXT) open_text(x, e->len, e->n_tokens);
+    s->n_tokens += e->n_tokens;
+    send_inside(x, "response.output_text.delta", (json_field){"delta", json_text(e->text, e->len)},
+                (json_field){"logprobs", responses_logprobs(x, e->tokens, e->n_tokens)});
+}
+
+static void write_reasoning(serve_exchange *x, const serve_event *e) {
+    responses_stream *s = x->state;
+    if (s->open != RESPONSES_REASONING) {
+        close_item(x);
+        s->open = RESPONSES_REASONING;
+        s->from = x->answers->reasoning.len - e->len;
+        send_item(x, "response.output_item.added", responses_reasoning(x, s->index, json_array()));
+    }
+    send_inside(x, "response.reasoning_text.delta",
+                (json_field){"delta", json_text(e->text, e->len)}, no_field);
+}
+
+static void write_call(serve_exchange *x, const serve_event *e) {
+    responses_stream *s = x->state;
+    close_item(x);
+    s->open = RESPONSES_CALL;
+    s->call = e->call;
+    serve_called begun = x->answers->calls[e->call];
+    begun.arguments = (ag_text){0};
+    send_item(x, "response.output_item.added", responses_call(x, s->index, &begun, "in_progress"));
+}
+
+static void write_arguments(serve_exchange *x, const serve_event *e) {
+    send_inside(x, "response.function_call_arguments.delta",
+                (json_field){"delta", json_text(e->text, e->len)}, no_field);
+}
+
+static void write_end(serve_exchange *x) {
+    const responses_stream *s = x->state;
+    const char *status = responses_status(x);
+    send_response(x,
+                  strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
+                  responses_object(x, status, json_incref(s->output), NULL));
+}
+
+static void write_failure(serve_exchange *x, const serve_error *error) {
+    const responses_stream *s = x->state;
+    const json_field fields[] = {
+        {"code", json_string(error->status == 429 ? "rate_limit_exceeded" : "server_error")},
+        {"message", json_text(error->text, strlen(error->text))},
+    };
+    send_response(x, "response.failed",
+                  responses_object(x, "failed", json_incref(s->output), JSON_OBJECT(fields)));
+}
+
+void responses_event(serve_exchange *x, const serve_event *e) {
+    responses_stream *s = x->state;
+    switch (e->kind) {
+    case SERVE_BEGIN:
+        send_response(x, "response.created", responses_object(x, "in_progress", NULL, NULL));
+        send_response(x, "response.in_progress", responses_object(x, "in_progress", NULL, NULL));
+        break;
+    case SERVE_CONTENT:
+        if (e->len || e->n_tokens) write_text(x, e);
+        break;
+    case SERVE_REASONING:
+        if (e->len && !x->request->hide_reasoning) write_reasoning(x, e);
+        break;
+    case SERVE_CALL:
+        write_call(x, e);
+        break;
+    case SERVE_ARGUMENTS:
+        if (e->len) write_arguments(x, e);
+        break;
+    case SERVE_ANSWERED:
+        if (s->open == RESPONSES_TEXT) s->n_tokens += e->n_tokens;
+        /* A response has an item, even where it says nothing. */
+        if (s->open == RESPONSES_NONE && !s->index) open_text(x, 0, 0);
+        close_item(x);
+        break;
+    case SERVE_END:
+        write_end(x);
+        break;
+    case SERVE_FAILED:
+        write_failure(x, e->error);
+        break;
+    case SERVE_IDLE:
+        serve_write(x, ": idle\n\n", 8);
+        break;
+    }
+}
+
+void responses_close(void *state) {
+    responses_stream *s = state;
+    json_decref(s->output);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET / and what the page at it consists of. It comes from the program itself, and a browser takes
+ * script, styles and answers from here alone. */
+#include "page_files.h"
+#include "serve/request/routes.h"
+
+#include <string.h>
+
+/* Nothing from elsewhere, no script inside of the document, nobody's frame around it. */
+static const char policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+static const char *type_of(const char *name) {
+    static const struct {
+        const char *ending, *type;
+    } all[] = {
+        {".html", "text/html; charset=utf-8"},
+        {".css", "text/css; charset=utf-8"},
+        {".js", "text/javascript; charset=utf-8"},
+        {".svg", "image/svg+xml"},
+    };
+    const char *ending = strrchr(name, '.');
+    for (size_t i = 0; ending && i < sizeof all / sizeof all[0]; i++)
+        if (!strcmp(ending, all[i].ending)) return all[i].type;
+    return "application/octet-stream";
+}
+
+/* Whether a browser has this very version: a list of tags, some of them weak, or "*". */
+static bool is_known(const char *tags, const char *etag) {
+    return tags && (!strcmp(tags, "*") || strstr(tags, etag));
+}
+
+static void reply_file(serve_call *call, const page_file *f) {
+    call_reply_header(call, "Content-Security-Policy", policy);
+    call_reply_header(call, "ETag", f->etag);
+    call_reply_header(call, "Cache-Control", "no-cache"); /* kept, but asked about */
+    call_reply_header(call, "Vary", "Accept");
+    if (is_known(call_header(call, "if-none-match"), f->etag))
+        call_reply_text(call, 304, NULL, "", 0);
+    else call_reply_text(call, 200, type_of(f->name), (const char *)f->data, f->n);
+}
+
+static void reply_named(serve_call *call, const char *name) {
+    serve_error e;
+    for (size_t i = 0; i < n_page_files; i++) {
+        if (strcmp(page_files[i].name, name) != 0) continue;
+        reply_file(call, &page_files[i]);
+        return;
+    }
+    serve_refuse(&e, 404, NULL, "the page has no file '%.100s'", name);
+    call_reply_error(call, &e);
+}
+
+static void reply_page_file(serve_call *call) { reply_named(call, call_rest(call)); }
+
+/* A browser gets the page; programs ask here whether there is a server that speaks ollama's
+ * protocol. */
+static void reply_root(serve_call *call) {
+    static const char running[] = "Ollama is running";
+    const char *accepted = call_header(call, "accept");
+    if (accepted && strstr(accepted, "text/html")) {
+        reply_named(call, "index.html");
+        return;
+    }
+    call_reply_header(call, "Vary", "Accept");
+    call_reply_text(call, 200, "text/plain; charset=utf-8", running, sizeof running - 1);
+}
+
+const serve_route page_routes[] = {
+    {"GET", "/", .handle = reply_root, .is_public = true},
+    {"GET", "/page/*", .handle = reply_page_file, .is_public = true},
+    {0},
+};

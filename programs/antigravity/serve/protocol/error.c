@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What went wrong, as a status of HTTP and a line of text. */
+#include "json_out.h"
+#include "protocol.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+bool serve_refuse(serve_error *e, int status, const char *param, const char *fmt, ...) {
+    *e = (serve_error){.status = status};
+    snprintf(e->param, sizeof e->param, "%s", param ? param : "");
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(e->text, sizeof e->text, fmt, args);
+    va_end(args);
+    return false;
+}
+
+bool serve_no_memory(serve_error *e) {
+    serve_refuse(e, 503, NULL, "out of memory");
+    e->retry_after = 1;
+    return false;
+}
+
+static int http_status(ag_status st) {
+    switch (st) {
+    case AG_NOMEM:
+    case AG_CANCELLED:
+        return 503;
+    case AG_BUSY:
+        return 429;
+    case AG_NOT_FOUND:
+        return 404;
+    case AG_INVALID:
+    case AG_FORMAT:
+    case AG_LIMIT: /* too long */
+    case AG_REFUSED:
+    case AG_UNSUPPORTED:
+        return 400;
+    default:
+        return 500;
+    }
+}
+
+bool serve_refuse_status(serve_error *e, const ag_error *err) {
+    serve_refuse(e, http_status(err->status), NULL, "%s", err->msg);
+    if (e->status == 503 || e->status == 429) e->retry_after = 1;
+    return false;
+}
+
+static const char *type_of(int status) {
+    static const struct {
+        int status;
+        const char *type;
+    } types[] = {
+        {401, "authentication_error"}, {403, "permission_error"},  {404, "not_found_error"},
+        {429, "rate_limit_error"},     {503, "unavailable_error"},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (types[i].status == status) return types[i].type;
+    return status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+json_t *openai_error(const serve_error *e) {
+    const json_field fields[] = {
+        {"message", json_text(e->text, strlen(e->text))},
+        {"type", json_string(e->type ? e->type : type_of(e->status))},
+        {"param", e->param[0] ? json_text(e->param, strlen(e->param)) : json_null()},
+        {"code", e->code ? json_string(e->code) : json_null()},
+        {"n_prompt_tokens", e->n_context ? json_integer((json_int_t)e->n_prompt) : NULL},
+        {"n_ctx", e->n_context ? json_integer((json_int_t)e->n_context) : NULL},
+    };
+    const size_t n = sizeof fields / sizeof fields[0];
+    const json_field outer[] = {{"error", json_object_of(fields, e->n_context ? n : n - 2)}};
+    return JSON_OBJECT(outer);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fields.h"
+
+#include "serve/work/account.h"
+
+#include <string.h>
+
+static const char *type_name(const json_t *value) {
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",  [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number", [JSON_TRUE] = "a boolean",
+        [JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
+    };
+    return names[json_typeof(value)];
+}
+
+static bool wrong_type(const char *name, const char *wanted, const json_t *found, serve_error *e) {
+    return serve_refuse(e, 400, name, "%s must be %s, not %s", name, wanted, type_name(found));
+}
+
+/* NULL: the field is missing or null. */
+static json_t *present(const json_t *object, const char *name) {
+    json_t *value = json_object_get(object, name);
+    return json_is_null(value) ? NULL : value;
+}
+
+static bool get_typed(const json_t *object, const char *name, json_type type, const char *wanted,
+                      json_t **out, serve_error *e) {
+    json_t *value = present(object, name);
+    if (!value) return true;
+    if (json_typeof(value) != type) return wrong_type(name, wanted, value, e);
+    *out = value;
+    return true;
+}
+
+bool field_bool(const json_t *object, const char *name, bool *out, serve_error *e) {
+    const json_t *value = present(object, name);
+    if (!value) return true;
+    if (!json_is_boolean(value)) return wrong_type(name, "a boolean", value, e);
+    *out = json_is_true(value);
+    return true;
+}
+
+bool field_number(const json_t *object, const char *name, double least, double most, double *out,
+                  serve_error *e) {
+    const json_t *value = present(object, name);
+    if (!value) return true;
+    if (!json_is_number(value)) return wrong_type(name, "a number", value, e);
+    double number = json_number_value(value);
+    if (!(number >= least && number <= most))
+        return serve_refuse(e, 400, name, "%s is %g, outside %g to %g", name, number, least, most);
+    *out = number;
+    return true;
+}
+
+bool field_whole(const json_t *object, const char *name, int64_t least, int64_t most, int64_t *out,
+                 serve_error *e) {
+    const json_t *value = present(object, name);
+    if (!value) return true;
+    if (!json_is_integer(value)) return wrong_type(name, "a whole number", value, e);
+    int64_t number = json_integer_value(value);
+    if (number < least || number > most)
+        return serve_refuse(e, 400, name, "%s is %lld, outside %lld to %lld", name,
+                            (long long)number, (long long)least, (long long)most);
+    *out = number;
+    return true;
+}
+
+bool field_string(const json_t *object, const char *name, const char **out, serve_error *e) {
+    json_t *value = NULL;
+    if (!get_typed(object, name, JSON_STRING, "a string", &value, e)) return false;
+    if (!value) return true;
+    if (strlen(json_string_value(value)) != json_string_length(value))
+        return serve_refuse(e, 400, name, "%s has a NUL in it", name);
+    *out = json_string_value(value);
+    return true;
+}
+
+bool field_copy(const json_t *object, const char *name, char **out, serve_error *e) {
+    const char *text = NULL;
+    if (!field_string(object, name, &text, e)) return false;
+    if (!text) return true;
+    char *copy = account_strdup(text);
+    if (!copy) return serve_no_memory(e);
+    account_free(*out);
+    *out = copy;
+    return true;
+}
+
+bool field_array(const json_t *object, const char *name, json_t **out, serve_error *e) {
+    return get_typed(object, name, JSON_ARRAY, "a list", out, e);
+}
+
+bool field_object(const json_t *object, const char *name, json_t **out, serve_error *e) {
+    return get_typed(object, name, JSON_OBJECT, "an object", out, e);
+}
+
+bool field_strings(const json_t *object, const char *name, size_t most, json_t **out,
+                   serve_error *e) {
+    json_t *value = present(object, name);
+    if (!value) return true;
+    bool single = json_is_string(value);
+    if (!single && !json_is_array(value))
+        return wrong_type(name, "a string or a list of strings", value, e);
+    size_t n = single ? 1 : json_array_size(value);
+    if (n > most)
+        return serve_refuse(e, 400, name, "%s has %zu strings, more than %zu", name, n, most);
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *item = single ? value : json_array_get(value, i);
+        if (!json_is_string(item)) {
+            json_decref(list);
+            return wrong_type(name, "a list of strings", value, e);
+        }
+        if (json_array_append(list, item) != 0) {
+            json_decref(list);
+            return serve_no_memory(e);
+        }
+    }
+    if (!list) return serve_no_memory(e);
+    json_decref(*out);
+    *out = list;
+    return true;
+}
+
+bool field_schema(const json_t *object, const char *name, char **out, serve_error *e) {
+    json_t *schema = NULL;
+    if (!field_object(object, name, &schema, e)) return false;
+    if (!schema) return true;
+    char *text = json_dumps(schema, JSON_COMPACT);
+    if (!text) return serve_no_memory(e);
+    account_free(*out);
+    *out = text;
+    return true;
+}
+
+bool field_suffix(const json_t *object, const char *name, serve_request *r, serve_error *e) {
+    if (!field_copy(object, name, &r->suffix, e)) return false;
+    if (!r->suffix || r->suffix[0]) return true;
+    account_free(r->suffix);
+    r->suffix = NULL;
+    return true;
+}
+
+const char *field_type(const json_t *object) {
+    const char *type = json_string_value(json_object_get(object, "type"));
+    return type ? type : "";
+}
+
+const char *field_without_billing(const char *text) {
+    static const char header[] = "x-anthropic-billing-header:";
+    if (strncmp(text, header, sizeof header - 1) != 0) return text;
+    const char *end = strchr(text, '\n');
+    return end ? end + 1 : "";
+}
+
+bool set_variable(serve_request *r, const char *name, json_t *value, serve_error *e) {
+    if (!r->variables) r->variables = json_object();
+    return json_object_set_new(r->variables, name, value) == 0 || serve_no_memory(e);
+}

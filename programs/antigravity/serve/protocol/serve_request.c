@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a request is before anybody filled it in, and its end. */
+#include "protocol.h"
+#include "serve/work/account.h"
+
+#include <math.h>
+
+void serve_request_init(serve_request *r) {
+    *r = (serve_request){
+        .sampling =
+            {
+                .temperature = NAN,
+                .top_p = NAN,
+                .min_p = NAN,
+                .repetition_penalty = NAN,
+                .presence_penalty = NAN,
+                .frequency_penalty = NAN,
+                .top_k = -1,
+                .repetition_window = -1,
+            },
+        .n = 1,
+        .max_tokens = -1,
+    };
+}
+
+void serve_request_free(serve_request *r) {
+    account_free(r->model);
+    json_decref(r->messages);
+    json_decref(r->tools);
+    json_decref(r->variables);
+    account_free(r->tool_name);
+    json_decref(r->prompts);
+    account_free(r->suffix);
+    json_decref(r->files);
+    account_free(r->constraint_text);
+    json_decref(r->choices);
+    json_decref(r->sampling.logit_bias);
+    account_free(r->sampling.bias);
+    json_decref(r->stop);
+    json_decref(r->kept);
+    account_free(r->kv_type);
+    account_free(r->kv_policy);
+    account_free(r->kv_budget);
+    account_free(r->head_budget);
+    serve_request_init(r);
+}
+
+const char *serve_finish_reason(serve_finish f) {
+    /* A cancelled answer is cut short, as by a limit. */
+    if (f == SERVE_FINISH_LENGTH || f == SERVE_FINISH_CANCELLED) return "length";
+    return f == SERVE_FINISH_CALLS ? "tool_calls" : "stop";
+}

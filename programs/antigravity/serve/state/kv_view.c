@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /v1/kv/ID: which tokens each head of a held session retains. With the id of a request in the
+ * place of the session's own, which its client alone knows, also the texts of the tokens. */
+#include "json_out.h"
+#include "serve/job/kv_owners.h"
+#include "serve/request/routes.h"
+#include "serve/work/account.h"
+#include "serve/work/account_text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_TEXTS = 32768, /* of tokens, in one reply */
+    OVERLAP = 8,        /* tokens that a character may be cut into: their texts are told again */
+};
+
+/* ---- texts of tokens ---- */
+
+/* Of the tokens from `first` on, from `shown` on: "" where a character goes on with the next. */
+static json_t *texts_of(const ag_cache_view *v, size_t first, size_t shown) {
+    const ag_tokenizer *tokenizer = ag_served_model_tokenizer(v->model);
+    const size_t end = v->n_ids - shown > MOST_TEXTS ? shown + MOST_TEXTS : v->n_ids;
+    json_t *list = json_array();
+    ag_decoder *decoder = NULL;
+    ag_text text = {0};
+    if (!tokenizer || ag_decoder_create(tokenizer, true, first > 0, &decoder, NULL) != AG_OK)
+        return list;
+    for (size_t i = first; list && i < end; i++) {
+        text.len = 0;
+        if (ag_decoder_push(decoder, v->ids[i], &text, NULL) != AG_OK) {
+            json_decref(list);
+            list = NULL;
+        } else if (i >= shown) {
+            json_append(&list, json_text(text.data, text.len));
+        }
+    }
+    ag_decoder_destroy(decoder);
+    ag_text_free(&text);
+    return list;
+}
+
+static json_t *text_part(const ag_cache_view *v, size_t from) {
+    const size_t limit = from < v->n_ids ? from : v->n_ids;
+    const size_t shown = limit > OVERLAP ? limit - OVERLAP : 0;
+    const size_t first = shown > OVERLAP ? shown - OVERLAP : 0;
+    const json_field fields[] = {
+        {"from", json_integer((json_int_t)shown)},
+        {"tokens", texts_of(v, first, shown)},
+    };
+    return JSON_OBJECT(fields);
+}
+
+/* ---- layers ---- */
+
+/* Heads that share their runs have the same number. numbers [n_heads]. */
+static void number_runs(const ag_cache_view *v, size_t *numbers) {
+    size_t n = 0;
+    for (uint32_t h = 0; h < v->n_heads; h++) {
+        const bool same = h && v->heads[h].first_run == v->heads[h - 1].first_run &&
+                          v->heads[h].n_runs == v->heads[h - 1].n_runs;
+        numbers[h] = same ? numbers[h - 1] : n++;
+    }
+}
+
+static json_t *layers_of(const ag_cache_view *v, const size_t *numbers) {
+    json_t *layers = json_array();
+    for (uint32_t l = 0; layers && l < v->n_layers; l++) {
+        json_t *heads = json_array();
+        for (uint32_t h = 0; heads && h < v->layers[l].n_heads; h++)
+            json_append(&heads, json_integer((json_int_t)numbers[v->layers[l].first_head + h]));
+        const json_field fields[] = {
+            {"window", json_integer(v->layers[l].window)},
+            {"heads", heads},
+        };
+        json_append(&layers, JSON_OBJECT(fields));
+    }
+    return layers;
+}
+
+/* ---- the reply ---- */
+
+/* [[position, n, position, n, ...], ...] by the numbers of the heads. */
+static bool add_runs(ag_text *t, const ag_cache_view *v, const size_t *numbers) {
+    bool ok = true;
+    for (uint32_t h = 0; ok && h < v->n_heads; h++) {
+        const ag_cache_head_view *head = &v->heads[h];
+        if (h && numbers[h] == numbers[h - 1]) continue;
+        ok = account_text_printf(t, "%s[", h ? "," : "");
+        for (size_t i = 0; ok && i < head->n_runs; i++) {
+            const ag_cache_run *r = &v->runs[head->first_run + i];
+            ok = account_text_printf(t, "%s%" PRIu32 ",%" PRIu32, i ? "," : "", r->position, r->n);
+        }
+        ok = ok && account_text_append(t, "]", 1);
+    }
+    return ok;
+}
+
+/* from SIZE_MAX: without texts. */
+static json_t *facts_of(const ag_cache_view *v, const size_t *numbers, size_t from) {
+    const char *model = ag_served_model_name(v->model);
+    const json_field fields[] = {
+        {"id", json_integer((json_int_t)v->id)},
+        {"object", json_string("kv.session")},
+        {"model", json_text(model, strlen(model))},
+        {"state", json_string(v->is_running ? "running" : "parked")},
+        {"tokens", json_integer(v->n_tokens)},
+        {"k_type", json_string(ag_dtype_name(v->k_type))},
+        {"v_type", json_string(ag_dtype_name(v->v_type))},
+        {"policy", json_string(v->policy)},
+        {"budget", json_integer(v->budget)},
+        {"protected", json_integer(v->n_protected)},
+        {"evictions", json_integer((json_int_t)v->n_evictions)},
+        {"evicted", json_integer((json_int_t)v->n_evicted)},
+        {"bytes", json_integer((json_int_t)v->kv_bytes)},
+        {"shared_bytes", json_integer((json_int_t)v->shared_bytes)},
+        {"layers", layers_of(v, numbers)},
+        {"text", from < SIZE_MAX ? text_part(v, from) : NULL},
+    };
+    const size_t n = sizeof fields / sizeof fields[0];
+    return json_object_of(fields, from < SIZE_MAX ? n : n - 1);
+}
+
+/* The runs are written as text: a million of them as JSON values would take much more memory. */
+static void reply_view(serve_call *call, const ag_cache_view *v, size_t from) {
+    size_t *numbers = account_calloc(v->n_heads + 1, sizeof *numbers);
+    ag_text t = {0};
+    if (numbers) number_runs(v, numbers);
+    json_t *facts = numbers ? facts_of(v, numbers, from) : NULL;
+    char *head = facts ? json_dumps(facts, JSON_COMPACT) : NULL;
+    json_decref(facts);
+    /* The runs come before the last brace. */
+    const bool ok = head && account_text_append(&t, head, strlen(head) - 1) &&
+                    account_text_printf(&t, ",\"runs\":[") && add_runs(&t, v, numbers) &&
+                    account_text_printf(&t, "]}");
+    if (ok) call_reply_text(call, 200, "application/json", t.data, t.len);
+    else call_reply_json(call, 503, NULL);
+    account_free(head);
+    account_free(t.data);
+    account_free(numbers);
+}
+
+/* Decimal digits and nothing else. */
+static bool read_number(const char *text, uint64_t *out) {
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && !*end && !errno;
+}
+
+/* True: v is there. */
+static bool find_view(const serve_call *call, size_t *from, ag_cache_view **v, serve_error *e) {
+    const char *query = call_query(call), *name = call_rest(call);
+    uint64_t id = 0, first = 0;
+    ag_error err;
+    const bool is_own = kv_owner_find(name, &id);
+    if (!is_own && !read_number(name, &id))
+        return serve_refuse(e, 404, NULL, "there is no session '%.40s'", name);
+    if (query[0] && (strncmp(query, "from=", 5) != 0 || !read_number(query + 5, &first)))
+        return serve_refuse(e, 400, "from", "from must be the position of a token");
+    *from = !is_own ? SIZE_MAX : first < UINT32_MAX ? (size_t)first : UINT32_MAX;
+    if (ag_serving_view_session(call_serving(call), id, call_scope(call), v, &err) == AG_OK)
+        return true;
+    return serve_refuse_status(e, &err);
+}
+
+/* One at a time: a view waits for the engine, and other requests need the workers. */
+static atomic_flag is_viewing = ATOMIC_FLAG_INIT;
+
+static void reply_session(serve_call *call) {
+    ag_cache_view *v = NULL;
+    size_t from = 0;
+    serve_error e;
+    if (atomic_flag_test_and_set(&is_viewing)) {
+        serve_refuse(&e, 503, NULL, "another view of a session is being made");
+        e.retry_after = 1;
+        call_reply_error(call, &e);
+        return;
+    }
+    if (find_view(call, &from, &v, &e)) reply_view(call, v, from);
+    else call_reply_error(call, &e);
+    ag_cache_view_destroy(v);
+    atomic_flag_clear(&is_viewing);
+}
+
+const serve_route kv_routes[] = {
+    {"GET", "/v1/kv/*", .handle = reply_session, .waits = true},
+    {0},
+};

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /metrics: figures as Prometheus reads them. */
+#include "serve/request/http_request.h"
+#include "serve/request/routes.h"
+#include "serve/work/account.h"
+#include "serve/work/account_text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define COUNT(rows) (sizeof(rows) / sizeof(rows)[0])
+
+/* One that ends in "_total" is a counter, the others are gauges. */
+typedef struct metric {
+    const char *name, *help;
+    double value;
+} metric;
+
+static bool counts(const char *name) {
+    static const char end[] = "_total";
+    const size_t n = strlen(name), n_end = sizeof end - 1;
+    return n > n_end && !strcmp(name + n - n_end, end);
+}
+
+static bool add_metrics(ag_text *m, const metric *rows, size_t n) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < n; i++) {
+        const metric *r = &rows[i];
+        ok = account_text_printf(m,
+                                 "# HELP antigravity_%s %s\n# TYPE antigravity_%s %s\n"
+                                 "antigravity_%s %.17g\n",
+                                 r->name, r->help, r->name, counts(r->name) ? "counter" : "gauge",
+                                 r->name, r->value);
+    }
+    return ok;
+}
+
+static bool add_requests(ag_text *m, const server *s) {
+    bool ok = account_text_printf(
+        m, "# HELP antigravity_http_responses_total Requests that are over, by status.\n"
+           "# TYPE antigravity_http_responses_total counter\n");
+    for (size_t class = 2; ok && class <= 5; class ++)
+        ok =
+            account_text_printf(m, "antigravity_http_responses_total{code=\"%zuxx\"} %" PRIu64 "\n",
+                                class, s->counts.n_by_class[class]);
+    const metric rows[] = {
+        {"http_streams_total", "Responses that were streams.", (double)s->counts.n_streams},
+        {"http_gone_total", "Responses that the client did not wait for.",
+         (double)s->counts.n_gone},
+        {"http_connections", "Connections that are open.",
+         (double)connection_count(s->connections)},
+        {"http_connections_evicted_total", "Waiting connections closed for a new one.",
+         (double)connection_n_evicted(s->connections)},
+        {"http_connections_rejected_total",
+         "New connections closed: all places, or the share of an address, were taken.",
+         (double)connection_n_rejected(s->connections)},
+        {"http_requests", "Requests that are not over.", (double)s->n_calls},
+    };
+    return ok && add_metrics(m, rows, COUNT(rows));
+}
+
+static bool add_engine(ag_text *m, const ag_serving_stats *s) {
+    const metric rows[] = {
+        {"requests_running", "Requests in the steps of the engine.", s->n_running},
+        {"requests_waiting", "Requests in its queue.", s->n_waiting},
+        {"sessions_parked", "Conversations kept for those that go on.", s->n_prefix_entries},
+        {"requests_total", "Requests to the engine.", (double)s->n_requests},
+        {"requests_refused_total", "Requests that it refused.", (double)s->n_refused},
+        {"requests_cancelled_total", "Requests that were cancelled.", (double)s->n_cancelled},
+        {"requests_failed_total", "Requests that failed.", (double)s->n_failed},
+        {"prompt_tokens_total", "Tokens of prompts, cached ones included.",
+         (double)s->n_prompt_tokens},
+        {"cached_tokens_total", "Tokens of prompts that were not read again.",
+         (double)s->n_cached_tokens},
+        {"generated_tokens_total", "Tokens of answers.", (double)s->n_generated_tokens},
+        {"steps_total", "Passes over the weights.", (double)s->n_steps},
+        {"rows_total", "Tokens in these passes.", (double)s->n_rows},
+        {"busy_seconds_total", "Time in which the engine computed.", s->busy_s},
+    };
+    return add_metrics(m, rows, COUNT(rows));
+}
+
+static bool add_memory(ag_text *m, const server *srv, const ag_serving_stats *s) {
+    const metric rows[] = {
+        {"memory_limit_bytes", "The limit; 0: none.", (double)s->memory_limit},
+        {"memory_used_bytes", "What the limit is about.", (double)s->memory_used},
+        {"memory_peak_bytes", "The most that it has been.", (double)s->memory_peak},
+        {"models_loaded", "Models whose weights are in memory.", (double)s->n_models_loaded},
+        {"weight_bytes", "Weights of the models in memory.", (double)s->weight_bytes},
+        {"kv_bytes", "Caches of running requests.", (double)s->kv_bytes},
+        {"parked_bytes", "Caches of parked conversations.", (double)s->prefix_bytes},
+        {"workspace_bytes", "Activations.", (double)s->workspace_bytes},
+        {"device_bytes", "Buffers of a device.", (double)s->device_bytes},
+        {"server_bytes", "Connections and texts on their way.",
+         (double)atomic_load(srv->settings->bytes)},
+        {"file_bytes", "Resident pages of files, which no limit counts.", (double)s->file_bytes},
+        {"prefix_files_written_total", "Conversations written to --prefix-dir.",
+         (double)s->n_prefix_written},
+        {"prefix_files_read_total", "Conversations read from there.", (double)s->n_prefix_read},
+        {"prefix_files_failed_total", "Such as could not be: the log says why.",
+         (double)s->n_prefix_failed},
+        {"replays_total", "Parked conversations that a replay has made smaller.",
+         (double)s->n_replays},
+        {"replays_failed_total", "Such as could not be: the log says why.",
+         (double)s->n_replays_failed},
+        {"replay_bytes_total", "What they gave back.", (double)s->replay_bytes},
+    };
+    return add_metrics(m, rows, COUNT(rows));
+}
+
+static void reply_metrics(serve_call *call) {
+    ag_serving_stats s;
+    ag_text m = {0};
+    ag_serving_get_stats(call_serving(call), &s);
+    const metric start = {"start_time_seconds", "When the server began, since 1970.",
+                          (double)call_started(call)};
+    const bool ok = add_requests(&m, call->server) && add_engine(&m, &s) &&
+                    add_memory(&m, call->server, &s) && add_metrics(&m, &start, 1);
+    if (ok) call_reply_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", m.data, m.len);
+    else call_reply_json(call, 503, NULL);
+    account_free(m.data);
+}
+
+const serve_route metrics_routes[] = {
+    {"GET", "/metrics", .handle = reply_metrics},
+    {0},
+};

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /health and /v1/kv: what the server is doing; /metrics is another file's. */
+#include "json_out.h"
+#include "serve/request/http_request.h"
+#include "serve/request/routes.h"
+
+#include <string.h>
+
+/* ---- /health ---- */
+
+/* It needs no key: figures of the whole alone, no name and nothing of a conversation. */
+
+static void reply_health(serve_call *call) {
+    ag_serving_stats s;
+    ag_serving_get_stats(call_serving(call), &s);
+    const bool stops = call->server->n_stops > 0;
+    const json_field memory[] = {
+        {"used", json_integer((json_int_t)s.memory_used)},
+        {"limit", s.memory_limit ? json_integer((json_int_t)s.memory_limit) : json_null()},
+    };
+    const json_field models[] = {
+        {"served", json_integer((json_int_t)ag_serving_n_models(call_serving(call)))},
+        {"loaded", json_integer((json_int_t)s.n_models_loaded)},
+    };
+    const json_field fields[] = {
+        {"status", json_string(stops ? "stopping" : "ok")},
+        {"running", json_integer(s.n_running)},
+        {"waiting", json_integer(s.n_waiting)},
+        {"memory", JSON_OBJECT(memory)},
+        {"models", JSON_OBJECT(models)},
+    };
+    call_reply_json(call, stops ? 503 : 200, JSON_OBJECT(fields));
+}
+
+/* ---- /v1/kv ---- */
+
+typedef struct held_list {
+    json_t *list;
+    const char *scope;
+} held_list;
+
+static bool add_held(void *user, const ag_resident_session *h) {
+    held_list *l = user;
+    if (strcmp(h->scope ? h->scope : "", l->scope) != 0) return true;
+    const json_field fields[] = {
+        {"id", json_integer((json_int_t)h->id)},
+        {"model", json_text(h->model, strlen(h->model))},
+        {"state", json_string(h->is_running ? "running" : "parked")},
+        {"tokens", json_integer(h->n_tokens)},
+        {"slots", json_integer(h->n_slots)},
+        {"evicted", json_integer((json_int_t)h->n_evicted)},
+        {"policy", h->policy ? json_string(h->policy) : json_null()},
+        {"bytes", json_integer((json_int_t)h->kv_bytes)},
+        {"shared_bytes", json_integer((json_int_t)h->shared_bytes)},
+        {"idle_seconds", json_real(h->idle_s)},
+    };
+    json_append(&l->list, JSON_OBJECT(fields));
+    return l->list != NULL;
+}
+
+static void reply_kv(serve_call *call) {
+    ag_serving_stats s;
+    held_list held = {json_array(), call_scope(call)};
+    if (held.list) ag_serving_each_session(call_serving(call), add_held, &held);
+    ag_serving_get_stats(call_serving(call), &s);
+    const json_field memory[] = {
+        {"limit", json_integer((json_int_t)s.memory_limit)},
+        {"used", json_integer((json_int_t)s.memory_used)},
+        {"peak", json_integer((json_int_t)s.memory_peak)},
+    };
+    const json_field fields[] = {
+        {"object", json_string("list")},
+        {"data", held.list},
+        {"memory", JSON_OBJECT(memory)},
+    };
+    call_reply_json(call, 200, JSON_OBJECT(fields));
+}
+
+const serve_route state_routes[] = {
+    {"GET", "/health", .handle = reply_health, .is_public = true},
+    {"GET", "/v1/health", .handle = reply_health, .is_public = true},
+    {"GET", "/v1/kv", .handle = reply_kv},
+    {0},
+};
