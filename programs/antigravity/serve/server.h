@@ -6,7 +6,6 @@
 #include "serve/http/connection.h"
 #include "serve/http/listener.h"
 #include "serve/job/answer_memory.h"
-#include "serve/job/job.h"
 #include "serve/request/access_log.h"
 #include "serve/request/api_keys.h"
 #include "serve/request/origin.h"

@@ -6,8 +6,6 @@
 
 #include "serve/protocol/protocol.h"
 
-typedef struct serve_run serve_run;
-
 /* On a worker's thread: from the body of the call to its call->run, or to a reply that says what is
  * wrong. */
 void run_prepare(serve_call *call);

@@ -197,6 +197,7 @@ typedef struct serve_exchange {
 /* ---- a protocol ---- */
 
 typedef struct serve_call serve_call; /* route.h */
+typedef struct serve_run serve_run;   /* job.h */
 
 typedef struct serve_protocol {
     const char *name; /* in the access log: "openai-chat" */
