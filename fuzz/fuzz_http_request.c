@@ -32,16 +32,16 @@ static char *exact_bytes(const char *data, size_t n) {
 
 /* Reads the chunks `step` bytes at a time; how many bytes of them there were, or SIZE_MAX. */
 static size_t read_chunks(const char *data, size_t n, size_t step, collected *out) {
-    body_chunks b = {.place = CHUNK_SIZE};
+    body_chunks b = {.state = CHUNK_SIZE};
     size_t at = 0;
-    while (at < n && b.place != CHUNK_DONE) {
+    while (at < n && b.state != CHUNK_DONE) {
         size_t used = 0;
         const size_t k = n - at < step ? n - at : step;
         char *piece = exact_bytes(data + at, k);
         const bool ok = body_chunks_read(&b, piece, k, &used, collect, out);
         free(piece);
         if (!ok) return SIZE_MAX;
-        if (used > k || (used < k && b.place != CHUNK_DONE)) abort();
+        if (used > k || (used < k && b.state != CHUNK_DONE)) abort();
         at += used;
     }
     return at;
@@ -76,12 +76,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
             break;
         }
     request_head h;
-    const char *why = NULL;
+    const char *reason = NULL;
     char *head = exact_bytes((const char *)data, n_head);
-    const int status = request_head_read(&h, head, n_head, &why);
+    const int status = request_head_read(&h, head, n_head, &reason);
     free(head);
     if (status == 0) check_head(&h);
-    else if (status < 400 || status > 599 || !why) abort();
+    else if (status < 400 || status > 599 || !reason) abort();
     const bool chunked = status == 0 && h.chunked;
     request_head_free(&h);
     char *body = exact_bytes((const char *)data + n_head, n - n_head);

@@ -11,7 +11,7 @@
 
 /* ---- what the server would give a protocol ---- */
 
-struct serve_call {
+struct serve_http_request {
     int unused;
 };
 
@@ -25,70 +25,71 @@ static void write_pair(json_t *name, json_t *data) {
     json_array_append_new(written, pair);
 }
 
-void serve_write_sse(serve_exchange *x, const char *name, json_t *value) {
-    (void)x;
+void serve_write_sse(serve_job_view *view, const char *name, json_t *value) {
+    (void)view;
     write_pair(name ? json_string(name) : json_null(), value);
 }
 
-void serve_write_line(serve_exchange *x, json_t *value) {
-    (void)x;
+void serve_write_line(serve_job_view *view, json_t *value) {
+    (void)view;
     write_pair(json_null(), value);
 }
 
-void serve_write(serve_exchange *x, const char *bytes, size_t n) {
-    (void)x;
+void serve_write(serve_job_view *view, const char *bytes, size_t n) {
+    (void)view;
     write_pair(json_null(), json_stringn(bytes, n));
 }
 
-ag_serving *call_serving(const serve_call *call) {
-    (void)call;
+ag_serving *http_serving(const serve_http_request *http) {
+    (void)http;
     return NULL;
 }
 
-ag_served_model *call_model(const serve_call *call, const char *name, serve_error *e) {
-    (void)call;
+ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e) {
+    (void)http;
     (void)name;
-    serve_refuse(e, 404, "model", "there is none");
+    serve_reject(e, 404, "model", "there is none");
     return NULL;
 }
 
-const char *const *call_model_names(const serve_call *call, size_t *n) {
-    (void)call;
+const char *const *http_model_names(const serve_http_request *http, size_t *n) {
+    (void)http;
     *n = 0;
     return NULL;
 }
 
-const json_t *call_body(const serve_call *call) {
-    (void)call;
+const json_t *http_body(const serve_http_request *http) {
+    (void)http;
     return NULL;
 }
 
-const char *call_scope(const serve_call *call) {
-    (void)call;
+const char *http_scope(const serve_http_request *http) {
+    (void)http;
     return "";
 }
 
-int64_t call_started(const serve_call *call) {
-    (void)call;
+int64_t http_server_started(const serve_http_request *http) {
+    (void)http;
     return 0;
 }
 
-void call_reply_json(serve_call *call, int status, json_t *value) {
-    (void)call;
+void http_reply_json(serve_http_request *http, int status, json_t *value) {
+    (void)http;
     (void)status;
     json_decref(value);
 }
 
-void call_reply_text(serve_call *call, int status, const char *type, const char *text, size_t n) {
-    (void)call;
+void http_reply_text(serve_http_request *http, int status, const char *type, const char *text,
+                     size_t n) {
+    (void)http;
     (void)status;
     (void)type;
     (void)text;
     (void)n;
 }
 
-void call_reply_error(serve_call *call, const serve_error *e) {
-    (void)call;
+void http_reply_error(serve_http_request *http, const serve_error *e) {
+    (void)http;
     (void)e;
 }
 
@@ -125,10 +126,10 @@ json_t *json_of(const char *text) {
 parsed_body *parse_body(const serve_protocol *p, const char *body) {
     parsed_body *parsed = calloc(1, sizeof *parsed);
     json_t *value = json_of(body);
-    struct serve_call call = {0};
+    struct serve_http_request http = {0};
     assert_non_null(parsed);
     serve_request_init(&parsed->request);
-    if (!p->parse(&call, value, &parsed->request, &parsed->error))
+    if (!p->parse(&http, value, &parsed->request, &parsed->error))
         assert_true(parsed->error.status >= 400);
     else assert_int_equal(parsed->error.status, 0);
     json_decref(value); /* nothing of it may be needed any more */
@@ -183,14 +184,15 @@ static void append_to(ag_text *text, const char *more) {
 }
 
 /* The answer grows as the server would let it, and the event is what it would say. */
-static serve_event take_step(serve_exchange *x, const answer_step *step, const serve_error *error) {
-    serve_answer *a = x->answers;
+static serve_event take_step(serve_job_view *view, const answer_step *step,
+                             const serve_error *error) {
+    serve_answer *a = view->answers;
     serve_event e = {.kind = step->kind, .text = "", .call = a->n_calls ? a->n_calls - 1 : 0};
     if (step->kind == SERVE_CALL) {
         a->calls = account_realloc(a->calls, (a->n_calls + 1) * sizeof *a->calls);
         assert_non_null(a->calls);
         a->calls[a->n_calls] =
-            (serve_called){.id = account_strdup("call_1"), .name = account_strdup(step->text)};
+            (serve_tool_call){.id = account_strdup("call_1"), .name = account_strdup(step->text)};
         e.call = a->n_calls++;
         e.id = a->calls[e.call].id;
         e.name = a->calls[e.call].name;
@@ -207,7 +209,7 @@ static serve_event take_step(serve_exchange *x, const answer_step *step, const s
     if (step->kind == SERVE_ANSWERED) {
         a->finish = step->finish;
         a->stop = step->stop;
-        a->n_generated = x->n_generated = 3;
+        a->n_generated = view->n_generated = 3;
     }
     if (step->kind == SERVE_FAILED) e.error = error;
     return e;
@@ -229,8 +231,8 @@ json_t *answer_body(const serve_protocol *p, const char *body, const answer_step
     assert_int_equal(parsed->error.status, 0);
     serve_answer answer = {0};
     serve_error error;
-    serve_refuse(&error, 503, NULL, "the limit of memory");
-    serve_exchange x = {
+    serve_reject(&error, 503, NULL, "the limit of memory");
+    serve_job_view view = {
         .request = &parsed->request,
         .model = "m",
         .id = "0123456789abcdef0123456789abcdef",
@@ -243,13 +245,13 @@ json_t *answer_body(const serve_protocol *p, const char *body, const answer_step
     };
     written = json_array();
     for (size_t i = 0; i < n; i++) {
-        serve_event e = take_step(&x, &steps[i], &error);
-        if (parsed->request.stream) p->event(&x, &e);
+        serve_event e = take_step(&view, &steps[i], &error);
+        if (parsed->request.stream) p->event(&view, &e);
     }
-    json_t *result = parsed->request.stream ? json_incref(written) : p->whole(&x);
+    json_t *result = parsed->request.stream ? json_incref(written) : p->reply(&view);
     json_decref(written);
-    if (p->close) p->close(x.state);
-    free(x.state);
+    if (p->close) p->close(view.state);
+    free(view.state);
     free_answer(&answer);
     parsed_free(parsed);
     assert_non_null(result);

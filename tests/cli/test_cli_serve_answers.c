@@ -18,7 +18,7 @@ enum { ROOM = 1 << 20 };
 
 static ag_tokenizer *tokenizer;
 static ag_chat_format *format;
-static char root[] = "/tmp/ag-serve-answers-XXXXXX", path[64], why[ANSWER_WHY_SIZE];
+static char root[] = "/tmp/ag-serve-answers-XXXXXX", path[64], why[ANSWER_REASON_SIZE];
 
 static const char jinja[] = "{% for m in messages %}<|start_header_id|>{{ m.role }}"
                             "<|end_header_id|>{{ m.content }}<|eot_id|>{% endfor %}";
@@ -62,7 +62,7 @@ static void keep_words(answer_memory *m, const char *scope, const char *words) {
     assert_int_equal(ag_chat_parser_push(p, words, strlen(words), &err), AG_OK);
     assert_int_equal(ag_chat_parser_finish(p, &err), AG_OK);
     assert_int_equal(ag_chat_keep_answer(chat, p, ids.data, ids.n, &text, &err), AG_OK);
-    answer_memory_keep(m, "demo", scope, &text);
+    answer_memory_store(m, "demo", scope, &text);
     ag_chat_parser_destroy(p);
     ag_chat_destroy(chat);
     ag_text_free(&text);
@@ -85,7 +85,7 @@ static size_t count_known(answer_memory *m, const char *model, const char *scope
     *n_bytes = 0;
     assert_int_equal(ag_chat_create(format, &chat, &err), AG_OK);
     assert_int_equal(ag_chat_set_messages(chat, text, strlen(text), &err), AG_OK);
-    assert_int_equal(answer_memory_recall(m, model, scope, messages, chat, n_bytes, &err), AG_OK);
+    assert_int_equal(answer_memory_restore(m, model, scope, messages, chat, n_bytes, &err), AG_OK);
     assert_int_equal(ag_chat_render(chat, 0, &ids, NULL, &err), AG_OK);
     for (size_t i = 0; i + letters.n <= ids.n; i++)
         n_found += !memcmp(ids.data + i, letters.data, letters.n * sizeof *ids.data);

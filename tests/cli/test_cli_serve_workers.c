@@ -16,13 +16,13 @@
 enum { N_LARGE = 4, N_SMALL = 20 };
 
 typedef struct test_job {
-    worker_job job;
+    work_item job;
     sem_t *gate; /* it waits here; NULL: it does not */
     atomic_int *order;
     int ended_as;
 } test_job;
 
-static void work(worker_job *job) {
+static void work(work_item *job) {
     test_job *t = (test_job *)job;
     if (t->gate) sem_wait(t->gate);
     t->ended_as = atomic_fetch_add(t->order, 1);
@@ -37,7 +37,7 @@ typedef struct bench {
 
 static bench now;
 
-static void done(worker_job *job) {
+static void done(work_item *job) {
     (void)job;
     if (++now.n_done == now.n_expected) event_base_loopbreak(now.base);
 }

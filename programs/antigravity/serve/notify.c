@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* Who does not listen is no reason to stop, and is waited for a second at most. */
-static void tell_manager(const char *state) {
+static void send_state(const char *state) {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     const size_t n = path ? strlen(path) : 0;
@@ -21,15 +21,15 @@ static void tell_manager(const char *state) {
     if (path[0] == '@') to.sun_path[0] = '\0'; /* a name that is in no file system */
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return;
-    const struct timeval patience = {.tv_sec = 1};
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    const struct timeval timeout = {.tv_sec = 1};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
     sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&to, size);
     close(fd);
 }
 
-void notify_ready(void) { tell_manager("READY=1"); }
-void notify_stopping(void) { tell_manager("STOPPING=1"); }
+void notify_ready(void) { send_state("READY=1"); }
+void notify_stopping(void) { send_state("STOPPING=1"); }
 
 void notify_reloading(void) {
     char state[64];
@@ -37,5 +37,5 @@ void notify_reloading(void) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     const int64_t us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
     snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, us);
-    tell_manager(state);
+    send_state(state);
 }

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { SPARE_FILES = 64 };
+enum { RESERVED_FILES = 64 };
 
 typedef struct serving_setup {
     serve_options options;
@@ -32,7 +32,7 @@ typedef struct serving_setup {
     tls_files *tls;
 } serving_setup;
 
-static void say_log(void *user, ag_log_level level, const char *msg) {
+static void log_message(void *user, ag_log_level level, const char *msg) {
     const model_options *o = user;
     if (level == AG_LOG_WARN || o->verbose) complain("%s", msg);
 }
@@ -64,8 +64,8 @@ static int find_template(const served_option *m, const char *dir, bool quiet, ch
 
 static void report_unprobed(const ag_served_model *m, const char *name) {
     const ag_chat_format *f = ag_served_model_format(m);
-    const char *why = f ? ag_chat_format_not_probed(f) : NULL;
-    if (why) complain("%s: chat template: not probed: %s", name, why);
+    const char *reason = f ? ag_chat_format_not_probed(f) : NULL;
+    if (reason) complain("%s: chat template: not probed: %s", name, reason);
 }
 
 static int add_model_at(serving_setup *s, size_t i, const char *dir) {
@@ -122,7 +122,7 @@ static uint64_t count_bytes(void *user) {
 }
 
 /* Few heaps, and large pieces by themselves: what is freed goes back to the system. */
-static void keep_heap_small(void) {
+static void limit_heap(void) {
 #ifdef __GLIBC__
     enum { HEAPS = 2, PIECE = 1 << 17 };
     mallopt(M_ARENA_MAX, HEAPS);
@@ -140,7 +140,7 @@ static int open_engine(serving_setup *s) {
                 : m->wants_gpu || m->device ? "opencl"
                                             : NULL,
         .n_threads = m->threads,
-        .log = m->quiet ? NULL : say_log,
+        .log = m->quiet ? NULL : log_message,
         .log_user = (void *)(uintptr_t)m,
         .device = m->device,
         .zero_copy = m->zero_copy,
@@ -162,11 +162,11 @@ static int open_engine(serving_setup *s) {
 }
 
 static bool open_tls(serving_setup *s) {
-    char why[TLS_WHY];
+    char reason[TLS_REASON_SIZE];
     const serve_options *o = &s->options;
     if (!o->tls_cert) return true;
-    s->tls = tls_open(o->tls_cert, o->tls_key, why);
-    if (!s->tls) complain("%s", why);
+    s->tls = tls_open(o->tls_cert, o->tls_key, reason);
+    if (!s->tls) complain("%s", reason);
     s->listeners.use_tls = s->tls != NULL;
     return s->tls != NULL;
 }
@@ -175,7 +175,7 @@ static bool open_tls(serving_setup *s) {
 static int open_sockets(serving_setup *s) {
     size_t n_inherited;
     api_keys keys = {.n = 0};
-    char why[256];
+    char reason[256];
     const serve_options *o = &s->options;
     if (!open_tls(s)) return EXIT_USAGE;
     if (!listen_inherited(&s->listeners, &n_inherited)) return EXIT_FAILED;
@@ -185,13 +185,13 @@ static int open_sockets(serving_setup *s) {
         complain("--tls-cert: a Unix socket has no TLS, and there is no other one: give --host");
         return EXIT_USAGE;
     }
-    if (!api_keys_load(&keys, o->server.key_file, why)) {
-        complain("%s", why);
+    if (!api_keys_load(&keys, o->server.key_file, reason)) {
+        complain("%s", reason);
         return EXIT_USAGE;
     }
     const bool has_keys = keys.n > 0;
     api_keys_free(&keys);
-    if (has_keys || o->insecure || !listeners_are_open(&s->listeners)) return EXIT_DONE;
+    if (has_keys || o->insecure || !listeners_are_public(&s->listeners)) return EXIT_DONE;
     complain("other machines could ask without a key: give --api-key-file or set "
              "ANTIGRAVITY_API_KEY, or mean it by --insecure");
     return EXIT_USAGE;
@@ -204,8 +204,9 @@ static void raise_file_limit(uint32_t *max_connections) {
     r.rlim_cur = r.rlim_max;
     setrlimit(RLIMIT_NOFILE, &r);
     if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY) return;
-    const rlim_t most = r.rlim_cur > 2 * SPARE_FILES ? r.rlim_cur - SPARE_FILES : SPARE_FILES;
-    if (*max_connections > most) *max_connections = (uint32_t)most;
+    const rlim_t max =
+        r.rlim_cur > 2 * RESERVED_FILES ? r.rlim_cur - RESERVED_FILES : RESERVED_FILES;
+    if (*max_connections > max) *max_connections = (uint32_t)max;
 }
 
 int command_serve(int argc, char **argv) {
@@ -214,7 +215,7 @@ int command_serve(int argc, char **argv) {
     event_set_mem_functions(account_malloc, account_realloc, account_free);
     int code = serve_options_read(&s.options, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    keep_heap_small();
+    limit_heap();
     raise_file_limit(&s.options.server.limits.max_connections);
     code = open_sockets(&s);
     s.options.server.tls = s.tls;

@@ -15,7 +15,7 @@ enum { CONTEXT = 8192, MEBI = 1 << 20 };
 /* ---- values ---- */
 
 /* "2G", "512M", "1.5GiB": of 1024. */
-static bool parse_size(const char *value, uint64_t *out, char *why) {
+static bool parse_size(const char *value, uint64_t *out, char *reason) {
     static const char units[] = "KMGT";
     char number[32];
     double n;
@@ -25,40 +25,40 @@ static bool parse_size(const char *value, uint64_t *out, char *why) {
     const bool known =
         !unit[0] || (at && (!unit[1] || !strcmp(unit + 1, "iB") || !strcmp(unit + 1, "B")));
     if (!len || len >= sizeof number || !known) {
-        snprintf(why, WHY_SIZE, "'%.60s' is no size such as 512M or 2G", value);
+        snprintf(reason, WHY_SIZE, "'%.60s' is no size such as 512M or 2G", value);
         return false;
     }
     memcpy(number, value, len);
     number[len] = '\0';
-    if (!parse_real(number, 0, 1e15, &n, why)) return false;
+    if (!parse_real(number, 0, 1e15, &n, reason)) return false;
     for (size_t i = 0; at && i <= (size_t)(at - units); i++) n *= 1024;
     *out = (uint64_t)n;
     return true;
 }
 
-static bool set_memory(void *target, const char *value, char *why) {
-    return parse_size(value, &((serve_options *)target)->engine.memory_limit, why);
+static bool set_memory(void *target, const char *value, char *reason) {
+    return parse_size(value, &((serve_options *)target)->engine.memory_limit, reason);
 }
 
-static bool set_prefix_memory(void *target, const char *value, char *why) {
-    return parse_size(value, &((serve_options *)target)->engine.prefix_bytes, why);
+static bool set_prefix_memory(void *target, const char *value, char *reason) {
+    return parse_size(value, &((serve_options *)target)->engine.prefix_bytes, reason);
 }
 
-static bool set_prefix_disk(void *target, const char *value, char *why) {
-    return parse_size(value, &((serve_options *)target)->engine.prefix_dir_bytes, why);
+static bool set_prefix_disk(void *target, const char *value, char *reason) {
+    return parse_size(value, &((serve_options *)target)->engine.prefix_dir_bytes, reason);
 }
 
-static bool set_max_body(void *target, const char *value, char *why) {
+static bool set_max_body(void *target, const char *value, char *reason) {
     uint64_t n = 0;
-    if (!parse_size(value, &n, why)) return false;
+    if (!parse_size(value, &n, reason)) return false;
     ((serve_options *)target)->server.limits.max_body = (size_t)n;
     return true;
 }
 
-static bool add_served(void *target, const char *value, char *why) {
+static bool add_served(void *target, const char *value, char *reason) {
     serve_options *o = target;
     if (o->n_served == MAX_SERVED || !value[0]) {
-        snprintf(why, WHY_SIZE, value[0] ? "more than 32 models" : "an empty name");
+        snprintf(reason, WHY_SIZE, value[0] ? "more than 32 models" : "an empty name");
         return false;
     }
     o->served[o->n_served++].path = value;
@@ -66,71 +66,72 @@ static bool add_served(void *target, const char *value, char *why) {
 }
 
 /* Of the model before it on the command line. */
-static size_t newest(const serve_options *o) { return o->n_served ? o->n_served - 1 : 0; }
+static size_t last_model(const serve_options *o) { return o->n_served ? o->n_served - 1 : 0; }
 
-static bool add_alias(void *target, const char *value, char *why) {
+static bool add_alias(void *target, const char *value, char *reason) {
     serve_options *o = target;
     if (o->n_aliases == MAX_ALIASES || !value[0]) {
-        snprintf(why, WHY_SIZE, value[0] ? "more than 64 aliases" : "an empty name");
+        snprintf(reason, WHY_SIZE, value[0] ? "more than 64 aliases" : "an empty name");
         return false;
     }
-    o->aliases[o->n_aliases++] = (alias_option){value, newest(o)};
+    o->aliases[o->n_aliases++] = (alias_option){value, last_model(o)};
     return true;
 }
 
-static bool set_template(void *target, const char *value, char *why) {
+static bool set_template(void *target, const char *value, char *reason) {
     serve_options *o = target;
-    (void)why;
-    o->served[newest(o)].template_file = value;
+    (void)reason;
+    o->served[last_model(o)].template_file = value;
     return true;
 }
 
-static bool set_template_variables(void *target, const char *value, char *why) {
+static bool set_template_variables(void *target, const char *value, char *reason) {
     server_settings *s = &((serve_options *)target)->server;
     json_error_t error;
     json_decref(s->template_variables);
     s->template_variables = json_loads(value, JSON_REJECT_DUPLICATES, &error);
     if (json_is_object(s->template_variables)) return true;
-    snprintf(why, WHY_SIZE, "'%.60s' is no JSON object such as {\"enable_thinking\": false}",
+    snprintf(reason, WHY_SIZE, "'%.60s' is no JSON object such as {\"enable_thinking\": false}",
              value);
     return false;
 }
 
-static bool add_origin(void *target, const char *value, char *why) {
+static bool add_origin(void *target, const char *value, char *reason) {
     origin_rules *r = &((serve_options *)target)->server.origins;
     if (r->n_origins == MAX_ORIGINS) {
-        snprintf(why, WHY_SIZE, "more than %d origins", MAX_ORIGINS);
+        snprintf(reason, WHY_SIZE, "more than %d origins", MAX_ORIGINS);
         return false;
     }
     if (strcmp(value, "*") != 0 && !strstr(value, "://")) {
-        snprintf(why, WHY_SIZE, "'%.60s' is no origin such as https://chat.example, nor *", value);
+        snprintf(reason, WHY_SIZE, "'%.60s' is no origin such as https://chat.example, nor *",
+                 value);
         return false;
     }
     r->origins[r->n_origins++] = value;
     return true;
 }
 
-static bool add_host(void *target, const char *value, char *why) {
+static bool add_host(void *target, const char *value, char *reason) {
     origin_rules *r = &((serve_options *)target)->server.origins;
     if (r->n_hosts == MAX_ORIGINS || !value[0]) {
-        snprintf(why, WHY_SIZE, value[0] ? "more than 32 hosts" : "an empty name");
+        snprintf(reason, WHY_SIZE, value[0] ? "more than 32 hosts" : "an empty name");
         return false;
     }
     r->hosts[r->n_hosts++] = value;
     return true;
 }
 
-static bool add_trusted(void *target, const char *value, char *why) {
+static bool add_trusted(void *target, const char *value, char *reason) {
     serve_options *o = target;
     connection_limits *l = &o->server.limits;
     for (const char *at = value;; at++) {
         const size_t n = strcspn(at, ",");
         if (l->n_trusted == MAX_TRUSTED) {
-            snprintf(why, WHY_SIZE, "more than %d addresses", MAX_TRUSTED);
+            snprintf(reason, WHY_SIZE, "more than %d addresses", MAX_TRUSTED);
             return false;
         }
         if (!peer_range_parse(at, n, &o->trusted[l->n_trusted])) {
-            snprintf(why, WHY_SIZE,
+            snprintf(reason, WHY_SIZE,
                      "'%.*s' is not an IPv4 or IPv6 address, nor a network such as 10.0.0.0/8",
                      (int)(n < 60 ? n : 60), at);
             return false;
@@ -409,7 +410,7 @@ static serve_options defaults(void) {
 }
 
 /* A share of the limit is set aside for requests. */
-static void bound_memory(serve_options *o) {
+static void set_memory_limits(serve_options *o) {
     enum { SHARE = 8, ANSWER_SHARE = 256, ANSWER_MEBI = 8 };
     const uint64_t limit = o->engine.memory_limit;
     const size_t share = limit ? (size_t)(limit / SHARE) : (size_t)1024 * MEBI;
@@ -421,9 +422,9 @@ static void bound_memory(serve_options *o) {
     const size_t most = share / BODY_SHARE;
     if (o->server.limits.max_body > most) o->server.limits.max_body = most;
     /* Connections with TLS take half of it at most. */
-    const size_t n_most = share / 2 / TLS_COST;
-    if (o->tls_cert && o->server.limits.max_connections > n_most)
-        o->server.limits.max_connections = n_most ? (uint32_t)n_most : 1;
+    const size_t max_tls = share / 2 / TLS_MAX_BYTES;
+    if (o->tls_cert && o->server.limits.max_connections > max_tls)
+        o->server.limits.max_connections = max_tls ? (uint32_t)max_tls : 1;
     o->server.answer_bytes = (size_t)ANSWER_MEBI * MEBI;
     if (!limit) return;
     if (limit / ANSWER_SHARE < o->server.answer_bytes)
@@ -447,7 +448,7 @@ static int check(serve_options *o, const command_line *line) {
         return EXIT_USAGE;
     }
     if (!o->unix_path && !o->host) o->host = "127.0.0.1";
-    bound_memory(o);
+    set_memory_limits(o);
     o->server.limits.trusted = o->trusted;
     o->server.origins.bound = o->host;
     o->engine.replay_share = (float)o->replay.share;
@@ -457,8 +458,9 @@ static int check(serve_options *o, const command_line *line) {
     const int replay = replay_check(&o->replay, &o->model.eviction);
     const int code = replay == EXIT_DONE ? model_options_check(&o->model) : replay;
     const char *spill = o->model.eviction.spill.path;
-    struct stat is;
-    if (code != EXIT_DONE || !spill || (stat(spill, &is) == 0 && S_ISDIR(is.st_mode))) return code;
+    struct stat info;
+    if (code != EXIT_DONE || !spill || (stat(spill, &info) == 0 && S_ISDIR(info.st_mode)))
+        return code;
     complain("--kv-spill %s: a server has many sessions and wants a directory", spill);
     return EXIT_USAGE;
 }

@@ -57,9 +57,9 @@ typedef struct server {
     access_log log;
     answer_memory *answers;
     server_counts counts;
-    serve_run *first_run;  /* requests that are with the model */
+    serve_job *first_job;  /* requests that are with the model */
     account_pool accounts; /* one account for each request */
-    size_t n_calls;        /* requests that are not over */
+    size_t n_requests;     /* requests that are not over */
     int64_t started;
     unsigned n_stops; /* signals that asked for the end */
     double stop_at;   /* then what is still running is cancelled */

@@ -11,62 +11,62 @@
 #include <signal.h>
 #include <time.h>
 
-enum { MAX_JOBS = 256, SIGNALS = 3 };
+enum { MAX_WAITING_ITEMS = 256, SIGNALS = 3 };
 
 /* ---- memory ---- */
 
-enum { CONNECTION_COST = 8192 }; /* bytes, about, of one that does nothing */
+enum { CONNECTION_BYTES = 8192 }; /* bytes, about, of one that does nothing */
 
 /* Publishes what connections take, for accounts, and what is resident for certain, for the engine:
  * of the rest it sets aside what it was told to. */
 static void publish_bytes(server *s) {
     const size_t n_tls = connection_tls_count(s->connections);
     atomic_store(&s->accounts.others,
-                 connection_count(s->connections) * CONNECTION_COST + n_tls * TLS_COST);
+                 connection_count(s->connections) * CONNECTION_BYTES + n_tls * TLS_MAX_BYTES);
     atomic_store(s->settings->bytes, atomic_load(&s->accounts.resident) +
-                                         answer_memory_bytes(s->answers) + n_tls * TLS_LEAST);
+                                         answer_memory_bytes(s->answers) + n_tls * TLS_MIN_BYTES);
 }
 
 /* ---- requests ---- */
 
 static bool on_head(void *user, connection *c) {
     serve_error e;
-    serve_call *call = call_create(user, c);
-    if (!call) {
-        static const char sorry[] = "{\"error\":{\"message\":\"out of memory\"}}";
-        connection_reply(c, 503, "application/json", "", sorry, sizeof sorry - 1);
+    serve_http_request *http = http_request_create(user, c);
+    if (!http) {
+        static const char body[] = "{\"error\":{\"message\":\"out of memory\"}}";
+        connection_reply(c, 503, "application/json", "", body, sizeof body - 1);
         return false;
     }
-    if (!call_admit(call, &e)) {
-        call_send_error(call, &e);
+    if (!http_request_admit(http, &e)) {
+        http_send_error(http, &e);
         return false;
     }
-    if (call->route) return true;
-    call_send_reply(call);
+    if (http->route) return true;
+    http_send_reply(http);
     return false;
 }
 
 static void on_request(void *user, connection *c) {
     (void)user;
-    call_start(connection_owner(c));
+    http_request_start(connection_owner(c));
 }
 
-static void on_malformed(void *user, connection *c, int status, const char *why) {
+static void on_malformed(void *user, connection *c, int status, const char *reason) {
     serve_error e;
-    serve_call *call = connection_owner(c);
-    if (!call) call = call_create(user, c);
-    if (!call) {
+    serve_http_request *http = connection_owner(c);
+    if (!http) http = http_request_create(user, c);
+    if (!http) {
         connection_reply(c, status, NULL, "", "", 0);
         return;
     }
-    serve_refuse(&e, status, NULL, "%s", why);
-    call_send_error(call, &e);
+    serve_reject(&e, status, NULL, "%s", reason);
+    http_send_error(http, &e);
 }
 
-static void on_over(void *user, connection *c, bool complete) {
+static void on_end(void *user, connection *c, bool complete) {
     (void)user;
-    serve_call *call = connection_owner(c);
-    if (call) call_over(call, complete);
+    serve_http_request *http = connection_owner(c);
+    if (http) http_request_end(http, complete);
 }
 
 static void on_accepted(void *user, evutil_socket_t fd, bool is_local) {
@@ -78,19 +78,19 @@ static void on_accepted(void *user, evutil_socket_t fd, bool is_local) {
 /* ---- signals and time ---- */
 
 static void load_keys(server *s) {
-    char why[256];
-    if (api_keys_load(&s->keys, s->settings->key_file, why)) {
+    char reason[256];
+    if (api_keys_load(&s->keys, s->settings->key_file, reason)) {
         complain("%zu API keys", s->keys.n);
         return;
     }
-    complain("the API keys stay as they were: %s", why);
+    complain("the API keys stay as they were: %s", reason);
 }
 
 static void load_certificate(server *s) {
-    char why[TLS_WHY];
+    char reason[TLS_REASON_SIZE];
     if (!s->settings->tls) return;
-    if (tls_reload(s->settings->tls, why)) complain("the certificate was read again");
-    else complain("the certificate stays as it was: %s", why);
+    if (tls_reload(s->settings->tls, reason)) complain("the certificate was read again");
+    else complain("the certificate stays as it was: %s", reason);
 }
 
 static void begin_stop(server *s) {
@@ -125,15 +125,15 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
     const bool cancel = s->n_stops && now >= s->stop_at;
     if (cancel) {
         atomic_store(&s->accounts.is_closing, true);
-        connection_set_give_up(s->connections);
+        connection_set_reject_unread(s->connections);
     }
-    for (serve_run *run = s->first_run, *next; run; run = next) {
-        next = run_next(run);
-        if (cancel) run_cancel(run);
-        else run_tick(run, now);
+    for (serve_job *job = s->first_job, *next; job; job = next) {
+        next = job_next(job);
+        if (cancel) job_cancel(job);
+        else job_tick(job, now);
     }
     if (!s->n_stops) return;
-    const bool is_done = !s->n_calls && !connection_count(s->connections);
+    const bool is_done = !s->n_requests && !connection_count(s->connections);
     /* A client that does not take its response, and connections that linger, are not waited for. */
     if (is_done || now > s->stop_at + 5) event_base_loopbreak(s->base);
 }
@@ -142,35 +142,35 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
 
 /* What could not be read is not there: it was a help, no more. */
 static bool open_answers(server *s) {
-    char why[ANSWER_WHY_SIZE];
+    char reason[ANSWER_REASON_SIZE];
     const char *path = s->settings->answers;
     s->answers = answer_memory_create(s->settings->answer_bytes);
     if (!s->answers) {
         complain_no_memory();
         return false;
     }
-    if (path && !answer_memory_load(s->answers, path, why)) complain("%s", why);
+    if (path && !answer_memory_load(s->answers, path, reason)) complain("%s", reason);
     return true;
 }
 
 static void close_answers(server *s) {
-    char why[ANSWER_WHY_SIZE];
+    char reason[ANSWER_REASON_SIZE];
     const char *path = s->settings->answers;
-    if (s->answers && path && !answer_memory_save(s->answers, path, why)) complain("%s", why);
+    if (s->answers && path && !answer_memory_save(s->answers, path, reason)) complain("%s", reason);
     answer_memory_destroy(s->answers);
 }
 
 static bool open_server(server *s, const server_settings *settings) {
-    char why[256];
+    char reason[256];
     const connection_events events = {
         .head = on_head,
         .request = on_request,
         .malformed = on_malformed,
-        .over = on_over,
+        .ended = on_end,
         .user = s,
     };
-    if (!api_keys_load(&s->keys, settings->key_file, why)) {
-        complain("%s", why);
+    if (!api_keys_load(&s->keys, settings->key_file, reason)) {
+        complain("%s", reason);
         return false;
     }
     if (!access_log_open(&s->log, settings->log)) return false;
@@ -180,7 +180,7 @@ static bool open_server(server *s, const server_settings *settings) {
                                                      settings->tls, &s->accounts)
                              : NULL;
     s->queue = s->connections ? loop_queue_create(s->base) : NULL;
-    s->workers = s->queue ? workers_create(s->queue, settings->n_workers, MAX_JOBS) : NULL;
+    s->workers = s->queue ? workers_create(s->queue, settings->n_workers, MAX_WAITING_ITEMS) : NULL;
     s->listeners->accepted = on_accepted;
     s->listeners->user = s;
     if (s->workers && listeners_start(s->listeners, s->base)) return true;
@@ -190,11 +190,11 @@ static bool open_server(server *s, const server_settings *settings) {
 
 /* The engine ends every request that it was given: that is waited for, since what answers are read
  * by belongs to it. One more signal ends the process at once. */
-static void wait_for_calls(server *s) {
-    while (s->n_calls) {
-        const struct timeval short_while = {.tv_usec = 10000};
-        for (serve_run *run = s->first_run; run; run = run_next(run)) run_cancel(run);
-        if (event_base_loopexit(s->base, &short_while) != 0) return;
+static void wait_for_requests(server *s) {
+    while (s->n_requests) {
+        const struct timeval interval = {.tv_usec = 10000};
+        for (serve_job *job = s->first_job; job; job = job_next(job)) job_cancel(job);
+        if (event_base_loopexit(s->base, &interval) != 0) return;
         event_base_dispatch(s->base);
     }
 }
@@ -203,7 +203,7 @@ static void close_server(server *s) {
     connection_set_destroy(s->connections);
     s->connections = NULL;
     workers_destroy(s->workers);
-    wait_for_calls(s);
+    wait_for_requests(s);
     loop_queue_destroy(s->queue);
     listeners_close(s->listeners);
     if (s->base) event_base_free(s->base);

@@ -8,7 +8,7 @@ static const serve_protocol anthropic_messages = {
     .name = "anthropic-messages",
     .parse = anthropic_parse,
     .error = anthropic_error,
-    .whole = anthropic_whole,
+    .reply = anthropic_reply,
     .stream_type = "text/event-stream",
     .event = anthropic_event,
     .state_size = sizeof(anthropic_stream),
@@ -18,7 +18,7 @@ static const serve_protocol anthropic_count_tokens = {
     .name = "anthropic-count",
     .parse = anthropic_parse_count,
     .error = anthropic_error,
-    .whole = anthropic_count,
+    .reply = anthropic_count,
 };
 
 const serve_route anthropic_routes[] = {

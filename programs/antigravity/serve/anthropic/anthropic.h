@@ -6,17 +6,18 @@
 #include "serve/protocol/protocol.h"
 #include "serve/request/route.h"
 
-bool anthropic_parse(const serve_call *call, const json_t *body, serve_request *r, serve_error *e);
-bool anthropic_parse_count(const serve_call *call, const json_t *body, serve_request *r,
+bool anthropic_parse(const serve_http_request *http, const json_t *body, serve_request *r,
+                     serve_error *e);
+bool anthropic_parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
                            serve_error *e);
 /* Appends the messages that one message of Anthropic's stands for to r->messages. */
 bool anthropic_read_message(const json_t *message, serve_request *r, serve_error *e);
 
 /* {"type": "error", "error": {"type", "message"}} */
 json_t *anthropic_error(const serve_error *e);
-json_t *anthropic_whole(serve_exchange *x);
-json_t *anthropic_count(serve_exchange *x);
-void anthropic_event(serve_exchange *x, const serve_event *e);
+json_t *anthropic_reply(serve_job_view *view);
+json_t *anthropic_count(serve_job_view *view);
+void anthropic_event(serve_job_view *view, const serve_event *e);
 
 /* The content block of a stream that is open. */
 typedef struct anthropic_stream {

@@ -50,14 +50,14 @@ static json_t *stop_sequence(const serve_answer *a) {
 }
 
 /* input_tokens are those that were read; what was found again is counted beside them. */
-static json_t *usage_of(const serve_exchange *x) {
-    const json_field details[] = {{"thinking_tokens", json_integer((json_int_t)x->n_reasoning)}};
+static json_t *usage_object(const serve_job_view *view) {
+    const json_field details[] = {{"thinking_tokens", json_integer((json_int_t)view->n_reasoning)}};
     const json_field fields[] = {
-        {"input_tokens", json_integer((json_int_t)(x->n_prompt - x->n_cached))},
+        {"input_tokens", json_integer((json_int_t)(view->n_prompt - view->n_cached))},
         {"cache_creation_input_tokens", json_integer(0)},
-        {"cache_read_input_tokens", json_integer((json_int_t)x->n_cached)},
+        {"cache_read_input_tokens", json_integer((json_int_t)view->n_cached)},
         {"cache_creation", json_null()},
-        {"output_tokens", json_integer((json_int_t)x->n_generated)},
+        {"output_tokens", json_integer((json_int_t)view->n_generated)},
         {"output_tokens_details", JSON_OBJECT(details)},
         {"server_tool_use", json_null()},
         {"service_tier", json_string("standard")},
@@ -97,7 +97,7 @@ static json_t *tool_block(const char *id, const char *name, json_t *input) {
 
 /* The arguments of a call. Where max_tokens cut them short there is no object, and stop_reason says
  * why. */
-static json_t *input_of(const serve_called *c) {
+static json_t *tool_input(const serve_tool_call *c) {
     json_t *input =
         json_loadb(c->arguments.data ? c->arguments.data : "", c->arguments.len, 0, NULL);
     if (json_is_object(input)) return input;
@@ -105,41 +105,44 @@ static json_t *input_of(const serve_called *c) {
     return json_object();
 }
 
-static json_t *content_blocks(const serve_exchange *x) {
-    const serve_answer *a = x->answers;
+static json_t *content_blocks(const serve_job_view *view) {
+    const serve_answer *a = view->answers;
     json_t *blocks = json_array();
-    if (a->reasoning.len && !x->request->hide_reasoning)
+    if (a->reasoning.len && !view->request->hide_reasoning)
         json_append(&blocks, thinking_block(a->reasoning.data, a->reasoning.len));
     if (a->content.len || !a->n_calls)
         json_append(&blocks, text_block(a->content.data, a->content.len));
     for (size_t i = 0; i < a->n_calls; i++)
-        json_append(&blocks, tool_block(a->calls[i].id, a->calls[i].name, input_of(&a->calls[i])));
+        json_append(&blocks,
+                    tool_block(a->calls[i].id, a->calls[i].name, tool_input(&a->calls[i])));
     return blocks;
 }
 
 /* Transfers content; a is NULL where the answer only begins. */
-static json_t *message_of(const serve_exchange *x, json_t *content, const serve_answer *a) {
+static json_t *message_object(const serve_job_view *view, json_t *content, const serve_answer *a) {
     char id[40];
-    snprintf(id, sizeof id, "msg_%s", x->id);
+    snprintf(id, sizeof id, "msg_%s", view->id);
     const json_field fields[] = {
         {"id", json_string(id)},
         {"type", json_string("message")},
         {"role", json_string("assistant")},
-        {"model", json_text(x->model, strlen(x->model))},
+        {"model", json_text(view->model, strlen(view->model))},
         {"content", content},
         {"stop_reason", a ? json_string(stop_reason(a->finish)) : json_null()},
         {"stop_sequence", a ? stop_sequence(a) : json_null()},
         {"stop_details", json_null()},
         {"container", json_null()},
-        {"usage", usage_of(x)},
+        {"usage", usage_object(view)},
     };
     return JSON_OBJECT(fields);
 }
 
-json_t *anthropic_whole(serve_exchange *x) { return message_of(x, content_blocks(x), x->answers); }
+json_t *anthropic_reply(serve_job_view *view) {
+    return message_object(view, content_blocks(view), view->answers);
+}
 
-json_t *anthropic_count(serve_exchange *x) {
-    const json_field fields[] = {{"input_tokens", json_integer((json_int_t)x->n_prompt)}};
+json_t *anthropic_count(serve_job_view *view) {
+    const json_field fields[] = {{"input_tokens", json_integer((json_int_t)view->n_prompt)}};
     return JSON_OBJECT(fields);
 }
 
@@ -147,104 +150,106 @@ json_t *anthropic_count(serve_exchange *x) {
 
 /* An event of that type with one field, whose value is transferred, and the index of the newest
  * block. */
-static void write_block_event(serve_exchange *x, const char *type, const char *key, json_t *value) {
-    const anthropic_stream *s = x->state;
+static void write_block_event(serve_job_view *view, const char *type, const char *key,
+                              json_t *value) {
+    const anthropic_stream *s = view->state;
     const json_field fields[] = {
         {"type", json_string(type)},
         {"index", json_integer((json_int_t)s->n_blocks - 1)},
         {key, value},
     };
-    serve_write_sse(x, type, json_object_of(fields, key ? 3 : 2));
+    serve_write_sse(view, type, json_object_of(fields, key ? 3 : 2));
 }
 
-static void write_delta(serve_exchange *x, const char *type, const char *key, const char *text,
+static void write_delta(serve_job_view *view, const char *type, const char *key, const char *text,
                         size_t len) {
     const json_field delta[] = {{"type", json_string(type)}, {key, json_text(text, len)}};
-    write_block_event(x, "content_block_delta", "delta", JSON_OBJECT(delta));
+    write_block_event(view, "content_block_delta", "delta", JSON_OBJECT(delta));
 }
 
-static void close_block(serve_exchange *x) {
-    anthropic_stream *s = x->state;
+static void close_block(serve_job_view *view) {
+    anthropic_stream *s = view->state;
     if (s->open == ANTHROPIC_NONE) return;
-    if (s->open == ANTHROPIC_THINKING) write_delta(x, "signature_delta", "signature", "", 0);
-    write_block_event(x, "content_block_stop", NULL, NULL);
+    if (s->open == ANTHROPIC_THINKING) write_delta(view, "signature_delta", "signature", "", 0);
+    write_block_event(view, "content_block_stop", NULL, NULL);
     s->open = ANTHROPIC_NONE;
 }
 
 /* The block that begins is transferred. */
-static void open_block(serve_exchange *x, int kind, json_t *block) {
-    anthropic_stream *s = x->state;
-    close_block(x);
+static void open_block(serve_job_view *view, int kind, json_t *block) {
+    anthropic_stream *s = view->state;
+    close_block(view);
     s->n_blocks++;
     s->open = kind;
-    write_block_event(x, "content_block_start", "content_block", block);
+    write_block_event(view, "content_block_start", "content_block", block);
 }
 
-static void write_simple(serve_exchange *x, const char *type) {
+static void write_bare_event(serve_job_view *view, const char *type) {
     const json_field fields[] = {{"type", json_string(type)}};
-    serve_write_sse(x, type, JSON_OBJECT(fields));
+    serve_write_sse(view, type, JSON_OBJECT(fields));
 }
 
-static void write_begin(serve_exchange *x) {
+static void write_begin(serve_job_view *view) {
     const json_field fields[] = {
         {"type", json_string("message_start")},
-        {"message", message_of(x, json_array(), NULL)},
+        {"message", message_object(view, json_array(), NULL)},
     };
-    serve_write_sse(x, "message_start", JSON_OBJECT(fields));
-    write_simple(x, "ping");
+    serve_write_sse(view, "message_start", JSON_OBJECT(fields));
+    write_bare_event(view, "ping");
 }
 
-static void write_end(serve_exchange *x) {
+static void write_end(serve_job_view *view) {
     const json_field delta[] = {
-        {"stop_reason", json_string(stop_reason(x->answers->finish))},
-        {"stop_sequence", stop_sequence(x->answers)},
+        {"stop_reason", json_string(stop_reason(view->answers->finish))},
+        {"stop_sequence", stop_sequence(view->answers)},
         {"stop_details", json_null()},
         {"container", json_null()},
     };
     const json_field fields[] = {
         {"type", json_string("message_delta")},
         {"delta", JSON_OBJECT(delta)},
-        {"usage", usage_of(x)},
+        {"usage", usage_object(view)},
     };
-    serve_write_sse(x, "message_delta", JSON_OBJECT(fields));
-    write_simple(x, "message_stop");
+    serve_write_sse(view, "message_delta", JSON_OBJECT(fields));
+    write_bare_event(view, "message_stop");
 }
 
-void anthropic_event(serve_exchange *x, const serve_event *e) {
-    anthropic_stream *s = x->state;
+void anthropic_event(serve_job_view *view, const serve_event *e) {
+    anthropic_stream *s = view->state;
     switch (e->kind) {
     case SERVE_BEGIN:
-        write_begin(x);
+        write_begin(view);
         break;
     case SERVE_CONTENT:
         if (!e->len) break;
-        if (s->open != ANTHROPIC_TEXT) open_block(x, ANTHROPIC_TEXT, text_block("", 0));
-        write_delta(x, "text_delta", "text", e->text, e->len);
+        if (s->open != ANTHROPIC_TEXT) open_block(view, ANTHROPIC_TEXT, text_block("", 0));
+        write_delta(view, "text_delta", "text", e->text, e->len);
         break;
     case SERVE_REASONING:
-        if (!e->len || x->request->hide_reasoning) break;
-        if (s->open != ANTHROPIC_THINKING) open_block(x, ANTHROPIC_THINKING, thinking_block("", 0));
-        write_delta(x, "thinking_delta", "thinking", e->text, e->len);
+        if (!e->len || view->request->hide_reasoning) break;
+        if (s->open != ANTHROPIC_THINKING)
+            open_block(view, ANTHROPIC_THINKING, thinking_block("", 0));
+        write_delta(view, "thinking_delta", "thinking", e->text, e->len);
         break;
     case SERVE_CALL:
-        open_block(x, ANTHROPIC_TOOL, tool_block(e->id, e->name, json_object()));
+        open_block(view, ANTHROPIC_TOOL, tool_block(e->id, e->name, json_object()));
         break;
     case SERVE_ARGUMENTS:
-        if (e->len) write_delta(x, "input_json_delta", "partial_json", e->text, e->len);
+        if (e->len) write_delta(view, "input_json_delta", "partial_json", e->text, e->len);
         break;
     case SERVE_ANSWERED:
         /* A message has a block, even where it says nothing. */
-        if (!s->n_blocks) open_block(x, ANTHROPIC_TEXT, text_block("", 0));
-        close_block(x);
+        if (!s->n_blocks) open_block(view, ANTHROPIC_TEXT, text_block("", 0));
+        close_block(view);
         break;
     case SERVE_END:
-        write_end(x);
+        write_end(view);
         break;
     case SERVE_FAILED:
-        serve_write_sse(x, "error", anthropic_error(e->error));
+        serve_write_sse(view, "error", anthropic_error(e->error));
         break;
     case SERVE_IDLE:
-        write_simple(x, "ping");
+        write_bare_event(view, "ping");
         break;
     }
 }

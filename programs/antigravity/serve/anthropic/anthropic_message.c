@@ -25,16 +25,16 @@ static void message_parts_free(message_parts *p) {
     account_free(p->thinking.data);
 }
 
-static bool text_of(const json_t *block, const char *key, json_t **text, serve_error *e) {
+static bool get_text(const json_t *block, const char *key, json_t **text, serve_error *e) {
     *text = json_object_get(block, key);
     if (json_is_string(*text)) return true;
-    return serve_refuse(e, 400, "messages", "messages: a block of type %s has no %s",
+    return serve_reject(e, 400, "messages", "messages: a block of type %s has no %s",
                         field_type(block), key);
 }
 
 static bool read_text(const json_t *block, json_t *texts, serve_error *e) {
     json_t *text;
-    return text_of(block, "text", &text, e) &&
+    return get_text(block, "text", &text, e) &&
            list_add(texts, message_text_part(json_incref(text)), e);
 }
 
@@ -43,20 +43,20 @@ static bool read_document(const json_t *block, json_t *texts, serve_error *e) {
     const json_t *source = json_object_get(block, "source");
     json_t *data = json_object_get(source, "data");
     if (strcmp(field_type(source), "text") != 0 || !json_is_string(data))
-        return serve_refuse(e, 400, "messages", "messages: documents must be plain text");
+        return serve_reject(e, 400, "messages", "messages: documents must be plain text");
     return list_add(texts, message_text_part(json_incref(data)), e);
 }
 
 static bool read_image(serve_error *e) {
-    return serve_refuse(e, 400, "messages", "this model has no vision");
+    return serve_reject(e, 400, "messages", "this model has no vision");
 }
 
 static bool read_call(const json_t *block, json_t *calls, serve_error *e) {
     json_t *id, *name;
-    if (!text_of(block, "id", &id, e) || !text_of(block, "name", &name, e)) return false;
+    if (!get_text(block, "id", &id, e) || !get_text(block, "name", &name, e)) return false;
     const json_t *input = json_object_get(block, "input");
     if (!json_is_object(input))
-        return serve_refuse(e, 400, "messages", "messages: the input of a tool_use is no object");
+        return serve_reject(e, 400, "messages", "messages: the input of a tool_use is no object");
     char *arguments = json_dumps(input, JSON_COMPACT);
     json_t *call = message_tool_call(json_string_value(id), json_string_value(name),
                                      arguments ? json_string(arguments) : NULL);
@@ -71,13 +71,13 @@ static bool append_text(ag_text *text, const char *bytes, size_t n, serve_error 
 /* The content of a result: nothing, a string, or blocks, which are joined. */
 static bool read_result_content(const json_t *content, bool failed, ag_text *joined,
                                 serve_error *e) {
-    static const char mark[] = "Error: ";
-    if (!append_text(joined, mark, failed ? sizeof mark - 1 : 0, e)) return false;
+    static const char prefix[] = "Error: ";
+    if (!append_text(joined, prefix, failed ? sizeof prefix - 1 : 0, e)) return false;
     if (!content || json_is_null(content)) return true;
     if (json_is_string(content))
         return append_text(joined, json_string_value(content), json_string_length(content), e);
     if (!json_is_array(content))
-        return serve_refuse(e, 400, "messages",
+        return serve_reject(e, 400, "messages",
                             "messages: the content of a tool_result is neither "
                             "a string nor a list");
     for (size_t i = 0; i < json_array_size(content); i++) {
@@ -85,11 +85,11 @@ static bool read_result_content(const json_t *content, bool failed, ag_text *joi
         json_t *text;
         if (strcmp(field_type(block), "image") == 0) return read_image(e);
         if (strcmp(field_type(block), "text") != 0)
-            return serve_refuse(
+            return serve_reject(
                 e, 400, "messages",
                 "messages: a block of type \"%s\" in a tool_result is not supported",
                 field_type(block));
-        if (!text_of(block, "text", &text, e)) return false;
+        if (!get_text(block, "text", &text, e)) return false;
         if (i && !append_text(joined, "\n", 1, e)) return false;
         if (!append_text(joined, json_string_value(text), json_string_length(text), e))
             return false;
@@ -99,7 +99,7 @@ static bool read_result_content(const json_t *content, bool failed, ag_text *joi
 
 static bool read_result(const json_t *block, json_t *results, serve_error *e) {
     json_t *id;
-    if (!text_of(block, "tool_use_id", &id, e)) return false;
+    if (!get_text(block, "tool_use_id", &id, e)) return false;
     ag_text joined = {0};
     bool failed = json_is_true(json_object_get(block, "is_error"));
     bool ok = read_result_content(json_object_get(block, "content"), failed, &joined, e);
@@ -117,14 +117,14 @@ static bool read_result(const json_t *block, json_t *results, serve_error *e) {
 
 static bool read_thinking(const json_t *block, message_parts *p, serve_error *e) {
     json_t *text;
-    if (!text_of(block, "thinking", &text, e)) return false;
+    if (!get_text(block, "thinking", &text, e)) return false;
     return append_text(&p->thinking, json_string_value(text), json_string_length(text), e);
 }
 
-static bool read_block(const json_t *block, bool is_answer, message_parts *p, serve_error *e) {
+static bool read_block(const json_t *block, bool is_assistant, message_parts *p, serve_error *e) {
     const char *type = field_type(block);
     if (strcmp(type, "text") == 0) return read_text(block, p->texts, e);
-    if (is_answer) {
+    if (is_assistant) {
         if (strcmp(type, "tool_use") == 0) return read_call(block, p->calls, e);
         if (strcmp(type, "thinking") == 0) return read_thinking(block, p, e);
         if (strcmp(type, "redacted_thinking") == 0) return true; /* nobody here can read it */
@@ -133,12 +133,12 @@ static bool read_block(const json_t *block, bool is_answer, message_parts *p, se
         if (strcmp(type, "document") == 0) return read_document(block, p->texts, e);
         if (strcmp(type, "tool_result") == 0) return read_result(block, p->results, e);
     }
-    return serve_refuse(e, 400, "messages", "messages: a block of type \"%s\" is not supported",
+    return serve_reject(e, 400, "messages", "messages: a block of type \"%s\" is not supported",
                         type);
 }
 
 /* All texts of an answer as one, so that it is found again as it was given. */
-static json_t *joined_texts(const json_t *texts) {
+static json_t *join_texts(const json_t *texts) {
     size_t len = 0, n = 0;
     for (size_t i = 0; i < json_array_size(texts); i++)
         len += json_string_length(json_object_get(json_array_get(texts, i), "text"));
@@ -154,15 +154,15 @@ static json_t *joined_texts(const json_t *texts) {
     return value;
 }
 
-static json_t *content_of(const message_parts *p, bool is_answer) {
-    if (json_array_size(p->texts) > 1 && !is_answer) return json_incref(p->texts);
-    return joined_texts(p->texts);
+static json_t *message_content(const message_parts *p, bool is_assistant) {
+    if (json_array_size(p->texts) > 1 && !is_assistant) return json_incref(p->texts);
+    return join_texts(p->texts);
 }
 
-static bool add_answer(const message_parts *p, serve_request *r, serve_error *e) {
+static bool add_assistant_message(const message_parts *p, serve_request *r, serve_error *e) {
     const json_field fields[] = {
         {"role", json_string("assistant")},
-        {"content", content_of(p, true)},
+        {"content", message_content(p, true)},
     };
     json_t *message = JSON_OBJECT(fields);
     bool ok = message != NULL;
@@ -179,11 +179,11 @@ static bool add_answer(const message_parts *p, serve_request *r, serve_error *e)
 }
 
 /* Results first, as templates want them right behind the calls. */
-static bool add_question(const message_parts *p, const char *role, serve_request *r,
-                         serve_error *e) {
+static bool add_user_message(const message_parts *p, const char *role, serve_request *r,
+                             serve_error *e) {
     if (json_array_extend(r->messages, p->results) != 0) return serve_no_memory(e);
     if (json_array_size(p->results) && !json_array_size(p->texts)) return true;
-    return message_add(r, role, content_of(p, false), e);
+    return message_add(r, role, message_content(p, false), e);
 }
 
 bool anthropic_read_message(const json_t *message, serve_request *r, serve_error *e) {
@@ -191,17 +191,17 @@ bool anthropic_read_message(const json_t *message, serve_request *r, serve_error
     json_t *content = json_object_get(message, "content");
     if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 &&
                   strcmp(role, "system") != 0))
-        return serve_refuse(e, 400, "messages", "messages: a role must be user or assistant");
-    bool is_answer = strcmp(role, "assistant") == 0;
+        return serve_reject(e, 400, "messages", "messages: a role must be user or assistant");
+    bool is_assistant = strcmp(role, "assistant") == 0;
     if (json_is_string(content)) return message_add(r, role, json_incref(content), e);
     if (!json_is_array(content))
-        return serve_refuse(e, 400, "messages",
+        return serve_reject(e, 400, "messages",
                             "messages: a content must be a string or a list of blocks");
     message_parts p = {.texts = json_array(), .calls = json_array(), .results = json_array()};
     bool ok = (p.texts && p.calls && p.results) || serve_no_memory(e);
     for (size_t i = 0; ok && i < json_array_size(content); i++)
-        ok = read_block(json_array_get(content, i), is_answer, &p, e);
-    if (ok) ok = is_answer ? add_answer(&p, r, e) : add_question(&p, role, r, e);
+        ok = read_block(json_array_get(content, i), is_assistant, &p, e);
+    if (ok) ok = is_assistant ? add_assistant_message(&p, r, e) : add_user_message(&p, role, r, e);
     message_parts_free(&p);
     return ok;
 }

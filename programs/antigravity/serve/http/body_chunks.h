@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum chunk_place {
+typedef enum chunk_state {
     CHUNK_SIZE,
     CHUNK_EXTENSION, /* behind the size, up to the end of the line */
     CHUNK_SIZE_LF,
@@ -19,12 +19,12 @@ typedef enum chunk_place {
     CHUNK_TRAILER_LF,
     CHUNK_END_LF,
     CHUNK_DONE,
-} chunk_place;
+} chunk_state;
 
 /* Zero-initialise. */
 typedef struct body_chunks {
-    chunk_place place;
-    uint64_t left; /* of the chunk */
+    chunk_state state;
+    uint64_t remaining; /* of the chunk */
     unsigned n_digits;
     size_t n_overhead; /* bytes of this line, or of the trailers */
 } body_chunks;

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { PIPELINED = 65536, LINGER_S = 2, LINGER_BYTES = 64 << 20 };
-static const double BODY_RATE = 16384; /* bytes a second that a client must send at least */
+enum { MAX_PIPELINED = 65536, LINGER_S = 2, LINGER_BYTES = 64 << 20 };
+static const double MIN_BODY_RATE = 16384; /* bytes a second that a client must send at least */
 
 /* ---- the set ---- */
 
@@ -41,7 +41,7 @@ uint64_t connection_n_evicted(const connection_set *set) { return set->n_evicted
 uint64_t connection_n_rejected(const connection_set *set) { return set->n_rejected; }
 
 void connection_set_drain(connection_set *set) {
-    set->draining = true;
+    set->is_draining = true;
     for (connection *c = set->first, *next; c; c = next) {
         next = c->next;
         c->close_after = true;
@@ -86,25 +86,25 @@ static void forget_request(connection *c) {
     c->body = NULL;
     c->set->body_bytes -= c->body_cap;
     c->n_body = c->body_cap = c->n_sent = 0;
-    c->chunks = (body_chunks){.place = CHUNK_SIZE};
+    c->chunks = (body_chunks){.state = CHUNK_SIZE};
     c->owner = NULL;
     if (c->owns_account) account_release(c->account);
     c->account = NULL;
     c->owns_account = false;
-    c->is_chunked = c->is_reading = c->owes_body = false;
+    c->is_chunked = c->is_reading = c->has_unread_body = false;
 }
 
-static void tell_over(connection *c, bool complete) {
-    if (!c->is_open) return;
-    c->is_open = false;
-    c->set->events.over(c->set->events.user, c, complete);
+static void report_end(connection *c, bool complete) {
+    if (!c->has_request) return;
+    c->has_request = false;
+    c->set->events.ended(c->set->events.user, c, complete);
 }
 
 void connection_close(connection *c, bool complete) {
-    tell_over(c, complete);
-    if (c->before) c->before->next = c->next;
+    report_end(c, complete);
+    if (c->previous) c->previous->next = c->next;
     else c->set->first = c->next;
-    if (c->next) c->next->before = c->before;
+    if (c->next) c->next->previous = c->previous;
     connection_stop_waiting(c);
     c->set->n--;
     if (c->is_tls) c->set->n_tls--;
@@ -117,9 +117,9 @@ void connection_close(connection *c, bool complete) {
     free(c);
 }
 
-void connection_next(connection *c) {
-    tell_over(c, true);
-    if (c->owes_body) {
+void connection_finish_reply(connection *c) {
+    report_end(c, true);
+    if (c->has_unread_body) {
         /* A socket that is closed with bytes unread makes the other end drop our response. */
         connection_enter(c, CONNECTION_LINGERING);
         tls_end(c->events);
@@ -129,7 +129,7 @@ void connection_next(connection *c) {
         connection_read(c);
         return;
     }
-    if (c->close_after || c->set->draining) {
+    if (c->close_after || c->set->is_draining) {
         connection_close(c, true);
         return;
     }
@@ -152,16 +152,16 @@ bool connection_has_begun(const connection *c) {
     return c->is_reading && (c->state == CONNECTION_HEAD || c->state == CONNECTION_BODY);
 }
 
-void connection_reject(connection *c, int status, const char *why) {
-    c->close_after = c->is_open = c->owes_body = true;
-    c->set->events.malformed(c->set->events.user, c, status, why);
+void connection_reject(connection *c, int status, const char *reason) {
+    c->close_after = c->has_request = c->has_unread_body = true;
+    c->set->events.malformed(c->set->events.user, c, status, reason);
 }
 
 /* What bodies of all connections may take: a part of it is for small ones alone, or whoever holds
  * back large ones would keep everybody out. */
-static size_t most_for(const connection_limits *limits, size_t cap) {
-    enum { SMALL = 16384, PART = 8 };
-    return cap > SMALL ? limits->max_bodies - limits->max_bodies / PART : limits->max_bodies;
+static size_t body_limit(const connection_limits *limits, size_t cap) {
+    enum { SMALL = 16384, SHARE = 8 };
+    return cap > SMALL ? limits->max_bodies - limits->max_bodies / SHARE : limits->max_bodies;
 }
 
 static bool add_to_body(void *user, const char *bytes, size_t n) {
@@ -170,10 +170,11 @@ static bool add_to_body(void *user, const char *bytes, size_t n) {
     if (c->n_body + n + 1 > c->body_cap) {
         size_t cap = c->body_cap ? 2 * c->body_cap : 4096;
         if (cap < c->n_body + n + 1) cap = c->n_body + n + 1;
-        if (c->set->body_bytes + (cap - c->body_cap) > most_for(&c->set->limits, cap)) return false;
-        account *before = account_enter(c->account);
+        if (c->set->body_bytes + (cap - c->body_cap) > body_limit(&c->set->limits, cap))
+            return false;
+        account *previous = account_enter(c->account);
         char *grown = account_realloc(c->body, cap);
-        account_enter(before);
+        account_enter(previous);
         if (!grown) return false;
         c->set->body_bytes += cap - c->body_cap;
         c->body = grown;
@@ -185,12 +186,12 @@ static bool add_to_body(void *user, const char *bytes, size_t n) {
     return true;
 }
 
-static void give_request(connection *c) {
+static void deliver_request(connection *c) {
     connection_set_deadline(c, 0);
-    c->is_reading = c->owes_body = false;
+    c->is_reading = c->has_unread_body = false;
     connection_enter(c, CONNECTION_WAITING);
     /* Reading goes on, or nobody would notice that the client has gone; what comes is kept. */
-    bufferevent_setwatermark(c->events, EV_READ, 0, PIPELINED);
+    bufferevent_setwatermark(c->events, EV_READ, 0, MAX_PIPELINED);
     c->set->events.request(c->set->events.user, c);
 }
 
@@ -199,8 +200,8 @@ static bool read_length_body(connection *c, struct evbuffer *in, int *status) {
     while (c->n_body < c->body_length && evbuffer_get_length(in)) {
         struct evbuffer_iovec piece;
         if (evbuffer_peek(in, -1, NULL, &piece, 1) < 1) break;
-        const uint64_t left = c->body_length - c->n_body;
-        const size_t k = piece.iov_len < left ? piece.iov_len : (size_t)left;
+        const uint64_t remaining = c->body_length - c->n_body;
+        const size_t k = piece.iov_len < remaining ? piece.iov_len : (size_t)remaining;
         if (!add_to_body(c, piece.iov_base, k)) *status = 503;
         if (*status) return false;
         evbuffer_drain(in, k);
@@ -209,26 +210,26 @@ static bool read_length_body(connection *c, struct evbuffer *in, int *status) {
 }
 
 static bool read_chunked_body(connection *c, struct evbuffer *in, int *status) {
-    while (c->chunks.place != CHUNK_DONE && evbuffer_get_length(in)) {
+    while (c->chunks.state != CHUNK_DONE && evbuffer_get_length(in)) {
         struct evbuffer_iovec piece;
         size_t used = 0;
         if (evbuffer_peek(in, -1, NULL, &piece, 1) < 1) break;
         const bool ok =
             body_chunks_read(&c->chunks, piece.iov_base, piece.iov_len, &used, add_to_body, c);
-        const bool is_large = c->n_body + c->chunks.left > c->set->limits.max_body;
-        if (!ok) *status = c->chunks.place != CHUNK_DATA ? 400 : is_large ? 413 : 503;
+        const bool is_large = c->n_body + c->chunks.remaining > c->set->limits.max_body;
+        if (!ok) *status = c->chunks.state != CHUNK_DATA ? 400 : is_large ? 413 : 503;
         if (*status) return false;
         evbuffer_drain(in, used);
     }
-    return c->chunks.place == CHUNK_DONE;
+    return c->chunks.state == CHUNK_DONE;
 }
 
 /* The deadline depends on the size of the body, not on when its last byte arrived. */
 static void set_body_deadline(connection *c) {
     const uint64_t bytes = c->body_is_chunked ? c->n_body : c->body_length;
-    const double all = c->set->limits.read_s + (double)bytes / BODY_RATE;
-    const double left = c->body_began + all - clock_s();
-    const double us = left > 0 ? left * 1e6 : 0;
+    const double all = c->set->limits.read_s + (double)bytes / MIN_BODY_RATE;
+    const double remaining = c->body_began + all - clock_s();
+    const double us = remaining > 0 ? remaining * 1e6 : 0;
     const struct timeval t = {.tv_sec = (time_t)(us / 1e6),
                               .tv_usec = (suseconds_t)((uint64_t)us % 1000000)};
     evtimer_add(c->deadline, &t);
@@ -245,40 +246,41 @@ static void read_body(connection *c, struct evbuffer *in) {
                                           : "the chunks of the body are malformed");
         return;
     }
-    if (complete) give_request(c);
+    if (complete) deliver_request(c);
     else set_body_deadline(c);
 }
 
-static void take_head(connection *c, struct evbuffer *in, size_t n) {
-    const char *why = NULL;
+static void accept_head(connection *c, struct evbuffer *in, size_t n) {
+    const char *reason = NULL;
     const char *text = (const char *)evbuffer_pullup(in, (ev_ssize_t)n);
     c->account = account_create(c->set->pool);
     c->owns_account = c->account != NULL;
-    account *before = account_enter(c->account);
-    int status = text && c->account ? request_head_read(&c->head, text, n, &why) : 503;
-    account_enter(before);
+    account *previous = account_enter(c->account);
+    int status = text && c->account ? request_head_read(&c->head, text, n, &reason) : 503;
+    account_enter(previous);
     evbuffer_drain(in, n);
     c->is_reading = true;
     c->is_head = c->head.method && !strcmp(c->head.method, "HEAD");
     c->is_http_1_0 = c->head.is_http_1_0;
     if (status) {
-        connection_reject(c, status, why ? why : "out of memory");
+        connection_reject(c, status, reason ? reason : "out of memory");
         return;
     }
-    if (!c->head.keep_alive || c->set->draining) c->close_after = true;
+    if (!c->head.keep_alive || c->set->is_draining) c->close_after = true;
     c->body_is_chunked = c->head.chunked;
     c->body_length = c->head.length;
-    c->owes_body = c->body_is_chunked || c->body_length;
+    c->has_unread_body = c->body_is_chunked || c->body_length;
     if (c->body_length > c->set->limits.max_body) {
         connection_reject(c, 413, "the body is larger than this server takes");
         return;
     }
-    c->is_open = true;
+    c->has_request = true;
     c->body_began = clock_s();
     connection_enter(c, CONNECTION_BODY);
-    const bool waits = c->head.expects_continue && c->owes_body && !evbuffer_get_length(in);
+    const bool waits_for_request =
+        c->head.expects_continue && c->has_unread_body && !evbuffer_get_length(in);
     if (!c->set->events.head(c->set->events.user, c)) return;
-    if (waits) bufferevent_write(c->events, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    if (waits_for_request) bufferevent_write(c->events, "HTTP/1.1 100 Continue\r\n\r\n", 25);
     read_body(c, in);
 }
 
@@ -291,7 +293,7 @@ static void read_head(connection *c, struct evbuffer *in) {
     if (!n) return;
     struct evbuffer_ptr end = evbuffer_search(in, "\r\n\r\n", 4, NULL);
     if (end.pos >= 0 && (size_t)end.pos + 4 <= c->set->limits.max_head) {
-        take_head(c, in, (size_t)end.pos + 4);
+        accept_head(c, in, (size_t)end.pos + 4);
         return;
     }
     if (n > c->set->limits.max_head || end.pos >= 0) {
@@ -325,7 +327,7 @@ void connection_read(connection *c) {
     }
 }
 
-void connection_set_give_up(connection_set *set) {
+void connection_set_reject_unread(connection_set *set) {
     for (connection *c = set->first, *next; c; c = next) {
         next = c->next;
         if (c->state == CONNECTION_BODY) connection_reject(c, 503, "the server is shutting down");
@@ -342,7 +344,7 @@ static void on_readable(struct bufferevent *b, void *user) {
 static void on_written(struct bufferevent *b, void *user) {
     connection *c = user;
     const bool is_empty = !evbuffer_get_length(bufferevent_get_output(b));
-    if (c->state == CONNECTION_FLUSHING && is_empty) connection_next(c);
+    if (c->state == CONNECTION_FLUSHING && is_empty) connection_finish_reply(c);
 }
 
 /* The end, unless it is that of a handshake. */
@@ -391,16 +393,16 @@ void connection_accept_from(connection_set *set, evutil_socket_t fd, const peer_
         reject_socket(set, fd);
         return;
     }
-    const bool has_place = connection_find_place(set);
-    if (!has_place) reject_socket(set, fd);
-    connection *c = has_place ? create(set, fd, is_local) : NULL;
+    const bool has_capacity = connection_ensure_capacity(set);
+    if (!has_capacity) reject_socket(set, fd);
+    connection *c = has_capacity ? create(set, fd, is_local) : NULL;
     if (!c) {
         if (peer) peer_counts_remove(&set->peers, peer);
         return;
     }
     c->peer = peer;
     c->next = set->first;
-    if (c->next) c->next->before = c;
+    if (c->next) c->next->previous = c;
     set->first = c;
     set->n++;
     if (c->is_tls) set->n_tls++;

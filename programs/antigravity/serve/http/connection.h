@@ -39,10 +39,10 @@ typedef struct connection_events {
     void (*request)(void *user, connection *c);
     /* The head could not be read, or the rest of the request did not come: nothing else is told of
      * it. It is replied to here. */
-    void (*malformed)(void *user, connection *c, int status, const char *why);
+    void (*malformed)(void *user, connection *c, int status, const char *reason);
     /* The client has gone, or the response has been written, complete or not: no call with this
      * connection is allowed any more until its next request. */
-    void (*over)(void *user, connection *c, bool complete);
+    void (*ended)(void *user, connection *c, bool complete);
     void *user;
 } connection_events;
 
@@ -67,7 +67,7 @@ uint64_t connection_n_rejected(const connection_set *set);
 /* From now on every connection ends behind its request; those without one do at once. */
 void connection_set_drain(connection_set *set);
 /* Requests that are still being read are refused. */
-void connection_set_give_up(connection_set *set);
+void connection_set_reject_unread(connection_set *set);
 
 /* ---- the request ---- */
 
@@ -94,6 +94,6 @@ void connection_begin_stream(connection *c, int status, const char *type, const 
 bool connection_stream(connection *c, const char *bytes, size_t n);
 void connection_end_stream(connection *c);
 /* Without the end of the stream, so that a client sees that something is missing. */
-void connection_cut(connection *c);
+void connection_abort(connection *c);
 
 #endif

@@ -7,15 +7,15 @@
 
 enum { ADDRESS_SHARE = 4 }; /* an address may have 1 / ADDRESS_SHARE of the places */
 
-static bool waits(connection_state state) {
+static bool waits_for_request(connection_state state) {
     return state == CONNECTION_HEAD || state == CONNECTION_BODY || state == CONNECTION_LINGERING;
 }
 
 static void append_waiting(connection *c) {
     connection_set *set = c->set;
     c->is_waiting = true;
-    c->waits_after = set->last_waiting;
-    if (set->last_waiting) set->last_waiting->waits_before = c;
+    c->previous_waiting = set->last_waiting;
+    if (set->last_waiting) set->last_waiting->next_waiting = c;
     else set->first_waiting = c;
     set->last_waiting = c;
 }
@@ -23,18 +23,18 @@ static void append_waiting(connection *c) {
 void connection_stop_waiting(connection *c) {
     connection_set *set = c->set;
     if (!c->is_waiting) return;
-    if (c->waits_after) c->waits_after->waits_before = c->waits_before;
-    else set->first_waiting = c->waits_before;
-    if (c->waits_before) c->waits_before->waits_after = c->waits_after;
-    else set->last_waiting = c->waits_after;
-    c->waits_before = c->waits_after = NULL;
+    if (c->previous_waiting) c->previous_waiting->next_waiting = c->next_waiting;
+    else set->first_waiting = c->next_waiting;
+    if (c->next_waiting) c->next_waiting->previous_waiting = c->previous_waiting;
+    else set->last_waiting = c->previous_waiting;
+    c->next_waiting = c->previous_waiting = NULL;
     c->is_waiting = false;
 }
 
 void connection_enter(connection *c, connection_state state) {
     connection_stop_waiting(c);
     c->state = state;
-    if (waits(state)) append_waiting(c);
+    if (waits_for_request(state)) append_waiting(c);
 }
 
 /* ---- a place for a new connection ---- */
@@ -42,18 +42,18 @@ void connection_enter(connection *c, connection_state state) {
 /* Closes a connection at once. One whose request has begun is told why, as far as the socket takes
  * the reply without waiting. */
 static void evict(connection *c) {
-    bool is_told = false;
+    bool is_sent = false;
     c->set->n_evicted++;
     if (connection_has_begun(c)) {
         connection_reject(c, 408,
                           "the connection was closed for a new one: it had waited longest "
                           "for the rest of its request");
-        is_told = connection_write_now(c);
+        is_sent = connection_write_now(c);
     }
-    connection_close(c, is_told);
+    connection_close(c, is_sent);
 }
 
-bool connection_find_place(connection_set *set) {
+bool connection_ensure_capacity(connection_set *set) {
     if (set->n < set->limits.max_connections) return true;
     if (!set->first_waiting) return false;
     evict(set->first_waiting);

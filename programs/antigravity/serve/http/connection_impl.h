@@ -21,19 +21,19 @@ typedef enum connection_state {
 
 struct connection {
     connection_set *set;
-    connection *next, *before; /* in the set's list */
+    connection *next, *previous; /* in the set's list */
     /* In the set's list of waiting connections: the neighbours that began to wait later and
      * earlier. */
-    connection *waits_before, *waits_after;
+    connection *next_waiting, *previous_waiting;
     peer_count *peer; /* NULL: not counted by address */
     struct bufferevent *events;
     struct event *deadline; /* of what is being read */
     connection_state state;
     bool is_local, is_tls, is_waiting;
-    bool is_open; /* is_open: the owner knows of a request that is not over */
+    bool has_request; /* has_request: the owner knows of a request that is not over */
     bool close_after;
-    bool is_reading; /* the first byte of a request has come, its last one has not */
-    bool owes_body;  /* what follows in the input belongs to a body */
+    bool is_reading;      /* the first byte of a request has come, its last one has not */
+    bool has_unread_body; /* what follows in the input belongs to a body */
     bool is_head, is_http_1_0;
     bool is_chunked;  /* the response is */
     account *account; /* account of the request; NULL: none */
@@ -60,20 +60,20 @@ struct connection_set {
     account_pool *pool;
     size_t n, n_tls, body_bytes;
     uint64_t n_evicted, n_rejected;
-    bool draining;
+    bool is_draining;
 };
 
 /* Frees the connection; the owner is told first, if it has a request of it. */
 void connection_close(connection *c, bool complete);
 /* The response has left: the next request, or the end. */
-void connection_next(connection *c);
+void connection_finish_reply(connection *c);
 /* Reads what has come, as far as the state allows. */
 void connection_read(connection *c);
 void connection_set_deadline(connection *c, uint32_t seconds); /* 0: none */
 /* Returns whether the first byte of a request has arrived and its last byte has not. */
 bool connection_has_begun(const connection *c);
 /* Replies with an error to a request that has not arrived completely. */
-void connection_reject(connection *c, int status, const char *why);
+void connection_reject(connection *c, int status, const char *reason);
 
 /* connection_reply.c. Writes the reply without waiting. Returns whether the socket took all of it.
  * The connection must be closed next. */
@@ -86,7 +86,7 @@ void connection_enter(connection *c, connection_state state);
 void connection_stop_waiting(connection *c);
 /* Ensures a place for one more connection: closes the one that has waited longest if all places are
  * taken. Fails if none waits. */
-bool connection_find_place(connection_set *set);
+bool connection_ensure_capacity(connection_set *set);
 /* Counts a connection from this address; NULL: a Unix socket. *out: the entry to remove when the
  * connection closes; NULL for addresses that are not counted. Fails if the address has its share of
  * the places. */

@@ -47,7 +47,7 @@ static bool write_head(connection *c, int status, const char *type, const char *
     struct tm utc;
     if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
     /* What is left of the body will not be read as a request. */
-    if (c->owes_body) c->close_after = true;
+    if (c->has_unread_body) c->close_after = true;
     return evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, phrase_of(status),
                                date) > 0 &&
            (!type || evbuffer_add_printf(out, "Content-Type: %s\r\n", type) > 0) &&
@@ -64,7 +64,7 @@ static void flush_response(connection *c) {
 }
 
 /* There is no memory for a response: the connection ends with the loop's next turn. */
-static void give_up(connection *c) {
+static void abort_reply(connection *c) {
     struct evbuffer *out = bufferevent_get_output(c->events);
     evbuffer_drain(out, evbuffer_get_length(out));
     shutdown(connection_socket(c), SHUT_RDWR);
@@ -74,13 +74,13 @@ void connection_reply(connection *c, int status, const char *type, const char *h
                       const char *body, size_t n) {
     struct evbuffer *out = bufferevent_get_output(c->events);
     bool ok = write_head(c, status, type, headers);
-    const bool bare = status == 204 || status == 304;
-    if (bare) ok = ok && evbuffer_add(out, "\r\n", 2) == 0;
+    const bool has_no_body = status == 204 || status == 304;
+    if (has_no_body) ok = ok && evbuffer_add(out, "\r\n", 2) == 0;
     else ok = ok && evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", n) > 0;
-    if (!c->is_head && n && !bare) ok = ok && evbuffer_add(out, body, n) == 0;
+    if (!c->is_head && n && !has_no_body) ok = ok && evbuffer_add(out, body, n) == 0;
     c->n_sent = n;
     if (ok) flush_response(c);
-    else give_up(c);
+    else abort_reply(c);
 }
 
 bool connection_write_now(connection *c) {
@@ -100,7 +100,7 @@ void connection_begin_stream(connection *c, int status, const char *type, const 
     if (!ok ||
         evbuffer_add_printf(out, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n%s\r\n",
                             c->is_chunked ? "Transfer-Encoding: chunked\r\n" : "") < 0)
-        give_up(c);
+        abort_reply(c);
 }
 
 bool connection_stream(connection *c, const char *bytes, size_t n) {
@@ -123,4 +123,4 @@ void connection_end_stream(connection *c) {
     else flush_response(c);
 }
 
-void connection_cut(connection *c) { connection_close(c, false); }
+void connection_abort(connection *c) { connection_close(c, false); }

@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { WAITING_CONNECTIONS = 1024, FIRST_INHERITED = 3 };
+enum { BACKLOG = 1024, FIRST_INHERITED = 3 };
 
 static bool add_socket(listeners *l, int fd, bool is_local) {
     if (l->n == MAX_LISTENERS) {
@@ -35,10 +35,10 @@ static int open_tcp(const struct addrinfo *a) {
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
-    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, WAITING_CONNECTIONS) == 0) return fd;
-    const int why = errno;
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
+    const int failure = errno;
     close(fd);
-    errno = why;
+    errno = failure;
     return -1;
 }
 
@@ -64,7 +64,7 @@ bool listen_tcp(listeners *l, const char *host, uint32_t port) {
 }
 
 /* Whether somebody listens there. */
-static bool is_alive(const struct sockaddr_un *at) {
+static bool is_listening(const struct sockaddr_un *at) {
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool alive = fd >= 0 && connect(fd, (const struct sockaddr *)at, sizeof *at) == 0;
     if (fd >= 0) close(fd);
@@ -79,14 +79,14 @@ bool listen_unix(listeners *l, const char *path) {
         return false;
     }
     memcpy(at.sun_path, path, strlen(path));
-    if (lstat(path, &s) == 0 && S_ISSOCK(s.st_mode) && !is_alive(&at)) unlink(path);
+    if (lstat(path, &s) == 0 && S_ISSOCK(s.st_mode) && !is_listening(&at)) unlink(path);
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const mode_t mask = umask(0177);
     const bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
-    const int why = errno;
+    const int failure = errno;
     umask(mask);
-    if (!bound || listen(fd, WAITING_CONNECTIONS) != 0) {
-        complain("--unix %s: %s", path, strerror(bound ? errno : why));
+    if (!bound || listen(fd, BACKLOG) != 0) {
+        complain("--unix %s: %s", path, strerror(bound ? errno : failure));
         if (fd >= 0) close(fd);
         return false;
     }
@@ -95,7 +95,7 @@ bool listen_unix(listeners *l, const char *path) {
     return true;
 }
 
-static bool inherit(listeners *l, int fd) {
+static bool add_inherited(listeners *l, int fd) {
     struct sockaddr_storage at;
     socklen_t size = sizeof at;
     int listens = 0;
@@ -134,7 +134,7 @@ bool listen_inherited(listeners *l, size_t *n) {
     if (!read_count("LISTEN_FDS", count, MAX_LISTENERS, &n_fds)) return false;
     if (!pid) return true;
     for (int i = 0; i < n_fds; i++)
-        if (!inherit(l, FIRST_INHERITED + i)) return false;
+        if (!add_inherited(l, FIRST_INHERITED + i)) return false;
     *n = (size_t)n_fds;
     return true;
 }
@@ -155,7 +155,7 @@ bool listeners_are_local(const listeners *l) {
     return true;
 }
 
-bool listeners_are_open(const listeners *l) {
+bool listeners_are_public(const listeners *l) {
     for (size_t i = 0; i < l->n; i++) {
         struct sockaddr_storage at;
         socklen_t size = sizeof at;
@@ -166,7 +166,7 @@ bool listeners_are_open(const listeners *l) {
 }
 
 /* The port, or -1; name[cap] gets the address. */
-static int describe_address(int fd, char *name, size_t cap) {
+static int get_local_address(int fd, char *name, size_t cap) {
     struct sockaddr_storage at;
     socklen_t size = sizeof at;
     name[0] = '\0';
@@ -189,7 +189,7 @@ static int describe_address(int fd, char *name, size_t cap) {
 
 const char *listener_name(const listeners *l, size_t i, char *buf, size_t cap) {
     char address[INET6_ADDRSTRLEN];
-    const int port = describe_address(l->sockets[i], address, sizeof address);
+    const int port = get_local_address(l->sockets[i], address, sizeof address);
     const bool v6 = strchr(address, ':') != NULL;
     if (port >= 0)
         snprintf(buf, cap, "%s://%s%s%s:%d", l->use_tls ? "https" : "http", v6 ? "[" : "", address,
@@ -199,7 +199,7 @@ const char *listener_name(const listeners *l, size_t i, char *buf, size_t cap) {
 }
 
 void socket_local_address(evutil_socket_t fd, char *buf, size_t cap) {
-    describe_address(fd, buf, cap);
+    get_local_address(fd, buf, cap);
 }
 
 static void on_connection(evutil_socket_t fd, short what, void *user) {

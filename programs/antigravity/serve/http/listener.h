@@ -32,7 +32,7 @@ bool listen_inherited(listeners *l, size_t *n);
 /* Whether all of them are Unix sockets. */
 bool listeners_are_local(const listeners *l);
 /* Whether one of them can be reached from other machines. */
-bool listeners_are_open(const listeners *l);
+bool listeners_are_public(const listeners *l);
 /* "http://127.0.0.1:8080", or the path; buf[cap]. */
 const char *listener_name(const listeners *l, size_t i, char *buf, size_t cap);
 

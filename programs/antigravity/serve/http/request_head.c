@@ -79,10 +79,10 @@ static bool read_target(request_head *h, char *target, char *host) {
     return true;
 }
 
-static int read_first_line(request_head *h, char *line, char *host, const char **why) {
+static int read_first_line(request_head *h, char *line, char *host, const char **reason) {
     char *target = strchr(line, ' ');
     char *version = target ? strchr(target + 1, ' ') : NULL;
-    *why = "the first line is not METHOD TARGET HTTP/1.1";
+    *reason = "the first line is not METHOD TARGET HTTP/1.1";
     if (!version || target == line) return 400;
     *target++ = '\0';
     *version++ = '\0';
@@ -91,20 +91,20 @@ static int read_first_line(request_head *h, char *line, char *host, const char *
     h->method = line;
     if (strncmp(version, "HTTP/", 5) != 0) return 400;
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0) {
-        *why = "only HTTP/1.1 and HTTP/1.0 are spoken here";
+        *reason = "only HTTP/1.1 and HTTP/1.0 are spoken here";
         return 505;
     }
     h->is_http_1_0 = version[7] == '0';
-    *why = "the target of the request is malformed";
+    *reason = "the target of the request is malformed";
     return read_target(h, target, host) ? 0 : 400;
 }
 
-static int read_field(request_head *h, char *line, const char **why) {
+static int read_field(request_head *h, char *line, const char **reason) {
     char *colon = strchr(line, ':');
-    *why = "a header is not of the form NAME: VALUE";
+    *reason = "a header is not of the form NAME: VALUE";
     if (!colon || colon == line) return 400;
     if (h->n_fields == HEAD_MAX_FIELDS) {
-        *why = "too many headers";
+        *reason = "too many headers";
         return 431;
     }
     for (char *c = line; c < colon; c++) {
@@ -153,57 +153,57 @@ static bool read_length(request_head *h, const char *value) {
 }
 
 /* Where the body ends: that, of all things, has to be clear. */
-static int read_framing(request_head *h, const char **why) {
+static int read_framing(request_head *h, const char **reason) {
     const char *length = request_head_field(h, "content-length");
     const char *encoding = request_head_field(h, "transfer-encoding");
-    *why = "Content-Length and Transfer-Encoding exclude each other, and each comes once";
+    *reason = "Content-Length and Transfer-Encoding exclude each other, and each comes once";
     if (count_fields(h, "content-length") > 1 || count_fields(h, "transfer-encoding") > 1)
         return 400;
     if (length && encoding) return 400;
-    *why = "Content-Length is not a number";
+    *reason = "Content-Length is not a number";
     if (length && !read_length(h, length)) return 400;
     if (!encoding) return 0;
-    *why = "HTTP/1.0 knows no Transfer-Encoding";
+    *reason = "HTTP/1.0 knows no Transfer-Encoding";
     if (h->is_http_1_0) return 400;
-    *why = "of the transfer encodings only 'chunked' is known";
+    *reason = "of the transfer encodings only 'chunked' is known";
     h->chunked = !strcasecmp(encoding, "chunked");
     return h->chunked ? 0 : 501;
 }
 
-static int read_connection(request_head *h, const char **why) {
+static int read_connection(request_head *h, const char **reason) {
     const char *host = request_head_field(h, "host");
-    *why = "there must be one Host header";
+    *reason = "there must be one Host header";
     if (count_fields(h, "host") > 1 || (!host && !h->is_http_1_0)) return 400;
     if (!h->host) h->host = host;
     const char *connection = request_head_field(h, "connection");
     h->keep_alive = h->is_http_1_0 ? head_list_has(connection, "keep-alive")
                                    : !head_list_has(connection, "close");
     const char *expect = request_head_field(h, "expect");
-    *why = "of the expectations only '100-continue' is known";
+    *reason = "of the expectations only '100-continue' is known";
     if (expect && strcasecmp(expect, "100-continue") != 0) return 417;
     h->expects_continue = expect && !h->is_http_1_0;
     return 0;
 }
 
-int request_head_read(request_head *h, const char *text, size_t n, const char **why) {
+int request_head_read(request_head *h, const char *text, size_t n, const char **reason) {
     *h = (request_head){.text = account_malloc(2 * n + 2)};
-    *why = "out of memory";
+    *reason = "out of memory";
     if (!h->text) return 503;
     memcpy(h->text, text, n);
     h->text[n] = '\0';
     char *at = h->text, *end = h->text + n, *host = h->text + n + 1;
-    *why = "lines of the head must end with CR LF, and hold no NUL";
+    *reason = "lines of the head must end with CR LF, and hold no NUL";
     char *line = next_line(&at, end);
-    int status = line ? read_first_line(h, line, host, why) : 400;
+    int status = line ? read_first_line(h, line, host, reason) : 400;
     while (!status) {
-        *why = "lines of the head must end with CR LF, and hold no NUL";
+        *reason = "lines of the head must end with CR LF, and hold no NUL";
         line = next_line(&at, end);
         if (!line) return 400;
         if (!line[0]) break;
-        status = read_field(h, line, why);
+        status = read_field(h, line, reason);
     }
-    if (!status) status = read_framing(h, why);
-    if (!status) status = read_connection(h, why);
+    if (!status) status = read_framing(h, reason);
+    if (!status) status = read_connection(h, reason);
     return status;
 }
 

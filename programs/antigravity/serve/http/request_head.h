@@ -31,7 +31,7 @@ typedef struct request_head {
 /* text[0..n) is everything up to the empty line, which is included; it is copied. Returns 0, or the
  * status to answer with: then *why says what is wrong, and method and path are NULL or as far as
  * they were read. */
-int request_head_read(request_head *h, const char *text, size_t n, const char **why);
+int request_head_read(request_head *h, const char *text, size_t n, const char **reason);
 void request_head_free(request_head *h);
 /* NULL if there is none; of several the first. */
 const char *request_head_field(const request_head *h, const char *name);

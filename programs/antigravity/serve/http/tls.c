@@ -25,29 +25,30 @@ struct tls_files {
 /* ---- what may be wrong ---- */
 
 /* False: path cannot be read as a file. *mode: who may. */
-static bool check_file(const char *option, const char *path, mode_t *mode, char *why) {
+static bool check_file(const char *option, const char *path, mode_t *mode, char *message) {
     struct stat s;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     const char *reason = fd < 0 || fstat(fd, &s) != 0 ? strerror(errno) : NULL;
     if (!reason && S_ISDIR(s.st_mode)) reason = "is a directory; a file in PEM is wanted";
     if (!reason) *mode = s.st_mode;
     if (fd >= 0) close(fd);
-    if (reason) snprintf(why, TLS_WHY, "%s %.300s: %s", option, path, reason);
+    if (reason) snprintf(message, TLS_REASON_SIZE, "%s %.300s: %s", option, path, reason);
     return !reason;
 }
 
 /* The first thing that OpenSSL found wrong: what follows in its list says where it noticed. */
-static bool refuse_file(const char *option, const char *path, const char *wanted, char *why) {
+static bool report_bad_file(const char *option, const char *path, const char *wanted,
+                            char *message) {
     const unsigned long code = ERR_peek_error();
     const char *reason = ERR_reason_error_string(code);
     const bool is_none =
         (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
         ERR_GET_REASON(code) == ERR_R_UNSUPPORTED; /* what is said of a key */
     if (is_none || !reason)
-        snprintf(why, TLS_WHY, "%s %.300s: holds no %s in PEM", option, path, wanted);
+        snprintf(message, TLS_REASON_SIZE, "%s %.300s: holds no %s in PEM", option, path, wanted);
     else
-        snprintf(why, TLS_WHY, "%s %.300s: its %s cannot be used: %s", option, path, wanted,
-                 reason);
+        snprintf(message, TLS_REASON_SIZE, "%s %.300s: its %s cannot be used: %s", option, path,
+                 wanted, reason);
     ERR_clear_error();
     return false;
 }
@@ -60,22 +61,22 @@ static int no_passphrase(char *buf, int size, int writes, void *user) {
 }
 
 /* The key, once the certificate is there. */
-static bool use_key(SSL_CTX *x, const tls_files *t, char *why) {
+static bool use_key(SSL_CTX *x, const tls_files *t, char *message) {
     bool is_encrypted = false;
     SSL_CTX_set_default_passwd_cb(x, no_passphrase);
     SSL_CTX_set_default_passwd_cb_userdata(x, &is_encrypted);
-    const bool reads = SSL_CTX_use_PrivateKey_file(x, t->key, SSL_FILETYPE_PEM) == 1;
+    const bool is_read = SSL_CTX_use_PrivateKey_file(x, t->key, SSL_FILETYPE_PEM) == 1;
     SSL_CTX_set_default_passwd_cb_userdata(x, NULL);
     SSL_CTX_set_default_passwd_cb(x, NULL);
-    const bool differs = !reads && ERR_GET_LIB(ERR_peek_error()) == ERR_LIB_X509;
+    const bool differs = !is_read && ERR_GET_LIB(ERR_peek_error()) == ERR_LIB_X509;
     if (is_encrypted) {
-        snprintf(why, TLS_WHY,
+        snprintf(message, TLS_REASON_SIZE,
                  "--tls-key %.300s: is encrypted; a key without a passphrase is wanted", t->key);
-    } else if (!reads && !differs) {
-        return refuse_file("--tls-key", t->key, "private key", why);
+    } else if (!is_read && !differs) {
+        return report_bad_file("--tls-key", t->key, "private key", message);
     } else if (differs || SSL_CTX_check_private_key(x) != 1) {
-        snprintf(why, TLS_WHY, "--tls-key %.200s: is not the key of the certificate in %.200s",
-                 t->key, t->cert);
+        snprintf(message, TLS_REASON_SIZE,
+                 "--tls-key %.200s: is not the key of the certificate in %.200s", t->key, t->cert);
     } else {
         return true;
     }
@@ -83,14 +84,14 @@ static bool use_key(SSL_CTX *x, const tls_files *t, char *why) {
     return false;
 }
 
-static bool use_files(SSL_CTX *x, const tls_files *t, char *why) {
+static bool use_files(SSL_CTX *x, const tls_files *t, char *message) {
     mode_t mode;
-    if (!check_file("--tls-cert", t->cert, &mode, why)) return false;
-    if (!check_file("--tls-key", t->key, &mode, why)) return false;
+    if (!check_file("--tls-cert", t->cert, &mode, message)) return false;
+    if (!check_file("--tls-key", t->key, &mode, message)) return false;
     ERR_clear_error();
     if (SSL_CTX_use_certificate_chain_file(x, t->cert) != 1)
-        return refuse_file("--tls-cert", t->cert, "certificate", why);
-    if (!use_key(x, t, why)) return false;
+        return report_bad_file("--tls-cert", t->cert, "certificate", message);
+    if (!use_key(x, t, message)) return false;
     if (mode & S_IROTH)
         complain("--tls-key %s: everybody on this machine may read it (mode %03o)", t->key,
                  (unsigned)mode & 0777);
@@ -102,10 +103,10 @@ static bool use_files(SSL_CTX *x, const tls_files *t, char *why) {
 /* Clients that name protocols (ALPN) must name this one. */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n_out,
                            const unsigned char *in, unsigned n, void *user) {
-    static const unsigned char ours[] = "\x08http/1.1";
+    static const unsigned char protocols[] = "\x08http/1.1";
     unsigned char *chosen;
     (void)ssl, (void)user;
-    if (SSL_select_next_proto(&chosen, n_out, ours, sizeof ours - 1, in, n) !=
+    if (SSL_select_next_proto(&chosen, n_out, protocols, sizeof protocols - 1, in, n) !=
         OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_ALERT_FATAL;
     *out = chosen;
@@ -113,9 +114,9 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n
 }
 
 /* NULL: without memory, or why[] says it. */
-static SSL_CTX *make_context(const tls_files *t, char *why) {
+static SSL_CTX *make_context(const tls_files *t, char *message) {
     SSL_CTX *x = SSL_CTX_new(TLS_server_method());
-    snprintf(why, TLS_WHY, "TLS: out of memory");
+    snprintf(message, TLS_REASON_SIZE, "TLS: out of memory");
     if (!x) return NULL;
     SSL_CTX_set_options(x, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(x, SSL_MODE_RELEASE_BUFFERS);
@@ -124,27 +125,27 @@ static SSL_CTX *make_context(const tls_files *t, char *why) {
     SSL_CTX_set_alpn_select_cb(x, choose_protocol, NULL);
     const bool ok = SSL_CTX_set_min_proto_version(x, TLS1_2_VERSION) == 1 &&
                     SSL_CTX_set_cipher_list(x, "ECDHE+AESGCM:ECDHE+CHACHA20") == 1;
-    if (ok && use_files(x, t, why)) return x;
+    if (ok && use_files(x, t, message)) return x;
     SSL_CTX_free(x);
     return NULL;
 }
 
-tls_files *tls_open(const char *cert, const char *key, char *why) {
+tls_files *tls_open(const char *cert, const char *key, char *message) {
     tls_files *t = malloc(sizeof *t);
-    snprintf(why, TLS_WHY, "TLS: out of memory");
+    snprintf(message, TLS_REASON_SIZE, "TLS: out of memory");
     if (!t) return NULL;
     *t = (tls_files){.cert = cert, .key = key};
-    t->context = make_context(t, why);
+    t->context = make_context(t, message);
     if (t->context) return t;
     free(t);
     return NULL;
 }
 
-bool tls_reload(tls_files *t, char *why) {
-    SSL_CTX *fresh = make_context(t, why);
-    if (!fresh) return false;
+bool tls_reload(tls_files *t, char *message) {
+    SSL_CTX *context = make_context(t, message);
+    if (!context) return false;
     SSL_CTX_free(t->context); /* which its connections hold on to */
-    t->context = fresh;
+    t->context = context;
     return true;
 }
 

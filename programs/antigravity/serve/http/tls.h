@@ -7,21 +7,21 @@
 #include <event2/bufferevent.h>
 #include <stdbool.h>
 
-enum { TLS_WHY = 512 };
+enum { TLS_REASON_SIZE = 512 };
 /* Bytes of a connection with TLS: what it may take, in its handshake or while a record comes and
  * another one goes, and what it has at least. 400 connections with OpenSSL 3.0.19 on x86-64 took
  * 46 KB each in the midst of their handshakes, and 17 KB behind them. */
-enum { TLS_COST = 65536, TLS_LEAST = 16384 };
+enum { TLS_MAX_BYTES = 65536, TLS_MIN_BYTES = 16384 };
 
 typedef struct tls_files tls_files;
 
 /* cert: in PEM, the server's own first, then those that it was signed by; key: its private key.
- * Both names are borrowed. NULL: why[TLS_WHY] names the file and what is wrong with it. A key that
- * everybody may read is warned of. */
-tls_files *tls_open(const char *cert, const char *key, char *why);
-/* Reads both again, for connections from now on. False: why[TLS_WHY] says what is wrong, and they
- * stay as they were. */
-bool tls_reload(tls_files *t, char *why);
+ * Both names are borrowed. NULL: why[TLS_REASON_SIZE] names the file and what is wrong with it. A
+ * key that everybody may read is warned of. */
+tls_files *tls_open(const char *cert, const char *key, char *message);
+/* Reads both again, for connections from now on. False: why[TLS_REASON_SIZE] says what is wrong,
+ * and they stay as they were. */
+bool tls_reload(tls_files *t, char *message);
 void tls_close(tls_files *t); /* connections that were accepted may live on */
 
 /* Takes a socket that was accepted. NULL without memory: the socket is still the caller's. */

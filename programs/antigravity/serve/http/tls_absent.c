@@ -4,17 +4,17 @@
 
 #include <stdio.h>
 
-tls_files *tls_open(const char *cert, const char *key, char *why) {
+tls_files *tls_open(const char *cert, const char *key, char *message) {
     (void)key;
-    snprintf(why, TLS_WHY,
+    snprintf(message, TLS_REASON_SIZE,
              "--tls-cert %.300s: this program was built without OpenSSL, by which it would speak "
              "TLS (Debian: libssl-dev, libevent-dev)",
              cert);
     return NULL;
 }
 
-bool tls_reload(tls_files *t, char *why) {
-    (void)t, (void)why;
+bool tls_reload(tls_files *t, char *message) {
+    (void)t, (void)message;
     return false;
 }
 

@@ -11,7 +11,7 @@
 enum { INFILL_STOPS = 8 };
 
 /* Whether the model has tokens for a gap. */
-bool infill_is_known(const ag_tokenizer *t);
+bool infill_is_supported(const ag_tokenizer *t);
 /* *ids, which is empty, becomes a prompt with r->suffix behind the gap and r->files before
  * everything. 400 where the model has no such tokens. */
 bool infill_encode(const ag_tokenizer *t, const json_t *prompt, const serve_request *r, ag_ids *ids,

@@ -8,20 +8,20 @@
 
 /* On a worker's thread: from the body of the call to its call->run, or to a reply that says what is
  * wrong. */
-void run_prepare(serve_call *call);
+void job_prepare(serve_http_request *http);
 
 /* The rest on the loop's. */
 /* Bytes that it may take beyond its body and its answers' text: probabilities, and answers that
  * were recalled. */
-size_t run_cost(const serve_run *run);
-void run_start(serve_run *run);
+size_t job_memory_bytes(const serve_job *job);
+void job_start(serve_job *job);
 /* The client has gone, or the server ends. */
-void run_cancel(serve_run *run);
+void job_cancel(serve_job *job);
 /* Once a second: what keeps a connection alive while nothing else is sent. */
-void run_tick(serve_run *run, double now);
-void run_destroy(serve_run *run); /* NULL is fine */
+void job_tick(serve_job *job, double now);
+void job_destroy(serve_job *job); /* NULL is fine */
 
-const serve_exchange *run_exchange(const serve_run *run);
-serve_run *run_next(const serve_run *run);
+const serve_job_view *job_view(const serve_job *job);
+serve_job *job_next(const serve_job *job);
 
 #endif

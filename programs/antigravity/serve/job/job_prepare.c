@@ -18,18 +18,19 @@ typedef struct dump {
     size_t n_pieces;
 } dump;
 
-static int add_piece(const char *bytes, size_t n, void *user) {
-    enum { PIECES = 1024 }; /* between two looks */
+static int append_piece(const char *bytes, size_t n, void *user) {
+    enum { CHECK_INTERVAL = 1024 }; /* between two looks */
     dump *d = user;
-    if (++d->n_pieces % PIECES == 0 && account_must_end()) return -1;
+    if (++d->n_pieces % CHECK_INTERVAL == 0 && account_must_end()) return -1;
     return account_text_append(&d->text, bytes, n) ? 0 : -1;
 }
 
 /* Writes the value as text, which the caller frees. False: out of memory, or the work must end. */
-static bool write_value(const json_t *value, ag_text *text, serve_error *e) {
+static bool dump_value(const json_t *value, ag_text *text, serve_error *e) {
     dump d = {.n_pieces = 0};
-    const bool ok = json_dump_callback(value, add_piece, &d, JSON_COMPACT | JSON_ENCODE_ANY) == 0 &&
-                    d.text.data;
+    const bool ok =
+        json_dump_callback(value, append_piece, &d, JSON_COMPACT | JSON_ENCODE_ANY) == 0 &&
+        d.text.data;
     *text = d.text;
     if (ok) return true;
     account_free(text->data);
@@ -41,37 +42,37 @@ static bool set_text(ag_status (*set)(ag_chat *, const char *, size_t, ag_error 
                      json_t **value, const char *param, serve_error *e) {
     ag_error err;
     ag_text text;
-    const bool is_written = write_value(*value, &text, e);
+    const bool is_written = dump_value(*value, &text, e);
     json_decref(*value);
     *value = NULL;
     if (!is_written) return false;
     const ag_status st = set(chat, text.data, text.len, &err);
     account_free(text.data);
     if (st == AG_OK) return true;
-    serve_refuse_status(e, &err);
+    serve_reject_status(e, &err);
     snprintf(e->param, sizeof e->param, "%s", param);
     return false;
 }
 
 /* Those that `others` does not have. */
-static bool set_variables(ag_chat *chat, const json_t *variables, const json_t *others,
+static bool set_variables(ag_chat *chat, const json_t *variables, const json_t *overrides,
                           serve_error *e) {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)variables, name, value) {
         ag_error err;
-        if (json_object_get(others, name)) continue;
+        if (json_object_get(overrides, name)) continue;
         ag_text text;
-        if (!write_value(value, &text, e)) return false;
+        if (!dump_value(value, &text, e)) return false;
         const ag_status st = ag_chat_set_variable(chat, name, text.data, text.len, &err);
         account_free(text.data);
-        if (st != AG_OK) return serve_refuse_status(e, &err);
+        if (st != AG_OK) return serve_reject_status(e, &err);
     }
     return true;
 }
 
 /* A text that must be of a form begins at once: there is no place for reasoning before it. */
-static bool silence_reasoning(ag_chat *chat, const ag_chat_format *f, const serve_request *r,
+static bool disable_reasoning(ag_chat *chat, const ag_chat_format *f, const serve_request *r,
                               const json_t *defaults, serve_error *e) {
     ag_error err;
     const bool constrained = r->constrained || r->tool_choice >= SERVE_TOOLS_REQUIRED;
@@ -80,70 +81,71 @@ static bool silence_reasoning(ag_chat *chat, const ag_chat_format *f, const serv
         json_object_get(defaults, "enable_thinking"))
         return true;
     return ag_chat_set_variable(chat, "enable_thinking", "false", 5, &err) == AG_OK ||
-           serve_refuse_status(e, &err);
+           serve_reject_status(e, &err);
 }
 
 /* Answers of this scope keep the tokens that they were sampled with. */
-static bool recall(const serve_call *call, const ag_served_model *model, const serve_request *r,
-                   ag_chat *chat, size_t *n_bytes, serve_error *e) {
+static bool restore_answers(const serve_http_request *http, const ag_served_model *model,
+                            const serve_request *r, ag_chat *chat, size_t *n_bytes,
+                            serve_error *e) {
     ag_error err;
     if (r->no_prefix) return true;
-    return answer_memory_recall(call->server->answers, ag_served_model_name(model),
-                                call_scope(call), r->messages, chat, n_bytes, &err) == AG_OK ||
-           serve_refuse_status(e, &err);
+    return answer_memory_restore(http->server->answers, ag_served_model_name(model),
+                                 http_scope(http), r->messages, chat, n_bytes, &err) == AG_OK ||
+           serve_reject_status(e, &err);
 }
 
 /* The memory limit of a chat template: a share of --memory, but enough for a conversation of
  * 1 MB. */
-static size_t template_share(uint64_t limit) {
-    const uint64_t share = limit / 16, least = (uint64_t)32 << 20;
+static size_t template_memory_limit(uint64_t limit) {
+    const uint64_t share = limit / 16, min = (uint64_t)32 << 20;
     if (!limit) return 0;
-    return (size_t)(share > least ? share : least);
+    return (size_t)(share > min ? share : min);
 }
 
 /* The conversation, and its ids; *required gets the grammar that a call which is required obeys.
  * required NULL: nothing is recalled; else *recalled gets its bytes, too. */
-static bool render(const serve_call *call, ag_served_model *model, serve_request *r, ag_chat **chat,
-                   ag_ids *ids, ag_text *text, ag_text *required, size_t *recalled,
-                   serve_error *e) {
+static bool render(const serve_http_request *http, ag_served_model *model, serve_request *r,
+                   ag_chat **chat, ag_ids *ids, ag_text *text, ag_text *required_call,
+                   size_t *restored_bytes, serve_error *e) {
     ag_error err;
-    const json_t *defaults = call->server->settings->template_variables;
+    const json_t *defaults = http->server->settings->template_variables;
     const ag_chat_format *f = ag_served_model_format(model);
     if (!f || !ag_served_model_tokenizer(model))
-        return serve_refuse(e, 400, "messages", "the model '%.100s' has no chat template",
+        return serve_reject(e, 400, "messages", "the model '%.100s' has no chat template",
                             ag_served_model_name(model));
     if (!json_is_array(r->messages) || !json_array_size(r->messages))
-        return serve_refuse(e, 400, "messages", "messages must be an array of at least one");
-    if (ag_chat_create(f, chat, &err) != AG_OK) return serve_refuse_status(e, &err);
+        return serve_reject(e, 400, "messages", "messages must be an array of at least one");
+    if (ag_chat_create(f, chat, &err) != AG_OK) return serve_reject_status(e, &err);
     ag_chat_set_clock(*chat, (int64_t)time(NULL));
-    ag_chat_set_memory_limit(*chat, template_share(call->server->settings->memory_limit));
+    ag_chat_set_memory_limit(*chat, template_memory_limit(http->server->settings->memory_limit));
     const bool tools = r->tools && r->tool_choice != SERVE_TOOLS_NONE;
-    if (required && !recall(call, model, r, *chat, recalled, e)) return false;
+    if (required_call && !restore_answers(http, model, r, *chat, restored_bytes, e)) return false;
     if (!set_text(ag_chat_set_messages, *chat, &r->messages, "messages", e)) return false;
     if (tools && !set_text(ag_chat_set_tools, *chat, &r->tools, "tools", e)) return false;
     if (!set_variables(*chat, r->variables, NULL, e) ||
         !set_variables(*chat, defaults, r->variables, e) ||
-        !silence_reasoning(*chat, f, r, defaults, e))
+        !disable_reasoning(*chat, f, r, defaults, e))
         return false;
     const unsigned flags =
         (r->continue_last ? AG_CHAT_CONTINUE : 0u) | (r->no_generation ? AG_CHAT_NO_PROMPT : 0u);
-    if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return serve_refuse_status(e, &err);
-    if (r->tool_choice < SERVE_TOOLS_REQUIRED || !required) return true;
+    if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return serve_reject_status(e, &err);
+    if (r->tool_choice < SERVE_TOOLS_REQUIRED || !required_call) return true;
     if (!tools)
-        return serve_refuse(e, 400, "tool_choice", "a call is required, but there are no tools");
+        return serve_reject(e, 400, "tool_choice", "a call is required, but there are no tools");
     const char *name = r->tool_choice == SERVE_TOOLS_NAMED ? r->tool_name : NULL;
     const unsigned several = name || r->one_call ? 0 : AG_CHAT_SEVERAL_CALLS;
-    if (ag_chat_require_call(*chat, name, several, ids, required, &err) == AG_OK) return true;
-    serve_refuse_status(e, &err);
+    if (ag_chat_require_call(*chat, name, several, ids, required_call, &err) == AG_OK) return true;
+    serve_reject_status(e, &err);
     if (e->status == 404) e->status = 400;
     snprintf(e->param, sizeof e->param, "tool_choice");
     return false;
 }
 
-bool serve_render(const serve_call *call, ag_served_model *model, serve_request *r, ag_ids *ids,
-                  ag_text *text, serve_error *e) {
+bool serve_render(const serve_http_request *http, ag_served_model *model, serve_request *r,
+                  ag_ids *ids, ag_text *text, serve_error *e) {
     ag_chat *chat = NULL;
-    const bool ok = render(call, model, r, &chat, ids, text, NULL, NULL, e);
+    const bool ok = render(http, model, r, &chat, ids, text, NULL, NULL, e);
     ag_chat_destroy(chat);
     return ok;
 }
@@ -159,25 +161,26 @@ static bool read_ids(const json_t *list, const ag_tokenizer *t, ag_ids *ids, ser
         const json_t *id = json_array_get(list, i);
         const json_int_t v = json_integer_value(id);
         if (!json_is_integer(id) || v < 0 || v >= ag_tokenizer_vocab_size(t))
-            return serve_refuse(e, 400, "prompt", "token %zu of a prompt is no id of this model",
+            return serve_reject(e, 400, "prompt", "token %zu of a prompt is no id of this model",
                                 i);
         ids->data[ids->n++] = (int32_t)v;
     }
     return true;
 }
 
-static bool encode_prompt(serve_run *run, const json_t *prompt, ag_ids *ids, serve_error *e) {
+static bool encode_prompt(serve_job *job, const json_t *prompt, ag_ids *ids, serve_error *e) {
     ag_error err;
-    const ag_tokenizer *t = ag_served_model_tokenizer(run->model);
+    const ag_tokenizer *t = ag_served_model_tokenizer(job->model);
     if (!t)
-        return serve_refuse(e, 400, "model", "the model '%.100s' has no tokenizer", run->x.model);
-    if (run->request.suffix) return infill_encode(t, prompt, &run->request, ids, e);
+        return serve_reject(e, 400, "model", "the model '%.100s' has no tokenizer",
+                            job->view.model);
+    if (job->request.suffix) return infill_encode(t, prompt, &job->request, ids, e);
     if (json_is_array(prompt)) return read_ids(prompt, t, ids, e);
-    const unsigned special = run->request.parse_special ? AG_ENCODE_PARSE_SPECIAL : 0;
+    const unsigned special = job->request.parse_special ? AG_ENCODE_PARSE_SPECIAL : 0;
     const ag_status st =
         ag_tokenizer_encode(t, json_string_value(prompt), json_string_length(prompt),
                             AG_ENCODE_BOS | special, ids, &err);
-    return st == AG_OK || serve_refuse_status(e, &err);
+    return st == AG_OK || serve_reject_status(e, &err);
 }
 
 /* ---- constraints ---- */
@@ -193,76 +196,76 @@ static bool add_choices(const serve_request *r, ag_constraint_params *p, const c
     return true;
 }
 
-enum { MOST_MASK_BYTES = 8 << 20, MOST_STATE_BYTES = 32 << 20 };
+enum { MAX_MASK_BYTES = 8 << 20, MAX_STATE_BYTES = 32 << 20 };
 
 /* Of a limit below 2 GiB proportionally less, but for 2 MiB. */
-static size_t constraint_share(uint64_t limit, size_t most) {
-    const uint64_t full = UINT64_C(2) << 30, least = 2 << 20;
-    if (!limit || limit >= full) return most;
-    const uint64_t share = most * limit / full;
-    return (size_t)(share > least ? share : least);
+static size_t constraint_memory_limit(uint64_t limit, size_t max) {
+    const uint64_t full = UINT64_C(2) << 30, min = 2 << 20;
+    if (!limit || limit >= full) return max;
+    const uint64_t share = max * limit / full;
+    return (size_t)(share > min ? share : min);
 }
 
-static bool compile(const serve_run *run, const ag_text *required, ag_constraint **out,
-                    serve_error *e) {
+static bool compile_constraint(const serve_job *job, const ag_text *required_call,
+                               ag_constraint **out, serve_error *e) {
     ag_error err;
     const char **choices = NULL;
     const ag_constraint_vocab *vocab = NULL;
-    const serve_request *r = &run->request;
+    const serve_request *r = &job->request;
     ag_constraint_params p =
-        ag_constraint_defaults(required->len ? AG_CONSTRAINT_GRAMMAR : r->constraint);
+        ag_constraint_defaults(required_call->len ? AG_CONSTRAINT_GRAMMAR : r->constraint);
     /* A share of the memory at most; the engine asks for it as it grows. */
-    const uint64_t limit = run->call->server->settings->memory_limit;
-    p.max_mask_bytes = constraint_share(limit, MOST_MASK_BYTES);
-    p.max_state_bytes = constraint_share(limit, MOST_STATE_BYTES);
-    p.text = required->len ? required->data : r->constraint_text;
+    const uint64_t limit = job->http->server->settings->memory_limit;
+    p.max_mask_bytes = constraint_memory_limit(limit, MAX_MASK_BYTES);
+    p.max_state_bytes = constraint_memory_limit(limit, MAX_STATE_BYTES);
+    p.text = required_call->len ? required_call->data : r->constraint_text;
     p.len = p.text ? strlen(p.text) : 0;
-    if (!required->len && r->constraint == AG_CONSTRAINT_CHOICES &&
+    if (!required_call->len && r->constraint == AG_CONSTRAINT_CHOICES &&
         !add_choices(r, &p, &choices, e))
         return false;
-    account *before = account_enter(NULL); /* the vocabulary is the model's, for all requests */
-    ag_status st = ag_served_model_vocab(run->model, &vocab, &err);
-    account_enter(before);
+    account *previous = account_enter(NULL); /* the vocabulary is the model's, for all requests */
+    ag_status st = ag_served_model_vocab(job->model, &vocab, &err);
+    account_enter(previous);
     if (st == AG_OK) st = ag_constraint_create(vocab, &p, out, &err);
     account_free(choices);
     if (st == AG_OK) return true;
-    serve_refuse_status(e, &err);
-    snprintf(e->param, sizeof e->param, "%s", required->len ? "tools" : "response_format");
+    serve_reject_status(e, &err);
+    snprintf(e->param, sizeof e->param, "%s", required_call->len ? "tools" : "response_format");
     return false;
 }
 
 /* ---- the run ---- */
 
-static bool make_prompts(serve_run *run, size_t n, serve_error *e) {
-    run->n_prompts = 0;
-    if (n > RUN_MAX_PROMPTS || n * run->request.n > RUN_MAX_PROMPTS)
-        return serve_refuse(e, 400, "prompt", "%zu prompts of %u answers each are too many: %d", n,
-                            run->request.n, RUN_MAX_PROMPTS);
-    run->prompts = account_calloc(n ? n : 1, sizeof *run->prompts);
-    if (!run->prompts) return serve_no_memory(e);
-    run->n_prompts = n;
+static bool make_prompts(serve_job *job, size_t n, serve_error *e) {
+    job->n_prompts = 0;
+    if (n > JOB_MAX_PROMPTS || n * job->request.n > JOB_MAX_PROMPTS)
+        return serve_reject(e, 400, "prompt", "%zu prompts of %u answers each are too many: %d", n,
+                            job->request.n, JOB_MAX_PROMPTS);
+    job->prompts = account_calloc(n ? n : 1, sizeof *job->prompts);
+    if (!job->prompts) return serve_no_memory(e);
+    job->n_prompts = n;
     for (size_t i = 0; i < n; i++) {
-        run->prompts[i].run = run;
-        run->prompts[i].index = i;
+        job->prompts[i].job = job;
+        job->prompts[i].index = i;
     }
     return true;
 }
 
 /* The content of the first message without the line that changes; NULL: it has none. */
-static json_t *without_billing(const json_t *content) {
+static json_t *content_without_billing(const json_t *content) {
     const bool is_list = json_is_array(content);
     const json_t *part = is_list ? json_array_get(content, 0) : NULL;
     const char *text = json_string_value(is_list ? json_object_get(part, "text") : content);
-    const char *rest = text ? field_without_billing(text) : NULL;
-    if (rest == text) return NULL;
-    if (!is_list) return json_string(rest);
+    const char *text_left = text ? field_skip_billing(text) : NULL;
+    if (text_left == text) return NULL;
+    if (!is_list) return json_string(text_left);
     json_t *list = json_copy((json_t *)(uintptr_t)content);
-    if (!list || !*rest) {
+    if (!list || !*text_left) {
         if (list) json_array_remove(list, 0);
         return list;
     }
     json_t *copy = json_copy((json_t *)(uintptr_t)part);
-    if (copy && json_object_set_new(copy, "text", json_string(rest)) == 0)
+    if (copy && json_object_set_new(copy, "text", json_string(text_left)) == 0)
         json_array_set(list, 0, copy);
     json_decref(copy);
     return list;
@@ -274,7 +277,7 @@ static bool drop_billing(serve_request *r, serve_error *e) {
     json_t *first = json_array_get(r->messages, 0);
     const char *role = json_string_value(json_object_get(first, "role"));
     if (!role || (strcmp(role, "system") != 0 && strcmp(role, "developer") != 0)) return true;
-    json_t *content = without_billing(json_object_get(first, "content"));
+    json_t *content = content_without_billing(json_object_get(first, "content"));
     if (!content) return true;
     json_t *messages = json_copy(r->messages), *copy = json_copy(first);
     const bool ok = messages && copy && json_object_set(copy, "content", content) == 0 &&
@@ -290,94 +293,96 @@ static bool drop_billing(serve_request *r, serve_error *e) {
     return true;
 }
 
-static bool prepare_chat(serve_run *run, ag_text *required, serve_error *e) {
-    return make_prompts(run, 1, e) && drop_billing(&run->request, e) &&
-           render(run->call, run->model, &run->request, &run->chat, &run->prompts[0].ids, NULL,
-                  required, &run->restored_bytes, e);
+static bool prepare_chat(serve_job *job, ag_text *required_call, serve_error *e) {
+    return make_prompts(job, 1, e) && drop_billing(&job->request, e) &&
+           render(job->http, job->model, &job->request, &job->chat, &job->prompts[0].ids, NULL,
+                  required_call, &job->restored_bytes, e);
 }
 
-static bool check_prompt(const serve_run *run, serve_error *e) {
-    if (run->prompts[0].ids.n) return true;
-    return serve_refuse(e, 400, "messages",
+static bool check_prompt(const serve_job *job, serve_error *e) {
+    if (job->prompts[0].ids.n) return true;
+    return serve_reject(e, 400, "messages",
                         "the template of the model '%.100s' writes nothing for these messages",
-                        run->x.model);
+                        job->view.model);
 }
 
-static bool prepare_texts(serve_run *run, serve_error *e) {
-    const size_t n = json_array_size(run->request.prompts);
-    if (!n) return serve_refuse(e, 400, "prompt", "there is no prompt");
-    if (!make_prompts(run, n, e)) return false;
+static bool prepare_texts(serve_job *job, serve_error *e) {
+    const size_t n = json_array_size(job->request.prompts);
+    if (!n) return serve_reject(e, 400, "prompt", "there is no prompt");
+    if (!make_prompts(job, n, e)) return false;
     for (size_t i = 0; i < n; i++) {
-        ag_ids *ids = &run->prompts[i].ids;
-        if (!encode_prompt(run, json_array_get(run->request.prompts, i), ids, e)) return false;
-        if (!ids->n) return serve_refuse(e, 400, "prompt", "a prompt is empty");
+        ag_ids *ids = &job->prompts[i].ids;
+        if (!encode_prompt(job, json_array_get(job->request.prompts, i), ids, e)) return false;
+        if (!ids->n) return serve_reject(e, 400, "prompt", "a prompt is empty");
     }
     return true;
 }
 
-static bool make_parsers(serve_run *run, serve_error *e) {
+static bool make_parsers(serve_job *job, serve_error *e) {
     ag_error err;
-    for (size_t i = 0; run->chat && i < run->x.n_answers; i++)
-        if (ag_chat_parser_create(run->chat, &run->readers[i].parser, &err) != AG_OK)
-            return serve_refuse_status(e, &err);
+    for (size_t i = 0; job->chat && i < job->view.n_answers; i++)
+        if (ag_chat_parser_create(job->chat, &job->readers[i].parser, &err) != AG_OK)
+            return serve_reject_status(e, &err);
     return true;
 }
 
-static bool make_answers(serve_run *run, serve_error *e) {
-    serve_exchange *x = &run->x;
-    const bool embeds = run->request.kind == SERVE_EMBED;
-    x->n_answers = embeds || run->request.count_only ? 0 : run->n_prompts * run->request.n;
-    x->embeddings = embeds ? account_calloc(run->n_prompts, sizeof *x->embeddings) : NULL;
-    if (!run_make_answers(run) || (embeds && !x->embeddings)) return serve_no_memory(e);
-    return make_parsers(run, e);
+static bool make_answers(serve_job *job, serve_error *e) {
+    serve_job_view *view = &job->view;
+    const bool is_embedding = job->request.kind == SERVE_EMBED;
+    view->n_answers = is_embedding || job->request.count_only ? 0 : job->n_prompts * job->request.n;
+    view->embeddings =
+        is_embedding ? account_calloc(job->n_prompts, sizeof *view->embeddings) : NULL;
+    if (!job_create_answers(job) || (is_embedding && !view->embeddings)) return serve_no_memory(e);
+    return make_parsers(job, e);
 }
 
-static bool prepare(serve_run *run, serve_error *e) {
-    serve_request *r = &run->request;
-    ag_text required = {0};
-    const bool is_parsed = run->protocol->parse(run->call, run->call->json, r, e);
-    call_drop_body(run->call);
+static bool prepare_job(serve_job *job, serve_error *e) {
+    serve_request *r = &job->request;
+    ag_text required_call = {0};
+    const bool is_parsed = job->protocol->parse(job->http, job->http->json, r, e);
+    http_drop_body(job->http);
     if (!is_parsed) return false;
-    run->model = call_model(run->call, r->model, e);
-    if (!run->model) return false;
-    if (r->stream && !run->protocol->stream_type)
-        return serve_refuse(e, 400, "stream", "there is no stream of this");
-    if (!r->n || r->n > RUN_MAX_ANSWERS)
-        return serve_refuse(e, 400, "n", "n must be between 1 and %d", RUN_MAX_ANSWERS);
-    run->model_name = account_strdup(r->model ? r->model : ag_served_model_name(run->model));
-    run->x.model = run->model_name;
-    bool ok = run->model_name || serve_no_memory(e);
-    if (ok) ok = r->kind == SERVE_CHAT ? prepare_chat(run, &required, e) : prepare_texts(run, e);
+    job->model = http_model(job->http, r->model, e);
+    if (!job->model) return false;
+    if (r->stream && !job->protocol->stream_type)
+        return serve_reject(e, 400, "stream", "there is no stream of this");
+    if (!r->n || r->n > JOB_MAX_ANSWERS)
+        return serve_reject(e, 400, "n", "n must be between 1 and %d", JOB_MAX_ANSWERS);
+    job->model_name = account_strdup(r->model ? r->model : ag_served_model_name(job->model));
+    job->view.model = job->model_name;
+    bool ok = job->model_name || serve_no_memory(e);
+    if (ok)
+        ok = r->kind == SERVE_CHAT ? prepare_chat(job, &required_call, e) : prepare_texts(job, e);
     if (ok && !r->count_only) {
-        const bool constrained = r->constrained || required.len;
-        if (constrained && run->n_prompts > RUN_PROMPTS_AT_ONCE)
-            ok = serve_refuse(e, 400, "prompt", "%zu prompts are too many with a constraint: %d",
-                              run->n_prompts, RUN_PROMPTS_AT_ONCE);
-        for (size_t i = 0; ok && constrained && i < run->n_prompts; i++)
-            ok = compile(run, &required, &run->prompts[i].constraint, e);
-        if (ok && r->kind == SERVE_CHAT) ok = check_prompt(run, e);
-        ok = ok && run_apply_settings(run, constrained, e);
+        const bool constrained = r->constrained || required_call.len;
+        if (constrained && job->n_prompts > JOB_PROMPTS_AT_ONCE)
+            ok = serve_reject(e, 400, "prompt", "%zu prompts are too many with a constraint: %d",
+                              job->n_prompts, JOB_PROMPTS_AT_ONCE);
+        for (size_t i = 0; ok && constrained && i < job->n_prompts; i++)
+            ok = compile_constraint(job, &required_call, &job->prompts[i].constraint, e);
+        if (ok && r->kind == SERVE_CHAT) ok = check_prompt(job, e);
+        ok = ok && job_apply_settings(job, constrained, e);
     }
-    ag_text_free(&required);
-    return ok && make_answers(run, e);
+    ag_text_free(&required_call);
+    return ok && make_answers(job, e);
 }
 
-void run_prepare(serve_call *call) {
+void job_prepare(serve_http_request *http) {
     serve_error e;
-    serve_run *run = account_calloc(1, sizeof *run);
-    const serve_protocol *p = call->route->protocol;
-    call->run = run;
-    if (run) {
-        run->call = call;
-        run->protocol = p;
-        run->x.request = &run->request;
-        run->x.created = (int64_t)time(NULL);
-        memcpy(run->x.id, call->id, sizeof run->x.id);
-        serve_request_init(&run->request);
-        run->x.state = p->state_size ? account_calloc(1, p->state_size) : NULL;
+    serve_job *job = account_calloc(1, sizeof *job);
+    const serve_protocol *p = http->route->protocol;
+    http->job = job;
+    if (job) {
+        job->http = http;
+        job->protocol = p;
+        job->view.request = &job->request;
+        job->view.created = (int64_t)time(NULL);
+        memcpy(job->view.id, http->id, sizeof job->view.id);
+        serve_request_init(&job->request);
+        job->view.state = p->state_size ? account_calloc(1, p->state_size) : NULL;
     }
-    bool ok = run && (run->x.state || !p->state_size);
+    bool ok = job && (job->view.state || !p->state_size);
     if (!ok) serve_no_memory(&e);
-    if (ok) ok = prepare(run, &e);
-    if (!ok) call_reply_error(call, &e);
+    if (ok) ok = prepare_job(job, &e);
+    if (!ok) http_reply_error(http, &e);
 }

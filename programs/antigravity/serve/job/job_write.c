@@ -9,49 +9,50 @@
 
 enum { DUMP_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
 
-/* A serve_exchange is the first part of its run. */
-static serve_run *run_of(serve_exchange *x) { return (serve_run *)x; }
+/* A serve_job_view is the first part of its run. */
+static serve_job *run_of(serve_job_view *view) { return (serve_job *)view; }
 
-void run_tell(serve_run *run, const serve_event *e) {
-    if (!run->is_streaming || !run->call->connection) return;
-    run->protocol->event(&run->x, e);
+void job_write_event(serve_job *job, const serve_event *e) {
+    if (!job->is_streaming || !job->http->connection) return;
+    job->protocol->event(&job->view, e);
 }
 
-void serve_write(serve_exchange *x, const char *bytes, size_t n) {
-    serve_run *run = run_of(x);
-    connection *c = run->call->connection;
+void serve_write(serve_job_view *view, const char *bytes, size_t n) {
+    serve_job *job = run_of(view);
+    connection *c = job->http->connection;
     if (!c) return;
-    run->written = clock_s();
+    job->last_write = clock_s();
     connection_stream(c, bytes, n);
 }
 
 /* What cannot be said leaves the client with a stream that has no end, which it notices. */
-static void cut_stream(serve_run *run) {
-    if (run->call->connection) connection_cut(run->call->connection);
+static void cut_stream(serve_job *job) {
+    if (job->http->connection) connection_abort(job->http->connection);
 }
 
 /* before VALUE after, at once: each write is a chunk of its own. */
-static void write_value(serve_exchange *x, const char *before, json_t *value, const char *after) {
+static void write_value(serve_job_view *view, const char *prefix, json_t *value,
+                        const char *suffix) {
     char *text = value ? json_dumps(value, DUMP_FLAGS) : NULL;
-    const size_t n_before = strlen(before), n = text ? strlen(text) : 0, n_after = strlen(after);
-    char *whole = text ? account_malloc(n_before + n + n_after) : NULL;
+    const size_t n_prefix = strlen(prefix), n = text ? strlen(text) : 0, n_suffix = strlen(suffix);
+    char *line = text ? account_malloc(n_prefix + n + n_suffix) : NULL;
     json_decref(value);
-    if (whole) {
-        memcpy(whole, before, n_before);
-        memcpy(whole + n_before, text, n);
-        memcpy(whole + n_before + n, after, n_after);
-        serve_write(x, whole, n_before + n + n_after);
+    if (line) {
+        memcpy(line, prefix, n_prefix);
+        memcpy(line + n_prefix, text, n);
+        memcpy(line + n_prefix + n, suffix, n_suffix);
+        serve_write(view, line, n_prefix + n + n_suffix);
     } else {
-        cut_stream(run_of(x));
+        cut_stream(run_of(view));
     }
     account_free(text);
-    account_free(whole);
+    account_free(line);
 }
 
-void serve_write_line(serve_exchange *x, json_t *value) { write_value(x, "", value, "\n"); }
+void serve_write_line(serve_job_view *view, json_t *value) { write_value(view, "", value, "\n"); }
 
-void serve_write_sse(serve_exchange *x, const char *name, json_t *value) {
-    char before[128] = "data: ";
-    if (name) snprintf(before, sizeof before, "event: %.80s\ndata: ", name);
-    write_value(x, before, value, "\n\n");
+void serve_write_sse(serve_job_view *view, const char *name, json_t *value) {
+    char prefix[128] = "data: ";
+    if (name) snprintf(prefix, sizeof prefix, "event: %.80s\ndata: ", name);
+    write_value(view, prefix, value, "\n\n");
 }

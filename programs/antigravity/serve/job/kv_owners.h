@@ -9,7 +9,7 @@
 enum { KV_OWNER_ID = 32 };
 
 /* Of the last 1024 requests; id has 32 characters. Both from any thread. */
-void kv_owner_note(const char *id, ag_request_id request);
+void kv_owner_add(const char *id, ag_request_id request);
 bool kv_owner_find(const char *id, ag_request_id *request);
 
 #endif

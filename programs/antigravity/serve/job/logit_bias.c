@@ -9,8 +9,8 @@
 
 enum { MAX_BIAS = 4096, MAX_TEXT = 256, MAX_DIGITS = 9 };
 
-static bool refuse(serve_error *e) {
-    return serve_refuse(e, 400, "logit_bias",
+static bool reject(serve_error *e) {
+    return serve_reject(e, 400, "logit_bias",
                         "logit_bias must give tokens, as ids or texts of %d bytes at most, with a "
                         "number or false each",
                         MAX_TEXT);
@@ -18,8 +18,8 @@ static bool refuse(serve_error *e) {
 
 static bool add_id(serve_sampling *s, json_int_t id, float bias, serve_error *e) {
     if (s->n_bias == MAX_BIAS)
-        return serve_refuse(e, 400, "logit_bias", "logit_bias has more than %d tokens", MAX_BIAS);
-    if (id < 0 || id > INT32_MAX) return refuse(e);
+        return serve_reject(e, 400, "logit_bias", "logit_bias has more than %d tokens", MAX_BIAS);
+    if (id < 0 || id > INT32_MAX) return reject(e);
     s->bias[s->n_bias++] = (ag_logit_bias){(int32_t)id, bias};
     return true;
 }
@@ -28,9 +28,9 @@ static bool add_text(serve_sampling *s, const char *text, size_t len, const ag_t
                      float bias, serve_error *e) {
     ag_error err;
     ag_ids ids = {0};
-    if (!t || !len || len > MAX_TEXT) return refuse(e);
+    if (!t || !len || len > MAX_TEXT) return reject(e);
     bool ok = ag_tokenizer_encode(t, text, len, AG_ENCODE_PARSE_SPECIAL, &ids, &err) == AG_OK ||
-              serve_refuse_status(e, &err);
+              serve_reject_status(e, &err);
     for (size_t i = 0; ok && i < ids.n; i++) ok = add_id(s, ids.data[i], bias, e);
     ag_ids_free(&ids);
     return ok;
@@ -42,8 +42,8 @@ static bool read_value(const json_t *value, float *bias) {
 }
 
 /* Ids as texts, as keys of an object must be. */
-static bool add_key(serve_sampling *s, const char *key, float bias, const ag_tokenizer *t,
-                    serve_error *e) {
+static bool add_object_key(serve_sampling *s, const char *key, float bias, const ag_tokenizer *t,
+                           serve_error *e) {
     const size_t n = strlen(key);
     if (n && n <= MAX_DIGITS && strspn(key, "0123456789") == n)
         return add_id(s, strtol(key, NULL, 10), bias, e);
@@ -53,10 +53,10 @@ static bool add_key(serve_sampling *s, const char *key, float bias, const ag_tok
 static bool add_pair(serve_sampling *s, const json_t *pair, const ag_tokenizer *t, serve_error *e) {
     const json_t *token = json_array_get(pair, 0);
     float bias;
-    if (json_array_size(pair) != 2 || !read_value(json_array_get(pair, 1), &bias)) return refuse(e);
+    if (json_array_size(pair) != 2 || !read_value(json_array_get(pair, 1), &bias)) return reject(e);
     if (bias == 0) return true; /* says nothing */
     if (json_is_integer(token)) return add_id(s, json_integer_value(token), bias, e);
-    if (!json_is_string(token)) return refuse(e);
+    if (!json_is_string(token)) return reject(e);
     return add_text(s, json_string_value(token), json_string_length(token), t, bias, e);
 }
 
@@ -70,8 +70,8 @@ bool logit_bias_read(serve_sampling *s, const ag_tokenizer *t, serve_error *e) {
     for (size_t i = 0; i < json_array_size(given); i++)
         if (!add_pair(s, json_array_get(given, i), t, e)) return false;
     json_object_foreach(given, key, value) {
-        if (!read_value(value, &bias)) return refuse(e);
-        if (bias != 0 && !add_key(s, key, bias, t, e)) return false;
+        if (!read_value(value, &bias)) return reject(e);
+        if (bias != 0 && !add_object_key(s, key, bias, t, e)) return false;
     }
     return true;
 }

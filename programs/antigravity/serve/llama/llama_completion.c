@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-static json_t *probability_of(const serve_token *t, json_t *top) {
+static json_t *token_probability(const serve_token *t, json_t *top) {
     const json_field fields[] = {
         {"id", json_integer(t->id)},
         {"token", json_text(t->text, t->len)},
@@ -19,13 +19,13 @@ static json_t *probability_of(const serve_token *t, json_t *top) {
     return json_object_of(fields, top ? 5 : 4);
 }
 
-static json_t *probabilities_of(const serve_token *tokens, size_t n) {
+static json_t *token_probabilities(const serve_token *tokens, size_t n) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < n; i++) {
         json_t *top = json_array();
         for (size_t k = 0; top && k < tokens[i].n_top; k++)
-            json_append(&top, probability_of(&tokens[i].top[k], NULL));
-        json_append(&list, probability_of(&tokens[i], top));
+            json_append(&top, token_probability(&tokens[i].top[k], NULL));
+        json_append(&list, token_probability(&tokens[i], top));
     }
     return list;
 }
@@ -45,7 +45,7 @@ static json_t *with_field(json_t *object, const char *name, json_t *value) {
 
 static json_t *number_or_null(double v) { return isnan(v) ? json_null() : json_real(v); }
 
-static json_t *settings_of(const serve_request *r) {
+static json_t *settings_object(const serve_request *r) {
     const serve_sampling *s = &r->sampling;
     const json_field fields[] = {
         {"n_predict", json_integer(r->max_tokens)},
@@ -69,16 +69,16 @@ static json_t *rate(size_t n, double seconds) {
     return json_real(seconds > 0 ? (double)n / seconds : 0);
 }
 
-static json_t *timings_of(const serve_exchange *x) {
-    const size_t n_read = x->n_prompt - x->n_cached;
+static json_t *timings_object(const serve_job_view *view) {
+    const size_t n_read = view->n_prompt - view->n_cached;
     const json_field fields[] = {
-        {"cache_n", json_integer((json_int_t)x->n_cached)},
+        {"cache_n", json_integer((json_int_t)view->n_cached)},
         {"prompt_n", json_integer((json_int_t)n_read)},
-        {"prompt_ms", json_real(x->prefill_s * 1e3)},
-        {"prompt_per_second", rate(n_read, x->prefill_s)},
-        {"predicted_n", json_integer((json_int_t)x->n_generated)},
-        {"predicted_ms", json_real(x->decode_s * 1e3)},
-        {"predicted_per_second", rate(x->n_generated, x->decode_s)},
+        {"prompt_ms", json_real(view->prefill_s * 1e3)},
+        {"prompt_per_second", rate(n_read, view->prefill_s)},
+        {"predicted_n", json_integer((json_int_t)view->n_generated)},
+        {"predicted_ms", json_real(view->decode_s * 1e3)},
+        {"predicted_per_second", rate(view->n_generated, view->decode_s)},
     };
     return JSON_OBJECT(fields);
 }
@@ -94,22 +94,22 @@ static const char *stop_type(serve_finish f) {
 
 /* What ends an answer; content is transferred. The first answer to a prompt tells its text. With
  * several prompts the times are those of all, and are left out. */
-static json_t *final_object(const serve_exchange *x, size_t answer, json_t *content) {
-    const serve_request *r = x->request;
-    const serve_answer *a = &x->answers[answer];
-    const bool ids = json_is_true(json_object_get(r->kept, "return_tokens")) && !r->stream;
+static json_t *final_object(const serve_job_view *view, size_t answer, json_t *content) {
+    const serve_request *r = view->request;
+    const serve_answer *a = &view->answers[answer];
+    const bool ids = json_is_true(json_object_get(r->writer_fields, "return_tokens")) && !r->stream;
     const json_field fields[] = {
         {"index", json_integer((json_int_t)answer)},
         {"content", content},
         {"tokens", token_ids(a->tokens, ids ? a->n_tokens : 0)},
         {"stop", json_true()},
-        {"model", json_text(x->model, strlen(x->model))},
+        {"model", json_text(view->model, strlen(view->model))},
         {"tokens_predicted", json_integer((json_int_t)a->n_generated)},
         {"has_new_line", json_boolean(a->content.data && strchr(a->content.data, '\n'))},
         {"truncated", json_false()},
         {"stop_type", json_string(stop_type(a->finish))},
         {"stopping_word", json_string(a->stop ? a->stop : "")},
-        {"generation_settings", settings_of(r)},
+        {"generation_settings", settings_object(r)},
     };
     json_t *object = JSON_OBJECT(fields);
     if (answer % r->n == 0)
@@ -117,32 +117,32 @@ static json_t *final_object(const serve_exchange *x, size_t answer, json_t *cont
             with_field(object, "prompt", json_incref(json_array_get(r->prompts, answer / r->n)));
     if (r->n_top && !r->stream)
         object = with_field(object, "completion_probabilities",
-                            probabilities_of(a->tokens, a->n_tokens));
-    if (x->n_answers > 1) return object;
-    object = with_field(object, "tokens_evaluated", json_integer((json_int_t)x->n_prompt));
-    object = with_field(object, "tokens_cached", json_integer((json_int_t)x->n_cached));
-    return with_field(object, "timings", timings_of(x));
+                            token_probabilities(a->tokens, a->n_tokens));
+    if (view->n_answers > 1) return object;
+    object = with_field(object, "tokens_evaluated", json_integer((json_int_t)view->n_prompt));
+    object = with_field(object, "tokens_cached", json_integer((json_int_t)view->n_cached));
+    return with_field(object, "timings", timings_object(view));
 }
 
 /* Only those fields that the client names, "a/b" for one inside of another; transfers the object.
  */
-static json_t *chosen_fields(const serve_exchange *x, json_t *object) {
-    const json_t *names = json_object_get(x->request->kept, "response_fields");
+static json_t *select_fields(const serve_job_view *view, json_t *object) {
+    const json_t *names = json_object_get(view->request->writer_fields, "response_fields");
     if (!json_array_size(names) || !object) return object;
     json_t *chosen = json_object();
     for (size_t i = 0; chosen && i < json_array_size(names); i++) {
         const char *path = json_string_value(json_array_get(names, i));
         json_t *value = object;
-        char part[64];
+        char key[64];
         for (const char *at = path; at && *at && value; at += *at == '/') {
             const size_t n = strcspn(at, "/");
-            if (n >= sizeof part) {
+            if (n >= sizeof key) {
                 value = NULL; /* no field is called so */
                 break;
             }
-            memcpy(part, at, n);
-            part[n] = '\0';
-            value = json_object_get(value, part);
+            memcpy(key, at, n);
+            key[n] = '\0';
+            value = json_object_get(value, key);
             at += n;
         }
         if (path && value && value != object) chosen = with_field(chosen, path, json_incref(value));
@@ -151,21 +151,22 @@ static json_t *chosen_fields(const serve_exchange *x, json_t *object) {
     return chosen;
 }
 
-static json_t *llama_whole(serve_exchange *x) {
+static json_t *llama_reply(serve_job_view *view) {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < x->n_answers; i++) {
-        const ag_text *text = &x->answers[i].content;
+    for (size_t i = 0; list && i < view->n_answers; i++) {
+        const ag_text *text = &view->answers[i].content;
         json_t *content = json_text(text->data, text->len);
-        json_append(&list, chosen_fields(x, final_object(x, i, content)));
+        json_append(&list, select_fields(view, final_object(view, i, content)));
     }
-    if (x->n_answers != 1 || !json_is_true(json_object_get(x->request->kept, "single")))
+    if (view->n_answers != 1 ||
+        !json_is_true(json_object_get(view->request->writer_fields, "single")))
         return list;
-    json_t *only = json_incref(json_array_get(list, 0));
+    json_t *single = json_incref(json_array_get(list, 0));
     json_decref(list);
-    return only;
+    return single;
 }
 
-static void write_piece(serve_exchange *x, const serve_event *e) {
+static void write_piece(serve_job_view *view, const serve_event *e) {
     if (!e->len && !e->n_tokens) return;
     const json_field fields[] = {
         {"index", json_integer((json_int_t)e->answer)},
@@ -174,30 +175,32 @@ static void write_piece(serve_exchange *x, const serve_event *e) {
         {"stop", json_false()},
     };
     json_t *piece = JSON_OBJECT(fields);
-    if (x->request->n_top)
-        piece =
-            with_field(piece, "completion_probabilities", probabilities_of(e->tokens, e->n_tokens));
-    serve_write_sse(x, NULL, piece);
+    if (view->request->n_top)
+        piece = with_field(piece, "completion_probabilities",
+                           token_probabilities(e->tokens, e->n_tokens));
+    serve_write_sse(view, NULL, piece);
 }
 
-static void llama_event(serve_exchange *x, const serve_event *e) {
+static void llama_event(serve_job_view *view, const serve_event *e) {
     switch (e->kind) {
     case SERVE_CONTENT:
-        write_piece(x, e);
+        write_piece(view, e);
         break;
     case SERVE_ANSWERED:
-        if (e->n_tokens) write_piece(x, e);
-        if (x->n_answers > 1) serve_write_sse(x, NULL, final_object(x, e->answer, json_string("")));
+        if (e->n_tokens) write_piece(view, e);
+        if (view->n_answers > 1)
+            serve_write_sse(view, NULL, final_object(view, e->answer, json_string("")));
         break;
     case SERVE_END: /* the times are known now */
-        if (x->n_answers == 1)
-            serve_write_sse(x, NULL, chosen_fields(x, final_object(x, 0, json_string(""))));
+        if (view->n_answers == 1)
+            serve_write_sse(view, NULL,
+                            select_fields(view, final_object(view, 0, json_string(""))));
         break;
     case SERVE_FAILED:
-        serve_write_sse(x, NULL, openai_error(e->error));
+        serve_write_sse(view, NULL, openai_error(e->error));
         break;
     case SERVE_IDLE:
-        serve_write(x, ": idle\n\n", 8);
+        serve_write(view, ": idle\n\n", 8);
         break;
     case SERVE_BEGIN:
     case SERVE_REASONING:
@@ -211,7 +214,7 @@ static const serve_protocol llama_completion = {
     .name = "llama.cpp-completion",
     .parse = llama_parse_completion,
     .error = openai_error,
-    .whole = llama_whole,
+    .reply = llama_reply,
     .answer_bytes = 32 << 10, /* the settings come with each answer */
     .stream_type = "text/event-stream",
     .event = llama_event,
@@ -221,7 +224,7 @@ static const serve_protocol llama_infill = {
     .name = "llama.cpp-infill",
     .parse = llama_parse_infill,
     .error = openai_error,
-    .whole = llama_whole,
+    .reply = llama_reply,
     .answer_bytes = 32 << 10, /* the settings come with each answer */
     .stream_type = "text/event-stream",
     .event = llama_event,

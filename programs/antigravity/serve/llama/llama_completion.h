@@ -6,10 +6,10 @@
 #include "serve/protocol/protocol.h"
 #include "serve/request/route.h"
 
-bool llama_parse_completion(const serve_call *call, const json_t *body, serve_request *r,
+bool llama_parse_completion(const serve_http_request *http, const json_t *body, serve_request *r,
                             serve_error *e);
 /* POST /infill: what stands between input_prefix and input_suffix. */
-bool llama_parse_infill(const serve_call *call, const json_t *body, serve_request *r,
+bool llama_parse_infill(const serve_http_request *http, const json_t *body, serve_request *r,
                         serve_error *e);
 
 #endif

@@ -29,7 +29,7 @@ static bool append_tokens(const ag_tokenizer *t, const json_t *text, bool first,
     const unsigned flags = AG_ENCODE_PARSE_SPECIAL | (first ? AG_ENCODE_BOS : 0u);
     bool ok = ag_tokenizer_encode(t, json_string_value(text), json_string_length(text), flags,
                                   &encoded, &err) == AG_OK;
-    if (!ok) serve_refuse_status(e, &err);
+    if (!ok) serve_reject_status(e, &err);
     for (size_t i = 0; ok && i < encoded.n; i++)
         ok = list_add(ids, json_integer(encoded.data[i]), e);
     ag_ids_free(&encoded);
@@ -37,19 +37,19 @@ static bool append_tokens(const ag_tokenizer *t, const json_t *text, bool first,
 }
 
 /* Ids and texts in one sequence: *out is a new list of ids. */
-static bool join_sequence(const serve_call *call, const serve_request *r, const json_t *list,
-                          json_t **out, serve_error *e) {
-    const ag_served_model *model = call_model(call, r->model, e);
+static bool join_sequence(const serve_http_request *http, const serve_request *r,
+                          const json_t *list, json_t **out, serve_error *e) {
+    const ag_served_model *model = http_model(http, r->model, e);
     const ag_tokenizer *t = model ? ag_served_model_tokenizer(model) : NULL;
     if (!model) return false;
-    if (!t) return serve_refuse(e, 400, "prompt", "this model has no tokenizer");
+    if (!t) return serve_reject(e, 400, "prompt", "this model has no tokenizer");
     json_t *ids = json_array();
     bool ok = ids != NULL || serve_no_memory(e);
     for (size_t i = 0; ok && i < json_array_size(list); i++) {
         json_t *item = json_array_get(list, i);
         if (json_is_string(item)) ok = append_tokens(t, item, i == 0, ids, e);
         else if (json_is_integer(item)) ok = list_add(ids, json_incref(item), e);
-        else ok = serve_refuse(e, 400, "prompt", "prompt: item %zu is neither an id nor a text", i);
+        else ok = serve_reject(e, 400, "prompt", "prompt: item %zu is neither an id nor a text", i);
     }
     *out = ok ? ids : NULL;
     if (!ok) json_decref(ids);
@@ -57,10 +57,10 @@ static bool join_sequence(const serve_call *call, const serve_request *r, const 
 }
 
 /* *out is new. */
-static bool read_prompt(const serve_call *call, const serve_request *r, json_t *prompt,
+static bool read_prompt(const serve_http_request *http, const serve_request *r, json_t *prompt,
                         json_t **out, serve_error *e) {
     if (json_object_get(prompt, "multimodal_data"))
-        return serve_refuse(e, 400, "prompt", "this model has no vision");
+        return serve_reject(e, 400, "prompt", "this model has no vision");
     if (json_is_string(prompt)) {
         *out = json_incref(prompt);
         return true;
@@ -70,36 +70,37 @@ static bool read_prompt(const serve_call *call, const serve_request *r, json_t *
         return true;
     }
     if (json_is_array(prompt) && is_one_prompt(prompt))
-        return join_sequence(call, r, prompt, out, e);
-    return serve_refuse(e, 400, "prompt", "prompt must be a text, ids, or a list of such");
+        return join_sequence(http, r, prompt, out, e);
+    return serve_reject(e, 400, "prompt", "prompt must be a text, ids, or a list of such");
 }
 
-static bool read_prompts(const serve_call *call, const json_t *body, serve_request *r,
+static bool read_prompts(const serve_http_request *http, const json_t *body, serve_request *r,
                          serve_error *e) {
     json_t *prompt = json_object_get(body, "prompt"), *one = NULL;
     bool single = !json_is_array(prompt) || is_one_prompt(prompt);
     size_t n = single ? 1 : json_array_size(prompt);
-    if (!prompt || !n) return serve_refuse(e, 400, "prompt", "prompt is needed");
+    if (!prompt || !n) return serve_reject(e, 400, "prompt", "prompt is needed");
     r->prompts = json_array();
     for (size_t i = 0; i < n; i++) {
         json_t *item = single ? prompt : json_array_get(prompt, i);
-        if (!read_prompt(call, r, item, &one, e)) return false;
+        if (!read_prompt(http, r, item, &one, e)) return false;
         if (!list_add(r->prompts, one, e)) return false;
     }
-    return json_object_set_new(r->kept, "single", json_boolean(single)) == 0 || serve_no_memory(e);
+    return json_object_set_new(r->writer_fields, "single", json_boolean(single)) == 0 ||
+           serve_no_memory(e);
 }
 
-static bool keep_field(const json_t *body, const char *name, serve_request *r, serve_error *e) {
+static bool save_field(const json_t *body, const char *name, serve_request *r, serve_error *e) {
     json_t *value = json_object_get(body, name);
-    return !value || json_object_set(r->kept, name, value) == 0 || serve_no_memory(e);
+    return !value || json_object_set(r->writer_fields, name, value) == 0 || serve_no_memory(e);
 }
 
 /* Each answer is looked through for each of them. */
-static bool keep_response_fields(const json_t *body, serve_request *r, serve_error *e) {
-    enum { MOST = 64 };
+static bool save_response_fields(const json_t *body, serve_request *r, serve_error *e) {
+    enum { MAX_FIELDS = 64 };
     json_t *names = NULL;
-    if (!field_strings(body, "response_fields", MOST, &names, e)) return false;
-    return !names || json_object_set_new(r->kept, "response_fields", names) == 0 ||
+    if (!field_strings(body, "response_fields", MAX_FIELDS, &names, e)) return false;
+    return !names || json_object_set_new(r->writer_fields, "response_fields", names) == 0 ||
            serve_no_memory(e);
 }
 
@@ -109,27 +110,27 @@ static bool read_tokens(const json_t *body, serve_request *r, serve_error *e) {
     int64_t n_probs = 0;
     if (!field_bool(body, "return_tokens", &ids, e) ||
         !field_bool(body, "post_sampling_probs", &after_sampling, e) ||
-        !field_whole(body, "n_probs", 0, 20, &n_probs, e))
+        !field_integer(body, "n_probs", 0, 20, &n_probs, e))
         return false;
     if (after_sampling && n_probs)
-        return serve_refuse(e, 400, "post_sampling_probs",
+        return serve_reject(e, 400, "post_sampling_probs",
                             "post_sampling_probs: probabilities are those of the model");
     r->n_top = (uint32_t)n_probs;
     r->logprobs = ids || n_probs || r->stream;
     return true;
 }
 
-bool llama_parse_completion(const serve_call *call, const json_t *body, serve_request *r,
+bool llama_parse_completion(const serve_http_request *http, const json_t *body, serve_request *r,
                             serve_error *e) {
     r->kind = SERVE_TEXT;
     r->parse_special = true;
-    r->kept = json_object();
-    if (!r->kept) return serve_no_memory(e);
+    r->writer_fields = json_object();
+    if (!r->writer_fields) return serve_no_memory(e);
     if (!openai_read_common(body, r, e) || !openai_read_format(body, r, e) ||
-        !field_whole(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
-        !read_tokens(body, r, e) || !read_prompts(call, body, r, e))
+        !field_integer(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
+        !read_tokens(body, r, e) || !read_prompts(http, body, r, e))
         return false;
-    return keep_field(body, "return_tokens", r, e) && keep_response_fields(body, r, e);
+    return save_field(body, "return_tokens", r, e) && save_response_fields(body, r, e);
 }
 
 /* ---- /infill ---- */
@@ -140,30 +141,30 @@ static bool read_files(const json_t *body, serve_request *r, serve_error *e) {
     for (size_t i = 0; i < json_array_size(files); i++) {
         const json_t *file = json_array_get(files, i), *name = json_object_get(file, "filename");
         if (!json_is_string(json_object_get(file, "text")) || (name && !json_is_string(name)))
-            return serve_refuse(e, 400, "input_extra",
+            return serve_reject(e, 400, "input_extra",
                                 "input_extra[%zu] must have a text, and may have a filename", i);
     }
     r->files = json_incref(files);
     return true;
 }
 
-bool llama_parse_infill(const serve_call *call, const json_t *body, serve_request *r,
+bool llama_parse_infill(const serve_http_request *http, const json_t *body, serve_request *r,
                         serve_error *e) {
-    (void)call;
-    const char *before = "", *begun = "";
+    (void)http;
+    const char *prefix = "", *prompt = "";
     r->kind = SERVE_TEXT;
-    r->kept = json_pack("{sb}", "single", 1);
-    if (!r->kept) return serve_no_memory(e);
+    r->writer_fields = json_pack("{sb}", "single", 1);
+    if (!r->writer_fields) return serve_no_memory(e);
     if (!openai_read_common(body, r, e) || !openai_read_format(body, r, e) ||
-        !field_whole(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
+        !field_integer(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
         !read_tokens(body, r, e) || !read_files(body, r, e) ||
-        !field_string(body, "input_prefix", &before, e) ||
-        !field_string(body, "prompt", &begun, e) ||
+        !field_string(body, "input_prefix", &prefix, e) ||
+        !field_string(body, "prompt", &prompt, e) ||
         !field_copy(body, "input_suffix", &r->suffix, e))
         return false;
     if (!r->suffix)
-        return serve_refuse(e, 400, "input_suffix", "input_suffix is needed: what follows the gap");
-    r->prompts = json_pack("[o]", json_sprintf("%s%s", before, begun));
+        return serve_reject(e, 400, "input_suffix", "input_suffix is needed: what follows the gap");
+    r->prompts = json_pack("[o]", json_sprintf("%s%s", prefix, prompt));
     if (!r->prompts) return serve_no_memory(e);
-    return keep_field(body, "return_tokens", r, e) && keep_response_fields(body, r, e);
+    return save_field(body, "return_tokens", r, e) && save_response_fields(body, r, e);
 }

@@ -33,8 +33,8 @@ static json_t *policy_names(void) {
     return list;
 }
 
-static void reply_props(serve_call *call) {
-    const ag_served_model *m = ag_serving_model(call_serving(call), NULL);
+static void reply_props(serve_http_request *http) {
+    const ag_served_model *m = ag_serving_model(http_serving(http), NULL);
     const char *name = ag_served_model_name(m);
     const json_field defaults[] = {
         {"n_ctx", json_integer(ag_served_model_session(m)->max_seq_len)},
@@ -43,28 +43,28 @@ static void reply_props(serve_call *call) {
     const json_field modalities[] = {{"vision", json_false()}, {"audio", json_false()}};
     const json_field fields[] = {
         {"default_generation_settings", JSON_OBJECT(defaults)},
-        {"total_slots", json_integer(call->server->settings->max_running)},
+        {"total_slots", json_integer(http->server->settings->max_running)},
         {"model_alias", json_text(name, strlen(name))},
         {"modalities", JSON_OBJECT(modalities)},
         {"build_info", json_string("antigravity " AG_VERSION_STRING)},
         {"kv_policies", policy_names()},
     };
-    call_reply_json(call, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_OBJECT(fields));
 }
 
 /* ---- /slots ---- */
 
 /* There are no slots here: a request takes a place while it runs, whichever. */
-static void reply_slots(serve_call *call) {
+static void reply_slots(serve_http_request *http) {
     ag_serving_stats s;
     serve_error e;
-    ag_serving_get_stats(call_serving(call), &s);
-    const uint32_t n = call->server->settings->max_running;
+    ag_serving_get_stats(http_serving(http), &s);
+    const uint32_t n = http->server->settings->max_running;
     const ag_session_params *p =
-        ag_served_model_session(ag_serving_model(call_serving(call), NULL));
-    if (s.n_running >= n && strstr(call_query(call), "fail_on_no_slot=1")) {
-        serve_refuse(&e, 503, NULL, "all %u places are taken", n);
-        call_reply_error(call, &e);
+        ag_served_model_session(ag_serving_model(http_serving(http), NULL));
+    if (s.n_running >= n && strstr(http_query(http), "fail_on_no_slot=1")) {
+        serve_reject(&e, 503, NULL, "all %u places are taken", n);
+        http_reply_error(http, &e);
         return;
     }
     json_t *list = json_array();
@@ -77,7 +77,7 @@ static void reply_slots(serve_call *call) {
         };
         json_append(&list, JSON_OBJECT(fields));
     }
-    call_reply_json(call, 200, list);
+    http_reply_json(http, 200, list);
 }
 
 const serve_route llama_state_routes[] = {

@@ -7,7 +7,7 @@ static const serve_protocol ollama_chat = {
     .name = "ollama-chat",
     .parse = ollama_parse_chat,
     .error = ollama_error,
-    .whole = ollama_chat_whole,
+    .reply = ollama_chat_reply,
     .stream_type = "application/x-ndjson",
     .event = ollama_chat_event,
 };
@@ -16,7 +16,7 @@ static const serve_protocol ollama_generate = {
     .name = "ollama-generate",
     .parse = ollama_parse_generate,
     .error = ollama_error,
-    .whole = ollama_generate_whole,
+    .reply = ollama_generate_reply,
     .stream_type = "application/x-ndjson",
     .event = ollama_generate_event,
 };
@@ -25,14 +25,14 @@ static const serve_protocol ollama_embed = {
     .name = "ollama-embed",
     .parse = ollama_parse_embed,
     .error = ollama_error,
-    .whole = ollama_embed_whole,
+    .reply = ollama_embed_reply,
 };
 
 static const serve_protocol ollama_embeddings = {
     .name = "ollama-embeddings",
     .parse = ollama_parse_embeddings,
     .error = ollama_error,
-    .whole = ollama_embeddings_whole,
+    .reply = ollama_embeddings_reply,
 };
 
 const serve_route ollama_routes[] = {
@@ -44,12 +44,12 @@ const serve_route ollama_routes[] = {
     {"POST", "/api/generate", .protocol = &ollama_generate},
     {"POST", "/api/embed", .protocol = &ollama_embed},
     {"POST", "/api/embeddings", .protocol = &ollama_embeddings},
-    {"POST", "/api/pull", .handle = ollama_refuse, .error = ollama_error},
-    {"POST", "/api/push", .handle = ollama_refuse, .error = ollama_error},
-    {"POST", "/api/create", .handle = ollama_refuse, .error = ollama_error},
-    {"POST", "/api/copy", .handle = ollama_refuse, .error = ollama_error},
-    {"DELETE", "/api/delete", .handle = ollama_refuse, .error = ollama_error},
-    {"GET", "/api/blobs/*", .handle = ollama_refuse, .error = ollama_error},
-    {"POST", "/api/blobs/*", .handle = ollama_refuse, .error = ollama_error},
+    {"POST", "/api/pull", .handle = ollama_reject, .error = ollama_error},
+    {"POST", "/api/push", .handle = ollama_reject, .error = ollama_error},
+    {"POST", "/api/create", .handle = ollama_reject, .error = ollama_error},
+    {"POST", "/api/copy", .handle = ollama_reject, .error = ollama_error},
+    {"DELETE", "/api/delete", .handle = ollama_reject, .error = ollama_error},
+    {"GET", "/api/blobs/*", .handle = ollama_reject, .error = ollama_error},
+    {"POST", "/api/blobs/*", .handle = ollama_reject, .error = ollama_error},
     {0},
 };

@@ -7,13 +7,13 @@
 #include "serve/protocol/protocol.h"
 #include "serve/request/route.h"
 
-bool ollama_parse_chat(const serve_call *call, const json_t *body, serve_request *r,
+bool ollama_parse_chat(const serve_http_request *http, const json_t *body, serve_request *r,
                        serve_error *e);
-bool ollama_parse_generate(const serve_call *call, const json_t *body, serve_request *r,
+bool ollama_parse_generate(const serve_http_request *http, const json_t *body, serve_request *r,
                            serve_error *e);
-bool ollama_parse_embed(const serve_call *call, const json_t *body, serve_request *r,
+bool ollama_parse_embed(const serve_http_request *http, const json_t *body, serve_request *r,
                         serve_error *e);
-bool ollama_parse_embeddings(const serve_call *call, const json_t *body, serve_request *r,
+bool ollama_parse_embeddings(const serve_http_request *http, const json_t *body, serve_request *r,
                              serve_error *e);
 /* So many calls and results came before: their ids are numbers. */
 typedef struct ollama_counts {
@@ -23,23 +23,23 @@ typedef struct ollama_counts {
 bool ollama_read_message(const json_t *message, ollama_counts *before, serve_request *r,
                          serve_error *e);
 /* A copy of the name without a ":latest" that no model has; NULL: no memory. */
-char *ollama_model_name(const serve_call *call, const char *name);
+char *ollama_model_name(const serve_http_request *http, const char *name);
 
 json_t *ollama_error(const serve_error *e); /* {"error": TEXT} */
-json_t *ollama_chat_whole(serve_exchange *x);
-json_t *ollama_generate_whole(serve_exchange *x);
-json_t *ollama_embed_whole(serve_exchange *x);
-json_t *ollama_embeddings_whole(serve_exchange *x);
-void ollama_chat_event(serve_exchange *x, const serve_event *e);
-void ollama_generate_event(serve_exchange *x, const serve_event *e);
+json_t *ollama_chat_reply(serve_job_view *view);
+json_t *ollama_generate_reply(serve_job_view *view);
+json_t *ollama_embed_reply(serve_job_view *view);
+json_t *ollama_embeddings_reply(serve_job_view *view);
+void ollama_chat_event(serve_job_view *view, const serve_event *e);
+void ollama_generate_event(serve_job_view *view, const serve_event *e);
 
 /* "2026-11-22T17:00:00.123456Z" */
 void ollama_time(char text[static 32], double seconds);
 
-void ollama_version(serve_call *call);
-void ollama_tags(serve_call *call);
-void ollama_ps(serve_call *call);
-void ollama_show(serve_call *call);
-void ollama_refuse(serve_call *call); /* 403: models stay as they are */
+void ollama_version(serve_http_request *http);
+void ollama_tags(serve_http_request *http);
+void ollama_ps(serve_http_request *http);
+void ollama_show(serve_http_request *http);
+void ollama_reject(serve_http_request *http); /* 403: models stay as they are */
 
 #endif

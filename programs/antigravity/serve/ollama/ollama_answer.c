@@ -16,11 +16,11 @@ json_t *ollama_error(const serve_error *e) {
 }
 
 void ollama_time(char text[static 32], double seconds) {
-    time_t whole = (time_t)seconds;
+    time_t seconds_only = (time_t)seconds;
     struct tm parts;
-    gmtime_r(&whole, &parts);
+    gmtime_r(&seconds_only, &parts);
     size_t n = strftime(text, 32, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(text + n, 32 - n, ".%06dZ", (int)((seconds - (double)whole) * 1e6));
+    snprintf(text + n, 32 - n, ".%06dZ", (int)((seconds - (double)seconds_only) * 1e6));
 }
 
 static json_t *time_now(void) {
@@ -34,9 +34,9 @@ static json_t *time_now(void) {
 static json_t *nanoseconds(double seconds) { return json_integer((json_int_t)(seconds * 1e9)); }
 
 /* {"model", "created_at", KEY: value, "done": false}; the value is used up. */
-static json_t *line_of(const serve_exchange *x, const char *key, json_t *value) {
+static json_t *make_line(const serve_job_view *view, const char *key, json_t *value) {
     const json_field fields[] = {
-        {"model", json_text(x->model, strlen(x->model))},
+        {"model", json_text(view->model, strlen(view->model))},
         {"created_at", time_now()},
         {key, value},
         {"done", json_false()},
@@ -45,20 +45,21 @@ static json_t *line_of(const serve_exchange *x, const char *key, json_t *value) 
 }
 
 /* Adds the figures that end an answer to its line, which is transferred. */
-static json_t *with_figures(const serve_exchange *x, json_t *line) {
+static json_t *with_statistics(const serve_job_view *view, json_t *line) {
     const json_field fields[] = {
         {"done", json_true()},
-        {"done_reason", json_string(x->answers->finish == SERVE_FINISH_LENGTH ? "length" : "stop")},
-        {"total_duration", nanoseconds(x->total_s)},
-        {"load_duration", nanoseconds(x->queue_s)},
-        {"prompt_eval_count", json_integer((json_int_t)x->n_prompt)},
-        {"prompt_eval_duration", nanoseconds(x->prefill_s)},
-        {"eval_count", json_integer((json_int_t)x->n_generated)},
-        {"eval_duration", nanoseconds(x->decode_s)},
+        {"done_reason",
+         json_string(view->answers->finish == SERVE_FINISH_LENGTH ? "length" : "stop")},
+        {"total_duration", nanoseconds(view->total_s)},
+        {"load_duration", nanoseconds(view->queue_s)},
+        {"prompt_eval_count", json_integer((json_int_t)view->n_prompt)},
+        {"prompt_eval_duration", nanoseconds(view->prefill_s)},
+        {"eval_count", json_integer((json_int_t)view->n_generated)},
+        {"eval_duration", nanoseconds(view->decode_s)},
     };
-    json_t *figures = JSON_OBJECT(fields);
-    bool ok = figures && json_object_update(line, figures) == 0;
-    json_decref(figures);
+    json_t *statistics = JSON_OBJECT(fields);
+    bool ok = statistics && json_object_update(line, statistics) == 0;
+    json_decref(statistics);
     if (ok) return line;
     json_decref(line);
     return NULL;
@@ -102,7 +103,7 @@ static json_t *chat_message(const char *content, size_t len, const char *thinkin
 }
 
 /* A call whose arguments were cut short is none. NULL: no call is complete. */
-static json_t *calls_of(const serve_answer *a) {
+static json_t *complete_calls(const serve_answer *a) {
     json_t *list = NULL;
     for (size_t i = 0; i < a->n_calls; i++) {
         const ag_text *text = &a->calls[i].arguments;
@@ -123,15 +124,15 @@ static json_t *calls_of(const serve_answer *a) {
     return list;
 }
 
-static size_t shown_reasoning(const serve_exchange *x) {
-    return x->request->hide_reasoning ? 0 : x->answers->reasoning.len;
+static size_t reasoning_length(const serve_job_view *view) {
+    return view->request->hide_reasoning ? 0 : view->answers->reasoning.len;
 }
 
-json_t *ollama_chat_whole(serve_exchange *x) {
-    const serve_answer *a = x->answers;
+json_t *ollama_chat_reply(serve_job_view *view) {
+    const serve_answer *a = view->answers;
     json_t *message = chat_message(a->content.data, a->content.len, a->reasoning.data,
-                                   shown_reasoning(x), calls_of(a));
-    json_t *line = with_figures(x, line_of(x, "message", message));
+                                   reasoning_length(view), complete_calls(a));
+    json_t *line = with_statistics(view, make_line(view, "message", message));
     return with_logprobs(line, a->tokens, a->n_tokens);
 }
 
@@ -142,42 +143,45 @@ static json_t *with_thinking(json_t *line, const char *text, size_t len) {
     return NULL;
 }
 
-json_t *ollama_generate_whole(serve_exchange *x) {
-    const serve_answer *a = x->answers;
+json_t *ollama_generate_reply(serve_job_view *view) {
+    const serve_answer *a = view->answers;
     json_t *text = json_text(a->content.data, a->content.len);
-    json_t *line = with_figures(x, line_of(x, "response", text));
-    line = with_thinking(line, a->reasoning.data, shown_reasoning(x));
+    json_t *line = with_statistics(view, make_line(view, "response", text));
+    line = with_thinking(line, a->reasoning.data, reasoning_length(view));
     return with_logprobs(line, a->tokens, a->n_tokens);
 }
 
 /* ---- lines of a stream ---- */
 
-static void write_error_line(serve_exchange *x, const serve_event *e) {
-    serve_write_line(x, ollama_error(e->error));
+static void write_error_line(serve_job_view *view, const serve_event *e) {
+    serve_write_line(view, ollama_error(e->error));
 }
 
-void ollama_chat_event(serve_exchange *x, const serve_event *e) {
+void ollama_chat_event(serve_job_view *view, const serve_event *e) {
     json_t *calls, *line;
     switch (e->kind) {
     case SERVE_CONTENT:
-        line = line_of(x, "message", chat_message(e->text, e->len, NULL, 0, NULL));
-        if (e->len || e->n_tokens) serve_write_line(x, with_logprobs(line, e->tokens, e->n_tokens));
+        line = make_line(view, "message", chat_message(e->text, e->len, NULL, 0, NULL));
+        if (e->len || e->n_tokens)
+            serve_write_line(view, with_logprobs(line, e->tokens, e->n_tokens));
         else json_decref(line);
         break;
     case SERVE_REASONING:
-        if (!e->len || x->request->hide_reasoning) break;
-        serve_write_line(x, line_of(x, "message", chat_message("", 0, e->text, e->len, NULL)));
+        if (!e->len || view->request->hide_reasoning) break;
+        serve_write_line(view,
+                         make_line(view, "message", chat_message("", 0, e->text, e->len, NULL)));
         break;
     case SERVE_ANSWERED: /* calls come whole */
-        calls = calls_of(x->answers);
-        if (calls) serve_write_line(x, line_of(x, "message", chat_message("", 0, NULL, 0, calls)));
+        calls = complete_calls(view->answers);
+        if (calls)
+            serve_write_line(view, make_line(view, "message", chat_message("", 0, NULL, 0, calls)));
         break;
     case SERVE_END:
-        line = line_of(x, "message", chat_message("", 0, NULL, 0, NULL));
-        serve_write_line(x, with_figures(x, line));
+        line = make_line(view, "message", chat_message("", 0, NULL, 0, NULL));
+        serve_write_line(view, with_statistics(view, line));
         break;
     case SERVE_FAILED:
-        write_error_line(x, e);
+        write_error_line(view, e);
         break;
     case SERVE_BEGIN:
     case SERVE_CALL:
@@ -187,24 +191,25 @@ void ollama_chat_event(serve_exchange *x, const serve_event *e) {
     }
 }
 
-void ollama_generate_event(serve_exchange *x, const serve_event *e) {
+void ollama_generate_event(serve_job_view *view, const serve_event *e) {
     json_t *line;
     switch (e->kind) {
     case SERVE_CONTENT:
-        line = line_of(x, "response", json_text(e->text, e->len));
-        if (e->len || e->n_tokens) serve_write_line(x, with_logprobs(line, e->tokens, e->n_tokens));
+        line = make_line(view, "response", json_text(e->text, e->len));
+        if (e->len || e->n_tokens)
+            serve_write_line(view, with_logprobs(line, e->tokens, e->n_tokens));
         else json_decref(line);
         break;
     case SERVE_REASONING:
-        if (!e->len || x->request->hide_reasoning) break;
-        line = line_of(x, "response", json_string(""));
-        serve_write_line(x, with_thinking(line, e->text, e->len));
+        if (!e->len || view->request->hide_reasoning) break;
+        line = make_line(view, "response", json_string(""));
+        serve_write_line(view, with_thinking(line, e->text, e->len));
         break;
     case SERVE_END:
-        serve_write_line(x, with_figures(x, line_of(x, "response", json_string(""))));
+        serve_write_line(view, with_statistics(view, make_line(view, "response", json_string(""))));
         break;
     case SERVE_FAILED:
-        write_error_line(x, e);
+        write_error_line(view, e);
         break;
     case SERVE_BEGIN:
     case SERVE_CALL:
@@ -218,36 +223,37 @@ void ollama_generate_event(serve_exchange *x, const serve_event *e) {
 /* ---- embeddings ---- */
 
 /* The first n values of a vector, of length 1 again. */
-static json_t *vector_of(const float *values, size_t n, size_t n_all) {
+static json_t *vector_list(const float *values, size_t n, size_t n_full) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += (double)values[i] * values[i];
-    double scale = n < n_all && sum > 0 ? 1 / sqrt(sum) : 1;
+    double scale = n < n_full && sum > 0 ? 1 / sqrt(sum) : 1;
     json_t *list = json_array();
     for (size_t i = 0; list && i < n; i++)
         json_append(&list, json_float((float)(values[i] * scale)));
     return list;
 }
 
-json_t *ollama_embed_whole(serve_exchange *x) {
-    size_t n = x->n_embedding;
-    json_int_t wanted = json_integer_value(json_object_get(x->request->kept, "dimensions"));
-    if (wanted > 0 && (uint64_t)wanted < n) n = (size_t)wanted;
+json_t *ollama_embed_reply(serve_job_view *view) {
+    size_t n = view->n_embedding;
+    json_int_t dimensions =
+        json_integer_value(json_object_get(view->request->writer_fields, "dimensions"));
+    if (dimensions > 0 && (uint64_t)dimensions < n) n = (size_t)dimensions;
     json_t *list = json_array();
-    for (size_t i = 0; i < json_array_size(x->request->prompts); i++)
-        json_append(&list, vector_of(x->embeddings[i], n, x->n_embedding));
+    for (size_t i = 0; i < json_array_size(view->request->prompts); i++)
+        json_append(&list, vector_list(view->embeddings[i], n, view->n_embedding));
     const json_field fields[] = {
-        {"model", json_text(x->model, strlen(x->model))},
+        {"model", json_text(view->model, strlen(view->model))},
         {"embeddings", list},
-        {"total_duration", nanoseconds(x->total_s)},
-        {"load_duration", nanoseconds(x->queue_s)},
-        {"prompt_eval_count", json_integer((json_int_t)x->n_prompt)},
+        {"total_duration", nanoseconds(view->total_s)},
+        {"load_duration", nanoseconds(view->queue_s)},
+        {"prompt_eval_count", json_integer((json_int_t)view->n_prompt)},
     };
     return JSON_OBJECT(fields);
 }
 
-json_t *ollama_embeddings_whole(serve_exchange *x) {
+json_t *ollama_embeddings_reply(serve_job_view *view) {
     const json_field fields[] = {
-        {"embedding", vector_of(x->embeddings[0], x->n_embedding, x->n_embedding)},
+        {"embedding", vector_list(view->embeddings[0], view->n_embedding, view->n_embedding)},
     };
     return JSON_OBJECT(fields);
 }

@@ -21,7 +21,7 @@ static json_t *family_name(const ag_model_info *info) {
     return json_stringn(name, n);
 }
 
-static json_t *details_of(const ag_model_info *info) {
+static json_t *model_details(const ag_model_info *info) {
     char size[32], type[32];
     double n = (double)info->n_parameters;
     snprintf(size, sizeof size, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n / 1e9 : n / 1e6);
@@ -35,48 +35,48 @@ static json_t *details_of(const ag_model_info *info) {
     return JSON_OBJECT(fields);
 }
 
-static uint32_t context_of(const ag_served_model *m) {
+static uint32_t context_length(const ag_served_model *m) {
     return ag_served_model_session(m)->max_seq_len;
 }
 
-static json_t *listed_model(serve_call *call, const char *name, const ag_served_model *m) {
+static json_t *model_entry(serve_http_request *http, const char *name, const ag_served_model *m) {
     const ag_model_info *info = ag_served_model_info(m);
     char started[32];
-    ollama_time(started, (double)call_started(call));
+    ollama_time(started, (double)http_server_started(http));
     const json_field fields[] = {
         {"name", json_text(name, strlen(name))},
         {"model", json_text(name, strlen(name))},
         {"modified_at", json_string(started)},
         {"size", json_integer((json_int_t)info->file_bytes)},
         {"digest", json_string("")},
-        {"details", details_of(info)},
-        {"context_length", json_integer(context_of(m))},
+        {"details", model_details(info)},
+        {"context_length", json_integer(context_length(m))},
     };
     return JSON_OBJECT(fields);
 }
 
 /* By every name that a model has. */
-static json_t *all_models(serve_call *call) {
+static json_t *model_list(serve_http_request *http) {
     size_t n;
-    const char *const *names = call_model_names(call, &n);
+    const char *const *names = http_model_names(http, &n);
     json_t *list = json_array();
     for (size_t i = 0; list && i < n; i++)
         json_append(&list,
-                    listed_model(call, names[i], ag_serving_model(call_serving(call), names[i])));
+                    model_entry(http, names[i], ag_serving_model(http_serving(http), names[i])));
     return list;
 }
 
-void ollama_tags(serve_call *call) {
-    const json_field fields[] = {{"models", all_models(call)}};
-    call_reply_json(call, 200, JSON_OBJECT(fields));
+void ollama_tags(serve_http_request *http) {
+    const json_field fields[] = {{"models", model_list(http)}};
+    http_reply_json(http, 200, JSON_OBJECT(fields));
 }
 
 typedef struct loaded_models {
-    serve_call *call;
+    serve_http_request *http;
     json_t *list;
 } loaded_models;
 
-static bool is_listed(const json_t *list, const char *name) {
+static bool has_name(const json_t *list, const char *name) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *listed = json_object_get(json_array_get(list, i), "name");
         if (strcmp(json_string_value(listed), name) == 0) return true;
@@ -86,27 +86,27 @@ static bool is_listed(const json_t *list, const char *name) {
 
 static bool add_loaded(void *user, const ag_resident_session *h) {
     loaded_models *loaded = user;
-    if (strcmp(h->scope ? h->scope : "", call_scope(loaded->call)) != 0) return true;
-    const ag_served_model *m = ag_serving_model(call_serving(loaded->call), h->model);
-    if (!m || is_listed(loaded->list, h->model)) return true;
-    json_append(&loaded->list, listed_model(loaded->call, h->model, m));
+    if (strcmp(h->scope ? h->scope : "", http_scope(loaded->http)) != 0) return true;
+    const ag_served_model *m = ag_serving_model(http_serving(loaded->http), h->model);
+    if (!m || has_name(loaded->list, h->model)) return true;
+    json_append(&loaded->list, model_entry(loaded->http, h->model, m));
     return loaded->list != NULL;
 }
 
 /* Models of which a conversation of this client's is held. They do not expire. */
-void ollama_ps(serve_call *call) {
-    loaded_models loaded = {.call = call, .list = json_array()};
-    if (loaded.list) ag_serving_each_session(call_serving(call), add_loaded, &loaded);
+void ollama_ps(serve_http_request *http) {
+    loaded_models loaded = {.http = http, .list = json_array()};
+    if (loaded.list) ag_serving_each_session(http_serving(http), add_loaded, &loaded);
     const json_field fields[] = {{"models", loaded.list}};
-    call_reply_json(call, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_OBJECT(fields));
 }
 
-void ollama_version(serve_call *call) {
+void ollama_version(serve_http_request *http) {
     const json_field fields[] = {{"version", json_string(AG_VERSION_STRING)}};
-    call_reply_json(call, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_OBJECT(fields));
 }
 
-static json_t *capabilities_of(const ag_served_model *m) {
+static json_t *capability_list(const ag_served_model *m) {
     const ag_chat_format *format = ag_served_model_format(m);
     uint32_t features = format ? ag_chat_format_features(format) : 0;
     json_t *list = json_array();
@@ -115,78 +115,78 @@ static json_t *capabilities_of(const ag_served_model *m) {
     if (features & (AG_CHAT_REASONING | AG_CHAT_THINKING_SWITCH | AG_CHAT_OPENS_REASONING))
         json_append(&list, json_string("thinking"));
     const ag_tokenizer *t = ag_served_model_tokenizer(m);
-    if (t && infill_is_known(t)) json_append(&list, json_string("insert"));
+    if (t && infill_is_supported(t)) json_append(&list, json_string("insert"));
     json_append(&list, json_string("embedding"));
     return list;
 }
 
-static json_t *model_facts(const ag_served_model *m) {
+static json_t *model_info(const ag_served_model *m) {
     const ag_model_info *info = ag_served_model_info(m);
-    json_t *family = family_name(info), *facts = json_object();
+    json_t *family = family_name(info), *info_fields = json_object();
     const struct {
         const char *name;
         json_int_t value;
     } numbers[] = {
-        {"context_length", context_of(m)},
+        {"context_length", context_length(m)},
         {"embedding_length", info->hidden_size},
         {"block_count", info->n_layers},
         {"attention.head_count", info->n_heads},
         {"attention.head_count_kv", info->n_kv_heads},
         {"vocab_size", info->n_vocab},
     };
-    bool ok = family && json_object_set(facts, "general.architecture", family) == 0 &&
-              json_object_set_new(facts, "general.parameter_count",
+    bool ok = family && json_object_set(info_fields, "general.architecture", family) == 0 &&
+              json_object_set_new(info_fields, "general.parameter_count",
                                   json_integer((json_int_t)info->n_parameters)) == 0;
     for (size_t i = 0; ok && i < sizeof numbers / sizeof numbers[0]; i++) {
         char key[128];
         snprintf(key, sizeof key, "%s.%s", json_string_value(family), numbers[i].name);
-        ok = json_object_set_new(facts, key, json_integer(numbers[i].value)) == 0;
+        ok = json_object_set_new(info_fields, key, json_integer(numbers[i].value)) == 0;
     }
     json_decref(family);
-    if (ok) return facts;
-    json_decref(facts);
+    if (ok) return info_fields;
+    json_decref(info_fields);
     return NULL;
 }
 
 /* The model that the body names. NULL: *e says why there is none. */
-static const ag_served_model *named_model(const serve_call *call, serve_error *e) {
+static const ag_served_model *named_model(const serve_http_request *http, serve_error *e) {
     const char *name = NULL;
-    const json_t *body = call_body(call);
+    const json_t *body = http_body(http);
     if (!field_string(body, "model", &name, e) || (!name && !field_string(body, "name", &name, e)))
         return NULL;
-    char *known = name ? ollama_model_name(call, name) : NULL;
+    char *known = name ? ollama_model_name(http, name) : NULL;
     const ag_served_model *m = NULL;
     if (name && !known) serve_no_memory(e);
-    else m = call_model(call, known, e);
+    else m = http_model(http, known, e);
     account_free(known);
     return m;
 }
 
-void ollama_show(serve_call *call) {
+void ollama_show(serve_http_request *http) {
     serve_error e;
-    const ag_served_model *m = named_model(call, &e);
+    const ag_served_model *m = named_model(http, &e);
     if (!m) {
-        call_reply_error(call, &e);
+        http_reply_error(http, &e);
         return;
     }
     char started[32];
-    ollama_time(started, (double)call_started(call));
+    ollama_time(started, (double)http_server_started(http));
     const json_field fields[] = {
         {"modelfile", json_string("")},
         {"parameters", json_string("")},
         {"template", json_string("")},
         {"modified_at", json_string(started)},
-        {"details", details_of(ag_served_model_info(m))},
-        {"model_info", model_facts(m)},
-        {"capabilities", capabilities_of(m)},
+        {"details", model_details(ag_served_model_info(m))},
+        {"model_info", model_info(m)},
+        {"capabilities", capability_list(m)},
     };
-    call_reply_json(call, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_OBJECT(fields));
 }
 
-void ollama_refuse(serve_call *call) {
+void ollama_reject(serve_http_request *http) {
     serve_error e;
-    serve_refuse(&e, 403, NULL,
+    serve_reject(&e, 403, NULL,
                  "models are not changed through this server; start it with those that it should "
                  "serve");
-    call_reply_error(call, &e);
+    http_reply_error(http, &e);
 }

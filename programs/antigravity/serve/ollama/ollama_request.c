@@ -9,25 +9,25 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_STOPS = 64, MOST_INPUTS = 2048 };
+enum { MAX_STOPS = 64, MAX_INPUTS = 2048 };
 
-char *ollama_model_name(const serve_call *call, const char *name) {
+char *ollama_model_name(const serve_http_request *http, const char *name) {
     static const char tag[] = ":latest";
     size_t len = strlen(name), n = sizeof tag - 1;
     char *copy = account_strdup(name);
     if (copy && len > n && strcmp(name + len - n, tag) == 0 &&
-        !ag_serving_model(call_serving(call), name))
+        !ag_serving_model(http_serving(http), name))
         copy[len - n] = 0;
     return copy;
 }
 
-static bool read_model(const serve_call *call, const json_t *body, serve_request *r,
+static bool read_model(const serve_http_request *http, const json_t *body, serve_request *r,
                        serve_error *e) {
     const char *name = NULL;
     if (!field_string(body, "model", &name, e)) return false;
     if (!name && !field_string(body, "name", &name, e)) return false;
     if (!name) return true;
-    r->model = ollama_model_name(call, name);
+    r->model = ollama_model_name(http, name);
     return r->model || serve_no_memory(e);
 }
 
@@ -35,18 +35,18 @@ static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
     serve_sampling *s = &r->sampling;
     json_t *o = NULL;
     const json_t *seed = NULL;
-    int64_t most = INT32_MAX;
+    int64_t max = INT32_MAX;
     if (!field_object(body, "options", &o, e)) return false;
     if (!o) return true;
     /* A number below 0 says that there is no limit, or that the whole window counts. */
-    if (!field_whole(o, "num_predict", -2, most, &r->max_tokens, e) ||
-        !field_whole(o, "repeat_last_n", -1, most, &s->repetition_window, e) ||
-        !field_whole(o, "top_k", -1, most, &s->top_k, e))
+    if (!field_integer(o, "num_predict", -2, max, &r->max_tokens, e) ||
+        !field_integer(o, "repeat_last_n", -1, max, &s->repetition_window, e) ||
+        !field_integer(o, "top_k", -1, max, &s->top_k, e))
         return false;
     if (r->max_tokens < 0) r->max_tokens = -1;
     seed = json_object_get(o, "seed");
     if (seed && !json_is_null(seed)) {
-        if (!field_whole(o, "seed", INT64_MIN, INT64_MAX, &s->seed, e)) return false;
+        if (!field_integer(o, "seed", INT64_MIN, INT64_MAX, &s->seed, e)) return false;
         s->has_seed = s->seed >= 0;
     }
     return field_number(o, "temperature", 0, 100, &s->temperature, e) &&
@@ -55,7 +55,7 @@ static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
            field_number(o, "repeat_penalty", 0, 100, &s->repetition_penalty, e) &&
            field_number(o, "presence_penalty", -100, 100, &s->presence_penalty, e) &&
            field_number(o, "frequency_penalty", -100, 100, &s->frequency_penalty, e) &&
-           field_strings(o, "stop", MOST_STOPS, &r->stop, e);
+           field_strings(o, "stop", MAX_STOPS, &r->stop, e);
 }
 
 static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
@@ -66,7 +66,7 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
     r->constraint = AG_CONSTRAINT_JSON_OBJECT;
     if (word && strcmp(word, "json") == 0) return true;
     if (!json_is_object(format))
-        return serve_refuse(e, 400, "format", "format must be \"json\" or a JSON schema");
+        return serve_reject(e, 400, "format", "format must be \"json\" or a JSON schema");
     r->constraint = AG_CONSTRAINT_JSON_SCHEMA;
     return field_schema(body, "format", &r->constraint_text, e);
 }
@@ -80,61 +80,61 @@ static bool read_think(const json_t *body, serve_request *r, serve_error *e) {
         return set_variable(r, "enable_thinking", json_true(), e);
     }
     if (!json_is_boolean(think))
-        return serve_refuse(e, 400, "think", "think must be a boolean or a level");
+        return serve_reject(e, 400, "think", "think must be a boolean or a level");
     return set_variable(r, "enable_thinking", json_incref(think), e);
 }
 
-static bool refuse_images(const json_t *object, serve_error *e) {
+static bool reject_images(const json_t *object, serve_error *e) {
     if (!json_array_size(json_object_get(object, "images"))) return true;
-    return serve_refuse(e, 400, "images", "this model has no vision");
+    return serve_reject(e, 400, "images", "this model has no vision");
 }
 
 static bool read_answer_fields(const json_t *body, serve_request *r, serve_error *e) {
     int64_t n_top = 0;
     r->stream = true;
     if (!field_bool(body, "logprobs", &r->logprobs, e) ||
-        !field_whole(body, "top_logprobs", 0, 20, &n_top, e))
+        !field_integer(body, "top_logprobs", 0, 20, &n_top, e))
         return false;
     r->n_top = (uint32_t)n_top;
     return read_options(body, r, e) && read_format(body, r, e) && read_think(body, r, e) &&
            field_bool(body, "stream", &r->stream, e);
 }
 
-bool ollama_parse_chat(const serve_call *call, const json_t *body, serve_request *r,
+bool ollama_parse_chat(const serve_http_request *http, const json_t *body, serve_request *r,
                        serve_error *e) {
     json_t *messages = NULL, *tools = NULL;
     ollama_counts before = {0};
     r->kind = SERVE_CHAT;
     r->messages = json_array();
     if (!r->messages) return serve_no_memory(e);
-    if (!read_model(call, body, r, e) || !field_array(body, "messages", &messages, e) ||
+    if (!read_model(http, body, r, e) || !field_array(body, "messages", &messages, e) ||
         !field_array(body, "tools", &tools, e))
         return false;
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *message = json_array_get(messages, i);
-        if (!refuse_images(message, e) || !ollama_read_message(message, &before, r, e))
+        if (!reject_images(message, e) || !ollama_read_message(message, &before, r, e))
             return false;
     }
     if (json_array_size(tools)) r->tools = json_incref(json_object_get(body, "tools"));
     return read_answer_fields(body, r, e);
 }
 
-static bool refuse_what_only_generate_had(const json_t *body, serve_error *e) {
+static bool reject_generate_only_fields(const json_t *body, serve_error *e) {
     const char *template = NULL;
     if (!field_string(body, "template", &template, e)) return false;
     if (template && *template)
-        return serve_refuse(e, 400, "template",
+        return serve_reject(e, 400, "template",
                             "template: the model's own is used; with raw, none");
     if (json_array_size(json_object_get(body, "context")))
-        return serve_refuse(e, 400, "context", "context: send the conversation to /api/chat");
-    return refuse_images(body, e);
+        return serve_reject(e, 400, "context", "context: send the conversation to /api/chat");
+    return reject_images(body, e);
 }
 
-bool ollama_parse_generate(const serve_call *call, const json_t *body, serve_request *r,
+bool ollama_parse_generate(const serve_http_request *http, const json_t *body, serve_request *r,
                            serve_error *e) {
     const char *prompt = NULL, *system = NULL;
     bool raw = false;
-    if (!read_model(call, body, r, e) || !refuse_what_only_generate_had(body, e) ||
+    if (!read_model(http, body, r, e) || !reject_generate_only_fields(body, e) ||
         !field_string(body, "prompt", &prompt, e) || !field_string(body, "system", &system, e) ||
         !field_bool(body, "raw", &raw, e) || !field_suffix(body, "suffix", r, e) ||
         !read_answer_fields(body, r, e))
@@ -153,25 +153,25 @@ bool ollama_parse_generate(const serve_call *call, const json_t *body, serve_req
     return message_add(r, "user", json_string(prompt), e);
 }
 
-bool ollama_parse_embed(const serve_call *call, const json_t *body, serve_request *r,
+bool ollama_parse_embed(const serve_http_request *http, const json_t *body, serve_request *r,
                         serve_error *e) {
     int64_t dimensions = 0;
     r->kind = SERVE_EMBED;
-    if (!read_model(call, body, r, e) || !field_strings(body, "input", MOST_INPUTS, &r->prompts, e))
+    if (!read_model(http, body, r, e) || !field_strings(body, "input", MAX_INPUTS, &r->prompts, e))
         return false;
-    if (!json_array_size(r->prompts)) return serve_refuse(e, 400, "input", "input is needed");
-    if (!field_whole(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
+    if (!json_array_size(r->prompts)) return serve_reject(e, 400, "input", "input is needed");
+    if (!field_integer(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
     if (!dimensions) return true;
-    r->kept = json_pack("{sI}", "dimensions", (json_int_t)dimensions);
-    return r->kept || serve_no_memory(e);
+    r->writer_fields = json_pack("{sI}", "dimensions", (json_int_t)dimensions);
+    return r->writer_fields || serve_no_memory(e);
 }
 
-bool ollama_parse_embeddings(const serve_call *call, const json_t *body, serve_request *r,
+bool ollama_parse_embeddings(const serve_http_request *http, const json_t *body, serve_request *r,
                              serve_error *e) {
     const char *prompt = NULL;
     r->kind = SERVE_EMBED;
-    if (!read_model(call, body, r, e) || !field_string(body, "prompt", &prompt, e)) return false;
-    if (!prompt) return serve_refuse(e, 400, "prompt", "prompt is needed");
+    if (!read_model(http, body, r, e) || !field_string(body, "prompt", &prompt, e)) return false;
+    if (!prompt) return serve_reject(e, 400, "prompt", "prompt is needed");
     r->prompts = json_pack("[s]", prompt);
     return r->prompts || serve_no_memory(e);
 }

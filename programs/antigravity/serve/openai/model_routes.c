@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-static json_t *describe_served(const serve_call *call, const char *name) {
-    const ag_served_model *m = ag_serving_model(call_serving(call), name);
+static json_t *describe_served(const serve_http_request *http, const char *name) {
+    const ag_served_model *m = ag_serving_model(http_serving(http), name);
     const ag_model_info *info = ag_served_model_info(m);
     const ag_session_params *session = ag_served_model_session(m);
     const json_field meta[] = {
@@ -17,7 +17,7 @@ static json_t *describe_served(const serve_call *call, const char *name) {
     const json_field fields[] = {
         {"id", json_text(name, strlen(name))},
         {"object", json_string("model")},
-        {"created", json_integer((json_int_t)call_started(call))},
+        {"created", json_integer((json_int_t)http_server_started(http))},
         {"owned_by", json_string("antigravity")},
         /* Clients ask for the size of the context under either name. */
         {"context_length", json_integer(session->max_seq_len)},
@@ -27,26 +27,26 @@ static json_t *describe_served(const serve_call *call, const char *name) {
     return JSON_OBJECT(fields);
 }
 
-static void list_models(serve_call *call) {
+static void list_models(serve_http_request *http) {
     size_t n;
-    const char *const *names = call_model_names(call, &n);
+    const char *const *names = http_model_names(http, &n);
     json_t *data = json_array();
-    for (size_t i = 0; data && i < n; i++) json_append(&data, describe_served(call, names[i]));
+    for (size_t i = 0; data && i < n; i++) json_append(&data, describe_served(http, names[i]));
     const json_field fields[] = {{"object", json_string("list")}, {"data", data}};
-    call_reply_json(call, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_OBJECT(fields));
 }
 
-static void show_model(serve_call *call) {
+static void show_model(serve_http_request *http) {
     serve_error e;
-    const char *name = call_rest(call);
-    if (!ag_serving_model(call_serving(call), name)) {
-        serve_refuse(&e, 404, "model", "there is no model '%.200s' here; /v1/models lists them",
+    const char *name = http_path_tail(http);
+    if (!ag_serving_model(http_serving(http), name)) {
+        serve_reject(&e, 404, "model", "there is no model '%.200s' here; /v1/models lists them",
                      name);
         e.code = "model_not_found";
-        call_reply_error(call, &e);
+        http_reply_error(http, &e);
         return;
     }
-    call_reply_json(call, 200, describe_served(call, name));
+    http_reply_json(http, 200, describe_served(http, name));
 }
 
 const serve_route model_routes[] = {

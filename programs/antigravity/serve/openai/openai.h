@@ -10,7 +10,7 @@ extern const serve_protocol openai_chat_count; /* how many tokens the messages h
 extern const serve_protocol openai_completions;
 extern const serve_protocol openai_embeddings;
 
-bool openai_chat_parse(const serve_call *call, const json_t *body, serve_request *r,
+bool openai_chat_parse(const serve_http_request *http, const json_t *body, serve_request *r,
                        serve_error *e);
 
 #endif

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-json_t *openai_count(serve_exchange *x) {
+json_t *openai_count(serve_job_view *view) {
     const json_field fields[] = {
         {"object", json_string("response.input_tokens")},
-        {"input_tokens", json_integer((json_int_t)x->n_prompt)},
+        {"input_tokens", json_integer((json_int_t)view->n_prompt)},
     };
     return JSON_OBJECT(fields);
 }
@@ -21,9 +21,9 @@ json_t *openai_token_bytes(const serve_token *t) {
     return list;
 }
 
-static json_t *token_of(const serve_token *t, bool with_top) {
+static json_t *token_object(const serve_token *t, bool with_top) {
     json_t *top = with_top ? json_array() : NULL;
-    for (size_t i = 0; top && i < t->n_top; i++) json_append(&top, token_of(&t->top[i], false));
+    for (size_t i = 0; top && i < t->n_top; i++) json_append(&top, token_object(&t->top[i], false));
     const json_field fields[] = {
         {"token", json_text(t->text, t->len)},
         {"logprob", json_float(t->logprob)},
@@ -35,38 +35,39 @@ static json_t *token_of(const serve_token *t, bool with_top) {
 
 json_t *openai_token_list(const serve_token *tokens, size_t n) {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < n; i++) json_append(&list, token_of(&tokens[i], true));
+    for (size_t i = 0; list && i < n; i++) json_append(&list, token_object(&tokens[i], true));
     return list;
 }
 
 /* {"prompt_tokens", "completion_tokens", "total_tokens", ...details} */
-static json_t *usage_of(const serve_exchange *x) {
-    const json_field cached[] = {{"cached_tokens", json_integer((json_int_t)x->n_cached)}};
-    const json_field reasoned[] = {{"reasoning_tokens", json_integer((json_int_t)x->n_reasoning)}};
+static json_t *usage_object(const serve_job_view *view) {
+    const json_field cached[] = {{"cached_tokens", json_integer((json_int_t)view->n_cached)}};
+    const json_field reasoned[] = {
+        {"reasoning_tokens", json_integer((json_int_t)view->n_reasoning)}};
     const json_field fields[] = {
-        {"prompt_tokens", json_integer((json_int_t)x->n_prompt)},
-        {"completion_tokens", json_integer((json_int_t)x->n_generated)},
-        {"total_tokens", json_integer((json_int_t)(x->n_prompt + x->n_generated))},
+        {"prompt_tokens", json_integer((json_int_t)view->n_prompt)},
+        {"completion_tokens", json_integer((json_int_t)view->n_generated)},
+        {"total_tokens", json_integer((json_int_t)(view->n_prompt + view->n_generated))},
         {"prompt_tokens_details", JSON_OBJECT(cached)},
         {"completion_tokens_details", JSON_OBJECT(reasoned)},
     };
     return JSON_OBJECT(fields);
 }
 
-static json_t *id_of(const serve_exchange *x, const openai_names *names) {
+static json_t *object_id(const serve_job_view *view, const openai_object_names *names) {
     char id[64];
-    snprintf(id, sizeof id, "%s%s", names->id, x->id);
+    snprintf(id, sizeof id, "%s%s", names->id, view->id);
     return json_string(id);
 }
 
 /* choices and usage are transferred; usage counts where with_usage. */
-static json_t *object_of(const serve_exchange *x, const openai_names *names, const char *object,
-                         json_t *choices, bool with_usage, json_t *usage) {
+static json_t *make_object(const serve_job_view *view, const openai_object_names *names,
+                           const char *object, json_t *choices, bool with_usage, json_t *usage) {
     const json_field fields[] = {
-        {"id", id_of(x, names)},
+        {"id", object_id(view, names)},
         {"object", json_string(object)},
-        {"created", json_integer((json_int_t)x->created)},
-        {"model", json_text(x->model, strlen(x->model))},
+        {"created", json_integer((json_int_t)view->created)},
+        {"model", json_text(view->model, strlen(view->model))},
         {"system_fingerprint", json_string("antigravity")},
         {"choices", choices},
         {"usage", usage},
@@ -74,27 +75,31 @@ static json_t *object_of(const serve_exchange *x, const openai_names *names, con
     return json_object_of(fields, with_usage ? 7 : 6);
 }
 
-json_t *openai_whole(const serve_exchange *x, const openai_names *names, json_t *choices) {
-    return object_of(x, names, names->whole, choices, true, usage_of(x));
+json_t *openai_reply(const serve_job_view *view, const openai_object_names *names,
+                     json_t *choices) {
+    return make_object(view, names, names->object, choices, true, usage_object(view));
 }
 
-void openai_write_choice(serve_exchange *x, const openai_names *names, json_t *choice) {
-    const bool usage = x->request->include_usage;
+void openai_write_choice(serve_job_view *view, const openai_object_names *names, json_t *choice) {
+    const bool usage = view->request->include_usage;
     json_t *choices = json_list_of(choice);
-    serve_write_sse(x, NULL,
-                    object_of(x, names, names->piece, choices, usage, usage ? json_null() : NULL));
+    serve_write_sse(
+        view, NULL,
+        make_object(view, names, names->chunk_object, choices, usage, usage ? json_null() : NULL));
 }
 
-void openai_write_rest(serve_exchange *x, const openai_names *names, const serve_event *e) {
+void openai_write_end(serve_job_view *view, const openai_object_names *names,
+                      const serve_event *e) {
     static const char done[] = "data: [DONE]\n\n";
     if (e->kind == SERVE_END) {
-        if (x->request->include_usage)
-            serve_write_sse(x, NULL,
-                            object_of(x, names, names->piece, json_array(), true, usage_of(x)));
-        serve_write(x, done, sizeof done - 1);
+        if (view->request->include_usage)
+            serve_write_sse(view, NULL,
+                            make_object(view, names, names->chunk_object, json_array(), true,
+                                        usage_object(view)));
+        serve_write(view, done, sizeof done - 1);
     } else if (e->kind == SERVE_FAILED) {
-        serve_write_sse(x, NULL, openai_error(e->error));
+        serve_write_sse(view, NULL, openai_error(e->error));
     } else if (e->kind == SERVE_IDLE) {
-        serve_write(x, ": still reading\n\n", 17);
+        serve_write(view, ": still reading\n\n", 17);
     }
 }

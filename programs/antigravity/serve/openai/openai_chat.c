@@ -7,13 +7,14 @@
 
 #include <string.h>
 
-static const openai_names chat_names = {"chatcmpl-", "chat.completion", "chat.completion.chunk"};
+static const openai_object_names chat_names = {"chatcmpl-", "chat.completion",
+                                               "chat.completion.chunk"};
 
-static json_t *text_of(const ag_text *text) { return json_text(text->data, text->len); }
+static json_t *text_value(const ag_text *text) { return json_text(text->data, text->len); }
 
 /* ---- probabilities ---- */
 
-static json_t *logprobs_of(const serve_token *tokens, size_t n) {
+static json_t *logprobs_object(const serve_token *tokens, size_t n) {
     const json_field fields[] = {
         {"content", openai_token_list(tokens, n)},
         {"refusal", json_null()},
@@ -28,20 +29,20 @@ static bool set_field(json_t *object, const char *name, json_t *value) {
     return json_object_set_new(object, name, value) == 0;
 }
 
-static json_t *message_of(const serve_answer *a) {
+static json_t *message_object(const serve_answer *a) {
     const bool only_calls = a->n_calls && !a->content.len;
     const json_field fields[] = {
         {"role", json_string("assistant")},
-        {"content", only_calls ? json_null() : text_of(&a->content)},
+        {"content", only_calls ? json_null() : text_value(&a->content)},
         {"refusal", json_null()},
     };
     json_t *message = JSON_OBJECT(fields), *calls = json_array();
     for (size_t i = 0; calls && i < a->n_calls; i++)
         json_append(&calls, message_tool_call(a->calls[i].id, a->calls[i].name,
-                                              text_of(&a->calls[i].arguments)));
+                                              text_value(&a->calls[i].arguments)));
     bool ok = message && calls;
     if (ok && a->reasoning.len)
-        ok = set_field(message, "reasoning_content", text_of(&a->reasoning));
+        ok = set_field(message, "reasoning_content", text_value(&a->reasoning));
     if (ok && a->n_calls) ok = set_field(message, "tool_calls", json_incref(calls));
     json_decref(calls);
     if (ok) return message;
@@ -49,43 +50,45 @@ static json_t *message_of(const serve_answer *a) {
     return NULL;
 }
 
-static json_t *choice_of(const serve_exchange *x, size_t i) {
-    const serve_answer *a = &x->answers[i];
+static json_t *choice_object(const serve_job_view *view, size_t i) {
+    const serve_answer *a = &view->answers[i];
     const json_field fields[] = {
         {"index", json_integer((json_int_t)i)},
-        {"message", message_of(a)},
-        {"logprobs", x->request->logprobs ? logprobs_of(a->tokens, a->n_tokens) : json_null()},
+        {"message", message_object(a)},
+        {"logprobs",
+         view->request->logprobs ? logprobs_object(a->tokens, a->n_tokens) : json_null()},
         {"finish_reason", json_string(serve_finish_reason(a->finish))},
     };
     return JSON_OBJECT(fields);
 }
 
-static json_t *whole_chat(serve_exchange *x) {
+static json_t *chat_reply(serve_job_view *view) {
     json_t *choices = json_array();
-    for (size_t i = 0; choices && i < x->n_answers; i++) json_append(&choices, choice_of(x, i));
-    return openai_whole(x, &chat_names, choices);
+    for (size_t i = 0; choices && i < view->n_answers; i++)
+        json_append(&choices, choice_object(view, i));
+    return openai_reply(view, &chat_names, choices);
 }
 
 /* ---- a stream ---- */
 
-static void write_delta(serve_exchange *x, const serve_event *e, json_t *delta, json_t *finish) {
-    const bool tells = x->request->logprobs && e->n_tokens;
+static void write_delta(serve_job_view *view, const serve_event *e, json_t *delta, json_t *finish) {
+    const bool has_logprobs = view->request->logprobs && e->n_tokens;
     const json_field fields[] = {
         {"index", json_integer((json_int_t)e->answer)},
         {"delta", delta},
-        {"logprobs", tells ? logprobs_of(e->tokens, e->n_tokens) : json_null()},
+        {"logprobs", has_logprobs ? logprobs_object(e->tokens, e->n_tokens) : json_null()},
         {"finish_reason", finish},
     };
-    openai_write_choice(x, &chat_names, JSON_OBJECT(fields));
+    openai_write_choice(view, &chat_names, JSON_OBJECT(fields));
 }
 
-static void write_field(serve_exchange *x, const serve_event *e, const char *name) {
+static void write_field(serve_job_view *view, const serve_event *e, const char *name) {
     const json_field fields[] = {{name, json_text(e->text, e->len)}};
-    write_delta(x, e, JSON_OBJECT(fields), json_null());
+    write_delta(view, e, JSON_OBJECT(fields), json_null());
 }
 
 /* A call begins with its id and name; pieces of its arguments follow. */
-static void write_call(serve_exchange *x, const serve_event *e) {
+static void write_call(serve_job_view *view, const serve_event *e) {
     const bool begins = e->kind == SERVE_CALL;
     const json_field arguments = {"arguments",
                                   begins ? json_string("") : json_text(e->text, e->len)};
@@ -101,65 +104,65 @@ static void write_call(serve_exchange *x, const serve_event *e) {
     };
     json_t *call = json_object_of(fields, begins ? 4 : 2);
     const json_field delta[] = {{"tool_calls", json_list_of(call)}};
-    write_delta(x, e, JSON_OBJECT(delta), json_null());
+    write_delta(view, e, JSON_OBJECT(delta), json_null());
 }
 
-static void begin_answers(serve_exchange *x) {
-    for (size_t i = 0; i < x->n_answers; i++) {
+static void begin_answers(serve_job_view *view) {
+    for (size_t i = 0; i < view->n_answers; i++) {
         const serve_event e = {.kind = SERVE_BEGIN, .answer = i};
         const json_field fields[] = {
             {"role", json_string("assistant")},
             {"content", json_string("")},
         };
-        write_delta(x, &e, JSON_OBJECT(fields), json_null());
+        write_delta(view, &e, JSON_OBJECT(fields), json_null());
     }
 }
 
-static void stream_chat(serve_exchange *x, const serve_event *e) {
+static void stream_chat(serve_job_view *view, const serve_event *e) {
     switch (e->kind) {
     case SERVE_BEGIN:
-        begin_answers(x);
+        begin_answers(view);
         break;
     case SERVE_CONTENT:
-        write_field(x, e, "content");
+        write_field(view, e, "content");
         break;
     case SERVE_REASONING:
-        write_field(x, e, "reasoning_content");
+        write_field(view, e, "reasoning_content");
         break;
     case SERVE_CALL:
     case SERVE_ARGUMENTS:
-        write_call(x, e);
+        write_call(view, e);
         break;
     case SERVE_ANSWERED:
-        write_delta(x, e, json_object(),
-                    json_string(serve_finish_reason(x->answers[e->answer].finish)));
+        write_delta(view, e, json_object(),
+                    json_string(serve_finish_reason(view->answers[e->answer].finish)));
         break;
     case SERVE_END:
     case SERVE_FAILED:
     case SERVE_IDLE:
-        openai_write_rest(x, &chat_names, e);
+        openai_write_end(view, &chat_names, e);
         break;
     }
 }
 
-static bool parse_count(const serve_call *call, const json_t *body, serve_request *r,
+static bool parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
                         serve_error *e) {
     r->count_only = true;
-    return openai_chat_parse(call, body, r, e);
+    return openai_chat_parse(http, body, r, e);
 }
 
 const serve_protocol openai_chat_count = {
     .name = "openai-chat-count",
     .parse = parse_count,
     .error = openai_error,
-    .whole = openai_count,
+    .reply = openai_count,
 };
 
 const serve_protocol openai_chat = {
     .name = "openai-chat",
     .parse = openai_chat_parse,
     .error = openai_error,
-    .whole = whole_chat,
+    .reply = chat_reply,
     .stream_type = "text/event-stream",
     .event = stream_chat,
 };

@@ -10,7 +10,7 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
     json_t *messages = NULL;
     if (!field_array(body, "messages", &messages, e)) return false;
     if (!messages || !json_array_size(messages))
-        return serve_refuse(e, 400, "messages", "messages must be an array of at least one");
+        return serve_reject(e, 400, "messages", "messages must be an array of at least one");
     if (!openai_check_parts(messages, e)) return false;
     r->messages = json_incref(messages);
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
@@ -20,10 +20,10 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
         return false;
     r->no_generation = !begin && !r->continue_last;
     if (r->continue_last && json_is_true(json_object_get(body, "add_generation_prompt")))
-        return serve_refuse(e, 400, "continue_final_message",
+        return serve_reject(e, 400, "continue_final_message",
                             "continue_final_message and add_generation_prompt exclude each other");
     return !r->continue_last || json_is_object(last) ||
-           serve_refuse(e, 400, "messages", "the last message is no object");
+           serve_reject(e, 400, "messages", "the last message is no object");
 }
 
 static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
@@ -65,21 +65,21 @@ static bool read_variables(const json_t *body, serve_request *r, serve_error *e)
 static bool read_logprobs(const json_t *body, serve_request *r, serve_error *e) {
     int64_t top = 0;
     if (!field_bool(body, "logprobs", &r->logprobs, e) ||
-        !field_whole(body, "top_logprobs", 0, 20, &top, e))
+        !field_integer(body, "top_logprobs", 0, 20, &top, e))
         return false;
     if (top && !r->logprobs)
-        return serve_refuse(e, 400, "top_logprobs", "top_logprobs needs logprobs");
+        return serve_reject(e, 400, "top_logprobs", "top_logprobs needs logprobs");
     r->n_top = (uint32_t)top;
     return true;
 }
 
-bool openai_chat_parse(const serve_call *call, const json_t *body, serve_request *r,
+bool openai_chat_parse(const serve_http_request *http, const json_t *body, serve_request *r,
                        serve_error *e) {
-    (void)call;
+    (void)http;
     r->kind = SERVE_CHAT;
     return openai_read_common(body, r, e) && read_messages(body, r, e) && read_tools(body, r, e) &&
            read_variables(body, r, e) && read_logprobs(body, r, e) &&
-           field_whole(body, "max_tokens", -1, INT32_MAX, &r->max_tokens, e) &&
-           field_whole(body, "max_completion_tokens", -1, INT32_MAX, &r->max_tokens, e) &&
+           field_integer(body, "max_tokens", -1, INT32_MAX, &r->max_tokens, e) &&
+           field_integer(body, "max_completion_tokens", -1, INT32_MAX, &r->max_tokens, e) &&
            openai_read_format(body, r, e);
 }

@@ -12,48 +12,48 @@ static bool read_n_logprobs(const json_t *body, serve_request *r, serve_error *e
     int64_t n = -1;
     const json_t *given = json_object_get(body, "logprobs");
     if (json_is_boolean(given)) n = json_is_true(given) ? 0 : -1;
-    else if (!field_whole(body, "logprobs", 0, 20, &n, e)) return false;
+    else if (!field_integer(body, "logprobs", 0, 20, &n, e)) return false;
     r->logprobs = n >= 0;
     r->n_top = n > 0 ? (uint32_t)n : 0;
     return true;
 }
 
-static bool parse_completion(const serve_call *call, const json_t *body, serve_request *r,
+static bool parse_completion(const serve_http_request *http, const json_t *body, serve_request *r,
                              serve_error *e) {
-    (void)call;
+    (void)http;
     int64_t best_of = 0;
     r->kind = SERVE_TEXT;
     r->max_tokens = 16; /* as OpenAI's interface has it */
     r->parse_special = true;
     if (!openai_read_common(body, r, e) || !openai_read_prompts(body, "prompt", r, e) ||
         !field_bool(body, "echo", &r->echo, e) || !read_n_logprobs(body, r, e) ||
-        !field_whole(body, "max_tokens", -1, INT32_MAX, &r->max_tokens, e) ||
-        !field_whole(body, "best_of", 0, 64, &best_of, e) || !field_suffix(body, "suffix", r, e) ||
-        !openai_read_format(body, r, e))
+        !field_integer(body, "max_tokens", -1, INT32_MAX, &r->max_tokens, e) ||
+        !field_integer(body, "best_of", 0, 64, &best_of, e) ||
+        !field_suffix(body, "suffix", r, e) || !openai_read_format(body, r, e))
         return false;
     if (best_of > (int64_t)r->n)
-        return serve_refuse(e, 400, "best_of", "best_of above n is not supported");
+        return serve_reject(e, 400, "best_of", "best_of above n is not supported");
     return true;
 }
 
 /* ---- the answer ---- */
 
-static const openai_names text_names = {"cmpl-", "text_completion", "text_completion"};
+static const openai_object_names text_names = {"cmpl-", "text_completion", "text_completion"};
 
 /* What the answer begins with, if the client wants it back; NULL: nothing. */
-static const json_t *prompt_of(const serve_exchange *x, size_t answer) {
-    const json_t *prompt = json_array_get(x->request->prompts, answer / x->request->n);
-    return x->request->echo && json_is_string(prompt) ? prompt : NULL;
+static const json_t *echoed_prompt(const serve_job_view *view, size_t answer) {
+    const json_t *prompt = json_array_get(view->request->prompts, answer / view->request->n);
+    return view->request->echo && json_is_string(prompt) ? prompt : NULL;
 }
 
-static json_t *text_field(const serve_exchange *x, size_t answer) {
-    const serve_answer *a = &x->answers[answer];
-    const json_t *prompt = prompt_of(x, answer);
+static json_t *text_field(const serve_job_view *view, size_t answer) {
+    const serve_answer *a = &view->answers[answer];
+    const json_t *prompt = echoed_prompt(view, answer);
     if (!prompt) return json_text(a->content.data, a->content.len);
     return json_sprintf("%s%s", json_string_value(prompt), a->content.data);
 }
 
-static json_t *top_of(const serve_token *t) {
+static json_t *top_map(const serve_token *t) {
     json_t *map = json_object();
     for (size_t i = 0; map && i < t->n_top; i++)
         json_object_set_new(map, t->top[i].text, json_float(t->top[i].logprob));
@@ -67,7 +67,7 @@ static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset
     for (size_t i = 0; i < n; i++) {
         if (texts) json_append(&texts, json_text(tokens[i].text, tokens[i].len));
         if (probs) json_append(&probs, json_float(tokens[i].logprob));
-        if (with_top && tops) json_append(&tops, top_of(&tokens[i]));
+        if (with_top && tops) json_append(&tops, top_map(&tokens[i]));
         if (offsets) json_append(&offsets, json_integer((json_int_t)offset));
         offset += tokens[i].len;
     }
@@ -81,57 +81,60 @@ static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset
 }
 
 /* text and finish are transferred. */
-static json_t *completion_choice(const serve_exchange *x, size_t answer, json_t *text,
+static json_t *completion_choice(const serve_job_view *view, size_t answer, json_t *text,
                                  const serve_token *tokens, size_t n_tokens, json_t *finish) {
-    const bool tells = x->request->logprobs && n_tokens;
+    const bool has_logprobs = view->request->logprobs && n_tokens;
     size_t offset = 0;
-    for (const serve_token *t = x->answers[answer].tokens; t && t < tokens; t++) offset += t->len;
+    for (const serve_token *t = view->answers[answer].tokens; t && t < tokens; t++)
+        offset += t->len;
     const json_field fields[] = {
         {"index", json_integer((json_int_t)answer)},
         {"text", text},
-        {"logprobs",
-         tells ? logprobs_lists(tokens, n_tokens, offset, x->request->n_top > 0) : json_null()},
+        {"logprobs", has_logprobs
+                         ? logprobs_lists(tokens, n_tokens, offset, view->request->n_top > 0)
+                         : json_null()},
         {"finish_reason", finish},
     };
     return JSON_OBJECT(fields);
 }
 
-static json_t *whole_completion(serve_exchange *x) {
+static json_t *completion_reply(serve_job_view *view) {
     json_t *choices = json_array();
-    for (size_t i = 0; choices && i < x->n_answers; i++) {
-        const serve_answer *a = &x->answers[i];
-        json_append(&choices, completion_choice(x, i, text_field(x, i), a->tokens, a->n_tokens,
-                                                json_string(serve_finish_reason(a->finish))));
+    for (size_t i = 0; choices && i < view->n_answers; i++) {
+        const serve_answer *a = &view->answers[i];
+        json_append(&choices,
+                    completion_choice(view, i, text_field(view, i), a->tokens, a->n_tokens,
+                                      json_string(serve_finish_reason(a->finish))));
     }
-    return openai_whole(x, &text_names, choices);
+    return openai_reply(view, &text_names, choices);
 }
 
-static void write_piece_of(serve_exchange *x, const serve_event *e, json_t *text, json_t *finish) {
-    openai_write_choice(x, &text_names,
-                        completion_choice(x, e->answer, text, e->tokens, e->n_tokens, finish));
+static void write_chunk(serve_job_view *view, const serve_event *e, json_t *text, json_t *finish) {
+    openai_write_choice(view, &text_names,
+                        completion_choice(view, e->answer, text, e->tokens, e->n_tokens, finish));
 }
 
-static void stream_completion(serve_exchange *x, const serve_event *e) {
+static void stream_completion(serve_job_view *view, const serve_event *e) {
     switch (e->kind) {
     case SERVE_BEGIN:
-        for (size_t i = 0; i < x->n_answers; i++) {
-            const json_t *prompt = prompt_of(x, i);
+        for (size_t i = 0; i < view->n_answers; i++) {
+            const json_t *prompt = echoed_prompt(view, i);
             const serve_event echo = {.answer = i};
             if (prompt)
-                write_piece_of(x, &echo, json_incref((json_t *)(uintptr_t)prompt), json_null());
+                write_chunk(view, &echo, json_incref((json_t *)(uintptr_t)prompt), json_null());
         }
         break;
     case SERVE_CONTENT:
-        write_piece_of(x, e, json_text(e->text, e->len), json_null());
+        write_chunk(view, e, json_text(e->text, e->len), json_null());
         break;
     case SERVE_ANSWERED:
-        write_piece_of(x, e, json_string(""),
-                       json_string(serve_finish_reason(x->answers[e->answer].finish)));
+        write_chunk(view, e, json_string(""),
+                    json_string(serve_finish_reason(view->answers[e->answer].finish)));
         break;
     case SERVE_END:
     case SERVE_FAILED:
     case SERVE_IDLE:
-        openai_write_rest(x, &text_names, e);
+        openai_write_end(view, &text_names, e);
         break;
     case SERVE_REASONING:
     case SERVE_CALL:
@@ -144,7 +147,7 @@ const serve_protocol openai_completions = {
     .name = "openai-completions",
     .parse = parse_completion,
     .error = openai_error,
-    .whole = whole_completion,
+    .reply = completion_reply,
     .stream_type = "text/event-stream",
     .event = stream_completion,
 };

@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <string.h>
 
-static bool parse_embeddings(const serve_call *call, const json_t *body, serve_request *r,
+static bool parse_embeddings(const serve_http_request *http, const json_t *body, serve_request *r,
                              serve_error *e) {
-    (void)call;
+    (void)http;
     const char *format = "float";
     int64_t dimensions = 0;
     r->kind = SERVE_EMBED;
@@ -21,13 +21,14 @@ static bool parse_embeddings(const serve_call *call, const json_t *body, serve_r
         return false;
     const bool as_text = !strcmp(format, "base64");
     if (!as_text && strcmp(format, "float") != 0)
-        return serve_refuse(e, 400, "encoding_format", "encoding_format must be float or base64");
-    if (!field_whole(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
-    r->kept = json_pack("{sb sI}", "base64", as_text, "dimensions", (json_int_t)dimensions);
-    return r->kept || serve_no_memory(e);
+        return serve_reject(e, 400, "encoding_format", "encoding_format must be float or base64");
+    if (!field_integer(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
+    r->writer_fields =
+        json_pack("{sb sI}", "base64", as_text, "dimensions", (json_int_t)dimensions);
+    return r->writer_fields || serve_no_memory(e);
 }
 
-static json_t *base64_of(const float *v, size_t n) {
+static json_t *base64_text(const float *v, size_t n) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const size_t n_bytes = 4 * n;
     unsigned char *bytes = account_malloc(n_bytes + 2);
@@ -52,43 +53,44 @@ static json_t *base64_of(const float *v, size_t n) {
     return value;
 }
 
-static json_t *floats_of(const float *v, size_t n) {
+static json_t *float_list(const float *v, size_t n) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < n; i++) json_append(&list, json_real((double)v[i]));
     return list;
 }
 
 /* The first n values, of length 1 again. */
-static void shorten(float *v, size_t n) {
+static void normalize(float *v, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += (double)v[i] * v[i];
     for (size_t i = 0; sum > 0 && i < n; i++) v[i] = (float)(v[i] / sqrt(sum));
 }
 
-static json_t *whole_embeddings(serve_exchange *x) {
-    const bool as_text = json_is_true(json_object_get(x->request->kept, "base64"));
-    const json_int_t wanted = json_integer_value(json_object_get(x->request->kept, "dimensions"));
-    const size_t n =
-        wanted > 0 && (uint64_t)wanted < x->n_embedding ? (size_t)wanted : x->n_embedding;
+static json_t *embeddings_reply(serve_job_view *view) {
+    const bool as_text = json_is_true(json_object_get(view->request->writer_fields, "base64"));
+    const json_int_t dimensions =
+        json_integer_value(json_object_get(view->request->writer_fields, "dimensions"));
+    const size_t n = dimensions > 0 && (uint64_t)dimensions < view->n_embedding ? (size_t)dimensions
+                                                                                : view->n_embedding;
     json_t *data = json_array();
-    for (size_t i = 0; data && i < json_array_size(x->request->prompts); i++) {
-        float *v = x->embeddings[i];
-        if (n < x->n_embedding) shorten(v, n);
-        const json_field one[] = {
+    for (size_t i = 0; data && i < json_array_size(view->request->prompts); i++) {
+        float *v = view->embeddings[i];
+        if (n < view->n_embedding) normalize(v, n);
+        const json_field entry[] = {
             {"object", json_string("embedding")},
             {"index", json_integer((json_int_t)i)},
-            {"embedding", as_text ? base64_of(v, n) : floats_of(v, n)},
+            {"embedding", as_text ? base64_text(v, n) : float_list(v, n)},
         };
-        json_append(&data, JSON_OBJECT(one));
+        json_append(&data, JSON_OBJECT(entry));
     }
     const json_field usage[] = {
-        {"prompt_tokens", json_integer((json_int_t)x->n_prompt)},
-        {"total_tokens", json_integer((json_int_t)x->n_prompt)},
+        {"prompt_tokens", json_integer((json_int_t)view->n_prompt)},
+        {"total_tokens", json_integer((json_int_t)view->n_prompt)},
     };
     const json_field fields[] = {
         {"object", json_string("list")},
         {"data", data},
-        {"model", json_text(x->model, strlen(x->model))},
+        {"model", json_text(view->model, strlen(view->model))},
         {"usage", JSON_OBJECT(usage)},
     };
     return JSON_OBJECT(fields);
@@ -98,5 +100,5 @@ const serve_protocol openai_embeddings = {
     .name = "openai-embeddings",
     .parse = parse_embeddings,
     .error = openai_error,
-    .whole = whole_embeddings,
+    .reply = embeddings_reply,
 };

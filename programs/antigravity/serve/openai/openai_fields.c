@@ -14,10 +14,10 @@ enum { MAX_STOP_STRINGS = 64 };
 /* ---- sampling ---- */
 
 /* Read where the model is known, because its tokens may be given as texts. */
-static bool keep_bias(const json_t *body, serve_sampling *s, serve_error *e) {
+static bool save_logit_bias(const json_t *body, serve_sampling *s, serve_error *e) {
     json_t *given = json_object_get(body, "logit_bias");
     if (given && !json_is_object(given) && !json_is_array(given) && !json_is_null(given))
-        return serve_refuse(e, 400, "logit_bias", "logit_bias must be an object or a list");
+        return serve_reject(e, 400, "logit_bias", "logit_bias must be an object or a list");
     s->logit_bias = json_incref(given);
     return true;
 }
@@ -30,12 +30,12 @@ static bool read_sampling(const json_t *body, serve_sampling *s, serve_error *e)
         !field_number(body, "frequency_penalty", -1000, 1000, &s->frequency_penalty, e) ||
         !field_number(body, "repetition_penalty", 1e-6, 1000, &s->repetition_penalty, e) ||
         !field_number(body, "repeat_penalty", 1e-6, 1000, &s->repetition_penalty, e) ||
-        !field_whole(body, "repeat_last_n", -1, INT32_MAX, &s->repetition_window, e) ||
-        !field_whole(body, "top_k", -1, INT32_MAX, &s->top_k, e) ||
-        !field_whole(body, "seed", INT64_MIN, INT64_MAX, &s->seed, e))
+        !field_integer(body, "repeat_last_n", -1, INT32_MAX, &s->repetition_window, e) ||
+        !field_integer(body, "top_k", -1, INT32_MAX, &s->top_k, e) ||
+        !field_integer(body, "seed", INT64_MIN, INT64_MAX, &s->seed, e))
         return false;
     s->has_seed = json_is_integer(json_object_get(body, "seed")) && s->seed >= 0;
-    return keep_bias(body, s, e);
+    return save_logit_bias(body, s, e);
 }
 
 /* ---- the rest ---- */
@@ -59,14 +59,14 @@ static bool read_budget(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool read_cache(const json_t *body, serve_request *r, serve_error *e) {
-    bool keep = true;
+    bool use_prefix = true;
     if (!field_copy(body, "kv_type", &r->kv_type, e) ||
         !field_copy(body, "kv_policy", &r->kv_policy, e) || !read_budget(body, r, e) ||
         !field_copy(body, "head_budget", &r->head_budget, e) ||
-        !field_bool(body, "cache_prompt", &keep, e) ||
+        !field_bool(body, "cache_prompt", &use_prefix, e) ||
         !field_number(body, "timeout", 0, 1e6, &r->timeout_s, e))
         return false;
-    r->no_prefix = !keep;
+    r->no_prefix = !use_prefix;
     return true;
 }
 
@@ -74,7 +74,7 @@ bool openai_read_common(const json_t *body, serve_request *r, serve_error *e) {
     int64_t n = 1;
     if (!field_copy(body, "model", &r->model, e) || !read_sampling(body, &r->sampling, e) ||
         !field_strings(body, "stop", MAX_STOP_STRINGS, &r->stop, e) ||
-        !field_whole(body, "n", 1, 64, &n, e) ||
+        !field_integer(body, "n", 1, 64, &n, e) ||
         !field_bool(body, "ignore_eos", &r->ignore_eos, e) || !read_stream(body, r, e) ||
         !read_cache(body, r, e))
         return false;
@@ -102,14 +102,14 @@ static bool read_response_format(const json_t *format, serve_request *r, serve_e
     if (!strcmp(type, "text")) return true;
     const bool any_object = !strcmp(type, "json_object");
     if (!any_object && strcmp(type, "json_schema") != 0)
-        return serve_refuse(e, 400, "response_format",
+        return serve_reject(e, 400, "response_format",
                             "the type of response_format must be text, json_object or json_schema");
     const json_t *outer = json_object_get(format, "json_schema");
     json_t *schema = json_object_get(outer, "schema");
     if (!schema) schema = json_object_get(format, "schema");
     if (json_is_object(schema) || json_is_boolean(schema)) return set_schema(r, schema, e);
     if (schema || !any_object)
-        return serve_refuse(e, 400, "response_format",
+        return serve_reject(e, 400, "response_format",
                             "the schema of response_format must be an object");
     r->constrained = true;
     r->constraint = AG_CONSTRAINT_JSON_OBJECT;
@@ -125,7 +125,7 @@ bool openai_read_format(const json_t *body, serve_request *r, serve_error *e) {
         !field_array(body, "choice", &choices, e))
         return false;
     if (!!format + !!schema + !!grammar + !!regex + !!choices > 1)
-        return serve_refuse(
+        return serve_reject(
             e, 400, "response_format",
             "response_format, json_schema, grammar, regex and choice exclude each other");
     if (format) return read_response_format(format, r, e);
@@ -148,11 +148,11 @@ bool openai_read_prompts(const json_t *body, const char *name, serve_request *r,
         return r->prompts || serve_no_memory(e);
     }
     if (!json_is_array(prompt) || !first)
-        return serve_refuse(e, 400, name, "%s must be a text, or a list of texts or ids", name);
+        return serve_reject(e, 400, name, "%s must be a text, or a list of texts or ids", name);
     for (size_t i = 0; i < json_array_size(prompt); i++) {
         const json_t *one = json_array_get(prompt, i);
         if (!json_is_string(one) && !json_is_array(one))
-            return serve_refuse(e, 400, name, "%s[%zu] is neither a text nor a list of ids", name,
+            return serve_reject(e, 400, name, "%s[%zu] is neither a text nor a list of ids", name,
                                 i);
     }
     r->prompts = json_incref(prompt);
@@ -163,9 +163,9 @@ static bool check_part(const json_t *part, size_t message, serve_error *e) {
     const char *type = field_type(part);
     if (json_is_string(part) || !strcmp(type, "text") || !strcmp(type, "refusal")) return true;
     if (!strcmp(type, "image_url") || !strcmp(type, "image") || !strcmp(type, "input_image"))
-        return serve_refuse(e, 400, "messages",
+        return serve_reject(e, 400, "messages",
                             "message %zu has an image: this model has no vision", message);
-    return serve_refuse(e, 400, "messages",
+    return serve_reject(e, 400, "messages",
                         "message %zu has a part of type '%.40s': this model takes text", message,
                         type);
 }
@@ -198,11 +198,11 @@ bool openai_read_tool_choice(const json_t *body, bool is_nested, serve_request *
         return true;
     }
     if (strcmp(field_type(choice), "function") != 0)
-        return serve_refuse(e, 400, "tool_choice",
+        return serve_reject(e, 400, "tool_choice",
                             "tool_choice must be auto, none, required or a function, not \"%.40s\"",
                             word ? word : field_type(choice));
     r->tool_choice = SERVE_TOOLS_NAMED;
     const json_t *function = is_nested ? json_object_get(choice, "function") : choice;
     if (!field_copy(function, "name", &r->tool_name, e)) return false;
-    return r->tool_name || serve_refuse(e, 400, "tool_choice", "tool_choice names no function");
+    return r->tool_name || serve_reject(e, 400, "tool_choice", "tool_choice names no function");
 }

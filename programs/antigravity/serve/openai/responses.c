@@ -10,7 +10,7 @@ static const serve_protocol responses = {
     .name = "openai-responses",
     .parse = responses_parse,
     .error = openai_error,
-    .whole = responses_whole,
+    .reply = responses_reply,
     .stream_type = "text/event-stream",
     .stream_repeats_tokens = true,
     .event = responses_event,
@@ -22,7 +22,7 @@ static const serve_protocol responses_input_tokens = {
     .name = "openai-responses-count",
     .parse = responses_parse_count,
     .error = openai_error,
-    .whole = openai_count,
+    .reply = openai_count,
 };
 
 const serve_route responses_routes[] = {

@@ -7,8 +7,9 @@
 #include "serve/protocol/protocol.h"
 #include "serve/request/route.h"
 
-bool responses_parse(const serve_call *call, const json_t *body, serve_request *r, serve_error *e);
-bool responses_parse_count(const serve_call *call, const json_t *body, serve_request *r,
+bool responses_parse(const serve_http_request *http, const json_t *body, serve_request *r,
+                     serve_error *e);
+bool responses_parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
                            serve_error *e);
 /* Appends the messages that "input" stands for, a string or a list of items, to r->messages. */
 bool responses_read_input(json_t *input, serve_request *r, serve_error *e);
@@ -17,25 +18,25 @@ bool responses_read_input(json_t *input, serve_request *r, serve_error *e);
 
 /* Content and tokens belong to answers[0]; finished tells "completed" from "in_progress", and
  * what max_tokens cut short is "incomplete". `index` tells items of a response apart. */
-json_t *responses_message(const serve_exchange *x, size_t index, json_t *content,
+json_t *responses_message(const serve_job_view *view, size_t index, json_t *content,
                           const char *status);
 json_t *responses_text_part(const char *text, size_t len, json_t *logprobs);
-json_t *responses_reasoning(const serve_exchange *x, size_t index, json_t *content);
+json_t *responses_reasoning(const serve_job_view *view, size_t index, json_t *content);
 json_t *responses_reasoning_part(const char *text, size_t len);
-json_t *responses_call(const serve_exchange *x, size_t index, const serve_called *c,
+json_t *responses_call(const serve_job_view *view, size_t index, const serve_tool_call *c,
                        const char *status);
 /* Tokens with what they might have been instead: an empty list where nobody asked. */
-json_t *responses_logprobs(const serve_exchange *x, const serve_token *tokens, size_t n);
+json_t *responses_logprobs(const serve_job_view *view, const serve_token *tokens, size_t n);
 /* "msg_", "fc_" or "rs_", and what is unique. */
-void responses_item_id(char id[static 56], const char *prefix, const serve_exchange *x,
+void responses_item_id(char id[static 56], const char *prefix, const serve_job_view *view,
                        size_t index);
 
 /* The response itself; output and error are transferred (NULL: none). */
-json_t *responses_object(const serve_exchange *x, const char *status, json_t *output,
+json_t *responses_object(const serve_job_view *view, const char *status, json_t *output,
                          json_t *error);
 /* "completed", or "incomplete" where the answer reached its limit. */
-const char *responses_status(const serve_exchange *x);
-json_t *responses_whole(serve_exchange *x);
+const char *responses_status(const serve_job_view *view);
+json_t *responses_reply(serve_job_view *view);
 
 /* ---- events ---- */
 
@@ -49,7 +50,7 @@ typedef struct responses_stream {
     json_t *output;               /* the items that are done */
 } responses_stream;
 
-void responses_event(serve_exchange *x, const serve_event *e);
+void responses_event(serve_job_view *view, const serve_event *e);
 void responses_close(void *state);
 
 #endif

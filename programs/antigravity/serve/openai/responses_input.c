@@ -14,12 +14,12 @@ static bool read_part(const json_t *item, json_t **part, serve_error *e) {
     const char *key = strcmp(type, "refusal") == 0 ? "refusal" : "text";
     json_t *text = json_object_get(item, key);
     if (strcmp(type, "input_image") == 0)
-        return serve_refuse(e, 400, "input", "this model has no vision");
+        return serve_reject(e, 400, "input", "this model has no vision");
     if (strcmp(type, "input_text") != 0 && strcmp(type, "output_text") != 0 &&
         strcmp(type, "text") != 0 && strcmp(type, "refusal") != 0)
-        return serve_refuse(e, 400, "input", "input: a part of type \"%s\" is not supported", type);
+        return serve_reject(e, 400, "input", "input: a part of type \"%s\" is not supported", type);
     if (!json_is_string(text))
-        return serve_refuse(e, 400, "input", "input: a part of type %s has no %s", type, key);
+        return serve_reject(e, 400, "input", "input: a part of type %s has no %s", type, key);
     *part = message_text_part(json_incref(text));
     return *part != NULL || serve_no_memory(e);
 }
@@ -32,7 +32,7 @@ static bool read_content(json_t *from, json_t **content, serve_error *e) {
         return true;
     }
     if (!json_is_array(from))
-        return serve_refuse(e, 400, "input",
+        return serve_reject(e, 400, "input",
                             "input: a content must be a string or a list of parts");
     json_t *parts = json_array();
     bool ok = parts != NULL || serve_no_memory(e);
@@ -50,7 +50,7 @@ static bool read_content(json_t *from, json_t **content, serve_error *e) {
 
 /* The assistant's message at the end, as long as it may still get calls or, with new_text, a text;
  * else a new one. NULL: out of memory. Borrowed. */
-static json_t *open_answer(serve_request *r, bool new_text, serve_error *e) {
+static json_t *open_assistant_message(serve_request *r, bool new_text, serve_error *e) {
     json_t *last = json_array_get(r->messages, json_array_size(r->messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
     if (last && role && strcmp(role, "assistant") == 0 &&
@@ -65,12 +65,12 @@ static bool read_message_item(const json_t *item, serve_request *r, serve_error 
     const char *role = json_string_value(json_object_get(item, "role"));
     if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 &&
                   strcmp(role, "system") != 0 && strcmp(role, "developer") != 0))
-        return serve_refuse(e, 400, "input",
+        return serve_reject(e, 400, "input",
                             "input: a role must be user, assistant, system or developer");
     json_t *content;
     if (!read_content(json_object_get(item, "content"), &content, e)) return false;
     if (strcmp(role, "assistant") == 0) {
-        json_t *message = open_answer(r, true, e);
+        json_t *message = open_assistant_message(r, true, e);
         if (message)
             return json_object_set_new(message, "content", content) == 0 || serve_no_memory(e);
         json_decref(content);
@@ -85,10 +85,10 @@ static bool read_call_item(const json_t *item, serve_request *r, serve_error *e)
         !field_string(item, "arguments", &arguments, e))
         return false;
     if (!id || !name || !arguments)
-        return serve_refuse(e, 400, "input",
+        return serve_reject(e, 400, "input",
                             "input: a function_call needs call_id, name and "
                             "arguments");
-    json_t *message = open_answer(r, false, e);
+    json_t *message = open_assistant_message(r, false, e);
     if (!message) return false;
     json_t *calls = json_object_get(message, "tool_calls");
     if (!calls) {
@@ -102,7 +102,7 @@ static bool read_output_item(const json_t *item, serve_request *r, serve_error *
     const char *id = NULL;
     json_t *content;
     if (!field_string(item, "call_id", &id, e)) return false;
-    if (!id) return serve_refuse(e, 400, "input", "input: a function_call_output needs a call_id");
+    if (!id) return serve_reject(e, 400, "input", "input: a function_call_output needs a call_id");
     if (!read_content(json_object_get(item, "output"), &content, e)) return false;
     const json_field fields[] = {
         {"role", json_string("tool")},
@@ -129,18 +129,18 @@ static bool read_reasoning_item(const json_t *item, serve_request *r, serve_erro
 
 static bool read_item(const json_t *item, serve_request *r, serve_error *e) {
     const char *type = field_type(item);
-    if (!json_is_object(item)) return serve_refuse(e, 400, "input", "input: an item is no object");
+    if (!json_is_object(item)) return serve_reject(e, 400, "input", "input: an item is no object");
     if (!*type || strcmp(type, "message") == 0) return read_message_item(item, r, e);
     if (strcmp(type, "function_call") == 0) return read_call_item(item, r, e);
     if (strcmp(type, "function_call_output") == 0) return read_output_item(item, r, e);
     if (strcmp(type, "reasoning") == 0) return read_reasoning_item(item, r, e);
-    return serve_refuse(e, 400, "input", "input: an item of type \"%s\" is not supported", type);
+    return serve_reject(e, 400, "input", "input: an item of type \"%s\" is not supported", type);
 }
 
 bool responses_read_input(json_t *input, serve_request *r, serve_error *e) {
     if (json_is_string(input)) return message_add(r, "user", json_incref(input), e);
     if (!json_is_array(input))
-        return serve_refuse(e, 400, "input", "input must be a string or a list of items");
+        return serve_reject(e, 400, "input", "input must be a string or a list of items");
     for (size_t i = 0; i < json_array_size(input); i++)
         if (!read_item(json_array_get(input, i), r, e)) return false;
     return true;

@@ -11,9 +11,9 @@
 
 #define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
 
-void responses_item_id(char id[static 56], const char *prefix, const serve_exchange *x,
+void responses_item_id(char id[static 56], const char *prefix, const serve_job_view *view,
                        size_t index) {
-    snprintf(id, 56, "%s_%s%zu", prefix, x->id, index);
+    snprintf(id, 56, "%s_%s%zu", prefix, view->id, index);
 }
 
 json_t *responses_text_part(const char *text, size_t len, json_t *logprobs) {
@@ -34,10 +34,10 @@ json_t *responses_reasoning_part(const char *text, size_t len) {
     return JSON_OBJECT(fields);
 }
 
-json_t *responses_message(const serve_exchange *x, size_t index, json_t *content,
+json_t *responses_message(const serve_job_view *view, size_t index, json_t *content,
                           const char *status) {
     char id[56];
-    responses_item_id(id, "msg", x, index);
+    responses_item_id(id, "msg", view, index);
     const json_field fields[] = {
         {"id", json_string(id)},
         {"type", json_string("message")},
@@ -48,9 +48,9 @@ json_t *responses_message(const serve_exchange *x, size_t index, json_t *content
     return JSON_OBJECT(fields);
 }
 
-json_t *responses_reasoning(const serve_exchange *x, size_t index, json_t *content) {
+json_t *responses_reasoning(const serve_job_view *view, size_t index, json_t *content) {
     char id[56];
-    responses_item_id(id, "rs", x, index);
+    responses_item_id(id, "rs", view, index);
     const json_field fields[] = {
         {"id", json_string(id)},
         {"type", json_string("reasoning")},
@@ -60,10 +60,10 @@ json_t *responses_reasoning(const serve_exchange *x, size_t index, json_t *conte
     return JSON_OBJECT(fields);
 }
 
-json_t *responses_call(const serve_exchange *x, size_t index, const serve_called *c,
+json_t *responses_call(const serve_job_view *view, size_t index, const serve_tool_call *c,
                        const char *status) {
     char id[56];
-    responses_item_id(id, "fc", x, index);
+    responses_item_id(id, "fc", view, index);
     const json_field fields[] = {
         {"id", json_string(id)},
         {"type", json_string("function_call")},
@@ -75,20 +75,20 @@ json_t *responses_call(const serve_exchange *x, size_t index, const serve_called
     return JSON_OBJECT(fields);
 }
 
-json_t *responses_logprobs(const serve_exchange *x, const serve_token *tokens, size_t n) {
-    return x->request->logprobs ? openai_token_list(tokens, n) : json_array();
+json_t *responses_logprobs(const serve_job_view *view, const serve_token *tokens, size_t n) {
+    return view->request->logprobs ? openai_token_list(tokens, n) : json_array();
 }
 
 /* ---- the response ---- */
 
-const char *responses_status(const serve_exchange *x) {
-    serve_finish f = x->answers->finish;
+const char *responses_status(const serve_job_view *view) {
+    serve_finish f = view->answers->finish;
     return f == SERVE_FINISH_LENGTH || f == SERVE_FINISH_CANCELLED ? "incomplete" : "completed";
 }
 
-static json_t *incomplete_details(const serve_exchange *x, const char *status) {
+static json_t *incomplete_details(const serve_job_view *view, const char *status) {
     if (strcmp(status, "incomplete") != 0) return json_null();
-    if (x->answers->finish != SERVE_FINISH_LENGTH) return json_object();
+    if (view->answers->finish != SERVE_FINISH_LENGTH) return json_object();
     const json_field fields[] = {{"reason", json_string("max_output_tokens")}};
     return JSON_OBJECT(fields);
 }
@@ -101,22 +101,23 @@ static json_t *count_object(const char *key, size_t n, const char *key2, size_t 
     return JSON_OBJECT(fields);
 }
 
-static json_t *usage_of(const serve_exchange *x) {
-    const json_field reasoning[] = {{"reasoning_tokens", json_integer((json_int_t)x->n_reasoning)}};
+static json_t *usage_object(const serve_job_view *view) {
+    const json_field reasoning[] = {
+        {"reasoning_tokens", json_integer((json_int_t)view->n_reasoning)}};
     const json_field fields[] = {
-        {"input_tokens", json_integer((json_int_t)x->n_prompt)},
+        {"input_tokens", json_integer((json_int_t)view->n_prompt)},
         {"input_tokens_details",
-         count_object("cached_tokens", x->n_cached, "cache_write_tokens", 0)},
-        {"output_tokens", json_integer((json_int_t)x->n_generated)},
+         count_object("cached_tokens", view->n_cached, "cache_write_tokens", 0)},
+        {"output_tokens", json_integer((json_int_t)view->n_generated)},
         {"output_tokens_details", JSON_OBJECT(reasoning)},
-        {"total_tokens", json_integer((json_int_t)(x->n_prompt + x->n_generated))},
+        {"total_tokens", json_integer((json_int_t)(view->n_prompt + view->n_generated))},
     };
     return JSON_OBJECT(fields);
 }
 
 /* What the client sent, or else `otherwise`, which is transferred. */
-static json_t *echo(const serve_exchange *x, const char *name, json_t *otherwise) {
-    json_t *sent = json_object_get(x->request->kept, name);
+static json_t *echo(const serve_job_view *view, const char *name, json_t *otherwise) {
+    json_t *sent = json_object_get(view->request->writer_fields, name);
     if (!sent) return otherwise;
     json_decref(otherwise);
     return json_incref(sent);
@@ -129,7 +130,7 @@ static json_t *number_or(double given, json_t *otherwise) {
 }
 
 /* The same with each of the keys, null where the client had none. */
-static json_t *completed_with(json_t *object, const char *const *keys, size_t n) {
+static json_t *with_keys(json_t *object, const char *const *keys, size_t n) {
     json_t *copy = json_copy(object);
     bool ok = copy != NULL;
     for (size_t i = 0; ok && i < n; i++)
@@ -140,25 +141,25 @@ static json_t *completed_with(json_t *object, const char *const *keys, size_t n)
     return NULL;
 }
 
-static json_t *echo_tools(const serve_exchange *x) {
+static json_t *echo_tools(const serve_job_view *view) {
     static const char *const keys[] = {"description", "parameters", "strict"};
-    const json_t *tools = json_object_get(x->request->kept, "tools");
+    const json_t *tools = json_object_get(view->request->writer_fields, "tools");
     json_t *list = json_array();
     for (size_t i = 0; list && i < json_array_size(tools); i++)
-        json_append(&list, completed_with(json_array_get(tools, i), keys, COUNT(keys)));
+        json_append(&list, with_keys(json_array_get(tools, i), keys, COUNT(keys)));
     return list;
 }
 
-static json_t *echo_reasoning(const serve_exchange *x) {
+static json_t *echo_reasoning(const serve_job_view *view) {
     static const char *const keys[] = {"effort", "summary"};
-    json_t *sent = echo(x, "reasoning", json_object());
-    json_t *full = completed_with(sent, keys, COUNT(keys));
+    json_t *sent = echo(view, "reasoning", json_object());
+    json_t *full = with_keys(sent, keys, COUNT(keys));
     json_decref(sent);
     return full;
 }
 
-static json_t *echo_text(const serve_exchange *x) {
-    json_t *sent = echo(x, "text", json_object());
+static json_t *echo_text(const serve_job_view *view) {
+    json_t *sent = echo(view, "text", json_object());
     json_t *text = json_copy(sent);
     json_decref(sent);
     if (!text || json_object_get(text, "format")) return text;
@@ -168,66 +169,66 @@ static json_t *echo_text(const serve_exchange *x) {
     return NULL;
 }
 
-json_t *responses_object(const serve_exchange *x, const char *status, json_t *output,
+json_t *responses_object(const serve_job_view *view, const char *status, json_t *output,
                          json_t *error) {
-    const serve_request *r = x->request;
+    const serve_request *r = view->request;
     bool is_over = strcmp(status, "in_progress") != 0;
     char id[48];
-    snprintf(id, sizeof id, "resp_%s", x->id);
+    snprintf(id, sizeof id, "resp_%s", view->id);
     const json_field fields[] = {
         {"id", json_string(id)},
         {"object", json_string("response")},
-        {"created_at", json_integer(x->created)},
+        {"created_at", json_integer(view->created)},
         {"completed_at",
          strcmp(status, "completed") == 0 ? json_integer((json_int_t)time(NULL)) : json_null()},
         {"status", json_string(status)},
         {"background", json_false()},
         {"error", error ? error : json_null()},
-        {"incomplete_details", incomplete_details(x, status)},
-        {"instructions", echo(x, "instructions", json_null())},
+        {"incomplete_details", incomplete_details(view, status)},
+        {"instructions", echo(view, "instructions", json_null())},
         {"max_output_tokens", r->max_tokens >= 0 ? json_integer(r->max_tokens) : json_null()},
         {"max_tool_calls", json_null()},
-        {"model", json_text(x->model, strlen(x->model))},
+        {"model", json_text(view->model, strlen(view->model))},
         {"output", output ? output : json_array()},
         {"parallel_tool_calls", json_boolean(!r->one_call)},
         {"presence_penalty", json_integer(0)},
         {"frequency_penalty", json_integer(0)},
         {"previous_response_id", json_null()},
-        {"prompt_cache_key", echo(x, "prompt_cache_key", json_null())},
-        {"reasoning", echo_reasoning(x)},
-        {"safety_identifier", echo(x, "safety_identifier", json_null())},
+        {"prompt_cache_key", echo(view, "prompt_cache_key", json_null())},
+        {"reasoning", echo_reasoning(view)},
+        {"safety_identifier", echo(view, "safety_identifier", json_null())},
         {"service_tier", json_string("default")},
         {"store", json_false()},
         {"temperature",
-         number_or(r->sampling.temperature, echo(x, "temperature", json_integer(1)))},
-        {"text", echo_text(x)},
-        {"tool_choice", echo(x, "tool_choice", json_string("auto"))},
-        {"tools", echo_tools(x)},
+         number_or(r->sampling.temperature, echo(view, "temperature", json_integer(1)))},
+        {"text", echo_text(view)},
+        {"tool_choice", echo(view, "tool_choice", json_string("auto"))},
+        {"tools", echo_tools(view)},
         {"top_logprobs", json_integer(r->n_top)},
-        {"top_p", number_or(r->sampling.top_p, echo(x, "top_p", json_integer(1)))},
+        {"top_p", number_or(r->sampling.top_p, echo(view, "top_p", json_integer(1)))},
         {"truncation", json_string("disabled")},
-        {"usage", is_over ? usage_of(x) : json_null()},
-        {"user", echo(x, "user", json_null())},
-        {"metadata", echo(x, "metadata", json_object())},
+        {"usage", is_over ? usage_object(view) : json_null()},
+        {"user", echo(view, "user", json_null())},
+        {"metadata", echo(view, "metadata", json_object())},
     };
     return JSON_OBJECT(fields);
 }
 
-json_t *responses_whole(serve_exchange *x) {
-    const serve_answer *a = x->answers;
-    const char *status = responses_status(x);
+json_t *responses_reply(serve_job_view *view) {
+    const serve_answer *a = view->answers;
+    const char *status = responses_status(view);
     json_t *output = json_array();
     size_t index = 0;
-    if (a->reasoning.len && !x->request->hide_reasoning)
-        json_append(&output, responses_reasoning(x, index++,
+    if (a->reasoning.len && !view->request->hide_reasoning)
+        json_append(&output, responses_reasoning(view, index++,
                                                  json_list_of(responses_reasoning_part(
                                                      a->reasoning.data, a->reasoning.len))));
     if (a->content.len || !a->n_calls) {
         json_t *part = responses_text_part(a->content.data, a->content.len,
-                                           responses_logprobs(x, a->tokens, a->n_tokens));
-        json_append(&output, responses_message(x, index++, json_list_of(part), status));
+                                           responses_logprobs(view, a->tokens, a->n_tokens));
+        json_append(&output, responses_message(view, index++, json_list_of(part), status));
     }
     for (size_t i = 0; i < a->n_calls; i++)
-        json_append(&output, responses_call(x, index++, &a->calls[i], status));
-    return responses_object(x, status, output, NULL);
+        json_append(&output, responses_call(view, index++, &a->calls[i], status));
+    return responses_object(view, status, output, NULL);
 }

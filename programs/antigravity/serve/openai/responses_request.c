@@ -10,22 +10,21 @@
 #include <antigravity/serving.h>
 #include <string.h>
 
-static bool refuse_what_is_stored(const json_t *body, serve_error *e) {
+static bool reject_stored(const json_t *body, serve_error *e) {
     static const struct {
         const char *name, *reason;
-    } refused[] = {
+    } stored[] = {
         {"previous_response_id", "responses are not stored; send the conversation as input"},
         {"conversation", "conversations are not stored; send the conversation as input"},
         {"prompt", "prompts are not stored; send the text as input"},
     };
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        const json_t *value = json_object_get(body, refused[i].name);
+    for (size_t i = 0; i < sizeof stored / sizeof stored[0]; i++) {
+        const json_t *value = json_object_get(body, stored[i].name);
         if (value && !json_is_null(value))
-            return serve_refuse(e, 400, refused[i].name, "%s: %s", refused[i].name,
-                                refused[i].reason);
+            return serve_reject(e, 400, stored[i].name, "%s: %s", stored[i].name, stored[i].reason);
     }
     if (json_is_true(json_object_get(body, "background")))
-        return serve_refuse(e, 400, "background",
+        return serve_reject(e, 400, "background",
                             "background: responses are not stored; wait for "
                             "this one, or let it stream");
     return true;
@@ -42,7 +41,7 @@ static bool read_function_tool(const json_t *tool, json_t *tools, serve_error *e
     static const char *const keys[] = {"name", "description", "parameters", "strict"};
     if (strcmp(field_type(tool), "function") != 0) return true;
     if (!json_is_string(json_object_get(tool, "name")))
-        return serve_refuse(e, 400, "tools", "tools: a function has no name");
+        return serve_reject(e, 400, "tools", "tools: a function has no name");
     json_t *function = json_object();
     bool ok = function != NULL;
     for (size_t i = 0; ok && i < sizeof keys / sizeof keys[0]; i++) {
@@ -80,12 +79,12 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
     r->constraint = AG_CONSTRAINT_JSON_OBJECT;
     if (strcmp(type, "json_object") == 0) return true;
     if (strcmp(type, "json_schema") != 0)
-        return serve_refuse(e, 400, "text.format",
+        return serve_reject(e, 400, "text.format",
                             "text.format: type must be text, json_object or "
                             "json_schema");
     r->constraint = AG_CONSTRAINT_JSON_SCHEMA;
     if (!field_schema(format, "schema", &r->constraint_text, e)) return false;
-    return r->constraint_text || serve_refuse(e, 400, "text.format", "text.format has no schema");
+    return r->constraint_text || serve_reject(e, 400, "text.format", "text.format has no schema");
 }
 
 static bool read_reasoning(const json_t *body, serve_request *r, serve_error *e) {
@@ -103,48 +102,50 @@ static bool read_logprobs(const json_t *body, serve_request *r, serve_error *e) 
     json_t *include = NULL;
     int64_t n_top = 0;
     if (!field_array(body, "include", &include, e) ||
-        !field_whole(body, "top_logprobs", 0, 20, &n_top, e))
+        !field_integer(body, "top_logprobs", 0, 20, &n_top, e))
         return false;
     r->n_top = (uint32_t)n_top;
     r->logprobs = n_top > 0;
     for (size_t i = 0; i < json_array_size(include); i++) {
-        const char *what = json_string_value(json_array_get(include, i));
-        if (what && strcmp(what, "message.output_text.logprobs") == 0) r->logprobs = true;
+        const char *name = json_string_value(json_array_get(include, i));
+        if (name && strcmp(name, "message.output_text.logprobs") == 0) r->logprobs = true;
     }
     return true;
 }
 
 /* What the model's own parameters are where the client gave none. */
-static bool keep_sampling(const serve_call *call, serve_request *r) {
+static bool save_default_sampling(const serve_http_request *http, serve_request *r) {
     serve_error ignored; /* who asks for a model that is not there is told so later */
-    const ag_served_model *model = call_model(call, r->model, &ignored);
+    const ag_served_model *model = http_model(http, r->model, &ignored);
     if (!model) return true;
     const ag_sampler_params *own = ag_served_model_sampling(model);
-    return json_object_set_new(r->kept, "temperature", json_float(own->temperature)) == 0 &&
-           json_object_set_new(r->kept, "top_p", json_float(own->top_p)) == 0;
+    return json_object_set_new(r->writer_fields, "temperature", json_float(own->temperature)) ==
+               0 &&
+           json_object_set_new(r->writer_fields, "top_p", json_float(own->top_p)) == 0;
 }
 
 /* Fields that the response repeats. */
-static bool keep_echoed(const serve_call *call, const json_t *body, serve_request *r,
-                        serve_error *e) {
+static bool save_echoed_fields(const serve_http_request *http, const json_t *body, serve_request *r,
+                               serve_error *e) {
     static const char *const echoed[] = {
         "instructions",      "tools",           "tool_choice", "text",
         "metadata",          "reasoning",       "user",        "parallel_tool_calls",
         "safety_identifier", "prompt_cache_key"};
-    r->kept = json_object();
-    bool ok = r->kept != NULL;
+    r->writer_fields = json_object();
+    bool ok = r->writer_fields != NULL;
     for (size_t i = 0; ok && i < sizeof echoed / sizeof echoed[0]; i++) {
         json_t *value = json_object_get(body, echoed[i]);
-        if (value && !json_is_null(value)) ok = json_object_set(r->kept, echoed[i], value) == 0;
+        if (value && !json_is_null(value))
+            ok = json_object_set(r->writer_fields, echoed[i], value) == 0;
     }
-    return (ok && keep_sampling(call, r)) || serve_no_memory(e);
+    return (ok && save_default_sampling(http, r)) || serve_no_memory(e);
 }
 
 static bool read_conversation(const json_t *body, serve_request *r, serve_error *e) {
     r->kind = SERVE_CHAT;
     r->messages = json_array();
     if (!r->messages) return serve_no_memory(e);
-    if (!field_copy(body, "model", &r->model, e) || !refuse_what_is_stored(body, e) ||
+    if (!field_copy(body, "model", &r->model, e) || !reject_stored(body, e) ||
         !read_instructions(body, r, e))
         return false;
     json_t *input = json_object_get(body, "input");
@@ -158,18 +159,19 @@ static bool read_conversation(const json_t *body, serve_request *r, serve_error 
     return read_tools(body, r, e) && read_reasoning(body, r, e);
 }
 
-bool responses_parse_count(const serve_call *call, const json_t *body, serve_request *r,
+bool responses_parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
                            serve_error *e) {
-    (void)call;
+    (void)http;
     r->count_only = true;
     return read_conversation(body, r, e);
 }
 
-bool responses_parse(const serve_call *call, const json_t *body, serve_request *r, serve_error *e) {
+bool responses_parse(const serve_http_request *http, const json_t *body, serve_request *r,
+                     serve_error *e) {
     serve_sampling *s = &r->sampling;
     return read_conversation(body, r, e) && read_format(body, r, e) && read_logprobs(body, r, e) &&
-           field_whole(body, "max_output_tokens", 1, INT32_MAX, &r->max_tokens, e) &&
+           field_integer(body, "max_output_tokens", 1, INT32_MAX, &r->max_tokens, e) &&
            field_number(body, "temperature", 0, 2, &s->temperature, e) &&
            field_number(body, "top_p", 0, 1, &s->top_p, e) &&
-           field_bool(body, "stream", &r->stream, e) && keep_echoed(call, body, r, e);
+           field_bool(body, "stream", &r->stream, e) && save_echoed_fields(http, body, r, e);
 }

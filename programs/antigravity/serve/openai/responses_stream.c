@@ -9,43 +9,44 @@
 #define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
 
 /* Adds type and number to the fields, whose values are used up, and sends them. */
-static void send_event(serve_exchange *x, const char *type, const json_field *fields, size_t n) {
-    responses_stream *s = x->state;
+static void send_event(serve_job_view *view, const char *type, const json_field *fields, size_t n) {
+    responses_stream *s = view->state;
     const json_field head[] = {
         {"type", json_string(type)},
         {"sequence_number", json_integer((json_int_t)s->sequence++)},
     };
     json_t *event = JSON_OBJECT(head);
-    json_t *rest = json_object_of(fields, n);
-    if (json_object_update(event, rest) != 0) {
+    json_t *more = json_object_of(fields, n);
+    if (json_object_update(event, more) != 0) {
         json_decref(event);
         event = NULL;
     }
-    json_decref(rest);
-    serve_write_sse(x, type, event);
+    json_decref(more);
+    serve_write_sse(view, type, event);
 }
 
-static void send_response(serve_exchange *x, const char *type, json_t *response) {
+static void send_response(serve_job_view *view, const char *type, json_t *response) {
     const json_field fields[] = {{"response", response}};
-    send_event(x, type, fields, COUNT(fields));
+    send_event(view, type, fields, COUNT(fields));
 }
 
-static void send_item(serve_exchange *x, const char *type, json_t *item) {
-    const responses_stream *s = x->state;
+static void send_item(serve_job_view *view, const char *type, json_t *item) {
+    const responses_stream *s = view->state;
     const json_field fields[] = {
         {"output_index", json_integer((json_int_t)s->index)},
         {"item", item},
     };
-    send_event(x, type, fields, COUNT(fields));
+    send_event(view, type, fields, COUNT(fields));
 }
 
 /* An event about the open item, with up to two fields beside its place; inside a content, which has
  * one part, that part's place is told, too. */
-static void send_inside(serve_exchange *x, const char *type, json_field first, json_field second) {
+static void send_item_event(serve_job_view *view, const char *type, json_field first,
+                            json_field second) {
     static const char *const prefixes[] = {"", "msg", "rs", "fc"};
-    const responses_stream *s = x->state;
+    const responses_stream *s = view->state;
     char id[56];
-    responses_item_id(id, prefixes[s->open], x, s->index);
+    responses_item_id(id, prefixes[s->open], view, s->index);
     json_field fields[5] = {
         {"item_id", json_string(id)},
         {"output_index", json_integer((json_int_t)s->index)},
@@ -54,67 +55,68 @@ static void send_inside(serve_exchange *x, const char *type, json_field first, j
     size_t n = 3;
     if (second.key) fields[n++] = second;
     if (s->open != RESPONSES_CALL) fields[n++] = (json_field){"content_index", json_integer(0)};
-    send_event(x, type, fields, n);
+    send_event(view, type, fields, n);
 }
 
 static const json_field no_field = {NULL, NULL};
 
 /* The item is over: it is sent whole, and remembered for the response. */
-static void send_item_done(serve_exchange *x, json_t *item) {
-    responses_stream *s = x->state;
+static void send_item_done(serve_job_view *view, json_t *item) {
+    responses_stream *s = view->state;
     if (!s->output) s->output = json_array();
     json_append(&s->output, json_incref(item));
-    send_item(x, "response.output_item.done", item);
+    send_item(view, "response.output_item.done", item);
     s->open = RESPONSES_NONE;
     s->index++;
 }
 
-static void close_text(serve_exchange *x) {
-    responses_stream *s = x->state;
-    const serve_answer *a = x->answers;
+static void close_text(serve_job_view *view) {
+    responses_stream *s = view->state;
+    const serve_answer *a = view->answers;
     const char *text = a->content.data ? a->content.data + s->from : "";
     size_t len = a->content.len - s->from;
     json_t *logprobs =
-        responses_logprobs(x, a->tokens ? a->tokens + s->first_token : NULL, s->n_tokens);
+        responses_logprobs(view, a->tokens ? a->tokens + s->first_token : NULL, s->n_tokens);
     json_t *part = responses_text_part(text, len, logprobs);
-    send_inside(x, "response.output_text.done", (json_field){"text", json_text(text, len)},
-                (json_field){"logprobs", json_incref(logprobs)});
-    send_inside(x, "response.content_part.done", (json_field){"part", json_incref(part)}, no_field);
-    const char *status = x->answers->finish ? responses_status(x) : "completed";
-    send_item_done(x, responses_message(x, s->index, json_list_of(part), status));
+    send_item_event(view, "response.output_text.done", (json_field){"text", json_text(text, len)},
+                    (json_field){"logprobs", json_incref(logprobs)});
+    send_item_event(view, "response.content_part.done", (json_field){"part", json_incref(part)},
+                    no_field);
+    const char *status = view->answers->finish ? responses_status(view) : "completed";
+    send_item_done(view, responses_message(view, s->index, json_list_of(part), status));
 }
 
-static void close_reasoning(serve_exchange *x) {
-    responses_stream *s = x->state;
-    const char *text = x->answers->reasoning.data + s->from;
-    size_t len = x->answers->reasoning.len - s->from;
-    send_inside(x, "response.reasoning_text.done", (json_field){"text", json_text(text, len)},
-                no_field);
-    send_item_done(
-        x, responses_reasoning(x, s->index, json_list_of(responses_reasoning_part(text, len))));
+static void close_reasoning(serve_job_view *view) {
+    responses_stream *s = view->state;
+    const char *text = view->answers->reasoning.data + s->from;
+    size_t len = view->answers->reasoning.len - s->from;
+    send_item_event(view, "response.reasoning_text.done",
+                    (json_field){"text", json_text(text, len)}, no_field);
+    send_item_done(view, responses_reasoning(view, s->index,
+                                             json_list_of(responses_reasoning_part(text, len))));
 }
 
-static void close_call(serve_exchange *x) {
-    responses_stream *s = x->state;
-    const serve_called *c = &x->answers->calls[s->call];
-    send_inside(x, "response.function_call_arguments.done",
-                (json_field){"arguments", json_text(c->arguments.data, c->arguments.len)},
-                (json_field){"name", json_string(c->name)});
-    const char *status = x->answers->finish ? responses_status(x) : "completed";
-    send_item_done(x, responses_call(x, s->index, c, status));
+static void close_call(serve_job_view *view) {
+    responses_stream *s = view->state;
+    const serve_tool_call *c = &view->answers->calls[s->call];
+    send_item_event(view, "response.function_call_arguments.done",
+                    (json_field){"arguments", json_text(c->arguments.data, c->arguments.len)},
+                    (json_field){"name", json_string(c->name)});
+    const char *status = view->answers->finish ? responses_status(view) : "completed";
+    send_item_done(view, responses_call(view, s->index, c, status));
 }
 
-static void close_item(serve_exchange *x) {
-    const responses_stream *s = x->state;
+static void close_item(serve_job_view *view) {
+    const responses_stream *s = view->state;
     switch (s->open) {
     case RESPONSES_TEXT:
-        close_text(x);
+        close_text(view);
         break;
     case RESPONSES_REASONING:
-        close_reasoning(x);
+        close_reasoning(view);
         break;
     case RESPONSES_CALL:
-        close_call(x);
+        close_call(view);
         break;
     case RESPONSES_NONE:
         break;
@@ -122,105 +124,109 @@ static void close_item(serve_exchange *x) {
 }
 
 /* The answer's text already has what this event brings: `len` bytes. */
-static void open_text(serve_exchange *x, size_t len, size_t n_tokens) {
-    responses_stream *s = x->state;
-    close_item(x);
+static void open_text(serve_job_view *view, size_t len, size_t n_tokens) {
+    responses_stream *s = view->state;
+    close_item(view);
     s->open = RESPONSES_TEXT;
-    s->from = x->answers->content.len - len;
-    s->first_token = x->answers->n_tokens - n_tokens;
+    s->from = view->answers->content.len - len;
+    s->first_token = view->answers->n_tokens - n_tokens;
     s->n_tokens = 0;
-    send_item(x, "response.output_item.added",
-              responses_message(x, s->index, json_array(), "in_progress"));
-    send_inside(x, "response.content_part.added",
-                (json_field){"part", responses_text_part("", 0, json_array())}, no_field);
+    send_item(view, "response.output_item.added",
+              responses_message(view, s->index, json_array(), "in_progress"));
+    send_item_event(view, "response.content_part.added",
+                    (json_field){"part", responses_text_part("", 0, json_array())}, no_field);
 }
 
-static void write_text(serve_exchange *x, const serve_event *e) {
-    responses_stream *s = x->state;
-    if (s->open != RESPONSES_TEXT) open_text(x, e->len, e->n_tokens);
+static void write_text(serve_job_view *view, const serve_event *e) {
+    responses_stream *s = view->state;
+    if (s->open != RESPONSES_TEXT) open_text(view, e->len, e->n_tokens);
     s->n_tokens += e->n_tokens;
-    send_inside(x, "response.output_text.delta", (json_field){"delta", json_text(e->text, e->len)},
-                (json_field){"logprobs", responses_logprobs(x, e->tokens, e->n_tokens)});
+    send_item_event(view, "response.output_text.delta",
+                    (json_field){"delta", json_text(e->text, e->len)},
+                    (json_field){"logprobs", responses_logprobs(view, e->tokens, e->n_tokens)});
 }
 
-static void write_reasoning(serve_exchange *x, const serve_event *e) {
-    responses_stream *s = x->state;
+static void write_reasoning(serve_job_view *view, const serve_event *e) {
+    responses_stream *s = view->state;
     if (s->open != RESPONSES_REASONING) {
-        close_item(x);
+        close_item(view);
         s->open = RESPONSES_REASONING;
-        s->from = x->answers->reasoning.len - e->len;
-        send_item(x, "response.output_item.added", responses_reasoning(x, s->index, json_array()));
+        s->from = view->answers->reasoning.len - e->len;
+        send_item(view, "response.output_item.added",
+                  responses_reasoning(view, s->index, json_array()));
     }
-    send_inside(x, "response.reasoning_text.delta",
-                (json_field){"delta", json_text(e->text, e->len)}, no_field);
+    send_item_event(view, "response.reasoning_text.delta",
+                    (json_field){"delta", json_text(e->text, e->len)}, no_field);
 }
 
-static void write_call(serve_exchange *x, const serve_event *e) {
-    responses_stream *s = x->state;
-    close_item(x);
+static void write_call(serve_job_view *view, const serve_event *e) {
+    responses_stream *s = view->state;
+    close_item(view);
     s->open = RESPONSES_CALL;
     s->call = e->call;
-    serve_called begun = x->answers->calls[e->call];
-    begun.arguments = (ag_text){0};
-    send_item(x, "response.output_item.added", responses_call(x, s->index, &begun, "in_progress"));
+    serve_tool_call opened = view->answers->calls[e->call];
+    opened.arguments = (ag_text){0};
+    send_item(view, "response.output_item.added",
+              responses_call(view, s->index, &opened, "in_progress"));
 }
 
-static void write_arguments(serve_exchange *x, const serve_event *e) {
-    send_inside(x, "response.function_call_arguments.delta",
-                (json_field){"delta", json_text(e->text, e->len)}, no_field);
+static void write_arguments(serve_job_view *view, const serve_event *e) {
+    send_item_event(view, "response.function_call_arguments.delta",
+                    (json_field){"delta", json_text(e->text, e->len)}, no_field);
 }
 
-static void write_end(serve_exchange *x) {
-    const responses_stream *s = x->state;
-    const char *status = responses_status(x);
-    send_response(x,
+static void write_end(serve_job_view *view) {
+    const responses_stream *s = view->state;
+    const char *status = responses_status(view);
+    send_response(view,
                   strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
-                  responses_object(x, status, json_incref(s->output), NULL));
+                  responses_object(view, status, json_incref(s->output), NULL));
 }
 
-static void write_failure(serve_exchange *x, const serve_error *error) {
-    const responses_stream *s = x->state;
+static void write_failure(serve_job_view *view, const serve_error *error) {
+    const responses_stream *s = view->state;
     const json_field fields[] = {
         {"code", json_string(error->status == 429 ? "rate_limit_exceeded" : "server_error")},
         {"message", json_text(error->text, strlen(error->text))},
     };
-    send_response(x, "response.failed",
-                  responses_object(x, "failed", json_incref(s->output), JSON_OBJECT(fields)));
+    send_response(view, "response.failed",
+                  responses_object(view, "failed", json_incref(s->output), JSON_OBJECT(fields)));
 }
 
-void responses_event(serve_exchange *x, const serve_event *e) {
-    responses_stream *s = x->state;
+void responses_event(serve_job_view *view, const serve_event *e) {
+    responses_stream *s = view->state;
     switch (e->kind) {
     case SERVE_BEGIN:
-        send_response(x, "response.created", responses_object(x, "in_progress", NULL, NULL));
-        send_response(x, "response.in_progress", responses_object(x, "in_progress", NULL, NULL));
+        send_response(view, "response.created", responses_object(view, "in_progress", NULL, NULL));
+        send_response(view, "response.in_progress",
+                      responses_object(view, "in_progress", NULL, NULL));
         break;
     case SERVE_CONTENT:
-        if (e->len || e->n_tokens) write_text(x, e);
+        if (e->len || e->n_tokens) write_text(view, e);
         break;
     case SERVE_REASONING:
-        if (e->len && !x->request->hide_reasoning) write_reasoning(x, e);
+        if (e->len && !view->request->hide_reasoning) write_reasoning(view, e);
         break;
     case SERVE_CALL:
-        write_call(x, e);
+        write_call(view, e);
         break;
     case SERVE_ARGUMENTS:
-        if (e->len) write_arguments(x, e);
+        if (e->len) write_arguments(view, e);
         break;
     case SERVE_ANSWERED:
         if (s->open == RESPONSES_TEXT) s->n_tokens += e->n_tokens;
         /* A response has an item, even where it says nothing. */
-        if (s->open == RESPONSES_NONE && !s->index) open_text(x, 0, 0);
-        close_item(x);
+        if (s->open == RESPONSES_NONE && !s->index) open_text(view, 0, 0);
+        close_item(view);
         break;
     case SERVE_END:
-        write_end(x);
+        write_end(view);
         break;
     case SERVE_FAILED:
-        write_failure(x, e->error);
+        write_failure(view, e->error);
         break;
     case SERVE_IDLE:
-        serve_write(x, ": idle\n\n", 8);
+        serve_write(view, ": idle\n\n", 8);
         break;
     }
 }

@@ -11,7 +11,7 @@ static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-static const char *type_of(const char *name) {
+static const char *media_type(const char *name) {
     static const struct {
         const char *ending, *type;
     } all[] = {
@@ -27,44 +27,44 @@ static const char *type_of(const char *name) {
 }
 
 /* Whether a browser has this very version: a list of tags, some of them weak, or "*". */
-static bool is_known(const char *tags, const char *etag) {
+static bool etag_matches(const char *tags, const char *etag) {
     return tags && (!strcmp(tags, "*") || strstr(tags, etag));
 }
 
-static void reply_file(serve_call *call, const page_file *f) {
-    call_reply_header(call, "Content-Security-Policy", policy);
-    call_reply_header(call, "ETag", f->etag);
-    call_reply_header(call, "Cache-Control", "no-cache"); /* kept, but asked about */
-    call_reply_header(call, "Vary", "Accept");
-    if (is_known(call_header(call, "if-none-match"), f->etag))
-        call_reply_text(call, 304, NULL, "", 0);
-    else call_reply_text(call, 200, type_of(f->name), (const char *)f->data, f->n);
+static void reply_file(serve_http_request *http, const page_file *f) {
+    http_reply_header(http, "Content-Security-Policy", policy);
+    http_reply_header(http, "ETag", f->etag);
+    http_reply_header(http, "Cache-Control", "no-cache"); /* kept, but asked about */
+    http_reply_header(http, "Vary", "Accept");
+    if (etag_matches(http_header(http, "if-none-match"), f->etag))
+        http_reply_text(http, 304, NULL, "", 0);
+    else http_reply_text(http, 200, media_type(f->name), (const char *)f->data, f->n);
 }
 
-static void reply_named(serve_call *call, const char *name) {
+static void reply_named(serve_http_request *http, const char *name) {
     serve_error e;
     for (size_t i = 0; i < n_page_files; i++) {
         if (strcmp(page_files[i].name, name) != 0) continue;
-        reply_file(call, &page_files[i]);
+        reply_file(http, &page_files[i]);
         return;
     }
-    serve_refuse(&e, 404, NULL, "the page has no file '%.100s'", name);
-    call_reply_error(call, &e);
+    serve_reject(&e, 404, NULL, "the page has no file '%.100s'", name);
+    http_reply_error(http, &e);
 }
 
-static void reply_page_file(serve_call *call) { reply_named(call, call_rest(call)); }
+static void reply_page_file(serve_http_request *http) { reply_named(http, http_path_tail(http)); }
 
 /* A browser gets the page; programs ask here whether there is a server that speaks ollama's
  * protocol. */
-static void reply_root(serve_call *call) {
+static void reply_root(serve_http_request *http) {
     static const char running[] = "Ollama is running";
-    const char *accepted = call_header(call, "accept");
+    const char *accepted = http_header(http, "accept");
     if (accepted && strstr(accepted, "text/html")) {
-        reply_named(call, "index.html");
+        reply_named(http, "index.html");
         return;
     }
-    call_reply_header(call, "Vary", "Accept");
-    call_reply_text(call, 200, "text/plain; charset=utf-8", running, sizeof running - 1);
+    http_reply_header(http, "Vary", "Accept");
+    http_reply_text(http, 200, "text/plain; charset=utf-8", running, sizeof running - 1);
 }
 
 const serve_route page_routes[] = {

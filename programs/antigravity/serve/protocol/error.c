@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool serve_refuse(serve_error *e, int status, const char *param, const char *fmt, ...) {
+bool serve_reject(serve_error *e, int status, const char *param, const char *fmt, ...) {
     *e = (serve_error){.status = status};
     snprintf(e->param, sizeof e->param, "%s", param ? param : "");
     va_list args;
@@ -18,7 +18,7 @@ bool serve_refuse(serve_error *e, int status, const char *param, const char *fmt
 }
 
 bool serve_no_memory(serve_error *e) {
-    serve_refuse(e, 503, NULL, "out of memory");
+    serve_reject(e, 503, NULL, "out of memory");
     e->retry_after = 1;
     return false;
 }
@@ -43,13 +43,13 @@ static int http_status(ag_status st) {
     }
 }
 
-bool serve_refuse_status(serve_error *e, const ag_error *err) {
-    serve_refuse(e, http_status(err->status), NULL, "%s", err->msg);
+bool serve_reject_status(serve_error *e, const ag_error *err) {
+    serve_reject(e, http_status(err->status), NULL, "%s", err->msg);
     if (e->status == 503 || e->status == 429) e->retry_after = 1;
     return false;
 }
 
-static const char *type_of(int status) {
+static const char *error_type(int status) {
     static const struct {
         int status;
         const char *type;
@@ -65,7 +65,7 @@ static const char *type_of(int status) {
 json_t *openai_error(const serve_error *e) {
     const json_field fields[] = {
         {"message", json_text(e->text, strlen(e->text))},
-        {"type", json_string(e->type ? e->type : type_of(e->status))},
+        {"type", json_string(e->type ? e->type : error_type(e->status))},
         {"param", e->param[0] ? json_text(e->param, strlen(e->param)) : json_null()},
         {"code", e->code ? json_string(e->code) : json_null()},
         {"n_prompt_tokens", e->n_context ? json_integer((json_int_t)e->n_prompt) : NULL},

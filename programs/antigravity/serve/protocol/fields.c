@@ -15,18 +15,18 @@ static const char *type_name(const json_t *value) {
 }
 
 static bool wrong_type(const char *name, const char *wanted, const json_t *found, serve_error *e) {
-    return serve_refuse(e, 400, name, "%s must be %s, not %s", name, wanted, type_name(found));
+    return serve_reject(e, 400, name, "%s must be %s, not %s", name, wanted, type_name(found));
 }
 
 /* NULL: the field is missing or null. */
-static json_t *present(const json_t *object, const char *name) {
+static json_t *get_field(const json_t *object, const char *name) {
     json_t *value = json_object_get(object, name);
     return json_is_null(value) ? NULL : value;
 }
 
 static bool get_typed(const json_t *object, const char *name, json_type type, const char *wanted,
                       json_t **out, serve_error *e) {
-    json_t *value = present(object, name);
+    json_t *value = get_field(object, name);
     if (!value) return true;
     if (json_typeof(value) != type) return wrong_type(name, wanted, value, e);
     *out = value;
@@ -34,34 +34,34 @@ static bool get_typed(const json_t *object, const char *name, json_type type, co
 }
 
 bool field_bool(const json_t *object, const char *name, bool *out, serve_error *e) {
-    const json_t *value = present(object, name);
+    const json_t *value = get_field(object, name);
     if (!value) return true;
     if (!json_is_boolean(value)) return wrong_type(name, "a boolean", value, e);
     *out = json_is_true(value);
     return true;
 }
 
-bool field_number(const json_t *object, const char *name, double least, double most, double *out,
+bool field_number(const json_t *object, const char *name, double min, double max, double *out,
                   serve_error *e) {
-    const json_t *value = present(object, name);
+    const json_t *value = get_field(object, name);
     if (!value) return true;
     if (!json_is_number(value)) return wrong_type(name, "a number", value, e);
     double number = json_number_value(value);
-    if (!(number >= least && number <= most))
-        return serve_refuse(e, 400, name, "%s is %g, outside %g to %g", name, number, least, most);
+    if (!(number >= min && number <= max))
+        return serve_reject(e, 400, name, "%s is %g, outside %g to %g", name, number, min, max);
     *out = number;
     return true;
 }
 
-bool field_whole(const json_t *object, const char *name, int64_t least, int64_t most, int64_t *out,
-                 serve_error *e) {
-    const json_t *value = present(object, name);
+bool field_integer(const json_t *object, const char *name, int64_t min, int64_t max, int64_t *out,
+                   serve_error *e) {
+    const json_t *value = get_field(object, name);
     if (!value) return true;
     if (!json_is_integer(value)) return wrong_type(name, "a whole number", value, e);
     int64_t number = json_integer_value(value);
-    if (number < least || number > most)
-        return serve_refuse(e, 400, name, "%s is %lld, outside %lld to %lld", name,
-                            (long long)number, (long long)least, (long long)most);
+    if (number < min || number > max)
+        return serve_reject(e, 400, name, "%s is %lld, outside %lld to %lld", name,
+                            (long long)number, (long long)min, (long long)max);
     *out = number;
     return true;
 }
@@ -71,7 +71,7 @@ bool field_string(const json_t *object, const char *name, const char **out, serv
     if (!get_typed(object, name, JSON_STRING, "a string", &value, e)) return false;
     if (!value) return true;
     if (strlen(json_string_value(value)) != json_string_length(value))
-        return serve_refuse(e, 400, name, "%s has a NUL in it", name);
+        return serve_reject(e, 400, name, "%s has a NUL in it", name);
     *out = json_string_value(value);
     return true;
 }
@@ -95,16 +95,16 @@ bool field_object(const json_t *object, const char *name, json_t **out, serve_er
     return get_typed(object, name, JSON_OBJECT, "an object", out, e);
 }
 
-bool field_strings(const json_t *object, const char *name, size_t most, json_t **out,
+bool field_strings(const json_t *object, const char *name, size_t max, json_t **out,
                    serve_error *e) {
-    json_t *value = present(object, name);
+    json_t *value = get_field(object, name);
     if (!value) return true;
     bool single = json_is_string(value);
     if (!single && !json_is_array(value))
         return wrong_type(name, "a string or a list of strings", value, e);
     size_t n = single ? 1 : json_array_size(value);
-    if (n > most)
-        return serve_refuse(e, 400, name, "%s has %zu strings, more than %zu", name, n, most);
+    if (n > max)
+        return serve_reject(e, 400, name, "%s has %zu strings, more than %zu", name, n, max);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
         json_t *item = single ? value : json_array_get(value, i);
@@ -147,7 +147,7 @@ const char *field_type(const json_t *object) {
     return type ? type : "";
 }
 
-const char *field_without_billing(const char *text) {
+const char *field_skip_billing(const char *text) {
     static const char header[] = "x-anthropic-billing-header:";
     if (strncmp(text, header, sizeof header - 1) != 0) return text;
     const char *end = strchr(text, '\n');

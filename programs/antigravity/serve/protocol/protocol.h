@@ -23,13 +23,13 @@ typedef struct serve_error {
     char text[512];             /* one line of UTF-8 */
 } serve_error;
 
-/* Fills *e and returns false, so that a parser ends with `return serve_refuse(e, 400, ...)`. param
+/* Fills *e and returns false, so that a parser ends with `return serve_reject(e, 400, ...)`. param
  * may be NULL. */
-bool serve_refuse(serve_error *e, int status, const char *param, const char *fmt, ...)
+bool serve_reject(serve_error *e, int status, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same for an error of the library: AG_NOT_FOUND 404, AG_LIMIT and what a client wrote 400,
  * AG_NOMEM 503, ... */
-bool serve_refuse_status(serve_error *e, const ag_error *err);
+bool serve_reject_status(serve_error *e, const ag_error *err);
 bool serve_no_memory(serve_error *e); /* 503 */
 /* OpenAI's shape: {"error": {"message", "type", "param", "code"}}. */
 json_t *openai_error(const serve_error *e);
@@ -93,10 +93,10 @@ typedef struct serve_request {
     json_t *choices;       /* an array of strings */
 
     serve_sampling sampling;
-    json_t *stop;       /* NULL, or an array of strings */
-    json_t *kept;       /* NULL, or what the protocol's writer wants of the body */
-    uint32_t n;         /* 1 answer to each prompt */
-    int64_t max_tokens; /* -1: as many as fit */
+    json_t *stop;          /* NULL, or an array of strings */
+    json_t *writer_fields; /* NULL, or what the protocol's writer wants of the body */
+    uint32_t n;            /* 1 answer to each prompt */
+    int64_t max_tokens;    /* -1: as many as fit */
     bool ignore_eos;
     bool logprobs;
     uint32_t n_top; /* of every token the so many likeliest, with logprobs */
@@ -137,15 +137,15 @@ typedef struct serve_token {
     size_t n_top;
 } serve_token;
 
-typedef struct serve_called {
+typedef struct serve_tool_call {
     char *id, *name;
     ag_text arguments; /* JSON; cut short where the answer was */
-} serve_called;
+} serve_tool_call;
 
 /* What an answer has been so far. Its texts are UTF-8. */
 typedef struct serve_answer {
     ag_text content, reasoning;
-    serve_called *calls;
+    serve_tool_call *calls;
     size_t n_calls;
     serve_token *tokens; /* [n_tokens] with request.logprobs */
     size_t n_tokens;
@@ -180,7 +180,7 @@ typedef struct serve_event {
 } serve_event;
 
 /* A request on its way, as its protocol sees it. */
-typedef struct serve_exchange {
+typedef struct serve_job_view {
     serve_request *request;
     const char *model;     /* the name by which the client asked */
     char id[33];           /* 32 hexadecimal digits, random: "chatcmpl-" and this */
@@ -192,23 +192,24 @@ typedef struct serve_exchange {
     size_t n_embedding;
     double queue_s, prefill_s, first_token_s, decode_s, total_s;
     void *state; /* the protocol's own: state_size zero bytes at first */
-} serve_exchange;
+} serve_job_view;
 
 /* ---- a protocol ---- */
 
-typedef struct serve_call serve_call; /* route.h */
-typedef struct serve_run serve_run;   /* job.h */
+typedef struct serve_http_request serve_http_request; /* route.h */
+typedef struct serve_job serve_job;                   /* job.h */
 
 typedef struct serve_protocol {
     const char *name; /* in the access log: "openai-chat" */
     /* Called on a worker's thread, which may take its time. False: *e says why. Fields that it does
      * not know are ignored. */
-    bool (*parse)(const serve_call *call, const json_t *body, serve_request *r, serve_error *e);
+    bool (*parse)(const serve_http_request *http, const json_t *body, serve_request *r,
+                  serve_error *e);
     /* The rest is called on the thread of the connections, and must be quick. */
     json_t *(*error)(const serve_error *e); /* the body of a response that is none */
-    json_t *(*whole)(serve_exchange *x);    /* without stream: the body. NULL: out of memory */
+    json_t *(*reply)(serve_job_view *view); /* without stream: the body. NULL: out of memory */
     const char *stream_type;                /* "text/event-stream"; NULL: it has no streams */
-    void (*event)(serve_exchange *x, const serve_event *e); /* in a stream */
+    void (*event)(serve_job_view *view, const serve_event *e); /* in a stream */
     bool stream_repeats_tokens; /* whose last events tell them all once more */
     size_t answer_bytes;        /* memory of an answer in whole(), without its text; 0: 4 KiB */
     size_t state_size;
@@ -216,10 +217,10 @@ typedef struct serve_protocol {
 } serve_protocol;
 
 /* Into the stream, from event() alone. The JSON is transferred; NULL ends the stream: no memory. */
-void serve_write(serve_exchange *x, const char *bytes, size_t n);
-void serve_write_line(serve_exchange *x, json_t *value); /* NDJSON: the value and a line break */
+void serve_write(serve_job_view *view, const char *bytes, size_t n);
+void serve_write_line(serve_job_view *view, json_t *value); /* NDJSON: the value and a line break */
 /* Server-sent events: "event: NAME", if there is one, "data: VALUE", an empty line. */
-void serve_write_sse(serve_exchange *x, const char *name, json_t *value);
+void serve_write_sse(serve_job_view *view, const char *name, json_t *value);
 
 /* "stop", "length", "tool_calls": as OpenAI's interface says it. */
 const char *serve_finish_reason(serve_finish f);

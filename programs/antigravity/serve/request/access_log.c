@@ -14,23 +14,23 @@
 #include <unistd.h>
 
 bool access_log_open(access_log *log, const char *path) {
-    *log = (access_log){.to = NULL};
+    *log = (access_log){.file = NULL};
     if (!path) return true;
     if (!strcmp(path, "-")) {
-        log->to = stdout;
+        log->file = stdout;
         return true;
     }
     const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    log->to = fd < 0 ? NULL : fdopen(fd, "a");
-    if (log->to) return true;
+    log->file = fd < 0 ? NULL : fdopen(fd, "a");
+    if (log->file) return true;
     complain("--log %s: %s", path, strerror(errno));
     if (fd >= 0) close(fd);
     return false;
 }
 
 void access_log_close(access_log *log) {
-    if (log->to && log->to != stdout) fclose(log->to);
-    *log = (access_log){.to = NULL};
+    if (log->file && log->file != stdout) fclose(log->file);
+    *log = (access_log){.file = NULL};
 }
 
 static json_t *text_or_null(const char *text) {
@@ -50,7 +50,7 @@ static json_t *time_now(void) {
 }
 
 void access_log_write(access_log *log, const access_entry *e) {
-    if (!log->to) return;
+    if (!log->file) return;
     const json_field fields[] = {
         {"time", time_now()},
         {"id", text_or_null(e->id)},
@@ -72,8 +72,8 @@ void access_log_write(access_log *log, const access_entry *e) {
         {"error", text_or_null(e->error)},
     };
     json_t *line = JSON_OBJECT(fields);
-    if (line && json_dumpf(line, log->to, JSON_COMPACT | JSON_REAL_PRECISION(12)) == 0)
-        fputc('\n', log->to);
-    fflush(log->to);
+    if (line && json_dumpf(line, log->file, JSON_COMPACT | JSON_REAL_PRECISION(12)) == 0)
+        fputc('\n', log->file);
+    fflush(log->file);
     json_decref(line);
 }

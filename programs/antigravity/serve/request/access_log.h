@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 typedef struct access_log {
-    FILE *to; /* NULL: no log */
+    FILE *file; /* NULL: no log */
 } access_log;
 
 typedef struct access_entry {

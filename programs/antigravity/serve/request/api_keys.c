@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KEYS = 1024, WHY = 256 };
+enum { MAX_KEYS = 1024, REASON_SIZE = 256 };
 
 static void hash_key(const char *key, size_t n, char hex[SHA256_HEX]) {
     sha256 s;
@@ -15,14 +15,14 @@ static void hash_key(const char *key, size_t n, char hex[SHA256_HEX]) {
     sha256_hex(&s, hex);
 }
 
-static bool add_key(api_keys *keys, const char *key, size_t n, char *why) {
+static bool add_key(api_keys *keys, const char *key, size_t n, char *reason) {
     if (keys->n == MAX_KEYS) {
-        snprintf(why, WHY, "more than %d keys", MAX_KEYS);
+        snprintf(reason, REASON_SIZE, "more than %d keys", MAX_KEYS);
         return false;
     }
     void *grown = realloc(keys->hashes, (keys->n + 1) * sizeof keys->hashes[0]);
     if (!grown) {
-        snprintf(why, WHY, "out of memory");
+        snprintf(reason, REASON_SIZE, "out of memory");
         return false;
     }
     keys->hashes = grown;
@@ -31,57 +31,58 @@ static bool add_key(api_keys *keys, const char *key, size_t n, char *why) {
 }
 
 /* Words of `text`, which `ends` end. */
-static bool add_keys(api_keys *keys, const char *text, const char *ends, char *why) {
+static bool add_keys(api_keys *keys, const char *text, const char *ends, char *reason) {
     while (*text) {
         text += strspn(text, ends);
         const size_t n = strcspn(text, ends);
-        if (n && !add_key(keys, text, n, why)) return false;
+        if (n && !add_key(keys, text, n, reason)) return false;
         text += n;
     }
     return true;
 }
 
-static bool read_file(api_keys *keys, const char *path, char *why) {
+static bool read_file(api_keys *keys, const char *path, char *reason) {
     char line[1024];
     FILE *f = fopen(path, "re");
     if (!f) {
-        snprintf(why, WHY, "%.150s: %s", path, strerror(errno));
+        snprintf(reason, REASON_SIZE, "%.150s: %s", path, strerror(errno));
         return false;
     }
     bool ok = true;
     while (ok && fgets(line, sizeof line, f)) {
         const size_t n = strlen(line);
         if (n + 1 == sizeof line && line[n - 1] != '\n') {
-            snprintf(why, WHY, "%.150s: a key of more than %zu letters", path, sizeof line - 2);
+            snprintf(reason, REASON_SIZE, "%.150s: a key of more than %zu letters", path,
+                     sizeof line - 2);
             ok = false;
         } else if (line[strspn(line, " \t")] != '#') {
-            ok = add_keys(keys, line, " \t\r\n", why);
+            ok = add_keys(keys, line, " \t\r\n", reason);
         }
     }
     if (ok && ferror(f)) {
-        snprintf(why, WHY, "%.150s: %s", path, strerror(errno));
+        snprintf(reason, REASON_SIZE, "%.150s: %s", path, strerror(errno));
         ok = false;
     }
     fclose(f);
-    if (ok && !keys->n) snprintf(why, WHY, "%.150s: holds no key", path);
+    if (ok && !keys->n) snprintf(reason, REASON_SIZE, "%.150s: holds no key", path);
     return ok && keys->n;
 }
 
-bool api_keys_load(api_keys *keys, const char *file, char *why) {
-    api_keys fresh = {.n = 0};
-    const char *named = getenv("ANTIGRAVITY_API_KEY");
-    bool ok = !file || read_file(&fresh, file, why);
-    if (ok && named) ok = add_keys(&fresh, named, ", \t\r\n", why);
-    if (ok && named && !fresh.n) {
-        snprintf(why, WHY, "ANTIGRAVITY_API_KEY is set, but holds no key");
+bool api_keys_load(api_keys *keys, const char *file, char *reason) {
+    api_keys loaded = {.n = 0};
+    const char *from_environment = getenv("ANTIGRAVITY_API_KEY");
+    bool ok = !file || read_file(&loaded, file, reason);
+    if (ok && from_environment) ok = add_keys(&loaded, from_environment, ", \t\r\n", reason);
+    if (ok && from_environment && !loaded.n) {
+        snprintf(reason, REASON_SIZE, "ANTIGRAVITY_API_KEY is set, but holds no key");
         ok = false;
     }
     if (!ok) {
-        api_keys_free(&fresh);
+        api_keys_free(&loaded);
         return false;
     }
     api_keys_free(keys);
-    *keys = fresh;
+    *keys = loaded;
     return true;
 }
 
@@ -91,7 +92,7 @@ void api_keys_free(api_keys *keys) {
 }
 
 /* Looks at every key and every digit, whatever it has found. */
-static bool is_known(const api_keys *keys, const char *key, char scope[KEY_SCOPE]) {
+static bool find_key(const api_keys *keys, const char *key, char scope[KEY_SCOPE]) {
     char hex[SHA256_HEX];
     hash_key(key, strlen(key), hex);
     unsigned found = 0;
@@ -113,7 +114,7 @@ bool api_keys_check(const api_keys *keys, const char *authorization, const char 
     if (!keys->n) return true;
     if (authorization && !strncmp(authorization, "Bearer ", 7)) {
         const char *key = authorization + 7 + strspn(authorization + 7, " ");
-        if (is_known(keys, key, scope)) return true;
+        if (find_key(keys, key, scope)) return true;
     }
-    return x_api_key && is_known(keys, x_api_key, scope);
+    return x_api_key && find_key(keys, x_api_key, scope);
 }

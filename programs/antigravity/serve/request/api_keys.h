@@ -20,7 +20,7 @@ typedef struct api_keys {
 /* Those of the file, one a line (NULL: none), and those of the environment's ANTIGRAVITY_API_KEY,
  * with commas between them, take the place of those in *keys. False: why[256] says what is wrong,
  * and *keys is as it was. */
-bool api_keys_load(api_keys *keys, const char *file, char *why);
+bool api_keys_load(api_keys *keys, const char *file, char *reason);
 void api_keys_free(api_keys *keys);
 
 /* What "Authorization: Bearer KEY" or "x-api-key: KEY" bring; either may be NULL. False: none of

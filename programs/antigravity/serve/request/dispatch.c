@@ -13,37 +13,37 @@
 
 /* ---- a request begins and ends ---- */
 
-static void log_call(const serve_call *call) {
-    const serve_exchange *x = call->run ? run_exchange(call->run) : NULL;
+static void log_request(const serve_http_request *http) {
+    const serve_job_view *view = http->job ? job_view(http->job) : NULL;
     const access_entry e = {
-        .id = call->id,
-        .method = call->head.method,
-        .path = call->head.path,
-        .protocol = call->route && call->route->protocol ? call->route->protocol->name : NULL,
-        .model = x ? x->model : NULL,
-        .status = call->status,
-        .complete = call->complete,
-        .n_received = call->n_received,
-        .n_sent = call->n_sent,
-        .seconds = clock_s() - call->began,
-        .key = call->scope,
-        .n_prompt = x ? x->n_prompt : 0,
-        .n_cached = x ? x->n_cached : 0,
-        .n_generated = x ? x->n_generated : 0,
-        .queue_s = x ? x->queue_s : 0,
-        .first_token_s = x ? x->first_token_s : 0,
-        .error = call->error[0] ? call->error : NULL,
+        .id = http->id,
+        .method = http->head.method,
+        .path = http->head.path,
+        .protocol = http->route && http->route->protocol ? http->route->protocol->name : NULL,
+        .model = view ? view->model : NULL,
+        .status = http->status,
+        .complete = http->complete,
+        .n_received = http->n_received,
+        .n_sent = http->n_sent,
+        .seconds = clock_s() - http->began,
+        .key = http->scope,
+        .n_prompt = view ? view->n_prompt : 0,
+        .n_cached = view ? view->n_cached : 0,
+        .n_generated = view ? view->n_generated : 0,
+        .queue_s = view ? view->queue_s : 0,
+        .first_token_s = view ? view->first_token_s : 0,
+        .error = http->error[0] ? http->error : NULL,
     };
-    access_log_write(&call->server->log, &e);
+    access_log_write(&http->server->log, &e);
 }
 
-static void end_call(serve_call *call) {
-    server_counts *counts = &call->server->counts;
-    counts->n_by_class[call->status >= 100 && call->status < 600 ? call->status / 100 : 0]++;
-    if (!call->complete) counts->n_gone++;
-    log_call(call);
-    run_destroy(call->run);
-    call->server->n_calls--;
+static void finish_request(serve_http_request *http) {
+    server_counts *counts = &http->server->counts;
+    counts->n_by_class[http->status >= 100 && http->status < 600 ? http->status / 100 : 0]++;
+    if (!http->complete) counts->n_gone++;
+    log_request(http);
+    job_destroy(http->job);
+    http->server->n_requests--;
 }
 
 static void draw_id(char id[33]) {
@@ -52,29 +52,29 @@ static void draw_id(char id[33]) {
     for (size_t i = 0; i < sizeof bytes; i++) snprintf(id + 2 * i, 3, "%02x", bytes[i]);
 }
 
-serve_call *call_create(server *s, connection *c) {
-    serve_call *call = calloc(1, sizeof *call);
-    if (!call) return NULL;
-    call->account = connection_take_account(c);
-    call->server = s;
-    call->connection = c;
-    call->n_holders = 1;
-    call->released = end_call;
-    call->began = clock_s();
-    call->head = connection_take_head(c);
-    draw_id(call->id);
-    connection_set_owner(c, call);
-    s->n_calls++;
-    return call;
+serve_http_request *http_request_create(server *s, connection *c) {
+    serve_http_request *http = calloc(1, sizeof *http);
+    if (!http) return NULL;
+    http->account = connection_take_account(c);
+    http->server = s;
+    http->connection = c;
+    http->n_holders = 1;
+    http->released = finish_request;
+    http->began = clock_s();
+    http->head = connection_take_head(c);
+    draw_id(http->id);
+    connection_set_owner(c, http);
+    s->n_requests++;
+    return http;
 }
 
-void call_over(serve_call *call, bool complete) {
-    call->n_sent = connection_sent(call->connection);
-    call->connection = NULL;
-    call->complete = complete;
-    if (!complete && call->account) account_cancel(call->account);
-    if (!complete && !call->is_working && call->run) run_cancel(call->run);
-    call_release(call);
+void http_request_end(serve_http_request *http, bool complete) {
+    http->n_sent = connection_sent(http->connection);
+    http->connection = NULL;
+    http->complete = complete;
+    if (!complete && http->account) account_cancel(http->account);
+    if (!complete && !http->is_working && http->job) job_cancel(http->job);
+    http_request_release(http);
 }
 
 /* ---- to its handler ---- */
@@ -94,125 +94,127 @@ static size_t read_piece(void *to, size_t n, void *user) {
     return k;
 }
 
-static bool read_json(serve_call *call, serve_error *e) {
+static bool read_json(serve_http_request *http, serve_error *e) {
     json_error_t where;
-    body_reader r = {.at = call->body ? call->body : ""};
-    r.end = r.at + call->n_body;
-    call->json = json_load_callback(read_piece, &r, 0, &where);
-    account_free(call->body);
-    call->body = NULL;
-    if (!call->json && json_error_code(&where) == json_error_out_of_memory)
+    body_reader r = {.at = http->body ? http->body : ""};
+    r.end = r.at + http->n_body;
+    http->json = json_load_callback(read_piece, &r, 0, &where);
+    account_free(http->body);
+    http->body = NULL;
+    if (!http->json && json_error_code(&where) == json_error_out_of_memory)
         return serve_no_memory(e);
-    if (!call->json)
-        return serve_refuse(e, 400, NULL, "the body is no JSON: %s, at byte %d", where.text,
+    if (!http->json)
+        return serve_reject(e, 400, NULL, "the body is no JSON: %s, at byte %d", where.text,
                             where.position);
-    if (json_is_object(call->json)) return true;
-    return serve_refuse(e, 400, NULL, "the body is JSON, but no object");
+    if (json_is_object(http->json)) return true;
+    return serve_reject(e, 400, NULL, "the body is JSON, but no object");
 }
 
 static double mib(size_t bytes) { return (double)bytes / (1 << 20); }
 
 /* Says why the work on a request had to end. */
-static void describe_failure(const serve_call *call, account_failure why, serve_error *e) {
-    const server_settings *s = call->server->settings;
-    switch (why) {
+static void describe_failure(const serve_http_request *http, account_failure failure,
+                             serve_error *e) {
+    const server_settings *s = http->server->settings;
+    switch (failure) {
     case ACCOUNT_TOO_LARGE:
-        serve_refuse(e, 413, NULL,
+        serve_reject(e, 413, NULL,
                      "the request is too large: preparing it takes more than %.1f MiB of memory; "
                      "all requests together may take %.1f MiB",
-                     mib(account_needed(call->account)), mib(call->server->accounts.limit));
+                     mib(account_needed(http->account)), mib(http->server->accounts.limit));
         break;
     case ACCOUNT_CPU_TIME:
-        serve_refuse(e, 400, NULL,
+        serve_reject(e, 400, NULL,
                      "the request is too expensive: preparing it takes more than %g s of processor "
                      "time; shorten it, or start the server with a larger --prepare-limit",
                      s->prepare_limit_s);
         break;
     case ACCOUNT_DEADLINE:
-        serve_refuse(e, 504, NULL, "the request took longer than it may");
+        serve_reject(e, 504, NULL, "the request took longer than it may");
         break;
     case ACCOUNT_CLOSING:
-        serve_refuse(e, 503, NULL, "the server is shutting down");
+        serve_reject(e, 503, NULL, "the server is shutting down");
         break;
     case ACCOUNT_GONE:
     case ACCOUNT_OK:
     case ACCOUNT_BUSY:
     case ACCOUNT_NO_MEMORY:
-        serve_refuse(e, 503, NULL, "requests take as much memory as they may; try again later");
+        serve_reject(e, 503, NULL, "requests take as much memory as they may; try again later");
         e->retry_after = 1;
         break;
     }
 }
 
-static void work(serve_call *call) {
+static void run_handler(serve_http_request *http) {
     serve_error e;
-    if (call->route->waits) {
-        call->route->handle(call);
+    if (http->route->waits) {
+        http->route->handle(http);
         return;
     }
-    if (!read_json(call, &e)) call_reply_error(call, &e);
-    else if (call->route->protocol) run_prepare(call);
-    else call->route->handle(call);
+    if (!read_json(http, &e)) http_reply_error(http, &e);
+    else if (http->route->protocol) job_prepare(http);
+    else http->route->handle(http);
 }
 
 /* On a worker's thread. */
-static void work_on_call(worker_job *job) {
-    serve_call *call = (serve_call *)job;
-    const server_settings *s = call->server->settings;
-    const double limit = call->route->waits ? HUGE_VAL : s->prepare_limit_s;
-    account_begin_work(call->account, limit, s->timeout_s ? call->began + s->timeout_s : 0);
-    if (!account_must_end()) work(call);
-    const account_failure why = account_end_work(call->account);
-    call_drop_body(call);
-    if (why != ACCOUNT_OK && why != ACCOUNT_GONE) {
+static void prepare_request(work_item *item) {
+    serve_http_request *http = (serve_http_request *)item;
+    const server_settings *s = http->server->settings;
+    const double limit = http->route->waits ? HUGE_VAL : s->prepare_limit_s;
+    account_begin_work(http->account, limit, s->timeout_s ? http->began + s->timeout_s : 0);
+    if (!account_must_end()) run_handler(http);
+    const account_failure failure = account_end_work(http->account);
+    http_drop_body(http);
+    if (failure != ACCOUNT_OK && failure != ACCOUNT_GONE) {
         serve_error e;
-        describe_failure(call, why, &e);
-        call_reply_error(call, &e);
+        describe_failure(http, failure, &e);
+        http_reply_error(http, &e);
     }
 }
 
 /* Back on the loop's thread. */
-static void call_worked(worker_job *job) {
-    serve_call *call = (serve_call *)job;
-    account *before = account_enter(call->account);
-    call->is_working = false;
-    const bool asks = call->run && !call->status && call->connection;
+static void finish_preparation(work_item *item) {
+    serve_http_request *http = (serve_http_request *)item;
+    account *previous = account_enter(http->account);
+    http->is_working = false;
+    const bool starts_job = http->job && !http->status && http->connection;
     /* Reserves what the answers will take, so that no answer fails halfway. */
-    const account_failure why = account_reserve(call->account, asks ? run_cost(call->run) : 0);
-    if (asks && why != ACCOUNT_OK) {
+    const account_failure failure =
+        account_reserve(http->account, starts_job ? job_memory_bytes(http->job) : 0);
+    if (starts_job && failure != ACCOUNT_OK) {
         serve_error e;
-        describe_failure(call, why, &e);
-        call_send_error(call, &e);
-    } else if (asks) {
-        run_start(call->run);
+        describe_failure(http, failure, &e);
+        http_send_error(http, &e);
+    } else if (starts_job) {
+        job_start(http->job);
     } else {
-        call_send_reply(call);
+        http_send_reply(http);
     }
-    account_enter(before);
-    call_release(call);
+    account_enter(previous);
+    http_request_release(http);
 }
 
-void call_start(serve_call *call) {
+void http_request_start(serve_http_request *http) {
     enum { SMALL_BODY = 64 << 10 };
     serve_error e;
-    call->body = connection_take_body(call->connection, &call->n_body);
-    call->n_received = call->n_body;
-    if (!strcmp(call->route->method, "GET") && !call->route->waits) {
-        account *before = account_enter(call->account);
-        call->route->handle(call);
-        call_send_reply(call);
-        account_enter(before);
+    http->body = connection_take_body(http->connection, &http->n_body);
+    http->n_received = http->n_body;
+    if (!strcmp(http->route->method, "GET") && !http->route->waits) {
+        account *previous = account_enter(http->account);
+        http->route->handle(http);
+        http_send_reply(http);
+        account_enter(previous);
         return;
     }
-    call->job.work = work_on_call;
-    call->job.done = call_worked;
-    call->job.is_large = call->n_body >= SMALL_BODY;
-    call->is_working = true;
-    call_hold(call);
-    if (workers_add(call->server->workers, &call->job)) return;
-    call->is_working = false;
-    call_release(call);
-    serve_refuse(&e, 503, NULL, "too many requests are waiting to be read");
+    http->item.work = prepare_request;
+    http->item.done = finish_preparation;
+    http->item.is_large = http->n_body >= SMALL_BODY;
+    http->is_working = true;
+    http_request_retain(http);
+    if (workers_add(http->server->workers, &http->item)) return;
+    http->is_working = false;
+    http_request_release(http);
+    serve_reject(&e, 503, NULL, "too many requests are waiting to be read");
     e.retry_after = 1;
-    call_send_error(call, &e);
+    http_send_error(http, &e);
 }

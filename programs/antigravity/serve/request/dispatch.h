@@ -6,14 +6,14 @@
 #include "http_request.h"
 
 /* Takes the head of the connection, whose owner it becomes. NULL: out of memory. */
-serve_call *call_create(server *s, connection *c);
+serve_http_request *http_request_create(server *s, connection *c);
 /* The body is there: to the handler, or to the model. */
-void call_start(serve_call *call);
+void http_request_start(serve_http_request *http);
 /* The client has gone, or has its response. */
-void call_over(serve_call *call, bool complete);
+void http_request_end(serve_http_request *http, bool complete);
 
 /* admission.c: whether the head alone is reason to refuse; then *e says why. True with route NULL:
  * it was an OPTIONS, and is replied to. */
-bool call_admit(serve_call *call, serve_error *e);
+bool http_request_admit(serve_http_request *http, serve_error *e);
 
 #endif

@@ -5,14 +5,14 @@
 
 #include "serve/server.h"
 
-struct serve_call {
-    worker_job job;
+struct serve_http_request {
+    work_item item;
     bool is_working; /* a worker owns run, reply and body; the loop must not read them */
     server *server;
-    connection *connection;             /* NULL: the client has gone, or has its response */
-    account *account;                   /* owned: what the request takes */
-    unsigned n_holders;                 /* the connection, a worker, and requests to the model */
-    void (*released)(serve_call *call); /* called with the last release */
+    connection *connection; /* NULL: the client has gone, or has its response */
+    account *account;       /* owned: what the request takes */
+    unsigned n_holders;     /* the connection, a worker, and requests to the model */
+    void (*released)(serve_http_request *http); /* called with the last release */
     char id[33];
     double began;
     char scope[KEY_SCOPE];
@@ -21,7 +21,7 @@ struct serve_call {
 
     request_head head;
     const serve_route *route; /* NULL: there is none, or it may not be used */
-    const char *rest;
+    const char *path_tail;
     char *body;
     size_t n_body, n_received;
     json_t *json; /* the body */
@@ -33,18 +33,18 @@ struct serve_call {
     size_t n_reply;
     unsigned retry_after;
 
-    serve_run *run; /* NULL: the model is not asked */
+    serve_job *job; /* NULL: the model is not asked */
     char error[96];
     size_t n_sent;
     bool complete;
 };
 
-void call_hold(serve_call *call);
-void call_release(serve_call *call);
+void http_request_retain(serve_http_request *http);
+void http_request_release(serve_http_request *http);
 
-/* Sends what call_reply_json() and others have left, unless the client has gone. */
-void call_send_reply(serve_call *call);
+/* Sends what http_reply_json() and others have left, unless the client has gone. */
+void http_send_reply(serve_http_request *http);
 /* Fills in the reply and sends it. */
-void call_send_error(serve_call *call, const serve_error *e);
+void http_send_error(serve_http_request *http, const serve_error *e);
 
 #endif

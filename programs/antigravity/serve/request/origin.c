@@ -6,17 +6,17 @@
 #include <strings.h>
 
 /* The name of "name:port", "[::1]:port" or either without a port. False: malformed, or too long. */
-static bool read_name(const char *host, char *name, size_t cap) {
+static bool parse_host(const char *host, char *name, size_t cap) {
     const bool in_brackets = host[0] == '[';
     const char *begin = host + in_brackets;
     const size_t n = strcspn(begin, in_brackets ? "]" : ":");
-    const char *rest = begin + n;
+    const char *tail = begin + n;
     if (in_brackets) {
-        if (*rest != ']') return false;
-        rest++;
+        if (*tail != ']') return false;
+        tail++;
     }
     if (!n || n >= cap) return false;
-    if (*rest && (*rest != ':' || strspn(rest + 1, "0123456789") != strlen(rest + 1))) return false;
+    if (*tail && (*tail != ':' || strspn(tail + 1, "0123456789") != strlen(tail + 1))) return false;
     memcpy(name, begin, n);
     name[n] = '\0';
     /* "localhost." is the same name. */
@@ -45,7 +45,7 @@ static bool is_wildcard(const char *host) {
 
 bool host_allowed(const origin_rules *r, const char *host, const char *local) {
     char name[256];
-    if (!host || !read_name(host, name, sizeof name)) return false;
+    if (!host || !parse_host(host, name, sizeof name)) return false;
     if (host_is_loopback(name)) return true;
     if (r->bound && !is_wildcard(r->bound) && !strcasecmp(r->bound, name)) return true;
     /* An address is no name that somebody could have pointed here. */
@@ -55,7 +55,7 @@ bool host_allowed(const origin_rules *r, const char *host, const char *local) {
     return false;
 }
 
-static bool is_listed(const origin_rules *r, const char *origin) {
+static bool is_allowed_origin(const origin_rules *r, const char *origin) {
     for (size_t i = 0; i < r->n_origins; i++)
         if (!strcmp(r->origins[i], "*") || (origin && !strcasecmp(r->origins[i], origin)))
             return true;
@@ -63,7 +63,7 @@ static bool is_listed(const origin_rules *r, const char *origin) {
 }
 
 /* "http://127.0.0.1:8080" of a page that came from here. */
-static bool is_own(const char *host, const char *origin) {
+static bool is_same_origin(const char *host, const char *origin) {
     const char *at = strstr(origin, "://");
     return host && at && (!strncmp(origin, "http:", 5) || !strncmp(origin, "https:", 6)) &&
            !strcasecmp(at + 3, host);
@@ -72,12 +72,12 @@ static bool is_own(const char *host, const char *origin) {
 origin_verdict origin_check(const origin_rules *r, const char *host, const char *origin,
                             const char *site, const char *mode) {
     if (origin) {
-        if (is_own(host, origin)) return ORIGIN_NONE;
-        return is_listed(r, origin) ? ORIGIN_ALLOWED : ORIGIN_REFUSED;
+        if (is_same_origin(host, origin)) return ORIGIN_NONE;
+        return is_allowed_origin(r, origin) ? ORIGIN_ALLOWED : ORIGIN_REJECTED;
     }
     /* An image or a script that a page elsewhere names has no Origin, but browsers say where the
      * page is; a link that somebody follows is none of these. */
     if (!site || !strcmp(site, "same-origin") || !strcmp(site, "none")) return ORIGIN_NONE;
     if (mode && !strcmp(mode, "navigate")) return ORIGIN_NONE;
-    return is_listed(r, NULL) ? ORIGIN_NONE : ORIGIN_REFUSED;
+    return is_allowed_origin(r, NULL) ? ORIGIN_NONE : ORIGIN_REJECTED;
 }

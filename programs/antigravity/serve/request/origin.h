@@ -26,7 +26,7 @@ bool host_allowed(const origin_rules *r, const char *host, const char *local);
 typedef enum origin_verdict {
     ORIGIN_NONE,    /* no browser's page from elsewhere: no word of it in the response */
     ORIGIN_ALLOWED, /* the response says so */
-    ORIGIN_REFUSED,
+    ORIGIN_REJECTED,
 } origin_verdict;
 /* origin, site (Sec-Fetch-Site) and mode (Sec-Fetch-Mode) may be NULL. */
 origin_verdict origin_check(const origin_rules *r, const char *host, const char *origin,

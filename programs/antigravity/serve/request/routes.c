@@ -12,12 +12,12 @@ static const serve_route *const lists[] = {
 enum { N_LISTS = sizeof lists / sizeof lists[0] };
 
 /* The path, or a pattern that ends in "/" and "*". */
-static bool matches(const char *pattern, const char *path, const char **rest) {
+static bool matches(const char *pattern, const char *path, const char **tail) {
     const size_t n = strlen(pattern);
-    *rest = "";
+    *tail = "";
     if (n < 2 || strcmp(pattern + n - 2, "/*") != 0) return !strcmp(pattern, path);
     if (strncmp(pattern, path, n - 1) != 0 || !path[n - 1]) return false;
-    *rest = path + n - 1;
+    *tail = path + n - 1;
     return true;
 }
 
@@ -27,14 +27,14 @@ static const char *allowed_methods(bool get, bool post, bool delete) {
     return get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
 }
 
-const serve_route *route_find(const char *method, const char *path, const char **rest,
+const serve_route *route_find(const char *method, const char *path, const char **tail,
                               const char **allowed) {
     bool get = false, post = false, delete = false;
     const char *wanted = strcmp(method, "HEAD") != 0 ? method : "GET";
-    *rest = "";
+    *tail = "";
     for (size_t l = 0; l < N_LISTS; l++) {
         for (const serve_route *r = lists[l]; r->path; r++) {
-            if (!matches(r->path, path, rest)) continue;
+            if (!matches(r->path, path, tail)) continue;
             if (!strcmp(r->method, wanted)) return r;
             get = get || !strcmp(r->method, "GET");
             post = post || !strcmp(r->method, "POST");

@@ -19,7 +19,7 @@ extern const serve_route llama_routes[];       /* /completion */
 extern const serve_route llama_state_routes[]; /* /props, /slots */
 
 /* The route of a path; NULL: none. *allowed: the methods that it has, for another one. */
-const serve_route *route_find(const char *method, const char *path, const char **rest,
+const serve_route *route_find(const char *method, const char *path, const char **tail,
                               const char **allowed);
 
 #endif

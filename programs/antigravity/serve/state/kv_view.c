@@ -14,16 +14,16 @@
 #include <string.h>
 
 enum {
-    MOST_TEXTS = 32768, /* of tokens, in one reply */
-    OVERLAP = 8,        /* tokens that a character may be cut into: their texts are told again */
+    MAX_TEXTS = 32768, /* of tokens, in one reply */
+    OVERLAP = 8,       /* tokens that a character may be cut into: their texts are told again */
 };
 
 /* ---- texts of tokens ---- */
 
 /* Of the tokens from `first` on, from `shown` on: "" where a character goes on with the next. */
-static json_t *texts_of(const ag_cache_view *v, size_t first, size_t shown) {
+static json_t *token_texts(const ag_cache_view *v, size_t first, size_t shown) {
     const ag_tokenizer *tokenizer = ag_served_model_tokenizer(v->model);
-    const size_t end = v->n_ids - shown > MOST_TEXTS ? shown + MOST_TEXTS : v->n_ids;
+    const size_t end = v->n_ids - shown > MAX_TEXTS ? shown + MAX_TEXTS : v->n_ids;
     json_t *list = json_array();
     ag_decoder *decoder = NULL;
     ag_text text = {0};
@@ -43,13 +43,13 @@ static json_t *texts_of(const ag_cache_view *v, size_t first, size_t shown) {
     return list;
 }
 
-static json_t *text_part(const ag_cache_view *v, size_t from) {
+static json_t *text_object(const ag_cache_view *v, size_t from) {
     const size_t limit = from < v->n_ids ? from : v->n_ids;
     const size_t shown = limit > OVERLAP ? limit - OVERLAP : 0;
     const size_t first = shown > OVERLAP ? shown - OVERLAP : 0;
     const json_field fields[] = {
         {"from", json_integer((json_int_t)shown)},
-        {"tokens", texts_of(v, first, shown)},
+        {"tokens", token_texts(v, first, shown)},
     };
     return JSON_OBJECT(fields);
 }
@@ -66,7 +66,7 @@ static void number_runs(const ag_cache_view *v, size_t *numbers) {
     }
 }
 
-static json_t *layers_of(const ag_cache_view *v, const size_t *numbers) {
+static json_t *layer_list(const ag_cache_view *v, const size_t *numbers) {
     json_t *layers = json_array();
     for (uint32_t l = 0; layers && l < v->n_layers; l++) {
         json_t *heads = json_array();
@@ -100,7 +100,7 @@ static bool add_runs(ag_text *t, const ag_cache_view *v, const size_t *numbers) 
 }
 
 /* from SIZE_MAX: without texts. */
-static json_t *facts_of(const ag_cache_view *v, const size_t *numbers, size_t from) {
+static json_t *session_object(const ag_cache_view *v, const size_t *numbers, size_t from) {
     const char *model = ag_served_model_name(v->model);
     const json_field fields[] = {
         {"id", json_integer((json_int_t)v->id)},
@@ -117,27 +117,27 @@ static json_t *facts_of(const ag_cache_view *v, const size_t *numbers, size_t fr
         {"evicted", json_integer((json_int_t)v->n_evicted)},
         {"bytes", json_integer((json_int_t)v->kv_bytes)},
         {"shared_bytes", json_integer((json_int_t)v->shared_bytes)},
-        {"layers", layers_of(v, numbers)},
-        {"text", from < SIZE_MAX ? text_part(v, from) : NULL},
+        {"layers", layer_list(v, numbers)},
+        {"text", from < SIZE_MAX ? text_object(v, from) : NULL},
     };
     const size_t n = sizeof fields / sizeof fields[0];
     return json_object_of(fields, from < SIZE_MAX ? n : n - 1);
 }
 
 /* The runs are written as text: a million of them as JSON values would take much more memory. */
-static void reply_view(serve_call *call, const ag_cache_view *v, size_t from) {
+static void reply_view(serve_http_request *http, const ag_cache_view *v, size_t from) {
     size_t *numbers = account_calloc(v->n_heads + 1, sizeof *numbers);
     ag_text t = {0};
     if (numbers) number_runs(v, numbers);
-    json_t *facts = numbers ? facts_of(v, numbers, from) : NULL;
-    char *head = facts ? json_dumps(facts, JSON_COMPACT) : NULL;
-    json_decref(facts);
+    json_t *session = numbers ? session_object(v, numbers, from) : NULL;
+    char *head = session ? json_dumps(session, JSON_COMPACT) : NULL;
+    json_decref(session);
     /* The runs come before the last brace. */
     const bool ok = head && account_text_append(&t, head, strlen(head) - 1) &&
                     account_text_printf(&t, ",\"runs\":[") && add_runs(&t, v, numbers) &&
                     account_text_printf(&t, "]}");
-    if (ok) call_reply_text(call, 200, "application/json", t.data, t.len);
-    else call_reply_json(call, 503, NULL);
+    if (ok) http_reply_text(http, 200, "application/json", t.data, t.len);
+    else http_reply_json(http, 503, NULL);
     account_free(head);
     account_free(t.data);
     account_free(numbers);
@@ -152,36 +152,37 @@ static bool read_number(const char *text, uint64_t *out) {
 }
 
 /* True: v is there. */
-static bool find_view(const serve_call *call, size_t *from, ag_cache_view **v, serve_error *e) {
-    const char *query = call_query(call), *name = call_rest(call);
+static bool find_view(const serve_http_request *http, size_t *from, ag_cache_view **v,
+                      serve_error *e) {
+    const char *query = http_query(http), *name = http_path_tail(http);
     uint64_t id = 0, first = 0;
     ag_error err;
-    const bool is_own = kv_owner_find(name, &id);
-    if (!is_own && !read_number(name, &id))
-        return serve_refuse(e, 404, NULL, "there is no session '%.40s'", name);
+    const bool is_by_request = kv_owner_find(name, &id);
+    if (!is_by_request && !read_number(name, &id))
+        return serve_reject(e, 404, NULL, "there is no session '%.40s'", name);
     if (query[0] && (strncmp(query, "from=", 5) != 0 || !read_number(query + 5, &first)))
-        return serve_refuse(e, 400, "from", "from must be the position of a token");
-    *from = !is_own ? SIZE_MAX : first < UINT32_MAX ? (size_t)first : UINT32_MAX;
-    if (ag_serving_view_session(call_serving(call), id, call_scope(call), v, &err) == AG_OK)
+        return serve_reject(e, 400, "from", "from must be the position of a token");
+    *from = !is_by_request ? SIZE_MAX : first < UINT32_MAX ? (size_t)first : UINT32_MAX;
+    if (ag_serving_view_session(http_serving(http), id, http_scope(http), v, &err) == AG_OK)
         return true;
-    return serve_refuse_status(e, &err);
+    return serve_reject_status(e, &err);
 }
 
 /* One at a time: a view waits for the engine, and other requests need the workers. */
 static atomic_flag is_viewing = ATOMIC_FLAG_INIT;
 
-static void reply_session(serve_call *call) {
+static void reply_session(serve_http_request *http) {
     ag_cache_view *v = NULL;
     size_t from = 0;
     serve_error e;
     if (atomic_flag_test_and_set(&is_viewing)) {
-        serve_refuse(&e, 503, NULL, "another view of a session is being made");
+        serve_reject(&e, 503, NULL, "another view of a session is being made");
         e.retry_after = 1;
-        call_reply_error(call, &e);
+        http_reply_error(http, &e);
         return;
     }
-    if (find_view(call, &from, &v, &e)) reply_view(call, v, from);
-    else call_reply_error(call, &e);
+    if (find_view(http, &from, &v, &e)) reply_view(http, v, from);
+    else http_reply_error(http, &e);
     ag_cache_view_destroy(v);
     atomic_flag_clear(&is_viewing);
 }

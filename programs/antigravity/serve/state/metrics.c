@@ -16,7 +16,7 @@ typedef struct metric {
     double value;
 } metric;
 
-static bool counts(const char *name) {
+static bool is_counter(const char *name) {
     static const char end[] = "_total";
     const size_t n = strlen(name), n_end = sizeof end - 1;
     return n > n_end && !strcmp(name + n - n_end, end);
@@ -29,8 +29,8 @@ static bool add_metrics(ag_text *m, const metric *rows, size_t n) {
         ok = account_text_printf(m,
                                  "# HELP antigravity_%s %s\n# TYPE antigravity_%s %s\n"
                                  "antigravity_%s %.17g\n",
-                                 r->name, r->help, r->name, counts(r->name) ? "counter" : "gauge",
-                                 r->name, r->value);
+                                 r->name, r->help, r->name,
+                                 is_counter(r->name) ? "counter" : "gauge", r->name, r->value);
     }
     return ok;
 }
@@ -54,7 +54,7 @@ static bool add_requests(ag_text *m, const server *s) {
         {"http_connections_rejected_total",
          "New connections closed: all places, or the share of an address, were taken.",
          (double)connection_n_rejected(s->connections)},
-        {"http_requests", "Requests that are not over.", (double)s->n_calls},
+        {"http_requests", "Requests that are not over.", (double)s->n_requests},
     };
     return ok && add_metrics(m, rows, COUNT(rows));
 }
@@ -108,16 +108,16 @@ static bool add_memory(ag_text *m, const server *srv, const ag_serving_stats *s)
     return add_metrics(m, rows, COUNT(rows));
 }
 
-static void reply_metrics(serve_call *call) {
+static void reply_metrics(serve_http_request *http) {
     ag_serving_stats s;
     ag_text m = {0};
-    ag_serving_get_stats(call_serving(call), &s);
+    ag_serving_get_stats(http_serving(http), &s);
     const metric start = {"start_time_seconds", "When the server began, since 1970.",
-                          (double)call_started(call)};
-    const bool ok = add_requests(&m, call->server) && add_engine(&m, &s) &&
-                    add_memory(&m, call->server, &s) && add_metrics(&m, &start, 1);
-    if (ok) call_reply_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", m.data, m.len);
-    else call_reply_json(call, 503, NULL);
+                          (double)http_server_started(http)};
+    const bool ok = add_requests(&m, http->server) && add_engine(&m, &s) &&
+                    add_memory(&m, http->server, &s) && add_metrics(&m, &start, 1);
+    if (ok) http_reply_text(http, 200, "text/plain; version=0.0.4; charset=utf-8", m.data, m.len);
+    else http_reply_json(http, 503, NULL);
     account_free(m.data);
 }
 

@@ -10,37 +10,37 @@
 
 /* It needs no key: figures of the whole alone, no name and nothing of a conversation. */
 
-static void reply_health(serve_call *call) {
+static void reply_health(serve_http_request *http) {
     ag_serving_stats s;
-    ag_serving_get_stats(call_serving(call), &s);
-    const bool stops = call->server->n_stops > 0;
+    ag_serving_get_stats(http_serving(http), &s);
+    const bool is_stopping = http->server->n_stops > 0;
     const json_field memory[] = {
         {"used", json_integer((json_int_t)s.memory_used)},
         {"limit", s.memory_limit ? json_integer((json_int_t)s.memory_limit) : json_null()},
     };
     const json_field models[] = {
-        {"served", json_integer((json_int_t)ag_serving_n_models(call_serving(call)))},
+        {"served", json_integer((json_int_t)ag_serving_n_models(http_serving(http)))},
         {"loaded", json_integer((json_int_t)s.n_models_loaded)},
     };
     const json_field fields[] = {
-        {"status", json_string(stops ? "stopping" : "ok")},
+        {"status", json_string(is_stopping ? "stopping" : "ok")},
         {"running", json_integer(s.n_running)},
         {"waiting", json_integer(s.n_waiting)},
         {"memory", JSON_OBJECT(memory)},
         {"models", JSON_OBJECT(models)},
     };
-    call_reply_json(call, stops ? 503 : 200, JSON_OBJECT(fields));
+    http_reply_json(http, is_stopping ? 503 : 200, JSON_OBJECT(fields));
 }
 
 /* ---- /v1/kv ---- */
 
-typedef struct held_list {
+typedef struct session_list {
     json_t *list;
     const char *scope;
-} held_list;
+} session_list;
 
-static bool add_held(void *user, const ag_resident_session *h) {
-    held_list *l = user;
+static bool add_session(void *user, const ag_resident_session *h) {
+    session_list *l = user;
     if (strcmp(h->scope ? h->scope : "", l->scope) != 0) return true;
     const json_field fields[] = {
         {"id", json_integer((json_int_t)h->id)},
@@ -58,11 +58,11 @@ static bool add_held(void *user, const ag_resident_session *h) {
     return l->list != NULL;
 }
 
-static void reply_kv(serve_call *call) {
+static void reply_kv(serve_http_request *http) {
     ag_serving_stats s;
-    held_list held = {json_array(), call_scope(call)};
-    if (held.list) ag_serving_each_session(call_serving(call), add_held, &held);
-    ag_serving_get_stats(call_serving(call), &s);
+    session_list sessions = {json_array(), http_scope(http)};
+    if (sessions.list) ag_serving_each_session(http_serving(http), add_session, &sessions);
+    ag_serving_get_stats(http_serving(http), &s);
     const json_field memory[] = {
         {"limit", json_integer((json_int_t)s.memory_limit)},
         {"used", json_integer((json_int_t)s.memory_used)},
@@ -70,10 +70,10 @@ static void reply_kv(serve_call *call) {
     };
     const json_field fields[] = {
         {"object", json_string("list")},
-        {"data", held.list},
+        {"data", sessions.list},
         {"memory", JSON_OBJECT(memory)},
     };
-    call_reply_json(call, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_OBJECT(fields));
 }
 
 const serve_route state_routes[] = {

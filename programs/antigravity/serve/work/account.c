@@ -18,7 +18,7 @@
 #endif
 
 enum {
-    CLOCK_INTERVAL = 64,   /* allocations between two looks at the clocks */
+    CHECK_INTERVAL = 64,   /* allocations between two looks at the clocks */
     SMALL = 256 << 10,     /* bytes of an account that may use the whole pool */
     SMALL_SHARE = 8,       /* 1/8 of the pool is for accounts of at most SMALL bytes */
     OWN_PAGES = 128 << 10, /* bytes from which on a block gets pages of its own */
@@ -54,9 +54,9 @@ static _Thread_local struct {
     account *account;
     bool is_timed;
     double cpu_end, deadline;
-    double next_look;     /* at the processor time, which is a system call */
-    unsigned until_clock; /* allocations */
-} here;
+    double next_cpu_check; /* at the processor time, which is a system call */
+    unsigned until_check;  /* allocations */
+} current;
 
 /* ---- blocks as the system gives them ---- */
 
@@ -97,25 +97,25 @@ static size_t heap_cost(size_t bytes) {
 
 static size_t mapped_cost(size_t bytes) { return has_own_pages(bytes) ? page_bytes(bytes) : 0; }
 
-static block *obtain(size_t bytes, bool zeroed) {
+static block *block_alloc(size_t bytes, bool zeroed) {
     if (has_own_pages(bytes)) return map_pages(bytes); /* which are zero */
     return zeroed ? calloc(1, sizeof(block) + bytes) : malloc(sizeof(block) + bytes);
 }
 
-static void dispose(block *b) {
+static void block_free(block *b) {
     if (has_own_pages(b->bytes)) unmap_pages(b);
     else free(b);
 }
 
 /* NULL: b stays as it was. */
-static block *resize(block *b, size_t bytes) {
+static block *block_resize(block *b, size_t bytes) {
     const bool had_pages = has_own_pages(b->bytes), gets_pages = has_own_pages(bytes);
     if (had_pages && gets_pages) return remap_pages(b, bytes);
     if (!had_pages && !gets_pages) return realloc(b, sizeof *b + bytes);
-    block *other = obtain(bytes, false);
+    block *other = block_alloc(bytes, false);
     if (!other) return NULL;
     memcpy(other, b, sizeof *b + (bytes < b->bytes ? bytes : b->bytes));
-    dispose(b);
+    block_free(b);
     return other;
 }
 
@@ -130,15 +130,15 @@ static size_t limit_for(const account_pool *p, size_t taken) {
 }
 
 /* Takes memory from the pool until the account has `taken` bytes, at least what it has now. */
-static account_failure take(account *a, size_t taken) {
+static account_failure take_from_pool(account *a, size_t taken) {
     account_pool *p = a->pool;
-    const size_t limit = limit_for(p, taken), more = taken - a->taken;
+    const size_t limit = limit_for(p, taken), added = taken - a->taken;
     const size_t others = atomic_load(&p->others);
     if (taken + others > limit) return ACCOUNT_TOO_LARGE;
     size_t all = atomic_load(&p->taken);
     do {
-        if (all + others + more > limit) return ACCOUNT_BUSY;
-    } while (!atomic_compare_exchange_weak(&p->taken, &all, all + more));
+        if (all + others + added > limit) return ACCOUNT_BUSY;
+    } while (!atomic_compare_exchange_weak(&p->taken, &all, all + added));
     a->taken = taken;
     return ACCOUNT_OK;
 }
@@ -153,20 +153,20 @@ static void trim(account *a) {
 }
 
 /* Returns what the account does not use to the pool. */
-static void give_back(account *a) {
+static void return_unused(account *a) {
     trim(a);
-    const size_t keep = round_up(a->heap + a->mapped);
-    if (a->taken <= keep) return;
-    atomic_fetch_sub(&a->pool->taken, a->taken - keep);
-    a->taken = keep;
+    const size_t used = round_up(a->heap + a->mapped);
+    if (a->taken <= used) return;
+    atomic_fetch_sub(&a->pool->taken, a->taken - used);
+    a->taken = used;
 }
 
 /* ---- charges ---- */
 
-static void fail(account *a, account_failure why, size_t needed) {
+static void set_failure(account *a, account_failure failure, size_t needed) {
     pthread_mutex_lock(&a->lock);
     if (a->failure == ACCOUNT_OK) {
-        a->failure = why;
+        a->failure = failure;
         a->needed = needed;
     }
     pthread_mutex_unlock(&a->lock);
@@ -181,25 +181,25 @@ static void update_resident(account *a) {
 
 /* Takes what blocks of `heap` and `mapped` bytes need. If the pool refuses, trims the heap and
  * tries again. */
-static account_failure hold(account *a, size_t heap, size_t mapped) {
+static account_failure ensure_taken(account *a, size_t heap, size_t mapped) {
     for (bool is_trimmed = false;; is_trimmed = true) {
         const size_t peak = heap > a->heap_peak ? heap : a->heap_peak;
-        const account_failure why =
-            peak + mapped > a->taken ? take(a, round_up(peak + mapped)) : ACCOUNT_OK;
-        if (why == ACCOUNT_OK) a->heap_peak = peak;
-        if (why == ACCOUNT_OK || is_trimmed || peak == heap) return why;
+        const account_failure failure =
+            peak + mapped > a->taken ? take_from_pool(a, round_up(peak + mapped)) : ACCOUNT_OK;
+        if (failure == ACCOUNT_OK) a->heap_peak = peak;
+        if (failure == ACCOUNT_OK || is_trimmed || peak == heap) return failure;
         trim(a);
     }
 }
 
 /* A block of `bytes` takes the place of one of `old` bytes; NONE: there is none. */
-static bool exchange(account *a, size_t old, size_t bytes) {
+static bool replace_charge(account *a, size_t old, size_t bytes) {
     const size_t heap = a->heap - heap_cost(old) + heap_cost(bytes);
     const size_t mapped = a->mapped - mapped_cost(old) + mapped_cost(bytes);
-    const account_failure why = bytes == NONE ? ACCOUNT_OK : hold(a, heap, mapped);
-    if (why != ACCOUNT_OK) {
+    const account_failure failure = bytes == NONE ? ACCOUNT_OK : ensure_taken(a, heap, mapped);
+    if (failure != ACCOUNT_OK) {
         if (a->failure == ACCOUNT_OK) {
-            a->failure = why;
+            a->failure = failure;
             a->needed = heap + mapped;
         }
         return false;
@@ -210,10 +210,10 @@ static bool exchange(account *a, size_t old, size_t bytes) {
     return true;
 }
 
-static bool is_unused(const account *a) { return !a->heap && !a->mapped; }
+static bool is_empty(const account *a) { return !a->heap && !a->mapped; }
 
 static void destroy(account *a) {
-    give_back(a);
+    return_unused(a);
     pthread_mutex_destroy(&a->lock);
     free(a);
 }
@@ -221,8 +221,8 @@ static void destroy(account *a) {
 /* Charges for the exchange. False: there is no memory for it, and nothing has changed. */
 static bool charge(account *a, size_t old, size_t bytes) {
     pthread_mutex_lock(&a->lock);
-    const bool ok = exchange(a, old, bytes);
-    const bool is_last = a->is_released && is_unused(a);
+    const bool ok = replace_charge(a, old, bytes);
+    const bool is_last = a->is_released && is_empty(a);
     pthread_mutex_unlock(&a->lock);
     if (is_last) destroy(a);
     return ok;
@@ -242,26 +242,26 @@ void account_release(account *a) {
     if (!a) return;
     pthread_mutex_lock(&a->lock);
     a->is_released = true;
-    give_back(a);
-    const bool is_last = is_unused(a);
+    return_unused(a);
+    const bool is_last = is_empty(a);
     pthread_mutex_unlock(&a->lock);
     if (is_last) destroy(a);
 }
 
 account *account_enter(account *a) {
-    account *before = here.account;
-    here.account = a;
+    account *before = current.account;
+    current.account = a;
     return before;
 }
 
 account_failure account_reserve(account *a, size_t bytes) {
     pthread_mutex_lock(&a->lock);
-    give_back(a);
+    return_unused(a);
     const size_t taken = round_up(a->heap + a->mapped + bytes);
-    const account_failure why = take(a, taken);
-    if (why != ACCOUNT_OK) a->needed = taken;
+    const account_failure failure = take_from_pool(a, taken);
+    if (failure != ACCOUNT_OK) a->needed = taken;
     pthread_mutex_unlock(&a->lock);
-    return why;
+    return failure;
 }
 
 size_t account_bytes(account *a) {
@@ -282,32 +282,32 @@ static double seconds_of(clockid_t clock) {
 }
 
 /* Why the thread's work must end, without a look at the clocks. */
-static account_failure told_to_end(const account *a) {
+static account_failure cancel_reason(const account *a) {
     if (atomic_load_explicit(&a->is_cancelled, memory_order_relaxed)) return ACCOUNT_GONE;
     if (atomic_load_explicit(&a->pool->is_closing, memory_order_relaxed)) return ACCOUNT_CLOSING;
     return ACCOUNT_OK;
 }
 
-static account_failure time_is_over(void) {
+static account_failure check_time(void) {
     static const double interval_s = 1e-3;
     const double now = seconds_of(CLOCK_MONOTONIC);
-    if (here.deadline > 0 && now > here.deadline) return ACCOUNT_DEADLINE;
-    if (now < here.next_look) return ACCOUNT_OK;
-    here.next_look = now + interval_s;
-    return seconds_of(CLOCK_THREAD_CPUTIME_ID) > here.cpu_end ? ACCOUNT_CPU_TIME : ACCOUNT_OK;
+    if (current.deadline > 0 && now > current.deadline) return ACCOUNT_DEADLINE;
+    if (now < current.next_cpu_check) return ACCOUNT_OK;
+    current.next_cpu_check = now + interval_s;
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID) > current.cpu_end ? ACCOUNT_CPU_TIME : ACCOUNT_OK;
 }
 
-static bool must_end(bool look_at_clocks) {
-    account *a = here.account;
+static bool must_end(bool check_clocks) {
+    account *a = current.account;
     /* A failure lasts until the end of the work: a caller may have overlooked it. */
     if (a->failure != ACCOUNT_OK) return true;
-    account_failure why = told_to_end(a);
-    if (why == ACCOUNT_OK && look_at_clocks) why = time_is_over();
-    if (why != ACCOUNT_OK) fail(a, why, 0);
-    return why != ACCOUNT_OK;
+    account_failure failure = cancel_reason(a);
+    if (failure == ACCOUNT_OK && check_clocks) failure = check_time();
+    if (failure != ACCOUNT_OK) set_failure(a, failure, 0);
+    return failure != ACCOUNT_OK;
 }
 
-bool account_must_end(void) { return here.account && here.is_timed && must_end(true); }
+bool account_must_end(void) { return current.account && current.is_timed && must_end(true); }
 
 static bool interrupted(void *user) {
     (void)user;
@@ -317,22 +317,22 @@ static bool interrupted(void *user) {
 void account_begin_work(account *a, double cpu_s, double deadline) {
     a->failure = ACCOUNT_OK;
     a->needed = 0;
-    here.account = a;
-    here.is_timed = true;
-    here.cpu_end = seconds_of(CLOCK_THREAD_CPUTIME_ID) + cpu_s;
-    here.deadline = deadline;
-    here.next_look = 0;
-    here.until_clock = CLOCK_INTERVAL;
+    current.account = a;
+    current.is_timed = true;
+    current.cpu_end = seconds_of(CLOCK_THREAD_CPUTIME_ID) + cpu_s;
+    current.deadline = deadline;
+    current.next_cpu_check = 0;
+    current.until_check = CHECK_INTERVAL;
     ag_set_thread_interrupt(interrupted, NULL);
 }
 
 account_failure account_end_work(account *a) {
-    here.account = NULL;
-    here.is_timed = false;
+    current.account = NULL;
+    current.is_timed = false;
     ag_set_thread_interrupt(NULL, NULL);
-    const account_failure why = a->failure;
+    const account_failure failure = a->failure;
     a->failure = ACCOUNT_OK;
-    return why;
+    return failure;
 }
 
 void account_cancel(account *a) { atomic_store(&a->is_cancelled, true); }
@@ -341,21 +341,21 @@ void account_cancel(account *a) { atomic_store(&a->is_cancelled, true); }
 
 static bool may_allocate(size_t bytes) {
     if (bytes > SIZE_MAX / 2) return false;
-    if (!here.is_timed || !here.account) return true;
-    const bool look = --here.until_clock == 0;
-    if (look) here.until_clock = CLOCK_INTERVAL;
-    return !must_end(look);
+    if (!current.is_timed || !current.account) return true;
+    const bool check_now = --current.until_check == 0;
+    if (check_now) current.until_check = CHECK_INTERVAL;
+    return !must_end(check_now);
 }
 
 static void *allocate(size_t bytes, bool zeroed) {
-    account *a = here.account;
+    account *a = current.account;
     if (!may_allocate(bytes) || (a && !charge(a, NONE, bytes))) return NULL;
-    block *b = obtain(bytes, zeroed);
+    block *b = block_alloc(bytes, zeroed);
     if (b) {
         *b = (block){.owner = a, .bytes = bytes};
         return b + 1;
     }
-    if (a) fail(a, ACCOUNT_NO_MEMORY, bytes);
+    if (a) set_failure(a, ACCOUNT_NO_MEMORY, bytes);
     if (a) charge(a, bytes, NONE);
     return NULL;
 }
@@ -373,12 +373,12 @@ void *account_realloc(void *p, size_t bytes) {
     const size_t n_old = old->bytes;
     if (bytes > n_old && !may_allocate(bytes)) return NULL;
     if (a && !charge(a, n_old, bytes)) return NULL;
-    block *b = resize(old, bytes);
+    block *b = block_resize(old, bytes);
     if (b) {
         b->bytes = bytes;
         return b + 1;
     }
-    if (a) fail(a, ACCOUNT_NO_MEMORY, bytes);
+    if (a) set_failure(a, ACCOUNT_NO_MEMORY, bytes);
     if (a) charge(a, bytes, n_old);
     return NULL;
 }
@@ -388,7 +388,7 @@ void account_free(void *p) {
     block *b = (block *)p - 1;
     account *a = b->owner;
     const size_t bytes = b->bytes;
-    dispose(b);
+    block_free(b);
     if (a) charge(a, bytes, NONE);
 }
 

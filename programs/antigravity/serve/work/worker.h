@@ -13,20 +13,20 @@ typedef struct workers workers;
 
 /* First in a structure of the sender's. work() runs on a worker's thread, then done() on the
  * loop's. */
-typedef struct worker_job {
+typedef struct work_item {
     loop_task task; /* the worker's own */
-    struct worker_job *next;
+    struct work_item *next;
     uint64_t order; /* the workers' own: of arrival */
     bool is_large;  /* set by the sender: it may take long */
-    void (*work)(struct worker_job *job);
-    void (*done)(struct worker_job *job);
-} worker_job;
+    void (*work)(struct work_item *item);
+    void (*done)(struct work_item *item);
+} work_item;
 
-/* n threads; at most max_jobs wait. Of several threads one takes small jobs only. */
-workers *workers_create(loop_queue *queue, size_t n, size_t max_jobs);
+/* n threads; at most max_items wait. Of several threads one takes small jobs only. */
+workers *workers_create(loop_queue *queue, size_t n, size_t max_items);
 /* Waits for the jobs that are there; their done() is left to the queue. */
 void workers_destroy(workers *w);
 /* False: too many are waiting. */
-bool workers_add(workers *w, worker_job *job);
+bool workers_add(workers *w, work_item *item);
 
 #endif
