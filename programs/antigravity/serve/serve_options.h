@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of `antigravity serve`. */
+/* Command line of `antigravity serve`. */
 #ifndef ANTIGRAVITY_SERVE_SERVE_OPTIONS_H
 #define ANTIGRAVITY_SERVE_SERVE_OPTIONS_H
 
@@ -11,18 +11,18 @@ enum { MAX_SERVED = 32, MAX_ALIASES = 64, MAX_TRUSTED = 64 };
 
 typedef struct served_option {
     const char *path;          /* NULL: the bundled model */
-    const char *template_file; /* NULL: its own */
+    const char *template_file; /* NULL: the model's own */
 } served_option;
 
 typedef struct alias_option {
     const char *name;
-    size_t model; /* which of the served */
+    size_t model; /* index in `served` */
 } alias_option;
 
 typedef struct serve_options {
-    model_options model; /* how all of them are loaded, and their sessions */
+    model_options model; /* load and session settings of all models */
     served_option served[MAX_SERVED];
-    size_t n_served; /* of -m */
+    size_t n_served; /* from -m */
     alias_option aliases[MAX_ALIASES];
     size_t n_aliases;
     ag_serving_params engine;
@@ -33,10 +33,10 @@ typedef struct serve_options {
     uint32_t port;
     peer_range trusted[MAX_TRUSTED]; /* server.limits points here */
     bool insecure, load_later;
-    atomic_size_t bytes; /* of connections and requests */
+    atomic_size_t bytes; /* memory of connections and requests */
 } serve_options;
 
-/* OPTIONS_RUN, or an exit code. */
+/* Returns OPTIONS_RUN, or an exit code. */
 int serve_options_read(serve_options *o, int argc, char **argv);
 
 #endif

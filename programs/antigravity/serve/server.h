@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server: sockets, the event loop, and what requests share. */
+/* State of the server that all requests share. */
 #ifndef ANTIGRAVITY_SERVE_SERVER_H
 #define ANTIGRAVITY_SERVE_SERVER_H
 
@@ -24,25 +24,25 @@ typedef struct server_settings {
     tls_files *tls;       /* NULL: none */
     const char *log;      /* NULL: none; "-": standard output */
     bool any_model, share_prefixes;
-    json_t *template_variables; /* NULL, or an object: what a request does not set itself */
+    json_t *template_variables; /* NULL, or an object: defaults of template variables */
     const char *const *names;   /* [n_names] of models, aliases included */
     size_t n_names;
-    uint64_t memory_limit; /* the engine's; 0: none */
+    uint64_t memory_limit; /* bytes, of the engine; 0: none */
     size_t max_bytes;      /* of connections and requests together */
-    atomic_size_t *bytes;  /* resident bytes of both; the engine reads it */
-    size_t answer_bytes;   /* that answers may be remembered with */
-    const char *answers;   /* NULL, or the file in which they stay */
-    uint32_t max_running;  /* answers at a time */
+    atomic_size_t *bytes;  /* resident bytes of connections and requests; the engine reads it */
+    size_t answer_bytes;   /* limit of the answer memory */
+    const char *answers;   /* NULL, or the file that keeps the answer memory */
+    uint32_t max_running;  /* concurrent answers */
     uint32_t n_workers;
     double prepare_limit_s; /* seconds of processor time to prepare a request */
-    uint32_t grace_s;       /* how long requests may go on after SIGTERM */
+    uint32_t grace_s;       /* seconds that requests may take after SIGTERM */
     uint32_t timeout_s;     /* seconds for a request; 0: no limit */
 } server_settings;
 
-/* What has been replied since the start, for /metrics. */
+/* Response counters, for /metrics. */
 typedef struct server_counts {
-    uint64_t n_by_class[6];     /* 2: statuses from 200 to 299 */
-    uint64_t n_streams, n_gone; /* responses that the client did not wait for */
+    uint64_t n_by_class[6];     /* [2]: statuses from 200 to 299 */
+    uint64_t n_streams, n_gone; /* n_gone: the client left before the end */
 } server_counts;
 
 typedef struct server {
@@ -57,12 +57,12 @@ typedef struct server {
     access_log log;
     answer_memory *answers;
     server_counts counts;
-    serve_job *first_job;  /* requests that are with the model */
+    serve_job *first_job;  /* list of jobs in the engine */
     account_pool accounts; /* one account for each request */
-    size_t n_requests;     /* requests that are not over */
+    size_t n_requests;     /* that have not ended */
     int64_t started;
-    unsigned n_stops; /* signals that asked for the end */
-    double stop_at;   /* then what is still running is cancelled */
+    unsigned n_stops; /* stop signals received */
+    double stop_at;   /* time at which running requests are cancelled */
 } server;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Anthropic's Messages, in two halves: what a client asks, and what it is answered. */
+/* Anthropic's Messages API: parsers of requests and writers of replies. */
 #ifndef ANTIGRAVITY_SERVE_ANTHROPIC_ANTHROPIC_H
 #define ANTIGRAVITY_SERVE_ANTHROPIC_ANTHROPIC_H
 
@@ -10,19 +10,20 @@ bool anthropic_parse(const serve_http_request *http, const json_t *body, serve_r
                      serve_error *e);
 bool anthropic_parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
                            serve_error *e);
-/* Appends the messages that one message of Anthropic's stands for to r->messages. */
+/* Converts one message of the body and appends it to r->messages. A message with tool results
+ * becomes several. */
 bool anthropic_read_message(const json_t *message, serve_request *r, serve_error *e);
 
-/* {"type": "error", "error": {"type", "message"}} */
+/* Returns {"type": "error", "error": {"type", "message"}}. */
 json_t *anthropic_error(const serve_error *e);
 json_t *anthropic_reply(serve_job_view *view);
 json_t *anthropic_count(serve_job_view *view);
 void anthropic_event(serve_job_view *view, const serve_event *e);
 
-/* The content block of a stream that is open. */
+/* State of a stream: the content block that is open. */
 typedef struct anthropic_stream {
     enum { ANTHROPIC_NONE, ANTHROPIC_TEXT, ANTHROPIC_THINKING, ANTHROPIC_TOOL } open;
-    size_t n_blocks; /* that were opened */
+    size_t n_blocks; /* blocks opened so far */
 } anthropic_stream;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a connection, for connection.c, connection_places.c and connection_reply.c. */
+/* State of a connection, shared by connection.c, connection_capacity.c and connection_reply.c. */
 #ifndef ANTIGRAVITY_SERVE_HTTP_CONNECTION_IMPL_H
 #define ANTIGRAVITY_SERVE_HTTP_CONNECTION_IMPL_H
 
@@ -13,35 +13,34 @@
 typedef enum connection_state {
     CONNECTION_HEAD,    /* waits for a head, or the rest of one */
     CONNECTION_BODY,    /* reads a body */
-    CONNECTION_WAITING, /* the request is with the owner */
+    CONNECTION_WAITING, /* the owner has the request */
     CONNECTION_STREAMING,
-    CONNECTION_FLUSHING,  /* the response is complete, but for the socket */
-    CONNECTION_LINGERING, /* replied before the request was read: what else comes is dropped */
+    CONNECTION_FLUSHING,  /* the response is complete and waits for the socket */
+    CONNECTION_LINGERING, /* replied before the request was read; further input is dropped */
 } connection_state;
 
 struct connection {
     connection_set *set;
-    connection *next, *previous; /* in the set's list */
-    /* In the set's list of waiting connections: the neighbours that began to wait later and
-     * earlier. */
+    connection *next, *previous; /* in the list of the set */
+    /* In the list of waiting connections, in the order in which they began to wait. */
     connection *next_waiting, *previous_waiting;
     peer_count *peer; /* NULL: not counted by address */
     struct bufferevent *events;
-    struct event *deadline; /* of what is being read */
+    struct event *deadline; /* of the head or the body that is being read */
     connection_state state;
     bool is_local, is_tls, is_waiting;
-    bool has_request; /* has_request: the owner knows of a request that is not over */
+    bool has_request; /* the owner has a request that has not ended */
     bool close_after;
-    bool is_reading;      /* the first byte of a request has come, its last one has not */
-    bool has_unread_body; /* what follows in the input belongs to a body */
+    bool is_reading;      /* the first byte of a request has arrived, its last has not */
+    bool has_unread_body; /* the input continues with a body */
     bool is_head, is_http_1_0;
-    bool is_chunked;  /* the response is */
-    account *account; /* account of the request; NULL: none */
+    bool is_chunked;  /* the response is chunked */
+    account *account; /* of the request; NULL: none */
     bool owns_account;
-    request_head head; /* text NULL once the owner took it */
+    request_head head; /* text is NULL once the owner has taken it */
     bool body_is_chunked;
     uint64_t body_length;
-    double body_began; /* on the clock of clock.h */
+    double body_began; /* seconds of clock_s() */
     body_chunks chunks;
     char *body;
     size_t n_body, body_cap;
@@ -63,11 +62,11 @@ struct connection_set {
     bool is_draining;
 };
 
-/* Frees the connection; the owner is told first, if it has a request of it. */
+/* Frees the connection. Calls ended() first if the owner has a request of it. */
 void connection_close(connection *c, bool complete);
-/* The response has left: the next request, or the end. */
+/* Handles a response that has been sent: waits for the next request, or closes the connection. */
 void connection_finish_reply(connection *c);
-/* Reads what has come, as far as the state allows. */
+/* Reads from the input as far as the state allows. */
 void connection_read(connection *c);
 void connection_set_deadline(connection *c, uint32_t seconds); /* 0: none */
 /* Returns whether the first byte of a request has arrived and its last byte has not. */
@@ -79,17 +78,16 @@ void connection_reject(connection *c, int status, const char *reason);
  * The connection must be closed next. */
 bool connection_write_now(connection *c);
 
-/* connection_places.c */
-/* Changes the state. A connection that waits in the new state goes to the end of the list of
- * waiting connections; another one leaves the list. */
+/* connection_capacity.c. Changes the state. Appends the connection to the list of waiting
+ * connections if it waits in the new state, and removes it from the list if not. */
 void connection_enter(connection *c, connection_state state);
 void connection_stop_waiting(connection *c);
-/* Ensures a place for one more connection: closes the one that has waited longest if all places are
- * taken. Fails if none waits. */
+/* Ensures that one more connection may be opened: closes the one that has waited longest if the
+ * limit is reached. Fails if none waits. */
 bool connection_ensure_capacity(connection_set *set);
 /* Counts a connection from this address; NULL: a Unix socket. *out: the entry to remove when the
- * connection closes; NULL for addresses that are not counted. Fails if the address has its share of
- * the places. */
+ * connection closes; NULL for addresses that are not counted. Fails if the address has reached its
+ * limit. */
 bool connection_count_peer(connection_set *set, const peer_address *from, peer_count **out);
 
 #endif

@@ -19,11 +19,11 @@ typedef struct peer_counts {
 
 /* Fails without memory. */
 bool peer_counts_init(peer_counts *t, size_t max_connections);
-/* Frees the table. Entries that are still in it are freed too. */
+/* Frees the table and all entries in it. */
 void peer_counts_free(peer_counts *t);
 
 /* Counts one more connection of the address. Returns its entry, for peer_counts_remove(). NULL: the
- * address has `max` connections already, or no memory. */
+ * address has `max` connections, or no memory. */
 peer_count *peer_counts_add(peer_counts *t, const peer_address *a, uint32_t max);
 void peer_counts_remove(peer_counts *t, peer_count *entry);
 

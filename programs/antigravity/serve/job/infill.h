@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text between what stands before and behind it, by models that were trained for it: their
- * vocabularies have tokens that mark the two. */
+/* Fill-in-the-middle prompts, for models whose vocabulary has tokens that mark prefix, suffix and
+ * middle. */
 #ifndef ANTIGRAVITY_SERVE_JOB_INFILL_H
 #define ANTIGRAVITY_SERVE_JOB_INFILL_H
 
@@ -10,13 +10,13 @@
 
 enum { INFILL_STOPS = 8 };
 
-/* Whether the model has tokens for a gap. */
+/* Returns whether the vocabulary has such tokens. */
 bool infill_is_supported(const ag_tokenizer *t);
-/* *ids, which is empty, becomes a prompt with r->suffix behind the gap and r->files before
- * everything. 400 where the model has no such tokens. */
+/* Writes a prompt to *ids, which must be empty: r->files, then `prompt` as prefix and r->suffix.
+ * Fails with 400 if the vocabulary lacks the tokens. */
 bool infill_encode(const ag_tokenizer *t, const json_t *prompt, const serve_request *r, ag_ids *ids,
                    serve_error *e);
-/* What ends the text in the gap, besides the model's own; returns how many. */
+/* Writes the ids that end the middle, besides the model's own end tokens. Returns their number. */
 size_t infill_stop_ids(const ag_tokenizer *t, int32_t ids[static INFILL_STOPS]);
 
 #endif

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request on its way through the model: made on a worker's thread, then fed by the events of the
- * engine on the thread of the loop. */
+/* Jobs: the generation that a request starts. A worker prepares a job; the event loop then feeds it
+ * with the engine's events. */
 #ifndef ANTIGRAVITY_SERVE_JOB_JOB_H
 #define ANTIGRAVITY_SERVE_JOB_JOB_H
 
 #include "serve/protocol/protocol.h"
 
-/* On a worker's thread: from the body of the call to its call->run, or to a reply that says what is
- * wrong. */
+/* Prepares http->job from the body, or sets an error reply. Called on a worker's thread; the other
+ * functions are called on the thread of the event loop. */
 void job_prepare(serve_http_request *http);
 
-/* The rest on the loop's. */
-/* Bytes that it may take beyond its body and its answers' text: probabilities, and answers that
- * were recalled. */
+/* Returns the bytes that the job may need beyond its body and its answers' text: probabilities,
+ * restored answers and the reply as JSON. */
 size_t job_memory_bytes(const serve_job *job);
 void job_start(serve_job *job);
-/* The client has gone, or the server ends. */
+/* Cancels all prompts of the job: the client has gone, or the server stops. */
 void job_cancel(serve_job *job);
-/* Once a second: what keeps a connection alive while nothing else is sent. */
+/* Called once a second. Sends an idle event if the stream has been silent for five seconds. */
 void job_tick(serve_job *job, double now);
-void job_destroy(serve_job *job); /* NULL is fine */
+void job_destroy(serve_job *job); /* NULL is allowed */
 
 const serve_job_view *job_view(const serve_job *job);
 serve_job *job_next(const serve_job *job);

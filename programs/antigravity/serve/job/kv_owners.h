@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose conversation a session is: the text of one is shown to him alone who names the request that
- * it answers. A request's id is drawn at random and told in the X-Request-Id of its response. */
+/* Maps the id of an HTTP request to its request in the engine. Only a client that knows the random
+ * id, from the X-Request-Id of its response, may see the text of its session. */
 #ifndef ANTIGRAVITY_SERVE_JOB_KV_OWNERS_H
 #define ANTIGRAVITY_SERVE_JOB_KV_OWNERS_H
 
@@ -8,7 +8,8 @@
 
 enum { KV_OWNER_ID = 32 };
 
-/* Of the last 1024 requests; id has 32 characters. Both from any thread. */
+/* Keep the last 1024 requests; id has KV_OWNER_ID characters. Both may be called from any
+ * thread. */
 void kv_owner_add(const char *id, ag_request_id request);
 bool kv_owner_find(const char *id, ag_request_id *request);
 

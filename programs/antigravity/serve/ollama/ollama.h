@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ollama's interface: chat, generate and embed, as lines of JSON, and what its clients ask about
- * models. Models are not changed through it. */
+/* ollama's API: chat, generate and embed with replies as lines of JSON, and queries about models.
+ * Models cannot be changed through it. */
 #ifndef ANTIGRAVITY_SERVE_OLLAMA_OLLAMA_H
 #define ANTIGRAVITY_SERVE_OLLAMA_OLLAMA_H
 
@@ -15,14 +15,14 @@ bool ollama_parse_embed(const serve_http_request *http, const json_t *body, serv
                         serve_error *e);
 bool ollama_parse_embeddings(const serve_http_request *http, const json_t *body, serve_request *r,
                              serve_error *e);
-/* So many calls and results came before: their ids are numbers. */
+/* Numbers of calls and results in earlier messages. They become the ids of the next ones. */
 typedef struct ollama_counts {
     size_t n_calls, n_results;
 } ollama_counts;
-/* Appends a message as ag_chat_set_messages() takes it to r->messages. */
+/* Converts a message and appends it to r->messages. */
 bool ollama_read_message(const json_t *message, ollama_counts *before, serve_request *r,
                          serve_error *e);
-/* A copy of the name without a ":latest" that no model has; NULL: no memory. */
+/* Returns a copy of the name without a ":latest" that no model has; NULL without memory. */
 char *ollama_model_name(const serve_http_request *http, const char *name);
 
 json_t *ollama_error(const serve_error *e); /* {"error": TEXT} */
@@ -33,13 +33,13 @@ json_t *ollama_embeddings_reply(serve_job_view *view);
 void ollama_chat_event(serve_job_view *view, const serve_event *e);
 void ollama_generate_event(serve_job_view *view, const serve_event *e);
 
-/* "2026-11-22T17:00:00.123456Z" */
+/* Writes a time as "2026-11-22T17:00:00.123456Z". seconds: since 1970. */
 void ollama_time(char text[static 32], double seconds);
 
 void ollama_version(serve_http_request *http);
 void ollama_tags(serve_http_request *http);
 void ollama_ps(serve_http_request *http);
 void ollama_show(serve_http_request *http);
-void ollama_reject(serve_http_request *http); /* 403: models stay as they are */
+void ollama_reject(serve_http_request *http); /* replies 403 to requests that would change models */
 
 #endif

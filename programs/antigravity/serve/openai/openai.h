@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenAI's interface: chat completions, completions, embeddings. */
+/* OpenAI's API: chat completions, completions, embeddings. */
 #ifndef ANTIGRAVITY_SERVE_OPENAI_OPENAI_H
 #define ANTIGRAVITY_SERVE_OPENAI_OPENAI_H
 
 #include "serve/request/route.h"
 
 extern const serve_protocol openai_chat;
-extern const serve_protocol openai_chat_count; /* how many tokens the messages have */
+extern const serve_protocol openai_chat_count; /* number of tokens of the messages */
 extern const serve_protocol openai_completions;
 extern const serve_protocol openai_embeddings;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenAI's Responses: what a client asks, the object it is answered with, and the events of a
+/* OpenAI's Responses API: the parser of requests, the response object, and the events of a
  * stream. */
 #ifndef ANTIGRAVITY_SERVE_OPENAI_RESPONSES_H
 #define ANTIGRAVITY_SERVE_OPENAI_RESPONSES_H
@@ -11,13 +11,13 @@ bool responses_parse(const serve_http_request *http, const json_t *body, serve_r
                      serve_error *e);
 bool responses_parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
                            serve_error *e);
-/* Appends the messages that "input" stands for, a string or a list of items, to r->messages. */
+/* Converts "input", a string or a list of items, and appends the messages to r->messages. */
 bool responses_read_input(json_t *input, serve_request *r, serve_error *e);
 
 /* ---- items of the output ---- */
 
-/* Content and tokens belong to answers[0]; finished tells "completed" from "in_progress", and
- * what max_tokens cut short is "incomplete". `index` tells items of a response apart. */
+/* Return an item of answers[0]. status: "in_progress", "completed" or "incomplete". `index` makes
+ * the id unique within the response. content is transferred. */
 json_t *responses_message(const serve_job_view *view, size_t index, json_t *content,
                           const char *status);
 json_t *responses_text_part(const char *text, size_t len, json_t *logprobs);
@@ -25,16 +25,16 @@ json_t *responses_reasoning(const serve_job_view *view, size_t index, json_t *co
 json_t *responses_reasoning_part(const char *text, size_t len);
 json_t *responses_call(const serve_job_view *view, size_t index, const serve_tool_call *c,
                        const char *status);
-/* Tokens with what they might have been instead: an empty list where nobody asked. */
+/* Returns the tokens with their probabilities; an empty list if the client did not request them. */
 json_t *responses_logprobs(const serve_job_view *view, const serve_token *tokens, size_t n);
-/* "msg_", "fc_" or "rs_", and what is unique. */
+/* Writes PREFIX, "_", and an id that is unique. prefix: "msg", "fc" or "rs". */
 void responses_item_id(char id[static 56], const char *prefix, const serve_job_view *view,
                        size_t index);
 
-/* The response itself; output and error are transferred (NULL: none). */
+/* Returns the response itself. output and error are transferred; NULL: none. */
 json_t *responses_object(const serve_job_view *view, const char *status, json_t *output,
                          json_t *error);
-/* "completed", or "incomplete" where the answer reached its limit. */
+/* Returns "completed", or "incomplete" if the answer was truncated. */
 const char *responses_status(const serve_job_view *view);
 json_t *responses_reply(serve_job_view *view);
 
@@ -44,10 +44,10 @@ typedef struct responses_stream {
     enum { RESPONSES_NONE, RESPONSES_TEXT, RESPONSES_REASONING, RESPONSES_CALL } open;
     size_t sequence;              /* number of the next event */
     size_t index;                 /* of the open item, or of the next */
-    size_t from;                  /* TEXT, REASONING: where the item begins in the answer's text */
-    size_t first_token, n_tokens; /* TEXT: of answers[0].tokens, if somebody asked for them */
-    size_t call;                  /* CALL: which */
-    json_t *output;               /* the items that are done */
+    size_t from;                  /* TEXT, REASONING: start of the item in the answer's text */
+    size_t first_token, n_tokens; /* TEXT: range of answers[0].tokens, with logprobs */
+    size_t call;                  /* CALL: index of the call */
+    json_t *output;               /* items that are complete */
 } responses_stream;
 
 void responses_event(serve_job_view *view, const serve_event *e);

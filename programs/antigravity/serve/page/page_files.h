@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of the page, as cmake/EmbedPage.cmake has put them into the program. */
+/* Files of the page, as cmake/EmbedPage.cmake embeds them. */
 #ifndef ANTIGRAVITY_SERVE_PAGE_PAGE_FILES_H
 #define ANTIGRAVITY_SERVE_PAGE_PAGE_FILES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line of JSON for each request. What was asked and answered is not in it, and no key. */
+/* Access log: one line of JSON for each request, without its text and without keys. */
 #ifndef ANTIGRAVITY_SERVE_REQUEST_ACCESS_LOG_H
 #define ANTIGRAVITY_SERVE_REQUEST_ACCESS_LOG_H
 
@@ -13,19 +13,20 @@ typedef struct access_log {
 } access_log;
 
 typedef struct access_entry {
-    const char *id, *method, *path; /* NULL where the head could not be read */
+    const char *id, *method, *path; /* NULL if the head could not be parsed */
     const char *protocol, *model;   /* NULL: none */
-    int status;                     /* 0: the client went before there was a response */
-    bool complete;                  /* the response has left whole */
+    int status;                     /* 0: the client left before the response */
+    bool complete;                  /* all bytes of the response were sent */
     size_t n_received, n_sent;      /* bytes of the bodies */
     double seconds;
-    const char *key;                        /* digits that stand for the key */
+    const char *key;                        /* digits of the key's hash */
     size_t n_prompt, n_cached, n_generated; /* tokens */
     double queue_s, first_token_s;
-    const char *error; /* NULL, or what was wrong: "invalid_request_error" and its field */
+    const char *error; /* NULL, or the status and the invalid field: "400 messages" */
 } access_entry;
 
-/* path: "-" is standard output. Says what is wrong. */
+/* Opens the log. path: "-" is standard output; NULL: no log. Fails with a message on standard
+ * error. */
 bool access_log_open(access_log *log, const char *path);
 void access_log_write(access_log *log, const access_entry *e);
 void access_log_close(access_log *log);

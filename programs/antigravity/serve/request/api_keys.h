@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may ask. */
+/* API keys that admit requests. */
 #ifndef ANTIGRAVITY_SERVE_REQUEST_API_KEYS_H
 #define ANTIGRAVITY_SERVE_REQUEST_API_KEYS_H
 
@@ -10,21 +10,20 @@
 
 enum { KEY_SCOPE = 33 };
 
-/* Hashes alone: what a request brings is hashed, too, and the hashes are compared, so that the time
- * it takes says nothing of a key. */
+/* SHA-256 hashes of the keys. Comparing hashes hides the keys from timing attacks. */
 typedef struct api_keys {
     char (*hashes)[SHA256_HEX];
     size_t n;
 } api_keys;
 
-/* Those of the file, one a line (NULL: none), and those of the environment's ANTIGRAVITY_API_KEY,
- * with commas between them, take the place of those in *keys. False: why[256] says what is wrong,
- * and *keys is as it was. */
+/* Replaces *keys by the keys of the file, one a line (NULL: no file), and of the environment
+ * variable ANTIGRAVITY_API_KEY, separated by commas. Fails with reason[256] and leaves *keys
+ * unchanged. */
 bool api_keys_load(api_keys *keys, const char *file, char *reason);
 void api_keys_free(api_keys *keys);
 
-/* What "Authorization: Bearer KEY" or "x-api-key: KEY" bring; either may be NULL. False: none of
- * them is known. scope gets 32 digits that stand for the key, "" where there are no keys. */
+/* Returns whether "Authorization: Bearer KEY" or "x-api-key: KEY" has a known key; either header
+ * may be NULL. scope gets 32 digits of the key's hash, or "" if there are no keys. */
 bool api_keys_check(const api_keys *keys, const char *authorization, const char *x_api_key,
                     char scope[KEY_SCOPE]);
 

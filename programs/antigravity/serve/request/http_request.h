@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request of a client from its head to the end of its response, inside of the server. */
+/* State of an HTTP request, from its head to the end of its response. */
 #ifndef ANTIGRAVITY_SERVE_REQUEST_HTTP_REQUEST_H
 #define ANTIGRAVITY_SERVE_REQUEST_HTTP_REQUEST_H
 
@@ -7,33 +7,33 @@
 
 struct serve_http_request {
     work_item item;
-    bool is_working; /* a worker owns run, reply and body; the loop must not read them */
+    bool is_working; /* a worker uses job, reply and body; the event loop must not */
     server *server;
     connection *connection; /* NULL: the client has gone, or has its response */
-    account *account;       /* owned: what the request takes */
-    unsigned n_holders;     /* the connection, a worker, and requests to the model */
-    void (*released)(serve_http_request *http); /* called with the last release */
+    account *account;       /* owned: memory and time of the request */
+    unsigned n_holders;     /* references: the connection, a worker, and each engine request */
+    void (*released)(serve_http_request *http); /* called by the last release */
     char id[33];
     double began;
     char scope[KEY_SCOPE];
-    bool lacks_header;  /* one did not fit: such a reply is not sent */
-    char headers[1280]; /* of the response: what CORS wants to be said */
+    bool lacks_header;  /* a header did not fit: the reply becomes a 500 */
+    char headers[1280]; /* of the response, each line ended by CR LF */
 
     request_head head;
-    const serve_route *route; /* NULL: there is none, or it may not be used */
+    const serve_route *route; /* NULL: none, or not admitted */
     const char *path_tail;
     char *body;
     size_t n_body, n_received;
-    json_t *json; /* the body */
+    json_t *json; /* the parsed body */
 
-    /* The reply of a handler, or of a request that failed before it began. */
+    /* The reply of a handler, or an error before a stream began. */
     int status;
     const char *type;
     char *reply;
     size_t n_reply;
     unsigned retry_after;
 
-    serve_job *job; /* NULL: the model is not asked */
+    serve_job *job; /* NULL: the model is not used */
     char error[96];
     size_t n_sent;
     bool complete;
@@ -42,9 +42,9 @@ struct serve_http_request {
 void http_request_retain(serve_http_request *http);
 void http_request_release(serve_http_request *http);
 
-/* Sends what http_reply_json() and others have left, unless the client has gone. */
+/* Sends the reply that http_reply_json() or a similar function set, unless the client has gone. */
 void http_send_reply(serve_http_request *http);
-/* Fills in the reply and sends it. */
+/* Sets an error reply and sends it. */
 void http_send_error(serve_http_request *http, const serve_error *e);
 
 #endif

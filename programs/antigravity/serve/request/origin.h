@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which hosts and origins may speak to this server. A page in a browser can reach what listens on
- * its user's machine, under a name of its own that resolves to 127.0.0.1 (DNS rebinding): so the
- * Host of a request must be a name of ours, and an Origin must be allowed. */
+/* Checks of the Host and Origin headers. A web page can reach servers on its user's machine, also
+ * under a name that resolves to 127.0.0.1 (DNS rebinding). So Host must be a name of this server,
+ * and Origin must be allowed. */
 #ifndef ANTIGRAVITY_SERVE_REQUEST_ORIGIN_H
 #define ANTIGRAVITY_SERVE_REQUEST_ORIGIN_H
 
@@ -18,17 +18,18 @@ typedef struct origin_rules {
     size_t n_origins;
 } origin_rules;
 
-/* "127.0.0.1", "::1", "localhost", "x.localhost", without a port. */
+/* Returns whether the host, without a port, is "127.0.0.1", "::1", "localhost" or "x.localhost". */
 bool host_is_loopback(const char *host);
-/* host: of the request, with its port. local: the address that the client connected to. */
+/* Returns whether a Host header names this server. host: with its port. local: the address that the
+ * client connected to. */
 bool host_allowed(const origin_rules *r, const char *host, const char *local);
 
 typedef enum origin_verdict {
-    ORIGIN_NONE,    /* no browser's page from elsewhere: no word of it in the response */
-    ORIGIN_ALLOWED, /* the response says so */
+    ORIGIN_NONE,    /* not a cross-origin request: no CORS headers */
+    ORIGIN_ALLOWED, /* allowed, with CORS headers */
     ORIGIN_REJECTED,
 } origin_verdict;
-/* origin, site (Sec-Fetch-Site) and mode (Sec-Fetch-Mode) may be NULL. */
+/* Checks a request. origin, site (Sec-Fetch-Site) and mode (Sec-Fetch-Mode) may be NULL. */
 origin_verdict origin_check(const origin_rules *r, const char *host, const char *origin,
                             const char *site, const char *mode);
 

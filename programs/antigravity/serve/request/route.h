@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which request goes where, and what a handler may do with it. */
+/* Routes, and the functions that handlers may call. */
 #ifndef ANTIGRAVITY_SERVE_REQUEST_ROUTE_H
 #define ANTIGRAVITY_SERVE_REQUEST_ROUTE_H
 
@@ -7,60 +7,58 @@
 
 #include <antigravity/serving.h>
 
-/* One line of a list, which a line without a path ends. Either `protocol` is given, and the request
- * goes through the model, or `handle`, which answers by itself with one of the call_reply
- * functions: a GET on the thread of the connections, so it must be quick, unless it `waits`; others
- * on a worker's. */
+/* A route. A list of routes ends with one whose path is NULL. A route has a `protocol`, which runs
+ * the model, or `handle`, which must call one of the http_reply functions. GET handlers run on the
+ * thread of the event loop and must be quick, unless `waits` is set; all others run on a worker's
+ * thread. */
 typedef struct serve_route {
-    const char *method; /* "GET" also answers HEAD */
-    const char
-        *path; /* an end of "/" and "*" stands for one more part, or several: http_path_tail() */
+    const char *method; /* "GET" also matches HEAD */
+    const char *path;   /* "*" after the last "/" matches one or more segments: http_path_tail() */
     void (*handle)(serve_http_request *http);
     const serve_protocol *protocol;
-    bool is_public;                         /* needs no key, because it tells nothing of anybody */
-    json_t *(*error)(const serve_error *e); /* NULL: the protocol's, or else OpenAI's */
-    bool model_optional;                    /* a request without a model takes the first one */
-    bool waits;                             /* a GET that is not quick, and goes to a worker */
+    bool is_public; /* no key needed: the reply reveals nothing about any client */
+    json_t *(*error)(const serve_error *e); /* NULL: the protocol's, or OpenAI's */
+    bool model_optional;                    /* without a model name the first model is used */
+    bool waits;                             /* a slow GET: it runs on a worker's thread */
 } serve_route;
 
-/* ---- what a request says ---- */
+/* ---- the request ---- */
 
-/* NULL: no such header; name in small letters. The value is borrowed from the call. */
+/* Returns a header, borrowed, or NULL. name: lower case. */
 const char *http_header(const serve_http_request *http, const char *name);
-const char *http_query(const serve_http_request *http); /* what follows a '?', or "" */
-const char *
-http_path_tail(const serve_http_request *http); /* what the '*' of the route stands for */
-/* The body's JSON, an object, of a request that is not GET; borrowed. */
+const char *http_query(const serve_http_request *http);     /* after the '?', or "" */
+const char *http_path_tail(const serve_http_request *http); /* what '*' in the route matched */
+/* Returns the parsed body, a JSON object, borrowed; NULL for GET. */
 const json_t *http_body(const serve_http_request *http);
-/* Frees the body: what is needed of it has been taken. */
+/* Frees the body. */
 void http_drop_body(serve_http_request *http);
-/* Whose request it is: a number made of its key, "" without keys. */
+/* Returns the scope of the client's cached sessions: digits of its key's hash; "" without keys or
+ * with --share-prefixes. */
 const char *http_scope(const serve_http_request *http);
 
-/* ---- what there is to tell ---- */
+/* ---- the server ---- */
 
 ag_serving *http_serving(const serve_http_request *http);
-/* The model of that name. NULL: *e says that there is none (404), or, of a name that is NULL, that
- * one is needed (400), unless the route goes without. */
+/* Returns the model of that name; NULL: the first one if the route allows that. Returns NULL with
+ * *e if there is no such model (404) or a name is required (400). */
 ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e);
-/* All names that requests may give, aliases included. */
+/* Returns all model names, aliases included. */
 const char *const *http_model_names(const serve_http_request *http, size_t *n);
-int64_t
-http_server_started(const serve_http_request *http); /* when the server was, seconds since 1970 */
+int64_t http_server_started(const serve_http_request *http); /* seconds since 1970 */
 
-/* The ids of messages in the model's template, as a request with them would have them; *text, which
- * may be NULL, gets them spelled out. Not on the thread of the connections. */
+/* Renders r->messages with the model's template into ids, and into *text unless it is NULL. Frees
+ * r->messages and r->tools. Must not be called on the thread of the event loop. */
 bool serve_render(const serve_http_request *http, ag_served_model *model, serve_request *r,
                   ag_ids *ids, ag_text *text, serve_error *e);
 
-/* ---- replies: one of them, once ---- */
+/* ---- replies: exactly one for each request ---- */
 
 void http_reply_json(serve_http_request *http, int status,
                      json_t *value); /* transferred; NULL: 503 */
 void http_reply_text(serve_http_request *http, int status, const char *type, const char *text,
                      size_t n);
-void http_reply_error(serve_http_request *http, const serve_error *e); /* in the route's shape */
-/* A header of the reply besides: before it. */
+void http_reply_error(serve_http_request *http, const serve_error *e); /* in the route's format */
+/* Adds a header. Must be called before the reply is sent. */
 void http_reply_header(serve_http_request *http, const char *name, const char *value);
 
 #endif

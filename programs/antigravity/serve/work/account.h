@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts: the memory and the time that a request takes, counted and limited.
+/* Accounts: count and limit the memory and the time of a request.
  *
- * Every allocation that a thread makes while an account is current is charged to it: our own, the
- * library's, jansson's and libevent's. A header before each block names its account, so that any
- * thread can free it. Accounts take memory from their pool, ACCOUNT_STEP bytes at a time. */
+ * Every allocation of a thread is charged to its current account: the program's, the library's,
+ * jansson's and libevent's. A header before each block names its account, so any thread can free
+ * it. Accounts take memory from their pool in units of ACCOUNT_STEP bytes. */
 #ifndef ANTIGRAVITY_SERVE_WORK_ACCOUNT_H
 #define ANTIGRAVITY_SERVE_WORK_ACCOUNT_H
 
@@ -17,57 +17,57 @@ enum { ACCOUNT_STEP = 64 << 10 };
 typedef struct account_pool {
     size_t limit;           /* bytes */
     atomic_size_t taken;    /* bytes that accounts have taken, used or not */
-    atomic_size_t resident; /* bytes of them that are in use and certainly resident */
-    atomic_size_t others;   /* bytes that are not on accounts, but count against the limit */
+    atomic_size_t resident; /* bytes that are in use and certainly resident */
+    atomic_size_t others;   /* bytes outside of accounts that count against the limit */
     atomic_bool is_closing; /* ends all timed work */
 } account_pool;
 
 typedef struct account account;
 
-/* Why an allocation on an account failed, or its work had to end. */
+/* Reason why an allocation failed or work must end. */
 typedef enum account_failure {
     ACCOUNT_OK,
-    ACCOUNT_TOO_LARGE, /* it needs more than the pool could ever give it */
-    ACCOUNT_BUSY,      /* other accounts hold the memory */
-    ACCOUNT_NO_MEMORY, /* the system has none */
+    ACCOUNT_TOO_LARGE, /* more than the pool can ever provide */
+    ACCOUNT_BUSY,      /* other accounts use the memory */
+    ACCOUNT_NO_MEMORY, /* malloc() failed */
     ACCOUNT_GONE,      /* account_cancel() */
-    ACCOUNT_CPU_TIME,  /* the work took more processor time than it may */
-    ACCOUNT_DEADLINE,  /* the request's time is over */
+    ACCOUNT_CPU_TIME,  /* the work exceeded its processor time */
+    ACCOUNT_DEADLINE,  /* the deadline has passed */
     ACCOUNT_CLOSING,   /* the pool is closing */
 } account_failure;
 
 /* Makes the functions below the allocator of the library and of jansson. Must be called before
- * either has allocated. */
+ * either allocates. */
 void account_install(void);
 
-/* NULL: out of memory. The pool must outlive the account. */
+/* Returns a new account, or NULL without memory. The pool must outlive the account. */
 account *account_create(account_pool *pool);
-/* Gives up the caller's hold. The account is destroyed with its last block. NULL is fine. */
+/* Releases the caller's reference. The account is destroyed with its last block. NULL is
+ * allowed. */
 void account_release(account *a);
-/* Makes `a` (NULL: none) the calling thread's account; returns the one before, to be entered again.
- */
+/* Makes `a` (NULL: none) the calling thread's account. Returns the previous one, to be restored. */
 account *account_enter(account *a);
-/* Keeps memory for `bytes` more than the account uses, and gives the pool back what it has beyond
- * that: an account keeps what its freed blocks took until this is called, or it is released. */
+/* Reserves `bytes` beyond what the account uses, and returns other unused memory to the pool.
+ * Memory of freed blocks stays with the account until this call or its release. */
 account_failure account_reserve(account *a, size_t bytes);
-/* Bytes of its blocks, with headers. */
+/* Returns the bytes of its blocks, headers included. */
 size_t account_bytes(account *a);
 
-/* Enters the account for work that may be long. From now on allocations fail, and the library is
- * interrupted, once the thread has used cpu_s seconds of processor time, the monotonic clock has
- * passed `deadline` (0: none), the account is cancelled or the pool is closing. */
+/* Enters the account for work that may take long. Allocations fail and the library is interrupted
+ * when the thread has used cpu_s seconds of processor time, the monotonic clock has passed
+ * `deadline` (0: none), the account is cancelled or the pool is closing. */
 void account_begin_work(account *a, double cpu_s, double deadline);
-/* Returns true once the work must end; for loops that do not allocate. */
+/* Returns whether the thread's work must end. For loops that do not allocate. */
 bool account_must_end(void);
-/* Leaves the account. Returns why the work failed, or ACCOUNT_OK. */
+/* Leaves the account. Returns the reason why the work failed, or ACCOUNT_OK. */
 account_failure account_end_work(account *a);
-/* After ACCOUNT_TOO_LARGE or ACCOUNT_BUSY: the bytes that the account would have taken. */
+/* After ACCOUNT_TOO_LARGE or ACCOUNT_BUSY: returns the bytes that the account would have needed. */
 size_t account_needed(const account *a);
-/* Ends the account's work; any thread may call it. */
+/* Ends the account's work. May be called from any thread. */
 void account_cancel(account *a);
 
-/* malloc(), calloc(), realloc(), free() and strdup(), charged to the thread's account. A block that
- * is resized stays on its own account. */
+/* malloc(), calloc(), realloc(), free() and strdup(), charged to the thread's account. A resized
+ * block stays on its own account. */
 void *account_malloc(size_t bytes);
 void *account_calloc(size_t n, size_t bytes);
 void *account_realloc(void *p, size_t bytes);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Appends to texts whose memory is charged to the calling thread's account. Zero-initialise a text;
- * free its data by account_free(). */
+/* Growing texts whose memory is charged to the calling thread's account. Zero-initialise a text,
+ * and free its data with account_free(). */
 #ifndef ANTIGRAVITY_SERVE_WORK_ACCOUNT_TEXT_H
 #define ANTIGRAVITY_SERVE_WORK_ACCOUNT_TEXT_H
 
 #include <antigravity/tokenizer.h>
 
-/* Appends n bytes, and a NUL that is not counted. Fails without memory, and leaves the text as it
- * was. */
+/* Appends n bytes and a NUL, which is not counted. Fails without memory and leaves the text
+ * unchanged. */
 bool account_text_append(ag_text *t, const char *bytes, size_t n);
-/* The same with what printf() would print. */
+/* Appends formatted text, in the same way. */
 bool account_text_printf(ag_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif
