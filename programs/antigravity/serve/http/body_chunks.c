@@ -26,7 +26,7 @@ static void begin_size(body_chunks *b) {
 }
 
 /* Inside of a line that is not looked at: up to its CR. */
-static bool skip_in_line(body_chunks *b, char c, chunk_state at_cr) {
+static bool skip_line_byte(body_chunks *b, char c, chunk_state at_cr) {
     if (c == '\n' || c == '\0') return false;
     if (c == '\r') b->state = at_cr;
     return ++b->n_overhead <= MAX_OVERHEAD;
@@ -37,7 +37,7 @@ static bool read_byte(body_chunks *b, char c) {
     case CHUNK_SIZE:
         return read_size(b, c);
     case CHUNK_EXTENSION:
-        return skip_in_line(b, c, CHUNK_SIZE_LF);
+        return skip_line_byte(b, c, CHUNK_SIZE_LF);
     case CHUNK_SIZE_LF:
         b->state = b->remaining ? CHUNK_DATA : CHUNK_TRAILER;
         b->n_overhead = 0;
@@ -50,9 +50,9 @@ static bool read_byte(body_chunks *b, char c) {
         return c == '\n';
     case CHUNK_TRAILER:
         b->state = c == '\r' ? CHUNK_END_LF : CHUNK_TRAILER_LINE;
-        return c == '\r' || skip_in_line(b, c, CHUNK_TRAILER_LF);
+        return c == '\r' || skip_line_byte(b, c, CHUNK_TRAILER_LF);
     case CHUNK_TRAILER_LINE:
-        return skip_in_line(b, c, CHUNK_TRAILER_LF);
+        return skip_line_byte(b, c, CHUNK_TRAILER_LF);
     case CHUNK_TRAILER_LF:
         b->state = CHUNK_TRAILER;
         return c == '\n';

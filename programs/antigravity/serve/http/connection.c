@@ -362,7 +362,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *user) {
 }
 
 /* Closes the socket on failure. */
-static connection *create(connection_set *set, evutil_socket_t fd, bool is_local) {
+static connection *create_connection(connection_set *set, evutil_socket_t fd, bool is_local) {
     connection *c = calloc(1, sizeof *c);
     const bool is_tls = set->tls && !is_local;
     struct bufferevent *b = !c       ? NULL
@@ -395,7 +395,7 @@ void connection_accept_from(connection_set *set, evutil_socket_t fd, const peer_
     }
     const bool has_capacity = connection_ensure_capacity(set);
     if (!has_capacity) reject_socket(set, fd);
-    connection *c = has_capacity ? create(set, fd, is_local) : NULL;
+    connection *c = has_capacity ? create_connection(set, fd, is_local) : NULL;
     if (!c) {
         if (peer) peer_counts_remove(&set->peers, peer);
         return;

@@ -62,7 +62,7 @@ bool connection_ensure_capacity(connection_set *set) {
 
 /* ---- places of one address ---- */
 
-static bool is_trusted(const connection_limits *limits, const peer_address *a) {
+static bool has_no_limit(const connection_limits *limits, const peer_address *a) {
     for (size_t i = 0; i < limits->n_trusted; i++)
         if (peer_range_contains(&limits->trusted[i], a)) return true;
     return false;
@@ -70,7 +70,7 @@ static bool is_trusted(const connection_limits *limits, const peer_address *a) {
 
 bool connection_count_peer(connection_set *set, const peer_address *from, peer_count **out) {
     *out = NULL;
-    if (!from || peer_address_is_loopback(from) || is_trusted(&set->limits, from)) return true;
+    if (!from || peer_address_is_loopback(from) || has_no_limit(&set->limits, from)) return true;
     const uint32_t share = set->limits.max_connections / ADDRESS_SHARE;
     const peer_address network = peer_address_network(from);
     *out = peer_counts_add(&set->peers, &network, share ? share : 1);

@@ -10,7 +10,7 @@
 enum { DUMP_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
 
 /* A serve_job_view is the first part of its run. */
-static serve_job *run_of(serve_job_view *view) { return (serve_job *)view; }
+static serve_job *job_of(serve_job_view *view) { return (serve_job *)view; }
 
 void job_write_event(serve_job *job, const serve_event *e) {
     if (!job->is_streaming || !job->http->connection) return;
@@ -18,7 +18,7 @@ void job_write_event(serve_job *job, const serve_event *e) {
 }
 
 void serve_write(serve_job_view *view, const char *bytes, size_t n) {
-    serve_job *job = run_of(view);
+    serve_job *job = job_of(view);
     connection *c = job->http->connection;
     if (!c) return;
     job->last_write = clock_s();
@@ -26,13 +26,13 @@ void serve_write(serve_job_view *view, const char *bytes, size_t n) {
 }
 
 /* What cannot be said leaves the client with a stream that has no end, which it notices. */
-static void cut_stream(serve_job *job) {
+static void abort_stream(serve_job *job) {
     if (job->http->connection) connection_abort(job->http->connection);
 }
 
 /* before VALUE after, at once: each write is a chunk of its own. */
-static void write_value(serve_job_view *view, const char *prefix, json_t *value,
-                        const char *suffix) {
+static void write_json(serve_job_view *view, const char *prefix, json_t *value,
+                       const char *suffix) {
     char *text = value ? json_dumps(value, DUMP_FLAGS) : NULL;
     const size_t n_prefix = strlen(prefix), n = text ? strlen(text) : 0, n_suffix = strlen(suffix);
     char *line = text ? account_malloc(n_prefix + n + n_suffix) : NULL;
@@ -43,16 +43,16 @@ static void write_value(serve_job_view *view, const char *prefix, json_t *value,
         memcpy(line + n_prefix + n, suffix, n_suffix);
         serve_write(view, line, n_prefix + n + n_suffix);
     } else {
-        cut_stream(run_of(view));
+        abort_stream(job_of(view));
     }
     account_free(text);
     account_free(line);
 }
 
-void serve_write_line(serve_job_view *view, json_t *value) { write_value(view, "", value, "\n"); }
+void serve_write_line(serve_job_view *view, json_t *value) { write_json(view, "", value, "\n"); }
 
 void serve_write_sse(serve_job_view *view, const char *name, json_t *value) {
     char prefix[128] = "data: ";
     if (name) snprintf(prefix, sizeof prefix, "event: %.80s\ndata: ", name);
-    write_value(view, prefix, value, "\n\n");
+    write_json(view, prefix, value, "\n\n");
 }

@@ -61,15 +61,15 @@ static bool add_pair(serve_sampling *s, const json_t *pair, const ag_tokenizer *
 }
 
 bool logit_bias_read(serve_sampling *s, const ag_tokenizer *t, serve_error *e) {
-    json_t *given = s->logit_bias, *value;
+    json_t *biases = s->logit_bias, *value;
     const char *key;
     float bias;
-    if (!json_object_size(given) && !json_array_size(given)) return true;
+    if (!json_object_size(biases) && !json_array_size(biases)) return true;
     s->bias = account_malloc(MAX_BIAS * sizeof *s->bias);
     if (!s->bias) return serve_no_memory(e);
-    for (size_t i = 0; i < json_array_size(given); i++)
-        if (!add_pair(s, json_array_get(given, i), t, e)) return false;
-    json_object_foreach(given, key, value) {
+    for (size_t i = 0; i < json_array_size(biases); i++)
+        if (!add_pair(s, json_array_get(biases, i), t, e)) return false;
+    json_object_foreach(biases, key, value) {
         if (!read_value(value, &bias)) return reject(e);
         if (bias != 0 && !add_object_key(s, key, bias, t, e)) return false;
     }

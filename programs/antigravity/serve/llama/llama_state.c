@@ -8,7 +8,7 @@
 
 /* ---- /props ---- */
 
-static json_t *sampling_of(const ag_served_model *m) {
+static json_t *sampling_object(const ag_served_model *m) {
     const ag_sampler_params *s = ag_served_model_sampling(m);
     const json_field fields[] = {
         {"temperature", json_float(s->temperature)},
@@ -38,7 +38,7 @@ static void reply_props(serve_http_request *http) {
     const char *name = ag_served_model_name(m);
     const json_field defaults[] = {
         {"n_ctx", json_integer(ag_served_model_session(m)->max_seq_len)},
-        {"params", sampling_of(m)},
+        {"params", sampling_object(m)},
     };
     const json_field modalities[] = {{"vision", json_false()}, {"audio", json_false()}};
     const json_field fields[] = {

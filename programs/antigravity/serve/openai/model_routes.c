@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static json_t *describe_served(const serve_http_request *http, const char *name) {
+static json_t *model_object(const serve_http_request *http, const char *name) {
     const ag_served_model *m = ag_serving_model(http_serving(http), name);
     const ag_model_info *info = ag_served_model_info(m);
     const ag_session_params *session = ag_served_model_session(m);
@@ -31,7 +31,7 @@ static void list_models(serve_http_request *http) {
     size_t n;
     const char *const *names = http_model_names(http, &n);
     json_t *data = json_array();
-    for (size_t i = 0; data && i < n; i++) json_append(&data, describe_served(http, names[i]));
+    for (size_t i = 0; data && i < n; i++) json_append(&data, model_object(http, names[i]));
     const json_field fields[] = {{"object", json_string("list")}, {"data", data}};
     http_reply_json(http, 200, JSON_OBJECT(fields));
 }
@@ -46,7 +46,7 @@ static void show_model(serve_http_request *http) {
         http_reply_error(http, &e);
         return;
     }
-    http_reply_json(http, 200, describe_served(http, name));
+    http_reply_json(http, 200, model_object(http, name));
 }
 
 const serve_route model_routes[] = {

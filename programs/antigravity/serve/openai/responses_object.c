@@ -116,16 +116,16 @@ static json_t *usage_object(const serve_job_view *view) {
 }
 
 /* What the client sent, or else `otherwise`, which is transferred. */
-static json_t *echo(const serve_job_view *view, const char *name, json_t *otherwise) {
+static json_t *echo(const serve_job_view *view, const char *name, json_t *fallback) {
     json_t *sent = json_object_get(view->request->writer_fields, name);
-    if (!sent) return otherwise;
-    json_decref(otherwise);
+    if (!sent) return fallback;
+    json_decref(fallback);
     return json_incref(sent);
 }
 
-static json_t *number_or(double given, json_t *otherwise) {
-    if (isnan(given)) return otherwise;
-    json_decref(otherwise);
+static json_t *number_or(double given, json_t *fallback) {
+    if (isnan(given)) return fallback;
+    json_decref(fallback);
     return json_real(given);
 }
 

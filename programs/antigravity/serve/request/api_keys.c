@@ -31,10 +31,10 @@ static bool add_key(api_keys *keys, const char *key, size_t n, char *reason) {
 }
 
 /* Words of `text`, which `ends` end. */
-static bool add_keys(api_keys *keys, const char *text, const char *ends, char *reason) {
+static bool add_keys(api_keys *keys, const char *text, const char *separators, char *reason) {
     while (*text) {
-        text += strspn(text, ends);
-        const size_t n = strcspn(text, ends);
+        text += strspn(text, separators);
+        const size_t n = strcspn(text, separators);
         if (n && !add_key(keys, text, n, reason)) return false;
         text += n;
     }

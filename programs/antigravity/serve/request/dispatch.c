@@ -113,8 +113,8 @@ static bool read_json(serve_http_request *http, serve_error *e) {
 static double mib(size_t bytes) { return (double)bytes / (1 << 20); }
 
 /* Says why the work on a request had to end. */
-static void describe_failure(const serve_http_request *http, account_failure failure,
-                             serve_error *e) {
+static void reject_failed_work(const serve_http_request *http, account_failure failure,
+                               serve_error *e) {
     const server_settings *s = http->server->settings;
     switch (failure) {
     case ACCOUNT_TOO_LARGE:
@@ -167,7 +167,7 @@ static void prepare_request(work_item *item) {
     http_drop_body(http);
     if (failure != ACCOUNT_OK && failure != ACCOUNT_GONE) {
         serve_error e;
-        describe_failure(http, failure, &e);
+        reject_failed_work(http, failure, &e);
         http_reply_error(http, &e);
     }
 }
@@ -183,7 +183,7 @@ static void finish_preparation(work_item *item) {
         account_reserve(http->account, starts_job ? job_memory_bytes(http->job) : 0);
     if (starts_job && failure != ACCOUNT_OK) {
         serve_error e;
-        describe_failure(http, failure, &e);
+        reject_failed_work(http, failure, &e);
         http_send_error(http, &e);
     } else if (starts_job) {
         job_start(http->job);

@@ -144,7 +144,7 @@ static account_failure take_from_pool(account *a, size_t taken) {
 }
 
 /* Returns the pages of freed blocks to the system. */
-static void trim(account *a) {
+static void trim_heap(account *a) {
 #ifdef __GLIBC__
     enum { WORTH_TRIMMING = 1 << 20 };
     if (a->heap_peak - a->heap >= WORTH_TRIMMING) malloc_trim(0);
@@ -154,7 +154,7 @@ static void trim(account *a) {
 
 /* Returns what the account does not use to the pool. */
 static void return_unused(account *a) {
-    trim(a);
+    trim_heap(a);
     const size_t used = round_up(a->heap + a->mapped);
     if (a->taken <= used) return;
     atomic_fetch_sub(&a->pool->taken, a->taken - used);
@@ -188,7 +188,7 @@ static account_failure ensure_taken(account *a, size_t heap, size_t mapped) {
             peak + mapped > a->taken ? take_from_pool(a, round_up(peak + mapped)) : ACCOUNT_OK;
         if (failure == ACCOUNT_OK) a->heap_peak = peak;
         if (failure == ACCOUNT_OK || is_trimmed || peak == heap) return failure;
-        trim(a);
+        trim_heap(a);
     }
 }
 
@@ -275,7 +275,7 @@ size_t account_needed(const account *a) { return a->needed; }
 
 /* ---- work ---- */
 
-static double seconds_of(clockid_t clock) {
+static double clock_seconds(clockid_t clock) {
     struct timespec t;
     clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -290,11 +290,11 @@ static account_failure cancel_reason(const account *a) {
 
 static account_failure check_time(void) {
     static const double interval_s = 1e-3;
-    const double now = seconds_of(CLOCK_MONOTONIC);
+    const double now = clock_seconds(CLOCK_MONOTONIC);
     if (current.deadline > 0 && now > current.deadline) return ACCOUNT_DEADLINE;
     if (now < current.next_cpu_check) return ACCOUNT_OK;
     current.next_cpu_check = now + interval_s;
-    return seconds_of(CLOCK_THREAD_CPUTIME_ID) > current.cpu_end ? ACCOUNT_CPU_TIME : ACCOUNT_OK;
+    return clock_seconds(CLOCK_THREAD_CPUTIME_ID) > current.cpu_end ? ACCOUNT_CPU_TIME : ACCOUNT_OK;
 }
 
 static bool must_end(bool check_clocks) {
@@ -319,7 +319,7 @@ void account_begin_work(account *a, double cpu_s, double deadline) {
     a->needed = 0;
     current.account = a;
     current.is_timed = true;
-    current.cpu_end = seconds_of(CLOCK_THREAD_CPUTIME_ID) + cpu_s;
+    current.cpu_end = clock_seconds(CLOCK_THREAD_CPUTIME_ID) + cpu_s;
     current.deadline = deadline;
     current.next_cpu_check = 0;
     current.until_check = CHECK_INTERVAL;
