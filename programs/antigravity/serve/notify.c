@@ -11,14 +11,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Who does not listen is no reason to stop, and is waited for a second at most. */
+/* Sends a datagram to the service manager. Waits at most a second and ignores errors. */
 static void send_state(const char *state) {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     const size_t n = path ? strlen(path) : 0;
     if (n < 2 || n >= sizeof to.sun_path || (path[0] != '/' && path[0] != '@')) return;
     memcpy(to.sun_path, path, n);
-    if (path[0] == '@') to.sun_path[0] = '\0'; /* a name that is in no file system */
+    if (path[0] == '@') to.sun_path[0] = '\0'; /* abstract socket */
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return;
     const struct timeval timeout = {.tv_sec = 1};

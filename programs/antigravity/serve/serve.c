@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity serve: models and sockets, then the server. */
+/* antigravity serve: opens sockets and models, then runs the server. */
 #include "command.h"
 #include "head_file.h"
 #include "model_dir.h"
@@ -28,7 +28,7 @@ typedef struct serving_setup {
     const char *names[MAX_SERVED + MAX_ALIASES];
     size_t n_names;
     listeners listeners;
-    char answers[PATH_MAX]; /* the file in which answers stay */
+    char answers[PATH_MAX]; /* path of the file that keeps the answer memory */
     tls_files *tls;
 } serving_setup;
 
@@ -37,7 +37,7 @@ static void log_message(void *user, ag_log_level level, const char *msg) {
     if (level == AG_LOG_WARN || o->verbose) complain("%s", msg);
 }
 
-/* "Qwen3-0.6B-Q8_0" of ".../Qwen3-0.6B-Q8_0.gguf". */
+/* Writes "Qwen3-0.6B-Q8_0" for ".../Qwen3-0.6B-Q8_0.gguf". */
 static void name_model(const char *path, char *name, size_t cap) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
@@ -48,7 +48,7 @@ static void name_model(const char *path, char *name, size_t cap) {
     snprintf(name, cap, "%.*s", (int)n, path + begin);
 }
 
-/* The template to use in the place of the model's own; *out NULL: none. */
+/* Finds a template to use instead of the model's own. *out NULL: the model's own. */
 static int find_template(const served_option *m, const char *dir, bool quiet, char **out) {
     ag_error err;
     ag_text own = {0};
@@ -115,13 +115,14 @@ static int add_models(serving_setup *s) {
     return EXIT_DONE;
 }
 
-/* On the engine's thread. */
+/* Called on the engine's thread. */
 static uint64_t count_bytes(void *user) {
     const serve_options *o = user;
     return atomic_load(&o->bytes);
 }
 
-/* Few heaps, and large pieces by themselves: what is freed goes back to the system. */
+/* Uses few heaps, and separate mappings for large blocks, so that freed memory returns to the
+ * system. */
 static void limit_heap(void) {
 #ifdef __GLIBC__
     enum { HEAPS = 2, PIECE = 1 << 17 };
@@ -171,7 +172,7 @@ static bool open_tls(serving_setup *s) {
     return s->tls != NULL;
 }
 
-/* Sockets come first: that one is taken should be known before anything takes long. */
+/* Opens sockets and checks keys before models are loaded, so that errors appear at once. */
 static int open_sockets(serving_setup *s) {
     size_t n_inherited;
     api_keys keys = {.n = 0};
@@ -197,7 +198,7 @@ static int open_sockets(serving_setup *s) {
     return EXIT_USAGE;
 }
 
-/* Every connection is a file. */
+/* Raises the limit on open files, and lowers *max_connections to it: every connection is a file. */
 static void raise_file_limit(uint32_t *max_connections) {
     struct rlimit r;
     if (getrlimit(RLIMIT_NOFILE, &r) != 0) return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Built without libevent: there is no server. */
+/* The command in a build without libevent. */
 #include "command.h"
 #include "output.h"
 

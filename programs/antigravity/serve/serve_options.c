@@ -14,7 +14,7 @@ enum { CONTEXT = 8192, MEBI = 1 << 20 };
 
 /* ---- values ---- */
 
-/* "2G", "512M", "1.5GiB": of 1024. */
+/* Parses "2G", "512M" or "1.5GiB". The units are powers of 1024. */
 static bool parse_size(const char *value, uint64_t *out, char *reason) {
     static const char units[] = "KMGT";
     char number[32];
@@ -65,7 +65,7 @@ static bool add_served(void *target, const char *value, char *reason) {
     return true;
 }
 
-/* Of the model before it on the command line. */
+/* Returns the index of the last -m so far. */
 static size_t last_model(const serve_options *o) { return o->n_served ? o->n_served - 1 : 0; }
 
 static bool add_alias(void *target, const char *value, char *reason) {
@@ -142,7 +142,7 @@ static bool add_trusted(void *target, const char *value, char *reason) {
     }
 }
 
-/* ---- rows ---- */
+/* ---- options ---- */
 
 static const option_def model_rows[] = {
     {.name = "model",
@@ -409,7 +409,7 @@ static serve_options defaults(void) {
     return o;
 }
 
-/* A share of the limit is set aside for requests. */
+/* Derives the limits of requests from --memory: an eighth is for them. */
 static void set_memory_limits(serve_options *o) {
     enum { SHARE = 8, ANSWER_SHARE = 256, ANSWER_MEBI = 8 };
     const uint64_t limit = o->engine.memory_limit;
@@ -417,11 +417,11 @@ static void set_memory_limits(serve_options *o) {
     o->server.memory_limit = limit;
     o->server.max_bytes = share;
     o->server.limits.max_bodies = share / 2;
-    /* A prompt in one piece takes 4 times its bytes while it is parsed, and then its tokens. */
+    /* Parsing a prompt takes 4 times its bytes, and then its tokens need memory. */
     enum { BODY_SHARE = 8 };
     const size_t most = share / BODY_SHARE;
     if (o->server.limits.max_body > most) o->server.limits.max_body = most;
-    /* Connections with TLS take half of it at most. */
+    /* Connections with TLS may take half of it. */
     const size_t max_tls = share / 2 / TLS_MAX_BYTES;
     if (o->tls_cert && o->server.limits.max_connections > max_tls)
         o->server.limits.max_connections = max_tls ? (uint32_t)max_tls : 1;
@@ -467,10 +467,10 @@ static int check(serve_options *o, const command_line *line) {
 
 int serve_options_read(serve_options *o, int argc, char **argv) {
     *o = defaults();
-    o->host = "127.0.0.1"; /* for the help, and whoever does not ask for a Unix socket */
+    o->host = "127.0.0.1"; /* shown by --help; reset below if there is a Unix socket */
     const char *const usual_host = o->host;
     option_group weights = model_group(&o->model);
-    weights.defs++, weights.n--; /* -m is ours */
+    weights.defs++, weights.n--; /* -m is this command's own */
     option_group eviction = eviction_choice_group(&o->model.eviction);
     command_line line = {
         .usage = "serve [OPTION]... [MODEL]",

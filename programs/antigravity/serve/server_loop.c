@@ -15,10 +15,10 @@ enum { MAX_WAITING_ITEMS = 256, SIGNALS = 3 };
 
 /* ---- memory ---- */
 
-enum { CONNECTION_BYTES = 8192 }; /* bytes, about, of one that does nothing */
+enum { CONNECTION_BYTES = 8192 }; /* bytes of an idle connection, approximately */
 
-/* Publishes what connections take, for accounts, and what is resident for certain, for the engine:
- * of the rest it sets aside what it was told to. */
+/* Publishes the memory of connections to the accounts, and the certainly resident bytes to the
+ * engine. The engine keeps its reserve for the difference. */
 static void publish_bytes(server *s) {
     const size_t n_tls = connection_tls_count(s->connections);
     atomic_store(&s->accounts.others,
@@ -134,13 +134,14 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
     }
     if (!s->n_stops) return;
     const bool is_done = !s->n_requests && !connection_count(s->connections);
-    /* A client that does not take its response, and connections that linger, are not waited for. */
+    /* Clients that do not read their response and lingering connections may delay the stop by 5
+     * s. */
     if (is_done || now > s->stop_at + 5) event_base_loopbreak(s->base);
 }
 
-/* ---- its life ---- */
+/* ---- start and end ---- */
 
-/* What could not be read is not there: it was a help, no more. */
+/* Loads the saved answers. A file that cannot be read is reported and ignored. */
 static bool open_answers(server *s) {
     char reason[ANSWER_REASON_SIZE];
     const char *path = s->settings->answers;
@@ -188,8 +189,8 @@ static bool open_server(server *s, const server_settings *settings) {
     return false;
 }
 
-/* The engine ends every request that it was given: that is waited for, since what answers are read
- * by belongs to it. One more signal ends the process at once. */
+/* Waits until the engine has ended every request, since its callbacks use the server's state. A
+ * further signal ends the process at once. */
 static void wait_for_requests(server *s) {
     while (s->n_requests) {
         const struct timeval interval = {.tv_usec = 10000};
@@ -231,7 +232,7 @@ static int run_loop(server *s) {
     events[SIGNALS] = event_new(s->base, -1, EV_PERSIST, on_tick, s);
     ok = ok && events[SIGNALS] && event_add(events[SIGNALS], &tick) == 0;
     if (ok) {
-        announce(s); /* once signals are heeded */
+        announce(s); /* signals are handled now */
         event_base_dispatch(s->base);
     }
     for (size_t i = 0; i <= SIGNALS; i++)

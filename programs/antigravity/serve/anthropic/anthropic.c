@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/messages and /v1/messages/count_tokens. */
+/* Routes of Anthropic's API: POST /v1/messages and /v1/messages/count_tokens. */
 #include "anthropic.h"
 
 #include "serve/request/routes.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client of /v1/messages is answered: a list of content blocks, whole or as events. */
+/* Replies of /v1/messages: a list of content blocks, in one body or as events. */
 #include "anthropic.h"
 #include "json_out.h"
 
@@ -49,7 +49,7 @@ static json_t *stop_sequence(const serve_answer *a) {
     return json_text(a->stop, strlen(a->stop));
 }
 
-/* input_tokens are those that were read; what was found again is counted beside them. */
+/* input_tokens excludes the cached tokens, which cache_read_input_tokens counts. */
 static json_t *usage_object(const serve_job_view *view) {
     const json_field details[] = {{"thinking_tokens", json_integer((json_int_t)view->n_reasoning)}};
     const json_field fields[] = {
@@ -84,7 +84,7 @@ static json_t *thinking_block(const char *text, size_t len) {
     return JSON_OBJECT(fields);
 }
 
-/* Transfers input. */
+/* input is transferred. */
 static json_t *tool_block(const char *id, const char *name, json_t *input) {
     const json_field caller[] = {{"type", json_string("direct")}};
     const json_field fields[] = {
@@ -95,8 +95,7 @@ static json_t *tool_block(const char *id, const char *name, json_t *input) {
     return JSON_OBJECT(fields);
 }
 
-/* The arguments of a call. Where max_tokens cut them short there is no object, and stop_reason says
- * why. */
+/* Returns the arguments of a call. If max_tokens truncated them, the result is an empty object. */
 static json_t *tool_input(const serve_tool_call *c) {
     json_t *input =
         json_loadb(c->arguments.data ? c->arguments.data : "", c->arguments.len, 0, NULL);
@@ -118,7 +117,7 @@ static json_t *content_blocks(const serve_job_view *view) {
     return blocks;
 }
 
-/* Transfers content; a is NULL where the answer only begins. */
+/* content is transferred. a: NULL at the start of an answer. */
 static json_t *message_object(const serve_job_view *view, json_t *content, const serve_answer *a) {
     char id[40];
     snprintf(id, sizeof id, "msg_%s", view->id);
@@ -148,8 +147,8 @@ json_t *anthropic_count(serve_job_view *view) {
 
 /* ---- events ---- */
 
-/* An event of that type with one field, whose value is transferred, and the index of the newest
- * block. */
+/* Writes an event of that type with the index of the newest block and one field, unless key is
+ * NULL. The value is transferred. */
 static void write_block_event(serve_job_view *view, const char *type, const char *key,
                               json_t *value) {
     const anthropic_stream *s = view->state;
@@ -175,7 +174,7 @@ static void close_block(serve_job_view *view) {
     s->open = ANTHROPIC_NONE;
 }
 
-/* The block that begins is transferred. */
+/* The block is transferred. */
 static void open_block(serve_job_view *view, int kind, json_t *block) {
     anthropic_stream *s = view->state;
     close_block(view);
@@ -238,7 +237,7 @@ void anthropic_event(serve_job_view *view, const serve_event *e) {
         if (e->len) write_delta(view, "input_json_delta", "partial_json", e->text, e->len);
         break;
     case SERVE_ANSWERED:
-        /* A message has a block, even where it says nothing. */
+        /* A message has at least one block. */
         if (!s->n_blocks) open_block(view, ANTHROPIC_TEXT, text_block("", 0));
         close_block(view);
         break;

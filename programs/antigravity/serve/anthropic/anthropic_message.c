@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A message of Anthropic's is a list of blocks; here it becomes messages as chat templates know
- * them: results of tools are messages of their own, calls and thinking are fields. */
+/* Converts Anthropic's messages, lists of blocks, to messages of chat templates. There each tool
+ * result is a message, and calls and thinking are fields. */
 #include "anthropic.h"
 #include "json_out.h"
 #include "serve/protocol/fields.h"
@@ -10,11 +10,11 @@
 
 #include <string.h>
 
-/* What the blocks of one message come to. Everything is owned. */
+/* The blocks of one message. All members are owned. */
 typedef struct message_parts {
-    json_t *texts;   /* parts of text */
-    json_t *calls;   /* of tools */
-    json_t *results; /* messages of the role "tool" */
+    json_t *texts;   /* text parts */
+    json_t *calls;   /* tool calls */
+    json_t *results; /* messages with the role "tool" */
     ag_text thinking;
 } message_parts;
 
@@ -38,7 +38,7 @@ static bool read_text(const json_t *block, json_t *texts, serve_error *e) {
            list_add(texts, message_text_part(json_incref(text)), e);
 }
 
-/* Of documents, those that are plain text can be read. */
+/* Only plain text documents are supported. */
 static bool read_document(const json_t *block, json_t *texts, serve_error *e) {
     const json_t *source = json_object_get(block, "source");
     json_t *data = json_object_get(source, "data");
@@ -68,7 +68,7 @@ static bool append_text(ag_text *text, const char *bytes, size_t n, serve_error 
     return account_text_append(text, bytes, n) || serve_no_memory(e);
 }
 
-/* The content of a result: nothing, a string, or blocks, which are joined. */
+/* Reads the content of a tool result: nothing, a string, or blocks, which are joined. */
 static bool read_result_content(const json_t *content, bool failed, ag_text *joined,
                                 serve_error *e) {
     static const char prefix[] = "Error: ";
@@ -127,7 +127,7 @@ static bool read_block(const json_t *block, bool is_assistant, message_parts *p,
     if (is_assistant) {
         if (strcmp(type, "tool_use") == 0) return read_call(block, p->calls, e);
         if (strcmp(type, "thinking") == 0) return read_thinking(block, p, e);
-        if (strcmp(type, "redacted_thinking") == 0) return true; /* nobody here can read it */
+        if (strcmp(type, "redacted_thinking") == 0) return true; /* only Anthropic can decrypt it */
     } else {
         if (strcmp(type, "image") == 0) return read_image(e);
         if (strcmp(type, "document") == 0) return read_document(block, p->texts, e);
@@ -137,7 +137,7 @@ static bool read_block(const json_t *block, bool is_assistant, message_parts *p,
                         type);
 }
 
-/* All texts of an answer as one, so that it is found again as it was given. */
+/* Joins all texts of an answer, so that the answer memory finds it again. */
 static json_t *join_texts(const json_t *texts) {
     size_t len = 0, n = 0;
     for (size_t i = 0; i < json_array_size(texts); i++)
@@ -178,7 +178,7 @@ static bool add_assistant_message(const message_parts *p, serve_request *r, serv
     return list_add(r->messages, message, e);
 }
 
-/* Results first, as templates want them right behind the calls. */
+/* Adds the results first: templates expect them directly after the calls. */
 static bool add_user_message(const message_parts *p, const char *role, serve_request *r,
                              serve_error *e) {
     if (json_array_extend(r->messages, p->results) != 0) return serve_no_memory(e);

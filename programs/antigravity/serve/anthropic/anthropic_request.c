@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of a request to /v1/messages. What is not read here is ignored: cache_control, metadata,
+/* Parser of the body of /v1/messages. It ignores other fields: cache_control, metadata,
  * service_tier, container, ... */
 #include "anthropic.h"
 #include "json_out.h"
@@ -50,15 +50,15 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
     if (!n) return serve_reject(e, 400, "messages", "messages: at least one is needed");
     for (size_t i = 0; i < n; i++)
         if (!anthropic_read_message(json_array_get(messages, i), r, e)) return false;
-    /* An answer that the client began is gone on with; one that ends with calls is complete. */
+    /* The model continues a last message of the assistant, unless it ends with calls. */
     const json_t *last = json_array_get(r->messages, json_array_size(r->messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
     r->continue_last = strcmp(role, "assistant") == 0 && !json_object_get(last, "tool_calls");
     return true;
 }
 
-/* Tools that Anthropic's servers would run themselves have a type of their own and no schema. The
- * model is not told of them. */
+/* Returns whether a tool runs on Anthropic's servers: it has a type of its own and no schema. Such
+ * tools are hidden from the model. */
 static bool is_server_tool(const json_t *tool) {
     const char *type = field_type(tool);
     return *type && strcmp(type, "custom") != 0;
@@ -125,7 +125,7 @@ static bool read_thinking_switch(const json_t *body, serve_request *r, serve_err
     json_t *thinking = NULL;
     const char *display = NULL;
     if (!field_object(body, "thinking", &thinking, e)) return false;
-    if (!thinking) return true; /* as the template has it */
+    if (!thinking) return true; /* the template's default */
     if (!field_string(thinking, "display", &display, e)) return false;
     r->hide_reasoning = display && strcmp(display, "omitted") == 0;
     bool thinks = strcmp(field_type(thinking), "disabled") != 0;
@@ -150,7 +150,7 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
     return true;
 }
 
-/* What a request and the counting of its tokens have in common. */
+/* Reads the fields that a request and the counting of its tokens share. */
 static bool read_prompt(const json_t *body, serve_request *r, serve_error *e) {
     r->kind = SERVE_CHAT;
     r->messages = json_array();

@@ -25,7 +25,7 @@ static void begin_size(body_chunks *b) {
     b->n_overhead = 0;
 }
 
-/* Inside of a line that is not looked at: up to its CR. */
+/* Skips one byte of a line whose content is ignored. Its CR leads to the state `at_cr`. */
 static bool skip_line_byte(body_chunks *b, char c, chunk_state at_cr) {
     if (c == '\n' || c == '\0') return false;
     if (c == '\r') b->state = at_cr;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading. */
+/* Reading: from the socket to complete requests. */
 #include "connection_impl.h"
 
 #include "clock.h"
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 enum { MAX_PIPELINED = 65536, LINGER_S = 2, LINGER_BYTES = 64 << 20 };
-static const double MIN_BODY_RATE = 16384; /* bytes a second that a client must send at least */
+static const double MIN_BODY_RATE = 16384; /* minimum, in bytes a second */
 
 /* ---- the set ---- */
 
@@ -50,7 +50,7 @@ void connection_set_drain(connection_set *set) {
     }
 }
 
-/* ---- what the owner asks ---- */
+/* ---- functions for the owner ---- */
 
 request_head connection_take_head(connection *c) {
     request_head head = c->head;
@@ -111,7 +111,7 @@ void connection_close(connection *c, bool complete) {
     if (c->peer) peer_counts_remove(&c->set->peers, c->peer);
     forget_request(c);
     if (c->deadline) event_free(c->deadline);
-    /* Not behind what was cut. */
+    /* A truncated response must not end with close_notify. */
     if (complete || c->state == CONNECTION_HEAD) tls_end(c->events);
     bufferevent_free(c->events);
     free(c);
@@ -120,7 +120,8 @@ void connection_close(connection *c, bool complete) {
 void connection_finish_reply(connection *c) {
     report_end(c, true);
     if (c->has_unread_body) {
-        /* A socket that is closed with bytes unread makes the other end drop our response. */
+        /* Closing a socket with unread input would reset it, and the client could lose the
+         * response. */
         connection_enter(c, CONNECTION_LINGERING);
         tls_end(c->events);
         shutdown(connection_socket(c), SHUT_WR);
@@ -157,8 +158,8 @@ void connection_reject(connection *c, int status, const char *reason) {
     c->set->events.malformed(c->set->events.user, c, status, reason);
 }
 
-/* What bodies of all connections may take: a part of it is for small ones alone, or whoever holds
- * back large ones would keep everybody out. */
+/* Returns the limit on the memory of all bodies, for a body that grows to `cap` bytes. The last 1/8
+ * is for small bodies: slow large uploads must not block them. */
 static size_t body_limit(const connection_limits *limits, size_t cap) {
     enum { SMALL = 16384, SHARE = 8 };
     return cap > SMALL ? limits->max_bodies - limits->max_bodies / SHARE : limits->max_bodies;
@@ -190,12 +191,12 @@ static void deliver_request(connection *c) {
     connection_set_deadline(c, 0);
     c->is_reading = c->has_unread_body = false;
     connection_enter(c, CONNECTION_WAITING);
-    /* Reading goes on, or nobody would notice that the client has gone; what comes is kept. */
+    /* Keeps reading, to detect that the client has gone. Pipelined input stays in the buffer. */
     bufferevent_setwatermark(c->events, EV_READ, 0, MAX_PIPELINED);
     c->set->events.request(c->set->events.user, c);
 }
 
-/* The body of a length that is known. True: it is complete. */
+/* Reads a body of known length. Returns whether it is complete. */
 static bool read_length_body(connection *c, struct evbuffer *in, int *status) {
     while (c->n_body < c->body_length && evbuffer_get_length(in)) {
         struct evbuffer_iovec piece;
@@ -224,7 +225,7 @@ static bool read_chunked_body(connection *c, struct evbuffer *in, int *status) {
     return c->chunks.state == CHUNK_DONE;
 }
 
-/* The deadline depends on the size of the body, not on when its last byte arrived. */
+/* The deadline depends on the size of the body, not on the time of its last byte. */
 static void set_body_deadline(connection *c) {
     const uint64_t bytes = c->body_is_chunked ? c->n_body : c->body_length;
     const double all = c->set->limits.read_s + (double)bytes / MIN_BODY_RATE;
@@ -285,7 +286,7 @@ static void accept_head(connection *c, struct evbuffer *in, size_t n) {
 }
 
 static void read_head(connection *c, struct evbuffer *in) {
-    /* An empty line or two before a request are forgiven (RFC 9112, 2.2). */
+    /* Empty lines before a request are ignored (RFC 9112, 2.2). */
     char begin[2];
     while (evbuffer_copyout(in, begin, 2) == 2 && begin[0] == '\r' && begin[1] == '\n')
         evbuffer_drain(in, 2);
@@ -301,7 +302,7 @@ static void read_head(connection *c, struct evbuffer *in) {
         connection_reject(c, 431, "the head of the request is larger than this server takes");
         return;
     }
-    /* From its first byte on; more bytes gain no time. */
+    /* The time starts with the first byte; further bytes do not extend it. */
     if (!c->is_reading) connection_set_deadline(c, c->set->limits.read_s);
     c->is_reading = true;
 }
@@ -334,7 +335,7 @@ void connection_set_reject_unread(connection_set *set) {
     }
 }
 
-/* ---- what libevent calls ---- */
+/* ---- callbacks of libevent ---- */
 
 static void on_readable(struct bufferevent *b, void *user) {
     (void)b;
@@ -347,7 +348,7 @@ static void on_written(struct bufferevent *b, void *user) {
     if (c->state == CONNECTION_FLUSHING && is_empty) connection_finish_reply(c);
 }
 
-/* The end, unless it is that of a handshake. */
+/* Every event except the end of a TLS handshake ends the connection. */
 static void on_event(struct bufferevent *b, short what, void *user) {
     (void)b;
     if (!(what & BEV_EVENT_CONNECTED)) connection_close(user, false);
@@ -408,7 +409,7 @@ void connection_accept_from(connection_set *set, evutil_socket_t fd, const peer_
     if (c->is_tls) set->n_tls++;
     connection_enter(c, CONNECTION_HEAD);
     if (!is_local) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    /* The deadline of the first head begins before the handshake. */
+    /* The deadline of the first head includes the handshake. */
     bufferevent_setcb(c->events, on_readable, on_written, on_event, c);
     const struct timeval write_time = {.tv_sec = (time_t)set->limits.write_s};
     bufferevent_set_timeouts(c->events, NULL, &write_time);
@@ -425,6 +426,6 @@ void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local) {
     } else if (getpeername(fd, (struct sockaddr *)&at, &size) == 0 && peer_address_of(&at, &from)) {
         connection_accept_from(set, fd, &from);
     } else {
-        evutil_closesocket(fd); /* the client has closed it already */
+        evutil_closesocket(fd); /* the client has closed it */
     }
 }

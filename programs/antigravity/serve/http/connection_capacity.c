@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places of connections: which connection is closed for a new one, and how many one address has.
+/* Limits on connections: which one is closed for a new one, and how many an address may have.
  *
- * A connection waits while no complete request has arrived on it. Waiting connections are in a list
- * in the order in which they began to wait, so the one to close is the first. */
+ * A connection waits while no complete request has arrived on it. The list of waiting connections
+ * is in the order in which they began to wait; its first is closed. */
 #include "connection_impl.h"
 
-enum { ADDRESS_SHARE = 4 }; /* an address may have 1 / ADDRESS_SHARE of the places */
+enum { ADDRESS_SHARE = 4 }; /* an address may have 1 / ADDRESS_SHARE of max_connections */
 
 static bool waits_for_request(connection_state state) {
     return state == CONNECTION_HEAD || state == CONNECTION_BODY || state == CONNECTION_LINGERING;
@@ -37,10 +37,10 @@ void connection_enter(connection *c, connection_state state) {
     if (waits_for_request(state)) append_waiting(c);
 }
 
-/* ---- a place for a new connection ---- */
+/* ---- capacity for a new connection ---- */
 
-/* Closes a connection at once. One whose request has begun is told why, as far as the socket takes
- * the reply without waiting. */
+/* Closes a connection. If its request has begun, sends an error as far as the socket takes it
+ * without waiting. */
 static void evict(connection *c) {
     bool is_sent = false;
     c->set->n_evicted++;
@@ -60,7 +60,7 @@ bool connection_ensure_capacity(connection_set *set) {
     return true;
 }
 
-/* ---- places of one address ---- */
+/* ---- connections of one address ---- */
 
 static bool has_no_limit(const connection_limits *limits, const peer_address *a) {
     for (size_t i = 0; i < limits->n_trusted; i++)

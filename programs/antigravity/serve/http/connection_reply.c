@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing. */
+/* Writing: responses and streams. */
 #include "connection_impl.h"
 
 #include <stdio.h>
@@ -39,14 +39,14 @@ static const char *phrase_of(int status) {
     return "Unknown";
 }
 
-/* False: there is no memory for it. */
+/* Fails without memory. */
 static bool write_head(connection *c, int status, const char *type, const char *headers) {
     struct evbuffer *out = bufferevent_get_output(c->events);
     char date[64] = "";
     const time_t now = time(NULL);
     struct tm utc;
     if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
-    /* What is left of the body will not be read as a request. */
+    /* The rest of the body must not be read as a request. */
     if (c->has_unread_body) c->close_after = true;
     return evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, phrase_of(status),
                                date) > 0 &&
@@ -55,7 +55,7 @@ static bool write_head(connection *c, int status, const char *type, const char *
                                headers, c->close_after ? "close" : "keep-alive") > 0;
 }
 
-/* The response is complete. It may have left already: then nothing more is said of it. */
+/* Ends a complete response. on_written() is triggered, because the buffer may be empty already. */
 static void flush_response(connection *c) {
     connection_enter(c, CONNECTION_FLUSHING);
     c->is_reading = false;
@@ -63,7 +63,7 @@ static void flush_response(connection *c) {
     bufferevent_trigger(c->events, EV_WRITE, BEV_TRIG_DEFER_CALLBACKS);
 }
 
-/* There is no memory for a response: the connection ends with the loop's next turn. */
+/* Ends the connection in the next turn of the loop: there is no memory for a response. */
 static void abort_reply(connection *c) {
     struct evbuffer *out = bufferevent_get_output(c->events);
     evbuffer_drain(out, evbuffer_get_length(out));
@@ -85,7 +85,7 @@ void connection_reply(connection *c, int status, const char *type, const char *h
 
 bool connection_write_now(connection *c) {
     struct evbuffer *out = bufferevent_get_output(c->events);
-    evbuffer_unfreeze(out, 1); /* only the bufferevent may write from it otherwise */
+    evbuffer_unfreeze(out, 1); /* otherwise only the bufferevent may write from it */
     if (c->is_tls) return tls_write_now(c->events);
     evbuffer_write(out, connection_socket(c));
     return !evbuffer_get_length(out);
@@ -111,7 +111,7 @@ bool connection_stream(connection *c, const char *bytes, size_t n) {
                     evbuffer_add(out, bytes, n) == 0 &&
                     (!c->is_chunked || evbuffer_add(out, "\r\n", 2) == 0);
     c->n_sent += n;
-    /* One event may be large, and nothing of it can have been read yet. */
+    /* The new bytes do not count: the client cannot have read them yet. */
     if (ok && n_unread <= c->set->limits.max_unread && n <= MAX_PIECE) return true;
     connection_close(c, false);
     return false;

@@ -53,7 +53,8 @@ bool listen_tcp(listeners *l, const char *host, uint32_t port) {
         return false;
     }
     bool ok = false;
-    /* A name may have several addresses; on port 0 each would get a port of its own. */
+    /* A name may have several addresses. On port 0 each would get another port, so one is
+     * enough. */
     for (const struct addrinfo *a = found; a && (!ok || port); a = a->ai_next) {
         const int fd = open_tcp(a);
         if (fd >= 0) ok = add_socket(l, fd, false);
@@ -63,7 +64,7 @@ bool listen_tcp(listeners *l, const char *host, uint32_t port) {
     return ok;
 }
 
-/* Whether somebody listens there. */
+/* Returns whether a process listens on the socket. */
 static bool is_listening(const struct sockaddr_un *at) {
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool alive = fd >= 0 && connect(fd, (const struct sockaddr *)at, sizeof *at) == 0;
@@ -123,7 +124,7 @@ static bool read_count(const char *name, const char *text, long max, long *out) 
 }
 
 /* Follows sd_listen_fds(3): without LISTEN_PID, or with the LISTEN_PID of another process, the
- * sockets are meant for another process. A malformed LISTEN_FDS is an error in any case. */
+ * sockets are not for this process. A malformed LISTEN_FDS is an error in any case. */
 bool listen_inherited(listeners *l, size_t *n) {
     const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
     long owner = 0, n_fds;
@@ -165,7 +166,7 @@ bool listeners_are_public(const listeners *l) {
     return false;
 }
 
-/* The port, or -1; name[cap] gets the address. */
+/* Writes the local address to name[cap] and returns the port, or -1. */
 static int get_local_address(int fd, char *name, size_t cap) {
     struct sockaddr_storage at;
     socklen_t size = sizeof at;
@@ -178,7 +179,7 @@ static int get_local_address(int fd, char *name, size_t cap) {
     }
     if (at.ss_family == AF_INET6) {
         const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&at;
-        /* A client of IPv4 on a socket for both: it named the address as one of IPv4. */
+        /* An IPv4 client on a socket for both families used an IPv4 address. */
         const bool mapped = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
         if (mapped) inet_ntop(AF_INET, v6->sin6_addr.s6_addr + 12, name, (socklen_t)cap);
         else inet_ntop(AF_INET6, &v6->sin6_addr, name, (socklen_t)cap);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Letters of which methods and names of fields are made (RFC 9110, 5.6.2). */
+/* Returns whether c may be in a method or the name of a header (RFC 9110, 5.6.2). */
 static bool is_name_char(unsigned char c) {
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')) return true;
     return c && strchr("!#$%&'*+-.^_`|~", c) != NULL;
@@ -22,7 +22,7 @@ int hex_digit(char c) {
     return -1;
 }
 
-/* "%2F" becomes "/", in place. False for what is no such escape, and for a NUL. */
+/* Decodes "%2F" to "/", in place. Fails for malformed escapes and for NUL. */
 static bool decode_path(char *path) {
     char *to = path;
     for (const char *at = path; *at; at++) {
@@ -39,7 +39,8 @@ static bool decode_path(char *path) {
     return true;
 }
 
-/* The next line of [*at, end), ended by CR LF alone; NULL if it is not. */
+/* Returns the next line of [*at, end), without its CR LF. NULL if it does not end so, or contains
+ * LF or NUL. */
 static char *next_line(char **at, char *end) {
     char *line = *at, *cr = memchr(line, '\r', (size_t)(end - line));
     if (!cr || cr + 1 >= end || cr[1] != '\n') return NULL;
@@ -50,7 +51,8 @@ static char *next_line(char **at, char *end) {
     return line;
 }
 
-/* "/path?query", "http://host/path?query", or "*" of OPTIONS. */
+/* Parses "/path?query", "http://host/path?query", or "*" with OPTIONS. `host` is a buffer for the
+ * host. */
 static bool read_target(request_head *h, char *target, char *host) {
     for (const char *c = target; *c; c++)
         if ((unsigned char)*c <= ' ' || *c == 0x7f || *c == '#') return false;
@@ -58,7 +60,6 @@ static bool read_target(request_head *h, char *target, char *host) {
         char *authority = strstr(target, "//") + 2;
         const size_t n = strcspn(authority, "/?");
         if (!n || memchr(authority, '@', n)) return false;
-        /* One byte before it there is place for the end of what it begins with. */
         memmove(host, authority, n);
         host[n] = '\0';
         h->host = host;
@@ -152,7 +153,8 @@ static bool read_length(request_head *h, const char *value) {
     return true;
 }
 
-/* Where the body ends: that, of all things, has to be clear. */
+/* Reads how the body is framed. Ambiguous framing would allow request smuggling, so it is
+ * rejected. */
 static int read_framing(request_head *h, const char **reason) {
     const char *length = request_head_field(h, "content-length");
     const char *encoding = request_head_field(h, "transfer-encoding");

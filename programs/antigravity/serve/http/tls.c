@@ -22,9 +22,9 @@ struct tls_files {
     SSL_CTX *context;
 };
 
-/* ---- what may be wrong ---- */
+/* ---- errors in the files ---- */
 
-/* False: path cannot be read as a file. *mode: who may. */
+/* Fails if path is not a readable file. *mode: its permissions. */
 static bool check_file(const char *option, const char *path, mode_t *mode, char *message) {
     struct stat s;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -36,14 +36,14 @@ static bool check_file(const char *option, const char *path, mode_t *mode, char 
     return !reason;
 }
 
-/* The first thing that OpenSSL found wrong: what follows in its list says where it noticed. */
+/* Reports the first error in OpenSSL's queue; later entries are consequences. Returns false. */
 static bool report_bad_file(const char *option, const char *path, const char *wanted,
                             char *message) {
     const unsigned long code = ERR_peek_error();
     const char *reason = ERR_reason_error_string(code);
     const bool is_none =
         (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
-        ERR_GET_REASON(code) == ERR_R_UNSUPPORTED; /* what is said of a key */
+        ERR_GET_REASON(code) == ERR_R_UNSUPPORTED; /* OpenSSL's error for a key */
     if (is_none || !reason)
         snprintf(message, TLS_REASON_SIZE, "%s %.300s: holds no %s in PEM", option, path, wanted);
     else
@@ -53,14 +53,14 @@ static bool report_bad_file(const char *option, const char *path, const char *wa
     return false;
 }
 
-/* Nobody is asked for a passphrase: a server may have no terminal, or one where nobody sits. */
+/* Refuses to ask for a passphrase: a server may have no terminal. */
 static int no_passphrase(char *buf, int size, int writes, void *user) {
     (void)buf, (void)size, (void)writes;
     *(bool *)user = true;
     return -1;
 }
 
-/* The key, once the certificate is there. */
+/* Loads the key. The certificate must be loaded. */
 static bool use_key(SSL_CTX *x, const tls_files *t, char *message) {
     bool is_encrypted = false;
     SSL_CTX_set_default_passwd_cb(x, no_passphrase);
@@ -100,7 +100,7 @@ static bool use_files(SSL_CTX *x, const tls_files *t, char *message) {
 
 /* ---- the context ---- */
 
-/* Clients that name protocols (ALPN) must name this one. */
+/* Selects http/1.1 (ALPN). Fails for clients that offer other protocols only. */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n_out,
                            const unsigned char *in, unsigned n, void *user) {
     static const unsigned char protocols[] = "\x08http/1.1";
@@ -113,14 +113,14 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n
     return SSL_TLSEXT_ERR_OK;
 }
 
-/* NULL: without memory, or why[] says it. */
+/* Returns NULL on failure, with a message. */
 static SSL_CTX *make_context(const tls_files *t, char *message) {
     SSL_CTX *x = SSL_CTX_new(TLS_server_method());
     snprintf(message, TLS_REASON_SIZE, "TLS: out of memory");
     if (!x) return NULL;
     SSL_CTX_set_options(x, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(x, SSL_MODE_RELEASE_BUFFERS);
-    /* Tickets resume a session, which is kept by the client: there is nothing to fill here. */
+    /* Clients keep session tickets, so a cache on the server is useless. */
     SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_alpn_select_cb(x, choose_protocol, NULL);
     const bool ok = SSL_CTX_set_min_proto_version(x, TLS1_2_VERSION) == 1 &&
@@ -144,7 +144,7 @@ tls_files *tls_open(const char *cert, const char *key, char *message) {
 bool tls_reload(tls_files *t, char *message) {
     SSL_CTX *context = make_context(t, message);
     if (!context) return false;
-    SSL_CTX_free(t->context); /* which its connections hold on to */
+    SSL_CTX_free(t->context); /* connections hold references */
     t->context = context;
     return true;
 }
@@ -159,7 +159,7 @@ void tls_close(tls_files *t) {
 struct bufferevent *tls_accept(tls_files *t, struct event_base *base, evutil_socket_t fd) {
     SSL *ssl = SSL_new(t->context);
     if (!ssl) return NULL;
-    /* Versions of libevent differ in whether a failure frees it: one reference stays here. */
+    /* On failure some versions of libevent free it and others do not: keep a reference. */
     SSL_up_ref(ssl);
     struct bufferevent *b = bufferevent_openssl_socket_new(base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING,
                                                            BEV_OPT_CLOSE_ON_FREE);

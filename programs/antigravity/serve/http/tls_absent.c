@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Built without OpenSSL: there is no TLS. */
+/* TLS functions of a build without OpenSSL. */
 #include "tls.h"
 
 #include <stdio.h>

@@ -15,7 +15,8 @@
 
 enum { MAX_ANSWERS = 4096 };
 
-/* Bytes that a byte of a kept answer may cost in a chat: an id of two characters takes four. */
+/* Maximum memory in a chat for a byte of a stored answer: an id of two characters takes four
+ * bytes. */
 enum { RESTORED_COST = 4 };
 
 typedef struct stored_answer stored_answer;
@@ -23,8 +24,8 @@ struct stored_answer {
     uint64_t key;
     char *model, *scope, *text;
     size_t len;
-    stored_answer *next;          /* next answer of the same bucket, or next unused one */
-    stored_answer *older, *newer; /* by their last use */
+    stored_answer *next;          /* next in the bucket, or in the free list */
+    stored_answer *older, *newer; /* neighbours in the order of their last use */
 };
 
 struct answer_memory {
@@ -32,11 +33,11 @@ struct answer_memory {
     stored_answer all[MAX_ANSWERS];
     stored_answer *buckets[MAX_ANSWERS]; /* by key */
     stored_answer *unused;
-    stored_answer *oldest, *newest; /* by their last use */
+    stored_answer *oldest, *newest; /* in the order of their last use */
     size_t n, bytes, max_bytes;
 };
 
-/* ---- what tells answers apart ---- */
+/* ---- keys ---- */
 
 static uint64_t add_bytes(uint64_t key, const json_t *string) {
     const char *s = json_string_value(string);
@@ -53,7 +54,7 @@ static uint64_t add_string(uint64_t key, const json_t *value) {
     return add_length(add_bytes(key, value), json_string_length(value));
 }
 
-/* A content may come as one text or in parts. */
+/* A content is a string or a list of parts. Both give the same key. */
 static uint64_t add_content(uint64_t key, const json_t *content) {
     size_t n = 0;
     if (!json_is_array(content)) return add_string(key, content);
@@ -66,8 +67,7 @@ static uint64_t add_content(uint64_t key, const json_t *content) {
     return add_length(key, n);
 }
 
-/* Messages of one key are compared by ag_chat_restore_answer()'s rules later: this is where to
- * look. */
+/* Returns the hash of a message. ag_chat_restore_answer() compares the messages themselves. */
 static uint64_t message_key(const json_t *message) {
     const json_t *calls = json_object_get(message, "tool_calls");
     uint64_t key = add_content(UINT64_C(0xcbf29ce484222325), json_object_get(message, "content"));
@@ -76,7 +76,7 @@ static uint64_t message_key(const json_t *message) {
     return key;
 }
 
-/* ---- the list ---- */
+/* ---- entries ---- */
 
 static size_t stored_bytes(const stored_answer *a) {
     return a->len + strlen(a->model) + strlen(a->scope) + 3;
@@ -153,7 +153,7 @@ static stored_answer *find_stored(answer_memory *m, uint64_t key, const char *mo
     return a;
 }
 
-/* There is room for one more. */
+/* There must be a free entry. */
 static void insert(answer_memory *m, const stored_answer *a) {
     stored_answer *entry = m->unused, **bucket = bucket_of(m, a->key);
     m->unused = entry->next;
@@ -165,7 +165,8 @@ static void insert(answer_memory *m, const stored_answer *a) {
     m->bytes += stored_bytes(entry);
 }
 
-/* The same message sampled again takes the place of the older one. */
+/* Replaces an answer with the same message: the newest sample counts. Takes ownership of the
+ * strings. */
 static void add(answer_memory *m, stored_answer *a) {
     const size_t cost = stored_bytes(a);
     pthread_mutex_lock(&m->lock);
@@ -202,9 +203,10 @@ void answer_memory_store(answer_memory *m, const char *model, const char *scope,
     json_decref(value);
 }
 
-/* ---- recalling ---- */
+/* ---- restoring ---- */
 
-/* A copy, so that nobody waits while a chat reads it. */
+/* Returns a copy, so that the lock is not held while a chat parses it. NULL: not found, or no
+ * memory. */
 static char *copy_stored(answer_memory *m, uint64_t key, const char *model, const char *scope,
                          size_t *len) {
     char *copy = NULL;
@@ -226,7 +228,7 @@ static int by_key(const void *pa, const void *pb) {
     return a < b ? -1 : a > b;
 }
 
-/* What a chat may ask for: the keys of what there is of a model and a scope, in order. */
+/* Sorted keys of the answers of a model and a scope. */
 typedef struct known_keys {
     uint64_t all[MAX_ANSWERS];
     bool is_restored[MAX_ANSWERS];
@@ -244,8 +246,8 @@ static known_keys *keys_of(answer_memory *m, const char *model, const char *scop
     return k;
 }
 
-/* False for what is not there, or was asked for before: equal messages find what one of them did.
- */
+/* Marks a key as restored. Returns false if it is unknown or marked already: equal messages share
+ * one answer. */
 static bool mark_restored(known_keys *k, uint64_t key) {
     const uint64_t *found = bsearch(&key, k->all, k->n, sizeof *k->all, by_key);
     if (!found || k->is_restored[found - k->all]) return false;
@@ -261,7 +263,7 @@ static ag_status restore_one(answer_memory *m, uint64_t key, const char *model, 
     const ag_status st = ag_chat_restore_answer(chat, answer, len, err);
     account_free(answer);
     if (st == AG_OK) *n_bytes += len * RESTORED_COST;
-    /* One from a damaged file, or of a model that has changed under its name, is no answer. */
+    /* An answer of a damaged file, or of another model with the same name, is ignored. */
     return st == AG_FORMAT || st == AG_INVALID || st == AG_UNSUPPORTED ? AG_OK : st;
 }
 
@@ -277,7 +279,7 @@ ag_status answer_memory_restore(answer_memory *m, const char *model, const char 
         const uint64_t key = message_key(message);
         if (mark_restored(known, key)) st = restore_one(m, key, model, scope, chat, n_bytes, err);
     }
-    account_free(known); /* NULL: nothing is recalled, as without memory for an answer */
+    account_free(known); /* NULL without memory: nothing was restored */
     return st;
 }
 
@@ -288,7 +290,7 @@ static bool report_errno(char reason[ANSWER_REASON_SIZE], const char *path) {
     return false;
 }
 
-/* {"model": ..., "scope": ..., "answer": {...}} and a line break. */
+/* Writes {"model": ..., "scope": ..., "answer": {...}} and a newline. */
 static bool write_answer(new_file *f, const stored_answer *a) {
     json_t *answer = json_loadb(a->text, a->len, 0, NULL);
     json_t *line =
@@ -325,7 +327,7 @@ static void load_line(answer_memory *m, const char *text, size_t len) {
     json_decref(line);
 }
 
-/* A file of this user's, and no link. */
+/* Opens a regular file of this user; symbolic links are rejected. */
 static FILE *open_own_file(const char *path) {
     struct stat st;
     const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-/* The tokens of a family of models, in the order in which they stand: prefix, suffix, gap. Sources:
- * "Efficient Training of Language Models to Fill in the Middle" (arXiv:2207.14255), and the
- * vocabularies of the models named. */
+/* Special tokens of a family of models. A prompt has them in this order. Sources: "Efficient
+ * Training of Language Models to Fill in the Middle" (arXiv:2207.14255), and the vocabularies of
+ * the models. */
 typedef struct infill_tokens {
     const char *prefix, *suffix, *middle;
 } infill_tokens;
@@ -63,7 +63,7 @@ static bool encode_json(const ag_tokenizer *t, const json_t *text, ag_ids *ids, 
     return encode(t, bytes ? bytes : "", json_string_length(text), 0, ids, e);
 }
 
-/* Each as such models have seen those of a repository: its mark, its name, a line break, itself. */
+/* Writes each file as in the training data of these models: separator, name, newline, text. */
 static bool encode_files(const ag_tokenizer *t, const json_t *files, ag_ids *ids, serve_error *e) {
     const char *separator = token_id(t, "<|file_sep|>") >= 0 ? "<|file_sep|>"
                             : token_id(t, "<file_sep>") >= 0 ? "<file_sep>"
@@ -107,7 +107,7 @@ bool infill_encode(const ag_tokenizer *t, const json_t *prompt, const serve_requ
                             "this model has no tokens for what stands before and behind a gap");
     if (!json_is_string(prompt))
         return serve_reject(e, 400, "prompt", "a prompt with a suffix must be a text");
-    /* Words of the texts never become special tokens. */
+    /* Text that looks like a special token is not parsed as one. */
     const bool ok =
         encode(t, "", 0, AG_ENCODE_BOS, &parts[0], e) && encode_files(t, r->files, &parts[0], e) &&
         encode_json(t, prompt, &parts[1], e) &&

@@ -39,7 +39,7 @@ void job_destroy(serve_job *job) {
     account_free(job);
 }
 
-/* ---- its end ---- */
+/* ---- end of a job ---- */
 
 static void send_json_reply(serve_job *job) {
     serve_http_request *http = job->http;
@@ -52,7 +52,7 @@ static void send_json_reply(serve_job *job) {
     http_send_reply(http);
 }
 
-/* Before the first byte an error is a response of its own, later it is part of the stream. */
+/* Sends an error: before the first byte as a reply of its own, later as an event of the stream. */
 static void send_failure(serve_job *job, const serve_error *e) {
     serve_http_request *http = job->http;
     if (!http->connection) return;
@@ -64,7 +64,7 @@ static void send_failure(serve_job *job, const serve_error *e) {
     if (http->connection) connection_end_stream(http->connection);
 }
 
-/* Of those that the engine said nothing of. */
+/* Ends the answers that the engine did not end. */
 static void end_answers(serve_job *job) {
     const ag_request_event is_cancelled = {.kind = AG_REQUEST_ANSWERED,
                                            .finish = AG_FINISH_CANCELLED};
@@ -81,8 +81,8 @@ static size_t context_length(const serve_job *job) {
     return wanted < max_positions ? wanted : max_positions;
 }
 
-/* Clients shorten a conversation when they are told this: by the code those of OpenAI, by the type
- * those of llama.cpp. */
+/* Names the error so that clients shorten the conversation. OpenAI's clients check the code,
+ * llama.cpp's the type. */
 static void set_context_error(const serve_job *job, serve_error *e) {
     e->type = "exceed_context_size_error";
     e->code = "context_length_exceeded";
@@ -90,15 +90,15 @@ static void set_context_error(const serve_job *job, serve_error *e) {
     e->n_context = context_length(job);
 }
 
-/* Every prompt has ended: how, is in run->status. */
+/* Ends the job after its last prompt. job->status is the result. */
 static void finish_job(serve_job *job) {
     serve_http_request *http = job->http;
     serve_error e;
     job->is_over = true;
     unlink_job(job);
     job->view.total_s = clock_s() - http->began;
-    /* What was cancelled in the midst of an answer (the server ends, its time is over) is an answer
-     * that was cut short. */
+    /* A job that was cancelled within an answer (server stop, deadline) ends with a truncated
+     * answer. */
     const bool is_truncated =
         job->status == AG_CANCELLED && job->has_begun && job->view.n_generated;
     if (job->status == AG_OK || is_truncated) {
@@ -219,7 +219,7 @@ static void handle_event(job_event *r) {
     }
 }
 
-/* On the loop's thread, from here on. */
+/* Runs on the thread of the event loop. */
 static void run_job_event(loop_task *task) {
     job_event *r = (job_event *)task;
     serve_http_request *http = r->prompt->job->http;
@@ -235,7 +235,7 @@ static void run_job_event(loop_task *task) {
     http_request_release(http);
 }
 
-/* Copies n bytes to *at and moves *at behind them. */
+/* Copies n bytes to *at and moves *at past them. */
 static const void *copy_to(char **at, const void *from, size_t n) {
     void *copy = *at;
     if (n) memcpy(copy, from, n);
@@ -243,7 +243,7 @@ static const void *copy_to(char **at, const void *from, size_t n) {
     return copy;
 }
 
-/* On the engine's thread. */
+/* Copies an event of the engine and sends it to the event loop. Runs on the engine's thread. */
 static void queue_event(void *user, const ag_request_event *e) {
     job_prompt *p = user;
     loop_queue *queue = p->job->http->server->queue;
@@ -333,7 +333,7 @@ void job_start(serve_job *job) {
         finish_job(job);
         return;
     }
-    /* The call stays, whatever becomes of its connection meanwhile. */
+    /* submit_prompts() may end the request; the reference keeps it alive. */
     http_request_retain(job->http);
     submit_prompts(job);
     if (job->n_ended == job->n_submitted) finish_job(job);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From tokens to what an answer says. */
+/* Turns sampled tokens into content, reasoning and tool calls. */
 #include "job_impl.h"
 #include "serve/work/account.h"
 #include "serve/work/account_text.h"
@@ -45,14 +45,14 @@ static bool add_token(serve_job *job, serve_answer *a, const ag_request_event *e
     return true;
 }
 
-/* Tokens of the answer that no event had. */
+/* Adds the tokens that no event has carried yet. */
 static void attach_tokens(answer_reader *reader, const serve_answer *a, serve_event *e) {
     e->tokens = a->tokens ? a->tokens + reader->n_reported : NULL;
     e->n_tokens = a->n_tokens - reader->n_reported;
     reader->n_reported = a->n_tokens;
 }
 
-/* ---- what the text says ---- */
+/* ---- text ---- */
 
 static bool add_call(serve_answer *a, const ag_chat_delta *d) {
     serve_tool_call *grown = account_realloc(a->calls, (a->n_calls + 1) * sizeof *grown);
@@ -108,7 +108,7 @@ static bool handle_deltas(serve_job *job, size_t answer) {
         if (!handle_delta(job, answer, &d)) return false;
     }
     a->n_reasoning += reasoned;
-    /* Probabilities of tokens that were reasoning are nobody's business. */
+    /* The probabilities of reasoning tokens are not reported. */
     while (reasoned && a->n_tokens > job->readers[answer].n_reported)
         free_token(&a->tokens[--a->n_tokens]);
     return true;
@@ -142,7 +142,7 @@ static void store_answer(serve_job *job, const ag_text *stored) {
     account_enter(previous);
 }
 
-/* So that it is found again when the client sends it in its next turn. */
+/* Keeps the ids of an answer for the client's next turn. */
 static void remember_answer(serve_job *job, size_t answer, const ag_request_event *e) {
     ag_text stored = {0};
     const answer_reader *reader = &job->readers[answer];

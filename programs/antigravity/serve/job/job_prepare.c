@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the body of a request to what the engine is asked. All of it on a worker's thread. */
+/* Prepares a job on a worker's thread: from the body to prompts, constraints and settings. */
 #include "infill.h"
 #include "job_impl.h"
 #include "serve/protocol/fields.h"
@@ -12,20 +12,21 @@
 
 /* ---- chat ---- */
 
-/* A value as text, while it is written. */
+/* A JSON value while it is written as text. */
 typedef struct dump {
     ag_text text;
     size_t n_pieces;
 } dump;
 
 static int append_piece(const char *bytes, size_t n, void *user) {
-    enum { CHECK_INTERVAL = 1024 }; /* between two looks */
+    enum { CHECK_INTERVAL = 1024 }; /* pieces between two checks */
     dump *d = user;
     if (++d->n_pieces % CHECK_INTERVAL == 0 && account_must_end()) return -1;
     return account_text_append(&d->text, bytes, n) ? 0 : -1;
 }
 
-/* Writes the value as text, which the caller frees. False: out of memory, or the work must end. */
+/* Writes a value as text, which the caller must free. Fails without memory, or if the work must
+ * end. */
 static bool dump_value(const json_t *value, ag_text *text, serve_error *e) {
     dump d = {.n_pieces = 0};
     const bool ok =
@@ -37,7 +38,8 @@ static bool dump_value(const json_t *value, ag_text *text, serve_error *e) {
     return serve_no_memory(e);
 }
 
-/* Drops the value before its text is parsed, so that there is only one of them in memory. */
+/* Sets a text of the chat. Frees the value before the text is parsed, so that memory holds only one
+ * of them. */
 static bool set_text(ag_status (*set)(ag_chat *, const char *, size_t, ag_error *), ag_chat *chat,
                      json_t **value, const char *param, serve_error *e) {
     ag_error err;
@@ -54,7 +56,7 @@ static bool set_text(ag_status (*set)(ag_chat *, const char *, size_t, ag_error 
     return false;
 }
 
-/* Those that `others` does not have. */
+/* Sets the variables that `overrides` lacks. */
 static bool set_variables(ag_chat *chat, const json_t *variables, const json_t *overrides,
                           serve_error *e) {
     const char *name;
@@ -71,7 +73,8 @@ static bool set_variables(ag_chat *chat, const json_t *variables, const json_t *
     return true;
 }
 
-/* A text that must be of a form begins at once: there is no place for reasoning before it. */
+/* A constrained answer has no place for reasoning: disables it if the template has a switch and the
+ * client did not choose. */
 static bool disable_reasoning(ag_chat *chat, const ag_chat_format *f, const serve_request *r,
                               const json_t *defaults, serve_error *e) {
     ag_error err;
@@ -84,7 +87,7 @@ static bool disable_reasoning(ag_chat *chat, const ag_chat_format *f, const serv
            serve_reject_status(e, &err);
 }
 
-/* Answers of this scope keep the tokens that they were sampled with. */
+/* Gives the chat the token ids of earlier answers in this scope. */
 static bool restore_answers(const serve_http_request *http, const ag_served_model *model,
                             const serve_request *r, ag_chat *chat, size_t *n_bytes,
                             serve_error *e) {
@@ -95,16 +98,16 @@ static bool restore_answers(const serve_http_request *http, const ag_served_mode
            serve_reject_status(e, &err);
 }
 
-/* The memory limit of a chat template: a share of --memory, but enough for a conversation of
- * 1 MB. */
+/* Returns the memory limit of a chat template: 1/16 of --memory, at least 32 MiB, which is enough
+ * for a conversation of 1 MB. 0: no limit. */
 static size_t template_memory_limit(uint64_t limit) {
     const uint64_t share = limit / 16, min = (uint64_t)32 << 20;
     if (!limit) return 0;
     return (size_t)(share > min ? share : min);
 }
 
-/* The conversation, and its ids; *required gets the grammar that a call which is required obeys.
- * required NULL: nothing is recalled; else *recalled gets its bytes, too. */
+/* Renders the conversation to ids. *required_call gets the grammar of a required tool call.
+ * required_call NULL: answers are not restored; otherwise *restored_bytes gets their memory. */
 static bool render(const serve_http_request *http, ag_served_model *model, serve_request *r,
                    ag_chat **chat, ag_ids *ids, ag_text *text, ag_text *required_call,
                    size_t *restored_bytes, serve_error *e) {
@@ -150,7 +153,7 @@ bool serve_render(const serve_http_request *http, ag_served_model *model, serve_
     return ok;
 }
 
-/* ---- texts ---- */
+/* ---- prompts ---- */
 
 static bool read_ids(const json_t *list, const ag_tokenizer *t, ag_ids *ids, serve_error *e) {
     const size_t n = json_array_size(list);
@@ -198,7 +201,7 @@ static bool add_choices(const serve_request *r, ag_constraint_params *p, const c
 
 enum { MAX_MASK_BYTES = 8 << 20, MAX_STATE_BYTES = 32 << 20 };
 
-/* Of a limit below 2 GiB proportionally less, but for 2 MiB. */
+/* Returns `max`, scaled down for a memory limit below 2 GiB, but at least 2 MiB. */
 static size_t constraint_memory_limit(uint64_t limit, size_t max) {
     const uint64_t full = UINT64_C(2) << 30, min = 2 << 20;
     if (!limit || limit >= full) return max;
@@ -214,7 +217,7 @@ static bool compile_constraint(const serve_job *job, const ag_text *required_cal
     const serve_request *r = &job->request;
     ag_constraint_params p =
         ag_constraint_defaults(required_call->len ? AG_CONSTRAINT_GRAMMAR : r->constraint);
-    /* A share of the memory at most; the engine asks for it as it grows. */
+    /* The engine accounts for this memory as it grows. */
     const uint64_t limit = job->http->server->settings->memory_limit;
     p.max_mask_bytes = constraint_memory_limit(limit, MAX_MASK_BYTES);
     p.max_state_bytes = constraint_memory_limit(limit, MAX_STATE_BYTES);
@@ -223,7 +226,8 @@ static bool compile_constraint(const serve_job *job, const ag_text *required_cal
     if (!required_call->len && r->constraint == AG_CONSTRAINT_CHOICES &&
         !add_choices(r, &p, &choices, e))
         return false;
-    account *previous = account_enter(NULL); /* the vocabulary is the model's, for all requests */
+    account *previous =
+        account_enter(NULL); /* the vocabulary belongs to the model, not to the request */
     ag_status st = ag_served_model_vocab(job->model, &vocab, &err);
     account_enter(previous);
     if (st == AG_OK) st = ag_constraint_create(vocab, &p, out, &err);
@@ -234,7 +238,7 @@ static bool compile_constraint(const serve_job *job, const ag_text *required_cal
     return false;
 }
 
-/* ---- the run ---- */
+/* ---- jobs ---- */
 
 static bool make_prompts(serve_job *job, size_t n, serve_error *e) {
     job->n_prompts = 0;
@@ -251,7 +255,7 @@ static bool make_prompts(serve_job *job, size_t n, serve_error *e) {
     return true;
 }
 
-/* The content of the first message without the line that changes; NULL: it has none. */
+/* Returns the content of the first message without its billing line; NULL if it has none. */
 static json_t *content_without_billing(const json_t *content) {
     const bool is_list = json_is_array(content);
     const json_t *part = is_list ? json_array_get(content, 0) : NULL;
@@ -271,8 +275,8 @@ static json_t *content_without_billing(const json_t *content) {
     return list;
 }
 
-/* As clients of Anthropic's interface send it, also through those that speak another one. The body
- * stays as it is. */
+/* Drops the billing line that Anthropic's coding agent sends, also through other protocols. Copies
+ * the messages: the body stays unchanged. */
 static bool drop_billing(serve_request *r, serve_error *e) {
     json_t *first = json_array_get(r->messages, 0);
     const char *role = json_string_value(json_object_get(first, "role"));

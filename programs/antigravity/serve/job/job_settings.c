@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How answers are chosen and kept: what the request says, over what the model and the server say.
- */
+/* Settings of a job: sampling, stops and cache of the request, with the defaults of the model and
+ * the server. */
 #include "job_impl.h"
 #include "logit_bias.h"
 #include "model_options.h"
@@ -11,12 +11,12 @@
 
 enum { MAX_STOPS = 64, MAX_TOP = 20 };
 
-/* Bytes of an answer's token, or of one of the likeliest instead of it: as it is kept until the
- * answer ends, and with what it is as JSON. */
+/* Memory of a token with its text and probability: stored until the answer ends, and with its
+ * JSON. */
 enum { STORED_TOKEN_BYTES = 120, REPORTED_TOKEN_BYTES = 1300 };
-enum { MAX_REPORTED_TOKENS = 65536 }; /* in one piece */
+enum { MAX_REPORTED_TOKENS = 65536 }; /* of a job that is not streamed */
 
-/* How many tokens the answers may tell the probabilities of. */
+/* Returns the maximum number of tokens whose probabilities are reported. */
 static double reported_tokens(const serve_job *job) {
     const ag_request_params *p = &job->params;
     const double context = p->session.max_seq_len;
@@ -25,13 +25,13 @@ static double reported_tokens(const serve_job *job) {
     return p->logprobs ? max * (1 + p->n_top) * (double)job->request.n * (double)job->n_prompts : 0;
 }
 
-/* In a stream most are told as they come, and only kept. */
+/* A stream reports most tokens as they arrive and only stores them. */
 static double token_bytes(const serve_job *job) {
     return job->request.stream && !job->protocol->stream_repeats_tokens ? STORED_TOKEN_BYTES
                                                                         : REPORTED_TOKEN_BYTES;
 }
 
-/* Bytes of a reply as JSON and as text: of an answer without its tokens, and of a number of an
+/* Memory of a reply as JSON and as text: of an answer without its tokens, and of a value of an
  * embedding. */
 enum { ANSWER_BYTES = 4096, EMBEDDING_VALUE_BYTES = 96 };
 
@@ -61,10 +61,10 @@ static void apply_sampling(const serve_sampling *from, const ag_served_model *mo
     set_if_given(from->min_p, &to->min_p);
     set_if_given(from->presence_penalty, &to->presence_penalty);
     set_if_given(from->frequency_penalty, &to->frequency_penalty);
-    /* At temperature 0 nothing but the logits decides, unless a penalty is asked for. */
+    /* At temperature 0 only the logits decide, unless the request sets a penalty. */
     if (to->temperature == 0) to->repetition_penalty = 1;
     set_if_given(from->repetition_penalty, &to->repetition_penalty);
-    if (to->top_p <= 0) to->top_p = 1e-6f; /* the likeliest token */
+    if (to->top_p <= 0) to->top_p = 1e-6f; /* the likeliest token only */
     if (from->top_k >= 0) to->top_k = (uint32_t)from->top_k;
     if (from->repetition_window >= 0) to->repetition_window = (uint32_t)from->repetition_window;
     to->seed = from->has_seed ? (uint64_t)from->seed : sampling_draw_seed();
@@ -72,7 +72,7 @@ static void apply_sampling(const serve_sampling *from, const ag_served_model *mo
     to->n_logit_bias = from->n_bias;
 }
 
-/* The client's stop strings, and those of the template behind them. */
+/* Applies the client's stop strings, and after them the template's. */
 static bool apply_stops(serve_job *job, bool constrained, serve_error *e) {
     const serve_request *r = &job->request;
     const ag_chat_format *f = job->chat ? ag_served_model_format(job->model) : NULL;
@@ -85,7 +85,7 @@ static bool apply_stops(serve_job *job, bool constrained, serve_error *e) {
     if (!job->stop) return serve_no_memory(e);
     for (size_t i = 0; i < n; i++) {
         const char *text = json_string_value(json_array_get(r->stop, i));
-        /* An empty one would end every answer at once; clients that send it mean none. */
+        /* An empty string would end every answer at once; clients send it for "none". */
         if (text && text[0]) job->stop[job->n_client_stops++] = text;
     }
     job->params.stop = job->stop;
@@ -101,7 +101,7 @@ static bool apply_stops(serve_job *job, bool constrained, serve_error *e) {
     return true;
 }
 
-/* kv_type, kv_policy, kv_budget and head_budget, as the options of the command line are read. */
+/* Applies kv_type, kv_policy, kv_budget and head_budget, with the syntax of the command line. */
 static bool apply_cache(serve_job *job, serve_error *e) {
     char reason[WHY_SIZE];
     const serve_request *r = &job->request;
@@ -134,7 +134,7 @@ bool job_apply_settings(serve_job *job, bool constrained, serve_error *e) {
     *p = ag_request_defaults(job->model);
     p->kind = r->kind == SERVE_EMBED ? AG_REQUEST_EMBED : AG_REQUEST_GENERATE;
     p->scope = http_scope(job->http);
-    p->client = job->http->scope; /* also where all keys share prefixes */
+    p->client = job->http->scope; /* the client even with --share-prefixes */
     p->n_answers = r->n;
     p->max_tokens = r->max_tokens;
     p->ignore_eos = r->ignore_eos;

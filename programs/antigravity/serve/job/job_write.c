@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a protocol writes into its stream. */
+/* Writes the events of a protocol to the stream of the response. */
 #include "clock.h"
 #include "job_impl.h"
 #include "serve/work/account.h"
@@ -9,7 +9,7 @@
 
 enum { DUMP_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
 
-/* A serve_job_view is the first part of its run. */
+/* A serve_job_view is the first member of its job. */
 static serve_job *job_of(serve_job_view *view) { return (serve_job *)view; }
 
 void job_write_event(serve_job *job, const serve_event *e) {
@@ -25,12 +25,12 @@ void serve_write(serve_job_view *view, const char *bytes, size_t n) {
     connection_stream(c, bytes, n);
 }
 
-/* What cannot be said leaves the client with a stream that has no end, which it notices. */
+/* Closes the connection: a stream without its end shows the client that data is missing. */
 static void abort_stream(serve_job *job) {
     if (job->http->connection) connection_abort(job->http->connection);
 }
 
-/* before VALUE after, at once: each write is a chunk of its own. */
+/* Writes prefix, value and suffix at once, because each write is a chunk of its own. */
 static void write_json(serve_job_view *view, const char *prefix, json_t *value,
                        const char *suffix) {
     char *text = value ? json_dumps(value, DUMP_FLAGS) : NULL;

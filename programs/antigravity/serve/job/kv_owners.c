@@ -12,7 +12,7 @@ static struct {
         char id[KV_OWNER_ID];
         ag_request_id request;
     } all[MAX_OWNERS];
-    size_t n; /* ever */
+    size_t n; /* ids added since the start */
 } owners = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void kv_owner_add(const char *id, ag_request_id request) {
@@ -23,7 +23,7 @@ void kv_owner_add(const char *id, ag_request_id request) {
     pthread_mutex_unlock(&owners.lock);
 }
 
-/* As long for any two ids. */
+/* Compares in constant time. */
 static bool is_same_id(const char *a, const char *b) {
     unsigned char differs = 0;
     for (size_t i = 0; i < KV_OWNER_ID; i++) differs |= (unsigned char)(a[i] ^ b[i]);

@@ -41,7 +41,7 @@ static bool read_value(const json_t *value, float *bias) {
     return json_is_false(value) || json_is_number(value);
 }
 
-/* Ids as texts, as keys of an object must be. */
+/* Adds a key of an object, which is a text even for an id. */
 static bool add_object_key(serve_sampling *s, const char *key, float bias, const ag_tokenizer *t,
                            serve_error *e) {
     const size_t n = strlen(key);
@@ -54,7 +54,7 @@ static bool add_pair(serve_sampling *s, const json_t *pair, const ag_tokenizer *
     const json_t *token = json_array_get(pair, 0);
     float bias;
     if (json_array_size(pair) != 2 || !read_value(json_array_get(pair, 1), &bias)) return reject(e);
-    if (bias == 0) return true; /* says nothing */
+    if (bias == 0) return true; /* no effect */
     if (json_is_integer(token)) return add_id(s, json_integer_value(token), bias, e);
     if (!json_is_string(token)) return reject(e);
     return add_text(s, json_string_value(token), json_string_length(token), t, bias, e);

@@ -36,7 +36,7 @@ static json_t *token_ids(const serve_token *tokens, size_t n) {
     return list;
 }
 
-/* The object is transferred; NULL where that fails. */
+/* Adds a field. The object is transferred; returns NULL without memory. */
 static json_t *with_field(json_t *object, const char *name, json_t *value) {
     if (json_object_set_new(object, name, value) == 0) return object;
     json_decref(object);
@@ -92,8 +92,8 @@ static const char *stop_type(serve_finish f) {
     return types[f];
 }
 
-/* What ends an answer; content is transferred. The first answer to a prompt tells its text. With
- * several prompts the times are those of all, and are left out. */
+/* Returns the last object of an answer. content is transferred. Only the first answer to a prompt
+ * repeats its text. With several answers the timings are of all together, and are left out. */
 static json_t *final_object(const serve_job_view *view, size_t answer, json_t *content) {
     const serve_request *r = view->request;
     const serve_answer *a = &view->answers[answer];
@@ -124,8 +124,8 @@ static json_t *final_object(const serve_job_view *view, size_t answer, json_t *c
     return with_field(object, "timings", timings_object(view));
 }
 
-/* Only those fields that the client names, "a/b" for one inside of another; transfers the object.
- */
+/* Returns an object with the fields in response_fields only; "a/b" names a nested field. The object
+ * is transferred. */
 static json_t *select_fields(const serve_job_view *view, json_t *object) {
     const json_t *names = json_object_get(view->request->writer_fields, "response_fields");
     if (!json_array_size(names) || !object) return object;
@@ -137,7 +137,7 @@ static json_t *select_fields(const serve_job_view *view, json_t *object) {
         for (const char *at = path; at && *at && value; at += *at == '/') {
             const size_t n = strcspn(at, "/");
             if (n >= sizeof key) {
-                value = NULL; /* no field is called so */
+                value = NULL; /* no field has such a long name */
                 break;
             }
             memcpy(key, at, n);
@@ -191,7 +191,7 @@ static void llama_event(serve_job_view *view, const serve_event *e) {
         if (view->n_answers > 1)
             serve_write_sse(view, NULL, final_object(view, e->answer, json_string("")));
         break;
-    case SERVE_END: /* the times are known now */
+    case SERVE_END: /* now the timings are known */
         if (view->n_answers == 1)
             serve_write_sse(view, NULL,
                             select_fields(view, final_object(view, 0, json_string(""))));
@@ -215,7 +215,7 @@ static const serve_protocol llama_completion = {
     .parse = llama_parse_completion,
     .error = openai_error,
     .reply = llama_reply,
-    .answer_bytes = 32 << 10, /* the settings come with each answer */
+    .answer_bytes = 32 << 10, /* each answer repeats the settings */
     .stream_type = "text/event-stream",
     .event = llama_event,
 };
@@ -225,7 +225,7 @@ static const serve_protocol llama_infill = {
     .parse = llama_parse_infill,
     .error = openai_error,
     .reply = llama_reply,
-    .answer_bytes = 32 << 10, /* the settings come with each answer */
+    .answer_bytes = 32 << 10, /* each answer repeats the settings */
     .stream_type = "text/event-stream",
     .event = llama_event,
 };

@@ -11,7 +11,8 @@ static bool is_text_object(const json_t *prompt) {
     return json_is_string(json_object_get(prompt, "prompt_string"));
 }
 
-/* A list of ids, among which there may be texts, is one prompt; other lists are several. */
+/* Returns whether a list is one prompt: ids, possibly mixed with texts. Other lists are several
+ * prompts. */
 static bool is_one_prompt(const json_t *list) {
     bool has_id = false;
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -36,7 +37,7 @@ static bool append_tokens(const ag_tokenizer *t, const json_t *text, bool first,
     return ok;
 }
 
-/* Ids and texts in one sequence: *out is a new list of ids. */
+/* Encodes a list of ids and texts to a new list of ids, *out. */
 static bool join_sequence(const serve_http_request *http, const serve_request *r,
                           const json_t *list, json_t **out, serve_error *e) {
     const ag_served_model *model = http_model(http, r->model, e);
@@ -56,7 +57,7 @@ static bool join_sequence(const serve_http_request *http, const serve_request *r
     return ok;
 }
 
-/* *out is new. */
+/* *out is a new reference. */
 static bool read_prompt(const serve_http_request *http, const serve_request *r, json_t *prompt,
                         json_t **out, serve_error *e) {
     if (json_object_get(prompt, "multimodal_data"))
@@ -95,7 +96,7 @@ static bool save_field(const json_t *body, const char *name, serve_request *r, s
     return !value || json_object_set(r->writer_fields, name, value) == 0 || serve_no_memory(e);
 }
 
-/* Each answer is looked through for each of them. */
+/* The number of names is limited, because every answer searches for each of them. */
 static bool save_response_fields(const json_t *body, serve_request *r, serve_error *e) {
     enum { MAX_FIELDS = 64 };
     json_t *names = NULL;
@@ -104,7 +105,8 @@ static bool save_response_fields(const json_t *body, serve_request *r, serve_err
            serve_no_memory(e);
 }
 
-/* Ids are told where tokens are, so they are asked for wherever a client may want them. */
+/* The ids of tokens are reported with their probabilities, so return_tokens and streams also need
+ * these. */
 static bool read_tokens(const json_t *body, serve_request *r, serve_error *e) {
     bool ids = false, after_sampling = false;
     int64_t n_probs = 0;

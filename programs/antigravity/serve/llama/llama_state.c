@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /props and /slots: what clients of llama.cpp ask before they begin. */
+/* GET /props and /slots, with which llama.cpp's clients begin. */
 #include "json_out.h"
 #include "serve/request/http_request.h"
 #include "serve/request/routes.h"
@@ -24,7 +24,7 @@ static json_t *sampling_object(const ag_served_model *m) {
     return JSON_OBJECT(fields);
 }
 
-/* Ours: what kv_policy of a request may be. */
+/* Returns the values that kv_policy of a request may have, an extension of this server. */
 static json_t *policy_names(void) {
     json_t *list = json_array();
     const ag_eviction_policy *p;
@@ -54,7 +54,8 @@ static void reply_props(serve_http_request *http) {
 
 /* ---- /slots ---- */
 
-/* There are no slots here: a request takes a place while it runs, whichever. */
+/* This server has no slots. Reports one for each request that may run at a time, the running ones
+ * first. */
 static void reply_slots(serve_http_request *http) {
     ag_serving_stats s;
     serve_error e;

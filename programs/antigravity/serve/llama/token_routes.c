@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /tokenize, /detokenize and /apply-template: what a text is to the model. */
+/* POST /tokenize, /detokenize and /apply-template. */
 #include "json_out.h"
 #include "serve/openai/openai.h"
 #include "serve/protocol/fields.h"
 #include "serve/request/routes.h"
 #include "serve/work/account.h"
 
-/* Each is an object of its own. */
+/* Limit for with_pieces: each piece is a JSON object. */
 enum { MAX_PIECES = 65536 };
 
 static ag_served_model *find_served(serve_http_request *http, serve_error *e) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ollama's clients are answered: an object, or a line of JSON for each piece and a last one
- * with the figures. */
+/* Replies of ollama's API: one object, or a line of JSON for each piece and a last one with
+ * statistics. */
 #include "json_out.h"
 #include "ollama.h"
 #include "serve/protocol/fields.h"
@@ -33,7 +33,7 @@ static json_t *time_now(void) {
 
 static json_t *nanoseconds(double seconds) { return json_integer((json_int_t)(seconds * 1e9)); }
 
-/* {"model", "created_at", KEY: value, "done": false}; the value is used up. */
+/* Returns {"model", "created_at", KEY: value, "done": false}. The value is transferred. */
 static json_t *make_line(const serve_job_view *view, const char *key, json_t *value) {
     const json_field fields[] = {
         {"model", json_text(view->model, strlen(view->model))},
@@ -44,7 +44,7 @@ static json_t *make_line(const serve_job_view *view, const char *key, json_t *va
     return JSON_OBJECT(fields);
 }
 
-/* Adds the figures that end an answer to its line, which is transferred. */
+/* Adds the statistics that end an answer. The line is transferred. */
 static json_t *with_statistics(const serve_job_view *view, json_t *line) {
     const json_field fields[] = {
         {"done", json_true()},
@@ -74,7 +74,7 @@ static json_t *token_logprob(const serve_token *t, json_t *top) {
     return json_object_of(fields, top ? 3 : 2);
 }
 
-/* Adds "logprobs" where there are some; the line is transferred. */
+/* Adds "logprobs" if there are tokens. The line is transferred. */
 static json_t *with_logprobs(json_t *line, const serve_token *tokens, size_t n) {
     if (!n) return line;
     json_t *list = json_array();
@@ -89,7 +89,7 @@ static json_t *with_logprobs(json_t *line, const serve_token *tokens, size_t n) 
     return NULL;
 }
 
-/* An answer's pieces; what is empty is left out, but the content. */
+/* Returns a message. Empty fields are left out, except the content. The calls are transferred. */
 static json_t *chat_message(const char *content, size_t len, const char *thinking,
                             size_t n_thinking, json_t *calls) {
     json_field fields[4] = {
@@ -102,7 +102,7 @@ static json_t *chat_message(const char *content, size_t len, const char *thinkin
     return json_object_of(fields, n);
 }
 
-/* A call whose arguments were cut short is none. NULL: no call is complete. */
+/* Returns the calls whose arguments are complete; NULL if there are none. */
 static json_t *complete_calls(const serve_answer *a) {
     json_t *list = NULL;
     for (size_t i = 0; i < a->n_calls; i++) {
@@ -136,7 +136,7 @@ json_t *ollama_chat_reply(serve_job_view *view) {
     return with_logprobs(line, a->tokens, a->n_tokens);
 }
 
-/* Adds a text under that name, if there is one; the line is transferred. */
+/* Adds "thinking" unless it is empty. The line is transferred. */
 static json_t *with_thinking(json_t *line, const char *text, size_t len) {
     if (!len || json_object_set_new(line, "thinking", json_text(text, len)) == 0) return line;
     json_decref(line);
@@ -171,7 +171,7 @@ void ollama_chat_event(serve_job_view *view, const serve_event *e) {
         serve_write_line(view,
                          make_line(view, "message", chat_message("", 0, e->text, e->len, NULL)));
         break;
-    case SERVE_ANSWERED: /* calls come whole */
+    case SERVE_ANSWERED: /* calls are sent when they are complete */
         calls = complete_calls(view->answers);
         if (calls)
             serve_write_line(view, make_line(view, "message", chat_message("", 0, NULL, 0, calls)));
@@ -186,7 +186,7 @@ void ollama_chat_event(serve_job_view *view, const serve_event *e) {
     case SERVE_BEGIN:
     case SERVE_CALL:
     case SERVE_ARGUMENTS:
-    case SERVE_IDLE: /* a line would be a piece of the answer */
+    case SERVE_IDLE: /* a line would count as a piece of the answer */
         break;
     }
 }
@@ -222,7 +222,7 @@ void ollama_generate_event(serve_job_view *view, const serve_event *e) {
 
 /* ---- embeddings ---- */
 
-/* The first n values of a vector, of length 1 again. */
+/* Returns the first n values of a vector, normalized to length 1 if n < n_full. */
 static json_t *vector_list(const float *values, size_t n, size_t n_full) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += (double)values[i] * values[i];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A message of ollama's: its calls have no ids, their arguments are objects, and a result names the
- * tool that gave it. */
+/* Converts ollama's messages: calls have no ids, their arguments are objects, and a result names
+ * its tool. */
 #include "json_out.h"
 #include "ollama.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The calls of an answer with ids that their results will have, too: both are counted. */
+/* Numbers the calls of an answer. Their results get the same numbers, in order. */
 static json_t *calls_with_ids(const json_t *calls, size_t first) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < json_array_size(calls); i++) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ollama's clients ask about models, as far as there is something to tell: there are no
- * digests and no Modelfiles. */
+/* Queries about models in ollama's API. There are no digests and no Modelfiles. */
 #include "json_out.h"
 #include "ollama.h"
 #include "serve/job/infill.h"
@@ -12,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "llama" of "LlamaForCausalLM". */
+/* Returns "llama" for "LlamaForCausalLM". */
 static json_t *family_name(const ag_model_info *info) {
     const char *end = strstr(info->architecture, "For");
     char name[sizeof info->architecture];
@@ -55,7 +54,7 @@ static json_t *model_entry(serve_http_request *http, const char *name, const ag_
     return JSON_OBJECT(fields);
 }
 
-/* By every name that a model has. */
+/* Lists each model under all of its names. */
 static json_t *model_list(serve_http_request *http) {
     size_t n;
     const char *const *names = http_model_names(http, &n);
@@ -93,7 +92,7 @@ static bool add_loaded(void *user, const ag_resident_session *h) {
     return loaded->list != NULL;
 }
 
-/* Models of which a conversation of this client's is held. They do not expire. */
+/* Lists the models of this client's resident sessions. They do not expire. */
 void ollama_ps(serve_http_request *http) {
     loaded_models loaded = {.http = http, .list = json_array()};
     if (loaded.list) ag_serving_each_session(http_serving(http), add_loaded, &loaded);
@@ -148,7 +147,7 @@ static json_t *model_info(const ag_served_model *m) {
     return NULL;
 }
 
-/* The model that the body names. NULL: *e says why there is none. */
+/* Returns the model that the body names, or NULL with *e. */
 static const ag_served_model *named_model(const serve_http_request *http, serve_error *e) {
     const char *name = NULL;
     const json_t *body = http_body(http);

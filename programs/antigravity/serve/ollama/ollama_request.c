@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bodies of ollama's requests. What is not read here is ignored: keep_alive, num_ctx, ... */
+/* Parsers of ollama's requests. They ignore other fields: keep_alive, num_ctx, ... */
 #include "ollama.h"
 #include "serve/protocol/fields.h"
 #include "serve/protocol/messages.h"
@@ -38,7 +38,7 @@ static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
     int64_t max = INT32_MAX;
     if (!field_object(body, "options", &o, e)) return false;
     if (!o) return true;
-    /* A number below 0 says that there is no limit, or that the whole window counts. */
+    /* Negative values mean no limit, or the entire context. */
     if (!field_integer(o, "num_predict", -2, max, &r->max_tokens, e) ||
         !field_integer(o, "repeat_last_n", -1, max, &s->repetition_window, e) ||
         !field_integer(o, "top_k", -1, max, &s->top_k, e))
@@ -71,7 +71,7 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
     return field_schema(body, "format", &r->constraint_text, e);
 }
 
-/* true and false, or how hard: "low", "medium", "high". */
+/* Reads true, false, or an effort: "low", "medium", "high". */
 static bool read_think(const json_t *body, serve_request *r, serve_error *e) {
     json_t *think = json_object_get(body, "think");
     if (!think || json_is_null(think)) return true;

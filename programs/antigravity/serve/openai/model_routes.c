@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /v1/models, and one of them. */
+/* GET /v1/models and /v1/models/NAME. */
 #include "json_out.h"
 #include "serve/request/routes.h"
 
@@ -19,7 +19,7 @@ static json_t *model_object(const serve_http_request *http, const char *name) {
         {"object", json_string("model")},
         {"created", json_integer((json_int_t)http_server_started(http))},
         {"owned_by", json_string("antigravity")},
-        /* Clients ask for the size of the context under either name. */
+        /* Clients read the context size under either name. */
         {"context_length", json_integer(session->max_seq_len)},
         {"max_model_len", json_integer(session->max_seq_len)},
         {"meta", JSON_OBJECT(meta)},

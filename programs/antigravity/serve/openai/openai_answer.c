@@ -39,7 +39,7 @@ json_t *openai_token_list(const serve_token *tokens, size_t n) {
     return list;
 }
 
-/* {"prompt_tokens", "completion_tokens", "total_tokens", ...details} */
+/* Returns {"prompt_tokens", "completion_tokens", "total_tokens", ...details}. */
 static json_t *usage_object(const serve_job_view *view) {
     const json_field cached[] = {{"cached_tokens", json_integer((json_int_t)view->n_cached)}};
     const json_field reasoned[] = {
@@ -60,7 +60,7 @@ static json_t *object_id(const serve_job_view *view, const openai_object_names *
     return json_string(id);
 }
 
-/* choices and usage are transferred; usage counts where with_usage. */
+/* choices and usage are transferred. with_usage: the object has a "usage". */
 static json_t *make_object(const serve_job_view *view, const openai_object_names *names,
                            const char *object, json_t *choices, bool with_usage, json_t *usage) {
     const json_field fields[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What POST /v1/chat/completions answers. */
+/* Replies of POST /v1/chat/completions. */
 #include "json_out.h"
 #include "openai.h"
 #include "openai_answer.h"
@@ -22,9 +22,9 @@ static json_t *logprobs_object(const serve_token *tokens, size_t n) {
     return JSON_OBJECT(fields);
 }
 
-/* ---- one body ---- */
+/* ---- reply without stream ---- */
 
-/* The value is transferred. False: out of memory. */
+/* The value is transferred. Fails without memory. */
 static bool set_field(json_t *object, const char *name, json_t *value) {
     return json_object_set_new(object, name, value) == 0;
 }
@@ -69,7 +69,7 @@ static json_t *chat_reply(serve_job_view *view) {
     return openai_reply(view, &chat_names, choices);
 }
 
-/* ---- a stream ---- */
+/* ---- stream ---- */
 
 static void write_delta(serve_job_view *view, const serve_event *e, json_t *delta, json_t *finish) {
     const bool has_logprobs = view->request->logprobs && e->n_tokens;
@@ -87,7 +87,7 @@ static void write_field(serve_job_view *view, const serve_event *e, const char *
     write_delta(view, e, JSON_OBJECT(fields), json_null());
 }
 
-/* A call begins with its id and name; pieces of its arguments follow. */
+/* Writes a call: first its id and name, then pieces of its arguments. */
 static void write_call(serve_job_view *view, const serve_event *e) {
     const bool begins = e->kind == SERVE_CALL;
     const json_field arguments = {"arguments",

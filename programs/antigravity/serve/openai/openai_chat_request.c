@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of POST /v1/chat/completions. */
+/* Parser of the body of POST /v1/chat/completions. */
 #include "openai.h"
 #include "openai_fields.h"
 #include "serve/protocol/fields.h"
@@ -38,7 +38,8 @@ static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
     return true;
 }
 
-/* "none" switches thinking off where the template can; others are for models of other kinds. */
+/* "none" disables thinking if the template has a switch; other values are passed to the
+ * template. */
 static bool read_effort(const json_t *body, serve_request *r, serve_error *e) {
     const char *effort = NULL;
     if (!field_string(body, "reasoning_effort", &effort, e)) return false;

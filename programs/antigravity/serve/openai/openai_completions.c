@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/completions: a text that the model goes on with. */
+/* POST /v1/completions: texts that the model continues. */
 #include "json_out.h"
 #include "openai.h"
 #include "openai_answer.h"
@@ -23,7 +23,7 @@ static bool parse_completion(const serve_http_request *http, const json_t *body,
     (void)http;
     int64_t best_of = 0;
     r->kind = SERVE_TEXT;
-    r->max_tokens = 16; /* as OpenAI's interface has it */
+    r->max_tokens = 16; /* OpenAI's default */
     r->parse_special = true;
     if (!openai_read_common(body, r, e) || !openai_read_prompts(body, "prompt", r, e) ||
         !field_bool(body, "echo", &r->echo, e) || !read_n_logprobs(body, r, e) ||
@@ -36,11 +36,11 @@ static bool parse_completion(const serve_http_request *http, const json_t *body,
     return true;
 }
 
-/* ---- the answer ---- */
+/* ---- the reply ---- */
 
 static const openai_object_names text_names = {"cmpl-", "text_completion", "text_completion"};
 
-/* What the answer begins with, if the client wants it back; NULL: nothing. */
+/* Returns the prompt, with which an answer begins if the client set echo; NULL: none. */
 static const json_t *echoed_prompt(const serve_job_view *view, size_t answer) {
     const json_t *prompt = json_array_get(view->request->prompts, answer / view->request->n);
     return view->request->echo && json_is_string(prompt) ? prompt : NULL;
@@ -60,7 +60,8 @@ static json_t *top_map(const serve_token *t) {
     return map;
 }
 
-/* with_top: of each token the likeliest, too; otherwise none for all, as strict clients want it. */
+/* with_top: adds the likeliest tokens. Otherwise top_logprobs is null as a whole, as strict clients
+ * require. */
 static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset, bool with_top) {
     json_t *texts = json_array(), *probs = json_array(), *offsets = json_array(),
            *tops = with_top ? json_array() : json_null();
@@ -139,7 +140,7 @@ static void stream_completion(serve_job_view *view, const serve_event *e) {
     case SERVE_REASONING:
     case SERVE_CALL:
     case SERVE_ARGUMENTS:
-        break; /* of chats */
+        break; /* only chats have these */
     }
 }
 

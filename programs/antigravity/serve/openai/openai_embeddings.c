@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/embeddings: a vector for every text. */
+/* POST /v1/embeddings: a vector for each text. */
 #include "json_out.h"
 #include "openai.h"
 #include "openai_fields.h"
@@ -59,7 +59,7 @@ static json_t *float_list(const float *v, size_t n) {
     return list;
 }
 
-/* The first n values, of length 1 again. */
+/* Normalizes the first n values to length 1. */
 static void normalize(float *v, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += (double)v[i] * v[i];

@@ -13,7 +13,8 @@ enum { MAX_STOP_STRINGS = 64 };
 
 /* ---- sampling ---- */
 
-/* Read where the model is known, because its tokens may be given as texts. */
+/* Only stores the field. It is parsed when the model is known, since tokens may be given as
+ * texts. */
 static bool save_logit_bias(const json_t *body, serve_sampling *s, serve_error *e) {
     json_t *given = json_object_get(body, "logit_bias");
     if (given && !json_is_object(given) && !json_is_array(given) && !json_is_null(given))
@@ -38,7 +39,7 @@ static bool read_sampling(const json_t *body, serve_sampling *s, serve_error *e)
     return save_logit_bias(body, s, e);
 }
 
-/* ---- the rest ---- */
+/* ---- stream and cache ---- */
 
 static bool read_stream(const json_t *body, serve_request *r, serve_error *e) {
     json_t *options = NULL;
@@ -48,7 +49,7 @@ static bool read_stream(const json_t *body, serve_request *r, serve_error *e) {
     return !options || field_bool(options, "include_usage", &r->include_usage, e);
 }
 
-/* "512", "25%", or a number of tokens. */
+/* Reads "512", "25%", or a number of tokens. */
 static bool read_budget(const json_t *body, serve_request *r, serve_error *e) {
     char digits[32];
     const json_t *budget = json_object_get(body, "kv_budget");
@@ -82,7 +83,7 @@ bool openai_read_common(const json_t *body, serve_request *r, serve_error *e) {
     return true;
 }
 
-/* ---- what the answer must be ---- */
+/* ---- constraints ---- */
 
 static bool set_constraint(serve_request *r, ag_constraint_kind kind, char *text, serve_error *e) {
     r->constrained = true;

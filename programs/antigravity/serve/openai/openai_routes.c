@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where OpenAI's interface is found. Without "/v1" a model need not be named. */
+/* Routes of OpenAI's API. Paths without "/v1" do not require a model name. */
 #include "openai.h"
 #include "serve/request/routes.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/responses and /v1/responses/input_tokens; the same without /v1, where the model need not
- * be named. Responses are not stored. */
+/* Routes of the Responses API: POST /v1/responses and /v1/responses/input_tokens. The paths without
+ * /v1 do not require a model name. Responses are not stored. */
 #include "responses.h"
 
 #include "openai_answer.h"

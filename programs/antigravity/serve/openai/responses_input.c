@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input of a response: items, of which the reasoning, the text and the calls of one turn are
- * separate ones, become messages, in which they are together. */
+/* Converts the input of a response to messages. Reasoning, text and calls of one turn are separate
+ * items in the input, and one message here. */
 #include "json_out.h"
 #include "responses.h"
 #include "serve/protocol/fields.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* A part of a content as templates know it; *part is new. */
+/* Converts a part of a content. *part is new. */
 static bool read_part(const json_t *item, json_t **part, serve_error *e) {
     const char *type = field_type(item);
     const char *key = strcmp(type, "refusal") == 0 ? "refusal" : "text";
@@ -24,7 +24,8 @@ static bool read_part(const json_t *item, json_t **part, serve_error *e) {
     return *part != NULL || serve_no_memory(e);
 }
 
-/* A string, or a list of parts, of which a single one becomes a string: *content is new. */
+/* Reads a string or a list of parts. A single part becomes a string. *content is a new
+ * reference. */
 static bool read_content(json_t *from, json_t **content, serve_error *e) {
     *content = NULL;
     if (json_is_string(from)) {
@@ -48,8 +49,8 @@ static bool read_content(json_t *from, json_t **content, serve_error *e) {
     return ok;
 }
 
-/* The assistant's message at the end, as long as it may still get calls or, with new_text, a text;
- * else a new one. NULL: out of memory. Borrowed. */
+/* Returns the assistant's last message if it can still get calls or, with new_text, a text; else
+ * appends a new one. Borrowed. NULL: out of memory. */
 static json_t *open_assistant_message(serve_request *r, bool new_text, serve_error *e) {
     json_t *last = json_array_get(r->messages, json_array_size(r->messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
@@ -112,8 +113,7 @@ static bool read_output_item(const json_t *item, serve_request *r, serve_error *
     return list_add(r->messages, JSON_OBJECT(fields), e);
 }
 
-/* Its text, if it is there; a reasoning that is encrypted or only summarised says nothing to the
- * model. */
+/* Reads the text of a reasoning item. Encrypted or summarised reasoning is ignored. */
 static bool read_reasoning_item(const json_t *item, serve_request *r, serve_error *e) {
     json_t *content = NULL;
     if (!field_array(item, "content", &content, e)) return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A response and the items of its output. */
+/* Response objects and the items of their output. */
 #include "json_out.h"
 #include "openai_answer.h"
 #include "responses.h"
@@ -115,7 +115,7 @@ static json_t *usage_object(const serve_job_view *view) {
     return JSON_OBJECT(fields);
 }
 
-/* What the client sent, or else `otherwise`, which is transferred. */
+/* Returns the client's value, or else `fallback`, which is transferred. */
 static json_t *echo(const serve_job_view *view, const char *name, json_t *fallback) {
     json_t *sent = json_object_get(view->request->writer_fields, name);
     if (!sent) return fallback;
@@ -129,7 +129,7 @@ static json_t *number_or(double given, json_t *fallback) {
     return json_real(given);
 }
 
-/* The same with each of the keys, null where the client had none. */
+/* Returns a copy with all of the keys; missing ones are null. */
 static json_t *with_keys(json_t *object, const char *const *keys, size_t n) {
     json_t *copy = json_copy(object);
     bool ok = copy != NULL;

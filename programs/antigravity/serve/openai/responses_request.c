@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of a request to /v1/responses. What would need a store of responses is refused; what is
- * not read here is ignored. */
+/* Parser of the body of /v1/responses. It rejects fields that need stored responses, and ignores
+ * other ones. */
 #include "json_out.h"
 #include "openai_fields.h"
 #include "responses.h"
@@ -36,7 +36,7 @@ static bool read_instructions(const json_t *body, serve_request *r, serve_error 
     return !text || !*text || message_add(r, "system", json_string(text), e);
 }
 
-/* OpenAI's servers would run tools of other types themselves: the model is not told of them. */
+/* Tools of other types run on OpenAI's servers. They are hidden from the model. */
 static bool read_function_tool(const json_t *tool, json_t *tools, serve_error *e) {
     static const char *const keys[] = {"name", "description", "parameters", "strict"};
     if (strcmp(field_type(tool), "function") != 0) return true;
@@ -113,9 +113,9 @@ static bool read_logprobs(const json_t *body, serve_request *r, serve_error *e) 
     return true;
 }
 
-/* What the model's own parameters are where the client gave none. */
+/* Stores the model's sampling defaults, for the response. */
 static bool save_default_sampling(const serve_http_request *http, serve_request *r) {
-    serve_error ignored; /* who asks for a model that is not there is told so later */
+    serve_error ignored; /* an unknown model is reported later */
     const ag_served_model *model = http_model(http, r->model, &ignored);
     if (!model) return true;
     const ag_sampler_params *own = ag_served_model_sampling(model);
@@ -124,7 +124,7 @@ static bool save_default_sampling(const serve_http_request *http, serve_request 
            json_object_set_new(r->writer_fields, "top_p", json_float(own->top_p)) == 0;
 }
 
-/* Fields that the response repeats. */
+/* Stores the fields that the response repeats. */
 static bool save_echoed_fields(const serve_http_request *http, const json_t *body, serve_request *r,
                                serve_error *e) {
     static const char *const echoed[] = {
@@ -150,7 +150,7 @@ static bool read_conversation(const json_t *body, serve_request *r, serve_error 
         return false;
     json_t *input = json_object_get(body, "input");
     if (!input || json_is_null(input)) {
-        /* Nothing is said: a turn that is empty. */
+        /* Without input the user's turn is empty. */
         if (!json_array_size(r->messages) && !message_add(r, "user", json_string(""), e))
             return false;
     } else if (!responses_read_input(input, r, e)) {

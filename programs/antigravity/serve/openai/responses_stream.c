@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The events of a streamed response: each has the number that follows the last one's, and each item
- * is added, filled and done before the next begins. */
+/* Events of a streamed response. Events are numbered. An item is added, filled and completed before
+ * the next one begins. */
 #include "json_out.h"
 #include "responses.h"
 
@@ -8,7 +8,7 @@
 
 #define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
 
-/* Adds type and number to the fields, whose values are used up, and sends them. */
+/* Sends an event with its type, its number and the fields, whose values are transferred. */
 static void send_event(serve_job_view *view, const char *type, const json_field *fields, size_t n) {
     responses_stream *s = view->state;
     const json_field head[] = {
@@ -39,8 +39,8 @@ static void send_item(serve_job_view *view, const char *type, json_t *item) {
     send_event(view, type, fields, COUNT(fields));
 }
 
-/* An event about the open item, with up to two fields beside its place; inside a content, which has
- * one part, that part's place is told, too. */
+/* Sends an event about the open item, with one or two fields. A text or reasoning item has one
+ * part, whose index is added. */
 static void send_item_event(serve_job_view *view, const char *type, json_field first,
                             json_field second) {
     static const char *const prefixes[] = {"", "msg", "rs", "fc"};
@@ -60,7 +60,7 @@ static void send_item_event(serve_job_view *view, const char *type, json_field f
 
 static const json_field no_field = {NULL, NULL};
 
-/* The item is over: it is sent whole, and remembered for the response. */
+/* Completes the item: sends it, and keeps it for the response. */
 static void send_item_done(serve_job_view *view, json_t *item) {
     responses_stream *s = view->state;
     if (!s->output) s->output = json_array();
@@ -123,7 +123,7 @@ static void close_item(serve_job_view *view) {
     }
 }
 
-/* The answer's text already has what this event brings: `len` bytes. */
+/* Opens a text item. The answer's text already includes the `len` bytes of the current event. */
 static void open_text(serve_job_view *view, size_t len, size_t n_tokens) {
     responses_stream *s = view->state;
     close_item(view);
@@ -215,7 +215,7 @@ void responses_event(serve_job_view *view, const serve_event *e) {
         break;
     case SERVE_ANSWERED:
         if (s->open == RESPONSES_TEXT) s->n_tokens += e->n_tokens;
-        /* A response has an item, even where it says nothing. */
+        /* A response has at least one item. */
         if (s->open == RESPONSES_NONE && !s->index) open_text(view, 0, 0);
         close_item(view);
         break;

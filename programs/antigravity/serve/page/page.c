@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET / and what the page at it consists of. It comes from the program itself, and a browser takes
- * script, styles and answers from here alone. */
+/* GET / and the files of the page. They are embedded in the program, and the page loads nothing
+ * from other servers. */
 #include "page_files.h"
 #include "serve/request/routes.h"
 
 #include <string.h>
 
-/* Nothing from elsewhere, no script inside of the document, nobody's frame around it. */
+/* Allows no other origins, no inline scripts and no embedding in frames. */
 static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -26,7 +26,7 @@ static const char *media_type(const char *name) {
     return "application/octet-stream";
 }
 
-/* Whether a browser has this very version: a list of tags, some of them weak, or "*". */
+/* Returns whether If-None-Match contains the etag: a list of tags, possibly weak, or "*". */
 static bool etag_matches(const char *tags, const char *etag) {
     return tags && (!strcmp(tags, "*") || strstr(tags, etag));
 }
@@ -34,7 +34,7 @@ static bool etag_matches(const char *tags, const char *etag) {
 static void reply_file(serve_http_request *http, const page_file *f) {
     http_reply_header(http, "Content-Security-Policy", policy);
     http_reply_header(http, "ETag", f->etag);
-    http_reply_header(http, "Cache-Control", "no-cache"); /* kept, but asked about */
+    http_reply_header(http, "Cache-Control", "no-cache"); /* stored, but revalidated */
     http_reply_header(http, "Vary", "Accept");
     if (etag_matches(http_header(http, "if-none-match"), f->etag))
         http_reply_text(http, 304, NULL, "", 0);
@@ -54,8 +54,7 @@ static void reply_named(serve_http_request *http, const char *name) {
 
 static void reply_page_file(serve_http_request *http) { reply_named(http, http_path_tail(http)); }
 
-/* A browser gets the page; programs ask here whether there is a server that speaks ollama's
- * protocol. */
+/* Replies with the page to browsers. Other programs ask here whether an ollama server runs. */
 static void reply_root(serve_http_request *http) {
     static const char running[] = "Ollama is running";
     const char *accepted = http_header(http, "accept");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What went wrong, as a status of HTTP and a line of text. */
+/* Errors of requests: an HTTP status and a line of text. */
 #include "json_out.h"
 #include "protocol.h"
 
@@ -34,7 +34,7 @@ static int http_status(ag_status st) {
         return 404;
     case AG_INVALID:
     case AG_FORMAT:
-    case AG_LIMIT: /* too long */
+    case AG_LIMIT: /* for instance, a prompt that is too long */
     case AG_REFUSED:
     case AG_UNSUPPORTED:
         return 400;

@@ -18,7 +18,7 @@ static bool wrong_type(const char *name, const char *wanted, const json_t *found
     return serve_reject(e, 400, name, "%s must be %s, not %s", name, wanted, type_name(found));
 }
 
-/* NULL: the field is missing or null. */
+/* Returns NULL if the field is missing or null. */
 static json_t *get_field(const json_t *object, const char *name) {
     json_t *value = json_object_get(object, name);
     return json_is_null(value) ? NULL : value;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request is before anybody filled it in, and its end. */
+/* Defaults of a request, and its release. */
 #include "protocol.h"
 #include "serve/work/account.h"
 
@@ -46,7 +46,7 @@ void serve_request_free(serve_request *r) {
 }
 
 const char *serve_finish_reason(serve_finish f) {
-    /* A cancelled answer is cut short, as by a limit. */
+    /* Cancelled answers are truncated, as by a limit. */
     if (f == SERVE_FINISH_LENGTH || f == SERVE_FINISH_CANCELLED) return "length";
     return f == SERVE_FINISH_CALLS ? "tool_calls" : "stop";
 }

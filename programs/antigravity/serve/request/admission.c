@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a request may come in, by its head alone: before its body is read. */
+/* Admission of requests by their head, before the body is read. */
 #include "dispatch.h"
 #include "routes.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Of CORS, where a page from elsewhere may ask. */
+/* Adds CORS headers for an allowed origin. */
 static void allow_origin(serve_http_request *http, const char *origin) {
     snprintf(http->headers, sizeof http->headers,
              "Access-Control-Allow-Origin: %.300s\r\nVary: Origin\r\n", origin);
@@ -40,11 +40,11 @@ static bool check_origin(serve_http_request *http, serve_error *e) {
     return true;
 }
 
-/* OPTIONS: a browser asks before it sends what a page wants to be sent. */
+/* Replies to OPTIONS, the CORS preflight of browsers. */
 static void reply_options(serve_http_request *http, const char *allowed) {
     const bool is_cors = http->headers[0] != '\0';
     const char *wanted = http_header(http, "access-control-request-headers");
-    http->status = 200; /* not 204, which some older clients take for a failure */
+    http->status = 200; /* not 204, which some older clients treat as an error */
     http_reply_header(http, "Allow", allowed);
     if (!is_cors) return;
     http_reply_header(http, "Access-Control-Allow-Methods", allowed);

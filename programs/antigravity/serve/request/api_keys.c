@@ -30,7 +30,7 @@ static bool add_key(api_keys *keys, const char *key, size_t n, char *reason) {
     return true;
 }
 
-/* Words of `text`, which `ends` end. */
+/* Adds the words of `text` between separators. */
 static bool add_keys(api_keys *keys, const char *text, const char *separators, char *reason) {
     while (*text) {
         text += strspn(text, separators);
@@ -91,7 +91,7 @@ void api_keys_free(api_keys *keys) {
     *keys = (api_keys){.n = 0};
 }
 
-/* Looks at every key and every digit, whatever it has found. */
+/* Takes the same time for all keys: compares every digit of every key. */
 static bool find_key(const api_keys *keys, const char *key, char scope[KEY_SCOPE]) {
     char hex[SHA256_HEX];
     hash_key(key, strlen(key), hex);

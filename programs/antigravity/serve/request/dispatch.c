@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* ---- a request begins and ends ---- */
+/* ---- start and end of a request ---- */
 
 static void log_request(const serve_http_request *http) {
     const serve_job_view *view = http->job ? job_view(http->job) : NULL;
@@ -77,14 +77,14 @@ void http_request_end(serve_http_request *http, bool complete) {
     http_request_release(http);
 }
 
-/* ---- to its handler ---- */
+/* ---- handlers and jobs ---- */
 
-/* Position of the parser in a body. */
+/* Position in a body that jansson parses. */
 typedef struct body_reader {
     const char *at, *end;
 } body_reader;
 
-/* Gives jansson a piece of the body, or an error once the work must end. */
+/* Passes a piece of the body to jansson, or an error if the work must end. */
 static size_t read_piece(void *to, size_t n, void *user) {
     body_reader *r = user;
     const size_t left = (size_t)(r->end - r->at), k = left < n ? left : n;
@@ -112,7 +112,7 @@ static bool read_json(serve_http_request *http, serve_error *e) {
 
 static double mib(size_t bytes) { return (double)bytes / (1 << 20); }
 
-/* Says why the work on a request had to end. */
+/* Fills *e with the reason why the work on a request ended. */
 static void reject_failed_work(const serve_http_request *http, account_failure failure,
                                serve_error *e) {
     const server_settings *s = http->server->settings;
@@ -156,7 +156,7 @@ static void run_handler(serve_http_request *http) {
     else http->route->handle(http);
 }
 
-/* On a worker's thread. */
+/* Parses the body and runs the handler or prepares the job. Runs on a worker's thread. */
 static void prepare_request(work_item *item) {
     serve_http_request *http = (serve_http_request *)item;
     const server_settings *s = http->server->settings;
@@ -172,13 +172,13 @@ static void prepare_request(work_item *item) {
     }
 }
 
-/* Back on the loop's thread. */
+/* Sends the reply or starts the job. Runs on the thread of the event loop. */
 static void finish_preparation(work_item *item) {
     serve_http_request *http = (serve_http_request *)item;
     account *previous = account_enter(http->account);
     http->is_working = false;
     const bool starts_job = http->job && !http->status && http->connection;
-    /* Reserves what the answers will take, so that no answer fails halfway. */
+    /* Reserves the memory of all answers, so that none fails halfway. */
     const account_failure failure =
         account_reserve(http->account, starts_job ? job_memory_bytes(http->job) : 0);
     if (starts_job && failure != ACCOUNT_OK) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- its life ---- */
+/* ---- references ---- */
 
 void http_request_retain(serve_http_request *http) { http->n_holders++; }
 
@@ -22,7 +22,7 @@ void http_request_release(serve_http_request *http) {
     free(http);
 }
 
-/* ---- what handlers ask ---- */
+/* ---- functions for handlers ---- */
 
 const char *http_header(const serve_http_request *http, const char *name) {
     return request_head_field(&http->head, name);
@@ -98,7 +98,7 @@ void http_reply_error(serve_http_request *http, const serve_error *e) {
     json_t *(*shape)(const serve_error *) = openai_error;
     if (r && r->error) shape = r->error;
     else if (r && r->protocol && r->protocol->error) shape = r->protocol->error;
-    account *previous = account_enter(NULL); /* which may be why there is an error */
+    account *previous = account_enter(NULL); /* the account may have no memory left */
     http_reply_json(http, e->status, shape(e));
     account_enter(previous);
     http->retry_after = e->status == 503 && !e->retry_after ? 1 : e->retry_after;
@@ -118,7 +118,7 @@ void http_send_reply(serve_http_request *http) {
         n += snprintf(headers + n, sizeof headers - (size_t)n, "WWW-Authenticate: Bearer\r\n");
     if (http->retry_after)
         snprintf(headers + n, sizeof headers - (size_t)n, "Retry-After: %u\r\n", http->retry_after);
-    /* An error is sent also where the account has no memory left. */
+    /* An error is sent even if the account has no memory left. */
     account *previous = account_enter(http->status >= 400 ? NULL : http->account);
     connection_reply(http->connection, http->status ? http->status : 500, http->type, headers,
                      http->reply ? http->reply : "", http->n_reply);

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* The name of "name:port", "[::1]:port" or either without a port. False: malformed, or too long. */
+/* Reads the name of "name:port", "[::1]:port" or either without a port. Fails if it is malformed or
+ * too long. */
 static bool parse_host(const char *host, char *name, size_t cap) {
     const bool in_brackets = host[0] == '[';
     const char *begin = host + in_brackets;
@@ -19,12 +20,12 @@ static bool parse_host(const char *host, char *name, size_t cap) {
     if (*tail && (*tail != ':' || strspn(tail + 1, "0123456789") != strlen(tail + 1))) return false;
     memcpy(name, begin, n);
     name[n] = '\0';
-    /* "localhost." is the same name. */
+    /* "localhost." is the same name */
     if (!in_brackets && n > 1 && name[n - 1] == '.') name[n - 1] = '\0';
     return true;
 }
 
-/* Four numbers, of which the first is 127: "127.evil.example" is a name. */
+/* Accepts only four numbers, the first of which is 127: "127.evil.example" is a name. */
 static bool is_loopback_v4(const char *host) {
     unsigned a, b, c, d;
     int n = 0;
@@ -48,7 +49,7 @@ bool host_allowed(const origin_rules *r, const char *host, const char *local) {
     if (!host || !parse_host(host, name, sizeof name)) return false;
     if (host_is_loopback(name)) return true;
     if (r->bound && !is_wildcard(r->bound) && !strcasecmp(r->bound, name)) return true;
-    /* An address is no name that somebody could have pointed here. */
+    /* Another site cannot point an address here, only a name. */
     if (local && !strcasecmp(local, name)) return true;
     for (size_t i = 0; i < r->n_hosts; i++)
         if (!strcasecmp(r->hosts[i], name)) return true;
@@ -62,7 +63,7 @@ static bool is_allowed_origin(const origin_rules *r, const char *origin) {
     return false;
 }
 
-/* "http://127.0.0.1:8080" of a page that came from here. */
+/* Returns whether the origin, such as "http://127.0.0.1:8080", is this server. */
 static bool is_same_origin(const char *host, const char *origin) {
     const char *at = strstr(origin, "://");
     return host && at && (!strncmp(origin, "http:", 5) || !strncmp(origin, "https:", 6)) &&
@@ -75,8 +76,8 @@ origin_verdict origin_check(const origin_rules *r, const char *host, const char 
         if (is_same_origin(host, origin)) return ORIGIN_NONE;
         return is_allowed_origin(r, origin) ? ORIGIN_ALLOWED : ORIGIN_REJECTED;
     }
-    /* An image or a script that a page elsewhere names has no Origin, but browsers say where the
-     * page is; a link that somebody follows is none of these. */
+    /* Images and scripts in a page of another site have no Origin, but browsers send
+     * Sec-Fetch-Site. Links that a user follows are allowed. */
     if (!site || !strcmp(site, "same-origin") || !strcmp(site, "none")) return ORIGIN_NONE;
     if (mode && !strcmp(mode, "navigate")) return ORIGIN_NONE;
     return is_allowed_origin(r, NULL) ? ORIGIN_NONE : ORIGIN_REJECTED;

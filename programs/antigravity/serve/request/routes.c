@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All routes: a list for each protocol. */
+/* Table of all lists of routes, and the search in it. */
 #include "routes.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static const serve_route *const lists[] = {
 };
 enum { N_LISTS = sizeof lists / sizeof lists[0] };
 
-/* The path, or a pattern that ends in "/" and "*". */
+/* Compares a path with a pattern, which may end in "/" and "*". */
 static bool matches(const char *pattern, const char *path, const char **tail) {
     const size_t n = strlen(pattern);
     *tail = "";

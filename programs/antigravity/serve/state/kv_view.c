@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /v1/kv/ID: which tokens each head of a held session retains. With the id of a request in the
- * place of the session's own, which its client alone knows, also the texts of the tokens. */
+/* GET /v1/kv/ID: the tokens that each head of a session retains. If ID is the id of a request,
+ * which only its client knows, the reply also has the texts of the tokens. */
 #include "json_out.h"
 #include "serve/job/kv_owners.h"
 #include "serve/request/routes.h"
@@ -14,13 +14,14 @@
 #include <string.h>
 
 enum {
-    MAX_TEXTS = 32768, /* of tokens, in one reply */
-    OVERLAP = 8,       /* tokens that a character may be cut into: their texts are told again */
+    MAX_TEXTS = 32768, /* texts of tokens in one reply */
+    OVERLAP = 8,       /* maximum tokens of a split character; their texts are sent again */
 };
 
 /* ---- texts of tokens ---- */
 
-/* Of the tokens from `first` on, from `shown` on: "" where a character goes on with the next. */
+/* Returns the texts of the tokens from `shown` on, decoded from `first` on. A text is "" if its
+ * character continues in the next token. */
 static json_t *token_texts(const ag_cache_view *v, size_t first, size_t shown) {
     const ag_tokenizer *tokenizer = ag_served_model_tokenizer(v->model);
     const size_t end = v->n_ids - shown > MAX_TEXTS ? shown + MAX_TEXTS : v->n_ids;
@@ -56,7 +57,7 @@ static json_t *text_object(const ag_cache_view *v, size_t from) {
 
 /* ---- layers ---- */
 
-/* Heads that share their runs have the same number. numbers [n_heads]. */
+/* Gives heads with the same list of runs the same number. numbers [n_heads]. */
 static void number_runs(const ag_cache_view *v, size_t *numbers) {
     size_t n = 0;
     for (uint32_t h = 0; h < v->n_heads; h++) {
@@ -83,7 +84,7 @@ static json_t *layer_list(const ag_cache_view *v, const size_t *numbers) {
 
 /* ---- the reply ---- */
 
-/* [[position, n, position, n, ...], ...] by the numbers of the heads. */
+/* Writes [[position, n, position, n, ...], ...], one list for each number. */
 static bool add_runs(ag_text *t, const ag_cache_view *v, const size_t *numbers) {
     bool ok = true;
     for (uint32_t h = 0; ok && h < v->n_heads; h++) {
@@ -99,7 +100,7 @@ static bool add_runs(ag_text *t, const ag_cache_view *v, const size_t *numbers) 
     return ok;
 }
 
-/* from SIZE_MAX: without texts. */
+/* from: SIZE_MAX without texts. */
 static json_t *session_object(const ag_cache_view *v, const size_t *numbers, size_t from) {
     const char *model = ag_served_model_name(v->model);
     const json_field fields[] = {
@@ -124,7 +125,7 @@ static json_t *session_object(const ag_cache_view *v, const size_t *numbers, siz
     return json_object_of(fields, from < SIZE_MAX ? n : n - 1);
 }
 
-/* The runs are written as text: a million of them as JSON values would take much more memory. */
+/* Writes the runs as text: a million JSON values would take much more memory. */
 static void reply_view(serve_http_request *http, const ag_cache_view *v, size_t from) {
     size_t *numbers = account_calloc(v->n_heads + 1, sizeof *numbers);
     ag_text t = {0};
@@ -132,7 +133,7 @@ static void reply_view(serve_http_request *http, const ag_cache_view *v, size_t 
     json_t *session = numbers ? session_object(v, numbers, from) : NULL;
     char *head = session ? json_dumps(session, JSON_COMPACT) : NULL;
     json_decref(session);
-    /* The runs come before the last brace. */
+    /* The runs are inserted before the last brace. */
     const bool ok = head && account_text_append(&t, head, strlen(head) - 1) &&
                     account_text_printf(&t, ",\"runs\":[") && add_runs(&t, v, numbers) &&
                     account_text_printf(&t, "]}");
@@ -143,7 +144,7 @@ static void reply_view(serve_http_request *http, const ag_cache_view *v, size_t 
     account_free(numbers);
 }
 
-/* Decimal digits and nothing else. */
+/* Accepts decimal digits only. */
 static bool read_number(const char *text, uint64_t *out) {
     char *end;
     errno = 0;
@@ -151,7 +152,7 @@ static bool read_number(const char *text, uint64_t *out) {
     return text[0] >= '0' && text[0] <= '9' && !*end && !errno;
 }
 
-/* True: v is there. */
+/* Finds the session and returns its view, which the caller must destroy. */
 static bool find_view(const serve_http_request *http, size_t *from, ag_cache_view **v,
                       serve_error *e) {
     const char *query = http_query(http), *name = http_path_tail(http);
@@ -168,7 +169,7 @@ static bool find_view(const serve_http_request *http, size_t *from, ag_cache_vie
     return serve_reject_status(e, &err);
 }
 
-/* One at a time: a view waits for the engine, and other requests need the workers. */
+/* One view at a time: it waits for the engine, and other requests need the workers. */
 static atomic_flag is_viewing = ATOMIC_FLAG_INIT;
 
 static void reply_session(serve_http_request *http) {

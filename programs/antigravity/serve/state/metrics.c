@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /metrics: figures as Prometheus reads them. */
+/* GET /metrics, in the text format of Prometheus. */
 #include "serve/request/http_request.h"
 #include "serve/request/routes.h"
 #include "serve/work/account.h"
@@ -10,7 +10,7 @@
 
 #define COUNT(rows) (sizeof(rows) / sizeof(rows)[0])
 
-/* One that ends in "_total" is a counter, the others are gauges. */
+/* A counter if the name ends in "_total", else a gauge. */
 typedef struct metric {
     const char *name, *help;
     double value;

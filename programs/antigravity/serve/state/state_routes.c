@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /health and /v1/kv: what the server is doing; /metrics is another file's. */
+/* GET /health and /v1/kv. */
 #include "json_out.h"
 #include "serve/request/http_request.h"
 #include "serve/request/routes.h"
@@ -8,7 +8,7 @@
 
 /* ---- /health ---- */
 
-/* It needs no key: figures of the whole alone, no name and nothing of a conversation. */
+/* Needs no key: the reply has totals only, no names and no text. */
 
 static void reply_health(serve_http_request *http) {
     ag_serving_stats s;

@@ -18,47 +18,47 @@
 #endif
 
 enum {
-    CHECK_INTERVAL = 64,   /* allocations between two looks at the clocks */
-    SMALL = 256 << 10,     /* bytes of an account that may use the whole pool */
+    CHECK_INTERVAL = 64,   /* allocations between two checks of the clocks */
+    SMALL = 256 << 10,     /* accounts up to this many bytes may use the entire pool */
     SMALL_SHARE = 8,       /* 1/8 of the pool is for accounts of at most SMALL bytes */
-    OWN_PAGES = 128 << 10, /* bytes from which on a block gets pages of its own */
-    PAGE = 4096,           /* bytes, at least */
-    RESIDENT_STEP = 16384, /* bytes between two updates of the pool's figure */
+    OWN_PAGES = 128 << 10, /* a block of at least this many bytes gets its own pages */
+    PAGE = 4096,           /* bytes, minimum */
+    RESIDENT_STEP = 16384, /* bytes between two updates of pool->resident */
 };
 
-/* In the place of a block's bytes: there is no block. */
+/* Size that stands for a block that does not exist. */
 static const size_t NONE = SIZE_MAX;
 
 struct account {
     account_pool *pool;
     pthread_mutex_t lock;
-    /* Under the lock. */
+    /* Guarded by the lock, down to `failure`. */
     size_t heap;      /* bytes of blocks from malloc() */
-    size_t heap_peak; /* the most since the heap was trimmed: malloc() keeps freed pages */
-    size_t mapped;    /* bytes of blocks with pages of their own, not all of them written to */
-    size_t resident;  /* part of `heap` that the pool's figure includes */
+    size_t heap_peak; /* maximum since the heap was trimmed: malloc() keeps freed pages */
+    size_t mapped;    /* bytes of blocks with their own pages, which need not be resident */
+    size_t resident;  /* part of `heap` that pool->resident includes */
     size_t taken, needed;
     bool is_released;
     account_failure failure;
     atomic_bool is_cancelled;
 };
 
-/* Before each block. */
+/* Header before each block. */
 typedef struct block {
     _Alignas(16) account *owner; /* NULL: none */
-    size_t bytes;                /* size that the caller requested */
+    size_t bytes;                /* requested size */
 } block;
 
-/* The calling thread's account, and the limits of its work. */
+/* Account of the calling thread, and limits of its work. */
 static _Thread_local struct {
     account *account;
     bool is_timed;
     double cpu_end, deadline;
-    double next_cpu_check; /* at the processor time, which is a system call */
-    unsigned until_check;  /* allocations */
+    double next_cpu_check; /* time of the next check of the processor time, a system call */
+    unsigned until_check;  /* allocations until the next check */
 } current;
 
-/* ---- blocks as the system gives them ---- */
+/* ---- blocks of the system ---- */
 
 #ifdef HAS_PAGES
 static bool has_own_pages(size_t bytes) { return bytes >= OWN_PAGES && bytes != NONE; }
@@ -98,7 +98,7 @@ static size_t heap_cost(size_t bytes) {
 static size_t mapped_cost(size_t bytes) { return has_own_pages(bytes) ? page_bytes(bytes) : 0; }
 
 static block *block_alloc(size_t bytes, bool zeroed) {
-    if (has_own_pages(bytes)) return map_pages(bytes); /* which are zero */
+    if (has_own_pages(bytes)) return map_pages(bytes); /* mapped pages are zero */
     return zeroed ? calloc(1, sizeof(block) + bytes) : malloc(sizeof(block) + bytes);
 }
 
@@ -107,7 +107,7 @@ static void block_free(block *b) {
     else free(b);
 }
 
-/* NULL: b stays as it was. */
+/* Returns NULL without memory; b is unchanged then. */
 static block *block_resize(block *b, size_t bytes) {
     const bool had_pages = has_own_pages(b->bytes), gets_pages = has_own_pages(bytes);
     if (had_pages && gets_pages) return remap_pages(b, bytes);
@@ -129,7 +129,8 @@ static size_t limit_for(const account_pool *p, size_t taken) {
     return taken > SMALL ? p->limit - p->limit / SMALL_SHARE : p->limit;
 }
 
-/* Takes memory from the pool until the account has `taken` bytes, at least what it has now. */
+/* Takes memory from the pool until the account has `taken` bytes. taken must not be below
+ * a->taken. */
 static account_failure take_from_pool(account *a, size_t taken) {
     account_pool *p = a->pool;
     const size_t limit = limit_for(p, taken), added = taken - a->taken;
@@ -152,7 +153,7 @@ static void trim_heap(account *a) {
     a->heap_peak = a->heap;
 }
 
-/* Returns what the account does not use to the pool. */
+/* Returns unused memory of the account to the pool. */
 static void return_unused(account *a) {
     trim_heap(a);
     const size_t used = round_up(a->heap + a->mapped);
@@ -179,8 +180,8 @@ static void update_resident(account *a) {
     a->resident = resident;
 }
 
-/* Takes what blocks of `heap` and `mapped` bytes need. If the pool refuses, trims the heap and
- * tries again. */
+/* Takes the memory that blocks of `heap` and `mapped` bytes need. If the pool has too little, trims
+ * the heap and tries again. */
 static account_failure ensure_taken(account *a, size_t heap, size_t mapped) {
     for (bool is_trimmed = false;; is_trimmed = true) {
         const size_t peak = heap > a->heap_peak ? heap : a->heap_peak;
@@ -192,7 +193,8 @@ static account_failure ensure_taken(account *a, size_t heap, size_t mapped) {
     }
 }
 
-/* A block of `bytes` takes the place of one of `old` bytes; NONE: there is none. */
+/* Replaces the charge of a block of `old` bytes by one of `bytes`; either may be NONE. The lock
+ * must be held. */
 static bool replace_charge(account *a, size_t old, size_t bytes) {
     const size_t heap = a->heap - heap_cost(old) + heap_cost(bytes);
     const size_t mapped = a->mapped - mapped_cost(old) + mapped_cost(bytes);
@@ -218,7 +220,8 @@ static void destroy(account *a) {
     free(a);
 }
 
-/* Charges for the exchange. False: there is no memory for it, and nothing has changed. */
+/* Does the same with the lock. Fails without memory and changes nothing. Destroys a released
+ * account with its last block. */
 static bool charge(account *a, size_t old, size_t bytes) {
     pthread_mutex_lock(&a->lock);
     const bool ok = replace_charge(a, old, bytes);
@@ -281,7 +284,7 @@ static double clock_seconds(clockid_t clock) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Why the thread's work must end, without a look at the clocks. */
+/* Returns why the thread's work must end, without checking the clocks. */
 static account_failure cancel_reason(const account *a) {
     if (atomic_load_explicit(&a->is_cancelled, memory_order_relaxed)) return ACCOUNT_GONE;
     if (atomic_load_explicit(&a->pool->is_closing, memory_order_relaxed)) return ACCOUNT_CLOSING;
@@ -299,7 +302,7 @@ static account_failure check_time(void) {
 
 static bool must_end(bool check_clocks) {
     account *a = current.account;
-    /* A failure lasts until the end of the work: a caller may have overlooked it. */
+    /* A failure lasts until the end of the work: a caller may have ignored it. */
     if (a->failure != ACCOUNT_OK) return true;
     account_failure failure = cancel_reason(a);
     if (failure == ACCOUNT_OK && check_clocks) failure = check_time();
@@ -399,7 +402,7 @@ char *account_strdup(const char *s) {
     return copy;
 }
 
-/* ---- for others ---- */
+/* ---- allocators of the library and jansson ---- */
 
 static void *library_alloc(void *user, size_t bytes) {
     (void)user;

@@ -10,7 +10,7 @@
 struct loop_queue {
     pthread_mutex_t lock;
     loop_task *first, **last;
-    int wake; /* an eventfd, which is readable while there are tasks */
+    int wake; /* an eventfd, readable while there are tasks */
     struct event *readable;
 };
 
@@ -33,7 +33,7 @@ static void run_all(loop_queue *q) {
 static void on_wake(evutil_socket_t fd, short what, void *user) {
     (void)what;
     uint64_t count;
-    /* Nothing to read would mean that another call has seen to it. */
+    /* Nothing to read: an earlier call has run the tasks. */
     if (read(fd, &count, sizeof count) != (ssize_t)sizeof count) return;
     run_all(user);
 }
@@ -66,8 +66,8 @@ void loop_queue_send(loop_queue *q, loop_task *task) {
     const bool was_empty = !q->first;
     *q->last = task;
     q->last = &task->next;
-    /* Of an eventfd whose count is small a write never fails. */
-    if (was_empty && write(q->wake, &one, sizeof one) < 0) { /* it is readable already */
+    /* Writing to an eventfd with a small count never fails. */
+    if (was_empty && write(q->wake, &one, sizeof one) < 0) { /* the eventfd is readable already */
     }
     pthread_mutex_unlock(&q->lock);
 }

@@ -26,8 +26,8 @@ static void finish_item(loop_task *task) {
     item->done(item);
 }
 
-/* The list whose first job this worker may take next, the older one first; NULL: neither. One
- * worker is always left to small jobs, unless there is only one. */
+/* Returns the list whose first item a worker may take next, the older one first; NULL: none. One
+ * worker always stays free for small items, unless there is only one. */
 static item_list *next_list(workers *w) {
     const bool may_take_large = w->n_large_busy + 1 < w->n_threads || w->n_threads == 1;
     const work_item *small = w->small.first, *large = may_take_large ? w->large.first : NULL;
@@ -80,7 +80,7 @@ workers *workers_create(loop_queue *queue, size_t n, size_t max_items) {
     w->large.last = &w->large.first;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
-    pthread_mutex_lock(&w->lock); /* threads look at n_threads */
+    pthread_mutex_lock(&w->lock); /* threads read n_threads */
     for (size_t i = 0; i < n; i++)
         if (pthread_create(&w->threads[w->n_threads], NULL, run_worker, w) == 0) w->n_threads++;
     pthread_mutex_unlock(&w->lock);
