@@ -211,7 +211,7 @@ def check_images(url, model):
     }
     for path, body in bodies.items():
         status, text = post(url + path, {"model": model, **body})
-        right = status == 400 and "this model has no vision" in text
+        right = status == 400 and "images are not supported" in text
         yield Result("image " + path, "passed" if right else "failed", "" if right else f"{status} {text[:200]}")
 
 

@@ -135,19 +135,19 @@ static void what_is_wrong_is_named(void **state) {
                         "}]}",
                         400, "zip");
     assert_body_refused(p, "{" HEAD ", 'temperature': 'hot', " HELLO "}", 400, "temperature");
-    assert_body_refused(p, "{" HEAD ", 'top_p': 2, " HELLO "}", 400, "outside 0 to 1");
+    assert_body_refused(p, "{" HEAD ", 'top_p': 2, " HELLO "}", 400, "it must be from 0 to 1");
     assert_body_refused(p, "{" HEAD ", 'tools': [{'name': 'f'}], " HELLO "}", 400, "input_schema");
     assert_body_refused(p, "{" HEAD ", 'tool_choice': {'type': 'some'}, " HELLO "}", 400,
                         "tool_choice");
     assert_body_refused(p,
                         "{" HEAD ", 'messages': [{'role': 'user', 'content': [{'type': 'image',"
                         " 'source': {'type': 'url', 'url': 'http://x'}}]}]}",
-                        400, "this model has no vision");
+                        400, "images are not supported");
     assert_body_refused(p,
                         "{" HEAD ", 'messages': [{'role': 'user', 'content': [{'type':"
                         " 'tool_result', 'tool_use_id': 'a', 'content': [{'type': 'image'}]}]}"
                         "]}",
-                        400, "this model has no vision");
+                        400, "images are not supported");
 }
 
 static void tokens_are_counted_without_a_limit(void **state) {

@@ -264,7 +264,7 @@ static void wants_a_key_where_there_are_keys(void **state) {
 static void refuses_to_be_open_without_keys(void **state) {
     (void)state;
     cli_result r = CLI("serve", "--host", "0.0.0.0", "--port", "0");
-    assert_refused(&r, 2, "other machines could ask without a key");
+    assert_refused(&r, 2, "refusing to listen on a public address");
     cli_free(&r);
 }
 
@@ -339,7 +339,7 @@ static void keeps_bodies_within_the_memory_limit(void **state) {
     for (int i = 0; i < LARGE; i++) text[n + i] = i ? "{},"[(i - 1) % 3] : '[';
     serve_reply r = ask_raw(text, (size_t)n + LARGE, NULL);
     assert_int_equal(r.status, 413);
-    assert_non_null(strstr(r.body, "all requests together may take 32.0 MiB"));
+    assert_non_null(strstr(r.body, "all requests share 32.0 MiB"));
     serve_reply_free(&r);
     n = sprintf(text, "POST /v1/completions HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", LARGE);
     memset(text + n, 'a', LARGE);

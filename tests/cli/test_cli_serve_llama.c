@@ -184,7 +184,7 @@ static void a_gap_needs_a_model_that_fills_it(void **state) {
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
         serve_reply r = serve_ask(&server, asked[i][0], "", asked[i][1]);
         assert_int_equal(r.status, 400);
-        assert_says(r.body, "this model has no tokens for what stands before and behind a gap");
+        assert_says(r.body, "the model has no fill-in-the-middle tokens");
         serve_reply_free(&r);
     }
     static const char *const wrong[] = {
@@ -337,7 +337,7 @@ static void a_template_that_writes_nothing_is_named(void **state) {
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
         json_t *v = serve_json(&silent, asked[i][0], asked[i][1], 400);
         assert_says(json_string_at(v, "error.message"),
-                    "the template of the model 'demo' writes nothing for these messages");
+                    "the chat template of model 'demo' renders them to an empty prompt");
         json_decref(v);
     }
     assert_int_equal(serve_stop(&silent, SIGTERM), 0);

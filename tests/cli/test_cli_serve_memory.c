@@ -205,7 +205,7 @@ static void says_what_can_never_fit(void **state) {
     body b = body_of(&forms[2], 1 << 20);
     serve_reply r = serve_ask(&server, "POST /v1/chat/completions", "", b.text);
     assert_int_equal(r.status, 413);
-    assert_non_null(strstr(r.body, "all requests together may take 24.0 MiB"));
+    assert_non_null(strstr(r.body, "all requests share 24.0 MiB"));
     serve_reply_free(&r);
     free(b.text);
 }

@@ -107,9 +107,9 @@ static void what_ollama_cannot_have_is_refused(void **state) {
     assert_body_refused(at("/api/chat"),
                         "{'messages': [{'role': 'user', 'content': 'x', 'images':"
                         " ['aGk=']}]}",
-                        400, "this model has no vision");
+                        400, "images are not supported");
     assert_body_refused(at("/api/generate"), "{'prompt': 'x', 'images': ['aGk=']}", 400,
-                        "this model has no vision");
+                        "images are not supported");
     assert_body_refused(at("/api/generate"), "{'prompt': 'x', 'context': [1]}", 400, "context");
     assert_body_refused(at("/api/generate"), "{'prompt': 'x', 'template': 'y'}", 400, "template");
     assert_body_refused(at("/api/chat"), "{'messages': [{'content': 'x'}]}", 400, "role");

@@ -89,7 +89,7 @@ static void what_needs_a_store_is_refused(void **state) {
     assert_body_refused(p,
                         "{'input': [{'role': 'user', 'content': [{'type': 'input_image',"
                         " 'image_url': 'http://x'}]}]}",
-                        400, "this model has no vision");
+                        400, "images are not supported");
     assert_body_refused(p, "{'input': 7}", 400, "input");
     assert_body_refused(p, "{'input': 'x', 'tool_choice': 'perhaps'}", 400, "perhaps");
     assert_body_refused(p, "{'input': 'x', 'text': {'format': {'type': 'xml'}}}", 400,

@@ -221,7 +221,7 @@ static void reads_its_files_again(void **state) {
     tls_identity fresh[2] = {tls_issue("fresh", &chain[1], false), chain[1]};
     tls_write_files(dir, fresh, 2);
     kill(server.pid, SIGHUP);
-    hear_until("the certificate was read again\n");
+    hear_until("reloaded the certificate\n");
     tls_client c = tls_connect(&server, root.cert, 0);
     assert_true(c.trusts);
     const long second = serial_of(&c);
@@ -229,7 +229,7 @@ static void reads_its_files_again(void **state) {
     tls_disconnect(&c);
     write_file(dir, "cert.pem", "nothing", 7);
     kill(server.pid, SIGHUP);
-    hear_until("the certificate stays as it was: --tls-cert ");
+    hear_until("cannot reload the certificate: --tls-cert ");
     c = tls_connect(&server, root.cert, 0);
     assert_int_equal(serial_of(&c), second);
     tls_disconnect(&c);
@@ -267,12 +267,12 @@ static void says_what_is_wrong_with_files(void **state) {
     } all[] = {
         {"/nonexistent", key, "--tls-cert /nonexistent: No such file or directory"},
         {cert, "/nonexistent", "--tls-key /nonexistent: No such file or directory"},
-        {dir, key, "is a directory; a file in PEM is wanted"},
-        {junk, key, "junk: holds no certificate in PEM"},
-        {cert, junk, "junk: holds no private key in PEM"},
-        {cert, cert, "cert.pem: holds no private key in PEM"},
-        {cert, other, "other.pem: is not the key of the certificate in "},
-        {cert, encrypted, "encrypted.pem: is encrypted; a key without a passphrase is wanted"},
+        {dir, key, "is a directory; give a PEM file"},
+        {junk, key, "junk: no certificate in PEM format found"},
+        {cert, junk, "junk: no private key in PEM format found"},
+        {cert, cert, "cert.pem: no private key in PEM format found"},
+        {cert, other, "other.pem: the key does not match the certificate in "},
+        {cert, encrypted, "encrypted.pem: the key is encrypted; give a key without a passphrase"},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         cli_result r =
@@ -282,11 +282,11 @@ static void says_what_is_wrong_with_files(void **state) {
     }
     snprintf(junk, sizeof junk, "%s/socket", dir);
     cli_result r = CLI("serve", "-q", "--unix", junk, "--tls-cert", cert, "--tls-key", key);
-    assert_refused(&r, 2, "a Unix socket has no TLS");
+    assert_refused(&r, 2, "Unix sockets do not use TLS");
     cli_free(&r);
     chmod(key, 0644);
     SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key);
-    assert_says(server.said, "key.pem: everybody on this machine may read it (mode 644)");
+    assert_says(server.said, "key.pem: all users of this machine may read the key (mode 644)");
     assert_int_equal(serve_stop(&server, SIGTERM), 0);
     chmod(key, 0600);
 }

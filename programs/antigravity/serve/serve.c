@@ -57,7 +57,7 @@ static int find_template(const served_option *m, const char *dir, bool quiet, ch
     const ag_status st = ag_chat_template_load(dir, &own, &err);
     ag_text_free(&own);
     if (st != AG_NOT_FOUND) return EXIT_DONE;
-    if (!quiet) complain("%s: has no chat template; its chats are texts that go on", dir);
+    if (!quiet) complain("%s: no chat template found; chats use a plain text template", dir);
     *out = strdup(talk_plain_template());
     return *out ? EXIT_DONE : complain_no_memory();
 }
@@ -183,7 +183,7 @@ static int open_sockets(serving_setup *s) {
     if (o->unix_path && !listen_unix(&s->listeners, o->unix_path)) return EXIT_FAILED;
     if (o->host && !n_inherited && !listen_tcp(&s->listeners, o->host, o->port)) return EXIT_FAILED;
     if (s->tls && listeners_are_local(&s->listeners)) {
-        complain("--tls-cert: a Unix socket has no TLS, and there is no other one: give --host");
+        complain("--tls-cert: Unix sockets do not use TLS; give --host for a TCP socket");
         return EXIT_USAGE;
     }
     if (!api_keys_load(&keys, o->server.key_file, reason)) {
@@ -193,8 +193,8 @@ static int open_sockets(serving_setup *s) {
     const bool has_keys = keys.n > 0;
     api_keys_free(&keys);
     if (has_keys || o->insecure || !listeners_are_public(&s->listeners)) return EXIT_DONE;
-    complain("other machines could ask without a key: give --api-key-file or set "
-             "ANTIGRAVITY_API_KEY, or mean it by --insecure");
+    complain("refusing to listen on a public address without API keys: give --api-key-file, set "
+             "ANTIGRAVITY_API_KEY, or pass --insecure");
     return EXIT_USAGE;
 }
 

@@ -5,7 +5,7 @@
 
 int command_serve(int argc, char **argv) {
     (void)argc, (void)argv;
-    complain("this program was built without libevent, by which it would speak HTTP "
-             "(Debian: libevent-dev)");
+    complain(
+        "serve is not supported: this program was built without libevent (Debian: libevent-dev)");
     return EXIT_FAILED;
 }

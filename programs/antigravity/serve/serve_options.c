@@ -25,7 +25,7 @@ static bool parse_size(const char *value, uint64_t *out, char *reason) {
     const bool known =
         !unit[0] || (at && (!unit[1] || !strcmp(unit + 1, "iB") || !strcmp(unit + 1, "B")));
     if (!len || len >= sizeof number || !known) {
-        snprintf(reason, WHY_SIZE, "'%.60s' is no size such as 512M or 2G", value);
+        snprintf(reason, WHY_SIZE, "'%.60s' is not a size such as 512M or 2G", value);
         return false;
     }
     memcpy(number, value, len);
@@ -58,7 +58,7 @@ static bool set_max_body(void *target, const char *value, char *reason) {
 static bool add_served(void *target, const char *value, char *reason) {
     serve_options *o = target;
     if (o->n_served == MAX_SERVED || !value[0]) {
-        snprintf(reason, WHY_SIZE, value[0] ? "more than 32 models" : "an empty name");
+        snprintf(reason, WHY_SIZE, value[0] ? "too many models: at most 32" : "the name is empty");
         return false;
     }
     o->served[o->n_served++].path = value;
@@ -71,7 +71,7 @@ static size_t last_model(const serve_options *o) { return o->n_served ? o->n_ser
 static bool add_alias(void *target, const char *value, char *reason) {
     serve_options *o = target;
     if (o->n_aliases == MAX_ALIASES || !value[0]) {
-        snprintf(reason, WHY_SIZE, value[0] ? "more than 64 aliases" : "an empty name");
+        snprintf(reason, WHY_SIZE, value[0] ? "too many aliases: at most 64" : "the name is empty");
         return false;
     }
     o->aliases[o->n_aliases++] = (alias_option){value, last_model(o)};
@@ -91,7 +91,7 @@ static bool set_template_variables(void *target, const char *value, char *reason
     json_decref(s->template_variables);
     s->template_variables = json_loads(value, JSON_REJECT_DUPLICATES, &error);
     if (json_is_object(s->template_variables)) return true;
-    snprintf(reason, WHY_SIZE, "'%.60s' is no JSON object such as {\"enable_thinking\": false}",
+    snprintf(reason, WHY_SIZE, "'%.60s' is not a JSON object such as {\"enable_thinking\": false}",
              value);
     return false;
 }
@@ -99,11 +99,11 @@ static bool set_template_variables(void *target, const char *value, char *reason
 static bool add_origin(void *target, const char *value, char *reason) {
     origin_rules *r = &((serve_options *)target)->server.origins;
     if (r->n_origins == MAX_ORIGINS) {
-        snprintf(reason, WHY_SIZE, "more than %d origins", MAX_ORIGINS);
+        snprintf(reason, WHY_SIZE, "too many origins: at most %d", MAX_ORIGINS);
         return false;
     }
     if (strcmp(value, "*") != 0 && !strstr(value, "://")) {
-        snprintf(reason, WHY_SIZE, "'%.60s' is no origin such as https://chat.example, nor *",
+        snprintf(reason, WHY_SIZE, "'%.60s' is not an origin such as https://chat.example, nor *",
                  value);
         return false;
     }
@@ -114,7 +114,7 @@ static bool add_origin(void *target, const char *value, char *reason) {
 static bool add_host(void *target, const char *value, char *reason) {
     origin_rules *r = &((serve_options *)target)->server.origins;
     if (r->n_hosts == MAX_ORIGINS || !value[0]) {
-        snprintf(reason, WHY_SIZE, value[0] ? "more than 32 hosts" : "an empty name");
+        snprintf(reason, WHY_SIZE, value[0] ? "too many hosts: at most 32" : "the name is empty");
         return false;
     }
     r->hosts[r->n_hosts++] = value;
@@ -127,7 +127,7 @@ static bool add_trusted(void *target, const char *value, char *reason) {
     for (const char *at = value;; at++) {
         const size_t n = strcspn(at, ",");
         if (l->n_trusted == MAX_TRUSTED) {
-            snprintf(reason, WHY_SIZE, "more than %d addresses", MAX_TRUSTED);
+            snprintf(reason, WHY_SIZE, "too many addresses: at most %d", MAX_TRUSTED);
             return false;
         }
         if (!peer_range_parse(at, n, &o->trusted[l->n_trusted])) {
@@ -157,27 +157,26 @@ static const option_def model_rows[] = {
      .kind = OPTION_CALL,
      .value = "NAME",
      .call = add_alias,
-     .help = "a further name of the model before it; may be given several times"},
+     .help = "another name of the preceding model; may be given several times"},
     {.name = "any-model",
      .kind = OPTION_FLAG,
      .offset = FIELD(server.any_model),
-     .help = "a name that no model has means the first one"},
+     .help = "unknown model names mean the first model"},
     {.name = "chat-template",
      .kind = OPTION_CALL,
      .value = "FILE",
      .call = set_template,
      .aliases = {"chat-template-file"},
-     .help = "a template, in Jinja, in the place of that of the model before it"},
+     .help = "Jinja template to use instead of the preceding model's own"},
     {.name = "chat-template-kwargs",
      .kind = OPTION_CALL,
      .value = "JSON",
      .call = set_template_variables,
-     .help = "variables of the templates, where a request does not set them: "
-             "{\"enable_thinking\": false}"},
+     .help = "defaults for variables of the templates: {\"enable_thinking\": false}"},
     {.name = "load-later",
      .kind = OPTION_FLAG,
      .offset = FIELD(load_later),
-     .help = "the first model is loaded by its first request, too"},
+     .help = "load the first model with its first request, too"},
 };
 
 static const option_def network_rows[] = {
@@ -185,121 +184,118 @@ static const option_def network_rows[] = {
      .kind = OPTION_NAME,
      .value = "ADDRESS",
      .offset = FIELD(host),
-     .help = "where to listen; 0.0.0.0 and :: are all interfaces"},
+     .help = "address to listen on; 0.0.0.0 and :: are all interfaces"},
     {.name = "port",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(port),
      .low = 0,
      .high = 65535,
-     .help = "0: one that is free, which is printed"},
+     .help = "0: a free port, which is printed"},
     {.name = "unix",
      .kind = OPTION_NAME,
      .value = "PATH",
      .offset = FIELD(unix_path),
-     .help = "listen on this Unix socket, which its owner alone may use, and on no port unless "
-             "--host is given"},
+     .help =
+         "listen on this Unix socket, for its owner only, and on no port unless --host is given"},
     {.name = "api-key-file",
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(server.key_file),
-     .help = "who may ask: keys, one a line; also those in the environment's ANTIGRAVITY_API_KEY. "
-             "SIGHUP reads them again"},
+     .help = "API keys, one a line; also those in the environment variable ANTIGRAVITY_API_KEY. "
+             "SIGHUP reloads them"},
     {.name = "tls-cert",
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(tls_cert),
-     .help = "speak TLS: the certificate in PEM, followed by those that it was signed by. SIGHUP "
-             "reads it again, and the key"},
+     .help = "use TLS: certificate in PEM, followed by its chain. SIGHUP reloads it and the key"},
     {.name = "tls-key",
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(tls_key),
-     .help = "its private key in PEM, without a passphrase"},
+     .help = "private key of the certificate in PEM, without a passphrase"},
     {.name = "insecure",
      .kind = OPTION_FLAG,
      .offset = FIELD(insecure),
-     .help = "listen beyond this machine although there are no keys"},
+     .help = "listen on public addresses without API keys"},
     {.name = "allowed-host",
      .kind = OPTION_CALL,
      .value = "NAME",
      .call = add_host,
-     .help = "a name by which this server is known, besides localhost and --host; may be given "
-             "several times"},
+     .help = "accept this Host, besides localhost and --host; may be given several times"},
     {.name = "cors",
      .kind = OPTION_CALL,
      .value = "ORIGIN",
      .call = add_origin,
-     .help = "pages from there may ask, such as https://chat.example; *: all pages; may be given "
-             "several times"},
+     .help = "accept pages of this origin, such as https://chat.example; *: all pages; may be "
+             "given several times"},
     {.name = "max-connections",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(server.limits.max_connections),
      .low = 1,
      .high = 1000000,
-     .help = "when all are open, the one that has waited longest for a complete request is closed "
+     .help = "if all are open, the one that has waited longest for a complete request is closed "
              "for a new one; one address may have a quarter of them, except loopback addresses"},
     {.name = "trust-proxy",
      .kind = OPTION_CALL,
      .value = "ADDRESS[,...]",
      .call = add_trusted,
-     .help = "a proxy, or a network such as 10.0.0.0/8, that may have all connections; may be "
-             "given several times"},
+     .help = "address of a proxy, or a network such as 10.0.0.0/8, that may open all connections; "
+             "may be given several times"},
     {.name = "max-body",
      .kind = OPTION_CALL,
      .value = "SIZE",
      .call = set_max_body,
-     .help = "of a request (default 32M, with --memory at most a 64th of that)"},
+     .help = "maximum size of a body (default 32M, with --memory at most a 64th of that)"},
     {.name = "idle-timeout",
      .kind = OPTION_U32,
      .value = "SECONDS",
      .offset = FIELD(server.limits.idle_s),
      .low = 1,
      .high = 86400,
-     .help = "a connection without requests is closed"},
+     .help = "close connections without requests after this time"},
     {.name = "read-timeout",
      .kind = OPTION_U32,
      .value = "SECONDS",
      .offset = FIELD(server.limits.read_s),
      .low = 1,
      .high = 86400,
-     .help = "to send the head of a request; a body has this time, and one second more for each "
-             "16 KiB"},
+     .help = "time to send the head of a request; a body has one second more for each 16 KiB"},
     {.name = "write-timeout",
      .kind = OPTION_U32,
      .value = "SECONDS",
      .offset = FIELD(server.limits.write_s),
      .low = 1,
      .high = 86400,
-     .help = "a client that takes nothing of its answer for so long has gone"},
+     .help = "close connections whose client reads nothing for this time"},
     {.name = "request-timeout",
      .kind = OPTION_U32,
      .value = "SECONDS",
      .offset = FIELD(server.timeout_s),
      .low = 0,
      .high = 1000000,
-     .help = "an answer ends after so long; 0: never"},
+     .help = "end an answer after this time; 0: never"},
     {.name = "prepare-limit",
      .kind = OPTION_REAL,
      .value = "SECONDS",
      .offset = FIELD(server.prepare_limit_s),
      .low = 0.01,
      .high = 1000000,
-     .help = "the processor time that reading a request, rendering its template, tokenizing it and "
-             "compiling its schema may take"},
+     .help = "limit on the processor time to parse a request, render its template, tokenize it and "
+             "compile its schema"},
     {.name = "grace",
      .kind = OPTION_U32,
      .value = "SECONDS",
      .offset = FIELD(server.grace_s),
      .low = 0,
      .high = 86400,
-     .help = "after SIGTERM or Ctrl-C, for answers to end; a second signal ends them at once"},
+     .help = "time for answers to end after SIGTERM or Ctrl-C; a second signal ends them at once"},
     {.name = "log",
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(server.log),
-     .help = "a line of JSON for each request, without its text; -: standard output"},
+     .help = "write a line of JSON for each request, without its text; -: standard output"},
 };
 
 static const option_def engine_rows[] = {
@@ -307,8 +303,8 @@ static const option_def engine_rows[] = {
      .kind = OPTION_CALL,
      .value = "SIZE",
      .call = set_memory,
-     .help = "of all that the process occupies: weights, caches, everything; 2G (default: no "
-             "limit)"},
+     .help = "limit on all memory of the process, such as 2G: weights, caches, everything "
+             "(default: no limit)"},
     {.name = "max-running",
      .kind = OPTION_U32,
      .value = "N",
@@ -316,14 +312,14 @@ static const option_def engine_rows[] = {
      .low = 1,
      .high = 256,
      .aliases = {"parallel"},
-     .help = "answers at a time"},
+     .help = "maximum number of concurrent answers"},
     {.name = "max-waiting",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(engine.max_waiting),
      .low = 0,
      .high = 1000000,
-     .help = "requests in the queue; further ones are refused (429). While others wait, one "
+     .help = "maximum number of queued requests; more are rejected (429). While others wait, one "
              "key may have half of them"},
     {.name = "step-rows",
      .kind = OPTION_U32,
@@ -331,47 +327,44 @@ static const option_def engine_rows[] = {
      .offset = FIELD(engine.step_rows),
      .low = 32,
      .high = 65536,
-     .help = "tokens in a pass over the weights: how long a prompt keeps answers waiting"},
+     .help = "maximum number of tokens in a pass over the weights; larger passes of a prompt delay "
+             "answers"},
     {.name = "wide-steps",
      .kind = OPTION_FLAG,
      .offset = FIELD(engine.wide_steps),
-     .help = "more tokens a second of many answers on processors with matrix units, but by "
-             "rounding an answer depends on what else is running"},
+     .help = "faster with many answers on processors with matrix units, but rounding then depends "
+             "on the other requests"},
     {.name = "prefix-memory",
      .kind = OPTION_CALL,
      .value = "SIZE",
      .call = set_prefix_memory,
-     .help = "for conversations that have been answered, so that the next turn reads only what is "
-             "new; 0: none are kept"},
+     .help = "memory for cached sessions, so that the next turn computes new tokens only; 0: none"},
     {.name = "prefix-dir",
      .kind = OPTION_NAME,
      .value = "DIR",
      .offset = FIELD(engine.prefix_dir),
-     .help = "conversations that leave memory are written there, and found again after a restart"},
+     .help = "write cached sessions that leave memory to this directory; they survive a restart"},
     {.name = "prefix-disk",
      .kind = OPTION_CALL,
      .value = "SIZE",
      .call = set_prefix_disk,
-     .help = "for these (default 4G)"},
+     .help = "maximum size of --prefix-dir (default 4G)"},
     {.name = "share-prefixes",
      .kind = OPTION_FLAG,
      .offset = FIELD(server.share_prefixes),
-     .help = "between all keys, which then can tell by the time it takes what others asked"},
+     .help =
+         "share cached sessions among all keys; response times then reveal what others requested"},
 };
 
 #define ROWS(title, rows, target) \
     (option_group) { title, rows, sizeof rows / sizeof rows[0], target }
 
 static const char description[] =
-    "Serves models over HTTP, as the clients of OpenAI's interface expect it: "
-    "/v1/chat/completions,\n"
-    "/v1/completions, /v1/embeddings, /v1/models; besides /tokenize, /detokenize, "
-    "/apply-template,\n"
-    "/health, /metrics and /v1/kv. docs/server.md lists every field. It listens on this machine\n"
-    "alone unless told otherwise. SIGTERM and Ctrl-C end it once the answers that are on their "
-    "way\n"
-    "have ended. Systemd may pass the sockets (LISTEN_FDS). Exit status: 0 ended by a signal, 1\n"
-    "failed, 2 wrong usage.";
+    "Serves models over HTTP for clients of OpenAI's API: /v1/chat/completions, /v1/completions,\n"
+    "/v1/embeddings, /v1/models; also /tokenize, /detokenize, /apply-template, /health, /metrics\n"
+    "and /v1/kv. docs/server.md lists every field. By default it listens on this machine only.\n"
+    "SIGTERM and Ctrl-C end it when the running answers have ended. Systemd may pass the sockets\n"
+    "(LISTEN_FDS). Exit status: 0 ended by a signal, 1 failed, 2 wrong usage.";
 
 static const char examples[] =
     "  antigravity serve -m Qwen3-0.6B\n"
@@ -435,15 +428,15 @@ static void set_memory_limits(serve_options *o) {
 static int check(serve_options *o, const command_line *line) {
     if (line->n_operands) {
         if (o->n_served) {
-            complain("the model is '%s', or '%s' by -m? Give all of them by -m", line->operands[0],
-                     o->served[0].path);
+            complain("two models given: '%s' as an argument, '%s' with -m; give each with -m",
+                     line->operands[0], o->served[0].path);
             return EXIT_USAGE;
         }
         o->served[o->n_served++].path = line->operands[0];
     }
     if (!o->n_served) o->n_served = 1;
     if (!o->tls_cert != !o->tls_key) {
-        complain("--tls-%s wants --tls-%s beside it", o->tls_cert ? "cert" : "key",
+        complain("--tls-%s requires --tls-%s", o->tls_cert ? "cert" : "key",
                  o->tls_cert ? "key" : "cert");
         return EXIT_USAGE;
     }
@@ -461,7 +454,7 @@ static int check(serve_options *o, const command_line *line) {
     struct stat info;
     if (code != EXIT_DONE || !spill || (stat(spill, &info) == 0 && S_ISDIR(info.st_mode)))
         return code;
-    complain("--kv-spill %s: a server has many sessions and wants a directory", spill);
+    complain("--kv-spill %s: not a directory; a server needs one for its sessions", spill);
     return EXIT_USAGE;
 }
 

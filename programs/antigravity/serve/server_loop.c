@@ -80,17 +80,17 @@ static void on_accepted(void *user, evutil_socket_t fd, bool is_local) {
 static void load_keys(server *s) {
     char reason[256];
     if (api_keys_load(&s->keys, s->settings->key_file, reason)) {
-        complain("%zu API keys", s->keys.n);
+        complain("loaded %zu API keys", s->keys.n);
         return;
     }
-    complain("the API keys stay as they were: %s", reason);
+    complain("cannot reload the API keys: %s; keeping the old ones", reason);
 }
 
 static void load_certificate(server *s) {
     char reason[TLS_REASON_SIZE];
     if (!s->settings->tls) return;
-    if (tls_reload(s->settings->tls, reason)) complain("the certificate was read again");
-    else complain("the certificate stays as it was: %s", reason);
+    if (tls_reload(s->settings->tls, reason)) complain("reloaded the certificate");
+    else complain("cannot reload the certificate: %s; keeping the old one", reason);
 }
 
 static void begin_stop(server *s) {
@@ -100,7 +100,7 @@ static void begin_stop(server *s) {
     }
     s->stop_at = clock_s() + s->settings->grace_s;
     notify_stopping();
-    complain("stopping: requests that are running have %u s to end", s->settings->grace_s);
+    complain("stopping: running requests have %u s to end", s->settings->grace_s);
     listeners_close(s->listeners);
     connection_set_drain(s->connections);
 }

@@ -48,7 +48,7 @@ static bool read_document(const json_t *block, json_t *texts, serve_error *e) {
 }
 
 static bool read_image(serve_error *e) {
-    return serve_reject(e, 400, "messages", "this model has no vision");
+    return serve_reject(e, 400, "messages", "images are not supported: the model reads text only");
 }
 
 static bool read_call(const json_t *block, json_t *calls, serve_error *e) {
@@ -56,7 +56,8 @@ static bool read_call(const json_t *block, json_t *calls, serve_error *e) {
     if (!get_text(block, "id", &id, e) || !get_text(block, "name", &name, e)) return false;
     const json_t *input = json_object_get(block, "input");
     if (!json_is_object(input))
-        return serve_reject(e, 400, "messages", "messages: the input of a tool_use is no object");
+        return serve_reject(e, 400, "messages",
+                            "messages: the input of a tool_use must be an object");
     char *arguments = json_dumps(input, JSON_COMPACT);
     json_t *call = message_tool_call(json_string_value(id), json_string_value(name),
                                      arguments ? json_string(arguments) : NULL);
@@ -78,8 +79,7 @@ static bool read_result_content(const json_t *content, bool failed, ag_text *joi
         return append_text(joined, json_string_value(content), json_string_length(content), e);
     if (!json_is_array(content))
         return serve_reject(e, 400, "messages",
-                            "messages: the content of a tool_result is neither "
-                            "a string nor a list");
+                            "messages: the content of a tool_result must be a string or a list");
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *block = json_array_get(content, i);
         json_t *text;

@@ -242,9 +242,9 @@ static void read_body(connection *c, struct evbuffer *in) {
         c->body_is_chunked ? read_chunked_body(c, in, &status) : read_length_body(c, in, &status);
     if (status) {
         connection_reject(c, status,
-                          status == 413   ? "the body is larger than this server takes"
-                          : status == 503 ? "bodies of requests take as much memory as they may"
-                                          : "the chunks of the body are malformed");
+                          status == 413   ? "the body is too large; --max-body sets the limit"
+                          : status == 503 ? "too many request bodies are in memory; retry later"
+                                          : "the chunked body is malformed");
         return;
     }
     if (complete) deliver_request(c);
@@ -272,7 +272,7 @@ static void accept_head(connection *c, struct evbuffer *in, size_t n) {
     c->body_length = c->head.length;
     c->has_unread_body = c->body_is_chunked || c->body_length;
     if (c->body_length > c->set->limits.max_body) {
-        connection_reject(c, 413, "the body is larger than this server takes");
+        connection_reject(c, 413, "the body is too large; --max-body sets the limit");
         return;
     }
     c->has_request = true;
@@ -299,7 +299,7 @@ static void read_head(connection *c, struct evbuffer *in) {
     }
     if (n > c->set->limits.max_head || end.pos >= 0) {
         c->is_reading = true;
-        connection_reject(c, 431, "the head of the request is larger than this server takes");
+        connection_reject(c, 431, "the head of the request is too large");
         return;
     }
     /* The time starts with the first byte; further bytes do not extend it. */
@@ -358,7 +358,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *user) {
     (void)fd, (void)what;
     connection *c = user;
     if (connection_has_begun(c))
-        connection_reject(c, 408, "the request did not come to its end in time");
+        connection_reject(c, 408, "the rest of the request did not arrive in time");
     else connection_close(c, false);
 }
 

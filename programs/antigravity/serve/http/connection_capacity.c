@@ -46,8 +46,8 @@ static void evict(connection *c) {
     c->set->n_evicted++;
     if (connection_has_begun(c)) {
         connection_reject(c, 408,
-                          "the connection was closed for a new one: it had waited longest "
-                          "for the rest of its request");
+                          "the connection was closed for a new one: all are in use, and it had "
+                          "waited longest for the rest of its request");
         is_sent = connection_write_now(c);
     }
     connection_close(c, is_sent);

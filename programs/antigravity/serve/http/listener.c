@@ -20,7 +20,7 @@ enum { BACKLOG = 1024, FIRST_INHERITED = 3 };
 
 static bool add_socket(listeners *l, int fd, bool is_local) {
     if (l->n == MAX_LISTENERS) {
-        complain("more than %d sockets to listen on", MAX_LISTENERS);
+        complain("too many listening sockets: at most %d", MAX_LISTENERS);
         close(fd);
         return false;
     }
@@ -58,7 +58,8 @@ bool listen_tcp(listeners *l, const char *host, uint32_t port) {
     for (const struct addrinfo *a = found; a && (!ok || port); a = a->ai_next) {
         const int fd = open_tcp(a);
         if (fd >= 0) ok = add_socket(l, fd, false);
-        else if (!ok && !a->ai_next) complain("%s port %s: %s", host, service, strerror(errno));
+        else if (!ok && !a->ai_next)
+            complain("--host %s --port %s: %s", host, service, strerror(errno));
     }
     freeaddrinfo(found);
     return ok;
@@ -76,7 +77,8 @@ bool listen_unix(listeners *l, const char *path) {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     struct stat s;
     if (strlen(path) >= sizeof at.sun_path) {
-        complain("--unix %s: the path has more than %zu bytes", path, sizeof at.sun_path - 1);
+        complain("--unix %s: the path is too long: at most %zu bytes", path,
+                 sizeof at.sun_path - 1);
         return false;
     }
     memcpy(at.sun_path, path, strlen(path));

@@ -83,7 +83,7 @@ static bool read_target(request_head *h, char *target, char *host) {
 static int read_first_line(request_head *h, char *line, char *host, const char **reason) {
     char *target = strchr(line, ' ');
     char *version = target ? strchr(target + 1, ' ') : NULL;
-    *reason = "the first line is not METHOD TARGET HTTP/1.1";
+    *reason = "malformed request line; expected METHOD TARGET HTTP/1.1";
     if (!version || target == line) return 400;
     *target++ = '\0';
     *version++ = '\0';
@@ -92,20 +92,20 @@ static int read_first_line(request_head *h, char *line, char *host, const char *
     h->method = line;
     if (strncmp(version, "HTTP/", 5) != 0) return 400;
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0) {
-        *reason = "only HTTP/1.1 and HTTP/1.0 are spoken here";
+        *reason = "unsupported HTTP version; use HTTP/1.1 or HTTP/1.0";
         return 505;
     }
     h->is_http_1_0 = version[7] == '0';
-    *reason = "the target of the request is malformed";
+    *reason = "malformed request target";
     return read_target(h, target, host) ? 0 : 400;
 }
 
 static int read_field(request_head *h, char *line, const char **reason) {
     char *colon = strchr(line, ':');
-    *reason = "a header is not of the form NAME: VALUE";
+    *reason = "malformed header; expected NAME: VALUE";
     if (!colon || colon == line) return 400;
     if (h->n_fields == HEAD_MAX_FIELDS) {
-        *reason = "too many headers";
+        *reason = "too many headers: at most 100";
         return 431;
     }
     for (char *c = line; c < colon; c++) {
@@ -158,30 +158,30 @@ static bool read_length(request_head *h, const char *value) {
 static int read_framing(request_head *h, const char **reason) {
     const char *length = request_head_field(h, "content-length");
     const char *encoding = request_head_field(h, "transfer-encoding");
-    *reason = "Content-Length and Transfer-Encoding exclude each other, and each comes once";
+    *reason = "Content-Length and Transfer-Encoding: only one of them may be sent, and only once";
     if (count_fields(h, "content-length") > 1 || count_fields(h, "transfer-encoding") > 1)
         return 400;
     if (length && encoding) return 400;
-    *reason = "Content-Length is not a number";
+    *reason = "Content-Length must be a number";
     if (length && !read_length(h, length)) return 400;
     if (!encoding) return 0;
-    *reason = "HTTP/1.0 knows no Transfer-Encoding";
+    *reason = "Transfer-Encoding: not allowed in HTTP/1.0";
     if (h->is_http_1_0) return 400;
-    *reason = "of the transfer encodings only 'chunked' is known";
+    *reason = "Transfer-Encoding: only 'chunked' is supported";
     h->chunked = !strcasecmp(encoding, "chunked");
     return h->chunked ? 0 : 501;
 }
 
 static int read_connection(request_head *h, const char **reason) {
     const char *host = request_head_field(h, "host");
-    *reason = "there must be one Host header";
+    *reason = "Host: exactly one header is required";
     if (count_fields(h, "host") > 1 || (!host && !h->is_http_1_0)) return 400;
     if (!h->host) h->host = host;
     const char *connection = request_head_field(h, "connection");
     h->keep_alive = h->is_http_1_0 ? head_list_has(connection, "keep-alive")
                                    : !head_list_has(connection, "close");
     const char *expect = request_head_field(h, "expect");
-    *reason = "of the expectations only '100-continue' is known";
+    *reason = "Expect: only '100-continue' is supported";
     if (expect && strcasecmp(expect, "100-continue") != 0) return 417;
     h->expects_continue = expect && !h->is_http_1_0;
     return 0;
@@ -194,11 +194,11 @@ int request_head_read(request_head *h, const char *text, size_t n, const char **
     memcpy(h->text, text, n);
     h->text[n] = '\0';
     char *at = h->text, *end = h->text + n, *host = h->text + n + 1;
-    *reason = "lines of the head must end with CR LF, and hold no NUL";
+    *reason = "malformed head: lines must end with CR LF and must not contain NUL";
     char *line = next_line(&at, end);
     int status = line ? read_first_line(h, line, host, reason) : 400;
     while (!status) {
-        *reason = "lines of the head must end with CR LF, and hold no NUL";
+        *reason = "malformed head: lines must end with CR LF and must not contain NUL";
         line = next_line(&at, end);
         if (!line) return 400;
         if (!line[0]) break;

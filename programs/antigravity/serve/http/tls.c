@@ -29,7 +29,7 @@ static bool check_file(const char *option, const char *path, mode_t *mode, char 
     struct stat s;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     const char *reason = fd < 0 || fstat(fd, &s) != 0 ? strerror(errno) : NULL;
-    if (!reason && S_ISDIR(s.st_mode)) reason = "is a directory; a file in PEM is wanted";
+    if (!reason && S_ISDIR(s.st_mode)) reason = "is a directory; give a PEM file";
     if (!reason) *mode = s.st_mode;
     if (fd >= 0) close(fd);
     if (reason) snprintf(message, TLS_REASON_SIZE, "%s %.300s: %s", option, path, reason);
@@ -45,10 +45,11 @@ static bool report_bad_file(const char *option, const char *path, const char *wa
         (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
         ERR_GET_REASON(code) == ERR_R_UNSUPPORTED; /* OpenSSL's error for a key */
     if (is_none || !reason)
-        snprintf(message, TLS_REASON_SIZE, "%s %.300s: holds no %s in PEM", option, path, wanted);
+        snprintf(message, TLS_REASON_SIZE, "%s %.300s: no %s in PEM format found", option, path,
+                 wanted);
     else
-        snprintf(message, TLS_REASON_SIZE, "%s %.300s: its %s cannot be used: %s", option, path,
-                 wanted, reason);
+        snprintf(message, TLS_REASON_SIZE, "%s %.300s: cannot use the %s: %s", option, path, wanted,
+                 reason);
     ERR_clear_error();
     return false;
 }
@@ -71,12 +72,13 @@ static bool use_key(SSL_CTX *x, const tls_files *t, char *message) {
     const bool differs = !is_read && ERR_GET_LIB(ERR_peek_error()) == ERR_LIB_X509;
     if (is_encrypted) {
         snprintf(message, TLS_REASON_SIZE,
-                 "--tls-key %.300s: is encrypted; a key without a passphrase is wanted", t->key);
+                 "--tls-key %.300s: the key is encrypted; give a key without a passphrase", t->key);
     } else if (!is_read && !differs) {
         return report_bad_file("--tls-key", t->key, "private key", message);
     } else if (differs || SSL_CTX_check_private_key(x) != 1) {
         snprintf(message, TLS_REASON_SIZE,
-                 "--tls-key %.200s: is not the key of the certificate in %.200s", t->key, t->cert);
+                 "--tls-key %.200s: the key does not match the certificate in %.200s", t->key,
+                 t->cert);
     } else {
         return true;
     }
@@ -93,7 +95,7 @@ static bool use_files(SSL_CTX *x, const tls_files *t, char *message) {
         return report_bad_file("--tls-cert", t->cert, "certificate", message);
     if (!use_key(x, t, message)) return false;
     if (mode & S_IROTH)
-        complain("--tls-key %s: everybody on this machine may read it (mode %03o)", t->key,
+        complain("--tls-key %s: all users of this machine may read the key (mode %03o)", t->key,
                  (unsigned)mode & 0777);
     return true;
 }
@@ -116,7 +118,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n
 /* Returns NULL on failure, with a message. */
 static SSL_CTX *make_context(const tls_files *t, char *message) {
     SSL_CTX *x = SSL_CTX_new(TLS_server_method());
-    snprintf(message, TLS_REASON_SIZE, "TLS: out of memory");
+    snprintf(message, TLS_REASON_SIZE, "out of memory: TLS context");
     if (!x) return NULL;
     SSL_CTX_set_options(x, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(x, SSL_MODE_RELEASE_BUFFERS);
@@ -132,7 +134,7 @@ static SSL_CTX *make_context(const tls_files *t, char *message) {
 
 tls_files *tls_open(const char *cert, const char *key, char *message) {
     tls_files *t = malloc(sizeof *t);
-    snprintf(message, TLS_REASON_SIZE, "TLS: out of memory");
+    snprintf(message, TLS_REASON_SIZE, "out of memory: TLS context");
     if (!t) return NULL;
     *t = (tls_files){.cert = cert, .key = key};
     t->context = make_context(t, message);

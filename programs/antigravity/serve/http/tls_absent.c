@@ -7,8 +7,8 @@
 tls_files *tls_open(const char *cert, const char *key, char *message) {
     (void)key;
     snprintf(message, TLS_REASON_SIZE,
-             "--tls-cert %.300s: this program was built without OpenSSL, by which it would speak "
-             "TLS (Debian: libssl-dev, libevent-dev)",
+             "--tls-cert %.300s: TLS is not supported: this program was built without OpenSSL "
+             "(Debian: libssl-dev, libevent-dev)",
              cert);
     return NULL;
 }

@@ -115,8 +115,7 @@ static void finish_job(serve_job *job) {
     if (job->n_too_long) set_context_error(job, &e);
     if (job->status == AG_CANCELLED && http->server->n_stops)
         serve_reject(&e, 503, NULL, "the server is shutting down");
-    else if (job->status == AG_CANCELLED)
-        serve_reject(&e, 504, NULL, "the request took longer than it may");
+    else if (job->status == AG_CANCELLED) serve_reject(&e, 504, NULL, "the request timed out");
     send_failure(job, &e);
 }
 

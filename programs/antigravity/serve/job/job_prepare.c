@@ -115,10 +115,12 @@ static bool render(const serve_http_request *http, ag_served_model *model, serve
     const json_t *defaults = http->server->settings->template_variables;
     const ag_chat_format *f = ag_served_model_format(model);
     if (!f || !ag_served_model_tokenizer(model))
-        return serve_reject(e, 400, "messages", "the model '%.100s' has no chat template",
+        return serve_reject(e, 400, "messages",
+                            "messages cannot be rendered: the model '%.100s' has no chat template",
                             ag_served_model_name(model));
     if (!json_is_array(r->messages) || !json_array_size(r->messages))
-        return serve_reject(e, 400, "messages", "messages must be an array of at least one");
+        return serve_reject(e, 400, "messages",
+                            "messages must be an array of at least one message");
     if (ag_chat_create(f, chat, &err) != AG_OK) return serve_reject_status(e, &err);
     ag_chat_set_clock(*chat, (int64_t)time(NULL));
     ag_chat_set_memory_limit(*chat, template_memory_limit(http->server->settings->memory_limit));
@@ -135,7 +137,8 @@ static bool render(const serve_http_request *http, ag_served_model *model, serve
     if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return serve_reject_status(e, &err);
     if (r->tool_choice < SERVE_TOOLS_REQUIRED || !required_call) return true;
     if (!tools)
-        return serve_reject(e, 400, "tool_choice", "a call is required, but there are no tools");
+        return serve_reject(e, 400, "tool_choice",
+                            "tool_choice: a call is required, but there are no tools");
     const char *name = r->tool_choice == SERVE_TOOLS_NAMED ? r->tool_name : NULL;
     const unsigned several = name || r->one_call ? 0 : AG_CHAT_SEVERAL_CALLS;
     if (ag_chat_require_call(*chat, name, several, ids, required_call, &err) == AG_OK) return true;
@@ -164,7 +167,7 @@ static bool read_ids(const json_t *list, const ag_tokenizer *t, ag_ids *ids, ser
         const json_t *id = json_array_get(list, i);
         const json_int_t v = json_integer_value(id);
         if (!json_is_integer(id) || v < 0 || v >= ag_tokenizer_vocab_size(t))
-            return serve_reject(e, 400, "prompt", "token %zu of a prompt is no id of this model",
+            return serve_reject(e, 400, "prompt", "prompt: token %zu is not an id of this model",
                                 i);
         ids->data[ids->n++] = (int32_t)v;
     }
@@ -243,7 +246,8 @@ static bool compile_constraint(const serve_job *job, const ag_text *required_cal
 static bool make_prompts(serve_job *job, size_t n, serve_error *e) {
     job->n_prompts = 0;
     if (n > JOB_MAX_PROMPTS || n * job->request.n > JOB_MAX_PROMPTS)
-        return serve_reject(e, 400, "prompt", "%zu prompts of %u answers each are too many: %d", n,
+        return serve_reject(e, 400, "prompt",
+                            "too many answers: %zu prompts with %u answers each; at most %d", n,
                             job->request.n, JOB_MAX_PROMPTS);
     job->prompts = account_calloc(n ? n : 1, sizeof *job->prompts);
     if (!job->prompts) return serve_no_memory(e);
@@ -305,19 +309,20 @@ static bool prepare_chat(serve_job *job, ag_text *required_call, serve_error *e)
 
 static bool check_prompt(const serve_job *job, serve_error *e) {
     if (job->prompts[0].ids.n) return true;
-    return serve_reject(e, 400, "messages",
-                        "the template of the model '%.100s' writes nothing for these messages",
-                        job->view.model);
+    return serve_reject(
+        e, 400, "messages",
+        "messages: the chat template of model '%.100s' renders them to an empty prompt",
+        job->view.model);
 }
 
 static bool prepare_texts(serve_job *job, serve_error *e) {
     const size_t n = json_array_size(job->request.prompts);
-    if (!n) return serve_reject(e, 400, "prompt", "there is no prompt");
+    if (!n) return serve_reject(e, 400, "prompt", "prompt: the list is empty");
     if (!make_prompts(job, n, e)) return false;
     for (size_t i = 0; i < n; i++) {
         ag_ids *ids = &job->prompts[i].ids;
         if (!encode_prompt(job, json_array_get(job->request.prompts, i), ids, e)) return false;
-        if (!ids->n) return serve_reject(e, 400, "prompt", "a prompt is empty");
+        if (!ids->n) return serve_reject(e, 400, "prompt", "prompt: a prompt is empty");
     }
     return true;
 }
@@ -349,7 +354,7 @@ static bool prepare_job(serve_job *job, serve_error *e) {
     job->model = http_model(job->http, r->model, e);
     if (!job->model) return false;
     if (r->stream && !job->protocol->stream_type)
-        return serve_reject(e, 400, "stream", "there is no stream of this");
+        return serve_reject(e, 400, "stream", "stream: this endpoint does not stream");
     if (!r->n || r->n > JOB_MAX_ANSWERS)
         return serve_reject(e, 400, "n", "n must be between 1 and %d", JOB_MAX_ANSWERS);
     job->model_name = account_strdup(r->model ? r->model : ag_served_model_name(job->model));
@@ -360,8 +365,9 @@ static bool prepare_job(serve_job *job, serve_error *e) {
     if (ok && !r->count_only) {
         const bool constrained = r->constrained || required_call.len;
         if (constrained && job->n_prompts > JOB_PROMPTS_AT_ONCE)
-            ok = serve_reject(e, 400, "prompt", "%zu prompts are too many with a constraint: %d",
-                              job->n_prompts, JOB_PROMPTS_AT_ONCE);
+            ok = serve_reject(e, 400, "prompt",
+                              "too many prompts with a constraint: %zu; at most %d", job->n_prompts,
+                              JOB_PROMPTS_AT_ONCE);
         for (size_t i = 0; ok && constrained && i < job->n_prompts; i++)
             ok = compile_constraint(job, &required_call, &job->prompts[i].constraint, e);
         if (ok && r->kind == SERVE_CHAT) ok = check_prompt(job, e);

@@ -80,7 +80,7 @@ static bool apply_stops(serve_job *job, bool constrained, serve_error *e) {
     size_t n_own = 0;
     const char *const *own = f && !constrained ? ag_chat_format_stops(f, &n_own) : NULL;
     if (n > MAX_STOPS)
-        return serve_reject(e, 400, "stop", "%zu stop strings, of %d at most", n, MAX_STOPS);
+        return serve_reject(e, 400, "stop", "stop has %zu strings; at most %d", n, MAX_STOPS);
     job->stop = account_malloc((n + n_own + 1) * sizeof *job->stop);
     if (!job->stop) return serve_no_memory(e);
     for (size_t i = 0; i < n; i++) {
@@ -120,7 +120,8 @@ static bool apply_cache(serve_job *job, serve_error *e) {
     const ag_eviction_policy *policy = to->eviction.policy;
     if (r->head_budget && to->eviction.head_budget != AG_HEAD_BUDGET_EVEN &&
         (!policy || !policy->select))
-        return serve_reject(e, 400, "head_budget", "needs an eviction policy other than none");
+        return serve_reject(e, 400, "head_budget",
+                            "head_budget needs an eviction policy; set kv_policy");
     const bool checks_heads = r->head_budget || (policy && policy->select);
     if (policy && checks_heads && !eviction_suits_heads(&to->eviction, policy, reason))
         return serve_reject(e, 400, "head_budget", "%s", reason);
@@ -151,7 +152,7 @@ bool job_apply_settings(serve_job *job, bool constrained, serve_error *e) {
         floor((double)MAX_REPORTED_TOKENS * REPORTED_TOKEN_BYTES / token_bytes(job));
     if (reported_tokens(job) > max_tokens)
         return serve_reject(e, 400, "logprobs",
-                            "probabilities of %.0f tokens, of %.0f at most: give max_tokens",
+                            "too many probabilities: %.0f tokens, at most %.0f; set max_tokens",
                             reported_tokens(job), max_tokens);
     if (!logit_bias_read(&job->request.sampling, ag_served_model_tokenizer(job->model), e))
         return false;

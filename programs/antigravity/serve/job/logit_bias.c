@@ -10,10 +10,10 @@
 enum { MAX_BIAS = 4096, MAX_TEXT = 256, MAX_DIGITS = 9 };
 
 static bool reject(serve_error *e) {
-    return serve_reject(e, 400, "logit_bias",
-                        "logit_bias must give tokens, as ids or texts of %d bytes at most, with a "
-                        "number or false each",
-                        MAX_TEXT);
+    return serve_reject(
+        e, 400, "logit_bias",
+        "logit_bias must map tokens, ids or texts of at most %d bytes, to numbers or false",
+        MAX_TEXT);
 }
 
 static bool add_id(serve_sampling *s, json_int_t id, float bias, serve_error *e) {

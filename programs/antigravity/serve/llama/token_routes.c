@@ -42,7 +42,8 @@ static bool tokenize(const serve_http_request *http, const ag_tokenizer *t, ag_i
     bool add_special = false, parse_special = true;
     const json_t *body = http_body(http), *content = json_object_get(body, "content");
     if (!content) content = json_object_get(body, "text");
-    if (!json_is_string(content)) return serve_reject(e, 400, "content", "content must be a text");
+    if (!json_is_string(content))
+        return serve_reject(e, 400, "content", "content must be a string");
     if (!field_bool(body, "add_special", &add_special, e) ||
         !field_bool(body, "parse_special", &parse_special, e) ||
         !field_bool(body, "with_pieces", pieces, e))
@@ -53,8 +54,8 @@ static bool tokenize(const serve_http_request *http, const ag_tokenizer *t, ag_i
                                              json_string_length(content), flags, ids, &err);
     if (st != AG_OK) return serve_reject_status(e, &err);
     return !*pieces || ids->n <= MAX_PIECES ||
-           serve_reject(e, 400, "with_pieces", "the pieces of %zu tokens, of %d at most", ids->n,
-                        MAX_PIECES);
+           serve_reject(e, 400, "with_pieces", "with_pieces: too many tokens: %zu, at most %d",
+                        ids->n, MAX_PIECES);
 }
 
 static void reply_tokenized(serve_http_request *http) {
@@ -91,7 +92,7 @@ static bool detokenize(const serve_http_request *http, const ag_tokenizer *t, ag
         const json_t *id = json_array_get(list, i);
         const json_int_t v = json_integer_value(id);
         ok = (json_is_integer(id) && v >= 0 && v < ag_tokenizer_vocab_size(t)) ||
-             serve_reject(e, 400, "tokens", "tokens[%zu] is no id of this model", i);
+             serve_reject(e, 400, "tokens", "tokens[%zu] is not an id of this model", i);
         ids[i] = (int32_t)v;
     }
     if (ok)

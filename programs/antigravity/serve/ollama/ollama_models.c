@@ -185,7 +185,6 @@ void ollama_show(serve_http_request *http) {
 void ollama_reject(serve_http_request *http) {
     serve_error e;
     serve_reject(&e, 403, NULL,
-                 "models are not changed through this server; start it with those that it should "
-                 "serve");
+                 "models cannot be changed through this server; start it with the models to serve");
     http_reply_error(http, &e);
 }

@@ -80,13 +80,13 @@ static bool read_think(const json_t *body, serve_request *r, serve_error *e) {
         return set_variable(r, "enable_thinking", json_true(), e);
     }
     if (!json_is_boolean(think))
-        return serve_reject(e, 400, "think", "think must be a boolean or a level");
+        return serve_reject(e, 400, "think", "think must be a boolean or a string");
     return set_variable(r, "enable_thinking", json_incref(think), e);
 }
 
 static bool reject_images(const json_t *object, serve_error *e) {
     if (!json_array_size(json_object_get(object, "images"))) return true;
-    return serve_reject(e, 400, "images", "this model has no vision");
+    return serve_reject(e, 400, "images", "images are not supported: the model reads text only");
 }
 
 static bool read_answer_fields(const json_t *body, serve_request *r, serve_error *e) {
@@ -124,9 +124,10 @@ static bool reject_generate_only_fields(const json_t *body, serve_error *e) {
     if (!field_string(body, "template", &template, e)) return false;
     if (template && *template)
         return serve_reject(e, 400, "template",
-                            "template: the model's own is used; with raw, none");
+                            "template is not supported: the model's own is used, or none with raw");
     if (json_array_size(json_object_get(body, "context")))
-        return serve_reject(e, 400, "context", "context: send the conversation to /api/chat");
+        return serve_reject(e, 400, "context",
+                            "context is not supported; send the conversation to /api/chat");
     return reject_images(body, e);
 }
 
@@ -159,7 +160,7 @@ bool ollama_parse_embed(const serve_http_request *http, const json_t *body, serv
     r->kind = SERVE_EMBED;
     if (!read_model(http, body, r, e) || !field_strings(body, "input", MAX_INPUTS, &r->prompts, e))
         return false;
-    if (!json_array_size(r->prompts)) return serve_reject(e, 400, "input", "input is needed");
+    if (!json_array_size(r->prompts)) return serve_reject(e, 400, "input", "input is missing");
     if (!field_integer(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
     if (!dimensions) return true;
     r->writer_fields = json_pack("{sI}", "dimensions", (json_int_t)dimensions);
@@ -171,7 +172,7 @@ bool ollama_parse_embeddings(const serve_http_request *http, const json_t *body,
     const char *prompt = NULL;
     r->kind = SERVE_EMBED;
     if (!read_model(http, body, r, e) || !field_string(body, "prompt", &prompt, e)) return false;
-    if (!prompt) return serve_reject(e, 400, "prompt", "prompt is needed");
+    if (!prompt) return serve_reject(e, 400, "prompt", "prompt is missing");
     r->prompts = json_pack("[s]", prompt);
     return r->prompts || serve_no_memory(e);
 }

@@ -10,7 +10,8 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
     json_t *messages = NULL;
     if (!field_array(body, "messages", &messages, e)) return false;
     if (!messages || !json_array_size(messages))
-        return serve_reject(e, 400, "messages", "messages must be an array of at least one");
+        return serve_reject(e, 400, "messages",
+                            "messages must be an array of at least one message");
     if (!openai_check_parts(messages, e)) return false;
     r->messages = json_incref(messages);
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
@@ -23,7 +24,7 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
         return serve_reject(e, 400, "continue_final_message",
                             "continue_final_message and add_generation_prompt exclude each other");
     return !r->continue_last || json_is_object(last) ||
-           serve_reject(e, 400, "messages", "the last message is no object");
+           serve_reject(e, 400, "messages", "messages: the last message must be an object");
 }
 
 static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {

@@ -104,14 +104,13 @@ static bool read_response_format(const json_t *format, serve_request *r, serve_e
     const bool any_object = !strcmp(type, "json_object");
     if (!any_object && strcmp(type, "json_schema") != 0)
         return serve_reject(e, 400, "response_format",
-                            "the type of response_format must be text, json_object or json_schema");
+                            "response_format: type must be text, json_object or json_schema");
     const json_t *outer = json_object_get(format, "json_schema");
     json_t *schema = json_object_get(outer, "schema");
     if (!schema) schema = json_object_get(format, "schema");
     if (json_is_object(schema) || json_is_boolean(schema)) return set_schema(r, schema, e);
     if (schema || !any_object)
-        return serve_reject(e, 400, "response_format",
-                            "the schema of response_format must be an object");
+        return serve_reject(e, 400, "response_format", "response_format: schema must be an object");
     r->constrained = true;
     r->constraint = AG_CONSTRAINT_JSON_OBJECT;
     return true;
@@ -149,12 +148,11 @@ bool openai_read_prompts(const json_t *body, const char *name, serve_request *r,
         return r->prompts || serve_no_memory(e);
     }
     if (!json_is_array(prompt) || !first)
-        return serve_reject(e, 400, name, "%s must be a text, or a list of texts or ids", name);
+        return serve_reject(e, 400, name, "%s must be a string, or a list of strings or ids", name);
     for (size_t i = 0; i < json_array_size(prompt); i++) {
         const json_t *one = json_array_get(prompt, i);
         if (!json_is_string(one) && !json_is_array(one))
-            return serve_reject(e, 400, name, "%s[%zu] is neither a text nor a list of ids", name,
-                                i);
+            return serve_reject(e, 400, name, "%s[%zu] must be a string or a list of ids", name, i);
     }
     r->prompts = json_incref(prompt);
     return true;
@@ -165,10 +163,12 @@ static bool check_part(const json_t *part, size_t message, serve_error *e) {
     if (json_is_string(part) || !strcmp(type, "text") || !strcmp(type, "refusal")) return true;
     if (!strcmp(type, "image_url") || !strcmp(type, "image") || !strcmp(type, "input_image"))
         return serve_reject(e, 400, "messages",
-                            "message %zu has an image: this model has no vision", message);
-    return serve_reject(e, 400, "messages",
-                        "message %zu has a part of type '%.40s': this model takes text", message,
-                        type);
+                            "messages[%zu]: images are not supported: the model reads text only",
+                            message);
+    return serve_reject(
+        e, 400, "messages",
+        "messages[%zu]: parts of type '%.40s' are not supported: the model reads text only",
+        message, type);
 }
 
 bool openai_check_parts(const json_t *messages, serve_error *e) {
@@ -205,5 +205,5 @@ bool openai_read_tool_choice(const json_t *body, bool is_nested, serve_request *
     r->tool_choice = SERVE_TOOLS_NAMED;
     const json_t *function = is_nested ? json_object_get(choice, "function") : choice;
     if (!field_copy(function, "name", &r->tool_name, e)) return false;
-    return r->tool_name || serve_reject(e, 400, "tool_choice", "tool_choice names no function");
+    return r->tool_name || serve_reject(e, 400, "tool_choice", "tool_choice: name is missing");
 }

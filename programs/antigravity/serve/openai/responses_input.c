@@ -14,7 +14,7 @@ static bool read_part(const json_t *item, json_t **part, serve_error *e) {
     const char *key = strcmp(type, "refusal") == 0 ? "refusal" : "text";
     json_t *text = json_object_get(item, key);
     if (strcmp(type, "input_image") == 0)
-        return serve_reject(e, 400, "input", "this model has no vision");
+        return serve_reject(e, 400, "input", "images are not supported: the model reads text only");
     if (strcmp(type, "input_text") != 0 && strcmp(type, "output_text") != 0 &&
         strcmp(type, "text") != 0 && strcmp(type, "refusal") != 0)
         return serve_reject(e, 400, "input", "input: a part of type \"%s\" is not supported", type);
@@ -129,7 +129,8 @@ static bool read_reasoning_item(const json_t *item, serve_request *r, serve_erro
 
 static bool read_item(const json_t *item, serve_request *r, serve_error *e) {
     const char *type = field_type(item);
-    if (!json_is_object(item)) return serve_reject(e, 400, "input", "input: an item is no object");
+    if (!json_is_object(item))
+        return serve_reject(e, 400, "input", "input: an item must be an object");
     if (!*type || strcmp(type, "message") == 0) return read_message_item(item, r, e);
     if (strcmp(type, "function_call") == 0) return read_call_item(item, r, e);
     if (strcmp(type, "function_call_output") == 0) return read_output_item(item, r, e);

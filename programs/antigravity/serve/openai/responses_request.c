@@ -84,7 +84,8 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
                             "json_schema");
     r->constraint = AG_CONSTRAINT_JSON_SCHEMA;
     if (!field_schema(format, "schema", &r->constraint_text, e)) return false;
-    return r->constraint_text || serve_reject(e, 400, "text.format", "text.format has no schema");
+    return r->constraint_text ||
+           serve_reject(e, 400, "text.format", "text.format: schema is missing");
 }
 
 static bool read_reasoning(const json_t *body, serve_request *r, serve_error *e) {

@@ -17,7 +17,7 @@ static void hash_key(const char *key, size_t n, char hex[SHA256_HEX]) {
 
 static bool add_key(api_keys *keys, const char *key, size_t n, char *reason) {
     if (keys->n == MAX_KEYS) {
-        snprintf(reason, REASON_SIZE, "more than %d keys", MAX_KEYS);
+        snprintf(reason, REASON_SIZE, "too many API keys: at most %d", MAX_KEYS);
         return false;
     }
     void *grown = realloc(keys->hashes, (keys->n + 1) * sizeof keys->hashes[0]);
@@ -52,7 +52,7 @@ static bool read_file(api_keys *keys, const char *path, char *reason) {
     while (ok && fgets(line, sizeof line, f)) {
         const size_t n = strlen(line);
         if (n + 1 == sizeof line && line[n - 1] != '\n') {
-            snprintf(reason, REASON_SIZE, "%.150s: a key of more than %zu letters", path,
+            snprintf(reason, REASON_SIZE, "%.150s: a line is too long: at most %zu bytes", path,
                      sizeof line - 2);
             ok = false;
         } else if (line[strspn(line, " \t")] != '#') {
@@ -64,7 +64,7 @@ static bool read_file(api_keys *keys, const char *path, char *reason) {
         ok = false;
     }
     fclose(f);
-    if (ok && !keys->n) snprintf(reason, REASON_SIZE, "%.150s: holds no key", path);
+    if (ok && !keys->n) snprintf(reason, REASON_SIZE, "%.150s: the file has no key", path);
     return ok && keys->n;
 }
 
@@ -74,7 +74,7 @@ bool api_keys_load(api_keys *keys, const char *file, char *reason) {
     bool ok = !file || read_file(&loaded, file, reason);
     if (ok && from_environment) ok = add_keys(&loaded, from_environment, ", \t\r\n", reason);
     if (ok && from_environment && !loaded.n) {
-        snprintf(reason, REASON_SIZE, "ANTIGRAVITY_API_KEY is set, but holds no key");
+        snprintf(reason, REASON_SIZE, "ANTIGRAVITY_API_KEY is set but has no key");
         ok = false;
     }
     if (!ok) {

@@ -49,13 +49,13 @@ int64_t http_server_started(const serve_http_request *http) { return http->serve
 ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e) {
     server *s = http->server;
     if (!name && !http->route->model_optional) {
-        serve_reject(e, 400, "model", "the request names no model");
+        serve_reject(e, 400, "model", "model is missing");
         return NULL;
     }
     ag_served_model *model = ag_serving_model(s->engine, name);
     if (!model && s->settings->any_model) model = ag_serving_model(s->engine, NULL);
     if (!model) {
-        serve_reject(e, 404, "model", "there is no model '%.200s' here; /v1/models lists them",
+        serve_reject(e, 404, "model", "model '%.200s' not found; /v1/models lists the models",
                      name);
         e->code = "model_not_found";
     }

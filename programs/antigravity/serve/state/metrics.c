@@ -37,7 +37,7 @@ static bool add_metrics(ag_text *m, const metric *rows, size_t n) {
 
 static bool add_requests(ag_text *m, const server *s) {
     bool ok = account_text_printf(
-        m, "# HELP antigravity_http_responses_total Requests that are over, by status.\n"
+        m, "# HELP antigravity_http_responses_total Requests that have ended, by status.\n"
            "# TYPE antigravity_http_responses_total counter\n");
     for (size_t class = 2; ok && class <= 5; class ++)
         ok =
@@ -45,36 +45,35 @@ static bool add_requests(ag_text *m, const server *s) {
                                 class, s->counts.n_by_class[class]);
     const metric rows[] = {
         {"http_streams_total", "Responses that were streams.", (double)s->counts.n_streams},
-        {"http_gone_total", "Responses that the client did not wait for.",
+        {"http_gone_total", "Responses whose client left before the end.",
          (double)s->counts.n_gone},
         {"http_connections", "Connections that are open.",
          (double)connection_count(s->connections)},
         {"http_connections_evicted_total", "Waiting connections closed for a new one.",
          (double)connection_n_evicted(s->connections)},
-        {"http_connections_rejected_total",
-         "New connections closed: all places, or the share of an address, were taken.",
+        {"http_connections_rejected_total", "New connections closed because a limit was reached.",
          (double)connection_n_rejected(s->connections)},
-        {"http_requests", "Requests that are not over.", (double)s->n_requests},
+        {"http_requests", "Requests that have not ended.", (double)s->n_requests},
     };
     return ok && add_metrics(m, rows, COUNT(rows));
 }
 
 static bool add_engine(ag_text *m, const ag_serving_stats *s) {
     const metric rows[] = {
-        {"requests_running", "Requests in the steps of the engine.", s->n_running},
-        {"requests_waiting", "Requests in its queue.", s->n_waiting},
-        {"sessions_parked", "Conversations kept for those that go on.", s->n_prefix_entries},
+        {"requests_running", "Requests that the engine runs.", s->n_running},
+        {"requests_waiting", "Requests in the engine's queue.", s->n_waiting},
+        {"sessions_parked", "Sessions cached for later requests.", s->n_prefix_entries},
         {"requests_total", "Requests to the engine.", (double)s->n_requests},
-        {"requests_refused_total", "Requests that it refused.", (double)s->n_refused},
+        {"requests_refused_total", "Requests that the engine rejected.", (double)s->n_refused},
         {"requests_cancelled_total", "Requests that were cancelled.", (double)s->n_cancelled},
         {"requests_failed_total", "Requests that failed.", (double)s->n_failed},
         {"prompt_tokens_total", "Tokens of prompts, cached ones included.",
          (double)s->n_prompt_tokens},
-        {"cached_tokens_total", "Tokens of prompts that were not read again.",
+        {"cached_tokens_total", "Tokens of prompts reused from cached sessions.",
          (double)s->n_cached_tokens},
         {"generated_tokens_total", "Tokens of answers.", (double)s->n_generated_tokens},
         {"steps_total", "Passes over the weights.", (double)s->n_steps},
-        {"rows_total", "Tokens in these passes.", (double)s->n_rows},
+        {"rows_total", "Rows of these passes.", (double)s->n_rows},
         {"busy_seconds_total", "Time in which the engine computed.", s->busy_s},
     };
     return add_metrics(m, rows, COUNT(rows));
@@ -82,28 +81,26 @@ static bool add_engine(ag_text *m, const ag_serving_stats *s) {
 
 static bool add_memory(ag_text *m, const server *srv, const ag_serving_stats *s) {
     const metric rows[] = {
-        {"memory_limit_bytes", "The limit; 0: none.", (double)s->memory_limit},
-        {"memory_used_bytes", "What the limit is about.", (double)s->memory_used},
-        {"memory_peak_bytes", "The most that it has been.", (double)s->memory_peak},
+        {"memory_limit_bytes", "The memory limit; 0: none.", (double)s->memory_limit},
+        {"memory_used_bytes", "Memory that the limit counts.", (double)s->memory_used},
+        {"memory_peak_bytes", "Maximum of the used memory.", (double)s->memory_peak},
         {"models_loaded", "Models whose weights are in memory.", (double)s->n_models_loaded},
         {"weight_bytes", "Weights of the models in memory.", (double)s->weight_bytes},
-        {"kv_bytes", "Caches of running requests.", (double)s->kv_bytes},
-        {"parked_bytes", "Caches of parked conversations.", (double)s->prefix_bytes},
+        {"kv_bytes", "KV caches of running requests.", (double)s->kv_bytes},
+        {"parked_bytes", "KV caches of cached sessions.", (double)s->prefix_bytes},
         {"workspace_bytes", "Activations.", (double)s->workspace_bytes},
         {"device_bytes", "Buffers of a device.", (double)s->device_bytes},
-        {"server_bytes", "Connections and texts on their way.",
-         (double)atomic_load(srv->settings->bytes)},
-        {"file_bytes", "Resident pages of files, which no limit counts.", (double)s->file_bytes},
-        {"prefix_files_written_total", "Conversations written to --prefix-dir.",
+        {"server_bytes", "Connections and requests.", (double)atomic_load(srv->settings->bytes)},
+        {"file_bytes", "Resident pages of files, which the limit does not count.",
+         (double)s->file_bytes},
+        {"prefix_files_written_total", "Sessions written to --prefix-dir.",
          (double)s->n_prefix_written},
-        {"prefix_files_read_total", "Conversations read from there.", (double)s->n_prefix_read},
-        {"prefix_files_failed_total", "Such as could not be: the log says why.",
+        {"prefix_files_read_total", "Sessions read from --prefix-dir.", (double)s->n_prefix_read},
+        {"prefix_files_failed_total", "Sessions that could not be written or read; see the log.",
          (double)s->n_prefix_failed},
-        {"replays_total", "Parked conversations that a replay has made smaller.",
-         (double)s->n_replays},
-        {"replays_failed_total", "Such as could not be: the log says why.",
-         (double)s->n_replays_failed},
-        {"replay_bytes_total", "What they gave back.", (double)s->replay_bytes},
+        {"replays_total", "Cached sessions that a replay compressed.", (double)s->n_replays},
+        {"replays_failed_total", "Replays that failed; see the log.", (double)s->n_replays_failed},
+        {"replay_bytes_total", "Memory freed by replays.", (double)s->replay_bytes},
     };
     return add_metrics(m, rows, COUNT(rows));
 }
