@@ -12,7 +12,7 @@
 #define ALICE "Authorization: Bearer alices-key\r\n"
 #define BOB "Authorization: Bearer bobs-key\r\n"
 
-static void a_browser_gets_the_page(void **state) {
+static void sends_the_page_to_browsers(void **state) {
     (void)state;
     serve_reply r = serve_ask(&server, "GET /", HTML, NULL);
     assert_int_equal(r.status, 200);
@@ -35,7 +35,7 @@ static void a_browser_gets_the_page(void **state) {
     }
 }
 
-static void a_known_version_is_not_sent_again(void **state) {
+static void replies_304_to_a_known_version(void **state) {
     char header[128], *tag;
     (void)state;
     serve_reply r = serve_ask(&server, "GET /page/page.css", "", NULL);
@@ -51,7 +51,7 @@ static void a_known_version_is_not_sent_again(void **state) {
     serve_reply_free(&r);
 }
 
-static void programs_are_told_that_it_runs(void **state) {
+static void reports_running_to_programs(void **state) {
     (void)state;
     serve_reply r = serve_ask(&server, "GET /", "Accept: */*\r\n", NULL);
     assert_int_equal(r.status, 200);
@@ -81,7 +81,7 @@ static json_int_t count_slots(const json_t *runs, json_int_t n_tokens) {
     return n;
 }
 
-static void a_session_is_shown_to_its_key_alone(void **state) {
+static void shows_a_session_to_its_key_only(void **state) {
     static const char chat[] =
         "{\"model\":\"demo\",\"prompt\":\"Once upon a time there was\",\"max_tokens\":150,"
         "\"ignore_eos\":true,\"kv_policy\":\"streaming\",\"kv_budget\":\"64\",\"seed\":1}";
@@ -131,7 +131,7 @@ static void a_session_is_shown_to_its_key_alone(void **state) {
 }
 
 /* Also where prefixes are shared, and with them the scope. */
-static void words_are_not_shown_to_other_keys(void **state) {
+static void hides_text_from_other_keys(void **state) {
     static const char chat[] = "{\"model\":\"demo\",\"prompt\":\"Zanzibar\",\"max_tokens\":2}";
     char line[64];
     (void)state;
@@ -175,13 +175,13 @@ static int start_sharing_server(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_browser_gets_the_page),
-        cmocka_unit_test(a_known_version_is_not_sent_again),
-        cmocka_unit_test(programs_are_told_that_it_runs),
-        cmocka_unit_test(a_session_is_shown_to_its_key_alone),
+        cmocka_unit_test(sends_the_page_to_browsers),
+        cmocka_unit_test(replies_304_to_a_known_version),
+        cmocka_unit_test(reports_running_to_programs),
+        cmocka_unit_test(shows_a_session_to_its_key_only),
     };
     const struct CMUnitTest sharing[] = {
-        cmocka_unit_test(words_are_not_shown_to_other_keys),
+        cmocka_unit_test(hides_text_from_other_keys),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server) +
            cmocka_run_group_tests(sharing, start_sharing_server, stop_server);

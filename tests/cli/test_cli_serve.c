@@ -13,7 +13,7 @@
 
 /* ---- what it says of itself ---- */
 
-static void tells_health_and_models(void **state) {
+static void reports_health_and_models(void **state) {
     (void)state;
     json_t *v = serve_json(&server, "GET /health", NULL, 200);
     assert_string_equal(json_string_value(json_at(v, "status")), "ok");
@@ -39,7 +39,7 @@ static void tells_health_and_models(void **state) {
     json_decref(v);
 }
 
-static void tells_metrics_and_what_is_held(void **state) {
+static void reports_metrics_and_resident_sessions(void **state) {
     (void)state;
     json_decref(serve_json(&server, CHAT, "{\"model\":\"demo\"," ONCE ",\"max_tokens\":3}", 200));
     serve_reply r = serve_ask(&server, "GET /metrics", "", NULL);
@@ -56,7 +56,7 @@ static void tells_metrics_and_what_is_held(void **state) {
 
 /* ---- chats ---- */
 
-static void answers_a_chat(void **state) {
+static void replies_to_a_chat(void **state) {
     (void)state;
     json_t *v = serve_json(
         &server, CHAT, "{\"model\":\"demo\"," ONCE ",\"max_tokens\":10,\"temperature\":0}", 200);
@@ -116,9 +116,9 @@ static void streams_a_chat(void **state) {
     serve_reply_free(&r);
 }
 
-/* As many without a stream are refused: says_what_is_wrong_with_a_request. The first token ends
- * each answer. */
-static void a_stream_tells_probabilities_as_they_come(void **state) {
+/* As many without a stream are refused: rejects_invalid_requests_with_a_reason. The first token
+ * ends each answer. */
+static void streams_probabilities_with_their_tokens(void **state) {
     (void)state;
     serve_reply r = serve_ask(&server, CHAT, "",
                               "{\"model\":\"demo\"," ONCE ",\"max_tokens\":100,\"n\":60,"
@@ -129,7 +129,7 @@ static void a_stream_tells_probabilities_as_they_come(void **state) {
     serve_reply_free(&r);
 }
 
-static void obeys_stop_strings_seeds_and_n(void **state) {
+static void applies_stop_strings_seeds_and_n(void **state) {
     (void)state;
     json_t *v = serve_json(&server, CHAT,
                            "{\"model\":\"demo\"," ONCE
@@ -150,7 +150,7 @@ static void obeys_stop_strings_seeds_and_n(void **state) {
     json_decref(again);
 }
 
-static void tells_probabilities_and_heeds_biases(void **state) {
+static void reports_probabilities_and_applies_biases(void **state) {
     (void)state;
     json_t *v = serve_json(&server, CHAT,
                            "{\"model\":\"demo\"," ONCE ",\"max_tokens\":1,\"temperature\":0,"
@@ -174,7 +174,7 @@ static void tells_probabilities_and_heeds_biases(void **state) {
     json_decref(v);
 }
 
-static void makes_json_of_a_schema(void **state) {
+static void generates_json_that_matches_a_schema(void **state) {
     (void)state;
     json_t *v = serve_json(
         &server, CHAT,
@@ -192,7 +192,7 @@ static void makes_json_of_a_schema(void **state) {
 
 /* ---- texts and tokens ---- */
 
-static void completes_texts(void **state) {
+static void completes_prompts(void **state) {
     (void)state;
     json_t *v = serve_json(&server, "POST /v1/completions",
                            "{\"model\":\"demo\",\"prompt\":[\"Once upon\",\"The old king\"],"
@@ -212,7 +212,7 @@ static void completes_texts(void **state) {
     serve_reply_free(&r);
 }
 
-static void turns_texts_into_tokens_and_back(void **state) {
+static void tokenizes_and_detokenizes(void **state) {
     (void)state;
     json_t *v = serve_json(&server, "POST /tokenize", "{\"content\":\"Once upon a time\"}", 200);
     assert_int_equal(json_integer_value(json_at(v, "count")), 4);
@@ -231,7 +231,7 @@ static void turns_texts_into_tokens_and_back(void **state) {
 
 /* ---- what is refused ---- */
 
-static void says_what_is_wrong_with_a_request(void **state) {
+static void rejects_invalid_requests_with_a_reason(void **state) {
     (void)state;
     static const struct {
         const char *line, *body;
@@ -290,17 +290,17 @@ static int start_server(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_health_and_models),
-        cmocka_unit_test(answers_a_chat),
+        cmocka_unit_test(reports_health_and_models),
+        cmocka_unit_test(replies_to_a_chat),
         cmocka_unit_test(streams_a_chat),
-        cmocka_unit_test(a_stream_tells_probabilities_as_they_come),
-        cmocka_unit_test(obeys_stop_strings_seeds_and_n),
-        cmocka_unit_test(tells_probabilities_and_heeds_biases),
-        cmocka_unit_test(makes_json_of_a_schema),
-        cmocka_unit_test(completes_texts),
-        cmocka_unit_test(turns_texts_into_tokens_and_back),
-        cmocka_unit_test(tells_metrics_and_what_is_held),
-        cmocka_unit_test(says_what_is_wrong_with_a_request),
+        cmocka_unit_test(streams_probabilities_with_their_tokens),
+        cmocka_unit_test(applies_stop_strings_seeds_and_n),
+        cmocka_unit_test(reports_probabilities_and_applies_biases),
+        cmocka_unit_test(generates_json_that_matches_a_schema),
+        cmocka_unit_test(completes_prompts),
+        cmocka_unit_test(tokenizes_and_detokenizes),
+        cmocka_unit_test(reports_metrics_and_resident_sessions),
+        cmocka_unit_test(rejects_invalid_requests_with_a_reason),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -90,7 +90,7 @@ static void does_not_count_large_blocks_as_resident(void **state) {
     assert_int_equal(pool.taken, 0);
 }
 
-static void fails_beyond_the_limit_and_says_why(void **state) {
+static void fails_beyond_the_limit_with_a_reason(void **state) {
     (void)state;
     account_pool pool = {.limit = 8 * MIB};
     account *a = account_create(&pool), *b = account_create(&pool);
@@ -117,7 +117,7 @@ static void fails_beyond_the_limit_and_says_why(void **state) {
     assert_int_equal(pool.taken, 0);
 }
 
-static void counts_what_is_not_on_accounts(void **state) {
+static void counts_memory_outside_of_accounts(void **state) {
     (void)state;
     account_pool pool = {.limit = 8 * MIB, .others = 7 * MIB};
     account *a = account_create(&pool);
@@ -127,7 +127,7 @@ static void counts_what_is_not_on_accounts(void **state) {
     account_release(a);
 }
 
-static void reserves_memory_for_blocks_to_come(void **state) {
+static void reserves_memory_for_later_blocks(void **state) {
     (void)state;
     account_pool pool = {.limit = 8 * MIB};
     account *a = account_create(&pool), *b = account_create(&pool);
@@ -146,7 +146,7 @@ static void reserves_memory_for_blocks_to_come(void **state) {
 }
 
 /* The allocator keeps the pages of freed blocks, so others may not take them yet. */
-static void keeps_what_freed_blocks_took_until_told(void **state) {
+static void retains_freed_memory_until_reserve(void **state) {
     (void)state;
     account_pool pool = {.limit = 8 * MIB};
     account *a = account_create(&pool);
@@ -182,7 +182,7 @@ static void lives_until_its_last_block_is_freed(void **state) {
     assert_int_equal(pool.taken, 0);
 }
 
-static void ends_work_that_is_cancelled(void **state) {
+static void ends_cancelled_work(void **state) {
     (void)state;
     account_pool pool = {.limit = MIB};
     account *a = account_create(&pool);
@@ -251,12 +251,12 @@ int main(void) {
         cmocka_unit_test(charges_blocks_to_the_current_account),
         cmocka_unit_test(counts_at_least_what_malloc_occupies),
         cmocka_unit_test(does_not_count_large_blocks_as_resident),
-        cmocka_unit_test(fails_beyond_the_limit_and_says_why),
-        cmocka_unit_test(counts_what_is_not_on_accounts),
-        cmocka_unit_test(reserves_memory_for_blocks_to_come),
-        cmocka_unit_test(keeps_what_freed_blocks_took_until_told),
+        cmocka_unit_test(fails_beyond_the_limit_with_a_reason),
+        cmocka_unit_test(counts_memory_outside_of_accounts),
+        cmocka_unit_test(reserves_memory_for_later_blocks),
+        cmocka_unit_test(retains_freed_memory_until_reserve),
         cmocka_unit_test(lives_until_its_last_block_is_freed),
-        cmocka_unit_test(ends_work_that_is_cancelled),
+        cmocka_unit_test(ends_cancelled_work),
         cmocka_unit_test(ends_work_when_the_pool_closes),
         cmocka_unit_test(ends_work_beyond_its_processor_time),
         cmocka_unit_test(interrupts_the_library),

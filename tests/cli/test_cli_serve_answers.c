@@ -102,7 +102,7 @@ static bool is_known(answer_memory *m, const char *model, const char *scope, con
     return count_known(m, model, scope, words, 1, &n_bytes) == 1;
 }
 
-static void answers_are_their_scopes_alone(void **state) {
+static void separates_answers_by_scope(void **state) {
     answer_memory *m = answer_memory_create(ROOM);
     (void)state;
     keep_words(m, "anna", "somewhere");
@@ -114,7 +114,7 @@ static void answers_are_their_scopes_alone(void **state) {
 }
 
 /* Else a short conversation would take the memory of many long answers. */
-static void equal_messages_recall_an_answer_once(void **state) {
+static void restores_an_answer_once_for_equal_messages(void **state) {
     answer_memory *m = answer_memory_create(ROOM);
     size_t once, often;
     (void)state;
@@ -129,7 +129,7 @@ static void equal_messages_recall_an_answer_once(void **state) {
     answer_memory_destroy(m);
 }
 
-static void the_longest_unused_are_forgotten(void **state) {
+static void evicts_least_recently_used_answers(void **state) {
     answer_memory *m = answer_memory_create(4096);
     char words[32];
     (void)state;
@@ -154,7 +154,7 @@ static void the_longest_unused_are_forgotten(void **state) {
     answer_memory_destroy(m);
 }
 
-static void they_come_back_from_their_file(void **state) {
+static void saves_and_loads_answers(void **state) {
     answer_memory *m = answer_memory_create(ROOM);
     struct stat st;
     (void)state;
@@ -199,7 +199,7 @@ static ag_tokenizer *tokenizer_with_swapped_letters(void) {
 }
 
 /* After a restart another model may have the same name. */
-static void those_of_another_tokenizer_are_left_out(void **state) {
+static void ignores_answers_of_another_tokenizer(void **state) {
     answer_memory *m = answer_memory_create(ROOM);
     ag_tokenizer *own = tokenizer, *other = tokenizer_with_swapped_letters();
     ag_chat_format *own_format = format, *other_format;
@@ -223,7 +223,7 @@ static void those_of_another_tokenizer_are_left_out(void **state) {
     answer_memory_destroy(m);
 }
 
-static void a_link_is_not_followed(void **state) {
+static void does_not_follow_links(void **state) {
     answer_memory *m = answer_memory_create(ROOM);
     char elsewhere[80];
     struct stat st;
@@ -253,12 +253,12 @@ static void a_link_is_not_followed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_their_scopes_alone),
-        cmocka_unit_test(equal_messages_recall_an_answer_once),
-        cmocka_unit_test(the_longest_unused_are_forgotten),
-        cmocka_unit_test(they_come_back_from_their_file),
-        cmocka_unit_test(those_of_another_tokenizer_are_left_out),
-        cmocka_unit_test(a_link_is_not_followed),
+        cmocka_unit_test(separates_answers_by_scope),
+        cmocka_unit_test(restores_an_answer_once_for_equal_messages),
+        cmocka_unit_test(evicts_least_recently_used_answers),
+        cmocka_unit_test(saves_and_loads_answers),
+        cmocka_unit_test(ignores_answers_of_another_tokenizer),
+        cmocka_unit_test(does_not_follow_links),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

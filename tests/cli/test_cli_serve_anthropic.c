@@ -12,14 +12,14 @@ static const serve_protocol *messages(void) {
     return protocol_at(anthropic_routes, "/v1/messages");
 }
 
-static void strings_stay_strings(void **state) {
+static void keeps_string_contents(void **state) {
     (void)state;
     assert_messages(messages(), "{" HEAD ", 'system': 'Be brief.', " HELLO "}",
                     "[{'role': 'system', 'content': 'Be brief.'},"
                     " {'role': 'user', 'content': 'Hello'}]");
 }
 
-static void the_billing_header_is_stripped(void **state) {
+static void strips_the_billing_header(void **state) {
     (void)state;
     static const char expected[] =
         "[{'role': 'system', 'content': 'You are an agent.'},{'role': 'user', 'content': 'Hello'}]";
@@ -41,7 +41,7 @@ static void the_billing_header_is_stripped(void **state) {
                     " {'role': 'user', 'content': 'Hello'}]");
 }
 
-static void calls_and_results_become_messages(void **state) {
+static void converts_calls_and_results_to_messages(void **state) {
     (void)state;
     assert_messages(
         messages(),
@@ -62,7 +62,7 @@ static void calls_and_results_become_messages(void **state) {
         " {'role': 'user', 'content': 'Here:'}]");
 }
 
-static void many_thinking_blocks_are_joined_at_once(void **state) {
+static void joins_many_thinking_blocks_in_linear_time(void **state) {
     (void)state;
     enum { N = 300000 };
     json_t *blocks = json_array();
@@ -85,7 +85,7 @@ static void many_thinking_blocks_are_joined_at_once(void **state) {
     json_decref(body);
 }
 
-static void parameters_are_read(void **state) {
+static void reads_parameters(void **state) {
     (void)state;
     parsed_body *p = parse_body(
         messages(),
@@ -112,7 +112,7 @@ static void parameters_are_read(void **state) {
     parsed_free(p);
 }
 
-static void an_answer_that_was_begun_is_gone_on_with(void **state) {
+static void continues_the_last_assistant_message(void **state) {
     (void)state;
     parsed_body *p = parse_body(messages(), "{" HEAD ", 'messages': [{'role': 'user', 'content':"
                                             " 'Hi'}, {'role': 'assistant', 'content': 'I am'}]}");
@@ -120,7 +120,7 @@ static void an_answer_that_was_begun_is_gone_on_with(void **state) {
     parsed_free(p);
 }
 
-static void what_is_wrong_is_named(void **state) {
+static void names_the_invalid_field(void **state) {
     (void)state;
     const serve_protocol *p = messages();
     assert_body_refused(p, "{'model': 'm', " HELLO "}", 400, "max_tokens");
@@ -150,7 +150,7 @@ static void what_is_wrong_is_named(void **state) {
                         400, "images are not supported");
 }
 
-static void tokens_are_counted_without_a_limit(void **state) {
+static void counts_tokens_without_max_tokens(void **state) {
     (void)state;
     const serve_protocol *p = protocol_at(anthropic_routes, "/v1/messages/count_tokens");
     parsed_body *parsed = parse_body(p, "{'model': 'm', " HELLO "}");
@@ -175,7 +175,7 @@ static const answer_step with_call[] = {
 };
 enum { WITH_CALL = sizeof with_call / sizeof with_call[0] };
 
-static void an_answer_is_blocks(void **state) {
+static void replies_with_content_blocks(void **state) {
     (void)state;
     json_t *m = answer_body(messages(), "{" HEAD ", " HELLO "}", with_call, WITH_CALL);
     assert_at(m, "id", "'msg_0123456789abcdef0123456789abcdef'");
@@ -193,7 +193,7 @@ static void an_answer_is_blocks(void **state) {
     json_decref(m);
 }
 
-static void events_come_in_their_order(void **state) {
+static void sends_events_in_order(void **state) {
     (void)state;
     static const char *const names[] = {
         "message_start",       "ping",
@@ -232,7 +232,7 @@ static void events_come_in_their_order(void **state) {
     json_decref(s);
 }
 
-static void an_empty_answer_has_a_block(void **state) {
+static void sends_a_block_for_an_empty_answer(void **state) {
     (void)state;
     const answer_step steps[] = {
         {.kind = SERVE_BEGIN},
@@ -251,7 +251,7 @@ static void an_empty_answer_has_a_block(void **state) {
     json_decref(m);
 }
 
-static void waiting_and_failing_are_told(void **state) {
+static void reports_idle_and_failure(void **state) {
     (void)state;
     const answer_step steps[] = {
         {.kind = SERVE_BEGIN},
@@ -267,7 +267,7 @@ static void waiting_and_failing_are_told(void **state) {
     json_decref(s);
 }
 
-static void thinking_can_be_left_out(void **state) {
+static void omits_thinking_on_request(void **state) {
     (void)state;
     json_t *m = answer_body(messages(),
                             "{" HEAD ", 'thinking': {'type': 'enabled', 'display':"
@@ -277,7 +277,7 @@ static void thinking_can_be_left_out(void **state) {
     json_decref(m);
 }
 
-static void arguments_that_were_cut_short_are_none(void **state) {
+static void replaces_truncated_arguments_by_an_empty_object(void **state) {
     (void)state;
     const answer_step steps[] = {
         {.kind = SERVE_BEGIN},
@@ -294,20 +294,20 @@ static void arguments_that_were_cut_short_are_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strings_stay_strings),
-        cmocka_unit_test(the_billing_header_is_stripped),
-        cmocka_unit_test(calls_and_results_become_messages),
-        cmocka_unit_test(many_thinking_blocks_are_joined_at_once),
-        cmocka_unit_test(parameters_are_read),
-        cmocka_unit_test(an_answer_that_was_begun_is_gone_on_with),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(tokens_are_counted_without_a_limit),
-        cmocka_unit_test(an_answer_is_blocks),
-        cmocka_unit_test(events_come_in_their_order),
-        cmocka_unit_test(an_empty_answer_has_a_block),
-        cmocka_unit_test(waiting_and_failing_are_told),
-        cmocka_unit_test(thinking_can_be_left_out),
-        cmocka_unit_test(arguments_that_were_cut_short_are_none),
+        cmocka_unit_test(keeps_string_contents),
+        cmocka_unit_test(strips_the_billing_header),
+        cmocka_unit_test(converts_calls_and_results_to_messages),
+        cmocka_unit_test(joins_many_thinking_blocks_in_linear_time),
+        cmocka_unit_test(reads_parameters),
+        cmocka_unit_test(continues_the_last_assistant_message),
+        cmocka_unit_test(names_the_invalid_field),
+        cmocka_unit_test(counts_tokens_without_max_tokens),
+        cmocka_unit_test(replies_with_content_blocks),
+        cmocka_unit_test(sends_events_in_order),
+        cmocka_unit_test(sends_a_block_for_an_empty_answer),
+        cmocka_unit_test(reports_idle_and_failure),
+        cmocka_unit_test(omits_thinking_on_request),
+        cmocka_unit_test(replaces_truncated_arguments_by_an_empty_object),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static void send_piece(trickle *t, double began) {
 }
 
 /* --read-timeout is 1 s, and 32 KiB are 2 s more if they are announced or have arrived. */
-static void a_trickle_gains_no_time(void **state) {
+static void trickled_bytes_do_not_extend_the_deadline(void **state) {
     static const char with_chunk[] = CHUNKED "8000\r\n";
     char *large = malloc(sizeof with_chunk + CHUNK + 2);
     (void)state;
@@ -89,7 +89,7 @@ static void a_trickle_gains_no_time(void **state) {
 }
 
 /* The whole body has its time, however it is spread over it. */
-static void a_large_body_may_pause(void **state) {
+static void allows_pauses_in_a_large_body(void **state) {
     (void)state;
     enum { BYTES = 256 << 10 }; /* 16 s */
     const int fd = serve_connect(&server);
@@ -155,7 +155,7 @@ static void expect_timeout_reply(int fd) {
     close(fd);
 }
 
-static void a_full_server_closes_what_has_waited_longest(void **state) {
+static void full_server_closes_the_longest_waiting(void **state) {
     (void)state;
     enum { PLACES = 6, SILENT = PLACES - 3 };
     char text[1024];
@@ -194,7 +194,7 @@ static void a_full_server_closes_what_has_waited_longest(void **state) {
     assert_int_equal(serve_stop(&server, SIGTERM), 0);
 }
 
-static void refuses_proxies_that_are_not_addresses(void **state) {
+static void rejects_invalid_proxy_addresses(void **state) {
     static const char *const bad[] = {"", "proxy.lan", "10.0.0.1,", "10.0.0.1,10.0.0.300",
                                       "10.0.0.1/8"};
     (void)state;
@@ -239,7 +239,7 @@ static int start_chat(const char *key) {
 
 /* One key fills the queue: another one has its place nevertheless, also where keys share prefixes.
  */
-static void a_key_leaves_half_of_the_queue_to_others(void **state) {
+static void limits_a_key_to_half_of_the_queue(void **state) {
     (void)state;
     enum { RUNNING = 2, WAITING = 4, ALL = RUNNING + WAITING };
     char dir[96] = "serve_shares", path[160];
@@ -276,13 +276,13 @@ static void a_key_leaves_half_of_the_queue_to_others(void **state) {
 
 int main(void) {
     const struct CMUnitTest impatient[] = {
-        cmocka_unit_test(a_trickle_gains_no_time),
-        cmocka_unit_test(a_large_body_may_pause),
+        cmocka_unit_test(trickled_bytes_do_not_extend_the_deadline),
+        cmocka_unit_test(allows_pauses_in_a_large_body),
     };
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(a_full_server_closes_what_has_waited_longest),
-        cmocka_unit_test(refuses_proxies_that_are_not_addresses),
-        cmocka_unit_test(a_key_leaves_half_of_the_queue_to_others),
+        cmocka_unit_test(full_server_closes_the_longest_waiting),
+        cmocka_unit_test(rejects_invalid_proxy_addresses),
+        cmocka_unit_test(limits_a_key_to_half_of_the_queue),
     };
     const int failed = cmocka_run_group_tests(impatient, start_impatient, stop_server);
     return failed + cmocka_run_group_tests(others, NULL, NULL);

@@ -38,7 +38,7 @@ static void is_well(void) { json_decref(serve_json(&server, "GET /health", NULL,
 
 #define HOST "Host: localhost\r\n"
 
-static void refuses_what_can_be_read_in_two_ways(void **state) {
+static void rejects_ambiguous_requests(void **state) {
     (void)state;
     static const struct {
         const char *bytes;
@@ -83,7 +83,7 @@ static void refuses_what_can_be_read_in_two_ways(void **state) {
     is_well();
 }
 
-static void takes_requests_in_pieces_and_one_after_the_other(void **state) {
+static void accepts_split_and_pipelined_requests(void **state) {
     (void)state;
     static const char pieces[] =
         "\r\nPOST /tokenize HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
@@ -115,7 +115,7 @@ static void takes_requests_in_pieces_and_one_after_the_other(void **state) {
     close(fd);
 }
 
-static void says_when_a_body_may_come(void **state) {
+static void sends_100_continue(void **state) {
     (void)state;
     char text[64] = "";
     static const char head[] =
@@ -131,7 +131,7 @@ static void says_when_a_body_may_come(void **state) {
     close(fd);
 }
 
-static void bounds_heads_and_bodies(void **state) {
+static void limits_heads_and_bodies(void **state) {
     (void)state;
     enum { MANY = 40000, LARGE = 10 << 20 };
     char *text = malloc(LARGE + 200);
@@ -179,7 +179,7 @@ static int status_of(const char *line, const char *headers) {
     return status;
 }
 
-static void knows_its_names_alone(void **state) {
+static void accepts_its_own_hosts_only(void **state) {
     (void)state;
     static const char *const good[] = {"localhost",  "LocalHost:1", "127.0.0.1:80", "[::1]:8080",
                                        "127.8.9.10", "a.localhost", "ai.lan:8080",  "localhost."};
@@ -199,7 +199,7 @@ static void knows_its_names_alone(void **state) {
     }
 }
 
-static void lets_pages_of_other_origins_ask_only_if_told(void **state) {
+static void accepts_other_origins_only_with_cors(void **state) {
     (void)state;
     assert_int_equal(status_of("GET /v1/kv", "Origin: http://evil.example\r\n"), 403);
     assert_int_equal(status_of("GET /v1/kv", "Origin: null\r\n"), 403);
@@ -221,7 +221,7 @@ static void lets_pages_of_other_origins_ask_only_if_told(void **state) {
     serve_reply_free(&r);
 }
 
-static void wants_a_key_where_there_are_keys(void **state) {
+static void requires_a_key_if_there_are_keys(void **state) {
     (void)state;
     char dir[96] = "serve_keys", path[160];
     make_directory(dir);
@@ -261,14 +261,14 @@ static void wants_a_key_where_there_are_keys(void **state) {
     remove_directory(dir);
 }
 
-static void refuses_to_be_open_without_keys(void **state) {
+static void does_not_listen_publicly_without_keys(void **state) {
     (void)state;
     cli_result r = CLI("serve", "--host", "0.0.0.0", "--port", "0");
     assert_refused(&r, 2, "refusing to listen on a public address");
     cli_free(&r);
 }
 
-static void wants_a_file_as_a_template(void **state) {
+static void rejects_a_template_that_is_not_a_file(void **state) {
     (void)state;
     cli_result r = CLI("serve", "-q", "--port", "0", "--chat-template", "chatml");
     assert_refused(&r, 1,
@@ -281,7 +281,7 @@ static void wants_a_file_as_a_template(void **state) {
 
 /* ---- clients that go ---- */
 
-static void notices_clients_that_go(void **state) {
+static void detects_clients_that_left(void **state) {
     (void)state;
     const double before = metric("requests_cancelled_total");
     char text[1024];
@@ -309,7 +309,7 @@ static void notices_clients_that_go(void **state) {
     assert_int_equal((int)metric("requests_running"), 0);
 }
 
-static void gives_up_requests_that_do_not_come_to_their_end(void **state) {
+static void times_out_incomplete_requests(void **state) {
     (void)state;
     serve_reply r =
         ask_raw("POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\n{", 65, NULL);
@@ -322,7 +322,7 @@ static void gives_up_requests_that_do_not_come_to_their_end(void **state) {
 
 /* A body that becomes too large as JSON is refused, and the reply says what it takes and may take.
  */
-static void keeps_bodies_within_the_memory_limit(void **state) {
+static void limits_the_memory_of_bodies(void **state) {
     (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* what the sanitizer takes fills the limit */
@@ -358,7 +358,7 @@ static void keeps_bodies_within_the_memory_limit(void **state) {
 
 /* Clients that hold back the ends of large bodies leave room for small ones; and what they take is
  * told although the engine has nothing to do. */
-static void small_requests_pass_large_ones_that_wait(void **state) {
+static void small_requests_overtake_large_ones(void **state) {
     (void)state;
     enum { BODY = 240000, N = 70, TAKEN = 12 << 20 };
     int fds[N];
@@ -390,7 +390,7 @@ static void small_requests_pass_large_ones_that_wait(void **state) {
 /* ---- the end ---- */
 
 /* What the error calls enough is enough, and little less is not. */
-static void names_the_least_memory(void **state) {
+static void reports_the_minimum_memory(void **state) {
     (void)state;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     skip(); /* what a sanitizer takes changes from start to start */
@@ -412,7 +412,7 @@ static void names_the_least_memory(void **state) {
     cli_free(&r);
 }
 
-static void ends_streams_properly(void **state) {
+static void terminates_streams(void **state) {
     (void)state;
     SERVE_START(&server, "-q", "--grace", "0");
     char text[1024];
@@ -472,23 +472,23 @@ static int start_guarded(void **state) {
 
 int main(void) {
     const struct CMUnitTest guarded[] = {
-        cmocka_unit_test(refuses_what_can_be_read_in_two_ways),
-        cmocka_unit_test(takes_requests_in_pieces_and_one_after_the_other),
-        cmocka_unit_test(says_when_a_body_may_come),
-        cmocka_unit_test(bounds_heads_and_bodies),
-        cmocka_unit_test(knows_its_names_alone),
-        cmocka_unit_test(lets_pages_of_other_origins_ask_only_if_told),
-        cmocka_unit_test(notices_clients_that_go),
-        cmocka_unit_test(gives_up_requests_that_do_not_come_to_their_end),
+        cmocka_unit_test(rejects_ambiguous_requests),
+        cmocka_unit_test(accepts_split_and_pipelined_requests),
+        cmocka_unit_test(sends_100_continue),
+        cmocka_unit_test(limits_heads_and_bodies),
+        cmocka_unit_test(accepts_its_own_hosts_only),
+        cmocka_unit_test(accepts_other_origins_only_with_cors),
+        cmocka_unit_test(detects_clients_that_left),
+        cmocka_unit_test(times_out_incomplete_requests),
     };
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(wants_a_key_where_there_are_keys),
-        cmocka_unit_test(refuses_to_be_open_without_keys),
-        cmocka_unit_test(wants_a_file_as_a_template),
-        cmocka_unit_test(keeps_bodies_within_the_memory_limit),
-        cmocka_unit_test(small_requests_pass_large_ones_that_wait),
-        cmocka_unit_test(names_the_least_memory),
-        cmocka_unit_test(ends_streams_properly),
+        cmocka_unit_test(requires_a_key_if_there_are_keys),
+        cmocka_unit_test(does_not_listen_publicly_without_keys),
+        cmocka_unit_test(rejects_a_template_that_is_not_a_file),
+        cmocka_unit_test(limits_the_memory_of_bodies),
+        cmocka_unit_test(small_requests_overtake_large_ones),
+        cmocka_unit_test(reports_the_minimum_memory),
+        cmocka_unit_test(terminates_streams),
         cmocka_unit_test(listens_on_a_unix_socket_and_logs),
     };
     const int failed = cmocka_run_group_tests(guarded, start_guarded, stop_server);

@@ -52,7 +52,7 @@ static void check(const char *tokenizer, const char *before, const char *suffix,
     ag_tokenizer_destroy(t);
 }
 
-static void the_gap_is_marked_as_the_model_knows_it(void **state) {
+static void encodes_a_gap_with_the_models_tokens(void **state) {
     (void)state;
     check(QWEN, "'ab'", "c", NULL, "6 0 1 8 2 7");
     check(QWEN, "''", "", NULL, "6 8 7");
@@ -64,14 +64,14 @@ static void the_gap_is_marked_as_the_model_knows_it(void **state) {
     check(QWEN, "[0, 1]", "c", NULL, NULL);
 }
 
-static void other_files_come_before_it(void **state) {
+static void puts_other_files_before_the_gap(void **state) {
     (void)state;
     check(QWEN, "'a'", "b", "[{'filename': 'cd', 'text': 'dd'}, {'text': 'c'}]",
           "9 2 3 5 3 3 9 5 2 6 0 8 1 7");
 }
 
 /* Who writes a mark into a file has written text. */
-static void words_of_the_texts_are_no_marks(void **state) {
+static void does_not_parse_special_tokens_in_texts(void **state) {
     (void)state;
     ag_tokenizer *t = tokenizer_of(QWEN);
     ag_ids ids = {0};
@@ -97,9 +97,9 @@ static void words_of_the_texts_are_no_marks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_gap_is_marked_as_the_model_knows_it),
-        cmocka_unit_test(other_files_come_before_it),
-        cmocka_unit_test(words_of_the_texts_are_no_marks),
+        cmocka_unit_test(encodes_a_gap_with_the_models_tokens),
+        cmocka_unit_test(puts_other_files_before_the_gap),
+        cmocka_unit_test(does_not_parse_special_tokens_in_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,27 +193,27 @@ static void check_protocol(const char *line) {
     assert_true(n > 0);
 }
 
-static void a_chat_is_linear(void **state) {
+static void chat_takes_linear_time(void **state) {
     (void)state;
     check_protocol(CHAT);
 }
 
-static void a_completion_is_linear(void **state) {
+static void completion_takes_linear_time(void **state) {
     (void)state;
     check_protocol(COMPLETIONS);
 }
 
-static void a_response_is_linear(void **state) {
+static void response_takes_linear_time(void **state) {
     (void)state;
     check_protocol(RESPONSES);
 }
 
-static void a_message_is_linear(void **state) {
+static void message_takes_linear_time(void **state) {
     (void)state;
     check_protocol(MESSAGES);
 }
 
-static void a_chat_of_ollama_is_linear(void **state) {
+static void ollama_chat_takes_linear_time(void **state) {
     (void)state;
     check_protocol(OLLAMA);
 }
@@ -232,9 +232,11 @@ static int stop_server(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_chat_is_linear),           cmocka_unit_test(a_completion_is_linear),
-        cmocka_unit_test(a_response_is_linear),       cmocka_unit_test(a_message_is_linear),
-        cmocka_unit_test(a_chat_of_ollama_is_linear),
+        cmocka_unit_test(chat_takes_linear_time),
+        cmocka_unit_test(completion_takes_linear_time),
+        cmocka_unit_test(response_takes_linear_time),
+        cmocka_unit_test(message_takes_linear_time),
+        cmocka_unit_test(ollama_chat_takes_linear_time),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

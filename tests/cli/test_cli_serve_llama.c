@@ -10,7 +10,7 @@
 #define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time\"}]"
 
 /* As llama.cpp has it: ids and texts in one prompt, several prompts, chosen fields, pieces. */
-static void llama_cpps_clients_find_completion(void **state) {
+static void serves_completion(void **state) {
     (void)state;
     json_t *v = serve_json(&server, "POST /completion",
                            "{\"prompt\":\"Once upon a time\",\"n_predict\":4,\"temperature\":0,"
@@ -72,7 +72,7 @@ static void llama_cpps_clients_find_completion(void **state) {
                            "{\"prompt\":{\"prompt_string\":\"x\",\"multimodal_data\":[]}}", 400));
 }
 
-static void llama_cpps_stream_ends_with_the_figures(void **state) {
+static void stream_ends_with_timings(void **state) {
     (void)state;
     serve_reply r = serve_ask(&server, "POST /completion", "",
                               "{\"prompt\":\"Once\",\"n_predict\":3,\"stream\":true}");
@@ -92,7 +92,7 @@ static void complete(const char *body, char out[static 256]) {
     json_decref(v);
 }
 
-static void biased_tokens_may_be_texts(void **state) {
+static void accepts_texts_in_logit_bias(void **state) {
     (void)state;
     static const char *const forms[] = {
         "[[\"%s\",false]]",
@@ -120,7 +120,7 @@ static void biased_tokens_may_be_texts(void **state) {
     }
 }
 
-static void a_schema_may_stand_beside_its_type(void **state) {
+static void accepts_a_schema_next_to_its_type(void **state) {
     (void)state;
     static const char *const forms[] = {
         "\"response_format\":{\"type\":\"json_object\",\"schema\":{\"const\":\"42\"}}",
@@ -145,7 +145,7 @@ static void a_schema_may_stand_beside_its_type(void **state) {
 }
 
 /* Clients shorten a conversation when they are told so in their words. */
-static void a_prompt_beyond_the_context_is_named(void **state) {
+static void reports_a_prompt_beyond_the_context(void **state) {
     (void)state;
     enum { WORDS = 200 };
     char body[WORDS * 5 + 64];
@@ -160,7 +160,7 @@ static void a_prompt_beyond_the_context_is_named(void **state) {
     json_decref(v);
 }
 
-static void messages_are_counted(void **state) {
+static void counts_tokens_of_messages(void **state) {
     (void)state;
     json_t *chat = serve_json(&server, "POST /chat/completions/input_tokens", "{" HELLO "}", 200);
     json_t *response = serve_json(&server, "POST /responses/input_tokens",
@@ -174,7 +174,7 @@ static void messages_are_counted(void **state) {
     json_decref(written);
 }
 
-static void a_gap_needs_a_model_that_fills_it(void **state) {
+static void rejects_infill_without_fim_tokens(void **state) {
     (void)state;
     static const char *const asked[][2] = {
         {"POST /infill", "{\"input_prefix\":\"a\",\"input_suffix\":\"\"}"},
@@ -228,7 +228,7 @@ static void make_filler(char *dir) {
     json_decref(tokenizer);
 }
 
-static void a_model_that_knows_gaps_fills_them(void **state) {
+static void infills_with_fim_tokens(void **state) {
     (void)state;
     char dir[96] = "serve_filler";
     make_filler(dir);
@@ -269,7 +269,7 @@ static void a_model_that_knows_gaps_fills_them(void **state) {
     assert_int_equal(serve_stop(&filler, SIGTERM), 0);
 }
 
-static void the_server_tells_its_settings(void **state) {
+static void reports_settings(void **state) {
     (void)state;
     json_t *p = serve_json(&server, "GET /props", NULL, 200);
     assert_int_equal(json_number_at(p, "default_generation_settings.n_ctx"), 128);
@@ -296,7 +296,7 @@ static void the_server_tells_its_settings(void **state) {
 
 #define TEMPLATE "{{ messages[0].content }} {{ mark }}{{ ' Answer:' if add_generation_prompt }}"
 
-static void the_server_may_set_variables_of_the_template(void **state) {
+static void applies_default_template_variables(void **state) {
     (void)state;
     static const char *const cases[][2] = {
         {"", "Once upon a time a Answer:"},
@@ -321,7 +321,7 @@ static void the_server_may_set_variables_of_the_template(void **state) {
     assert_int_equal(serve_stop(&set, SIGTERM), 0);
 }
 
-static void a_template_that_writes_nothing_is_named(void **state) {
+static void reports_a_template_that_renders_nothing(void **state) {
     (void)state;
     static const char *const asked[][2] = {
         {"POST /responses", "{\"input\":\"Hi\"}"},
@@ -351,17 +351,17 @@ static int start_server(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_cpps_clients_find_completion),
-        cmocka_unit_test(llama_cpps_stream_ends_with_the_figures),
-        cmocka_unit_test(biased_tokens_may_be_texts),
-        cmocka_unit_test(a_schema_may_stand_beside_its_type),
-        cmocka_unit_test(a_prompt_beyond_the_context_is_named),
-        cmocka_unit_test(messages_are_counted),
-        cmocka_unit_test(a_gap_needs_a_model_that_fills_it),
-        cmocka_unit_test(a_model_that_knows_gaps_fills_them),
-        cmocka_unit_test(the_server_tells_its_settings),
-        cmocka_unit_test(the_server_may_set_variables_of_the_template),
-        cmocka_unit_test(a_template_that_writes_nothing_is_named),
+        cmocka_unit_test(serves_completion),
+        cmocka_unit_test(stream_ends_with_timings),
+        cmocka_unit_test(accepts_texts_in_logit_bias),
+        cmocka_unit_test(accepts_a_schema_next_to_its_type),
+        cmocka_unit_test(reports_a_prompt_beyond_the_context),
+        cmocka_unit_test(counts_tokens_of_messages),
+        cmocka_unit_test(rejects_infill_without_fim_tokens),
+        cmocka_unit_test(infills_with_fim_tokens),
+        cmocka_unit_test(reports_settings),
+        cmocka_unit_test(applies_default_template_variables),
+        cmocka_unit_test(reports_a_template_that_renders_nothing),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

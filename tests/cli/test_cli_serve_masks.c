@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-static void an_expensive_grammar_gets_400(void **state) {
+static void rejects_an_expensive_grammar_with_400(void **state) {
     serve_process p;
     (void)state;
     SERVE_START(&p, "-q", "-m", DEMO);
@@ -25,6 +25,6 @@ static void an_expensive_grammar_gets_400(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_expensive_grammar_gets_400)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rejects_an_expensive_grammar_with_400)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

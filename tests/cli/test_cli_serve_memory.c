@@ -177,7 +177,7 @@ static void never_exceeds_the_limit(void **state) {
     }
 }
 
-static void bounds_prompts_and_biases(void **state) {
+static void limits_prompts_and_biases(void **state) {
     (void)state;
     body prompts = {0}, bias = {0}, input = {0};
     add_list(&prompts, "{\"model\":\"demo\",\"max_tokens\":1,\"prompt\":[\"a\"", ",\"ab\"", 1000);
@@ -200,7 +200,7 @@ static void bounds_prompts_and_biases(void **state) {
 }
 
 /* Nothing of earlier requests is left, or this one would be told to try again. */
-static void says_what_can_never_fit(void **state) {
+static void rejects_a_request_that_can_never_fit(void **state) {
     (void)state;
     body b = body_of(&forms[2], 1 << 20);
     serve_reply r = serve_ask(&server, "POST /v1/chat/completions", "", b.text);
@@ -226,8 +226,8 @@ static void ends_work_beyond_the_prepare_limit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(never_exceeds_the_limit),
-        cmocka_unit_test(bounds_prompts_and_biases),
-        cmocka_unit_test(says_what_can_never_fit),
+        cmocka_unit_test(limits_prompts_and_biases),
+        cmocka_unit_test(rejects_a_request_that_can_never_fit),
         cmocka_unit_test(ends_work_beyond_the_prepare_limit),
     };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

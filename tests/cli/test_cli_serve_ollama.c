@@ -7,7 +7,7 @@
 
 static const serve_protocol *at(const char *path) { return protocol_at(ollama_routes, path); }
 
-static void options_are_sampling_parameters(void **state) {
+static void reads_sampling_options(void **state) {
     (void)state;
     parsed_body *p = parse_body(
         at("/api/chat"), "{'model': 'm', 'messages': [{'role': 'user', 'content': 'Hi'}],"
@@ -29,7 +29,7 @@ static void options_are_sampling_parameters(void **state) {
     parsed_free(p);
 }
 
-static void a_suffix_leaves_a_gap(void **state) {
+static void reads_a_suffix(void **state) {
     (void)state;
     parsed_body *p = parse_body(at("/api/generate"), "{'model': 'm', 'prompt': 'x',"
                                                      " 'suffix': 'y'}");
@@ -42,7 +42,7 @@ static void a_suffix_leaves_a_gap(void **state) {
     parsed_free(p);
 }
 
-static void no_limit_is_no_limit(void **state) {
+static void negative_num_predict_means_no_limit(void **state) {
     (void)state;
     parsed_body *p = parse_body(at("/api/generate"), "{'model': 'm', 'prompt': 'x', 'options':"
                                                      " {'num_predict': -2, 'seed': -1}}");
@@ -51,7 +51,7 @@ static void no_limit_is_no_limit(void **state) {
     parsed_free(p);
 }
 
-static void calls_get_ids_that_results_have(void **state) {
+static void numbers_calls_and_results_alike(void **state) {
     (void)state;
     parsed_body *p = parse_body(
         at("/api/chat"), "{'model': 'm', 'messages': [{'role': 'user', 'content': 'Hi'},"
@@ -71,7 +71,7 @@ static void calls_get_ids_that_results_have(void **state) {
 }
 
 /* A body of many small messages: what is done for each may not grow with those before it. */
-static void many_results_are_read_at_once(void **state) {
+static void reads_many_results_in_linear_time(void **state) {
     (void)state;
     enum { N = 200000 };
     json_t *messages = json_array(), *body = json_object();
@@ -88,7 +88,7 @@ static void many_results_are_read_at_once(void **state) {
     json_decref(body);
 }
 
-static void a_prompt_is_a_message_unless_raw(void **state) {
+static void prompt_becomes_a_message_unless_raw(void **state) {
     (void)state;
     parsed_body *p =
         parse_body(at("/api/generate"), "{'model': 'm', 'prompt': 'Hi', 'system': 'Be brief.'}");
@@ -102,7 +102,7 @@ static void a_prompt_is_a_message_unless_raw(void **state) {
     parsed_free(p);
 }
 
-static void what_ollama_cannot_have_is_refused(void **state) {
+static void rejects_unsupported_fields(void **state) {
     (void)state;
     assert_body_refused(at("/api/chat"),
                         "{'messages': [{'role': 'user', 'content': 'x', 'images':"
@@ -132,7 +132,7 @@ static const answer_step steps[] = {
 };
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
-static void a_chat_streams_lines(void **state) {
+static void streams_a_chat_as_lines(void **state) {
     (void)state;
     json_t *s = answer_body(at("/api/chat"), "{'messages': []}", steps, STEPS);
     assert_int_equal(json_array_size(s), 4);
@@ -148,7 +148,7 @@ static void a_chat_streams_lines(void **state) {
     json_decref(s);
 }
 
-static void a_chat_comes_whole(void **state) {
+static void replies_to_a_chat_with_one_object(void **state) {
     (void)state;
     json_t *m = answer_body(at("/api/chat"), "{'messages': [], 'stream': false}", steps, STEPS);
     assert_at(m, "message",
@@ -158,7 +158,7 @@ static void a_chat_comes_whole(void **state) {
     json_decref(m);
 }
 
-static void generate_has_a_response(void **state) {
+static void replies_to_generate(void **state) {
     (void)state;
     const answer_step plain[] = {
         {.kind = SERVE_BEGIN},
@@ -177,7 +177,7 @@ static void generate_has_a_response(void **state) {
     json_decref(m);
 }
 
-static void a_line_tells_of_a_failure(void **state) {
+static void reports_a_failure_as_a_line(void **state) {
     (void)state;
     const answer_step failing[] = {{.kind = SERVE_BEGIN}, {.kind = SERVE_FAILED}};
     json_t *s = answer_body(at("/api/chat"), "{'messages': []}", failing, 2);
@@ -187,17 +187,17 @@ static void a_line_tells_of_a_failure(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_sampling_parameters),
-        cmocka_unit_test(no_limit_is_no_limit),
-        cmocka_unit_test(a_suffix_leaves_a_gap),
-        cmocka_unit_test(calls_get_ids_that_results_have),
-        cmocka_unit_test(many_results_are_read_at_once),
-        cmocka_unit_test(a_prompt_is_a_message_unless_raw),
-        cmocka_unit_test(what_ollama_cannot_have_is_refused),
-        cmocka_unit_test(a_chat_streams_lines),
-        cmocka_unit_test(a_chat_comes_whole),
-        cmocka_unit_test(generate_has_a_response),
-        cmocka_unit_test(a_line_tells_of_a_failure),
+        cmocka_unit_test(reads_sampling_options),
+        cmocka_unit_test(negative_num_predict_means_no_limit),
+        cmocka_unit_test(reads_a_suffix),
+        cmocka_unit_test(numbers_calls_and_results_alike),
+        cmocka_unit_test(reads_many_results_in_linear_time),
+        cmocka_unit_test(prompt_becomes_a_message_unless_raw),
+        cmocka_unit_test(rejects_unsupported_fields),
+        cmocka_unit_test(streams_a_chat_as_lines),
+        cmocka_unit_test(replies_to_a_chat_with_one_object),
+        cmocka_unit_test(replies_to_generate),
+        cmocka_unit_test(reports_a_failure_as_a_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 #define MESSAGES "POST /v1/messages"
 #define RESPONSES "POST /v1/responses"
 
-static void a_message_is_answered(void **state) {
+static void replies_to_a_message(void **state) {
     (void)state;
     json_t *m = serve_json(&server, MESSAGES, "{" BRIEF HELLO "}", 200);
     assert_string_equal(json_string_at(m, "type"), "message");
@@ -43,7 +43,7 @@ static void join_deltas(const char *stream, const char *mark, char *out, size_t 
     out[n] = 0;
 }
 
-static void a_message_streams_the_same(void **state) {
+static void streams_the_same_message(void **state) {
     (void)state;
     char text[512];
     json_t *m = serve_json(&server, MESSAGES, "{" BRIEF HELLO "}", 200);
@@ -66,7 +66,7 @@ static void a_message_streams_the_same(void **state) {
     "cc_version=2.1; cch=" cch ";\"},{\"type\":\"text\",\"text\":\"You are an agent that tells a " \
     "long story about a dog and a cat in a garden.\"}]," HELLO "}"
 
-static void a_changing_billing_header_does_not_lose_the_prefix(void **state) {
+static void reuses_the_prefix_despite_a_billing_header(void **state) {
     (void)state;
     json_decref(serve_json(&server, MESSAGES, AGENT("aaaaa"), 200));
     json_t *m = serve_json(&server, MESSAGES, AGENT("bbbbb"), 200);
@@ -76,7 +76,7 @@ static void a_changing_billing_header_does_not_lose_the_prefix(void **state) {
     json_decref(m);
 }
 
-static void errors_have_the_shape_of_their_protocol(void **state) {
+static void errors_have_the_format_of_their_protocol(void **state) {
     (void)state;
     json_t *m = serve_json(&server, MESSAGES, "{\"max_tokens\":1," HELLO "}", 400);
     assert_string_equal(json_string_at(m, "type"), "error");
@@ -98,7 +98,7 @@ static void errors_have_the_shape_of_their_protocol(void **state) {
     json_decref(m);
 }
 
-static void images_are_refused_in_each_protocol(void **state) {
+static void rejects_images_in_each_protocol(void **state) {
     (void)state;
     static const char *const asked[][2] = {
         {MESSAGES, "{" BRIEF "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\","
@@ -117,7 +117,7 @@ static void images_are_refused_in_each_protocol(void **state) {
     }
 }
 
-static void a_response_is_answered(void **state) {
+static void replies_to_a_response(void **state) {
     (void)state;
     json_t *r = serve_json(&server, RESPONSES,
                            "{\"model\":\"demo\",\"input\":\"Once upon a time\","
@@ -138,7 +138,7 @@ static void a_response_is_answered(void **state) {
     json_decref(r);
 }
 
-static void a_response_streams_numbered_events(void **state) {
+static void streams_numbered_events(void **state) {
     (void)state;
     serve_reply r = serve_ask(&server, RESPONSES, "",
                               "{\"model\":\"demo\",\"input\":\"Once upon a time\",\"stream\":true,"
@@ -155,7 +155,7 @@ static void a_response_streams_numbered_events(void **state) {
     serve_reply_free(&r);
 }
 
-static void ollama_answers_in_lines(void **state) {
+static void ollama_replies_in_lines(void **state) {
     (void)state;
     serve_reply r = serve_ask(&server, "POST /api/chat", "",
                               "{\"model\":\"demo:latest\"," HELLO
@@ -183,7 +183,7 @@ static void ollama_answers_in_lines(void **state) {
     json_decref(g);
 }
 
-static void ollama_tells_of_models(void **state) {
+static void ollama_lists_models(void **state) {
     (void)state;
     json_t *v = serve_json(&server, "GET /api/version", NULL, 200);
     assert_true(strlen(json_string_at(v, "version")) > 0);
@@ -203,7 +203,7 @@ static void ollama_tells_of_models(void **state) {
     json_decref(serve_json(&server, "POST /api/show", "{\"model\":\"nobody\"}", 404));
 }
 
-static void ollama_changes_nothing(void **state) {
+static void ollama_cannot_change_models(void **state) {
     (void)state;
     static const char *const lines[] = {"POST /api/pull",     "POST /api/push",
                                         "POST /api/create",   "POST /api/copy",
@@ -216,7 +216,7 @@ static void ollama_changes_nothing(void **state) {
 }
 
 /* Strict clients take a list of maps, or nothing. */
-static void probabilities_of_a_text_have_two_forms(void **state) {
+static void reports_completion_probabilities_in_two_forms(void **state) {
     (void)state;
     for (int n = 0; n < 2; n++) {
         char body[160];
@@ -233,7 +233,7 @@ static void probabilities_of_a_text_have_two_forms(void **state) {
     }
 }
 
-static void vectors_can_be_shortened(void **state) {
+static void shortens_embeddings(void **state) {
     (void)state;
     static const char *const asked[][2] = {
         {"POST /v1/embeddings", "data.0.embedding"},
@@ -254,7 +254,7 @@ static void vectors_can_be_shortened(void **state) {
     }
 }
 
-static void either_header_may_bring_the_key(void **state) {
+static void accepts_the_key_in_either_header(void **state) {
     (void)state;
     char path[] = "/tmp/antigravity-keys-XXXXXX";
     int fd = mkstemp(path);
@@ -293,19 +293,19 @@ static int start_server(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_is_answered),
-        cmocka_unit_test(a_message_streams_the_same),
-        cmocka_unit_test(a_changing_billing_header_does_not_lose_the_prefix),
-        cmocka_unit_test(errors_have_the_shape_of_their_protocol),
-        cmocka_unit_test(images_are_refused_in_each_protocol),
-        cmocka_unit_test(a_response_is_answered),
-        cmocka_unit_test(a_response_streams_numbered_events),
-        cmocka_unit_test(ollama_answers_in_lines),
-        cmocka_unit_test(ollama_tells_of_models),
-        cmocka_unit_test(ollama_changes_nothing),
-        cmocka_unit_test(probabilities_of_a_text_have_two_forms),
-        cmocka_unit_test(vectors_can_be_shortened),
-        cmocka_unit_test(either_header_may_bring_the_key),
+        cmocka_unit_test(replies_to_a_message),
+        cmocka_unit_test(streams_the_same_message),
+        cmocka_unit_test(reuses_the_prefix_despite_a_billing_header),
+        cmocka_unit_test(errors_have_the_format_of_their_protocol),
+        cmocka_unit_test(rejects_images_in_each_protocol),
+        cmocka_unit_test(replies_to_a_response),
+        cmocka_unit_test(streams_numbered_events),
+        cmocka_unit_test(ollama_replies_in_lines),
+        cmocka_unit_test(ollama_lists_models),
+        cmocka_unit_test(ollama_cannot_change_models),
+        cmocka_unit_test(reports_completion_probabilities_in_two_forms),
+        cmocka_unit_test(shortens_embeddings),
+        cmocka_unit_test(accepts_the_key_in_either_header),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -8,19 +8,19 @@ static const serve_protocol *responses(void) {
     return protocol_at(responses_routes, "/v1/responses");
 }
 
-static void a_string_is_the_users(void **state) {
+static void converts_a_string_to_a_user_message(void **state) {
     (void)state;
     assert_messages(responses(), "{'model': 'm', 'input': 'Hello', 'instructions': 'Be brief.'}",
                     "[{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content':"
                     " 'Hello'}]");
 }
 
-static void nothing_is_an_empty_turn(void **state) {
+static void converts_no_input_to_an_empty_turn(void **state) {
     (void)state;
     assert_messages(responses(), "{'model': 'm'}", "[{'role': 'user', 'content': ''}]");
 }
 
-static void items_of_a_turn_become_one_message(void **state) {
+static void joins_items_of_a_turn_to_one_message(void **state) {
     (void)state;
     assert_messages(
         responses(),
@@ -46,7 +46,7 @@ static void items_of_a_turn_become_one_message(void **state) {
         " {'role': 'user', 'content': 'And?'}]");
 }
 
-static void answers_of_several_turns_stay_apart(void **state) {
+static void separates_answers_of_several_turns(void **state) {
     (void)state;
     assert_messages(responses(),
                     "{'input': [{'role': 'assistant', 'content': 'One.'}, {'role': 'assistant',"
@@ -55,7 +55,7 @@ static void answers_of_several_turns_stay_apart(void **state) {
                     " 'Two.'}]");
 }
 
-static void response_parameters_are_read(void **state) {
+static void reads_response_parameters(void **state) {
     (void)state;
     parsed_body *p = parse_body(
         responses(), "{'model': 'm', 'input': 'x', 'max_output_tokens': 9, 'temperature': 0.5,"
@@ -76,7 +76,7 @@ static void response_parameters_are_read(void **state) {
     parsed_free(p);
 }
 
-static void what_needs_a_store_is_refused(void **state) {
+static void rejects_fields_that_need_stored_responses(void **state) {
     (void)state;
     const serve_protocol *p = responses();
     assert_body_refused(p, "{'input': 'x', 'previous_response_id': 'resp_1'}", 400,
@@ -124,7 +124,7 @@ static void assert_output(const json_t *response) {
     assert_at(response, "usage.total_tokens", "12");
 }
 
-static void a_response_repeats_what_was_asked(void **state) {
+static void response_repeats_request_fields(void **state) {
     (void)state;
     json_t *r = answer_body(responses(),
                             "{'model': 'm', 'input': 'x', 'instructions': 'Be brief.', 'metadata':"
@@ -146,7 +146,7 @@ static void a_response_repeats_what_was_asked(void **state) {
     json_decref(r);
 }
 
-static void events_are_numbered_and_items_follow_each_other(void **state) {
+static void numbers_events_and_completes_items_in_order(void **state) {
     (void)state;
     static const char *const names[] = {
         "created",
@@ -195,7 +195,7 @@ static void events_are_numbered_and_items_follow_each_other(void **state) {
     json_decref(s);
 }
 
-static void texts_around_a_call_are_items_of_their_own(void **state) {
+static void sends_texts_around_a_call_as_items(void **state) {
     (void)state;
     const answer_step steps[] = {
         {.kind = SERVE_BEGIN},
@@ -213,7 +213,7 @@ static void texts_around_a_call_are_items_of_their_own(void **state) {
     json_decref(s);
 }
 
-static void a_limit_makes_it_incomplete(void **state) {
+static void truncated_response_is_incomplete(void **state) {
     (void)state;
     const answer_step steps[] = {
         {.kind = SERVE_BEGIN},
@@ -233,7 +233,7 @@ static void a_limit_makes_it_incomplete(void **state) {
     json_decref(s);
 }
 
-static void a_failure_ends_the_stream(void **state) {
+static void failure_ends_the_stream(void **state) {
     (void)state;
     const answer_step steps[] = {
         {.kind = SERVE_BEGIN},
@@ -249,7 +249,7 @@ static void a_failure_ends_the_stream(void **state) {
     json_decref(s);
 }
 
-static void an_empty_response_has_an_item(void **state) {
+static void sends_an_item_for_an_empty_response(void **state) {
     (void)state;
     const answer_step steps[] = {
         {.kind = SERVE_BEGIN},
@@ -266,18 +266,18 @@ static void an_empty_response_has_an_item(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_string_is_the_users),
-        cmocka_unit_test(nothing_is_an_empty_turn),
-        cmocka_unit_test(items_of_a_turn_become_one_message),
-        cmocka_unit_test(answers_of_several_turns_stay_apart),
-        cmocka_unit_test(response_parameters_are_read),
-        cmocka_unit_test(what_needs_a_store_is_refused),
-        cmocka_unit_test(a_response_repeats_what_was_asked),
-        cmocka_unit_test(events_are_numbered_and_items_follow_each_other),
-        cmocka_unit_test(texts_around_a_call_are_items_of_their_own),
-        cmocka_unit_test(a_limit_makes_it_incomplete),
-        cmocka_unit_test(a_failure_ends_the_stream),
-        cmocka_unit_test(an_empty_response_has_an_item),
+        cmocka_unit_test(converts_a_string_to_a_user_message),
+        cmocka_unit_test(converts_no_input_to_an_empty_turn),
+        cmocka_unit_test(joins_items_of_a_turn_to_one_message),
+        cmocka_unit_test(separates_answers_of_several_turns),
+        cmocka_unit_test(reads_response_parameters),
+        cmocka_unit_test(rejects_fields_that_need_stored_responses),
+        cmocka_unit_test(response_repeats_request_fields),
+        cmocka_unit_test(numbers_events_and_completes_items_in_order),
+        cmocka_unit_test(sends_texts_around_a_call_as_items),
+        cmocka_unit_test(truncated_response_is_incomplete),
+        cmocka_unit_test(failure_ends_the_stream),
+        cmocka_unit_test(sends_an_item_for_an_empty_response),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

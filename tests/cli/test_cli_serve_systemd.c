@@ -65,7 +65,7 @@ static void expect_word(const manager *m, const char *word) {
     if (strncmp(text, word, strlen(word)) != 0) fail_msg("'%s' in place of '%s'", text, word);
 }
 
-static void serves_on_a_socket_that_is_passed_to_it(void **state) {
+static void serves_on_an_inherited_socket(void **state) {
     (void)state;
     char dir[96] = "serve_systemd";
     make_directory(dir);
@@ -93,7 +93,7 @@ static void serves_on_a_socket_that_is_passed_to_it(void **state) {
     remove_directory(dir);
 }
 
-static void leaves_sockets_of_another_process_alone(void **state) {
+static void ignores_sockets_of_another_process(void **state) {
     (void)state;
     char dir[96] = "serve_systemd";
     make_directory(dir);
@@ -152,7 +152,7 @@ static cli_result run_in(const environment *e) {
     return r;
 }
 
-static void refuses_malformed_numbers_of_sockets(void **state) {
+static void rejects_malformed_listen_fds(void **state) {
     static const char *const bad[] = {"-1",   "0",  "x", "''",        "1x",
                                       "' 1'", "+1", "9", "999999999", "99999999999999999999"};
     (void)state;
@@ -173,7 +173,7 @@ static void refuses_malformed_numbers_of_sockets(void **state) {
     }
 }
 
-static void refuses_descriptors_that_are_not_listening_sockets(void **state) {
+static void rejects_descriptors_that_do_not_listen(void **state) {
     (void)state;
     const int idle = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -201,10 +201,10 @@ static void ignores_the_environment_of_another_process(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(serves_on_a_socket_that_is_passed_to_it),
-        cmocka_unit_test(leaves_sockets_of_another_process_alone),
-        cmocka_unit_test(refuses_malformed_numbers_of_sockets),
-        cmocka_unit_test(refuses_descriptors_that_are_not_listening_sockets),
+        cmocka_unit_test(serves_on_an_inherited_socket),
+        cmocka_unit_test(ignores_sockets_of_another_process),
+        cmocka_unit_test(rejects_malformed_listen_fds),
+        cmocka_unit_test(rejects_descriptors_that_do_not_listen),
         cmocka_unit_test(ignores_the_environment_of_another_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

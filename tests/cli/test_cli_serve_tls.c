@@ -37,7 +37,7 @@ static void expect_health(void) {
 
 /* ---- what works ---- */
 
-static void streams_to_whoever_trusts_the_root(void **state) {
+static void streams_to_clients_that_trust_the_root(void **state) {
     (void)state;
     assert_says(server.said, "listening on https://127.0.0.1:");
     char *text = tls_ask(&server, root.cert, CHAT, STREAM);
@@ -48,7 +48,7 @@ static void streams_to_whoever_trusts_the_root(void **state) {
     free(text);
 }
 
-static void carries_large_bodies_and_several_requests(void **state) {
+static void transfers_large_bodies_and_several_requests(void **state) {
     (void)state;
     enum { LARGE = 300000 };
     char *body = malloc(LARGE + 1);
@@ -74,7 +74,7 @@ static void carries_large_bodies_and_several_requests(void **state) {
     tls_disconnect(&c);
 }
 
-static void speaks_nothing_older_than_1_2(void **state) {
+static void rejects_versions_before_tls_1_2(void **state) {
     (void)state;
     tls_client c = tls_connect(&server, root.cert, TLS1_1_VERSION);
     assert_false(c.trusts);
@@ -103,7 +103,7 @@ static double server_bytes(void) {
     return bytes;
 }
 
-static void counts_connections_as_memory(void **state) {
+static void counts_memory_of_connections(void **state) {
     (void)state;
     enum { MANY = 20, LEAST = 16384 };
     SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key);
@@ -123,7 +123,7 @@ static void counts_connections_as_memory(void **state) {
 
 /* ---- clients that are of no use ---- */
 
-static void is_not_trusted_by_others(void **state) {
+static void fails_for_clients_without_the_root(void **state) {
     (void)state;
     tls_client c = tls_connect(&server, stranger.cert, 0);
     assert_false(c.trusts);
@@ -145,7 +145,7 @@ static size_t client_hello(unsigned char *bytes, size_t cap) {
     return (size_t)n;
 }
 
-static void closes_what_does_not_end_its_handshake(void **state) {
+static void closes_unfinished_handshakes(void **state) {
     (void)state;
     unsigned char hello[2048];
     static const char plain[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -171,7 +171,7 @@ static void closes_what_does_not_end_its_handshake(void **state) {
     expect_health();
 }
 
-static void closes_what_has_waited_longest_for_a_new_connection(void **state) {
+static void closes_the_longest_waiting_for_a_new_one(void **state) {
     (void)state;
     SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key, "--max-connections", "2",
                 "--read-timeout", "600");
@@ -212,7 +212,7 @@ static long serial_of(tls_client *c) {
     return serial;
 }
 
-static void reads_its_files_again(void **state) {
+static void reloads_its_files(void **state) {
     (void)state;
     SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key);
     static const char ask[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -250,7 +250,7 @@ static void write_encrypted_key(const char *path) {
     fclose(f);
 }
 
-static void says_what_is_wrong_with_files(void **state) {
+static void rejects_invalid_files_with_a_reason(void **state) {
     (void)state;
     char other[160], junk[160], encrypted[160];
     snprintf(other, sizeof other, "%s/other.pem", dir);
@@ -313,17 +313,17 @@ static int start_secure(void **state) {
 
 int main(void) {
     const struct CMUnitTest secure[] = {
-        cmocka_unit_test(streams_to_whoever_trusts_the_root),
-        cmocka_unit_test(carries_large_bodies_and_several_requests),
-        cmocka_unit_test(speaks_nothing_older_than_1_2),
-        cmocka_unit_test(is_not_trusted_by_others),
-        cmocka_unit_test(closes_what_does_not_end_its_handshake),
+        cmocka_unit_test(streams_to_clients_that_trust_the_root),
+        cmocka_unit_test(transfers_large_bodies_and_several_requests),
+        cmocka_unit_test(rejects_versions_before_tls_1_2),
+        cmocka_unit_test(fails_for_clients_without_the_root),
+        cmocka_unit_test(closes_unfinished_handshakes),
     };
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(counts_connections_as_memory),
-        cmocka_unit_test(closes_what_has_waited_longest_for_a_new_connection),
-        cmocka_unit_test(reads_its_files_again),
-        cmocka_unit_test(says_what_is_wrong_with_files),
+        cmocka_unit_test(counts_memory_of_connections),
+        cmocka_unit_test(closes_the_longest_waiting_for_a_new_one),
+        cmocka_unit_test(reloads_its_files),
+        cmocka_unit_test(rejects_invalid_files_with_a_reason),
     };
     signal(SIGPIPE, SIG_IGN);
     make_files();

@@ -2,7 +2,7 @@
 /* antigravity serve, built without OpenSSL. */
 #include "cli.h"
 
-static void says_that_there_is_no_tls(void **state) {
+static void reports_that_tls_is_not_supported(void **state) {
     (void)state;
     cli_result r = CLI("serve", "-q", "--port", "0", "--tls-cert", "cert", "--tls-key", "key");
     assert_refused(&r, 2, "--tls-cert cert: this program was built without OpenSSL");
@@ -10,6 +10,6 @@ static void says_that_there_is_no_tls(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(says_that_there_is_no_tls)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reports_that_tls_is_not_supported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

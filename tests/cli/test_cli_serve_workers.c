@@ -69,7 +69,7 @@ static void close_bench(void) {
 }
 
 /* Four large jobs do not end before all the small ones have. */
-static void small_jobs_pass_large_ones(void **state) {
+static void small_items_overtake_large_ones(void **state) {
     (void)state;
     sem_t gate;
     atomic_int order = 0;
@@ -88,7 +88,7 @@ static void small_jobs_pass_large_ones(void **state) {
 }
 
 /* An older large job comes before a younger small one where both may run. */
-static void takes_jobs_in_order_with_one_worker(void **state) {
+static void runs_items_in_order_with_one_worker(void **state) {
     (void)state;
     sem_t gate;
     atomic_int order = 0;
@@ -103,7 +103,7 @@ static void takes_jobs_in_order_with_one_worker(void **state) {
     sem_destroy(&gate);
 }
 
-static void jobs_that_wait_are_done_at_the_end(void **state) {
+static void finishes_waiting_items_on_destroy(void **state) {
     (void)state;
     sem_t gate;
     atomic_int order = 0;
@@ -122,9 +122,9 @@ static void jobs_that_wait_are_done_at_the_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_jobs_pass_large_ones),
-        cmocka_unit_test(takes_jobs_in_order_with_one_worker),
-        cmocka_unit_test(jobs_that_wait_are_done_at_the_end),
+        cmocka_unit_test(small_items_overtake_large_ones),
+        cmocka_unit_test(runs_items_in_order_with_one_worker),
+        cmocka_unit_test(finishes_waiting_items_on_destroy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,7 +204,7 @@ static void close_all(const int *fds, size_t n) {
     assert_int_equal(connection_count(set), 0);
 }
 
-static void an_address_has_a_quarter_of_the_places(void **state) {
+static void limits_an_address_to_a_quarter(void **state) {
     (void)state;
     int fds[] = {join("10.0.0.1"), join("10.0.0.1"), join("10.0.0.1"), join("10.0.0.2")};
     assert_int_equal(connection_count(set), SHARE + 1);
@@ -222,7 +222,7 @@ static void an_address_has_a_quarter_of_the_places(void **state) {
     close_all(fds, 4);
 }
 
-static void addresses_of_one_network_of_64_bits_count_as_one(void **state) {
+static void counts_a_64_bit_network_as_one_address(void **state) {
     (void)state;
     const int fds[] = {join("2001:db8::1"), join("2001:db8::2:3"), join("2001:db8::4"),
                        join("2001:db8:0:1::1")};
@@ -232,7 +232,7 @@ static void addresses_of_one_network_of_64_bits_count_as_one(void **state) {
     close_all(fds, 4);
 }
 
-static void some_addresses_have_all_places(void **state) {
+static void does_not_limit_loopback_and_trusted_addresses(void **state) {
     static const char *const names[] = {"127.0.0.1", "::1", "10.9.3.4", NULL};
     (void)state;
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
@@ -246,7 +246,7 @@ static void some_addresses_have_all_places(void **state) {
 
 #define HEAD "POST / HTTP/1.1\r\nHost: localhost\r\n"
 
-static void the_connection_that_has_waited_longest_goes(void **state) {
+static void closes_the_longest_waiting_connection(void **state) {
     int fds[PLACES], fresh[PLACES];
     char text[1024];
     (void)state;
@@ -277,7 +277,7 @@ static void the_connection_that_has_waited_longest_goes(void **state) {
     close_all(fresh, 7);
 }
 
-static void requests_that_are_complete_keep_their_places(void **state) {
+static void keeps_connections_with_complete_requests(void **state) {
     int fds[PLACES];
     (void)state;
     for (size_t i = 0; i < PLACES; i++) {
@@ -300,12 +300,11 @@ int main(void) {
         cmocka_unit_test(finds_addresses_in_networks),
         cmocka_unit_test(reads_addresses_of_sockets),
         cmocka_unit_test(counts_many_addresses),
-        cmocka_unit_test_setup_teardown(an_address_has_a_quarter_of_the_places, start, stop),
-        cmocka_unit_test_setup_teardown(addresses_of_one_network_of_64_bits_count_as_one, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(some_addresses_have_all_places, start, stop),
-        cmocka_unit_test_setup_teardown(the_connection_that_has_waited_longest_goes, start, stop),
-        cmocka_unit_test_setup_teardown(requests_that_are_complete_keep_their_places, start, stop),
+        cmocka_unit_test_setup_teardown(limits_an_address_to_a_quarter, start, stop),
+        cmocka_unit_test_setup_teardown(counts_a_64_bit_network_as_one_address, start, stop),
+        cmocka_unit_test_setup_teardown(does_not_limit_loopback_and_trusted_addresses, start, stop),
+        cmocka_unit_test_setup_teardown(closes_the_longest_waiting_connection, start, stop),
+        cmocka_unit_test_setup_teardown(keeps_connections_with_complete_requests, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
