@@ -43,13 +43,13 @@ static void run_server(const char *const *args, int errors, void (*prepare)(void
     _exit(127);
 }
 
-bool serve_hear(serve_process *p) {
+bool serve_read_log(serve_process *p) {
     struct pollfd wait = {.fd = p->errors, .events = POLLIN};
     assert_true(poll(&wait, 1, PATIENCE_MS) > 0);
-    const ssize_t n = read(p->errors, p->said + p->n_said, sizeof p->said - 1 - p->n_said);
+    const ssize_t n = read(p->errors, p->log + p->n_log, sizeof p->log - 1 - p->n_log);
     if (n <= 0) return false;
-    p->n_said += (size_t)n;
-    p->said[p->n_said] = '\0';
+    p->n_log += (size_t)n;
+    p->log[p->n_log] = '\0';
     return true;
 }
 
@@ -70,8 +70,8 @@ void serve_start_prepared(serve_process *p, const char *const *args, void (*prep
     close(pipes[1]);
     p->errors = pipes[0];
     const char *at = NULL;
-    while (!(at = strstr(p->said, "listening on ")) || !strchr(at, '\n'))
-        if (!serve_hear(p)) fail_msg("the server ended: %s", p->said);
+    while (!(at = strstr(p->log, "listening on ")) || !strchr(at, '\n'))
+        if (!serve_read_log(p)) fail_msg("the server ended: %s", p->log);
     const char *port = strstr(at, "127.0.0.1:");
     if (port) p->port = atoi(port + strlen("127.0.0.1:"));
     assert_true(p->port || p->path[0]);
@@ -80,10 +80,10 @@ void serve_start_prepared(serve_process *p, const char *const *args, void (*prep
 int serve_stop(serve_process *p, int number) {
     int status = 0;
     kill(p->pid, number);
-    while (p->n_said + 1 < sizeof p->said && serve_hear(p)) continue;
+    while (p->n_log + 1 < sizeof p->log && serve_read_log(p)) continue;
     assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
     close(p->errors);
-    if (!WIFEXITED(status)) print_message("%s", p->said);
+    if (!WIFEXITED(status)) print_message("%s", p->log);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
@@ -203,8 +203,8 @@ void serve_reply_free(serve_reply *r) {
     *r = (serve_reply){.status = 0};
 }
 
-serve_reply serve_ask(const serve_process *p, const char *line, const char *headers,
-                      const char *body) {
+serve_reply serve_fetch(const serve_process *p, const char *line, const char *headers,
+                        const char *body) {
     const size_t n = body ? strlen(body) : 0;
     const size_t cap = strlen(line) + strlen(headers) + n + 200;
     char *text = malloc(cap);
@@ -224,7 +224,7 @@ serve_reply serve_ask(const serve_process *p, const char *line, const char *head
 
 json_t *serve_json(const serve_process *p, const char *line, const char *body, int status) {
     json_error_t where;
-    serve_reply r = serve_ask(p, line, "Content-Type: application/json\r\n", body);
+    serve_reply r = serve_fetch(p, line, "Content-Type: application/json\r\n", body);
     if (r.status != status) fail_msg("%s: status %d, %s", line, r.status, r.body ? r.body : "");
     json_t *value = json_loads(r.body, 0, &where);
     if (!value) fail_msg("%s: no JSON (%s): %s", line, where.text, r.body);

@@ -12,8 +12,8 @@ typedef struct serve_process {
     int port;       /* 0: a Unix socket */
     char path[108]; /* of the Unix socket */
     int errors;     /* its standard error */
-    char said[16384];
-    size_t n_said;
+    char log[16384];
+    size_t n_log;
 } serve_process;
 
 /* Starts with these further arguments and waits until it listens. Fails the test otherwise. */
@@ -23,7 +23,7 @@ void serve_start_prepared(serve_process *p, const char *const *args, void (*prep
                           void *user);
 #define SERVE_START(p, ...) serve_start(p, CLI_ARGS(__VA_ARGS__))
 /* Waits for more of its standard error in `said`; false at its end. */
-bool serve_hear(serve_process *p);
+bool serve_read_log(serve_process *p);
 /* Sends the signal, waits for the end, and returns the exit code, or -1. */
 int serve_stop(serve_process *p, int signal);
 
@@ -40,8 +40,8 @@ void serve_send(int fd, const char *bytes, size_t n);
 /* One response; with status 0 if the connection ends before there is one. */
 serve_reply serve_receive(int fd);
 /* A request of its own connection: "GET /health", further header lines, body (NULL: none). */
-serve_reply serve_ask(const serve_process *p, const char *line, const char *headers,
-                      const char *body);
+serve_reply serve_fetch(const serve_process *p, const char *line, const char *headers,
+                        const char *body);
 /* The same, whose body must be JSON: json_decref() it. */
 json_t *serve_json(const serve_process *p, const char *line, const char *body, int status);
 

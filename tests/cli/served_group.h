@@ -27,7 +27,7 @@ static inline void pause_ms(long ms) {
 /* Returns the value of a metric. */
 static inline double metric(const char *name) {
     char line[128];
-    serve_reply r = serve_ask(&server, "GET /metrics", "", NULL);
+    serve_reply r = serve_fetch(&server, "GET /metrics", "", NULL);
     snprintf(line, sizeof line, "\nantigravity_%s ", name);
     const char *at = strstr(r.body, line);
     assert_non_null(at);
@@ -37,14 +37,13 @@ static inline double metric(const char *name) {
 }
 
 /* Waits until the metric is in [least, most]; fails the test after two minutes. */
-static inline void wait_metric(const char *name, double least, double most) {
+static inline void wait_metric(const char *name, double min, double max) {
     double value = metric(name);
-    for (int i = 0; i < 24000 && (value < least || value > most); i++) {
+    for (int i = 0; i < 24000 && (value < min || value > max); i++) {
         pause_ms(5);
         value = metric(name);
     }
-    if (value < least || value > most)
-        fail_msg("%s is %g, not in [%g, %g]", name, value, least, most);
+    if (value < min || value > max) fail_msg("%s is %g, not in [%g, %g]", name, value, min, max);
 }
 
 #endif

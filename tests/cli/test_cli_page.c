@@ -14,7 +14,7 @@
 
 static void sends_the_page_to_browsers(void **state) {
     (void)state;
-    serve_reply r = serve_ask(&server, "GET /", HTML, NULL);
+    serve_reply r = serve_fetch(&server, "GET /", HTML, NULL);
     assert_int_equal(r.status, 200);
     assert_non_null(strstr(r.head, "Content-Type: text/html; charset=utf-8\r\n"));
     assert_non_null(
@@ -22,14 +22,14 @@ static void sends_the_page_to_browsers(void **state) {
     assert_non_null(strstr(r.head, "Vary: Accept\r\n"));
     assert_non_null(strstr(r.body, "<script type=\"module\" src=\"/page/app.js\"></script>"));
     serve_reply_free(&r);
-    r = serve_ask(&server, "GET /page/app.js", "", NULL);
+    r = serve_fetch(&server, "GET /page/app.js", "", NULL);
     assert_int_equal(r.status, 200);
     assert_non_null(strstr(r.head, "Content-Type: text/javascript; charset=utf-8\r\n"));
     serve_reply_free(&r);
     static const char *const absent[] = {"GET /page/app", "GET /page/", "GET /page/../page.c",
                                          "GET /page/%2e%2e/page.c"};
     for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++) {
-        r = serve_ask(&server, absent[i], "", NULL);
+        r = serve_fetch(&server, absent[i], "", NULL);
         assert_true(r.status == 404 || r.status == 400);
         serve_reply_free(&r);
     }
@@ -38,29 +38,29 @@ static void sends_the_page_to_browsers(void **state) {
 static void replies_304_to_a_known_version(void **state) {
     char header[128], *tag;
     (void)state;
-    serve_reply r = serve_ask(&server, "GET /page/page.css", "", NULL);
+    serve_reply r = serve_fetch(&server, "GET /page/page.css", "", NULL);
     assert_non_null(tag = strstr(r.head, "ETag: \""));
     snprintf(header, sizeof header, "If-None-Match: W/%.*s\r\n", 26, tag + 6);
     serve_reply_free(&r);
-    r = serve_ask(&server, "GET /page/page.css", header, NULL);
+    r = serve_fetch(&server, "GET /page/page.css", header, NULL);
     assert_int_equal(r.status, 304);
     assert_int_equal(r.n_body, 0);
     serve_reply_free(&r);
-    r = serve_ask(&server, "GET /page/page.css", "If-None-Match: \"else\"\r\n", NULL);
+    r = serve_fetch(&server, "GET /page/page.css", "If-None-Match: \"else\"\r\n", NULL);
     assert_int_equal(r.status, 200);
     serve_reply_free(&r);
 }
 
 static void reports_running_to_programs(void **state) {
     (void)state;
-    serve_reply r = serve_ask(&server, "GET /", "Accept: */*\r\n", NULL);
+    serve_reply r = serve_fetch(&server, "GET /", "Accept: */*\r\n", NULL);
     assert_int_equal(r.status, 200);
     assert_string_equal(r.body, "Ollama is running");
     serve_reply_free(&r);
 }
 
 static json_t *json_of(const char *line, const char *headers, const char *body, int status) {
-    serve_reply r = serve_ask(&server, line, headers, body);
+    serve_reply r = serve_fetch(&server, line, headers, body);
     if (r.status != status) fail_msg("%s: %d: %s", line, r.status, r.body);
     json_t *v = json_loadb(r.body, r.n_body, 0, NULL);
     assert_non_null(v);
@@ -87,7 +87,7 @@ static void shows_a_session_to_its_key_only(void **state) {
         "\"ignore_eos\":true,\"kv_policy\":\"streaming\",\"kv_budget\":\"64\",\"seed\":1}";
     char line[64], own[96];
     (void)state;
-    serve_reply r = serve_ask(&server, "POST /v1/completions", ALICE, chat);
+    serve_reply r = serve_fetch(&server, "POST /v1/completions", ALICE, chat);
     assert_int_equal(r.status, 200);
     const char *request = strstr(r.head, "X-Request-Id: ");
     assert_non_null(request);
@@ -142,7 +142,7 @@ static void hides_text_from_other_keys(void **state) {
     for (size_t i = 0; i < json_array_size(data); i++) {
         const json_t *id = json_object_get(json_array_get(data, i), "id");
         snprintf(line, sizeof line, "GET /v1/kv/%lld?from=0", (long long)json_integer_value(id));
-        serve_reply r = serve_ask(&server, line, BOB, NULL);
+        serve_reply r = serve_fetch(&server, line, BOB, NULL);
         assert_int_equal(r.status, 200);
         assert_null(strstr(r.body, "\"text\""));
         assert_null(strstr(r.body, "ibar"));

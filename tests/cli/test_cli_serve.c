@@ -42,7 +42,7 @@ static void reports_health_and_models(void **state) {
 static void reports_metrics_and_resident_sessions(void **state) {
     (void)state;
     json_decref(serve_json(&server, CHAT, "{\"model\":\"demo\"," ONCE ",\"max_tokens\":3}", 200));
-    serve_reply r = serve_ask(&server, "GET /metrics", "", NULL);
+    serve_reply r = serve_fetch(&server, "GET /metrics", "", NULL);
     assert_int_equal(r.status, 200);
     assert_non_null(strstr(r.head, "Content-Type: text/plain; version=0.0.4"));
     assert_non_null(strstr(r.body, "# TYPE antigravity_generated_tokens_total counter\n"));
@@ -103,9 +103,9 @@ static size_t read_stream(const serve_reply *r, char *text, size_t cap, char *fi
 static void streams_a_chat(void **state) {
     (void)state;
     char text[1024], finish[32];
-    serve_reply r = serve_ask(&server, CHAT, "",
-                              "{\"model\":\"demo\"," ONCE ",\"max_tokens\":10,\"temperature\":0,"
-                              "\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    serve_reply r = serve_fetch(&server, CHAT, "",
+                                "{\"model\":\"demo\"," ONCE ",\"max_tokens\":10,\"temperature\":0,"
+                                "\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
     assert_int_equal(r.status, 200);
     assert_non_null(strstr(r.head, "Content-Type: text/event-stream\r\n"));
     /* A chunk to begin with, one a token, one for the end, one for the usage. */
@@ -120,10 +120,10 @@ static void streams_a_chat(void **state) {
  * ends each answer. */
 static void streams_probabilities_with_their_tokens(void **state) {
     (void)state;
-    serve_reply r = serve_ask(&server, CHAT, "",
-                              "{\"model\":\"demo\"," ONCE ",\"max_tokens\":100,\"n\":60,"
-                              "\"logprobs\":true,\"top_logprobs\":20,\"stream\":true,"
-                              "\"logit_bias\":{\"4091\":100}}");
+    serve_reply r = serve_fetch(&server, CHAT, "",
+                                "{\"model\":\"demo\"," ONCE ",\"max_tokens\":100,\"n\":60,"
+                                "\"logprobs\":true,\"top_logprobs\":20,\"stream\":true,"
+                                "\"logit_bias\":{\"4091\":100}}");
     assert_int_equal(r.status, 200);
     assert_non_null(strstr(r.body, "data: [DONE]"));
     serve_reply_free(&r);
@@ -203,9 +203,9 @@ static void completes_prompts(void **state) {
     assert_int_equal(strncmp(json_string_value(json_at(v, "choices.1.text")), "The old king", 12),
                      0);
     json_decref(v);
-    serve_reply r = serve_ask(&server, "POST /v1/completions", "",
-                              "{\"model\":\"demo\",\"prompt\":\"Once upon\",\"max_tokens\":2,"
-                              "\"temperature\":0,\"stream\":true}");
+    serve_reply r = serve_fetch(&server, "POST /v1/completions", "",
+                                "{\"model\":\"demo\",\"prompt\":\"Once upon\",\"max_tokens\":2,"
+                                "\"temperature\":0,\"stream\":true}");
     assert_non_null(strstr(r.body, "\"text\":\" a\""));
     assert_non_null(strstr(r.body, "\"text\":\" time\""));
     assert_non_null(strstr(r.body, "data: [DONE]\n\n"));

@@ -18,7 +18,7 @@ enum { ROOM = 1 << 20 };
 
 static ag_tokenizer *tokenizer;
 static ag_chat_format *format;
-static char root[] = "/tmp/ag-serve-answers-XXXXXX", path[64], why[ANSWER_REASON_SIZE];
+static char root[] = "/tmp/ag-serve-answers-XXXXXX", path[64], reason[ANSWER_REASON_SIZE];
 
 static const char jinja[] = "{% for m in messages %}<|start_header_id|>{{ m.role }}"
                             "<|end_header_id|>{{ m.content }}<|eot_id|>{% endfor %}";
@@ -158,10 +158,10 @@ static void saves_and_loads_answers(void **state) {
     answer_memory *m = answer_memory_create(ROOM);
     struct stat st;
     (void)state;
-    assert_true(answer_memory_load(m, path, why)); /* there is none: nothing is known */
+    assert_true(answer_memory_load(m, path, reason)); /* there is none: nothing is known */
     keep_words(m, "anna", "somewhere");
     keep_words(m, "bert", "anywhere");
-    assert_true(answer_memory_save(m, path, why));
+    assert_true(answer_memory_save(m, path, reason));
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     answer_memory_destroy(m);
@@ -174,7 +174,7 @@ static void saves_and_loads_answers(void **state) {
           f);
     fclose(f);
     m = answer_memory_create(ROOM);
-    assert_true(answer_memory_load(m, path, why));
+    assert_true(answer_memory_load(m, path, reason));
     assert_true(is_known(m, "demo", "anna", "somewhere"));
     assert_true(is_known(m, "demo", "bert", "anywhere"));
     assert_false(is_known(m, "demo", "anna", "anywhere"));
@@ -207,10 +207,10 @@ static void ignores_answers_of_another_tokenizer(void **state) {
     (void)state;
     assert_true(load(other, &other_format));
     keep_words(m, "anna", "somewhere");
-    assert_true(answer_memory_save(m, path, why));
+    assert_true(answer_memory_save(m, path, reason));
     answer_memory_destroy(m);
     m = answer_memory_create(ROOM);
-    assert_true(answer_memory_load(m, path, why));
+    assert_true(answer_memory_load(m, path, reason));
     tokenizer = other;
     format = other_format;
     assert_int_equal(count_known(m, "demo", "anna", "somewhere", 1, &n_bytes), 0);
@@ -230,15 +230,15 @@ static void does_not_follow_links(void **state) {
     (void)state;
     keep_words(m, "anna", "somewhere");
     snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", root);
-    assert_true(answer_memory_save(m, elsewhere, why));
+    assert_true(answer_memory_save(m, elsewhere, reason));
     answer_memory_destroy(m);
     unlink(path);
     assert_int_equal(symlink(elsewhere, path), 0);
     m = answer_memory_create(ROOM);
-    assert_false(answer_memory_load(m, path, why));
+    assert_false(answer_memory_load(m, path, reason));
     assert_int_equal(answer_memory_bytes(m), 0);
     /* The link is replaced, not what it leads to. */
-    assert_true(answer_memory_save(m, path, why));
+    assert_true(answer_memory_save(m, path, reason));
     assert_int_equal(lstat(path, &st), 0);
     assert_true(S_ISREG(st.st_mode));
     assert_int_equal(stat(elsewhere, &st), 0);
@@ -246,8 +246,8 @@ static void does_not_follow_links(void **state) {
     unlink(elsewhere);
     answer_memory_destroy(m);
     m = answer_memory_create(ROOM);
-    assert_false(answer_memory_save(m, "/nowhere/at/all", why));
-    assert_non_null(strstr(why, "/nowhere/at/all"));
+    assert_false(answer_memory_save(m, "/nowhere/at/all", reason));
+    assert_non_null(strstr(reason, "/nowhere/at/all"));
     answer_memory_destroy(m);
 }
 

@@ -167,7 +167,7 @@ static void run_loop(void) {
 }
 
 /* Returns the client's end. from: NULL: a Unix socket. */
-static int join(const char *from) {
+static int connect_from(const char *from) {
     int ends[2];
     const peer_address a = from ? address(from) : (peer_address){{0}};
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -178,7 +178,7 @@ static int join(const char *from) {
 }
 
 /* Everything that the server has sent is in text[n]; returns whether it closed the connection. */
-static bool hear(int fd, char *text, size_t n) {
+static bool read_all(int fd, char *text, size_t n) {
     size_t len = 0;
     ssize_t k;
     run_loop();
@@ -190,10 +190,10 @@ static bool hear(int fd, char *text, size_t n) {
 
 static bool is_closed(int fd) {
     char text[1024];
-    return hear(fd, text, sizeof text);
+    return read_all(fd, text, sizeof text);
 }
 
-static void say(int fd, const char *text) {
+static void send_text(int fd, const char *text) {
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
     run_loop();
 }
@@ -206,7 +206,8 @@ static void close_all(const int *fds, size_t n) {
 
 static void limits_an_address_to_a_quarter(void **state) {
     (void)state;
-    int fds[] = {join("10.0.0.1"), join("10.0.0.1"), join("10.0.0.1"), join("10.0.0.2")};
+    int fds[] = {connect_from("10.0.0.1"), connect_from("10.0.0.1"), connect_from("10.0.0.1"),
+                 connect_from("10.0.0.2")};
     assert_int_equal(connection_count(set), SHARE + 1);
     assert_int_equal(connection_n_rejected(set), 1);
     assert_true(is_closed(fds[2]));
@@ -215,8 +216,8 @@ static void limits_an_address_to_a_quarter(void **state) {
     assert_false(is_closed(fds[3]));
     close(fds[0]);
     run_loop();
-    fds[0] = join("::ffff:10.0.0.1"); /* the same, on a socket for both kinds */
-    fds[2] = join("10.0.0.1");
+    fds[0] = connect_from("::ffff:10.0.0.1"); /* the same, on a socket for both kinds */
+    fds[2] = connect_from("10.0.0.1");
     assert_false(is_closed(fds[0]));
     assert_true(is_closed(fds[2]));
     close_all(fds, 4);
@@ -224,8 +225,8 @@ static void limits_an_address_to_a_quarter(void **state) {
 
 static void counts_a_64_bit_network_as_one_address(void **state) {
     (void)state;
-    const int fds[] = {join("2001:db8::1"), join("2001:db8::2:3"), join("2001:db8::4"),
-                       join("2001:db8:0:1::1")};
+    const int fds[] = {connect_from("2001:db8::1"), connect_from("2001:db8::2:3"),
+                       connect_from("2001:db8::4"), connect_from("2001:db8:0:1::1")};
     assert_false(is_closed(fds[1]));
     assert_true(is_closed(fds[2]));
     assert_false(is_closed(fds[3]));
@@ -237,7 +238,7 @@ static void does_not_limit_loopback_and_trusted_addresses(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
         int fds[PLACES];
-        for (size_t i = 0; i < PLACES; i++) fds[i] = join(names[k]);
+        for (size_t i = 0; i < PLACES; i++) fds[i] = connect_from(names[k]);
         for (size_t i = 0; i < PLACES; i++) assert_false(is_closed(fds[i]));
         close_all(fds, PLACES);
     }
@@ -250,25 +251,25 @@ static void closes_the_longest_waiting_connection(void **state) {
     int fds[PLACES], fresh[PLACES];
     char text[1024];
     (void)state;
-    for (size_t i = 0; i < PLACES; i++) fds[i] = join(NULL);
-    say(fds[0], HEAD "\r\n"); /* a complete request */
+    for (size_t i = 0; i < PLACES; i++) fds[i] = connect_from(NULL);
+    send_text(fds[0], HEAD "\r\n"); /* a complete request */
     assert_int_equal(n_requests, 1);
-    say(fds[3], HEAD "Content-Length: 5\r\n\r\nab"); /* its head has come just now */
-    say(fds[1], "GET / HTTP/1.1\r\nHo");
-    say(fds[1], "st"); /* waits since it was accepted */
-    fresh[0] = join(NULL);
-    assert_true(hear(fds[1], text, sizeof text));
+    send_text(fds[3], HEAD "Content-Length: 5\r\n\r\nab"); /* its head has come just now */
+    send_text(fds[1], "GET / HTTP/1.1\r\nHo");
+    send_text(fds[1], "st"); /* waits since it was accepted */
+    fresh[0] = connect_from(NULL);
+    assert_true(read_all(fds[1], text, sizeof text));
     assert_int_equal(strncmp(text, "HTTP/1.1 408 ", 13), 0);
     assert_non_null(strstr(text, "Connection: close\r\n"));
     static const size_t silent[] = {2, 4, 5, 6, 7};
     for (size_t i = 0; i < 5; i++) {
-        fresh[1 + i] = join(NULL);
-        assert_true(hear(fds[silent[i]], text, sizeof text));
+        fresh[1 + i] = connect_from(NULL);
+        assert_true(read_all(fds[silent[i]], text, sizeof text));
         assert_string_equal(text, "");
     }
     assert_false(is_closed(fds[3]));
-    fresh[6] = join(NULL);
-    assert_true(hear(fds[3], text, sizeof text));
+    fresh[6] = connect_from(NULL);
+    assert_true(read_all(fds[3], text, sizeof text));
     assert_int_equal(strncmp(text, "HTTP/1.1 408 ", 13), 0);
     assert_false(is_closed(fds[0]));
     assert_int_equal(connection_n_evicted(set), 7);
@@ -281,11 +282,11 @@ static void keeps_connections_with_complete_requests(void **state) {
     int fds[PLACES];
     (void)state;
     for (size_t i = 0; i < PLACES; i++) {
-        fds[i] = join(NULL);
-        say(fds[i], HEAD "\r\n");
+        fds[i] = connect_from(NULL);
+        send_text(fds[i], HEAD "\r\n");
     }
     assert_int_equal(n_requests, PLACES);
-    const int late = join(NULL);
+    const int late = connect_from(NULL);
     assert_true(is_closed(late));
     close(late);
     for (size_t i = 0; i < PLACES; i++) assert_false(is_closed(fds[i]));

@@ -37,7 +37,7 @@ enum { TRICKLE_MS = 100, GIVE_UP_S = 40, CHUNK = 32768 };
 /* A request that is sent a few bytes at a time after its start. */
 typedef struct trickle {
     const char *start, *piece;
-    double least_s, took_s; /* until its reply; 0: none yet */
+    double min_s, took_s; /* until its reply; 0: none yet */
     int fd;
 } trickle;
 
@@ -81,7 +81,7 @@ static void trickled_bytes_do_not_extend_the_deadline(void **state) {
         serve_reply r = serve_receive(all[i].fd);
         assert_int_equal(r.status, 408);
         /* The clock of timers is some milliseconds coarse. */
-        if (all[i].took_s < all[i].least_s - 0.1) fail_msg("request %zu: %g s", i, all[i].took_s);
+        if (all[i].took_s < all[i].min_s - 0.1) fail_msg("request %zu: %g s", i, all[i].took_s);
         serve_reply_free(&r);
         close(all[i].fd);
     }
@@ -209,7 +209,7 @@ static void rejects_invalid_proxy_addresses(void **state) {
 
 static double metric(const char *name) {
     char line[128];
-    serve_reply r = serve_ask(&server, "GET /metrics", "X-Api-Key: beta\r\n", NULL);
+    serve_reply r = serve_fetch(&server, "GET /metrics", "X-Api-Key: beta\r\n", NULL);
     snprintf(line, sizeof line, "\nantigravity_%s ", name);
     const char *at = r.body ? strstr(r.body, line) : NULL;
     assert_non_null(at);

@@ -18,7 +18,7 @@
 #define LONG HELLO ",\"max_tokens\":1900,\"ignore_eos\":true,\"stream\":true}"
 
 /* The reply to exactly these bytes; `fd`, if not NULL, stays open. */
-static serve_reply ask_raw(const char *bytes, size_t n, int *keep) {
+static serve_reply fetch_raw(const char *bytes, size_t n, int *keep) {
     const int fd = serve_connect(&server);
     serve_send(fd, bytes, n);
     serve_reply r = serve_receive(fd);
@@ -73,7 +73,7 @@ static void rejects_ambiguous_requests(void **state) {
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         int fd;
-        serve_reply r = ask_raw(all[i].bytes, strlen(all[i].bytes), &fd);
+        serve_reply r = fetch_raw(all[i].bytes, strlen(all[i].bytes), &fd);
         if (r.status != all[i].status) fail_msg("%d for %s", r.status, all[i].bytes);
         /* Nothing of what follows is taken for a request. */
         assert_true(is_closed(fd));
@@ -139,23 +139,23 @@ static void limits_heads_and_bodies(void **state) {
     int n = sprintf(text, "GET /health HTTP/1.1\r\n" HOST "X: ");
     memset(text + n, 'a', MANY);
     memcpy(text + n + MANY, "\r\n\r\n", 5);
-    serve_reply r = ask_raw(text, (size_t)n + MANY + 4, NULL);
+    serve_reply r = fetch_raw(text, (size_t)n + MANY + 4, NULL);
     assert_int_equal(r.status, 431);
     serve_reply_free(&r);
     /* A length that is too large is refused before anything of it is sent. */
     static const char huge[] =
         "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 1000000000000\r\n\r\n";
-    r = ask_raw(huge, sizeof huge - 1, NULL);
+    r = fetch_raw(huge, sizeof huge - 1, NULL);
     assert_int_equal(r.status, 413);
     serve_reply_free(&r);
     /* 10 MB: lists that are nested too deeply; no JSON; text, which is too long for a prompt. */
     n = sprintf(text, "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", LARGE);
     memset(text + n, '[', LARGE);
-    r = ask_raw(text, (size_t)n + LARGE, NULL);
+    r = fetch_raw(text, (size_t)n + LARGE, NULL);
     assert_int_equal(r.status, 400);
     serve_reply_free(&r);
     memset(text + n, 'x', LARGE);
-    r = ask_raw(text, (size_t)n + LARGE, NULL);
+    r = fetch_raw(text, (size_t)n + LARGE, NULL);
     assert_int_equal(r.status, 400);
     serve_reply_free(&r);
     static const char before[] = "{\"model\":\"demo\",\"prompt\":\"", after[] = "\"}";
@@ -163,7 +163,7 @@ static void limits_heads_and_bodies(void **state) {
     memset(text + n, 'a', LARGE);
     memcpy(text + n, before, sizeof before - 1);
     memcpy(text + n + LARGE - 2, after, 2);
-    r = ask_raw(text, (size_t)n + LARGE, NULL);
+    r = fetch_raw(text, (size_t)n + LARGE, NULL);
     assert_int_equal(r.status, 400);
     serve_reply_free(&r);
     free(text);
@@ -173,7 +173,7 @@ static void limits_heads_and_bodies(void **state) {
 /* ---- who may ask ---- */
 
 static int status_of(const char *line, const char *headers) {
-    serve_reply r = serve_ask(&server, line, headers, NULL);
+    serve_reply r = serve_fetch(&server, line, headers, NULL);
     const int status = r.status;
     serve_reply_free(&r);
     return status;
@@ -207,15 +207,15 @@ static void accepts_other_origins_only_with_cors(void **state) {
     assert_int_equal(status_of("GET /v1/kv", "Sec-Fetch-Site: same-origin\r\n"), 200);
     assert_int_equal(status_of("GET /v1/kv", "Origin: http://localhost\r\n"), 200);
     assert_int_equal(status_of("GET /v1/kv", "Origin: http://localhost:9\r\n"), 403);
-    serve_reply r = serve_ask(&server, "OPTIONS /v1/chat/completions",
-                              "Origin: https://chat.example\r\n"
-                              "Access-Control-Request-Headers: authorization\r\n",
-                              NULL);
+    serve_reply r = serve_fetch(&server, "OPTIONS /v1/chat/completions",
+                                "Origin: https://chat.example\r\n"
+                                "Access-Control-Request-Headers: authorization\r\n",
+                                NULL);
     assert_int_equal(r.status, 200);
     assert_non_null(strstr(r.head, "Access-Control-Allow-Origin: https://chat.example\r\n"));
     assert_non_null(strstr(r.head, "Access-Control-Allow-Headers: authorization\r\n"));
     serve_reply_free(&r);
-    r = serve_ask(&server, "GET /v1/models", "Origin: https://chat.example\r\n", NULL);
+    r = serve_fetch(&server, "GET /v1/models", "Origin: https://chat.example\r\n", NULL);
     assert_int_equal(r.status, 200);
     assert_non_null(strstr(r.head, "Access-Control-Allow-Origin: https://chat.example\r\n"));
     serve_reply_free(&r);
@@ -230,9 +230,9 @@ static void requires_a_key_if_there_are_keys(void **state) {
     snprintf(path, sizeof path, "%s/keys", dir);
     SERVE_START(&server, "-q", "--api-key-file", path);
     json_t *v = serve_json(&server, "GET /health", NULL, 200);
-    char *told = json_dumps(v, 0);
-    assert_does_not_say(told, "demo"); /* not even the model's name */
-    free(told);
+    char *text = json_dumps(v, 0);
+    assert_does_not_say(text, "demo"); /* not even the model's name */
+    free(text);
     json_decref(v);
     assert_int_equal(status_of("GET /v1/models", ""), 401);
     assert_int_equal(status_of("GET /metrics", ""), 401);
@@ -242,13 +242,13 @@ static void requires_a_key_if_there_are_keys(void **state) {
     assert_int_equal(status_of("GET /v1/models", "Authorization: Bearer alpha\r\n"), 200);
     assert_int_equal(status_of("GET /v1/models", "X-Api-Key: beta\r\n"), 200);
     /* What one key asked is not for another one to know. */
-    serve_reply r = serve_ask(&server, CHAT, "X-Api-Key: alpha\r\n", HELLO ",\"max_tokens\":2}");
+    serve_reply r = serve_fetch(&server, CHAT, "X-Api-Key: alpha\r\n", HELLO ",\"max_tokens\":2}");
     assert_int_equal(r.status, 200);
     serve_reply_free(&r);
-    r = serve_ask(&server, "GET /v1/kv", "X-Api-Key: alpha\r\n", NULL);
+    r = serve_fetch(&server, "GET /v1/kv", "X-Api-Key: alpha\r\n", NULL);
     assert_non_null(strstr(r.body, "\"parked\""));
     serve_reply_free(&r);
-    r = serve_ask(&server, "GET /v1/kv", "X-Api-Key: beta\r\n", NULL);
+    r = serve_fetch(&server, "GET /v1/kv", "X-Api-Key: beta\r\n", NULL);
     assert_non_null(strstr(r.body, "\"data\":[]"));
     serve_reply_free(&r);
     write_file(dir, "keys", second, sizeof second - 1);
@@ -312,10 +312,10 @@ static void detects_clients_that_left(void **state) {
 static void times_out_incomplete_requests(void **state) {
     (void)state;
     serve_reply r =
-        ask_raw("POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\n{", 65, NULL);
+        fetch_raw("POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\n{", 65, NULL);
     assert_int_equal(r.status, 408);
     serve_reply_free(&r);
-    r = ask_raw("GET /hea", 8, NULL);
+    r = fetch_raw("GET /hea", 8, NULL);
     assert_int_equal(r.status, 408);
     serve_reply_free(&r);
 }
@@ -337,7 +337,7 @@ static void limits_the_memory_of_bodies(void **state) {
     assert_non_null(text);
     int n = sprintf(text, "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", LARGE);
     for (int i = 0; i < LARGE; i++) text[n + i] = i ? "{},"[(i - 1) % 3] : '[';
-    serve_reply r = ask_raw(text, (size_t)n + LARGE, NULL);
+    serve_reply r = fetch_raw(text, (size_t)n + LARGE, NULL);
     assert_int_equal(r.status, 413);
     assert_non_null(strstr(r.body, "all requests share 32.0 MiB"));
     serve_reply_free(&r);
@@ -345,11 +345,11 @@ static void limits_the_memory_of_bodies(void **state) {
     memset(text + n, 'a', LARGE);
     memcpy(text + n, "{\"model\":\"demo\",\"prompt\":\"", 26);
     memcpy(text + n + LARGE - 2, "\"}", 2);
-    r = ask_raw(text, (size_t)n + LARGE, NULL);
+    r = fetch_raw(text, (size_t)n + LARGE, NULL);
     assert_int_equal(r.status, 400);
     assert_non_null(strstr(r.body, "the context is 2048"));
     serve_reply_free(&r);
-    r = serve_ask(&server, CHAT, "", HELLO ",\"max_tokens\":3}");
+    r = serve_fetch(&server, CHAT, "", HELLO ",\"max_tokens\":3}");
     assert_int_equal(r.status, 200);
     serve_reply_free(&r);
     free(text);
@@ -379,7 +379,7 @@ static void small_requests_overtake_large_ones(void **state) {
     }
     wait_metric("memory_used_bytes", before + TAKEN, HUGE_VAL);
     assert_true(metric("memory_peak_bytes") >= before + TAKEN);
-    serve_reply r = serve_ask(&server, "POST /tokenize", "", "{\"content\":\"Once\"}");
+    serve_reply r = serve_fetch(&server, "POST /tokenize", "", "{\"content\":\"Once\"}");
     assert_int_equal(r.status, 200);
     serve_reply_free(&r);
     for (size_t i = 0; i < N; i++) close(fds[i]);
@@ -440,9 +440,9 @@ static void listens_on_a_unix_socket_and_logs(void **state) {
     snprintf(path, sizeof path, "%s/s", dir);
     snprintf(log, sizeof log, "%s/log", dir);
     SERVE_START(&server, "-q", "--unix", path, "--log", log);
-    serve_reply r = serve_ask(&server, CHAT, "X-Api-Key: secret-key\r\n",
-                              "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":"
-                              "\"private words\"}],\"max_tokens\":2}");
+    serve_reply r = serve_fetch(&server, CHAT, "X-Api-Key: secret-key\r\n",
+                                "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":"
+                                "\"private words\"}],\"max_tokens\":2}");
     assert_int_equal(r.status, 200);
     serve_reply_free(&r);
     assert_int_equal(serve_stop(&server, SIGINT), 0);

@@ -87,7 +87,7 @@ static const form forms[] = {
 };
 
 /* Seconds that the largest body of many items may take. */
-static const double most_seconds = 0.5;
+static const double max_seconds = 0.5;
 
 static serve_process server;
 
@@ -140,7 +140,7 @@ static double server_seconds(void) {
 /* The request is answered, or refused with an error that says why. */
 static double seconds_of(const form *f, const char *text) {
     const double begin = server_seconds();
-    serve_reply r = serve_ask(&server, f->line, "", text);
+    serve_reply r = serve_fetch(&server, f->line, "", text);
     const double s = server_seconds() - begin;
     if (r.status != 200 && r.status != 400)
         fail_msg("%s, %s: %d %.200s", f->line, f->name, r.status, r.body);
@@ -173,12 +173,12 @@ static void check_form(const form *f) {
         ok = is_linear(now) || is_linear(least);
     }
     for (int i = 0;
-         i < MAX_TRIES && f->n == MANY && least[N_SIZES - 1] >= most_seconds && !SANITIZED; i++) {
+         i < MAX_TRIES && f->n == MANY && least[N_SIZES - 1] >= max_seconds && !SANITIZED; i++) {
         const double s = seconds_of(f, texts[N_SIZES - 1]);
         if (s < least[N_SIZES - 1]) least[N_SIZES - 1] = s;
     }
     for (size_t k = 0; k < N_SIZES; k++) free(texts[k]);
-    if (!ok || (f->n == MANY && least[N_SIZES - 1] >= most_seconds && !SANITIZED)) {
+    if (!ok || (f->n == MANY && least[N_SIZES - 1] >= max_seconds && !SANITIZED)) {
         fail_msg("%s, %s: %.2f, %.2f and %.2f s", f->line, f->name, least[0], least[1], least[2]);
     }
 }

@@ -74,8 +74,8 @@ static void serves_completion(void **state) {
 
 static void stream_ends_with_timings(void **state) {
     (void)state;
-    serve_reply r = serve_ask(&server, "POST /completion", "",
-                              "{\"prompt\":\"Once\",\"n_predict\":3,\"stream\":true}");
+    serve_reply r = serve_fetch(&server, "POST /completion", "",
+                                "{\"prompt\":\"Once\",\"n_predict\":3,\"stream\":true}");
     assert_int_equal(r.status, 200);
     assert_true(strncmp(r.body, "data: {\"index\":0,\"content\":", 27) == 0);
     const char *last = strstr(r.body, "\"stop\":true");
@@ -182,7 +182,7 @@ static void rejects_infill_without_fim_tokens(void **state) {
         {"POST /api/generate", "{\"model\":\"demo\",\"prompt\":\"a\",\"suffix\":\"b\"}"},
     };
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-        serve_reply r = serve_ask(&server, asked[i][0], "", asked[i][1]);
+        serve_reply r = serve_fetch(&server, asked[i][0], "", asked[i][1]);
         assert_int_equal(r.status, 400);
         assert_says(r.body, "the model has no fill-in-the-middle tokens");
         serve_reply_free(&r);
@@ -259,7 +259,7 @@ static void infills_with_fim_tokens(void **state) {
     assert_int_equal(json_number_at(llama, "tokens_evaluated"), n);
     assert_int_equal(json_number_at(openai, "usage.prompt_tokens"), n);
     assert_int_equal(json_number_at(ollama, "prompt_eval_count"), n);
-    serve_reply r = serve_ask(&filler, "POST /api/show", "", "{\"model\":\"x\"}");
+    serve_reply r = serve_fetch(&filler, "POST /api/show", "", "{\"model\":\"x\"}");
     assert_says(r.body, "\"insert\"");
     serve_reply_free(&r);
     json_decref(spelt);

@@ -127,9 +127,9 @@ static void attack(const char *line, const char *name, const body *b) {
 }
 
 static void ask_small(void) {
-    serve_reply r = serve_ask(&server, "POST /v1/chat/completions", "",
-                              "{\"model\":\"demo\",\"max_tokens\":2,\"messages\":"
-                              "[{\"role\":\"user\",\"content\":\"Once\"}]}");
+    serve_reply r = serve_fetch(&server, "POST /v1/chat/completions", "",
+                                "{\"model\":\"demo\",\"max_tokens\":2,\"messages\":"
+                                "[{\"role\":\"user\",\"content\":\"Once\"}]}");
     assert_int_equal(r.status, 200);
     serve_reply_free(&r);
 }
@@ -142,7 +142,7 @@ static void fill_prefix_store(void) {
         snprintf(first, sizeof first, "{\"model\":\"demo\",\"max_tokens\":1,\"prompt\":\"%d", i);
         add_list(&b, first, " story", 4500);
         add(&b, "\"}");
-        serve_reply r = serve_ask(&server, "POST /v1/completions", "", b.text);
+        serve_reply r = serve_fetch(&server, "POST /v1/completions", "", b.text);
         assert_int_equal(r.status, 200);
         serve_reply_free(&r);
         free(b.text);
@@ -203,7 +203,7 @@ static void limits_prompts_and_biases(void **state) {
 static void rejects_a_request_that_can_never_fit(void **state) {
     (void)state;
     body b = body_of(&forms[2], 1 << 20);
-    serve_reply r = serve_ask(&server, "POST /v1/chat/completions", "", b.text);
+    serve_reply r = serve_fetch(&server, "POST /v1/chat/completions", "", b.text);
     assert_int_equal(r.status, 413);
     assert_non_null(strstr(r.body, "all requests share 24.0 MiB"));
     serve_reply_free(&r);
@@ -215,7 +215,7 @@ static void ends_work_beyond_the_prepare_limit(void **state) {
     serve_process hasty;
     body b = body_of(&forms[12], 1 << 21);
     SERVE_START(&hasty, "-q", "--load-later", "--prepare-limit", "0.01");
-    serve_reply r = serve_ask(&hasty, "POST /v1/chat/completions", "", b.text);
+    serve_reply r = serve_fetch(&hasty, "POST /v1/chat/completions", "", b.text);
     assert_int_equal(r.status, 400);
     assert_non_null(strstr(r.body, "more than 0.01 s of processor time"));
     serve_reply_free(&r);

@@ -47,7 +47,7 @@ static void streams_the_same_message(void **state) {
     (void)state;
     char text[512];
     json_t *m = serve_json(&server, MESSAGES, "{" BRIEF HELLO "}", 200);
-    serve_reply r = serve_ask(&server, MESSAGES, "", "{\"stream\":true," BRIEF HELLO "}");
+    serve_reply r = serve_fetch(&server, MESSAGES, "", "{\"stream\":true," BRIEF HELLO "}");
     assert_int_equal(r.status, 200);
     assert_says(r.head, "text/event-stream");
     assert_true(strncmp(r.body, "event: message_start\ndata: ", 27) == 0);
@@ -110,7 +110,7 @@ static void rejects_images_in_each_protocol(void **state) {
                            "\"images\":[\"aGk=\"]}]}"},
     };
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-        serve_reply r = serve_ask(&server, asked[i][0], "", asked[i][1]);
+        serve_reply r = serve_fetch(&server, asked[i][0], "", asked[i][1]);
         assert_int_equal(r.status, 400);
         assert_says(r.body, "images are not supported");
         serve_reply_free(&r);
@@ -140,9 +140,10 @@ static void replies_to_a_response(void **state) {
 
 static void streams_numbered_events(void **state) {
     (void)state;
-    serve_reply r = serve_ask(&server, RESPONSES, "",
-                              "{\"model\":\"demo\",\"input\":\"Once upon a time\",\"stream\":true,"
-                              "\"max_output_tokens\":4}");
+    serve_reply r =
+        serve_fetch(&server, RESPONSES, "",
+                    "{\"model\":\"demo\",\"input\":\"Once upon a time\",\"stream\":true,"
+                    "\"max_output_tokens\":4}");
     assert_int_equal(r.status, 200);
     assert_true(strncmp(r.body, "event: response.created\n", 24) == 0);
     assert_does_not_say(r.body, "[DONE]");
@@ -157,9 +158,9 @@ static void streams_numbered_events(void **state) {
 
 static void ollama_replies_in_lines(void **state) {
     (void)state;
-    serve_reply r = serve_ask(&server, "POST /api/chat", "",
-                              "{\"model\":\"demo:latest\"," HELLO
-                              ",\"options\":{\"num_predict\":4,\"temperature\":0}}");
+    serve_reply r = serve_fetch(&server, "POST /api/chat", "",
+                                "{\"model\":\"demo:latest\"," HELLO
+                                ",\"options\":{\"num_predict\":4,\"temperature\":0}}");
     assert_int_equal(r.status, 200);
     assert_says(r.head, "application/x-ndjson");
     size_t n = 0;
@@ -273,12 +274,12 @@ static void accepts_the_key_in_either_header(void **state) {
         {"Authorization: Bearer secret\r\n", 200},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        serve_reply r = serve_ask(&locked, MESSAGES, cases[i].header, "{" BRIEF HELLO "}");
+        serve_reply r = serve_fetch(&locked, MESSAGES, cases[i].header, "{" BRIEF HELLO "}");
         assert_int_equal(r.status, cases[i].status);
         if (r.status == 401) assert_says(r.body, "authentication_error");
         serve_reply_free(&r);
     }
-    serve_reply r = serve_ask(&locked, "GET /api/tags", "", NULL);
+    serve_reply r = serve_fetch(&locked, "GET /api/tags", "", NULL);
     assert_int_equal(r.status, 401);
     serve_reply_free(&r);
     assert_int_equal(serve_stop(&locked, SIGTERM), 0);

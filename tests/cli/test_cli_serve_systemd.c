@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 typedef struct manager {
-    int listens, port; /* the socket that is passed */
-    bool to_another;   /* process, says the environment */
-    int notify;        /* where the server tells of itself */
+    int listens, port;   /* the socket that is passed */
+    bool is_for_another; /* process, says the environment */
+    int notify;          /* where the server tells of itself */
     char notify_path[108];
 } manager;
 
@@ -26,7 +26,7 @@ static serve_process server;
 static void pass_socket(void *user) {
     const manager *m = user;
     char pid[24];
-    snprintf(pid, sizeof pid, "%ld", m->to_another ? 1L : (long)getpid());
+    snprintf(pid, sizeof pid, "%ld", m->is_for_another ? 1L : (long)getpid());
     setenv("LISTEN_PID", pid, 1);
     setenv("LISTEN_FDS", "1", 1);
     setenv("NOTIFY_SOCKET", m->notify_path, 1);
@@ -98,7 +98,7 @@ static void ignores_sockets_of_another_process(void **state) {
     char dir[96] = "serve_systemd";
     make_directory(dir);
     manager m = make_manager(dir);
-    m.to_another = true;
+    m.is_for_another = true;
     serve_start_prepared(&server, CLI_ARGS("-q"), pass_socket, &m);
     assert_int_not_equal(server.port, m.port);
     json_decref(serve_json(&server, "GET /health", NULL, 200));

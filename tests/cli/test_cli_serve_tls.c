@@ -30,7 +30,7 @@ static bool is_closed_socket(int fd) {
 }
 
 static void expect_health(void) {
-    char *text = tls_ask(&server, root.cert, "GET /health", NULL);
+    char *text = tls_fetch(&server, root.cert, "GET /health", NULL);
     assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\n", 17), 0);
     free(text);
 }
@@ -39,8 +39,8 @@ static void expect_health(void) {
 
 static void streams_to_clients_that_trust_the_root(void **state) {
     (void)state;
-    assert_says(server.said, "listening on https://127.0.0.1:");
-    char *text = tls_ask(&server, root.cert, CHAT, STREAM);
+    assert_says(server.log, "listening on https://127.0.0.1:");
+    char *text = tls_fetch(&server, root.cert, CHAT, STREAM);
     assert_says(text, "Content-Type: text/event-stream\r\n");
     assert_says(text, " little");
     assert_says(text, "data: [DONE]\n\n");
@@ -56,13 +56,13 @@ static void transfers_large_bodies_and_several_requests(void **state) {
     memset(body, 'a', LARGE);
     memcpy(body, "{\"content\":\"", 12);
     memcpy(body + LARGE - 2, "\"}", 3);
-    char *text = tls_ask(&server, root.cert, "POST /tokenize", body);
+    char *text = tls_fetch(&server, root.cert, "POST /tokenize", body);
     assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\n", 17), 0);
     assert_true(strlen(text) > 100000);
     free(text);
     free(body);
     /* What is refused by its head is answered although its body was not read. */
-    text = tls_ask(&server, root.cert, "POST /nothing", "0123456789");
+    text = tls_fetch(&server, root.cert, "POST /nothing", "0123456789");
     assert_int_equal(strncmp(text, "HTTP/1.1 404 ", 13), 0);
     free(text);
     static const char two[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -77,10 +77,10 @@ static void transfers_large_bodies_and_several_requests(void **state) {
 static void rejects_versions_before_tls_1_2(void **state) {
     (void)state;
     tls_client c = tls_connect(&server, root.cert, TLS1_1_VERSION);
-    assert_false(c.trusts);
+    assert_false(c.is_trusted);
     tls_disconnect(&c);
     c = tls_connect(&server, root.cert, TLS1_2_VERSION);
-    assert_true(c.trusts);
+    assert_true(c.is_trusted);
     assert_string_equal(SSL_get_version(c.ssl), "TLSv1.2");
     assert_int_equal(SSL_get_secure_renegotiation_support(c.ssl), 1);
     SSL_renegotiate(c.ssl);
@@ -94,8 +94,8 @@ static void rejects_versions_before_tls_1_2(void **state) {
 
 /* What the engine is told of is published when it has done something. */
 static double server_bytes(void) {
-    free(tls_ask(&server, root.cert, CHAT, STREAM));
-    char *text = tls_ask(&server, root.cert, "GET /metrics", NULL);
+    free(tls_fetch(&server, root.cert, CHAT, STREAM));
+    char *text = tls_fetch(&server, root.cert, "GET /metrics", NULL);
     const char *at = strstr(text, "\nantigravity_server_bytes ");
     assert_non_null(at);
     const double bytes = strtod(at + strlen("\nantigravity_server_bytes "), NULL);
@@ -110,7 +110,7 @@ static void counts_memory_of_connections(void **state) {
     tls_client all[MANY];
     for (size_t i = 0; i < MANY; i++) {
         all[i] = tls_connect(&server, root.cert, 0);
-        assert_true(all[i].trusts);
+        assert_true(all[i].is_trusted);
     }
     double bytes = 0;
     for (int i = 0; i < 100 && bytes < MANY * LEAST; i++) bytes = server_bytes();
@@ -126,7 +126,7 @@ static void counts_memory_of_connections(void **state) {
 static void fails_for_clients_without_the_root(void **state) {
     (void)state;
     tls_client c = tls_connect(&server, stranger.cert, 0);
-    assert_false(c.trusts);
+    assert_false(c.is_trusted);
     tls_disconnect(&c);
     expect_health();
 }
@@ -164,7 +164,7 @@ static void closes_unfinished_handshakes(void **state) {
     /* And one that ended it, but asks for nothing. */
     tls_client c = tls_connect(&server, root.cert, 0);
     bool ended = false;
-    assert_true(c.trusts);
+    assert_true(c.is_trusted);
     free(tls_receive_all(&c, &ended));
     assert_true(ended);
     tls_disconnect(&c);
@@ -177,11 +177,11 @@ static void closes_the_longest_waiting_for_a_new_one(void **state) {
                 "--read-timeout", "600");
     const int first = serve_connect(&server), second = serve_connect(&server);
     tls_client c = tls_connect(&server, root.cert, 0);
-    assert_true(c.trusts);
+    assert_true(c.is_trusted);
     assert_true(is_closed_socket(first)); /* a handshake is a connection */
     tls_send(&c, "GET /health HTTP/1.1\r\nHo", 24);
     tls_client d = tls_connect(&server, root.cert, 0);
-    assert_true(d.trusts);
+    assert_true(d.is_trusted);
     assert_true(is_closed_socket(second));
     const int last = serve_connect(&server);
     bool ended = false;
@@ -199,10 +199,10 @@ static void closes_the_longest_waiting_for_a_new_one(void **state) {
 
 /* ---- files ---- */
 
-static void hear_until(const char *part) {
-    while (!strstr(server.said, part)) assert_true(serve_hear(&server));
-    server.n_said = 0; /* what comes is looked at alone */
-    server.said[0] = '\0';
+static void read_log_until(const char *part) {
+    while (!strstr(server.log, part)) assert_true(serve_read_log(&server));
+    server.n_log = 0; /* what comes is looked at alone */
+    server.log[0] = '\0';
 }
 
 static long serial_of(tls_client *c) {
@@ -221,15 +221,15 @@ static void reloads_its_files(void **state) {
     tls_identity fresh[2] = {tls_issue("fresh", &chain[1], false), chain[1]};
     tls_write_files(dir, fresh, 2);
     kill(server.pid, SIGHUP);
-    hear_until("reloaded the certificate\n");
+    read_log_until("reloaded the certificate\n");
     tls_client c = tls_connect(&server, root.cert, 0);
-    assert_true(c.trusts);
+    assert_true(c.is_trusted);
     const long second = serial_of(&c);
     assert_int_not_equal(first, second);
     tls_disconnect(&c);
     write_file(dir, "cert.pem", "nothing", 7);
     kill(server.pid, SIGHUP);
-    hear_until("cannot reload the certificate: --tls-cert ");
+    read_log_until("cannot reload the certificate: --tls-cert ");
     c = tls_connect(&server, root.cert, 0);
     assert_int_equal(serial_of(&c), second);
     tls_disconnect(&c);
@@ -286,7 +286,7 @@ static void rejects_invalid_files_with_a_reason(void **state) {
     cli_free(&r);
     chmod(key, 0644);
     SERVE_START(&server, "-q", "--tls-cert", cert, "--tls-key", key);
-    assert_says(server.said, "key.pem: all users of this machine may read the key (mode 644)");
+    assert_says(server.log, "key.pem: all users of this machine may read the key (mode 644)");
     assert_int_equal(serve_stop(&server, SIGTERM), 0);
     chmod(key, 0600);
 }

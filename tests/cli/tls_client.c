@@ -81,7 +81,7 @@ tls_client tls_connect(const serve_process *p, X509 *trusted, int max_version) {
     assert_non_null(c.ssl);
     SSL_set1_host(c.ssl, "localhost");
     SSL_set_fd(c.ssl, c.fd);
-    c.trusts = SSL_connect(c.ssl) == 1;
+    c.is_trusted = SSL_connect(c.ssl) == 1;
     ERR_clear_error();
     return c;
 }
@@ -126,11 +126,11 @@ void tls_disconnect(tls_client *c) {
     close(c->fd);
 }
 
-char *tls_ask(const serve_process *p, X509 *trusted, const char *line, const char *body) {
+char *tls_fetch(const serve_process *p, X509 *trusted, const char *line, const char *body) {
     char head[512];
     bool ended;
     tls_client c = tls_connect(p, trusted, 0);
-    assert_true(c.trusts);
+    assert_true(c.is_trusted);
     const size_t n = body ? strlen(body) : 0;
     const int k = snprintf(head, sizeof head,
                            "%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"

@@ -25,7 +25,7 @@ typedef struct tls_client {
     int fd;
     SSL_CTX *context;
     SSL *ssl;
-    bool trusts; /* the handshake came to its end */
+    bool is_trusted; /* the handshake came to its end */
 } tls_client;
 
 /* Connects, trusting what `trusted` signed for localhost. max_version: 0, or TLS1_1_VERSION and
@@ -41,6 +41,6 @@ void tls_disconnect(tls_client *c);
 
 /* A request with these further header lines and this body (NULL: none), by a connection of its
  * own; what the server sends, head included; owned. */
-char *tls_ask(const serve_process *p, X509 *trusted, const char *line, const char *body);
+char *tls_fetch(const serve_process *p, X509 *trusted, const char *line, const char *body);
 
 #endif
