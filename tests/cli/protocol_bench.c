@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the server would give a protocol ---- */
+/* ---- stubs of the server ---- */
 
 struct serve_http_request {
     int unused;
@@ -93,7 +93,7 @@ void http_reply_error(serve_http_request *http, const serve_error *e) {
     (void)e;
 }
 
-/* What json_out.c prints with. */
+/* json_out.c calls these. */
 int complain_no_memory(void) { return 1; }
 
 bool output_write(const char *text, size_t len) {
@@ -132,7 +132,7 @@ parsed_body *parse_body(const serve_protocol *p, const char *body) {
     if (!p->parse(&http, value, &parsed->request, &parsed->error))
         assert_true(parsed->error.status >= 400);
     else assert_int_equal(parsed->error.status, 0);
-    json_decref(value); /* nothing of it may be needed any more */
+    json_decref(value); /* the request must not need the body any longer */
     return parsed;
 }
 
@@ -183,7 +183,7 @@ static void append_to(ag_text *text, const char *more) {
     text->len += n;
 }
 
-/* The answer grows as the server would let it, and the event is what it would say. */
+/* Appends to the answer as the server does, and returns the event that it would send. */
 static serve_event take_step(serve_job_view *view, const answer_step *step,
                              const serve_error *error) {
     serve_answer *a = view->answers;

@@ -104,7 +104,7 @@ int serve_connect(const serve_process *p) {
     return fd;
 }
 
-/* What the server does not take any more is no reason to fail: its answer tells. */
+/* Errors are ignored: the server may reject a request before it has read all of it. */
 void serve_send(int fd, const char *bytes, size_t n) {
     while (n) {
         const ssize_t k = send(fd, bytes, n, MSG_NOSIGNAL);
@@ -140,7 +140,7 @@ static const char *head_value(const char *head, const char *name) {
     return NULL;
 }
 
-/* Joins the chunks at `at`; false: more of them are to come. */
+/* Joins the chunks at `at`. Returns false if more chunks must arrive. */
 static bool join_chunks(const char *at, const char *end, serve_reply *r) {
     r->n_body = 0;
     for (;;) {
@@ -168,7 +168,7 @@ static void receive_body(int fd, received *in, size_t n_head, serve_reply *r) {
             assert_non_null(r->body);
             if (join_chunks(in->data + n_head, in->data + in->n, r)) break;
             if (receive_more(fd, in)) continue;
-            r->closed = true; /* in the midst of it */
+            r->closed = true; /* within the body */
             break;
         }
     } else {

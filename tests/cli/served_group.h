@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server of a group of tests: its process, the group's teardown, and waiting for a metric. */
+/* The server of a group of tests: its process, the group's teardown, and functions that read and
+ * await metrics. */
 #ifndef AG_TESTS_SERVED_GROUP_H
 #define AG_TESTS_SERVED_GROUP_H
 
@@ -36,7 +37,7 @@ static inline double metric(const char *name) {
     return value;
 }
 
-/* Waits until the metric is in [least, most]; fails the test after two minutes. */
+/* Waits until the metric is in [min, max]. Fails the test after two minutes. */
 static inline void wait_metric(const char *name, double min, double max) {
     double value = metric(name);
     for (int i = 0; i < 24000 && (value < min || value > max); i++) {

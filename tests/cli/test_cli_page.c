@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What antigravity serve sends a browser, and what it tells of a session's cache. */
+/* Tests of the page that antigravity serve sends to browsers, and of the view of a session's
+ * cache. */
 #include "served_group.h"
 
 #include <signal.h>
@@ -68,7 +69,7 @@ static json_t *json_of(const char *line, const char *headers, const char *body, 
     return v;
 }
 
-/* Slots of one list of runs, which ascend. */
+/* Counts the slots in a list of runs, which must ascend. */
 static json_int_t count_slots(const json_t *runs, json_int_t n_tokens) {
     json_int_t n = 0, end = 0;
     for (size_t i = 0; i < json_array_size(runs); i += 2) {
@@ -104,7 +105,7 @@ static void shows_a_session_to_its_key_only(void **state) {
     assert_string_equal(json_string_value(json_at(v, "k_type")), "f16");
     assert_int_equal(json_integer_value(json_at(v, "budget")), 64);
     assert_int_equal(json_integer_value(json_at(v, "layers.0.heads.0")), 0);
-    /* The session's number is no secret, and brings no words. */
+    /* The session's number is public and does not reveal text. */
     assert_null(json_object_get(v, "text"));
     assert_int_equal(json_integer_value(json_at(v, "runs.0.1")), 4); /* attention sinks */
     assert_int_equal(
@@ -130,7 +131,7 @@ static void shows_a_session_to_its_key_only(void **state) {
     json_decref(json_of("GET /v1/kv/18446744073709551615", ALICE, NULL, 404));
 }
 
-/* Also where prefixes are shared, and with them the scope. */
+/* Holds with --share-prefixes, too. */
 static void hides_text_from_other_keys(void **state) {
     static const char chat[] = "{\"model\":\"demo\",\"prompt\":\"Zanzibar\",\"max_tokens\":2}";
     char line[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity serve, as clients of OpenAI's interface see it: with the bundled model. */
+/* Tests of antigravity serve with OpenAI's API and the bundled model. */
 #include "served_group.h"
 
 #include <signal.h>
@@ -11,7 +11,7 @@
 #define CHAT "POST /v1/chat/completions"
 #define ONCE "\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time\"}]"
 
-/* ---- what it says of itself ---- */
+/* ---- state of the server ---- */
 
 static void reports_health_and_models(void **state) {
     (void)state;
@@ -69,14 +69,14 @@ static void replies_to_a_chat(void **state) {
     assert_int_equal(json_integer_value(json_at(v, "usage.completion_tokens")), 10);
     assert_int_equal(json_integer_value(json_at(v, "usage.total_tokens")), 14);
     json_decref(v);
-    /* The second time the prompt, but for its last token, is there already. */
+    /* The second time all of the prompt but its last token is cached. */
     v = serve_json(&server, CHAT, "{\"model\":\"demo\"," ONCE ",\"max_completion_tokens\":1}", 200);
     assert_int_equal(json_integer_value(json_at(v, "usage.prompt_tokens_details.cached_tokens")),
                      3);
     json_decref(v);
 }
 
-/* Joins a field of the chunks' first deltas into text[cap]; the last finish_reason into *finish. */
+/* Joins a field of the first deltas in text[cap], and copies the last finish_reason to *finish. */
 static size_t read_stream(const serve_reply *r, char *text, size_t cap, char *finish) {
     size_t n_chunks = 0;
     text[0] = finish[0] = '\0';
@@ -108,7 +108,7 @@ static void streams_a_chat(void **state) {
                                 "\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
     assert_int_equal(r.status, 200);
     assert_non_null(strstr(r.head, "Content-Type: text/event-stream\r\n"));
-    /* A chunk to begin with, one a token, one for the end, one for the usage. */
+    /* An opening chunk, one for each token, one for the end, one for the usage. */
     assert_int_equal(read_stream(&r, text, sizeof text, finish), 13);
     assert_string_equal(text, ", there was a little girl named Lily. She");
     assert_string_equal(finish, "length");
@@ -116,7 +116,7 @@ static void streams_a_chat(void **state) {
     serve_reply_free(&r);
 }
 
-/* As many without a stream are refused: rejects_invalid_requests_with_a_reason. The first token
+/* Without a stream this many are rejected: rejects_invalid_requests_with_a_reason. The first token
  * ends each answer. */
 static void streams_probabilities_with_their_tokens(void **state) {
     (void)state;
@@ -229,7 +229,7 @@ static void tokenizes_and_detokenizes(void **state) {
     json_decref(v);
 }
 
-/* ---- what is refused ---- */
+/* ---- rejected requests ---- */
 
 static void rejects_invalid_requests_with_a_reason(void **state) {
     (void)state;
@@ -275,7 +275,7 @@ static void rejects_invalid_requests_with_a_reason(void **state) {
         assert_says(json_string_value(json_at(v, "error.message")), all[i].says);
         json_decref(v);
     }
-    /* What a client knows and this server does not is no reason to refuse. */
+    /* Unknown fields are ignored. */
     json_decref(serve_json(&server, CHAT,
                            "{\"model\":\"demo\"," ONCE ",\"max_tokens\":1,\"num_ctx\":4096,"
                            "\"user\":\"x\",\"metadata\":{}}",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts of requests: what is charged, what fails, and when work must end. */
+/* Tests of accounts: what is charged, what fails, and when work must end. */
 #include "serve/work/account.h"
 
 #include <antigravity/chat.h>
@@ -38,7 +38,7 @@ static void charges_blocks_to_the_current_account(void **state) {
     json_decref(v);
     assert_int_equal(account_bytes(a), charged);
     assert_ptr_equal(account_enter(NULL), a);
-    /* A block stays on its account, whichever is current. */
+    /* A block stays on its account, whichever account is current. */
     p = account_realloc(p, 5000);
     assert_true(account_bytes(a) >= charged + 4000);
     account_free(p);
@@ -61,7 +61,7 @@ static void counts_at_least_what_malloc_occupies(void **state) {
         assert_non_null(blocks[i]);
         assert_int_equal((uintptr_t)blocks[i] % 16, 0);
     }
-    /* A header of 16 bytes and malloc's own 8, in steps of 16. */
+    /* The header has 16 bytes and malloc() takes 8, rounded up to 16. */
     assert_true(account_bytes(a) >= 20000 * (48 + 16 + 8));
     assert_in_range(pool.taken, account_bytes(a), account_bytes(a) + ACCOUNT_STEP);
     assert_in_range(pool.resident, account_bytes(a) - 16384, account_bytes(a));
@@ -74,7 +74,7 @@ static void counts_at_least_what_malloc_occupies(void **state) {
 static void does_not_count_large_blocks_as_resident(void **state) {
     (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* all blocks are malloc()'s there */
+    skip(); /* all blocks come from malloc() in this build */
 #endif
     account_pool pool = {.limit = 8 * MIB};
     account *a = account_create(&pool);
@@ -145,7 +145,7 @@ static void reserves_memory_for_later_blocks(void **state) {
     assert_int_equal(pool.taken, 0);
 }
 
-/* The allocator keeps the pages of freed blocks, so others may not take them yet. */
+/* The allocator retains the pages of freed blocks, so other accounts cannot have them yet. */
 static void retains_freed_memory_until_reserve(void **state) {
     (void)state;
     account_pool pool = {.limit = 8 * MIB};
@@ -218,13 +218,13 @@ static void ends_work_beyond_its_processor_time(void **state) {
     for (void *p; (p = account_malloc(10)) != NULL; n++) account_free(p);
     assert_true(n > 10);
     assert_int_equal(account_end_work(a), ACCOUNT_CPU_TIME);
-    account_begin_work(a, 100, 1e-9); /* the clock passed that long ago */
+    account_begin_work(a, 100, 1e-9); /* a deadline in the past */
     while (!account_must_end()) {}
     assert_int_equal(account_end_work(a), ACCOUNT_DEADLINE);
     account_release(a);
 }
 
-/* The library's long work asks the account as well. */
+/* The library checks the account during long work. */
 static void interrupts_the_library(void **state) {
     (void)state;
     ag_error err;

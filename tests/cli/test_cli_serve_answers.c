@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the server remembers of sampled answers: whose they are, how many, and in which file. */
+/* Tests of the answer memory: scopes, limits and the file. */
 #include "serve/job/answer_memory.h"
 #include "serve/work/account.h"
 
@@ -44,7 +44,7 @@ static int tear_down(void **state) {
     return rmdir(root);
 }
 
-/* Each letter by itself, as no tokenizer would have it. */
+/* Returns one id for each letter, which no tokenizer would choose. */
 static ag_ids letters_of(const char *text) {
     ag_ids ids = {.data = account_malloc(strlen(text) * sizeof(int32_t)), .cap = strlen(text)};
     for (; *text; text++) ids.data[ids.n++] = ag_tokenizer_id(tokenizer, text, 1);
@@ -69,8 +69,8 @@ static void keep_words(answer_memory *m, const char *scope, const char *words) {
     ag_ids_free(&ids);
 }
 
-/* In how many of n messages in which the assistant said these words the letters are. *n_bytes: what
- * was recalled. */
+/* Counts in how many of n equal messages of the assistant the letters' ids are restored. *n_bytes:
+ * their memory. */
 static size_t count_known(answer_memory *m, const char *model, const char *scope, const char *words,
                           size_t n, size_t *n_bytes) {
     json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "hi");
@@ -113,7 +113,7 @@ static void separates_answers_by_scope(void **state) {
     answer_memory_destroy(m);
 }
 
-/* Else a short conversation would take the memory of many long answers. */
+/* Otherwise a short conversation could take the memory of many long answers. */
 static void restores_an_answer_once_for_equal_messages(void **state) {
     answer_memory *m = answer_memory_create(ROOM);
     size_t once, often;
@@ -139,11 +139,11 @@ static void evicts_least_recently_used_answers(void **state) {
         snprintf(words, sizeof words, "number%d", i);
         keep_words(m, "anna", words);
         assert_true(answer_memory_bytes(m) <= 4096);
-        assert_true(is_known(m, "demo", "anna", "thefirst")); /* it is used */
+        assert_true(is_known(m, "demo", "anna", "thefirst")); /* uses the answer */
     }
     assert_true(is_known(m, "demo", "anna", "number99"));
     assert_false(is_known(m, "demo", "anna", "thesecond"));
-    /* The same again takes no more room; what has none at all is not kept. */
+    /* The same answer takes no further memory; one that exceeds the limit is not stored. */
     const size_t bytes = answer_memory_bytes(m);
     keep_words(m, "anna", "number99");
     assert_int_equal(answer_memory_bytes(m), bytes);
@@ -158,14 +158,14 @@ static void saves_and_loads_answers(void **state) {
     answer_memory *m = answer_memory_create(ROOM);
     struct stat st;
     (void)state;
-    assert_true(answer_memory_load(m, path, reason)); /* there is none: nothing is known */
+    assert_true(answer_memory_load(m, path, reason)); /* no file: no answers */
     keep_words(m, "anna", "somewhere");
     keep_words(m, "bert", "anywhere");
     assert_true(answer_memory_save(m, path, reason));
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     answer_memory_destroy(m);
-    /* Lines that are none are left out. */
+    /* Invalid lines are skipped. */
     FILE *f = fopen(path, "a");
     assert_non_null(f);
     fputs("{\"model\":\"demo\",\"scope\":\"anna\"}\nnothing\n[1,2]\n"
@@ -182,7 +182,7 @@ static void saves_and_loads_answers(void **state) {
     answer_memory_destroy(m);
 }
 
-/* The demo model's, in which two letters have each other's id. */
+/* Returns the demo model's tokenizer with the ids of two letters swapped. */
 static ag_tokenizer *tokenizer_with_swapped_letters(void) {
     json_t *root_of_file = json_load_file(DEMO "/tokenizer.json", 0, NULL);
     json_t *vocab = json_object_get(json_object_get(root_of_file, "model"), "vocab");
@@ -237,7 +237,7 @@ static void does_not_follow_links(void **state) {
     m = answer_memory_create(ROOM);
     assert_false(answer_memory_load(m, path, reason));
     assert_int_equal(answer_memory_bytes(m), 0);
-    /* The link is replaced, not what it leads to. */
+    /* The link is replaced, not its target. */
     assert_true(answer_memory_save(m, path, reason));
     assert_int_equal(lstat(path, &st), 0);
     assert_true(S_ISREG(st.st_mode));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Anthropic's Messages: what a body asks for, and what an answer becomes. */
+/* Tests of Anthropic's Messages API: parsers and replies. */
 #include "protocol_bench.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static void strips_the_billing_header(void **state) {
                     "{" HEAD ", 'system': 'x-anthropic-billing-header: cch=f;\\nYou are an agent.'"
                     ", " HELLO "}",
                     expected);
-    /* Elsewhere it is text like any other. */
+    /* In other positions it is ordinary text. */
     assert_messages(messages(),
                     "{" HEAD ", 'system': [{'type': 'text', 'text': 'A'}, {'type': 'text', 'text':"
                     " 'x-anthropic-billing-header: cch=f;'}], " HELLO "}",
@@ -75,7 +75,7 @@ static void joins_many_thinking_blocks_in_linear_time(void **state) {
     serve_request r;
     serve_error e;
     serve_request_init(&r);
-    alarm(60); /* ends a test that would go on for minutes */
+    alarm(60); /* ends a test that would take minutes */
     assert_true(
         protocol_at(anthropic_routes, "/v1/messages/count_tokens")->parse(NULL, body, &r, &e));
     alarm(0);

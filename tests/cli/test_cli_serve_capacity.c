@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places of connections, without the server: shares of addresses, and which connection is closed
- * for a new one. */
+/* Tests of the limits on connections, without the server: shares of addresses, and which connection
+ * is closed for a new one. */
 #include "serve/http/connection.h"
 #include "serve/http/peer_counts.h"
 
@@ -161,12 +161,12 @@ static int stop(void **state) {
     return 0;
 }
 
-/* Everything that can happen now. */
+/* Runs the event loop until nothing is pending. */
 static void run_loop(void) {
     for (int i = 0; i < 10; i++) event_base_loop(base, EVLOOP_NONBLOCK);
 }
 
-/* Returns the client's end. from: NULL: a Unix socket. */
+/* Opens a connection and returns the client's end. from: NULL for a Unix socket. */
 static int connect_from(const char *from) {
     int ends[2];
     const peer_address a = from ? address(from) : (peer_address){{0}};
@@ -177,7 +177,7 @@ static int connect_from(const char *from) {
     return ends[1];
 }
 
-/* Everything that the server has sent is in text[n]; returns whether it closed the connection. */
+/* Reads all that the server has sent into text[n]. Returns whether it closed the connection. */
 static bool read_all(int fd, char *text, size_t n) {
     size_t len = 0;
     ssize_t k;
@@ -216,7 +216,7 @@ static void limits_an_address_to_a_quarter(void **state) {
     assert_false(is_closed(fds[3]));
     close(fds[0]);
     run_loop();
-    fds[0] = connect_from("::ffff:10.0.0.1"); /* the same, on a socket for both kinds */
+    fds[0] = connect_from("::ffff:10.0.0.1"); /* the same address on a socket for both families */
     fds[2] = connect_from("10.0.0.1");
     assert_false(is_closed(fds[0]));
     assert_true(is_closed(fds[2]));
@@ -254,9 +254,9 @@ static void closes_the_longest_waiting_connection(void **state) {
     for (size_t i = 0; i < PLACES; i++) fds[i] = connect_from(NULL);
     send_text(fds[0], HEAD "\r\n"); /* a complete request */
     assert_int_equal(n_requests, 1);
-    send_text(fds[3], HEAD "Content-Length: 5\r\n\r\nab"); /* its head has come just now */
+    send_text(fds[3], HEAD "Content-Length: 5\r\n\r\nab"); /* its head has just arrived */
     send_text(fds[1], "GET / HTTP/1.1\r\nHo");
-    send_text(fds[1], "st"); /* waits since it was accepted */
+    send_text(fds[1], "st"); /* has waited since it was accepted */
     fresh[0] = connect_from(NULL);
     assert_true(read_all(fds[1], text, sizeof text));
     assert_int_equal(strncmp(text, "HTTP/1.1 408 ", 13), 0);

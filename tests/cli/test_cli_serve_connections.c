@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity serve, against clients that send slowly or only hold connections, and against an API
- * key that sends more requests than its share. */
+/* Tests of antigravity serve against clients that send slowly or only hold connections, and against
+ * an API key that exceeds its share of requests. */
 #include "serve_client.h"
 
 #include <poll.h>
@@ -34,10 +34,10 @@ enum { TRICKLE_MS = 100, GIVE_UP_S = 40, CHUNK = 32768 };
 
 #define CHUNKED "POST /tokenize HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
 
-/* A request that is sent a few bytes at a time after its start. */
+/* A request whose rest is sent a few bytes at a time. */
 typedef struct trickle {
     const char *start, *piece;
-    double min_s, took_s; /* until its reply; 0: none yet */
+    double min_s, took_s; /* seconds to its reply; 0: none yet */
     int fd;
 } trickle;
 
@@ -48,7 +48,7 @@ static void send_piece(trickle *t, double began) {
     else send_text(t->fd, t->piece);
 }
 
-/* --read-timeout is 1 s, and 32 KiB are 2 s more if they are announced or have arrived. */
+/* --read-timeout is 1 s. 32 KiB add 2 s if they are announced or have arrived. */
 static void trickled_bytes_do_not_extend_the_deadline(void **state) {
     static const char with_chunk[] = CHUNKED "8000\r\n";
     char *large = malloc(sizeof with_chunk + CHUNK + 2);
@@ -80,7 +80,7 @@ static void trickled_bytes_do_not_extend_the_deadline(void **state) {
         if (all[i].took_s <= 0) fail_msg("request %zu is still read", i);
         serve_reply r = serve_receive(all[i].fd);
         assert_int_equal(r.status, 408);
-        /* The clock of timers is some milliseconds coarse. */
+        /* The clock of timers is coarse, some milliseconds. */
         if (all[i].took_s < all[i].min_s - 0.1) fail_msg("request %zu: %g s", i, all[i].took_s);
         serve_reply_free(&r);
         close(all[i].fd);
@@ -88,7 +88,7 @@ static void trickled_bytes_do_not_extend_the_deadline(void **state) {
     free(large);
 }
 
-/* The whole body has its time, however it is spread over it. */
+/* The entire body has the time of its size, however it is distributed. */
 static void allows_pauses_in_a_large_body(void **state) {
     (void)state;
     enum { BYTES = 256 << 10 }; /* 16 s */
@@ -123,7 +123,7 @@ static int stop_server(void **state) {
     return 0;
 }
 
-/* ---- places ---- */
+/* ---- limit on connections ---- */
 
 static bool is_closed(int fd) {
     char byte;
@@ -135,7 +135,7 @@ static bool is_open(int fd) {
     return recv(fd, &byte, 1, MSG_DONTWAIT) < 0;
 }
 
-/* A request on a connection of its own, whose place is free again when this returns. */
+/* Sends a request on its own connection, and returns when that is closed. */
 static void expect_health(void) {
     const int fd = serve_connect(&server);
     send_text(fd, "GET /health HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
@@ -161,7 +161,7 @@ static void full_server_closes_the_longest_waiting(void **state) {
     char text[1024];
     int silent[SILENT];
     SERVE_START(&server, "-q", "--max-connections", "6", "--read-timeout", "600");
-    /* A stream that lasts for the whole test. */
+    /* A stream that lasts for the entire test. */
     static const char body[] = HELLO ",\"max_tokens\":1900,\"ignore_eos\":true,\"stream\":true}";
     snprintf(text, sizeof text, CHAT " HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n%s",
              sizeof body - 1, body);
@@ -178,7 +178,7 @@ static void full_server_closes_the_longest_waiting(void **state) {
     for (size_t i = 0; i < SILENT; i++) silent[i] = serve_connect(&server);
     expect_health();
     expect_timeout_reply(head);
-    const int first = serve_connect(&server); /* the place that is free now */
+    const int first = serve_connect(&server); /* the last free connection */
     expect_health();
     expect_timeout_reply(body_only);
     const int second = serve_connect(&server);
@@ -237,8 +237,7 @@ static int start_chat(const char *key) {
     return fd;
 }
 
-/* One key fills the queue: another one has its place nevertheless, also where keys share prefixes.
- */
+/* One key fills the queue. Another key is admitted, also with --share-prefixes. */
 static void limits_a_key_to_half_of_the_queue(void **state) {
     (void)state;
     enum { RUNNING = 2, WAITING = 4, ALL = RUNNING + WAITING };
@@ -261,7 +260,7 @@ static void limits_a_key_to_half_of_the_queue(void **state) {
     assert_non_null(strstr(r.head, "Retry-After: "));
     assert_non_null(strstr(r.body, "its client had more than half of the places"));
     serve_reply_free(&r);
-    /* Both keys have requests that wait now, and the first one has more than half. */
+    /* Now requests of both keys wait, and the first key has more than half. */
     const int more = start_chat("alpha");
     r = serve_receive(more);
     assert_int_equal(r.status, 429);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity serve, against clients that mean it harm, or go when they should not: HTTP itself,
- * hosts and origins, keys, and the end of the process. */
+/* Tests of antigravity serve against hostile clients and clients that leave: HTTP, hosts and
+ * origins, keys, and the end of the process. */
 #include "served_group.h"
 
 #include <fcntl.h>
@@ -17,7 +17,8 @@
 /* More tokens than any test waits for. */
 #define LONG HELLO ",\"max_tokens\":1900,\"ignore_eos\":true,\"stream\":true}"
 
-/* The reply to exactly these bytes; `fd`, if not NULL, stays open. */
+/* Sends exactly these bytes and returns the reply. *keep, unless keep is NULL, gets the open
+ * socket. */
 static serve_reply fetch_raw(const char *bytes, size_t n, int *keep) {
     const int fd = serve_connect(&server);
     serve_send(fd, bytes, n);
@@ -75,7 +76,7 @@ static void rejects_ambiguous_requests(void **state) {
         int fd;
         serve_reply r = fetch_raw(all[i].bytes, strlen(all[i].bytes), &fd);
         if (r.status != all[i].status) fail_msg("%d for %s", r.status, all[i].bytes);
-        /* Nothing of what follows is taken for a request. */
+        /* The following bytes must not be parsed as a request. */
         assert_true(is_closed(fd));
         close(fd);
         serve_reply_free(&r);
@@ -102,7 +103,7 @@ static void accepts_split_and_pipelined_requests(void **state) {
     static const char two[] = "GET http://localhost/health HTTP/1.1\r\nHost: x\r\n\r\n"
                               "HEAD /health HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n";
     serve_send(fd, two, sizeof two - 1);
-    /* What is received may hold both responses. */
+    /* One read may return both responses. */
     char text[4096];
     size_t n = 0;
     for (ssize_t k; n + 1 < sizeof text && (k = recv(fd, text + n, sizeof text - 1 - n, 0)) > 0;)
@@ -142,13 +143,14 @@ static void limits_heads_and_bodies(void **state) {
     serve_reply r = fetch_raw(text, (size_t)n + MANY + 4, NULL);
     assert_int_equal(r.status, 431);
     serve_reply_free(&r);
-    /* A length that is too large is refused before anything of it is sent. */
+    /* A length above the limit is rejected before the body is sent. */
     static const char huge[] =
         "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 1000000000000\r\n\r\n";
     r = fetch_raw(huge, sizeof huge - 1, NULL);
     assert_int_equal(r.status, 413);
     serve_reply_free(&r);
-    /* 10 MB: lists that are nested too deeply; no JSON; text, which is too long for a prompt. */
+    /* Bodies of 10 MB: lists that are nested too deeply, invalid JSON, and a text that is too long
+     * for a prompt. */
     n = sprintf(text, "POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", LARGE);
     memset(text + n, '[', LARGE);
     r = fetch_raw(text, (size_t)n + LARGE, NULL);
@@ -170,7 +172,7 @@ static void limits_heads_and_bodies(void **state) {
     is_well();
 }
 
-/* ---- who may ask ---- */
+/* ---- admission ---- */
 
 static int status_of(const char *line, const char *headers) {
     serve_reply r = serve_fetch(&server, line, headers, NULL);
@@ -241,7 +243,7 @@ static void requires_a_key_if_there_are_keys(void **state) {
     assert_int_equal(status_of("GET /v1/models", "Authorization: Bearer \r\n"), 401);
     assert_int_equal(status_of("GET /v1/models", "Authorization: Bearer alpha\r\n"), 200);
     assert_int_equal(status_of("GET /v1/models", "X-Api-Key: beta\r\n"), 200);
-    /* What one key asked is not for another one to know. */
+    /* One key must not learn what another one requested. */
     serve_reply r = serve_fetch(&server, CHAT, "X-Api-Key: alpha\r\n", HELLO ",\"max_tokens\":2}");
     assert_int_equal(r.status, 200);
     serve_reply_free(&r);
@@ -279,7 +281,7 @@ static void rejects_a_template_that_is_not_a_file(void **state) {
     cli_free(&r);
 }
 
-/* ---- clients that go ---- */
+/* ---- clients that leave ---- */
 
 static void detects_clients_that_left(void **state) {
     (void)state;
@@ -296,7 +298,7 @@ static void detects_clients_that_left(void **state) {
         close(fd);
         wait_metric("requests_cancelled_total", before + (double)i + 1, HUGE_VAL);
     }
-    /* And at every other place of a request. */
+    /* A client may leave at any byte of a request. */
     const int whole =
         snprintf(text, sizeof text, CHAT " HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n%s",
                  strlen(LONG), LONG);
@@ -320,12 +322,11 @@ static void times_out_incomplete_requests(void **state) {
     serve_reply_free(&r);
 }
 
-/* A body that becomes too large as JSON is refused, and the reply says what it takes and may take.
- */
+/* A body that is too large as parsed JSON is rejected, and the reply gives both sizes. */
 static void limits_the_memory_of_bodies(void **state) {
     (void)state;
 #ifdef __SANITIZE_THREAD__
-    skip(); /* what the sanitizer takes fills the limit */
+    skip(); /* the sanitizer's memory fills the limit */
 #endif
     enum { LARGE = 1 << 20 };
     SERVE_START(&server, "-q", "--memory", "256M", "--load-later");
@@ -356,8 +357,8 @@ static void limits_the_memory_of_bodies(void **state) {
     assert_int_equal(serve_stop(&server, SIGTERM), 0);
 }
 
-/* Clients that hold back the ends of large bodies leave room for small ones; and what they take is
- * told although the engine has nothing to do. */
+/* Clients that hold back the ends of large bodies leave memory for small ones. The memory of bodies
+ * is published although the engine is idle. */
 static void small_requests_overtake_large_ones(void **state) {
     (void)state;
     enum { BODY = 240000, N = 70, TAKEN = 12 << 20 };
@@ -373,7 +374,7 @@ static void small_requests_overtake_large_ones(void **state) {
     for (size_t i = 0; i < N; i++) {
         fds[i] = serve_connect(&server);
         serve_send(fds[i], head, (size_t)n);
-        /* The last ones may be refused meanwhile. */
+        /* The last ones may be rejected meanwhile. */
         for (ssize_t sent = 0, k = 1; k > 0 && sent < BODY; sent += k)
             k = send(fds[i], body + sent, (size_t)(BODY - sent), MSG_NOSIGNAL);
     }
@@ -389,11 +390,11 @@ static void small_requests_overtake_large_ones(void **state) {
 
 /* ---- the end ---- */
 
-/* What the error calls enough is enough, and little less is not. */
+/* The size that the error recommends is enough, and slightly less is not. */
 static void reports_the_minimum_memory(void **state) {
     (void)state;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    skip(); /* what a sanitizer takes changes from start to start */
+    skip(); /* a sanitizer's memory differs from start to start */
 #endif
     cli_result r = CLI("serve", QUICK, "--port", "0", "--memory", "8M", DEMO);
     assert_code(&r, 1);
@@ -405,7 +406,7 @@ static void reports_the_minimum_memory(void **state) {
     snprintf(size, sizeof size, "%.1fM", enough - 1);
     cli_result less = CLI("serve", QUICK, "--port", "0", "--memory", size, DEMO);
     assert_code(&less, 1);
-    snprintf(size, sizeof size, "%.1fM", enough + 0.3); /* pages here and there */
+    snprintf(size, sizeof size, "%.1fM", enough + 0.3); /* some pages of tolerance */
     SERVE_START(&server, "-q", "--memory", size);
     assert_int_equal(serve_stop(&server, SIGTERM), 0);
     cli_free(&less);

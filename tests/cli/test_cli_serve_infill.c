@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a prompt with a suffix is put together, in the tokens of families of models. */
+/* Tests of prompts with a suffix, with the special tokens of several families of models. */
 #include "protocol_bench.h"
 
 #include "../../programs/antigravity/serve/job/infill.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* "a" to "d", "<" and a line break are 0 to 5; the marks come behind them. */
+/* The ids of "a" to "d", "<" and newline are 0 to 5; special tokens follow. */
 #define TOKENIZER(...)                                                                       \
     "{'model': {'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'd': 3, '<': 4, '\\n': 5}," \
     " 'merges': []}, 'added_tokens': [" __VA_ARGS__ "]}"
@@ -27,7 +27,7 @@ static ag_tokenizer *tokenizer_of(const char *json) {
     return t;
 }
 
-/* Fills the gap of a request with these; expected: the ids, or NULL where it is refused. */
+/* Checks the prompt of a request. expected: the ids, or NULL if it is rejected. */
 static void check(const char *tokenizer, const char *before, const char *suffix, const char *files,
                   const char *expected) {
     ag_tokenizer *t = tokenizer_of(tokenizer);
@@ -59,7 +59,7 @@ static void encodes_a_gap_with_the_models_tokens(void **state) {
     check(
         TOKENIZER(MARK(6, "<fim_prefix>") "," MARK(7, "<fim_suffix>") "," MARK(8, "<fim_middle>")),
         "'ab'", "c", NULL, "6 0 1 7 2 8");
-    /* A part of a family's marks is none. */
+    /* Some of a family's tokens are not enough. */
     check(TOKENIZER(MARK(6, "<fim_prefix>") "," MARK(7, "<fim_suffix>")), "'a'", "b", NULL, NULL);
     check(QWEN, "[0, 1]", "c", NULL, NULL);
 }
@@ -70,7 +70,7 @@ static void puts_other_files_before_the_gap(void **state) {
           "9 2 3 5 3 3 9 5 2 6 0 8 1 7");
 }
 
-/* Who writes a mark into a file has written text. */
+/* A special token in a file is text. */
 static void does_not_parse_special_tokens_in_texts(void **state) {
     (void)state;
     ag_tokenizer *t = tokenizer_of(QWEN);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server's processor time for a request is linear in its body, in every protocol. */
+/* Tests that the server's processor time for a request is linear in its body, in every protocol. */
 #include "serve_client.h"
 
 #include <signal.h>
@@ -16,11 +16,11 @@ enum { SANITIZED = 0 };
 
 enum { N_SIZES = 3, MAX_TRIES = 10, MANY = SANITIZED ? 1000 : 5000, SOME = SANITIZED ? 500 : 1200 };
 
-/* A body in which ' is a quotation mark: head, n times the item, middle, n times the second item
- * (NULL: none), tail. A # is the item's number. */
+/* A body in which ' stands for a quotation mark: head, n times the item, middle, n times the second
+ * item (NULL: none), tail. # is replaced by the item's number. */
 typedef struct form {
     const char *name, *line, *head, *item, *middle, *second, *tail;
-    size_t n; /* items of the smallest body */
+    size_t n; /* number of items in the smallest body */
 } form;
 
 #define CHAT "POST /v1/chat/completions"
@@ -86,7 +86,7 @@ static const form forms[] = {
     {"tools", OLLAMA, FEW "'messages':[" USER "],'tools':[", TOOL, "", NULL, "]}", SOME},
 };
 
-/* Seconds that the largest body of many items may take. */
+/* Limit for the largest body of many items, in seconds. */
 static const double max_seconds = 0.5;
 
 static serve_process server;
@@ -137,7 +137,7 @@ static double server_seconds(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The request is answered, or refused with an error that says why. */
+/* Returns the server's processor time for a request, which may be rejected with an error. */
 static double seconds_of(const form *f, const char *text) {
     const double begin = server_seconds();
     serve_reply r = serve_fetch(&server, f->line, "", text);
@@ -151,15 +151,15 @@ static double seconds_of(const form *f, const char *text) {
     return s;
 }
 
-/* A doubling costs at most 2.3 times as much; 20 ms is the noise of a short request. */
+/* Twice the size may take 2.3 times as long; 20 ms is the noise of a short request. */
 static bool is_linear(const double *seconds) {
     for (size_t k = 0; k + 1 < N_SIZES; k++)
         if (seconds[k + 1] > 2.3 * seconds[k] + 0.02) return false;
     return true;
 }
 
-/* Other processes empty the processor's caches: what counts is one try in which all sizes had the
- * same conditions, or the least time of each size. */
+/* Other processes evict the caches of the processor. So one try with equal conditions for all sizes
+ * must be linear, or the minimum of each size. */
 static void check_form(const form *f) {
     double least[N_SIZES] = {0}, now[N_SIZES];
     char *texts[N_SIZES];
@@ -221,7 +221,7 @@ static void ollama_chat_takes_linear_time(void **state) {
 static int start_server(void **state) {
     (void)state;
     SERVE_START(&server, "--chat-template", AG_SOURCE_DIR "/tests/cli/agent.jinja", "--ctx-size",
-                "256", "-q"); /* all prompts are too long */
+                "256", "-q"); /* all prompts exceed the context */
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `antigravity serve` as clients of llama.cpp's server see it. */
+/* Tests of `antigravity serve` with llama.cpp's API. */
 #include "served_group.h"
 
 #include <signal.h>
@@ -9,7 +9,8 @@
 
 #define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time\"}]"
 
-/* As llama.cpp has it: ids and texts in one prompt, several prompts, chosen fields, pieces. */
+/* Checks llama.cpp's forms: ids and texts in one prompt, several prompts, selected fields,
+ * chunks. */
 static void serves_completion(void **state) {
     (void)state;
     json_t *v = serve_json(&server, "POST /completion",
@@ -61,7 +62,7 @@ static void serves_completion(void **state) {
     char names[65 * 4 + 64] = "{\"prompt\":\"a\",\"response_fields\":[";
     for (size_t i = 0; i < 65; i++) strcat(names, i ? ",\"a\"" : "\"a\"");
     json_decref(serve_json(&server, "POST /completion", strcat(names, "]}"), 400));
-    /* No field has so long a name. */
+    /* No field has such a long name. */
     v = serve_json(&server, "POST /completion",
                    "{\"prompt\":\"a\",\"n_predict\":1,\"response_fields\":[\"generation_settings/"
                    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"]}",
@@ -85,7 +86,7 @@ static void stream_ends_with_timings(void **state) {
     serve_reply_free(&r);
 }
 
-/* The content of an answer to this body. */
+/* Copies the content of the answer to a body. */
 static void complete(const char *body, char out[static 256]) {
     json_t *v = serve_json(&server, "POST /completion", body, 200);
     snprintf(out, 256, "%s", json_string_at(v, "content"));
@@ -144,7 +145,7 @@ static void accepts_a_schema_next_to_its_type(void **state) {
     }
 }
 
-/* Clients shorten a conversation when they are told so in their words. */
+/* Clients shorten a conversation if the error has the name that they know. */
 static void reports_a_prompt_beyond_the_context(void **state) {
     (void)state;
     enum { WORDS = 200 };
@@ -202,7 +203,7 @@ static void rejects_infill_without_fim_tokens(void **state) {
                            200));
 }
 
-/* The demo model, three of whose unused tokens become the marks of a gap. */
+/* Makes a copy of the demo model in which three unused tokens are fill-in-the-middle tokens. */
 static void make_filler(char *dir) {
     static const char *const files[] = {"config.json", "generation_config.json",
                                         "model.safetensors"};
@@ -277,7 +278,7 @@ static void reports_settings(void **state) {
     assert_string_equal(json_string_at(p, "model_alias"), "demo");
     assert_string_equal(json_string_at(p, "kv_policies.0"), "none");
     const json_t *policies = json_at(p, "kv_policies");
-    /* Each of them is what a request may say. */
+    /* Requests may name each of them. */
     for (size_t i = 0; i < json_array_size(policies); i++) {
         char body[200];
         snprintf(body, sizeof body,

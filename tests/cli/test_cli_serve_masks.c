@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A grammar that is too expensive: its request gets status 400 and the number, others are served.
- */
+/* Test of a grammar that is too expensive: its request gets status 400 and the number of steps,
+ * other requests are served. */
 #include "serve_client.h"
 
 #include <signal.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `--memory` against bodies that become far larger than they are: the process never exceeds it. */
+/* Tests of `--memory` against bodies that need far more memory than their size: the process never
+ * exceeds the limit. */
 #include "serve_client.h"
 
 #include <signal.h>
@@ -44,7 +45,7 @@ static void add(body *b, const char *s) {
     b->n += n;
 }
 
-/* `first`, then `more` until the body has n bytes. */
+/* Appends `first`, then `more` until the body has n bytes. */
 static void add_list(body *b, const char *first, const char *more, size_t n) {
     add(b, first);
     while (b->n < n) add(b, more);
@@ -56,7 +57,7 @@ static void add_list(body *b, const char *first, const char *more, size_t n) {
 #define RESULT "\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"y\"}"
 #define TOOL "],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":"
 
-/* A body: the start of "messages", its first item, the repeated item, the end of the body. */
+/* The parts of a body: the start up to "messages", the first item, the repeated item, the end. */
 typedef struct form {
     const char *name, *begin, *first, *more, *end;
 } form;
@@ -87,7 +88,7 @@ static const form forms[] = {
 
 static body body_of(const form *f, size_t n) {
     body b = {0};
-    /* One token, as Ollama says it, too: else an answer is as long as the context. */
+    /* One token, also in Ollama's form; otherwise an answer is as long as the context. */
     add(&b, "{\"model\":\"demo\",\"max_tokens\":1,\"options\":{\"num_predict\":1},\"messages\":[");
     add(&b, f->begin);
     add_list(&b, f->first, f->more, n);
@@ -111,7 +112,7 @@ static bool is_expected(int status) {
     return status == 200 || status == 400 || status == 413 || status == 503;
 }
 
-/* The body of N_CLIENTS clients at once. */
+/* Sends the body from N_CLIENTS clients at once. */
 static void attack(const char *line, const char *name, const body *b) {
     int fds[N_CLIENTS];
     for (size_t i = 0; i < N_CLIENTS; i++) send_to(fds[i] = serve_connect(&server), line, b);
@@ -134,7 +135,7 @@ static void ask_small(void) {
     serve_reply_free(&r);
 }
 
-/* Conversations that stay in memory until it is needed. */
+/* Creates cached sessions, which stay in memory until it is needed. */
 static void fill_prefix_store(void) {
     for (int i = 0; i < 18; i++) {
         body b = {0};
@@ -199,7 +200,7 @@ static void limits_prompts_and_biases(void **state) {
     ask_small();
 }
 
-/* Nothing of earlier requests is left, or this one would be told to try again. */
+/* Memory of earlier requests must be free, or the error would say "retry later". */
 static void rejects_a_request_that_can_never_fit(void **state) {
     (void)state;
     body b = body_of(&forms[2], 1 << 20);

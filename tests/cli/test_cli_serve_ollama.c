@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ollama's chat and generate: what a body asks for, and what an answer becomes. */
+/* Tests of ollama's chat and generate: parsers and replies. */
 #include "protocol_bench.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static void reads_sampling_options(void **state) {
                          " 'keep_alive': '5m'}");
     const serve_request *r = &p->request;
     if (p->error.status) fail_msg("%s", p->error.text);
-    assert_true(r->stream); /* unless it says otherwise */
+    assert_true(r->stream); /* the default */
     assert_true(r->sampling.temperature == 0.5 && r->sampling.repetition_penalty == 1.5);
     assert_int_equal(r->sampling.top_k, 3);
     assert_int_equal(r->sampling.repetition_window, 64);
@@ -70,7 +70,7 @@ static void numbers_calls_and_results_alike(void **state) {
     parsed_free(p);
 }
 
-/* A body of many small messages: what is done for each may not grow with those before it. */
+/* Many small messages: the work for each must not depend on their number. */
 static void reads_many_results_in_linear_time(void **state) {
     (void)state;
     enum { N = 200000 };
@@ -80,7 +80,7 @@ static void reads_many_results_in_linear_time(void **state) {
     serve_request r;
     serve_error e;
     serve_request_init(&r);
-    alarm(60); /* ends a test that would go on for an hour */
+    alarm(60); /* ends a test that would take an hour */
     assert_true(at("/api/chat")->parse(NULL, body, &r, &e));
     alarm(0);
     assert_int_equal(json_array_size(r.messages), N);

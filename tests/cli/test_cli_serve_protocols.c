@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `antigravity serve` as clients of Anthropic, OpenAI Responses and ollama see it. */
+/* Tests of `antigravity serve` with the APIs of Anthropic, OpenAI Responses and ollama. */
 #include "served_group.h"
 
 #include <signal.h>
@@ -30,7 +30,7 @@ static void replies_to_a_message(void **state) {
     json_decref(m);
 }
 
-/* The texts of all deltas of a stream. */
+/* Joins the texts of all deltas of a stream. */
 static void join_deltas(const char *stream, const char *mark, char *out, size_t cap) {
     size_t n = 0;
     for (const char *at = strstr(stream, mark); at; at = strstr(at + 1, mark)) {
@@ -71,7 +71,7 @@ static void reuses_the_prefix_despite_a_billing_header(void **state) {
     json_decref(serve_json(&server, MESSAGES, AGENT("aaaaa"), 200));
     json_t *m = serve_json(&server, MESSAGES, AGENT("bbbbb"), 200);
     assert_int_equal(json_number_at(m, "usage.input_tokens"),
-                     1); /* a prompt's last token is read */
+                     1); /* the last token of a prompt is always computed */
     assert_true(json_number_at(m, "usage.cache_read_input_tokens") > 10);
     json_decref(m);
 }
@@ -129,7 +129,7 @@ static void replies_to_a_response(void **state) {
     assert_true(strlen(json_string_at(r, "output.0.content.0.text")) > 0);
     assert_int_equal(json_number_at(r, "usage.output_tokens"), 8);
     json_decref(r);
-    /* Without /v1 the first model answers. */
+    /* Without /v1 the first model is used. */
     json_decref(serve_json(&server, "POST /responses",
                            "{\"input\":\"Once\",\"max_output_tokens\":1}", 200));
     r = serve_json(&server, RESPONSES "/input_tokens", "{\"model\":\"demo\",\"input\":\"Once\"}",
@@ -194,7 +194,8 @@ static void ollama_lists_models(void **state) {
     assert_string_equal(json_string_at(v, "models.1.name"), "claude");
     json_decref(v);
     v = serve_json(&server, "GET /api/ps", NULL, 200);
-    assert_string_equal(json_string_at(v, "models.0.name"), "demo"); /* it has answered above */
+    assert_string_equal(json_string_at(v, "models.0.name"),
+                        "demo"); /* it has a resident session since the request above */
     json_decref(v);
     v = serve_json(&server, "POST /api/show", "{\"model\":\"claude:latest\"}", 200);
     assert_string_equal(json_string_at(v, "details.family"), "llama");
@@ -216,7 +217,7 @@ static void ollama_cannot_change_models(void **state) {
     }
 }
 
-/* Strict clients take a list of maps, or nothing. */
+/* Strict clients accept a list of maps, or null. */
 static void reports_completion_probabilities_in_two_forms(void **state) {
     (void)state;
     for (int n = 0; n < 2; n++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenAI's Responses: what a body asks for, and what an answer becomes. */
+/* Tests of OpenAI's Responses API: parsers and replies. */
 #include "protocol_bench.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity serve as systemd runs it: sockets that are passed, and what it tells. */
+/* Tests of antigravity serve as systemd runs it: inherited sockets and notifications. */
 #include "serve_client.h"
 
 #include <arpa/inet.h>
@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 typedef struct manager {
-    int listens, port;   /* the socket that is passed */
-    bool is_for_another; /* process, says the environment */
-    int notify;          /* where the server tells of itself */
+    int listens, port;   /* the socket to inherit */
+    bool is_for_another; /* LISTEN_PID names another process */
+    int notify;          /* receives the server's notifications */
     char notify_path[108];
 } manager;
 
@@ -30,7 +30,7 @@ static void pass_socket(void *user) {
     setenv("LISTEN_PID", pid, 1);
     setenv("LISTEN_FDS", "1", 1);
     setenv("NOTIFY_SOCKET", m->notify_path, 1);
-    if (m->listens == 3) fcntl(3, F_SETFD, 0); /* dup2() would leave it as it is */
+    if (m->listens == 3) fcntl(3, F_SETFD, 0); /* dup2() would not change its flags */
     else dup2(m->listens, 3);
 }
 
@@ -70,7 +70,7 @@ static void serves_on_an_inherited_socket(void **state) {
     char dir[96] = "serve_systemd";
     make_directory(dir);
     manager m = make_manager(dir);
-    /* Who comes before there is a server waits for it. */
+    /* A client that connects before the server starts must wait for it. */
     const serve_process early = {.port = m.port};
     const int fd = serve_connect(&early);
     static const char ask[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -107,7 +107,7 @@ static void ignores_sockets_of_another_process(void **state) {
     remove_directory(dir);
 }
 
-/* ---- environments that are wrong ---- */
+/* ---- invalid environments ---- */
 
 typedef struct environment {
     const char *pid; /* LISTEN_PID; NULL: not set; "self": the server's own */
@@ -187,7 +187,7 @@ static void rejects_descriptors_that_do_not_listen(void **state) {
     close(file);
 }
 
-/* A process that has the variables from its parent, not from a service manager. */
+/* The process inherits the variables from its parent, not from a service manager. */
 static void ignores_the_environment_of_another_process(void **state) {
     static const environment all[] = {{"1", "1", -1}, {"1", "x", -1}, {NULL, "1", -1}};
     (void)state;

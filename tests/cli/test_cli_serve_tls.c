@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity serve with a certificate: what clients see, and those that do not end a handshake. */
+/* Tests of antigravity serve with a certificate: what clients see, and clients that do not finish a
+ * handshake. */
 #include "served_group.h"
 #include "tls_client.h"
 
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 static char dir[96] = "serve_tls", cert[160], key[160];
-/* The certificate of the server is signed by a middle one, which the root has signed. */
+/* The server's certificate is signed by an intermediate one, which the root has signed. */
 static tls_identity root, chain[2], stranger;
 
 #define CHAT "POST /v1/chat/completions"
@@ -25,7 +26,7 @@ static tls_identity root, chain[2], stranger;
 static bool is_closed_socket(int fd) {
     char bytes[4096];
     ssize_t n;
-    while ((n = recv(fd, bytes, sizeof bytes, 0)) > 0) continue; /* an alert may come before */
+    while ((n = recv(fd, bytes, sizeof bytes, 0)) > 0) continue; /* an alert may arrive first */
     return n == 0 || errno == ECONNRESET;
 }
 
@@ -35,7 +36,7 @@ static void expect_health(void) {
     free(text);
 }
 
-/* ---- what works ---- */
+/* ---- connections ---- */
 
 static void streams_to_clients_that_trust_the_root(void **state) {
     (void)state;
@@ -61,7 +62,7 @@ static void transfers_large_bodies_and_several_requests(void **state) {
     assert_true(strlen(text) > 100000);
     free(text);
     free(body);
-    /* What is refused by its head is answered although its body was not read. */
+    /* A request that is rejected by its head gets a reply although its body was not read. */
     text = tls_fetch(&server, root.cert, "POST /nothing", "0123456789");
     assert_int_equal(strncmp(text, "HTTP/1.1 404 ", 13), 0);
     free(text);
@@ -92,7 +93,7 @@ static void rejects_versions_before_tls_1_2(void **state) {
     tls_disconnect(&c);
 }
 
-/* What the engine is told of is published when it has done something. */
+/* The server publishes its memory after the engine has done something. */
 static double server_bytes(void) {
     free(tls_fetch(&server, root.cert, CHAT, STREAM));
     char *text = tls_fetch(&server, root.cert, "GET /metrics", NULL);
@@ -121,7 +122,7 @@ static void counts_memory_of_connections(void **state) {
     assert_int_equal(serve_stop(&server, SIGTERM), 0);
 }
 
-/* ---- clients that are of no use ---- */
+/* ---- unusable clients ---- */
 
 static void fails_for_clients_without_the_root(void **state) {
     (void)state;
@@ -131,7 +132,7 @@ static void fails_for_clients_without_the_root(void **state) {
     expect_health();
 }
 
-/* A client's first words, from a handshake that never leaves this process. */
+/* Returns the first message of a client, from a handshake inside of this process. */
 static size_t client_hello(unsigned char *bytes, size_t cap) {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     SSL *ssl = SSL_new(context);
@@ -161,7 +162,7 @@ static void closes_unfinished_handshakes(void **state) {
         if (!is_closed_socket(all[i])) fail_msg("client %zu is not given up", i);
         close(all[i]);
     }
-    /* And one that ended it, but asks for nothing. */
+    /* A client that finishes the handshake and sends no request. */
     tls_client c = tls_connect(&server, root.cert, 0);
     bool ended = false;
     assert_true(c.is_trusted);
@@ -178,7 +179,7 @@ static void closes_the_longest_waiting_for_a_new_one(void **state) {
     const int first = serve_connect(&server), second = serve_connect(&server);
     tls_client c = tls_connect(&server, root.cert, 0);
     assert_true(c.is_trusted);
-    assert_true(is_closed_socket(first)); /* a handshake is a connection */
+    assert_true(is_closed_socket(first)); /* a handshake counts as a connection */
     tls_send(&c, "GET /health HTTP/1.1\r\nHo", 24);
     tls_client d = tls_connect(&server, root.cert, 0);
     assert_true(d.is_trusted);
@@ -201,7 +202,7 @@ static void closes_the_longest_waiting_for_a_new_one(void **state) {
 
 static void read_log_until(const char *part) {
     while (!strstr(server.log, part)) assert_true(serve_read_log(&server));
-    server.n_log = 0; /* what comes is looked at alone */
+    server.n_log = 0; /* only new output counts */
     server.log[0] = '\0';
 }
 
@@ -233,7 +234,7 @@ static void reloads_its_files(void **state) {
     c = tls_connect(&server, root.cert, 0);
     assert_int_equal(serial_of(&c), second);
     tls_disconnect(&c);
-    /* A connection keeps what it began with. */
+    /* A connection keeps its certificate. */
     tls_send(&old, ask, sizeof ask - 1);
     assert_true(tls_receive_until(&old, "\"status\":\"ok\""));
     tls_disconnect(&old);
@@ -291,7 +292,7 @@ static void rejects_invalid_files_with_a_reason(void **state) {
     chmod(key, 0600);
 }
 
-/* ---- the tests ---- */
+/* ---- fixture ---- */
 
 static int make_files(void) {
     make_directory(dir);

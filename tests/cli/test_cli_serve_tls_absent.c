@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity serve, built without OpenSSL. */
+/* Test of antigravity serve in a build without OpenSSL. */
 #include "cli.h"
 
 static void reports_that_tls_is_not_supported(void **state) {

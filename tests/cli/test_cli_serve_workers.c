@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which jobs wait for which: large ones never take the last worker. */
+/* Tests of the order of work items: large ones never take the last worker. */
 #include "serve/work/worker.h"
 
 #include <event2/event.h>
@@ -17,7 +17,7 @@ enum { N_LARGE = 4, N_SMALL = 20 };
 
 typedef struct test_job {
     work_item job;
-    sem_t *gate; /* it waits here; NULL: it does not */
+    sem_t *gate; /* the item waits here; NULL: it does not wait */
     atomic_int *order;
     int ended_as;
 } test_job;
@@ -68,7 +68,7 @@ static void close_bench(void) {
     event_base_free(now.base);
 }
 
-/* Four large jobs do not end before all the small ones have. */
+/* Four large items cannot end before all small ones have. */
 static void small_items_overtake_large_ones(void **state) {
     (void)state;
     sem_t gate;
@@ -87,7 +87,7 @@ static void small_items_overtake_large_ones(void **state) {
     sem_destroy(&gate);
 }
 
-/* An older large job comes before a younger small one where both may run. */
+/* An older large item runs before a younger small one if both may run. */
 static void runs_items_in_order_with_one_worker(void **state) {
     (void)state;
     sem_t gate;

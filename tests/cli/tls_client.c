@@ -72,7 +72,7 @@ tls_client tls_connect(const serve_process *p, X509 *trusted, int max_version) {
     tls_client c = {.fd = serve_connect(p), .context = SSL_CTX_new(TLS_client_method())};
     assert_non_null(c.context);
     if (max_version) {
-        SSL_CTX_set_security_level(c.context, 0); /* or it would not even offer old ones */
+        SSL_CTX_set_security_level(c.context, 0); /* otherwise it would not offer old versions */
         SSL_CTX_set_max_proto_version(c.context, max_version);
     }
     X509_STORE_add_cert(SSL_CTX_get_cert_store(c.context), trusted);
