@@ -8,10 +8,10 @@
 
 #include "../programs/antigravity/json_out.h"
 #include "../programs/antigravity/output.h"
-#include "../programs/antigravity/serve/work/account.h"
 #include "../programs/antigravity/serve/anthropic/anthropic.h"
 #include "../programs/antigravity/serve/openai/openai.h"
 #include "../programs/antigravity/serve/openai/responses.h"
+#include "../programs/antigravity/serve/work/account.h"
 
 #include <antigravity/chat.h>
 #include <stdio.h>
