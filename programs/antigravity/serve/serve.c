@@ -8,16 +8,15 @@
 #include "serve/work/account.h"
 #include "serve_options.h"
 #include "server_loop.h"
+#include "system.h"
 #include "talk.h"
 #include "talk_options.h"
 
 #include <event2/event.h>
 #include <limits.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum { RESERVED_FILES = 64 };
 
@@ -121,17 +120,6 @@ static uint64_t count_bytes(void *user) {
     return atomic_load(&o->bytes);
 }
 
-/* Uses few heaps, and separate mappings for large blocks, so that freed memory returns to the
- * system. */
-static void limit_heap(void) {
-#ifdef __GLIBC__
-    enum { HEAPS = 2, PIECE = 1 << 17 };
-    mallopt(M_ARENA_MAX, HEAPS);
-    mallopt(M_MMAP_THRESHOLD, PIECE);
-    mallopt(M_TRIM_THRESHOLD, PIECE);
-#endif
-}
-
 static int open_engine(serving_setup *s) {
     ag_error err;
     serve_options *o = &s->options;
@@ -198,15 +186,10 @@ static int open_sockets(serving_setup *s) {
     return EXIT_USAGE;
 }
 
-/* Raises the limit on open files, and lowers *max_connections to it: every connection is a file. */
-static void raise_file_limit(uint32_t *max_connections) {
-    struct rlimit r;
-    if (getrlimit(RLIMIT_NOFILE, &r) != 0) return;
-    r.rlim_cur = r.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &r);
-    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY) return;
-    const rlim_t max =
-        r.rlim_cur > 2 * RESERVED_FILES ? r.rlim_cur - RESERVED_FILES : RESERVED_FILES;
+/* Every connection is a file: lowers *max_connections to the limit on open files. */
+static void limit_connections(uint32_t *max_connections) {
+    const size_t limit = system_raise_file_limit();
+    const size_t max = limit > 2 * RESERVED_FILES ? limit - RESERVED_FILES : RESERVED_FILES;
     if (*max_connections > max) *max_connections = (uint32_t)max;
 }
 
@@ -216,8 +199,8 @@ int command_serve(int argc, char **argv) {
     event_set_mem_functions(account_malloc, account_realloc, account_free);
     int code = serve_options_read(&s.options, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    limit_heap();
-    raise_file_limit(&s.options.server.limits.max_connections);
+    system_limit_heap();
+    limit_connections(&s.options.server.limits.max_connections);
     code = open_sockets(&s);
     s.options.server.tls = s.tls;
     if (code == EXIT_DONE) code = open_engine(&s);

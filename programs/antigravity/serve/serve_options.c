@@ -3,10 +3,10 @@
 
 #include "command.h"
 #include "output.h"
+#include "system.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define FIELD(name) offsetof(serve_options, name)
 
@@ -451,9 +451,7 @@ static int check(serve_options *o, const command_line *line) {
     const int replay = replay_check(&o->replay, &o->model.eviction);
     const int code = replay == EXIT_DONE ? model_options_check(&o->model) : replay;
     const char *spill = o->model.eviction.spill.path;
-    struct stat info;
-    if (code != EXIT_DONE || !spill || (stat(spill, &info) == 0 && S_ISDIR(info.st_mode)))
-        return code;
+    if (code != EXIT_DONE || !spill || system_is_directory(spill)) return code;
     complain("--kv-spill %s: not a directory; a server needs one for its sessions", spill);
     return EXIT_USAGE;
 }

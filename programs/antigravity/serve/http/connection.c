@@ -4,12 +4,10 @@
 
 #include "clock.h"
 #include "serve/work/account.h"
+#include "socket.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 enum { MAX_PIPELINED = 65536, LINGER_S = 2, LINGER_BYTES = 64 << 20 };
 static const double MIN_BODY_RATE = 16384; /* minimum, in bytes a second */
@@ -124,7 +122,7 @@ void connection_finish_reply(connection *c) {
          * response. */
         connection_enter(c, CONNECTION_LINGERING);
         tls_end(c->events);
-        shutdown(connection_socket(c), SHUT_WR);
+        socket_shutdown_output(connection_socket(c));
         connection_set_deadline(c, LINGER_S);
         bufferevent_setwatermark(c->events, EV_READ, 0, 0);
         connection_read(c);
@@ -388,7 +386,6 @@ static void reject_socket(connection_set *set, evutil_socket_t fd) {
 
 void connection_accept_from(connection_set *set, evutil_socket_t fd, const peer_address *from) {
     const bool is_local = !from;
-    const int one = 1;
     peer_count *peer;
     if (!connection_count_peer(set, from, &peer)) {
         reject_socket(set, fd);
@@ -408,7 +405,7 @@ void connection_accept_from(connection_set *set, evutil_socket_t fd, const peer_
     set->n++;
     if (c->is_tls) set->n_tls++;
     connection_enter(c, CONNECTION_HEAD);
-    if (!is_local) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (!is_local) socket_set_no_delay(fd);
     /* The deadline of the first head includes the handshake. */
     bufferevent_setcb(c->events, on_readable, on_written, on_event, c);
     const struct timeval write_time = {.tv_sec = (time_t)set->limits.write_s};
@@ -418,12 +415,10 @@ void connection_accept_from(connection_set *set, evutil_socket_t fd, const peer_
 }
 
 void connection_accept(connection_set *set, evutil_socket_t fd, bool is_local) {
-    struct sockaddr_storage at;
-    socklen_t size = sizeof at;
     peer_address from;
     if (is_local) {
         connection_accept_from(set, fd, NULL);
-    } else if (getpeername(fd, (struct sockaddr *)&at, &size) == 0 && peer_address_of(&at, &from)) {
+    } else if (socket_peer_address(fd, &from)) {
         connection_accept_from(set, fd, &from);
     } else {
         evutil_closesocket(fd); /* the client has closed it */

@@ -2,10 +2,11 @@
 /* Writing: responses and streams. */
 #include "connection_impl.h"
 
+#include "serve/system.h"
+#include "socket.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
 
 enum { MAX_PIECE = 32 << 20 };
 
@@ -42,10 +43,8 @@ static const char *phrase_of(int status) {
 /* Fails without memory. */
 static bool write_head(connection *c, int status, const char *type, const char *headers) {
     struct evbuffer *out = bufferevent_get_output(c->events);
-    char date[64] = "";
-    const time_t now = time(NULL);
-    struct tm utc;
-    if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
+    char date[64];
+    system_format_time(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", system_wall_clock());
     /* The rest of the body must not be read as a request. */
     if (c->has_unread_body) c->close_after = true;
     return evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, phrase_of(status),
@@ -67,7 +66,7 @@ static void flush_response(connection *c) {
 static void abort_reply(connection *c) {
     struct evbuffer *out = bufferevent_get_output(c->events);
     evbuffer_drain(out, evbuffer_get_length(out));
-    shutdown(connection_socket(c), SHUT_RDWR);
+    socket_shutdown(connection_socket(c));
 }
 
 void connection_reply(connection *c, int status, const char *type, const char *headers,

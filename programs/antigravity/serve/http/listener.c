@@ -2,6 +2,7 @@
 #include "listener.h"
 
 #include "output.h"
+#include "peer_address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -142,16 +143,6 @@ bool listen_inherited(listeners *l, size_t *n) {
     return true;
 }
 
-static bool is_loopback(const struct sockaddr_storage *at) {
-    if (at->ss_family == AF_UNIX) return true;
-    if (at->ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)at;
-        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
-    }
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)at;
-    return at->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-}
-
 bool listeners_are_local(const listeners *l) {
     for (size_t i = 0; i < l->n; i++)
         if (!l->is_local[i]) return false;
@@ -162,7 +153,10 @@ bool listeners_are_public(const listeners *l) {
     for (size_t i = 0; i < l->n; i++) {
         struct sockaddr_storage at;
         socklen_t size = sizeof at;
-        if (getsockname(l->sockets[i], (struct sockaddr *)&at, &size) != 0 || !is_loopback(&at))
+        peer_address a;
+        if (l->is_local[i]) continue;
+        if (getsockname(l->sockets[i], (struct sockaddr *)&at, &size) != 0 ||
+            !peer_address_of(&at, &a) || !peer_address_is_loopback(&a))
             return true;
     }
     return false;

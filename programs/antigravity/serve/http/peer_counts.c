@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "peer_counts.h"
 
+#include "serve/system.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { MIN_BUCKETS = 16, MAX_BUCKETS = 65536 };
 
 bool peer_counts_init(peer_counts *t, size_t max_connections) {
     *t = (peer_counts){.n_buckets = MIN_BUCKETS};
     while (t->n_buckets < max_connections && t->n_buckets < MAX_BUCKETS) t->n_buckets *= 2;
-    if (getrandom(&t->seed, sizeof t->seed, GRND_NONBLOCK) < 0) t->seed = (uintptr_t)t;
+    if (!system_random(&t->seed, sizeof t->seed)) t->seed = (uintptr_t)t;
     t->buckets = calloc(t->n_buckets, sizeof *t->buckets);
     return t->buckets != NULL;
 }

@@ -2,11 +2,11 @@
 #include "tls.h"
 
 #include "output.h"
+#include "serve/system.h"
 
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent_ssl.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct tls_files {
     const char *cert, *key;
@@ -25,13 +23,10 @@ struct tls_files {
 /* ---- errors in the files ---- */
 
 /* Fails if path is not a readable file. *mode: its permissions. */
-static bool check_file(const char *option, const char *path, mode_t *mode, char *message) {
-    struct stat s;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    const char *reason = fd < 0 || fstat(fd, &s) != 0 ? strerror(errno) : NULL;
-    if (!reason && S_ISDIR(s.st_mode)) reason = "is a directory; give a PEM file";
-    if (!reason) *mode = s.st_mode;
-    if (fd >= 0) close(fd);
+static bool check_file(const char *option, const char *path, unsigned *mode, char *message) {
+    const char *reason = system_is_directory(path)       ? "is a directory; give a PEM file"
+                         : !system_file_mode(path, mode) ? strerror(errno)
+                                                         : NULL;
     if (reason) snprintf(message, TLS_REASON_SIZE, "%s %.300s: %s", option, path, reason);
     return !reason;
 }
@@ -87,16 +82,17 @@ static bool use_key(SSL_CTX *x, const tls_files *t, char *message) {
 }
 
 static bool use_files(SSL_CTX *x, const tls_files *t, char *message) {
-    mode_t mode;
+    unsigned mode;
     if (!check_file("--tls-cert", t->cert, &mode, message)) return false;
     if (!check_file("--tls-key", t->key, &mode, message)) return false;
     ERR_clear_error();
     if (SSL_CTX_use_certificate_chain_file(x, t->cert) != 1)
         return report_bad_file("--tls-cert", t->cert, "certificate", message);
     if (!use_key(x, t, message)) return false;
-    if (mode & S_IROTH)
+    enum { OTHERS_READ = 04 };
+    if (mode & OTHERS_READ)
         complain("--tls-key %s: all users of this machine may read the key (mode %03o)", t->key,
-                 (unsigned)mode & 0777);
+                 mode & 0777);
     return true;
 }
 

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answer_memory.h"
 
+#include "serve/system.h"
 #include "serve/work/account.h"
 #include "user_files.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_ANSWERS = 4096 };
 
@@ -327,28 +325,11 @@ static void load_line(answer_memory *m, const char *text, size_t len) {
     json_decref(line);
 }
 
-/* Opens a regular file of this user; symbolic links are rejected. */
-static FILE *open_own_file(const char *path) {
-    struct stat st;
-    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
-        FILE *f = fdopen(fd, "r");
-        if (f) return f;
-    } else {
-        errno = EPERM;
-    }
-    const int failed = errno;
-    close(fd);
-    errno = failed;
-    return NULL;
-}
-
 bool answer_memory_load(answer_memory *m, const char *path, char reason[ANSWER_REASON_SIZE]) {
     char *line = NULL;
     size_t cap = 0;
     ssize_t n;
-    FILE *f = open_own_file(path);
+    FILE *f = system_open_own_file(path);
     if (!f) return errno == ENOENT || report_errno(reason, path);
     while ((n = getline(&line, &cap, f)) > 0) load_line(m, line, (size_t)n);
     const bool failed = ferror(f);

@@ -25,11 +25,6 @@ void serve_write(serve_job_view *view, const char *bytes, size_t n) {
     connection_stream(c, bytes, n);
 }
 
-/* Closes the connection: a stream without its end shows the client that data is missing. */
-static void abort_stream(serve_job *job) {
-    if (job->http->connection) connection_abort(job->http->connection);
-}
-
 /* Writes prefix, value and suffix at once, because each write is a chunk of its own. */
 static void write_json(serve_job_view *view, const char *prefix, json_t *value,
                        const char *suffix) {
@@ -42,8 +37,9 @@ static void write_json(serve_job_view *view, const char *prefix, json_t *value,
         memcpy(line + n_prefix, text, n);
         memcpy(line + n_prefix + n, suffix, n_suffix);
         serve_write(view, line, n_prefix + n + n_suffix);
-    } else {
-        abort_stream(job_of(view));
+    } else if (job_of(view)->http->connection) {
+        /* A stream without its end shows the client that data is missing. */
+        connection_abort(job_of(view)->http->connection);
     }
     account_free(text);
     account_free(line);

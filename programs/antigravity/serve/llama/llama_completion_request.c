@@ -7,10 +7,6 @@
 
 #include <antigravity/serving.h>
 
-static bool is_text_object(const json_t *prompt) {
-    return json_is_string(json_object_get(prompt, "prompt_string"));
-}
-
 /* Returns whether a list is one prompt: ids, possibly mixed with texts. Other lists are several
  * prompts. */
 static bool is_one_prompt(const json_t *list) {
@@ -63,18 +59,14 @@ static bool read_prompt(const serve_http_request *http, const serve_request *r, 
     if (json_object_get(prompt, "multimodal_data"))
         return serve_reject(e, 400, "prompt",
                             "images are not supported: the model reads text only");
-    if (json_is_string(prompt)) {
-        *out = json_incref(prompt);
-        return true;
-    }
-    if (is_text_object(prompt)) {
-        *out = json_incref(json_object_get(prompt, "prompt_string"));
-        return true;
-    }
     if (json_is_array(prompt) && is_one_prompt(prompt))
         return join_sequence(http, r, prompt, out, e);
-    return serve_reject(e, 400, "prompt",
-                        "prompt must be a string, a list of ids, or a list of these");
+    json_t *text = json_is_string(prompt) ? prompt : json_object_get(prompt, "prompt_string");
+    if (!json_is_string(text))
+        return serve_reject(e, 400, "prompt",
+                            "prompt must be a string, a list of ids, or a list of these");
+    *out = json_incref(text);
+    return true;
 }
 
 static bool read_prompts(const serve_http_request *http, const json_t *body, serve_request *r,

@@ -4,11 +4,11 @@
 #include "json_out.h"
 #include "ollama.h"
 #include "serve/protocol/fields.h"
+#include "serve/system.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 json_t *ollama_error(const serve_error *e) {
     const json_field fields[] = {{"error", json_text(e->text, strlen(e->text))}};
@@ -16,18 +16,14 @@ json_t *ollama_error(const serve_error *e) {
 }
 
 void ollama_time(char text[static 32], double seconds) {
-    time_t seconds_only = (time_t)seconds;
-    struct tm parts;
-    gmtime_r(&seconds_only, &parts);
-    size_t n = strftime(text, 32, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(text + n, 32 - n, ".%06dZ", (int)((seconds - (double)seconds_only) * 1e6));
+    system_format_time(text, 32, "%Y-%m-%dT%H:%M:%S", seconds);
+    const size_t n = strlen(text);
+    snprintf(text + n, 32 - n, ".%06dZ", (int)((seconds - floor(seconds)) * 1e6));
 }
 
 static json_t *time_now(void) {
     char text[32];
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    ollama_time(text, (double)now.tv_sec + (double)now.tv_nsec / 1e9);
+    ollama_time(text, system_wall_clock());
     return json_string(text);
 }
 
@@ -128,6 +124,21 @@ static size_t reasoning_length(const serve_job_view *view) {
     return view->request->hide_reasoning ? 0 : view->answers->reasoning.len;
 }
 
+/* Adds "thinking" unless it is empty. The line is transferred. */
+static json_t *with_thinking(json_t *line, const char *text, size_t len) {
+    if (!len || json_object_set_new(line, "thinking", json_text(text, len)) == 0) return line;
+    json_decref(line);
+    return NULL;
+}
+
+/* Returns a line with a piece of an answer, in the form of /api/chat or /api/generate. */
+static json_t *piece_line(const serve_job_view *view, bool is_chat, const char *text, size_t len,
+                          const char *thinking, size_t n_thinking) {
+    if (is_chat)
+        return make_line(view, "message", chat_message(text, len, thinking, n_thinking, NULL));
+    return with_thinking(make_line(view, "response", json_text(text, len)), thinking, n_thinking);
+}
+
 json_t *ollama_chat_reply(serve_job_view *view) {
     const serve_answer *a = view->answers;
     json_t *message = chat_message(a->content.data, a->content.len, a->reasoning.data,
@@ -136,52 +147,37 @@ json_t *ollama_chat_reply(serve_job_view *view) {
     return with_logprobs(line, a->tokens, a->n_tokens);
 }
 
-/* Adds "thinking" unless it is empty. The line is transferred. */
-static json_t *with_thinking(json_t *line, const char *text, size_t len) {
-    if (!len || json_object_set_new(line, "thinking", json_text(text, len)) == 0) return line;
-    json_decref(line);
-    return NULL;
-}
-
 json_t *ollama_generate_reply(serve_job_view *view) {
     const serve_answer *a = view->answers;
-    json_t *text = json_text(a->content.data, a->content.len);
-    json_t *line = with_statistics(view, make_line(view, "response", text));
-    line = with_thinking(line, a->reasoning.data, reasoning_length(view));
-    return with_logprobs(line, a->tokens, a->n_tokens);
+    json_t *line = piece_line(view, false, a->content.data, a->content.len, a->reasoning.data,
+                              reasoning_length(view));
+    return with_logprobs(with_statistics(view, line), a->tokens, a->n_tokens);
 }
 
 /* ---- lines of a stream ---- */
 
-static void write_error_line(serve_job_view *view, const serve_event *e) {
-    serve_write_line(view, ollama_error(e->error));
-}
-
-void ollama_chat_event(serve_job_view *view, const serve_event *e) {
-    json_t *calls, *line;
+static void write_event(serve_job_view *view, const serve_event *e, bool is_chat) {
+    json_t *calls;
     switch (e->kind) {
     case SERVE_CONTENT:
-        line = make_line(view, "message", chat_message(e->text, e->len, NULL, 0, NULL));
-        if (e->len || e->n_tokens)
-            serve_write_line(view, with_logprobs(line, e->tokens, e->n_tokens));
-        else json_decref(line);
+        if (!e->len && !e->n_tokens) break;
+        serve_write_line(view, with_logprobs(piece_line(view, is_chat, e->text, e->len, NULL, 0),
+                                             e->tokens, e->n_tokens));
         break;
     case SERVE_REASONING:
         if (!e->len || view->request->hide_reasoning) break;
-        serve_write_line(view,
-                         make_line(view, "message", chat_message("", 0, e->text, e->len, NULL)));
+        serve_write_line(view, piece_line(view, is_chat, "", 0, e->text, e->len));
         break;
     case SERVE_ANSWERED: /* calls are sent when they are complete */
-        calls = complete_calls(view->answers);
+        calls = is_chat ? complete_calls(view->answers) : NULL;
         if (calls)
             serve_write_line(view, make_line(view, "message", chat_message("", 0, NULL, 0, calls)));
         break;
     case SERVE_END:
-        line = make_line(view, "message", chat_message("", 0, NULL, 0, NULL));
-        serve_write_line(view, with_statistics(view, line));
+        serve_write_line(view, with_statistics(view, piece_line(view, is_chat, "", 0, NULL, 0)));
         break;
     case SERVE_FAILED:
-        write_error_line(view, e);
+        serve_write_line(view, ollama_error(e->error));
         break;
     case SERVE_BEGIN:
     case SERVE_CALL:
@@ -191,33 +187,10 @@ void ollama_chat_event(serve_job_view *view, const serve_event *e) {
     }
 }
 
+void ollama_chat_event(serve_job_view *view, const serve_event *e) { write_event(view, e, true); }
+
 void ollama_generate_event(serve_job_view *view, const serve_event *e) {
-    json_t *line;
-    switch (e->kind) {
-    case SERVE_CONTENT:
-        line = make_line(view, "response", json_text(e->text, e->len));
-        if (e->len || e->n_tokens)
-            serve_write_line(view, with_logprobs(line, e->tokens, e->n_tokens));
-        else json_decref(line);
-        break;
-    case SERVE_REASONING:
-        if (!e->len || view->request->hide_reasoning) break;
-        line = make_line(view, "response", json_string(""));
-        serve_write_line(view, with_thinking(line, e->text, e->len));
-        break;
-    case SERVE_END:
-        serve_write_line(view, with_statistics(view, make_line(view, "response", json_string(""))));
-        break;
-    case SERVE_FAILED:
-        write_error_line(view, e);
-        break;
-    case SERVE_BEGIN:
-    case SERVE_CALL:
-    case SERVE_ARGUMENTS:
-    case SERVE_ANSWERED:
-    case SERVE_IDLE:
-        break;
-    }
+    write_event(view, e, false);
 }
 
 /* ---- embeddings ---- */

@@ -3,15 +3,12 @@
 
 #include "json_out.h"
 #include "output.h"
+#include "serve/system.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 bool access_log_open(access_log *log, const char *path) {
     *log = (access_log){.file = NULL};
@@ -20,12 +17,9 @@ bool access_log_open(access_log *log, const char *path) {
         log->file = stdout;
         return true;
     }
-    const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    log->file = fd < 0 ? NULL : fdopen(fd, "a");
-    if (log->file) return true;
-    complain("--log %s: %s", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    return false;
+    log->file = system_append_file(path);
+    if (!log->file) complain("--log %s: %s", path, strerror(errno));
+    return log->file != NULL;
 }
 
 void access_log_close(access_log *log) {
@@ -40,13 +34,12 @@ static json_t *text_or_null(const char *text) {
 static json_t *milliseconds(double seconds) { return json_real(round(seconds * 1e6) / 1e3); }
 
 static json_t *time_now(void) {
-    char text[64] = "", whole[80];
-    struct timespec now;
-    struct tm utc;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (gmtime_r(&now.tv_sec, &utc)) strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(whole, sizeof whole, "%s.%03ldZ", text, now.tv_nsec / 1000000);
-    return json_string(whole);
+    char text[80];
+    const double now = system_wall_clock();
+    system_format_time(text, sizeof text, "%Y-%m-%dT%H:%M:%S", now);
+    const size_t n = strlen(text);
+    snprintf(text + n, sizeof text - n, ".%03dZ", (int)((now - floor(now)) * 1e3));
+    return json_string(text);
 }
 
 void access_log_write(access_log *log, const access_entry *e) {

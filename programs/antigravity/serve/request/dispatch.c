@@ -3,13 +3,13 @@
 
 #include "clock.h"
 #include "serve/job/job.h"
+#include "serve/system.h"
 #include "serve/work/account.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* ---- start and end of a request ---- */
 
@@ -48,7 +48,7 @@ static void finish_request(serve_http_request *http) {
 
 static void draw_id(char id[33]) {
     unsigned char bytes[16] = {0};
-    if (getrandom(bytes, sizeof bytes, 0) < 0) memset(bytes, 0, sizeof bytes);
+    if (!system_random(bytes, sizeof bytes)) memset(bytes, 0, sizeof bytes);
     for (size_t i = 0; i < sizeof bytes; i++) snprintf(id + 2 * i, 3, "%02x", bytes[i]);
 }
 

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Closes fd if that fails. */
+static FILE *open_stream(int fd, const char *mode) {
+    FILE *f = fd < 0 ? NULL : fdopen(fd, mode);
+    const int failure = errno;
+    if (!f && fd >= 0) close(fd);
+    errno = failure;
+    return f;
+}
+
+FILE *system_append_file(const char *path) {
+    return open_stream(open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600), "a");
+}
+
+FILE *system_open_own_file(const char *path) {
+    struct stat s;
+    FILE *f = open_stream(open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), "r");
+    if (!f) return NULL;
+    if (fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid()) return f;
+    fclose(f);
+    errno = EPERM;
+    return NULL;
+}
+
+bool system_is_directory(const char *path) {
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+bool system_file_mode(const char *path, unsigned *mode) {
+    struct stat s;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    const bool ok = fd >= 0 && fstat(fd, &s) == 0;
+    const int failure = errno;
+    if (fd >= 0) close(fd);
+    errno = failure;
+    if (ok) *mode = s.st_mode & 07777;
+    return ok;
+}
+
+double system_wall_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+void system_format_time(char *text, size_t cap, const char *format, double seconds) {
+    const time_t t = (time_t)seconds;
+    struct tm utc;
+    text[0] = '\0';
+    if (gmtime_r(&t, &utc)) strftime(text, cap, format, &utc);
+}
+
+bool system_random(void *bytes, size_t n) { return getrandom(bytes, n, 0) == (ssize_t)n; }
+
+size_t system_raise_file_limit(void) {
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0) return SIZE_MAX;
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+    return (size_t)r.rlim_cur;
+}
+
+void system_limit_heap(void) {
+#ifdef __GLIBC__
+    enum { HEAPS = 2, LARGE = 1 << 17 };
+    mallopt(M_ARENA_MAX, HEAPS);
+    mallopt(M_MMAP_THRESHOLD, LARGE);
+    mallopt(M_TRIM_THRESHOLD, LARGE);
+#endif
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* System calls of the server: files, the wall clock, random bytes and limits of the process. */
+#ifndef ANTIGRAVITY_SERVE_SYSTEM_H
+#define ANTIGRAVITY_SERVE_SYSTEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Opens a file for appending, and creates it for its owner only. Returns NULL with errno. */
+FILE *system_append_file(const char *path);
+/* Opens a regular file of this user for reading; symbolic links are rejected. Returns NULL with
+ * errno. */
+FILE *system_open_own_file(const char *path);
+bool system_is_directory(const char *path);
+/* Gets the permissions (07777) of a file that can be read. Fails with errno. */
+bool system_file_mode(const char *path, unsigned *mode);
+
+/* Returns the seconds since 1970. */
+double system_wall_clock(void);
+/* Writes a time in UTC to text[cap]. seconds: since 1970; format: of strftime(). */
+void system_format_time(char *text, size_t cap, const char *format, double seconds);
+
+/* Fills bytes[0..n) with random bytes. Fails if the system has none. */
+bool system_random(void *bytes, size_t n);
+
+/* Raises the limit on open files as far as possible. Returns it; SIZE_MAX: none, or not known. */
+size_t system_raise_file_limit(void);
+/* Configures malloc() so that freed memory returns to the system: few heaps, and separate mappings
+ * for large blocks. */
+void system_limit_heap(void);
+
+#endif
