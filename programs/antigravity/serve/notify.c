@@ -2,7 +2,7 @@
 #include "notify.h"
 
 #include "clock.h"
-#include "serve/http/socket.h"
+#include "http/socket.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity serve: opens sockets and models, then runs the server. */
-#include "command.h"
-#include "head_file.h"
-#include "model_dir.h"
-#include "output.h"
-#include "progress.h"
-#include "serve/work/account.h"
+#include "../command.h"
+#include "../head_file.h"
+#include "../model_dir.h"
+#include "../output.h"
+#include "../progress.h"
+#include "../talk.h"
+#include "../talk_options.h"
 #include "serve_options.h"
 #include "server_loop.h"
 #include "system.h"
-#include "talk.h"
-#include "talk_options.h"
+#include "work/account.h"
 
 #include <event2/event.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "serve_options.h"
 
-#include "command.h"
-#include "output.h"
+#include "../command.h"
+#include "../output.h"
 #include "system.h"
 
 #include <stdio.h>

@@ -3,16 +3,16 @@
 #ifndef ANTIGRAVITY_SERVE_SERVER_H
 #define ANTIGRAVITY_SERVE_SERVER_H
 
-#include "serve/http/connection.h"
-#include "serve/http/listener.h"
-#include "serve/job/answer_memory.h"
-#include "serve/request/access_log.h"
-#include "serve/request/api_keys.h"
-#include "serve/request/origin.h"
-#include "serve/request/route.h"
-#include "serve/work/account.h"
-#include "serve/work/loop_queue.h"
-#include "serve/work/worker.h"
+#include "http/connection.h"
+#include "http/listener.h"
+#include "job/answer_memory.h"
+#include "request/access_log.h"
+#include "request/api_keys.h"
+#include "request/origin.h"
+#include "request/route.h"
+#include "work/account.h"
+#include "work/loop_queue.h"
+#include "work/worker.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server_loop.h"
 
+#include "../command.h"
+#include "../output.h"
 #include "clock.h"
-#include "command.h"
+#include "job/job.h"
 #include "notify.h"
-#include "output.h"
-#include "serve/job/job.h"
-#include "serve/request/dispatch.h"
+#include "request/dispatch.h"
 
 #include <signal.h>
 #include <time.h>

@@ -2,7 +2,7 @@
 /* Routes of Anthropic's API: POST /v1/messages and /v1/messages/count_tokens. */
 #include "anthropic.h"
 
-#include "serve/request/routes.h"
+#include "../request/routes.h"
 
 static const serve_protocol anthropic_messages = {
     .name = "anthropic-messages",

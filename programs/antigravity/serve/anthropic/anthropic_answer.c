@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replies of /v1/messages: a list of content blocks, in one body or as events. */
+#include "../../json_out.h"
 #include "anthropic.h"
-#include "json_out.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts Anthropic's messages, lists of blocks, to messages of chat templates. There each tool
  * result is a message, and calls and thinking are fields. */
+#include "../../json_out.h"
+#include "../protocol/fields.h"
+#include "../protocol/messages.h"
+#include "../work/account.h"
+#include "../work/account_text.h"
 #include "anthropic.h"
-#include "json_out.h"
-#include "serve/protocol/fields.h"
-#include "serve/protocol/messages.h"
-#include "serve/work/account.h"
-#include "serve/work/account_text.h"
 
 #include <string.h>
 

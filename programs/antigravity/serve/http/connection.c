@@ -2,8 +2,8 @@
 /* Reading: from the socket to complete requests. */
 #include "connection_impl.h"
 
+#include "../work/account.h"
 #include "clock.h"
-#include "serve/work/account.h"
 #include "socket.h"
 
 #include <stdlib.h>

@@ -4,9 +4,9 @@
 #ifndef ANTIGRAVITY_SERVE_HTTP_CONNECTION_H
 #define ANTIGRAVITY_SERVE_HTTP_CONNECTION_H
 
+#include "../work/account.h"
 #include "peer_address.h"
 #include "request_head.h"
-#include "serve/work/account.h"
 #include "tls.h"
 
 #include <event2/event.h>

@@ -2,7 +2,7 @@
 /* Writing: responses and streams. */
 #include "connection_impl.h"
 
-#include "serve/system.h"
+#include "../system.h"
 #include "socket.h"
 
 #include <stdio.h>

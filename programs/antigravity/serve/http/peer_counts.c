@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "peer_counts.h"
 
-#include "serve/system.h"
+#include "../system.h"
 
 #include <stdlib.h>
 #include <string.h>

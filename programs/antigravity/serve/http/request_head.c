@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request_head.h"
 
-#include "serve/work/account.h"
+#include "../work/account.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tls.h"
 
-#include "output.h"
-#include "serve/system.h"
+#include "../../output.h"
+#include "../system.h"
 
 #include <errno.h>
 #include <event2/buffer.h>

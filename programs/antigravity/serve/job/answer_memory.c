@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answer_memory.h"
 
-#include "serve/system.h"
-#include "serve/work/account.h"
-#include "user_files.h"
+#include "../../user_files.h"
+#include "../system.h"
+#include "../work/account.h"
 
 #include <errno.h>
 #include <pthread.h>

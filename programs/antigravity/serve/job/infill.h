@@ -4,7 +4,7 @@
 #ifndef ANTIGRAVITY_SERVE_JOB_INFILL_H
 #define ANTIGRAVITY_SERVE_JOB_INFILL_H
 
-#include "serve/protocol/protocol.h"
+#include "../protocol/protocol.h"
 
 #include <antigravity/tokenizer.h>
 

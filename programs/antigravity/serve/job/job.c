@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job_impl.h"
 
+#include "../work/account.h"
 #include "clock.h"
 #include "kv_owners.h"
-#include "serve/work/account.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef ANTIGRAVITY_SERVE_JOB_JOB_H
 #define ANTIGRAVITY_SERVE_JOB_JOB_H
 
-#include "serve/protocol/protocol.h"
+#include "../protocol/protocol.h"
 
 /* Prepares http->job from the body, or sets an error reply. Called on a worker's thread; the other
  * functions are called on the thread of the event loop. */

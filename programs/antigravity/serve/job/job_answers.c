@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns sampled tokens into content, reasoning and tool calls. */
+#include "../work/account.h"
+#include "../work/account_text.h"
 #include "job_impl.h"
-#include "serve/work/account.h"
-#include "serve/work/account_text.h"
 
 #include <string.h>
 

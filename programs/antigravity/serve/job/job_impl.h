@@ -3,9 +3,9 @@
 #ifndef ANTIGRAVITY_SERVE_JOB_JOB_IMPL_H
 #define ANTIGRAVITY_SERVE_JOB_JOB_IMPL_H
 
+#include "../request/http_request.h"
 #include "infill.h"
 #include "job.h"
-#include "serve/request/http_request.h"
 
 #include <stdatomic.h>
 

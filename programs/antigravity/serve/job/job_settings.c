@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings of a job: sampling, stops and cache of the request, with the defaults of the model and
  * the server. */
+#include "../../model_options.h"
+#include "../../sampling_options.h"
+#include "../work/account.h"
 #include "job_impl.h"
 #include "logit_bias.h"
-#include "model_options.h"
-#include "sampling_options.h"
-#include "serve/work/account.h"
 
 #include <math.h>
 

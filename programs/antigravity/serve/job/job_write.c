@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the events of a protocol to the stream of the response. */
+#include "../work/account.h"
 #include "clock.h"
 #include "job_impl.h"
-#include "serve/work/account.h"
 
 #include <stdio.h>
 #include <string.h>

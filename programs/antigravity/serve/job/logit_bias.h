@@ -3,7 +3,7 @@
 #ifndef ANTIGRAVITY_SERVE_JOB_LOGIT_BIAS_H
 #define ANTIGRAVITY_SERVE_JOB_LOGIT_BIAS_H
 
-#include "serve/protocol/protocol.h"
+#include "../protocol/protocol.h"
 
 #include <antigravity/tokenizer.h>
 

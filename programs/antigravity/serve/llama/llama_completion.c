@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "llama_completion.h"
 
-#include "json_out.h"
-#include "serve/openai/openai_answer.h"
-#include "serve/request/routes.h"
+#include "../../json_out.h"
+#include "../openai/openai_answer.h"
+#include "../request/routes.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #ifndef ANTIGRAVITY_SERVE_LLAMA_LLAMA_COMPLETION_H
 #define ANTIGRAVITY_SERVE_LLAMA_LLAMA_COMPLETION_H
 
-#include "serve/protocol/protocol.h"
-#include "serve/request/route.h"
+#include "../protocol/protocol.h"
+#include "../request/route.h"
 
 bool llama_parse_completion(const serve_http_request *http, const json_t *body, serve_request *r,
                             serve_error *e);

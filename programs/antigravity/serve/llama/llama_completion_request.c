@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "json_out.h"
+#include "../../json_out.h"
+#include "../openai/openai_fields.h"
+#include "../protocol/fields.h"
+#include "../protocol/messages.h"
 #include "llama_completion.h"
-#include "serve/openai/openai_fields.h"
-#include "serve/protocol/fields.h"
-#include "serve/protocol/messages.h"
 
 #include <antigravity/serving.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /tokenize, /detokenize and /apply-template. */
-#include "json_out.h"
-#include "serve/openai/openai.h"
-#include "serve/protocol/fields.h"
-#include "serve/request/routes.h"
-#include "serve/work/account.h"
+#include "../../json_out.h"
+#include "../openai/openai.h"
+#include "../protocol/fields.h"
+#include "../request/routes.h"
+#include "../work/account.h"
 
 /* Limit for with_pieces: each piece is a JSON object. */
 enum { MAX_PIECES = 65536 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ollama.h"
 
-#include "serve/request/routes.h"
+#include "../request/routes.h"
 
 static const serve_protocol ollama_chat = {
     .name = "ollama-chat",

@@ -4,8 +4,8 @@
 #ifndef ANTIGRAVITY_SERVE_OLLAMA_OLLAMA_H
 #define ANTIGRAVITY_SERVE_OLLAMA_OLLAMA_H
 
-#include "serve/protocol/protocol.h"
-#include "serve/request/route.h"
+#include "../protocol/protocol.h"
+#include "../request/route.h"
 
 bool ollama_parse_chat(const serve_http_request *http, const json_t *body, serve_request *r,
                        serve_error *e);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replies of ollama's API: one object, or a line of JSON for each piece and a last one with
  * statistics. */
-#include "json_out.h"
+#include "../../json_out.h"
+#include "../protocol/fields.h"
+#include "../system.h"
 #include "ollama.h"
-#include "serve/protocol/fields.h"
-#include "serve/system.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queries about models in ollama's API. There are no digests and no Modelfiles. */
-#include "json_out.h"
+#include "../../json_out.h"
+#include "../job/infill.h"
+#include "../protocol/fields.h"
+#include "../work/account.h"
 #include "ollama.h"
-#include "serve/job/infill.h"
-#include "serve/protocol/fields.h"
-#include "serve/work/account.h"
 
 #include <antigravity/serving.h>
 #include <ctype.h>

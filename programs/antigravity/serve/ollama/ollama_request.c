@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parsers of ollama's requests. They ignore other fields: keep_alive, num_ctx, ... */
+#include "../protocol/fields.h"
+#include "../protocol/messages.h"
+#include "../work/account.h"
 #include "ollama.h"
-#include "serve/protocol/fields.h"
-#include "serve/protocol/messages.h"
-#include "serve/work/account.h"
 
 #include <antigravity/serving.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef ANTIGRAVITY_SERVE_OPENAI_OPENAI_H
 #define ANTIGRAVITY_SERVE_OPENAI_OPENAI_H
 
-#include "serve/request/route.h"
+#include "../request/route.h"
 
 extern const serve_protocol openai_chat;
 extern const serve_protocol openai_chat_count; /* number of tokens of the messages */

@@ -3,7 +3,7 @@
 #ifndef ANTIGRAVITY_SERVE_OPENAI_OPENAI_ANSWER_H
 #define ANTIGRAVITY_SERVE_OPENAI_OPENAI_ANSWER_H
 
-#include "serve/protocol/protocol.h"
+#include "../protocol/protocol.h"
 
 /* Returns {"object": "response.input_tokens", "input_tokens"}, the reply to a request that is only
  * counted. */

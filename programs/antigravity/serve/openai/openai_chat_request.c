@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parser of the body of POST /v1/chat/completions. */
+#include "../protocol/fields.h"
 #include "openai.h"
 #include "openai_fields.h"
-#include "serve/protocol/fields.h"
 
 #include <string.h>
 

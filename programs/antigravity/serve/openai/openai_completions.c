@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /v1/completions: texts that the model continues. */
-#include "json_out.h"
+#include "../../json_out.h"
+#include "../protocol/fields.h"
 #include "openai.h"
 #include "openai_answer.h"
 #include "openai_fields.h"
-#include "serve/protocol/fields.h"
 
 /* ---- the request ---- */
 

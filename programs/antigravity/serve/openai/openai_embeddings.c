@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /v1/embeddings: a vector for each text. */
-#include "json_out.h"
+#include "../../json_out.h"
+#include "../protocol/fields.h"
+#include "../work/account.h"
 #include "openai.h"
 #include "openai_fields.h"
-#include "serve/protocol/fields.h"
-#include "serve/work/account.h"
 
 #include <math.h>
 #include <stdint.h>

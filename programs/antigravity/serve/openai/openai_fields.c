@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "openai_fields.h"
 
-#include "serve/protocol/fields.h"
-#include "serve/work/account.h"
+#include "../protocol/fields.h"
+#include "../work/account.h"
 
 #include <float.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef ANTIGRAVITY_SERVE_OPENAI_OPENAI_FIELDS_H
 #define ANTIGRAVITY_SERVE_OPENAI_OPENAI_FIELDS_H
 
-#include "serve/protocol/protocol.h"
+#include "../protocol/protocol.h"
 
 /* Reads model, temperature, top_p, ..., seed, stop, n, logit_bias, stream, stream_options, and this
  * server's own fields: top_k, min_p, kv_type, ... */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Routes of OpenAI's API. Paths without "/v1" do not require a model name. */
+#include "../request/routes.h"
 #include "openai.h"
-#include "serve/request/routes.h"
 
 const serve_route openai_routes[] = {
     {"POST", "/v1/chat/completions", .protocol = &openai_chat},

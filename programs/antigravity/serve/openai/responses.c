@@ -3,8 +3,8 @@
  * /v1 do not require a model name. Responses are not stored. */
 #include "responses.h"
 
+#include "../request/routes.h"
 #include "openai_answer.h"
-#include "serve/request/routes.h"
 
 static const serve_protocol responses = {
     .name = "openai-responses",

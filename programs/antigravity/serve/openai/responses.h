@@ -4,8 +4,8 @@
 #ifndef ANTIGRAVITY_SERVE_OPENAI_RESPONSES_H
 #define ANTIGRAVITY_SERVE_OPENAI_RESPONSES_H
 
-#include "serve/protocol/protocol.h"
-#include "serve/request/route.h"
+#include "../protocol/protocol.h"
+#include "../request/route.h"
 
 bool responses_parse(const serve_http_request *http, const json_t *body, serve_request *r,
                      serve_error *e);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET / and the files of the page. They are embedded in the program, and the page loads nothing
  * from other servers. */
+#include "../request/routes.h"
 #include "page_files.h"
-#include "serve/request/routes.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Defaults of a request, and its release. */
+#include "../work/account.h"
 #include "protocol.h"
-#include "serve/work/account.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "access_log.h"
 
-#include "json_out.h"
-#include "output.h"
-#include "serve/system.h"
+#include "../../json_out.h"
+#include "../../output.h"
+#include "../system.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dispatch.h"
 
+#include "../job/job.h"
+#include "../system.h"
+#include "../work/account.h"
 #include "clock.h"
-#include "serve/job/job.h"
-#include "serve/system.h"
-#include "serve/work/account.h"
 
 #include <math.h>
 #include <stdio.h>

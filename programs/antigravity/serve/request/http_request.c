@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_request.h"
 
-#include "serve/work/account.h"
+#include "../work/account.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef ANTIGRAVITY_SERVE_REQUEST_HTTP_REQUEST_H
 #define ANTIGRAVITY_SERVE_REQUEST_HTTP_REQUEST_H
 
-#include "serve/server.h"
+#include "../server.h"
 
 struct serve_http_request {
     work_item item;

@@ -3,7 +3,7 @@
 #ifndef ANTIGRAVITY_SERVE_REQUEST_ROUTE_H
 #define ANTIGRAVITY_SERVE_REQUEST_ROUTE_H
 
-#include "serve/protocol/protocol.h"
+#include "../protocol/protocol.h"
 
 #include <antigravity/serving.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /v1/kv/ID: the tokens that each head of a session retains. If ID is the id of a request,
  * which only its client knows, the reply also has the texts of the tokens. */
-#include "json_out.h"
-#include "serve/job/kv_owners.h"
-#include "serve/request/routes.h"
-#include "serve/work/account.h"
-#include "serve/work/account_text.h"
+#include "../../json_out.h"
+#include "../job/kv_owners.h"
+#include "../request/routes.h"
+#include "../work/account.h"
+#include "../work/account_text.h"
 
 #include <errno.h>
 #include <inttypes.h>

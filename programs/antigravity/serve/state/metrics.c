@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /metrics, in the text format of Prometheus. */
-#include "serve/request/http_request.h"
-#include "serve/request/routes.h"
-#include "serve/work/account.h"
-#include "serve/work/account_text.h"
+#include "../request/http_request.h"
+#include "../request/routes.h"
+#include "../work/account.h"
+#include "../work/account_text.h"
 
 #include <inttypes.h>
 #include <string.h>

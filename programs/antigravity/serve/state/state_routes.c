@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /health and /v1/kv. */
-#include "json_out.h"
-#include "serve/request/http_request.h"
-#include "serve/request/routes.h"
+#include "../../json_out.h"
+#include "../request/http_request.h"
+#include "../request/routes.h"
 
 #include <string.h>
 
