@@ -66,11 +66,12 @@ static void send_failure(serve_job *job, const serve_error *e) {
 
 /* Ends the answers that the engine did not end. */
 static void end_answers(serve_job *job) {
-    const ag_request_event is_cancelled = {.kind = AG_REQUEST_ANSWERED,
-                                           .finish = AG_FINISH_CANCELLED};
     for (size_t i = 0; i < job->view.n_answers; i++) {
-        ag_request_event e = is_cancelled;
-        e.n_generated = job->view.answers[i].n_generated;
+        const ag_request_event e = {
+            .kind = AG_REQUEST_ANSWERED,
+            .finish = AG_FINISH_CANCELLED,
+            .n_generated = job->view.answers[i].n_generated,
+        };
         job_end_answer(job, i, &e);
     }
 }

@@ -53,11 +53,12 @@ bool serve_render(const serve_http_request *http, ag_served_model *model, serve_
 
 /* ---- replies: exactly one for each request ---- */
 
-void http_reply_json(serve_http_request *http, int status,
-                     json_t *value); /* transferred; NULL: 503 */
+/* Replies with a value, which is transferred; NULL: 503. */
+void http_reply_json(serve_http_request *http, int status, json_t *value);
 void http_reply_text(serve_http_request *http, int status, const char *type, const char *text,
                      size_t n);
-void http_reply_error(serve_http_request *http, const serve_error *e); /* in the route's format */
+/* Replies with an error in the route's format. */
+void http_reply_error(serve_http_request *http, const serve_error *e);
 /* Adds a header. Must be called before the reply is sent. */
 void http_reply_header(serve_http_request *http, const char *name, const char *value);
 
