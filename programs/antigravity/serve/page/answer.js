@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One answer of the model: what is asked, and what becomes of the stream. */
+/* One answer of the model: builds the request and reads the stream. */
 import { streamChat } from './api.js';
 
 export const newMessage = (role, content) => ({ role, content, reasoning: '', calls: [], callId: '', note: '' });
@@ -49,8 +49,8 @@ function takeEvent(event, message, figures) {
     if (!figures.first && (delta.content || delta.reasoning_content || delta.tool_calls)) figures.first = performance.now();
 }
 
-/* Fills the message in; onGrown() after each piece, onOpen(headers) when it begins. Returns figures, and throws what
- * went wrong; a stop is no error. */
+/* Fills in the message. Calls onOpen(headers) at the start and onGrown() after each piece. Returns statistics, or
+ * throws an error; a stop by the user is not an error. */
 export async function answer(body, message, signal, onOpen, onGrown) {
     const figures = { began: performance.now(), first: 0, ended: 0, usage: null, finish: '' };
     try {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the page asks of its server: the models, an answer as a stream, the cache. */
+/* Requests to the server: models, an answer as a stream, the cache. */
 
 const KEY = 'antigravity.key';
 
@@ -29,7 +29,7 @@ async function errorOf(response) {
         if (typeof body.error?.message === 'string') text = body.error.message;
         else if (typeof body.error === 'string') text = body.error;
     } catch {
-        /* It is not JSON: the status has to do. */
+        /* Not JSON: only the status is known. */
     }
     return new ApiError(response.status, text);
 }
@@ -46,13 +46,13 @@ export const getJson = async (path, signal) => (await ask(path, { signal })).jso
 
 /* ---- server-sent events ---- */
 
-/* Gives whole events as they come, however the bytes are cut. */
+/* Splits bytes, which arrive in pieces of any size, into events. */
 export class EventParser {
     #line = '';
     #data = [];
     #decoder = new TextDecoder();
 
-    /* Texts of the events that end within these bytes. */
+    /* Returns the texts of the events that end within these bytes. */
     push(bytes) {
         const events = [];
         this.#line += this.#decoder.decode(bytes, { stream: true });
@@ -70,8 +70,8 @@ export class EventParser {
     }
 }
 
-/* Calls onEvent(object) for each event of a stream of chat. Throws what the server says went wrong, and when the stream
- * breaks off. onOpen gets the headers. */
+/* Streams a chat: calls onOpen(headers), then onEvent(object) for each event. Throws the server's error, or an error
+ * if the stream is truncated. */
 export async function streamChat(body, signal, onOpen, onEvent) {
     const response = await ask('/v1/chat/completions', {
         method: 'POST',

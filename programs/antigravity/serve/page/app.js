@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page: what its parts do with each other. */
+/* The page: connects its parts. */
 import { answer, figuresText, newMessage, requestBody } from './answer.js';
 import { getJson } from './api.js';
 import { CacheView } from './cache.js';
@@ -23,7 +23,7 @@ function save() {
     if (!store.save()) $('figures').textContent = 'This browser has no space left for conversations: export and delete some.';
 }
 
-/* ---- what is on the screen ---- */
+/* ---- display ---- */
 
 function showList() {
     $('conversations').replaceChildren(...store.conversations.map((c) => {
@@ -70,7 +70,7 @@ function toggleList(open) {
     $('open-list').setAttribute('aria-expanded', String(open));
 }
 
-/* On a phone the list lies over the conversation. */
+/* On a phone the list covers the conversation. */
 function leaveList() {
     if (isNarrow()) toggleList(false);
 }
@@ -159,7 +159,7 @@ function answerCalls(i, texts) {
     ask();
 }
 
-/* ---- conversations out and in ---- */
+/* ---- export and import ---- */
 
 function exportAll() {
     const url = URL.createObjectURL(new Blob([store.exported()], { type: 'application/json' }));
@@ -182,7 +182,7 @@ async function importFile() {
     }
 }
 
-/* ---- the rest ---- */
+/* ---- events ---- */
 
 const THEMES = { auto: ['light', 'as the system', '◐'], light: ['dark', 'light', '☀'], dark: ['auto', 'dark', '☾'] };
 
@@ -212,7 +212,7 @@ async function loadModels() {
     }
 }
 
-/* The field is as high as its text. */
+/* Sets the height of the field to that of its text. */
 function grow() {
     const field = $('input');
     field.rows = Math.min(12, field.value.split('\n').length);
@@ -227,7 +227,7 @@ function keys(e) {
 }
 
 function inputKeys(e) {
-    /* Enter also ends the composition of a character: then it is not ours. */
+    /* Enter that ends the composition of a character does not send. */
     if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
         e.preventDefault();
         send();

@@ -21,7 +21,7 @@ function bytes(n) {
 const count = (n) => n.toLocaleString('en');
 const slotsOf = (runs) => { let n = 0; for (let i = 1; i < runs.length; i += 2) n += runs[i]; return n; };
 
-/* Of each position, how many heads retain it. */
+/* Returns the number of heads that retain each position. */
 function retainers(view) {
     const change = new Int32Array(view.tokens + 1);
     for (const layer of view.layers)
@@ -42,7 +42,7 @@ export class CacheView {
         this.texts = [];  /* of the session's tokens */
         this.textsOf = null;
         this.wanted = null; /* the session to show; null: the newest */
-        /* The page's last request: by its id the server shows the session's text, too. It is kept for a reload. */
+        /* Id of the page's last request, with which the server also shows the session's text. Stored for a reload. */
         this.own = sessionStorage.getItem(REQUEST);
         this.ownNumber = null; /* that session's own id */
         this.isBusy = false;
@@ -71,7 +71,7 @@ export class CacheView {
         this.#poll();
     }
 
-    /* The request that the page has sent, by its X-Request-Id. */
+    /* Sets the id of the page's request, from X-Request-Id. */
     follow(id) {
         this.own = id;
         if (id) sessionStorage.setItem(REQUEST, id);
@@ -79,7 +79,7 @@ export class CacheView {
         this.texts = [];
     }
 
-    /* ---- asking ---- */
+    /* ---- requests ---- */
 
     async #poll() {
         clearTimeout(this.timer);
@@ -88,7 +88,7 @@ export class CacheView {
         try {
             await this.#refresh();
         } catch (e) {
-            /* 503: another page is looking; it is asked again soon. */
+            /* 503: another page has a view in progress; the next poll tries again. */
             if (e.status !== 503) $('cache-summary').textContent = `The cache cannot be shown: ${e.message}`;
         }
         this.polling = false;
@@ -111,7 +111,7 @@ export class CacheView {
         this.view = view;
         if (this.textsOf !== view.id || !view.text) this.texts = [];
         this.textsOf = view.text ? view.id : null;
-        /* What was asked for another session's sake is asked again. */
+        /* Texts that begin later were requested for another session; the next poll requests them again. */
         if (view.text && view.text.from <= this.texts.length) {
             this.texts.length = view.text.from;
             for (const text of view.text.tokens) this.texts.push(text);
@@ -122,7 +122,8 @@ export class CacheView {
         this.draw();
     }
 
-    /* Of the session that was chosen, else the page's own, else one that runs, else the last that did. NULL: none is held. */
+    /* Returns the session to show: the chosen one, the page's own, a running one, or the last one. NULL: the server
+     * has none. */
     async #ask(sessions) {
         const has = (id) => id !== null && sessions.some((s) => s.id === id);
         if (this.own && (!has(this.wanted) || this.wanted === this.ownNumber)) {
@@ -141,7 +142,7 @@ export class CacheView {
         return id === undefined ? null : getJson(`/v1/kv/${id}`);
     }
 
-    /* ---- showing ---- */
+    /* ---- display ---- */
 
     #showSessions(sessions) {
         const select = $('cache-session');
@@ -175,7 +176,7 @@ export class CacheView {
         $('cache-map').setAttribute('aria-label', `Map of the cache: ${v.layers.length} layers, ${count(v.tokens)} positions, ${count(n)} retained, ${count(left)} gone`);
     }
 
-    /* Words that no head retains are struck through. Neighbours of one share are one node. */
+    /* Strikes through tokens that no head retains. Neighbours with an equal share become one node. */
     #showTokens() {
         const v = this.view, by = retainers(v), box = $('cache-tokens');
         if (!v.text) {
@@ -218,7 +219,7 @@ export class CacheView {
         if (this.isOpen) drawMap($('cache-map'), this.view, this.cursor);
     }
 
-    /* ---- pointing ---- */
+    /* ---- pointer ---- */
 
     #point(e) {
         const box = $('cache-map').getBoundingClientRect();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The map of a KV cache on a canvas: a line for each head, layer by layer, a column for each position, or for several
- * where there are more of them than pixels. */
+/* Map of a KV cache on a canvas: a line for each head, layer by layer, and a column for each position, or for
+ * several if there are more positions than pixels. */
 
 const MAX_HEIGHT = 420;
 
-/* Layer and head of each line, from the top. */
+/* Returns layer and head of each line, from the top. */
 function rowsOf(view) {
     const rows = [];
     view.layers.forEach((l, layer) => l.heads.forEach((runs, head) => rows.push({ layer, head, runs: view.runs[runs], window: l.window })));
@@ -20,7 +20,7 @@ function stateOf(view, row, position) {
     return row.window && position + row.window < view.tokens ? 'window' : 'evicted';
 }
 
-/* x and y from 0 to 1. */
+/* x and y are from 0 to 1. */
 export function placeAt(view, x, y) {
     const rows = view ? rowsOf(view) : [];
     if (!rows.length || !view.tokens) return null;
@@ -61,7 +61,7 @@ export function drawMap(canvas, view, cursor) {
     const style = getComputedStyle(document.documentElement), colors = {};
     for (const name of ['held', 'sink', 'evicted', 'window', 'paper', 'bad']) colors[name] = style.getPropertyValue(`--${name}`).trim();
     rows.forEach((row, i) => {
-        /* A line of paper between layers, where there is a pixel for it. */
+        /* An empty line between layers, if there is a pixel for it. */
         const gap = step > 2 && row.head === 0 && i ? 1 : 0;
         drawRow(ctx, view, row, i * step + gap, step - gap, width / view.tokens, colors);
     });

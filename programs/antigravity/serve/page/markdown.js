@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Markdown as models write it, as nodes of the document. Whatever a text holds, it becomes text: no
- * markup is parsed by the browser, no image is fetched, and links go to http, https and mailto. */
+/* Converts Markdown to nodes of the document. The browser parses no markup from the text, loads no images, and links
+ * may use http, https and mailto only. */
 
 const MAX_DEPTH = 12;
 
@@ -15,7 +15,7 @@ export function node(name, attributes, ...children) {
     return e;
 }
 
-/* ---- inside of a line ---- */
+/* ---- inline markup ---- */
 
 function safeLink(target) {
     try {
@@ -32,7 +32,7 @@ function linkTo(target, children) {
     return node('a', { href, target: '_blank', rel: 'noopener noreferrer nofollow', title: href }, ...children);
 }
 
-/* "[text](target)" at `at`, which is behind an optional "!". NULL: it is none. */
+/* Parses "[text](target)" at `at`, after an optional "!". NULL: not a link. */
 function readLink(text, at) {
     const close = text.indexOf('](', at + 1);
     const end = close < 0 ? -1 : text.indexOf(')', close + 2);
@@ -44,14 +44,14 @@ function readLink(text, at) {
 const PAIRS = [['**', 'strong'], ['__', 'strong'], ['~~', 's'], ['*', 'em'], ['_', 'em']];
 const isWord = (c) => c !== undefined && /[\p{L}\p{N}]/u.test(c);
 
-/* The mark that begins at `at` and where its partner stands, if it has one. */
+/* Returns the emphasis mark at `at` and the position of its closing mark, if any. */
 function readPair(text, at, missing) {
     for (const [mark, name] of PAIRS) {
         if (!text.startsWith(mark, at)) continue;
         const next = text[at + mark.length];
         if (next === undefined || /\s/.test(next)) return null;
         if (mark[0] === '_' && isWord(text[at - 1])) return null;
-        /* That a mark has no partner is true of later ones too: asked once a line. */
+        /* Without a closing mark later ones have none either, so search once in a line. */
         if (missing.has(mark)) return null;
         let end = text.indexOf(mark, at + mark.length + 1);
         while (end > 0 && (/\s/.test(text[end - 1]) || (mark[0] === '_' && isWord(text[end + mark.length]))))
@@ -139,7 +139,7 @@ function readTable(lines, at) {
     return { element: node('table', {}, node('thead', {}, row('th', lines[at])), body), next: i };
 }
 
-/* Items of one list; what is indented below an item is the item's. */
+/* Parses the items of a list. Indented lines below an item belong to it. */
 function readList(lines, at, depth) {
     const first = ITEM.exec(lines[at]);
     const ordered = /\d/.test(first[2]);
@@ -171,7 +171,7 @@ function readBlock(lines, i, depth) {
     let found;
     if ((found = FENCE.exec(line))) return readFence(lines, i, found);
     if ((found = HEADING.exec(line))) {
-        /* The page has headings of its own: those of a text begin at the fourth. */
+        /* The page itself uses the first three levels of headings. */
         const level = Math.min(6, found[1].length + 3);
         return { element: node('h' + level, {}, ...inline(found[2])), next: i + 1 };
     }

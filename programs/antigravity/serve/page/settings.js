@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two dialogs: settings of requests, and the key of the server. */
+/* The two dialogs: settings of requests, and the server's API key. */
 import { apiKey, keyIsRemembered, setApiKey } from './api.js';
 import { node } from './markdown.js';
 
@@ -29,14 +29,14 @@ function keep() {
     return !wrong;
 }
 
-/* The eviction policies that the server has. */
+/* Lists the eviction policies of the server. */
 export function offerPolicies(names) {
     const select = $('set-kv_policy'), there = new Set([...select.options].map((o) => o.value));
     select.append(...names.filter((p) => !there.has(p)).map((p) => node('option', { value: p }, p)));
 }
 
 export function openSettings() {
-    /* One that was chosen before stays, whatever this server has. */
+    /* A policy that was chosen before stays in the list. */
     if (store.settings.kv_policy) offerPolicies([store.settings.kv_policy]);
     for (const name of FIELDS) $(`set-${name}`).value = store.settings[name] ?? '';
     $('set-key').value = apiKey();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations and settings, kept in this browser alone. */
+/* Conversations and settings, stored in this browser only. */
 
 const CONVERSATIONS = 'antigravity.conversations';
 const SETTINGS = 'antigravity.settings';
@@ -13,7 +13,7 @@ function read(key, otherwise) {
     }
 }
 
-/* False: the browser keeps no more. */
+/* Returns false if the browser's storage is full. */
 function write(key, value) {
     try {
         localStorage.setItem(key, JSON.stringify(value));
@@ -25,7 +25,7 @@ function write(key, value) {
 
 const text = (value) => (typeof value === 'string' ? value : '');
 
-/* What is read may come from a file of somebody else's: only what is expected stays, as what it should be. */
+/* Validates a conversation, which may come from an untrusted file: keeps known fields of the expected types only. */
 function checkedCall(c) {
     return { id: text(c?.id), name: text(c?.name), arguments: text(c?.arguments) };
 }
@@ -53,7 +53,7 @@ function checkedConversation(c) {
     };
 }
 
-/* crypto.randomUUID() is for pages of https and localhost alone. */
+/* crypto.randomUUID() exists on https and localhost only. */
 function newId() {
     const hex = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
     return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
@@ -103,8 +103,8 @@ export class Store {
         return write(CONVERSATIONS, this.conversations.filter((c) => c.messages.length || c.system));
     }
 
-    /* Another tab has saved: what it says holds, but for the conversation that is open here while it is being answered, or has
-     * not been saved. onChange() when there is something else to show. */
+    /* Takes over what another tab has saved, except for the conversation that is open here while it gets an answer
+     * or is not saved. Calls onChange() if the display must change. */
     watch(isBusy, onChange) {
         addEventListener('storage', (e) => {
             if (e.key !== CONVERSATIONS) return;
@@ -127,7 +127,7 @@ export class Store {
         return JSON.stringify({ version: 1, conversations: this.conversations.filter((c) => c.messages.length) }, null, 1);
     }
 
-    /* How many came in; throws what is wrong with the text. */
+    /* Returns the number of imported conversations. Throws if the text is invalid. */
     import(json) {
         const list = JSON.parse(json)?.conversations;
         if (!Array.isArray(list)) throw new Error('The file holds no conversations.');

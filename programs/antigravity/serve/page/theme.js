@@ -5,5 +5,5 @@ try {
     const theme = localStorage.getItem('antigravity.theme');
     if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
 } catch {
-    /* A browser that keeps nothing: as the system. */
+    /* Without storage: the system's theme. */
 }

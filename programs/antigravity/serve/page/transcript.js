@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages of a conversation on the screen. */
+/* Displays the messages of a conversation. */
 import { markdown, node } from './markdown.js';
 
 const NAMES = { user: 'You', assistant: 'Model', tool: 'Result of a tool' };
@@ -45,7 +45,7 @@ export class Transcript {
         this.#scroll();
     }
 
-    /* The last message has grown. Drawn at most every 60 ms: what arrives in between is drawn with it. */
+    /* Redraws the last message after it has grown, at most every 60 ms. */
     grew() {
         if (this.pending) return;
         this.pending = setTimeout(() => {
@@ -113,7 +113,7 @@ export class Transcript {
         field.focus();
     }
 
-    /* The page runs no tools: whoever reads it says what they gave. */
+    /* The page runs no tools: the user enters their results. */
     #callAnswers(message, i) {
         const fields = message.calls.map((c) => node('textarea', { rows: 2, 'aria-label': `Result of ${c.name}`, placeholder: `Result of ${c.name}` }));
         return node('div', { class: 'wide' }, ...fields,
