@@ -84,7 +84,7 @@ async function ask() {
     try {
         body = requestBody(conversation, store.settings, $('model').value);
     } catch (e) {
-        $('figures').textContent = `The tools are no JSON: ${e.message}`;
+        $('figures').textContent = `The tools are not valid JSON: ${e.message}`;
         return;
     }
     const message = newMessage('assistant', '');

@@ -104,7 +104,7 @@ export class CacheView {
         const view = await this.#ask(sessions);
         if (!view) {
             this.view = null;
-            $('cache-summary').textContent = 'Nothing is held yet.';
+            $('cache-summary').textContent = 'The server has no session yet.';
             this.draw();
             return;
         }
@@ -180,7 +180,7 @@ export class CacheView {
     #showTokens() {
         const v = this.view, by = retainers(v), box = $('cache-tokens');
         if (!v.text) {
-            box.replaceChildren('The words of a session are shown on the page that asked for them alone.');
+            box.replaceChildren('Only the page that sent the requests of a session can see its text.');
             return;
         }
         const n_heads = v.layers.reduce((n, l) => n + l.heads.length, 0) || 1;

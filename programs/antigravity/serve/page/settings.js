@@ -12,7 +12,7 @@ function toolsError(text) {
     try {
         return Array.isArray(JSON.parse(text)) ? '' : 'The tools must be an array.';
     } catch (e) {
-        return `The tools are no JSON: ${e.message}`;
+        return `The tools are not valid JSON: ${e.message}`;
     }
 }
 

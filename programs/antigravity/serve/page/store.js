@@ -130,7 +130,7 @@ export class Store {
     /* Returns the number of imported conversations. Throws if the text is invalid. */
     import(json) {
         const list = JSON.parse(json)?.conversations;
-        if (!Array.isArray(list)) throw new Error('The file holds no conversations.');
+        if (!Array.isArray(list)) throw new Error('The file contains no conversations.');
         const checked = list.map(checkedConversation).filter(Boolean);
         for (const c of checked) {
             if (this.conversations.some((other) => other.id === c.id)) c.id = newId();
