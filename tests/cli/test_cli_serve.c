@@ -238,7 +238,7 @@ static void rejects_invalid_requests_with_a_reason(void **state) {
         int status;
         const char *says;
     } all[] = {
-        {CHAT, "{" ONCE "}", 400, "model is missing"},
+        {CHAT, "{" ONCE "}", 400, "model: missing"},
         {CHAT, "{\"model\":\"other\"," ONCE "}", 404, "model 'other' not found"},
         {CHAT, "{\"model\":\"demo\"}", 400, "messages"},
         {CHAT, "{\"model\":\"demo\",\"messages\":[]}", 400, "messages"},
@@ -247,12 +247,12 @@ static void rejects_invalid_requests_with_a_reason(void **state) {
          "\"image_url\",\"image_url\":{\"url\":\"http://x/y.png\"}}]}]}",
          400, "images are not supported"},
         {CHAT, "{\"model\":\"demo\"," ONCE ",\"temperature\":-1}", 400, "temperature"},
-        {CHAT, "{\"model\":\"demo\"," ONCE ",\"n\":0}", 400, "n is 0"},
+        {CHAT, "{\"model\":\"demo\"," ONCE ",\"n\":0}", 400, "n: 0 is out of range"},
         {CHAT, "{\"model\":\"demo\"," ONCE ",\"response_format\":{\"type\":\"xml\"}}", 400,
          "response_format"},
         {CHAT, "{\"model\":\"demo\"," ONCE ",\"kv_type\":\"q9\"}", 400, "q9"},
         {CHAT, "{\"model\":\"demo\"," ONCE ",\"head_budget\":\"adaptive\"}", 400,
-         "head_budget needs an eviction policy"},
+         "head_budget: needs an eviction policy"},
         {CHAT, "{\"model\":\"demo\"," ONCE ",\"head_budget\":\"odd\"}", 400,
          "'odd' is not one of even"},
         {CHAT,

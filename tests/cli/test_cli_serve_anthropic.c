@@ -135,7 +135,7 @@ static void names_the_invalid_field(void **state) {
                         "}]}",
                         400, "zip");
     assert_body_refused(p, "{" HEAD ", 'temperature': 'hot', " HELLO "}", 400, "temperature");
-    assert_body_refused(p, "{" HEAD ", 'top_p': 2, " HELLO "}", 400, "it must be from 0 to 1");
+    assert_body_refused(p, "{" HEAD ", 'top_p': 2, " HELLO "}", 400, "must be from 0 to 1");
     assert_body_refused(p, "{" HEAD ", 'tools': [{'name': 'f'}], " HELLO "}", 400, "input_schema");
     assert_body_refused(p, "{" HEAD ", 'tool_choice': {'type': 'some'}, " HELLO "}", 400,
                         "tool_choice");

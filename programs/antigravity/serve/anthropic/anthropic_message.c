@@ -28,8 +28,7 @@ static void message_parts_free(message_parts *p) {
 static bool get_text(const json_t *block, const char *key, json_t **text, serve_error *e) {
     *text = json_object_get(block, key);
     if (json_is_string(*text)) return true;
-    return serve_reject(e, 400, "messages", "messages: a block of type %s has no %s",
-                        field_type(block), key);
+    return reject_field(e, "messages", "a block of type %s has no %s", field_type(block), key);
 }
 
 static bool read_text(const json_t *block, json_t *texts, serve_error *e) {
@@ -43,12 +42,12 @@ static bool read_document(const json_t *block, json_t *texts, serve_error *e) {
     const json_t *source = json_object_get(block, "source");
     json_t *data = json_object_get(source, "data");
     if (strcmp(field_type(source), "text") != 0 || !json_is_string(data))
-        return serve_reject(e, 400, "messages", "messages: documents must be plain text");
+        return reject_field(e, "messages", "documents must be plain text");
     return list_add(texts, message_text_part(json_incref(data)), e);
 }
 
 static bool read_image(serve_error *e) {
-    return serve_reject(e, 400, "messages", "images are not supported: the model reads text only");
+    return reject_field(e, "messages", "images are not supported: the model reads text only");
 }
 
 static bool read_call(const json_t *block, json_t *calls, serve_error *e) {
@@ -56,8 +55,7 @@ static bool read_call(const json_t *block, json_t *calls, serve_error *e) {
     if (!get_text(block, "id", &id, e) || !get_text(block, "name", &name, e)) return false;
     const json_t *input = json_object_get(block, "input");
     if (!json_is_object(input))
-        return serve_reject(e, 400, "messages",
-                            "messages: the input of a tool_use must be an object");
+        return reject_field(e, "messages", "the input of a tool_use must be an object");
     char *arguments = json_dumps(input, JSON_COMPACT);
     json_t *call = message_tool_call(json_string_value(id), json_string_value(name),
                                      arguments ? json_string(arguments) : NULL);
@@ -65,34 +63,33 @@ static bool read_call(const json_t *block, json_t *calls, serve_error *e) {
     return list_add(calls, call, e);
 }
 
-static bool append_text(ag_text *text, const char *bytes, size_t n, serve_error *e) {
-    return account_text_append(text, bytes, n) || serve_no_memory(e);
+static bool append_string(ag_text *text, const json_t *string, serve_error *e) {
+    return account_text_append(text, json_string_value(string), json_string_length(string)) ||
+           serve_no_memory(e);
 }
 
 /* Reads the content of a tool result: nothing, a string, or blocks, which are joined. */
 static bool read_result_content(const json_t *content, bool failed, ag_text *joined,
                                 serve_error *e) {
     static const char prefix[] = "Error: ";
-    if (!append_text(joined, prefix, failed ? sizeof prefix - 1 : 0, e)) return false;
+    if (!account_text_append(joined, prefix, failed ? sizeof prefix - 1 : 0))
+        return serve_no_memory(e);
     if (!content || json_is_null(content)) return true;
-    if (json_is_string(content))
-        return append_text(joined, json_string_value(content), json_string_length(content), e);
+    if (json_is_string(content)) return append_string(joined, content, e);
     if (!json_is_array(content))
-        return serve_reject(e, 400, "messages",
-                            "messages: the content of a tool_result must be a string or a list");
+        return reject_field(e, "messages",
+                            "the content of a tool_result must be a string or a list");
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *block = json_array_get(content, i);
         json_t *text;
         if (strcmp(field_type(block), "image") == 0) return read_image(e);
         if (strcmp(field_type(block), "text") != 0)
-            return serve_reject(
-                e, 400, "messages",
-                "messages: a block of type \"%s\" in a tool_result is not supported",
-                field_type(block));
+            return reject_field(e, "messages",
+                                "a block of type \"%s\" in a tool_result is not supported",
+                                field_type(block));
         if (!get_text(block, "text", &text, e)) return false;
-        if (i && !append_text(joined, "\n", 1, e)) return false;
-        if (!append_text(joined, json_string_value(text), json_string_length(text), e))
-            return false;
+        if (i && !account_text_append(joined, "\n", 1)) return serve_no_memory(e);
+        if (!append_string(joined, text, e)) return false;
     }
     return true;
 }
@@ -117,8 +114,7 @@ static bool read_result(const json_t *block, json_t *results, serve_error *e) {
 
 static bool read_thinking(const json_t *block, message_parts *p, serve_error *e) {
     json_t *text;
-    if (!get_text(block, "thinking", &text, e)) return false;
-    return append_text(&p->thinking, json_string_value(text), json_string_length(text), e);
+    return get_text(block, "thinking", &text, e) && append_string(&p->thinking, text, e);
 }
 
 static bool read_block(const json_t *block, bool is_assistant, message_parts *p, serve_error *e) {
@@ -133,24 +129,19 @@ static bool read_block(const json_t *block, bool is_assistant, message_parts *p,
         if (strcmp(type, "document") == 0) return read_document(block, p->texts, e);
         if (strcmp(type, "tool_result") == 0) return read_result(block, p->results, e);
     }
-    return serve_reject(e, 400, "messages", "messages: a block of type \"%s\" is not supported",
-                        type);
+    return reject_field(e, "messages", "a block of type \"%s\" is not supported", type);
 }
 
 /* Joins all texts of an answer, so that the answer memory finds it again. */
 static json_t *join_texts(const json_t *texts) {
-    size_t len = 0, n = 0;
-    for (size_t i = 0; i < json_array_size(texts); i++)
-        len += json_string_length(json_object_get(json_array_get(texts, i), "text"));
-    char *all = account_malloc(len + 1);
-    if (!all) return NULL;
-    for (size_t i = 0; i < json_array_size(texts); i++) {
+    ag_text all = {0};
+    bool ok = account_text_append(&all, "", 0);
+    for (size_t i = 0; ok && i < json_array_size(texts); i++) {
         const json_t *text = json_object_get(json_array_get(texts, i), "text");
-        memcpy(all + n, json_string_value(text), json_string_length(text));
-        n += json_string_length(text);
+        ok = account_text_append(&all, json_string_value(text), json_string_length(text));
     }
-    json_t *value = json_stringn(all, len);
-    account_free(all);
+    json_t *value = ok ? json_stringn(all.data, all.len) : NULL;
+    account_free(all.data);
     return value;
 }
 
@@ -191,12 +182,11 @@ bool anthropic_read_message(const json_t *message, serve_request *r, serve_error
     json_t *content = json_object_get(message, "content");
     if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 &&
                   strcmp(role, "system") != 0))
-        return serve_reject(e, 400, "messages", "messages: a role must be user or assistant");
+        return reject_field(e, "messages", "a role must be user or assistant");
     bool is_assistant = strcmp(role, "assistant") == 0;
     if (json_is_string(content)) return message_add(r, role, json_incref(content), e);
     if (!json_is_array(content))
-        return serve_reject(e, 400, "messages",
-                            "messages: a content must be a string or a list of blocks");
+        return reject_field(e, "messages", "a content must be a string or a list of blocks");
     message_parts p = {.texts = json_array(), .calls = json_array(), .results = json_array()};
     bool ok = (p.texts && p.calls && p.results) || serve_no_memory(e);
     for (size_t i = 0; ok && i < json_array_size(content); i++)

@@ -18,12 +18,12 @@ static bool read_system_parts(const json_t *system, json_t *parts, serve_error *
     if (json_is_string(system))
         return append_system(parts, field_skip_billing(json_string_value(system)), e);
     if (!json_is_array(system))
-        return serve_reject(e, 400, "system", "system must be a string or a list of text blocks");
+        return reject_field(e, "system", "must be a string or a list of text blocks");
     for (size_t i = 0; i < json_array_size(system); i++) {
         const json_t *block = json_array_get(system, i);
         const char *text = json_string_value(json_object_get(block, "text"));
         if (strcmp(field_type(block), "text") != 0 || !text)
-            return serve_reject(e, 400, "system", "system: block %zu must be a text block", i);
+            return reject_field(e, "system", "block %zu must be a text block", i);
         if (!append_system(parts, i ? text : field_skip_billing(text), e)) return false;
     }
     return true;
@@ -47,7 +47,7 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
     json_t *messages = NULL;
     if (!field_array(body, "messages", &messages, e)) return false;
     size_t n = json_array_size(messages);
-    if (!n) return serve_reject(e, 400, "messages", "messages must have at least one message");
+    if (!n) return reject_field(e, "messages", "must have at least one message");
     for (size_t i = 0; i < n; i++)
         if (!anthropic_read_message(json_array_get(messages, i), r, e)) return false;
     /* The model continues a last message of the assistant, unless it ends with calls. */
@@ -68,9 +68,8 @@ static bool read_tool(const json_t *tool, json_t *tools, serve_error *e) {
     const char *name = json_string_value(json_object_get(tool, "name"));
     json_t *schema = json_object_get(tool, "input_schema");
     json_t *description = json_object_get(tool, "description");
-    if (!name) return serve_reject(e, 400, "tools", "tools: a tool has no name");
-    if (!json_is_object(schema))
-        return serve_reject(e, 400, "tools", "tools: %s has no input_schema", name);
+    if (!name) return reject_field(e, "tools", "a tool has no name");
+    if (!json_is_object(schema)) return reject_field(e, "tools", "%s has no input_schema", name);
     json_field function[3] = {
         {"name", json_string(name)},
         {"parameters", json_incref(schema)},
@@ -103,11 +102,10 @@ static bool read_tool_choice(const json_t *body, serve_request *r, serve_error *
         return true;
     }
     if (strcmp(type, "tool") != 0)
-        return serve_reject(e, 400, "tool_choice",
-                            "tool_choice: type must be auto, any, tool or none");
+        return reject_field(e, "tool_choice", "type must be auto, any, tool or none");
     r->tool_choice = SERVE_TOOLS_NAMED;
     if (!field_copy(choice, "name", &r->tool_name, e)) return false;
-    return r->tool_name || serve_reject(e, 400, "tool_choice", "tool_choice: name is missing");
+    return r->tool_name || reject_field(e, "tool_choice", "name is missing");
 }
 
 static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
@@ -139,12 +137,9 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
         return false;
     if (!format) return true;
     if (strcmp(field_type(format), "json_schema") != 0)
-        return serve_reject(e, 400, "output_config",
-                            "output_config.format: type must be "
-                            "json_schema");
+        return reject_field(e, "output_config", "format: type must be json_schema");
     if (!field_schema(format, "schema", &r->constraint_text, e)) return false;
-    if (!r->constraint_text)
-        return serve_reject(e, 400, "output_config", "output_config.format: schema is missing");
+    if (!r->constraint_text) return reject_field(e, "output_config", "format: schema is missing");
     r->constrained = true;
     r->constraint = AG_CONSTRAINT_JSON_SCHEMA;
     return true;
@@ -173,7 +168,7 @@ bool anthropic_parse(const serve_http_request *http, const json_t *body, serve_r
     if (!read_prompt(body, r, e) || !read_format(body, r, e) ||
         !field_integer(body, "max_tokens", 1, INT32_MAX, &r->max_tokens, e))
         return false;
-    if (r->max_tokens < 0) return serve_reject(e, 400, "max_tokens", "max_tokens is missing");
+    if (r->max_tokens < 0) return reject_field(e, "max_tokens", "missing");
     return field_strings(body, "stop_sequences", MAX_STOPS, &r->stop, e) &&
            field_number(body, "temperature", 0, 2, &s->temperature, e) &&
            field_number(body, "top_p", 0, 1, &s->top_p, e) &&

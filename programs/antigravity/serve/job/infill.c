@@ -102,10 +102,9 @@ bool infill_encode(const ag_tokenizer *t, const json_t *prompt, const serve_requ
                    serve_error *e) {
     const infill_tokens *tokens = find_tokens(t);
     ag_ids parts[3] = {{0}};
-    if (!tokens)
-        return serve_reject(e, 400, "suffix", "suffix: the model has no fill-in-the-middle tokens");
+    if (!tokens) return reject_field(e, "suffix", "the model has no fill-in-the-middle tokens");
     if (!json_is_string(prompt))
-        return serve_reject(e, 400, "prompt", "prompt must be a string if there is a suffix");
+        return reject_field(e, "prompt", "must be a string if there is a suffix");
     /* Text that looks like a special token is not parsed as one. */
     const bool ok =
         encode(t, "", 0, AG_ENCODE_BOS, &parts[0], e) && encode_files(t, r->files, &parts[0], e) &&

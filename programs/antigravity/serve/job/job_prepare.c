@@ -115,12 +115,10 @@ static bool render(const serve_http_request *http, ag_served_model *model, serve
     const json_t *defaults = http->server->settings->template_variables;
     const ag_chat_format *f = ag_served_model_format(model);
     if (!f || !ag_served_model_tokenizer(model))
-        return serve_reject(e, 400, "messages",
-                            "messages cannot be rendered: the model '%.100s' has no chat template",
+        return reject_field(e, "messages", "the model '%.100s' has no chat template",
                             ag_served_model_name(model));
     if (!json_is_array(r->messages) || !json_array_size(r->messages))
-        return serve_reject(e, 400, "messages",
-                            "messages must be an array of at least one message");
+        return reject_field(e, "messages", "must be an array of at least one message");
     if (ag_chat_create(f, chat, &err) != AG_OK) return serve_reject_status(e, &err);
     ag_chat_set_clock(*chat, (int64_t)time(NULL));
     ag_chat_set_memory_limit(*chat, template_memory_limit(http->server->settings->memory_limit));
@@ -136,9 +134,7 @@ static bool render(const serve_http_request *http, ag_served_model *model, serve
         (r->continue_last ? AG_CHAT_CONTINUE : 0u) | (r->no_generation ? AG_CHAT_NO_PROMPT : 0u);
     if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return serve_reject_status(e, &err);
     if (r->tool_choice < SERVE_TOOLS_REQUIRED || !required_call) return true;
-    if (!tools)
-        return serve_reject(e, 400, "tool_choice",
-                            "tool_choice: a call is required, but there are no tools");
+    if (!tools) return reject_field(e, "tool_choice", "a call is required, but there are no tools");
     const char *name = r->tool_choice == SERVE_TOOLS_NAMED ? r->tool_name : NULL;
     const unsigned several = name || r->one_call ? 0 : AG_CHAT_SEVERAL_CALLS;
     if (ag_chat_require_call(*chat, name, several, ids, required_call, &err) == AG_OK) return true;
@@ -167,8 +163,7 @@ static bool read_ids(const json_t *list, const ag_tokenizer *t, ag_ids *ids, ser
         const json_t *id = json_array_get(list, i);
         const json_int_t v = json_integer_value(id);
         if (!json_is_integer(id) || v < 0 || v >= ag_tokenizer_vocab_size(t))
-            return serve_reject(e, 400, "prompt", "prompt: token %zu is not an id of this model",
-                                i);
+            return reject_field(e, "prompt", "token %zu is not an id of this model", i);
         ids->data[ids->n++] = (int32_t)v;
     }
     return true;
@@ -177,9 +172,7 @@ static bool read_ids(const json_t *list, const ag_tokenizer *t, ag_ids *ids, ser
 static bool encode_prompt(serve_job *job, const json_t *prompt, ag_ids *ids, serve_error *e) {
     ag_error err;
     const ag_tokenizer *t = ag_served_model_tokenizer(job->model);
-    if (!t)
-        return serve_reject(e, 400, "model", "the model '%.100s' has no tokenizer",
-                            job->view.model);
+    if (!t) return reject_field(e, "model", "'%.100s' has no tokenizer", job->view.model);
     if (job->request.suffix) return infill_encode(t, prompt, &job->request, ids, e);
     if (json_is_array(prompt)) return read_ids(prompt, t, ids, e);
     const unsigned special = job->request.parse_special ? AG_ENCODE_PARSE_SPECIAL : 0;
@@ -246,7 +239,7 @@ static bool compile_constraint(const serve_job *job, const ag_text *required_cal
 static bool make_prompts(serve_job *job, size_t n, serve_error *e) {
     job->n_prompts = 0;
     if (n > JOB_MAX_PROMPTS || n * job->request.n > JOB_MAX_PROMPTS)
-        return serve_reject(e, 400, "prompt",
+        return reject_field(e, "prompt",
                             "too many answers: %zu prompts with %u answers each; at most %d", n,
                             job->request.n, JOB_MAX_PROMPTS);
     job->prompts = account_calloc(n ? n : 1, sizeof *job->prompts);
@@ -309,20 +302,19 @@ static bool prepare_chat(serve_job *job, ag_text *required_call, serve_error *e)
 
 static bool check_prompt(const serve_job *job, serve_error *e) {
     if (job->prompts[0].ids.n) return true;
-    return serve_reject(
-        e, 400, "messages",
-        "messages: the chat template of model '%.100s' renders them to an empty prompt",
-        job->view.model);
+    return reject_field(e, "messages",
+                        "the chat template of model '%.100s' renders them to an empty prompt",
+                        job->view.model);
 }
 
 static bool prepare_texts(serve_job *job, serve_error *e) {
     const size_t n = json_array_size(job->request.prompts);
-    if (!n) return serve_reject(e, 400, "prompt", "prompt: the list is empty");
+    if (!n) return reject_field(e, "prompt", "the list is empty");
     if (!make_prompts(job, n, e)) return false;
     for (size_t i = 0; i < n; i++) {
         ag_ids *ids = &job->prompts[i].ids;
         if (!encode_prompt(job, json_array_get(job->request.prompts, i), ids, e)) return false;
-        if (!ids->n) return serve_reject(e, 400, "prompt", "prompt: a prompt is empty");
+        if (!ids->n) return reject_field(e, "prompt", "a prompt is empty");
     }
     return true;
 }
@@ -354,9 +346,9 @@ static bool prepare_job(serve_job *job, serve_error *e) {
     job->model = http_model(job->http, r->model, e);
     if (!job->model) return false;
     if (r->stream && !job->protocol->stream_type)
-        return serve_reject(e, 400, "stream", "stream: this endpoint does not stream");
+        return reject_field(e, "stream", "this endpoint does not stream");
     if (!r->n || r->n > JOB_MAX_ANSWERS)
-        return serve_reject(e, 400, "n", "n must be between 1 and %d", JOB_MAX_ANSWERS);
+        return reject_field(e, "n", "must be between 1 and %d", JOB_MAX_ANSWERS);
     job->model_name = account_strdup(r->model ? r->model : ag_served_model_name(job->model));
     job->view.model = job->model_name;
     bool ok = job->model_name || serve_no_memory(e);
@@ -365,9 +357,8 @@ static bool prepare_job(serve_job *job, serve_error *e) {
     if (ok && !r->count_only) {
         const bool constrained = r->constrained || required_call.len;
         if (constrained && job->n_prompts > JOB_PROMPTS_AT_ONCE)
-            ok = serve_reject(e, 400, "prompt",
-                              "too many prompts with a constraint: %zu; at most %d", job->n_prompts,
-                              JOB_PROMPTS_AT_ONCE);
+            ok = reject_field(e, "prompt", "too many prompts with a constraint: %zu; at most %d",
+                              job->n_prompts, JOB_PROMPTS_AT_ONCE);
         for (size_t i = 0; ok && constrained && i < job->n_prompts; i++)
             ok = compile_constraint(job, &required_call, &job->prompts[i].constraint, e);
         if (ok && r->kind == SERVE_CHAT) ok = check_prompt(job, e);

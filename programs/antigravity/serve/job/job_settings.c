@@ -79,8 +79,7 @@ static bool apply_stops(serve_job *job, bool constrained, serve_error *e) {
     const size_t n = r->stop ? json_array_size(r->stop) : 0;
     size_t n_own = 0;
     const char *const *own = f && !constrained ? ag_chat_format_stops(f, &n_own) : NULL;
-    if (n > MAX_STOPS)
-        return serve_reject(e, 400, "stop", "stop has %zu strings; at most %d", n, MAX_STOPS);
+    if (n > MAX_STOPS) return reject_field(e, "stop", "%zu strings; at most %d", n, MAX_STOPS);
     job->stop = account_malloc((n + n_own + 1) * sizeof *job->stop);
     if (!job->stop) return serve_no_memory(e);
     for (size_t i = 0; i < n; i++) {
@@ -108,23 +107,22 @@ static bool apply_cache(serve_job *job, serve_error *e) {
     ag_session_params *to = &job->params.session;
     model_options o = {.k_type = to->k_type, .v_type = to->v_type};
     if (r->kv_type && !kv_type_parse(&o, r->kv_type, reason))
-        return serve_reject(e, 400, "kv_type", "%s", reason);
+        return reject_field(e, "kv_type", "%s", reason);
     to->k_type = o.k_type;
     to->v_type = o.v_type;
     if (r->kv_policy && !eviction_parse_policy(&to->eviction, r->kv_policy, reason))
-        return serve_reject(e, 400, "kv_policy", "%s", reason);
+        return reject_field(e, "kv_policy", "%s", reason);
     if (r->kv_budget && !eviction_parse_budget(&to->eviction, r->kv_budget, reason))
-        return serve_reject(e, 400, "kv_budget", "%s", reason);
+        return reject_field(e, "kv_budget", "%s", reason);
     if (r->head_budget && !eviction_parse_heads(&to->eviction, r->head_budget, reason))
-        return serve_reject(e, 400, "head_budget", "%s", reason);
+        return reject_field(e, "head_budget", "%s", reason);
     const ag_eviction_policy *policy = to->eviction.policy;
     if (r->head_budget && to->eviction.head_budget != AG_HEAD_BUDGET_EVEN &&
         (!policy || !policy->select))
-        return serve_reject(e, 400, "head_budget",
-                            "head_budget needs an eviction policy; set kv_policy");
+        return reject_field(e, "head_budget", "needs an eviction policy; set kv_policy");
     const bool checks_heads = r->head_budget || (policy && policy->select);
     if (policy && checks_heads && !eviction_suits_heads(&to->eviction, policy, reason))
-        return serve_reject(e, 400, "head_budget", "%s", reason);
+        return reject_field(e, "head_budget", "%s", reason);
     return true;
 }
 
@@ -146,12 +144,11 @@ bool job_apply_settings(serve_job *job, bool constrained, serve_error *e) {
     p->deadline_s = settings->timeout_s;
     if (r->timeout_s > 0 && (!p->deadline_s || r->timeout_s < p->deadline_s))
         p->deadline_s = r->timeout_s;
-    if (r->n_top > MAX_TOP)
-        return serve_reject(e, 400, "top_logprobs", "top_logprobs must be at most %d", MAX_TOP);
+    if (r->n_top > MAX_TOP) return reject_field(e, "top_logprobs", "must be at most %d", MAX_TOP);
     const double max_tokens =
         floor((double)MAX_REPORTED_TOKENS * REPORTED_TOKEN_BYTES / token_bytes(job));
     if (reported_tokens(job) > max_tokens)
-        return serve_reject(e, 400, "logprobs",
+        return reject_field(e, "logprobs",
                             "too many probabilities: %.0f tokens, at most %.0f; set max_tokens",
                             reported_tokens(job), max_tokens);
     if (!logit_bias_read(&job->request.sampling, ag_served_model_tokenizer(job->model), e))

@@ -10,15 +10,14 @@
 enum { MAX_BIAS = 4096, MAX_TEXT = 256, MAX_DIGITS = 9 };
 
 static bool reject(serve_error *e) {
-    return serve_reject(
-        e, 400, "logit_bias",
-        "logit_bias must map tokens, ids or texts of at most %d bytes, to numbers or false",
-        MAX_TEXT);
+    return reject_field(e, "logit_bias",
+                        "must map tokens, ids or texts of at most %d bytes, to numbers or false",
+                        MAX_TEXT);
 }
 
 static bool add_id(serve_sampling *s, json_int_t id, float bias, serve_error *e) {
     if (s->n_bias == MAX_BIAS)
-        return serve_reject(e, 400, "logit_bias", "logit_bias has more than %d tokens", MAX_BIAS);
+        return reject_field(e, "logit_bias", "too many tokens: at most %d", MAX_BIAS);
     if (id < 0 || id > INT32_MAX) return reject(e);
     s->bias[s->n_bias++] = (ag_logit_bias){(int32_t)id, bias};
     return true;

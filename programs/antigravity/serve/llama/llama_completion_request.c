@@ -39,14 +39,14 @@ static bool join_sequence(const serve_http_request *http, const serve_request *r
     const ag_served_model *model = http_model(http, r->model, e);
     const ag_tokenizer *t = model ? ag_served_model_tokenizer(model) : NULL;
     if (!model) return false;
-    if (!t) return serve_reject(e, 400, "prompt", "this model has no tokenizer");
+    if (!t) return reject_field(e, "prompt", "the model has no tokenizer");
     json_t *ids = json_array();
     bool ok = ids != NULL || serve_no_memory(e);
     for (size_t i = 0; ok && i < json_array_size(list); i++) {
         json_t *item = json_array_get(list, i);
         if (json_is_string(item)) ok = append_tokens(t, item, i == 0, ids, e);
         else if (json_is_integer(item)) ok = list_add(ids, json_incref(item), e);
-        else ok = serve_reject(e, 400, "prompt", "prompt: item %zu must be an id or a string", i);
+        else ok = reject_field(e, "prompt", "item %zu must be an id or a string", i);
     }
     *out = ok ? ids : NULL;
     if (!ok) json_decref(ids);
@@ -57,14 +57,12 @@ static bool join_sequence(const serve_http_request *http, const serve_request *r
 static bool read_prompt(const serve_http_request *http, const serve_request *r, json_t *prompt,
                         json_t **out, serve_error *e) {
     if (json_object_get(prompt, "multimodal_data"))
-        return serve_reject(e, 400, "prompt",
-                            "images are not supported: the model reads text only");
+        return reject_field(e, "prompt", "images are not supported: the model reads text only");
     if (json_is_array(prompt) && is_one_prompt(prompt))
         return join_sequence(http, r, prompt, out, e);
     json_t *text = json_is_string(prompt) ? prompt : json_object_get(prompt, "prompt_string");
     if (!json_is_string(text))
-        return serve_reject(e, 400, "prompt",
-                            "prompt must be a string, a list of ids, or a list of these");
+        return reject_field(e, "prompt", "must be a string, a list of ids, or a list of these");
     *out = json_incref(text);
     return true;
 }
@@ -74,7 +72,7 @@ static bool read_prompts(const serve_http_request *http, const json_t *body, ser
     json_t *prompt = json_object_get(body, "prompt"), *one = NULL;
     bool single = !json_is_array(prompt) || is_one_prompt(prompt);
     size_t n = single ? 1 : json_array_size(prompt);
-    if (!prompt || !n) return serve_reject(e, 400, "prompt", "prompt is missing");
+    if (!prompt || !n) return reject_field(e, "prompt", "missing");
     r->prompts = json_array();
     for (size_t i = 0; i < n; i++) {
         json_t *item = single ? prompt : json_array_get(prompt, i);
@@ -109,9 +107,8 @@ static bool read_tokens(const json_t *body, serve_request *r, serve_error *e) {
         !field_integer(body, "n_probs", 0, 20, &n_probs, e))
         return false;
     if (after_sampling && n_probs)
-        return serve_reject(
-            e, 400, "post_sampling_probs",
-            "post_sampling_probs is not supported: probabilities are those before sampling");
+        return reject_field(e, "post_sampling_probs",
+                            "not supported: probabilities are those before sampling");
     r->n_top = (uint32_t)n_probs;
     r->logprobs = ids || n_probs || r->stream;
     return true;
@@ -138,9 +135,9 @@ static bool read_files(const json_t *body, serve_request *r, serve_error *e) {
     for (size_t i = 0; i < json_array_size(files); i++) {
         const json_t *file = json_array_get(files, i), *name = json_object_get(file, "filename");
         if (!json_is_string(json_object_get(file, "text")) || (name && !json_is_string(name)))
-            return serve_reject(
-                e, 400, "input_extra",
-                "input_extra[%zu] must have a string text, and may have a string filename", i);
+            return reject_field(e, "input_extra",
+                                "item %zu must have a string text, and may have a string filename",
+                                i);
     }
     r->files = json_incref(files);
     return true;
@@ -160,9 +157,7 @@ bool llama_parse_infill(const serve_http_request *http, const json_t *body, serv
         !field_string(body, "prompt", &prompt, e) ||
         !field_copy(body, "input_suffix", &r->suffix, e))
         return false;
-    if (!r->suffix)
-        return serve_reject(e, 400, "input_suffix",
-                            "input_suffix is missing: the text after the gap");
+    if (!r->suffix) return reject_field(e, "input_suffix", "missing; give the text after the gap");
     r->prompts = json_pack("[o]", json_sprintf("%s%s", prefix, prompt));
     if (!r->prompts) return serve_no_memory(e);
     return save_field(body, "return_tokens", r, e) && save_response_fields(body, r, e);

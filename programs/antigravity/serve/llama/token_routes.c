@@ -14,7 +14,7 @@ static ag_served_model *find_served(serve_http_request *http, serve_error *e) {
     if (!field_string(http_body(http), "model", &name, e)) return NULL;
     ag_served_model *m = http_model(http, name, e);
     if (!m || ag_served_model_tokenizer(m)) return m;
-    serve_reject(e, 400, "model", "the model '%.100s' has no tokenizer", ag_served_model_name(m));
+    reject_field(e, "model", "'%.100s' has no tokenizer", ag_served_model_name(m));
     return NULL;
 }
 
@@ -42,8 +42,7 @@ static bool tokenize(const serve_http_request *http, const ag_tokenizer *t, ag_i
     bool add_special = false, parse_special = true;
     const json_t *body = http_body(http), *content = json_object_get(body, "content");
     if (!content) content = json_object_get(body, "text");
-    if (!json_is_string(content))
-        return serve_reject(e, 400, "content", "content must be a string");
+    if (!json_is_string(content)) return reject_field(e, "content", "must be a string");
     if (!field_bool(body, "add_special", &add_special, e) ||
         !field_bool(body, "parse_special", &parse_special, e) ||
         !field_bool(body, "with_pieces", pieces, e))
@@ -54,8 +53,7 @@ static bool tokenize(const serve_http_request *http, const ag_tokenizer *t, ag_i
                                              json_string_length(content), flags, ids, &err);
     if (st != AG_OK) return serve_reject_status(e, &err);
     return !*pieces || ids->n <= MAX_PIECES ||
-           serve_reject(e, 400, "with_pieces", "with_pieces: too many tokens: %zu, at most %d",
-                        ids->n, MAX_PIECES);
+           reject_field(e, "with_pieces", "too many tokens: %zu, at most %d", ids->n, MAX_PIECES);
 }
 
 static void reply_tokenized(serve_http_request *http) {
@@ -83,7 +81,7 @@ static bool detokenize(const serve_http_request *http, const ag_tokenizer *t, ag
     ag_error err;
     json_t *list = NULL;
     if (!field_array(http_body(http), "tokens", &list, e)) return false;
-    if (!list) return serve_reject(e, 400, "tokens", "tokens must be a list of ids");
+    if (!list) return reject_field(e, "tokens", "must be a list of ids");
     const size_t n = json_array_size(list);
     int32_t *ids = account_malloc((n ? n : 1) * sizeof *ids);
     if (!ids) return serve_no_memory(e);
@@ -92,7 +90,7 @@ static bool detokenize(const serve_http_request *http, const ag_tokenizer *t, ag
         const json_t *id = json_array_get(list, i);
         const json_int_t v = json_integer_value(id);
         ok = (json_is_integer(id) && v >= 0 && v < ag_tokenizer_vocab_size(t)) ||
-             serve_reject(e, 400, "tokens", "tokens[%zu] is not an id of this model", i);
+             reject_field(e, "tokens", "item %zu is not an id of this model", i);
         ids[i] = (int32_t)v;
     }
     if (ok)

@@ -53,14 +53,14 @@ bool ollama_read_message(const json_t *message, ollama_counts *before, serve_req
     const char *role = json_string_value(json_object_get(message, "role"));
     const json_t *content = json_object_get(message, "content");
     const json_t *calls = json_object_get(message, "tool_calls");
-    if (!role) return serve_reject(e, 400, "messages", "messages: a message has no role");
+    if (!role) return reject_field(e, "messages", "a message has no role");
     if (content && !json_is_null(content) && !json_is_string(content))
-        return serve_reject(e, 400, "messages", "messages: a content must be a string");
+        return reject_field(e, "messages", "a content must be a string");
     if (calls && !json_is_null(calls) && !json_is_array(calls))
-        return serve_reject(e, 400, "messages", "messages: tool_calls must be a list");
+        return reject_field(e, "messages", "tool_calls must be a list");
     for (size_t i = 0; i < json_array_size(calls); i++)
         if (!json_is_object(json_object_get(json_array_get(calls, i), "function")))
-            return serve_reject(e, 400, "messages", "messages: a call has no function");
+            return reject_field(e, "messages", "a call has no function");
     json_t *copy = json_object();
     if (copy && fill_message(copy, message, role, before) &&
         json_array_append(r->messages, copy) == 0) {

@@ -66,7 +66,7 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
     r->constraint = AG_CONSTRAINT_JSON_OBJECT;
     if (word && strcmp(word, "json") == 0) return true;
     if (!json_is_object(format))
-        return serve_reject(e, 400, "format", "format must be \"json\" or a JSON schema");
+        return reject_field(e, "format", "must be \"json\" or a JSON schema");
     r->constraint = AG_CONSTRAINT_JSON_SCHEMA;
     return field_schema(body, "format", &r->constraint_text, e);
 }
@@ -79,14 +79,13 @@ static bool read_think(const json_t *body, serve_request *r, serve_error *e) {
         if (!set_variable(r, "reasoning_effort", json_incref(think), e)) return false;
         return set_variable(r, "enable_thinking", json_true(), e);
     }
-    if (!json_is_boolean(think))
-        return serve_reject(e, 400, "think", "think must be a boolean or a string");
+    if (!json_is_boolean(think)) return reject_field(e, "think", "must be a boolean or a string");
     return set_variable(r, "enable_thinking", json_incref(think), e);
 }
 
 static bool reject_images(const json_t *object, serve_error *e) {
     if (!json_array_size(json_object_get(object, "images"))) return true;
-    return serve_reject(e, 400, "images", "images are not supported: the model reads text only");
+    return reject_field(e, "images", "images are not supported: the model reads text only");
 }
 
 static bool read_answer_fields(const json_t *body, serve_request *r, serve_error *e) {
@@ -123,11 +122,10 @@ static bool reject_generate_only_fields(const json_t *body, serve_error *e) {
     const char *template = NULL;
     if (!field_string(body, "template", &template, e)) return false;
     if (template && *template)
-        return serve_reject(e, 400, "template",
-                            "template is not supported: the model's own is used, or none with raw");
+        return reject_field(e, "template",
+                            "not supported: the model's own is used, or none with raw");
     if (json_array_size(json_object_get(body, "context")))
-        return serve_reject(e, 400, "context",
-                            "context is not supported; send the conversation to /api/chat");
+        return reject_field(e, "context", "not supported; send the conversation to /api/chat");
     return reject_images(body, e);
 }
 
@@ -160,7 +158,7 @@ bool ollama_parse_embed(const serve_http_request *http, const json_t *body, serv
     r->kind = SERVE_EMBED;
     if (!read_model(http, body, r, e) || !field_strings(body, "input", MAX_INPUTS, &r->prompts, e))
         return false;
-    if (!json_array_size(r->prompts)) return serve_reject(e, 400, "input", "input is missing");
+    if (!json_array_size(r->prompts)) return reject_field(e, "input", "missing");
     if (!field_integer(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
     if (!dimensions) return true;
     r->writer_fields = json_pack("{sI}", "dimensions", (json_int_t)dimensions);
@@ -172,7 +170,7 @@ bool ollama_parse_embeddings(const serve_http_request *http, const json_t *body,
     const char *prompt = NULL;
     r->kind = SERVE_EMBED;
     if (!read_model(http, body, r, e) || !field_string(body, "prompt", &prompt, e)) return false;
-    if (!prompt) return serve_reject(e, 400, "prompt", "prompt is missing");
+    if (!prompt) return reject_field(e, "prompt", "missing");
     r->prompts = json_pack("[s]", prompt);
     return r->prompts || serve_no_memory(e);
 }

@@ -10,8 +10,7 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
     json_t *messages = NULL;
     if (!field_array(body, "messages", &messages, e)) return false;
     if (!messages || !json_array_size(messages))
-        return serve_reject(e, 400, "messages",
-                            "messages must be an array of at least one message");
+        return reject_field(e, "messages", "must be an array of at least one message");
     if (!openai_check_parts(messages, e)) return false;
     r->messages = json_incref(messages);
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
@@ -21,10 +20,9 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
         return false;
     r->no_generation = !begin && !r->continue_last;
     if (r->continue_last && json_is_true(json_object_get(body, "add_generation_prompt")))
-        return serve_reject(e, 400, "continue_final_message",
-                            "continue_final_message and add_generation_prompt exclude each other");
+        return reject_field(e, "continue_final_message", "add_generation_prompt excludes it");
     return !r->continue_last || json_is_object(last) ||
-           serve_reject(e, 400, "messages", "messages: the last message must be an object");
+           reject_field(e, "messages", "the last message must be an object");
 }
 
 static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {
@@ -69,8 +67,7 @@ static bool read_logprobs(const json_t *body, serve_request *r, serve_error *e) 
     if (!field_bool(body, "logprobs", &r->logprobs, e) ||
         !field_integer(body, "top_logprobs", 0, 20, &top, e))
         return false;
-    if (top && !r->logprobs)
-        return serve_reject(e, 400, "top_logprobs", "top_logprobs needs logprobs");
+    if (top && !r->logprobs) return reject_field(e, "top_logprobs", "needs logprobs");
     r->n_top = (uint32_t)top;
     return true;
 }

@@ -32,7 +32,7 @@ static bool parse_completion(const serve_http_request *http, const json_t *body,
         !field_suffix(body, "suffix", r, e) || !openai_read_format(body, r, e))
         return false;
     if (best_of > (int64_t)r->n)
-        return serve_reject(e, 400, "best_of", "best_of above n is not supported");
+        return reject_field(e, "best_of", "a value above n is not supported");
     return true;
 }
 

@@ -21,7 +21,7 @@ static bool parse_embeddings(const serve_http_request *http, const json_t *body,
         return false;
     const bool as_text = !strcmp(format, "base64");
     if (!as_text && strcmp(format, "float") != 0)
-        return serve_reject(e, 400, "encoding_format", "encoding_format must be float or base64");
+        return reject_field(e, "encoding_format", "must be float or base64");
     if (!field_integer(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
     r->writer_fields =
         json_pack("{sb sI}", "base64", as_text, "dimensions", (json_int_t)dimensions);

@@ -18,7 +18,7 @@ enum { MAX_STOP_STRINGS = 64 };
 static bool save_logit_bias(const json_t *body, serve_sampling *s, serve_error *e) {
     json_t *given = json_object_get(body, "logit_bias");
     if (given && !json_is_object(given) && !json_is_array(given) && !json_is_null(given))
-        return serve_reject(e, 400, "logit_bias", "logit_bias must be an object or a list");
+        return reject_field(e, "logit_bias", "must be an object or a list");
     s->logit_bias = json_incref(given);
     return true;
 }
@@ -103,14 +103,13 @@ static bool read_response_format(const json_t *format, serve_request *r, serve_e
     if (!strcmp(type, "text")) return true;
     const bool any_object = !strcmp(type, "json_object");
     if (!any_object && strcmp(type, "json_schema") != 0)
-        return serve_reject(e, 400, "response_format",
-                            "response_format: type must be text, json_object or json_schema");
+        return reject_field(e, "response_format", "type must be text, json_object or json_schema");
     const json_t *outer = json_object_get(format, "json_schema");
     json_t *schema = json_object_get(outer, "schema");
     if (!schema) schema = json_object_get(format, "schema");
     if (json_is_object(schema) || json_is_boolean(schema)) return set_schema(r, schema, e);
     if (schema || !any_object)
-        return serve_reject(e, 400, "response_format", "response_format: schema must be an object");
+        return reject_field(e, "response_format", "schema must be an object");
     r->constrained = true;
     r->constraint = AG_CONSTRAINT_JSON_OBJECT;
     return true;
@@ -125,9 +124,9 @@ bool openai_read_format(const json_t *body, serve_request *r, serve_error *e) {
         !field_array(body, "choice", &choices, e))
         return false;
     if (!!format + !!schema + !!grammar + !!regex + !!choices > 1)
-        return serve_reject(
-            e, 400, "response_format",
-            "response_format, json_schema, grammar, regex and choice exclude each other");
+        return reject_field(
+            e, "response_format",
+            "give only one of response_format, json_schema, grammar, regex and choice");
     if (format) return read_response_format(format, r, e);
     if (schema) return set_schema(r, schema, e);
     if (grammar) return set_constraint(r, AG_CONSTRAINT_GRAMMAR, account_strdup(grammar), e);
@@ -148,11 +147,11 @@ bool openai_read_prompts(const json_t *body, const char *name, serve_request *r,
         return r->prompts || serve_no_memory(e);
     }
     if (!json_is_array(prompt) || !first)
-        return serve_reject(e, 400, name, "%s must be a string, or a list of strings or ids", name);
+        return reject_field(e, name, "must be a string, or a list of strings or ids");
     for (size_t i = 0; i < json_array_size(prompt); i++) {
         const json_t *one = json_array_get(prompt, i);
         if (!json_is_string(one) && !json_is_array(one))
-            return serve_reject(e, 400, name, "%s[%zu] must be a string or a list of ids", name, i);
+            return reject_field(e, name, "item %zu must be a string or a list of ids", i);
     }
     r->prompts = json_incref(prompt);
     return true;
@@ -162,13 +161,13 @@ static bool check_part(const json_t *part, size_t message, serve_error *e) {
     const char *type = field_type(part);
     if (json_is_string(part) || !strcmp(type, "text") || !strcmp(type, "refusal")) return true;
     if (!strcmp(type, "image_url") || !strcmp(type, "image") || !strcmp(type, "input_image"))
-        return serve_reject(e, 400, "messages",
-                            "messages[%zu]: images are not supported: the model reads text only",
+        return reject_field(e, "messages",
+                            "images are not supported: the model reads text only (message %zu)",
                             message);
-    return serve_reject(
-        e, 400, "messages",
-        "messages[%zu]: parts of type '%.40s' are not supported: the model reads text only",
-        message, type);
+    return reject_field(
+        e, "messages",
+        "message %zu: parts of type '%.40s' are not supported; the model reads text only", message,
+        type);
 }
 
 bool openai_check_parts(const json_t *messages, serve_error *e) {
@@ -199,11 +198,11 @@ bool openai_read_tool_choice(const json_t *body, bool is_nested, serve_request *
         return true;
     }
     if (strcmp(field_type(choice), "function") != 0)
-        return serve_reject(e, 400, "tool_choice",
-                            "tool_choice must be auto, none, required or a function, not \"%.40s\"",
+        return reject_field(e, "tool_choice",
+                            "must be auto, none, required or a function, not \"%.40s\"",
                             word ? word : field_type(choice));
     r->tool_choice = SERVE_TOOLS_NAMED;
     const json_t *function = is_nested ? json_object_get(choice, "function") : choice;
     if (!field_copy(function, "name", &r->tool_name, e)) return false;
-    return r->tool_name || serve_reject(e, 400, "tool_choice", "tool_choice: name is missing");
+    return r->tool_name || reject_field(e, "tool_choice", "name is missing");
 }

@@ -14,12 +14,12 @@ static bool read_part(const json_t *item, json_t **part, serve_error *e) {
     const char *key = strcmp(type, "refusal") == 0 ? "refusal" : "text";
     json_t *text = json_object_get(item, key);
     if (strcmp(type, "input_image") == 0)
-        return serve_reject(e, 400, "input", "images are not supported: the model reads text only");
+        return reject_field(e, "input", "images are not supported: the model reads text only");
     if (strcmp(type, "input_text") != 0 && strcmp(type, "output_text") != 0 &&
         strcmp(type, "text") != 0 && strcmp(type, "refusal") != 0)
-        return serve_reject(e, 400, "input", "input: a part of type \"%s\" is not supported", type);
+        return reject_field(e, "input", "a part of type \"%s\" is not supported", type);
     if (!json_is_string(text))
-        return serve_reject(e, 400, "input", "input: a part of type %s has no %s", type, key);
+        return reject_field(e, "input", "a part of type %s has no %s", type, key);
     *part = message_text_part(json_incref(text));
     return *part != NULL || serve_no_memory(e);
 }
@@ -33,8 +33,7 @@ static bool read_content(json_t *from, json_t **content, serve_error *e) {
         return true;
     }
     if (!json_is_array(from))
-        return serve_reject(e, 400, "input",
-                            "input: a content must be a string or a list of parts");
+        return reject_field(e, "input", "a content must be a string or a list of parts");
     json_t *parts = json_array();
     bool ok = parts != NULL || serve_no_memory(e);
     for (size_t i = 0; ok && i < json_array_size(from); i++) {
@@ -66,8 +65,7 @@ static bool read_message_item(const json_t *item, serve_request *r, serve_error 
     const char *role = json_string_value(json_object_get(item, "role"));
     if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 &&
                   strcmp(role, "system") != 0 && strcmp(role, "developer") != 0))
-        return serve_reject(e, 400, "input",
-                            "input: a role must be user, assistant, system or developer");
+        return reject_field(e, "input", "a role must be user, assistant, system or developer");
     json_t *content;
     if (!read_content(json_object_get(item, "content"), &content, e)) return false;
     if (strcmp(role, "assistant") == 0) {
@@ -86,9 +84,7 @@ static bool read_call_item(const json_t *item, serve_request *r, serve_error *e)
         !field_string(item, "arguments", &arguments, e))
         return false;
     if (!id || !name || !arguments)
-        return serve_reject(e, 400, "input",
-                            "input: a function_call needs call_id, name and "
-                            "arguments");
+        return reject_field(e, "input", "a function_call needs call_id, name and arguments");
     json_t *message = open_assistant_message(r, false, e);
     if (!message) return false;
     json_t *calls = json_object_get(message, "tool_calls");
@@ -103,7 +99,7 @@ static bool read_output_item(const json_t *item, serve_request *r, serve_error *
     const char *id = NULL;
     json_t *content;
     if (!field_string(item, "call_id", &id, e)) return false;
-    if (!id) return serve_reject(e, 400, "input", "input: a function_call_output needs a call_id");
+    if (!id) return reject_field(e, "input", "a function_call_output needs a call_id");
     if (!read_content(json_object_get(item, "output"), &content, e)) return false;
     const json_field fields[] = {
         {"role", json_string("tool")},
@@ -129,19 +125,18 @@ static bool read_reasoning_item(const json_t *item, serve_request *r, serve_erro
 
 static bool read_item(const json_t *item, serve_request *r, serve_error *e) {
     const char *type = field_type(item);
-    if (!json_is_object(item))
-        return serve_reject(e, 400, "input", "input: an item must be an object");
+    if (!json_is_object(item)) return reject_field(e, "input", "an item must be an object");
     if (!*type || strcmp(type, "message") == 0) return read_message_item(item, r, e);
     if (strcmp(type, "function_call") == 0) return read_call_item(item, r, e);
     if (strcmp(type, "function_call_output") == 0) return read_output_item(item, r, e);
     if (strcmp(type, "reasoning") == 0) return read_reasoning_item(item, r, e);
-    return serve_reject(e, 400, "input", "input: an item of type \"%s\" is not supported", type);
+    return reject_field(e, "input", "an item of type \"%s\" is not supported", type);
 }
 
 bool responses_read_input(json_t *input, serve_request *r, serve_error *e) {
     if (json_is_string(input)) return message_add(r, "user", json_incref(input), e);
     if (!json_is_array(input))
-        return serve_reject(e, 400, "input", "input must be a string or a list of items");
+        return reject_field(e, "input", "must be a string or a list of items");
     for (size_t i = 0; i < json_array_size(input); i++)
         if (!read_item(json_array_get(input, i), r, e)) return false;
     return true;

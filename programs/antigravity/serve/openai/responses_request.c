@@ -21,12 +21,11 @@ static bool reject_stored(const json_t *body, serve_error *e) {
     for (size_t i = 0; i < sizeof stored / sizeof stored[0]; i++) {
         const json_t *value = json_object_get(body, stored[i].name);
         if (value && !json_is_null(value))
-            return serve_reject(e, 400, stored[i].name, "%s: %s", stored[i].name, stored[i].reason);
+            return reject_field(e, stored[i].name, "%s", stored[i].reason);
     }
     if (json_is_true(json_object_get(body, "background")))
-        return serve_reject(e, 400, "background",
-                            "background: responses are not stored; wait for "
-                            "this one, or let it stream");
+        return reject_field(e, "background",
+                            "responses are not stored; wait for this one, or let it stream");
     return true;
 }
 
@@ -41,7 +40,7 @@ static bool read_function_tool(const json_t *tool, json_t *tools, serve_error *e
     static const char *const keys[] = {"name", "description", "parameters", "strict"};
     if (strcmp(field_type(tool), "function") != 0) return true;
     if (!json_is_string(json_object_get(tool, "name")))
-        return serve_reject(e, 400, "tools", "tools: a function has no name");
+        return reject_field(e, "tools", "a function has no name");
     json_t *function = json_object();
     bool ok = function != NULL;
     for (size_t i = 0; ok && i < sizeof keys / sizeof keys[0]; i++) {
@@ -79,13 +78,10 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
     r->constraint = AG_CONSTRAINT_JSON_OBJECT;
     if (strcmp(type, "json_object") == 0) return true;
     if (strcmp(type, "json_schema") != 0)
-        return serve_reject(e, 400, "text.format",
-                            "text.format: type must be text, json_object or "
-                            "json_schema");
+        return reject_field(e, "text.format", "type must be text, json_object or json_schema");
     r->constraint = AG_CONSTRAINT_JSON_SCHEMA;
     if (!field_schema(format, "schema", &r->constraint_text, e)) return false;
-    return r->constraint_text ||
-           serve_reject(e, 400, "text.format", "text.format: schema is missing");
+    return r->constraint_text || reject_field(e, "text.format", "schema is missing");
 }
 
 static bool read_reasoning(const json_t *body, serve_request *r, serve_error *e) {

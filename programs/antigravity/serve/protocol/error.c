@@ -17,6 +17,16 @@ bool serve_reject(serve_error *e, int status, const char *param, const char *fmt
     return false;
 }
 
+bool reject_field(serve_error *e, const char *field, const char *fmt, ...) {
+    serve_reject(e, 400, field, "%s: ", field);
+    const size_t n = strlen(e->text);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(e->text + n, sizeof e->text - n, fmt, args);
+    va_end(args);
+    return false;
+}
+
 bool serve_no_memory(serve_error *e) {
     serve_reject(e, 503, NULL, "out of memory");
     e->retry_after = 1;

@@ -15,7 +15,7 @@ static const char *type_name(const json_t *value) {
 }
 
 static bool wrong_type(const char *name, const char *wanted, const json_t *found, serve_error *e) {
-    return serve_reject(e, 400, name, "%s must be %s, not %s", name, wanted, type_name(found));
+    return reject_field(e, name, "must be %s, not %s", wanted, type_name(found));
 }
 
 /* Returns NULL if the field is missing or null. */
@@ -48,8 +48,7 @@ bool field_number(const json_t *object, const char *name, double min, double max
     if (!json_is_number(value)) return wrong_type(name, "a number", value, e);
     double number = json_number_value(value);
     if (!(number >= min && number <= max))
-        return serve_reject(e, 400, name, "%s is %g: it must be from %g to %g", name, number, min,
-                            max);
+        return reject_field(e, name, "%g is out of range: must be from %g to %g", number, min, max);
     *out = number;
     return true;
 }
@@ -61,7 +60,7 @@ bool field_integer(const json_t *object, const char *name, int64_t min, int64_t 
     if (!json_is_integer(value)) return wrong_type(name, "an integer", value, e);
     int64_t number = json_integer_value(value);
     if (number < min || number > max)
-        return serve_reject(e, 400, name, "%s is %lld: it must be from %lld to %lld", name,
+        return reject_field(e, name, "%lld is out of range: must be from %lld to %lld",
                             (long long)number, (long long)min, (long long)max);
     *out = number;
     return true;
@@ -72,7 +71,7 @@ bool field_string(const json_t *object, const char *name, const char **out, serv
     if (!get_typed(object, name, JSON_STRING, "a string", &value, e)) return false;
     if (!value) return true;
     if (strlen(json_string_value(value)) != json_string_length(value))
-        return serve_reject(e, 400, name, "%s must not contain NUL", name);
+        return reject_field(e, name, "must not contain NUL");
     *out = json_string_value(value);
     return true;
 }
@@ -104,7 +103,7 @@ bool field_strings(const json_t *object, const char *name, size_t max, json_t **
     if (!single && !json_is_array(value))
         return wrong_type(name, "a string or a list of strings", value, e);
     size_t n = single ? 1 : json_array_size(value);
-    if (n > max) return serve_reject(e, 400, name, "%s has %zu strings; at most %zu", name, n, max);
+    if (n > max) return reject_field(e, name, "%zu strings; at most %zu", n, max);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
         json_t *item = single ? value : json_array_get(value, i);

@@ -29,6 +29,9 @@ typedef struct serve_error {
  * param may be NULL. */
 bool serve_reject(serve_error *e, int status, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* Does the same for an invalid field: 400 with the text "FIELD: ...". */
+bool reject_field(serve_error *e, const char *field, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Does the same for an error of the library. AG_NOT_FOUND becomes 404, AG_LIMIT and invalid input
  * 400, AG_NOMEM 503. */
 bool serve_reject_status(serve_error *e, const ag_error *err);

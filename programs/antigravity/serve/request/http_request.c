@@ -49,7 +49,7 @@ int64_t http_server_started(const serve_http_request *http) { return http->serve
 ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e) {
     server *s = http->server;
     if (!name && !http->route->model_optional) {
-        serve_reject(e, 400, "model", "model is missing");
+        reject_field(e, "model", "missing");
         return NULL;
     }
     ag_served_model *model = ag_serving_model(s->engine, name);

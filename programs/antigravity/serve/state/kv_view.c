@@ -162,7 +162,7 @@ static bool find_view(const serve_http_request *http, size_t *from, ag_cache_vie
     if (!is_by_request && !read_number(name, &id))
         return serve_reject(e, 404, NULL, "session '%.40s' not found", name);
     if (query[0] && (strncmp(query, "from=", 5) != 0 || !read_number(query + 5, &first)))
-        return serve_reject(e, 400, "from", "from must be the position of a token");
+        return reject_field(e, "from", "must be the position of a token");
     *from = !is_by_request ? SIZE_MAX : first < UINT32_MAX ? (size_t)first : UINT32_MAX;
     if (ag_serving_view_session(http_serving(http), id, http_scope(http), v, &err) == AG_OK)
         return true;
