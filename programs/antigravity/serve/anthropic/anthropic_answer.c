@@ -51,13 +51,13 @@ static json_t *stop_sequence(const serve_answer *a) {
 
 /* input_tokens excludes the cached tokens, which cache_read_input_tokens counts. */
 static json_t *usage_object(const serve_job_view *view) {
-    const json_field details[] = {{"thinking_tokens", json_integer((json_int_t)view->n_reasoning)}};
+    const json_field details[] = {{"thinking_tokens", json_integer(view->n_reasoning)}};
     const json_field fields[] = {
-        {"input_tokens", json_integer((json_int_t)(view->n_prompt - view->n_cached))},
+        {"input_tokens", json_integer(view->n_prompt - view->n_cached)},
         {"cache_creation_input_tokens", json_integer(0)},
-        {"cache_read_input_tokens", json_integer((json_int_t)view->n_cached)},
+        {"cache_read_input_tokens", json_integer(view->n_cached)},
         {"cache_creation", json_null()},
-        {"output_tokens", json_integer((json_int_t)view->n_generated)},
+        {"output_tokens", json_integer(view->n_generated)},
         {"output_tokens_details", JSON_OBJECT(details)},
         {"server_tool_use", json_null()},
         {"service_tier", json_string("standard")},
@@ -141,7 +141,7 @@ json_t *anthropic_reply(serve_job_view *view) {
 }
 
 json_t *anthropic_count(serve_job_view *view) {
-    const json_field fields[] = {{"input_tokens", json_integer((json_int_t)view->n_prompt)}};
+    const json_field fields[] = {{"input_tokens", json_integer(view->n_prompt)}};
     return JSON_OBJECT(fields);
 }
 
@@ -154,7 +154,7 @@ static void write_block_event(serve_job_view *view, const char *type, const char
     const anthropic_stream *s = view->state;
     const json_field fields[] = {
         {"type", json_string(type)},
-        {"index", json_integer((json_int_t)s->n_blocks - 1)},
+        {"index", json_integer(s->n_blocks - 1)},
         {key, value},
     };
     serve_write_sse(view, type, json_object_of(fields, key ? 3 : 2));

@@ -72,11 +72,11 @@ static json_t *rate(size_t n, double seconds) {
 static json_t *timings_object(const serve_job_view *view) {
     const size_t n_read = view->n_prompt - view->n_cached;
     const json_field fields[] = {
-        {"cache_n", json_integer((json_int_t)view->n_cached)},
-        {"prompt_n", json_integer((json_int_t)n_read)},
+        {"cache_n", json_integer(view->n_cached)},
+        {"prompt_n", json_integer(n_read)},
         {"prompt_ms", json_real(view->prefill_s * 1e3)},
         {"prompt_per_second", rate(n_read, view->prefill_s)},
-        {"predicted_n", json_integer((json_int_t)view->n_generated)},
+        {"predicted_n", json_integer(view->n_generated)},
         {"predicted_ms", json_real(view->decode_s * 1e3)},
         {"predicted_per_second", rate(view->n_generated, view->decode_s)},
     };
@@ -99,12 +99,12 @@ static json_t *final_object(const serve_job_view *view, size_t answer, json_t *c
     const serve_answer *a = &view->answers[answer];
     const bool ids = json_is_true(json_object_get(r->writer_fields, "return_tokens")) && !r->stream;
     const json_field fields[] = {
-        {"index", json_integer((json_int_t)answer)},
+        {"index", json_integer(answer)},
         {"content", content},
         {"tokens", token_ids(a->tokens, ids ? a->n_tokens : 0)},
         {"stop", json_true()},
         {"model", json_text(view->model, strlen(view->model))},
-        {"tokens_predicted", json_integer((json_int_t)a->n_generated)},
+        {"tokens_predicted", json_integer(a->n_generated)},
         {"has_new_line", json_boolean(a->content.data && strchr(a->content.data, '\n'))},
         {"truncated", json_false()},
         {"stop_type", json_string(stop_type(a->finish))},
@@ -119,8 +119,8 @@ static json_t *final_object(const serve_job_view *view, size_t answer, json_t *c
         object = with_field(object, "completion_probabilities",
                             token_probabilities(a->tokens, a->n_tokens));
     if (view->n_answers > 1) return object;
-    object = with_field(object, "tokens_evaluated", json_integer((json_int_t)view->n_prompt));
-    object = with_field(object, "tokens_cached", json_integer((json_int_t)view->n_cached));
+    object = with_field(object, "tokens_evaluated", json_integer(view->n_prompt));
+    object = with_field(object, "tokens_cached", json_integer(view->n_cached));
     return with_field(object, "timings", timings_object(view));
 }
 
@@ -169,7 +169,7 @@ static json_t *llama_reply(serve_job_view *view) {
 static void write_piece(serve_job_view *view, const serve_event *e) {
     if (!e->len && !e->n_tokens) return;
     const json_field fields[] = {
-        {"index", json_integer((json_int_t)e->answer)},
+        {"index", json_integer(e->answer)},
         {"content", json_text(e->text, e->len)},
         {"tokens", token_ids(e->tokens, e->n_tokens)},
         {"stop", json_false()},

@@ -67,7 +67,7 @@ static void reply_tokenized(serve_http_request *http) {
     } else {
         const json_field fields[] = {
             {"tokens", pieces ? piece_list(t, &ids) : json_ids(ids.data, ids.n)},
-            {"count", json_integer((json_int_t)ids.n)},
+            {"count", json_integer(ids.n)},
         };
         http_reply_json(http, 200, JSON_OBJECT(fields));
     }
@@ -130,7 +130,7 @@ static void reply_template(serve_http_request *http) {
         const json_field fields[] = {
             {"prompt", json_text(text.data, text.len)},
             {"tokens", json_ids(ids.data, ids.n)},
-            {"count", json_integer((json_int_t)ids.n)},
+            {"count", json_integer(ids.n)},
         };
         http_reply_json(http, 200, JSON_OBJECT(fields));
     } else {

@@ -27,7 +27,7 @@ static json_t *time_now(void) {
     return json_string(text);
 }
 
-static json_t *nanoseconds(double seconds) { return json_integer((json_int_t)(seconds * 1e9)); }
+static json_t *nanoseconds(double seconds) { return json_integer(seconds * 1e9); }
 
 /* Returns {"model", "created_at", KEY: value, "done": false}. The value is transferred. */
 static json_t *make_line(const serve_job_view *view, const char *key, json_t *value) {
@@ -48,9 +48,9 @@ static json_t *with_statistics(const serve_job_view *view, json_t *line) {
          json_string(view->answers->finish == SERVE_FINISH_LENGTH ? "length" : "stop")},
         {"total_duration", nanoseconds(view->total_s)},
         {"load_duration", nanoseconds(view->queue_s)},
-        {"prompt_eval_count", json_integer((json_int_t)view->n_prompt)},
+        {"prompt_eval_count", json_integer(view->n_prompt)},
         {"prompt_eval_duration", nanoseconds(view->prefill_s)},
-        {"eval_count", json_integer((json_int_t)view->n_generated)},
+        {"eval_count", json_integer(view->n_generated)},
         {"eval_duration", nanoseconds(view->decode_s)},
     };
     json_t *statistics = JSON_OBJECT(fields);
@@ -219,7 +219,7 @@ json_t *ollama_embed_reply(serve_job_view *view) {
         {"embeddings", list},
         {"total_duration", nanoseconds(view->total_s)},
         {"load_duration", nanoseconds(view->queue_s)},
-        {"prompt_eval_count", json_integer((json_int_t)view->n_prompt)},
+        {"prompt_eval_count", json_integer(view->n_prompt)},
     };
     return JSON_OBJECT(fields);
 }

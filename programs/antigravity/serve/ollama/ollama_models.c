@@ -46,7 +46,7 @@ static json_t *model_entry(serve_http_request *http, const char *name, const ag_
         {"name", json_text(name, strlen(name))},
         {"model", json_text(name, strlen(name))},
         {"modified_at", json_string(started)},
-        {"size", json_integer((json_int_t)info->file_bytes)},
+        {"size", json_integer(info->file_bytes)},
         {"digest", json_string("")},
         {"details", model_details(info)},
         {"context_length", json_integer(context_length(m))},
@@ -135,7 +135,7 @@ static json_t *model_info(const ag_served_model *m) {
     };
     bool ok = family && json_object_set(info_fields, "general.architecture", family) == 0 &&
               json_object_set_new(info_fields, "general.parameter_count",
-                                  json_integer((json_int_t)info->n_parameters)) == 0;
+                                  json_integer(info->n_parameters)) == 0;
     for (size_t i = 0; ok && i < sizeof numbers / sizeof numbers[0]; i++) {
         char key[128];
         snprintf(key, sizeof key, "%s.%s", json_string_value(family), numbers[i].name);

@@ -17,7 +17,7 @@ static json_t *model_object(const serve_http_request *http, const char *name) {
     const json_field fields[] = {
         {"id", json_text(name, strlen(name))},
         {"object", json_string("model")},
-        {"created", json_integer((json_int_t)http_server_started(http))},
+        {"created", json_integer(http_server_started(http))},
         {"owned_by", json_string("antigravity")},
         /* Clients read the context size under either name. */
         {"context_length", json_integer(session->max_seq_len)},

@@ -9,7 +9,7 @@
 json_t *openai_count(serve_job_view *view) {
     const json_field fields[] = {
         {"object", json_string("response.input_tokens")},
-        {"input_tokens", json_integer((json_int_t)view->n_prompt)},
+        {"input_tokens", json_integer(view->n_prompt)},
     };
     return JSON_OBJECT(fields);
 }
@@ -41,13 +41,12 @@ json_t *openai_token_list(const serve_token *tokens, size_t n) {
 
 /* Returns {"prompt_tokens", "completion_tokens", "total_tokens", ...details}. */
 static json_t *usage_object(const serve_job_view *view) {
-    const json_field cached[] = {{"cached_tokens", json_integer((json_int_t)view->n_cached)}};
-    const json_field reasoned[] = {
-        {"reasoning_tokens", json_integer((json_int_t)view->n_reasoning)}};
+    const json_field cached[] = {{"cached_tokens", json_integer(view->n_cached)}};
+    const json_field reasoned[] = {{"reasoning_tokens", json_integer(view->n_reasoning)}};
     const json_field fields[] = {
-        {"prompt_tokens", json_integer((json_int_t)view->n_prompt)},
-        {"completion_tokens", json_integer((json_int_t)view->n_generated)},
-        {"total_tokens", json_integer((json_int_t)(view->n_prompt + view->n_generated))},
+        {"prompt_tokens", json_integer(view->n_prompt)},
+        {"completion_tokens", json_integer(view->n_generated)},
+        {"total_tokens", json_integer(view->n_prompt + view->n_generated)},
         {"prompt_tokens_details", JSON_OBJECT(cached)},
         {"completion_tokens_details", JSON_OBJECT(reasoned)},
     };
@@ -66,7 +65,7 @@ static json_t *make_object(const serve_job_view *view, const openai_object_names
     const json_field fields[] = {
         {"id", object_id(view, names)},
         {"object", json_string(object)},
-        {"created", json_integer((json_int_t)view->created)},
+        {"created", json_integer(view->created)},
         {"model", json_text(view->model, strlen(view->model))},
         {"system_fingerprint", json_string("antigravity")},
         {"choices", choices},

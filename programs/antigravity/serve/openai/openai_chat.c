@@ -53,7 +53,7 @@ static json_t *message_object(const serve_answer *a) {
 static json_t *choice_object(const serve_job_view *view, size_t i) {
     const serve_answer *a = &view->answers[i];
     const json_field fields[] = {
-        {"index", json_integer((json_int_t)i)},
+        {"index", json_integer(i)},
         {"message", message_object(a)},
         {"logprobs",
          view->request->logprobs ? logprobs_object(a->tokens, a->n_tokens) : json_null()},
@@ -74,7 +74,7 @@ static json_t *chat_reply(serve_job_view *view) {
 static void write_delta(serve_job_view *view, const serve_event *e, json_t *delta, json_t *finish) {
     const bool has_logprobs = view->request->logprobs && e->n_tokens;
     const json_field fields[] = {
-        {"index", json_integer((json_int_t)e->answer)},
+        {"index", json_integer(e->answer)},
         {"delta", delta},
         {"logprobs", has_logprobs ? logprobs_object(e->tokens, e->n_tokens) : json_null()},
         {"finish_reason", finish},
@@ -97,7 +97,7 @@ static void write_call(serve_job_view *view, const serve_event *e) {
         arguments,
     };
     const json_field fields[] = {
-        {"index", json_integer((json_int_t)e->call)},
+        {"index", json_integer(e->call)},
         {"function", json_object_of(begins ? named : named + 1, begins ? 2 : 1)},
         {"id", begins ? json_string(e->id) : NULL},
         {"type", begins ? json_string("function") : NULL},

@@ -69,7 +69,7 @@ static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset
         if (texts) json_append(&texts, json_text(tokens[i].text, tokens[i].len));
         if (probs) json_append(&probs, json_float(tokens[i].logprob));
         if (with_top && tops) json_append(&tops, top_map(&tokens[i]));
-        if (offsets) json_append(&offsets, json_integer((json_int_t)offset));
+        if (offsets) json_append(&offsets, json_integer(offset));
         offset += tokens[i].len;
     }
     const json_field fields[] = {
@@ -89,7 +89,7 @@ static json_t *completion_choice(const serve_job_view *view, size_t answer, json
     for (const serve_token *t = view->answers[answer].tokens; t && t < tokens; t++)
         offset += t->len;
     const json_field fields[] = {
-        {"index", json_integer((json_int_t)answer)},
+        {"index", json_integer(answer)},
         {"text", text},
         {"logprobs", has_logprobs
                          ? logprobs_lists(tokens, n_tokens, offset, view->request->n_top > 0)

@@ -78,14 +78,14 @@ static json_t *embeddings_reply(serve_job_view *view) {
         if (n < view->n_embedding) normalize(v, n);
         const json_field entry[] = {
             {"object", json_string("embedding")},
-            {"index", json_integer((json_int_t)i)},
+            {"index", json_integer(i)},
             {"embedding", as_text ? base64_text(v, n) : float_list(v, n)},
         };
         json_append(&data, JSON_OBJECT(entry));
     }
     const json_field usage[] = {
-        {"prompt_tokens", json_integer((json_int_t)view->n_prompt)},
-        {"total_tokens", json_integer((json_int_t)view->n_prompt)},
+        {"prompt_tokens", json_integer(view->n_prompt)},
+        {"total_tokens", json_integer(view->n_prompt)},
     };
     const json_field fields[] = {
         {"object", json_string("list")},

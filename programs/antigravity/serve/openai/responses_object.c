@@ -95,22 +95,21 @@ static json_t *incomplete_details(const serve_job_view *view, const char *status
 
 static json_t *count_object(const char *key, size_t n, const char *key2, size_t n2) {
     const json_field fields[] = {
-        {key, json_integer((json_int_t)n)},
-        {key2, json_integer((json_int_t)n2)},
+        {key, json_integer(n)},
+        {key2, json_integer(n2)},
     };
     return JSON_OBJECT(fields);
 }
 
 static json_t *usage_object(const serve_job_view *view) {
-    const json_field reasoning[] = {
-        {"reasoning_tokens", json_integer((json_int_t)view->n_reasoning)}};
+    const json_field reasoning[] = {{"reasoning_tokens", json_integer(view->n_reasoning)}};
     const json_field fields[] = {
-        {"input_tokens", json_integer((json_int_t)view->n_prompt)},
+        {"input_tokens", json_integer(view->n_prompt)},
         {"input_tokens_details",
          count_object("cached_tokens", view->n_cached, "cache_write_tokens", 0)},
-        {"output_tokens", json_integer((json_int_t)view->n_generated)},
+        {"output_tokens", json_integer(view->n_generated)},
         {"output_tokens_details", JSON_OBJECT(reasoning)},
-        {"total_tokens", json_integer((json_int_t)(view->n_prompt + view->n_generated))},
+        {"total_tokens", json_integer(view->n_prompt + view->n_generated)},
     };
     return JSON_OBJECT(fields);
 }
@@ -179,8 +178,7 @@ json_t *responses_object(const serve_job_view *view, const char *status, json_t 
         {"id", json_string(id)},
         {"object", json_string("response")},
         {"created_at", json_integer(view->created)},
-        {"completed_at",
-         strcmp(status, "completed") == 0 ? json_integer((json_int_t)time(NULL)) : json_null()},
+        {"completed_at", strcmp(status, "completed") == 0 ? json_integer(time(NULL)) : json_null()},
         {"status", json_string(status)},
         {"background", json_false()},
         {"error", error ? error : json_null()},

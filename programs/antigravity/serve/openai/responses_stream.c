@@ -13,7 +13,7 @@ static void send_event(serve_job_view *view, const char *type, const json_field 
     responses_stream *s = view->state;
     const json_field head[] = {
         {"type", json_string(type)},
-        {"sequence_number", json_integer((json_int_t)s->sequence++)},
+        {"sequence_number", json_integer(s->sequence++)},
     };
     json_t *event = JSON_OBJECT(head);
     json_t *more = json_object_of(fields, n);
@@ -33,7 +33,7 @@ static void send_response(serve_job_view *view, const char *type, json_t *respon
 static void send_item(serve_job_view *view, const char *type, json_t *item) {
     const responses_stream *s = view->state;
     const json_field fields[] = {
-        {"output_index", json_integer((json_int_t)s->index)},
+        {"output_index", json_integer(s->index)},
         {"item", item},
     };
     send_event(view, type, fields, COUNT(fields));
@@ -49,7 +49,7 @@ static void send_item_event(serve_job_view *view, const char *type, json_field f
     responses_item_id(id, prefixes[s->open], view, s->index);
     json_field fields[5] = {
         {"item_id", json_string(id)},
-        {"output_index", json_integer((json_int_t)s->index)},
+        {"output_index", json_integer(s->index)},
         first,
     };
     size_t n = 3;

@@ -78,8 +78,8 @@ json_t *openai_error(const serve_error *e) {
         {"type", json_string(e->type ? e->type : error_type(e->status))},
         {"param", e->param[0] ? json_text(e->param, strlen(e->param)) : json_null()},
         {"code", e->code ? json_string(e->code) : json_null()},
-        {"n_prompt_tokens", e->n_context ? json_integer((json_int_t)e->n_prompt) : NULL},
-        {"n_ctx", e->n_context ? json_integer((json_int_t)e->n_context) : NULL},
+        {"n_prompt_tokens", e->n_context ? json_integer(e->n_prompt) : NULL},
+        {"n_ctx", e->n_context ? json_integer(e->n_context) : NULL},
     };
     const size_t n = sizeof fields / sizeof fields[0];
     const json_field outer[] = {{"error", json_object_of(fields, e->n_context ? n : n - 2)}};

@@ -49,7 +49,7 @@ static json_t *text_object(const ag_cache_view *v, size_t from) {
     const size_t shown = limit > OVERLAP ? limit - OVERLAP : 0;
     const size_t first = shown > OVERLAP ? shown - OVERLAP : 0;
     const json_field fields[] = {
-        {"from", json_integer((json_int_t)shown)},
+        {"from", json_integer(shown)},
         {"tokens", token_texts(v, first, shown)},
     };
     return JSON_OBJECT(fields);
@@ -72,7 +72,7 @@ static json_t *layer_list(const ag_cache_view *v, const size_t *numbers) {
     for (uint32_t l = 0; layers && l < v->n_layers; l++) {
         json_t *heads = json_array();
         for (uint32_t h = 0; heads && h < v->layers[l].n_heads; h++)
-            json_append(&heads, json_integer((json_int_t)numbers[v->layers[l].first_head + h]));
+            json_append(&heads, json_integer(numbers[v->layers[l].first_head + h]));
         const json_field fields[] = {
             {"window", json_integer(v->layers[l].window)},
             {"heads", heads},
@@ -104,7 +104,7 @@ static bool add_runs(ag_text *t, const ag_cache_view *v, const size_t *numbers) 
 static json_t *session_object(const ag_cache_view *v, const size_t *numbers, size_t from) {
     const char *model = ag_served_model_name(v->model);
     const json_field fields[] = {
-        {"id", json_integer((json_int_t)v->id)},
+        {"id", json_integer(v->id)},
         {"object", json_string("kv.session")},
         {"model", json_text(model, strlen(model))},
         {"state", json_string(v->is_running ? "running" : "parked")},
@@ -114,10 +114,10 @@ static json_t *session_object(const ag_cache_view *v, const size_t *numbers, siz
         {"policy", json_string(v->policy)},
         {"budget", json_integer(v->budget)},
         {"protected", json_integer(v->n_protected)},
-        {"evictions", json_integer((json_int_t)v->n_evictions)},
-        {"evicted", json_integer((json_int_t)v->n_evicted)},
-        {"bytes", json_integer((json_int_t)v->kv_bytes)},
-        {"shared_bytes", json_integer((json_int_t)v->shared_bytes)},
+        {"evictions", json_integer(v->n_evictions)},
+        {"evicted", json_integer(v->n_evicted)},
+        {"bytes", json_integer(v->kv_bytes)},
+        {"shared_bytes", json_integer(v->shared_bytes)},
         {"layers", layer_list(v, numbers)},
         {"text", from < SIZE_MAX ? text_object(v, from) : NULL},
     };

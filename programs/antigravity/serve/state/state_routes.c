@@ -15,12 +15,12 @@ static void reply_health(serve_http_request *http) {
     ag_serving_get_stats(http_serving(http), &s);
     const bool is_stopping = http->server->n_stops > 0;
     const json_field memory[] = {
-        {"used", json_integer((json_int_t)s.memory_used)},
-        {"limit", s.memory_limit ? json_integer((json_int_t)s.memory_limit) : json_null()},
+        {"used", json_integer(s.memory_used)},
+        {"limit", s.memory_limit ? json_integer(s.memory_limit) : json_null()},
     };
     const json_field models[] = {
-        {"served", json_integer((json_int_t)ag_serving_n_models(http_serving(http)))},
-        {"loaded", json_integer((json_int_t)s.n_models_loaded)},
+        {"served", json_integer(ag_serving_n_models(http_serving(http)))},
+        {"loaded", json_integer(s.n_models_loaded)},
     };
     const json_field fields[] = {
         {"status", json_string(is_stopping ? "stopping" : "ok")},
@@ -43,15 +43,15 @@ static bool add_session(void *user, const ag_resident_session *h) {
     session_list *l = user;
     if (strcmp(h->scope ? h->scope : "", l->scope) != 0) return true;
     const json_field fields[] = {
-        {"id", json_integer((json_int_t)h->id)},
+        {"id", json_integer(h->id)},
         {"model", json_text(h->model, strlen(h->model))},
         {"state", json_string(h->is_running ? "running" : "parked")},
         {"tokens", json_integer(h->n_tokens)},
         {"slots", json_integer(h->n_slots)},
-        {"evicted", json_integer((json_int_t)h->n_evicted)},
+        {"evicted", json_integer(h->n_evicted)},
         {"policy", h->policy ? json_string(h->policy) : json_null()},
-        {"bytes", json_integer((json_int_t)h->kv_bytes)},
-        {"shared_bytes", json_integer((json_int_t)h->shared_bytes)},
+        {"bytes", json_integer(h->kv_bytes)},
+        {"shared_bytes", json_integer(h->shared_bytes)},
         {"idle_seconds", json_real(h->idle_s)},
     };
     json_append(&l->list, JSON_OBJECT(fields));
@@ -64,9 +64,9 @@ static void reply_kv(serve_http_request *http) {
     if (sessions.list) ag_serving_each_session(http_serving(http), add_session, &sessions);
     ag_serving_get_stats(http_serving(http), &s);
     const json_field memory[] = {
-        {"limit", json_integer((json_int_t)s.memory_limit)},
-        {"used", json_integer((json_int_t)s.memory_used)},
-        {"peak", json_integer((json_int_t)s.memory_peak)},
+        {"limit", json_integer(s.memory_limit)},
+        {"used", json_integer(s.memory_used)},
+        {"peak", json_integer(s.memory_peak)},
     };
     const json_field fields[] = {
         {"object", json_string("list")},
