@@ -51,8 +51,8 @@ static void look(account *a) {
 
 static bool read_request(int protocol, const json_t *body, serve_request *r) {
     serve_error e;
-    if (protocol == 0) return openai_chat_parse(NULL, body, r, &e);
-    if (protocol == 1) return anthropic_parse(NULL, body, r, &e);
+    if (protocol == 0) return openai_chat_parse(body, r, &e);
+    if (protocol == 1) return anthropic_parse(body, r, &e);
     r->messages = json_array();
     return r->messages && responses_read_input(json_object_get(body, "input"), r, &e);
 }

@@ -6,10 +6,8 @@
 #include "../protocol/protocol.h"
 #include "../request/route.h"
 
-bool anthropic_parse(const serve_http_request *http, const json_t *body, serve_request *r,
-                     serve_error *e);
-bool anthropic_parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
-                           serve_error *e);
+bool anthropic_parse(const json_t *body, serve_request *r, serve_error *e);
+bool anthropic_parse_count(const json_t *body, serve_request *r, serve_error *e);
 /* Converts one message of the body and appends it to r->messages. A message with tool results
  * becomes several. */
 bool anthropic_read_message(const json_t *message, serve_request *r, serve_error *e);

@@ -154,16 +154,12 @@ static bool read_prompt(const json_t *body, serve_request *r, serve_error *e) {
            read_messages(body, r, e) && read_tools(body, r, e) && read_thinking_switch(body, r, e);
 }
 
-bool anthropic_parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
-                           serve_error *e) {
-    (void)http;
+bool anthropic_parse_count(const json_t *body, serve_request *r, serve_error *e) {
     r->count_only = true;
     return read_prompt(body, r, e);
 }
 
-bool anthropic_parse(const serve_http_request *http, const json_t *body, serve_request *r,
-                     serve_error *e) {
-    (void)http;
+bool anthropic_parse(const json_t *body, serve_request *r, serve_error *e) {
     serve_sampling *s = &r->sampling;
     if (!read_prompt(body, r, e) || !read_format(body, r, e) ||
         !field_integer(body, "max_tokens", 1, INT32_MAX, &r->max_tokens, e))

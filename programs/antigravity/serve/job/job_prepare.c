@@ -88,13 +88,12 @@ static bool disable_reasoning(ag_chat *chat, const ag_chat_format *f, const serv
 }
 
 /* Gives the chat the token ids of earlier answers in this scope. */
-static bool restore_answers(const serve_http_request *http, const ag_served_model *model,
-                            const serve_request *r, ag_chat *chat, size_t *n_bytes,
-                            serve_error *e) {
+static bool restore_answers(const serve_request *r, const ag_served_model *model, ag_chat *chat,
+                            size_t *n_bytes, serve_error *e) {
     ag_error err;
     if (r->no_prefix) return true;
-    return answer_memory_restore(http->server->answers, ag_served_model_name(model),
-                                 http_scope(http), r->messages, chat, n_bytes, &err) == AG_OK ||
+    return answer_memory_restore(r->http->server->answers, ag_served_model_name(model),
+                                 http_scope(r->http), r->messages, chat, n_bytes, &err) == AG_OK ||
            serve_reject_status(e, &err);
 }
 
@@ -108,11 +107,11 @@ static size_t template_memory_limit(uint64_t limit) {
 
 /* Renders the conversation to ids. *required_call gets the grammar of a required tool call.
  * required_call NULL: answers are not restored; otherwise *restored_bytes gets their memory. */
-static bool render(const serve_http_request *http, ag_served_model *model, serve_request *r,
-                   ag_chat **chat, ag_ids *ids, ag_text *text, ag_text *required_call,
-                   size_t *restored_bytes, serve_error *e) {
+static bool render(ag_served_model *model, serve_request *r, ag_chat **chat, ag_ids *ids,
+                   ag_text *text, ag_text *required_call, size_t *restored_bytes, serve_error *e) {
     ag_error err;
-    const json_t *defaults = http->server->settings->template_variables;
+    const server_settings *settings = r->http->server->settings;
+    const json_t *defaults = settings->template_variables;
     const ag_chat_format *f = ag_served_model_format(model);
     if (!f || !ag_served_model_tokenizer(model))
         return reject_field(e, "messages", "the model '%.100s' has no chat template",
@@ -121,9 +120,9 @@ static bool render(const serve_http_request *http, ag_served_model *model, serve
         return reject_field(e, "messages", "must be an array of at least one message");
     if (ag_chat_create(f, chat, &err) != AG_OK) return serve_reject_status(e, &err);
     ag_chat_set_clock(*chat, (int64_t)time(NULL));
-    ag_chat_set_memory_limit(*chat, template_memory_limit(http->server->settings->memory_limit));
+    ag_chat_set_memory_limit(*chat, template_memory_limit(settings->memory_limit));
     const bool tools = r->tools && r->tool_choice != SERVE_TOOLS_NONE;
-    if (required_call && !restore_answers(http, model, r, *chat, restored_bytes, e)) return false;
+    if (required_call && !restore_answers(r, model, *chat, restored_bytes, e)) return false;
     if (!set_text(ag_chat_set_messages, *chat, &r->messages, "messages", e)) return false;
     if (tools && !set_text(ag_chat_set_tools, *chat, &r->tools, "tools", e)) return false;
     if (!set_variables(*chat, r->variables, NULL, e) ||
@@ -144,10 +143,10 @@ static bool render(const serve_http_request *http, ag_served_model *model, serve
     return false;
 }
 
-bool serve_render(const serve_http_request *http, ag_served_model *model, serve_request *r,
-                  ag_ids *ids, ag_text *text, serve_error *e) {
+bool serve_render(ag_served_model *model, serve_request *r, ag_ids *ids, ag_text *text,
+                  serve_error *e) {
     ag_chat *chat = NULL;
-    const bool ok = render(http, model, r, &chat, ids, text, NULL, NULL, e);
+    const bool ok = render(model, r, &chat, ids, text, NULL, NULL, e);
     ag_chat_destroy(chat);
     return ok;
 }
@@ -296,8 +295,8 @@ static bool drop_billing(serve_request *r, serve_error *e) {
 
 static bool prepare_chat(serve_job *job, ag_text *required_call, serve_error *e) {
     return make_prompts(job, 1, e) && drop_billing(&job->request, e) &&
-           render(job->http, job->model, &job->request, &job->chat, &job->prompts[0].ids, NULL,
-                  required_call, &job->restored_bytes, e);
+           render(job->model, &job->request, &job->chat, &job->prompts[0].ids, NULL, required_call,
+                  &job->restored_bytes, e);
 }
 
 static bool check_prompt(const serve_job *job, serve_error *e) {
@@ -340,7 +339,7 @@ static bool make_answers(serve_job *job, serve_error *e) {
 static bool prepare_job(serve_job *job, serve_error *e) {
     serve_request *r = &job->request;
     ag_text required_call = {0};
-    const bool is_parsed = job->protocol->parse(job->http, job->http->json, r, e);
+    const bool is_parsed = job->protocol->parse(job->http->json, r, e);
     http_drop_body(job->http);
     if (!is_parsed) return false;
     job->model = http_model(job->http, r->model, e);
@@ -380,6 +379,7 @@ void job_prepare(serve_http_request *http) {
         job->view.created = (int64_t)time(NULL);
         memcpy(job->view.id, http->id, sizeof job->view.id);
         serve_request_init(&job->request);
+        job->request.http = http;
         job->view.state = p->state_size ? account_calloc(1, p->state_size) : NULL;
     }
     bool ok = job && (job->view.state || !p->state_size);

@@ -6,10 +6,8 @@
 #include "../protocol/protocol.h"
 #include "../request/route.h"
 
-bool llama_parse_completion(const serve_http_request *http, const json_t *body, serve_request *r,
-                            serve_error *e);
+bool llama_parse_completion(const json_t *body, serve_request *r, serve_error *e);
 /* Parses a request for the text between input_prefix and input_suffix. */
-bool llama_parse_infill(const serve_http_request *http, const json_t *body, serve_request *r,
-                        serve_error *e);
+bool llama_parse_infill(const json_t *body, serve_request *r, serve_error *e);
 
 #endif

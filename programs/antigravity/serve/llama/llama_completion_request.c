@@ -34,9 +34,9 @@ static bool append_tokens(const ag_tokenizer *t, const json_t *text, bool first,
 }
 
 /* Encodes a list of ids and texts to a new list of ids, *out. */
-static bool join_sequence(const serve_http_request *http, const serve_request *r,
-                          const json_t *list, json_t **out, serve_error *e) {
-    const ag_served_model *model = http_model(http, r->model, e);
+static bool join_sequence(const serve_request *r, const json_t *list, json_t **out,
+                          serve_error *e) {
+    const ag_served_model *model = http_model(r->http, r->model, e);
     const ag_tokenizer *t = model ? ag_served_model_tokenizer(model) : NULL;
     if (!model) return false;
     if (!t) return reject_field(e, "prompt", "the model has no tokenizer");
@@ -54,12 +54,10 @@ static bool join_sequence(const serve_http_request *http, const serve_request *r
 }
 
 /* *out is a new reference. */
-static bool read_prompt(const serve_http_request *http, const serve_request *r, json_t *prompt,
-                        json_t **out, serve_error *e) {
+static bool read_prompt(const serve_request *r, json_t *prompt, json_t **out, serve_error *e) {
     if (json_object_get(prompt, "multimodal_data"))
         return reject_field(e, "prompt", "images are not supported: the model reads text only");
-    if (json_is_array(prompt) && is_one_prompt(prompt))
-        return join_sequence(http, r, prompt, out, e);
+    if (json_is_array(prompt) && is_one_prompt(prompt)) return join_sequence(r, prompt, out, e);
     json_t *text = json_is_string(prompt) ? prompt : json_object_get(prompt, "prompt_string");
     if (!json_is_string(text))
         return reject_field(e, "prompt", "must be a string, a list of ids, or a list of these");
@@ -67,8 +65,7 @@ static bool read_prompt(const serve_http_request *http, const serve_request *r, 
     return true;
 }
 
-static bool read_prompts(const serve_http_request *http, const json_t *body, serve_request *r,
-                         serve_error *e) {
+static bool read_prompts(const json_t *body, serve_request *r, serve_error *e) {
     json_t *prompt = json_object_get(body, "prompt"), *one = NULL;
     bool single = !json_is_array(prompt) || is_one_prompt(prompt);
     size_t n = single ? 1 : json_array_size(prompt);
@@ -76,7 +73,7 @@ static bool read_prompts(const serve_http_request *http, const json_t *body, ser
     r->prompts = json_array();
     for (size_t i = 0; i < n; i++) {
         json_t *item = single ? prompt : json_array_get(prompt, i);
-        if (!read_prompt(http, r, item, &one, e)) return false;
+        if (!read_prompt(r, item, &one, e)) return false;
         if (!list_add(r->prompts, one, e)) return false;
     }
     return json_object_set_new(r->writer_fields, "single", json_boolean(single)) == 0 ||
@@ -114,15 +111,14 @@ static bool read_tokens(const json_t *body, serve_request *r, serve_error *e) {
     return true;
 }
 
-bool llama_parse_completion(const serve_http_request *http, const json_t *body, serve_request *r,
-                            serve_error *e) {
+bool llama_parse_completion(const json_t *body, serve_request *r, serve_error *e) {
     r->kind = SERVE_TEXT;
     r->parse_special = true;
     r->writer_fields = json_object();
     if (!r->writer_fields) return serve_no_memory(e);
     if (!openai_read_common(body, r, e) || !openai_read_format(body, r, e) ||
         !field_integer(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
-        !read_tokens(body, r, e) || !read_prompts(http, body, r, e))
+        !read_tokens(body, r, e) || !read_prompts(body, r, e))
         return false;
     return save_field(body, "return_tokens", r, e) && save_response_fields(body, r, e);
 }
@@ -143,9 +139,7 @@ static bool read_files(const json_t *body, serve_request *r, serve_error *e) {
     return true;
 }
 
-bool llama_parse_infill(const serve_http_request *http, const json_t *body, serve_request *r,
-                        serve_error *e) {
-    (void)http;
+bool llama_parse_infill(const json_t *body, serve_request *r, serve_error *e) {
     const char *prefix = "", *prompt = "";
     r->kind = SERVE_TEXT;
     r->writer_fields = json_pack("{sb}", "single", 1);

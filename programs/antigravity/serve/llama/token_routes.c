@@ -121,11 +121,11 @@ static void reply_template(serve_http_request *http) {
     ag_text text = {0};
     ag_ids ids = {0};
     serve_request_init(&r);
+    r.http = http;
     ag_served_model *m = NULL;
-    bool ok = openai_chat_parse(http, http_body(http), &r, &e);
+    bool ok = openai_chat_parse(http_body(http), &r, &e);
     http_drop_body(http);
-    ok = ok && (m = http_model(http, r.model, &e)) != NULL &&
-         serve_render(http, m, &r, &ids, &text, &e);
+    ok = ok && (m = http_model(http, r.model, &e)) != NULL && serve_render(m, &r, &ids, &text, &e);
     if (ok) {
         const json_field fields[] = {
             {"prompt", json_text(text.data, text.len)},

@@ -7,14 +7,10 @@
 #include "../protocol/protocol.h"
 #include "../request/route.h"
 
-bool ollama_parse_chat(const serve_http_request *http, const json_t *body, serve_request *r,
-                       serve_error *e);
-bool ollama_parse_generate(const serve_http_request *http, const json_t *body, serve_request *r,
-                           serve_error *e);
-bool ollama_parse_embed(const serve_http_request *http, const json_t *body, serve_request *r,
-                        serve_error *e);
-bool ollama_parse_embeddings(const serve_http_request *http, const json_t *body, serve_request *r,
-                             serve_error *e);
+bool ollama_parse_chat(const json_t *body, serve_request *r, serve_error *e);
+bool ollama_parse_generate(const json_t *body, serve_request *r, serve_error *e);
+bool ollama_parse_embed(const json_t *body, serve_request *r, serve_error *e);
+bool ollama_parse_embeddings(const json_t *body, serve_request *r, serve_error *e);
 /* Numbers of calls and results in earlier messages. They become the ids of the next ones. */
 typedef struct ollama_counts {
     size_t n_calls, n_results;

@@ -21,13 +21,12 @@ char *ollama_model_name(const serve_http_request *http, const char *name) {
     return copy;
 }
 
-static bool read_model(const serve_http_request *http, const json_t *body, serve_request *r,
-                       serve_error *e) {
+static bool read_model(const json_t *body, serve_request *r, serve_error *e) {
     const char *name = NULL;
     if (!field_string(body, "model", &name, e)) return false;
     if (!name && !field_string(body, "name", &name, e)) return false;
     if (!name) return true;
-    r->model = ollama_model_name(http, name);
+    r->model = ollama_model_name(r->http, name);
     return r->model || serve_no_memory(e);
 }
 
@@ -99,14 +98,13 @@ static bool read_answer_fields(const json_t *body, serve_request *r, serve_error
            field_bool(body, "stream", &r->stream, e);
 }
 
-bool ollama_parse_chat(const serve_http_request *http, const json_t *body, serve_request *r,
-                       serve_error *e) {
+bool ollama_parse_chat(const json_t *body, serve_request *r, serve_error *e) {
     json_t *messages = NULL, *tools = NULL;
     ollama_counts before = {0};
     r->kind = SERVE_CHAT;
     r->messages = json_array();
     if (!r->messages) return serve_no_memory(e);
-    if (!read_model(http, body, r, e) || !field_array(body, "messages", &messages, e) ||
+    if (!read_model(body, r, e) || !field_array(body, "messages", &messages, e) ||
         !field_array(body, "tools", &tools, e))
         return false;
     for (size_t i = 0; i < json_array_size(messages); i++) {
@@ -129,11 +127,10 @@ static bool reject_generate_only_fields(const json_t *body, serve_error *e) {
     return reject_images(body, e);
 }
 
-bool ollama_parse_generate(const serve_http_request *http, const json_t *body, serve_request *r,
-                           serve_error *e) {
+bool ollama_parse_generate(const json_t *body, serve_request *r, serve_error *e) {
     const char *prompt = NULL, *system = NULL;
     bool raw = false;
-    if (!read_model(http, body, r, e) || !reject_generate_only_fields(body, e) ||
+    if (!read_model(body, r, e) || !reject_generate_only_fields(body, e) ||
         !field_string(body, "prompt", &prompt, e) || !field_string(body, "system", &system, e) ||
         !field_bool(body, "raw", &raw, e) || !field_suffix(body, "suffix", r, e) ||
         !read_answer_fields(body, r, e))
@@ -152,11 +149,10 @@ bool ollama_parse_generate(const serve_http_request *http, const json_t *body, s
     return message_add(r, "user", json_string(prompt), e);
 }
 
-bool ollama_parse_embed(const serve_http_request *http, const json_t *body, serve_request *r,
-                        serve_error *e) {
+bool ollama_parse_embed(const json_t *body, serve_request *r, serve_error *e) {
     int64_t dimensions = 0;
     r->kind = SERVE_EMBED;
-    if (!read_model(http, body, r, e) || !field_strings(body, "input", MAX_INPUTS, &r->prompts, e))
+    if (!read_model(body, r, e) || !field_strings(body, "input", MAX_INPUTS, &r->prompts, e))
         return false;
     if (!json_array_size(r->prompts)) return reject_field(e, "input", "missing");
     if (!field_integer(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
@@ -165,11 +161,10 @@ bool ollama_parse_embed(const serve_http_request *http, const json_t *body, serv
     return r->writer_fields || serve_no_memory(e);
 }
 
-bool ollama_parse_embeddings(const serve_http_request *http, const json_t *body, serve_request *r,
-                             serve_error *e) {
+bool ollama_parse_embeddings(const json_t *body, serve_request *r, serve_error *e) {
     const char *prompt = NULL;
     r->kind = SERVE_EMBED;
-    if (!read_model(http, body, r, e) || !field_string(body, "prompt", &prompt, e)) return false;
+    if (!read_model(body, r, e) || !field_string(body, "prompt", &prompt, e)) return false;
     if (!prompt) return reject_field(e, "prompt", "missing");
     r->prompts = json_pack("[s]", prompt);
     return r->prompts || serve_no_memory(e);

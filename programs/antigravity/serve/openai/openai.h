@@ -10,7 +10,6 @@ extern const serve_protocol openai_chat_count; /* number of tokens of the messag
 extern const serve_protocol openai_completions;
 extern const serve_protocol openai_embeddings;
 
-bool openai_chat_parse(const serve_http_request *http, const json_t *body, serve_request *r,
-                       serve_error *e);
+bool openai_chat_parse(const json_t *body, serve_request *r, serve_error *e);
 
 #endif

@@ -145,10 +145,9 @@ static void stream_chat(serve_job_view *view, const serve_event *e) {
     }
 }
 
-static bool parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
-                        serve_error *e) {
+static bool parse_count(const json_t *body, serve_request *r, serve_error *e) {
     r->count_only = true;
-    return openai_chat_parse(http, body, r, e);
+    return openai_chat_parse(body, r, e);
 }
 
 const serve_protocol openai_chat_count = {

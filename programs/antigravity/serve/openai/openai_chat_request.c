@@ -72,9 +72,7 @@ static bool read_logprobs(const json_t *body, serve_request *r, serve_error *e) 
     return true;
 }
 
-bool openai_chat_parse(const serve_http_request *http, const json_t *body, serve_request *r,
-                       serve_error *e) {
-    (void)http;
+bool openai_chat_parse(const json_t *body, serve_request *r, serve_error *e) {
     r->kind = SERVE_CHAT;
     return openai_read_common(body, r, e) && read_messages(body, r, e) && read_tools(body, r, e) &&
            read_variables(body, r, e) && read_logprobs(body, r, e) &&

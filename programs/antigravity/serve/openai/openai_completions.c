@@ -18,9 +18,7 @@ static bool read_n_logprobs(const json_t *body, serve_request *r, serve_error *e
     return true;
 }
 
-static bool parse_completion(const serve_http_request *http, const json_t *body, serve_request *r,
-                             serve_error *e) {
-    (void)http;
+static bool parse_completion(const json_t *body, serve_request *r, serve_error *e) {
     int64_t best_of = 0;
     r->kind = SERVE_TEXT;
     r->max_tokens = 16; /* OpenAI's default */

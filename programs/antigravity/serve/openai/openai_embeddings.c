@@ -10,9 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static bool parse_embeddings(const serve_http_request *http, const json_t *body, serve_request *r,
-                             serve_error *e) {
-    (void)http;
+static bool parse_embeddings(const json_t *body, serve_request *r, serve_error *e) {
     const char *format = "float";
     int64_t dimensions = 0;
     r->kind = SERVE_EMBED;

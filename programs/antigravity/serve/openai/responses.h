@@ -7,10 +7,8 @@
 #include "../protocol/protocol.h"
 #include "../request/route.h"
 
-bool responses_parse(const serve_http_request *http, const json_t *body, serve_request *r,
-                     serve_error *e);
-bool responses_parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
-                           serve_error *e);
+bool responses_parse(const json_t *body, serve_request *r, serve_error *e);
+bool responses_parse_count(const json_t *body, serve_request *r, serve_error *e);
 /* Converts "input", a string or a list of items, and appends the messages to r->messages. */
 bool responses_read_input(json_t *input, serve_request *r, serve_error *e);
 

@@ -111,9 +111,9 @@ static bool read_logprobs(const json_t *body, serve_request *r, serve_error *e) 
 }
 
 /* Stores the model's sampling defaults, for the response. */
-static bool save_default_sampling(const serve_http_request *http, serve_request *r) {
+static bool save_default_sampling(serve_request *r) {
     serve_error ignored; /* an unknown model is reported later */
-    const ag_served_model *model = http_model(http, r->model, &ignored);
+    const ag_served_model *model = http_model(r->http, r->model, &ignored);
     if (!model) return true;
     const ag_sampler_params *own = ag_served_model_sampling(model);
     return json_object_set_new(r->writer_fields, "temperature", json_float(own->temperature)) ==
@@ -122,8 +122,7 @@ static bool save_default_sampling(const serve_http_request *http, serve_request 
 }
 
 /* Stores the fields that the response repeats. */
-static bool save_echoed_fields(const serve_http_request *http, const json_t *body, serve_request *r,
-                               serve_error *e) {
+static bool save_echoed_fields(const json_t *body, serve_request *r, serve_error *e) {
     static const char *const echoed[] = {
         "instructions",      "tools",           "tool_choice", "text",
         "metadata",          "reasoning",       "user",        "parallel_tool_calls",
@@ -135,7 +134,7 @@ static bool save_echoed_fields(const serve_http_request *http, const json_t *bod
         if (value && !json_is_null(value))
             ok = json_object_set(r->writer_fields, echoed[i], value) == 0;
     }
-    return (ok && save_default_sampling(http, r)) || serve_no_memory(e);
+    return (ok && save_default_sampling(r)) || serve_no_memory(e);
 }
 
 static bool read_conversation(const json_t *body, serve_request *r, serve_error *e) {
@@ -156,19 +155,16 @@ static bool read_conversation(const json_t *body, serve_request *r, serve_error 
     return read_tools(body, r, e) && read_reasoning(body, r, e);
 }
 
-bool responses_parse_count(const serve_http_request *http, const json_t *body, serve_request *r,
-                           serve_error *e) {
-    (void)http;
+bool responses_parse_count(const json_t *body, serve_request *r, serve_error *e) {
     r->count_only = true;
     return read_conversation(body, r, e);
 }
 
-bool responses_parse(const serve_http_request *http, const json_t *body, serve_request *r,
-                     serve_error *e) {
+bool responses_parse(const json_t *body, serve_request *r, serve_error *e) {
     serve_sampling *s = &r->sampling;
     return read_conversation(body, r, e) && read_format(body, r, e) && read_logprobs(body, r, e) &&
            field_integer(body, "max_output_tokens", 1, INT32_MAX, &r->max_tokens, e) &&
            field_number(body, "temperature", 0, 2, &s->temperature, e) &&
            field_number(body, "top_p", 0, 1, &s->top_p, e) &&
-           field_bool(body, "stream", &r->stream, e) && save_echoed_fields(http, body, r, e);
+           field_bool(body, "stream", &r->stream, e) && save_echoed_fields(body, r, e);
 }

@@ -13,6 +13,9 @@
 #include <antigravity/session.h>
 #include <jansson.h>
 
+typedef struct serve_http_request serve_http_request; /* route.h */
+typedef struct serve_job serve_job;                   /* job.h */
+
 /* ---- errors ---- */
 
 typedef struct serve_error {
@@ -70,6 +73,7 @@ typedef struct serve_sampling {
  * strings come from account_malloc(), JSON values are references. serve_request_init() sets the
  * defaults. */
 typedef struct serve_request {
+    const serve_http_request *http; /* borrowed; for http_model() and similar functions */
     serve_kind kind;
     char *model;     /* NULL: not given */
     bool count_only; /* the reply is the number of prompt tokens */
@@ -201,14 +205,10 @@ typedef struct serve_job_view {
 
 /* ---- a protocol ---- */
 
-typedef struct serve_http_request serve_http_request; /* route.h */
-typedef struct serve_job serve_job;                   /* job.h */
-
 typedef struct serve_protocol {
     const char *name; /* for the access log: "openai-chat" */
     /* Called on a worker's thread, and may take long. Fails with *e. Ignores unknown fields. */
-    bool (*parse)(const serve_http_request *http, const json_t *body, serve_request *r,
-                  serve_error *e);
+    bool (*parse)(const json_t *body, serve_request *r, serve_error *e);
     /* The other functions are called on the thread of the event loop and must not block. */
     json_t *(*error)(const serve_error *e); /* body of an error reply */
     json_t *(*reply)(serve_job_view *view); /* body without stream; NULL: no memory */

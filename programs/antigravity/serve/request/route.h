@@ -48,8 +48,8 @@ int64_t http_server_started(const serve_http_request *http); /* seconds since 19
 
 /* Renders r->messages with the model's template into ids, and into *text unless it is NULL. Frees
  * r->messages and r->tools. Must not be called on the thread of the event loop. */
-bool serve_render(const serve_http_request *http, ag_served_model *model, serve_request *r,
-                  ag_ids *ids, ag_text *text, serve_error *e);
+bool serve_render(ag_served_model *model, serve_request *r, ag_ids *ids, ag_text *text,
+                  serve_error *e);
 
 /* ---- replies: exactly one for each request ---- */
 
