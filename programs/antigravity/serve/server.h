@@ -28,7 +28,7 @@ typedef struct server_settings {
     const char *const *names;   /* [n_names] of models, aliases included */
     size_t n_names;
     uint64_t memory_limit; /* bytes, of the engine; 0: none */
-    size_t max_bytes;      /* of connections and requests together */
+    size_t max_bytes;      /* limit for connections and requests together */
     atomic_size_t *bytes;  /* resident bytes of connections and requests; the engine reads it */
     size_t answer_bytes;   /* limit of the answer memory */
     const char *answers;   /* NULL, or the file that keeps the answer memory */
@@ -59,7 +59,7 @@ typedef struct server {
     server_counts counts;
     serve_job *first_job;  /* list of jobs in the engine */
     account_pool accounts; /* one account for each request */
-    size_t n_requests;     /* that have not ended */
+    size_t n_requests;     /* requests that have not ended */
     int64_t started;
     unsigned n_stops; /* stop signals received */
     double stop_at;   /* time at which running requests are cancelled */

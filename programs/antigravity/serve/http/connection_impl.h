@@ -26,7 +26,7 @@ struct connection {
     connection *next_waiting, *previous_waiting;
     peer_count *peer; /* NULL: not counted by address */
     struct bufferevent *events;
-    struct event *deadline; /* of the head or the body that is being read */
+    struct event *deadline; /* timer of the head or body that is being read */
     connection_state state;
     bool is_local, is_tls, is_waiting;
     bool has_request; /* the owner has a request that has not ended */
@@ -35,7 +35,7 @@ struct connection {
     bool has_unread_body; /* the input continues with a body */
     bool is_head, is_http_1_0;
     bool is_chunked;  /* the response is chunked */
-    account *account; /* of the request; NULL: none */
+    account *account; /* the request's; NULL: none */
     bool owns_account;
     request_head head; /* text is NULL once the owner has taken it */
     bool body_is_chunked;

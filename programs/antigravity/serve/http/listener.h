@@ -14,7 +14,7 @@ typedef struct listeners {
     int sockets[MAX_LISTENERS];
     bool is_local[MAX_LISTENERS]; /* a Unix socket */
     struct event *events[MAX_LISTENERS];
-    char *paths[MAX_LISTENERS]; /* of Unix sockets created here; removed by listeners_close() */
+    char *paths[MAX_LISTENERS]; /* files of Unix sockets, to remove at the end */
     size_t n;
     bool use_tls; /* listener_name() writes https for sockets that are not local */
     void (*accepted)(void *user, evutil_socket_t fd, bool is_local);

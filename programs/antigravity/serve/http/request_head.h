@@ -23,7 +23,7 @@ typedef struct request_head {
     const char *host;  /* with its port; NULL in HTTP/1.0 */
     bool is_http_1_0, keep_alive, chunked, expects_continue;
     bool has_length;
-    uint64_t length; /* of the body, in bytes */
+    uint64_t length; /* bytes of the body */
     head_field fields[HEAD_MAX_FIELDS];
     size_t n_fields;
 } request_head;

@@ -50,7 +50,7 @@ struct serve_job {
     serve_request request;
     ag_served_model *model;
     char *model_name;
-    ag_request_params params; /* of every prompt, except for the prompt itself */
+    ag_request_params params; /* for every prompt; prompt and constraint are set later */
     const char **stop;        /* the client's stop strings, then the template's */
     size_t n_client_stops;
     int32_t infill_stops[INFILL_STOPS]; /* ids that end the middle, with a suffix */

@@ -14,7 +14,7 @@ enum { MAX_STOPS = 64, MAX_TOP = 20 };
 /* Memory of a token with its text and probability: stored until the answer ends, and with its
  * JSON. */
 enum { STORED_TOKEN_BYTES = 120, REPORTED_TOKEN_BYTES = 1300 };
-enum { MAX_REPORTED_TOKENS = 65536 }; /* of a job that is not streamed */
+enum { MAX_REPORTED_TOKENS = 65536 }; /* limit without stream */
 
 /* Returns the maximum number of tokens whose probabilities are reported. */
 static double reported_tokens(const serve_job *job) {

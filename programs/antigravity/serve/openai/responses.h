@@ -41,7 +41,7 @@ json_t *responses_reply(serve_job_view *view);
 typedef struct responses_stream {
     enum { RESPONSES_NONE, RESPONSES_TEXT, RESPONSES_REASONING, RESPONSES_CALL } open;
     size_t sequence;              /* number of the next event */
-    size_t index;                 /* of the open item, or of the next */
+    size_t index;                 /* index of the open item, or of the next */
     size_t from;                  /* TEXT, REASONING: start of the item in the answer's text */
     size_t first_token, n_tokens; /* TEXT: range of answers[0].tokens, with logprobs */
     size_t call;                  /* CALL: index of the call */

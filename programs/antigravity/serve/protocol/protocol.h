@@ -188,7 +188,7 @@ typedef struct serve_event {
     const serve_error *error;
 } serve_event;
 
-/* What a protocol sees of a job. */
+/* A protocol's view of a job. */
 typedef struct serve_job_view {
     serve_request *request;
     const char *model;     /* name in the request */

@@ -17,7 +17,7 @@ struct serve_http_request {
     double began;
     char scope[KEY_SCOPE];
     bool lacks_header;  /* a header did not fit: the reply becomes a 500 */
-    char headers[1280]; /* of the response, each line ended by CR LF */
+    char headers[1280]; /* lines of the response, each ended by CR LF */
 
     request_head head;
     const serve_route *route; /* NULL: none, or not admitted */

@@ -27,7 +27,7 @@ typedef struct serve_route {
 /* Returns a header, borrowed, or NULL. name: lower case. */
 const char *http_header(const serve_http_request *http, const char *name);
 const char *http_query(const serve_http_request *http);     /* after the '?', or "" */
-const char *http_path_tail(const serve_http_request *http); /* what '*' in the route matched */
+const char *http_path_tail(const serve_http_request *http); /* text that '*' in the route matched */
 /* Returns the parsed body, a JSON object, borrowed; NULL for GET. */
 const json_t *http_body(const serve_http_request *http);
 /* Frees the body. */
