@@ -65,7 +65,7 @@ static bool read_call(const json_t *block, json_t *calls, serve_error *e) {
 
 static bool append_string(ag_text *text, const json_t *string, serve_error *e) {
     return account_text_append(text, json_string_value(string), json_string_length(string)) ||
-           serve_no_memory(e);
+           reject_no_memory(e);
 }
 
 /* Reads the content of a tool result: nothing, a string, or blocks, which are joined. */
@@ -73,7 +73,7 @@ static bool read_result_content(const json_t *content, bool failed, ag_text *joi
                                 serve_error *e) {
     static const char prefix[] = "Error: ";
     if (!account_text_append(joined, prefix, failed ? sizeof prefix - 1 : 0))
-        return serve_no_memory(e);
+        return reject_no_memory(e);
     if (!content || json_is_null(content)) return true;
     if (json_is_string(content)) return append_string(joined, content, e);
     if (!json_is_array(content))
@@ -88,7 +88,7 @@ static bool read_result_content(const json_t *content, bool failed, ag_text *joi
                                 "a block of type \"%s\" in a tool_result is not supported",
                                 field_type(block));
         if (!get_text(block, "text", &text, e)) return false;
-        if (i && !account_text_append(joined, "\n", 1)) return serve_no_memory(e);
+        if (i && !account_text_append(joined, "\n", 1)) return reject_no_memory(e);
         if (!append_string(joined, text, e)) return false;
     }
     return true;
@@ -164,7 +164,7 @@ static bool add_assistant_message(const message_parts *p, serve_request *r, serv
     if (json_array_size(p->calls)) ok = json_object_set(message, "tool_calls", p->calls) == 0 && ok;
     if (!ok) {
         json_decref(message);
-        return serve_no_memory(e);
+        return reject_no_memory(e);
     }
     return list_add(r->messages, message, e);
 }
@@ -172,7 +172,7 @@ static bool add_assistant_message(const message_parts *p, serve_request *r, serv
 /* Adds the results first: templates expect them directly after the calls. */
 static bool add_user_message(const message_parts *p, const char *role, serve_request *r,
                              serve_error *e) {
-    if (json_array_extend(r->messages, p->results) != 0) return serve_no_memory(e);
+    if (json_array_extend(r->messages, p->results) != 0) return reject_no_memory(e);
     if (json_array_size(p->results) && !json_array_size(p->texts)) return true;
     return message_add(r, role, message_content(p, false), e);
 }
@@ -188,7 +188,7 @@ bool anthropic_read_message(const json_t *message, serve_request *r, serve_error
     if (!json_is_array(content))
         return reject_field(e, "messages", "a content must be a string or a list of blocks");
     message_parts p = {.texts = json_array(), .calls = json_array(), .results = json_array()};
-    bool ok = (p.texts && p.calls && p.results) || serve_no_memory(e);
+    bool ok = (p.texts && p.calls && p.results) || reject_no_memory(e);
     for (size_t i = 0; ok && i < json_array_size(content); i++)
         ok = read_block(json_array_get(content, i), is_assistant, &p, e);
     if (ok) ok = is_assistant ? add_assistant_message(&p, r, e) : add_user_message(&p, role, r, e);

@@ -33,7 +33,7 @@ static bool read_system(const json_t *body, serve_request *r, serve_error *e) {
     const json_t *system = json_object_get(body, "system");
     if (!system || json_is_null(system)) return true;
     json_t *parts = json_array();
-    bool ok = parts ? read_system_parts(system, parts, e) : serve_no_memory(e);
+    bool ok = parts ? read_system_parts(system, parts, e) : reject_no_memory(e);
     size_t n = json_array_size(parts);
     if (ok && n) {
         json_t *content = n == 1 ? json_object_get(json_array_get(parts, 0), "text") : parts;
@@ -149,7 +149,7 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
 static bool read_prompt(const json_t *body, serve_request *r, serve_error *e) {
     r->kind = SERVE_CHAT;
     r->messages = json_array();
-    if (!r->messages) return serve_no_memory(e);
+    if (!r->messages) return reject_no_memory(e);
     return field_copy(body, "model", &r->model, e) && read_system(body, r, e) &&
            read_messages(body, r, e) && read_tools(body, r, e) && read_thinking_switch(body, r, e);
 }

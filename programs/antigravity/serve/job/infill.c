@@ -54,8 +54,7 @@ bool infill_is_supported(const ag_tokenizer *t) { return find_tokens(t) != NULL;
 static bool encode(const ag_tokenizer *t, const char *text, size_t n, unsigned flags, ag_ids *ids,
                    serve_error *e) {
     ag_error err;
-    return ag_tokenizer_encode(t, text, n, flags, ids, &err) == AG_OK ||
-           serve_reject_status(e, &err);
+    return ag_tokenizer_encode(t, text, n, flags, ids, &err) == AG_OK || reject_status(e, &err);
 }
 
 static bool encode_json(const ag_tokenizer *t, const json_t *text, ag_ids *ids, serve_error *e) {
@@ -87,7 +86,7 @@ static bool join(const ag_tokenizer *t, const infill_tokens *tokens, const ag_id
                  ag_ids *ids, serve_error *e) {
     const size_t n = parts[0].n + parts[1].n + parts[2].n + 3;
     ids->data = account_malloc(n * sizeof *ids->data);
-    if (!ids->data) return serve_no_memory(e);
+    if (!ids->data) return reject_no_memory(e);
     ids->cap = n;
     append_ids(ids, &parts[0]);
     ids->data[ids->n++] = token_id(t, tokens->prefix);

@@ -46,7 +46,7 @@ static void send_json_reply(serve_job *job) {
     http_reply_json(http, 200, job->protocol->reply(&job->view));
     serve_error e;
     if (!http->reply) {
-        serve_no_memory(&e);
+        reject_no_memory(&e);
         http_reply_error(http, &e);
     }
     http_send_reply(http);
@@ -112,11 +112,11 @@ static void finish_job(serve_job *job) {
         if (http->connection) connection_end_stream(http->connection);
         return;
     }
-    serve_reject_status(&e, &job->error);
+    reject_status(&e, &job->error);
     if (job->n_too_long) set_context_error(job, &e);
     if (job->status == AG_CANCELLED && http->server->n_stops)
-        serve_reject(&e, 503, NULL, "the server is shutting down");
-    else if (job->status == AG_CANCELLED) serve_reject(&e, 504, NULL, "the request timed out");
+        reject(&e, 503, NULL, "the server is shutting down");
+    else if (job->status == AG_CANCELLED) reject(&e, 504, NULL, "the request timed out");
     send_failure(job, &e);
 }
 

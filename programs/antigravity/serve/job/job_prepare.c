@@ -35,7 +35,7 @@ static bool dump_value(const json_t *value, ag_text *text, serve_error *e) {
     *text = d.text;
     if (ok) return true;
     account_free(text->data);
-    return serve_no_memory(e);
+    return reject_no_memory(e);
 }
 
 /* Sets a text of the chat. Frees the value before the text is parsed, so that memory holds only one
@@ -51,7 +51,7 @@ static bool set_text(ag_status (*set)(ag_chat *, const char *, size_t, ag_error 
     const ag_status st = set(chat, text.data, text.len, &err);
     account_free(text.data);
     if (st == AG_OK) return true;
-    serve_reject_status(e, &err);
+    reject_status(e, &err);
     snprintf(e->param, sizeof e->param, "%s", param);
     return false;
 }
@@ -68,7 +68,7 @@ static bool set_variables(ag_chat *chat, const json_t *variables, const json_t *
         if (!dump_value(value, &text, e)) return false;
         const ag_status st = ag_chat_set_variable(chat, name, text.data, text.len, &err);
         account_free(text.data);
-        if (st != AG_OK) return serve_reject_status(e, &err);
+        if (st != AG_OK) return reject_status(e, &err);
     }
     return true;
 }
@@ -84,7 +84,7 @@ static bool disable_reasoning(ag_chat *chat, const ag_chat_format *f, const serv
         json_object_get(defaults, "enable_thinking"))
         return true;
     return ag_chat_set_variable(chat, "enable_thinking", "false", 5, &err) == AG_OK ||
-           serve_reject_status(e, &err);
+           reject_status(e, &err);
 }
 
 /* Gives the chat the token ids of earlier answers in this scope. */
@@ -94,7 +94,7 @@ static bool restore_answers(const serve_request *r, const ag_served_model *model
     if (r->no_prefix) return true;
     return answer_memory_restore(r->http->server->answers, ag_served_model_name(model),
                                  http_scope(r->http), r->messages, chat, n_bytes, &err) == AG_OK ||
-           serve_reject_status(e, &err);
+           reject_status(e, &err);
 }
 
 /* Returns the memory limit of a chat template: 1/16 of --memory, at least 32 MiB, which is enough
@@ -118,7 +118,7 @@ static bool render(ag_served_model *model, serve_request *r, ag_chat **chat, ag_
                             ag_served_model_name(model));
     if (!json_is_array(r->messages) || !json_array_size(r->messages))
         return reject_field(e, "messages", "must be an array of at least one message");
-    if (ag_chat_create(f, chat, &err) != AG_OK) return serve_reject_status(e, &err);
+    if (ag_chat_create(f, chat, &err) != AG_OK) return reject_status(e, &err);
     ag_chat_set_clock(*chat, (int64_t)time(NULL));
     ag_chat_set_memory_limit(*chat, template_memory_limit(settings->memory_limit));
     const bool tools = r->tools && r->tool_choice != SERVE_TOOLS_NONE;
@@ -131,13 +131,13 @@ static bool render(ag_served_model *model, serve_request *r, ag_chat **chat, ag_
         return false;
     const unsigned flags =
         (r->continue_last ? AG_CHAT_CONTINUE : 0u) | (r->no_generation ? AG_CHAT_NO_PROMPT : 0u);
-    if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return serve_reject_status(e, &err);
+    if (ag_chat_render(*chat, flags, ids, text, &err) != AG_OK) return reject_status(e, &err);
     if (r->tool_choice < SERVE_TOOLS_REQUIRED || !required_call) return true;
     if (!tools) return reject_field(e, "tool_choice", "a call is required, but there are no tools");
     const char *name = r->tool_choice == SERVE_TOOLS_NAMED ? r->tool_name : NULL;
     const unsigned several = name || r->one_call ? 0 : AG_CHAT_SEVERAL_CALLS;
     if (ag_chat_require_call(*chat, name, several, ids, required_call, &err) == AG_OK) return true;
-    serve_reject_status(e, &err);
+    reject_status(e, &err);
     if (e->status == 404) e->status = 400;
     snprintf(e->param, sizeof e->param, "tool_choice");
     return false;
@@ -156,7 +156,7 @@ bool serve_render(ag_served_model *model, serve_request *r, ag_ids *ids, ag_text
 static bool read_ids(const json_t *list, const ag_tokenizer *t, ag_ids *ids, serve_error *e) {
     const size_t n = json_array_size(list);
     ids->data = account_malloc((n ? n : 1) * sizeof *ids->data);
-    if (!ids->data) return serve_no_memory(e);
+    if (!ids->data) return reject_no_memory(e);
     ids->cap = n;
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_array_get(list, i);
@@ -178,7 +178,7 @@ static bool encode_prompt(serve_job *job, const json_t *prompt, ag_ids *ids, ser
     const ag_status st =
         ag_tokenizer_encode(t, json_string_value(prompt), json_string_length(prompt),
                             AG_ENCODE_BOS | special, ids, &err);
-    return st == AG_OK || serve_reject_status(e, &err);
+    return st == AG_OK || reject_status(e, &err);
 }
 
 /* ---- constraints ---- */
@@ -187,7 +187,7 @@ static bool add_choices(const serve_request *r, ag_constraint_params *p, const c
                         serve_error *e) {
     const size_t n = json_array_size(r->choices);
     *choices = account_malloc((n ? n : 1) * sizeof **choices);
-    if (!*choices) return serve_no_memory(e);
+    if (!*choices) return reject_no_memory(e);
     for (size_t i = 0; i < n; i++) (*choices)[i] = json_string_value(json_array_get(r->choices, i));
     p->choices = *choices;
     p->n_choices = n;
@@ -228,7 +228,7 @@ static bool compile_constraint(const serve_job *job, const ag_text *required_cal
     if (st == AG_OK) st = ag_constraint_create(vocab, &p, out, &err);
     account_free(choices);
     if (st == AG_OK) return true;
-    serve_reject_status(e, &err);
+    reject_status(e, &err);
     snprintf(e->param, sizeof e->param, "%s", required_call->len ? "tools" : "response_format");
     return false;
 }
@@ -242,7 +242,7 @@ static bool make_prompts(serve_job *job, size_t n, serve_error *e) {
                             "too many answers: %zu prompts with %u answers each; at most %d", n,
                             job->request.n, JOB_MAX_PROMPTS);
     job->prompts = account_calloc(n ? n : 1, sizeof *job->prompts);
-    if (!job->prompts) return serve_no_memory(e);
+    if (!job->prompts) return reject_no_memory(e);
     job->n_prompts = n;
     for (size_t i = 0; i < n; i++) {
         job->prompts[i].job = job;
@@ -286,7 +286,7 @@ static bool drop_billing(serve_request *r, serve_error *e) {
     json_decref(copy);
     if (!ok) {
         json_decref(messages);
-        return serve_no_memory(e);
+        return reject_no_memory(e);
     }
     json_decref(r->messages);
     r->messages = messages;
@@ -322,7 +322,7 @@ static bool make_parsers(serve_job *job, serve_error *e) {
     ag_error err;
     for (size_t i = 0; job->chat && i < job->view.n_answers; i++)
         if (ag_chat_parser_create(job->chat, &job->readers[i].parser, &err) != AG_OK)
-            return serve_reject_status(e, &err);
+            return reject_status(e, &err);
     return true;
 }
 
@@ -332,7 +332,7 @@ static bool make_answers(serve_job *job, serve_error *e) {
     view->n_answers = is_embedding || job->request.count_only ? 0 : job->n_prompts * job->request.n;
     view->embeddings =
         is_embedding ? account_calloc(job->n_prompts, sizeof *view->embeddings) : NULL;
-    if (!job_create_answers(job) || (is_embedding && !view->embeddings)) return serve_no_memory(e);
+    if (!job_create_answers(job) || (is_embedding && !view->embeddings)) return reject_no_memory(e);
     return make_parsers(job, e);
 }
 
@@ -350,7 +350,7 @@ static bool prepare_job(serve_job *job, serve_error *e) {
         return reject_field(e, "n", "must be between 1 and %d", JOB_MAX_ANSWERS);
     job->model_name = account_strdup(r->model ? r->model : ag_served_model_name(job->model));
     job->view.model = job->model_name;
-    bool ok = job->model_name || serve_no_memory(e);
+    bool ok = job->model_name || reject_no_memory(e);
     if (ok)
         ok = r->kind == SERVE_CHAT ? prepare_chat(job, &required_call, e) : prepare_texts(job, e);
     if (ok && !r->count_only) {
@@ -383,7 +383,7 @@ void job_prepare(serve_http_request *http) {
         job->view.state = p->state_size ? account_calloc(1, p->state_size) : NULL;
     }
     bool ok = job && (job->view.state || !p->state_size);
-    if (!ok) serve_no_memory(&e);
+    if (!ok) reject_no_memory(&e);
     if (ok) ok = prepare_job(job, &e);
     if (!ok) http_reply_error(http, &e);
 }

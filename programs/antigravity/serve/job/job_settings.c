@@ -81,7 +81,7 @@ static bool apply_stops(serve_job *job, bool constrained, serve_error *e) {
     const char *const *own = f && !constrained ? ag_chat_format_stops(f, &n_own) : NULL;
     if (n > MAX_STOPS) return reject_field(e, "stop", "%zu strings; at most %d", n, MAX_STOPS);
     job->stop = account_malloc((n + n_own + 1) * sizeof *job->stop);
-    if (!job->stop) return serve_no_memory(e);
+    if (!job->stop) return reject_no_memory(e);
     for (size_t i = 0; i < n; i++) {
         const char *text = json_string_value(json_array_get(r->stop, i));
         /* An empty string would end every answer at once; clients send it for "none". */

@@ -9,7 +9,7 @@
 
 enum { MAX_BIAS = 4096, MAX_TEXT = 256, MAX_DIGITS = 9 };
 
-static bool reject(serve_error *e) {
+static bool reject_bias(serve_error *e) {
     return reject_field(e, "logit_bias",
                         "must map tokens, ids or texts of at most %d bytes, to numbers or false",
                         MAX_TEXT);
@@ -18,7 +18,7 @@ static bool reject(serve_error *e) {
 static bool add_id(serve_sampling *s, json_int_t id, float bias, serve_error *e) {
     if (s->n_bias == MAX_BIAS)
         return reject_field(e, "logit_bias", "too many tokens: at most %d", MAX_BIAS);
-    if (id < 0 || id > INT32_MAX) return reject(e);
+    if (id < 0 || id > INT32_MAX) return reject_bias(e);
     s->bias[s->n_bias++] = (ag_logit_bias){(int32_t)id, bias};
     return true;
 }
@@ -27,9 +27,9 @@ static bool add_text(serve_sampling *s, const char *text, size_t len, const ag_t
                      float bias, serve_error *e) {
     ag_error err;
     ag_ids ids = {0};
-    if (!t || !len || len > MAX_TEXT) return reject(e);
+    if (!t || !len || len > MAX_TEXT) return reject_bias(e);
     bool ok = ag_tokenizer_encode(t, text, len, AG_ENCODE_PARSE_SPECIAL, &ids, &err) == AG_OK ||
-              serve_reject_status(e, &err);
+              reject_status(e, &err);
     for (size_t i = 0; ok && i < ids.n; i++) ok = add_id(s, ids.data[i], bias, e);
     ag_ids_free(&ids);
     return ok;
@@ -52,10 +52,11 @@ static bool add_object_key(serve_sampling *s, const char *key, float bias, const
 static bool add_pair(serve_sampling *s, const json_t *pair, const ag_tokenizer *t, serve_error *e) {
     const json_t *token = json_array_get(pair, 0);
     float bias;
-    if (json_array_size(pair) != 2 || !read_value(json_array_get(pair, 1), &bias)) return reject(e);
+    if (json_array_size(pair) != 2 || !read_value(json_array_get(pair, 1), &bias))
+        return reject_bias(e);
     if (bias == 0) return true; /* no effect */
     if (json_is_integer(token)) return add_id(s, json_integer_value(token), bias, e);
-    if (!json_is_string(token)) return reject(e);
+    if (!json_is_string(token)) return reject_bias(e);
     return add_text(s, json_string_value(token), json_string_length(token), t, bias, e);
 }
 
@@ -65,11 +66,11 @@ bool logit_bias_read(serve_sampling *s, const ag_tokenizer *t, serve_error *e) {
     float bias;
     if (!json_object_size(biases) && !json_array_size(biases)) return true;
     s->bias = account_malloc(MAX_BIAS * sizeof *s->bias);
-    if (!s->bias) return serve_no_memory(e);
+    if (!s->bias) return reject_no_memory(e);
     for (size_t i = 0; i < json_array_size(biases); i++)
         if (!add_pair(s, json_array_get(biases, i), t, e)) return false;
     json_object_foreach(biases, key, value) {
-        if (!read_value(value, &bias)) return reject(e);
+        if (!read_value(value, &bias)) return reject_bias(e);
         if (bias != 0 && !add_object_key(s, key, bias, t, e)) return false;
     }
     return true;

@@ -26,7 +26,7 @@ static bool append_tokens(const ag_tokenizer *t, const json_t *text, bool first,
     const unsigned flags = AG_ENCODE_PARSE_SPECIAL | (first ? AG_ENCODE_BOS : 0u);
     bool ok = ag_tokenizer_encode(t, json_string_value(text), json_string_length(text), flags,
                                   &encoded, &err) == AG_OK;
-    if (!ok) serve_reject_status(e, &err);
+    if (!ok) reject_status(e, &err);
     for (size_t i = 0; ok && i < encoded.n; i++)
         ok = list_add(ids, json_integer(encoded.data[i]), e);
     ag_ids_free(&encoded);
@@ -41,7 +41,7 @@ static bool join_sequence(const serve_request *r, const json_t *list, json_t **o
     if (!model) return false;
     if (!t) return reject_field(e, "prompt", "the model has no tokenizer");
     json_t *ids = json_array();
-    bool ok = ids != NULL || serve_no_memory(e);
+    bool ok = ids != NULL || reject_no_memory(e);
     for (size_t i = 0; ok && i < json_array_size(list); i++) {
         json_t *item = json_array_get(list, i);
         if (json_is_string(item)) ok = append_tokens(t, item, i == 0, ids, e);
@@ -77,12 +77,12 @@ static bool read_prompts(const json_t *body, serve_request *r, serve_error *e) {
         if (!list_add(r->prompts, one, e)) return false;
     }
     return json_object_set_new(r->writer_fields, "single", json_boolean(single)) == 0 ||
-           serve_no_memory(e);
+           reject_no_memory(e);
 }
 
 static bool save_field(const json_t *body, const char *name, serve_request *r, serve_error *e) {
     json_t *value = json_object_get(body, name);
-    return !value || json_object_set(r->writer_fields, name, value) == 0 || serve_no_memory(e);
+    return !value || json_object_set(r->writer_fields, name, value) == 0 || reject_no_memory(e);
 }
 
 /* The number of names is limited, because every answer searches for each of them. */
@@ -91,7 +91,7 @@ static bool save_response_fields(const json_t *body, serve_request *r, serve_err
     json_t *names = NULL;
     if (!field_strings(body, "response_fields", MAX_FIELDS, &names, e)) return false;
     return !names || json_object_set_new(r->writer_fields, "response_fields", names) == 0 ||
-           serve_no_memory(e);
+           reject_no_memory(e);
 }
 
 /* The ids of tokens are reported with their probabilities, so return_tokens and streams also need
@@ -115,7 +115,7 @@ bool llama_parse_completion(const json_t *body, serve_request *r, serve_error *e
     r->kind = SERVE_TEXT;
     r->parse_special = true;
     r->writer_fields = json_object();
-    if (!r->writer_fields) return serve_no_memory(e);
+    if (!r->writer_fields) return reject_no_memory(e);
     if (!openai_read_common(body, r, e) || !openai_read_format(body, r, e) ||
         !field_integer(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
         !read_tokens(body, r, e) || !read_prompts(body, r, e))
@@ -143,7 +143,7 @@ bool llama_parse_infill(const json_t *body, serve_request *r, serve_error *e) {
     const char *prefix = "", *prompt = "";
     r->kind = SERVE_TEXT;
     r->writer_fields = json_pack("{sb}", "single", 1);
-    if (!r->writer_fields) return serve_no_memory(e);
+    if (!r->writer_fields) return reject_no_memory(e);
     if (!openai_read_common(body, r, e) || !openai_read_format(body, r, e) ||
         !field_integer(body, "n_predict", -1, INT32_MAX, &r->max_tokens, e) ||
         !read_tokens(body, r, e) || !read_files(body, r, e) ||
@@ -153,6 +153,6 @@ bool llama_parse_infill(const json_t *body, serve_request *r, serve_error *e) {
         return false;
     if (!r->suffix) return reject_field(e, "input_suffix", "missing; give the text after the gap");
     r->prompts = json_pack("[o]", json_sprintf("%s%s", prefix, prompt));
-    if (!r->prompts) return serve_no_memory(e);
+    if (!r->prompts) return reject_no_memory(e);
     return save_field(body, "return_tokens", r, e) && save_response_fields(body, r, e);
 }

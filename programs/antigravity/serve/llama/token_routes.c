@@ -51,7 +51,7 @@ static bool tokenize(const serve_http_request *http, const ag_tokenizer *t, ag_i
         (add_special ? AG_ENCODE_BOS : 0u) | (parse_special ? AG_ENCODE_PARSE_SPECIAL : 0u);
     const ag_status st = ag_tokenizer_encode(t, json_string_value(content),
                                              json_string_length(content), flags, ids, &err);
-    if (st != AG_OK) return serve_reject_status(e, &err);
+    if (st != AG_OK) return reject_status(e, &err);
     return !*pieces || ids->n <= MAX_PIECES ||
            reject_field(e, "with_pieces", "too many tokens: %zu, at most %d", ids->n, MAX_PIECES);
 }
@@ -84,7 +84,7 @@ static bool detokenize(const serve_http_request *http, const ag_tokenizer *t, ag
     if (!list) return reject_field(e, "tokens", "must be a list of ids");
     const size_t n = json_array_size(list);
     int32_t *ids = account_malloc((n ? n : 1) * sizeof *ids);
-    if (!ids) return serve_no_memory(e);
+    if (!ids) return reject_no_memory(e);
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
         const json_t *id = json_array_get(list, i);
@@ -94,8 +94,7 @@ static bool detokenize(const serve_http_request *http, const ag_tokenizer *t, ag
         ids[i] = (int32_t)v;
     }
     if (ok)
-        ok = ag_tokenizer_decode(t, ids, n, true, text, &err) == AG_OK ||
-             serve_reject_status(e, &err);
+        ok = ag_tokenizer_decode(t, ids, n, true, text, &err) == AG_OK || reject_status(e, &err);
     account_free(ids);
     return ok;
 }

@@ -68,5 +68,5 @@ bool ollama_read_message(const json_t *message, ollama_counts *before, serve_req
         return true;
     }
     json_decref(copy);
-    return serve_no_memory(e);
+    return reject_no_memory(e);
 }

@@ -155,7 +155,7 @@ static const ag_served_model *named_model(const serve_http_request *http, serve_
         return NULL;
     char *known = name ? ollama_model_name(http, name) : NULL;
     const ag_served_model *m = NULL;
-    if (name && !known) serve_no_memory(e);
+    if (name && !known) reject_no_memory(e);
     else m = http_model(http, known, e);
     account_free(known);
     return m;
@@ -184,7 +184,7 @@ void ollama_show(serve_http_request *http) {
 
 void ollama_reject(serve_http_request *http) {
     serve_error e;
-    serve_reject(&e, 403, NULL,
-                 "models cannot be changed through this server; start it with the models to serve");
+    reject(&e, 403, NULL,
+           "models cannot be changed through this server; start it with the models to serve");
     http_reply_error(http, &e);
 }

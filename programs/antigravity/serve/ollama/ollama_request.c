@@ -27,7 +27,7 @@ static bool read_model(const json_t *body, serve_request *r, serve_error *e) {
     if (!name && !field_string(body, "name", &name, e)) return false;
     if (!name) return true;
     r->model = ollama_model_name(r->http, name);
-    return r->model || serve_no_memory(e);
+    return r->model || reject_no_memory(e);
 }
 
 static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
@@ -103,7 +103,7 @@ bool ollama_parse_chat(const json_t *body, serve_request *r, serve_error *e) {
     ollama_counts before = {0};
     r->kind = SERVE_CHAT;
     r->messages = json_array();
-    if (!r->messages) return serve_no_memory(e);
+    if (!r->messages) return reject_no_memory(e);
     if (!read_model(body, r, e) || !field_array(body, "messages", &messages, e) ||
         !field_array(body, "tools", &tools, e))
         return false;
@@ -140,11 +140,11 @@ bool ollama_parse_generate(const json_t *body, serve_request *r, serve_error *e)
         r->kind = SERVE_TEXT;
         r->parse_special = raw;
         r->prompts = json_pack("[s]", prompt);
-        return r->prompts || serve_no_memory(e);
+        return r->prompts || reject_no_memory(e);
     }
     r->kind = SERVE_CHAT;
     r->messages = json_array();
-    if (!r->messages) return serve_no_memory(e);
+    if (!r->messages) return reject_no_memory(e);
     if (system && *system && !message_add(r, "system", json_string(system), e)) return false;
     return message_add(r, "user", json_string(prompt), e);
 }
@@ -158,7 +158,7 @@ bool ollama_parse_embed(const json_t *body, serve_request *r, serve_error *e) {
     if (!field_integer(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
     if (!dimensions) return true;
     r->writer_fields = json_pack("{sI}", "dimensions", (json_int_t)dimensions);
-    return r->writer_fields || serve_no_memory(e);
+    return r->writer_fields || reject_no_memory(e);
 }
 
 bool ollama_parse_embeddings(const json_t *body, serve_request *r, serve_error *e) {
@@ -167,5 +167,5 @@ bool ollama_parse_embeddings(const json_t *body, serve_request *r, serve_error *
     if (!read_model(body, r, e) || !field_string(body, "prompt", &prompt, e)) return false;
     if (!prompt) return reject_field(e, "prompt", "missing");
     r->prompts = json_pack("[s]", prompt);
-    return r->prompts || serve_no_memory(e);
+    return r->prompts || reject_no_memory(e);
 }

@@ -51,7 +51,7 @@ static bool read_variables(const json_t *body, serve_request *r, serve_error *e)
     json_t *variables = NULL, *thinking = json_object_get(body, "enable_thinking");
     if (!field_object(body, "chat_template_kwargs", &variables, e)) return false;
     if (variables) r->variables = json_copy(variables);
-    if (variables && !r->variables) return serve_no_memory(e);
+    if (variables && !r->variables) return reject_no_memory(e);
     if (json_is_boolean(thinking) &&
         !set_variable(r, "enable_thinking", json_incref((json_t *)(uintptr_t)thinking), e))
         return false;

@@ -23,7 +23,7 @@ static bool parse_embeddings(const json_t *body, serve_request *r, serve_error *
     if (!field_integer(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
     r->writer_fields =
         json_pack("{sb sI}", "base64", as_text, "dimensions", (json_int_t)dimensions);
-    return r->writer_fields || serve_no_memory(e);
+    return r->writer_fields || reject_no_memory(e);
 }
 
 static json_t *base64_text(const float *v, size_t n) {

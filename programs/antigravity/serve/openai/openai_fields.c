@@ -56,7 +56,7 @@ static bool read_budget(const json_t *body, serve_request *r, serve_error *e) {
     if (!json_is_integer(budget)) return field_copy(body, "kv_budget", &r->kv_budget, e);
     snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(budget));
     r->kv_budget = account_strdup(digits);
-    return r->kv_budget || serve_no_memory(e);
+    return r->kv_budget || reject_no_memory(e);
 }
 
 static bool read_cache(const json_t *body, serve_request *r, serve_error *e) {
@@ -90,7 +90,7 @@ static bool set_constraint(serve_request *r, ag_constraint_kind kind, char *text
     r->constraint = kind;
     account_free(r->constraint_text);
     r->constraint_text = text;
-    return text || serve_no_memory(e);
+    return text || reject_no_memory(e);
 }
 
 static bool set_schema(serve_request *r, const json_t *schema, serve_error *e) {
@@ -144,7 +144,7 @@ bool openai_read_prompts(const json_t *body, const char *name, serve_request *r,
     const json_t *first = json_array_get(prompt, 0);
     if (json_is_string(prompt) || json_is_integer(first)) {
         r->prompts = json_pack("[O]", prompt);
-        return r->prompts || serve_no_memory(e);
+        return r->prompts || reject_no_memory(e);
     }
     if (!json_is_array(prompt) || !first)
         return reject_field(e, name, "must be a string, or a list of strings or ids");

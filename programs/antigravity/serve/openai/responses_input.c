@@ -21,7 +21,7 @@ static bool read_part(const json_t *item, json_t **part, serve_error *e) {
     if (!json_is_string(text))
         return reject_field(e, "input", "a part of type %s has no %s", type, key);
     *part = message_text_part(json_incref(text));
-    return *part != NULL || serve_no_memory(e);
+    return *part != NULL || reject_no_memory(e);
 }
 
 /* Reads a string or a list of parts. A single part becomes a string. *content is a new
@@ -35,7 +35,7 @@ static bool read_content(json_t *from, json_t **content, serve_error *e) {
     if (!json_is_array(from))
         return reject_field(e, "input", "a content must be a string or a list of parts");
     json_t *parts = json_array();
-    bool ok = parts != NULL || serve_no_memory(e);
+    bool ok = parts != NULL || reject_no_memory(e);
     for (size_t i = 0; ok && i < json_array_size(from); i++) {
         json_t *part = NULL;
         ok = read_part(json_array_get(from, i), &part, e);
@@ -71,7 +71,7 @@ static bool read_message_item(const json_t *item, serve_request *r, serve_error 
     if (strcmp(role, "assistant") == 0) {
         json_t *message = open_assistant_message(r, true, e);
         if (message)
-            return json_object_set_new(message, "content", content) == 0 || serve_no_memory(e);
+            return json_object_set_new(message, "content", content) == 0 || reject_no_memory(e);
         json_decref(content);
         return false;
     }
@@ -90,7 +90,7 @@ static bool read_call_item(const json_t *item, serve_request *r, serve_error *e)
     json_t *calls = json_object_get(message, "tool_calls");
     if (!calls) {
         calls = json_array();
-        if (json_object_set_new(message, "tool_calls", calls) != 0) return serve_no_memory(e);
+        if (json_object_set_new(message, "tool_calls", calls) != 0) return reject_no_memory(e);
     }
     return list_add(calls, message_tool_call(id, name, json_string(arguments)), e);
 }

@@ -49,7 +49,7 @@ static bool read_function_tool(const json_t *tool, json_t *tools, serve_error *e
     }
     if (!ok) {
         json_decref(function);
-        return serve_no_memory(e);
+        return reject_no_memory(e);
     }
     const json_field fields[] = {{"type", json_string("function")}, {"function", function}};
     return list_add(tools, JSON_OBJECT(fields), e);
@@ -134,13 +134,13 @@ static bool save_echoed_fields(const json_t *body, serve_request *r, serve_error
         if (value && !json_is_null(value))
             ok = json_object_set(r->writer_fields, echoed[i], value) == 0;
     }
-    return (ok && save_default_sampling(r)) || serve_no_memory(e);
+    return (ok && save_default_sampling(r)) || reject_no_memory(e);
 }
 
 static bool read_conversation(const json_t *body, serve_request *r, serve_error *e) {
     r->kind = SERVE_CHAT;
     r->messages = json_array();
-    if (!r->messages) return serve_no_memory(e);
+    if (!r->messages) return reject_no_memory(e);
     if (!field_copy(body, "model", &r->model, e) || !reject_stored(body, e) ||
         !read_instructions(body, r, e))
         return false;

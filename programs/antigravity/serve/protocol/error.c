@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool serve_reject(serve_error *e, int status, const char *param, const char *fmt, ...) {
+bool reject(serve_error *e, int status, const char *param, const char *fmt, ...) {
     *e = (serve_error){.status = status};
     snprintf(e->param, sizeof e->param, "%s", param ? param : "");
     va_list args;
@@ -18,7 +18,7 @@ bool serve_reject(serve_error *e, int status, const char *param, const char *fmt
 }
 
 bool reject_field(serve_error *e, const char *field, const char *fmt, ...) {
-    serve_reject(e, 400, field, "%s: ", field);
+    reject(e, 400, field, "%s: ", field);
     const size_t n = strlen(e->text);
     va_list args;
     va_start(args, fmt);
@@ -27,8 +27,8 @@ bool reject_field(serve_error *e, const char *field, const char *fmt, ...) {
     return false;
 }
 
-bool serve_no_memory(serve_error *e) {
-    serve_reject(e, 503, NULL, "out of memory");
+bool reject_no_memory(serve_error *e) {
+    reject(e, 503, NULL, "out of memory");
     e->retry_after = 1;
     return false;
 }
@@ -53,8 +53,8 @@ static int http_status(ag_status st) {
     }
 }
 
-bool serve_reject_status(serve_error *e, const ag_error *err) {
-    serve_reject(e, http_status(err->status), NULL, "%s", err->msg);
+bool reject_status(serve_error *e, const ag_error *err) {
+    reject(e, http_status(err->status), NULL, "%s", err->msg);
     if (e->status == 503 || e->status == 429) e->retry_after = 1;
     return false;
 }

@@ -81,7 +81,7 @@ bool field_copy(const json_t *object, const char *name, char **out, serve_error 
     if (!field_string(object, name, &text, e)) return false;
     if (!text) return true;
     char *copy = account_strdup(text);
-    if (!copy) return serve_no_memory(e);
+    if (!copy) return reject_no_memory(e);
     account_free(*out);
     *out = copy;
     return true;
@@ -113,10 +113,10 @@ bool field_strings(const json_t *object, const char *name, size_t max, json_t **
         }
         if (json_array_append(list, item) != 0) {
             json_decref(list);
-            return serve_no_memory(e);
+            return reject_no_memory(e);
         }
     }
-    if (!list) return serve_no_memory(e);
+    if (!list) return reject_no_memory(e);
     json_decref(*out);
     *out = list;
     return true;
@@ -127,7 +127,7 @@ bool field_schema(const json_t *object, const char *name, char **out, serve_erro
     if (!field_object(object, name, &schema, e)) return false;
     if (!schema) return true;
     char *text = json_dumps(schema, JSON_COMPACT);
-    if (!text) return serve_no_memory(e);
+    if (!text) return reject_no_memory(e);
     account_free(*out);
     *out = text;
     return true;
@@ -155,5 +155,5 @@ const char *field_skip_billing(const char *text) {
 
 bool set_variable(serve_request *r, const char *name, json_t *value, serve_error *e) {
     if (!r->variables) r->variables = json_object();
-    return json_object_set_new(r->variables, name, value) == 0 || serve_no_memory(e);
+    return json_object_set_new(r->variables, name, value) == 0 || reject_no_memory(e);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 bool list_add(json_t *list, json_t *item, serve_error *e) {
-    return json_array_append_new(list, item) == 0 || serve_no_memory(e);
+    return json_array_append_new(list, item) == 0 || reject_no_memory(e);
 }
 
 bool message_add(serve_request *r, const char *role, json_t *content, serve_error *e) {

@@ -19,7 +19,7 @@ typedef struct serve_job serve_job;                   /* job.h */
 /* ---- errors ---- */
 
 typedef struct serve_error {
-    int status;                 /* HTTP: 400, 401, 403, 404, 413, 429, 500, 501, 503 or 504 */
+    int status;                 /* HTTP status, 400 or above */
     const char *type;           /* OpenAI's "type"; NULL: derived from the status */
     const char *code;           /* NULL, or OpenAI's "code": "model_not_found" */
     char param[64];             /* the invalid field; "": none */
@@ -28,17 +28,17 @@ typedef struct serve_error {
     char text[512];             /* one line of UTF-8 */
 } serve_error;
 
-/* Fills *e and returns false, so that a parser can end with `return serve_reject(e, 400, ...)`.
+/* Fills *e and returns false, so that a parser can end with `return reject(e, 400, ...)`.
  * param may be NULL. */
-bool serve_reject(serve_error *e, int status, const char *param, const char *fmt, ...)
+bool reject(serve_error *e, int status, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Does the same for an invalid field: 400 with the text "FIELD: ...". */
 bool reject_field(serve_error *e, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Does the same for an error of the library. AG_NOT_FOUND becomes 404, AG_LIMIT and invalid input
  * 400, AG_NOMEM 503. */
-bool serve_reject_status(serve_error *e, const ag_error *err);
-bool serve_no_memory(serve_error *e); /* 503, "out of memory" */
+bool reject_status(serve_error *e, const ag_error *err);
+bool reject_no_memory(serve_error *e); /* 503, "out of memory" */
 /* Returns {"error": {"message", "type", "param", "code"}}, the default body of an error. */
 json_t *openai_error(const serve_error *e);
 

@@ -102,12 +102,12 @@ static bool read_json(serve_http_request *http, serve_error *e) {
     account_free(http->body);
     http->body = NULL;
     if (!http->json && json_error_code(&where) == json_error_out_of_memory)
-        return serve_no_memory(e);
+        return reject_no_memory(e);
     if (!http->json)
-        return serve_reject(e, 400, NULL, "the body is not valid JSON: %s at byte %d", where.text,
-                            where.position);
+        return reject(e, 400, NULL, "the body is not valid JSON: %s at byte %d", where.text,
+                      where.position);
     if (json_is_object(http->json)) return true;
-    return serve_reject(e, 400, NULL, "the body must be a JSON object");
+    return reject(e, 400, NULL, "the body must be a JSON object");
 }
 
 static double mib(size_t bytes) { return (double)bytes / (1 << 20); }
@@ -118,28 +118,28 @@ static void reject_failed_work(const serve_http_request *http, account_failure f
     const server_settings *s = http->server->settings;
     switch (failure) {
     case ACCOUNT_TOO_LARGE:
-        serve_reject(e, 413, NULL,
-                     "the request is too large: preparing it needs more than %.1f MiB of memory; "
-                     "all requests share %.1f MiB",
-                     mib(account_needed(http->account)), mib(http->server->accounts.limit));
+        reject(e, 413, NULL,
+               "the request is too large: preparing it needs more than %.1f MiB of memory; "
+               "all requests share %.1f MiB",
+               mib(account_needed(http->account)), mib(http->server->accounts.limit));
         break;
     case ACCOUNT_CPU_TIME:
-        serve_reject(e, 400, NULL,
-                     "the request is too expensive: preparing it takes more than %g s of processor "
-                     "time; shorten it, or raise --prepare-limit",
-                     s->prepare_limit_s);
+        reject(e, 400, NULL,
+               "the request is too expensive: preparing it takes more than %g s of processor "
+               "time; shorten it, or raise --prepare-limit",
+               s->prepare_limit_s);
         break;
     case ACCOUNT_DEADLINE:
-        serve_reject(e, 504, NULL, "the request timed out");
+        reject(e, 504, NULL, "the request timed out");
         break;
     case ACCOUNT_CLOSING:
-        serve_reject(e, 503, NULL, "the server is shutting down");
+        reject(e, 503, NULL, "the server is shutting down");
         break;
     case ACCOUNT_GONE:
     case ACCOUNT_OK:
     case ACCOUNT_BUSY:
     case ACCOUNT_NO_MEMORY:
-        serve_reject(e, 503, NULL, "out of memory for requests; retry later");
+        reject(e, 503, NULL, "out of memory for requests; retry later");
         e->retry_after = 1;
         break;
     }
@@ -214,7 +214,7 @@ void http_request_start(serve_http_request *http) {
     if (workers_add(http->server->workers, &http->item)) return;
     http->is_working = false;
     http_request_release(http);
-    serve_reject(&e, 503, NULL, "too many requests are waiting; retry later");
+    reject(&e, 503, NULL, "too many requests are waiting; retry later");
     e.retry_after = 1;
     http_send_error(http, &e);
 }
