@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of requests that take much memory. The first byte chooses a protocol, the rest is a body:
- * it is read, becomes a request, and is rendered, all of it on an account. The score is bytes
- * counted per byte of body: libFuzzer keeps an input that reaches a higher one, as it keeps one
- * that reaches new code. Afterwards nothing may be left on the account. AG_FUZZ_SCORES=1 prints the
- * score of each input, so `fuzz_replay_body_bytes DIR` lists those of a corpus. */
+/* Request bodies that need much memory. The first byte selects a protocol, the rest is a body: it
+ * is parsed, converted to a request and rendered on an account. The score is the bytes counted for
+ * each byte of the body. libFuzzer keeps an input with a higher score as it keeps one that reaches
+ * new code. At the end nothing may be left on the account. AG_FUZZ_SCORES=1 prints the score of
+ * each input, so `fuzz_replay_body_bytes DIR` lists those of a corpus. */
 #include "fuzz.h"
 
 #include "../programs/antigravity/json_out.h"
@@ -32,7 +32,7 @@ static uint8_t reached[MAX_SCORE];
 
 static ag_chat_format *format;
 static account_pool pool = {.limit = LIMIT};
-static size_t peak, least; /* least: of a body without anything in it */
+static size_t peak, least; /* least: for an empty body */
 
 /* json_out.c calls these functions of the program. They print nothing here. */
 int complain_no_memory(void) { return 1; }
@@ -78,7 +78,7 @@ static void render(const serve_request *r, account *a) {
     ag_chat_destroy(chat);
 }
 
-/* Returns the bytes that a body takes at most. */
+/* Returns the maximum number of bytes that a body needs. */
 static size_t measure(int protocol, const uint8_t *data, size_t n) {
     account *a = account_create(&pool);
     must(a);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input is what a client sends: the head of a request up to the empty line, and its body. What
- * is read must not depend on the pieces in which it comes, and must be what HTTP allows. */
+/* The input is what a client sends: the head of a request up to the empty line, and its body. The
+ * result must not depend on the pieces in which the input arrives, and must be valid HTTP. */
 #include "fuzz.h"
 
 #include "../programs/antigravity/serve/http/body_chunks.h"
@@ -17,7 +17,7 @@ typedef struct collected {
 
 static bool collect(void *user, const char *bytes, size_t n) {
     collected *c = user;
-    if (n > c->cap - c->n) abort(); /* more than came */
+    if (n > c->cap - c->n) abort(); /* more bytes than were sent */
     memcpy(c->bytes + c->n, bytes, n);
     c->n += n;
     return true;
@@ -30,7 +30,7 @@ static char *exact_bytes(const char *data, size_t n) {
     return copy;
 }
 
-/* Reads the chunks `step` bytes at a time; how many bytes of them there were, or SIZE_MAX. */
+/* Reads the chunks `step` bytes at a time. Returns the number of bytes consumed, or SIZE_MAX. */
 static size_t read_chunks(const char *data, size_t n, size_t step, collected *out) {
     body_chunks b = {.state = CHUNK_SIZE};
     size_t at = 0;
