@@ -6,6 +6,7 @@
 #include "../protocol/protocol.h"
 #include "../request/route.h"
 
+/* parse() of the protocols: messages, and the number of their tokens. */
 bool anthropic_parse(const json_t *body, serve_request *r, serve_error *e);
 bool anthropic_parse_count(const json_t *body, serve_request *r, serve_error *e);
 /* Converts one message of the body and appends it to r->messages. A message with tool results
@@ -14,6 +15,7 @@ bool anthropic_read_message(const json_t *message, serve_request *r, serve_error
 
 /* Returns {"type": "error", "error": {"type", "message"}}. */
 json_t *anthropic_error(const serve_error *e);
+/* reply() and event() of the protocols. */
 json_t *anthropic_reply(serve_job_view *view);
 json_t *anthropic_count(serve_job_view *view);
 void anthropic_event(serve_job_view *view, const serve_event *e);

@@ -90,6 +90,7 @@ size_t connection_sent(const connection *c); /* body bytes of the current respon
 /* Sends a complete response. headers: further lines, each ended by CR LF, or "". */
 void connection_reply(connection *c, int status, const char *type, const char *headers,
                       const char *body, size_t n);
+/* Sends the head of a stream, for connection_stream() and connection_end_stream(). */
 void connection_begin_stream(connection *c, int status, const char *type, const char *headers);
 /* Sends n bytes of a stream. Fails if more than max_unread bytes wait for the client, or without
  * memory; the connection is closed then. */

@@ -81,6 +81,7 @@ bool connection_write_now(connection *c);
 /* connection_capacity.c. Changes the state. Appends the connection to the list of waiting
  * connections if it waits in the new state, and removes it from the list if not. */
 void connection_enter(connection *c, connection_state state);
+/* Removes the connection from that list, if it is in it. */
 void connection_stop_waiting(connection *c);
 /* Ensures that one more connection may be opened: closes the one that has waited longest if the
  * limit is reached. Fails if none waits. */

@@ -35,7 +35,9 @@ bool listeners_are_public(const listeners *l);
 /* Writes "http://127.0.0.1:8080", or the path, to buf[cap] and returns buf. */
 const char *listener_name(const listeners *l, size_t i, char *buf, size_t cap);
 
+/* Calls accepted() for each new connection. Fails without memory. */
 bool listeners_start(listeners *l, struct event_base *base);
+/* Closes the sockets and removes the files of Unix sockets. */
 void listeners_close(listeners *l);
 
 /* Writes the local address of a connected socket without its port to buf[cap]; "" for Unix

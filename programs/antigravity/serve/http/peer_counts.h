@@ -25,6 +25,7 @@ void peer_counts_free(peer_counts *t);
 /* Counts one more connection of the address. Returns its entry, for peer_counts_remove(). NULL: the
  * address has `max` connections, or no memory. */
 peer_count *peer_counts_add(peer_counts *t, const peer_address *a, uint32_t max);
+/* Counts one connection less. Frees the entry with the last one. */
 void peer_counts_remove(peer_counts *t, peer_count *entry);
 
 #endif

@@ -13,6 +13,7 @@ void job_prepare(serve_http_request *http);
 /* Returns the bytes that the job may need beyond its body and its answers' text: probabilities,
  * restored answers and the reply as JSON. */
 size_t job_memory_bytes(const serve_job *job);
+/* Submits the prompts to the engine. Sends the reply when all have ended. */
 void job_start(serve_job *job);
 /* Cancels all prompts of the job: the client has gone, or the server stops. */
 void job_cancel(serve_job *job);
@@ -20,7 +21,9 @@ void job_cancel(serve_job *job);
 void job_tick(serve_job *job, double now);
 void job_destroy(serve_job *job); /* NULL is allowed */
 
+/* Returns the view for protocols; it belongs to the job. */
 const serve_job_view *job_view(const serve_job *job);
+/* Returns the next job in the server's list, or NULL. */
 serve_job *job_next(const serve_job *job);
 
 #endif

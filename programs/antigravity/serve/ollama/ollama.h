@@ -7,6 +7,7 @@
 #include "../protocol/protocol.h"
 #include "../request/route.h"
 
+/* parse() of the protocols. */
 bool ollama_parse_chat(const json_t *body, serve_request *r, serve_error *e);
 bool ollama_parse_generate(const json_t *body, serve_request *r, serve_error *e);
 bool ollama_parse_embed(const json_t *body, serve_request *r, serve_error *e);
@@ -22,6 +23,7 @@ bool ollama_read_message(const json_t *message, ollama_counts *before, serve_req
 char *ollama_model_name(const serve_http_request *http, const char *name);
 
 json_t *ollama_error(const serve_error *e); /* {"error": TEXT} */
+/* reply() and event() of the protocols. */
 json_t *ollama_chat_reply(serve_job_view *view);
 json_t *ollama_generate_reply(serve_job_view *view);
 json_t *ollama_embed_reply(serve_job_view *view);
@@ -32,6 +34,7 @@ void ollama_generate_event(serve_job_view *view, const serve_event *e);
 /* Writes a time as "2026-11-22T17:00:00.123456Z". seconds: since 1970. */
 void ollama_time(char text[static 32], double seconds);
 
+/* Handlers of routes. */
 void ollama_version(serve_http_request *http);
 void ollama_tags(serve_http_request *http);
 void ollama_ps(serve_http_request *http);

@@ -7,6 +7,7 @@
 #include "../protocol/protocol.h"
 #include "../request/route.h"
 
+/* parse() of the protocols: a response, and the number of its input tokens. */
 bool responses_parse(const json_t *body, serve_request *r, serve_error *e);
 bool responses_parse_count(const json_t *body, serve_request *r, serve_error *e);
 /* Converts "input", a string or a list of items, and appends the messages to r->messages. */
@@ -34,6 +35,7 @@ json_t *responses_object(const serve_job_view *view, const char *status, json_t 
                          json_t *error);
 /* Returns "completed", or "incomplete" if the answer was truncated. */
 const char *responses_status(const serve_job_view *view);
+/* reply(), event() and close() of the protocol. */
 json_t *responses_reply(serve_job_view *view);
 
 /* ---- events ---- */

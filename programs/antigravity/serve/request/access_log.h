@@ -28,6 +28,7 @@ typedef struct access_entry {
 /* Opens the log. path: "-" is standard output; NULL: no log. Fails with a message on standard
  * error. */
 bool access_log_open(access_log *log, const char *path);
+/* Writes a line for one request. Does nothing without a log. */
 void access_log_write(access_log *log, const access_entry *e);
 void access_log_close(access_log *log);
 

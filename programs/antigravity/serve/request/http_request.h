@@ -39,6 +39,7 @@ struct serve_http_request {
     bool complete;
 };
 
+/* Add and drop a reference. The last release frees the request. */
 void http_request_retain(serve_http_request *http);
 void http_request_release(serve_http_request *http);
 

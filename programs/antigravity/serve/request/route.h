@@ -55,6 +55,7 @@ bool serve_render(ag_served_model *model, serve_request *r, ag_ids *ids, ag_text
 
 /* Replies with a value, which is transferred; NULL: 503. */
 void http_reply_json(serve_http_request *http, int status, json_t *value);
+/* Replies with a copy of text[0..n). type: media type; NULL: none. */
 void http_reply_text(serve_http_request *http, int status, const char *type, const char *text,
                      size_t n);
 /* Replies with an error in the route's format. */

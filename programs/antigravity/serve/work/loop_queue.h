@@ -15,6 +15,7 @@ typedef struct loop_task {
 
 typedef struct loop_queue loop_queue;
 
+/* Returns a new queue, or NULL on failure. */
 loop_queue *loop_queue_create(struct event_base *base);
 /* Runs the remaining tasks first. No thread may send afterwards. */
 void loop_queue_destroy(loop_queue *q);
