@@ -92,8 +92,8 @@ void connection_reply(connection *c, int status, const char *type, const char *h
                       const char *body, size_t n);
 /* Sends the head of a stream, for connection_stream() and connection_end_stream(). */
 void connection_begin_stream(connection *c, int status, const char *type, const char *headers);
-/* Sends n bytes of a stream. Fails if more than max_unread bytes wait for the client, or without
- * memory; the connection is closed then. */
+/* Sends n bytes of a stream. Fails without memory, if more than max_unread bytes wait for the
+ * client, or if n exceeds 32 MiB; the connection is closed then. */
 bool connection_stream(connection *c, const char *bytes, size_t n);
 void connection_end_stream(connection *c);
 /* Closes the connection without the end of the stream, so that the client detects the loss. */
