@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -81,3 +82,26 @@ void system_limit_heap(void) {
     mallopt(M_TRIM_THRESHOLD, LARGE);
 #endif
 }
+
+void system_trim_heap(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
+void *system_map_pages(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void *system_remap_pages(void *pages, size_t old_bytes, size_t bytes) {
+#ifdef __linux__
+    void *p = mremap(pages, old_bytes, bytes, MREMAP_MAYMOVE);
+    return p == MAP_FAILED ? NULL : p;
+#else
+    (void)pages, (void)old_bytes, (void)bytes;
+    return NULL;
+#endif
+}
+
+void system_unmap_pages(void *pages, size_t bytes) { munmap(pages, bytes); }

@@ -27,6 +27,21 @@ bool system_random(void *bytes, size_t n);
 
 /* Raises the limit on open files as far as possible. Returns it; SIZE_MAX: none, or not known. */
 size_t system_raise_file_limit(void);
+/* Returns the pages of freed blocks of malloc() to the system. */
+void system_trim_heap(void);
+
+/* Whether large blocks get their own pages. Sanitizers must see every block. */
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+enum { SYSTEM_HAS_PAGES = 1 };
+#else
+enum { SYSTEM_HAS_PAGES = 0 };
+#endif
+/* Map, resize and unmap pages, which are zero at first. Sizes are multiples of the page size.
+ * Return NULL without memory, or without SYSTEM_HAS_PAGES. */
+void *system_map_pages(size_t bytes);
+void *system_remap_pages(void *pages, size_t old_bytes, size_t bytes);
+void system_unmap_pages(void *pages, size_t bytes);
+
 /* Configures malloc() so that freed memory returns to the system: few heaps, and separate mappings
  * for large blocks. */
 void system_limit_heap(void);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "account.h"
 
+#include "../system.h"
+
 #include <antigravity/alloc.h>
 #include <antigravity/interrupt.h>
 #include <jansson.h>
@@ -9,13 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define HAS_PAGES 1
-#include <sys/mman.h>
-#endif
 
 enum {
     CHECK_INTERVAL = 64,   /* allocations between two checks of the clocks */
@@ -60,33 +55,11 @@ static _Thread_local struct {
 
 /* ---- blocks of the system ---- */
 
-#ifdef HAS_PAGES
-static bool has_own_pages(size_t bytes) { return bytes >= OWN_PAGES && bytes != NONE; }
+static bool has_own_pages(size_t bytes) {
+    return SYSTEM_HAS_PAGES && bytes >= OWN_PAGES && bytes != NONE;
+}
 
 static size_t page_bytes(size_t bytes) { return (bytes + sizeof(block) + PAGE - 1) / PAGE * PAGE; }
-
-static block *map_pages(size_t bytes) {
-    void *p =
-        mmap(NULL, page_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-static block *remap_pages(block *b, size_t bytes) {
-    void *p = mremap(b, page_bytes(b->bytes), page_bytes(bytes), MREMAP_MAYMOVE);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-static void unmap_pages(block *b) { munmap(b, page_bytes(b->bytes)); }
-#else
-static bool has_own_pages(size_t bytes) {
-    (void)bytes;
-    return false;
-}
-static size_t page_bytes(size_t bytes) { return bytes; }
-static block *map_pages(size_t bytes) { return malloc(sizeof(block) + bytes); }
-static block *remap_pages(block *b, size_t bytes) { return realloc(b, sizeof *b + bytes); }
-static void unmap_pages(block *b) { free(b); }
-#endif
 
 /* Bytes that malloc() occupies for a block. */
 static size_t heap_cost(size_t bytes) {
@@ -98,19 +71,20 @@ static size_t heap_cost(size_t bytes) {
 static size_t mapped_cost(size_t bytes) { return has_own_pages(bytes) ? page_bytes(bytes) : 0; }
 
 static block *block_alloc(size_t bytes, bool zeroed) {
-    if (has_own_pages(bytes)) return map_pages(bytes); /* mapped pages are zero */
+    if (has_own_pages(bytes)) return system_map_pages(page_bytes(bytes));
     return zeroed ? calloc(1, sizeof(block) + bytes) : malloc(sizeof(block) + bytes);
 }
 
 static void block_free(block *b) {
-    if (has_own_pages(b->bytes)) unmap_pages(b);
+    if (has_own_pages(b->bytes)) system_unmap_pages(b, page_bytes(b->bytes));
     else free(b);
 }
 
 /* Returns NULL without memory; b is unchanged then. */
 static block *block_resize(block *b, size_t bytes) {
     const bool had_pages = has_own_pages(b->bytes), gets_pages = has_own_pages(bytes);
-    if (had_pages && gets_pages) return remap_pages(b, bytes);
+    if (had_pages && gets_pages)
+        return system_remap_pages(b, page_bytes(b->bytes), page_bytes(bytes));
     if (!had_pages && !gets_pages) return realloc(b, sizeof *b + bytes);
     block *other = block_alloc(bytes, false);
     if (!other) return NULL;
@@ -146,10 +120,8 @@ static account_failure take_from_pool(account *a, size_t taken) {
 
 /* Returns the pages of freed blocks to the system. */
 static void trim_heap(account *a) {
-#ifdef __GLIBC__
     enum { WORTH_TRIMMING = 1 << 20 };
-    if (a->heap_peak - a->heap >= WORTH_TRIMMING) malloc_trim(0);
-#endif
+    if (a->heap_peak - a->heap >= WORTH_TRIMMING) system_trim_heap();
     a->heap_peak = a->heap;
 }
 
