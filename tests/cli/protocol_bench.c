@@ -48,7 +48,7 @@ ag_serving *http_serving(const serve_http_request *http) {
 ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e) {
     (void)http;
     (void)name;
-    reject(e, 404, "model", "there is none");
+    reject_request(e, 404, "model", "there is none");
     return NULL;
 }
 
@@ -232,7 +232,7 @@ json_t *answer_body(const serve_protocol *p, const char *body, const answer_step
     assert_int_equal(parsed->error.status, 0);
     serve_answer answer = {0};
     serve_error error;
-    reject(&error, 503, NULL, "the limit of memory");
+    reject_request(&error, 503, NULL, "the limit of memory");
     serve_job_view view = {
         .request = &parsed->request,
         .model = "m",

@@ -59,7 +59,7 @@ static void on_malformed(void *user, connection *c, int status, const char *reas
         connection_reply(c, status, NULL, "", "", 0);
         return;
     }
-    reject(&e, status, NULL, "%s", reason);
+    reject_request(&e, status, NULL, "%s", reason);
     http_send_error(http, &e);
 }
 

@@ -115,8 +115,8 @@ static void finish_job(serve_job *job) {
     reject_status(&e, &job->error);
     if (job->n_too_long) set_context_error(job, &e);
     if (job->status == AG_CANCELLED && http->server->n_stops)
-        reject(&e, 503, NULL, "the server is shutting down");
-    else if (job->status == AG_CANCELLED) reject(&e, 504, NULL, "the request timed out");
+        reject_request(&e, 503, NULL, "the server is shutting down");
+    else if (job->status == AG_CANCELLED) reject_request(&e, 504, NULL, "the request timed out");
     send_failure(job, &e);
 }
 

@@ -64,7 +64,7 @@ static void reply_slots(serve_http_request *http) {
     const ag_session_params *p =
         ag_served_model_session(ag_serving_model(http_serving(http), NULL));
     if (s.n_running >= n && strstr(http_query(http), "fail_on_no_slot=1")) {
-        reject(&e, 503, NULL, "all %u slots are busy", n);
+        reject_request(&e, 503, NULL, "all %u slots are busy", n);
         http_reply_error(http, &e);
         return;
     }

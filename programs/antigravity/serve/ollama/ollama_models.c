@@ -184,7 +184,8 @@ void ollama_show(serve_http_request *http) {
 
 void ollama_reject(serve_http_request *http) {
     serve_error e;
-    reject(&e, 403, NULL,
-           "models cannot be changed through this server; start it with the models to serve");
+    reject_request(
+        &e, 403, NULL,
+        "models cannot be changed through this server; start it with the models to serve");
     http_reply_error(http, &e);
 }

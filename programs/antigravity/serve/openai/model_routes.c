@@ -40,7 +40,8 @@ static void show_model(serve_http_request *http) {
     serve_error e;
     const char *name = http_path_tail(http);
     if (!ag_serving_model(http_serving(http), name)) {
-        reject(&e, 404, "model", "model '%.200s' not found; /v1/models lists the models", name);
+        reject_request(&e, 404, "model", "model '%.200s' not found; /v1/models lists the models",
+                       name);
         e.code = "model_not_found";
         http_reply_error(http, &e);
         return;

@@ -48,7 +48,7 @@ static void reply_named(serve_http_request *http, const char *name) {
         reply_file(http, &page_files[i]);
         return;
     }
-    reject(&e, 404, NULL, "page file '%.100s' not found", name);
+    reject_request(&e, 404, NULL, "page file '%.100s' not found", name);
     http_reply_error(http, &e);
 }
 

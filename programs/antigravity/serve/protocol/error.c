@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool reject(serve_error *e, int status, const char *param, const char *fmt, ...) {
+bool reject_request(serve_error *e, int status, const char *param, const char *fmt, ...) {
     *e = (serve_error){.status = status};
     snprintf(e->param, sizeof e->param, "%s", param ? param : "");
     va_list args;
@@ -18,7 +18,7 @@ bool reject(serve_error *e, int status, const char *param, const char *fmt, ...)
 }
 
 bool reject_field(serve_error *e, const char *field, const char *fmt, ...) {
-    reject(e, 400, field, "%s: ", field);
+    reject_request(e, 400, field, "%s: ", field);
     const size_t n = strlen(e->text);
     va_list args;
     va_start(args, fmt);
@@ -28,7 +28,7 @@ bool reject_field(serve_error *e, const char *field, const char *fmt, ...) {
 }
 
 bool reject_no_memory(serve_error *e) {
-    reject(e, 503, NULL, "out of memory");
+    reject_request(e, 503, NULL, "out of memory");
     e->retry_after = 1;
     return false;
 }
@@ -54,7 +54,7 @@ static int http_status(ag_status st) {
 }
 
 bool reject_status(serve_error *e, const ag_error *err) {
-    reject(e, http_status(err->status), NULL, "%s", err->msg);
+    reject_request(e, http_status(err->status), NULL, "%s", err->msg);
     if (e->status == 503 || e->status == 429) e->retry_after = 1;
     return false;
 }

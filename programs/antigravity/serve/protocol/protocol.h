@@ -30,7 +30,7 @@ typedef struct serve_error {
 
 /* Fills *e and returns false, so that a parser can end with `return reject(e, 400, ...)`.
  * param may be NULL. */
-bool reject(serve_error *e, int status, const char *param, const char *fmt, ...)
+bool reject_request(serve_error *e, int status, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Does the same for an invalid field: 400 with the text "FIELD: ...". */
 bool reject_field(serve_error *e, const char *field, const char *fmt, ...)

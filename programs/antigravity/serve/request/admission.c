@@ -19,16 +19,18 @@ static bool check_origin(serve_http_request *http, serve_error *e) {
     if (connection_is_local(http->connection)) return true;
     socket_local_address(connection_socket(http->connection), local, sizeof local);
     if (!host_allowed(rules, host, local)) {
-        reject(e, 403, NULL, "Host '%.100s' is not a name of this server; --allowed-host adds one",
-               host ? host : "");
+        reject_request(e, 403, NULL,
+                       "Host '%.100s' is not a name of this server; --allowed-host adds one",
+                       host ? host : "");
         e->code = "host_not_allowed";
         return false;
     }
     switch (origin_check(rules, host, origin, http_header(http, "sec-fetch-site"),
                          http_header(http, "sec-fetch-mode"))) {
     case ORIGIN_REJECTED:
-        reject(e, 403, NULL, "requests from pages of '%.100s' are not allowed; --cors allows them",
-               origin ? origin : "other sites");
+        reject_request(e, 403, NULL,
+                       "requests from pages of '%.100s' are not allowed; --cors allows them",
+                       origin ? origin : "other sites");
         e->code = "origin_not_allowed";
         return false;
     case ORIGIN_ALLOWED:
@@ -59,7 +61,8 @@ static bool check_key(serve_http_request *http, serve_error *e) {
                        http->scope))
         return true;
     if (http->route->is_public) return true;
-    reject(e, 401, NULL, "API key missing or unknown; send it as Authorization: Bearer KEY");
+    reject_request(e, 401, NULL,
+                   "API key missing or unknown; send it as Authorization: Bearer KEY");
     e->code = "invalid_api_key";
     return false;
 }
@@ -74,10 +77,10 @@ bool http_request_admit(serve_http_request *http, serve_error *e) {
     }
     if (!route && allowed) {
         http_reply_header(http, "Allow", allowed);
-        return reject(e, 405, NULL, "%.20s is not allowed for %.200s; use %s", method,
-                      http->head.path, allowed);
+        return reject_request(e, 405, NULL, "%.20s is not allowed for %.200s; use %s", method,
+                              http->head.path, allowed);
     }
-    if (!route) return reject(e, 404, NULL, "%.300s not found", http->head.path);
+    if (!route) return reject_request(e, 404, NULL, "%.300s not found", http->head.path);
     http->route = route;
     return check_key(http, e);
 }

@@ -104,10 +104,10 @@ static bool read_json(serve_http_request *http, serve_error *e) {
     if (!http->json && json_error_code(&where) == json_error_out_of_memory)
         return reject_no_memory(e);
     if (!http->json)
-        return reject(e, 400, NULL, "the body is not valid JSON: %s at byte %d", where.text,
-                      where.position);
+        return reject_request(e, 400, NULL, "the body is not valid JSON: %s at byte %d", where.text,
+                              where.position);
     if (json_is_object(http->json)) return true;
-    return reject(e, 400, NULL, "the body must be a JSON object");
+    return reject_request(e, 400, NULL, "the body must be a JSON object");
 }
 
 static double mib(size_t bytes) { return (double)bytes / (1 << 20); }
@@ -118,28 +118,29 @@ static void reject_failed_work(const serve_http_request *http, account_failure f
     const server_settings *s = http->server->settings;
     switch (failure) {
     case ACCOUNT_TOO_LARGE:
-        reject(e, 413, NULL,
-               "the request is too large: preparing it needs more than %.1f MiB of memory; "
-               "all requests share %.1f MiB",
-               mib(account_needed(http->account)), mib(http->server->accounts.limit));
+        reject_request(e, 413, NULL,
+                       "the request is too large: preparing it needs more than %.1f MiB of memory; "
+                       "all requests share %.1f MiB",
+                       mib(account_needed(http->account)), mib(http->server->accounts.limit));
         break;
     case ACCOUNT_CPU_TIME:
-        reject(e, 400, NULL,
-               "the request is too expensive: preparing it takes more than %g s of processor "
-               "time; shorten it, or raise --prepare-limit",
-               s->prepare_limit_s);
+        reject_request(
+            e, 400, NULL,
+            "the request is too expensive: preparing it takes more than %g s of processor "
+            "time; shorten it, or raise --prepare-limit",
+            s->prepare_limit_s);
         break;
     case ACCOUNT_DEADLINE:
-        reject(e, 504, NULL, "the request timed out");
+        reject_request(e, 504, NULL, "the request timed out");
         break;
     case ACCOUNT_CLOSING:
-        reject(e, 503, NULL, "the server is shutting down");
+        reject_request(e, 503, NULL, "the server is shutting down");
         break;
     case ACCOUNT_GONE:
     case ACCOUNT_OK:
     case ACCOUNT_BUSY:
     case ACCOUNT_NO_MEMORY:
-        reject(e, 503, NULL, "out of memory for requests; retry later");
+        reject_request(e, 503, NULL, "out of memory for requests; retry later");
         e->retry_after = 1;
         break;
     }
@@ -214,7 +215,7 @@ void http_request_start(serve_http_request *http) {
     if (workers_add(http->server->workers, &http->item)) return;
     http->is_working = false;
     http_request_release(http);
-    reject(&e, 503, NULL, "too many requests are waiting; retry later");
+    reject_request(&e, 503, NULL, "too many requests are waiting; retry later");
     e.retry_after = 1;
     http_send_error(http, &e);
 }

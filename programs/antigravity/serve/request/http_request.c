@@ -55,7 +55,8 @@ ag_served_model *http_model(const serve_http_request *http, const char *name, se
     ag_served_model *model = ag_serving_model(s->engine, name);
     if (!model && s->settings->any_model) model = ag_serving_model(s->engine, NULL);
     if (!model) {
-        reject(e, 404, "model", "model '%.200s' not found; /v1/models lists the models", name);
+        reject_request(e, 404, "model", "model '%.200s' not found; /v1/models lists the models",
+                       name);
         e->code = "model_not_found";
     }
     return model;

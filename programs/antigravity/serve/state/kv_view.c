@@ -160,7 +160,7 @@ static bool find_view(const serve_http_request *http, size_t *from, ag_cache_vie
     ag_error err;
     const bool is_by_request = kv_owner_find(name, &id);
     if (!is_by_request && !read_number(name, &id))
-        return reject(e, 404, NULL, "session '%.40s' not found", name);
+        return reject_request(e, 404, NULL, "session '%.40s' not found", name);
     if (query[0] && (strncmp(query, "from=", 5) != 0 || !read_number(query + 5, &first)))
         return reject_field(e, "from", "must be the position of a token");
     *from = !is_by_request ? SIZE_MAX : first < UINT32_MAX ? (size_t)first : UINT32_MAX;
@@ -177,7 +177,7 @@ static void reply_session(serve_http_request *http) {
     size_t from = 0;
     serve_error e;
     if (atomic_flag_test_and_set(&is_viewing)) {
-        reject(&e, 503, NULL, "another view of a session is in progress; retry later");
+        reject_request(&e, 503, NULL, "another view of a session is in progress; retry later");
         e.retry_after = 1;
         http_reply_error(http, &e);
         return;
