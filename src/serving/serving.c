@@ -249,16 +249,15 @@ static void release(ag_serving *s) {
     ag_free(s);
 }
 
-static ag_status check_base(ag_serving *s, ag_error *err) {
-    s->base_bytes = ag_governor_used(s);
+static ag_status check_base(const ag_serving *s, ag_error *err) {
     if (!s->params.memory_limit) return AG_OK;
-    if (!s->base_bytes)
-        return AG_FAIL(err, UNSUPPORTED, "this system does not say what a process occupies");
-    if (s->base_bytes + s->params.caller_reserve < s->params.memory_limit) return AG_OK;
+    const uint64_t used = ag_governor_used(s);
+    if (!used) return AG_FAIL(err, UNSUPPORTED, "this system does not say what a process occupies");
+    if (used + s->params.caller_reserve < s->params.memory_limit) return AG_OK;
     return AG_FAIL(err, NOMEM,
                    "memory_limit is %llu bytes: the process uses %llu before it loads a model, and "
                    "%llu are reserved",
-                   (unsigned long long)s->params.memory_limit, (unsigned long long)s->base_bytes,
+                   (unsigned long long)s->params.memory_limit, (unsigned long long)used,
                    (unsigned long long)s->params.caller_reserve);
 }
 

@@ -211,7 +211,6 @@ struct ag_serving {
     bool has_failed_writing; /* the last time, and the log has it */
     ag_floor floor;
     ag_mask_thread masks;
-    uint64_t base_bytes;     /* occupied when the engine began */
     ag_sys_monitor *monitor; /* NULL: something else bounds what is parked */
     double published_at;
 };
