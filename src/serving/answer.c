@@ -14,7 +14,7 @@ ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_
     sampling.seed += index;
     a->request = r;
     a->index = index;
-    a->granted = r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_GRANT;
+    a->n_reserved = r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_EXTEND_TOKENS;
     AG_TRY(ag_sampler_create(&sampling, (int32_t)m->info.n_vocab, &a->sampler, err));
     if (m->tokenizer)
         AG_TRY(ag_decoder_create(m->tokenizer, r->p.keep_special, true, &a->decoder, err));
@@ -34,7 +34,7 @@ void ag_answer_release(ag_answer *a) {
 
 /* ---- what has been chosen ---- */
 
-static ag_status keep_id(ag_answer *a, int32_t id, ag_error *err) {
+static ag_status append_id(ag_answer *a, int32_t id, ag_error *err) {
     if (a->ids.n == a->ids.cap) {
         const size_t cap = a->ids.cap ? 2 * a->ids.cap : 64;
         int32_t *ids = ag_realloc(a->ids.data, cap * sizeof *ids);
@@ -71,7 +71,7 @@ ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err) {
 /* ---- text ---- */
 
 /* Which stop string begins at text: the first in the list. */
-static size_t which_stop(const ag_request_params *p, const char *text) {
+static size_t stop_index(const ag_request_params *p, const char *text) {
     for (size_t i = 0; i < p->n_stop; i++) {
         if (!strncmp(text, p->stop[i], strlen(p->stop[i]))) return i;
     }
@@ -85,7 +85,7 @@ static size_t showable(ag_answer *a, bool *found) {
     *found = false;
     if (!a->pending.len) return 0;
     const size_t n = ag_stop_scan(&stops, a->pending.data, a->pending.len, found);
-    if (*found) a->stop = which_stop(p, a->pending.data + n);
+    if (*found) a->stop = stop_index(p, a->pending.data + n);
     return n;
 }
 
@@ -94,7 +94,7 @@ static void emit(ag_answer *a, ag_request_event *e, size_t n) {
     e->answer = a->index;
     e->text = n ? a->pending.data : "";
     e->len = n;
-    ag_request_tell(a->request, e);
+    ag_request_send_event(a->request, e);
     if (!n) return;
     memmove(a->pending.data, a->pending.data + n, a->pending.len - n + 1);
     a->pending.len -= n;
@@ -109,7 +109,7 @@ static ag_status show_token(ag_answer *a, ag_request_event *e, bool *stopped, ag
     return AG_OK;
 }
 
-static ag_status show_rest(ag_answer *a, bool *stopped, ag_error *err) {
+static ag_status show_pending(ag_answer *a, bool *stopped, ag_error *err) {
     ag_request_event e = {.id = -1};
     if (!a->decoder) return AG_OK;
     AG_TRY(ag_decoder_flush(a->decoder, &a->pending, err));
@@ -128,7 +128,7 @@ static size_t n_before_stop(const ag_answer *a) {
     return n;
 }
 
-static void tell_end(const ag_answer *a) {
+static void send_answered(const ag_answer *a) {
     const ag_served_request *r = a->request;
     const double first = a->first_at > 0 ? a->first_at : ag_now_s();
     ag_request_event e = {
@@ -145,28 +145,28 @@ static void tell_end(const ag_answer *a) {
         .first_token_s = first - r->submitted_at,
         .decode_s = a->last_at > first ? a->last_at - first : 0,
     };
-    ag_request_tell(r, &e);
+    ag_request_send_event(r, &e);
 }
 
 /* Whoever goes on from here finds what was read. */
-static void park(ag_serving *s, ag_answer *a) {
+static void cache_session(ag_serving *s, ag_answer *a) {
     ag_session *session = a->session;
     ag_ids ids = {0};
     if (!session) return;
     if (!a->request->p.no_prefix) ag_answer_tokens(a, &ids, NULL);
     a->session = NULL; /* it does not count as running any more */
-    ag_prefix_park(s, a->request, session, &ids);
+    ag_prefix_store_session(s, a->request, session, &ids);
 }
 
-ag_status ag_answer_end(ag_serving *s, ag_answer *a, ag_finish why, ag_error *err) {
+ag_status ag_answer_end(ag_serving *s, ag_answer *a, ag_finish reason, ag_error *err) {
     bool stopped = false;
     ag_status st = AG_OK;
     a->ended = true;
     a->request->n_open--;
-    if (why != AG_FINISH_STOP_STRING) st = show_rest(a, &stopped, err);
-    a->finish = stopped ? AG_FINISH_STOP_STRING : why;
-    tell_end(a);
-    park(s, a);
+    if (reason != AG_FINISH_STOP_STRING) st = show_pending(a, &stopped, err);
+    a->finish = stopped ? AG_FINISH_STOP_STRING : reason;
+    send_answered(a);
+    cache_session(s, a);
     return st;
 }
 
@@ -189,14 +189,14 @@ static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, 
     bool stopped = false;
     if (ends_text(p, e->id)) return ag_answer_end(s, a, AG_FINISH_EOS, err);
     ag_sampler_accept_prompt(a->sampler, e->id); /* the mask thread tells the constraint */
-    AG_TRY(keep_id(a, e->id, err));
+    AG_TRY(append_id(a, e->id, err));
     s->now.n_generated_tokens++;
     AG_TRY(show_token(a, e, &stopped, err));
     if (stopped) return ag_answer_end(s, a, AG_FINISH_STOP_STRING, err);
     if (p->max_tokens > 0 && a->ids.n >= (uint64_t)p->max_tokens)
         return ag_answer_end(s, a, AG_FINISH_MAX_TOKENS, err);
     if (!ag_session_capacity_left(a->session) ||
-        (a->ids.n >= a->granted && !ag_governor_grant(s, a)))
+        (a->ids.n >= a->n_reserved && !ag_memory_budget_extend_answer(s, a)))
         return ag_answer_end(s, a, AG_FINISH_CONTEXT, err);
     if (a->request->masks) ag_masks_submit(s, a, e->id);
     return AG_OK;

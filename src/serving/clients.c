@@ -40,12 +40,13 @@ void ag_client_release(ag_serving *s, ag_serving_client *c) {
 
 static bool exceeds_share(const ag_serving *s, uint32_t n, uint64_t bytes) {
     const uint32_t share = s->params.max_waiting / 2;
-    return n > (share ? share : 1) || bytes > ag_serving_most_waiting(s->params.memory_limit) / 2;
+    return n > (share ? share : 1) ||
+           bytes > ag_serving_max_waiting_bytes(s->params.memory_limit) / 2;
 }
 
 static bool has_place(const ag_serving *s, uint64_t bytes) {
     return s->n_waiting < s->params.max_waiting &&
-           s->waiting_bytes + bytes <= ag_serving_most_waiting(s->params.memory_limit);
+           s->waiting_bytes + bytes <= ag_serving_max_waiting_bytes(s->params.memory_limit);
 }
 
 /* Frees the place of the newest waiting request of a client, other than c, that exceeds its share.
@@ -59,13 +60,14 @@ static bool displace_newest(ag_serving *s, const ag_serving_client *c) {
             newest = r;
     }
     if (!newest) return false;
-    ag_client_give_place(s, newest);
+    ag_client_release_place(s, newest);
     newest->is_displaced = true;
     return true;
 }
 
-ag_status ag_client_take_place(ag_serving *s, ag_serving_client *c, uint64_t bytes, ag_error *err) {
-    const uint64_t max_bytes = ag_serving_most_waiting(s->params.memory_limit);
+ag_status ag_client_reserve_place(ag_serving *s, ag_serving_client *c, uint64_t bytes,
+                                  ag_error *err) {
+    const uint64_t max_bytes = ag_serving_max_waiting_bytes(s->params.memory_limit);
     const bool is_within =
         !c->n_waiting || !exceeds_share(s, c->n_waiting + 1, c->waiting_bytes + bytes);
     if (!is_within && s->n_waiting > c->n_waiting) {
@@ -90,7 +92,7 @@ ag_status ag_client_take_place(ag_serving *s, ag_serving_client *c, uint64_t byt
     return AG_OK;
 }
 
-void ag_client_give_place(ag_serving *s, const ag_served_request *r) {
+void ag_client_release_place(ag_serving *s, const ag_served_request *r) {
     if (r->is_displaced) return;
     s->n_waiting--;
     s->waiting_bytes -= r->bytes;
@@ -124,7 +126,7 @@ size_t ag_client_count_readers(ag_serving *s, const ag_served_model *m) {
     return n;
 }
 
-bool ag_client_take_rows(ag_serving *s, const ag_served_request *r, size_t n_readers, size_t n) {
+bool ag_client_reserve_rows(ag_serving *s, const ag_served_request *r, size_t n_readers, size_t n) {
     ag_serving_client *c = r->client;
     if (n_readers > c->n_reading && c->n_rows + n > s->params.step_rows / 2) return false;
     c->n_rows += n;

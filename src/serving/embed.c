@@ -15,7 +15,7 @@ ag_status ag_embedding_begin(ag_served_request *r, ag_error *err) {
     return AG_OK;
 }
 
-bool ag_embedding_take(void *user, size_t i, const float *hidden) {
+bool ag_embedding_add_row(void *user, size_t i, const float *hidden) {
     ag_served_request *r = user;
     const size_t dim = r->p.model->info.hidden_size, at = r->n_read + i;
     if (at < r->n_pooled) return true; /* again, since a step failed that went so far */
@@ -38,7 +38,7 @@ ag_status ag_embedding_end(ag_served_request *r, ag_error *err) {
     ag_request_event e = {.kind = AG_REQUEST_EMBEDDED, .id = -1};
     e.embedding = embedding;
     e.n_embedding = dim;
-    ag_request_tell(r, &e);
+    ag_request_send_event(r, &e);
     ag_free(embedding);
     return AG_OK;
 }

@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-static void keep_best(ag_logprob *top, size_t n, size_t *n_kept, int32_t id, float logit) {
-    size_t at = *n_kept;
+static void insert_top(ag_logprob *top, size_t n, size_t *n_found, int32_t id, float logit) {
+    size_t at = *n_found;
     if (at == n && !(logit > top[n - 1].logprob)) return;
-    if (at < n) *n_kept = at + 1;
+    if (at < n) *n_found = at + 1;
     else at = n - 1;
     for (; at > 0 && logit > top[at - 1].logprob; at--) top[at] = top[at - 1];
     top[at] = (ag_logprob){.id = id, .logprob = logit};
@@ -15,13 +15,13 @@ static void keep_best(ag_logprob *top, size_t n, size_t *n_kept, int32_t id, flo
 float ag_logprob_of(const float *logits, size_t n_vocab, int32_t id, ag_logprob *top, size_t n) {
     float largest = -INFINITY;
     double sum = 0;
-    size_t n_kept = 0;
+    size_t n_found = 0;
     for (size_t i = 0; i < n_vocab; i++) {
         if (logits[i] > largest) largest = logits[i];
-        if (n) keep_best(top, n, &n_kept, (int32_t)i, logits[i]);
+        if (n) insert_top(top, n, &n_found, (int32_t)i, logits[i]);
     }
     for (size_t i = 0; i < n_vocab; i++) sum += exp((double)logits[i] - (double)largest);
     const double log_sum = (double)largest + log(sum);
-    for (size_t i = 0; i < n_kept; i++) top[i].logprob = (float)((double)top[i].logprob - log_sum);
+    for (size_t i = 0; i < n_found; i++) top[i].logprob = (float)((double)top[i].logprob - log_sum);
     return (float)((double)logits[id] - log_sum);
 }

@@ -92,11 +92,11 @@ static void list_group(ag_serving *s, ag_mask_group *g) {
 
 static void unlist_group(ag_serving *s, ag_mask_group *g) {
     ag_mask_thread *t = &s->masks;
-    ag_mask_group **at = &t->first, *before = NULL;
+    ag_mask_group **at = &t->first, *previous = NULL;
     if (!g->is_listed) return;
-    for (; *at != g; at = &(*at)->next) before = *at;
+    for (; *at != g; at = &(*at)->next) previous = *at;
     *at = g->next;
-    if (t->last == g) t->last = before;
+    if (t->last == g) t->last = previous;
     g->is_listed = false;
 }
 
@@ -213,7 +213,7 @@ void ag_masks_close(ag_serving *s) {
 void ag_masks_start(ag_serving *s, ag_served_request *r) {
     ag_mask_group *g = r->masks;
     ag_mutex_lock(&s->lock);
-    g->limit = ag_governor_constraint_limit(s, r);
+    g->limit = ag_memory_budget_constraint_limit(s, r);
     for (size_t i = 0; i < g->n; i++) push_job(s, g, i, NO_ID);
     ag_mutex_unlock(&s->lock);
 }
@@ -243,7 +243,7 @@ ag_status ag_masks_choose(ag_serving *s, ag_answer *a, ag_error *err) {
 
 /* The request fails where the turn comes to the answer whose mask failed, so that other answers get
  * the same tokens whatever the timing. While the prompt is read, there are no tokens yet. */
-static ag_status failure_of(ag_serving *s, const ag_served_request *r, ag_error *err) {
+static ag_status current_failure(ag_serving *s, const ag_served_request *r, ag_error *err) {
     ag_mask_group *g = r->masks;
     size_t i = 0;
     while (r->n_late && !r->answers[i].is_late) i++;
@@ -256,15 +256,15 @@ static ag_status failure_of(ag_serving *s, const ag_served_request *r, ag_error 
 }
 
 /* Lets a group that has reached its limit go on, if there is memory for it. */
-static ag_status grow(ag_serving *s, ag_served_request *r, ag_error *err) {
+static ag_status raise_limit(ag_serving *s, ag_served_request *r, ag_error *err) {
     ag_mask_group *g = r->masks;
     ag_mutex_lock(&s->lock);
     const bool needs_memory = g->needs_memory;
     ag_mutex_unlock(&s->lock);
     if (!needs_memory) return AG_OK;
-    AG_TRY(ag_governor_grow_constraint(s, r, err));
+    AG_TRY(ag_memory_budget_extend_constraint(s, r, err));
     ag_mutex_lock(&s->lock);
-    g->limit = ag_governor_constraint_limit(s, r);
+    g->limit = ag_memory_budget_constraint_limit(s, r);
     g->needs_memory = false;
     list_group(s, g);
     ag_mutex_unlock(&s->lock);
@@ -272,7 +272,7 @@ static ag_status grow(ag_serving *s, ag_served_request *r, ag_error *err) {
 }
 
 ag_status ag_masks_choose_late(ag_serving *s, ag_served_request *r, ag_error *err) {
-    AG_TRY(grow(s, r, err));
+    AG_TRY(raise_limit(s, r, err));
     for (size_t i = 0; r->n_late && i < r->p.n_answers; i++) {
         ag_answer *a = &r->answers[i];
         if (!a->is_late) continue;
@@ -281,10 +281,10 @@ ag_status ag_masks_choose_late(ag_serving *s, ag_served_request *r, ag_error *er
         r->n_late--;
         AG_TRY(ag_answer_choose(s, a, err));
     }
-    return failure_of(s, r, err);
+    return current_failure(s, r, err);
 }
 
-bool ag_masks_hold_all(const ag_serving *s) {
+bool ag_masks_block_all(const ag_serving *s) {
     for (const ag_served_request *r = s->running; r; r = r->next) {
         const ag_mask_group *g = r->masks;
         if (!g || !r->n_late || g->needs_memory || g->status != AG_OK) return false;

@@ -51,6 +51,6 @@ ag_status ag_masks_choose(ag_serving *s, ag_answer *a, ag_error *err);
 /* Chooses the next tokens of late answers whose masks are there. Fails if a mask has failed. */
 ag_status ag_masks_choose_late(ag_serving *s, ag_served_request *r, ag_error *err);
 /* With the engine's lock: returns true if every running request waits for the mask thread. */
-bool ag_masks_hold_all(const ag_serving *s);
+bool ag_masks_block_all(const ag_serving *s);
 
 #endif

@@ -32,7 +32,7 @@ static ag_status copy_load_params(ag_served_model *m, const ag_model_params *p, 
 }
 
 /* A model may have neither tokenizer nor template: that is no error, and none is told. */
-static ag_status read_text_side(ag_served_model *m, const char *jinja, ag_error *err) {
+static ag_status read_tokenizer(ag_served_model *m, const char *jinja, ag_error *err) {
     ag_error absent;
     ag_status st = ag_tokenizer_load(m->path, &m->tokenizer, &absent);
     if (st == AG_NOT_FOUND && !jinja) return AG_OK;
@@ -44,7 +44,7 @@ static ag_status read_text_side(ag_served_model *m, const char *jinja, ag_error 
     return st;
 }
 
-static ag_status read_beside(ag_served_model *m, const ag_served_model_params *p, ag_error *err) {
+static ag_status read_metadata(ag_served_model *m, const ag_served_model_params *p, ag_error *err) {
     ag_session_plan plan;
     m->name = ag_strdup(p->name);
     m->path = ag_strdup(p->path);
@@ -53,7 +53,7 @@ static ag_status read_beside(ag_served_model *m, const ag_served_model_params *p
     AG_TRY(ag_model_inspect(m->path, &m->load, &m->info, err));
     AG_TRY(ag_session_plan_memory(&m->info, &p->session, &plan, err));
     AG_TRY(ag_spill_check(p->session.eviction.spill, m->engine->backend, err));
-    AG_TRY(read_text_side(m, p->chat_template, err));
+    AG_TRY(read_tokenizer(m, p->chat_template, err));
     m->session = p->session;
     m->sampling = ag_sampler_defaults();
     return ag_chat_sampling_load(m->path, &m->sampling, NULL, err);
@@ -82,7 +82,7 @@ void ag_served_model_destroy(ag_served_model *m) {
 
 /* ---- names ---- */
 
-static bool is_called(const ag_served_model *m, const char *name) {
+static bool has_name(const ag_served_model *m, const char *name) {
     if (!strcmp(m->name, name)) return true;
     for (const struct ag_served_model_alias *a = m->aliases; a; a = a->next) {
         if (!strcmp(a->name, name)) return true;
@@ -93,7 +93,7 @@ static bool is_called(const ag_served_model *m, const char *name) {
 /* Under the lock. */
 static ag_served_model *find_named(const ag_serving *s, const char *name) {
     for (size_t i = 0; i < s->n_models; i++) {
-        if (!name || is_called(s->models[i], name)) return s->models[i];
+        if (!name || has_name(s->models[i], name)) return s->models[i];
     }
     return NULL;
 }
@@ -104,7 +104,7 @@ static ag_status list_model(ag_serving *s, ag_served_model *m, ag_error *err) {
     const size_t n = s->n_models;
     if (find_named(s, m->name)) {
         st = AG_FAIL(err, INVALID, "there is a model called %s already", m->name);
-    } else if (n == AG_SERVING_MOST_MODELS) {
+    } else if (n == AG_SERVING_MAX_MODELS) {
         st = AG_FAIL(err, LIMIT, "%s: there are %zu models already", m->name, n);
     } else {
         s->models[n] = m;
@@ -123,7 +123,7 @@ ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *para
     if (!m) return AG_FAIL(err, NOMEM, "model");
     m->engine = s;
     ag_mutex_init(&m->vocab_lock);
-    ag_status st = read_beside(m, params, err);
+    ag_status st = read_metadata(m, params, err);
     if (st == AG_OK && s->params.replay_share > 0 && m->tokenizer)
         st = ag_replay_request_make(m->tokenizer, m->format, &m->replay, err);
     if (st == AG_OK) st = list_model(s, m, err);
@@ -196,12 +196,12 @@ ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **
 
 /* Everything that a step of the widest kind needs, so that no step takes memory. */
 static ag_status reserve_steps(ag_serving *s, ag_served_model *m, ag_error *err) {
-    const size_t most = s->params.max_running;
-    const size_t rows = s->params.step_rows > most ? s->params.step_rows : most;
+    const size_t max = s->params.max_running;
+    const size_t rows = s->params.step_rows > max ? s->params.step_rows : max;
     ag_session_params p = m->session;
     ag_session *session;
     p.prefill_chunk = s->chunk;
-    AG_TRY(ag_model_reserve(m->model, rows, most, err));
+    AG_TRY(ag_model_reserve(m->model, rows, max, err));
     AG_TRY(ag_session_create(m->model, &p, &session, err));
     ag_status st = ag_session_reserve_rows(session, s->chunk, err);
     ag_session_destroy(session);
@@ -209,24 +209,24 @@ static ag_status reserve_steps(ag_serving *s, ag_served_model *m, ag_error *err)
 }
 
 /* What the process occupies, without what others take meanwhile: requests that come. */
-static uint64_t used_here(const ag_serving *s) {
+static uint64_t own_bytes(const ag_serving *s) {
     const ag_serving_params *p = &s->params;
-    const uint64_t used = ag_governor_used(s), wait = s->waiting_bytes;
+    const uint64_t used = ag_memory_budget_used(s), wait = s->waiting_bytes;
     const uint64_t others = wait + (p->caller_bytes ? p->caller_bytes(p->caller_user) : 0);
     return used > others ? used - others : 0;
 }
 
 /* What of the planned scratch is resident already, since it was written when it was made. */
 static void count_scratch(ag_serving *s, ag_served_model *m, uint64_t used_before) {
-    const uint64_t used = used_here(s), weights = ag_model_memory_bytes(m->model);
+    const uint64_t used = own_bytes(s), weights = ag_model_memory_bytes(m->model);
     const uint64_t grown = used > used_before ? used - used_before : 0;
-    const uint64_t there = grown > weights ? grown - weights : 0;
-    m->scratch_left = m->scratch_bytes > there ? m->scratch_bytes - there : 0;
+    const uint64_t resident = grown > weights ? grown - weights : 0;
+    m->scratch_left = m->scratch_bytes > resident ? m->scratch_bytes - resident : 0;
 }
 
 static ag_status load_weights(ag_serving *s, ag_served_model *m, ag_error *err) {
     const ag_memory *mem = ag_backend_memory(s->backend);
-    const uint64_t before = ag_memory_bytes_in_use(mem), used = used_here(s);
+    const uint64_t before = ag_memory_bytes_in_use(mem), used = own_bytes(s);
     AG_TRY(ag_model_load(s->backend, m->path, &m->load, &m->model, err));
     ag_status st = reserve_steps(s, m, err);
     if (st != AG_OK) {
@@ -240,13 +240,13 @@ static ag_status load_weights(ag_serving *s, ag_served_model *m, ag_error *err) 
     return AG_OK;
 }
 
-ag_status ag_served_model_need(ag_serving *s, ag_served_model *m, ag_error *err) {
+ag_status ag_served_model_ensure_loaded(ag_serving *s, ag_served_model *m, ag_error *err) {
     ag_memory_plan plan;
     if (m->model) return AG_OK;
     AG_TRY(ag_memory_plan_make(s->backend, m->path, &m->load, NULL, 0, &plan, err));
-    m->scratch_bytes = ag_governor_scratch(s, m, err);
+    m->scratch_bytes = ag_memory_budget_scratch(s, m, err);
     if (!m->scratch_bytes) return AG_INVALID;
-    AG_TRY(ag_governor_ask_weights(s, m, plan.weight_bytes, err));
+    AG_TRY(ag_memory_budget_reserve_weights(s, m, plan.weight_bytes, err));
     ag_status st = load_weights(s, m, err);
     return st == AG_OK ? AG_OK : ag_error_prefix(err, st, "%s", m->name);
 }
@@ -259,10 +259,10 @@ void ag_served_model_unload(ag_serving *s, ag_served_model *m) {
 }
 
 static ag_status load_for_job(ag_serving *s, ag_serving_job *job, ag_error *err) {
-    ag_status st = ag_served_model_need(s, job->model, err);
+    ag_status st = ag_served_model_ensure_loaded(s, job->model, err);
     while (st == AG_BUSY) {
-        ag_floor_wait(s);
-        st = ag_served_model_need(s, job->model, err);
+        ag_engine_lock_wait(s);
+        st = ag_served_model_ensure_loaded(s, job->model, err);
     }
     return st;
 }
@@ -270,5 +270,5 @@ static ag_status load_for_job(ag_serving *s, ag_serving_job *job, ag_error *err)
 ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err) {
     ag_serving_job job = {.run = load_for_job, .model = m};
     if (m->engine != s) return AG_FAIL(err, INVALID, "a model of another engine");
-    return ag_serving_do(s, &job, err);
+    return ag_serving_run_job(s, &job, err);
 }

@@ -20,11 +20,11 @@
 
 enum {
     N_NUMBERS = 10,
-    HEAD_BYTES = 8 + 4 * N_NUMBERS,
+    HEADER_BYTES = 8 + 4 * N_NUMBERS,
     VERSION = 1,
     NO_SCOPE = -1,
-    LEAST = 64,       /* tokens that are worth a file */
-    LEAST_BETTER = 32 /* tokens more than there are in memory, that are worth reading one */
+    MIN_TOKENS = 64, /* tokens that are worth a file */
+    MIN_GAIN = 32    /* tokens more than there are in memory, that are worth reading one */
 };
 static const char magic[8] = "AGPREFIX";
 
@@ -77,7 +77,7 @@ static char *policy_text(const ag_session_params *p, bool *unknown) {
     return copy;
 }
 
-static bool equal_texts(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
 static void warn(const ag_serving *s, const ag_error *err) {
     const ag_backend_params *p = &s->params.backend;
@@ -91,7 +91,7 @@ static void path_of(const ag_serving *s, const char *name, const char *end, char
 }
 
 /* A file of ours: no link, nobody else's. *bytes of it. */
-static bool is_ours(const char *path, uint64_t *bytes, double *changed_at) {
+static bool is_own_file(const char *path, uint64_t *bytes, double *changed_at) {
     ag_file_info info;
     if (!ag_file_stat_link(path, &info) || info.kind != AG_FILE_REGULAR || !info.is_own)
         return false;
@@ -129,12 +129,12 @@ static void unlink_file(ag_serving *s, ag_prefix_file *f) {
 
 static void remove_named(ag_serving *s, const char *name) {
     char path[PATH_MAX];
-    ag_floor_leave(s);
+    ag_engine_lock_release(s);
     path_of(s, name, "prefix", path);
     remove(path);
     path_of(s, name, "session", path);
     remove(path);
-    ag_floor_take(s);
+    ag_engine_lock_acquire(s);
 }
 
 static void remove_file(ag_serving *s, ag_prefix_file *f) {
@@ -144,7 +144,7 @@ static void remove_file(ag_serving *s, ag_prefix_file *f) {
 }
 
 /* The longest unused go, but for one that a request waits for. */
-static void keep_files_limit(ag_serving *s) {
+static void enforce_directory_limit(ag_serving *s) {
     for (;;) {
         uint64_t bytes = 0;
         ag_prefix_file *oldest = NULL;
@@ -167,7 +167,7 @@ void ag_prefix_files_release(ag_serving *s) {
 
 /* ---- what a file is of ---- */
 
-static ag_status put_facts(ag_checksummed_writer *w, const ag_prefix_file *f, ag_error *err) {
+static ag_status put_metadata(ag_checksummed_writer *w, const ag_prefix_file *f, ag_error *err) {
     const uint32_t scope = f->scope ? (uint32_t)strlen(f->scope) : (uint32_t)NO_SCOPE;
     /* A replay takes tokens out of sessions without a policy: theirs is empty then. */
     const char *policy = f->policy ? f->policy : f->has_evicted ? "" : NULL;
@@ -181,10 +181,10 @@ static ag_status put_facts(ag_checksummed_writer *w, const ag_prefix_file *f, ag
                                          scope,
                                          (uint32_t)f->ids.n,
                                          policy ? 1 + (uint32_t)strlen(policy) : 0};
-    unsigned char head[HEAD_BYTES];
-    memcpy(head, magic, sizeof magic);
-    for (int i = 0; i < N_NUMBERS; i++) ag_put_number(head + 8 + 4 * i, numbers[i], 4);
-    AG_TRY(ag_checksummed_put(w, head, sizeof head, err));
+    unsigned char header[HEADER_BYTES];
+    memcpy(header, magic, sizeof magic);
+    for (int i = 0; i < N_NUMBERS; i++) ag_put_number(header + 8 + 4 * i, numbers[i], 4);
+    AG_TRY(ag_checksummed_put(w, header, sizeof header, err));
     AG_TRY(ag_checksummed_put(w, f->model, strlen(f->model), err));
     if (f->scope) AG_TRY(ag_checksummed_put(w, f->scope, strlen(f->scope), err));
     if (policy) {
@@ -199,10 +199,10 @@ static ag_status put_facts(ag_checksummed_writer *w, const ag_prefix_file *f, ag
     return AG_OK;
 }
 
-static ag_status write_facts(const ag_prefix_file *f, const char *path, ag_error *err) {
+static ag_status write_metadata(const ag_prefix_file *f, const char *path, ag_error *err) {
     ag_checksummed_writer w = {.hooks = NULL};
     ag_status st = ag_checksummed_writer_open(&w, path, err);
-    if (st == AG_OK) st = put_facts(&w, f, err);
+    if (st == AG_OK) st = put_metadata(&w, f, err);
     if (st == AG_OK) st = ag_checksummed_writer_commit(&w, err);
     ag_checksummed_writer_close(&w);
     return st;
@@ -214,15 +214,15 @@ static ag_status get_text(ag_checksummed_reader *r, uint32_t n, char **out, ag_e
     return ag_checksummed_get(r, *out, n, err);
 }
 
-static ag_status get_facts(ag_checksummed_reader *r, ag_prefix_file *f, ag_error *err) {
-    unsigned char head[HEAD_BYTES];
+static ag_status get_metadata(ag_checksummed_reader *r, ag_prefix_file *f, ag_error *err) {
+    unsigned char header[HEADER_BYTES];
     uint32_t n[N_NUMBERS];
-    AG_TRY(ag_checksummed_get(r, head, sizeof head, err));
-    for (int i = 0; i < N_NUMBERS; i++) n[i] = (uint32_t)ag_get_number(head + 8 + 4 * i, 4);
+    AG_TRY(ag_checksummed_get(r, header, sizeof header, err));
+    for (int i = 0; i < N_NUMBERS; i++) n[i] = (uint32_t)ag_get_number(header + 8 + 4 * i, 4);
     const bool scoped = n[7] != (uint32_t)NO_SCOPE;
-    const uint64_t bytes = HEAD_BYTES + (uint64_t)n[6] + (scoped ? n[7] : 0) + n[9] +
+    const uint64_t bytes = HEADER_BYTES + (uint64_t)n[6] + (scoped ? n[7] : 0) + n[9] +
                            4 * (uint64_t)n[8] + AG_CHECKSUM_BYTES;
-    if (memcmp(head, magic, sizeof magic) != 0 || n[0] != VERSION || bytes != r->size)
+    if (memcmp(header, magic, sizeof magic) != 0 || n[0] != VERSION || bytes != r->size)
         return AG_FAIL(err, FORMAT, "%s: damaged, or of another version", r->path);
     f->key = (file_key){n[1], n[2], n[3], n[4], n[5]};
     AG_TRY(get_text(r, n[6], &f->model, err));
@@ -243,10 +243,10 @@ static ag_status get_facts(ag_checksummed_reader *r, ag_prefix_file *f, ag_error
     return ag_checksummed_reader_check(r, err);
 }
 
-static ag_status read_facts(const char *path, ag_prefix_file *f, ag_error *err) {
+static ag_status read_metadata(const char *path, ag_prefix_file *f, ag_error *err) {
     ag_checksummed_reader r = {.fd = -1};
     ag_status st = ag_checksummed_reader_open(&r, path, err);
-    if (st == AG_OK) st = get_facts(&r, f, err);
+    if (st == AG_OK) st = get_metadata(&r, f, err);
     ag_checksummed_reader_close(&r);
     return st;
 }
@@ -254,15 +254,15 @@ static ag_status read_facts(const char *path, ag_prefix_file *f, ag_error *err) 
 /* ---- when the engine begins ---- */
 
 /* A session whose facts were never written, since the process was killed. */
-static void remove_lone_session(ag_serving *s, const char *entry) {
+static void remove_orphan(ag_serving *s, const char *entry) {
     char name[17], path[PATH_MAX];
-    ag_file_info facts;
+    ag_file_info metadata;
     snprintf(name, sizeof name, "%.16s", entry);
     path_of(s, name, "prefix", path);
-    if (!ag_file_stat_link(path, &facts) && errno == ENOENT) remove_named(s, name);
+    if (!ag_file_stat_link(path, &metadata) && errno == ENOENT) remove_named(s, name);
 }
 
-static void list_file(ag_serving *s, const char *name) {
+static void load_file(ag_serving *s, const char *name) {
     char path[PATH_MAX], session[PATH_MAX];
     ag_error err;
     ag_prefix_file *f = ag_calloc(1, sizeof *f);
@@ -270,10 +270,10 @@ static void list_file(ag_serving *s, const char *name) {
     snprintf(f->name, sizeof f->name, "%.16s", name);
     path_of(s, f->name, "prefix", path);
     path_of(s, f->name, "session", session);
-    const bool ours =
-        is_ours(path, &f->bytes, &f->used_at) && is_ours(session, &f->bytes, &f->used_at);
-    const ag_status st = ours ? read_facts(path, f, &err) : AG_OK;
-    if (ours && st == AG_OK) {
+    const bool is_own =
+        is_own_file(path, &f->bytes, &f->used_at) && is_own_file(session, &f->bytes, &f->used_at);
+    const ag_status st = is_own ? read_metadata(path, f, &err) : AG_OK;
+    if (is_own && st == AG_OK) {
         f->next = s->files;
         s->files = f;
         return;
@@ -295,12 +295,12 @@ ag_status ag_prefix_files_open(ag_serving *s, ag_error *err) {
     if (!ag_directory_list(dir, NULL, &names, &n))
         return AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
     for (size_t i = 0; i < n; i++) {
-        const bool named = strspn(names[i], "0123456789abcdef") == 16;
-        if (named && !strcmp(names[i] + 16, ".prefix")) list_file(s, names[i]);
-        if (named && !strcmp(names[i] + 16, ".session")) remove_lone_session(s, names[i]);
+        const bool is_name = strspn(names[i], "0123456789abcdef") == 16;
+        if (is_name && !strcmp(names[i] + 16, ".prefix")) load_file(s, names[i]);
+        if (is_name && !strcmp(names[i] + 16, ".session")) remove_orphan(s, names[i]);
     }
     ag_directory_free(names, n);
-    keep_files_limit(s);
+    enforce_directory_limit(s);
     return AG_OK;
 }
 
@@ -317,7 +317,7 @@ static void name_file(ag_prefix_file *f) {
     snprintf(f->name, sizeof f->name, "%016" PRIx64, ag_checksum_value(&sum));
 }
 
-static ag_prefix_file *describe_parked(const ag_parked *k) {
+static ag_prefix_file *make_file(const ag_prefix_entry *k) {
     ag_prefix_file *f = ag_calloc(1, sizeof *f);
     if (!f) return NULL;
     bool unknown;
@@ -338,34 +338,36 @@ static ag_prefix_file *describe_parked(const ag_parked *k) {
 }
 
 /* Around the disk: the engine goes on meanwhile. */
-static ag_io_hooks pauses_of(ag_serving *s) {
-    return (ag_io_hooks){.pause = ag_floor_leave, .resume = ag_floor_take, .user = s};
+static ag_io_hooks io_hooks_of(ag_serving *s) {
+    return (ag_io_hooks){
+        .pause = ag_engine_lock_release, .resume = ag_engine_lock_acquire, .user = s};
 }
 
 /* The session first: what names it is never there without it. */
-static ag_status write_file(ag_serving *s, const ag_parked *k, ag_prefix_file *f, ag_error *err) {
+static ag_status write_file(ag_serving *s, const ag_prefix_entry *k, ag_prefix_file *f,
+                            ag_error *err) {
     char path[PATH_MAX], session[PATH_MAX];
-    const ag_io_hooks pauses = pauses_of(s);
+    const ag_io_hooks hooks = io_hooks_of(s);
     path_of(s, f->name, "prefix", path);
     path_of(s, f->name, "session", session);
     AG_TRY(ag_session_save_paused(k->session, session, k->model->tokenizer, f->ids.data, f->ids.n,
-                                  &pauses, err));
-    ag_floor_leave(s);
-    ag_status st = write_facts(f, path, err);
-    if (st == AG_OK &&
-        !(is_ours(path, &f->bytes, &f->used_at) && is_ours(session, &f->bytes, &f->used_at)))
+                                  &hooks, err));
+    ag_engine_lock_release(s);
+    ag_status st = write_metadata(f, path, err);
+    if (st == AG_OK && !(is_own_file(path, &f->bytes, &f->used_at) &&
+                         is_own_file(session, &f->bytes, &f->used_at)))
         st = AG_FAIL(err, IO, "%s: is not there after it was written", session);
-    ag_floor_take(s);
+    ag_engine_lock_acquire(s);
     return st;
 }
 
 /* The file of the same, or one of which the new one holds all. */
-static void remove_within(ag_serving *s, const ag_prefix_file *new, bool goes_back) {
+static void remove_covered(ag_serving *s, const ag_prefix_file *new, bool can_rewind) {
     for (ag_prefix_file *f = s->files, *next; f; f = next) {
         next = f->next;
         if (f == s->fetch.file || strcmp(f->model, new->model) != 0 ||
-            !equal_texts(f->scope, new->scope) || !same_key(&f->key, &new->key) || f->policy ||
-            new->policy || new->has_evicted || f->ids.n >= new->ids.n || !goes_back ||
+            !same_text(f->scope, new->scope) || !same_key(&f->key, &new->key) || f->policy ||
+            new->policy || new->has_evicted || f->ids.n >= new->ids.n || !can_rewind ||
             memcmp(f->ids.data, new->ids.data, f->ids.n * sizeof *f->ids.data) != 0)
             continue;
         remove_file(s, f);
@@ -378,32 +380,32 @@ static ag_prefix_file *find_file(ag_serving *s, const char *name) {
     return f;
 }
 
-bool ag_prefix_files_wants(ag_serving *s, const ag_parked *k) {
-    if (!s->params.prefix_dir || k->ids.n < LEAST) return false;
+bool ag_prefix_files_should_write(ag_serving *s, const ag_prefix_entry *k) {
+    if (!s->params.prefix_dir || k->ids.n < MIN_TOKENS) return false;
     /* It alone would be more than the directory may hold. */
     const ag_kv_cache *cache = ag_session_kv_cache(k->session);
     if (ag_kv_cache_memory_usage_bytes(cache) > s->params.prefix_dir_bytes) return false;
-    ag_prefix_file *f = describe_parked(k), *same = f ? find_file(s, f->name) : NULL;
+    ag_prefix_file *f = make_file(k), *same = f ? find_file(s, f->name) : NULL;
     if (same) same->used_at = ag_wall_clock_s(); /* it came from there */
     release_file(f);
     return f && !same;
 }
 
 /* The log has each failure once, until one succeeds. */
-static void count_writing(ag_serving *s, ag_status st, const ag_error *err) {
+static void count_write(ag_serving *s, ag_status st, const ag_error *err) {
     if (st == AG_OK) s->now.n_prefix_written++;
     else s->now.n_prefix_failed++;
     if (st != AG_OK && !s->has_failed_writing) warn(s, err);
     s->has_failed_writing = st != AG_OK;
 }
 
-static void write_one(ag_serving *s, ag_parked *k) {
+static void write_one(ag_serving *s, ag_prefix_entry *k) {
     ag_error err;
-    ag_prefix_file *f = describe_parked(k);
+    ag_prefix_file *f = make_file(k);
     if (!f) return;
-    ag_prefix_set_state(s, k, AG_PARKED_WRITTEN);
+    ag_prefix_set_state(s, k, AG_PREFIX_WRITING);
     const ag_status st = write_file(s, k, f, &err);
-    count_writing(s, st, &err);
+    count_write(s, st, &err);
     if (st != AG_OK) {
         remove_named(s, f->name);
         release_file(f);
@@ -412,8 +414,8 @@ static void write_one(ag_serving *s, ag_parked *k) {
     f->used_at = ag_wall_clock_s();
     f->next = s->files;
     s->files = f;
-    remove_within(s, f, !ag_model_leaves_copies(&k->model->info));
-    keep_files_limit(s);
+    remove_covered(s, f, !ag_model_needs_prompt_copies(&k->model->info));
+    enforce_directory_limit(s);
 }
 
 /* ---- reading ---- */
@@ -429,17 +431,17 @@ static ag_prefix_file *find_longest(ag_serving *s, const ag_served_request *r,
     const file_key key = key_of(params);
     bool unknown;
     char *policy = policy_text(params, &unknown);
-    const bool goes_back = !ag_model_leaves_copies(&r->p.model->info) && !policy;
+    const bool can_rewind = !ag_model_needs_prompt_copies(&r->p.model->info) && !policy;
     ag_prefix_file *best = NULL;
     for (ag_prefix_file *f = s->files; f && !unknown; f = f->next) {
-        if (strcmp(f->model, r->p.model->name) != 0 || !equal_texts(f->scope, r->p.scope) ||
-            !equal_texts(f->policy, policy) || !same_key(&f->key, &key))
+        if (strcmp(f->model, r->p.model->name) != 0 || !same_text(f->scope, r->p.scope) ||
+            !same_text(f->policy, policy) || !same_key(&f->key, &key))
             continue;
         const size_t n = common_ids(&f->ids, r);
-        const bool back = goes_back && !f->has_evicted;
-        const bool is_used = n == f->ids.n ? n < r->p.n_prompt : back;
-        if (n < better_than + LEAST_BETTER || (!is_used && !back)) continue;
-        better_than = n - LEAST_BETTER + 1;
+        const bool rewinds = can_rewind && !f->has_evicted;
+        const bool is_prefix = n == f->ids.n ? n < r->p.n_prompt : rewinds;
+        if (n < better_than + MIN_GAIN || (!is_prefix && !rewinds)) continue;
+        better_than = n - MIN_GAIN + 1;
         best = f;
     }
     ag_free(policy);
@@ -458,7 +460,7 @@ static bool begin_fetch(ag_serving *s, const ag_served_request *r, ag_prefix_fil
     s->fetch.as.p = (ag_request_params){
         .model = r->p.model, .session = r->p.session, .n_system = r->p.n_system, .scope = scope};
     r->p.model->n_requests++; /* it stays loaded */
-    ag_floor_call(s);
+    ag_engine_lock_notify(s);
     return true;
 }
 
@@ -473,12 +475,12 @@ ag_status ag_prefix_files_fetch(ag_serving *s, ag_served_request *r, size_t bett
     const ag_session_params params = ag_request_session_params(s, r);
     if (!s->files) return AG_OK;
     ag_prefix_file *f = r->has_fetched ? NULL : find_longest(s, r, &params, better_than);
-    const bool is_mine = s->fetch.file && s->fetch.as.id == r->id;
-    if (is_mine || (f && s->fetch.file))
+    const bool is_own_fetch = s->fetch.file && s->fetch.as.id == r->id;
+    if (is_own_fetch || (f && s->fetch.file))
         return AG_FAIL(err, BUSY, "a session is on its way from a file");
     if (!f) return AG_OK;
     const uint64_t bytes = f->bytes + (f->bytes >> 3);
-    const ag_status st = ag_governor_ask(s, bytes, r->p.model, "a saved session", err);
+    const ag_status st = ag_memory_budget_reserve(s, bytes, r->p.model, "a saved session", err);
     if (st == AG_BUSY) return st;
     r->has_fetched = true;
     if (st != AG_OK || !begin_fetch(s, r, f, bytes)) return AG_OK; /* it is read anew */
@@ -493,12 +495,13 @@ static ag_status restore_file(ag_serving *s, const ag_prefix_fetch *fetch, ag_se
     ag_ids ids = {0};
     const ag_prefix_file *f = fetch->file;
     const ag_served_model *m = fetch->as.p.model;
-    const ag_io_hooks pauses = pauses_of(s);
+    const ag_io_hooks hooks = io_hooks_of(s);
     const ag_session_params params = ag_request_session_params(s, &fetch->as);
     path_of(s, f->name, "session", path);
-    if (!is_ours(path, &bytes, &at)) return AG_FAIL(err, FORMAT, "%s: is no file of ours", path);
+    if (!is_own_file(path, &bytes, &at))
+        return AG_FAIL(err, FORMAT, "%s: is no file of ours", path);
     AG_TRY(ag_session_create(m->model, &params, out, err));
-    ag_status st = ag_session_restore_paused(*out, path, m->tokenizer, &ids, &pauses, err);
+    ag_status st = ag_session_restore_paused(*out, path, m->tokenizer, &ids, &hooks, err);
     if (st == AG_OK &&
         (ids.n != f->ids.n || memcmp(ids.data, f->ids.data, ids.n * sizeof *ids.data) != 0))
         st = AG_FAIL(err, FORMAT, "%s: holds other tokens than it is named for", path);
@@ -523,7 +526,7 @@ static void read_one(ag_serving *s) {
         f->used_at = ag_wall_clock_s();
         s->now.n_prefix_read++;
         s->is_fetching = true; /* it is about to be used, whatever the store's limit */
-        ag_prefix_park(s, &fetch->as, session, &ids);
+        ag_prefix_store_session(s, &fetch->as, session, &ids);
         s->is_fetching = false;
     } else {
         s->now.n_prefix_failed++;
@@ -535,37 +538,37 @@ static void read_one(ag_serving *s) {
 
 /* ---- what there is to do ---- */
 
-static ag_parked *newest_leaving(const ag_serving *s) {
-    ag_parked *newest = NULL;
-    for (ag_parked *k = s->parked; k; k = k->next) {
-        if (k->state == AG_PARKED_LEAVING && (!newest || k->used_at > newest->used_at)) newest = k;
+static ag_prefix_entry *newest_queued(const ag_serving *s) {
+    ag_prefix_entry *newest = NULL;
+    for (ag_prefix_entry *k = s->prefixes; k; k = k->next) {
+        if (k->state == AG_PREFIX_QUEUED && (!newest || k->used_at > newest->used_at)) newest = k;
     }
     return newest;
 }
 
-void ag_prefix_files_keep_all(ag_serving *s) {
-    for (ag_parked *k = s->parked; k && s->floor.has_thread; k = k->next) {
-        if (k->state == AG_PARKED_KEPT && ag_prefix_files_wants(s, k))
-            ag_prefix_set_state(s, k, AG_PARKED_LEAVING);
+void ag_prefix_files_queue_all(ag_serving *s) {
+    for (ag_prefix_entry *k = s->prefixes; k && s->engine_lock.has_thread; k = k->next) {
+        if (k->state == AG_PREFIX_RESIDENT && ag_prefix_files_should_write(s, k))
+            ag_prefix_set_state(s, k, AG_PREFIX_QUEUED);
     }
 }
 
 /* The engine ends, and has waited long enough. */
 static bool is_too_late(const ag_serving *s) {
     ag_error err;
-    if (!(s->floor.end_by > 0) || ag_now_s() < s->floor.end_by) return false;
+    if (!(s->engine_lock.write_until > 0) || ag_now_s() < s->engine_lock.write_until) return false;
     AG_FAIL(&err, IO, "%s: %zu sessions are not written: it takes too long", s->params.prefix_dir,
-            s->n_leaving);
+            s->n_writing);
     warn(s, &err);
     return true;
 }
 
-bool ag_prefix_files_work(ag_serving *s) {
+bool ag_prefix_files_run_next(ag_serving *s) {
     if (s->fetch.file) {
         read_one(s);
         return true;
     }
-    ag_parked *k = newest_leaving(s);
+    ag_prefix_entry *k = newest_queued(s);
     if (!k || is_too_late(s)) return false;
     write_one(s, k);
     ag_prefix_drop(s, k);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_TOP = 20, MOST_STOPS = 256, MOST_STOP_BYTES = 1024 };
+enum { MAX_TOP = 20, MAX_STOPS = 256, MAX_STOP_BYTES = 1024 };
 
 ag_request_params ag_request_defaults(ag_served_model *m) {
     return (ag_request_params){
@@ -33,10 +33,10 @@ static ag_status check_prompt(const ag_request_params *p, ag_error *err) {
         }
     }
     const bool managed = p->session.eviction.policy || p->session.eviction.memory.threshold_bytes;
-    size_t most = p->session.max_seq_len;
-    if (most > info->max_positions) most = info->max_positions;
-    if (!managed && p->n_prompt > most) {
-        return AG_FAIL(err, LIMIT, "a prompt of %zu tokens, the context is %zu", p->n_prompt, most);
+    size_t max = p->session.max_seq_len;
+    if (max > info->max_positions) max = info->max_positions;
+    if (!managed && p->n_prompt > max) {
+        return AG_FAIL(err, LIMIT, "a prompt of %zu tokens, the context is %zu", p->n_prompt, max);
     }
     if (p->n_prompt > (size_t)INT32_MAX / 2)
         return AG_FAIL(err, LIMIT, "a prompt of %zu tokens", p->n_prompt);
@@ -44,17 +44,17 @@ static ag_status check_prompt(const ag_request_params *p, ag_error *err) {
 }
 
 static ag_status check_stops(const ag_request_params *p, ag_error *err) {
-    if (p->n_stop > MOST_STOPS || p->n_stop_ids > MOST_STOPS) {
+    if (p->n_stop > MAX_STOPS || p->n_stop_ids > MAX_STOPS) {
         return AG_FAIL(err, LIMIT, "%zu stop strings and %zu stop ids, at most %d each", p->n_stop,
-                       p->n_stop_ids, MOST_STOPS);
+                       p->n_stop_ids, MAX_STOPS);
     }
     if (p->n_stop && !p->model->tokenizer)
         return AG_FAIL(err, INVALID, "stop strings need a tokenizer");
     for (size_t i = 0; i < p->n_stop; i++) {
         if (!*p->stop[i]) return AG_FAIL(err, INVALID, "stop string %zu is empty", i + 1);
-        if (strnlen(p->stop[i], MOST_STOP_BYTES + 1) > MOST_STOP_BYTES)
+        if (strnlen(p->stop[i], MAX_STOP_BYTES + 1) > MAX_STOP_BYTES)
             return AG_FAIL(err, LIMIT, "stop string %zu is longer than %d bytes", i + 1,
-                           MOST_STOP_BYTES);
+                           MAX_STOP_BYTES);
     }
     return AG_OK;
 }
@@ -72,9 +72,9 @@ static ag_status check_request(const ag_serving *s, const ag_request_params *p, 
     if (p->max_tokens < -1)
         return AG_FAIL(err, INVALID, "%lld tokens to generate; -1 means as many as fit",
                        (long long)p->max_tokens);
-    if (p->n_top > MOST_TOP || (p->n_top && !p->logprobs)) {
+    if (p->n_top > MAX_TOP || (p->n_top && !p->logprobs)) {
         return AG_FAIL(err, INVALID, "the %u most likely tokens%s, at most %d are told", p->n_top,
-                       p->logprobs ? "" : " without logprobs", MOST_TOP);
+                       p->logprobs ? "" : " without logprobs", MAX_TOP);
     }
     if (!(p->deadline_s >= 0)) return AG_FAIL(err, INVALID, "a deadline in %g s", p->deadline_s);
     if (p->kind != AG_REQUEST_GENERATE && p->kind != AG_REQUEST_EMBED)
@@ -168,7 +168,7 @@ static void unlink_from(ag_serving *s, ag_served_request **list, ag_served_reque
     while (*at != r) at = &(*at)->next;
     *at = r->next;
     r->next = NULL;
-    if (list == &s->waiting) ag_client_give_place(s, r);
+    if (list == &s->waiting) ag_client_release_place(s, r);
 }
 
 void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_request *r) {
@@ -188,36 +188,36 @@ void ag_serving_start(ag_serving *s, ag_served_request *r) {
     ag_mutex_unlock(&s->lock);
 }
 
-uint64_t ag_serving_most_waiting(uint64_t memory_limit) {
-    const uint64_t least = 2 << 20, most = 64 << 20;
-    if (!memory_limit || memory_limit / 64 > most) return most;
-    return memory_limit / 64 > least ? memory_limit / 64 : least;
+uint64_t ag_serving_max_waiting_bytes(uint64_t memory_limit) {
+    const uint64_t min = 2 << 20, max = 64 << 20;
+    if (!memory_limit || memory_limit / 64 > max) return max;
+    return memory_limit / 64 > min ? memory_limit / 64 : min;
 }
 
 /* A place in the queue, before anything is copied. */
-static ag_status take_place(ag_serving *s, const ag_request_params *p, uint64_t bytes,
-                            ag_serving_client **client, ag_error *err) {
-    const uint64_t most = ag_serving_most_waiting(s->params.memory_limit);
+static ag_status reserve_place(ag_serving *s, const ag_request_params *p, uint64_t bytes,
+                               ag_serving_client **client, ag_error *err) {
+    const uint64_t max = ag_serving_max_waiting_bytes(s->params.memory_limit);
     ag_status st = AG_OK;
-    if (bytes > most)
+    if (bytes > max)
         return AG_FAIL(err, LIMIT, "a request of %llu bytes, at most %llu may wait",
-                       (unsigned long long)bytes, (unsigned long long)most);
+                       (unsigned long long)bytes, (unsigned long long)max);
     ag_mutex_lock(&s->lock);
     ag_serving_client *c = ag_client_acquire(s, client_name(p));
     if (!c) st = AG_FAIL(err, NOMEM, "client of a request");
     else if (s->stopping) st = AG_FAIL(err, CANCELLED, "the engine is being destroyed");
-    else st = ag_client_take_place(s, c, bytes, err);
-    s->n_turned_away += st == AG_BUSY;
+    else st = ag_client_reserve_place(s, c, bytes, err);
+    s->n_rejected += st == AG_BUSY;
     if (st != AG_OK && c) ag_client_release(s, c);
     ag_mutex_unlock(&s->lock);
     *client = c;
     return st;
 }
 
-static void give_place_back(ag_serving *s, ag_serving_client *c, uint64_t bytes) {
+static void release_place(ag_serving *s, ag_serving_client *c, uint64_t bytes) {
     const ag_served_request place = {.client = c, .bytes = bytes};
     ag_mutex_lock(&s->lock);
-    ag_client_give_place(s, &place);
+    ag_client_release_place(s, &place);
     ag_client_release(s, c);
     ag_mutex_unlock(&s->lock);
 }
@@ -261,7 +261,7 @@ ag_status ag_serving_submit(ag_serving *s, const ag_request_params *params, ag_r
     ag_serving_client *client;
     AG_TRY(check_request(s, params, err));
     const uint64_t bytes = copied_bytes(params);
-    AG_TRY(take_place(s, params, bytes, &client, err));
+    AG_TRY(reserve_place(s, params, bytes, &client, err));
     ag_status st = copy_request(params, &r, err);
     if (st == AG_OK) {
         r->bytes = bytes;
@@ -269,7 +269,7 @@ ag_status ag_serving_submit(ag_serving *s, const ag_request_params *params, ag_r
         st = append(s, r, id, err);
     }
     if (st == AG_OK) return AG_OK;
-    give_place_back(s, client, bytes);
+    release_place(s, client, bytes);
     if (r) r->p.constraint = NULL;
     ag_served_request_destroy(r);
     return st;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-void ag_request_tell(const ag_served_request *r, ag_request_event *e) {
+void ag_request_send_event(const ag_served_request *r, ag_request_event *e) {
     e->n_prompt = r->p.n_prompt;
     e->n_cached = r->n_cached;
     e->n_read = r->n_read;
@@ -30,7 +30,7 @@ static ag_status make_session(ag_serving *s, ag_served_request *r, ag_prefix *fr
     const size_t n = from->n;
     r->has_evicted = from->has_evicted;
     if (!from->session) return ag_session_create(r->p.model->model, &p, &r->session, err);
-    AG_TRY(ag_prefix_take(s, from, &r->session, err));
+    AG_TRY(ag_prefix_acquire(s, from, &r->session, err));
     r->n_cached = r->n_read = n;
     return AG_OK;
 }
@@ -52,39 +52,40 @@ static ag_status make_request(ag_serving *s, ag_served_request *r, ag_prefix *fr
 }
 
 /* Memory for it, with the session that it goes on from kept meanwhile. */
-static ag_status ask_memory(ag_serving *s, ag_served_request *r, ag_prefix *from, ag_error *err) {
-    AG_TRY(ag_governor_promise(s, r, err));
+static ag_status reserve_memory(ag_serving *s, ag_served_request *r, ag_prefix *from,
+                                ag_error *err) {
+    AG_TRY(ag_memory_budget_plan_request(s, r, err));
     /* A policy copies what it shares; else what is there need not be made. */
-    const uint64_t there = r->is_managed ? 0 : ag_prefix_shared_bytes(from);
+    const uint64_t shared = r->is_managed ? 0 : ag_prefix_shared_bytes(from);
     const uint64_t of_constraint =
-        r->p.constraint ? r->constraint_promised - ag_constraint_shared_bytes(r->p.constraint) : 0;
-    const uint64_t bytes = r->kv_promised + r->fixed_promised + of_constraint;
-    if (from->parked) from->parked->pinned = true;
-    ag_status st =
-        ag_governor_ask(s, bytes > there ? bytes - there : 0, r->p.model, "a request", err);
-    if (from->parked) from->parked->pinned = false;
+        r->p.constraint ? r->constraint_reserved - ag_constraint_shared_bytes(r->p.constraint) : 0;
+    const uint64_t bytes = r->kv_reserved + r->fixed_reserved + of_constraint;
+    if (from->entry) from->entry->pinned = true;
+    ag_status st = ag_memory_budget_reserve(s, bytes > shared ? bytes - shared : 0, r->p.model,
+                                            "a request", err);
+    if (from->entry) from->entry->pinned = false;
     return st;
 }
 
 /* A request that does not fit waits as long as others run: they leave memory behind. */
-static ag_status wait_or(const ag_serving *s, ag_status st) {
+static ag_status busy_if_others_run(const ag_serving *s, ag_status st) {
     return st == AG_NOMEM && s->running ? AG_BUSY : st;
 }
 
 ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     ag_served_model *m = r->p.model;
-    ag_status st = ag_served_model_need(s, m, err);
-    if (st != AG_OK) return wait_or(s, st);
+    ag_status st = ag_served_model_ensure_loaded(s, m, err);
+    if (st != AG_OK) return busy_if_others_run(s, st);
     ag_prefix from;
     st = ag_prefix_find(s, r, &from, err);
     r->awaits_prefix = st == AG_BUSY;
     if (st != AG_OK) return st;
-    st = ask_memory(s, r, &from, err);
+    st = reserve_memory(s, r, &from, err);
     if (st == AG_NOMEM && from.session && !s->running) { /* what it would go on from is too large */
         from = (ag_prefix){0};
-        st = ask_memory(s, r, &from, err);
+        st = reserve_memory(s, r, &from, err);
     }
-    if (st != AG_OK) return wait_or(s, st);
+    if (st != AG_OK) return busy_if_others_run(s, st);
     r->started_at = ag_now_s();
     st = make_request(s, r, &from, err);
     if (st != AG_OK) return st;
@@ -96,7 +97,7 @@ ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     s->now.n_prompt_tokens += r->p.n_prompt;
     s->now.n_cached_tokens += r->n_cached;
     ag_request_event e = {.kind = AG_REQUEST_STARTED, .id = -1};
-    ag_request_tell(r, &e);
+    ag_request_send_event(r, &e);
     return AG_OK;
 }
 
@@ -112,13 +113,13 @@ static ag_ids prompt_ids(const ag_served_request *r, size_t n) {
 
 /* Where a session cannot go back to its prompt's end, a copy is left that stands there: an answer
  * that comes back in other words is not the end of what was read. */
-static void park_prompt(ag_serving *s, ag_served_request *r) {
+static void cache_prompt(ag_serving *s, ag_served_request *r) {
     ag_session *fork;
     if (r->p.no_prefix || r->has_evicted || r->is_managed) return;
     if (ag_session_oldest_reachable(r->session) == 0) return;
     if (ag_session_fork(r->session, &fork, NULL) != AG_OK) return;
     ag_ids ids = prompt_ids(r, r->p.n_prompt);
-    ag_prefix_park(s, r, fork, &ids);
+    ag_prefix_store_session(s, r, fork, &ids);
 }
 
 ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *err) {
@@ -128,8 +129,8 @@ ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *
         r->session = NULL;
         return ag_embedding_end(r, err);
     }
-    park_prompt(s, r);
-    r->fixed_promised = 0;
+    cache_prompt(s, r);
+    r->fixed_reserved = 0;
     for (size_t i = 1; i < r->p.n_answers; i++)
         AG_TRY(ag_session_fork(r->session, &r->answers[i].session, err));
     r->answers[0].session = r->session;
@@ -153,34 +154,34 @@ static void count_end(ag_serving *s, ag_status st) {
 }
 
 /* What was read of a prompt is kept, too. */
-static void park_reading(ag_serving *s, ag_served_request *r) {
+static void cache_partial_prompt(ag_serving *s, ag_served_request *r) {
     ag_session *session = r->session;
     ag_ids ids = {0};
     if (!r->p.no_prefix && r->has_begun) ids = prompt_ids(r, ag_session_position(session));
     r->session = NULL; /* it does not count as running any more */
-    ag_prefix_park(s, r, session, &ids);
+    ag_prefix_store_session(s, r, session, &ids);
 }
 
 void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_error *err) {
     ag_request_event e = {.kind = AG_REQUEST_ENDED, .id = -1, .status = st};
-    ag_error last = {0};
+    ag_error error = {0};
     if (r->has_begun) {
         r->p.model->n_requests--;
         r->p.model->used_at = ag_now_s();
         s->n_answers -= r->p.n_answers;
         r->client->n_answers -= r->p.n_answers;
     }
-    if (r->session) park_reading(s, r);
+    if (r->session) cache_partial_prompt(s, r);
     for (size_t i = 0; r->has_begun && i < r->p.n_answers; i++) {
         if (!r->answers[i].ended) ag_answer_end(s, &r->answers[i], AG_FINISH_CANCELLED, NULL);
     }
     if (st != AG_OK && err) {
-        last = *err;
-        e.error = &last;
+        error = *err;
+        e.error = &error;
     }
     count_end(s, st);
     ag_serving_publish(s, true); /* who hears of the end finds it in the figures */
-    ag_request_tell(r, &e);
+    ag_request_send_event(r, &e);
     ag_mutex_lock(&s->lock);
     ag_client_release(s, r->client);
     ag_mutex_unlock(&s->lock);

@@ -11,9 +11,9 @@
 
 /* Items of a pass, and whose they are. */
 typedef struct step_pass {
-    ag_step_item items[AG_SERVING_MOST_RUNNING];
-    ag_answer *answers[AG_SERVING_MOST_RUNNING]; /* NULL: a chunk of a prompt */
-    ag_served_request *requests[AG_SERVING_MOST_RUNNING];
+    ag_step_item items[AG_SERVING_MAX_RUNNING];
+    ag_answer *answers[AG_SERVING_MAX_RUNNING]; /* NULL: a chunk of a prompt */
+    ag_served_request *requests[AG_SERVING_MAX_RUNNING];
     size_t n, n_rows;
 } step_pass;
 
@@ -37,7 +37,7 @@ static void after_chunk(ag_serving *s, ag_served_request *r, size_t n) {
     ag_status st = AG_OK;
     r->n_read += n;
     r->served = ++s->n_chunks;
-    ag_request_tell(r, &e);
+    ag_request_send_event(r, &e);
     if (r->n_read == r->p.n_prompt) st = ag_request_prompt_read(s, r, &err);
     if (st != AG_OK) fail_request(r, st, &err);
 }
@@ -103,7 +103,7 @@ static void run_items(ag_serving *s, step_pass *p) {
 /* ---- next tokens ---- */
 
 static size_t decode(ag_serving *s, const ag_served_model *m) {
-    const size_t most = batch_invariant_rows(s);
+    const size_t max = batch_invariant_rows(s);
     step_pass p = {.n = 0};
     size_t n_rows = 0;
     for (ag_served_request *r = s->running; r; r = r->next) {
@@ -118,7 +118,7 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
                                     .phase = AG_PHASE_DECODE,
                                     .logits = AG_LOGITS_LAST});
             n_rows++;
-            if (p.n == most || p.n == AG_SERVING_MOST_RUNNING) run_items(s, &p);
+            if (p.n == max || p.n == AG_SERVING_MAX_RUNNING) run_items(s, &p);
         }
     }
     run_items(s, &p);
@@ -151,13 +151,13 @@ static void add_chunk(step_pass *p, ag_served_request *r, size_t n) {
                             .n = n,
                             .phase = AG_PHASE_PROMPT,
                             .logits = last && !r->pooled ? AG_LOGITS_LAST : AG_LOGITS_NONE,
-                            .hidden = r->pooled ? ag_embedding_take : NULL,
+                            .hidden = r->pooled ? ag_embedding_add_row : NULL,
                             .hidden_user = r});
 }
 
 /* One chunk of every prompt for which there are rows; false: of none. */
 static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) {
-    const size_t most = batch_invariant_rows(s), n_readers = ag_client_count_readers(s, m);
+    const size_t max = batch_invariant_rows(s), n_readers = ag_client_count_readers(s, m);
     step_pass few = {.n = 0}, many = {.n = 0};
     ag_served_request *r;
     bool any = false;
@@ -165,11 +165,11 @@ static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) 
     for (bool oldest = s->round % 2; (r = next_reader(s, m, oldest)); oldest = false) {
         const size_t n = ag_session_prompt_rows(r->session);
         r->round = s->round;
-        if (n > *n_left || (n <= most && most - few.n_rows < n)) continue;
-        if (!ag_client_take_rows(s, r, n_readers, n)) continue;
+        if (n > *n_left || (n <= max && max - few.n_rows < n)) continue;
+        if (!ag_client_reserve_rows(s, r, n_readers, n)) continue;
         *n_left -= n;
         any = true;
-        add_chunk(n <= most ? &few : &many, r, n);
+        add_chunk(n <= max ? &few : &many, r, n);
     }
     run_items(s, &few);
     run_items(s, &many);

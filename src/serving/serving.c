@@ -21,9 +21,9 @@ ag_serving_params ag_serving_defaults(void) {
 
 /* ---- the thread ---- */
 
-static const double SHORT_WHILE_S = 0.01;
+static const double FILE_POLL_S = 0.01;
 /* Times max_running: answers of others that may overtake a request. */
-enum { MOST_PASSED = 2 };
+enum { MAX_OVERTAKEN = 2 };
 
 /* With the lock; false: the time is over. INFINITY waits for ever. */
 static bool wait_for(ag_serving *s, double seconds) {
@@ -32,7 +32,7 @@ static bool wait_for(ag_serving *s, double seconds) {
 
 /* With the lock: returns when a request of the list ends by itself, at the latest; 0: it was
  * cancelled. */
-static double earliest_end(const ag_served_request *list) {
+static double earliest_deadline(const ag_served_request *list) {
     double end = INFINITY;
     for (const ag_served_request *r = list; r; r = r->next) {
         if (atomic_load_explicit(&r->cancelled, memory_order_relaxed)) return 0;
@@ -44,7 +44,7 @@ static double earliest_end(const ag_served_request *list) {
 /* With the lock: waits once for masks, where nothing else can run. false: there is something to do
  * before they come. */
 static bool wait_for_masks(ag_serving *s) {
-    const double end = fmin(earliest_end(s->running), earliest_end(s->waiting));
+    const double end = fmin(earliest_deadline(s->running), earliest_deadline(s->waiting));
     return s->n_submitted == s->n_seen && wait_for(s, end - ag_now_s());
 }
 
@@ -52,37 +52,37 @@ static bool wait_for_masks(ag_serving *s) {
 static bool wait_for_work(ag_serving *s) {
     const double idle_at = s->running ? 0 : ag_idle_due(s); /* nothing changes while it waits */
     ag_mutex_lock(&s->lock);
-    while (!s->stopping && !s->jobs && !s->floor.is_wanted && ag_masks_hold_all(s)) {
-        if (s->waiting && !s->is_held_up) break;
+    while (!s->stopping && !s->jobs && !s->engine_lock.is_requested && ag_masks_block_all(s)) {
+        if (s->waiting && !s->is_blocked) break;
         if (s->running) {
             if (!wait_for_masks(s)) break;
             continue;
         }
         if (s->waiting) { /* a file is on its way; deadlines are looked at meanwhile */
-            wait_for(s, SHORT_WHILE_S);
+            wait_for(s, FILE_POLL_S);
             break;
         }
         if (!wait_for(s, idle_at - ag_now_s())) break;
     }
-    const bool goes_on = !s->stopping;
+    const bool is_running = !s->stopping;
     s->n_seen = s->n_submitted;
     ag_mutex_unlock(&s->lock);
-    if (goes_on) ag_floor_give(s);
-    return goes_on;
+    if (is_running) ag_engine_lock_yield(s);
+    return is_running;
 }
 
-static void run_jobs(ag_serving *s, bool refuse) {
+static void run_jobs(ag_serving *s, bool cancel) {
     for (;;) {
         ag_mutex_lock(&s->lock);
         ag_serving_job *job = s->jobs;
         if (job) s->jobs = job->next;
         ag_mutex_unlock(&s->lock);
         if (!job) return;
-        const ag_status st = refuse
+        const ag_status st = cancel
                                  ? AG_FAIL(&job->error, CANCELLED, "the engine is being destroyed")
                                  : job->run(s, job, &job->error);
         /* Who waited for a model finds it in the figures. */
-        if (job->model && !refuse) ag_serving_publish(s, true);
+        if (job->model && !cancel) ag_serving_publish(s, true);
         ag_mutex_lock(&s->lock);
         job->status = st;
         job->done = true;
@@ -91,7 +91,7 @@ static void run_jobs(ag_serving *s, bool refuse) {
     }
 }
 
-ag_status ag_serving_do(ag_serving *s, ag_serving_job *job, ag_error *err) {
+ag_status ag_serving_run_job(ag_serving *s, ag_serving_job *job, ag_error *err) {
     ag_mutex_lock(&s->lock);
     job->next = s->jobs;
     s->jobs = job;
@@ -102,7 +102,7 @@ ag_status ag_serving_do(ag_serving *s, ag_serving_job *job, ag_error *err) {
     return job->status;
 }
 
-static bool is_over(const ag_served_request *r, double now, ag_error *err) {
+static bool must_end(const ag_served_request *r, double now, ag_error *err) {
     if (atomic_load_explicit(&r->cancelled, memory_order_relaxed)) {
         AG_FAIL(err, CANCELLED, "the request was cancelled");
         return true;
@@ -119,19 +119,19 @@ static bool is_over(const ag_served_request *r, double now, ag_error *err) {
 }
 
 /* The list is read under the lock: others append to that of what is waiting. */
-static ag_served_request *find_over(ag_serving *s, ag_served_request **list, ag_error *err) {
+static ag_served_request *find_ending(ag_serving *s, ag_served_request **list, ag_error *err) {
     const double now = ag_now_s();
     ag_mutex_lock(&s->lock);
     ag_served_request *r = *list;
-    while (r && !is_over(r, now, err)) r = r->next;
+    while (r && !must_end(r, now, err)) r = r->next;
     ag_mutex_unlock(&s->lock);
     return r;
 }
 
-static void end_list(ag_serving *s, ag_served_request **list) {
+static void end_due(ag_serving *s, ag_served_request **list) {
     ag_served_request *r;
     ag_error err;
-    while ((r = find_over(s, list, &err))) {
+    while ((r = find_ending(s, list, &err))) {
         ag_serving_unlink(s, list, r);
         ag_request_end(s, r, err.status, &err);
     }
@@ -145,32 +145,32 @@ static ag_served_request *next_waiting(ag_serving *s, const ag_served_request *r
 }
 
 /* Who waits for places or for a prefix lets others pass, but not for ever. */
-static bool may_pass(const ag_serving *s, const ag_served_request *first,
-                     const ag_served_request *r) {
+static bool may_overtake(const ag_serving *s, const ag_served_request *first,
+                         const ag_served_request *r) {
     return !first ||
-           first->n_passed + r->p.n_answers <= MOST_PASSED * (size_t)s->params.max_running;
+           first->n_overtaken + r->p.n_answers <= MAX_OVERTAKEN * (size_t)s->params.max_running;
 }
 
 /* The oldest first; nobody overtakes one that waits for memory. */
 static void admit(ag_serving *s) {
     ag_served_request *first = NULL; /* that cannot begin yet */
-    s->is_held_up = false;
+    s->is_blocked = false;
     for (ag_served_request *r = next_waiting(s, NULL), *next; r; r = next) {
         ag_error err;
         next = next_waiting(s, r);
-        if (!may_pass(s, first, r)) break;
+        if (!may_overtake(s, first, r)) break;
         if (ag_client_must_wait(s, r)) continue;
         /* One that has let many pass reads for itself. */
-        r->is_patient = r->n_passed < s->params.max_running;
+        r->may_wait_for_prefix = r->n_overtaken < s->params.max_running;
         const bool has_places = s->n_answers + r->p.n_answers <= s->params.max_running;
         const ag_status st = has_places ? ag_request_begin(s, r, &err) : AG_BUSY;
         if (st == AG_BUSY) {
-            s->is_held_up = true;
+            s->is_blocked = true;
             if (has_places && !r->awaits_prefix) return;
             if (!first) first = r;
         } else if (st == AG_OK) {
             ag_serving_start(s, r);
-            if (first) first->n_passed += r->p.n_answers;
+            if (first) first->n_overtaken += r->p.n_answers;
         } else {
             ag_serving_unlink(s, &s->waiting, r);
             ag_request_end(s, r, st, &err);
@@ -182,7 +182,7 @@ static void end_all(ag_serving *s, ag_served_request **list) {
     ag_mutex_lock(&s->lock);
     for (ag_served_request *r = *list; r; r = r->next) atomic_store(&r->cancelled, true);
     ag_mutex_unlock(&s->lock);
-    end_list(s, list);
+    end_due(s, list);
 }
 
 static void *engine_main(void *user) {
@@ -190,8 +190,8 @@ static void *engine_main(void *user) {
     while (wait_for_work(s)) {
         const double start = ag_now_s();
         run_jobs(s, false);
-        end_list(s, &s->waiting);
-        end_list(s, &s->running);
+        end_due(s, &s->waiting);
+        end_due(s, &s->running);
         admit(s);
         ag_serving_step(s);
         s->now.busy_s += ag_now_s() - start;
@@ -207,9 +207,9 @@ static void *engine_main(void *user) {
 /* ---- its life ---- */
 
 static ag_status check_params(const ag_serving_params *p, ag_error *err) {
-    if (!p->max_running || p->max_running > AG_SERVING_MOST_RUNNING) {
+    if (!p->max_running || p->max_running > AG_SERVING_MAX_RUNNING) {
         return AG_FAIL(err, INVALID, "%u answers at a time (max_running), 1 to %d are possible",
-                       p->max_running, AG_SERVING_MOST_RUNNING);
+                       p->max_running, AG_SERVING_MAX_RUNNING);
     }
     if (p->step_rows < 32 || p->step_rows > 65536) {
         return AG_FAIL(err, INVALID, "steps of %u rows (step_rows), 32 to 65536 are possible",
@@ -219,8 +219,9 @@ static ag_status check_params(const ag_serving_params *p, ag_error *err) {
         return AG_FAIL(err, INVALID, "replays of %g times a text (replay_share)",
                        (double)p->replay_share);
     }
-    const bool keeps = p->replay_keep_tokens || p->replay_keep_ratio > 0;
-    if (p->replay_share > 0 && !(keeps && p->replay_keep_ratio >= 0 && p->replay_keep_ratio <= 1)) {
+    const bool has_target = p->replay_keep_tokens || p->replay_keep_ratio > 0;
+    if (p->replay_share > 0 &&
+        !(has_target && p->replay_keep_ratio >= 0 && p->replay_keep_ratio <= 1)) {
         return AG_FAIL(err, INVALID, "replays that keep %g times the cache and %u tokens",
                        (double)p->replay_keep_ratio, p->replay_keep_tokens);
     }
@@ -228,8 +229,8 @@ static ag_status check_params(const ag_serving_params *p, ag_error *err) {
 }
 
 static void release(ag_serving *s) {
-    ag_prefix_files_keep_all(s);
-    ag_floor_close(s);
+    ag_prefix_files_queue_all(s);
+    ag_engine_lock_close(s);
     ag_prefix_drop_all(s, NULL);
     ag_prefix_files_release(s);
     ag_masks_close(s);
@@ -239,10 +240,10 @@ static void release(ag_serving *s) {
         ag_served_model_destroy(s->models[i]);
     }
     ag_sys_monitor_destroy(s->monitor);
-    ag_held_list_release(s, s->held);
+    ag_session_list_release(s, s->sessions);
     ag_backend_destroy(s->backend);
     ag_condition_destroy(&s->masks.work);
-    ag_condition_destroy(&s->floor.changed);
+    ag_condition_destroy(&s->engine_lock.changed);
     ag_condition_destroy(&s->done);
     ag_condition_destroy(&s->work);
     ag_mutex_destroy(&s->lock);
@@ -251,7 +252,7 @@ static void release(ag_serving *s) {
 
 static ag_status check_base(const ag_serving *s, ag_error *err) {
     if (!s->params.memory_limit) return AG_OK;
-    const uint64_t used = ag_governor_used(s);
+    const uint64_t used = ag_memory_budget_used(s);
     if (!used) return AG_FAIL(err, UNSUPPORTED, "this system does not say what a process occupies");
     if (used + s->params.caller_reserve < s->params.memory_limit) return AG_OK;
     return AG_FAIL(err, NOMEM,
@@ -272,7 +273,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     ag_mutex_init(&s->lock);
     ag_condition_init(&s->work);
     ag_condition_init(&s->done);
-    ag_condition_init(&s->floor.changed);
+    ag_condition_init(&s->engine_lock.changed);
     ag_condition_init(&s->masks.work);
     ag_status st = ag_backend_create(&p.backend, &s->backend, err);
     if (st == AG_OK) st = check_base(s, err);
@@ -282,7 +283,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
         s->params.prefix_dir = s->prefix_dir = ag_strdup(p.prefix_dir);
         st = s->prefix_dir ? ag_prefix_files_open(s, err)
                            : AG_FAIL(err, NOMEM, "path of the prefix directory");
-        if (st == AG_OK) st = ag_floor_open(s, err);
+        if (st == AG_OK) st = ag_engine_lock_open(s, err);
     }
     if (st == AG_OK) st = ag_masks_open(s, err);
     if (st == AG_OK) {

@@ -12,9 +12,9 @@
 #include <stdatomic.h>
 
 enum {
-    AG_SERVING_MOST_RUNNING = 256, /* answers at a time */
-    AG_SERVING_MOST_MODELS = 128,
-    AG_SERVING_GRANT = 256, /* tokens of an answer without a limit of its own, at a time */
+    AG_SERVING_MAX_RUNNING = 256, /* answers at a time */
+    AG_SERVING_MAX_MODELS = 128,
+    AG_SERVING_EXTEND_TOKENS = 256, /* tokens of an answer without a limit of its own, at a time */
 };
 
 /* A client that has requests. It is freed with the last of them. */
@@ -69,8 +69,8 @@ struct ag_answer {
     size_t *starts;  /* [ids.cap] bytes of text before each of them */
     size_t n_text;   /* bytes of text so far */
     size_t n_emitted;
-    uint64_t granted; /* tokens that there is memory for */
-    bool is_late;     /* its logits are there, its mask was not */
+    uint64_t n_reserved; /* tokens that there is memory for */
+    bool is_late;        /* its logits are there, its mask was not */
     bool ended;
     ag_finish finish;
     size_t stop; /* which stop string ended it */
@@ -88,14 +88,14 @@ struct ag_served_request {
     atomic_bool cancelled;         /* by any thread */
 
     double started_at, read_at;
-    ag_session *session; /* reads the prompt; then the first answer's. NULL: not reading */
-    size_t n_passed;     /* answers of others that began before it, though they came later */
-    bool awaits_prefix;  /* it could not begin because of one that is on its way */
-    bool is_patient;     /* it may wait for another request to read it */
-    bool has_fetched;    /* a file was read for it */
-    bool has_begun;      /* it counts among those that run */
-    bool is_managed;     /* a policy lets tokens leave */
-    bool has_evicted;    /* or has inherited a session that did */
+    ag_session *session;      /* reads the prompt; then the first answer's. NULL: not reading */
+    size_t n_overtaken;       /* answers of others that began before it, though they came later */
+    bool awaits_prefix;       /* it could not begin because of one that is on its way */
+    bool may_wait_for_prefix; /* it may wait for another request to read it */
+    bool has_fetched;         /* a file was read for it */
+    bool has_begun;           /* it counts among those that run */
+    bool is_managed;          /* a policy lets tokens leave */
+    bool has_evicted;         /* or has inherited a session that did */
     size_t n_cached, n_read;
     uint64_t round;       /* in which it was last looked at */
     uint64_t served;      /* when a chunk of its prompt was last read, in chunks */
@@ -103,37 +103,37 @@ struct ag_served_request {
     size_t n_open;        /* answers that have not ended */
     size_t n_late;        /* answers that wait for the mask thread */
     ag_mask_group *masks; /* NULL: no constraint, or not begun */
-    uint64_t kv_promised, fixed_promised;
-    uint64_t constraint_promised; /* of what it grows by, with what is there */
+    uint64_t kv_reserved, fixed_reserved;
+    uint64_t constraint_reserved; /* of what it grows by, with what is there */
     size_t n_pooled;
     double *pooled; /* [hidden_size] of an embedding; NULL: answers are generated */
     ag_status status;
     ag_error error;
 };
 
-typedef enum ag_parked_state {
-    AG_PARKED_KEPT,
-    AG_PARKED_LEAVING, /* it waits to be written, and may stay after all */
-    AG_PARKED_WRITTEN, /* just now: it is gone afterwards, and may be forked until then */
-} ag_parked_state;
+typedef enum ag_prefix_state {
+    AG_PREFIX_RESIDENT,
+    AG_PREFIX_QUEUED,  /* it waits to be written, and may stay after all */
+    AG_PREFIX_WRITING, /* just now: it is gone afterwards, and may be forked until then */
+} ag_prefix_state;
 
 /* A session that no request uses. */
-typedef struct ag_parked {
-    struct ag_parked *next;
+typedef struct ag_prefix_entry {
+    struct ag_prefix_entry *next;
     uint64_t id;
     ag_served_model *model;
     char *scope; /* NULL: of requests without one */
     ag_session *session;
     ag_session_params params;
-    ag_ids ids;               /* that it has consumed */
-    ag_resident_session held; /* its figures, which do not change; without scope */
+    ag_ids ids;                   /* that it has consumed */
+    ag_resident_session resident; /* its figures, which do not change; without scope */
     bool has_evicted;
-    bool pinned;       /* about to be used */
-    bool is_small;     /* a replay has made it so, or could not */
-    double not_before; /* there was no room for a replay: not again until then */
-    ag_parked_state state;
+    bool pinned;        /* about to be used */
+    bool is_compressed; /* a replay has made it so, or could not */
+    double retry_at;    /* there was no room for a replay: not again until then */
+    ag_prefix_state state;
     double used_at;
-} ag_parked;
+} ag_prefix_entry;
 
 typedef struct ag_prefix_file ag_prefix_file;
 
@@ -147,16 +147,16 @@ typedef struct ag_prefix_fetch {
 /* What others wait for: the thread that writes and reads files of sessions has sessions, models and
  * lists to itself while it has the floor, which the engine's thread gives it between two steps. It
  * gives it back wherever it waits for the disk. Under the lock. */
-typedef struct ag_floor {
+typedef struct ag_engine_lock {
     ag_os_thread thread;
     bool has_thread;
     bool has_work, is_ending, has_ended;
-    bool is_wanted, is_given;
+    bool is_requested, is_held;
     ag_condition changed;
-    double end_by;                   /* what is not written by then is not written; 0: ever */
+    double write_until;              /* what is not written by then is not written; 0: ever */
     void (*before_disk)(void *user); /* for tests; NULL: none */
     void *before_disk_user;
-} ag_floor;
+} ag_engine_lock;
 
 /* Work that a caller waits for while the engine's thread does it, between two steps. */
 typedef struct ag_serving_job {
@@ -169,7 +169,7 @@ typedef struct ag_serving_job {
     bool done;
 } ag_serving_job;
 
-typedef struct ag_held_list ag_held_list;
+typedef struct ag_session_list ag_session_list;
 
 struct ag_serving {
     ag_serving_params params;
@@ -187,13 +187,13 @@ struct ag_serving {
     ag_serving_job *jobs;
     ag_request_id last_id;
     ag_serving_stats stats; /* as last published */
-    uint64_t most_told;     /* the highest memory_used of which somebody was told */
-    uint64_t n_submitted, n_turned_away;
+    uint64_t max_published; /* the highest memory_used of which somebody was told */
+    uint64_t n_submitted, n_rejected;
     uint64_t n_seen; /* n_submitted when the engine last read the queue */
-    ag_held_list *held;
+    ag_session_list *sessions;
 
     /* Grows under the lock; what is there stays. */
-    ag_served_model *models[AG_SERVING_MOST_MODELS];
+    ag_served_model *models[AG_SERVING_MAX_MODELS];
     atomic_size_t n_models;
 
     ag_serving_stats now; /* the engine's own figures */
@@ -202,26 +202,26 @@ struct ag_serving {
     uint64_t n_chunks, round, n_turns;
     bool is_fetching; /* a session from a file is being parked */
     bool has_warned;  /* sessions that watch memory */
-    bool is_held_up;  /* what waits, waits for a file */
-    ag_parked *parked;
-    size_t n_leaving;             /* of these, by way of files */
+    bool is_blocked;  /* what waits, waits for a file */
+    ag_prefix_entry *prefixes;
+    size_t n_writing;             /* of these, by way of files */
     char *prefix_dir;             /* a copy; NULL: none */
     struct ag_prefix_file *files; /* of what was parked and has left memory */
     ag_prefix_fetch fetch;
     bool has_failed_writing; /* the last time, and the log has it */
-    ag_floor floor;
+    ag_engine_lock engine_lock;
     ag_mask_thread masks;
     ag_sys_monitor *monitor; /* NULL: something else bounds what is parked */
     double published_at;
 };
 
 /* serving.c. Has the job run, and waits for it; what it returns. */
-ag_status ag_serving_do(ag_serving *s, ag_serving_job *job, ag_error *err);
+ag_status ag_serving_run_job(ag_serving *s, ag_serving_job *job, ag_error *err);
 
 /* models.c */
 void ag_served_model_destroy(ag_served_model *m);
 /* On the engine's thread: weights are there when it returns AG_OK. */
-ag_status ag_served_model_need(ag_serving *s, ag_served_model *m, ag_error *err);
+ag_status ag_served_model_ensure_loaded(ag_serving *s, ag_served_model *m, ag_error *err);
 void ag_served_model_unload(ag_serving *s, ag_served_model *m);
 
 /* queue.c */
@@ -232,7 +232,7 @@ void ag_serving_unlink(ag_serving *s, ag_served_request **list, ag_served_reques
 void ag_serving_start(ag_serving *s, ag_served_request *r);
 
 /* Bytes that waiting requests may take together. */
-uint64_t ag_serving_most_waiting(uint64_t memory_limit);
+uint64_t ag_serving_max_waiting_bytes(uint64_t memory_limit);
 
 /* clients.c. The first four: under the lock. */
 /* Returns the client of this name, for one request more. NULL: no memory. */
@@ -240,8 +240,9 @@ ag_serving_client *ag_client_acquire(ag_serving *s, const char *name);
 void ag_client_release(ag_serving *s, ag_serving_client *c);
 /* Reserves a place in the queue. Fails with AG_BUSY if the client has its share, or all places are
  * taken and no other client exceeds its share. */
-ag_status ag_client_take_place(ag_serving *s, ag_serving_client *c, uint64_t bytes, ag_error *err);
-void ag_client_give_place(ag_serving *s, const ag_served_request *r);
+ag_status ag_client_reserve_place(ag_serving *s, ag_serving_client *c, uint64_t bytes,
+                                  ag_error *err);
+void ag_client_release_place(ag_serving *s, const ag_served_request *r);
 /* Returns whether the request must leave the free places of running answers to other clients. */
 bool ag_client_must_wait(ag_serving *s, const ag_served_request *r);
 void ag_client_begin_step(ag_serving *s);
@@ -249,7 +250,7 @@ void ag_client_begin_step(ag_serving *s);
 size_t ag_client_count_readers(ag_serving *s, const ag_served_model *m);
 /* Counts n prompt rows of the request. Fails if they exceed the share of its client while others of
  * the n_readers are of other clients. */
-bool ag_client_take_rows(ag_serving *s, const ag_served_request *r, size_t n_readers, size_t n);
+bool ag_client_reserve_rows(ag_serving *s, const ag_served_request *r, size_t n_readers, size_t n);
 
 /* request.c */
 /* Takes the first waiting one into the step: memory, prefix, session. AG_BUSY: not now. */
@@ -259,7 +260,7 @@ ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *
 /* What is still open ends as cancelled or failed; the request's last event. It is not in a list any
  * more and is destroyed. */
 void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_error *err);
-void ag_request_tell(const ag_served_request *r, ag_request_event *e);
+void ag_request_send_event(const ag_served_request *r, ag_request_event *e);
 
 /* answer.c */
 ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_error *err);
@@ -268,7 +269,7 @@ void ag_answer_release(ag_answer *a);
  * last. */
 ag_status ag_answer_choose(ag_serving *s, ag_answer *a, ag_error *err);
 /* Shows what was waiting, tells the figures, parks the session. */
-ag_status ag_answer_end(ag_serving *s, ag_answer *a, ag_finish why, ag_error *err);
+ag_status ag_answer_end(ag_serving *s, ag_answer *a, ag_finish reason, ag_error *err);
 /* Tokens that the session has consumed; data is the caller's. */
 ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err);
 
@@ -276,7 +277,7 @@ ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err);
 /* The request gets no answers, but a vector. */
 ag_status ag_embedding_begin(ag_served_request *r, ag_error *err);
 /* An ag_logits_fn: a token's hidden state joins those of the request `user`. */
-bool ag_embedding_take(void *user, size_t i, const float *hidden);
+bool ag_embedding_add_row(void *user, size_t i, const float *hidden);
 /* The prompt has been read. */
 ag_status ag_embedding_end(ag_served_request *r, ag_error *err);
 
@@ -289,10 +290,10 @@ void ag_serving_step(ag_serving *s);
 /* prefix_store.c */
 /* What a request can go on from. */
 typedef struct ag_prefix {
-    ag_parked *parked;   /* NULL: the session of a running request, or none */
-    ag_session *session; /* borrowed; NULL: none */
-    size_t n;            /* tokens of the prompt that need not be read */
-    bool whole;          /* all that the session has consumed */
+    ag_prefix_entry *entry; /* NULL: the session of a running request, or none */
+    ag_session *session;    /* borrowed; NULL: none */
+    size_t n;               /* tokens of the prompt that need not be read */
+    bool is_full_match;     /* all that the session has consumed */
     bool has_evicted;
 } ag_prefix;
 /* AG_BUSY: it is on its way, from a file or through another request. */
@@ -300,19 +301,20 @@ ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag
 /* What whoever goes on from it need not take anew. */
 uint64_t ag_prefix_shared_bytes(const ag_prefix *from);
 /* A session that stands behind the prefix. */
-ag_status ag_prefix_take(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err);
+ag_status ag_prefix_acquire(ag_serving *s, ag_prefix *from, ag_session **out, ag_error *err);
 /* Transfers session and ids; without ids, and without memory for the rest, they are dropped. */
-void ag_prefix_park(ag_serving *s, const ag_served_request *r, ag_session *session, ag_ids *ids);
+void ag_prefix_store_session(ag_serving *s, const ag_served_request *r, ag_session *session,
+                             ag_ids *ids);
 /* The one that is least worth keeping leaves, or begins to; false: there is none that stays. */
-bool ag_prefix_drop_one(ag_serving *s);
+bool ag_prefix_evict_one(ag_serving *s);
 /* At once, without a file. */
-void ag_prefix_drop(ag_serving *s, ag_parked *k);
+void ag_prefix_drop(ag_serving *s, ag_prefix_entry *k);
 void ag_prefix_drop_all(ag_serving *s, const ag_served_model *of);
-void ag_prefix_set_state(ag_serving *s, ag_parked *k, ag_parked_state state);
+void ag_prefix_set_state(ag_serving *s, ag_prefix_entry *k, ag_prefix_state state);
 bool ag_prefix_has(const ag_serving *s, const ag_served_model *m);
 uint64_t ag_prefix_bytes(const ag_serving *s);
 /* Of those that are leaving. */
-uint64_t ag_prefix_leaving_bytes(const ag_serving *s);
+uint64_t ag_prefix_writing_bytes(const ag_serving *s);
 /* Parameters of the session that the request needs. */
 ag_session_params ag_request_session_params(const ag_serving *s, const ag_served_request *r);
 
@@ -320,55 +322,55 @@ ag_session_params ag_request_session_params(const ag_serving *s, const ag_served
 ag_status ag_prefix_files_open(ag_serving *s, ag_error *err);
 void ag_prefix_files_release(ag_serving *s);
 /* All that are parked are to be written, if they are worth it. */
-void ag_prefix_files_keep_all(ag_serving *s);
+void ag_prefix_files_queue_all(ag_serving *s);
 /* Whether a session that is to leave memory is to be written before. */
-bool ag_prefix_files_wants(ag_serving *s, const ag_parked *k);
+bool ag_prefix_files_should_write(ag_serving *s, const ag_prefix_entry *k);
 /* AG_BUSY: a session that has clearly more tokens in common with the request's prompt comes from a
  * file, or will when another one has come. AG_OK: there is none, or the request has had one. */
 ag_status ag_prefix_files_fetch(ag_serving *s, ag_served_request *r, size_t better_than,
                                 ag_error *err);
 /* With the floor: reads or writes one; false: there is nothing to do. */
-bool ag_prefix_files_work(ag_serving *s);
+bool ag_prefix_files_run_next(ag_serving *s);
 
 /* prefix_thread.c */
-ag_status ag_floor_open(ag_serving *s, ag_error *err);
+ag_status ag_engine_lock_open(ag_serving *s, ag_error *err);
 /* There is something to be read or written. */
-void ag_floor_call(ag_serving *s);
+void ag_engine_lock_notify(ag_serving *s);
 /* Gives the floor to who wants it, and waits until it is given back. */
-void ag_floor_give(ag_serving *s);
+void ag_engine_lock_yield(ag_serving *s);
 /* The same, and waits until somebody wants it. */
-void ag_floor_wait(ag_serving *s);
+void ag_engine_lock_wait(ag_serving *s);
 /* Writes what is parked, newest first, as far as it comes in half a minute, and ends the thread.
  * The engine's own has ended. */
-void ag_floor_close(ag_serving *s);
+void ag_engine_lock_close(ag_serving *s);
 /* For the thread of the files: around whatever waits for the disk. user: the ag_serving. */
-void ag_floor_leave(void *user);
-void ag_floor_take(void *user);
+void ag_engine_lock_release(void *user);
+void ag_engine_lock_acquire(void *user);
 
 /* governor.c */
 /* A session that cannot go back leaves a copy where its prompt ends. */
-bool ag_model_leaves_copies(const ag_model_info *info);
+bool ag_model_needs_prompt_copies(const ag_model_info *info);
 /* Makes room for so many bytes more: AG_NOMEM, with the numbers, if there is none. */
-ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
-                          const char *what, ag_error *err);
+ag_status ag_memory_budget_reserve(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
+                                   const char *what, ag_error *err);
 /* The same for a model's weights, what its steps need, and one small request. */
-ag_status ag_governor_ask_weights(ag_serving *s, ag_served_model *m, uint64_t weights,
-                                  ag_error *err);
+ag_status ag_memory_budget_reserve_weights(ag_serving *s, ag_served_model *m, uint64_t weights,
+                                           ag_error *err);
 /* What the limit is about, now. */
-uint64_t ag_governor_used(const ag_serving *s);
+uint64_t ag_memory_budget_used(const ag_serving *s);
 /* What a model takes beside its weights, and until it is resident. */
-uint64_t ag_governor_scratch(const ag_serving *s, const ag_served_model *m, ag_error *err);
+uint64_t ag_memory_budget_scratch(const ag_serving *s, const ag_served_model *m, ag_error *err);
 /* Fills in what the request will take at most; `cached` tokens are there already. */
-ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_error *err);
+ag_status ag_memory_budget_plan_request(const ag_serving *s, ag_served_request *r, ag_error *err);
 /* Before a request's constraint grows: more for it, if what was promised runs short. */
-ag_status ag_governor_grow_constraint(ag_serving *s, ag_served_request *r, ag_error *err);
+ag_status ag_memory_budget_extend_constraint(ag_serving *s, ag_served_request *r, ag_error *err);
 /* Returns the bytes of a request's constraint from which on it must grow first. */
-uint64_t ag_governor_constraint_limit(const ag_serving *s, const ag_served_request *r);
+uint64_t ag_memory_budget_constraint_limit(const ag_serving *s, const ag_served_request *r);
 /* Tokens more for an answer that has no limit of its own; false: there is no memory. */
-bool ag_governor_grant(ag_serving *s, ag_answer *a);
+bool ag_memory_budget_extend_answer(ag_serving *s, ag_answer *a);
 
 /* What there is too little of for so many bytes more, if nothing is given up for them. */
-uint64_t ag_governor_lacks(const ag_serving *s, uint64_t bytes);
+uint64_t ag_memory_budget_shortfall(const ag_serving *s, uint64_t bytes);
 
 /* idle.c */
 /* When something is to be done that can wait; INFINITY: there is nothing. */
@@ -378,9 +380,10 @@ void ag_idle_work(ag_serving *s);
 
 /* stats.c */
 /* Its figures, without scope and as if just used. */
-ag_resident_session ag_held_figures(ag_session *session, uint64_t id, const ag_served_model *m,
-                                    const ag_session_params *params);
+ag_resident_session ag_resident_session_of(ag_session *session, uint64_t id,
+                                           const ag_served_model *m,
+                                           const ag_session_params *params);
 void ag_serving_publish(ag_serving *s, bool always);
-void ag_held_list_release(ag_serving *s, ag_held_list *list);
+void ag_session_list_release(ag_serving *s, ag_session_list *list);
 
 #endif

@@ -12,15 +12,15 @@
 #include <string.h>
 
 /* While it works: often enough for people, seldom enough to cost nothing. */
-static const double every_s = 0.02;
+static const double PUBLISH_EVERY_S = 0.02;
 
-struct ag_held_list {
+struct ag_session_list {
     size_t n_users; /* under the engine's lock: itself, and whoever reads it */
     size_t n, cap;
     ag_resident_session *sessions; /* scopes are copies */
 };
 
-void ag_held_list_release(ag_serving *s, ag_held_list *list) {
+void ag_session_list_release(ag_serving *s, ag_session_list *list) {
     if (!list) return;
     ag_mutex_lock(&s->lock);
     const bool last = --list->n_users == 0;
@@ -33,26 +33,27 @@ void ag_held_list_release(ag_serving *s, ag_held_list *list) {
 
 /* ---- sessions ---- */
 
-static uint32_t fullest_head(const ag_kv_cache *c) {
-    uint32_t most = 0;
+static uint32_t max_head_slots(const ag_kv_cache *c) {
+    uint32_t max = 0;
     for (uint32_t l = 0; ag_kv_cache_layer(c, l); l++) {
         for (uint32_t h = 0; h < ag_kv_cache_layer(c, l)->n_kv_heads; h++) {
             const uint32_t n = ag_kv_cache_n_slots(c, l, h);
-            if (n > most) most = n;
+            if (n > max) max = n;
         }
     }
-    return most;
+    return max;
 }
 
-ag_resident_session ag_held_figures(ag_session *session, uint64_t id, const ag_served_model *m,
-                                    const ag_session_params *params) {
+ag_resident_session ag_resident_session_of(ag_session *session, uint64_t id,
+                                           const ag_served_model *m,
+                                           const ag_session_params *params) {
     const ag_kv_cache *cache = ag_session_kv_cache(session);
     const ag_eviction_policy *policy = params->eviction.policy;
     return (ag_resident_session){
         .id = id,
         .model = m->name,
         .n_tokens = ag_session_position(session),
-        .n_slots = fullest_head(cache),
+        .n_slots = max_head_slots(cache),
         .kv_bytes = ag_kv_cache_memory_usage_bytes(cache),
         .shared_bytes = ag_kv_cache_shared_bytes(cache),
         .policy = policy ? policy->name : "none",
@@ -60,35 +61,35 @@ ag_resident_session ag_held_figures(ag_session *session, uint64_t id, const ag_s
     };
 }
 
-static ag_resident_session *hold(ag_held_list *list, const ag_resident_session *h,
-                                 const char *scope) {
+static ag_resident_session *add_session(ag_session_list *list, const ag_resident_session *h,
+                                        const char *scope) {
     ag_resident_session *to = &list->sessions[list->n++];
     *to = *h;
     to->scope = scope ? ag_strdup(scope) : NULL;
     return to;
 }
 
-static void hold_running(ag_held_list *list, ag_session *session, const ag_served_request *r) {
+static void add_running(ag_session_list *list, ag_session *session, const ag_served_request *r) {
     if (!session || list->n == list->cap) return;
-    const ag_resident_session h = ag_held_figures(session, r->id, r->p.model, &r->p.session);
-    hold(list, &h, r->p.scope)->is_running = true;
+    const ag_resident_session h = ag_resident_session_of(session, r->id, r->p.model, &r->p.session);
+    add_session(list, &h, r->p.scope)->is_running = true;
 }
 
 /* NULL: there is no memory for it. */
-static ag_held_list *list_held(ag_serving *s) {
+static ag_session_list *list_sessions(ag_serving *s) {
     const double now = ag_now_s();
-    ag_held_list *list = ag_calloc(1, sizeof *list);
+    ag_session_list *list = ag_calloc(1, sizeof *list);
     if (!list) return NULL;
     list->n_users = 1;
     list->cap = s->n_answers + s->now.n_prefix_entries;
     list->sessions = ag_calloc(list->cap + 1, sizeof *list->sessions);
     if (!list->sessions) list->cap = 0;
     for (const ag_served_request *r = s->running; r; r = r->next) {
-        hold_running(list, r->session, r);
-        for (size_t i = 0; i < r->p.n_answers; i++) hold_running(list, r->answers[i].session, r);
+        add_running(list, r->session, r);
+        for (size_t i = 0; i < r->p.n_answers; i++) add_running(list, r->answers[i].session, r);
     }
-    for (const ag_parked *k = s->parked; k && list->n < list->cap; k = k->next)
-        hold(list, &k->held, k->scope)->idle_s = now - k->used_at;
+    for (const ag_prefix_entry *k = s->prefixes; k && list->n < list->cap; k = k->next)
+        add_session(list, &k->resident, k->scope)->idle_s = now - k->used_at;
     return list;
 }
 
@@ -119,7 +120,7 @@ static void count_memory(ag_serving *s) {
     now->kv_bytes = in_use > base ? in_use - base : 0;
     now->device_bytes = mem->ops->available ? in_use : 0;
     now->memory_limit = s->params.memory_limit;
-    now->memory_used = ag_governor_used(s);
+    now->memory_used = ag_memory_budget_used(s);
     if (now->memory_used > now->memory_peak) now->memory_peak = now->memory_used;
     now->caller_bytes = s->params.caller_bytes ? s->params.caller_bytes(s->params.caller_user) : 0;
     now->file_bytes = ag_process_memory(&usage) == AG_OK ? usage.file : 0;
@@ -127,17 +128,17 @@ static void count_memory(ag_serving *s) {
 
 void ag_serving_publish(ag_serving *s, bool always) {
     const double now = ag_now_s();
-    if (!always && now - s->published_at < every_s) return;
+    if (!always && now - s->published_at < PUBLISH_EVERY_S) return;
     s->published_at = now;
     count_requests(s);
     count_memory(s);
-    ag_held_list *list = list_held(s), *old;
+    ag_session_list *list = list_sessions(s), *old;
     ag_mutex_lock(&s->lock);
     s->stats = s->now;
-    old = s->held;
-    s->held = list;
+    old = s->sessions;
+    s->sessions = list;
     ag_mutex_unlock(&s->lock);
-    ag_held_list_release(s, old);
+    ag_session_list_release(s, old);
 }
 
 /* The process grows and shrinks while the engine sleeps, too: requests are read and freed. */
@@ -147,9 +148,9 @@ static void refresh_memory(ag_serving *s, ag_serving_stats *out) {
     out->memory_used = usage.anonymous + ag_process_shared_bytes();
     if (!s->params.backend.zero_copy) out->memory_used += out->device_bytes;
     out->file_bytes = usage.file;
-    if (s->most_told < out->memory_peak) s->most_told = out->memory_peak;
-    if (s->most_told < out->memory_used) s->most_told = out->memory_used;
-    out->memory_peak = s->most_told;
+    if (s->max_published < out->memory_peak) s->max_published = out->memory_peak;
+    if (s->max_published < out->memory_used) s->max_published = out->memory_used;
+    out->memory_peak = s->max_published;
 }
 
 void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out) {
@@ -158,16 +159,16 @@ void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out) {
     refresh_memory(s, out);
     out->n_waiting = s->n_waiting;
     out->n_requests = s->n_submitted;
-    out->n_refused += s->n_turned_away;
+    out->n_refused += s->n_rejected;
     ag_mutex_unlock(&s->lock);
 }
 
 void ag_serving_each_session(ag_serving *s, bool (*each)(void *user, const ag_resident_session *h),
                              void *user) {
     ag_mutex_lock(&s->lock);
-    ag_held_list *list = s->held;
+    ag_session_list *list = s->sessions;
     if (list) list->n_users++;
     ag_mutex_unlock(&s->lock);
     for (size_t i = 0; list && i < list->n && each(user, &list->sessions[i]); i++) {}
-    ag_held_list_release(s, list);
+    ag_session_list_release(s, list);
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_RUNS = 1 << 20 };
+enum { MAX_RUNS = 1 << 20 };
 
 /* The view, and what grows while it is made. */
 typedef struct view_builder {
@@ -21,19 +21,19 @@ typedef struct view_builder {
 } view_builder;
 
 /* What a caller asks. */
-typedef struct view_question {
+typedef struct view_request {
     uint64_t id;
     const char *scope;
     view_builder *out;
-} view_question;
+} view_request;
 
 /* ---- runs ---- */
 
 static ag_status add_run(view_builder *b, uint32_t position, uint32_t n, ag_error *err) {
     const size_t n_runs = b->view.n_runs;
-    if (n_runs == MOST_RUNS)
+    if (n_runs == MAX_RUNS)
         return AG_FAIL(err, LIMIT, "session %llu retains more than %d runs of positions",
-                       (unsigned long long)b->view.id, MOST_RUNS);
+                       (unsigned long long)b->view.id, MAX_RUNS);
     if (n_runs == b->cap) {
         const size_t cap = b->cap ? 2 * b->cap : 256;
         ag_cache_run *runs = ag_realloc(b->runs, cap * sizeof *runs);
@@ -78,26 +78,26 @@ static ag_status add_head(view_builder *b, const ag_kv_cache *c, uint32_t layer,
 static void share_runs(view_builder *b) {
     if (b->view.n_heads < 2) return;
     ag_cache_head_view *head = &b->heads[b->view.n_heads - 1];
-    const ag_cache_head_view *before = head - 1;
-    if (head->n_runs != before->n_runs ||
-        memcmp(b->runs + head->first_run, b->runs + before->first_run,
+    const ag_cache_head_view *previous = head - 1;
+    if (head->n_runs != previous->n_runs ||
+        memcmp(b->runs + head->first_run, b->runs + previous->first_run,
                head->n_runs * sizeof *b->runs) != 0)
         return;
     b->view.n_runs = head->first_run;
-    head->first_run = before->first_run;
+    head->first_run = previous->first_run;
 }
 
 static ag_status add_layers(view_builder *b, const ag_kv_cache *c, ag_error *err) {
     size_t n_heads = 0;
-    uint32_t n_layers = 0, most_slots = 1;
+    uint32_t n_layers = 0, max_slots = 1;
     for (; ag_kv_cache_layer(c, n_layers); n_layers++) {
         const uint32_t n = ag_kv_layer_length(c, n_layers);
-        if (n > most_slots) most_slots = n;
+        if (n > max_slots) max_slots = n;
         n_heads += ag_kv_cache_layer(c, n_layers)->n_kv_heads;
     }
     b->layers = ag_calloc(n_layers + 1, sizeof *b->layers);
     b->heads = ag_calloc(n_heads + 1, sizeof *b->heads);
-    b->positions = ag_calloc(most_slots, sizeof *b->positions);
+    b->positions = ag_calloc(max_slots, sizeof *b->positions);
     if (!b->layers || !b->heads || !b->positions)
         return AG_FAIL(err, NOMEM, "view of %zu heads", n_heads);
     for (uint32_t l = 0; l < n_layers; l++) {
@@ -118,7 +118,7 @@ static ag_status view_session(view_builder *b, ag_session *session, const ag_ses
                               ag_error *err) {
     const ag_kv_cache *c = ag_session_kv_cache(session);
     const ag_eviction_policy *policy = p->eviction.policy;
-    const ag_eviction_stats *tally = ag_session_evictions(session);
+    const ag_eviction_stats *stats = ag_session_evictions(session);
     ag_cache_view *v = &b->view;
     v->n_tokens = ag_session_position(session);
     v->k_type = ag_kv_cache_params(c)->k_type;
@@ -126,8 +126,8 @@ static ag_status view_session(view_builder *b, ag_session *session, const ag_ses
     v->policy = policy ? policy->name : "none";
     v->budget = ag_session_kv_budget(session);
     v->n_protected = v->budget ? p->eviction.protected_prefix : 0;
-    v->n_evictions = tally->n_evictions;
-    v->n_evicted = tally->n_tokens;
+    v->n_evictions = stats->n_evictions;
+    v->n_evicted = stats->n_tokens;
     v->kv_bytes = ag_kv_cache_memory_usage_bytes(c);
     v->shared_bytes = ag_kv_cache_shared_bytes(c);
     return add_layers(b, c, err);
@@ -160,22 +160,22 @@ static ag_status view_running(const ag_serving *s, view_builder *b, const ag_ser
     return AG_NOT_FOUND;
 }
 
-static ag_status view_parked(view_builder *b, const ag_parked *k, ag_error *err) {
+static ag_status view_entry(view_builder *b, const ag_prefix_entry *k, ag_error *err) {
     b->view.model = k->model;
     AG_TRY(copy_ids(b, k->ids.data, k->ids.n, err));
     return view_session(b, k->session, &k->params, err);
 }
 
-static bool is_of_scope(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
-static ag_status view_found(const ag_serving *s, const view_question *q, ag_error *err) {
+static ag_status view_found(const ag_serving *s, const view_request *q, ag_error *err) {
     for (const ag_served_request *r = s->running; r; r = r->next) {
-        if (r->id != q->id || !is_of_scope(r->p.scope, q->scope)) continue;
+        if (r->id != q->id || !same_text(r->p.scope, q->scope)) continue;
         const ag_status st = view_running(s, q->out, r, err);
         if (st != AG_NOT_FOUND) return st;
     }
-    for (const ag_parked *k = s->parked; k; k = k->next) {
-        if (k->id == q->id && is_of_scope(k->scope, q->scope)) return view_parked(q->out, k, err);
+    for (const ag_prefix_entry *k = s->prefixes; k; k = k->next) {
+        if (k->id == q->id && same_text(k->scope, q->scope)) return view_entry(q->out, k, err);
     }
     return AG_FAIL(err, NOT_FOUND, "no session %llu is held", (unsigned long long)q->id);
 }
@@ -191,10 +191,10 @@ ag_status ag_serving_view_session(ag_serving *s, uint64_t id, const char *scope,
     *out = NULL;
     view_builder *b = ag_calloc(1, sizeof *b);
     if (!b) return AG_FAIL(err, NOMEM, "view of a session");
-    view_question q = {.id = id, .scope = scope, .out = b};
+    view_request q = {.id = id, .scope = scope, .out = b};
     ag_serving_job job = {.run = view_for_job, .user = &q};
     b->view.id = id;
-    const ag_status st = ag_serving_do(s, &job, err);
+    const ag_status st = ag_serving_run_job(s, &job, err);
     ag_free(b->positions);
     b->positions = NULL;
     b->view.layers = b->layers;

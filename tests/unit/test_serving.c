@@ -241,9 +241,9 @@ static void a_stop_string_ends_an_answer_and_is_not_shown(void **state) {
     (void)state;
     p.sampling.temperature = 0;
     run_request(&clients[0], &p);
-    const client_answer *whole = &clients[0].answers[0];
+    const client_answer *full = &clients[0].answers[0];
     char word[8] = "";
-    memcpy(word, whole->text + 30, 5);
+    memcpy(word, full->text + 30, 5);
     const char *const stops[] = {"\x01never", word};
     p.stop = stops;
     p.n_stop = 2;
@@ -251,9 +251,9 @@ static void a_stop_string_ends_an_answer_and_is_not_shown(void **state) {
     const client_answer *a = &clients[1].answers[0];
     assert_int_equal(a->finish, AG_FINISH_STOP_STRING);
     assert_int_equal(a->stop, 1);
-    assert_int_equal(a->len, strstr(whole->text, word) - whole->text);
-    assert_memory_equal(a->text, whole->text, a->len);
-    assert_true(a->n_ids <= a->n_generated && a->n_generated < whole->n);
+    assert_int_equal(a->len, strstr(full->text, word) - full->text);
+    assert_memory_equal(a->text, full->text, a->len);
+    assert_true(a->n_ids <= a->n_generated && a->n_generated < full->n);
     ag_ids_free(&ids);
 }
 
@@ -264,10 +264,10 @@ static void a_stop_id_ends_an_answer_like_an_eos(void **state) {
     ag_request_params p = request(ids, 30, 20);
     p.sampling.temperature = 0;
     run_request(&clients[0], &p);
-    const client_answer *whole = &clients[0].answers[0];
+    const client_answer *full = &clients[0].answers[0];
     size_t first = 0;
-    while (whole->ids[first] != whole->ids[9]) first++;
-    p.stop_ids = &whole->ids[9];
+    while (full->ids[first] != full->ids[9]) first++;
+    p.stop_ids = &full->ids[9];
     p.n_stop_ids = 1;
     p.ignore_eos = false;
     run_request(&clients[1], &p);

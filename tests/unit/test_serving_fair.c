@@ -79,7 +79,7 @@ static ag_status take_bytes(ag_serving *s, ag_served_request *r, const char *nam
     r->client = ag_client_acquire(s, name);
     r->bytes = kib << 10;
     assert_non_null(r->client);
-    const ag_status st = ag_client_take_place(s, r->client, r->bytes, NULL);
+    const ag_status st = ag_client_reserve_place(s, r->client, r->bytes, NULL);
     if (st != AG_OK) {
         ag_client_release(s, r->client);
         return st;
@@ -104,7 +104,7 @@ static void the_bytes_of_the_queue_are_shared_too(void **state) {
     assert_int_equal(take_bytes(&s, &all[4], "b", 600), AG_BUSY);
     assert_int_equal(take_bytes(&s, &all[4], "b", 200), AG_OK);
     for (size_t i = 0; i < 5; i++) {
-        ag_client_give_place(&s, &all[i]);
+        ag_client_release_place(&s, &all[i]);
         ag_client_release(&s, all[i].client);
     }
     assert_int_equal(s.n_waiting, 0);
@@ -254,15 +254,15 @@ static void a_client_reads_half_of_a_step_while_others_read(void **state) {
     ag_serving s = {.params.step_rows = 64, .running = &of_a};
     (void)state;
     of_a.next = &of_b;
-    assert_true(ag_client_take_rows(&s, &of_a, 4, 24));
-    assert_false(ag_client_take_rows(&s, &of_a, 4, 9));
-    assert_true(ag_client_take_rows(&s, &of_a, 4, 8));
-    assert_true(ag_client_take_rows(&s, &of_b, 4, 32));
+    assert_true(ag_client_reserve_rows(&s, &of_a, 4, 24));
+    assert_false(ag_client_reserve_rows(&s, &of_a, 4, 9));
+    assert_true(ag_client_reserve_rows(&s, &of_a, 4, 8));
+    assert_true(ag_client_reserve_rows(&s, &of_b, 4, 32));
     assert_true(b.served > a.served);
     /* The requests of the others have been read. */
-    assert_true(ag_client_take_rows(&s, &of_a, 3, 32));
+    assert_true(ag_client_reserve_rows(&s, &of_a, 3, 32));
     ag_client_begin_step(&s);
-    assert_true(ag_client_take_rows(&s, &of_a, 4, 32));
+    assert_true(ag_client_reserve_rows(&s, &of_a, 4, 32));
 }
 
 int main(void) {

@@ -405,7 +405,7 @@ static void others_go_on_meanwhile(void **state) {
     (void)state;
     p.prefix_bytes = 0;
     begin(&p);
-    serving->floor.before_disk = wait_for_disk;
+    serving->engine_lock.before_disk = wait_for_disk;
     say(&t, 200);
     say(&other, 100);
     talk first = other, second = other;
@@ -418,7 +418,7 @@ static void others_go_on_meanwhile(void **state) {
     end();
 
     begin(&p);
-    serving->floor.before_disk = wait_for_disk;
+    serving->engine_lock.before_disk = wait_for_disk;
     set_stuck(true);
     client late;
     client_init(&late);
@@ -456,7 +456,7 @@ static void leave_in_stuck_file(talk *t) {
     turn(t, 0, NULL);
     end();
     begin(&p);
-    serving->floor.before_disk = wait_for_disk;
+    serving->engine_lock.before_disk = wait_for_disk;
     set_stuck(true);
 }
 
@@ -550,7 +550,7 @@ static void what_waits_for_the_disk_is_bounded(void **state) {
     p.prefix_bytes = MIB;
     start_engine(&p);
     models[0] = add_model("model-0", WHOLE_DEMO); /* its sessions are large */
-    serving->floor.before_disk = wait_for_disk;
+    serving->engine_lock.before_disk = wait_for_disk;
     set_stuck(true);
     for (unsigned i = 0; i < N; i++) {
         talk t = {.seed = 100 + i};

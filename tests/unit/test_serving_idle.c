@@ -82,8 +82,8 @@ static void what_waits_becomes_smaller_and_goes_on(void **state) {
     assert_true(wait_replays(1));
     const ag_resident_session small = held_of(0);
     /* A quarter in the mean over the heads: 2,048 / 8 blocks of 128 slots or so, not 6. */
-    const uint64_t whole = small.kv_bytes + stats_now().replay_bytes;
-    assert_true(small.kv_bytes < whole / 2);
+    const uint64_t full = small.kv_bytes + stats_now().replay_bytes;
+    assert_true(small.kv_bytes < full / 2);
     hear(&t, &clients[0].answers[0]);
     const size_t before = t.n;
     say(&t, 9);
@@ -95,7 +95,7 @@ static void what_waits_becomes_smaller_and_goes_on(void **state) {
     ag_error err;
     must(ag_serving_load_model(serving, demo, &err), &err);
     assert_int_equal(stats_now().n_replays, 1);
-    assert_true(held_of(0).kv_bytes < whole / 2);
+    assert_true(held_of(0).kv_bytes < full / 2);
 }
 
 /* Its beginning is not there any more, so nobody else gets the wrong half of it. */

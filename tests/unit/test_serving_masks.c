@@ -208,7 +208,7 @@ static uint64_t n_rounds(void) {
     uint64_t n = 0;
     ag_serving_job job = {.run = read_round, .user = &n};
     ag_error err;
-    must(ag_serving_do(serving, &job, &err), &err);
+    must(ag_serving_run_job(serving, &job, &err), &err);
     return n;
 }
 

@@ -204,12 +204,12 @@ static void what_was_found_stays_though_a_file_has_more(void **state) {
     stop_and_trim(state); /* the session, of 10 MB, goes to its file */
     loaded_with(40 << 20);
     must(ag_serving_load_model(serving, demo, &err), &err);
-    serving->params.memory_limit = ag_governor_used(serving);
+    serving->params.memory_limit = ag_memory_budget_used(serving);
     ask(&clients[0], request(ids, FOUND, 2));
     assert_int_equal(clients[0].status, AG_NOMEM);
     serving->params.memory_limit = named_limit(&clients[0].error) + ROOM;
     ask(&clients[0], request(ids, FOUND, 2));
-    serving->params.memory_limit = ag_governor_used(serving) + LITTLE;
+    serving->params.memory_limit = ag_memory_budget_used(serving) + LITTLE;
     ask(&clients[1], request(ids, ASKED, 2));
     assert_int_equal(clients[0].status, AG_OK);
     assert_int_equal(clients[0].n_cached, 0);
@@ -375,7 +375,7 @@ static uint64_t lowered_limit;
  * above the margins. */
 static void lower_limit(client *c) {
     if (c->answers[0].n != TOKENS_BEFORE_LIMIT) return;
-    lowered_limit = serving->params.memory_limit = ag_governor_used(serving) + SPARE;
+    lowered_limit = serving->params.memory_limit = ag_memory_budget_used(serving) + SPARE;
     begin_watching();
 }
 
@@ -425,7 +425,7 @@ static void what_parked_sessions_leave_goes_back(void **state) {
     demo = add_model("demo", WHOLE_DEMO);
     park_many(3, 100); /* as much heap as it works with */
     ag_serving_job job = {.run = drop_parked};
-    must(ag_serving_do(serving, &job, &err), &err);
+    must(ag_serving_run_job(serving, &job, &err), &err);
     const uint64_t base = occupied();
     park_many(CROWD, 200);
     ag_serving_get_stats(serving, &stats);
@@ -433,7 +433,7 @@ static void what_parked_sessions_leave_goes_back(void **state) {
     const uint64_t full = occupied();
     assert_true(full > base + (64 << 20));
     ag_serving_job again = {.run = drop_parked};
-    must(ag_serving_do(serving, &again, &err), &err);
+    must(ag_serving_run_job(serving, &again, &err), &err);
     const uint64_t after = occupied(), twentieth = base / 20, least = 16 << 20;
     if (after > base + (twentieth > least ? twentieth : least))
         fail_msg("%.2f MiB are occupied, of %.2f with sessions and %.2f before",

@@ -23,7 +23,7 @@ enum {
     /* Of a request: tables of its caches, a sampler's lists, events on their way. */
     REQUEST_MARGIN = 128 << 10,
     /* What a constraint may grow by until more is asked for, and that of each text. */
-    CONSTRAINT_GRANT = 2 << 20,
+    CONSTRAINT_STEP = 2 << 20,
     CONSTRAINT_OWN = 64 << 10,
     /* Pieces of heap that loading leaves behind. */
     LOAD_MARGIN = 1 << 20,
@@ -31,7 +31,7 @@ enum {
     OPERATIONS_MARGIN = 24 << 20,
 };
 
-uint64_t ag_governor_used(const ag_serving *s) {
+uint64_t ag_memory_budget_used(const ag_serving *s) {
     ag_memory_usage usage;
     uint64_t bytes = 0;
     if (ag_process_memory(&usage) == AG_OK) bytes = usage.anonymous + ag_process_shared_bytes();
@@ -44,37 +44,37 @@ uint64_t ag_governor_used(const ag_serving *s) {
 /* ---- what is promised ---- */
 
 /* Of blocks that others hold too, a policy that moves slots makes copies of its own. */
-static uint64_t held_by(const ag_served_request *r, ag_session *session, bool first) {
+static uint64_t cache_bytes(const ag_served_request *r, ag_session *session, bool first) {
     const ag_kv_cache *cache = ag_session_kv_cache(session);
     const uint64_t bytes = ag_kv_cache_memory_usage_bytes(cache);
     return first && !r->is_managed ? bytes : bytes - ag_kv_cache_shared_bytes(cache);
 }
 
-static uint64_t held_kv(const ag_served_request *r) {
+static uint64_t kv_in_use(const ag_served_request *r) {
     uint64_t bytes = 0;
-    if (r->session) bytes += held_by(r, r->session, true);
+    if (r->session) bytes += cache_bytes(r, r->session, true);
     for (size_t i = 0, n = 0; r->answers && i < r->p.n_answers; i++) {
         ag_session *session = r->answers[i].session;
-        if (session) bytes += held_by(r, session, n++ == 0);
+        if (session) bytes += cache_bytes(r, session, n++ == 0);
     }
     return bytes;
 }
 
 /* Masks and states of its constraint, which grow with the texts. */
-static uint64_t held_by_constraint(const ag_served_request *r) {
+static uint64_t constraint_in_use(const ag_served_request *r) {
     if (r->masks) return ag_mask_group_bytes(r->masks);
     return r->p.constraint ? ag_constraint_shared_bytes(r->p.constraint) : 0;
 }
 
-static uint64_t left_of(uint64_t promised, uint64_t held) {
-    return promised > held ? promised - held : 0;
+static uint64_t unused_part(uint64_t reserved, uint64_t in_use) {
+    return reserved > in_use ? reserved - in_use : 0;
 }
 
 static uint64_t outstanding(const ag_serving *s) {
     uint64_t bytes = 0;
     for (const ag_served_request *r = s->running; r; r = r->next) {
-        bytes += r->fixed_promised + left_of(r->kv_promised, held_kv(r)) +
-                 left_of(r->constraint_promised, held_by_constraint(r));
+        bytes += r->fixed_reserved + unused_part(r->kv_reserved, kv_in_use(r)) +
+                 unused_part(r->constraint_reserved, constraint_in_use(r));
     }
     bytes += s->fetch.file ? s->fetch.bytes : 0;
     for (size_t i = 0; i < s->n_models; i++) {
@@ -86,14 +86,14 @@ static uint64_t outstanding(const ag_serving *s) {
 }
 
 /* Slots that a session of so many tokens comes to need. */
-static uint32_t slots_of(const ag_session_params *p, uint64_t n_prompt, uint64_t n_tokens,
-                         uint32_t budget) {
+static uint32_t slots_needed(const ag_session_params *p, uint64_t n_prompt, uint64_t n_tokens,
+                             uint32_t budget) {
     uint64_t slots = n_tokens;
     if (budget) {
         const bool bounded = p->eviction.prefill == AG_KV_PREFILL_BOUNDED;
-        uint64_t most = (uint64_t)budget + p->eviction.slack + p->prefill_chunk;
-        if (!bounded && n_prompt + 1 > most) most = n_prompt + 1;
-        if (most < slots) slots = most;
+        uint64_t max = (uint64_t)budget + p->eviction.slack + p->prefill_chunk;
+        if (!bounded && n_prompt + 1 > max) max = n_prompt + 1;
+        if (max < slots) slots = max;
     }
     slots = (slots + 127) / 128 * 128 + 128; /* and a block of which a copy is made */
     /* Heads end in blocks that each fills to another extent. */
@@ -101,7 +101,7 @@ static uint32_t slots_of(const ag_session_params *p, uint64_t n_prompt, uint64_t
     return slots > p->max_seq_len ? p->max_seq_len : (uint32_t)slots;
 }
 
-static uint32_t budget_of(const ag_session_params *p, uint32_t n_default) {
+static uint32_t eviction_budget(const ag_session_params *p, uint32_t n_default) {
     const ag_eviction_params *e = &p->eviction;
     if (!e->policy || !e->policy->select) return 0;
     if (e->budget_bytes || e->budget_ratio > 0) return n_default;
@@ -111,12 +111,12 @@ static uint32_t budget_of(const ag_session_params *p, uint32_t n_default) {
 }
 
 /* Caches as the device's pool has room for them. */
-static ag_status kv_of(const ag_serving *s, const ag_served_request *r,
-                       const ag_session_params *params, uint64_t n_tokens, ag_session_plan *plan,
-                       ag_error *err) {
+static ag_status plan_kv(const ag_serving *s, const ag_served_request *r,
+                         const ag_session_params *params, uint64_t n_tokens, ag_session_plan *plan,
+                         ag_error *err) {
     ag_session_params p = *params;
-    const uint32_t budget = budget_of(&p, p.max_seq_len);
-    p.max_seq_len = slots_of(&p, r->p.n_prompt, n_tokens, budget);
+    const uint32_t budget = eviction_budget(&p, p.max_seq_len);
+    p.max_seq_len = slots_needed(&p, r->p.n_prompt, n_tokens, budget);
     p.eviction.budget_ratio = 0; /* of another max_seq_len */
     if (budget && p.eviction.budget_tokens >= p.max_seq_len)
         p.eviction.budget_tokens = p.max_seq_len - 1;
@@ -125,34 +125,34 @@ static ag_status kv_of(const ag_serving *s, const ag_served_request *r,
     return AG_OK;
 }
 
-static uint64_t most_tokens(const ag_served_request *r) {
-    return r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_GRANT;
+static uint64_t max_new_tokens(const ag_served_request *r) {
+    return r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_EXTEND_TOKENS;
 }
 
-bool ag_model_leaves_copies(const ag_model_info *info) {
+bool ag_model_needs_prompt_copies(const ag_model_info *info) {
     bool any = info->state_bytes > 0;
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) any = any || info->layer_kinds[k].window;
     return any;
 }
 
-ag_status ag_governor_promise(const ag_serving *s, ag_served_request *r, ag_error *err) {
+ag_status ag_memory_budget_plan_request(const ag_serving *s, ag_served_request *r, ag_error *err) {
     const ag_session_params params = ag_request_session_params(s, r);
-    const uint64_t n_vocab = r->p.model->info.n_vocab, n = r->p.n_answers, more = most_tokens(r);
-    ag_session_plan one, answer, whole;
+    const uint64_t n_vocab = r->p.model->info.n_vocab, n = r->p.n_answers, more = max_new_tokens(r);
+    ag_session_plan one, answer, full;
     r->is_managed = params.eviction.policy || params.eviction.memory.threshold_bytes;
-    AG_TRY(kv_of(s, r, &params, r->p.n_prompt + more, &one, err));
-    AG_TRY(kv_of(s, r, &params, r->is_managed ? r->p.n_prompt + more : more, &answer, err));
-    r->kv_promised = one.kv_bytes + (n - 1) * (uint64_t)answer.kv_bytes;
+    AG_TRY(plan_kv(s, r, &params, r->p.n_prompt + more, &one, err));
+    AG_TRY(plan_kv(s, r, &params, r->is_managed ? r->p.n_prompt + more : more, &answer, err));
+    r->kv_reserved = one.kv_bytes + (n - 1) * (uint64_t)answer.kv_bytes;
     /* Logits, and what a sampler sorts. */
     /* What a policy plans with is as large as the session may become. */
-    AG_TRY(ag_session_plan_memory(&r->p.model->info, &params, &whole, err));
-    r->fixed_promised = n * (one.state_bytes + whole.eviction_bytes +
+    AG_TRY(ag_session_plan_memory(&r->p.model->info, &params, &full, err));
+    r->fixed_reserved = n * (one.state_bytes + full.eviction_bytes +
                              n_vocab * (sizeof(float) + 3 * sizeof(float)) + REQUEST_MARGIN);
-    r->constraint_promised =
-        r->p.constraint ? held_by_constraint(r) + CONSTRAINT_GRANT + n * CONSTRAINT_OWN : 0;
-    if (!ag_model_leaves_copies(&r->p.model->info)) return AG_OK;
-    r->kv_promised += one.kv_bytes;
-    r->fixed_promised += one.state_bytes + n_vocab * sizeof(float);
+    r->constraint_reserved =
+        r->p.constraint ? constraint_in_use(r) + CONSTRAINT_STEP + n * CONSTRAINT_OWN : 0;
+    if (!ag_model_needs_prompt_copies(&r->p.model->info)) return AG_OK;
+    r->kv_reserved += one.kv_bytes;
+    r->fixed_reserved += one.state_bytes + n_vocab * sizeof(float);
     return AG_OK;
 }
 
@@ -169,8 +169,8 @@ static ag_served_model *idle_model(const ag_serving *s, const ag_served_model *k
 }
 
 /* Something that can be had again goes. */
-static bool give_up_something(ag_serving *s, const ag_served_model *keep) {
-    if (ag_prefix_drop_one(s)) return true;
+static bool free_something(ag_serving *s, const ag_served_model *keep) {
+    if (ag_prefix_evict_one(s)) return true;
     ag_served_model *m = idle_model(s, keep);
     if (!m || ag_prefix_has(s, m)) return false;
     ag_served_model_unload(s, m);
@@ -178,7 +178,7 @@ static bool give_up_something(ag_serving *s, const ag_served_model *keep) {
 }
 
 /* What that could bring at most. */
-static uint64_t could_give_up(const ag_serving *s, const ag_served_model *keep) {
+static uint64_t freeable_bytes(const ag_serving *s, const ag_served_model *keep) {
     uint64_t bytes = ag_prefix_bytes(s);
     for (size_t i = 0; i < s->n_models; i++) {
         const ag_served_model *m = s->models[i];
@@ -203,72 +203,72 @@ static void warn_sessions(ag_serving *s, bool is_short) {
 static double in_mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
 /* For requests that will wait. */
-static uint64_t spared_to_wait(const ag_serving *s, uint64_t limit) {
-    const uint64_t most = ag_serving_most_waiting(limit), wait = s->waiting_bytes;
-    return most - (wait > WAITING_MARGIN ? wait : WAITING_MARGIN);
+static uint64_t waiting_reserve(const ag_serving *s, uint64_t limit) {
+    const uint64_t max = ag_serving_max_waiting_bytes(limit), waiting = s->waiting_bytes;
+    return max - (waiting > WAITING_MARGIN ? waiting : WAITING_MARGIN);
 }
 
 /* Buffers of the thread of files. */
 enum { FILES_MARGIN = 2 << 20 };
 
 /* And for the caller, as far as it does not occupy it already, and for what nobody counts. */
-static uint64_t spared(const ag_serving *s) {
+static uint64_t set_aside_bytes(const ag_serving *s) {
     const ag_serving_params *p = &s->params;
-    const uint64_t has = p->caller_bytes ? p->caller_bytes(p->caller_user) : 0;
-    return MARGIN + (p->prefix_dir ? FILES_MARGIN : 0) + spared_to_wait(s, p->memory_limit) +
-           (p->caller_reserve > has ? p->caller_reserve - has : 0);
+    const uint64_t in_use = p->caller_bytes ? p->caller_bytes(p->caller_user) : 0;
+    return MARGIN + (p->prefix_dir ? FILES_MARGIN : 0) + waiting_reserve(s, p->memory_limit) +
+           (p->caller_reserve > in_use ? p->caller_reserve - in_use : 0);
 }
 
 /* Of a larger limit more is spared, and the caller's reserve is taken to grow with it. In tenths of
  * a MiB, as messages tell it: rounded up. */
-static double mib_that_would_do(const ag_serving *s, uint64_t needed) {
+static double sufficient_mib(const ag_serving *s, uint64_t needed) {
     const double mib = 1 << 20, limit = (double)s->params.memory_limit;
-    const double wait = (double)spared_to_wait(s, s->params.memory_limit);
+    const double waiting = (double)waiting_reserve(s, s->params.memory_limit);
     const double reserve = (double)s->params.caller_reserve;
     double enough = (double)needed;
     for (int i = 0; i < 32; i++)
-        enough = (double)needed - wait + (double)spared_to_wait(s, (uint64_t)enough) +
+        enough = (double)needed - waiting + (double)waiting_reserve(s, (uint64_t)enough) +
                  reserve / limit * (enough - limit);
     return ceil(enough / mib * 10) / 10;
 }
 
-uint64_t ag_governor_lacks(const ag_serving *s, uint64_t bytes) {
+uint64_t ag_memory_budget_shortfall(const ag_serving *s, uint64_t bytes) {
     const uint64_t limit = s->params.memory_limit;
     if (!limit) return 0;
-    const uint64_t needed = ag_governor_used(s) + outstanding(s) + spared(s) + bytes;
+    const uint64_t needed = ag_memory_budget_used(s) + outstanding(s) + set_aside_bytes(s) + bytes;
     return needed > limit ? needed - limit : 0;
 }
 
-ag_status ag_governor_ask(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
-                          const char *what, ag_error *err) {
+ag_status ag_memory_budget_reserve(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
+                                   const char *what, ag_error *err) {
     const uint64_t limit = s->params.memory_limit;
     if (!limit) return AG_OK;
     for (;;) {
-        const uint64_t used = ag_governor_used(s), promised = outstanding(s), spare = spared(s);
-        const uint64_t needed = used + promised + spare + bytes;
+        const uint64_t used = ag_memory_budget_used(s), reserved = outstanding(s),
+                       set_aside = set_aside_bytes(s);
+        const uint64_t needed = used + reserved + set_aside + bytes;
         const bool fits = needed <= limit;
         if (fits) {
             warn_sessions(s, false);
             return AG_OK;
         }
-        const uint64_t leaving = ag_prefix_leaving_bytes(s);
-        if (s->n_leaving && needed <= limit + leaving)
+        const uint64_t writing = ag_prefix_writing_bytes(s);
+        if (s->n_writing && needed <= limit + writing)
             return AG_FAIL(err, BUSY, "%s waits for %.1f MiB that leave for files", what,
-                           in_mib(leaving));
-        if (needed - limit <= could_give_up(s, keep) + MARGIN && give_up_something(s, keep))
-            continue;
-        if (s->n_leaving) return AG_FAIL(err, BUSY, "%s waits for what leaves for files", what);
+                           in_mib(writing));
+        if (needed - limit <= freeable_bytes(s, keep) + MARGIN && free_something(s, keep)) continue;
+        if (s->n_writing) return AG_FAIL(err, BUSY, "%s waits for what leaves for files", what);
         warn_sessions(s, true);
         return AG_FAIL(err, NOMEM,
                        "%s needs %.1f MiB: %.1f are occupied, %.1f promised, %.1f set aside, of a "
                        "memory limit of %.1f; %.1f would do",
-                       what, in_mib(bytes), in_mib(used), in_mib(promised), in_mib(spare),
-                       in_mib(limit), mib_that_would_do(s, needed));
+                       what, in_mib(bytes), in_mib(used), in_mib(reserved), in_mib(set_aside),
+                       in_mib(limit), sufficient_mib(s, needed));
     }
 }
 
 /* A short prompt and a short answer. */
-static uint64_t least_request(const ag_served_model *m, ag_error *err) {
+static uint64_t min_request_bytes(const ag_served_model *m, ag_error *err) {
     ag_session_params p = m->session;
     ag_session_plan plan;
     if (p.max_seq_len > 256) p.max_seq_len = 256;
@@ -278,61 +278,61 @@ static uint64_t least_request(const ag_served_model *m, ag_error *err) {
            REQUEST_MARGIN + LOAD_MARGIN;
 }
 
-ag_status ag_governor_ask_weights(ag_serving *s, ag_served_model *m, uint64_t weights,
-                                  ag_error *err) {
-    const uint64_t least = least_request(m, err);
-    if (!least) return AG_INVALID;
-    return ag_governor_ask(s, weights + m->scratch_bytes + least, m, m->name, err);
+ag_status ag_memory_budget_reserve_weights(ag_serving *s, ag_served_model *m, uint64_t weights,
+                                           ag_error *err) {
+    const uint64_t min = min_request_bytes(m, err);
+    if (!min) return AG_INVALID;
+    return ag_memory_budget_reserve(s, weights + m->scratch_bytes + min, m, m->name, err);
 }
 
-uint64_t ag_governor_scratch(const ag_serving *s, const ag_served_model *m, ag_error *err) {
-    const size_t most = s->params.max_running;
-    const size_t rows = s->params.step_rows > most ? s->params.step_rows : most;
+uint64_t ag_memory_budget_scratch(const ag_serving *s, const ag_served_model *m, ag_error *err) {
+    const size_t max = s->params.max_running;
+    const size_t rows = s->params.step_rows > max ? s->params.step_rows : max;
     ag_session_plan plan;
     ag_session_params p = m->session;
     p.prefill_chunk = s->chunk;
     if (ag_session_plan_memory(&m->info, &p, &plan, err) != AG_OK) return 0;
-    const ag_workspace_shape shape = ag_model_workspace_shape(&m->info, rows, most);
+    const ag_workspace_shape shape = ag_model_workspace_shape(&m->info, rows, max);
     return ag_workspace_bytes(&shape) + 16 * (uint64_t)m->info.n_vocab * sizeof(float) +
            OPERATIONS_MARGIN;
 }
 
 /* What cannot wait, so that all do: others' sessions are on their way to files. */
-static ag_status ask_now(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
-                         const char *what, ag_error *err) {
-    ag_status st = ag_governor_ask(s, bytes, keep, what, err);
+static ag_status reserve_after_writes(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
+                                      const char *what, ag_error *err) {
+    ag_status st = ag_memory_budget_reserve(s, bytes, keep, what, err);
     while (st == AG_BUSY) {
-        ag_floor_wait(s);
-        st = ag_governor_ask(s, bytes, keep, what, err);
+        ag_engine_lock_wait(s);
+        st = ag_memory_budget_reserve(s, bytes, keep, what, err);
     }
     return st;
 }
 
-ag_status ag_governor_grow_constraint(ag_serving *s, ag_served_request *r, ag_error *err) {
+ag_status ag_memory_budget_extend_constraint(ag_serving *s, ag_served_request *r, ag_error *err) {
     if (!s->params.memory_limit || !r->masks) return AG_OK;
-    const uint64_t held = held_by_constraint(r);
-    if (held + CONSTRAINT_GRANT / 2 <= r->constraint_promised) return AG_OK;
-    AG_TRY(ask_now(s, CONSTRAINT_GRANT, r->p.model, "a constraint", err));
-    r->constraint_promised =
-        (held > r->constraint_promised ? held : r->constraint_promised) + CONSTRAINT_GRANT;
+    const uint64_t in_use = constraint_in_use(r);
+    if (in_use + CONSTRAINT_STEP / 2 <= r->constraint_reserved) return AG_OK;
+    AG_TRY(reserve_after_writes(s, CONSTRAINT_STEP, r->p.model, "a constraint", err));
+    r->constraint_reserved =
+        (in_use > r->constraint_reserved ? in_use : r->constraint_reserved) + CONSTRAINT_STEP;
     return AG_OK;
 }
 
-uint64_t ag_governor_constraint_limit(const ag_serving *s, const ag_served_request *r) {
-    return s->params.memory_limit ? r->constraint_promised - CONSTRAINT_GRANT / 2 : UINT64_MAX;
+uint64_t ag_memory_budget_constraint_limit(const ag_serving *s, const ag_served_request *r) {
+    return s->params.memory_limit ? r->constraint_reserved - CONSTRAINT_STEP / 2 : UINT64_MAX;
 }
 
-bool ag_governor_grant(ag_serving *s, ag_answer *a) {
+bool ag_memory_budget_extend_answer(ag_serving *s, ag_answer *a) {
     ag_served_request *r = a->request;
     const ag_session_params params = ag_request_session_params(s, r);
     ag_session_plan before, after;
-    const uint64_t n = r->p.n_prompt + a->granted;
-    if (kv_of(s, r, &params, n, &before, NULL) != AG_OK ||
-        kv_of(s, r, &params, n + AG_SERVING_GRANT, &after, NULL) != AG_OK)
+    const uint64_t n = r->p.n_prompt + a->n_reserved;
+    if (plan_kv(s, r, &params, n, &before, NULL) != AG_OK ||
+        plan_kv(s, r, &params, n + AG_SERVING_EXTEND_TOKENS, &after, NULL) != AG_OK)
         return false;
     const uint64_t more = after.kv_bytes > before.kv_bytes ? after.kv_bytes - before.kv_bytes : 0;
-    if (ask_now(s, more, r->p.model, "an answer", NULL) != AG_OK) return false;
-    r->kv_promised += more;
-    a->granted += AG_SERVING_GRANT;
+    if (reserve_after_writes(s, more, r->p.model, "an answer", NULL) != AG_OK) return false;
+    r->kv_reserved += more;
+    a->n_reserved += AG_SERVING_EXTEND_TOKENS;
     return true;
 }
