@@ -6,6 +6,7 @@
 #include "serving/serving_impl.h"
 #include "session/stop.h"
 
+#include <math.h>
 #include <string.h>
 
 ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_error *err) {
@@ -20,16 +21,6 @@ ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_
         AG_TRY(ag_decoder_create(m->tokenizer, r->p.keep_special, true, &a->decoder, err));
     if (!r->masks) return AG_OK;
     return ag_sampler_constrain(a->sampler, ag_mask_group_constraint(r->masks, index), err);
-}
-
-void ag_answer_release(ag_answer *a) {
-    ag_session_destroy(a->session);
-    ag_sampler_destroy(a->sampler);
-    ag_decoder_destroy(a->decoder);
-    ag_text_free(&a->pending);
-    ag_ids_free(&a->ids);
-    ag_free(a->starts);
-    *a = (ag_answer){0};
 }
 
 /* ---- what has been chosen ---- */
@@ -155,7 +146,7 @@ static void cache_session(ag_serving *s, ag_answer *a) {
     if (!session) return;
     if (!a->request->p.no_prefix) ag_answer_tokens(a, &ids, NULL);
     a->session = NULL; /* it does not count as running any more */
-    ag_prefix_store_session(s, a->request, session, &ids);
+    ag_prefix_cache_add(&s->prefixes, a->request, session, &ids);
 }
 
 ag_status ag_answer_end(ag_serving *s, ag_answer *a, ag_finish reason, ag_error *err) {
@@ -196,13 +187,37 @@ static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, 
     if (p->max_tokens > 0 && a->ids.n >= (uint64_t)p->max_tokens)
         return ag_answer_end(s, a, AG_FINISH_MAX_TOKENS, err);
     if (!ag_session_capacity_left(a->session) ||
-        (a->ids.n >= a->n_reserved && !ag_memory_budget_extend_answer(s, a)))
+        (a->ids.n >= a->n_reserved && !ag_memory_budget_extend_answer(&s->budget, a)))
         return ag_answer_end(s, a, AG_FINISH_CONTEXT, err);
-    if (a->request->masks) ag_masks_submit(s, a, e->id);
+    if (a->request->masks) ag_mask_group_submit(a->request->masks, a->index, e->id);
     return AG_OK;
 }
 
-ag_status ag_answer_choose(ag_serving *s, ag_answer *a, ag_error *err) {
+static void insert_top(ag_logprob *top, size_t n, size_t *n_found, int32_t id, float logit) {
+    size_t at = *n_found;
+    if (at == n && !(logit > top[n - 1].logprob)) return;
+    if (at < n) *n_found = at + 1;
+    else at = n - 1;
+    for (; at > 0 && logit > top[at - 1].logprob; at--) top[at] = top[at - 1];
+    top[at] = (ag_logprob){.id = id, .logprob = logit};
+}
+
+static float logprob_of(const float *logits, size_t n_vocab, int32_t id, ag_logprob *top,
+                        size_t n) {
+    float largest = -INFINITY;
+    double sum = 0;
+    size_t n_found = 0;
+    for (size_t i = 0; i < n_vocab; i++) {
+        if (logits[i] > largest) largest = logits[i];
+        if (n) insert_top(top, n, &n_found, (int32_t)i, logits[i]);
+    }
+    for (size_t i = 0; i < n_vocab; i++) sum += exp((double)logits[i] - (double)largest);
+    const double log_sum = (double)largest + log(sum);
+    for (size_t i = 0; i < n_found; i++) top[i].logprob = (float)((double)top[i].logprob - log_sum);
+    return (float)((double)logits[id] - log_sum);
+}
+
+static ag_status choose(ag_serving *s, ag_answer *a, ag_error *err) {
     const ag_request_params *p = &a->request->p;
     const float *logits = ag_session_logits(a->session);
     ag_logprob top[32];
@@ -214,8 +229,50 @@ ag_status ag_answer_choose(ag_serving *s, ag_answer *a, ag_error *err) {
     if (p->logprobs) {
         const size_t n_vocab = p->model->info.n_vocab;
         e.n_top = p->n_top < n_vocab ? p->n_top : n_vocab;
-        e.logprob = ag_logprob_of(logits, n_vocab, e.id, top, e.n_top);
+        e.logprob = logprob_of(logits, n_vocab, e.id, top, e.n_top);
         e.top = top;
     }
     return accept_token(s, a, &e, err);
+}
+
+ag_status ag_answer_choose_or_wait(ag_serving *s, ag_answer *a, ag_error *err) {
+    ag_served_request *r = a->request;
+    /* In the order of the answers: those behind a late one are late, too. */
+    if (!r->masks || (!r->n_late && ag_mask_group_is_ready(r->masks, a->index)))
+        return choose(s, a, err);
+    a->is_late = true;
+    r->n_late++;
+    return AG_OK;
+}
+
+/* ---- late answers ---- */
+
+/* The request fails where the turn comes to the answer whose mask failed, so that other answers get
+ * the same tokens whatever the timing. While the prompt is read, there are no tokens yet. */
+static ag_status current_failure(const ag_served_request *r, ag_error *err) {
+    size_t i = 0;
+    if (!r->n_late && !r->session) return AG_OK;
+    while (r->n_late && !r->answers[i].is_late) i++;
+    return ag_mask_group_failure(r->masks, i, err);
+}
+
+/* Lets a group that has reached its limit go on, if there is memory for it. */
+static ag_status extend_masks(ag_serving *s, ag_served_request *r, ag_error *err) {
+    if (!ag_mask_group_needs_memory(r->masks)) return AG_OK;
+    AG_TRY(ag_memory_budget_extend_constraint(&s->budget, r, err));
+    ag_mask_group_raise_limit(r->masks, ag_memory_budget_constraint_limit(&s->budget, r));
+    return AG_OK;
+}
+
+ag_status ag_request_choose_late(ag_serving *s, ag_served_request *r, ag_error *err) {
+    AG_TRY(extend_masks(s, r, err));
+    for (size_t i = 0; r->n_late && i < r->p.n_answers; i++) {
+        ag_answer *a = &r->answers[i];
+        if (!a->is_late) continue;
+        if (!ag_mask_group_is_ready(r->masks, i)) break;
+        a->is_late = false;
+        r->n_late--;
+        AG_TRY(choose(s, a, err));
+    }
+    return current_failure(r, err);
 }

@@ -22,7 +22,7 @@ static bool has_replays(const ag_serving *s) { return s->params.replay_share > 0
 /* Most of the memory is taken: nothing waits until it has been idle for long. */
 static bool is_memory_tight(const ag_serving *s) {
     const uint64_t limit = s->params.memory_limit;
-    return limit && ag_memory_budget_used(s) > limit - limit / 4;
+    return limit && ag_memory_budget_used(&s->budget) > limit - limit / 4;
 }
 
 /* ---- which ---- */
@@ -55,9 +55,9 @@ static double due_at(const ag_serving *s, const ag_prefix_entry *k, bool tight) 
 static ag_prefix_entry *next_entry(const ag_serving *s, double *due) {
     ag_prefix_entry *first = NULL;
     *due = INFINITY;
-    if (!has_replays(s) || !s->prefixes) return NULL;
+    if (!has_replays(s) || !s->prefixes.store.entries) return NULL;
     const bool tight = is_memory_tight(s);
-    for (ag_prefix_entry *k = s->prefixes; k; k = k->next) {
+    for (ag_prefix_entry *k = s->prefixes.store.entries; k; k = k->next) {
         const double at = due_at(s, k, tight);
         if (at >= *due || !is_too_large(s, k)) continue;
         *due = at;
@@ -76,8 +76,8 @@ double ag_idle_due(const ag_serving *s) {
 
 static bool has_other_work(ag_serving *s) {
     ag_mutex_lock(&s->lock);
-    const bool any =
-        s->stopping || s->jobs || s->running || s->waiting || s->engine_lock.is_requested;
+    const bool any = s->queue.is_closed || s->jobs || s->queue.running || s->queue.waiting ||
+                     s->engine_lock.is_requested;
     ag_mutex_unlock(&s->lock);
     return any;
 }
@@ -95,18 +95,19 @@ static uint64_t kv_bytes(const ag_prefix_entry *k) {
 /* For the replay's own rows, what stays, and scores of all slots. Another one leaves for it where
  * there is none: what one gives back is more than what one takes. */
 static bool make_space(ag_serving *s, ag_prefix_entry *k) {
-    const uint64_t needed = 2 * kv_bytes(k), shortfall = ag_memory_budget_shortfall(s, needed);
-    const uint64_t cached = ag_prefix_bytes(s), own = kv_bytes(k);
+    const uint64_t needed = 2 * kv_bytes(k),
+                   shortfall = ag_memory_budget_shortfall(&s->budget, needed);
+    const uint64_t cached = ag_prefix_cache_bytes(&s->prefixes), own = kv_bytes(k);
     if (!shortfall) return true;
     if (cached < own + shortfall) { /* not even if all others left */
         k->is_compressed = true;
         return false;
     }
-    if (!s->n_writing) { /* else there may be room when they are written */
+    if (!s->prefixes.store.n_writing) { /* else there may be room when they are written */
         k->pinned = true;
-        const bool evicted = ag_prefix_evict_one(s);
+        const bool evicted = ag_prefix_cache_evict_one(&s->prefixes);
         k->pinned = false;
-        if (evicted && !ag_memory_budget_shortfall(s, needed)) return true;
+        if (evicted && !ag_memory_budget_shortfall(&s->budget, needed)) return true;
     }
     k->retry_at = ag_now_s() + RETRY_S;
     return false;

@@ -7,50 +7,59 @@
  * that a request takes do not depend on timing. Groups take turns, a job each.
  *
  * An answer that needs its mask before it is made is late. Its request sits out decode steps until
- * the mask is there: all its answers go through the model together, or none does. */
+ * the mask is made: all its answers go through the model together, or none does. */
 #ifndef AG_SERVING_MASKS_H
 #define AG_SERVING_MASKS_H
 
 #include "platform/thread.h"
 
 #include <antigravity/constrain.h>
-#include <antigravity/serving.h>
+#include <stdbool.h>
 
-typedef struct ag_answer ag_answer;
-typedef struct ag_served_request ag_served_request;
 typedef struct ag_mask_group ag_mask_group;
 
 typedef struct ag_mask_thread {
+    ag_mutex *mutex;           /* of the engine; borrowed; guards all that follows has_thread */
+    ag_condition *engine_work; /* wakes the engine thread; borrowed */
     ag_os_thread thread;
-    bool has_thread, is_ending; /* is_ending: under the engine's lock, as all below */
+    bool has_thread;
+    bool is_ending;
     ag_condition work;
     ag_mask_group *first, *last; /* groups with jobs that can run, next one first */
     void (*before_job)(void *user, size_t answer); /* for tests; NULL: none */
     void *before_job_user;
 } ag_mask_thread;
 
-ag_status ag_masks_open(ag_serving *s, ag_error *err);
-/* Every group must have been released. */
-void ag_masks_close(ag_serving *s);
+void ag_mask_thread_init(ag_mask_thread *t, ag_mutex *mutex, ag_condition *engine_work);
+void ag_mask_thread_destroy(ag_mask_thread *t);
+ag_status ag_mask_thread_open(ag_mask_thread *t, ag_error *err);
+/* Stops the thread. Every group must have been released. */
+void ag_mask_thread_close(ag_mask_thread *t);
 
-/* Makes r->masks of r->p.constraint, which becomes the group's, with a clone for each answer. */
-ag_status ag_mask_group_create(ag_served_request *r, ag_error *err);
+/* Creates the group of n answers. Takes ownership of *root and sets it to NULL, also on failure
+ * once the group exists. */
+ag_status ag_mask_group_create(ag_mask_thread *t, ag_constraint **root, size_t n,
+                               ag_mask_group **out, ag_error *err);
 /* Does not wait: a job that is running is interrupted, and the mask thread frees the group. */
-void ag_mask_group_release(ag_serving *s, ag_mask_group *g);
+void ag_mask_group_release(ag_mask_group *g);
 /* Returns the constraint of an answer, for its sampler. */
 ag_constraint *ag_mask_group_constraint(ag_mask_group *g, size_t answer);
 /* Returns the bytes of the group's constraints, as of the last job that has ended. */
 uint64_t ag_mask_group_bytes(const ag_mask_group *g);
 
-/* Submits the first job of each answer. */
-void ag_masks_start(ag_serving *s, ag_served_request *r);
+/* Submits the first job of each answer. After a job the group needs memory if its bytes exceed
+ * `limit`. */
+void ag_mask_group_start(ag_mask_group *g, uint64_t limit);
 /* Submits a job: the answer's text continues with `id`, and its next mask is made. */
-void ag_masks_submit(ag_serving *s, const ag_answer *a, int32_t id);
-/* Chooses the next token of an answer whose logits are there, or marks the answer as late. */
-ag_status ag_masks_choose(ag_serving *s, ag_answer *a, ag_error *err);
-/* Chooses the next tokens of late answers whose masks are there. Fails if a mask has failed. */
-ag_status ag_masks_choose_late(ag_serving *s, ag_served_request *r, ag_error *err);
-/* With the engine's lock: returns true if every running request waits for the mask thread. */
-bool ag_masks_block_all(const ag_serving *s);
+void ag_mask_group_submit(ag_mask_group *g, size_t answer, int32_t id);
+/* Returns whether the answer's mask is made. */
+bool ag_mask_group_is_ready(ag_mask_group *g, size_t answer);
+/* Fails with the error of the failed job if the answer's mask will not be made. */
+ag_status ag_mask_group_failure(ag_mask_group *g, size_t answer, ag_error *err);
+/* Returns whether no job runs until the limit is raised. */
+bool ag_mask_group_needs_memory(ag_mask_group *g);
+void ag_mask_group_raise_limit(ag_mask_group *g, uint64_t limit);
+/* Returns whether a job runs or can run. The caller holds the mutex. */
+bool ag_mask_group_is_working(const ag_mask_group *g);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One number of memory: asked before anything is taken. What the process occupies is what the
- * system says; to that comes what running requests have been promised and do not hold yet. */
+#include "serving/memory_budget.h"
+
 #include "constrain/constraint.h"
 #include "core/backend_ops.h"
 #include "core/block_pool.h"
@@ -8,7 +8,6 @@
 #include "core/fail.h"
 #include "models/model_impl.h"
 #include "platform/process_memory.h"
-#include "serving/serving_impl.h"
 #include "session/session_impl.h"
 
 #include <antigravity/process.h>
@@ -31,13 +30,13 @@ enum {
     OPERATIONS_MARGIN = 24 << 20,
 };
 
-uint64_t ag_memory_budget_used(const ag_serving *s) {
+uint64_t ag_memory_budget_used(const ag_memory_budget *b) {
     ag_memory_usage usage;
     uint64_t bytes = 0;
     if (ag_process_memory(&usage) == AG_OK) bytes = usage.anonymous + ag_process_shared_bytes();
-    const ag_memory *mem = ag_backend_memory(s->backend);
+    const ag_memory *mem = ag_backend_memory(b->backend);
     /* Buffers that host and device share are the host's. */
-    if (mem->ops->available && !s->params.backend.zero_copy) bytes += ag_memory_bytes_in_use(mem);
+    if (mem->ops->available && !b->params->backend.zero_copy) bytes += ag_memory_bytes_in_use(mem);
     return bytes;
 }
 
@@ -70,17 +69,17 @@ static uint64_t unused_part(uint64_t reserved, uint64_t in_use) {
     return reserved > in_use ? reserved - in_use : 0;
 }
 
-static uint64_t outstanding(const ag_serving *s) {
+static uint64_t outstanding(const ag_memory_budget *b) {
     uint64_t bytes = 0;
-    for (const ag_served_request *r = s->running; r; r = r->next) {
+    for (const ag_served_request *r = b->queue->running; r; r = r->next) {
         bytes += r->fixed_reserved + unused_part(r->kv_reserved, kv_in_use(r)) +
                  unused_part(r->constraint_reserved, constraint_in_use(r));
     }
-    bytes += s->fetch.file ? s->fetch.bytes : 0;
-    for (size_t i = 0; i < s->n_models; i++) {
-        const ag_served_model *m = s->models[i];
-        if (!m->model || m->touched_rows >= s->params.step_rows) continue;
-        bytes += m->scratch_left * (s->params.step_rows - m->touched_rows) / s->params.step_rows;
+    bytes += b->prefixes->files.fetch.file ? b->prefixes->files.fetch.bytes : 0;
+    for (size_t i = 0; i < b->models->n; i++) {
+        const ag_served_model *m = b->models->at[i];
+        if (!m->model || m->touched_rows >= b->params->step_rows) continue;
+        bytes += m->scratch_left * (b->params->step_rows - m->touched_rows) / b->params->step_rows;
     }
     return bytes;
 }
@@ -111,7 +110,7 @@ static uint32_t eviction_budget(const ag_session_params *p, uint32_t n_default) 
 }
 
 /* Caches as the device's pool has room for them. */
-static ag_status plan_kv(const ag_serving *s, const ag_served_request *r,
+static ag_status plan_kv(const ag_memory_budget *b, const ag_served_request *r,
                          const ag_session_params *params, uint64_t n_tokens, ag_session_plan *plan,
                          ag_error *err) {
     ag_session_params p = *params;
@@ -121,7 +120,7 @@ static ag_status plan_kv(const ag_serving *s, const ag_served_request *r,
     if (budget && p.eviction.budget_tokens >= p.max_seq_len)
         p.eviction.budget_tokens = p.max_seq_len - 1;
     AG_TRY(ag_session_plan_memory(&r->p.model->info, &p, plan, err));
-    plan->kv_bytes = ag_block_pool_max_bytes(ag_backend_memory(s->backend), plan->kv_bytes);
+    plan->kv_bytes = ag_block_pool_max_bytes(ag_backend_memory(b->backend), plan->kv_bytes);
     return AG_OK;
 }
 
@@ -129,23 +128,18 @@ static uint64_t max_new_tokens(const ag_served_request *r) {
     return r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_EXTEND_TOKENS;
 }
 
-bool ag_model_needs_prompt_copies(const ag_model_info *info) {
-    bool any = info->state_bytes > 0;
-    for (uint32_t k = 0; k < info->n_layer_kinds; k++) any = any || info->layer_kinds[k].window;
-    return any;
-}
-
-ag_status ag_memory_budget_plan_request(const ag_serving *s, ag_served_request *r, ag_error *err) {
-    const ag_session_params params = ag_request_session_params(s, r);
+ag_status ag_memory_budget_plan_request(const ag_memory_budget *b, ag_served_request *r,
+                                        ag_error *err) {
+    const ag_session_params *params = &r->p.session;
     const uint64_t n_vocab = r->p.model->info.n_vocab, n = r->p.n_answers, more = max_new_tokens(r);
     ag_session_plan one, answer, full;
-    r->is_managed = params.eviction.policy || params.eviction.memory.threshold_bytes;
-    AG_TRY(plan_kv(s, r, &params, r->p.n_prompt + more, &one, err));
-    AG_TRY(plan_kv(s, r, &params, r->is_managed ? r->p.n_prompt + more : more, &answer, err));
+    r->is_managed = params->eviction.policy || params->eviction.memory.threshold_bytes;
+    AG_TRY(plan_kv(b, r, params, r->p.n_prompt + more, &one, err));
+    AG_TRY(plan_kv(b, r, params, r->is_managed ? r->p.n_prompt + more : more, &answer, err));
     r->kv_reserved = one.kv_bytes + (n - 1) * (uint64_t)answer.kv_bytes;
     /* Logits, and what a sampler sorts. */
     /* What a policy plans with is as large as the session may become. */
-    AG_TRY(ag_session_plan_memory(&r->p.model->info, &params, &full, err));
+    AG_TRY(ag_session_plan_memory(&r->p.model->info, params, &full, err));
     r->fixed_reserved = n * (one.state_bytes + full.eviction_bytes +
                              n_vocab * (sizeof(float) + 3 * sizeof(float)) + REQUEST_MARGIN);
     r->constraint_reserved =
@@ -158,10 +152,10 @@ ag_status ag_memory_budget_plan_request(const ag_serving *s, ag_served_request *
 
 /* ---- asking ---- */
 
-static ag_served_model *idle_model(const ag_serving *s, const ag_served_model *keep) {
+static ag_served_model *idle_model(const ag_memory_budget *b, const ag_served_model *keep) {
     ag_served_model *oldest = NULL;
-    for (size_t i = 0; i < s->n_models; i++) {
-        ag_served_model *m = s->models[i];
+    for (size_t i = 0; i < b->models->n; i++) {
+        ag_served_model *m = b->models->at[i];
         if (!m->model || m->n_requests || m == keep) continue;
         if (!oldest || m->used_at < oldest->used_at) oldest = m;
     }
@@ -169,30 +163,30 @@ static ag_served_model *idle_model(const ag_serving *s, const ag_served_model *k
 }
 
 /* Something that can be had again goes. */
-static bool free_something(ag_serving *s, const ag_served_model *keep) {
-    if (ag_prefix_evict_one(s)) return true;
-    ag_served_model *m = idle_model(s, keep);
-    if (!m || ag_prefix_has(s, m)) return false;
-    ag_served_model_unload(s, m);
+static bool free_something(ag_memory_budget *b, const ag_served_model *keep) {
+    if (ag_prefix_cache_evict_one(b->prefixes)) return true;
+    ag_served_model *m = idle_model(b, keep);
+    if (!m || ag_prefix_store_has(&b->prefixes->store, m)) return false;
+    ag_served_model_unload(m);
     return true;
 }
 
 /* What that could bring at most. */
-static uint64_t freeable_bytes(const ag_serving *s, const ag_served_model *keep) {
-    uint64_t bytes = ag_prefix_bytes(s);
-    for (size_t i = 0; i < s->n_models; i++) {
-        const ag_served_model *m = s->models[i];
+static uint64_t freeable_bytes(const ag_memory_budget *b, const ag_served_model *keep) {
+    uint64_t bytes = ag_prefix_cache_bytes(b->prefixes);
+    for (size_t i = 0; i < b->models->n; i++) {
+        const ag_served_model *m = b->models->at[i];
         if (m->model && !m->n_requests && m != keep) bytes += m->base_bytes;
     }
     return bytes;
 }
 
 /* Sessions whose policy watches memory are told how it is. */
-static void warn_sessions(ag_serving *s, bool is_short) {
+static void warn_sessions(ag_memory_budget *b, bool is_short) {
     const ag_pressure level = is_short ? AG_PRESSURE_CRITICAL : AG_PRESSURE_NORMAL;
-    if (is_short == s->has_warned) return;
-    s->has_warned = is_short;
-    for (ag_served_request *r = s->running; r; r = r->next) {
+    if (is_short == b->has_warned) return;
+    b->has_warned = is_short;
+    for (ag_served_request *r = b->queue->running; r; r = r->next) {
         if (r->session) ag_session_memory_hint(r->session, level);
         for (size_t i = 0; i < r->p.n_answers; i++) {
             if (r->answers[i].session) ag_session_memory_hint(r->answers[i].session, level);
@@ -203,8 +197,8 @@ static void warn_sessions(ag_serving *s, bool is_short) {
 static double in_mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
 /* For requests that will wait. */
-static uint64_t waiting_reserve(const ag_serving *s, uint64_t limit) {
-    const uint64_t max = ag_serving_max_waiting_bytes(limit), waiting = s->waiting_bytes;
+static uint64_t waiting_reserve(const ag_memory_budget *b, uint64_t limit) {
+    const uint64_t max = ag_request_queue_max_bytes(limit), waiting = b->queue->waiting_bytes;
     return max - (waiting > WAITING_MARGIN ? waiting : WAITING_MARGIN);
 }
 
@@ -212,58 +206,60 @@ static uint64_t waiting_reserve(const ag_serving *s, uint64_t limit) {
 enum { FILES_MARGIN = 2 << 20 };
 
 /* And for the caller, as far as it does not occupy it already, and for what nobody counts. */
-static uint64_t set_aside_bytes(const ag_serving *s) {
-    const ag_serving_params *p = &s->params;
+static uint64_t set_aside_bytes(const ag_memory_budget *b) {
+    const ag_serving_params *p = b->params;
     const uint64_t in_use = p->caller_bytes ? p->caller_bytes(p->caller_user) : 0;
-    return MARGIN + (p->prefix_dir ? FILES_MARGIN : 0) + waiting_reserve(s, p->memory_limit) +
+    return MARGIN + (b->prefixes->files.dir ? FILES_MARGIN : 0) +
+           waiting_reserve(b, p->memory_limit) +
            (p->caller_reserve > in_use ? p->caller_reserve - in_use : 0);
 }
 
 /* Of a larger limit more is spared, and the caller's reserve is taken to grow with it. In tenths of
  * a MiB, as messages tell it: rounded up. */
-static double sufficient_mib(const ag_serving *s, uint64_t needed) {
-    const double mib = 1 << 20, limit = (double)s->params.memory_limit;
-    const double waiting = (double)waiting_reserve(s, s->params.memory_limit);
-    const double reserve = (double)s->params.caller_reserve;
+static double sufficient_mib(const ag_memory_budget *b, uint64_t needed) {
+    const double mib = 1 << 20, limit = (double)b->params->memory_limit;
+    const double waiting = (double)waiting_reserve(b, b->params->memory_limit);
+    const double reserve = (double)b->params->caller_reserve;
     double enough = (double)needed;
     for (int i = 0; i < 32; i++)
-        enough = (double)needed - waiting + (double)waiting_reserve(s, (uint64_t)enough) +
+        enough = (double)needed - waiting + (double)waiting_reserve(b, (uint64_t)enough) +
                  reserve / limit * (enough - limit);
     return ceil(enough / mib * 10) / 10;
 }
 
-uint64_t ag_memory_budget_shortfall(const ag_serving *s, uint64_t bytes) {
-    const uint64_t limit = s->params.memory_limit;
+uint64_t ag_memory_budget_shortfall(const ag_memory_budget *b, uint64_t bytes) {
+    const uint64_t limit = b->params->memory_limit;
     if (!limit) return 0;
-    const uint64_t needed = ag_memory_budget_used(s) + outstanding(s) + set_aside_bytes(s) + bytes;
+    const uint64_t needed = ag_memory_budget_used(b) + outstanding(b) + set_aside_bytes(b) + bytes;
     return needed > limit ? needed - limit : 0;
 }
 
-ag_status ag_memory_budget_reserve(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
+ag_status ag_memory_budget_reserve(ag_memory_budget *b, uint64_t bytes, const ag_served_model *keep,
                                    const char *what, ag_error *err) {
-    const uint64_t limit = s->params.memory_limit;
+    const uint64_t limit = b->params->memory_limit;
     if (!limit) return AG_OK;
     for (;;) {
-        const uint64_t used = ag_memory_budget_used(s), reserved = outstanding(s),
-                       set_aside = set_aside_bytes(s);
+        const uint64_t used = ag_memory_budget_used(b), reserved = outstanding(b),
+                       set_aside = set_aside_bytes(b);
         const uint64_t needed = used + reserved + set_aside + bytes;
         const bool fits = needed <= limit;
         if (fits) {
-            warn_sessions(s, false);
+            warn_sessions(b, false);
             return AG_OK;
         }
-        const uint64_t writing = ag_prefix_writing_bytes(s);
-        if (s->n_writing && needed <= limit + writing)
+        const uint64_t writing = ag_prefix_store_writing_bytes(&b->prefixes->store);
+        if (b->prefixes->store.n_writing && needed <= limit + writing)
             return AG_FAIL(err, BUSY, "%s waits for %.1f MiB that leave for files", what,
                            in_mib(writing));
-        if (needed - limit <= freeable_bytes(s, keep) + MARGIN && free_something(s, keep)) continue;
-        if (s->n_writing) return AG_FAIL(err, BUSY, "%s waits for what leaves for files", what);
-        warn_sessions(s, true);
+        if (needed - limit <= freeable_bytes(b, keep) + MARGIN && free_something(b, keep)) continue;
+        if (b->prefixes->store.n_writing)
+            return AG_FAIL(err, BUSY, "%s waits for what leaves for files", what);
+        warn_sessions(b, true);
         return AG_FAIL(err, NOMEM,
                        "%s needs %.1f MiB: %.1f are occupied, %.1f promised, %.1f set aside, of a "
                        "memory limit of %.1f; %.1f would do",
                        what, in_mib(bytes), in_mib(used), in_mib(reserved), in_mib(set_aside),
-                       in_mib(limit), sufficient_mib(s, needed));
+                       in_mib(limit), sufficient_mib(b, needed));
     }
 }
 
@@ -278,19 +274,20 @@ static uint64_t min_request_bytes(const ag_served_model *m, ag_error *err) {
            REQUEST_MARGIN + LOAD_MARGIN;
 }
 
-ag_status ag_memory_budget_reserve_weights(ag_serving *s, ag_served_model *m, uint64_t weights,
-                                           ag_error *err) {
+ag_status ag_memory_budget_reserve_weights(ag_memory_budget *b, ag_served_model *m,
+                                           uint64_t weights, ag_error *err) {
     const uint64_t min = min_request_bytes(m, err);
     if (!min) return AG_INVALID;
-    return ag_memory_budget_reserve(s, weights + m->scratch_bytes + min, m, m->name, err);
+    return ag_memory_budget_reserve(b, weights + m->scratch_bytes + min, m, m->name, err);
 }
 
-uint64_t ag_memory_budget_scratch(const ag_serving *s, const ag_served_model *m, ag_error *err) {
-    const size_t max = s->params.max_running;
-    const size_t rows = s->params.step_rows > max ? s->params.step_rows : max;
+uint64_t ag_memory_budget_scratch(const ag_memory_budget *b, const ag_served_model *m,
+                                  ag_error *err) {
+    const size_t max = b->params->max_running;
+    const size_t rows = b->params->step_rows > max ? b->params->step_rows : max;
     ag_session_plan plan;
     ag_session_params p = m->session;
-    p.prefill_chunk = s->chunk;
+    p.prefill_chunk = ag_prompt_chunk(b->params);
     if (ag_session_plan_memory(&m->info, &p, &plan, err) != AG_OK) return 0;
     const ag_workspace_shape shape = ag_model_workspace_shape(&m->info, rows, max);
     return ag_workspace_bytes(&shape) + 16 * (uint64_t)m->info.n_vocab * sizeof(float) +
@@ -298,40 +295,42 @@ uint64_t ag_memory_budget_scratch(const ag_serving *s, const ag_served_model *m,
 }
 
 /* What cannot wait, so that all do: others' sessions are on their way to files. */
-static ag_status reserve_after_writes(ag_serving *s, uint64_t bytes, const ag_served_model *keep,
-                                      const char *what, ag_error *err) {
-    ag_status st = ag_memory_budget_reserve(s, bytes, keep, what, err);
+static ag_status reserve_after_writes(ag_memory_budget *b, uint64_t bytes,
+                                      const ag_served_model *keep, const char *what,
+                                      ag_error *err) {
+    ag_status st = ag_memory_budget_reserve(b, bytes, keep, what, err);
     while (st == AG_BUSY) {
-        ag_engine_lock_wait(s);
-        st = ag_memory_budget_reserve(s, bytes, keep, what, err);
+        ag_engine_lock_wait(b->lock);
+        st = ag_memory_budget_reserve(b, bytes, keep, what, err);
     }
     return st;
 }
 
-ag_status ag_memory_budget_extend_constraint(ag_serving *s, ag_served_request *r, ag_error *err) {
-    if (!s->params.memory_limit || !r->masks) return AG_OK;
+ag_status ag_memory_budget_extend_constraint(ag_memory_budget *b, ag_served_request *r,
+                                             ag_error *err) {
+    if (!b->params->memory_limit || !r->masks) return AG_OK;
     const uint64_t in_use = constraint_in_use(r);
     if (in_use + CONSTRAINT_STEP / 2 <= r->constraint_reserved) return AG_OK;
-    AG_TRY(reserve_after_writes(s, CONSTRAINT_STEP, r->p.model, "a constraint", err));
+    AG_TRY(reserve_after_writes(b, CONSTRAINT_STEP, r->p.model, "a constraint", err));
     r->constraint_reserved =
         (in_use > r->constraint_reserved ? in_use : r->constraint_reserved) + CONSTRAINT_STEP;
     return AG_OK;
 }
 
-uint64_t ag_memory_budget_constraint_limit(const ag_serving *s, const ag_served_request *r) {
-    return s->params.memory_limit ? r->constraint_reserved - CONSTRAINT_STEP / 2 : UINT64_MAX;
+uint64_t ag_memory_budget_constraint_limit(const ag_memory_budget *b, const ag_served_request *r) {
+    return b->params->memory_limit ? r->constraint_reserved - CONSTRAINT_STEP / 2 : UINT64_MAX;
 }
 
-bool ag_memory_budget_extend_answer(ag_serving *s, ag_answer *a) {
+bool ag_memory_budget_extend_answer(ag_memory_budget *b, ag_answer *a) {
     ag_served_request *r = a->request;
-    const ag_session_params params = ag_request_session_params(s, r);
+    const ag_session_params *params = &r->p.session;
     ag_session_plan before, after;
     const uint64_t n = r->p.n_prompt + a->n_reserved;
-    if (plan_kv(s, r, &params, n, &before, NULL) != AG_OK ||
-        plan_kv(s, r, &params, n + AG_SERVING_EXTEND_TOKENS, &after, NULL) != AG_OK)
+    if (plan_kv(b, r, params, n, &before, NULL) != AG_OK ||
+        plan_kv(b, r, params, n + AG_SERVING_EXTEND_TOKENS, &after, NULL) != AG_OK)
         return false;
     const uint64_t more = after.kv_bytes > before.kv_bytes ? after.kv_bytes - before.kv_bytes : 0;
-    if (reserve_after_writes(s, more, r->p.model, "an answer", NULL) != AG_OK) return false;
+    if (reserve_after_writes(b, more, r->p.model, "an answer", NULL) != AG_OK) return false;
     r->kv_reserved += more;
     a->n_reserved += AG_SERVING_EXTEND_TOKENS;
     return true;

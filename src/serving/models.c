@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models by name; their weights come when they are needed and go when others need the memory. */
 #include "cache/spill.h"
-#include "constrain/vocab.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
@@ -59,41 +58,12 @@ static ag_status read_metadata(ag_served_model *m, const ag_served_model_params 
     return ag_chat_sampling_load(m->path, &m->sampling, NULL, err);
 }
 
-void ag_served_model_destroy(ag_served_model *m) {
-    if (!m) return;
-    ag_constraint_vocab_destroy(m->vocab);
-    ag_mutex_destroy(&m->vocab_lock);
-    ag_replay_request_free(&m->replay);
-    ag_chat_format_destroy(m->format);
-    ag_tokenizer_destroy(m->tokenizer);
-    while (m->aliases) {
-        struct ag_served_model_alias *a = m->aliases;
-        m->aliases = a->next;
-        ag_free(a->name);
-        ag_free(a);
-    }
-    for (size_t i = 0; m->load.tensor_types && i < m->load.n_tensor_types; i++)
-        ag_free((void *)(uintptr_t)m->load.tensor_types[i].pattern);
-    ag_free((void *)(uintptr_t)m->load.tensor_types);
-    ag_free(m->path);
-    ag_free(m->name);
-    ag_free(m);
-}
-
 /* ---- names ---- */
-
-static bool has_name(const ag_served_model *m, const char *name) {
-    if (!strcmp(m->name, name)) return true;
-    for (const struct ag_served_model_alias *a = m->aliases; a; a = a->next) {
-        if (!strcmp(a->name, name)) return true;
-    }
-    return false;
-}
 
 /* Under the lock. */
 static ag_served_model *find_named(const ag_serving *s, const char *name) {
-    for (size_t i = 0; i < s->n_models; i++) {
-        if (!name || has_name(s->models[i], name)) return s->models[i];
+    for (size_t i = 0; i < s->models.n; i++) {
+        if (!name || ag_served_model_has_name(s->models.at[i], name)) return s->models.at[i];
     }
     return NULL;
 }
@@ -101,14 +71,14 @@ static ag_served_model *find_named(const ag_serving *s, const char *name) {
 static ag_status list_model(ag_serving *s, ag_served_model *m, ag_error *err) {
     ag_status st = AG_OK;
     ag_mutex_lock(&s->lock);
-    const size_t n = s->n_models;
+    const size_t n = s->models.n;
     if (find_named(s, m->name)) {
         st = AG_FAIL(err, INVALID, "there is a model called %s already", m->name);
     } else if (n == AG_SERVING_MAX_MODELS) {
         st = AG_FAIL(err, LIMIT, "%s: there are %zu models already", m->name, n);
     } else {
-        s->models[n] = m;
-        s->n_models = n + 1;
+        s->models.at[n] = m;
+        s->models.n = n + 1;
     }
     ag_mutex_unlock(&s->lock);
     return st;
@@ -161,35 +131,10 @@ ag_served_model *ag_serving_model(ag_serving *s, const char *name) {
     return m;
 }
 
-size_t ag_serving_n_models(const ag_serving *s) { return s->n_models; }
+size_t ag_serving_n_models(const ag_serving *s) { return s->models.n; }
 
 ag_served_model *ag_serving_model_at(ag_serving *s, size_t i) {
-    return i < s->n_models ? s->models[i] : NULL;
-}
-
-const char *ag_served_model_name(const ag_served_model *m) { return m->name; }
-const ag_model_info *ag_served_model_info(const ag_served_model *m) { return &m->info; }
-const ag_tokenizer *ag_served_model_tokenizer(const ag_served_model *m) { return m->tokenizer; }
-const ag_chat_format *ag_served_model_format(const ag_served_model *m) { return m->format; }
-const ag_sampler_params *ag_served_model_sampling(const ag_served_model *m) { return &m->sampling; }
-const ag_session_params *ag_served_model_session(const ag_served_model *m) { return &m->session; }
-
-ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **out,
-                                ag_error *err) {
-    const ag_json_masks *json;
-    ag_status st = AG_OK;
-    *out = NULL;
-    if (!m->tokenizer) return AG_FAIL(err, NOT_FOUND, "%s has no tokenizer", m->name);
-    ag_mutex_lock(&m->vocab_lock);
-    if (!m->vocab) {
-        st = ag_constraint_vocab_create(m->tokenizer, m->info.n_vocab, m->info.eos_ids,
-                                        m->info.n_eos, &m->vocab, err);
-    }
-    /* Made now, so that it is not made, and counted, for the first request that needs it. */
-    if (st == AG_OK) st = ag_constraint_vocab_json(m->vocab, AG_JSON_NEAT, &json, err);
-    *out = m->vocab;
-    ag_mutex_unlock(&m->vocab_lock);
-    return st;
+    return i < s->models.n ? s->models.at[i] : NULL;
 }
 
 /* ---- weights ---- */
@@ -200,10 +145,10 @@ static ag_status reserve_steps(ag_serving *s, ag_served_model *m, ag_error *err)
     const size_t rows = s->params.step_rows > max ? s->params.step_rows : max;
     ag_session_params p = m->session;
     ag_session *session;
-    p.prefill_chunk = s->chunk;
+    p.prefill_chunk = ag_prompt_chunk(&s->params);
     AG_TRY(ag_model_reserve(m->model, rows, max, err));
     AG_TRY(ag_session_create(m->model, &p, &session, err));
-    ag_status st = ag_session_reserve_rows(session, s->chunk, err);
+    ag_status st = ag_session_reserve_rows(session, ag_prompt_chunk(&s->params), err);
     ag_session_destroy(session);
     return st;
 }
@@ -211,7 +156,7 @@ static ag_status reserve_steps(ag_serving *s, ag_served_model *m, ag_error *err)
 /* What the process occupies, without what others take meanwhile: requests that come. */
 static uint64_t own_bytes(const ag_serving *s) {
     const ag_serving_params *p = &s->params;
-    const uint64_t used = ag_memory_budget_used(s), wait = s->waiting_bytes;
+    const uint64_t used = ag_memory_budget_used(&s->budget), wait = s->queue.waiting_bytes;
     const uint64_t others = wait + (p->caller_bytes ? p->caller_bytes(p->caller_user) : 0);
     return used > others ? used - others : 0;
 }
@@ -230,7 +175,7 @@ static ag_status load_weights(ag_serving *s, ag_served_model *m, ag_error *err) 
     AG_TRY(ag_model_load(s->backend, m->path, &m->load, &m->model, err));
     ag_status st = reserve_steps(s, m, err);
     if (st != AG_OK) {
-        ag_served_model_unload(s, m);
+        ag_served_model_unload(m);
         return st;
     }
     m->base_bytes = ag_memory_bytes_in_use(mem) - before;
@@ -244,24 +189,17 @@ ag_status ag_served_model_ensure_loaded(ag_serving *s, ag_served_model *m, ag_er
     ag_memory_plan plan;
     if (m->model) return AG_OK;
     AG_TRY(ag_memory_plan_make(s->backend, m->path, &m->load, NULL, 0, &plan, err));
-    m->scratch_bytes = ag_memory_budget_scratch(s, m, err);
+    m->scratch_bytes = ag_memory_budget_scratch(&s->budget, m, err);
     if (!m->scratch_bytes) return AG_INVALID;
-    AG_TRY(ag_memory_budget_reserve_weights(s, m, plan.weight_bytes, err));
+    AG_TRY(ag_memory_budget_reserve_weights(&s->budget, m, plan.weight_bytes, err));
     ag_status st = load_weights(s, m, err);
     return st == AG_OK ? AG_OK : ag_error_prefix(err, st, "%s", m->name);
-}
-
-void ag_served_model_unload(ag_serving *s, ag_served_model *m) {
-    ag_prefix_drop_all(s, m);
-    ag_model_destroy(m->model);
-    m->model = NULL;
-    m->base_bytes = 0;
 }
 
 static ag_status load_for_job(ag_serving *s, ag_serving_job *job, ag_error *err) {
     ag_status st = ag_served_model_ensure_loaded(s, job->model, err);
     while (st == AG_BUSY) {
-        ag_engine_lock_wait(s);
+        ag_engine_lock_wait(&s->engine_lock);
         st = ag_served_model_ensure_loaded(s, job->model, err);
     }
     return st;

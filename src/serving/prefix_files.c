@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parked sessions that leave memory, in files: a saved cache, and beside it what it is of, so that
- * it is found again without being read. The directory is its owner's alone. */
+#include "serving/prefix_files.h"
+
 #include "core/alloc.h"
 #include "core/checksum.h"
 #include "core/fail.h"
@@ -10,7 +10,6 @@
 #include "platform/clock.h"
 #include "platform/directory.h"
 #include "platform/file.h"
-#include "serving/serving_impl.h"
 #include "session/session_impl.h"
 
 #include <errno.h>
@@ -77,17 +76,16 @@ static char *policy_text(const ag_session_params *p, bool *unknown) {
     return copy;
 }
 
-static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
-
-static void warn(const ag_serving *s, const ag_error *err) {
-    const ag_backend_params *p = &s->params.backend;
+static void warn(const ag_prefix_files *files, const ag_error *err) {
+    const ag_backend_params *p = files->log;
     if (p->log) p->log(p->log_user, AG_LOG_WARN, err->msg);
 }
 
 /* ---- paths ---- */
 
-static void path_of(const ag_serving *s, const char *name, const char *end, char path[PATH_MAX]) {
-    snprintf(path, PATH_MAX, "%s/%s.%s", s->params.prefix_dir, name, end);
+static void path_of(const ag_prefix_files *files, const char *name, const char *end,
+                    char path[PATH_MAX]) {
+    snprintf(path, PATH_MAX, "%s/%s.%s", files->dir, name, end);
 }
 
 /* A file of ours: no link, nobody else's. *bytes of it. */
@@ -121,48 +119,49 @@ static void release_file(ag_prefix_file *f) {
     ag_free(f);
 }
 
-static void unlink_file(ag_serving *s, ag_prefix_file *f) {
-    ag_prefix_file **at = &s->files;
+static void unlink_file(ag_prefix_files *files, ag_prefix_file *f) {
+    ag_prefix_file **at = &files->first;
     while (*at != f) at = &(*at)->next;
     *at = f->next;
 }
 
-static void remove_named(ag_serving *s, const char *name) {
+static void remove_named(ag_prefix_files *files, const char *name) {
     char path[PATH_MAX];
-    ag_engine_lock_release(s);
-    path_of(s, name, "prefix", path);
+    ag_engine_lock_release(files->lock);
+    path_of(files, name, "prefix", path);
     remove(path);
-    path_of(s, name, "session", path);
+    path_of(files, name, "session", path);
     remove(path);
-    ag_engine_lock_acquire(s);
+    ag_engine_lock_acquire(files->lock);
 }
 
-static void remove_file(ag_serving *s, ag_prefix_file *f) {
-    unlink_file(s, f);
-    remove_named(s, f->name);
+static void remove_file(ag_prefix_files *files, ag_prefix_file *f) {
+    unlink_file(files, f);
+    remove_named(files, f->name);
     release_file(f);
 }
 
 /* The longest unused go, but for one that a request waits for. */
-static void enforce_directory_limit(ag_serving *s) {
+static void enforce_directory_limit(ag_prefix_files *files) {
     for (;;) {
         uint64_t bytes = 0;
         ag_prefix_file *oldest = NULL;
-        for (ag_prefix_file *f = s->files; f; f = f->next) {
+        for (ag_prefix_file *f = files->first; f; f = f->next) {
             bytes += f->bytes;
-            if (f != s->fetch.file && (!oldest || f->used_at < oldest->used_at)) oldest = f;
+            if (f != files->fetch.file && (!oldest || f->used_at < oldest->used_at)) oldest = f;
         }
-        if (bytes <= s->params.prefix_dir_bytes || !oldest) return;
-        remove_file(s, oldest);
+        if (bytes <= files->max_bytes || !oldest) return;
+        remove_file(files, oldest);
     }
 }
 
-void ag_prefix_files_release(ag_serving *s) {
-    while (s->files) {
-        ag_prefix_file *f = s->files;
-        s->files = f->next;
+void ag_prefix_files_release(ag_prefix_files *files) {
+    while (files->first) {
+        ag_prefix_file *f = files->first;
+        files->first = f->next;
         release_file(f);
     }
+    ag_free(files->dir);
 }
 
 /* ---- what a file is of ---- */
@@ -254,40 +253,42 @@ static ag_status read_metadata(const char *path, ag_prefix_file *f, ag_error *er
 /* ---- when the engine begins ---- */
 
 /* A session whose facts were never written, since the process was killed. */
-static void remove_orphan(ag_serving *s, const char *entry) {
+static void remove_orphan(ag_prefix_files *files, const char *entry) {
     char name[17], path[PATH_MAX];
     ag_file_info metadata;
     snprintf(name, sizeof name, "%.16s", entry);
-    path_of(s, name, "prefix", path);
-    if (!ag_file_stat_link(path, &metadata) && errno == ENOENT) remove_named(s, name);
+    path_of(files, name, "prefix", path);
+    if (!ag_file_stat_link(path, &metadata) && errno == ENOENT) remove_named(files, name);
 }
 
-static void load_file(ag_serving *s, const char *name) {
+static void load_file(ag_prefix_files *files, const char *name) {
     char path[PATH_MAX], session[PATH_MAX];
     ag_error err;
     ag_prefix_file *f = ag_calloc(1, sizeof *f);
     if (!f) return;
     snprintf(f->name, sizeof f->name, "%.16s", name);
-    path_of(s, f->name, "prefix", path);
-    path_of(s, f->name, "session", session);
+    path_of(files, f->name, "prefix", path);
+    path_of(files, f->name, "session", session);
     const bool is_own =
         is_own_file(path, &f->bytes, &f->used_at) && is_own_file(session, &f->bytes, &f->used_at);
     const ag_status st = is_own ? read_metadata(path, f, &err) : AG_OK;
     if (is_own && st == AG_OK) {
-        f->next = s->files;
-        s->files = f;
+        f->next = files->first;
+        files->first = f;
         return;
     }
     if (st == AG_FORMAT) {
-        warn(s, &err);
-        remove_named(s, f->name);
+        warn(files, &err);
+        remove_named(files, f->name);
     }
     release_file(f);
 }
 
-ag_status ag_prefix_files_open(ag_serving *s, ag_error *err) {
-    const char *dir = s->params.prefix_dir;
-    if (!dir) return AG_OK;
+ag_status ag_prefix_files_open(ag_prefix_files *files, const char *dir, uint64_t max_bytes,
+                               ag_error *err) {
+    files->dir = ag_strdup(dir);
+    files->max_bytes = max_bytes;
+    if (!files->dir) return AG_FAIL(err, NOMEM, "path of the prefix directory");
     if (strlen(dir) > PATH_MAX - 64) return AG_FAIL(err, IO, "%s: %s", dir, strerror(ENAMETOOLONG));
     AG_TRY(check_directory(dir, err));
     char **names;
@@ -296,11 +297,11 @@ ag_status ag_prefix_files_open(ag_serving *s, ag_error *err) {
         return AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
     for (size_t i = 0; i < n; i++) {
         const bool is_name = strspn(names[i], "0123456789abcdef") == 16;
-        if (is_name && !strcmp(names[i] + 16, ".prefix")) load_file(s, names[i]);
-        if (is_name && !strcmp(names[i] + 16, ".session")) remove_orphan(s, names[i]);
+        if (is_name && !strcmp(names[i] + 16, ".prefix")) load_file(files, names[i]);
+        if (is_name && !strcmp(names[i] + 16, ".session")) remove_orphan(files, names[i]);
     }
     ag_directory_free(names, n);
-    enforce_directory_limit(s);
+    enforce_directory_limit(files);
     return AG_OK;
 }
 
@@ -338,84 +339,84 @@ static ag_prefix_file *make_file(const ag_prefix_entry *k) {
 }
 
 /* Around the disk: the engine goes on meanwhile. */
-static ag_io_hooks io_hooks_of(ag_serving *s) {
+static ag_io_hooks io_hooks_of(ag_prefix_files *files) {
     return (ag_io_hooks){
-        .pause = ag_engine_lock_release, .resume = ag_engine_lock_acquire, .user = s};
+        .pause = ag_engine_lock_release, .resume = ag_engine_lock_acquire, .user = files->lock};
 }
 
 /* The session first: what names it is never there without it. */
-static ag_status write_file(ag_serving *s, const ag_prefix_entry *k, ag_prefix_file *f,
+static ag_status write_file(ag_prefix_files *files, const ag_prefix_entry *k, ag_prefix_file *f,
                             ag_error *err) {
     char path[PATH_MAX], session[PATH_MAX];
-    const ag_io_hooks hooks = io_hooks_of(s);
-    path_of(s, f->name, "prefix", path);
-    path_of(s, f->name, "session", session);
+    const ag_io_hooks hooks = io_hooks_of(files);
+    path_of(files, f->name, "prefix", path);
+    path_of(files, f->name, "session", session);
     AG_TRY(ag_session_save_paused(k->session, session, k->model->tokenizer, f->ids.data, f->ids.n,
                                   &hooks, err));
-    ag_engine_lock_release(s);
+    ag_engine_lock_release(files->lock);
     ag_status st = write_metadata(f, path, err);
     if (st == AG_OK && !(is_own_file(path, &f->bytes, &f->used_at) &&
                          is_own_file(session, &f->bytes, &f->used_at)))
         st = AG_FAIL(err, IO, "%s: is not there after it was written", session);
-    ag_engine_lock_acquire(s);
+    ag_engine_lock_acquire(files->lock);
     return st;
 }
 
 /* The file of the same, or one of which the new one holds all. */
-static void remove_covered(ag_serving *s, const ag_prefix_file *new, bool can_rewind) {
-    for (ag_prefix_file *f = s->files, *next; f; f = next) {
+static void remove_covered(ag_prefix_files *files, const ag_prefix_file *new, bool can_rewind) {
+    for (ag_prefix_file *f = files->first, *next; f; f = next) {
         next = f->next;
-        if (f == s->fetch.file || strcmp(f->model, new->model) != 0 ||
-            !same_text(f->scope, new->scope) || !same_key(&f->key, &new->key) || f->policy ||
+        if (f == files->fetch.file || strcmp(f->model, new->model) != 0 ||
+            !ag_same_text(f->scope, new->scope) || !same_key(&f->key, &new->key) || f->policy ||
             new->policy || new->has_evicted || f->ids.n >= new->ids.n || !can_rewind ||
             memcmp(f->ids.data, new->ids.data, f->ids.n * sizeof *f->ids.data) != 0)
             continue;
-        remove_file(s, f);
+        remove_file(files, f);
     }
 }
 
-static ag_prefix_file *find_file(ag_serving *s, const char *name) {
-    ag_prefix_file *f = s->files;
+static ag_prefix_file *find_file(ag_prefix_files *files, const char *name) {
+    ag_prefix_file *f = files->first;
     while (f && strcmp(f->name, name) != 0) f = f->next;
     return f;
 }
 
-bool ag_prefix_files_should_write(ag_serving *s, const ag_prefix_entry *k) {
-    if (!s->params.prefix_dir || k->ids.n < MIN_TOKENS) return false;
+bool ag_prefix_files_should_write(ag_prefix_files *files, const ag_prefix_entry *k) {
+    if (!files->dir || k->ids.n < MIN_TOKENS) return false;
     /* It alone would be more than the directory may hold. */
     const ag_kv_cache *cache = ag_session_kv_cache(k->session);
-    if (ag_kv_cache_memory_usage_bytes(cache) > s->params.prefix_dir_bytes) return false;
-    ag_prefix_file *f = make_file(k), *same = f ? find_file(s, f->name) : NULL;
+    if (ag_kv_cache_memory_usage_bytes(cache) > files->max_bytes) return false;
+    ag_prefix_file *f = make_file(k), *same = f ? find_file(files, f->name) : NULL;
     if (same) same->used_at = ag_wall_clock_s(); /* it came from there */
     release_file(f);
     return f && !same;
 }
 
 /* The log has each failure once, until one succeeds. */
-static void count_write(ag_serving *s, ag_status st, const ag_error *err) {
-    if (st == AG_OK) s->now.n_prefix_written++;
-    else s->now.n_prefix_failed++;
-    if (st != AG_OK && !s->has_failed_writing) warn(s, err);
-    s->has_failed_writing = st != AG_OK;
+static void count_write(ag_prefix_files *files, ag_status st, const ag_error *err) {
+    if (st == AG_OK) files->n_written++;
+    else files->n_failed++;
+    if (st != AG_OK && !files->has_failed_writing) warn(files, err);
+    files->has_failed_writing = st != AG_OK;
 }
 
-static void write_one(ag_serving *s, ag_prefix_entry *k) {
+static void write_one(ag_prefix_files *files, ag_prefix_entry *k) {
     ag_error err;
     ag_prefix_file *f = make_file(k);
     if (!f) return;
-    ag_prefix_set_state(s, k, AG_PREFIX_WRITING);
-    const ag_status st = write_file(s, k, f, &err);
-    count_write(s, st, &err);
+    ag_prefix_store_set_state(files->store, k, AG_PREFIX_WRITING);
+    const ag_status st = write_file(files, k, f, &err);
+    count_write(files, st, &err);
     if (st != AG_OK) {
-        remove_named(s, f->name);
+        remove_named(files, f->name);
         release_file(f);
         return;
     }
     f->used_at = ag_wall_clock_s();
-    f->next = s->files;
-    s->files = f;
-    remove_covered(s, f, !ag_model_needs_prompt_copies(&k->model->info));
-    enforce_directory_limit(s);
+    f->next = files->first;
+    files->first = f;
+    remove_covered(files, f, !ag_model_needs_prompt_copies(&k->model->info));
+    enforce_directory_limit(files);
 }
 
 /* ---- reading ---- */
@@ -426,16 +427,17 @@ static size_t common_ids(const ag_ids *ids, const ag_served_request *r) {
     return n;
 }
 
-static ag_prefix_file *find_longest(ag_serving *s, const ag_served_request *r,
-                                    const ag_session_params *params, size_t better_than) {
+ag_prefix_file *ag_prefix_files_find(ag_prefix_files *files, const ag_served_request *r,
+                                     size_t better_than) {
+    const ag_session_params *params = &r->p.session;
     const file_key key = key_of(params);
     bool unknown;
     char *policy = policy_text(params, &unknown);
     const bool can_rewind = !ag_model_needs_prompt_copies(&r->p.model->info) && !policy;
     ag_prefix_file *best = NULL;
-    for (ag_prefix_file *f = s->files; f && !unknown; f = f->next) {
-        if (strcmp(f->model, r->p.model->name) != 0 || !same_text(f->scope, r->p.scope) ||
-            !same_text(f->policy, policy) || !same_key(&f->key, &key))
+    for (ag_prefix_file *f = files->first; f && !unknown; f = f->next) {
+        if (strcmp(f->model, r->p.model->name) != 0 || !ag_same_text(f->scope, r->p.scope) ||
+            !ag_same_text(f->policy, policy) || !same_key(&f->key, &key))
             continue;
         const size_t n = common_ids(&f->ids, r);
         const bool rewinds = can_rewind && !f->has_evicted;
@@ -448,59 +450,45 @@ static ag_prefix_file *find_longest(ag_serving *s, const ag_served_request *r,
     return best;
 }
 
-/* Whose the session will be: nobody knows whether the request is still there then. */
-static bool begin_fetch(ag_serving *s, const ag_served_request *r, ag_prefix_file *f,
-                        uint64_t bytes) {
+uint64_t ag_prefix_file_memory_bytes(const ag_prefix_file *f) { return f->bytes + (f->bytes >> 3); }
+
+bool ag_prefix_files_begin_fetch(ag_prefix_files *files, const ag_served_request *r,
+                                 ag_prefix_file *f, uint64_t id) {
+    ag_prefix_fetch *fetch = &files->fetch;
     char *scope = r->p.scope ? ag_strdup(r->p.scope) : NULL;
     if (r->p.scope && !scope) return false;
-    s->fetch.file = f;
-    s->fetch.bytes = bytes;
-    s->fetch.as.id = r->id;
-    s->fetch.as.has_evicted = f->has_evicted;
-    s->fetch.as.p = (ag_request_params){
-        .model = r->p.model, .session = r->p.session, .n_system = r->p.n_system, .scope = scope};
+    fetch->file = f;
+    fetch->request = r->id;
+    fetch->bytes = ag_prefix_file_memory_bytes(f);
+    fetch->as = (ag_prefix_entry){.id = id,
+                                  .model = r->p.model,
+                                  .scope = scope,
+                                  .params = r->p.session,
+                                  .has_evicted = f->has_evicted};
     r->p.model->n_requests++; /* it stays loaded */
-    ag_engine_lock_notify(s);
+    ag_engine_lock_notify(files->lock);
     return true;
 }
 
-static void end_fetch(ag_serving *s) {
-    s->fetch.as.p.model->n_requests--;
-    ag_free((void *)(uintptr_t)s->fetch.as.p.scope);
-    s->fetch.file = NULL;
+static void end_fetch(ag_prefix_files *files) {
+    files->fetch.as.model->n_requests--;
+    ag_free(files->fetch.as.scope);
+    files->fetch.file = NULL;
 }
 
-ag_status ag_prefix_files_fetch(ag_serving *s, ag_served_request *r, size_t better_than,
-                                ag_error *err) {
-    const ag_session_params params = ag_request_session_params(s, r);
-    if (!s->files) return AG_OK;
-    ag_prefix_file *f = r->has_fetched ? NULL : find_longest(s, r, &params, better_than);
-    const bool is_own_fetch = s->fetch.file && s->fetch.as.id == r->id;
-    if (is_own_fetch || (f && s->fetch.file))
-        return AG_FAIL(err, BUSY, "a session is on its way from a file");
-    if (!f) return AG_OK;
-    const uint64_t bytes = f->bytes + (f->bytes >> 3);
-    const ag_status st = ag_memory_budget_reserve(s, bytes, r->p.model, "a saved session", err);
-    if (st == AG_BUSY) return st;
-    r->has_fetched = true;
-    if (st != AG_OK || !begin_fetch(s, r, f, bytes)) return AG_OK; /* it is read anew */
-    return AG_FAIL(err, BUSY, "a session is on its way from a file");
-}
-
-static ag_status restore_file(ag_serving *s, const ag_prefix_fetch *fetch, ag_session **out,
-                              ag_error *err) {
+static ag_status restore_file(ag_prefix_files *files, const ag_prefix_fetch *fetch,
+                              ag_session **out, ag_error *err) {
     char path[PATH_MAX];
     uint64_t bytes = 0;
     double at;
     ag_ids ids = {0};
     const ag_prefix_file *f = fetch->file;
-    const ag_served_model *m = fetch->as.p.model;
-    const ag_io_hooks hooks = io_hooks_of(s);
-    const ag_session_params params = ag_request_session_params(s, &fetch->as);
-    path_of(s, f->name, "session", path);
+    const ag_served_model *m = fetch->as.model;
+    const ag_io_hooks hooks = io_hooks_of(files);
+    path_of(files, f->name, "session", path);
     if (!is_own_file(path, &bytes, &at))
         return AG_FAIL(err, FORMAT, "%s: is no file of ours", path);
-    AG_TRY(ag_session_create(m->model, &params, out, err));
+    AG_TRY(ag_session_create(m->model, &fetch->as.params, out, err));
     ag_status st = ag_session_restore_paused(*out, path, m->tokenizer, &ids, &hooks, err);
     if (st == AG_OK &&
         (ids.n != f->ids.n || memcmp(ids.data, f->ids.data, ids.n * sizeof *ids.data) != 0))
@@ -512,65 +500,65 @@ static ag_status restore_file(ag_serving *s, const ag_prefix_fetch *fetch, ag_se
     return st;
 }
 
-static void read_one(ag_serving *s) {
-    ag_prefix_fetch *fetch = &s->fetch;
+static void read_one(ag_prefix_files *files) {
+    ag_prefix_fetch *fetch = &files->fetch;
     ag_prefix_file *f = fetch->file;
     ag_session *session = NULL;
     ag_error err;
-    const ag_status st = restore_file(s, fetch, &session, &err);
+    const ag_status st = restore_file(files, fetch, &session, &err);
     if (st == AG_OK) {
         ag_ids ids = {
             .data = ag_malloc(f->ids.n * sizeof *ids.data), .n = f->ids.n, .cap = f->ids.n};
         if (!ids.data) ids = (ag_ids){0};
         else memcpy(ids.data, f->ids.data, ids.n * sizeof *ids.data);
         f->used_at = ag_wall_clock_s();
-        s->now.n_prefix_read++;
-        s->is_fetching = true; /* it is about to be used, whatever the store's limit */
-        ag_prefix_store_session(s, &fetch->as, session, &ids);
-        s->is_fetching = false;
+        files->n_read++;
+        /* It is about to be used, whatever the store's limit. */
+        ag_prefix_store_add(files->store, &fetch->as, session, &ids);
     } else {
-        s->now.n_prefix_failed++;
-        warn(s, &err);
-        if (st == AG_FORMAT || st == AG_UNSUPPORTED) remove_file(s, f); /* else it may pass */
+        files->n_failed++;
+        warn(files, &err);
+        if (st == AG_FORMAT || st == AG_UNSUPPORTED) remove_file(files, f); /* else it may pass */
     }
-    end_fetch(s);
+    end_fetch(files);
 }
 
 /* ---- what there is to do ---- */
 
-static ag_prefix_entry *newest_queued(const ag_serving *s) {
+static ag_prefix_entry *newest_queued(const ag_prefix_files *files) {
     ag_prefix_entry *newest = NULL;
-    for (ag_prefix_entry *k = s->prefixes; k; k = k->next) {
+    for (ag_prefix_entry *k = files->store->entries; k; k = k->next) {
         if (k->state == AG_PREFIX_QUEUED && (!newest || k->used_at > newest->used_at)) newest = k;
     }
     return newest;
 }
 
-void ag_prefix_files_queue_all(ag_serving *s) {
-    for (ag_prefix_entry *k = s->prefixes; k && s->engine_lock.has_thread; k = k->next) {
-        if (k->state == AG_PREFIX_RESIDENT && ag_prefix_files_should_write(s, k))
-            ag_prefix_set_state(s, k, AG_PREFIX_QUEUED);
+void ag_prefix_files_queue_all(ag_prefix_files *files) {
+    for (ag_prefix_entry *k = files->store->entries; k && files->lock->has_thread; k = k->next) {
+        if (k->state == AG_PREFIX_RESIDENT && ag_prefix_files_should_write(files, k))
+            ag_prefix_store_set_state(files->store, k, AG_PREFIX_QUEUED);
     }
 }
 
 /* The engine ends, and has waited long enough. */
-static bool is_too_late(const ag_serving *s) {
+static bool is_too_late(const ag_prefix_files *files) {
     ag_error err;
-    if (!(s->engine_lock.write_until > 0) || ag_now_s() < s->engine_lock.write_until) return false;
-    AG_FAIL(&err, IO, "%s: %zu sessions are not written: it takes too long", s->params.prefix_dir,
-            s->n_writing);
-    warn(s, &err);
+    if (!(files->lock->write_until > 0) || ag_now_s() < files->lock->write_until) return false;
+    AG_FAIL(&err, IO, "%s: %zu sessions are not written: it takes too long", files->dir,
+            files->store->n_writing);
+    warn(files, &err);
     return true;
 }
 
-bool ag_prefix_files_run_next(ag_serving *s) {
-    if (s->fetch.file) {
-        read_one(s);
+bool ag_prefix_files_run_next(void *user) {
+    ag_prefix_files *files = user;
+    if (files->fetch.file) {
+        read_one(files);
         return true;
     }
-    ag_prefix_entry *k = newest_queued(s);
-    if (!k || is_too_late(s)) return false;
-    write_one(s, k);
-    ag_prefix_drop(s, k);
+    ag_prefix_entry *k = newest_queued(files);
+    if (!k || is_too_late(files)) return false;
+    write_one(files, k);
+    ag_prefix_store_drop(files->store, k);
     return true;
 }

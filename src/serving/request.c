@@ -1,189 +1,112 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request from its turn to its end. */
-#include "constrain/constraint.h"
+#include "serving/request.h"
+
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "platform/clock.h"
-#include "serving/serving_impl.h"
 
 #include <string.h>
+
+const char *ag_request_client_name(const ag_request_params *p) {
+    return p->client ? p->client : p->scope ? p->scope : "";
+}
+
+uint64_t ag_served_request_bytes(const ag_request_params *p) {
+    uint64_t bytes = sizeof(ag_served_request) + p->n_prompt * sizeof *p->prompt +
+                     p->n_stop_ids * sizeof *p->stop_ids +
+                     p->sampling.n_logit_bias * sizeof *p->sampling.logit_bias;
+    for (size_t i = 0; i < p->n_stop; i++) bytes += sizeof(char *) + strlen(p->stop[i]) + 1;
+    return bytes + (p->scope ? strlen(p->scope) + 1 : 0) + strlen(ag_request_client_name(p)) + 1;
+}
+
+/* NULL stays NULL. */
+static bool copy_bytes(const void **to, const void *from, size_t bytes) {
+    *to = NULL;
+    if (!from || !bytes) return true;
+    void *copy = ag_malloc(bytes);
+    if (copy) memcpy(copy, from, bytes);
+    *to = copy;
+    return copy != NULL;
+}
+
+static bool copy_stops(ag_request_params *p, const char *const *from) {
+    char **stops = ag_calloc(p->n_stop + 1, sizeof *stops);
+    p->stop = (const char *const *)stops;
+    for (size_t i = 0; stops && i < p->n_stop; i++) {
+        stops[i] = ag_strdup(from[i]);
+        if (!stops[i]) return false;
+    }
+    return stops != NULL;
+}
+
+static bool copy_params(ag_served_request *r, const ag_request_params *p) {
+    r->p = *p;
+    r->p.constraint = NULL; /* still the caller's */
+    r->p.scope = r->p.client = NULL;
+    r->p.stop = NULL;
+    bool ok = copy_bytes((const void **)&r->p.prompt, p->prompt, p->n_prompt * sizeof *p->prompt);
+    ok = copy_bytes((const void **)&r->p.stop_ids, p->stop_ids,
+                    p->n_stop_ids * sizeof *p->stop_ids) &&
+         ok;
+    ok = copy_bytes((const void **)&r->p.sampling.logit_bias, p->sampling.logit_bias,
+                    p->sampling.n_logit_bias * sizeof *p->sampling.logit_bias) &&
+         ok;
+    if (p->scope) ok = (r->p.scope = ag_strdup(p->scope)) && ok;
+    return copy_stops(&r->p, p->stop) && ok;
+}
+
+static void free_const(const void *p) { ag_free((void *)(uintptr_t)p); }
+
+void ag_answer_release(ag_answer *a) {
+    ag_session_destroy(a->session);
+    ag_sampler_destroy(a->sampler);
+    ag_decoder_destroy(a->decoder);
+    ag_text_free(&a->pending);
+    ag_ids_free(&a->ids);
+    ag_free(a->starts);
+    *a = (ag_answer){0};
+}
+
+void ag_served_request_destroy(ag_served_request *r) {
+    if (!r) return;
+    for (size_t i = 0; r->answers && i < r->p.n_answers; i++) ag_answer_release(&r->answers[i]);
+    ag_free(r->answers);
+    ag_session_destroy(r->session);
+    ag_constraint_destroy(r->p.constraint);
+    ag_mask_group_release(r->masks);
+    for (size_t i = 0; r->p.stop && r->p.stop[i]; i++) free_const(r->p.stop[i]);
+    free_const(r->p.stop);
+    free_const(r->p.stop_ids);
+    free_const(r->p.sampling.logit_bias);
+    free_const(r->p.prompt);
+    free_const(r->p.scope);
+    ag_free(r->pooled);
+    ag_free(r);
+}
+
+ag_status ag_served_request_create(const ag_request_params *params, uint32_t chunk,
+                                   ag_served_request **out, ag_error *err) {
+    *out = NULL;
+    ag_served_request *r = ag_calloc(1, sizeof *r);
+    if (!r || !copy_params(r, params)) {
+        ag_served_request_destroy(r);
+        return AG_FAIL(err, NOMEM, "request of %zu tokens", params->n_prompt);
+    }
+    r->submitted_at = ag_now_s();
+    if (params->deadline_s > 0) r->deadline = r->submitted_at + params->deadline_s;
+    r->p.session.prefill_chunk = chunk;
+    if (r->p.n_system) r->p.session.eviction.protected_prefix = r->p.n_system;
+    if (r->p.kind == AG_REQUEST_EMBED) { /* every token's hidden state is needed */
+        r->p.no_prefix = true;
+        r->p.max_tokens = 0;
+    }
+    *out = r;
+    return AG_OK;
+}
 
 void ag_request_send_event(const ag_served_request *r, ag_request_event *e) {
     e->n_prompt = r->p.n_prompt;
     e->n_cached = r->n_cached;
     e->n_read = r->n_read;
     r->p.event(r->p.user, e);
-}
-
-ag_session_params ag_request_session_params(const ag_serving *s, const ag_served_request *r) {
-    ag_session_params p = r->p.session;
-    p.prefill_chunk = s->chunk;
-    if (r->p.n_system) p.eviction.protected_prefix = r->p.n_system;
-    return p;
-}
-
-/* ---- its turn ---- */
-
-/* Behind what was read before, or at the beginning. */
-static ag_status make_session(ag_serving *s, ag_served_request *r, ag_prefix *from, ag_error *err) {
-    const ag_session_params p = ag_request_session_params(s, r);
-    const size_t n = from->n;
-    r->has_evicted = from->has_evicted;
-    if (!from->session) return ag_session_create(r->p.model->model, &p, &r->session, err);
-    AG_TRY(ag_prefix_acquire(s, from, &r->session, err));
-    r->n_cached = r->n_read = n;
-    return AG_OK;
-}
-
-static ag_status make_answers(ag_served_request *r, ag_error *err) {
-    if (r->p.kind == AG_REQUEST_EMBED) return ag_embedding_begin(r, err);
-    r->answers = ag_calloc(r->p.n_answers, sizeof *r->answers);
-    if (!r->answers) return AG_FAIL(err, NOMEM, "list of %zu answers", r->p.n_answers);
-    if (r->p.constraint) AG_TRY(ag_mask_group_create(r, err));
-    for (size_t i = 0; i < r->p.n_answers; i++) AG_TRY(ag_answer_create(&r->answers[i], r, i, err));
-    r->n_open = r->p.n_answers;
-    return AG_OK;
-}
-
-static ag_status make_request(ag_serving *s, ag_served_request *r, ag_prefix *from, ag_error *err) {
-    AG_TRY(make_answers(r, err));
-    AG_TRY(make_session(s, r, from, err));
-    return ag_session_begin_prompt(r->session, r->p.n_prompt - r->n_read, err);
-}
-
-/* Memory for it, with the session that it goes on from kept meanwhile. */
-static ag_status reserve_memory(ag_serving *s, ag_served_request *r, ag_prefix *from,
-                                ag_error *err) {
-    AG_TRY(ag_memory_budget_plan_request(s, r, err));
-    /* A policy copies what it shares; else what is there need not be made. */
-    const uint64_t shared = r->is_managed ? 0 : ag_prefix_shared_bytes(from);
-    const uint64_t of_constraint =
-        r->p.constraint ? r->constraint_reserved - ag_constraint_shared_bytes(r->p.constraint) : 0;
-    const uint64_t bytes = r->kv_reserved + r->fixed_reserved + of_constraint;
-    if (from->entry) from->entry->pinned = true;
-    ag_status st = ag_memory_budget_reserve(s, bytes > shared ? bytes - shared : 0, r->p.model,
-                                            "a request", err);
-    if (from->entry) from->entry->pinned = false;
-    return st;
-}
-
-/* A request that does not fit waits as long as others run: they leave memory behind. */
-static ag_status busy_if_others_run(const ag_serving *s, ag_status st) {
-    return st == AG_NOMEM && s->running ? AG_BUSY : st;
-}
-
-ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
-    ag_served_model *m = r->p.model;
-    ag_status st = ag_served_model_ensure_loaded(s, m, err);
-    if (st != AG_OK) return busy_if_others_run(s, st);
-    ag_prefix from;
-    st = ag_prefix_find(s, r, &from, err);
-    r->awaits_prefix = st == AG_BUSY;
-    if (st != AG_OK) return st;
-    st = reserve_memory(s, r, &from, err);
-    if (st == AG_NOMEM && from.session && !s->running) { /* what it would go on from is too large */
-        from = (ag_prefix){0};
-        st = reserve_memory(s, r, &from, err);
-    }
-    if (st != AG_OK) return busy_if_others_run(s, st);
-    r->started_at = ag_now_s();
-    st = make_request(s, r, &from, err);
-    if (st != AG_OK) return st;
-    r->has_begun = true;
-    if (r->masks && r->p.max_tokens) ag_masks_start(s, r);
-    m->n_requests++;
-    s->n_answers += r->p.n_answers;
-    r->client->n_answers += r->p.n_answers;
-    s->now.n_prompt_tokens += r->p.n_prompt;
-    s->now.n_cached_tokens += r->n_cached;
-    ag_request_event e = {.kind = AG_REQUEST_STARTED, .id = -1};
-    ag_request_send_event(r, &e);
-    return AG_OK;
-}
-
-/* ---- from the prompt to answers ---- */
-
-/* The first n of the prompt; none if there is no memory for them. */
-static ag_ids prompt_ids(const ag_served_request *r, size_t n) {
-    ag_ids ids = {.data = ag_malloc(n * sizeof *ids.data), .n = n, .cap = n};
-    if (!ids.data) return (ag_ids){0};
-    memcpy(ids.data, r->p.prompt, n * sizeof *ids.data);
-    return ids;
-}
-
-/* Where a session cannot go back to its prompt's end, a copy is left that stands there: an answer
- * that comes back in other words is not the end of what was read. */
-static void cache_prompt(ag_serving *s, ag_served_request *r) {
-    ag_session *fork;
-    if (r->p.no_prefix || r->has_evicted || r->is_managed) return;
-    if (ag_session_oldest_reachable(r->session) == 0) return;
-    if (ag_session_fork(r->session, &fork, NULL) != AG_OK) return;
-    ag_ids ids = prompt_ids(r, r->p.n_prompt);
-    ag_prefix_store_session(s, r, fork, &ids);
-}
-
-ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *err) {
-    r->read_at = ag_now_s();
-    if (r->pooled) {
-        ag_session_destroy(r->session);
-        r->session = NULL;
-        return ag_embedding_end(r, err);
-    }
-    cache_prompt(s, r);
-    r->fixed_reserved = 0;
-    for (size_t i = 1; i < r->p.n_answers; i++)
-        AG_TRY(ag_session_fork(r->session, &r->answers[i].session, err));
-    r->answers[0].session = r->session;
-    r->session = NULL;
-    for (size_t i = 0; i < r->p.n_answers; i++) {
-        ag_answer *a = &r->answers[i];
-        for (size_t k = 0; k < r->p.n_prompt; k++)
-            ag_sampler_accept_prompt(a->sampler, r->p.prompt[k]);
-        if (r->p.max_tokens) AG_TRY(ag_masks_choose(s, a, err));
-        else AG_TRY(ag_answer_end(s, a, AG_FINISH_MAX_TOKENS, err));
-    }
-    return AG_OK;
-}
-
-/* ---- its end ---- */
-
-static void count_end(ag_serving *s, ag_status st) {
-    if (st == AG_CANCELLED) s->now.n_cancelled++;
-    else if (st == AG_NOMEM || st == AG_BUSY) s->now.n_refused++;
-    else if (st != AG_OK) s->now.n_failed++;
-}
-
-/* What was read of a prompt is kept, too. */
-static void cache_partial_prompt(ag_serving *s, ag_served_request *r) {
-    ag_session *session = r->session;
-    ag_ids ids = {0};
-    if (!r->p.no_prefix && r->has_begun) ids = prompt_ids(r, ag_session_position(session));
-    r->session = NULL; /* it does not count as running any more */
-    ag_prefix_store_session(s, r, session, &ids);
-}
-
-void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_error *err) {
-    ag_request_event e = {.kind = AG_REQUEST_ENDED, .id = -1, .status = st};
-    ag_error error = {0};
-    if (r->has_begun) {
-        r->p.model->n_requests--;
-        r->p.model->used_at = ag_now_s();
-        s->n_answers -= r->p.n_answers;
-        r->client->n_answers -= r->p.n_answers;
-    }
-    if (r->session) cache_partial_prompt(s, r);
-    for (size_t i = 0; r->has_begun && i < r->p.n_answers; i++) {
-        if (!r->answers[i].ended) ag_answer_end(s, &r->answers[i], AG_FINISH_CANCELLED, NULL);
-    }
-    if (st != AG_OK && err) {
-        error = *err;
-        e.error = &error;
-    }
-    count_end(s, st);
-    ag_serving_publish(s, true); /* who hears of the end finds it in the figures */
-    ag_request_send_event(r, &e);
-    ag_mutex_lock(&s->lock);
-    ag_client_release(s, r->client);
-    ag_mutex_unlock(&s->lock);
-    ag_served_request_destroy(r);
 }

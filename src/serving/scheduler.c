@@ -55,7 +55,7 @@ static void after_pass(ag_serving *s, const step_pass *p) {
             continue;
         }
         if (r->status != AG_OK) continue;
-        const ag_status st = ag_masks_choose(s, p->answers[i], &err);
+        const ag_status st = ag_answer_choose_or_wait(s, p->answers[i], &err);
         if (st != AG_OK) fail_request(r, st, &err);
     }
 }
@@ -106,7 +106,7 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
     const size_t max = batch_invariant_rows(s);
     step_pass p = {.n = 0};
     size_t n_rows = 0;
-    for (ag_served_request *r = s->running; r; r = r->next) {
+    for (ag_served_request *r = s->queue.running; r; r = r->next) {
         if (r->n_late) continue; /* all its answers or none: see masks.h */
         for (size_t i = 0; r->p.model == m && !r->session && i < r->p.n_answers; i++) {
             ag_answer *a = &r->answers[i];
@@ -136,7 +136,7 @@ static bool reads_before(const ag_served_request *a, const ag_served_request *b,
 
 static ag_served_request *next_reader(const ag_serving *s, const ag_served_model *m, bool oldest) {
     ag_served_request *best = NULL;
-    for (ag_served_request *r = s->running; r; r = r->next) {
+    for (ag_served_request *r = s->queue.running; r; r = r->next) {
         if (r->p.model != m || !r->session || r->round == s->round || r->status != AG_OK) continue;
         if (!best || reads_before(r, best, oldest)) best = r;
     }
@@ -157,7 +157,7 @@ static void add_chunk(step_pass *p, ag_served_request *r, size_t n) {
 
 /* One chunk of every prompt for which there are rows; false: of none. */
 static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) {
-    const size_t max = batch_invariant_rows(s), n_readers = ag_client_count_readers(s, m);
+    const size_t max = batch_invariant_rows(s), n_readers = ag_client_count_readers(&s->queue, m);
     step_pass few = {.n = 0}, many = {.n = 0};
     ag_served_request *r;
     bool any = false;
@@ -166,7 +166,7 @@ static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) 
         const size_t n = ag_session_prompt_rows(r->session);
         r->round = s->round;
         if (n > *n_left || (n <= max && max - few.n_rows < n)) continue;
-        if (!ag_client_reserve_rows(s, r, n_readers, n)) continue;
+        if (!ag_client_reserve_rows(&s->queue, r, n_readers, n)) continue;
         *n_left -= n;
         any = true;
         add_chunk(n <= max ? &few : &many, r, n);
@@ -177,7 +177,7 @@ static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) 
 }
 
 static void read_prompts(ag_serving *s, const ag_served_model *m, size_t n_left) {
-    ag_client_begin_step(s);
+    ag_client_begin_step(&s->queue);
     while (read_round(s, m, &n_left)) {}
 }
 
@@ -188,20 +188,20 @@ static bool is_done(const ag_served_request *r) {
 }
 
 static void end_done(ag_serving *s) {
-    for (ag_served_request *r = s->running, *next; r; r = next) {
+    for (ag_served_request *r = s->queue.running, *next; r; r = next) {
         next = r->next;
         if (!is_done(r)) continue;
-        ag_serving_unlink(s, &s->running, r);
+        ag_request_queue_remove(&s->queue, &s->queue.running, r);
         ag_request_end(s, r, r->status, &r->error);
     }
 }
 
 /* Answers that sat out a step, and whose masks are there now. */
 static void choose_late(ag_serving *s) {
-    for (ag_served_request *r = s->running; r; r = r->next) {
+    for (ag_served_request *r = s->queue.running; r; r = r->next) {
         ag_error err;
         if (!r->masks || r->status != AG_OK) continue;
-        const ag_status st = ag_masks_choose_late(s, r, &err);
+        const ag_status st = ag_request_choose_late(s, r, &err);
         if (st != AG_OK) fail_request(r, st, &err);
     }
 }

@@ -41,33 +41,44 @@ static double earliest_deadline(const ag_served_request *list) {
     return end;
 }
 
+/* With the lock: returns true if every running request waits for the mask thread. */
+static bool all_wait_for_masks(const ag_serving *s) {
+    for (const ag_served_request *r = s->queue.running; r; r = r->next) {
+        if (!r->masks || !r->n_late || !ag_mask_group_is_working(r->masks)) return false;
+    }
+    return true;
+}
+
 /* With the lock: waits once for masks, where nothing else can run. false: there is something to do
  * before they come. */
 static bool wait_for_masks(ag_serving *s) {
-    const double end = fmin(earliest_deadline(s->running), earliest_deadline(s->waiting));
-    return s->n_submitted == s->n_seen && wait_for(s, end - ag_now_s());
+    const double end =
+        fmin(earliest_deadline(s->queue.running), earliest_deadline(s->queue.waiting));
+    return s->queue.n_submitted == s->queue.n_seen && wait_for(s, end - ag_now_s());
 }
 
 /* false: the engine ends. */
 static bool wait_for_work(ag_serving *s) {
-    const double idle_at = s->running ? 0 : ag_idle_due(s); /* nothing changes while it waits */
+    const double idle_at =
+        s->queue.running ? 0 : ag_idle_due(s); /* nothing changes while it waits */
     ag_mutex_lock(&s->lock);
-    while (!s->stopping && !s->jobs && !s->engine_lock.is_requested && ag_masks_block_all(s)) {
-        if (s->waiting && !s->is_blocked) break;
-        if (s->running) {
+    while (!s->queue.is_closed && !s->jobs && !s->engine_lock.is_requested &&
+           all_wait_for_masks(s)) {
+        if (s->queue.waiting && !s->is_blocked) break;
+        if (s->queue.running) {
             if (!wait_for_masks(s)) break;
             continue;
         }
-        if (s->waiting) { /* a file is on its way; deadlines are looked at meanwhile */
+        if (s->queue.waiting) { /* a file is on its way; deadlines are looked at meanwhile */
             wait_for(s, FILE_POLL_S);
             break;
         }
         if (!wait_for(s, idle_at - ag_now_s())) break;
     }
-    const bool is_running = !s->stopping;
-    s->n_seen = s->n_submitted;
+    const bool is_running = !s->queue.is_closed;
+    s->queue.n_seen = s->queue.n_submitted;
     ag_mutex_unlock(&s->lock);
-    if (is_running) ag_engine_lock_yield(s);
+    if (is_running) ag_engine_lock_yield(&s->engine_lock);
     return is_running;
 }
 
@@ -132,14 +143,14 @@ static void end_due(ag_serving *s, ag_served_request **list) {
     ag_served_request *r;
     ag_error err;
     while ((r = find_ending(s, list, &err))) {
-        ag_serving_unlink(s, list, r);
+        ag_request_queue_remove(&s->queue, list, r);
         ag_request_end(s, r, err.status, &err);
     }
 }
 
 static ag_served_request *next_waiting(ag_serving *s, const ag_served_request *r) {
     ag_mutex_lock(&s->lock);
-    ag_served_request *next = r ? r->next : s->waiting;
+    ag_served_request *next = r ? r->next : s->queue.waiting;
     ag_mutex_unlock(&s->lock);
     return next;
 }
@@ -159,20 +170,20 @@ static void admit(ag_serving *s) {
         ag_error err;
         next = next_waiting(s, r);
         if (!may_overtake(s, first, r)) break;
-        if (ag_client_must_wait(s, r)) continue;
+        if (ag_client_must_wait(&s->queue, r)) continue;
         /* One that has let many pass reads for itself. */
         r->may_wait_for_prefix = r->n_overtaken < s->params.max_running;
-        const bool has_places = s->n_answers + r->p.n_answers <= s->params.max_running;
+        const bool has_places = s->queue.n_answers + r->p.n_answers <= s->params.max_running;
         const ag_status st = has_places ? ag_request_begin(s, r, &err) : AG_BUSY;
         if (st == AG_BUSY) {
             s->is_blocked = true;
             if (has_places && !r->awaits_prefix) return;
             if (!first) first = r;
         } else if (st == AG_OK) {
-            ag_serving_start(s, r);
+            ag_request_queue_start(&s->queue, r);
             if (first) first->n_overtaken += r->p.n_answers;
         } else {
-            ag_serving_unlink(s, &s->waiting, r);
+            ag_request_queue_remove(&s->queue, &s->queue.waiting, r);
             ag_request_end(s, r, st, &err);
         }
     }
@@ -190,17 +201,17 @@ static void *engine_main(void *user) {
     while (wait_for_work(s)) {
         const double start = ag_now_s();
         run_jobs(s, false);
-        end_due(s, &s->waiting);
-        end_due(s, &s->running);
+        end_due(s, &s->queue.waiting);
+        end_due(s, &s->queue.running);
         admit(s);
         ag_serving_step(s);
         s->now.busy_s += ag_now_s() - start;
-        ag_serving_publish(s, !s->running);
+        ag_serving_publish(s, !s->queue.running);
         ag_idle_work(s);
     }
     run_jobs(s, true);
-    end_all(s, &s->running);
-    end_all(s, &s->waiting);
+    end_all(s, &s->queue.running);
+    end_all(s, &s->queue.waiting);
     return NULL;
 }
 
@@ -229,21 +240,20 @@ static ag_status check_params(const ag_serving_params *p, ag_error *err) {
 }
 
 static void release(ag_serving *s) {
-    ag_prefix_files_queue_all(s);
-    ag_engine_lock_close(s);
-    ag_prefix_drop_all(s, NULL);
-    ag_prefix_files_release(s);
-    ag_masks_close(s);
-    ag_free(s->prefix_dir);
-    for (size_t i = 0; i < s->n_models; i++) {
-        ag_served_model_unload(s, s->models[i]);
-        ag_served_model_destroy(s->models[i]);
+    ag_prefix_files_queue_all(&s->prefixes.files);
+    ag_engine_lock_close(&s->engine_lock);
+    ag_prefix_store_drop_all(&s->prefixes.store);
+    ag_prefix_files_release(&s->prefixes.files);
+    ag_mask_thread_close(&s->masks);
+    for (size_t i = 0; i < s->models.n; i++) {
+        ag_served_model_unload(s->models.at[i]);
+        ag_served_model_destroy(s->models.at[i]);
     }
-    ag_sys_monitor_destroy(s->monitor);
+    ag_sys_monitor_destroy(s->prefixes.monitor);
     ag_session_list_release(s, s->sessions);
     ag_backend_destroy(s->backend);
-    ag_condition_destroy(&s->masks.work);
-    ag_condition_destroy(&s->engine_lock.changed);
+    ag_mask_thread_destroy(&s->masks);
+    ag_engine_lock_destroy(&s->engine_lock);
     ag_condition_destroy(&s->done);
     ag_condition_destroy(&s->work);
     ag_mutex_destroy(&s->lock);
@@ -252,7 +262,7 @@ static void release(ag_serving *s) {
 
 static ag_status check_base(const ag_serving *s, ag_error *err) {
     if (!s->params.memory_limit) return AG_OK;
-    const uint64_t used = ag_memory_budget_used(s);
+    const uint64_t used = ag_memory_budget_used(&s->budget);
     if (!used) return AG_FAIL(err, UNSUPPORTED, "this system does not say what a process occupies");
     if (used + s->params.caller_reserve < s->params.memory_limit) return AG_OK;
     return AG_FAIL(err, NOMEM,
@@ -262,6 +272,31 @@ static ag_status check_base(const ag_serving *s, ag_error *err) {
                    (unsigned long long)s->params.caller_reserve);
 }
 
+/* Creates the synchronisation objects, and connects the parts of the engine. */
+static void init_parts(ag_serving *s) {
+    ag_mutex_init(&s->lock);
+    ag_condition_init(&s->work);
+    ag_condition_init(&s->done);
+    ag_engine_lock_init(&s->engine_lock, &s->lock, &s->work);
+    ag_mask_thread_init(&s->masks, &s->lock, &s->work);
+    s->queue.params = s->prefixes.params = s->budget.params = &s->params;
+    s->queue.mutex = &s->lock;
+    s->queue.work = &s->work;
+    s->prefixes.queue = s->budget.queue = &s->queue;
+    s->prefixes.models = s->budget.models = &s->models;
+    s->prefixes.lock = s->budget.lock = s->prefixes.files.lock = &s->engine_lock;
+    s->prefixes.files.store = &s->prefixes.store;
+    s->prefixes.files.log = &s->params.backend;
+    s->budget.prefixes = &s->prefixes;
+}
+
+static ag_status open_files(ag_serving *s, ag_error *err) {
+    ag_prefix_files *files = &s->prefixes.files;
+    if (!s->params.prefix_dir) return AG_OK;
+    AG_TRY(ag_prefix_files_open(files, s->params.prefix_dir, s->params.prefix_dir_bytes, err));
+    return ag_engine_lock_open(&s->engine_lock, ag_prefix_files_run_next, files, err);
+}
+
 ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, ag_error *err) {
     const ag_serving_params p = params ? *params : ag_serving_defaults();
     *out = NULL;
@@ -269,23 +304,14 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     ag_serving *s = ag_calloc(1, sizeof *s);
     if (!s) return AG_FAIL(err, NOMEM, "serving engine");
     s->params = p;
-    s->chunk = p.step_rows / 2 / 16 * 16;
-    ag_mutex_init(&s->lock);
-    ag_condition_init(&s->work);
-    ag_condition_init(&s->done);
-    ag_condition_init(&s->engine_lock.changed);
-    ag_condition_init(&s->masks.work);
+    init_parts(s);
     ag_status st = ag_backend_create(&p.backend, &s->backend, err);
+    s->prefixes.backend = s->budget.backend = s->backend;
     if (st == AG_OK) st = check_base(s, err);
     if (st == AG_OK && !p.memory_limit && p.prefix_bytes == UINT64_MAX)
-        st = ag_sys_monitor_create(NULL, &s->monitor, err);
-    if (st == AG_OK && p.prefix_dir) {
-        s->params.prefix_dir = s->prefix_dir = ag_strdup(p.prefix_dir);
-        st = s->prefix_dir ? ag_prefix_files_open(s, err)
-                           : AG_FAIL(err, NOMEM, "path of the prefix directory");
-        if (st == AG_OK) st = ag_engine_lock_open(s, err);
-    }
-    if (st == AG_OK) st = ag_masks_open(s, err);
+        st = ag_sys_monitor_create(NULL, &s->prefixes.monitor, err);
+    if (st == AG_OK) st = open_files(s, err);
+    if (st == AG_OK) st = ag_mask_thread_open(&s->masks, err);
     if (st == AG_OK) {
         ag_serving_publish(s, true);
         const int failed = ag_os_thread_start(&s->thread, engine_main, s);
@@ -302,7 +328,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
 void ag_serving_destroy(ag_serving *s) {
     if (!s) return;
     ag_mutex_lock(&s->lock);
-    s->stopping = true;
+    s->queue.is_closed = true;
     ag_condition_broadcast(&s->work);
     ag_mutex_unlock(&s->lock);
     ag_os_thread_join(&s->thread);

@@ -33,34 +33,6 @@ void ag_session_list_release(ag_serving *s, ag_session_list *list) {
 
 /* ---- sessions ---- */
 
-static uint32_t max_head_slots(const ag_kv_cache *c) {
-    uint32_t max = 0;
-    for (uint32_t l = 0; ag_kv_cache_layer(c, l); l++) {
-        for (uint32_t h = 0; h < ag_kv_cache_layer(c, l)->n_kv_heads; h++) {
-            const uint32_t n = ag_kv_cache_n_slots(c, l, h);
-            if (n > max) max = n;
-        }
-    }
-    return max;
-}
-
-ag_resident_session ag_resident_session_of(ag_session *session, uint64_t id,
-                                           const ag_served_model *m,
-                                           const ag_session_params *params) {
-    const ag_kv_cache *cache = ag_session_kv_cache(session);
-    const ag_eviction_policy *policy = params->eviction.policy;
-    return (ag_resident_session){
-        .id = id,
-        .model = m->name,
-        .n_tokens = ag_session_position(session),
-        .n_slots = max_head_slots(cache),
-        .kv_bytes = ag_kv_cache_memory_usage_bytes(cache),
-        .shared_bytes = ag_kv_cache_shared_bytes(cache),
-        .policy = policy ? policy->name : "none",
-        .n_evicted = ag_session_evictions(session)->n_tokens,
-    };
-}
-
 static ag_resident_session *add_session(ag_session_list *list, const ag_resident_session *h,
                                         const char *scope) {
     ag_resident_session *to = &list->sessions[list->n++];
@@ -81,14 +53,15 @@ static ag_session_list *list_sessions(ag_serving *s) {
     ag_session_list *list = ag_calloc(1, sizeof *list);
     if (!list) return NULL;
     list->n_users = 1;
-    list->cap = s->n_answers + s->now.n_prefix_entries;
+    list->cap = s->queue.n_answers + s->prefixes.store.n_entries;
     list->sessions = ag_calloc(list->cap + 1, sizeof *list->sessions);
     if (!list->sessions) list->cap = 0;
-    for (const ag_served_request *r = s->running; r; r = r->next) {
+    for (const ag_served_request *r = s->queue.running; r; r = r->next) {
         add_running(list, r->session, r);
         for (size_t i = 0; i < r->p.n_answers; i++) add_running(list, r->answers[i].session, r);
     }
-    for (const ag_prefix_entry *k = s->prefixes; k && list->n < list->cap; k = k->next)
+    for (const ag_prefix_entry *k = s->prefixes.store.entries; k && list->n < list->cap;
+         k = k->next)
         add_session(list, &k->resident, k->scope)->idle_s = now - k->used_at;
     return list;
 }
@@ -99,8 +72,12 @@ static void count_requests(ag_serving *s) {
     ag_serving_stats *now = &s->now;
     now->n_running = 0;
     now->kv_bytes = 0;
-    for (const ag_served_request *r = s->running; r; r = r->next) now->n_running++;
-    now->prefix_bytes = ag_prefix_bytes(s);
+    for (const ag_served_request *r = s->queue.running; r; r = r->next) now->n_running++;
+    now->n_prefix_entries = (uint32_t)s->prefixes.store.n_entries;
+    now->prefix_bytes = ag_prefix_cache_bytes(&s->prefixes);
+    now->n_prefix_written = s->prefixes.files.n_written;
+    now->n_prefix_read = s->prefixes.files.n_read;
+    now->n_prefix_failed = s->prefixes.files.n_failed;
 }
 
 static void count_memory(ag_serving *s) {
@@ -109,8 +86,8 @@ static void count_memory(ag_serving *s) {
     const uint64_t in_use = ag_memory_bytes_in_use(mem);
     ag_memory_usage usage;
     now->weight_bytes = now->workspace_bytes = now->n_models_loaded = 0;
-    for (size_t i = 0; i < s->n_models; i++) {
-        const ag_served_model *m = s->models[i];
+    for (size_t i = 0; i < s->models.n; i++) {
+        const ag_served_model *m = s->models.at[i];
         if (!m->model) continue;
         now->n_models_loaded++;
         now->weight_bytes += ag_model_memory_bytes(m->model);
@@ -120,7 +97,7 @@ static void count_memory(ag_serving *s) {
     now->kv_bytes = in_use > base ? in_use - base : 0;
     now->device_bytes = mem->ops->available ? in_use : 0;
     now->memory_limit = s->params.memory_limit;
-    now->memory_used = ag_memory_budget_used(s);
+    now->memory_used = ag_memory_budget_used(&s->budget);
     if (now->memory_used > now->memory_peak) now->memory_peak = now->memory_used;
     now->caller_bytes = s->params.caller_bytes ? s->params.caller_bytes(s->params.caller_user) : 0;
     now->file_bytes = ag_process_memory(&usage) == AG_OK ? usage.file : 0;
@@ -157,9 +134,9 @@ void ag_serving_get_stats(ag_serving *s, ag_serving_stats *out) {
     ag_mutex_lock(&s->lock);
     *out = s->stats;
     refresh_memory(s, out);
-    out->n_waiting = s->n_waiting;
-    out->n_requests = s->n_submitted;
-    out->n_refused += s->n_rejected;
+    out->n_waiting = s->queue.n_waiting;
+    out->n_requests = s->queue.n_submitted;
+    out->n_refused += s->queue.n_rejected;
     ag_mutex_unlock(&s->lock);
 }
 

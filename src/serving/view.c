@@ -142,20 +142,18 @@ static ag_status copy_ids(view_builder *b, const int32_t *ids, size_t n, ag_erro
 }
 
 /* The session that reads the prompt, else that of the first answer which has not ended. */
-static ag_status view_running(const ag_serving *s, view_builder *b, const ag_served_request *r,
-                              ag_error *err) {
-    const ag_session_params p = ag_request_session_params(s, r);
+static ag_status view_running(view_builder *b, const ag_served_request *r, ag_error *err) {
     b->view.model = r->p.model;
     b->view.is_running = true;
     if (r->session) {
         AG_TRY(copy_ids(b, r->p.prompt, ag_session_position(r->session), err));
-        return view_session(b, r->session, &p, err);
+        return view_session(b, r->session, &r->p.session, err);
     }
     for (size_t i = 0; r->answers && i < r->p.n_answers; i++) {
         const ag_answer *a = &r->answers[i];
         if (!a->session) continue;
         AG_TRY(ag_answer_tokens(a, &b->ids, err));
-        return view_session(b, a->session, &p, err);
+        return view_session(b, a->session, &r->p.session, err);
     }
     return AG_NOT_FOUND;
 }
@@ -166,16 +164,14 @@ static ag_status view_entry(view_builder *b, const ag_prefix_entry *k, ag_error 
     return view_session(b, k->session, &k->params, err);
 }
 
-static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
-
 static ag_status view_found(const ag_serving *s, const view_request *q, ag_error *err) {
-    for (const ag_served_request *r = s->running; r; r = r->next) {
-        if (r->id != q->id || !same_text(r->p.scope, q->scope)) continue;
-        const ag_status st = view_running(s, q->out, r, err);
+    for (const ag_served_request *r = s->queue.running; r; r = r->next) {
+        if (r->id != q->id || !ag_same_text(r->p.scope, q->scope)) continue;
+        const ag_status st = view_running(q->out, r, err);
         if (st != AG_NOT_FOUND) return st;
     }
-    for (const ag_prefix_entry *k = s->prefixes; k; k = k->next) {
-        if (k->id == q->id && same_text(k->scope, q->scope)) return view_entry(q->out, k, err);
+    for (const ag_prefix_entry *k = s->prefixes.store.entries; k; k = k->next) {
+        if (k->id == q->id && ag_same_text(k->scope, q->scope)) return view_entry(q->out, k, err);
     }
     return AG_FAIL(err, NOT_FOUND, "no session %llu is held", (unsigned long long)q->id);
 }

@@ -52,7 +52,7 @@ static void what_the_pool_may_take_is_promised(void **state) {
     const ag_memory *mem = ag_backend_memory(serving->backend);
     r.p.model = demo;
     r.p.n_answers = 1;
-    must(ag_memory_budget_plan_request(serving, &r, &err), &err);
+    must(ag_memory_budget_plan_request(&serving->budget, &r, &err), &err);
     p.max_seq_len = 2 * AG_KV_BLOCK; /* its block of each head, and one of which a copy is made */
     must(ag_session_plan_memory(&demo->info, &p, &plan, &err), &err);
     const size_t most = ag_block_pool_max_bytes(mem, plan.kv_bytes);

@@ -75,41 +75,43 @@ static void a_client_leaves_half_of_the_queue_to_others(void **state) {
 }
 
 /* The copies of requests have a limit too: 2 MiB with a small memory limit. */
-static ag_status take_bytes(ag_serving *s, ag_served_request *r, const char *name, uint64_t kib) {
-    r->client = ag_client_acquire(s, name);
+static ag_status take_bytes(ag_request_queue *q, ag_served_request *r, const char *name,
+                            uint64_t kib) {
+    r->client = ag_client_acquire(q, name);
     r->bytes = kib << 10;
     assert_non_null(r->client);
-    const ag_status st = ag_client_reserve_place(s, r->client, r->bytes, NULL);
+    const ag_status st = ag_client_reserve_place(q, r->client, r->bytes, NULL);
     if (st != AG_OK) {
-        ag_client_release(s, r->client);
+        ag_client_release(q, r->client);
         return st;
     }
-    ag_served_request **end = &s->waiting;
+    ag_served_request **end = &q->waiting;
     while (*end) end = &(*end)->next;
     *end = r;
     return st;
 }
 
 static void the_bytes_of_the_queue_are_shared_too(void **state) {
-    ag_serving s = {.params.max_waiting = 100, .params.memory_limit = 1 << 20};
+    const ag_serving_params params = {.max_waiting = 100, .memory_limit = 1 << 20};
+    ag_request_queue q = {.params = &params};
     ag_served_request all[8] = {{.id = 0}};
     (void)state;
-    for (size_t i = 0; i < 3; i++) assert_int_equal(take_bytes(&s, &all[i], "a", 600), AG_OK);
-    assert_int_equal(take_bytes(&s, &all[3], "a", 600), AG_BUSY);
-    assert_int_equal(take_bytes(&s, &all[3], "b", 600), AG_OK);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(take_bytes(&q, &all[i], "a", 600), AG_OK);
+    assert_int_equal(take_bytes(&q, &all[3], "a", 600), AG_BUSY);
+    assert_int_equal(take_bytes(&q, &all[3], "b", 600), AG_OK);
     assert_true(all[2].is_displaced);
     assert_false(all[1].is_displaced);
-    assert_int_equal(s.waiting_bytes, 1800 << 10);
-    assert_int_equal(take_bytes(&s, &all[4], "a", 1), AG_BUSY);
-    assert_int_equal(take_bytes(&s, &all[4], "b", 600), AG_BUSY);
-    assert_int_equal(take_bytes(&s, &all[4], "b", 200), AG_OK);
+    assert_int_equal(q.waiting_bytes, 1800 << 10);
+    assert_int_equal(take_bytes(&q, &all[4], "a", 1), AG_BUSY);
+    assert_int_equal(take_bytes(&q, &all[4], "b", 600), AG_BUSY);
+    assert_int_equal(take_bytes(&q, &all[4], "b", 200), AG_OK);
     for (size_t i = 0; i < 5; i++) {
-        ag_client_release_place(&s, &all[i]);
-        ag_client_release(&s, all[i].client);
+        ag_client_release_place(&q, &all[i]);
+        ag_client_release(&q, all[i].client);
     }
-    assert_int_equal(s.n_waiting, 0);
-    assert_int_equal(s.waiting_bytes, 0);
-    assert_null(s.clients);
+    assert_int_equal(q.n_waiting, 0);
+    assert_int_equal(q.waiting_bytes, 0);
+    assert_null(q.clients);
 }
 
 /* ---- many threads ---- */
@@ -158,7 +160,7 @@ static void threads_of_many_clients_keep_the_counts(void **state) {
     assert_int_equal(n_failed, 0);
     ag_serving_get_stats(serving, &stats);
     assert_int_equal(stats.n_waiting, 0);
-    assert_int_equal(serving->waiting_bytes, 0);
+    assert_int_equal(serving->queue.waiting_bytes, 0);
 }
 
 /* ---- running answers ---- */
@@ -251,18 +253,19 @@ static void clients_take_turns_with_their_prompts(void **state) {
 static void a_client_reads_half_of_a_step_while_others_read(void **state) {
     ag_serving_client a = {.n_reading = 3}, b = {.n_reading = 1};
     ag_served_request of_a = {.client = &a}, of_b = {.client = &b};
-    ag_serving s = {.params.step_rows = 64, .running = &of_a};
+    const ag_serving_params params = {.step_rows = 64};
+    ag_request_queue q = {.params = &params, .running = &of_a};
     (void)state;
     of_a.next = &of_b;
-    assert_true(ag_client_reserve_rows(&s, &of_a, 4, 24));
-    assert_false(ag_client_reserve_rows(&s, &of_a, 4, 9));
-    assert_true(ag_client_reserve_rows(&s, &of_a, 4, 8));
-    assert_true(ag_client_reserve_rows(&s, &of_b, 4, 32));
+    assert_true(ag_client_reserve_rows(&q, &of_a, 4, 24));
+    assert_false(ag_client_reserve_rows(&q, &of_a, 4, 9));
+    assert_true(ag_client_reserve_rows(&q, &of_a, 4, 8));
+    assert_true(ag_client_reserve_rows(&q, &of_b, 4, 32));
     assert_true(b.served > a.served);
     /* The requests of the others have been read. */
-    assert_true(ag_client_reserve_rows(&s, &of_a, 3, 32));
-    ag_client_begin_step(&s);
-    assert_true(ag_client_reserve_rows(&s, &of_a, 4, 32));
+    assert_true(ag_client_reserve_rows(&q, &of_a, 3, 32));
+    ag_client_begin_step(&q);
+    assert_true(ag_client_reserve_rows(&q, &of_a, 4, 32));
 }
 
 int main(void) {

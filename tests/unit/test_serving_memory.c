@@ -204,12 +204,12 @@ static void what_was_found_stays_though_a_file_has_more(void **state) {
     stop_and_trim(state); /* the session, of 10 MB, goes to its file */
     loaded_with(40 << 20);
     must(ag_serving_load_model(serving, demo, &err), &err);
-    serving->params.memory_limit = ag_memory_budget_used(serving);
+    serving->params.memory_limit = ag_memory_budget_used(&serving->budget);
     ask(&clients[0], request(ids, FOUND, 2));
     assert_int_equal(clients[0].status, AG_NOMEM);
     serving->params.memory_limit = named_limit(&clients[0].error) + ROOM;
     ask(&clients[0], request(ids, FOUND, 2));
-    serving->params.memory_limit = ag_memory_budget_used(serving) + LITTLE;
+    serving->params.memory_limit = ag_memory_budget_used(&serving->budget) + LITTLE;
     ask(&clients[1], request(ids, ASKED, 2));
     assert_int_equal(clients[0].status, AG_OK);
     assert_int_equal(clients[0].n_cached, 0);
@@ -375,7 +375,7 @@ static uint64_t lowered_limit;
  * above the margins. */
 static void lower_limit(client *c) {
     if (c->answers[0].n != TOKENS_BEFORE_LIMIT) return;
-    lowered_limit = serving->params.memory_limit = ag_memory_budget_used(serving) + SPARE;
+    lowered_limit = serving->params.memory_limit = ag_memory_budget_used(&serving->budget) + SPARE;
     begin_watching();
 }
 
@@ -401,7 +401,7 @@ static void ends_a_request_whose_constraint_outgrows_memory(void **state) {
 
 static ag_status drop_parked(ag_serving *s, ag_serving_job *job, ag_error *err) {
     (void)job, (void)err;
-    ag_prefix_drop_all(s, NULL);
+    ag_prefix_store_drop_all(&s->prefixes.store);
     return AG_OK;
 }
 

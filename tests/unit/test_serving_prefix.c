@@ -303,8 +303,8 @@ static void without_limits_a_share_of_the_system_is_kept(void **state) {
     ag_serving_stats stats;
     (void)state;
     start_models(NULL);
-    ag_sys_monitor_destroy(serving->monitor);
-    serving->monitor = system_with(12);
+    ag_sys_monitor_destroy(serving->prefixes.monitor);
+    serving->prefixes.monitor = system_with(12);
     for (unsigned i = 0; i < 8; i++) {
         talk t = {.seed = i + 40};
         say(&t, 250);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Served model: a model under its names, with tokenizer and chat template. Its weights are loaded
+ * when a request needs them and unloaded when another model needs the memory. */
+#ifndef AG_SERVING_MODEL_H
+#define AG_SERVING_MODEL_H
+
+#include "platform/thread.h"
+
+#include <antigravity/serving.h>
+#include <stdatomic.h>
+
+enum { AG_SERVING_MAX_MODELS = 128 };
+
+struct ag_served_model {
+    ag_serving *engine;
+    char *name, *path;
+    struct ag_served_model_alias {
+        struct ag_served_model_alias *next;
+        char *name;
+    } * aliases; /* guarded by the engine's mutex */
+    ag_model_params load;
+    ag_session_params session;
+    ag_model_info info;
+    ag_tokenizer *tokenizer; /* NULL: none */
+    ag_chat_format *format;  /* NULL: none */
+    ag_sampler_params sampling;
+    ag_mutex vocab_lock;
+    ag_constraint_vocab *vocab; /* guarded by vocab_lock; NULL until first use */
+    ag_replay_request replay;   /* empty without replays or without a tokenizer */
+
+    /* Engine thread. */
+    ag_model *model;        /* NULL: not loaded */
+    size_t n_requests;      /* running requests and one reload from a file */
+    double used_at;         /* when the last request ended, in ag_now_s() */
+    size_t touched_rows;    /* largest pass so far: this part of the workspace is resident */
+    uint64_t base_bytes;    /* bytes in use of the backend's memory: weights, workspace */
+    uint64_t scratch_bytes; /* planned bytes of the workspace and of operations */
+    uint64_t scratch_left;  /* scratch_bytes that were not resident after loading */
+};
+
+/* All models. Grows under the engine's mutex; entries stay until the engine is destroyed. */
+typedef struct ag_served_models {
+    ag_served_model *at[AG_SERVING_MAX_MODELS];
+    atomic_size_t n;
+} ag_served_models;
+
+void ag_served_model_destroy(ag_served_model *m);
+/* Returns whether `name` is the model's name or an alias. The caller holds the engine's mutex. */
+bool ag_served_model_has_name(const ag_served_model *m, const char *name);
+/* Frees the weights. No session of the model may exist. */
+void ag_served_model_unload(ag_served_model *m);
+/* Returns whether sessions cannot go back to any earlier position: then a copy of each is cached
+ * where its prompt ends. */
+bool ag_model_needs_prompt_copies(const ag_model_info *info);
+
+#endif

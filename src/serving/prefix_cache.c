@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serving/prefix_cache.h"
+
+#include "core/backend_ops.h"
+#include "core/buffer_ops.h"
+#include "platform/clock.h"
+
+#include <antigravity/kv_cache.h>
+
+/* Of all answers to a request; what they share counts once. */
+static uint64_t running_bytes(const ag_served_request *r) {
+    const uint64_t row = r->p.model->info.n_vocab * sizeof(float);
+    uint64_t bytes = 0;
+    if (r->session) bytes += ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(r->session)) + row;
+    for (size_t i = 0, n = 0; r->answers && i < r->p.n_answers; i++) {
+        ag_session *session = r->answers[i].session;
+        if (!session) continue;
+        const ag_kv_cache *cache = ag_session_kv_cache(session);
+        bytes += ag_kv_cache_memory_usage_bytes(cache) + row;
+        if (n++) bytes -= ag_kv_cache_shared_bytes(cache);
+    }
+    return bytes;
+}
+
+uint64_t ag_prefix_cache_bytes(const ag_prefix_cache *c) {
+    uint64_t bytes = ag_memory_bytes_in_use(ag_backend_memory(c->backend)), others = 0;
+    if (!c->store.entries) return 0;
+    for (size_t i = 0; i < c->models->n; i++) others += c->models->at[i]->base_bytes;
+    for (const ag_served_request *r = c->queue->running; r; r = r->next) others += running_bytes(r);
+    bytes = bytes > others ? bytes - others : 0;
+    for (const ag_prefix_entry *k = c->store.entries; k; k = k->next)
+        bytes += k->ids.cap * sizeof *k->ids.data + sizeof *k;
+    return bytes;
+}
+
+bool ag_prefix_cache_evict_one(ag_prefix_cache *c) {
+    ag_prefix_entry *victim = ag_prefix_store_victim(&c->store, AG_PREFIX_RESIDENT);
+    if (!victim) return false;
+    if (!ag_prefix_files_should_write(&c->files, victim)) {
+        ag_prefix_store_drop(&c->store, victim);
+        return true;
+    }
+    ag_prefix_store_set_state(&c->store, victim, AG_PREFIX_QUEUED);
+    ag_engine_lock_notify(c->lock);
+    return true;
+}
+
+/* Where nobody has said how much: a quarter of what there would be without any of it. */
+static uint64_t max_prefix_bytes(const ag_prefix_cache *c) {
+    const ag_memory *mem = ag_backend_memory(c->backend);
+    ag_memory_signals now;
+    uint64_t free = UINT64_MAX;
+    if (!c->monitor) return c->params->prefix_bytes;
+    ag_sys_monitor_read(c->monitor, (uint64_t)(1e3 * ag_now_s()), &now);
+    if (now.has_available) free = now.available;
+    if (now.has_group) {
+        const uint64_t group_free =
+            now.group_limit > now.group_used ? now.group_limit - now.group_used : 0;
+        if (group_free < free) free = group_free;
+    }
+    if (mem->ops->available) {
+        ag_memory_available device;
+        mem->ops->available(mem, &device);
+        if (device.free && device.free < free) free = device.free;
+    }
+    if (free == UINT64_MAX) return UINT64_C(1) << 30;
+    return free / 4 + ag_prefix_cache_bytes(c) / 4;
+}
+
+/* What waits for its file is held meanwhile. Where more comes than the disk takes, what is worth
+ * least goes without one. */
+static void limit_queued(ag_prefix_cache *c, uint64_t max) {
+    const uint64_t min = 16 << 20, bound = max / 4 > min ? max / 4 : min;
+    while (c->store.n_writing > 1 && ag_prefix_store_writing_bytes(&c->store) > bound) {
+        ag_prefix_entry *victim = ag_prefix_store_victim(&c->store, AG_PREFIX_QUEUED);
+        if (!victim) return;
+        ag_prefix_store_drop(&c->store, victim);
+    }
+}
+
+static void enforce_limits(ag_prefix_cache *c) {
+    const uint64_t max = max_prefix_bytes(c);
+    limit_queued(c, max);
+    while (c->store.entries &&
+           ag_prefix_cache_bytes(c) > max + ag_prefix_store_writing_bytes(&c->store) &&
+           ag_prefix_cache_evict_one(c)) {}
+    while (c->store.n_entries - c->store.n_writing > 4096 && ag_prefix_cache_evict_one(c)) {}
+}
+
+/* That of the request; new ones of its further answers, of a copy that it leaves where its prompt
+ * ends, and of what it goes on from. */
+static uint64_t entry_id(ag_prefix_cache *c, const ag_served_request *r) {
+    const ag_prefix_entry *k = c->store.entries;
+    while (k && k->id != r->id) k = k->next;
+    return k || r->session ? ag_request_queue_new_id(c->queue) : r->id;
+}
+
+void ag_prefix_cache_add(ag_prefix_cache *c, const ag_served_request *r, ag_session *session,
+                         ag_ids *ids) {
+    if (!ids->n) {
+        ag_session_destroy(session);
+        ag_ids_free(ids);
+        return;
+    }
+    const ag_prefix_entry like = {.id = entry_id(c, r),
+                                  .model = r->p.model,
+                                  .scope = (char *)(uintptr_t)r->p.scope,
+                                  .params = r->p.session,
+                                  .has_evicted = r->has_evicted};
+    if (ag_prefix_store_add(&c->store, &like, session, ids)) enforce_limits(c);
+}

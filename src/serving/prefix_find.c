@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the session that a request continues: cached, of a running request, or in a file. */
+#include "core/fail.h"
+#include "serving/serving_impl.h"
+
+static bool is_managed(const ag_session_params *p) {
+    return p->eviction.policy || p->eviction.memory.threshold_bytes;
+}
+
+static size_t common_length(const int32_t *a, size_t n, const int32_t *b, size_t m) {
+    size_t i = 0;
+    while (i < n && i < m && a[i] == b[i]) i++;
+    return i;
+}
+
+/* Of `n` tokens in common with a session that has consumed `end`, how many can be used. The last
+ * token of a prompt is read in any case: what follows it is asked for. */
+static size_t usable_length(const ag_session *session, const ag_served_request *r,
+                            const ag_session_params *params, size_t n, size_t end,
+                            bool has_evicted) {
+    if (n >= r->p.n_prompt) n = r->p.n_prompt - 1;
+    if (n == end) return n;
+    if (has_evicted || ag_session_evictions(session)->n_evictions ||
+        ag_prefix_accumulates_scores(params))
+        return 0;
+    return n >= ag_session_oldest_reachable(session) ? n : 0;
+}
+
+static bool may_share(const ag_served_request *o, const ag_served_request *r,
+                      const ag_session_params *params) {
+    return o->p.model == r->p.model && !o->p.no_prefix && ag_same_text(o->p.scope, r->p.scope) &&
+           !is_managed(params) && ag_prefix_same_params(&o->p.session, params);
+}
+
+/* Whole chunks of one that reads from the beginning: what follows is cut as it is alone, and gets
+ * the same bits. */
+static size_t full_chunks(const ag_serving *s, const ag_served_request *o, size_t n) {
+    const size_t chunk = ag_prompt_chunk(&s->params);
+    return o->n_cached % chunk || n < chunk ? n : n - n % chunk;
+}
+
+/* A fork of few tokens saves nothing where more follow: they go through the model with these, whose
+ * chunks are cut as they are alone then. */
+static bool is_worth_a_fork(const ag_served_request *r, size_t n) {
+    enum { MIN_FORK_TOKENS = 32 };
+    return n >= MIN_FORK_TOKENS || n + 1 == r->p.n_prompt;
+}
+
+static void match_running(ag_serving *s, const ag_served_request *r,
+                          const ag_session_params *params, ag_prefix *best) {
+    for (const ag_served_request *o = s->queue.running; o; o = o->next) {
+        if (!may_share(o, r, params)) continue;
+        ag_session *session = o->session;
+        for (size_t i = 0; !session && i < o->p.n_answers; i++) session = o->answers[i].session;
+        if (!session) continue;
+        const size_t end = ag_session_position(session);
+        const size_t read = end < o->p.n_prompt ? end : o->p.n_prompt;
+        size_t n = common_length(r->p.prompt, r->p.n_prompt, o->p.prompt, read);
+        n = usable_length(session, r, params, full_chunks(s, o, n), end, false);
+        if (n > best->n && is_worth_a_fork(r, n)) *best = (ag_prefix){.session = session, .n = n};
+    }
+}
+
+static void match_entries(ag_serving *s, const ag_served_request *r,
+                          const ag_session_params *params, ag_prefix *best) {
+    for (ag_prefix_entry *k = s->prefixes.store.entries; k; k = k->next) {
+        if (k->model != r->p.model || !ag_same_text(k->scope, r->p.scope) ||
+            !ag_prefix_same_params(&k->params, params))
+            continue;
+        size_t n = common_length(r->p.prompt, r->p.n_prompt, k->ids.data, k->ids.n);
+        n = usable_length(k->session, r, params, n, k->ids.n, k->has_evicted);
+        if (n <= best->n || (n != k->ids.n && !is_worth_a_fork(r, n))) continue;
+        *best = (ag_prefix){.entry = k,
+                            .session = k->session,
+                            .n = n,
+                            .is_full_match = n == k->ids.n,
+                            .has_evicted =
+                                k->has_evicted || ag_session_evictions(k->session)->n_evictions};
+    }
+}
+
+/* So many tokens more than there are that waiting for who reads them costs less than reading them
+ * twice. */
+enum { MIN_TOKENS_TO_WAIT_FOR = 256 };
+
+/* Whether another request is about to read what this one begins with, too. Not where a session can
+ * only go back a little: it would have to be forked at that very token. */
+static bool is_being_read(const ag_serving *s, const ag_served_request *r,
+                          const ag_session_params *params, size_t n_found) {
+    if (ag_model_needs_prompt_copies(&r->p.model->info)) return false;
+    for (const ag_served_request *o = s->queue.running; o; o = o->next) {
+        if (!o->session || o->status != AG_OK || !may_share(o, r, params)) continue;
+        size_t n = common_length(r->p.prompt, r->p.n_prompt - 1, o->p.prompt, o->p.n_prompt);
+        n = full_chunks(s, o, n);
+        if (n > ag_session_position(o->session) && n >= n_found + MIN_TOKENS_TO_WAIT_FOR)
+            return true;
+    }
+    return false;
+}
+
+/* AG_BUSY: a session that has clearly more tokens in common with the request's prompt comes from a
+ * file, or will when another one has come. AG_OK: there is none, or the request has had one. */
+static ag_status fetch_from_file(ag_serving *s, ag_served_request *r, size_t better_than,
+                                 ag_error *err) {
+    ag_prefix_files *files = &s->prefixes.files;
+    if (!files->first) return AG_OK;
+    ag_prefix_file *f = r->has_fetched ? NULL : ag_prefix_files_find(files, r, better_than);
+    const bool is_own_fetch = files->fetch.file && files->fetch.request == r->id;
+    if (is_own_fetch || (f && files->fetch.file))
+        return AG_FAIL(err, BUSY, "a session is on its way from a file");
+    if (!f) return AG_OK;
+    const ag_status st = ag_memory_budget_reserve(&s->budget, ag_prefix_file_memory_bytes(f),
+                                                  r->p.model, "a saved session", err);
+    if (st == AG_BUSY) return st;
+    r->has_fetched = true;
+    if (st != AG_OK ||
+        !ag_prefix_files_begin_fetch(files, r, f, ag_request_queue_new_id(&s->queue)))
+        return AG_OK; /* it is read anew */
+    return AG_FAIL(err, BUSY, "a session is on its way from a file");
+}
+
+ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag_error *err) {
+    const ag_session_params *params = &r->p.session;
+    *out = (ag_prefix){0};
+    if (r->p.no_prefix) return AG_OK;
+    match_entries(s, r, params, out);
+    match_running(s, r, params, out);
+    const size_t n_found = out->n;
+    if (out->entry) out->entry->pinned = true; /* memory for a file's session is not its */
+    const ag_status st = fetch_from_file(s, r, n_found, err);
+    if (out->entry) out->entry->pinned = false;
+    if (st != AG_OK) return st;
+    if (r->may_wait_for_prefix && is_being_read(s, r, params, n_found))
+        return AG_FAIL(err, BUSY, "another request is reading the same beginning");
+    /* What was found stays, until the request has its memory, and then goes with it. */
+    if (out->entry && out->entry->state == AG_PREFIX_QUEUED)
+        ag_prefix_store_set_state(&s->prefixes.store, out->entry, AG_PREFIX_RESIDENT);
+    return AG_OK;
+}
