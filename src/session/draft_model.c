@@ -3,7 +3,8 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
-#include "session/session_impl.h"
+
+#include <antigravity/sampler.h>
 
 /* Its session has consumed `read` tokens of the text, the last of which is number `last`, and
  * `ahead` of its own. */
@@ -11,6 +12,7 @@ struct ag_draft_model {
     ag_session *session; /* borrowed */
     uint64_t serial;     /* its own, for another may come to stand at its address */
     ag_sampler *greedy;  /* owned */
+    uint32_t chunk;      /* tokens of one step */
     int32_t n_vocab;     /* ids that both models know */
     uint32_t last, read;
     int32_t ahead[AG_DRAFT_MODEL_GUESSES];
@@ -20,15 +22,16 @@ struct ag_draft_model {
     void *stop_user;
 };
 
-ag_status ag_draft_model_create(ag_session *s, uint32_t n_vocab, ag_draft_model **out,
-                                ag_error *err) {
+ag_status ag_draft_model_create(ag_session *s, uint64_t serial, uint32_t chunk, uint32_t n_vocab,
+                                ag_draft_model **out, ag_error *err) {
     const uint32_t own = ag_session_model_info(s)->n_vocab;
     ag_sampler_params greedy = ag_sampler_defaults();
     *out = NULL;
     ag_draft_model *d = ag_calloc(1, sizeof *d);
     if (!d) return AG_FAIL(err, NOMEM, "draft model");
     d->session = s;
-    d->serial = s->serial;
+    d->serial = serial;
+    d->chunk = chunk;
     d->n_vocab = (int32_t)(own < n_vocab ? own : n_vocab);
     d->read = UINT32_MAX; /* what the session holds is not known */
     greedy.temperature = 0;
@@ -45,9 +48,7 @@ void ag_draft_model_destroy(ag_draft_model *d) {
     ag_free(d);
 }
 
-bool ag_draft_model_is_of(const ag_draft_model *d, const ag_session *s) {
-    return s && d->serial == s->serial;
-}
+bool ag_draft_model_is_of(const ag_draft_model *d, uint64_t serial) { return d->serial == serial; }
 
 /* ---- where it stands ---- */
 
@@ -125,8 +126,8 @@ static ag_status feed(ag_draft_model *d, const int32_t *ids, size_t n, int32_t *
 /* The tokens of the text that it has not read; what follows the last of them. */
 static ag_status catch_up(ag_draft_model *d, const ag_lookup *text, int32_t *id) {
     enum { MOST_ROWS = 512 };
-    const uint32_t end = ag_lookup_length(text), chunk = d->session->params.prefill_chunk;
-    const size_t most = chunk < MOST_ROWS ? chunk : MOST_ROWS;
+    const uint32_t end = ag_lookup_length(text);
+    const size_t most = d->chunk < MOST_ROWS ? d->chunk : MOST_ROWS;
     while (d->last < end) {
         int32_t ids[MOST_ROWS];
         size_t n = 0;

@@ -14,11 +14,11 @@ enum { AG_DRAFT_MODEL_GUESSES = 16 };
 
 /* The session is borrowed; whatever it holds goes when it is first asked. n_vocab: of the model
  * that is guessed for. */
-ag_status ag_draft_model_create(ag_session *s, uint32_t n_vocab, ag_draft_model **out,
-                                ag_error *err);
+ag_status ag_draft_model_create(ag_session *s, uint64_t serial, uint32_t chunk, uint32_t n_vocab,
+                                ag_draft_model **out, ag_error *err);
 void ag_draft_model_destroy(ag_draft_model *d);
 /* Its session may be gone. */
-bool ag_draft_model_is_of(const ag_draft_model *d, const ag_session *s);
+bool ag_draft_model_is_of(const ag_draft_model *d, uint64_t serial);
 
 /* The text has only so many tokens any more. */
 void ag_draft_model_shorten(ag_draft_model *d, uint32_t length);

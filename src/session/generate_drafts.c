@@ -34,11 +34,12 @@ static size_t longest_draft(const ag_generate_params *p) {
 static ag_status use_draft_model(ag_speculation *sp, const ag_session *s, ag_session *draft,
                                  ag_error *err) {
     if (draft == s) return AG_FAIL(err, INVALID, "a session cannot draft for itself");
-    if (sp->model && ag_draft_model_is_of(sp->model, draft)) return AG_OK;
+    if (sp->model && draft && ag_draft_model_is_of(sp->model, draft->serial)) return AG_OK;
     ag_draft_model_destroy(sp->model);
     sp->model = NULL;
     if (!draft) return AG_OK;
-    return ag_draft_model_create(draft, s->model->info.n_vocab, &sp->model, err);
+    return ag_draft_model_create(draft, draft->serial, draft->params.prefill_chunk,
+                                 s->model->info.n_vocab, &sp->model, err);
 }
 
 ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, size_t n,
