@@ -351,8 +351,8 @@ static ag_status write_file(ag_prefix_files *files, const ag_prefix_entry *k, ag
     const ag_io_hooks hooks = io_hooks_of(files);
     path_of(files, f->name, "prefix", path);
     path_of(files, f->name, "session", session);
-    AG_TRY(ag_session_save_paused(k->session, session, k->model->tokenizer, f->ids.data, f->ids.n,
-                                  &hooks, err));
+    AG_TRY(ag_session_save_with_hooks(k->session, session, k->model->tokenizer, f->ids.data,
+                                      f->ids.n, &hooks, err));
     ag_engine_lock_release(files->lock);
     ag_status st = write_metadata(f, path, err);
     if (st == AG_OK && !(is_own_file(path, &f->bytes, &f->used_at) &&
@@ -489,7 +489,7 @@ static ag_status restore_file(ag_prefix_files *files, const ag_prefix_fetch *fet
     if (!is_own_file(path, &bytes, &at))
         return AG_FAIL(err, FORMAT, "%s: is no file of ours", path);
     AG_TRY(ag_session_create(m->model, &fetch->as.params, out, err));
-    ag_status st = ag_session_restore_paused(*out, path, m->tokenizer, &ids, &hooks, err);
+    ag_status st = ag_session_restore_with_hooks(*out, path, m->tokenizer, &ids, &hooks, err);
     if (st == AG_OK &&
         (ids.n != f->ids.n || memcmp(ids.data, f->ids.data, ids.n * sizeof *ids.data) != 0))
         st = AG_FAIL(err, FORMAT, "%s: holds other tokens than it is named for", path);

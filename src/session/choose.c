@@ -11,12 +11,12 @@ bool ag_session_chooses_on_device(const ag_session *s) {
     return s->logits.copied && ag_has_top_k(s->model->backend);
 }
 
-ag_status ag_session_need_logits(ag_session *s, ag_error *err) {
+ag_status ag_session_fetch_logits(ag_session *s, ag_error *err) {
     s->logits.top.known = false;
-    if (s->logits.place != AG_LOGITS_ON_DEVICE) return AG_OK;
+    if (s->logits.location != AG_LOGITS_ON_DEVICE) return AG_OK;
     ag_status st = ag_buffer_download(s->logits.copied, s->logits.owner, 0,
                                       ag_tensor_bytes(&s->logits.row), err);
-    s->logits.place = st == AG_OK ? AG_LOGITS_ON_HOST : AG_LOGITS_NOWHERE;
+    s->logits.location = st == AG_OK ? AG_LOGITS_ON_HOST : AG_LOGITS_ABSENT;
     return st;
 }
 
@@ -27,28 +27,29 @@ static bool write_request(const ag_sampler *sampler, ag_top_k *top, int32_t ids[
     return ag_sampler_top_k(sampler, ids, AG_TOP_K_IDS, &top->n_ids, AG_TOP_K_MAX, &top->k);
 }
 
-bool ag_session_ask_top(ag_session *s, const ag_sampler *sampler) {
+bool ag_session_request_top(ag_session *s, const ag_sampler *sampler) {
     return write_request(sampler, &s->logits.top, s->logits.top_ids);
 }
 
 /* Whether the answer that came with the row is to this question. */
-static bool is_answered(const ag_top_k *top, const ag_top_k *asked) {
-    return top->known && top->k == asked->k && top->n_ids == asked->n_ids &&
-           (!asked->n_ids || !memcmp(top->ids, asked->ids, asked->n_ids * sizeof *asked->ids));
+static bool is_known_top(const ag_top_k *top, const ag_top_k *request) {
+    return top->known && top->k == request->k && top->n_ids == request->n_ids &&
+           (!request->n_ids ||
+            !memcmp(top->ids, request->ids, request->n_ids * sizeof *request->ids));
 }
 
 /* *enough: false if the sampler needs the whole row. */
 static ag_status choose_from_top(ag_session *s, ag_sampler *sampler, bool *enough, int32_t *id,
                                  ag_error *err) {
     int32_t ids[AG_TOP_K_IDS];
-    ag_top_k asked;
+    ag_top_k request;
     const ag_top_k *top = &s->logits.top;
-    *enough = write_request(sampler, &asked, ids);
+    *enough = write_request(sampler, &request, ids);
     if (!*enough) return AG_OK;
-    if (!is_answered(top, &asked)) {
+    if (!is_known_top(top, &request)) {
         ag_backend *be = s->model->backend;
-        AG_TRY(ag_take_error(be, ag_find_top_k(be, &s->logits.row, &asked), err));
-        top = &asked;
+        AG_TRY(ag_take_error(be, ag_find_top_k(be, &s->logits.row, &request), err));
+        top = &request;
     }
     const ag_top_logits logits = {.best_ids = top->best_ids,
                                   .best = top->best,
@@ -61,11 +62,11 @@ static ag_status choose_from_top(ag_session *s, ag_sampler *sampler, bool *enoug
 }
 
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err) {
-    if (s->logits.place == AG_LOGITS_ON_DEVICE && ag_has_top_k(s->model->backend)) {
+    if (s->logits.location == AG_LOGITS_ON_DEVICE && ag_has_top_k(s->model->backend)) {
         bool enough;
         ag_status st = choose_from_top(s, sampler, &enough, id, err);
         if (enough) return st;
     }
-    AG_TRY(ag_session_need_logits(s, err));
+    AG_TRY(ag_session_fetch_logits(s, err));
     return ag_sampler_sample(sampler, s->logits.host, id, err);
 }

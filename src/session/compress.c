@@ -13,8 +13,8 @@ ag_compress_params ag_compress_defaults(void) {
     return (ag_compress_params){.replay = 1, .chunk = 2048, .sinks = 4};
 }
 
-static ag_status check(const ag_session *s, const int32_t *ids, size_t n_ids,
-                       const ag_compress_params *p, ag_error *err) {
+static ag_status check_params(const ag_session *s, const int32_t *ids, size_t n_ids,
+                              const ag_compress_params *p, ag_error *err) {
     if (!s->position || n_ids != s->position) {
         return AG_FAIL(err, INVALID, "compression: %zu ids of a session that consumed %u", n_ids,
                        s->position);
@@ -31,9 +31,9 @@ static ag_status check(const ag_session *s, const int32_t *ids, size_t n_ids,
         return AG_FAIL(err, INVALID, "compression to %g times the cache and %u tokens",
                        (double)p->keep_ratio, p->keep_tokens);
     }
-    if (p->chunk && p->chunk < AG_REPLAY_LEAST_CHUNK) {
+    if (p->chunk && p->chunk < AG_REPLAY_MIN_CHUNK) {
         return AG_FAIL(err, INVALID, "compression: chunks of %u tokens, of %d at least", p->chunk,
-                       AG_REPLAY_LEAST_CHUNK);
+                       AG_REPLAY_MIN_CHUNK);
     }
     if (s->state) {
         return AG_FAIL(err, UNSUPPORTED,
@@ -54,7 +54,7 @@ static ag_status check(const ag_session *s, const int32_t *ids, size_t n_ids,
 /* ---- the choice ---- */
 
 /* Of all slots, so many stay. */
-static size_t target_of(const ag_compress_params *p, const ag_slot_scores *scores) {
+static size_t target_slots(const ag_compress_params *p, const ag_slot_scores *scores) {
     const size_t all = scores->first[scores->n_heads];
     size_t n = all;
     if (p->keep_ratio != 0) n = all - (size_t)((double)all * (1 - (double)p->keep_ratio));
@@ -65,7 +65,8 @@ static size_t target_of(const ag_compress_params *p, const ag_slot_scores *score
 }
 
 /* Attention sinks, protected and newest tokens rank first; returns how many slots they have. */
-static size_t force(const ag_session *s, const ag_compress_params *p, ag_slot_scores *scores) {
+static size_t force_protected(const ag_session *s, const ag_compress_params *p,
+                              ag_slot_scores *scores) {
     const uint32_t n_protected = ag_kv_cache_protected(s->cache);
     const uint32_t first = p->sinks > n_protected ? p->sinks : n_protected;
     const uint32_t newest = p->recent < s->position ? s->position - p->recent : 0;
@@ -102,15 +103,15 @@ static ag_status copy_session(ag_session *s, compressed *c, ag_error *err) {
 }
 
 /* keep [n]: slots that stay, counted over all heads, ascending; rewritten. */
-static ag_status compact_heads(const compressed *c, const ag_slot_scores *scores, uint32_t *keep,
-                               size_t n, ag_error *err) {
+static ag_status compact_heads(const compressed *c, const ag_slot_scores *scores,
+                               uint32_t *retained, size_t n, ag_error *err) {
     size_t at = 0;
     for (size_t head = 0; head < scores->n_heads; head++) {
         const size_t first = scores->first[head], end = scores->first[head + 1];
         const uint32_t l = scores->layer[head];
         const uint32_t h = (uint32_t)(head - ag_kv_cache_first_head(c->cache, l));
-        uint32_t *own = keep + at, n_own = 0;
-        for (; at < n && keep[at] < end; at++) own[n_own++] = (uint32_t)(keep[at] - first);
+        uint32_t *own = retained + at, n_own = 0;
+        for (; at < n && retained[at] < end; at++) own[n_own++] = (uint32_t)(retained[at] - first);
         if (n_own < end - first) {
             AG_TRY(ag_score_sums_fetch(c->sums, l, err));
             AG_TRY(ag_kv_compact_head(c->cache, l, h, own, n_own, err));
@@ -123,31 +124,31 @@ static ag_status compact_heads(const compressed *c, const ag_slot_scores *scores
     return AG_OK;
 }
 
-static ag_status apply(ag_session *s, const ag_slot_scores *scores, uint32_t *keep, size_t n,
+static ag_status apply(ag_session *s, const ag_slot_scores *scores, uint32_t *retained, size_t n,
                        ag_error *err) {
     compressed c = {0};
     ag_status st = copy_session(s, &c, err);
-    if (st == AG_OK) st = compact_heads(&c, scores, keep, n, err);
+    if (st == AG_OK) st = compact_heads(&c, scores, retained, n, err);
     if (st == AG_OK) {
         ag_kv_cache_swap(s->cache, c.cache);
         ag_cache_manager_compressed(s->manager, &c.sums);
-        s->is_uneven = true;
+        s->is_ragged = true;
     }
     ag_score_sums_destroy(c.sums);
     ag_kv_cache_destroy(c.cache);
     return st;
 }
 
-static ag_status keep_best(ag_session *s, const ag_slot_scores *scores, size_t n, ag_error *err) {
+static ag_status retain_best(ag_session *s, const ag_slot_scores *scores, size_t n, ag_error *err) {
     const size_t all = scores->first[scores->n_heads];
-    uint32_t *keep = ag_calloc(all, sizeof *keep), *work = ag_calloc(all, sizeof *work);
+    uint32_t *retained = ag_calloc(all, sizeof *retained), *work = ag_calloc(all, sizeof *work);
     const ag_eviction_view view = {.n_slots = (uint32_t)all, .work = work};
-    ag_status st = keep && work ? AG_OK : AG_FAIL(err, NOMEM, "list of %zu slots", all);
+    ag_status st = retained && work ? AG_OK : AG_FAIL(err, NOMEM, "list of %zu slots", all);
     if (st == AG_OK) {
-        ag_evict_select(&view, scores->of, 0, (uint32_t)n, keep);
-        st = apply(s, scores, keep, n, err);
+        ag_evict_select(&view, scores->of, 0, (uint32_t)n, retained);
+        st = apply(s, scores, retained, n, err);
     }
-    ag_free(keep);
+    ag_free(retained);
     ag_free(work);
     return st;
 }
@@ -156,14 +157,14 @@ static ag_status compress(ag_session *s, const int32_t *ids, const ag_compress_p
                           ag_slot_scores *scores, ag_compress_report *report, ag_error *err) {
     const size_t all = scores->first[scores->n_heads],
                  bytes = ag_kv_cache_memory_usage_bytes(s->cache);
-    size_t n = target_of(p, scores);
+    size_t n = target_slots(p, scores);
     report->n_heads = scores->n_scored_heads;
     report->n_before = report->n_kept = all;
     if (n >= all) return AG_OK;
     AG_TRY(ag_session_replay(s, ids, p, scores, &report->n_replayed, err));
-    const size_t forced = force(s, p, scores);
+    const size_t forced = force_protected(s, p, scores);
     if (n < forced) n = forced;
-    if (n < all) AG_TRY(keep_best(s, scores, n, err));
+    if (n < all) AG_TRY(retain_best(s, scores, n, err));
     const size_t left = ag_kv_cache_memory_usage_bytes(s->cache);
     report->n_kept = n;
     report->bytes_returned = left < bytes ? bytes - left : 0;
@@ -177,9 +178,9 @@ ag_status ag_session_compress(ag_session *s, const int32_t *ids, size_t n_ids,
     ag_slot_scores scores;
     const double begin = ag_now_s();
     *report = (ag_compress_report){0};
-    AG_TRY(check(s, ids, n_ids, params, err));
+    AG_TRY(check_params(s, ids, n_ids, params, err));
     AG_TRY(ag_session_settle(s, err));
-    AG_TRY(ag_session_need_logits(s, err));
+    AG_TRY(ag_session_fetch_logits(s, err));
     AG_TRY(ag_slot_scores_create(s, &scores, err));
     const ag_status st = compress(s, ids, params, &scores, report, err);
     if (st == AG_CANCELLED) atomic_store(&s->cancelled, false);
@@ -190,16 +191,16 @@ ag_status ag_session_compress(ag_session *s, const int32_t *ids, size_t n_ids,
 
 /* ---- what heads are worth ---- */
 
-static float largest_of(const ag_session *s, const ag_slot_scores *scores, size_t head,
-                        uint32_t sinks) {
+static float head_maximum(const ag_session *s, const ag_slot_scores *scores, size_t head,
+                          uint32_t sinks) {
     const uint32_t l = scores->layer[head];
     const uint32_t h = (uint32_t)(head - ag_kv_cache_first_head(s->cache, l));
     const float *of = scores->of + scores->first[head];
-    float most = 0;
+    float max = 0;
     for (uint32_t i = 0; i < scores->first[head + 1] - scores->first[head]; i++) {
-        if (ag_kv_cache_position(s->cache, l, h, i) >= sinks && of[i] > most) most = of[i];
+        if (ag_kv_cache_position(s->cache, l, h, i) >= sinks && of[i] > max) max = of[i];
     }
-    return most;
+    return max;
 }
 
 ag_status ag_session_head_maxima(ag_session *s, const int32_t *ids, size_t n_ids,
@@ -212,12 +213,12 @@ ag_status ag_session_head_maxima(ag_session *s, const int32_t *ids, size_t n_ids
     p.keep_ratio = 1;
     if (n != n_heads)
         return AG_FAIL(err, INVALID, "maxima of %zu heads of a cache of %zu", n, n_heads);
-    AG_TRY(check(s, ids, n_ids, &p, err));
+    AG_TRY(check_params(s, ids, n_ids, &p, err));
     AG_TRY(ag_session_settle(s, err));
-    AG_TRY(ag_session_need_logits(s, err));
+    AG_TRY(ag_session_fetch_logits(s, err));
     AG_TRY(ag_slot_scores_create(s, &scores, err));
     const ag_status st = ag_session_replay(s, ids, &p, &scores, &n_replayed, err);
-    for (size_t h = 0; st == AG_OK && h < n; h++) maxima[h] = largest_of(s, &scores, h, p.sinks);
+    for (size_t h = 0; st == AG_OK && h < n; h++) maxima[h] = head_maximum(s, &scores, h, p.sinks);
     if (st == AG_CANCELLED) atomic_store(&s->cancelled, false);
     ag_slot_scores_release(&scores);
     return st;

@@ -15,8 +15,8 @@ struct ag_draft_model {
     uint32_t chunk;      /* tokens of one step */
     int32_t n_vocab;     /* ids that both models know */
     uint32_t last, read;
-    int32_t ahead[AG_DRAFT_MODEL_GUESSES];
-    size_t n_ahead;
+    int32_t drafted[AG_DRAFT_MODEL_MAX_TOKENS];
+    size_t n_drafted;
     bool failed;
     bool (*stop)(void *user); /* of the call that goes on */
     void *stop_user;
@@ -52,57 +52,59 @@ bool ag_draft_model_is_of(const ag_draft_model *d, uint64_t serial) { return d->
 
 /* ---- where it stands ---- */
 
-static bool take_back(ag_draft_model *d, size_t n) {
+static bool rewind_by(ag_draft_model *d, size_t n) {
     const uint32_t position = ag_session_position(d->session);
     return ag_session_truncate(d->session, position - (uint32_t)n, NULL) == AG_OK;
 }
 
 /* Not those that came while nobody read along, or that only the other model has. */
-static bool is_readable(const ag_draft_model *d, const ag_lookup *text, uint32_t i) {
-    const int32_t id = ag_lookup_token(text, i);
+static bool is_readable(const ag_draft_model *d, const ag_ngram_lookup *text, uint32_t i) {
+    const int32_t id = ag_ngram_lookup_token(text, i);
     return id >= 0 && id < d->n_vocab;
 }
 
 /* From the text's beginning, or behind the last token that it cannot read. */
-static void begin_anew(ag_draft_model *d, const ag_lookup *text) {
+static void restart(ag_draft_model *d, const ag_ngram_lookup *text) {
     ag_session_reset(d->session);
     d->read = 0;
-    d->n_ahead = 0;
-    d->last = ag_lookup_length(text);
+    d->n_drafted = 0;
+    d->last = ag_ngram_lookup_length(text);
     while (d->last && is_readable(d, text, d->last)) d->last--;
 }
 
 /* Its guesses that came true are part of the text now; the others go. */
-static bool heed_text(ag_draft_model *d, const ag_lookup *text) {
+static bool match_text(ag_draft_model *d, const ag_ngram_lookup *text) {
     size_t n = 0;
-    while (n < d->n_ahead && ag_lookup_token(text, d->last + 1 + (uint32_t)n) == d->ahead[n]) n++;
-    const size_t wrong = d->n_ahead - n;
+    while (n < d->n_drafted &&
+           ag_ngram_lookup_token(text, d->last + 1 + (uint32_t)n) == d->drafted[n])
+        n++;
+    const size_t wrong = d->n_drafted - n;
     d->last += (uint32_t)n;
     d->read += (uint32_t)n;
-    d->n_ahead = 0;
-    return !wrong || take_back(d, wrong);
+    d->n_drafted = 0;
+    return !wrong || rewind_by(d, wrong);
 }
 
 /* Whether what it has not read is there to be read, and is something. */
-static bool can_go_on(const ag_draft_model *d, const ag_lookup *text) {
-    const uint32_t end = ag_lookup_length(text);
+static bool can_continue(const ag_draft_model *d, const ag_ngram_lookup *text) {
+    const uint32_t end = ag_ngram_lookup_length(text);
     uint32_t i = d->last;
     while (i < end && is_readable(d, text, i + 1)) i++;
     return d->last < end && i == end;
 }
 
 static bool is_known(const ag_draft_model *d) {
-    return d->read != UINT32_MAX && ag_session_position(d->session) == d->read + d->n_ahead;
+    return d->read != UINT32_MAX && ag_session_position(d->session) == d->read + d->n_drafted;
 }
 
-void ag_draft_model_shorten(ag_draft_model *d, uint32_t length) {
+void ag_draft_model_truncate(ag_draft_model *d, uint32_t length) {
     const uint32_t n = d->last > length ? d->last - length : 0;
     if (d->read == UINT32_MAX) return;
-    if (!length || n > d->read || !is_known(d) || !take_back(d, d->n_ahead + n)) {
+    if (!length || n > d->read || !is_known(d) || !rewind_by(d, d->n_drafted + n)) {
         d->read = UINT32_MAX;
         return;
     }
-    d->n_ahead = 0;
+    d->n_drafted = 0;
     d->read -= n;
     d->last -= n;
 }
@@ -124,15 +126,15 @@ static ag_status feed(ag_draft_model *d, const int32_t *ids, size_t n, int32_t *
 }
 
 /* The tokens of the text that it has not read; what follows the last of them. */
-static ag_status catch_up(ag_draft_model *d, const ag_lookup *text, int32_t *id) {
-    enum { MOST_ROWS = 512 };
-    const uint32_t end = ag_lookup_length(text);
-    const size_t most = d->chunk < MOST_ROWS ? d->chunk : MOST_ROWS;
+static ag_status catch_up(ag_draft_model *d, const ag_ngram_lookup *text, int32_t *id) {
+    enum { MAX_ROWS = 512 };
+    const uint32_t end = ag_ngram_lookup_length(text);
+    const size_t max = d->chunk < MAX_ROWS ? d->chunk : MAX_ROWS;
     while (d->last < end) {
-        int32_t ids[MOST_ROWS];
+        int32_t ids[MAX_ROWS];
         size_t n = 0;
-        for (; n < most && d->last + n < end; n++)
-            ids[n] = ag_lookup_token(text, d->last + 1 + (uint32_t)n);
+        for (; n < max && d->last + n < end; n++)
+            ids[n] = ag_ngram_lookup_token(text, d->last + 1 + (uint32_t)n);
         if (d->stop(d->stop_user)) return AG_CANCELLED;
         AG_TRY(feed(d, ids, n, d->last + n == end ? id : NULL));
         d->last += (uint32_t)n;
@@ -141,19 +143,19 @@ static ag_status catch_up(ag_draft_model *d, const ag_lookup *text, int32_t *id)
     return AG_OK;
 }
 
-static bool fits(const ag_draft_model *d, const ag_lookup *text, size_t n) {
+static bool fits(const ag_draft_model *d, const ag_ngram_lookup *text, size_t n) {
     const uint32_t left = ag_session_capacity_left(d->session);
-    return left >= ag_lookup_length(text) - d->last + n;
+    return left >= ag_ngram_lookup_length(text) - d->last + n;
 }
 
-size_t ag_draft_model_guess(ag_draft_model *d, const ag_lookup *text, int32_t *ids, size_t n,
+size_t ag_draft_model_draft(ag_draft_model *d, const ag_ngram_lookup *text, int32_t *ids, size_t n,
                             bool (*stop)(void *user), void *user) {
-    const uint32_t length = ag_lookup_length(text);
+    const uint32_t length = ag_ngram_lookup_length(text);
     if (d->failed || !n || !length) return 0;
-    if (n > AG_DRAFT_MODEL_GUESSES) n = AG_DRAFT_MODEL_GUESSES;
+    if (n > AG_DRAFT_MODEL_MAX_TOKENS) n = AG_DRAFT_MODEL_MAX_TOKENS;
     d->stop = stop;
     d->stop_user = user;
-    if (!is_known(d) || !heed_text(d, text) || !can_go_on(d, text)) begin_anew(d, text);
+    if (!is_known(d) || !match_text(d, text) || !can_continue(d, text)) restart(d, text);
     if (d->last == length || !fits(d, text, n)) return 0;
     const ag_status st = catch_up(d, text, &ids[0]);
     if (st != AG_OK) {
@@ -161,10 +163,10 @@ size_t ag_draft_model_guess(ag_draft_model *d, const ag_lookup *text, int32_t *i
         d->read = UINT32_MAX;
         return 0;
     }
-    size_t n_guessed = 1;
-    for (; n_guessed < n && ids[n_guessed - 1] < d->n_vocab; n_guessed++) {
-        if (feed(d, &ids[n_guessed - 1], 1, &ids[n_guessed]) != AG_OK) break;
-        d->ahead[d->n_ahead++] = ids[n_guessed - 1];
+    size_t n_tokens = 1;
+    for (; n_tokens < n && ids[n_tokens - 1] < d->n_vocab; n_tokens++) {
+        if (feed(d, &ids[n_tokens - 1], 1, &ids[n_tokens]) != AG_OK) break;
+        d->drafted[d->n_drafted++] = ids[n_tokens - 1];
     }
-    return ids[n_guessed - 1] < d->n_vocab ? n_guessed : n_guessed - 1;
+    return ids[n_tokens - 1] < d->n_vocab ? n_tokens : n_tokens - 1;
 }

@@ -4,13 +4,13 @@
 #ifndef AG_SESSION_DRAFT_MODEL_H
 #define AG_SESSION_DRAFT_MODEL_H
 
-#include "session/lookup.h"
+#include "session/ngram_lookup.h"
 
 #include <antigravity/session.h>
 
 typedef struct ag_draft_model ag_draft_model;
 
-enum { AG_DRAFT_MODEL_GUESSES = 16 };
+enum { AG_DRAFT_MODEL_MAX_TOKENS = 16 };
 
 /* The session is borrowed; whatever it holds goes when it is first asked. n_vocab: of the model
  * that is guessed for. */
@@ -21,11 +21,11 @@ void ag_draft_model_destroy(ag_draft_model *d);
 bool ag_draft_model_is_of(const ag_draft_model *d, uint64_t serial);
 
 /* The text has only so many tokens any more. */
-void ag_draft_model_shorten(ag_draft_model *d, uint32_t length);
+void ag_draft_model_truncate(ag_draft_model *d, uint32_t length);
 /* Writes at most n tokens that may follow the text, which the lookup remembers, and returns how
  * many: 0 where the text does not fit its context, and for ever after a failure. stop: asked from
  * time to time while it reads; true ends that. */
-size_t ag_draft_model_guess(ag_draft_model *d, const ag_lookup *text, int32_t *ids, size_t n,
+size_t ag_draft_model_draft(ag_draft_model *d, const ag_ngram_lookup *text, int32_t *ids, size_t n,
                             bool (*stop)(void *user), void *user);
 
 #endif

@@ -39,8 +39,8 @@ ag_generate_params ag_generate_defaults(void) { return (ag_generate_params){.max
 static ag_status decode_loop(ag_generation *g, double start, ag_error *err) {
     int32_t id;
     AG_TRY(ag_session_choose(g->session, g->params->sampler, &id, err));
-    AG_TRY(ag_generation_take(g, id, ag_session_capacity_left(g->session), err));
-    if (g->speculation) ag_speculation_chose(g->speculation, id);
+    AG_TRY(ag_generation_accept(g, id, ag_session_capacity_left(g->session), err));
+    if (g->speculation) ag_speculation_push_chosen(g->speculation, id);
     const double first = ag_now_s();
     g->stats->first_token_s = first - start;
     while (!g->ended) {
@@ -49,14 +49,14 @@ static ag_status decode_loop(ag_generation *g, double start, ag_error *err) {
         else if (st != AG_OK) return st;
         g->stats->decode_s = ag_now_s() - first;
     }
-    return ag_generation_show_rest(g, err);
+    return ag_generation_show_pending(g, err);
 }
 
 static ag_status run(ag_generation *g, const int32_t *prompt, size_t n, ag_error *err) {
     const ag_generate_params *p = g->params;
     double start = ag_now_s();
     ag_status st = AG_OK;
-    if (n || g->session->logits.place == AG_LOGITS_NOWHERE)
+    if (n || g->session->logits.location == AG_LOGITS_ABSENT)
         st = ag_session_prefill(g->session, prompt, n, p->progress, p->progress_user, err);
     g->stats->prefill_s = ag_now_s() - start;
     if (st == AG_CANCELLED) {
@@ -73,8 +73,8 @@ static ag_status run(ag_generation *g, const int32_t *prompt, size_t n, ag_error
     }
     if (st == AG_OK) st = decode_loop(g, start, err);
     /* The last row may have stayed on the device; it is the caller's. */
-    ag_status brought = ag_session_need_logits(g->session, st == AG_OK ? err : NULL);
-    return st == AG_OK ? brought : st;
+    ag_status fetched = ag_session_fetch_logits(g->session, st == AG_OK ? err : NULL);
+    return st == AG_OK ? fetched : st;
 }
 
 static ag_status check(const ag_generate_params *p, ag_error *err) {

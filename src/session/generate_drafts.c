@@ -8,26 +8,26 @@
 #include "session/generation.h"
 #include "text/sampler_filter.h"
 
-enum { USUAL_DRAFT = 7 }; /* with its token 8 rows, two whole fours */
-enum { MOST_REMEMBERED = 1 << 16, LEAST_REMEMBERED = 1 << 12 }; /* tokens */
+enum { DEFAULT_DRAFT = 7 }; /* with its token 8 rows, two whole fours */
+enum { MAX_LOOKUP_TOKENS = 1 << 16, MIN_LOOKUP_TOKENS = 1 << 12 }; /* tokens */
 
 /* ---- before the first token ---- */
 
 /* Of a cache from which tokens leave, the text is longer than the cache. */
-static size_t remembered(const ag_session_params *p) {
+static size_t lookup_tokens(const ag_session_params *p) {
     const size_t n = p->max_seq_len;
-    if (n > MOST_REMEMBERED) return MOST_REMEMBERED;
-    return ag_eviction_is_managed(&p->eviction) && n < LEAST_REMEMBERED ? LEAST_REMEMBERED : n;
+    if (n > MAX_LOOKUP_TOKENS) return MAX_LOOKUP_TOKENS;
+    return ag_eviction_is_managed(&p->eviction) && n < MIN_LOOKUP_TOKENS ? MIN_LOOKUP_TOKENS : n;
 }
 
 size_t ag_draft_tables_bytes(const ag_session_params *params) {
-    return ag_speculation_bytes(remembered(params));
+    return ag_speculation_bytes(lookup_tokens(params));
 }
 
-static size_t longest_draft(const ag_generate_params *p) {
-    const size_t most = AG_SPECULATE_ROWS - 1;
-    if (!p->draft_max) return USUAL_DRAFT;
-    return p->draft_max < most ? p->draft_max : most;
+static size_t draft_limit(const ag_generate_params *p) {
+    const size_t max = AG_SPECULATE_ROWS - 1;
+    if (!p->draft_max) return DEFAULT_DRAFT;
+    return p->draft_max < max ? p->draft_max : max;
 }
 
 /* The one that drafted last knows the text. */
@@ -46,17 +46,17 @@ ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, si
                                      ag_error *err) {
     const ag_generate_params *p = g->params;
     ag_session *s = g->session;
-    const size_t rows = longest_draft(p) + 1;
+    const size_t rows = draft_limit(p) + 1;
     if (p->speculate == AG_SPECULATE_OFF || ag_batch_invariant_rows(s->model->backend) < 2)
         return AG_OK;
     if (!s->speculation) {
-        AG_TRY(
-            ag_speculation_create(remembered(&s->params), s->state != NULL, &s->speculation, err));
+        AG_TRY(ag_speculation_create(lookup_tokens(&s->params), s->state != NULL, &s->speculation,
+                                     err));
     }
     g->speculation = s->speculation;
     AG_TRY(use_draft_model(g->speculation, s, p->draft, err));
-    ag_speculation_follow(g->speculation, s->position - (uint32_t)n);
-    for (size_t i = 0; i < n; i++) ag_speculation_read(g->speculation, prompt[i]);
+    ag_speculation_sync(g->speculation, s->position - (uint32_t)n);
+    for (size_t i = 0; i < n; i++) ag_speculation_push(g->speculation, prompt[i]);
     return p->max_tokens ? ag_session_reserve_rows(s, (uint32_t)rows, err) : AG_OK;
 }
 
@@ -64,10 +64,10 @@ ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, si
 
 /* Tokens of a draft that is surely verified as its tokens would be one by one, and no longer than
  * the text may become. */
-static size_t most_drafted(const ag_generation *g) {
+static size_t max_draft(const ag_generation *g) {
     const ag_generate_params *p = g->params;
-    size_t n = ag_session_verifiable(g->session) - 1;
-    if (n > longest_draft(p)) n = longest_draft(p);
+    size_t n = ag_session_max_verify_rows(g->session) - 1;
+    if (n > draft_limit(p)) n = draft_limit(p);
     if (p->max_tokens < 0) return n;
     const uint64_t left = (uint64_t)p->max_tokens - g->stats->n_generated;
     return left > n ? n : left ? (size_t)left - 1 : 0;
@@ -86,36 +86,36 @@ static ag_status decode_one(ag_generation *g, int32_t *id, ag_error *err) {
         .chosen = id,
     };
     AG_TRY(ag_session_step(&item, 1, err));
-    AG_TRY(ag_generation_take(g, *id, ag_session_capacity_left(g->session), err));
-    if (g->speculation) ag_speculation_chose(g->speculation, *id);
+    AG_TRY(ag_generation_accept(g, *id, ag_session_capacity_left(g->session), err));
+    if (g->speculation) ag_speculation_push_chosen(g->speculation, *id);
     return AG_OK;
 }
 
-typedef struct verdict {
+typedef struct verification {
     ag_generation *g;
     uint32_t space;   /* before the step */
     size_t n_fed;     /* tokens of the step that are part of the text */
     ag_status status; /* of showing what was chosen */
     ag_error *err;
-} verdict;
+} verification;
 
 /* Shown and accepted before the sampler goes on: who ends the text here wants no further choice,
  * which would use up random numbers. So what has been shown is shown when a later choice fails. */
-static bool take_choice(void *user, size_t i, int32_t id) {
-    verdict *v = user;
+static bool accept_choice(void *user, size_t i, int32_t id) {
+    verification *v = user;
     ag_generation *g = v->g;
     v->n_fed = i + 1;
-    v->status = ag_generation_take(g, id, v->space - (uint32_t)v->n_fed, v->err);
-    ag_speculation_chose(g->speculation, id);
+    v->status = ag_generation_accept(g, id, v->space - (uint32_t)v->n_fed, v->err);
+    ag_speculation_push_chosen(g->speculation, id);
     return v->status == AG_OK && !g->ended && !atomic_load(&g->session->cancelled);
 }
 
 /* The logits stay: they are those of the last row that is part of the text. */
-static ag_status take_back(ag_session *s, uint32_t position, ag_error *err) {
-    const ag_logits_place place = s->logits.place;
+static ag_status roll_back(ag_session *s, uint32_t position, ag_error *err) {
+    const ag_logits_location location = s->logits.location;
     const ag_top_k top = s->logits.top;
     AG_TRY(ag_session_truncate(s, position, err));
-    s->logits.place = place;
+    s->logits.location = location;
     s->logits.top = top;
     return AG_OK;
 }
@@ -134,7 +134,7 @@ static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t 
     ag_session *s = g->session;
     const uint32_t position = s->position;
     int32_t chosen[AG_SPECULATE_ROWS];
-    verdict v = {.g = g, .space = ag_session_capacity_left(s), .err = err};
+    verification v = {.g = g, .space = ag_session_capacity_left(s), .err = err};
     const ag_step_item item = {
         .session = s,
         .ids = ids,
@@ -143,7 +143,7 @@ static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t 
         .logits = AG_LOGITS_ALL,
         .sampler = g->params->sampler,
         .chosen = chosen,
-        .on_chosen = take_choice,
+        .on_chosen = accept_choice,
         .on_chosen_user = &v,
     };
     const ag_status stepped = ag_session_step(&item, 1, err);
@@ -151,14 +151,14 @@ static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t 
         feed_again(s, ids, v.n_fed);
         return stepped;
     }
-    const ag_status taken =
-        take_back(s, position + (uint32_t)v.n_fed, v.status == AG_OK ? err : NULL);
+    const ag_status rolled_back =
+        roll_back(s, position + (uint32_t)v.n_fed, v.status == AG_OK ? err : NULL);
     AG_TRY(v.status);
     *id = chosen[v.n_fed - 1];
     g->stats->n_draft_steps++;
     g->stats->n_drafted += n - 1;
     g->stats->n_accepted += v.n_fed - 1;
-    return taken;
+    return rolled_back;
 }
 
 /* Nobody waits for a draft. */
@@ -167,11 +167,11 @@ static bool is_cancelled(void *user) {
     return atomic_load(&g->session->cancelled);
 }
 
-static ag_draft_offer offer_of(ag_generation *g, int32_t *ids) {
-    const size_t most = most_drafted(g);
+static ag_draft_offer make_offer(ag_generation *g, int32_t *ids) {
+    const size_t max = max_draft(g);
     return (ag_draft_offer){
-        .most = most,
-        .n_forced = most ? ag_sampler_forced(g->params->sampler, ids, most) : 0,
+        .max = max,
+        .n_forced = max ? ag_sampler_forced(g->params->sampler, ids, max) : 0,
         .always = g->params->speculate == AG_SPECULATE_ALWAYS,
         .stop = is_cancelled,
         .user = g,
@@ -184,9 +184,9 @@ ag_status ag_generation_step(ag_generation *g, int32_t *id, ag_error *err) {
     ag_speculation *s = g->speculation;
     if (!s) return decode_one(g, id, err);
     const double begin = ag_now_s();
-    const ag_draft_offer offer = offer_of(g, ids + 1);
+    const ag_draft_offer offer = make_offer(g, ids + 1);
     const size_t n = 1 + ag_speculation_draft(s, ids + 1, &offer);
     AG_TRY(n > 1 ? verify(g, ids, n, id, err) : decode_one(g, id, err));
-    if (!g->ended) ag_speculation_learn(s, n, g->stats->n_generated - before, ag_now_s() - begin);
+    if (!g->ended) ag_speculation_update(s, n, g->stats->n_generated - before, ag_now_s() - begin);
     return AG_OK;
 }

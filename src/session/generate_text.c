@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-void ag_generation_end(ag_generation *g, ag_finish why) {
-    if (!g->ended) g->stats->finish = why;
+void ag_generation_end(ag_generation *g, ag_finish reason) {
+    if (!g->ended) g->stats->finish = reason;
     g->ended = true;
 }
 
@@ -43,7 +43,7 @@ static ag_status show_token(ag_generation *g, int32_t id, ag_error *err) {
     return AG_OK;
 }
 
-ag_status ag_generation_show_rest(ag_generation *g, ag_error *err) {
+ag_status ag_generation_show_pending(ag_generation *g, ag_error *err) {
     if (!g->decoder || g->stats->finish == AG_FINISH_STOP_STRING) return AG_OK;
     AG_TRY(ag_decoder_flush(g->decoder, &g->pending, err));
     bool found = false;
@@ -57,7 +57,7 @@ ag_status ag_generation_show_rest(ag_generation *g, ag_error *err) {
     return AG_OK;
 }
 
-ag_status ag_generation_take(ag_generation *g, int32_t id, uint32_t space, ag_error *err) {
+ag_status ag_generation_accept(ag_generation *g, int32_t id, uint32_t space, ag_error *err) {
     const ag_generate_params *p = g->params;
     g->stats->last_id = id;
     if (!p->ignore_eos && is_eos(g->info, id)) {

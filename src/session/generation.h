@@ -19,11 +19,11 @@ typedef struct ag_generation {
 } ag_generation;
 
 /* generate_text.c */
-void ag_generation_end(ag_generation *g, ag_finish why);
+void ag_generation_end(ag_generation *g, ag_finish reason);
 /* Shows a token that was chosen; ends when it was the last. space: how many more can be fed. */
-ag_status ag_generation_take(ag_generation *g, int32_t id, uint32_t space, ag_error *err);
+ag_status ag_generation_accept(ag_generation *g, int32_t id, uint32_t space, ag_error *err);
 /* Shows what was held back, unless it belongs to a stop string. */
-ag_status ag_generation_show_rest(ag_generation *g, ag_error *err);
+ag_status ag_generation_show_pending(ag_generation *g, ag_error *err);
 
 /* generate_drafts.c. Makes ready for drafts if they are wanted; the prompt has been consumed. */
 ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, size_t n,

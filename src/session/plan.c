@@ -66,9 +66,9 @@ static ag_status add_sessions(ag_backend *be, const ag_model_info *info,
     return AG_OK;
 }
 
-static ag_status complete(ag_backend *be, const ag_model_info *info, const ag_weights_plan *weights,
-                          const ag_session_params *session, size_t n, ag_memory_plan *plan,
-                          ag_error *err) {
+static ag_status fill_plan(ag_backend *be, const ag_model_info *info,
+                           const ag_weights_plan *weights, const ag_session_params *session,
+                           size_t n, ag_memory_plan *plan, ag_error *err) {
     plan->weight_bytes = weights->bytes;
     plan->largest_bytes = weights->largest;
     plan->weight_type = info->weight_type;
@@ -90,7 +90,7 @@ ag_status ag_memory_plan_make(ag_backend *be, const char *dir, const ag_model_pa
     ag_weights_plan weights;
     *out = (ag_memory_plan){0};
     AG_TRY(ag_model_plan(be, dir, model, &info, &weights, err));
-    return complete(be, &info, &weights, session, n_sessions, out, err);
+    return fill_plan(be, &info, &weights, session, n_sessions, out, err);
 }
 
 ag_status ag_memory_plan_synthetic(ag_backend *be, const char *shape, const ag_model_params *model,
@@ -100,7 +100,7 @@ ag_status ag_memory_plan_synthetic(ag_backend *be, const char *shape, const ag_m
     ag_weights_plan weights;
     *out = (ag_memory_plan){0};
     AG_TRY(ag_model_plan_synthetic(be, shape, model, &info, &weights, err));
-    return complete(be, &info, &weights, session, n_sessions, out, err);
+    return fill_plan(be, &info, &weights, session, n_sessions, out, err);
 }
 
 /* ---- whether it fits ---- */

@@ -23,10 +23,10 @@ typedef struct replay {
     float *importance; /* owned; [position] of tokens; NULL: all of them are replayed */
     int32_t *text;     /* owned; what is fed for a chunk */
     uint32_t n_text;
-    uint32_t *keep, *work; /* owned; [slots or tokens of a chunk] to write on */
-    ag_kv_cache *cache;    /* owned; of the session's: attention sinks, a chunk, its replay */
-    ag_score_sums *sums;   /* owned; largest weights of its slots */
-    uint32_t *until;       /* owned; [heads] slots that are scored: those before the replay's */
+    uint32_t *retained, *work; /* owned; [slots or tokens of a chunk] to write on */
+    ag_kv_cache *cache;        /* owned; of the session's: attention sinks, a chunk, its replay */
+    ag_score_sums *sums;       /* owned; largest weights of its slots */
+    uint32_t *until;           /* owned; [heads] slots that are scored: those before the replay's */
     ag_slot_scores *out;
     size_t n_fed;
     uint64_t done, total;
@@ -78,7 +78,7 @@ void ag_slot_scores_release(ag_slot_scores *scores) {
 /* ---- sizes ---- */
 
 /* Tokens that are fed before a chunk's own. */
-static uint32_t n_announcing(const ag_compress_params *p) {
+static uint32_t n_context_tokens(const ag_compress_params *p) {
     const size_t next = p->n_instruction_next + CARRIED;
     return (uint32_t)((p->n_instruction > next ? p->n_instruction : next) + p->n_suffix);
 }
@@ -93,14 +93,14 @@ uint32_t ag_replay_chunk(const ag_session *s, const ag_compress_params *p) {
     const uint32_t slots = ag_kv_cache_params(s->cache)->max_slots;
     const uint32_t trained = s->model->info.max_positions;
     const uint32_t limit = slots < trained ? slots : trained;
-    const uint64_t beside = (uint64_t)p->sinks + n_announcing(p);
+    const uint64_t context = (uint64_t)p->sinks + n_context_tokens(p);
     uint32_t n = p->chunk ? p->chunk : CHUNK;
-    while (n && beside + n + n_repeated(p, n) > limit) {
-        const uint64_t over = beside + n + n_repeated(p, n) - limit;
-        const uint64_t less = over / 2 ? over / 2 : 1;
-        n = less < n ? n - (uint32_t)less : 0;
+    while (n && context + n + n_repeated(p, n) > limit) {
+        const uint64_t over = context + n + n_repeated(p, n) - limit;
+        const uint64_t step = over / 2 ? over / 2 : 1;
+        n = step < n ? n - (uint32_t)step : 0;
     }
-    return n < AG_REPLAY_LEAST_CHUNK && n < s->position ? 0 : n;
+    return n < AG_REPLAY_MIN_CHUNK && n < s->position ? 0 : n;
 }
 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
@@ -161,9 +161,9 @@ static void write_text(replay *r, uint32_t begin, uint32_t end) {
     }
     const uint32_t n = end - begin, n_chosen = n_repeated(p, n);
     const ag_eviction_view view = {.n_slots = n, .work = r->work};
-    if (r->importance) { ag_evict_select(&view, r->importance + begin, 0, n_chosen, r->keep); }
+    if (r->importance) { ag_evict_select(&view, r->importance + begin, 0, n_chosen, r->retained); }
     for (uint32_t i = 0; i < n_chosen; i++) {
-        const uint32_t at = begin + (r->importance ? r->keep[i] : i);
+        const uint32_t at = begin + (r->importance ? r->retained[i] : i);
         if (r->importance && r->importance[at] == -INFINITY) continue; /* nobody holds it */
         r->text[r->n_text++] = r->ids[at];
     }
@@ -199,13 +199,13 @@ static head_slots slots_of(const replay *r, uint32_t layer, uint32_t head, uint3
 static ag_status restrict_head(replay *r, uint32_t layer, uint32_t head, const head_slots *in,
                                ag_error *err) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < in->n_sinks; i++) r->keep[n++] = i;
-    for (uint32_t i = in->begin; i < in->end; i++) r->keep[n++] = i;
-    return ag_kv_cache_compact(r->cache, layer, head, r->keep, n, err);
+    for (uint32_t i = 0; i < in->n_sinks; i++) r->retained[n++] = i;
+    for (uint32_t i = in->begin; i < in->end; i++) r->retained[n++] = i;
+    return ag_kv_cache_compact(r->cache, layer, head, r->retained, n, err);
 }
 
 /* In layers with a window a query sees what lies before it, as ever. */
-static ag_status make_cache(replay *r, uint32_t begin, uint32_t end, uint32_t start,
+static ag_status fork_cache(replay *r, uint32_t begin, uint32_t end, uint32_t start,
                             ag_error *err) {
     AG_TRY(ag_kv_cache_fork(r->s->cache, &r->cache, err));
     uint32_t *until = r->until;
@@ -230,7 +230,7 @@ static void drop_cache(replay *r) {
 }
 
 /* The largest weights become the scores of the chunk's slots. */
-static ag_status take_scores(const replay *r, uint32_t begin, uint32_t end, ag_error *err) {
+static ag_status store_scores(const replay *r, uint32_t begin, uint32_t end, ag_error *err) {
     size_t head = 0;
     for (uint32_t l = 0; ag_kv_cache_layer(r->cache, l); l++) {
         const uint32_t n_heads = ag_kv_cache_layer(r->cache, l)->n_kv_heads;
@@ -249,7 +249,7 @@ static ag_status take_scores(const replay *r, uint32_t begin, uint32_t end, ag_e
 /* ---- a chunk ---- */
 
 /* Whether any slot would be scored. */
-static bool holds_any(const replay *r, uint32_t begin, uint32_t end) {
+static bool has_slots(const replay *r, uint32_t begin, uint32_t end) {
     const ag_kv_cache *c = r->s->cache;
     for (uint32_t l = 0; ag_kv_cache_layer(c, l); l++) {
         for (uint32_t h = 0; h < ag_kv_cache_layer(c, l)->n_kv_heads && !has_window(c, l); h++) {
@@ -300,9 +300,9 @@ static ag_status feed(replay *r, uint32_t start, ag_error *err) {
 static ag_status replay_chunk(replay *r, uint32_t begin, uint32_t end, ag_error *err) {
     write_text(r, begin, end);
     const uint32_t start = start_of(r, end);
-    ag_status st = make_cache(r, begin, end, start, err);
+    ag_status st = fork_cache(r, begin, end, start, err);
     if (st == AG_OK) st = feed(r, start, err);
-    if (st == AG_OK) st = take_scores(r, begin, end, err);
+    if (st == AG_OK) st = store_scores(r, begin, end, err);
     drop_cache(r);
     return st;
 }
@@ -310,21 +310,22 @@ static ag_status replay_chunk(replay *r, uint32_t begin, uint32_t end, ag_error 
 /* ---- all of them ---- */
 
 static ag_status allocate(replay *r, ag_error *err) {
-    const size_t n_text = (size_t)n_announcing(r->p) + r->chunk;
+    const size_t n_text = (size_t)n_context_tokens(r->p) + r->chunk;
     const size_t slots = ag_kv_extent_of(ag_kv_cache_params(r->s->cache)).most_slots;
     const size_t n = slots > r->chunk ? slots : r->chunk;
     r->text = ag_calloc(n_text, sizeof *r->text);
-    r->keep = ag_calloc(n, sizeof *r->keep);
+    r->retained = ag_calloc(n, sizeof *r->retained);
     r->work = ag_calloc(r->chunk, sizeof *r->work);
     r->until = ag_calloc(r->out->n_heads, sizeof *r->until);
-    if (r->text && r->keep && r->work && r->until) return AG_OK;
+    if (r->text && r->retained && r->work && r->until) return AG_OK;
     return AG_FAIL(err, NOMEM, "replay of %zu tokens", n_text);
 }
 
-static uint64_t n_in_all(const replay *r) {
-    const uint32_t whole = r->s->position / r->chunk, rest = r->s->position % r->chunk;
-    const uint64_t each = n_announcing(r->p) + (uint64_t)n_repeated(r->p, r->chunk);
-    return whole * each + (rest ? n_announcing(r->p) + (uint64_t)n_repeated(r->p, rest) : 0);
+static uint64_t count_tokens(const replay *r) {
+    const uint32_t full_chunks = r->s->position / r->chunk, remainder = r->s->position % r->chunk;
+    const uint64_t each = n_context_tokens(r->p) + (uint64_t)n_repeated(r->p, r->chunk);
+    return full_chunks * each +
+           (remainder ? n_context_tokens(r->p) + (uint64_t)n_repeated(r->p, remainder) : 0);
 }
 
 ag_status ag_session_replay(ag_session *s, const int32_t *ids, const ag_compress_params *p,
@@ -334,19 +335,19 @@ ag_status ag_session_replay(ag_session *s, const int32_t *ids, const ag_compress
         return AG_FAIL(err, LIMIT,
                        "a replay of %u tokens at least does not fit %u slots (max_seq_len) and %u "
                        "positions",
-                       AG_REPLAY_LEAST_CHUNK, s->params.max_seq_len, s->model->info.max_positions);
+                       AG_REPLAY_MIN_CHUNK, s->params.max_seq_len, s->model->info.max_positions);
     }
-    r.total = n_in_all(&r);
+    r.total = count_tokens(&r);
     ag_status st = allocate(&r, err);
     if (st == AG_OK && p->replay < 1) st = rank_tokens(&r, err);
     for (uint32_t begin = 0, end; st == AG_OK && begin < s->position; begin = end) {
         end = s->position - begin < r.chunk ? s->position : begin + r.chunk;
-        if (holds_any(&r, begin, end)) st = replay_chunk(&r, begin, end, err);
+        if (has_slots(&r, begin, end)) st = replay_chunk(&r, begin, end, err);
     }
     *n_replayed = r.n_fed;
     ag_free(r.importance);
     ag_free(r.text);
-    ag_free(r.keep);
+    ag_free(r.retained);
     ag_free(r.work);
     ag_free(r.until);
     return st;

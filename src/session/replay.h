@@ -7,7 +7,7 @@
 
 #include "session/session_impl.h"
 
-enum { AG_REPLAY_LEAST_CHUNK = 16 }; /* tokens */
+enum { AG_REPLAY_MIN_CHUNK = 16 }; /* tokens */
 
 /* Scores of the slots of those layers that see everything. A head's are [first[h], first[h + 1]),
  * heads counted over all layers; of layers with a window there are none. */

@@ -6,7 +6,7 @@
 #include "core/fail.h"
 #include "core/little_endian.h"
 #include "formats/checksummed_file.h"
-#include "session/saved_facts.h"
+#include "session/saved_fingerprint.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,13 +15,13 @@
 static const char MAGIC[8] = {'A', 'G', 'C', 'A', 'C', 'H', 'E', '\n'};
 enum {
     VERSION = 1,
-    HEAD_BYTES = 24,
+    HEADER_BYTES = 24,
     STATE_BYTES = 16,
     WITH_LOGITS = 1,
     WITH_SUMS = 2,
     WITH_STATE = 4,
     WITH_TURNS = 8,
-    UNEVEN = 16,
+    RAGGED = 16,
     WITH_SPILL = 32
 };
 
@@ -39,10 +39,10 @@ static size_t n_heads(const ag_session *s) {
 }
 
 /* Of the whole file, if so many slots are in it. */
-static uint64_t file_bytes(ag_session *s, size_t n_facts, const saved_state *state,
+static uint64_t file_bytes(ag_session *s, size_t fingerprint_bytes, const saved_state *state,
                            const uint32_t *n_slots) {
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
-    uint64_t known = HEAD_BYTES + n_facts + AG_CHECKSUM_BYTES + STATE_BYTES +
+    uint64_t known = HEADER_BYTES + fingerprint_bytes + AG_CHECKSUM_BYTES + STATE_BYTES +
                      n_heads(s) * sizeof(uint32_t) + (uint64_t)state->n_ids * sizeof(int32_t) +
                      AG_CHECKSUM_BYTES;
     if (state->flags & WITH_LOGITS) known += (uint64_t)s->model->info.n_vocab * sizeof(float);
@@ -60,15 +60,15 @@ static uint64_t file_bytes(ag_session *s, size_t n_facts, const saved_state *sta
 
 /* ---- saving ---- */
 
-static ag_status put_head(ag_checksummed_writer *w, const ag_saved_facts *facts, uint64_t n_file,
-                          ag_error *err) {
-    unsigned char head[HEAD_BYTES], seal[AG_CHECKSUM_BYTES];
-    memcpy(head, MAGIC, sizeof MAGIC);
-    ag_put_number(head + 8, VERSION, 4);
-    ag_put_number(head + 12, facts->len, 4);
-    ag_put_number(head + 16, n_file, 8);
-    AG_TRY(ag_checksummed_put(w, head, sizeof head, err));
-    AG_TRY(ag_checksummed_put(w, facts->text, facts->len, err));
+static ag_status put_header(ag_checksummed_writer *w, const ag_saved_fingerprint *fingerprint,
+                            uint64_t n_file, ag_error *err) {
+    unsigned char header[HEADER_BYTES], seal[AG_CHECKSUM_BYTES];
+    memcpy(header, MAGIC, sizeof MAGIC);
+    ag_put_number(header + 8, VERSION, 4);
+    ag_put_number(header + 12, fingerprint->len, 4);
+    ag_put_number(header + 16, n_file, 8);
+    AG_TRY(ag_checksummed_put(w, header, sizeof header, err));
+    AG_TRY(ag_checksummed_put(w, fingerprint->text, fingerprint->len, err));
     ag_put_number(seal, ag_checksum_value(&w->sum), AG_CHECKSUM_BYTES);
     return ag_checksummed_put(w, seal, sizeof seal, err);
 }
@@ -90,11 +90,11 @@ static ag_status put_turns(ag_checksummed_writer *w, const ag_session *s, const 
     return put_numbers(w, ag_cache_manager_turns(s->manager)->first, state->n_turns, err);
 }
 
-static ag_status put_all(ag_checksummed_writer *w, ag_session *s, const ag_saved_facts *facts,
-                         const saved_state *state, const uint32_t *n_slots, const int32_t *ids,
-                         ag_error *err) {
+static ag_status put_all(ag_checksummed_writer *w, ag_session *s,
+                         const ag_saved_fingerprint *fingerprint, const saved_state *state,
+                         const uint32_t *n_slots, const int32_t *ids, ag_error *err) {
     const uint32_t numbers[] = {state->position, state->n_ids, state->flags, state->scored};
-    AG_TRY(put_head(w, facts, file_bytes(s, facts->len, state, n_slots), err));
+    AG_TRY(put_header(w, fingerprint, file_bytes(s, fingerprint->len, state, n_slots), err));
     AG_TRY(put_numbers(w, numbers, sizeof numbers / sizeof numbers[0], err));
     AG_TRY(put_numbers(w, n_slots, n_heads(s), err));
     if (s->state) AG_TRY(put_numbers(w, &state->base, 1, err));
@@ -129,9 +129,9 @@ static saved_state state_of(ag_session *s, size_t n_ids) {
     return (saved_state){
         .position = s->position,
         .n_ids = (uint32_t)n_ids,
-        .flags = (s->logits.place == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) |
+        .flags = (s->logits.location == AG_LOGITS_ON_HOST ? WITH_LOGITS : 0u) |
                  (sums ? WITH_SUMS : 0u) | (s->state ? WITH_STATE : 0u) |
-                 (turns ? WITH_TURNS : 0u) | (ag_session_is_uneven(s) ? UNEVEN : 0u) |
+                 (turns ? WITH_TURNS : 0u) | (ag_session_is_ragged(s) ? RAGGED : 0u) |
                  (spilled ? WITH_SPILL : 0u),
         .spill_bytes = spilled ? ag_spill_saved_bytes(spill) : 0,
         .n_protected = ag_session_protected(s),
@@ -153,23 +153,23 @@ static uint32_t *slots_of(ag_session *s, ag_error *err) {
     return n_slots;
 }
 
-ag_status ag_session_save_paused(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
-                                 const int32_t *ids, size_t n_ids, const ag_io_hooks *pauses,
-                                 ag_error *err) {
+ag_status ag_session_save_with_hooks(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
+                                     const int32_t *ids, size_t n_ids, const ag_io_hooks *hooks,
+                                     ag_error *err) {
     if (n_ids && n_ids != s->position) {
         return AG_FAIL(err, INVALID, "%s: %zu ids to save with a session that consumed %u", path,
                        n_ids, s->position);
     }
     AG_TRY(ag_session_settle(s, err));
-    AG_TRY(ag_session_need_logits(s, err));
-    ag_saved_facts facts;
-    AG_TRY(ag_saved_facts_of(s, tokenizer, &facts, err));
+    AG_TRY(ag_session_fetch_logits(s, err));
+    ag_saved_fingerprint fingerprint;
+    AG_TRY(ag_saved_fingerprint_of(s, tokenizer, &fingerprint, err));
     uint32_t *n_slots = slots_of(s, err);
     if (!n_slots) return AG_NOMEM;
     const saved_state state = state_of(s, n_ids);
-    ag_checksummed_writer w = {.hooks = pauses};
+    ag_checksummed_writer w = {.hooks = hooks};
     ag_status st = ag_checksummed_writer_open(&w, path, err);
-    if (st == AG_OK) st = put_all(&w, s, &facts, &state, n_slots, ids, err);
+    if (st == AG_OK) st = put_all(&w, s, &fingerprint, &state, n_slots, ids, err);
     if (st == AG_OK) st = ag_checksummed_writer_commit(&w, err);
     ag_checksummed_writer_close(&w);
     ag_free(n_slots);
@@ -178,7 +178,7 @@ ag_status ag_session_save_paused(ag_session *s, const char *path, const ag_token
 
 ag_status ag_session_save(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
                           const int32_t *ids, size_t n_ids, ag_error *err) {
-    return ag_session_save_paused(s, path, tokenizer, ids, n_ids, NULL, err);
+    return ag_session_save_with_hooks(s, path, tokenizer, ids, n_ids, NULL, err);
 }
 
 /* ---- restoring ---- */
@@ -198,38 +198,38 @@ typedef struct restoration {
     ag_layer_state *layers; /* NULL: none */
 } restoration;
 
-static ag_status check_head(restoration *r, const unsigned char *head, ag_error *err) {
-    if (memcmp(head, MAGIC, sizeof MAGIC) != 0)
+static ag_status check_header(restoration *r, const unsigned char *header, ag_error *err) {
+    if (memcmp(header, MAGIC, sizeof MAGIC) != 0)
         return AG_FAIL(err, FORMAT, "%s: not a saved cache", r->file.path);
-    uint32_t version = (uint32_t)ag_get_number(head + 8, 4);
+    uint32_t version = (uint32_t)ag_get_number(header + 8, 4);
     if (version != VERSION) {
         return AG_FAIL(err, UNSUPPORTED, "%s: a saved cache of version %u, this library knows %d",
                        r->file.path, version, VERSION);
     }
-    uint64_t n_facts = ag_get_number(head + 12, 4);
-    if (n_facts >= AG_FACTS_BYTES) {
+    uint64_t fingerprint_bytes = ag_get_number(header + 12, 4);
+    if (fingerprint_bytes >= AG_FINGERPRINT_BYTES) {
         return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes about its origin, at most %d",
-                       r->file.path, n_facts, AG_FACTS_BYTES - 1);
+                       r->file.path, fingerprint_bytes, AG_FINGERPRINT_BYTES - 1);
     }
-    uint64_t n_file = ag_get_number(head + 16, 8);
+    uint64_t n_file = ag_get_number(header + 16, 8);
     if (n_file == r->file.size) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes, it was saved with %" PRIu64,
                    r->file.path, r->file.size, n_file);
 }
 
-static ag_status get_facts(restoration *r, ag_saved_facts *facts, ag_error *err) {
-    unsigned char head[HEAD_BYTES], seal[AG_CHECKSUM_BYTES];
-    if (r->file.size < HEAD_BYTES + AG_CHECKSUM_BYTES)
+static ag_status get_fingerprint(restoration *r, ag_saved_fingerprint *fingerprint, ag_error *err) {
+    unsigned char header[HEADER_BYTES], seal[AG_CHECKSUM_BYTES];
+    if (r->file.size < HEADER_BYTES + AG_CHECKSUM_BYTES)
         return AG_FAIL(err, FORMAT, "%s: not a saved cache: only %" PRIu64 " bytes", r->file.path,
                        r->file.size);
-    AG_TRY(ag_checksummed_get(&r->file, head, sizeof head, err));
-    AG_TRY(check_head(r, head, err));
-    facts->len = (size_t)ag_get_number(head + 12, 4);
-    AG_TRY(ag_checksummed_get(&r->file, facts->text, facts->len, err));
-    facts->text[facts->len] = '\0';
-    uint64_t want = ag_checksum_value(&r->file.sum);
+    AG_TRY(ag_checksummed_get(&r->file, header, sizeof header, err));
+    AG_TRY(check_header(r, header, err));
+    fingerprint->len = (size_t)ag_get_number(header + 12, 4);
+    AG_TRY(ag_checksummed_get(&r->file, fingerprint->text, fingerprint->len, err));
+    fingerprint->text[fingerprint->len] = '\0';
+    uint64_t expected = ag_checksum_value(&r->file.sum);
     AG_TRY(ag_checksummed_get(&r->file, seal, sizeof seal, err));
-    if (ag_get_number(seal, AG_CHECKSUM_BYTES) == want) return AG_OK;
+    if (ag_get_number(seal, AG_CHECKSUM_BYTES) == expected) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: the checksum of its beginning is wrong",
                    r->file.path);
 }
@@ -245,23 +245,23 @@ static ag_status get_numbers(restoration *r, uint32_t *numbers, size_t n, ag_err
 
 static ag_status check_state(const restoration *r, ag_error *err) {
     const ag_session *s = r->session;
-    const saved_state *have = &r->state;
-    uint32_t most = s->manager ? INT32_MAX : s->model->info.max_positions;
-    const uint32_t want =
+    const saved_state *found = &r->state;
+    uint32_t max = s->manager ? INT32_MAX : s->model->info.max_positions;
+    const uint32_t expected =
         (ag_cache_manager_sums(s->manager) ? WITH_SUMS : 0u) | (s->state ? WITH_STATE : 0u);
-    if (have->position > most) {
+    if (found->position > max) {
         return AG_FAIL(err, FORMAT, "%s: damaged: position %u of at most %u", r->file.path,
-                       have->position, most);
+                       found->position, max);
     }
-    if (have->n_ids && have->n_ids != have->position) {
-        return AG_FAIL(err, FORMAT, "%s: damaged: %u ids of %u tokens", r->file.path, have->n_ids,
-                       have->position);
+    if (found->n_ids && found->n_ids != found->position) {
+        return AG_FAIL(err, FORMAT, "%s: damaged: %u ids of %u tokens", r->file.path, found->n_ids,
+                       found->position);
     }
     const uint32_t managed = s->manager ? WITH_TURNS | WITH_SPILL : 0u;
-    const uint32_t optional = WITH_LOGITS | UNEVEN | managed;
-    if ((have->flags & ~optional) != want || have->scored > have->position) {
+    const uint32_t optional = WITH_LOGITS | RAGGED | managed;
+    if ((found->flags & ~optional) != expected || found->scored > found->position) {
         return AG_FAIL(err, FORMAT, "%s: damaged: state %#x, scored up to %u of %u", r->file.path,
-                       have->flags, have->scored, have->position);
+                       found->flags, found->scored, found->position);
     }
     return AG_OK;
 }
@@ -270,16 +270,16 @@ static ag_status check_slots(const restoration *r, ag_error *err) {
     const ag_kv_cache *cache = r->session->cache;
     const uint32_t *n = r->n_slots;
     for (uint32_t l = 0; ag_kv_cache_layer(cache, l); l++) {
-        const uint32_t most = ag_kv_cache_max_slots(cache, l);
+        const uint32_t max = ag_kv_cache_max_slots(cache, l);
         for (uint32_t h = 0; h < ag_kv_cache_layer(cache, l)->n_kv_heads; h++, n++) {
             if (*n > r->state.position) {
                 return AG_FAIL(err, FORMAT, "%s: damaged: %u slots of %u tokens", r->file.path, *n,
                                r->state.position);
             }
-            if (*n > most) {
-                const bool bounded = most != ag_kv_cache_params(cache)->max_slots;
+            if (*n > max) {
+                const bool bounded = max != ag_kv_cache_params(cache)->max_slots;
                 return AG_FAIL(err, LIMIT, "%s: saved with %u slots, this session has %u (%s)",
-                               r->file.path, *n, most, bounded ? "prefill_chunk" : "max_seq_len");
+                               r->file.path, *n, max, bounded ? "prefill_chunk" : "max_seq_len");
             }
         }
     }
@@ -287,19 +287,19 @@ static ag_status check_slots(const restoration *r, ag_error *err) {
 }
 
 static ag_status get_n_turns(restoration *r, ag_error *err) {
-    const uint32_t most = ag_kv_cache_params(r->session->cache)->n_protected;
+    const uint32_t max = ag_kv_cache_params(r->session->cache)->n_protected;
     uint32_t numbers[2];
     AG_TRY(get_numbers(r, numbers, 2, err));
     r->state.n_protected = numbers[0];
     r->state.n_turns = numbers[1];
-    if (numbers[0] <= most && numbers[1] <= r->state.position + 1) return AG_OK;
+    if (numbers[0] <= max && numbers[1] <= r->state.position + 1) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: %u of %u tokens protected, %u turns of %u tokens",
-                   r->file.path, numbers[0], most, numbers[1], r->state.position);
+                   r->file.path, numbers[0], max, numbers[1], r->state.position);
 }
 
 /* Everything that tells how much is to come; nothing of a size from the file is allocated before
  * the file is known to be so long. */
-static ag_status get_sizes(restoration *r, size_t n_facts, ag_error *err) {
+static ag_status get_sizes(restoration *r, size_t fingerprint_bytes, ag_error *err) {
     ag_session *s = r->session;
     uint32_t numbers[4];
     AG_TRY(get_numbers(r, numbers, 4, err));
@@ -317,10 +317,10 @@ static ag_status get_sizes(restoration *r, size_t n_facts, ag_error *err) {
         AG_TRY(get_numbers(r, numbers, 2, err));
         r->state.spill_bytes = (uint64_t)numbers[1] << 32 | numbers[0];
     }
-    uint64_t want = file_bytes(s, n_facts, &r->state, r->n_slots);
-    if (want == r->file.size) return AG_OK;
+    uint64_t expected = file_bytes(s, fingerprint_bytes, &r->state, r->n_slots);
+    if (expected == r->file.size) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes, its slots take %" PRIu64,
-                   r->file.path, r->file.size, want);
+                   r->file.path, r->file.size, expected);
 }
 
 static ag_status get_ids(restoration *r, ag_error *err) {
@@ -387,10 +387,10 @@ static ag_status get_cache(restoration *r, ag_error *err) {
 }
 
 static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error *err) {
-    ag_saved_facts saved, here;
-    AG_TRY(get_facts(r, &saved, err));
-    AG_TRY(ag_saved_facts_of(r->session, tokenizer, &here, err));
-    AG_TRY(ag_saved_facts_compare(&saved, &here, r->file.path, err));
+    ag_saved_fingerprint saved, here;
+    AG_TRY(get_fingerprint(r, &saved, err));
+    AG_TRY(ag_saved_fingerprint_of(r->session, tokenizer, &here, err));
+    AG_TRY(ag_saved_fingerprint_compare(&saved, &here, r->file.path, err));
     AG_TRY(get_sizes(r, saved.len, err));
     AG_TRY(get_turns(r, err));
     AG_TRY(get_ids(r, err));
@@ -400,7 +400,7 @@ static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error
 }
 
 /* Nothing can fail any more. */
-static void take_over(restoration *r, ag_ids *ids) {
+static void commit_restoration(restoration *r, ag_ids *ids) {
     ag_session *s = r->session;
     ag_kv_cache_swap(s->cache, r->cache);
     ag_kv_cache_protect(s->cache, r->state.n_protected);
@@ -410,10 +410,10 @@ static void take_over(restoration *r, ag_ids *ids) {
     s->state = r->layers;
     r->layers = layers;
     s->position = r->state.position;
-    s->is_uneven = (r->state.flags & UNEVEN) != 0;
-    ag_cache_manager_set_uneven(s->manager, s->is_uneven);
+    s->is_ragged = (r->state.flags & RAGGED) != 0;
+    ag_cache_manager_set_uneven(s->manager, s->is_ragged);
     s->prompt_left = 0;
-    s->logits.place = r->logits ? AG_LOGITS_ON_HOST : AG_LOGITS_NOWHERE;
+    s->logits.location = r->logits ? AG_LOGITS_ON_HOST : AG_LOGITS_ABSENT;
     s->logits.top.known = false;
     if (r->logits) memcpy(s->logits.host, r->logits, s->model->info.n_vocab * sizeof *r->logits);
     if (!ids) return;
@@ -424,15 +424,16 @@ static void take_over(restoration *r, ag_ids *ids) {
 
 ag_status ag_session_restore(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
                              ag_ids *ids, ag_error *err) {
-    return ag_session_restore_paused(s, path, tokenizer, ids, NULL, err);
+    return ag_session_restore_with_hooks(s, path, tokenizer, ids, NULL, err);
 }
 
-ag_status ag_session_restore_paused(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
-                                    ag_ids *ids, const ag_io_hooks *pauses, ag_error *err) {
-    restoration r = {.session = s, .file = {.fd = -1, .hooks = pauses}};
+ag_status ag_session_restore_with_hooks(ag_session *s, const char *path,
+                                        const ag_tokenizer *tokenizer, ag_ids *ids,
+                                        const ag_io_hooks *hooks, ag_error *err) {
+    restoration r = {.session = s, .file = {.fd = -1, .hooks = hooks}};
     ag_status st = ag_checksummed_reader_open(&r.file, path, err);
     if (st == AG_OK) st = get_all(&r, tokenizer, err);
-    if (st == AG_OK) take_over(&r, ids);
+    if (st == AG_OK) commit_restoration(&r, ids);
     ag_checksummed_reader_close(&r.file);
     ag_score_sums_destroy(r.sums);
     ag_spill_destroy(r.spill);

@@ -43,14 +43,14 @@ static const ag_kv_layer *list_kinds(const ag_model_info *info, layer_list *list
 
 /* Of a token's queries in all layers that keep keys, and once more in the largest. */
 static size_t query_values(const ag_model_info *info) {
-    size_t sum = 0, most = 0;
+    size_t sum = 0, max = 0;
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
         const ag_layer_kind *kind = &info->layer_kinds[k];
         const size_t n = kind->n_kv_layers ? (size_t)kind->n_heads * kind->head_dim : 0;
         sum += kind->n_kv_layers * n;
-        if (n > most) most = n;
+        if (n > max) max = n;
     }
-    return sum + most;
+    return sum + max;
 }
 
 /* The same in the order of the model: caches are numbered so. */
@@ -237,11 +237,11 @@ void ag_session_destroy(ag_session *s) {
 /* A cache that keeps other things beside its slots, or other keys, cannot share this one's. */
 static ag_status check_shareable(const ag_session *s, const ag_session *fork, ag_error *err) {
     const uint32_t sinks = ag_kv_cache_params(s->cache)->n_protected;
-    const uint32_t asked = ag_kv_cache_params(fork->cache)->n_protected;
-    if (asked != sinks) {
+    const uint32_t requested = ag_kv_cache_params(fork->cache)->n_protected;
+    if (requested != sinks) {
         return AG_FAIL(err, INVALID,
                        "a fork with %u attention sinks of a session with %u (protected_prefix)",
-                       asked, sinks);
+                       requested, sinks);
     }
     if (fork->is_long == s->is_long) return AG_OK;
     return AG_FAIL(err, INVALID,
@@ -252,23 +252,23 @@ static ag_status fork_session(ag_session *s, const ag_session_params *params, ag
                               ag_error *err) {
     *out = NULL;
     AG_TRY(ag_session_settle(s, err));
-    AG_TRY(ag_session_need_logits(s, err));
+    AG_TRY(ag_session_fetch_logits(s, err));
     AG_TRY(ag_session_create(s->model, params, out, err));
     ag_session *fork = *out;
     ag_status st = check_shareable(s, fork, err);
     if (st == AG_OK) st = ag_kv_cache_share(fork->cache, s->cache, err);
     if (st == AG_OK) st = ag_layer_state_copy(fork->state, s->state, err);
     if (st == AG_OK) st = ag_cache_manager_copy(fork->manager, s->manager, err);
-    fork->is_uneven = ag_session_is_uneven(s);
-    ag_cache_manager_set_uneven(fork->manager, fork->is_uneven);
+    fork->is_ragged = ag_session_is_ragged(s);
+    ag_cache_manager_set_uneven(fork->manager, fork->is_ragged);
     if (st != AG_OK) {
         ag_session_destroy(fork);
         *out = NULL;
         return st;
     }
     fork->position = s->position;
-    fork->logits.place = s->logits.place;
-    if (s->logits.place == AG_LOGITS_ON_HOST)
+    fork->logits.location = s->logits.location;
+    if (s->logits.location == AG_LOGITS_ON_HOST)
         memcpy(fork->logits.host, s->logits.host, s->model->info.n_vocab * sizeof(float));
     return AG_OK;
 }
@@ -284,8 +284,8 @@ ag_status ag_session_fork_with(ag_session *s, const ag_eviction_params *eviction
     return fork_session(s, &params, out, err);
 }
 
-bool ag_session_is_uneven(const ag_session *s) {
-    return s->is_uneven || ag_cache_manager_is_uneven(s->manager);
+bool ag_session_is_ragged(const ag_session *s) {
+    return s->is_ragged || ag_cache_manager_is_uneven(s->manager);
 }
 
 ag_status ag_session_settle(ag_session *s, ag_error *err) {
@@ -297,9 +297,9 @@ void ag_session_reset(ag_session *s) {
     ag_layer_state_reset(s->state);
     ag_cache_manager_reset(s->manager);
     s->position = 0;
-    s->is_uneven = false;
+    s->is_ragged = false;
     s->prompt_left = 0;
-    s->logits.place = AG_LOGITS_NOWHERE;
+    s->logits.location = AG_LOGITS_ABSENT;
 }
 
 ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
@@ -315,11 +315,11 @@ ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
         AG_TRY(ag_layer_state_truncate(s->state, position, err));
     ag_status st = ag_kv_cache_truncate(s->cache, position, err);
     if (st == AG_INVALID) return st; /* nothing has changed */
-    s->logits.place = AG_LOGITS_NOWHERE;
+    s->logits.location = AG_LOGITS_ABSENT;
     s->prompt_left = 0;
     AG_TRY(st);
     ag_cache_manager_truncate(s->manager, position);
-    if (!position) s->is_uneven = false;
+    if (!position) s->is_ragged = false;
     s->position = position;
     return AG_OK;
 }
@@ -349,7 +349,7 @@ ag_status ag_session_follow_cache(ag_session *s, ag_error *err) {
         }
     }
     s->position = end;
-    s->logits.place = AG_LOGITS_NOWHERE;
+    s->logits.location = AG_LOGITS_ABSENT;
     s->prompt_left = 0;
     return AG_OK;
 }
@@ -358,13 +358,13 @@ uint32_t ag_session_position(const ag_session *s) { return s->position; }
 ag_kv_cache *ag_session_kv_cache(ag_session *s) { return s->cache; }
 const ag_model_info *ag_session_model_info(const ag_session *s) { return &s->model->info; }
 const float *ag_session_logits(const ag_session *s) {
-    return s->logits.place == AG_LOGITS_ON_HOST ? s->logits.host : NULL;
+    return s->logits.location == AG_LOGITS_ON_HOST ? s->logits.host : NULL;
 }
 
-static const ag_eviction_stats nothing_left;
+static const ag_eviction_stats no_evictions;
 
 const ag_eviction_stats *ag_session_evictions(const ag_session *s) {
-    return s->manager ? ag_cache_manager_tally(s->manager) : &nothing_left;
+    return s->manager ? ag_cache_manager_tally(s->manager) : &no_evictions;
 }
 
 void ag_session_spilled(const ag_session *s, ag_spill_stats *out) {
@@ -372,7 +372,7 @@ void ag_session_spilled(const ag_session *s, ag_spill_stats *out) {
 }
 
 const ag_eviction_stats *ag_session_last_evictions(const ag_session *s) {
-    return s->manager ? ag_cache_manager_last_tally(s->manager) : &nothing_left;
+    return s->manager ? ag_cache_manager_last_tally(s->manager) : &no_evictions;
 }
 
 uint32_t ag_session_kv_budget(const ag_session *s) {
@@ -392,9 +392,9 @@ ag_status ag_session_begin_turn(ag_session *s, uint32_t position, ag_error *err)
 }
 
 ag_status ag_session_protect(ag_session *s, uint32_t n, ag_error *err) {
-    const uint32_t most = ag_kv_cache_protected(s->cache);
-    if (n > most) {
-        return AG_FAIL(err, INVALID, "%u first tokens to protect, only %u are%s", n, most,
+    const uint32_t max = ag_kv_cache_protected(s->cache);
+    if (n > max) {
+        return AG_FAIL(err, INVALID, "%u first tokens to protect, only %u are%s", n, max,
                        s->manager ? "" : ": nothing leaves without an eviction policy");
     }
     ag_kv_cache_protect(s->cache, n);
@@ -408,12 +408,12 @@ ag_pressure ag_session_memory_pressure(const ag_session *s) {
     return ag_cache_manager_pressure(s->manager);
 }
 
-size_t ag_session_verifiable(const ag_session *s) {
+size_t ag_session_max_verify_rows(const ag_session *s) {
     size_t n = ag_batch_invariant_rows(s->model->backend);
-    const size_t most[] = {s->params.prefill_chunk, ag_session_capacity_left(s),
-                           ag_kv_cache_rows_before_expiry(s->cache), AG_ROLLBACK};
-    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
-        if (most[i] < n) n = most[i];
+    const size_t max[] = {s->params.prefill_chunk, ag_session_capacity_left(s),
+                          ag_kv_cache_rows_before_expiry(s->cache), AG_ROLLBACK};
+    for (size_t i = 0; i < sizeof max / sizeof *max; i++) {
+        if (max[i] < n) n = max[i];
     }
     return n > 1 ? ag_cache_manager_verifiable(s->manager, s->position, n) : 1;
 }

@@ -13,11 +13,11 @@
 #include <stdatomic.h>
 
 /* Where the logits that follow the newest token are. */
-typedef enum ag_logits_place {
-    AG_LOGITS_NOWHERE,   /* no token yet, or nobody asked for them */
+typedef enum ag_logits_location {
+    AG_LOGITS_ABSENT,    /* no token yet, or nobody asked for them */
     AG_LOGITS_ON_DEVICE, /* in `row` alone: nobody has needed all of them */
     AG_LOGITS_ON_HOST,   /* in `host` */
-} ag_logits_place;
+} ag_logits_location;
 
 struct ag_session {
     ag_model *model; /* borrowed */
@@ -27,11 +27,11 @@ struct ag_session {
     ag_layer_state *state;     /* owned; NULL: every layer has keys and values */
     ag_cache_manager *manager; /* owned; NULL: nothing ever leaves the cache */
     uint32_t position;         /* logical, of the next token */
-    bool is_uneven;            /* a compression has left heads with different numbers of slots */
+    bool is_ragged;            /* a compression has left heads with different numbers of slots */
     bool is_long;              /* turns by the frequencies for long texts, from its beginning on */
     size_t prompt_left;        /* tokens of a prompt that its next steps will bring */
     struct {
-        ag_logits_place place;
+        ag_logits_location location;
         ag_tensor row; /* [1, n_vocab] in the backend's memory */
         ag_buffer *owner;
         float *host;   /* what the caller reads: row itself, or `copied` */
@@ -55,7 +55,7 @@ ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_pa
 ag_status ag_session_settle(ag_session *s, ag_error *err);
 
 /* Heads may hold different numbers of slots: by a compression, or by the budget of each. */
-bool ag_session_is_uneven(const ag_session *s);
+bool ag_session_is_ragged(const ag_session *s);
 
 /* A state for the session's model, at its beginning; NULL if no layer has one. */
 ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_error *err);
@@ -76,23 +76,24 @@ ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err);
 ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err);
 /* How many tokens one step of AG_PHASE_VERIFY may bring and give each the bits that it would have
  * alone: at least 1, which is to be decoded. */
-size_t ag_session_verifiable(const ag_session *s);
+size_t ag_session_max_verify_rows(const ag_session *s);
 
 /* saved.c. As ag_session_save() and ag_session_restore(), which pause where a disk is waited for.
  * Meanwhile the session may be forked and looked at, and nothing else. */
 typedef struct ag_io_hooks ag_io_hooks;
-ag_status ag_session_save_paused(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
-                                 const int32_t *ids, size_t n_ids, const ag_io_hooks *pauses,
-                                 ag_error *err);
-ag_status ag_session_restore_paused(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
-                                    ag_ids *ids, const ag_io_hooks *pauses, ag_error *err);
+ag_status ag_session_save_with_hooks(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
+                                     const int32_t *ids, size_t n_ids, const ag_io_hooks *hooks,
+                                     ag_error *err);
+ag_status ag_session_restore_with_hooks(ag_session *s, const char *path,
+                                        const ag_tokenizer *tokenizer, ag_ids *ids,
+                                        const ag_io_hooks *hooks, ag_error *err);
 
 /* choose.c. Whether rows that are only sampled from stay on the device. */
 bool ag_session_chooses_on_device(const ag_session *s);
 /* Writes what the sampler will ask of the next row to logits.top; false: the whole row. */
-bool ag_session_ask_top(ag_session *s, const ag_sampler *sampler);
+bool ag_session_request_top(ag_session *s, const ag_sampler *sampler);
 /* Brings the logits to the host if they are only on the device. */
-ag_status ag_session_need_logits(ag_session *s, ag_error *err);
+ag_status ag_session_fetch_logits(ag_session *s, ag_error *err);
 /* What ag_sampler_sample() chooses from the session's logits, which are somewhere. */
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err);
 

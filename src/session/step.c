@@ -66,17 +66,17 @@ static ag_status check_items(const ag_step_item *items, size_t n, ag_error *err)
 /* ---- the pass ---- */
 
 /* Of a prompt that has been announced, or a token for itself. */
-static bool goes_on(const ag_step_item *item) {
+static bool continues_prompt(const ag_step_item *item) {
     return item->phase == AG_PHASE_PROMPT && item->session->prompt_left >= item->n;
 }
 
 /* Tokens of the same prompt that later steps bring. */
-static size_t n_following(const ag_step_item *item) {
-    return goes_on(item) ? item->session->prompt_left - item->n : 0;
+static size_t n_later_tokens(const ag_step_item *item) {
+    return continues_prompt(item) ? item->session->prompt_left - item->n : 0;
 }
 
 /* Of its first rows nobody asks what comes out of the last layer. */
-static size_t n_unwanted(const ag_step_item *item) {
+static size_t n_without_output(const ag_step_item *item) {
     if (item->hidden || item->logits == AG_LOGITS_ALL) return 0;
     return item->logits == AG_LOGITS_LAST ? item->n - 1 : item->n;
 }
@@ -84,16 +84,17 @@ static size_t n_unwanted(const ag_step_item *item) {
 static ag_status begin_item(const ag_step_item *item, ag_sequence *seq, ag_error *err) {
     ag_session *s = item->session;
     if (!s->manager) AG_TRY(ag_kv_cache_expire(s->cache, s->position, err));
-    if (!goes_on(item)) AG_TRY(ag_cache_manager_begin(s->manager, item->phase, item->n, err));
+    if (!continues_prompt(item))
+        AG_TRY(ag_cache_manager_begin(s->manager, item->phase, item->n, err));
     *seq = (ag_sequence){.cache = s->cache,
                          .ids = item->ids,
                          .n = item->n,
                          .position = s->position,
                          .state = s->state,
-                         .n_unwanted = n_unwanted(item),
+                         .n_unwanted = n_without_output(item),
                          .is_long = s->is_long,
                          .cancel = &s->cancelled};
-    return ag_cache_manager_before(s->manager, s->position, item->n, n_following(item),
+    return ag_cache_manager_before(s->manager, s->position, item->n, n_later_tokens(item),
                                    &seq->scores, err);
 }
 
@@ -102,14 +103,14 @@ static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *d
                              ag_error *err) {
     ag_session *s = item->session;
     *done = false;
-    if (item->n != 1 || item->logits == AG_LOGITS_NONE || n_following(item) || item->hidden)
+    if (item->n != 1 || item->logits == AG_LOGITS_NONE || n_later_tokens(item) || item->hidden)
         return AG_OK;
-    const bool stays = item->sampler && ag_session_chooses_on_device(s);
-    ag_top_k *top = stays && ag_session_ask_top(s, item->sampler) ? &s->logits.top : NULL;
-    AG_TRY(ag_model_device_step(s->model, seq, &s->logits.row, stays ? NULL : s->logits.copied, top,
-                                done, err));
+    const bool on_device = item->sampler && ag_session_chooses_on_device(s);
+    ag_top_k *top = on_device && ag_session_request_top(s, item->sampler) ? &s->logits.top : NULL;
+    AG_TRY(ag_model_device_step(s->model, seq, &s->logits.row, on_device ? NULL : s->logits.copied,
+                                top, done, err));
     if (!*done) return AG_OK;
-    s->logits.place = stays ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
+    s->logits.location = on_device ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
     return s->logits.copied ? AG_OK : ag_buffer_sync(s->logits.owner, err);
 }
 
@@ -120,7 +121,7 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
     for (size_t i = 0; i < n; i++) n_rows += items[i].n;
     AG_TRY(ag_model_reserve(m, n_rows, n, err));
     for (size_t i = 0; i < n; i++) {
-        items[i].session->logits.place = AG_LOGITS_NOWHERE;
+        items[i].session->logits.location = AG_LOGITS_ABSENT;
         items[i].session->logits.top.known = false;
         items[i].session->choice_ended = false;
         AG_TRY(begin_item(&items[i], &m->sequences[i], err));
@@ -132,20 +133,20 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
 /* ---- the step ---- */
 
 /* Nothing has been consumed. */
-static void undo(const ag_step_item *items, size_t n) {
+static void roll_back(const ag_step_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ag_session *s = items[i].session;
         ag_cache_manager_abandon(s->manager);
         ag_kv_cache_truncate(s->cache, s->position, NULL);
         ag_layer_state_truncate(s->state, s->position, NULL);
         ag_cache_manager_truncate(s->manager, s->position);
-        s->logits.place = AG_LOGITS_NOWHERE;
+        s->logits.location = AG_LOGITS_ABSENT;
         s->prompt_left = 0;
     }
 }
 
 /* A cancellation is heeded once. */
-static bool take_cancel(const ag_step_item *items, size_t n) {
+static bool consume_cancel(const ag_step_item *items, size_t n) {
     bool any = false;
     for (size_t i = 0; i < n; i++) {
         if (atomic_exchange(&items[i].session->cancelled, false)) any = true;
@@ -158,7 +159,7 @@ static bool take_cancel(const ag_step_item *items, size_t n) {
 static void finish_items(const ag_step_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ag_session *s = items[i].session;
-        const size_t left = n_following(&items[i]);
+        const size_t left = n_later_tokens(&items[i]);
         s->position += (uint32_t)items[i].n;
         s->prompt_left = left;
         if (s->manager) ag_cache_manager_after(s->manager, s->position, left);
@@ -170,7 +171,7 @@ static void finish_items(const ag_step_item *items, size_t n) {
 /* Whether there is a step at all; announced prompts end if not. */
 static ag_status check_step(const ag_step_item *items, size_t n, ag_error *err) {
     ag_status st = check_items(items, n, err);
-    if (st == AG_OK && take_cancel(items, n))
+    if (st == AG_OK && consume_cancel(items, n))
         st = AG_FAIL(err, CANCELLED, "cancelled before the step");
     for (size_t i = 0; st != AG_OK && i < n; i++) items[i].session->prompt_left = 0;
     return st;
@@ -180,11 +181,11 @@ ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err) {
     bool computed = false;
     AG_TRY(check_step(items, n, err));
     ag_status st = run_pass(items, n, &computed, err);
-    if (st == AG_OK) st = ag_step_give_hidden(items, n, err);
-    if (st == AG_OK) st = ag_step_take_logits(items, n, computed, err);
-    if (st == AG_CANCELLED) take_cancel(items, n);
+    if (st == AG_OK) st = ag_step_deliver_hidden(items, n, err);
+    if (st == AG_OK) st = ag_step_deliver_logits(items, n, computed, err);
+    if (st == AG_CANCELLED) consume_cancel(items, n);
     if (st == AG_OK) finish_items(items, n);
-    else undo(items, n);
+    else roll_back(items, n);
     return st;
 }
 

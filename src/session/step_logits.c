@@ -5,10 +5,10 @@
 #include "core/fail.h"
 
 /* A row of the pass whose logits are wanted. */
-typedef struct wanted_row {
+typedef struct output_row {
     const ag_step_item *item;
     size_t i; /* of the item's tokens */
-} wanted_row;
+} output_row;
 
 /* Goes through the rows that are wanted, item after item. */
 typedef struct row_walk {
@@ -17,18 +17,18 @@ typedef struct row_walk {
     size_t row;   /* of its tokens */
 } row_walk;
 
-static bool is_wanted(const ag_step_item *item, size_t row) {
+static bool is_output(const ag_step_item *item, size_t row) {
     return item->logits == AG_LOGITS_ALL || (item->logits == AG_LOGITS_LAST && row + 1 == item->n);
 }
 
 /* The next wanted row and its number among the pass's results; false past the last. */
-static bool next_row(row_walk *w, wanted_row *out, size_t *result) {
+static bool next_row(row_walk *w, output_row *out, size_t *result) {
     const ag_model *m = w->items[0].session->model;
     for (; w->at < w->n; w->at++, w->row = 0) {
         const ag_step_item *item = &w->items[w->at];
-        while (w->row < item->n && !is_wanted(item, w->row)) w->row++;
+        while (w->row < item->n && !is_output(item, w->row)) w->row++;
         if (w->row == item->n) continue;
-        *out = (wanted_row){item, w->row};
+        *out = (output_row){item, w->row};
         *result = ag_sequence_result(&m->sequences[w->at], w->row++);
         return true;
     }
@@ -41,7 +41,7 @@ static bool is_chosen(const ag_step_item *item, size_t i) {
 }
 
 /* The row is not needed: it follows a token that was not chosen. */
-static bool is_refused(const ag_step_item *item, size_t i) {
+static bool is_rejected(const ag_step_item *item, size_t i) {
     return item->sampler && !item->row && item->logits == AG_LOGITS_ALL && !is_chosen(item, i);
 }
 
@@ -56,11 +56,11 @@ static void accept_choice(const ag_step_item *item, size_t i, int32_t id) {
 
 /* A row's logits become the session's and go to the caller or to the sampler. Rows behind a token
  * that the sampler did not choose are not needed. */
-static ag_status deliver(const wanted_row *r, ag_error *err) {
+static ag_status deliver_row(const output_row *r, ag_error *err) {
     const ag_step_item *item = r->item;
     const bool all = item->logits == AG_LOGITS_ALL;
     if (item->row) {
-        AG_TRY(ag_session_need_logits(item->session, err));
+        AG_TRY(ag_session_fetch_logits(item->session, err));
         if (!item->row(item->row_user, r->i, item->session->logits.host)) {
             return AG_FAIL(err, CANCELLED, "cancelled at token %zu", r->i);
         }
@@ -87,27 +87,27 @@ ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err) {
 }
 
 /* Row number `row` of the group becomes the logits of its session. */
-static ag_status hand_over(ag_model *m, const wanted_row *r, size_t row, ag_error *err) {
+static ag_status store_row(ag_model *m, const output_row *r, size_t row, ag_error *err) {
     ag_session *s = r->item->session;
     const size_t bytes = ag_tensor_bytes(&s->logits.row);
-    if (is_refused(r->item, r->i)) {
+    if (is_rejected(r->item, r->i)) {
         r->item->chosen[r->i] = -1;
         return AG_OK;
     }
     s->logits.top.known = false;
-    s->logits.place = AG_LOGITS_NOWHERE;
+    s->logits.location = AG_LOGITS_ABSENT;
     if (r->item->sampler && !r->item->row && ag_session_chooses_on_device(s)) {
         ag_tensor from;
         AG_TRY(ag_tensor_rows(&from, &m->logit_rows, row, 1, err));
         AG_TRY(ag_take_error(
             m->backend, ag_copy_slice(m->backend, &s->logits.row, 0, &from, 0, m->info.n_vocab),
             err));
-        s->logits.place = AG_LOGITS_ON_DEVICE;
+        s->logits.location = AG_LOGITS_ON_DEVICE;
     } else {
         AG_TRY(ag_buffer_download(s->logits.host, m->logit_rows_owner, row * bytes, bytes, err));
-        s->logits.place = AG_LOGITS_ON_HOST;
+        s->logits.location = AG_LOGITS_ON_HOST;
     }
-    return deliver(r, err);
+    return deliver_row(r, err);
 }
 
 /* The rows' hidden states side by side, in the place of the stream. */
@@ -121,60 +121,62 @@ static ag_status gather_rows(ag_model *m, const size_t *rows, size_t n, ag_error
     return AG_OK;
 }
 
-static ag_status group_logits(ag_model *m, const wanted_row *wanted, const size_t *rows, size_t n,
-                              ag_error *err) {
+static ag_status compute_group(ag_model *m, const output_row *outputs, const size_t *rows, size_t n,
+                               ag_error *err) {
     const bool adjacent = rows[n - 1] - rows[0] == n - 1;
     ag_tensor logits;
     AG_TRY(ag_tensor_rows(&logits, &m->logit_rows, 0, n, err));
     if (!adjacent) AG_TRY(gather_rows(m, rows, n, err));
     const ag_tensor *hidden = adjacent ? &m->hidden : &m->stream;
     AG_TRY(ag_model_logits(m, hidden, adjacent ? rows[0] : 0, n, &logits, err));
-    for (size_t i = 0; i < n; i++) AG_TRY(hand_over(m, &wanted[i], i, err));
+    for (size_t i = 0; i < n; i++) AG_TRY(store_row(m, &outputs[i], i, err));
     return AG_OK;
 }
 
-static ag_status many_logits(ag_model *m, const ag_step_item *items, size_t n, ag_error *err) {
+static ag_status compute_groups(ag_model *m, const ag_step_item *items, size_t n, ag_error *err) {
     row_walk walk = {.items = items, .n = n};
-    wanted_row wanted[AG_LOGIT_ROWS];
+    output_row outputs[AG_LOGIT_ROWS];
     size_t rows[AG_LOGIT_ROWS], n_rows = 0;
     AG_TRY(ag_session_make_logit_rows(items[0].session, err));
-    while (next_row(&walk, &wanted[n_rows], &rows[n_rows])) {
+    while (next_row(&walk, &outputs[n_rows], &rows[n_rows])) {
         if (++n_rows < AG_LOGIT_ROWS) continue;
-        AG_TRY(group_logits(m, wanted, rows, n_rows, err));
+        AG_TRY(compute_group(m, outputs, rows, n_rows, err));
         n_rows = 0;
     }
-    return n_rows ? group_logits(m, wanted, rows, n_rows, err) : AG_OK;
+    return n_rows ? compute_group(m, outputs, rows, n_rows, err) : AG_OK;
 }
 
 /* The last row of the only item, without a detour. */
 static ag_status one_row(const ag_step_item *item, bool computed, ag_error *err) {
     ag_session *s = item->session;
-    const wanted_row last = {item, item->n - 1};
+    const output_row last = {item, item->n - 1};
     if (!computed) {
         ag_model *m = s->model;
         AG_TRY(ag_model_logits(m, &m->hidden, ag_sequence_result(&m->sequences[0], item->n - 1), 1,
                                &s->logits.row, err));
-        s->logits.place = s->logits.copied ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
+        s->logits.location = s->logits.copied ? AG_LOGITS_ON_DEVICE : AG_LOGITS_ON_HOST;
         if (!s->logits.copied) AG_TRY(ag_buffer_sync(s->logits.owner, err));
-        const bool stays = item->sampler && ag_session_chooses_on_device(s);
-        if (!stays) AG_TRY(ag_session_need_logits(s, err));
+        const bool on_device = item->sampler && ag_session_chooses_on_device(s);
+        if (!on_device) AG_TRY(ag_session_fetch_logits(s, err));
     }
-    return deliver(&last, err);
+    return deliver_row(&last, err);
 }
 
-ag_status ag_step_take_logits(const ag_step_item *items, size_t n, bool computed, ag_error *err) {
+ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool computed,
+                                 ag_error *err) {
     const bool one = n == 1 && (items[0].n == 1 || items[0].logits == AG_LOGITS_LAST);
-    size_t n_wanted = 0;
-    for (size_t i = 0; i < n; i++) n_wanted += items[i].logits != AG_LOGITS_NONE;
-    if (!n_wanted) return AG_OK;
+    size_t n_outputs = 0;
+    for (size_t i = 0; i < n; i++) n_outputs += items[i].logits != AG_LOGITS_NONE;
+    if (!n_outputs) return AG_OK;
     if (one) return one_row(&items[0], computed, err);
-    return many_logits(items[0].session->model, items, n, err);
+    return compute_groups(items[0].session->model, items, n, err);
 }
 
 /* ---- hidden states ---- */
 
 /* Through the buffer of embedding rows. */
-static ag_status give_rows(const ag_step_item *item, const ag_sequence *seq, ag_error *err) {
+static ag_status deliver_hidden_rows(const ag_step_item *item, const ag_sequence *seq,
+                                     ag_error *err) {
     ag_model *m = item->session->model;
     const size_t bytes = m->info.hidden_size * sizeof(float);
     const float *row = m->workspace.host_rows;
@@ -188,9 +190,9 @@ static ag_status give_rows(const ag_step_item *item, const ag_sequence *seq, ag_
     return AG_OK;
 }
 
-ag_status ag_step_give_hidden(const ag_step_item *items, size_t n, ag_error *err) {
+ag_status ag_step_deliver_hidden(const ag_step_item *items, size_t n, ag_error *err) {
     const ag_model *m = items[0].session->model;
     for (size_t i = 0; i < n; i++)
-        if (items[i].hidden) AG_TRY(give_rows(&items[i], &m->sequences[i], err));
+        if (items[i].hidden) AG_TRY(deliver_hidden_rows(&items[i], &m->sequences[i], err));
     return AG_OK;
 }

@@ -7,8 +7,8 @@
 
 /* Computes the logits that the items want, in groups of AG_LOGIT_ROWS rows, and gives them to their
  * callers or samplers. `computed`: the pass has already computed the only item's. */
-ag_status ag_step_take_logits(const ag_step_item *items, size_t n, bool computed, ag_error *err);
+ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool computed, ag_error *err);
 /* Gives the hidden state of every row to the items that want it. */
-ag_status ag_step_give_hidden(const ag_step_item *items, size_t n, ag_error *err);
+ag_status ag_step_deliver_hidden(const ag_step_item *items, size_t n, ag_error *err);
 
 #endif

@@ -117,7 +117,7 @@ static bool interrupt(void *user, int32_t id, const char *text, size_t len) {
     (void)text;
     (void)len;
     if (!i->n_heard++) return true;
-    assert_int_equal(i->session->logits.place, AG_LOGITS_ON_DEVICE);
+    assert_int_equal(i->session->logits.location, AG_LOGITS_ON_DEVICE);
     if (i->path) must(ag_session_restore(i->session, i->path, NULL, NULL, &err), &err);
     else ag_session_reset(i->session);
     return false;

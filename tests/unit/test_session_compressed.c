@@ -163,7 +163,7 @@ static void no_head_outgrows_the_cache(void **state) {
         assert_int_equal(ag_kv_cache_compact(s->cache, h / KV_HEADS, h % KV_HEADS, keep, 5, NULL),
                          AG_OK);
     }
-    s->is_uneven = true;
+    s->is_ragged = true;
     ag_cache_manager_set_uneven(s->manager, true);
     for (size_t step = 0; step < 40; step++) {
         feed(s, 1);

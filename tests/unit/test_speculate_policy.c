@@ -73,17 +73,17 @@ static double gain_of(const machine *m, const text *t) {
     double time = 0;
     size_t n_drafted = 0, n_accepted = 0;
     assert_int_equal(ag_speculation_create(t->n_prompt + t->n, false, &s, &err), AG_OK);
-    for (size_t i = 0; i < t->n_prompt; i++) ag_speculation_read(s, t->prompt[i]);
-    ag_speculation_chose(s, t->ids[0]);
+    for (size_t i = 0; i < t->n_prompt; i++) ag_speculation_push(s, t->prompt[i]);
+    ag_speculation_push_chosen(s, t->ids[0]);
     for (size_t at = 1; at < t->n;) {
         int32_t draft[AG_SPECULATE_ROWS];
         size_t most = t->n - at - 1, right = 0;
         if (most > DRAFT) most = DRAFT;
-        const size_t n = ag_speculation_draft(s, draft, &(ag_draft_offer){.most = most});
+        const size_t n = ag_speculation_draft(s, draft, &(ag_draft_offer){.max = most});
         assert_true(n <= most);
         while (right < n && draft[right] == t->ids[at + right]) right++;
-        for (size_t i = 0; i <= right; i++) ag_speculation_chose(s, t->ids[at + i]);
-        ag_speculation_learn(s, n + 1, right + 1, seconds_of(m, n + 1));
+        for (size_t i = 0; i <= right; i++) ag_speculation_push_chosen(s, t->ids[at + i]);
+        ag_speculation_update(s, n + 1, right + 1, seconds_of(m, n + 1));
         time += m->cost[n];
         at += right + 1;
         n_drafted += n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/lookup.h"
+#include "session/ngram_lookup.h"
 
 #include <antigravity/alloc.h>
 
@@ -11,29 +11,29 @@
 
 #include <cmocka.h>
 
-static ag_lookup *make(size_t n_tokens) {
-    ag_lookup *l;
+static ag_ngram_lookup *make(size_t n_tokens) {
+    ag_ngram_lookup *l;
     ag_error err;
-    assert_int_equal(ag_lookup_create(n_tokens, &l, &err), AG_OK);
+    assert_int_equal(ag_ngram_lookup_create(n_tokens, &l, &err), AG_OK);
     return l;
 }
 
 /* A token for every letter. */
-static void push_text(ag_lookup *l, const char *text) {
-    for (; *text; text++) ag_lookup_push(l, *text);
+static void push_text(ag_ngram_lookup *l, const char *text) {
+    for (; *text; text++) ag_ngram_lookup_push(l, *text);
 }
 
-static void expect(const ag_lookup *l, size_t match, const char *draft) {
+static void expect(const ag_ngram_lookup *l, size_t match, const char *draft) {
     int32_t ids[64];
     const size_t n = strlen(draft);
-    assert_int_equal(ag_lookup_match(l), match);
-    assert_int_equal(ag_lookup_draft(l, ids, n ? n : 1), n);
+    assert_int_equal(ag_ngram_lookup_match(l), match);
+    assert_int_equal(ag_ngram_lookup_draft(l, ids, n ? n : 1), n);
     for (size_t i = 0; i < n; i++) assert_int_equal(ids[i], draft[i]);
 }
 
 static void what_stood_before_is_found(void **state) {
     (void)state;
-    ag_lookup *l = make(100);
+    ag_ngram_lookup *l = make(100);
     expect(l, 0, "");
     push_text(l, "int first = one; int");
     expect(l, 3, " fir");
@@ -43,81 +43,81 @@ static void what_stood_before_is_found(void **state) {
     expect(l, 5, "irst = one; ");
     push_text(l, "X"); /* nothing went on like this */
     expect(l, 0, "");
-    ag_lookup_destroy(l);
+    ag_ngram_lookup_destroy(l);
 }
 
 static void one_token_is_no_reason(void **state) {
     (void)state;
-    ag_lookup *l = make(100);
+    ag_ngram_lookup *l = make(100);
     push_text(l, "abcdefa");
     expect(l, 0, "");
     push_text(l, "b");
     expect(l, 2, "cdef");
-    ag_lookup_destroy(l);
+    ag_ngram_lookup_destroy(l);
 }
 
 /* Where several places match, the one with more before it. */
 static void the_longer_match_wins(void **state) {
     (void)state;
-    ag_lookup *l = make(100);
+    ag_ngram_lookup *l = make(100);
     push_text(l, "wxyz1 yz2 ");
     push_text(l, "wxyz");
     expect(l, 4, "1 yz2 ");
-    ag_lookup_destroy(l);
+    ag_ngram_lookup_destroy(l);
 }
 
 /* The copy goes on behind a word that was replaced, not where its neighbours last stood. */
 static void a_copy_is_taken_up_again(void **state) {
     (void)state;
-    ag_lookup *l = make(200);
+    ag_ngram_lookup *l = make(200);
     push_text(l, "for (i = 0; i < n; i++) total(i); while (i < k) loop(i); ");
     push_text(l, "for (i = 0; i < m");
     expect(l, 0, "");
     push_text(l, "; ");
     expect(l, 2, "i++) total(i); while");
-    ag_lookup_destroy(l);
+    ag_ngram_lookup_destroy(l);
 }
 
 static void a_loop_goes_on_for_ever(void **state) {
     (void)state;
-    ag_lookup *l = make(100);
+    ag_ngram_lookup *l = make(100);
     push_text(l, "abcabc");
     expect(l, 3, "abcabcabcabcab");
     push_text(l, "zzz");
     expect(l, 2, "zzzzzzz");
-    ag_lookup_destroy(l);
+    ag_ngram_lookup_destroy(l);
 }
 
 static void what_is_taken_back_is_forgotten(void **state) {
     (void)state;
-    ag_lookup *l = make(100);
+    ag_ngram_lookup *l = make(100);
     push_text(l, "red green blue ");
-    ag_lookup_pop(l, 5);
+    ag_ngram_lookup_pop(l, 5);
     push_text(l, "coat ");
     expect(l, 0, "");
     push_text(l, "co");
     expect(l, 3, "at co");
-    ag_lookup_pop(l, 1000);
+    ag_ngram_lookup_pop(l, 1000);
     expect(l, 0, "");
     push_text(l, "gr");
     expect(l, 0, "");
-    ag_lookup_destroy(l);
+    ag_ngram_lookup_destroy(l);
 }
 
 static void a_gap_matches_nothing(void **state) {
     (void)state;
-    ag_lookup *l = make(100);
+    ag_ngram_lookup *l = make(100);
     push_text(l, "abcd");
-    ag_lookup_push(l, -1);
+    ag_ngram_lookup_push(l, -1);
     push_text(l, "xabcd");
     int32_t ids[4];
-    assert_int_equal(ag_lookup_match(l), 4);
-    assert_int_equal(ag_lookup_draft(l, ids, 4), 0); /* what follows is not known */
-    ag_lookup_push(l, -1);
-    assert_int_equal(ag_lookup_match(l), 0);
-    ag_lookup_push(l, 'x');
-    assert_int_equal(ag_lookup_match(l), 0);
-    ag_lookup_destroy(l);
+    assert_int_equal(ag_ngram_lookup_match(l), 4);
+    assert_int_equal(ag_ngram_lookup_draft(l, ids, 4), 0); /* what follows is not known */
+    ag_ngram_lookup_push(l, -1);
+    assert_int_equal(ag_ngram_lookup_match(l), 0);
+    ag_ngram_lookup_push(l, 'x');
+    assert_int_equal(ag_ngram_lookup_match(l), 0);
+    ag_ngram_lookup_destroy(l);
 }
 
 /* What a search of everything that is remembered would find; how much must match is what the
@@ -126,7 +126,7 @@ static size_t longest_before(const int32_t *ids, size_t n, size_t remembered) {
     size_t best = 0;
     for (size_t end = n > remembered ? n - remembered + 1 : 1; end < n; end++) {
         size_t match = 0;
-        while (match < end && match < AG_LOOKUP_MATCH_MOST &&
+        while (match < end && match < AG_NGRAM_LOOKUP_MATCH_MAX &&
                ids[end - 1 - match] == ids[n - 1 - match])
             match++;
         if (match > best) best = match;
@@ -139,7 +139,7 @@ static void memory_is_bounded(void **state) {
     (void)state;
     enum { N = 20000, REMEMBERED = 256 };
     static int32_t ids[N];
-    ag_lookup *l = make(REMEMBERED);
+    ag_ngram_lookup *l = make(REMEMBERED);
     const size_t before = ag_allocation_count();
     size_t n_found = 0, n_missed = 0;
     srand(5);
@@ -147,8 +147,8 @@ static void memory_is_bounded(void **state) {
         const size_t back = 1 + (size_t)rand() % 300;
         ids[i] = i > 300 && rand() % 12 ? ids[i - 1 - back % 40] : rand() % 50;
         if (rand() % 3 && i > 200) ids[i] = ids[i - 97];
-        ag_lookup_push(l, ids[i]);
-        const size_t match = ag_lookup_match(l);
+        ag_ngram_lookup_push(l, ids[i]);
+        const size_t match = ag_ngram_lookup_match(l);
         const size_t most = longest_before(ids, i + 1, REMEMBERED);
         assert_true(match <= most);
         n_found += match >= 2;
@@ -157,7 +157,7 @@ static void memory_is_bounded(void **state) {
     assert_true(n_found > N / 4);
     assert_true(n_missed < n_found / 4);
     assert_int_equal(ag_allocation_count() - before, 0);
-    ag_lookup_destroy(l);
+    ag_ngram_lookup_destroy(l);
 }
 
 int main(void) {

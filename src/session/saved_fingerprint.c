@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/saved_facts.h"
+#include "session/saved_fingerprint.h"
 
 #include "core/checksum.h"
 #include "core/fail.h"
@@ -11,28 +11,28 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NOT_KNOWN "none"
+#define UNKNOWN "none"
 
-static void add(ag_saved_facts *f, const char *name, const char *value) {
+static void add(ag_saved_fingerprint *f, const char *name, const char *value) {
     size_t left = sizeof f->text - f->len;
     int n = snprintf(f->text + f->len, left, "%s=%s\n", name, value);
     if (n > 0) f->len += (size_t)n < left ? (size_t)n : left - 1;
 }
 
-static void add_number(ag_saved_facts *f, const char *name, uint64_t value) {
+static void add_number(ag_saved_fingerprint *f, const char *name, uint64_t value) {
     char text[24];
     snprintf(text, sizeof text, "%" PRIu64, value);
     add(f, name, text);
 }
 
-static void add_sample(ag_saved_facts *f, const char *name, uint64_t value) {
+static void add_sample(ag_saved_fingerprint *f, const char *name, uint64_t value) {
     char text[24];
     snprintf(text, sizeof text, "%016" PRIx64, value);
     add(f, name, text);
 }
 
 /* The locale may have a decimal point of its own. */
-static void add_float(ag_saved_facts *f, const char *name, double value) {
+static void add_float(ag_saved_fingerprint *f, const char *name, double value) {
     char text[40];
     snprintf(text, sizeof text, "%.9g", value);
     char *odd = text + strspn(text, "0123456789+-e");
@@ -45,7 +45,7 @@ static void add_float(ag_saved_facts *f, const char *name, double value) {
 }
 
 /* Names come from config.json: a line's end would begin a fact of its own. */
-static void add_name(ag_saved_facts *f, const char *name, const char *value) {
+static void add_name(ag_saved_fingerprint *f, const char *name, const char *value) {
     char text[72];
     snprintf(text, sizeof text, "%s", value);
     for (char *p = text; *p; p++) {
@@ -54,7 +54,7 @@ static void add_name(ag_saved_facts *f, const char *name, const char *value) {
     add(f, name, text);
 }
 
-static uint32_t bits_of(float x) {
+static uint32_t float_bits(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
@@ -65,7 +65,7 @@ static bool is_plain(const ag_layer_spec *l) {
 }
 
 /* Whether the frequencies of its tables, which the sample is of, say all of a model's rotation. */
-static bool rotates_plainly(const ag_model_spec *spec) {
+static bool has_plain_rotation(const ag_model_spec *spec) {
     bool plain = spec->query_beta == 0;
     for (uint32_t i = 0; i < spec->n_ropes; i++) {
         plain = plain && spec->ropes[i].attention_factor == 0;
@@ -85,34 +85,36 @@ static const char layers_name[] = "layers_of_cache";
 
 /* Of layers that differ, have windows or score otherwise than most models: each one's heads, their
  * size, the window and, where any is not plain, scale and softcap, then rotation. */
-static void add_layers(ag_saved_facts *f, const ag_model_spec *spec, const ag_kv_params *kv) {
+static void add_layers(ag_saved_fingerprint *f, const ag_model_spec *spec, const ag_kv_params *kv) {
     ag_checksum sum;
     bool plain = spec->logit_softcap == 0;
     for (uint32_t k = 0; k < spec->n_kinds; k++) {
         if (spec->kinds[k].mixer == AG_MIXER_ATTENTION) plain = plain && is_plain(&spec->kinds[k]);
     }
-    const bool rotated = !rotates_plainly(spec);
+    const bool rotated = !has_plain_rotation(spec);
     const size_t n_numbers = rotated ? 10 : plain ? 3 : 6;
     bool differ = !plain || rotated;
     ag_checksum_begin(&sum);
     for (uint32_t l = 0; l < kv->n_layers; l++) {
-        const ag_kv_layer *is = &kv->layers[l], *first = &kv->layers[0];
+        const ag_kv_layer *layer = &kv->layers[l], *first = &kv->layers[0];
         const ag_layer_spec *scores = ag_spec_layer(spec, layer_of(spec, l));
         const bool turns = scores->rope != AG_NO_ROPE;
-        const uint32_t numbers[] = {is->n_kv_heads,
-                                    is->head_dim,
-                                    is->window,
-                                    bits_of(scores->scale),
-                                    bits_of(scores->softcap),
-                                    bits_of(spec->logit_softcap),
-                                    turns ? scores->rope : UINT32_MAX,
-                                    bits_of(turns ? spec->ropes[scores->rope].attention_factor : 0),
-                                    spec->query_period,
-                                    bits_of(spec->query_beta)};
+        const uint32_t numbers[] = {
+            layer->n_kv_heads,
+            layer->head_dim,
+            layer->window,
+            float_bits(scores->scale),
+            float_bits(scores->softcap),
+            float_bits(spec->logit_softcap),
+            turns ? scores->rope : UINT32_MAX,
+            float_bits(turns ? spec->ropes[scores->rope].attention_factor : 0),
+            spec->query_period,
+            float_bits(spec->query_beta)};
         unsigned char bytes[sizeof numbers];
         for (size_t i = 0; i < sizeof bytes / 4; i++) ag_put_number(bytes + 4 * i, numbers[i], 4);
         ag_checksum_add(&sum, bytes, n_numbers * sizeof *numbers);
-        if (is->n_kv_heads != first->n_kv_heads || is->head_dim != first->head_dim || is->window)
+        if (layer->n_kv_heads != first->n_kv_heads || layer->head_dim != first->head_dim ||
+            layer->window)
             differ = true;
     }
     if (differ) add_sample(f, layers_name, ag_checksum_value(&sum));
@@ -122,13 +124,13 @@ static const char *policy_name(const ag_eviction_params *p) {
     return ag_eviction_is_managed(p) ? p->policy->name : "none";
 }
 
-ag_status ag_saved_facts_of(ag_session *s, const ag_tokenizer *tokenizer, ag_saved_facts *out,
-                            ag_error *err) {
+ag_status ag_saved_fingerprint_of(ag_session *s, const ag_tokenizer *tokenizer,
+                                  ag_saved_fingerprint *out, ag_error *err) {
     const ag_model_info *info = &s->model->info;
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
     uint64_t sample = 0;
     AG_TRY(ag_model_sample(s->model, &sample, err));
-    *out = (ag_saved_facts){.len = 0};
+    *out = (ag_saved_fingerprint){.len = 0};
     add_name(out, "architecture", info->architecture);
     add_number(out, "layers", info->n_layers);
     add_number(out, "hidden_size", info->hidden_size);
@@ -144,7 +146,7 @@ ag_status ag_saved_facts_of(ag_session *s, const ag_tokenizer *tokenizer, ag_sav
     add_sample(out, "weights", sample);
     add_name(out, "weight_type", info->mixed ? "mix" : ag_dtype_name(info->weight_type));
     if (tokenizer) add_sample(out, "tokenizer", ag_tokenizer_checksum(tokenizer));
-    else add(out, "tokenizer", NOT_KNOWN);
+    else add(out, "tokenizer", UNKNOWN);
     add_name(out, "k_type", ag_dtype_name(kv->k_type));
     add_name(out, "v_type", ag_dtype_name(kv->v_type));
     add(out, "k_rotation", kv->hadamard ? "hadamard" : "none");
@@ -154,12 +156,12 @@ ag_status ag_saved_facts_of(ag_session *s, const ag_tokenizer *tokenizer, ag_sav
     return AG_OK;
 }
 
-typedef struct fact {
+typedef struct field {
     char name[32], value[80];
-} fact;
+} field;
 
 /* Takes the next line; false if it is none of "name=value". What cannot be shown becomes '?'. */
-static bool next_fact(const char **at, const char *end, fact *f) {
+static bool next_field(const char **at, const char *end, field *f) {
     const char *line_end = memchr(*at, '\n', (size_t)(end - *at));
     const char *equals = line_end ? memchr(*at, '=', (size_t)(line_end - *at)) : NULL;
     if (!equals || (size_t)(equals - *at) >= sizeof f->name ||
@@ -175,35 +177,38 @@ static bool next_fact(const char **at, const char *end, fact *f) {
     return true;
 }
 
-ag_status ag_saved_facts_compare(const ag_saved_facts *saved, const ag_saved_facts *here,
-                                 const char *path, ag_error *err) {
+ag_status ag_saved_fingerprint_compare(const ag_saved_fingerprint *saved,
+                                       const ag_saved_fingerprint *here, const char *path,
+                                       ag_error *err) {
     const char *a = saved->text, *b = here->text;
     const char *a_end = a + saved->len, *b_end = b + here->len;
-    fact is, want;
+    field found, expected;
     while (b < b_end) {
-        bool read = next_fact(&a, a_end, &is), wanted = next_fact(&b, b_end, &want);
-        if (wanted && a == a_end && !read && !strcmp(want.name, layers_name)) {
-            read = true;
-            is = (fact){.value = NOT_KNOWN};
-            memcpy(is.name, layers_name, sizeof layers_name);
+        bool is_read = next_field(&a, a_end, &found),
+             is_expected = next_field(&b, b_end, &expected);
+        if (is_expected && a == a_end && !is_read && !strcmp(expected.name, layers_name)) {
+            is_read = true;
+            found = (field){.value = UNKNOWN};
+            memcpy(found.name, layers_name, sizeof layers_name);
         }
-        if (!wanted || !read || strcmp(is.name, want.name) != 0) {
+        if (!is_expected || !is_read || strcmp(found.name, expected.name) != 0) {
             return AG_FAIL(err, FORMAT, "%s: damaged: it does not say of which %s it is", path,
-                           want.name);
+                           expected.name);
         }
-        if (!strcmp(is.value, want.value)) continue;
-        if (!strcmp(is.name, "tokenizer") &&
-            (!strcmp(is.value, NOT_KNOWN) || !strcmp(want.value, NOT_KNOWN))) {
+        if (!strcmp(found.value, expected.value)) continue;
+        if (!strcmp(found.name, "tokenizer") &&
+            (!strcmp(found.value, UNKNOWN) || !strcmp(expected.value, UNKNOWN))) {
             continue;
         }
-        return AG_FAIL(err, UNSUPPORTED, "%s: saved for %s %s, this session has %s", path, is.name,
-                       is.value, want.value);
+        return AG_FAIL(err, UNSUPPORTED, "%s: saved for %s %s, this session has %s", path,
+                       found.name, found.value, expected.value);
     }
     if (a == a_end) return AG_OK;
-    const char *rest = a;
-    if (next_fact(&rest, a_end, &is) && rest == a_end && !strcmp(is.name, layers_name)) {
-        return AG_FAIL(err, UNSUPPORTED, "%s: saved for %s %s, this session has %s", path, is.name,
-                       is.value, NOT_KNOWN);
+    const char *remaining = a;
+    if (next_field(&remaining, a_end, &found) && remaining == a_end &&
+        !strcmp(found.name, layers_name)) {
+        return AG_FAIL(err, UNSUPPORTED, "%s: saved for %s %s, this session has %s", path,
+                       found.name, found.value, UNKNOWN);
     }
     return AG_FAIL(err, FORMAT, "%s: damaged: %zu bytes more about its origin than expected", path,
                    (size_t)(a_end - a));

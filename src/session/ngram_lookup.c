@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/lookup.h"
+#include "session/ngram_lookup.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -7,14 +7,14 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { N_SIZES = 2, LEAST_TOKENS = 64 };
+enum { N_SIZES = 2, MIN_TOKENS = 64 };
 static const size_t sizes[N_SIZES] = {4, 2}; /* of n-grams, the longer first */
 
 /* A copy that broke off may go on a few tokens behind: something was left out, put in, replaced. */
-enum { RESUME_BEFORE = 2, RESUME_BEHIND = 24, RESUME_LEAST = 4 };
+enum { RESUME_BEFORE = 2, RESUME_AFTER = 24, RESUME_MIN = 4 };
 
 /* Tokens are numbered from 1 on; token i is ids[i & mask]. */
-struct ag_lookup {
+struct ag_ngram_lookup {
     int32_t *ids;
     uint32_t *after[N_SIZES]; /* [capacity] by hash: the token behind the last n-gram; 0: none */
     size_t capacity, mask;
@@ -25,59 +25,59 @@ struct ag_lookup {
 };
 
 static size_t capacity_for(size_t n_tokens) {
-    size_t n = LEAST_TOKENS;
+    size_t n = MIN_TOKENS;
     while (n < n_tokens) n *= 2;
     return n;
 }
 
-size_t ag_lookup_bytes(size_t n_tokens) {
-    return sizeof(ag_lookup) + capacity_for(n_tokens) * (1 + N_SIZES) * sizeof(uint32_t);
+size_t ag_ngram_lookup_bytes(size_t n_tokens) {
+    return sizeof(ag_ngram_lookup) + capacity_for(n_tokens) * (1 + N_SIZES) * sizeof(uint32_t);
 }
 
-ag_status ag_lookup_create(size_t n_tokens, ag_lookup **out, ag_error *err) {
+ag_status ag_ngram_lookup_create(size_t n_tokens, ag_ngram_lookup **out, ag_error *err) {
     *out = NULL;
-    ag_lookup *l = ag_calloc(1, sizeof *l);
+    ag_ngram_lookup *l = ag_calloc(1, sizeof *l);
     if (!l) return AG_FAIL(err, NOMEM, "prompt lookup");
     l->capacity = capacity_for(n_tokens);
     l->mask = l->capacity - 1;
     l->ids = ag_calloc(l->capacity, sizeof *l->ids);
-    bool whole = l->ids != NULL;
+    bool complete = l->ids != NULL;
     for (size_t i = 0; i < N_SIZES; i++) {
         l->after[i] = ag_calloc(l->capacity, sizeof *l->after[i]);
-        whole = whole && l->after[i];
+        complete = complete && l->after[i];
     }
-    if (!whole) {
-        ag_lookup_destroy(l);
+    if (!complete) {
+        ag_ngram_lookup_destroy(l);
         return AG_FAIL(err, NOMEM, "prompt lookup of %zu tokens", n_tokens);
     }
     *out = l;
     return AG_OK;
 }
 
-void ag_lookup_destroy(ag_lookup *l) {
+void ag_ngram_lookup_destroy(ag_ngram_lookup *l) {
     if (!l) return;
     for (size_t i = 0; i < N_SIZES; i++) ag_free(l->after[i]);
     ag_free(l->ids);
     ag_free(l);
 }
 
-void ag_lookup_reset(ag_lookup *l) {
+void ag_ngram_lookup_reset(ag_ngram_lookup *l) {
     for (size_t i = 0; i < N_SIZES; i++) memset(l->after[i], 0, l->capacity * sizeof **l->after);
     l->n = l->next = l->resume = 0;
     l->match = 0;
 }
 
-static bool is_there(const ag_lookup *l, uint32_t i) {
+static bool is_stored(const ag_ngram_lookup *l, uint32_t i) {
     return i && i <= l->n && l->n - i < l->capacity;
 }
 
-static int32_t token(const ag_lookup *l, uint32_t i) { return l->ids[i & l->mask]; }
+static int32_t token(const ag_ngram_lookup *l, uint32_t i) { return l->ids[i & l->mask]; }
 
 /* How many tokens before number `next` are those at the end of the text. */
-static size_t match_before(const ag_lookup *l, uint32_t next) {
+static size_t match_before(const ag_ngram_lookup *l, uint32_t next) {
     size_t n = 0;
-    if (!is_there(l, next)) return 0;
-    while (n < AG_LOOKUP_MATCH_MOST && is_there(l, next - 1 - (uint32_t)n)) {
+    if (!is_stored(l, next)) return 0;
+    while (n < AG_NGRAM_LOOKUP_MATCH_MAX && is_stored(l, next - 1 - (uint32_t)n)) {
         const int32_t id = token(l, next - 1 - (uint32_t)n);
         if (id < 0 || id != token(l, l->n - (uint32_t)n)) break;
         n++;
@@ -86,7 +86,7 @@ static size_t match_before(const ag_lookup *l, uint32_t next) {
 }
 
 /* The better of what is known and a place that may match. */
-static void consider(ag_lookup *l, uint32_t next) {
+static void consider(ag_ngram_lookup *l, uint32_t next) {
     const size_t match = match_before(l, next);
     if (match <= l->match) return;
     l->match = match;
@@ -94,7 +94,7 @@ static void consider(ag_lookup *l, uint32_t next) {
 }
 
 /* The place of the newest tokens in a table; false if the text is too short for it. */
-static bool slot_of(const ag_lookup *l, size_t size, size_t *slot) {
+static bool slot_of(const ag_ngram_lookup *l, size_t size, size_t *slot) {
     uint64_t h = 0;
     if (l->n < size) return false;
     for (size_t i = 0; i < size; i++) {
@@ -107,9 +107,9 @@ static bool slot_of(const ag_lookup *l, size_t size, size_t *slot) {
     return true;
 }
 
-static void look_near_resume(ag_lookup *l) {
+static void search_near_resume(ag_ngram_lookup *l) {
     if (!l->resume) return;
-    for (uint32_t i = 0; i <= RESUME_BEFORE + RESUME_BEHIND; i++) {
+    for (uint32_t i = 0; i <= RESUME_BEFORE + RESUME_AFTER; i++) {
         const uint32_t next = l->resume + i;
         if (next > RESUME_BEFORE) consider(l, next - RESUME_BEFORE);
         if (l->match >= sizes[N_SIZES - 1]) return;
@@ -117,10 +117,10 @@ static void look_near_resume(ag_lookup *l) {
 }
 
 /* The newest token has come; where does what is before it stand? */
-static void find_place(ag_lookup *l) {
+static void find_match(ag_ngram_lookup *l) {
     for (size_t i = 0; i < N_SIZES; i++) {
         size_t slot;
-        if (i + 1 == N_SIZES) look_near_resume(l);
+        if (i + 1 == N_SIZES) search_near_resume(l);
         if (l->match < sizes[i] && slot_of(l, sizes[i], &slot)) consider(l, l->after[i][slot]);
         if (l->match < sizes[N_SIZES - 1]) l->match = 0;
         if (l->match) return;
@@ -129,32 +129,32 @@ static void find_place(ag_lookup *l) {
 }
 
 /* The text went on as it did before, or not. */
-static bool goes_on(ag_lookup *l, int32_t id) {
-    if (id >= 0 && l->next && is_there(l, l->next) && token(l, l->next) == id) {
+static bool extends_match(ag_ngram_lookup *l, int32_t id) {
+    if (id >= 0 && l->next && is_stored(l, l->next) && token(l, l->next) == id) {
         l->next++;
-        if (l->match < AG_LOOKUP_MATCH_MOST) l->match++;
+        if (l->match < AG_NGRAM_LOOKUP_MATCH_MAX) l->match++;
         return true;
     }
-    if (l->match >= RESUME_LEAST) l->resume = l->next;
+    if (l->match >= RESUME_MIN) l->resume = l->next;
     l->match = 0;
     return false;
 }
 
-void ag_lookup_push(ag_lookup *l, int32_t id) {
-    if (l->n == UINT32_MAX) ag_lookup_reset(l);
-    const bool copies = goes_on(l, id);
+void ag_ngram_lookup_push(ag_ngram_lookup *l, int32_t id) {
+    if (l->n == UINT32_MAX) ag_ngram_lookup_reset(l);
+    const bool extended = extends_match(l, id);
     l->n++;
     l->ids[l->n & l->mask] = id;
-    if (!copies || l->match < sizes[0]) find_place(l);
+    if (!extended || l->match < sizes[0]) find_match(l);
     for (size_t i = 0; i < N_SIZES; i++) {
         size_t slot;
         if (slot_of(l, sizes[i], &slot)) l->after[i][slot] = l->n + 1;
     }
 }
 
-void ag_lookup_pop(ag_lookup *l, size_t n) {
+void ag_ngram_lookup_pop(ag_ngram_lookup *l, size_t n) {
     if (n >= l->n) {
-        ag_lookup_reset(l);
+        ag_ngram_lookup_reset(l);
         return;
     }
     l->n -= (uint32_t)n;
@@ -162,18 +162,18 @@ void ag_lookup_pop(ag_lookup *l, size_t n) {
     l->match = 0;
 }
 
-uint32_t ag_lookup_length(const ag_lookup *l) { return l->n; }
+uint32_t ag_ngram_lookup_length(const ag_ngram_lookup *l) { return l->n; }
 
-int32_t ag_lookup_token(const ag_lookup *l, uint32_t i) {
-    return is_there(l, i) ? token(l, i) : -1;
+int32_t ag_ngram_lookup_token(const ag_ngram_lookup *l, uint32_t i) {
+    return is_stored(l, i) ? token(l, i) : -1;
 }
 
-size_t ag_lookup_match(const ag_lookup *l) {
-    return l->next && is_there(l, l->next) ? l->match : 0;
+size_t ag_ngram_lookup_match(const ag_ngram_lookup *l) {
+    return l->next && is_stored(l, l->next) ? l->match : 0;
 }
 
-size_t ag_lookup_draft(const ag_lookup *l, int32_t *ids, size_t n) {
-    if (!ag_lookup_match(l)) return 0;
+size_t ag_ngram_lookup_draft(const ag_ngram_lookup *l, int32_t *ids, size_t n) {
+    if (!ag_ngram_lookup_match(l)) return 0;
     for (size_t i = 0; i < n; i++) {
         const uint32_t at = l->next + (uint32_t)i;
         ids[i] = at <= l->n ? token(l, at) : ids[i - (l->n + 1 - l->next)];
