@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One answer: from logits to tokens, from tokens to text, to its end. */
+/* Answers: chooses tokens from logits, emits their text, ends and caches the session. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "platform/clock.h"
@@ -23,7 +23,7 @@ ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_
     return ag_sampler_constrain(a->sampler, ag_mask_group_constraint(r->masks, index), err);
 }
 
-/* ---- what has been chosen ---- */
+/* ---- chosen tokens ---- */
 
 static ag_status append_id(ag_answer *a, int32_t id, ag_error *err) {
     if (a->ids.n == a->ids.cap) {
@@ -61,7 +61,7 @@ ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err) {
 
 /* ---- text ---- */
 
-/* Which stop string begins at text: the first in the list. */
+/* Returns the index of the first stop string in the list that `text` begins with. */
 static size_t stop_index(const ag_request_params *p, const char *text) {
     for (size_t i = 0; i < p->n_stop; i++) {
         if (!strncmp(text, p->stop[i], strlen(p->stop[i]))) return i;
@@ -69,7 +69,7 @@ static size_t stop_index(const ag_request_params *p, const char *text) {
     return 0;
 }
 
-/* How much of what is pending may be shown. */
+/* Returns how many pending bytes may be emitted. *found: a stop string follows them. */
 static size_t showable(ag_answer *a, bool *found) {
     const ag_request_params *p = &a->request->p;
     const ag_stop_list stops = {p->stop, p->n_stop};
@@ -110,9 +110,9 @@ static ag_status show_pending(ag_answer *a, bool *stopped, ag_error *err) {
     return AG_OK;
 }
 
-/* ---- its end ---- */
+/* ---- end ---- */
 
-/* Tokens of which nothing was shown because they belong to the stop string. */
+/* Returns the number of tokens before those whose text belongs to the stop string. */
 static size_t n_before_stop(const ag_answer *a) {
     size_t n = a->ids.n;
     while (n && a->starts[n - 1] >= a->n_emitted) n--;
@@ -139,13 +139,13 @@ static void send_answered(const ag_answer *a) {
     ag_request_send_event(r, &e);
 }
 
-/* Whoever goes on from here finds what was read. */
+/* Caches the session, so that a later request can continue it. */
 static void cache_session(ag_serving *s, ag_answer *a) {
     ag_session *session = a->session;
     ag_ids ids = {0};
     if (!session) return;
     if (!a->request->p.no_prefix) ag_answer_tokens(a, &ids, NULL);
-    a->session = NULL; /* it does not count as running any more */
+    a->session = NULL; /* stops counting as a running session */
     ag_prefix_cache_add(&s->prefixes, a->request, session, &ids);
 }
 
@@ -161,7 +161,7 @@ ag_status ag_answer_end(ag_serving *s, ag_answer *a, ag_finish reason, ag_error 
     return st;
 }
 
-/* ---- a token ---- */
+/* ---- tokens ---- */
 
 static bool ends_text(const ag_request_params *p, int32_t id) {
     const ag_model_info *info = &p->model->info;
@@ -179,7 +179,7 @@ static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, 
     const ag_request_params *p = &a->request->p;
     bool stopped = false;
     if (ends_text(p, e->id)) return ag_answer_end(s, a, AG_FINISH_EOS, err);
-    ag_sampler_accept_prompt(a->sampler, e->id); /* the mask thread tells the constraint */
+    ag_sampler_accept_prompt(a->sampler, e->id); /* the mask thread advances the constraint */
     AG_TRY(append_id(a, e->id, err));
     s->now.n_generated_tokens++;
     AG_TRY(show_token(a, e, &stopped, err));
@@ -237,7 +237,7 @@ static ag_status choose(ag_serving *s, ag_answer *a, ag_error *err) {
 
 ag_status ag_answer_choose_or_wait(ag_serving *s, ag_answer *a, ag_error *err) {
     ag_served_request *r = a->request;
-    /* In the order of the answers: those behind a late one are late, too. */
+    /* Answers choose in their order: after a late one, all are late. */
     if (!r->masks || (!r->n_late && ag_mask_group_is_ready(r->masks, a->index)))
         return choose(s, a, err);
     a->is_late = true;
@@ -247,8 +247,8 @@ ag_status ag_answer_choose_or_wait(ag_serving *s, ag_answer *a, ag_error *err) {
 
 /* ---- late answers ---- */
 
-/* The request fails where the turn comes to the answer whose mask failed, so that other answers get
- * the same tokens whatever the timing. While the prompt is read, there are no tokens yet. */
+/* Fails if the mask of the first late answer has failed. Answers choose in their order, so others
+ * get the same tokens whatever the timing. While the prompt is read, the first mask counts. */
 static ag_status current_failure(const ag_served_request *r, ag_error *err) {
     size_t i = 0;
     if (!r->n_late && !r->session) return AG_OK;
@@ -256,7 +256,7 @@ static ag_status current_failure(const ag_served_request *r, ag_error *err) {
     return ag_mask_group_failure(r->masks, i, err);
 }
 
-/* Lets a group that has reached its limit go on, if there is memory for it. */
+/* Raises the limit of a group that has reached it, if there is memory. */
 static ag_status extend_masks(ag_serving *s, ag_served_request *r, ag_error *err) {
     if (!ag_mask_group_needs_memory(r->masks)) return AG_OK;
     AG_TRY(ag_memory_budget_extend_constraint(&s->budget, r, err));

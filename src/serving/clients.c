@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients share the queue and the steps. While other clients wait, one client has at most half of
- * the queue's places and bytes, half of the running answers and half of the prompt rows of a step.
- * A client without competitors may use everything. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "serving/request_queue.h"
 
 #include <string.h>
 
-/* ---- the list of clients that have requests ---- */
+/* ---- clients with requests ---- */
 
 ag_serving_client *ag_client_acquire(ag_request_queue *q, const char *name) {
     ag_serving_client *c = q->clients;
@@ -50,7 +47,7 @@ static bool has_place(const ag_request_queue *q, uint64_t bytes) {
 }
 
 /* Frees the place of the newest waiting request of a client, other than c, that exceeds its share.
- * The engine's thread may be starting the request at this moment, so that thread ends it. */
+ * The engine thread may be starting that request now, so the engine thread ends it. */
 static bool displace_newest(ag_request_queue *q, const ag_serving_client *c) {
     ag_served_request *newest = NULL;
     for (ag_served_request *r = q->waiting; r; r = r->next) {
@@ -100,7 +97,7 @@ void ag_client_release_place(ag_request_queue *q, const ag_served_request *r) {
     r->client->waiting_bytes -= r->bytes;
 }
 
-/* ---- the engine's thread ---- */
+/* ---- engine thread ---- */
 
 bool ag_client_must_wait(ag_request_queue *q, const ag_served_request *r) {
     const ag_serving_client *c = r->client;

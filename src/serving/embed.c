@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A vector for a text: of its tokens' final hidden states. */
+/* Embeddings: pools the final hidden states of a prompt into one vector. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "serving/serving_impl.h"
@@ -18,7 +18,7 @@ ag_status ag_embedding_begin(ag_served_request *r, ag_error *err) {
 bool ag_embedding_add_row(void *user, size_t i, const float *hidden) {
     ag_served_request *r = user;
     const size_t dim = r->p.model->info.hidden_size, at = r->n_read + i;
-    if (at < r->n_pooled) return true; /* again, since a step failed that went so far */
+    if (at < r->n_pooled) return true; /* added by a step that failed afterwards */
     r->n_pooled = at + 1;
     const bool only_first = r->p.pooling == AG_EMBEDDING_FIRST && at > 0;
     const bool only_last = r->p.pooling == AG_EMBEDDING_LAST && at + 1 < r->p.n_prompt;

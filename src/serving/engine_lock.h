@@ -3,7 +3,7 @@
  * the engine thread may touch.
  *
  * The file thread acquires the lock to save or to restore a session, and releases it around disk
- * I/O. The engine thread yields between two steps and before it waits for memory that a save will
+ * I/O. The engine thread yields between two steps, and while it waits for memory that a save will
  * free. Every field below `engine_work` is guarded by `mutex`, unless it says otherwise. */
 #ifndef AG_SERVING_ENGINE_LOCK_H
 #define AG_SERVING_ENGINE_LOCK_H
@@ -19,7 +19,7 @@ typedef struct ag_engine_lock {
     ag_os_thread thread;
     bool has_thread; /* changes only while neither thread runs */
     bool has_work, is_ending, has_ended;
-    bool is_requested, is_held; /* by the file thread */
+    bool is_requested, is_held; /* wanted by, in the hands of the file thread */
     ag_condition changed;
     double write_until;           /* deadline of the last writes, in ag_now_s(); 0: none */
     bool (*run_next)(void *user); /* the file thread's work; false: nothing to do */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* While there is nothing else to do, parked sessions become smaller: a replay finds out which slots
- * each needs. Whatever comes meanwhile ends it, and the session is as it was. */
+/* Idle work: compresses cached sessions by a replay while the engine has nothing else to do. Any
+ * other work interrupts the replay and leaves the session unchanged. */
 #include "cache/cache_manager.h"
 #include "cache/kv_cache.h"
 #include "core/fail.h"
@@ -10,25 +10,25 @@
 #include <math.h>
 
 enum {
-    MIN_TOKENS = 512, /* of fewer there is little to gain */
+    MIN_TOKENS = 512, /* shorter sessions gain little */
     RETRY_S = 10,
 };
 
-/* What is a little more than it should be is not replayed for that. */
+/* Entries up to this factor above their target are not compressed. */
 static const double max_excess = 1.25;
 
 static bool has_replays(const ag_serving *s) { return s->params.replay_share > 0; }
 
-/* Most of the memory is taken: nothing waits until it has been idle for long. */
+/* Returns whether three quarters of the limit are in use: then entries are compressed at once. */
 static bool is_memory_tight(const ag_serving *s) {
     const uint64_t limit = s->params.memory_limit;
     return limit && ag_memory_budget_used(&s->budget) > limit - limit / 4;
 }
 
-/* ---- which ---- */
+/* ---- choice ---- */
 
-/* Slots that stay, in the mean over heads. Of the tokens that were read, not of the slots that are
- * left of them: a conversation that is parked again after each turn keeps the same share. */
+/* Returns the slots to retain, as a mean over heads. The share is of the tokens that were read, not
+ * of the remaining slots, so a conversation that is cached after each turn keeps the same share. */
 static double target_slots(const ag_serving *s, const ag_prefix_entry *k) {
     const double share = (double)s->params.replay_keep_ratio * (double)k->ids.n;
     const double max = s->params.replay_keep_tokens;
@@ -41,7 +41,7 @@ static bool is_too_large(const ag_serving *s, const ag_prefix_entry *k) {
         k->params.eviction.memory.threshold_bytes)
         return false;
     const ag_kv_cache *cache = ag_session_kv_cache(k->session);
-    /* What others hold, too, would have to be copied. */
+    /* Shared blocks would have to be copied. */
     if (ag_kv_cache_shared_bytes(cache) > ag_kv_cache_memory_usage_bytes(cache) / 2) return false;
     return ag_kv_cache_mean_slots(cache) > max_excess * target_slots(s, k);
 }
@@ -51,7 +51,7 @@ static double due_at(const ag_serving *s, const ag_prefix_entry *k, bool tight) 
     return idle > k->retry_at ? idle : k->retry_at;
 }
 
-/* The one that is due first. */
+/* Returns the entry to compress first and its time, or NULL and INFINITY. */
 static ag_prefix_entry *next_entry(const ag_serving *s, double *due) {
     ag_prefix_entry *first = NULL;
     *due = INFINITY;
@@ -72,7 +72,7 @@ double ag_idle_due(const ag_serving *s) {
     return due;
 }
 
-/* ---- doing it ---- */
+/* ---- compression ---- */
 
 static bool has_other_work(ag_serving *s) {
     ag_mutex_lock(&s->lock);
@@ -92,18 +92,18 @@ static uint64_t kv_bytes(const ag_prefix_entry *k) {
     return ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(k->session));
 }
 
-/* For the replay's own rows, what stays, and scores of all slots. Another one leaves for it where
- * there is none: what one gives back is more than what one takes. */
+/* Makes space for a replay: for its own rows, the retained slots, and the scores of all slots. May
+ * evict another entry, which frees more than the replay takes. */
 static bool make_space(ag_serving *s, ag_prefix_entry *k) {
     const uint64_t needed = 2 * kv_bytes(k),
                    shortfall = ag_memory_budget_shortfall(&s->budget, needed);
     const uint64_t cached = ag_prefix_cache_bytes(&s->prefixes), own = kv_bytes(k);
     if (!shortfall) return true;
-    if (cached < own + shortfall) { /* not even if all others left */
+    if (cached < own + shortfall) { /* evicting all others would not suffice */
         k->is_compressed = true;
         return false;
     }
-    if (!s->prefixes.store.n_writing) { /* else there may be room when they are written */
+    if (!s->prefixes.store.n_writing) { /* otherwise writing may free enough */
         k->pinned = true;
         const bool evicted = ag_prefix_cache_evict_one(&s->prefixes);
         k->pinned = false;
@@ -139,7 +139,7 @@ void ag_idle_work(ag_serving *s) {
     if (!make_space(s, k)) return;
     const ag_status st = compress(s, k, &done, &err);
     if (st == AG_CANCELLED) return;
-    k->is_compressed = true; /* or cannot be */
+    k->is_compressed = true; /* also after a failure: it would fail again */
     if (st == AG_OK) {
         k->has_evicted = true;
         k->resident = ag_resident_session_of(k->session, k->id, k->model, &k->params);

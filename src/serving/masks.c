@@ -12,26 +12,26 @@ enum { NO_ID = -1 };
 
 typedef struct mask_job {
     ag_constraint *constraint; /* owned */
-    int32_t id;                /* the token that the text continues with, or NO_ID */
-    uint64_t bytes;            /* bytes of the constraint, without those that the group shares */
-    bool is_ready;             /* the mask is made; under the lock */
+    int32_t id;                /* token that continues the text, or NO_ID */
+    uint64_t bytes;            /* of the constraint, without those that the group shares */
+    bool is_ready;             /* the mask is made; guarded by the engine's mutex */
 } mask_job;
 
 struct ag_mask_group {
     ag_mask_thread *thread; /* borrowed */
-    ag_constraint *root;    /* the request's; owned */
+    ag_constraint *root;    /* constraint of the request; owned */
     size_t n;
-    mask_job *jobs;             /* [n] of the answers */
-    atomic_bool abandoned;      /* the request has ended while a job was running */
+    mask_job *jobs;             /* [n] one per answer */
+    atomic_bool abandoned;      /* the request ended while a job was running */
     atomic_uint_fast64_t bytes; /* published after each job */
-    /* Under the engine's lock. */
+    /* Guarded by the engine's mutex. */
     ag_mask_group *next;
-    size_t *queue; /* [n] answers with a job, a ring */
+    size_t *queue; /* [n] ring of answers that have a job */
     size_t first, n_queued;
-    bool is_listed, is_busy; /* in the thread's list; with a job that is running */
+    bool is_listed, is_busy; /* in the thread's list; a job is running */
     bool needs_memory;       /* bytes exceed the limit: no job runs until it is raised */
     uint64_t limit;
-    ag_status status; /* status of the failed job; no job runs after it */
+    ag_status status; /* of the failed job, after which no job runs */
     ag_error error;
 };
 
@@ -85,7 +85,7 @@ uint64_t ag_mask_group_bytes(const ag_mask_group *g) {
     return atomic_load_explicit(&g->bytes, memory_order_relaxed);
 }
 
-/* ---- the list of groups; with the lock ---- */
+/* ---- list of groups; the caller holds the mutex ---- */
 
 static void list_group(ag_mask_group *g) {
     ag_mask_thread *t = g->thread;
@@ -128,7 +128,7 @@ void ag_mask_group_release(ag_mask_group *g) {
     if (!is_busy) free_group(g);
 }
 
-/* ---- the thread ---- */
+/* ---- mask thread ---- */
 
 static bool is_abandoned(void *user) {
     ag_mask_group *g = user;
@@ -141,7 +141,7 @@ static ag_status run_job(mask_job *job, ag_error *err) {
     return ag_constraint_mask(job->constraint, &mask, err);
 }
 
-/* With the lock. */
+/* The caller holds the mutex. */
 static void end_job(ag_mask_group *g, size_t answer, ag_status st, const ag_error *err) {
     g->is_busy = false;
     if (st == AG_OK) {
@@ -156,7 +156,7 @@ static void end_job(ag_mask_group *g, size_t answer, ag_status st, const ag_erro
     ag_condition_signal(g->thread->engine_work);
 }
 
-/* With the lock, which it releases while the job runs. */
+/* The caller holds the mutex. Releases it while the job runs. */
 static void run_next(ag_mask_thread *t) {
     ag_mask_group *g = t->first;
     ag_error err;
@@ -220,7 +220,7 @@ void ag_mask_thread_close(ag_mask_thread *t) {
     t->has_thread = false;
 }
 
-/* ---- for the engine's thread ---- */
+/* ---- engine thread ---- */
 
 void ag_mask_group_start(ag_mask_group *g, uint64_t limit) {
     ag_mutex_lock(g->thread->mutex);

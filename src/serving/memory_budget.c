@@ -15,18 +15,19 @@
 #include <string.h>
 
 enum {
-    /* Heap that is in pieces, lists and texts of requests, stacks. */
+    /* Heap fragmentation, lists and texts of requests, stacks. */
     MARGIN = 4 << 20,
-    /* Of it, for requests that wait. */
+    /* Part of MARGIN that covers waiting requests. */
     WAITING_MARGIN = 2 << 20,
-    /* Of a request: tables of its caches, a sampler's lists, events on their way. */
+    /* Per request: cache tables, lists of the sampler, events. */
     REQUEST_MARGIN = 128 << 10,
-    /* What a constraint may grow by until more is asked for, and that of each text. */
+    /* Growth of a request's constraint that is reserved at a time, and that of each answer's clone.
+     */
     CONSTRAINT_STEP = 2 << 20,
     CONSTRAINT_OWN = 64 << 10,
-    /* Pieces of heap that loading leaves behind. */
+    /* Heap fragmentation after loading. */
     LOAD_MARGIN = 1 << 20,
-    /* Packed activations and partial sums of the backend's operations. */
+    /* Packed activations and partial sums of backend operations. */
     OPERATIONS_MARGIN = 24 << 20,
 };
 
@@ -35,14 +36,15 @@ uint64_t ag_memory_budget_used(const ag_memory_budget *b) {
     uint64_t bytes = 0;
     if (ag_process_memory(&usage) == AG_OK) bytes = usage.anonymous + ag_process_shared_bytes();
     const ag_memory *mem = ag_backend_memory(b->backend);
-    /* Buffers that host and device share are the host's. */
+    /* With zero_copy the process memory includes device buffers. */
     if (mem->ops->available && !b->params->backend.zero_copy) bytes += ag_memory_bytes_in_use(mem);
     return bytes;
 }
 
-/* ---- what is promised ---- */
+/* ---- reserved and not used yet ---- */
 
-/* Of blocks that others hold too, a policy that moves slots makes copies of its own. */
+/* Returns the cache bytes of one of a request's sessions. Blocks that sessions share count with the
+ * first one, unless a policy moves slots: then the session copies them. */
 static uint64_t cache_bytes(const ag_served_request *r, ag_session *session, bool first) {
     const ag_kv_cache *cache = ag_session_kv_cache(session);
     const uint64_t bytes = ag_kv_cache_memory_usage_bytes(cache);
@@ -59,7 +61,7 @@ static uint64_t kv_in_use(const ag_served_request *r) {
     return bytes;
 }
 
-/* Masks and states of its constraint, which grow with the texts. */
+/* Returns the bytes of the request's constraint: masks and states, which grow with the text. */
 static uint64_t constraint_in_use(const ag_served_request *r) {
     if (r->masks) return ag_mask_group_bytes(r->masks);
     return r->p.constraint ? ag_constraint_shared_bytes(r->p.constraint) : 0;
@@ -84,7 +86,7 @@ static uint64_t outstanding(const ag_memory_budget *b) {
     return bytes;
 }
 
-/* Slots that a session of so many tokens comes to need. */
+/* Returns the slots that a session of n_tokens needs at most. */
 static uint32_t slots_needed(const ag_session_params *p, uint64_t n_prompt, uint64_t n_tokens,
                              uint32_t budget) {
     uint64_t slots = n_tokens;
@@ -94,8 +96,8 @@ static uint32_t slots_needed(const ag_session_params *p, uint64_t n_prompt, uint
         if (!bounded && n_prompt + 1 > max) max = n_prompt + 1;
         if (max < slots) slots = max;
     }
-    slots = (slots + 127) / 128 * 128 + 128; /* and a block of which a copy is made */
-    /* Heads end in blocks that each fills to another extent. */
+    slots = (slots + 127) / 128 * 128 + 128; /* + 128: one block that is copied on write */
+    /* Heads of different lengths end in different blocks. */
     if (budget && p->eviction.head_budget != AG_HEAD_BUDGET_EVEN) slots += 128;
     return slots > p->max_seq_len ? p->max_seq_len : (uint32_t)slots;
 }
@@ -109,14 +111,14 @@ static uint32_t eviction_budget(const ag_session_params *p, uint32_t n_default) 
     return 1024;
 }
 
-/* Caches as the device's pool has room for them. */
+/* Plans a cache for n_tokens, including the growth of the device's block pool. */
 static ag_status plan_kv(const ag_memory_budget *b, const ag_served_request *r,
                          const ag_session_params *params, uint64_t n_tokens, ag_session_plan *plan,
                          ag_error *err) {
     ag_session_params p = *params;
     const uint32_t budget = eviction_budget(&p, p.max_seq_len);
     p.max_seq_len = slots_needed(&p, r->p.n_prompt, n_tokens, budget);
-    p.eviction.budget_ratio = 0; /* of another max_seq_len */
+    p.eviction.budget_ratio = 0; /* it relates to the original max_seq_len */
     if (budget && p.eviction.budget_tokens >= p.max_seq_len)
         p.eviction.budget_tokens = p.max_seq_len - 1;
     AG_TRY(ag_session_plan_memory(&r->p.model->info, &p, plan, err));
@@ -137,8 +139,8 @@ ag_status ag_memory_budget_plan_request(const ag_memory_budget *b, ag_served_req
     AG_TRY(plan_kv(b, r, params, r->p.n_prompt + more, &one, err));
     AG_TRY(plan_kv(b, r, params, r->is_managed ? r->p.n_prompt + more : more, &answer, err));
     r->kv_reserved = one.kv_bytes + (n - 1) * (uint64_t)answer.kv_bytes;
-    /* Logits, and what a sampler sorts. */
-    /* What a policy plans with is as large as the session may become. */
+    /* Logits and the arrays that a sampler sorts take 16 bytes a token of the vocabulary. */
+    /* A policy's arrays have the size of the full context. */
     AG_TRY(ag_session_plan_memory(&r->p.model->info, params, &full, err));
     r->fixed_reserved = n * (one.state_bytes + full.eviction_bytes +
                              n_vocab * (sizeof(float) + 3 * sizeof(float)) + REQUEST_MARGIN);
@@ -150,7 +152,7 @@ ag_status ag_memory_budget_plan_request(const ag_memory_budget *b, ag_served_req
     return AG_OK;
 }
 
-/* ---- asking ---- */
+/* ---- reserving ---- */
 
 static ag_served_model *idle_model(const ag_memory_budget *b, const ag_served_model *keep) {
     ag_served_model *oldest = NULL;
@@ -162,7 +164,7 @@ static ag_served_model *idle_model(const ag_memory_budget *b, const ag_served_mo
     return oldest;
 }
 
-/* Something that can be had again goes. */
+/* Evicts a cached session, or unloads an idle model. Returns false if there is neither. */
 static bool free_something(ag_memory_budget *b, const ag_served_model *keep) {
     if (ag_prefix_cache_evict_one(b->prefixes)) return true;
     ag_served_model *m = idle_model(b, keep);
@@ -171,7 +173,7 @@ static bool free_something(ag_memory_budget *b, const ag_served_model *keep) {
     return true;
 }
 
-/* What that could bring at most. */
+/* Returns the bytes that free_something() could free at most. */
 static uint64_t freeable_bytes(const ag_memory_budget *b, const ag_served_model *keep) {
     uint64_t bytes = ag_prefix_cache_bytes(b->prefixes);
     for (size_t i = 0; i < b->models->n; i++) {
@@ -181,7 +183,7 @@ static uint64_t freeable_bytes(const ag_memory_budget *b, const ag_served_model 
     return bytes;
 }
 
-/* Sessions whose policy watches memory are told how it is. */
+/* Gives a pressure hint to running sessions: their policy may watch memory. */
 static void warn_sessions(ag_memory_budget *b, bool is_short) {
     const ag_pressure level = is_short ? AG_PRESSURE_CRITICAL : AG_PRESSURE_NORMAL;
     if (is_short == b->has_warned) return;
@@ -196,16 +198,17 @@ static void warn_sessions(ag_memory_budget *b, bool is_short) {
 
 static double in_mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
-/* For requests that will wait. */
+/* Returns the bytes to set aside for requests that will wait. */
 static uint64_t waiting_reserve(const ag_memory_budget *b, uint64_t limit) {
     const uint64_t max = ag_request_queue_max_bytes(limit), waiting = b->queue->waiting_bytes;
     return max - (waiting > WAITING_MARGIN ? waiting : WAITING_MARGIN);
 }
 
-/* Buffers of the thread of files. */
+/* Buffers of the file thread. */
 enum { FILES_MARGIN = 2 << 20 };
 
-/* And for the caller, as far as it does not occupy it already, and for what nobody counts. */
+/* Returns the bytes to set aside: margins, waiting requests, and the part of caller_reserve that
+ * the caller does not use yet. */
 static uint64_t set_aside_bytes(const ag_memory_budget *b) {
     const ag_serving_params *p = b->params;
     const uint64_t in_use = p->caller_bytes ? p->caller_bytes(p->caller_user) : 0;
@@ -214,8 +217,8 @@ static uint64_t set_aside_bytes(const ag_memory_budget *b) {
            (p->caller_reserve > in_use ? p->caller_reserve - in_use : 0);
 }
 
-/* Of a larger limit more is spared, and the caller's reserve is taken to grow with it. In tenths of
- * a MiB, as messages tell it: rounded up. */
+/* Returns a memory limit that would suffice, in MiB, rounded up to a tenth. A larger limit sets
+ * more aside for waiting requests and, in proportion, for the caller. */
 static double sufficient_mib(const ag_memory_budget *b, uint64_t needed) {
     const double mib = 1 << 20, limit = (double)b->params->memory_limit;
     const double waiting = (double)waiting_reserve(b, b->params->memory_limit);
@@ -263,7 +266,7 @@ ag_status ag_memory_budget_reserve(ag_memory_budget *b, uint64_t bytes, const ag
     }
 }
 
-/* A short prompt and a short answer. */
+/* Returns the bytes of a request with a context of at most 256 tokens. */
 static uint64_t min_request_bytes(const ag_served_model *m, ag_error *err) {
     ag_session_params p = m->session;
     ag_session_plan plan;
@@ -294,7 +297,8 @@ uint64_t ag_memory_budget_scratch(const ag_memory_budget *b, const ag_served_mod
            OPERATIONS_MARGIN;
 }
 
-/* What cannot wait, so that all do: others' sessions are on their way to files. */
+/* Reserves memory for a running request: it cannot be deferred, so the engine waits until queued
+ * sessions have been written. */
 static ag_status reserve_after_writes(ag_memory_budget *b, uint64_t bytes,
                                       const ag_served_model *keep, const char *what,
                                       ag_error *err) {

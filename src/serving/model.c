@@ -66,7 +66,7 @@ ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **
         st = ag_constraint_vocab_create(m->tokenizer, m->info.n_vocab, m->info.eos_ids,
                                         m->info.n_eos, &m->vocab, err);
     }
-    /* Made now, so that it is not made, and counted, for the first request that needs it. */
+    /* Made here, so that no request is charged for it. */
     if (st == AG_OK) st = ag_constraint_vocab_json(m->vocab, AG_JSON_NEAT, &json, err);
     *out = m->vocab;
     ag_mutex_unlock(&m->vocab_lock);

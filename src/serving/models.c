@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models by name; their weights come when they are needed and go when others need the memory. */
+/* Models by name: adds them, and loads their weights when a request needs them. */
 #include "cache/spill.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
@@ -12,7 +12,7 @@
 #include <antigravity/plan.h>
 #include <string.h>
 
-/* ---- what stands beside the weights ---- */
+/* ---- metadata ---- */
 
 static ag_status copy_load_params(ag_served_model *m, const ag_model_params *p, ag_error *err) {
     m->load = *p;
@@ -30,7 +30,7 @@ static ag_status copy_load_params(ag_served_model *m, const ag_model_params *p, 
     return AG_OK;
 }
 
-/* A model may have neither tokenizer nor template: that is no error, and none is told. */
+/* Loads tokenizer and chat template. A model without them is no error, unless `jinja` is given. */
 static ag_status read_tokenizer(ag_served_model *m, const char *jinja, ag_error *err) {
     ag_error absent;
     ag_status st = ag_tokenizer_load(m->path, &m->tokenizer, &absent);
@@ -60,7 +60,7 @@ static ag_status read_metadata(ag_served_model *m, const ag_served_model_params 
 
 /* ---- names ---- */
 
-/* Under the lock. */
+/* NULL as name: the first model. The caller holds the mutex. */
 static ag_served_model *find_named(const ag_serving *s, const char *name) {
     for (size_t i = 0; i < s->models.n; i++) {
         if (!name || ag_served_model_has_name(s->models.at[i], name)) return s->models.at[i];
@@ -139,7 +139,7 @@ ag_served_model *ag_serving_model_at(ag_serving *s, size_t i) {
 
 /* ---- weights ---- */
 
-/* Everything that a step of the widest kind needs, so that no step takes memory. */
+/* Reserves what the largest step needs, so that no step allocates. */
 static ag_status reserve_steps(ag_serving *s, ag_served_model *m, ag_error *err) {
     const size_t max = s->params.max_running;
     const size_t rows = s->params.step_rows > max ? s->params.step_rows : max;
@@ -153,7 +153,8 @@ static ag_status reserve_steps(ag_serving *s, ag_served_model *m, ag_error *err)
     return st;
 }
 
-/* What the process occupies, without what others take meanwhile: requests that come. */
+/* Returns the bytes in use, without those of waiting requests and of the caller, which change
+ * during a load. */
 static uint64_t own_bytes(const ag_serving *s) {
     const ag_serving_params *p = &s->params;
     const uint64_t used = ag_memory_budget_used(&s->budget), wait = s->queue.waiting_bytes;
@@ -161,7 +162,8 @@ static uint64_t own_bytes(const ag_serving *s) {
     return used > others ? used - others : 0;
 }
 
-/* What of the planned scratch is resident already, since it was written when it was made. */
+/* Sets scratch_left: the part of the planned scratch that became resident with the load counts as
+ * used. */
 static void count_scratch(ag_serving *s, ag_served_model *m, uint64_t used_before) {
     const uint64_t used = own_bytes(s), weights = ag_model_memory_bytes(m->model);
     const uint64_t grown = used > used_before ? used - used_before : 0;

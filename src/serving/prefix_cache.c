@@ -7,7 +7,7 @@
 
 #include <antigravity/kv_cache.h>
 
-/* Of all answers to a request; what they share counts once. */
+/* Returns the bytes of all sessions of a request. Shared blocks count once. */
 static uint64_t running_bytes(const ag_served_request *r) {
     const uint64_t row = r->p.model->info.n_vocab * sizeof(float);
     uint64_t bytes = 0;
@@ -45,7 +45,8 @@ bool ag_prefix_cache_evict_one(ag_prefix_cache *c) {
     return true;
 }
 
-/* Where nobody has said how much: a quarter of what there would be without any of it. */
+/* Returns the limit of the store: prefix_bytes or, without any limit, a quarter of the memory that
+ * would be available without cached sessions. */
 static uint64_t max_prefix_bytes(const ag_prefix_cache *c) {
     const ag_memory *mem = ag_backend_memory(c->backend);
     ag_memory_signals now;
@@ -67,8 +68,8 @@ static uint64_t max_prefix_bytes(const ag_prefix_cache *c) {
     return free / 4 + ag_prefix_cache_bytes(c) / 4;
 }
 
-/* What waits for its file is held meanwhile. Where more comes than the disk takes, what is worth
- * least goes without one. */
+/* Limits the bytes of queued entries, which stay in memory until they are written. If the disk is
+ * too slow, entries are dropped without a file. */
 static void limit_queued(ag_prefix_cache *c, uint64_t max) {
     const uint64_t min = 16 << 20, bound = max / 4 > min ? max / 4 : min;
     while (c->store.n_writing > 1 && ag_prefix_store_writing_bytes(&c->store) > bound) {
@@ -87,8 +88,8 @@ static void enforce_limits(ag_prefix_cache *c) {
     while (c->store.n_entries - c->store.n_writing > 4096 && ag_prefix_cache_evict_one(c)) {}
 }
 
-/* That of the request; new ones of its further answers, of a copy that it leaves where its prompt
- * ends, and of what it goes on from. */
+/* Returns the request's id for its first entry, and a new id for every other: further answers, a
+ * copy at the prompt's end, a prefix that the request continues. */
 static uint64_t entry_id(ag_prefix_cache *c, const ag_served_request *r) {
     const ag_prefix_entry *k = c->store.entries;
     while (k && k->id != r->id) k = k->next;

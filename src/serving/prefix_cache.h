@@ -23,8 +23,8 @@ typedef struct ag_prefix_cache {
  * destroys the session. */
 void ag_prefix_cache_add(ag_prefix_cache *c, const ag_served_request *r, ag_session *session,
                          ag_ids *ids);
-/* Drops the resident entry with the least value for its bytes, or queues it for writing. Returns
- * false if there is none. */
+/* Drops the resident entry that is cheapest to lose, or queues it for writing. Returns false if
+ * there is none. */
 bool ag_prefix_cache_evict_one(ag_prefix_cache *c);
 /* Returns the bytes of all entries. */
 uint64_t ag_prefix_cache_bytes(const ag_prefix_cache *c);

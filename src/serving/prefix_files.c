@@ -22,26 +22,26 @@ enum {
     HEADER_BYTES = 8 + 4 * N_NUMBERS,
     VERSION = 1,
     NO_SCOPE = -1,
-    MIN_TOKENS = 64, /* tokens that are worth a file */
-    MIN_GAIN = 32    /* tokens more than there are in memory, that are worth reading one */
+    MIN_TOKENS = 64, /* shorter sessions are not written */
+    MIN_GAIN = 32    /* tokens that a file must save beyond what memory holds */
 };
 static const char magic[8] = "AGPREFIX";
 
-/* What a session must have in common with a request, besides tokens. */
+/* Parameters in which a session and a request must agree. */
 typedef struct file_key {
     uint32_t max_seq_len, prefill_chunk, k_type, v_type, k_rotation;
 } file_key;
 
 struct ag_prefix_file {
     struct ag_prefix_file *next;
-    char name[24];       /* 16 digits */
+    char name[24];       /* 16 hexadecimal digits */
     char *model, *scope; /* scope NULL: of requests without one */
-    char *policy;        /* how tokens leave, as policy_text() has it; NULL: none ever does */
-    bool has_evicted;    /* some have: it goes on from its end alone */
+    char *policy;        /* from policy_text(); NULL: no policy */
+    bool has_evicted;    /* tokens have been evicted: only its end can be continued */
     file_key key;
     ag_ids ids;
     uint64_t bytes;
-    double used_at; /* by the clock on the wall, as the files' own times are */
+    double used_at; /* seconds since the epoch, as file times */
 };
 
 static file_key key_of(const ag_session_params *p) {
@@ -54,8 +54,8 @@ static bool same_key(const file_key *a, const file_key *b) {
            a->k_type == b->k_type && a->v_type == b->v_type && a->k_rotation == b->k_rotation;
 }
 
-/* A policy by its name and numbers. NULL: there is none, or *unknown, one that no other process
- * would know again. */
+/* Returns a policy's name and parameters as text; NULL without a policy. *unknown: the policy is
+ * not of the library or watches memory, so another process cannot recognise it. */
 static char *policy_text(const ag_session_params *p, bool *unknown) {
     const ag_eviction_params *e = &p->eviction;
     char text[320];
@@ -88,7 +88,7 @@ static void path_of(const ag_prefix_files *files, const char *name, const char *
     snprintf(path, PATH_MAX, "%s/%s.%s", files->dir, name, end);
 }
 
-/* A file of ours: no link, nobody else's. *bytes of it. */
+/* Returns whether `path` is a regular file of this user, not a link. Adds its size to *bytes. */
 static bool is_own_file(const char *path, uint64_t *bytes, double *changed_at) {
     ag_file_info info;
     if (!ag_file_stat_link(path, &info) || info.kind != AG_FILE_REGULAR || !info.is_own)
@@ -108,7 +108,7 @@ static ag_status check_directory(const char *dir, ag_error *err) {
     return AG_OK;
 }
 
-/* ---- the list ---- */
+/* ---- list of files ---- */
 
 static void release_file(ag_prefix_file *f) {
     if (!f) return;
@@ -141,7 +141,7 @@ static void remove_file(ag_prefix_files *files, ag_prefix_file *f) {
     release_file(f);
 }
 
-/* The longest unused go, but for one that a request waits for. */
+/* Removes the least recently used files, except one that is being reloaded. */
 static void enforce_directory_limit(ag_prefix_files *files) {
     for (;;) {
         uint64_t bytes = 0;
@@ -164,11 +164,11 @@ void ag_prefix_files_release(ag_prefix_files *files) {
     ag_free(files->dir);
 }
 
-/* ---- what a file is of ---- */
+/* ---- NAME.prefix ---- */
 
 static ag_status put_metadata(ag_checksummed_writer *w, const ag_prefix_file *f, ag_error *err) {
     const uint32_t scope = f->scope ? (uint32_t)strlen(f->scope) : (uint32_t)NO_SCOPE;
-    /* A replay takes tokens out of sessions without a policy: theirs is empty then. */
+    /* A replay can evict tokens without a policy: the policy is written as "" then. */
     const char *policy = f->policy ? f->policy : f->has_evicted ? "" : NULL;
     const uint32_t numbers[N_NUMBERS] = {VERSION,
                                          f->key.max_seq_len,
@@ -250,9 +250,9 @@ static ag_status read_metadata(const char *path, ag_prefix_file *f, ag_error *er
     return st;
 }
 
-/* ---- when the engine begins ---- */
+/* ---- opening ---- */
 
-/* A session whose facts were never written, since the process was killed. */
+/* Removes a session without description: the process was killed between the two writes. */
 static void remove_orphan(ag_prefix_files *files, const char *entry) {
     char name[17], path[PATH_MAX];
     ag_file_info metadata;
@@ -338,13 +338,13 @@ static ag_prefix_file *make_file(const ag_prefix_entry *k) {
     return f;
 }
 
-/* Around the disk: the engine goes on meanwhile. */
+/* Lets the engine run during disk I/O. */
 static ag_io_hooks io_hooks_of(ag_prefix_files *files) {
     return (ag_io_hooks){
         .pause = ag_engine_lock_release, .resume = ag_engine_lock_acquire, .user = files->lock};
 }
 
-/* The session first: what names it is never there without it. */
+/* Writes the session first, so that a description never exists without its session. */
 static ag_status write_file(ag_prefix_files *files, const ag_prefix_entry *k, ag_prefix_file *f,
                             ag_error *err) {
     char path[PATH_MAX], session[PATH_MAX];
@@ -362,7 +362,7 @@ static ag_status write_file(ag_prefix_files *files, const ag_prefix_entry *k, ag
     return st;
 }
 
-/* The file of the same, or one of which the new one holds all. */
+/* Removes files whose tokens the new file begins with. */
 static void remove_covered(ag_prefix_files *files, const ag_prefix_file *new, bool can_rewind) {
     for (ag_prefix_file *f = files->first, *next; f; f = next) {
         next = f->next;
@@ -383,16 +383,16 @@ static ag_prefix_file *find_file(ag_prefix_files *files, const char *name) {
 
 bool ag_prefix_files_should_write(ag_prefix_files *files, const ag_prefix_entry *k) {
     if (!files->dir || k->ids.n < MIN_TOKENS) return false;
-    /* It alone would be more than the directory may hold. */
+    /* A session larger than the directory's limit is not written. */
     const ag_kv_cache *cache = ag_session_kv_cache(k->session);
     if (ag_kv_cache_memory_usage_bytes(cache) > files->max_bytes) return false;
     ag_prefix_file *f = make_file(k), *same = f ? find_file(files, f->name) : NULL;
-    if (same) same->used_at = ag_wall_clock_s(); /* it came from there */
+    if (same) same->used_at = ag_wall_clock_s(); /* it was reloaded from that file */
     release_file(f);
     return f && !same;
 }
 
-/* The log has each failure once, until one succeeds. */
+/* Logs the first of consecutive failures. */
 static void count_write(ag_prefix_files *files, ag_status st, const ag_error *err) {
     if (st == AG_OK) files->n_written++;
     else files->n_failed++;
@@ -465,7 +465,7 @@ bool ag_prefix_files_begin_fetch(ag_prefix_files *files, const ag_served_request
                                   .scope = scope,
                                   .params = r->p.session,
                                   .has_evicted = f->has_evicted};
-    r->p.model->n_requests++; /* it stays loaded */
+    r->p.model->n_requests++; /* keeps the model loaded */
     ag_engine_lock_notify(files->lock);
     return true;
 }
@@ -513,17 +513,18 @@ static void read_one(ag_prefix_files *files) {
         else memcpy(ids.data, f->ids.data, ids.n * sizeof *ids.data);
         f->used_at = ag_wall_clock_s();
         files->n_read++;
-        /* It is about to be used, whatever the store's limit. */
+        /* Limits do not apply: a request is about to use it. */
         ag_prefix_store_add(files->store, &fetch->as, session, &ids);
     } else {
         files->n_failed++;
         warn(files, &err);
-        if (st == AG_FORMAT || st == AG_UNSUPPORTED) remove_file(files, f); /* else it may pass */
+        if (st == AG_FORMAT || st == AG_UNSUPPORTED)
+            remove_file(files, f); /* other errors may be temporary */
     }
     end_fetch(files);
 }
 
-/* ---- what there is to do ---- */
+/* ---- file thread ---- */
 
 static ag_prefix_entry *newest_queued(const ag_prefix_files *files) {
     ag_prefix_entry *newest = NULL;
@@ -540,7 +541,7 @@ void ag_prefix_files_queue_all(ag_prefix_files *files) {
     }
 }
 
-/* The engine ends, and has waited long enough. */
+/* Returns whether the time for the last writes is over. */
 static bool is_too_late(const ag_prefix_files *files) {
     ag_error err;
     if (!(files->lock->write_until > 0) || ag_now_s() < files->lock->write_until) return false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the session that a request continues: cached, of a running request, or in a file. */
+/* Prefix search: finds the session that a request can continue, in the store, among running
+ * requests or in a file. */
 #include "core/fail.h"
 #include "serving/serving_impl.h"
 
@@ -13,8 +14,8 @@ static size_t common_length(const int32_t *a, size_t n, const int32_t *b, size_t
     return i;
 }
 
-/* Of `n` tokens in common with a session that has consumed `end`, how many can be used. The last
- * token of a prompt is read in any case: what follows it is asked for. */
+/* Returns how many of n common tokens can be used, given a session that has consumed `end`. The
+ * last token of a prompt is always read: its logits are needed. */
 static size_t usable_length(const ag_session *session, const ag_served_request *r,
                             const ag_session_params *params, size_t n, size_t end,
                             bool has_evicted) {
@@ -32,15 +33,15 @@ static bool may_share(const ag_served_request *o, const ag_served_request *r,
            !is_managed(params) && ag_prefix_same_params(&o->p.session, params);
 }
 
-/* Whole chunks of one that reads from the beginning: what follows is cut as it is alone, and gets
- * the same bits. */
+/* Rounds n down to full chunks if session o began at a chunk boundary: then the remaining prompt is
+ * cut into the same chunks as without the prefix, and gets the same bits. */
 static size_t full_chunks(const ag_serving *s, const ag_served_request *o, size_t n) {
     const size_t chunk = ag_prompt_chunk(&s->params);
     return o->n_cached % chunk || n < chunk ? n : n - n % chunk;
 }
 
-/* A fork of few tokens saves nothing where more follow: they go through the model with these, whose
- * chunks are cut as they are alone then. */
+/* Returns whether forking n tokens saves work. A few tokens cost nothing in a pass with those that
+ * follow. */
 static bool is_worth_a_fork(const ag_served_request *r, size_t n) {
     enum { MIN_FORK_TOKENS = 32 };
     return n >= MIN_FORK_TOKENS || n + 1 == r->p.n_prompt;
@@ -79,12 +80,12 @@ static void match_entries(ag_serving *s, const ag_served_request *r,
     }
 }
 
-/* So many tokens more than there are that waiting for who reads them costs less than reading them
+/* From this many tokens on, waiting for another request to read them costs less than reading them
  * twice. */
 enum { MIN_TOKENS_TO_WAIT_FOR = 256 };
 
-/* Whether another request is about to read what this one begins with, too. Not where a session can
- * only go back a little: it would have to be forked at that very token. */
+/* Returns whether another request is reading a longer common prefix. Not for models whose sessions
+ * cannot go back: they would have to be forked at that very token. */
 static bool is_being_read(const ag_serving *s, const ag_served_request *r,
                           const ag_session_params *params, size_t n_found) {
     if (ag_model_needs_prompt_copies(&r->p.model->info)) return false;
@@ -98,8 +99,8 @@ static bool is_being_read(const ag_serving *s, const ag_served_request *r,
     return false;
 }
 
-/* AG_BUSY: a session that has clearly more tokens in common with the request's prompt comes from a
- * file, or will when another one has come. AG_OK: there is none, or the request has had one. */
+/* Starts to reload a session that shares clearly more tokens than better_than. AG_BUSY: a reload is
+ * running that the request must wait for. AG_OK: no file helps, or one was reloaded already. */
 static ag_status fetch_from_file(ag_serving *s, ag_served_request *r, size_t better_than,
                                  ag_error *err) {
     ag_prefix_files *files = &s->prefixes.files;
@@ -115,7 +116,7 @@ static ag_status fetch_from_file(ag_serving *s, ag_served_request *r, size_t bet
     r->has_fetched = true;
     if (st != AG_OK ||
         !ag_prefix_files_begin_fetch(files, r, f, ag_request_queue_new_id(&s->queue)))
-        return AG_OK; /* it is read anew */
+        return AG_OK; /* the request reads the tokens itself */
     return AG_FAIL(err, BUSY, "a session is on its way from a file");
 }
 
@@ -126,13 +127,13 @@ ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag
     match_entries(s, r, params, out);
     match_running(s, r, params, out);
     const size_t n_found = out->n;
-    if (out->entry) out->entry->pinned = true; /* memory for a file's session is not its */
+    if (out->entry) out->entry->pinned = true; /* memory for the reload must not be taken from it */
     const ag_status st = fetch_from_file(s, r, n_found, err);
     if (out->entry) out->entry->pinned = false;
     if (st != AG_OK) return st;
     if (r->may_wait_for_prefix && is_being_read(s, r, params, n_found))
         return AG_FAIL(err, BUSY, "another request is reading the same beginning");
-    /* What was found stays, until the request has its memory, and then goes with it. */
+    /* Keeps the entry in memory until the request has begun. */
     if (out->entry && out->entry->state == AG_PREFIX_QUEUED)
         ag_prefix_store_set_state(&s->prefixes.store, out->entry, AG_PREFIX_RESIDENT);
     return AG_OK;

@@ -9,7 +9,7 @@
 #include <antigravity/kv_cache.h>
 #include <string.h>
 
-/* ---- what goes together ---- */
+/* ---- compatibility ---- */
 
 bool ag_same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
@@ -34,7 +34,7 @@ static bool same_eviction(const ag_eviction_params *a, const ag_eviction_params 
            a->on_eviction_user == b->on_eviction_user && same_spill(a->spill, b->spill);
 }
 
-/* What a policy that lets nothing leave is told does not matter. */
+/* Eviction parameters matter only if a policy is set. */
 bool ag_prefix_same_params(const ag_session_params *a, const ag_session_params *b) {
     const ag_eviction_params *x = &a->eviction, *y = &b->eviction;
     const bool managed =
@@ -44,14 +44,13 @@ bool ag_prefix_same_params(const ag_session_params *a, const ag_session_params *
            (!managed || same_eviction(x, y));
 }
 
-/* Sums of attention weights do not forget what tokens that were taken back gave to others. */
 bool ag_prefix_accumulates_scores(const ag_session_params *p) {
     const ag_eviction_policy *policy = p->eviction.policy;
     return policy && (policy->importance == AG_IMPORTANCE_WINDOW ||
                       policy->importance == AG_IMPORTANCE_TOTAL);
 }
 
-/* ---- leaving ---- */
+/* ---- removal ---- */
 
 static void unlink_entry(ag_prefix_store *store, ag_prefix_entry *k) {
     ag_prefix_entry **at = &store->entries;
@@ -75,7 +74,8 @@ void ag_prefix_store_drop(ag_prefix_store *store, ag_prefix_entry *k) {
     ag_free(k);
 }
 
-/* How little is lost with it: idle for long, soon read again. */
+/* Returns seconds since the last use per token to read again. The entry with the highest score is
+ * cheapest to lose. */
 static double eviction_score(const ag_prefix_entry *k, double now) {
     return (now - k->used_at + 1e-3) / ((double)k->ids.n + 64);
 }
@@ -111,16 +111,17 @@ uint64_t ag_prefix_store_writing_bytes(const ag_prefix_store *store) {
     return bytes;
 }
 
-/* ---- taking ---- */
+/* ---- use ---- */
 
-/* All that it has consumed is wanted, and it can go back to any of it later: nobody else misses
- * it. A session that a policy has let tokens leave has one conversation to go on with. */
+/* Returns whether the session itself may be handed over: all its tokens are used, and it can go
+ * back to any of them, so no other request loses by it. After an eviction only its end is useful.
+ */
 static bool may_move(const ag_prefix *from) {
     return from->entry && from->is_full_match && from->entry->state != AG_PREFIX_WRITING &&
            (from->has_evicted || ag_session_oldest_reachable(from->session) == 0);
 }
 
-/* A fork shares whole blocks, and goes on in copies of those that it has a part of. */
+/* A fork shares full blocks and copies the last one. */
 uint64_t ag_prefix_shared_bytes(const ag_prefix *from) {
     enum { BLOCK = 128 };
     if (!from->session) return 0;
@@ -186,12 +187,13 @@ static bool is_comparable(const ag_prefix_entry *a, const ag_prefix_entry *b) {
            ag_prefix_same_params(&a->params, &b->params) && !a->has_evicted && !b->has_evicted;
 }
 
-/* Whether what `a` holds is had from `b`, too. */
+/* Returns whether every prefix of `a` can be had from `b`. */
 static bool is_covered_by(const ag_prefix_entry *a, const ag_prefix_entry *b) {
     return is_comparable(a, b) && a->ids.n <= b->ids.n &&
            (a->ids.n == b->ids.n || (a->ids.n >= ag_session_oldest_reachable(b->session) &&
                                      !ag_prefix_accumulates_scores(&a->params))) &&
-           a->ids.data[a->ids.n - 1] == b->ids.data[a->ids.n - 1] && /* mostly not, and cheap */
+           a->ids.data[a->ids.n - 1] ==
+               b->ids.data[a->ids.n - 1] && /* cheap, and usually different */
            !memcmp(a->ids.data, b->ids.data, a->ids.n * sizeof *a->ids.data);
 }
 
@@ -207,7 +209,7 @@ bool ag_prefix_store_add(ag_prefix_store *store, const ag_prefix_entry *like, ag
                          ag_ids *ids) {
     ag_prefix_entry *k = ag_calloc(1, sizeof *k);
     char *scope = like->scope ? ag_strdup(like->scope) : NULL;
-    /* An eviction that is pending would make less of it than its tokens say. */
+    /* A pending eviction would remove slots of tokens in `ids`. */
     if (!k || (like->scope && !scope) || !ids->n || ag_session_settle(session, NULL) != AG_OK) {
         ag_session_destroy(session);
         ag_ids_free(ids);

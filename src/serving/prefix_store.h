@@ -17,7 +17,7 @@ typedef struct ag_prefix_entry {
     struct ag_prefix_entry *next;
     uint64_t id;
     ag_served_model *model;
-    char *scope; /* owned; NULL: of requests without one */
+    char *scope; /* owned; isolates reuse, as vLLM's cache_salt; NULL: none */
     ag_session *session;
     ag_session_params params;
     ag_ids ids;                   /* consumed tokens */
@@ -66,8 +66,8 @@ void ag_prefix_store_drop(ag_prefix_store *store, ag_prefix_entry *k);
 void ag_prefix_store_drop_all(ag_prefix_store *store);
 void ag_prefix_store_set_state(ag_prefix_store *store, ag_prefix_entry *k, ag_prefix_state state);
 bool ag_prefix_store_has(const ag_prefix_store *store, const ag_served_model *m);
-/* Returns the entry in that state with the least value for its bytes; NULL: none that is not
- * pinned. */
+/* Returns the unpinned entry in that state that is cheapest to lose: longest idle per token to read
+ * again. NULL: none. */
 ag_prefix_entry *ag_prefix_store_victim(const ag_prefix_store *store, ag_prefix_state state);
 /* Returns the bytes of entries in state QUEUED or WRITING. */
 uint64_t ag_prefix_store_writing_bytes(const ag_prefix_store *store);

@@ -19,7 +19,7 @@ uint64_t ag_served_request_bytes(const ag_request_params *p) {
     return bytes + (p->scope ? strlen(p->scope) + 1 : 0) + strlen(ag_request_client_name(p)) + 1;
 }
 
-/* NULL stays NULL. */
+/* Copies `bytes`; NULL stays NULL. Returns false if out of memory. */
 static bool copy_bytes(const void **to, const void *from, size_t bytes) {
     *to = NULL;
     if (!from || !bytes) return true;
@@ -41,7 +41,7 @@ static bool copy_stops(ag_request_params *p, const char *const *from) {
 
 static bool copy_params(ag_served_request *r, const ag_request_params *p) {
     r->p = *p;
-    r->p.constraint = NULL; /* still the caller's */
+    r->p.constraint = NULL; /* set by the caller, which owns it until the request is queued */
     r->p.scope = r->p.client = NULL;
     r->p.stop = NULL;
     bool ok = copy_bytes((const void **)&r->p.prompt, p->prompt, p->n_prompt * sizeof *p->prompt);
@@ -96,7 +96,7 @@ ag_status ag_served_request_create(const ag_request_params *params, uint32_t chu
     if (params->deadline_s > 0) r->deadline = r->submitted_at + params->deadline_s;
     r->p.session.prefill_chunk = chunk;
     if (r->p.n_system) r->p.session.eviction.protected_prefix = r->p.n_system;
-    if (r->p.kind == AG_REQUEST_EMBED) { /* every token's hidden state is needed */
+    if (r->p.kind == AG_REQUEST_EMBED) { /* pooling needs the hidden state of every token */
         r->p.no_prefix = true;
         r->p.max_tokens = 0;
     }

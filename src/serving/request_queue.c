@@ -3,7 +3,7 @@
 
 #include "core/fail.h"
 
-/* Under the lock. */
+/* The caller holds the mutex. */
 static void unlink_from(ag_request_queue *q, ag_served_request **list, ag_served_request *r) {
     ag_served_request **at = list;
     while (*at != r) at = &(*at)->next;
@@ -18,7 +18,7 @@ void ag_request_queue_remove(ag_request_queue *q, ag_served_request **list, ag_s
     ag_mutex_unlock(q->mutex);
 }
 
-/* Whoever cancels it finds it in one list or the other. */
+/* ag_request_queue_cancel() always finds the request in one of the lists. */
 void ag_request_queue_start(ag_request_queue *q, ag_served_request *r) {
     ag_mutex_lock(q->mutex);
     unlink_from(q, &q->waiting, r);
@@ -35,7 +35,6 @@ uint64_t ag_request_queue_max_bytes(uint64_t memory_limit) {
     return memory_limit / 64 > min ? memory_limit / 64 : min;
 }
 
-/* A place in the queue, before anything is copied. */
 ag_status ag_request_queue_reserve(ag_request_queue *q, const char *client_name, uint64_t bytes,
                                    ag_serving_client **client, ag_error *err) {
     const uint64_t max = ag_request_queue_max_bytes(q->params->memory_limit);

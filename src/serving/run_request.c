@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request from its turn to its end. */
+/* Runs a request from its admission to its end. */
 #include "constrain/constraint.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-/* ---- its turn ---- */
+/* ---- admission ---- */
 
-/* Behind what was read before, or at the beginning. */
+/* Creates the session: from the prefix, or empty. */
 static ag_status make_session(ag_serving *s, ag_served_request *r, ag_prefix *from, ag_error *err) {
     const size_t n = from->n;
     r->has_evicted = from->has_evicted;
@@ -38,11 +38,11 @@ static ag_status make_request(ag_serving *s, ag_served_request *r, ag_prefix *fr
     return ag_session_begin_prompt(r->session, r->p.n_prompt - r->n_read, err);
 }
 
-/* Memory for it, with the session that it goes on from kept meanwhile. */
+/* Reserves the request's memory. The prefix must not be evicted for it. */
 static ag_status reserve_memory(ag_serving *s, ag_served_request *r, ag_prefix *from,
                                 ag_error *err) {
     AG_TRY(ag_memory_budget_plan_request(&s->budget, r, err));
-    /* A policy copies what it shares; else what is there need not be made. */
+    /* A policy copies shared blocks. Otherwise shared blocks need no memory. */
     const uint64_t shared = r->is_managed ? 0 : ag_prefix_shared_bytes(from);
     const uint64_t of_constraint =
         r->p.constraint ? r->constraint_reserved - ag_constraint_shared_bytes(r->p.constraint) : 0;
@@ -54,7 +54,7 @@ static ag_status reserve_memory(ag_serving *s, ag_served_request *r, ag_prefix *
     return st;
 }
 
-/* A request that does not fit waits as long as others run: they leave memory behind. */
+/* Turns AG_NOMEM into AG_BUSY while other requests run: they will free memory. */
 static ag_status busy_if_others_run(const ag_serving *s, ag_status st) {
     return st == AG_NOMEM && s->queue.running ? AG_BUSY : st;
 }
@@ -69,7 +69,7 @@ ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     if (st != AG_OK) return st;
     st = reserve_memory(s, r, &from, err);
     if (st == AG_NOMEM && from.session &&
-        !s->queue.running) { /* what it would go on from is too large */
+        !s->queue.running) { /* the prefix itself takes too much */
         from = (ag_prefix){0};
         st = reserve_memory(s, r, &from, err);
     }
@@ -90,9 +90,9 @@ ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     return AG_OK;
 }
 
-/* ---- from the prompt to answers ---- */
+/* ---- answers ---- */
 
-/* The first n of the prompt; none if there is no memory for them. */
+/* Copies the first n ids of the prompt; empty if out of memory. */
 static ag_ids prompt_ids(const ag_served_request *r, size_t n) {
     ag_ids ids = {.data = ag_malloc(n * sizeof *ids.data), .n = n, .cap = n};
     if (!ids.data) return (ag_ids){0};
@@ -100,8 +100,8 @@ static ag_ids prompt_ids(const ag_served_request *r, size_t n) {
     return ids;
 }
 
-/* Where a session cannot go back to its prompt's end, a copy is left that stands there: an answer
- * that comes back in other words is not the end of what was read. */
+/* Caches a copy of the session at the end of the prompt if the session cannot go back there: the
+ * next turn may render the answer with other tokens. */
 static void cache_prompt(ag_serving *s, ag_served_request *r) {
     ag_session *fork;
     if (r->p.no_prefix || r->has_evicted || r->is_managed) return;
@@ -134,7 +134,7 @@ ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *
     return AG_OK;
 }
 
-/* ---- its end ---- */
+/* ---- end ---- */
 
 static void count_end(ag_serving *s, ag_status st) {
     if (st == AG_CANCELLED) s->now.n_cancelled++;
@@ -142,12 +142,12 @@ static void count_end(ag_serving *s, ag_status st) {
     else if (st != AG_OK) s->now.n_failed++;
 }
 
-/* What was read of a prompt is kept, too. */
+/* Caches the part of the prompt that has been read. */
 static void cache_partial_prompt(ag_serving *s, ag_served_request *r) {
     ag_session *session = r->session;
     ag_ids ids = {0};
     if (!r->p.no_prefix && r->has_begun) ids = prompt_ids(r, ag_session_position(session));
-    r->session = NULL; /* it does not count as running any more */
+    r->session = NULL; /* stops counting as a running session */
     ag_prefix_cache_add(&s->prefixes, r, session, &ids);
 }
 
@@ -169,7 +169,7 @@ void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_
         e.error = &error;
     }
     count_end(s, st);
-    ag_serving_publish(s, true); /* who hears of the end finds it in the figures */
+    ag_serving_publish(s, true); /* a caller that gets the last event finds it in the statistics */
     ag_request_send_event(r, &e);
     ag_mutex_lock(&s->lock);
     ag_client_release(&s->queue, r->client);

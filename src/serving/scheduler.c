@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step: the next token of every answer, then prompts with the rows that are left.
+/* Scheduler: one step runs the next token of every answer, then prompt chunks in the remaining
+ * rows.
  *
- * Rows of different requests go through the model together only as far as each gets the bits that
- * it has alone: few rows in a pass of few, chunks of many in a pass of many. A prompt is cut into
- * the same chunks whoever else is there. */
+ * Requests share a pass only as far as each gets the bits that it gets alone: at most
+ * batch_invariant_rows() rows in a pass of short items, any number of long chunks in another.
+ * Prompts are cut into the same chunks whatever else runs. */
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "serving/serving_impl.h"
 
-/* Items of a pass, and whose they are. */
+/* Items of a pass with their requests. */
 typedef struct step_pass {
     ag_step_item items[AG_SERVING_MAX_RUNNING];
-    ag_answer *answers[AG_SERVING_MAX_RUNNING]; /* NULL: a chunk of a prompt */
+    ag_answer *answers[AG_SERVING_MAX_RUNNING]; /* NULL: a prompt chunk */
     ag_served_request *requests[AG_SERVING_MAX_RUNNING];
     size_t n, n_rows;
 } step_pass;
 
-/* So many rows of different requests leave each with the bits that it has alone. */
+/* Returns the maximum number of rows of different requests in a pass: each row has the same bits as
+ * when computed alone. */
 static size_t batch_invariant_rows(const ag_serving *s) {
     const uint32_t rows = ag_batch_invariant_rows(s->backend);
     return s->params.wide_steps ? SIZE_MAX : rows ? rows : 1;
@@ -29,7 +31,7 @@ static void fail_request(ag_served_request *r, ag_status st, const ag_error *err
     r->error = *err;
 }
 
-/* ---- what follows a pass ---- */
+/* ---- after a pass ---- */
 
 static void after_chunk(ag_serving *s, ag_served_request *r, size_t n) {
     ag_request_event e = {.kind = AG_REQUEST_READ, .id = -1};
@@ -76,14 +78,15 @@ static void run_alone(ag_serving *s, const step_pass *one) {
     else fail_request(one->requests[0], st, &err);
 }
 
-/* A step fails as a whole, for the sake of one request: the others try without it. */
+/* Repeats a failed step item by item: a step fails as a whole, and the fault may be one request's.
+ */
 static void run_one_by_one(ag_serving *s, const step_pass *p) {
     for (size_t i = 0; i < p->n; i++) {
         ag_served_request *r = p->requests[i];
         step_pass one = {.n = 0};
         ag_error err;
         ag_status st = AG_OK;
-        if (!p->answers[i]) /* the step that failed has ended the prompt */
+        if (!p->answers[i]) /* the failed step ended the prompt */
             st = ag_session_begin_prompt(r->session, r->p.n_prompt - r->n_read, &err);
         add_item(&one, r, p->answers[i], p->items[i]);
         if (st == AG_OK) run_alone(s, &one);
@@ -107,7 +110,7 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
     step_pass p = {.n = 0};
     size_t n_rows = 0;
     for (ag_served_request *r = s->queue.running; r; r = r->next) {
-        if (r->n_late) continue; /* all its answers or none: see masks.h */
+        if (r->n_late) continue; /* all its answers run or none: see masks.h */
         for (size_t i = 0; r->p.model == m && !r->session && i < r->p.n_answers; i++) {
             ag_answer *a = &r->answers[i];
             if (a->ended || r->status != AG_OK) continue;
@@ -127,8 +130,9 @@ static size_t decode(ag_serving *s, const ag_served_model *m) {
 
 /* ---- prompts ---- */
 
-/* Clients take turns. Of one client's requests the first one and the one that has waited longest
- * for a chunk take turns: the first ends soon, and none starves. */
+/* Returns whether a's next chunk comes before b's. Clients take turns. Within a client, rounds
+ * alternate between the first request, so that it finishes early, and the one that waited longest,
+ * so that none starves. */
 static bool reads_before(const ag_served_request *a, const ag_served_request *b, bool oldest) {
     if (a->client != b->client) return a->client->served < b->client->served;
     return !oldest && a->served < b->served;
@@ -155,7 +159,7 @@ static void add_chunk(step_pass *p, ag_served_request *r, size_t n) {
                             .hidden_user = r});
 }
 
-/* One chunk of every prompt for which there are rows; false: of none. */
+/* Reads one chunk of every prompt that fits. Returns false if none did. */
 static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) {
     const size_t max = batch_invariant_rows(s), n_readers = ag_client_count_readers(&s->queue, m);
     step_pass few = {.n = 0}, many = {.n = 0};
@@ -196,7 +200,7 @@ static void end_done(ag_serving *s) {
     }
 }
 
-/* Answers that sat out a step, and whose masks are there now. */
+/* Chooses for answers whose masks were late and are made now. */
 static void choose_late(ag_serving *s) {
     for (ag_served_request *r = s->queue.running; r; r = r->next) {
         ag_error err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine and its thread. */
+/* Engine: creates and destroys it, and runs the engine thread. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "platform/clock.h"
@@ -19,19 +19,19 @@ ag_serving_params ag_serving_defaults(void) {
     };
 }
 
-/* ---- the thread ---- */
+/* ---- engine thread ---- */
 
 static const double FILE_POLL_S = 0.01;
-/* Times max_running: answers of others that may overtake a request. */
+/* Multiple of max_running: answers of later requests that may overtake a request. */
 enum { MAX_OVERTAKEN = 2 };
 
-/* With the lock; false: the time is over. INFINITY waits for ever. */
+/* Waits for work, at most `seconds`. Returns false at a timeout. The caller holds the mutex. */
 static bool wait_for(ag_serving *s, double seconds) {
     return ag_condition_wait_for(&s->work, &s->lock, seconds);
 }
 
-/* With the lock: returns when a request of the list ends by itself, at the latest; 0: it was
- * cancelled. */
+/* Returns the earliest deadline in the list; 0 if a request was cancelled; INFINITY: none. The
+ * caller holds the mutex. */
 static double earliest_deadline(const ag_served_request *list) {
     double end = INFINITY;
     for (const ag_served_request *r = list; r; r = r->next) {
@@ -41,7 +41,7 @@ static double earliest_deadline(const ag_served_request *list) {
     return end;
 }
 
-/* With the lock: returns true if every running request waits for the mask thread. */
+/* Returns whether every running request waits for the mask thread. The caller holds the mutex. */
 static bool all_wait_for_masks(const ag_serving *s) {
     for (const ag_served_request *r = s->queue.running; r; r = r->next) {
         if (!r->masks || !r->n_late || !ag_mask_group_is_working(r->masks)) return false;
@@ -49,18 +49,18 @@ static bool all_wait_for_masks(const ag_serving *s) {
     return true;
 }
 
-/* With the lock: waits once for masks, where nothing else can run. false: there is something to do
- * before they come. */
+/* Waits once for masks. Returns false if there is other work: a new request, a cancellation or a
+ * deadline. The caller holds the mutex. */
 static bool wait_for_masks(ag_serving *s) {
     const double end =
         fmin(earliest_deadline(s->queue.running), earliest_deadline(s->queue.waiting));
     return s->queue.n_submitted == s->queue.n_seen && wait_for(s, end - ag_now_s());
 }
 
-/* false: the engine ends. */
+/* Waits until there is work. Returns false if the engine is being destroyed. */
 static bool wait_for_work(ag_serving *s) {
     const double idle_at =
-        s->queue.running ? 0 : ag_idle_due(s); /* nothing changes while it waits */
+        s->queue.running ? 0 : ag_idle_due(s); /* constant while the engine waits */
     ag_mutex_lock(&s->lock);
     while (!s->queue.is_closed && !s->jobs && !s->engine_lock.is_requested &&
            all_wait_for_masks(s)) {
@@ -69,7 +69,7 @@ static bool wait_for_work(ag_serving *s) {
             if (!wait_for_masks(s)) break;
             continue;
         }
-        if (s->queue.waiting) { /* a file is on its way; deadlines are looked at meanwhile */
+        if (s->queue.waiting) { /* a file is being reloaded: poll, to check deadlines */
             wait_for(s, FILE_POLL_S);
             break;
         }
@@ -92,7 +92,7 @@ static void run_jobs(ag_serving *s, bool cancel) {
         const ag_status st = cancel
                                  ? AG_FAIL(&job->error, CANCELLED, "the engine is being destroyed")
                                  : job->run(s, job, &job->error);
-        /* Who waited for a model finds it in the figures. */
+        /* A caller that waits for a model finds it in the statistics. */
         if (job->model && !cancel) ag_serving_publish(s, true);
         ag_mutex_lock(&s->lock);
         job->status = st;
@@ -129,7 +129,8 @@ static bool must_end(const ag_served_request *r, double now, ag_error *err) {
     return true;
 }
 
-/* The list is read under the lock: others append to that of what is waiting. */
+/* Returns a request of the list that must end; NULL: none. Takes the mutex, since other threads
+ * append to the waiting list. */
 static ag_served_request *find_ending(ag_serving *s, ag_served_request **list, ag_error *err) {
     const double now = ag_now_s();
     ag_mutex_lock(&s->lock);
@@ -155,23 +156,23 @@ static ag_served_request *next_waiting(ag_serving *s, const ag_served_request *r
     return next;
 }
 
-/* Who waits for places or for a prefix lets others pass, but not for ever. */
+/* Returns whether r may begin before `first`, which waits for places or for a prefix. */
 static bool may_overtake(const ag_serving *s, const ag_served_request *first,
                          const ag_served_request *r) {
     return !first ||
            first->n_overtaken + r->p.n_answers <= MAX_OVERTAKEN * (size_t)s->params.max_running;
 }
 
-/* The oldest first; nobody overtakes one that waits for memory. */
+/* Begins waiting requests, oldest first. None overtakes a request that waits for memory. */
 static void admit(ag_serving *s) {
-    ag_served_request *first = NULL; /* that cannot begin yet */
+    ag_served_request *first = NULL; /* first request that cannot begin yet */
     s->is_blocked = false;
     for (ag_served_request *r = next_waiting(s, NULL), *next; r; r = next) {
         ag_error err;
         next = next_waiting(s, r);
         if (!may_overtake(s, first, r)) break;
         if (ag_client_must_wait(&s->queue, r)) continue;
-        /* One that has let many pass reads for itself. */
+        /* After many overtook it, a request reads its prefix itself. */
         r->may_wait_for_prefix = r->n_overtaken < s->params.max_running;
         const bool has_places = s->queue.n_answers + r->p.n_answers <= s->params.max_running;
         const ag_status st = has_places ? ag_request_begin(s, r, &err) : AG_BUSY;
@@ -215,7 +216,7 @@ static void *engine_main(void *user) {
     return NULL;
 }
 
-/* ---- its life ---- */
+/* ---- creation and destruction ---- */
 
 static ag_status check_params(const ag_serving_params *p, ag_error *err) {
     if (!p->max_running || p->max_running > AG_SERVING_MAX_RUNNING) {
@@ -272,7 +273,7 @@ static ag_status check_base(const ag_serving *s, ag_error *err) {
                    (unsigned long long)s->params.caller_reserve);
 }
 
-/* Creates the synchronisation objects, and connects the parts of the engine. */
+/* Creates the synchronisation objects and connects the parts of the engine. */
 static void init_parts(ag_serving *s) {
     ag_mutex_init(&s->lock);
     ag_condition_init(&s->work);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engine is doing, as others may know it: copies that its thread publishes. */
+/* Statistics and the list of sessions: the engine thread publishes copies for other threads. */
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
@@ -11,13 +11,13 @@
 #include <antigravity/process.h>
 #include <string.h>
 
-/* While it works: often enough for people, seldom enough to cost nothing. */
+/* Minimum interval while requests run. */
 static const double PUBLISH_EVERY_S = 0.02;
 
 struct ag_session_list {
-    size_t n_users; /* under the engine's lock: itself, and whoever reads it */
+    size_t n_users; /* references by the engine and by readers; guarded by the engine's mutex */
     size_t n, cap;
-    ag_resident_session *sessions; /* scopes are copies */
+    ag_resident_session *sessions; /* [n]; scopes are owned copies */
 };
 
 void ag_session_list_release(ag_serving *s, ag_session_list *list) {
@@ -47,7 +47,7 @@ static void add_running(ag_session_list *list, ag_session *session, const ag_ser
     add_session(list, &h, r->p.scope)->is_running = true;
 }
 
-/* NULL: there is no memory for it. */
+/* Returns NULL if out of memory. */
 static ag_session_list *list_sessions(ag_serving *s) {
     const double now = ag_now_s();
     ag_session_list *list = ag_calloc(1, sizeof *list);
@@ -66,7 +66,7 @@ static ag_session_list *list_sessions(ag_serving *s) {
     return list;
 }
 
-/* ---- figures ---- */
+/* ---- statistics ---- */
 
 static void count_requests(ag_serving *s) {
     ag_serving_stats *now = &s->now;
@@ -118,7 +118,7 @@ void ag_serving_publish(ag_serving *s, bool always) {
     ag_session_list_release(s, old);
 }
 
-/* The process grows and shrinks while the engine sleeps, too: requests are read and freed. */
+/* Updates memory figures to now: the process also grows and shrinks while the engine sleeps. */
 static void refresh_memory(ag_serving *s, ag_serving_stats *out) {
     ag_memory_usage usage;
     if (ag_process_memory(&usage) != AG_OK) return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Submission of requests: checks and copies them, and puts them into the queue. */
+/* Submission: checks requests and puts copies into the queue. */
 #include "core/fail.h"
 #include "serving/serving_impl.h"
 
@@ -18,7 +18,7 @@ ag_request_params ag_request_defaults(ag_served_model *m) {
     };
 }
 
-/* ---- what may be asked ---- */
+/* ---- checks ---- */
 
 static ag_status check_prompt(const ag_request_params *p, ag_error *err) {
     const ag_model_info *info = &p->model->info;

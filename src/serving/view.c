@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokens a session's heads retain, as runs of positions: read on the engine's thread. */
+/* Cache view: lists the positions that a session's heads retain, as runs. Made on the engine
+ * thread. */
 #include "cache/kv_cache.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -9,7 +10,7 @@
 
 enum { MAX_RUNS = 1 << 20 };
 
-/* The view, and what grows while it is made. */
+/* The view and its growing arrays. */
 typedef struct view_builder {
     ag_cache_view view;
     ag_cache_layer_view *layers;
@@ -17,10 +18,10 @@ typedef struct view_builder {
     ag_cache_run *runs;
     ag_ids ids;
     size_t cap;          /* of runs */
-    uint32_t *positions; /* of one head, to write on */
+    uint32_t *positions; /* positions of one head, as scratch */
 } view_builder;
 
-/* What a caller asks. */
+/* Arguments of a view job. */
 typedef struct view_request {
     uint64_t id;
     const char *scope;
@@ -45,7 +46,7 @@ static ag_status add_run(view_builder *b, uint32_t position, uint32_t n, ag_erro
     return AG_OK;
 }
 
-/* positions [n], ascending. */
+/* Adds runs of positions[n], which ascend. */
 static ag_status add_runs(view_builder *b, const uint32_t *positions, uint32_t n, ag_error *err) {
     for (uint32_t i = 0, first = 0; i < n; i++) {
         if (i + 1 < n && positions[i + 1] == positions[i] + 1) continue;
@@ -61,7 +62,7 @@ static ag_status add_head(view_builder *b, const ag_kv_cache *c, uint32_t layer,
     ag_cache_head_view *head = &b->heads[b->view.n_heads++];
     *head = (ag_cache_head_view){.first_run = b->view.n_runs};
     if (!n) return AG_OK;
-    /* They ascend: from the first and the last it can be seen that none is missing. */
+    /* Positions ascend, so the first and the last show whether any is missing. */
     const uint32_t first = ag_kv_cache_position(c, layer, kv_head, 0);
     const uint32_t last = ag_kv_cache_position(c, layer, kv_head, n - 1);
     if (last - first == n - 1) {
@@ -74,7 +75,8 @@ static ag_status add_head(view_builder *b, const ag_kv_cache *c, uint32_t layer,
     return AG_OK;
 }
 
-/* Most policies let the same tokens of all heads leave: then they are kept once. */
+/* Lets a head share the runs of the previous head if they are equal, as most policies evict the
+ * same tokens from all heads. */
 static void share_runs(view_builder *b) {
     if (b->view.n_heads < 2) return;
     ag_cache_head_view *head = &b->heads[b->view.n_heads - 1];
@@ -141,7 +143,7 @@ static ag_status copy_ids(view_builder *b, const int32_t *ids, size_t n, ag_erro
     return AG_OK;
 }
 
-/* The session that reads the prompt, else that of the first answer which has not ended. */
+/* Views the session that reads the prompt or, after that, the one of the first open answer. */
 static ag_status view_running(view_builder *b, const ag_served_request *r, ag_error *err) {
     b->view.model = r->p.model;
     b->view.is_running = true;
@@ -180,7 +182,7 @@ static ag_status view_for_job(ag_serving *s, ag_serving_job *job, ag_error *err)
     return view_found(s, job->user, err);
 }
 
-/* ---- for callers ---- */
+/* ---- public functions ---- */
 
 ag_status ag_serving_view_session(ag_serving *s, uint64_t id, const char *scope,
                                   ag_cache_view **out, ag_error *err) {
@@ -203,7 +205,7 @@ ag_status ag_serving_view_session(ag_serving *s, uint64_t id, const char *scope,
     return st;
 }
 
-/* The view is the first member of what was allocated. */
+/* The view is the first member of its builder. */
 void ag_cache_view_destroy(ag_cache_view *v) {
     view_builder *b = (view_builder *)v;
     if (!b) return;
