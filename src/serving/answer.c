@@ -45,8 +45,10 @@ ag_status ag_answer_tokens(const ag_answer *a, ag_ids *out, ag_error *err) {
     const size_t n = ag_session_position(a->session);
     if (n < r->p.n_prompt || n - r->p.n_prompt > a->ids.n) {
         *out = (ag_ids){0};
-        return AG_FAIL(err, INVALID, "a session of %zu tokens, of which %zu are known", n,
-                       r->p.n_prompt + a->ids.n);
+        return AG_FAIL(
+            err, INVALID,
+            "cannot list the tokens of a session: it has consumed %zu, of which %zu are known", n,
+            r->p.n_prompt + a->ids.n);
     }
     *out = (ag_ids){.data = ag_malloc(n * sizeof *out->data), .n = n, .cap = n};
     if (!out->data) {
@@ -222,7 +224,7 @@ static ag_status choose(ag_serving *s, ag_answer *a, ag_error *err) {
     const float *logits = ag_session_logits(a->session);
     ag_logprob top[32];
     ag_request_event e = {.id = -1};
-    if (!logits) return AG_FAIL(err, DEVICE, "a step left no logits to choose from");
+    if (!logits) return AG_FAIL(err, DEVICE, "cannot choose a token: the step left no logits");
     AG_TRY(ag_sampler_sample(a->sampler, logits, &e.id, err));
     a->last_at = ag_now_s();
     if (a->first_at <= 0) a->first_at = a->last_at;

@@ -31,7 +31,7 @@ ag_status ag_embedding_end(ag_served_request *r, ag_error *err) {
     double squares = 0;
     for (size_t k = 0; k < dim; k++) squares += r->pooled[k] * r->pooled[k];
     if (!(squares > 0) || !isfinite(squares))
-        return AG_FAIL(err, INVALID, "the text's vector is zero or not finite");
+        return AG_FAIL(err, INVALID, "the embedding is zero or not finite");
     float *embedding = ag_calloc(dim, sizeof *embedding);
     if (!embedding) return AG_FAIL(err, NOMEM, "embedding of %zu values", dim);
     for (size_t k = 0; k < dim; k++) embedding[k] = (float)(r->pooled[k] / sqrt(squares));

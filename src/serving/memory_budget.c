@@ -252,15 +252,17 @@ ag_status ag_memory_budget_reserve(ag_memory_budget *b, uint64_t bytes, const ag
         }
         const uint64_t writing = ag_prefix_store_writing_bytes(&b->prefixes->store);
         if (b->prefixes->store.n_writing && needed <= limit + writing)
-            return AG_FAIL(err, BUSY, "%s waits for %.1f MiB that leave for files", what,
-                           in_mib(writing));
+            return AG_FAIL(err, BUSY,
+                           "%s must wait: %.1f MiB of cached sessions are being written to disk",
+                           what, in_mib(writing));
         if (needed - limit <= freeable_bytes(b, keep) + MARGIN && free_something(b, keep)) continue;
         if (b->prefixes->store.n_writing)
-            return AG_FAIL(err, BUSY, "%s waits for what leaves for files", what);
+            return AG_FAIL(err, BUSY, "%s must wait: cached sessions are being written to disk",
+                           what);
         warn_sessions(b, true);
         return AG_FAIL(err, NOMEM,
-                       "%s needs %.1f MiB: %.1f are occupied, %.1f promised, %.1f set aside, of a "
-                       "memory limit of %.1f; %.1f would do",
+                       "%s needs %.1f MiB: %.1f are used, %.1f reserved and %.1f set aside, of a "
+                       "memory limit of %.1f; a limit of %.1f MiB suffices",
                        what, in_mib(bytes), in_mib(used), in_mib(reserved), in_mib(set_aside),
                        in_mib(limit), sufficient_mib(b, needed));
     }
@@ -315,7 +317,7 @@ ag_status ag_memory_budget_extend_constraint(ag_memory_budget *b, ag_served_requ
     if (!b->params->memory_limit || !r->masks) return AG_OK;
     const uint64_t in_use = constraint_in_use(r);
     if (in_use + CONSTRAINT_STEP / 2 <= r->constraint_reserved) return AG_OK;
-    AG_TRY(reserve_after_writes(b, CONSTRAINT_STEP, r->p.model, "a constraint", err));
+    AG_TRY(reserve_after_writes(b, CONSTRAINT_STEP, r->p.model, "the constraint", err));
     r->constraint_reserved =
         (in_use > r->constraint_reserved ? in_use : r->constraint_reserved) + CONSTRAINT_STEP;
     return AG_OK;
@@ -334,7 +336,7 @@ bool ag_memory_budget_extend_answer(ag_memory_budget *b, ag_answer *a) {
         plan_kv(b, r, params, n + AG_SERVING_EXTEND_TOKENS, &after, NULL) != AG_OK)
         return false;
     const uint64_t more = after.kv_bytes > before.kv_bytes ? after.kv_bytes - before.kv_bytes : 0;
-    if (reserve_after_writes(b, more, r->p.model, "an answer", NULL) != AG_OK) return false;
+    if (reserve_after_writes(b, more, r->p.model, "the answer", NULL) != AG_OK) return false;
     r->kv_reserved += more;
     a->n_reserved += AG_SERVING_EXTEND_TOKENS;
     return true;

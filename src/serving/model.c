@@ -60,7 +60,7 @@ ag_status ag_served_model_vocab(ag_served_model *m, const ag_constraint_vocab **
     const ag_json_masks *json;
     ag_status st = AG_OK;
     *out = NULL;
-    if (!m->tokenizer) return AG_FAIL(err, NOT_FOUND, "%s has no tokenizer", m->name);
+    if (!m->tokenizer) return AG_FAIL(err, NOT_FOUND, "%s: the model has no tokenizer", m->name);
     ag_mutex_lock(&m->vocab_lock);
     if (!m->vocab) {
         st = ag_constraint_vocab_create(m->tokenizer, m->info.n_vocab, m->info.eos_ids,

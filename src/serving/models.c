@@ -73,9 +73,9 @@ static ag_status list_model(ag_serving *s, ag_served_model *m, ag_error *err) {
     ag_mutex_lock(&s->lock);
     const size_t n = s->models.n;
     if (find_named(s, m->name)) {
-        st = AG_FAIL(err, INVALID, "there is a model called %s already", m->name);
+        st = AG_FAIL(err, INVALID, "%s: another model has this name", m->name);
     } else if (n == AG_SERVING_MAX_MODELS) {
-        st = AG_FAIL(err, LIMIT, "%s: there are %zu models already", m->name, n);
+        st = AG_FAIL(err, LIMIT, "%s: cannot add the model: %zu models is the maximum", m->name, n);
     } else {
         s->models.at[n] = m;
         s->models.n = n + 1;
@@ -88,7 +88,7 @@ ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *para
                                ag_served_model **out, ag_error *err) {
     if (out) *out = NULL;
     if (!params->name || !*params->name || !params->path)
-        return AG_FAIL(err, INVALID, "a model needs a name and a path");
+        return AG_FAIL(err, INVALID, "name and path of a model must be set");
     ag_served_model *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "model");
     m->engine = s;
@@ -106,13 +106,13 @@ ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *para
 }
 
 ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const char *name, ag_error *err) {
-    if (!name || !*name) return AG_FAIL(err, INVALID, "a model's name is empty");
+    if (!name || !*name) return AG_FAIL(err, INVALID, "the alias of a model is empty");
     struct ag_served_model_alias *a = ag_calloc(1, sizeof *a);
     char *copy = ag_strdup(name);
     ag_status st = a && copy ? AG_OK : AG_FAIL(err, NOMEM, "name of a model");
     ag_mutex_lock(&s->lock);
     if (st == AG_OK && find_named(s, name))
-        st = AG_FAIL(err, INVALID, "there is a model called %s already", name);
+        st = AG_FAIL(err, INVALID, "%s: another model has this name", name);
     if (st == AG_OK) {
         *a = (struct ag_served_model_alias){.next = m->aliases, .name = copy};
         m->aliases = a;
@@ -209,6 +209,6 @@ static ag_status load_for_job(ag_serving *s, ag_serving_job *job, ag_error *err)
 
 ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err) {
     ag_serving_job job = {.run = load_for_job, .model = m};
-    if (m->engine != s) return AG_FAIL(err, INVALID, "a model of another engine");
+    if (m->engine != s) return AG_FAIL(err, INVALID, "model belongs to another ag_serving");
     return ag_serving_run_job(s, &job, err);
 }

@@ -103,8 +103,8 @@ static ag_status check_directory(const char *dir, ag_error *err) {
     if (!ag_directory_make(dir) || !ag_file_stat_link(dir, &info))
         return AG_FAIL(err, IO, "%s: %s", dir, strerror(errno));
     if (info.kind != AG_FILE_DIRECTORY || !info.is_own || !info.is_private)
-        return AG_FAIL(err, IO,
-                       "%s: must be a directory of this user that is closed to others (0700)", dir);
+        return AG_FAIL(err, IO, "%s: the directory must belong to this user and have mode 0700",
+                       dir);
     return AG_OK;
 }
 
@@ -222,7 +222,7 @@ static ag_status get_metadata(ag_checksummed_reader *r, ag_prefix_file *f, ag_er
     const uint64_t bytes = HEADER_BYTES + (uint64_t)n[6] + (scoped ? n[7] : 0) + n[9] +
                            4 * (uint64_t)n[8] + AG_CHECKSUM_BYTES;
     if (memcmp(header, magic, sizeof magic) != 0 || n[0] != VERSION || bytes != r->size)
-        return AG_FAIL(err, FORMAT, "%s: damaged, or of another version", r->path);
+        return AG_FAIL(err, FORMAT, "%s: damaged, or written by another version", r->path);
     f->key = (file_key){n[1], n[2], n[3], n[4], n[5]};
     AG_TRY(get_text(r, n[6], &f->model, err));
     if (scoped) AG_TRY(get_text(r, n[7], &f->scope, err));
@@ -357,7 +357,7 @@ static ag_status write_file(ag_prefix_files *files, const ag_prefix_entry *k, ag
     ag_status st = write_metadata(f, path, err);
     if (st == AG_OK && !(is_own_file(path, &f->bytes, &f->used_at) &&
                          is_own_file(session, &f->bytes, &f->used_at)))
-        st = AG_FAIL(err, IO, "%s: is not there after it was written", session);
+        st = AG_FAIL(err, IO, "%s: the file disappeared after it was written", session);
     ag_engine_lock_acquire(files->lock);
     return st;
 }
@@ -487,12 +487,12 @@ static ag_status restore_file(ag_prefix_files *files, const ag_prefix_fetch *fet
     const ag_io_hooks hooks = io_hooks_of(files);
     path_of(files, f->name, "session", path);
     if (!is_own_file(path, &bytes, &at))
-        return AG_FAIL(err, FORMAT, "%s: is no file of ours", path);
+        return AG_FAIL(err, FORMAT, "%s: not a prefix cache file", path);
     AG_TRY(ag_session_create(m->model, &fetch->as.params, out, err));
     ag_status st = ag_session_restore_with_hooks(*out, path, m->tokenizer, &ids, &hooks, err);
     if (st == AG_OK &&
         (ids.n != f->ids.n || memcmp(ids.data, f->ids.data, ids.n * sizeof *ids.data) != 0))
-        st = AG_FAIL(err, FORMAT, "%s: holds other tokens than it is named for", path);
+        st = AG_FAIL(err, FORMAT, "%s: its tokens differ from its description", path);
     ag_ids_free(&ids);
     if (st == AG_OK) return AG_OK;
     ag_session_destroy(*out);
@@ -545,7 +545,7 @@ void ag_prefix_files_queue_all(ag_prefix_files *files) {
 static bool is_too_late(const ag_prefix_files *files) {
     ag_error err;
     if (!(files->lock->write_until > 0) || ag_now_s() < files->lock->write_until) return false;
-    AG_FAIL(&err, IO, "%s: %zu sessions are not written: it takes too long", files->dir,
+    AG_FAIL(&err, IO, "%s: %zu sessions were not written: the disk is too slow", files->dir,
             files->store->n_writing);
     warn(files, &err);
     return true;

@@ -108,16 +108,16 @@ static ag_status fetch_from_file(ag_serving *s, ag_served_request *r, size_t bet
     ag_prefix_file *f = r->has_fetched ? NULL : ag_prefix_files_find(files, r, better_than);
     const bool is_own_fetch = files->fetch.file && files->fetch.request == r->id;
     if (is_own_fetch || (f && files->fetch.file))
-        return AG_FAIL(err, BUSY, "a session is on its way from a file");
+        return AG_FAIL(err, BUSY, "the request must wait: a session is being reloaded from a file");
     if (!f) return AG_OK;
     const ag_status st = ag_memory_budget_reserve(&s->budget, ag_prefix_file_memory_bytes(f),
-                                                  r->p.model, "a saved session", err);
+                                                  r->p.model, "the saved session", err);
     if (st == AG_BUSY) return st;
     r->has_fetched = true;
     if (st != AG_OK ||
         !ag_prefix_files_begin_fetch(files, r, f, ag_request_queue_new_id(&s->queue)))
         return AG_OK; /* the request reads the tokens itself */
-    return AG_FAIL(err, BUSY, "a session is on its way from a file");
+    return AG_FAIL(err, BUSY, "the request must wait: a session is being reloaded from a file");
 }
 
 ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag_error *err) {
@@ -132,7 +132,7 @@ ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag
     if (out->entry) out->entry->pinned = false;
     if (st != AG_OK) return st;
     if (r->may_wait_for_prefix && is_being_read(s, r, params, n_found))
-        return AG_FAIL(err, BUSY, "another request is reading the same beginning");
+        return AG_FAIL(err, BUSY, "the request must wait: another one is reading the same prefix");
     /* Keeps the entry in memory until the request has begun. */
     if (out->entry && out->entry->state == AG_PREFIX_QUEUED)
         ag_prefix_store_set_state(&s->prefixes.store, out->entry, AG_PREFIX_RESIDENT);

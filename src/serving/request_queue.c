@@ -40,7 +40,7 @@ ag_status ag_request_queue_reserve(ag_request_queue *q, const char *client_name,
     const uint64_t max = ag_request_queue_max_bytes(q->params->memory_limit);
     ag_status st = AG_OK;
     if (bytes > max)
-        return AG_FAIL(err, LIMIT, "a request of %llu bytes, at most %llu may wait",
+        return AG_FAIL(err, LIMIT, "the request is too large: %llu bytes, the queue holds %llu",
                        (unsigned long long)bytes, (unsigned long long)max);
     ag_mutex_lock(q->mutex);
     ag_serving_client *c = ag_client_acquire(q, client_name);

@@ -49,7 +49,7 @@ static ag_status reserve_memory(ag_serving *s, ag_served_request *r, ag_prefix *
     const uint64_t bytes = r->kv_reserved + r->fixed_reserved + of_constraint;
     if (from->entry) from->entry->pinned = true;
     ag_status st = ag_memory_budget_reserve(&s->budget, bytes > shared ? bytes - shared : 0,
-                                            r->p.model, "a request", err);
+                                            r->p.model, "the request", err);
     if (from->entry) from->entry->pinned = false;
     return st;
 }

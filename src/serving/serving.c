@@ -220,21 +220,22 @@ static void *engine_main(void *user) {
 
 static ag_status check_params(const ag_serving_params *p, ag_error *err) {
     if (!p->max_running || p->max_running > AG_SERVING_MAX_RUNNING) {
-        return AG_FAIL(err, INVALID, "%u answers at a time (max_running), 1 to %d are possible",
-                       p->max_running, AG_SERVING_MAX_RUNNING);
+        return AG_FAIL(err, INVALID, "max_running is %u: it must be 1 to %d", p->max_running,
+                       AG_SERVING_MAX_RUNNING);
     }
     if (p->step_rows < 32 || p->step_rows > 65536) {
-        return AG_FAIL(err, INVALID, "steps of %u rows (step_rows), 32 to 65536 are possible",
-                       p->step_rows);
+        return AG_FAIL(err, INVALID, "step_rows is %u: it must be 32 to 65536", p->step_rows);
     }
     if (!(p->replay_share >= 0 && p->replay_share <= 1)) {
-        return AG_FAIL(err, INVALID, "replays of %g times a text (replay_share)",
+        return AG_FAIL(err, INVALID, "replay_share is %g: it must be 0 to 1",
                        (double)p->replay_share);
     }
     const bool has_target = p->replay_keep_tokens || p->replay_keep_ratio > 0;
     if (p->replay_share > 0 &&
         !(has_target && p->replay_keep_ratio >= 0 && p->replay_keep_ratio <= 1)) {
-        return AG_FAIL(err, INVALID, "replays that keep %g times the cache and %u tokens",
+        return AG_FAIL(err, INVALID,
+                       "replay_keep_ratio is %g, replay_keep_tokens %u: one must be positive, and "
+                       "the ratio at most 1",
                        (double)p->replay_keep_ratio, p->replay_keep_tokens);
     }
     return AG_OK;
@@ -264,7 +265,9 @@ static void release(ag_serving *s) {
 static ag_status check_base(const ag_serving *s, ag_error *err) {
     if (!s->params.memory_limit) return AG_OK;
     const uint64_t used = ag_memory_budget_used(&s->budget);
-    if (!used) return AG_FAIL(err, UNSUPPORTED, "this system does not say what a process occupies");
+    if (!used)
+        return AG_FAIL(err, UNSUPPORTED,
+                       "memory_limit: this system does not report the memory of a process");
     if (used + s->params.caller_reserve < s->params.memory_limit) return AG_OK;
     return AG_FAIL(err, NOMEM,
                    "memory_limit is %llu bytes: the process uses %llu before it loads a model, and "

@@ -22,7 +22,8 @@ ag_request_params ag_request_defaults(ag_served_model *m) {
 
 static ag_status check_prompt(const ag_request_params *p, ag_error *err) {
     const ag_model_info *info = &p->model->info;
-    if (!p->n_prompt || !p->prompt) return AG_FAIL(err, INVALID, "a request without a prompt");
+    if (!p->n_prompt || !p->prompt)
+        return AG_FAIL(err, INVALID, "prompt is empty: a request needs at least one token");
     for (size_t i = 0; i < p->n_prompt; i++) {
         if (p->prompt[i] < 0 || (uint32_t)p->prompt[i] >= info->n_vocab) {
             return AG_FAIL(err, INVALID,
@@ -34,24 +35,27 @@ static ag_status check_prompt(const ag_request_params *p, ag_error *err) {
     size_t max = p->session.max_seq_len;
     if (max > info->max_positions) max = info->max_positions;
     if (!managed && p->n_prompt > max) {
-        return AG_FAIL(err, LIMIT, "a prompt of %zu tokens, the context is %zu", p->n_prompt, max);
+        return AG_FAIL(err, LIMIT, "the prompt is too long: %zu tokens, the context holds %zu",
+                       p->n_prompt, max);
     }
     if (p->n_prompt > (size_t)INT32_MAX / 2)
-        return AG_FAIL(err, LIMIT, "a prompt of %zu tokens", p->n_prompt);
+        return AG_FAIL(err, LIMIT, "the prompt is too long: %zu tokens, at most %d are possible",
+                       p->n_prompt, INT32_MAX / 2);
     return AG_OK;
 }
 
 static ag_status check_stops(const ag_request_params *p, ag_error *err) {
     if (p->n_stop > MAX_STOPS || p->n_stop_ids > MAX_STOPS) {
-        return AG_FAIL(err, LIMIT, "%zu stop strings and %zu stop ids, at most %d each", p->n_stop,
-                       p->n_stop_ids, MAX_STOPS);
+        return AG_FAIL(err, LIMIT, "too many stops: %zu strings and %zu ids, at most %d each",
+                       p->n_stop, p->n_stop_ids, MAX_STOPS);
     }
     if (p->n_stop && !p->model->tokenizer)
-        return AG_FAIL(err, INVALID, "stop strings need a tokenizer");
+        return AG_FAIL(err, INVALID,
+                       "stop strings need a tokenizer, which the model does not have");
     for (size_t i = 0; i < p->n_stop; i++) {
         if (!*p->stop[i]) return AG_FAIL(err, INVALID, "stop string %zu is empty", i + 1);
         if (strnlen(p->stop[i], MAX_STOP_BYTES + 1) > MAX_STOP_BYTES)
-            return AG_FAIL(err, LIMIT, "stop string %zu is longer than %d bytes", i + 1,
+            return AG_FAIL(err, LIMIT, "stop string %zu is too long: at most %d bytes", i + 1,
                            MAX_STOP_BYTES);
     }
     return AG_OK;
@@ -61,26 +65,32 @@ static ag_status check_request(const ag_serving *s, const ag_request_params *p, 
     ag_sampler *sampler;
     ag_session_plan plan;
     if (!p->model || p->model->engine != s)
-        return AG_FAIL(err, INVALID, "a request without a model of this engine");
-    if (!p->event) return AG_FAIL(err, INVALID, "a request that nobody listens to");
+        return AG_FAIL(err, INVALID, "model is NULL or belongs to another ag_serving");
+    if (!p->event)
+        return AG_FAIL(err, INVALID, "event is NULL: a request needs a callback for its events");
     if (!p->n_answers || p->n_answers > s->params.max_running) {
-        return AG_FAIL(err, INVALID, "%zu answers to a request, 1 to %u are possible", p->n_answers,
+        return AG_FAIL(err, INVALID, "n_answers is %zu: it must be 1 to %u", p->n_answers,
                        s->params.max_running);
     }
     if (p->max_tokens < -1)
-        return AG_FAIL(err, INVALID, "%lld tokens to generate; -1 means as many as fit",
+        return AG_FAIL(err, INVALID, "max_tokens is %lld: it must be -1 (as many as fit) or more",
                        (long long)p->max_tokens);
     if (p->n_top > MAX_TOP || (p->n_top && !p->logprobs)) {
-        return AG_FAIL(err, INVALID, "the %u most likely tokens%s, at most %d are told", p->n_top,
-                       p->logprobs ? "" : " without logprobs", MAX_TOP);
+        return AG_FAIL(err, INVALID, "n_top is %u: it must be at most %d, and needs logprobs",
+                       p->n_top, MAX_TOP);
     }
-    if (!(p->deadline_s >= 0)) return AG_FAIL(err, INVALID, "a deadline in %g s", p->deadline_s);
+    if (!(p->deadline_s >= 0))
+        return AG_FAIL(err, INVALID, "deadline_s is %g: it must be 0 (none) or positive",
+                       p->deadline_s);
     if (p->kind != AG_REQUEST_GENERATE && p->kind != AG_REQUEST_EMBED)
-        return AG_FAIL(err, INVALID, "a request of kind %d", (int)p->kind);
+        return AG_FAIL(err, INVALID, "kind is %d: it must be an ag_request_kind", (int)p->kind);
     if (p->kind == AG_REQUEST_EMBED && (p->n_answers != 1 || p->constraint || p->logprobs))
-        return AG_FAIL(err, INVALID, "an embedding has one answer, without constraint or logprobs");
+        return AG_FAIL(
+            err, INVALID,
+            "kind is AG_REQUEST_EMBED: n_answers must be 1, without constraint or logprobs");
     if (p->pooling > AG_EMBEDDING_FIRST)
-        return AG_FAIL(err, INVALID, "pooling of kind %d", (int)p->pooling);
+        return AG_FAIL(err, INVALID, "pooling is %d: it must be an ag_embedding_pooling",
+                       (int)p->pooling);
     AG_TRY(check_prompt(p, err));
     AG_TRY(check_stops(p, err));
     AG_TRY(ag_session_plan_memory(&p->model->info, &p->session, &plan, err));

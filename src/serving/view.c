@@ -33,7 +33,8 @@ typedef struct view_request {
 static ag_status add_run(view_builder *b, uint32_t position, uint32_t n, ag_error *err) {
     const size_t n_runs = b->view.n_runs;
     if (n_runs == MAX_RUNS)
-        return AG_FAIL(err, LIMIT, "session %llu retains more than %d runs of positions",
+        return AG_FAIL(err, LIMIT,
+                       "session %llu is too fragmented to view: more than %d runs of positions",
                        (unsigned long long)b->view.id, MAX_RUNS);
     if (n_runs == b->cap) {
         const size_t cap = b->cap ? 2 * b->cap : 256;
@@ -175,7 +176,7 @@ static ag_status view_found(const ag_serving *s, const view_request *q, ag_error
     for (const ag_prefix_entry *k = s->prefixes.store.entries; k; k = k->next) {
         if (k->id == q->id && ag_same_text(k->scope, q->scope)) return view_entry(q->out, k, err);
     }
-    return AG_FAIL(err, NOT_FOUND, "no session %llu is held", (unsigned long long)q->id);
+    return AG_FAIL(err, NOT_FOUND, "session %llu not found", (unsigned long long)q->id);
 }
 
 static ag_status view_for_job(ag_serving *s, ag_serving_job *job, ag_error *err) {

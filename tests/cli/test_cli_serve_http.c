@@ -348,7 +348,7 @@ static void limits_the_memory_of_bodies(void **state) {
     memcpy(text + n + LARGE - 2, "\"}", 2);
     r = fetch_raw(text, (size_t)n + LARGE, NULL);
     assert_int_equal(r.status, 400);
-    assert_non_null(strstr(r.body, "the context is 2048"));
+    assert_non_null(strstr(r.body, "the context holds 2048"));
     serve_reply_free(&r);
     r = serve_fetch(&server, CHAT, "", HELLO ",\"max_tokens\":3}");
     assert_int_equal(r.status, 200);
@@ -400,7 +400,7 @@ static void reports_the_minimum_memory(void **state) {
     assert_code(&r, 1);
     const char *of = strstr(r.err, "of a memory limit of 8.0; ");
     double enough = 0;
-    if (!of || sscanf(of, "of a memory limit of 8.0; %lf would do", &enough) != 1)
+    if (!of || sscanf(of, "of a memory limit of 8.0; a limit of %lf MiB suffices", &enough) != 1)
         fail_msg("%s", r.err);
     char size[32];
     snprintf(size, sizeof size, "%.1fM", enough - 1);

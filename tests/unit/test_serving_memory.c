@@ -56,9 +56,10 @@ static int reset(void **state) {
 
 /* The number that a message says would do, in bytes. */
 static uint64_t named_limit(const ag_error *err) {
-    const char *at = strstr(err->msg, "; ");
+    static const char before[] = "; a limit of ";
+    const char *at = strstr(err->msg, before);
     if (!at) fail_msg("no number in: %s", err->msg);
-    return (uint64_t)((strtod(at + 2, NULL) + 0.1) * (1 << 20));
+    return (uint64_t)((strtod(at + strlen(before), NULL) + 0.1) * (1 << 20));
 }
 
 /* ---- watching ---- */
@@ -393,7 +394,7 @@ static void ends_a_request_whose_constraint_outgrows_memory(void **state) {
     finish(&clients[0], AG_NOMEM);
     end_watching(lowered_limit);
     assert_true(clients[0].started);
-    assert_non_null(strstr(clients[0].error.msg, "a constraint needs"));
+    assert_non_null(strstr(clients[0].error.msg, "the constraint needs"));
     assert_true(clients[0].answers[0].n >= TOKENS_BEFORE_LIMIT);
 }
 

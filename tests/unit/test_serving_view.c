@@ -193,8 +193,8 @@ static void nobody_sees_sessions_of_others(void **state) {
     assert_int_equal(ag_serving_view_session(serving, asker.id, NULL, &v, NULL), AG_NOT_FOUND);
     /* The same is said of what never was. */
     assert_int_equal(ag_serving_view_session(serving, 999999, "bob", &v, &unknown), AG_NOT_FOUND);
-    assert_non_null(strstr(unknown.msg, "no session 999999 is held"));
-    assert_non_null(strstr(err.msg, "no session 1 is held"));
+    assert_non_null(strstr(unknown.msg, "session 999999 not found"));
+    assert_non_null(strstr(err.msg, "session 1 not found"));
 }
 
 /* Answers of one request share its beginning; each session has an id of its own. */
