@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a session's logits to a token: on devices that can, without reading the row. */
+/* Choice of a token from a session's logits: by top-k on the device if possible, otherwise on the
+ * host. */
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "session/session_impl.h"
@@ -20,7 +21,7 @@ ag_status ag_session_fetch_logits(ag_session *s, ag_error *err) {
     return st;
 }
 
-/* false: the sampler needs the whole row. */
+/* Returns false if the sampler needs all logits. */
 static bool write_request(const ag_sampler *sampler, ag_top_k *top, int32_t ids[AG_TOP_K_IDS]) {
     top->ids = ids;
     top->known = false;
@@ -31,14 +32,14 @@ bool ag_session_request_top(ag_session *s, const ag_sampler *sampler) {
     return write_request(sampler, &s->logits.top, s->logits.top_ids);
 }
 
-/* Whether the answer that came with the row is to this question. */
+/* Returns whether the row's top-k result answers this request. */
 static bool is_known_top(const ag_top_k *top, const ag_top_k *request) {
     return top->known && top->k == request->k && top->n_ids == request->n_ids &&
            (!request->n_ids ||
             !memcmp(top->ids, request->ids, request->n_ids * sizeof *request->ids));
 }
 
-/* *enough: false if the sampler needs the whole row. */
+/* enough: false if the sampler needs all logits. */
 static ag_status choose_from_top(ag_session *s, ag_sampler *sampler, bool *enough, int32_t *id,
                                  ag_error *err) {
     int32_t ids[AG_TOP_K_IDS];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session keeps the part of its cache that it needs to repeat what it has read. */
+/* Compression: retains the slots that the model needs to repeat the session's text. */
 #include "cache/eviction/select.h"
 #include "cache/saved_state.h"
 #include "core/alloc.h"
@@ -51,9 +51,9 @@ static ag_status check_params(const ag_session *s, const int32_t *ids, size_t n_
     return AG_OK;
 }
 
-/* ---- the choice ---- */
+/* ---- selection ---- */
 
-/* Of all slots, so many stay. */
+/* Returns how many slots of all heads to retain. */
 static size_t target_slots(const ag_compress_params *p, const ag_slot_scores *scores) {
     const size_t all = scores->first[scores->n_heads];
     size_t n = all;
@@ -64,7 +64,7 @@ static size_t target_slots(const ag_compress_params *p, const ag_slot_scores *sc
     return n ? n : 1;
 }
 
-/* Attention sinks, protected and newest tokens rank first; returns how many slots they have. */
+/* Ranks attention sinks, protected and newest tokens first. Returns the number of their slots. */
 static size_t force_protected(const ag_session *s, const ag_compress_params *p,
                               ag_slot_scores *scores) {
     const uint32_t n_protected = ag_kv_cache_protected(s->cache);
@@ -86,12 +86,12 @@ static size_t force_protected(const ag_session *s, const ag_compress_params *p,
     return forced;
 }
 
-/* ---- making it so ---- */
+/* ---- application ---- */
 
-/* What takes the place of the session's own when nothing can fail any more. */
+/* Copies of the session's parts. They replace the originals when nothing can fail any more. */
 typedef struct compressed {
     ag_kv_cache *cache;  /* owned */
-    ag_score_sums *sums; /* owned; NULL: the policy wants none */
+    ag_score_sums *sums; /* owned; NULL: the policy needs none */
 } compressed;
 
 static ag_status copy_session(ag_session *s, compressed *c, ag_error *err) {
@@ -102,7 +102,7 @@ static ag_status copy_session(ag_session *s, compressed *c, ag_error *err) {
     return ag_score_sums_copy(c->sums, sums, err);
 }
 
-/* keep [n]: slots that stay, counted over all heads, ascending; rewritten. */
+/* retained[n]: ascending slot numbers, counted over all heads. Overwrites them. */
 static ag_status compact_heads(const compressed *c, const ag_slot_scores *scores,
                                uint32_t *retained, size_t n, ag_error *err) {
     size_t at = 0;
@@ -189,7 +189,7 @@ ag_status ag_session_compress(ag_session *s, const int32_t *ids, size_t n_ids,
     return st;
 }
 
-/* ---- what heads are worth ---- */
+/* ---- head maxima ---- */
 
 static float head_maximum(const ag_session *s, const ag_slot_scores *scores, size_t head,
                           uint32_t sinks) {

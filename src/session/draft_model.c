@@ -6,19 +6,19 @@
 
 #include <antigravity/sampler.h>
 
-/* Its session has consumed `read` tokens of the text, the last of which is number `last`, and
- * `ahead` of its own. */
+/* The session has consumed `read` tokens of the text, up to number `last`, and then the n_drafted
+ * tokens in `drafted`. */
 struct ag_draft_model {
     ag_session *session; /* borrowed */
-    uint64_t serial;     /* its own, for another may come to stand at its address */
+    uint64_t serial;     /* of the session: another one may later have its address */
     ag_sampler *greedy;  /* owned */
-    uint32_t chunk;      /* tokens of one step */
-    int32_t n_vocab;     /* ids that both models know */
+    uint32_t chunk;      /* maximum tokens of one step */
+    int32_t n_vocab;     /* ids below this exist in both models */
     uint32_t last, read;
     int32_t drafted[AG_DRAFT_MODEL_MAX_TOKENS];
     size_t n_drafted;
     bool failed;
-    bool (*stop)(void *user); /* of the call that goes on */
+    bool (*stop)(void *user); /* of the current call */
     void *stop_user;
 };
 
@@ -33,7 +33,7 @@ ag_status ag_draft_model_create(ag_session *s, uint64_t serial, uint32_t chunk, 
     d->serial = serial;
     d->chunk = chunk;
     d->n_vocab = (int32_t)(own < n_vocab ? own : n_vocab);
-    d->read = UINT32_MAX; /* what the session holds is not known */
+    d->read = UINT32_MAX; /* unknown until the session is reset */
     greedy.temperature = 0;
     greedy.repetition_penalty = 1;
     ag_status st = ag_sampler_create(&greedy, (int32_t)own, &d->greedy, err);
@@ -50,20 +50,20 @@ void ag_draft_model_destroy(ag_draft_model *d) {
 
 bool ag_draft_model_is_of(const ag_draft_model *d, uint64_t serial) { return d->serial == serial; }
 
-/* ---- where it stands ---- */
+/* ---- position in the text ---- */
 
 static bool rewind_by(ag_draft_model *d, size_t n) {
     const uint32_t position = ag_session_position(d->session);
     return ag_session_truncate(d->session, position - (uint32_t)n, NULL) == AG_OK;
 }
 
-/* Not those that came while nobody read along, or that only the other model has. */
+/* Returns whether token i is known and in the draft model's vocabulary. */
 static bool is_readable(const ag_draft_model *d, const ag_ngram_lookup *text, uint32_t i) {
     const int32_t id = ag_ngram_lookup_token(text, i);
     return id >= 0 && id < d->n_vocab;
 }
 
-/* From the text's beginning, or behind the last token that it cannot read. */
+/* Starts again at the beginning of the text, or after the last token that is not readable. */
 static void restart(ag_draft_model *d, const ag_ngram_lookup *text) {
     ag_session_reset(d->session);
     d->read = 0;
@@ -72,7 +72,7 @@ static void restart(ag_draft_model *d, const ag_ngram_lookup *text) {
     while (d->last && is_readable(d, text, d->last)) d->last--;
 }
 
-/* Its guesses that came true are part of the text now; the others go. */
+/* Counts drafted tokens that are now part of the text as read. Truncates the others. */
 static bool match_text(ag_draft_model *d, const ag_ngram_lookup *text) {
     size_t n = 0;
     while (n < d->n_drafted &&
@@ -85,7 +85,7 @@ static bool match_text(ag_draft_model *d, const ag_ngram_lookup *text) {
     return !wrong || rewind_by(d, wrong);
 }
 
-/* Whether what it has not read is there to be read, and is something. */
+/* Returns whether the text has unread tokens and all of them are readable. */
 static bool can_continue(const ag_draft_model *d, const ag_ngram_lookup *text) {
     const uint32_t end = ag_ngram_lookup_length(text);
     uint32_t i = d->last;
@@ -109,9 +109,9 @@ void ag_draft_model_truncate(ag_draft_model *d, uint32_t length) {
     d->last -= n;
 }
 
-/* ---- reading and guessing ---- */
+/* ---- drafting ---- */
 
-/* Feeds tokens and, unless id is NULL, chooses what follows them. */
+/* Feeds tokens. Unless id is NULL, chooses the next one. */
 static ag_status feed(ag_draft_model *d, const int32_t *ids, size_t n, int32_t *id) {
     const ag_step_item item = {
         .session = d->session,
@@ -125,7 +125,7 @@ static ag_status feed(ag_draft_model *d, const int32_t *ids, size_t n, int32_t *
     return ag_session_step(&item, 1, NULL);
 }
 
-/* The tokens of the text that it has not read; what follows the last of them. */
+/* Feeds the unread tokens of the text and chooses the next one. */
 static ag_status catch_up(ag_draft_model *d, const ag_ngram_lookup *text, int32_t *id) {
     enum { MAX_ROWS = 512 };
     const uint32_t end = ag_ngram_lookup_length(text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop from a prompt to a text. */
+/* Generation loop: prefill, then choose and feed until the text ends. */
 #include "core/fail.h"
 #include "platform/clock.h"
 #include "session/generation.h"
@@ -72,7 +72,7 @@ static ag_status run(ag_generation *g, const int32_t *prompt, size_t n, ag_error
         return st;
     }
     if (st == AG_OK) st = decode_loop(g, start, err);
-    /* The last row may have stayed on the device; it is the caller's. */
+    /* The logits may still be on the device; the caller expects them on the host. */
     ag_status fetched = ag_session_fetch_logits(g->session, st == AG_OK ? err : NULL);
     return st == AG_OK ? fetched : st;
 }

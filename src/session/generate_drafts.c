@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drafts: tokens that may follow are fed behind the one that was chosen, and the sampler chooses
- * from every row as it would have chosen one by one. Where it chooses otherwise, what follows is
- * taken back. */
+/* Speculative decoding: feeds a draft with the chosen token, and samples from every row as in
+ * one-by-one decoding. Tokens after the first difference are truncated. */
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "platform/clock.h"
 #include "session/generation.h"
 #include "text/sampler_filter.h"
 
-enum { DEFAULT_DRAFT = 7 }; /* with its token 8 rows, two whole fours */
-enum { MAX_LOOKUP_TOKENS = 1 << 16, MIN_LOOKUP_TOKENS = 1 << 12 }; /* tokens */
+enum { DEFAULT_DRAFT = 7 }; /* 8 rows with the chosen token: kernels work on groups of 4 */
+enum { MAX_LOOKUP_TOKENS = 1 << 16, MIN_LOOKUP_TOKENS = 1 << 12 };
 
-/* ---- before the first token ---- */
+/* ---- preparation ---- */
 
-/* Of a cache from which tokens leave, the text is longer than the cache. */
+/* Returns the tokens that the n-gram lookup stores. With evictions the text outgrows the cache. */
 static size_t lookup_tokens(const ag_session_params *p) {
     const size_t n = p->max_seq_len;
     if (n > MAX_LOOKUP_TOKENS) return MAX_LOOKUP_TOKENS;
@@ -30,7 +29,7 @@ static size_t draft_limit(const ag_generate_params *p) {
     return p->draft_max < max ? p->draft_max : max;
 }
 
-/* The one that drafted last knows the text. */
+/* Sets the draft model. It is kept for the next generation, as it has read the text. */
 static ag_status use_draft_model(ag_speculation *sp, const ag_session *s, ag_session *draft,
                                  ag_error *err) {
     if (draft == s) return AG_FAIL(err, INVALID, "a session cannot draft for itself");
@@ -60,10 +59,10 @@ ag_status ag_generation_begin_drafts(ag_generation *g, const int32_t *prompt, si
     return p->max_tokens ? ag_session_reserve_rows(s, (uint32_t)rows, err) : AG_OK;
 }
 
-/* ---- a step ---- */
+/* ---- step ---- */
 
-/* Tokens of a draft that is surely verified as its tokens would be one by one, and no longer than
- * the text may become. */
+/* Returns the longest draft whose rows have the same bits as when decoded alone, within draft_max
+ * and max_tokens. */
 static size_t max_draft(const ag_generation *g) {
     const ag_generate_params *p = g->params;
     size_t n = ag_session_max_verify_rows(g->session) - 1;
@@ -73,7 +72,7 @@ static size_t max_draft(const ag_generation *g) {
     return left > n ? n : left ? (size_t)left - 1 : 0;
 }
 
-/* One token, and the choice of the next. */
+/* Feeds one token and chooses the next. */
 static ag_status decode_one(ag_generation *g, int32_t *id, ag_error *err) {
     const int32_t fed = *id;
     const ag_step_item item = {
@@ -93,14 +92,14 @@ static ag_status decode_one(ag_generation *g, int32_t *id, ag_error *err) {
 
 typedef struct verification {
     ag_generation *g;
-    uint32_t space;   /* before the step */
-    size_t n_fed;     /* tokens of the step that are part of the text */
-    ag_status status; /* of showing what was chosen */
+    uint32_t space;   /* capacity before the step */
+    size_t n_fed;     /* tokens of the step that are now part of the text */
+    ag_status status; /* of showing the choices */
     ag_error *err;
 } verification;
 
-/* Shown and accepted before the sampler goes on: who ends the text here wants no further choice,
- * which would use up random numbers. So what has been shown is shown when a later choice fails. */
+/* Shows and accepts a choice before the sampler continues. If the text ends here, no further choice
+ * may use random numbers. If a later choice fails, this one stays shown. */
 static bool accept_choice(void *user, size_t i, int32_t id) {
     verification *v = user;
     ag_generation *g = v->g;
@@ -110,7 +109,8 @@ static bool accept_choice(void *user, size_t i, int32_t id) {
     return v->status == AG_OK && !g->ended && !atomic_load(&g->session->cancelled);
 }
 
-/* The logits stay: they are those of the last row that is part of the text. */
+/* Truncates to the accepted tokens. The logits are those of the last accepted row and stay valid.
+ */
 static ag_status roll_back(ag_session *s, uint32_t position, ag_error *err) {
     const ag_logits_location location = s->logits.location;
     const ag_top_k top = s->logits.top;
@@ -120,9 +120,9 @@ static ag_status roll_back(ag_session *s, uint32_t position, ag_error *err) {
     return AG_OK;
 }
 
-/* A choice failed and the step with it, but what was chosen before has been shown: the session
- * comes to stand where it would stand had the tokens come one by one. If not even that succeeds it
- * stands where it stood; the error to report is the first. */
+/* Recovers from a failed verify step. Feeds the tokens that were already shown, so the session has
+ * the state of one-by-one decoding. If this fails too, the session keeps the state before the step.
+ * The caller reports the first error. */
 static void feed_again(ag_session *s, const int32_t *ids, size_t n) {
     const ag_step_item item = {
         .session = s, .ids = ids, .n = n, .phase = AG_PHASE_VERIFY, .logits = AG_LOGITS_LAST};
@@ -161,7 +161,7 @@ static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t 
     return rolled_back;
 }
 
-/* Nobody waits for a draft. */
+/* Stops drafting once the session is cancelled. */
 static bool is_cancelled(void *user) {
     const ag_generation *g = user;
     return atomic_load(&g->session->cancelled);

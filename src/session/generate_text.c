@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the tokens of a generation to the text that is shown. */
+/* Generated text: decodes accepted tokens and shows text up to a stop string. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "session/generation.h"
@@ -18,7 +18,7 @@ static bool is_eos(const ag_model_info *info, int32_t id) {
     return false;
 }
 
-/* Shows the first n bytes of what is pending. */
+/* Shows the first n pending bytes. */
 static void emit(ag_generation *g, int32_t id, size_t n) {
     const ag_generate_params *p = g->params;
     if (p->on_token && !p->on_token(p->on_token_user, id, n ? g->pending.data : "", n)) {

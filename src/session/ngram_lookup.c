@@ -8,20 +8,22 @@
 #include <string.h>
 
 enum { N_SIZES = 2, MIN_TOKENS = 64 };
-static const size_t sizes[N_SIZES] = {4, 2}; /* of n-grams, the longer first */
+static const size_t sizes[N_SIZES] = {4, 2}; /* lengths of n-grams, longest first */
 
-/* A copy that broke off may go on a few tokens behind: something was left out, put in, replaced. */
+/* After a match breaks off, a new one is searched near its end: tokens may have been inserted,
+ * deleted or replaced. */
 enum { RESUME_BEFORE = 2, RESUME_AFTER = 24, RESUME_MIN = 4 };
 
-/* Tokens are numbered from 1 on; token i is ids[i & mask]. */
+/* Tokens are numbered from 1; token i is ids[i & mask]. */
 struct ag_ngram_lookup {
     int32_t *ids;
-    uint32_t *after[N_SIZES]; /* [capacity] by hash: the token behind the last n-gram; 0: none */
+    uint32_t *after[N_SIZES]; /* [capacity] by hash of the n-gram: the token after its last
+                                 occurrence; 0: none */
     size_t capacity, mask;
-    uint32_t n;      /* tokens so far: the number of the newest */
-    uint32_t next;   /* the token that seems to come again; 0: none */
-    size_t match;    /* tokens before it that are those at the end */
-    uint32_t resume; /* where a longer match broke off; 0: nowhere */
+    uint32_t n;      /* number of the newest token */
+    uint32_t next;   /* token after the match; 0: no match */
+    size_t match;    /* length of the match */
+    uint32_t resume; /* where a longer match broke off; 0: none */
 };
 
 static size_t capacity_for(size_t n_tokens) {
@@ -73,7 +75,7 @@ static bool is_stored(const ag_ngram_lookup *l, uint32_t i) {
 
 static int32_t token(const ag_ngram_lookup *l, uint32_t i) { return l->ids[i & l->mask]; }
 
-/* How many tokens before number `next` are those at the end of the text. */
+/* Returns how many tokens before number `next` equal those at the end of the text. */
 static size_t match_before(const ag_ngram_lookup *l, uint32_t next) {
     size_t n = 0;
     if (!is_stored(l, next)) return 0;
@@ -85,7 +87,7 @@ static size_t match_before(const ag_ngram_lookup *l, uint32_t next) {
     return n;
 }
 
-/* The better of what is known and a place that may match. */
+/* Takes the match before `next` if it is longer than the current one. */
 static void consider(ag_ngram_lookup *l, uint32_t next) {
     const size_t match = match_before(l, next);
     if (match <= l->match) return;
@@ -93,7 +95,7 @@ static void consider(ag_ngram_lookup *l, uint32_t next) {
     l->next = next;
 }
 
-/* The place of the newest tokens in a table; false if the text is too short for it. */
+/* Hashes the newest `size` tokens. Returns false if there are fewer, or one is unknown. */
 static bool slot_of(const ag_ngram_lookup *l, size_t size, size_t *slot) {
     uint64_t h = 0;
     if (l->n < size) return false;
@@ -116,7 +118,7 @@ static void search_near_resume(ag_ngram_lookup *l) {
     }
 }
 
-/* The newest token has come; where does what is before it stand? */
+/* Finds a match for the text with its newest token. */
 static void find_match(ag_ngram_lookup *l) {
     for (size_t i = 0; i < N_SIZES; i++) {
         size_t slot;
@@ -128,7 +130,7 @@ static void find_match(ag_ngram_lookup *l) {
     l->next = 0;
 }
 
-/* The text went on as it did before, or not. */
+/* Extends the match by `id`, or ends it and returns false. */
 static bool extends_match(ag_ngram_lookup *l, int32_t id) {
     if (id >= 0 && l->next && is_stored(l, l->next) && token(l, l->next) == id) {
         l->next++;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompt lookup: where in a text did its last tokens stand before, and what followed them there?
- * The newest tokens are kept, and for every pair and every four of them where they last stood;
- * a token costs the same however long the text is. */
+/* N-gram lookup: finds an earlier occurrence of the text's last tokens and proposes what followed
+ * it.
+ *
+ * It stores the newest tokens and, for each n-gram of 2 and of 4 tokens, where it last occurred.
+ * The cost of a token does not depend on the length of the text. vLLM calls the method n-gram
+ * speculation. */
 #ifndef AG_SESSION_NGRAM_LOOKUP_H
 #define AG_SESSION_NGRAM_LOOKUP_H
 
@@ -13,28 +16,28 @@ typedef struct ag_ngram_lookup ag_ngram_lookup;
 
 enum { AG_NGRAM_LOOKUP_MATCH_MAX = 32 };
 
-/* Remembers as many tokens as the next power of two that is not below n_tokens. */
+/* Creates a lookup that stores n_tokens tokens, rounded up to a power of two of at least 64. */
 ag_status ag_ngram_lookup_create(size_t n_tokens, ag_ngram_lookup **out, ag_error *err);
 void ag_ngram_lookup_destroy(ag_ngram_lookup *l);
-/* Bytes that it takes. */
+/* Returns the bytes of such a lookup. */
 size_t ag_ngram_lookup_bytes(size_t n_tokens);
 
-/* Forgets the text. */
 void ag_ngram_lookup_reset(ag_ngram_lookup *l);
-/* The text goes on with this token; below 0: with one that is not known. */
+/* Appends a token; id < 0: an unknown one. */
 void ag_ngram_lookup_push(ag_ngram_lookup *l, int32_t id);
-/* Takes the last n tokens back; of a text that is shorter all. */
+/* Removes the last n tokens, at most all. */
 void ag_ngram_lookup_pop(ag_ngram_lookup *l, size_t n);
 
-/* Tokens of the text, and the i-th from 1 on; below 0: not known, not remembered, or not there. */
+/* Returns the number of tokens, and the token at i, from 1 on. Below 0: unknown, overwritten or out
+ * of range. */
 uint32_t ag_ngram_lookup_length(const ag_ngram_lookup *l);
 int32_t ag_ngram_lookup_token(const ag_ngram_lookup *l, uint32_t i);
 
-/* How many of the last tokens, at most AG_LOOKUP_MATCH_MOST, stand before the place that the text
- * seems to repeat; 0: there is none. */
+/* Returns the length of the match at the end of the text, at most AG_NGRAM_LOOKUP_MATCH_MAX tokens;
+ * 0: no match. */
 size_t ag_ngram_lookup_match(const ag_ngram_lookup *l);
-/* Writes n tokens that follow that place, and returns n; 0 if there is none, fewer before one that
- * is not known. A text that repeats its own end does so for ever. */
+/* Writes n tokens that follow the match and returns n. Returns fewer before an unknown token; 0: no
+ * match. Past the end of the text the draft repeats itself. */
 size_t ag_ngram_lookup_draft(const ag_ngram_lookup *l, int32_t *ids, size_t n);
 
 #endif

@@ -12,9 +12,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* ---- what there is ---- */
+/* ---- available memory ---- */
 
-/* The machine's, or what the control group leaves of it. */
+/* Reads the memory of the machine or, if lower, the limit of the control group. */
 static void read_host_memory(ag_memory_plan *plan) {
     ag_memory_signals now = {0};
     ag_sys_monitor *monitor;
@@ -46,7 +46,7 @@ static void read_memory(ag_backend *be, ag_memory_plan *plan) {
     snprintf(plan->memory, sizeof plan->memory, "%s", available.name);
 }
 
-/* ---- what is needed ---- */
+/* ---- required memory ---- */
 
 static ag_status add_sessions(ag_backend *be, const ag_model_info *info,
                               const ag_session_params *params, size_t n, ag_memory_plan *plan,
@@ -103,11 +103,12 @@ ag_status ag_memory_plan_synthetic(ag_backend *be, const char *shape, const ag_m
     return fill_plan(be, &info, &weights, session, n_sessions, out, err);
 }
 
-/* ---- whether it fits ---- */
+/* ---- check ---- */
 
 static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
-/* Many drivers give more than they promise: asking costs less than loading for nothing. */
+/* Allocates the largest buffer as a test if it exceeds the driver's stated maximum: many drivers
+ * allow more, and the test is cheaper than a failed load. */
 static ag_status try_largest(const ag_memory_plan *plan, ag_backend *be, ag_error *err) {
     ag_buffer *buffer;
     if (!plan->max_buffer_bytes || plan->largest_bytes <= plan->max_buffer_bytes) return AG_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prefill, decode and score: a text step by step. */
+/* Prefill, decode and score: feed a text in steps. */
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "session/session_impl.h"
@@ -14,7 +14,7 @@ size_t ag_session_prompt_rows(const ag_session *s) {
     return ag_cache_manager_chunk(s->manager, s->position, s->prompt_left, s->params.prefill_chunk);
 }
 
-/* Rows of an item are counted from its first token, those of a call from the call's. */
+/* Row callback of a call: the rows of an item begin at `first`. */
 typedef struct row_relay {
     ag_logits_fn row;
     void *user;
@@ -26,7 +26,8 @@ static bool relay_row(void *user, size_t i, const float *logits) {
     return relay->row(relay->user, relay->first + i, logits);
 }
 
-/* A prompt step by step; one token alone is decoded. relay NULL: logits of the last token. */
+/* Feeds ids in chunks; a single token is decoded. relay NULL: computes the last token's logits
+ * only. */
 static ag_status consume(ag_session *s, const int32_t *ids, size_t n, row_relay *relay,
                          ag_progress_fn progress, void *user, ag_error *err) {
     AG_TRY(ag_session_check_ids(s, ids, n, err));

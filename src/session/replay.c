@@ -12,7 +12,7 @@
 
 enum {
     CHUNK = 2048,
-    CARRIED = 8, /* last tokens of a chunk that announce the next one */
+    CARRIED = 8, /* last tokens of a chunk that introduce the next one */
 };
 
 typedef struct replay {
@@ -20,13 +20,13 @@ typedef struct replay {
     const ag_compress_params *p;
     const int32_t *ids;
     uint32_t chunk;
-    float *importance; /* owned; [position] of tokens; NULL: all of them are replayed */
-    int32_t *text;     /* owned; what is fed for a chunk */
+    float *importance; /* owned; [position]; NULL: every token is replayed */
+    int32_t *text;     /* owned; tokens to feed for a chunk */
     uint32_t n_text;
-    uint32_t *retained, *work; /* owned; [slots or tokens of a chunk] to write on */
-    ag_kv_cache *cache;        /* owned; of the session's: attention sinks, a chunk, its replay */
+    uint32_t *retained, *work; /* owned; [slots or tokens of a chunk] scratch */
+    ag_kv_cache *cache;        /* owned; fork with attention sinks, a chunk and its replay */
     ag_score_sums *sums;       /* owned; largest weights of its slots */
-    uint32_t *until;           /* owned; [heads] slots that are scored: those before the replay's */
+    uint32_t *until; /* owned; [n_heads] slots before the replay's own, which are scored */
     ag_slot_scores *out;
     size_t n_fed;
     uint64_t done, total;
@@ -77,13 +77,13 @@ void ag_slot_scores_release(ag_slot_scores *scores) {
 
 /* ---- sizes ---- */
 
-/* Tokens that are fed before a chunk's own. */
+/* Returns the tokens that are fed before a chunk's own. */
 static uint32_t n_context_tokens(const ag_compress_params *p) {
     const size_t next = p->n_instruction_next + CARRIED;
     return (uint32_t)((p->n_instruction > next ? p->n_instruction : next) + p->n_suffix);
 }
 
-/* Of a chunk of n tokens, those that are replayed. */
+/* Returns how many of a chunk's n tokens are replayed. */
 static uint32_t n_repeated(const ag_compress_params *p, uint32_t n) {
     const double share = (double)p->replay * n;
     return p->replay >= 1 ? n : share < 1 ? 1 : (uint32_t)share;
@@ -105,9 +105,9 @@ uint32_t ag_replay_chunk(const ag_session *s, const ag_compress_params *p) {
 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* ---- which tokens ---- */
+/* ---- choice of tokens ---- */
 
-/* Adds a layer's scores of keys to the tokens of its slots; counts[i] slots hold token i. */
+/* Adds the layer's key scores to the tokens of its slots. counts[i]: slots that hold token i. */
 static ag_status add_layer(replay *r, ag_eviction_scratch *tmp, uint32_t layer, uint32_t *counts,
                            ag_error *err) {
     ag_kv_cache *c = r->s->cache;
@@ -125,8 +125,8 @@ static ag_status add_layer(replay *r, ag_eviction_scratch *tmp, uint32_t layer, 
     return AG_OK;
 }
 
-/* A token's importance is the mean of what its keys' directions say (KeyDiff) over all heads that
- * hold it; -INFINITY where none does. */
+/* Sets importance: the mean KeyDiff score of a token's keys over all heads that hold it; -INFINITY
+ * if none does. */
 static ag_status rank_tokens(replay *r, ag_error *err) {
     const uint32_t n = r->s->position;
     const ag_eviction_params keydiff = {.policy = &ag_eviction_keydiff};
@@ -147,7 +147,7 @@ static ag_status rank_tokens(replay *r, ag_error *err) {
     return st;
 }
 
-/* The chunk's tokens to be repeated, behind what announces them. */
+/* Writes the text to feed: the introduction, then the chunk's tokens to repeat. */
 static void write_text(replay *r, uint32_t begin, uint32_t end) {
     const ag_compress_params *p = r->p;
     const int32_t *parts[] = {begin ? p->instruction_next : p->instruction,
@@ -164,14 +164,14 @@ static void write_text(replay *r, uint32_t begin, uint32_t end) {
     if (r->importance) { ag_evict_select(&view, r->importance + begin, 0, n_chosen, r->retained); }
     for (uint32_t i = 0; i < n_chosen; i++) {
         const uint32_t at = begin + (r->importance ? r->retained[i] : i);
-        if (r->importance && r->importance[at] == -INFINITY) continue; /* nobody holds it */
+        if (r->importance && r->importance[at] == -INFINITY) continue; /* evicted from all heads */
         r->text[r->n_text++] = r->ids[at];
     }
 }
 
-/* ---- the cache of a chunk ---- */
+/* ---- cache of a chunk ---- */
 
-/* The first slot of a head whose position is not below `position`. */
+/* Returns the first slot of a head at `position` or later. */
 static uint32_t slot_from(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position) {
     uint32_t first = 0, end = ag_kv_cache_n_slots(c, layer, head);
     while (first < end) {
@@ -182,7 +182,7 @@ static uint32_t slot_from(const ag_kv_cache *c, uint32_t layer, uint32_t head, u
     return first;
 }
 
-/* Slots of a head that a replay of the chunk may attend to: [0, n_sinks) and [begin, end). */
+/* Slots of a head that a replay may attend to: [0, n_sinks) and [begin, end). */
 typedef struct head_slots {
     uint32_t n_sinks, begin, end;
 } head_slots;
@@ -204,7 +204,8 @@ static ag_status restrict_head(replay *r, uint32_t layer, uint32_t head, const h
     return ag_kv_cache_compact(r->cache, layer, head, r->retained, n, err);
 }
 
-/* In layers with a window a query sees what lies before it, as ever. */
+/* Forks the cache and retains what the replay of [begin, end) may attend to. Layers with a window
+ * retain all slots before `start`. */
 static ag_status fork_cache(replay *r, uint32_t begin, uint32_t end, uint32_t start,
                             ag_error *err) {
     AG_TRY(ag_kv_cache_fork(r->s->cache, &r->cache, err));
@@ -229,7 +230,7 @@ static void drop_cache(replay *r) {
     r->cache = NULL;
 }
 
-/* The largest weights become the scores of the chunk's slots. */
+/* Copies the largest weights to the scores of the chunk's slots. */
 static ag_status store_scores(const replay *r, uint32_t begin, uint32_t end, ag_error *err) {
     size_t head = 0;
     for (uint32_t l = 0; ag_kv_cache_layer(r->cache, l); l++) {
@@ -246,9 +247,9 @@ static ag_status store_scores(const replay *r, uint32_t begin, uint32_t end, ag_
     return AG_OK;
 }
 
-/* ---- a chunk ---- */
+/* ---- chunk ---- */
 
-/* Whether any slot would be scored. */
+/* Returns whether any slot of the chunk is scored. */
 static bool has_slots(const replay *r, uint32_t begin, uint32_t end) {
     const ag_kv_cache *c = r->s->cache;
     for (uint32_t l = 0; ag_kv_cache_layer(c, l); l++) {
@@ -260,8 +261,8 @@ static bool has_slots(const replay *r, uint32_t begin, uint32_t end) {
     return false;
 }
 
-/* The text goes on behind all that was read; where it would pass the positions that the model was
- * trained for, as far before as they say, but behind its chunk. */
+/* Returns the position of the fed text: after all that was read. If that exceeds the trained
+ * positions, it moves back, but not before the chunk's end. */
 static uint32_t start_of(const replay *r, uint32_t end) {
     const uint32_t trained = r->s->model->info.max_positions, position = r->s->position;
     const uint32_t limit = trained > position ? trained : position;
@@ -307,7 +308,7 @@ static ag_status replay_chunk(replay *r, uint32_t begin, uint32_t end, ag_error 
     return st;
 }
 
-/* ---- all of them ---- */
+/* ---- replay ---- */
 
 static ag_status allocate(replay *r, ag_error *err) {
     const size_t n_text = (size_t)n_context_tokens(r->p) + r->chunk;

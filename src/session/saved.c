@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session's state in a file. docs/saved-cache.md describes the format. */
+/* Saves a session to a file and restores it. docs/saved-cache.md describes the format. */
 #include "cache/saved_state.h"
 #include "cache/spill_saved.h"
 #include "core/alloc.h"
@@ -25,20 +25,20 @@ enum {
     WITH_SPILL = 32
 };
 
-/* What is written of a session besides its cache. */
+/* Fields of a session besides its cache. */
 typedef struct saved_state {
     uint32_t position, n_ids, flags;
-    uint32_t base;                 /* with a state: what is saved of it begins here */
+    uint32_t base;                 /* with a state: position where its saved part begins */
     uint32_t n_protected, n_turns; /* with turns */
     uint64_t spill_bytes;          /* with spilled blocks */
-    uint32_t scored; /* slots of lower positions were there when importance was settled */
+    uint32_t scored;               /* importance includes the slots of lower positions */
 } saved_state;
 
 static size_t n_heads(const ag_session *s) {
     return ag_kv_extent_of(ag_kv_cache_params(s->cache)).heads;
 }
 
-/* Of the whole file, if so many slots are in it. */
+/* Returns the size of the file for these numbers of slots. */
 static uint64_t file_bytes(ag_session *s, size_t fingerprint_bytes, const saved_state *state,
                            const uint32_t *n_slots) {
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
@@ -116,7 +116,7 @@ static ag_status put_all(ag_checksummed_writer *w, ag_session *s,
     return ag_spill_save(ag_cache_manager_spill(s->manager), ag_checksummed_put, w, err);
 }
 
-/* Sessions in which nobody spoke of turns are written as ever. */
+/* Sessions without turns keep the older format. */
 static bool has_turns(const ag_session *s) {
     const ag_turns *turns = ag_cache_manager_turns(s->manager);
     return turns && (turns->n || ag_session_protected(s) != s->params.eviction.protected_prefix);
@@ -183,9 +183,9 @@ ag_status ag_session_save(ag_session *s, const char *path, const ag_tokenizer *t
 
 /* ---- restoring ---- */
 
-/* What a file holds, until all of it is known to be good. */
+/* Content of a file, until it is completely checked. */
 typedef struct restoration {
-    ag_session *session; /* borrowed; not changed before the end */
+    ag_session *session; /* borrowed; changed only by commit_restoration() */
     ag_checksummed_reader file;
     saved_state state;
     uint32_t *n_slots;   /* owned, as are all below */
@@ -194,7 +194,7 @@ typedef struct restoration {
     ag_kv_cache *cache;  /* receives the slots */
     ag_score_sums *sums; /* NULL: none */
     ag_turns turns;
-    ag_spill *spill;        /* NULL: nothing is spilled */
+    ag_spill *spill;        /* NULL: no spilled blocks */
     ag_layer_state *layers; /* NULL: none */
 } restoration;
 
@@ -297,8 +297,8 @@ static ag_status get_n_turns(restoration *r, ag_error *err) {
                    r->file.path, numbers[0], max, numbers[1], r->state.position);
 }
 
-/* Everything that tells how much is to come; nothing of a size from the file is allocated before
- * the file is known to be so long. */
+/* Reads all counts. Nothing of a size from the file is allocated before the file's size is checked.
+ */
 static ag_status get_sizes(restoration *r, size_t fingerprint_bytes, ag_error *err) {
     ag_session *s = r->session;
     uint32_t numbers[4];
@@ -399,7 +399,7 @@ static ag_status get_all(restoration *r, const ag_tokenizer *tokenizer, ag_error
     return ag_checksummed_reader_check(&r->file, err);
 }
 
-/* Nothing can fail any more. */
+/* Moves the content to the session. Cannot fail. */
 static void commit_restoration(restoration *r, ag_ids *ids) {
     ag_session *s = r->session;
     ag_kv_cache_swap(s->cache, r->cache);

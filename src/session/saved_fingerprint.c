@@ -31,7 +31,7 @@ static void add_sample(ag_saved_fingerprint *f, const char *name, uint64_t value
     add(f, name, text);
 }
 
-/* The locale may have a decimal point of its own. */
+/* A locale may use another decimal point. */
 static void add_float(ag_saved_fingerprint *f, const char *name, double value) {
     char text[40];
     snprintf(text, sizeof text, "%.9g", value);
@@ -44,7 +44,7 @@ static void add_float(ag_saved_fingerprint *f, const char *name, double value) {
     add(f, name, text);
 }
 
-/* Names come from config.json: a line's end would begin a fact of its own. */
+/* Names come from config.json: a line break would begin another field. */
 static void add_name(ag_saved_fingerprint *f, const char *name, const char *value) {
     char text[72];
     snprintf(text, sizeof text, "%s", value);
@@ -64,7 +64,7 @@ static bool is_plain(const ag_layer_spec *l) {
     return l->softcap == 0 && l->scale == 1.0f / sqrtf((float)l->head_dim);
 }
 
-/* Whether the frequencies of its tables, which the sample is of, say all of a model's rotation. */
+/* Returns whether the frequency tables, which the sample covers, determine the rotation. */
 static bool has_plain_rotation(const ag_model_spec *spec) {
     bool plain = spec->query_beta == 0;
     for (uint32_t i = 0; i < spec->n_ropes; i++) {
@@ -74,7 +74,7 @@ static bool has_plain_rotation(const ag_model_spec *spec) {
     return plain;
 }
 
-/* The model's layer that is number `index` in caches. */
+/* Returns the model's layer that has number `index` in the cache. */
 static uint32_t layer_of(const ag_model_spec *spec, uint32_t index) {
     uint32_t l = 0;
     while (ag_spec_kv_source(spec, l) != l || index--) l++;
@@ -83,8 +83,9 @@ static uint32_t layer_of(const ag_model_spec *spec, uint32_t index) {
 
 static const char layers_name[] = "layers_of_cache";
 
-/* Of layers that differ, have windows or score otherwise than most models: each one's heads, their
- * size, the window and, where any is not plain, scale and softcap, then rotation. */
+/* Adds a checksum of the layers if they differ, have windows, or scale, cap or rotate in an unusual
+ * manner. It covers heads, head size and window of each; scale and softcap only if unusual;
+ * rotation only if unusual. */
 static void add_layers(ag_saved_fingerprint *f, const ag_model_spec *spec, const ag_kv_params *kv) {
     ag_checksum sum;
     bool plain = spec->logit_softcap == 0;
@@ -160,7 +161,7 @@ typedef struct field {
     char name[32], value[80];
 } field;
 
-/* Takes the next line; false if it is none of "name=value". What cannot be shown becomes '?'. */
+/* Reads the next line; false if it is not "name=value". Replaces unprintable bytes by '?'. */
 static bool next_field(const char **at, const char *end, field *f) {
     const char *line_end = memchr(*at, '\n', (size_t)(end - *at));
     const char *equals = line_end ? memchr(*at, '=', (size_t)(line_end - *at)) : NULL;

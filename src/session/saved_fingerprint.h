@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a saved cache must agree on with the session that takes it: lines of "name=value". */
+/* Fingerprint of a saved cache: lines "name=value" that must be equal in the session that restores
+ * it. */
 #ifndef AG_SESSION_SAVED_FINGERPRINT_H
 #define AG_SESSION_SAVED_FINGERPRINT_H
 
@@ -12,11 +13,11 @@ typedef struct ag_saved_fingerprint {
     size_t len;
 } ag_saved_fingerprint;
 
-/* Of this session; tokenizer may be NULL. Reads some bytes of the model's files. */
+/* Describes the session. tokenizer may be NULL. Reads a sample of the model's files. */
 ag_status ag_saved_fingerprint_of(ag_session *s, const ag_tokenizer *tokenizer,
                                   ag_saved_fingerprint *out, ag_error *err);
-/* AG_UNSUPPORTED names the first fact that differs, AG_FORMAT if `saved` is no list of these facts.
- * A tokenizer that only one side knows is no difference. */
+/* AG_UNSUPPORTED: names the first field that differs; AG_FORMAT: `saved` is damaged. A tokenizer
+ * that only one side has is no difference. */
 ag_status ag_saved_fingerprint_compare(const ag_saved_fingerprint *saved,
                                        const ag_saved_fingerprint *here, const char *path,
                                        ag_error *err);

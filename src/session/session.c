@@ -17,7 +17,7 @@ ag_session_params ag_session_defaults(void) {
     };
 }
 
-/* What layers keep, kind after kind: for sums over layers their order does not matter. */
+/* Cached layers, kind after kind. The order does not matter for sums over layers. */
 typedef struct layer_list {
     ag_kv_layer layers[AG_MAX_LAYERS];
     uint32_t n;
@@ -27,7 +27,7 @@ static ag_kv_layer kv_layer_of(const ag_layer_kind *k) {
     return (ag_kv_layer){.n_kv_heads = k->n_kv_heads, .head_dim = k->head_dim, .window = k->window};
 }
 
-/* NULL where all layers are alike and see everything. */
+/* Returns NULL if all layers are alike and have no window. */
 static const ag_kv_layer *list_kinds(const ag_model_info *info, layer_list *list) {
     list->n = info->n_layers;
     if (info->n_layer_kinds == 1 && !info->layer_kinds[0].window) return NULL;
@@ -41,7 +41,8 @@ static const ag_kv_layer *list_kinds(const ag_model_info *info, layer_list *list
     return list->layers;
 }
 
-/* Of a token's queries in all layers that keep keys, and once more in the largest. */
+/* Returns the query values of a token: the sum over layers with keys of their own, plus the largest
+ * layer once more. */
 static size_t query_values(const ag_model_info *info) {
     size_t sum = 0, max = 0;
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) {
@@ -53,7 +54,7 @@ static size_t query_values(const ag_model_info *info) {
     return sum + max;
 }
 
-/* The same in the order of the model: caches are numbered so. */
+/* Lists the layers in the order of the model, as caches number them. */
 static void sort_layers(const ag_model *m, layer_list *list) {
     uint32_t n = 0;
     for (uint32_t l = 0; l < m->info.n_layers; l++) {
@@ -82,8 +83,7 @@ static ag_kv_params kv_params(const ag_model_info *info, const ag_session_params
     };
 }
 
-/* Fills in what the model decides: no more slots than positions it was trained for, and no longer
- * chunks than slots. */
+/* Limits slots to the trained positions and chunks to the slots. */
 static ag_status complete_params(const ag_model_info *info, const ag_session_params *params,
                                  ag_session_params *out, ag_error *err) {
     *out = params ? *params : ag_session_defaults();
@@ -128,7 +128,7 @@ static ag_status make_logits(ag_session *s, ag_error *err) {
     size_t n_vocab = s->model->info.n_vocab;
     AG_TRY(ag_tensor_alloc(&s->logits.row, &s->logits.owner, ag_backend_memory(s->model->backend),
                            AG_USAGE_SCRATCH, AG_F32, ag_shape_2d(1, n_vocab), err));
-    /* Memory that can only be mapped for a while does not stay readable. */
+    /* A temporary mapping would not stay readable. */
     if (ag_buffer_is_mapped(s->logits.owner)) s->logits.host = ag_tensor_f32(&s->logits.row);
     if (s->logits.host) return AG_OK;
     s->logits.copied = ag_malloc(n_vocab * sizeof *s->logits.copied);
@@ -136,7 +136,7 @@ static ag_status make_logits(ag_session *s, ag_error *err) {
     return s->logits.copied ? AG_OK : AG_FAIL(err, NOMEM, "row of %zu logits", n_vocab);
 }
 
-/* What attention needs for a full cache, so that decoding takes nothing more. */
+/* Reserves what attention needs for a full cache, so that decoding does not allocate. */
 static ag_status reserve_attention(const ag_session *s, uint32_t n_rows, ag_error *err) {
     const ag_model_info *info = &s->model->info;
     ag_backend *be = s->model->backend;
@@ -203,7 +203,7 @@ ag_status ag_session_create(ag_model *model, const ag_session_params *params, ag
     s->model = model;
     s->serial = next_serial();
     s->params = p;
-    /* With a policy positions have no end. */
+    /* Positions are unlimited with a policy. */
     s->is_long = ag_spec_is_long(&model->spec,
                                  ag_eviction_is_managed(&p.eviction) ? UINT64_MAX : p.max_seq_len);
     layer_list list;
@@ -234,7 +234,7 @@ void ag_session_destroy(ag_session *s) {
     ag_free(s);
 }
 
-/* A cache that keeps other things beside its slots, or other keys, cannot share this one's. */
+/* A fork shares the cache only with equal protected tokens and equal key rotation. */
 static ag_status check_shareable(const ag_session *s, const ag_session *fork, ag_error *err) {
     const uint32_t sinks = ag_kv_cache_params(s->cache)->n_protected;
     const uint32_t requested = ag_kv_cache_params(fork->cache)->n_protected;
@@ -330,7 +330,7 @@ uint32_t ag_session_oldest_reachable(const ag_session *s) {
     return cache > state ? cache : state;
 }
 
-/* The position after the last slot's; 0 for a head without slots. */
+/* Returns the position after the head's last slot; 0 without slots. */
 static uint32_t end_of(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
     uint32_t n = ag_kv_cache_n_slots(c, layer, head);
     return n ? ag_kv_cache_position(c, layer, head, n - 1) + 1 : 0;

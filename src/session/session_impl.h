@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session's inside, for the files that implement it. */
+/* Session, for the files that implement it. */
 #ifndef AG_SESSION_SESSION_IMPL_H
 #define AG_SESSION_SESSION_IMPL_H
 
@@ -12,74 +12,73 @@
 #include <antigravity/session.h>
 #include <stdatomic.h>
 
-/* Where the logits that follow the newest token are. */
+/* Location of the logits that follow the newest token. */
 typedef enum ag_logits_location {
-    AG_LOGITS_ABSENT,    /* no token yet, or nobody asked for them */
-    AG_LOGITS_ON_DEVICE, /* in `row` alone: nobody has needed all of them */
+    AG_LOGITS_ABSENT,    /* no token yet, or none were requested */
+    AG_LOGITS_ON_DEVICE, /* in `row` only */
     AG_LOGITS_ON_HOST,   /* in `host` */
 } ag_logits_location;
 
 struct ag_session {
     ag_model *model; /* borrowed */
-    uint64_t serial; /* no other session of the process has it */
+    uint64_t serial; /* unique in the process */
     ag_session_params params;
     ag_kv_cache *cache;
     ag_layer_state *state;     /* owned; NULL: every layer has keys and values */
-    ag_cache_manager *manager; /* owned; NULL: nothing ever leaves the cache */
-    uint32_t position;         /* logical, of the next token */
-    bool is_ragged;            /* a compression has left heads with different numbers of slots */
-    bool is_long;              /* turns by the frequencies for long texts, from its beginning on */
-    size_t prompt_left;        /* tokens of a prompt that its next steps will bring */
+    ag_cache_manager *manager; /* owned; NULL: no eviction policy */
+    uint32_t position;         /* logical position of the next token */
+    bool is_ragged;            /* a compression left heads with different numbers of slots */
+    bool is_long;              /* uses longrope's frequencies for long texts, from position 0 on */
+    size_t prompt_left;        /* tokens of the announced prompt that are not fed yet */
     struct {
         ag_logits_location location;
         ag_tensor row; /* [1, n_vocab] in the backend's memory */
         ag_buffer *owner;
-        float *host;   /* what the caller reads: row itself, or `copied` */
-        float *copied; /* owned; NULL if the backend's memory is the host's */
-        /* What the next step is asked for, and with top.known what it answered. Of a row on the
-         * device. */
+        float *host;   /* the caller's logits: row itself, or `copied` */
+        float *copied; /* owned; NULL if the host can read the backend's memory */
+        /* Top-k query for the next row and, if top.known, its result for the row on the device. */
         ag_top_k top;
         int32_t top_ids[AG_TOP_K_IDS];
     } logits;
     atomic_bool cancelled;
-    bool choice_ended;           /* in the step that goes on: on_chosen wants no further choice */
-    ag_speculation *speculation; /* owned; NULL: nobody has asked for drafts yet */
+    bool choice_ended;           /* on_chosen has ended the choices of the current step */
+    ag_speculation *speculation; /* owned; NULL until drafts are first used */
 };
 
-/* session.c. ag_session_plan_memory, and the bytes of the largest buffer on a device; caches divide
- * theirs. */
+/* session.c. Plans like ag_session_plan_memory(). *largest: bytes of the largest buffer besides
+ * caches, which divide theirs. */
 ag_status ag_session_plan_largest(const ag_model_info *info, const ag_session_params *params,
                                   ag_session_plan *out, size_t *largest, ag_error *err);
 
-/* Does an eviction that failed behind the last step. What reads the cache as a whole begins so. */
+/* Repeats an eviction that failed after the last step. Call it before the cache is read in full. */
 ag_status ag_session_settle(ag_session *s, ag_error *err);
 
-/* Heads may hold different numbers of slots: by a compression, or by the budget of each. */
+/* Returns whether heads may have different numbers of slots, by a compression or by head budgets.
+ */
 bool ag_session_is_ragged(const ag_session *s);
 
-/* A state for the session's model, at its beginning; NULL if no layer has one. */
+/* Creates the state of the model's layers at position 0; NULL if none has one. */
 ag_status ag_session_make_state(const ag_session *s, ag_layer_state **out, ag_error *err);
 
-/* Rows of logits that are taken at a time where several are wanted: 8 MB for a vocabulary of 128k.
- */
+/* Rows of logits that are computed at a time: 8 MB for a vocabulary of 128k. */
 enum { AG_LOGIT_ROWS = 16 };
-/* The memory of them, which a model's sessions share. */
+/* Returns the bytes of these rows, which all sessions of a model share. */
 size_t ag_logit_rows_bytes(const ag_model_info *info);
-/* generate_drafts.c. What a session remembers of its text for drafts. params are complete. */
+/* generate_drafts.c. Returns the bytes of a session's n-gram lookup. params are complete. */
 size_t ag_draft_tables_bytes(const ag_session_params *params);
 
-/* Takes what steps of so many rows need, all of them wanted, so that none of them allocates. */
+/* Reserves memory for steps of n_rows rows, all with logits, so that no step allocates. */
 ag_status ag_session_reserve_rows(ag_session *s, uint32_t n_rows, ag_error *err);
-/* step_logits.c. Of it, the logits. */
+/* step_logits.c. Allocates the model's rows of logits unless they exist. */
 ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err);
-/* step.c. Whether n more tokens fit, and whether they are in the vocabulary. */
+/* step.c. Checks that n more tokens fit and are in the vocabulary. */
 ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err);
-/* How many tokens one step of AG_PHASE_VERIFY may bring and give each the bits that it would have
- * alone: at least 1, which is to be decoded. */
+/* Returns how many tokens a step of AG_PHASE_VERIFY may feed so that each row has the same bits as
+ * when decoded alone. At least 1: such a token is decoded. */
 size_t ag_session_max_verify_rows(const ag_session *s);
 
-/* saved.c. As ag_session_save() and ag_session_restore(), which pause where a disk is waited for.
- * Meanwhile the session may be forked and looked at, and nothing else. */
+/* saved.c. Save and restore like the public functions, with hooks around disk I/O. Inside a hook
+ * the session may be forked and read, but not changed. */
 typedef struct ag_io_hooks ag_io_hooks;
 ag_status ag_session_save_with_hooks(ag_session *s, const char *path, const ag_tokenizer *tokenizer,
                                      const int32_t *ids, size_t n_ids, const ag_io_hooks *hooks,
@@ -88,13 +87,14 @@ ag_status ag_session_restore_with_hooks(ag_session *s, const char *path,
                                         const ag_tokenizer *tokenizer, ag_ids *ids,
                                         const ag_io_hooks *hooks, ag_error *err);
 
-/* choose.c. Whether rows that are only sampled from stay on the device. */
+/* choose.c. Returns whether rows that are only sampled from stay on the device. */
 bool ag_session_chooses_on_device(const ag_session *s);
-/* Writes what the sampler will ask of the next row to logits.top; false: the whole row. */
+/* Writes the sampler's query for the next row to logits.top. Returns false if the sampler needs all
+ * logits. */
 bool ag_session_request_top(ag_session *s, const ag_sampler *sampler);
-/* Brings the logits to the host if they are only on the device. */
+/* Copies the logits to the host if they are only on the device. */
 ag_status ag_session_fetch_logits(ag_session *s, ag_error *err);
-/* What ag_sampler_sample() chooses from the session's logits, which are somewhere. */
+/* Chooses a token as ag_sampler_sample() does. The session must have logits. */
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err);
 
 #endif

@@ -5,28 +5,28 @@
 #include "core/fail.h"
 #include "platform/clock.h"
 
-/* Drafts may cost this share of the time, and at the beginning this much of a step. */
+/* Drafts may cost this share of decoding time, plus this share of one step. */
 static const double max_loss_share = 0.02, max_loss_steps = 0.35;
-/* Drafts that promise less are not worth the risk. */
+/* Minimum expected gain of a draft over a step without one, as a factor. */
 static const double min_gain = 1.15;
-/* Until it has been measured a further row is thought to cost this share of a step. */
+/* Assumed cost of each further row, as a share of a step, until it is measured. */
 static const double assumed_row = 0.15;
-/* A measurement counts as much; one that is further from what was known counts as if it were so
- * far, for other programs use the machine, too. */
+/* Weight of a new measurement. It is clipped to this factor around the known value, since other
+ * programs use the machine too. */
 static const double newest_weight = 0.125, max_deviation = 1.5;
-/* Tries of which a grade remembers, and as how many what is thought beforehand counts. */
+/* Tries that a bucket remembers, and weight of the prior in tries. */
 static const double max_tries = 48, prior_tries = 4;
-/* What is thought of a guess after 2, 4, 8, 16, 32 tokens that were the same, of a model's, and of
- * the only way on, which other tokens may spell. */
+/* Prior acceptance: after matches of 2, 4, 8, 16 and 32 tokens, of a draft model, and of forced
+ * tokens, whose text other tokens may spell too. */
 static const double prior[AG_SPECULATE_BUCKETS] = {0.4, 0.55, 0.7, 0.8, 0.9, 0.7, 0.9};
-/* A guess of a draft model is thought to take this share of a step, until one has been timed. */
+/* Assumed cost of a draft model's token, as a share of a step, until it is measured. */
 static const double assumed_draft_token = 0.2;
 
 enum { MIN_MEASURED = 2, MAX_SINCE_ONE = 64 };
-/* What is measured first: kernels like whole fours. */
+/* Measured first, as kernels work on groups of 4 rows. */
 enum { FIRST_ROWS = 4 };
-/* After so many tokens without drafts half of what speaks against them is forgotten: machines
- * change, and the first measurement may have been a bad one. */
+/* After this many steps without drafts, half of the evidence against them is dropped: the machine
+ * may have changed, or the first measurement was bad. */
 enum { DECAY_TOKENS = 64 };
 
 ag_status ag_speculation_create(size_t n_tokens, bool slow_rollback, ag_speculation **out,
@@ -52,7 +52,7 @@ void ag_speculation_destroy(ag_speculation *s) {
     ag_free(s);
 }
 
-/* ---- the text ---- */
+/* ---- text ---- */
 
 void ag_speculation_sync(ag_speculation *s, uint32_t position) {
     if (position > s->position) ag_ngram_lookup_push(s->lookup, -1);
@@ -78,7 +78,7 @@ static void count_draft_token(ag_draft_acceptance *o, size_t bucket, bool hit) {
     o->tries[bucket] = o->tries[bucket] * kept_weight + 1;
 }
 
-/* Every token tells whether the guess would have been right, also where none was tried. */
+/* Counts every chosen token for or against the lookup, even if no draft was fed. */
 void ag_speculation_push_chosen(ag_speculation *s, int32_t id) {
     int32_t draft_token;
     const size_t match = ag_ngram_lookup_match(s->lookup);
@@ -87,14 +87,14 @@ void ag_speculation_push_chosen(ag_speculation *s, int32_t id) {
     ag_speculation_push(s, id);
 }
 
-/* ---- what is expected ---- */
+/* ---- expectation ---- */
 
 static double acceptance_rate(const ag_speculation *s, size_t bucket) {
     return (s->acceptance.hits[bucket] + prior[bucket] * prior_tries) /
            (s->acceptance.tries[bucket] + prior_tries);
 }
 
-/* Seconds of a step; of rows that have not been measured, as those that are nearest let expect. */
+/* Returns the seconds of a step; for unmeasured row counts by interpolation. */
 static double cost_of(const ag_step_costs *c, size_t rows) {
     const double one = c->seconds[1];
     size_t below = rows, above = rows;
@@ -108,24 +108,24 @@ static double cost_of(const ag_step_costs *c, size_t rows) {
     return low + row * (double)(rows - below);
 }
 
-/* What may still be lost without anybody noticing. */
+/* Returns the seconds that drafts may still lose. */
 static double credit(const ag_speculation *s) {
     return s->saved_s + s->baseline_s * max_loss_share + s->costs.seconds[1] * max_loss_steps;
 }
 
 typedef struct plan {
     size_t rows;
-    double rate; /* tokens a second that are expected */
+    double rate; /* expected tokens per second */
 } plan;
 
-/* Seconds to guess a token. */
+/* Returns the seconds to draft a token. */
 static double draft_token_cost(const ag_speculation *s, size_t bucket) {
     if (bucket != AG_SPECULATE_MODEL) return 0;
     return s->draft_token_s > 0 ? s->draft_token_s : s->costs.seconds[1] * assumed_draft_token;
 }
 
-/* Rows of a step that brings most tokens a second; 1: without a draft. grade: of the guesses; 0: as
- * the lookup's match has it. */
+/* Returns the number of rows with most tokens per second; 1: no draft. bucket 0: the lookup's match
+ * decides. */
 static plan best_plan(const ag_speculation *s, size_t max, size_t bucket) {
     const double one = s->costs.seconds[1], credit_s = credit(s),
                  draft_token = draft_token_cost(s, bucket);
@@ -149,8 +149,8 @@ static void choose_better(plan *best, size_t *source, plan other, size_t bucket)
     *source = bucket;
 }
 
-/* Whose draft is expected to bring most, and how long it should be; 0: the lookup's, or nobody's.
- */
+/* Returns the bucket of the best source and sets *max to the draft's length. 0: the lookup, or no
+ * draft. */
 static size_t choose_source(const ag_speculation *s, const ag_draft_offer *offer, size_t *max) {
     const size_t match = ag_ngram_lookup_match(s->lookup), n_forced = offer->n_forced;
     plan best = {.rows = 1};
@@ -166,7 +166,7 @@ static size_t choose_source(const ag_speculation *s, const ag_draft_offer *offer
     return source;
 }
 
-/* The same whatever it costs. */
+/* The same without regard to cost. */
 static size_t any_source(const ag_speculation *s, const ag_draft_offer *offer, size_t *max) {
     if (offer->n_forced) {
         *max = offer->n_forced;
@@ -179,7 +179,7 @@ static double assumed_cost(const ag_step_costs *c, size_t rows) {
     return c->seconds[1] * (1 + assumed_row * (double)(rows - 1));
 }
 
-/* Nobody has drafted for long: what speaks against it is old. */
+/* Drops old evidence against drafts. */
 static void decay(ag_speculation *s) {
     if (++s->since_draft < DECAY_TOKENS) return;
     s->since_draft = 0;
@@ -214,14 +214,13 @@ size_t ag_speculation_draft(ag_speculation *s, int32_t *ids, const ag_draft_offe
     return s->n_drafted_tokens;
 }
 
-/* ---- what has come of it ---- */
+/* ---- measurement ---- */
 
 static double bounded(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* A measurement far from what is known counts as if it were nearer; a second one in a row tells
- * that what is known is wrong. */
+/* Clips an outlier. A second outlier in a row replaces the known value. */
 static double without_outliers(ag_step_costs *c, size_t rows, double seconds) {
     const double known = c->seconds[rows];
     const double near = bounded(seconds, known / max_deviation, known * max_deviation);
@@ -232,8 +231,8 @@ static double without_outliers(ag_step_costs *c, size_t rows, double seconds) {
     return seconds;
 }
 
-/* Returns the seconds as they count. Of the first two measurements the smaller one does: what comes
- * between makes steps longer, never shorter. */
+/* Returns the seconds that count. The smaller of the first two measurements is used: disturbances
+ * only make steps longer. */
 static double measure(ag_step_costs *c, size_t rows, double seconds) {
     double *known = &c->seconds[rows];
     if (!c->n[rows]) {
@@ -248,8 +247,8 @@ static double measure(ag_step_costs *c, size_t rows, double seconds) {
     return seconds;
 }
 
-/* Guesses behind the first wrong one tell nothing. Reading a prompt once is no usual cost. Returns
- * the seconds of guessing as they count. */
+/* Tokens after the first rejected one are no evidence. Clips the drafting time, since a draft model
+ * reads a prompt only once. Returns the drafting seconds that count. */
 static double update_acceptance(ag_speculation *s, size_t n_tokens) {
     const double max = s->costs.seconds[1] * max_deviation;
     for (size_t i = 0; i < s->n_drafted_tokens && i < n_tokens; i++)
@@ -270,7 +269,7 @@ void ag_speculation_update(ag_speculation *s, size_t rows, size_t n_tokens, doub
     seconds -= s->drafting_s;
     if (s->slow_rollback && s->after_rejection && s->costs.n[1]) {
         const double assumed_s =
-            cost_of(&s->costs, rows); /* the rest belongs to the draft before */
+            cost_of(&s->costs, rows); /* the excess is caused by the previous draft */
         s->saved_s -= bounded(seconds - assumed_s, 0, one * max_deviation);
         seconds = bounded(seconds, 0, assumed_s);
     } else {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step: rows of any mixture of sessions through the model once. */
+/* Step: runs rows of any mixture of sessions of one model in one pass. */
 #include "core/fail.h"
 #include "core/rollback.h"
 #include "session/session_impl.h"
 #include "session/step_logits.h"
 
-/* ---- what may be asked ---- */
+/* ---- checks ---- */
 
 ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err) {
     if (!n) return AG_FAIL(err, INVALID, "no tokens to consume");
@@ -63,19 +63,19 @@ static ag_status check_items(const ag_step_item *items, size_t n, ag_error *err)
     return AG_OK;
 }
 
-/* ---- the pass ---- */
+/* ---- pass ---- */
 
-/* Of a prompt that has been announced, or a token for itself. */
+/* Returns whether the item is part of an announced prompt. */
 static bool continues_prompt(const ag_step_item *item) {
     return item->phase == AG_PHASE_PROMPT && item->session->prompt_left >= item->n;
 }
 
-/* Tokens of the same prompt that later steps bring. */
+/* Returns the tokens of the same prompt that later steps feed. */
 static size_t n_later_tokens(const ag_step_item *item) {
     return continues_prompt(item) ? item->session->prompt_left - item->n : 0;
 }
 
-/* Of its first rows nobody asks what comes out of the last layer. */
+/* Returns how many leading rows need no output of the last layer. */
 static size_t n_without_output(const ag_step_item *item) {
     if (item->hidden || item->logits == AG_LOGITS_ALL) return 0;
     return item->logits == AG_LOGITS_LAST ? item->n - 1 : item->n;
@@ -98,7 +98,7 @@ static ag_status begin_item(const ag_step_item *item, ag_sequence *seq, ag_error
                                    &seq->scores, err);
 }
 
-/* One token of one session down to its logits, if the device has a way of its own: *done. */
+/* Computes the logits of a single token if the device has a shorter path. Sets *done. */
 static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *done,
                              ag_error *err) {
     ag_session *s = item->session;
@@ -130,9 +130,9 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
     return *has_logits ? AG_OK : ag_model_forward(m, m->sequences, n, err);
 }
 
-/* ---- the step ---- */
+/* ---- step ---- */
 
-/* Nothing has been consumed. */
+/* Restores the sessions' state before the step. */
 static void roll_back(const ag_step_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ag_session *s = items[i].session;
@@ -145,7 +145,7 @@ static void roll_back(const ag_step_item *items, size_t n) {
     }
 }
 
-/* A cancellation is heeded once. */
+/* Returns whether a session was cancelled. Clears the cancellation. */
 static bool consume_cancel(const ag_step_item *items, size_t n) {
     bool any = false;
     for (size_t i = 0; i < n; i++) {
@@ -154,8 +154,8 @@ static bool consume_cancel(const ag_step_item *items, size_t n) {
     return any;
 }
 
-/* The tokens are consumed. What cannot leave the cache now leaves before the next pass, or that
- * step fails. */
+/* Counts the tokens as consumed. An eviction that fails here runs again before the next pass; if it
+ * fails again, so does that step. */
 static void finish_items(const ag_step_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ag_session *s = items[i].session;
@@ -163,12 +163,12 @@ static void finish_items(const ag_step_item *items, size_t n) {
         s->position += (uint32_t)items[i].n;
         s->prompt_left = left;
         if (s->manager) ag_cache_manager_after(s->manager, s->position, left);
-        else if (items[i].phase != AG_PHASE_VERIFY) /* a draft may be taken back */
+        else if (items[i].phase != AG_PHASE_VERIFY) /* a draft may be truncated */
             (void)ag_kv_cache_expire(s->cache, s->position, NULL);
     }
 }
 
-/* Whether there is a step at all; announced prompts end if not. */
+/* Checks items and cancellation. On failure announced prompts end. */
 static ag_status check_step(const ag_step_item *items, size_t n, ag_error *err) {
     ag_status st = check_items(items, n, err);
     if (st == AG_OK && consume_cancel(items, n))

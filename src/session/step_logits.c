@@ -4,24 +4,25 @@
 #include "core/backend_ops.h"
 #include "core/fail.h"
 
-/* A row of the pass whose logits are wanted. */
+/* Row of a pass that needs logits. */
 typedef struct output_row {
     const ag_step_item *item;
-    size_t i; /* of the item's tokens */
+    size_t i; /* index of its token in the item */
 } output_row;
 
-/* Goes through the rows that are wanted, item after item. */
+/* Iterator over the output rows, item after item. */
 typedef struct row_walk {
     const ag_step_item *items;
-    size_t n, at; /* items, the one at hand */
-    size_t row;   /* of its tokens */
+    size_t n, at; /* number of items, current item */
+    size_t row;   /* current token of that item */
 } row_walk;
 
 static bool is_output(const ag_step_item *item, size_t row) {
     return item->logits == AG_LOGITS_ALL || (item->logits == AG_LOGITS_LAST && row + 1 == item->n);
 }
 
-/* The next wanted row and its number among the pass's results; false past the last. */
+/* Gives the next output row and its index among the results of the pass. Returns false after the
+ * last. */
 static bool next_row(row_walk *w, output_row *out, size_t *result) {
     const ag_model *m = w->items[0].session->model;
     for (; w->at < w->n; w->at++, w->row = 0) {
@@ -35,17 +36,17 @@ static bool next_row(row_walk *w, output_row *out, size_t *result) {
     return false;
 }
 
-/* Whether the token of that row is one that the sampler chose from the row before. */
+/* Returns whether token i was chosen from the row before it. */
 static bool is_chosen(const ag_step_item *item, size_t i) {
     return i == 0 || (!item->session->choice_ended && item->chosen[i - 1] == item->ids[i]);
 }
 
-/* The row is not needed: it follows a token that was not chosen. */
+/* Returns whether the row is not needed, since its token was rejected. */
 static bool is_rejected(const ag_step_item *item, size_t i) {
     return item->sampler && !item->row && item->logits == AG_LOGITS_ALL && !is_chosen(item, i);
 }
 
-/* A token chosen from row i, before the next choice. */
+/* Reports or accepts the token chosen from row i, before the next choice. */
 static void accept_choice(const ag_step_item *item, size_t i, int32_t id) {
     if (item->on_chosen && item->logits == AG_LOGITS_ALL) {
         if (!item->on_chosen(item->on_chosen_user, i, id)) item->session->choice_ended = true;
@@ -54,8 +55,8 @@ static void accept_choice(const ag_step_item *item, size_t i, int32_t id) {
     }
 }
 
-/* A row's logits become the session's and go to the caller or to the sampler. Rows behind a token
- * that the sampler did not choose are not needed. */
+/* Delivers the session's logits to the item's callback and sampler. Rows of rejected tokens are
+ * skipped. */
 static ag_status deliver_row(const output_row *r, ag_error *err) {
     const ag_step_item *item = r->item;
     const bool all = item->logits == AG_LOGITS_ALL;
@@ -86,7 +87,7 @@ ag_status ag_session_make_logit_rows(ag_session *s, ag_error *err) {
                            err);
 }
 
-/* Row number `row` of the group becomes the logits of its session. */
+/* Makes row `row` of the group its session's logits and delivers them. */
 static ag_status store_row(ag_model *m, const output_row *r, size_t row, ag_error *err) {
     ag_session *s = r->item->session;
     const size_t bytes = ag_tensor_bytes(&s->logits.row);
@@ -110,7 +111,7 @@ static ag_status store_row(ag_model *m, const output_row *r, size_t row, ag_erro
     return deliver_row(r, err);
 }
 
-/* The rows' hidden states side by side, in the place of the stream. */
+/* Copies the rows' hidden states side by side into the stream. */
 static ag_status gather_rows(ag_model *m, const size_t *rows, size_t n, ag_error *err) {
     const size_t dim = m->info.hidden_size;
     for (size_t i = 0; i < n; i++) {
@@ -146,7 +147,7 @@ static ag_status compute_groups(ag_model *m, const ag_step_item *items, size_t n
     return n_rows ? compute_group(m, outputs, rows, n_rows, err) : AG_OK;
 }
 
-/* The last row of the only item, without a detour. */
+/* Delivers the last row of the only item without a copy through the shared rows. */
 static ag_status one_row(const ag_step_item *item, bool computed, ag_error *err) {
     ag_session *s = item->session;
     const output_row last = {item, item->n - 1};
@@ -174,7 +175,7 @@ ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool compu
 
 /* ---- hidden states ---- */
 
-/* Through the buffer of embedding rows. */
+/* Uses the buffer of embedding rows for the download. */
 static ag_status deliver_hidden_rows(const ag_step_item *item, const ag_sequence *seq,
                                      ag_error *err) {
     ag_model *m = item->session->model;

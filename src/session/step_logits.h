@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gives callers the results of a pass: logits, chosen tokens and hidden states. */
+/* Step results: delivers logits, chosen tokens and hidden states of a pass to callers. */
 #ifndef AG_SESSION_STEP_LOGITS_H
 #define AG_SESSION_STEP_LOGITS_H
 
 #include "session/session_impl.h"
 
-/* Computes the logits that the items want, in groups of AG_LOGIT_ROWS rows, and gives them to their
- * callers or samplers. `computed`: the pass has already computed the only item's. */
+/* Computes the logits of all output rows, in groups of AG_LOGIT_ROWS, and delivers them to
+ * callbacks and samplers. `computed`: the pass has already computed the logits of the only item. */
 ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool computed, ag_error *err);
-/* Gives the hidden state of every row to the items that want it. */
+/* Delivers the hidden state of every row to items with a `hidden` callback. */
 ag_status ag_step_deliver_hidden(const ag_step_item *items, size_t n, ag_error *err);
 
 #endif

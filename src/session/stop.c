@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* The first place where the stop string stands or, at the end of the text, may be beginning. */
+/* Returns where the stop string begins, or where a start of it ends the text. *complete: it is the
+ * full string. */
 static size_t first_match(const char *stop, const char *text, size_t len, bool *complete) {
     size_t n = strlen(stop);
     for (size_t at = 0; at < len; at++) {
@@ -23,7 +24,7 @@ size_t ag_stop_scan(const ag_stop_list *stop, const char *text, size_t len, bool
     for (size_t i = 0; i < stop->n; i++) {
         bool complete;
         size_t at = first_match(stop->strings[i], text, len, &complete);
-        /* A complete one counts before any that may still come. */
+        /* A complete match counts before partial ones. */
         bool better = complete == *found ? at < show : complete;
         if (better) {
             show = at;

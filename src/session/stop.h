@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stop strings in a stream of text: what may be shown, and whether one has come. */
+/* Stop strings: finds how much of a text may be shown. */
 #ifndef AG_SESSION_STOP_H
 #define AG_SESSION_STOP_H
 
@@ -11,8 +11,8 @@ typedef struct ag_stop_list {
     size_t n;
 } ag_stop_list;
 
-/* How many of text[0..len) may be shown: up to the first stop string, *found then being true; else
- * all but the longest tail that could be the beginning of one. */
+/* Returns how many bytes of text[0..len) may be shown: up to the first stop string, with *found
+ * set; otherwise all but the longest tail that may be the start of one. */
 size_t ag_stop_scan(const ag_stop_list *stop, const char *text, size_t len, bool *found);
 
 #endif
