@@ -16,28 +16,34 @@ ag_compress_params ag_compress_defaults(void) {
 static ag_status check_params(const ag_session *s, const int32_t *ids, size_t n_ids,
                               const ag_compress_params *p, ag_error *err) {
     if (!s->position || n_ids != s->position) {
-        return AG_FAIL(err, INVALID, "compression: %zu ids of a session that consumed %u", n_ids,
-                       s->position);
+        return AG_FAIL(
+            err, INVALID,
+            "compression: n_ids is %zu: it must be %u, the tokens that the session has consumed",
+            n_ids, s->position);
     }
     if (s->prompt_left) {
-        return AG_FAIL(err, INVALID, "compression: %zu tokens of a prompt are still to come",
+        return AG_FAIL(err, INVALID,
+                       "compression: the prompt is incomplete: %zu tokens have not been fed",
                        s->prompt_left);
     }
     if (!(p->replay > 0 && p->replay <= 1)) {
-        return AG_FAIL(err, INVALID, "compression: a replay of %g times the text",
+        return AG_FAIL(err, INVALID, "compression: replay is %g: it must be above 0 and at most 1",
                        (double)p->replay);
     }
     if (!(p->keep_ratio >= 0 && p->keep_ratio <= 1) || (p->keep_ratio == 0 && !p->keep_tokens)) {
-        return AG_FAIL(err, INVALID, "compression to %g times the cache and %u tokens",
+        return AG_FAIL(err, INVALID,
+                       "compression: keep_ratio is %g, keep_tokens %u: one must be positive, and "
+                       "the ratio at most 1",
                        (double)p->keep_ratio, p->keep_tokens);
     }
     if (p->chunk && p->chunk < AG_REPLAY_MIN_CHUNK) {
-        return AG_FAIL(err, INVALID, "compression: chunks of %u tokens, of %d at least", p->chunk,
+        return AG_FAIL(err, INVALID,
+                       "compression: chunk is %u: it must be 0 (default) or at least %d", p->chunk,
                        AG_REPLAY_MIN_CHUNK);
     }
     if (s->state) {
         return AG_FAIL(err, UNSUPPORTED,
-                       "compression: layers with a state cannot be taken back behind a replay");
+                       "compression: layers with a state cannot be truncated after a replay");
     }
     const int32_t *lists[] = {ids, p->instruction, p->instruction_next, p->suffix};
     const size_t sizes[] = {n_ids, p->n_instruction, p->n_instruction_next, p->n_suffix};
@@ -212,7 +218,7 @@ ag_status ag_session_head_maxima(ag_session *s, const int32_t *ids, size_t n_ids
     size_t n_replayed;
     p.keep_ratio = 1;
     if (n != n_heads)
-        return AG_FAIL(err, INVALID, "maxima of %zu heads of a cache of %zu", n, n_heads);
+        return AG_FAIL(err, INVALID, "n is %zu: it must be %zu, the number of heads", n, n_heads);
     AG_TRY(check_params(s, ids, n_ids, &p, err));
     AG_TRY(ag_session_settle(s, err));
     AG_TRY(ag_session_fetch_logits(s, err));

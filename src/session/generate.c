@@ -78,13 +78,13 @@ static ag_status run(ag_generation *g, const int32_t *prompt, size_t n, ag_error
 }
 
 static ag_status check(const ag_generate_params *p, ag_error *err) {
-    if (!p->sampler) return AG_FAIL(err, INVALID, "generating needs a sampler");
+    if (!p->sampler) return AG_FAIL(err, INVALID, "sampler is NULL: generating needs one");
     if (p->max_tokens < -1) {
-        return AG_FAIL(err, INVALID, "%lld tokens to generate; -1 means until something stops",
+        return AG_FAIL(err, INVALID, "max_tokens is %lld: it must be -1 (no limit) or more",
                        (long long)p->max_tokens);
     }
     if (p->n_stop && !p->tokenizer) {
-        return AG_FAIL(err, INVALID, "stop strings need a tokenizer");
+        return AG_FAIL(err, INVALID, "stop strings need a tokenizer: tokenizer is NULL");
     }
     for (size_t i = 0; i < p->n_stop; i++) {
         if (!*p->stop[i]) return AG_FAIL(err, INVALID, "stop string %zu is empty", i + 1);

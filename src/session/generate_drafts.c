@@ -32,7 +32,8 @@ static size_t draft_limit(const ag_generate_params *p) {
 /* Sets the draft model. It is kept for the next generation, as it has read the text. */
 static ag_status use_draft_model(ag_speculation *sp, const ag_session *s, ag_session *draft,
                                  ag_error *err) {
-    if (draft == s) return AG_FAIL(err, INVALID, "a session cannot draft for itself");
+    if (draft == s)
+        return AG_FAIL(err, INVALID, "draft is the session itself: it must be another session");
     if (sp->model && draft && ag_draft_model_is_of(sp->model, draft->serial)) return AG_OK;
     ag_draft_model_destroy(sp->model);
     sp->model = NULL;

@@ -62,7 +62,9 @@ ag_status ag_slot_scores_create(const ag_session *s, ag_slot_scores *out, ag_err
     } else if (!out->n_scored_heads) {
         st = AG_FAIL(err, UNSUPPORTED, "replay: every layer of the model has a window");
     } else if (n > UINT32_MAX) {
-        st = AG_FAIL(err, LIMIT, "replay: %zu slots are more than can be compared", n);
+        st = AG_FAIL(err, LIMIT,
+                     "replay: the cache is too large: %zu slots, at most %u are possible", n,
+                     UINT32_MAX);
     }
     if (st != AG_OK) ag_slot_scores_release(out);
     return st;
@@ -333,10 +335,11 @@ ag_status ag_session_replay(ag_session *s, const int32_t *ids, const ag_compress
                             ag_slot_scores *out, size_t *n_replayed, ag_error *err) {
     replay r = {.s = s, .p = p, .ids = ids, .chunk = ag_replay_chunk(s, p), .out = out};
     if (!r.chunk) {
-        return AG_FAIL(err, LIMIT,
-                       "a replay of %u tokens at least does not fit %u slots (max_seq_len) and %u "
-                       "positions",
-                       AG_REPLAY_MIN_CHUNK, s->params.max_seq_len, s->model->info.max_positions);
+        return AG_FAIL(
+            err, LIMIT,
+            "replay: the cache is too small: a chunk of %u tokens and its replay exceed %u "
+            "slots (max_seq_len) or %u positions",
+            AG_REPLAY_MIN_CHUNK, s->params.max_seq_len, s->model->info.max_positions);
     }
     r.total = count_tokens(&r);
     ag_status st = allocate(&r, err);

@@ -157,8 +157,10 @@ ag_status ag_session_save_with_hooks(ag_session *s, const char *path, const ag_t
                                      const int32_t *ids, size_t n_ids, const ag_io_hooks *hooks,
                                      ag_error *err) {
     if (n_ids && n_ids != s->position) {
-        return AG_FAIL(err, INVALID, "%s: %zu ids to save with a session that consumed %u", path,
-                       n_ids, s->position);
+        return AG_FAIL(
+            err, INVALID,
+            "%s: n_ids is %zu: it must be 0 or %u, the tokens that the session has consumed", path,
+            n_ids, s->position);
     }
     AG_TRY(ag_session_settle(s, err));
     AG_TRY(ag_session_fetch_logits(s, err));
@@ -203,12 +205,14 @@ static ag_status check_header(restoration *r, const unsigned char *header, ag_er
         return AG_FAIL(err, FORMAT, "%s: not a saved cache", r->file.path);
     uint32_t version = (uint32_t)ag_get_number(header + 8, 4);
     if (version != VERSION) {
-        return AG_FAIL(err, UNSUPPORTED, "%s: a saved cache of version %u, this library knows %d",
+        return AG_FAIL(err, UNSUPPORTED,
+                       "%s: unsupported version %u of a saved cache; this library reads version %d",
                        r->file.path, version, VERSION);
     }
     uint64_t fingerprint_bytes = ag_get_number(header + 12, 4);
     if (fingerprint_bytes >= AG_FINGERPRINT_BYTES) {
-        return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes about its origin, at most %d",
+        return AG_FAIL(err, FORMAT,
+                       "%s: damaged: %" PRIu64 " bytes of fingerprint, at most %d are possible",
                        r->file.path, fingerprint_bytes, AG_FINGERPRINT_BYTES - 1);
     }
     uint64_t n_file = ag_get_number(header + 16, 8);
@@ -230,8 +234,7 @@ static ag_status get_fingerprint(restoration *r, ag_saved_fingerprint *fingerpri
     uint64_t expected = ag_checksum_value(&r->file.sum);
     AG_TRY(ag_checksummed_get(&r->file, seal, sizeof seal, err));
     if (ag_get_number(seal, AG_CHECKSUM_BYTES) == expected) return AG_OK;
-    return AG_FAIL(err, FORMAT, "%s: damaged: the checksum of its beginning is wrong",
-                   r->file.path);
+    return AG_FAIL(err, FORMAT, "%s: damaged: the checksum of its header is wrong", r->file.path);
 }
 
 static ag_status get_numbers(restoration *r, uint32_t *numbers, size_t n, ag_error *err) {
@@ -260,8 +263,8 @@ static ag_status check_state(const restoration *r, ag_error *err) {
     const uint32_t managed = s->manager ? WITH_TURNS | WITH_SPILL : 0u;
     const uint32_t optional = WITH_LOGITS | RAGGED | managed;
     if ((found->flags & ~optional) != expected || found->scored > found->position) {
-        return AG_FAIL(err, FORMAT, "%s: damaged: state %#x, scored up to %u of %u", r->file.path,
-                       found->flags, found->scored, found->position);
+        return AG_FAIL(err, FORMAT, "%s: damaged: flags %#x, scored up to position %u of %u",
+                       r->file.path, found->flags, found->scored, found->position);
     }
     return AG_OK;
 }

@@ -193,7 +193,7 @@ ag_status ag_saved_fingerprint_compare(const ag_saved_fingerprint *saved,
             memcpy(found.name, layers_name, sizeof layers_name);
         }
         if (!is_expected || !is_read || strcmp(found.name, expected.name) != 0) {
-            return AG_FAIL(err, FORMAT, "%s: damaged: it does not say of which %s it is", path,
+            return AG_FAIL(err, FORMAT, "%s: damaged: its fingerprint lacks the field %s", path,
                            expected.name);
         }
         if (!strcmp(found.value, expected.value)) continue;
@@ -211,6 +211,6 @@ ag_status ag_saved_fingerprint_compare(const ag_saved_fingerprint *saved,
         return AG_FAIL(err, UNSUPPORTED, "%s: saved for %s %s, this session has %s", path,
                        found.name, found.value, UNKNOWN);
     }
-    return AG_FAIL(err, FORMAT, "%s: damaged: %zu bytes more about its origin than expected", path,
+    return AG_FAIL(err, FORMAT, "%s: damaged: its fingerprint has %zu unexpected bytes", path,
                    (size_t)(a_end - a));
 }

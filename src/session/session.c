@@ -87,8 +87,9 @@ static ag_kv_params kv_params(const ag_model_info *info, const ag_session_params
 static ag_status complete_params(const ag_model_info *info, const ag_session_params *params,
                                  ag_session_params *out, ag_error *err) {
     *out = params ? *params : ag_session_defaults();
-    if (!out->max_seq_len) return AG_FAIL(err, INVALID, "a cache of 0 tokens (max_seq_len)");
-    if (!out->prefill_chunk) return AG_FAIL(err, INVALID, "prefill in chunks of 0 tokens");
+    if (!out->max_seq_len) return AG_FAIL(err, INVALID, "max_seq_len is 0: it must be positive");
+    if (!out->prefill_chunk)
+        return AG_FAIL(err, INVALID, "prefill_chunk is 0: it must be positive");
     if (out->max_seq_len > info->max_positions) out->max_seq_len = info->max_positions;
     if (out->prefill_chunk > out->max_seq_len) out->prefill_chunk = out->max_seq_len;
     ag_eviction_complete(&out->eviction);
@@ -239,13 +240,14 @@ static ag_status check_shareable(const ag_session *s, const ag_session *fork, ag
     const uint32_t sinks = ag_kv_cache_params(s->cache)->n_protected;
     const uint32_t requested = ag_kv_cache_params(fork->cache)->n_protected;
     if (requested != sinks) {
-        return AG_FAIL(err, INVALID,
-                       "a fork with %u attention sinks of a session with %u (protected_prefix)",
-                       requested, sinks);
+        return AG_FAIL(
+            err, INVALID,
+            "cannot fork: protected_prefix is %u, the session's is %u; they must be equal",
+            requested, sinks);
     }
     if (fork->is_long == s->is_long) return AG_OK;
     return AG_FAIL(err, INVALID,
-                   "a fork whose frequencies of longrope are not those of its session");
+                   "cannot fork: the fork would use other longrope frequencies than the session");
 }
 
 static ag_status fork_session(ag_session *s, const ag_session_params *params, ag_session **out,
@@ -305,7 +307,7 @@ void ag_session_reset(ag_session *s) {
 ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
     if (position > s->position) {
         return AG_FAIL(err, INVALID,
-                       "position %u to go back to is beyond %u, where the session stands", position,
+                       "cannot truncate to position %u: the session is at position %u", position,
                        s->position);
     }
     if (position == s->position) return AG_OK;
@@ -337,15 +339,20 @@ static uint32_t end_of(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
 }
 
 ag_status ag_session_follow_cache(ag_session *s, ag_error *err) {
-    if (s->manager) return AG_FAIL(err, INVALID, "the cache is managed by an eviction policy");
-    if (s->state) return AG_FAIL(err, INVALID, "layers have a state, which tokens must pass");
+    if (s->manager)
+        return AG_FAIL(err, INVALID, "cannot follow the cache: an eviction policy manages it");
+    if (s->state)
+        return AG_FAIL(err, INVALID,
+                       "cannot follow the cache: layers have a state, which only tokens update");
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
     uint32_t end = end_of(s->cache, 0, 0);
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
             if (end_of(s->cache, l, h) == end) continue;
-            return AG_FAIL(err, INVALID, "layer %u, KV head %u ends before position %u, not %u", l,
-                           h, end_of(s->cache, l, h), end);
+            return AG_FAIL(
+                err, INVALID,
+                "cannot follow the cache: layer %u, KV head %u ends before position %u, not %u", l,
+                h, end_of(s->cache, l, h), end);
         }
     }
     s->position = end;
@@ -385,7 +392,8 @@ void ag_session_memory_hint(ag_session *s, ag_pressure level) {
 
 ag_status ag_session_begin_turn(ag_session *s, uint32_t position, ag_error *err) {
     if (position < s->position) {
-        return AG_FAIL(err, INVALID, "a turn that begins at position %u, the session stands at %u",
+        return AG_FAIL(err, INVALID,
+                       "cannot begin a turn at position %u: the session is at position %u",
                        position, s->position);
     }
     return ag_cache_manager_begin_turn(s->manager, position, err);
@@ -394,8 +402,9 @@ ag_status ag_session_begin_turn(ag_session *s, uint32_t position, ag_error *err)
 ag_status ag_session_protect(ag_session *s, uint32_t n, ag_error *err) {
     const uint32_t max = ag_kv_cache_protected(s->cache);
     if (n > max) {
-        return AG_FAIL(err, INVALID, "%u first tokens to protect, only %u are%s", n, max,
-                       s->manager ? "" : ": nothing leaves without an eviction policy");
+        return AG_FAIL(err, INVALID,
+                       "cannot protect %u tokens: at most %u are possible (protected_prefix)%s", n,
+                       max, s->manager ? "" : "; no token is evicted without a policy");
     }
     ag_kv_cache_protect(s->cache, n);
     ag_cache_manager_protects_less(s->manager);

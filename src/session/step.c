@@ -8,7 +8,7 @@
 /* ---- checks ---- */
 
 ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n, ag_error *err) {
-    if (!n) return AG_FAIL(err, INVALID, "no tokens to consume");
+    if (!n) return AG_FAIL(err, INVALID, "the list of tokens is empty");
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= s->model->info.n_vocab) {
             return AG_FAIL(err, INVALID,
@@ -33,30 +33,31 @@ ag_status ag_session_check_ids(const ag_session *s, const int32_t *ids, size_t n
 }
 
 static ag_status check_items(const ag_step_item *items, size_t n, ag_error *err) {
-    if (!n) return AG_FAIL(err, INVALID, "a step of no items");
+    if (!n) return AG_FAIL(err, INVALID, "the step has no items");
     for (size_t i = 0; i < n; i++) {
         const ag_step_item *item = &items[i];
         if (item->session->model != items[0].session->model) {
-            return AG_FAIL(err, INVALID, "session %zu belongs to another model", i);
+            return AG_FAIL(err, INVALID, "item %zu: its session belongs to another model", i);
         }
         for (size_t j = 0; j < i; j++) {
             if (item->session == items[j].session) {
-                return AG_FAIL(err, INVALID, "sessions %zu and %zu are the same", j, i);
+                return AG_FAIL(err, INVALID, "items %zu and %zu have the same session", j, i);
             }
         }
         if (item->sampler && (!item->chosen || item->logits == AG_LOGITS_NONE)) {
-            return AG_FAIL(err, INVALID, "item %zu has a sampler, but no %s", i,
-                           item->chosen ? "logits to choose from" : "place for what it chooses");
+            return AG_FAIL(err, INVALID, "item %zu: a sampler needs %s", i,
+                           item->chosen ? "logits" : "chosen, where it writes its choices");
         }
         if (item->n > item->session->params.prefill_chunk) {
             return AG_FAIL(err, LIMIT,
-                           "item %zu brings %zu tokens, a step takes %u (prefill_chunk)", i,
+                           "item %zu is too long: %zu tokens, a step takes %u (prefill_chunk)", i,
                            item->n, item->session->params.prefill_chunk);
         }
         if (item->phase == AG_PHASE_VERIFY && item->session->state && item->n > AG_ROLLBACK) {
-            return AG_FAIL(err, LIMIT,
-                           "item %zu brings %zu tokens to verify, layers with a state take %d back",
-                           i, item->n, AG_ROLLBACK);
+            return AG_FAIL(
+                err, LIMIT,
+                "item %zu is too long: %zu tokens to verify, layers with a state allow %d", i,
+                item->n, AG_ROLLBACK);
         }
         AG_TRY(ag_session_check_ids(item->session, item->ids, item->n, err));
     }

@@ -132,7 +132,7 @@ static void without_a_prompt_it_goes_on_from_the_logits(void **state) {
     must(ag_sampler_create(&smp, (int32_t)ag_model_get_info(model)->n_vocab, &u.p.sampler, &err));
     u.p.on_token_user = &rest;
     assert_int_equal(ag_session_generate(session, NULL, 0, &u.p, NULL, &err), AG_INVALID);
-    assert_string_equal(err.msg, "no tokens to consume");
+    assert_string_equal(err.msg, "the list of tokens is empty");
     ag_ids ids = {0};
     must(ag_tokenizer_encode(tokenizer, u.prompt, strlen(u.prompt), AG_ENCODE_BOS, &ids, &err));
     must(ag_session_prefill(session, ids.data, ids.n, NULL, NULL, &err));

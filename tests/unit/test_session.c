@@ -76,7 +76,8 @@ static void a_session_follows_what_was_put_into_its_cache(void **state) {
     const uint32_t first = 0;
     assert_int_equal(ag_kv_cache_compact(ag_session_kv_cache(b), 1, 0, &first, 1, &err), AG_OK);
     assert_int_equal(ag_session_follow_cache(b, &err), AG_INVALID);
-    assert_string_equal(err.msg, "layer 1, KV head 0 ends before position 1, not 21");
+    assert_string_equal(
+        err.msg, "cannot follow the cache: layer 1, KV head 0 ends before position 1, not 21");
     assert_int_equal(ag_session_position(b), N + 1);
     ag_session_destroy(a);
     ag_session_destroy(b);

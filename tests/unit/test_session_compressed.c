@@ -48,7 +48,7 @@ static void heads_are_worth_their_largest_scores(void **state) {
         assert_true(most > 0 && maxima[head] == most);
     }
     assert_int_equal(ag_session_head_maxima(s, text, N, &p, maxima, HEADS - 1, &err), AG_INVALID);
-    assert_non_null(strstr(err.msg, "5 heads of a cache of 6"));
+    assert_non_null(strstr(err.msg, "n is 5: it must be 6"));
     assert_int_equal(ag_session_head_maxima(s, text, N - 1, &p, maxima, HEADS, &err), AG_INVALID);
     ag_session_cancel(s);
     assert_int_equal(ag_session_head_maxima(s, text, N, &p, maxima, HEADS, &err), AG_CANCELLED);
@@ -250,21 +250,21 @@ static void what_makes_no_sense_is_named(void **state) {
     ag_session *s = reader_of(model, "none");
     const int32_t outside[] = {320};
     ag_compress_params p = params(0.5f, 1);
-    expect(s, N - 1, &p, AG_INVALID, "149 ids");
+    expect(s, N - 1, &p, AG_INVALID, "n_ids is 149");
     p = params(0, 1);
-    expect(s, N, &p, AG_INVALID, "0 times the cache");
+    expect(s, N, &p, AG_INVALID, "keep_ratio is 0");
     p = params(0.5f, 0);
-    expect(s, N, &p, AG_INVALID, "replay of 0");
+    expect(s, N, &p, AG_INVALID, "replay is 0");
     p = params(0.5f, 1);
     p.suffix = outside;
     p.n_suffix = 1;
     expect(s, N, &p, AG_INVALID, "token id 320");
     p = params(0.5f, 1);
     p.chunk = 15;
-    expect(s, N, &p, AG_INVALID, "chunks of 15 tokens");
+    expect(s, N, &p, AG_INVALID, "chunk is 15");
     p = params(0.5f, 1);
     assert_int_equal(ag_session_begin_prompt(s, 9, NULL), AG_OK);
-    expect(s, N, &p, AG_INVALID, "9 tokens of a prompt");
+    expect(s, N, &p, AG_INVALID, "9 tokens have not been fed");
     ag_session_destroy(s);
     ag_model *hybrid = load(backend, STATES);
     s = reader_of(hybrid, "none");

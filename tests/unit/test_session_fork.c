@@ -381,7 +381,7 @@ static void rules_that_cannot_share_a_cache_are_refused(void **state) {
     other.protected_prefix = 7;
     assert_int_equal(ag_session_fork_with(root, &other, &fork, &err), AG_INVALID);
     assert_null(fork);
-    assert_non_null(strstr(err.msg, "7 attention sinks of a session with 4"));
+    assert_non_null(strstr(err.msg, "protected_prefix is 7, the session's is 4"));
     assert_int_equal(ag_session_fork_with(root, NULL, &fork, &err), AG_INVALID);
     other = rules("keydiff", 600);
     assert_int_equal(ag_session_fork_with(root, &other, &fork, &err), AG_INVALID);

@@ -521,7 +521,7 @@ static void nobody_drafts_for_himself(void **state) {
          &err);
     p.draft = s;
     assert_int_equal(ag_session_generate(s, prompt, 3, &p, NULL, &err), AG_INVALID);
-    assert_string_equal(err.msg, "a session cannot draft for itself");
+    assert_string_equal(err.msg, "draft is the session itself: it must be another session");
     ag_sampler_destroy(p.sampler);
     ag_session_destroy(s);
 }
