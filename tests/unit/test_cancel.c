@@ -61,7 +61,7 @@ static void goes_on(ag_session *s) {
     ag_session_destroy(plain);
 }
 
-static void the_next_call_ends_if_there_is_none(void **state) {
+static void cancels_the_next_call_when_none_runs(void **state) {
     (void)state;
     ag_error err;
     ag_session *s = make(), *other = make();
@@ -92,7 +92,7 @@ static bool cancel_after_two(void *user, uint64_t done, uint64_t total) {
     return true;
 }
 
-static void whole_chunks_stay_consumed(void **state) {
+static void keeps_full_chunks_consumed(void **state) {
     (void)state;
     ag_session *s = make();
     assert_int_equal(ag_session_prefill(s, ids, N, cancel_after_two, s, NULL), AG_CANCELLED);
@@ -108,7 +108,7 @@ static bool cancel_at_third(void *user, int32_t id, const char *text, size_t len
     return true;
 }
 
-static void a_generation_ends_as_cancelled(void **state) {
+static void generation_ends_as_cancelled(void **state) {
     (void)state;
     ag_session *s = make();
     ag_sampler_params greedy = ag_sampler_defaults();
@@ -139,7 +139,7 @@ static void *cancel_until_done(void *session) {
     return NULL;
 }
 
-static void another_thread_may_cancel_at_any_time(void **state) {
+static void another_thread_cancels_at_any_time(void **state) {
     (void)state;
     ag_session *s = make();
     pthread_t thread;
@@ -160,10 +160,10 @@ static void another_thread_may_cancel_at_any_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_next_call_ends_if_there_is_none),
-        cmocka_unit_test(whole_chunks_stay_consumed),
-        cmocka_unit_test(a_generation_ends_as_cancelled),
-        cmocka_unit_test(another_thread_may_cancel_at_any_time),
+        cmocka_unit_test(cancels_the_next_call_when_none_runs),
+        cmocka_unit_test(keeps_full_chunks_consumed),
+        cmocka_unit_test(generation_ends_as_cancelled),
+        cmocka_unit_test(another_thread_cancels_at_any_time),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

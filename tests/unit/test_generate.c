@@ -90,7 +90,7 @@ static ag_status run(setup *u, seen *out) {
     return st;
 }
 
-static void a_limit_of_tokens_ends_the_text(void **state) {
+static void max_tokens_ends_the_text(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
     seen s = {0};
@@ -107,7 +107,7 @@ static void a_limit_of_tokens_ends_the_text(void **state) {
     ag_text_free(&whole);
 }
 
-static void no_tokens_means_prefill_only(void **state) {
+static void zero_max_tokens_only_prefills(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
     u.p.max_tokens = 0;
@@ -120,7 +120,7 @@ static void no_tokens_means_prefill_only(void **state) {
 }
 
 /* Reading the prompt and answering are one call or two: greedily, the answer is the same. */
-static void without_a_prompt_it_goes_on_from_the_logits(void **state) {
+static void continues_from_the_logits_without_a_prompt(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
     seen whole = {0}, rest = {0};
@@ -145,7 +145,7 @@ static void without_a_prompt_it_goes_on_from_the_logits(void **state) {
     ag_session_destroy(session);
 }
 
-static void a_full_context_ends_the_text(void **state) {
+static void full_context_ends_the_text(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
     u.max_seq_len = 16;
@@ -161,7 +161,7 @@ static void a_full_context_ends_the_text(void **state) {
 }
 
 /* The answer to a question in the format the model was trained on ends with an eos token. */
-static void an_eos_token_ends_the_text(void **state) {
+static void eos_token_ends_the_text(void **state) {
     (void)state;
     setup u = defaults("The secret of Tom's red box is 123 blue. "
                        "Question: What is the secret of Tom's red box? Answer:");
@@ -184,7 +184,7 @@ static void an_eos_token_ends_the_text(void **state) {
     assert_true(eos);
 }
 
-static void a_stop_string_is_cut_off_wherever_tokens_end(void **state) {
+static void stop_string_is_removed_at_any_token_boundary(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
     seen whole = {0};
@@ -205,7 +205,7 @@ static void a_stop_string_is_cut_off_wherever_tokens_end(void **state) {
     }
 }
 
-static void what_was_held_back_is_shown_at_the_end(void **state) {
+static void pending_text_is_shown_at_the_end(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
     seen whole = {0};
@@ -222,7 +222,7 @@ static void what_was_held_back_is_shown_at_the_end(void **state) {
     assert_string_equal(s.text, whole.text);
 }
 
-static void a_callback_can_cancel(void **state) {
+static void callback_cancels_generation(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
     seen s = {.cancel_after = 3};
@@ -237,7 +237,7 @@ static bool never(void *user, uint64_t done, uint64_t total) {
     return false;
 }
 
-static void a_cancelled_prefill_is_no_error(void **state) {
+static void cancelled_prefill_ends_without_error(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
     u.p.progress = never;
@@ -247,7 +247,7 @@ static void a_cancelled_prefill_is_no_error(void **state) {
     assert_int_equal(s.n_ids, 0);
 }
 
-static void impossible_parameters_are_refused(void **state) {
+static void rejects_invalid_parameters(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
     const char *stops[] = {""};
@@ -263,7 +263,7 @@ static void impossible_parameters_are_refused(void **state) {
     assert_int_equal(run(&u, &s), AG_INVALID);
 }
 
-static void a_seed_gives_the_same_text_again(void **state) {
+static void equal_seeds_give_equal_texts(void **state) {
     (void)state;
     setup u = defaults("The old king had three sons");
     u.temperature = 1.0f;
@@ -275,17 +275,17 @@ static void a_seed_gives_the_same_text_again(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_limit_of_tokens_ends_the_text),
-        cmocka_unit_test(no_tokens_means_prefill_only),
-        cmocka_unit_test(without_a_prompt_it_goes_on_from_the_logits),
-        cmocka_unit_test(a_full_context_ends_the_text),
-        cmocka_unit_test(an_eos_token_ends_the_text),
-        cmocka_unit_test(a_stop_string_is_cut_off_wherever_tokens_end),
-        cmocka_unit_test(what_was_held_back_is_shown_at_the_end),
-        cmocka_unit_test(a_callback_can_cancel),
-        cmocka_unit_test(a_cancelled_prefill_is_no_error),
-        cmocka_unit_test(impossible_parameters_are_refused),
-        cmocka_unit_test(a_seed_gives_the_same_text_again),
+        cmocka_unit_test(max_tokens_ends_the_text),
+        cmocka_unit_test(zero_max_tokens_only_prefills),
+        cmocka_unit_test(continues_from_the_logits_without_a_prompt),
+        cmocka_unit_test(full_context_ends_the_text),
+        cmocka_unit_test(eos_token_ends_the_text),
+        cmocka_unit_test(stop_string_is_removed_at_any_token_boundary),
+        cmocka_unit_test(pending_text_is_shown_at_the_end),
+        cmocka_unit_test(callback_cancels_generation),
+        cmocka_unit_test(cancelled_prefill_ends_without_error),
+        cmocka_unit_test(rejects_invalid_parameters),
+        cmocka_unit_test(equal_seeds_give_equal_texts),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -31,7 +31,7 @@ static void expect(const ag_ngram_lookup *l, size_t match, const char *draft) {
     for (size_t i = 0; i < n; i++) assert_int_equal(ids[i], draft[i]);
 }
 
-static void what_stood_before_is_found(void **state) {
+static void finds_an_earlier_occurrence(void **state) {
     (void)state;
     ag_ngram_lookup *l = make(100);
     expect(l, 0, "");
@@ -46,7 +46,7 @@ static void what_stood_before_is_found(void **state) {
     ag_ngram_lookup_destroy(l);
 }
 
-static void one_token_is_no_reason(void **state) {
+static void does_not_draft_after_a_one_token_match(void **state) {
     (void)state;
     ag_ngram_lookup *l = make(100);
     push_text(l, "abcdefa");
@@ -57,7 +57,7 @@ static void one_token_is_no_reason(void **state) {
 }
 
 /* Where several places match, the one with more before it. */
-static void the_longer_match_wins(void **state) {
+static void prefers_the_longer_match(void **state) {
     (void)state;
     ag_ngram_lookup *l = make(100);
     push_text(l, "wxyz1 yz2 ");
@@ -67,7 +67,7 @@ static void the_longer_match_wins(void **state) {
 }
 
 /* The copy goes on behind a word that was replaced, not where its neighbours last stood. */
-static void a_copy_is_taken_up_again(void **state) {
+static void resumes_an_interrupted_match(void **state) {
     (void)state;
     ag_ngram_lookup *l = make(200);
     push_text(l, "for (i = 0; i < n; i++) total(i); while (i < k) loop(i); ");
@@ -78,7 +78,7 @@ static void a_copy_is_taken_up_again(void **state) {
     ag_ngram_lookup_destroy(l);
 }
 
-static void a_loop_goes_on_for_ever(void **state) {
+static void draft_of_a_loop_repeats_it(void **state) {
     (void)state;
     ag_ngram_lookup *l = make(100);
     push_text(l, "abcabc");
@@ -88,7 +88,7 @@ static void a_loop_goes_on_for_ever(void **state) {
     ag_ngram_lookup_destroy(l);
 }
 
-static void what_is_taken_back_is_forgotten(void **state) {
+static void pop_removes_tokens_from_matches(void **state) {
     (void)state;
     ag_ngram_lookup *l = make(100);
     push_text(l, "red green blue ");
@@ -104,7 +104,7 @@ static void what_is_taken_back_is_forgotten(void **state) {
     ag_ngram_lookup_destroy(l);
 }
 
-static void a_gap_matches_nothing(void **state) {
+static void unknown_token_ends_a_match(void **state) {
     (void)state;
     ag_ngram_lookup *l = make(100);
     push_text(l, "abcd");
@@ -162,13 +162,13 @@ static void memory_is_bounded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_stood_before_is_found),
-        cmocka_unit_test(one_token_is_no_reason),
-        cmocka_unit_test(the_longer_match_wins),
-        cmocka_unit_test(a_copy_is_taken_up_again),
-        cmocka_unit_test(a_loop_goes_on_for_ever),
-        cmocka_unit_test(what_is_taken_back_is_forgotten),
-        cmocka_unit_test(a_gap_matches_nothing),
+        cmocka_unit_test(finds_an_earlier_occurrence),
+        cmocka_unit_test(does_not_draft_after_a_one_token_match),
+        cmocka_unit_test(prefers_the_longer_match),
+        cmocka_unit_test(resumes_an_interrupted_match),
+        cmocka_unit_test(draft_of_a_loop_repeats_it),
+        cmocka_unit_test(pop_removes_tokens_from_matches),
+        cmocka_unit_test(unknown_token_ends_a_match),
         cmocka_unit_test(memory_is_bounded),
     };
     return cmocka_run_group_tests_name("lookup", tests, NULL, NULL);

@@ -127,7 +127,7 @@ static void round_trip(const ag_session_params *p) {
     ag_session_destroy(b);
 }
 
-static void every_policy_goes_on_as_if_nothing_had_been(void **state) {
+static void every_policy_continues_after_restore(void **state) {
     (void)state;
     for (size_t i = 0; ag_eviction_policy_at(i); i++) {
         ag_session_params p = params_of(ag_eviction_policy_at(i)->name, AG_F16, AG_F16);
@@ -135,7 +135,7 @@ static void every_policy_goes_on_as_if_nothing_had_been(void **state) {
     }
 }
 
-static void every_cache_type_goes_on_as_if_nothing_had_been(void **state) {
+static void every_cache_type_continues_after_restore(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
     for (size_t k = 0; k < 4; k++) {
@@ -148,7 +148,7 @@ static void every_cache_type_goes_on_as_if_nothing_had_been(void **state) {
     }
 }
 
-static void the_moved_prefix_comes_back_with_its_copies(void **state) {
+static void restores_the_moved_prefix_with_its_copies(void **state) {
     (void)state;
     ag_session *a = make("keydiff"), *b = make("keydiff");
     feed(a, ag_model_get_info(model)->max_positions + 30);
@@ -159,7 +159,7 @@ static void the_moved_prefix_comes_back_with_its_copies(void **state) {
     ag_session_destroy(b);
 }
 
-static void ids_come_back_and_a_used_session_is_overwritten(void **state) {
+static void restores_ids_into_a_used_session(void **state) {
     (void)state;
     ag_session *a = make("none"), *b = make("none");
     ag_error err;
@@ -182,7 +182,7 @@ static void ids_come_back_and_a_used_session_is_overwritten(void **state) {
     ag_session_destroy(b);
 }
 
-static void an_empty_session_and_one_without_logits_can_be_kept(void **state) {
+static void saves_sessions_without_tokens_or_logits(void **state) {
     (void)state;
     ag_session *a = make("snapkv"), *b = make("snapkv");
     save(a);
@@ -200,7 +200,7 @@ static void an_empty_session_and_one_without_logits_can_be_kept(void **state) {
     ag_session_destroy(b);
 }
 
-static void a_smaller_budget_applies_from_the_next_token(void **state) {
+static void smaller_budget_applies_to_the_next_token(void **state) {
     (void)state;
     ag_session_params p = params_of("streaming", AG_F16, AG_F16);
     ag_session *a = make_of(model, &p);
@@ -232,7 +232,7 @@ static void refused(ag_session *s, ag_status status, const char *why) {
     free(before);
 }
 
-static void what_differs_is_named(void **state) {
+static void names_the_parameter_that_differs(void **state) {
     (void)state;
     ag_session *a = make("none");
     feed(a, 20);
@@ -278,7 +278,7 @@ static void what_differs_is_named(void **state) {
     ag_session_destroy(s);
 }
 
-static void another_model_is_named(void **state) {
+static void names_another_model(void **state) {
     (void)state;
     const ag_model_params q8 = {.weights = AG_Q8_0};
     ag_session_params p = params_of("none", AG_F16, AG_F16);
@@ -301,7 +301,7 @@ static void another_model_is_named(void **state) {
     ag_model_destroy(other);
 }
 
-static void another_tokenizer_is_named(void **state) {
+static void names_another_tokenizer(void **state) {
     (void)state;
     static const char json[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"%s\": 0, \"b\": 1}, "
                                "\"merges\": []}}";
@@ -355,7 +355,7 @@ static size_t next_place(size_t i, size_t n) {
     return i + 211 < n ? i + 211 : i < n - 20 ? n - 20 : n;
 }
 
-static void a_damaged_byte_is_noticed_anywhere(void **state) {
+static void detects_any_damaged_byte(void **state) {
     (void)state;
     ag_session *a = make("h2o"), *s = make("h2o");
     ag_error err;
@@ -387,7 +387,7 @@ static void a_damaged_byte_is_noticed_anywhere(void **state) {
     ag_session_destroy(s);
 }
 
-static void a_file_of_another_length_is_noticed(void **state) {
+static void detects_another_file_length(void **state) {
     (void)state;
     ag_session *s = make("none");
     ag_error err;
@@ -426,7 +426,7 @@ static void edit(const bytes *good, size_t at, const void *data, size_t n) {
     free(b.data);
 }
 
-static void values_that_attention_cannot_multiply_are_refused(void **state) {
+static void rejects_values_that_are_not_finite(void **state) {
     (void)state;
     enum { N = 60, HEAD = 24, SIZES = 8 + 16, MOVED_BY = 4, SEAL = 8 };
     static const uint16_t f16[] = {0x7e00, 0x7c00, 0xfc00}; /* NaN, infinite, -infinite */
@@ -475,7 +475,7 @@ static size_t n_files(void) {
     return n;
 }
 
-static void places_that_cannot_be_written_are_named(void **state) {
+static void names_paths_that_cannot_be_written(void **state) {
     (void)state;
     ag_session *s = make("none");
     ag_error err;
@@ -493,7 +493,7 @@ static void places_that_cannot_be_written_are_named(void **state) {
     ag_session_destroy(s);
 }
 
-static void a_link_is_followed_and_the_file_is_private(void **state) {
+static void follows_links_and_writes_private_files(void **state) {
     (void)state;
     char link_path[128];
     struct stat at;
@@ -527,7 +527,7 @@ static int save_to_a_full_disk(ag_session *s) {
     return strstr(err.msg, "writing failed: ") ? 0 : 4;
 }
 
-static void a_full_disk_leaves_the_old_file(void **state) {
+static void full_disk_keeps_the_old_file(void **state) {
     (void)state;
     ag_session *s = make("none");
     feed(s, 5);
@@ -552,21 +552,21 @@ static void a_full_disk_leaves_the_old_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_policy_goes_on_as_if_nothing_had_been),
-        cmocka_unit_test(every_cache_type_goes_on_as_if_nothing_had_been),
-        cmocka_unit_test(the_moved_prefix_comes_back_with_its_copies),
-        cmocka_unit_test(ids_come_back_and_a_used_session_is_overwritten),
-        cmocka_unit_test(an_empty_session_and_one_without_logits_can_be_kept),
-        cmocka_unit_test(a_smaller_budget_applies_from_the_next_token),
-        cmocka_unit_test(what_differs_is_named),
-        cmocka_unit_test(another_model_is_named),
-        cmocka_unit_test(another_tokenizer_is_named),
-        cmocka_unit_test(a_damaged_byte_is_noticed_anywhere),
-        cmocka_unit_test(a_file_of_another_length_is_noticed),
-        cmocka_unit_test(values_that_attention_cannot_multiply_are_refused),
-        cmocka_unit_test(places_that_cannot_be_written_are_named),
-        cmocka_unit_test(a_link_is_followed_and_the_file_is_private),
-        cmocka_unit_test(a_full_disk_leaves_the_old_file),
+        cmocka_unit_test(every_policy_continues_after_restore),
+        cmocka_unit_test(every_cache_type_continues_after_restore),
+        cmocka_unit_test(restores_the_moved_prefix_with_its_copies),
+        cmocka_unit_test(restores_ids_into_a_used_session),
+        cmocka_unit_test(saves_sessions_without_tokens_or_logits),
+        cmocka_unit_test(smaller_budget_applies_to_the_next_token),
+        cmocka_unit_test(names_the_parameter_that_differs),
+        cmocka_unit_test(names_another_model),
+        cmocka_unit_test(names_another_tokenizer),
+        cmocka_unit_test(detects_any_damaged_byte),
+        cmocka_unit_test(detects_another_file_length),
+        cmocka_unit_test(rejects_values_that_are_not_finite),
+        cmocka_unit_test(names_paths_that_cannot_be_written),
+        cmocka_unit_test(follows_links_and_writes_private_files),
+        cmocka_unit_test(full_disk_keeps_the_old_file),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -4,7 +4,7 @@
 
 /* ---- the same as a session ---- */
 
-static void gives_what_a_session_generates(void **state) {
+static void matches_a_session(void **state) {
     ag_generate_params g = ag_generate_defaults();
     ag_sampler_params sampling = *ag_served_model_sampling(demo);
     ag_ids ids = encode("Once upon a time there was a fox");
@@ -86,17 +86,17 @@ static void compare_with_alone(size_t n) {
     }
 }
 
-static void twelve_requests_get_what_each_gets_alone(void **state) {
+static void batched_requests_match_single_ones(void **state) {
     (void)state;
     compare_with_alone(12);
 }
 
-static void more_than_a_pass_get_what_each_gets_alone(void **state) {
+static void requests_of_several_passes_match_single_ones(void **state) {
     (void)state;
     compare_with_alone(MOST);
 }
 
-static void a_late_request_changes_nothing(void **state) {
+static void late_request_does_not_change_others(void **state) {
     static int32_t ids[800], other[700];
     (void)state;
     ag_request_params p = mixed_request(1, ids);
@@ -122,7 +122,7 @@ static void note_reading(client *c) {
     pthread_mutex_unlock(&other->lock);
 }
 
-static void a_long_prompt_delays_a_token_by_one_step_at_most(void **state) {
+static void long_prompt_delays_a_token_by_one_step_at_most(void **state) {
     static int32_t ids[1900];
     size_t n_between = 0, n_before;
     (void)state;
@@ -161,7 +161,7 @@ static void sum_read(client *c) {
 }
 
 /* A short one that comes behind long ones does not wait until they are read. */
-static void a_short_prompt_does_not_wait_for_long_ones(void **state) {
+static void short_prompt_does_not_wait_for_long_ones(void **state) {
     static int32_t ids[1910];
     (void)state;
     fill_ids(ids, 1910, 6);
@@ -181,7 +181,7 @@ static void a_short_prompt_does_not_wait_for_long_ones(void **state) {
 
 /* ---- what one request asks for ---- */
 
-static void several_answers_have_seeds_of_their_own(void **state) {
+static void each_answer_has_its_own_seed(void **state) {
     int32_t ids[50];
     (void)state;
     fill_ids(ids, 50, 3);
@@ -200,7 +200,7 @@ static void several_answers_have_seeds_of_their_own(void **state) {
     assert_memory_not_equal(clients[0].answers[0].ids, clients[0].answers[1].ids, 80);
 }
 
-static void logprobs_are_those_of_the_models_distribution(void **state) {
+static void logprobs_match_the_model_distribution(void **state) {
     int32_t ids[20];
     (void)state;
     fill_ids(ids, 20, 3);
@@ -235,7 +235,7 @@ static void logprobs_are_those_of_the_models_distribution(void **state) {
     ag_backend_destroy(be);
 }
 
-static void a_stop_string_ends_an_answer_and_is_not_shown(void **state) {
+static void stop_string_ends_an_answer_and_is_hidden(void **state) {
     ag_ids ids = encode("Once upon a time");
     ag_request_params p = request(ids.data, ids.n, 60);
     (void)state;
@@ -257,7 +257,7 @@ static void a_stop_string_ends_an_answer_and_is_not_shown(void **state) {
     ag_ids_free(&ids);
 }
 
-static void a_stop_id_ends_an_answer_like_an_eos(void **state) {
+static void stop_id_ends_an_answer_like_eos(void **state) {
     int32_t ids[30];
     (void)state;
     fill_ids(ids, 30, 5);
@@ -276,7 +276,7 @@ static void a_stop_id_ends_an_answer_like_an_eos(void **state) {
     assert_true(a->n <= first);
 }
 
-static void limits_of_tokens_are_kept(void **state) {
+static void enforces_token_limits(void **state) {
     static int32_t ids[200];
     (void)state;
     fill_ids(ids, 200, 5);
@@ -338,7 +338,7 @@ static bool keep_hidden(void *user, size_t i, const float *hidden) {
 }
 
 /* Logits are products of these with the rows of the table. */
-static void steps_give_hidden_states(void **state) {
+static void steps_deliver_hidden_states(void **state) {
     static hidden_rows h;
     ag_model_params mp = ag_model_defaults();
     ag_session *session;
@@ -443,7 +443,7 @@ static void embeddings_are_pooled_hidden_states(void **state) {
 
 /* ---- what is refused ---- */
 
-static void what_is_wrong_is_named(void **state) {
+static void rejects_invalid_requests_with_a_reason(void **state) {
     const char *const empty[] = {""};
     int32_t ids[4] = {1, 2, 3, 4};
     ag_error err;
@@ -493,7 +493,7 @@ static void what_is_wrong_is_named(void **state) {
     assert_int_equal(clients[0].n_events, 0);
 }
 
-static void models_have_names(void **state) {
+static void finds_models_by_name_and_alias(void **state) {
     ag_served_model_params m = {.name = "demo",
                                 .path = DEMO,
                                 .model = ag_model_defaults(),
@@ -534,22 +534,22 @@ static void models_have_names(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
     const struct CMUnitTest tests[] = {
-        CASE(gives_what_a_session_generates),
-        CASE(twelve_requests_get_what_each_gets_alone),
-        CASE(more_than_a_pass_get_what_each_gets_alone),
-        CASE(a_late_request_changes_nothing),
-        CASE(a_long_prompt_delays_a_token_by_one_step_at_most),
-        CASE(a_short_prompt_does_not_wait_for_long_ones),
-        CASE(several_answers_have_seeds_of_their_own),
-        CASE(logprobs_are_those_of_the_models_distribution),
-        CASE(a_stop_string_ends_an_answer_and_is_not_shown),
-        CASE(a_stop_id_ends_an_answer_like_an_eos),
-        CASE(limits_of_tokens_are_kept),
+        CASE(matches_a_session),
+        CASE(batched_requests_match_single_ones),
+        CASE(requests_of_several_passes_match_single_ones),
+        CASE(late_request_does_not_change_others),
+        CASE(long_prompt_delays_a_token_by_one_step_at_most),
+        CASE(short_prompt_does_not_wait_for_long_ones),
+        CASE(each_answer_has_its_own_seed),
+        CASE(logprobs_match_the_model_distribution),
+        CASE(stop_string_ends_an_answer_and_is_hidden),
+        CASE(stop_id_ends_an_answer_like_eos),
+        CASE(enforces_token_limits),
         CASE(answers_obey_constraints),
-        CASE(steps_give_hidden_states),
+        CASE(steps_deliver_hidden_states),
         CASE(embeddings_are_pooled_hidden_states),
-        CASE(what_is_wrong_is_named),
-        CASE(models_have_names),
+        CASE(rejects_invalid_requests_with_a_reason),
+        CASE(finds_models_by_name_and_alias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

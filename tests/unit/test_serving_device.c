@@ -18,7 +18,7 @@ static int start_device(void **state) {
 }
 
 /* Prompts of one token, since chunks of several prompts are read together. */
-static void answers_are_those_of_each_alone(void **state) {
+static void batched_requests_match_single_ones(void **state) {
     (void)state;
     static client alone[N];
     static const int32_t prompts[N] = {20, 300, 411, 1000};
@@ -42,7 +42,7 @@ static void answers_are_those_of_each_alone(void **state) {
 }
 
 /* Beside the blocks of an answer, the room that the pool may take. */
-static void what_the_pool_may_take_is_promised(void **state) {
+static void reserves_the_growth_of_the_block_pool(void **state) {
     (void)state;
     static const int32_t id = 20;
     ag_served_request r = {.p = request(&id, 1, TOKENS)};
@@ -61,7 +61,7 @@ static void what_the_pool_may_take_is_promised(void **state) {
 }
 
 /* When the model is added, not by each request. */
-static void models_whose_sessions_spill_are_refused(void **state) {
+static void rejects_models_with_spilling_sessions(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = "/tmp"};
     ag_served_model_params m = {.name = "spills",
@@ -84,10 +84,9 @@ int main(int argc, char **argv) {
     params = ag_serving_defaults();
     params.backend.name = name;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_the_pool_may_take_is_promised, start_device, stop),
-        cmocka_unit_test_setup_teardown(models_whose_sessions_spill_are_refused, start_device,
-                                        stop),
-        cmocka_unit_test_setup_teardown(answers_are_those_of_each_alone, start_device, stop),
+        cmocka_unit_test_setup_teardown(reserves_the_growth_of_the_block_pool, start_device, stop),
+        cmocka_unit_test_setup_teardown(rejects_models_with_spilling_sessions, start_device, stop),
+        cmocka_unit_test_setup_teardown(batched_requests_match_single_ones, start_device, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

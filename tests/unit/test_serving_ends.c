@@ -9,7 +9,7 @@ static void cancel_at_five(client *c) {
     if (c->answers[0].n == 5) ag_serving_cancel(c->serving, c->id);
 }
 
-static void a_cancelled_request_ends_after_the_step(void **state) {
+static void cancelled_request_ends_after_the_step(void **state) {
     int32_t ids[20];
     (void)state;
     fill_ids(ids, 20, 3);
@@ -24,7 +24,7 @@ static void a_cancelled_request_ends_after_the_step(void **state) {
     ag_serving_cancel(serving, 12345);
 }
 
-static void a_deadline_ends_a_request(void **state) {
+static void deadline_ends_a_request(void **state) {
     int32_t ids[20];
     (void)state;
     fill_ids(ids, 20, 3);
@@ -35,7 +35,7 @@ static void a_deadline_ends_a_request(void **state) {
     assert_non_null(strstr(clients[0].error.msg, "0.05"));
 }
 
-static void destroying_ends_what_runs_and_waits(void **state) {
+static void destroy_ends_running_and_waiting_requests(void **state) {
     int32_t ids[20];
     (void)state;
     fill_ids(ids, 20, 3);
@@ -52,7 +52,7 @@ static void destroying_ends_what_runs_and_waits(void **state) {
     }
 }
 
-static void a_full_queue_refuses(void **state) {
+static void full_queue_rejects_requests(void **state) {
     ag_serving_params sp = ag_serving_defaults();
     int32_t ids[20];
     ag_error err;
@@ -91,15 +91,15 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *m);
  * when the engine's thread releases the lock for the first time. */
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *m) {
     const int st = __real_pthread_mutex_unlock(m);
-    if (atomic_load(&cancels_at_start) && m == &serving->lock &&
-        pthread_equal(pthread_self(), serving->thread) && clients[0].started) {
+    if (atomic_load(&cancels_at_start) && m == &serving->lock.os &&
+        pthread_equal(pthread_self(), serving->thread.os) && clients[0].started) {
         atomic_store(&cancels_at_start, false);
         ag_serving_cancel(serving, clients[0].id);
     }
     return st;
 }
 
-static void heeds_a_cancel_while_a_request_starts(void **state) {
+static void cancels_a_request_while_it_starts(void **state) {
     int32_t ids[20];
     (void)state;
     fill_ids(ids, 20, 3);
@@ -143,7 +143,7 @@ static void fails_beside(const ag_request_params *right) {
 }
 
 /* Nothing is fed twice to those that were in the same pass. */
-static void what_fails_behind_a_pass_costs_itself_alone(void **state) {
+static void failed_eviction_ends_only_its_own_request(void **state) {
     static int32_t ids[50], other[700];
     ag_serving_stats stats;
     (void)state;
@@ -170,7 +170,7 @@ static void what_fails_behind_a_pass_costs_itself_alone(void **state) {
 }
 
 /* Copies of prompts count, too: a policy lets a prompt have any length. */
-static void what_waits_is_bounded_in_bytes(void **state) {
+static void bounds_the_bytes_of_waiting_requests(void **state) {
     enum { LONG = 5 << 20, TOO_LONG = 17 << 20 }; /* tokens: 20 and 68 MiB */
     ag_serving_params sp = ag_serving_defaults();
     int32_t *ids = calloc(TOO_LONG, sizeof *ids);
@@ -200,13 +200,13 @@ static void what_waits_is_bounded_in_bytes(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
     const struct CMUnitTest tests[] = {
-        CASE(a_cancelled_request_ends_after_the_step),
-        CASE(a_deadline_ends_a_request),
-        CASE(heeds_a_cancel_while_a_request_starts),
-        CASE(what_fails_behind_a_pass_costs_itself_alone),
-        CASE(destroying_ends_what_runs_and_waits),
-        cmocka_unit_test_teardown(a_full_queue_refuses, stop),
-        cmocka_unit_test_teardown(what_waits_is_bounded_in_bytes, stop),
+        CASE(cancelled_request_ends_after_the_step),
+        CASE(deadline_ends_a_request),
+        CASE(cancels_a_request_while_it_starts),
+        CASE(failed_eviction_ends_only_its_own_request),
+        CASE(destroy_ends_running_and_waiting_requests),
+        cmocka_unit_test_teardown(full_queue_rejects_requests, stop),
+        cmocka_unit_test_teardown(bounds_the_bytes_of_waiting_requests, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

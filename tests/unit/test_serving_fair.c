@@ -47,7 +47,7 @@ static void fill_queue(client *c) {
     submit(WAITING + HALF + 3, "a", 2);
 }
 
-static void a_client_leaves_half_of_the_queue_to_others(void **state) {
+static void client_leaves_half_of_the_queue_to_others(void **state) {
     const size_t first_b = WAITING + 2, last = WAITING + HALF + 3;
     ag_serving_stats stats;
     (void)state;
@@ -91,7 +91,7 @@ static ag_status take_bytes(ag_request_queue *q, ag_served_request *r, const cha
     return st;
 }
 
-static void the_bytes_of_the_queue_are_shared_too(void **state) {
+static void client_leaves_half_of_the_queue_bytes_to_others(void **state) {
     const ag_serving_params params = {.max_waiting = 100, .memory_limit = 1 << 20};
     ag_request_queue q = {.params = &params};
     ag_served_request all[8] = {{.id = 0}};
@@ -145,7 +145,7 @@ static void *submit_many(void *user) {
     return NULL;
 }
 
-static void threads_of_many_clients_keep_the_counts(void **state) {
+static void concurrent_clients_keep_counts_consistent(void **state) {
     pthread_t threads[THREADS];
     ag_serving_stats stats;
     (void)state;
@@ -194,13 +194,13 @@ static void run_many(void (*send)(client *c)) {
     for (size_t i = 0; i <= WAITING; i++) finish(&clients[i], AG_OK);
 }
 
-static void a_client_leaves_running_places_to_one_that_waits(void **state) {
+static void client_leaves_running_places_to_others(void **state) {
     (void)state;
     run_many(send_many_and_another);
     assert_in_range(begun_as[WAITING], 1, PLACES / 2);
 }
 
-static void a_client_alone_has_all_running_places(void **state) {
+static void single_client_uses_all_running_places(void **state) {
     (void)state;
     run_many(send_many_alone);
     assert_int_equal(max_running, PLACES - 1); /* besides the first request */
@@ -239,7 +239,7 @@ static void send_prompts(client *c) {
     clients[1 + READERS].on_token = count_reads;
 }
 
-static void clients_take_turns_with_their_prompts(void **state) {
+static void clients_take_turns_with_prompt_chunks(void **state) {
     int32_t id = 30;
     (void)state;
     reads_of_others = 0;
@@ -250,7 +250,7 @@ static void clients_take_turns_with_their_prompts(void **state) {
     assert_in_range(reads_of_others, CHUNKS - 4, CHUNKS + 4);
 }
 
-static void a_client_reads_half_of_a_step_while_others_read(void **state) {
+static void client_uses_half_of_a_step_while_others_read(void **state) {
     ag_serving_client a = {.n_reading = 3}, b = {.n_reading = 1};
     ag_served_request of_a = {.client = &a}, of_b = {.client = &b};
     const ag_serving_params params = {.step_rows = 64};
@@ -270,16 +270,16 @@ static void a_client_reads_half_of_a_step_while_others_read(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_client_leaves_half_of_the_queue_to_others, start_small,
+        cmocka_unit_test_setup_teardown(client_leaves_half_of_the_queue_to_others, start_small,
                                         stop),
-        cmocka_unit_test(the_bytes_of_the_queue_are_shared_too),
-        cmocka_unit_test_setup_teardown(threads_of_many_clients_keep_the_counts, start_small, stop),
-        cmocka_unit_test_setup_teardown(a_client_leaves_running_places_to_one_that_waits,
-                                        start_small, stop),
-        cmocka_unit_test_setup_teardown(a_client_alone_has_all_running_places, start_small, stop),
-        cmocka_unit_test_setup_teardown(clients_take_turns_with_their_prompts, start_many_places,
+        cmocka_unit_test(client_leaves_half_of_the_queue_bytes_to_others),
+        cmocka_unit_test_setup_teardown(concurrent_clients_keep_counts_consistent, start_small,
                                         stop),
-        cmocka_unit_test(a_client_reads_half_of_a_step_while_others_read),
+        cmocka_unit_test_setup_teardown(client_leaves_running_places_to_others, start_small, stop),
+        cmocka_unit_test_setup_teardown(single_client_uses_all_running_places, start_small, stop),
+        cmocka_unit_test_setup_teardown(clients_take_turns_with_prompt_chunks, start_many_places,
+                                        stop),
+        cmocka_unit_test(client_uses_half_of_a_step_while_others_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

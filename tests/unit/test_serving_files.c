@@ -116,7 +116,7 @@ static void is_private(const char *path) {
     assert_int_equal(st.st_mode & 0777, 0600);
 }
 
-static void a_conversation_goes_on_after_a_restart(void **state) {
+static void conversation_continues_after_a_restart(void **state) {
     ag_serving_params p = in_dir();
     (void)state;
     for (size_t m = 0; m < N_MODELS; m++) {
@@ -152,7 +152,7 @@ static void a_conversation_goes_on_after_a_restart(void **state) {
     assert_true(each_file(is_private) >= 4);
 }
 
-static void files_are_their_scopes_alone(void **state) {
+static void files_are_used_only_by_their_scope(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 2}, other;
     (void)state;
@@ -200,7 +200,7 @@ static void two_turns(const char *policy, ag_head_budget heads, bool restarts, c
     each_file(remove_path);
 }
 
-static void what_a_policy_has_left_goes_on_after_a_restart(void **state) {
+static void evicted_session_continues_after_a_restart(void **state) {
     static client_answer with, without;
     const ag_eviction_policy *policy;
     size_t n = 0;
@@ -218,7 +218,7 @@ static void what_a_policy_has_left_goes_on_after_a_restart(void **state) {
 }
 
 /* What leaves memory at once comes back from its file. */
-static void what_has_no_room_in_memory_comes_back(void **state) {
+static void session_evicted_from_memory_is_reloaded(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 3};
     (void)state;
@@ -235,7 +235,7 @@ static void what_has_no_room_in_memory_comes_back(void **state) {
     assert_int_equal(each_file(NULL), 2);
 }
 
-static void the_directory_keeps_its_limit(void **state) {
+static void enforces_the_directory_limit(void **state) {
     ag_serving_params p = in_dir();
     talk first = {.seed = 4}, last = {.seed = 5};
     (void)state;
@@ -297,19 +297,19 @@ static void nothing_comes_of(void (*what)(const char *path), const char *end_of_
     each_file(remove_path);
 }
 
-static void damaged_files_are_not_used(void **state) {
+static void ignores_damaged_files(void **state) {
     (void)state;
     nothing_comes_of(damage, ".session");
     nothing_comes_of(damage, ".prefix");
 }
 
-static void links_are_not_followed(void **state) {
+static void does_not_follow_links(void **state) {
     (void)state;
     nothing_comes_of(replace_by_link, ".session");
     nothing_comes_of(replace_by_link, ".prefix");
 }
 
-static void a_directory_that_others_may_enter_is_refused(void **state) {
+static void rejects_a_directory_open_to_others(void **state) {
     ag_serving_params p = in_dir();
     char link[80];
     ag_error err;
@@ -335,7 +335,7 @@ static void count_warning(void *user, ag_log_level level, const char *msg) {
 }
 
 /* As on a disk that is full. */
-static void what_cannot_be_written_is_given_up(void **state) {
+static void drops_sessions_that_cannot_be_written(void **state) {
     struct rlimit before, small;
     ag_serving_params p = in_dir();
     talk t = {.seed = 7};
@@ -398,7 +398,7 @@ static void wait_until_stuck(void) {
 }
 
 /* Nobody waits for another one's file, neither when it is written nor when it is read. */
-static void others_go_on_meanwhile(void **state) {
+static void engine_runs_during_disk_io(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 9}, other = {.seed = 10};
     ag_error err;
@@ -473,7 +473,7 @@ static void send_talk(const talk *t, double deadline_s) {
 }
 
 /* Whoever is called off while his file is read is called off at once. */
-static void who_waits_for_a_file_may_go(void **state) {
+static void cancels_a_request_that_waits_for_a_file(void **state) {
     talk t = {.seed = 11};
     (void)state;
     leave_in_stuck_file(&t);
@@ -502,7 +502,7 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *t) {
     return st;
 }
 
-static void deadlines_hold_where_the_clock_is_set(void **state) {
+static void deadlines_hold_when_the_clock_is_set(void **state) {
     talk t = {.seed = 15};
     (void)state;
     leave_in_stuck_file(&t);
@@ -515,7 +515,7 @@ static void deadlines_hold_where_the_clock_is_set(void **state) {
 }
 
 /* No descriptor is free for a moment: the conversation is none the worse. */
-static void an_error_that_passes_costs_no_file(void **state) {
+static void temporary_error_removes_no_file(void **state) {
     struct rlimit before, none;
     ag_serving_params p = in_dir();
     talk t = {.seed = 8};
@@ -542,7 +542,7 @@ static void an_error_that_passes_costs_no_file(void **state) {
 }
 
 /* More comes than the disk takes: what waits for it does not pile up. */
-static void what_waits_for_the_disk_is_bounded(void **state) {
+static void bounds_the_bytes_queued_for_writing(void **state) {
     enum { N = 8, MIB = 1 << 20 };
     ag_serving_params p = in_dir();
     ag_serving_stats stats;
@@ -565,7 +565,7 @@ static void what_waits_for_the_disk_is_bounded(void **state) {
 }
 
 /* Whoever was killed between the two files of a session has left one. */
-static void a_session_without_facts_is_removed(void **state) {
+static void removes_a_session_without_description(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 12};
     char path[400];
@@ -585,7 +585,7 @@ static void a_session_without_facts_is_removed(void **state) {
 }
 
 /* What alone is more than the directory may hold does not drive all others out. */
-static void what_is_too_large_for_the_directory_is_not_written(void **state) {
+static void does_not_write_a_session_above_the_limit(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 13}, large = {.seed = 14};
     (void)state;
@@ -607,21 +607,21 @@ static void what_is_too_large_for_the_directory_is_not_written(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
     const struct CMUnitTest meeting[] = {
-        CASE(what_has_no_room_in_memory_comes_back), CASE(what_cannot_be_written_is_given_up),
-        CASE(what_waits_for_the_disk_is_bounded),    CASE(others_go_on_meanwhile),
-        CASE(who_waits_for_a_file_may_go),           CASE(deadlines_hold_where_the_clock_is_set),
+        CASE(session_evicted_from_memory_is_reloaded), CASE(drops_sessions_that_cannot_be_written),
+        CASE(bounds_the_bytes_queued_for_writing),     CASE(engine_runs_during_disk_io),
+        CASE(cancels_a_request_that_waits_for_a_file), CASE(deadlines_hold_when_the_clock_is_set),
     };
     const struct CMUnitTest others[] = {
-        CASE(a_conversation_goes_on_after_a_restart),
-        CASE(what_a_policy_has_left_goes_on_after_a_restart),
-        CASE(files_are_their_scopes_alone),
-        CASE(the_directory_keeps_its_limit),
-        CASE(damaged_files_are_not_used),
-        CASE(links_are_not_followed),
-        CASE(a_directory_that_others_may_enter_is_refused),
-        CASE(an_error_that_passes_costs_no_file),
-        CASE(a_session_without_facts_is_removed),
-        CASE(what_is_too_large_for_the_directory_is_not_written),
+        CASE(conversation_continues_after_a_restart),
+        CASE(evicted_session_continues_after_a_restart),
+        CASE(files_are_used_only_by_their_scope),
+        CASE(enforces_the_directory_limit),
+        CASE(ignores_damaged_files),
+        CASE(does_not_follow_links),
+        CASE(rejects_a_directory_open_to_others),
+        CASE(temporary_error_removes_no_file),
+        CASE(removes_a_session_without_description),
+        CASE(does_not_write_a_session_above_the_limit),
     };
     const int failed = cmocka_run_group_tests(meeting, NULL, NULL);
 #ifdef __SANITIZE_THREAD__ /* only where the engine's thread and that of files meet */

@@ -73,7 +73,7 @@ static void remove_files(const char *dir) {
 
 /* ---- tests ---- */
 
-static void what_waits_becomes_smaller_and_goes_on(void **state) {
+static void idle_session_is_compressed_and_continues(void **state) {
     talk t = {.seed = 1};
     (void)state;
     say(&t, 700);
@@ -99,7 +99,7 @@ static void what_waits_becomes_smaller_and_goes_on(void **state) {
 }
 
 /* Its beginning is not there any more, so nobody else gets the wrong half of it. */
-static void another_with_the_same_beginning_reads_it_anew(void **state) {
+static void request_with_the_same_prefix_reads_it_again(void **state) {
     talk t = {.seed = 2}, other;
     (void)state;
     say(&t, 700);
@@ -119,7 +119,7 @@ static void another_with_the_same_beginning_reads_it_anew(void **state) {
 }
 
 /* Nor after a restart: its file says so. */
-static void a_file_says_that_it_is_not_all(void **state) {
+static void compressed_session_stays_marked_after_a_restart(void **state) {
     static char dir[] = "/tmp/ag-idle-XXXXXX";
     ag_serving_params p = replaying();
     talk t = {.seed = 9}, other;
@@ -148,7 +148,7 @@ static void a_file_says_that_it_is_not_all(void **state) {
     remove_files(dir);
 }
 
-static void what_is_short_or_managed_stays(void **state) {
+static void keeps_short_and_managed_sessions_unchanged(void **state) {
     talk few = {.seed = 3}, managed = {.seed = 4}, t = {.seed = 5};
     (void)state;
     say(&few, 300);
@@ -172,7 +172,7 @@ static void what_is_short_or_managed_stays(void **state) {
 
 /* Requests come while replays are under way, which end for their sake: nobody's answer is another,
  * and in the end all are small. */
-static void requests_end_a_replay(void **state) {
+static void request_interrupts_a_replay(void **state) {
     enum { N = 6 };
     static talk talks[N];
     static client_answer alone[N];
@@ -195,7 +195,7 @@ static void requests_end_a_replay(void **state) {
     assert_int_equal(stats_now().n_replays_failed, 0);
 }
 
-static void shares_that_are_none_are_refused(void **state) {
+static void rejects_invalid_replay_shares(void **state) {
     ag_serving_params p = replaying();
     ag_serving *s;
     ag_error err;
@@ -213,14 +213,15 @@ static void shares_that_are_none_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_waits_becomes_smaller_and_goes_on, start_replaying,
+        cmocka_unit_test_setup_teardown(idle_session_is_compressed_and_continues, start_replaying,
                                         stop),
-        cmocka_unit_test_setup_teardown(another_with_the_same_beginning_reads_it_anew,
+        cmocka_unit_test_setup_teardown(request_with_the_same_prefix_reads_it_again,
                                         start_replaying, stop),
-        cmocka_unit_test(a_file_says_that_it_is_not_all),
-        cmocka_unit_test_setup_teardown(what_is_short_or_managed_stays, start_replaying, stop),
-        cmocka_unit_test_setup_teardown(requests_end_a_replay, start_replaying, stop),
-        cmocka_unit_test(shares_that_are_none_are_refused),
+        cmocka_unit_test(compressed_session_stays_marked_after_a_restart),
+        cmocka_unit_test_setup_teardown(keeps_short_and_managed_sessions_unchanged, start_replaying,
+                                        stop),
+        cmocka_unit_test_setup_teardown(request_interrupts_a_replay, start_replaying, stop),
+        cmocka_unit_test(rejects_invalid_replay_shares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

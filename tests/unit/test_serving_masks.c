@@ -107,7 +107,7 @@ static void expect_in_time(void) { assert_false(gate.has_timed_out); }
 
 /* ---- the same tokens ---- */
 
-static void gives_what_a_session_generates(void **state) {
+static void matches_a_session(void **state) {
     ag_constraint *c;
     ag_session_params sp = ag_session_defaults();
     ag_generate_stats stats;
@@ -154,7 +154,7 @@ static void delay_some(void *user, size_t answer) {
     if (*seed >> 16 & 16) nanosleep(&pause, NULL);
 }
 
-static void timing_changes_no_token(void **state) {
+static void tokens_do_not_depend_on_timing(void **state) {
     static client_answer alone[4];
     unsigned seed = 1;
     (void)state;
@@ -179,7 +179,7 @@ static void timing_changes_no_token(void **state) {
 
 /* ---- what is late ---- */
 
-static void a_late_mask_delays_no_other_request(void **state) {
+static void late_mask_does_not_delay_other_requests(void **state) {
     (void)state;
     close_gate(6); /* two tokens of three answers */
     ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 3, 12);
@@ -212,7 +212,7 @@ static uint64_t n_rounds(void) {
     return n;
 }
 
-static void the_engine_sleeps_while_all_is_late(void **state) {
+static void engine_sleeps_while_all_masks_are_late(void **state) {
     (void)state;
     close_gate(2);
     ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 1, 8);
@@ -231,7 +231,7 @@ static void the_engine_sleeps_while_all_is_late(void **state) {
 
 /* ---- ends while a mask is made ---- */
 
-static void a_request_is_cancelled_while_its_mask_is_made(void **state) {
+static void cancels_a_request_while_its_mask_is_made(void **state) {
     (void)state;
     close_gate(3);
     ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
@@ -247,7 +247,7 @@ static void a_request_is_cancelled_while_its_mask_is_made(void **state) {
     expect_in_time();
 }
 
-static void a_deadline_ends_a_request_that_is_late(void **state) {
+static void deadline_ends_a_late_request(void **state) {
     (void)state;
     close_gate(1);
     ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 2, 20);
@@ -260,7 +260,7 @@ static void a_deadline_ends_a_request_that_is_late(void **state) {
 }
 
 /* The engine handles cancels of waiting requests while it sleeps. */
-static void a_waiting_request_is_cancelled_while_all_is_late(void **state) {
+static void cancels_a_waiting_request_while_masks_are_late(void **state) {
     (void)state;
     stop(NULL);
     ag_serving_params params = ag_serving_defaults();
@@ -288,7 +288,7 @@ static void *open_at_end(void *user) {
     return NULL;
 }
 
-static void the_engine_is_destroyed_while_a_mask_is_made(void **state) {
+static void engine_is_destroyed_while_a_mask_is_made(void **state) {
     pthread_t thread;
     (void)state;
     close_gate(3);
@@ -317,7 +317,7 @@ static void expect_limit(const client *c, const char *message) {
 }
 
 /* One answer pays for the mask that fails; the tokens before it do not depend on timing. */
-static void a_failed_mask_ends_its_request_alone(void **state) {
+static void failed_mask_ends_only_its_own_request(void **state) {
     static client_answer first[4];
     const ag_logit_bias no_end = {DEMO_EOS, -1000};
     unsigned seed = 2;
@@ -363,16 +363,16 @@ static void answers_of_a_request_share_a_budget(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(gives_what_a_session_generates, start, stop),
-        cmocka_unit_test_setup_teardown(timing_changes_no_token, start, stop),
-        cmocka_unit_test_setup_teardown(a_late_mask_delays_no_other_request, start, stop),
-        cmocka_unit_test_setup_teardown(the_engine_sleeps_while_all_is_late, start, stop),
-        cmocka_unit_test_setup_teardown(a_request_is_cancelled_while_its_mask_is_made, start, stop),
-        cmocka_unit_test_setup_teardown(a_deadline_ends_a_request_that_is_late, start, stop),
-        cmocka_unit_test_setup_teardown(a_waiting_request_is_cancelled_while_all_is_late, start,
+        cmocka_unit_test_setup_teardown(matches_a_session, start, stop),
+        cmocka_unit_test_setup_teardown(tokens_do_not_depend_on_timing, start, stop),
+        cmocka_unit_test_setup_teardown(late_mask_does_not_delay_other_requests, start, stop),
+        cmocka_unit_test_setup_teardown(engine_sleeps_while_all_masks_are_late, start, stop),
+        cmocka_unit_test_setup_teardown(cancels_a_request_while_its_mask_is_made, start, stop),
+        cmocka_unit_test_setup_teardown(deadline_ends_a_late_request, start, stop),
+        cmocka_unit_test_setup_teardown(cancels_a_waiting_request_while_masks_are_late, start,
                                         stop),
-        cmocka_unit_test_setup_teardown(the_engine_is_destroyed_while_a_mask_is_made, start, stop),
-        cmocka_unit_test_setup_teardown(a_failed_mask_ends_its_request_alone, start, stop),
+        cmocka_unit_test_setup_teardown(engine_is_destroyed_while_a_mask_is_made, start, stop),
+        cmocka_unit_test_setup_teardown(failed_mask_ends_only_its_own_request, start, stop),
         cmocka_unit_test_setup_teardown(answers_of_a_request_share_a_budget, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,7 +94,7 @@ static void end_watching(uint64_t limit) {
 
 /* ---- */
 
-static void a_limit_below_the_model_names_the_smallest(void **state) {
+static void names_the_smallest_limit_for_a_model(void **state) {
     ag_error err;
     (void)state;
     assert_int_equal(start_within(1 << 20, &err), AG_NOMEM);
@@ -167,7 +167,7 @@ static void remove_files(const char *dir) {
 }
 
 /* What has no room any more is written, and requests wait for its memory. */
-static void what_leaves_for_files_keeps_the_limit(void **state) {
+static void writing_to_files_stays_below_the_limit(void **state) {
     char dir[] = "/tmp/ag-serving-memory-XXXXXX";
     ag_serving_stats stats;
     assert_non_null(mkdtemp(dir));
@@ -192,7 +192,7 @@ static void ask(client *c, ag_request_params p) {
 
 /* A file has more of the beginning than memory has, and no room: what memory has must not leave for
  * it. */
-static void what_was_found_stays_though_a_file_has_more(void **state) {
+static void keeps_a_prefix_while_a_longer_one_is_reloaded(void **state) {
     enum { SAVED = 1900, FOUND = 100, ASKED = 200, ROOM = 4 << 20, LITTLE = 25 << 20 };
     static int32_t ids[SAVED];
     char dir[] = "/tmp/ag-serving-memory-XXXXXX";
@@ -222,7 +222,7 @@ static void what_was_found_stays_though_a_file_has_more(void **state) {
 }
 
 /* Of a long session a block is shared; the rest needs memory of its own, and the store is full. */
-static void a_short_common_beginning_is_not_a_whole_session(void **state) {
+static void short_common_prefix_reserves_its_own_memory(void **state) {
     enum { N_IDS = LONGEST / 2 };
     static int32_t ids[N_IDS];
     ag_serving_stats full, stats;
@@ -247,7 +247,7 @@ static void a_short_common_beginning_is_not_a_whole_session(void **state) {
     assert_true(stats.n_prefix_entries <= full.n_prefix_entries);
 }
 
-static void what_never_fits_is_refused_with_the_numbers(void **state) {
+static void rejects_a_request_that_never_fits(void **state) {
     static int32_t ids[LONGEST];
     ag_error err;
     (void)state;
@@ -274,7 +274,7 @@ static void what_never_fits_is_refused_with_the_numbers(void **state) {
     assert_int_equal(stats.n_refused, 1);
 }
 
-static void an_answer_without_a_limit_ends_where_memory_does(void **state) {
+static void unlimited_answer_ends_when_memory_is_full(void **state) {
     int32_t ids[60];
     ag_error err;
     (void)state;
@@ -294,7 +294,7 @@ static void an_answer_without_a_limit_ends_where_memory_does(void **state) {
     end_watching(limit);
 }
 
-static void an_idle_model_makes_room_for_another(void **state) {
+static void unloads_an_idle_model_for_another(void **state) {
     ag_served_model_params m = {.name = "other",
                                 .path = served_path,
                                 .model = ag_model_defaults(),
@@ -355,7 +355,7 @@ static uint64_t needed_for(const int32_t *ids, const char *regex) {
     return named_limit(&clients[0].error);
 }
 
-static void constraints_are_counted_before_they_grow(void **state) {
+static void reserves_memory_before_constraints_grow(void **state) {
     int32_t ids[4];
     ag_error err;
     (void)state;
@@ -380,7 +380,7 @@ static void lower_limit(client *c) {
     begin_watching();
 }
 
-static void ends_a_request_whose_constraint_outgrows_memory(void **state) {
+static void ends_a_request_when_its_constraint_outgrows_memory(void **state) {
     int32_t ids[4];
     ag_error err;
     (void)state;
@@ -418,7 +418,7 @@ static void park_many(size_t n, unsigned seed) {
     }
 }
 
-static void what_parked_sessions_leave_goes_back(void **state) {
+static void dropped_sessions_return_their_memory(void **state) {
     ag_serving_stats stats;
     ag_error err;
     (void)state;
@@ -476,18 +476,18 @@ int main(void) {
     if (ag_process_memory(&usage) != AG_OK) return 77;
 #define CASE(f) cmocka_unit_test_teardown(f, reset)
     const struct CMUnitTest tests[] = {
-        CASE(a_limit_below_the_model_names_the_smallest),
+        CASE(names_the_smallest_limit_for_a_model),
         CASE(many_long_prompts_stay_below_the_limit),
-        CASE(what_leaves_for_files_keeps_the_limit),
-        CASE(what_was_found_stays_though_a_file_has_more),
-        CASE(a_short_common_beginning_is_not_a_whole_session),
-        CASE(what_never_fits_is_refused_with_the_numbers),
-        CASE(an_answer_without_a_limit_ends_where_memory_does),
-        CASE(an_idle_model_makes_room_for_another),
-        CASE(what_parked_sessions_leave_goes_back),
+        CASE(writing_to_files_stays_below_the_limit),
+        CASE(keeps_a_prefix_while_a_longer_one_is_reloaded),
+        CASE(short_common_prefix_reserves_its_own_memory),
+        CASE(rejects_a_request_that_never_fits),
+        CASE(unlimited_answer_ends_when_memory_is_full),
+        CASE(unloads_an_idle_model_for_another),
+        CASE(dropped_sessions_return_their_memory),
         CASE(replays_stay_below_the_limit),
-        CASE(constraints_are_counted_before_they_grow),
-        CASE(ends_a_request_whose_constraint_outgrows_memory),
+        CASE(reserves_memory_before_constraints_grow),
+        CASE(ends_a_request_when_its_constraint_outgrows_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

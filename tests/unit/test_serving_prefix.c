@@ -61,7 +61,7 @@ static void close_logprobs(const client_answer *a, const client_answer *b, float
 
 /* ---- conversations ---- */
 
-static void a_turn_reads_its_new_tokens_alone(void **state) {
+static void turn_reads_only_its_new_tokens(void **state) {
     (void)state;
     for (size_t m = 0; m < N_MODELS; m++) {
         talk t = {.seed = 1};
@@ -84,7 +84,7 @@ static void a_turn_reads_its_new_tokens_alone(void **state) {
 }
 
 /* An answer comes back in other words: its thoughts were dropped, say. */
-static void an_answer_that_changed_costs_itself_alone(void **state) {
+static void changed_answer_costs_only_its_own_tokens(void **state) {
     (void)state;
     for (size_t m = 0; m < N_MODELS; m++) {
         talk t = {.seed = 2};
@@ -105,7 +105,7 @@ static void an_answer_that_changed_costs_itself_alone(void **state) {
     }
 }
 
-static void the_same_prompt_reads_one_token(void **state) {
+static void repeated_prompt_reads_one_token(void **state) {
     talk t = {.seed = 3};
     (void)state;
     say(&t, 100);
@@ -116,7 +116,7 @@ static void the_same_prompt_reads_one_token(void **state) {
     same_ids(&clients[0].answers[0], &clients[1].answers[0]);
 }
 
-static void two_that_go_on_from_one_beginning_stay_apart(void **state) {
+static void two_continuations_of_a_prefix_stay_separate(void **state) {
     talk a = {.seed = 4}, b;
     (void)state;
     say(&a, 300);
@@ -142,7 +142,7 @@ static void two_that_go_on_from_one_beginning_stay_apart(void **state) {
 
 /* ---- whose they are ---- */
 
-static void scopes_never_mix(void **state) {
+static void scopes_do_not_share_sessions(void **state) {
     talk t = {.seed = 5};
     (void)state;
     say(&t, 200);
@@ -161,7 +161,7 @@ static void scopes_never_mix(void **state) {
 }
 
 /* Nor while the other one is running. */
-static void running_sessions_are_their_scopes_alone(void **state) {
+static void running_sessions_are_used_only_by_their_scope(void **state) {
     talk t = {.seed = 6};
     ag_error err;
     (void)state;
@@ -180,7 +180,7 @@ static void running_sessions_are_their_scopes_alone(void **state) {
     assert_true(client_wait(&clients[0]));
 }
 
-static void other_parameters_have_sessions_of_their_own(void **state) {
+static void other_parameters_do_not_share_sessions(void **state) {
     talk t = {.seed = 7};
     (void)state;
     say(&t, 200);
@@ -212,7 +212,7 @@ static void other_parameters_have_sessions_of_their_own(void **state) {
 
 /* ---- policies ---- */
 
-static void a_conversation_goes_on_at_its_budget(void **state) {
+static void evicted_conversation_continues(void **state) {
     talk t = {.seed = 8};
     (void)state;
     say(&t, 400);
@@ -246,7 +246,7 @@ static size_t n_prefix_entries(ag_serving_stats *stats) {
     return stats->n_prefix_entries;
 }
 
-static void the_idle_and_short_leave_first(void **state) {
+static void evicts_idle_and_short_sessions_first(void **state) {
     ag_serving_params sp = ag_serving_defaults();
     talk talks[6];
     ag_serving_stats stats;
@@ -299,7 +299,7 @@ static int stop_system(void **state) {
 }
 
 /* Nobody has said how much: not all that there is. */
-static void without_limits_a_share_of_the_system_is_kept(void **state) {
+static void uses_a_share_of_free_memory_without_limits(void **state) {
     ag_serving_stats stats;
     (void)state;
     start_models(NULL);
@@ -316,7 +316,7 @@ static void without_limits_a_share_of_the_system_is_kept(void **state) {
     assert_true(stats.prefix_bytes <= 5 << 20); /* x: a quarter of 12 MiB and x */
 }
 
-static void nothing_is_kept_without_room(void **state) {
+static void keeps_no_session_without_space(void **state) {
     ag_serving_params sp = ag_serving_defaults();
     talk t = {.seed = 30};
     ag_serving_stats stats;
@@ -343,7 +343,7 @@ static bool count_held(void *user, const ag_resident_session *h) {
     return true;
 }
 
-static void a_conversation_is_held_once(void **state) {
+static void conversation_is_cached_once(void **state) {
     talk t = {.seed = 31};
     ag_serving_stats stats;
     size_t n = 0;
@@ -368,7 +368,7 @@ static bool find_first(void *user, const ag_resident_session *h) {
 }
 
 /* Of what a request leaves, the conversation has its id, not the copy at its prompt's end. */
-static void the_conversation_has_the_requests_id(void **state) {
+static void conversation_has_the_id_of_its_request(void **state) {
     (void)state;
     for (size_t m = 0; m < N_MODELS; m++) {
         talk t = {.seed = 32};
@@ -385,19 +385,19 @@ static void the_conversation_has_the_requests_id(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start_all, stop)
     const struct CMUnitTest tests[] = {
-        CASE(a_turn_reads_its_new_tokens_alone),
-        CASE(an_answer_that_changed_costs_itself_alone),
-        CASE(the_same_prompt_reads_one_token),
-        CASE(two_that_go_on_from_one_beginning_stay_apart),
-        CASE(scopes_never_mix),
-        CASE(running_sessions_are_their_scopes_alone),
-        CASE(other_parameters_have_sessions_of_their_own),
-        CASE(a_conversation_goes_on_at_its_budget),
-        cmocka_unit_test_teardown(the_idle_and_short_leave_first, stop),
-        cmocka_unit_test_teardown(without_limits_a_share_of_the_system_is_kept, stop_system),
-        cmocka_unit_test_teardown(nothing_is_kept_without_room, stop),
-        CASE(a_conversation_is_held_once),
-        CASE(the_conversation_has_the_requests_id),
+        CASE(turn_reads_only_its_new_tokens),
+        CASE(changed_answer_costs_only_its_own_tokens),
+        CASE(repeated_prompt_reads_one_token),
+        CASE(two_continuations_of_a_prefix_stay_separate),
+        CASE(scopes_do_not_share_sessions),
+        CASE(running_sessions_are_used_only_by_their_scope),
+        CASE(other_parameters_do_not_share_sessions),
+        CASE(evicted_conversation_continues),
+        cmocka_unit_test_teardown(evicts_idle_and_short_sessions_first, stop),
+        cmocka_unit_test_teardown(uses_a_share_of_free_memory_without_limits, stop_system),
+        cmocka_unit_test_teardown(keeps_no_session_without_space, stop),
+        CASE(conversation_is_cached_once),
+        CASE(conversation_has_the_id_of_its_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void send_rest(client *c) {
 }
 
 /* All places are wanted by one, of which one is taken for long. */
-static void small_requests_pass_a_large_one_for_a_while(void **state) {
+static void small_requests_overtake_a_large_one_for_a_while(void **state) {
     int32_t ids[30];
     size_t n = SMALL < MOST - 2 ? SMALL : MOST - 2, n_before = 0;
     (void)state;
@@ -82,7 +82,7 @@ static void begin_together(void) {
     finish(&clients[TOGETHER], AG_OK);
 }
 
-static void one_reads_what_all_begin_with(void **state) {
+static void common_prefix_is_read_once(void **state) {
     static client_answer together[TOGETHER];
     ag_serving_stats stats;
     (void)state;
@@ -103,7 +103,7 @@ static void one_reads_what_all_begin_with(void **state) {
 }
 
 /* Others do not wait for one that does not come; nor do they for another scope's. */
-static void who_reads_for_others_may_go(void **state) {
+static void waits_again_when_the_reader_is_cancelled(void **state) {
     (void)state;
     begin_together();
     ag_serving_cancel(serving, clients[0].id);
@@ -114,7 +114,7 @@ static void who_reads_for_others_may_go(void **state) {
     }
 }
 
-static void no_scope_waits_for_another(void **state) {
+static void scopes_do_not_wait_for_each_other(void **state) {
     static char names[TOGETHER][8];
     (void)state;
     int32_t id = 30;
@@ -140,11 +140,11 @@ static void no_scope_waits_for_another(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(small_requests_pass_a_large_one_for_a_while,
+        cmocka_unit_test_setup_teardown(small_requests_overtake_a_large_one_for_a_while,
                                         start_with_few_places, stop),
-        cmocka_unit_test_setup_teardown(one_reads_what_all_begin_with, start, stop),
-        cmocka_unit_test_setup_teardown(who_reads_for_others_may_go, start, stop),
-        cmocka_unit_test_setup_teardown(no_scope_waits_for_another, start, stop),
+        cmocka_unit_test_setup_teardown(common_prefix_is_read_once, start, stop),
+        cmocka_unit_test_setup_teardown(waits_again_when_the_reader_is_cancelled, start, stop),
+        cmocka_unit_test_setup_teardown(scopes_do_not_wait_for_each_other, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

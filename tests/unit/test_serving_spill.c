@@ -96,7 +96,7 @@ static size_t files_in_dir(void) {
     return n;
 }
 
-static void turns_are_those_of_a_session_that_spills(void **state) {
+static void turns_match_a_spilling_session(void **state) {
     static int32_t ids[PROMPT + FIRST + MORE], more[MORE];
     static int32_t first[FIRST], second[SECOND], lost_first[FIRST], lost[SECOND];
     (void)state;
@@ -120,7 +120,7 @@ static void turns_are_those_of_a_session_that_spills(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(turns_are_those_of_a_session_that_spills, begin, stop),
+        cmocka_unit_test_setup_teardown(turns_match_a_spilling_session, begin, stop),
     };
     if (!mkdtemp(dir)) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

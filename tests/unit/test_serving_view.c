@@ -97,7 +97,7 @@ static void check_shape(const ag_cache_view *v) {
     assert_memory_equal(v->ids, prompt, (v->n_tokens < N_PROMPT ? v->n_tokens : N_PROMPT) * 4);
 }
 
-static void all_is_retained_without_a_policy(void **state) {
+static void shows_all_positions_without_a_policy(void **state) {
     ag_request_params p = request("none", NULL, 20);
     (void)state;
     p.session.eviction.budget_tokens = 0;
@@ -121,7 +121,7 @@ static void all_is_retained_without_a_policy(void **state) {
 }
 
 /* StreamingLLM's rule is known: the sinks, and the newest. */
-static void a_streaming_session_retains_sinks_and_the_newest(void **state) {
+static void shows_sinks_and_newest_positions_of_streaming(void **state) {
     ag_request_params p = request("streaming", NULL, 150);
     (void)state;
     run_request(&p);
@@ -144,7 +144,7 @@ static void a_streaming_session_retains_sinks_and_the_newest(void **state) {
 
 /* Where each head decides for itself, what they retain differs, and is as much as the budget says.
  */
-static void heads_retain_what_each_has_chosen(void **state) {
+static void shows_the_positions_of_each_head(void **state) {
     ag_request_params p = request("keydiff", NULL, 10);
     bool differ = false;
     (void)state;
@@ -160,7 +160,7 @@ static void heads_retain_what_each_has_chosen(void **state) {
     ag_cache_view_destroy(v);
 }
 
-static void a_running_session_is_seen_between_steps(void **state) {
+static void shows_a_running_session_between_steps(void **state) {
     ag_request_params p = request("streaming", NULL, 900);
     ag_error err;
     (void)state;
@@ -180,7 +180,7 @@ static void a_running_session_is_seen_between_steps(void **state) {
     ag_cache_view_destroy(second);
 }
 
-static void nobody_sees_sessions_of_others(void **state) {
+static void hides_sessions_of_other_scopes(void **state) {
     ag_request_params p = request("none", "alice", 4);
     ag_cache_view *v;
     ag_error err, unknown;
@@ -208,7 +208,7 @@ static bool add_id(void *user, const ag_resident_session *h) {
     return true;
 }
 
-static void parked_sessions_have_ids_of_their_own(void **state) {
+static void cached_sessions_have_unique_ids(void **state) {
     ag_request_params p = request("none", NULL, 6);
     uint64_t ids[8] = {0};
     (void)state;
@@ -226,12 +226,12 @@ static void parked_sessions_have_ids_of_their_own(void **state) {
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
     const struct CMUnitTest tests[] = {
-        CASE(all_is_retained_without_a_policy),
-        CASE(a_streaming_session_retains_sinks_and_the_newest),
-        CASE(heads_retain_what_each_has_chosen),
-        CASE(a_running_session_is_seen_between_steps),
-        CASE(nobody_sees_sessions_of_others),
-        CASE(parked_sessions_have_ids_of_their_own),
+        CASE(shows_all_positions_without_a_policy),
+        CASE(shows_sinks_and_newest_positions_of_streaming),
+        CASE(shows_the_positions_of_each_head),
+        CASE(shows_a_running_session_between_steps),
+        CASE(hides_sessions_of_other_scopes),
+        CASE(cached_sessions_have_unique_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static void copy_cache(ag_kv_cache *to, ag_kv_cache *from) {
     ag_buffer_release(&buffers[1]);
 }
 
-static void a_session_follows_what_was_put_into_its_cache(void **state) {
+static void follows_a_cache_that_the_caller_filled(void **state) {
     (void)state;
     enum { N = 20 };
     int32_t ids[N];
@@ -83,7 +83,7 @@ static void a_session_follows_what_was_put_into_its_cache(void **state) {
     ag_session_destroy(b);
 }
 
-static void a_managed_cache_cannot_be_followed(void **state) {
+static void rejects_following_a_managed_cache(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();
     ag_session *s;
@@ -95,7 +95,7 @@ static void a_managed_cache_cannot_be_followed(void **state) {
     ag_session_destroy(s);
 }
 
-static void sessions_decoded_together_give_what_each_gives_alone(void **state) {
+static void batched_decoding_matches_single_sessions(void **state) {
     (void)state;
     enum { N = 20, STEPS = 5 };
     ag_session *alone[N], *together[N];
@@ -125,7 +125,7 @@ static void sessions_decoded_together_give_what_each_gives_alone(void **state) {
     }
 }
 
-static void a_batch_fails_as_a_whole(void **state) {
+static void failed_batch_changes_no_session(void **state) {
     (void)state;
     ag_session *s[2] = {make(64, 16), make(4, 4)};
     ag_error err;
@@ -142,7 +142,7 @@ static void a_batch_fails_as_a_whole(void **state) {
     ag_session_destroy(s[1]);
 }
 
-static void decoding_allocates_nothing(void **state) {
+static void decoding_does_not_allocate(void **state) {
     (void)state;
     ag_session *s = make(512, 64);
     ag_error err;
@@ -156,7 +156,7 @@ static void decoding_allocates_nothing(void **state) {
 }
 
 /* Attention needs more scratch the longer the cache is: it is taken when the session is made. */
-static void decoding_far_into_a_long_cache_allocates_nothing(void **state) {
+static void decoding_far_into_a_cache_does_not_allocate(void **state) {
     (void)state;
     enum { N = 36000, CHUNK = 500 };
     ag_backend *fresh; /* whose scratch nothing else has grown */
@@ -197,7 +197,7 @@ static void decoding_far_into_a_long_cache_allocates_nothing(void **state) {
     ag_backend_destroy(fresh);
 }
 
-static void a_full_cache_is_a_limit_not_a_crash(void **state) {
+static void full_cache_fails_with_limit(void **state) {
     (void)state;
     ag_session *s = make(10, 4);
     ag_error err;
@@ -216,14 +216,14 @@ static void a_full_cache_is_a_limit_not_a_crash(void **state) {
     ag_session_destroy(s);
 }
 
-static void positions_beyond_the_trained_ones_are_not_used(void **state) {
+static void does_not_use_untrained_positions(void **state) {
     (void)state;
     ag_session *s = make(100000, 512);
     assert_int_equal(ag_session_capacity_left(s), ag_model_get_info(model)->max_positions);
     ag_session_destroy(s);
 }
 
-static void bad_ids_are_refused_and_nothing_is_consumed(void **state) {
+static void rejects_bad_ids_without_consuming_tokens(void **state) {
     (void)state;
     ag_session *s = make(64, 16);
     ag_error err;
@@ -242,7 +242,7 @@ static bool cancel_at_half(void *user, uint64_t done, uint64_t total) {
     return done * 2 < total;
 }
 
-static void a_cancelled_prefill_keeps_whole_chunks(void **state) {
+static void cancelled_prefill_keeps_full_chunks(void **state) {
     (void)state;
     ag_session *s = make(128, 16), *other = make(128, 16);
     ag_error err;
@@ -314,7 +314,7 @@ static void every_cache_type_stays_near_f32(void **state) {
     ag_model_destroy(exact);
 }
 
-static void a_plan_tells_what_a_session_takes(void **state) {
+static void plan_matches_the_memory_of_a_session(void **state) {
     (void)state;
     ag_session_plan plan;
     ag_session_params p = ag_session_defaults();
@@ -328,19 +328,19 @@ static void a_plan_tells_what_a_session_takes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_session_follows_what_was_put_into_its_cache),
-        cmocka_unit_test(a_managed_cache_cannot_be_followed),
-        cmocka_unit_test(sessions_decoded_together_give_what_each_gives_alone),
-        cmocka_unit_test(a_batch_fails_as_a_whole),
-        cmocka_unit_test(decoding_allocates_nothing),
-        cmocka_unit_test(decoding_far_into_a_long_cache_allocates_nothing),
-        cmocka_unit_test(a_full_cache_is_a_limit_not_a_crash),
-        cmocka_unit_test(positions_beyond_the_trained_ones_are_not_used),
-        cmocka_unit_test(bad_ids_are_refused_and_nothing_is_consumed),
-        cmocka_unit_test(a_cancelled_prefill_keeps_whole_chunks),
+        cmocka_unit_test(follows_a_cache_that_the_caller_filled),
+        cmocka_unit_test(rejects_following_a_managed_cache),
+        cmocka_unit_test(batched_decoding_matches_single_sessions),
+        cmocka_unit_test(failed_batch_changes_no_session),
+        cmocka_unit_test(decoding_does_not_allocate),
+        cmocka_unit_test(decoding_far_into_a_cache_does_not_allocate),
+        cmocka_unit_test(full_cache_fails_with_limit),
+        cmocka_unit_test(does_not_use_untrained_positions),
+        cmocka_unit_test(rejects_bad_ids_without_consuming_tokens),
+        cmocka_unit_test(cancelled_prefill_keeps_full_chunks),
         cmocka_unit_test(scoring_can_be_cancelled),
         cmocka_unit_test(every_cache_type_stays_near_f32),
-        cmocka_unit_test(a_plan_tells_what_a_session_takes),
+        cmocka_unit_test(plan_matches_the_memory_of_a_session),
     };
     return cmocka_run_group_tests(tests, load, unload_one_model);
 }

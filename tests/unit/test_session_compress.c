@@ -127,7 +127,7 @@ static void want_chunk(ag_session *s, uint32_t head, uint32_t begin, uint32_t en
     }
 }
 
-static void scores_are_those_of_the_definition(void **state) {
+static void scores_match_their_definition(void **state) {
     (void)state;
     const float shares[] = {1, 0.3f};
     for (int i = 0; i < 2; i++) {
@@ -161,7 +161,7 @@ static void scores_are_those_of_the_definition(void **state) {
 
 /* ---- what stays ---- */
 
-static void the_best_of_all_heads_stay(void **state) {
+static void retains_the_best_slots_of_all_heads(void **state) {
     (void)state;
     ag_session *s = reader_of(model, "none");
     const ag_compress_params p = params(0.25f, 1);
@@ -197,7 +197,7 @@ static void the_best_of_all_heads_stay(void **state) {
     ag_session_destroy(s);
 }
 
-static void what_must_stay_stays_even_if_it_is_more(void **state) {
+static void retains_protected_slots_above_the_target(void **state) {
     (void)state;
     ag_session_params sp = session_params("keydiff");
     sp.eviction.protected_prefix = 20;
@@ -219,7 +219,7 @@ static void what_must_stay_stays_even_if_it_is_more(void **state) {
 }
 
 /* Layers with a window keep what they have. */
-static void layers_with_a_window_are_left_alone(void **state) {
+static void leaves_layers_with_a_window_unchanged(void **state) {
     (void)state;
     ag_model *m = load(backend, WINDOWS);
     ag_session *s = reader_of(m, "none");
@@ -272,7 +272,7 @@ static void same_choice_on(ag_backend *be, const ag_slot_scores *scores) {
     ag_model_destroy(m);
 }
 
-static void every_backend_keeps_the_same(void **state) {
+static void every_backend_retains_equal_slots(void **state) {
     (void)state;
     const char *isas[] = {"common", "avx2", "avx512", "amx", "neon"};
     ag_session *s = reader_of(model, "none");
@@ -314,11 +314,11 @@ static int on_device(void) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_are_those_of_the_definition),
-        cmocka_unit_test(the_best_of_all_heads_stay),
-        cmocka_unit_test(what_must_stay_stays_even_if_it_is_more),
-        cmocka_unit_test(layers_with_a_window_are_left_alone),
-        cmocka_unit_test(every_backend_keeps_the_same),
+        cmocka_unit_test(scores_match_their_definition),
+        cmocka_unit_test(retains_the_best_slots_of_all_heads),
+        cmocka_unit_test(retains_protected_slots_above_the_target),
+        cmocka_unit_test(leaves_layers_with_a_window_unchanged),
+        cmocka_unit_test(every_backend_retains_equal_slots),
     };
     if (argc > 1) {
         device = argv[1];

@@ -31,7 +31,7 @@ static void same_sessions(ag_session *a, ag_session *b) {
     }
 }
 
-static void heads_are_worth_their_largest_scores(void **state) {
+static void head_maxima_are_the_largest_scores(void **state) {
     (void)state;
     ag_session *s = reader_of(model, "keydiff"), *other = reader_of(model, "keydiff");
     const ag_compress_params p = params(0.25f, 1);
@@ -58,7 +58,7 @@ static void heads_are_worth_their_largest_scores(void **state) {
     ag_session_destroy(other);
 }
 
-static void nothing_leaves_where_all_may_stay(void **state) {
+static void changes_nothing_when_the_target_is_met(void **state) {
     (void)state;
     ag_session *s = reader_of(model, "none"), *other = reader_of(model, "none");
     const ag_compress_report report = compress(s, 1, 1);
@@ -69,7 +69,7 @@ static void nothing_leaves_where_all_may_stay(void **state) {
     ag_session_destroy(other);
 }
 
-static void logits_of_the_last_token_remain(void **state) {
+static void keeps_the_logits_of_the_last_token(void **state) {
     (void)state;
     ag_session *s = reader_of(model, "none"), *other = reader_of(model, "none");
     compress(s, 0.25f, 1);
@@ -79,7 +79,7 @@ static void logits_of_the_last_token_remain(void **state) {
     ag_session_destroy(other);
 }
 
-static void a_fork_and_a_file_hold_the_same(void **state) {
+static void fork_and_file_keep_the_compression(void **state) {
     (void)state;
     const char *policies[] = {"none", "keydiff", "h2o", "tova", "streaming"};
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
@@ -109,7 +109,7 @@ static void a_fork_and_a_file_hold_the_same(void **state) {
 
 /* A policy's budget is what heads hold in the mean: the choice is not undone by the next eviction.
  */
-static void a_policy_keeps_the_heads_uneven(void **state) {
+static void policy_keeps_heads_ragged(void **state) {
     (void)state;
     const char *policies[] = {"keydiff", "h2o", "tova", "streaming", "snapkv", "sliding"};
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
@@ -149,7 +149,7 @@ static void a_policy_keeps_the_heads_uneven(void **state) {
 
 /* A head that holds nearly all that fits stays below that, though the mean is far from the budget.
  */
-static void no_head_outgrows_the_cache(void **state) {
+static void no_head_exceeds_the_cache(void **state) {
     (void)state;
     ag_session_params sp = session_params("keydiff");
     sp.max_seq_len = 160;
@@ -175,7 +175,7 @@ static void no_head_outgrows_the_cache(void **state) {
     ag_session_destroy(s);
 }
 
-static void sums_of_attention_move_with_their_slots(void **state) {
+static void attention_sums_move_with_their_slots(void **state) {
     (void)state;
     ag_session *s = reader_of(model, "h2o"), *before = reader_of(model, "h2o");
     compress(s, 0.5f, 1);
@@ -199,7 +199,7 @@ static bool stop_at_once(void *user, uint64_t done, uint64_t total) {
     return (*left)-- > 1;
 }
 
-static void a_cancelled_one_changes_nothing(void **state) {
+static void cancelled_compression_changes_nothing(void **state) {
     (void)state;
     for (uint64_t steps = 1; steps < 6; steps++) {
         ag_session *s = reader_of(model, "h2o"), *other = reader_of(model, "h2o");
@@ -217,7 +217,7 @@ static void a_cancelled_one_changes_nothing(void **state) {
     }
 }
 
-static void without_memory_nothing_changes(void **state) {
+static void changes_nothing_when_out_of_memory(void **state) {
     (void)state;
     const ag_compress_params p = params(0.5f, 0.5f);
     ag_status st = AG_NOMEM;
@@ -245,7 +245,7 @@ static void expect(ag_session *s, size_t n_ids, const ag_compress_params *p, ag_
     if (!strstr(err.msg, named)) fail_msg("'%s' does not name '%s'", err.msg, named);
 }
 
-static void what_makes_no_sense_is_named(void **state) {
+static void rejects_invalid_parameters_with_a_reason(void **state) {
     (void)state;
     ag_session *s = reader_of(model, "none");
     const int32_t outside[] = {320};
@@ -275,16 +275,16 @@ static void what_makes_no_sense_is_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_are_worth_their_largest_scores),
-        cmocka_unit_test(nothing_leaves_where_all_may_stay),
-        cmocka_unit_test(logits_of_the_last_token_remain),
-        cmocka_unit_test(a_fork_and_a_file_hold_the_same),
-        cmocka_unit_test(a_policy_keeps_the_heads_uneven),
-        cmocka_unit_test(no_head_outgrows_the_cache),
-        cmocka_unit_test(sums_of_attention_move_with_their_slots),
-        cmocka_unit_test(a_cancelled_one_changes_nothing),
-        cmocka_unit_test(without_memory_nothing_changes),
-        cmocka_unit_test(what_makes_no_sense_is_named),
+        cmocka_unit_test(head_maxima_are_the_largest_scores),
+        cmocka_unit_test(changes_nothing_when_the_target_is_met),
+        cmocka_unit_test(keeps_the_logits_of_the_last_token),
+        cmocka_unit_test(fork_and_file_keep_the_compression),
+        cmocka_unit_test(policy_keeps_heads_ragged),
+        cmocka_unit_test(no_head_exceeds_the_cache),
+        cmocka_unit_test(attention_sums_move_with_their_slots),
+        cmocka_unit_test(cancelled_compression_changes_nothing),
+        cmocka_unit_test(changes_nothing_when_out_of_memory),
+        cmocka_unit_test(rejects_invalid_parameters_with_a_reason),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

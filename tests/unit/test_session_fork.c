@@ -94,7 +94,7 @@ static void same_logits(const ag_session *a, const ag_session *b) {
     assert_memory_equal(ag_session_logits(a), ag_session_logits(b), n * sizeof(float));
 }
 
-static void eight_ways_from_one_prefix(void **state) {
+static void eight_forks_of_a_prefix_match_sessions(void **state) {
     (void)state;
     size_t before = in_use();
     ag_session *root = make("none"), *forks[N], *alone[N];
@@ -130,7 +130,7 @@ static void eight_ways_from_one_prefix(void **state) {
     assert_int_equal(in_use(), before);
 }
 
-static void a_thousand_tokens_are_kept_once(void **state) {
+static void forks_share_a_thousand_tokens(void **state) {
     (void)state;
     ag_model *demo;
     ag_error err;
@@ -164,7 +164,7 @@ static void a_thousand_tokens_are_kept_once(void **state) {
     ag_model_destroy(demo);
 }
 
-static void evictions_of_one_leave_the_others_alone(void **state) {
+static void eviction_does_not_change_other_forks(void **state) {
     (void)state;
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         const char *policy = ag_eviction_policy_at(i)->name;
@@ -191,7 +191,7 @@ static void evictions_of_one_leave_the_others_alone(void **state) {
     }
 }
 
-static void what_an_eviction_returns_is_what_only_it_held(void **state) {
+static void eviction_returns_only_unshared_bytes(void **state) {
     (void)state;
     ag_session *root = make("streaming");
     feed(root, 290, 0);
@@ -207,7 +207,7 @@ static void what_an_eviction_returns_is_what_only_it_held(void **state) {
     ag_session_destroy(fork);
 }
 
-static void forks_of_forks_in_any_order(void **state) {
+static void forks_of_forks_end_in_any_order(void **state) {
     (void)state;
     enum { DEEP = 5 };
     size_t before = in_use();
@@ -237,7 +237,7 @@ static void forks_of_forks_in_any_order(void **state) {
     }
 }
 
-static void the_moved_prefix_is_each_ones_own(void **state) {
+static void each_fork_has_its_own_moved_prefix(void **state) {
     (void)state;
     ag_session *root = make("streaming"), *control = make("streaming");
     feed(root, 600, 0); /* the model was trained for 512 positions */
@@ -257,7 +257,7 @@ static void the_moved_prefix_is_each_ones_own(void **state) {
     ag_session_destroy(control);
 }
 
-static void a_fork_can_go_back_and_decode_with_others(void **state) {
+static void fork_truncates_and_decodes_with_others(void **state) {
     (void)state;
     ag_session *root = make("none"), *control = make("none");
     ag_error err;
@@ -325,7 +325,7 @@ static void same_slots(ag_session *a, ag_session *b) {
 }
 
 /* One prefill for all policies: each keeps what it would have kept of a prefill of its own. */
-static void forks_evict_by_rules_of_their_own(void **state) {
+static void forks_evict_by_their_own_policy(void **state) {
     (void)state;
     static const uint32_t budgets[] = {200, 60};
     ag_session *root = make_with(rules("streaming", 499));
@@ -356,7 +356,7 @@ static void forks_evict_by_rules_of_their_own(void **state) {
 }
 
 /* Attention that was added up for a policy is not added up again. */
-static void sums_go_along_with_their_policy(void **state) {
+static void fork_copies_the_sums_of_its_policy(void **state) {
     (void)state;
     ag_session *root = make_with(rules("h2o", 499)), *stranger = make_with(rules("streaming", 499));
     feed(root, 384, 0);
@@ -372,7 +372,7 @@ static void sums_go_along_with_their_policy(void **state) {
     for (size_t i = 0; i < 5; i++) ag_session_destroy(all[i]);
 }
 
-static void rules_that_cannot_share_a_cache_are_refused(void **state) {
+static void rejects_parameters_that_cannot_share_a_cache(void **state) {
     (void)state;
     ag_session *root = make_with(rules("streaming", 499)), *fork = root;
     ag_error err;
@@ -399,7 +399,7 @@ static void rules_that_cannot_share_a_cache_are_refused(void **state) {
     ag_session_destroy(root);
 }
 
-static void decoding_in_forks_allocates_nothing(void **state) {
+static void decoding_in_forks_does_not_allocate(void **state) {
     (void)state;
     ag_session *root = make("none");
     feed(root, 200, 0);
@@ -424,7 +424,7 @@ static ag_status no_copy(ag_backend *b, ag_buffer *dst, size_t dst_offset, ag_bu
 
 /* An eviction that finds no memory for a block of its own leaves slots and their sums as they were.
  */
-static void an_eviction_that_fails_leaves_sums_with_their_slots(void **state) {
+static void failed_eviction_keeps_sums_with_their_slots(void **state) {
     (void)state;
     ag_session *root = make("h2o"), *other;
     ag_error err;
@@ -449,7 +449,7 @@ static void an_eviction_that_fails_leaves_sums_with_their_slots(void **state) {
 }
 
 /* Totals of all queries are no sums of the last ones. */
-static void a_fork_under_another_policy_begins_its_own_sums(void **state) {
+static void fork_with_another_policy_starts_new_sums(void **state) {
     (void)state;
     ag_session *root = make("h2o"), *same, *other;
     ag_eviction_params e = root->params.eviction;
@@ -471,19 +471,19 @@ static void a_fork_under_another_policy_begins_its_own_sums(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_ways_from_one_prefix),
-        cmocka_unit_test(a_thousand_tokens_are_kept_once),
-        cmocka_unit_test(evictions_of_one_leave_the_others_alone),
-        cmocka_unit_test(what_an_eviction_returns_is_what_only_it_held),
-        cmocka_unit_test(forks_of_forks_in_any_order),
-        cmocka_unit_test(the_moved_prefix_is_each_ones_own),
-        cmocka_unit_test(a_fork_can_go_back_and_decode_with_others),
-        cmocka_unit_test(forks_evict_by_rules_of_their_own),
-        cmocka_unit_test(sums_go_along_with_their_policy),
-        cmocka_unit_test(rules_that_cannot_share_a_cache_are_refused),
-        cmocka_unit_test(decoding_in_forks_allocates_nothing),
-        cmocka_unit_test(an_eviction_that_fails_leaves_sums_with_their_slots),
-        cmocka_unit_test(a_fork_under_another_policy_begins_its_own_sums),
+        cmocka_unit_test(eight_forks_of_a_prefix_match_sessions),
+        cmocka_unit_test(forks_share_a_thousand_tokens),
+        cmocka_unit_test(eviction_does_not_change_other_forks),
+        cmocka_unit_test(eviction_returns_only_unshared_bytes),
+        cmocka_unit_test(forks_of_forks_end_in_any_order),
+        cmocka_unit_test(each_fork_has_its_own_moved_prefix),
+        cmocka_unit_test(fork_truncates_and_decodes_with_others),
+        cmocka_unit_test(forks_evict_by_their_own_policy),
+        cmocka_unit_test(fork_copies_the_sums_of_its_policy),
+        cmocka_unit_test(rejects_parameters_that_cannot_share_a_cache),
+        cmocka_unit_test(decoding_in_forks_does_not_allocate),
+        cmocka_unit_test(failed_eviction_keeps_sums_with_their_slots),
+        cmocka_unit_test(fork_with_another_policy_starts_new_sums),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -102,7 +102,7 @@ static double distance(const ag_session *a, const ag_session *b) {
     return largest;
 }
 
-static void the_position_limit_decides(void **state) {
+static void max_seq_len_selects_the_frequencies(void **state) {
     (void)state;
     const struct {
         uint32_t max_seq_len;
@@ -124,7 +124,7 @@ static void the_position_limit_decides(void **state) {
 }
 
 /* In one pass, between sessions of the other kind, a session computes what it does alone. */
-static void both_kinds_share_a_pass(void **state) {
+static void long_and_short_sessions_share_a_pass(void **state) {
     (void)state;
     static const uint32_t limits[] = {ORIGINAL, 512, 512, ORIGINAL};
     ag_session *alone[4], *together[4];
@@ -169,7 +169,7 @@ static void expect_restored(const char *path, ag_model *m, uint32_t max_seq_len,
     ag_session_destroy(s);
 }
 
-static void a_saved_cache_remembers_its_kind(void **state) {
+static void saved_cache_keeps_its_frequencies(void **state) {
     (void)state;
     char path[] = "/tmp/ag-longrope-XXXXXX";
     const int fd = mkstemp(path);
@@ -193,9 +193,9 @@ static void a_saved_cache_remembers_its_kind(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_position_limit_decides),
-        cmocka_unit_test(both_kinds_share_a_pass),
-        cmocka_unit_test(a_saved_cache_remembers_its_kind),
+        cmocka_unit_test(max_seq_len_selects_the_frequencies),
+        cmocka_unit_test(long_and_short_sessions_share_a_pass),
+        cmocka_unit_test(saved_cache_keeps_its_frequencies),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -136,7 +136,7 @@ static void live_and_die(size_t i) {
     ag_session_destroy(i % 2 ? fork : s);
 }
 
-static void a_thousand_sessions_leave_nothing(void **state) {
+static void thousand_sessions_leave_no_memory(void **state) {
     (void)state;
     for (size_t i = 0; i < 20; i++) live_and_die(i);
     size_t bytes = in_use(), heap = held, blocks = n_held, maps = n_mappings(), pages = resident();
@@ -151,7 +151,7 @@ static void a_thousand_sessions_leave_nothing(void **state) {
     assert_true(more < 1 << 20);
 }
 
-static void a_cache_counts_as_far_as_it_is_filled(void **state) {
+static void memory_grows_with_the_filled_slots(void **state) {
     (void)state;
     ag_session_params p = params_of("none");
     ag_session_destroy(make(&p));
@@ -180,7 +180,7 @@ static size_t bytes_of_cut_chunk(const ag_eviction_policy *policy) {
     return (size_t)(info->n_layers + 1) * 256 * info->n_heads * info->head_dim * sizeof(float);
 }
 
-static void a_plan_knows_what_a_policy_takes(void **state) {
+static void plan_includes_the_policy(void **state) {
     (void)state;
     ag_session_params none = params_of("none");
     size_t empty = held;
@@ -224,7 +224,7 @@ static void generate(ag_session *s) {
     ag_sampler_destroy(sampler);
 }
 
-static void a_plan_knows_what_drafts_take(void **state) {
+static void plan_includes_drafts(void **state) {
     (void)state;
     const size_t n_vocab = ag_model_get_info(model)->n_vocab, rows = 16 * n_vocab * sizeof(float);
     static const char *const policies[] = {"none", "sliding"};
@@ -253,10 +253,10 @@ static void a_plan_knows_what_drafts_take(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thousand_sessions_leave_nothing),
-        cmocka_unit_test(a_cache_counts_as_far_as_it_is_filled),
-        cmocka_unit_test(a_plan_knows_what_a_policy_takes),
-        cmocka_unit_test(a_plan_knows_what_drafts_take),
+        cmocka_unit_test(thousand_sessions_leave_no_memory),
+        cmocka_unit_test(memory_grows_with_the_filled_slots),
+        cmocka_unit_test(plan_includes_the_policy),
+        cmocka_unit_test(plan_includes_drafts),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -122,7 +122,7 @@ static void expect_logits_of_one_alone(size_t number, const float *want) {
     ag_session_destroy(s);
 }
 
-static void sessions_take_what_their_slots_take(void **state) {
+static void memory_matches_the_slots(void **state) {
     (void)state;
     const size_t n_vocab = ag_model_get_info(model)->n_vocab;
     const size_t checked[CHECKED] = {1, n_sessions / 4 * 2 + 1, (n_sessions - 2) / 2 * 2 + 1};
@@ -170,7 +170,7 @@ int main(int argc, char **argv) {
     be = open_backend(backend_name, 0);
     if (!be) return EXIT_SKIPPED;
     load();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sessions_take_what_their_slots_take)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_matches_the_slots)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_model_destroy(model);
     ag_backend_destroy(be);

@@ -91,7 +91,7 @@ static int unload(void **state) {
 
 /* A fork with room for everything takes all of it back, before it needs it: its logits are those of
  * a session from which nothing ever left. */
-static void all_that_comes_back_is_as_it_was(void **state) {
+static void reloaded_blocks_are_bit_identical(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = dir, .exact = true, .block = 32};
     const char *policies[] = {"streaming", "keydiff", "h2o", "snapkv", "tova", "compactor"};
@@ -126,7 +126,7 @@ static void all_that_comes_back_is_as_it_was(void **state) {
     }
 }
 
-static void blocks_come_and_go_within_the_budget(void **state) {
+static void blocks_are_spilled_and_reloaded_within_the_budget(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = dir, .block = 8};
     ag_session *s = make("streaming", &spill), *again = make("streaming", &spill);
@@ -153,7 +153,7 @@ static void blocks_come_and_go_within_the_budget(void **state) {
     ag_session_destroy(again);
 }
 
-static void a_limit_drops_the_oldest(void **state) {
+static void size_limit_drops_the_oldest_blocks(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = dir, .block = 8, .max_bytes = 32 << 10};
     ag_session *s = make("streaming", &spill);
@@ -168,7 +168,7 @@ static void a_limit_drops_the_oldest(void **state) {
 }
 
 /* Going back takes spilled tokens back, too: what follows is of other tokens. */
-static void going_back_forgets_what_was_spilled(void **state) {
+static void truncation_drops_spilled_blocks(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = dir, .exact = true, .block = 8};
     ag_session *s = make("streaming", &spill), *new = make("streaming", &spill);
@@ -188,7 +188,7 @@ static void going_back_forgets_what_was_spilled(void **state) {
     ag_session_destroy(new);
 }
 
-static void forks_share_what_is_spilled(void **state) {
+static void forks_share_spilled_blocks(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = path, .block = 8};
     ag_session *s = make("keydiff", &spill), *a, *b;
@@ -212,7 +212,7 @@ static void forks_share_what_is_spilled(void **state) {
     ag_session_destroy(b);
 }
 
-static void saved_and_restored(void **state) {
+static void spilled_blocks_survive_save_and_restore(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = dir, .block = 8}, other = {.path = path, .block = 8};
     const char *policies[] = {"streaming", "h2o", "compactor"};
@@ -241,7 +241,7 @@ static void saved_and_restored(void **state) {
 }
 
 /* The session that restores has a file full of what goes: what comes has one of its own. */
-static void a_full_session_restores_all(void **state) {
+static void full_session_restores_spilled_blocks(void **state) {
     (void)state;
     ag_spill_params spill = {.path = dir, .block = 8};
     ag_session *s = make("streaming", &spill);
@@ -261,7 +261,7 @@ static void a_full_session_restores_all(void **state) {
 }
 
 /* Nothing can be read any more: the session is one that evicts, to the bit. */
-static void a_file_cut_off_is_an_eviction(void **state) {
+static void truncated_file_acts_as_an_eviction(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = path, .block = 8};
     ag_session *s = make("streaming", &spill), *plain = make("streaming", NULL);
@@ -281,7 +281,7 @@ static void a_file_cut_off_is_an_eviction(void **state) {
     ag_session_destroy(plain);
 }
 
-static void no_file_is_an_eviction(void **state) {
+static void missing_file_acts_as_an_eviction(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = "/nonexistent/spill"};
     ag_session *s = make("keydiff", &spill), *plain = make("keydiff", NULL);
@@ -298,15 +298,15 @@ static void no_file_is_an_eviction(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_that_comes_back_is_as_it_was),
-        cmocka_unit_test(blocks_come_and_go_within_the_budget),
-        cmocka_unit_test(a_limit_drops_the_oldest),
-        cmocka_unit_test(going_back_forgets_what_was_spilled),
-        cmocka_unit_test(forks_share_what_is_spilled),
-        cmocka_unit_test(saved_and_restored),
-        cmocka_unit_test(a_full_session_restores_all),
-        cmocka_unit_test(a_file_cut_off_is_an_eviction),
-        cmocka_unit_test(no_file_is_an_eviction),
+        cmocka_unit_test(reloaded_blocks_are_bit_identical),
+        cmocka_unit_test(blocks_are_spilled_and_reloaded_within_the_budget),
+        cmocka_unit_test(size_limit_drops_the_oldest_blocks),
+        cmocka_unit_test(truncation_drops_spilled_blocks),
+        cmocka_unit_test(forks_share_spilled_blocks),
+        cmocka_unit_test(spilled_blocks_survive_save_and_restore),
+        cmocka_unit_test(full_session_restores_spilled_blocks),
+        cmocka_unit_test(truncated_file_acts_as_an_eviction),
+        cmocka_unit_test(missing_file_acts_as_an_eviction),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -236,7 +236,7 @@ static void walk(size_t n_steps) {
     ag_session_destroy(w.control);
 }
 
-static void nothing_but_the_tokens_matters(void **state) {
+static void state_depends_only_on_the_tokens(void **state) {
     (void)state;
     for (size_t m = 0; m < N_MODELS; m++) {
         use(m);
@@ -245,7 +245,7 @@ static void nothing_but_the_tokens_matters(void **state) {
     }
 }
 
-static void tokens_within_reach_can_always_go(void **state) {
+static void truncates_any_reachable_tokens(void **state) {
     (void)state;
     use(1);
     walker w = {.session = make(), .control = make()};
@@ -260,7 +260,7 @@ static void tokens_within_reach_can_always_go(void **state) {
 }
 
 /* Rows of several sessions in one step, each with its own state. */
-static void a_step_of_several_sessions_mixes_nothing(void **state) {
+static void batched_sessions_keep_separate_states(void **state) {
     (void)state;
     enum { N = 3 };
     for (size_t m = 0; m < N_MODELS; m++) {
@@ -294,7 +294,7 @@ static void a_step_of_several_sessions_mixes_nothing(void **state) {
     }
 }
 
-static void what_a_state_cannot_do_is_refused(void **state) {
+static void rejects_operations_that_a_state_cannot_do(void **state) {
     (void)state;
     use(0);
     walker w = {.session = make(), .control = make()};
@@ -315,7 +315,7 @@ static void what_a_state_cannot_do_is_refused(void **state) {
     ag_session_destroy(other);
 }
 
-static void a_damaged_state_is_found(void **state) {
+static void detects_a_damaged_state(void **state) {
     (void)state;
     use(1);
     walker w = {.session = make(), .control = make()};
@@ -366,7 +366,7 @@ static void shared_keys_and_values_count_once(void **state) {
 }
 
 /* The plan knows the state to the byte. */
-static void the_plan_counts_the_state(void **state) {
+static void plan_includes_the_state(void **state) {
     (void)state;
     for (size_t m = 0; m < WITH_STATE; m++) {
         use(m);
@@ -413,13 +413,13 @@ int main(int argc, char **argv) {
     backend = open_backend(backend_name, 2);
     if (!backend) return EXIT_SKIPPED;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_but_the_tokens_matters),
-        cmocka_unit_test(tokens_within_reach_can_always_go),
-        cmocka_unit_test(a_step_of_several_sessions_mixes_nothing),
-        cmocka_unit_test(what_a_state_cannot_do_is_refused),
-        cmocka_unit_test(a_damaged_state_is_found),
+        cmocka_unit_test(state_depends_only_on_the_tokens),
+        cmocka_unit_test(truncates_any_reachable_tokens),
+        cmocka_unit_test(batched_sessions_keep_separate_states),
+        cmocka_unit_test(rejects_operations_that_a_state_cannot_do),
+        cmocka_unit_test(detects_a_damaged_state),
         cmocka_unit_test(shared_keys_and_values_count_once),
-        cmocka_unit_test(the_plan_counts_the_state),
+        cmocka_unit_test(plan_includes_the_state),
     };
     const int failed = cmocka_run_group_tests(tests, start, stop);
     ag_backend_destroy(backend);

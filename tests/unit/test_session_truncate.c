@@ -62,7 +62,7 @@ static void continue_alike(ag_session *a, ag_session *b, size_t steps) {
     same_slots(a, b);
 }
 
-static void a_session_taken_back_is_one_that_never_went_on(void **state) {
+static void truncated_session_matches_a_shorter_one(void **state) {
     (void)state;
     for (size_t i = 0; ag_eviction_policy_at(i); i++) {
         const ag_eviction_policy *policy = ag_eviction_policy_at(i);
@@ -87,7 +87,7 @@ static void a_session_taken_back_is_one_that_never_went_on(void **state) {
     }
 }
 
-static void an_edit_may_reach_back_into_the_first_block(void **state) {
+static void truncates_into_the_first_block(void **state) {
     (void)state;
     ag_session *went = make("none"), *stayed = make("none");
     ag_error err;
@@ -105,7 +105,7 @@ static void an_edit_may_reach_back_into_the_first_block(void **state) {
     ag_session_destroy(stayed);
 }
 
-static void what_was_evicted_in_the_meantime_does_not_come_back(void **state) {
+static void evicted_tokens_do_not_return(void **state) {
     (void)state;
     ag_session *s = make("streaming");
     ag_kv_cache *c = ag_session_kv_cache(s);
@@ -125,7 +125,7 @@ static void what_was_evicted_in_the_meantime_does_not_come_back(void **state) {
 }
 
 /* Tokens of a place that once was scored are new ones: they leave oldest first. */
-static void tokens_after_it_do_not_inherit_scores(void **state) {
+static void new_tokens_do_not_inherit_scores(void **state) {
     (void)state;
     ag_session *s = make("snapkv");
     ag_kv_cache *c = ag_session_kv_cache(s);
@@ -143,7 +143,7 @@ static void tokens_after_it_do_not_inherit_scores(void **state) {
     ag_session_destroy(s);
 }
 
-static void a_protected_prefix_that_was_moved_on_comes_back(void **state) {
+static void restores_a_moved_protected_prefix(void **state) {
     (void)state;
     ag_session *went = make("streaming"), *stayed = make("streaming");
     ag_error err;
@@ -162,7 +162,7 @@ static void a_protected_prefix_that_was_moved_on_comes_back(void **state) {
     ag_session_destroy(stayed);
 }
 
-static void nobody_goes_back_to_the_future(void **state) {
+static void rejects_positions_ahead_of_the_session(void **state) {
     (void)state;
     ag_session *s = make("none");
     ag_error err;
@@ -177,12 +177,12 @@ static void nobody_goes_back_to_the_future(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_session_taken_back_is_one_that_never_went_on),
-        cmocka_unit_test(an_edit_may_reach_back_into_the_first_block),
-        cmocka_unit_test(what_was_evicted_in_the_meantime_does_not_come_back),
-        cmocka_unit_test(tokens_after_it_do_not_inherit_scores),
-        cmocka_unit_test(a_protected_prefix_that_was_moved_on_comes_back),
-        cmocka_unit_test(nobody_goes_back_to_the_future),
+        cmocka_unit_test(truncated_session_matches_a_shorter_one),
+        cmocka_unit_test(truncates_into_the_first_block),
+        cmocka_unit_test(evicted_tokens_do_not_return),
+        cmocka_unit_test(new_tokens_do_not_inherit_scores),
+        cmocka_unit_test(restores_a_moved_protected_prefix),
+        cmocka_unit_test(rejects_positions_ahead_of_the_session),
     };
     return cmocka_run_group_tests(tests, load, unload_one_model);
 }

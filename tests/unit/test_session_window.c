@@ -138,12 +138,12 @@ static void stays_flat(ag_model *m, const char *policy, size_t most_blocks) {
     ag_session_destroy(s);
 }
 
-static void memory_is_flat_without_a_policy(void **state) {
+static void memory_is_constant_without_a_policy(void **state) {
     (void)state;
     stays_flat(windowed, "none", LAYERS * ((WINDOW + BLOCK - 1) / BLOCK + 1));
 }
 
-static void memory_is_flat_with_a_policy(void **state) {
+static void memory_is_constant_with_a_policy(void **state) {
     (void)state;
     const size_t full = (BUDGET + 16 + BLOCK) / BLOCK;
     stays_flat(mixed, "streaming", (LAYERS - 1) * ((WINDOW + BLOCK - 1) / BLOCK + 1) + full);
@@ -152,7 +152,7 @@ static void memory_is_flat_with_a_policy(void **state) {
 /* ---- going back ---- */
 
 /* Wherever it begins: slots leave now and then. */
-static void a_draft_of_64_can_always_be_taken_back(void **state) {
+static void truncates_a_draft_of_64_tokens(void **state) {
     (void)state;
     ag_model *const models[] = {windowed, mixed};
     for (size_t m = 0; m < 2; m++) {
@@ -174,7 +174,7 @@ static void a_draft_of_64_can_always_be_taken_back(void **state) {
     }
 }
 
-static void further_back_is_refused_by_name(void **state) {
+static void rejects_truncation_before_the_window(void **state) {
     (void)state;
     ag_model *const models[] = {windowed, mixed};
     for (size_t m = 0; m < 2; m++) {
@@ -210,7 +210,7 @@ static void further_back_is_refused_by_name(void **state) {
 /* ---- heads ---- */
 
 /* Numbers and sizes of heads are a layer's own affair. */
-static void kinds_may_differ_in_their_heads(void **state) {
+static void layer_kinds_may_differ_in_heads(void **state) {
     (void)state;
     ag_model_spec spec = ag_spec_plain(4, 2, 16);
     const ag_model_params params = {.weights = AG_F32};
@@ -246,7 +246,7 @@ static void kinds_may_differ_in_their_heads(void **state) {
 }
 
 /* Models that only their configurations tell apart: weights, heads and positions are the same. */
-static void a_saved_cache_belongs_to_one_attention(void **state) {
+static void rejects_a_cache_of_another_window(void **state) {
     (void)state;
     enum { N_MODELS = 4 };
     char path[] = "/tmp/ag-window-XXXXXX";
@@ -286,7 +286,7 @@ static void a_saved_cache_belongs_to_one_attention(void **state) {
 }
 
 /* A draft that may still be taken back is saved as it stands. */
-static void a_longer_draft_than_a_step_is_not_restored(void **state) {
+static void rejects_a_cache_larger_than_the_window(void **state) {
     (void)state;
     enum { DRAFT = 400 };
     char path[] = "/tmp/ag-window-XXXXXX";
@@ -318,13 +318,13 @@ static void a_longer_draft_than_a_step_is_not_restored(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_flat_without_a_policy),
-        cmocka_unit_test(memory_is_flat_with_a_policy),
-        cmocka_unit_test(a_draft_of_64_can_always_be_taken_back),
-        cmocka_unit_test(further_back_is_refused_by_name),
-        cmocka_unit_test(kinds_may_differ_in_their_heads),
-        cmocka_unit_test(a_saved_cache_belongs_to_one_attention),
-        cmocka_unit_test(a_longer_draft_than_a_step_is_not_restored),
+        cmocka_unit_test(memory_is_constant_without_a_policy),
+        cmocka_unit_test(memory_is_constant_with_a_policy),
+        cmocka_unit_test(truncates_a_draft_of_64_tokens),
+        cmocka_unit_test(rejects_truncation_before_the_window),
+        cmocka_unit_test(layer_kinds_may_differ_in_heads),
+        cmocka_unit_test(rejects_a_cache_of_another_window),
+        cmocka_unit_test(rejects_a_cache_larger_than_the_window),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

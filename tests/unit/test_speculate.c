@@ -258,7 +258,7 @@ static void compare(const setup *u, const seen *have, const seen *want) {
     assert_memory_equal(have->logits, want->logits, n_vocab * sizeof(float));
 }
 
-static void drafts_change_nothing(void **state) {
+static void drafts_do_not_change_the_text(void **state) {
     (void)state;
     static seen want, have;
     for (size_t i = 0; i < n_seeds; i += test_stride()) {
@@ -282,7 +282,7 @@ static void drafts_change_nothing(void **state) {
 /* ---- what drafts bring, and take ---- */
 
 /* A greedy text of a model for which another session of the same model drafts. */
-static void a_draft_model_reads_along(void **state) {
+static void draft_model_follows_the_text(void **state) {
     (void)state;
     static seen out;
     setup u = {.model = models[1], .draft = models[1], .draft_seq_len = 400};
@@ -311,7 +311,7 @@ static void a_draft_model_reads_along(void **state) {
 }
 
 /* Tokens that came while nobody read along are unknown; what comes after them is not. */
-static void a_draft_model_reads_on_behind_a_gap(void **state) {
+static void draft_model_continues_after_unknown_tokens(void **state) {
     (void)state;
     static seen out;
     setup u = {.model = models[1], .draft = models[1], .draft_seq_len = 400};
@@ -414,7 +414,7 @@ static void generate_failing(bool when_chosen, ag_speculate how, seen *out, size
 }
 
 /* Wherever it fails the session stands behind what was shown, as without drafts. */
-static void a_failure_leaves_what_was_shown(void **state) {
+static void failed_verify_keeps_shown_tokens(void **state) {
     (void)state;
     static seen want, have;
     for (int when_chosen = 0; when_chosen < 2; when_chosen++) {
@@ -474,7 +474,7 @@ static void generate_constrained(const ag_constraint *c, unsigned seed, ag_specu
 }
 
 /* Names of a schema's properties are the only way on: they come as drafts. */
-static void forced_tokens_come_many_at_a_time(void **state) {
+static void forced_tokens_are_fed_as_drafts(void **state) {
     (void)state;
     static seen want, have;
     const ag_model_info *info = ag_model_get_info(models[0]);
@@ -508,7 +508,7 @@ static void forced_tokens_come_many_at_a_time(void **state) {
     ag_constraint_vocab_destroy(vocab);
 }
 
-static void nobody_drafts_for_himself(void **state) {
+static void rejects_a_session_as_its_own_draft_model(void **state) {
     (void)state;
     ag_session *s;
     ag_error err;
@@ -540,7 +540,7 @@ static bool count_allocations(void *user, int32_t id, const char *text, size_t l
     return true;
 }
 
-static void drafts_allocate_nothing(void **state) {
+static void drafting_does_not_allocate(void **state) {
     (void)state;
     const ag_backend_params params = {.n_threads = 1};
     ag_backend *fresh; /* whose scratch nothing else has grown */
@@ -581,13 +581,13 @@ int main(int argc, char **argv) {
     if (argc > 1) first_seed = (unsigned)strtoul(argv[1], NULL, 10);
     if (argc > 2) n_seeds = (unsigned)strtoul(argv[2], NULL, 10);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_change_nothing),
-        cmocka_unit_test(a_draft_model_reads_along),
-        cmocka_unit_test(a_draft_model_reads_on_behind_a_gap),
-        cmocka_unit_test(a_failure_leaves_what_was_shown),
-        cmocka_unit_test(forced_tokens_come_many_at_a_time),
-        cmocka_unit_test(nobody_drafts_for_himself),
-        cmocka_unit_test(drafts_allocate_nothing),
+        cmocka_unit_test(drafts_do_not_change_the_text),
+        cmocka_unit_test(draft_model_follows_the_text),
+        cmocka_unit_test(draft_model_continues_after_unknown_tokens),
+        cmocka_unit_test(failed_verify_keeps_shown_tokens),
+        cmocka_unit_test(forced_tokens_are_fed_as_drafts),
+        cmocka_unit_test(rejects_a_session_as_its_own_draft_model),
+        cmocka_unit_test(drafting_does_not_allocate),
     };
     return cmocka_run_group_tests_name("speculate", tests, load, unload);
 }

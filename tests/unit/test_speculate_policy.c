@@ -114,7 +114,7 @@ static void edited_texts_are_faster(void **state) {
     }
 }
 
-static void other_texts_are_no_slower(void **state) {
+static void other_texts_are_not_slower(void **state) {
     (void)state;
     static const char *const names[] = {"code", "explain", "prose"};
     static text t;
@@ -143,7 +143,7 @@ static void write_lure(text *out, size_t n) {
     out->n = kept;
 }
 
-static void who_lures_wins_little(void **state) {
+static void misleading_text_costs_little(void **state) {
     (void)state;
     static text t;
     for (size_t n = 60; n <= 1800; n *= 3) {
@@ -160,8 +160,8 @@ static void who_lures_wins_little(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(edited_texts_are_faster),
-        cmocka_unit_test(other_texts_are_no_slower),
-        cmocka_unit_test(who_lures_wins_little),
+        cmocka_unit_test(other_texts_are_not_slower),
+        cmocka_unit_test(misleading_text_costs_little),
     };
     return cmocka_run_group_tests_name("speculate_policy", tests, NULL, NULL);
 }

@@ -168,7 +168,7 @@ static void run_mixtures(size_t n_pairs, size_t n_steps) {
     for (size_t i = 0; i < n_pairs; i++) drop_pair(&pairs[i]);
 }
 
-static void mixtures_give_what_each_session_has_alone(void **state) {
+static void mixed_items_match_single_sessions(void **state) {
     (void)state;
     print_message("seed %u\n", seed);
     srand(seed);
@@ -181,7 +181,7 @@ static void mixtures_give_what_each_session_has_alone(void **state) {
 
 /* ---- which logits ---- */
 
-static void logits_are_delivered_as_wanted(void **state) {
+static void delivers_the_requested_logits(void **state) {
     (void)state;
     use(0);
     const int32_t ids[] = {3, 4, 5, 6, 7};
@@ -274,7 +274,7 @@ static void heed_verdict(drafted *d, size_t n) {
     ag_sampler_accept(d->sampler, d->want[d->at]);
 }
 
-static void drafts_change_no_text(void **state) {
+static void drafts_do_not_change_the_text(void **state) {
     (void)state;
     srand(seed);
     for (size_t m = 0; m < N_MODELS; m++) {
@@ -306,7 +306,7 @@ static void drafts_change_no_text(void **state) {
 }
 
 /* Rows of prompts and decoded tokens in one step, each chosen from as it would be alone. */
-static void a_sampler_chooses_as_from_the_logits(void **state) {
+static void sampler_matches_a_choice_from_the_logits(void **state) {
     (void)state;
     enum { N = 4 };
     ag_session *s[N], *alone[N];
@@ -352,7 +352,7 @@ static void a_sampler_chooses_as_from_the_logits(void **state) {
 
 /* ---- memory ---- */
 
-static void steps_of_known_sizes_allocate_nothing(void **state) {
+static void steps_of_known_size_do_not_allocate(void **state) {
     (void)state;
     enum { N = 3 };
     /* Blocks of a cache in a device's memory are buffers: the steps stay in the first one. */
@@ -392,11 +392,11 @@ int main(int argc, char **argv) {
     seed = argc > 2 ? (unsigned)atoi(argv[2]) : 20;
     is_short = argc > 3 && strcmp(argv[3], "short") == 0;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mixtures_give_what_each_session_has_alone),
-        cmocka_unit_test(logits_are_delivered_as_wanted),
-        cmocka_unit_test(drafts_change_no_text),
-        cmocka_unit_test(a_sampler_chooses_as_from_the_logits),
-        cmocka_unit_test(steps_of_known_sizes_allocate_nothing),
+        cmocka_unit_test(mixed_items_match_single_sessions),
+        cmocka_unit_test(delivers_the_requested_logits),
+        cmocka_unit_test(drafts_do_not_change_the_text),
+        cmocka_unit_test(sampler_matches_a_choice_from_the_logits),
+        cmocka_unit_test(steps_of_known_size_do_not_allocate),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     close_models();

@@ -63,7 +63,7 @@ static void goes_on(rig *r) {
     nobody_moved(r);
 }
 
-static void a_step_fails_as_a_whole(void **state) {
+static void failed_step_changes_no_session(void **state) {
     (void)state;
     const int32_t unknown[] = {3, (int32_t)n_vocab};
     const size_t second = 1;
@@ -116,7 +116,7 @@ static void a_step_fails_as_a_whole(void **state) {
     ag_session_destroy(foreign);
 }
 
-static void a_session_without_room_stops_the_others(void **state) {
+static void full_session_fails_the_step(void **state) {
     (void)state;
     int32_t ids[MAX_SEQ];
     ag_error err;
@@ -160,7 +160,7 @@ static uint64_t a_second_later(void *user) {
     return now += 1000;
 }
 
-static void a_step_of_several_ends_on_its_way(void **state) {
+static void callback_cancels_a_step_of_several_sessions(void **state) {
     (void)state;
     const int32_t ids[CHUNK] = {3, 5};
     ag_session *cancelled = NULL, *plain, *watched;
@@ -192,7 +192,7 @@ static bool stop_at_once(void *user, uint64_t n_done, uint64_t n) {
 }
 
 /* What is announced is taken back by whatever goes wrong: a later step is no part of it. */
-static void what_goes_wrong_ends_an_announced_prompt(void **state) {
+static void failure_ends_an_announced_prompt(void **state) {
     (void)state;
     const int32_t ids[2 * CHUNK] = {3}, outside = -1;
     ag_error err;
@@ -218,11 +218,11 @@ int main(int argc, char **argv) {
     const int unfit = open_models(argc > 1 ? argv[1] : NULL);
     if (unfit) return unfit;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_fails_as_a_whole),
-        cmocka_unit_test(a_session_without_room_stops_the_others),
+        cmocka_unit_test(failed_step_changes_no_session),
+        cmocka_unit_test(full_session_fails_the_step),
         cmocka_unit_test(any_session_cancels_a_step),
-        cmocka_unit_test(a_step_of_several_ends_on_its_way),
-        cmocka_unit_test(what_goes_wrong_ends_an_announced_prompt),
+        cmocka_unit_test(callback_cancels_a_step_of_several_sessions),
+        cmocka_unit_test(failure_ends_an_announced_prompt),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     close_models();

@@ -119,7 +119,7 @@ static size_t run(const ag_eviction_policy *policy) {
     return n_failed;
 }
 
-static void a_step_without_memory_moves_no_session(void **state) {
+static void changes_no_session_when_out_of_memory(void **state) {
     (void)state;
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
         char dir[512];
@@ -142,7 +142,7 @@ static void a_step_without_memory_moves_no_session(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_without_memory_moves_no_session),
+        cmocka_unit_test(changes_no_session_when_out_of_memory),
     };
     ag_error err;
     ag_backend_params bp = {.n_threads = 1};

@@ -15,7 +15,7 @@ static void expect(const char *const *stops, size_t n, const char *text, size_t 
     assert_int_equal(is, found);
 }
 
-static void text_before_a_stop_string_is_shown(void **state) {
+static void shows_text_before_a_stop_string(void **state) {
     (void)state;
     const char *stops[] = {"\n\n", "END"};
     expect(stops, 2, "one\n\ntwo", 3, true);
@@ -24,7 +24,7 @@ static void text_before_a_stop_string_is_shown(void **state) {
     expect(stops, 0, "END", 3, false);
 }
 
-static void a_beginning_is_held_back(void **state) {
+static void holds_back_a_partial_stop_string(void **state) {
     (void)state;
     const char *stops[] = {"END"};
     expect(stops, 1, "the EN", 4, false);
@@ -36,7 +36,7 @@ static void a_beginning_is_held_back(void **state) {
     expect(repeated, 1, "aaab", 1, true);
 }
 
-static void a_complete_one_counts_before_one_that_may_come(void **state) {
+static void prefers_complete_over_partial_matches(void **state) {
     (void)state;
     const char *stops[] = {"abcX", "bc"};
     expect(stops, 2, "abc", 1, true);
@@ -47,9 +47,9 @@ static void a_complete_one_counts_before_one_that_may_come(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_before_a_stop_string_is_shown),
-        cmocka_unit_test(a_beginning_is_held_back),
-        cmocka_unit_test(a_complete_one_counts_before_one_that_may_come),
+        cmocka_unit_test(shows_text_before_a_stop_string),
+        cmocka_unit_test(holds_back_a_partial_stop_string),
+        cmocka_unit_test(prefers_complete_over_partial_matches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
