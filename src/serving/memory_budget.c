@@ -81,7 +81,8 @@ static uint64_t outstanding(const ag_memory_budget *b) {
     for (size_t i = 0; i < b->models->n; i++) {
         const ag_served_model *m = b->models->at[i];
         if (!m->model || m->touched_rows >= b->params->step_rows) continue;
-        bytes += m->scratch_left * (b->params->step_rows - m->touched_rows) / b->params->step_rows;
+        bytes +=
+            m->scratch_remaining * (b->params->step_rows - m->touched_rows) / b->params->step_rows;
     }
     return bytes;
 }

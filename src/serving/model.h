@@ -29,13 +29,13 @@ struct ag_served_model {
     ag_replay_request replay;   /* empty without replays or without a tokenizer */
 
     /* Engine thread. */
-    ag_model *model;        /* NULL: not loaded */
-    size_t n_requests;      /* running requests and one reload from a file */
-    double used_at;         /* when the last request ended, in ag_now_s() */
-    size_t touched_rows;    /* largest pass so far: this part of the workspace is resident */
-    uint64_t base_bytes;    /* bytes in use of the backend's memory: weights, workspace */
-    uint64_t scratch_bytes; /* planned bytes of the workspace and of operations */
-    uint64_t scratch_left;  /* scratch_bytes that were not resident after loading */
+    ag_model *model;            /* NULL: not loaded */
+    size_t n_requests;          /* running requests and one reload from a file */
+    double used_at;             /* when the last request ended, in ag_now_s() */
+    size_t touched_rows;        /* largest pass so far: this part of the workspace is resident */
+    uint64_t base_bytes;        /* bytes in use of the backend's memory: weights, workspace */
+    uint64_t scratch_bytes;     /* planned bytes of the workspace and of operations */
+    uint64_t scratch_remaining; /* scratch_bytes that were not resident after loading */
 };
 
 /* All models. Grows under the engine's mutex; entries stay until the engine is destroyed. */

@@ -168,7 +168,7 @@ static void count_scratch(ag_serving *s, ag_served_model *m, uint64_t used_befor
     const uint64_t used = own_bytes(s), weights = ag_model_memory_bytes(m->model);
     const uint64_t grown = used > used_before ? used - used_before : 0;
     const uint64_t resident = grown > weights ? grown - weights : 0;
-    m->scratch_left = m->scratch_bytes > resident ? m->scratch_bytes - resident : 0;
+    m->scratch_remaining = m->scratch_bytes > resident ? m->scratch_bytes - resident : 0;
 }
 
 static ag_status load_weights(ag_serving *s, ag_served_model *m, ag_error *err) {

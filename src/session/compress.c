@@ -21,10 +21,10 @@ static ag_status check_params(const ag_session *s, const int32_t *ids, size_t n_
             "compression: n_ids is %zu: it must be %u, the tokens that the session has consumed",
             n_ids, s->position);
     }
-    if (s->prompt_left) {
+    if (s->prompt_remaining) {
         return AG_FAIL(err, INVALID,
                        "compression: the prompt is incomplete: %zu tokens have not been fed",
-                       s->prompt_left);
+                       s->prompt_remaining);
     }
     if (!(p->replay > 0 && p->replay <= 1)) {
         return AG_FAIL(err, INVALID, "compression: replay is %g: it must be above 0 and at most 1",

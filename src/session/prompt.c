@@ -6,12 +6,13 @@
 
 ag_status ag_session_begin_prompt(ag_session *s, size_t n, ag_error *err) {
     AG_TRY(ag_cache_manager_begin(s->manager, AG_PHASE_PROMPT, n, err));
-    s->prompt_left = n;
+    s->prompt_remaining = n;
     return AG_OK;
 }
 
 size_t ag_session_prompt_rows(const ag_session *s) {
-    return ag_cache_manager_chunk(s->manager, s->position, s->prompt_left, s->params.prefill_chunk);
+    return ag_cache_manager_chunk(s->manager, s->position, s->prompt_remaining,
+                                  s->params.prefill_chunk);
 }
 
 /* Row callback of a call: the rows of an item begin at `first`. */
@@ -31,7 +32,7 @@ static bool relay_row(void *user, size_t i, const float *logits) {
 static ag_status consume(ag_session *s, const int32_t *ids, size_t n, row_relay *relay,
                          ag_progress_fn progress, void *user, ag_error *err) {
     AG_TRY(ag_session_check_ids(s, ids, n, err));
-    s->prompt_left = 0;
+    s->prompt_remaining = 0;
     if (n > 1) AG_TRY(ag_session_begin_prompt(s, n, err));
     for (size_t done = 0, rows = 0; done < n; done += rows) {
         rows = n > 1 ? ag_session_prompt_rows(s) : 1;
@@ -50,7 +51,7 @@ static ag_status consume(ag_session *s, const int32_t *ids, size_t n, row_relay 
         }
         AG_TRY(ag_session_step(&item, 1, err));
         if (progress && !progress(user, done + rows, n)) {
-            s->prompt_left = 0;
+            s->prompt_remaining = 0;
             return AG_FAIL(err, CANCELLED, "cancelled after %zu of %zu tokens", done + rows, n);
         }
     }

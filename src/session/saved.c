@@ -415,7 +415,7 @@ static void commit_restoration(restoration *r, ag_ids *ids) {
     s->position = r->state.position;
     s->is_ragged = (r->state.flags & RAGGED) != 0;
     ag_cache_manager_set_uneven(s->manager, s->is_ragged);
-    s->prompt_left = 0;
+    s->prompt_remaining = 0;
     s->logits.location = r->logits ? AG_LOGITS_ON_HOST : AG_LOGITS_ABSENT;
     s->logits.top.known = false;
     if (r->logits) memcpy(s->logits.host, r->logits, s->model->info.n_vocab * sizeof *r->logits);

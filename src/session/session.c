@@ -300,7 +300,7 @@ void ag_session_reset(ag_session *s) {
     ag_cache_manager_reset(s->manager);
     s->position = 0;
     s->is_ragged = false;
-    s->prompt_left = 0;
+    s->prompt_remaining = 0;
     s->logits.location = AG_LOGITS_ABSENT;
 }
 
@@ -318,7 +318,7 @@ ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err) {
     ag_status st = ag_kv_cache_truncate(s->cache, position, err);
     if (st == AG_INVALID) return st; /* nothing has changed */
     s->logits.location = AG_LOGITS_ABSENT;
-    s->prompt_left = 0;
+    s->prompt_remaining = 0;
     AG_TRY(st);
     ag_cache_manager_truncate(s->manager, position);
     if (!position) s->is_ragged = false;
@@ -357,7 +357,7 @@ ag_status ag_session_follow_cache(ag_session *s, ag_error *err) {
     }
     s->position = end;
     s->logits.location = AG_LOGITS_ABSENT;
-    s->prompt_left = 0;
+    s->prompt_remaining = 0;
     return AG_OK;
 }
 

@@ -29,7 +29,7 @@ struct ag_session {
     uint32_t position;         /* logical position of the next token */
     bool is_ragged;            /* a compression left heads with different numbers of slots */
     bool is_long;              /* uses longrope's frequencies for long texts, from position 0 on */
-    size_t prompt_left;        /* tokens of the announced prompt that are not fed yet */
+    size_t prompt_remaining;   /* tokens of the announced prompt that are not fed yet */
     struct {
         ag_logits_location location;
         ag_tensor row; /* [1, n_vocab] in the backend's memory */

@@ -68,12 +68,12 @@ static ag_status check_items(const ag_step_item *items, size_t n, ag_error *err)
 
 /* Returns whether the item is part of an announced prompt. */
 static bool continues_prompt(const ag_step_item *item) {
-    return item->phase == AG_PHASE_PROMPT && item->session->prompt_left >= item->n;
+    return item->phase == AG_PHASE_PROMPT && item->session->prompt_remaining >= item->n;
 }
 
 /* Returns the tokens of the same prompt that later steps feed. */
 static size_t n_later_tokens(const ag_step_item *item) {
-    return continues_prompt(item) ? item->session->prompt_left - item->n : 0;
+    return continues_prompt(item) ? item->session->prompt_remaining - item->n : 0;
 }
 
 /* Returns how many leading rows need no output of the last layer. */
@@ -142,7 +142,7 @@ static void roll_back(const ag_step_item *items, size_t n) {
         ag_layer_state_truncate(s->state, s->position, NULL);
         ag_cache_manager_truncate(s->manager, s->position);
         s->logits.location = AG_LOGITS_ABSENT;
-        s->prompt_left = 0;
+        s->prompt_remaining = 0;
     }
 }
 
@@ -162,7 +162,7 @@ static void finish_items(const ag_step_item *items, size_t n) {
         ag_session *s = items[i].session;
         const size_t left = n_later_tokens(&items[i]);
         s->position += (uint32_t)items[i].n;
-        s->prompt_left = left;
+        s->prompt_remaining = left;
         if (s->manager) ag_cache_manager_after(s->manager, s->position, left);
         else if (items[i].phase != AG_PHASE_VERIFY) /* a draft may be truncated */
             (void)ag_kv_cache_expire(s->cache, s->position, NULL);
@@ -174,7 +174,7 @@ static ag_status check_step(const ag_step_item *items, size_t n, ag_error *err) 
     ag_status st = check_items(items, n, err);
     if (st == AG_OK && consume_cancel(items, n))
         st = AG_FAIL(err, CANCELLED, "cancelled before the step");
-    for (size_t i = 0; st != AG_OK && i < n; i++) items[i].session->prompt_left = 0;
+    for (size_t i = 0; st != AG_OK && i < n; i++) items[i].session->prompt_remaining = 0;
     return st;
 }
 

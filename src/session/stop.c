@@ -8,9 +8,9 @@
 static size_t first_match(const char *stop, const char *text, size_t len, bool *complete) {
     size_t n = strlen(stop);
     for (size_t at = 0; at < len; at++) {
-        size_t there = len - at < n ? len - at : n;
-        if (!memcmp(text + at, stop, there)) {
-            *complete = there == n;
+        size_t n_compared = len - at < n ? len - at : n;
+        if (!memcmp(text + at, stop, n_compared)) {
+            *complete = n_compared == n;
             return at;
         }
     }
