@@ -3,6 +3,7 @@
  * other work interrupts the replay and leaves the session unchanged. */
 #include "cache/cache_manager.h"
 #include "cache/kv_cache.h"
+#include "core/backend_ops.h"
 #include "core/fail.h"
 #include "platform/clock.h"
 #include "serving/serving_impl.h"
@@ -113,11 +114,6 @@ static bool make_space(ag_serving *s, ag_prefix_entry *k) {
     return false;
 }
 
-static void warn(const ag_serving *s, const ag_error *err) {
-    const ag_backend_params *p = &s->params.backend;
-    if (p->log) p->log(p->log_user, AG_LOG_WARN, err->msg);
-}
-
 static ag_status compress(ag_serving *s, ag_prefix_entry *k, ag_compress_report *done,
                           ag_error *err) {
     const double target = target_slots(s, k);
@@ -147,7 +143,7 @@ void ag_idle_work(ag_serving *s) {
         s->now.replay_bytes += done.bytes_returned;
     } else {
         s->now.n_replays_failed++;
-        warn(s, &err);
+        ag_backend_log(s->backend, AG_LOG_WARN, "%s", err.msg);
     }
     ag_serving_publish(s, true);
 }

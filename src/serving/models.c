@@ -162,8 +162,8 @@ static uint64_t own_bytes(const ag_serving *s) {
     return used > others ? used - others : 0;
 }
 
-/* Sets scratch_left: the part of the planned scratch that became resident with the load counts as
- * used. */
+/* Sets scratch_remaining: the part of the planned scratch that became resident with the load counts
+ * as used. */
 static void count_scratch(ag_serving *s, ag_served_model *m, uint64_t used_before) {
     const uint64_t used = own_bytes(s), weights = ag_model_memory_bytes(m->model);
     const uint64_t grown = used > used_before ? used - used_before : 0;

@@ -2,6 +2,7 @@
 #include "serving/prefix_files.h"
 
 #include "core/alloc.h"
+#include "core/backend_ops.h"
 #include "core/checksum.h"
 #include "core/fail.h"
 #include "core/little_endian.h"
@@ -49,10 +50,7 @@ static file_key key_of(const ag_session_params *p) {
                       (uint32_t)p->k_rotation};
 }
 
-static bool same_key(const file_key *a, const file_key *b) {
-    return a->max_seq_len == b->max_seq_len && a->prefill_chunk == b->prefill_chunk &&
-           a->k_type == b->k_type && a->v_type == b->v_type && a->k_rotation == b->k_rotation;
-}
+static bool same_key(const file_key *a, const file_key *b) { return !memcmp(a, b, sizeof *a); }
 
 /* Returns a policy's name and parameters as text; NULL without a policy. *unknown: the policy is
  * not of the library or watches memory, so another process cannot recognise it. */
@@ -77,8 +75,7 @@ static char *policy_text(const ag_session_params *p, bool *unknown) {
 }
 
 static void warn(const ag_prefix_files *files, const ag_error *err) {
-    const ag_backend_params *p = files->log;
-    if (p->log) p->log(p->log_user, AG_LOG_WARN, err->msg);
+    ag_backend_log(files->backend, AG_LOG_WARN, "%s", err->msg);
 }
 
 /* ---- paths ---- */
@@ -543,11 +540,10 @@ void ag_prefix_files_queue_all(ag_prefix_files *files) {
 
 /* Returns whether the time for the last writes is over. */
 static bool is_too_late(const ag_prefix_files *files) {
-    ag_error err;
     if (!(files->lock->write_until > 0) || ag_now_s() < files->lock->write_until) return false;
-    AG_FAIL(&err, IO, "%s: %zu sessions were not written: the disk is too slow", files->dir,
-            files->store->n_writing);
-    warn(files, &err);
+    ag_backend_log(files->backend, AG_LOG_WARN,
+                   "%s: %zu sessions were not written: the disk is too slow", files->dir,
+                   files->store->n_writing);
     return true;
 }
 

@@ -24,9 +24,9 @@ typedef struct ag_prefix_fetch {
 typedef struct ag_prefix_files {
     char *dir; /* owned; NULL: none */
     uint64_t max_bytes;
-    const ag_backend_params *log; /* borrowed: its log and log_user */
-    ag_prefix_store *store;       /* borrowed */
-    ag_engine_lock *lock;         /* borrowed; released around disk I/O */
+    const ag_backend *backend; /* borrowed; its log gets warnings */
+    ag_prefix_store *store;    /* borrowed */
+    ag_engine_lock *lock;      /* borrowed; released around disk I/O */
     ag_prefix_file *first;
     ag_prefix_fetch fetch;
     bool has_failed_writing; /* the last write failed, and this was logged */
@@ -34,7 +34,8 @@ typedef struct ag_prefix_files {
 } ag_prefix_files;
 
 /* Creates the directory if need be, and reads the descriptions. AG_IO: others may enter the
- * directory. The struct holds `store`, `lock` and `log` already; release it also after a failure.
+ * directory. The struct holds `store`, `lock` and `backend` already; release it also after a
+ * failure.
  */
 ag_status ag_prefix_files_open(ag_prefix_files *files, const char *dir, uint64_t max_bytes,
                                ag_error *err);

@@ -290,7 +290,6 @@ static void init_parts(ag_serving *s) {
     s->prefixes.models = s->budget.models = &s->models;
     s->prefixes.lock = s->budget.lock = s->prefixes.files.lock = &s->engine_lock;
     s->prefixes.files.store = &s->prefixes.store;
-    s->prefixes.files.log = &s->params.backend;
     s->budget.prefixes = &s->prefixes;
 }
 
@@ -311,6 +310,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     init_parts(s);
     ag_status st = ag_backend_create(&p.backend, &s->backend, err);
     s->prefixes.backend = s->budget.backend = s->backend;
+    s->prefixes.files.backend = s->backend;
     if (st == AG_OK) st = check_base(s, err);
     if (st == AG_OK && !p.memory_limit && p.prefix_bytes == UINT64_MAX)
         st = ag_sys_monitor_create(NULL, &s->prefixes.monitor, err);
