@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 typedef struct ag_engine_lock {
-    ag_mutex *mutex;           /* of the engine; borrowed */
+    ag_mutex *mutex;           /* the engine's; borrowed */
     ag_condition *engine_work; /* wakes the engine thread; borrowed */
     ag_os_thread thread;
     bool has_thread; /* changes only while neither thread runs */

@@ -13,7 +13,7 @@ enum { NO_ID = -1 };
 typedef struct mask_job {
     ag_constraint *constraint; /* owned */
     int32_t id;                /* token that continues the text, or NO_ID */
-    uint64_t bytes;            /* of the constraint, without those that the group shares */
+    uint64_t bytes;            /* bytes of the constraint, without those that the group shares */
     bool is_ready;             /* the mask is made; guarded by the engine's mutex */
 } mask_job;
 
@@ -31,7 +31,7 @@ struct ag_mask_group {
     bool is_listed, is_busy; /* in the thread's list; a job is running */
     bool needs_memory;       /* bytes exceed the limit: no job runs until it is raised */
     uint64_t limit;
-    ag_status status; /* of the failed job, after which no job runs */
+    ag_status status; /* status of the failed job; no job runs after it */
     ag_error error;
 };
 

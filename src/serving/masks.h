@@ -19,7 +19,7 @@
 typedef struct ag_mask_group ag_mask_group;
 
 typedef struct ag_mask_thread {
-    ag_mutex *mutex;           /* of the engine; borrowed; guards all that follows has_thread */
+    ag_mutex *mutex;           /* the engine's; borrowed; guards all that follows has_thread */
     ag_condition *engine_work; /* wakes the engine thread; borrowed */
     ag_os_thread thread;
     bool has_thread;

@@ -16,7 +16,7 @@ typedef struct ag_memory_budget {
     ag_served_models *models;
     ag_prefix_cache *prefixes;
     ag_engine_lock *lock;
-    bool has_warned; /* sessions that watch memory were told that it is short */
+    bool has_warned; /* running sessions have a hint that memory is short */
 } ag_memory_budget;
 
 /* Returns the bytes that the limit applies to and that are in use now. */

@@ -16,9 +16,9 @@ typedef struct ag_prefix_file ag_prefix_file;
 /* The session that is being reloaded from its file, one at a time. */
 typedef struct ag_prefix_fetch {
     ag_prefix_file *file;  /* NULL: none */
-    ag_request_id request; /* that waits for it */
+    ag_request_id request; /* request that waits for it */
     ag_prefix_entry as;    /* id, model, owned scope, parameters, has_evicted of the new entry */
-    uint64_t bytes;        /* of memory that are reserved for it */
+    uint64_t bytes;        /* memory reserved for it */
 } ag_prefix_fetch;
 
 typedef struct ag_prefix_files {

@@ -38,7 +38,7 @@ struct ag_served_request {
     ag_served_request *next;
     ag_request_id id;
     ag_request_params p; /* texts and ids are owned copies; p.session is complete */
-    uint64_t bytes;      /* of these copies */
+    uint64_t bytes;      /* bytes of these copies */
     ag_serving_client *client;
     bool
         is_displaced; /* another client has its place in the queue; guarded by the engine's mutex */

@@ -25,21 +25,21 @@ struct ag_serving_client {
 };
 
 typedef struct ag_request_queue {
-    const ag_serving_params *params; /* of the engine; borrowed */
-    ag_mutex *mutex;                 /* of the engine; borrowed */
+    const ag_serving_params *params; /* the engine's; borrowed */
+    ag_mutex *mutex;                 /* the engine's; borrowed */
     ag_condition *work;              /* wakes the engine thread; borrowed */
     /* Guarded by `mutex`. Only the engine thread changes `running`, so it may read that list
      * without the mutex. */
     bool is_closed; /* the engine is being destroyed */
     ag_served_request *waiting, *running;
     uint32_t n_waiting;                 /* without displaced requests */
-    atomic_uint_fast64_t waiting_bytes; /* of their copies; may be read without the mutex */
+    atomic_uint_fast64_t waiting_bytes; /* bytes of their copies; may be read without the mutex */
     ag_serving_client *clients;
     ag_request_id last_id;
     uint64_t n_submitted, n_rejected;
     uint64_t n_seen; /* n_submitted when the engine thread last read the queue */
     /* Engine thread. */
-    size_t n_answers; /* of running requests */
+    size_t n_answers; /* answers of running requests */
     uint64_t n_turns; /* chunks that clients were given rows for */
 } ag_request_queue;
 

@@ -35,7 +35,7 @@ struct ag_serving {
     ag_memory_budget budget;
     /* Guarded by `lock`. */
     ag_serving_job *jobs;
-    ag_serving_stats stats; /* as last published */
+    ag_serving_stats stats; /* last published statistics */
     uint64_t max_published; /* highest memory_used that a caller has read */
     ag_session_list *sessions;
     /* Engine thread. */

@@ -17,7 +17,7 @@ typedef struct view_builder {
     ag_cache_head_view *heads;
     ag_cache_run *runs;
     ag_ids ids;
-    size_t cap;          /* of runs */
+    size_t cap;          /* capacity of runs */
     uint32_t *positions; /* positions of one head, as scratch */
 } view_builder;
 

@@ -10,7 +10,7 @@
  * tokens in `drafted`. */
 struct ag_draft_model {
     ag_session *session; /* borrowed */
-    uint64_t serial;     /* of the session: another one may later have its address */
+    uint64_t serial;     /* the session's: another one may later have its address */
     ag_sampler *greedy;  /* owned */
     uint32_t chunk;      /* maximum tokens of one step */
     int32_t n_vocab;     /* ids below this exist in both models */
@@ -18,7 +18,7 @@ struct ag_draft_model {
     int32_t drafted[AG_DRAFT_MODEL_MAX_TOKENS];
     size_t n_drafted;
     bool failed;
-    bool (*stop)(void *user); /* of the current call */
+    bool (*stop)(void *user); /* argument of the current call */
     void *stop_user;
 };
 

@@ -95,7 +95,7 @@ typedef struct verification {
     ag_generation *g;
     uint32_t space;   /* capacity before the step */
     size_t n_fed;     /* tokens of the step that are now part of the text */
-    ag_status status; /* of showing the choices */
+    ag_status status; /* result of showing the choices */
     ag_error *err;
 } verification;
 

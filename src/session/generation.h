@@ -14,7 +14,7 @@ typedef struct ag_generation {
     ag_decoder *decoder; /* NULL without a tokenizer */
     ag_text pending;     /* decoded text that may be the start of a stop string */
     ag_stop_list stop;
-    ag_speculation *speculation; /* of the session; NULL: no drafts */
+    ag_speculation *speculation; /* the session's; NULL: no drafts */
     bool ended;                  /* stats->finish is set */
 } ag_generation;
 

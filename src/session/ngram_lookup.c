@@ -23,7 +23,7 @@ struct ag_ngram_lookup {
     uint32_t n;      /* number of the newest token */
     uint32_t next;   /* token after the match; 0: no match */
     size_t match;    /* length of the match */
-    uint32_t resume; /* where a longer match broke off; 0: none */
+    uint32_t resume; /* token after a longer match that broke off; 0: none */
 };
 
 static size_t capacity_for(size_t n_tokens) {

@@ -36,7 +36,7 @@ typedef struct ag_draft_acceptance {
 typedef struct ag_speculation {
     ag_ngram_lookup *lookup; /* owned */
     ag_draft_model *model;   /* owned; NULL: none */
-    uint32_t position;       /* of the session, after the tokens in `lookup` */
+    uint32_t position;       /* the session's, after the tokens in `lookup` */
     ag_step_costs costs;
     ag_draft_acceptance acceptance;
     double saved_s;       /* seconds that drafts have saved; negative: cost */
