@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of parked sessions. The first byte says which of the two files changes and whether its
- * checksum is made right again, the rest are edits of what an engine wrote. An engine that finds
- * the files must answer the request that they would serve, whatever they hold. */
+/* Prefix files. The first byte selects the file to edit and whether its checksum is corrected; the
+ * rest are edits of a file that an engine wrote. An engine that finds the files must answer the
+ * request that they serve, whatever they contain. */
 #include "edits.h"
 #include "fuzz.h"
 
@@ -63,7 +63,7 @@ static void ask(ag_serving *s, ag_served_model *m) {
     must(status == AG_OK && n_tokens == N_TOKENS);
 }
 
-/* An engine's life: it finds the files, answers, and writes what is parked. Returns how many
+/* Runs an engine: it finds the files, answers, and writes cached sessions. Returns the number of
  * sessions it read. */
 static uint64_t serve(void) {
     ag_serving_stats stats;
@@ -141,6 +141,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     empty_directory();
     write_file(PREFIX_PATH, data + 1, prefix ? n - 1 : 0, seals);
     write_file(SESSION_PATH, data + 1, session ? n - 1 : 0, seals);
-    must(serve() == 1 || n > 1); /* without edits the files are good */
+    must(serve() == 1 || n > 1); /* unedited files are valid */
     return 0;
 }

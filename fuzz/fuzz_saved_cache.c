@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first byte chooses a session, the second how the rest becomes a file: as it stands, or as
- * what follows a beginning that fits the session, of the length that its slots take and sealed, so
- * that mutations get past the checksums. What is restored is used: tokens are decoded over it, some
- * are taken back, and it is saved and restored again. */
+/* Saved caches. The first byte selects a session, the second how the remaining bytes become a file:
+ * unchanged, or after a valid header, with the length that their slots need and a correct checksum,
+ * so that mutations pass the checksums. The target uses what is restored: it decodes tokens,
+ * truncates, saves and restores again. */
 #include "fuzz.h"
 
 #include "cache/saved_state.h"
@@ -23,7 +23,7 @@ static char dir[512], path[600];
 static ag_backend *backend;
 static ag_model *model;
 static ag_session *sessions[N_SESSIONS];
-static unsigned char *heads[N_SESSIONS]; /* what files of these sessions begin with */
+static unsigned char *heads[N_SESSIONS]; /* valid headers of these sessions' files */
 static size_t n_heads[N_SESSIONS];
 
 static void must(bool ok) {
@@ -81,7 +81,7 @@ static uint32_t number_at(const uint8_t *p) {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* How long the rest must be for its own numbers; n if they ask for too much. */
+/* Returns the length that the numbers in `rest` imply; n if they ask for too much. */
 static size_t length_of(ag_session *s, const uint8_t *rest, size_t n) {
     const ag_kv_params *p = ag_kv_cache_params(ag_session_kv_cache(s));
     uint32_t n_slots[LAYERS * 4];
@@ -131,7 +131,7 @@ static void write_plain(const uint8_t *data, size_t n) {
     must(f && fwrite(data, 1, n, f) == n && fclose(f) == 0);
 }
 
-/* Values in a cache may be anything, so decoding may fail; it may not do more than that. */
+/* Decodes from restored values, which may be anything: failing is allowed. */
 static void use(ag_session *s, bool save_again) {
     ag_error err;
     uint32_t begin = ag_session_position(s);

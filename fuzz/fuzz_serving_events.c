@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients of one engine. Each of three threads takes its share of the input as actions of two
- * bytes: it sends requests, cancels them, asks for figures and waits. Each request must end with
- * one last event and, unless it was cancelled or lost its place in the queue, with the tokens it
- * asked for. The preset fuzz-tsan builds it without counters of code, for which threads would race:
- * the target tells libFuzzer which kinds of requests ended how. */
+/* Clients of one engine. Three threads read the input as actions of two bytes: they send requests,
+ * cancel them, read statistics and wait. Each request must end with one last event and, unless it
+ * was cancelled or lost its place in the queue, with the tokens it asked for. The preset fuzz-tsan
+ * builds it without coverage counters, for which threads would race: the target reports to
+ * libFuzzer which kinds of requests ended how. */
 #include "fuzz.h"
 
 #include "support/tiny_model.h"
@@ -22,7 +22,7 @@ typedef struct request {
     pthread_cond_t changed;
     ag_request_id id;
     size_t n_ends, n_tokens, n_wanted;
-    uint8_t kind; /* the bits of its action */
+    uint8_t kind; /* bits of its action */
     bool is_sent, may_fail;
     ag_status status;
 } request;
@@ -40,7 +40,7 @@ __attribute__((section("__libfuzzer_extra_counters"), used))
 #endif
 static uint8_t reached[N_OUTCOMES];
 
-/* libFuzzer's hooks of strstr() and the like write what they saw to one table for all threads. */
+/* libFuzzer's hooks of strstr() and others write to one table from all threads. */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void) { return "race:__sanitizer_weak_hook_*\n"; }
 
@@ -174,7 +174,7 @@ static void *run_client(void *user) {
     return NULL;
 }
 
-/* A number for each request, of what it was, what came before it, and how it ended. */
+/* Reports a number for each kind of request, what preceded it, and how it ended. */
 static void tell_outcomes(const client *c) {
     uint32_t before = 0;
     for (size_t i = 0; i < c->n_requests; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client of an ag_serving: sends a request, gathers its events, waits for its end. */
+/* Client of an ag_serving: sends a request, collects its events and waits for its end. */
 #ifndef AG_TESTS_SUPPORT_SERVING_CLIENT_H
 #define AG_TESTS_SUPPORT_SERVING_CLIENT_H
 
@@ -8,7 +8,7 @@
 
 enum { CLIENT_TOKENS = 1024, CLIENT_ANSWERS = 4 };
 
-/* What came of one answer. */
+/* Events of one answer. */
 typedef struct client_answer {
     int32_t ids[CLIENT_TOKENS];
     float logprobs[CLIENT_TOKENS];
@@ -26,13 +26,13 @@ typedef struct client {
     pthread_cond_t changed;
     client_answer answers[CLIENT_ANSWERS];
     size_t n_prompt, n_cached, n_read, n_reads, n_events;
-    size_t behind_end; /* events that came after the last one */
+    size_t behind_end; /* events after the last one */
     float embedding[1024];
     size_t n_embedding;
     ag_status status;
     ag_error error;
     bool started, ended;
-    void (*on_token)(struct client *c); /* NULL, or called on the engine's thread */
+    void (*on_token)(struct client *c); /* called on the engine thread; NULL: none */
     void *user;
     ag_serving *serving;
     ag_request_id id;
@@ -40,11 +40,11 @@ typedef struct client {
 
 void client_init(client *c);
 void client_destroy(client *c);
-/* p->event and p->user become the client's. */
+/* Submits p with the client's event callback. */
 ag_status client_send(client *c, ag_serving *s, ag_request_params *p, ag_error *err);
-/* Until the last event; false after some minutes. */
+/* Waits for the last event. Returns false after some minutes. */
 bool client_wait(client *c);
-/* Until answer 0 has so many tokens, or the request has ended. */
+/* Waits until answer 0 has n tokens or the request has ended. */
 void client_wait_tokens(client *c, size_t n);
 
 #endif

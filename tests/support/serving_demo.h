@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine with the bundled model, and clients of it, for tests of one file each. */
+/* Serving engine with the bundled model, and its clients, for tests in one file. */
 #ifndef AG_SUPPORT_SERVING_DEMO_H
 #define AG_SUPPORT_SERVING_DEMO_H
 
@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 
 #define DEMO AG_SERVED_DEMO
-#if defined(__SANITIZE_THREAD__) /* fifteen times slower */
+#if defined(__SANITIZE_THREAD__) /* about 15 times slower */
 enum { MOST = 18 };
 #else
 enum { MOST = 40 };
@@ -39,7 +39,7 @@ static inline ag_served_model *add_model(const char *name, const char *path) {
     return model;
 }
 
-/* An engine without a model. */
+/* Starts an engine without a model. */
 static inline void start_engine(const ag_serving_params *p) {
     ag_error err;
     must(ag_serving_create(p, &serving, &err), &err);
@@ -74,7 +74,7 @@ static inline ag_ids encode(const char *text) {
     return ids;
 }
 
-/* Ids that look like nothing: of prompts of any length. */
+/* Writes pseudo-random ids. */
 static inline void fill_ids(int32_t *ids, size_t n, unsigned seed) {
     for (size_t i = 0; i < n; i++) {
         seed = seed * 1103515245u + 12345u;
@@ -123,14 +123,14 @@ static inline void same_answer(const client_answer *have, const client_answer *w
 
 enum { LONGEST_TALK = 1024 };
 
-/* A conversation as a client keeps it. */
+/* Conversation of a client. */
 typedef struct talk {
     int32_t ids[LONGEST_TALK];
     size_t n;
     unsigned seed;
 } talk;
 
-/* Ids that every model of the tests has. */
+/* Appends n ids that every test model has. */
 static inline void say(talk *t, size_t n) {
     assert_true(t->n + n <= LONGEST_TALK);
     for (size_t i = 0; i < n; i++) {
@@ -139,7 +139,7 @@ static inline void say(talk *t, size_t n) {
     }
 }
 
-/* The answer becomes part of the conversation. */
+/* Appends the answer to the conversation. */
 static inline void hear(talk *t, const client_answer *a) {
     assert_true(t->n + a->n <= LONGEST_TALK);
     memcpy(t->ids + t->n, a->ids, a->n * sizeof *a->ids);

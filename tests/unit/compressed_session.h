@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions that read one text, for the tests of what stays of it. */
+/* Sessions that read one text, for tests of compression. */
 #ifndef AG_TESTS_UNIT_COMPRESSED_SESSION_H
 #define AG_TESTS_UNIT_COMPRESSED_SESSION_H
 
@@ -64,7 +64,7 @@ static inline ag_session_params session_params(const char *policy) {
     return p;
 }
 
-/* One that has read the text. */
+/* Creates a session that has read the text. */
 static inline ag_session *reader_of(ag_model *m, const char *policy) {
     const ag_session_params p = session_params(policy);
     ag_session *s;

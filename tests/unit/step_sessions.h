@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models and sessions of the tests of ag_session_step(). */
+/* Models and sessions for the tests of ag_session_step(). */
 #ifndef AG_TESTS_STEP_SESSIONS_H
 #define AG_TESTS_STEP_SESSIONS_H
 
@@ -18,15 +18,15 @@
 #include <math.h>
 
 #define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
-/* All layers see everything; most layers see 24 tokens; most keep a state; half of them see keys
- * and values of others. */
+/* No windows; windows of 24 tokens in most layers; a state in most layers; shared keys and values
+ * in half of the layers. */
 static const char *const model_dirs[] = {MODELS "gqa-llama3rope-sharded", MODELS "gemma3",
                                          MODELS "lfm2", MODELS "qwen3.5", MODELS "gemma4"};
 enum { N_MODELS = 5, CHUNK = 16, MAX_SEQ = 480 };
 
-static const char *backend_name; /* NULL: the default, where results are the same to the bit */
+static const char *backend_name; /* NULL: the default, whose results are equal to the bit */
 static ag_backend *backend;
-static ag_model *models[N_MODELS], *model; /* model: the one at hand */
+static ag_model *models[N_MODELS], *model; /* model: of the current test */
 static size_t n_vocab;
 
 static void must(ag_status st, const ag_error *err) {
@@ -38,8 +38,8 @@ static void use(size_t i) {
     n_vocab = ag_model_get_info(model)->n_vocab;
 }
 
-/* policy NULL: none. On a device how many rows there are decides about kernels and their rounding,
- * which halves in a cache would turn into steps of their own. */
+/* policy NULL: none. On a device the number of rows selects kernels and so their rounding; f16
+ * caches would amplify it. */
 static inline ag_session *make(const ag_eviction_policy *policy) {
     ag_session_params p = ag_session_defaults();
     ag_session *s;
@@ -86,16 +86,16 @@ static inline ag_sampler *sampler_of(size_t text) {
     return out;
 }
 
-/* Opens the backend with that name (NULL: the default) and all models: 0, or what main() returns.
- */
+/* Opens the backend of that name (NULL: the default) and all models. Returns 0, or main()'s exit
+ * code. */
 static inline int open_models(const char *name) {
     ag_error err;
     backend_name = name && strcmp(name, "cpu") != 0 ? name : NULL;
     without_matrix_units();
     backend = open_backend(backend_name, 2);
     if (!backend) return EXIT_SKIPPED;
-    /* A GPU multiplies few rows and many by other kernels: what quantised weights round is not
-     * what this compares. */
+    /* On a GPU few and many rows use other kernels: the rounding of quantised weights is not
+     * compared here. */
     ag_model_params mp = ag_model_defaults();
     if (backend_name) mp.weights = AG_F32;
     for (size_t i = 0; i < N_MODELS; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ag_session_cancel(): one call ends, and the session goes on as if it had not been made. */
+/* ag_session_cancel(): ends one call, and the session continues as if that call had not been made.
+ */
 #include "support/without_matrix_units.h"
 
 #include <antigravity/antigravity.h>
@@ -50,7 +51,7 @@ static void same_logits(const ag_session *a, const ag_session *b) {
                         ag_model_get_info(model)->n_vocab * sizeof(float));
 }
 
-/* The whole text, from wherever the session stands: as in a session that was never cancelled. */
+/* Feeds the rest of the text and compares with a session that was never cancelled. */
 static void goes_on(ag_session *s) {
     ag_session *plain = make();
     uint32_t at = ag_session_position(s);
@@ -123,7 +124,7 @@ static void generation_ends_as_cancelled(void **state) {
     assert_int_equal(ag_session_generate(s, ids, 10, &p, &stats, NULL), AG_OK);
     assert_int_equal(stats.finish, AG_FINISH_CANCELLED);
     assert_int_equal(stats.n_generated, 3);
-    assert_int_equal(ag_session_position(s), 12); /* the third was chosen, but not consumed */
+    assert_int_equal(ag_session_position(s), 12); /* the third token was chosen, but not consumed */
     ag_session_cancel(s);
     assert_int_equal(ag_session_generate(s, ids, 10, &p, &stats, NULL), AG_OK);
     assert_int_equal(stats.finish, AG_FINISH_CANCELLED);

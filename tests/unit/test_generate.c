@@ -36,7 +36,7 @@ static int unload(void **state) {
     return 0;
 }
 
-/* What a caller sees of a generation. */
+/* Output of a generation as a caller sees it. */
 typedef struct seen {
     char text[4096];
     size_t len;
@@ -119,7 +119,7 @@ static void zero_max_tokens_only_prefills(void **state) {
     assert_true(s.stats.kv_bytes > 0);
 }
 
-/* Reading the prompt and answering are one call or two: greedily, the answer is the same. */
+/* Prefill and generation in one call or in two: a greedy text is the same. */
 static void continues_from_the_logits_without_a_prompt(void **state) {
     (void)state;
     setup u = defaults("Once upon a time");
@@ -155,12 +155,13 @@ static void full_context_ends_the_text(void **state) {
     must(run(&u, &s));
     assert_int_equal(s.stats.finish, AG_FINISH_CONTEXT);
     assert_string_equal(ag_finish_reason(s.stats.finish), "length");
-    assert_int_equal(s.stats.n_generated, 12); /* 5 + 11 fill the cache, the 12th needs no slot */
+    assert_int_equal(s.stats.n_generated,
+                     12); /* 5 + 11 fill the cache; the 12th token needs no slot */
     u.max_seq_len = 4;
     assert_int_equal(run(&u, &s), AG_LIMIT);
 }
 
-/* The answer to a question in the format the model was trained on ends with an eos token. */
+/* The model was trained on this format, whose answers end with an eos token. */
 static void eos_token_ends_the_text(void **state) {
     (void)state;
     setup u = defaults("The secret of Tom's red box is 123 blue. "
@@ -189,7 +190,7 @@ static void stop_string_is_removed_at_any_token_boundary(void **state) {
     setup u = defaults("Once upon a time");
     seen whole = {0};
     must(run(&u, &whole));
-    /* Every place of the text as a stop string: inside tokens and across them. */
+    /* Stop strings at every position of the text: inside tokens and across them. */
     for (size_t at = 1; at + 4 < whole.len; at += 7) {
         char stop[5] = {0};
         memcpy(stop, whole.text + at, 4);
@@ -212,7 +213,7 @@ static void pending_text_is_shown_at_the_end(void **state) {
     must(run(&u, &whole));
     char stop[64];
     strcpy(stop, whole.text + whole.len - 6);
-    strcat(stop, "#"); /* begins at the very end of the text, never completes */
+    strcat(stop, "#"); /* starts at the end of the text and is never completed */
     const char *stops[] = {stop};
     u.p.stop = stops;
     u.p.n_stop = 1;

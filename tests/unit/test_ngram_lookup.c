@@ -18,7 +18,7 @@ static ag_ngram_lookup *make(size_t n_tokens) {
     return l;
 }
 
-/* A token for every letter. */
+/* Pushes a token per letter. */
 static void push_text(ag_ngram_lookup *l, const char *text) {
     for (; *text; text++) ag_ngram_lookup_push(l, *text);
 }
@@ -41,7 +41,7 @@ static void finds_an_earlier_occurrence(void **state) {
     expect(l, 5, " second");
     push_text(l, " f");
     expect(l, 5, "irst = one; ");
-    push_text(l, "X"); /* nothing went on like this */
+    push_text(l, "X"); /* no earlier occurrence continued like this */
     expect(l, 0, "");
     ag_ngram_lookup_destroy(l);
 }
@@ -56,7 +56,7 @@ static void does_not_draft_after_a_one_token_match(void **state) {
     ag_ngram_lookup_destroy(l);
 }
 
-/* Where several places match, the one with more before it. */
+/* Of several matches the longest is used. */
 static void prefers_the_longer_match(void **state) {
     (void)state;
     ag_ngram_lookup *l = make(100);
@@ -66,7 +66,7 @@ static void prefers_the_longer_match(void **state) {
     ag_ngram_lookup_destroy(l);
 }
 
-/* The copy goes on behind a word that was replaced, not where its neighbours last stood. */
+/* The match resumes after a replaced word, not where its neighbours last occurred. */
 static void resumes_an_interrupted_match(void **state) {
     (void)state;
     ag_ngram_lookup *l = make(200);
@@ -112,7 +112,7 @@ static void unknown_token_ends_a_match(void **state) {
     push_text(l, "xabcd");
     int32_t ids[4];
     assert_int_equal(ag_ngram_lookup_match(l), 4);
-    assert_int_equal(ag_ngram_lookup_draft(l, ids, 4), 0); /* what follows is not known */
+    assert_int_equal(ag_ngram_lookup_draft(l, ids, 4), 0); /* the next token is unknown */
     ag_ngram_lookup_push(l, -1);
     assert_int_equal(ag_ngram_lookup_match(l), 0);
     ag_ngram_lookup_push(l, 'x');
@@ -120,8 +120,8 @@ static void unknown_token_ends_a_match(void **state) {
     ag_ngram_lookup_destroy(l);
 }
 
-/* What a search of everything that is remembered would find; how much must match is what the
- * tables promise. */
+/* Returns the longest match in the stored tokens, by exhaustive search. The tables find matches of
+ * at least 2 tokens. */
 static size_t longest_before(const int32_t *ids, size_t n, size_t remembered) {
     size_t best = 0;
     for (size_t end = n > remembered ? n - remembered + 1 : 1; end < n; end++) {
@@ -134,7 +134,7 @@ static size_t longest_before(const int32_t *ids, size_t n, size_t remembered) {
     return best;
 }
 
-/* A text far longer than what is remembered: drafts always follow a place that matches. */
+/* The text is far longer than what is stored: every draft still follows a match. */
 static void memory_is_bounded(void **state) {
     (void)state;
     enum { N = 20000, REMEMBERED = 256 };
@@ -152,7 +152,7 @@ static void memory_is_bounded(void **state) {
         const size_t most = longest_before(ids, i + 1, REMEMBERED);
         assert_true(match <= most);
         n_found += match >= 2;
-        n_missed += most >= 4 && !match; /* by collisions in the tables alone */
+        n_missed += most >= 4 && !match; /* only by collisions in the tables */
     }
     assert_true(n_found > N / 4);
     assert_true(n_missed < n_found / 4);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session saved to a file and taken from it: the same logits from there on, and a file that is
- * damaged or of something else refused by name, with the session as it was. */
+/* Saved caches: a restored session has the same logits from then on. Damaged or foreign files fail
+ * with a reason and leave the session unchanged. */
 #include "core/checksum.h"
 #include "core/little_endian.h"
 
@@ -45,7 +45,7 @@ static int unload(void **state) {
     ag_model_destroy(model);
     ag_backend_destroy(backend);
     unlink(path);
-    return rmdir(dir); /* nothing else is left behind */
+    return rmdir(dir); /* fails if any other file is left */
 }
 
 static ag_session_params params_of(const char *policy, ag_dtype k, ag_dtype v) {
@@ -108,7 +108,7 @@ static void continue_alike(ag_session *a, ag_session *b, size_t steps) {
     }
 }
 
-/* ---- what comes back ---- */
+/* ---- restored sessions ---- */
 
 static void round_trip(const ag_session_params *p) {
     ag_session *a = make_of(model, p), *b = make_of(model, p);
@@ -119,7 +119,7 @@ static void round_trip(const ag_session_params *p) {
     same_logits(a, b);
     assert_int_equal(ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(a)),
                      ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(b)));
-    continue_alike(a, b, 20); /* with an eviction in between, where there are any */
+    continue_alike(a, b, 20); /* with an eviction, if the policy has any */
     feed(a, 30);
     feed(b, 30);
     same_logits(a, b);
@@ -216,7 +216,7 @@ static void smaller_budget_applies_to_the_next_token(void **state) {
     ag_session_destroy(b);
 }
 
-/* ---- what is refused ---- */
+/* ---- rejected files ---- */
 
 static void refused(ag_session *s, ag_status status, const char *why) {
     ag_error err;
@@ -348,7 +348,7 @@ static void write_file(const bytes *b, size_t n) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* A sparse walk through the file that visits its beginning byte by byte. */
+/* Walks through the file, with every byte of its start and few of the rest. */
 static size_t next_place(size_t i, size_t n) {
     if (i < 40) return i + 1;
     if (i + 1 < n && i + 30 > n) return i + 1;
@@ -413,7 +413,7 @@ static void detects_another_file_length(void **state) {
     ag_session_destroy(s);
 }
 
-/* Replaces n bytes of the file and makes its checksum right again. */
+/* Replaces n bytes of the file and corrects its checksum. */
 static void edit(const bytes *good, size_t at, const void *data, size_t n) {
     bytes b = {malloc(good->n), good->n};
     ag_checksum sum;
@@ -429,7 +429,7 @@ static void edit(const bytes *good, size_t at, const void *data, size_t n) {
 static void rejects_values_that_are_not_finite(void **state) {
     (void)state;
     enum { N = 60, HEAD = 24, SIZES = 8 + 16, MOVED_BY = 4, SEAL = 8 };
-    static const uint16_t f16[] = {0x7e00, 0x7c00, 0xfc00}; /* NaN, infinite, -infinite */
+    static const uint16_t f16[] = {0x7e00, 0x7c00, 0xfc00}; /* NaN, infinity, -infinity */
     static const float f32[] = {NAN, INFINITY, 2e18f, -2e18f};
     const ag_model_info *info = ag_model_get_info(model);
     for (int wide = 0; wide < 2; wide++) {
@@ -464,7 +464,7 @@ static void rejects_values_that_are_not_finite(void **state) {
     }
 }
 
-/* ---- the place ---- */
+/* ---- paths ---- */
 
 static size_t n_files(void) {
     size_t n = 0;
@@ -517,7 +517,7 @@ static void follows_links_and_writes_private_files(void **state) {
     ag_session_destroy(other);
 }
 
-/* In a process of its own, whose files may not grow beyond 8 KB: what a full disk does. */
+/* Runs in a process whose files are limited to 8 KB, which acts as a full disk. */
 static int save_to_a_full_disk(ag_session *s) {
     const struct rlimit little = {8192, 8192};
     ag_error err;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine that serves: every request gets what it would get alone and what it asks for. */
+/* Serving engine: each request gets the tokens that it gets alone, with its own parameters. */
 #include "support/serving_demo.h"
 
-/* ---- the same as a session ---- */
+/* ---- one request ---- */
 
 static void matches_a_session(void **state) {
     ag_generate_params g = ag_generate_defaults();
@@ -34,7 +34,7 @@ static void matches_a_session(void **state) {
     assert_int_equal(a->ids[a->n - 1], stats.last_id);
     assert_int_equal(a->finish, stats.finish);
     assert_true(a->ended);
-    /* The text is what the ids say. */
+    /* The text is the decoded ids. */
     ag_decoder *d;
     ag_text text = {0};
     must(ag_decoder_create(ag_served_model_tokenizer(demo), false, true, &d, &err), &err);
@@ -50,7 +50,7 @@ static void matches_a_session(void **state) {
     ag_ids_free(&ids);
 }
 
-/* ---- whatever else is running ---- */
+/* ---- several requests ---- */
 
 static size_t prompt_length(size_t i) {
     static const size_t lengths[] = {5, 40, 700, 17, 258, 15, 16, 1, 300, 90, 513, 33};
@@ -112,7 +112,7 @@ static void late_request_does_not_change_others(void **state) {
     same_answer(&clients[1].answers[0], &clients[0].answers[0], 1);
 }
 
-/* Of the long prompt, what had been read at each token of the other request. */
+/* Tokens of the long prompt that had been read at each token of the other request. */
 static size_t read_at[CLIENT_TOKENS];
 
 static void note_reading(client *c) {
@@ -142,13 +142,13 @@ static void long_prompt_delays_a_token_by_one_step_at_most(void **state) {
         assert_true(read_at[i] - read_at[i - 1] <= 511);
         n_between += read_at[i] > 0 && read_at[i] < 1900;
     }
-    assert_true(n_between >= 3);             /* it went on meanwhile */
+    assert_true(n_between >= 3);             /* decoding continued meanwhile */
     assert_int_equal(clients[1].n_reads, 8); /* chunks of 256 */
 }
 
-/* On the engine's thread, so that all of them are there when it goes on. */
+/* Runs on the engine thread, so the engine finds all requests in its next step. */
 static ag_request_params queued[7];
-static size_t n_read_before; /* of the long prompts, when the short one has its first token */
+static size_t n_read_before; /* chunks of the long prompts at the first token of the short one */
 
 static void send_queued(client *c) {
     if (c->answers[0].n > 1) return;
@@ -160,7 +160,6 @@ static void sum_read(client *c) {
     for (size_t i = 0; i < 6; i++) n_read_before += clients[i].n_read;
 }
 
-/* A short one that comes behind long ones does not wait until they are read. */
 static void short_prompt_does_not_wait_for_long_ones(void **state) {
     static int32_t ids[1910];
     (void)state;
@@ -179,7 +178,7 @@ static void short_prompt_does_not_wait_for_long_ones(void **state) {
     assert_true(n_read_before <= 6 * 512);
 }
 
-/* ---- what one request asks for ---- */
+/* ---- parameters of a request ---- */
 
 static void each_answer_has_its_own_seed(void **state) {
     int32_t ids[50];
@@ -337,7 +336,7 @@ static bool keep_hidden(void *user, size_t i, const float *hidden) {
     return true;
 }
 
-/* Logits are products of these with the rows of the table. */
+/* Logits are the products of these states with the rows of the table. */
 static void steps_deliver_hidden_states(void **state) {
     static hidden_rows h;
     ag_model_params mp = ag_model_defaults();
@@ -383,7 +382,7 @@ static void same_vector(const client *have, const float *want, double most) {
     assert_float_equal(length, 1, 1e-5);
 }
 
-/* The mean, or one, of the rows that a session gives. */
+/* Pools rows of a session's hidden states: their mean, or one of them. */
 static void pool_rows(const hidden_rows *h, size_t from, size_t to, float *out) {
     double sum[256] = {0}, squares = 0;
     for (size_t i = from; i < to; i++) {
@@ -421,7 +420,7 @@ static void embeddings_are_pooled_hidden_states(void **state) {
         same_vector(&clients[0], want, 1e-5);
         assert_false(clients[0].answers[0].ended);
     }
-    /* In chunks, and beside others that generate. */
+    /* The prompt has several chunks, and other requests generate meanwhile. */
     fill_ids(longer, 700, 8);
     p = request(longer, 700, -1);
     p.kind = AG_REQUEST_EMBED;
@@ -441,7 +440,7 @@ static void embeddings_are_pooled_hidden_states(void **state) {
     ag_backend_destroy(be);
 }
 
-/* ---- what is refused ---- */
+/* ---- rejected requests ---- */
 
 static void rejects_invalid_requests_with_a_reason(void **state) {
     const char *const empty[] = {""};
@@ -506,7 +505,7 @@ static void finds_models_by_name_and_alias(void **state) {
     m.name = "second";
     err = (ag_error){0};
     must(ag_serving_add_model(serving, &m, &other, &err), &err);
-    assert_int_equal(err.status, AG_OK); /* that there is no chat template is no error */
+    assert_int_equal(err.status, AG_OK); /* a missing chat template is no error */
     assert_null(ag_served_model_format(other));
     must(ag_serving_add_alias(serving, other, "zweites", &err), &err);
     assert_int_equal(ag_serving_add_alias(serving, demo, "second", &err), AG_INVALID);
@@ -518,7 +517,7 @@ static void finds_models_by_name_and_alias(void **state) {
     m.name = "absent";
     m.path = "/nonexistent";
     assert_int_equal(ag_serving_add_model(serving, &m, &other, &err), AG_NOT_FOUND);
-    /* Requests of both go on side by side. */
+    /* Requests of both models run at the same time. */
     int32_t ids[40];
     fill_ids(ids, 40, 3);
     ag_request_params p = request(ids, 40, 12);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_serving_device BACKEND
- * Answers on a device: each gets the tokens that it gets alone, though several run. */
+/* Usage: test_serving_device BACKEND
+ *
+ * Serving on a device: batched answers get the tokens that each gets alone. */
 #include "core/backend_ops.h"
 #include "core/block_pool.h"
 #include "serving/serving_impl.h"
@@ -17,7 +18,7 @@ static int start_device(void **state) {
     return 0;
 }
 
-/* Prompts of one token, since chunks of several prompts are read together. */
+/* Prompts have one token: chunks of several prompts share a pass. */
 static void batched_requests_match_single_ones(void **state) {
     (void)state;
     static client alone[N];
@@ -41,7 +42,6 @@ static void batched_requests_match_single_ones(void **state) {
     assert_int_equal(after.n_rows - before.n_rows, after.n_steps - before.n_steps);
 }
 
-/* Beside the blocks of an answer, the room that the pool may take. */
 static void reserves_the_growth_of_the_block_pool(void **state) {
     (void)state;
     static const int32_t id = 20;
@@ -53,14 +53,14 @@ static void reserves_the_growth_of_the_block_pool(void **state) {
     r.p.model = demo;
     r.p.n_answers = 1;
     must(ag_memory_budget_plan_request(&serving->budget, &r, &err), &err);
-    p.max_seq_len = 2 * AG_KV_BLOCK; /* its block of each head, and one of which a copy is made */
+    p.max_seq_len = 2 * AG_KV_BLOCK; /* one block per head and one that is copied on write */
     must(ag_session_plan_memory(&demo->info, &p, &plan, &err), &err);
     const size_t most = ag_block_pool_max_bytes(mem, plan.kv_bytes);
     assert_true(most > plan.kv_bytes + plan.kv_bytes / 32);
     assert_int_equal(r.kv_reserved, most);
 }
 
-/* When the model is added, not by each request. */
+/* Adding the model fails, not its requests. */
 static void rejects_models_with_spilling_sessions(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = "/tmp"};

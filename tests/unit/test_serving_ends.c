@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine that serves: requests that are cancelled, too late, too many, or fail. */
+/* Serving engine: requests that are cancelled, reach a deadline, find no place or fail. */
 #include "serving/serving_impl.h"
 #include "support/serving_demo.h"
 
-/* ---- calling off ---- */
+/* ---- cancellation ---- */
 
 static void cancel_at_five(client *c) {
     if (c->answers[0].n == 5) ag_serving_cancel(c->serving, c->id);
@@ -20,7 +20,7 @@ static void cancelled_request_ends_after_the_step(void **state) {
     assert_int_equal(clients[0].answers[0].n, 5);
     assert_true(clients[0].answers[0].ended);
     assert_int_equal(clients[0].answers[0].finish, AG_FINISH_CANCELLED);
-    ag_serving_cancel(serving, clients[0].id); /* again: nothing */
+    ag_serving_cancel(serving, clients[0].id); /* the second call has no effect */
     ag_serving_cancel(serving, 12345);
 }
 
@@ -73,7 +73,7 @@ static void full_queue_rejects_requests(void **state) {
     assert_int_equal(stats.n_waiting, 2);
     assert_int_equal(stats.n_refused, 1);
     assert_int_equal(stats.n_requests, 3);
-    ag_serving_cancel(serving, clients[1].id); /* one that waits */
+    ag_serving_cancel(serving, clients[1].id); /* a waiting request */
     finish(&clients[1], AG_CANCELLED);
     assert_false(clients[1].started);
     ag_serving_cancel(serving, clients[0].id);
@@ -87,8 +87,8 @@ static atomic_bool cancels_at_start;
 int __real_pthread_mutex_unlock(pthread_mutex_t *m);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *m);
 
-/* Cancels the request of the first client as soon as another thread could do so after its start:
- * when the engine's thread releases the lock for the first time. */
+/* Cancels the first client's request when the engine thread first releases the mutex after it has
+ * started. */
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *m) {
     const int st = __real_pthread_mutex_unlock(m);
     if (atomic_load(&cancels_at_start) && m == &serving->lock.os &&
@@ -108,12 +108,12 @@ static void cancels_a_request_while_it_starts(void **state) {
     send_request(&clients[0], &p);
     finish(&clients[0], AG_CANCELLED);
     assert_false(atomic_load(&cancels_at_start));
-    assert_true(clients[0].answers[0].n <= 1); /* from the step that had begun */
+    assert_true(clients[0].answers[0].n <= 1); /* of the step that was running */
 }
 
-/* ---- a step that fails ---- */
+/* ---- failed steps ---- */
 
-/* Keeps one slot twice, which fails behind the pass that makes the eviction due. */
+/* Retains one slot twice, so the eviction after the pass fails. */
 static void select_wrongly(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
                            uint32_t n_keep, uint32_t *keep) {
     (void)user, (void)p, (void)v;
@@ -142,7 +142,7 @@ static void fails_beside(const ag_request_params *right) {
     same_answer(&clients[1].answers[0], &clients[0].answers[0], 1);
 }
 
-/* Nothing is fed twice to those that were in the same pass. */
+/* Requests of the same pass are not fed a token twice. */
 static void failed_eviction_ends_only_its_own_request(void **state) {
     static int32_t ids[50], other[700];
     ag_serving_stats stats;
@@ -152,7 +152,7 @@ static void failed_eviction_ends_only_its_own_request(void **state) {
     ag_request_params p = request(ids, 50, 120);
     p.logprobs = p.no_prefix = true;
     p.sampling.temperature = 0;
-    /* While it answers ... */
+    /* The eviction fails while it generates ... */
     wrong_request = request(other, 40, 100);
     wrong_request.session.eviction.policy = &wrong;
     wrong_request.session.eviction.budget_tokens = 60;
@@ -169,7 +169,7 @@ static void failed_eviction_ends_only_its_own_request(void **state) {
     assert_int_equal(stats.n_prefix_entries, 0);
 }
 
-/* Copies of prompts count, too: a policy lets a prompt have any length. */
+/* Copies of prompts count: with a policy a prompt may have any length. */
 static void bounds_the_bytes_of_waiting_requests(void **state) {
     enum { LONG = 5 << 20, TOO_LONG = 17 << 20 }; /* tokens: 20 and 68 MiB */
     ag_serving_params sp = ag_serving_defaults();
@@ -188,7 +188,7 @@ static void bounds_the_bytes_of_waiting_requests(void **state) {
     for (size_t i = 1; i <= 3; i++) send_request(&clients[i], &p);
     assert_int_equal(client_send(&clients[4], serving, &p, &err), AG_BUSY);
     assert_non_null(strstr(err.msg, "bytes"));
-    /* Those that go make room. */
+    /* Cancelled requests free their place. */
     ag_serving_cancel(serving, clients[2].id);
     finish(&clients[2], AG_CANCELLED);
     send_request(&clients[4], &p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several clients of one engine: the shares of the queue, of running answers and of prompt rows. */
+/* Serving engine: several clients share the queue, running answers and prompt rows. */
 #include "serving/serving_impl.h"
 #include "support/serving_demo.h"
 
@@ -37,9 +37,9 @@ static int start_small(void **state) {
     return 0;
 }
 
-/* ---- the queue ---- */
+/* ---- queue ---- */
 
-/* On the engine's thread: no request leaves the queue meanwhile. */
+/* Runs on the engine thread: no request leaves the queue meanwhile. */
 static void fill_queue(client *c) {
     if (c->answers[0].n != 1) return;
     for (size_t i = 1; i <= WAITING + 1; i++) submit(i, "a", 2);
@@ -54,10 +54,10 @@ static void client_leaves_half_of_the_queue_to_others(void **state) {
     clients[0].on_token = fill_queue;
     submit(0, "a", 30);
     finish(&clients[0], AG_OK);
-    /* Alone, a client has the whole queue. */
+    /* A single client has the entire queue. */
     for (size_t i = 1; i <= WAITING; i++) assert_int_equal(sent[i], AG_OK);
     assert_busy(WAITING + 1, "the queue is full: 8 of 8 requests are waiting");
-    /* Another client has half of it, for which the newest requests of the first one end. */
+    /* Another client gets half of the queue: the newest requests of the first one end for it. */
     for (size_t i = first_b; i < first_b + HALF; i++) assert_int_equal(sent[i], AG_OK);
     assert_busy(first_b + HALF, "this client has 4 waiting requests");
     assert_busy(first_b + HALF, "one client may use half of the queue's 8 places");
@@ -74,7 +74,7 @@ static void client_leaves_half_of_the_queue_to_others(void **state) {
     assert_int_equal(stats.n_failed, 0);
 }
 
-/* The copies of requests have a limit too: 2 MiB with a small memory limit. */
+/* The bytes of requests are limited too: 2 MiB with a small memory limit. */
 static ag_status take_bytes(ag_request_queue *q, ag_served_request *r, const char *name,
                             uint64_t kib) {
     r->client = ag_client_acquire(q, name);
@@ -226,7 +226,7 @@ static void count_reads(client *c) {
     for (size_t i = 1; i <= READERS; i++) reads_of_others += clients[i].n_reads;
 }
 
-/* The last one is of another scope, which is its client if no client is named. */
+/* The last request names a scope, which identifies its client. */
 static void send_prompts(client *c) {
     if (c->answers[0].n != 1) return;
     for (size_t i = 0; i <= READERS; i++) {
@@ -262,7 +262,7 @@ static void client_uses_half_of_a_step_while_others_read(void **state) {
     assert_true(ag_client_reserve_rows(&q, &of_a, 4, 8));
     assert_true(ag_client_reserve_rows(&q, &of_b, 4, 32));
     assert_true(b.served > a.served);
-    /* The requests of the others have been read. */
+    /* The prompts of the other client have been read. */
     assert_true(ag_client_reserve_rows(&q, &of_a, 3, 32));
     ag_client_begin_step(&q);
     assert_true(ag_client_reserve_rows(&q, &of_a, 4, 32));

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parked sessions in files: found again after a restart, by their scope alone, and never trusted.
- */
+/* Prefix files: found after a restart by their scope only, and checked before use. */
 #include "serving/serving_impl.h"
 #include "support/serving_demo.h"
 
@@ -13,14 +12,14 @@
 
 #define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
 #define WHOLE_DEMO AG_SOURCE_DIR "/models/demo"
-/* All layers see everything; most keep a state. */
+/* The first model has no windows; most layers of the second have a state. */
 static const char *const paths[] = {DEMO, GOLDEN "lfm2"};
 enum { N_MODELS = 2 };
 
 static char root[] = "/tmp/ag-serving-files-XXXXXX", dir[64];
 static ag_served_model *models[N_MODELS];
 
-/* One and a half sessions of 200 tokens of the first model. */
+/* bytes; room for one and a half sessions of 200 tokens of the first model */
 enum { DIR_LIMIT = 400 << 10 };
 
 static ag_serving_params in_dir(void) {
@@ -40,7 +39,7 @@ static void begin(const ag_serving_params *p) {
 
 static void end(void) { stop(NULL); }
 
-/* Calls back for every file; how many there are. */
+/* Calls fn for every file. Returns the number of files. */
 static size_t each_file(void (*fn)(const char *path)) {
     size_t n = 0;
     DIR *d = opendir(dir);
@@ -55,7 +54,7 @@ static size_t each_file(void (*fn)(const char *path)) {
     return n;
 }
 
-/* Files are written behind the engine's back. */
+/* The file thread writes them asynchronously. */
 static void wait_for_files(size_t n) {
     for (int i = 0; i < 6000 && each_file(NULL) != n; i++) usleep(5000);
     assert_int_equal(each_file(NULL), n);
@@ -65,7 +64,7 @@ static void wait_for_failures(uint64_t n) {
     ag_serving_stats stats = {.n_prefix_failed = 0};
     for (int i = 0; i < 6000 && stats.n_prefix_failed != n; i++) {
         ag_request_params p =
-            ag_request_defaults(models[0]); /* figures are told as things happen */
+            ag_request_defaults(models[0]); /* statistics are published with events */
         const int32_t id = 20;
         p.prompt = &id;
         p.n_prompt = 1;
@@ -96,7 +95,7 @@ static int remove_root(void **state) {
     return rmdir(root);
 }
 
-/* How many tokens were there; the answer becomes part of the conversation. */
+/* Returns the cached tokens of a turn. The answer becomes part of the conversation. */
 static size_t turn(talk *t, size_t model, const char *scope) {
     ag_request_params p = ag_request_defaults(models[model]);
     p.prompt = t->ids;
@@ -131,7 +130,7 @@ static void conversation_continues_after_a_restart(void **state) {
         begin(&p);
         assert_int_equal(turn(&t, m, "anna"), before - 1);
         end();
-        /* The same as without a restart. */
+        /* The tokens equal those without a restart. */
         ag_serving_params q = ag_serving_defaults();
         begin(&q);
         same.n = 300;
@@ -170,7 +169,7 @@ static void files_are_used_only_by_their_scope(void **state) {
     assert_int_equal(turn(&again, 0, "anna"), 199);
 }
 
-/* Two turns, with a restart between them or without; what the second one says. */
+/* Runs two turns, with or without a restart between them. Checks the second answer. */
 static void two_turns(const char *policy, ag_head_budget heads, bool restarts, client_answer *out) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 12};
@@ -217,7 +216,7 @@ static void evicted_session_continues_after_a_restart(void **state) {
     same_answer(&with, &without, n);
 }
 
-/* What leaves memory at once comes back from its file. */
+/* An entry that is evicted at once is reloaded from its file. */
 static void session_evicted_from_memory_is_reloaded(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 3};
@@ -231,7 +230,7 @@ static void session_evicted_from_memory_is_reloaded(void **state) {
     say(&t, 5);
     assert_int_equal(turn(&t, 0, NULL), before - 1);
     end();
-    /* The conversation as it is now holds all that the file held. */
+    /* The new file covers the old one. */
     assert_int_equal(each_file(NULL), 2);
 }
 
@@ -250,7 +249,7 @@ static void enforces_the_directory_limit(void **state) {
     assert_int_equal(each_file(NULL), 2);
 }
 
-/* ---- what is not trusted ---- */
+/* ---- hostile files ---- */
 
 static const char *wanted_end;
 
@@ -334,7 +333,7 @@ static void count_warning(void *user, ag_log_level level, const char *msg) {
     n_warnings += level == AG_LOG_WARN;
 }
 
-/* As on a disk that is full. */
+/* Writing fails, as on a full disk. */
 static void drops_sessions_that_cannot_be_written(void **state) {
     struct rlimit before, small;
     ag_serving_params p = in_dir();
@@ -357,15 +356,15 @@ static void drops_sessions_that_cannot_be_written(void **state) {
     wait_for_failures(2);
     setrlimit(RLIMIT_FSIZE, &before);
     assert_int_equal(each_file(NULL), 0);
-    assert_int_equal(n_warnings, 1); /* once is enough */
+    assert_int_equal(n_warnings, 1); /* one warning suffices */
     say(&t, 5);
     assert_int_equal(turn(&t, 0, NULL), 0);
     wait_for_files(2);
 }
 
-/* ---- while the disk is waited for ---- */
+/* ---- during disk I/O ---- */
 
-/* A disk that does nothing until it is let. */
+/* A disk that blocks until it is released. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -397,7 +396,7 @@ static void wait_until_stuck(void) {
     pthread_mutex_unlock(&disk.lock);
 }
 
-/* Nobody waits for another one's file, neither when it is written nor when it is read. */
+/* Neither a write nor a reload delays other requests. */
 static void engine_runs_during_disk_io(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 9}, other = {.seed = 10};
@@ -437,7 +436,7 @@ static void engine_runs_during_disk_io(void **state) {
     client_init(&clients[0]);
     must(client_send(&clients[0], serving, &long_one, &err), &err);
     must(client_send(&late, serving, &q, &err), &err);
-    wait_until_stuck(); /* it reads for the second, and the first is answered */
+    wait_until_stuck(); /* the reload for the second one blocks; the first request is answered */
     assert_true(client_wait(&clients[0]));
     assert_int_equal(clients[0].status, AG_OK);
     assert_int_equal(clients[0].answers[0].n, 400);
@@ -448,7 +447,7 @@ static void engine_runs_during_disk_io(void **state) {
     client_destroy(&late);
 }
 
-/* A conversation of 200 ids lies in a file, and the disk does nothing. */
+/* Writes a conversation of 200 ids to a file and blocks the disk. */
 static void leave_in_stuck_file(talk *t) {
     const ag_serving_params p = in_dir();
     begin(&p);
@@ -460,7 +459,7 @@ static void leave_in_stuck_file(talk *t) {
     set_stuck(true);
 }
 
-/* The first client asks how it goes on. */
+/* The first client sends the conversation. */
 static void send_talk(const talk *t, double deadline_s) {
     ag_request_params q = ag_request_defaults(models[0]);
     q.prompt = t->ids;
@@ -472,7 +471,7 @@ static void send_talk(const talk *t, double deadline_s) {
     send_request(&clients[0], &q);
 }
 
-/* Whoever is called off while his file is read is called off at once. */
+/* A request that is cancelled during its reload ends at once. */
 static void cancels_a_request_that_waits_for_a_file(void **state) {
     talk t = {.seed = 11};
     (void)state;
@@ -484,7 +483,7 @@ static void cancels_a_request_that_waits_for_a_file(void **state) {
     assert_true(client_wait(&clients[0]));
     assert_int_equal(clients[0].status, AG_CANCELLED);
     set_stuck(false);
-    /* What was read is there for the next clients[0]. */
+    /* The next request finds what was read. */
     const size_t before = t.n;
     assert_int_equal(turn(&t, 0, NULL), before - 5 - 1);
     ag_serving_stats stats;
@@ -492,7 +491,7 @@ static void cancels_a_request_that_waits_for_a_file(void **state) {
     assert_int_equal(stats.n_prefix_read, 1);
 }
 
-/* Somebody sets the system's clock: what is waited for in it would come an hour later. */
+/* Moves the system clock forward: a wait that used it would end an hour later. */
 static atomic_int clock_jump_s;
 int __real_clock_gettime(clockid_t id, struct timespec *t);
 int __wrap_clock_gettime(clockid_t id, struct timespec *t);
@@ -514,7 +513,7 @@ static void deadlines_hold_when_the_clock_is_set(void **state) {
     set_stuck(false);
 }
 
-/* No descriptor is free for a moment: the conversation is none the worse. */
+/* No file descriptor is free for a moment. The file stays. */
 static void temporary_error_removes_no_file(void **state) {
     struct rlimit before, none;
     ag_serving_params p = in_dir();
@@ -541,7 +540,7 @@ static void temporary_error_removes_no_file(void **state) {
     assert_int_equal(each_file(NULL), 2);
 }
 
-/* More comes than the disk takes: what waits for it does not pile up. */
+/* More sessions are evicted than the disk takes. */
 static void bounds_the_bytes_queued_for_writing(void **state) {
     enum { N = 8, MIB = 1 << 20 };
     ag_serving_params p = in_dir();
@@ -549,7 +548,7 @@ static void bounds_the_bytes_queued_for_writing(void **state) {
     (void)state;
     p.prefix_bytes = MIB;
     start_engine(&p);
-    models[0] = add_model("model-0", WHOLE_DEMO); /* its sessions are large */
+    models[0] = add_model("model-0", WHOLE_DEMO); /* with large sessions */
     serving->engine_lock.before_disk = wait_for_disk;
     set_stuck(true);
     for (unsigned i = 0; i < N; i++) {
@@ -564,7 +563,7 @@ static void bounds_the_bytes_queued_for_writing(void **state) {
     set_stuck(false);
 }
 
-/* Whoever was killed between the two files of a session has left one. */
+/* A process that was killed between its two writes leaves one file. */
 static void removes_a_session_without_description(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 12};
@@ -584,7 +583,7 @@ static void removes_a_session_without_description(void **state) {
     assert_int_equal(access(path, F_OK), -1);
 }
 
-/* What alone is more than the directory may hold does not drive all others out. */
+/* A session above the directory's limit does not evict all other files. */
 static void does_not_write_a_session_above_the_limit(void **state) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 13}, large = {.seed = 14};
@@ -624,7 +623,7 @@ int main(void) {
         CASE(does_not_write_a_session_above_the_limit),
     };
     const int failed = cmocka_run_group_tests(meeting, NULL, NULL);
-#ifdef __SANITIZE_THREAD__ /* only where the engine's thread and that of files meet */
+#ifdef __SANITIZE_THREAD__ /* only tests in which both threads interact */
     (void)others;
     return failed;
 #else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parked sessions become smaller while no request runs, and are gone on with all the same. */
+/* Idle work: cached sessions are compressed while no request runs, and can still be continued. */
 #include "serving/serving_impl.h"
 #include "support/serving_demo.h"
 
@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* At once, and all of the text again. */
+/* Replays start at once and repeat the entire text. */
 static ag_serving_params replaying(void) {
     ag_serving_params p = ag_serving_defaults();
     p.replay_share = 1;
@@ -35,14 +35,14 @@ static ag_serving_stats stats_now(void) {
     return st;
 }
 
-/* false: it did not come in a minute. */
+/* Returns false after a minute. */
 static bool wait_replays(uint64_t n) {
     for (int i = 0; i < 6000 && stats_now().n_replays < n; i++)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     return stats_now().n_replays >= n;
 }
 
-/* Of the only parked session, or of the one with so many tokens. */
+/* Finds the only cached session, or the one with n_tokens tokens. */
 typedef struct look {
     size_t n_tokens;
     ag_resident_session found;
@@ -81,7 +81,7 @@ static void idle_session_is_compressed_and_continues(void **state) {
     run_request(&clients[0], &p);
     assert_true(wait_replays(1));
     const ag_resident_session small = held_of(0);
-    /* A quarter in the mean over the heads: 2,048 / 8 blocks of 128 slots or so, not 6. */
+    /* A quarter of 2,048 slots as a mean over heads: heads retain different numbers of blocks. */
     const uint64_t full = small.kv_bytes + stats_now().replay_bytes;
     assert_true(small.kv_bytes < full / 2);
     hear(&t, &clients[0].answers[0]);
@@ -91,14 +91,14 @@ static void idle_session_is_compressed_and_continues(void **state) {
     run_request(&clients[1], &p);
     assert_int_equal(clients[1].n_cached, before - 1);
     assert_int_equal(clients[1].answers[0].n, 5);
-    /* It is as small as it is meant to be: the next turn is not followed by a replay. */
+    /* The session has its target size: no replay follows the next turn. */
     ag_error err;
     must(ag_serving_load_model(serving, demo, &err), &err);
     assert_int_equal(stats_now().n_replays, 1);
     assert_true(held_of(0).kv_bytes < full / 2);
 }
 
-/* Its beginning is not there any more, so nobody else gets the wrong half of it. */
+/* Compression evicted parts of the prefix, so other requests do not use it. */
 static void request_with_the_same_prefix_reads_it_again(void **state) {
     talk t = {.seed = 2}, other;
     (void)state;
@@ -118,7 +118,6 @@ static void request_with_the_same_prefix_reads_it_again(void **state) {
     same_answer(&clients[1].answers[0], &clients[2].answers[0], 1);
 }
 
-/* Nor after a restart: its file says so. */
 static void compressed_session_stays_marked_after_a_restart(void **state) {
     static char dir[] = "/tmp/ag-idle-XXXXXX";
     ag_serving_params p = replaying();
@@ -164,14 +163,14 @@ static void keeps_short_and_managed_sessions_unchanged(void **state) {
     assert_true(a.kv_bytes > 0 && b.kv_bytes > 0);
     p = ask(&t, 2);
     run_request(&clients[2], &p);
-    assert_true(wait_replays(1)); /* they were parked before this one */
+    assert_true(wait_replays(1)); /* they were cached before this one */
     assert_int_equal(held_of(few.n + 1).kv_bytes, a.kv_bytes);
     assert_int_equal(held_of(managed.n + 1).kv_bytes, b.kv_bytes);
     assert_int_equal(stats_now().n_replays, 1);
 }
 
-/* Requests come while replays are under way, which end for their sake: nobody's answer is another,
- * and in the end all are small. */
+/* Requests arrive during replays and interrupt them. Answers do not change, and in the end every
+ * session is compressed. */
 static void request_interrupts_a_replay(void **state) {
     enum { N = 6 };
     static talk talks[N];

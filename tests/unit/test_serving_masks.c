@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mask thread: constrained answers get the tokens that they get alone, whatever the timing, and
- * delay no other request. */
+/* Mask thread: constrained answers get the tokens that they get alone, whatever the timing, and do
+ * not delay other requests. */
 #include "serving/serving_impl.h"
 #include "support/serving_demo.h"
 
@@ -10,7 +10,7 @@ static const char schema[] =
     "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":40},\"n\":"
     "{\"type\":\"integer\"},\"list\":{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"bc\",7]}}},"
     "\"required\":[\"name\",\"n\",\"list\"]}";
-/* Each text has more readings with each character. */
+/* Each character multiplies the readings of the text. */
 static const char ambiguous[] = "root ::= s+\ns ::= [a-z ]+ | [a-z ]+ s | [a-z ]* [a-z ]*";
 
 static ag_constraint *constraint(ag_constraint_kind kind, const char *text, size_t max_work) {
@@ -46,14 +46,14 @@ static ag_request_params plain(int64_t max_tokens) {
     return p;
 }
 
-/* ---- a gate before the jobs of the mask thread ---- */
+/* ---- gate before the jobs of the mask thread ---- */
 
 enum { PATIENCE_S = 120, DEMO_EOS = 4091 };
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    size_t n_jobs, n_free; /* jobs that have begun; jobs that a closed gate lets through */
+    size_t n_jobs, n_free; /* started jobs; jobs that a closed gate lets through */
     bool is_closed, has_waited;
     bool has_timed_out;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -95,7 +95,7 @@ static void open_gate(void) {
     pthread_mutex_unlock(&gate.lock);
 }
 
-/* Until a job waits at the gate. */
+/* Waits until a job blocks at the gate. */
 static void wait_for_job(void) {
     pthread_mutex_lock(&gate.lock);
     while (!gate.has_waited && gate_wait()) {}
@@ -105,7 +105,7 @@ static void wait_for_job(void) {
 
 static void expect_in_time(void) { assert_false(gate.has_timed_out); }
 
-/* ---- the same tokens ---- */
+/* ---- equal tokens ---- */
 
 static void matches_a_session(void **state) {
     ag_constraint *c;
@@ -145,7 +145,7 @@ static void matches_a_session(void **state) {
     ag_backend_destroy(be);
 }
 
-/* Sometimes a mask is late, sometimes not. */
+/* Delays some masks, at random. */
 static void delay_some(void *user, size_t answer) {
     unsigned *seed = user;
     (void)answer;
@@ -177,7 +177,7 @@ static void tokens_do_not_depend_on_timing(void **state) {
     }
 }
 
-/* ---- what is late ---- */
+/* ---- late masks ---- */
 
 static void late_mask_does_not_delay_other_requests(void **state) {
     (void)state;
@@ -197,7 +197,7 @@ static void late_mask_does_not_delay_other_requests(void **state) {
     expect_in_time();
 }
 
-/* Reads on the engine's thread how many steps it has begun. */
+/* Runs on the engine thread. Reads the number of rounds. */
 static ag_status read_round(ag_serving *s, ag_serving_job *job, ag_error *err) {
     (void)err;
     *(uint64_t *)job->user = s->round;
@@ -219,17 +219,17 @@ static void engine_sleeps_while_all_masks_are_late(void **state) {
     send_request(&clients[0], &p);
     wait_for_job();
     client_wait_tokens(&clients[0], 2);
-    (void)n_rounds(); /* the pass that follows the second token */
+    (void)n_rounds(); /* the pass after the second token */
     const uint64_t before = n_rounds();
     const struct timespec while_ = {0, 500000000};
     nanosleep(&while_, NULL);
-    assert_in_range(n_rounds() - before, 0, 4); /* a question wakes it for a step */
+    assert_in_range(n_rounds() - before, 0, 4); /* the job itself wakes the engine */
     open_gate();
     finish(&clients[0], AG_OK);
     expect_in_time();
 }
 
-/* ---- ends while a mask is made ---- */
+/* ---- ends during a job ---- */
 
 static void cancels_a_request_while_its_mask_is_made(void **state) {
     (void)state;
@@ -241,7 +241,7 @@ static void cancels_a_request_while_its_mask_is_made(void **state) {
     ag_serving_cancel(serving, clients[0].id);
     finish(&clients[0], AG_CANCELLED);
     open_gate();
-    /* Others go on. */
+    /* Other requests continue. */
     p.constraint = constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
     run_request(&clients[1], &p);
     expect_in_time();
@@ -259,7 +259,7 @@ static void deadline_ends_a_late_request(void **state) {
     expect_in_time();
 }
 
-/* The engine handles cancels of waiting requests while it sleeps. */
+/* The engine handles cancellations of waiting requests while it sleeps. */
 static void cancels_a_waiting_request_while_masks_are_late(void **state) {
     (void)state;
     stop(NULL);
@@ -300,7 +300,7 @@ static void engine_is_destroyed_while_a_mask_is_made(void **state) {
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(clients[0].status, AG_CANCELLED);
     expect_in_time();
-    start_with(NULL); /* for the end of the test */
+    start_with(NULL); /* for the teardown */
 }
 
 /* ---- budgets ---- */
@@ -316,7 +316,7 @@ static void expect_limit(const client *c, const char *message) {
     if (!strstr(c->error.msg, message)) fail_msg("%s", c->error.msg);
 }
 
-/* One answer pays for the mask that fails; the tokens before it do not depend on timing. */
+/* The answer that reaches the limit fails; tokens before it do not depend on timing. */
 static void failed_mask_ends_only_its_own_request(void **state) {
     static client_answer first[4];
     const ag_logit_bias no_end = {DEMO_EOS, -1000};
@@ -350,7 +350,7 @@ static void failed_mask_ends_only_its_own_request(void **state) {
 
 static void answers_of_a_request_share_a_budget(void **state) {
     (void)state;
-    const char grammar[] = "root ::= [a-z ]{3000}"; /* a state for each character */
+    const char grammar[] = "root ::= [a-z ]{3000}"; /* one state per character */
     ag_request_params p = constrained(constraint(AG_CONSTRAINT_GRAMMAR, grammar, 1 << 15), 4, 1000);
     send_request(&clients[0], &p);
     finish(&clients[0], AG_LIMIT);

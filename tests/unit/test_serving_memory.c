@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One number of memory: what does not fit is refused with the numbers, what runs never passes it.
- */
+/* Memory budget: requests that do not fit are rejected with numbers, and running ones stay below
+ * the limit. */
 #include "serving/serving_impl.h"
 #include "support/serving_demo.h"
 
@@ -19,8 +19,8 @@ static uint64_t occupied(void) {
 
 #define WHOLE_DEMO AG_SOURCE_DIR "/models/demo"
 
-/* The shallow model takes a fifth of the time, the whole one has sessions that exceed the
- * governor's margins. */
+/* The shallow model is five times as fast. The full one has sessions larger than the budget's
+ * margins. */
 static const char *served_path = WHOLE_DEMO;
 static const char *prefix_dir; /* NULL: none */
 static float replay_share;
@@ -54,7 +54,7 @@ static int reset(void **state) {
     return stop_and_trim(state);
 }
 
-/* The number that a message says would do, in bytes. */
+/* Returns the limit that the message says suffices, in bytes. */
 static uint64_t named_limit(const ag_error *err) {
     static const char before[] = "; a limit of ";
     const char *at = strstr(err->msg, before);
@@ -62,7 +62,7 @@ static uint64_t named_limit(const ag_error *err) {
     return (uint64_t)((strtod(at + strlen(before), NULL) + 0.1) * (1 << 20));
 }
 
-/* ---- watching ---- */
+/* ---- memory watch ---- */
 
 static pthread_t watcher;
 static atomic_bool watching;
@@ -166,7 +166,7 @@ static void remove_files(const char *dir) {
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* What has no room any more is written, and requests wait for its memory. */
+/* Sessions that do not fit are written, and requests wait for their memory. */
 static void writing_to_files_stays_below_the_limit(void **state) {
     char dir[] = "/tmp/ag-serving-memory-XXXXXX";
     ag_serving_stats stats;
@@ -190,8 +190,8 @@ static void ask(client *c, ag_request_params p) {
     assert_true(client_wait(c));
 }
 
-/* A file has more of the beginning than memory has, and no room: what memory has must not leave for
- * it. */
+/* A file has a longer prefix than memory, which is full: the reload must not evict the prefix in
+ * memory. */
 static void keeps_a_prefix_while_a_longer_one_is_reloaded(void **state) {
     enum { SAVED = 1900, FOUND = 100, ASKED = 200, ROOM = 4 << 20, LITTLE = 25 << 20 };
     static int32_t ids[SAVED];
@@ -202,7 +202,7 @@ static void keeps_a_prefix_while_a_longer_one_is_reloaded(void **state) {
     fill_ids(ids, SAVED, 7);
     loaded_with(40 << 20);
     ask(&clients[0], request(ids, SAVED, 2));
-    stop_and_trim(state); /* the session, of 10 MB, goes to its file */
+    stop_and_trim(state); /* writes the session of 10 MB to its file */
     loaded_with(40 << 20);
     must(ag_serving_load_model(serving, demo, &err), &err);
     serving->params.memory_limit = ag_memory_budget_used(&serving->budget);
@@ -221,7 +221,8 @@ static void keeps_a_prefix_while_a_longer_one_is_reloaded(void **state) {
     remove_files(dir);
 }
 
-/* Of a long session a block is shared; the rest needs memory of its own, and the store is full. */
+/* The request shares one block of a long session. The rest needs memory of its own, and the store
+ * is full. */
 static void short_common_prefix_reserves_its_own_memory(void **state) {
     enum { N_IDS = LONGEST / 2 };
     static int32_t ids[N_IDS];
@@ -260,7 +261,7 @@ static void rejects_a_request_that_never_fits(void **state) {
     assert_int_equal(clients[0].status, AG_NOMEM);
     assert_non_null(strstr(clients[0].error.msg, "memory limit"));
     assert_false(clients[0].started);
-    /* The same with a budget fits. */
+    /* With an eviction budget it fits. */
     p.session.k_type = p.session.v_type = AG_F16;
     p.session.eviction.policy = ag_eviction_policy_find("sliding");
     p.session.eviction.window = 100;
@@ -304,7 +305,7 @@ static void unloads_an_idle_model_for_another(void **state) {
     ag_serving_stats stats;
     ag_error err;
     (void)state;
-    m.model.weights = AG_F32; /* larger */
+    m.model.weights = AG_F32; /* larger weights */
     const uint64_t first = loaded_with(0);
     stop_and_trim(state);
     must(start_within(first + (45 << 20), &err), &err);
@@ -341,7 +342,8 @@ static ag_constraint *constraint_of(const char *regex) {
     return c;
 }
 
-/* The limit that would do for a request that is too large, with and without a constraint. */
+/* Returns the limit that suffices for a request that is too large, with and without a constraint.
+ */
 static uint64_t needed_for(const int32_t *ids, const char *regex) {
     ag_request_params p = request(ids, 4, 900);
     ag_error err;
@@ -362,7 +364,7 @@ static void reserves_memory_before_constraints_grow(void **state) {
     fill_ids(ids, 4, 5);
     loaded_with(1 << 20);
     must(ag_serving_load_model(serving, demo, &err), &err);
-    ag_constraint_destroy(constraint_of("a")); /* what all constraints share */
+    ag_constraint_destroy(constraint_of("a")); /* makes what all constraints share */
     const uint64_t without = needed_for(ids, NULL), with = needed_for(ids, "[a-z]{9}");
     if (with < without + (2 << 20) || with > without + (3 << 20))
         fail_msg("%.2f MiB, with a constraint %.2f", (double)without / (1 << 20),
@@ -372,8 +374,7 @@ static void reserves_memory_before_constraints_grow(void **state) {
 enum { TOKENS_BEFORE_LIMIT = 12, SPARE = 4 << 20 };
 static uint64_t lowered_limit;
 
-/* Runs on the engine's thread. The constraint may not grow: a grant is larger than what is left
- * above the margins. */
+/* Runs on the engine thread. Leaves less than the constraint needs to be extended. */
 static void lower_limit(client *c) {
     if (c->answers[0].n != TOKENS_BEFORE_LIMIT) return;
     lowered_limit = serving->params.memory_limit = ag_memory_budget_used(&serving->budget) + SPARE;
@@ -398,7 +399,7 @@ static void ends_a_request_when_its_constraint_outgrows_memory(void **state) {
     assert_true(clients[0].answers[0].n >= TOKENS_BEFORE_LIMIT);
 }
 
-/* ---- what was freed ---- */
+/* ---- freed memory ---- */
 
 static ag_status drop_parked(ag_serving *s, ag_serving_job *job, ag_error *err) {
     (void)job, (void)err;
@@ -406,7 +407,7 @@ static ag_status drop_parked(ag_serving *s, ag_serving_job *job, ag_error *err) 
     return AG_OK;
 }
 
-/* Conversations of different lengths by turns, so that what they leave is in pieces. */
+/* Caches conversations of alternating lengths, which fragments the heap. */
 static void park_many(size_t n, unsigned seed) {
     enum { N_IDS = LONGEST / 2 };
     static int32_t ids[N_IDS];
@@ -424,7 +425,7 @@ static void dropped_sessions_return_their_memory(void **state) {
     (void)state;
     start_engine(NULL);
     demo = add_model("demo", WHOLE_DEMO);
-    park_many(3, 100); /* as much heap as it works with */
+    park_many(3, 100); /* fills the working heap */
     ag_serving_job job = {.run = drop_parked};
     must(ag_serving_run_job(serving, &job, &err), &err);
     const uint64_t base = occupied();
@@ -441,7 +442,7 @@ static void dropped_sessions_return_their_memory(void **state) {
                  (double)after / (1 << 20), (double)full / (1 << 20), (double)base / (1 << 20));
 }
 
-/* What is parked fills the limit, so that a replay has room only where another one leaves. */
+/* Cached sessions fill the limit, so each replay must evict one. */
 static void replays_stay_below_the_limit(void **state) {
     enum { N = 12, TOKENS = 640 };
     static int32_t ids[TOKENS];

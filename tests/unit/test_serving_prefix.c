@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was read once is not read again: parked sessions, whose they are, and when they leave. */
+/* Prefix cache: reuse of cached sessions, isolation by scope, and eviction. */
 #include "serving/serving_impl.h"
 #include "support/serving_demo.h"
 
@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
-/* All layers see everything; most see 24 tokens; most keep a state. */
+/* The models have no windows; windows of 24 tokens in most layers; a state in most layers. */
 static const char *const paths[] = {AG_SOURCE_DIR "/models/demo", GOLDEN "gemma3", GOLDEN "lfm2",
                                     GOLDEN "qwen3.5"};
 enum { N_MODELS = 4 };
 
-static ag_served_model *models[N_MODELS], *model; /* model: the one at hand */
+static ag_served_model *models[N_MODELS], *model; /* model: of the current test */
 static char system_root[32];
 
 static void start_models(const ag_serving_params *p) {
@@ -48,7 +48,8 @@ static void same_ids(const client_answer *a, const client_answer *b) {
     assert_memory_equal(a->ids, b->ids, a->n * sizeof *a->ids);
 }
 
-/* What has been read may round otherwise; nobody else's tokens do. */
+/* A reused prefix may round differently; the tokens must still be those of the same conversation.
+ */
 static void close_logprobs(const client_answer *a, const client_answer *b, float most) {
     assert_true(a->n && b->n);
     for (size_t i = 0; i < a->n && a->ids[i] == b->ids[i]; i++) {
@@ -71,7 +72,7 @@ static void turn_reads_only_its_new_tokens(void **state) {
             say(&t, turn ? 9 : 300);
             ag_request_params p = ask(&t, "anna", 7);
             run_request(&clients[0], &p);
-            /* All but the answer's last token, which was never fed. */
+            /* All but the last token of the answer, which was not fed. */
             assert_int_equal(clients[0].n_cached, turn ? before - 1 : 0);
             p.no_prefix = true;
             run_request(&clients[1], &p);
@@ -83,20 +84,20 @@ static void turn_reads_only_its_new_tokens(void **state) {
     }
 }
 
-/* An answer comes back in other words: its thoughts were dropped, say. */
+/* The answer returns with other tokens, for example without its reasoning. */
 static void changed_answer_costs_only_its_own_tokens(void **state) {
     (void)state;
     for (size_t m = 0; m < N_MODELS; m++) {
         talk t = {.seed = 2};
         model = models[m];
         say(&t, 280);
-        ag_request_params p = ask(&t, "anna", 400); /* farther than a state goes back */
+        ag_request_params p = ask(&t, "anna", 400); /* farther than a state can be truncated */
         run_request(&clients[0], &p);
         const size_t end = t.n;
         say(&t, 12);
         p = ask(&t, "anna", 5);
         run_request(&clients[0], &p);
-        /* By chance the first new tokens may be those of the answer. */
+        /* The first new tokens may equal those of the answer by chance. */
         if (clients[0].n_cached < end || clients[0].n_cached > end + 2)
             fail_msg("model %zu: %zu of %zu tokens were there", m, clients[0].n_cached, end);
         p.no_prefix = true;
@@ -140,7 +141,7 @@ static void two_continuations_of_a_prefix_stay_separate(void **state) {
     close_logprobs(&clients[2].answers[0], &clients[4].answers[0], 0.3f);
 }
 
-/* ---- whose they are ---- */
+/* ---- scopes ---- */
 
 static void scopes_do_not_share_sessions(void **state) {
     talk t = {.seed = 5};
@@ -160,7 +161,7 @@ static void scopes_do_not_share_sessions(void **state) {
     same_ids(&clients[0].answers[0], &clients[1].answers[0]);
 }
 
-/* Nor while the other one is running. */
+/* The session of the other scope is running. */
 static void running_sessions_are_used_only_by_their_scope(void **state) {
     talk t = {.seed = 6};
     ag_error err;
@@ -230,7 +231,7 @@ static void evicted_conversation_continues(void **state) {
     p.n_prompt = t.n;
     run_request(&clients[1], &p);
     assert_int_equal(clients[1].n_cached, end - 1);
-    /* What has left cannot be shared by another one. */
+    /* A session with evictions cannot be shared. */
     other.seed = 1234;
     say(&other, 20);
     p.prompt = other.ids;
@@ -239,7 +240,7 @@ static void evicted_conversation_continues(void **state) {
     assert_int_equal(clients[2].n_cached, 0);
 }
 
-/* ---- leaving ---- */
+/* ---- eviction ---- */
 
 static size_t n_prefix_entries(ag_serving_stats *stats) {
     ag_serving_get_stats(serving, stats);
@@ -270,7 +271,7 @@ static void evicts_idle_and_short_sessions_first(void **state) {
     assert_int_equal(clients[0].n_cached, 0);
 }
 
-/* A system that has so much available. */
+/* Simulates a system with this much available memory. */
 static ag_sys_monitor *system_with(unsigned mib) {
     char root[] = "/tmp/ag-serving-prefix-XXXXXX", proc[64], path[80];
     ag_sys_monitor *m;
@@ -298,7 +299,7 @@ static int stop_system(void **state) {
     return rmdir(system_root);
 }
 
-/* Nobody has said how much: not all that there is. */
+/* No limit is set: part of the available memory is used. */
 static void uses_a_share_of_free_memory_without_limits(void **state) {
     ag_serving_stats stats;
     (void)state;
@@ -313,7 +314,7 @@ static void uses_a_share_of_free_memory_without_limits(void **state) {
     }
     const size_t n = n_prefix_entries(&stats);
     assert_true(n >= 1 && n < 8);
-    assert_true(stats.prefix_bytes <= 5 << 20); /* x: a quarter of 12 MiB and x */
+    assert_true(stats.prefix_bytes <= 5 << 20); /* x <= (12 MiB + x) / 4, rounded up */
 }
 
 static void keeps_no_session_without_space(void **state) {
@@ -331,7 +332,7 @@ static void keeps_no_session_without_space(void **state) {
     assert_int_equal(n_prefix_entries(&stats), 0);
 }
 
-/* A conversation is one parked session, however many turns it had. */
+/* A conversation is one entry, after any number of turns. */
 static bool count_held(void *user, const ag_resident_session *h) {
     size_t *n = user;
     assert_string_equal(h->scope, "anna");
@@ -363,11 +364,11 @@ static void conversation_is_cached_once(void **state) {
 static bool find_first(void *user, const ag_resident_session *h) {
     uint32_t *n_tokens = user;
     if (h->id == clients[0].id && !*n_tokens) *n_tokens = h->n_tokens;
-    else assert_true(h->id != clients[0].id); /* one session, one id */
+    else assert_true(h->id != clients[0].id); /* one id per session */
     return true;
 }
 
-/* Of what a request leaves, the conversation has its id, not the copy at its prompt's end. */
+/* The conversation has the request's id, not the copy at the end of its prompt. */
 static void conversation_has_the_id_of_its_request(void **state) {
     (void)state;
     for (size_t m = 0; m < N_MODELS; m++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who begins when: places for many answers, and prompts that begin with the same tokens. */
+/* Admission: places for many answers, and prompts with a common prefix. */
 #include "support/serving_demo.h"
 
 enum { PLACES = 4, SMALL = 20, MOST_BEFORE = 2 * PLACES };
@@ -14,7 +14,7 @@ static int start_with_few_places(void **state) {
     return 0;
 }
 
-/* Which one each client was to have its first token; on the engine's thread. */
+/* Order in which clients got their first token; set on the engine thread. */
 static size_t n_begun, place_of[MOST];
 
 static void note_place(client *c) {
@@ -23,7 +23,7 @@ static void note_place(client *c) {
 
 static ag_request_params after_first[1 + SMALL];
 
-/* On the engine's thread, so that all of them are there when it goes on. */
+/* Runs on the engine thread, so the engine finds all requests in its next step. */
 static void send_rest(client *c) {
     note_place(c);
     if (c->answers[0].n != 3) return;
@@ -31,7 +31,7 @@ static void send_rest(client *c) {
         send_request(&clients[1 + i], &after_first[i]);
 }
 
-/* All places are wanted by one, of which one is taken for long. */
+/* One request needs all places; another one occupies a place for long. */
 static void small_requests_overtake_a_large_one_for_a_while(void **state) {
     int32_t ids[30];
     size_t n = SMALL < MOST - 2 ? SMALL : MOST - 2, n_before = 0;
@@ -53,7 +53,7 @@ static void small_requests_overtake_a_large_one_for_a_while(void **state) {
     assert_int_equal(n_before, MOST_BEFORE);
 }
 
-/* ---- prompts that begin with the same tokens ---- */
+/* ---- common prefixes ---- */
 
 enum { TOGETHER = 8, COMMON = 700, OWN = 30, CHUNK = 256 };
 
@@ -65,7 +65,7 @@ static void send_together(client *c) {
     for (size_t i = 0; i < TOGETHER; i++) send_request(&clients[i], &same_beginning[i]);
 }
 
-/* At the same time, since they are sent on the engine's thread. */
+/* Sends all requests from the engine thread, so they begin in one step. */
 static void begin_together(void) {
     int32_t id = 30;
     for (size_t i = 0; i < TOGETHER; i++) {
@@ -94,7 +94,7 @@ static void common_prefix_is_read_once(void **state) {
     }
     ag_serving_get_stats(serving, &stats);
     assert_int_equal(stats.n_cached_tokens, (TOGETHER - 1) * (COMMON / CHUNK * CHUNK));
-    /* The same bits as alone. */
+    /* The answers have the same bits as single requests. */
     for (size_t i = 0; i < TOGETHER; i++) {
         same_beginning[i].no_prefix = true;
         run_request(&clients[i], &same_beginning[i]);
@@ -102,7 +102,7 @@ static void common_prefix_is_read_once(void **state) {
     }
 }
 
-/* Others do not wait for one that does not come; nor do they for another scope's. */
+/* The remaining requests do not wait for a cancelled reader. */
 static void waits_again_when_the_reader_is_cancelled(void **state) {
     (void)state;
     begin_together();

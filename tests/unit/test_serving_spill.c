@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Served sessions that spill: they say what a session of the library says, go on from where they
- * were parked, and leave no file behind. */
+/* Served sessions that spill: answers equal those of a plain session, cached sessions can be
+ * continued, and no file remains. */
 #include "support/serving_demo.h"
 
 #include <dirent.h>
@@ -39,7 +39,7 @@ static int32_t best_of(ag_session *s, size_t n_vocab) {
     return (int32_t)best;
 }
 
-/* What the library's own session says to the two turns; returns how many slots came back. */
+/* Runs the two turns in a plain session. Returns the number of reloaded slots. */
 static uint64_t said_alone(const int32_t *prompt, const int32_t *more, bool spills, int32_t *first,
                            int32_t *second) {
     const ag_session_params p = settings(spills);
@@ -58,7 +58,7 @@ static uint64_t said_alone(const int32_t *prompt, const int32_t *more, bool spil
         first[i] = best_of(s, n_vocab);
         if (i + 1 < FIRST) must(ag_session_decode(s, first[i], &err), &err);
     }
-    int32_t next[1 + MORE]; /* nobody has fed the last token of an answer yet */
+    int32_t next[1 + MORE]; /* the last token of an answer is not fed yet */
     next[0] = first[FIRST - 1];
     memcpy(next + 1, more, MORE * sizeof *more);
     must(ag_session_prefill(s, next, 1 + MORE, NULL, NULL, &err), &err);
@@ -104,14 +104,14 @@ static void turns_match_a_spilling_session(void **state) {
     fill_ids(more, MORE, 5);
     assert_true(said_alone(ids, more, true, first, second) > 0);
     assert_int_equal(said_alone(ids, more, false, lost_first, lost), 0);
-    assert_memory_not_equal(second, lost, sizeof lost); /* or nobody would see what came back */
+    assert_memory_not_equal(second, lost, sizeof lost); /* otherwise reloading would not matter */
     ag_request_params p = spilling(ids, PROMPT, FIRST);
     run_request(&clients[0], &p);
     expect_ids(&clients[0].answers[0], first, FIRST);
     memcpy(ids + PROMPT, first, sizeof first);
     memcpy(ids + PROMPT + FIRST, more, sizeof more);
     ag_request_params q = spilling(ids, PROMPT + FIRST + MORE, SECOND);
-    q.n_answers = 2; /* forks, with the same blocks in the file */
+    q.n_answers = 2; /* forks share the blocks in the file */
     run_request(&clients[0], &q);
     assert_true(clients[0].n_cached >= PROMPT + FIRST - 1);
     for (size_t i = 0; i < 2; i++) expect_ids(&clients[0].answers[i], second, SECOND);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What others may see of the tokens that a held session retains. */
+/* Cache view: positions that a resident session retains. */
 #include "support/serving_client.h"
 
 #include <setjmp.h>
@@ -70,7 +70,8 @@ static ag_cache_view *view_of(uint64_t id, const char *scope) {
     return v;
 }
 
-/* Slots of a head; its runs ascend, lie apart from each other and within what was consumed. */
+/* Returns the slots of a head. Its runs must ascend, not overlap, and be within the consumed
+ * tokens. */
 static uint32_t count_slots(const ag_cache_view *v, const ag_cache_head_view *h) {
     uint32_t n = 0, end = 0;
     assert_true(h->first_run + h->n_runs <= v->n_runs);
@@ -115,12 +116,12 @@ static void shows_all_positions_without_a_policy(void **state) {
         assert_int_equal(v->runs[v->heads[h].first_run].position, 0);
         assert_int_equal(count_slots(v, &v->heads[h]), v->n_tokens);
     }
-    assert_int_equal(v->n_runs, 1); /* which all heads share */
+    assert_int_equal(v->n_runs, 1); /* shared by all heads */
     assert_true(v->kv_bytes > 0);
     ag_cache_view_destroy(v);
 }
 
-/* StreamingLLM's rule is known: the sinks, and the newest. */
+/* StreamingLLM retains the sinks and the newest tokens. */
 static void shows_sinks_and_newest_positions_of_streaming(void **state) {
     ag_request_params p = request("streaming", NULL, 150);
     (void)state;
@@ -142,8 +143,7 @@ static void shows_sinks_and_newest_positions_of_streaming(void **state) {
     ag_cache_view_destroy(v);
 }
 
-/* Where each head decides for itself, what they retain differs, and is as much as the budget says.
- */
+/* Each head selects its own positions, as many as the budget. */
 static void shows_the_positions_of_each_head(void **state) {
     ag_request_params p = request("keydiff", NULL, 10);
     bool differ = false;
@@ -191,13 +191,13 @@ static void hides_sessions_of_other_scopes(void **state) {
     assert_int_equal(ag_serving_view_session(serving, asker.id, "bob", &v, &err), AG_NOT_FOUND);
     assert_null(v);
     assert_int_equal(ag_serving_view_session(serving, asker.id, NULL, &v, NULL), AG_NOT_FOUND);
-    /* The same is said of what never was. */
+    /* An unknown id gets the same message. */
     assert_int_equal(ag_serving_view_session(serving, 999999, "bob", &v, &unknown), AG_NOT_FOUND);
     assert_non_null(strstr(unknown.msg, "session 999999 not found"));
     assert_non_null(strstr(err.msg, "session 1 not found"));
 }
 
-/* Answers of one request share its beginning; each session has an id of its own. */
+/* Answers of a request share its prefix; each session has its own id. */
 static bool add_id(void *user, const ag_resident_session *h) {
     uint64_t *ids = user;
     size_t i = 1;

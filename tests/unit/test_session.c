@@ -25,7 +25,7 @@ static void same_logits(const ag_session *a, const ag_session *b) {
     assert_memory_equal(ag_session_logits(a), ag_session_logits(b), n_vocab * sizeof(float));
 }
 
-/* Every key and value of one cache, appended to another. */
+/* Appends every key and value of one cache to another. */
 static void copy_cache(ag_kv_cache *to, ag_kv_cache *from) {
     const ag_kv_params *p = ag_kv_cache_params(from);
     const uint32_t n = ag_kv_cache_length(from), d = p->head_dim;
@@ -155,11 +155,11 @@ static void decoding_does_not_allocate(void **state) {
     ag_session_destroy(s);
 }
 
-/* Attention needs more scratch the longer the cache is: it is taken when the session is made. */
+/* Attention needs more scratch for a longer cache. It is allocated when the session is created. */
 static void decoding_far_into_a_cache_does_not_allocate(void **state) {
     (void)state;
     enum { N = 36000, CHUNK = 500 };
-    ag_backend *fresh; /* whose scratch nothing else has grown */
+    ag_backend *fresh; /* a backend whose scratch nothing else has grown */
     ag_model *tiny;
     ag_session *s;
     ag_error err;
@@ -174,7 +174,7 @@ static void decoding_far_into_a_cache_does_not_allocate(void **state) {
 
     ag_kv_cache *cache = ag_session_kv_cache(s);
     const ag_kv_params *kv = ag_kv_cache_params(cache);
-    ag_tensor rows; /* of zeros */
+    ag_tensor rows; /* rows of zeros */
     ag_buffer *owner;
     uint32_t positions[CHUNK];
     assert_int_equal(ag_tensor_alloc(&rows, &owner, ag_backend_memory(fresh), AG_USAGE_SCRATCH,
@@ -273,12 +273,12 @@ static void scoring_can_be_cancelled(void **state) {
     numbered_ids(ids, 40, 4);
     size_t last = 20;
     assert_int_equal(ag_session_score(s, ids, 40, fail_in_scoring, &last, &err), AG_CANCELLED);
-    assert_int_equal(ag_session_position(s), 16); /* the chunk under way is not consumed */
+    assert_int_equal(ag_session_position(s), 16); /* the cancelled chunk is not consumed */
     ag_session_destroy(s);
 }
 
-/* Squared distance relative to the squared length: measured 1e-7, 2e-4 and 6e-2. With weights whose
- * products do not round their input, which would hide the smallest. */
+/* Measures the squared distance relative to the squared length: 1e-7, 2e-4 and 6e-2. Products of
+ * these weights do not round their input, which would hide the smallest. */
 static void every_cache_type_stays_near_f32(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session that keeps what it needs to repeat its text: the scores are those of the definition,
- * and the best slots stay, on every backend. */
+/* Compression: scores match their definition, and every backend retains the best slots. */
 #include "core/backend_ops.h"
 #include "unit/compressed_session.h"
 
@@ -10,9 +9,9 @@
 #define WINDOWS AG_SOURCE_DIR "/tests/data/golden/models/gemma3"
 enum { GROUP = 2, DIM = 64, MOST_TEXT = 96, MOST_KEYS = SINKS + CHUNK + MOST_TEXT };
 
-/* ---- the definition, of the first layer ---- */
+/* ---- definition, for the first layer ---- */
 
-/* Queries or keys of tokens that begin at `position`: [n][heads][DIM]. */
+/* Returns queries or keys of tokens that begin at `position`: [n][heads][DIM]. */
 static void project(const ag_tensor *w, uint32_t heads, const int32_t *ids, size_t n,
                     uint32_t position, double *out) {
     const ag_layer *layer = &model->weights.layers[0];
@@ -55,7 +54,8 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The mean over all heads of -cos(key, mean of the keys as unit vectors), for each token. */
+/* Computes for each token the mean over all heads of -cos(key, mean of the keys as unit vectors).
+ */
 static void key_differences(ag_session *s, double out[N]) {
     ag_kv_cache *c = ag_session_kv_cache(s);
     static float keys[N][DIM];
@@ -79,7 +79,7 @@ static void key_differences(ag_session *s, double out[N]) {
     }
 }
 
-/* What is fed for a chunk. */
+/* Writes the tokens that are fed for a chunk. */
 static size_t replay_text(ag_session *s, uint32_t begin, uint32_t end, float share, int32_t *out) {
     size_t n = 0;
     if (!begin) {
@@ -100,8 +100,8 @@ static size_t replay_text(ag_session *s, uint32_t begin, uint32_t end, float sha
     return n;
 }
 
-/* One KV head of a chunk: the largest weights that its tokens receive from the replay, which sees
- * the sinks, the chunk and itself. */
+/* Computes for one KV head the largest weights that a chunk's tokens receive from the replay, which
+ * attends to the sinks, the chunk and itself. */
 static void want_chunk(ag_session *s, uint32_t head, uint32_t begin, uint32_t end, float share,
                        double *want) {
     static double q[MOST_TEXT][KV_HEADS * GROUP][DIM], k[MOST_KEYS][KV_HEADS][DIM];
@@ -159,7 +159,7 @@ static void scores_match_their_definition(void **state) {
     }
 }
 
-/* ---- what stays ---- */
+/* ---- retained slots ---- */
 
 static void retains_the_best_slots_of_all_heads(void **state) {
     (void)state;
@@ -177,7 +177,7 @@ static void retains_the_best_slots_of_all_heads(void **state) {
     assert_int_equal(report.n_replayed, n_replayed);
     assert_int_equal(all_slots(s), N * HEADS / 4);
     assert_int_equal(ag_session_position(s), N);
-    float least = INFINITY, most = 0; /* of those that stay, and of those that leave */
+    float least = INFINITY, most = 0; /* of retained slots, and of evicted ones */
     for (uint32_t head = 0; head < HEADS; head++) {
         const float *of = scores.of + scores.first[head];
         uint32_t at = 0;
@@ -189,7 +189,7 @@ static void retains_the_best_slots_of_all_heads(void **state) {
             else most = fmaxf(most, of[i]);
             at += stays;
         }
-        assert_int_equal(at, n_slots(s, head)); /* ascending, none twice */
+        assert_int_equal(at, n_slots(s, head)); /* ascending and unique */
     }
     assert_true(least >= most);
     assert_true(uneven);
@@ -218,7 +218,6 @@ static void retains_protected_slots_above_the_target(void **state) {
     ag_session_destroy(s);
 }
 
-/* Layers with a window keep what they have. */
 static void leaves_layers_with_a_window_unchanged(void **state) {
     (void)state;
     ag_model *m = load(backend, WINDOWS);
@@ -242,7 +241,8 @@ static void leaves_layers_with_a_window_unchanged(void **state) {
 
 /* ---- backends ---- */
 
-/* Slots that stay with the CPU's reference and elsewhere, but for those that nearly do not. */
+/* Compares the slots that the CPU's reference and `be` retain. Slots near the threshold may differ.
+ */
 static void same_choice_on(ag_backend *be, const ag_slot_scores *scores) {
     ag_model *m = load(be, MODEL);
     ag_session *s = reader_of(m, "none"), *reference = reader_of(model, "none");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session that has kept what it needs to repeat its text goes on as any other does, and after a
- * failure it is as it was. */
+/* Compressed sessions: they continue as any other session, and a failed compression changes
+ * nothing. */
 #include "support/failing_allocator.h"
 #include "unit/compressed_session.h"
 
@@ -10,7 +10,7 @@
 
 #define STATES AG_SOURCE_DIR "/tests/data/golden/models/lfm2"
 
-/* ---- going on ---- */
+/* ---- continuation ---- */
 
 static void same_slots(ag_session *a, ag_session *b) {
     for (uint32_t head = 0; head < HEADS; head++) {
@@ -20,7 +20,7 @@ static void same_slots(ag_session *a, ag_session *b) {
     }
 }
 
-/* Both go on alike. */
+/* Continues both sessions and compares them. */
 static void same_sessions(ag_session *a, ag_session *b) {
     const size_t bytes = model->info.n_vocab * sizeof(float);
     for (size_t i = 0; i < 12; i++) {
@@ -87,7 +87,7 @@ static void fork_and_file_keep_the_compression(void **state) {
         ag_session *s = reader_of(model, policies[i]), *fork, *other;
         const ag_session_params p = session_params(policies[i]);
         ag_error err;
-        compress(s, 0.98f, 1); /* so that a policy has to evict soon */
+        compress(s, 0.98f, 1); /* a policy must evict soon */
         const int fd = mkstemp(path);
         assert_true(fd >= 0);
         close(fd);
@@ -107,8 +107,7 @@ static void fork_and_file_keep_the_compression(void **state) {
     }
 }
 
-/* A policy's budget is what heads hold in the mean: the choice is not undone by the next eviction.
- */
+/* The budget of a policy is the mean over heads: the next eviction keeps the heads ragged. */
 static void policy_keeps_heads_ragged(void **state) {
     (void)state;
     const char *policies[] = {"keydiff", "h2o", "tova", "streaming", "snapkv", "sliding"};
@@ -147,8 +146,7 @@ static void policy_keeps_heads_ragged(void **state) {
     }
 }
 
-/* A head that holds nearly all that fits stays below that, though the mean is far from the budget.
- */
+/* One head is nearly full, though the mean is far below the budget. */
 static void no_head_exceeds_the_cache(void **state) {
     (void)state;
     ag_session_params sp = session_params("keydiff");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks of a session: each gives what a session of its own would give, and what they have in common
- * is kept once. */
+/* Forks: each gets what a session of its own gets, and they store their common prefix once. */
 #include "cache/cache_manager_impl.h"
 #include "cache/kv_cache.h"
 #include "core/backend_ops.h"
@@ -54,7 +53,7 @@ static int load(void **state) {
     ag_backend_params bp = {.n_threads = 1};
     if (ag_backend_create(&bp, &backend, NULL) != AG_OK) return 1;
     if (ag_model_load(backend, MODEL, NULL, &model, NULL) != AG_OK) return 1;
-    ag_session_destroy(make("none")); /* the model has room for its sessions' passes now */
+    ag_session_destroy(make("none")); /* the model has reserved what passes of its sessions need */
     return 0;
 }
 
@@ -72,7 +71,7 @@ static ag_session *fork_of(ag_session *s) {
     return fork;
 }
 
-/* n tokens that depend on the position and on `way`. */
+/* Feeds n tokens that depend on the position and on `way`. */
 static void feed(ag_session *s, size_t n, size_t way) {
     int32_t *ids = malloc(n * sizeof *ids);
     ag_error err;
@@ -105,7 +104,7 @@ static void eight_forks_of_a_prefix_match_sessions(void **state) {
         alone[i] = make("none");
         feed(alone[i], 400, 0);
     }
-    /* Turn by turn, so that each writes while others look on. */
+    /* They alternate, so each writes to blocks that others share. */
     for (size_t step = 0; step < 20; step++) {
         for (size_t i = 0; i < N; i++) {
             decode(forks[i], 1, i);
@@ -113,7 +112,7 @@ static void eight_forks_of_a_prefix_match_sessions(void **state) {
             same_logits(forks[i], alone[i]);
         }
     }
-    decode(root, 20, 0); /* it goes on as well */
+    decode(root, 20, 0); /* the root continues too */
     same_logits(root, alone[0]);
     for (size_t i = 0; i < N; i++) {
         for (size_t k = 0; k < i; k++) {
@@ -144,10 +143,10 @@ static void forks_share_a_thousand_tokens(void **state) {
     for (size_t i = 0; i < N; i++) forks[i] = fork_of(root);
     assert_int_equal(shared_bytes(root), one);
     size_t logits = ag_session_model_info(root)->n_vocab * sizeof(float);
-    assert_int_equal(in_use() - before, N * logits); /* nothing of the cache */
+    assert_int_equal(in_use() - before, N * logits); /* no bytes of the cache */
     ag_session_destroy(root);
     for (size_t i = 0; i < N; i++) decode(forks[i], 5, i);
-    /* All but the last block of each layer. */
+    /* All blocks but the last one of each layer. */
     size_t block = one / ((1000 + BLOCK - 1) / BLOCK);
     assert_int_equal(shared_bytes(forks[0]), one - block);
     size_t eight = in_use() - (before - one - logits) - N * logits;
@@ -178,7 +177,7 @@ static void eviction_does_not_change_other_forks(void **state) {
         assert_true(ag_session_evictions(busy)->n_evictions > 0);
         assert_int_equal(ag_session_evictions(idle)->n_evictions, 0);
         ag_session_destroy(busy);
-        decode(idle, 40, 3); /* evicts as well, by the sums that it inherited */
+        decode(idle, 40, 3); /* evicts by the sums that it inherited */
         decode(control, 40, 3);
         same_logits(idle, control);
         assert_int_equal(kv_bytes(idle), kv_bytes(control));
@@ -197,7 +196,7 @@ static void eviction_returns_only_unshared_bytes(void **state) {
     feed(root, 290, 0);
     ag_session *fork = fork_of(root);
     size_t before = in_use();
-    feed(fork, 200, 0); /* its first blocks are copied, the root's stay */
+    feed(fork, 200, 0); /* copies its first blocks; the root keeps its own */
     assert_true(in_use() > before);
     assert_true(ag_session_evictions(fork)->n_evictions > 0);
     size_t with_copies = in_use();
@@ -220,7 +219,7 @@ static void forks_of_forks_end_in_any_order(void **state) {
         }
         feed(control, 100 + 60 * (DEEP - 1), 0);
         same_logits(s[DEEP - 1], control);
-        for (size_t i = 0; i < DEEP - 1; i++) { /* those behind catch up, over the same places */
+        for (size_t i = 0; i < DEEP - 1; i++) { /* the other forks catch up at the same positions */
             feed(s[i], 60 * (DEEP - 1 - i), 0);
             same_logits(s[i], control);
         }
@@ -245,8 +244,8 @@ static void each_fork_has_its_own_moved_prefix(void **state) {
     decode(root, 1, 0);
     decode(control, 1, 0);
     ag_session *fork = fork_of(root);
-    decode(fork, 3, 1); /* moves its prefix on by three */
-    /* Back to where root's prefix stands already: it is not rotated anew. */
+    decode(fork, 3, 1); /* moves its prefix by three positions */
+    /* The root's prefix is at this position already, so it is not rotated again. */
     assert_int_equal(ag_session_truncate(root, 600, NULL), AG_OK);
     assert_int_equal(ag_session_truncate(control, 600, NULL), AG_OK);
     decode(root, 1, 2);
@@ -281,7 +280,7 @@ static void fork_truncates_and_decodes_with_others(void **state) {
     ag_session_destroy(control);
 }
 
-/* ---- under other rules ---- */
+/* ---- forks with other policies ---- */
 
 static ag_eviction_params rules(const char *policy, uint32_t budget) {
     ag_eviction_params p = ag_eviction_defaults();
@@ -324,15 +323,15 @@ static void same_slots(ag_session *a, ag_session *b) {
     }
 }
 
-/* One prefill for all policies: each keeps what it would have kept of a prefill of its own. */
+/* One prefill serves all policies: each retains what it retains of a prefill of its own. */
 static void forks_evict_by_their_own_policy(void **state) {
     (void)state;
     static const uint32_t budgets[] = {200, 60};
     ag_session *root = make_with(rules("streaming", 499));
-    feed(root, 384, 0); /* whole chunks, so that rows are computed alike */
+    feed(root, 384, 0); /* full chunks, so that rows round alike */
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         const ag_eviction_policy *policy = ag_eviction_policy_at(i);
-        /* Whose sums are of all that came. */
+        /* Totals include all queries. */
         if (policy->importance == AG_IMPORTANCE_TOTAL) continue;
         if (policy->importance == AG_IMPORTANCE_CHUNK) continue;
         for (size_t b = 0; b < 2; b++) {
@@ -342,7 +341,7 @@ static void forks_evict_by_their_own_policy(void **state) {
             feed(alone, 404, 0);
             assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(fork)), budgets[b]);
             same_slots(fork, alone);
-            /* And on without a budget. */
+            /* Continues without a budget. */
             ag_session *rest = fork_with(fork, rules("streaming", 499));
             feed(rest, 50, 0);
             assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(rest)), budgets[b] + 50);
@@ -355,7 +354,7 @@ static void forks_evict_by_their_own_policy(void **state) {
     ag_session_destroy(root);
 }
 
-/* Attention that was added up for a policy is not added up again. */
+/* The sums of a policy are not computed again. */
 static void fork_copies_the_sums_of_its_policy(void **state) {
     (void)state;
     ag_session *root = make_with(rules("h2o", 499)), *stranger = make_with(rules("streaming", 499));
@@ -387,7 +386,7 @@ static void rejects_parameters_that_cannot_share_a_cache(void **state) {
     assert_int_equal(ag_session_fork_with(root, &other, &fork, &err), AG_INVALID);
     assert_non_null(strstr(err.msg, "a budget of 600 tokens"));
     ag_session_destroy(root);
-    /* Without sinks a policy may come and go. */
+    /* Without sinks, policies may differ. */
     root = make_with(rules("none", 0));
     feed(root, 100, 0);
     other = rules("keydiff", 60);
@@ -422,8 +421,7 @@ static ag_status no_copy(ag_backend *b, ag_buffer *dst, size_t dst_offset, ag_bu
     return AG_FAIL(&b->err, DEVICE, "copying %zu bytes", n);
 }
 
-/* An eviction that finds no memory for a block of its own leaves slots and their sums as they were.
- */
+/* The eviction cannot allocate a block for its copy. */
 static void failed_eviction_keeps_sums_with_their_slots(void **state) {
     (void)state;
     ag_session *root = make("h2o"), *other;
@@ -448,7 +446,7 @@ static void failed_eviction_keeps_sums_with_their_slots(void **state) {
     ag_session_destroy(other);
 }
 
-/* Totals of all queries are no sums of the last ones. */
+/* Totals of all queries are not sums of the last ones. */
 static void fork_with_another_policy_starts_new_sums(void **state) {
     (void)state;
     ag_session *root = make("h2o"), *same, *other;

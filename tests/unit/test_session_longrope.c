@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions of a model that turns short and long texts by frequencies of their own: each keeps those
- * it was made for, also beside one of the other kind and in a file. */
+/* Sessions of a longrope model: each keeps its short or long frequencies, also in a pass with the
+ * other kind and in a file. */
 #include "models/model_impl.h"
 #include "session/session_impl.h"
 #include "support/without_matrix_units.h"
@@ -111,7 +111,7 @@ static void max_seq_len_selects_the_frequencies(void **state) {
     } cases[] = {
         {ORIGINAL, "none", false},
         {ORIGINAL + 1, "none", true},
-        {ORIGINAL, "streaming", true}, /* its positions have no end */
+        {ORIGINAL, "streaming", true}, /* unlimited positions */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ag_session *s = make(model, cases[i].max_seq_len, cases[i].policy), *fork;
@@ -123,7 +123,7 @@ static void max_seq_len_selects_the_frequencies(void **state) {
     }
 }
 
-/* In one pass, between sessions of the other kind, a session computes what it does alone. */
+/* A session among sessions of the other kind gets the logits that it gets alone. */
 static void long_and_short_sessions_share_a_pass(void **state) {
     (void)state;
     static const uint32_t limits[] = {ORIGINAL, 512, 512, ORIGINAL};
@@ -152,7 +152,7 @@ static void long_and_short_sessions_share_a_pass(void **state) {
         assert_true(distance(alone[i], together[i]) < 1e-5);
         ag_session_destroy(together[i]);
     }
-    /* The same text does not mean the same to both kinds. */
+    /* The same text gives other logits with the other frequencies. */
     decode(alone[0], 3);
     decode(alone[1], 2);
     assert_true(distance(alone[0], alone[3]) < 1e-5);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sessions take is what is said of them, and nothing is left when they are gone. */
+/* Memory of sessions: it matches the plan, and destroyed sessions leave none. */
 #include <antigravity/expert.h>
 #include <antigravity/process.h>
 
@@ -14,7 +14,7 @@
 
 #define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
 
-/* The sanitizers keep freed memory for a while, and memory of their own. */
+/* Sanitizers keep freed memory for a while, and use memory themselves. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -26,7 +26,7 @@
 #define SANITIZED 0
 #endif
 
-/* ---- an allocator that knows how much is held ---- */
+/* ---- counting allocator ---- */
 
 typedef union header {
     size_t bytes;
@@ -123,7 +123,7 @@ static size_t resident(void) {
     return usage.anonymous;
 }
 
-/* One of each policy in turn, with a fork of it. */
+/* Creates and destroys a session of each policy in turn, with a fork. */
 static void live_and_die(size_t i) {
     size_t n = 0;
     while (ag_eviction_policy_at(n)) n++;
@@ -173,7 +173,8 @@ static void memory_grows_with_the_filled_slots(void **state) {
     assert_int_equal(in_use(), before);
 }
 
-/* Taken when a prompt is cut inside a chunk: 256 queries of every layer, and their attention. */
+/* Returns what is allocated when a prompt ends inside a chunk: 256 queries of every layer, and
+ * their attention. */
 static size_t bytes_of_cut_chunk(const ag_eviction_policy *policy) {
     const ag_model_info *info = ag_model_get_info(model);
     if (policy->importance != AG_IMPORTANCE_CHUNK) return 0;
@@ -194,12 +195,12 @@ static void plan_includes_the_policy(void **state) {
         s = make(&p);
         size_t takes = held - empty - plain + bytes_of_cut_chunk(p.eviction.policy);
         assert_true(plan.eviction_bytes <= takes);
-        assert_true(takes - plan.eviction_bytes < 4096); /* rows on their way, and the like */
+        assert_true(takes - plan.eviction_bytes < 4096); /* small temporary rows */
         ag_session_destroy(s);
     }
 }
 
-/* The text repeats itself, and each of its tokens is drafted. */
+/* The text repeats itself, so that each token is drafted. */
 static void generate(ag_session *s) {
     ag_error err;
     int32_t ids[60];
@@ -232,7 +233,7 @@ static void plan_includes_drafts(void **state) {
         const ag_session_params p = params_of(policies[i]);
         ag_session_plan plan;
         assert_int_equal(ag_session_plan_memory(ag_model_get_info(model), &p, &plan, NULL), AG_OK);
-        /* Before: a session, its cache filled, its logits there, and scratch for many rows. */
+        /* A session with a full cache and logits exists, and scratch for many rows. */
         ag_session *s = make(&p);
         int32_t ids[100];
         for (int32_t k = 0; k < 100; k++) ids[k] = k;
@@ -243,7 +244,7 @@ static void plan_includes_drafts(void **state) {
         generate(s);
         const size_t grown = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s)) - cache;
         assert_int_equal(grown, 0);
-        /* The model has its rows already where it generated before. */
+        /* The model has its rows already if it generated before. */
         assert_int_equal(in_use() - counted, i ? 0 : rows);
         const size_t takes = held - heap + (i ? rows : 0);
         assert_in_range(takes, plan.draft_bytes, plan.draft_bytes + 4096);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_session_pool [BACKEND [SESSIONS TOKENS [MODEL]]]
- * Sessions of a device share one pool: they take what their slots take and 5 %, their logits are
- * those that each has alone, and what they leave comes back. MODEL: a directory or file, or the
- * name of a shape, whose weights are random; e.g. test_session_pool opencl 200 512 llama-3.2-1b. */
+/* Usage: test_session_pool [BACKEND [SESSIONS TOKENS [MODEL]]]
+ *
+ * Sessions of a device share one block pool: their memory is that of their slots plus 5 %, their
+ * logits are those of single sessions, and freed memory returns. MODEL: a directory or file, or the
+ * name of a shape, whose weights are random. Example: test_session_pool opencl 200 512
+ * llama-3.2-1b. */
 #include "cache/kv_cache.h"
 #include "core/backend_ops.h"
 #include "core/block_pool_impl.h"
@@ -64,7 +66,7 @@ static void decode(ag_session *s, size_t number, uint32_t i) {
 
 /* ---- memory ---- */
 
-/* What pools have taken, and how many slabs they have. */
+/* Returns the bytes and the number of slabs of all pools. */
 static size_t pool_bytes(size_t *n_slabs) {
     size_t bytes = 0;
     *n_slabs = 0;
@@ -76,7 +78,7 @@ static size_t pool_bytes(size_t *n_slabs) {
     return bytes;
 }
 
-/* The pool has what the sessions' blocks need, and at most one part of so many more. */
+/* Checks that the pool has what the blocks need, plus at most 1/parts of it. */
 static void expect_pool(ag_session *const *s, size_t parts, const char *when) {
     size_t blocks = 0, slots = 0, n = 0, n_slabs;
     const size_t pool = pool_bytes(&n_slabs);
@@ -103,7 +105,7 @@ static void expect_nothing(void) {
 
 /* ---- logits ---- */
 
-/* A session that ends is freed; those that stay go on with one token. */
+/* Frees half of the sessions. The others continue with one token. */
 static void end_half(ag_session **s) {
     for (size_t i = 0; i < n_sessions; i += 2) {
         ag_session_destroy(s[i]);
@@ -149,7 +151,7 @@ static void memory_matches_the_slots(void **state) {
     free(want);
 }
 
-/* ---- the model ---- */
+/* ---- model ---- */
 
 static void load(void) {
     struct stat st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions that spill what leaves their caches, and take it back. */
+/* Sessions that spill evicted blocks and reload them. */
 #include <antigravity/antigravity.h>
 #include <antigravity/kv_cache.h>
 
@@ -45,7 +45,7 @@ static ag_session *make(const char *policy, const ag_spill_params *spill) {
     return s;
 }
 
-/* n tokens that depend on the position, as one prompt or one by one. */
+/* Feeds n tokens that depend on the position, as one prompt or one by one. */
 static void feed(ag_session *s, size_t n, bool decode) {
     int32_t ids[512];
     ag_error err;
@@ -86,11 +86,11 @@ static int unload(void **state) {
     (void)state;
     ag_model_destroy(model);
     ag_backend_destroy(backend);
-    return rmdir(dir); /* sessions leave nothing behind */
+    return rmdir(dir); /* fails if a session left a file */
 }
 
-/* A fork with room for everything takes all of it back, before it needs it: its logits are those of
- * a session from which nothing ever left. */
+/* A fork with space for everything reloads all blocks: its logits equal those of a session without
+ * evictions. */
 static void reloaded_blocks_are_bit_identical(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = dir, .exact = true, .block = 32};
@@ -100,7 +100,7 @@ static void reloaded_blocks_are_bit_identical(void **state) {
         ag_session_params roomy = params_of(policies[i], 400, &spill);
         ag_error err;
         if (ag_session_create(model, &roomy, &whole, &err) != AG_OK) fail_msg("%s", err.msg);
-        /* One pass, so that both have computed the same so far; then most of it leaves. */
+        /* One pass, so that both sessions have computed the same; then most of it is evicted. */
         feed(s, 120, false);
         feed(whole, 120, false);
         assert_int_equal(slots_of(s), BUDGET);
@@ -113,7 +113,7 @@ static void reloaded_blocks_are_bit_identical(void **state) {
         assert_int_equal(slots_of(all), 121);
         assert_int_equal(stats_of(all).n_reloaded, stats_of(s).n_spilled);
         same_logits(all, whole);
-        feed(s, 1, true); /* it has what it had */
+        feed(s, 1, true); /* its slots are complete */
         assert_int_equal(slots_of(s), BUDGET + 1);
         ag_session_destroy(s);
         feed(all, 10, true);
@@ -167,7 +167,7 @@ static void size_limit_drops_the_oldest_blocks(void **state) {
     ag_session_destroy(s);
 }
 
-/* Going back takes spilled tokens back, too: what follows is of other tokens. */
+/* After a truncation other tokens take the positions of spilled ones. */
 static void truncation_drops_spilled_blocks(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = dir, .exact = true, .block = 8};
@@ -182,7 +182,7 @@ static void truncation_drops_spilled_blocks(void **state) {
     assert_int_equal(ag_session_truncate(s, 100, NULL), AG_OK);
     feed(s, 150, true);
     const ag_kv_cache *c = ag_session_kv_cache(s);
-    for (uint32_t slot = 1; slot < ag_kv_cache_n_slots(c, 0, 0); slot++) /* none is there twice */
+    for (uint32_t slot = 1; slot < ag_kv_cache_n_slots(c, 0, 0); slot++) /* positions are unique */
         assert_true(ag_kv_cache_position(c, 0, 0, slot) > ag_kv_cache_position(c, 0, 0, slot - 1));
     ag_session_destroy(s);
     ag_session_destroy(new);
@@ -223,14 +223,14 @@ static void spilled_blocks_survive_save_and_restore(void **state) {
         feed(s, PROMPT, false);
         feed(s, 10, true);
         if (ag_session_save(s, saved, NULL, NULL, 0, &err) != AG_OK) fail_msg("%s", err.msg);
-        feed(there, 150, false); /* which goes */
+        feed(there, 150, false); /* is overwritten */
         if (ag_session_restore(there, saved, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
         assert_int_equal(stats_of(there).file_bytes, stats_of(s).file_bytes);
         feed(s, 40, true);
         feed(there, 40, true);
         same_logits(s, there);
         assert_true(stats_of(there).n_reloaded > 0);
-        /* A session that spills nothing takes the rest of the file. */
+        /* A session without spilling restores the other parts of the file. */
         if (ag_session_restore(plain, saved, NULL, NULL, &err) != AG_OK) fail_msg("%s", err.msg);
         feed(plain, 5, true);
         ag_session_destroy(plain);
@@ -240,7 +240,7 @@ static void spilled_blocks_survive_save_and_restore(void **state) {
     assert_int_equal(unlink(saved), 0);
 }
 
-/* The session that restores has a file full of what goes: what comes has one of its own. */
+/* The restoring session has a full spill file of its own, which the restored blocks replace. */
 static void full_session_restores_spilled_blocks(void **state) {
     (void)state;
     ag_spill_params spill = {.path = dir, .block = 8};
@@ -260,7 +260,7 @@ static void full_session_restores_spilled_blocks(void **state) {
     assert_int_equal(unlink(saved), 0);
 }
 
-/* Nothing can be read any more: the session is one that evicts, to the bit. */
+/* Blocks cannot be read: the session equals one that evicts, to the bit. */
 static void truncated_file_acts_as_an_eviction(void **state) {
     (void)state;
     const ag_spill_params spill = {.path = path, .block = 8};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_session_state [BACKEND [short]]
- * Sessions of models whose layers keep a state instead of keys and values, or share them: whatever
- * is done to one, its logits are those of a session that has consumed the same tokens and nothing
- * else. */
+/* Usage: test_session_state [BACKEND [short]]
+ *
+ * Sessions of models whose layers have a state, or share keys and values: after any operation the
+ * logits are those of a session that has consumed the same tokens and nothing else. */
 #include "support/named_backend.h"
 #include "support/stride.h"
 #include "support/without_matrix_units.h"
@@ -21,17 +21,18 @@
 #include <unistd.h>
 
 #define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
-/* The last has no state: some of its layers see keys and values of others. */
+/* The last model has no state: some of its layers use keys and values of others. */
 static const char *const model_dirs[] = {MODELS "lfm2", MODELS "qwen3.5", MODELS "gemma4"};
 enum { N_MODELS = 3, WITH_STATE = 2, CHUNK = 96, MOST = 400, ROLLBACK = 64, KINDS = 9 };
 
 static const char *backend_name; /* NULL: the default */
-static bool is_short;            /* fewer steps, for devices that take long */
-static bool takes_all;           /* "test_session_state all" walks longest */
+static bool is_short;            /* fewer steps, for slow devices */
+static bool takes_all;           /* "test_session_state all": longest walks */
 static ag_backend *backend;
 static ag_model *model;
 static size_t n_vocab;
-/* Results are the same to the bit: slots of layers with a window move, and sums with them. */
+/* Results are equal to the bit. Otherwise slots of layers with a window move, and sums round
+ * differently. */
 static bool is_exact;
 static char saved[] = "/tmp/ag_state_XXXXXX";
 
@@ -61,7 +62,7 @@ static ag_session *make(void) {
     return s;
 }
 
-/* A session and what it has consumed. */
+/* Session and the tokens it has consumed. */
 typedef struct walker {
     ag_session *session, *control;
     int32_t ids[MOST];
@@ -78,7 +79,7 @@ static void same_row(const float *have, const float *want) {
     }
 }
 
-/* The control reads everything from the start. */
+/* The control session reads all tokens from the start. */
 static void check(walker *w) {
     ag_error err;
     assert_int_equal(ag_session_position(w->session), w->n);
@@ -112,7 +113,7 @@ static void go_back(walker *w, size_t position) {
     w->n = position;
 }
 
-/* A draft of which some tokens are refused. */
+/* Verifies a draft and rejects part of it. */
 static void verify_some(walker *w) {
     ag_error err;
     const size_t n = append(w, 1 + (size_t)rand() % ROLLBACK), before = w->n;
@@ -136,7 +137,7 @@ static void go_back_some(walker *w) {
     if (oldest > 1) {
         const uint32_t at = 1 + (uint32_t)rand() % (oldest - 1);
         char text[32];
-        if (ag_session_truncate(w->session, at, &err) == AG_OK) { /* an earlier snapshot is there */
+        if (ag_session_truncate(w->session, at, &err) == AG_OK) { /* an earlier snapshot exists */
             w->n = at;
             w->has_logits = false;
             return;
@@ -152,7 +153,7 @@ static void go_on_as_a_fork(walker *w) {
     ag_session *fork;
     ag_error err;
     must(ag_session_fork(w->session, &fork, &err), &err);
-    const int32_t other = some_id(); /* what one consumes the other does not see */
+    const int32_t other = some_id(); /* the other session does not see this token */
     if (w->n < MOST) must(ag_session_decode(rand() % 2 ? w->session : fork, other, &err), &err);
     if (ag_session_position(fork) == w->n) {
         ag_session_destroy(w->session);
@@ -178,7 +179,7 @@ static bool give_up(void *user, size_t i, const float *logits) {
     return i < *(const size_t *)user;
 }
 
-/* A step that fails after its pass, and one that is cancelled before: nothing has been consumed. */
+/* One step fails after its pass, another is cancelled before: neither consumes a token. */
 static void fail_some(walker *w) {
     ag_error err;
     size_t last = (size_t)rand() % 3;
@@ -197,7 +198,7 @@ static void fail_some(walker *w) {
     assert_int_equal(ag_session_step(&item, 1, &err), AG_CANCELLED);
 }
 
-/* Steps of random kinds; a short walk takes each kind by turns. */
+/* Runs random operations; a short walk takes each kind in turn. */
 static void walk(size_t n_steps) {
     walker w = {.session = make(), .control = make()};
     for (size_t i = 0; i < n_steps; i++) {
@@ -259,7 +260,6 @@ static void truncates_any_reachable_tokens(void **state) {
     ag_session_destroy(w.control);
 }
 
-/* Rows of several sessions in one step, each with its own state. */
 static void batched_sessions_keep_separate_states(void **state) {
     (void)state;
     enum { N = 3 };
@@ -309,7 +309,7 @@ static void rejects_operations_that_a_state_cannot_do(void **state) {
     assert_int_equal(ag_session_save(w.session, saved, NULL, NULL, 0, &err), AG_OK);
     ag_session_destroy(w.session);
     ag_session_destroy(w.control);
-    use(1); /* another model */
+    use(1); /* restores into another model */
     ag_session *other = make();
     assert_int_equal(ag_session_restore(other, saved, NULL, NULL, &err), AG_UNSUPPORTED);
     ag_session_destroy(other);
@@ -365,7 +365,7 @@ static void shared_keys_and_values_count_once(void **state) {
     ag_session_destroy(s);
 }
 
-/* The plan knows the state to the byte. */
+/* The plan matches the state to the byte. */
 static void plan_includes_the_state(void **state) {
     (void)state;
     for (size_t m = 0; m < WITH_STATE; m++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Taking tokens back: what follows is as if they had never been consumed, whatever the policy. */
+/* Truncation: a session continues as if the removed tokens had never been consumed, with any
+ * policy. */
 #include "support/one_model.h"
 #include "support/without_matrix_units.h"
 
@@ -52,7 +53,7 @@ static void same_slots(ag_session *a, ag_session *b) {
     }
 }
 
-/* `steps` more tokens one by one in both. */
+/* Decodes `steps` tokens in both and compares them. */
 static void continue_alike(ag_session *a, ag_session *b, size_t steps) {
     for (size_t i = 0; i < steps; i++) {
         prefill(a, ag_session_position(a), 1);
@@ -71,12 +72,12 @@ static void truncated_session_matches_a_shorter_one(void **state) {
         ag_error err;
         prefill(went, 0, 150);
         prefill(stayed, 0, 150);
-        for (size_t k = 0; k < 4; k++) prefill(went, 500 + k, 1); /* other tokens, refused */
+        for (size_t k = 0; k < 4; k++) prefill(went, 500 + k, 1); /* tokens that are rejected */
         assert_int_equal(ag_session_truncate(went, 150, &err), AG_OK);
         assert_null(ag_session_logits(went));
         assert_int_equal(ag_session_position(went), 150);
         same_slots(went, stayed);
-        /* What a draft gave remains in the sums: the next eviction may choose otherwise. */
+        /* Sums keep what the draft contributed: the next eviction may select other slots. */
         continue_alike(went, stayed, sums_remember ? 10 : 60);
         if (policy->select) {
             bool evicted = ag_session_evictions(went)->n_evictions > 1;
@@ -114,7 +115,7 @@ static void evicted_tokens_do_not_return(void **state) {
     uint32_t held = ag_kv_cache_length(c);
     assert_int_equal(ag_session_truncate(s, 390, &err), AG_OK);
     assert_int_equal(ag_kv_cache_length(c), held - 10);
-    assert_int_equal(ag_session_truncate(s, 200, &err), AG_OK); /* only the prefix is left of it */
+    assert_int_equal(ag_session_truncate(s, 200, &err), AG_OK); /* only the prefix remains */
     assert_int_equal(ag_kv_cache_length(c), 4);
     assert_int_equal(ag_kv_cache_position(c, 0, 0, 3), 3);
     assert_int_equal(ag_session_truncate(s, 2, &err), AG_OK);
@@ -124,7 +125,7 @@ static void evicted_tokens_do_not_return(void **state) {
     ag_session_destroy(s);
 }
 
-/* Tokens of a place that once was scored are new ones: they leave oldest first. */
+/* Positions that were scored get new tokens: these are evicted oldest first. */
 static void new_tokens_do_not_inherit_scores(void **state) {
     (void)state;
     ag_session *s = make("snapkv");
@@ -148,7 +149,7 @@ static void restores_a_moved_protected_prefix(void **state) {
     ag_session *went = make("streaming"), *stayed = make("streaming");
     ag_error err;
     uint32_t trained = ag_model_get_info(model)->max_positions;
-    prefill(went, 0, trained + 40); /* beyond it the prefix follows */
+    prefill(went, 0, trained + 40); /* the prefix moves once the session is past this position */
     assert_int_equal(ag_session_truncate(went, 3, &err), AG_OK);
     prefill(stayed, 0, 3);
     for (size_t i = 0; i < 20; i++) {
@@ -171,7 +172,7 @@ static void rejects_positions_ahead_of_the_session(void **state) {
     assert_string_equal(err.msg, "cannot truncate to position 11: the session is at position 10");
     assert_int_equal(ag_session_position(s), 10);
     assert_int_equal(ag_session_truncate(s, 10, &err), AG_OK);
-    assert_non_null(ag_session_logits(s)); /* nothing has changed */
+    assert_non_null(ag_session_logits(s)); /* the session is unchanged */
     ag_session_destroy(s);
 }
 

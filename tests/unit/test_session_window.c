@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions of models whose layers see only the newest tokens: they go on for as long as one likes
- * in the same memory, and can be taken back as far as their windows reach. */
+/* Sessions of models with windows: they run in constant memory, and can be truncated as far as
+ * their windows reach. */
 #include "models/model_impl.h"
 #include "support/without_matrix_units.h"
 
@@ -80,7 +80,7 @@ static int32_t id_at(uint32_t position) {
     return (int32_t)((position * 7 + position * position % 61) % VOCAB);
 }
 
-/* Decodes up to that position; `other`: tokens of another text. */
+/* Decodes up to position `end`; `other`: tokens of another text. */
 static void go_to(ag_session *s, uint32_t end, bool other) {
     ag_error err;
     for (uint32_t i = ag_session_position(s); i < end; i++) {
@@ -92,7 +92,7 @@ static void are_finite(const float *logits) {
     for (size_t i = 0; i < VOCAB; i++) assert_true(isfinite(logits[i]));
 }
 
-/* Slots of a layer may lie elsewhere, so that sums are rounded otherwise. */
+/* Slots of a layer may be stored elsewhere, so sums round differently. */
 static void continue_alike(ag_session *a, ag_session *b, int steps) {
     assert_int_equal(ag_session_position(a), ag_session_position(b));
     for (int i = 0; i < steps; i++) {
@@ -121,7 +121,7 @@ static size_t block_bytes(const ag_session *s) {
     return ag_kv_cache_plan_bytes(&one);
 }
 
-/* The most that it ever holds is held early on. */
+/* Checks that the maximum is reached early. */
 static void stays_flat(ag_model *m, const char *policy, size_t most_blocks) {
     ag_session *s = make(m, policy);
     size_t early = 0, late = 0;
@@ -149,9 +149,9 @@ static void memory_is_constant_with_a_policy(void **state) {
     stays_flat(mixed, "streaming", (LAYERS - 1) * ((WINDOW + BLOCK - 1) / BLOCK + 1) + full);
 }
 
-/* ---- going back ---- */
+/* ---- truncation ---- */
 
-/* Wherever it begins: slots leave now and then. */
+/* At any position, since slots expire from time to time. */
 static void truncates_a_draft_of_64_tokens(void **state) {
     (void)state;
     ag_model *const models[] = {windowed, mixed};
@@ -192,7 +192,7 @@ static void rejects_truncation_before_the_window(void **state) {
         assert_int_equal(ag_session_position(s), 700);
         continue_alike(s, untouched, 90);
 
-        /* The oldest position is one that can be gone on from, and so is the first. */
+        /* The oldest reachable position can be continued, and so can position 0. */
         must(ag_session_truncate(
                  untouched, ag_kv_cache_oldest_reachable(ag_session_kv_cache(untouched)), &err),
              &err);
@@ -209,7 +209,7 @@ static void rejects_truncation_before_the_window(void **state) {
 
 /* ---- heads ---- */
 
-/* Numbers and sizes of heads are a layer's own affair. */
+/* Each layer kind has its own number and size of heads. */
 static void layer_kinds_may_differ_in_heads(void **state) {
     (void)state;
     ag_model_spec spec = ag_spec_plain(4, 2, 16);
@@ -245,7 +245,7 @@ static void layer_kinds_may_differ_in_heads(void **state) {
     ag_model_destroy(m);
 }
 
-/* Models that only their configurations tell apart: weights, heads and positions are the same. */
+/* The models differ only in their configuration: weights, heads and positions are equal. */
 static void rejects_a_cache_of_another_window(void **state) {
     (void)state;
     enum { N_MODELS = 4 };
@@ -285,7 +285,7 @@ static void rejects_a_cache_of_another_window(void **state) {
     unlink(path);
 }
 
-/* A draft that may still be taken back is saved as it stands. */
+/* A draft that may be truncated is saved with all its slots. */
 static void rejects_a_cache_larger_than_the_window(void **state) {
     (void)state;
     enum { DRAFT = 400 };

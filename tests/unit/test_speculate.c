@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_speculate [SEED [N]]
- * Drafts change nothing but the time: with them and without, a generation shows the same, ends for
- * the same reason and leaves session and sampler in the same state, to the bit. */
+/* Usage: test_speculate [SEED [N]]
+ *
+ * Drafts change only the time: with and without them a generation shows the same text, ends for the
+ * same reason and leaves session and sampler in the same state, to the bit. */
 #include "support/stride.h"
 #include "text/sampler_filter.h"
 
@@ -18,8 +19,8 @@
 #include <math.h>
 
 #define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
-/* The first has a tokenizer. Then: all layers see everything; most see 24 tokens; most keep a
- * state; half of them see keys and values of others. */
+/* The first model has a tokenizer. The others: no windows; windows of 24 tokens in most layers; a
+ * state in most layers; shared keys and values in half of the layers. */
 static const char *const model_dirs[] = {AG_SOURCE_DIR "/models/demo",
                                          GOLDEN "gqa-llama3rope-sharded",
                                          GOLDEN "gemma3",
@@ -27,7 +28,7 @@ static const char *const model_dirs[] = {AG_SOURCE_DIR "/models/demo",
                                          GOLDEN "qwen3.5",
                                          GOLDEN "gemma4"};
 enum { N_MODELS = sizeof model_dirs / sizeof *model_dirs, MOST_TOKENS = 160, TURNS = 2 };
-enum { LONG_PROMPT = 240 }; /* windows of 24 are about to give slots up */
+enum { LONG_PROMPT = 240 }; /* windows of 24 are about to drop slots */
 
 static unsigned first_seed = 1, n_seeds = 60;
 static ag_backend *backend;
@@ -58,7 +59,7 @@ static int unload(void **state) {
     return 0;
 }
 
-/* ---- what is generated ---- */
+/* ---- generations ---- */
 
 typedef struct setup {
     unsigned seed;
@@ -73,7 +74,7 @@ typedef struct setup {
     size_t n_prompt;
     size_t cancel_after; /* tokens; 0: never */
     bool cancel_session; /* by ag_session_cancel() */
-    ag_model *draft;     /* NULL: drafts come from the text alone */
+    ag_model *draft;     /* NULL: drafts come only from the text */
     uint32_t draft_seq_len;
 } setup;
 
@@ -118,7 +119,7 @@ static void choose_cache(setup *u, const ag_model_info *info) {
     p->eviction.snapkv_window = 8;
 }
 
-/* Short texts that repeat themselves, in part. */
+/* Short texts that repeat themselves in part. */
 static void choose_prompt(setup *u, const ag_model_info *info) {
     const size_t period = 1 + up_to(24);
     u->n_prompt = u->session.max_seq_len == 400 && !up_to(4) ? LONG_PROMPT : 1 + up_to(48);
@@ -153,7 +154,7 @@ static setup choose(unsigned seed) {
     return u;
 }
 
-/* ---- what is seen of it ---- */
+/* ---- results ---- */
 
 typedef struct seen {
     ag_session *session;
@@ -199,7 +200,7 @@ static ag_session *make_draft(const setup *u) {
     return s;
 }
 
-/* A text, and one that goes on from there. */
+/* Generates a text and then its continuation. */
 static void generate(const setup *from, ag_speculate how, seen *out) {
     setup u = *from;
     ag_error err;
@@ -279,9 +280,9 @@ static void drafts_do_not_change_the_text(void **state) {
     for (size_t i = 0; i <= AG_FINISH_CANCELLED; i++) assert_true(n_finished[i] > 2);
 }
 
-/* ---- what drafts bring, and take ---- */
+/* ---- benefit and cost of drafts ---- */
 
-/* A greedy text of a model for which another session of the same model drafts. */
+/* Greedy text, drafted by another session of the same model. */
 static void draft_model_follows_the_text(void **state) {
     (void)state;
     static seen out;
@@ -289,7 +290,7 @@ static void draft_model_follows_the_text(void **state) {
     u.session = ag_session_defaults();
     u.sampler = ag_sampler_defaults();
     u.sampler.temperature = 0;
-    u.sampler.frequency_penalty = 1; /* nothing repeats itself for long */
+    u.sampler.frequency_penalty = 1; /* no long repetitions */
     u.sampler.repetition_window = 400;
     u.generate = ag_generate_defaults();
     u.generate.max_tokens = 60;
@@ -298,19 +299,19 @@ static void draft_model_follows_the_text(void **state) {
         u.prompt[u.n_prompt] = 3 + (int32_t)(u.n_prompt * u.n_prompt * 7 % 200);
     generate(&u, AG_SPECULATE_ALWAYS, &out);
     free(out.logits);
-    assert_true(out.stats[0].n_accepted > 0); /* its taste is another: it penalises nothing */
+    assert_true(out.stats[0].n_accepted > 0); /* it samples differently: without penalties */
     u.sampler.frequency_penalty = 0;
     u.sampler.repetition_penalty = 1;
     generate(&u, AG_SPECULATE_ALWAYS, &out);
     free(out.logits);
-    /* A prompt that is read in other steps is rounded otherwise. */
+    /* A prompt that is read in other steps rounds differently. */
     for (size_t turn = 0; turn < TURNS; turn++) {
         assert_true(out.stats[turn].n_drafted >= 40);
         assert_true(out.stats[turn].n_accepted * 10 >= out.stats[turn].n_drafted * 6);
     }
 }
 
-/* Tokens that came while nobody read along are unknown; what comes after them is not. */
+/* Tokens that were consumed elsewhere are unknown; tokens after them are not. */
 static void draft_model_continues_after_unknown_tokens(void **state) {
     (void)state;
     static seen out;
@@ -348,7 +349,7 @@ static void draft_model_continues_after_unknown_tokens(void **state) {
 
 enum { WRONG_ID = 1 << 20, FAIL_AT = 33 };
 
-/* Allows everything, so many times. */
+/* Sampler filter that allows everything for a number of calls. */
 typedef struct failing_filter {
     ag_token_filter base;
     uint32_t mask[4096 / 32];
@@ -373,7 +374,7 @@ static size_t force_nothing(ag_token_filter *f, int32_t *ids, size_t n) {
     return 0;
 }
 
-/* A text that copies itself, until a token cannot be shown or cannot be chosen; then another. */
+/* Generates a repetitive text until a token cannot be shown or chosen; then another text. */
 static void generate_failing(bool when_chosen, ag_speculate how, seen *out, size_t *drafted) {
     static const ag_token_filter_ops ops = {failing_mask, ignore_token, ignore_reset,
                                             force_nothing};
@@ -413,7 +414,7 @@ static void generate_failing(bool when_chosen, ag_speculate how, seen *out, size
     ag_session_destroy(out->session);
 }
 
-/* Wherever it fails the session stands behind what was shown, as without drafts. */
+/* After any failure the session is at the end of the shown text, as without drafts. */
 static void failed_verify_keeps_shown_tokens(void **state) {
     (void)state;
     static seen want, have;
@@ -473,7 +474,7 @@ static void generate_constrained(const ag_constraint *c, unsigned seed, ag_specu
     ag_session_destroy(out->session);
 }
 
-/* Names of a schema's properties are the only way on: they come as drafts. */
+/* Names of a schema's properties are forced tokens: they are fed as drafts. */
 static void forced_tokens_are_fed_as_drafts(void **state) {
     (void)state;
     static seen want, have;
@@ -543,7 +544,7 @@ static bool count_allocations(void *user, int32_t id, const char *text, size_t l
 static void drafting_does_not_allocate(void **state) {
     (void)state;
     const ag_backend_params params = {.n_threads = 1};
-    ag_backend *fresh; /* whose scratch nothing else has grown */
+    ag_backend *fresh; /* a backend whose scratch nothing else has grown */
     ag_model *tiny;
     ag_error err;
     must(ag_backend_create(&params, &fresh, &err), &err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long drafts are, on machines whose steps cost what they cost here by definition: recorded
- * texts are decoded without a model. */
+/* Draft lengths on simulated machines with defined step costs: recorded texts are decoded without a
+ * model. */
 #include "session/speculate.h"
 
 #include <setjmp.h>
@@ -15,11 +15,12 @@
 #define REPLAY AG_SOURCE_DIR "/tests/data/replay/"
 enum { DRAFT = 7 };
 
-/* Steps of 1 to 8 rows, in steps of one: measured with the shape of Llama 3.2 1B, 2 cores. */
+/* Costs of steps of 1 to 8 rows, relative to one row; measured with the shape of Llama 3.2 1B on 2
+ * cores. */
 typedef struct machine {
     const char *name;
     double cost[DRAFT + 1];
-    double noise; /* a step takes up to so much more, and some a lot more */
+    double noise; /* a step takes up to this share longer, and some much longer */
 } machine;
 
 static const machine machines[] = {
@@ -65,8 +66,7 @@ static double seconds_of(const machine *m, size_t rows) {
     return s;
 }
 
-/* How much faster the text is decoded than one token at a time, by what steps cost without noise.
- */
+/* Returns the speedup of decoding the text with drafts, by costs without noise. */
 static double gain_of(const machine *m, const text *t) {
     ag_speculation *s;
     ag_error err;
@@ -95,7 +95,7 @@ static double gain_of(const machine *m, const text *t) {
     return gain;
 }
 
-static const double least_gain = 0.97; /* of texts that have nothing to guess */
+static const double least_gain = 0.97; /* for texts without repetitions */
 
 static void edited_texts_are_faster(void **state) {
     (void)state;
@@ -128,14 +128,14 @@ static void other_texts_are_not_slower(void **state) {
     }
 }
 
-/* Phrases of 12 tokens that come again, and go on in another way each time. */
+/* Writes phrases of 12 tokens that recur, each time with another continuation. */
 static void write_lure(text *out, size_t n) {
     out->n_prompt = 0;
     for (out->n = 0; out->n < n; out->n++) {
         const size_t phrase = out->n / 14 % 3, at = out->n % 14;
         out->ids[out->n] = at < 12 ? (int32_t)(100 * phrase + at) : 1000 + (int32_t)out->n;
     }
-    /* The phrases themselves are what can be guessed; of them only the ends are left. */
+    /* After the first round keeps only the ends of phrases: the rest can be drafted. */
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
         if (i < 42 || i % 14 >= 9) out->ids[kept++] = out->ids[i];
@@ -152,7 +152,7 @@ static void misleading_text_costs_little(void **state) {
         for (size_t m = 0; m < N_MACHINES; m++) {
             srand(5);
             assert_true(gain_of(&machines[m], &t) >
-                        least_gain - 0.01); /* what a step costs is not known yet */
+                        least_gain - 0.01); /* the cost of a step is not measured yet */
         }
     }
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_step [BACKEND [SEED [short]]]
- * ag_session_step(): whatever shares a step, every session gets what it has alone. */
+/* Usage: test_step [BACKEND [SEED [short]]]
+ *
+ * ag_session_step(): every session of a step gets the logits that it gets alone. */
 #include "support/stride.h"
 #include "unit/step_sessions.h"
 
 enum { MOST_SESSIONS = 64 };
 
 static unsigned seed;
-static bool is_short; /* fewer steps, for devices that take long */
+static bool is_short; /* fewer steps, for slow devices */
 
-/* Logits of a call's rows, as they were delivered. */
+/* Logits of a call's rows, as delivered. */
 typedef struct rows {
     float *values; /* [CHUNK, n_vocab] */
     size_t n, first;
@@ -31,13 +32,13 @@ static rows make_rows(void) {
 
 /* ---- random mixtures ---- */
 
-/* A session in mixed steps, and one that is alone and gets the same tokens. */
+/* A session in mixed steps, and a single session that gets the same tokens. */
 typedef struct pair {
     ag_session *mixed, *alone;
     bool managed;
-    size_t announced; /* tokens of a prompt that is still to come */
+    size_t announced; /* tokens of a prompt that are not fed yet */
     int32_t ids[CHUNK];
-    size_t n_accepted; /* of tokens to verify */
+    size_t n_accepted; /* accepted tokens to verify */
     rows have, want;
 } pair;
 
@@ -60,7 +61,7 @@ static void drop_pair(pair *p) {
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* What the session brings to the next step. */
+/* Returns the session's item for the next step. */
 static ag_step_item random_item(pair *p) {
     ag_error err;
     ag_step_item item = {
@@ -86,8 +87,8 @@ static ag_step_item random_item(pair *p) {
     return item;
 }
 
-/* With a policy steps count: the session alone takes the same ones. Without, a draft is verified in
- * a copy and the session itself never sees what is refused. */
+/* With a policy the number of steps matters: the single session takes the same steps. Without one,
+ * a draft is verified in a copy, so the session never sees rejected tokens. */
 static void consume_alone(pair *p, const ag_step_item *mixed) {
     ag_error err;
     p->want.n = 0;
@@ -145,8 +146,8 @@ static void mixed_step(pair *pairs, size_t n_pairs) {
     }
 }
 
-/* Some sessions are so long that layers with a window have dropped tokens. In few steps a policy
- * drops tokens of what is as long as its budget from the start. */
+/* Some sessions are so long that layers with a window have dropped tokens. In short walks a policy
+ * needs sessions of its budget's length from the start. */
 static size_t first_length(const pair *p, size_t i) {
     if (i % (is_short ? 7 : 6) == 0) return 290;
     return is_short && p->managed ? 44 : (size_t)rand() % 12;
@@ -162,7 +163,7 @@ static void run_mixtures(size_t n_pairs, size_t n_steps) {
         random_ids(ids, n);
         if (n) must(ag_session_prefill(pairs[i].mixed, ids, n, NULL, NULL, &err), &err);
         must(ag_session_fork(pairs[i].mixed, &pairs[i].alone, &err),
-             &err); /* reads nothing again */
+             &err); /* reads no token again */
     }
     for (size_t step = 0; step < n_steps; step++) mixed_step(pairs, n_pairs);
     for (size_t i = 0; i < n_pairs; i++) drop_pair(&pairs[i]);
@@ -179,7 +180,7 @@ static void mixed_items_match_single_sessions(void **state) {
     }
 }
 
-/* ---- which logits ---- */
+/* ---- delivered logits ---- */
 
 static void delivers_the_requested_logits(void **state) {
     (void)state;
@@ -225,7 +226,7 @@ enum { N_TEXTS = 3, TEXT = 40, SHORT_TEXT = 14, DRAFT = 5 };
 
 static size_t text_length(void) { return is_short ? SHORT_TEXT : TEXT; }
 
-/* What sampling from the logits of one token after another gives. */
+/* Writes the text that sampling token by token gives. */
 static void plain_text(size_t text, int32_t prompt, int32_t *out) {
     ag_session *s = make(NULL);
     ag_sampler *sampler = sampler_of(text);
@@ -240,13 +241,12 @@ static void plain_text(size_t text, int32_t prompt, int32_t *out) {
     ag_session_destroy(s);
 }
 
-/* A text whose next tokens are guessed and verified; the guess is right up to some place. */
+/* Text whose drafts are right up to a random token. */
 typedef struct drafted {
     ag_session *session;
     ag_sampler *sampler;
     int32_t want[TEXT], ids[DRAFT], chosen[DRAFT];
-    size_t at,
-        n_right; /* where it stands; draft tokens that are right, the first one not counted */
+    size_t at, n_right; /* current token; draft tokens that are right, without the first */
 } drafted;
 
 static ag_step_item draft(drafted *d) {
@@ -305,7 +305,7 @@ static void drafts_do_not_change_the_text(void **state) {
     }
 }
 
-/* Rows of prompts and decoded tokens in one step, each chosen from as it would be alone. */
+/* Prompt rows and decoded tokens share a step; each is sampled from as alone. */
 static void sampler_matches_a_choice_from_the_logits(void **state) {
     (void)state;
     enum { N = 4 };
@@ -355,7 +355,7 @@ static void sampler_matches_a_choice_from_the_logits(void **state) {
 static void steps_of_known_size_do_not_allocate(void **state) {
     (void)state;
     enum { N = 3 };
-    /* Blocks of a cache in a device's memory are buffers: the steps stay in the first one. */
+    /* A cache block on a device is a buffer of its own: the steps stay in the first block. */
     const int n_steps = backend_name ? 60 : 200;
     ag_session *s[N];
     ag_step_item items[N];

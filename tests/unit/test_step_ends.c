@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_step_ends [BACKEND]
- * Steps that fail, are refused or are cancelled: no session has moved, and the right step works
+/* Usage: test_step_ends [BACKEND]
+ *
+ * Steps that fail, are rejected or are cancelled: no session changes, and a correct step works
  * afterwards. */
 #include "unit/step_sessions.h"
 
@@ -9,10 +10,10 @@ static bool refuse_row(void *user, size_t i, const float *logits) {
     return i != *(const size_t *)user;
 }
 
-/* Two sessions at positions 20 and 3, and copies that take part in nothing. */
+/* Two sessions at positions 20 and 3, with copies that take no part in the step. */
 typedef struct rig {
     ag_session *s[2], *untouched[2];
-    ag_step_item items[2]; /* that would succeed */
+    ag_step_item items[2]; /* of a step that succeeds */
 } rig;
 
 static rig make_rig(void) {
@@ -45,7 +46,7 @@ static void nobody_moved(const rig *r) {
     }
 }
 
-/* The step fails so, and afterwards the right one gives what it would have given at once. */
+/* Checks that the step fails, and that a correct step afterwards gives the expected logits. */
 static void fails(const rig *r, const ag_step_item items[2], ag_status want, const char *message) {
     ag_error err;
     assert_int_equal(ag_session_step(items, 2, &err), want);
@@ -76,7 +77,7 @@ static void failed_step_changes_no_session(void **state) {
     ag_error err;
     assert_int_equal(ag_session_step(r.items, 0, &err), AG_INVALID);
     const struct {
-        ag_step_item item; /* in place of the second */
+        ag_step_item item; /* replaces the second item */
         ag_status want;
         const char *message;
     } cases[] = {
@@ -145,7 +146,7 @@ static void any_session_cancels_a_step(void **state) {
     }
 }
 
-/* Asked when the step has begun. */
+/* Called after the step has begun. */
 static void cancel_meanwhile(void *user, uint64_t now_ms, ag_memory_signals *out) {
     ag_session **s = user;
     (void)now_ms;
@@ -191,7 +192,7 @@ static bool stop_at_once(void *user, uint64_t n_done, uint64_t n) {
     return false;
 }
 
-/* What is announced is taken back by whatever goes wrong: a later step is no part of it. */
+/* Any failure ends the announced prompt: a later step is not part of it. */
 static void failure_ends_an_announced_prompt(void **state) {
     (void)state;
     const int32_t ids[2 * CHUNK] = {3}, outside = -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step that runs out of memory has moved no session, and the same step works afterwards:
- * its logits are those of sessions in which nothing failed. */
+/* Steps that run out of memory: no session changes, and the same step works afterwards with the
+ * logits of sessions in which nothing failed. */
 #include "core/buffer_ops.h"
 #include "core/fail.h"
 #include "support/failing_allocator.h"
@@ -17,10 +17,10 @@
 
 #define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
 
-/* Caches without windows and with them, keys that layers share, states. */
+/* Models without and with windows, with keys that layers share, with states. */
 static const char *const models[] = {"gqa-llama3rope-sharded", "gemma3", "gemma4", "lfm2",
                                      "qwen3.5"};
-/* Sessions of a step: the second is a fork of the first, so both copy the block that they write. */
+/* The second session is a fork of the first, so both copy the block that they write. */
 enum { SESSIONS = 3, STEPS = 4, BLOCK = 128, LONGEST = 40 };
 
 static failing_allocator allocator;
@@ -47,8 +47,8 @@ static void feed(ag_session *s, size_t n) {
     must(ag_session_prefill(s, ids, n, NULL, NULL, &err), &err);
 }
 
-/* The first session's next slot is the last one of its blocks; of the others' blocks some are
- * shared, some end on the way. */
+/* The first session's next slot is the last of its blocks. The other sessions' blocks are shared in
+ * part, and some end within the step. */
 static void make(const ag_eviction_policy *policy, ag_session *out[SESSIONS]) {
     ag_session_params p = ag_session_defaults();
     ag_error err;
@@ -85,8 +85,8 @@ static ag_status step(ag_session *s[SESSIONS], ag_error *err) {
     return ag_session_step(items, SESSIONS, err);
 }
 
-/* Each step is tried with no allocation, with one, and so on, until it succeeds. Returns how many
- * tries failed. */
+/* Tries each step with 0, 1, 2, ... allocations until it succeeds. Returns the number of failures.
+ */
 static size_t run(const ag_eviction_policy *policy) {
     ag_session *s[SESSIONS], *want[SESSIONS];
     size_t n_failed = 0;
@@ -153,7 +153,7 @@ int main(void) {
     good_memory = memory->ops;
     ag_memory_ops failing_memory = *good_memory;
     failing_memory.alloc = alloc;
-    failing_memory.commits_at_once = true; /* so that caches grow in steps */
+    failing_memory.commits_at_once = true; /* makes caches grow in steps */
     memory->ops = &failing_memory;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     memory->ops = good_memory;
