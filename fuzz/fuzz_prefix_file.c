@@ -19,7 +19,7 @@
 enum { N_PROMPT = 96, N_TOKENS = 4, UNSEALED = 128, SESSION = 1, BOTH = 2, HEAD_BYTES = 24 };
 enum { PREFIX_PATH, SESSION_PATH, N_PATHS };
 
-static char dir[512], parked[600], paths[N_PATHS][700];
+static char dir[512], prefix_dir[600], paths[N_PATHS][700];
 static edited_file files[N_PATHS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -72,7 +72,7 @@ static uint64_t serve(void) {
     ag_serving *s = NULL;
     ag_served_model *m;
     p.backend.n_threads = 1;
-    p.prefix_dir = parked;
+    p.prefix_dir = prefix_dir;
     mp.model = ag_model_defaults();
     mp.session.max_seq_len = 160;
     must(ag_serving_create(&p, &s, NULL) == AG_OK);
@@ -84,11 +84,11 @@ static uint64_t serve(void) {
 }
 
 static void empty_directory(void) {
-    DIR *d = opendir(parked);
+    DIR *d = opendir(prefix_dir);
     for (struct dirent *e; d && (e = readdir(d));) {
         char path[900];
         if (e->d_name[0] == '.') continue;
-        snprintf(path, sizeof path, "%s/%s", parked, e->d_name);
+        snprintf(path, sizeof path, "%s/%s", prefix_dir, e->d_name);
         unlink(path);
     }
     if (d) closedir(d);
@@ -97,7 +97,7 @@ static void empty_directory(void) {
 static void clean_up(void) {
     for (int i = 0; i < N_PATHS; i++) free(files[i].data);
     empty_directory();
-    rmdir(parked);
+    rmdir(prefix_dir);
     tiny_model_remove(dir);
 }
 
@@ -105,14 +105,14 @@ static void set_up(void) {
     static const char *const ends[N_PATHS] = {".prefix", ".session"};
     const tiny_model tiny = {.dtype = "F32", .with_tokenizer = true};
     must(tiny_model_write(&tiny, dir, sizeof dir));
-    snprintf(parked, sizeof parked, "%s-parked", dir);
+    snprintf(prefix_dir, sizeof prefix_dir, "%s-parked", dir);
     serve();
-    DIR *d = opendir(parked);
+    DIR *d = opendir(prefix_dir);
     must(d);
     for (struct dirent *e; (e = readdir(d));) {
         for (int i = 0; i < N_PATHS; i++) {
             if (!strstr(e->d_name, ends[i])) continue;
-            snprintf(paths[i], sizeof paths[i], "%s/%.60s", parked, e->d_name);
+            snprintf(paths[i], sizeof paths[i], "%s/%.60s", prefix_dir, e->d_name);
             files[i] = edited_file_read(paths[i]);
         }
     }

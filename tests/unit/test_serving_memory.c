@@ -401,14 +401,14 @@ static void ends_a_request_when_its_constraint_outgrows_memory(void **state) {
 
 /* ---- freed memory ---- */
 
-static ag_status drop_parked(ag_serving *s, ag_serving_job *job, ag_error *err) {
+static ag_status drop_entries(ag_serving *s, ag_serving_job *job, ag_error *err) {
     (void)job, (void)err;
     ag_prefix_store_drop_all(&s->prefixes.store);
     return AG_OK;
 }
 
 /* Caches conversations of alternating lengths, which fragments the heap. */
-static void park_many(size_t n, unsigned seed) {
+static void cache_many(size_t n, unsigned seed) {
     enum { N_IDS = LONGEST / 2 };
     static int32_t ids[N_IDS];
     for (size_t i = 0; i < n; i++) {
@@ -425,16 +425,16 @@ static void dropped_sessions_return_their_memory(void **state) {
     (void)state;
     start_engine(NULL);
     demo = add_model("demo", WHOLE_DEMO);
-    park_many(3, 100); /* fills the working heap */
-    ag_serving_job job = {.run = drop_parked};
+    cache_many(3, 100); /* fills the working heap */
+    ag_serving_job job = {.run = drop_entries};
     must(ag_serving_run_job(serving, &job, &err), &err);
     const uint64_t base = occupied();
-    park_many(CROWD, 200);
+    cache_many(CROWD, 200);
     ag_serving_get_stats(serving, &stats);
     assert_int_equal(stats.n_prefix_entries, CROWD);
     const uint64_t full = occupied();
     assert_true(full > base + (64 << 20));
-    ag_serving_job again = {.run = drop_parked};
+    ag_serving_job again = {.run = drop_entries};
     must(ag_serving_run_job(serving, &again, &err), &err);
     const uint64_t after = occupied(), twentieth = base / 20, least = 16 << 20;
     if (after > base + (twentieth > least ? twentieth : least))

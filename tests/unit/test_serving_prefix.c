@@ -333,7 +333,7 @@ static void keeps_no_session_without_space(void **state) {
 }
 
 /* A conversation is one entry, after any number of turns. */
-static bool count_held(void *user, const ag_resident_session *h) {
+static bool count_sessions(void *user, const ag_resident_session *h) {
     size_t *n = user;
     assert_string_equal(h->scope, "anna");
     assert_string_equal(h->model, "model-0");
@@ -356,7 +356,7 @@ static void conversation_is_cached_once(void **state) {
         hear(&t, &clients[0].answers[0]);
     }
     assert_int_equal(n_prefix_entries(&stats), 1);
-    ag_serving_each_session(serving, count_held, &n);
+    ag_serving_each_session(serving, count_sessions, &n);
     assert_int_equal(n, 1);
     assert_int_equal(stats.n_prompt_tokens - stats.n_cached_tokens, 100 + 3 * 10);
 }
