@@ -3,9 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/backend_ops.h"
-#include "core/checksum.h"
 #include "core/fail.h"
-#include "core/little_endian.h"
 #include "formats/checksummed_file.h"
 #include "formats/file.h"
 #include "platform/clock.h"
@@ -14,65 +12,13 @@
 #include "session/session_impl.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    N_NUMBERS = 10,
-    HEADER_BYTES = 8 + 4 * N_NUMBERS,
-    VERSION = 1,
-    NO_SCOPE = -1,
     MIN_TOKENS = 64, /* shorter sessions are not written */
     MIN_GAIN = 32    /* tokens that a file must save beyond what memory holds */
 };
-static const char magic[8] = "AGPREFIX";
-
-/* Parameters in which a session and a request must agree. */
-typedef struct file_key {
-    uint32_t max_seq_len, prefill_chunk, k_type, v_type, k_rotation;
-} file_key;
-
-struct ag_prefix_file {
-    struct ag_prefix_file *next;
-    char name[24];       /* 16 hexadecimal digits */
-    char *model, *scope; /* scope NULL: of requests without one */
-    char *policy;        /* from policy_text(); NULL: no policy */
-    bool has_evicted;    /* tokens have been evicted: only its end can be continued */
-    file_key key;
-    ag_ids ids;
-    uint64_t bytes;
-    double used_at; /* seconds since the epoch, as file times */
-};
-
-static file_key key_of(const ag_session_params *p) {
-    return (file_key){p->max_seq_len, p->prefill_chunk, (uint32_t)p->k_type, (uint32_t)p->v_type,
-                      (uint32_t)p->k_rotation};
-}
-
-static bool same_key(const file_key *a, const file_key *b) { return !memcmp(a, b, sizeof *a); }
-
-/* Returns a policy's name and parameters as text; NULL without a policy. *unknown: the policy is
- * not of the library or watches memory, so another process cannot recognise it. */
-static char *policy_text(const ag_session_params *p, bool *unknown) {
-    const ag_eviction_params *e = &p->eviction;
-    char text[320];
-    *unknown = e->memory.threshold_bytes > 0;
-    if (!e->policy || *unknown) return NULL;
-    *unknown = e->policy_params || e->head_shares || e->on_eviction ||
-               ag_eviction_policy_find(e->policy->name) != e->policy;
-    if (*unknown) return NULL;
-    snprintf(text, sizeof text, "%.64s %u %llu %.9g %u %u %u %u %d %u %u %d%s%s%s", e->policy->name,
-             e->budget_tokens, (unsigned long long)e->budget_bytes, (double)e->budget_ratio,
-             e->protected_prefix, e->recent, e->slack, e->window, (int)e->prefill, e->snapkv_window,
-             e->snapkv_kernel, (int)e->snapkv_pool,
-             e->head_budget == AG_HEAD_BUDGET_EVEN ? "" : " ",
-             e->head_budget == AG_HEAD_BUDGET_EVEN ? "" : ag_head_budget_name(e->head_budget),
-             e->spill && e->spill->path ? " spill" : "");
-    char *copy = ag_strdup(text);
-    *unknown = !copy;
-    return copy;
-}
 
 static void warn(const ag_prefix_files *files, const ag_error *err) {
     ag_backend_log(files->backend, AG_LOG_WARN, "%s", err->msg);
@@ -107,15 +53,6 @@ static ag_status check_directory(const char *dir, ag_error *err) {
 
 /* ---- list of files ---- */
 
-static void release_file(ag_prefix_file *f) {
-    if (!f) return;
-    ag_ids_free(&f->ids);
-    ag_free(f->model);
-    ag_free(f->scope);
-    ag_free(f->policy);
-    ag_free(f);
-}
-
 static void unlink_file(ag_prefix_files *files, ag_prefix_file *f) {
     ag_prefix_file **at = &files->first;
     while (*at != f) at = &(*at)->next;
@@ -135,7 +72,7 @@ static void remove_named(ag_prefix_files *files, const char *name) {
 static void remove_file(ag_prefix_files *files, ag_prefix_file *f) {
     unlink_file(files, f);
     remove_named(files, f->name);
-    release_file(f);
+    ag_prefix_file_destroy(f);
 }
 
 /* Removes the least recently used files, except one that is being reloaded. */
@@ -156,95 +93,9 @@ void ag_prefix_files_release(ag_prefix_files *files) {
     while (files->first) {
         ag_prefix_file *f = files->first;
         files->first = f->next;
-        release_file(f);
+        ag_prefix_file_destroy(f);
     }
     ag_free(files->dir);
-}
-
-/* ---- NAME.prefix ---- */
-
-static ag_status put_metadata(ag_checksummed_writer *w, const ag_prefix_file *f, ag_error *err) {
-    const uint32_t scope = f->scope ? (uint32_t)strlen(f->scope) : (uint32_t)NO_SCOPE;
-    /* A replay can evict tokens without a policy: the policy is written as "" then. */
-    const char *policy = f->policy ? f->policy : f->has_evicted ? "" : NULL;
-    const uint32_t numbers[N_NUMBERS] = {VERSION,
-                                         f->key.max_seq_len,
-                                         f->key.prefill_chunk,
-                                         f->key.k_type,
-                                         f->key.v_type,
-                                         f->key.k_rotation,
-                                         (uint32_t)strlen(f->model),
-                                         scope,
-                                         (uint32_t)f->ids.n,
-                                         policy ? 1 + (uint32_t)strlen(policy) : 0};
-    unsigned char header[HEADER_BYTES];
-    memcpy(header, magic, sizeof magic);
-    for (int i = 0; i < N_NUMBERS; i++) ag_put_number(header + 8 + 4 * i, numbers[i], 4);
-    AG_TRY(ag_checksummed_put(w, header, sizeof header, err));
-    AG_TRY(ag_checksummed_put(w, f->model, strlen(f->model), err));
-    if (f->scope) AG_TRY(ag_checksummed_put(w, f->scope, strlen(f->scope), err));
-    if (policy) {
-        AG_TRY(ag_checksummed_put(w, f->has_evicted ? "+" : "-", 1, err));
-        AG_TRY(ag_checksummed_put(w, policy, strlen(policy), err));
-    }
-    for (size_t i = 0; i < f->ids.n; i++) {
-        unsigned char id[4];
-        ag_put_number(id, (uint32_t)f->ids.data[i], 4);
-        AG_TRY(ag_checksummed_put(w, id, sizeof id, err));
-    }
-    return AG_OK;
-}
-
-static ag_status write_metadata(const ag_prefix_file *f, const char *path, ag_error *err) {
-    ag_checksummed_writer w = {.hooks = NULL};
-    ag_status st = ag_checksummed_writer_open(&w, path, err);
-    if (st == AG_OK) st = put_metadata(&w, f, err);
-    if (st == AG_OK) st = ag_checksummed_writer_commit(&w, err);
-    ag_checksummed_writer_close(&w);
-    return st;
-}
-
-static ag_status get_text(ag_checksummed_reader *r, uint32_t n, char **out, ag_error *err) {
-    *out = ag_calloc(1, (size_t)n + 1);
-    if (!*out) return AG_FAIL(err, NOMEM, "text of %u bytes", n);
-    return ag_checksummed_get(r, *out, n, err);
-}
-
-static ag_status get_metadata(ag_checksummed_reader *r, ag_prefix_file *f, ag_error *err) {
-    unsigned char header[HEADER_BYTES];
-    uint32_t n[N_NUMBERS];
-    AG_TRY(ag_checksummed_get(r, header, sizeof header, err));
-    for (int i = 0; i < N_NUMBERS; i++) n[i] = (uint32_t)ag_get_number(header + 8 + 4 * i, 4);
-    const bool scoped = n[7] != (uint32_t)NO_SCOPE;
-    const uint64_t bytes = HEADER_BYTES + (uint64_t)n[6] + (scoped ? n[7] : 0) + n[9] +
-                           4 * (uint64_t)n[8] + AG_CHECKSUM_BYTES;
-    if (memcmp(header, magic, sizeof magic) != 0 || n[0] != VERSION || bytes != r->size)
-        return AG_FAIL(err, FORMAT, "%s: damaged, or written by another version", r->path);
-    f->key = (file_key){n[1], n[2], n[3], n[4], n[5]};
-    AG_TRY(get_text(r, n[6], &f->model, err));
-    if (scoped) AG_TRY(get_text(r, n[7], &f->scope, err));
-    if (n[9]) {
-        char evicted;
-        AG_TRY(ag_checksummed_get(r, &evicted, 1, err));
-        f->has_evicted = evicted == '+';
-        if (n[9] > 1) AG_TRY(get_text(r, n[9] - 1, &f->policy, err));
-    }
-    f->ids = (ag_ids){.data = ag_calloc((size_t)n[8] + 1, sizeof *f->ids.data), .cap = n[8]};
-    if (!f->ids.data) return AG_FAIL(err, NOMEM, "list of %u ids", n[8]);
-    for (; f->ids.n < n[8]; f->ids.n++) {
-        unsigned char id[4];
-        AG_TRY(ag_checksummed_get(r, id, sizeof id, err));
-        f->ids.data[f->ids.n] = (int32_t)ag_get_number(id, 4);
-    }
-    return ag_checksummed_reader_check(r, err);
-}
-
-static ag_status read_metadata(const char *path, ag_prefix_file *f, ag_error *err) {
-    ag_checksummed_reader r = {.fd = -1};
-    ag_status st = ag_checksummed_reader_open(&r, path, err);
-    if (st == AG_OK) st = get_metadata(&r, f, err);
-    ag_checksummed_reader_close(&r);
-    return st;
 }
 
 /* ---- opening ---- */
@@ -268,7 +119,7 @@ static void load_file(ag_prefix_files *files, const char *name) {
     path_of(files, f->name, "session", session);
     const bool is_own =
         is_own_file(path, &f->bytes, &f->used_at) && is_own_file(session, &f->bytes, &f->used_at);
-    const ag_status st = is_own ? read_metadata(path, f, &err) : AG_OK;
+    const ag_status st = is_own ? ag_prefix_file_read(path, f, &err) : AG_OK;
     if (is_own && st == AG_OK) {
         f->next = files->first;
         files->first = f;
@@ -278,7 +129,7 @@ static void load_file(ag_prefix_files *files, const char *name) {
         warn(files, &err);
         remove_named(files, f->name);
     }
-    release_file(f);
+    ag_prefix_file_destroy(f);
 }
 
 ag_status ag_prefix_files_open(ag_prefix_files *files, const char *dir, uint64_t max_bytes,
@@ -304,37 +155,6 @@ ag_status ag_prefix_files_open(ag_prefix_files *files, const char *dir, uint64_t
 
 /* ---- writing ---- */
 
-static void name_file(ag_prefix_file *f) {
-    ag_checksum sum;
-    ag_checksum_begin(&sum);
-    ag_checksum_add(&sum, f->model, strlen(f->model) + 1);
-    if (f->scope) ag_checksum_add(&sum, f->scope, strlen(f->scope) + 1);
-    if (f->policy) ag_checksum_add(&sum, f->policy, strlen(f->policy) + 1);
-    ag_checksum_add(&sum, &f->key, sizeof f->key);
-    ag_checksum_add(&sum, f->ids.data, f->ids.n * sizeof *f->ids.data);
-    snprintf(f->name, sizeof f->name, "%016" PRIx64, ag_checksum_value(&sum));
-}
-
-static ag_prefix_file *make_file(const ag_prefix_entry *k) {
-    ag_prefix_file *f = ag_calloc(1, sizeof *f);
-    if (!f) return NULL;
-    bool unknown;
-    f->key = key_of(&k->params);
-    f->policy = policy_text(&k->params, &unknown);
-    f->has_evicted = k->has_evicted;
-    f->model = ag_strdup(k->model->name);
-    f->scope = k->scope ? ag_strdup(k->scope) : NULL;
-    f->ids.data = ag_malloc(k->ids.n * sizeof *f->ids.data);
-    if (!f->model || (k->scope && !f->scope) || !f->ids.data || unknown) {
-        release_file(f);
-        return NULL;
-    }
-    f->ids.n = f->ids.cap = k->ids.n;
-    memcpy(f->ids.data, k->ids.data, k->ids.n * sizeof *f->ids.data);
-    name_file(f);
-    return f;
-}
-
 /* Lets the engine run during disk I/O. */
 static ag_io_hooks io_hooks_of(ag_prefix_files *files) {
     return (ag_io_hooks){
@@ -351,7 +171,7 @@ static ag_status write_file(ag_prefix_files *files, const ag_prefix_entry *k, ag
     AG_TRY(ag_session_save_with_hooks(k->session, session, k->model->tokenizer, f->ids.data,
                                       f->ids.n, &hooks, err));
     ag_engine_lock_release(files->lock);
-    ag_status st = write_metadata(f, path, err);
+    ag_status st = ag_prefix_file_write(f, path, err);
     if (st == AG_OK && !(is_own_file(path, &f->bytes, &f->used_at) &&
                          is_own_file(session, &f->bytes, &f->used_at)))
         st = AG_FAIL(err, IO, "%s: the file disappeared after it was written", session);
@@ -364,8 +184,8 @@ static void remove_covered(ag_prefix_files *files, const ag_prefix_file *new, bo
     for (ag_prefix_file *f = files->first, *next; f; f = next) {
         next = f->next;
         if (f == files->fetch.file || strcmp(f->model, new->model) != 0 ||
-            !ag_same_text(f->scope, new->scope) || !same_key(&f->key, &new->key) || f->policy ||
-            new->policy || new->has_evicted || f->ids.n >= new->ids.n || !can_rewind ||
+            !ag_same_text(f->scope, new->scope) || !ag_prefix_file_same_key(&f->key, &new->key) ||
+            f->policy || new->policy || new->has_evicted || f->ids.n >= new->ids.n || !can_rewind ||
             memcmp(f->ids.data, new->ids.data, f->ids.n * sizeof *f->ids.data) != 0)
             continue;
         remove_file(files, f);
@@ -383,9 +203,9 @@ bool ag_prefix_files_should_write(ag_prefix_files *files, const ag_prefix_entry 
     /* A session larger than the directory's limit is not written. */
     const ag_kv_cache *cache = ag_session_kv_cache(k->session);
     if (ag_kv_cache_memory_usage_bytes(cache) > files->max_bytes) return false;
-    ag_prefix_file *f = make_file(k), *same = f ? find_file(files, f->name) : NULL;
+    ag_prefix_file *f = ag_prefix_file_create(k), *same = f ? find_file(files, f->name) : NULL;
     if (same) same->used_at = ag_wall_clock_s(); /* it was reloaded from that file */
-    release_file(f);
+    ag_prefix_file_destroy(f);
     return f && !same;
 }
 
@@ -399,14 +219,14 @@ static void count_write(ag_prefix_files *files, ag_status st, const ag_error *er
 
 static void write_one(ag_prefix_files *files, ag_prefix_entry *k) {
     ag_error err;
-    ag_prefix_file *f = make_file(k);
+    ag_prefix_file *f = ag_prefix_file_create(k);
     if (!f) return;
     ag_prefix_store_set_state(files->store, k, AG_PREFIX_WRITING);
     const ag_status st = write_file(files, k, f, &err);
     count_write(files, st, &err);
     if (st != AG_OK) {
         remove_named(files, f->name);
-        release_file(f);
+        ag_prefix_file_destroy(f);
         return;
     }
     f->used_at = ag_wall_clock_s();
@@ -427,14 +247,14 @@ static size_t common_ids(const ag_ids *ids, const ag_served_request *r) {
 ag_prefix_file *ag_prefix_files_find(ag_prefix_files *files, const ag_served_request *r,
                                      size_t better_than) {
     const ag_session_params *params = &r->p.session;
-    const file_key key = key_of(params);
+    const ag_prefix_file_key key = ag_prefix_file_key_of(params);
     bool unknown;
-    char *policy = policy_text(params, &unknown);
+    char *policy = ag_prefix_file_policy(params, &unknown);
     const bool can_rewind = !ag_model_needs_prompt_copies(&r->p.model->info) && !policy;
     ag_prefix_file *best = NULL;
     for (ag_prefix_file *f = files->first; f && !unknown; f = f->next) {
         if (strcmp(f->model, r->p.model->name) != 0 || !ag_same_text(f->scope, r->p.scope) ||
-            !ag_same_text(f->policy, policy) || !same_key(&f->key, &key))
+            !ag_same_text(f->policy, policy) || !ag_prefix_file_same_key(&f->key, &key))
             continue;
         const size_t n = common_ids(&f->ids, r);
         const bool rewinds = can_rewind && !f->has_evicted;

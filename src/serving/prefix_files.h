@@ -8,10 +8,8 @@
 #define AG_SERVING_PREFIX_FILES_H
 
 #include "serving/engine_lock.h"
-#include "serving/prefix_store.h"
+#include "serving/prefix_file.h"
 #include "serving/request.h"
-
-typedef struct ag_prefix_file ag_prefix_file;
 
 /* The session that is being reloaded from its file, one at a time. */
 typedef struct ag_prefix_fetch {
