@@ -16,21 +16,19 @@ static size_t common_length(const int32_t *a, size_t n, const int32_t *b, size_t
 
 /* Returns how many of n common tokens can be used, given a session that has consumed `end`. The
  * last token of a prompt is always read: its logits are needed. */
-static size_t usable_length(const ag_session *session, const ag_served_request *r,
-                            const ag_session_params *params, size_t n, size_t end,
-                            bool has_evicted) {
+static size_t usable_length(const ag_session *session, const ag_served_request *r, size_t n,
+                            size_t end, bool has_evicted) {
     if (n >= r->p.n_prompt) n = r->p.n_prompt - 1;
     if (n == end) return n;
     if (has_evicted || ag_session_evictions(session)->n_evictions ||
-        ag_prefix_accumulates_scores(params))
+        ag_prefix_accumulates_scores(&r->p.session))
         return 0;
     return n >= ag_session_oldest_reachable(session) ? n : 0;
 }
 
-static bool may_share(const ag_served_request *o, const ag_served_request *r,
-                      const ag_session_params *params) {
+static bool may_share(const ag_served_request *o, const ag_served_request *r) {
     return o->p.model == r->p.model && !o->p.no_prefix && ag_same_text(o->p.scope, r->p.scope) &&
-           !is_managed(params) && ag_prefix_same_params(&o->p.session, params);
+           !is_managed(&r->p.session) && ag_prefix_same_params(&o->p.session, &r->p.session);
 }
 
 /* Rounds n down to full chunks if session o began at a chunk boundary: then the remaining prompt is
@@ -47,29 +45,27 @@ static bool is_worth_a_fork(const ag_served_request *r, size_t n) {
     return n >= MIN_FORK_TOKENS || n + 1 == r->p.n_prompt;
 }
 
-static void match_running(ag_serving *s, const ag_served_request *r,
-                          const ag_session_params *params, ag_prefix *best) {
+static void match_running(ag_serving *s, const ag_served_request *r, ag_prefix *best) {
     for (const ag_served_request *o = s->queue.running; o; o = o->next) {
-        if (!may_share(o, r, params)) continue;
+        if (!may_share(o, r)) continue;
         ag_session *session = o->session;
         for (size_t i = 0; !session && i < o->p.n_answers; i++) session = o->answers[i].session;
         if (!session) continue;
         const size_t end = ag_session_position(session);
         const size_t read = end < o->p.n_prompt ? end : o->p.n_prompt;
         size_t n = common_length(r->p.prompt, r->p.n_prompt, o->p.prompt, read);
-        n = usable_length(session, r, params, full_chunks(s, o, n), end, false);
+        n = usable_length(session, r, full_chunks(s, o, n), end, false);
         if (n > best->n && is_worth_a_fork(r, n)) *best = (ag_prefix){.session = session, .n = n};
     }
 }
 
-static void match_entries(ag_serving *s, const ag_served_request *r,
-                          const ag_session_params *params, ag_prefix *best) {
+static void match_entries(ag_serving *s, const ag_served_request *r, ag_prefix *best) {
     for (ag_prefix_entry *k = s->prefixes.store.entries; k; k = k->next) {
         if (k->model != r->p.model || !ag_same_text(k->scope, r->p.scope) ||
-            !ag_prefix_same_params(&k->params, params))
+            !ag_prefix_same_params(&k->params, &r->p.session))
             continue;
         size_t n = common_length(r->p.prompt, r->p.n_prompt, k->ids.data, k->ids.n);
-        n = usable_length(k->session, r, params, n, k->ids.n, k->has_evicted);
+        n = usable_length(k->session, r, n, k->ids.n, k->has_evicted);
         if (n <= best->n || (n != k->ids.n && !is_worth_a_fork(r, n))) continue;
         *best = (ag_prefix){.entry = k,
                             .session = k->session,
@@ -86,11 +82,10 @@ enum { MIN_TOKENS_TO_WAIT_FOR = 256 };
 
 /* Returns whether another request is reading a longer common prefix. Not for models whose sessions
  * cannot go back: they would have to be forked at that very token. */
-static bool is_being_read(const ag_serving *s, const ag_served_request *r,
-                          const ag_session_params *params, size_t n_found) {
+static bool is_being_read(const ag_serving *s, const ag_served_request *r, size_t n_found) {
     if (ag_model_needs_prompt_copies(&r->p.model->info)) return false;
     for (const ag_served_request *o = s->queue.running; o; o = o->next) {
-        if (!o->session || o->status != AG_OK || !may_share(o, r, params)) continue;
+        if (!o->session || o->status != AG_OK || !may_share(o, r)) continue;
         size_t n = common_length(r->p.prompt, r->p.n_prompt - 1, o->p.prompt, o->p.n_prompt);
         n = full_chunks(s, o, n);
         if (n > ag_session_position(o->session) && n >= n_found + MIN_TOKENS_TO_WAIT_FOR)
@@ -121,17 +116,16 @@ static ag_status fetch_from_file(ag_serving *s, ag_served_request *r, size_t bet
 }
 
 ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag_error *err) {
-    const ag_session_params *params = &r->p.session;
     *out = (ag_prefix){0};
     if (r->p.no_prefix) return AG_OK;
-    match_entries(s, r, params, out);
-    match_running(s, r, params, out);
+    match_entries(s, r, out);
+    match_running(s, r, out);
     const size_t n_found = out->n;
     if (out->entry) out->entry->pinned = true; /* memory for the reload must not be taken from it */
     const ag_status st = fetch_from_file(s, r, n_found, err);
     if (out->entry) out->entry->pinned = false;
     if (st != AG_OK) return st;
-    if (r->may_wait_for_prefix && is_being_read(s, r, params, n_found))
+    if (r->may_wait_for_prefix && is_being_read(s, r, n_found))
         return AG_FAIL(err, BUSY, "the request must wait: another one is reading the same prefix");
     /* Keeps the entry in memory until the request has begun. */
     if (out->entry && out->entry->state == AG_PREFIX_QUEUED)
