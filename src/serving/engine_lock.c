@@ -57,7 +57,7 @@ void ag_engine_lock_wait(ag_engine_lock *l) {
 /* ---- the file thread ---- */
 
 /* Returns false if there is no work and there will be none. */
-static bool wait_for_work(ag_engine_lock *l) {
+static bool wait_for_files(ag_engine_lock *l) {
     ag_mutex_lock(l->mutex);
     while (!l->has_work && !l->is_ending) ag_condition_wait(&l->changed, l->mutex);
     const bool any = l->has_work;
@@ -68,7 +68,7 @@ static bool wait_for_work(ag_engine_lock *l) {
 
 static void *file_thread_main(void *lock) {
     ag_engine_lock *l = lock;
-    while (wait_for_work(l)) {
+    while (wait_for_files(l)) {
         ag_engine_lock_acquire(l);
         while (l->run_next(l->run_user)) { /* the engine runs a step between two files */
             hand_back(l);

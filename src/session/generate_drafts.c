@@ -101,7 +101,7 @@ typedef struct verification {
 
 /* Shows and accepts a choice before the sampler continues. If the text ends here, no further choice
  * may use random numbers. If a later choice fails, this one stays shown. */
-static bool accept_choice(void *user, size_t i, int32_t id) {
+static bool show_choice(void *user, size_t i, int32_t id) {
     verification *v = user;
     ag_generation *g = v->g;
     v->n_fed = i + 1;
@@ -112,7 +112,7 @@ static bool accept_choice(void *user, size_t i, int32_t id) {
 
 /* Truncates to the accepted tokens. The logits are those of the last accepted row and stay valid.
  */
-static ag_status roll_back(ag_session *s, uint32_t position, ag_error *err) {
+static ag_status truncate_draft(ag_session *s, uint32_t position, ag_error *err) {
     const ag_logits_location location = s->logits.location;
     const ag_top_k top = s->logits.top;
     AG_TRY(ag_session_truncate(s, position, err));
@@ -144,7 +144,7 @@ static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t 
         .logits = AG_LOGITS_ALL,
         .sampler = g->params->sampler,
         .chosen = chosen,
-        .on_chosen = accept_choice,
+        .on_chosen = show_choice,
         .on_chosen_user = &v,
     };
     const ag_status stepped = ag_session_step(&item, 1, err);
@@ -152,14 +152,14 @@ static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t 
         feed_again(s, ids, v.n_fed);
         return stepped;
     }
-    const ag_status rolled_back =
-        roll_back(s, position + (uint32_t)v.n_fed, v.status == AG_OK ? err : NULL);
+    const ag_status truncated =
+        truncate_draft(s, position + (uint32_t)v.n_fed, v.status == AG_OK ? err : NULL);
     AG_TRY(v.status);
     *id = chosen[v.n_fed - 1];
     g->stats->n_draft_steps++;
     g->stats->n_drafted += n - 1;
     g->stats->n_accepted += v.n_fed - 1;
-    return rolled_back;
+    return truncated;
 }
 
 /* Stops drafting once the session is cancelled. */

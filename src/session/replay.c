@@ -189,8 +189,8 @@ typedef struct head_slots {
     uint32_t n_sinks, begin, end;
 } head_slots;
 
-static head_slots slots_of(const replay *r, uint32_t layer, uint32_t head, uint32_t begin,
-                           uint32_t end) {
+static head_slots chunk_slots(const replay *r, uint32_t layer, uint32_t head, uint32_t begin,
+                              uint32_t end) {
     const ag_kv_cache *c = r->s->cache;
     head_slots in = {.begin = slot_from(c, layer, head, begin),
                      .end = slot_from(c, layer, head, end)};
@@ -214,7 +214,7 @@ static ag_status fork_cache(replay *r, uint32_t begin, uint32_t end, uint32_t st
     uint32_t *until = r->until;
     for (uint32_t l = 0; ag_kv_cache_layer(r->cache, l); l++) {
         for (uint32_t h = 0; h < ag_kv_cache_layer(r->cache, l)->n_kv_heads; h++, until++) {
-            head_slots in = slots_of(r, l, h, begin, end);
+            head_slots in = chunk_slots(r, l, h, begin, end);
             if (has_window(r->cache, l)) {
                 in = (head_slots){.end = slot_from(r->cache, l, h, start)};
             }
@@ -240,7 +240,7 @@ static ag_status store_scores(const replay *r, uint32_t begin, uint32_t end, ag_
         if (!has_window(r->cache, l)) AG_TRY(ag_score_sums_fetch(r->sums, l, err));
         for (uint32_t h = 0; h < n_heads; h++, head++) {
             if (has_window(r->cache, l)) continue;
-            const head_slots in = slots_of(r, l, h, begin, end);
+            const head_slots in = chunk_slots(r, l, h, begin, end);
             memcpy(r->out->of + r->out->first[head] + in.begin,
                    ag_score_sums_of(r->sums, l, h) + in.n_sinks,
                    (in.end - in.begin) * sizeof(float));
@@ -256,7 +256,7 @@ static bool has_slots(const replay *r, uint32_t begin, uint32_t end) {
     const ag_kv_cache *c = r->s->cache;
     for (uint32_t l = 0; ag_kv_cache_layer(c, l); l++) {
         for (uint32_t h = 0; h < ag_kv_cache_layer(c, l)->n_kv_heads && !has_window(c, l); h++) {
-            const head_slots in = slots_of(r, l, h, begin, end);
+            const head_slots in = chunk_slots(r, l, h, begin, end);
             if (in.end > in.begin) return true;
         }
     }

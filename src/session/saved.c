@@ -141,7 +141,7 @@ static saved_state state_of(ag_session *s, size_t n_ids) {
     };
 }
 
-static uint32_t *slots_of(ag_session *s, ag_error *err) {
+static uint32_t *count_slots(ag_session *s, ag_error *err) {
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
     uint32_t *n_slots = ag_calloc(n_heads(s), sizeof *n_slots), *next = n_slots;
     if (!n_slots) AG_FAIL(err, NOMEM, "lengths of %zu heads", n_heads(s));
@@ -166,7 +166,7 @@ ag_status ag_session_save_with_hooks(ag_session *s, const char *path, const ag_t
     AG_TRY(ag_session_fetch_logits(s, err));
     ag_saved_fingerprint fingerprint;
     AG_TRY(ag_saved_fingerprint_of(s, tokenizer, &fingerprint, err));
-    uint32_t *n_slots = slots_of(s, err);
+    uint32_t *n_slots = count_slots(s, err);
     if (!n_slots) return AG_NOMEM;
     const saved_state state = state_of(s, n_ids);
     ag_checksummed_writer w = {.hooks = hooks};

@@ -134,7 +134,7 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
 /* ---- step ---- */
 
 /* Restores the sessions' state before the step. */
-static void roll_back(const ag_step_item *items, size_t n) {
+static void restore_sessions(const ag_step_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ag_session *s = items[i].session;
         ag_cache_manager_abandon(s->manager);
@@ -186,7 +186,7 @@ ag_status ag_session_step(const ag_step_item items[], size_t n, ag_error *err) {
     if (st == AG_OK) st = ag_step_deliver_logits(items, n, computed, err);
     if (st == AG_CANCELLED) consume_cancel(items, n);
     if (st == AG_OK) finish_items(items, n);
-    else roll_back(items, n);
+    else restore_sessions(items, n);
     return st;
 }
 
