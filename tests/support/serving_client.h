@@ -12,7 +12,7 @@ enum { CLIENT_TOKENS = 1024, CLIENT_ANSWERS = 4 };
 typedef struct client_answer {
     int32_t ids[CLIENT_TOKENS];
     float logprobs[CLIENT_TOKENS];
-    ag_logprob first_top[20]; /* of the first token */
+    ag_logprob first_top[20]; /* most likely alternatives of the first token */
     size_t n;
     char text[16384];
     size_t len;

@@ -56,7 +56,7 @@ static void does_not_draft_after_a_one_token_match(void **state) {
     ag_ngram_lookup_destroy(l);
 }
 
-/* Of several matches the longest is used. */
+/* The longest of several matches is used. */
 static void prefers_the_longer_match(void **state) {
     (void)state;
     ag_ngram_lookup *l = make(100);

@@ -108,7 +108,7 @@ static void cancels_a_request_while_it_starts(void **state) {
     send_request(&clients[0], &p);
     finish(&clients[0], AG_CANCELLED);
     assert_false(atomic_load(&cancels_at_start));
-    assert_true(clients[0].answers[0].n <= 1); /* of the step that was running */
+    assert_true(clients[0].answers[0].n <= 1); /* chosen by the step that was running */
 }
 
 /* ---- failed steps ---- */

@@ -559,7 +559,8 @@ static void bounds_the_bytes_queued_for_writing(void **state) {
     }
     ag_serving_get_stats(serving, &stats);
     assert_true(stats.n_prefix_entries > 1 && stats.n_prefix_entries < N);
-    assert_true(stats.prefix_bytes < 24 * MIB); /* of 40: one is being written, 16 MiB may wait */
+    assert_true(stats.prefix_bytes <
+                24 * MIB); /* 40 were evicted: one is being written, 16 MiB wait */
     set_stuck(false);
 }
 

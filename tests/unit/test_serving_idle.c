@@ -163,7 +163,7 @@ static void keeps_short_and_managed_sessions_unchanged(void **state) {
     assert_true(a.kv_bytes > 0 && b.kv_bytes > 0);
     p = ask(&t, 2);
     run_request(&clients[2], &p);
-    assert_true(wait_replays(1)); /* they were cached before this one */
+    assert_true(wait_replays(1)); /* the others were cached before this one */
     assert_int_equal(held_of(few.n + 1).kv_bytes, a.kv_bytes);
     assert_int_equal(held_of(managed.n + 1).kv_bytes, b.kv_bytes);
     assert_int_equal(stats_now().n_replays, 1);

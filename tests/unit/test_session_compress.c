@@ -177,7 +177,7 @@ static void retains_the_best_slots_of_all_heads(void **state) {
     assert_int_equal(report.n_replayed, n_replayed);
     assert_int_equal(all_slots(s), N * HEADS / 4);
     assert_int_equal(ag_session_position(s), N);
-    float least = INFINITY, most = 0; /* of retained slots, and of evicted ones */
+    float least = INFINITY, most = 0; /* scores of retained and of evicted slots */
     for (uint32_t head = 0; head < HEADS; head++) {
         const float *of = scores.of + scores.first[head];
         uint32_t at = 0;

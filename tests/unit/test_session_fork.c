@@ -104,7 +104,7 @@ static void eight_forks_of_a_prefix_match_sessions(void **state) {
         alone[i] = make("none");
         feed(alone[i], 400, 0);
     }
-    /* They alternate, so each writes to blocks that others share. */
+    /* The forks alternate, so each writes to blocks that others share. */
     for (size_t step = 0; step < 20; step++) {
         for (size_t i = 0; i < N; i++) {
             decode(forks[i], 1, i);
@@ -201,7 +201,7 @@ static void eviction_returns_only_unshared_bytes(void **state) {
     assert_true(ag_session_evictions(fork)->n_evictions > 0);
     size_t with_copies = in_use();
     ag_session_reset(fork);
-    assert_int_equal(with_copies - in_use(), kv_bytes(root)); /* 290 slots in as many blocks */
+    assert_int_equal(with_copies - in_use(), kv_bytes(root)); /* 290 slots in equally many blocks */
     ag_session_destroy(root);
     ag_session_destroy(fork);
 }

@@ -13,7 +13,7 @@ static bool refuse_row(void *user, size_t i, const float *logits) {
 /* Two sessions at positions 20 and 3, with copies that take no part in the step. */
 typedef struct rig {
     ag_session *s[2], *untouched[2];
-    ag_step_item items[2]; /* of a step that succeeds */
+    ag_step_item items[2]; /* items of a step that succeeds */
 } rig;
 
 static rig make_rig(void) {
