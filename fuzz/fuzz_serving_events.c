@@ -175,7 +175,7 @@ static void *run_client(void *user) {
 }
 
 /* Reports a number for each kind of request, what preceded it, and how it ended. */
-static void tell_outcomes(const client *c) {
+static void report_outcomes(const client *c) {
     uint32_t before = 0;
     for (size_t i = 0; i < c->n_requests; i++) {
         const request *r = &c->requests[i];
@@ -199,7 +199,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     }
     for (size_t i = 0; i < N_CLIENTS; i++) {
         pthread_join(threads[i], NULL);
-        tell_outcomes(&clients[i]);
+        report_outcomes(&clients[i]);
     }
     free(clients);
     return 0;

@@ -274,7 +274,7 @@ static void replace_by_link(const char *path) {
     assert_int_equal(symlink(elsewhere, path), 0);
 }
 
-static void nothing_comes_of(void (*what)(const char *path), const char *end_of_name) {
+static void assert_ignored(void (*what)(const char *path), const char *end_of_name) {
     ag_serving_params p = in_dir();
     talk t = {.seed = 6};
     char elsewhere[128];
@@ -298,14 +298,14 @@ static void nothing_comes_of(void (*what)(const char *path), const char *end_of_
 
 static void ignores_damaged_files(void **state) {
     (void)state;
-    nothing_comes_of(damage, ".session");
-    nothing_comes_of(damage, ".prefix");
+    assert_ignored(damage, ".session");
+    assert_ignored(damage, ".prefix");
 }
 
 static void does_not_follow_links(void **state) {
     (void)state;
-    nothing_comes_of(replace_by_link, ".session");
-    nothing_comes_of(replace_by_link, ".prefix");
+    assert_ignored(replace_by_link, ".session");
+    assert_ignored(replace_by_link, ".prefix");
 }
 
 static void rejects_a_directory_open_to_others(void **state) {

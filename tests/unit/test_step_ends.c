@@ -38,7 +38,7 @@ static void drop_rig(rig *r) {
     }
 }
 
-static void nobody_moved(const rig *r) {
+static void assert_unchanged(const rig *r) {
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(ag_session_position(r->s[i]), ag_session_position(r->untouched[i]));
         assert_int_equal(ag_kv_cache_length(ag_session_kv_cache(r->s[i])),
@@ -51,7 +51,7 @@ static void fails(const rig *r, const ag_step_item items[2], ag_status want, con
     ag_error err;
     assert_int_equal(ag_session_step(items, 2, &err), want);
     if (!strstr(err.msg, message)) fail_msg("'%s' does not say '%s'", err.msg, message);
-    nobody_moved(r);
+    assert_unchanged(r);
 }
 
 static void goes_on(rig *r) {
@@ -61,7 +61,7 @@ static void goes_on(rig *r) {
         must(ag_session_prefill(r->untouched[i], some_ids, r->items[i].n, NULL, NULL, &err), &err);
         same_logits(r->s[i], r->untouched[i]);
     }
-    nobody_moved(r);
+    assert_unchanged(r);
 }
 
 static void failed_step_changes_no_session(void **state) {
