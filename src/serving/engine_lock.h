@@ -28,6 +28,7 @@ typedef struct ag_engine_lock {
     void *before_disk_user;
 } ag_engine_lock;
 
+/* Initialises the lock without a file thread. `mutex` and `engine_work` are borrowed. */
 void ag_engine_lock_init(ag_engine_lock *l, ag_mutex *mutex, ag_condition *engine_work);
 void ag_engine_lock_destroy(ag_engine_lock *l);
 
@@ -41,7 +42,8 @@ void ag_engine_lock_close(ag_engine_lock *l);
 /* Wakes the file thread: there is something to save or to restore. */
 void ag_engine_lock_notify(ag_engine_lock *l);
 
-/* File thread. `lock` is an ag_engine_lock. Without a file thread they do nothing. */
+/* File thread. Acquire the lock, waiting until the engine thread yields, and release it. `lock` is
+ * an ag_engine_lock. Without a file thread they do nothing. */
 void ag_engine_lock_acquire(void *lock);
 void ag_engine_lock_release(void *lock);
 

@@ -30,6 +30,7 @@ typedef struct ag_mask_thread {
     void *before_job_user;
 } ag_mask_thread;
 
+/* Initialises the struct; ag_mask_thread_open() starts the thread. */
 void ag_mask_thread_init(ag_mask_thread *t, ag_mutex *mutex, ag_condition *engine_work);
 void ag_mask_thread_destroy(ag_mask_thread *t);
 ag_status ag_mask_thread_open(ag_mask_thread *t, ag_error *err);
@@ -58,6 +59,7 @@ bool ag_mask_group_is_ready(ag_mask_group *g, size_t answer);
 ag_status ag_mask_group_failure(ag_mask_group *g, size_t answer, ag_error *err);
 /* Returns whether no job runs until the limit is raised. */
 bool ag_mask_group_needs_memory(ag_mask_group *g);
+/* Sets a higher limit, so that jobs of the group run again. */
 void ag_mask_group_raise_limit(ag_mask_group *g, uint64_t limit);
 /* Returns whether a job runs or can run. The caller holds the mutex. */
 bool ag_mask_group_is_working(const ag_mask_group *g);

@@ -44,6 +44,7 @@ typedef struct ag_served_models {
     atomic_size_t n;
 } ag_served_models;
 
+/* Frees the model and its names. Its weights must be unloaded. */
 void ag_served_model_destroy(ag_served_model *m);
 /* Returns whether `name` is the model's name or an alias. The caller holds the engine's mutex. */
 bool ag_served_model_has_name(const ag_served_model *m, const char *name);

@@ -33,6 +33,7 @@ ag_status ag_prefix_file_write(const ag_prefix_file *f, const char *path, ag_err
 /* Reads all fields but name, bytes and used_at. AG_FORMAT: damaged. */
 ag_status ag_prefix_file_read(const char *path, ag_prefix_file *f, ag_error *err);
 
+/* Return the key of session parameters, and whether two keys are equal. */
 ag_prefix_file_key ag_prefix_file_key_of(const ag_session_params *p);
 bool ag_prefix_file_same_key(const ag_prefix_file_key *a, const ag_prefix_file_key *b);
 /* Returns a policy's name and parameters as text; NULL without a policy. *unknown: the policy is

@@ -37,6 +37,7 @@ typedef struct ag_prefix_files {
  */
 ag_status ag_prefix_files_open(ag_prefix_files *files, const char *dir, uint64_t max_bytes,
                                ag_error *err);
+/* Frees the list. The files stay. */
 void ag_prefix_files_release(ag_prefix_files *files);
 /* Returns whether an entry that leaves memory must be written first. */
 bool ag_prefix_files_should_write(ag_prefix_files *files, const ag_prefix_entry *k);

@@ -62,9 +62,12 @@ ag_resident_session ag_resident_session_of(ag_session *session, uint64_t id,
  * if there is no memory or another entry covers it. */
 bool ag_prefix_store_add(ag_prefix_store *store, const ag_prefix_entry *like, ag_session *session,
                          ag_ids *ids);
+/* Destroy an entry, or all, at once and without a file. */
 void ag_prefix_store_drop(ag_prefix_store *store, ag_prefix_entry *k);
 void ag_prefix_store_drop_all(ag_prefix_store *store);
+/* Sets the state of an entry and keeps n_writing up to date. */
 void ag_prefix_store_set_state(ag_prefix_store *store, ag_prefix_entry *k, ag_prefix_state state);
+/* Returns whether an entry is of this model. */
 bool ag_prefix_store_has(const ag_prefix_store *store, const ag_served_model *m);
 /* Returns the unpinned entry in that state that is cheapest to lose: longest idle per token to read
  * again. NULL: none. */

@@ -78,9 +78,11 @@ const char *ag_request_client_name(const ag_request_params *p);
  * tokens. */
 ag_status ag_served_request_create(const ag_request_params *params, uint32_t chunk,
                                    ag_served_request **out, ag_error *err);
+/* Frees the request with its answers, sessions, constraint and masks. */
 void ag_served_request_destroy(ag_served_request *r);
 /* Completes the event with the request's token counts and reports it to the caller. */
 void ag_request_send_event(const ag_served_request *r, ag_request_event *e);
+/* Frees what the answer owns and clears it. */
 void ag_answer_release(ag_answer *a);
 
 #endif

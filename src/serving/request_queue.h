@@ -55,28 +55,34 @@ uint64_t ag_request_queue_max_bytes(uint64_t memory_limit);
  * exceeds the queue; AG_CANCELLED: the queue is closed. */
 ag_status ag_request_queue_reserve(ag_request_queue *q, const char *client_name, uint64_t bytes,
                                    ag_serving_client **client, ag_error *err);
+/* Gives a reserved place back. */
 void ag_request_queue_release(ag_request_queue *q, ag_serving_client *client, uint64_t bytes);
 /* Appends to the waiting requests. Its place has been reserved. */
 ag_status ag_request_queue_append(ag_request_queue *q, ag_served_request *r, ag_request_id *id,
                                   ag_error *err);
+/* Marks a request as cancelled, if it has not ended, and wakes the engine thread. */
 void ag_request_queue_cancel(ag_request_queue *q, ag_request_id id);
+/* Returns an id that no request or cached session has had. */
 uint64_t ag_request_queue_new_id(ag_request_queue *q);
 /* Engine thread. Removes a request from `list`, which is &q->waiting or &q->running. */
 void ag_request_queue_remove(ag_request_queue *q, ag_served_request **list, ag_served_request *r);
 /* Engine thread. Moves a request from the waiting to the end of the running ones. */
 void ag_request_queue_start(ag_request_queue *q, ag_served_request *r);
 
-/* clients.c. The caller of the first four holds the mutex. */
+/* clients.c. The caller of the first four functions holds the mutex. */
 /* Returns the client of this name, for one request more. NULL: out of memory. */
 ag_serving_client *ag_client_acquire(ag_request_queue *q, const char *name);
+/* Ends one request of the client. Frees the client after its last one. */
 void ag_client_release(ag_request_queue *q, ag_serving_client *c);
 /* Reserves a place in the queue. Fails with AG_BUSY if the client has its share, or all places are
  * taken and no other client exceeds its share. */
 ag_status ag_client_reserve_place(ag_request_queue *q, ag_serving_client *c, uint64_t bytes,
                                   ag_error *err);
+/* Frees the request's place, unless it has been displaced. */
 void ag_client_release_place(ag_request_queue *q, const ag_served_request *r);
 /* Returns whether the request must leave the free places of running answers to other clients. */
 bool ag_client_must_wait(ag_request_queue *q, const ag_served_request *r);
+/* Clears the prompt rows of every client. */
 void ag_client_begin_step(ag_request_queue *q);
 /* Returns the number of requests that still read a prompt, and sets n_reading of each client. */
 size_t ag_client_count_readers(ag_request_queue *q, const ag_served_model *m);

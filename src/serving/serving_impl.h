@@ -69,6 +69,7 @@ ag_status ag_request_prompt_read(ag_serving *s, ag_served_request *r, ag_error *
 void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_error *err);
 
 /* answer.c */
+/* Creates sampler and decoder of answer `index`, with the seed of that answer. */
 ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_error *err);
 /* Chooses the next token of an answer that has logits, and emits it. Without a mask yet, it marks
  * the answer as late. */
@@ -100,6 +101,7 @@ void ag_idle_work(ag_serving *s);
 /* stats.c */
 /* Publishes statistics and the list of sessions: always, or if the last ones are old. */
 void ag_serving_publish(ag_serving *s, bool always);
+/* Drops a reference; the last one frees the list. NULL: nothing. */
 void ag_session_list_release(ag_serving *s, ag_session_list *list);
 
 #endif
