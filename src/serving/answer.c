@@ -121,6 +121,7 @@ static size_t n_before_stop(const ag_answer *a) {
     return n;
 }
 
+/* Reports the end of the answer: reason, ids without the stop string, times. */
 static void send_answered(const ag_answer *a) {
     const ag_served_request *r = a->request;
     const double first = a->first_at > 0 ? a->first_at : ag_now_s();
@@ -177,6 +178,8 @@ static bool ends_text(const ag_request_params *p, int32_t id) {
     return false;
 }
 
+/* Ends the answer if `e->id` ends the text. Otherwise appends it, emits its text, ends the answer
+ * at a limit, and requests the next mask. */
 static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, ag_error *err) {
     const ag_request_params *p = &a->request->p;
     bool stopped = false;
@@ -204,6 +207,7 @@ static void insert_top(ag_logprob *top, size_t n, size_t *n_found, int32_t id, f
     top[at] = (ag_logprob){.id = id, .logprob = logit};
 }
 
+/* Returns the log probability of `id`, and writes those of the n most likely tokens to top. */
 static float logprob_of(const float *logits, size_t n_vocab, int32_t id, ag_logprob *top,
                         size_t n) {
     float largest = -INFINITY;
@@ -219,6 +223,7 @@ static float logprob_of(const float *logits, size_t n_vocab, int32_t id, ag_logp
     return (float)((double)logits[id] - log_sum);
 }
 
+/* Samples a token from the session's logits and accepts it. */
 static ag_status choose(ag_serving *s, ag_answer *a, ag_error *err) {
     const ag_request_params *p = &a->request->p;
     const float *logits = ag_session_logits(a->session);

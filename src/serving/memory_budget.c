@@ -71,6 +71,8 @@ static uint64_t unused_part(uint64_t reserved, uint64_t in_use) {
     return reserved > in_use ? reserved - in_use : 0;
 }
 
+/* Returns the bytes that are reserved and not used yet: of running requests, of a reload, and of
+ * workspaces that are not resident. */
 static uint64_t outstanding(const ag_memory_budget *b) {
     uint64_t bytes = 0;
     for (const ag_served_request *r = b->queue->running; r; r = r->next) {

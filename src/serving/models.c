@@ -43,6 +43,7 @@ static ag_status read_tokenizer(ag_served_model *m, const char *jinja, ag_error 
     return st;
 }
 
+/* Reads everything but the weights, and checks the parameters. */
 static ag_status read_metadata(ag_served_model *m, const ag_served_model_params *p, ag_error *err) {
     ag_session_plan plan;
     m->name = ag_strdup(p->name);
@@ -68,6 +69,7 @@ static ag_served_model *find_named(const ag_serving *s, const char *name) {
     return NULL;
 }
 
+/* Adds the model to the list. Its name must be free. */
 static ag_status list_model(ag_serving *s, ag_served_model *m, ag_error *err) {
     ag_status st = AG_OK;
     ag_mutex_lock(&s->lock);
@@ -171,6 +173,7 @@ static void count_scratch(ag_serving *s, ag_served_model *m, uint64_t used_befor
     m->scratch_remaining = m->scratch_bytes > resident ? m->scratch_bytes - resident : 0;
 }
 
+/* Loads the weights and counts their bytes. */
 static ag_status load_weights(ag_serving *s, ag_served_model *m, ag_error *err) {
     const ag_memory *mem = ag_backend_memory(s->backend);
     const uint64_t before = ag_memory_bytes_in_use(mem), used = own_bytes(s);

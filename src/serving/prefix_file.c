@@ -92,6 +92,8 @@ ag_prefix_file *ag_prefix_file_create(const ag_prefix_entry *k) {
 
 /* ---- writing ---- */
 
+/* Format: magic, N_NUMBERS numbers of 4 bytes, model, scope, '+' or '-' (evicted) with policy, ids.
+ */
 static ag_status put_metadata(ag_checksummed_writer *w, const ag_prefix_file *f, ag_error *err) {
     const uint32_t scope = f->scope ? (uint32_t)strlen(f->scope) : (uint32_t)NO_SCOPE;
     /* A replay can evict tokens without a policy: the policy is written as "" then. */

@@ -41,6 +41,7 @@ static bool is_own_file(const char *path, uint64_t *bytes, double *changed_at) {
     return true;
 }
 
+/* Creates the directory if need be. It must be this user's own, and closed to others. */
 static ag_status check_directory(const char *dir, ag_error *err) {
     ag_file_info info;
     if (!ag_directory_make(dir) || !ag_file_stat_link(dir, &info))
@@ -109,6 +110,7 @@ static void remove_orphan(ag_prefix_files *files, const char *entry) {
     if (!ag_file_stat_link(path, &metadata) && errno == ENOENT) remove_named(files, name);
 }
 
+/* Adds a file to the list. Removes it if it is damaged. */
 static void load_file(ag_prefix_files *files, const char *name) {
     char path[PATH_MAX], session[PATH_MAX];
     ag_error err;
@@ -217,6 +219,7 @@ static void count_write(ag_prefix_files *files, ag_status st, const ag_error *er
     files->has_failed_writing = st != AG_OK;
 }
 
+/* Writes an entry to a file and adds the file to the list. */
 static void write_one(ag_prefix_files *files, ag_prefix_entry *k) {
     ag_error err;
     ag_prefix_file *f = ag_prefix_file_create(k);
@@ -293,6 +296,7 @@ static void end_fetch(ag_prefix_files *files) {
     files->fetch.file = NULL;
 }
 
+/* Creates a session from the file. Its tokens must be those of the description. */
 static ag_status restore_file(ag_prefix_files *files, const ag_prefix_fetch *fetch,
                               ag_session **out, ag_error *err) {
     char path[PATH_MAX];
@@ -317,6 +321,7 @@ static ag_status restore_file(ag_prefix_files *files, const ag_prefix_fetch *fet
     return st;
 }
 
+/* Reloads the session of the current fetch and adds it to the store. */
 static void read_one(ag_prefix_files *files) {
     ag_prefix_fetch *fetch = &files->fetch;
     ag_prefix_file *f = fetch->file;

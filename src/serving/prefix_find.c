@@ -45,6 +45,7 @@ static bool is_worth_a_fork(const ag_served_request *r, size_t n) {
     return n >= MIN_FORK_TOKENS || n + 1 == r->p.n_prompt;
 }
 
+/* Replaces *best by a longer prefix of a running request, if there is one. */
 static void match_running(ag_serving *s, const ag_served_request *r, ag_prefix *best) {
     for (const ag_served_request *o = s->queue.running; o; o = o->next) {
         if (!may_share(o, r)) continue;
@@ -59,6 +60,7 @@ static void match_running(ag_serving *s, const ag_served_request *r, ag_prefix *
     }
 }
 
+/* Replaces *best by a longer prefix in the store, if there is one. */
 static void match_entries(ag_serving *s, const ag_served_request *r, ag_prefix *best) {
     for (ag_prefix_entry *k = s->prefixes.store.entries; k; k = k->next) {
         if (k->model != r->p.model || !ag_same_text(k->scope, r->p.scope) ||

@@ -44,6 +44,7 @@ static void after_chunk(ag_serving *s, ag_served_request *r, size_t n) {
     if (st != AG_OK) fail_request(r, st, &err);
 }
 
+/* Counts the pass, advances prompts and chooses tokens of answers. */
 static void after_pass(ag_serving *s, const step_pass *p) {
     ag_served_model *m = p->requests[0]->p.model;
     s->now.n_steps++;
@@ -105,6 +106,7 @@ static void run_items(ag_serving *s, step_pass *p) {
 
 /* ---- next tokens ---- */
 
+/* Runs the next token of every answer of a model. Returns the number of rows. */
 static size_t decode(ag_serving *s, const ag_served_model *m) {
     const size_t max = batch_invariant_rows(s);
     step_pass p = {.n = 0};

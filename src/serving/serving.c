@@ -82,6 +82,7 @@ static bool wait_for_work(ag_serving *s) {
     return is_running;
 }
 
+/* Runs the queued jobs, or cancels them. */
 static void run_jobs(ag_serving *s, bool cancel) {
     for (;;) {
         ag_mutex_lock(&s->lock);
@@ -113,6 +114,8 @@ ag_status ag_serving_run_job(ag_serving *s, ag_serving_job *job, ag_error *err) 
     return job->status;
 }
 
+/* Returns whether the request was cancelled, was displaced or has reached its deadline, with the
+ * error to report. */
 static bool must_end(const ag_served_request *r, double now, ag_error *err) {
     if (atomic_load_explicit(&r->cancelled, memory_order_relaxed)) {
         AG_FAIL(err, CANCELLED, "the request was cancelled");
@@ -197,6 +200,7 @@ static void end_all(ag_serving *s, ag_served_request **list) {
     end_due(s, list);
 }
 
+/* Loop of the engine thread: jobs, ends, admissions, one step, statistics, idle work. */
 static void *engine_main(void *user) {
     ag_serving *s = user;
     while (wait_for_work(s)) {
@@ -241,6 +245,7 @@ static ag_status check_params(const ag_serving_params *p, ag_error *err) {
     return AG_OK;
 }
 
+/* Stops the threads and frees everything. The engine thread has ended, or never ran. */
 static void release(ag_serving *s) {
     ag_prefix_files_queue_all(&s->prefixes.files);
     ag_engine_lock_close(&s->engine_lock);
@@ -262,6 +267,7 @@ static void release(ag_serving *s) {
     ag_free(s);
 }
 
+/* Fails if the process exceeds the memory limit before it loads a model. */
 static ag_status check_base(const ag_serving *s, ag_error *err) {
     if (!s->params.memory_limit) return AG_OK;
     const uint64_t used = ag_memory_budget_used(&s->budget);

@@ -80,6 +80,7 @@ static void count_requests(ag_serving *s) {
     now->n_prefix_failed = s->prefixes.files.n_failed;
 }
 
+/* Updates the bytes of weights, caches, workspaces and the process. */
 static void count_memory(ag_serving *s) {
     ag_serving_stats *now = &s->now;
     const ag_memory *mem = ag_backend_memory(s->backend);

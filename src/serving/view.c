@@ -57,6 +57,7 @@ static ag_status add_runs(view_builder *b, const uint32_t *positions, uint32_t n
     return AG_OK;
 }
 
+/* Adds the runs of one head. */
 static ag_status add_head(view_builder *b, const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
                           ag_error *err) {
     const uint32_t n = ag_kv_cache_n_slots(c, layer, kv_head);

@@ -130,6 +130,7 @@ static ag_status compact_heads(const compressed *c, const ag_slot_scores *scores
     return AG_OK;
 }
 
+/* Retains the listed slots in copies of cache and sums, then swaps the copies in. */
 static ag_status apply(ag_session *s, const ag_slot_scores *scores, uint32_t *retained, size_t n,
                        ag_error *err) {
     compressed c = {0};
@@ -145,6 +146,7 @@ static ag_status apply(ag_session *s, const ag_slot_scores *scores, uint32_t *re
     return st;
 }
 
+/* Retains the n slots with the highest scores. */
 static ag_status retain_best(ag_session *s, const ag_slot_scores *scores, size_t n, ag_error *err) {
     const size_t all = scores->first[scores->n_heads];
     uint32_t *retained = ag_calloc(all, sizeof *retained), *work = ag_calloc(all, sizeof *work);

@@ -36,6 +36,7 @@ const char *ag_finish_detail(ag_finish f) {
 
 ag_generate_params ag_generate_defaults(void) { return (ag_generate_params){.max_tokens = 128}; }
 
+/* Chooses the first token from the prompt's logits, then runs steps until the generation ends. */
 static ag_status decode_loop(ag_generation *g, double start, ag_error *err) {
     int32_t id;
     AG_TRY(ag_session_choose(g->session, g->params->sampler, &id, err));

@@ -130,6 +130,8 @@ static void feed_again(ag_session *s, const int32_t *ids, size_t n) {
     if (n) (void)ag_session_step(&item, 1, NULL);
 }
 
+/* Feeds ids[0..n): the chosen token and a draft. Keeps the tokens up to the first choice that
+ * differs. *id becomes that choice. */
 static ag_status verify(ag_generation *g, const int32_t *ids, size_t n, int32_t *id,
                         ag_error *err) {
     ag_session *s = g->session;

@@ -272,6 +272,8 @@ static uint32_t start_of(const replay *r, uint32_t end) {
     return start > end ? start : end;
 }
 
+/* Runs the text through the model in steps, and collects the attention weights of the scored slots.
+ */
 static ag_status feed(replay *r, uint32_t start, ag_error *err) {
     ag_session *s = r->s;
     for (uint32_t at = 0, n; at < r->n_text; at += n) {

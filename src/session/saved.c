@@ -90,6 +90,7 @@ static ag_status put_turns(ag_checksummed_writer *w, const ag_session *s, const 
     return put_numbers(w, ag_cache_manager_turns(s->manager)->first, state->n_turns, err);
 }
 
+/* Writes header, fingerprint, counts, ids, logits, cache, sums, states and spilled blocks. */
 static ag_status put_all(ag_checksummed_writer *w, ag_session *s,
                          const ag_saved_fingerprint *fingerprint, const saved_state *state,
                          const uint32_t *n_slots, const int32_t *ids, ag_error *err) {
@@ -369,6 +370,7 @@ static ag_status get_logits(restoration *r, ag_error *err) {
     return AG_OK;
 }
 
+/* Reads cache, sums, states and spilled blocks into new objects. */
 static ag_status get_cache(restoration *r, ag_error *err) {
     ag_session *s = r->session;
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);

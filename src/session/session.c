@@ -162,6 +162,7 @@ ag_status ag_session_reserve_rows(ag_session *s, uint32_t n_rows, ag_error *err)
     return ag_session_make_logit_rows(s, err);
 }
 
+/* Creates the cache manager of the policy, with the rotation of each cached layer. */
 static ag_status make_manager(ag_session *s, ag_error *err) {
     const ag_model *m = s->model;
     ag_rope_table *rope = ag_calloc(m->info.n_layers, sizeof *rope);
@@ -250,6 +251,7 @@ static ag_status check_shareable(const ag_session *s, const ag_session *fork, ag
                    "cannot fork: the fork would use other longrope frequencies than the session");
 }
 
+/* Creates a session of these parameters that shares the cache of s and copies its state. */
 static ag_status fork_session(ag_session *s, const ag_session_params *params, ag_session **out,
                               ag_error *err) {
     *out = NULL;

@@ -82,6 +82,7 @@ static size_t n_without_output(const ag_step_item *item) {
     return item->logits == AG_LOGITS_LAST ? item->n - 1 : item->n;
 }
 
+/* Prepares cache and policy for the item, and describes it as a sequence of the pass. */
 static ag_status begin_item(const ag_step_item *item, ag_sequence *seq, ag_error *err) {
     ag_session *s = item->session;
     if (!s->manager) AG_TRY(ag_kv_cache_expire(s->cache, s->position, err));
@@ -115,6 +116,7 @@ static ag_status device_step(const ag_step_item *item, ag_sequence *seq, bool *d
     return s->logits.copied ? AG_OK : ag_buffer_sync(s->logits.owner, err);
 }
 
+/* Runs all items through the model. *has_logits: the device has computed the logits too. */
 static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits, ag_error *err) {
     ag_model *m = items[0].session->model;
     size_t n_rows = 0;
@@ -133,7 +135,8 @@ static ag_status run_pass(const ag_step_item *items, size_t n, bool *has_logits,
 
 /* ---- step ---- */
 
-/* Restores the sessions' state before the step. */
+/* Truncates the sessions to their position before the step. Their logits are lost, and announced
+ * prompts end. */
 static void restore_sessions(const ag_step_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
         ag_session *s = items[i].session;
