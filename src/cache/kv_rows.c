@@ -9,10 +9,6 @@
 
 #include <string.h>
 
-bool ag_kv_cache_has_rows(const ag_kv_cache *c) {
-    return c->at[0].pool && !ag_backend_memory(c->backend)->ops->commits_at_once;
-}
-
 /* ---- where rows lie ---- */
 
 static uint8_t *block_at(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot) {

@@ -14,8 +14,6 @@ typedef struct ag_kv_rows {
     uint8_t *k, *v;      /* [n] rows of head_dim values */
 } ag_kv_rows;
 
-/* Whether the host sees every block of the cache. */
-bool ag_kv_cache_has_rows(const ag_kv_cache *c);
 /* The rows of slots[0..n), ascending; out->v may be NULL. AG_FORMAT if a value cannot be kept in
  * the types of `out`. values [head_dim] to write on. */
 ag_status ag_kv_cache_get_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head,

@@ -48,12 +48,6 @@ void ag_f32_to_bf16_row(void *dst, const float *src, size_t n);
  * vector units of any width up to 8 follow without changing the result. */
 enum { AG_LANES = 8 };
 
-static inline float ag_block_sum(const float *x) {
-    float v[AG_LANES];
-    for (int l = 0; l < AG_LANES; l++) v[l] = (x[l] + x[l + 8]) + (x[l + 16] + x[l + 24]);
-    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
-
 static inline void ag_block_range(const float *x, float *lowest, float *highest) {
     float lo[AG_LANES], hi[AG_LANES];
     for (int l = 0; l < AG_LANES; l++) lo[l] = hi[l] = x[l];
