@@ -11,14 +11,6 @@ typedef struct operands {
     ag_tensor in[AG_OP_VALUES], out[AG_OP_VALUES];
 } operands;
 
-ag_tensor ag_pass_value(const ag_pass *pass, uint16_t value) {
-    const ag_value *v = &pass->program->values[value];
-    return (ag_tensor){.dtype = AG_F32,
-                       .shape = ag_shape_2d(pass->n_rows, v->cols),
-                       .offset = (size_t)v->offset * pass->ws->shape.n_rows * sizeof(float),
-                       .buffer = pass->ws->storage};
-}
-
 static void find_operands(const ag_pass *pass, const ag_op *op, operands *at) {
     for (int i = 0; i < AG_OP_VALUES; i++) {
         if (op->in[i] != AG_NONE) at->in[i] = ag_pass_value(pass, op->in[i]);

@@ -3,38 +3,7 @@
 #ifndef AG_LAYERS_RUN_H
 #define AG_LAYERS_RUN_H
 
-#include "core/program.h"
-#include "layers/attention.h"
-#include "layers/workspace.h"
-
-/* Called on the engine's thread after operations of a pass, for timing and for tests. Operations
- * [first, next) have run, perhaps as one; first == next: operation `first` is the next one, and
- * none of this pass, or of this call for logits, has run. An error ends the pass. */
-typedef struct ag_op_hook {
-    ag_status (*after)(void *user, uint32_t first, uint32_t next, ag_error *err);
-    void *user;
-} ag_op_hook;
-
-static inline ag_status ag_op_hook_call(const ag_op_hook *hook, uint32_t first, uint32_t next,
-                                        ag_error *err) {
-    return hook ? hook->after(hook->user, first, next, err) : AG_OK;
-}
-
-typedef struct ag_pass {
-    ag_backend *backend;
-    const ag_program *program;
-    const ag_bound_weight *weights; /* [program->n_weights] */
-    ag_tensor (*inv_freq)[2];       /* [tables] for short and for long texts, on the host */
-    ag_workspace *ws;
-    size_t n_rows;
-    const ag_sequence *seqs;
-    size_t n_seqs;
-    ag_sequence *narrowed;  /* space for as many sequences: those that go on from `cut` */
-    const ag_op_hook *hook; /* NULL: none */
-} ag_pass;
-
-/* Rows of a value: [n_rows, cols]. */
-ag_tensor ag_pass_value(const ag_pass *pass, uint16_t value);
+#include "layers/pass.h"
 
 /* Runs the operations before `head`. Values that the host writes are there. Afterwards `hidden` has
  * the rows of the pass; n_rows and seqs are those that have gone on, perhaps none.

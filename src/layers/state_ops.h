@@ -3,7 +3,7 @@
 #ifndef AG_LAYERS_STATE_OPS_H
 #define AG_LAYERS_STATE_OPS_H
 
-#include "layers/run.h"
+#include "layers/pass.h"
 
 /* AG_OP_SHORT_CONV: out of in, [n, channels] each. */
 ag_status ag_run_short_conv(const ag_pass *pass, const ag_op *op, const ag_tensor *in,

@@ -3,7 +3,7 @@
 #ifndef AG_LAYERS_WANTED_H
 #define AG_LAYERS_WANTED_H
 
-#include "layers/run.h"
+#include "layers/pass.h"
 
 /* Moves the wanted rows of every live value to its beginning; the rest of the pass has these rows
  * alone. Keeps all rows if a policy adds up attention weights, or products are observed. */
