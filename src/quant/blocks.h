@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row conversions of each type, dispatched by quant.c. dst and src may lie at any byte. */
+/* Row conversions of each type, dispatched by rows.c. dst and src may lie at any byte. */
 #ifndef AG_QUANT_BLOCKS_H
 #define AG_QUANT_BLOCKS_H
 
 #include "quant/quant.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -95,6 +96,15 @@ static inline uint8_t ag_nearest_of(const int8_t values[16], float v) {
         if (other * other < one * one) best = q;
     }
     return best;
+}
+
+/* The index of the largest magnitude, which makes a block's scale too large. */
+static inline size_t ag_largest_at(const float *x, size_t n) {
+    size_t largest = 0;
+    for (size_t i = 1; i < n; i++) {
+        if (fabsf(x[i]) > fabsf(x[largest])) largest = i;
+    }
+    return largest;
 }
 
 /* Finite as a half: neither Inf nor NaN. */

@@ -3,13 +3,6 @@
 
 #include <string.h>
 
-static void write_block(void *dst, const ag_block_parts *parts) {
-    ag_block_q4_k out = {.d = parts->d, .dmin = parts->dmin};
-    ag_pack_q4_k_scales(out.scales, parts->sc, parts->m);
-    ag_put_fields(out.qs, parts->q, 0, 4, 32);
-    memcpy(dst, &out, sizeof out);
-}
-
 bool ag_quantize_q4_k(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
                       size_t *block) {
     (void)rounding;
@@ -19,7 +12,10 @@ bool ag_quantize_q4_k(void *dst, const float *src, size_t n_blocks, ag_rounding 
         *block = b;
         ag_block_parts parts;
         if (!ag_round_parts(&parts, x, 32, 15, 63)) return false;
-        write_block(p + b * sizeof(ag_block_q4_k), &parts);
+        ag_block_q4_k out = {.d = parts.d, .dmin = parts.dmin};
+        ag_pack_q4_k_scales(out.scales, parts.sc, parts.m);
+        ag_put_fields(out.qs, parts.q, 0, 4, 32);
+        memcpy(p + b * sizeof out, &out, sizeof out);
     }
     return true;
 }

@@ -3,14 +3,6 @@
 
 #include <string.h>
 
-static void write_block(void *dst, const ag_signed_parts *parts) {
-    ag_block_q6_k out = {.d = parts->d};
-    memcpy(out.scales, parts->sc, sizeof out.scales);
-    ag_put_fields(out.ql, parts->q, 0, 4, 64);
-    ag_put_fields(out.qh, parts->q, 4, 2, 32);
-    memcpy(dst, &out, sizeof out);
-}
-
 bool ag_quantize_q6_k(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
                       size_t *block) {
     (void)rounding;
@@ -20,7 +12,11 @@ bool ag_quantize_q6_k(void *dst, const float *src, size_t n_blocks, ag_rounding 
         *block = b;
         ag_signed_parts parts;
         if (!ag_round_signed_parts(&parts, x, -32, -128)) return false;
-        write_block(p + b * sizeof(ag_block_q6_k), &parts);
+        ag_block_q6_k out = {.d = parts.d};
+        memcpy(out.scales, parts.sc, sizeof out.scales);
+        ag_put_fields(out.ql, parts.q, 0, 4, 64);
+        ag_put_fields(out.qh, parts.q, 4, 2, 32);
+        memcpy(p + b * sizeof out, &out, sizeof out);
     }
     return true;
 }

@@ -37,14 +37,6 @@ static void weigh(float *w, const float *x, const float *importance, size_t n, f
     for (size_t i = 0; i < n; i++) w[i] = importance[i] * sqrtf(mean_square + x[i] * x[i]);
 }
 
-/* The largest magnitude of a block is what makes its scale too large. */
-static size_t largest_at(const float *x, size_t n) {
-    size_t largest = 0;
-    for (size_t i = 1; i < n; i++)
-        if (fabsf(x[i]) > fabsf(x[largest])) largest = i;
-    return largest;
-}
-
 ag_status ag_quantize_weights(const ag_weight_rounding *how, ag_dtype dtype, void *dst,
                               const float *src, size_t n, const float *importance, size_t *bad) {
     if (!ag_has_search(dtype)) return ag_quantize_row(dtype, dst, src, n, AG_ROUND_WEIGHT, bad);
@@ -65,7 +57,7 @@ ag_status ag_quantize_weights(const ag_weight_rounding *how, ag_dtype dtype, voi
         const size_t done = how->search(dtype, p, src + i, w, blocks);
         if (done < blocks) {
             const size_t at = i + done * each;
-            if (bad) *bad = at + largest_at(src + at, each);
+            if (bad) *bad = at + ag_largest_at(src + at, each);
             return AG_FORMAT;
         }
         p += blocks * ag_dtype_block_bytes(dtype);

@@ -36,15 +36,6 @@ static size_t first_too_large(const unsigned char *halves, size_t n, uint16_t in
     return n;
 }
 
-/* The largest magnitude of a block, which begins at `at`, is what makes its scale too large. */
-static size_t largest_of_block(const float *src, size_t at, size_t n) {
-    size_t largest = at;
-    for (size_t i = at; i < at + n; i++) {
-        if (fabsf(src[i]) > fabsf(src[largest])) largest = i;
-    }
-    return largest;
-}
-
 typedef struct block_type {
     ag_quantize_fn *quantize;
     ag_dequantize_fn *dequantize;
@@ -79,7 +70,7 @@ static ag_status quantize_blocks(ag_dtype dtype, void *dst, const float *src, si
         return ag_quantize_weights(&ag_reference_rounding, dtype, dst, src, n, NULL, bad);
     }
     if (block_types[dtype].quantize(dst, src, n / values, rounding, &block)) return AG_OK;
-    *bad = largest_of_block(src, block * values, values);
+    *bad = block * values + ag_largest_at(src + block * values, values);
     return AG_FORMAT;
 }
 
