@@ -109,6 +109,9 @@ typedef struct ag_eviction_policy {
      * NULL: n_keep. */
     uint32_t (*count)(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
                       uint32_t n_keep);
+    /* from_keys() computes the scores of KeyDiff: a device that holds the keys may compute them in
+     * its place. A copy of the policy keydiff with another from_keys() must clear it. */
+    bool device_scores;
 } ag_eviction_policy;
 
 /* Returns the policy of that name, NULL if there is none. */

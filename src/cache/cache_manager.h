@@ -7,6 +7,7 @@
 #ifndef AG_CACHE_CACHE_MANAGER_H
 #define AG_CACHE_CACHE_MANAGER_H
 
+#include "cache/eviction/budget.h"
 #include "cache/eviction/score_sums.h"
 #include "cache/spill.h"
 #include "cache/turns.h"
@@ -14,22 +15,6 @@
 #include <antigravity/eviction.h>
 
 typedef struct ag_cache_manager ag_cache_manager;
-
-/* What parameters that name no policy mean. */
-void ag_eviction_complete(ag_eviction_params *p);
-/* Tokens whose blocks take no more than so many bytes. */
-uint32_t ag_eviction_tokens_in(const ag_kv_params *kv, size_t bytes);
-
-/* Whether anything will ever leave. */
-bool ag_eviction_is_managed(const ag_eviction_params *p);
-
-/* Checks p and finds the budget in tokens for a cache of these parameters. AG_INVALID names the
- * numbers that disagree. */
-ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv, uint32_t *out,
-                             ag_error *err);
-
-/* Newest tokens that always stay. */
-uint32_t ag_eviction_recent(const ag_eviction_params *p);
 
 /* The cache is borrowed, and so is what rope [n_layers], which is copied, points to; trained:
  * positions the model was trained for. Everything later needed is allocated here. *out is NULL if

@@ -5,7 +5,7 @@
  * fail. */
 #include "cache/cache_manager.h"
 #include "cache/eviction/chunk_scores.h"
-#include "cache/eviction/importance.h"
+#include "cache/eviction/importance_traits.h"
 #include "cache/saved_state.h"
 #include "core/fail.h"
 #include "support/byte_stream.h"
@@ -260,7 +260,8 @@ static void heads_keep_the_slots_that_they_keep_on_the_cpu(ag_head_budget budget
     for (size_t p = 1; ag_eviction_policy_at(p); p++) {
         const ag_eviction_policy *policy = ag_eviction_policy_at(p);
         if (policy->importance == AG_IMPORTANCE_NONE) continue;
-        if (budget == AG_HEAD_BUDGET_VALUES && !ag_is_attention(policy->importance)) continue;
+        if (budget == AG_HEAD_BUDGET_VALUES && !ag_importance_traits_of(policy)->is_attention)
+            continue;
         sequence s = begin_sequence(policy, AG_F16);
         prompt(&s, PROMPT);
         assert_true(heads_differ(&s));

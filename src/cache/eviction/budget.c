@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many tokens stay. */
-#include "cache/cache_manager.h"
-#include "cache/eviction/importance.h"
+#include "cache/eviction/budget.h"
+
+#include "cache/eviction/allocate.h"
+#include "cache/eviction/importance_traits.h"
 #include "cache/eviction/policies.h"
 #include "cache/kv_cache.h"
 #include "core/fail.h"
@@ -67,17 +68,18 @@ static ag_status check_shares(const ag_eviction_params *p, const ag_kv_params *k
 }
 
 static ag_status check_heads(const ag_eviction_params *p, const ag_kv_params *kv, ag_error *err) {
+    const ag_importance_traits *traits = ag_importance_traits_of(p->policy);
     if (p->head_budget == AG_HEAD_BUDGET_EVEN) return AG_OK;
     if (p->head_budget == AG_HEAD_BUDGET_SHARES) return check_shares(p, kv, err);
     if (!ag_heads_by_scores(p->head_budget))
         return AG_FAIL(err, INVALID, "a head budget of kind %d", (int)p->head_budget);
-    if (p->head_budget == AG_HEAD_BUDGET_VALUES && !ag_is_attention(p->policy->importance)) {
+    if (p->head_budget == AG_HEAD_BUDGET_VALUES && !traits->is_attention) {
         return AG_FAIL(err, INVALID,
                        "adaptive head budgets with values: the eviction policy %s has no attention "
                        "to count them with",
                        p->policy->name);
     }
-    if (p->policy->importance != AG_IMPORTANCE_NONE) return AG_OK;
+    if (traits->has_scores) return AG_OK;
     return AG_FAIL(
         err, INVALID,
         "adaptive head budgets: the eviction policy %s gives no scores to share slots by",
@@ -118,6 +120,6 @@ ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv
 }
 
 uint32_t ag_eviction_recent(const ag_eviction_params *p) {
-    bool window = p->policy->importance == AG_IMPORTANCE_WINDOW && p->snapkv_window > p->recent;
-    return window ? p->snapkv_window : p->recent;
+    const bool of_window = ag_importance_traits_of(p->policy)->of_prompt_window;
+    return of_window && p->snapkv_window > p->recent ? p->snapkv_window : p->recent;
 }

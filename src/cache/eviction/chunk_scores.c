@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/eviction/chunk_scores.h"
 
+#include "cache/eviction/importance_traits.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
@@ -30,10 +31,6 @@ struct ag_chunk_scores {
     size_t n_bounds;
 };
 
-static bool wants_chunks(const ag_eviction_params *p) {
-    return p->policy->importance == AG_IMPORTANCE_CHUNK;
-}
-
 static size_t bounds_of(const ag_kv_params *kv) {
     const size_t rows = kv->step_rows ? kv->step_rows : kv->max_slots;
     return rows > AG_CHUNK ? rows : AG_CHUNK;
@@ -42,7 +39,7 @@ static size_t bounds_of(const ag_kv_params *kv) {
 ag_status ag_chunk_scores_create(const ag_eviction_params *p, const ag_kv_cache *cache,
                                  ag_chunk_scores **out, ag_error *err) {
     *out = NULL;
-    if (!wants_chunks(p)) return AG_OK;
+    if (!ag_importance_traits_of(p->policy)->in_chunks) return AG_OK;
     const ag_kv_params *kv = ag_kv_cache_params(cache);
     const ag_compactor_params *own = p->policy_params;
     ag_chunk_scores *c = ag_calloc(1, sizeof *c);
@@ -79,7 +76,7 @@ void ag_chunk_scores_destroy(ag_chunk_scores *c) {
 
 size_t ag_chunk_scores_bytes(const ag_eviction_params *p, const ag_kv_params *kv,
                              size_t query_values) {
-    if (!wants_chunks(p)) return 0;
+    if (!ag_importance_traits_of(p->policy)->in_chunks) return 0;
     return sizeof(ag_chunk_scores) + kv->n_layers * sizeof(kept_rows) +
            2 * bounds_of(kv) * sizeof(uint32_t) + AG_CHUNK * query_values * sizeof(float);
 }

@@ -302,19 +302,12 @@ static void compare(void *user, const ag_eviction_params *p, const ag_eviction_i
     }
 }
 
-static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                         uint32_t n_keep, uint32_t *keep) {
-    (void)user;
-    (void)p;
-    ag_evict_select(v, v->importance, v->n_recent, n_keep, keep);
-}
-
 const ag_eviction_policy ag_eviction_compactor = {
     .name = "compactor",
     .importance = AG_IMPORTANCE_CHUNK,
     .prefill_block = AG_CHUNK,
     .whole_prefill = true,
-    .select = select_slots,
+    .select = ag_select_best,
     .from_keys = from_keys,
     .unrotated = true,
     .with_values = true,

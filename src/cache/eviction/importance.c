@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/eviction/importance.h"
 
-#include "cache/eviction/policies.h"
+#include "cache/eviction/importance_traits.h"
 #include "cache/eviction/unrotate.h"
 #include "cache/eviction/value_losses.h"
+#include "cache/head_lengths.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
@@ -23,15 +24,10 @@ static void *resident(size_t n, size_t bytes) {
 
 /* The backend scores keys this way where they lie. */
 static bool scores_in_place(const ag_eviction_policy *policy, const ag_kv_cache *cache) {
-    return policy->from_keys == ag_eviction_keydiff.from_keys &&
-           ag_has_key_scores(ag_kv_cache_backend(cache));
+    return policy->device_scores && ag_has_key_scores(ag_kv_cache_backend(cache));
 }
 
 enum { MOST_WORKERS = 4 }; /* each has a head's keys as floats */
-
-static bool asks_keys(const ag_eviction_policy *policy) {
-    return policy->importance == AG_IMPORTANCE_KEYS || policy->importance == AG_IMPORTANCE_CHUNK;
-}
 
 /* Floats of each worker, of each head, and of all, that a policy needs which asks for keys. */
 typedef struct key_floats {
@@ -42,7 +38,7 @@ typedef struct key_floats {
 static key_floats floats_for(const ag_eviction_policy *policy, const ag_kv_extent *e,
                              bool in_place) {
     key_floats n = {0};
-    if (!asks_keys(policy) || in_place) return n;
+    if (!ag_importance_traits_of(policy)->from_keys || in_place) return n;
     n.keys = (size_t)e->most_slots * e->most_dim;
     if (policy->with_values) n.values = n.keys;
     if (policy->work_floats) n.work = policy->work_floats(policy->user, e->most_dim);
@@ -90,11 +86,6 @@ static size_t head_list_bytes(const ag_kv_extent *e, bool adaptive) {
            (adaptive ? e->most_head_slots * lists : 0);
 }
 
-bool ag_is_attention(ag_importance importance) {
-    return importance == AG_IMPORTANCE_WINDOW || importance == AG_IMPORTANCE_TOTAL ||
-           importance == AG_IMPORTANCE_NEWEST;
-}
-
 static bool is_adaptive(const ag_eviction_params *p) { return ag_heads_by_scores(p->head_budget); }
 
 /* A head's values, and their mean. */
@@ -117,7 +108,7 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
     s->n_workers = ag_backend_threads(ag_kv_cache_backend(cache));
     if (s->n_workers > MOST_WORKERS) s->n_workers = MOST_WORKERS;
     if (s->n_workers > e.most_heads) s->n_workers = e.most_heads;
-    s->heads_apart = asks_keys(policy) || is_adaptive(p);
+    s->heads_apart = ag_importance_traits_of(policy)->from_keys || is_adaptive(p);
     s->own_importance = p->head_budget != AG_HEAD_BUDGET_EVEN || (p->spill && p->spill->path);
     s->keep = resident(n, sizeof *s->keep);
     s->work = resident(n, sizeof *s->work);
@@ -139,13 +130,12 @@ size_t ag_eviction_scratch_bytes(const ag_eviction_params *p, const ag_kv_params
     const size_t n = e.most_slots;
     const size_t lists =
         sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values;
-    const bool apart = asks_keys(policy) || is_adaptive(p);
+    const bool apart = ag_importance_traits_of(policy)->from_keys || is_adaptive(p);
     const size_t all = n * lists + (apart ? e.most_head_slots : n) * sizeof *s->importance +
                        head_list_bytes(&e, is_adaptive(p)) + value_floats(p, &e) * sizeof(float);
     /* No backend needs more for it. */
-    const bool in_place = policy->from_keys == ag_eviction_keydiff.from_keys;
-    const key_floats f = floats_for(policy, &e, in_place);
-    if (!asks_keys(policy) || in_place) return all;
+    const key_floats f = floats_for(policy, &e, policy->device_scores);
+    if (!ag_importance_traits_of(policy)->from_keys || policy->device_scores) return all;
     const size_t workers = e.most_heads < MOST_WORKERS ? e.most_heads : MOST_WORKERS;
     return all + e.most_heads * sizeof *s->heads + workers * n * sizeof *s->head_positions +
            (workers * (f.keys + f.values + f.work + f.far) + f.more + f.table) * sizeof(float);
@@ -290,20 +280,12 @@ static void score_keys_of_heads(void *ctx, size_t begin, size_t end, uint32_t th
     }
 }
 
-/* In all heads of a layer. */
-static size_t n_slots_of(const ag_kv_cache *cache, uint32_t layer) {
-    size_t n = 0;
-    for (uint32_t h = 0; h < ag_kv_cache_layer(cache, layer)->n_kv_heads; h++)
-        n += ag_kv_cache_n_slots(cache, layer, h);
-    return n;
-}
-
 /* What is the same for from_keys() and for compare(). Of a layer's slots `n_keep` will stay. */
 static void list_heads(const keys_job *job, size_t n_keep) {
     const ag_eviction_scratch *s = job->s;
     const size_t max_slots = ag_kv_cache_max_slots(job->cache, job->layer);
     const uint32_t n_heads = ag_kv_cache_layer(job->cache, job->layer)->n_kv_heads;
-    const size_t n = n_slots_of(job->cache, job->layer);
+    const size_t n = ag_heads_slots(job->cache, job->layer);
     const float removed = n > n_keep ? (float)(n - n_keep) / (float)n : 0;
     for (uint32_t h = 0; h < n_heads; h++) {
         s->heads[h] = (ag_eviction_inputs){
@@ -335,11 +317,11 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
                                  const ag_rope_table *rope, uint32_t layer, size_t n_keep,
                                  ag_error *err) {
     const ag_eviction_policy *policy = p->policy;
-    const bool keys = asks_keys(policy);
-    if (!keys && policy->importance != AG_IMPORTANCE_NEWEST) return AG_OK;
-    if (n_slots_of(cache, layer) <= n_keep) return AG_OK; /* nobody will ask */
-    if (!keys && s->own_importance) return AG_OK;
-    if (!keys) return mean_of_heads(s, sums, cache, layer, err);
+    const ag_importance_traits *traits = ag_importance_traits_of(policy);
+    if (!traits->from_keys && !traits->of_newest_query) return AG_OK;
+    if (ag_heads_slots(cache, layer) <= n_keep) return AG_OK; /* nobody will ask */
+    if (!traits->from_keys && s->own_importance) return AG_OK;
+    if (!traits->from_keys) return mean_of_heads(s, sums, cache, layer, err);
     if (scores_in_place(policy, cache)) return score_in_place(s, cache, layer, err);
     AG_TRY(ag_score_sums_fetch(sums, layer, err));
     keys_job job = {s, p, cache, sums, rope, layer, AG_OK, err};
@@ -357,23 +339,15 @@ static ag_status count_values(const ag_eviction_scratch *s, ag_kv_cache *cache, 
 ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
                            const ag_eviction_policy *policy, ag_kv_cache *cache, uint32_t layer,
                            uint32_t head, ag_eviction_view *v, ag_error *err) {
+    const ag_importance_traits *traits = ag_importance_traits_of(policy);
     float *importance = s->importance;
+    if (!traits->has_scores) return AG_OK;
     if (s->heads_apart) importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
-    switch (policy->importance) {
-    case AG_IMPORTANCE_NONE:
-        return AG_OK;
-    case AG_IMPORTANCE_NEWEST: /* the layer's is there */
-        if (!s->own_importance) break;
-        /* fall through */
-    case AG_IMPORTANCE_WINDOW:
-    case AG_IMPORTANCE_TOTAL:
+    /* Else ag_importance_of_layer() has written it. */
+    if (traits->is_attention && (s->own_importance || !traits->of_newest_query)) {
         AG_TRY(ag_score_sums_fetch(sums, layer, err));
         memcpy(importance, ag_score_sums_of(sums, layer, head), v->n_slots * sizeof *importance);
         if (s->mean) AG_TRY(count_values(s, cache, layer, head, importance, err));
-        break;
-    case AG_IMPORTANCE_KEYS: /* the head's is there */
-    case AG_IMPORTANCE_CHUNK:
-        break;
     }
     /* A number that cannot be compared would leave no order. */
     for (uint32_t i = 0; i < v->n_slots; i++) {

@@ -34,9 +34,6 @@ typedef struct ag_eviction_scratch {
     bool own_importance; /* NEWEST: each head's own, for a layer's heads hold different slots */
 } ag_eviction_scratch;
 
-/* Sums of weights, which values can be counted with. */
-bool ag_is_attention(ag_importance importance);
-
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_params *p,
                                      const ag_kv_cache *cache, ag_error *err);
 void ag_eviction_scratch_release(ag_eviction_scratch *s);

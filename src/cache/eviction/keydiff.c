@@ -42,18 +42,12 @@ static size_t work_floats(void *user, size_t dim) {
     return dim;
 }
 
-static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                         uint32_t n_keep, uint32_t *keep) {
-    (void)user;
-    (void)p;
-    ag_evict_select(v, v->importance, v->n_recent, n_keep, keep);
-}
-
 const ag_eviction_policy ag_eviction_keydiff = {
     .name = "keydiff",
     .importance = AG_IMPORTANCE_KEYS,
     .prefill_block = 128,
-    .select = select_slots,
+    .select = ag_select_best,
     .from_keys = from_keys,
     .work_floats = work_floats,
+    .device_scores = true,
 };

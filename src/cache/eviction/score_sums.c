@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/eviction/score_sums.h"
 
+#include "cache/eviction/importance_traits.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
@@ -22,10 +23,6 @@ struct ag_score_sums {
 };
 
 static const uint32_t no_layer = UINT32_MAX;
-
-static bool wants_attention(const ag_eviction_policy *policy) {
-    return policy->importance != AG_IMPORTANCE_NONE && policy->importance != AG_IMPORTANCE_KEYS;
-}
 
 static uint32_t n_layers(const ag_score_sums *s) { return ag_kv_cache_params(s->cache)->n_layers; }
 
@@ -63,7 +60,8 @@ static ag_status allocate(ag_score_sums *s, ag_error *err) {
 ag_status ag_score_sums_create(const ag_eviction_policy *policy, const ag_kv_cache *cache,
                                ag_score_sums **out, ag_error *err) {
     *out = NULL;
-    return wants_attention(policy) ? ag_score_sums_create_for(cache, out, err) : AG_OK;
+    return ag_importance_traits_of(policy)->keeps_sums ? ag_score_sums_create_for(cache, out, err)
+                                                       : AG_OK;
 }
 
 ag_status ag_score_sums_create_for(const ag_kv_cache *cache, ag_score_sums **out, ag_error *err) {
@@ -88,7 +86,9 @@ void ag_score_sums_destroy(ag_score_sums *s) {
 }
 
 size_t ag_score_sums_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv) {
-    return wants_attention(policy) ? ag_kv_extent_of(kv).head_slots * sizeof(float) : 0;
+    return ag_importance_traits_of(policy)->keeps_sums
+               ? ag_kv_extent_of(kv).head_slots * sizeof(float)
+               : 0;
 }
 
 void ag_score_sums_set_cache(ag_score_sums *s, const ag_kv_cache *cache) {

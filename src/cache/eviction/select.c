@@ -92,7 +92,15 @@ void ag_evict_select(const ag_eviction_view *v, const float *score, uint32_t n_r
     for (uint32_t s = newest; s < v->n_slots; s++) keep[n++] = s;
 }
 
-void ag_evict_oldest_first(const ag_eviction_view *v, uint32_t n_keep, uint32_t *keep) {
+void ag_select_best(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                    uint32_t n_keep, uint32_t *keep) {
+    (void)user, (void)p;
+    ag_evict_select(v, v->importance, v->n_recent, n_keep, keep);
+}
+
+void ag_select_newest(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                      uint32_t n_keep, uint32_t *keep) {
+    (void)user, (void)p;
     uint32_t n = 0;
     for (uint32_t s = 0; s < v->n_protected; s++) keep[n++] = s;
     for (uint32_t s = v->n_slots - (n_keep - n); n < n_keep; s++) keep[n++] = s;

@@ -3,13 +3,6 @@
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 
-static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                         uint32_t n_keep, uint32_t *keep) {
-    (void)user;
-    (void)p;
-    ag_evict_oldest_first(v, n_keep, keep);
-}
-
 /* The window beside the prefix. */
 static uint32_t default_budget(void *user, const ag_eviction_params *p) {
     (void)user;
@@ -20,5 +13,5 @@ static uint32_t default_budget(void *user, const ag_eviction_params *p) {
 const ag_eviction_policy ag_eviction_sliding = {
     .name = "sliding",
     .default_budget = default_budget,
-    .select = select_slots,
+    .select = ag_select_newest,
 };

@@ -4,15 +4,8 @@
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 
-static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                         uint32_t n_keep, uint32_t *keep) {
-    (void)user;
-    (void)p;
-    ag_evict_select(v, v->importance, v->n_recent, n_keep, keep);
-}
-
 const ag_eviction_policy ag_eviction_tova = {
     .name = "tova",
     .importance = AG_IMPORTANCE_NEWEST,
-    .select = select_slots,
+    .select = ag_select_best,
 };

@@ -32,16 +32,9 @@ static uint32_t count(void *user, const ag_eviction_params *p, const ag_eviction
     return n < least || n < v->n_recent ? n_keep : v->n_protected + n;
 }
 
-static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                         uint32_t n_keep, uint32_t *keep) {
-    (void)user;
-    (void)p;
-    ag_evict_oldest_first(v, n_keep, keep);
-}
-
 const ag_eviction_policy ag_eviction_turns = {
     .name = "turns",
     .whole_prefill = true,
-    .select = select_slots,
+    .select = ag_select_newest,
     .count = count,
 };
