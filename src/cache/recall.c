@@ -75,7 +75,7 @@ ag_status ag_recall_create(ag_kv_cache *cache, ag_spill *spill, ag_recall **out,
     r->products = ag_calloc(r->most_groups, AT_ONCE * sizeof *r->products);
     ag_status st = AG_OK;
     for (int i = 0; i < MANY && st == AG_OK; i++)
-        st = ag_spilled_rows_create(spill, &r->incoming[i], err);
+        st = ag_spilled_rows_create(ag_kv_cache_params(cache), &r->incoming[i], err);
     if (st == AG_OK && (!r->keep || !r->leaving || !r->keys || !r->values || !r->parts ||
                         !r->positions || !r->products)) {
         st = AG_FAIL(err, NOMEM, "reload state of %zu heads", e.heads);

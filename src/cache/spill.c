@@ -13,7 +13,6 @@
 
 enum {
     USUAL_BLOCK = 16,
-    MOST_BLOCK = 128,
     TIMES_CACHE = 4, /* as many slots as the cache has at most are known of at a time */
 };
 
@@ -59,14 +58,13 @@ struct ag_spill {
 
 /* ---- how a block lies in the file: positions, sums, keys, values ---- */
 
-static size_t record_bytes_of(ag_dtype k_type, ag_dtype v_type, uint32_t dim, uint32_t n) {
+size_t ag_spilled_bytes(ag_dtype k_type, ag_dtype v_type, uint32_t dim, uint32_t n) {
     return n * (sizeof(uint32_t) + sizeof(float) + ag_dtype_row_bytes(k_type, dim) +
                 ag_dtype_row_bytes(v_type, dim));
 }
 
-/* Points into r->bytes. */
-static void layout_rows(ag_spilled_rows *r, ag_dtype k_type, ag_dtype v_type, uint32_t dim,
-                        uint32_t n) {
+void ag_spilled_rows_layout(ag_spilled_rows *r, ag_dtype k_type, ag_dtype v_type, uint32_t dim,
+                            uint32_t n) {
     uint8_t *at = r->bytes;
     r->rows = (ag_kv_rows){.k_type = k_type, .v_type = v_type, .n = n};
     r->rows.positions = (uint32_t *)(void *)at;
@@ -98,17 +96,16 @@ static size_t record_bytes(const ag_spill *s) {
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         ag_dtype k_type, v_type;
         types_of(s, l, &k_type, &v_type);
-        const size_t bytes = record_bytes_of(k_type, v_type, kv->layers[l].head_dim, s->block);
+        const size_t bytes = ag_spilled_bytes(k_type, v_type, kv->layers[l].head_dim, s->block);
         if (bytes > most) most = bytes;
     }
     return most;
 }
 
-ag_status ag_spilled_rows_create(const ag_spill *s, ag_spilled_rows *out, ag_error *err) {
+ag_status ag_spilled_rows_create(const ag_kv_params *kv, ag_spilled_rows *out, ag_error *err) {
     /* A fork may have blocks of another length, and types that are not larger than the cache's. */
-    const ag_kv_params *kv = ag_kv_cache_params(s->cache);
     out->n_bytes =
-        record_bytes_of(kv->k_type, kv->v_type, ag_kv_extent_of(kv).most_dim, MOST_BLOCK);
+        ag_spilled_bytes(kv->k_type, kv->v_type, ag_kv_extent_of(kv).most_dim, AG_SPILL_MAX_SLOTS);
     out->bytes = ag_malloc(out->n_bytes);
     if (out->bytes) return AG_OK;
     return AG_FAIL(err, NOMEM, "spilled block of %zu bytes", out->n_bytes);
@@ -140,7 +137,7 @@ static ag_status create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill_f
     s->keys = ag_calloc(s->block, e.most_dim * sizeof *s->keys);
     s->values = ag_calloc(e.most_dim, 2 * sizeof *s->values);
     s->record_bytes = record_bytes(s);
-    ag_status st = ag_spilled_rows_create(s, &s->staging, err);
+    ag_status st = ag_spilled_rows_create(ag_kv_cache_params(cache), &s->staging, err);
     if (st == AG_OK) {
         s->file = file ? ag_spill_file_share(file)
                        : ag_spill_file_create(p->path, s->record_bytes, p->max_bytes);
@@ -160,8 +157,9 @@ ag_status ag_spill_check(const ag_spill_params *p, ag_backend *be, ag_error *err
                        "device's",
                        p->path);
     }
-    if (p->block <= MOST_BLOCK) return AG_OK;
-    return AG_FAIL(err, INVALID, "spilled blocks of %u slots, %d at most", p->block, MOST_BLOCK);
+    if (p->block <= AG_SPILL_MAX_SLOTS) return AG_OK;
+    return AG_FAIL(err, INVALID, "spilled blocks of %u slots, %d at most", p->block,
+                   AG_SPILL_MAX_SLOTS);
 }
 
 ag_status ag_spill_create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill **out,
@@ -178,7 +176,7 @@ size_t ag_spill_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv) {
     const uint32_t block = ag_spill_block_of(p);
     const size_t each = sizeof(spilled_block) + sizeof(entry) + ag_spill_sketch_bytes(e.most_dim);
     return sizeof(ag_spill) + e.heads * sizeof(spilled_head) +
-           record_bytes_of(kv->k_type, kv->v_type, e.most_dim, MOST_BLOCK) +
+           ag_spilled_bytes(kv->k_type, kv->v_type, e.most_dim, AG_SPILL_MAX_SLOTS) +
            (block + 2) * e.most_dim * sizeof(float) + planned_blocks(&e, block) * each;
 }
 
@@ -350,7 +348,7 @@ static bool add_staged(ag_spill *s, uint32_t layer, uint32_t head) {
     const ag_kv_rows *rows = &s->staging.rows;
     spilled_head *h = head_of(s, layer, head);
     spilled_block *b = ag_malloc(sizeof *b + ag_spill_sketch_bytes(dim));
-    const size_t n_bytes = record_bytes_of(rows->k_type, rows->v_type, dim, rows->n);
+    const size_t n_bytes = ag_spilled_bytes(rows->k_type, rows->v_type, dim, rows->n);
     uint32_t record;
     if (s->n_blocks >= s->most_blocks) (void)drop_one(s, false);
     if (!b || !have_entries(h, h->n + 1) || !put_record(s, n_bytes, &record)) {
@@ -386,7 +384,7 @@ void ag_spill_take(ag_spill *s, const ag_score_sums *sums, uint32_t layer, uint3
     types_of(s, layer, &k_type, &v_type);
     for (uint32_t i = 0, rows; i < n; i += rows) {
         rows = n - i < s->block ? n - i : s->block;
-        layout_rows(&s->staging, k_type, v_type, dim, rows);
+        ag_spilled_rows_layout(&s->staging, k_type, v_type, dim, rows);
         for (uint32_t k = 0; k < rows; k++) staged_sums(s)[k] = of ? of[slots[i + k]] : 0;
         const bool taken = ag_kv_cache_get_rows(s->cache, layer, head, slots + i, &s->staging.rows,
                                                 s->values, NULL) == AG_OK &&
@@ -426,7 +424,7 @@ void ag_spill_add(ag_spill *s, uint32_t layer, uint32_t head, const ag_kv_rows *
     types_of(s, layer, &k_type, &v_type);
     for (uint32_t i = 0, n; i < rows->n; i += n) {
         n = rows->n - i < s->block ? rows->n - i : s->block;
-        layout_rows(&s->staging, k_type, v_type, dim, n);
+        ag_spilled_rows_layout(&s->staging, k_type, v_type, dim, n);
         memcpy(to->positions, rows->positions + i, n * sizeof *rows->positions);
         memcpy(staged_sums(s), sums + i, n * sizeof *sums);
         const bool added =
@@ -477,12 +475,12 @@ bool ag_spill_read(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_sp
     const entry *e = entry_of(s, layer, head, i);
     const spilled_block *b = e->block;
     const uint32_t dim = ag_kv_cache_layer(s->cache, layer)->head_dim;
-    const size_t n_bytes = record_bytes_of(b->k_type, b->v_type, dim, b->n);
+    const size_t n_bytes = ag_spilled_bytes(b->k_type, b->v_type, dim, b->n);
     if (!ag_spill_file_get(b->file, b->record, out->bytes, n_bytes, b->sum)) {
         count_lost(s, b->file, b->n);
         return false;
     }
-    layout_rows(out, b->k_type, b->v_type, dim, b->n);
+    ag_spilled_rows_layout(out, b->k_type, b->v_type, dim, b->n);
     while (out->rows.n && out->rows.positions[out->rows.n - 1] >= e->until) out->rows.n--;
     return true;
 }

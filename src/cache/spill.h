@@ -12,6 +12,8 @@
 
 typedef struct ag_spill ag_spill;
 
+enum { AG_SPILL_MAX_SLOTS = 128 }; /* of a block */
+
 /* Whether caches of the backend can spill so: AG_UNSUPPORTED where the host does not see their
  * memory. */
 ag_status ag_spill_check(const ag_spill_params *p, ag_backend *be, ag_error *err);
@@ -61,8 +63,14 @@ typedef struct ag_spilled_rows {
     void *bytes;       /* owned */
     size_t n_bytes;    /* that it has room for */
 } ag_spilled_rows;
-ag_status ag_spilled_rows_create(const ag_spill *s, ag_spilled_rows *out, ag_error *err);
+/* Makes space for the largest block that a cache of these parameters can spill. */
+ag_status ag_spilled_rows_create(const ag_kv_params *kv, ag_spilled_rows *out, ag_error *err);
 void ag_spilled_rows_release(ag_spilled_rows *r);
+/* Bytes of a block of n slots: positions, sums, keys, values. */
+size_t ag_spilled_bytes(ag_dtype k_type, ag_dtype v_type, uint32_t dim, uint32_t n);
+/* Points rows and sums into r->bytes. */
+void ag_spilled_rows_layout(ag_spilled_rows *r, ag_dtype k_type, ag_dtype v_type, uint32_t dim,
+                            uint32_t n);
 /* Block i of the head, whose place the head's last block takes, leaves the spill; false if it could
  * not be read and is lost. */
 bool ag_spill_recall(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_spilled_rows *out);

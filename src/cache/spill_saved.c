@@ -12,12 +12,7 @@
 #include <string.h>
 
 /* Before each block: its slots, how many of them are good, and its types. */
-enum { HEAD_NUMBERS = 3, MOST_SLOTS = 128, KEYS_Q8_0 = 1, VALUES_Q4_0 = 2 };
-
-static size_t data_bytes(ag_dtype k_type, ag_dtype v_type, uint32_t dim, uint32_t n) {
-    return n * (sizeof(uint32_t) + sizeof(float) + ag_dtype_row_bytes(k_type, dim) +
-                ag_dtype_row_bytes(v_type, dim));
-}
+enum { HEAD_NUMBERS = 3, KEYS_Q8_0 = 1, VALUES_Q4_0 = 2 };
 
 static ag_status put_number(ag_put_fn put, void *user, uint32_t number, ag_error *err) {
     unsigned char bytes[4];
@@ -35,9 +30,9 @@ uint64_t ag_spill_saved_bytes(const ag_spill *s) {
             for (uint32_t i = 0; i < ag_spill_n_blocks(s, l, h); i++) {
                 ag_dtype k_type, v_type;
                 ag_spill_block_types(s, l, h, i, &k_type, &v_type);
-                n += HEAD_NUMBERS * sizeof(uint32_t) + data_bytes(k_type, v_type,
-                                                                  kv->layers[l].head_dim,
-                                                                  ag_spill_n_slots(s, l, h, i));
+                n += HEAD_NUMBERS * sizeof(uint32_t) +
+                     ag_spilled_bytes(k_type, v_type, kv->layers[l].head_dim,
+                                      ag_spill_n_slots(s, l, h, i));
             }
         }
     }
@@ -50,7 +45,7 @@ static ag_status save_block(ag_spill *s, uint32_t layer, uint32_t head, uint32_t
     const uint32_t n = ag_spill_n_slots(s, layer, head, i);
     ag_dtype k_type, v_type;
     ag_spill_block_types(s, layer, head, i, &k_type, &v_type);
-    const size_t bytes = data_bytes(k_type, v_type, kv->layers[layer].head_dim, n);
+    const size_t bytes = ag_spilled_bytes(k_type, v_type, kv->layers[layer].head_dim, n);
     const bool is_read = ag_spill_read(s, layer, head, i, block);
     if (!is_read) memset(block->bytes, 0, bytes);
     const uint32_t types =
@@ -65,7 +60,7 @@ ag_status ag_spill_save(ag_spill *s, ag_put_fn put, void *user, ag_error *err) {
     ag_spilled_rows block;
     if (ag_spill_is_empty(s)) return AG_OK;
     const ag_kv_params *kv = ag_spill_kv(s);
-    ag_status st = ag_spilled_rows_create(s, &block, err);
+    ag_status st = ag_spilled_rows_create(kv, &block, err);
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
             const uint32_t n = ag_spill_n_blocks(s, l, h);
@@ -89,8 +84,8 @@ typedef struct loading {
     const char *name;
     ag_get_fn get;
     void *user;
-    uint8_t *bytes; /* [of the largest block] */
-    uint32_t *held; /* owned; [n_held] positions of the head at hand, in no order */
+    ag_spilled_rows block; /* owned; the one at hand */
+    uint32_t *held;        /* owned; [n_held] positions of the head at hand, in no order */
     size_t n_held, held_cap;
 } loading;
 
@@ -170,27 +165,20 @@ static ag_status load_block(loading *in, uint32_t layer, uint32_t head, ag_error
                       !(dim % ag_dtype_block(v_type)) &&
                       ag_dtype_row_bytes(k_type, dim) <= ag_dtype_row_bytes(in->kv->k_type, dim) &&
                       ag_dtype_row_bytes(v_type, dim) <= ag_dtype_row_bytes(in->kv->v_type, dim);
-    if (!n || n > MOST_SLOTS || n_good > n || !fits) {
+    if (!n || n > AG_SPILL_MAX_SLOTS || n_good > n || !fits) {
         return AG_FAIL(err, FORMAT, "%s: damaged: a spilled block of %u slots, %u of them good",
                        in->name, n, n_good);
     }
-    AG_TRY(get(in, in->bytes, data_bytes(k_type, v_type, dim, n), err));
-    uint8_t *at = in->bytes;
-    const uint32_t *positions = (const uint32_t *)(const void *)at;
-    AG_TRY(check_positions(in, positions, n_good, err));
+    ag_kv_rows *rows = &in->block.rows;
+    AG_TRY(get(in, in->block.bytes, ag_spilled_bytes(k_type, v_type, dim, n), err));
+    ag_spilled_rows_layout(&in->block, k_type, v_type, dim, n);
+    rows->n = n_good;
+    AG_TRY(check_positions(in, rows->positions, n_good, err));
     if (!in->spill || !n_good) return AG_OK;
-    const float *sums = (const float *)(const void *)(at + n * sizeof *positions);
-    at += n * (sizeof *positions + sizeof *sums);
-    const ag_kv_rows rows = {.k_type = k_type,
-                             .v_type = v_type,
-                             .n = n_good,
-                             .positions = (uint32_t *)(void *)in->bytes,
-                             .k = at,
-                             .v = at + n * ag_dtype_row_bytes(k_type, dim)};
-    AG_TRY(ag_check_saved_rows(in->kv->k_type, k_type, rows.k, n_good, dim, in->name, err));
-    AG_TRY(ag_check_saved_rows(in->kv->v_type, v_type, rows.v, n_good, dim, in->name, err));
-    AG_TRY(hold(in, positions, n_good, err));
-    ag_spill_add(in->spill, layer, head, &rows, sums);
+    AG_TRY(ag_check_saved_rows(in->kv->k_type, k_type, rows->k, n_good, dim, in->name, err));
+    AG_TRY(ag_check_saved_rows(in->kv->v_type, v_type, rows->v, n_good, dim, in->name, err));
+    AG_TRY(hold(in, rows->positions, n_good, err));
+    ag_spill_add(in->spill, layer, head, rows, in->block.sums);
     return AG_OK;
 }
 
@@ -212,21 +200,17 @@ static ag_status load_all(loading *in, ag_error *err) {
 ag_status ag_spill_load(ag_spill *s, const ag_kv_cache *cache, uint64_t n_bytes, uint32_t position,
                         const char *name, ag_get_fn get_fn, void *user, ag_error *err) {
     if (!n_bytes) return AG_OK;
-    const ag_kv_params *kv = ag_kv_cache_params(cache);
-    const size_t most =
-        data_bytes(kv->k_type, kv->v_type, ag_kv_extent_of(kv).most_dim, MOST_SLOTS);
     loading in = {.spill = s,
                   .cache = cache,
-                  .kv = kv,
+                  .kv = ag_kv_cache_params(cache),
                   .left = n_bytes,
                   .position = position,
                   .name = name,
                   .get = get_fn,
-                  .user = user,
-                  .bytes = ag_malloc(most)};
-    const ag_status st =
-        in.bytes ? load_all(&in, err) : AG_FAIL(err, NOMEM, "spilled block of %zu bytes", most);
-    ag_free(in.bytes);
+                  .user = user};
+    ag_status st = ag_spilled_rows_create(in.kv, &in.block, err);
+    if (st == AG_OK) st = load_all(&in, err);
+    ag_spilled_rows_release(&in.block);
     ag_free(in.held);
     return st;
 }

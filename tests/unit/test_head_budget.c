@@ -230,11 +230,11 @@ static void counted_values_keep_the_slots_of_the_definition(void **state) {
     ag_cache_manager *m = all->manager;
     for (uint32_t l = 0; l < LAYERS; l++) {
         of->n_heads = HEADS;
-        must(ag_score_sums_fetch(m->sums, l, NULL), NULL);
+        must(ag_score_sums_fetch(m->evictor.sums, l, NULL), NULL);
         for (uint32_t h = 0; h < HEADS; h++) {
-            const float *sums = ag_score_sums_of(m->sums, l, h);
+            const float *sums = ag_score_sums_of(m->evictor.sums, l, h);
             make_head(of, h, N, RECENT);
-            must(ag_kv_cache_read_values(m->cache, l, h, values, NULL), NULL);
+            must(ag_kv_cache_read_values(m->evictor.cache, l, h, values, NULL), NULL);
             for (size_t k = 0; k < N; k++) of->importance[h][k] = moved_without(sums, values, N, k);
         }
         expect_definition(of, HEADS * STAY, MOST);
@@ -294,7 +294,7 @@ static void forks_and_files_go_on_alike(void **state) {
         must(ag_session_fork(s, &fork, &err), &err);
         must(ag_session_fork(s, &last, &err), &err);
         ag_session *other = restored(s, &p);
-        assert_int_equal(other->manager->lengths, AG_HEADS_IN_LAYER);
+        assert_int_equal(other->manager->evictor.lengths, AG_HEADS_IN_LAYER);
         same_sessions(s, fork, 2 * SLACK);
         same_sessions(last, other, 2 * SLACK);
         check_invariants(other, SLACK);

@@ -140,7 +140,7 @@ static void same(ag_session *a, ag_session *b) {
 }
 
 static bool is_pending(const ag_session *s) {
-    return s->manager->eviction.is_pending || s->manager->scores.is_pending;
+    return s->manager->evictor.pending.is_pending || s->manager->scores.is_pending;
 }
 
 /* ---- what follows does it first ---- */

@@ -4,7 +4,7 @@
  * model, type and instruction set: logits, hidden rows, caches, states and sums. The records are of
  * a forward pass that went layer by layer in C. AG_RECORD_BITS=1 adds records of the instruction
  * set at hand: a change of rounding has to say why. */
-#include "cache/cache_manager_impl.h"
+#include "cache/cache_manager.h"
 #include "core/checksum.h"
 #include "session/session_impl.h"
 #include "support/stride.h"

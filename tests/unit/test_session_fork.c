@@ -437,8 +437,9 @@ static void failed_eviction_keeps_sums_with_their_slots(void **state) {
     backend->ops = ops;
     for (uint32_t h = 0; h < ag_kv_cache_layer(other->cache, 0)->n_kv_heads; h++) {
         assert_int_equal(ag_kv_cache_n_slots(other->cache, 0, h), 290);
-        assert_memory_equal(ag_score_sums_of(other->manager->sums, 0, h),
-                            ag_score_sums_of(root->manager->sums, 0, h), 290 * sizeof(float));
+        assert_memory_equal(ag_score_sums_of(other->manager->evictor.sums, 0, h),
+                            ag_score_sums_of(root->manager->evictor.sums, 0, h),
+                            290 * sizeof(float));
     }
     assert_int_equal(ag_manager_evict(other->manager, 100, 290, AG_EVICTION_BUDGET, &err), AG_OK);
     assert_int_equal(ag_kv_cache_n_slots(other->cache, 0, 0), 100);
@@ -457,10 +458,10 @@ static void fork_with_another_policy_starts_new_sums(void **state) {
     e.policy = ag_eviction_policy_find("snapkv");
     assert_int_equal(ag_session_fork_with(root, &e, &other, &err), AG_OK);
     for (uint32_t i = 0; i < 200; i++) {
-        const float sum = ag_score_sums_of(root->manager->sums, 0, 0)[i];
+        const float sum = ag_score_sums_of(root->manager->evictor.sums, 0, 0)[i];
         assert_true(sum > 0);
-        assert_true(ag_score_sums_of(same->manager->sums, 0, 0)[i] == sum);
-        assert_true(ag_score_sums_of(other->manager->sums, 0, 0)[i] == 0);
+        assert_true(ag_score_sums_of(same->manager->evictor.sums, 0, 0)[i] == sum);
+        assert_true(ag_score_sums_of(other->manager->evictor.sums, 0, 0)[i] == 0);
     }
     ag_session_destroy(root);
     ag_session_destroy(same);

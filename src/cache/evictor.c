@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/evictor.h"
+
+#include "cache/eviction/allocate.h"
+#include "cache/eviction/budget.h"
+#include "cache/eviction/importance_traits.h"
+#include "core/alloc.h"
+#include "platform/clock.h"
+#include "core/fail.h"
+
+#include <string.h>
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+ag_status ag_evictor_init(ag_evictor *e, ag_kv_cache *cache, const ag_eviction_params *p,
+                          const ag_rope_table *rope, uint32_t trained, uint32_t slack,
+                          ag_error *err) {
+    const uint32_t n_layers = ag_kv_cache_params(cache)->n_layers;
+    e->params = *p;
+    e->cache = cache;
+    e->trained = trained;
+    e->slack = slack;
+    e->recent = ag_eviction_recent(p);
+    e->oldest = UINT32_MAX;
+    e->rope = ag_calloc(n_layers, sizeof *e->rope);
+    if (!e->rope) return AG_FAIL(err, NOMEM, "rotations of %u layers", n_layers);
+    memcpy(e->rope, rope, n_layers * sizeof *rope);
+    AG_TRY(ag_eviction_scratch_create(&e->tmp, p, cache, err));
+    AG_TRY(ag_score_sums_create(p->policy, cache, &e->sums, err));
+    AG_TRY(ag_spill_create(p->spill, cache, &e->spill, err));
+    e->params.spill = ag_spill_params_of(e->spill);
+    return AG_OK;
+}
+
+void ag_evictor_release(ag_evictor *e) {
+    ag_eviction_scratch_release(&e->tmp);
+    ag_score_sums_destroy(e->sums);
+    ag_spill_destroy(e->spill);
+    ag_turns_release(&e->turns);
+    ag_free(e->rope);
+}
+
+/* Slots that a head may have between two passes, for the next one's to find space. */
+static uint32_t most_slots(const ag_evictor *e) {
+    return ag_kv_cache_params(e->cache)->max_slots - 1 - e->slack;
+}
+
+/* What the prefix and the newest tokens take: less cannot be asked for. */
+uint32_t ag_evictor_fewest(const ag_evictor *e) {
+    uint32_t n = ag_kv_cache_protected(e->cache) + e->recent;
+    return n ? n : 1;
+}
+
+ag_head_limits ag_evictor_limits(const ag_evictor *e) {
+    return (ag_head_limits){.cache = e->cache,
+                            .lengths = e->lengths,
+                            .trained = e->trained,
+                            .fewest = ag_evictor_fewest(e),
+                            .most = most_slots(e)};
+}
+
+static uint32_t window_of(const ag_evictor *e, uint32_t layer) {
+    const ag_head_limits limits = ag_evictor_limits(e);
+    return ag_heads_window(&limits, layer);
+}
+
+void ag_evictor_set_lengths(ag_evictor *e, ag_head_lengths lengths) {
+    e->lengths = lengths;
+    e->tmp.own_importance = e->spill || ag_evictor_heads_share(e) || lengths != AG_HEADS_EVEN;
+}
+
+/* ---- a head ---- */
+
+static void count(ag_eviction_stats *t, const ag_eviction *done) {
+    t->n_evictions++;
+    t->n_tokens += done->n_before - done->n_kept;
+    t->bytes_returned += done->bytes_returned;
+    t->seconds += done->seconds;
+    if (done->seconds > t->longest_s) t->longest_s = done->seconds;
+    t->last = *done;
+}
+
+/* What is known about a head's slots before the policy is asked; `position`: of the next token. */
+static ag_status view_head(ag_evictor *e, uint32_t layer, uint32_t head, uint32_t position,
+                           ag_eviction_view *v, ag_error *err) {
+    uint32_t n = ag_kv_cache_n_slots(e->cache, layer, head);
+    AG_TRY(ag_kv_cache_read_positions(e->cache, layer, head, e->tmp.positions, err));
+    *v = (ag_eviction_view){
+        .n_slots = n,
+        .positions = e->tmp.positions,
+        .work = e->tmp.work,
+        .values = e->tmp.values,
+        .turns = e->turns.first,
+        .n_turns = e->turns.n,
+    };
+    const uint32_t window = window_of(e, layer);
+    while (window && v->n_expired < n && v->positions[v->n_expired] + (uint64_t)window <= position)
+        v->n_expired++;
+    /* Sinks leave a window, too. */
+    while (!v->n_expired && v->n_protected < n &&
+           v->positions[v->n_protected] < ag_kv_cache_protected(e->cache)) {
+        v->n_protected++;
+    }
+    /* Also those that would expire before the next compaction. */
+    uint64_t limit = (uint64_t)position + e->slack;
+    if (window) limit = 0;
+    for (uint32_t s = v->n_protected + v->n_expired;
+         s < n && v->positions[s] + (uint64_t)e->trained <= limit; s++) {
+        v->n_expired++;
+    }
+    bool normalised = ag_importance_traits_of(e->params.policy)->of_prompt_window;
+    while (v->n_scored < n &&
+           (!normalised || v->positions[v->n_scored] < ag_score_sums_position(e->sums))) {
+        v->n_scored++;
+    }
+    return AG_OK;
+}
+
+static uint32_t n_recent_of(const ag_evictor *e, const ag_eviction_view *v, uint32_t n_keep) {
+    const uint32_t most = n_keep - v->n_protected;
+    return e->recent < most ? e->recent : most;
+}
+
+/* Of n_keep slots that may stay. */
+static uint32_t n_staying(const ag_evictor *e, ag_eviction_view *v, uint32_t n_keep) {
+    const ag_eviction_policy *policy = e->params.policy;
+    if (!policy->count) return n_keep;
+    v->n_recent = n_recent_of(e, v, n_keep);
+    return policy->count(policy->user, &e->params, v, n_keep);
+}
+
+/* Importance is found unless heads have been compared by it. */
+static ag_status ask_policy(ag_evictor *e, uint32_t layer, uint32_t head, ag_eviction_view *v,
+                            uint32_t n_keep, ag_error *err) {
+    v->n_recent = n_recent_of(e, v, n_keep);
+    if (!v->importance)
+        AG_TRY(ag_importance_of(&e->tmp, e->sums, e->params.policy, e->cache, layer, head, v, err));
+    e->params.policy->select(e->params.policy->user, &e->params, v, n_keep, e->tmp.keep);
+    return AG_OK;
+}
+
+static bool spills(const ag_evictor *e, uint32_t layer) {
+    return e->spill && !ag_kv_cache_layer(e->cache, layer)->window;
+}
+
+/* Those of a head that the policy lets leave, not those that have expired, go to the file. */
+static void spill(ag_evictor *e, uint32_t layer, uint32_t head, const ag_eviction_view *v,
+                  uint32_t n_keep) {
+    const uint32_t alive = v->n_protected + v->n_expired;
+    uint32_t *leaving = e->tmp.work, n = 0;
+    for (uint32_t s = 0, k = 0; s < v->n_slots; s++) {
+        if (k < n_keep && e->tmp.keep[k] == s) k++;
+        else if (s >= alive) leaving[n++] = s;
+    }
+    ag_spill_take(e->spill, e->sums, layer, head, leaving, n);
+}
+
+static ag_status evict_from_head(ag_evictor *e, uint32_t layer, uint32_t head, uint32_t budget,
+                                 uint32_t position, const float *importance, ag_error *err) {
+    ag_eviction_view v;
+    if (window_of(e, layer) && ag_kv_cache_n_slots(e->cache, layer, head) <= budget) return AG_OK;
+    AG_TRY(view_head(e, layer, head, position, &v, err));
+    uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
+    if (n_keep == v.n_slots) return AG_OK;
+    v.importance = importance;
+    /* Where only what has expired leaves, the policy is not asked. */
+    if (n_keep < alive) {
+        n_keep = n_staying(e, &v, n_keep);
+        AG_TRY(ask_policy(e, layer, head, &v, n_keep, err));
+    } else {
+        for (uint32_t i = 0; i < alive; i++) {
+            e->tmp.keep[i] = i < v.n_protected ? i : i + v.n_expired;
+        }
+    }
+    if (spills(e, layer)) spill(e, layer, head, &v, n_keep);
+    ag_status st = ag_score_sums_fetch(e->sums, layer, err);
+    if (st == AG_OK) st = ag_kv_compact_head(e->cache, layer, head, e->tmp.keep, n_keep, err);
+    if (st == AG_OK) ag_score_sums_compact(e->sums, layer, head, e->tmp.keep, n_keep);
+    if (st != AG_OK && spills(e, layer)) ag_spill_take_back(e->spill, layer, head);
+    return st;
+}
+
+/* ---- an eviction ---- */
+
+/* What goes back to the system when it is dropped: not what forks hold as well. */
+static size_t bytes_alone(const ag_kv_cache *c) {
+    return ag_kv_cache_memory_usage_bytes(c) - ag_kv_cache_shared_bytes(c);
+}
+
+/* Heads share what their layer keeps. */
+static bool shares(const ag_evictor *e, uint32_t layer, uint32_t budget) {
+    return ag_evictor_heads_share(e) && budget < UINT32_MAX && !window_of(e, layer);
+}
+
+/* Into e->tmp.n_keep what each head of a layer may keep for itself; returns what they keep together
+ * of all slots. fewer: what each gives up where all share. */
+static size_t share_evenly(ag_evictor *e, uint32_t layer, uint32_t budget, uint32_t fewer) {
+    const ag_head_limits limits = ag_evictor_limits(e);
+    const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
+    const bool all_share = e->lengths == AG_HEADS_UNEVEN && budget < UINT32_MAX;
+    size_t asked = 0, own = 0, most = 0;
+    for (uint32_t h = 0; h < n_heads; h++) {
+        const uint32_t n = ag_kv_cache_n_slots(e->cache, layer, h);
+        e->tmp.n_keep[h] = all_share ? ag_heads_left(&limits, n, fewer) : budget;
+        asked += e->tmp.n_keep[h];
+        own += smaller(n, e->tmp.n_keep[h]);
+        most += smaller(n, limits.most);
+    }
+    return shares(e, layer, budget) ? smaller(asked, most) : own;
+}
+
+/* Into e->tmp.n_keep what each head's slots earn it of n_stay. Their importance is known. */
+static ag_status share_by_scores(ag_evictor *e, uint32_t layer, size_t n_stay, uint32_t position,
+                                 ag_error *err) {
+    const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
+    for (uint32_t h = 0; h < n_heads; h++) {
+        ag_eviction_view *v = &e->tmp.views[h];
+        AG_TRY(view_head(e, layer, h, position, v, err));
+        v->n_recent = n_recent_of(e, v, v->n_slots - v->n_expired);
+        AG_TRY(ag_importance_of(&e->tmp, e->sums, e->params.policy, e->cache, layer, h, v, err));
+    }
+    const ag_allocation all = {.total = n_stay,
+                               .most = most_slots(e),
+                               .scores = e->tmp.ranked,
+                               .order = e->tmp.order,
+                               .keep = e->tmp.best};
+    ag_evict_allocate(e->tmp.views, n_heads, &all, e->tmp.n_keep);
+    if (e->lengths == AG_HEADS_EVEN) ag_evictor_set_lengths(e, AG_HEADS_IN_LAYER);
+    return AG_OK;
+}
+
+/* The same by the shares that the caller gave. */
+static void share_as_told(ag_evictor *e, uint32_t layer, size_t n_stay) {
+    const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
+    const uint32_t safe = (uint32_t)((double)(n_stay / n_heads) * AG_HEAD_SAFE_SHARE);
+    const ag_head_limits limits = ag_evictor_limits(e);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        const uint32_t n = ag_kv_cache_n_slots(e->cache, layer, h);
+        const uint32_t most = (uint32_t)smaller(n, limits.most);
+        const uint32_t least = safe > limits.fewest ? safe : limits.fewest;
+        e->tmp.bounds[h] = (ag_head_bounds){(uint32_t)smaller(least, most), most};
+    }
+    const float *shares = e->params.head_shares + ag_kv_cache_first_head(e->cache, layer);
+    ag_evict_allocate_shares(e->tmp.bounds, shares, n_heads, n_stay, e->tmp.n_keep);
+    if (e->lengths == AG_HEADS_EVEN) ag_evictor_set_lengths(e, AG_HEADS_IN_LAYER);
+}
+
+/* Into e->tmp.n_keep what each head of the eviction's next layer keeps, before one has moved. */
+static ag_status share_out(ag_evictor *e, ag_error *err) {
+    ag_pending_eviction *p = &e->pending;
+    const uint32_t layer = p->layer;
+    const size_t n_stay = share_evenly(e, layer, p->budget, p->fewer);
+    const size_t n_slots = ag_heads_slots(e->cache, layer);
+    AG_TRY(ag_importance_of_layer(&e->tmp, e->sums, &e->params, e->cache, &e->rope[layer], layer,
+                                  n_stay, err));
+    const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
+    const bool share = shares(e, layer, p->budget);
+    const bool told = e->params.head_budget == AG_HEAD_BUDGET_SHARES;
+    p->is_compared = share && n_slots > n_stay && !told;
+    if (p->is_compared) AG_TRY(share_by_scores(e, layer, n_stay, p->position, err));
+    else if (share && n_slots > n_stay) share_as_told(e, layer, n_stay);
+    else if (share)
+        for (uint32_t h = 0; h < n_heads; h++) e->tmp.n_keep[h] = UINT32_MAX;
+    p->is_shared_out = true;
+    p->head = 0;
+    return AG_OK;
+}
+
+static ag_status evict_from_layer(ag_evictor *e, ag_error *err) {
+    ag_pending_eviction *p = &e->pending;
+    if (!p->is_shared_out) AG_TRY(share_out(e, err));
+    for (; p->head < ag_kv_cache_layer(e->cache, p->layer)->n_kv_heads; p->head++)
+        AG_TRY(evict_from_head(e, p->layer, p->head, e->tmp.n_keep[p->head], p->position,
+                               p->is_compared ? e->tmp.views[p->head].importance : NULL, err));
+    p->is_shared_out = false;
+    return AG_OK;
+}
+
+static size_t all_slots(const ag_evictor *e) {
+    size_t n = 0;
+    for (uint32_t l = 0; l < ag_kv_cache_params(e->cache)->n_layers; l++)
+        n += ag_heads_slots(e->cache, l);
+    return n;
+}
+
+/* As evictions are reported. */
+static uint32_t tokens_of(const ag_evictor *e, uint32_t budget) {
+    const ag_head_limits limits = ag_evictor_limits(e);
+    return ag_evictor_heads_share(e) ? ag_heads_mean(&limits, budget)
+                                     : ag_kv_cache_length(e->cache);
+}
+
+void ag_evictor_plan(ag_evictor *e, uint32_t budget, uint32_t position, ag_eviction_reason reason,
+                     ag_pressure level) {
+    const ag_head_limits limits = ag_evictor_limits(e);
+    const bool all_share = e->lengths == AG_HEADS_UNEVEN && budget < UINT32_MAX;
+    e->pending = (ag_pending_eviction){
+        .is_pending = true,
+        .budget = budget,
+        .position = position,
+        .fewer = all_share ? ag_heads_fewer(&limits, budget) : 0,
+        .n_slots = all_slots(e),
+        .bytes = bytes_alone(e->cache),
+        .report = {.reason = reason,
+                   .level = reason == AG_EVICTION_MEMORY ? level : AG_PRESSURE_NORMAL,
+                   .policy = e->params.policy->name,
+                   .position = position,
+                   .n_before = tokens_of(e, budget)},
+    };
+}
+
+/* Nothing is reported if nothing has left. */
+static void report(ag_evictor *e, const ag_pending_eviction *p) {
+    ag_eviction done = p->report;
+    done.n_kept = tokens_of(e, p->budget);
+    const size_t left = bytes_alone(e->cache); /* more, if a fork's blocks had to be copied */
+    done.bytes_returned = left < p->bytes ? p->bytes - left : 0;
+    e->oldest = UINT32_MAX;
+    const bool adaptive = ag_evictor_heads_share(e); /* then the mean may stay, rounded up */
+    if (adaptive ? all_slots(e) == p->n_slots : done.n_kept == done.n_before) return;
+    count(&e->total, &done);
+    count(&e->last, &done);
+    if (e->params.on_eviction) e->params.on_eviction(e->params.on_eviction_user, &done);
+}
+
+ag_status ag_evictor_continue(ag_evictor *e, ag_error *err) {
+    ag_pending_eviction *p = &e->pending;
+    if (!p->is_pending) return AG_OK;
+    const double begin = ag_now_s();
+    const ag_head_limits limits = ag_evictor_limits(e);
+    ag_status st = AG_OK;
+    while (st == AG_OK && p->layer < ag_kv_cache_params(e->cache)->n_layers) {
+        const uint32_t layer = p->layer;
+        if (ag_heads_are_budgeted(&limits, layer, p->budget)) st = evict_from_layer(e, err);
+        if (st != AG_OK) break;
+        p->layer++; /* sums that cannot be stored now are flushed before more is done */
+        st = ag_score_sums_store(e->sums, layer, false, err);
+    }
+    ag_kv_give_back(e->cache);
+    p->report.seconds += ag_now_s() - begin;
+    if (st != AG_OK) return st;
+    p->is_pending = false;
+    report(e, p);
+    return AG_OK;
+}
