@@ -76,7 +76,7 @@ static inline void ag_unpack_nibbles(uint8_t *q, const uint8_t *qs) {
 }
 
 /* The bits above the nibbles, of element i in bit i. */
-static inline void ag_pack_fifths(uint8_t *qh, const uint8_t *q) {
+static inline void ag_pack_qh(uint8_t *qh, const uint8_t *q) {
     for (int j = 0; j < AG_QK / 8; j++) {
         unsigned byte = 0;
         for (int i = 0; i < 8; i++) byte |= (unsigned)(q[8 * j + i] >> 4 & 1) << i;
@@ -84,7 +84,7 @@ static inline void ag_pack_fifths(uint8_t *qh, const uint8_t *q) {
     }
 }
 
-static inline void ag_unpack_fifths(uint8_t *q, const uint8_t *qh) {
+static inline void ag_unpack_qh(uint8_t *q, const uint8_t *qh) {
     for (int i = 0; i < AG_QK; i++) q[i] |= (uint8_t)((qh[i / 8] >> i % 8 & 1) << 4);
 }
 

@@ -11,12 +11,12 @@ bool ag_quantize_q2_k(void *dst, const float *src, size_t n_blocks, ag_rounding 
         const float *x = src + b * AG_QK_K;
         ag_block_q2_k out;
         *block = b;
-        ag_block_parts parts;
-        if (!ag_round_parts(&parts, x, 16, 3, 15)) return false;
-        out.d = parts.d;
-        out.dmin = parts.dmin;
-        for (int i = 0; i < 16; i++) out.scales[i] = (uint8_t)(parts.sc[i] | parts.m[i] << 4);
-        ag_put_fields(out.qs, parts.q, 0, 2, 32);
+        ag_superblock super;
+        if (!ag_round_superblock(&super, x, 16, 3, 15)) return false;
+        out.d = super.d;
+        out.dmin = super.dmin;
+        for (int i = 0; i < 16; i++) out.scales[i] = (uint8_t)(super.sc[i] | super.m[i] << 4);
+        ag_put_fields(out.qs, super.q, 0, 2, 32);
         memcpy(p + b * sizeof out, &out, sizeof out);
     }
     return true;

@@ -27,12 +27,12 @@ bool ag_quantize_q3_k(void *dst, const float *src, size_t n_blocks, ag_rounding 
         const float *x = src + b * AG_QK_K;
         ag_block_q3_k out;
         *block = b;
-        ag_signed_parts parts;
-        if (!ag_round_signed_parts(&parts, x, -4, -32)) return false;
-        out.d = parts.d;
-        pack_scales(out.scales, parts.sc);
-        ag_put_fields(out.qs, parts.q, 0, 2, 32);
-        ag_put_fields(out.hmask, parts.q, 2, 1, 32);
+        ag_signed_superblock super;
+        if (!ag_round_signed_superblock(&super, x, -4, -32)) return false;
+        out.d = super.d;
+        pack_scales(out.scales, super.sc);
+        ag_put_fields(out.qs, super.q, 0, 2, 32);
+        ag_put_fields(out.hmask, super.q, 2, 1, 32);
         memcpy(p + b * sizeof out, &out, sizeof out);
     }
     return true;

@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    Q4_0_PLACES = 16,
+    Q4_0_CANDIDATES = 16,
     Q4_0_SCALES = 8,
     /* Each step is taken for so many blocks before the next: what one waits for is then done
      * beside the others. */
@@ -29,7 +29,7 @@ enum {
 typedef struct q4_0_batch {
     const float *x[Q4_0_BATCH];
     float extreme[Q4_0_BATCH]; /* the value of largest magnitude */
-    float fits[Q4_0_BATCH * Q4_0_PLACES], gains[Q4_0_BATCH * Q4_0_PLACES];
+    float fits[Q4_0_BATCH * Q4_0_CANDIDATES], gains[Q4_0_BATCH * Q4_0_CANDIDATES];
     float scale[Q4_0_BATCH * Q4_0_SCALES], inverse[Q4_0_BATCH * Q4_0_SCALES];
     float error[Q4_0_BATCH * Q4_0_SCALES];
     uint16_t stored[Q4_0_BATCH * Q4_0_SCALES];
@@ -49,9 +49,9 @@ INLINE int32_t q4_0_bits(float f) {
 
 /* Where the value of largest magnitude is placed on the scale of levels. Beyond -8 and 7 it is cut
  * off, which pays when it is alone; the positive places give the other sign the level -8. */
-static const float q4_0_places[Q4_0_PLACES] = {-9.0f,  -8.65f, -8.3f, -7.95f, -7.55f, -7.2f,
-                                               -6.85f, -6.5f,  7.8f,  7.55f,  7.3f,   7.1f,
-                                               6.9f,   6.65f,  6.4f,  6.2f};
+static const float q4_0_targets[Q4_0_CANDIDATES] = {-9.0f,  -8.65f, -8.3f, -7.95f, -7.55f, -7.2f,
+                                                    -6.85f, -6.5f,  7.8f,  7.55f,  7.3f,   7.1f,
+                                                    6.9f,   6.65f,  6.4f,  6.2f};
 
 /* Least-squares scales of the levels that x has with LANES places, of two blocks or of one, and
  * what they explain of its sum of squares. */
@@ -78,17 +78,17 @@ INLINE void q4_0_candidates(uint16_t *stored, float *scale, float *inverse, cons
                             const float *gains, float extreme) {
     static const float divisors[Q4_0_SCALES] = {7, -8, 1, 1, 0.99f, 0.99f, 1.01f, 1.01f};
     /* Positive floats compare as their bits do; the last four tell the place. */
-    int32_t keys[Q4_0_PLACES], first = 0, second = 0;
-    for (int s = 0; s < Q4_0_PLACES; s++) {
-        keys[s] = (q4_0_bits(gains[s]) & ~(Q4_0_PLACES - 1)) | (Q4_0_PLACES - 1 - s);
+    int32_t keys[Q4_0_CANDIDATES], first = 0, second = 0;
+    for (int s = 0; s < Q4_0_CANDIDATES; s++) {
+        keys[s] = (q4_0_bits(gains[s]) & ~(Q4_0_CANDIDATES - 1)) | (Q4_0_CANDIDATES - 1 - s);
         first = keys[s] > first ? keys[s] : first;
     }
-    for (int s = 0; s < Q4_0_PLACES; s++) {
+    for (int s = 0; s < Q4_0_CANDIDATES; s++) {
         const int32_t other = keys[s] == first ? 0 : keys[s];
         second = other > second ? other : second;
     }
-    const float f = fits[Q4_0_PLACES - 1 - (first & (Q4_0_PLACES - 1))];
-    const float g = fits[Q4_0_PLACES - 1 - (second & (Q4_0_PLACES - 1))];
+    const float f = fits[Q4_0_CANDIDATES - 1 - (first & (Q4_0_CANDIDATES - 1))];
+    const float g = fits[Q4_0_CANDIDATES - 1 - (second & (Q4_0_CANDIDATES - 1))];
     const float base[Q4_0_SCALES] = {fabsf(extreme), extreme, f, g, f, g, f, g};
     for (int s = 0; s < Q4_0_SCALES; s++) scale[s] = base[s] / divisors[s];
     q4_0_store_scales(stored, scale);
@@ -123,12 +123,12 @@ INLINE void q4_0_measure_two(q4_0_batch *b, size_t at) {
 
 INLINE void q4_0_write(ag_block_q4_0 *out, const uint16_t *stored, const float *inverse,
                        const float *error, const float *x) {
-    int32_t least = INT32_MAX;
+    int32_t min = INT32_MAX;
     for (int s = 0; s < Q4_0_SCALES; s++) {
         const int32_t key = (q4_0_bits(error[s]) & ~(Q4_0_SCALES - 1)) | s;
-        least = key < least ? key : least;
+        min = key < min ? key : min;
     }
-    const int chosen = least & (Q4_0_SCALES - 1);
+    const int chosen = min & (Q4_0_SCALES - 1);
     /* Two levels and 136, which makes nibbles of them, in the last places of 2^23. */
     float pairs[AG_QK / 2];
     for (int i = 0; i < AG_QK / 2; i += LANES) {
@@ -145,19 +145,19 @@ INLINE void q4_0_write(ag_block_q4_0 *out, const uint16_t *stored, const float *
  * 2^-26 or more in magnitude, as smaller ones have no scale, and so small that extreme / -8 is
  * finite as a half. The error is never larger than that of the other rules. */
 INLINE void q4_0_round(ag_block_q4_0 *out, q4_0_batch *b, size_t n) {
-    for (size_t at = 0; at < n * Q4_0_PLACES; at += 2 * LANES) {
+    for (size_t at = 0; at < n * Q4_0_CANDIDATES; at += 2 * LANES) {
         const float *x[2];
         vec inverse[2];
         for (size_t j = 0; j < 2; j++) {
             const size_t s = at + j * LANES;
-            x[j] = b->x[s / Q4_0_PLACES];
-            inverse[j] =
-                v_div(v_load(q4_0_places + s % Q4_0_PLACES), v_set(b->extreme[s / Q4_0_PLACES]));
+            x[j] = b->x[s / Q4_0_CANDIDATES];
+            inverse[j] = v_div(v_load(q4_0_targets + s % Q4_0_CANDIDATES),
+                               v_set(b->extreme[s / Q4_0_CANDIDATES]));
         }
         q4_0_fit_two(b->fits + at, b->gains + at, x, inverse);
     }
     for (size_t i = 0; i < n; i++) {
-        const size_t s = i * Q4_0_SCALES, p = i * Q4_0_PLACES;
+        const size_t s = i * Q4_0_SCALES, p = i * Q4_0_CANDIDATES;
         q4_0_candidates(b->stored + s, b->scale + s, b->inverse + s, b->fits + p, b->gains + p,
                         b->extreme[i]);
     }

@@ -24,7 +24,7 @@ bool ag_quantize_q5_0(void *dst, const float *src, size_t n_blocks, ag_rounding 
             q[i] = (uint8_t)(level < 31 ? level : 31);
         }
         ag_pack_nibbles(out.qs, q);
-        ag_pack_fifths(out.qh, q);
+        ag_pack_qh(out.qh, q);
         memcpy(p + b * sizeof out, &out, sizeof out);
     }
     return true;
@@ -38,7 +38,7 @@ void ag_dequantize_q5_0(float *dst, const void *src, size_t n_blocks) {
         const float d = ag_f16_to_f32(in.d);
         uint8_t q[AG_QK];
         ag_unpack_nibbles(q, in.qs);
-        ag_unpack_fifths(q, in.qh);
+        ag_unpack_qh(q, in.qh);
         for (int i = 0; i < AG_QK; i++) dst[i] = (float)(q[i] - 16) * d;
     }
 }

@@ -10,12 +10,12 @@ bool ag_quantize_q5_k(void *dst, const float *src, size_t n_blocks, ag_rounding 
     for (size_t b = 0; b < n_blocks; b++) {
         const float *x = src + b * AG_QK_K;
         *block = b;
-        ag_block_parts parts;
-        if (!ag_round_parts(&parts, x, 32, 31, 63)) return false;
-        ag_block_q5_k out = {.d = parts.d, .dmin = parts.dmin};
-        ag_pack_q4_k_scales(out.scales, parts.sc, parts.m);
-        ag_put_fields(out.qs, parts.q, 0, 4, 32);
-        ag_put_fields(out.qh, parts.q, 4, 1, 32);
+        ag_superblock super;
+        if (!ag_round_superblock(&super, x, 32, 31, 63)) return false;
+        ag_block_q5_k out = {.d = super.d, .dmin = super.dmin};
+        ag_pack_q4_k_scales(out.scales, super.sc, super.m);
+        ag_put_fields(out.qs, super.q, 0, 4, 32);
+        ag_put_fields(out.qh, super.q, 4, 1, 32);
         memcpy(p + b * sizeof out, &out, sizeof out);
     }
     return true;
@@ -28,6 +28,6 @@ void ag_dequantize_q5_k(float *dst, const void *src, size_t n_blocks) {
         memcpy(&in, p + b * sizeof in, sizeof in);
         uint8_t q[AG_QK_K];
         ag_q5_k_levels(q, &in);
-        ag_dequantize_32_parts(dst, q, in.d, in.dmin, in.scales);
+        ag_dequantize_superblock_32(dst, q, in.d, in.dmin, in.scales);
     }
 }

@@ -10,12 +10,12 @@ bool ag_quantize_q6_k(void *dst, const float *src, size_t n_blocks, ag_rounding 
     for (size_t b = 0; b < n_blocks; b++) {
         const float *x = src + b * AG_QK_K;
         *block = b;
-        ag_signed_parts parts;
-        if (!ag_round_signed_parts(&parts, x, -32, -128)) return false;
-        ag_block_q6_k out = {.d = parts.d};
-        memcpy(out.scales, parts.sc, sizeof out.scales);
-        ag_put_fields(out.ql, parts.q, 0, 4, 64);
-        ag_put_fields(out.qh, parts.q, 4, 2, 32);
+        ag_signed_superblock super;
+        if (!ag_round_signed_superblock(&super, x, -32, -128)) return false;
+        ag_block_q6_k out = {.d = super.d};
+        memcpy(out.scales, super.sc, sizeof out.scales);
+        ag_put_fields(out.ql, super.q, 0, 4, 64);
+        ag_put_fields(out.qh, super.q, 4, 2, 32);
         memcpy(p + b * sizeof out, &out, sizeof out);
     }
     return true;

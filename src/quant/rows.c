@@ -42,7 +42,7 @@ typedef struct block_type {
     bool has_search; /* search.c */
     /* Halves of a block that make all of its values finite if they are, and the byte of the first;
      * 0: values have to be looked at. */
-    uint16_t n_factors, factors_at;
+    uint16_t n_scales, scales_offset;
 } block_type;
 
 static const block_type block_types[AG_DTYPE_COUNT] = {
@@ -77,8 +77,8 @@ static ag_status quantize_blocks(ag_dtype dtype, void *dst, const float *src, si
 ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
                           ag_rounding rounding, size_t *bad) {
     assert(ag_dtype_block(dtype) > 0 && n % ag_dtype_block(dtype) == 0);
-    size_t nowhere;
-    if (!bad) bad = &nowhere;
+    size_t ignored;
+    if (!bad) bad = &ignored;
     if (!all_finite(src, n)) {
         *bad = first_not_finite(src, n);
         return AG_FORMAT;
@@ -123,14 +123,14 @@ void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n) {
 }
 
 /* By their factors; false also if that cannot be told. */
-static bool factors_are_finite(ag_dtype dtype, const unsigned char *src, size_t n) {
+static bool scales_are_finite(ag_dtype dtype, const unsigned char *src, size_t n) {
     const block_type *type = &block_types[dtype];
     const size_t bytes = ag_dtype_block_bytes(dtype), n_blocks = n / ag_dtype_block(dtype);
-    bool finite = type->n_factors > 0;
+    bool finite = type->n_scales > 0;
     for (size_t b = 0; b < n_blocks; b++, src += bytes) {
-        for (size_t i = 0; i < type->n_factors; i++) {
+        for (size_t i = 0; i < type->n_scales; i++) {
             uint16_t h;
-            memcpy(&h, src + type->factors_at + i * sizeof h, sizeof h);
+            memcpy(&h, src + type->scales_offset + i * sizeof h, sizeof h);
             finite &= ag_f16_is_finite(h);
         }
     }
@@ -140,7 +140,7 @@ static bool factors_are_finite(ag_dtype dtype, const unsigned char *src, size_t 
 ag_status ag_convert_row(ag_dtype to, void *dst, ag_dtype from, const void *src, float *values,
                          size_t n, ag_rounding rounding, size_t *bad) {
     const bool copies = to == from && ag_dtype_is_quantized(to);
-    if (copies && factors_are_finite(from, src, n)) {
+    if (copies && scales_are_finite(from, src, n)) {
         memcpy(dst, src, ag_dtype_row_bytes(to, n));
         return AG_OK;
     }

@@ -27,7 +27,8 @@ static float mean_square_of(const float *x, size_t n) {
 
 /* What the square of an error counts. A column's importance, where it is known, goes with how large
  * the value is beside the others; else larger values count more, for they do in products. */
-static void weigh(float *w, const float *x, const float *importance, size_t n, float mean_square) {
+static void error_weights(float *w, const float *x, const float *importance, size_t n,
+                          float mean_square) {
     const float mean = sqrtf(mean_square);
     for (size_t i = 0; i < n; i++) w[i] = mean + fabsf(x[i]);
     if (!importance) return;
@@ -46,13 +47,14 @@ ag_status ag_quantize_weights(const ag_weight_rounding *how, ag_dtype dtype, voi
         return ag_quantize_row(dtype, dst, src, n, AG_ROUND_REFERENCE, bad);
     }
     const size_t each = ag_dtype_block(dtype);
-    const size_t most = dtype == AG_Q6_K ? each : AG_SEARCH_VALUES; /* 16 parts */
+    const size_t max_values = dtype == AG_Q6_K ? each : AG_SEARCH_VALUES; /* 16 parts */
     unsigned char *p = dst;
     float w[AG_SEARCH_VALUES];
-    for (size_t i = 0; i < n; i += most) {
-        const size_t values = n - i < most ? n - i : most, blocks = values / each;
+    for (size_t i = 0; i < n; i += max_values) {
+        const size_t values = n - i < max_values ? n - i : max_values, blocks = values / each;
         for (size_t b = 0; b < values; b += each) {
-            weigh(w + b, src + i + b, importance ? importance + i + b : NULL, each, mean_square);
+            error_weights(w + b, src + i + b, importance ? importance + i + b : NULL, each,
+                          mean_square);
         }
         const size_t done = how->search(dtype, p, src + i, w, blocks);
         if (done < blocks) {

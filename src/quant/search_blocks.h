@@ -14,7 +14,7 @@ typedef struct search_state {
 } search_state;
 
 INLINE void search_evaluate(const search_batch *b, search_state *s) {
-    for (size_t p = 0; p < SEARCH_PARTS; p += LANES) {
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p += LANES) {
         const vec d = v_load(s->d + p), m = v_load(s->m + p);
         const vec inverse = search_inverse(d), offset = v_mul(m, inverse);
         vec error = v_set(0), sum_q = error, sum_qq = error, sum_xq = error;
@@ -36,9 +36,9 @@ INLINE void search_evaluate(const search_batch *b, search_state *s) {
 
 /* Levels counted from the lowest, part after part. */
 INLINE void search_levels(uint8_t *q, const search_batch *b, const float *d, const float *m,
-                          size_t n_parts) {
+                          size_t n_sub_blocks) {
     search_row levels[SEARCH_VALUES];
-    for (size_t p = 0; p < SEARCH_PARTS; p += LANES) {
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p += LANES) {
         const vec inverse = search_inverse(v_load(d + p)), first = v_set(0x1p23f - b->low);
         const vec offset = v_mul(v_load(m + p), inverse);
         for (size_t i = 0; i < b->n; i++) {
@@ -46,7 +46,7 @@ INLINE void search_levels(uint8_t *q, const search_batch *b, const float *d, con
             v_store(levels[i] + p, v_add(level, first));
         }
     }
-    for (size_t p = 0; p < n_parts; p++) {
+    for (size_t p = 0; p < n_sub_blocks; p++) {
         for (size_t i = 0; i < b->n; i++) {
             uint32_t bits;
             memcpy(&bits, &levels[i][p], sizeof bits);
@@ -60,24 +60,24 @@ INLINE void search_levels(uint8_t *q, const search_batch *b, const float *d, con
 /* The best scales of each part so far, as halves too. */
 typedef struct search_halves {
     search_row d, m, error;
-    uint16_t stored_d[SEARCH_PARTS], stored_m[SEARCH_PARTS];
+    uint16_t stored_d[SEARCH_SUB_BLOCKS], stored_m[SEARCH_SUB_BLOCKS];
 } search_halves;
 
 INLINE void search_round_to_halves(uint16_t *stored, float *values) {
-    ag_f32_to_f16_row(stored, values, SEARCH_PARTS);
-    ag_f16_to_f32_row(values, stored, SEARCH_PARTS);
+    ag_f32_to_f16_row(stored, values, SEARCH_SUB_BLOCKS);
+    ag_f16_to_f32_row(values, stored, SEARCH_SUB_BLOCKS);
 }
 
 /* Takes scales with a smaller error: s->d and s->m, of any precision. An error that is not finite
  * is never smaller. m is stored with the other sign. */
 INLINE void search_consider(search_halves *best, const search_batch *b, search_state *s) {
-    uint16_t d[SEARCH_PARTS], m[SEARCH_PARTS];
-    for (size_t p = 0; p < SEARCH_PARTS; p++) s->m[p] = -s->m[p];
+    uint16_t d[SEARCH_SUB_BLOCKS], m[SEARCH_SUB_BLOCKS];
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) s->m[p] = -s->m[p];
     search_round_to_halves(d, s->d);
     search_round_to_halves(m, s->m);
-    for (size_t p = 0; p < SEARCH_PARTS; p++) s->m[p] = -s->m[p];
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) s->m[p] = -s->m[p];
     search_evaluate(b, s);
-    for (size_t p = 0; p < SEARCH_PARTS; p++) {
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
         if (!(s->error[p] < best->error[p]) || !ag_f16_is_finite(d[p]) || !ag_f16_is_finite(m[p]))
             continue;
         best->error[p] = s->error[p];
@@ -90,7 +90,7 @@ INLINE void search_consider(search_halves *best, const search_batch *b, search_s
 
 INLINE search_halves search_no_halves(void) {
     search_halves best = {.d = {0}};
-    for (size_t p = 0; p < SEARCH_PARTS; p++) best.error[p] = INFINITY;
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) best.error[p] = INFINITY;
     return best;
 }
 
@@ -98,7 +98,7 @@ INLINE void search_signed_halves(search_halves *best, search_batch *b) {
     enum { N = 5 };
     search_scales(b);
     search_row candidates[N];
-    for (size_t p = 0; p < SEARCH_PARTS; p++) {
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
         const float lowest = b->lowest[p], highest = b->highest[p], found = b->d[p];
         const float extreme = highest > -lowest ? highest : lowest;
         candidates[0][p] = extreme / b->low;
@@ -117,7 +117,7 @@ INLINE void search_signed_halves(search_halves *best, search_batch *b) {
 INLINE void search_based_halves(search_halves *best, search_batch *b) {
     search_state s;
     search_bases(b, true);
-    for (size_t p = 0; p < SEARCH_PARTS; p++) {
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
         s.d[p] = (b->highest[p] - b->lowest[p]) / b->high;
         s.m[p] = -b->lowest[p];
     }
@@ -131,11 +131,11 @@ INLINE void search_based_halves(search_halves *best, search_batch *b) {
 INLINE size_t search_small_blocks(ag_dtype type, unsigned char *dst, const float *x, const float *w,
                                   size_t n_blocks) {
     const bool is_based = type == AG_Q4_1 || type == AG_Q5_1;
-    const bool has_fifths = type == AG_Q5_0 || type == AG_Q5_1;
-    search_batch b = {.low = is_based ? 0 : has_fifths ? -16 : -8};
-    b.high = b.low + (has_fifths ? 31 : 15);
+    const bool has_qh = type == AG_Q5_0 || type == AG_Q5_1;
+    search_batch b = {.low = is_based ? 0 : has_qh ? -16 : -8};
+    b.high = b.low + (has_qh ? 31 : 15);
     search_halves best = search_no_halves();
-    uint8_t q[SEARCH_PARTS * AG_QK];
+    uint8_t q[SEARCH_SUB_BLOCKS * AG_QK];
     search_gather(&b, x, w, n_blocks, AG_QK);
     if (is_based) search_based_halves(&best, &b);
     else search_signed_halves(&best, &b);
@@ -147,7 +147,7 @@ INLINE size_t search_small_blocks(ag_dtype type, unsigned char *dst, const float
         if (!is_based && !ag_f16_is_finite(ag_f32_to_f16(extreme / b.low))) return p;
         memcpy(dst, &best.stored_d[p], 2), dst += 2;
         if (is_based) memcpy(dst, &best.stored_m[p], 2), dst += 2;
-        if (has_fifths) ag_pack_fifths(dst, q + p * AG_QK), dst += AG_QK / 8;
+        if (has_qh) ag_pack_qh(dst, q + p * AG_QK), dst += AG_QK / 8;
         ag_pack_nibbles(dst, q + p * AG_QK), dst += AG_QK / 2;
     }
     return n_blocks;
@@ -160,49 +160,50 @@ enum { SEARCH_TURNS = 2 };
 /* Blocks side by side: block k has the parts from k * parts on. d and m of the state are d * sc and
  * dmin * step. */
 typedef struct search_super {
-    size_t parts; /* of a block */
-    int top, low; /* of the whole numbers */
+    size_t n_sub_blocks; /* of a block */
+    int top, low;        /* of the whole numbers */
     uint16_t d[2], dmin[2];
     search_row sc, step;
     float error[2];
 } search_super;
 
-INLINE float search_whole(float v, int low, int top) {
+INLINE float search_integer(float v, int low, int top) {
     v = v > (float)low ? v : (float)low;
     v = v < (float)top ? v : (float)top;
     return (v + 0x1.8p23f) - 0x1.8p23f;
 }
 
 /* The largest in magnitude becomes `to` times the half that is returned. */
-INLINE uint16_t search_round_scales(float *whole, const float *scale, const search_super *t,
+INLINE uint16_t search_round_scales(float *integers, const float *scale, const search_super *t,
                                     int to) {
-    const float extreme = ag_extreme_of(scale, t->parts);
+    const float extreme = ag_extreme_of(scale, t->n_sub_blocks);
     const uint16_t d = ag_f32_to_f16(extreme / (float)to);
     const float inverse = ag_inverse_of(ag_f16_to_f32(d));
-    for (size_t p = 0; p < t->parts; p++)
-        whole[p] = search_whole(scale[p] * inverse, t->low, t->top);
+    for (size_t p = 0; p < t->n_sub_blocks; p++)
+        integers[p] = search_integer(scale[p] * inverse, t->low, t->top);
     return d;
 }
 
 /* Fills in d and m of the state, and evaluates it. */
 INLINE void search_evaluate_super(const search_batch *b, search_super *t, search_state *s) {
-    for (size_t p = 0; p < SEARCH_PARTS; p++) {
-        s->d[p] = ag_f16_to_f32(t->d[p / t->parts]) * t->sc[p];
-        s->m[p] = ag_f16_to_f32(t->dmin[p / t->parts]) * t->step[p];
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
+        s->d[p] = ag_f16_to_f32(t->d[p / t->n_sub_blocks]) * t->sc[p];
+        s->m[p] = ag_f16_to_f32(t->dmin[p / t->n_sub_blocks]) * t->step[p];
     }
     search_evaluate(b, s);
-    for (size_t k = 0; k < SEARCH_PARTS / t->parts; k++) {
+    for (size_t k = 0; k < SEARCH_SUB_BLOCKS / t->n_sub_blocks; k++) {
         t->error[k] = 0;
-        for (size_t p = k * t->parts; p < (k + 1) * t->parts; p++) t->error[k] += s->error[p];
+        for (size_t p = k * t->n_sub_blocks; p < (k + 1) * t->n_sub_blocks; p++)
+            t->error[k] += s->error[p];
     }
 }
 
 /* Block by block, what has the smaller error and fits halves. */
-INLINE void search_keep_super(search_super *best, const search_super *t) {
-    for (size_t k = 0; k < SEARCH_PARTS / t->parts; k++) {
+INLINE void search_keep_better_super(search_super *best, const search_super *t) {
+    for (size_t k = 0; k < SEARCH_SUB_BLOCKS / t->n_sub_blocks; k++) {
         const bool fits = ag_f16_is_finite(t->d[k]) && ag_f16_is_finite(t->dmin[k]);
         if (!fits || !(t->error[k] < best->error[k])) continue;
-        const size_t first = k * t->parts, bytes = t->parts * sizeof(float);
+        const size_t first = k * t->n_sub_blocks, bytes = t->n_sub_blocks * sizeof(float);
         best->d[k] = t->d[k];
         best->dmin[k] = t->dmin[k];
         best->error[k] = t->error[k];
@@ -214,19 +215,19 @@ INLINE void search_keep_super(search_super *best, const search_super *t) {
 /* Of each part the best among neighbouring whole numbers, with the levels that it has. */
 INLINE void search_improve_bases(const search_batch *b, search_super *t, const search_state *s) {
     search_row d, dmin;
-    for (size_t p = 0; p < SEARCH_PARTS; p++) {
-        d[p] = ag_f16_to_f32(t->d[p / t->parts]);
-        dmin[p] = ag_f16_to_f32(t->dmin[p / t->parts]);
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
+        d[p] = ag_f16_to_f32(t->d[p / t->n_sub_blocks]);
+        dmin[p] = ag_f16_to_f32(t->dmin[p / t->n_sub_blocks]);
     }
-    const vec top = v_set((float)t->top), none = v_set(0);
-    for (size_t p = 0; p < SEARCH_PARTS; p += LANES) {
+    const vec top = v_set((float)t->top), zero = v_set(0);
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p += LANES) {
         const vec w = v_load(b->sum_w + p), wx = v_load(b->sum_wx + p), q = v_load(s->q + p);
         const vec qq = v_load(s->qq + p), xq = v_load(s->xq + p);
         const vec sc0 = v_load(t->sc + p), step0 = v_load(t->step + p);
         vec best = v_set(INFINITY), best_sc = sc0, best_step = step0;
         for (int at = 0; at < 9; at++) {
-            const vec sc = v_max(v_min(v_add(sc0, v_set((float)(at % 3 - 1))), top), none);
-            const vec step = v_max(v_min(v_add(step0, v_set((float)(at / 3 - 1))), top), none);
+            const vec sc = v_max(v_min(v_add(sc0, v_set((float)(at % 3 - 1))), top), zero);
+            const vec step = v_max(v_min(v_add(step0, v_set((float)(at / 3 - 1))), top), zero);
             const vec scale = v_mul(sc, v_load(d + p)), base = v_mul(step, v_load(dmin + p));
             /* scale (scale qq - 2 xq - 2 base q) + base (2 wx + base w) */
             const vec twice = v_add(xq, v_mul(base, q));
@@ -246,7 +247,7 @@ INLINE void search_improve_bases(const search_batch *b, search_super *t, const s
 INLINE void search_fit_bases(const search_batch *b, search_super *t, const search_state *s,
                              size_t k) {
     double qq = 0, qm = 0, mm = 0, xq = 0, xm = 0;
-    for (size_t p = k * t->parts; p < (k + 1) * t->parts; p++) {
+    for (size_t p = k * t->n_sub_blocks; p < (k + 1) * t->n_sub_blocks; p++) {
         const double sc = (double)t->sc[p], m = -(double)t->step[p];
         qq += sc * sc * (double)s->qq[p];
         qm += sc * m * (double)s->q[p];
@@ -267,7 +268,7 @@ INLINE void search_fit_bases(const search_batch *b, search_super *t, const searc
 
 /* The range of each part from 0 or its lowest value on. */
 INLINE void search_rule_of_bases(const search_batch *b, search_row d, search_row m) {
-    for (size_t p = 0; p < SEARCH_PARTS; p++) {
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
         const float lowest = b->lowest[p] < 0 ? b->lowest[p] : 0;
         const float range = b->highest[p] - lowest;
         d[p] = range > 0 ? range / b->high : 0; /* all of it may lie below 0 */
@@ -276,8 +277,8 @@ INLINE void search_rule_of_bases(const search_batch *b, search_row d, search_row
 }
 
 INLINE void search_round_bases(search_super *t, const float *d, const float *m) {
-    for (size_t k = 0; k < SEARCH_PARTS / t->parts; k++) {
-        const size_t p = k * t->parts;
+    for (size_t k = 0; k < SEARCH_SUB_BLOCKS / t->n_sub_blocks; k++) {
+        const size_t p = k * t->n_sub_blocks;
         t->d[k] = search_round_scales(t->sc + p, d + p, t, t->top);
         t->dmin[k] = search_round_scales(t->step + p, m + p, t, t->top);
     }
@@ -287,7 +288,7 @@ INLINE void search_round_bases(search_super *t, const float *d, const float *m) 
 INLINE void search_based_super(search_super *best, search_batch *b, bool bad[2]) {
     search_state s;
     search_row d, m;
-    search_super t = {.parts = 8, .top = 63};
+    search_super t = {.n_sub_blocks = 8, .top = 63};
     *best = t;
     search_rule_of_bases(b, d, m);
     search_round_bases(best, d, m);
@@ -298,7 +299,7 @@ INLINE void search_based_super(search_super *best, search_batch *b, bool bad[2])
     search_round_bases(&t, b->d, b->m);
     for (int turn = 0;; turn++) {
         search_evaluate_super(b, &t, &s);
-        search_keep_super(best, &t);
+        search_keep_better_super(best, &t);
         if (turn == SEARCH_TURNS) return;
         search_improve_bases(b, &t, &s);
         for (size_t k = 0; k < 2; k++) search_fit_bases(b, &t, &s, k);
@@ -309,9 +310,9 @@ INLINE void search_based_super(search_super *best, search_batch *b, bool bad[2])
 INLINE void search_improve_signed(search_super *t, const search_state *s) {
     double qq = 0, xq = 0;
     const float d = ag_f16_to_f32(t->d[0]);
-    for (size_t p = 0; p < SEARCH_PARTS; p++) {
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
         const float sum = d * s->qq[p];
-        if (sum > 0 || sum < 0) t->sc[p] = search_whole(s->xq[p] / sum, t->low, t->top);
+        if (sum > 0 || sum < 0) t->sc[p] = search_integer(s->xq[p] / sum, t->low, t->top);
         qq += (double)t->sc[p] * (double)t->sc[p] * (double)s->qq[p];
         xq += (double)t->sc[p] * (double)s->xq[p];
     }
@@ -321,9 +322,9 @@ INLINE void search_improve_signed(search_super *t, const search_state *s) {
 INLINE void search_signed_super(search_super *best, search_batch *b, bool bad[2]) {
     search_state s;
     search_row d;
-    search_super t = {.parts = SEARCH_PARTS, .top = 127, .low = -128};
+    search_super t = {.n_sub_blocks = SEARCH_SUB_BLOCKS, .top = 127, .low = -128};
     *best = t;
-    for (size_t p = 0; p < SEARCH_PARTS; p++) {
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
         const float lowest = b->lowest[p], highest = b->highest[p];
         d[p] = (highest > -lowest ? highest : lowest) / b->low;
     }
@@ -334,7 +335,7 @@ INLINE void search_signed_super(search_super *best, search_batch *b, bool bad[2]
     t.d[0] = search_round_scales(t.sc, b->d, &t, t.low);
     for (int turn = 0;; turn++) {
         search_evaluate_super(b, &t, &s);
-        search_keep_super(best, &t);
+        search_keep_better_super(best, &t);
         if (turn == SEARCH_TURNS) return;
         search_improve_signed(&t, &s);
     }
@@ -367,7 +368,7 @@ INLINE void search_write_q5_k(unsigned char *dst, const uint8_t *q, const search
 
 INLINE void search_write_q6_k(unsigned char *dst, const uint8_t *q, const search_super *t) {
     ag_block_q6_k out = {.d = t->d[0]};
-    for (size_t p = 0; p < SEARCH_PARTS; p++) out.scales[p] = (int8_t)t->sc[p];
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) out.scales[p] = (int8_t)t->sc[p];
     ag_put_fields(out.ql, q, 0, 4, 64);
     ag_put_fields(out.qh, q, 4, 2, 32);
     memcpy(dst, &out, sizeof out);
@@ -381,15 +382,16 @@ INLINE size_t search_large_blocks(ag_dtype type, unsigned char *dst, const float
     search_row d, m;
     bool bad[2] = {false, false};
     uint8_t q[2 * AG_QK_K];
-    const size_t part = type == AG_Q6_K ? 16 : 32, n_parts = n_blocks * (AG_QK_K / part);
-    search_gather(&b, x, w, n_parts, part);
+    const size_t sub_block = type == AG_Q6_K ? 16 : 32,
+                 n_sub_blocks = n_blocks * (AG_QK_K / sub_block);
+    search_gather(&b, x, w, n_sub_blocks, sub_block);
     if (type == AG_Q6_K) search_signed_super(&best, &b, bad);
     else search_based_super(&best, &b, bad);
-    for (size_t p = 0; p < SEARCH_PARTS; p++) {
-        d[p] = ag_f16_to_f32(best.d[p / best.parts]) * best.sc[p];
-        m[p] = ag_f16_to_f32(best.dmin[p / best.parts]) * best.step[p];
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
+        d[p] = ag_f16_to_f32(best.d[p / best.n_sub_blocks]) * best.sc[p];
+        m[p] = ag_f16_to_f32(best.dmin[p / best.n_sub_blocks]) * best.step[p];
     }
-    search_levels(q, &b, d, m, n_parts);
+    search_levels(q, &b, d, m, n_sub_blocks);
     for (size_t k = 0; k < n_blocks; k++, dst += ag_dtype_block_bytes(type)) {
         if (bad[k]) return k;
         if (type == AG_Q4_K) search_write_q4_k(dst, q + k * AG_QK_K, &best, k);

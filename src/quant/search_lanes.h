@@ -16,10 +16,10 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { SEARCH_PARTS = 16, SEARCH_VALUES = 32 };
+enum { SEARCH_SUB_BLOCKS = 16, SEARCH_VALUES = 32 };
 
 /* One number for each part. */
-typedef float search_row[SEARCH_PARTS];
+typedef float search_row[SEARCH_SUB_BLOCKS];
 
 /* Parts side by side: value i of part p is x[i][p]. It is d * level, or d * level - m. */
 typedef struct search_batch {
@@ -33,15 +33,15 @@ typedef struct search_batch {
 
 /* n_parts <= SEARCH_PARTS parts of n values, one after another; they come again until all lanes
  * have one. */
-INLINE void search_gather(search_batch *b, const float *x, const float *w, size_t n_parts,
+INLINE void search_gather(search_batch *b, const float *x, const float *w, size_t n_sub_blocks,
                           size_t n) {
     b->n = n;
-    for (size_t p = 0; p < SEARCH_PARTS; p++) {
-        const size_t from = p % n_parts * n;
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
+        const size_t from = p % n_sub_blocks * n;
         for (size_t i = 0; i < n; i++) b->x[i][p] = x[from + i];
         for (size_t i = 0; i < n; i++) b->w[i][p] = w[from + i];
     }
-    for (size_t p = 0; p < SEARCH_PARTS; p += LANES) {
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p += LANES) {
         vec lowest = v_load(b->x[0] + p), highest = lowest, sum_w = v_set(0), sum_wx = v_set(0);
         for (size_t i = 0; i < n; i++) {
             const vec v = v_load(b->x[i] + p), weight = v_load(b->w[i] + p);
@@ -69,8 +69,8 @@ INLINE vec search_level(const search_batch *b, vec x, vec inverse, vec offset) {
 
 /* 0 for 0. */
 INLINE vec search_inverse(vec d) {
-    const vec none = v_set(0), inverse = v_div(v_set(1), d);
-    return v_if_less(none, d, inverse, v_if_less(d, none, inverse, none));
+    const vec zero = v_set(0), inverse = v_div(v_set(1), d);
+    return v_if_less(zero, d, inverse, v_if_less(d, zero, inverse, zero));
 }
 
 /* Weighted sums over the levels of LANES parts. */
@@ -98,7 +98,7 @@ typedef struct search_best {
     vec d, m, gain; /* what the scales explain of the weighted squares of x */
 } search_best;
 
-INLINE void search_keep(search_best *best, vec d, vec m, vec gain) {
+INLINE void search_keep_better(search_best *best, vec d, vec m, vec gain) {
     best->d = v_if_less(best->gain, gain, d, best->d);
     best->m = v_if_less(best->gain, gain, m, best->m);
     best->gain = v_if_less(best->gain, gain, gain, best->gain);
@@ -107,16 +107,16 @@ INLINE void search_keep(search_best *best, vec d, vec m, vec gain) {
 INLINE void search_try_scale(search_best *best, const search_batch *b, size_t p, vec inverse) {
     const search_sums s = search_measure(b, p, inverse, v_set(0));
     const vec d = v_div(s.xq, s.qq);
-    search_keep(best, d, v_set(0), v_if_less(v_set(0), s.qq, v_mul(d, s.xq), v_set(0)));
+    search_keep_better(best, d, v_set(0), v_if_less(v_set(0), s.qq, v_mul(d, s.xq), v_set(0)));
 }
 
 /* Where the value of largest magnitude is placed, as a share of the lowest level: beyond 1 it is
  * cut off, which pays when it is alone; with the other sign it is among the positive levels. */
-static const float search_places[] = {1.0f,   1.125f, 1.08f,  1.04f,  0.97f,  0.94f,
-                                      0.9f,   0.86f,  -0.97f, -0.94f, -0.91f, -0.88f,
-                                      -0.86f, -0.83f, -0.8f,  -0.77f};
+static const float search_candidates[] = {1.0f,   1.125f, 1.08f,  1.04f,  0.97f,  0.94f,
+                                          0.9f,   0.86f,  -0.97f, -0.94f, -0.91f, -0.88f,
+                                          -0.86f, -0.83f, -0.8f,  -0.77f};
 enum {
-    SEARCH_N_PLACES = sizeof search_places / sizeof search_places[0],
+    SEARCH_N_CANDIDATES = sizeof search_candidates / sizeof search_candidates[0],
     SEARCH_ROUNDS = 2,
 };
 
@@ -128,15 +128,15 @@ INLINE vec search_extreme(const search_batch *b, size_t p) {
 /* d of every part; 0 where all of x is (nearly) 0. */
 INLINE void search_scales(search_batch *b) {
     /* With many levels the places lie closer. */
-    const float closer = b->low < -16 ? 0.25f : b->low < -8 ? 0.5f : 1;
-    for (size_t p = 0; p < SEARCH_PARTS; p += LANES) {
+    const float spread = b->low < -16 ? 0.25f : b->low < -8 ? 0.5f : 1;
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p += LANES) {
         search_best best = {v_set(0), v_set(0), v_set(0)};
         const vec extreme = search_extreme(b, p), tiny = v_set(0x1p-100f);
         const vec one = search_inverse(
             v_if_less(v_mul(extreme, extreme), v_mul(tiny, tiny), v_set(0), extreme));
-        for (size_t i = 0; i < SEARCH_N_PLACES; i++) {
-            const float sign = search_places[i] < 0 ? -1 : 1;
-            const float level = b->low * (sign + (search_places[i] - sign) * closer);
+        for (size_t i = 0; i < SEARCH_N_CANDIDATES; i++) {
+            const float sign = search_candidates[i] < 0 ? -1 : 1;
+            const float level = b->low * (sign + (search_candidates[i] - sign) * spread);
             search_try_scale(&best, b, p, v_mul(v_set(level), one));
         }
         for (int i = 0; i < SEARCH_ROUNDS; i++) {
@@ -153,30 +153,30 @@ INLINE void search_scales(search_batch *b) {
 INLINE void search_try_base(search_best *best, const search_batch *b, size_t p, vec inverse,
                             vec offset, bool signed_base) {
     const search_sums s = search_measure(b, p, inverse, offset);
-    const vec none = v_set(0), w = v_load(b->sum_w + p), wx = v_load(b->sum_wx + p);
+    const vec zero = v_set(0), w = v_load(b->sum_w + p), wx = v_load(b->sum_wx + p);
     const vec determinant = v_sub(v_mul(w, s.qq), v_mul(s.q, s.q));
     vec d = v_div(v_sub(v_mul(w, s.xq), v_mul(wx, s.q)), determinant);
     vec m = v_div(v_sub(v_mul(d, s.q), wx), w);
     if (!signed_base) {
-        d = v_if_less(m, none, v_div(s.xq, s.qq), d);
-        m = v_if_less(m, none, none, m);
+        d = v_if_less(m, zero, v_div(s.xq, s.qq), d);
+        m = v_if_less(m, zero, zero, m);
     }
     vec gain = v_sub(v_mul(d, s.xq), v_mul(m, wx));
-    gain = v_if_less(none, determinant, v_if_less(none, d, gain, none), none);
-    search_keep(best, d, m, gain);
+    gain = v_if_less(zero, determinant, v_if_less(zero, d, gain, zero), zero);
+    search_keep_better(best, d, m, gain);
 }
 
 /* How many levels more than there are the range would take at its low end and at its high one:
  * these are cut off. Below 0 levels stay unused. */
-static const float search_cuts[][2] = {
+static const float search_clip_ratios[][2] = {
     {0, 0}, {0, -0.5f},   {0, 0.3f}, {0, 0.6f}, {0, 1}, {0, 1.5f}, {0.3f, 0.3f}, {0.6f, 0.6f},
     {1, 1}, {1.5f, 1.5f}, {0.5f, 0}, {1, 0},    {2, 0}, {2, 0.5f}, {0.5f, 2},    {-0.25f, -0.25f},
 };
-enum { SEARCH_N_CUTS = sizeof search_cuts / sizeof search_cuts[0] };
+enum { SEARCH_N_CLIP_RATIOS = sizeof search_clip_ratios / sizeof search_clip_ratios[0] };
 
 /* Without a signed base 0 is within the range. */
 INLINE void search_bases(search_batch *b, bool signed_base) {
-    for (size_t p = 0; p < SEARCH_PARTS; p += LANES) {
+    for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p += LANES) {
         search_best best = {v_set(0), v_set(0), v_set(0)};
         vec lowest = v_load(b->lowest + p), highest = v_load(b->highest + p);
         if (!signed_base) {
@@ -184,9 +184,10 @@ INLINE void search_bases(search_batch *b, bool signed_base) {
             highest = v_max(highest, v_set(0));
         }
         const vec one = v_div(v_set(1), v_max(v_sub(highest, lowest), v_set(0x1p-100f)));
-        for (size_t i = 0; i < SEARCH_N_CUTS; i++) {
-            const vec inverse = v_mul(v_set(b->high + search_cuts[i][0] + search_cuts[i][1]), one);
-            const vec first = v_add(v_mul(lowest, inverse), v_set(search_cuts[i][0]));
+        for (size_t i = 0; i < SEARCH_N_CLIP_RATIOS; i++) {
+            const vec inverse =
+                v_mul(v_set(b->high + search_clip_ratios[i][0] + search_clip_ratios[i][1]), one);
+            const vec first = v_add(v_mul(lowest, inverse), v_set(search_clip_ratios[i][0]));
             search_try_base(&best, b, p, inverse, v_sub(v_set(0), first), signed_base);
         }
         for (int i = 0; i < SEARCH_ROUNDS; i++) {

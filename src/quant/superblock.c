@@ -6,11 +6,11 @@
 /* ---- parts with a least value ---- */
 
 /* Of each part what a level is worth, and what is subtracted. */
-static void part_ranges(float *scale, float *base, const float *x, size_t part, int top) {
-    for (size_t p = 0; p < AG_QK_K / part; p++) {
-        float lowest = 0, highest = x[p * part];
-        for (size_t i = 0; i < part; i++) {
-            const float v = x[p * part + i];
+static void sub_block_ranges(float *scale, float *base, const float *x, size_t sub_block, int top) {
+    for (size_t p = 0; p < AG_QK_K / sub_block; p++) {
+        float lowest = 0, highest = x[p * sub_block];
+        for (size_t i = 0; i < sub_block; i++) {
+            const float v = x[p * sub_block + i];
             lowest = v < lowest ? v : lowest;
             highest = v > highest ? v : highest;
         }
@@ -28,16 +28,17 @@ uint16_t ag_round_scales(uint8_t *out, const float *scale, size_t n, int top) {
     return d;
 }
 
-bool ag_round_parts(ag_block_parts *out, const float *x, size_t part, int top, int top_scale) {
-    const size_t n = AG_QK_K / part;
+bool ag_round_superblock(ag_superblock *out, const float *x, size_t sub_block, int top,
+                         int top_scale) {
+    const size_t n = AG_QK_K / sub_block;
     float scale[AG_QK_K / 16], base[AG_QK_K / 16];
-    part_ranges(scale, base, x, part, top);
+    sub_block_ranges(scale, base, x, sub_block, top);
     out->d = ag_round_scales(out->sc, scale, n, top_scale);
     out->dmin = ag_round_scales(out->m, base, n, top_scale);
     if (!ag_f16_is_finite(out->d) || !ag_f16_is_finite(out->dmin)) return false;
     for (size_t i = 0; i < AG_QK_K; i++) {
-        const float inverse = ag_inverse_of(ag_f16_to_f32(out->d) * out->sc[i / part]);
-        const float above = x[i] + ag_f16_to_f32(out->dmin) * out->m[i / part];
+        const float inverse = ag_inverse_of(ag_f16_to_f32(out->d) * out->sc[i / sub_block]);
+        const float above = x[i] + ag_f16_to_f32(out->dmin) * out->m[i / sub_block];
         out->q[i] = (uint8_t)ag_nearest_level(above * inverse, 0, top);
     }
     return true;
@@ -45,10 +46,12 @@ bool ag_round_parts(ag_block_parts *out, const float *x, size_t part, int top, i
 
 /* ---- parts about 0 ---- */
 
-bool ag_round_signed_parts(ag_signed_parts *out, const float *x, int lowest, int lowest_scale) {
-    enum { PART = 16, N = AG_QK_K / PART };
+bool ag_round_signed_superblock(ag_signed_superblock *out, const float *x, int lowest,
+                                int lowest_scale) {
+    enum { SUB_BLOCK = 16, N = AG_QK_K / SUB_BLOCK };
     float scale[N];
-    for (size_t p = 0; p < N; p++) scale[p] = ag_extreme_of(x + p * PART, PART) / (float)lowest;
+    for (size_t p = 0; p < N; p++)
+        scale[p] = ag_extreme_of(x + p * SUB_BLOCK, SUB_BLOCK) / (float)lowest;
     out->d = ag_f32_to_f16(ag_extreme_of(scale, N) / (float)lowest_scale);
     if (!ag_f16_is_finite(out->d)) return false;
     const float d = ag_f16_to_f32(out->d);
@@ -56,7 +59,7 @@ bool ag_round_signed_parts(ag_signed_parts *out, const float *x, int lowest, int
         out->sc[p] =
             (int8_t)ag_nearest_level(scale[p] * ag_inverse_of(d), lowest_scale, -lowest_scale - 1);
         const float inverse = ag_inverse_of(d * out->sc[p]);
-        for (size_t i = p * PART; i < (p + 1) * PART; i++) {
+        for (size_t i = p * SUB_BLOCK; i < (p + 1) * SUB_BLOCK; i++) {
             out->q[i] = (uint8_t)(ag_nearest_level(x[i] * inverse, lowest, -lowest - 1) - lowest);
         }
     }
@@ -82,8 +85,8 @@ void ag_pack_q4_k_scales(uint8_t packed[12], const uint8_t sc[8], const uint8_t 
     }
 }
 
-void ag_dequantize_32_parts(float *dst, const uint8_t *q, uint16_t d, uint16_t dmin,
-                            const uint8_t packed[12]) {
+void ag_dequantize_superblock_32(float *dst, const uint8_t *q, uint16_t d, uint16_t dmin,
+                                 const uint8_t packed[12]) {
     uint8_t sc[8], m[8];
     ag_q4_k_scales(sc, m, packed);
     for (size_t p = 0; p < 8; p++) {

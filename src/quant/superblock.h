@@ -9,33 +9,35 @@
 #include <math.h>
 
 /* Value i of part p: d * sc[p] * q[i] - dmin * m[p]; the levels of parts begin at 0. */
-typedef struct ag_block_parts {
+typedef struct ag_superblock {
     uint16_t d, dmin; /* halves */
     uint8_t sc[AG_QK_K / 16], m[AG_QK_K / 16], q[AG_QK_K];
-} ag_block_parts;
+} ag_superblock;
 
 /* Value i of part p, of 16: d * sc[p] * (q[i] + lowest). */
-typedef struct ag_signed_parts {
+typedef struct ag_signed_superblock {
     uint16_t d; /* half */
     int8_t sc[AG_QK_K / 16];
     uint8_t q[AG_QK_K];
-} ag_signed_parts;
+} ag_signed_superblock;
 
 /* The straightforward rule: the range of a part from 0 or its lowest value to its highest, in
  * levels 0 .. top; the largest of the scales is `top_scale`. false: a half would pass 65504. */
-bool ag_round_parts(ag_block_parts *out, const float *x, size_t part, int top, int top_scale);
+bool ag_round_superblock(ag_superblock *out, const float *x, size_t sub_block, int top,
+                         int top_scale);
 /* The value of largest magnitude becomes `lowest`, the scale of largest magnitude `lowest_scale`.
  */
-bool ag_round_signed_parts(ag_signed_parts *out, const float *x, int lowest, int lowest_scale);
+bool ag_round_signed_superblock(ag_signed_superblock *out, const float *x, int lowest,
+                                int lowest_scale);
 
 /* n scales as whole numbers up to `top` times the half that is returned. */
 uint16_t ag_round_scales(uint8_t *out, const float *scale, size_t n, int top);
 
 /* The nearest whole number of [least, most]. */
-static inline int ag_nearest_level(float v, int least, int most) {
+static inline int ag_nearest_level(float v, int min, int max) {
     v = roundf(v);
-    v = v > (float)least ? v : (float)least;
-    return (int)(v < (float)most ? v : (float)most);
+    v = v > (float)min ? v : (float)min;
+    return (int)(v < (float)max ? v : (float)max);
 }
 
 static inline float ag_inverse_of(float scale) { return scale != 0 ? 1 / scale : 0; }
@@ -110,7 +112,7 @@ static inline void ag_put_bit_words(uint8_t to[4], const uint8_t *q, int shift) 
 }
 
 /* The same of the fifth bits as Q5_0 has them: element i in bit i. */
-static inline void ag_put_fifths(uint8_t to[4], const uint8_t qh[AG_QK / 8]) {
+static inline void ag_put_qh_words(uint8_t to[4], const uint8_t qh[AG_QK / 8]) {
     const uint32_t all =
         qh[0] | (uint32_t)qh[1] << 8 | (uint32_t)qh[2] << 16 | (uint32_t)qh[3] << 24;
     for (int j = 0; j < 4; j++) {
@@ -126,7 +128,7 @@ static inline void ag_put_fifths(uint8_t to[4], const uint8_t qh[AG_QK / 8]) {
 /* The scales of Q4_K and Q5_K; what ag_q4_k_scales takes apart. */
 void ag_pack_q4_k_scales(uint8_t packed[12], const uint8_t sc[8], const uint8_t m[8]);
 /* dst[0..256) = d * sc * q - dmin * m, in parts of 32 with such scales. */
-void ag_dequantize_32_parts(float *dst, const uint8_t *q, uint16_t d, uint16_t dmin,
-                            const uint8_t packed[12]);
+void ag_dequantize_superblock_32(float *dst, const uint8_t *q, uint16_t d, uint16_t dmin,
+                                 const uint8_t packed[12]);
 
 #endif

@@ -95,14 +95,14 @@ static void put_q8_0(ag_q8_0_x16 *steps, size_t r, size_t b, const ag_block_q8_0
 static void put_q5_0(ag_q5_0_x16 *steps, size_t r, size_t b, const ag_block_q5_0 *in) {
     steps[b / 2].d[b % 2][r] = in->d;
     put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
-    ag_put_fifths(steps[b / 2].qh[b % 2][r], in->qh);
+    ag_put_qh_words(steps[b / 2].qh[b % 2][r], in->qh);
 }
 
 static void put_q5_1(ag_q5_1_x16 *steps, size_t r, size_t b, const ag_block_q5_1 *in) {
     steps[b / 2].d[b % 2][r] = in->d;
     steps[b / 2].m[b % 2][r] = in->m;
     put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
-    ag_put_fifths(steps[b / 2].qh[b % 2][r], in->qh);
+    ag_put_qh_words(steps[b / 2].qh[b % 2][r], in->qh);
 }
 
 static void put_scales(ag_x16_scales *to, size_t r, const uint8_t *sc, const uint8_t *m) {

@@ -23,7 +23,7 @@ static void split_32(ag_dtype type, unsigned char *const to[], const unsigned ch
     }
     if (bytes[1]) {
         uint8_t q[AG_QK] = {0};
-        ag_unpack_fifths(q, block);
+        ag_unpack_qh(q, block);
         ag_put_bit_words(to[1], q, 4);
     }
     memcpy(to[0], block + bytes[1], bytes[0]);
