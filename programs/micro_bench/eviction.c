@@ -58,7 +58,7 @@ static double evict(ag_cache_manager *m, ag_kv_cache *cache, const options *o, b
     ag_score_sums_set_position(sums, FULL);
     if (o->cold) bandwidth_sweep(memory);
     ag_cache_manager_after(m, FULL + 1, 0);
-    return ag_kv_cache_length(cache) == KEPT ? ag_cache_manager_tally(m)->longest_s : -1;
+    return ag_kv_cache_length(cache) == KEPT ? ag_cache_manager_stats(m)->longest_s : -1;
 }
 
 static void measure(ag_kv_cache *cache, ag_cache_manager *m, const ag_tensor *rows,

@@ -26,12 +26,12 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
     AG_TRY(ag_eviction_budget(p, kv, &budget, err));
     ag_cache_manager *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "cache manager");
-    const uint32_t spare = kv->max_slots - budget - 1;
-    const uint32_t slack = p->slack < spare ? p->slack : spare;
+    const uint32_t free_slots = kv->max_slots - budget - 1;
+    const uint32_t slack = p->slack < free_slots ? p->slack : free_slots;
     m->budget = m->live = budget;
     ag_status st = ag_evictor_init(&m->evictor, cache, p, rope, trained, slack, err);
     if (st == AG_OK) st = ag_chunk_scores_create(p, cache, &m->chunks, err);
-    if (st == AG_OK) st = ag_recall_create(cache, m->evictor.spill, &m->recall, err);
+    if (st == AG_OK) st = ag_reloader_create(cache, m->evictor.spill, &m->reloader, err);
     if (st == AG_OK) st = ag_pressure_watch_init(&m->watch, &p->memory, err);
     if (st == AG_OK) *out = m;
     else ag_cache_manager_destroy(m);
@@ -41,13 +41,13 @@ ag_status ag_cache_manager_create(ag_kv_cache *cache, const ag_eviction_params *
 void ag_cache_manager_destroy(ag_cache_manager *m) {
     if (!m) return;
     ag_chunk_scores_destroy(m->chunks);
-    ag_recall_destroy(m->recall);
+    ag_reloader_destroy(m->reloader);
     ag_pressure_watch_release(&m->watch);
     ag_evictor_release(&m->evictor);
     ag_free(m);
 }
 
-static void forget_pending(ag_cache_manager *m) {
+static void discard_pending(ag_cache_manager *m) {
     m->scores.is_pending = m->evictor.pending.is_pending = false;
 }
 
@@ -55,12 +55,12 @@ void ag_cache_manager_reset(ag_cache_manager *m) {
     if (!m) return;
     ag_evictor *e = &m->evictor;
     e->oldest = UINT32_MAX;
-    ag_cache_manager_set_uneven(m, false);
+    ag_cache_manager_set_ragged(m, false);
     ag_score_sums_set_position(e->sums, 0);
     ag_chunk_scores_truncate(m->chunks, 0);
     ag_spill_clear(e->spill);
-    m->relief_due = false;
-    forget_pending(m);
+    m->pressure_eviction_pending = false;
+    discard_pending(m);
     ag_turns_truncate(&e->turns, 0);
     e->total = e->last = (ag_eviction_stats){0};
 }
@@ -74,8 +74,8 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (!m) return;
     ag_evictor *e = &m->evictor;
     e->oldest = UINT32_MAX;
-    if (!position) ag_cache_manager_set_uneven(m, false);
-    if (!position) forget_pending(m);
+    if (!position) ag_cache_manager_set_ragged(m, false);
+    if (!position) discard_pending(m);
     ag_turns_truncate(&e->turns, position);
     ag_score_sums_truncate(e->sums, position);
     ag_chunk_scores_truncate(m->chunks, position);
@@ -96,7 +96,7 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
     /* What memory allows of a budget is no more for another budget. */
     if (from->live < from->budget && from->live < to->live) to->live = from->live;
     ag_pressure_watch_copy(&to->watch, &from->watch);
-    to->relief_due = from->relief_due;
+    to->pressure_eviction_pending = from->pressure_eviction_pending;
     return AG_OK;
 }
 
@@ -104,7 +104,7 @@ size_t ag_cache_manager_plan_bytes(const ag_eviction_params *p, const ag_kv_para
                                    size_t query_values) {
     if (!ag_eviction_is_managed(p)) return 0;
     return sizeof(ag_cache_manager) + kv->n_layers * sizeof(ag_rope_table) +
-           ag_spill_plan_bytes(p->spill, kv) + ag_recall_plan_bytes(p->spill, kv) +
+           ag_spill_plan_bytes(p->spill, kv) + ag_reloader_plan_bytes(p->spill, kv) +
            ag_score_sums_bytes(p->policy, kv) + ag_chunk_scores_bytes(p, kv, query_values) +
            ag_eviction_scratch_bytes(p, kv) + ag_kv_unrotated_bytes(kv);
 }
@@ -132,21 +132,21 @@ void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turn
     ag_spill *old_spill = e->spill;
     e->spill = *spill;
     *spill = old_spill;
-    ag_recall_set_spill(m->recall, e->spill);
+    ag_reloader_set_spill(m->reloader, e->spill);
     e->params.spill = ag_spill_params_of(e->spill);
 }
 
-void ag_cache_manager_set_uneven(ag_cache_manager *m, bool is_uneven) {
+void ag_cache_manager_set_ragged(ag_cache_manager *m, bool is_ragged) {
     if (!m) return;
     ag_evictor *e = &m->evictor;
     const ag_head_limits limits = ag_evictor_limits(e);
-    const bool in_layers = ag_evictor_heads_share(e) && ag_heads_are_level(&limits);
-    if (!is_uneven) ag_evictor_set_lengths(e, AG_HEADS_EVEN);
+    const bool in_layers = ag_evictor_heads_share(e) && ag_heads_layers_are_equal(&limits);
+    if (!is_ragged) ag_evictor_set_lengths(e, AG_HEADS_EVEN);
     else if (e->lengths == AG_HEADS_EVEN)
-        ag_evictor_set_lengths(e, in_layers ? AG_HEADS_IN_LAYER : AG_HEADS_UNEVEN);
+        ag_evictor_set_lengths(e, in_layers ? AG_HEADS_RAGGED_IN_LAYER : AG_HEADS_RAGGED);
 }
 
-bool ag_cache_manager_is_uneven(const ag_cache_manager *m) {
+bool ag_cache_manager_is_ragged(const ag_cache_manager *m) {
     return m && m->evictor.lengths != AG_HEADS_EVEN;
 }
 
@@ -155,7 +155,7 @@ void ag_cache_manager_compressed(ag_cache_manager *m, ag_score_sums **sums) {
     ag_evictor *e = &m->evictor;
     swap_sums(e, sums);
     e->oldest = UINT32_MAX;
-    ag_evictor_set_lengths(e, AG_HEADS_UNEVEN);
+    ag_evictor_set_lengths(e, AG_HEADS_RAGGED);
 }
 
 ag_status ag_cache_manager_begin_turn(ag_cache_manager *m, uint32_t position, ag_error *err) {
@@ -166,15 +166,15 @@ const ag_turns *ag_cache_manager_turns(const ag_cache_manager *m) {
     return m ? &m->evictor.turns : NULL;
 }
 
-void ag_cache_manager_protects_less(ag_cache_manager *m) {
+void ag_cache_manager_prefix_shrank(ag_cache_manager *m) {
     if (m) m->evictor.oldest = UINT32_MAX;
 }
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m) { return m->budget; }
-const ag_eviction_stats *ag_cache_manager_tally(const ag_cache_manager *m) {
+const ag_eviction_stats *ag_cache_manager_stats(const ag_cache_manager *m) {
     return &m->evictor.total;
 }
-const ag_eviction_stats *ag_cache_manager_last_tally(const ag_cache_manager *m) {
+const ag_eviction_stats *ag_cache_manager_last_stats(const ag_cache_manager *m) {
     return &m->evictor.last;
 }
 
@@ -209,37 +209,38 @@ ag_pressure ag_cache_manager_pressure(const ag_cache_manager *m) {
     return m ? m->watch.state.level : AG_PRESSURE_NORMAL;
 }
 
-ag_status ag_manager_evict(ag_cache_manager *m, uint32_t budget, uint32_t position,
-                           ag_eviction_reason reason, ag_error *err) {
+ag_status ag_cache_manager_evict(ag_cache_manager *m, uint32_t budget, uint32_t position,
+                                 ag_eviction_reason reason, ag_error *err) {
     AG_TRY(ag_cache_manager_settle(m, err));
     ag_evictor_plan(&m->evictor, budget, position, reason, m->watch.state.level);
     return ag_evictor_continue(&m->evictor, err);
 }
 
 /* Reads the system's memory from time to time; true if the cache shall shrink to m->live now. */
-static bool pressed(ag_cache_manager *m) {
+static bool must_shrink(ag_cache_manager *m) {
     ag_evictor *e = &m->evictor;
-    const uint32_t fewest = ag_evictor_fewest(e);
+    const uint32_t min_slots = ag_evictor_min_slots(e);
     if (!ag_pressure_watch_is_due(&m->watch)) return false;
-    const bool least = fullest(m) <= fewest + e->slack;
+    const bool is_minimal = fullest(m) <= min_slots + e->slack;
     const size_t bytes = ag_kv_cache_memory_usage_bytes(e->cache);
-    const ag_pressure_decision d = ag_pressure_watch_decide(&m->watch, bytes, least ? bytes : 0);
+    const ag_pressure_decision d =
+        ag_pressure_watch_decide(&m->watch, bytes, is_minimal ? bytes : 0);
     if (m->watch.state.level == AG_PRESSURE_NORMAL) m->live = m->budget;
     if (!d.evict) return false;
     uint32_t n = ag_eviction_tokens_in(ag_kv_cache_params(e->cache), d.target_bytes);
-    if (n < fewest) n = fewest;
+    if (n < min_slots) n = min_slots;
     if (n < m->live) m->live = n;
     return fullest(m) > m->live;
 }
 
 /* A policy that asks the newest query waits for it: the pass that begins now has one. */
-static ag_status relieve(ag_cache_manager *m, uint32_t position, ag_error *err) {
-    if (!ag_pressure_watch_is_on(&m->watch) || !pressed(m)) return AG_OK;
+static ag_status relieve_pressure(ag_cache_manager *m, uint32_t position, ag_error *err) {
+    if (!ag_pressure_watch_is_on(&m->watch) || !must_shrink(m)) return AG_OK;
     if (traits_of(m)->of_newest_query) {
-        m->relief_due = true;
+        m->pressure_eviction_pending = true;
         return AG_OK;
     }
-    return ag_manager_evict(m, m->live, position, AG_EVICTION_MEMORY, err);
+    return ag_cache_manager_evict(m, m->live, position, AG_EVICTION_MEMORY, err);
 }
 
 /* ---- what is pending ---- */
@@ -248,8 +249,8 @@ static ag_status continue_scores(ag_cache_manager *m, ag_error *err) {
     ag_evictor *e = &m->evictor;
     ag_pending_scores *p = &m->scores;
     if (!p->is_pending) return AG_OK;
-    AG_TRY(ag_importance_normalise(&e->tmp, e->sums, &e->params, e->cache, p->position, p->n_window,
-                                   &p->layer, err));
+    AG_TRY(ag_importance_normalise(&e->scratch, e->sums, &e->params, e->cache, p->position,
+                                   p->n_window, &p->layer, err));
     p->is_pending = false;
     return AG_OK;
 }
@@ -268,7 +269,7 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, 
     ag_evictor *e = &m->evictor;
     AG_TRY(ag_cache_manager_settle(m, err));
     e->last = (ag_eviction_stats){0};
-    m->stage = phase == AG_PHASE_VERIFY ? AG_STAGE_VERIFY : AG_STAGE_DECODE;
+    m->phase = phase == AG_PHASE_VERIFY ? AG_MANAGER_VERIFY : AG_MANAGER_DECODE;
     m->n_begun = n;
     if (phase != AG_PHASE_PROMPT) return AG_OK;
     if (m->watch.refuse) {
@@ -278,47 +279,49 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, 
             ag_kv_cache_length(e->cache));
     }
     const uint32_t max_slots = ag_kv_cache_params(e->cache)->max_slots;
-    const ag_kv_prefill how = e->params.prefill;
+    const ag_kv_prefill prefill = e->params.prefill;
     const bool fits = n <= ag_kv_cache_free_slots(e->cache);
-    if (how == AG_KV_PREFILL_WHOLE && !fits) {
+    if (prefill == AG_KV_PREFILL_WHOLE && !fits) {
         return AG_FAIL(err, LIMIT,
                        "a prefill of %zu tokens as a whole does not fit: %u of %u are used "
                        "(max_seq_len)",
                        n, ag_kv_cache_length(e->cache), max_slots);
     }
-    bool whole = how == AG_KV_PREFILL_WHOLE ||
-                 (how == AG_KV_PREFILL_AUTO && e->params.policy->whole_prefill && fits);
-    m->stage = whole ? AG_STAGE_PROMPT_WHOLE : AG_STAGE_PROMPT_BOUNDED;
+    bool whole = prefill == AG_KV_PREFILL_WHOLE ||
+                 (prefill == AG_KV_PREFILL_AUTO && e->params.policy->whole_prefill && fits);
+    m->phase = whole ? AG_MANAGER_PROMPT_WHOLE : AG_MANAGER_PROMPT_BOUNDED;
     return AG_OK;
 }
 
 /* Rows of a prompt's next pass where only the budget limits them. */
-static size_t bounded_chunk(const ag_cache_manager *m, size_t n_left, size_t chunk) {
+static size_t bounded_chunk(const ag_cache_manager *m, size_t n_remaining, size_t chunk) {
     const ag_evictor *e = &m->evictor;
-    if (m->stage != AG_STAGE_PROMPT_BOUNDED) return smaller(n_left, chunk);
+    if (m->phase != AG_MANAGER_PROMPT_BOUNDED) return smaller(n_remaining, chunk);
     const ag_eviction_policy *policy = e->params.policy;
     const size_t n_slots = fullest(m), budget = m->live;
-    size_t most = smaller(chunk, ag_kv_cache_params(e->cache)->max_slots - m->budget);
-    size_t block = policy->prefill_block ? smaller(most, policy->prefill_block) : most;
+    size_t max_rows = smaller(chunk, ag_kv_cache_params(e->cache)->max_slots - m->budget);
+    size_t block = policy->prefill_block ? smaller(max_rows, policy->prefill_block) : max_rows;
     const size_t free = budget > n_slots ? budget - n_slots : 0;
     size_t n = smaller(free < block ? block : free, chunk); /* below the budget at any pace */
     if (n_slots > budget) n = budget + block > n_slots ? budget + block - n_slots : 1;
     if (e->lengths != AG_HEADS_EVEN) n = smaller(n, ag_kv_cache_free_slots(e->cache));
     /* The end of the prompt, which says what is asked, looks for what has been spilled. */
-    const bool asks = !ag_spill_is_empty(e->spill) && n_left > AG_RECALL_ROWS;
-    if (asks && n_left - smaller(n, n_left) < AG_RECALL_ROWS) return n_left - AG_RECALL_ROWS;
-    if (n >= n_left) return n_left;
+    const bool reloads = !ag_spill_is_empty(e->spill) && n_remaining > AG_RELOAD_ROWS;
+    if (reloads && n_remaining - smaller(n, n_remaining) < AG_RELOAD_ROWS)
+        return n_remaining - AG_RELOAD_ROWS;
+    if (n >= n_remaining) return n_remaining;
     /* Queries whose weights decide come in one piece. */
     size_t window = traits_of(m)->of_prompt_window ? e->params.snapkv_window : 0;
-    if (n_left - n < window && n_left > window) n = n_left - window;
+    if (n_remaining - n < window && n_remaining > window) n = n_remaining - window;
     return n;
 }
 
-size_t ag_cache_manager_chunk(ag_cache_manager *m, uint32_t position, size_t n_left, size_t chunk) {
-    if (!m) return smaller(n_left, chunk);
+size_t ag_cache_manager_chunk(ag_cache_manager *m, uint32_t position, size_t n_remaining,
+                              size_t chunk) {
+    if (!m) return smaller(n_remaining, chunk);
     (void)ag_cache_manager_settle(m, NULL); /* if it fails, so does the step that follows */
-    const size_t n = bounded_chunk(m, n_left, chunk);
-    return n < n_left ? ag_chunk_scores_cut(m->chunks, position, n) : n;
+    const size_t n = bounded_chunk(m, n_remaining, chunk);
+    return n < n_remaining ? ag_chunk_scores_cut(m->chunks, position, n) : n;
 }
 
 /* Slots that distance makes useless to the last token of the pass leave before it. */
@@ -330,25 +333,25 @@ static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err)
         if (e->oldest == UINT32_MAX) return AG_OK;
     }
     if (last - e->oldest < e->trained) return AG_OK;
-    return ag_manager_evict(m, UINT32_MAX, last, AG_EVICTION_TRAINED, err);
+    return ag_cache_manager_evict(m, UINT32_MAX, last, AG_EVICTION_TRAINED, err);
 }
 
 /* Which rows' weights are wanted, of a pass of n rows that n_left more follow. */
-static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_left) {
-    if (m->stage == AG_STAGE_VERIFY) return n;
+static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_remaining) {
+    if (m->phase == AG_MANAGER_VERIFY) return n;
     size_t window = m->evictor.params.snapkv_window;
     switch (m->evictor.params.policy->importance) {
     case AG_IMPORTANCE_NEWEST:
-        return m->due ? n - 1 : n;
+        return m->eviction_pending ? n - 1 : n;
     case AG_IMPORTANCE_TOTAL:
-        return m->stage == AG_STAGE_DECODE ? 0 : n - smaller(n, window);
+        return m->phase == AG_MANAGER_DECODE ? 0 : n - smaller(n, window);
     case AG_IMPORTANCE_WINDOW:
-        if (m->stage == AG_STAGE_DECODE ||
-            (m->stage == AG_STAGE_PROMPT_BOUNDED && !m->due && n_left))
+        if (m->phase == AG_MANAGER_DECODE ||
+            (m->phase == AG_MANAGER_PROMPT_BOUNDED && !m->eviction_pending && n_remaining))
             return n;
-        if (m->stage == AG_STAGE_PROMPT_BOUNDED) return n - smaller(n, window);
-        if (n_left >= window) return n;
-        return n - smaller(n, window - n_left);
+        if (m->phase == AG_MANAGER_PROMPT_BOUNDED) return n - smaller(n, window);
+        if (n_remaining >= window) return n;
+        return n - smaller(n, window - n_remaining);
     case AG_IMPORTANCE_NONE:
     case AG_IMPORTANCE_KEYS:
     case AG_IMPORTANCE_CHUNK:
@@ -358,58 +361,61 @@ static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_lef
 }
 
 /* The pass begins a new sum rather than adding to one. */
-static bool starts_sum(const ag_cache_manager *m, size_t n, size_t n_left) {
+static bool starts_sum(const ag_cache_manager *m, size_t n, size_t n_remaining) {
     if (traits_of(m)->accumulates) return false;
-    if (m->stage != AG_STAGE_PROMPT_WHOLE) return true;
+    if (m->phase != AG_MANAGER_PROMPT_WHOLE) return true;
     size_t window = m->evictor.params.snapkv_window;
-    return traits_of(m)->of_newest_query || n + n_left >= window || n + n_left == m->n_begun;
+    return traits_of(m)->of_newest_query || n + n_remaining >= window ||
+           n + n_remaining == m->n_begun;
 }
 
 /* What earlier passes left due leaves before tokens that may be taken back. A policy that asks the
  * newest query waits for one as long as they fit. */
-static ag_status catch_up(ag_cache_manager *m, uint32_t position, size_t n, ag_error *err) {
+static ag_status evict_before_verify(ag_cache_manager *m, uint32_t position, size_t n,
+                                     ag_error *err) {
     const bool newest = traits_of(m)->of_newest_query;
     const bool fits = n <= ag_kv_cache_free_slots(m->evictor.cache);
     if (fits && (newest || fullest(m) <= m->live + m->evictor.slack)) return AG_OK;
-    return ag_manager_evict(m, m->live, position, AG_EVICTION_BUDGET, err);
+    return ag_cache_manager_evict(m, m->live, position, AG_EVICTION_BUDGET, err);
 }
 
 /* A chunk ends at the latest where slots leave. */
-static void want_chunks(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
-                        ag_attention_scores *scores) {
+static void request_chunks(ag_cache_manager *m, uint32_t position, size_t n, size_t n_remaining,
+                           ag_attention_scores *scores) {
     ag_evictor *e = &m->evictor;
     ag_score_sums_begin(e->sums, n, false);
-    if (m->stage == AG_STAGE_DECODE || m->stage == AG_STAGE_VERIFY) return;
-    const bool adds = ag_chunk_scores_begin(m->chunks, position, n, n_left, m->due || !n_left);
-    if (adds) *scores = ag_score_sums_want(e->sums, 0);
+    if (m->phase == AG_MANAGER_DECODE || m->phase == AG_MANAGER_VERIFY) return;
+    const bool adds = ag_chunk_scores_begin(m->chunks, position, n, n_remaining,
+                                            m->eviction_pending || !n_remaining);
+    if (adds) *scores = ag_score_sums_request(e->sums, 0);
     scores->sums = e->sums;
     scores->chunks = m->chunks;
 }
 
 /* Only the end of a prompt, and tokens that are decoded, bring back what was spilled. */
-static void want_recall(ag_cache_manager *m, uint32_t last, size_t n, size_t n_left, bool sums_anew,
-                        ag_attention_scores *scores) {
+static void request_reload(ag_cache_manager *m, uint32_t last, size_t n, size_t n_remaining,
+                           bool resets_sums, ag_attention_scores *scores) {
     ag_evictor *e = &m->evictor;
     const uint64_t distance = (uint64_t)last + e->slack;
     if (distance >= e->trained) ag_spill_expire(e->spill, (uint32_t)(distance - e->trained + 1));
-    if (ag_spill_is_empty(e->spill) || m->stage == AG_STAGE_VERIFY || n_left) return;
+    if (ag_spill_is_empty(e->spill) || m->phase == AG_MANAGER_VERIFY || n_remaining) return;
     /* Of heads that hold different numbers of slots nobody knows how many each may have. */
     const bool even = e->lengths == AG_HEADS_EVEN && !ag_evictor_heads_share(e);
-    const ag_recall_pass pass = {
+    const ag_reload_pass pass = {
         .sums = e->sums,
-        .sums_anew = sums_anew,
+        .resets_sums = resets_sums,
         .n_rows = (uint32_t)n,
         .recent = e->recent,
         .n_slots = even ? m->live : 0,
-        .many = m->stage != AG_STAGE_DECODE,
+        .many = m->phase != AG_MANAGER_DECODE,
     };
-    ag_recall_begin(m->recall, &pass);
+    ag_reloader_begin(m->reloader, &pass);
     e->oldest = UINT32_MAX;
-    scores->recall = m->recall;
+    scores->reloader = m->reloader;
 }
 
-ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
-                                  ag_attention_scores *scores, ag_error *err) {
+ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n,
+                                  size_t n_remaining, ag_attention_scores *scores, ag_error *err) {
     *scores = (ag_attention_scores){0};
     if (!m) return AG_OK;
     ag_evictor *e = &m->evictor;
@@ -417,21 +423,22 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     m->n_pass = n;
     AG_TRY(ag_cache_manager_settle(m, err));
     AG_TRY(expire(e, position, err));
-    AG_TRY(relieve(m, position, err));
+    AG_TRY(relieve_pressure(m, position, err));
     AG_TRY(drop_expired(m, last, err));
     AG_TRY(ag_kv_cache_rerotate(e->cache, e->rope, last, e->trained, err));
-    if (m->stage == AG_STAGE_VERIFY) AG_TRY(catch_up(m, position, n, err));
-    size_t limit = m->stage == AG_STAGE_DECODE ? m->live + e->slack : m->live;
-    m->due = fullest(m) + n > limit && !(m->stage == AG_STAGE_PROMPT_WHOLE && n_left);
-    if (m->relief_due) m->due = true;
-    if (m->chunks) want_chunks(m, position, n, n_left, scores);
-    size_t row0 = first_scored_row(m, n, n_left);
-    const bool anew = row0 < n && starts_sum(m, n, n_left);
+    if (m->phase == AG_MANAGER_VERIFY) AG_TRY(evict_before_verify(m, position, n, err));
+    size_t limit = m->phase == AG_MANAGER_DECODE ? m->live + e->slack : m->live;
+    m->eviction_pending =
+        fullest(m) + n > limit && !(m->phase == AG_MANAGER_PROMPT_WHOLE && n_remaining);
+    if (m->pressure_eviction_pending) m->eviction_pending = true;
+    if (m->chunks) request_chunks(m, position, n, n_remaining, scores);
+    size_t row0 = first_scored_row(m, n, n_remaining);
+    const bool resets = row0 < n && starts_sum(m, n, n_remaining);
     if (e->sums && !m->chunks) {
-        ag_score_sums_begin(e->sums, n, anew);
-        if (row0 < n) *scores = ag_score_sums_want(e->sums, row0);
+        ag_score_sums_begin(e->sums, n, resets);
+        if (row0 < n) *scores = ag_score_sums_request(e->sums, row0);
     }
-    want_recall(m, last, n, n_left, anew, scores);
+    request_reload(m, last, n, n_remaining, resets, scores);
     return AG_OK;
 }
 
@@ -439,30 +446,30 @@ size_t ag_cache_manager_verifiable(const ag_cache_manager *m, uint32_t position,
     if (!m) return n;
     const ag_evictor *e = &m->evictor;
     const uint64_t limit = (uint64_t)m->live + e->slack, n_slots = fullest(m);
-    if (traits_of(m)->accumulates || m->relief_due) return 1;
+    if (traits_of(m)->accumulates || m->pressure_eviction_pending) return 1;
     if (!ag_spill_is_empty(e->spill)) return 1; /* each asks for itself what is to come back */
     if (n_slots + n > limit) n = n_slots < limit ? (size_t)(limit - n_slots) : 1;
     return (uint64_t)position + n <= e->trained ? n : 1;
 }
 
-void ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left) {
-    if (!m || m->stage == AG_STAGE_VERIFY) return;
+void ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_remaining) {
+    if (!m || m->phase == AG_MANAGER_VERIFY) return;
     ag_evictor *e = &m->evictor;
     if (!ag_spill_is_empty(e->spill)) e->oldest = UINT32_MAX;
     ag_chunk_scores_end(m->chunks);
-    bool end =
-        m->stage != AG_STAGE_DECODE && (!n_left || (m->stage == AG_STAGE_PROMPT_BOUNDED && m->due));
+    bool end = m->phase != AG_MANAGER_DECODE &&
+               (!n_remaining || (m->phase == AG_MANAGER_PROMPT_BOUNDED && m->eviction_pending));
     if (traits_of(m)->of_prompt_window && end) {
-        const size_t n = m->stage == AG_STAGE_PROMPT_WHOLE ? m->n_begun : m->n_pass;
+        const size_t n = m->phase == AG_MANAGER_PROMPT_WHOLE ? m->n_begun : m->n_pass;
         m->scores = (ag_pending_scores){.is_pending = true,
                                         .position = position,
                                         .n_window = (uint32_t)smaller(n, e->params.snapkv_window)};
     }
-    if (m->due) {
+    if (m->eviction_pending) {
         ag_evictor_plan(e, m->live, position,
-                        m->relief_due ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET,
+                        m->pressure_eviction_pending ? AG_EVICTION_MEMORY : AG_EVICTION_BUDGET,
                         m->watch.state.level);
-        m->relief_due = false;
+        m->pressure_eviction_pending = false;
     }
     if (ag_cache_manager_settle(m, NULL) == AG_OK) (void)expire(e, position, NULL);
 }

@@ -37,12 +37,13 @@ void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position);
 ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err);
 /* How many of the n_left tokens the next pass, which begins at `position`, takes, if `chunk` is the
  * most. */
-size_t ag_cache_manager_chunk(ag_cache_manager *m, uint32_t position, size_t n_left, size_t chunk);
+size_t ag_cache_manager_chunk(ag_cache_manager *m, uint32_t position, size_t n_remaining,
+                              size_t chunk);
 /* The next pass takes n tokens from `position` on; n_left of those begun follow it. */
-ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n, size_t n_left,
-                                  ag_attention_scores *scores, ag_error *err);
+ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t n,
+                                  size_t n_remaining, ag_attention_scores *scores, ag_error *err);
 /* It is done; `position` is the next token's. An eviction that fails now is pending. */
-void ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_left);
+void ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_remaining);
 /* Does what is pending. begin() and before() call it; code that copies, saves, truncates or
  * compresses the cache must call it first. On an error something is still pending. */
 ag_status ag_cache_manager_settle(ag_cache_manager *m, ag_error *err);
@@ -52,7 +53,7 @@ ag_status ag_cache_manager_begin_turn(ag_cache_manager *m, uint32_t position, ag
 /* Where turns begin; NULL without a manager. */
 const ag_turns *ag_cache_manager_turns(const ag_cache_manager *m);
 /* The cache protects fewer tokens now. */
-void ag_cache_manager_protects_less(ag_cache_manager *m);
+void ag_cache_manager_prefix_shrank(ag_cache_manager *m);
 
 /* How many of n tokens one pass of AG_PHASE_VERIFY may take from `position` on without a difference
  * to passes of AG_PHASE_DECODE: nothing would leave during these, and nobody would count what they
@@ -85,13 +86,13 @@ void ag_cache_manager_restore(ag_cache_manager *m, ag_score_sums **sums, ag_turn
 void ag_cache_manager_compressed(ag_cache_manager *m, ag_score_sums **sums);
 /* The same of a cache that came from elsewhere, with its sums; heads that share what their layer
  * holds go on so under a policy whose heads do. */
-void ag_cache_manager_set_uneven(ag_cache_manager *m, bool is_uneven);
+void ag_cache_manager_set_ragged(ag_cache_manager *m, bool is_ragged);
 /* A layer's heads may hold different slots, and different numbers of them. */
-bool ag_cache_manager_is_uneven(const ag_cache_manager *m);
+bool ag_cache_manager_is_ragged(const ag_cache_manager *m);
 
 uint32_t ag_cache_manager_budget(const ag_cache_manager *m);
 /* Evictions since the manager was made or reset, and since begin(). */
-const ag_eviction_stats *ag_cache_manager_tally(const ag_cache_manager *m);
-const ag_eviction_stats *ag_cache_manager_last_tally(const ag_cache_manager *m);
+const ag_eviction_stats *ag_cache_manager_stats(const ag_cache_manager *m);
+const ag_eviction_stats *ag_cache_manager_last_stats(const ag_cache_manager *m);
 
 #endif

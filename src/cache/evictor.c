@@ -25,7 +25,7 @@ ag_status ag_evictor_init(ag_evictor *e, ag_kv_cache *cache, const ag_eviction_p
     e->rope = ag_calloc(n_layers, sizeof *e->rope);
     if (!e->rope) return AG_FAIL(err, NOMEM, "rotations of %u layers", n_layers);
     memcpy(e->rope, rope, n_layers * sizeof *rope);
-    AG_TRY(ag_eviction_scratch_create(&e->tmp, p, cache, err));
+    AG_TRY(ag_eviction_scratch_create(&e->scratch, p, cache, err));
     AG_TRY(ag_score_sums_create(p->policy, cache, &e->sums, err));
     AG_TRY(ag_spill_create(p->spill, cache, &e->spill, err));
     e->params.spill = ag_spill_params_of(e->spill);
@@ -33,7 +33,7 @@ ag_status ag_evictor_init(ag_evictor *e, ag_kv_cache *cache, const ag_eviction_p
 }
 
 void ag_evictor_release(ag_evictor *e) {
-    ag_eviction_scratch_release(&e->tmp);
+    ag_eviction_scratch_release(&e->scratch);
     ag_score_sums_destroy(e->sums);
     ag_spill_destroy(e->spill);
     ag_turns_release(&e->turns);
@@ -41,12 +41,12 @@ void ag_evictor_release(ag_evictor *e) {
 }
 
 /* Slots that a head may have between two passes, for the next one's to find space. */
-static uint32_t most_slots(const ag_evictor *e) {
+static uint32_t max_head_slots(const ag_evictor *e) {
     return ag_kv_cache_params(e->cache)->max_slots - 1 - e->slack;
 }
 
 /* What the prefix and the newest tokens take: less cannot be asked for. */
-uint32_t ag_evictor_fewest(const ag_evictor *e) {
+uint32_t ag_evictor_min_slots(const ag_evictor *e) {
     uint32_t n = ag_kv_cache_protected(e->cache) + e->recent;
     return n ? n : 1;
 }
@@ -55,8 +55,8 @@ ag_head_limits ag_evictor_limits(const ag_evictor *e) {
     return (ag_head_limits){.cache = e->cache,
                             .lengths = e->lengths,
                             .trained = e->trained,
-                            .fewest = ag_evictor_fewest(e),
-                            .most = most_slots(e)};
+                            .min_slots = ag_evictor_min_slots(e),
+                            .max_slots = max_head_slots(e)};
 }
 
 static uint32_t window_of(const ag_evictor *e, uint32_t layer) {
@@ -66,12 +66,13 @@ static uint32_t window_of(const ag_evictor *e, uint32_t layer) {
 
 void ag_evictor_set_lengths(ag_evictor *e, ag_head_lengths lengths) {
     e->lengths = lengths;
-    e->tmp.own_importance = e->spill || ag_evictor_heads_share(e) || lengths != AG_HEADS_EVEN;
+    e->scratch.per_head_importance =
+        e->spill || ag_evictor_heads_share(e) || lengths != AG_HEADS_EVEN;
 }
 
 /* ---- a head ---- */
 
-static void count(ag_eviction_stats *t, const ag_eviction *done) {
+static void add_to_stats(ag_eviction_stats *t, const ag_eviction *done) {
     t->n_evictions++;
     t->n_tokens += done->n_before - done->n_kept;
     t->bytes_returned += done->bytes_returned;
@@ -84,12 +85,12 @@ static void count(ag_eviction_stats *t, const ag_eviction *done) {
 static ag_status view_head(ag_evictor *e, uint32_t layer, uint32_t head, uint32_t position,
                            ag_eviction_view *v, ag_error *err) {
     uint32_t n = ag_kv_cache_n_slots(e->cache, layer, head);
-    AG_TRY(ag_kv_cache_read_positions(e->cache, layer, head, e->tmp.positions, err));
+    AG_TRY(ag_kv_cache_read_positions(e->cache, layer, head, e->scratch.positions, err));
     *v = (ag_eviction_view){
         .n_slots = n,
-        .positions = e->tmp.positions,
-        .work = e->tmp.work,
-        .values = e->tmp.values,
+        .positions = e->scratch.positions,
+        .work = e->scratch.work,
+        .values = e->scratch.values,
         .turns = e->turns.first,
         .n_turns = e->turns.n,
     };
@@ -116,43 +117,44 @@ static ag_status view_head(ag_evictor *e, uint32_t layer, uint32_t head, uint32_
     return AG_OK;
 }
 
-static uint32_t n_recent_of(const ag_evictor *e, const ag_eviction_view *v, uint32_t n_keep) {
-    const uint32_t most = n_keep - v->n_protected;
-    return e->recent < most ? e->recent : most;
+static uint32_t recent_in(const ag_evictor *e, const ag_eviction_view *v, uint32_t n_keep) {
+    const uint32_t max = n_keep - v->n_protected;
+    return e->recent < max ? e->recent : max;
 }
 
 /* Of n_keep slots that may stay. */
-static uint32_t n_staying(const ag_evictor *e, ag_eviction_view *v, uint32_t n_keep) {
+static uint32_t n_retained(const ag_evictor *e, ag_eviction_view *v, uint32_t n_keep) {
     const ag_eviction_policy *policy = e->params.policy;
     if (!policy->count) return n_keep;
-    v->n_recent = n_recent_of(e, v, n_keep);
+    v->n_recent = recent_in(e, v, n_keep);
     return policy->count(policy->user, &e->params, v, n_keep);
 }
 
 /* Importance is found unless heads have been compared by it. */
-static ag_status ask_policy(ag_evictor *e, uint32_t layer, uint32_t head, ag_eviction_view *v,
+static ag_status run_policy(ag_evictor *e, uint32_t layer, uint32_t head, ag_eviction_view *v,
                             uint32_t n_keep, ag_error *err) {
-    v->n_recent = n_recent_of(e, v, n_keep);
+    v->n_recent = recent_in(e, v, n_keep);
     if (!v->importance)
-        AG_TRY(ag_importance_of(&e->tmp, e->sums, e->params.policy, e->cache, layer, head, v, err));
-    e->params.policy->select(e->params.policy->user, &e->params, v, n_keep, e->tmp.keep);
+        AG_TRY(ag_importance_of(&e->scratch, e->sums, e->params.policy, e->cache, layer, head, v,
+                                err));
+    e->params.policy->select(e->params.policy->user, &e->params, v, n_keep, e->scratch.keep);
     return AG_OK;
 }
 
-static bool spills(const ag_evictor *e, uint32_t layer) {
+static bool spills_layer(const ag_evictor *e, uint32_t layer) {
     return e->spill && !ag_kv_cache_layer(e->cache, layer)->window;
 }
 
 /* Those of a head that the policy lets leave, not those that have expired, go to the file. */
-static void spill(ag_evictor *e, uint32_t layer, uint32_t head, const ag_eviction_view *v,
-                  uint32_t n_keep) {
+static void spill_evicted(ag_evictor *e, uint32_t layer, uint32_t head, const ag_eviction_view *v,
+                          uint32_t n_keep) {
     const uint32_t alive = v->n_protected + v->n_expired;
-    uint32_t *leaving = e->tmp.work, n = 0;
+    uint32_t *evicted = e->scratch.work, n = 0;
     for (uint32_t s = 0, k = 0; s < v->n_slots; s++) {
-        if (k < n_keep && e->tmp.keep[k] == s) k++;
-        else if (s >= alive) leaving[n++] = s;
+        if (k < n_keep && e->scratch.keep[k] == s) k++;
+        else if (s >= alive) evicted[n++] = s;
     }
-    ag_spill_take(e->spill, e->sums, layer, head, leaving, n);
+    ag_spill_store(e->spill, e->sums, layer, head, evicted, n);
 }
 
 static ag_status evict_from_head(ag_evictor *e, uint32_t layer, uint32_t head, uint32_t budget,
@@ -165,102 +167,105 @@ static ag_status evict_from_head(ag_evictor *e, uint32_t layer, uint32_t head, u
     v.importance = importance;
     /* Where only what has expired leaves, the policy is not asked. */
     if (n_keep < alive) {
-        n_keep = n_staying(e, &v, n_keep);
-        AG_TRY(ask_policy(e, layer, head, &v, n_keep, err));
+        n_keep = n_retained(e, &v, n_keep);
+        AG_TRY(run_policy(e, layer, head, &v, n_keep, err));
     } else {
         for (uint32_t i = 0; i < alive; i++) {
-            e->tmp.keep[i] = i < v.n_protected ? i : i + v.n_expired;
+            e->scratch.keep[i] = i < v.n_protected ? i : i + v.n_expired;
         }
     }
-    if (spills(e, layer)) spill(e, layer, head, &v, n_keep);
+    if (spills_layer(e, layer)) spill_evicted(e, layer, head, &v, n_keep);
     ag_status st = ag_score_sums_fetch(e->sums, layer, err);
-    if (st == AG_OK) st = ag_kv_compact_head(e->cache, layer, head, e->tmp.keep, n_keep, err);
-    if (st == AG_OK) ag_score_sums_compact(e->sums, layer, head, e->tmp.keep, n_keep);
-    if (st != AG_OK && spills(e, layer)) ag_spill_take_back(e->spill, layer, head);
+    if (st == AG_OK) st = ag_kv_compact_head(e->cache, layer, head, e->scratch.keep, n_keep, err);
+    if (st == AG_OK) ag_score_sums_compact(e->sums, layer, head, e->scratch.keep, n_keep);
+    if (st != AG_OK && spills_layer(e, layer)) ag_spill_cancel_store(e->spill, layer, head);
     return st;
 }
 
 /* ---- an eviction ---- */
 
 /* What goes back to the system when it is dropped: not what forks hold as well. */
-static size_t bytes_alone(const ag_kv_cache *c) {
+static size_t unshared_bytes(const ag_kv_cache *c) {
     return ag_kv_cache_memory_usage_bytes(c) - ag_kv_cache_shared_bytes(c);
 }
 
 /* Heads share what their layer keeps. */
-static bool shares(const ag_evictor *e, uint32_t layer, uint32_t budget) {
+static bool heads_share_layer(const ag_evictor *e, uint32_t layer, uint32_t budget) {
     return ag_evictor_heads_share(e) && budget < UINT32_MAX && !window_of(e, layer);
 }
 
 /* Into e->tmp.n_keep what each head of a layer may keep for itself; returns what they keep together
  * of all slots. fewer: what each gives up where all share. */
-static size_t share_evenly(ag_evictor *e, uint32_t layer, uint32_t budget, uint32_t fewer) {
+static size_t share_evenly(ag_evictor *e, uint32_t layer, uint32_t budget, uint32_t n_to_remove) {
     const ag_head_limits limits = ag_evictor_limits(e);
     const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
-    const bool all_share = e->lengths == AG_HEADS_UNEVEN && budget < UINT32_MAX;
-    size_t asked = 0, own = 0, most = 0;
+    const bool all_share = e->lengths == AG_HEADS_RAGGED && budget < UINT32_MAX;
+    size_t allowed = 0, even = 0, max = 0;
     for (uint32_t h = 0; h < n_heads; h++) {
         const uint32_t n = ag_kv_cache_n_slots(e->cache, layer, h);
-        e->tmp.n_keep[h] = all_share ? ag_heads_left(&limits, n, fewer) : budget;
-        asked += e->tmp.n_keep[h];
-        own += smaller(n, e->tmp.n_keep[h]);
-        most += smaller(n, limits.most);
+        e->scratch.n_keep[h] = all_share ? ag_heads_n_remaining(&limits, n, n_to_remove) : budget;
+        allowed += e->scratch.n_keep[h];
+        even += smaller(n, e->scratch.n_keep[h]);
+        max += smaller(n, limits.max_slots);
     }
-    return shares(e, layer, budget) ? smaller(asked, most) : own;
+    return heads_share_layer(e, layer, budget) ? smaller(allowed, max) : even;
 }
 
 /* Into e->tmp.n_keep what each head's slots earn it of n_stay. Their importance is known. */
-static ag_status share_by_scores(ag_evictor *e, uint32_t layer, size_t n_stay, uint32_t position,
-                                 ag_error *err) {
+static ag_status share_by_scores(ag_evictor *e, uint32_t layer, size_t n_layer_keep,
+                                 uint32_t position, ag_error *err) {
     const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
     for (uint32_t h = 0; h < n_heads; h++) {
-        ag_eviction_view *v = &e->tmp.views[h];
+        ag_eviction_view *v = &e->scratch.views[h];
         AG_TRY(view_head(e, layer, h, position, v, err));
-        v->n_recent = n_recent_of(e, v, v->n_slots - v->n_expired);
-        AG_TRY(ag_importance_of(&e->tmp, e->sums, e->params.policy, e->cache, layer, h, v, err));
+        v->n_recent = recent_in(e, v, v->n_slots - v->n_expired);
+        AG_TRY(
+            ag_importance_of(&e->scratch, e->sums, e->params.policy, e->cache, layer, h, v, err));
     }
-    const ag_allocation all = {.total = n_stay,
-                               .most = most_slots(e),
-                               .scores = e->tmp.ranked,
-                               .order = e->tmp.order,
-                               .keep = e->tmp.best};
-    ag_evict_allocate(e->tmp.views, n_heads, &all, e->tmp.n_keep);
-    if (e->lengths == AG_HEADS_EVEN) ag_evictor_set_lengths(e, AG_HEADS_IN_LAYER);
+    const ag_allocation all = {.total = n_layer_keep,
+                               .max = max_head_slots(e),
+                               .scores = e->scratch.ranked,
+                               .order = e->scratch.order,
+                               .keep = e->scratch.best};
+    ag_evict_allocate(e->scratch.views, n_heads, &all, e->scratch.n_keep);
+    if (e->lengths == AG_HEADS_EVEN) ag_evictor_set_lengths(e, AG_HEADS_RAGGED_IN_LAYER);
     return AG_OK;
 }
 
 /* The same by the shares that the caller gave. */
-static void share_as_told(ag_evictor *e, uint32_t layer, size_t n_stay) {
+static void share_by_params(ag_evictor *e, uint32_t layer, size_t n_layer_keep) {
     const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
-    const uint32_t safe = (uint32_t)((double)(n_stay / n_heads) * AG_HEAD_SAFE_SHARE);
+    const uint32_t safe = (uint32_t)((double)(n_layer_keep / n_heads) * AG_HEAD_SAFE_SHARE);
     const ag_head_limits limits = ag_evictor_limits(e);
     for (uint32_t h = 0; h < n_heads; h++) {
         const uint32_t n = ag_kv_cache_n_slots(e->cache, layer, h);
-        const uint32_t most = (uint32_t)smaller(n, limits.most);
-        const uint32_t least = safe > limits.fewest ? safe : limits.fewest;
-        e->tmp.bounds[h] = (ag_head_bounds){(uint32_t)smaller(least, most), most};
+        const uint32_t max = (uint32_t)smaller(n, limits.max_slots);
+        const uint32_t min = safe > limits.min_slots ? safe : limits.min_slots;
+        e->scratch.bounds[h] = (ag_head_bounds){(uint32_t)smaller(min, max), max};
     }
-    const float *shares = e->params.head_shares + ag_kv_cache_first_head(e->cache, layer);
-    ag_evict_allocate_shares(e->tmp.bounds, shares, n_heads, n_stay, e->tmp.n_keep);
-    if (e->lengths == AG_HEADS_EVEN) ag_evictor_set_lengths(e, AG_HEADS_IN_LAYER);
+    const float *heads_share_layer =
+        e->params.head_shares + ag_kv_cache_first_head(e->cache, layer);
+    ag_evict_allocate_shares(e->scratch.bounds, heads_share_layer, n_heads, n_layer_keep,
+                             e->scratch.n_keep);
+    if (e->lengths == AG_HEADS_EVEN) ag_evictor_set_lengths(e, AG_HEADS_RAGGED_IN_LAYER);
 }
 
 /* Into e->tmp.n_keep what each head of the eviction's next layer keeps, before one has moved. */
 static ag_status share_out(ag_evictor *e, ag_error *err) {
     ag_pending_eviction *p = &e->pending;
     const uint32_t layer = p->layer;
-    const size_t n_stay = share_evenly(e, layer, p->budget, p->fewer);
+    const size_t n_layer_keep = share_evenly(e, layer, p->budget, p->n_to_remove);
     const size_t n_slots = ag_heads_slots(e->cache, layer);
-    AG_TRY(ag_importance_of_layer(&e->tmp, e->sums, &e->params, e->cache, &e->rope[layer], layer,
-                                  n_stay, err));
+    AG_TRY(ag_importance_of_layer(&e->scratch, e->sums, &e->params, e->cache, &e->rope[layer],
+                                  layer, n_layer_keep, err));
     const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
-    const bool share = shares(e, layer, p->budget);
-    const bool told = e->params.head_budget == AG_HEAD_BUDGET_SHARES;
-    p->is_compared = share && n_slots > n_stay && !told;
-    if (p->is_compared) AG_TRY(share_by_scores(e, layer, n_stay, p->position, err));
-    else if (share && n_slots > n_stay) share_as_told(e, layer, n_stay);
+    const bool share = heads_share_layer(e, layer, p->budget);
+    const bool by_params = e->params.head_budget == AG_HEAD_BUDGET_SHARES;
+    p->is_compared = share && n_slots > n_layer_keep && !by_params;
+    if (p->is_compared) AG_TRY(share_by_scores(e, layer, n_layer_keep, p->position, err));
+    else if (share && n_slots > n_layer_keep) share_by_params(e, layer, n_layer_keep);
     else if (share)
-        for (uint32_t h = 0; h < n_heads; h++) e->tmp.n_keep[h] = UINT32_MAX;
+        for (uint32_t h = 0; h < n_heads; h++) e->scratch.n_keep[h] = UINT32_MAX;
     p->is_shared_out = true;
     p->head = 0;
     return AG_OK;
@@ -270,8 +275,8 @@ static ag_status evict_from_layer(ag_evictor *e, ag_error *err) {
     ag_pending_eviction *p = &e->pending;
     if (!p->is_shared_out) AG_TRY(share_out(e, err));
     for (; p->head < ag_kv_cache_layer(e->cache, p->layer)->n_kv_heads; p->head++)
-        AG_TRY(evict_from_head(e, p->layer, p->head, e->tmp.n_keep[p->head], p->position,
-                               p->is_compared ? e->tmp.views[p->head].importance : NULL, err));
+        AG_TRY(evict_from_head(e, p->layer, p->head, e->scratch.n_keep[p->head], p->position,
+                               p->is_compared ? e->scratch.views[p->head].importance : NULL, err));
     p->is_shared_out = false;
     return AG_OK;
 }
@@ -293,14 +298,14 @@ static uint32_t tokens_of(const ag_evictor *e, uint32_t budget) {
 void ag_evictor_plan(ag_evictor *e, uint32_t budget, uint32_t position, ag_eviction_reason reason,
                      ag_pressure level) {
     const ag_head_limits limits = ag_evictor_limits(e);
-    const bool all_share = e->lengths == AG_HEADS_UNEVEN && budget < UINT32_MAX;
+    const bool all_share = e->lengths == AG_HEADS_RAGGED && budget < UINT32_MAX;
     e->pending = (ag_pending_eviction){
         .is_pending = true,
         .budget = budget,
         .position = position,
-        .fewer = all_share ? ag_heads_fewer(&limits, budget) : 0,
+        .n_to_remove = all_share ? ag_heads_n_to_remove(&limits, budget) : 0,
         .n_slots = all_slots(e),
-        .bytes = bytes_alone(e->cache),
+        .bytes = unshared_bytes(e->cache),
         .report = {.reason = reason,
                    .level = reason == AG_EVICTION_MEMORY ? level : AG_PRESSURE_NORMAL,
                    .policy = e->params.policy->name,
@@ -310,16 +315,17 @@ void ag_evictor_plan(ag_evictor *e, uint32_t budget, uint32_t position, ag_evict
 }
 
 /* Nothing is reported if nothing has left. */
-static void report(ag_evictor *e, const ag_pending_eviction *p) {
+static void report_eviction(ag_evictor *e, const ag_pending_eviction *p) {
     ag_eviction done = p->report;
     done.n_kept = tokens_of(e, p->budget);
-    const size_t left = bytes_alone(e->cache); /* more, if a fork's blocks had to be copied */
-    done.bytes_returned = left < p->bytes ? p->bytes - left : 0;
+    const size_t remaining =
+        unshared_bytes(e->cache); /* more, if a fork's blocks had to be copied */
+    done.bytes_returned = remaining < p->bytes ? p->bytes - remaining : 0;
     e->oldest = UINT32_MAX;
     const bool adaptive = ag_evictor_heads_share(e); /* then the mean may stay, rounded up */
     if (adaptive ? all_slots(e) == p->n_slots : done.n_kept == done.n_before) return;
-    count(&e->total, &done);
-    count(&e->last, &done);
+    add_to_stats(&e->total, &done);
+    add_to_stats(&e->last, &done);
     if (e->params.on_eviction) e->params.on_eviction(e->params.on_eviction_user, &done);
 }
 
@@ -336,10 +342,10 @@ ag_status ag_evictor_continue(ag_evictor *e, ag_error *err) {
         p->layer++; /* sums that cannot be stored now are flushed before more is done */
         st = ag_score_sums_store(e->sums, layer, false, err);
     }
-    ag_kv_give_back(e->cache);
+    ag_kv_trim_pools(e->cache);
     p->report.seconds += ag_now_s() - begin;
     if (st != AG_OK) return st;
     p->is_pending = false;
-    report(e, p);
+    report_eviction(e, p);
     return AG_OK;
 }

@@ -14,7 +14,7 @@ typedef struct ag_pending_eviction {
     bool is_shared_out; /* n_keep and views of `tmp` say which slots each head of `layer` keeps */
     bool is_compared;   /* its heads have been compared by importance, which is in the views */
     uint32_t budget, position;
-    uint32_t fewer;        /* slots that each head gives up where all share */
+    uint32_t n_to_remove;  /* slots that each head gives up where all share */
     uint32_t layer, head;  /* the next ones */
     size_t n_slots, bytes; /* all layers hold them before the eviction */
     ag_eviction report;
@@ -23,15 +23,15 @@ typedef struct ag_pending_eviction {
 /* Starts zeroed. */
 typedef struct ag_evictor {
     ag_eviction_params params;
-    ag_kv_cache *cache;      /* borrowed */
-    ag_rope_table *rope;     /* owned; [n_layers] */
-    uint32_t trained;        /* positions */
-    uint32_t slack, recent;  /* tokens; what fits beside the budget */
-    ag_eviction_scratch tmp; /* owned */
-    ag_score_sums *sums;     /* owned; of attention so far; NULL: the policy wants none */
-    ag_spill *spill;         /* owned; NULL: what leaves is lost */
-    ag_turns turns;          /* owned */
-    ag_head_lengths lengths; /* of the heads */
+    ag_kv_cache *cache;          /* borrowed */
+    ag_rope_table *rope;         /* owned; [n_layers] */
+    uint32_t trained;            /* positions */
+    uint32_t slack, recent;      /* tokens; what fits beside the budget */
+    ag_eviction_scratch scratch; /* owned */
+    ag_score_sums *sums;         /* owned; of attention so far; NULL: the policy wants none */
+    ag_spill *spill;             /* owned; NULL: what leaves is lost */
+    ag_turns turns;              /* owned */
+    ag_head_lengths lengths;     /* of the heads */
     ag_pending_eviction pending;
     uint32_t oldest; /* lowest position that is not protected; UINT32_MAX: not known */
     ag_eviction_stats total, last;
@@ -49,7 +49,7 @@ static inline bool ag_evictor_heads_share(const ag_evictor *e) {
     return e->params.head_budget != AG_HEAD_BUDGET_EVEN;
 }
 /* What the prefix and the newest tokens take: less cannot be asked for. */
-uint32_t ag_evictor_fewest(const ag_evictor *e);
+uint32_t ag_evictor_min_slots(const ag_evictor *e);
 ag_head_limits ag_evictor_limits(const ag_evictor *e);
 void ag_evictor_set_lengths(ag_evictor *e, ag_head_lengths lengths);
 

@@ -32,7 +32,7 @@ ag_status ag_kv_blocks_join(ag_kv_cache *c, ag_error *err) {
                                      .n_rows = ag_kv_heads_of(c, l),
                                      .per_row = at->max_blocks};
         at->pool = pool;
-        ag_block_pool_join(pool, &at->table, c->extent.heads);
+        ag_block_pool_join(pool, &at->table, c->totals.heads);
     }
     return AG_OK;
 }
@@ -66,7 +66,7 @@ static void drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t 
 }
 
 /* Those that a layer's heads lack for n more slots. */
-static size_t missing_in(const ag_kv_cache *c, uint32_t layer, uint32_t n) {
+static size_t missing_in_layer(const ag_kv_cache *c, uint32_t layer, uint32_t n) {
     size_t missing = 0;
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         const uint32_t slots = ag_kv_slots_of(c, layer)[h], end = ag_kv_blocks_for(slots + n);
@@ -83,7 +83,7 @@ static size_t missing_from(const ag_kv_growth *grow, size_t n_caches, uint32_t l
     for (size_t i = 0; i < n_caches; i++, layer = 0) {
         const ag_kv_cache *c = grow[i].cache;
         for (; layer < c->params.n_layers; layer++)
-            if (c->at[layer].pool == pool) missing += missing_in(c, layer, grow[i].n);
+            if (c->at[layer].pool == pool) missing += missing_in_layer(c, layer, grow[i].n);
     }
     return missing;
 }
@@ -94,7 +94,7 @@ static bool has_pool(const ag_kv_cache *c, uint32_t n_layers, const ag_block_poo
     return l < n_layers;
 }
 
-ag_status ag_kv_need_slots(const ag_kv_growth *grow, size_t n_caches, ag_error *err) {
+ag_status ag_kv_reserve_slots(const ag_kv_growth *grow, size_t n_caches, ag_error *err) {
     for (size_t i = 0; i < n_caches; i++) {
         const ag_kv_cache *c = grow[i].cache;
         for (uint32_t l = 0; l < c->params.n_layers; l++) {
@@ -150,11 +150,11 @@ void ag_kv_drop_tail(ag_kv_cache *c, uint32_t layer) {
 }
 
 /* Layers take turns in the memory of a pool: what all of them drop lies together. */
-void ag_kv_give_back(ag_kv_cache *c) {
+void ag_kv_trim_pools(ag_kv_cache *c) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) ag_block_pool_trim_loosely(c->at[l].pool);
 }
 
-void ag_kv_give_back_all(ag_kv_cache *c) {
+void ag_kv_drop_all_blocks(ag_kv_cache *c) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l) && c->at[l].pool; h++)
             drop_blocks(c, l, h, 0);

@@ -18,14 +18,14 @@ ag_status ag_kv_cache_create(ag_backend *be, const ag_kv_params *params, ag_kv_c
     if (st != AG_OK) goto done;
     const size_t n_blocks = c->at[params->n_layers].first.block;
     c->blocks = ag_calloc(n_blocks, sizeof *c->blocks);
-    c->n_slots = ag_calloc(c->extent.heads, sizeof *c->n_slots);
-    c->last = ag_calloc(c->extent.heads, sizeof *c->last);
-    c->n_blocks = ag_calloc(c->extent.heads, sizeof *c->n_blocks);
-    c->mapped = ag_calloc(ag_kv_blocks_for(c->extent.most_slots), sizeof *c->mapped);
+    c->n_slots = ag_calloc(c->totals.heads, sizeof *c->n_slots);
+    c->last = ag_calloc(c->totals.heads, sizeof *c->last);
+    c->n_blocks = ag_calloc(c->totals.heads, sizeof *c->n_blocks);
+    c->mapped = ag_calloc(ag_kv_blocks_for(c->totals.max_slots), sizeof *c->mapped);
     c->expired = ag_calloc(params->n_layers, sizeof *c->expired);
-    c->keep = ag_calloc(ag_kv_most_window_slots(c) + 1, sizeof *c->keep);
+    c->retained = ag_calloc(ag_kv_max_window_slots(c) + 1, sizeof *c->retained);
     if (!c->blocks || !c->n_slots || !c->last || !c->n_blocks || !c->mapped || !c->expired ||
-        !c->keep) {
+        !c->retained) {
         st = AG_FAIL(err, NOMEM, "tables of %zu KV blocks", n_blocks);
         goto done;
     }
@@ -51,7 +51,7 @@ void ag_kv_cache_destroy(ag_kv_cache *c) {
     ag_free(c->n_blocks);
     ag_free(c->mapped);
     ag_free(c->expired);
-    ag_free(c->keep);
+    ag_free(c->retained);
     ag_kv_layouts_release(c);
     ag_free(c);
 }
@@ -99,10 +99,9 @@ uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_h
 
 /* n more tokens fit a layer. */
 static ag_status check_space(const ag_kv_cache *c, uint32_t layer, size_t n, ag_error *err) {
-    const uint32_t used = ag_kv_layer_length(c, layer), most = c->at[layer].max_slots;
-    if (n <= most - used) return AG_OK;
-    return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", used, most,
-                   n);
+    const uint32_t used = ag_kv_layer_length(c, layer), max = c->at[layer].max_slots;
+    if (n <= max - used) return AG_OK;
+    return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", used, max, n);
 }
 
 ag_status ag_kv_caches_reserve(const ag_kv_growth *grow, size_t n_caches, ag_error *err) {
@@ -110,7 +109,7 @@ ag_status ag_kv_caches_reserve(const ag_kv_growth *grow, size_t n_caches, ag_err
         const ag_kv_cache *c = grow[i].cache;
         for (uint32_t l = 0; l < c->params.n_layers; l++) AG_TRY(check_space(c, l, grow[i].n, err));
     }
-    return ag_kv_need_slots(grow, n_caches, err);
+    return ag_kv_reserve_slots(grow, n_caches, err);
 }
 
 ag_status ag_kv_cache_reserve(ag_kv_cache *c, uint32_t n, ag_error *err) {
@@ -131,8 +130,8 @@ void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out)
     };
 }
 
-static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uint32_t *positions,
-                                 size_t n, ag_error *err) {
+static ag_status check_new_positions(const ag_kv_cache *c, uint32_t layer,
+                                     const uint32_t *positions, size_t n, ag_error *err) {
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         uint32_t last = ag_kv_last_of(c, layer)[h];
         if (ag_kv_slots_of(c, layer)[h] && last >= positions[0]) {
@@ -152,7 +151,7 @@ static ag_status check_positions(const ag_kv_cache *c, uint32_t layer, const uin
 static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, const uint32_t *positions) {
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         uint32_t *slots = &ag_kv_slots_of(c, layer)[h];
-        ag_kv_note_positions(c, layer, h, *slots, positions, n);
+        ag_kv_record_positions(c, layer, h, *slots, positions, n);
         ag_kv_fill_blocks(c, layer, h, *slots / AG_KV_BLOCK, (*slots + n) / AG_KV_BLOCK);
         *slots += n;
         ag_kv_last_of(c, layer)[h] = positions[n - 1];
@@ -167,7 +166,7 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
     size_t n = k->shape.dim[0];
     AG_TRY(check_space(c, layer, n, err));
     if (!n) return AG_OK;
-    AG_TRY(check_positions(c, layer, positions, n, err));
+    AG_TRY(check_new_positions(c, layer, positions, n, err));
     ag_status st = ag_kv_own_slots(c, layer, (uint32_t)n, err);
     if (st == AG_OK) {
         ag_kv_view view;
@@ -176,7 +175,7 @@ ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k,
     }
     if (st != AG_OK) {
         ag_kv_drop_tail(c, layer);
-        ag_kv_give_back(c);
+        ag_kv_trim_pools(c);
         return st;
     }
     count_slots(c, layer, (uint32_t)n, positions);
@@ -194,17 +193,17 @@ void ag_kv_cache_appended(ag_kv_cache *c, uint32_t position) {
 }
 
 void ag_kv_cache_clear(ag_kv_cache *c) {
-    memset(c->n_slots, 0, c->extent.heads * sizeof *c->n_slots);
+    memset(c->n_slots, 0, c->totals.heads * sizeof *c->n_slots);
     memset(c->expired, 0, c->params.n_layers * sizeof *c->expired);
     c->unrotated.moved_by = 0;
     c->unrotated.n = c->params.n_protected;
     ag_kv_unrotated_forget(c, 0);
-    ag_kv_give_back_all(c);
+    ag_kv_drop_all_blocks(c);
 }
 
 ag_status ag_kv_cache_share(ag_kv_cache *to, ag_kv_cache *from, ag_error *err) {
     ag_kv_share_blocks(to, from);
-    const size_t n = from->extent.heads;
+    const size_t n = from->totals.heads;
     memcpy(to->n_slots, from->n_slots, n * sizeof *to->n_slots);
     memcpy(to->last, from->last, n * sizeof *to->last);
     memcpy(to->expired, from->expired, from->params.n_layers * sizeof *to->expired);

@@ -13,12 +13,12 @@ ag_backend *ag_kv_cache_backend(const ag_kv_cache *c); /* borrowed */
 ag_kv_layer ag_kv_layer_of(const ag_kv_params *p, uint32_t layer);
 
 /* What layers add up to, and the most that one of them has. */
-typedef struct ag_kv_extent {
+typedef struct ag_kv_totals {
     size_t heads, head_slots, key_values; /* heads; slots in all heads; values of a token's keys */
-    uint32_t most_heads, most_dim, most_slots;
-    size_t most_head_slots;
-} ag_kv_extent;
-ag_kv_extent ag_kv_extent_of(const ag_kv_params *p);
+    uint32_t max_heads, max_dim, max_slots;
+    size_t max_head_slots;
+} ag_kv_totals;
+ag_kv_totals ag_kv_totals_of(const ag_kv_params *p);
 
 /* Bytes of blocks for n_blocks * 128 tokens in every layer, between steps: in one with a window, at
  * most those it keeps. SIZE_MAX if they cannot be counted. */
@@ -49,7 +49,7 @@ void ag_kv_cache_get_view(const ag_kv_cache *c, uint32_t layer, ag_kv_view *out)
  * pieces go back to the system many times faster than small ones. */
 ag_status ag_kv_compact_head(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, const uint32_t *keep,
                              uint32_t n_keep, ag_error *err);
-void ag_kv_give_back(ag_kv_cache *c);
+void ag_kv_trim_pools(ag_kv_cache *c);
 
 /* Data that moves with the slots. Called before slots of a layer move, after the slots
  * [keep[0], ...] of a head have moved together, and after those of all its heads have. */

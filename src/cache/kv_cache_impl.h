@@ -41,14 +41,14 @@ typedef struct ag_kv_unrotated {
 struct ag_kv_cache {
     ag_kv_params params; /* `layers` is there, and owned */
     ag_kv_layout *at;    /* owned; [n_layers + 1], of the last only what comes before it */
-    ag_kv_extent extent;
+    ag_kv_totals totals;
     ag_backend *backend; /* borrowed */
     ag_kv_block *blocks; /* per layer [n_kv_heads][max_blocks] as kernels see them */
     uint32_t *n_slots;   /* per layer [n_kv_heads] */
     uint32_t *last;      /* the same: position of the newest slot, if there is one */
     uint32_t *n_blocks;  /* the same: blocks that the head has */
     uint32_t *expired;   /* [n_layers] slots of lower positions have left the layer's window */
-    uint32_t *keep;      /* [most slots of a layer that its window bounds] to write on */
+    uint32_t *retained;  /* [most slots of a layer that its window bounds] to write on */
     uint32_t *positions; /* owned; per layer [n_kv_heads][max_slots]; NULL: read where they lie */
     uint8_t **mapped;    /* [most blocks] to write on: host addresses of a head's blocks */
     ag_kv_unrotated unrotated;
@@ -62,7 +62,7 @@ ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, ag_er
 void ag_kv_layouts_release(ag_kv_cache *c);
 
 /* kv_window.c. Of the layers whose windows bound what they hold. */
-uint32_t ag_kv_most_window_slots(const ag_kv_cache *c);
+uint32_t ag_kv_max_window_slots(const ag_kv_cache *c);
 
 /* A head's block, as kernels see it. */
 static inline ag_kv_block *ag_kv_block_of(const ag_kv_cache *c, uint32_t layer, uint32_t head,
@@ -79,7 +79,7 @@ ag_status ag_kv_blocks_join(ag_kv_cache *c, ag_error *err);
 void ag_kv_blocks_leave(ag_kv_cache *c);
 /* Makes memory for what ag_kv_own_slots would need in every layer of all caches together: a pool
  * that is asked twice gives away what it made the first time. */
-ag_status ag_kv_need_slots(const ag_kv_growth *grow, size_t n_caches, ag_error *err);
+ag_status ag_kv_reserve_slots(const ag_kv_growth *grow, size_t n_caches, ag_error *err);
 /* The blocks of the next n slots of all heads of a layer are there afterwards, and this cache's
  * alone: before anything is written to them. What a failure leaves is what was there, perhaps in
  * another place. */
@@ -92,21 +92,22 @@ void ag_kv_fill_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint
                        uint32_t now);
 /* `to`, an empty cache of the same parameters, holds the blocks of `from` as well. */
 void ag_kv_share_blocks(ag_kv_cache *to, ag_kv_cache *from);
-/* Blocks past the heads' slots hold nothing any more: the pool has them until ag_kv_give_back(). */
+/* Blocks past the heads' slots hold nothing any more: the pool has them until ag_kv_trim_pools().
+ */
 void ag_kv_drop_tail(ag_kv_cache *c, uint32_t layer);
 /* None does. */
-void ag_kv_give_back_all(ag_kv_cache *c);
+void ag_kv_drop_all_blocks(ag_kv_cache *c);
 
 /* Positions of slots, kv_positions.c: what is written to the blocks is noted beside. */
 ag_status ag_kv_positions_create(ag_kv_cache *c, ag_error *err);
-void ag_kv_note_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
-                          const uint32_t *positions, size_t n);
-void ag_kv_move_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
+void ag_kv_record_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                            const uint32_t *positions, size_t n);
+void ag_kv_move_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *retained,
                           uint32_t n_keep);
 void ag_kv_copy_positions(ag_kv_cache *to, const ag_kv_cache *from);
 /* Those of n slots of one block. */
-ag_status ag_kv_find_positions(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
-                               uint32_t n, uint32_t *positions, ag_error *err);
+ag_status ag_kv_get_positions(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                              uint32_t n, uint32_t *positions, ag_error *err);
 
 ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err);
 void ag_kv_unrotated_release(ag_kv_cache *c);

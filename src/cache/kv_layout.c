@@ -44,9 +44,9 @@ static ag_status check_params(const ag_kv_params *p, ag_error *err) {
     const ag_dtype types[] = {p->k_type, p->v_type};
     for (int i = 0; i < 2; i++) {
         if (ag_dtype_may_be(types[i], AG_DTYPE_CACHE)) continue;
-        char known[AG_DTYPE_LIST];
+        char is_bounded[AG_DTYPE_LIST];
         return AG_FAIL(err, UNSUPPORTED, "KV cache type %s; known: %s", ag_dtype_name(types[i]),
-                       ag_dtype_list(AG_DTYPE_CACHE, known, sizeof known));
+                       ag_dtype_list(AG_DTYPE_CACHE, is_bounded, sizeof is_bounded));
     }
     for (uint32_t l = 0; l < p->n_layers; l++) AG_TRY(check_layer(p, l, err));
     return AG_OK;
@@ -56,35 +56,36 @@ static ag_status check_params(const ag_kv_params *p, ag_error *err) {
 
 /* What a layer decides by itself. */
 static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
-    const ag_kv_layer is = ag_kv_layer_of(p, layer);
+    const ag_kv_layer kv_layer = ag_kv_layer_of(p, layer);
     ag_kv_layout at = {
-        .part = ag_kv_sections_of(p->k_type, p->v_type, is.head_dim),
+        .part = ag_kv_sections_of(p->k_type, p->v_type, kv_layer.head_dim),
         .max_slots = p->max_slots,
         .max_blocks = ag_kv_blocks_for(p->max_slots),
     };
-    if (is.window && is.window < p->max_slots) {
-        const bool known = p->step_rows && p->step_rows < p->max_slots;
-        at.window_blocks = ag_kv_blocks_for(is.window) + 1;
-        at.max_blocks = at.window_blocks + ag_kv_blocks_for(known ? p->step_rows : p->max_slots);
+    if (kv_layer.window && kv_layer.window < p->max_slots) {
+        const bool is_bounded = p->step_rows && p->step_rows < p->max_slots;
+        at.window_blocks = ag_kv_blocks_for(kv_layer.window) + 1;
+        at.max_blocks =
+            at.window_blocks + ag_kv_blocks_for(is_bounded ? p->step_rows : p->max_slots);
         at.max_slots = at.max_blocks * AG_KV_BLOCK;
     }
-    at.row_bytes = is.n_kv_heads * at.part.bytes;
+    at.row_bytes = kv_layer.n_kv_heads * at.part.bytes;
     return at;
 }
 
-ag_kv_extent ag_kv_extent_of(const ag_kv_params *p) {
-    ag_kv_extent e = {0};
+ag_kv_totals ag_kv_totals_of(const ag_kv_params *p) {
+    ag_kv_totals e = {0};
     for (uint32_t l = 0; l < p->n_layers; l++) {
-        const ag_kv_layer is = ag_kv_layer_of(p, l);
+        const ag_kv_layer kv_layer = ag_kv_layer_of(p, l);
         const ag_kv_layout at = layout_of(p, l);
-        const size_t slots = (size_t)is.n_kv_heads * at.max_slots;
-        if (is.n_kv_heads > e.most_heads) e.most_heads = is.n_kv_heads;
-        if (is.head_dim > e.most_dim) e.most_dim = is.head_dim;
-        if (at.max_slots > e.most_slots) e.most_slots = at.max_slots;
-        if (slots > e.most_head_slots) e.most_head_slots = slots;
-        e.heads += is.n_kv_heads;
+        const size_t slots = (size_t)kv_layer.n_kv_heads * at.max_slots;
+        if (kv_layer.n_kv_heads > e.max_heads) e.max_heads = kv_layer.n_kv_heads;
+        if (kv_layer.head_dim > e.max_dim) e.max_dim = kv_layer.head_dim;
+        if (at.max_slots > e.max_slots) e.max_slots = at.max_slots;
+        if (slots > e.max_head_slots) e.max_head_slots = slots;
+        e.heads += kv_layer.n_kv_heads;
         e.head_slots += slots;
-        e.key_values += (size_t)is.n_kv_heads * is.head_dim;
+        e.key_values += (size_t)kv_layer.n_kv_heads * kv_layer.head_dim;
     }
     return e;
 }
@@ -104,10 +105,10 @@ size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks) {
     size_t sum = 0;
     for (uint32_t l = 0; l < p->n_layers; l++) {
         const ag_kv_layout at = layout_of(p, l);
-        const uint32_t most =
+        const uint32_t n =
             at.window_blocks && at.window_blocks < n_blocks ? at.window_blocks : n_blocks;
-        if (most > (SIZE_MAX - sum) / at.row_bytes) return SIZE_MAX;
-        sum += most * at.row_bytes;
+        if (n > (SIZE_MAX - sum) / at.row_bytes) return SIZE_MAX;
+        sum += n * at.row_bytes;
     }
     return sum;
 }
@@ -138,7 +139,7 @@ ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, ag_er
         next->first.key_value += (size_t)layers[l].n_kv_heads * layers[l].head_dim;
         next->first.head_slot += (size_t)layers[l].n_kv_heads * at->max_slots;
     }
-    c->extent = ag_kv_extent_of(params);
+    c->totals = ag_kv_totals_of(params);
     return AG_OK;
 }
 

@@ -15,10 +15,10 @@ static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, 
                            uint32_t n, bool values, float *out, ag_error *err) {
     const ag_kv_block *b = ag_kv_block_of(c, layer, head, slot / AG_KV_BLOCK);
     ag_dtype type = values ? c->params.v_type : c->params.k_type;
-    const ag_kv_sections *lies = &c->at[layer].part;
+    const ag_kv_sections *parts = &c->at[layer].part;
     size_t count = (size_t)n * c->params.layers[layer].head_dim;
-    size_t row_bytes = values ? lies->v_row : lies->k_row;
-    size_t at = b->offset + (values ? lies->v_offset : 0) + slot % AG_KV_BLOCK * row_bytes;
+    size_t row_bytes = values ? parts->v_row : parts->k_row;
+    size_t at = b->offset + (values ? parts->v_offset : 0) + slot % AG_KV_BLOCK * row_bytes;
     /* Mapping what is not mapped would take it from the device. */
     if (ag_buffer_is_mapped(b->buffer)) {
         /* Rows follow one another, and no row ends inside a quantised block. */
@@ -46,48 +46,48 @@ ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uin
 }
 
 /* One head's rows in one part of the blocks: at this offset of each, so many bytes a slot. */
-typedef struct head_part {
+typedef struct section {
     uint8_t *const *blocks; /* host addresses of the head's */
     size_t offset, row;
-} head_part;
+} section;
 
-static uint8_t *row_at(const head_part *p, uint32_t slot) {
+static uint8_t *section_row(const section *p, uint32_t slot) {
     return p->blocks[slot / AG_KV_BLOCK] + p->offset + slot % AG_KV_BLOCK * p->row;
 }
 
-static void fetch_row(const head_part *p, uint32_t slot) {
-    const uint8_t *row = row_at(p, slot);
+static void prefetch_row(const section *p, uint32_t slot) {
+    const uint8_t *row = section_row(p, slot);
     for (size_t i = 0; i < p->row; i += 64) __builtin_prefetch(row + i);
 }
 
 /* Slot keep[i] becomes slot i, in runs that lie in one block at both ends. Kept slots lie here and
  * there: the memory is asked for them some rows ahead. */
-static void move_part(const head_part *p, const uint32_t *keep, uint32_t n_keep) {
+static void move_section(const section *p, const uint32_t *keep, uint32_t n_keep) {
     enum { AHEAD = 24 };
     uint32_t i = 0;
     while (i < n_keep && keep[i] == i) i++;
     for (uint32_t run; i < n_keep; i += run) {
         const uint32_t to = i % AG_KV_BLOCK, from = keep[i] % AG_KV_BLOCK;
-        const uint32_t most = AG_KV_BLOCK - (to > from ? to : from);
+        const uint32_t max = AG_KV_BLOCK - (to > from ? to : from);
         run = 1;
-        while (i + run < n_keep && run < most && keep[i + run] == keep[i] + run) run++;
-        if (i + AHEAD < n_keep) fetch_row(p, keep[i + AHEAD]);
-        memmove(row_at(p, i), row_at(p, keep[i]), run * p->row);
+        while (i + run < n_keep && run < max && keep[i + run] == keep[i] + run) run++;
+        if (i + AHEAD < n_keep) prefetch_row(p, keep[i + AHEAD]);
+        memmove(section_row(p, i), section_row(p, keep[i]), run * p->row);
     }
 }
 
-enum { N_PARTS = 3 };
+enum { N_SECTIONS = 3 };
 
 typedef struct move_job {
-    head_part parts[N_PARTS];
+    section sections[N_SECTIONS];
     const uint32_t *keep;
     uint32_t n_keep;
 } move_job;
 
-static void move_parts(void *ctx, size_t begin, size_t end, uint32_t thread) {
+static void move_sections(void *ctx, size_t begin, size_t end, uint32_t thread) {
     const move_job *job = ctx;
     (void)thread;
-    for (size_t i = begin; i < end; i++) move_part(&job->parts[i], job->keep, job->n_keep);
+    for (size_t i = begin; i < end; i++) move_section(&job->sections[i], job->keep, job->n_keep);
 }
 
 /* The host addresses of a head's blocks into c->mapped; false if the host does not see one. */
@@ -101,8 +101,8 @@ static bool map_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
 }
 
 /* Slot keep[i] becomes slot i. */
-static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
-                           uint32_t n_keep, ag_error *err) {
+static ag_status move_retained(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
+                               uint32_t n_keep, ag_error *err) {
     uint32_t moved = 0;
     while (moved < n_keep && keep[moved] == moved) moved++;
     if (moved == n_keep) return AG_OK;
@@ -124,7 +124,7 @@ static ag_status move_kept(ag_kv_cache *c, uint32_t layer, uint32_t head, const 
         keep,
         n_keep,
     };
-    ag_for_each(c->backend, N_PARTS, move_parts, &job);
+    ag_for_each(c->backend, N_SECTIONS, move_sections, &job);
     ag_kv_move_positions(c, layer, head, keep, n_keep);
     return AG_OK;
 }
@@ -153,8 +153,8 @@ ag_status ag_kv_compact_head(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, c
     AG_TRY(check_keep(c, layer, kv_head, keep, n_keep, err));
     uint32_t *n = &ag_kv_slots_of(c, layer)[kv_head], last = ag_kv_last_of(c, layer)[kv_head];
     if (n_keep && keep[n_keep - 1] + 1 != *n)
-        AG_TRY(ag_kv_find_positions(c, layer, kv_head, keep[n_keep - 1], 1, &last, err));
-    AG_TRY(move_kept(c, layer, kv_head, keep, n_keep, err));
+        AG_TRY(ag_kv_get_positions(c, layer, kv_head, keep[n_keep - 1], 1, &last, err));
+    AG_TRY(move_retained(c, layer, kv_head, keep, n_keep, err));
     ag_kv_last_of(c, layer)[kv_head] = last;
     *n = n_keep;
     ag_kv_drop_tail(c, layer);
@@ -164,12 +164,12 @@ ag_status ag_kv_compact_head(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, c
 ag_status ag_kv_cache_compact(ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
                               const uint32_t *keep, uint32_t n_keep, ag_error *err) {
     const ag_status st = ag_kv_compact_head(c, layer, kv_head, keep, n_keep, err);
-    ag_kv_give_back(c);
+    ag_kv_trim_pools(c);
     return st;
 }
 
-static ag_status read_head(const ag_kv_cache *c, uint32_t layer, uint32_t head, bool values,
-                           float *out, ag_error *err) {
+static ag_status read_head_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, bool values,
+                                float *out, ag_error *err) {
     const uint32_t n = ag_kv_slots_of(c, layer)[head], dim = c->params.layers[layer].head_dim;
     for (uint32_t slot = 0; slot < n; slot += AG_KV_BLOCK) {
         const uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
@@ -180,12 +180,12 @@ static ag_status read_head(const ag_kv_cache *c, uint32_t layer, uint32_t head, 
 
 ag_status ag_kv_cache_read_keys(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *keys,
                                 ag_error *err) {
-    return read_head(c, layer, kv_head, false, keys, err);
+    return read_head_rows(c, layer, kv_head, false, keys, err);
 }
 
 ag_status ag_kv_cache_read_values(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, float *values,
                                   ag_error *err) {
-    return read_head(c, layer, kv_head, true, values, err);
+    return read_head_rows(c, layer, kv_head, true, values, err);
 }
 
 ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err) {
@@ -208,12 +208,12 @@ ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err
     for (uint32_t l = 0; l < p->n_layers && st == AG_OK; l++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l) && st == AG_OK; h++) {
             uint32_t *n = &ag_kv_slots_of(c, l)[h];
-            st = move_kept(c, l, h, keep, *n - count, err);
+            st = move_retained(c, l, h, keep, *n - count, err);
             if (st == AG_OK) *n -= count;
         }
         if (st == AG_OK) ag_kv_drop_tail(c, l);
     }
-    ag_kv_give_back(c);
+    ag_kv_trim_pools(c);
     ag_free(keep);
     return st;
 }
@@ -224,7 +224,7 @@ static ag_status truncate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ui
     uint32_t positions[AG_KV_BLOCK];
     while (*n && *last >= position) {
         uint32_t first = (*n - 1) / AG_KV_BLOCK * AG_KV_BLOCK, rows = *n - first;
-        AG_TRY(ag_kv_find_positions(c, layer, head, first, rows, positions, err));
+        AG_TRY(ag_kv_get_positions(c, layer, head, first, rows, positions, err));
         while (rows && positions[rows - 1] >= position) rows--;
         *n = first + rows;
         if (rows) *last = positions[rows - 1];
@@ -247,7 +247,7 @@ ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err)
         }
         ag_kv_drop_tail(c, l);
     }
-    ag_kv_give_back(c);
+    ag_kv_trim_pools(c);
     ag_kv_unrotated_forget(c, position);
     return AG_OK;
 }

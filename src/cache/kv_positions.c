@@ -10,9 +10,9 @@
 
 ag_status ag_kv_positions_create(ag_kv_cache *c, ag_error *err) {
     if (!ag_backend_memory(c->backend)->ops->commits_at_once) return AG_OK;
-    c->positions = ag_calloc(c->extent.head_slots, sizeof *c->positions);
+    c->positions = ag_calloc(c->totals.head_slots, sizeof *c->positions);
     if (c->positions) return AG_OK;
-    return AG_FAIL(err, NOMEM, "positions of %zu slots", c->extent.head_slots);
+    return AG_FAIL(err, NOMEM, "positions of %zu slots", c->totals.head_slots);
 }
 
 /* NULL: they are read where the slots lie. */
@@ -21,8 +21,8 @@ static uint32_t *known_of(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
     return c->positions + c->at[layer].first.head_slot + (size_t)head * c->at[layer].max_slots;
 }
 
-void ag_kv_note_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
-                          const uint32_t *positions, size_t n) {
+void ag_kv_record_positions(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                            const uint32_t *positions, size_t n) {
     uint32_t *known = known_of(c, layer, head);
     if (known && n) memcpy(known + slot, positions, n * sizeof *known);
 }
@@ -37,13 +37,13 @@ void ag_kv_copy_positions(ag_kv_cache *to, const ag_kv_cache *from) {
     for (uint32_t l = 0; l < from->params.n_layers; l++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(from, l); h++) {
             const uint32_t *known = known_of(from, l, h);
-            if (known) ag_kv_note_positions(to, l, h, 0, known, ag_kv_slots_of(from, l)[h]);
+            if (known) ag_kv_record_positions(to, l, h, 0, known, ag_kv_slots_of(from, l)[h]);
         }
     }
 }
 
-ag_status ag_kv_find_positions(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
-                               uint32_t n, uint32_t *positions, ag_error *err) {
+ag_status ag_kv_get_positions(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
+                              uint32_t n, uint32_t *positions, ag_error *err) {
     const uint32_t *known = known_of(c, layer, head);
     if (known) {
         memcpy(positions, known + slot, n * sizeof *positions);
@@ -58,7 +58,7 @@ uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_
                               uint32_t slot) {
     uint32_t at;
     if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) return UINT32_MAX;
-    return ag_kv_find_positions(c, layer, kv_head, slot, 1, &at, NULL) == AG_OK ? at : UINT32_MAX;
+    return ag_kv_get_positions(c, layer, kv_head, slot, 1, &at, NULL) == AG_OK ? at : UINT32_MAX;
 }
 
 ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
@@ -66,7 +66,7 @@ ag_status ag_kv_cache_read_positions(const ag_kv_cache *c, uint32_t layer, uint3
     uint32_t n = ag_kv_slots_of(c, layer)[kv_head];
     for (uint32_t slot = 0; slot < n; slot += AG_KV_BLOCK) {
         uint32_t rows = n - slot < AG_KV_BLOCK ? n - slot : AG_KV_BLOCK;
-        AG_TRY(ag_kv_find_positions(c, layer, kv_head, slot, rows, positions + slot, err));
+        AG_TRY(ag_kv_get_positions(c, layer, kv_head, slot, rows, positions + slot, err));
     }
     return AG_OK;
 }

@@ -22,13 +22,13 @@ typedef struct slot_rows {
 } slot_rows;
 
 static slot_rows rows_at(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot) {
-    const ag_kv_sections *lies = &c->at[layer].part;
+    const ag_kv_sections *parts = &c->at[layer].part;
     uint8_t *block = block_at(c, layer, head, slot);
     const uint32_t i = slot % AG_KV_BLOCK;
     return (slot_rows){
-        .k = block + i * lies->k_row,
-        .v = block + lies->v_offset + i * lies->v_row,
-        .position = block + lies->p_offset + i * sizeof(uint32_t),
+        .k = block + i * parts->k_row,
+        .v = block + parts->v_offset + i * parts->v_row,
+        .position = block + parts->p_offset + i * sizeof(uint32_t),
     };
 }
 
@@ -40,8 +40,8 @@ static uint32_t position_at(const ag_kv_cache *c, uint32_t layer, uint32_t head,
 
 /* ---- out ---- */
 
-static ag_status convert(ag_backend *be, ag_dtype to, void *dst, ag_dtype from, const void *src,
-                         float *values, uint32_t dim, uint32_t position, ag_error *err) {
+static ag_status convert_row(ag_backend *be, ag_dtype to, void *dst, ag_dtype from, const void *src,
+                             float *values, uint32_t dim, uint32_t position, ag_error *err) {
     size_t bad;
     if (to == AG_F32) {
         ag_unpack(be, from, dst, src, dim);
@@ -60,11 +60,11 @@ ag_status ag_kv_cache_get_rows(const ag_kv_cache *c, uint32_t layer, uint32_t he
     for (uint32_t i = 0; i < out->n; i++) {
         const slot_rows at = rows_at(c, layer, head, slots[i]);
         memcpy(&out->positions[i], at.position, sizeof *out->positions);
-        AG_TRY(convert(c->backend, out->k_type, out->k + i * k_row, c->params.k_type, at.k, values,
-                       dim, out->positions[i], err));
+        AG_TRY(convert_row(c->backend, out->k_type, out->k + i * k_row, c->params.k_type, at.k,
+                           values, dim, out->positions[i], err));
         if (!out->v) continue;
-        AG_TRY(convert(c->backend, out->v_type, out->v + i * v_row, c->params.v_type, at.v, values,
-                       dim, out->positions[i], err));
+        AG_TRY(convert_row(c->backend, out->v_type, out->v + i * v_row, c->params.v_type, at.v,
+                           values, dim, out->positions[i], err));
     }
     return AG_OK;
 }
@@ -82,8 +82,8 @@ static uint32_t slot_from(const ag_kv_cache *c, uint32_t layer, uint32_t head, u
     return first;
 }
 
-static ag_status check_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head,
-                            const ag_kv_rows *rows, ag_error *err) {
+static ag_status check_inserted_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head,
+                                     const ag_kv_rows *rows, ag_error *err) {
     const uint32_t n = ag_kv_slots_of(c, layer)[head];
     if (rows->n > c->at[layer].max_slots - n) {
         return AG_FAIL(err, LIMIT,
@@ -92,8 +92,8 @@ static ag_status check_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head,
     }
     for (uint32_t i = 0; i < rows->n; i++) {
         const uint32_t position = rows->positions[i], at = slot_from(c, layer, head, position);
-        const bool is_there = at < n && position_at(c, layer, head, at) == position;
-        if (!is_there && (!i || rows->positions[i - 1] < position)) continue;
+        const bool is_cached = at < n && position_at(c, layer, head, at) == position;
+        if (!is_cached && (!i || rows->positions[i - 1] < position)) continue;
         return AG_FAIL(err, INVALID, "position %u is there, or does not follow", position);
     }
     return AG_OK;
@@ -101,10 +101,10 @@ static ag_status check_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head,
 
 static void move_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t to,
                       uint32_t from) {
-    const ag_kv_sections *lies = &c->at[layer].part;
+    const ag_kv_sections *parts = &c->at[layer].part;
     const slot_rows dst = rows_at(c, layer, head, to), src = rows_at(c, layer, head, from);
-    memcpy(dst.k, src.k, lies->k_row);
-    memcpy(dst.v, src.v, lies->v_row);
+    memcpy(dst.k, src.k, parts->k_row);
+    memcpy(dst.v, src.v, parts->v_row);
     memcpy(dst.position, src.position, sizeof(uint32_t));
 }
 
@@ -115,10 +115,10 @@ static ag_status write_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head,
     const uint8_t *k = rows->k + i * ag_dtype_row_bytes(rows->k_type, dim);
     const uint8_t *v = rows->v + i * ag_dtype_row_bytes(rows->v_type, dim);
     memcpy(at.position, &rows->positions[i], sizeof *rows->positions);
-    AG_TRY(convert(c->backend, c->params.k_type, at.k, rows->k_type, k, values, dim,
-                   rows->positions[i], err));
-    return convert(c->backend, c->params.v_type, at.v, rows->v_type, v, values, dim,
-                   rows->positions[i], err);
+    AG_TRY(convert_row(c->backend, c->params.k_type, at.k, rows->k_type, k, values, dim,
+                       rows->positions[i], err));
+    return convert_row(c->backend, c->params.v_type, at.v, rows->v_type, v, values, dim,
+                       rows->positions[i], err);
 }
 
 ag_status ag_kv_cache_put_rows(ag_kv_cache *c, uint32_t layer, uint32_t head,
@@ -126,7 +126,7 @@ ag_status ag_kv_cache_put_rows(ag_kv_cache *c, uint32_t layer, uint32_t head,
                                ag_error *err) {
     uint32_t *n = &ag_kv_slots_of(c, layer)[head], *last = &ag_kv_last_of(c, layer)[head];
     if (!rows->n) return AG_OK;
-    AG_TRY(check_rows(c, layer, head, rows, err));
+    AG_TRY(check_inserted_rows(c, layer, head, rows, err));
     const uint32_t end = *n + rows->n;
     const uint32_t first = slot_from(c, layer, head, rows->positions[0]);
     AG_TRY(ag_kv_own_blocks(c, layer, head, first / AG_KV_BLOCK, ag_kv_blocks_for(end), err));

@@ -15,8 +15,8 @@
 
 /* Floats of a layer's copies. */
 static size_t layer_floats(const ag_kv_cache *c, uint32_t layer) {
-    const ag_kv_layer *is = &c->params.layers[layer];
-    return (size_t)c->params.n_protected * is->n_kv_heads * is->head_dim;
+    const ag_kv_layer *kv_layer = &c->params.layers[layer];
+    return (size_t)c->params.n_protected * kv_layer->n_kv_heads * kv_layer->head_dim;
 }
 
 /* Floats of the copies of the layers before. */
@@ -29,14 +29,14 @@ static ag_status make_copies(ag_kv_cache *c, size_t floats, ag_error *err) {
     const ag_kv_params *p = &c->params;
     ag_kv_unrotated *u = &c->unrotated;
     if (ag_has_kv_rerotate(c->backend)) {
-        u->slots = ag_calloc(c->extent.heads, p->n_protected * sizeof *u->slots);
+        u->slots = ag_calloc(c->totals.heads, p->n_protected * sizeof *u->slots);
         if (!u->slots) return AG_FAIL(err, NOMEM, "slots of %u protected tokens", p->n_protected);
         return ag_memory_alloc(ag_backend_memory(c->backend), floats * sizeof *u->keys,
                                AG_USAGE_SCRATCH, &u->device, err);
     }
     u->keys = ag_calloc(floats, sizeof *u->keys);
-    u->key = ag_calloc(c->extent.most_dim, sizeof *u->key);
-    u->row = ag_malloc(ag_dtype_row_bytes(p->k_type, c->extent.most_dim));
+    u->key = ag_calloc(c->totals.max_dim, sizeof *u->key);
+    u->row = ag_malloc(ag_dtype_row_bytes(p->k_type, c->totals.max_dim));
     if (u->keys && u->key && u->row) return AG_OK;
     return AG_FAIL(err, NOMEM, "protected keys of %zu values", floats);
 }
@@ -46,9 +46,9 @@ ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err) {
     ag_kv_unrotated *u = &c->unrotated;
     u->n = p->n_protected;
     if (!p->n_protected) return AG_OK;
-    const size_t values = c->extent.key_values;
+    const size_t values = c->totals.key_values;
     u->known = ag_calloc((size_t)p->n_layers * p->n_protected, sizeof *u->known);
-    u->cos_sin = ag_calloc((size_t)p->n_protected * c->extent.most_dim, sizeof *u->cos_sin);
+    u->cos_sin = ag_calloc((size_t)p->n_protected * c->totals.max_dim, sizeof *u->cos_sin);
     if (!u->known || !u->cos_sin || p->n_protected > SIZE_MAX / sizeof(float) / values) {
         return AG_FAIL(err, NOMEM, "keys of %u protected tokens in %u layers", p->n_protected,
                        p->n_layers);
@@ -57,7 +57,7 @@ ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err) {
 }
 
 size_t ag_kv_unrotated_bytes(const ag_kv_params *p) {
-    const size_t values = ag_kv_extent_of(p).key_values;
+    const size_t values = ag_kv_totals_of(p).key_values;
     return p->n_protected * (values * sizeof(float) + p->n_layers * sizeof(bool));
 }
 
@@ -72,8 +72,8 @@ void ag_kv_unrotated_release(ag_kv_cache *c) {
 }
 
 /* n bytes of the copies of layer `layer`, and of those behind it, as a tensor. */
-static ag_status part_of(ag_tensor *out, const ag_kv_cache *c, uint32_t layer, size_t first,
-                         size_t n, ag_error *err) {
+static ag_status copies_tensor(ag_tensor *out, const ag_kv_cache *c, uint32_t layer, size_t first,
+                               size_t n, ag_error *err) {
     const size_t at = (floats_before(c, layer) + first) * sizeof(float);
     return ag_tensor_make(out, AG_U8, ag_shape_1d(n), c->unrotated.device, at, err);
 }
@@ -91,8 +91,8 @@ ag_status ag_kv_unrotated_copy(ag_kv_cache *to, const ag_kv_cache *from, ag_erro
         return AG_OK;
     }
     ag_tensor dst, src;
-    AG_TRY(part_of(&dst, to, 0, 0, bytes, err));
-    AG_TRY(part_of(&src, from, 0, 0, bytes, err));
+    AG_TRY(copies_tensor(&dst, to, 0, 0, bytes, err));
+    AG_TRY(copies_tensor(&src, from, 0, 0, bytes, err));
     return ag_take_error(to->backend, ag_copy_slice(to->backend, &dst, 0, &src, 0, bytes), err);
 }
 
@@ -143,7 +143,7 @@ ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_te
         const size_t from = k->offset + i * row * sizeof(float);
         if (u->device) {
             ag_tensor dst, src;
-            AG_TRY(part_of(&dst, c, layer, first, bytes, err));
+            AG_TRY(copies_tensor(&dst, c, layer, first, bytes, err));
             AG_TRY(ag_tensor_make(&src, AG_U8, ag_shape_1d(bytes), k->buffer, from, err));
             AG_TRY(
                 ag_take_error(c->backend, ag_copy_slice(c->backend, &dst, 0, &src, 0, bytes), err));
@@ -199,7 +199,7 @@ static ag_status rerotate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ui
 }
 
 /* Where a head's known copies go; *end: behind the last slot. */
-static void list_head(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t *end) {
+static void list_slots(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t *end) {
     const ag_kv_params *p = &c->params;
     const ag_kv_unrotated *u = &c->unrotated;
     uint32_t *slots = u->slots + (c->at[layer].first.head + head) * p->n_protected;
@@ -218,19 +218,19 @@ static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end,
                                    ag_error *err) {
     const ag_kv_params *p = &c->params;
     const ag_kv_unrotated *u = &c->unrotated;
-    uint32_t most = 0;
+    uint32_t max_blocks = 0;
     for (uint32_t l = first; l < end; l++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
-            uint32_t behind = 0;
-            list_head(c, l, h, &behind);
-            const uint32_t n_blocks = ag_kv_blocks_for(behind);
+            uint32_t n_slots = 0;
+            list_slots(c, l, h, &n_slots);
+            const uint32_t n_blocks = ag_kv_blocks_for(n_slots);
             AG_TRY(ag_kv_own_blocks(c, l, h, 0, n_blocks, err));
-            if (n_blocks > most) most = n_blocks;
+            if (n_blocks > max_blocks) max_blocks = n_blocks;
         }
     }
-    const ag_kv_rerotate how = {
+    const ag_kv_rerotate args = {
         .blocks = ag_kv_block_of(c, first, 0, 0),
-        .n_blocks = most,
+        .n_blocks = max_blocks,
         .blocks_per_head = c->at[first].max_blocks,
         .n_layers = end - first,
         .n_kv_heads = p->layers[first].n_kv_heads,
@@ -244,7 +244,7 @@ static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end,
         .cos_sin = u->cos_sin,
         .slots = u->slots + c->at[first].first.head * p->n_protected,
     };
-    return most ? ag_take_error(c->backend, ag_rerotate_keys(c->backend, &how), err) : AG_OK;
+    return max_blocks ? ag_take_error(c->backend, ag_rerotate_keys(c->backend, &args), err) : AG_OK;
 }
 
 static ag_status rerotate_on_host(ag_kv_cache *c, uint32_t first, uint32_t end, uint32_t n_rotated,
@@ -258,10 +258,10 @@ static ag_status rerotate_on_host(ag_kv_cache *c, uint32_t first, uint32_t end, 
 }
 
 /* The angles of every protected position, moved on. */
-static void find_angles(ag_kv_cache *c, const ag_rope_table *t, uint32_t by) {
+static void find_angles(ag_kv_cache *c, const ag_rope_table *t, uint32_t shift) {
     for (uint32_t i = 0; i < c->params.n_protected; i++) {
         for (uint32_t d = 0; d < t->n_rotated / 2; d++) {
-            double angle = ((double)i + by) * t->inv_freq[d];
+            double angle = ((double)i + shift) * t->inv_freq[d];
             float *at = c->unrotated.cos_sin + (size_t)i * t->n_rotated + 2 * d;
             at[0] = t->factor * (float)cos(angle);
             at[1] = t->factor * (float)sin(angle);
@@ -271,13 +271,14 @@ static void find_angles(ag_kv_cache *c, const ag_rope_table *t, uint32_t by) {
 
 /* The layer behind those that are like `layer`. */
 static uint32_t end_of_run(const ag_kv_cache *c, const ag_rope_table *rope, uint32_t layer) {
-    const ag_kv_layer *is = &c->params.layers[layer];
+    const ag_kv_layer *kv_layer = &c->params.layers[layer];
     uint32_t l = layer + 1;
     for (; l < c->params.n_layers; l++) {
         const ag_kv_layer *next = &c->params.layers[l];
-        if (rope[l].inv_freq != rope[layer].inv_freq || next->n_kv_heads != is->n_kv_heads ||
+        if (rope[l].inv_freq != rope[layer].inv_freq || next->n_kv_heads != kv_layer->n_kv_heads ||
             rope[l].n_rotated != rope[layer].n_rotated || rope[l].factor != rope[layer].factor ||
-            next->head_dim != is->head_dim || c->at[l].max_blocks != c->at[layer].max_blocks) {
+            next->head_dim != kv_layer->head_dim ||
+            c->at[l].max_blocks != c->at[layer].max_blocks) {
             break;
         }
     }
@@ -287,15 +288,15 @@ static uint32_t end_of_run(const ag_kv_cache *c, const ag_rope_table *rope, uint
 ag_status ag_kv_cache_rerotate(ag_kv_cache *c, const ag_rope_table *rope, uint32_t newest,
                                uint32_t trained, ag_error *err) {
     ag_kv_unrotated *u = &c->unrotated;
-    uint32_t by = newest >= trained ? newest - (trained - 1) : 0;
-    if (!c->params.n_protected || by == u->moved_by) return AG_OK;
+    uint32_t shift = newest >= trained ? newest - (trained - 1) : 0;
+    if (!c->params.n_protected || shift == u->moved_by) return AG_OK;
     for (uint32_t l = 0, end; l < c->params.n_layers; l = end) {
         end = end_of_run(c, rope, l);
         if (!rope[l].inv_freq) continue;
-        find_angles(c, &rope[l], by);
+        find_angles(c, &rope[l], shift);
         AG_TRY(
             (u->device ? rerotate_in_place : rerotate_on_host)(c, l, end, rope[l].n_rotated, err));
     }
-    u->moved_by = by;
+    u->moved_by = shift;
     return AG_OK;
 }

@@ -8,12 +8,12 @@
 
 static bool is_bounded(const ag_kv_cache *c, uint32_t layer) { return c->at[layer].window_blocks; }
 
-uint32_t ag_kv_most_window_slots(const ag_kv_cache *c) {
-    uint32_t most = 0;
+uint32_t ag_kv_max_window_slots(const ag_kv_cache *c) {
+    uint32_t max_slots = 0;
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        if (is_bounded(c, l) && c->at[l].max_slots > most) most = c->at[l].max_slots;
+        if (is_bounded(c, l) && c->at[l].max_slots > max_slots) max_slots = c->at[l].max_slots;
     }
-    return most;
+    return max_slots;
 }
 
 /* ---- how full a cache is ---- */
@@ -60,10 +60,11 @@ uint32_t ag_kv_cache_oldest_reachable(const ag_kv_cache *c) {
 uint32_t ag_kv_cache_rows_before_expiry(const ag_kv_cache *c) {
     uint32_t rows = UINT32_MAX;
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        const uint32_t most = c->at[l].window_blocks * AG_KV_BLOCK, n = ag_kv_layer_length(c, l);
+        const uint32_t max_slots = c->at[l].window_blocks * AG_KV_BLOCK,
+                       n = ag_kv_layer_length(c, l);
         if (!is_bounded(c, l)) continue;
-        if (n >= most) return 1;
-        if (most + 1 - n < rows) rows = most + 1 - n;
+        if (n >= max_slots) return 1;
+        if (max_slots + 1 - n < rows) rows = max_slots + 1 - n;
     }
     return rows;
 }
@@ -77,7 +78,7 @@ static ag_status slots_below(const ag_kv_cache *c, uint32_t layer, uint32_t head
     while (first < end) {
         const uint32_t middle = first + (end - first) / 2;
         uint32_t at;
-        AG_TRY(ag_kv_find_positions(c, layer, head, middle, 1, &at, err));
+        AG_TRY(ag_kv_get_positions(c, layer, head, middle, 1, &at, err));
         if (at < position) first = middle + 1;
         else end = middle;
     }
@@ -91,9 +92,9 @@ static ag_status expire_layer(ag_kv_cache *c, uint32_t layer, uint32_t oldest,
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         uint32_t first, n;
         AG_TRY(slots_below(c, layer, h, oldest, &first, err));
-        for (n = 0; first + n < ag_kv_slots_of(c, layer)[h]; n++) c->keep[n] = first + n;
-        AG_TRY(ag_kv_compact_head(c, layer, h, c->keep, n, err));
-        if (follower) follower->moved(follower->user, layer, h, c->keep, n);
+        for (n = 0; first + n < ag_kv_slots_of(c, layer)[h]; n++) c->retained[n] = first + n;
+        AG_TRY(ag_kv_compact_head(c, layer, h, c->retained, n, err));
+        if (follower) follower->moved(follower->user, layer, h, c->retained, n);
         if (oldest > c->expired[layer]) c->expired[layer] = oldest;
     }
     return follower ? follower->end(follower->user, layer, err) : AG_OK;
@@ -107,12 +108,12 @@ ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,
         if (!is_bounded(c, l) || ag_kv_layer_length(c, l) <= c->at[l].window_blocks * AG_KV_BLOCK) {
             continue;
         }
-        const uint32_t stay = c->params.layers[l].window - 1 + AG_ROLLBACK;
-        if (next_position <= stay) continue;
-        st = expire_layer(c, l, next_position - stay, follower, err);
+        const uint32_t n_stay = c->params.layers[l].window - 1 + AG_ROLLBACK;
+        if (next_position <= n_stay) continue;
+        st = expire_layer(c, l, next_position - n_stay, follower, err);
         expired = true;
     }
-    if (expired) ag_kv_give_back(c);
+    if (expired) ag_kv_trim_pools(c);
     return st;
 }
 

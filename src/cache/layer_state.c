@@ -16,15 +16,15 @@ typedef struct snapshot {
 
 /* Where a layer's values begin, in floats: in a copy of the state and, for each input, among the
  * rows behind a snapshot. */
-typedef struct place {
+typedef struct layer_offsets {
     size_t state, rows[AG_STATE_INPUTS];
-} place;
+} layer_offsets;
 
 struct ag_layer_state {
     ag_backend *backend; /* borrowed */
     ag_buffer *storage;  /* owned; the state, then each snapshot: a copy of it and its rows */
     ag_state_layer *layers;
-    place *places; /* [n_layers + 1] */
+    layer_offsets *offsets; /* [n_layers + 1] */
     uint32_t n_layers;
     uint32_t position; /* of the next token */
     bool is_current;   /* the state is that at `position`; else it is to be restored */
@@ -42,24 +42,24 @@ struct ag_layer_state {
 static size_t round_up(size_t n) { return (n + 15) / 16 * 16; } /* floats of a cache line */
 
 /* Every layer's state, then every layer's rows. */
-static void layout_places(const ag_state_layer *layers, uint32_t n, place *places) {
+static void set_offsets(const ag_state_layer *layers, uint32_t n, layer_offsets *offsets) {
     size_t state = 0, row = 0;
     for (uint32_t l = 0; l < n; l++) {
-        places[l].state = state;
+        offsets[l].state = state;
         state += round_up(layers[l].n_values);
     }
     for (uint32_t l = 0; l < n; l++) {
         for (int i = 0; i < AG_STATE_INPUTS; i++) {
-            places[l].rows[i] = state + row;
+            offsets[l].rows[i] = state + row;
             row += round_up(ROWS * layers[l].row_values[i]);
         }
     }
-    places[n] = (place){.state = state, .rows = {state + row}};
+    offsets[n] = (layer_offsets){.state = state, .rows = {state + row}};
 }
 
 /* Floats of the state, and of a snapshot with its rows. */
-static size_t state_floats(const ag_layer_state *s) { return s->places[s->n_layers].state; }
-static size_t snapshot_floats(const ag_layer_state *s) { return s->places[s->n_layers].rows[0]; }
+static size_t state_floats(const ag_layer_state *s) { return s->offsets[s->n_layers].state; }
+static size_t snapshot_floats(const ag_layer_state *s) { return s->offsets[s->n_layers].rows[0]; }
 
 size_t ag_layer_state_bytes(const ag_state_layer *layers, uint32_t n_layers) {
     size_t state = 0, rows = 0;
@@ -72,8 +72,8 @@ size_t ag_layer_state_bytes(const ag_state_layer *layers, uint32_t n_layers) {
 
 /* ---- tensors ---- */
 
-static ag_status view(const ag_layer_state *s, size_t first, size_t rows, size_t cols,
-                      ag_tensor *out, ag_error *err) {
+static ag_status tensor_at(const ag_layer_state *s, size_t first, size_t rows, size_t cols,
+                           ag_tensor *out, ag_error *err) {
     return ag_tensor_make(out, AG_F32, ag_shape_2d(rows, cols), s->storage, first * sizeof(float),
                           err);
 }
@@ -82,7 +82,7 @@ static ag_status view(const ag_layer_state *s, size_t first, size_t rows, size_t
 static ag_status state_of(const ag_layer_state *s, uint32_t layer, int of, ag_tensor *out,
                           ag_error *err) {
     const size_t base = of < 0 ? 0 : state_floats(s) + (size_t)of * snapshot_floats(s);
-    return view(s, base + s->places[layer].state, 1, s->layers[layer].n_values, out, err);
+    return tensor_at(s, base + s->offsets[layer].state, 1, s->layers[layer].n_values, out, err);
 }
 
 /* Rows [row, row + n) behind a snapshot. */
@@ -90,10 +90,10 @@ static ag_status rows_of(const ag_layer_state *s, uint32_t layer, int of, int in
                          size_t n, ag_tensor *out, ag_error *err) {
     const size_t base = state_floats(s) + (size_t)of * snapshot_floats(s);
     const size_t cols = s->layers[layer].row_values[input];
-    return view(s, base + s->places[layer].rows[input] + row * cols, n, cols, out, err);
+    return tensor_at(s, base + s->offsets[layer].rows[input] + row * cols, n, cols, out, err);
 }
 
-static ag_status copy(ag_backend *be, ag_tensor *to, const ag_tensor *from, ag_error *err) {
+static ag_status copy_tensor(ag_backend *be, ag_tensor *to, const ag_tensor *from, ag_error *err) {
     return ag_take_error(be, ag_copy_slice(be, to, 0, from, 0, ag_shape_numel(&from->shape)), err);
 }
 
@@ -108,12 +108,12 @@ ag_status ag_layer_state_create(ag_backend *be, const ag_state_layer *layers, ui
     s->backend = be;
     s->n_layers = n_layers;
     s->layers = ag_calloc(n_layers, sizeof *s->layers);
-    s->places = ag_calloc((size_t)n_layers + 1, sizeof *s->places);
+    s->offsets = ag_calloc((size_t)n_layers + 1, sizeof *s->offsets);
     ag_status st =
-        s->layers && s->places ? AG_OK : AG_FAIL(err, NOMEM, "state of %u layers", n_layers);
+        s->layers && s->offsets ? AG_OK : AG_FAIL(err, NOMEM, "state of %u layers", n_layers);
     for (uint32_t l = 0; st == AG_OK && l < n_layers; l++) s->layers[l] = layers[l];
     if (st == AG_OK) {
-        layout_places(layers, n_layers, s->places);
+        set_offsets(layers, n_layers, s->offsets);
         st = ag_memory_alloc(ag_backend_memory(be), ag_layer_state_bytes(layers, n_layers),
                              AG_USAGE_SCRATCH, &s->storage, err);
     }
@@ -130,7 +130,7 @@ void ag_layer_state_destroy(ag_layer_state *s) {
     if (!s) return;
     ag_buffer_release(&s->storage);
     ag_free(s->layers);
-    ag_free(s->places);
+    ag_free(s->offsets);
     ag_free(s);
 }
 
@@ -145,7 +145,7 @@ void ag_layer_state_reset(ag_layer_state *s) {
 /* ---- a pass ---- */
 
 /* The newest snapshot from which `position` can be reached; -1: none. */
-static int reaches(const ag_layer_state *s, uint32_t position) {
+static int newest_snapshot(const ag_layer_state *s, uint32_t position) {
     int best = -1;
     for (int i = 0; i < N_SNAPSHOTS; i++) {
         const snapshot *p = &s->snapshots[i];
@@ -161,14 +161,14 @@ ag_status ag_layer_state_begin(ag_layer_state *s, uint32_t position, size_t n, a
         return AG_FAIL(err, INVALID, "the layers' state stands at position %u, the cache at %u",
                        s->position, position);
     }
-    const int newest = reaches(s, position);
-    const uint32_t behind = position - s->snapshots[newest].position;
+    const int newest = newest_snapshot(s, position);
+    const uint32_t n_after = position - s->snapshots[newest].position;
     s->pass.n_rows = n;
     s->pass.from = s->is_current ? -1 : newest;
     s->pass.into = -1;
     s->pass.split = 0;
     s->is_current = false; /* until all layers have passed */
-    if (behind + n <= ROWS) return AG_OK;
+    if (n_after + n <= ROWS) return AG_OK;
     s->pass.into = 1 - newest;
     s->pass.split = n > ROWS ? n - ROWS : 0;
     s->snapshots[s->pass.into].used = false;
@@ -182,7 +182,7 @@ void ag_layer_state_commit(ag_layer_state *s) {
         s->snapshots[s->pass.into] =
             (snapshot){.used = true, .position = s->position + (uint32_t)s->pass.split, .end = end};
     } else {
-        s->snapshots[reaches(s, s->position)].end = end;
+        s->snapshots[newest_snapshot(s, s->position)].end = end;
     }
     s->position = end;
     s->is_current = true;
@@ -192,29 +192,29 @@ void ag_layer_state_abandon(ag_layer_state *s) {
     if (s) s->is_current = false;
 }
 
-static ag_status make_empty(ag_tensor *state, ag_error *err) {
+static ag_status write_zeros(ag_tensor *state, ag_error *err) {
     static const float zeros[1024];
-    const size_t n = ag_shape_numel(&state->shape), most = sizeof zeros / sizeof zeros[0];
-    for (size_t i = 0; i < n; i += most) {
-        const size_t now = n - i < most ? n - i : most;
+    const size_t n = ag_shape_numel(&state->shape), max = sizeof zeros / sizeof zeros[0];
+    for (size_t i = 0; i < n; i += max) {
+        const size_t n_now = n - i < max ? n - i : max;
         AG_TRY(ag_buffer_upload(state->buffer, state->offset + i * sizeof *zeros, zeros,
-                                now * sizeof *zeros, err));
+                                n_now * sizeof *zeros, err));
     }
     return AG_OK;
 }
 
-ag_status ag_layer_state_restore(ag_layer_state *s, uint32_t layer, size_t most_rows,
-                                 ag_state_fn fn, void *user, ag_error *err) {
+ag_status ag_layer_state_restore(ag_layer_state *s, uint32_t layer, size_t max_rows, ag_state_fn fn,
+                                 void *user, ag_error *err) {
     const int from = s->pass.from;
-    ag_tensor state, kept, in[AG_STATE_INPUTS] = {{0}};
+    ag_tensor state, stored, in[AG_STATE_INPUTS] = {{0}};
     if (from < 0) return AG_OK;
     AG_TRY(state_of(s, layer, -1, &state, err));
-    AG_TRY(state_of(s, layer, from, &kept, err));
-    AG_TRY(s->snapshots[from].is_empty ? make_empty(&state, err)
-                                       : copy(s->backend, &state, &kept, err));
+    AG_TRY(state_of(s, layer, from, &stored, err));
+    AG_TRY(s->snapshots[from].is_empty ? write_zeros(&state, err)
+                                       : copy_tensor(s->backend, &state, &stored, err));
     const size_t n_rows = s->position - s->snapshots[from].position;
     for (size_t row = 0, n; row < n_rows; row += n) {
-        n = n_rows - row < most_rows ? n_rows - row : most_rows;
+        n = n_rows - row < max_rows ? n_rows - row : max_rows;
         for (int i = 0; i < AG_STATE_INPUTS; i++) {
             if (!s->layers[layer].row_values[i]) continue;
             AG_TRY(rows_of(s, layer, from, i, row, n, &in[i], err));
@@ -229,18 +229,18 @@ ag_status ag_layer_state_restore(ag_layer_state *s, uint32_t layer, size_t most_
 static ag_status run_rows(ag_layer_state *s, uint32_t layer, const ag_tensor *in, size_t row0,
                           size_t row, size_t n, int of, size_t at, ag_state_fn fn, void *user,
                           ag_error *err) {
-    ag_tensor state, part[AG_STATE_INPUTS] = {{0}};
+    ag_tensor state, section[AG_STATE_INPUTS] = {{0}};
     if (!n) return AG_OK;
     for (int i = 0; i < AG_STATE_INPUTS; i++) {
         if (!s->layers[layer].row_values[i]) continue;
-        AG_TRY(ag_tensor_rows(&part[i], &in[i], row, n, err));
+        AG_TRY(ag_tensor_rows(&section[i], &in[i], row, n, err));
         if (of < 0) continue;
-        ag_tensor kept;
-        AG_TRY(rows_of(s, layer, of, i, at, n, &kept, err));
-        AG_TRY(copy(s->backend, &kept, &part[i], err));
+        ag_tensor stored;
+        AG_TRY(rows_of(s, layer, of, i, at, n, &stored, err));
+        AG_TRY(copy_tensor(s->backend, &stored, &section[i], err));
     }
     AG_TRY(state_of(s, layer, -1, &state, err));
-    return fn(user, part, row0 + row, false, &state, err);
+    return fn(user, section, row0 + row, false, &state, err);
 }
 
 ag_status ag_layer_state_run(ag_layer_state *s, uint32_t layer, const ag_tensor in[AG_STATE_INPUTS],
@@ -248,15 +248,15 @@ ag_status ag_layer_state_run(ag_layer_state *s, uint32_t layer, const ag_tensor 
     const int into = s->pass.into;
     const size_t split = s->pass.split, n = s->pass.n_rows;
     if (into < 0) {
-        const int newest = reaches(s, s->position);
+        const int newest = newest_snapshot(s, s->position);
         const size_t at = s->position - s->snapshots[newest].position;
         return run_rows(s, layer, in, row0, 0, n, newest, at, fn, user, err);
     }
-    ag_tensor state, kept;
+    ag_tensor state, stored;
     AG_TRY(run_rows(s, layer, in, row0, 0, split, -1, 0, fn, user, err));
     AG_TRY(state_of(s, layer, -1, &state, err));
-    AG_TRY(state_of(s, layer, into, &kept, err));
-    AG_TRY(copy(s->backend, &kept, &state, err));
+    AG_TRY(state_of(s, layer, into, &stored, err));
+    AG_TRY(copy_tensor(s->backend, &stored, &state, err));
     return run_rows(s, layer, in, row0, split, n - split, into, 0, fn, user, err);
 }
 
@@ -264,7 +264,7 @@ ag_status ag_layer_state_run(ag_layer_state *s, uint32_t layer, const ag_tensor 
 
 uint32_t ag_layer_state_oldest_reachable(const ag_layer_state *s) {
     if (!s) return 0;
-    const int newest = reaches(s, s->position);
+    const int newest = newest_snapshot(s, s->position);
     const snapshot *to = &s->snapshots[newest], *before = &s->snapshots[1 - newest];
     return before->used && before->end == to->position ? before->position : to->position;
 }
@@ -275,7 +275,7 @@ ag_status ag_layer_state_truncate(ag_layer_state *s, uint32_t position, ag_error
         ag_layer_state_reset(s);
         return AG_OK;
     }
-    if (position > s->position || reaches(s, position) < 0) {
+    if (position > s->position || newest_snapshot(s, position) < 0) {
         return AG_FAIL(err, INVALID,
                        "position %u cannot be reached any more: the layers' state goes back to "
                        "position %u, or to 0",
@@ -297,7 +297,7 @@ ag_status ag_layer_state_copy(ag_layer_state *to, ag_layer_state *from, ag_error
     const size_t n = ag_buffer_size(from->storage);
     AG_TRY(ag_tensor_make(&src, AG_U8, ag_shape_1d(n), from->storage, 0, err));
     AG_TRY(ag_tensor_make(&dst, AG_U8, ag_shape_1d(n), to->storage, 0, err));
-    AG_TRY(copy(to->backend, &dst, &src, err));
+    AG_TRY(copy_tensor(to->backend, &dst, &src, err));
     to->position = from->position;
     to->is_current = from->is_current;
     for (int i = 0; i < N_SNAPSHOTS; i++) to->snapshots[i] = from->snapshots[i];
@@ -307,7 +307,7 @@ ag_status ag_layer_state_copy(ag_layer_state *to, ag_layer_state *from, ag_error
 /* ---- as a stream ---- */
 
 uint32_t ag_layer_state_base(const ag_layer_state *s) {
-    return s ? s->snapshots[reaches(s, s->position)].position : 0;
+    return s ? s->snapshots[newest_snapshot(s, s->position)].position : 0;
 }
 
 uint64_t ag_layer_state_saved_bytes(const ag_layer_state *s, uint32_t base, uint32_t position) {
@@ -323,30 +323,30 @@ uint64_t ag_layer_state_saved_bytes(const ag_layer_state *s, uint32_t base, uint
 }
 
 /* Each part of snapshot number `of` with n_rows rows behind it. */
-typedef ag_status (*part_fn)(void *ctx, ag_tensor *part, void *staging, ag_error *err);
+typedef ag_status (*section_fn)(void *ctx, ag_tensor *section, void *staging, ag_error *err);
 
-static ag_status each_part(ag_layer_state *s, int of, size_t n_rows, part_fn fn, void *ctx,
-                           ag_error *err) {
-    size_t most = 1;
+static ag_status each_section(ag_layer_state *s, int of, size_t n_rows, section_fn fn, void *ctx,
+                              ag_error *err) {
+    size_t max = 1;
     for (uint32_t l = 0; l < s->n_layers; l++) {
-        if (s->layers[l].n_values > most) most = s->layers[l].n_values;
+        if (s->layers[l].n_values > max) max = s->layers[l].n_values;
         for (int i = 0; i < AG_STATE_INPUTS; i++) {
-            if (n_rows * s->layers[l].row_values[i] > most)
-                most = n_rows * s->layers[l].row_values[i];
+            if (n_rows * s->layers[l].row_values[i] > max)
+                max = n_rows * s->layers[l].row_values[i];
         }
     }
-    float *staging = ag_calloc(most, sizeof *staging);
+    float *staging = ag_calloc(max, sizeof *staging);
     if (!staging)
-        return AG_FAIL(err, NOMEM, "staging buffer of %zu values of a layer's state", most);
+        return AG_FAIL(err, NOMEM, "staging buffer of %zu values of a layer's state", max);
     ag_status st = AG_OK;
     for (uint32_t l = 0; l < s->n_layers && st == AG_OK; l++) {
-        ag_tensor part;
-        st = state_of(s, l, of, &part, err);
-        if (st == AG_OK) st = fn(ctx, &part, staging, err);
+        ag_tensor section;
+        st = state_of(s, l, of, &section, err);
+        if (st == AG_OK) st = fn(ctx, &section, staging, err);
         for (int i = 0; i < AG_STATE_INPUTS && st == AG_OK; i++) {
             if (!n_rows || !s->layers[l].row_values[i]) continue;
-            st = rows_of(s, l, of, i, 0, n_rows, &part, err);
-            if (st == AG_OK) st = fn(ctx, &part, staging, err);
+            st = rows_of(s, l, of, i, 0, n_rows, &section, err);
+            if (st == AG_OK) st = fn(ctx, &section, staging, err);
         }
     }
     ag_free(staging);
@@ -358,23 +358,24 @@ typedef struct saving {
     void *user;
 } saving;
 
-static ag_status put_part(void *ctx, ag_tensor *part, void *staging, ag_error *err) {
+static ag_status put_section(void *ctx, ag_tensor *section, void *staging, ag_error *err) {
     const saving *out = ctx;
-    AG_TRY(ag_buffer_download(staging, part->buffer, part->offset, ag_tensor_bytes(part), err));
-    return out->put(out->user, staging, ag_tensor_bytes(part), err);
+    AG_TRY(ag_buffer_download(staging, section->buffer, section->offset, ag_tensor_bytes(section),
+                              err));
+    return out->put(out->user, staging, ag_tensor_bytes(section), err);
 }
 
 ag_status ag_layer_state_save(ag_layer_state *s, ag_put_fn put, void *user, ag_error *err) {
     if (!s) return AG_OK;
-    const int of = reaches(s, s->position);
+    const int of = newest_snapshot(s, s->position);
     saving out = {put, user};
     AG_TRY(ag_take_error(s->backend, ag_sync(s->backend), err));
     for (uint32_t l = 0; s->snapshots[of].is_empty && l < s->n_layers; l++) {
-        ag_tensor part;
-        AG_TRY(state_of(s, l, of, &part, err));
-        AG_TRY(make_empty(&part, err));
+        ag_tensor section;
+        AG_TRY(state_of(s, l, of, &section, err));
+        AG_TRY(write_zeros(&section, err));
     }
-    return each_part(s, of, s->position - s->snapshots[of].position, put_part, &out, err);
+    return each_section(s, of, s->position - s->snapshots[of].position, put_section, &out, err);
 }
 
 typedef struct loading {
@@ -383,12 +384,12 @@ typedef struct loading {
     const char *name;
 } loading;
 
-static ag_status get_part(void *ctx, ag_tensor *part, void *staging, ag_error *err) {
+static ag_status get_section(void *ctx, ag_tensor *section, void *staging, ag_error *err) {
     const loading *in = ctx;
-    const size_t bytes = ag_tensor_bytes(part);
+    const size_t bytes = ag_tensor_bytes(section);
     AG_TRY(in->get(in->user, staging, bytes, err));
     AG_TRY(ag_check_saved_rows(AG_F32, AG_F32, staging, 1, bytes / sizeof(float), in->name, err));
-    return ag_buffer_upload(part->buffer, part->offset, staging, bytes, err);
+    return ag_buffer_upload(section->buffer, section->offset, staging, bytes, err);
 }
 
 ag_status ag_layer_state_load(ag_layer_state *s, uint32_t base, uint32_t position, const char *name,
@@ -400,7 +401,7 @@ ag_status ag_layer_state_load(ag_layer_state *s, uint32_t base, uint32_t positio
                        position);
     }
     loading in = {get, user, name};
-    AG_TRY(each_part(s, 0, position - base, get_part, &in, err));
+    AG_TRY(each_section(s, 0, position - base, get_section, &in, err));
     s->position = position;
     s->is_current = false;
     s->snapshots[0] = (snapshot){.used = true, .position = base, .end = position};

@@ -46,8 +46,8 @@ typedef ag_status (*ag_state_fn)(void *user, ag_tensor in[AG_STATE_INPUTS], size
                                  bool restoring, ag_tensor *state, ag_error *err);
 /* Makes the layer's state what it is at the pass's position, by at most most_rows rows at a time.
  * For all sequences of a pass before run() of any: what comes out is written over. */
-ag_status ag_layer_state_restore(ag_layer_state *s, uint32_t layer, size_t most_rows,
-                                 ag_state_fn fn, void *user, ag_error *err);
+ag_status ag_layer_state_restore(ag_layer_state *s, uint32_t layer, size_t max_rows, ag_state_fn fn,
+                                 void *user, ag_error *err);
 /* The pass's rows; in[i] [n, row_values[i]], from row row0 of the pass on. */
 ag_status ag_layer_state_run(ag_layer_state *s, uint32_t layer, const ag_tensor in[AG_STATE_INPUTS],
                              size_t row0, ag_state_fn fn, void *user, ag_error *err);

@@ -4,8 +4,8 @@
 static ag_pressure higher(ag_pressure a, ag_pressure b) { return a > b ? a : b; }
 
 /* Below the threshold, half of it, a quarter of it. */
-static ag_pressure by_bytes(uint64_t left, double threshold) {
-    double bytes = (double)left;
+static ag_pressure by_bytes(uint64_t remaining, double threshold) {
+    double bytes = (double)remaining;
     if (bytes < threshold / 4) return AG_PRESSURE_CRITICAL;
     if (bytes < threshold / 2) return AG_PRESSURE_HARD;
     return bytes < threshold ? AG_PRESSURE_SOFT : AG_PRESSURE_NORMAL;
@@ -26,18 +26,18 @@ static ag_pressure level_of(const ag_memory_watch *watch, const ag_memory_signal
     if (s->has_group) {
         /* A small group would else be under pressure from its first byte. */
         double limit = (double)s->group_limit, own = limit / 8 < threshold ? limit / 8 : threshold;
-        uint64_t left = s->group_limit > s->group_used ? s->group_limit - s->group_used : 0;
-        level = higher(level, by_bytes(left, own * margin));
+        uint64_t remaining = s->group_limit > s->group_used ? s->group_limit - s->group_used : 0;
+        level = higher(level, by_bytes(remaining, own * margin));
     }
     if (s->has_stalls) level = higher(level, by_stalls(s->stalled_some, s->stalled_full, margin));
     return level;
 }
 
-static void move_level(const ag_memory_watch *watch, const ag_memory_signals *s, uint64_t now_ms,
-                       ag_pressure_state *state) {
+static void update_level(const ag_memory_watch *watch, const ag_memory_signals *s, uint64_t now_ms,
+                         ag_pressure_state *state) {
     const double margin = 1.15;
-    ag_pressure now = level_of(watch, s, 1), lasting = level_of(watch, s, margin);
-    if (now >= state->level || lasting >= state->level) {
+    ag_pressure now = level_of(watch, s, 1), held_level = level_of(watch, s, margin);
+    if (now >= state->level || held_level >= state->level) {
         state->level = higher(now, state->level);
         state->calm = false;
         return;
@@ -47,7 +47,7 @@ static void move_level(const ag_memory_watch *watch, const ag_memory_signals *s,
         state->calm_since_ms = now_ms;
     }
     if (now_ms - state->calm_since_ms < AG_PRESSURE_QUIET_MS) return;
-    state->level = lasting;
+    state->level = held_level;
     state->calm = false;
 }
 
@@ -55,15 +55,16 @@ ag_pressure_decision ag_pressure_decide(const ag_memory_watch *watch, const ag_m
                                         uint64_t now_ms, size_t bytes, size_t floor,
                                         ag_pressure_state *state) {
     ag_pressure_decision d = {.evict = false};
-    move_level(watch, s, now_ms, state);
+    update_level(watch, s, now_ms, state);
     if (state->level == AG_PRESSURE_NORMAL) return d;
     if (state->level == AG_PRESSURE_SOFT && watch->soft_waits) return d;
     d.refuse = state->level == AG_PRESSURE_CRITICAL && bytes <= floor;
     bool waiting = state->evicted && now_ms - state->evicted_ms < AG_PRESSURE_PERIOD_MS;
     if (waiting || bytes <= floor) return d;
-    static const double parts[] = {0, 1, 2.0 / 3, 1.0 / 3};
+    static const double fractions[] = {0, 1, 2.0 / 3, 1.0 / 3};
     d.evict = true;
-    d.target_bytes = (size_t)((double)bytes * (double)watch->target_ratio * parts[state->level]);
+    d.target_bytes =
+        (size_t)((double)bytes * (double)watch->target_ratio * fractions[state->level]);
     state->evicted = true;
     state->evicted_ms = now_ms;
     return d;

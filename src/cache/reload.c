@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/recall.h"
+#include "cache/reload.h"
 
-#include "cache/spill_sketch.h"
+#include "cache/key_bounds.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "quant/dot.h"
@@ -12,13 +12,13 @@
 #include <string.h>
 
 enum {
-    FEW = 4, /* blocks that come back to a head before one pass */
-    MANY = 8,
-    AT_ONCE = 8, /* queries for which a group's keys are read once */
-    LOOKS = 2,   /* blocks that are looked at for one that comes back */
+    FEW_BLOCKS = 4, /* blocks that come back to a head before one pass */
+    MANY_BLOCKS = 8,
+    QUERY_BATCH = 8,          /* queries for which a group's keys are read once */
+    CANDIDATES_PER_BLOCK = 2, /* blocks that are looked at for one that comes back */
 };
 /* A block that no query of a row gives as much of its attention is not worth the way. */
-static const float least_share = 0.01f;
+static const float min_share = 0.01f;
 
 /* Groups of slots of one head that may leave, each as long as a spilled block: group g holds slots
  * [first + g * block, first + (g + 1) * block). */
@@ -28,71 +28,72 @@ typedef struct resident_groups {
 
 /* What makes a query's scores shares: exp(score - most) / sum. */
 typedef struct softmax_base {
-    float most, sum;
+    float max, sum;
 } softmax_base;
 
 /* The newest queries of a pass that ask one KV head. */
-typedef struct asking {
+typedef struct query_rows {
     const float *rows; /* the first row's, all heads */
     size_t n_rows, n_heads, dim, first_head, group;
     float scale;
-} asking;
+} query_rows;
 
-struct ag_recall {
+struct ag_reloader {
     ag_kv_cache *cache; /* borrowed */
     ag_spill *spill;    /* borrowed */
     uint32_t block;
-    ag_recall_pass pass;
-    ag_spilled_rows incoming[MANY]; /* owned */
-    uint32_t *keep, *leaving;       /* owned; [most slots of a head] */
+    ag_reload_pass pass;
+    ag_spilled_rows incoming[MANY_BLOCKS]; /* owned */
+    uint32_t *retained, *evicted;          /* owned; [most slots of a head] */
     float *keys, *values,
-        *parts;          /* owned; of the largest head: a group's or block's, a row, two rows */
+        *query_weights;  /* owned; of the largest head: a group's or block's, a row, two rows */
     uint32_t *positions; /* owned; [block] */
     float *products;     /* owned; [AT_ONCE][most groups of a head] */
     softmax_base *bases; /* owned; [n_bases] of queries */
     size_t n_bases;
-    size_t most_groups;
+    size_t max_groups;
     float *scores, *weights; /* owned; [cap] of a head's groups, then of its blocks */
     size_t cap;
 };
 
-ag_status ag_recall_create(ag_kv_cache *cache, ag_spill *spill, ag_recall **out, ag_error *err) {
+ag_status ag_reloader_create(ag_kv_cache *cache, ag_spill *spill, ag_reloader **out,
+                             ag_error *err) {
     *out = NULL;
     if (!spill) return AG_OK;
-    const ag_kv_extent e = ag_kv_extent_of(ag_kv_cache_params(cache));
-    ag_recall *r = ag_calloc(1, sizeof *r);
+    const ag_kv_totals e = ag_kv_totals_of(ag_kv_cache_params(cache));
+    ag_reloader *r = ag_calloc(1, sizeof *r);
     if (!r) return AG_FAIL(err, NOMEM, "reloader of spilled blocks");
     r->cache = cache;
     r->spill = spill;
     r->block = ag_spill_block_slots(spill);
-    r->most_groups = e.most_slots / r->block + 1;
-    r->keep = ag_calloc(e.most_slots, sizeof *r->keep);
-    r->leaving = ag_calloc(e.most_slots, sizeof *r->leaving);
-    r->keys = ag_calloc(AG_KV_BLOCK, e.most_dim * sizeof *r->keys);
-    r->values = ag_calloc(e.most_dim, sizeof *r->values);
-    r->parts = ag_calloc(e.most_dim, 2 * sizeof *r->parts);
+    r->max_groups = e.max_slots / r->block + 1;
+    r->retained = ag_calloc(e.max_slots, sizeof *r->retained);
+    r->evicted = ag_calloc(e.max_slots, sizeof *r->evicted);
+    r->keys = ag_calloc(AG_KV_BLOCK, e.max_dim * sizeof *r->keys);
+    r->values = ag_calloc(e.max_dim, sizeof *r->values);
+    r->query_weights = ag_calloc(e.max_dim, 2 * sizeof *r->query_weights);
     r->positions = ag_calloc(r->block, sizeof *r->positions);
-    r->products = ag_calloc(r->most_groups, AT_ONCE * sizeof *r->products);
+    r->products = ag_calloc(r->max_groups, QUERY_BATCH * sizeof *r->products);
     ag_status st = AG_OK;
-    for (int i = 0; i < MANY && st == AG_OK; i++)
+    for (int i = 0; i < MANY_BLOCKS && st == AG_OK; i++)
         st = ag_spilled_rows_create(ag_kv_cache_params(cache), &r->incoming[i], err);
-    if (st == AG_OK && (!r->keep || !r->leaving || !r->keys || !r->values || !r->parts ||
-                        !r->positions || !r->products)) {
+    if (st == AG_OK && (!r->retained || !r->evicted || !r->keys || !r->values ||
+                        !r->query_weights || !r->positions || !r->products)) {
         st = AG_FAIL(err, NOMEM, "reload state of %zu heads", e.heads);
     }
     if (st == AG_OK) *out = r;
-    else ag_recall_destroy(r);
+    else ag_reloader_destroy(r);
     return st;
 }
 
-void ag_recall_destroy(ag_recall *r) {
+void ag_reloader_destroy(ag_reloader *r) {
     if (!r) return;
-    for (int i = 0; i < MANY; i++) ag_spilled_rows_release(&r->incoming[i]);
-    ag_free(r->keep);
-    ag_free(r->leaving);
+    for (int i = 0; i < MANY_BLOCKS; i++) ag_spilled_rows_release(&r->incoming[i]);
+    ag_free(r->retained);
+    ag_free(r->evicted);
     ag_free(r->keys);
     ag_free(r->values);
-    ag_free(r->parts);
+    ag_free(r->query_weights);
     ag_free(r->positions);
     ag_free(r->products);
     ag_free(r->bases);
@@ -102,43 +103,45 @@ void ag_recall_destroy(ag_recall *r) {
 }
 
 /* Of a head with all its groups, and four times as many blocks as these in the file. */
-size_t ag_recall_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv) {
+size_t ag_reloader_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv) {
     enum { SOME_HEADS = 16 }; /* that share a KV head */
-    const ag_kv_extent e = ag_kv_extent_of(kv);
+    const ag_kv_totals e = ag_kv_totals_of(kv);
     if (!p || !p->path) return 0;
-    const size_t block = ag_spill_block_of(p), groups = e.most_slots / block + 1;
-    const size_t scores = 2 * 2 * 5 * groups, bases = (size_t)AG_RECALL_ROWS * SOME_HEADS;
-    const size_t k_row = ag_dtype_row_bytes(kv->k_type, e.most_dim);
-    const size_t v_row = ag_dtype_row_bytes(kv->v_type, e.most_dim);
-    return sizeof(ag_recall) +
-           MANY * AG_KV_BLOCK * (k_row + v_row + sizeof(uint32_t) + sizeof(float)) +
-           2 * e.most_slots * sizeof(uint32_t) + (AG_KV_BLOCK + 3) * e.most_dim * sizeof(float) +
-           block * sizeof(uint32_t) + (AT_ONCE * groups + scores) * sizeof(float) +
+    const size_t block = ag_spill_params_block_slots(p), groups = e.max_slots / block + 1;
+    const size_t scores = 2 * 2 * 5 * groups, bases = (size_t)AG_RELOAD_ROWS * SOME_HEADS;
+    const size_t k_row = ag_dtype_row_bytes(kv->k_type, e.max_dim);
+    const size_t v_row = ag_dtype_row_bytes(kv->v_type, e.max_dim);
+    return sizeof(ag_reloader) +
+           MANY_BLOCKS * AG_KV_BLOCK * (k_row + v_row + sizeof(uint32_t) + sizeof(float)) +
+           2 * e.max_slots * sizeof(uint32_t) + (AG_KV_BLOCK + 3) * e.max_dim * sizeof(float) +
+           block * sizeof(uint32_t) + (QUERY_BATCH * groups + scores) * sizeof(float) +
            bases * sizeof(softmax_base);
 }
 
-void ag_recall_set_spill(ag_recall *r, ag_spill *spill) {
+void ag_reloader_set_spill(ag_reloader *r, ag_spill *spill) {
     if (r) r->spill = spill;
 }
 
-void ag_recall_begin(ag_recall *r, const ag_recall_pass *pass) { r->pass = *pass; }
+void ag_reloader_begin(ag_reloader *r, const ag_reload_pass *pass) { r->pass = *pass; }
 
 /* ---- a head's groups ---- */
 
-static resident_groups find_groups(const ag_recall *r, uint32_t layer, uint32_t head) {
+static resident_groups find_groups(const ag_reloader *r, uint32_t layer, uint32_t head) {
     const uint32_t n = ag_kv_cache_n_slots(r->cache, layer, head);
     const uint32_t protected = ag_kv_cache_protected(r->cache);
-    const uint32_t stay = r->pass.recent > r->pass.n_rows ? r->pass.recent : r->pass.n_rows;
+    const uint32_t n_protected_newest =
+        r->pass.recent > r->pass.n_rows ? r->pass.recent : r->pass.n_rows;
     uint32_t first = 0;
     while (first < n && first < protected &&
            ag_kv_cache_position(r->cache, layer, head, first) < protected) {
         first++;
     }
-    return (resident_groups){first, n > first + stay ? (n - first - stay) / r->block : 0};
+    return (resident_groups){
+        first, n > first + n_protected_newest ? (n - first - n_protected_newest) / r->block : 0};
 }
 
 /* A group's keys as floats. */
-static ag_status read_keys(ag_recall *r, uint32_t layer, uint32_t head, uint32_t first,
+static ag_status read_keys(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t first,
                            ag_error *err) {
     uint32_t slots[AG_KV_BLOCK];
     ag_kv_rows rows = {.k_type = AG_F32,
@@ -152,7 +155,7 @@ static ag_status read_keys(ag_recall *r, uint32_t layer, uint32_t head, uint32_t
 
 /* ---- what queries want ---- */
 
-static ag_status have_scores(ag_recall *r, size_t n, ag_error *err) {
+static ag_status reserve_scores(ag_reloader *r, size_t n, ag_error *err) {
     if (n <= r->cap) return AG_OK;
     ag_free(r->scores);
     ag_free(r->weights);
@@ -163,50 +166,50 @@ static ag_status have_scores(ag_recall *r, size_t n, ag_error *err) {
 }
 
 /* The largest product of each query with a key of each group. */
-static ag_status multiply_groups(ag_recall *r, uint32_t layer, uint32_t head,
+static ag_status multiply_groups(ag_reloader *r, uint32_t layer, uint32_t head,
                                  const resident_groups *groups, const float *const *queries,
                                  size_t n_queries, ag_error *err) {
     const uint32_t dim = ag_kv_cache_layer(r->cache, layer)->head_dim;
     for (uint32_t g = 0; g < groups->n; g++) {
         AG_TRY(read_keys(r, layer, head, groups->first + g * r->block, err));
         for (size_t i = 0; i < n_queries; i++) {
-            float most = -INFINITY;
+            float max = -INFINITY;
             for (uint32_t k = 0; k < r->block; k++)
-                most = fmaxf(most, ag_dot(queries[i], r->keys + (size_t)k * dim, dim));
-            r->products[i * r->most_groups + g] = most;
+                max = fmaxf(max, ag_dot(queries[i], r->keys + (size_t)k * dim, dim));
+            r->products[i * r->max_groups + g] = max;
         }
     }
     return AG_OK;
 }
 
-static size_t n_queries(const asking *a) { return a->n_rows * a->group; }
+static size_t n_queries(const query_rows *a) { return a->n_rows * a->group; }
 
-static const float *query_at(const asking *a, size_t i) {
+static const float *query_at(const query_rows *a, size_t i) {
     return a->rows + (i / a->group * a->n_heads + a->first_head + i % a->group) * a->dim;
 }
 
 /* Adds the share that each group and block would have of one query's attention; products: with the
  * groups. */
-static softmax_base add_query(ag_recall *r, uint32_t layer, uint32_t head, uint32_t n_groups,
+static softmax_base add_query(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t n_groups,
                               size_t n, const float *products, const float *q, float scale) {
     const uint32_t dim = ag_kv_cache_layer(r->cache, layer)->head_dim;
-    float most = -INFINITY, sum = 0;
-    ag_spill_sketch_query(r->parts, q, dim);
+    float max = -INFINITY, sum = 0;
+    ag_key_bounds_query(r->query_weights, q, dim);
     for (size_t i = 0; i < n; i++) {
         const uint32_t block = (uint32_t)i - n_groups;
-        const float likely =
+        const float estimate =
             i < n_groups ? products[i]
-                         : ag_spill_sketch_likely(ag_spill_sketch_of(r->spill, layer, head, block),
-                                                  r->parts, dim);
-        r->scores[i] = scale * likely;
-        most = fmaxf(most, r->scores[i]);
+                         : ag_key_bounds_likely(ag_spill_key_bounds(r->spill, layer, head, block),
+                                                r->query_weights, dim);
+        r->scores[i] = scale * estimate;
+        max = fmaxf(max, r->scores[i]);
     }
-    for (size_t i = 0; i < n; i++) sum += r->scores[i] = expf(r->scores[i] - most);
+    for (size_t i = 0; i < n; i++) sum += r->scores[i] = expf(r->scores[i] - max);
     for (size_t i = 0; i < n; i++) r->weights[i] += r->scores[i] / sum;
-    return (softmax_base){most, sum};
+    return (softmax_base){max, sum};
 }
 
-static ag_status have_bases(ag_recall *r, size_t n, ag_error *err) {
+static ag_status reserve_bases(ag_reloader *r, size_t n, ag_error *err) {
     if (n <= r->n_bases) return AG_OK;
     ag_free(r->bases);
     r->bases = ag_calloc(n, sizeof *r->bases);
@@ -214,18 +217,19 @@ static ag_status have_bases(ag_recall *r, size_t n, ag_error *err) {
     return r->bases ? AG_OK : AG_FAIL(err, NOMEM, "list of %zu queries of a KV head", n);
 }
 
-static ag_status weigh(ag_recall *r, uint32_t layer, uint32_t head, const resident_groups *groups,
-                       size_t n, const asking *a, ag_error *err) {
-    const float *queries[AT_ONCE];
-    AG_TRY(have_bases(r, n_queries(a), err));
+static ag_status weigh_candidates(ag_reloader *r, uint32_t layer, uint32_t head,
+                                  const resident_groups *groups, size_t n, const query_rows *a,
+                                  ag_error *err) {
+    const float *queries[QUERY_BATCH];
+    AG_TRY(reserve_bases(r, n_queries(a), err));
     memset(r->weights, 0, n * sizeof *r->weights);
-    for (size_t i = 0, some; i < n_queries(a); i += some) {
-        some = n_queries(a) - i < AT_ONCE ? n_queries(a) - i : AT_ONCE;
-        for (size_t k = 0; k < some; k++) queries[k] = query_at(a, i + k);
-        AG_TRY(multiply_groups(r, layer, head, groups, queries, some, err));
-        for (size_t k = 0; k < some; k++) {
+    for (size_t i = 0, n_batch; i < n_queries(a); i += n_batch) {
+        n_batch = n_queries(a) - i < QUERY_BATCH ? n_queries(a) - i : QUERY_BATCH;
+        for (size_t k = 0; k < n_batch; k++) queries[k] = query_at(a, i + k);
+        AG_TRY(multiply_groups(r, layer, head, groups, queries, n_batch, err));
+        for (size_t k = 0; k < n_batch; k++) {
             r->bases[i + k] = add_query(r, layer, head, groups->n, n,
-                                        r->products + k * r->most_groups, queries[k], a->scale);
+                                        r->products + k * r->max_groups, queries[k], a->scale);
         }
     }
     return AG_OK;
@@ -233,19 +237,19 @@ static ag_status weigh(ag_recall *r, uint32_t layer, uint32_t head, const reside
 
 /* What a block weighs by its keys, which are read from the file; if they cannot be, what its sketch
  * says: it will be found lost when it is to come back. */
-static float weigh_block(ag_recall *r, uint32_t layer, uint32_t head, uint32_t block, float likely,
-                         const asking *a) {
+static float weigh_block(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t block,
+                         float estimate, const query_rows *a) {
     const ag_kv_rows *rows = &r->incoming[0].rows;
     float weight = 0;
-    if (!ag_spill_read(r->spill, layer, head, block, &r->incoming[0])) return likely;
+    if (!ag_spill_read(r->spill, layer, head, block, &r->incoming[0])) return estimate;
     const size_t row_bytes = ag_dtype_row_bytes(rows->k_type, a->dim);
     for (size_t i = 0; i < rows->n; i++)
         ag_dequantize_row(rows->k_type, r->keys + i * a->dim, rows->k + i * row_bytes, a->dim);
     for (size_t i = 0; i < n_queries(a); i++) {
-        float most = -INFINITY;
+        float max = -INFINITY;
         for (size_t k = 0; k < rows->n; k++)
-            most = fmaxf(most, ag_dot(query_at(a, i), r->keys + k * a->dim, a->dim));
-        weight += expf(a->scale * most - r->bases[i].most) / r->bases[i].sum;
+            max = fmaxf(max, ag_dot(query_at(a, i), r->keys + k * a->dim, a->dim));
+        weight += expf(a->scale * max - r->bases[i].max) / r->bases[i].sum;
     }
     return weight;
 }
@@ -253,15 +257,15 @@ static float weigh_block(ag_recall *r, uint32_t layer, uint32_t head, uint32_t b
 /* ---- the exchange ---- */
 
 typedef struct exchange {
-    uint32_t in[MANY]; /* blocks, then descending */
+    uint32_t in[MANY_BLOCKS]; /* blocks, then descending */
     uint32_t n_in;
-    uint32_t out[AG_KV_BLOCK * MANY]; /* groups */
+    uint32_t out[AG_KV_BLOCK * MANY_BLOCKS]; /* groups */
     uint32_t n_out;
-    uint32_t room; /* slots that come back without others leaving */
+    uint32_t free_slots; /* slots that come back without others leaving */
 } exchange;
 
 /* The lightest of the groups that stay so far; n_groups: none is lighter than `than`. */
-static uint32_t lightest(const ag_recall *r, uint32_t n_groups, float than) {
+static uint32_t lightest(const ag_reloader *r, uint32_t n_groups, float than) {
     uint32_t best = n_groups;
     for (uint32_t g = 0; g < n_groups; g++) {
         if (r->weights[g] < than) {
@@ -274,12 +278,12 @@ static uint32_t lightest(const ag_recall *r, uint32_t n_groups, float than) {
 
 /* Makes room for `n` slots more than `room` by groups that weigh less; false if there are not
  * enough, and then nothing has changed. Groups that leave weigh infinitely much from then on. */
-static bool make_room(const ag_recall *r, uint32_t n_groups, float weight, int64_t lacking,
-                      exchange *x) {
+static bool free_slots_for(const ag_reloader *r, uint32_t n_groups, float weight, int64_t n_missing,
+                           exchange *x) {
     const uint32_t before = x->n_out;
     float old[AG_KV_BLOCK];
-    while (lacking > 0) {
-        const uint32_t g = x->n_out - before < AG_KV_BLOCK && x->n_out < AG_KV_BLOCK * MANY
+    while (n_missing > 0) {
+        const uint32_t g = x->n_out - before < AG_KV_BLOCK && x->n_out < AG_KV_BLOCK * MANY_BLOCKS
                                ? lightest(r, n_groups, weight)
                                : n_groups;
         if (g == n_groups) {
@@ -292,34 +296,36 @@ static bool make_room(const ag_recall *r, uint32_t n_groups, float weight, int64
         old[x->n_out - before] = r->weights[g];
         r->weights[g] = INFINITY;
         x->out[x->n_out++] = g;
-        lacking -= r->block;
+        n_missing -= r->block;
     }
     return true;
 }
 
 /* Sketches say which blocks are looked at, and their keys which of them come back. For what has
  * room nothing leaves, and sketches are enough. */
-static void choose_exchange(ag_recall *r, uint32_t layer, uint32_t head, uint32_t n_groups,
-                            size_t n, const asking *a, exchange *x) {
-    const uint32_t most = r->pass.many ? MANY : FEW;
-    const float least = least_share * (float)a->group;
+static void choose_exchange(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t n_groups,
+                            size_t n, const query_rows *a, exchange *x) {
+    const uint32_t max = r->pass.many ? MANY_BLOCKS : FEW_BLOCKS;
+    const float min_weight = min_share * (float)a->group;
     const int64_t n_slots = ag_kv_cache_n_slots(r->cache, layer, head);
-    int64_t room = r->pass.n_slots > n_slots ? r->pass.n_slots - n_slots : 0;
-    x->room = (uint32_t)room;
-    for (uint32_t n_looked = 0; x->n_in < most && n_looked < LOOKS * most; n_looked++) {
+    int64_t free_slots = r->pass.n_slots > n_slots ? r->pass.n_slots - n_slots : 0;
+    x->free_slots = (uint32_t)free_slots;
+    for (uint32_t n_examined = 0; x->n_in < max && n_examined < CANDIDATES_PER_BLOCK * max;
+         n_examined++) {
         size_t best = n_groups;
         for (size_t i = n_groups + 1; i < n; i++) {
             if (r->weights[i] > r->weights[best]) best = i;
         }
-        if (best == n || r->weights[best] <= least) return;
+        if (best == n || r->weights[best] <= min_weight) return;
         const uint32_t block = (uint32_t)best - n_groups, before = x->n_out;
         const int64_t n_more = ag_spill_n_slots(r->spill, layer, head, block);
-        const float likely = r->weights[best];
+        const float estimate = r->weights[best];
         const float weight =
-            n_more <= room ? likely : weigh_block(r, layer, head, block, likely, a);
+            n_more <= free_slots ? estimate : weigh_block(r, layer, head, block, estimate, a);
         r->weights[best] = 0;
-        if (weight <= least || !make_room(r, n_groups, weight, n_more - room, x)) continue;
-        room += (int64_t)(x->n_out - before) * r->block - n_more;
+        if (weight <= min_weight || !free_slots_for(r, n_groups, weight, n_more - free_slots, x))
+            continue;
+        free_slots += (int64_t)(x->n_out - before) * r->block - n_more;
         x->in[x->n_in++] = block;
     }
 }
@@ -330,71 +336,71 @@ static int descending(const void *a, const void *b) {
 }
 
 /* The groups' slots go to the file, and the others move together. */
-static ag_status let_leave(ag_recall *r, uint32_t layer, uint32_t head, uint32_t first,
-                           const exchange *x, ag_error *err) {
+static ag_status evict_groups(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t first,
+                              const exchange *x, ag_error *err) {
     const uint32_t n = ag_kv_cache_n_slots(r->cache, layer, head);
-    uint32_t n_keep = 0, n_leaving = 0;
+    uint32_t n_retained = 0, n_evicted = 0;
     for (uint32_t s = 0; s < n; s++) {
         const uint32_t group = s < first ? UINT32_MAX : (s - first) / r->block;
-        bool leaves = false;
-        for (uint32_t i = 0; i < x->n_out; i++) leaves = leaves || x->out[i] == group;
-        if (leaves) r->leaving[n_leaving++] = s;
-        else r->keep[n_keep++] = s;
+        bool is_evicted = false;
+        for (uint32_t i = 0; i < x->n_out; i++) is_evicted = is_evicted || x->out[i] == group;
+        if (is_evicted) r->evicted[n_evicted++] = s;
+        else r->retained[n_retained++] = s;
     }
-    ag_spill_take(r->spill, r->pass.sums, layer, head, r->leaving, n_leaving);
+    ag_spill_store(r->spill, r->pass.sums, layer, head, r->evicted, n_evicted);
     ag_status st = ag_score_sums_fetch(r->pass.sums, layer, err);
-    if (st == AG_OK) st = ag_kv_cache_compact(r->cache, layer, head, r->keep, n_keep, err);
-    if (st == AG_OK) ag_score_sums_compact(r->pass.sums, layer, head, r->keep, n_keep);
-    if (st != AG_OK) ag_spill_take_back(r->spill, layer, head);
+    if (st == AG_OK) st = ag_kv_cache_compact(r->cache, layer, head, r->retained, n_retained, err);
+    if (st == AG_OK) ag_score_sums_compact(r->pass.sums, layer, head, r->retained, n_retained);
+    if (st != AG_OK) ag_spill_cancel_store(r->spill, layer, head);
     return st;
 }
 
-static ag_status let_in(ag_recall *r, uint32_t layer, uint32_t head, ag_spilled_rows *in,
-                        ag_error *err) {
+static ag_status insert_block(ag_reloader *r, uint32_t layer, uint32_t head, ag_spilled_rows *in,
+                              ag_error *err) {
     static const float zeros[AG_KV_BLOCK];
     uint32_t slots[AG_KV_BLOCK];
     AG_TRY(ag_kv_cache_put_rows(r->cache, layer, head, &in->rows, slots, r->values, err));
-    ag_score_sums_insert(r->pass.sums, layer, head, slots, r->pass.sums_anew ? zeros : in->sums,
+    ag_score_sums_insert(r->pass.sums, layer, head, slots, r->pass.resets_sums ? zeros : in->sums,
                          in->rows.n);
     return AG_OK;
 }
 
-static ag_status do_exchange(ag_recall *r, uint32_t layer, uint32_t head, uint32_t first,
+static ag_status do_exchange(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t first,
                              exchange *x, ag_error *err) {
     uint32_t n = 0, n_slots = 0;
     qsort(x->in, x->n_in, sizeof *x->in, descending);
     for (uint32_t i = 0; i < x->n_in; i++) {
-        if (!ag_spill_recall(r->spill, layer, head, x->in[i], &r->incoming[n])) continue;
+        if (!ag_spill_reload(r->spill, layer, head, x->in[i], &r->incoming[n])) continue;
         n_slots += r->incoming[n++].rows.n;
     }
     /* For blocks that are lost nothing leaves; the heaviest groups were chosen last. */
-    while (x->n_out && n_slots <= x->room + (x->n_out - 1) * r->block) x->n_out--;
-    if (x->n_out) AG_TRY(let_leave(r, layer, head, first, x, err));
-    for (uint32_t i = 0; i < n; i++) AG_TRY(let_in(r, layer, head, &r->incoming[i], err));
+    while (x->n_out && n_slots <= x->free_slots + (x->n_out - 1) * r->block) x->n_out--;
+    if (x->n_out) AG_TRY(evict_groups(r, layer, head, first, x, err));
+    for (uint32_t i = 0; i < n; i++) AG_TRY(insert_block(r, layer, head, &r->incoming[i], err));
     return AG_OK;
 }
 
-ag_status ag_recall_layer(ag_recall *r, uint32_t layer, const ag_tensor *q, float scale,
-                          ag_error *err) {
-    const ag_kv_layer *is = ag_kv_cache_layer(r->cache, layer);
+ag_status ag_reloader_run_layer(ag_reloader *r, uint32_t layer, const ag_tensor *q, float scale,
+                                ag_error *err) {
+    const ag_kv_layer *kv_layer = ag_kv_cache_layer(r->cache, layer);
     const size_t n_rows = q->shape.dim[0], n_heads = q->shape.dim[1], dim = q->shape.dim[2];
-    const size_t asks = n_rows < AG_RECALL_ROWS ? n_rows : AG_RECALL_ROWS;
-    asking a = {.rows = ag_tensor_f32(q) + (n_rows - asks) * n_heads * dim,
-                .n_rows = asks,
-                .n_heads = n_heads,
-                .dim = dim,
-                .group = n_heads / is->n_kv_heads,
-                .scale = scale};
-    if (is->window) return AG_OK;
-    for (uint32_t h = 0; h < is->n_kv_heads; h++) {
+    const size_t n_rows_used = n_rows < AG_RELOAD_ROWS ? n_rows : AG_RELOAD_ROWS;
+    query_rows a = {.rows = ag_tensor_f32(q) + (n_rows - n_rows_used) * n_heads * dim,
+                    .n_rows = n_rows_used,
+                    .n_heads = n_heads,
+                    .dim = dim,
+                    .group = n_heads / kv_layer->n_kv_heads,
+                    .scale = scale};
+    if (kv_layer->window) return AG_OK;
+    for (uint32_t h = 0; h < kv_layer->n_kv_heads; h++) {
         const uint32_t n_blocks = ag_spill_n_blocks(r->spill, layer, h);
         exchange x = {.n_in = 0};
         if (!n_blocks) continue;
         const resident_groups groups = find_groups(r, layer, h);
         const size_t n = (size_t)groups.n + n_blocks;
-        AG_TRY(have_scores(r, n, err));
+        AG_TRY(reserve_scores(r, n, err));
         a.first_head = h * a.group;
-        AG_TRY(weigh(r, layer, h, &groups, n, &a, err));
+        AG_TRY(weigh_candidates(r, layer, h, &groups, n, &a, err));
         choose_exchange(r, layer, h, groups.n, n, &a, &x);
         if (x.n_in) AG_TRY(do_exchange(r, layer, h, groups.first, &x, err));
     }

@@ -20,12 +20,12 @@ typedef struct head_rows {
 static head_rows rows_of_head(const ag_kv_cache *c, uint32_t layer, uint32_t block, uint32_t head,
                               uint32_t n) {
     const ag_kv_block *b = ag_kv_block_of(c, layer, head, block);
-    const ag_kv_sections *lies = &c->at[layer].part;
+    const ag_kv_sections *parts = &c->at[layer].part;
     return (head_rows){
         .buffer = b->buffer,
         .n = n,
-        .at = {b->offset + lies->p_offset, b->offset, b->offset + lies->v_offset},
-        .bytes = {n * sizeof(uint32_t), n * lies->k_row, n * lies->v_row},
+        .at = {b->offset + parts->p_offset, b->offset, b->offset + parts->v_offset},
+        .bytes = {n * sizeof(uint32_t), n * parts->k_row, n * parts->v_row},
     };
 }
 
@@ -38,17 +38,17 @@ static uint32_t in_block(uint32_t n, uint32_t b) {
 
 /* Of the protected keys of one layer. */
 static size_t unrotated_bytes(const ag_kv_params *p, uint32_t layer) {
-    const ag_kv_layer is = ag_kv_layer_of(p, layer);
-    return (size_t)p->n_protected * is.n_kv_heads * is.head_dim * sizeof(float);
+    const ag_kv_layer kv_layer = ag_kv_layer_of(p, layer);
+    return (size_t)p->n_protected * kv_layer.n_kv_heads * kv_layer.head_dim * sizeof(float);
 }
 
 static void *make_staging(const ag_kv_cache *c, ag_error *err) {
     size_t bytes = AG_KV_BLOCK * sizeof(uint32_t);
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
-        const size_t parts[] = {AG_KV_BLOCK * c->at[l].part.k_row,
+        const size_t sizes[] = {AG_KV_BLOCK * c->at[l].part.k_row,
                                 AG_KV_BLOCK * c->at[l].part.v_row, unrotated_bytes(&c->params, l)};
         for (int i = 0; i < 3; i++) {
-            if (parts[i] > bytes) bytes = parts[i];
+            if (sizes[i] > bytes) bytes = sizes[i];
         }
     }
     void *staging = ag_malloc(bytes);
@@ -58,17 +58,19 @@ static void *make_staging(const ag_kv_cache *c, ag_error *err) {
 
 /* ---- sizes ---- */
 
-static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+static uint64_t add_saturated(uint64_t a, uint64_t b) {
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
 
 uint64_t ag_kv_cache_saved_bytes(const ag_kv_params *p, const uint32_t *n_slots) {
     uint64_t n = sizeof(uint32_t) + (uint64_t)p->n_layers * p->n_protected;
     for (uint32_t l = 0; l < p->n_layers; l++) {
-        const ag_kv_layer is = ag_kv_layer_of(p, l);
-        const uint64_t slot = sizeof(uint32_t) + ag_dtype_row_bytes(p->k_type, is.head_dim) +
-                              ag_dtype_row_bytes(p->v_type, is.head_dim);
-        for (uint32_t h = 0; h < is.n_kv_heads; h++)
-            n = plus(n, *n_slots++ * slot); /* less than 2^32 * 2^24 */
-        n = plus(n, unrotated_bytes(p, l) + (is.window ? sizeof(uint32_t) : 0));
+        const ag_kv_layer kv_layer = ag_kv_layer_of(p, l);
+        const uint64_t slot = sizeof(uint32_t) + ag_dtype_row_bytes(p->k_type, kv_layer.head_dim) +
+                              ag_dtype_row_bytes(p->v_type, kv_layer.head_dim);
+        for (uint32_t h = 0; h < kv_layer.n_kv_heads; h++)
+            n = add_saturated(n, *n_slots++ * slot); /* less than 2^32 * 2^24 */
+        n = add_saturated(n, unrotated_bytes(p, l) + (kv_layer.window ? sizeof(uint32_t) : 0));
     }
     return n;
 }
@@ -76,8 +78,9 @@ uint64_t ag_kv_cache_saved_bytes(const ag_kv_params *p, const uint32_t *n_slots)
 uint64_t ag_score_sums_saved_bytes(const ag_score_sums *sums, const ag_kv_params *p,
                                    const uint32_t *n_slots) {
     uint64_t n = 0;
-    const size_t heads = ag_kv_extent_of(p).heads;
-    for (size_t i = 0; sums && i < heads; i++) n = plus(n, n_slots[i] * (uint64_t)sizeof(float));
+    const size_t heads = ag_kv_totals_of(p).heads;
+    for (size_t i = 0; sums && i < heads; i++)
+        n = add_saturated(n, n_slots[i] * (uint64_t)sizeof(float));
     return n;
 }
 
@@ -88,11 +91,11 @@ static ag_status save_layer(ag_kv_cache *c, uint32_t layer, void *staging, ag_pu
     for (uint32_t b = 0; b < ag_kv_blocks_for(ag_kv_layer_length(c, layer)); b++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
             const uint32_t n = in_block(ag_kv_slots_of(c, layer)[h], b);
-            for (int part = 0; n && part < 3; part++) {
+            for (int section = 0; n && section < 3; section++) {
                 /* Anew each time: others may move blocks while the disk is waited for. */
                 const head_rows r = rows_of_head(c, layer, b, h, n);
-                AG_TRY(ag_buffer_download(staging, r.buffer, r.at[part], r.bytes[part], err));
-                AG_TRY(put(user, staging, r.bytes[part], err));
+                AG_TRY(ag_buffer_download(staging, r.buffer, r.at[section], r.bytes[section], err));
+                AG_TRY(put(user, staging, r.bytes[section], err));
             }
         }
     }
@@ -156,17 +159,17 @@ ag_status ag_score_sums_save(ag_score_sums *sums, const ag_kv_cache *cache, ag_p
 
 ag_status ag_check_saved_rows(ag_dtype cache_type, ag_dtype type, const void *rows, size_t n,
                               size_t dim, const char *name, ag_error *err) {
-    enum { PIECE = 256 };
-    const float most = cache_type == AG_F16 ? 65504.0f : 1e18f;
+    enum { CHUNK = 256 };
+    const float max = cache_type == AG_F16 ? 65504.0f : 1e18f;
     const size_t row_bytes = ag_dtype_row_bytes(type, dim);
-    float values[PIECE];
+    float values[CHUNK];
     for (size_t row = 0; row < n; row++) {
         const uint8_t *at = (const uint8_t *)rows + row * row_bytes;
-        for (size_t first = 0, part; first < dim; first += part) {
-            part = dim - first < PIECE ? dim - first : PIECE;
-            ag_dequantize_row(type, values, at + ag_dtype_row_bytes(type, first), part);
-            for (size_t i = 0; i < part; i++) {
-                if (fabsf(values[i]) <= most) continue; /* false for NaN */
+        for (size_t first = 0, section; first < dim; first += section) {
+            section = dim - first < CHUNK ? dim - first : CHUNK;
+            ag_dequantize_row(type, values, at + ag_dtype_row_bytes(type, first), section);
+            for (size_t i = 0; i < section; i++) {
+                if (fabsf(values[i]) <= max) continue; /* false for NaN */
                 return AG_FAIL(err, FORMAT, "%s: damaged: a key, value or state of %g", name,
                                (double)values[i]);
             }
@@ -185,8 +188,9 @@ typedef struct loading {
 } loading;
 
 /* Positions of the next rows of a head grow and stay below the sequence's. */
-static ag_status check_rows(const loading *in, uint32_t layer, uint32_t head, uint32_t first,
-                            const uint32_t *positions, size_t n, ag_error *err) {
+static ag_status check_loaded_positions(const loading *in, uint32_t layer, uint32_t head,
+                                        uint32_t first, const uint32_t *positions, size_t n,
+                                        ag_error *err) {
     uint32_t before = ag_kv_last_of(in->cache, layer)[head];
     for (size_t i = 0; i < n; i++) {
         if (positions[i] >= in->position || ((first || i) && positions[i] <= before)) {
@@ -203,23 +207,23 @@ static ag_status check_rows(const loading *in, uint32_t layer, uint32_t head, ui
 static ag_status load_rows(const loading *in, uint32_t layer, uint32_t block, uint32_t head,
                            uint32_t n, ag_error *err) {
     const head_rows rows = rows_of_head(in->cache, layer, block, head, n);
-    for (int part = 0; part < 3; part++) {
-        AG_TRY(in->get(in->user, in->staging, rows.bytes[part], err));
-        if (part == 0) {
+    for (int section = 0; section < 3; section++) {
+        AG_TRY(in->get(in->user, in->staging, rows.bytes[section], err));
+        if (section == 0) {
             const uint32_t *positions = in->staging;
-            AG_TRY(check_rows(in, layer, head, block * AG_KV_BLOCK, positions, n, err));
+            AG_TRY(check_loaded_positions(in, layer, head, block * AG_KV_BLOCK, positions, n, err));
             ag_kv_last_of(in->cache, layer)[head] = positions[n - 1];
-            ag_kv_note_positions(in->cache, layer, head, block * AG_KV_BLOCK, positions, n);
+            ag_kv_record_positions(in->cache, layer, head, block * AG_KV_BLOCK, positions, n);
         }
-        if (part > 0) {
+        if (section > 0) {
             const ag_kv_params *p = &in->cache->params;
-            const ag_dtype type = part == 1 ? p->k_type : p->v_type;
+            const ag_dtype type = section == 1 ? p->k_type : p->v_type;
             AG_TRY(ag_check_saved_rows(type, type, in->staging, n,
                                        ag_kv_layer_of(p, layer).head_dim, in->name, err));
         }
         /* The block may have been moved meanwhile. */
         const head_rows r = rows_of_head(in->cache, layer, block, head, n);
-        AG_TRY(ag_buffer_upload(r.buffer, r.at[part], in->staging, r.bytes[part], err));
+        AG_TRY(ag_buffer_upload(r.buffer, r.at[section], in->staging, r.bytes[section], err));
     }
     ag_kv_slots_of(in->cache, layer)[head] += n;
     return AG_OK;
@@ -228,11 +232,11 @@ static ag_status load_rows(const loading *in, uint32_t layer, uint32_t block, ui
 static ag_status load_layer(const loading *in, uint32_t layer, const uint32_t *n_slots,
                             ag_error *err) {
     ag_kv_cache *c = in->cache;
-    uint32_t most = 0;
+    uint32_t max = 0;
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
-        if (n_slots[h] > most) most = n_slots[h];
+        if (n_slots[h] > max) max = n_slots[h];
     }
-    for (uint32_t b = 0; b * AG_KV_BLOCK < most; b++) {
+    for (uint32_t b = 0; b * AG_KV_BLOCK < max; b++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
             const uint32_t n = in_block(n_slots[h], b);
             if (!n) continue;

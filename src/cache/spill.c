@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/spill.h"
 
+#include "cache/key_bounds.h"
 #include "cache/spill_file.h"
-#include "cache/spill_sketch.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
@@ -12,8 +12,8 @@
 #include <string.h>
 
 enum {
-    USUAL_BLOCK = 16,
-    TIMES_CACHE = 4, /* as many slots as the cache has at most are known of at a time */
+    DEFAULT_SLOTS = 16,
+    CACHE_MULTIPLE = 4, /* as many slots as the cache has at most are known of at a time */
 };
 
 /* Shared by a session and its forks; does not change. */
@@ -25,13 +25,13 @@ typedef struct spilled_block {
     ag_spill_file *file; /* shared */
     uint32_t record;
     uint64_t sum;
-    float sketch[]; /* ag_spill_sketch_bytes() of them */
+    float key_bounds[]; /* ag_key_bounds_bytes() of them */
 } spilled_block;
 
 typedef struct entry {
     spilled_block *block;
-    uint32_t until; /* slots of lower positions are still of the sequence */
-    uint64_t taken; /* by which ag_spill_take(), from 1; 0: none of this spill */
+    uint32_t until;      /* slots of lower positions are still of the sequence */
+    uint64_t store_call; /* by which ag_spill_store(), from 1; 0: none of this spill */
 } entry;
 
 typedef struct spilled_head {
@@ -46,8 +46,8 @@ struct ag_spill {
     size_t record_bytes;
     uint32_t block; /* slots */
     size_t n_heads;
-    uint64_t n_blocks, most_blocks;
-    uint64_t n_takes;
+    uint64_t n_blocks, max_blocks;
+    uint64_t n_stores;
     spilled_head *heads;     /* owned; [n_heads] */
     ag_spilled_rows staging; /* owned */
     float *keys;             /* owned; [block, head_dim] of the largest head */
@@ -79,7 +79,7 @@ static ag_dtype smaller_type(ag_dtype own, ag_dtype other, uint32_t dim) {
     return ag_dtype_row_bytes(own, dim) <= ag_dtype_row_bytes(other, dim) ? own : other;
 }
 
-static void types_of(const ag_spill *s, uint32_t layer, ag_dtype *k_type, ag_dtype *v_type) {
+static void spill_types(const ag_spill *s, uint32_t layer, ag_dtype *k_type, ag_dtype *v_type) {
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
     const uint32_t dim = kv->layers[layer].head_dim;
     *k_type = s->params.exact ? kv->k_type : smaller_type(kv->k_type, AG_Q8_0, dim);
@@ -88,24 +88,26 @@ static void types_of(const ag_spill *s, uint32_t layer, ag_dtype *k_type, ag_dty
 
 /* ---- creating ---- */
 
-uint32_t ag_spill_block_of(const ag_spill_params *p) { return p->block ? p->block : USUAL_BLOCK; }
+uint32_t ag_spill_params_block_slots(const ag_spill_params *p) {
+    return p->block ? p->block : DEFAULT_SLOTS;
+}
 
-static size_t record_bytes(const ag_spill *s) {
+static size_t max_record_bytes(const ag_spill *s) {
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
-    size_t most = 0;
+    size_t largest = 0;
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         ag_dtype k_type, v_type;
-        types_of(s, l, &k_type, &v_type);
+        spill_types(s, l, &k_type, &v_type);
         const size_t bytes = ag_spilled_bytes(k_type, v_type, kv->layers[l].head_dim, s->block);
-        if (bytes > most) most = bytes;
+        if (bytes > largest) largest = bytes;
     }
-    return most;
+    return largest;
 }
 
 ag_status ag_spilled_rows_create(const ag_kv_params *kv, ag_spilled_rows *out, ag_error *err) {
     /* A fork may have blocks of another length, and types that are not larger than the cache's. */
     out->n_bytes =
-        ag_spilled_bytes(kv->k_type, kv->v_type, ag_kv_extent_of(kv).most_dim, AG_SPILL_MAX_SLOTS);
+        ag_spilled_bytes(kv->k_type, kv->v_type, ag_kv_totals_of(kv).max_dim, AG_SPILL_MAX_SLOTS);
     out->bytes = ag_malloc(out->n_bytes);
     if (out->bytes) return AG_OK;
     return AG_FAIL(err, NOMEM, "spilled block of %zu bytes", out->n_bytes);
@@ -117,26 +119,26 @@ void ag_spilled_rows_release(ag_spilled_rows *r) {
 }
 
 /* Slots that have left one by one fill blocks badly; then fewer are known of. */
-static uint64_t planned_blocks(const ag_kv_extent *e, uint32_t block) {
-    return TIMES_CACHE * (uint64_t)(e->head_slots / block + e->heads);
+static uint64_t planned_blocks(const ag_kv_totals *e, uint32_t block) {
+    return CACHE_MULTIPLE * (uint64_t)(e->head_slots / block + e->heads);
 }
 
-static ag_status create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill_file *file,
-                        ag_spill **out, ag_error *err) {
-    const ag_kv_extent e = ag_kv_extent_of(ag_kv_cache_params(cache));
+static ag_status create_with_file(const ag_spill_params *p, ag_kv_cache *cache, ag_spill_file *file,
+                                  ag_spill **out, ag_error *err) {
+    const ag_kv_totals e = ag_kv_totals_of(ag_kv_cache_params(cache));
     ag_spill *s = ag_calloc(1, sizeof *s);
     *out = NULL;
     if (!s) return AG_FAIL(err, NOMEM, "spill store");
     s->params = *p;
     s->cache = cache;
-    s->block = ag_spill_block_of(p);
+    s->block = ag_spill_params_block_slots(p);
     s->n_heads = e.heads;
-    s->most_blocks = planned_blocks(&e, s->block);
+    s->max_blocks = planned_blocks(&e, s->block);
     s->params.path = ag_strdup(p->path);
     s->heads = ag_calloc(e.heads, sizeof *s->heads);
-    s->keys = ag_calloc(s->block, e.most_dim * sizeof *s->keys);
-    s->values = ag_calloc(e.most_dim, 2 * sizeof *s->values);
-    s->record_bytes = record_bytes(s);
+    s->keys = ag_calloc(s->block, e.max_dim * sizeof *s->keys);
+    s->values = ag_calloc(e.max_dim, 2 * sizeof *s->values);
+    s->record_bytes = max_record_bytes(s);
     ag_status st = ag_spilled_rows_create(ag_kv_cache_params(cache), &s->staging, err);
     if (st == AG_OK) {
         s->file = file ? ag_spill_file_share(file)
@@ -167,24 +169,24 @@ ag_status ag_spill_create(const ag_spill_params *p, ag_kv_cache *cache, ag_spill
     *out = NULL;
     if (!p || !p->path) return AG_OK;
     AG_TRY(ag_spill_check(p, ag_kv_cache_backend(cache), err));
-    return create(p, cache, NULL, out, err);
+    return create_with_file(p, cache, NULL, out, err);
 }
 
 size_t ag_spill_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv) {
-    const ag_kv_extent e = ag_kv_extent_of(kv);
+    const ag_kv_totals e = ag_kv_totals_of(kv);
     if (!p || !p->path) return 0;
-    const uint32_t block = ag_spill_block_of(p);
-    const size_t each = sizeof(spilled_block) + sizeof(entry) + ag_spill_sketch_bytes(e.most_dim);
+    const uint32_t block = ag_spill_params_block_slots(p);
+    const size_t each = sizeof(spilled_block) + sizeof(entry) + ag_key_bounds_bytes(e.max_dim);
     return sizeof(ag_spill) + e.heads * sizeof(spilled_head) +
-           ag_spilled_bytes(kv->k_type, kv->v_type, e.most_dim, AG_SPILL_MAX_SLOTS) +
-           (block + 2) * e.most_dim * sizeof(float) + planned_blocks(&e, block) * each;
+           ag_spilled_bytes(kv->k_type, kv->v_type, e.max_dim, AG_SPILL_MAX_SLOTS) +
+           (block + 2) * e.max_dim * sizeof(float) + planned_blocks(&e, block) * each;
 }
 
-ag_status ag_spill_create_beside(const ag_spill *s, ag_spill **out, ag_error *err) {
-    ag_spill_file *file = ag_spill_file_beside(s->file);
+ag_status ag_spill_create_sibling(const ag_spill *s, ag_spill **out, ag_error *err) {
+    ag_spill_file *file = ag_spill_file_sibling(s->file);
     *out = NULL;
     if (!file) return AG_FAIL(err, NOMEM, "spill file");
-    const ag_status st = create(&s->params, s->cache, file, out, err);
+    const ag_status st = create_with_file(&s->params, s->cache, file, out, err);
     ag_spill_file_release(file);
     return st;
 }
@@ -195,7 +197,7 @@ const ag_kv_params *ag_spill_kv(const ag_spill *s) { return ag_kv_cache_params(s
 
 /* ---- blocks ---- */
 
-static spilled_head *head_of(const ag_spill *s, uint32_t layer, uint32_t head) {
+static spilled_head *head_at(const ag_spill *s, uint32_t layer, uint32_t head) {
     return &s->heads[ag_kv_cache_first_head(s->cache, layer) + head];
 }
 
@@ -213,7 +215,7 @@ static void remove_entry(ag_spill *s, spilled_head *h, uint32_t i) {
     s->n_blocks--;
 }
 
-static bool have_entries(spilled_head *h, uint32_t n) {
+static bool reserve_entries(spilled_head *h, uint32_t n) {
     if (n <= h->cap) return true;
     const uint32_t cap = n + n / 2 + 4;
     entry *more = ag_realloc(h->entries, cap * sizeof *more);
@@ -255,12 +257,12 @@ ag_status ag_spill_copy(ag_spill *to, const ag_spill *from, ag_error *err) {
     for (size_t i = 0; i < from->n_heads; i++) {
         const spilled_head *src = &from->heads[i];
         spilled_head *dst = &to->heads[i];
-        if (!have_entries(dst, src->n))
+        if (!reserve_entries(dst, src->n))
             return AG_FAIL(err, NOMEM, "list of %u spilled blocks", src->n);
         for (uint32_t k = 0; k < src->n; k++) {
             src->entries[k].block->users++;
             dst->entries[dst->n] = src->entries[k];
-            dst->entries[dst->n++].taken = 0;
+            dst->entries[dst->n++].store_call = 0;
             to->n_blocks++;
         }
     }
@@ -295,26 +297,26 @@ void ag_spill_expire(ag_spill *s, uint32_t position) {
 }
 
 static void count_lost(ag_spill *s, ag_spill_file *file, uint32_t n) {
-    const char *news = ag_spill_file_news(file);
+    const char *trouble = ag_spill_file_unreported_trouble(file);
     s->stats.n_failed += n;
-    if (!news) return;
+    if (!trouble) return;
     ag_backend_log(ag_kv_cache_backend(s->cache), AG_LOG_WARN,
-                   "%s: what leaves the KV cache may be lost, as without one", news);
+                   "%s: what leaves the KV cache may be lost, as without one", trouble);
 }
 
 /* ---- into the file ---- */
 
 /* Whether the file has more space when the block leaves. */
-static bool is_alone(const ag_spill *s, const spilled_block *b) {
+static bool is_unshared(const ag_spill *s, const spilled_block *b) {
     return b->users == 1 && b->file == s->file;
 }
 
 /* The one whose slots are the oldest. */
-static bool drop_oldest_of(ag_spill *s, spilled_head *h, bool alone) {
+static bool drop_oldest(ag_spill *s, spilled_head *h, bool unshared) {
     uint32_t oldest = UINT32_MAX;
     for (uint32_t i = 0; i < h->n; i++) {
         const spilled_block *b = h->entries[i].block;
-        if (alone && !is_alone(s, b)) continue;
+        if (unshared && !is_unshared(s, b)) continue;
         if (oldest == UINT32_MAX || b->first < h->entries[oldest].block->first) oldest = i;
     }
     if (oldest == UINT32_MAX) return false;
@@ -324,19 +326,19 @@ static bool drop_oldest_of(ag_spill *s, spilled_head *h, bool alone) {
 }
 
 /* Of the head that has most, so that all of them keep some; alone: one whose space comes free. */
-static bool drop_one(ag_spill *s, bool alone) {
-    spilled_head *most = &s->heads[0];
+static bool drop_for_space(ag_spill *s, bool unshared) {
+    spilled_head *largest = &s->heads[0];
     for (size_t i = 1; i < s->n_heads; i++)
-        if (s->heads[i].n > most->n) most = &s->heads[i];
-    if (drop_oldest_of(s, most, alone)) return true;
+        if (s->heads[i].n > largest->n) largest = &s->heads[i];
+    if (drop_oldest(s, largest, unshared)) return true;
     for (size_t i = 0; i < s->n_heads; i++)
-        if (drop_oldest_of(s, &s->heads[i], alone)) return true;
+        if (drop_oldest(s, &s->heads[i], unshared)) return true;
     return false;
 }
 
 static bool put_record(ag_spill *s, size_t n_bytes, uint32_t *record) {
-    if (ag_spill_file_is_full(s->file) && !drop_one(s, true)) {
-        ag_spill_file_say_full(s->file);
+    if (ag_spill_file_is_full(s->file) && !drop_for_space(s, true)) {
+        ag_spill_file_report_full(s->file);
         return false;
     }
     return ag_spill_file_put(s->file, s->staging.bytes, n_bytes, record);
@@ -346,12 +348,12 @@ static bool put_record(ag_spill *s, size_t n_bytes, uint32_t *record) {
 static bool add_staged(ag_spill *s, uint32_t layer, uint32_t head) {
     const uint32_t dim = ag_kv_cache_layer(s->cache, layer)->head_dim;
     const ag_kv_rows *rows = &s->staging.rows;
-    spilled_head *h = head_of(s, layer, head);
-    spilled_block *b = ag_malloc(sizeof *b + ag_spill_sketch_bytes(dim));
+    spilled_head *h = head_at(s, layer, head);
+    spilled_block *b = ag_malloc(sizeof *b + ag_key_bounds_bytes(dim));
     const size_t n_bytes = ag_spilled_bytes(rows->k_type, rows->v_type, dim, rows->n);
     uint32_t record;
-    if (s->n_blocks >= s->most_blocks) (void)drop_one(s, false);
-    if (!b || !have_entries(h, h->n + 1) || !put_record(s, n_bytes, &record)) {
+    if (s->n_blocks >= s->max_blocks) (void)drop_for_space(s, false);
+    if (!b || !reserve_entries(h, h->n + 1) || !put_record(s, n_bytes, &record)) {
         ag_free(b);
         return false;
     }
@@ -365,39 +367,40 @@ static bool add_staged(ag_spill *s, uint32_t layer, uint32_t head) {
         .v_type = rows->v_type,
         .file = ag_spill_file_share(s->file),
         .record = record,
-        .sum = ag_spill_sum(s->staging.bytes, n_bytes),
+        .sum = ag_spill_checksum(s->staging.bytes, n_bytes),
     };
-    ag_spill_sketch_make(b->sketch, s->keys, rows->n, dim, s->values);
-    h->entries[h->n++] = (entry){b, UINT32_MAX, s->n_takes};
+    ag_key_bounds_make(b->key_bounds, s->keys, rows->n, dim, s->values);
+    h->entries[h->n++] = (entry){b, UINT32_MAX, s->n_stores};
     s->n_blocks++;
     return true;
 }
 
 static float *staged_sums(const ag_spill *s) { return (float *)(uintptr_t)s->staging.sums; }
 
-void ag_spill_take(ag_spill *s, const ag_score_sums *sums, uint32_t layer, uint32_t head,
-                   const uint32_t *slots, uint32_t n) {
+void ag_spill_store(ag_spill *s, const ag_score_sums *sums, uint32_t layer, uint32_t head,
+                    const uint32_t *slots, uint32_t n) {
     const uint32_t dim = ag_kv_cache_layer(s->cache, layer)->head_dim;
-    const float *of = sums ? ag_score_sums_of(sums, layer, head) : NULL;
+    const float *all_sums = sums ? ag_score_sums_of(sums, layer, head) : NULL;
     ag_dtype k_type, v_type;
-    s->n_takes++;
-    types_of(s, layer, &k_type, &v_type);
+    s->n_stores++;
+    spill_types(s, layer, &k_type, &v_type);
     for (uint32_t i = 0, rows; i < n; i += rows) {
         rows = n - i < s->block ? n - i : s->block;
         ag_spilled_rows_layout(&s->staging, k_type, v_type, dim, rows);
-        for (uint32_t k = 0; k < rows; k++) staged_sums(s)[k] = of ? of[slots[i + k]] : 0;
-        const bool taken = ag_kv_cache_get_rows(s->cache, layer, head, slots + i, &s->staging.rows,
-                                                s->values, NULL) == AG_OK &&
-                           add_staged(s, layer, head);
-        if (taken) s->stats.n_spilled += rows;
+        for (uint32_t k = 0; k < rows; k++)
+            staged_sums(s)[k] = all_sums ? all_sums[slots[i + k]] : 0;
+        const bool store_call = ag_kv_cache_get_rows(s->cache, layer, head, slots + i,
+                                                     &s->staging.rows, s->values, NULL) == AG_OK &&
+                                add_staged(s, layer, head);
+        if (store_call) s->stats.n_spilled += rows;
         else count_lost(s, s->file, rows);
     }
 }
 
-void ag_spill_take_back(ag_spill *s, uint32_t layer, uint32_t head) {
-    spilled_head *h = head_of(s, layer, head);
+void ag_spill_cancel_store(ag_spill *s, uint32_t layer, uint32_t head) {
+    spilled_head *h = head_at(s, layer, head);
     for (uint32_t i = h->n; i-- > 0;) {
-        if (h->entries[i].taken != s->n_takes) continue;
+        if (h->entries[i].store_call != s->n_stores) continue;
         s->stats.n_spilled -= h->entries[i].block->n;
         remove_entry(s, h, i);
     }
@@ -421,7 +424,7 @@ void ag_spill_add(ag_spill *s, uint32_t layer, uint32_t head, const ag_kv_rows *
     const uint32_t dim = ag_kv_cache_layer(s->cache, layer)->head_dim;
     ag_kv_rows *to = &s->staging.rows;
     ag_dtype k_type, v_type;
-    types_of(s, layer, &k_type, &v_type);
+    spill_types(s, layer, &k_type, &v_type);
     for (uint32_t i = 0, n; i < rows->n; i += n) {
         n = rows->n - i < s->block ? rows->n - i : s->block;
         ag_spilled_rows_layout(&s->staging, k_type, v_type, dim, n);
@@ -438,27 +441,27 @@ void ag_spill_add(ag_spill *s, uint32_t layer, uint32_t head, const ag_kv_rows *
 /* ---- what there is ---- */
 
 uint32_t ag_spill_n_blocks(const ag_spill *s, uint32_t layer, uint32_t head) {
-    return s ? head_of(s, layer, head)->n : 0;
+    return s ? head_at(s, layer, head)->n : 0;
 }
 
 bool ag_spill_is_empty(const ag_spill *s) { return !s || !s->n_blocks; }
 
-static const entry *entry_of(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i) {
-    return &head_of(s, layer, head)->entries[i];
+static const entry *entry_at(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i) {
+    return &head_at(s, layer, head)->entries[i];
 }
 
-const void *ag_spill_sketch_of(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i) {
-    return entry_of(s, layer, head, i)->block->sketch;
+const void *ag_spill_key_bounds(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i) {
+    return entry_at(s, layer, head, i)->block->key_bounds;
 }
 
 uint32_t ag_spill_n_slots(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i) {
-    return entry_of(s, layer, head, i)->block->n;
+    return entry_at(s, layer, head, i)->block->n;
 }
 
 void ag_spill_block_types(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i,
                           ag_dtype *k_type, ag_dtype *v_type) {
-    *k_type = entry_of(s, layer, head, i)->block->k_type;
-    *v_type = entry_of(s, layer, head, i)->block->v_type;
+    *k_type = entry_at(s, layer, head, i)->block->k_type;
+    *v_type = entry_at(s, layer, head, i)->block->v_type;
 }
 
 void ag_spill_stats_of(const ag_spill *s, ag_spill_stats *out) {
@@ -472,7 +475,7 @@ void ag_spill_stats_of(const ag_spill *s, ag_spill_stats *out) {
 /* ---- out of the file ---- */
 
 bool ag_spill_read(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_spilled_rows *out) {
-    const entry *e = entry_of(s, layer, head, i);
+    const entry *e = entry_at(s, layer, head, i);
     const spilled_block *b = e->block;
     const uint32_t dim = ag_kv_cache_layer(s->cache, layer)->head_dim;
     const size_t n_bytes = ag_spilled_bytes(b->k_type, b->v_type, dim, b->n);
@@ -485,7 +488,7 @@ bool ag_spill_read(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_sp
     return true;
 }
 
-bool ag_spill_recall(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_spilled_rows *out) {
+bool ag_spill_reload(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_spilled_rows *out) {
     const bool is_read = ag_spill_read(s, layer, head, i, out);
     const uint32_t dim = ag_kv_cache_layer(s->cache, layer)->head_dim;
     ag_kv_rows *rows = &out->rows;
@@ -496,7 +499,7 @@ bool ag_spill_recall(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_
         rows->v += ag_dtype_row_bytes(rows->v_type, dim);
         rows->n--;
     }
-    remove_entry(s, head_of(s, layer, head), i);
+    remove_entry(s, head_at(s, layer, head), i);
     if (is_read) s->stats.n_reloaded += out->rows.n;
     return is_read;
 }

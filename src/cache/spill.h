@@ -27,14 +27,14 @@ size_t ag_spill_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv);
 /* The parameters, which the spill owns; NULL without one. */
 const ag_spill_params *ag_spill_params_of(const ag_spill *s);
 uint32_t ag_spill_block_slots(const ag_spill *s);
-uint32_t ag_spill_block_of(const ag_spill_params *p); /* the same, before there is one */
-const ag_kv_params *ag_spill_kv(const ag_spill *s);   /* of its cache */
+uint32_t ag_spill_params_block_slots(const ag_spill_params *p); /* the same, before there is one */
+const ag_kv_params *ag_spill_kv(const ag_spill *s);             /* of its cache */
 
 /* What `from` holds, `to`, which is empty, holds as well, in the same file. */
 ag_status ag_spill_copy(ag_spill *to, const ag_spill *from, ag_error *err);
 /* An empty one with the same parameters, in a file of its own, or where that has a name in this
  * one's. */
-ag_status ag_spill_create_beside(const ag_spill *s, ag_spill **out, ag_error *err);
+ag_status ag_spill_create_sibling(const ag_spill *s, ag_spill **out, ag_error *err);
 /* Everything leaves, statistics begin anew. */
 void ag_spill_clear(ag_spill *s);
 /* Tokens from `position` on have left the sequence. */
@@ -44,16 +44,16 @@ void ag_spill_expire(ag_spill *s, uint32_t position);
 
 /* Slots slots[0..n), ascending, of a head are going to leave. Where the file or the memory for
  * blocks is full, the oldest of the head that has most leave for them. */
-void ag_spill_take(ag_spill *s, const ag_score_sums *sums, uint32_t layer, uint32_t head,
-                   const uint32_t *slots, uint32_t n);
-/* Those of the last ag_spill_take(), which was of this head, have not left after all. */
-void ag_spill_take_back(ag_spill *s, uint32_t layer, uint32_t head);
+void ag_spill_store(ag_spill *s, const ag_score_sums *sums, uint32_t layer, uint32_t head,
+                    const uint32_t *slots, uint32_t n);
+/* Those of the last ag_spill_store(), which was of this head, have not left after all. */
+void ag_spill_cancel_store(ag_spill *s, uint32_t layer, uint32_t head);
 
 /* A head's blocks, in no order. */
 uint32_t ag_spill_n_blocks(const ag_spill *s, uint32_t layer, uint32_t head);
 bool ag_spill_is_empty(const ag_spill *s);
 /* Of block i: the sketch of its keys, and how many slots it has at most. */
-const void *ag_spill_sketch_of(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i);
+const void *ag_spill_key_bounds(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i);
 uint32_t ag_spill_n_slots(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i);
 
 /* A block that has been read, in memory of its own. */
@@ -73,7 +73,7 @@ void ag_spilled_rows_layout(ag_spilled_rows *r, ag_dtype k_type, ag_dtype v_type
                             uint32_t n);
 /* Block i of the head, whose place the head's last block takes, leaves the spill; false if it could
  * not be read and is lost. */
-bool ag_spill_recall(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_spilled_rows *out);
+bool ag_spill_reload(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_spilled_rows *out);
 /* The same of a block that stays. */
 bool ag_spill_read(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_spilled_rows *out);
 /* Rows from elsewhere become blocks of the head. */

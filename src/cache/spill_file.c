@@ -14,28 +14,29 @@
 
 struct ag_spill_file {
     uint32_t users;
-    int fd;        /* -1: there is none */
-    bool tried;    /* to make one */
-    char *path;    /* owned */
-    bool has_name; /* it is removed at the end */
+    int fd;         /* -1: there is none */
+    bool is_opened; /* to make one */
+    char *path;     /* owned */
+    bool has_name;  /* it is removed at the end */
     ag_file_info identity;
     size_t record_bytes;
-    uint32_t most;    /* records */
-    uint32_t n;       /* that the file reaches to */
-    uint32_t *unused; /* owned; [n_unused] of these */
+    uint32_t max_records; /* records */
+    uint32_t n;           /* that the file reaches to */
+    uint32_t *unused;     /* owned; [n_unused] of these */
     uint32_t n_unused, cap;
     char trouble[256]; /* empty: none */
-    bool is_said;
+    bool is_reported;
 };
 
-uint64_t ag_spill_sum(const void *bytes, size_t n) {
+uint64_t ag_spill_checksum(const void *bytes, size_t n) {
     ag_checksum sum;
     ag_checksum_begin(&sum);
     ag_checksum_add(&sum, bytes, n);
     return ag_checksum_value(&sum);
 }
 
-__attribute__((format(printf, 2, 3))) static bool fail(ag_spill_file *f, const char *fmt, ...) {
+__attribute__((format(printf, 2, 3))) static bool record_trouble(ag_spill_file *f, const char *fmt,
+                                                                 ...) {
     va_list args;
     if (f->trouble[0]) return false;
     va_start(args, fmt);
@@ -47,11 +48,11 @@ __attribute__((format(printf, 2, 3))) static bool fail(ag_spill_file *f, const c
 /* ---- the file ---- */
 
 static void open_file(ag_spill_file *f) {
-    f->tried = true;
+    f->is_opened = true;
     const bool is_directory = ag_file_is_directory(f->path);
     f->fd = is_directory ? ag_fd_create_unnamed(f->path) : ag_fd_create(f->path);
     if (f->fd < 0) {
-        fail(f, "%s: no spill file can be made: %s", f->path, strerror(errno));
+        record_trouble(f, "%s: no spill file can be made: %s", f->path, strerror(errno));
         return;
     }
     f->has_name = !is_directory && ag_fd_stat(f->fd, &f->identity);
@@ -60,11 +61,11 @@ static void open_file(ag_spill_file *f) {
 ag_spill_file *ag_spill_file_create(const char *path, size_t record_bytes, uint64_t max_bytes) {
     ag_spill_file *f = ag_calloc(1, sizeof *f);
     if (!f) return NULL;
-    const uint64_t most = max_bytes ? max_bytes / record_bytes : UINT64_MAX;
+    const uint64_t max_records = max_bytes ? max_bytes / record_bytes : UINT64_MAX;
     f->users = 1;
     f->fd = -1;
     f->record_bytes = record_bytes;
-    f->most = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+    f->max_records = max_records < UINT32_MAX ? (uint32_t)max_records : UINT32_MAX;
     f->path = ag_strdup(path);
     if (f->path) return f;
     ag_spill_file_release(f);
@@ -76,10 +77,10 @@ ag_spill_file *ag_spill_file_share(ag_spill_file *f) {
     return f;
 }
 
-ag_spill_file *ag_spill_file_beside(ag_spill_file *f) {
+ag_spill_file *ag_spill_file_sibling(ag_spill_file *f) {
     if (!ag_file_is_directory(f->path)) return ag_spill_file_share(f);
     ag_spill_file *other = ag_spill_file_create(f->path, f->record_bytes, 0);
-    if (other) other->most = f->most;
+    if (other) other->max_records = f->max_records;
     return other;
 }
 
@@ -100,43 +101,46 @@ void ag_spill_file_release(ag_spill_file *f) {
 
 /* ---- records ---- */
 
-static uint64_t place_of(const ag_spill_file *f, uint32_t record) {
+static uint64_t record_offset(const ag_spill_file *f, uint32_t record) {
     return (uint64_t)record * f->record_bytes;
 }
 
 static bool write_all(ag_spill_file *f, const void *bytes, size_t n, uint64_t at) {
-    if (!f->tried) open_file(f);
+    if (!f->is_opened) open_file(f);
     if (f->fd < 0) return false;
     if (!ag_file_may_reach(at + n))
-        return fail(f, "%s: the spill file cannot grow: %s", f->path, strerror(EFBIG));
+        return record_trouble(f, "%s: the spill file cannot grow: %s", f->path, strerror(EFBIG));
     if (ag_fd_write_at(f->fd, at, bytes, n)) return true;
-    return fail(f, "%s: the spill file cannot be written: %s", f->path, strerror(errno));
+    return record_trouble(f, "%s: the spill file cannot be written: %s", f->path, strerror(errno));
 }
 
 /* A list that has a place for every record, so that freeing one cannot fail. */
-static bool have_list(ag_spill_file *f, uint32_t n) {
+static bool reserve_unused(ag_spill_file *f, uint32_t n) {
     if (n <= f->cap) return true;
     const uint32_t cap = n < UINT32_MAX / 2 ? 2 * n : UINT32_MAX;
     uint32_t *more = ag_realloc(f->unused, cap * sizeof *more);
-    if (!more) return fail(f, "%s: no memory for %" PRIu32 " records", f->path, cap);
+    if (!more) return record_trouble(f, "%s: no memory for %" PRIu32 " records", f->path, cap);
     f->unused = more;
     f->cap = cap;
     return true;
 }
 
-bool ag_spill_file_is_full(const ag_spill_file *f) { return !f->n_unused && f->n == f->most; }
+bool ag_spill_file_is_full(const ag_spill_file *f) {
+    return !f->n_unused && f->n == f->max_records;
+}
 
-void ag_spill_file_say_full(ag_spill_file *f) {
-    fail(f, "%s: the spill file has reached its limit, and what is in it is of other sessions",
-         f->path);
+void ag_spill_file_report_full(ag_spill_file *f) {
+    record_trouble(
+        f, "%s: the spill file has reached its limit, and what is in it is of other sessions",
+        f->path);
 }
 
 bool ag_spill_file_put(ag_spill_file *f, const void *bytes, size_t n, uint32_t *record) {
     if (ag_spill_file_is_full(f)) return false;
     const bool grows = !f->n_unused;
-    if (grows && !have_list(f, f->n + 1)) return false;
+    if (grows && !reserve_unused(f, f->n + 1)) return false;
     *record = grows ? f->n : f->unused[f->n_unused - 1];
-    if (!write_all(f, bytes, n, place_of(f, *record))) return false;
+    if (!write_all(f, bytes, n, record_offset(f, *record))) return false;
     if (grows) f->n++;
     else f->n_unused--;
     return true;
@@ -144,11 +148,11 @@ bool ag_spill_file_put(ag_spill_file *f, const void *bytes, size_t n, uint32_t *
 
 bool ag_spill_file_get(ag_spill_file *f, uint32_t record, void *bytes, size_t n, uint64_t sum) {
     size_t got;
-    if (!ag_fd_read_at(f->fd, place_of(f, record), bytes, n, &got))
-        return fail(f, "%s: the spill file cannot be read: %s", f->path, strerror(errno));
-    if (got < n) return fail(f, "%s: the spill file is cut off", f->path);
-    if (ag_spill_sum(bytes, n) == sum) return true;
-    return fail(f, "%s: the spill file is damaged", f->path);
+    if (!ag_fd_read_at(f->fd, record_offset(f, record), bytes, n, &got))
+        return record_trouble(f, "%s: the spill file cannot be read: %s", f->path, strerror(errno));
+    if (got < n) return record_trouble(f, "%s: the spill file is cut off", f->path);
+    if (ag_spill_checksum(bytes, n) == sum) return true;
+    return record_trouble(f, "%s: the spill file is damaged", f->path);
 }
 
 void ag_spill_file_free(ag_spill_file *f, uint32_t record) {
@@ -159,13 +163,15 @@ void ag_spill_file_free(ag_spill_file *f, uint32_t record) {
     (void)ag_fd_truncate(f->fd, 0);
 }
 
-const char *ag_spill_file_news(ag_spill_file *f) {
-    if (f->is_said || !f->trouble[0]) return NULL;
-    f->is_said = true;
+const char *ag_spill_file_unreported_trouble(ag_spill_file *f) {
+    if (f->is_reported || !f->trouble[0]) return NULL;
+    f->is_reported = true;
     return f->trouble;
 }
 
-uint64_t ag_spill_file_bytes(const ag_spill_file *f) { return place_of(f, f->n - f->n_unused); }
+uint64_t ag_spill_file_bytes(const ag_spill_file *f) {
+    return record_offset(f, f->n - f->n_unused);
+}
 
 const char *ag_spill_file_trouble(const ag_spill_file *f) {
     return f->trouble[0] ? f->trouble : NULL;

@@ -18,7 +18,7 @@ ag_spill_file *ag_spill_file_create(const char *path, size_t record_bytes, uint6
 ag_spill_file *ag_spill_file_share(ag_spill_file *f); /* returns f */
 /* Another one in the same directory; where the path is no directory, the same one. Counted. NULL
  * without memory. */
-ag_spill_file *ag_spill_file_beside(ag_spill_file *f);
+ag_spill_file *ag_spill_file_sibling(ag_spill_file *f);
 void ag_spill_file_release(ag_spill_file *f); /* NULL is fine */
 
 /* n bytes, at most record_bytes, of a record that becomes used. */
@@ -29,14 +29,14 @@ void ag_spill_file_free(ag_spill_file *f, uint32_t record);
 /* Whether max_bytes alone keeps a record from being put. */
 bool ag_spill_file_is_full(const ag_spill_file *f);
 /* A failure: it is full of what others need. */
-void ag_spill_file_say_full(ag_spill_file *f);
+void ag_spill_file_report_full(ag_spill_file *f);
 
 uint64_t ag_spill_file_bytes(const ag_spill_file *f); /* of used records */
 /* The first failure, or NULL; borrowed. */
 const char *ag_spill_file_trouble(const ag_spill_file *f);
 /* The same, once. */
-const char *ag_spill_file_news(ag_spill_file *f);
+const char *ag_spill_file_unreported_trouble(ag_spill_file *f);
 
-uint64_t ag_spill_sum(const void *bytes, size_t n);
+uint64_t ag_spill_checksum(const void *bytes, size_t n);
 
 #endif

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Before each block: its slots, how many of them are good, and its types. */
-enum { HEAD_NUMBERS = 3, KEYS_Q8_0 = 1, VALUES_Q4_0 = 2 };
+enum { HEADER_NUMBERS = 3, KEYS_Q8_0 = 1, VALUES_Q4_0 = 2 };
 
 static ag_status put_number(ag_put_fn put, void *user, uint32_t number, ag_error *err) {
     unsigned char bytes[4];
@@ -30,7 +30,7 @@ uint64_t ag_spill_saved_bytes(const ag_spill *s) {
             for (uint32_t i = 0; i < ag_spill_n_blocks(s, l, h); i++) {
                 ag_dtype k_type, v_type;
                 ag_spill_block_types(s, l, h, i, &k_type, &v_type);
-                n += HEAD_NUMBERS * sizeof(uint32_t) +
+                n += HEADER_NUMBERS * sizeof(uint32_t) +
                      ag_spilled_bytes(k_type, v_type, kv->layers[l].head_dim,
                                       ag_spill_n_slots(s, l, h, i));
             }
@@ -79,34 +79,34 @@ typedef struct loading {
     ag_spill *spill;          /* NULL: nobody wants them */
     const ag_kv_cache *cache; /* whose slots are there already */
     const ag_kv_params *kv;
-    uint64_t left; /* bytes */
+    uint64_t remaining; /* bytes */
     uint32_t position;
     const char *name;
     ag_get_fn get;
     void *user;
     ag_spilled_rows block; /* owned; the one at hand */
-    uint32_t *held;        /* owned; [n_held] positions of the head at hand, in no order */
-    size_t n_held, held_cap;
+    uint32_t *cached;      /* owned; [n_held] positions of the head at hand, in no order */
+    size_t n_cached, cached_cap;
 } loading;
 
-static ag_status get(loading *in, void *bytes, size_t n, ag_error *err) {
-    if (n > in->left)
+static ag_status read_bytes(loading *in, void *bytes, size_t n, ag_error *err) {
+    if (n > in->remaining)
         return AG_FAIL(err, FORMAT, "%s: damaged: spilled blocks pass their end", in->name);
-    in->left -= n;
+    in->remaining -= n;
     return in->get(in->user, bytes, n, err);
 }
 
-static ag_status get_numbers(loading *in, uint32_t *numbers, size_t n, ag_error *err) {
+static ag_status read_numbers(loading *in, uint32_t *numbers, size_t n, ag_error *err) {
     for (size_t i = 0; i < n; i++) {
         unsigned char bytes[4];
-        AG_TRY(get(in, bytes, sizeof bytes, err));
+        AG_TRY(read_bytes(in, bytes, sizeof bytes, err));
         numbers[i] = (uint32_t)ag_get_number(bytes, sizeof bytes);
     }
     return AG_OK;
 }
 
-static ag_status check_positions(const loading *in, const uint32_t *positions, uint32_t n,
-                                 ag_error *err) {
+static ag_status check_spilled_positions(const loading *in, const uint32_t *positions, uint32_t n,
+                                         ag_error *err) {
     for (uint32_t i = 0; i < n; i++) {
         if (positions[i] < in->position && (!i || positions[i] > positions[i - 1])) continue;
         return AG_FAIL(err, FORMAT,
@@ -116,24 +116,24 @@ static ag_status check_positions(const loading *in, const uint32_t *positions, u
     return AG_OK;
 }
 
-static ag_status hold(loading *in, const uint32_t *positions, uint32_t n, ag_error *err) {
-    if (in->n_held + n > in->held_cap) {
-        const size_t cap = 2 * (in->n_held + n);
-        uint32_t *more = ag_realloc(in->held, cap * sizeof *more);
+static ag_status add_cached(loading *in, const uint32_t *positions, uint32_t n, ag_error *err) {
+    if (in->n_cached + n > in->cached_cap) {
+        const size_t cap = 2 * (in->n_cached + n);
+        uint32_t *more = ag_realloc(in->cached, cap * sizeof *more);
         if (!more) return AG_FAIL(err, NOMEM, "positions of %zu slots", cap);
-        in->held = more;
-        in->held_cap = cap;
+        in->cached = more;
+        in->cached_cap = cap;
     }
-    memcpy(in->held + in->n_held, positions, n * sizeof *positions);
-    in->n_held += n;
+    memcpy(in->cached + in->n_cached, positions, n * sizeof *positions);
+    in->n_cached += n;
     return AG_OK;
 }
 
-static ag_status hold_resident(loading *in, uint32_t layer, uint32_t head, ag_error *err) {
-    in->n_held = 0;
+static ag_status add_resident(loading *in, uint32_t layer, uint32_t head, ag_error *err) {
+    in->n_cached = 0;
     for (uint32_t s = 0; s < ag_kv_cache_n_slots(in->cache, layer, head); s++) {
         const uint32_t position = ag_kv_cache_position(in->cache, layer, head, s);
-        AG_TRY(hold(in, &position, 1, err));
+        AG_TRY(add_cached(in, &position, 1, err));
     }
     return AG_OK;
 }
@@ -144,40 +144,40 @@ static int ascending(const void *a, const void *b) {
 }
 
 /* A slot is in the cache or in one block. */
-static ag_status check_once(loading *in, ag_error *err) {
-    if (in->n_held) qsort(in->held, in->n_held, sizeof *in->held, ascending);
-    for (size_t i = 1; i < in->n_held; i++) {
-        if (in->held[i] != in->held[i - 1]) continue;
+static ag_status check_unique(loading *in, ag_error *err) {
+    if (in->n_cached) qsort(in->cached, in->n_cached, sizeof *in->cached, ascending);
+    for (size_t i = 1; i < in->n_cached; i++) {
+        if (in->cached[i] != in->cached[i - 1]) continue;
         return AG_FAIL(err, FORMAT, "%s: damaged: the slot of position %u is there twice", in->name,
-                       in->held[i]);
+                       in->cached[i]);
     }
     return AG_OK;
 }
 
 static ag_status load_block(loading *in, uint32_t layer, uint32_t head, ag_error *err) {
     const uint32_t dim = in->kv->layers[layer].head_dim;
-    uint32_t numbers[HEAD_NUMBERS];
-    AG_TRY(get_numbers(in, numbers, HEAD_NUMBERS, err));
-    const uint32_t n = numbers[0], n_good = numbers[1], types = numbers[2];
+    uint32_t numbers[HEADER_NUMBERS];
+    AG_TRY(read_numbers(in, numbers, HEADER_NUMBERS, err));
+    const uint32_t n = numbers[0], n_valid = numbers[1], types = numbers[2];
     const ag_dtype k_type = types & KEYS_Q8_0 ? AG_Q8_0 : in->kv->k_type;
     const ag_dtype v_type = types & VALUES_Q4_0 ? AG_Q4_0 : in->kv->v_type;
     const bool fits = types <= (KEYS_Q8_0 | VALUES_Q4_0) && !(dim % ag_dtype_block(k_type)) &&
                       !(dim % ag_dtype_block(v_type)) &&
                       ag_dtype_row_bytes(k_type, dim) <= ag_dtype_row_bytes(in->kv->k_type, dim) &&
                       ag_dtype_row_bytes(v_type, dim) <= ag_dtype_row_bytes(in->kv->v_type, dim);
-    if (!n || n > AG_SPILL_MAX_SLOTS || n_good > n || !fits) {
+    if (!n || n > AG_SPILL_MAX_SLOTS || n_valid > n || !fits) {
         return AG_FAIL(err, FORMAT, "%s: damaged: a spilled block of %u slots, %u of them good",
-                       in->name, n, n_good);
+                       in->name, n, n_valid);
     }
     ag_kv_rows *rows = &in->block.rows;
-    AG_TRY(get(in, in->block.bytes, ag_spilled_bytes(k_type, v_type, dim, n), err));
+    AG_TRY(read_bytes(in, in->block.bytes, ag_spilled_bytes(k_type, v_type, dim, n), err));
     ag_spilled_rows_layout(&in->block, k_type, v_type, dim, n);
-    rows->n = n_good;
-    AG_TRY(check_positions(in, rows->positions, n_good, err));
-    if (!in->spill || !n_good) return AG_OK;
-    AG_TRY(ag_check_saved_rows(in->kv->k_type, k_type, rows->k, n_good, dim, in->name, err));
-    AG_TRY(ag_check_saved_rows(in->kv->v_type, v_type, rows->v, n_good, dim, in->name, err));
-    AG_TRY(hold(in, rows->positions, n_good, err));
+    rows->n = n_valid;
+    AG_TRY(check_spilled_positions(in, rows->positions, n_valid, err));
+    if (!in->spill || !n_valid) return AG_OK;
+    AG_TRY(ag_check_saved_rows(in->kv->k_type, k_type, rows->k, n_valid, dim, in->name, err));
+    AG_TRY(ag_check_saved_rows(in->kv->v_type, v_type, rows->v, n_valid, dim, in->name, err));
+    AG_TRY(add_cached(in, rows->positions, n_valid, err));
     ag_spill_add(in->spill, layer, head, rows, in->block.sums);
     return AG_OK;
 }
@@ -186,15 +186,15 @@ static ag_status load_all(loading *in, ag_error *err) {
     for (uint32_t l = 0; l < in->kv->n_layers; l++) {
         for (uint32_t h = 0; h < in->kv->layers[l].n_kv_heads; h++) {
             uint32_t n;
-            AG_TRY(get_numbers(in, &n, 1, err));
-            if (in->spill && n) AG_TRY(hold_resident(in, l, h, err));
+            AG_TRY(read_numbers(in, &n, 1, err));
+            if (in->spill && n) AG_TRY(add_resident(in, l, h, err));
             for (uint32_t i = 0; i < n; i++) AG_TRY(load_block(in, l, h, err));
-            if (in->spill && n) AG_TRY(check_once(in, err));
+            if (in->spill && n) AG_TRY(check_unique(in, err));
         }
     }
-    if (!in->left) return AG_OK;
+    if (!in->remaining) return AG_OK;
     return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes behind spilled blocks", in->name,
-                   in->left);
+                   in->remaining);
 }
 
 ag_status ag_spill_load(ag_spill *s, const ag_kv_cache *cache, uint64_t n_bytes, uint32_t position,
@@ -203,7 +203,7 @@ ag_status ag_spill_load(ag_spill *s, const ag_kv_cache *cache, uint64_t n_bytes,
     loading in = {.spill = s,
                   .cache = cache,
                   .kv = ag_kv_cache_params(cache),
-                  .left = n_bytes,
+                  .remaining = n_bytes,
                   .position = position,
                   .name = name,
                   .get = get_fn,
@@ -211,6 +211,6 @@ ag_status ag_spill_load(ag_spill *s, const ag_kv_cache *cache, uint64_t n_bytes,
     ag_status st = ag_spilled_rows_create(in.kv, &in.block, err);
     if (st == AG_OK) st = load_all(&in, err);
     ag_spilled_rows_release(&in.block);
-    ag_free(in.held);
+    ag_free(in.cached);
     return st;
 }

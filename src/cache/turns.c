@@ -11,7 +11,7 @@ void ag_turns_release(ag_turns *t) {
     *t = (ag_turns){0};
 }
 
-static ag_status make_place(ag_turns *t, size_t n, ag_error *err) {
+static ag_status reserve_turns(ag_turns *t, size_t n, ag_error *err) {
     if (n <= t->cap) return AG_OK;
     const size_t cap = n < 16 ? 16 : 2 * n;
     uint32_t *grown =
@@ -29,7 +29,7 @@ ag_status ag_turns_add(ag_turns *t, uint32_t position, ag_error *err) {
                        position, last);
     }
     if (t->n && position == last) return AG_OK;
-    AG_TRY(make_place(t, t->n + 1, err));
+    AG_TRY(reserve_turns(t, t->n + 1, err));
     t->first[t->n++] = position;
     return AG_OK;
 }
@@ -39,7 +39,7 @@ void ag_turns_truncate(ag_turns *t, uint32_t position) {
 }
 
 ag_status ag_turns_copy(ag_turns *to, const ag_turns *from, ag_error *err) {
-    AG_TRY(make_place(to, from->n, err));
+    AG_TRY(reserve_turns(to, from->n, err));
     if (from->n) memcpy(to->first, from->first, from->n * sizeof *from->first);
     to->n = from->n;
     return AG_OK;

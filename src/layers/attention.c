@@ -2,7 +2,7 @@
 #include "layers/attention.h"
 
 #include "cache/eviction/chunk_scores.h"
-#include "cache/recall.h"
+#include "cache/reload.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
 #include "core/hadamard.h"
@@ -94,40 +94,40 @@ static ag_status append_to_cache(const ag_sequence *s, uint32_t layer, const ag_
     return ag_kv_cache_update(s->cache, layer, &k_new, &v_new, positions + s->row0, err);
 }
 
-static ag_attention_seq part_of(const ag_sequence *s, const ag_attention_layer *l,
-                                const uint32_t *positions) {
+static ag_attention_seq attention_seq_of(const ag_sequence *s, const ag_attention_layer *l,
+                                         const uint32_t *positions) {
     const uint32_t layer = l->index;
-    ag_attention_seq part = {
+    ag_attention_seq seq = {
         .row0 = s->row0,
         .n_rows = s->n,
         .visible_until = positions + s->row0,
         .visible_from = l->visible_from ? l->visible_from + s->row0 : NULL,
     };
-    if (!s->scores.chunks) ag_score_sums_of_layer(&s->scores, layer, &part);
-    ag_kv_cache_get_view(s->cache, layer, &part.kv);
-    return part;
+    if (!s->scores.chunks) ag_score_sums_set_layer(&s->scores, layer, &seq);
+    ag_kv_cache_get_view(s->cache, layer, &seq.kv);
+    return seq;
 }
 
 /* Before attention itself, whose place its output takes until then. */
 static ag_status attend_chunks(const ag_sequence *s, const ag_attention_layer *l,
                                const ag_tensor *q, ag_tensor *out, ag_error *err) {
-    ag_attention_seq part = {0};
+    ag_attention_seq seq = {0};
     ag_tensor q_rows, out_rows;
     if (!s->scores.chunks) return AG_OK;
     AG_TRY(rows_of_sequence(&q_rows, s, q, err));
     AG_TRY(rows_of_sequence(&out_rows, s, out, err));
-    ag_score_sums_of_layer(&s->scores, l->index, &part);
-    ag_kv_cache_get_view(s->cache, l->index, &part.kv);
-    return ag_chunk_scores_add(s->scores.chunks, l->index, &q_rows, &out_rows, &part, &l->params,
+    ag_score_sums_set_layer(&s->scores, l->index, &seq);
+    ag_kv_cache_get_view(s->cache, l->index, &seq.kv);
+    return ag_chunk_scores_add(s->scores.chunks, l->index, &q_rows, &out_rows, &seq, &l->params,
                                err);
 }
 
-static ag_status recall(const ag_sequence *s, const ag_attention_layer *l, const ag_tensor *q,
-                        ag_error *err) {
+static ag_status reload_spilled(const ag_sequence *s, const ag_attention_layer *l,
+                                const ag_tensor *q, ag_error *err) {
     ag_tensor q_rows;
-    if (!s->scores.recall) return AG_OK;
+    if (!s->scores.reloader) return AG_OK;
     AG_TRY(rows_of_sequence(&q_rows, s, q, err));
-    return ag_recall_layer(s->scores.recall, l->index, &q_rows, l->params.scale, err);
+    return ag_reloader_run_layer(s->scores.reloader, l->index, &q_rows, l->params.scale, err);
 }
 
 ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
@@ -138,22 +138,22 @@ ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
     const uint32_t *positions = ws->positions;
     AG_TRY(by_heads(&q_heads, q, layer->n_heads, layer->head_dim, err));
     AG_TRY(by_heads(&out_heads, out, layer->n_heads, layer->head_dim, err));
-    const bool own = !layer->shares_kv;
-    if (own) AG_TRY(by_heads(&k_heads, k, layer->n_kv_heads, layer->head_dim, err));
-    if (own) AG_TRY(by_heads(&v_heads, v, layer->n_kv_heads, layer->head_dim, err));
-    for (size_t i = 0; own && i < n_seqs; i++) {
+    const bool has_kv = !layer->shares_kv;
+    if (has_kv) AG_TRY(by_heads(&k_heads, k, layer->n_kv_heads, layer->head_dim, err));
+    if (has_kv) AG_TRY(by_heads(&v_heads, v, layer->n_kv_heads, layer->head_dim, err));
+    for (size_t i = 0; has_kv && i < n_seqs; i++) {
         AG_TRY(keep_unrotated(&seqs[i], layer->index, &k_heads, positions, err));
     }
     AG_TRY(rotate_heads(be, layer, seqs, n_seqs, positions, &q_heads, &k_heads, err));
     AG_TRY(scale_queries(be, layer, positions, &q_heads, err));
     for (size_t i = 0; i < n_seqs; i++) {
-        AG_TRY(hadamard_rotate(be, &seqs[i], &q_heads, own ? &k_heads : NULL, err));
-        if (own) {
+        AG_TRY(hadamard_rotate(be, &seqs[i], &q_heads, has_kv ? &k_heads : NULL, err));
+        if (has_kv) {
             AG_TRY(append_to_cache(&seqs[i], layer->index, &k_heads, &v_heads, positions, err));
             AG_TRY(attend_chunks(&seqs[i], layer, &q_heads, &out_heads, err));
-            AG_TRY(recall(&seqs[i], layer, &q_heads, err));
+            AG_TRY(reload_spilled(&seqs[i], layer, &q_heads, err));
         }
-        ws->attention[i] = part_of(&seqs[i], layer, positions);
+        ws->attention[i] = attention_seq_of(&seqs[i], layer, positions);
     }
     return ag_take_error(
         be, ag_attention(be, &out_heads, &q_heads, ws->attention, n_seqs, &layer->params), err);

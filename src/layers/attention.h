@@ -19,7 +19,7 @@ typedef struct ag_sequence {
     const atomic_bool *cancel;  /* NULL, or asked on the way: true ends the pass */
     ag_layer_state *state;      /* of layers without keys and values; NULL: there are none */
     bool is_long;               /* turns by the frequencies for long texts */
-    size_t n_unwanted;          /* of the first ones nobody asks what comes out of the pass */
+    size_t n_without_output;    /* of the first ones nobody asks what comes out of the pass */
     size_t row0;                /* of the pass's rows; set by the pass */
     /* Set by the pass: the first token that has a result, and its row among the results. */
     size_t first_result, result_row;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "layers/wanted.h"
+#include "layers/output_rows.h"
 
 #include "core/backend_ops.h"
 #include "core/fail.h"
@@ -7,24 +7,24 @@
 #include <string.h>
 
 /* An observer of products sees them for every row. */
-static size_t n_wanted(const ag_pass *pass) {
+static size_t n_output_rows(const ag_pass *pass) {
     size_t n = 0;
     if (pass->backend->observe) return pass->n_rows;
     for (size_t i = 0; i < pass->n_seqs; i++) {
         if (pass->seqs[i].scores.sums) return pass->n_rows;
-        n += pass->seqs[i].n - pass->seqs[i].n_unwanted;
+        n += pass->seqs[i].n - pass->seqs[i].n_without_output;
     }
     return n;
 }
 
 /* Wanted rows of a value move to its beginning. Rows of sequences are in order, so that none is
  * written over before it has moved. */
-static ag_status gather(const ag_pass *pass, ag_tensor *rows, ag_error *err) {
+static ag_status gather_rows(const ag_pass *pass, ag_tensor *rows, ag_error *err) {
     const size_t cols = ag_shape_cols(&rows->shape);
     size_t to = 0;
     for (size_t i = 0; i < pass->n_seqs; i++) {
         const ag_sequence *s = &pass->seqs[i];
-        const size_t n = s->n - s->n_unwanted, from = s->row0 + s->n_unwanted;
+        const size_t n = s->n - s->n_without_output, from = s->row0 + s->n_without_output;
         if (n && from != to) {
             AG_TRY(ag_take_error(
                 pass->backend,
@@ -35,43 +35,43 @@ static ag_status gather(const ag_pass *pass, ag_tensor *rows, ag_error *err) {
     return AG_OK;
 }
 
-static void gather_numbers(const ag_pass *pass, uint32_t *numbers) {
+static void gather_indices(const ag_pass *pass, uint32_t *indices) {
     size_t to = 0;
     for (size_t i = 0; i < pass->n_seqs; i++) {
         const ag_sequence *s = &pass->seqs[i];
-        const size_t n = s->n - s->n_unwanted;
-        memmove(numbers + to, numbers + s->row0 + s->n_unwanted, n * sizeof *numbers);
+        const size_t n = s->n - s->n_without_output;
+        memmove(indices + to, indices + s->row0 + s->n_without_output, n * sizeof *indices);
         to += n;
     }
 }
 
-static void narrow_sequences(ag_pass *pass) {
+static void select_sequences(ag_pass *pass) {
     size_t n = 0, n_rows = 0;
     for (size_t i = 0; i < pass->n_seqs; i++) {
         ag_sequence s = pass->seqs[i];
-        if (s.n == s.n_unwanted) continue;
-        s.position += (uint32_t)s.n_unwanted;
-        s.n -= s.n_unwanted;
+        if (s.n == s.n_without_output) continue;
+        s.position += (uint32_t)s.n_without_output;
+        s.n -= s.n_without_output;
         s.row0 = n_rows;
         n_rows += s.n;
-        pass->narrowed[n++] = s;
+        pass->selected[n++] = s;
     }
-    pass->seqs = pass->narrowed;
+    pass->seqs = pass->selected;
     pass->n_seqs = n;
     pass->n_rows = n_rows;
 }
 
-ag_status ag_narrow_pass_to_wanted(ag_pass *pass, ag_error *err) {
+ag_status ag_select_output_rows(ag_pass *pass, ag_error *err) {
     const ag_program *p = pass->program;
     ag_workspace *ws = pass->ws;
-    if (n_wanted(pass) == pass->n_rows) return AG_OK;
+    if (n_output_rows(pass) == pass->n_rows) return AG_OK;
     for (uint32_t i = 0; i < p->n_live; i++) {
         ag_tensor value = ag_pass_value(pass, p->live[i]);
-        AG_TRY(gather(pass, &value, err));
+        AG_TRY(gather_rows(pass, &value, err));
     }
-    gather_numbers(pass, ws->positions);
+    gather_indices(pass, ws->positions);
     for (size_t w = 0; w < ws->shape.n_windows; w++)
-        gather_numbers(pass, ws->visible_from + w * ws->shape.n_rows);
-    narrow_sequences(pass);
+        gather_indices(pass, ws->visible_from + w * ws->shape.n_rows);
+    select_sequences(pass);
     return AG_OK;
 }

@@ -29,7 +29,7 @@ typedef struct ag_pass {
     size_t n_rows;
     const ag_sequence *seqs;
     size_t n_seqs;
-    ag_sequence *narrowed;  /* space for as many sequences: those that go on from `cut` */
+    ag_sequence *selected;  /* space for as many sequences: those that go on from `cut` */
     const ag_op_hook *hook; /* NULL: none */
 } ag_pass;
 

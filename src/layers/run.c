@@ -3,8 +3,8 @@
 
 #include "core/backend_ops.h"
 #include "core/fail.h"
+#include "layers/output_rows.h"
 #include "layers/state_ops.h"
-#include "layers/wanted.h"
 
 /* The tensors of an operation's operands. */
 typedef struct operands {
@@ -121,7 +121,7 @@ static ag_status execute(const ag_pass *pass, const ag_op *op, ag_error *err) {
 
 /* ---- the order ---- */
 
-static bool is_one(const ag_pass *pass, const ag_op *op) {
+static bool is_identity(const ag_pass *pass, const ag_op *op) {
     return op->code == AG_OP_SCALE && pass->weights[op->w[0]].number == 1;
 }
 
@@ -131,7 +131,7 @@ static ag_status add_and_norm(const ag_pass *pass, uint32_t i, uint32_t *next, a
     const ag_op *add = &p->ops[i];
     const uint32_t n = ag_program_norm_of_sum(p, i);
     const ag_op *norm_op = &p->ops[n];
-    const bool fits = n == i + 1 || (n == i + 2 && is_one(pass, &p->ops[i + 1]));
+    const bool fits = n == i + 1 || (n == i + 2 && is_identity(pass, &p->ops[i + 1]));
     *next = fits ? n + 1 : i + 1;
     if (!fits) return execute(pass, add, err);
     operands at, to;
@@ -159,10 +159,10 @@ ag_status ag_run_program(ag_pass *pass, ag_error *err) {
         next = i + 1;
         if (op->flags & AG_OP_LAYER_BEGINS && is_cancelled(pass))
             return AG_FAIL(err, CANCELLED, "cancelled before layer %u", op->layer);
-        if (i == p->cut) AG_TRY(ag_narrow_pass_to_wanted(pass, err));
+        if (i == p->cut) AG_TRY(ag_select_output_rows(pass, err));
         if (!pass->n_rows) return AG_OK;
         if (op->code == AG_OP_ADD) AG_TRY(add_and_norm(pass, i, &next, err));
-        else if (!is_one(pass, op)) AG_TRY(execute(pass, op, err));
+        else if (!is_identity(pass, op)) AG_TRY(execute(pass, op, err));
         AG_TRY(ag_op_hook_call(pass->hook, i, next, err));
     }
     return AG_OK;

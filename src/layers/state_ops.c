@@ -45,8 +45,8 @@ static const ag_tensor *weight_of(const state_op *s, int i) {
 }
 
 /* The state is the convolution's. */
-static ag_status convolve(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0, bool restoring,
-                          ag_tensor *state, ag_error *err) {
+static ag_status run_conv_rows(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0,
+                               bool restoring, ag_tensor *state, ag_error *err) {
     (void)restoring; /* the output is overwritten then */
     const state_op *s = user;
     ag_backend *be = s->pass->backend;
@@ -58,12 +58,12 @@ static ag_status convolve(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0
 ag_status ag_run_short_conv(const ag_pass *pass, const ag_op *op, const ag_tensor *in,
                             ag_tensor *out, ag_error *err) {
     state_op s = {pass, op, out};
-    return run_sequences(&s, in, 1, convolve, err);
+    return run_sequences(&s, in, 1, run_conv_rows, err);
 }
 
 /* in: qkv, a, b. The state is the convolution's, then the matrices. */
-static ag_status update(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0, bool restoring,
-                        ag_tensor *state, ag_error *err) {
+static ag_status run_delta_rows(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0,
+                                bool restoring, ag_tensor *state, ag_error *err) {
     (void)restoring; /* the output is overwritten then */
     const state_op *s = user;
     const ag_delta_params *p = &s->pass->program->recurrent[s->op->params].delta;
@@ -88,5 +88,5 @@ static ag_status update(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0, 
 ag_status ag_run_delta_net(const ag_pass *pass, const ag_op *op, const ag_tensor *in,
                            ag_tensor *out, ag_error *err) {
     state_op s = {pass, op, out};
-    return run_sequences(&s, in, 3, update, err);
+    return run_sequences(&s, in, 3, run_delta_rows, err);
 }

@@ -14,10 +14,10 @@ size_t ag_workspace_bytes(const ag_workspace_shape *s) {
            (s->n_rows + 1) * s->input_dim * sizeof(float) + s->n_seqs * sizeof(ag_attention_seq);
 }
 
-static bool fits(const ag_workspace_shape *have, const ag_workspace_shape *want) {
-    return have->n_rows >= want->n_rows && have->n_seqs >= want->n_seqs &&
-           have->n_windows == want->n_windows && have->dim == want->dim &&
-           have->cols == want->cols && have->input_dim == want->input_dim;
+static bool fits(const ag_workspace_shape *current, const ag_workspace_shape *needed) {
+    return current->n_rows >= needed->n_rows && current->n_seqs >= needed->n_seqs &&
+           current->n_windows == needed->n_windows && current->dim == needed->dim &&
+           current->cols == needed->cols && current->input_dim == needed->input_dim;
 }
 
 ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_workspace_shape *shape,

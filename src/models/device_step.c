@@ -8,7 +8,7 @@
  * protected keys. */
 static bool is_step(const ag_sequence *item) {
     const ag_attention_scores *scores = &item->scores;
-    return item->n == 1 && !scores->sums && !scores->chunks && !scores->recall &&
+    return item->n == 1 && !scores->sums && !scores->chunks && !scores->reloader &&
            item->position >= ag_kv_cache_params(item->cache)->n_protected;
 }
 

@@ -135,7 +135,7 @@ static void find_results(const ag_pass *pass, ag_sequence *items, size_t n_items
     size_t row = 0;
     for (size_t i = 0; i < n_items; i++) {
         ag_sequence *s = &items[i];
-        s->first_result = all ? 0 : s->n_unwanted;
+        s->first_result = all ? 0 : s->n_without_output;
         s->result_row = row;
         row += s->n - s->first_result;
     }
@@ -153,7 +153,7 @@ ag_status ag_model_forward(ag_model *m, ag_sequence *items, size_t n_items, ag_e
                     .n_rows = n_rows,
                     .seqs = items,
                     .n_seqs = n_items,
-                    .narrowed = m->selected,
+                    .selected = m->selected,
                     .hook = m->hook};
     ag_status st = look_up_inputs(m, &pass, err);
     if (st == AG_OK) st = ag_run_program(&pass, err);

@@ -126,7 +126,7 @@ static ag_status compact_heads(const compressed *c, const ag_slot_scores *scores
         const bool last = head + 1 == scores->n_heads || scores->layer[head + 1] != l;
         if (last) AG_TRY(ag_score_sums_store(c->sums, l, false, err));
     }
-    ag_kv_give_back(c->cache);
+    ag_kv_trim_pools(c->cache);
     return AG_OK;
 }
 
@@ -214,7 +214,7 @@ static float head_maximum(const ag_session *s, const ag_slot_scores *scores, siz
 ag_status ag_session_head_maxima(ag_session *s, const int32_t *ids, size_t n_ids,
                                  const ag_compress_params *params, float *maxima, size_t n,
                                  ag_error *err) {
-    const size_t n_heads = ag_kv_extent_of(ag_kv_cache_params(s->cache)).heads;
+    const size_t n_heads = ag_kv_totals_of(ag_kv_cache_params(s->cache)).heads;
     ag_compress_params p = *params;
     ag_slot_scores scores;
     size_t n_replayed;

@@ -40,7 +40,7 @@ static bool has_window(const ag_kv_cache *c, uint32_t layer) {
 
 ag_status ag_slot_scores_create(const ag_session *s, ag_slot_scores *out, ag_error *err) {
     const ag_kv_params *kv = ag_kv_cache_params(s->cache);
-    const size_t n_heads = ag_kv_extent_of(kv).heads;
+    const size_t n_heads = ag_kv_totals_of(kv).heads;
     *out = (ag_slot_scores){.n_heads = n_heads};
     out->first = ag_calloc(n_heads + 1, sizeof *out->first);
     out->layer = ag_calloc(n_heads + 1, sizeof *out->layer);
@@ -285,12 +285,12 @@ static ag_status feed(replay *r, uint32_t start, ag_error *err) {
             .ids = r->text + at,
             .n = n,
             .position = start + at,
-            .scores = ag_score_sums_want(r->sums, 0),
+            .scores = ag_score_sums_request(r->sums, 0),
             .cancel = &s->cancelled,
             .is_long = s->is_long,
-            .n_unwanted = n,
+            .n_without_output = n,
         };
-        seq.scores.most = true;
+        seq.scores.max = true;
         seq.scores.until = r->until;
         AG_TRY(ag_model_forward(s->model, &seq, 1, err));
         r->n_fed += n;
@@ -316,7 +316,7 @@ static ag_status replay_chunk(replay *r, uint32_t begin, uint32_t end, ag_error 
 
 static ag_status allocate(replay *r, ag_error *err) {
     const size_t n_text = (size_t)n_context_tokens(r->p) + r->chunk;
-    const size_t slots = ag_kv_extent_of(ag_kv_cache_params(r->s->cache)).most_slots;
+    const size_t slots = ag_kv_totals_of(ag_kv_cache_params(r->s->cache)).max_slots;
     const size_t n = slots > r->chunk ? slots : r->chunk;
     r->text = ag_calloc(n_text, sizeof *r->text);
     r->retained = ag_calloc(n, sizeof *r->retained);

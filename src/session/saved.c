@@ -35,7 +35,7 @@ typedef struct saved_state {
 } saved_state;
 
 static size_t n_heads(const ag_session *s) {
-    return ag_kv_extent_of(ag_kv_cache_params(s->cache)).heads;
+    return ag_kv_totals_of(ag_kv_cache_params(s->cache)).heads;
 }
 
 /* Returns the size of the file for these numbers of slots. */
@@ -386,7 +386,7 @@ static ag_status get_cache(restoration *r, ag_error *err) {
     AG_TRY(ag_layer_state_load(r->layers, r->state.base, r->state.position, r->file.path,
                                ag_checksummed_get, &r->file, err));
     const ag_spill *spill = ag_cache_manager_spill(s->manager);
-    if (spill) AG_TRY(ag_spill_create_beside(spill, &r->spill, err));
+    if (spill) AG_TRY(ag_spill_create_sibling(spill, &r->spill, err));
     return ag_spill_load(r->spill, r->cache, r->state.spill_bytes, r->state.position, r->file.path,
                          ag_checksummed_get, &r->file, err);
 }
@@ -416,7 +416,7 @@ static void commit_restoration(restoration *r, ag_ids *ids) {
     r->layers = layers;
     s->position = r->state.position;
     s->is_ragged = (r->state.flags & RAGGED) != 0;
-    ag_cache_manager_set_uneven(s->manager, s->is_ragged);
+    ag_cache_manager_set_ragged(s->manager, s->is_ragged);
     s->prompt_remaining = 0;
     s->logits.location = r->logits ? AG_LOGITS_ON_HOST : AG_LOGITS_ABSENT;
     s->logits.top.known = false;

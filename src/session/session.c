@@ -92,7 +92,7 @@ static ag_status complete_params(const ag_model_info *info, const ag_session_par
         return AG_FAIL(err, INVALID, "prefill_chunk is 0: it must be positive");
     if (out->max_seq_len > info->max_positions) out->max_seq_len = info->max_positions;
     if (out->prefill_chunk > out->max_seq_len) out->prefill_chunk = out->max_seq_len;
-    ag_eviction_complete(&out->eviction);
+    ag_eviction_resolve_policy(&out->eviction);
     if (!ag_eviction_is_managed(&out->eviction)) return AG_OK;
     layer_list list;
     ag_kv_params kv = kv_params(info, out, &list);
@@ -147,7 +147,7 @@ static ag_status reserve_attention(const ag_session *s, uint32_t n_rows, ag_erro
             .n_heads = info->layer_kinds[k].n_heads,
             .n_kv_heads = info->layer_kinds[k].n_kv_heads,
             .head_dim = info->layer_kinds[k].head_dim,
-            .n_slots = ag_kv_extent_of(ag_kv_cache_params(s->cache)).most_slots,
+            .n_slots = ag_kv_totals_of(ag_kv_cache_params(s->cache)).max_slots,
             .n_rows = n_rows,
             .n_seqs = 1,
         };
@@ -264,7 +264,7 @@ static ag_status fork_session(ag_session *s, const ag_session_params *params, ag
     if (st == AG_OK) st = ag_layer_state_copy(fork->state, s->state, err);
     if (st == AG_OK) st = ag_cache_manager_copy(fork->manager, s->manager, err);
     fork->is_ragged = ag_session_is_ragged(s);
-    ag_cache_manager_set_uneven(fork->manager, fork->is_ragged);
+    ag_cache_manager_set_ragged(fork->manager, fork->is_ragged);
     if (st != AG_OK) {
         ag_session_destroy(fork);
         *out = NULL;
@@ -289,7 +289,7 @@ ag_status ag_session_fork_with(ag_session *s, const ag_eviction_params *eviction
 }
 
 bool ag_session_is_ragged(const ag_session *s) {
-    return s->is_ragged || ag_cache_manager_is_uneven(s->manager);
+    return s->is_ragged || ag_cache_manager_is_ragged(s->manager);
 }
 
 ag_status ag_session_settle(ag_session *s, ag_error *err) {
@@ -373,7 +373,7 @@ const float *ag_session_logits(const ag_session *s) {
 static const ag_eviction_stats no_evictions;
 
 const ag_eviction_stats *ag_session_evictions(const ag_session *s) {
-    return s->manager ? ag_cache_manager_tally(s->manager) : &no_evictions;
+    return s->manager ? ag_cache_manager_stats(s->manager) : &no_evictions;
 }
 
 void ag_session_spilled(const ag_session *s, ag_spill_stats *out) {
@@ -381,7 +381,7 @@ void ag_session_spilled(const ag_session *s, ag_spill_stats *out) {
 }
 
 const ag_eviction_stats *ag_session_last_evictions(const ag_session *s) {
-    return s->manager ? ag_cache_manager_last_tally(s->manager) : &no_evictions;
+    return s->manager ? ag_cache_manager_last_stats(s->manager) : &no_evictions;
 }
 
 uint32_t ag_session_kv_budget(const ag_session *s) {
@@ -409,7 +409,7 @@ ag_status ag_session_protect(ag_session *s, uint32_t n, ag_error *err) {
                        max, s->manager ? "" : "; no token is evicted without a policy");
     }
     ag_kv_cache_protect(s->cache, n);
-    ag_cache_manager_protects_less(s->manager);
+    ag_cache_manager_prefix_shrank(s->manager);
     return AG_OK;
 }
 

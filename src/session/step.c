@@ -93,7 +93,7 @@ static ag_status begin_item(const ag_step_item *item, ag_sequence *seq, ag_error
                          .n = item->n,
                          .position = s->position,
                          .state = s->state,
-                         .n_unwanted = n_without_output(item),
+                         .n_without_output = n_without_output(item),
                          .is_long = s->is_long,
                          .cancel = &s->cancelled};
     return ag_cache_manager_before(s->manager, s->position, item->n, n_later_tokens(item),

@@ -33,9 +33,9 @@ static inline void make_head(layer *l, uint32_t h, uint32_t n, uint32_t n_recent
                                      .values = l->values};
 }
 
-static inline void allocate(layer *l, size_t total, uint32_t most) {
+static inline void allocate(layer *l, size_t total, uint32_t max) {
     const ag_allocation a = {
-        .total = total, .most = most, .scores = l->scores, .order = l->order, .keep = l->keep};
+        .total = total, .max = max, .scores = l->scores, .order = l->order, .keep = l->keep};
     ag_evict_allocate(l->heads, l->n_heads, &a, l->n_keep);
 }
 
@@ -62,7 +62,7 @@ static inline uint32_t rank_in_head(const ag_eviction_view *v, uint32_t s) {
 
 /* What the definition gives: forced slots and the best of each head up to its safe share, then the
  * best of the layer. */
-static inline void expect_definition(layer *l, size_t total, uint32_t most) {
+static inline void expect_definition(layer *l, size_t total, uint32_t max) {
     uint32_t want[MOST_HEADS] = {0};
     size_t left = total;
     const uint32_t even = (uint32_t)(total / l->n_heads), safe = even / 5 ? even / 5 : 1;
@@ -71,7 +71,7 @@ static inline void expect_definition(layer *l, size_t total, uint32_t most) {
         const ag_eviction_view *v = &l->heads[h];
         for (uint32_t s = 0; s < v->n_slots; s++) {
             if (!is_alive(v, s) || (!is_forced(v, s) && rank_in_head(v, s) >= safe)) continue;
-            if (rank_in_head(v, s) >= most) continue;
+            if (rank_in_head(v, s) >= max) continue;
             taken[h][s] = true;
             want[h]++;
             left--;
@@ -83,7 +83,7 @@ static inline void expect_definition(layer *l, size_t total, uint32_t most) {
             for (uint32_t h = 0; h < l->n_heads; h++) {
                 const ag_eviction_view *v = &l->heads[h];
                 if (s >= v->n_slots || !is_alive(v, s) || taken[h][s]) continue;
-                if (rank_in_head(v, s) >= most) continue;
+                if (rank_in_head(v, s) >= max) continue;
                 if (best_h < MOST_HEADS && l->importance[h][s] <= l->importance[best_h][best_s])
                     continue;
                 best_h = h;
@@ -94,7 +94,7 @@ static inline void expect_definition(layer *l, size_t total, uint32_t most) {
         taken[best_h][best_s] = true;
         want[best_h]++;
     }
-    allocate(l, total, most);
+    allocate(l, total, max);
     for (uint32_t h = 0; h < l->n_heads; h++) assert_int_equal(l->n_keep[h], want[h]);
 }
 

@@ -260,10 +260,10 @@ static void pass(run *r, uint32_t at, uint32_t n, uint32_t total) {
     ag_score_sums_begin(r->sums, n, false);
     const bool adds = ag_chunk_scores_begin(r->chunks, at, n, total - at - n, at + n == total);
     ag_attention_scores scores = {.sums = r->sums};
-    if (adds) scores = ag_score_sums_want(r->sums, 0);
+    if (adds) scores = ag_score_sums_request(r->sums, 0);
     ag_attention_seq part = {0};
     assert_int_equal(ag_kv_cache_update(r->cache, 0, &keys, &keys, positions, NULL), AG_OK);
-    ag_score_sums_of_layer(&scores, 0, &part);
+    ag_score_sums_set_layer(&scores, 0, &part);
     ag_kv_cache_get_view(r->cache, 0, &part.kv);
     assert_int_equal(ag_chunk_scores_add(r->chunks, 0, &queries, &out, &part, &params, NULL),
                      AG_OK);

@@ -294,7 +294,7 @@ static void forks_and_files_go_on_alike(void **state) {
         must(ag_session_fork(s, &fork, &err), &err);
         must(ag_session_fork(s, &last, &err), &err);
         ag_session *other = restored(s, &p);
-        assert_int_equal(other->manager->evictor.lengths, AG_HEADS_IN_LAYER);
+        assert_int_equal(other->manager->evictor.lengths, AG_HEADS_RAGGED_IN_LAYER);
         same_sessions(s, fork, 2 * SLACK);
         same_sessions(last, other, 2 * SLACK);
         check_invariants(other, SLACK);
@@ -380,7 +380,7 @@ static void a_full_head_gives_up_slots_below_the_budget(void **state) {
         const uint32_t keep[] = {0, 1, 2, 3, 92, 93, 94, 95, 96, 97, 98, 99};
         assert_int_equal(ag_kv_cache_compact(s->cache, l, 1, keep, 12, NULL), AG_OK);
     }
-    ag_cache_manager_set_uneven(s->manager, true);
+    ag_cache_manager_set_ragged(s->manager, true);
     for (int k = 0; k < 60; k++) {
         decode(s, 1);
         assert_true(ag_kv_cache_length(s->cache) < p.max_seq_len);

@@ -11,7 +11,7 @@ static void slots_go_where_the_layer_s_best_scores_are(void **state) {
     srand(3);
     for (int round = 0; round < 120; round++) {
         l->n_heads = 1 + (uint32_t)rand() % MOST_HEADS;
-        const uint32_t recent = (uint32_t)rand() % 9, most = round % 3 ? MOST : 60;
+        const uint32_t recent = (uint32_t)rand() % 9, max = round % 3 ? MOST : 60;
         const uint32_t even = SINKS + recent + (uint32_t)rand() % 40;
         for (uint32_t h = 0; h < l->n_heads; h++) {
             const uint32_t n = 20 + (uint32_t)rand() % (MOST - 20);
@@ -25,7 +25,7 @@ static void slots_go_where_the_layer_s_best_scores_are(void **state) {
                 if (round % 5 == 0 && r % 13 == 0) l->importance[h][s] = INFINITY;
             }
         }
-        expect_definition(l, (size_t)even * l->n_heads, most);
+        expect_definition(l, (size_t)even * l->n_heads, max);
     }
     free(l);
 }
@@ -78,22 +78,22 @@ static void shares_are_kept_within_bounds(void **state) {
         ag_head_bounds heads[MOST_HEADS];
         float shares[MOST_HEADS];
         uint32_t keep[MOST_HEADS];
-        size_t least = 0, most = 0, sum = 0;
+        size_t min = 0, max = 0, sum = 0;
         const uint32_t n = 1 + (uint32_t)rand() % MOST_HEADS;
         for (uint32_t h = 0; h < n; h++) {
-            heads[h].least = (uint32_t)rand() % 30;
-            heads[h].most = heads[h].least + (uint32_t)rand() % 200;
+            heads[h].min = (uint32_t)rand() % 30;
+            heads[h].max = heads[h].min + (uint32_t)rand() % 200;
             shares[h] = round % 7 ? (float)(rand() % 100) / 50 : 0;
-            least += heads[h].least;
-            most += heads[h].most;
+            min += heads[h].min;
+            max += heads[h].max;
         }
-        const size_t total = least + (size_t)rand() % (most - least + 10);
+        const size_t total = min + (size_t)rand() % (max - min + 10);
         ag_evict_allocate_shares(heads, shares, n, total, keep);
         for (uint32_t h = 0; h < n; h++) {
-            assert_true(keep[h] >= heads[h].least && keep[h] <= heads[h].most);
+            assert_true(keep[h] >= heads[h].min && keep[h] <= heads[h].max);
             sum += keep[h];
         }
-        assert_int_equal(sum, total < most ? total : most);
+        assert_int_equal(sum, total < max ? total : max);
     }
     const ag_head_bounds wide[] = {{0, 999}, {0, 999}, {0, 999}}, narrow[] = {{9, 9}, {0, 999}};
     uint32_t keep[3];

@@ -86,7 +86,7 @@ static ag_status attend(sequence *s, uint32_t layer, const ag_tensor *rows, ag_t
                         const uint32_t *positions, const ag_attention_scores *scores) {
     ag_attention_seq seq = {.n_rows = rows->shape.dim[0], .visible_until = positions};
     if (!scores->sums) return AG_OK;
-    ag_score_sums_of_layer(scores, layer, &seq);
+    ag_score_sums_set_layer(scores, layer, &seq);
     ag_kv_cache_get_view(s->cache, layer, &seq.kv);
     const ag_attention_params params = {.scale = 0.1f};
     return ag_attention(backend, out, rows, &seq, 1, &params);
@@ -219,12 +219,12 @@ static void a_policy_chooses_among_what_is_seen(void **state) {
         sequence s = begin(WINDOW, true, policy->name, AG_F32);
         consume(&s, 90);
         while (s.position < 1500) {
-            const uint64_t n = ag_cache_manager_tally(s.manager)->n_evictions;
+            const uint64_t n = ag_cache_manager_stats(s.manager)->n_evictions;
             consume(&s, 1);
             assert_true(length(&s, 0, 0) <= MOST && length(&s, 1, 0) <= MOST);
             for (uint32_t p = 0; p < 4; p++) /* sinks stay where there is no window */
                 assert_int_equal(ag_kv_cache_position(s.cache, 1, 0, p), p);
-            if (n == ag_cache_manager_tally(s.manager)->n_evictions) continue;
+            if (n == ag_cache_manager_stats(s.manager)->n_evictions) continue;
             const uint32_t first = ag_kv_cache_position(s.cache, 0, 1, 0);
             assert_int_equal(length(&s, 0, 1), BUDGET);
             if (s.position < WINDOW + 4) continue;
@@ -360,7 +360,7 @@ static void what_is_taken_back_leaves_no_trace(void **state) {
                 consume(&plain, n);
                 consume(&tried, n);
                 if (step % 7) continue;
-                const ag_eviction_stats *tally = ag_cache_manager_tally(tried.manager);
+                const ag_eviction_stats *tally = ag_cache_manager_stats(tried.manager);
                 const uint64_t n_evictions = tally->n_evictions;
                 verify(&tried, 1 + step % ROWS);
                 assert_int_equal(tally->n_evictions, n_evictions);

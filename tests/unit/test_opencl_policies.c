@@ -116,7 +116,7 @@ static ag_status run_layer(sequence *s, int which, uint32_t layer, const uint32_
     const ag_attention_params params = {.scale = 1 / sqrtf(DIM)};
     ag_kv_cache_get_view(c, layer, &seq.kv);
     ag_kv_cache_get_view(c, layer, &part.kv);
-    ag_score_sums_of_layer(scores, layer, scores->chunks ? &part : &seq);
+    ag_score_sums_set_layer(scores, layer, scores->chunks ? &part : &seq);
     AG_TRY(ag_chunk_scores_add(scores->chunks, layer, &t[2], &t[3], &part, &params, err));
     st = ag_attention(be, &t[3], &t[2], &seq, 1, &params);
     return ag_take_error(be, st, err);
@@ -238,9 +238,9 @@ static void policies_keep_the_slots_that_they_keep_on_the_cpu(void **state) {
             sequence s = begin_sequence(ag_eviction_policy_at(p), types[t]);
             prompt(&s, PROMPT);
             decode(&s, 3 * SLACK);
-            assert_true(ag_cache_manager_tally(s.manager[1])->n_evictions > 2);
-            assert_int_equal(ag_cache_manager_tally(s.manager[1])->n_tokens,
-                             ag_cache_manager_tally(s.manager[0])->n_tokens);
+            assert_true(ag_cache_manager_stats(s.manager[1])->n_evictions > 2);
+            assert_int_equal(ag_cache_manager_stats(s.manager[1])->n_tokens,
+                             ag_cache_manager_stats(s.manager[0])->n_tokens);
             end_sequence(&s);
         }
     }
@@ -267,10 +267,10 @@ static void heads_keep_the_slots_that_they_keep_on_the_cpu(ag_head_budget budget
         assert_true(heads_differ(&s));
         decode(&s, 2 * SLACK);
         sequence f = fork_of(&s, policy, AG_F16);
-        for (int i = 0; i < BOTH; i++) ag_cache_manager_set_uneven(f.manager[i], true);
+        for (int i = 0; i < BOTH; i++) ag_cache_manager_set_ragged(f.manager[i], true);
         decode(&f, SLACK + 3);
         sequence r = restored(&f, policy, AG_F16);
-        for (int i = 0; i < BOTH; i++) ag_cache_manager_set_uneven(r.manager[i], true);
+        for (int i = 0; i < BOTH; i++) ag_cache_manager_set_ragged(r.manager[i], true);
         end_sequence(&f);
         decode(&r, SLACK + 2);
         truncate_to(&r, r.position - 6);
@@ -334,7 +334,7 @@ static void sums_read_for_saving_are_read_again_for_an_eviction(void **state) {
         sequence r = restored(&s, policy, AG_F16);
         end_sequence(&r);
         decode(&s, 5 + SLACK + 1);
-        assert_int_equal(ag_cache_manager_tally(s.manager[1])->n_evictions, 1);
+        assert_int_equal(ag_cache_manager_stats(s.manager[1])->n_evictions, 1);
         end_sequence(&s);
     }
     n_layers = LAYERS;
@@ -354,7 +354,7 @@ static void little_is_read(void **state) {
             const forwarder_controls before = *forwarder;
             decode(&s, 1);
             const size_t reads = forwarder->n_reads - before.n_reads;
-            const bool evicted = ag_cache_manager_last_tally(s.manager[1])->n_evictions;
+            const bool evicted = ag_cache_manager_last_stats(s.manager[1])->n_evictions;
             assert_true(reads <= (evicted ? most : 0));
             assert_true(forwarder->read_bytes - before.read_bytes <=
                         reads * HEADS * SLOTS * sizeof(float));
@@ -387,7 +387,7 @@ static void every_call_of_an_eviction_may_fail(void **state) {
             if (st == AG_OK) { /* an eviction that failed behind the pass is done now */
                 assert_int_equal(ag_cache_manager_settle(s.manager[1], &none), AG_OK);
                 assert_int_equal(run_pass(&s, 0, 1, 0, &none), AG_OK);
-                assert_true(ag_cache_manager_tally(s.manager[1])->n_evictions == 1);
+                assert_true(ag_cache_manager_stats(s.manager[1])->n_evictions == 1);
                 expect_equal_slots(&s);
                 s.position++;
                 decode(&s, 2 * SLACK);

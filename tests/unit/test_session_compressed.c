@@ -162,7 +162,7 @@ static void no_head_exceeds_the_cache(void **state) {
                          AG_OK);
     }
     s->is_ragged = true;
-    ag_cache_manager_set_uneven(s->manager, true);
+    ag_cache_manager_set_ragged(s->manager, true);
     for (size_t step = 0; step < 40; step++) {
         feed(s, 1);
         assert_true(n_slots(s, 0) < 160);

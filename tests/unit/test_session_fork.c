@@ -432,7 +432,7 @@ static void failed_eviction_keeps_sums_with_their_slots(void **state) {
     ag_backend_ops failing = *ops;
     failing.copy_bytes = no_copy;
     backend->ops = &failing;
-    assert_int_equal(ag_manager_evict(other->manager, 100, 290, AG_EVICTION_BUDGET, &err),
+    assert_int_equal(ag_cache_manager_evict(other->manager, 100, 290, AG_EVICTION_BUDGET, &err),
                      AG_DEVICE);
     backend->ops = ops;
     for (uint32_t h = 0; h < ag_kv_cache_layer(other->cache, 0)->n_kv_heads; h++) {
@@ -441,7 +441,8 @@ static void failed_eviction_keeps_sums_with_their_slots(void **state) {
                             ag_score_sums_of(root->manager->evictor.sums, 0, h),
                             290 * sizeof(float));
     }
-    assert_int_equal(ag_manager_evict(other->manager, 100, 290, AG_EVICTION_BUDGET, &err), AG_OK);
+    assert_int_equal(ag_cache_manager_evict(other->manager, 100, 290, AG_EVICTION_BUDGET, &err),
+                     AG_OK);
     assert_int_equal(ag_kv_cache_n_slots(other->cache, 0, 0), 100);
     ag_session_destroy(root);
     ag_session_destroy(other);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is spilled: the file and what can happen to it, sketches, and rows that leave a cache and
  * come back. */
+#include "cache/key_bounds.h"
 #include "cache/kv_rows.h"
-#include "cache/recall.h"
+#include "cache/reload.h"
 #include "cache/spill.h"
 #include "cache/spill_file.h"
 #include "cache/spill_saved.h"
-#include "cache/spill_sketch.h"
 
 #include <antigravity/antigravity.h>
 #include <antigravity/expert.h>
@@ -52,13 +52,13 @@ static uint64_t put(ag_spill_file *f, unsigned seed, uint32_t *record) {
     unsigned char bytes[RECORD];
     fill(bytes, seed);
     assert_true(ag_spill_file_put(f, bytes, sizeof bytes, record));
-    return ag_spill_sum(bytes, sizeof bytes);
+    return ag_spill_checksum(bytes, sizeof bytes);
 }
 
 static bool is_there(ag_spill_file *f, unsigned seed, uint32_t record) {
     unsigned char bytes[RECORD], want[RECORD];
     fill(want, seed);
-    if (!ag_spill_file_get(f, record, bytes, sizeof bytes, ag_spill_sum(want, sizeof want)))
+    if (!ag_spill_file_get(f, record, bytes, sizeof bytes, ag_spill_checksum(want, sizeof want)))
         return false;
     assert_memory_equal(bytes, want, sizeof want);
     return true;
@@ -168,9 +168,9 @@ static void no_file_is_no_crash(void **state) {
     ag_spill_file *f = ag_spill_file_create("/nonexistent/spill", RECORD, 0);
     assert_false(ag_spill_file_put(f, bytes, sizeof bytes, &record));
     assert_non_null(strstr(ag_spill_file_trouble(f), "/nonexistent/spill"));
-    assert_string_equal(ag_spill_file_news(f), ag_spill_file_trouble(f));
+    assert_string_equal(ag_spill_file_unreported_trouble(f), ag_spill_file_trouble(f));
     assert_false(ag_spill_file_put(f, bytes, sizeof bytes, &record));
-    assert_null(ag_spill_file_news(f));
+    assert_null(ag_spill_file_unreported_trouble(f));
     ag_spill_file_release(f);
 }
 
@@ -202,11 +202,11 @@ static void a_sketch_says_what_is_likely(void **state) {
             middle += q[d] * (high + low) / 2;
             wide += fabsf(q[d]) * size / 126;
         }
-        assert_true(ag_spill_sketch_bytes(dim) <= sizeof sketch);
-        ag_spill_sketch_make(sketch, keys, n, dim, work);
-        ag_spill_sketch_query(parts, q, dim);
+        assert_true(ag_key_bounds_bytes(dim) <= sizeof sketch);
+        ag_key_bounds_make(sketch, keys, n, dim, work);
+        ag_key_bounds_query(parts, q, dim);
         /* Levels are rounded outwards, in each dimension. Of one key it is that key's product. */
-        const float likely = ag_spill_sketch_likely(sketch, parts, dim);
+        const float likely = ag_key_bounds_likely(sketch, parts, dim);
         assert_true(fabsf(likely - (most + middle) / 2) <= wide + 1e-4f * size);
     }
 }
@@ -327,7 +327,7 @@ enum { BLOCK = 8, BLOCK_BYTES = BLOCK * (4 + 4 + 2 * 32 * sizeof(float)) };
 static void take(ag_spill *s, uint32_t head, uint32_t first, uint32_t n) {
     uint32_t slots[300];
     for (uint32_t i = 0; i < n; i++) slots[i] = first + i;
-    ag_spill_take(s, NULL, 0, head, slots, n);
+    ag_spill_store(s, NULL, 0, head, slots, n);
 }
 
 /* What is full is full for all heads alike, and the oldest leave. */
@@ -368,7 +368,7 @@ static void a_take_is_taken_back_as_it_is(void **state) {
     take(s, 0, 0, 8);
     take(s, 1, 0, 8);
     take(s, 0, 8, 48);
-    ag_spill_take_back(s, 0, 0);
+    ag_spill_cancel_store(s, 0, 0);
     assert_int_equal(ag_spill_n_blocks(s, 0, 0), 0);
     take(s, 0, 60, 16);
     /* What came from elsewhere has no part in it. */
@@ -377,7 +377,7 @@ static void a_take_is_taken_back_as_it_is(void **state) {
     const uint32_t n = ag_spill_n_blocks(fork, 0, 0);
     for (int i = 0; i < 6; i++) {
         take(fork, 0, 100 + 8 * (uint32_t)i, 8);
-        ag_spill_take_back(fork, 0, 0);
+        ag_spill_cancel_store(fork, 0, 0);
         assert_int_equal(ag_spill_n_blocks(fork, 0, 0), n);
     }
     ag_spill_destroy(fork);
@@ -493,9 +493,9 @@ static void keys_of_nothing_have_a_sketch(void **state) {
     (void)state;
     float keys[4] = {1e-44f, -1.9e-43f, 0, 1e-45f}, work[8], q[4] = {1, 1, 1, 1}, parts[8];
     unsigned char sketch[64];
-    ag_spill_sketch_make(sketch, keys, 1, 4, work);
-    ag_spill_sketch_query(parts, q, 4);
-    assert_true(isfinite(ag_spill_sketch_likely(sketch, parts, 4)));
+    ag_key_bounds_make(sketch, keys, 1, 4, work);
+    ag_key_bounds_query(parts, q, 4);
+    assert_true(isfinite(ag_key_bounds_likely(sketch, parts, 4)));
 }
 
 /* ---- recall ---- */
@@ -549,19 +549,19 @@ static void a_block_comes_back_for_a_group_that_is_asked_for_less(void **state) 
         ag_tensor_f32(&rows)[32 * 2] = ag_tensor_f32(&rows)[32 * 2 + 1] = 0;
         ag_kv_cache *c = cache_of_keys(be, &rows, N);
         ag_spill *spill;
-        ag_recall *r;
+        ag_reloader *r;
         assert_int_equal(ag_spill_create(&params, c, &spill, NULL), AG_OK);
-        assert_int_equal(ag_recall_create(c, spill, &r, NULL), AG_OK);
+        assert_int_equal(ag_reloader_create(c, spill, &r, NULL), AG_OK);
         for (uint32_t i = 0; i < 16; i++) leaving[i] = i;
         for (uint32_t i = 0; i < N - 16; i++) keep[i] = 16 + i;
-        ag_spill_take(spill, NULL, 0, 0, leaving, 16);
+        ag_spill_store(spill, NULL, 0, 0, leaving, 16);
         assert_int_equal(ag_spill_n_blocks(spill, 0, 0), 1);
         assert_int_equal(ag_kv_cache_compact(c, 0, 0, keep, N - 16, NULL), AG_OK);
-        ag_recall_begin(r, &(ag_recall_pass){.n_rows = 1, .recent = 1, .n_slots = N - 16});
-        assert_int_equal(ag_recall_layer(r, 0, &q, 1, NULL), AG_OK);
+        ag_reloader_begin(r, &(ag_reload_pass){.n_rows = 1, .recent = 1, .n_slots = N - 16});
+        assert_int_equal(ag_reloader_run_layer(r, 0, &q, 1, NULL), AG_OK);
         assert_int_equal(ag_kv_cache_n_slots(c, 0, 0), N - 16);
         assert_int_equal(ag_kv_cache_position(c, 0, 0, 0), wanted ? 0 : 16);
-        ag_recall_destroy(r);
+        ag_reloader_destroy(r);
         ag_spill_destroy(spill);
         ag_kv_cache_destroy(c);
     }

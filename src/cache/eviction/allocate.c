@@ -9,7 +9,7 @@
 static uint32_t smaller_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static uint32_t larger_of(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-static uint32_t alive_in(const ag_eviction_view *v) { return v->n_slots - v->n_expired; }
+static uint32_t n_unexpired(const ag_eviction_view *v) { return v->n_slots - v->n_expired; }
 
 /* Finite, so that there is a rank above and one below all of them. */
 static float score_of(const ag_eviction_view *v, uint32_t slot) {
@@ -20,20 +20,20 @@ static float score_of(const ag_eviction_view *v, uint32_t slot) {
 
 /* Into v->values: INFINITY for the slots that stay whatever others are worth, -INFINITY for those
  * that leave so. */
-static void rank_head(const ag_eviction_view *v, uint32_t safe, uint32_t most, uint32_t *keep) {
-    const uint32_t alive = alive_in(v), limit = smaller_of(alive, most);
+static void rank_head(const ag_eviction_view *v, uint32_t safe, uint32_t max, uint32_t *keep) {
+    const uint32_t unexpired = n_unexpired(v), limit = smaller_of(unexpired, max);
     const uint32_t forced = smaller_of(v->n_protected + v->n_recent, limit);
-    const uint32_t least = smaller_of(larger_of(forced, safe), limit);
+    const uint32_t min = smaller_of(larger_of(forced, safe), limit);
     for (uint32_t s = 0; s < v->n_slots; s++) v->values[s] = score_of(v, s);
-    if (limit < alive) {
+    if (limit < unexpired) {
         ag_evict_select(v, v->values, v->n_recent, limit, keep);
         for (uint32_t s = 0, k = 0; s < v->n_slots; s++) {
             if (k < limit && keep[k] == s) k++;
             else v->values[s] = -INFINITY;
         }
     }
-    ag_evict_select(v, v->values, v->n_recent, least, keep);
-    for (uint32_t k = 0; k < least; k++) v->values[keep[k]] = INFINITY;
+    ag_evict_select(v, v->values, v->n_recent, min, keep);
+    for (uint32_t k = 0; k < min; k++) v->values[keep[k]] = INFINITY;
     for (uint32_t s = v->n_protected; s < v->n_protected + v->n_expired; s++)
         v->values[s] = -INFINITY;
 }
@@ -46,13 +46,13 @@ void ag_evict_allocate(const ag_eviction_view *heads, uint32_t n_heads, const ag
     size_t total = 0;
     for (uint32_t h = 0; h < n_heads; h++) {
         longest = larger_of(longest, heads[h].n_slots);
-        total += smaller_of(alive_in(&heads[h]), a->most);
+        total += smaller_of(n_unexpired(&heads[h]), a->max);
         n_keep[h] = 0;
     }
     if (total > a->total) total = a->total;
     for (uint32_t h = 0; h < n_heads; h++) {
         const ag_eviction_view *v = &heads[h];
-        rank_head(v, safe, a->most, a->keep);
+        rank_head(v, safe, a->max, a->keep);
         for (uint32_t s = 0; s < longest; s++)
             a->scores[(size_t)s * n_heads + h] = s < v->n_slots ? v->values[s] : -INFINITY;
     }
@@ -64,8 +64,8 @@ void ag_evict_allocate(const ag_eviction_view *heads, uint32_t n_heads, const ag
 /* Rounded down. */
 static uint32_t scaled(const ag_head_bounds *head, float share, double scale) {
     const double n = scale * (double)share;
-    if (n <= head->least) return head->least;
-    return n >= head->most ? larger_of(head->least, head->most) : (uint32_t)n;
+    if (n <= head->min) return head->min;
+    return n >= head->max ? larger_of(head->min, head->max) : (uint32_t)n;
 }
 
 static size_t sum_at(const ag_head_bounds *heads, const float *shares, uint32_t n_heads,
@@ -86,19 +86,19 @@ void ag_evict_allocate_shares(const ag_head_bounds *heads, const float *shares, 
         if (sum_at(heads, shares, n_heads, middle) <= total) low = middle;
         else high = middle;
     }
-    size_t left = total;
+    size_t remaining = total;
     for (uint32_t h = 0; h < n_heads; h++) {
         n_keep[h] = scaled(&heads[h], shares[h], low);
-        left -= n_keep[h] < left ? n_keep[h] : left;
+        remaining -= n_keep[h] < remaining ? n_keep[h] : remaining;
     }
     /* What rounding has left, and heads whose share is nothing. */
-    for (bool any = true; left && any;) {
+    for (bool any = true; remaining && any;) {
         any = false;
-        for (uint32_t h = 0; h < n_heads && left; h++) {
-            if (n_keep[h] >= heads[h].most) continue;
+        for (uint32_t h = 0; h < n_heads && remaining; h++) {
+            if (n_keep[h] >= heads[h].max) continue;
             any = true;
             n_keep[h]++;
-            left--;
+            remaining--;
         }
     }
 }

@@ -16,8 +16,8 @@ static inline bool ag_heads_by_scores(ag_head_budget b) {
 
 /* Of what a layer keeps. */
 typedef struct ag_allocation {
-    size_t total;  /* slots of all heads together */
-    uint32_t most; /* of one head */
+    size_t total; /* slots of all heads together */
+    uint32_t max; /* of one head */
     /* [n_heads * slots of the longest head] to write on: */
     float *scores;
     uint32_t *order, *keep;
@@ -34,7 +34,7 @@ void ag_evict_allocate(const ag_eviction_view *heads, uint32_t n_heads, const ag
 
 /* A head when shares say what it keeps: so many slots at least and at most. */
 typedef struct ag_head_bounds {
-    uint32_t least, most;
+    uint32_t min, max;
 } ag_head_bounds;
 
 /* n_keep[h] := in proportion to shares [n_heads], as far as the bounds allow. Their sum is `total`,

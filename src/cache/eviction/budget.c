@@ -13,7 +13,7 @@ enum { DEFAULT_BUDGET = 1024 };
 
 /* Pressure alone calls for the policy that needs to know least, and leaves the cache as it is until
  * then. */
-void ag_eviction_complete(ag_eviction_params *p) {
+void ag_eviction_resolve_policy(ag_eviction_params *p) {
     if (p->policy || !p->memory.threshold_bytes) return;
     p->policy = &ag_eviction_keydiff;
     p->budget_tokens = 0;
@@ -33,8 +33,8 @@ uint32_t ag_eviction_tokens_in(const ag_kv_params *kv, size_t bytes) {
     return too_many > UINT32_MAX / AG_KV_BLOCK ? UINT32_MAX : fits * AG_KV_BLOCK;
 }
 
-static ag_status asked_for(const ag_eviction_params *p, const ag_kv_params *kv, uint32_t *tokens,
-                           ag_error *err) {
+static ag_status requested_tokens(const ag_eviction_params *p, const ag_kv_params *kv,
+                                  uint32_t *tokens, ag_error *err) {
     uint32_t n = p->budget_tokens ? p->budget_tokens : UINT32_MAX;
     if (p->budget_bytes) {
         uint32_t fit = ag_eviction_tokens_in(kv, p->budget_bytes);
@@ -57,7 +57,7 @@ static ag_status asked_for(const ag_eviction_params *p, const ag_kv_params *kv, 
 }
 
 static ag_status check_shares(const ag_eviction_params *p, const ag_kv_params *kv, ag_error *err) {
-    const size_t n = ag_kv_extent_of(kv).heads;
+    const size_t n = ag_kv_totals_of(kv).heads;
     if (!p->head_shares || p->n_head_shares != n)
         return AG_FAIL(err, INVALID, "shares of %zu heads for a cache of %zu", p->n_head_shares, n);
     for (size_t h = 0; h < n; h++) {
@@ -88,19 +88,19 @@ static ag_status check_heads(const ag_eviction_params *p, const ag_kv_params *kv
 
 ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv, uint32_t *out,
                              ag_error *err) {
-    uint32_t n = 0, most = kv->max_slots - 1;
-    bool asked = p->budget_tokens || p->budget_bytes || p->budget_ratio != 0;
-    AG_TRY(asked_for(p, kv, &n, err));
-    if (!asked)
+    uint32_t n = 0, max_tokens = kv->max_slots - 1;
+    bool is_requested = p->budget_tokens || p->budget_bytes || p->budget_ratio != 0;
+    AG_TRY(requested_tokens(p, kv, &n, err));
+    if (!is_requested)
         n = p->policy->default_budget ? p->policy->default_budget(p->policy->user, p)
                                       : DEFAULT_BUDGET;
-    if (p->budget_tokens > most) {
+    if (p->budget_tokens > max_tokens) {
         return AG_FAIL(err, INVALID,
                        "a budget of %u tokens leaves no space in a cache of %u (max_seq_len)",
                        p->budget_tokens, kv->max_slots);
     }
-    uint32_t spare = p->slack < most / 4 ? p->slack : most / 4;
-    if (n != p->budget_tokens && n > most - spare) n = most - spare;
+    uint32_t free_slots = p->slack < max_tokens / 4 ? p->slack : max_tokens / 4;
+    if (n != p->budget_tokens && n > max_tokens - free_slots) n = max_tokens - free_slots;
     uint32_t recent = ag_eviction_recent(p);
     if (p->protected_prefix > n || recent > n - p->protected_prefix) {
         return AG_FAIL(err, INVALID,
@@ -109,8 +109,8 @@ ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv
                        n, p->protected_prefix, recent);
     }
     AG_TRY(check_heads(p, kv, err));
-    ag_error unasked;
-    if (p->policy->check) AG_TRY(p->policy->check(p->policy->user, p, err ? err : &unasked));
+    ag_error ignored;
+    if (p->policy->check) AG_TRY(p->policy->check(p->policy->user, p, err ? err : &ignored));
     if (p->memory.threshold_bytes && !(p->memory.target_ratio > 0 && p->memory.target_ratio < 1)) {
         return AG_FAIL(err, INVALID, "a target of %g times the cache under memory pressure",
                        (double)p->memory.target_ratio);

@@ -7,7 +7,7 @@
 #include <antigravity/kv_cache.h>
 
 /* What parameters that name no policy mean. */
-void ag_eviction_complete(ag_eviction_params *p);
+void ag_eviction_resolve_policy(ag_eviction_params *p);
 /* Tokens whose blocks take no more than so many bytes. */
 uint32_t ag_eviction_tokens_in(const ag_kv_params *kv, size_t bytes);
 

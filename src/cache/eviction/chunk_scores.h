@@ -31,12 +31,12 @@ size_t ag_chunk_scores_bytes(const ag_eviction_params *p, const ag_kv_params *kv
 size_t ag_chunk_scores_cut(const ag_chunk_scores *c, uint32_t position, size_t n);
 /* A pass takes n rows of a prompt from `position` on, n_left more follow; `close`: the chunk at its
  * end has no more rows. Whether the pass adds to sums. */
-bool ag_chunk_scores_begin(ag_chunk_scores *c, uint32_t position, size_t n, size_t n_left,
+bool ag_chunk_scores_begin(ag_chunk_scores *c, uint32_t position, size_t n, size_t n_remaining,
                            bool close);
 /* In each layer, when keys are in the cache. q: the pass's rows [n, n_heads, head_dim], turned;
  * out: as large, overwritten. `part` has the layer's view and sums. */
 ag_status ag_chunk_scores_add(ag_chunk_scores *c, uint32_t layer, const ag_tensor *q,
-                              ag_tensor *out, ag_attention_seq *part,
+                              ag_tensor *out, ag_attention_seq *seq,
                               const ag_attention_params *params, ag_error *err);
 /* The pass is done. */
 void ag_chunk_scores_end(ag_chunk_scores *c);

@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SKETCH = AG_SKINNY_COLS, TOGETHER = 16, POOL_SIDE = 1, POOL = 2 * POOL_SIDE + 1 };
+enum { SKETCH = AG_SKINNY_COLS, BATCH = 16, POOL_SIDE = 1, POOL = 2 * POOL_SIDE + 1 };
 
 static const double jitter = 1e-2;
 
@@ -71,7 +71,7 @@ typedef struct leverage_work {
     float *rows;     /* [TOGETHER][SKETCH] */
     float *centred;  /* [TOGETHER][dim] */
     float *columns;  /* [SKETCH][TOGETHER]: the same, turned */
-    float *part;     /* [SKETCH][SKETCH] of the Gram matrix, and of the mean */
+    float *partial;  /* [SKETCH][SKETCH] of the Gram matrix, and of the mean */
     ag_rows_times_fn *rows_times;
 } leverage_work;
 
@@ -79,33 +79,33 @@ static size_t sketched(size_t dim) { return dim < SKETCH ? dim : SKETCH; }
 
 static size_t work_floats(void *user, size_t dim) {
     (void)user;
-    const size_t part = dim > SKETCH * SKETCH ? dim : SKETCH * SKETCH;
-    const size_t at_hand = TOGETHER * (2 * SKETCH + dim);
-    return 1 + dim * SKETCH + dim + SKETCH * SKETCH + at_hand + part;
+    const size_t partial = dim > SKETCH * SKETCH ? dim : SKETCH * SKETCH;
+    const size_t at_hand = BATCH * (2 * SKETCH + dim);
+    return 1 + dim * SKETCH + dim + SKETCH * SKETCH + at_hand + partial;
 }
 
 /* A sketch that is given may be another one each time. */
-static void make_sketch(const leverage_work *w, size_t dim, const float *given) {
+static void make_sketch(const leverage_work *w, size_t dim, const float *custom) {
     const size_t k = sketched(dim);
-    if (!given && *w->made_for == (float)dim) return;
-    if (!given) fill_normal(w->sketch, dim * SKETCH);
+    if (!custom && *w->made_for == (float)dim) return;
+    if (!custom) fill_normal(w->sketch, dim * SKETCH);
     for (size_t d = 0; d < dim; d++) {
         float *row = w->sketch + d * SKETCH;
-        if (given) memcpy(row, given + d * k, k * sizeof *row);
+        if (custom) memcpy(row, custom + d * k, k * sizeof *row);
         for (size_t i = k; i < SKETCH; i++) row[i] = 0;
     }
-    *w->made_for = given ? 0 : (float)dim;
+    *w->made_for = custom ? 0 : (float)dim;
 }
 
-static leverage_work work_in(float *p, size_t dim, const float *given) {
+static leverage_work work_in(float *p, size_t dim, const float *custom) {
     leverage_work w = {.made_for = p, .sketch = p + 1};
     w.mean = w.sketch + dim * SKETCH;
     w.inverse = w.mean + dim;
     w.rows = w.inverse + SKETCH * SKETCH;
-    w.centred = w.rows + TOGETHER * SKETCH;
-    w.columns = w.centred + TOGETHER * dim;
-    w.part = w.columns + TOGETHER * SKETCH;
-    make_sketch(&w, dim, given);
+    w.centred = w.rows + BATCH * SKETCH;
+    w.columns = w.centred + BATCH * dim;
+    w.partial = w.columns + BATCH * SKETCH;
+    make_sketch(&w, dim, custom);
     return w;
 }
 
@@ -114,14 +114,14 @@ static void add_row(float *restrict sum, const float *restrict x, size_t n) {
 }
 
 /* Rows are added as floats, a few, before they join the sums. */
-static void mean_of(const float *x, size_t n, size_t dim, float *mean, float *part) {
-    enum { AT_ONCE = 64 };
+static void mean_row(const float *x, size_t n, size_t dim, float *mean, float *partial) {
+    enum { BATCH_ROWS = 64 };
     memset(mean, 0, dim * sizeof *mean);
     for (size_t i = 0; i < n;) {
-        const size_t end = n - i < AT_ONCE ? n : i + AT_ONCE;
-        memset(part, 0, dim * sizeof *part);
-        for (; i < end; i++) add_row(part, x + i * dim, dim);
-        add_row(mean, part, dim);
+        const size_t end = n - i < BATCH_ROWS ? n : i + BATCH_ROWS;
+        memset(partial, 0, dim * sizeof *partial);
+        for (; i < end; i++) add_row(partial, x + i * dim, dim);
+        add_row(mean, partial, dim);
     }
     for (size_t d = 0; d < dim; d++) mean[d] /= (float)n;
 }
@@ -132,15 +132,16 @@ static void mean_of(const float *x, size_t n, size_t dim, float *mean, float *pa
 static void add_products(double *restrict gram, const leverage_work *w, const float *rows, size_t n,
                          size_t k) {
     for (size_t r = 0; r < n; r++)
-        for (size_t i = 0; i < k; i++) w->columns[i * TOGETHER + r] = rows[r * SKETCH + i];
-    w->rows_times(w->part, w->columns, TOGETHER, k, rows, n);
+        for (size_t i = 0; i < k; i++) w->columns[i * BATCH + r] = rows[r * SKETCH + i];
+    w->rows_times(w->partial, w->columns, BATCH, k, rows, n);
     for (size_t i = 0; i < k; i++) {
-        const float *part = w->part + i * SKETCH;
-        for (size_t j = i / LANES * LANES; j < SKETCH; j++) gram[i * SKETCH + j] += (double)part[j];
+        const float *partial = w->partial + i * SKETCH;
+        for (size_t j = i / LANES * LANES; j < SKETCH; j++)
+            gram[i * SKETCH + j] += (double)partial[j];
     }
 }
 
-static size_t rows_from(size_t i, size_t n) { return n - i < TOGETHER ? n - i : TOGETHER; }
+static size_t rows_from(size_t i, size_t n) { return n - i < BATCH ? n - i : BATCH; }
 
 static void centre(float *restrict out, const float *restrict x, const float *restrict mean,
                    size_t n, size_t dim) {
@@ -153,13 +154,13 @@ static void centre(float *restrict out, const float *restrict x, const float *re
 static void sketch_keys(float *keys, size_t n, size_t dim, const leverage_work *w, double *gram) {
     const size_t k = sketched(dim);
     memset(gram, 0, (size_t)SKETCH * SKETCH * sizeof *gram);
-    for (size_t i = 0; i < n; i += TOGETHER) {
-        const size_t some = rows_from(i, n);
+    for (size_t i = 0; i < n; i += BATCH) {
+        const size_t n_rows = rows_from(i, n);
         float *rows = k == SKETCH ? keys + i * k : w->rows;
-        centre(w->centred, keys + i * dim, w->mean, some, dim);
-        w->rows_times(rows, w->centred, dim, some, w->sketch, dim);
-        add_products(gram, w, rows, some, k);
-        for (size_t r = 0; rows == w->rows && r < some; r++)
+        centre(w->centred, keys + i * dim, w->mean, n_rows, dim);
+        w->rows_times(rows, w->centred, dim, n_rows, w->sketch, dim);
+        add_products(gram, w, rows, n_rows, k);
+        for (size_t r = 0; rows == w->rows && r < n_rows; r++)
             memcpy(keys + (i + r) * k, rows + r * SKETCH, k * sizeof *keys);
     }
 }
@@ -198,7 +199,7 @@ static void find_leverage(float *keys, size_t n, size_t dim, const leverage_work
     double gram[SKETCH * SKETCH], factor[SKETCH * SKETCH], add = jitter;
     const size_t k = sketched(dim);
     const leverage_work w = *work;
-    mean_of(keys, n, dim, w.mean, w.part);
+    mean_row(keys, n, dim, w.mean, w.partial);
     sketch_keys(keys, n, dim, &w, gram);
     int tries = 0;
     while (tries < 5 && !factorise(gram, add, factor, k)) {
@@ -208,10 +209,11 @@ static void find_leverage(float *keys, size_t n, size_t dim, const leverage_work
     memset(leverage, 0, n * sizeof *leverage);
     if (tries == 5) return;
     invert(factor, w.inverse, k);
-    for (size_t i = 0; i < n; i += TOGETHER) {
-        const size_t some = rows_from(i, n);
-        w.rows_times(w.rows, keys + i * k, k, some, w.inverse, k);
-        for (size_t r = 0; r < some; r++) leverage[i + r] = square_of(w.rows + r * SKETCH, SKETCH);
+    for (size_t i = 0; i < n; i += BATCH) {
+        const size_t n_rows = rows_from(i, n);
+        w.rows_times(w.rows, keys + i * k, k, n_rows, w.inverse, k);
+        for (size_t r = 0; r < n_rows; r++)
+            leverage[i + r] = square_of(w.rows + r * SKETCH, SKETCH);
     }
 }
 
@@ -219,7 +221,7 @@ static void find_leverage(float *keys, size_t n, size_t dim, const leverage_work
 
 /* Averaged with zeros beyond the ends that count in the divisor; NAN where no attention is known.
  */
-static void pool(const float *x, const float *sums, size_t n, float *out) {
+static void average_neighbours(const float *x, const float *sums, size_t n, float *out) {
     for (size_t i = 0; i < n; i++) {
         float sum = x[i];
         if (i) sum += x[i - 1];
@@ -231,7 +233,7 @@ static void pool(const float *x, const float *sums, size_t n, float *out) {
 /* ---- the policy ---- */
 
 /* Slots [*first, *end) are those that have to earn their place. */
-static void contested(const ag_eviction_inputs *in, size_t *first, size_t *end) {
+static void ranked_range(const ag_eviction_inputs *in, size_t *first, size_t *end) {
     *first = in->n_protected;
     while (*first < in->n_slots && in->positions[*first] < AG_CHUNK_FIRST) ++*first;
     *end = in->n_slots > AG_CHUNK_LAST ? in->n_slots - AG_CHUNK_LAST : 0;
@@ -240,18 +242,18 @@ static void contested(const ag_eviction_inputs *in, size_t *first, size_t *end) 
 
 /* importance: attention; more: leverage, until compare(). */
 static void from_keys(void *user, const ag_eviction_params *p, const ag_eviction_inputs *in) {
-    const ag_compactor_params *own = p->policy_params;
+    const ag_compactor_params *params = p->policy_params;
     size_t first, end;
     (void)user;
-    contested(in, &first, &end);
+    ranked_range(in, &first, &end);
     for (size_t s = 0; s < in->n_slots; s++) in->importance[s] = in->more[s] = INFINITY;
     if (first == end) return;
     const size_t n = end - first, dim = in->dim;
     float *weighted = in->more + first;
     for (size_t i = 0; i < n; i++)
         weighted[i] = in->sums[first + i] * sqrtf(square_of(in->values + (first + i) * dim, dim));
-    pool(weighted, in->sums + first, n, in->importance + first);
-    leverage_work work = work_in(in->work, dim, own ? own->sketch : NULL);
+    average_neighbours(weighted, in->sums + first, n, in->importance + first);
+    leverage_work work = work_in(in->work, dim, params ? params->sketch : NULL);
     work.rows_times = in->backend ? ag_rows_times_of(in->backend) : ag_rows_times_reference;
     find_leverage(in->keys + first * dim, n, dim, &work, weighted);
 }
@@ -261,23 +263,23 @@ typedef struct moments {
     double n, sum, squares;
 } moments;
 
-static void count_in(moments *m, double x) {
+static void add_to_moments(moments *m, double x) {
     m->n++;
     m->sum += x;
     m->squares += x * x;
 }
 
-static double mean_in(const moments *m) { return m->n > 0 ? m->sum / m->n : 0; }
+static double mean_of_moments(const moments *m) { return m->n > 0 ? m->sum / m->n : 0; }
 
 /* Of a sample. */
-static double deviation_in(const moments *m) {
+static double deviation_of_moments(const moments *m) {
     if (m->n < 2) return 1e-6;
     const double variance = (m->squares - m->sum * m->sum / m->n) / (m->n - 1);
     return variance > 1e-12 ? sqrt(variance) : 1e-6;
 }
 
-static void compare(void *user, const ag_eviction_params *p, const ag_eviction_inputs *heads,
-                    size_t n_heads) {
+static void normalise_layer(void *user, const ag_eviction_params *p,
+                            const ag_eviction_inputs *heads, size_t n_heads) {
     moments a = {0}, l = {0};
     (void)user;
     (void)p;
@@ -285,12 +287,12 @@ static void compare(void *user, const ag_eviction_params *p, const ag_eviction_i
         const ag_eviction_inputs *in = &heads[h];
         for (size_t s = 0; s < in->n_slots; s++) {
             if (isinf(in->importance[s])) continue;
-            if (!isnan(in->importance[s])) count_in(&a, in->importance[s]);
-            count_in(&l, in->more[s]);
+            if (!isnan(in->importance[s])) add_to_moments(&a, in->importance[s]);
+            add_to_moments(&l, in->more[s]);
         }
     }
-    const double a_mean = mean_in(&a), a_sd = deviation_in(&a);
-    const double l_mean = mean_in(&l), l_sd = deviation_in(&l);
+    const double a_mean = mean_of_moments(&a), a_sd = deviation_of_moments(&a);
+    const double l_mean = mean_of_moments(&l), l_sd = deviation_of_moments(&l);
     for (size_t h = 0; h < n_heads; h++) {
         const ag_eviction_inputs *in = &heads[h];
         for (size_t s = 0; s < in->n_slots; s++) {
@@ -312,5 +314,5 @@ const ag_eviction_policy ag_eviction_compactor = {
     .unrotated = true,
     .with_values = true,
     .work_floats = work_floats,
-    .compare = compare,
+    .compare = normalise_layer,
 };

@@ -16,7 +16,7 @@
 /* ---- scratch ---- */
 
 /* Resident from the beginning: memory is not to grow just when it is short. */
-static void *resident(size_t n, size_t bytes) {
+static void *alloc_resident(size_t n, size_t bytes) {
     void *p = n < SIZE_MAX / bytes ? ag_malloc(n * bytes) : NULL;
     if (p) memset(p, 0, n * bytes);
     return p;
@@ -27,7 +27,7 @@ static bool scores_in_place(const ag_eviction_policy *policy, const ag_kv_cache 
     return policy->device_scores && ag_has_key_scores(ag_kv_cache_backend(cache));
 }
 
-enum { MOST_WORKERS = 4 }; /* each has a head's keys as floats */
+enum { MAX_WORKERS = 4 }; /* each has a head's keys as floats */
 
 /* Floats of each worker, of each head, and of all, that a policy needs which asks for keys. */
 typedef struct key_floats {
@@ -35,89 +35,92 @@ typedef struct key_floats {
     size_t more, table;
 } key_floats;
 
-static key_floats floats_for(const ag_eviction_policy *policy, const ag_kv_extent *e,
+static key_floats floats_for(const ag_eviction_policy *policy, const ag_kv_totals *e,
                              bool in_place) {
     key_floats n = {0};
     if (!ag_importance_traits_of(policy)->from_keys || in_place) return n;
-    n.keys = (size_t)e->most_slots * e->most_dim;
+    n.keys = (size_t)e->max_slots * e->max_dim;
     if (policy->with_values) n.values = n.keys;
-    if (policy->work_floats) n.work = policy->work_floats(policy->user, e->most_dim);
-    if (policy->unrotated) n.far = e->most_dim;
-    if (policy->unrotated) n.table = ag_unrotate_table_floats(e->most_dim);
-    if (policy->compare) n.more = e->most_head_slots;
+    if (policy->work_floats) n.work = policy->work_floats(policy->user, e->max_dim);
+    if (policy->unrotated) n.far = e->max_dim;
+    if (policy->unrotated) n.table = ag_unrotate_table_floats(e->max_dim);
+    if (policy->compare) n.more = e->max_head_slots;
     return n;
 }
 
 /* True if there is nothing to have, or it is there. */
-static bool have(float **out, size_t each, size_t n) {
-    *out = each && n ? resident(n, each * sizeof **out) : NULL;
+static bool reserve_floats(float **out, size_t each, size_t n) {
+    *out = each && n ? alloc_resident(n, each * sizeof **out) : NULL;
     return *out || !each || !n;
 }
 
-static bool have_key_floats(ag_eviction_scratch *s, const key_floats *n, size_t n_heads,
-                            size_t most_slots) {
+static bool reserve_key_floats(ag_eviction_scratch *s, const key_floats *n, size_t n_heads,
+                               size_t max_slots) {
     const size_t workers = s->n_workers;
     if (n->keys) s->heads = ag_calloc(n_heads, sizeof *s->heads);
-    if (n->keys) s->head_positions = ag_calloc(workers * most_slots, sizeof *s->head_positions);
+    if (n->keys) s->head_positions = ag_calloc(workers * max_slots, sizeof *s->head_positions);
     s->work_floats = n->work;
-    return (!n->keys || (s->heads && s->head_positions)) && have(&s->keys, n->keys, workers) &&
-           have(&s->head_values, n->values, workers) && have(&s->head_work, n->work, workers) &&
-           have(&s->far, n->far, workers) && have(&s->more, n->more, 1) &&
-           have(&s->table, n->table, 1);
+    return (!n->keys || (s->heads && s->head_positions)) &&
+           reserve_floats(&s->keys, n->keys, workers) &&
+           reserve_floats(&s->head_values, n->values, workers) &&
+           reserve_floats(&s->head_work, n->work, workers) &&
+           reserve_floats(&s->far, n->far, workers) && reserve_floats(&s->more, n->more, 1) &&
+           reserve_floats(&s->table, n->table, 1);
 }
 
 /* True if there is nothing to have, or it is there. */
-static bool have_head_lists(ag_eviction_scratch *s, const ag_kv_extent *e, bool adaptive) {
-    s->n_keep = resident(e->most_heads, sizeof *s->n_keep);
-    s->bounds = resident(e->most_heads, sizeof *s->bounds);
+static bool reserve_head_lists(ag_eviction_scratch *s, const ag_kv_totals *e, bool adaptive) {
+    s->n_keep = alloc_resident(e->max_heads, sizeof *s->n_keep);
+    s->bounds = alloc_resident(e->max_heads, sizeof *s->bounds);
     if (!adaptive) return s->n_keep && s->bounds;
-    s->views = resident(e->most_heads, sizeof *s->views);
-    s->ranked = resident(e->most_head_slots, sizeof *s->ranked);
-    s->order = resident(e->most_head_slots, sizeof *s->order);
-    s->best = resident(e->most_head_slots, sizeof *s->best);
+    s->views = alloc_resident(e->max_heads, sizeof *s->views);
+    s->ranked = alloc_resident(e->max_head_slots, sizeof *s->ranked);
+    s->order = alloc_resident(e->max_head_slots, sizeof *s->order);
+    s->best = alloc_resident(e->max_head_slots, sizeof *s->best);
     return s->n_keep && s->bounds && s->views && s->ranked && s->order && s->best;
 }
 
-static size_t head_list_bytes(const ag_kv_extent *e, bool adaptive) {
+static size_t head_list_bytes(const ag_kv_totals *e, bool adaptive) {
     const ag_eviction_scratch *s = NULL;
     const size_t lists = sizeof *s->ranked + sizeof *s->order + sizeof *s->best;
-    return e->most_heads *
+    return e->max_heads *
                (sizeof *s->n_keep + sizeof *s->bounds + (adaptive ? sizeof *s->views : 0)) +
-           (adaptive ? e->most_head_slots * lists : 0);
+           (adaptive ? e->max_head_slots * lists : 0);
 }
 
 static bool is_adaptive(const ag_eviction_params *p) { return ag_heads_by_scores(p->head_budget); }
 
 /* A head's values, and their mean. */
-static bool have_values(ag_eviction_scratch *s, const ag_kv_extent *e) {
-    return have(&s->head_values, (size_t)e->most_slots * e->most_dim, 1) &&
-           have(&s->mean, e->most_dim, 1);
+static bool reserve_values(ag_eviction_scratch *s, const ag_kv_totals *e) {
+    return reserve_floats(&s->head_values, (size_t)e->max_slots * e->max_dim, 1) &&
+           reserve_floats(&s->mean, e->max_dim, 1);
 }
 
-static size_t value_floats(const ag_eviction_params *p, const ag_kv_extent *e) {
+static size_t value_floats(const ag_eviction_params *p, const ag_kv_totals *e) {
     if (p->head_budget != AG_HEAD_BUDGET_VALUES) return 0;
-    return (size_t)e->most_slots * e->most_dim + e->most_dim;
+    return (size_t)e->max_slots * e->max_dim + e->max_dim;
 }
 
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_params *p,
                                      const ag_kv_cache *cache, ag_error *err) {
     const ag_eviction_policy *policy = p->policy;
-    const ag_kv_extent e = ag_kv_extent_of(ag_kv_cache_params(cache));
-    const size_t n = e.most_slots;
+    const ag_kv_totals e = ag_kv_totals_of(ag_kv_cache_params(cache));
+    const size_t n = e.max_slots;
     const key_floats floats = floats_for(policy, &e, scores_in_place(policy, cache));
     s->n_workers = ag_backend_threads(ag_kv_cache_backend(cache));
-    if (s->n_workers > MOST_WORKERS) s->n_workers = MOST_WORKERS;
-    if (s->n_workers > e.most_heads) s->n_workers = e.most_heads;
-    s->heads_apart = ag_importance_traits_of(policy)->from_keys || is_adaptive(p);
-    s->own_importance = p->head_budget != AG_HEAD_BUDGET_EVEN || (p->spill && p->spill->path);
-    s->keep = resident(n, sizeof *s->keep);
-    s->work = resident(n, sizeof *s->work);
-    s->positions = resident(n, sizeof *s->positions);
-    s->values = resident(n, sizeof *s->values);
-    s->importance = resident(s->heads_apart ? e.most_head_slots : n, sizeof *s->importance);
+    if (s->n_workers > MAX_WORKERS) s->n_workers = MAX_WORKERS;
+    if (s->n_workers > e.max_heads) s->n_workers = e.max_heads;
+    s->separate_heads = ag_importance_traits_of(policy)->from_keys || is_adaptive(p);
+    s->per_head_importance = p->head_budget != AG_HEAD_BUDGET_EVEN || (p->spill && p->spill->path);
+    s->keep = alloc_resident(n, sizeof *s->keep);
+    s->work = alloc_resident(n, sizeof *s->work);
+    s->positions = alloc_resident(n, sizeof *s->positions);
+    s->values = alloc_resident(n, sizeof *s->values);
+    s->importance = alloc_resident(s->separate_heads ? e.max_head_slots : n, sizeof *s->importance);
     if (s->keep && s->work && s->positions && s->values && s->importance &&
-        have_head_lists(s, &e, is_adaptive(p)) && have_key_floats(s, &floats, e.most_heads, n) &&
-        (!value_floats(p, &e) || have_values(s, &e))) {
+        reserve_head_lists(s, &e, is_adaptive(p)) &&
+        reserve_key_floats(s, &floats, e.max_heads, n) &&
+        (!value_floats(p, &e) || reserve_values(s, &e))) {
         return AG_OK;
     }
     return AG_FAIL(err, NOMEM, "eviction scratch for %zu slots", n);
@@ -126,18 +129,18 @@ ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_p
 size_t ag_eviction_scratch_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
     const ag_eviction_scratch *s = NULL;
     const ag_eviction_policy *policy = p->policy;
-    const ag_kv_extent e = ag_kv_extent_of(kv);
-    const size_t n = e.most_slots;
+    const ag_kv_totals e = ag_kv_totals_of(kv);
+    const size_t n = e.max_slots;
     const size_t lists =
         sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values;
-    const bool apart = ag_importance_traits_of(policy)->from_keys || is_adaptive(p);
-    const size_t all = n * lists + (apart ? e.most_head_slots : n) * sizeof *s->importance +
+    const bool separate = ag_importance_traits_of(policy)->from_keys || is_adaptive(p);
+    const size_t all = n * lists + (separate ? e.max_head_slots : n) * sizeof *s->importance +
                        head_list_bytes(&e, is_adaptive(p)) + value_floats(p, &e) * sizeof(float);
     /* No backend needs more for it. */
     const key_floats f = floats_for(policy, &e, policy->device_scores);
     if (!ag_importance_traits_of(policy)->from_keys || policy->device_scores) return all;
-    const size_t workers = e.most_heads < MOST_WORKERS ? e.most_heads : MOST_WORKERS;
-    return all + e.most_heads * sizeof *s->heads + workers * n * sizeof *s->head_positions +
+    const size_t workers = e.max_heads < MAX_WORKERS ? e.max_heads : MAX_WORKERS;
+    return all + e.max_heads * sizeof *s->heads + workers * n * sizeof *s->head_positions +
            (workers * (f.keys + f.values + f.work + f.far) + f.more + f.table) * sizeof(float);
 }
 
@@ -170,13 +173,13 @@ ag_status ag_importance_normalise(ag_eviction_scratch *s, ag_score_sums *sums,
                                   const ag_eviction_params *p, const ag_kv_cache *cache,
                                   uint32_t position, uint32_t n_window, uint32_t *layer,
                                   ag_error *err) {
-    const ag_kv_layer *is;
+    const ag_kv_layer *kv_layer;
     ag_score_sums_set_position(sums, position);
-    while (p->policy->normalise && (is = ag_kv_cache_layer(cache, *layer))) {
+    while (p->policy->normalise && (kv_layer = ag_kv_cache_layer(cache, *layer))) {
         const uint32_t l = *layer;
         AG_TRY(ag_score_sums_fetch(sums, l, err));
         ++*layer;
-        for (uint32_t h = 0; h < is->n_kv_heads; h++) {
+        for (uint32_t h = 0; h < kv_layer->n_kv_heads; h++) {
             const uint32_t n = ag_kv_cache_n_slots(cache, l, h);
             p->policy->normalise(p->policy->user, p, ag_score_sums_of(sums, l, h), n,
                                  n_window < n ? n_window : n, s->values);
@@ -242,7 +245,7 @@ static ag_eviction_inputs inputs_of(const keys_job *job, size_t w, uint32_t h) {
     return in;
 }
 
-static ag_status read_head(const keys_job *job, size_t w, uint32_t h, ag_eviction_inputs *in) {
+static ag_status load_head(const keys_job *job, size_t w, uint32_t h, ag_eviction_inputs *in) {
     const ag_eviction_scratch *s = job->s;
     const ag_eviction_policy *policy = job->p->policy;
     const size_t max_slots = ag_kv_cache_max_slots(job->cache, job->layer);
@@ -272,7 +275,7 @@ static void score_keys_of_heads(void *ctx, size_t begin, size_t end, uint32_t th
     for (size_t w = begin; w < end; w++) {
         for (uint32_t h = (uint32_t)w; h < n_heads; h += job->s->n_workers) {
             ag_eviction_inputs in = inputs_of(job, w, h);
-            const ag_status st = read_head(job, w, h, &in);
+            const ag_status st = load_head(job, w, h, &in);
             if (st != AG_OK) job->status = st;
             if (st != AG_OK) return;
             policy->from_keys(policy->user, job->p, &in);
@@ -320,7 +323,7 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
     const ag_importance_traits *traits = ag_importance_traits_of(policy);
     if (!traits->from_keys && !traits->of_newest_query) return AG_OK;
     if (ag_heads_slots(cache, layer) <= n_keep) return AG_OK; /* nobody will ask */
-    if (!traits->from_keys && s->own_importance) return AG_OK;
+    if (!traits->from_keys && s->per_head_importance) return AG_OK;
     if (!traits->from_keys) return mean_of_heads(s, sums, cache, layer, err);
     if (scores_in_place(policy, cache)) return score_in_place(s, cache, layer, err);
     AG_TRY(ag_score_sums_fetch(sums, layer, err));
@@ -342,9 +345,9 @@ ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
     const ag_importance_traits *traits = ag_importance_traits_of(policy);
     float *importance = s->importance;
     if (!traits->has_scores) return AG_OK;
-    if (s->heads_apart) importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
+    if (s->separate_heads) importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
     /* Else ag_importance_of_layer() has written it. */
-    if (traits->is_attention && (s->own_importance || !traits->of_newest_query)) {
+    if (traits->is_attention && (s->per_head_importance || !traits->of_newest_query)) {
         AG_TRY(ag_score_sums_fetch(sums, layer, err));
         memcpy(importance, ag_score_sums_of(sums, layer, head), v->n_slots * sizeof *importance);
         if (s->mean) AG_TRY(count_values(s, cache, layer, head, importance, err));

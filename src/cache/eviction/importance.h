@@ -30,8 +30,9 @@ typedef struct ag_eviction_scratch {
     const float *table_of;     /* its frequencies */
     size_t work_floats;
     uint32_t n_workers;
-    bool heads_apart;    /* `importance` has all heads of a layer */
-    bool own_importance; /* NEWEST: each head's own, for a layer's heads hold different slots */
+    bool separate_heads; /* `importance` has all heads of a layer */
+    bool
+        per_head_importance; /* NEWEST: each head's own, for a layer's heads hold different slots */
 } ag_eviction_scratch;
 
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_params *p,

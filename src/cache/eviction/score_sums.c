@@ -43,16 +43,16 @@ static bool backend_adds(const ag_kv_cache *cache) {
 }
 
 static ag_status allocate(ag_score_sums *s, ag_error *err) {
-    const ag_kv_extent e = ag_kv_extent_of(ag_kv_cache_params(s->cache));
-    const bool there = backend_adds(s->cache);
-    const size_t on_host = there ? e.most_head_slots : e.head_slots;
+    const ag_kv_totals e = ag_kv_totals_of(ag_kv_cache_params(s->cache));
+    const bool on_device = backend_adds(s->cache);
+    const size_t on_host = on_device ? e.max_head_slots : e.head_slots;
     s->host = ag_calloc(on_host, sizeof *s->host);
-    if (there) s->rows = ag_calloc(on_host, sizeof *s->rows);
-    if (there) s->n_scored = ag_calloc(e.heads, sizeof *s->n_scored);
-    if (!s->host || (there && (!s->rows || !s->n_scored))) {
+    if (on_device) s->rows = ag_calloc(on_host, sizeof *s->rows);
+    if (on_device) s->n_scored = ag_calloc(e.heads, sizeof *s->n_scored);
+    if (!s->host || (on_device && (!s->rows || !s->n_scored))) {
         return AG_FAIL(err, NOMEM, "attention sums of %zu slots", on_host);
     }
-    if (!there) return AG_OK;
+    if (!on_device) return AG_OK;
     return ag_memory_alloc(ag_backend_memory(ag_kv_cache_backend(s->cache)),
                            e.head_slots * sizeof *s->host, AG_USAGE_SCRATCH, &s->device, err);
 }
@@ -87,7 +87,7 @@ void ag_score_sums_destroy(ag_score_sums *s) {
 
 size_t ag_score_sums_bytes(const ag_eviction_policy *policy, const ag_kv_params *kv) {
     return ag_importance_traits_of(policy)->keeps_sums
-               ? ag_kv_extent_of(kv).head_slots * sizeof(float)
+               ? ag_kv_totals_of(kv).head_slots * sizeof(float)
                : 0;
 }
 
@@ -117,12 +117,12 @@ float *ag_score_sums_of(const ag_score_sums *s, uint32_t layer, uint32_t head) {
     return sums + (size_t)head * ag_kv_cache_max_slots(s->cache, layer);
 }
 
-void ag_score_sums_of_layer(const ag_attention_scores *scores, uint32_t layer,
-                            ag_attention_seq *seq) {
+void ag_score_sums_set_layer(const ag_attention_scores *scores, uint32_t layer,
+                             ag_attention_seq *seq) {
     const ag_score_sums *s = scores->sums;
     if (!s) return;
     seq->score_row0 = scores->row0;
-    seq->score_max = scores->most;
+    seq->score_max = scores->max;
     if (scores->until) seq->score_until = scores->until + ag_kv_cache_first_head(s->cache, layer);
     if (s->device) {
         seq->device_scores = s->device;
@@ -247,16 +247,16 @@ void ag_score_sums_begin(ag_score_sums *s, size_t n, bool from_zero) {
         return;
     }
     for (uint32_t l = 0; l < n_layers(s); l++) {
-        const size_t most = ag_kv_cache_max_slots(s->cache, l);
+        const size_t max_slots = ag_kv_cache_max_slots(s->cache, l);
         for (uint32_t h = 0; h < heads_of(s, l); h++) {
             const size_t used = ag_kv_cache_n_slots(s->cache, l, h), first = from_zero ? 0 : used;
-            const size_t end = n < most - used ? used + n : most;
+            const size_t end = n < max_slots - used ? used + n : max_slots;
             memset(ag_score_sums_of(s, l, h) + first, 0, (end - first) * sizeof *s->host);
         }
     }
 }
 
-ag_attention_scores ag_score_sums_want(ag_score_sums *s, size_t row0) {
+ag_attention_scores ag_score_sums_request(ag_score_sums *s, size_t row0) {
     if (s) s->adding = s->device != NULL;
     return (ag_attention_scores){.sums = s, .row0 = row0};
 }

@@ -11,21 +11,21 @@
 
 typedef struct ag_score_sums ag_score_sums;
 struct ag_chunk_scores;
-struct ag_recall;
+struct ag_reloader;
 
 /* The weights of a pass's rows from row0 on are wanted. */
 typedef struct ag_attention_scores {
     ag_score_sums *sums;   /* borrowed; NULL: nobody wants them */
     size_t row0;           /* of the sequence's rows */
-    bool most;             /* the largest weights instead of sums */
+    bool max;              /* the largest weights instead of sums */
     const uint32_t *until; /* [heads of all layers] slots whose sums will be read; NULL: all */
     struct ag_chunk_scores *chunks; /* borrowed; not NULL: those inside chunks, and no others */
-    struct ag_recall *recall; /* borrowed; not NULL: spilled blocks may come back in the pass */
+    struct ag_reloader *reloader; /* borrowed; not NULL: spilled blocks may come back in the pass */
 } ag_attention_scores;
 
 /* What ag_attention_seq says of a layer's scores, from what is known of the whole pass. */
-void ag_score_sums_of_layer(const ag_attention_scores *scores, uint32_t layer,
-                            ag_attention_seq *seq);
+void ag_score_sums_set_layer(const ag_attention_scores *scores, uint32_t layer,
+                             ag_attention_seq *seq);
 
 /* For the slots of a cache, which is borrowed. *out is NULL if the policy does not want attention.
  */
@@ -47,7 +47,7 @@ void ag_score_sums_set_position(ag_score_sums *s, uint32_t position);
 /* n more slots are coming; `from_zero`: those that are there start again too. */
 void ag_score_sums_begin(ag_score_sums *s, size_t n, bool from_zero);
 /* For the pass that begins now. */
-ag_attention_scores ag_score_sums_want(ag_score_sums *s, size_t row0);
+ag_attention_scores ag_score_sums_request(ag_score_sums *s, size_t row0);
 /* The pass has failed: what it was to add is not there, at least not for every slot. */
 void ag_score_sums_abandon(ag_score_sums *s);
 /* The cache has been truncated to the position. */

@@ -63,8 +63,8 @@ static uint32_t nth_slot(const float *score, uint32_t *slots, uint32_t count, ui
 }
 
 /* The slot that is n-th (from 0) in the order among [first, end). */
-static uint32_t last_to_stay(const float *score, uint32_t *work, uint32_t first, uint32_t end,
-                             uint32_t n) {
+static uint32_t last_retained(const float *score, uint32_t *work, uint32_t first, uint32_t end,
+                              uint32_t n) {
     const uint32_t bin = bin_with(score, first, end, &n);
     uint32_t count = 0;
     for (uint32_t s = first; s < end; s++) {
@@ -82,7 +82,7 @@ void ag_evict_select(const ag_eviction_view *v, const float *score, uint32_t n_r
     uint32_t n_chosen = n_keep - v->n_protected - (v->n_slots - newest);
     for (uint32_t s = 0; s < v->n_protected; s++) keep[n++] = s;
     if (n_chosen) {
-        const uint32_t last = last_to_stay(score, v->work, first, newest, n_chosen - 1);
+        const uint32_t last = last_retained(score, v->work, first, newest, n_chosen - 1);
         const float bound = score[last];
         for (uint32_t s = first; s < newest && n < v->n_protected + n_chosen; s++) {
             keep[n] = s;

@@ -6,8 +6,8 @@
 /* The window beside the prefix. */
 static uint32_t default_budget(void *user, const ag_eviction_params *p) {
     (void)user;
-    uint32_t most = UINT32_MAX - p->protected_prefix;
-    return p->protected_prefix + (p->window < most ? p->window : most);
+    uint32_t max = UINT32_MAX - p->protected_prefix;
+    return p->protected_prefix + (p->window < max ? p->window : max);
 }
 
 const ag_eviction_policy ag_eviction_sliding = {

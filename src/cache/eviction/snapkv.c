@@ -23,9 +23,9 @@ static float average(const float *x, uint32_t begin, uint32_t end, uint32_t kern
 }
 
 static float highest(const float *x, uint32_t begin, uint32_t end) {
-    float most = x[begin];
-    for (uint32_t i = begin + 1; i < end; i++) most = fmaxf(most, x[i]);
-    return most;
+    float max = x[begin];
+    for (uint32_t i = begin + 1; i < end; i++) max = fmaxf(max, x[i]);
+    return max;
 }
 
 /* The window's own slots always stay and are not pooled. They rank first from then on. */

@@ -19,22 +19,22 @@ static uint32_t next_turn(const ag_eviction_view *v, uint32_t position) {
 
 /* What is left of the oldest turn leaves as well, if at least half of what may stay then does: the
  * end of a turn that fills the cache is worth more than an empty one. */
-static uint32_t count(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
-                      uint32_t n_keep) {
+static uint32_t count_retained(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
+                               uint32_t n_keep) {
     (void)user;
     (void)p;
-    const uint32_t most = n_keep - v->n_protected, least = most - most / 2;
-    uint32_t first = v->n_slots - most;
+    const uint32_t max = n_keep - v->n_protected, min = max - max / 2;
+    uint32_t first = v->n_slots - max;
     if (first == v->n_protected || first == v->n_slots) return n_keep;
     const uint32_t turn = next_turn(v, v->positions[first]);
     while (first < v->n_slots && v->positions[first] < turn) first++;
     const uint32_t n = v->n_slots - first;
-    return n < least || n < v->n_recent ? n_keep : v->n_protected + n;
+    return n < min || n < v->n_recent ? n_keep : v->n_protected + n;
 }
 
 const ag_eviction_policy ag_eviction_turns = {
     .name = "turns",
     .whole_prefill = true,
     .select = ag_select_newest,
-    .count = count,
+    .count = count_retained,
 };

@@ -27,24 +27,25 @@ static void add_times(float *restrict sum, const float *restrict x, size_t n, fl
 }
 
 /* Sums are no weights of one query, and pooling takes some in twice: no share is all of it. */
-static const float most_share = 0.999f;
+static const float max_share = 0.999f;
 
 /* Known attention: not that of slots which a policy ranks above all others. */
-static bool counts(float importance) { return importance > 0 && isfinite(importance); }
+static bool has_attention(float importance) { return importance > 0 && isfinite(importance); }
 
 void ag_value_losses(float *importance, size_t n, const float *values, size_t dim, float *mean) {
     double total = 0;
-    for (size_t s = 0; s < n; s++) total += counts(importance[s]) ? (double)importance[s] : 0;
+    for (size_t s = 0; s < n; s++)
+        total += has_attention(importance[s]) ? (double)importance[s] : 0;
     if (!(total > 0)) return;
     memset(mean, 0, dim * sizeof *mean);
     for (size_t s = 0; s < n; s++) {
-        if (!counts(importance[s])) continue;
+        if (!has_attention(importance[s])) continue;
         importance[s] = (float)(importance[s] / total);
         add_times(mean, values + s * dim, dim, importance[s]);
     }
     for (size_t s = 0; s < n; s++) {
-        if (!counts(importance[s])) continue;
-        const float p = fminf(importance[s], most_share);
+        if (!has_attention(importance[s])) continue;
+        const float p = fminf(importance[s], max_share);
         importance[s] = p / (1 - p) * distance(values + s * dim, mean, dim);
     }
 }
