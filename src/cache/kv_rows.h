@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots of one KV head, taken out of a cache and put in again. Of caches in memory that the host
- * sees. */
+/* KV rows: copies slots of one KV head out of a cache and inserts them again. Only for caches in
+ * memory that the host sees. */
 #ifndef AG_CACHE_KV_ROWS_H
 #define AG_CACHE_KV_ROWS_H
 
 #include "cache/kv_cache.h"
 
-/* n slots, in order of position; keys are rotated as the cache keeps them. */
+/* n slots in ascending order of position; keys are rotated as the cache stores them. */
 typedef struct ag_kv_rows {
     ag_dtype k_type, v_type;
     uint32_t n;
@@ -14,15 +14,15 @@ typedef struct ag_kv_rows {
     uint8_t *k, *v;      /* [n] rows of head_dim values */
 } ag_kv_rows;
 
-/* The rows of slots[0..n), ascending; out->v may be NULL. AG_FORMAT if a value cannot be kept in
- * the types of `out`. values [head_dim] to write on. */
+/* Reads the rows of slots[0..n), which must ascend; out->v may be NULL. Fails with AG_FORMAT if
+ * the types of `out` cannot represent a value. values [head_dim] is scratch. */
 ag_status ag_kv_cache_get_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head,
                                const uint32_t *slots, ag_kv_rows *out, float *values,
                                ag_error *err);
-/* The rows become slots again, where their positions say; slots [n]: which. AG_LIMIT if they do not
- * fit, AG_INVALID if one of the positions is there or they do not ascend: nothing has changed
- * then. AG_FORMAT if a value cannot be kept in the cache's types, which leaves the head with
- * arbitrary slots: rows that the cache had do not do that. */
+/* Inserts the rows where their positions belong and sets slots [n] to their slot numbers. Fails
+ * with AG_LIMIT if they do not fit, with AG_INVALID if a position is already cached or positions
+ * do not ascend, and with AG_FORMAT if the cache's types cannot represent a value. No slot
+ * changes after a failure. values [head_dim] is scratch. */
 ag_status ag_kv_cache_put_rows(ag_kv_cache *c, uint32_t layer, uint32_t head,
                                const ag_kv_rows *rows, uint32_t *slots, float *values,
                                ag_error *err);

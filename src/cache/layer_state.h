@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a sequence keeps for layers without keys and values: the newest columns of a convolution,
- * the matrices of a delta net. Beside the state itself stand two snapshots of it, each with what
- * the layers read of the tokens that followed, so that a sequence can be taken back a little: to
- * a snapshot, and from there on again.
+/* Layer state: what a sequence stores for layers without keys and values, such as the columns of a
+ * convolution or the matrices of a delta net. Two snapshots, each with the layer inputs of the
+ * tokens that followed, allow a sequence to be truncated a little: the state is restored from a
+ * snapshot and the inputs are run again.
  *
- * Around every pass of the model: begin(); restore() and run() for each layer; commit(). A pass
- * that was begun and not committed has changed nothing but how far back the sequence can go. A
- * state that is NULL (no layer has one) is fine everywhere but in restore() and run(). */
+ * Call begin(), then restore() and run() for each layer, then commit(). A pass without a commit
+ * changes nothing but how far back the sequence can go. Every function except restore() and
+ * run() accepts a NULL state: no layer has one. */
 #ifndef AG_CACHE_LAYER_STATE_H
 #define AG_CACHE_LAYER_STATE_H
 
@@ -16,58 +16,62 @@
 
 enum { AG_STATE_INPUTS = 3 };
 
-/* A layer with a state. */
+/* Sizes of the state of a layer. */
 typedef struct ag_state_layer {
-    size_t n_values;                    /* of its state */
-    size_t row_values[AG_STATE_INPUTS]; /* of each thing that it reads of a token; 0: no such */
+    size_t n_values;                    /* floats of its state */
+    size_t row_values[AG_STATE_INPUTS]; /* floats of each of its inputs for a token; 0: unused */
 } ag_state_layer;
 
 typedef struct ag_layer_state ag_layer_state;
 
-/* `layers` is copied. *out is NULL for no layers. */
+/* Creates an empty state. Copies `layers`. *out is NULL if n_layers is 0. */
 ag_status ag_layer_state_create(ag_backend *be, const ag_state_layer *layers, uint32_t n_layers,
                                 ag_layer_state **out, ag_error *err);
 void ag_layer_state_destroy(ag_layer_state *s);
-/* Bytes that it takes. */
+/* Returns the bytes that a state takes. */
 size_t ag_layer_state_bytes(const ag_state_layer *layers, uint32_t n_layers);
 
 /* ---- a pass ---- */
 
-/* The next n tokens of a sequence that stands at `position`; AG_INVALID if the state does not. */
+/* Begins a pass of n tokens at `position`. Fails with AG_INVALID if the state is at another
+ * position. */
 ag_status ag_layer_state_begin(ag_layer_state *s, uint32_t position, size_t n, ag_error *err);
 void ag_layer_state_commit(ag_layer_state *s);
-/* The pass has failed. */
+/* Call when the pass has failed. */
 void ag_layer_state_abandon(ag_layer_state *s);
 
-/* Rows in[i] [n, row_values[i]] of one sequence through a layer, whose state [n_values] is updated
- * in place. row0: the first one's number in the pass; of rows that only restore a state, 0, and
- * what comes out of them is not wanted. */
+/* Runs rows in[i] [n, row_values[i]] of one sequence through a layer and updates its state
+ * [n_values] in place. row0: number of the first row in the pass. If `restoring`, row0 is 0 and
+ * the output is ignored. */
 typedef ag_status (*ag_state_fn)(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0,
                                  bool restoring, ag_tensor *state, ag_error *err);
-/* Makes the layer's state what it is at the pass's position, by at most most_rows rows at a time.
- * For all sequences of a pass before run() of any: what comes out is written over. */
+/* Restores the layer's state at the pass's position, in calls of at most max_rows rows. Must be
+ * called for all sequences of a pass before run() of any, since outputs are overwritten. */
 ag_status ag_layer_state_restore(ag_layer_state *s, uint32_t layer, size_t max_rows, ag_state_fn fn,
                                  void *user, ag_error *err);
-/* The pass's rows; in[i] [n, row_values[i]], from row row0 of the pass on. */
+/* Runs the rows of the pass: in[i] [n, row_values[i]], the first of which is row row0 of the
+ * pass. */
 ag_status ag_layer_state_run(ag_layer_state *s, uint32_t layer, const ag_tensor in[AG_STATE_INPUTS],
                              size_t row0, ag_state_fn fn, void *user, ag_error *err);
 
 /* ---- between passes ---- */
 
 void ag_layer_state_reset(ag_layer_state *s);
-/* The first position that it can be taken back to, apart from 0. */
+/* Returns the lowest position that truncate() can reach, apart from 0. */
 uint32_t ag_layer_state_oldest_reachable(const ag_layer_state *s);
-/* AG_INVALID, and nothing changes, for a position that is out of reach. */
+/* Truncates to `position`. Fails with AG_INVALID, without a change, if it cannot be reached. */
 ag_status ag_layer_state_truncate(ag_layer_state *s, uint32_t position, ag_error *err);
-/* *to, of the same layers, becomes a copy. */
+/* Copies `from` to `to`, a state of the same layers. */
 ag_status ag_layer_state_copy(ag_layer_state *to, ag_layer_state *from, ag_error *err);
 
-/* As a stream: a state at position `base`, and what followed up to the sequence's position. */
+/* Returns the position of the snapshot that save() writes: a state at that position, then the
+ * inputs up to the sequence's position. */
 uint32_t ag_layer_state_base(const ag_layer_state *s);
-/* UINT64_MAX if they cannot be counted. */
+/* Returns the bytes that save() writes; UINT64_MAX if the two positions do not fit together. */
 uint64_t ag_layer_state_saved_bytes(const ag_layer_state *s, uint32_t base, uint32_t position);
 ag_status ag_layer_state_save(ag_layer_state *s, ag_put_fn put, void *user, ag_error *err);
-/* AG_FORMAT, after `name`, if base and position do not fit. Afterwards `base` is the first position
+/* Loads a state at position `base` with inputs up to `position`. Fails with AG_FORMAT, after
+ * `name`, if they do not fit or a value is damaged. Afterwards `base` is the lowest position
  * that can be reached. */
 ag_status ag_layer_state_load(ag_layer_state *s, uint32_t base, uint32_t position, const char *name,
                               ag_get_fn get, void *user, ag_error *err);

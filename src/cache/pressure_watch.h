@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watches the system's memory for one cache: reads signals from time to time and decides how far
- * the cache must shrink. */
+/* Pressure watch: reads the system's memory at intervals for one cache and decides how far the
+ * cache must shrink. */
 #ifndef AG_CACHE_PRESSURE_WATCH_H
 #define AG_CACHE_PRESSURE_WATCH_H
 
@@ -12,9 +12,9 @@ typedef struct ag_pressure_watch {
     ag_memory_watch params;
     ag_sys_monitor *monitor; /* owned; NULL: memory is not watched, or params.read reads it */
     ag_pressure_state state;
-    ag_pressure hint; /* of the application */
+    ag_pressure hint; /* reported by the application */
     bool polled;
-    bool refuse; /* the last decision: no new prompts */
+    bool refuse; /* the last decision: accept no new prompts */
     uint64_t polled_ms;
 } ag_pressure_watch;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the turns of a conversation begin: logical positions, ascending. */
+/* Turns: the logical positions at which turns of a conversation begin, ascending. */
 #ifndef AG_CACHE_TURNS_H
 #define AG_CACHE_TURNS_H
 
@@ -14,10 +14,10 @@ typedef struct ag_turns {
 } ag_turns;
 
 void ag_turns_release(ag_turns *t);
-/* The next turn begins at the position; once, however often it is said. AG_INVALID below where the
- * last one begins. */
+/* Adds a turn that begins at `position`; a repeated position is ignored. Fails with AG_INVALID
+ * if `position` is below the last start. */
 ag_status ag_turns_add(ag_turns *t, uint32_t position, ag_error *err);
-/* The sequence has been truncated: what begins there or later has not begun. */
+/* Removes turns that begin at `position` or later. */
 void ag_turns_truncate(ag_turns *t, uint32_t position);
 ag_status ag_turns_copy(ag_turns *to, const ag_turns *from, ag_error *err);
 

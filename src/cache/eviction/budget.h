@@ -6,20 +6,21 @@
 #include <antigravity/eviction.h>
 #include <antigravity/kv_cache.h>
 
-/* What parameters that name no policy mean. */
+/* Completes parameters without a policy: if memory is watched, keydiff with the whole cache as
+ * budget. */
 void ag_eviction_resolve_policy(ag_eviction_params *p);
-/* Tokens whose blocks take no more than so many bytes. */
+/* Returns the number of tokens whose blocks take at most `bytes`. */
 uint32_t ag_eviction_tokens_in(const ag_kv_params *kv, size_t bytes);
 
-/* Whether anything will ever leave. */
+/* Returns whether these parameters ever evict. */
 bool ag_eviction_is_managed(const ag_eviction_params *p);
 
-/* Checks p and finds the budget in tokens for a cache of these parameters. AG_INVALID names the
- * numbers that disagree. */
+/* Checks p and computes the budget in tokens for a cache of these parameters. Fails with
+ * AG_INVALID, whose message holds the numbers that disagree. */
 ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv, uint32_t *out,
                              ag_error *err);
 
-/* Newest tokens that always stay. */
+/* Returns how many of the newest tokens always stay. */
 uint32_t ag_eviction_recent(const ag_eviction_params *p);
 
 #endif

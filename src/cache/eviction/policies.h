@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policies of the library: one file each, and one name here. */
+/* Policies of the library: one file and one line here for each. */
 #ifndef AG_CACHE_EVICTION_POLICIES_H
 #define AG_CACHE_EVICTION_POLICIES_H
 
 #include <antigravity/eviction.h>
 
-/* In the order of help texts; "none" is the first. */
+/* In the order of help texts; "none" must be the first. */
 #define AG_EVICTION_POLICIES(X) \
     X(none)                     \
     X(sliding)                  \
