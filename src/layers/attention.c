@@ -14,7 +14,7 @@ static ag_status by_heads(ag_tensor *out, const ag_tensor *t, uint32_t n_heads, 
     return ag_tensor_reshape(out, t, ag_shape_3d(ag_shape_rows(&t->shape), n_heads, head_dim), err);
 }
 
-/* The sequence's own rows of q, k or v by heads. */
+/* Returns the rows of q, k or v of one sequence, by heads. */
 static ag_status rows_of_sequence(ag_tensor *out, const ag_sequence *s, const ag_tensor *t,
                                   ag_error *err) {
     const size_t n_heads = t->shape.dim[1], head_dim = t->shape.dim[2];
@@ -31,7 +31,7 @@ static ag_status keep_unrotated(const ag_sequence *s, uint32_t layer, const ag_t
     return ag_kv_cache_keep_unrotated(s->cache, layer, &rows, positions + s->row0, err);
 }
 
-/* Sequences that turn by the same frequencies, one after the other, turn together. */
+/* Rotates adjacent sequences with the same frequencies together. */
 static ag_status rotate_heads(ag_backend *be, const ag_attention_layer *layer,
                               const ag_sequence *seqs, size_t n_seqs, const uint32_t *positions,
                               const ag_tensor *q, const ag_tensor *k, ag_error *err) {
@@ -57,7 +57,7 @@ static ag_status rotate_heads(ag_backend *be, const ag_attention_layer *layer,
     return AG_OK;
 }
 
-/* Rows of one period are multiplied together; those of the first one stay. */
+/* Scales adjacent rows of one period together. The factor of period 0 is 1. */
 static ag_status scale_queries(ag_backend *be, const ag_attention_layer *layer,
                                const uint32_t *positions, const ag_tensor *q, ag_error *err) {
     const size_t n = layer->query_beta != 0 ? q->shape.dim[0] : 0;
@@ -74,7 +74,7 @@ static ag_status scale_queries(ag_backend *be, const ag_attention_layer *layer,
     return AG_OK;
 }
 
-/* Queries and keys alike, so that their products stay. k NULL: they have been. */
+/* Rotates queries and keys alike, which keeps their products. k NULL: keys have been rotated. */
 static ag_status hadamard_rotate(ag_backend *be, const ag_sequence *s, const ag_tensor *q,
                                  const ag_tensor *k, ag_error *err) {
     if (!ag_kv_cache_params(s->cache)->hadamard) return AG_OK;
@@ -108,7 +108,7 @@ static ag_attention_seq attention_seq_of(const ag_sequence *s, const ag_attentio
     return seq;
 }
 
-/* Before attention itself, whose place its output takes until then. */
+/* Runs before attention, whose output buffer serves as scratch. */
 static ag_status attend_chunks(const ag_sequence *s, const ag_attention_layer *l,
                                const ag_tensor *q, ag_tensor *out, ag_error *err) {
     ag_attention_seq seq = {0};

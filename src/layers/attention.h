@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Self-attention of a pass that may carry tokens of several sequences. */
+/* Self-attention of a pass, which may hold tokens of several sequences. */
 #ifndef AG_LAYERS_ATTENTION_H
 #define AG_LAYERS_ATTENTION_H
 
@@ -14,39 +14,41 @@ typedef struct ag_sequence {
     ag_kv_cache *cache;
     const int32_t *ids;
     size_t n;
-    uint32_t position;          /* logical, of ids[0] */
-    ag_attention_scores scores; /* zeroed: not wanted */
-    const atomic_bool *cancel;  /* NULL, or asked on the way: true ends the pass */
-    ag_layer_state *state;      /* of layers without keys and values; NULL: there are none */
-    bool is_long;               /* turns by the frequencies for long texts */
-    size_t n_without_output;    /* of the first ones nobody asks what comes out of the pass */
-    size_t row0;                /* of the pass's rows; set by the pass */
-    /* Set by the pass: the first token that has a result, and its row among the results. */
+    uint32_t position;          /* logical position of ids[0] */
+    ag_attention_scores scores; /* zeroed: none are collected */
+    const atomic_bool *cancel;  /* checked before every layer: true ends the pass; may be NULL */
+    ag_layer_state *state;      /* of layers without keys and values; NULL: the model has none */
+    bool is_long;               /* rotates by the frequencies for long texts */
+    size_t n_without_output;    /* leading tokens whose results are not needed */
+    size_t row0;                /* first row in the pass; set by the pass */
+    /* Set by the pass: the first token that has a result, and the row of that result. */
     size_t first_result, result_row;
 } ag_sequence;
 
-/* The row of the result of token i, which is wanted. */
+/* Returns the row of the result of token i, which must have one. */
 static inline size_t ag_sequence_result(const ag_sequence *s, size_t i) {
     return s->result_row + (i - s->first_result);
 }
 
-/* What attention does in one layer. */
+/* Parameters of attention in one layer. */
 typedef struct ag_attention_layer {
-    uint32_t index; /* in the caches */
-    bool shares_kv; /* what another layer has put there; k and v are not read */
+    uint32_t index; /* of the layer in the caches */
+    bool shares_kv; /* uses the keys and values of another layer; k and v are not read */
     uint32_t n_heads, n_kv_heads, head_dim;
-    /* [n / 2] the first n values of a head turn; of short and of long texts. NULL: none turns */
+    /* [n / 2] rotates the first n values of a head; for short and for long texts. NULL: no
+     * rotation */
     const ag_tensor *inv_freq[2];
-    float rope_factor; /* of the values that turn */
-    float query_beta;  /* of what positions add to queries: ag_model_spec; 0: nothing */
+    float rope_factor; /* multiplies the rotated values */
+    float query_beta;  /* scales queries by position: see ag_model_spec; 0: no scaling */
     uint32_t query_period;
     ag_attention_params params;
-    const uint32_t *visible_from; /* [n rows of the pass]; NULL: every row sees all before it */
+    const uint32_t
+        *visible_from; /* [rows of the pass]; NULL: every row sees all positions before it */
 } ag_attention_layer;
 
-/* Rotates q and k, appends k and v to each sequence's cache and attends.
- *   out, q [n, n_heads * head_dim]  k, v [n, n_kv_heads * head_dim]  F32; q and k turn in place.
- *          k and v may be NULL where keys and values are another layer's
+/* Rotates q and k in place, appends k and v to the cache of each sequence and attends.
+ *   out, q [n, n_heads * head_dim]  k, v [n, n_kv_heads * head_dim]  F32
+ *          k and v may be NULL if the layer shares keys and values
  *   ws->positions [n] logical; ws->attention [n_seqs] is overwritten */
 ag_status ag_self_attention(ag_backend *be, const ag_attention_layer *layer,
                             const ag_sequence *seqs, size_t n_seqs, const ag_workspace *ws,

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* An observer of products sees them for every row. */
+/* Returns the number of output rows. An observer of products needs every row. */
 static size_t n_output_rows(const ag_pass *pass) {
     size_t n = 0;
     if (pass->backend->observe) return pass->n_rows;
@@ -17,8 +17,8 @@ static size_t n_output_rows(const ag_pass *pass) {
     return n;
 }
 
-/* Wanted rows of a value move to its beginning. Rows of sequences are in order, so that none is
- * written over before it has moved. */
+/* Moves the output rows of a value to its start. Sequences are in row order, so no row is
+ * overwritten before it has moved. */
 static ag_status gather_rows(const ag_pass *pass, ag_tensor *rows, ag_error *err) {
     const size_t cols = ag_shape_cols(&rows->shape);
     size_t to = 0;

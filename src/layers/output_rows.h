@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations from a program's `cut` on keep nothing of a row: unwanted rows end there. */
+/* Output rows: the rows whose results are needed. Operations from the program's `cut` on store
+ * nothing of a row, so they run on output rows only. */
 #ifndef AG_LAYERS_OUTPUT_ROWS_H
 #define AG_LAYERS_OUTPUT_ROWS_H
 
 #include "layers/pass.h"
 
-/* Moves the wanted rows of every live value to its beginning; the rest of the pass has these rows
- * alone. Keeps all rows if a policy adds up attention weights, or products are observed. */
+/* Moves the output rows of every live value to its start and limits the rest of the pass to
+ * them. Keeps all rows if a policy sums attention weights or if products are observed. */
 ag_status ag_select_output_rows(ag_pass *pass, ag_error *err);
 
 #endif

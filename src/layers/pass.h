@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A forward pass: the program, the rows and the memory that its operations use. */
+/* Forward pass: the program, the rows and the memory that its operations use. */
 #ifndef AG_LAYERS_PASS_H
 #define AG_LAYERS_PASS_H
 
@@ -7,9 +7,9 @@
 #include "layers/attention.h"
 #include "layers/workspace.h"
 
-/* Called on the engine's thread after operations of a pass, for timing and for tests. Operations
- * [first, next) have run, perhaps as one; first == next: operation `first` is the next one, and
- * none of this pass, or of this call for logits, has run. An error ends the pass. */
+/* Hook for timing and tests, called on the engine's thread after operations of a pass.
+ * Operations [first, next) have run, possibly as one. first == next: the pass, or the call for
+ * logits, is about to run operation `first`. An error ends the pass. */
 typedef struct ag_op_hook {
     ag_status (*after)(void *user, uint32_t first, uint32_t next, ag_error *err);
     void *user;
@@ -29,11 +29,11 @@ typedef struct ag_pass {
     size_t n_rows;
     const ag_sequence *seqs;
     size_t n_seqs;
-    ag_sequence *selected;  /* space for as many sequences: those that go on from `cut` */
-    const ag_op_hook *hook; /* NULL: none */
+    ag_sequence *selected;  /* scratch for n_seqs sequences: those with output rows after `cut` */
+    const ag_op_hook *hook; /* may be NULL */
 } ag_pass;
 
-/* Rows of a value: [n_rows, cols]. */
+/* Returns the rows of a value: [n_rows, cols]. */
 static inline ag_tensor ag_pass_value(const ag_pass *pass, uint16_t value) {
     const ag_value *v = &pass->program->values[value];
     return (ag_tensor){.dtype = AG_F32,

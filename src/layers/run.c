@@ -6,7 +6,7 @@
 #include "layers/output_rows.h"
 #include "layers/state_ops.h"
 
-/* The tensors of an operation's operands. */
+/* Tensors of an operation. */
 typedef struct operands {
     ag_tensor in[AG_OP_VALUES], out[AG_OP_VALUES];
 } operands;
@@ -36,7 +36,7 @@ static ag_status products(const ag_pass *pass, const ag_op *op, operands *at) {
     return ag_matmul_group(pass->backend, y, &at->in[0], w, n);
 }
 
-/* Norms groups of the weight's length: whole rows, or the heads of each row. */
+/* Normalises groups of the weight's length: full rows, or the heads of each row. */
 static ag_status norm(const ag_pass *pass, const ag_op *op, const operands *at) {
     const ag_tensor *w = weight_of(pass, op, 0);
     const size_t dim = w->shape.dim[0];
@@ -125,7 +125,8 @@ static bool is_identity(const ag_pass *pass, const ag_op *op) {
     return op->code == AG_OP_SCALE && pass->weights[op->w[0]].number == 1;
 }
 
-/* ADD, and NORM of the sum into another value: one operation. *next: behind them. */
+/* Runs an ADD, fused with a NORM of its sum into another value if one follows. *next: the
+ * operation after them. */
 static ag_status add_and_norm(const ag_pass *pass, uint32_t i, uint32_t *next, ag_error *err) {
     const ag_program *p = pass->program;
     const ag_op *add = &p->ops[i];

@@ -5,13 +5,14 @@
 
 #include "layers/pass.h"
 
-/* Runs the operations before `head`. Values that the host writes are there. Afterwards `hidden` has
- * the rows of the pass; n_rows and seqs are those that have gone on, perhaps none.
- * AG_CANCELLED if a sequence's `cancel`, asked before every layer, says so. */
+/* Runs the operations before `head`. The caller must have written the values that the host
+ * provides. Afterwards the value `hidden` holds the rows of the pass; n_rows and seqs describe
+ * its output rows, which may be none. Fails with AG_CANCELLED if `cancel` of a sequence is true
+ * before a layer. */
 ag_status ag_run_program(ag_pass *pass, ag_error *err);
 
-/* Runs the operations from `head` on. hidden: rows of that value; logits: as many, written. Of the
- * pass backend, program, weights and hook are used. */
+/* Runs the operations from `head` on. hidden: rows of that value; logits: as many rows,
+ * overwritten. Uses backend, program, weights and hook of the pass. */
 ag_status ag_run_head(const ag_pass *pass, const ag_tensor *hidden, ag_tensor *logits,
                       ag_error *err);
 

@@ -4,15 +4,15 @@
 #include "core/backend_ops.h"
 #include "core/fail.h"
 
-/* Runs the rows of a sequence through its state. */
+/* Context of ag_state_fn. */
 typedef struct state_op {
     const ag_pass *pass;
     const ag_op *op;
     ag_tensor *out;
 } state_op;
 
-/* Rows of a value from row0 on. Restoring a state computes up to AG_ROLLBACK rows, for which every
- * value has space, whatever the pass has. */
+/* Returns n rows of a value from row0 on. Restoring a state computes up to AG_ROLLBACK rows;
+ * every value has space for them, even if the pass has fewer. */
 static ag_status rows_from(const ag_tensor *value, size_t row0, size_t n, ag_tensor *out,
                            ag_error *err) {
     const size_t cols = ag_shape_cols(&value->shape);
@@ -20,8 +20,8 @@ static ag_status rows_from(const ag_tensor *value, size_t row0, size_t n, ag_ten
                           value->offset + row0 * cols * sizeof(float), err);
 }
 
-/* Every sequence's rows through its state: first all states become what they were, then the rows of
- * the pass follow. */
+/* Runs the rows of every sequence through its state. Restores all states first, since restoring
+ * overwrites the output rows. */
 static ag_status run_sequences(state_op *s, const ag_tensor *in, size_t n_in, ag_state_fn fn,
                                ag_error *err) {
     const ag_pass *pass = s->pass;
@@ -44,10 +44,10 @@ static const ag_tensor *weight_of(const state_op *s, int i) {
     return s->pass->weights[s->op->w[i]].tensor;
 }
 
-/* The state is the convolution's. */
+/* The state is that of the convolution. */
 static ag_status run_conv_rows(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0,
                                bool restoring, ag_tensor *state, ag_error *err) {
-    (void)restoring; /* the output is overwritten then */
+    (void)restoring; /* the pass overwrites the output later */
     const state_op *s = user;
     ag_backend *be = s->pass->backend;
     ag_tensor out;
@@ -61,10 +61,10 @@ ag_status ag_run_short_conv(const ag_pass *pass, const ag_op *op, const ag_tenso
     return run_sequences(&s, in, 1, run_conv_rows, err);
 }
 
-/* in: qkv, a, b. The state is the convolution's, then the matrices. */
+/* in: qkv, a, b. The state is that of the convolution, then the matrices. */
 static ag_status run_delta_rows(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0,
                                 bool restoring, ag_tensor *state, ag_error *err) {
-    (void)restoring; /* the output is overwritten then */
+    (void)restoring; /* the pass overwrites the output later */
     const state_op *s = user;
     const ag_delta_params *p = &s->pass->program->recurrent[s->op->params].delta;
     const ag_tensor *conv = weight_of(s, 0);

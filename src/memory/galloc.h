@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of backends that compute on the CPU: every usage of tensor.h, really counted. */
+/* Memory of backends that compute on the CPU. Supports every usage of tensor.h and counts its
+ * bytes. */
 #ifndef AG_MEMORY_GALLOC_H
 #define AG_MEMORY_GALLOC_H
 
 #include <antigravity/tensor.h>
 
-/* Owned by the caller, usually a backend. Its buffers may outlive it. */
+/* Creates a memory, owned by the caller. Its buffers may outlive it. */
 ag_status ag_galloc_create(ag_memory **out, ag_error *err);
-void ag_galloc_destroy(ag_memory *mem); /* NULL is fine */
+void ag_galloc_destroy(ag_memory *mem); /* accepts NULL */
 
 #endif

@@ -34,12 +34,12 @@ typedef struct shared_buffer {
     ag_buffer base;
     unsigned char *data;
     ag_byte_counter *counter; /* may be NULL */
-    size_t counted;           /* bytes of it */
+    size_t counted;           /* bytes of this buffer that `counter` includes */
 } shared_buffer;
 
 static void *shared_map(ag_buffer *buf) { return ((shared_buffer *)buf)->data; }
 
-/* All but the data. */
+/* Frees the buffer except its data. */
 static void free_all_but_data(shared_buffer *s) {
     if (s->counter) {
         atomic_fetch_sub_explicit(&s->counter->bytes, s->counted, memory_order_relaxed);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row conversions of each type, dispatched by rows.c. dst and src may lie at any byte. */
+/* Row conversions of each type, dispatched by rows.c. dst and src need no alignment. */
 #ifndef AG_QUANT_BLOCKS_H
 #define AG_QUANT_BLOCKS_H
 
@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The values of a row are finite; false if a scale passes 65504, *block is then the first such. */
+/* Quantises finite values. Returns false if a scale exceeds 65504; *block is then that block's
+ * index. */
 typedef bool ag_quantize_fn(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
                             size_t *block);
 typedef void ag_dequantize_fn(float *dst, const void *src, size_t n_blocks);
@@ -39,14 +40,14 @@ ag_dequantize_fn ag_dequantize_q6_k;
 ag_dequantize_fn ag_dequantize_iq4_nl;
 ag_dequantize_fn ag_dequantize_mxfp4;
 
-/* Rows of halves: the same as the functions for one value, in loops that vectorise. */
+/* Convert rows of halves like the functions for one value, in loops that vectorise. */
 void ag_f16_to_f32_row(float *dst, const void *src, size_t n);
 void ag_bf16_to_f32_row(float *dst, const void *src, size_t n);
 void ag_f32_to_f16_row(void *dst, const float *src, size_t n);
 void ag_f32_to_bf16_row(void *dst, const float *src, size_t n);
 
-/* Sums and extremes of a block are taken in 8 lanes that are joined at the end: an order that
- * vector units of any width up to 8 follow without changing the result. */
+/* Lanes of sums and extremes of a block, which are joined at the end. Vector units of up to 8
+ * lanes follow this order without changing the result. */
 enum { AG_LANES = 8 };
 
 static inline void ag_block_range(const float *x, float *lowest, float *highest) {
@@ -64,18 +65,17 @@ static inline void ag_block_range(const float *x, float *lowest, float *highest)
     *highest = hi[0];
 }
 
-/* The lower four bits of 32 values, element i beside i + 16. */
+/* Packs the lower four bits of 32 values; values i and i + 16 share a byte. */
 static inline void ag_pack_nibbles(uint8_t *qs, const uint8_t *q) {
     for (int i = 0; i < AG_QK / 2; i++) qs[i] = (uint8_t)((q[i] & 15) | q[i + AG_QK / 2] << 4);
 }
 
-/* The other way round. */
 static inline void ag_unpack_nibbles(uint8_t *q, const uint8_t *qs) {
     for (int i = 0; i < AG_QK / 2; i++) q[i] = qs[i] & 15;
     for (int i = 0; i < AG_QK / 2; i++) q[i + AG_QK / 2] = qs[i] >> 4;
 }
 
-/* The bits above the nibbles, of element i in bit i. */
+/* Packs bit 4 of 32 values, of element i into bit i. */
 static inline void ag_pack_qh(uint8_t *qh, const uint8_t *q) {
     for (int j = 0; j < AG_QK / 8; j++) {
         unsigned byte = 0;
@@ -88,7 +88,7 @@ static inline void ag_unpack_qh(uint8_t *q, const uint8_t *qh) {
     for (int i = 0; i < AG_QK; i++) q[i] |= (uint8_t)((qh[i / 8] >> i % 8 & 1) << 4);
 }
 
-/* The nibble whose value is nearest to v. */
+/* Returns the nibble whose value is nearest to v. */
 static inline uint8_t ag_nearest_of(const int8_t values[16], float v) {
     uint8_t best = 0;
     for (uint8_t q = 1; q < 16; q++) {
@@ -98,7 +98,7 @@ static inline uint8_t ag_nearest_of(const int8_t values[16], float v) {
     return best;
 }
 
-/* The index of the largest magnitude, which makes a block's scale too large. */
+/* Returns the index of the largest magnitude, which makes the scale of a block too large. */
 static inline size_t ag_largest_at(const float *x, size_t n) {
     size_t largest = 0;
     for (size_t i = 1; i < n; i++) {
@@ -107,7 +107,7 @@ static inline size_t ag_largest_at(const float *x, size_t n) {
     return largest;
 }
 
-/* Finite as a half: neither Inf nor NaN. */
+/* Returns whether the half is neither infinity nor NaN. */
 static inline bool ag_f16_is_finite(uint16_t h) { return (h & 0x7c00) != 0x7c00; }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of rows of floats, for code that every machine runs. */
+/* Dot products of float rows, for code that runs on every machine. */
 #ifndef AG_QUANT_DOT_H
 #define AG_QUANT_DOT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Half floats without branches: each selects between results that are all computed, which is what
- * lets the row loops vectorise. Formats: IEEE 754 binary16, and the upper half of binary32. */
+/* Half floats without branches. All results are computed and one is selected, so that the row
+ * loops vectorise. Formats: IEEE 754 binary16, and the upper half of binary32. */
 #include "quant/blocks.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static inline float f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, abs = h & 0x7fff;
     uint32_t normal = (abs << 13) + (112u << 23);
     uint32_t subnormal = bits_of((float)(int32_t)abs * 0x1p-24f);
-    /* Inf and NaN move to the other end of the wider exponent; a NaN becomes quiet. */
+    /* Infinity and NaN move to the top of the wider exponent range; a NaN becomes quiet. */
     uint32_t special = normal + (112u << 23);
     special |= abs > 0x7c00 ? 1u << 22 : 0;
     uint32_t b = abs < 0x400 ? subnormal : normal;
@@ -31,7 +31,7 @@ static inline float f16_to_f32(uint16_t h) {
 
 static inline uint16_t f32_to_f16(float f) {
     uint32_t b = bits_of(f), sign = b >> 16 & 0x8000, abs = b & 0x7fffffff;
-    /* To nearest even: half of the last place, less one when that place is already even. */
+    /* Rounds to nearest even: adds half of the last place, minus one if that place is even. */
     uint32_t normal = (abs - (112u << 23) + 0xfff + (abs >> 13 & 1)) >> 13;
     /* The sum with 0.5 has the last place of a subnormal half, so the addition rounds. */
     uint32_t subnormal = bits_of(float_of(abs) + 0.5f) - bits_of(0.5f);

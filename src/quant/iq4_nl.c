@@ -16,7 +16,7 @@ bool ag_quantize_iq4_nl(void *dst, const float *src, size_t n_blocks, ag_roundin
         *block = b;
         float lowest, highest;
         ag_block_range(x, &lowest, &highest);
-        /* The value of largest magnitude becomes that of nibble 0. */
+        /* The value of largest magnitude gets nibble 0. */
         const float extreme = highest > -lowest ? highest : lowest;
         out.d = ag_f32_to_f16(extreme / ag_iq4_nl_values[0]);
         if (!ag_f16_is_finite(out.d)) return false;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Twice the floats of 4 bits: a sign, two bits of exponent, one of mantissa. */
+/* Twice the values of 4-bit floats: a sign, two bits of exponent, one of mantissa. */
 const int8_t ag_mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 float ag_mxfp4_scale(uint8_t e) {
@@ -14,8 +14,8 @@ float ag_mxfp4_scale(uint8_t e) {
     return scale;
 }
 
-/* Such that the largest value is between 4 and 8 units, of which the most is 6. From 3 on the scale
- * has an inverse. */
+/* Returns the exponent that puts the largest value between 4 and 8 units; the largest level is
+ * 6. At least 3, so that the scale has an inverse. */
 static uint8_t exponent_of(float largest) {
     int e;
     (void)frexpf(largest, &e); /* largest = 2^e * [1/2, 1) */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Three roundings of one format. With a given stored scale the nearest level is the best choice for
- * every value, so a rounding is a choice of scale; the reference rule alone also rounds as it was
- * first written down, with the scale before it is stored. */
+/* The three rounding rules of Q4_0. With the stored scale the nearest level is best for every
+ * value, so a rule is a choice of scale. The reference rule rounds with the scale before it is
+ * stored, as it was first defined. */
 #include "quant/blocks.h"
 #include "quant/vectors.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The level 0..15 of v = x / d: halves go up. What the cut of a fraction does wrong below 0 is
- * made good by the bound. */
+/* Returns the level 0..15 of v = x / d; halves round up. The cast rounds negative sums towards
+ * 0, where the lower bound clamps them anyway. */
 static inline int q4_0_level(float v) {
     int q = (int)(v + 8.5f);
     q = q < 0 ? 0 : q;
@@ -61,7 +61,7 @@ _Static_assert((int)N_STORED == (int)Q4_0_SCALES, "all scales are stored");
 
 static bool round_weight(ag_block_q4_0 *out, const float *x, float extreme) {
     if (!ag_f16_is_finite(ag_f32_to_f16(extreme / -8))) return false;
-    /* Below half of the smallest scale all is 0, and quotients would overflow. */
+    /* Below half of the smallest scale all levels are 0, and quotients would overflow. */
     if (fabsf(extreme) < 0x1p-26f) {
         out->d = 0;
         memset(out->qs, 0x88, sizeof out->qs);

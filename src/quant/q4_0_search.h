@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search for the scale of blocks of weights, written with vectors of the including file:
- * several scales are tried at once, one in each lane, so that no sums across lanes are needed and
- * every instruction set gives the same bits. For the same reason products are fused with additions
- * only where they are exact: of two levels, and of a level with a scale that is a half.
+/* Scale search for Q4_0 weights, written with the vectors of the including file. It tries several
+ * scales at once, one in each lane. No sum crosses lanes, so every instruction set gives the same
+ * bits. For the same reason products are fused with additions only where they are exact: of two
+ * levels, and of a level with a scale that is a half.
  *
- * The including file brings, before this: vec, LANES (4, 8 or 16), INLINE; v_set, v_load, v_store,
- * v_add, v_sub, v_mul, v_div, v_min, v_max; v_fma, a * b + c rounded once or twice; v_halves, two
- * values in half of the lanes each; and q4_0_store_scales(): 8 values to halves, those that are not
- * finite to 0, and back to floats. */
+ * The including file must define first: vec, LANES (4, 8 or 16), INLINE; v_set, v_load, v_store,
+ * v_add, v_sub, v_mul, v_div, v_min, v_max; v_fma, a * b + c rounded once or twice; v_halves,
+ * two values in half of the lanes each; and q4_0_store_scales(), which converts 8 values to
+ * halves and back to floats, with 0 for those that are not finite. */
 #ifndef AG_QUANT_Q4_0_SEARCH_H
 #define AG_QUANT_Q4_0_SEARCH_H
 
@@ -20,22 +20,22 @@
 enum {
     Q4_0_CANDIDATES = 16,
     Q4_0_SCALES = 8,
-    /* Each step is taken for so many blocks before the next: what one waits for is then done
-     * beside the others. */
+    /* Blocks of each step before the next step. Their work overlaps while one waits for a
+     * result. */
     Q4_0_BATCH = 8,
 };
 
-/* Blocks, and what is known of their scales. */
+/* Blocks and the state of their search. */
 typedef struct q4_0_batch {
     const float *x[Q4_0_BATCH];
-    float extreme[Q4_0_BATCH]; /* the value of largest magnitude */
+    float extreme[Q4_0_BATCH]; /* value of largest magnitude */
     float fits[Q4_0_BATCH * Q4_0_CANDIDATES], gains[Q4_0_BATCH * Q4_0_CANDIDATES];
     float scale[Q4_0_BATCH * Q4_0_SCALES], inverse[Q4_0_BATCH * Q4_0_SCALES];
     float error[Q4_0_BATCH * Q4_0_SCALES];
     uint16_t stored[Q4_0_BATCH * Q4_0_SCALES];
 } q4_0_batch;
 
-/* The nearest level -8..7 of v, halves to even: the sum has no places after the point. */
+/* Returns the nearest level -8..7 of v, ties to even: the large sum has no fraction bits. */
 INLINE vec q4_0_levels(vec v) {
     const vec to_integer = v_set(0x1.8p23f);
     return v_sub(v_add(v_min(v_max(v, v_set(-8)), v_set(7)), to_integer), to_integer);
@@ -47,14 +47,14 @@ INLINE int32_t q4_0_bits(float f) {
     return b;
 }
 
-/* Where the value of largest magnitude is placed on the scale of levels. Beyond -8 and 7 it is cut
- * off, which pays when it is alone; the positive places give the other sign the level -8. */
+/* Levels tried for the value of largest magnitude. Levels beyond -8 and 7 clip it, which helps
+ * if it is an outlier. Positive levels map the opposite sign to -8. */
 static const float q4_0_targets[Q4_0_CANDIDATES] = {-9.0f,  -8.65f, -8.3f, -7.95f, -7.55f, -7.2f,
                                                     -6.85f, -6.5f,  7.8f,  7.55f,  7.3f,   7.1f,
                                                     6.9f,   6.65f,  6.4f,  6.2f};
 
-/* Least-squares scales of the levels that x has with LANES places, of two blocks or of one, and
- * what they explain of its sum of squares. */
+/* Computes the least-squares scales of the levels that x has at LANES targets, of two blocks or
+ * of one, and the share of its sum of squares that they explain. */
 INLINE void q4_0_fit_two(float *fits, float *gains, const float *const *x, const vec *inverse) {
     vec xq[2] = {v_set(0), v_set(0)}, qq[2] = {v_set(0), v_set(0)};
 #pragma GCC unroll 32
@@ -72,12 +72,12 @@ INLINE void q4_0_fit_two(float *fits, float *gains, const float *const *x, const
     }
 }
 
-/* Candidates, as they are stored: the scales of the two other rules, and three about the fits of
- * each of the two best places. */
+/* Lists the candidate scales as they are stored: those of the two other rules, and three near
+ * the fits of each of the two best targets. */
 INLINE void q4_0_candidates(uint16_t *stored, float *scale, float *inverse, const float *fits,
                             const float *gains, float extreme) {
     static const float divisors[Q4_0_SCALES] = {7, -8, 1, 1, 0.99f, 0.99f, 1.01f, 1.01f};
-    /* Positive floats compare as their bits do; the last four tell the place. */
+    /* Positive floats compare like their bits; the last four bits hold the index. */
     int32_t keys[Q4_0_CANDIDATES], first = 0, second = 0;
     for (int s = 0; s < Q4_0_CANDIDATES; s++) {
         keys[s] = (q4_0_bits(gains[s]) & ~(Q4_0_CANDIDATES - 1)) | (Q4_0_CANDIDATES - 1 - s);
@@ -98,10 +98,10 @@ INLINE void q4_0_candidates(uint16_t *stored, float *scale, float *inverse, cons
     }
 }
 
-/* The errors of two times LANES scales. */
+/* Measures the errors of two times LANES scales. */
 INLINE void q4_0_measure_two(q4_0_batch *b, size_t at) {
     vec sum[2] = {v_set(0), v_set(0)}, minus_d[2], inverse[2];
-    const float *x[2], *other[2]; /* the blocks of the first lane and of the last */
+    const float *x[2], *other[2]; /* blocks of the first and of the last lane */
     for (size_t j = 0; j < 2; j++) {
         const size_t s = at + j * LANES;
         minus_d[j] = v_sub(v_set(0), v_load(b->scale + s));
@@ -129,7 +129,7 @@ INLINE void q4_0_write(ag_block_q4_0 *out, const uint16_t *stored, const float *
         min = key < min ? key : min;
     }
     const int chosen = min & (Q4_0_SCALES - 1);
-    /* Two levels and 136, which makes nibbles of them, in the last places of 2^23. */
+    /* Two levels plus 136, which turns them into nibbles, in the last bits of 2^23. */
     float pairs[AG_QK / 2];
     for (int i = 0; i < AG_QK / 2; i += LANES) {
         const vec inv = v_set(inverse[chosen]);
@@ -141,9 +141,10 @@ INLINE void q4_0_write(ag_block_q4_0 *out, const uint16_t *stored, const float *
     for (int i = 0; i < AG_QK / 2; i++) out->qs[i] = (uint8_t)q4_0_bits(pairs[i]);
 }
 
-/* The first n <= Q4_0_BATCH blocks; n is a multiple of LANES / 4. Of each x and extreme are set:
- * 2^-26 or more in magnitude, as smaller ones have no scale, and so small that extreme / -8 is
- * finite as a half. The error is never larger than that of the other rules. */
+/* Quantises the first n <= Q4_0_BATCH blocks; n must be a multiple of LANES / 4. The caller sets
+ * x and extreme of each. extreme must be at least 2^-26 in magnitude, since smaller blocks have
+ * no scale, and extreme / -8 must be finite as a half. The error is never larger than that of
+ * the other rules. */
 INLINE void q4_0_round(ag_block_q4_0 *out, q4_0_batch *b, size_t n) {
     for (size_t at = 0; at < n * Q4_0_CANDIDATES; at += 2 * LANES) {
         const float *x[2];

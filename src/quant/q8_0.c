@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Rounds to nearest with the scale as stored: the f32 scale would leave the error larger. */
+/* Rounds to nearest with the scale as stored; the F32 scale would increase the error. */
 static bool quantize_block(ag_block_q8_0 *out, const float *x) {
     float lowest, highest;
     ag_block_range(x, &lowest, &highest);

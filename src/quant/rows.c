@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* NaN and Inf have all exponent bits; testing bits vectorises and does not depend on how the
- * compiler treats comparisons with NaN. */
+/* Returns whether all values are finite. NaN and infinity have all exponent bits set. Testing
+ * bits vectorises and does not depend on floating-point compiler options. */
 static bool all_finite(const float *x, size_t n) {
     uint32_t found = 0;
     for (size_t i = 0; i < n; i++) {
@@ -26,7 +26,7 @@ static size_t first_not_finite(const float *x, size_t n) {
     return i;
 }
 
-/* Half types: the first value whose half is Inf; n if there is none. */
+/* Returns the index of the first half that is infinite; n if there is none. */
 static size_t first_too_large(const unsigned char *halves, size_t n, uint16_t infinity) {
     for (size_t i = 0; i < n; i++) {
         uint16_t h;
@@ -39,9 +39,9 @@ static size_t first_too_large(const unsigned char *halves, size_t n, uint16_t in
 typedef struct block_type {
     ag_quantize_fn *quantize;
     ag_dequantize_fn *dequantize;
-    bool has_search; /* search.c */
-    /* Halves of a block that make all of its values finite if they are, and the byte of the first;
-     * 0: values have to be looked at. */
+    bool has_search; /* in search.c */
+    /* Number of halves that make all values of a block finite if they are finite, and the offset
+     * of the first. 0: each value must be checked. */
     uint16_t n_scales, scales_offset;
 } block_type;
 
@@ -117,12 +117,12 @@ void ag_dequantize_row(ag_dtype dtype, float *dst, const void *src, size_t n) {
         ag_bf16_to_f32_row(dst, src, n);
         return;
     default:
-        assert(block_types[dtype].dequantize); /* else it holds no floats */
+        assert(block_types[dtype].dequantize); /* other dtypes hold no floats */
         block_types[dtype].dequantize(dst, src, n / ag_dtype_block(dtype));
     }
 }
 
-/* By their factors; false also if that cannot be told. */
+/* Returns whether all scales are finite; false also for types without such scales. */
 static bool scales_are_finite(ag_dtype dtype, const unsigned char *src, size_t n) {
     const block_type *type = &block_types[dtype];
     const size_t bytes = ag_dtype_block_bytes(dtype), n_blocks = n / ag_dtype_block(dtype);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The searches in the compiler's vectors: what those of the backends are compared with. */
+/* The searches in compiler vectors: the reference for those of the backends. */
 #include "quant/vectors.h"
 
 #include "quant/search_blocks.h"
@@ -25,8 +25,8 @@ static float mean_square_of(const float *x, size_t n) {
     return n > 0 ? (float)(sum / (double)n) : 0;
 }
 
-/* What the square of an error counts. A column's importance, where it is known, goes with how large
- * the value is beside the others; else larger values count more, for they do in products. */
+/* Computes the weights of squared errors. With importance, a value's weight grows with its size
+ * relative to the row. Without, larger values count more, as they do in products. */
 static void error_weights(float *w, const float *x, const float *importance, size_t n,
                           float mean_square) {
     const float mean = sqrtf(mean_square);
@@ -34,7 +34,7 @@ static void error_weights(float *w, const float *x, const float *importance, siz
     if (!importance) return;
     float sum = 0;
     for (size_t i = 0; i < n; i++) sum += importance[i];
-    if (!(sum > 0)) return; /* nothing is known of these columns */
+    if (!(sum > 0)) return; /* unknown for all these columns */
     for (size_t i = 0; i < n; i++) w[i] = importance[i] * sqrtf(mean_square + x[i] * x[i]);
 }
 
@@ -47,7 +47,7 @@ ag_status ag_quantize_weights(const ag_weight_rounding *how, ag_dtype dtype, voi
         return ag_quantize_row(dtype, dst, src, n, AG_ROUND_REFERENCE, bad);
     }
     const size_t each = ag_dtype_block(dtype);
-    const size_t max_values = dtype == AG_Q6_K ? each : AG_SEARCH_VALUES; /* 16 parts */
+    const size_t max_values = dtype == AG_Q6_K ? each : AG_SEARCH_VALUES; /* 16 sub-blocks */
     unsigned char *p = dst;
     float w[AG_SEARCH_VALUES];
     for (size_t i = 0; i < n; i += max_values) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks with the scales that the search finds (search_lanes.h), as they are stored: of those and
- * the ones of the reference rule that with the smaller error. The including file brings the same as
- * for that one. */
+/* Quantises blocks with the scales of the search in search_lanes.h. Of these and the scales of
+ * the reference rule it keeps those with the smaller error as stored. The including file must
+ * define the same as for search_lanes.h. */
 #ifndef AG_QUANT_SEARCH_BLOCKS_H
 #define AG_QUANT_SEARCH_BLOCKS_H
 
 #include "quant/search_lanes.h"
 
-/* Scales of all parts as they are stored, what they make of x, and sums for better ones. */
+/* Scales of all sub-blocks as stored, their errors, and sums for better scales. */
 typedef struct search_state {
     search_row d, m; /* x = d * level - m */
     search_row error, q, qq, xq;
@@ -34,7 +34,7 @@ INLINE void search_evaluate(const search_batch *b, search_state *s) {
     }
 }
 
-/* Levels counted from the lowest, part after part. */
+/* Computes levels counted from the lowest, sub-block by sub-block. */
 INLINE void search_levels(uint8_t *q, const search_batch *b, const float *d, const float *m,
                           size_t n_sub_blocks) {
     search_row levels[SEARCH_VALUES];
@@ -57,7 +57,7 @@ INLINE void search_levels(uint8_t *q, const search_batch *b, const float *d, con
 
 /* ---- blocks of 32, whose scales are halves ---- */
 
-/* The best scales of each part so far, as halves too. */
+/* Best scales of each sub-block so far, also as halves. */
 typedef struct search_halves {
     search_row d, m, error;
     uint16_t stored_d[SEARCH_SUB_BLOCKS], stored_m[SEARCH_SUB_BLOCKS];
@@ -68,8 +68,8 @@ INLINE void search_round_to_halves(uint16_t *stored, float *values) {
     ag_f16_to_f32_row(values, stored, SEARCH_SUB_BLOCKS);
 }
 
-/* Takes scales with a smaller error: s->d and s->m, of any precision. An error that is not finite
- * is never smaller. m is stored with the other sign. */
+/* Keeps the scales s->d and s->m of sub-blocks whose error is smaller. They may have any
+ * precision. An error that is not finite is never smaller. m is stored negated. */
 INLINE void search_consider(search_halves *best, const search_batch *b, search_state *s) {
     uint16_t d[SEARCH_SUB_BLOCKS], m[SEARCH_SUB_BLOCKS];
     for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) s->m[p] = -s->m[p];
@@ -127,7 +127,8 @@ INLINE void search_based_halves(search_halves *best, search_batch *b) {
     search_consider(best, b, &s);
 }
 
-/* Blocks of 32, at most SEARCH_PARTS; how many were done: less for one that halves cannot hold. */
+/* Quantises at most SEARCH_SUB_BLOCKS blocks of 32. Returns how many were done: fewer if halves
+ * cannot hold the scale of the next one. */
 INLINE size_t search_small_blocks(ag_dtype type, unsigned char *dst, const float *x, const float *w,
                                   size_t n_blocks) {
     const bool is_based = type == AG_Q4_1 || type == AG_Q5_1;
@@ -157,11 +158,11 @@ INLINE size_t search_small_blocks(ag_dtype type, unsigned char *dst, const float
 
 enum { SEARCH_TURNS = 2 };
 
-/* Blocks side by side: block k has the parts from k * parts on. d and m of the state are d * sc and
- * dmin * step. */
+/* Superblocks in adjacent lanes: block k has the sub-blocks from k * n_sub_blocks on. d and m of
+ * the state are d * sc and dmin * step. */
 typedef struct search_super {
     size_t n_sub_blocks; /* of a block */
-    int top, low;        /* of the whole numbers */
+    int top, low;        /* range of the integer scales */
     uint16_t d[2], dmin[2];
     search_row sc, step;
     float error[2];
@@ -173,7 +174,8 @@ INLINE float search_integer(float v, int low, int top) {
     return (v + 0x1.8p23f) - 0x1.8p23f;
 }
 
-/* The largest in magnitude becomes `to` times the half that is returned. */
+/* Rounds scales to integers, the largest magnitude to `to`, and returns their common factor as a
+ * half. */
 INLINE uint16_t search_round_scales(float *integers, const float *scale, const search_super *t,
                                     int to) {
     const float extreme = ag_extreme_of(scale, t->n_sub_blocks);
@@ -184,7 +186,7 @@ INLINE uint16_t search_round_scales(float *integers, const float *scale, const s
     return d;
 }
 
-/* Fills in d and m of the state, and evaluates it. */
+/* Fills in d and m of the state and evaluates it. */
 INLINE void search_evaluate_super(const search_batch *b, search_super *t, search_state *s) {
     for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
         s->d[p] = ag_f16_to_f32(t->d[p / t->n_sub_blocks]) * t->sc[p];
@@ -198,7 +200,7 @@ INLINE void search_evaluate_super(const search_batch *b, search_super *t, search
     }
 }
 
-/* Block by block, what has the smaller error and fits halves. */
+/* Keeps, block by block, the scales with the smaller error whose halves are finite. */
 INLINE void search_keep_better_super(search_super *best, const search_super *t) {
     for (size_t k = 0; k < SEARCH_SUB_BLOCKS / t->n_sub_blocks; k++) {
         const bool fits = ag_f16_is_finite(t->d[k]) && ag_f16_is_finite(t->dmin[k]);
@@ -212,7 +214,7 @@ INLINE void search_keep_better_super(search_super *best, const search_super *t) 
     }
 }
 
-/* Of each part the best among neighbouring whole numbers, with the levels that it has. */
+/* Finds for each sub-block the best neighbouring integers, for its present levels. */
 INLINE void search_improve_bases(const search_batch *b, search_super *t, const search_state *s) {
     search_row d, dmin;
     for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
@@ -243,7 +245,7 @@ INLINE void search_improve_bases(const search_batch *b, search_super *t, const s
     }
 }
 
-/* The halves of block k that are best for the levels that it has. */
+/* Finds the best halves of block k for its present levels. */
 INLINE void search_fit_bases(const search_batch *b, search_super *t, const search_state *s,
                              size_t k) {
     double qq = 0, qm = 0, mm = 0, xq = 0, xm = 0;
@@ -266,12 +268,13 @@ INLINE void search_fit_bases(const search_batch *b, search_super *t, const searc
     t->dmin[k] = ag_f32_to_f16((float)dmin);
 }
 
-/* The range of each part from 0 or its lowest value on. */
+/* Computes the ranges of the reference rule: from 0 or the lowest value of each sub-block to the
+ * highest. */
 INLINE void search_rule_of_bases(const search_batch *b, search_row d, search_row m) {
     for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p++) {
         const float lowest = b->lowest[p] < 0 ? b->lowest[p] : 0;
         const float range = b->highest[p] - lowest;
-        d[p] = range > 0 ? range / b->high : 0; /* all of it may lie below 0 */
+        d[p] = range > 0 ? range / b->high : 0; /* the values may all be negative */
         m[p] = -lowest;
     }
 }
@@ -284,7 +287,7 @@ INLINE void search_round_bases(search_super *t, const float *d, const float *m) 
     }
 }
 
-/* The best state found; bad[k]: the rule's halves cannot hold the block. */
+/* Finds the best state. bad[k]: the reference rule's halves cannot hold block k. */
 INLINE void search_based_super(search_super *best, search_batch *b, bool bad[2]) {
     search_state s;
     search_row d, m;
@@ -306,7 +309,7 @@ INLINE void search_based_super(search_super *best, search_batch *b, bool bad[2])
     }
 }
 
-/* What the two before do, of parts about 0. */
+/* Improves integers and half as above, for sub-blocks without a base. */
 INLINE void search_improve_signed(search_super *t, const search_state *s) {
     double qq = 0, xq = 0;
     const float d = ag_f16_to_f32(t->d[0]);
@@ -401,7 +404,7 @@ INLINE size_t search_large_blocks(ag_dtype type, unsigned char *dst, const float
     return n_blocks;
 }
 
-/* Of at most 512 values, whole blocks of a type that has a search; as ag_search_fn. */
+/* Quantises full blocks of a type that has a search, at most 512 values: see ag_search_fn. */
 INLINE size_t search_blocks(ag_dtype type, void *dst, const float *x, const float *w,
                             size_t n_blocks) {
     return ag_dtype_block(type) == AG_QK ? search_small_blocks(type, dst, x, w, n_blocks)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Searches for the scales of parts of blocks, written with vectors of the including file: each lane
- * has a part of its own, so that no sums go across lanes and every instruction set gives the same
- * bits. For the same reason no product is fused with an addition.
+/* Scale search for sub-blocks, written with the vectors of the including file. Each lane holds one
+ * sub-block. No sum crosses lanes and no product is fused with an addition, so every instruction
+ * set gives the same bits.
  *
- * The levels that follow from several scales are tried, and of each the scale that is best for them
- * by least squares. Errors are weighted: w says what the square of the error of x counts.
+ * It tries the levels that follow from several scales. For each set of levels it computes the best
+ * scale by least squares. w weighs the squared errors of x.
  *
- * The including file brings, before this: vec, LANES (4, 8 or 16), INLINE; v_set, v_load, v_store,
+ * The including file must define first: vec, LANES (4, 8 or 16), INLINE; v_set, v_load, v_store,
  * v_add, v_sub, v_mul, v_div, v_min, v_max, v_if_less. */
 #ifndef AG_QUANT_SEARCH_LANES_H
 #define AG_QUANT_SEARCH_LANES_H
@@ -18,21 +18,22 @@
 
 enum { SEARCH_SUB_BLOCKS = 16, SEARCH_VALUES = 32 };
 
-/* One number for each part. */
+/* One number for each sub-block. */
 typedef float search_row[SEARCH_SUB_BLOCKS];
 
-/* Parts side by side: value i of part p is x[i][p]. It is d * level, or d * level - m. */
+/* Sub-blocks in adjacent lanes: value i of sub-block p is x[i][p]. It becomes d * level, or d *
+ * level - m. */
 typedef struct search_batch {
-    size_t n;        /* values of a part */
-    float low, high; /* levels */
+    size_t n;        /* values of a sub-block */
+    float low, high; /* range of levels */
     search_row x[SEARCH_VALUES], w[SEARCH_VALUES];
     search_row lowest, highest;
     search_row sum_w, sum_wx;
-    search_row d, m; /* the best found; m is 0 where there is no base */
+    search_row d, m; /* the best found; m is 0 without a base */
 } search_batch;
 
-/* n_parts <= SEARCH_PARTS parts of n values, one after another; they come again until all lanes
- * have one. */
+/* Gathers n_sub_blocks <= SEARCH_SUB_BLOCKS sub-blocks of n consecutive values. Repeats them
+ * until all lanes are filled. */
 INLINE void search_gather(search_batch *b, const float *x, const float *w, size_t n_sub_blocks,
                           size_t n) {
     b->n = n;
@@ -59,21 +60,21 @@ INLINE void search_gather(search_batch *b, const float *x, const float *w, size_
 
 /* ---- levels ---- */
 
-/* The nearest level of x * inverse + offset, halves to even: the large sum has no places after the
- * point. */
+/* Returns the nearest level of x * inverse + offset, ties to even: the large sum has no fraction
+ * bits. */
 INLINE vec search_level(const search_batch *b, vec x, vec inverse, vec offset) {
     const vec to_integer = v_set(0x1.8p23f);
     const vec v = v_add(v_mul(x, inverse), offset);
     return v_sub(v_add(v_min(v_max(v, v_set(b->low)), v_set(b->high)), to_integer), to_integer);
 }
 
-/* 0 for 0. */
+/* Returns 1 / d, or 0 for 0. */
 INLINE vec search_inverse(vec d) {
     const vec zero = v_set(0), inverse = v_div(v_set(1), d);
     return v_if_less(zero, d, inverse, v_if_less(d, zero, inverse, zero));
 }
 
-/* Weighted sums over the levels of LANES parts. */
+/* Weighted sums over the levels of LANES sub-blocks. */
 typedef struct search_sums {
     vec q, qq, xq;
 } search_sums;
@@ -93,9 +94,9 @@ INLINE search_sums search_measure(const search_batch *b, size_t p, vec inverse, 
 
 /* ---- scales ---- */
 
-/* Of LANES parts. */
+/* Best scales of LANES sub-blocks. */
 typedef struct search_best {
-    vec d, m, gain; /* what the scales explain of the weighted squares of x */
+    vec d, m, gain; /* gain: part of the weighted squares of x that the scales explain */
 } search_best;
 
 INLINE void search_keep_better(search_best *best, vec d, vec m, vec gain) {
@@ -110,8 +111,8 @@ INLINE void search_try_scale(search_best *best, const search_batch *b, size_t p,
     search_keep_better(best, d, v_set(0), v_if_less(v_set(0), s.qq, v_mul(d, s.xq), v_set(0)));
 }
 
-/* Where the value of largest magnitude is placed, as a share of the lowest level: beyond 1 it is
- * cut off, which pays when it is alone; with the other sign it is among the positive levels. */
+/* Targets of the value of largest magnitude, as a share of the lowest level. A share above 1
+ * clips it, which helps if it is an outlier. Negative shares map it to a positive level. */
 static const float search_candidates[] = {1.0f,   1.125f, 1.08f,  1.04f,  0.97f,  0.94f,
                                           0.9f,   0.86f,  -0.97f, -0.94f, -0.91f, -0.88f,
                                           -0.86f, -0.83f, -0.8f,  -0.77f};
@@ -125,9 +126,9 @@ INLINE vec search_extreme(const search_batch *b, size_t p) {
     return v_if_less(v_sub(v_set(0), lowest), highest, highest, lowest);
 }
 
-/* d of every part; 0 where all of x is (nearly) 0. */
+/* Finds d of every sub-block; 0 if all of x is (nearly) 0. */
 INLINE void search_scales(search_batch *b) {
-    /* With many levels the places lie closer. */
+    /* Types with more levels need closer targets. */
     const float spread = b->low < -16 ? 0.25f : b->low < -8 ? 0.5f : 1;
     for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p += LANES) {
         search_best best = {v_set(0), v_set(0), v_set(0)};
@@ -149,7 +150,7 @@ INLINE void search_scales(search_batch *b) {
 
 /* ---- scales and bases ---- */
 
-/* Least squares over the levels; without signed_base m is not below 0. */
+/* Fits d and m by least squares over the levels; without signed_base m is not negative. */
 INLINE void search_try_base(search_best *best, const search_batch *b, size_t p, vec inverse,
                             vec offset, bool signed_base) {
     const search_sums s = search_measure(b, p, inverse, offset);
@@ -166,15 +167,15 @@ INLINE void search_try_base(search_best *best, const search_batch *b, size_t p, 
     search_keep_better(best, d, m, gain);
 }
 
-/* How many levels more than there are the range would take at its low end and at its high one:
- * these are cut off. Below 0 levels stay unused. */
+/* Clipping candidates {low, high}, in levels beyond the representable range. Negative: levels
+ * stay unused. */
 static const float search_clip_ratios[][2] = {
     {0, 0}, {0, -0.5f},   {0, 0.3f}, {0, 0.6f}, {0, 1}, {0, 1.5f}, {0.3f, 0.3f}, {0.6f, 0.6f},
     {1, 1}, {1.5f, 1.5f}, {0.5f, 0}, {1, 0},    {2, 0}, {2, 0.5f}, {0.5f, 2},    {-0.25f, -0.25f},
 };
 enum { SEARCH_N_CLIP_RATIOS = sizeof search_clip_ratios / sizeof search_clip_ratios[0] };
 
-/* Without a signed base 0 is within the range. */
+/* Finds d and m of every sub-block. Without signed_base the range includes 0. */
 INLINE void search_bases(search_batch *b, bool signed_base) {
     for (size_t p = 0; p < SEARCH_SUB_BLOCKS; p += LANES) {
         search_best best = {v_set(0), v_set(0), v_set(0)};

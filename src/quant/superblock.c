@@ -5,7 +5,7 @@
 
 /* ---- parts with a least value ---- */
 
-/* Of each part what a level is worth, and what is subtracted. */
+/* Computes the step and the base of each sub-block. */
 static void sub_block_ranges(float *scale, float *base, const float *x, size_t sub_block, int top) {
     for (size_t p = 0; p < AG_QK_K / sub_block; p++) {
         float lowest = 0, highest = x[p * sub_block];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of 256 in parts of 16 or 32, each with scales of its own, which are whole numbers times a
- * half: what the files of the K types share. */
+/* Superblocks: blocks of 256 in sub-blocks of 16 or 32 with integer scales, which share a factor
+ * that is a half. Helpers of the K types. */
 #ifndef AG_QUANT_SUPERBLOCK_H
 #define AG_QUANT_SUPERBLOCK_H
 
@@ -8,32 +8,33 @@
 
 #include <math.h>
 
-/* Value i of part p: d * sc[p] * q[i] - dmin * m[p]; the levels of parts begin at 0. */
+/* Value i of sub-block p is d * sc[p] * q[i] - dmin * m[p]; levels begin at 0. */
 typedef struct ag_superblock {
     uint16_t d, dmin; /* halves */
     uint8_t sc[AG_QK_K / 16], m[AG_QK_K / 16], q[AG_QK_K];
 } ag_superblock;
 
-/* Value i of part p, of 16: d * sc[p] * (q[i] + lowest). */
+/* Value i of sub-block p, of 16 values, is d * sc[p] * (q[i] + lowest). */
 typedef struct ag_signed_superblock {
     uint16_t d; /* half */
     int8_t sc[AG_QK_K / 16];
     uint8_t q[AG_QK_K];
 } ag_signed_superblock;
 
-/* The straightforward rule: the range of a part from 0 or its lowest value to its highest, in
- * levels 0 .. top; the largest of the scales is `top_scale`. false: a half would pass 65504. */
+/* Quantises by the reference rule: the range of a sub-block goes from 0 or its lowest value to
+ * its highest, in levels 0 .. top. The largest scale becomes `top_scale`. Returns false if a
+ * half exceeds 65504. */
 bool ag_round_superblock(ag_superblock *out, const float *x, size_t sub_block, int top,
                          int top_scale);
-/* The value of largest magnitude becomes `lowest`, the scale of largest magnitude `lowest_scale`.
- */
+/* Does the same without a base: the value of largest magnitude becomes `lowest`, the scale of
+ * largest magnitude `lowest_scale`. */
 bool ag_round_signed_superblock(ag_signed_superblock *out, const float *x, int lowest,
                                 int lowest_scale);
 
-/* n scales as whole numbers up to `top` times the half that is returned. */
+/* Rounds n scales to integers of at most `top` and returns their common factor as a half. */
 uint16_t ag_round_scales(uint8_t *out, const float *scale, size_t n, int top);
 
-/* The nearest whole number of [least, most]. */
+/* Returns the nearest integer in [min, max]. */
 static inline int ag_nearest_level(float v, int min, int max) {
     v = roundf(v);
     v = v > (float)min ? v : (float)min;
@@ -42,15 +43,15 @@ static inline int ag_nearest_level(float v, int min, int max) {
 
 static inline float ag_inverse_of(float scale) { return scale != 0 ? 1 / scale : 0; }
 
-/* The value of largest magnitude. */
+/* Returns the value of largest magnitude. */
 static inline float ag_extreme_of(const float *x, size_t n) {
     float extreme = x[0];
     for (size_t i = 1; i < n; i++) extreme = fabsf(x[i]) > fabsf(extreme) ? x[i] : extreme;
     return extreme;
 }
 
-/* Fields of 1, 2 or 4 bits: byte i of `chunk` bytes has in its lowest bits element i, above it
- * element i + chunk, and so on; then come the next bytes. */
+/* Unpacks fields of 1, 2 or 4 bits. Byte i of `chunk` bytes holds element i in its lowest bits,
+ * element i + chunk above it, and so on. The next `chunk` bytes follow. */
 static inline void ag_get_fields(uint8_t *q, const uint8_t *bytes, size_t width, size_t chunk) {
     const size_t each = 8 / width;
     for (size_t h = 0; h < AG_QK_K / (chunk * each); h++) {
@@ -63,7 +64,7 @@ static inline void ag_get_fields(uint8_t *q, const uint8_t *bytes, size_t width,
     }
 }
 
-/* Of q, the bits from `shift` on. */
+/* Packs the bits of q from `shift` on. */
 static inline void ag_put_fields(uint8_t *bytes, const uint8_t *q, size_t shift, size_t width,
                                  size_t chunk) {
     const size_t each = 8 / width;
@@ -77,7 +78,7 @@ static inline void ag_put_fields(uint8_t *bytes, const uint8_t *q, size_t shift,
     }
 }
 
-/* Levels with all their bits. */
+/* Unpack levels with all their bits. */
 static inline void ag_q5_k_levels(uint8_t q[AG_QK_K], const ag_block_q5_k *in) {
     uint8_t high[AG_QK_K];
     ag_get_fields(q, in->qs, 4, 32);
@@ -102,7 +103,7 @@ static inline void ag_q6_k_levels(uint8_t q[AG_QK_K], const ag_block_q6_k *in) {
 /* ---- levels q of 32 elements as kernels read their upper bits: byte j of a word belongs to
  * elements j, j + 4, ... ---- */
 
-/* Bit v of byte j: bit `shift` of element 4v + j. */
+/* Packs bit `shift` of element 4v + j into bit v of byte j. */
 static inline void ag_put_bit_words(uint8_t to[4], const uint8_t *q, int shift) {
     for (int j = 0; j < 4; j++) {
         unsigned byte = 0;
@@ -111,12 +112,12 @@ static inline void ag_put_bit_words(uint8_t to[4], const uint8_t *q, int shift) 
     }
 }
 
-/* The same of the fifth bits as Q5_0 has them: element i in bit i. */
+/* Does the same for qh of Q5_0, which has element i in bit i. */
 static inline void ag_put_qh_words(uint8_t to[4], const uint8_t qh[AG_QK / 8]) {
     const uint32_t all =
         qh[0] | (uint32_t)qh[1] << 8 | (uint32_t)qh[2] << 16 | (uint32_t)qh[3] << 24;
     for (int j = 0; j < 4; j++) {
-        uint32_t bits = all >> j & 0x11111111u; /* every fourth; they move together */
+        uint32_t bits = all >> j & 0x11111111u; /* every fourth bit; they move together */
         bits = (bits | bits >> 3) & 0x03030303u;
         bits = (bits | bits >> 6) & 0x000f000fu;
         to[j] = (uint8_t)(bits | bits >> 12);
@@ -125,9 +126,9 @@ static inline void ag_put_qh_words(uint8_t to[4], const uint8_t qh[AG_QK / 8]) {
 
 /* ---- scales ---- */
 
-/* The scales of Q4_K and Q5_K; what ag_q4_k_scales takes apart. */
+/* Packs the scales of Q4_K and Q5_K: the inverse of ag_q4_k_scales(). */
 void ag_pack_q4_k_scales(uint8_t packed[12], const uint8_t sc[8], const uint8_t m[8]);
-/* dst[0..256) = d * sc * q - dmin * m, in parts of 32 with such scales. */
+/* Computes dst[0..256) = d * sc * q - dmin * m, in sub-blocks of 32 with such scales. */
 void ag_dequantize_superblock_32(float *dst, const uint8_t *q, uint16_t d, uint16_t dmin,
                                  const uint8_t packed[12]);
 

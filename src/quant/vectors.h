@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectors of the compiler, of 4 floats: every machine has them, and no loop has to be recognised as
- * one. With the names that the vectors of the backends have. */
+/* Vectors of 4 floats by compiler extension, available on every machine. Their operations have
+ * the names that the vectors of the backends use. */
 #ifndef AG_QUANT_VECTORS_H
 #define AG_QUANT_VECTORS_H
 
@@ -27,7 +27,7 @@ INLINE vec v_mul(vec a, vec b) { return a * b; }
 INLINE vec v_fma(vec a, vec b, vec c) { return a * b + c; }
 INLINE vec v_div(vec a, vec b) { return a / b; }
 INLINE vec v_if(mask m, vec yes, vec no) { return (vec)((m & (mask)yes) | (~m & (mask)no)); }
-/* b where either is NaN. */
+/* Return b if either is NaN. */
 INLINE vec v_min(vec a, vec b) { return v_if(a < b, a, b); }
 INLINE vec v_max(vec a, vec b) { return v_if(a > b, a, b); }
 INLINE vec v_if_less(vec a, vec b, vec yes, vec no) { return v_if(a < b, yes, no); }
