@@ -69,7 +69,7 @@ void ag_cache_manager_abandon(ag_cache_manager *m) {
     if (m) ag_score_sums_abandon(m->evictor.sums);
 }
 
-/* Sums lie beside the slots they belong to, and those of new slots begin at 0. */
+/* Sums are stored per slot, and new slots begin at 0. */
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position) {
     if (!m) return;
     ag_evictor *e = &m->evictor;
@@ -93,7 +93,7 @@ ag_status ag_cache_manager_copy(ag_cache_manager *to, ag_cache_manager *from, ag
         ag_evictor_set_lengths(&to->evictor, from->evictor.lengths);
     AG_TRY(ag_spill_copy(to->evictor.spill, from->evictor.spill, err));
     to->evictor.oldest = from->evictor.oldest;
-    /* What memory allows of a budget is no more for another budget. */
+    /* Memory that limits a budget must not raise another budget. */
     if (from->live < from->budget && from->live < to->live) to->live = from->live;
     ag_pressure_watch_copy(&to->watch, &from->watch);
     to->pressure_eviction_pending = from->pressure_eviction_pending;
@@ -216,7 +216,7 @@ ag_status ag_cache_manager_evict(ag_cache_manager *m, uint32_t budget, uint32_t 
     return ag_evictor_continue(&m->evictor, err);
 }
 
-/* Reads the system's memory from time to time; true if the cache shall shrink to m->live now. */
+/* Reads the system's memory at intervals. Returns whether the cache must shrink to m->live now. */
 static bool must_shrink(ag_cache_manager *m) {
     ag_evictor *e = &m->evictor;
     const uint32_t min_slots = ag_evictor_min_slots(e);
@@ -233,7 +233,8 @@ static bool must_shrink(ag_cache_manager *m) {
     return fullest(m) > m->live;
 }
 
-/* A policy that asks the newest query waits for it: the pass that begins now has one. */
+/* Evicts under memory pressure. A policy of the newest query waits for the query of the next
+ * pass. */
 static ag_status relieve_pressure(ag_cache_manager *m, uint32_t position, ag_error *err) {
     if (!ag_pressure_watch_is_on(&m->watch) || !must_shrink(m)) return AG_OK;
     if (traits_of(m)->of_newest_query) {
@@ -293,7 +294,7 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, 
     return AG_OK;
 }
 
-/* Rows of a prompt's next pass where only the budget limits them. */
+/* Returns the rows of a prompt's next pass that the budget allows. */
 static size_t bounded_chunk(const ag_cache_manager *m, size_t n_remaining, size_t chunk) {
     const ag_evictor *e = &m->evictor;
     if (m->phase != AG_MANAGER_PROMPT_BOUNDED) return smaller(n_remaining, chunk);
@@ -302,15 +303,16 @@ static size_t bounded_chunk(const ag_cache_manager *m, size_t n_remaining, size_
     size_t max_rows = smaller(chunk, ag_kv_cache_params(e->cache)->max_slots - m->budget);
     size_t block = policy->prefill_block ? smaller(max_rows, policy->prefill_block) : max_rows;
     const size_t free = budget > n_slots ? budget - n_slots : 0;
-    size_t n = smaller(free < block ? block : free, chunk); /* below the budget at any pace */
+    size_t n = smaller(free < block ? block : free,
+                       chunk); /* below the budget the caller's chunk applies */
     if (n_slots > budget) n = budget + block > n_slots ? budget + block - n_slots : 1;
     if (e->lengths != AG_HEADS_EVEN) n = smaller(n, ag_kv_cache_free_slots(e->cache));
-    /* The end of the prompt, which says what is asked, looks for what has been spilled. */
+    /* The end of a prompt, which usually asks the question, selects the blocks to reload. */
     const bool reloads = !ag_spill_is_empty(e->spill) && n_remaining > AG_RELOAD_ROWS;
     if (reloads && n_remaining - smaller(n, n_remaining) < AG_RELOAD_ROWS)
         return n_remaining - AG_RELOAD_ROWS;
     if (n >= n_remaining) return n_remaining;
-    /* Queries whose weights decide come in one piece. */
+    /* All queries that decide about slots go into one pass. */
     size_t window = traits_of(m)->of_prompt_window ? e->params.snapkv_window : 0;
     if (n_remaining - n < window && n_remaining > window) n = n_remaining - window;
     return n;
@@ -319,12 +321,12 @@ static size_t bounded_chunk(const ag_cache_manager *m, size_t n_remaining, size_
 size_t ag_cache_manager_chunk(ag_cache_manager *m, uint32_t position, size_t n_remaining,
                               size_t chunk) {
     if (!m) return smaller(n_remaining, chunk);
-    (void)ag_cache_manager_settle(m, NULL); /* if it fails, so does the step that follows */
+    (void)ag_cache_manager_settle(m, NULL); /* an error is reported by the step that follows */
     const size_t n = bounded_chunk(m, n_remaining, chunk);
     return n < n_remaining ? ag_chunk_scores_cut(m->chunks, position, n) : n;
 }
 
-/* Slots that distance makes useless to the last token of the pass leave before it. */
+/* Evicts slots that are farther from the pass's last token than the model was trained for. */
 static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err) {
     ag_evictor *e = &m->evictor;
     if (last < e->trained) return AG_OK;
@@ -336,7 +338,8 @@ static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err)
     return ag_cache_manager_evict(m, UINT32_MAX, last, AG_EVICTION_TRAINED, err);
 }
 
-/* Which rows' weights are wanted, of a pass of n rows that n_left more follow. */
+/* Returns the first row whose weights are collected, in a pass of n rows that n_remaining rows
+ * follow. */
 static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_remaining) {
     if (m->phase == AG_MANAGER_VERIFY) return n;
     size_t window = m->evictor.params.snapkv_window;
@@ -360,7 +363,7 @@ static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_rem
     return n;
 }
 
-/* The pass begins a new sum rather than adding to one. */
+/* Returns whether the pass restarts the sums rather than adding to them. */
 static bool starts_sum(const ag_cache_manager *m, size_t n, size_t n_remaining) {
     if (traits_of(m)->accumulates) return false;
     if (m->phase != AG_MANAGER_PROMPT_WHOLE) return true;
@@ -369,8 +372,8 @@ static bool starts_sum(const ag_cache_manager *m, size_t n, size_t n_remaining) 
            n + n_remaining == m->n_begun;
 }
 
-/* What earlier passes left due leaves before tokens that may be taken back. A policy that asks the
- * newest query waits for one as long as they fit. */
+/* Runs pending evictions before tokens that may be taken back. A policy of the newest query
+ * waits for one as long as the tokens fit. */
 static ag_status evict_before_verify(ag_cache_manager *m, uint32_t position, size_t n,
                                      ag_error *err) {
     const bool newest = traits_of(m)->of_newest_query;
@@ -379,7 +382,7 @@ static ag_status evict_before_verify(ag_cache_manager *m, uint32_t position, siz
     return ag_cache_manager_evict(m, m->live, position, AG_EVICTION_BUDGET, err);
 }
 
-/* A chunk ends at the latest where slots leave. */
+/* Requests chunk scores. A chunk ends at the latest where slots are evicted. */
 static void request_chunks(ag_cache_manager *m, uint32_t position, size_t n, size_t n_remaining,
                            ag_attention_scores *scores) {
     ag_evictor *e = &m->evictor;
@@ -392,14 +395,14 @@ static void request_chunks(ag_cache_manager *m, uint32_t position, size_t n, siz
     scores->chunks = m->chunks;
 }
 
-/* Only the end of a prompt, and tokens that are decoded, bring back what was spilled. */
+/* Requests the reload of spilled blocks, at the end of a prompt and for decoded tokens only. */
 static void request_reload(ag_cache_manager *m, uint32_t last, size_t n, size_t n_remaining,
                            bool resets_sums, ag_attention_scores *scores) {
     ag_evictor *e = &m->evictor;
     const uint64_t distance = (uint64_t)last + e->slack;
     if (distance >= e->trained) ag_spill_expire(e->spill, (uint32_t)(distance - e->trained + 1));
     if (ag_spill_is_empty(e->spill) || m->phase == AG_MANAGER_VERIFY || n_remaining) return;
-    /* Of heads that hold different numbers of slots nobody knows how many each may have. */
+    /* The capacity of a single head is known only if all heads hold equally many slots. */
     const bool even = e->lengths == AG_HEADS_EVEN && !ag_evictor_heads_share(e);
     const ag_reload_pass pass = {
         .sums = e->sums,
@@ -447,7 +450,7 @@ size_t ag_cache_manager_verifiable(const ag_cache_manager *m, uint32_t position,
     const ag_evictor *e = &m->evictor;
     const uint64_t limit = (uint64_t)m->live + e->slack, n_slots = fullest(m);
     if (traits_of(m)->accumulates || m->pressure_eviction_pending) return 1;
-    if (!ag_spill_is_empty(e->spill)) return 1; /* each asks for itself what is to come back */
+    if (!ag_spill_is_empty(e->spill)) return 1; /* each token selects its own blocks to reload */
     if (n_slots + n > limit) n = n_slots < limit ? (size_t)(limit - n_slots) : 1;
     return (uint64_t)position + n <= e->trained ? n : 1;
 }

@@ -40,12 +40,11 @@ void ag_evictor_release(ag_evictor *e) {
     ag_free(e->rope);
 }
 
-/* Slots that a head may have between two passes, for the next one's to find space. */
+/* Returns the maximum slots of a head between two passes, which leaves space for the next pass. */
 static uint32_t max_head_slots(const ag_evictor *e) {
     return ag_kv_cache_params(e->cache)->max_slots - 1 - e->slack;
 }
 
-/* What the prefix and the newest tokens take: less cannot be asked for. */
 uint32_t ag_evictor_min_slots(const ag_evictor *e) {
     uint32_t n = ag_kv_cache_protected(e->cache) + e->recent;
     return n ? n : 1;
@@ -81,7 +80,7 @@ static void add_to_stats(ag_eviction_stats *t, const ag_eviction *done) {
     t->last = *done;
 }
 
-/* What is known about a head's slots before the policy is asked; `position`: of the next token. */
+/* Describes the slots of a head for the policy. `position`: of the next token. */
 static ag_status view_head(ag_evictor *e, uint32_t layer, uint32_t head, uint32_t position,
                            ag_eviction_view *v, ag_error *err) {
     uint32_t n = ag_kv_cache_n_slots(e->cache, layer, head);
@@ -97,12 +96,12 @@ static ag_status view_head(ag_evictor *e, uint32_t layer, uint32_t head, uint32_
     const uint32_t window = window_of(e, layer);
     while (window && v->n_expired < n && v->positions[v->n_expired] + (uint64_t)window <= position)
         v->n_expired++;
-    /* Sinks leave a window, too. */
+    /* In a layer with a window, protected slots expire too. */
     while (!v->n_expired && v->n_protected < n &&
            v->positions[v->n_protected] < ag_kv_cache_protected(e->cache)) {
         v->n_protected++;
     }
-    /* Also those that would expire before the next compaction. */
+    /* Slots that would expire before the next compaction expire now. */
     uint64_t limit = (uint64_t)position + e->slack;
     if (window) limit = 0;
     for (uint32_t s = v->n_protected + v->n_expired;
@@ -122,7 +121,7 @@ static uint32_t recent_in(const ag_evictor *e, const ag_eviction_view *v, uint32
     return e->recent < max ? e->recent : max;
 }
 
-/* Of n_keep slots that may stay. */
+/* Returns how many slots the policy retains, at most n_keep. */
 static uint32_t n_retained(const ag_evictor *e, ag_eviction_view *v, uint32_t n_keep) {
     const ag_eviction_policy *policy = e->params.policy;
     if (!policy->count) return n_keep;
@@ -130,7 +129,7 @@ static uint32_t n_retained(const ag_evictor *e, ag_eviction_view *v, uint32_t n_
     return policy->count(policy->user, &e->params, v, n_keep);
 }
 
-/* Importance is found unless heads have been compared by it. */
+/* Runs the policy. Computes importance first, unless sharing among heads has done so. */
 static ag_status run_policy(ag_evictor *e, uint32_t layer, uint32_t head, ag_eviction_view *v,
                             uint32_t n_keep, ag_error *err) {
     v->n_recent = recent_in(e, v, n_keep);
@@ -145,7 +144,7 @@ static bool spills_layer(const ag_evictor *e, uint32_t layer) {
     return e->spill && !ag_kv_cache_layer(e->cache, layer)->window;
 }
 
-/* Those of a head that the policy lets leave, not those that have expired, go to the file. */
+/* Stores evicted slots of a head in the spill store, except expired ones. */
 static void spill_evicted(ag_evictor *e, uint32_t layer, uint32_t head, const ag_eviction_view *v,
                           uint32_t n_keep) {
     const uint32_t alive = v->n_protected + v->n_expired;
@@ -165,7 +164,7 @@ static ag_status evict_from_head(ag_evictor *e, uint32_t layer, uint32_t head, u
     uint32_t alive = v.n_slots - v.n_expired, n_keep = budget < alive ? budget : alive;
     if (n_keep == v.n_slots) return AG_OK;
     v.importance = importance;
-    /* Where only what has expired leaves, the policy is not asked. */
+    /* The policy is not called if only expired slots are removed. */
     if (n_keep < alive) {
         n_keep = n_retained(e, &v, n_keep);
         AG_TRY(run_policy(e, layer, head, &v, n_keep, err));
@@ -184,18 +183,19 @@ static ag_status evict_from_head(ag_evictor *e, uint32_t layer, uint32_t head, u
 
 /* ---- an eviction ---- */
 
-/* What goes back to the system when it is dropped: not what forks hold as well. */
+/* Returns the bytes that dropping the cache would free, without blocks that forks share. */
 static size_t unshared_bytes(const ag_kv_cache *c) {
     return ag_kv_cache_memory_usage_bytes(c) - ag_kv_cache_shared_bytes(c);
 }
 
-/* Heads share what their layer keeps. */
+/* Returns whether the heads of this layer share its slots. */
 static bool heads_share_layer(const ag_evictor *e, uint32_t layer, uint32_t budget) {
     return ag_evictor_heads_share(e) && budget < UINT32_MAX && !window_of(e, layer);
 }
 
-/* Into e->tmp.n_keep what each head of a layer may keep for itself; returns what they keep together
- * of all slots. fewer: what each gives up where all share. */
+/* Sets e->scratch.n_keep to the slots that each head of a layer may keep without sharing.
+ * Returns how many slots the layer keeps. n_to_remove: slots that each head gives up if all
+ * heads share. */
 static size_t share_evenly(ag_evictor *e, uint32_t layer, uint32_t budget, uint32_t n_to_remove) {
     const ag_head_limits limits = ag_evictor_limits(e);
     const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
@@ -211,7 +211,7 @@ static size_t share_evenly(ag_evictor *e, uint32_t layer, uint32_t budget, uint3
     return heads_share_layer(e, layer, budget) ? smaller(allowed, max) : even;
 }
 
-/* Into e->tmp.n_keep what each head's slots earn it of n_stay. Their importance is known. */
+/* Sets e->scratch.n_keep by the scores of the heads' slots and leaves importance in the views. */
 static ag_status share_by_scores(ag_evictor *e, uint32_t layer, size_t n_layer_keep,
                                  uint32_t position, ag_error *err) {
     const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
@@ -232,7 +232,7 @@ static ag_status share_by_scores(ag_evictor *e, uint32_t layer, size_t n_layer_k
     return AG_OK;
 }
 
-/* The same by the shares that the caller gave. */
+/* Sets e->scratch.n_keep by params.head_shares. */
 static void share_by_params(ag_evictor *e, uint32_t layer, size_t n_layer_keep) {
     const uint32_t n_heads = ag_kv_cache_layer(e->cache, layer)->n_kv_heads;
     const uint32_t safe = (uint32_t)((double)(n_layer_keep / n_heads) * AG_HEAD_SAFE_SHARE);
@@ -250,7 +250,7 @@ static void share_by_params(ag_evictor *e, uint32_t layer, size_t n_layer_keep) 
     if (e->lengths == AG_HEADS_EVEN) ag_evictor_set_lengths(e, AG_HEADS_RAGGED_IN_LAYER);
 }
 
-/* Into e->tmp.n_keep what each head of the eviction's next layer keeps, before one has moved. */
+/* Sets e->scratch.n_keep for the eviction's next layer, before any of its heads has moved. */
 static ag_status share_out(ag_evictor *e, ag_error *err) {
     ag_pending_eviction *p = &e->pending;
     const uint32_t layer = p->layer;
@@ -288,7 +288,7 @@ static size_t all_slots(const ag_evictor *e) {
     return n;
 }
 
-/* As evictions are reported. */
+/* Returns the number of tokens for an eviction report. */
 static uint32_t tokens_of(const ag_evictor *e, uint32_t budget) {
     const ag_head_limits limits = ag_evictor_limits(e);
     return ag_evictor_heads_share(e) ? ag_heads_mean(&limits, budget)
@@ -314,15 +314,15 @@ void ag_evictor_plan(ag_evictor *e, uint32_t budget, uint32_t position, ag_evict
     };
 }
 
-/* Nothing is reported if nothing has left. */
+/* Reports a finished eviction, unless it evicted nothing. */
 static void report_eviction(ag_evictor *e, const ag_pending_eviction *p) {
     ag_eviction done = p->report;
     done.n_kept = tokens_of(e, p->budget);
     const size_t remaining =
-        unshared_bytes(e->cache); /* more, if a fork's blocks had to be copied */
+        unshared_bytes(e->cache); /* may be more than before if blocks of a fork were copied */
     done.bytes_returned = remaining < p->bytes ? p->bytes - remaining : 0;
     e->oldest = UINT32_MAX;
-    const bool adaptive = ag_evictor_heads_share(e); /* then the mean may stay, rounded up */
+    const bool adaptive = ag_evictor_heads_share(e); /* the rounded mean may be unchanged */
     if (adaptive ? all_slots(e) == p->n_slots : done.n_kept == done.n_before) return;
     add_to_stats(&e->total, &done);
     add_to_stats(&e->last, &done);
@@ -339,7 +339,7 @@ ag_status ag_evictor_continue(ag_evictor *e, ag_error *err) {
         const uint32_t layer = p->layer;
         if (ag_heads_are_budgeted(&limits, layer, p->budget)) st = evict_from_layer(e, err);
         if (st != AG_OK) break;
-        p->layer++; /* sums that cannot be stored now are flushed before more is done */
+        p->layer++; /* sums that fail to be stored are flushed before the next layer */
         st = ag_score_sums_store(e->sums, layer, false, err);
     }
     ag_kv_trim_pools(e->cache);

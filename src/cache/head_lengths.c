@@ -63,7 +63,7 @@ uint32_t ag_heads_n_remaining(const ag_head_limits *l, uint32_t n, uint32_t n_to
     return n < remaining ? n : remaining;
 }
 
-/* Slots that all heads hold beyond the budget once each has given up `fewer`. */
+/* Returns how many slots all heads hold beyond the budget after each has given up n_to_remove. */
 static int64_t excess_after(const ag_head_limits *l, uint32_t budget, uint32_t n_to_remove) {
     int64_t excess = 0;
     for (uint32_t layer = 0; layer < n_layers_of(l); layer++) {

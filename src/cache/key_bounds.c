@@ -6,13 +6,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A sketch: the unit of the levels as a float, then the levels of the largest values [dim] and of
- * the least [dim]. */
+/* Layout: the unit of the levels as a float, the levels of the maxima [dim], the levels of the
+ * minima [dim]. */
 
-enum { LEVELS = 126, LANES = 8 }; /* one level is left for rounding outwards */
+enum { LEVELS = 126, LANES = 8 }; /* one level is reserved for rounding outwards */
 
-/* Of the way from the middle of what a product can be to the most, so much is taken. The most
- * itself would need a key that is the block's extreme in every dimension. */
+/* Share of the way from the middle of the bounds to the upper bound. The upper bound needs a key
+ * that is extreme in every dimension. */
 static const float reach = 0.5f;
 
 size_t ag_key_bounds_bytes(size_t dim) {
@@ -36,7 +36,7 @@ void ag_key_bounds_make(void *bounds, const float *keys, size_t n, size_t dim, f
         largest = highest[d] > largest ? highest[d] : largest;
         largest = -lowest[d] > largest ? -lowest[d] : largest;
     }
-    /* Of less there would be more levels than there are, by rounding. */
+    /* A smaller unit would need more levels than there are, because of rounding. */
     const float unit = largest / LEVELS >= FLT_MIN ? largest / LEVELS : 1;
     memcpy(bounds, &unit, sizeof unit);
     for (size_t d = 0; d < dim; d++) {
@@ -45,7 +45,7 @@ void ag_key_bounds_make(void *bounds, const float *keys, size_t n, size_t dim, f
     }
 }
 
-/* reach 1 gives the most, and 0 the middle. */
+/* A reach of 1 gives the upper bound, 0 the middle. */
 void ag_key_bounds_query(float *weights, const float *q, size_t dim) {
     const float near = (1 + reach) / 2, far = (1 - reach) / 2;
     for (size_t d = 0; d < dim; d++) {
@@ -54,7 +54,7 @@ void ag_key_bounds_query(float *weights, const float *q, size_t dim) {
     }
 }
 
-/* In lanes that a compiler can put into a vector. */
+/* Sums in lanes that the compiler can vectorise. */
 float ag_key_bounds_likely(const void *bounds, const float *weights, size_t dim) {
     const int8_t *max = (const int8_t *)bounds + sizeof(float), *min = max + dim;
     const float *up = weights, *down = weights + dim;

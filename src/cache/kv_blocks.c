@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The blocks that a cache's tables name, of its backend's pools. They belong to the caches whose
- * tables name them: one, or several after a fork. Whoever writes to one of several's takes a block
- * of its own first and copies it. */
+/* Blocks of a cache's tables, from the pools of its backend. After a fork several tables share a
+ * block. A cache that writes to a shared block first copies it into a block of its own. */
 #include "cache/kv_cache_impl.h"
 #include "core/backend_ops.h"
 #include "core/block_pool.h"
@@ -65,7 +64,7 @@ static void drop_blocks(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t 
     }
 }
 
-/* Those that a layer's heads lack for n more slots. */
+/* Returns how many blocks the heads of a layer need for n more slots. */
 static size_t missing_in_layer(const ag_kv_cache *c, uint32_t layer, uint32_t n) {
     size_t missing = 0;
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
@@ -76,7 +75,7 @@ static size_t missing_in_layer(const ag_kv_cache *c, uint32_t layer, uint32_t n)
     return missing;
 }
 
-/* Those that caches lack in a pool, from layer `layer` of the first on. */
+/* Returns how many blocks all caches need of a pool, from layer `layer` of the first cache on. */
 static size_t missing_from(const ag_kv_growth *grow, size_t n_caches, uint32_t layer,
                            const ag_block_pool *pool) {
     size_t missing = 0;
@@ -149,7 +148,7 @@ void ag_kv_drop_tail(ag_kv_cache *c, uint32_t layer) {
         drop_blocks(c, layer, h, ag_kv_blocks_for(ag_kv_slots_of(c, layer)[h]));
 }
 
-/* Layers take turns in the memory of a pool: what all of them drop lies together. */
+/* Layers share pools, so memory is trimmed after all of them have dropped blocks. */
 void ag_kv_trim_pools(ag_kv_cache *c) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) ag_block_pool_trim_loosely(c->at[l].pool);
 }
@@ -164,7 +163,7 @@ void ag_kv_drop_all_blocks(ag_kv_cache *c) {
 }
 
 void ag_kv_blocks_leave(ag_kv_cache *c) {
-    if (!c->blocks || !c->n_blocks) return; /* it was never finished */
+    if (!c->blocks || !c->n_blocks) return; /* creation failed */
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         ag_kv_layout *at = &c->at[l];
         if (!at->pool) continue;

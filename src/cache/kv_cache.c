@@ -97,7 +97,7 @@ uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_h
     return ag_kv_slots_of(c, layer)[kv_head];
 }
 
-/* n more tokens fit a layer. */
+/* Checks that n more tokens fit a layer. */
 static ag_status check_space(const ag_kv_cache *c, uint32_t layer, size_t n, ag_error *err) {
     const uint32_t used = ag_kv_layer_length(c, layer), max = c->at[layer].max_slots;
     if (n <= max - used) return AG_OK;
@@ -147,7 +147,7 @@ static ag_status check_new_positions(const ag_kv_cache *c, uint32_t layer,
     return AG_OK;
 }
 
-/* n more slots are written in every head of a layer. */
+/* Counts n slots that have been written in every head of a layer. */
 static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, const uint32_t *positions) {
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         uint32_t *slots = &ag_kv_slots_of(c, layer)[h];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the slots of each layer lie, and what that takes, before there is a cache and in one. */
+/* Layout and size of the slots of each layer, from parameters alone or in a cache. */
 #include "cache/kv_cache_impl.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -54,7 +54,7 @@ static ag_status check_params(const ag_kv_params *p, ag_error *err) {
 
 /* ---- layers ---- */
 
-/* What a layer decides by itself. */
+/* Returns the layout of a layer, without `first`. */
 static ag_kv_layout layout_of(const ag_kv_params *p, uint32_t layer) {
     const ag_kv_layer kv_layer = ag_kv_layer_of(p, layer);
     ag_kv_layout at = {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a cache's slots and moving them: in place where the host sees the memory, else the
- * backend moves and rows are copied to be read. */
+/* Reads and moves slots: in place if the host sees the memory, else through the backend. */
 #include "cache/kv_cache_impl.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
@@ -10,7 +9,7 @@
 
 #include <string.h>
 
-/* Rows of n slots of one block in one part of it, as floats. */
+/* Reads the keys or values of n slots of one block as floats. */
 static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                            uint32_t n, bool values, float *out, ag_error *err) {
     const ag_kv_block *b = ag_kv_block_of(c, layer, head, slot / AG_KV_BLOCK);
@@ -19,9 +18,9 @@ static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, 
     size_t count = (size_t)n * c->params.layers[layer].head_dim;
     size_t row_bytes = values ? parts->v_row : parts->k_row;
     size_t at = b->offset + (values ? parts->v_offset : 0) + slot % AG_KV_BLOCK * row_bytes;
-    /* Mapping what is not mapped would take it from the device. */
+    /* Mapping a buffer that is not mapped would take it from the device. */
     if (ag_buffer_is_mapped(b->buffer)) {
-        /* Rows follow one another, and no row ends inside a quantised block. */
+        /* Rows are contiguous, and no row ends inside a quantised block. */
         ag_unpack(c->backend, type, out, (uint8_t *)ag_buffer_map(b->buffer) + at, count);
         return AG_OK;
     }
@@ -45,9 +44,10 @@ ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uin
     return AG_OK;
 }
 
-/* One head's rows in one part of the blocks: at this offset of each, so many bytes a slot. */
+/* A section of the blocks of one head: keys, values or positions. `offset` in each block, `row`
+ * bytes a slot. */
 typedef struct section {
-    uint8_t *const *blocks; /* host addresses of the head's */
+    uint8_t *const *blocks; /* host addresses */
     size_t offset, row;
 } section;
 
@@ -60,8 +60,8 @@ static void prefetch_row(const section *p, uint32_t slot) {
     for (size_t i = 0; i < p->row; i += 64) __builtin_prefetch(row + i);
 }
 
-/* Slot keep[i] becomes slot i, in runs that lie in one block at both ends. Kept slots lie here and
- * there: the memory is asked for them some rows ahead. */
+/* Moves slot keep[i] to slot i, in runs within one block on both sides. Prefetches rows, since
+ * retained slots are scattered. */
 static void move_section(const section *p, const uint32_t *keep, uint32_t n_keep) {
     enum { AHEAD = 24 };
     uint32_t i = 0;
@@ -90,7 +90,8 @@ static void move_sections(void *ctx, size_t begin, size_t end, uint32_t thread) 
     for (size_t i = begin; i < end; i++) move_section(&job->sections[i], job->keep, job->n_keep);
 }
 
-/* The host addresses of a head's blocks into c->mapped; false if the host does not see one. */
+/* Writes the host addresses of a head's blocks to c->mapped. Returns false if the host does not
+ * see one. */
 static bool map_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
     const ag_kv_block *blocks = ag_kv_block_of(c, layer, head, 0);
     for (uint32_t b = 0; b < ag_kv_blocks_for(ag_kv_slots_of(c, layer)[head]); b++) {
@@ -100,7 +101,7 @@ static bool map_blocks(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
     return true;
 }
 
-/* Slot keep[i] becomes slot i. */
+/* Moves slot keep[i] to slot i. */
 static ag_status move_retained(ag_kv_cache *c, uint32_t layer, uint32_t head, const uint32_t *keep,
                                uint32_t n_keep, ag_error *err) {
     uint32_t moved = 0;

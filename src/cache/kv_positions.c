@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which positions the slots hold. Reading them back from a device would wait for it, so the host
- * keeps a copy of those beside memory that it does not see. */
+/* Positions of slots. Reading them from a device would wait for it, so the host keeps copies for
+ * memory that it does not see. */
 #include "cache/kv_cache_impl.h"
 #include "core/alloc.h"
 #include "core/buffer_ops.h"
@@ -15,7 +15,7 @@ ag_status ag_kv_positions_create(ag_kv_cache *c, ag_error *err) {
     return AG_FAIL(err, NOMEM, "positions of %zu slots", c->totals.head_slots);
 }
 
-/* NULL: they are read where the slots lie. */
+/* Returns the copies of a head; NULL if positions are read from the blocks. */
 static uint32_t *known_of(const ag_kv_cache *c, uint32_t layer, uint32_t head) {
     if (!c->positions) return NULL;
     return c->positions + c->at[layer].first.head_slot + (size_t)head * c->at[layer].max_slots;

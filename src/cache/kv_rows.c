@@ -16,7 +16,7 @@ static uint8_t *block_at(const ag_kv_cache *c, uint32_t layer, uint32_t head, ui
     return (uint8_t *)ag_buffer_map(b->buffer) + b->offset;
 }
 
-/* Of a slot: its key, its value, its position. */
+/* Addresses of the key, the value and the position of a slot. */
 typedef struct slot_rows {
     uint8_t *k, *v, *position;
 } slot_rows;
@@ -71,7 +71,7 @@ ag_status ag_kv_cache_get_rows(const ag_kv_cache *c, uint32_t layer, uint32_t he
 
 /* ---- in ---- */
 
-/* The first slot whose position is not below. */
+/* Returns the first slot whose position is at least `position`. */
 static uint32_t slot_from(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position) {
     uint32_t first = 0, end = ag_kv_slots_of(c, layer)[head];
     while (first < end) {
@@ -130,10 +130,11 @@ ag_status ag_kv_cache_put_rows(ag_kv_cache *c, uint32_t layer, uint32_t head,
     const uint32_t end = *n + rows->n;
     const uint32_t first = slot_from(c, layer, head, rows->positions[0]);
     AG_TRY(ag_kv_own_blocks(c, layer, head, first / AG_KV_BLOCK, ag_kv_blocks_for(end), err));
-    /* Into the slot behind the last one, to see that all can be converted before any moves. */
+    /* Converts every row into the slot after the last one first: if one fails, no slot has
+     * moved. */
     for (uint32_t i = 0; i < rows->n; i++)
         AG_TRY(write_slot(c, layer, head, *n, rows, i, values, err));
-    /* From the back, so that no slot is overwritten that has not moved. */
+    /* Merges from the back, so that no slot is overwritten before it has moved. */
     uint32_t old = *n, new = rows->n;
     for (uint32_t to = end; new > 0; to--) {
         const uint32_t position = rows->positions[new - 1];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unrotated sink keys (attention sinks: the protected prefix) past the trained length: its keys are
- * rotated anew, from copies that were never rotated, so that the newest query stays within the
- * distances the model was trained for. Nothing else is rotated twice: a quantised key would lose
- * its value. */
+/* Rotates the protected keys (attention sinks) again past the trained length, so that the newest
+ * query stays within trained distances. Rotates copies that were never rotated: rotating a
+ * quantised key twice would lose precision. */
 #include "cache/kv_cache_impl.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
@@ -13,18 +12,19 @@
 #include <math.h>
 #include <string.h>
 
-/* Floats of a layer's copies. */
+/* Returns the floats of a layer's copies. */
 static size_t layer_floats(const ag_kv_cache *c, uint32_t layer) {
     const ag_kv_layer *kv_layer = &c->params.layers[layer];
     return (size_t)c->params.n_protected * kv_layer->n_kv_heads * kv_layer->head_dim;
 }
 
-/* Floats of the copies of the layers before. */
+/* Returns the floats of the copies of all layers before. */
 static size_t floats_before(const ag_kv_cache *c, uint32_t layer) {
     return c->params.n_protected * c->at[layer].first.key_value;
 }
 
-/* The copies lie beside the cache, or on the host with what rotating them there needs. */
+/* Allocates the copies: on the device if the backend rotates, else on the host with scratch for
+ * rotating. */
 static ag_status make_copies(ag_kv_cache *c, size_t floats, ag_error *err) {
     const ag_kv_params *p = &c->params;
     ag_kv_unrotated *u = &c->unrotated;
@@ -71,7 +71,7 @@ void ag_kv_unrotated_release(ag_kv_cache *c) {
     ag_free(c->unrotated.cos_sin);
 }
 
-/* n bytes of the copies of layer `layer`, and of those behind it, as a tensor. */
+/* Makes a tensor of n bytes of the copies, from byte `first` of layer `layer` on. */
 static ag_status copies_tensor(ag_tensor *out, const ag_kv_cache *c, uint32_t layer, size_t first,
                                size_t n, ag_error *err) {
     const size_t at = (floats_before(c, layer) + first) * sizeof(float);
@@ -135,7 +135,7 @@ ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_te
     const size_t row = (size_t)p->layers[layer].n_kv_heads * p->layers[layer].head_dim;
     size_t n = 0;
     while (n < k->shape.dim[0] && positions[n] < u->n) n++;
-    /* Positions that follow one another lie so in both places. */
+    /* Consecutive positions are contiguous in both places. */
     for (size_t i = 0, run; i < n; i += run) {
         run = 1;
         while (i + run < n && positions[i + run] == positions[i] + run) run++;
@@ -158,7 +158,7 @@ ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_te
     return AG_OK;
 }
 
-/* One layer's key at the position whose angles cos_sin holds, as the cache keeps it: u->row. */
+/* Rotates one key by the angles in cos_sin and stores it in the cache's type in u->row. */
 static ag_status quantise_rotated(ag_kv_cache *c, uint32_t layer, const float *key,
                                   const float *cos_sin, uint32_t n_rotated, ag_error *err) {
     const ag_kv_params *p = &c->params;
@@ -198,7 +198,7 @@ static ag_status rerotate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, ui
     return AG_OK;
 }
 
-/* Where a head's known copies go; *end: behind the last slot. */
+/* Lists the slots that the known copies of a head go to. Raises *end to the end of these slots. */
 static void list_slots(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t *end) {
     const ag_kv_params *p = &c->params;
     const ag_kv_unrotated *u = &c->unrotated;
@@ -213,7 +213,7 @@ static void list_slots(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t *
     }
 }
 
-/* Layers [first, end), which are alike: where the backend rotates. */
+/* Rotates layers [first, end), which have equal parameters, in the backend. */
 static ag_status rerotate_in_place(ag_kv_cache *c, uint32_t first, uint32_t end, uint32_t n_rotated,
                                    ag_error *err) {
     const ag_kv_params *p = &c->params;
@@ -257,7 +257,7 @@ static ag_status rerotate_on_host(ag_kv_cache *c, uint32_t first, uint32_t end, 
     return AG_OK;
 }
 
-/* The angles of every protected position, moved on. */
+/* Computes the angles of every protected position, shifted by `shift`. */
 static void find_angles(ag_kv_cache *c, const ag_rope_table *t, uint32_t shift) {
     for (uint32_t i = 0; i < c->params.n_protected; i++) {
         for (uint32_t d = 0; d < t->n_rotated / 2; d++) {
@@ -269,7 +269,7 @@ static void find_angles(ag_kv_cache *c, const ag_rope_table *t, uint32_t shift) 
     }
 }
 
-/* The layer behind those that are like `layer`. */
+/* Returns the first layer after `layer` whose parameters differ from it. */
 static uint32_t end_of_run(const ag_kv_cache *c, const ag_rope_table *rope, uint32_t layer) {
     const ag_kv_layer *kv_layer = &c->params.layers[layer];
     uint32_t l = layer + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers whose queries see only the newest tokens keep only those: slots that no query will see
- * leave, seldom and many at a time. Some stay beyond the window, so that a sequence can always be
- * rolled back a little. */
+/* Windows: removes slots that no query will see from layers with a window, rarely and many at a
+ * time. AG_ROLLBACK positions beyond the window stay, so that a sequence can be truncated a
+ * little at any time. */
 #include "cache/kv_cache_impl.h"
 #include "core/fail.h"
 #include "core/rollback.h"
@@ -19,7 +19,8 @@ uint32_t ag_kv_max_window_slots(const ag_kv_cache *c) {
 /* ---- how full a cache is ---- */
 
 uint32_t ag_kv_cache_length(const ag_kv_cache *c) {
-    uint32_t longest[2] = {0, 0}; /* of layers that can be full, of the others */
+    uint32_t longest[2] = {0,
+                           0}; /* of layers that can be full, and of layers bounded by a window */
     bool any = false;
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         const bool bounded = is_bounded(c, l);
@@ -71,7 +72,7 @@ uint32_t ag_kv_cache_rows_before_expiry(const ag_kv_cache *c) {
 
 /* ---- what leaves ---- */
 
-/* Slots of a head whose positions are below. */
+/* Counts the slots of a head with positions below `position`. */
 static ag_status slots_below(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position,
                              uint32_t *out, ag_error *err) {
     uint32_t first = 0, end = ag_kv_slots_of(c, layer)[head];

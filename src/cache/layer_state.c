@@ -8,40 +8,40 @@
 
 enum { N_SNAPSHOTS = 2, ROWS = AG_ROLLBACK };
 
-/* The state at `position`, and what the layers read of the tokens [position, end). */
+/* The state at `position`, with the layer inputs of tokens [position, end). */
 typedef struct snapshot {
-    bool used, is_empty; /* empty: at the beginning; its bytes do not matter */
+    bool used, is_empty; /* is_empty: the state of an empty sequence; its bytes are undefined */
     uint32_t position, end;
 } snapshot;
 
-/* Where a layer's values begin, in floats: in a copy of the state and, for each input, among the
- * rows behind a snapshot. */
+/* Offsets of a layer in floats: in a copy of the state, and of each input in the rows of a
+ * snapshot. */
 typedef struct layer_offsets {
     size_t state, rows[AG_STATE_INPUTS];
 } layer_offsets;
 
 struct ag_layer_state {
     ag_backend *backend; /* borrowed */
-    ag_buffer *storage;  /* owned; the state, then each snapshot: a copy of it and its rows */
+    ag_buffer *storage;  /* owned; the state, then for each snapshot a copy of it and its rows */
     ag_state_layer *layers;
     layer_offsets *offsets; /* [n_layers + 1] */
     uint32_t n_layers;
     uint32_t position; /* of the next token */
-    bool is_current;   /* the state is that at `position`; else it is to be restored */
+    bool is_current;   /* the state is that at `position`; false: restore it first */
     snapshot snapshots[N_SNAPSHOTS];
     struct {
         size_t n_rows;
-        int from;     /* snapshot to restore from; -1: the state is there */
-        int into;     /* snapshot to be made; -1: none */
-        size_t split; /* rows before it */
+        int from;     /* snapshot to restore from; -1: the state is current */
+        int into;     /* snapshot to make; -1: none */
+        size_t split; /* rows before that snapshot */
     } pass;
 };
 
 /* ---- sizes ---- */
 
-static size_t round_up(size_t n) { return (n + 15) / 16 * 16; } /* floats of a cache line */
+static size_t round_up(size_t n) { return (n + 15) / 16 * 16; } /* to a cache line of floats */
 
-/* Every layer's state, then every layer's rows. */
+/* Places the state of every layer, then the rows of every layer. */
 static void set_offsets(const ag_state_layer *layers, uint32_t n, layer_offsets *offsets) {
     size_t state = 0, row = 0;
     for (uint32_t l = 0; l < n; l++) {
@@ -57,7 +57,7 @@ static void set_offsets(const ag_state_layer *layers, uint32_t n, layer_offsets 
     offsets[n] = (layer_offsets){.state = state, .rows = {state + row}};
 }
 
-/* Floats of the state, and of a snapshot with its rows. */
+/* Return the floats of the state, and of a snapshot with its rows. */
 static size_t state_floats(const ag_layer_state *s) { return s->offsets[s->n_layers].state; }
 static size_t snapshot_floats(const ag_layer_state *s) { return s->offsets[s->n_layers].rows[0]; }
 
@@ -78,14 +78,14 @@ static ag_status tensor_at(const ag_layer_state *s, size_t first, size_t rows, s
                           err);
 }
 
-/* A layer's part of the state, or of snapshot number `of`. */
+/* Makes a tensor of a layer's values in the state (of < 0) or in snapshot `of`. */
 static ag_status state_of(const ag_layer_state *s, uint32_t layer, int of, ag_tensor *out,
                           ag_error *err) {
     const size_t base = of < 0 ? 0 : state_floats(s) + (size_t)of * snapshot_floats(s);
     return tensor_at(s, base + s->offsets[layer].state, 1, s->layers[layer].n_values, out, err);
 }
 
-/* Rows [row, row + n) behind a snapshot. */
+/* Makes a tensor of rows [row, row + n) of an input in snapshot `of`. */
 static ag_status rows_of(const ag_layer_state *s, uint32_t layer, int of, int input, size_t row,
                          size_t n, ag_tensor *out, ag_error *err) {
     const size_t base = state_floats(s) + (size_t)of * snapshot_floats(s);
@@ -144,7 +144,7 @@ void ag_layer_state_reset(ag_layer_state *s) {
 
 /* ---- a pass ---- */
 
-/* The newest snapshot from which `position` can be reached; -1: none. */
+/* Returns the newest snapshot from which `position` can be reached; -1: none. */
 static int newest_snapshot(const ag_layer_state *s, uint32_t position) {
     int best = -1;
     for (int i = 0; i < N_SNAPSHOTS; i++) {
@@ -167,7 +167,7 @@ ag_status ag_layer_state_begin(ag_layer_state *s, uint32_t position, size_t n, a
     s->pass.from = s->is_current ? -1 : newest;
     s->pass.into = -1;
     s->pass.split = 0;
-    s->is_current = false; /* until all layers have passed */
+    s->is_current = false; /* until commit() */
     if (n_after + n <= ROWS) return AG_OK;
     s->pass.into = 1 - newest;
     s->pass.split = n > ROWS ? n - ROWS : 0;
@@ -224,8 +224,8 @@ ag_status ag_layer_state_restore(ag_layer_state *s, uint32_t layer, size_t max_r
     return AG_OK;
 }
 
-/* Rows [row, row + n) of the pass through the layer; kept behind snapshot number `of`, from its row
- * `at` on, if there is one. */
+/* Runs rows [row, row + n) of the pass through the layer. of >= 0: stores them in snapshot `of`,
+ * from its row `at` on. */
 static ag_status run_rows(ag_layer_state *s, uint32_t layer, const ag_tensor *in, size_t row0,
                           size_t row, size_t n, int of, size_t at, ag_state_fn fn, void *user,
                           ag_error *err) {
@@ -322,7 +322,7 @@ uint64_t ag_layer_state_saved_bytes(const ag_layer_state *s, uint32_t base, uint
     return n * sizeof(float);
 }
 
-/* Each part of snapshot number `of` with n_rows rows behind it. */
+/* Visits each section of snapshot `of`: the state and n_rows rows of each input, layer by layer. */
 typedef ag_status (*section_fn)(void *ctx, ag_tensor *section, void *staging, ag_error *err);
 
 static ag_status each_section(ag_layer_state *s, int of, size_t n_rows, section_fn fn, void *ctx,

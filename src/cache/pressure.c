@@ -3,7 +3,7 @@
 
 static ag_pressure higher(ag_pressure a, ag_pressure b) { return a > b ? a : b; }
 
-/* Below the threshold, half of it, a quarter of it. */
+/* Levels begin below the threshold, half of it and a quarter of it. */
 static ag_pressure by_bytes(uint64_t remaining, double threshold) {
     double bytes = (double)remaining;
     if (bytes < threshold / 4) return AG_PRESSURE_CRITICAL;
@@ -11,20 +11,20 @@ static ag_pressure by_bytes(uint64_t remaining, double threshold) {
     return bytes < threshold ? AG_PRESSURE_SOFT : AG_PRESSURE_NORMAL;
 }
 
-/* Time lost waiting for memory, a share of 2 s. */
+/* some, full: shares of the last 2 s that tasks waited for memory. */
 static ag_pressure by_stalls(double some, double full, double margin) {
     if (some >= 0.15 / margin || full >= 0.05 / margin) return AG_PRESSURE_HARD;
     return some >= 0.05 / margin ? AG_PRESSURE_SOFT : AG_PRESSURE_NORMAL;
 }
 
-/* margin 1: what enters a level; more: what still holds it. */
+/* margin 1: thresholds at which a level begins; above 1: thresholds that still hold it. */
 static ag_pressure level_of(const ag_memory_watch *watch, const ag_memory_signals *s,
                             double margin) {
     double threshold = (double)watch->threshold_bytes;
     ag_pressure level = s->hint;
     if (s->has_available) level = higher(level, by_bytes(s->available, threshold * margin));
     if (s->has_group) {
-        /* A small group would else be under pressure from its first byte. */
+        /* Otherwise a small group would be under pressure from its first byte. */
         double limit = (double)s->group_limit, own = limit / 8 < threshold ? limit / 8 : threshold;
         uint64_t remaining = s->group_limit > s->group_used ? s->group_limit - s->group_used : 0;
         level = higher(level, by_bytes(remaining, own * margin));

@@ -12,28 +12,28 @@
 #include <string.h>
 
 enum {
-    FEW_BLOCKS = 4, /* blocks that come back to a head before one pass */
+    FEW_BLOCKS = 4, /* maximum blocks reloaded to a head before a pass */
     MANY_BLOCKS = 8,
-    QUERY_BATCH = 8,          /* queries for which a group's keys are read once */
-    CANDIDATES_PER_BLOCK = 2, /* blocks that are looked at for one that comes back */
+    QUERY_BATCH = 8,          /* queries for which the keys of a group are read once */
+    CANDIDATES_PER_BLOCK = 2, /* blocks whose keys are read for one reload */
 };
-/* A block that no query of a row gives as much of its attention is not worth the way. */
+/* Spilled blocks below this share of a row's attention are not reloaded. */
 static const float min_share = 0.01f;
 
-/* Groups of slots of one head that may leave, each as long as a spilled block: group g holds slots
- * [first + g * block, first + (g + 1) * block). */
+/* Groups of resident slots of one head that may be exchanged, as long as a spilled block. Group
+ * g holds slots [first + g * block, first + (g + 1) * block). */
 typedef struct resident_groups {
     uint32_t first, n;
 } resident_groups;
 
-/* What makes a query's scores shares: exp(score - most) / sum. */
+/* Normalises a query's scores: share = exp(score - max) / sum. */
 typedef struct softmax_base {
     float max, sum;
 } softmax_base;
 
-/* The newest queries of a pass that ask one KV head. */
+/* The newest queries of a pass that belong to one KV head. */
 typedef struct query_rows {
-    const float *rows; /* the first row's, all heads */
+    const float *rows; /* first row, all heads */
     size_t n_rows, n_heads, dim, first_head, group;
     float scale;
 } query_rows;
@@ -44,12 +44,12 @@ struct ag_reloader {
     uint32_t block;
     ag_reload_pass pass;
     ag_spilled_rows incoming[MANY_BLOCKS]; /* owned */
-    uint32_t *retained, *evicted;          /* owned; [most slots of a head] */
-    float *keys, *values,
-        *query_weights;  /* owned; of the largest head: a group's or block's, a row, two rows */
-    uint32_t *positions; /* owned; [block] */
-    float *products;     /* owned; [AT_ONCE][most groups of a head] */
-    softmax_base *bases; /* owned; [n_bases] of queries */
+    uint32_t *retained, *evicted;          /* owned; [max slots of a head] */
+    float *keys, *values, *query_weights; /* owned; for the largest head: a group's or block's keys,
+                                             one row, two rows */
+    uint32_t *positions;                  /* owned; [block] */
+    float *products;                      /* owned; [QUERY_BATCH][max_groups] */
+    softmax_base *bases;                  /* owned; [n_bases] for each query */
     size_t n_bases;
     size_t max_groups;
     float *scores, *weights; /* owned; [cap] of a head's groups, then of its blocks */
@@ -102,9 +102,9 @@ void ag_reloader_destroy(ag_reloader *r) {
     ag_free(r);
 }
 
-/* Of a head with all its groups, and four times as many blocks as these in the file. */
+/* Assumes a head with all its groups and four times as many spilled blocks. */
 size_t ag_reloader_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv) {
-    enum { SOME_HEADS = 16 }; /* that share a KV head */
+    enum { SOME_HEADS = 16 }; /* query heads of a KV head */
     const ag_kv_totals e = ag_kv_totals_of(kv);
     if (!p || !p->path) return 0;
     const size_t block = ag_spill_params_block_slots(p), groups = e.max_slots / block + 1;
@@ -140,7 +140,7 @@ static resident_groups find_groups(const ag_reloader *r, uint32_t layer, uint32_
         first, n > first + n_protected_newest ? (n - first - n_protected_newest) / r->block : 0};
 }
 
-/* A group's keys as floats. */
+/* Reads the keys of a group as floats. */
 static ag_status read_keys(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t first,
                            ag_error *err) {
     uint32_t slots[AG_KV_BLOCK];
@@ -165,7 +165,7 @@ static ag_status reserve_scores(ag_reloader *r, size_t n, ag_error *err) {
     return r->cap ? AG_OK : AG_FAIL(err, NOMEM, "scores of %zu blocks", n);
 }
 
-/* The largest product of each query with a key of each group. */
+/* Computes the largest product of each query with a key of each group. */
 static ag_status multiply_groups(ag_reloader *r, uint32_t layer, uint32_t head,
                                  const resident_groups *groups, const float *const *queries,
                                  size_t n_queries, ag_error *err) {
@@ -188,8 +188,7 @@ static const float *query_at(const query_rows *a, size_t i) {
     return a->rows + (i / a->group * a->n_heads + a->first_head + i % a->group) * a->dim;
 }
 
-/* Adds the share that each group and block would have of one query's attention; products: with the
- * groups. */
+/* Adds each group's and block's share of one query's attention. products: those of the groups. */
 static softmax_base add_query(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t n_groups,
                               size_t n, const float *products, const float *q, float scale) {
     const uint32_t dim = ag_kv_cache_layer(r->cache, layer)->head_dim;
@@ -235,8 +234,8 @@ static ag_status weigh_candidates(ag_reloader *r, uint32_t layer, uint32_t head,
     return AG_OK;
 }
 
-/* What a block weighs by its keys, which are read from the file; if they cannot be, what its sketch
- * says: it will be found lost when it is to come back. */
+/* Returns the weight of a spilled block by its keys, read from the file. If that fails it
+ * returns `estimate`: the reload will find the block lost. */
 static float weigh_block(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t block,
                          float estimate, const query_rows *a) {
     const ag_kv_rows *rows = &r->incoming[0].rows;
@@ -257,14 +256,14 @@ static float weigh_block(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t
 /* ---- the exchange ---- */
 
 typedef struct exchange {
-    uint32_t in[MANY_BLOCKS]; /* blocks, then descending */
+    uint32_t in[MANY_BLOCKS]; /* blocks; sorted descending before the exchange */
     uint32_t n_in;
     uint32_t out[AG_KV_BLOCK * MANY_BLOCKS]; /* groups */
     uint32_t n_out;
-    uint32_t free_slots; /* slots that come back without others leaving */
+    uint32_t free_slots; /* slots that can be reloaded without an exchange */
 } exchange;
 
-/* The lightest of the groups that stay so far; n_groups: none is lighter than `than`. */
+/* Returns the group of lowest weight below `than`; n_groups if there is none. */
 static uint32_t lightest(const ag_reloader *r, uint32_t n_groups, float than) {
     uint32_t best = n_groups;
     for (uint32_t g = 0; g < n_groups; g++) {
@@ -276,8 +275,8 @@ static uint32_t lightest(const ag_reloader *r, uint32_t n_groups, float than) {
     return best;
 }
 
-/* Makes room for `n` slots more than `room` by groups that weigh less; false if there are not
- * enough, and then nothing has changed. Groups that leave weigh infinitely much from then on. */
+/* Frees n_missing slots by groups lighter than `weight`, whose own weights become INFINITY.
+ * Returns false and changes nothing if there are not enough. */
 static bool free_slots_for(const ag_reloader *r, uint32_t n_groups, float weight, int64_t n_missing,
                            exchange *x) {
     const uint32_t before = x->n_out;
@@ -301,8 +300,8 @@ static bool free_slots_for(const ag_reloader *r, uint32_t n_groups, float weight
     return true;
 }
 
-/* Sketches say which blocks are looked at, and their keys which of them come back. For what has
- * room nothing leaves, and sketches are enough. */
+/* Chooses the blocks to reload and the groups to evict. Key bounds select candidates, their keys
+ * decide. Blocks that fit without an exchange need no keys. */
 static void choose_exchange(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t n_groups,
                             size_t n, const query_rows *a, exchange *x) {
     const uint32_t max = r->pass.many ? MANY_BLOCKS : FEW_BLOCKS;
@@ -335,7 +334,7 @@ static int descending(const void *a, const void *b) {
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* The groups' slots go to the file, and the others move together. */
+/* Moves the groups' slots to the spill store and compacts the head. */
 static ag_status evict_groups(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t first,
                               const exchange *x, ag_error *err) {
     const uint32_t n = ag_kv_cache_n_slots(r->cache, layer, head);
@@ -373,7 +372,7 @@ static ag_status do_exchange(ag_reloader *r, uint32_t layer, uint32_t head, uint
         if (!ag_spill_reload(r->spill, layer, head, x->in[i], &r->incoming[n])) continue;
         n_slots += r->incoming[n++].rows.n;
     }
-    /* For blocks that are lost nothing leaves; the heaviest groups were chosen last. */
+    /* Lost blocks need no eviction: spare the heaviest groups, which were chosen last. */
     while (x->n_out && n_slots <= x->free_slots + (x->n_out - 1) * r->block) x->n_out--;
     if (x->n_out) AG_TRY(evict_groups(r, layer, head, first, x, err));
     for (uint32_t i = 0; i < n; i++) AG_TRY(insert_block(r, layer, head, &r->incoming[i], err));

@@ -29,14 +29,14 @@ static head_rows rows_of_head(const ag_kv_cache *c, uint32_t layer, uint32_t blo
     };
 }
 
-/* Slots of block b that a head of n has. */
+/* Returns how many slots of a head of n slots are in block b. */
 static uint32_t in_block(uint32_t n, uint32_t b) {
     uint32_t first = b * AG_KV_BLOCK;
     if (n <= first) return 0;
     return n - first < AG_KV_BLOCK ? n - first : AG_KV_BLOCK;
 }
 
-/* Of the protected keys of one layer. */
+/* Returns the bytes of the protected keys of a layer. */
 static size_t unrotated_bytes(const ag_kv_params *p, uint32_t layer) {
     const ag_kv_layer kv_layer = ag_kv_layer_of(p, layer);
     return (size_t)p->n_protected * kv_layer.n_kv_heads * kv_layer.head_dim * sizeof(float);
@@ -92,7 +92,7 @@ static ag_status save_layer(ag_kv_cache *c, uint32_t layer, void *staging, ag_pu
         for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
             const uint32_t n = in_block(ag_kv_slots_of(c, layer)[h], b);
             for (int section = 0; n && section < 3; section++) {
-                /* Anew each time: others may move blocks while the disk is waited for. */
+                /* Looked up for each write: blocks may move while the thread waits for the disk. */
                 const head_rows r = rows_of_head(c, layer, b, h, n);
                 AG_TRY(ag_buffer_download(staging, r.buffer, r.at[section], r.bytes[section], err));
                 AG_TRY(put(user, staging, r.bytes[section], err));
@@ -102,7 +102,7 @@ static ag_status save_layer(ag_kv_cache *c, uint32_t layer, void *staging, ag_pu
     return AG_OK;
 }
 
-/* From which position on layers with a window have lost nothing. */
+/* Saves the position from which on each window is complete. */
 static ag_status save_windows(const ag_kv_cache *c, ag_put_fn put, void *user, ag_error *err) {
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         uint8_t expired[4];
@@ -187,7 +187,7 @@ typedef struct loading {
     void *staging;
 } loading;
 
-/* Positions of the next rows of a head grow and stay below the sequence's. */
+/* Checks that the next positions of a head ascend and are below the sequence's position. */
 static ag_status check_loaded_positions(const loading *in, uint32_t layer, uint32_t head,
                                         uint32_t first, const uint32_t *positions, size_t n,
                                         ag_error *err) {
@@ -221,7 +221,7 @@ static ag_status load_rows(const loading *in, uint32_t layer, uint32_t block, ui
             AG_TRY(ag_check_saved_rows(type, type, in->staging, n,
                                        ag_kv_layer_of(p, layer).head_dim, in->name, err));
         }
-        /* The block may have been moved meanwhile. */
+        /* The block may have moved meanwhile. */
         const head_rows r = rows_of_head(in->cache, layer, block, head, n);
         AG_TRY(ag_buffer_upload(r.buffer, r.at[section], in->staging, r.bytes[section], err));
     }

@@ -13,10 +13,10 @@
 
 enum {
     DEFAULT_SLOTS = 16,
-    CACHE_MULTIPLE = 4, /* as many slots as the cache has at most are known of at a time */
+    CACHE_MULTIPLE = 4, /* tracks at most this multiple of the cache's slots */
 };
 
-/* Shared by a session and its forks; does not change. */
+/* Shared by a session and its forks; immutable. */
 typedef struct spilled_block {
     uint32_t users;
     uint32_t n;           /* slots */
@@ -25,13 +25,14 @@ typedef struct spilled_block {
     ag_spill_file *file; /* shared */
     uint32_t record;
     uint64_t sum;
-    float key_bounds[]; /* ag_key_bounds_bytes() of them */
+    float key_bounds[]; /* [ag_key_bounds_bytes()] */
 } spilled_block;
 
 typedef struct entry {
     spilled_block *block;
-    uint32_t until;      /* slots of lower positions are still of the sequence */
-    uint64_t store_call; /* by which ag_spill_store(), from 1; 0: none of this spill */
+    uint32_t until; /* slots of this position and above were truncated */
+    uint64_t
+        store_call; /* number of the ag_spill_store() call, from 1; 0: shared by another store */
 } entry;
 
 typedef struct spilled_head {
@@ -52,7 +53,7 @@ struct ag_spill {
     ag_spilled_rows staging; /* owned */
     float *keys;             /* owned; [block, head_dim] of the largest head */
     float *values;           /* owned; [2 * head_dim] */
-    uint32_t oldest;         /* slots of lower positions do not come back */
+    uint32_t oldest;         /* slots of lower positions are never reloaded */
     ag_spill_stats stats;
 };
 
@@ -73,7 +74,7 @@ void ag_spilled_rows_layout(ag_spilled_rows *r, ag_dtype k_type, ag_dtype v_type
     r->rows.v = r->rows.k + n * ag_dtype_row_bytes(k_type, dim);
 }
 
-/* The smaller of the cache's type and another. */
+/* Returns the smaller of the cache's type and another. */
 static ag_dtype smaller_type(ag_dtype own, ag_dtype other, uint32_t dim) {
     if (dim % ag_dtype_block(other)) return own;
     return ag_dtype_row_bytes(own, dim) <= ag_dtype_row_bytes(other, dim) ? own : other;
@@ -105,7 +106,8 @@ static size_t max_record_bytes(const ag_spill *s) {
 }
 
 ag_status ag_spilled_rows_create(const ag_kv_params *kv, ag_spilled_rows *out, ag_error *err) {
-    /* A fork may have blocks of another length, and types that are not larger than the cache's. */
+    /* A fork may have blocks of another length, and types that are at most as large as the
+     * cache's. */
     out->n_bytes =
         ag_spilled_bytes(kv->k_type, kv->v_type, ag_kv_totals_of(kv).max_dim, AG_SPILL_MAX_SLOTS);
     out->bytes = ag_malloc(out->n_bytes);
@@ -118,7 +120,7 @@ void ag_spilled_rows_release(ag_spilled_rows *r) {
     r->bytes = NULL;
 }
 
-/* Slots that have left one by one fill blocks badly; then fewer are known of. */
+/* Slots evicted one by one leave blocks partly filled; then fewer slots are tracked. */
 static uint64_t planned_blocks(const ag_kv_totals *e, uint32_t block) {
     return CACHE_MULTIPLE * (uint64_t)(e->head_slots / block + e->heads);
 }
@@ -208,7 +210,7 @@ static void drop_block(spilled_block *b) {
     ag_free(b);
 }
 
-/* The last entry takes its place. */
+/* The last entry takes the index of the removed one. */
 static void remove_entry(ag_spill *s, spilled_head *h, uint32_t i) {
     drop_block(h->entries[i].block);
     h->entries[i] = h->entries[--h->n];
@@ -306,12 +308,12 @@ static void count_lost(ag_spill *s, ag_spill_file *file, uint32_t n) {
 
 /* ---- into the file ---- */
 
-/* Whether the file has more space when the block leaves. */
+/* Returns whether removing the block frees space in the file. */
 static bool is_unshared(const ag_spill *s, const spilled_block *b) {
     return b->users == 1 && b->file == s->file;
 }
 
-/* The one whose slots are the oldest. */
+/* Drops the block with the lowest positions. */
 static bool drop_oldest(ag_spill *s, spilled_head *h, bool unshared) {
     uint32_t oldest = UINT32_MAX;
     for (uint32_t i = 0; i < h->n; i++) {
@@ -325,7 +327,8 @@ static bool drop_oldest(ag_spill *s, spilled_head *h, bool unshared) {
     return true;
 }
 
-/* Of the head that has most, so that all of them keep some; alone: one whose space comes free. */
+/* Drops a block of the fullest head, so that all heads retain some. unshared: only one whose
+ * removal frees space in the file. */
 static bool drop_for_space(ag_spill *s, bool unshared) {
     spilled_head *largest = &s->heads[0];
     for (size_t i = 1; i < s->n_heads; i++)
@@ -344,7 +347,7 @@ static bool put_record(ag_spill *s, size_t n_bytes, uint32_t *record) {
     return ag_spill_file_put(s->file, s->staging.bytes, n_bytes, record);
 }
 
-/* The block that lies in the staging memory. */
+/* Adds the block in the staging memory to a head. */
 static bool add_staged(ag_spill *s, uint32_t layer, uint32_t head) {
     const uint32_t dim = ag_kv_cache_layer(s->cache, layer)->head_dim;
     const ag_kv_rows *rows = &s->staging.rows;
@@ -406,7 +409,7 @@ void ag_spill_cancel_store(ag_spill *s, uint32_t layer, uint32_t head) {
     }
 }
 
-/* Rows [first, first + n) of src. */
+/* Converts rows [first, first + n) of src. */
 static bool convert_rows(ag_dtype to, uint8_t *dst, ag_dtype from, const uint8_t *src,
                          uint32_t first, uint32_t n, uint32_t dim, float *values) {
     const size_t to_row = ag_dtype_row_bytes(to, dim), from_row = ag_dtype_row_bytes(from, dim);

@@ -14,17 +14,17 @@
 
 struct ag_spill_file {
     uint32_t users;
-    int fd;         /* -1: there is none */
-    bool is_opened; /* to make one */
+    int fd;         /* -1: not open */
+    bool is_opened; /* an open has been tried */
     char *path;     /* owned */
-    bool has_name;  /* it is removed at the end */
+    bool has_name;  /* removed at the end */
     ag_file_info identity;
     size_t record_bytes;
-    uint32_t max_records; /* records */
-    uint32_t n;           /* that the file reaches to */
-    uint32_t *unused;     /* owned; [n_unused] of these */
+    uint32_t max_records; /* limit of the file */
+    uint32_t n;           /* records in the file, used or not */
+    uint32_t *unused;     /* owned; [n_unused] free records */
     uint32_t n_unused, cap;
-    char trouble[256]; /* empty: none */
+    char trouble[256]; /* first failure; empty: none */
     bool is_reported;
 };
 
@@ -84,7 +84,7 @@ ag_spill_file *ag_spill_file_sibling(ag_spill_file *f) {
     return other;
 }
 
-/* Somebody may have put another file in its place. */
+/* Another process may have replaced the file. */
 static void remove_name(const ag_spill_file *f) {
     ag_file_info now;
     if (ag_file_stat_link(f->path, &now) && ag_file_is_same(&now, &f->identity)) remove(f->path);
@@ -114,7 +114,7 @@ static bool write_all(ag_spill_file *f, const void *bytes, size_t n, uint64_t at
     return record_trouble(f, "%s: the spill file cannot be written: %s", f->path, strerror(errno));
 }
 
-/* A list that has a place for every record, so that freeing one cannot fail. */
+/* Reserves an entry for every record, so that freeing one cannot fail. */
 static bool reserve_unused(ag_spill_file *f, uint32_t n) {
     if (n <= f->cap) return true;
     const uint32_t cap = n < UINT32_MAX / 2 ? 2 * n : UINT32_MAX;
@@ -158,7 +158,7 @@ bool ag_spill_file_get(ag_spill_file *f, uint32_t record, void *bytes, size_t n,
 void ag_spill_file_free(ag_spill_file *f, uint32_t record) {
     f->unused[f->n_unused++] = record;
     if (f->n_unused < f->n) return;
-    /* Nothing is in it any more. What cannot be cut off is used again. */
+    /* The file is empty. Space that cannot be truncated is used again. */
     f->n = f->n_unused = 0;
     (void)ag_fd_truncate(f->fd, 0);
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before each block: its slots, how many of them are good, and its types. */
+/* Header of each block: its slots, how many of them are valid, and its types. */
 enum { HEADER_NUMBERS = 3, KEYS_Q8_0 = 1, VALUES_Q4_0 = 2 };
 
 static ag_status put_number(ag_put_fn put, void *user, uint32_t number, ag_error *err) {
@@ -76,16 +76,16 @@ ag_status ag_spill_save(ag_spill *s, ag_put_fn put, void *user, ag_error *err) {
 /* ---- in ---- */
 
 typedef struct loading {
-    ag_spill *spill;          /* NULL: nobody wants them */
-    const ag_kv_cache *cache; /* whose slots are there already */
+    ag_spill *spill;          /* NULL: blocks are skipped */
+    const ag_kv_cache *cache; /* holds the resident slots */
     const ag_kv_params *kv;
     uint64_t remaining; /* bytes */
     uint32_t position;
     const char *name;
     ag_get_fn get;
     void *user;
-    ag_spilled_rows block; /* owned; the one at hand */
-    uint32_t *cached;      /* owned; [n_held] positions of the head at hand, in no order */
+    ag_spilled_rows block; /* owned; the current one */
+    uint32_t *cached;      /* owned; [n_cached] positions of the current head, unsorted */
     size_t n_cached, cached_cap;
 } loading;
 
@@ -143,7 +143,7 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* A slot is in the cache or in one block. */
+/* Checks that each slot is either in the cache or in one block. */
 static ag_status check_unique(loading *in, ag_error *err) {
     if (in->n_cached) qsort(in->cached, in->n_cached, sizeof *in->cached, ascending);
     for (size_t i = 1; i < in->n_cached; i++) {

@@ -12,18 +12,19 @@
 enum { MAX_PATH = 1024, MAX_TEXT = 8192, WINDOW_MS = 2000 };
 
 struct ag_sys_monitor {
-    char *root; /* owned; without a last slash */
+    char *root; /* owned; without a trailing slash */
     char text[MAX_TEXT];
     bool version2;
-    char group[MAX_PATH]; /* of this process, below the hierarchy's mount; "" is the root's */
+    char group[MAX_PATH]; /* path of this process's group below the mount; "" is the root group */
     bool in_group;
-    /* Stalled time in us when it was last read, and the shares since the time before. */
+    /* Stalled time in us at the last reading, and the shares since the reading before. */
     bool has_totals, has_shares;
     uint64_t totals_ms, some_us, full_us;
     double some, full;
 };
 
-/* The text of root/dir/group/name; false if there is none or the path is too long. */
+/* Reads root/dir/group/name into m->text. Returns false if it is missing or the path is too
+ * long. */
 static bool read_file(ag_sys_monitor *m, const char *dir, const char *group, const char *name) {
     char path[2 * MAX_PATH];
     int len = snprintf(path, sizeof path, "%s%s%s/%s", m->root, dir, group, name);
@@ -31,7 +32,7 @@ static bool read_file(ag_sys_monitor *m, const char *dir, const char *group, con
     return ag_read_small_file(path, m->text, MAX_TEXT);
 }
 
-/* The number after `key` at the beginning of a line. */
+/* Finds a line that begins with `key` and returns the number after it. */
 static bool find_number(const char *text, const char *key, uint64_t *out) {
     size_t n = strlen(key);
     for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -46,7 +47,7 @@ static bool find_number(const char *text, const char *key, uint64_t *out) {
     return false;
 }
 
-/* A file that holds one number, or "max". */
+/* Reads a file that holds one number, or "max". */
 static bool read_number(ag_sys_monitor *m, const char *dir, const char *group, const char *name,
                         uint64_t *out) {
     return read_file(m, dir, group, name) && find_number(m->text, "", out);
@@ -62,8 +63,8 @@ static const char *usage_name(const ag_sys_monitor *m) {
     return m->version2 ? "memory.current" : "memory.usage_in_bytes";
 }
 
-/* "0::/a/b" is version 2's line, "7:cpu,memory:/a/b" version 1's; version 1 wins where both have
- * lines, since the memory controller can be in one only. */
+/* Finds the group of this process. "0::/a/b" is a line of version 2, "7:cpu,memory:/a/b" one of
+ * version 1. Version 1 has priority, since the memory controller is in one hierarchy only. */
 static void find_group(ag_sys_monitor *m) {
     if (!read_file(m, "/proc", "/self", "cgroup")) return;
     for (char *line = m->text, *next; line && *line; line = next) {
@@ -81,7 +82,7 @@ static void find_group(ag_sys_monitor *m) {
     }
 }
 
-/* Inside a container the path may be the host's: then the mount's root is the group. */
+/* Inside a container the path may be the host's; then the root of the mount is the group. */
 static void complete_group(ag_sys_monitor *m) {
     find_group(m);
     uint64_t unused;
@@ -90,7 +91,7 @@ static void complete_group(ag_sys_monitor *m) {
     m->in_group = read_number(m, mount_of(m), m->group, usage_name(m), &unused);
 }
 
-/* The lower of a group's limits; false: it has none. */
+/* Returns whether the group has a limit, and sets *limit to the lower one. */
 static bool limit_of(ag_sys_monitor *m, const char *group, uint64_t *limit) {
     const uint64_t unlimited = UINT64_C(1) << 62; /* version 1 writes a number near 2^63 */
     uint64_t high = UINT64_MAX, max = UINT64_MAX;
@@ -104,7 +105,7 @@ static bool limit_of(ag_sys_monitor *m, const char *group, uint64_t *limit) {
     return *limit < unlimited;
 }
 
-/* Without the cached pages of files that the group would drop first. */
+/* Reads the usage without cached file pages, which the group would drop first. */
 static bool usage_of(ag_sys_monitor *m, const char *group, uint64_t *used) {
     uint64_t cached;
     if (!read_number(m, mount_of(m), group, usage_name(m), used)) return false;
@@ -115,7 +116,7 @@ static bool usage_of(ag_sys_monitor *m, const char *group, uint64_t *used) {
     return true;
 }
 
-/* The group, or the one above it that has least left. */
+/* Reads the group, or its ancestor, with the least memory left. */
 static void read_groups(ag_sys_monitor *m, ag_memory_signals *out) {
     char group[MAX_PATH];
     strcpy(group, m->group);

@@ -11,15 +11,15 @@ static uint32_t larger_of(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 static uint32_t n_unexpired(const ag_eviction_view *v) { return v->n_slots - v->n_expired; }
 
-/* Finite, so that there is a rank above and one below all of them. */
+/* Returns a finite score, which leaves room for a rank above and one below all slots. */
 static float score_of(const ag_eviction_view *v, uint32_t slot) {
     const float low = -FLT_MAX / 2;
     if (slot < v->n_scored) return fmaxf(low, fminf(v->importance[slot], FLT_MAX));
     return fmaxf(-FLT_MAX, low * (1 + (float)(v->n_slots - slot) * 0x1p-22f));
 }
 
-/* Into v->values: INFINITY for the slots that stay whatever others are worth, -INFINITY for those
- * that leave so. */
+/* Writes ranks to v->values: INFINITY for slots that always stay, -INFINITY for slots that
+ * cannot stay. */
 static void rank_head(const ag_eviction_view *v, uint32_t safe, uint32_t max, uint32_t *keep) {
     const uint32_t unexpired = n_unexpired(v), limit = smaller_of(unexpired, max);
     const uint32_t forced = smaller_of(v->n_protected + v->n_recent, limit);
@@ -61,7 +61,7 @@ void ag_evict_allocate(const ag_eviction_view *heads, uint32_t n_heads, const ag
     for (size_t i = 0; i < total; i++) n_keep[a->keep[i] % n_heads]++;
 }
 
-/* Rounded down. */
+/* Returns the slots of a head at this scale, rounded down and within its bounds. */
 static uint32_t scaled(const ag_head_bounds *head, float share, double scale) {
     const double n = scale * (double)share;
     if (n <= head->min) return head->min;
@@ -91,7 +91,7 @@ void ag_evict_allocate_shares(const ag_head_bounds *heads, const float *shares, 
         n_keep[h] = scaled(&heads[h], shares[h], low);
         remaining -= n_keep[h] < remaining ? n_keep[h] : remaining;
     }
-    /* What rounding has left, and heads whose share is nothing. */
+    /* Distributes what rounding has left over, also to heads whose share is 0. */
     for (bool any = true; remaining && any;) {
         any = false;
         for (uint32_t h = 0; h < n_heads && remaining; h++) {

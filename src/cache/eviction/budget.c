@@ -11,8 +11,8 @@
 
 enum { DEFAULT_BUDGET = 1024 };
 
-/* Pressure alone calls for the policy that needs to know least, and leaves the cache as it is until
- * then. */
+/* Under pressure alone, keydiff needs the least information. The whole cache is the budget, so
+ * nothing is evicted before. */
 void ag_eviction_resolve_policy(ag_eviction_params *p) {
     if (p->policy || !p->memory.threshold_bytes) return;
     p->policy = &ag_eviction_keydiff;

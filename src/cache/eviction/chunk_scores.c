@@ -8,26 +8,26 @@
 
 #include <assert.h>
 
-/* Queries of a chunk's first rows in one layer. */
+/* Stored queries of an unfinished chunk in one layer. */
 typedef struct pending_rows {
     ag_tensor q;      /* [AG_CHUNK, n_heads, head_dim] */
-    ag_buffer *owner; /* NULL: no memory yet */
+    ag_buffer *owner; /* NULL: not allocated */
 } pending_rows;
 
 struct ag_chunk_scores {
     ag_backend *be; /* borrowed */
     uint32_t n_layers;
-    float query_scale; /* 0: the model's */
-    /* The chunk at hand: positions [first, first + n_kept) have been seen. */
+    float query_scale; /* 0: use the model's */
+    /* The current chunk; positions [first, first + n_pending) are stored. */
     uint32_t first, n_pending;
-    pending_rows *pending; /* owned; [n_layers], memory only while a chunk is cut */
-    pending_rows out;      /* where their attention goes, which nobody reads */
-    /* The pass. Rows [0, until_row) end the chunk at hand, [until_row, n_whole) are of chunks that
-     * begin and end in it, and those from n_whole to n_last begin one that is kept. */
+    pending_rows *pending; /* owned; [n_layers], allocated while a chunk is unfinished */
+    pending_rows out;      /* scratch for attention outputs, which are ignored */
+    /* The pass. Rows [0, until_row) end the current chunk. Rows [until_row, n_closed) are chunks
+     * that begin and end in the pass. Rows [n_closed, n_last) begin a chunk that is stored. */
     uint32_t position;
     size_t n_rows, until_row, n_closed, n_last;
-    uint32_t next_first;    /* of the chunk at hand after the pass */
-    uint32_t *from, *until; /* owned; [n_bounds] of rows: positions that they see */
+    uint32_t next_first;    /* first position of the current chunk after the pass */
+    uint32_t *from, *until; /* owned; [n_bounds] positions that each row sees */
     size_t n_bounds;
 };
 
@@ -59,7 +59,7 @@ ag_status ag_chunk_scores_create(const ag_eviction_params *p, const ag_kv_cache 
     return AG_FAIL(err, NOMEM, "chunk scores of passes of %zu rows", bounds_of(kv));
 }
 
-/* Until the next chunk that is cut. */
+/* Frees the rows until the next unfinished chunk. */
 static void release_rows(ag_chunk_scores *c) {
     for (uint32_t l = 0; c->pending && l < c->n_layers; l++)
         ag_buffer_release(&c->pending[l].owner);
@@ -84,7 +84,7 @@ size_t ag_chunk_scores_bytes(const ag_eviction_params *p, const ag_kv_params *kv
 
 /* ---- where chunks begin and end ---- */
 
-/* Behind the chunk of a position that is one's. */
+/* Returns the end of the chunk of a position >= AG_CHUNK_FIRST. */
 static uint64_t chunk_end(uint32_t position) {
     return (uint64_t)AG_CHUNK_FIRST +
            ((uint64_t)(position - AG_CHUNK_FIRST) / AG_CHUNK + 1) * AG_CHUNK;
@@ -106,7 +106,7 @@ bool ag_chunk_scores_begin(ag_chunk_scores *c, uint32_t position, size_t n, size
                            bool close) {
     if (!c) return false;
     const uint64_t pass_end = (uint64_t)position + n;
-    uint64_t end = pass_end + n_remaining; /* of what belongs to chunks */
+    uint64_t end = pass_end + n_remaining; /* of positions that belong to chunks */
     end -= end > AG_CHUNK_LAST ? AG_CHUNK_LAST : end;
     if (c->first + (uint64_t)c->n_pending != position) {
         c->first = position;
@@ -149,7 +149,7 @@ static ag_status alloc_rows(const ag_chunk_scores *c, pending_rows *rows, const 
                            AG_F32, ag_shape_3d(AG_CHUNK, q->shape.dim[1], q->shape.dim[2]), err);
 }
 
-/* Rows [row0, row1) of the pass become rows `to` and following of the chunk that is kept. */
+/* Copies rows [row0, row1) of the pass to rows `to` and following of the stored chunk. */
 static ag_status append_rows(const ag_chunk_scores *c, pending_rows *pending, size_t to,
                              const ag_tensor *q, size_t row0, size_t row1, ag_error *err) {
     const size_t row = q->shape.dim[1] * q->shape.dim[2];
@@ -160,7 +160,7 @@ static ag_status append_rows(const ag_chunk_scores *c, pending_rows *pending, si
         err);
 }
 
-/* What a first call has added, a second one adds to. */
+/* Adds attention weights to the sums. Sets seq->scored, so that the next call adds to them. */
 static ag_status add_attention(const ag_chunk_scores *c, ag_tensor *out, const ag_tensor *q,
                                ag_attention_seq *seq, const ag_attention_params *params,
                                ag_error *err) {
@@ -173,7 +173,7 @@ static ag_status add_attention(const ag_chunk_scores *c, ag_tensor *out, const a
     return AG_OK;
 }
 
-/* The chunk of which earlier passes had the first rows. */
+/* Scores a chunk whose first rows are stored from earlier passes. */
 static ag_status end_pending_chunk(ag_chunk_scores *c, uint32_t layer, const ag_tensor *q,
                                    ag_attention_seq *seq, const ag_attention_params *params,
                                    ag_error *err) {
@@ -228,7 +228,8 @@ void ag_chunk_scores_end(ag_chunk_scores *c) {
 
 void ag_chunk_scores_truncate(ag_chunk_scores *c, uint32_t position) {
     if (!c) return;
-    /* Some layers of a pass that failed may have added already: no row does so twice. */
+    /* Layers of a failed pass may have added already: drop the chunk, so that no row is added
+     * twice. */
     if (c->n_rows || position < c->first) c->n_pending = 0;
     else if (position - c->first < c->n_pending) c->n_pending = position - c->first;
     c->n_rows = 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stays is what a prompt's own chunks attend to, and keys that others do not explain: the
- * score is a + r l, where r is the share that leaves. a: attention inside chunks of 256 without a
- * causal mask (AG_IMPORTANCE_CHUNK) times the length of the value, averaged over three neighbours.
- * l: the leverage of the key before its rotation, x (X^T X)^-1 x^T, where rows x of X are keys less
- * their mean, sketched to 48 values. Both have mean 0 and standard deviation 1 over a layer. The
- * first 8 positions and the last 4 slots rank above all. Source: Compactor, arXiv:2507.08143; r as
- * the weight, the normalisation over a layer and the Cholesky factor as kvpress 0.5 has them. */
+/* Compactor: keeps slots that their own chunk of the prompt attends to, and keys that others do
+ * not explain. The score is a + r l; r is the share of slots that will be removed. a: attention
+ * inside chunks of 256 without a causal mask (AG_IMPORTANCE_CHUNK) times the length of the
+ * value, averaged over three neighbours. l: the leverage of the key before its rotation, x (X^T
+ * X)^-1 x^T; rows x of X are keys minus their mean, projected to 48 values. Both are normalised
+ * over a layer to mean 0 and standard deviation 1. The first 8 positions and the last 4 slots
+ * rank above all. Source: Compactor, arXiv:2507.08143; r as the weight, the normalisation over a
+ * layer and the Cholesky factor as in kvpress 0.5. */
 #include "cache/eviction/chunk_scores.h"
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
@@ -29,12 +30,13 @@ static uint64_t next_bits(uint64_t *state) { /* SplitMix64 */
     return z ^ z >> 31;
 }
 
-/* In (0, 1]. */
+/* Returns a number in (0, 1]. */
 static double next_share(uint64_t *state) {
     return (double)((next_bits(state) >> 11) + 1) / 9007199254740992.0;
 }
 
-/* n numbers of N(0, 1 / SKETCH), the same ones every time: Box and Muller's. n even. */
+/* Fills x with n numbers of N(0, 1 / SKETCH), always the same ones, by the Box-Muller method. n
+ * must be even. */
 static void fill_normal(float *x, size_t n) {
     uint64_t state = 1;
     const double sd = sqrt(1.0 / SKETCH), turn = 6.283185307179586;
@@ -62,16 +64,16 @@ static float square_of(const float *x, size_t n) {
 
 /* ---- leverage ---- */
 
-/* What a head has to write on: rows are SKETCH long, of which the first k count. */
+/* Scratch of a head. Rows have SKETCH values, of which the first k are used. */
 typedef struct leverage_work {
-    float *made_for; /* the size of heads whose sketch is there; 0: none is */
+    float *made_for; /* head size of the present sketch; 0: none */
     float *sketch;   /* [dim][SKETCH] */
     float *mean;     /* [dim] */
-    float *inverse;  /* [SKETCH][SKETCH] of the Gram matrix's factor, transposed */
-    float *rows;     /* [TOGETHER][SKETCH] */
-    float *centred;  /* [TOGETHER][dim] */
-    float *columns;  /* [SKETCH][TOGETHER]: the same, turned */
-    float *partial;  /* [SKETCH][SKETCH] of the Gram matrix, and of the mean */
+    float *inverse;  /* [SKETCH][SKETCH] inverse factor of the Gram matrix, transposed */
+    float *rows;     /* [BATCH][SKETCH] */
+    float *centred;  /* [BATCH][dim] */
+    float *columns;  /* [SKETCH][BATCH]: `rows` transposed */
+    float *partial;  /* [SKETCH][SKETCH] partial sums of the Gram matrix or of the mean */
     ag_rows_times_fn *rows_times;
 } leverage_work;
 
@@ -84,7 +86,7 @@ static size_t work_floats(void *user, size_t dim) {
     return 1 + dim * SKETCH + dim + SKETCH * SKETCH + at_hand + partial;
 }
 
-/* A sketch that is given may be another one each time. */
+/* A custom sketch may differ from call to call. */
 static void make_sketch(const leverage_work *w, size_t dim, const float *custom) {
     const size_t k = sketched(dim);
     if (!custom && *w->made_for == (float)dim) return;
@@ -113,7 +115,7 @@ static void add_row(float *restrict sum, const float *restrict x, size_t n) {
     for (size_t d = 0; d < n; d++) sum[d] += x[d];
 }
 
-/* Rows are added as floats, a few, before they join the sums. */
+/* Adds up to 64 rows as floats before they join the sums. */
 static void mean_row(const float *x, size_t n, size_t dim, float *mean, float *partial) {
     enum { BATCH_ROWS = 64 };
     memset(mean, 0, dim * sizeof *mean);
@@ -126,9 +128,9 @@ static void mean_row(const float *x, size_t n, size_t dim, float *mean, float *p
     for (size_t d = 0; d < dim; d++) mean[d] /= (float)n;
 }
 
-/* gram += the outer products of n rows, from the diagonal on: nobody reads the rest. Those of a few
- * rows are summed in floats, and these sums in double, since the matrix is far from well
- * conditioned: sums of floats over all keys move the leverage of single ones by 1e-3. */
+/* Adds the outer products of n rows to the upper triangle of gram; the rest is not used. Sums a
+ * batch in floats and the batches in double, since the matrix is badly conditioned: float sums
+ * over all keys change the leverage of single keys by 1e-3. */
 static void add_products(double *restrict gram, const leverage_work *w, const float *rows, size_t n,
                          size_t k) {
     for (size_t r = 0; r < n; r++)
@@ -149,8 +151,8 @@ static void centre(float *restrict out, const float *restrict x, const float *re
         for (size_t d = 0; d < dim; d++) out[i * dim + d] = x[i * dim + d] - mean[d];
 }
 
-/* Keys [n, dim] become rows of X [n, k], which lie where keys were that have been read; the Gram
- * matrix is the sum of their outer products. */
+/* Turns keys [n, dim] into rows of X [n, k], in place of keys that have been read. Sets gram to
+ * the sum of their outer products. */
 static void sketch_keys(float *keys, size_t n, size_t dim, const leverage_work *w, double *gram) {
     const size_t k = sketched(dim);
     memset(gram, 0, (size_t)SKETCH * SKETCH * sizeof *gram);
@@ -165,7 +167,7 @@ static void sketch_keys(float *keys, size_t n, size_t dim, const leverage_work *
     }
 }
 
-/* The factor L of G + jitter: false if there is none. */
+/* Computes the Cholesky factor L of gram + add * I. Returns false if there is none. */
 static bool factorise(const double *gram, double add, double *factor, size_t k) {
     for (size_t i = 0; i < k; i++) {
         for (size_t j = 0; j <= i; j++) {
@@ -179,7 +181,7 @@ static bool factorise(const double *gram, double add, double *factor, size_t k) 
     return true;
 }
 
-/* out [SKETCH][SKETCH] = (L^-1)^T, so that x out = (L^-1 x^T)^T. */
+/* Sets out [SKETCH][SKETCH] = (L^-1)^T, so that x out = (L^-1 x^T)^T. */
 static void invert(const double *factor, float *out, size_t k) {
     double column[SKETCH];
     memset(out, 0, (size_t)SKETCH * SKETCH * sizeof *out);
@@ -193,7 +195,8 @@ static void invert(const double *factor, float *out, size_t k) {
     }
 }
 
-/* leverage[n] of keys [n, dim], which are overwritten. All 0 if rounding leaves no factor. */
+/* Computes leverage[n] of keys [n, dim], which are overwritten. All 0 if rounding leaves no
+ * factor. */
 static void find_leverage(float *keys, size_t n, size_t dim, const leverage_work *work,
                           float *leverage) {
     double gram[SKETCH * SKETCH], factor[SKETCH * SKETCH], add = jitter;
@@ -219,8 +222,8 @@ static void find_leverage(float *keys, size_t n, size_t dim, const leverage_work
 
 /* ---- attention ---- */
 
-/* Averaged with zeros beyond the ends that count in the divisor; NAN where no attention is known.
- */
+/* Averages each value with its neighbours. Beyond the ends it counts zeros. NAN if no attention
+ * is known. */
 static void average_neighbours(const float *x, const float *sums, size_t n, float *out) {
     for (size_t i = 0; i < n; i++) {
         float sum = x[i];
@@ -232,7 +235,7 @@ static void average_neighbours(const float *x, const float *sums, size_t n, floa
 
 /* ---- the policy ---- */
 
-/* Slots [*first, *end) are those that have to earn their place. */
+/* Sets [*first, *end) to the slots that are ranked by their scores. */
 static void ranked_range(const ag_eviction_inputs *in, size_t *first, size_t *end) {
     *first = in->n_protected;
     while (*first < in->n_slots && in->positions[*first] < AG_CHUNK_FIRST) ++*first;
@@ -240,7 +243,7 @@ static void ranked_range(const ag_eviction_inputs *in, size_t *first, size_t *en
     if (*end < *first) *end = *first;
 }
 
-/* importance: attention; more: leverage, until compare(). */
+/* Writes attention to importance and leverage to more, for normalise_layer(). */
 static void from_keys(void *user, const ag_eviction_params *p, const ag_eviction_inputs *in) {
     const ag_compactor_params *params = p->policy_params;
     size_t first, end;
@@ -258,7 +261,7 @@ static void from_keys(void *user, const ag_eviction_params *p, const ag_eviction
     find_leverage(in->keys + first * dim, n, dim, &work, weighted);
 }
 
-/* Of a layer's numbers, where they are known. */
+/* Sums of the known numbers of a layer. */
 typedef struct moments {
     double n, sum, squares;
 } moments;
@@ -271,7 +274,7 @@ static void add_to_moments(moments *m, double x) {
 
 static double mean_of_moments(const moments *m) { return m->n > 0 ? m->sum / m->n : 0; }
 
-/* Of a sample. */
+/* Returns the standard deviation of a sample. */
 static double deviation_of_moments(const moments *m) {
     if (m->n < 2) return 1e-6;
     const double variance = (m->squares - m->sum * m->sum / m->n) / (m->n - 1);

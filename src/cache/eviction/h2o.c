@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Half the budget for the newest tokens, half for those that received most attention so far, per KV
- * head. Source: H2O, arXiv:2306.14048. A prefill counts only its last queries' attention: a pass
- * over all would cost a second prefill. */
+/* H2O: half of the budget for the newest tokens, half for those with the most attention so far,
+ * per KV head. Source: arXiv:2306.14048. A prefill sums the attention of its last queries only:
+ * all queries would cost a second prefill. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 

@@ -15,23 +15,23 @@
 
 /* ---- scratch ---- */
 
-/* Resident from the beginning: memory is not to grow just when it is short. */
+/* Allocates memory and touches it, so that evictions under memory pressure add no pages. */
 static void *alloc_resident(size_t n, size_t bytes) {
     void *p = n < SIZE_MAX / bytes ? ag_malloc(n * bytes) : NULL;
     if (p) memset(p, 0, n * bytes);
     return p;
 }
 
-/* The backend scores keys this way where they lie. */
+/* Returns whether the backend computes these scores in its memory. */
 static bool scores_in_place(const ag_eviction_policy *policy, const ag_kv_cache *cache) {
     return policy->device_scores && ag_has_key_scores(ag_kv_cache_backend(cache));
 }
 
-enum { MAX_WORKERS = 4 }; /* each has a head's keys as floats */
+enum { MAX_WORKERS = 4 }; /* each holds the keys of a head as floats */
 
-/* Floats of each worker, of each head, and of all, that a policy needs which asks for keys. */
+/* Numbers of floats that a policy with from_keys() needs. */
 typedef struct key_floats {
-    size_t keys, values, work, far; /* of a worker */
+    size_t keys, values, work, far; /* per worker */
     size_t more, table;
 } key_floats;
 
@@ -48,7 +48,7 @@ static key_floats floats_for(const ag_eviction_policy *policy, const ag_kv_total
     return n;
 }
 
-/* True if there is nothing to have, or it is there. */
+/* Allocates n times `each` floats. Returns true on success, also for 0 floats. */
 static bool reserve_floats(float **out, size_t each, size_t n) {
     *out = each && n ? alloc_resident(n, each * sizeof **out) : NULL;
     return *out || !each || !n;
@@ -68,7 +68,7 @@ static bool reserve_key_floats(ag_eviction_scratch *s, const key_floats *n, size
            reserve_floats(&s->table, n->table, 1);
 }
 
-/* True if there is nothing to have, or it is there. */
+/* Allocates the lists of a layer's heads. Returns true on success. */
 static bool reserve_head_lists(ag_eviction_scratch *s, const ag_kv_totals *e, bool adaptive) {
     s->n_keep = alloc_resident(e->max_heads, sizeof *s->n_keep);
     s->bounds = alloc_resident(e->max_heads, sizeof *s->bounds);
@@ -90,7 +90,7 @@ static size_t head_list_bytes(const ag_kv_totals *e, bool adaptive) {
 
 static bool is_adaptive(const ag_eviction_params *p) { return ag_heads_by_scores(p->head_budget); }
 
-/* A head's values, and their mean. */
+/* Allocates the values of a head, and their mean. */
 static bool reserve_values(ag_eviction_scratch *s, const ag_kv_totals *e) {
     return reserve_floats(&s->head_values, (size_t)e->max_slots * e->max_dim, 1) &&
            reserve_floats(&s->mean, e->max_dim, 1);
@@ -136,7 +136,7 @@ size_t ag_eviction_scratch_bytes(const ag_eviction_params *p, const ag_kv_params
     const bool separate = ag_importance_traits_of(policy)->from_keys || is_adaptive(p);
     const size_t all = n * lists + (separate ? e.max_head_slots : n) * sizeof *s->importance +
                        head_list_bytes(&e, is_adaptive(p)) + value_floats(p, &e) * sizeof(float);
-    /* No backend needs more for it. */
+    /* Without a backend, assume that it computes device scores itself. */
     const key_floats f = floats_for(policy, &e, policy->device_scores);
     if (!ag_importance_traits_of(policy)->from_keys || policy->device_scores) return all;
     const size_t workers = e.max_heads < MAX_WORKERS ? e.max_heads : MAX_WORKERS;
@@ -189,7 +189,7 @@ ag_status ag_importance_normalise(ag_eviction_scratch *s, ag_score_sums *sums,
     return AG_OK;
 }
 
-/* The mean over a layer's heads, which hold the same slots. */
+/* Averages the sums over the heads of a layer, which hold the same slots. */
 static ag_status mean_of_heads(ag_eviction_scratch *s, ag_score_sums *sums,
                                const ag_kv_cache *cache, uint32_t layer, ag_error *err) {
     AG_TRY(ag_score_sums_fetch(sums, layer, err));
@@ -221,20 +221,19 @@ typedef struct keys_job {
     ag_eviction_scratch *s;
     const ag_eviction_params *p;
     ag_kv_cache *cache;
-    const ag_score_sums *sums; /* of the layer, fetched; NULL: none are wanted */
+    const ag_score_sums *sums; /* of the layer, fetched; NULL: not used */
     const ag_rope_table *rope;
     uint32_t layer;
-    ag_status
-        status; /* only memory that the host does not see can fail: then there is one thread */
+    ag_status status; /* only device memory can fail to be read, and then there is one thread */
     ag_error *err;
 } keys_job;
 
-/* What worker w has to read a head into, and what is known of head h. */
+/* Returns the inputs of head h in the memory of worker w. */
 static ag_eviction_inputs inputs_of(const keys_job *job, size_t w, uint32_t h) {
     const ag_eviction_scratch *s = job->s;
     const size_t max_slots = ag_kv_cache_max_slots(job->cache, job->layer);
     const size_t dim = ag_kv_cache_layer(job->cache, job->layer)->head_dim;
-    ag_eviction_inputs in = s->heads[h]; /* n_slots and removed are there */
+    ag_eviction_inputs in = s->heads[h]; /* n_slots and removed are set */
     in.dim = dim;
     in.backend = ag_kv_cache_backend(job->cache);
     in.positions = s->head_positions + w * max_slots;
@@ -266,7 +265,7 @@ static ag_status load_head(const keys_job *job, size_t w, uint32_t h, ag_evictio
     return ag_kv_cache_read_values(job->cache, job->layer, h, values, job->err);
 }
 
-/* Worker w scores heads w, w + n_workers, ... */
+/* Scores heads w, w + n_workers, ... in worker w. */
 static void score_keys_of_heads(void *ctx, size_t begin, size_t end, uint32_t thread) {
     keys_job *job = ctx;
     const ag_eviction_policy *policy = job->p->policy;
@@ -283,7 +282,7 @@ static void score_keys_of_heads(void *ctx, size_t begin, size_t end, uint32_t th
     }
 }
 
-/* What is the same for from_keys() and for compare(). Of a layer's slots `n_keep` will stay. */
+/* Sets the inputs that from_keys() and compare() share. The layer will keep n_keep slots. */
 static void list_heads(const keys_job *job, size_t n_keep) {
     const ag_eviction_scratch *s = job->s;
     const size_t max_slots = ag_kv_cache_max_slots(job->cache, job->layer);
@@ -322,7 +321,7 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
     const ag_eviction_policy *policy = p->policy;
     const ag_importance_traits *traits = ag_importance_traits_of(policy);
     if (!traits->from_keys && !traits->of_newest_query) return AG_OK;
-    if (ag_heads_slots(cache, layer) <= n_keep) return AG_OK; /* nobody will ask */
+    if (ag_heads_slots(cache, layer) <= n_keep) return AG_OK; /* no head will use it */
     if (!traits->from_keys && s->per_head_importance) return AG_OK;
     if (!traits->from_keys) return mean_of_heads(s, sums, cache, layer, err);
     if (scores_in_place(policy, cache)) return score_in_place(s, cache, layer, err);
@@ -346,13 +345,13 @@ ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
     float *importance = s->importance;
     if (!traits->has_scores) return AG_OK;
     if (s->separate_heads) importance += (size_t)head * ag_kv_cache_max_slots(cache, layer);
-    /* Else ag_importance_of_layer() has written it. */
+    /* In other cases ag_importance_of_layer() has written it. */
     if (traits->is_attention && (s->per_head_importance || !traits->of_newest_query)) {
         AG_TRY(ag_score_sums_fetch(sums, layer, err));
         memcpy(importance, ag_score_sums_of(sums, layer, head), v->n_slots * sizeof *importance);
         if (s->mean) AG_TRY(count_values(s, cache, layer, head, importance, err));
     }
-    /* A number that cannot be compared would leave no order. */
+    /* NaN has no order. */
     for (uint32_t i = 0; i < v->n_slots; i++) {
         if (isnan(importance[i])) importance[i] = -INFINITY;
     }

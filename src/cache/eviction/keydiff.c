@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys unlike the others stay: the score is -cos(k, mean of the normalised keys), per KV head.
- * Needs no queries, so it holds up when the question comes after the eviction.
- * Source: KeyDiff, arXiv:2504.15364. */
+/* KeyDiff: keeps keys that differ from the others. The score is -cos(k, mean of the normalised
+ * keys), per KV head. Uses no queries, so it also works if the question comes after the
+ * eviction. Source: arXiv:2504.15364. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 #include "quant/dot.h"
@@ -18,7 +18,7 @@ static void add_scaled(float *sum, const float *a, float scale, size_t n) {
     for (; i < n; i++) sum[i] += a[i] * scale;
 }
 
-/* importance holds the keys' lengths, inverted, until the mean is known. */
+/* importance holds the inverse lengths of the keys until the mean is known. */
 static void from_keys(void *user, const ag_eviction_params *p, const ag_eviction_inputs *in) {
     const size_t dim = in->dim;
     float *mean = in->work, *importance = in->importance;
@@ -36,7 +36,7 @@ static void from_keys(void *user, const ag_eviction_params *p, const ag_eviction
     }
 }
 
-/* The mean. */
+/* The mean of the keys. */
 static size_t work_floats(void *user, size_t dim) {
     (void)user;
     return dim;

@@ -10,16 +10,17 @@
 
 struct ag_score_sums {
     const ag_kv_cache *cache; /* borrowed */
-    uint32_t position;        /* slots of lower positions were there when they were normalised */
-    float *host; /* owned; per layer [n_kv_heads][max_slots]; with `device`: of one layer */
-    /* Where the backend adds them up; a layer's come to the host when somebody reads them, and go
-     * back if slots have left: */
-    ag_buffer *device;  /* owned; per layer [max_slots][n_kv_heads]; NULL: all are in `host` */
-    float *rows;        /* owned; those of a layer on their way */
-    uint32_t *n_scored; /* owned; per layer [n_kv_heads] first slots with sums; others' are 0 */
-    uint32_t fetched;   /* layer whose sums `host` has; UINT32_MAX: none */
-    bool changed;       /* there */
-    bool adding;        /* in the last pass attention was added */
+    uint32_t position;        /* slots of lower positions existed when the sums were normalised */
+    float *host; /* owned; per layer [n_kv_heads][max_slots]; with `device`: one layer */
+    /* If the backend sums in its memory. The sums of a layer are downloaded to be read, and
+     * uploaded if slots have moved: */
+    ag_buffer *device; /* owned; per layer [max_slots][n_kv_heads]; NULL: all sums are in `host` */
+    float *rows;       /* owned; staging of one layer */
+    uint32_t
+        *n_scored; /* owned; per layer [n_kv_heads] leading slots that have sums; others have 0 */
+    uint32_t fetched; /* layer that `host` holds; UINT32_MAX: none */
+    bool changed;     /* `host` differs from the device */
+    bool adding;      /* the last pass added attention */
 };
 
 static const uint32_t no_layer = UINT32_MAX;
@@ -103,7 +104,7 @@ void ag_score_sums_set_position(ag_score_sums *s, uint32_t position) {
 
 /* ---- where a layer's are ---- */
 
-/* Floats from the beginning of those of all layers. */
+/* Returns the offset in floats of a layer's sums. */
 static size_t first_of(const ag_score_sums *s, uint32_t layer) {
     return ag_kv_cache_first_head_slot(s->cache, layer);
 }
@@ -136,7 +137,7 @@ void ag_score_sums_set_layer(const ag_attention_scores *scores, uint32_t layer,
 
 /* ---- in the backend's memory ---- */
 
-/* A pass that added has done so for every slot there is; slots that have left have no sums. */
+/* Updates n_scored: a pass that added covers every slot; removed slots have no sums. */
 static void count_scored(ag_score_sums *s) {
     uint32_t *n_scored = s->n_scored;
     for (uint32_t l = 0; l < n_layers(s); l++) {
@@ -241,7 +242,7 @@ void ag_score_sums_begin(ag_score_sums *s, size_t n, bool from_zero) {
     if (!s) return;
     if (s->device) {
         count_scored(s);
-        s->fetched = no_layer; /* what was fetched is about to change */
+        s->fetched = no_layer; /* the pass will change what was fetched */
         s->changed = false;
         if (from_zero) memset(s->n_scored, 0, n_heads(s) * sizeof *s->n_scored);
         return;

@@ -3,22 +3,22 @@
 
 #include <string.h>
 
-/* Selection by counting: a histogram over the upper bits of the scores tells in which bin the last
- * slot to stay lies; only that bin's slots are compared with one another. */
+/* Selection by counting. A histogram over the upper bits of the scores finds the bin of the last
+ * slot to retain; only slots of that bin are compared. */
 enum { BIN_BITS = 12, N_BINS = 1 << BIN_BITS };
 
-/* Numbers in the order of scores; no score is NaN. */
+/* Maps scores to integers in the same order. No score is NaN. */
 static uint32_t rank_of(float score) {
     uint32_t bits;
-    score += 0.0f; /* -0 is no less than 0 */
+    score += 0.0f; /* -0 and 0 are equal */
     memcpy(&bits, &score, sizeof bits);
     return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
 static uint32_t bin_of(float score) { return rank_of(score) >> (32 - BIN_BITS); }
 
-/* The bin of the n-th highest score (from 0) of slots [first, end); of *n those in higher bins are
- * taken. */
+/* Returns the bin of the n-th highest score (from 0) of slots [first, end). Subtracts from *n
+ * the slots in higher bins. */
 static uint32_t bin_with(const float *score, uint32_t first, uint32_t end, uint32_t *n) {
     uint32_t count[N_BINS] = {0}, bin = N_BINS - 1;
     for (uint32_t s = first; s < end; s++) count[bin_of(score[s])]++;
@@ -32,9 +32,9 @@ static void swap(uint32_t *a, uint32_t *b) {
     *b = t;
 }
 
-/* Puts pivot slots[mid] where it belongs among slots[begin, end) and returns that index: before it
- * stand those that stay rather than it. Which way a comparison goes cannot be guessed, so nothing
- * branches on it: every slot changes places with the first that does not stay. */
+/* Moves a pivot to its place among slots[begin, end) and returns its index; better slots precede
+ * it. The loop has no branch on comparisons, which would be mispredicted: every slot is swapped
+ * with the first worse one. */
 static uint32_t partition(const float *score, uint32_t *slots, uint32_t begin, uint32_t end) {
     uint32_t last = end - 1, at = begin;
     swap(&slots[begin + (end - begin) / 2], &slots[last]);
@@ -51,7 +51,7 @@ static uint32_t partition(const float *score, uint32_t *slots, uint32_t begin, u
     return at;
 }
 
-/* The slot that is n-th (from 0) in the order; slots[0, count) is rearranged. */
+/* Returns the n-th slot (from 0) in the order. Rearranges slots[0, count). */
 static uint32_t nth_slot(const float *score, uint32_t *slots, uint32_t count, uint32_t n) {
     uint32_t begin = 0, end = count;
     for (;;) {
@@ -62,7 +62,7 @@ static uint32_t nth_slot(const float *score, uint32_t *slots, uint32_t count, ui
     }
 }
 
-/* The slot that is n-th (from 0) in the order among [first, end). */
+/* Returns the n-th slot (from 0) in the order among [first, end). */
 static uint32_t last_retained(const float *score, uint32_t *work, uint32_t first, uint32_t end,
                               uint32_t n) {
     const uint32_t bin = bin_with(score, first, end, &n);

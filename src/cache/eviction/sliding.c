@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The newest tokens stay, beside the protected prefix. */
+/* Sliding window: keeps the newest tokens and the protected prefix. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 
-/* The window beside the prefix. */
+/* The budget holds the window and the prefix. */
 static uint32_t default_budget(void *user, const ag_eviction_params *p) {
     (void)user;
     uint32_t max = UINT32_MAX - p->protected_prefix;

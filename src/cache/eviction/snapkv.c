@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the last queries of a prompt attend to stays, per KV head: their weights are summed, meant
- * over the query group (both by the attention itself) and pooled over the positions, because what
- * belongs together lies together. Source: SnapKV, arXiv:2404.14469; pooling as its code does it,
- * with zeros beyond the ends that count in the divisor. */
+/* SnapKV: keeps what the last queries of a prompt attend to, per KV head. Weights are summed and
+ * averaged over the query group by attention itself, then pooled over positions, since
+ * neighbours often belong together. Source: arXiv:2404.14469; pooling as in its code, with zeros
+ * beyond the ends that count in the divisor. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 #include "core/fail.h"
@@ -28,7 +28,7 @@ static float highest(const float *x, uint32_t begin, uint32_t end) {
     return max;
 }
 
-/* The window's own slots always stay and are not pooled. They rank first from then on. */
+/* Slots of the window always stay and are not pooled. From then on they rank first. */
 static void normalise(void *user, const ag_eviction_params *p, float *importance, uint32_t n_slots,
                       uint32_t n_window, float *values) {
     (void)user;
@@ -43,7 +43,7 @@ static void normalise(void *user, const ag_eviction_params *p, float *importance
     for (uint32_t s = n; s < n_slots; s++) importance[s] = INFINITY;
 }
 
-/* Tokens that came after the prompt rank below it, the oldest lowest. */
+/* Tokens after the prompt rank below it, the oldest lowest. */
 static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
                          uint32_t n_keep, uint32_t *keep) {
     (void)user;

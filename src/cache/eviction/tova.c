@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the newest query attends to least leaves, the same slots in all heads of a layer.
- * Source: TOVA, arXiv:2401.06104. */
+/* TOVA: evicts what the newest query attends to least, the same slots in all heads of a layer.
+ * Source: arXiv:2401.06104. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 

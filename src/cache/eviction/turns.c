@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole turns of a conversation leave, the oldest first: what stays reads like a conversation that
- * had fewer turns. Where nobody said where turns begin it is `streaming`. */
+/* turns: evicts entire turns of a conversation, the oldest first. The rest reads like a
+ * conversation with fewer turns. Without recorded turns it equals `streaming`. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 
-/* The first turn that begins at the position or later, and not behind the newest slot, whose own
- * turn is no older one; UINT32_MAX if there is none. */
+/* Returns the first turn that begins at `position` or later, but not after the newest slot;
+ * UINT32_MAX if there is none. */
 static uint32_t next_turn(const ag_eviction_view *v, uint32_t position) {
     size_t low = 0, high = v->n_turns;
     while (low < high) {
@@ -17,8 +17,8 @@ static uint32_t next_turn(const ag_eviction_view *v, uint32_t position) {
     return v->turns[low];
 }
 
-/* What is left of the oldest turn leaves as well, if at least half of what may stay then does: the
- * end of a turn that fills the cache is worth more than an empty one. */
+/* Also evicts the rest of the oldest turn if at least half of the possible slots stay. Otherwise
+ * the end of one turn that fills the cache is worth more than free space. */
 static uint32_t count_retained(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
                                uint32_t n_keep) {
     (void)user;

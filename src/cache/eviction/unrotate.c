@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The angle of a position is that of its multiple of NEAR and that of the rest: the cosines of the
- * rests are in a table, those of a multiple are found when keys come to it, and the sum's are two
- * products. */
+/* Unrotates keys. The angle of a position is that of its multiple of NEAR plus that of the
+ * remainder. Cosines of remainders are in a table; those of a multiple are computed once per run
+ * of keys. Two products give those of the sum. */
 #include "cache/eviction/unrotate.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ enum { NEAR = 128 };
 
 size_t ag_unrotate_table_floats(uint32_t n_rotated) { return (size_t)NEAR * n_rotated; }
 
-/* cos, then sin, [n_rotated / 2] each. */
+/* Writes n_rotated / 2 cosines, then as many sines. */
 static void angles_at(const ag_rope_table *rope, uint32_t position, float *out) {
     const uint32_t n = rope->n_rotated / 2;
     for (uint32_t i = 0; i < n; i++) {
@@ -25,7 +25,7 @@ void ag_unrotate_table(const ag_rope_table *rope, float *table) {
         angles_at(rope, p, table + (size_t)p * rope->n_rotated);
 }
 
-/* x, y: the two values of each of n pairs. */
+/* Rotates n pairs (x, y) back. */
 static void turn_back(float *restrict x, float *restrict y, const float *restrict near,
                       const float *restrict far, uint32_t n, float factor) {
     const float *near_sin = near + n, *far_sin = far + n;

@@ -26,10 +26,11 @@ static void add_times(float *restrict sum, const float *restrict x, size_t n, fl
     for (size_t i = 0; i < n; i++) sum[i] += x[i] * by;
 }
 
-/* Sums are no weights of one query, and pooling takes some in twice: no share is all of it. */
+/* Sums are not the weights of one query, and pooling counts some twice, so a share may not be
+ * all of it. */
 static const float max_share = 0.999f;
 
-/* Known attention: not that of slots which a policy ranks above all others. */
+/* Returns whether the attention is known: INFINITY marks slots that rank above all others. */
 static bool has_attention(float importance) { return importance > 0 && isfinite(importance); }
 
 void ag_value_losses(float *importance, size_t n, const float *values, size_t dim, float *mean) {
