@@ -244,7 +244,7 @@ static ag_status relieve_pressure(ag_cache_manager *m, uint32_t position, ag_err
     return ag_cache_manager_evict(m, m->live, position, AG_EVICTION_MEMORY, err);
 }
 
-/* ---- what is pending ---- */
+/* ---- pending work ---- */
 
 static ag_status continue_scores(ag_cache_manager *m, ag_error *err) {
     ag_evictor *e = &m->evictor;

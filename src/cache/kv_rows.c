@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* ---- where rows lie ---- */
+/* ---- addresses ---- */
 
 static uint8_t *block_at(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot) {
     const ag_kv_block *b = ag_kv_block_of(c, layer, head, slot / AG_KV_BLOCK);
@@ -38,7 +38,7 @@ static uint32_t position_at(const ag_kv_cache *c, uint32_t layer, uint32_t head,
     return position;
 }
 
-/* ---- out ---- */
+/* ---- reading ---- */
 
 static ag_status convert_row(ag_backend *be, ag_dtype to, void *dst, ag_dtype from, const void *src,
                              float *values, uint32_t dim, uint32_t position, ag_error *err) {
@@ -69,7 +69,7 @@ ag_status ag_kv_cache_get_rows(const ag_kv_cache *c, uint32_t layer, uint32_t he
     return AG_OK;
 }
 
-/* ---- in ---- */
+/* ---- inserting ---- */
 
 /* Returns the first slot whose position is at least `position`. */
 static uint32_t slot_from(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position) {

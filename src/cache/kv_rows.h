@@ -20,9 +20,9 @@ ag_status ag_kv_cache_get_rows(const ag_kv_cache *c, uint32_t layer, uint32_t he
                                const uint32_t *slots, ag_kv_rows *out, float *values,
                                ag_error *err);
 /* Inserts the rows where their positions belong and sets slots [n] to their slot numbers. Fails
- * with AG_LIMIT if they do not fit, with AG_INVALID if a position is already cached or positions
- * do not ascend, and with AG_FORMAT if the cache's types cannot represent a value. No slot
- * changes after a failure. values [head_dim] is scratch. */
+ * with AG_LIMIT if they do not fit, and with AG_INVALID if a position is already cached or
+ * positions do not ascend. Fails with AG_FORMAT if the cache's types cannot represent a value.
+ * No slot changes after a failure. values [head_dim] is scratch. */
 ag_status ag_kv_cache_put_rows(ag_kv_cache *c, uint32_t layer, uint32_t head,
                                const ag_kv_rows *rows, uint32_t *slots, float *values,
                                ag_error *err);

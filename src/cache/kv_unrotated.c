@@ -135,7 +135,7 @@ ag_status ag_kv_cache_keep_unrotated(ag_kv_cache *c, uint32_t layer, const ag_te
     const size_t row = (size_t)p->layers[layer].n_kv_heads * p->layers[layer].head_dim;
     size_t n = 0;
     while (n < k->shape.dim[0] && positions[n] < u->n) n++;
-    /* Consecutive positions are contiguous in both places. */
+    /* Consecutive positions are contiguous in both buffers. */
     for (size_t i = 0, run; i < n; i += run) {
         run = 1;
         while (i + run < n && positions[i + run] == positions[i] + run) run++;

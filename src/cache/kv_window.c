@@ -16,7 +16,7 @@ uint32_t ag_kv_max_window_slots(const ag_kv_cache *c) {
     return max_slots;
 }
 
-/* ---- how full a cache is ---- */
+/* ---- length of a cache ---- */
 
 uint32_t ag_kv_cache_length(const ag_kv_cache *c) {
     uint32_t longest[2] = {0,
@@ -70,7 +70,7 @@ uint32_t ag_kv_cache_rows_before_expiry(const ag_kv_cache *c) {
     return rows;
 }
 
-/* ---- what leaves ---- */
+/* ---- expiry ---- */
 
 /* Counts the slots of a head with positions below `position`. */
 static ag_status slots_below(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position,

@@ -97,7 +97,7 @@ static ag_status copy_tensor(ag_backend *be, ag_tensor *to, const ag_tensor *fro
     return ag_take_error(be, ag_copy_slice(be, to, 0, from, 0, ag_shape_numel(&from->shape)), err);
 }
 
-/* ---- life ---- */
+/* ---- creating ---- */
 
 ag_status ag_layer_state_create(ag_backend *be, const ag_state_layer *layers, uint32_t n_layers,
                                 ag_layer_state **out, ag_error *err) {
@@ -304,7 +304,7 @@ ag_status ag_layer_state_copy(ag_layer_state *to, ag_layer_state *from, ag_error
     return AG_OK;
 }
 
-/* ---- as a stream ---- */
+/* ---- saving and loading ---- */
 
 uint32_t ag_layer_state_base(const ag_layer_state *s) {
     return s ? s->snapshots[newest_snapshot(s, s->position)].position : 0;

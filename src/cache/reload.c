@@ -124,7 +124,7 @@ void ag_reloader_set_spill(ag_reloader *r, ag_spill *spill) {
 
 void ag_reloader_begin(ag_reloader *r, const ag_reload_pass *pass) { r->pass = *pass; }
 
-/* ---- a head's groups ---- */
+/* ---- groups of a head ---- */
 
 static resident_groups find_groups(const ag_reloader *r, uint32_t layer, uint32_t head) {
     const uint32_t n = ag_kv_cache_n_slots(r->cache, layer, head);
@@ -153,7 +153,7 @@ static ag_status read_keys(ag_reloader *r, uint32_t layer, uint32_t head, uint32
     return ag_kv_cache_get_rows(r->cache, layer, head, slots, &rows, r->values, err);
 }
 
-/* ---- what queries want ---- */
+/* ---- weights of candidates ---- */
 
 static ag_status reserve_scores(ag_reloader *r, size_t n, ag_error *err) {
     if (n <= r->cap) return AG_OK;
@@ -253,7 +253,7 @@ static float weigh_block(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t
     return weight;
 }
 
-/* ---- the exchange ---- */
+/* ---- exchange ---- */
 
 typedef struct exchange {
     uint32_t in[MANY_BLOCKS]; /* blocks; sorted descending before the exchange */
@@ -372,7 +372,7 @@ static ag_status do_exchange(ag_reloader *r, uint32_t layer, uint32_t head, uint
         if (!ag_spill_reload(r->spill, layer, head, x->in[i], &r->incoming[n])) continue;
         n_slots += r->incoming[n++].rows.n;
     }
-    /* Lost blocks need no eviction: spare the heaviest groups, which were chosen last. */
+    /* Lost blocks need no eviction: retain the heaviest groups, which were chosen last. */
     while (x->n_out && n_slots <= x->free_slots + (x->n_out - 1) * r->block) x->n_out--;
     if (x->n_out) AG_TRY(evict_groups(r, layer, head, first, x, err));
     for (uint32_t i = 0; i < n; i++) AG_TRY(insert_block(r, layer, head, &r->incoming[i], err));

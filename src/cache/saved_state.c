@@ -84,7 +84,7 @@ uint64_t ag_score_sums_saved_bytes(const ag_score_sums *sums, const ag_kv_params
     return n;
 }
 
-/* ---- out ---- */
+/* ---- saving ---- */
 
 static ag_status save_layer(ag_kv_cache *c, uint32_t layer, void *staging, ag_put_fn put,
                             void *user, ag_error *err) {
@@ -155,7 +155,7 @@ ag_status ag_score_sums_save(ag_score_sums *sums, const ag_kv_cache *cache, ag_p
     return AG_OK;
 }
 
-/* ---- in ---- */
+/* ---- loading ---- */
 
 ag_status ag_check_saved_rows(ag_dtype cache_type, ag_dtype type, const void *rows, size_t n,
                               size_t dim, const char *name, ag_error *err) {

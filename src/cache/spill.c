@@ -57,7 +57,7 @@ struct ag_spill {
     ag_spill_stats stats;
 };
 
-/* ---- how a block lies in the file: positions, sums, keys, values ---- */
+/* ---- layout of a block in the file: positions, sums, keys, values ---- */
 
 size_t ag_spilled_bytes(ag_dtype k_type, ag_dtype v_type, uint32_t dim, uint32_t n) {
     return n * (sizeof(uint32_t) + sizeof(float) + ag_dtype_row_bytes(k_type, dim) +
@@ -306,7 +306,7 @@ static void count_lost(ag_spill *s, ag_spill_file *file, uint32_t n) {
                    "%s: what leaves the KV cache may be lost, as without one", trouble);
 }
 
-/* ---- into the file ---- */
+/* ---- storing ---- */
 
 /* Returns whether removing the block frees space in the file. */
 static bool is_unshared(const ag_spill *s, const spilled_block *b) {
@@ -441,7 +441,7 @@ void ag_spill_add(ag_spill *s, uint32_t layer, uint32_t head, const ag_kv_rows *
     }
 }
 
-/* ---- what there is ---- */
+/* ---- queries ---- */
 
 uint32_t ag_spill_n_blocks(const ag_spill *s, uint32_t layer, uint32_t head) {
     return s ? head_at(s, layer, head)->n : 0;
@@ -475,7 +475,7 @@ void ag_spill_stats_of(const ag_spill *s, ag_spill_stats *out) {
     out->trouble = ag_spill_file_trouble(s->file);
 }
 
-/* ---- out of the file ---- */
+/* ---- reading ---- */
 
 bool ag_spill_read(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_spilled_rows *out) {
     const entry *e = entry_at(s, layer, head, i);

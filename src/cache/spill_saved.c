@@ -73,7 +73,7 @@ ag_status ag_spill_save(ag_spill *s, ag_put_fn put, void *user, ag_error *err) {
     return st;
 }
 
-/* ---- in ---- */
+/* ---- loading ---- */
 
 typedef struct loading {
     ag_spill *spill;          /* NULL: blocks are skipped */

@@ -176,7 +176,7 @@ static void read_stalls(ag_sys_monitor *m, uint64_t now_ms, ag_memory_signals *o
     out->stalled_full = m->full;
 }
 
-/* ---- all of it ---- */
+/* ---- monitor ---- */
 
 ag_status ag_sys_monitor_create(const char *root, ag_sys_monitor **out, ag_error *err) {
     *out = NULL;

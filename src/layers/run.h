@@ -11,7 +11,7 @@
  * before a layer. */
 ag_status ag_run_program(ag_pass *pass, ag_error *err);
 
-/* Runs the operations from `head` on. hidden: rows of that value; logits: as many rows,
+/* Runs the operations from `head` on. hidden: rows of that value; logits: one row for each,
  * overwritten. Uses backend, program, weights and hook of the pass. */
 ag_status ag_run_head(const ag_pass *pass, const ag_tensor *hidden, ag_tensor *logits,
                       ag_error *err);

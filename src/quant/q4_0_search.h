@@ -53,8 +53,8 @@ static const float q4_0_targets[Q4_0_CANDIDATES] = {-9.0f,  -8.65f, -8.3f, -7.95
                                                     -6.85f, -6.5f,  7.8f,  7.55f,  7.3f,   7.1f,
                                                     6.9f,   6.65f,  6.4f,  6.2f};
 
-/* Computes the least-squares scales of the levels that x has at LANES targets, of two blocks or
- * of one, and the share of its sum of squares that they explain. */
+/* Computes the least-squares scales of the levels that x has at LANES targets, of one or two
+ * blocks. Also computes the share of its sum of squares that they explain. */
 INLINE void q4_0_fit_two(float *fits, float *gains, const float *const *x, const vec *inverse) {
     vec xq[2] = {v_set(0), v_set(0)}, qq[2] = {v_set(0), v_set(0)};
 #pragma GCC unroll 32

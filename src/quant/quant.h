@@ -70,7 +70,7 @@ typedef struct ag_block_q4_k {
     uint8_t scales[12], qs[AG_QK_K / 2];
 } ag_block_q4_k;
 
-/* As Q4_K; bit b of qh[i] is bit 4 of element 32 b + i. */
+/* Like Q4_K; bit b of qh[i] is bit 4 of element 32 b + i. */
 typedef struct ag_block_q5_k {
     uint16_t d, dmin; /* halves */
     uint8_t scales[12], qh[AG_QK_K / 8], qs[AG_QK_K / 2];

@@ -55,7 +55,7 @@ INLINE void search_levels(uint8_t *q, const search_batch *b, const float *d, con
     }
 }
 
-/* ---- blocks of 32, whose scales are halves ---- */
+/* ---- blocks of 32, with halves as scales ---- */
 
 /* Best scales of each sub-block so far, also as halves. */
 typedef struct search_halves {
@@ -154,7 +154,7 @@ INLINE size_t search_small_blocks(ag_dtype type, unsigned char *dst, const float
     return n_blocks;
 }
 
-/* ---- blocks of 256, whose parts have whole numbers times a half ---- */
+/* ---- blocks of 256, with integers times a half as scales ---- */
 
 enum { SEARCH_TURNS = 2 };
 
@@ -344,7 +344,7 @@ INLINE void search_signed_super(search_super *best, search_batch *b, bool bad[2]
     }
 }
 
-/* ---- as they are written ---- */
+/* ---- writing ---- */
 
 INLINE void search_write_q4_k(unsigned char *dst, const uint8_t *q, const search_super *t,
                               size_t k) {

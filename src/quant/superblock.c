@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* ---- parts with a least value ---- */
+/* ---- sub-blocks with a base ---- */
 
 /* Computes the step and the base of each sub-block. */
 static void sub_block_ranges(float *scale, float *base, const float *x, size_t sub_block, int top) {
@@ -44,7 +44,7 @@ bool ag_round_superblock(ag_superblock *out, const float *x, size_t sub_block, i
     return true;
 }
 
-/* ---- parts about 0 ---- */
+/* ---- sub-blocks without a base ---- */
 
 bool ag_round_signed_superblock(ag_signed_superblock *out, const float *x, int lowest,
                                 int lowest_scale) {

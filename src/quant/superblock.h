@@ -100,8 +100,8 @@ static inline void ag_q6_k_levels(uint8_t q[AG_QK_K], const ag_block_q6_k *in) {
     for (int i = 0; i < AG_QK_K; i++) q[i] |= (uint8_t)(high[i] << 4);
 }
 
-/* ---- levels q of 32 elements as kernels read their upper bits: byte j of a word belongs to
- * elements j, j + 4, ... ---- */
+/* ---- bits of 32 levels in the order of kernels: byte j of a word has elements j, j + 4, ... ----
+ */
 
 /* Packs bit `shift` of element 4v + j into bit v of byte j. */
 static inline void ag_put_bit_words(uint8_t to[4], const uint8_t *q, int shift) {

@@ -11,7 +11,7 @@ static uint32_t larger_of(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 static uint32_t n_unexpired(const ag_eviction_view *v) { return v->n_slots - v->n_expired; }
 
-/* Returns a finite score, which leaves room for a rank above and one below all slots. */
+/* Returns a finite score, so that INFINITY and -INFINITY rank above and below all slots. */
 static float score_of(const ag_eviction_view *v, uint32_t slot) {
     const float low = -FLT_MAX / 2;
     if (slot < v->n_scored) return fmaxf(low, fminf(v->importance[slot], FLT_MAX));

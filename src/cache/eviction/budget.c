@@ -11,7 +11,7 @@
 
 enum { DEFAULT_BUDGET = 1024 };
 
-/* Under pressure alone, keydiff needs the least information. The whole cache is the budget, so
+/* Under pressure alone, keydiff needs the least information. The entire cache is the budget, so
  * nothing is evicted before. */
 void ag_eviction_resolve_policy(ag_eviction_params *p) {
     if (p->policy || !p->memory.threshold_bytes) return;

@@ -6,7 +6,7 @@
 #include <antigravity/eviction.h>
 #include <antigravity/kv_cache.h>
 
-/* Completes parameters without a policy: if memory is watched, keydiff with the whole cache as
+/* Completes parameters without a policy: if memory is watched, keydiff with the entire cache as
  * budget. */
 void ag_eviction_resolve_policy(ag_eviction_params *p);
 /* Returns the number of tokens whose blocks take at most `bytes`. */

@@ -102,7 +102,7 @@ void ag_score_sums_set_position(ag_score_sums *s, uint32_t position) {
     if (s) s->position = position;
 }
 
-/* ---- where a layer's are ---- */
+/* ---- sums of a layer ---- */
 
 /* Returns the offset in floats of a layer's sums. */
 static size_t first_of(const ag_score_sums *s, uint32_t layer) {
@@ -135,7 +135,7 @@ void ag_score_sums_set_layer(const ag_attention_scores *scores, uint32_t layer,
     }
 }
 
-/* ---- in the backend's memory ---- */
+/* ---- device sums ---- */
 
 /* Updates n_scored: a pass that added covers every slot; removed slots have no sums. */
 static void count_scored(ag_score_sums *s) {

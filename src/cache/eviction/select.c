@@ -32,9 +32,9 @@ static void swap(uint32_t *a, uint32_t *b) {
     *b = t;
 }
 
-/* Moves a pivot to its place among slots[begin, end) and returns its index; better slots precede
- * it. The loop has no branch on comparisons, which would be mispredicted: every slot is swapped
- * with the first worse one. */
+/* Moves a pivot to its final index among slots[begin, end) and returns its index; better slots
+ * precede it. The loop has no branch on comparisons, which would be mispredicted: every slot is
+ * swapped with the first worse one. */
 static uint32_t partition(const float *score, uint32_t *slots, uint32_t begin, uint32_t end) {
     uint32_t last = end - 1, at = begin;
     swap(&slots[begin + (end - begin) / 2], &slots[last]);

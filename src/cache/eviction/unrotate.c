@@ -10,7 +10,7 @@ enum { NEAR = 128 };
 
 size_t ag_unrotate_table_floats(uint32_t n_rotated) { return (size_t)NEAR * n_rotated; }
 
-/* Writes n_rotated / 2 cosines, then as many sines. */
+/* Writes n_rotated / 2 cosines, then n_rotated / 2 sines. */
 static void angles_at(const ag_rope_table *rope, uint32_t position, float *out) {
     const uint32_t n = rope->n_rotated / 2;
     for (uint32_t i = 0; i < n; i++) {
