@@ -284,8 +284,8 @@ ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, 
     const bool fits = n <= ag_kv_cache_free_slots(e->cache);
     if (prefill == AG_KV_PREFILL_WHOLE && !fits) {
         return AG_FAIL(err, LIMIT,
-                       "a prefill of %zu tokens as a whole does not fit: %u of %u are used "
-                       "(max_seq_len)",
+                       "a prefill of %zu tokens in one piece does not fit: the cache holds %u of "
+                       "%u (max_seq_len)",
                        n, ag_kv_cache_length(e->cache), max_slots);
     }
     bool whole = prefill == AG_KV_PREFILL_WHOLE ||

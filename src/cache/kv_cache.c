@@ -101,7 +101,9 @@ uint32_t ag_kv_cache_n_slots(const ag_kv_cache *c, uint32_t layer, uint32_t kv_h
 static ag_status check_space(const ag_kv_cache *c, uint32_t layer, size_t n, ag_error *err) {
     const uint32_t used = ag_kv_layer_length(c, layer), max = c->at[layer].max_slots;
     if (n <= max - used) return AG_OK;
-    return AG_FAIL(err, LIMIT, "KV cache holds %u of %u tokens, %zu more do not fit", used, max, n);
+    return AG_FAIL(err, LIMIT,
+                   "the KV cache is full: it holds %u of %u tokens, %zu more do not fit", used, max,
+                   n);
 }
 
 ag_status ag_kv_caches_reserve(const ag_kv_growth *grow, size_t n_caches, ag_error *err) {
@@ -135,13 +137,15 @@ static ag_status check_new_positions(const ag_kv_cache *c, uint32_t layer,
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         uint32_t last = ag_kv_last_of(c, layer)[h];
         if (ag_kv_slots_of(c, layer)[h] && last >= positions[0]) {
-            return AG_FAIL(err, INVALID, "position %u is not above the cache's last, %u",
+            return AG_FAIL(err, INVALID, "cannot append position %u: the cache ends at position %u",
                            positions[0], last);
         }
     }
     for (size_t i = 1; i < n; i++) {
         if (positions[i] <= positions[i - 1]) {
-            return AG_FAIL(err, INVALID, "position %u follows %u", positions[i], positions[i - 1]);
+            return AG_FAIL(err, INVALID,
+                           "cannot append position %u after %u: positions must ascend",
+                           positions[i], positions[i - 1]);
         }
     }
     return AG_OK;
@@ -161,7 +165,8 @@ static void count_slots(ag_kv_cache *c, uint32_t layer, uint32_t n, const uint32
 ag_status ag_kv_cache_update(ag_kv_cache *c, uint32_t layer, const ag_tensor *k, const ag_tensor *v,
                              const uint32_t *positions, ag_error *err) {
     if (layer >= c->params.n_layers) {
-        return AG_FAIL(err, INVALID, "layer %u of %u", layer, c->params.n_layers);
+        return AG_FAIL(err, INVALID, "layer %u does not exist: the cache has %u layers", layer,
+                       c->params.n_layers);
     }
     size_t n = k->shape.dim[0];
     AG_TRY(check_space(c, layer, n, err));

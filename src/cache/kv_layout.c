@@ -17,16 +17,16 @@ static ag_status check_layer(const ag_kv_params *p, uint32_t layer, ag_error *er
     enum { LIMIT = 1 << 20 };
     const ag_kv_layer at = ag_kv_layer_of(p, layer);
     if (!at.n_kv_heads || !at.head_dim || at.n_kv_heads > LIMIT || at.head_dim > LIMIT) {
-        return AG_FAIL(err, INVALID, "KV cache of %u heads of %u in layer %u", at.n_kv_heads,
-                       at.head_dim, layer);
+        return AG_FAIL(err, INVALID, "KV cache: %u heads of size %u in layer %u are out of range",
+                       at.n_kv_heads, at.head_dim, layer);
     }
     const ag_dtype types[] = {p->k_type, p->v_type};
     for (int i = 0; i < 2; i++) {
         if (at.head_dim % ag_dtype_block(types[i])) {
-            return AG_FAIL(err, UNSUPPORTED,
-                           "KV cache type %s needs a head size that is a multiple "
-                           "of %zu, this model's is %u",
-                           ag_dtype_name(types[i]), ag_dtype_block(types[i]), at.head_dim);
+            return AG_FAIL(
+                err, UNSUPPORTED,
+                "KV cache type %s: the head size must be a multiple of %zu, this model has %u",
+                ag_dtype_name(types[i]), ag_dtype_block(types[i]), at.head_dim);
         }
     }
     return AG_OK;
@@ -35,18 +35,18 @@ static ag_status check_layer(const ag_kv_params *p, uint32_t layer, ag_error *er
 static ag_status check_params(const ag_kv_params *p, ag_error *err) {
     enum { LIMIT = 1 << 20 };
     if (!p->n_layers || p->n_layers > LIMIT) {
-        return AG_FAIL(err, INVALID, "KV cache of %u layers, %u heads of %u", p->n_layers,
-                       p->n_kv_heads, p->head_dim);
+        return AG_FAIL(err, INVALID, "KV cache: %u layers are out of range (%u heads of size %u)",
+                       p->n_layers, p->n_kv_heads, p->head_dim);
     }
     if (!p->max_slots || p->max_slots > UINT32_MAX / 2) {
-        return AG_FAIL(err, INVALID, "KV cache of %u slots", p->max_slots);
+        return AG_FAIL(err, INVALID, "KV cache: %u slots are out of range", p->max_slots);
     }
     const ag_dtype types[] = {p->k_type, p->v_type};
     for (int i = 0; i < 2; i++) {
         if (ag_dtype_may_be(types[i], AG_DTYPE_CACHE)) continue;
-        char is_bounded[AG_DTYPE_LIST];
-        return AG_FAIL(err, UNSUPPORTED, "KV cache type %s; known: %s", ag_dtype_name(types[i]),
-                       ag_dtype_list(AG_DTYPE_CACHE, is_bounded, sizeof is_bounded));
+        char known[AG_DTYPE_LIST];
+        return AG_FAIL(err, UNSUPPORTED, "KV cache type %s: not supported; use one of %s",
+                       ag_dtype_name(types[i]), ag_dtype_list(AG_DTYPE_CACHE, known, sizeof known));
     }
     for (uint32_t l = 0; l < p->n_layers; l++) AG_TRY(check_layer(p, l, err));
     return AG_OK;

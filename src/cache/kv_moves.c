@@ -35,8 +35,8 @@ static ag_status read_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head, 
 ag_status ag_kv_cache_read(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, uint32_t slot,
                            float *k, float *v, ag_error *err) {
     if (slot >= ag_kv_cache_n_slots(c, layer, kv_head)) {
-        return AG_FAIL(err, INVALID, "slot %u of layer %u, head %u, which holds %u", slot, layer,
-                       kv_head, ag_kv_cache_n_slots(c, layer, kv_head));
+        return AG_FAIL(err, INVALID, "slot %u does not exist: layer %u, head %u holds %u slots",
+                       slot, layer, kv_head, ag_kv_cache_n_slots(c, layer, kv_head));
     }
     if (k) AG_TRY(read_rows(c, layer, kv_head, slot, 1, false, k, err));
     if (k && c->params.hadamard) ag_hadamard(k, 1, c->params.layers[layer].head_dim);
@@ -133,17 +133,20 @@ static ag_status move_retained(ag_kv_cache *c, uint32_t layer, uint32_t head, co
 static ag_status check_keep(const ag_kv_cache *c, uint32_t layer, uint32_t head,
                             const uint32_t *keep, uint32_t n_keep, ag_error *err) {
     if (layer >= c->params.n_layers) {
-        return AG_FAIL(err, INVALID, "layer %u of %u", layer, c->params.n_layers);
+        return AG_FAIL(err, INVALID, "layer %u does not exist: the cache has %u layers", layer,
+                       c->params.n_layers);
     }
     if (head >= ag_kv_heads_of(c, layer)) {
-        return AG_FAIL(err, INVALID, "KV head %u of %u in layer %u", head, ag_kv_heads_of(c, layer),
-                       layer);
+        return AG_FAIL(err, INVALID, "KV head %u does not exist: there are %u in layer %u", head,
+                       ag_kv_heads_of(c, layer), layer);
     }
     uint32_t n = ag_kv_slots_of(c, layer)[head];
     for (uint32_t i = 0; i < n_keep; i++) {
-        if (keep[i] >= n) return AG_FAIL(err, INVALID, "slot %u to keep of %u", keep[i], n);
+        if (keep[i] >= n)
+            return AG_FAIL(err, INVALID, "cannot keep slot %u: the head holds %u", keep[i], n);
         if (i && keep[i] <= keep[i - 1]) {
-            return AG_FAIL(err, INVALID, "slot %u to keep follows %u", keep[i], keep[i - 1]);
+            return AG_FAIL(err, INVALID, "cannot keep slot %u after slot %u: slots must ascend",
+                           keep[i], keep[i - 1]);
         }
     }
     return AG_OK;
@@ -197,8 +200,8 @@ ag_status ag_kv_cache_prune_prefix(ag_kv_cache *c, uint32_t count, ag_error *err
         if (n > longest) longest = n;
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {
             if (ag_kv_slots_of(c, l)[h] < count) {
-                return AG_FAIL(err, INVALID, "%u slots to prune, layer %u head %u holds %u", count,
-                               l, h, ag_kv_slots_of(c, l)[h]);
+                return AG_FAIL(err, INVALID, "cannot prune %u slots: layer %u, head %u holds %u",
+                               count, l, h, ag_kv_slots_of(c, l)[h]);
             }
         }
     }
@@ -237,10 +240,10 @@ ag_status ag_kv_cache_truncate(ag_kv_cache *c, uint32_t position, ag_error *err)
     const uint32_t oldest = ag_kv_cache_oldest_reachable(c);
     if (!position) memset(c->expired, 0, c->params.n_layers * sizeof *c->expired);
     else if (position < oldest) {
-        return AG_FAIL(err, INVALID,
-                       "position %u to go back to: layers with a window hold what is seen from "
-                       "position %u on, or all can leave (position 0)",
-                       position, oldest);
+        return AG_FAIL(
+            err, INVALID,
+            "cannot truncate to position %u: layers with a window allow %u or later, or 0",
+            position, oldest);
     }
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         for (uint32_t h = 0; h < ag_kv_heads_of(c, l); h++) {

@@ -48,7 +48,10 @@ static ag_status convert_row(ag_backend *be, ag_dtype to, void *dst, ag_dtype fr
         return AG_OK;
     }
     if (ag_convert_row(to, dst, from, src, values, dim, AG_ROUND_KV, &bad) == AG_OK) return AG_OK;
-    return AG_FAIL(err, FORMAT, "component %zu of the key or value at position %u", bad, position);
+    return AG_FAIL(
+        err, FORMAT,
+        "cannot store the key or value: component %zu at position %u is out of the type's range",
+        bad, position);
 }
 
 ag_status ag_kv_cache_get_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head,
@@ -86,15 +89,19 @@ static ag_status check_inserted_rows(const ag_kv_cache *c, uint32_t layer, uint3
                                      const ag_kv_rows *rows, ag_error *err) {
     const uint32_t n = ag_kv_slots_of(c, layer)[head];
     if (rows->n > c->at[layer].max_slots - n) {
-        return AG_FAIL(err, LIMIT,
-                       "KV head %u of layer %u holds %u of %u slots, %u more do not fit", head,
-                       layer, n, c->at[layer].max_slots, rows->n);
+        return AG_FAIL(
+            err, LIMIT,
+            "KV head %u of layer %u is full: it holds %u of %u slots, %u more do not fit", head,
+            layer, n, c->at[layer].max_slots, rows->n);
     }
     for (uint32_t i = 0; i < rows->n; i++) {
         const uint32_t position = rows->positions[i], at = slot_from(c, layer, head, position);
         const bool is_cached = at < n && position_at(c, layer, head, at) == position;
         if (!is_cached && (!i || rows->positions[i - 1] < position)) continue;
-        return AG_FAIL(err, INVALID, "position %u is there, or does not follow", position);
+        return AG_FAIL(
+            err, INVALID,
+            "cannot insert position %u: it is already cached, or the positions do not ascend",
+            position);
     }
     return AG_OK;
 }

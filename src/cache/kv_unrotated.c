@@ -174,7 +174,8 @@ static ag_status quantise_rotated(ag_kv_cache *c, uint32_t layer, const float *k
     if (ag_quantize_row(p->k_type, c->unrotated.row, x, dim, AG_ROUND_KV, &bad) == AG_OK) {
         return AG_OK;
     }
-    return AG_FAIL(err, FORMAT, "component %zu of a protected key cannot be stored", bad);
+    return AG_FAIL(err, FORMAT,
+                   "cannot store a protected key: component %zu is out of the type's range", bad);
 }
 
 static ag_status rerotate_head(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t n_rotated,

@@ -158,7 +158,8 @@ static int newest_snapshot(const ag_layer_state *s, uint32_t position) {
 ag_status ag_layer_state_begin(ag_layer_state *s, uint32_t position, size_t n, ag_error *err) {
     if (!s) return AG_OK;
     if (position != s->position) {
-        return AG_FAIL(err, INVALID, "the layers' state stands at position %u, the cache at %u",
+        return AG_FAIL(err, INVALID,
+                       "the layer state is at position %u, the cache at %u: they must be equal",
                        s->position, position);
     }
     const int newest = newest_snapshot(s, position);
@@ -277,8 +278,7 @@ ag_status ag_layer_state_truncate(ag_layer_state *s, uint32_t position, ag_error
     }
     if (position > s->position || newest_snapshot(s, position) < 0) {
         return AG_FAIL(err, INVALID,
-                       "position %u cannot be reached any more: the layers' state goes back to "
-                       "position %u, or to 0",
+                       "cannot truncate to position %u: the layer state allows %u or later, or 0",
                        position, ag_layer_state_oldest_reachable(s));
     }
     for (int i = 0; i < N_SNAPSHOTS; i++) {
@@ -397,8 +397,8 @@ ag_status ag_layer_state_load(ag_layer_state *s, uint32_t base, uint32_t positio
     if (!s) return AG_OK;
     if (position < base || position - base > ROWS) {
         return AG_FAIL(err, FORMAT,
-                       "%s: damaged: a state at position %u, the sequence stands at %u", name, base,
-                       position);
+                       "%s: damaged: the layer state is at position %u, the sequence at %u", name,
+                       base, position);
     }
     loading in = {get, user, name};
     AG_TRY(each_section(s, 0, position - base, get_section, &in, err));

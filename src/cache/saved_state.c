@@ -170,7 +170,7 @@ ag_status ag_check_saved_rows(ag_dtype cache_type, ag_dtype type, const void *ro
             ag_dequantize_row(type, values, at + ag_dtype_row_bytes(type, first), section);
             for (size_t i = 0; i < section; i++) {
                 if (fabsf(values[i]) <= max) continue; /* false for NaN */
-                return AG_FAIL(err, FORMAT, "%s: damaged: a key, value or state of %g", name,
+                return AG_FAIL(err, FORMAT, "%s: damaged: a key, value or state is %g", name,
                                (double)values[i]);
             }
         }
@@ -195,8 +195,8 @@ static ag_status check_loaded_positions(const loading *in, uint32_t layer, uint3
     for (size_t i = 0; i < n; i++) {
         if (positions[i] >= in->position || ((first || i) && positions[i] <= before)) {
             return AG_FAIL(err, FORMAT,
-                           "%s: damaged: layer %u, KV head %u: slot %zu is of position %u, the one "
-                           "before of %u, the sequence stands at %u",
+                           "%s: damaged: layer %u, KV head %u: slot %zu has position %u, the one "
+                           "before %u, the sequence is at %u",
                            in->name, layer, head, first + i, positions[i], before, in->position);
         }
         before = positions[i];
@@ -280,7 +280,7 @@ static ag_status load_windows(const loading *in, ag_error *err) {
         if (first && (first > in->position || in->position - first < p->layers[l].window - 1)) {
             return AG_FAIL(err, FORMAT,
                            "%s: damaged: layer %u, window %u, holds positions from %u on, the "
-                           "sequence stands at %u",
+                           "sequence is at %u",
                            in->name, l, p->layers[l].window, first, in->position);
         }
     }

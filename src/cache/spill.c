@@ -157,12 +157,11 @@ ag_status ag_spill_check(const ag_spill_params *p, ag_backend *be, ag_error *err
     if (!p || !p->path) return AG_OK;
     if (ag_backend_memory(be)->ops->commits_at_once) {
         return AG_FAIL(err, UNSUPPORTED,
-                       "%s: what leaves a cache is spilled from the host's memory, not from a "
-                       "device's",
+                       "%s: cannot spill from a cache in device memory; use one in host memory",
                        p->path);
     }
     if (p->block <= AG_SPILL_MAX_SLOTS) return AG_OK;
-    return AG_FAIL(err, INVALID, "spilled blocks of %u slots, %d at most", p->block,
+    return AG_FAIL(err, INVALID, "spilled blocks have %u slots: at most %d are allowed", p->block,
                    AG_SPILL_MAX_SLOTS);
 }
 

@@ -52,7 +52,7 @@ static void open_file(ag_spill_file *f) {
     const bool is_directory = ag_file_is_directory(f->path);
     f->fd = is_directory ? ag_fd_create_unnamed(f->path) : ag_fd_create(f->path);
     if (f->fd < 0) {
-        record_trouble(f, "%s: no spill file can be made: %s", f->path, strerror(errno));
+        record_trouble(f, "%s: cannot create the spill file: %s", f->path, strerror(errno));
         return;
     }
     f->has_name = !is_directory && ag_fd_stat(f->fd, &f->identity);
@@ -109,9 +109,9 @@ static bool write_all(ag_spill_file *f, const void *bytes, size_t n, uint64_t at
     if (!f->is_opened) open_file(f);
     if (f->fd < 0) return false;
     if (!ag_file_may_reach(at + n))
-        return record_trouble(f, "%s: the spill file cannot grow: %s", f->path, strerror(EFBIG));
+        return record_trouble(f, "%s: cannot extend the spill file: %s", f->path, strerror(EFBIG));
     if (ag_fd_write_at(f->fd, at, bytes, n)) return true;
-    return record_trouble(f, "%s: the spill file cannot be written: %s", f->path, strerror(errno));
+    return record_trouble(f, "%s: cannot write the spill file: %s", f->path, strerror(errno));
 }
 
 /* Reserves an entry for every record, so that freeing one cannot fail. */
@@ -119,7 +119,8 @@ static bool reserve_unused(ag_spill_file *f, uint32_t n) {
     if (n <= f->cap) return true;
     const uint32_t cap = n < UINT32_MAX / 2 ? 2 * n : UINT32_MAX;
     uint32_t *more = ag_realloc(f->unused, cap * sizeof *more);
-    if (!more) return record_trouble(f, "%s: no memory for %" PRIu32 " records", f->path, cap);
+    if (!more)
+        return record_trouble(f, "%s: out of memory: list of %" PRIu32 " records", f->path, cap);
     f->unused = more;
     f->cap = cap;
     return true;
@@ -131,8 +132,7 @@ bool ag_spill_file_is_full(const ag_spill_file *f) {
 
 void ag_spill_file_report_full(ag_spill_file *f) {
     record_trouble(
-        f, "%s: the spill file has reached its limit, and what is in it is of other sessions",
-        f->path);
+        f, "%s: the spill file has reached its limit, and other sessions use its records", f->path);
 }
 
 bool ag_spill_file_put(ag_spill_file *f, const void *bytes, size_t n, uint32_t *record) {
@@ -149,8 +149,8 @@ bool ag_spill_file_put(ag_spill_file *f, const void *bytes, size_t n, uint32_t *
 bool ag_spill_file_get(ag_spill_file *f, uint32_t record, void *bytes, size_t n, uint64_t sum) {
     size_t got;
     if (!ag_fd_read_at(f->fd, record_offset(f, record), bytes, n, &got))
-        return record_trouble(f, "%s: the spill file cannot be read: %s", f->path, strerror(errno));
-    if (got < n) return record_trouble(f, "%s: the spill file is cut off", f->path);
+        return record_trouble(f, "%s: cannot read the spill file: %s", f->path, strerror(errno));
+    if (got < n) return record_trouble(f, "%s: the spill file is truncated", f->path);
     if (ag_spill_checksum(bytes, n) == sum) return true;
     return record_trouble(f, "%s: the spill file is damaged", f->path);
 }

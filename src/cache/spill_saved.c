@@ -91,7 +91,8 @@ typedef struct loading {
 
 static ag_status read_bytes(loading *in, void *bytes, size_t n, ag_error *err) {
     if (n > in->remaining)
-        return AG_FAIL(err, FORMAT, "%s: damaged: spilled blocks pass their end", in->name);
+        return AG_FAIL(err, FORMAT, "%s: damaged: the spilled blocks are longer than their section",
+                       in->name);
     in->remaining -= n;
     return in->get(in->user, bytes, n, err);
 }
@@ -110,7 +111,7 @@ static ag_status check_spilled_positions(const loading *in, const uint32_t *posi
     for (uint32_t i = 0; i < n; i++) {
         if (positions[i] < in->position && (!i || positions[i] > positions[i - 1])) continue;
         return AG_FAIL(err, FORMAT,
-                       "%s: damaged: a spilled slot of position %u, the sequence stands at %u",
+                       "%s: damaged: a spilled slot has position %u, the sequence is at %u",
                        in->name, positions[i], in->position);
     }
     return AG_OK;
@@ -148,7 +149,7 @@ static ag_status check_unique(loading *in, ag_error *err) {
     if (in->n_cached) qsort(in->cached, in->n_cached, sizeof *in->cached, ascending);
     for (size_t i = 1; i < in->n_cached; i++) {
         if (in->cached[i] != in->cached[i - 1]) continue;
-        return AG_FAIL(err, FORMAT, "%s: damaged: the slot of position %u is there twice", in->name,
+        return AG_FAIL(err, FORMAT, "%s: damaged: the slot of position %u occurs twice", in->name,
                        in->cached[i]);
     }
     return AG_OK;
@@ -166,7 +167,7 @@ static ag_status load_block(loading *in, uint32_t layer, uint32_t head, ag_error
                       ag_dtype_row_bytes(k_type, dim) <= ag_dtype_row_bytes(in->kv->k_type, dim) &&
                       ag_dtype_row_bytes(v_type, dim) <= ag_dtype_row_bytes(in->kv->v_type, dim);
     if (!n || n > AG_SPILL_MAX_SLOTS || n_valid > n || !fits) {
-        return AG_FAIL(err, FORMAT, "%s: damaged: a spilled block of %u slots, %u of them good",
+        return AG_FAIL(err, FORMAT, "%s: damaged: a spilled block has %u slots, %u of them valid",
                        in->name, n, n_valid);
     }
     ag_kv_rows *rows = &in->block.rows;
@@ -193,8 +194,8 @@ static ag_status load_all(loading *in, ag_error *err) {
         }
     }
     if (!in->remaining) return AG_OK;
-    return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes behind spilled blocks", in->name,
-                   in->remaining);
+    return AG_FAIL(err, FORMAT, "%s: damaged: %" PRIu64 " bytes follow the spilled blocks",
+                   in->name, in->remaining);
 }
 
 ag_status ag_spill_load(ag_spill *s, const ag_kv_cache *cache, uint64_t n_bytes, uint32_t position,

@@ -183,7 +183,8 @@ ag_status ag_sys_monitor_create(const char *root, ag_sys_monitor **out, ag_error
     size_t n = root ? strlen(root) : 0;
     while (n && root[n - 1] == '/') n--;
     if (n >= MAX_PATH) {
-        return AG_FAIL(err, INVALID, "the system's root is a path of %zu bytes, at most %d", n,
+        return AG_FAIL(err, INVALID,
+                       "the system root is too long: %zu bytes, at most %d are allowed", n,
                        MAX_PATH - 1);
     }
     ag_sys_monitor *m = ag_calloc(1, sizeof *m);

@@ -25,8 +25,9 @@ static ag_status reserve_turns(ag_turns *t, size_t n, ag_error *err) {
 ag_status ag_turns_add(ag_turns *t, uint32_t position, ag_error *err) {
     const uint32_t last = t->n ? t->first[t->n - 1] : 0;
     if (position < last) {
-        return AG_FAIL(err, INVALID, "a turn that begins at position %u, the last one begins at %u",
-                       position, last);
+        return AG_FAIL(err, INVALID,
+                       "cannot begin a turn at position %u: the last one begins at %u", position,
+                       last);
     }
     if (t->n && position == last) return AG_OK;
     AG_TRY(reserve_turns(t, t->n + 1, err));

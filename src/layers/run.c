@@ -110,7 +110,7 @@ static ag_status execute_on(const ag_pass *pass, const ag_op *op, operands *at, 
     case AG_OP_CODES:
         break;
     }
-    return AG_FAIL(err, INVALID, "an operation of code %u", op->code);
+    return AG_FAIL(err, INVALID, "operation code %u is unknown", op->code);
 }
 
 static ag_status execute(const ag_pass *pass, const ag_op *op, ag_error *err) {

@@ -26,9 +26,10 @@ static void *mapped_map(ag_buffer *buf) { return ((mapped_buffer *)buf)->data; }
 static ag_status mapped_upload(ag_buffer *dst, size_t offset, const void *src, size_t n,
                                ag_error *err) {
     (void)src;
-    return AG_FAIL(err, UNSUPPORTED,
-                   "%zu bytes at offset %zu of a mapped file of %zu bytes: it is read-only", n,
-                   offset, dst->size);
+    return AG_FAIL(
+        err, UNSUPPORTED,
+        "cannot write %zu bytes at offset %zu of a mapped file of %zu bytes: it is read-only", n,
+        offset, dst->size);
 }
 
 static size_t mapped_discard(ag_buffer *buf, size_t offset, size_t n) {
@@ -59,7 +60,7 @@ ag_status ag_mapped_buffer_open(int fd, size_t size, const char *path, ag_buffer
     if (!m->data) {
         int e = errno;
         ag_free(m);
-        return AG_FAIL(err, IO, "%s: mapping %zu bytes: %s", path, size, strerror(e));
+        return AG_FAIL(err, IO, "%s: cannot map %zu bytes: %s", path, size, strerror(e));
     }
     ag_buffer_init(&m->base, &mapped_ops, size);
     *out = &m->base;

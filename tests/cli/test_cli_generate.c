@@ -128,7 +128,7 @@ static void a_budget_that_cannot_be_held_is_wrong_usage(void **state) {
     cli_result r = CLI("generate", QUICK, "-p", "A fox", "--eviction-policy", "keydiff",
                        "--kv-budget", "20", "-q");
     assert_code(&r, 2);
-    assert_says(r.err, "a budget of 20 tokens is less than");
+    assert_says(r.err, "the budget of 20 tokens is too small");
     cli_free(&r);
 }
 

@@ -141,7 +141,7 @@ static void info_tells_what_the_model_is_and_takes(void **state) {
     assert_says(r.out, "h2o, at most");
     cli_free(&r);
     r = CLI("info", "-q", "--eviction-policy", "h2o", "--kv-budget", "4");
-    assert_refused(&r, 2, "a budget of 4 tokens is less than");
+    assert_refused(&r, 2, "the budget of 4 tokens is too small");
     cli_free(&r);
     r = CLI("info", "-m", TINY);
     assert_code(&r, 0);

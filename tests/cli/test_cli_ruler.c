@@ -179,7 +179,7 @@ static void tasks_that_do_not_fit_are_left_out_or_refused(void **state) {
     cli_free(&r);
     r = CLI("eval", "ruler", SMALL, "--length", "420", "-n", "1", "--tasks", "niah_single_1",
             "--ratios", "0.9", "--eviction-policy", "keydiff");
-    assert_refused(&r, 2, "less than the 4 protected and the 32 newest");
+    assert_refused(&r, 2, "too small: 4 protected and 32 newest");
     cli_free(&r);
 }
 

@@ -384,12 +384,12 @@ static void budgets_that_cannot_be_held_are_refused(void **state) {
     (void)state;
     ag_session_params p = params_of("keydiff");
     p.eviction.budget_tokens = 512;
-    refuse(&p, "512 tokens leaves no space in a cache of 512");
+    refuse(&p, "budget_tokens is 512: it must be below max_seq_len, 512");
     p.eviction.budget_tokens = 11;
-    refuse(&p, "11 tokens is less than the 4 protected and the 8 newest");
+    refuse(&p, "the budget of 11 tokens is too small: 4 protected and 8 newest tokens");
     p.eviction.budget_tokens = 0;
     p.eviction.budget_bytes = 1000;
-    refuse(&p, "1000 bytes");
+    refuse(&p, "budget_bytes is 1000");
     p.eviction.budget_bytes = 0;
     p.eviction.budget_ratio = -0.5f;
     refuse(&p, "-0.5");

@@ -186,7 +186,8 @@ static void impossible_caches_are_refused(void **state) {
     assert_null(c);
     p = params_of(AG_BF16, AG_F16);
     assert_int_equal(ag_kv_cache_create(backend, &p, &c, &err), AG_UNSUPPORTED);
-    assert_string_equal(err.msg, "KV cache type bf16; known: f32, f16, q4_0, q8_0");
+    assert_string_equal(err.msg,
+                        "KV cache type bf16: not supported; use one of f32, f16, q4_0, q8_0");
     p = params_of(AG_F16, AG_F16);
     p.max_slots = 0;
     assert_int_equal(ag_kv_cache_create(backend, &p, &c, &err), AG_INVALID);

@@ -138,7 +138,7 @@ static void lists_that_make_no_sense_are_refused(void **state) {
     append(c, 0, 10);
     const uint32_t past[] = {1, 10}, back[] = {3, 2}, twice[] = {4, 4};
     assert_int_equal(ag_kv_cache_compact(c, 0, 0, past, 2, &err), AG_INVALID);
-    assert_non_null(strstr(err.msg, "slot 10 to keep of 10"));
+    assert_non_null(strstr(err.msg, "cannot keep slot 10: the head holds 10"));
     assert_int_equal(ag_kv_cache_compact(c, 0, 0, back, 2, &err), AG_INVALID);
     assert_int_equal(ag_kv_cache_compact(c, 0, 0, twice, 2, &err), AG_INVALID);
     assert_int_equal(ag_kv_cache_compact(c, LAYERS, 0, past, 1, &err), AG_INVALID);

@@ -295,8 +295,8 @@ static void a_rollback_reaches_what_the_window_holds(void **state) {
             ag_error err;
             if (oldest > 1) {
                 assert_int_equal(ag_kv_cache_truncate(s.cache, oldest - 1, &err), AG_INVALID);
-                char name[16];
-                snprintf(name, sizeof name, "position %u ", oldest);
+                char name[32];
+                snprintf(name, sizeof name, "allow %u or later", oldest);
                 assert_non_null(strstr(err.msg, name));
                 assert_int_equal(length(&s, 0, 0), held);
             }

@@ -446,9 +446,9 @@ static void rejects_values_that_are_not_finite(void **state) {
         for (size_t i = 0; i < n; i++) {
             const void *bad = wide ? (const void *)&f32[i] : (const void *)&f16[i];
             edit(&b, values_end - bytes_each, bad, bytes_each);
-            refused(s, AG_FORMAT, "damaged: a key, value or state of ");
+            refused(s, AG_FORMAT, "damaged: a key, value or state is ");
             edit(&b, keys_end - bytes_each, bad, bytes_each);
-            refused(s, AG_FORMAT, "damaged: a key, value or state of ");
+            refused(s, AG_FORMAT, "damaged: a key, value or state is ");
         }
         const size_t logits = HEAD + (size_t)ag_get_number(b.data + 12, 4) + SIZES +
                               (size_t)info->n_layers * info->n_kv_heads * 4;

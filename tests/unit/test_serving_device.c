@@ -73,7 +73,7 @@ static void rejects_models_with_spilling_sessions(void **state) {
     m.session.eviction.policy = ag_eviction_policy_find("streaming");
     m.session.eviction.spill = &spill;
     assert_int_equal(ag_serving_add_model(serving, &m, &out, &err), AG_UNSUPPORTED);
-    assert_non_null(strstr(err.msg, "/tmp: what leaves a cache is spilled from the host's memory"));
+    assert_non_null(strstr(err.msg, "/tmp: cannot spill from a cache in device memory"));
 }
 
 int main(int argc, char **argv) {

@@ -39,14 +39,15 @@ static ag_status requested_tokens(const ag_eviction_params *p, const ag_kv_param
     if (p->budget_bytes) {
         uint32_t fit = ag_eviction_tokens_in(kv, p->budget_bytes);
         if (!fit) {
-            return AG_FAIL(err, INVALID, "a cache budget of %zu bytes holds no block of %d tokens",
+            return AG_FAIL(err, INVALID,
+                           "budget_bytes is %zu: too small for one block of %d tokens",
                            p->budget_bytes, AG_KV_BLOCK);
         }
         if (fit < n) n = fit;
     }
     if (p->budget_ratio != 0) {
         if (!(p->budget_ratio > 0 && p->budget_ratio <= 1)) {
-            return AG_FAIL(err, INVALID, "a cache budget of %g times max_seq_len",
+            return AG_FAIL(err, INVALID, "budget_ratio is %g: it must be above 0 and at most 1",
                            (double)p->budget_ratio);
         }
         double share = (double)p->budget_ratio * kv->max_slots;
@@ -59,10 +60,12 @@ static ag_status requested_tokens(const ag_eviction_params *p, const ag_kv_param
 static ag_status check_shares(const ag_eviction_params *p, const ag_kv_params *kv, ag_error *err) {
     const size_t n = ag_kv_totals_of(kv).heads;
     if (!p->head_shares || p->n_head_shares != n)
-        return AG_FAIL(err, INVALID, "shares of %zu heads for a cache of %zu", p->n_head_shares, n);
+        return AG_FAIL(err, INVALID, "head_shares has %zu values: the cache has %zu KV heads",
+                       p->n_head_shares, n);
     for (size_t h = 0; h < n; h++) {
         if (p->head_shares[h] >= 0 && isfinite(p->head_shares[h])) continue;
-        return AG_FAIL(err, INVALID, "head %zu has a share of %g", h, (double)p->head_shares[h]);
+        return AG_FAIL(err, INVALID, "head_shares[%zu] is %g: it must be finite and not negative",
+                       h, (double)p->head_shares[h]);
     }
     return AG_OK;
 }
@@ -72,17 +75,18 @@ static ag_status check_heads(const ag_eviction_params *p, const ag_kv_params *kv
     if (p->head_budget == AG_HEAD_BUDGET_EVEN) return AG_OK;
     if (p->head_budget == AG_HEAD_BUDGET_SHARES) return check_shares(p, kv, err);
     if (!ag_heads_by_scores(p->head_budget))
-        return AG_FAIL(err, INVALID, "a head budget of kind %d", (int)p->head_budget);
+        return AG_FAIL(err, INVALID, "head_budget is %d: unknown kind", (int)p->head_budget);
     if (p->head_budget == AG_HEAD_BUDGET_VALUES && !traits->is_attention) {
         return AG_FAIL(err, INVALID,
-                       "adaptive head budgets with values: the eviction policy %s has no attention "
-                       "to count them with",
+                       "head_budget adaptive-values: the eviction policy %s uses no attention; use "
+                       "one that does",
                        p->policy->name);
     }
     if (traits->has_scores) return AG_OK;
     return AG_FAIL(
         err, INVALID,
-        "adaptive head budgets: the eviction policy %s gives no scores to share slots by",
+        "head_budget adaptive: the eviction policy %s gives no scores to share slots by; "
+        "use one that does",
         p->policy->name);
 }
 
@@ -95,24 +99,23 @@ ag_status ag_eviction_budget(const ag_eviction_params *p, const ag_kv_params *kv
         n = p->policy->default_budget ? p->policy->default_budget(p->policy->user, p)
                                       : DEFAULT_BUDGET;
     if (p->budget_tokens > max_tokens) {
-        return AG_FAIL(err, INVALID,
-                       "a budget of %u tokens leaves no space in a cache of %u (max_seq_len)",
+        return AG_FAIL(err, INVALID, "budget_tokens is %u: it must be below max_seq_len, %u",
                        p->budget_tokens, kv->max_slots);
     }
     uint32_t free_slots = p->slack < max_tokens / 4 ? p->slack : max_tokens / 4;
     if (n != p->budget_tokens && n > max_tokens - free_slots) n = max_tokens - free_slots;
     uint32_t recent = ag_eviction_recent(p);
     if (p->protected_prefix > n || recent > n - p->protected_prefix) {
-        return AG_FAIL(err, INVALID,
-                       "a budget of %u tokens is less than the %u protected and the %u newest, "
-                       "which always stay",
-                       n, p->protected_prefix, recent);
+        return AG_FAIL(
+            err, INVALID,
+            "the budget of %u tokens is too small: %u protected and %u newest tokens always stay",
+            n, p->protected_prefix, recent);
     }
     AG_TRY(check_heads(p, kv, err));
     ag_error ignored;
     if (p->policy->check) AG_TRY(p->policy->check(p->policy->user, p, err ? err : &ignored));
     if (p->memory.threshold_bytes && !(p->memory.target_ratio > 0 && p->memory.target_ratio < 1)) {
-        return AG_FAIL(err, INVALID, "a target of %g times the cache under memory pressure",
+        return AG_FAIL(err, INVALID, "memory.target_ratio is %g: it must be above 0 and below 1",
                        (double)p->memory.target_ratio);
     }
     *out = n;

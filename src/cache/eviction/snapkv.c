@@ -13,7 +13,7 @@
 static ag_status check(void *user, const ag_eviction_params *p, ag_error *err) {
     (void)user;
     if (p->snapkv_kernel % 2) return AG_OK;
-    return AG_FAIL(err, INVALID, "a pooling kernel of %u: it must be odd", p->snapkv_kernel);
+    return AG_FAIL(err, INVALID, "snapkv_kernel is %u: it must be odd", p->snapkv_kernel);
 }
 
 static float average(const float *x, uint32_t begin, uint32_t end, uint32_t kernel) {
