@@ -44,7 +44,7 @@ static const ag_buffer_ops device_ops = {
     .download = device_download,
 };
 
-static void the_last_release_destroys(void **state) {
+static void last_release_destroys(void **state) {
     (void)state;
     ag_buffer buf;
     ag_buffer_init(&buf, &device_ops, sizeof device_bytes);
@@ -81,7 +81,7 @@ static void references_are_counted_across_threads(void **state) {
     assert_int_equal(n_destroyed, 1);
 }
 
-static void buffers_without_a_host_pointer_are_copied_through_their_slots(void **state) {
+static void copies_unmapped_buffers_through_their_ops(void **state) {
     (void)state;
     ag_buffer buf;
     ag_buffer_init(&buf, &device_ops, sizeof device_bytes);
@@ -96,7 +96,7 @@ static void buffers_without_a_host_pointer_are_copied_through_their_slots(void *
     assert_int_equal(ag_buffer_discard(&buf, 0, 64), 0);
 }
 
-static void copies_past_the_end_are_refused(void **state) {
+static void rejects_copies_past_the_end(void **state) {
     (void)state;
     ag_buffer *buf;
     assert_int_equal(ag_shared_buffer_create(100, AG_USAGE_SCRATCH, NULL, &buf, NULL), AG_OK);
@@ -115,7 +115,7 @@ static void copies_past_the_end_are_refused(void **state) {
     ag_buffer_release(&buf);
 }
 
-static void every_usage_gives_zeroed_aligned_memory(void **state) {
+static void every_usage_is_zeroed_and_aligned(void **state) {
     (void)state;
     static const size_t sizes[] = {1, 4095, 4097, (2 << 20) - 1, (2 << 20) + 1, 9 << 20};
     for (int usage = AG_USAGE_SCRATCH; usage <= AG_USAGE_KV; usage++) {
@@ -137,7 +137,7 @@ static void every_usage_gives_zeroed_aligned_memory(void **state) {
     }
 }
 
-static void absurd_sizes_are_out_of_memory(void **state) {
+static void huge_sizes_fail_with_nomem(void **state) {
     (void)state;
     for (int usage = AG_USAGE_SCRATCH; usage <= AG_USAGE_KV; usage++) {
         ag_buffer *buf = (ag_buffer *)&usage;
@@ -149,7 +149,7 @@ static void absurd_sizes_are_out_of_memory(void **state) {
     }
 }
 
-static void discarded_pages_go_back_to_the_system(void **state) {
+static void discard_returns_pages_to_the_system(void **state) {
     (void)state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 32 << 20;
     ag_buffer *buf;
@@ -179,7 +179,7 @@ static void discarded_pages_go_back_to_the_system(void **state) {
     ag_buffer_release(&buf);
 }
 
-static void the_last_page_counts_as_whole(void **state) {
+static void discard_includes_the_last_page(void **state) {
     (void)state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     ag_buffer *buf;
@@ -190,7 +190,7 @@ static void the_last_page_counts_as_whole(void **state) {
     ag_buffer_release(&buf);
 }
 
-static void a_file_is_mapped_read_only(void **state) {
+static void maps_files_read_only(void **state) {
     (void)state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 3 * page + 5;
     char path[] = "/tmp/ag_test_buffer_XXXXXX";
@@ -218,7 +218,7 @@ static void a_file_is_mapped_read_only(void **state) {
     ag_buffer_release(&buf);
 }
 
-static void what_is_no_file_cannot_be_mapped(void **state) {
+static void rejects_mapping_of_non_files(void **state) {
     (void)state;
     int fd = open("/tmp", O_RDONLY);
     ag_error err;
@@ -229,7 +229,7 @@ static void what_is_no_file_cannot_be_mapped(void **state) {
     assert_non_null(strstr(err.msg, "closed"));
 }
 
-static void buffers_survive_any_failed_allocation(void **state) {
+static void recovers_from_any_failed_allocation(void **state) {
     (void)state;
     FILE *file = tmpfile();
     assert_non_null(file);
@@ -255,17 +255,17 @@ static void buffers_survive_any_failed_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_release_destroys),
+        cmocka_unit_test(last_release_destroys),
         cmocka_unit_test(references_are_counted_across_threads),
-        cmocka_unit_test(buffers_without_a_host_pointer_are_copied_through_their_slots),
-        cmocka_unit_test(copies_past_the_end_are_refused),
-        cmocka_unit_test(every_usage_gives_zeroed_aligned_memory),
-        cmocka_unit_test(absurd_sizes_are_out_of_memory),
-        cmocka_unit_test(discarded_pages_go_back_to_the_system),
-        cmocka_unit_test(the_last_page_counts_as_whole),
-        cmocka_unit_test(a_file_is_mapped_read_only),
-        cmocka_unit_test(what_is_no_file_cannot_be_mapped),
-        cmocka_unit_test(buffers_survive_any_failed_allocation),
+        cmocka_unit_test(copies_unmapped_buffers_through_their_ops),
+        cmocka_unit_test(rejects_copies_past_the_end),
+        cmocka_unit_test(every_usage_is_zeroed_and_aligned),
+        cmocka_unit_test(huge_sizes_fail_with_nomem),
+        cmocka_unit_test(discard_returns_pages_to_the_system),
+        cmocka_unit_test(discard_includes_the_last_page),
+        cmocka_unit_test(maps_files_read_only),
+        cmocka_unit_test(rejects_mapping_of_non_files),
+        cmocka_unit_test(recovers_from_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

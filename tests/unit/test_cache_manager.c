@@ -95,7 +95,7 @@ static void note(void *user, const ag_eviction *e) {
     if (e->n_before > log->highest) log->highest = e->n_before;
 }
 
-static void every_policy_holds_its_budget_and_keeps_what_it_must(void **state) {
+static void policies_hold_budget_and_required_slots(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
@@ -135,7 +135,7 @@ static void every_policy_holds_its_budget_and_keeps_what_it_must(void **state) {
     }
 }
 
-static void a_cache_that_stays_below_its_budget_changes_nothing(void **state) {
+static void logits_are_equal_below_the_budget(void **state) {
     (void)state;
     ag_session_params plain = ag_session_defaults(), none = params_of("none");
     plain.prefill_chunk = CHUNK;
@@ -158,7 +158,7 @@ static void a_cache_that_stays_below_its_budget_changes_nothing(void **state) {
     }
 }
 
-static void the_chunk_does_not_matter_where_the_order_does_not(void **state) {
+static void slots_do_not_depend_on_the_prefill_chunk(void **state) {
     (void)state;
     static const char *const names[] = {"sliding", "streaming", "snapkv", "compactor"};
     const uint32_t chunks[] = {200, 64, 17, 5, 3};
@@ -183,7 +183,7 @@ static void the_chunk_does_not_matter_where_the_order_does_not(void **state) {
 
 /* In pieces of any size, with chunks that pieces cut, and of a fork that goes on with a cut chunk.
  */
-static void compactor_keeps_the_same_slots_however_a_prompt_is_cut(void **state) {
+static void compactor_slots_do_not_depend_on_prompt_chunks(void **state) {
     (void)state;
     enum { PROMPT = 490 };
     const uint32_t pieces[] = {PROMPT, 256, 300, 100, 33, 8};
@@ -217,7 +217,7 @@ static void compactor_keeps_the_same_slots_however_a_prompt_is_cut(void **state)
     ag_session_destroy(first);
 }
 
-static void policies_differ(void **state) {
+static void policies_keep_different_slots(void **state) {
     (void)state;
     enum { N = 7 };
     ag_session *s[N];
@@ -234,7 +234,7 @@ static void policies_differ(void **state) {
     for (size_t i = 0; i < N; i++) ag_session_destroy(s[i]);
 }
 
-static void tova_keeps_one_set_in_a_layer(void **state) {
+static void tova_keeps_the_same_slots_in_all_heads(void **state) {
     (void)state;
     ag_session_params p = params_of("tova");
     ag_session *s = session_of(&p);
@@ -252,7 +252,7 @@ static void tova_keeps_one_set_in_a_layer(void **state) {
 }
 
 /* The prompt's slots outlast the tokens that follow it. */
-static void snapkv_keeps_the_prompt_while_tokens_follow(void **state) {
+static void snapkv_keeps_the_prompt_while_decoding(void **state) {
     (void)state;
     ag_session_params p = params_of("snapkv");
     p.eviction.prefill = AG_KV_PREFILL_WHOLE;
@@ -300,7 +300,7 @@ static void batches_evict_like_single_sessions(void **state) {
     }
 }
 
-static void decoding_and_evicting_allocate_nothing(void **state) {
+static void decode_and_evict_allocate_nothing(void **state) {
     (void)state;
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         ag_session_params p = params_of(ag_eviction_policy_at(i)->name);
@@ -316,7 +316,7 @@ static void decoding_and_evicting_allocate_nothing(void **state) {
     }
 }
 
-static void a_reset_session_begins_anew(void **state) {
+static void reset_session_equals_a_new_one(void **state) {
     (void)state;
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         ag_session_params p = params_of(ag_eviction_policy_at(i)->name);
@@ -336,7 +336,7 @@ static void a_reset_session_begins_anew(void **state) {
     }
 }
 
-static void budgets_are_tokens_bytes_or_a_share(void **state) {
+static void accepts_budgets_in_tokens_bytes_and_ratios(void **state) {
     (void)state;
     ag_session_params p = params_of("streaming");
     ag_session *s = session_of(&p);
@@ -380,7 +380,7 @@ static void refuse(const ag_session_params *p, const char *why) {
     if (!strstr(err.msg, why)) fail_msg("'%s' does not say '%s'", err.msg, why);
 }
 
-static void budgets_that_cannot_be_held_are_refused(void **state) {
+static void rejects_invalid_budgets(void **state) {
     (void)state;
     ag_session_params p = params_of("keydiff");
     p.eviction.budget_tokens = 512;
@@ -403,7 +403,7 @@ static void budgets_that_cannot_be_held_are_refused(void **state) {
     refuse(&p, "97 newest");
 }
 
-static void a_whole_prefill_must_fit(void **state) {
+static void rejects_a_whole_prefill_that_does_not_fit(void **state) {
     (void)state;
     ag_session_params p = params_of("keydiff");
     p.eviction.prefill = AG_KV_PREFILL_WHOLE;
@@ -465,7 +465,7 @@ static void select_every_other(void *user, const ag_eviction_params *p, const ag
     for (uint32_t slot = 0; slot < v->n_protected; slot++) keep[slot] = slot;
 }
 
-static void anybody_can_bring_a_policy_with_parameters_of_its_own(void **state) {
+static void custom_policy_gets_its_own_parameters(void **state) {
     (void)state;
     calls n = {0};
     every_other_params own = {.budget = 0};
@@ -502,20 +502,20 @@ static void anybody_can_bring_a_policy_with_parameters_of_its_own(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_policy_holds_its_budget_and_keeps_what_it_must),
-        cmocka_unit_test(a_cache_that_stays_below_its_budget_changes_nothing),
-        cmocka_unit_test(the_chunk_does_not_matter_where_the_order_does_not),
-        cmocka_unit_test(compactor_keeps_the_same_slots_however_a_prompt_is_cut),
-        cmocka_unit_test(policies_differ),
-        cmocka_unit_test(tova_keeps_one_set_in_a_layer),
-        cmocka_unit_test(snapkv_keeps_the_prompt_while_tokens_follow),
+        cmocka_unit_test(policies_hold_budget_and_required_slots),
+        cmocka_unit_test(logits_are_equal_below_the_budget),
+        cmocka_unit_test(slots_do_not_depend_on_the_prefill_chunk),
+        cmocka_unit_test(compactor_slots_do_not_depend_on_prompt_chunks),
+        cmocka_unit_test(policies_keep_different_slots),
+        cmocka_unit_test(tova_keeps_the_same_slots_in_all_heads),
+        cmocka_unit_test(snapkv_keeps_the_prompt_while_decoding),
         cmocka_unit_test(batches_evict_like_single_sessions),
-        cmocka_unit_test(decoding_and_evicting_allocate_nothing),
-        cmocka_unit_test(a_reset_session_begins_anew),
-        cmocka_unit_test(budgets_are_tokens_bytes_or_a_share),
-        cmocka_unit_test(budgets_that_cannot_be_held_are_refused),
-        cmocka_unit_test(a_whole_prefill_must_fit),
-        cmocka_unit_test(anybody_can_bring_a_policy_with_parameters_of_its_own),
+        cmocka_unit_test(decode_and_evict_allocate_nothing),
+        cmocka_unit_test(reset_session_equals_a_new_one),
+        cmocka_unit_test(accepts_budgets_in_tokens_bytes_and_ratios),
+        cmocka_unit_test(rejects_invalid_budgets),
+        cmocka_unit_test(rejects_a_whole_prefill_that_does_not_fit),
+        cmocka_unit_test(custom_policy_gets_its_own_parameters),
     };
     return cmocka_run_group_tests(tests, load, unload_one_model);
 }

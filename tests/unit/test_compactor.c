@@ -129,14 +129,14 @@ static void check_importance(bool steep, double tolerance) {
     free(work);
 }
 
-static void importance_is_what_the_rule_says(void **state) {
+static void computes_importance_by_the_rule(void **state) {
     (void)state;
     check_importance(false, 3e-5);
     check_importance(true, 1e-2);
 }
 
 /* Tokens of no chunk rank by their leverage, as if their attention were the mean. */
-static void what_no_chunk_has_ranks_by_leverage(void **state) {
+static void ranks_slots_outside_chunks_by_leverage(void **state) {
     (void)state;
     enum { N = 120 };
     static float keys[2][N * DIM], values[N * DIM], sums[N], importance[2][N], more[N];
@@ -176,7 +176,7 @@ static void what_no_chunk_has_ranks_by_leverage(void **state) {
 
 /* ---- keys as they were ---- */
 
-static void keys_turn_back(void **state) {
+static void unrotates_keys(void **state) {
     (void)state;
     enum { N = 500, ROTATED = 48 };
     static float keys[N * DIM], want[N * DIM];
@@ -294,7 +294,7 @@ static double paid_to(size_t head, size_t s, size_t total, double scale) {
     return paid;
 }
 
-static void chunks_pay_what_they_should_however_passes_cut_them(void **state) {
+static void chunk_scores_do_not_depend_on_passes(void **state) {
     (void)state;
     enum { TOTAL = 600 };
     const uint32_t cuts[][4] = {{600}, {264, 336}, {5, 300, 200, 95}, {100, 100, 399, 1}};
@@ -330,10 +330,10 @@ static void chunks_pay_what_they_should_however_passes_cut_them(void **state) {
 int main(void) {
     without_matrix_units();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(importance_is_what_the_rule_says),
-        cmocka_unit_test(what_no_chunk_has_ranks_by_leverage),
-        cmocka_unit_test(keys_turn_back),
-        cmocka_unit_test(chunks_pay_what_they_should_however_passes_cut_them),
+        cmocka_unit_test(computes_importance_by_the_rule),
+        cmocka_unit_test(ranks_slots_outside_chunks_by_leverage),
+        cmocka_unit_test(unrotates_keys),
+        cmocka_unit_test(chunk_scores_do_not_depend_on_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

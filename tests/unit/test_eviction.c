@@ -48,7 +48,7 @@ static bool stays(const head *h, uint32_t n_keep, uint32_t slot) {
     return false;
 }
 
-static void every_policy_is_found_by_its_name(void **state) {
+static void finds_every_policy_by_name(void **state) {
     (void)state;
     static const char *const names[] = {"none", "sliding", "streaming", "turns",    "snapkv",
                                         "h2o",  "tova",    "keydiff",   "compactor"};
@@ -65,7 +65,7 @@ static void every_policy_is_found_by_its_name(void **state) {
 }
 
 /* Whatever the scores: the prefix, the newest, nothing expired, ascending, as many as asked. */
-static void every_policy_keeps_prefix_and_newest_and_drops_the_expired(void **state) {
+static void policies_keep_prefix_and_newest_and_drop_expired(void **state) {
     (void)state;
     head *h = malloc(sizeof *h);
     srand(7);
@@ -92,7 +92,7 @@ static void every_policy_keeps_prefix_and_newest_and_drops_the_expired(void **st
     free(h);
 }
 
-static void among_equals_the_lower_slot_stays(void **state) {
+static void keeps_the_lower_slot_among_equals(void **state) {
     (void)state;
     head h;
     make_head(&h, 20, 2, 1, 3);
@@ -102,7 +102,7 @@ static void among_equals_the_lower_slot_stays(void **state) {
     assert_memory_equal(h.keep, want, sizeof want);
 }
 
-static void selection_agrees_with_a_full_sort(void **state) {
+static void select_agrees_with_a_full_sort(void **state) {
     (void)state;
     head *h = malloc(sizeof *h);
     srand(11);
@@ -140,7 +140,7 @@ static void sliding_and_streaming_keep_the_newest(void **state) {
     assert_memory_equal(h.keep, want, sizeof want);
 }
 
-static void h2o_gives_half_to_the_newest_and_half_to_the_heavy(void **state) {
+static void h2o_splits_between_newest_and_most_attended(void **state) {
     (void)state;
     head h;
     make_head(&h, 100, 2, 0, 4);
@@ -152,7 +152,7 @@ static void h2o_gives_half_to_the_newest_and_half_to_the_heavy(void **state) {
     assert_false(stays(&h, 20, 89));
 }
 
-static void tova_drops_what_the_newest_query_ignores(void **state) {
+static void tova_drops_slots_the_newest_query_ignores(void **state) {
     (void)state;
     head h;
     make_head(&h, 10, 1, 0, 1);
@@ -161,7 +161,7 @@ static void tova_drops_what_the_newest_query_ignores(void **state) {
     assert_false(stays(&h, 9, 4));
 }
 
-static void keydiff_keeps_the_keys_that_differ(void **state) {
+static void keydiff_keeps_keys_that_differ(void **state) {
     (void)state;
     enum { N = 40, DIM = 16 };
     float keys[N * DIM];
@@ -204,7 +204,7 @@ static void snapkv_pools_with_zeros_beyond_the_ends(void **state) {
     for (int i = 0; i < 5; i++) assert_true(y[i] == peaks[i]);
 }
 
-static void snapkv_lets_generated_tokens_leave_oldest_first(void **state) {
+static void snapkv_evicts_generated_tokens_oldest_first(void **state) {
     (void)state;
     head h;
     make_head(&h, 12, 0, 0, 2);
@@ -217,16 +217,16 @@ static void snapkv_lets_generated_tokens_leave_oldest_first(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_policy_is_found_by_its_name),
-        cmocka_unit_test(every_policy_keeps_prefix_and_newest_and_drops_the_expired),
-        cmocka_unit_test(among_equals_the_lower_slot_stays),
-        cmocka_unit_test(selection_agrees_with_a_full_sort),
+        cmocka_unit_test(finds_every_policy_by_name),
+        cmocka_unit_test(policies_keep_prefix_and_newest_and_drop_expired),
+        cmocka_unit_test(keeps_the_lower_slot_among_equals),
+        cmocka_unit_test(select_agrees_with_a_full_sort),
         cmocka_unit_test(sliding_and_streaming_keep_the_newest),
-        cmocka_unit_test(h2o_gives_half_to_the_newest_and_half_to_the_heavy),
-        cmocka_unit_test(tova_drops_what_the_newest_query_ignores),
-        cmocka_unit_test(keydiff_keeps_the_keys_that_differ),
+        cmocka_unit_test(h2o_splits_between_newest_and_most_attended),
+        cmocka_unit_test(tova_drops_slots_the_newest_query_ignores),
+        cmocka_unit_test(keydiff_keeps_keys_that_differ),
         cmocka_unit_test(snapkv_pools_with_zeros_beyond_the_ends),
-        cmocka_unit_test(snapkv_lets_generated_tokens_leave_oldest_first),
+        cmocka_unit_test(snapkv_evicts_generated_tokens_oldest_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

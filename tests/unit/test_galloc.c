@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static void bytes_in_use_follow_the_buffers(void **state) {
+static void counts_bytes_of_live_buffers(void **state) {
     (void)state;
     ag_memory *mem;
     assert_int_equal(ag_galloc_create(&mem, NULL), AG_OK);
@@ -51,7 +51,7 @@ static void buffers_may_outlive_their_memory(void **state) {
     ag_buffer_release(&buf);
 }
 
-static void an_empty_buffer_is_refused(void **state) {
+static void rejects_empty_buffers(void **state) {
     (void)state;
     ag_memory *mem;
     ag_buffer *buf = (ag_buffer *)&mem;
@@ -73,7 +73,7 @@ static void *allocate_often(void *mem) {
     return NULL;
 }
 
-static void threads_may_share_a_memory(void **state) {
+static void counts_correctly_across_threads(void **state) {
     (void)state;
     ag_memory *mem;
     assert_int_equal(ag_galloc_create(&mem, NULL), AG_OK);
@@ -84,7 +84,7 @@ static void threads_may_share_a_memory(void **state) {
     ag_galloc_destroy(mem);
 }
 
-static void creation_survives_any_failed_allocation(void **state) {
+static void creation_recovers_from_any_failed_allocation(void **state) {
     (void)state;
     failing_allocator f;
     for (size_t n = 0;; n++) {
@@ -102,11 +102,11 @@ static void creation_survives_any_failed_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_in_use_follow_the_buffers),
+        cmocka_unit_test(counts_bytes_of_live_buffers),
         cmocka_unit_test(buffers_may_outlive_their_memory),
-        cmocka_unit_test(an_empty_buffer_is_refused),
-        cmocka_unit_test(threads_may_share_a_memory),
-        cmocka_unit_test(creation_survives_any_failed_allocation),
+        cmocka_unit_test(rejects_empty_buffers),
+        cmocka_unit_test(counts_correctly_across_threads),
+        cmocka_unit_test(creation_recovers_from_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static double value_of_half(unsigned h) {
     return h & 0x8000 ? -v : v;
 }
 
-static void all_halves_widen_exactly(void **state) {
+static void converts_all_halves_to_floats_exactly(void **state) {
     (void)state;
     for (unsigned h = 0; h < 65536; h++) {
         float f = ag_f16_to_f32((uint16_t)h);
@@ -41,7 +41,7 @@ static void all_halves_widen_exactly(void **state) {
     }
 }
 
-static void all_halves_come_back(void **state) {
+static void converts_all_halves_back(void **state) {
     (void)state;
     for (unsigned h = 0; h < 65536; h++) {
         unsigned back = ag_f32_to_f16(ag_f16_to_f32((uint16_t)h));
@@ -63,7 +63,7 @@ static void expect_half(float f, unsigned want) {
 
 /* Between each two neighbours: the middle goes to the even one, its neighbours to the nearer. The
  * neighbour of the largest half is 65536, which is where Inf begins. */
-static void floats_between_halves_go_to_the_nearest(void **state) {
+static void rounds_floats_to_the_nearest_half(void **state) {
     (void)state;
     for (unsigned h = 0; h < 0x7c00; h++) {
         double next = h == 0x7bff ? 65536 : value_of_half(h + 1);
@@ -78,7 +78,7 @@ static void floats_between_halves_go_to_the_nearest(void **state) {
     expect_half(INFINITY, 0x7c00);
 }
 
-static void upper_halves_round_to_nearest_even(void **state) {
+static void rounds_bf16_to_nearest_even(void **state) {
     (void)state;
     for (uint32_t h = 0; h < 0x7f80; h++) {
         float exact = float_of(h << 16), middle = float_of(h << 16 | 0x8000);
@@ -93,7 +93,7 @@ static void upper_halves_round_to_nearest_even(void **state) {
     assert_true(isinf(ag_bf16_to_f32(ag_f32_to_bf16(INFINITY))));
 }
 
-static void rows_are_their_values(void **state) {
+static void rows_equal_single_values(void **state) {
     (void)state;
     enum { N = 1031 };
     float x[N], y[N];
@@ -113,11 +113,11 @@ static void rows_are_their_values(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_halves_widen_exactly),
-        cmocka_unit_test(all_halves_come_back),
-        cmocka_unit_test(floats_between_halves_go_to_the_nearest),
-        cmocka_unit_test(upper_halves_round_to_nearest_even),
-        cmocka_unit_test(rows_are_their_values),
+        cmocka_unit_test(converts_all_halves_to_floats_exactly),
+        cmocka_unit_test(converts_all_halves_back),
+        cmocka_unit_test(rounds_floats_to_the_nearest_half),
+        cmocka_unit_test(rounds_bf16_to_nearest_even),
+        cmocka_unit_test(rows_equal_single_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

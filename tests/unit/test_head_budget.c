@@ -107,7 +107,7 @@ static void check_invariants(ag_session *s, size_t over) {
     }
 }
 
-static void every_layer_holds_its_even_total(void **state) {
+static void layers_hold_their_even_total(void **state) {
     (void)state;
     for (size_t i = 0; i < n_scored; i++) {
         for (int whole = 0; whole < 2; whole++) {
@@ -134,7 +134,7 @@ static void every_layer_holds_its_even_total(void **state) {
 }
 
 /* All of a layer's keys as KeyDiff scores them, and what the definition keeps of them. */
-static void keydiff_keeps_the_slots_of_the_definition(void **state) {
+static void keydiff_keeps_the_slots_of_the_reference(void **state) {
     (void)state;
     enum { N = 118 };
     ag_session_params p = params_of("keydiff"), full = p;
@@ -194,7 +194,7 @@ static float moved_without(const float *p, const float *values, size_t n, size_t
     return (float)sqrt(square);
 }
 
-static void slots_that_stay_anyway_have_no_value_counted(void **state) {
+static void forced_slots_count_no_values(void **state) {
     (void)state;
     enum { N = 12, KNOWN = 9 };
     float attention[N], importance[N], values[N * DIM], mean[DIM];
@@ -215,7 +215,7 @@ static void slots_that_stay_anyway_have_no_value_counted(void **state) {
 }
 
 /* h2o, whose sums are there without an eviction, too. Half of what it keeps is what is newest. */
-static void counted_values_keep_the_slots_of_the_definition(void **state) {
+static void counted_values_keep_the_slots_of_the_reference(void **state) {
     (void)state;
     enum { N = 118, STAY = 25 };
     layer *of = malloc(sizeof *of);
@@ -283,7 +283,7 @@ static ag_session *restored(ag_session *s, const ag_session_params *p) {
     return r;
 }
 
-static void forks_and_files_go_on_alike(void **state) {
+static void forks_and_restored_sessions_continue_alike(void **state) {
     (void)state;
     for (size_t i = 0; i < n_scored; i++) {
         const ag_session_params p = params_of(scored[i]);
@@ -307,7 +307,7 @@ static void forks_and_files_go_on_alike(void **state) {
 }
 
 /* It keeps the heads as it finds them, unevenly; and the other way round. */
-static void a_fork_may_share_otherwise(void **state) {
+static void fork_may_use_another_head_budget(void **state) {
     (void)state;
     const ag_session_params adaptive = params_of("keydiff");
     ag_session_params even = adaptive;
@@ -332,7 +332,7 @@ static void a_fork_may_share_otherwise(void **state) {
     }
 }
 
-static void sessions_are_taken_back_and_begun_anew(void **state) {
+static void truncates_and_resets_ragged_sessions(void **state) {
     (void)state;
     for (size_t i = 0; i < N_SCORED; i++) {
         const ag_session_params p = params_of(scored[i]);
@@ -353,7 +353,7 @@ static void sessions_are_taken_back_and_begun_anew(void **state) {
 }
 
 /* Where a cache holds little more than the budget no head takes all of it. */
-static void no_head_outgrows_the_cache(void **state) {
+static void heads_stay_within_the_cache(void **state) {
     (void)state;
     for (size_t i = 0; i < N_SCORED; i++) {
         ag_session_params p = params_of(scored[i]);
@@ -370,7 +370,7 @@ static void no_head_outgrows_the_cache(void **state) {
 }
 
 /* Nor where the other holds so little that the layer is within its budget. */
-static void a_full_head_gives_up_slots_below_the_budget(void **state) {
+static void full_head_gives_up_slots_below_the_budget(void **state) {
     (void)state;
     ag_session_params p = params_of("keydiff");
     p.max_seq_len = BUDGET + SLACK + 20;
@@ -391,7 +391,7 @@ static void a_full_head_gives_up_slots_below_the_budget(void **state) {
     ag_session_destroy(s);
 }
 
-static void decoding_and_evicting_allocate_nothing(void **state) {
+static void decode_and_evict_allocate_nothing(void **state) {
     (void)state;
     for (size_t i = 0; i < N_SCORED; i++) {
         const ag_session_params p = params_of(scored[i]);
@@ -466,7 +466,7 @@ static void layers_with_a_window_share_evenly(void **state) {
 }
 
 /* Any policy, also one without scores. */
-static void shares_say_what_each_head_keeps(void **state) {
+static void heads_keep_their_given_shares(void **state) {
     (void)state;
     const char *const names[] = {"streaming", "sliding", "tova", "snapkv", "keydiff"};
     for (size_t i = 0; i < 5; i++) {
@@ -495,7 +495,7 @@ static void shares_say_what_each_head_keeps(void **state) {
     }
 }
 
-static void shares_that_make_no_sense_are_refused(void **state) {
+static void rejects_invalid_shares(void **state) {
     (void)state;
     const float wrong[] = {1, 0, 1, 0, 1, NAN};
     ag_session_params p = params_of("streaming");
@@ -513,7 +513,7 @@ static void shares_that_make_no_sense_are_refused(void **state) {
     assert_non_null(strstr(err.msg, "head_shares[5] is "));
 }
 
-static void what_has_no_scores_is_refused(void **state) {
+static void rejects_policies_without_scores(void **state) {
     (void)state;
     const char *const names[] = {"streaming", "sliding", "turns"};
     ag_session *s;
@@ -530,7 +530,7 @@ static void what_has_no_scores_is_refused(void **state) {
     assert_non_null(strstr(err.msg, "head_budget is 7"));
 }
 
-static void plans_count_what_sharing_takes(void **state) {
+static void plan_includes_head_sharing(void **state) {
     (void)state;
     ag_session_params p = params_of("h2o");
     ag_session_plan adaptive, even;
@@ -550,25 +550,26 @@ static int load(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layer_holds_its_even_total),
-        cmocka_unit_test(keydiff_keeps_the_slots_of_the_definition),
-        cmocka_unit_test(forks_and_files_go_on_alike),
-        cmocka_unit_test_setup_teardown(every_layer_holds_its_even_total, count_values, count_none),
-        cmocka_unit_test(slots_that_stay_anyway_have_no_value_counted),
-        cmocka_unit_test_setup_teardown(counted_values_keep_the_slots_of_the_definition,
+        cmocka_unit_test(layers_hold_their_even_total),
+        cmocka_unit_test(keydiff_keeps_the_slots_of_the_reference),
+        cmocka_unit_test(forks_and_restored_sessions_continue_alike),
+        cmocka_unit_test_setup_teardown(layers_hold_their_even_total, count_values, count_none),
+        cmocka_unit_test(forced_slots_count_no_values),
+        cmocka_unit_test_setup_teardown(counted_values_keep_the_slots_of_the_reference,
                                         count_values, count_none),
-        cmocka_unit_test_setup_teardown(forks_and_files_go_on_alike, count_values, count_none),
-        cmocka_unit_test(a_fork_may_share_otherwise),
-        cmocka_unit_test(sessions_are_taken_back_and_begun_anew),
-        cmocka_unit_test(no_head_outgrows_the_cache),
-        cmocka_unit_test(a_full_head_gives_up_slots_below_the_budget),
-        cmocka_unit_test(decoding_and_evicting_allocate_nothing),
+        cmocka_unit_test_setup_teardown(forks_and_restored_sessions_continue_alike, count_values,
+                                        count_none),
+        cmocka_unit_test(fork_may_use_another_head_budget),
+        cmocka_unit_test(truncates_and_resets_ragged_sessions),
+        cmocka_unit_test(heads_stay_within_the_cache),
+        cmocka_unit_test(full_head_gives_up_slots_below_the_budget),
+        cmocka_unit_test(decode_and_evict_allocate_nothing),
         cmocka_unit_test(memory_follows_the_slots_of_each_head),
         cmocka_unit_test(layers_with_a_window_share_evenly),
-        cmocka_unit_test(shares_say_what_each_head_keeps),
-        cmocka_unit_test(shares_that_make_no_sense_are_refused),
-        cmocka_unit_test(what_has_no_scores_is_refused),
-        cmocka_unit_test(plans_count_what_sharing_takes),
+        cmocka_unit_test(heads_keep_their_given_shares),
+        cmocka_unit_test(rejects_invalid_shares),
+        cmocka_unit_test(rejects_policies_without_scores),
+        cmocka_unit_test(plan_includes_head_sharing),
     };
     return cmocka_run_group_tests(tests, load, unload_one_model);
 }

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void slots_go_where_the_layer_s_best_scores_are(void **state) {
+static void allocates_slots_to_the_best_scores(void **state) {
     (void)state;
     layer *l = malloc(sizeof *l);
     srand(3);
@@ -30,7 +30,7 @@ static void slots_go_where_the_layer_s_best_scores_are(void **state) {
     free(l);
 }
 
-static void a_head_without_any_good_slot_keeps_its_fifth(void **state) {
+static void low_scoring_head_keeps_its_safe_share(void **state) {
     (void)state;
     layer *l = malloc(sizeof *l);
     l->n_heads = 2;
@@ -52,7 +52,7 @@ static void a_head_without_any_good_slot_keeps_its_fifth(void **state) {
     free(l);
 }
 
-static void slots_that_nobody_scored_rank_last_the_newest_first(void **state) {
+static void unscored_slots_rank_last_newest_first(void **state) {
     (void)state;
     layer *l = malloc(sizeof *l);
     l->n_heads = 2;
@@ -71,7 +71,7 @@ static void slots_that_nobody_scored_rank_last_the_newest_first(void **state) {
     free(l);
 }
 
-static void shares_are_kept_within_bounds(void **state) {
+static void allocates_shares_within_bounds(void **state) {
     (void)state;
     srand(5);
     for (int round = 0; round < 500; round++) {
@@ -105,10 +105,10 @@ static void shares_are_kept_within_bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_go_where_the_layer_s_best_scores_are),
-        cmocka_unit_test(a_head_without_any_good_slot_keeps_its_fifth),
-        cmocka_unit_test(slots_that_nobody_scored_rank_last_the_newest_first),
-        cmocka_unit_test(shares_are_kept_within_bounds),
+        cmocka_unit_test(allocates_slots_to_the_best_scores),
+        cmocka_unit_test(low_scoring_head_keeps_its_safe_share),
+        cmocka_unit_test(unscored_slots_rank_last_newest_first),
+        cmocka_unit_test(allocates_shares_within_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

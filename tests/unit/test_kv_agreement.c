@@ -144,7 +144,7 @@ static void says_the_same_alone(const listener *l) {
     assert_true(l->until == n_told || said[l->until] != told[l->until]);
 }
 
-static void smaller_types_tell_nearly_the_same(void **state) {
+static void smaller_types_generate_similar_text(void **state) {
     (void)state;
     listener l[] = {{.name = "f32", .params = types(AG_F32, AG_F32)},
                     {.name = "f16", .params = types(AG_F16, AG_F16)},
@@ -160,7 +160,7 @@ static void smaller_types_tell_nearly_the_same(void **state) {
     says_the_same_alone(&l[4]);
 }
 
-static void larger_budgets_tell_more_of_the_same(void **state) {
+static void larger_budgets_agree_longer(void **state) {
     (void)state;
     static listener l[MOST_LISTENERS];
     size_t n = 0;
@@ -191,8 +191,8 @@ int main(int argc, char **argv) {
     if (argc > 1) n_told = atoi(argv[1]);
     if (n_told < 1 || n_told > MOST_TOLD) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(smaller_types_tell_nearly_the_same),
-        cmocka_unit_test(larger_budgets_tell_more_of_the_same),
+        cmocka_unit_test(smaller_types_generate_similar_text),
+        cmocka_unit_test(larger_budgets_agree_longer),
     };
     return cmocka_run_group_tests(tests, load_and_tell, unload);
 }

@@ -168,7 +168,7 @@ static double error_of(const char *policy, uint32_t n_protected, uint32_t budget
     return sqrt(difference / size);
 }
 
-static void the_error_falls_as_the_budget_grows(void **state) {
+static void error_falls_as_the_budget_grows(void **state) {
     (void)state;
     construct();
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
@@ -185,7 +185,7 @@ static void the_error_falls_as_the_budget_grows(void **state) {
 }
 
 /* The window's queries look for what those after it look for. */
-static void attention_tells_what_will_be_looked_for(void **state) {
+static void attention_finds_the_needed_slots(void **state) {
     (void)state;
     construct();
     double blind = error_of("streaming", N_SINKS, N / 4);
@@ -194,7 +194,7 @@ static void attention_tells_what_will_be_looked_for(void **state) {
 }
 
 /* Without its sinks attention must go somewhere, and what it finds there drowns the rest. */
-static void sinks_must_not_leave(void **state) {
+static void error_grows_without_attention_sinks(void **state) {
     (void)state;
     construct_sinks();
     for (uint32_t part = 2; part <= 8; part *= 2) {
@@ -207,9 +207,9 @@ static void sinks_must_not_leave(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_error_falls_as_the_budget_grows),
-        cmocka_unit_test(attention_tells_what_will_be_looked_for),
-        cmocka_unit_test(sinks_must_not_leave),
+        cmocka_unit_test(error_falls_as_the_budget_grows),
+        cmocka_unit_test(attention_finds_the_needed_slots),
+        cmocka_unit_test(error_grows_without_attention_sinks),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -99,7 +99,7 @@ static void check_all(ag_kv_cache *c, uint32_t first, uint32_t n, float toleranc
     }
 }
 
-static void what_is_appended_is_read_back_in_every_type(void **state) {
+static void reads_back_appended_rows_in_every_type(void **state) {
     (void)state;
     const struct {
         ag_dtype type;
@@ -115,7 +115,7 @@ static void what_is_appended_is_read_back_in_every_type(void **state) {
     }
 }
 
-static void pruning_moves_the_rest_down_and_keeps_positions(void **state) {
+static void prune_moves_slots_and_keeps_positions(void **state) {
     (void)state;
     for (uint32_t count = 0; count <= 290; count += count < 4 ? 1 : 47) {
         ag_kv_cache *c = make_cache(AG_F16, AG_Q8_0);
@@ -126,7 +126,7 @@ static void pruning_moves_the_rest_down_and_keeps_positions(void **state) {
     }
 }
 
-static void emptied_blocks_are_given_back(void **state) {
+static void returns_emptied_blocks_to_the_system(void **state) {
     (void)state;
     ag_kv_cache *c = make_cache(AG_F32, AG_F32);
     assert_int_equal(ag_kv_cache_memory_usage_bytes(c), 0);
@@ -149,7 +149,7 @@ static void emptied_blocks_are_given_back(void **state) {
     ag_kv_cache_destroy(c);
 }
 
-static void truncating_rolls_back_to_a_position(void **state) {
+static void truncates_to_a_position(void **state) {
     (void)state;
     ag_kv_cache *c = make_cache(AG_F32, AG_F16);
     assert_int_equal(append(c, 0, 200, NULL), AG_OK);
@@ -161,7 +161,7 @@ static void truncating_rolls_back_to_a_position(void **state) {
     ag_kv_cache_destroy(c);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
+static void rejects_appends_that_do_not_fit(void **state) {
     (void)state;
     ag_kv_cache *c = make_cache(AG_F16, AG_F16);
     ag_error err;
@@ -176,7 +176,7 @@ static void what_does_not_fit_is_refused(void **state) {
     ag_kv_cache_destroy(c);
 }
 
-static void impossible_caches_are_refused(void **state) {
+static void rejects_invalid_parameters(void **state) {
     (void)state;
     ag_error err;
     ag_kv_cache *c;
@@ -197,7 +197,7 @@ static void impossible_caches_are_refused(void **state) {
     assert_int_equal(ag_kv_cache_plan_bytes(&p), 0);
 }
 
-static void slots_that_are_not_there_have_no_position(void **state) {
+static void returns_no_position_for_missing_slots(void **state) {
     (void)state;
     ag_kv_cache *c = make_cache(AG_F16, AG_F16);
     assert_int_equal(append(c, 0, 3, NULL), AG_OK);
@@ -210,13 +210,13 @@ static void slots_that_are_not_there_have_no_position(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_appended_is_read_back_in_every_type),
-        cmocka_unit_test(pruning_moves_the_rest_down_and_keeps_positions),
-        cmocka_unit_test(emptied_blocks_are_given_back),
-        cmocka_unit_test(truncating_rolls_back_to_a_position),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(impossible_caches_are_refused),
-        cmocka_unit_test(slots_that_are_not_there_have_no_position),
+        cmocka_unit_test(reads_back_appended_rows_in_every_type),
+        cmocka_unit_test(prune_moves_slots_and_keeps_positions),
+        cmocka_unit_test(returns_emptied_blocks_to_the_system),
+        cmocka_unit_test(truncates_to_a_position),
+        cmocka_unit_test(rejects_appends_that_do_not_fit),
+        cmocka_unit_test(rejects_invalid_parameters),
+        cmocka_unit_test(returns_no_position_for_missing_slots),
     };
     return cmocka_run_group_tests(tests, make_backend, drop_backend);
 }

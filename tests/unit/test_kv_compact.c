@@ -92,7 +92,7 @@ static void check_slot(ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t s
     }
 }
 
-static void each_head_keeps_its_own_list_in_every_type(void **state) {
+static void compacts_each_head_in_every_type(void **state) {
     (void)state;
     const struct {
         ag_dtype k, v;
@@ -131,7 +131,7 @@ static void each_head_keeps_its_own_list_in_every_type(void **state) {
     }
 }
 
-static void lists_that_make_no_sense_are_refused(void **state) {
+static void rejects_invalid_slot_lists(void **state) {
     (void)state;
     ag_kv_cache *c = make_cache(small(AG_F16, AG_F16));
     ag_error err;
@@ -153,7 +153,7 @@ static size_t anonymous_memory(void) {
     return ag_process_memory(&u) == AG_OK ? u.anonymous : 0;
 }
 
-static void the_system_gets_the_pages_of_evicted_slots_back(void **state) {
+static void returns_pages_of_evicted_slots_to_the_system(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
     if (!anonymous_memory()) skip();
@@ -231,7 +231,7 @@ static bool collapses(void) {
     return made;
 }
 
-static void full_blocks_move_to_huge_pages_and_leave_them(void **state) {
+static void promotes_full_blocks_to_huge_pages(void **state) {
     (void)state;
     if (!collapses()) {
         print_message("this system makes no huge pages of small ones\n");
@@ -295,7 +295,7 @@ static void check_turned(ag_kv_cache *c, uint32_t by, float tolerance) {
 }
 
 /* However often it is turned: always from the copy. */
-static void the_protected_prefix_follows_at_the_trained_distance(void **state) {
+static void rerotates_the_prefix_to_the_trained_distance(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
     const float tolerance[] = {1e-5f, 1e-3f, 0.01f, 0.2f};
@@ -352,11 +352,11 @@ static void hadamard_keeps_products_and_undoes_itself(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_head_keeps_its_own_list_in_every_type),
-        cmocka_unit_test(lists_that_make_no_sense_are_refused),
-        cmocka_unit_test(the_system_gets_the_pages_of_evicted_slots_back),
-        cmocka_unit_test(full_blocks_move_to_huge_pages_and_leave_them),
-        cmocka_unit_test(the_protected_prefix_follows_at_the_trained_distance),
+        cmocka_unit_test(compacts_each_head_in_every_type),
+        cmocka_unit_test(rejects_invalid_slot_lists),
+        cmocka_unit_test(returns_pages_of_evicted_slots_to_the_system),
+        cmocka_unit_test(promotes_full_blocks_to_huge_pages),
+        cmocka_unit_test(rerotates_the_prefix_to_the_trained_distance),
         cmocka_unit_test(hadamard_keeps_products_and_undoes_itself),
     };
     return cmocka_run_group_tests(tests, make_backend, drop_backend);

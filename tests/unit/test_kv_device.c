@@ -135,7 +135,7 @@ static void expect_equal(rig *r) {
     }
 }
 
-static void hidden_memory_holds_the_same_slots(void **state) {
+static void device_memory_holds_the_same_slots(void **state) {
     (void)state;
     srand(5);
     for (size_t t = 0; t < sizeof type_pairs / sizeof type_pairs[0]; t++) {
@@ -166,7 +166,7 @@ static void hidden_memory_holds_the_same_slots(void **state) {
     }
 }
 
-static void memory_comes_and_goes_with_the_slots(void **state) {
+static void device_memory_follows_the_slots(void **state) {
     (void)state;
     rig r = make(AG_F16, AG_F16);
     const size_t capacity = ag_kv_cache_capacity_bytes(r.cache[1]);
@@ -199,7 +199,7 @@ static void memory_comes_and_goes_with_the_slots(void **state) {
     drop(&r);
 }
 
-static void forks_share_until_they_write(void **state) {
+static void forks_share_blocks_until_they_write(void **state) {
     (void)state;
     srand(7);
     rig r = make(AG_F16, AG_Q4_0);
@@ -229,7 +229,7 @@ static void forks_share_until_they_write(void **state) {
     drop(&f);
 }
 
-static void what_is_saved_does_not_tell_where_it_lay(void **state) {
+static void saved_bytes_do_not_depend_on_the_memory(void **state) {
     (void)state;
     srand(6);
     rig r = make(AG_Q8_0, AG_F16);
@@ -267,10 +267,10 @@ int main(int argc, char **argv) {
     if (!be) return EXIT_SKIPPED;
     ag_backend_destroy(be);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hidden_memory_holds_the_same_slots),
-        cmocka_unit_test(memory_comes_and_goes_with_the_slots),
-        cmocka_unit_test(forks_share_until_they_write),
-        cmocka_unit_test(what_is_saved_does_not_tell_where_it_lay),
+        cmocka_unit_test(device_memory_holds_the_same_slots),
+        cmocka_unit_test(device_memory_follows_the_slots),
+        cmocka_unit_test(forks_share_blocks_until_they_write),
+        cmocka_unit_test(saved_bytes_do_not_depend_on_the_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,7 +146,7 @@ static void truncate_to(rig *r, uint32_t position) {
     }
 }
 
-static void layers_hold_what_they_would_hold_alone(void **state) {
+static void mixed_layers_equal_single_layers(void **state) {
     (void)state;
     const ag_dtype types[][2] = {
         {AG_F32, AG_F16}, {AG_Q8_0, AG_Q4_0}, {AG_Q4_0, AG_F32}, {AG_F16, AG_Q8_0}};
@@ -180,7 +180,7 @@ static rig fork_of(const rig *r) {
     return f;
 }
 
-static void forks_write_to_blocks_of_their_own(void **state) {
+static void forks_write_to_their_own_blocks(void **state) {
     (void)state;
     rig r = make(AG_F16, AG_Q4_0, false);
     append(&r, 0, 500);
@@ -197,7 +197,7 @@ static void forks_write_to_blocks_of_their_own(void **state) {
     drop(&f);
 }
 
-static void a_restored_cache_goes_on_as_the_saved_one(void **state) {
+static void restored_cache_continues_like_the_saved_one(void **state) {
     (void)state;
     rig r = make(AG_Q8_0, AG_F16, false);
     append(&r, 0, 500);
@@ -223,7 +223,7 @@ static void a_restored_cache_goes_on_as_the_saved_one(void **state) {
 
 /* ---- what a layer may not be ---- */
 
-static void bad_layers_are_refused_by_number(void **state) {
+static void rejects_invalid_layers_by_number(void **state) {
     (void)state;
     ag_kv_layer bad[LAYERS];
     ag_kv_params p = {
@@ -244,10 +244,10 @@ static void bad_layers_are_refused_by_number(void **state) {
 /* usage: test_kv_layers [BACKEND [APART]] */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_hold_what_they_would_hold_alone),
-        cmocka_unit_test(forks_write_to_blocks_of_their_own),
-        cmocka_unit_test(a_restored_cache_goes_on_as_the_saved_one),
-        cmocka_unit_test(bad_layers_are_refused_by_number),
+        cmocka_unit_test(mixed_layers_equal_single_layers),
+        cmocka_unit_test(forks_write_to_their_own_blocks),
+        cmocka_unit_test(restored_cache_continues_like_the_saved_one),
+        cmocka_unit_test(rejects_invalid_layers_by_number),
     };
     for (int i = 0; i < MOST_DIM / 2; i++) {
         slow[i] = powf(500000, -(float)i / 32);

@@ -141,7 +141,7 @@ static size_t block_bytes_of(const ag_kv_cache *c) {
 enum { LAYERS = 3, HEADS = 4, TOKENS = 2048 };
 
 /* Every head of every layer keeps another number of slots. */
-static void evict_unevenly(ag_kv_cache *c) {
+static void evict_raggedly(ag_kv_cache *c) {
     const size_t bytes = block_bytes_of(c);
     uint32_t keep[TOKENS];
     size_t blocks = (size_t)LAYERS * HEADS * (TOKENS / AG_KV_BLOCK), slots = 0;
@@ -165,9 +165,9 @@ static void evict_unevenly(ag_kv_cache *c) {
     assert_true(resident - kept <= LAYERS * HEADS * bytes);
 }
 
-static void resident_memory_follows_each_head(void **state) {
+static void resident_memory_follows_head_lengths(void **state) {
     (void)state;
-    if (device) skip(); /* blocks_of_a_head_come_back has it */
+    if (device) skip(); /* returns_device_memory_when_a_head_shrinks has it */
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
     for (size_t t = 0; t < 4; t++) {
         const ag_kv_params p = {.n_layers = LAYERS,
@@ -178,14 +178,14 @@ static void resident_memory_follows_each_head(void **state) {
                                 .v_type = types[t]};
         ag_kv_cache *c = make(&p);
         for (uint32_t at = 0; at < TOKENS; at += 512) append(c, at, 512, 1);
-        evict_unevenly(c);
+        evict_raggedly(c);
         ag_kv_cache_destroy(c);
         assert_int_equal(ag_memory_bytes_in_use(memory), 0);
     }
 }
 
 /* A device gives back slabs, and moves blocks together for that: all but what is spare. */
-static void blocks_of_a_head_come_back(void **state) {
+static void returns_device_memory_when_a_head_shrinks(void **state) {
     (void)state;
     const ag_kv_params p = {.n_layers = LAYERS,
                             .n_kv_heads = HEADS,
@@ -314,7 +314,7 @@ static void expect_figures(const sequence *s, uint32_t n) {
     free(all);
 }
 
-static void forks_and_copies_against_plain_lists(void **state) {
+static void forks_agree_with_plain_lists(void **state) {
     (void)state;
     sequence *s = calloc(N_CACHES, sizeof *s);
     uint32_t n = 0;
@@ -399,7 +399,7 @@ static void live_and_die(ag_dtype type, uint32_t n_sessions) {
 
 static uint32_t sessions = SESSIONS;
 
-static void many_sessions_leave_no_holes(void **state) {
+static void sessions_leave_no_holes(void **state) {
     (void)state;
     live_and_die(AG_F16, sessions);
     live_and_die(AG_Q4_0, sessions);
@@ -421,7 +421,7 @@ static ag_status alloc_watched(ag_memory *mem, size_t bytes, ag_usage usage, ag_
 
 /* Short ones of the same length take what their slots take and 5 %, while they come and are there;
  * half of them gone, what the others take. */
-static void short_sessions_take_what_their_slots_take(void **state) {
+static void short_sessions_take_memory_for_their_slots(void **state) {
     (void)state;
     enum { N = 24, ROWS = 3 };
     ag_kv_cache *c[N];
@@ -481,7 +481,7 @@ static void expect_tokens(ag_kv_cache *c, uint32_t n, uint32_t mark) {
 }
 
 /* Where there may be no other slab, growing means to copy one; giving back may as well. */
-static void blocks_that_cannot_move_stay(void **state) {
+static void keeps_blocks_that_cannot_move(void **state) {
     (void)state;
     enum { N = AG_KV_BUFFERS };
     ag_kv_cache *c[N];
@@ -523,7 +523,7 @@ static void blocks_that_cannot_move_stay(void **state) {
 }
 
 /* What one cache of a pass is promised, another's promise does not take away. */
-static void caches_of_one_pass_are_promised_together(void **state) {
+static void reserves_for_all_caches_of_a_pass(void **state) {
     (void)state;
     enum { N = 8 };
     ag_kv_growth grow[N];
@@ -553,7 +553,7 @@ static size_t anonymous_memory(void) {
     return ag_process_memory(&u) == AG_OK ? u.anonymous : 0;
 }
 
-static void nothing_is_left_behind(void **state) {
+static void frees_all_memory(void **state) {
     (void)state;
     enum { MIB = 1 << 20 };
     if (SANITIZED || device) skip();
@@ -598,14 +598,14 @@ int main(int argc, char **argv) {
         ag_backend_destroy(there);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resident_memory_follows_each_head),
-        cmocka_unit_test(blocks_of_a_head_come_back),
-        cmocka_unit_test(forks_and_copies_against_plain_lists),
-        cmocka_unit_test(short_sessions_take_what_their_slots_take),
-        cmocka_unit_test(many_sessions_leave_no_holes),
-        cmocka_unit_test(blocks_that_cannot_move_stay),
-        cmocka_unit_test(caches_of_one_pass_are_promised_together),
-        cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test(resident_memory_follows_head_lengths),
+        cmocka_unit_test(returns_device_memory_when_a_head_shrinks),
+        cmocka_unit_test(forks_agree_with_plain_lists),
+        cmocka_unit_test(short_sessions_take_memory_for_their_slots),
+        cmocka_unit_test(sessions_leave_no_holes),
+        cmocka_unit_test(keeps_blocks_that_cannot_move),
+        cmocka_unit_test(reserves_for_all_caches_of_a_pass),
+        cmocka_unit_test(frees_all_memory),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

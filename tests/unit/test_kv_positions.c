@@ -192,22 +192,22 @@ static void check_backend(ag_backend *be) {
     ag_backend_destroy(be);
 }
 
-static void kept_keys_stay_where_they_were_on_the_cpu(void **state) {
+static void retained_keys_keep_their_positions_on_the_cpu(void **state) {
     (void)state;
     ag_backend *be;
     assert_int_equal(ag_backend_create(&(ag_backend_params){.n_threads = 2}, &be, NULL), AG_OK);
     check_backend(be);
 }
 
-static void kept_keys_stay_where_they_were_in_the_composition(void **state) {
+static void retained_keys_keep_their_positions_when_composed(void **state) {
     (void)state;
     check_backend(plain_backend_create(true));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_keys_stay_where_they_were_on_the_cpu),
-        cmocka_unit_test(kept_keys_stay_where_they_were_in_the_composition),
+        cmocka_unit_test(retained_keys_keep_their_positions_on_the_cpu),
+        cmocka_unit_test(retained_keys_keep_their_positions_when_composed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

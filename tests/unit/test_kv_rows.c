@@ -64,7 +64,7 @@ static size_t check_store(const ag_cpu_kernels *k, ag_dtype type, const float *x
     return 0;
 }
 
-static void rows_are_stored_as_the_reference_stores_them(void **state) {
+static void stores_rows_like_the_reference(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
     enum { ROWS = 300 };
@@ -88,7 +88,7 @@ static void rows_are_stored_as_the_reference_stores_them(void **state) {
     }
 }
 
-static void what_cannot_be_kept_is_left_to_the_reference(void **state) {
+static void falls_back_to_the_reference_when_out_of_range(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
     static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 65520, -70000};
@@ -124,7 +124,7 @@ static void check_load(const ag_cpu_kernels *k, ag_dtype type, const void *row, 
     assert_memory_equal(got, want, sizeof want);
 }
 
-static void rows_are_loaded_as_the_reference_loads_them(void **state) {
+static void loads_rows_like_the_reference(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
     ag_cpu_kernels k;
@@ -152,9 +152,9 @@ static void rows_are_loaded_as_the_reference_loads_them(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_stored_as_the_reference_stores_them),
-        cmocka_unit_test(what_cannot_be_kept_is_left_to_the_reference),
-        cmocka_unit_test(rows_are_loaded_as_the_reference_loads_them),
+        cmocka_unit_test(stores_rows_like_the_reference),
+        cmocka_unit_test(falls_back_to_the_reference_when_out_of_range),
+        cmocka_unit_test(loads_rows_like_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

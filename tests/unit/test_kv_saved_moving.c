@@ -88,7 +88,7 @@ static void save(ag_kv_cache *c, moving_file *f, int nth) {
     assert_int_equal(ag_kv_cache_save(c, put_part, f, NULL), AG_OK);
 }
 
-static void blocks_may_move_while_a_cache_is_saved(void **state) {
+static void saves_while_blocks_move(void **state) {
     (void)state;
     for (int nth = 1; nth < 12; nth++) {
         for (size_t i = 0; i < N_OTHERS; i++) others[i] = make(true);
@@ -102,7 +102,7 @@ static void blocks_may_move_while_a_cache_is_saved(void **state) {
     }
 }
 
-static void blocks_may_move_while_a_cache_is_loaded(void **state) {
+static void loads_while_blocks_move(void **state) {
     (void)state;
     const uint32_t n_slots[] = {TOKENS, TOKENS, TOKENS, TOKENS};
     ag_kv_cache *c = make(true);
@@ -135,8 +135,8 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_may_move_while_a_cache_is_saved),
-        cmocka_unit_test(blocks_may_move_while_a_cache_is_loaded),
+        cmocka_unit_test(saves_while_blocks_move),
+        cmocka_unit_test(loads_while_blocks_move),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -185,7 +185,7 @@ static uint32_t some_tokens(void) { return rand() % 3 ? 1 : 1 + (uint32_t)rand()
 static const uint32_t windows[] = {1, 24, 127, 128, 129, 600, 1000};
 enum { N_WINDOWS = sizeof windows / sizeof windows[0] };
 
-static void no_layer_outgrows_its_window(void **state) {
+static void layers_stay_within_their_windows(void **state) {
     (void)state;
     srand(4);
     for (size_t i = 0; ag_eviction_policy_at(i); i++) {
@@ -210,7 +210,7 @@ static void no_layer_outgrows_its_window(void **state) {
 }
 
 /* In a layer whose window is above the budget. */
-static void a_policy_chooses_among_what_is_seen(void **state) {
+static void policy_selects_among_visible_slots(void **state) {
     (void)state;
     enum { WINDOW = 200, MOST = BUDGET + 64 };
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
@@ -237,7 +237,7 @@ static void a_policy_chooses_among_what_is_seen(void **state) {
     }
 }
 
-static void memory_is_taken_for_the_window_alone(void **state) {
+static void takes_memory_for_the_window_only(void **state) {
     (void)state;
     const ag_memory *memory = ag_backend_memory(backend);
     sequence s = begin(300, true, "none", AG_F16), other = begin(300, false, "none", AG_F16);
@@ -261,7 +261,7 @@ static void memory_is_taken_for_the_window_alone(void **state) {
     end(&other);
 }
 
-static void only_layers_without_a_window_fill_a_cache(void **state) {
+static void only_full_attention_layers_fill_a_cache(void **state) {
     (void)state;
     sequence s = begin(24, true, "none", AG_F32), all = begin(24, false, "none", AG_F32);
     ag_error err;
@@ -280,7 +280,7 @@ static void only_layers_without_a_window_fill_a_cache(void **state) {
     end(&all);
 }
 
-static void a_rollback_reaches_what_the_window_holds(void **state) {
+static void truncates_within_the_window(void **state) {
     (void)state;
     srand(9);
     for (size_t w = some_cases; w < 6; w += some_cases ? 2 : 1) {
@@ -347,7 +347,7 @@ static void take_back(sequence *s, uint32_t n) {
     ag_cache_manager_truncate(s->manager, s->position);
 }
 
-static void what_is_taken_back_leaves_no_trace(void **state) {
+static void truncated_tokens_leave_no_trace(void **state) {
     (void)state;
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         const char *policy = ag_eviction_policy_at(i)->name;
@@ -360,10 +360,10 @@ static void what_is_taken_back_leaves_no_trace(void **state) {
                 consume(&plain, n);
                 consume(&tried, n);
                 if (step % 7) continue;
-                const ag_eviction_stats *tally = ag_cache_manager_stats(tried.manager);
-                const uint64_t n_evictions = tally->n_evictions;
+                const ag_eviction_stats *stats = ag_cache_manager_stats(tried.manager);
+                const uint64_t n_evictions = stats->n_evictions;
                 verify(&tried, 1 + step % ROWS);
-                assert_int_equal(tally->n_evictions, n_evictions);
+                assert_int_equal(stats->n_evictions, n_evictions);
                 take_back(&tried, 1 + step % ROWS);
             }
             expect_same_slots(&plain, &tried);
@@ -374,7 +374,7 @@ static void what_is_taken_back_leaves_no_trace(void **state) {
     }
 }
 
-static void a_cache_that_only_verifies_keeps_its_bounds(void **state) {
+static void verify_passes_stay_within_the_window(void **state) {
     (void)state;
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         const ag_eviction_policy *policy = ag_eviction_policy_at(i);
@@ -395,7 +395,7 @@ static void a_cache_that_only_verifies_keeps_its_bounds(void **state) {
     }
 }
 
-static void sums_move_with_their_slots(void **state) {
+static void score_sums_move_with_their_slots(void **state) {
     (void)state;
     enum { N = 3000 };
     static float before[N], after[N];
@@ -434,7 +434,7 @@ static void count_moved(void *user, uint32_t layer, uint32_t head, const uint32_
 }
 
 /* A block that a fork holds as well must be copied first. */
-static void sums_stay_with_slots_that_could_not_move(void **state) {
+static void score_sums_stay_with_slots_that_cannot_move(void **state) {
     (void)state;
     static const float values[HEADS * DIM];
     size_t n_moved = 0;
@@ -489,7 +489,7 @@ static sequence restored(sequence *s, const char *policy) {
     return r;
 }
 
-static void copies_go_on_alike(void **state) {
+static void forks_and_restored_caches_continue_alike(void **state) {
     (void)state;
     static const char *const policies[] = {"streaming", "keydiff", "h2o", "snapkv"};
     for (size_t i = 0; i < 4; i++) {
@@ -517,7 +517,7 @@ static void copies_go_on_alike(void **state) {
     }
 }
 
-static void a_damaged_window_is_refused(void **state) {
+static void rejects_a_damaged_window(void **state) {
     (void)state;
     sequence s = begin(24, false, "none", AG_F32);
     ag_error err;
@@ -538,17 +538,17 @@ static void a_damaged_window_is_refused(void **state) {
 /* usage: test_kv_window [BACKEND [TOKENS [some]]] */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_layer_outgrows_its_window),
-        cmocka_unit_test(a_policy_chooses_among_what_is_seen),
-        cmocka_unit_test(memory_is_taken_for_the_window_alone),
-        cmocka_unit_test(only_layers_without_a_window_fill_a_cache),
-        cmocka_unit_test(a_rollback_reaches_what_the_window_holds),
-        cmocka_unit_test(copies_go_on_alike),
-        cmocka_unit_test(sums_move_with_their_slots),
-        cmocka_unit_test(sums_stay_with_slots_that_could_not_move),
-        cmocka_unit_test(what_is_taken_back_leaves_no_trace),
-        cmocka_unit_test(a_cache_that_only_verifies_keeps_its_bounds),
-        cmocka_unit_test(a_damaged_window_is_refused),
+        cmocka_unit_test(layers_stay_within_their_windows),
+        cmocka_unit_test(policy_selects_among_visible_slots),
+        cmocka_unit_test(takes_memory_for_the_window_only),
+        cmocka_unit_test(only_full_attention_layers_fill_a_cache),
+        cmocka_unit_test(truncates_within_the_window),
+        cmocka_unit_test(forks_and_restored_caches_continue_alike),
+        cmocka_unit_test(score_sums_move_with_their_slots),
+        cmocka_unit_test(score_sums_stay_with_slots_that_cannot_move),
+        cmocka_unit_test(truncated_tokens_leave_no_trace),
+        cmocka_unit_test(verify_passes_stay_within_the_window),
+        cmocka_unit_test(rejects_a_damaged_window),
     };
     int failed;
     const bool takes_all = argc > 1 && strcmp(argv[1], "all") == 0;

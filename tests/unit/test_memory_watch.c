@@ -96,7 +96,7 @@ static void decode(ag_session *s) {
     if (ag_session_decode(s, 77, &err) != AG_OK) fail_msg("%s", err.msg);
 }
 
-static void pressure_evicts_at_the_next_token_and_gives_the_pages_back(void **state) {
+static void pressure_evicts_at_once_and_returns_pages(void **state) {
     (void)state;
     for (size_t i = 0; ag_eviction_policy_at(i); i++) {
         /* In place of none: no policy at all, which means keydiff. */
@@ -127,7 +127,7 @@ static void pressure_evicts_at_the_next_token_and_gives_the_pages_back(void **st
 }
 
 /* What is soft is for the application to answer; what is harder takes at once. */
-static void soft_pressure_waits_where_it_is_told_to(void **state) {
+static void soft_pressure_waits_when_configured(void **state) {
     (void)state;
     machine m = {.now_ms = 50000, .available = 900 * (uint64_t)MB, .soft_waits = true};
     ag_session *s = make(&m, NULL);
@@ -145,7 +145,7 @@ static void soft_pressure_waits_where_it_is_told_to(void **state) {
     ag_session_destroy(s);
 }
 
-static void a_thousand_tokens_under_pressure_evict_once_a_period(void **state) {
+static void evicts_once_a_period_over_1000_tokens(void **state) {
     (void)state;
     machine m = {.now_ms = 0, .available = 100 * (uint64_t)MB};
     ag_session *s = make(&m, "streaming");
@@ -161,7 +161,7 @@ static void a_thousand_tokens_under_pressure_evict_once_a_period(void **state) {
     ag_session_destroy(s);
 }
 
-static void the_budget_comes_back_when_memory_does(void **state) {
+static void restores_the_budget_after_pressure(void **state) {
     (void)state;
     machine m = {.now_ms = 0, .available = 200 * (uint64_t)MB};
     ag_session *s = make(&m, "streaming");
@@ -181,7 +181,7 @@ static void the_budget_comes_back_when_memory_does(void **state) {
     ag_session_destroy(s);
 }
 
-static void the_application_may_say_it(void **state) {
+static void accepts_a_hint_from_the_application(void **state) {
     (void)state;
     machine m = {.now_ms = 0, .available = 4000 * (uint64_t)MB};
     ag_session *s = make(&m, NULL);
@@ -193,7 +193,7 @@ static void the_application_may_say_it(void **state) {
     ag_session_destroy(s);
 }
 
-static void new_prompts_are_refused_when_nothing_is_left_to_give(void **state) {
+static void rejects_prompts_when_critical_at_minimal_size(void **state) {
     (void)state;
     machine m = {.now_ms = 0, .available = MB};
     ag_session *s = make(&m, "streaming");
@@ -213,12 +213,12 @@ static void new_prompts_are_refused_when_nothing_is_left_to_give(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pressure_evicts_at_the_next_token_and_gives_the_pages_back),
-        cmocka_unit_test(soft_pressure_waits_where_it_is_told_to),
-        cmocka_unit_test(a_thousand_tokens_under_pressure_evict_once_a_period),
-        cmocka_unit_test(the_budget_comes_back_when_memory_does),
-        cmocka_unit_test(the_application_may_say_it),
-        cmocka_unit_test(new_prompts_are_refused_when_nothing_is_left_to_give),
+        cmocka_unit_test(pressure_evicts_at_once_and_returns_pages),
+        cmocka_unit_test(soft_pressure_waits_when_configured),
+        cmocka_unit_test(evicts_once_a_period_over_1000_tokens),
+        cmocka_unit_test(restores_the_budget_after_pressure),
+        cmocka_unit_test(accepts_a_hint_from_the_application),
+        cmocka_unit_test(rejects_prompts_when_critical_at_minimal_size),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

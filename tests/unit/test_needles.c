@@ -105,7 +105,7 @@ static ag_eviction_params policy_of(const char *name, uint32_t budget) {
     return p;
 }
 
-static void documents_are_what_they_are_said_to_be(void **state) {
+static void documents_contain_their_needles(void **state) {
     (void)state;
     for (size_t i = 0; i < n_documents; i++) {
         const needle *d = &documents[i];
@@ -134,7 +134,7 @@ static void documents_are_what_they_are_said_to_be(void **state) {
 }
 
 /* SnapKV as tuned for this model. */
-static void a_question_inside_is_what_snapkv_goes_by(void **state) {
+static void snapkv_finds_needles_with_the_question_inside(void **state) {
     (void)state;
     ag_eviction_params tuned = policy_of("snapkv", CONTEXT / 8);
     tuned.snapkv_window = 12;
@@ -147,7 +147,7 @@ static void a_question_inside_is_what_snapkv_goes_by(void **state) {
 }
 
 /* A window answers what lies in it whole, and nothing else. */
-static void a_sliding_window_finds_its_share(void **state) {
+static void sliding_window_finds_its_share(void **state) {
     (void)state;
     for (uint32_t part = 2; part <= 8; part *= 2) {
         ag_eviction_params sliding = policy_of("sliding", CONTEXT / part);
@@ -160,7 +160,7 @@ static void a_sliding_window_finds_its_share(void **state) {
     }
 }
 
-static void keydiff_keeps_facts_nobody_has_asked_for(void **state) {
+static void keydiff_keeps_needles_before_the_question(void **state) {
     (void)state;
     ag_eviction_params keydiff = policy_of("keydiff", CONTEXT / 4), chance = keydiff;
     chance.policy = &random_policy;
@@ -169,7 +169,7 @@ static void keydiff_keeps_facts_nobody_has_asked_for(void **state) {
     assert_true(2 * kept >= 3 * by_chance);
 }
 
-static void chance_keeps_as_many_as_it_may(void **state) {
+static void random_policy_keeps_its_budget(void **state) {
     (void)state;
     enum { N = 90, KEEP = 40 };
     uint32_t positions[N], keep[N], taken[N] = {0};
@@ -195,11 +195,11 @@ static void chance_keeps_as_many_as_it_may(void **state) {
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "all") == 0) n_documents = MOST_DOCUMENTS;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documents_are_what_they_are_said_to_be),
-        cmocka_unit_test(a_question_inside_is_what_snapkv_goes_by),
-        cmocka_unit_test(a_sliding_window_finds_its_share),
-        cmocka_unit_test(chance_keeps_as_many_as_it_may),
-        cmocka_unit_test(keydiff_keeps_facts_nobody_has_asked_for),
+        cmocka_unit_test(documents_contain_their_needles),
+        cmocka_unit_test(snapkv_finds_needles_with_the_question_inside),
+        cmocka_unit_test(sliding_window_finds_its_share),
+        cmocka_unit_test(random_policy_keeps_its_budget),
+        cmocka_unit_test(keydiff_keeps_needles_before_the_question),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

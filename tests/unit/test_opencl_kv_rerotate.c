@@ -138,7 +138,7 @@ static void evict(pair *r, uint32_t n_protected) {
 
 /* ---- tests ---- */
 
-static void turned_keys_are_those_of_the_cpu(void **state) {
+static void rotates_keys_like_the_cpu(void **state) {
     (void)state;
     srand(3);
     for (int t = 0; t < 2 * N_TYPES; t++) {
@@ -155,7 +155,7 @@ static void turned_keys_are_those_of_the_cpu(void **state) {
     }
 }
 
-static void a_long_prefix_lies_in_several_blocks(void **state) {
+static void rotates_a_prefix_of_several_blocks(void **state) {
     (void)state;
     srand(4);
     const ag_kv_params p = params_of(AG_Q8_0, false, 140);
@@ -169,7 +169,7 @@ static void a_long_prefix_lies_in_several_blocks(void **state) {
     drop(&r);
 }
 
-static void it_follows_what_is_done_to_the_cache(void **state) {
+static void rotates_after_forks_and_evictions(void **state) {
     (void)state;
     srand(5);
     for (int t = 0; t < N_TYPES; t++) {
@@ -212,7 +212,7 @@ static void it_follows_what_is_done_to_the_cache(void **state) {
     }
 }
 
-static void turning_is_one_launch_and_reads_nothing(void **state) {
+static void rotates_in_one_launch_without_reading(void **state) {
     (void)state;
     const ag_kv_params p = params_of(AG_F16, false, 4);
     pair r = make(&p);
@@ -231,7 +231,7 @@ static void turning_is_one_launch_and_reads_nothing(void **state) {
     drop(&r);
 }
 
-static void every_call_of_a_turn_may_fail(void **state) {
+static void recovers_from_any_failed_call_of_a_rotation(void **state) {
     (void)state;
     const ag_kv_params p = params_of(AG_Q8_0, true, 4);
     pair r = make(&p);
@@ -261,11 +261,11 @@ int main(void) {
     if (ag_backend_create(NULL, &backends[0], NULL) != AG_OK) return EXIT_FAILURE;
     for (int i = 0; i < DIM / 2; i++) inv_freq[i] = powf(10000, -2.0f * (float)i / DIM);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(turned_keys_are_those_of_the_cpu),
-        cmocka_unit_test(a_long_prefix_lies_in_several_blocks),
-        cmocka_unit_test(it_follows_what_is_done_to_the_cache),
-        cmocka_unit_test(turning_is_one_launch_and_reads_nothing),
-        cmocka_unit_test(every_call_of_a_turn_may_fail),
+        cmocka_unit_test(rotates_keys_like_the_cpu),
+        cmocka_unit_test(rotates_a_prefix_of_several_blocks),
+        cmocka_unit_test(rotates_after_forks_and_evictions),
+        cmocka_unit_test(rotates_in_one_launch_without_reading),
+        cmocka_unit_test(recovers_from_any_failed_call_of_a_rotation),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < BOTH; i++) ag_backend_destroy(backends[i]);

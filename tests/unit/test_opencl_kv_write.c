@@ -66,7 +66,7 @@ static void write_tokens(ag_backend *be, ag_dtype type, const float *values, uns
     ag_buffer_release(&blocks);
 }
 
-static void bytes_are_those_of_the_cpu(void **state) {
+static void writes_the_same_bytes_as_the_cpu(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
     float *values = malloc(N_VALUES * sizeof *values);
@@ -83,7 +83,7 @@ static void bytes_are_those_of_the_cpu(void **state) {
     free(values);
 }
 
-static void what_cannot_be_kept_is_nan(void **state) {
+static void writes_nan_for_values_out_of_range(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_CACHE);
     const float bad[] = {NAN, INFINITY, -INFINITY, 1e9f};
@@ -148,7 +148,7 @@ static ag_status write_apart(uint32_t heads) {
     return st;
 }
 
-static void blocks_lie_in_so_many_buffers(void **state) {
+static void writes_blocks_in_several_buffers(void **state) {
     (void)state;
     assert_int_equal(write_apart(AG_KV_BUFFERS), AG_OK);
     assert_int_equal(write_apart(AG_KV_BUFFERS + 1), AG_LIMIT);
@@ -161,9 +161,9 @@ int main(void) {
     if (!device) return EXIT_SKIPPED;
     if (ag_backend_create(NULL, &cpu, NULL) != AG_OK) return EXIT_FAILURE;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_lie_in_so_many_buffers),
-        cmocka_unit_test(bytes_are_those_of_the_cpu),
-        cmocka_unit_test(what_cannot_be_kept_is_nan),
+        cmocka_unit_test(writes_blocks_in_several_buffers),
+        cmocka_unit_test(writes_the_same_bytes_as_the_cpu),
+        cmocka_unit_test(writes_nan_for_values_out_of_range),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_backend_destroy(cpu);

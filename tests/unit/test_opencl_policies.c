@@ -230,7 +230,7 @@ static void truncate_to(sequence *s, uint32_t position) {
 
 /* ---- tests ---- */
 
-static void policies_keep_the_slots_that_they_keep_on_the_cpu(void **state) {
+static void keeps_the_same_slots_as_the_cpu(void **state) {
     (void)state;
     srand(11);
     for (size_t p = 1; ag_eviction_policy_at(p); p++) {
@@ -287,17 +287,17 @@ static void heads_keep_the_slots_that_they_keep_on_the_cpu(ag_head_budget budget
     head_budget = AG_HEAD_BUDGET_EVEN;
 }
 
-static void adaptive_heads_keep_the_slots_that_they_keep_on_the_cpu(void **state) {
+static void adaptive_heads_keep_the_same_slots_as_the_cpu(void **state) {
     (void)state;
     heads_keep_the_slots_that_they_keep_on_the_cpu(AG_HEAD_BUDGET_ADAPTIVE);
 }
 
-static void so_do_heads_whose_values_count(void **state) {
+static void counted_values_keep_the_same_slots_as_the_cpu(void **state) {
     (void)state;
     heads_keep_the_slots_that_they_keep_on_the_cpu(AG_HEAD_BUDGET_VALUES);
 }
 
-static void they_go_on_after_forks_and_truncations_and_when_restored(void **state) {
+static void continues_after_forks_truncations_and_restores(void **state) {
     (void)state;
     srand(12);
     for (size_t p = 1; ag_eviction_policy_at(p); p++) {
@@ -323,7 +323,7 @@ static void they_go_on_after_forks_and_truncations_and_when_restored(void **stat
 
 /* Saving brings a layer's sums to the host; the passes after it add to those on the device. The
  * layer that was brought last is the first that an eviction asks for where there is but one. */
-static void sums_read_for_saving_are_read_again_for_an_eviction(void **state) {
+static void rereads_sums_for_an_eviction_after_saving(void **state) {
     (void)state;
     srand(15);
     n_layers = 1;
@@ -340,7 +340,7 @@ static void sums_read_for_saving_are_read_again_for_an_eviction(void **state) {
     n_layers = LAYERS;
 }
 
-static void little_is_read(void **state) {
+static void reads_back_few_bytes(void **state) {
     (void)state;
     srand(13);
     for (size_t p = 1; ag_eviction_policy_at(p); p++) {
@@ -364,7 +364,7 @@ static void little_is_read(void **state) {
     }
 }
 
-static void every_call_of_an_eviction_may_fail(void **state) {
+static void recovers_from_any_failed_call_of_an_eviction(void **state) {
     (void)state;
     const char *const names[] = {"h2o", "keydiff"};
     const size_t n_live = forwarder->n_live;
@@ -420,13 +420,13 @@ int main(int argc, char **argv) {
     for (int i = 0; i < DIM / 2; i++) inv_freq[i] = powf(10000, -2.0f * (float)i / DIM);
     make_room();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(policies_keep_the_slots_that_they_keep_on_the_cpu),
-        cmocka_unit_test(adaptive_heads_keep_the_slots_that_they_keep_on_the_cpu),
-        cmocka_unit_test(so_do_heads_whose_values_count),
-        cmocka_unit_test(they_go_on_after_forks_and_truncations_and_when_restored),
-        cmocka_unit_test(sums_read_for_saving_are_read_again_for_an_eviction),
-        cmocka_unit_test(little_is_read),
-        cmocka_unit_test(every_call_of_an_eviction_may_fail),
+        cmocka_unit_test(keeps_the_same_slots_as_the_cpu),
+        cmocka_unit_test(adaptive_heads_keep_the_same_slots_as_the_cpu),
+        cmocka_unit_test(counted_values_keep_the_same_slots_as_the_cpu),
+        cmocka_unit_test(continues_after_forks_truncations_and_restores),
+        cmocka_unit_test(rereads_sums_for_an_eviction_after_saving),
+        cmocka_unit_test(reads_back_few_bytes),
+        cmocka_unit_test(recovers_from_any_failed_call_of_an_eviction),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < BOTH; i++) {

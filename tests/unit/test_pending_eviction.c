@@ -199,7 +199,7 @@ static size_t fail_everywhere(ag_model *m, const ag_eviction_policy *policy, ag_
     return n_pending;
 }
 
-static void every_policy_goes_on_as_if_nothing_had_failed(void **state) {
+static void every_policy_continues_after_failures(void **state) {
     (void)state;
     static const ag_head_budget budgets[] = {AG_HEAD_BUDGET_EVEN, AG_HEAD_BUDGET_ADAPTIVE,
                                              AG_HEAD_BUDGET_SHARES};
@@ -235,7 +235,7 @@ static ag_session *make_pending(ag_session *root, ag_session **other) {
     }
 }
 
-static void nothing_passes_a_pending_eviction(void **state) {
+static void other_calls_run_a_pending_eviction_first(void **state) {
     (void)state;
     static const int32_t prompt[3] = {5, 6, 7};
     const ag_eviction_policy *h2o = ag_eviction_policy_find("h2o");
@@ -284,7 +284,7 @@ static void nothing_passes_a_pending_eviction(void **state) {
 }
 
 /* Nothing is pending in an empty cache. */
-static void going_back_to_the_beginning_forgets_it(void **state) {
+static void truncate_to_0_discards_a_pending_eviction(void **state) {
     (void)state;
     const ag_eviction_policy *snapkv = ag_eviction_policy_find("snapkv");
     ag_session *root = make_full(models[0], snapkv, AG_HEAD_BUDGET_ADAPTIVE), *other;
@@ -307,7 +307,7 @@ static void going_back_to_the_beginning_forgets_it(void **state) {
 }
 
 /* Chunks of a prompt are cut as if it had been done. */
-static void a_prompt_goes_on(void **state) {
+static void prompt_continues_after_a_failed_eviction(void **state) {
     (void)state;
     const ag_eviction_policy *policy;
     for (size_t i = 1; (policy = ag_eviction_policy_at(i)); i += policy_step()) {
@@ -371,10 +371,10 @@ static int unload(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_policy_goes_on_as_if_nothing_had_failed),
-        cmocka_unit_test(nothing_passes_a_pending_eviction),
-        cmocka_unit_test(going_back_to_the_beginning_forgets_it),
-        cmocka_unit_test(a_prompt_goes_on),
+        cmocka_unit_test(every_policy_continues_after_failures),
+        cmocka_unit_test(other_calls_run_a_pending_eviction_first),
+        cmocka_unit_test(truncate_to_0_discards_a_pending_eviction),
+        cmocka_unit_test(prompt_continues_after_a_failed_eviction),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

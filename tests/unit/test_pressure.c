@@ -25,7 +25,7 @@ static ag_pressure first_level(ag_memory_signals s) {
     return st.level;
 }
 
-static void levels_follow_what_is_left(void **state) {
+static void level_follows_available_memory(void **state) {
     (void)state;
     assert_int_equal(first_level(available(256)), AG_PRESSURE_NORMAL);
     assert_int_equal(first_level(available(255)), AG_PRESSURE_SOFT);
@@ -35,7 +35,7 @@ static void levels_follow_what_is_left(void **state) {
     assert_int_equal(first_level((ag_memory_signals){.hint = AG_PRESSURE_HARD}), AG_PRESSURE_HARD);
 }
 
-static void a_group_counts_by_its_own_size(void **state) {
+static void group_thresholds_scale_with_its_limit(void **state) {
     (void)state;
     ag_memory_signals s = {.has_group = true, .group_limit = 800 * MB};
     s.group_used = 699 * MB;
@@ -49,7 +49,7 @@ static void a_group_counts_by_its_own_size(void **state) {
     assert_int_equal(first_level(s), AG_PRESSURE_SOFT);
 }
 
-static void stalls_are_soft_from_5_and_hard_from_15_percent(void **state) {
+static void stalls_of_5_percent_are_soft_of_15_hard(void **state) {
     (void)state;
     ag_memory_signals s = {.has_stalls = true, .stalled_some = 0.049};
     assert_int_equal(first_level(s), AG_PRESSURE_NORMAL);
@@ -61,7 +61,7 @@ static void stalls_are_soft_from_5_and_hard_from_15_percent(void **state) {
     assert_int_equal(first_level(s), AG_PRESSURE_HARD);
 }
 
-static void the_ladder_goes_to_75_50_and_25_percent(void **state) {
+static void targets_75_50_and_25_percent(void **state) {
     (void)state;
     const uint64_t left[] = {200, 100, 50};
     const size_t parts[] = {75, 50, 25};
@@ -73,7 +73,7 @@ static void the_ladder_goes_to_75_50_and_25_percent(void **state) {
     }
 }
 
-static void a_level_is_entered_at_once_and_left_slowly(void **state) {
+static void level_begins_at_once_and_ends_slowly(void **state) {
     (void)state;
     ag_pressure_state st = {0};
     decide(available(100), 1000, &st);
@@ -92,7 +92,7 @@ static void a_level_is_entered_at_once_and_left_slowly(void **state) {
     assert_int_equal(st.level, AG_PRESSURE_CRITICAL);
 }
 
-static void one_bad_moment_begins_the_calm_anew(void **state) {
+static void one_bad_reading_restarts_the_calm_period(void **state) {
     (void)state;
     ag_pressure_state st = {0};
     decide(available(200), 0, &st);
@@ -102,7 +102,7 @@ static void one_bad_moment_begins_the_calm_anew(void **state) {
     }
 }
 
-static void there_is_one_eviction_in_a_period(void **state) {
+static void evicts_once_a_period(void **state) {
     (void)state;
     ag_pressure_state st = {0};
     int evictions = 0;
@@ -112,7 +112,7 @@ static void there_is_one_eviction_in_a_period(void **state) {
     assert_int_equal(evictions, 6);
 }
 
-static void a_cache_at_its_floor_is_left_alone_and_refuses_when_critical(void **state) {
+static void floor_size_refuses_work_when_critical(void **state) {
     (void)state;
     ag_pressure_state st = {0};
     ag_memory_signals s = available(100);
@@ -128,14 +128,14 @@ static void a_cache_at_its_floor_is_left_alone_and_refuses_when_critical(void **
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels_follow_what_is_left),
-        cmocka_unit_test(a_group_counts_by_its_own_size),
-        cmocka_unit_test(stalls_are_soft_from_5_and_hard_from_15_percent),
-        cmocka_unit_test(the_ladder_goes_to_75_50_and_25_percent),
-        cmocka_unit_test(a_level_is_entered_at_once_and_left_slowly),
-        cmocka_unit_test(one_bad_moment_begins_the_calm_anew),
-        cmocka_unit_test(there_is_one_eviction_in_a_period),
-        cmocka_unit_test(a_cache_at_its_floor_is_left_alone_and_refuses_when_critical),
+        cmocka_unit_test(level_follows_available_memory),
+        cmocka_unit_test(group_thresholds_scale_with_its_limit),
+        cmocka_unit_test(stalls_of_5_percent_are_soft_of_15_hard),
+        cmocka_unit_test(targets_75_50_and_25_percent),
+        cmocka_unit_test(level_begins_at_once_and_ends_slowly),
+        cmocka_unit_test(one_bad_reading_restarts_the_calm_period),
+        cmocka_unit_test(evicts_once_a_period),
+        cmocka_unit_test(floor_size_refuses_work_when_critical),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static void expect_weights_no_worse(const char *what, const float *x, size_t n) 
 
 /* ---- formats ---- */
 
-static void nibbles_lie_16_apart(void **state) {
+static void nibbles_of_a_byte_are_16_elements_apart(void **state) {
     (void)state;
     ag_block_q4_0 q4 = {.d = ag_f32_to_f16(0.5f)};
     for (int i = 0; i < 16; i++) q4.qs[i] = (uint8_t)(i | (15 - i) << 4);
@@ -105,7 +105,7 @@ static void nibbles_lie_16_apart(void **state) {
     for (int i = 0; i < 32; i++) assert_true(y[i] == (float)(i * 8 - 128) * -2);
 }
 
-static void rules_give_the_blocks_they_say(void **state) {
+static void rounding_rules_give_expected_blocks(void **state) {
     (void)state;
     float x[32];
     for (int i = 0; i < 32; i++) x[i] = (float)(i % 15 - 7) * 0.5f;
@@ -138,7 +138,7 @@ static void rules_give_the_blocks_they_say(void **state) {
 }
 
 /* d = max / 127 bounds each error by half a step, however d was stored. */
-static void q8_0_errors_stay_below_half_a_step(void **state) {
+static void q8_0_error_is_below_half_a_step(void **state) {
     (void)state;
     float x[32], y[32];
     ag_block_q8_0 q;
@@ -154,7 +154,7 @@ static void q8_0_errors_stay_below_half_a_step(void **state) {
     }
 }
 
-static void rows_may_lie_at_any_byte(void **state) {
+static void converts_unaligned_rows(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
     enum { N = 256 };
@@ -173,7 +173,7 @@ static void rows_may_lie_at_any_byte(void **state) {
 
 /* ---- quality ---- */
 
-static void random_weights_are_no_worse_than_the_rules(void **state) {
+static void random_weights_are_never_worse_than_the_rules(void **state) {
     (void)state;
     static float x[MAX_ROW];
     for (size_t i = 0; i < MAX_ROW; i++) x[i] = gaussian(0.02);
@@ -193,7 +193,7 @@ static void random_weights_are_no_worse_than_the_rules(void **state) {
     expect_weights_no_worse("ever smaller", x, MAX_ROW);
 }
 
-static void real_weights_are_no_worse_than_the_rules(void **state) {
+static void real_weights_are_never_worse_than_the_rules(void **state) {
     (void)state;
     FILE *f = fopen(AG_SOURCE_DIR "/models/demo/model.safetensors", "rb");
     assert_non_null(f);
@@ -214,7 +214,7 @@ static void real_weights_are_no_worse_than_the_rules(void **state) {
     assert_true(best < 0.75 * rule);
 }
 
-static void one_outlier_costs_only_its_block(void **state) {
+static void outlier_affects_only_its_block(void **state) {
     (void)state;
     float x[64];
     for (int i = 0; i < 64; i++) x[i] = gaussian(0.01);
@@ -229,7 +229,7 @@ static void one_outlier_costs_only_its_block(void **state) {
 
 /* ---- limits ---- */
 
-static void zeros_and_denormals_become_what_a_half_can_scale(void **state) {
+static void quantises_zeros_and_denormals(void **state) {
     (void)state;
     static const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0};
     static const float values[] = {0.0f,     -0.0f,    1e-45f,    -1e-40f,  0x1p-126f, 1e-10f,
@@ -265,7 +265,7 @@ static void expect_refused(ag_dtype dtype, ag_rounding rounding, const float *x,
     assert_int_equal(ag_quantize_row(dtype, packed, x, n, rounding, NULL), AG_FORMAT);
 }
 
-static void scales_beyond_a_half_are_refused(void **state) {
+static void rejects_scales_beyond_a_half(void **state) {
     (void)state;
     float x[64] = {0};
     unsigned char packed[64 * 4];
@@ -307,7 +307,7 @@ static void scales_beyond_a_half_are_refused(void **state) {
     expect_refused(AG_Q4_1, AG_ROUND_WEIGHT, x, 32, 0);
 }
 
-static void what_is_not_finite_is_refused_and_found(void **state) {
+static void rejects_values_that_are_not_finite(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
     static const float values[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -324,7 +324,7 @@ static void what_is_not_finite_is_refused_and_found(void **state) {
 }
 
 /* With the whole block's scale; floats of MXFP4 reach as far as those of F32. */
-static void scales_of_every_type_are_halves_or_refused(void **state) {
+static void every_type_rejects_scales_beyond_a_half(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
     for (size_t t = 0; t < types.n; t++) {
@@ -348,7 +348,7 @@ static void scales_of_every_type_are_halves_or_refused(void **state) {
     }
 }
 
-static void a_type_that_is_kept_is_copied(void **state) {
+static void same_type_is_copied(void **state) {
     (void)state;
     float x[64], values[64];
     unsigned char a[136], b[136];
@@ -365,18 +365,18 @@ static void a_type_that_is_kept_is_copied(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nibbles_lie_16_apart),
-        cmocka_unit_test(rules_give_the_blocks_they_say),
-        cmocka_unit_test(q8_0_errors_stay_below_half_a_step),
-        cmocka_unit_test(rows_may_lie_at_any_byte),
-        cmocka_unit_test(random_weights_are_no_worse_than_the_rules),
-        cmocka_unit_test(real_weights_are_no_worse_than_the_rules),
-        cmocka_unit_test(one_outlier_costs_only_its_block),
-        cmocka_unit_test(zeros_and_denormals_become_what_a_half_can_scale),
-        cmocka_unit_test(scales_beyond_a_half_are_refused),
-        cmocka_unit_test(what_is_not_finite_is_refused_and_found),
-        cmocka_unit_test(scales_of_every_type_are_halves_or_refused),
-        cmocka_unit_test(a_type_that_is_kept_is_copied),
+        cmocka_unit_test(nibbles_of_a_byte_are_16_elements_apart),
+        cmocka_unit_test(rounding_rules_give_expected_blocks),
+        cmocka_unit_test(q8_0_error_is_below_half_a_step),
+        cmocka_unit_test(converts_unaligned_rows),
+        cmocka_unit_test(random_weights_are_never_worse_than_the_rules),
+        cmocka_unit_test(real_weights_are_never_worse_than_the_rules),
+        cmocka_unit_test(outlier_affects_only_its_block),
+        cmocka_unit_test(quantises_zeros_and_denormals),
+        cmocka_unit_test(rejects_scales_beyond_a_half),
+        cmocka_unit_test(rejects_values_that_are_not_finite),
+        cmocka_unit_test(every_type_rejects_scales_beyond_a_half),
+        cmocka_unit_test(same_type_is_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

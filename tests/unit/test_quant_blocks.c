@@ -43,7 +43,7 @@ static size_t check_record(const unsigned char *p, ag_dtype *type) {
     return sizeof r + r.n_blocks * r.block_bytes + n * sizeof *got;
 }
 
-static void blocks_have_the_values_of_the_reference(void **state) {
+static void blocks_have_the_reference_values(void **state) {
     (void)state;
     static unsigned char bytes[MOST_BYTES];
     bool seen[AG_DTYPE_COUNT] = {false};
@@ -63,7 +63,7 @@ static void blocks_have_the_values_of_the_reference(void **state) {
     }
 }
 
-static void rounding_keeps_near_the_values(void **state) {
+static void rounding_stays_within_error_bounds(void **state) {
     (void)state;
     static const struct {
         ag_dtype type;
@@ -95,7 +95,7 @@ static void rounding_keeps_near_the_values(void **state) {
 }
 
 /* Every bit set: halves that are NaN, and an exponent beyond those of floats. */
-static void blocks_without_numbers_are_refused(void **state) {
+static void rejects_blocks_that_are_not_finite(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
     enum { N = 2 * AG_QK_K };
@@ -119,9 +119,9 @@ static void blocks_without_numbers_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_have_the_values_of_the_reference),
-        cmocka_unit_test(rounding_keeps_near_the_values),
-        cmocka_unit_test(blocks_without_numbers_are_refused),
+        cmocka_unit_test(blocks_have_the_reference_values),
+        cmocka_unit_test(rounding_stays_within_error_bounds),
+        cmocka_unit_test(rejects_blocks_that_are_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

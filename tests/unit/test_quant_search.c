@@ -69,7 +69,7 @@ static double error_of(ag_dtype type, const void *blocks, const float *x, const 
 
 /* ---- tests ---- */
 
-static void blocks_are_never_worse_than_the_rules(void **state) {
+static void blocks_are_never_worse_than_the_reference_rule(void **state) {
     (void)state;
     static float x[ROW], w[ROW];
     unsigned char found[256], rule[256];
@@ -94,7 +94,7 @@ static void blocks_are_never_worse_than_the_rules(void **state) {
 }
 
 /* What a search is for: errors that the rule leaves. */
-static void the_search_pays(void **state) {
+static void search_lowers_the_error(void **state) {
     (void)state;
     static const double most[N_TYPES] = {0.9, 0.95, 0.98, 0.97, 0.85, 0.9, 0.95};
     static float x[ROW];
@@ -136,7 +136,7 @@ static void importance_lowers_the_weighted_error(void **state) {
 }
 
 /* Columns that nothing ever went through. */
-static void importance_of_zero_is_none(void **state) {
+static void zero_importance_equals_no_importance(void **state) {
     (void)state;
     static float x[ROW], importance[ROW];
     unsigned char with[MAX_BYTES], without[MAX_BYTES];
@@ -149,7 +149,7 @@ static void importance_of_zero_is_none(void **state) {
     }
 }
 
-static void values_beyond_a_scale_are_refused(void **state) {
+static void rejects_values_beyond_the_largest_scale(void **state) {
     (void)state;
     static float x[ROW];
     unsigned char out[MAX_BYTES];
@@ -170,7 +170,7 @@ static void values_beyond_a_scale_are_refused(void **state) {
     }
 }
 
-static void other_types_keep_their_rule(void **state) {
+static void types_without_a_search_use_their_rule(void **state) {
     (void)state;
     static const ag_dtype others[] = {AG_F32, AG_F16, AG_BF16, AG_Q8_0};
     static float x[ROW];
@@ -185,12 +185,12 @@ static void other_types_keep_their_rule(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_never_worse_than_the_rules),
-        cmocka_unit_test(the_search_pays),
+        cmocka_unit_test(blocks_are_never_worse_than_the_reference_rule),
+        cmocka_unit_test(search_lowers_the_error),
         cmocka_unit_test(importance_lowers_the_weighted_error),
-        cmocka_unit_test(importance_of_zero_is_none),
-        cmocka_unit_test(values_beyond_a_scale_are_refused),
-        cmocka_unit_test(other_types_keep_their_rule),
+        cmocka_unit_test(zero_importance_equals_no_importance),
+        cmocka_unit_test(rejects_values_beyond_the_largest_scale),
+        cmocka_unit_test(types_without_a_search_use_their_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

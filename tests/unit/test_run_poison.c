@@ -211,7 +211,7 @@ static void check_model(const char *name, ag_dtype type) {
     ag_model_destroy(model);
 }
 
-static void values_are_not_read_after_their_last_reader(void **state) {
+static void never_reads_values_after_their_last_reader(void **state) {
     (void)state;
     static const ag_dtype types[] = {AG_F32, AG_Q4_0};
     size_t n = 0;
@@ -230,7 +230,7 @@ static void values_are_not_read_after_their_last_reader(void **state) {
 /* The bits depend on each value that an operation reads: filled one operation too soon, it changes
  * them. The stream's last reader is part of an ADD, after which the stream is filled at the
  * earliest. */
-static void each_value_matters_until_then(void **state) {
+static void reads_each_value_until_its_last_reader(void **state) {
     (void)state;
     load("gemma4", AG_F32);
     const ag_program *program = model->program;
@@ -263,8 +263,8 @@ static int close_backend(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_not_read_after_their_last_reader),
-        cmocka_unit_test(each_value_matters_until_then),
+        cmocka_unit_test(never_reads_values_after_their_last_reader),
+        cmocka_unit_test(reads_each_value_until_its_last_reader),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);
 }

@@ -130,22 +130,22 @@ static void check_all(ag_backend *be) {
     ag_backend_destroy(be);
 }
 
-static void the_cpu_keeps_the_slots_that_the_reference_keeps(void **state) {
+static void cpu_keeps_the_same_slots_as_the_reference(void **state) {
     (void)state;
     ag_backend *be;
     assert_int_equal(ag_backend_create(&(ag_backend_params){.n_threads = 2}, &be, NULL), AG_OK);
     check_all(be);
 }
 
-static void composed_attention_keeps_the_same(void **state) {
+static void composed_attention_keeps_the_same_slots(void **state) {
     (void)state;
     check_all(plain_backend_create(true));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cpu_keeps_the_slots_that_the_reference_keeps),
-        cmocka_unit_test(composed_attention_keeps_the_same),
+        cmocka_unit_test(cpu_keeps_the_same_slots_as_the_reference),
+        cmocka_unit_test(composed_attention_keeps_the_same_slots),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

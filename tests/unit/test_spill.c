@@ -64,7 +64,7 @@ static bool is_there(ag_spill_file *f, unsigned seed, uint32_t record) {
     return true;
 }
 
-static void records_are_used_again(void **state) {
+static void file_reuses_records(void **state) {
     (void)state;
     ag_spill_file *f = ag_spill_file_create(dir, RECORD, 4 * RECORD + 1);
     uint32_t record[5];
@@ -85,7 +85,7 @@ static void records_are_used_again(void **state) {
     ag_spill_file_release(same);
 }
 
-static void a_named_file_is_private_and_goes(void **state) {
+static void named_file_is_private_and_removed(void **state) {
     (void)state;
     struct stat s;
     uint32_t record;
@@ -104,7 +104,7 @@ static void a_named_file_is_private_and_goes(void **state) {
     assert_int_not_equal(stat(path, &s), 0);
 }
 
-static void damage_is_seen_and_said_once(void **state) {
+static void reports_damage_once(void **state) {
     (void)state;
     ag_spill_file *f = ag_spill_file_create(path, RECORD, 0);
     uint32_t record[3];
@@ -127,7 +127,7 @@ static void damage_is_seen_and_said_once(void **state) {
     ag_spill_file_release(f);
 }
 
-static void another_file_of_the_name_stays(void **state) {
+static void keeps_a_file_that_replaced_its_own(void **state) {
     (void)state;
     ag_spill_file *f = ag_spill_file_create(path, RECORD, 0);
     uint32_t record;
@@ -140,7 +140,7 @@ static void another_file_of_the_name_stays(void **state) {
     close(fd);
 }
 
-static void a_limit_of_the_process_is_no_signal(void **state) {
+static void file_size_limit_raises_no_signal(void **state) {
     (void)state;
     struct rlimit before, small;
     uint32_t record[2];
@@ -161,7 +161,7 @@ static void a_limit_of_the_process_is_no_signal(void **state) {
     ag_spill_file_release(f);
 }
 
-static void no_file_is_no_crash(void **state) {
+static void survives_a_file_that_cannot_be_created(void **state) {
     (void)state;
     uint32_t record;
     unsigned char bytes[RECORD] = {0};
@@ -174,15 +174,15 @@ static void no_file_is_no_crash(void **state) {
     ag_spill_file_release(f);
 }
 
-/* ---- sketches ---- */
+/* ---- key bounds ---- */
 
 static float dice(void) { return (float)rand() / (float)RAND_MAX * 2 - 1; }
 
-static void a_sketch_says_what_is_likely(void **state) {
+static void key_bounds_estimate_the_largest_product(void **state) {
     (void)state;
     enum { MOST = 80, N = 16 };
     float keys[N * MOST], q[MOST], parts[2 * MOST], work[2 * MOST];
-    float sketch[MOST];
+    float bounds[MOST];
     const size_t dims[] = {1, 7, 20, 64, 80};
     srand(3);
     for (size_t t = 0; t < 2000; t++) {
@@ -202,11 +202,11 @@ static void a_sketch_says_what_is_likely(void **state) {
             middle += q[d] * (high + low) / 2;
             wide += fabsf(q[d]) * size / 126;
         }
-        assert_true(ag_key_bounds_bytes(dim) <= sizeof sketch);
-        ag_key_bounds_make(sketch, keys, n, dim, work);
+        assert_true(ag_key_bounds_bytes(dim) <= sizeof bounds);
+        ag_key_bounds_make(bounds, keys, n, dim, work);
         ag_key_bounds_query(parts, q, dim);
         /* Levels are rounded outwards, in each dimension. Of one key it is that key's product. */
-        const float likely = ag_key_bounds_likely(sketch, parts, dim);
+        const float likely = ag_key_bounds_likely(bounds, parts, dim);
         assert_true(fabsf(likely - (most + middle) / 2) <= wide + 1e-4f * size);
     }
 }
@@ -251,7 +251,7 @@ static ag_kv_cache *make_cache(ag_backend *be, ag_dtype type) {
 }
 
 /* Some slots leave and come back: the head is as it was, to the bit, and so is the other one. */
-static void rows_come_back(void **state) {
+static void stores_and_reloads_rows(void **state) {
     (void)state;
     enum { ROW = 32 * sizeof(float), N_OUT = 140 };
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
@@ -293,7 +293,7 @@ static void rows_come_back(void **state) {
 }
 
 /* A value that the cache cannot keep, in the midst of others: nothing has moved. */
-static void rows_that_cannot_be_kept_change_nothing(void **state) {
+static void insert_fails_without_change_when_out_of_range(void **state) {
     (void)state;
     enum { ROW = 32 * sizeof(float), N_OUT = 20 };
     static kept before, after;
@@ -331,7 +331,7 @@ static void take(ag_spill *s, uint32_t head, uint32_t first, uint32_t n) {
 }
 
 /* What is full is full for all heads alike, and the oldest leave. */
-static void a_full_file_has_some_of_every_head(void **state) {
+static void full_file_retains_blocks_of_every_head(void **state) {
     (void)state;
     const ag_spill_params p = {
         .path = dir, .block = BLOCK, .exact = true, .max_bytes = 8 * BLOCK_BYTES};
@@ -356,7 +356,7 @@ static void a_full_file_has_some_of_every_head(void **state) {
 }
 
 /* Also where blocks of the same take had to leave for others. */
-static void a_take_is_taken_back_as_it_is(void **state) {
+static void cancels_a_store(void **state) {
     (void)state;
     const ag_spill_params p = {
         .path = dir, .block = BLOCK, .exact = true, .max_bytes = 3 * BLOCK_BYTES};
@@ -398,7 +398,7 @@ static void a_take_is_taken_back_as_it_is(void **state) {
 }
 
 /* However badly blocks are filled: what is known of them stays within what was planned. */
-static void single_slots_stay_within_the_plan(void **state) {
+static void single_slots_stay_within_planned_memory(void **state) {
     (void)state;
     const ag_spill_params p = {.path = dir, .block = 128};
     ag_backend *be;
@@ -453,7 +453,7 @@ static ag_status load_again(memory_file *f, ag_kv_cache *c, ag_error *err) {
 }
 
 /* What could not come back later is refused when it is loaded. */
-static void a_saved_slot_is_there_once_and_a_number(void **state) {
+static void rejects_saved_duplicates_and_nan(void **state) {
     (void)state;
     static memory_file f, twice;
     const ag_spill_params p = {.path = dir, .block = BLOCK};
@@ -489,16 +489,16 @@ static void a_saved_slot_is_there_once_and_a_number(void **state) {
 }
 
 /* Keys so small that a level would be none. */
-static void keys_of_nothing_have_a_sketch(void **state) {
+static void key_bounds_of_zero_keys_are_finite(void **state) {
     (void)state;
     float keys[4] = {1e-44f, -1.9e-43f, 0, 1e-45f}, work[8], q[4] = {1, 1, 1, 1}, parts[8];
-    unsigned char sketch[64];
-    ag_key_bounds_make(sketch, keys, 1, 4, work);
+    unsigned char bounds[64];
+    ag_key_bounds_make(bounds, keys, 1, 4, work);
     ag_key_bounds_query(parts, q, 4);
-    assert_true(isfinite(ag_key_bounds_likely(sketch, parts, 4)));
+    assert_true(isfinite(ag_key_bounds_likely(bounds, parts, 4)));
 }
 
-/* ---- recall ---- */
+/* ---- reload ---- */
 
 /* 16 slots from `first` on: opposite extremes in turn, or the same key each time. */
 static void fill_keys(ag_tensor *rows, uint32_t first, float x, float y) {
@@ -526,7 +526,7 @@ static ag_kv_cache *cache_of_keys(ag_backend *be, ag_tensor *rows, uint32_t n) {
 
 /* The keys of a group in the cache have the largest products in no dimension together: what they
  * could be at most keeps out nothing that is asked for more than they are. */
-static void a_block_comes_back_for_a_group_that_is_asked_for_less(void **state) {
+static void reloads_a_block_for_a_group_of_lower_weight(void **state) {
     (void)state;
     enum { N = 33 }; /* a block that leaves, a group that may, the newest */
     ag_backend *be;
@@ -571,21 +571,21 @@ static void a_block_comes_back_for_a_group_that_is_asked_for_less(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_are_used_again),
-        cmocka_unit_test(a_named_file_is_private_and_goes),
-        cmocka_unit_test(damage_is_seen_and_said_once),
-        cmocka_unit_test(another_file_of_the_name_stays),
-        cmocka_unit_test(a_limit_of_the_process_is_no_signal),
-        cmocka_unit_test(no_file_is_no_crash),
-        cmocka_unit_test(a_sketch_says_what_is_likely),
-        cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(rows_that_cannot_be_kept_change_nothing),
-        cmocka_unit_test(a_full_file_has_some_of_every_head),
-        cmocka_unit_test(a_take_is_taken_back_as_it_is),
-        cmocka_unit_test(single_slots_stay_within_the_plan),
-        cmocka_unit_test(a_saved_slot_is_there_once_and_a_number),
-        cmocka_unit_test(keys_of_nothing_have_a_sketch),
-        cmocka_unit_test(a_block_comes_back_for_a_group_that_is_asked_for_less),
+        cmocka_unit_test(file_reuses_records),
+        cmocka_unit_test(named_file_is_private_and_removed),
+        cmocka_unit_test(reports_damage_once),
+        cmocka_unit_test(keeps_a_file_that_replaced_its_own),
+        cmocka_unit_test(file_size_limit_raises_no_signal),
+        cmocka_unit_test(survives_a_file_that_cannot_be_created),
+        cmocka_unit_test(key_bounds_estimate_the_largest_product),
+        cmocka_unit_test(stores_and_reloads_rows),
+        cmocka_unit_test(insert_fails_without_change_when_out_of_range),
+        cmocka_unit_test(full_file_retains_blocks_of_every_head),
+        cmocka_unit_test(cancels_a_store),
+        cmocka_unit_test(single_slots_stay_within_planned_memory),
+        cmocka_unit_test(rejects_saved_duplicates_and_nan),
+        cmocka_unit_test(key_bounds_of_zero_keys_are_finite),
+        cmocka_unit_test(reloads_a_block_for_a_group_of_lower_weight),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -51,7 +51,7 @@ static ag_sys_monitor *monitor(void) {
     return m;
 }
 
-static void nothing_is_known_of_a_system_without_files(void **state) {
+static void reports_nothing_without_files(void **state) {
     (void)state;
     ag_sys_monitor *m = monitor();
     ag_memory_signals s;
@@ -60,7 +60,7 @@ static void nothing_is_known_of_a_system_without_files(void **state) {
     ag_sys_monitor_destroy(m);
 }
 
-static void available_memory_and_stalls_are_read(void **state) {
+static void reads_available_memory_and_stalls(void **state) {
     (void)state;
     put("/proc/meminfo", "MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    300 kB\nX: 4\n");
     put("/proc/pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n"
@@ -87,7 +87,7 @@ static void available_memory_and_stalls_are_read(void **state) {
     ag_sys_monitor_destroy(m);
 }
 
-static void a_group_of_version_2_and_those_above_it_limit(void **state) {
+static void reads_limits_of_group_v2_and_its_ancestors(void **state) {
     (void)state;
     put("/proc/self/cgroup", "0::/user/app\n");
     put("/sys/fs/cgroup/user/app/memory.current", "700000\n");
@@ -114,7 +114,7 @@ static void a_group_of_version_2_and_those_above_it_limit(void **state) {
     ag_sys_monitor_destroy(m);
 }
 
-static void a_group_of_version_1_is_found_and_may_be_unlimited(void **state) {
+static void finds_group_v1_with_or_without_a_limit(void **state) {
     (void)state;
     put("/proc/self/cgroup", "12:cpu,cpuacct:/x\n3:memory:/box\n0::/unified\n");
     put("/sys/fs/cgroup/memory/box/memory.usage_in_bytes", "5000\n");
@@ -138,7 +138,7 @@ static void a_group_of_version_1_is_found_and_may_be_unlimited(void **state) {
     ag_sys_monitor_destroy(m);
 }
 
-static void the_real_system_is_read_without_harm(void **state) {
+static void reads_the_real_system(void **state) {
     (void)state;
     ag_sys_monitor *m;
     ag_memory_signals s;
@@ -148,7 +148,7 @@ static void the_real_system_is_read_without_harm(void **state) {
     ag_sys_monitor_destroy(m);
 }
 
-static void files_of_nonsense_are_no_signals(void **state) {
+static void ignores_malformed_files(void **state) {
     (void)state;
     put("/proc/meminfo", "MemAvailable: lots\n");
     put("/proc/pressure/memory", "some\nfull total\n");
@@ -163,12 +163,12 @@ static void files_of_nonsense_are_no_signals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_known_of_a_system_without_files),
-        cmocka_unit_test(available_memory_and_stalls_are_read),
-        cmocka_unit_test(a_group_of_version_2_and_those_above_it_limit),
-        cmocka_unit_test(a_group_of_version_1_is_found_and_may_be_unlimited),
-        cmocka_unit_test(the_real_system_is_read_without_harm),
-        cmocka_unit_test(files_of_nonsense_are_no_signals),
+        cmocka_unit_test(reports_nothing_without_files),
+        cmocka_unit_test(reads_available_memory_and_stalls),
+        cmocka_unit_test(reads_limits_of_group_v2_and_its_ancestors),
+        cmocka_unit_test(finds_group_v1_with_or_without_a_limit),
+        cmocka_unit_test(reads_the_real_system),
+        cmocka_unit_test(ignores_malformed_files),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

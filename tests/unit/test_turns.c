@@ -111,7 +111,7 @@ static uint32_t n_staying(const uint32_t *turns, size_t n_turns, uint32_t n_slot
     return ag_eviction_turns.count(NULL, &p, &v, n_keep);
 }
 
-static void slots_leave_up_to_the_next_turn(void **state) {
+static void evicts_up_to_the_next_turn(void **state) {
     (void)state;
     const uint32_t turns[] = {0, 10, 120, 150, 180};
     /* 110 slots: the sinks and positions 100 to 199. */
@@ -124,12 +124,12 @@ static void slots_leave_up_to_the_next_turn(void **state) {
     assert_int_equal(n_staying(turns, 5, 110, 59), 59);
 }
 
-static void where_nobody_spoke_of_turns_the_newest_stay(void **state) {
+static void keeps_newest_tokens_when_no_turns_are_marked(void **state) {
     (void)state;
     assert_int_equal(n_staying(NULL, 0, 110, 50), 50);
 }
 
-static void the_newest_turn_leaves_piece_by_piece(void **state) {
+static void evicts_the_newest_turn_piece_by_piece(void **state) {
     (void)state;
     const uint32_t turns[] = {0, 110}, empty[] = {0, 110, 200};
     assert_int_equal(n_staying(turns, 2, 110, 70), 70);
@@ -177,7 +177,7 @@ static void compare_with_mirror(void) {
 }
 
 /* Windows and states go on as they are: the others' turns leave. */
-static void rows_of_the_turns_that_stay_are_as_they_were(void **state) {
+static void retained_turns_are_bit_identical(void **state) {
     (void)state;
     static const char *const names[] = {MODELS "gemma3", MODELS "qwen3.5", MODELS "lfm2"};
     compare_with_mirror();
@@ -194,7 +194,7 @@ static void rows_of_the_turns_that_stay_are_as_they_were(void **state) {
     n_vocab = first_vocab;
 }
 
-static void a_turn_longer_than_the_cache_loses_its_beginning(void **state) {
+static void turn_longer_than_the_cache_loses_its_start(void **state) {
     (void)state;
     const ag_session_params p = params_of("turns");
     ag_session *s = session_of(&p);
@@ -213,7 +213,7 @@ static void a_turn_longer_than_the_cache_loses_its_beginning(void **state) {
     ag_session_destroy(s);
 }
 
-static void going_back_takes_a_beginning_back(void **state) {
+static void truncate_removes_turn_starts(void **state) {
     (void)state;
     const ag_session_params p = params_of("turns");
     ag_error err;
@@ -234,7 +234,7 @@ static void going_back_takes_a_beginning_back(void **state) {
     ag_session_destroy(s);
 }
 
-static void fewer_tokens_can_be_protected_later(void **state) {
+static void protects_fewer_tokens_later(void **state) {
     (void)state;
     ag_error err;
     ag_session_params p = params_of("turns");
@@ -276,7 +276,7 @@ static void same_slots(ag_session *a, ag_session *b) {
     }
 }
 
-static void forks_and_saved_sessions_know_the_turns(void **state) {
+static void forks_and_saved_sessions_keep_turns(void **state) {
     (void)state;
     char path[] = "/tmp/antigravity-turns-XXXXXX";
     const int fd = mkstemp(path);
@@ -308,7 +308,7 @@ static void forks_and_saved_sessions_know_the_turns(void **state) {
     ag_session_destroy(restored);
 }
 
-static void a_damaged_list_of_turns_is_refused(void **state) {
+static void rejects_a_damaged_list_of_turns(void **state) {
     (void)state;
     char path[] = "/tmp/antigravity-turns-XXXXXX";
     const int fd = mkstemp(path);
@@ -350,7 +350,7 @@ static void a_damaged_list_of_turns_is_refused(void **state) {
     ag_session_destroy(restored);
 }
 
-static void without_memory_a_turn_does_not_begin(void **state) {
+static void begin_turn_fails_without_memory(void **state) {
     (void)state;
     failing_allocator f;
     ag_turns turns = {0};
@@ -374,7 +374,7 @@ static uint32_t count_asked(void *user, const ag_eviction_params *p, const ag_ev
     return ag_eviction_turns.count(user, p, v, n_keep);
 }
 
-static void nobody_is_asked_where_all_fits(void **state) {
+static void does_not_call_the_policy_below_the_budget(void **state) {
     (void)state;
     ag_error err;
     ag_model *windowed; /* most layers see 24 tokens */
@@ -401,17 +401,17 @@ static void nobody_is_asked_where_all_fits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_leave_up_to_the_next_turn),
-        cmocka_unit_test(where_nobody_spoke_of_turns_the_newest_stay),
-        cmocka_unit_test(the_newest_turn_leaves_piece_by_piece),
-        cmocka_unit_test(rows_of_the_turns_that_stay_are_as_they_were),
-        cmocka_unit_test(a_turn_longer_than_the_cache_loses_its_beginning),
-        cmocka_unit_test(going_back_takes_a_beginning_back),
-        cmocka_unit_test(fewer_tokens_can_be_protected_later),
-        cmocka_unit_test(forks_and_saved_sessions_know_the_turns),
-        cmocka_unit_test(a_damaged_list_of_turns_is_refused),
-        cmocka_unit_test(without_memory_a_turn_does_not_begin),
-        cmocka_unit_test(nobody_is_asked_where_all_fits),
+        cmocka_unit_test(evicts_up_to_the_next_turn),
+        cmocka_unit_test(keeps_newest_tokens_when_no_turns_are_marked),
+        cmocka_unit_test(evicts_the_newest_turn_piece_by_piece),
+        cmocka_unit_test(retained_turns_are_bit_identical),
+        cmocka_unit_test(turn_longer_than_the_cache_loses_its_start),
+        cmocka_unit_test(truncate_removes_turn_starts),
+        cmocka_unit_test(protects_fewer_tokens_later),
+        cmocka_unit_test(forks_and_saved_sessions_keep_turns),
+        cmocka_unit_test(rejects_a_damaged_list_of_turns),
+        cmocka_unit_test(begin_turn_fails_without_memory),
+        cmocka_unit_test(does_not_call_the_policy_below_the_budget),
     };
     return cmocka_run_group_tests(tests, load_one_model, unload_one_model);
 }
