@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a policy's from_keys() makes of one head alone. */
+/* Runs from_keys() of a policy on one head. */
 #ifndef AG_TESTS_SUPPORT_ASK_KEYS_H
 #define AG_TESTS_SUPPORT_ASK_KEYS_H
 
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* in: all but `more` and `work`, which are made here. Importance is final. */
+/* Computes final importance. in: all fields except `more` and `work`, which are allocated here. */
 static inline void ask_keys(const ag_eviction_policy *policy, const ag_eviction_params *p,
                             ag_eviction_inputs in) {
     const size_t n_work = policy->work_floats ? policy->work_floats(policy->user, in.dim) : 0;

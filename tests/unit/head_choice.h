@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layer's heads and what the definition of adaptive heads gives each: the safe share, then the
- * best scores one by one. */
+/* Reference for adaptive heads of a layer: the safe share of each head, then the best scores one
+ * by one. */
 #ifndef TEST_HEAD_CHOICE_H
 #define TEST_HEAD_CHOICE_H
 
@@ -47,7 +47,7 @@ static inline bool is_forced(const ag_eviction_view *v, uint32_t s) {
     return is_alive(v, s) && (s < v->n_protected || s + v->n_recent >= v->n_slots);
 }
 
-/* Slots of the head that come before slot s in its own order. */
+/* Returns how many slots of the head precede slot s in its order. */
 static inline uint32_t rank_in_head(const ag_eviction_view *v, uint32_t s) {
     uint32_t before = 0;
     for (uint32_t o = 0; o < v->n_slots; o++) {
@@ -60,8 +60,8 @@ static inline uint32_t rank_in_head(const ag_eviction_view *v, uint32_t s) {
     return before;
 }
 
-/* What the definition gives: forced slots and the best of each head up to its safe share, then the
- * best of the layer. */
+/* Compares with the reference: forced slots and the best of each head up to its safe share, then
+ * the best of the layer. */
 static inline void expect_definition(layer *l, size_t total, uint32_t max) {
     uint32_t want[MOST_HEADS] = {0};
     size_t left = total;
@@ -90,7 +90,7 @@ static inline void expect_definition(layer *l, size_t total, uint32_t max) {
                 best_s = s;
             }
         }
-        if (best_h == MOST_HEADS) break; /* nobody has more */
+        if (best_h == MOST_HEADS) break; /* no head has more */
         taken[best_h][best_s] = true;
         want[best_h]++;
     }

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* A buffer that only counts how often it was destroyed, and has no host pointer. */
+/* A buffer without a host pointer that counts how often it is destroyed. */
 static int n_destroyed;
 static unsigned char device_bytes[64];
 
@@ -143,7 +143,7 @@ static void huge_sizes_fail_with_nomem(void **state) {
         ag_buffer *buf = (ag_buffer *)&usage;
         assert_int_equal(ag_shared_buffer_create(SIZE_MAX - 5, usage, NULL, &buf, NULL), AG_NOMEM);
         assert_null(buf);
-        if (usage == AG_USAGE_SCRATCH) continue; /* the sanitizers' malloc would stop the program */
+        if (usage == AG_USAGE_SCRATCH) continue; /* the sanitizers' malloc would abort */
         assert_int_equal(ag_shared_buffer_create(SIZE_MAX / 2, usage, NULL, &buf, NULL), AG_NOMEM);
         assert_null(buf);
     }
@@ -159,7 +159,7 @@ static void discard_returns_pages_to_the_system(void **state) {
     unsigned char *p = ag_buffer_map(buf);
     memset(p, 7, n);
     ag_process_memory(&full);
-    /* Only whole pages inside the range: half a page at each end stays. */
+    /* Discards only full pages inside the range; half a page at each end stays. */
     size_t given = ag_buffer_discard(buf, page / 2, n - page);
     assert_int_equal(given, n - 2 * page);
     ag_process_memory(&after);

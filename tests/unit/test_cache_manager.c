@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session whose cache is managed: budgets, what stays, what is reported, and that nothing changes
- * where nothing leaves. The model is random, small and trained for 512 positions. */
+/* Sessions with a managed cache: budgets, retained slots, reports, and equal results below the
+ * budget. The model is random, small and trained for 512 positions. */
 #include "cache/kv_cache.h"
 #include "support/one_model.h"
 #include "support/stride.h"
@@ -66,7 +66,8 @@ static bool same_slots(ag_session *a, ag_session *b) {
     return true;
 }
 
-/* The prefix, the newest, ascending positions, none too far from the token consumed last. */
+/* Checks that the prefix and the newest slots stay, positions ascend, and none is too far from
+ * the last token. */
 static void check_invariants(ag_session *s) {
     uint32_t next = ag_session_position(s);
     for (uint32_t l = 0; l < LAYERS; l++) {
@@ -181,8 +182,8 @@ static void slots_do_not_depend_on_the_prefill_chunk(void **state) {
     }
 }
 
-/* In pieces of any size, with chunks that pieces cut, and of a fork that goes on with a cut chunk.
- */
+/* Prompts in pieces of any size, which may end inside chunks, and a fork that continues inside a
+ * chunk. */
 static void compactor_slots_do_not_depend_on_prompt_chunks(void **state) {
     (void)state;
     enum { PROMPT = 490 };
@@ -226,7 +227,8 @@ static void policies_keep_different_slots(void **state) {
         s[i] = session_of(&p);
         prefill(s[i], 0, 400);
     }
-    /* sliding, streaming and, of one text, turns, given one budget, are one rule */
+    /* sliding, streaming and, for a single text, turns are the same rule if their budgets are
+     * equal. */
     assert_true(same_slots(s[0], s[1]) && same_slots(s[0], s[2]));
     for (size_t i = 2; i < N; i++) {
         for (size_t j = i + 1; j < N; j++) assert_false(same_slots(s[i], s[j]));
@@ -251,7 +253,7 @@ static void tova_keeps_the_same_slots_in_all_heads(void **state) {
     ag_session_destroy(s);
 }
 
-/* The prompt's slots outlast the tokens that follow it. */
+/* Slots of the prompt outlast the tokens after it. */
 static void snapkv_keeps_the_prompt_while_decoding(void **state) {
     (void)state;
     ag_session_params p = params_of("snapkv");
@@ -263,7 +265,7 @@ static void snapkv_keeps_the_prompt_while_decoding(void **state) {
         uint32_t n = ag_kv_cache_n_slots(ag_session_kv_cache(s), 1, h), prompt = 0;
         while (prompt < n && position(s, 1, h, prompt) < 200) prompt++;
         assert_true(prompt >= BUDGET - 8);
-        /* what the window asked with is first among it */
+        /* the tokens of the query window are among them */
         for (uint32_t i = 1; i <= 8; i++) {
             assert_int_equal(position(s, 1, h, prompt - i), 200 - i);
         }
@@ -351,13 +353,13 @@ static void accepts_budgets_in_tokens_bytes_and_ratios(void **state) {
     prefill(s, 0, 400);
     assert_true(ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s)) <= 2 * block);
     ag_session_destroy(s);
-    p.eviction.budget_ratio = 0.25f; /* the smaller of two counts */
+    p.eviction.budget_ratio = 0.25f; /* the smaller of the two applies */
     s = session_of(&p);
     assert_int_equal(ag_session_kv_budget(s), 128);
     ag_session_destroy(s);
     p.eviction.budget_bytes = 0;
     p.eviction.budget_ratio = 0;
-    s = session_of(&p); /* 1024 do not fit 512 slots */
+    s = session_of(&p); /* the default of 1024 does not fit 512 slots */
     assert_int_equal(ag_session_kv_budget(s), 511 - SLACK);
     ag_session_destroy(s);
     p = params_of("sliding");
@@ -420,7 +422,7 @@ static void rejects_a_whole_prefill_that_does_not_fit(void **state) {
     ag_session_destroy(s);
     p.eviction.prefill = AG_KV_PREFILL_AUTO;
     p.eviction.policy = ag_eviction_policy_find("snapkv");
-    s = session_of(&p); /* as a whole while it fits, in pieces where it does not */
+    s = session_of(&p); /* in one piece if it fits, else in pieces */
     assert_int_equal(ag_session_prefill(s, ids, 600, NULL, NULL, &err), AG_OK);
     assert_true(ag_session_evictions(s)->n_evictions > 1);
     ag_session_destroy(s);
@@ -432,7 +434,7 @@ typedef struct calls {
     size_t checks, budgets, selects;
 } calls;
 
-/* What the policy's own parameters are. */
+/* Parameters of the custom policy. */
 typedef struct every_other_params {
     uint32_t budget;
 } every_other_params;
@@ -450,7 +452,7 @@ static uint32_t budget_every_other(void *user, const ag_eviction_params *p) {
     return ((const every_other_params *)p->policy_params)->budget;
 }
 
-/* Every other slot stays, the newest ones first. */
+/* Keeps every other slot, the newest first. */
 static void select_every_other(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
                                uint32_t n_keep, uint32_t *keep) {
     (void)p;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policy compactor against its rule written down in double: importance from given sums, and the
- * sums themselves from a pass. */
+/* The policy compactor against its rule in double: importance from given sums, and the sums from
+ * a pass. */
 #include "cache/cache_manager.h"
 #include "cache/eviction/chunk_scores.h"
 #include "cache/eviction/policies.h"
@@ -22,7 +22,8 @@ static float noise(void) { return (float)rand() / (float)RAND_MAX * 2 - 1; }
 
 /* ---- importance ---- */
 
-/* l_i = x_i G^-1 x_i^T by elimination, with rows x of the sketched, centred keys [n][DIM]. */
+/* Computes l_i = x_i G^-1 x_i^T by elimination, with rows x of the projected, centred keys
+ * [n][DIM]. */
 static void leverage(const float *keys, size_t n, const float *sketch, double *out) {
     static double x[MOST][SKETCH], g[SKETCH][2 * SKETCH];
     double mean[DIM] = {0};
@@ -42,7 +43,7 @@ static void leverage(const float *keys, size_t n, const float *sketch, double *o
             g[a][SKETCH + b] = a == b;
         }
     }
-    for (size_t c = 0; c < SKETCH; c++) { /* positive definite: no pivot is looked for */
+    for (size_t c = 0; c < SKETCH; c++) { /* positive definite: needs no pivoting */
         const double pivot = g[c][c];
         for (size_t b = 0; b < 2 * SKETCH; b++) g[c][b] /= pivot;
         for (size_t a = 0; a < SKETCH; a++) {
@@ -65,7 +66,7 @@ static void normalise(double *x, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] = (x[i] - mean) / sqrt(squares / (double)(n - 1));
 }
 
-/* Of component d, as a rule: some lie far from 0, as those of real keys do. Steep: they differ so
+/* Returns the mean of component d: some are far from 0, as in real keys. Steep: they differ so
  * much that the Gram matrix is badly conditioned. */
 static float component(size_t i, bool steep) {
     if (steep) return noise() * expf(3 - (float)(i % DIM) / 6);
@@ -135,7 +136,7 @@ static void computes_importance_by_the_rule(void **state) {
     check_importance(true, 1e-2);
 }
 
-/* Tokens of no chunk rank by their leverage, as if their attention were the mean. */
+/* Tokens outside chunks rank by their leverage, as if their attention were the mean. */
 static void ranks_slots_outside_chunks_by_leverage(void **state) {
     (void)state;
     enum { N = 120 };
@@ -271,7 +272,7 @@ static void pass(run *r, uint32_t at, uint32_t n, uint32_t total) {
     for (int i = 0; i < 3; i++) ag_buffer_release(&owners[i]);
 }
 
-/* What the chunk of slot s pays to it, in double. */
+/* Computes the weight that the chunk of slot s gives to it, in double. */
 static double paid_to(size_t head, size_t s, size_t total, double scale) {
     if (s < FIRST || s >= total - LAST) return 0;
     const size_t first = FIRST + (s - FIRST) / 256 * 256;

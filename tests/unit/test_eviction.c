@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policies as pure functions: which slots stay, from what is known about them. */
+/* Policies as pure functions: which slots stay, given a view of them. */
 #include "cache/eviction/policies.h"
 #include "cache/eviction/select.h"
 #include "support/ask_keys.h"
@@ -64,7 +64,8 @@ static void finds_every_policy_by_name(void **state) {
     assert_null(ag_eviction_none.select);
 }
 
-/* Whatever the scores: the prefix, the newest, nothing expired, ascending, as many as asked. */
+/* With any scores: the prefix and the newest stay, none is expired, slots ascend, and their
+ * number is right. */
 static void policies_keep_prefix_and_newest_and_drop_expired(void **state) {
     (void)state;
     head *h = malloc(sizeof *h);
@@ -118,7 +119,7 @@ static void select_agrees_with_a_full_sort(void **state) {
         }
         ag_evict_select(&h->view, h->importance, 0, n_keep, h->keep);
         for (uint32_t s = 0; s < n; s++) {
-            uint32_t before = 0; /* slots that stay rather than s */
+            uint32_t before = 0; /* slots that precede s */
             for (uint32_t o = 0; o < n; o++) {
                 before += h->importance[o] > h->importance[s] ||
                           (h->importance[o] == h->importance[s] && o < s);
@@ -173,8 +174,7 @@ static void keydiff_keeps_keys_that_differ(void **state) {
             keys[s * DIM + i] = length * (s == 13 && i % 2 ? -1.0f : 1.0f + 0.01f * (float)(s % 3));
         }
     }
-    memset(keys + 5 * DIM, 0,
-           DIM * sizeof *keys); /* without a direction: neither like nor unlike */
+    memset(keys + 5 * DIM, 0, DIM * sizeof *keys); /* without a direction: the cosine is 0 */
     const ag_eviction_params p = ag_eviction_defaults();
     ask_keys(&ag_eviction_keydiff, &p,
              (ag_eviction_inputs){.n_slots = N,
@@ -192,7 +192,7 @@ static void snapkv_pools_with_zeros_beyond_the_ends(void **state) {
     (void)state;
     ag_eviction_params p = ag_eviction_defaults();
     p.snapkv_kernel = 3;
-    float values[6], x[] = {3, 0, 0, 6, 9, 9}; /* the last slot is the window's */
+    float values[6], x[] = {3, 0, 0, 6, 9, 9}; /* the last slot belongs to the window */
     ag_eviction_snapkv.normalise(NULL, &p, x, 6, 1, values);
     const float averages[] = {1, 1, 2, 5, 5};
     for (int i = 0; i < 5; i++) assert_true(x[i] == averages[i]);

@@ -20,7 +20,7 @@ static float float_of(uint32_t b) {
     return f;
 }
 
-/* The value by the definition of binary16; exact in double. */
+/* Returns the value by the definition of binary16; exact in double. */
 static double value_of_half(unsigned h) {
     int exponent = h >> 10 & 31, mantissa = h & 1023;
     double v = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
@@ -61,8 +61,8 @@ static void expect_half(float f, unsigned want) {
     }
 }
 
-/* Between each two neighbours: the middle goes to the even one, its neighbours to the nearer. The
- * neighbour of the largest half is 65536, which is where Inf begins. */
+/* Between two neighbours the middle rounds to the even one, its neighbours to the nearer. The
+ * neighbour of the largest half is 65536, where infinity begins. */
 static void rounds_floats_to_the_nearest_half(void **state) {
     (void)state;
     for (unsigned h = 0; h < 0x7c00; h++) {
@@ -97,7 +97,7 @@ static void rows_equal_single_values(void **state) {
     (void)state;
     enum { N = 1031 };
     float x[N], y[N];
-    unsigned char halves[2 * N + 1], *odd = halves + 1; /* files align nothing */
+    unsigned char halves[2 * N + 1], *odd = halves + 1; /* rows in files are not aligned */
     for (int i = 0; i < N; i++) x[i] = ldexpf((float)(i - 500), i % 40 - 30);
     ag_f32_to_f16_row(odd, x, N);
     ag_f16_to_f32_row(y, odd, N);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heads that share what their layer keeps: a session with such heads holds its budget, keeps the
- * slots of the definition and goes on as any other does. */
+/* Heads that share the slots of their layer: sessions hold their budget, keep the slots of the
+ * reference, and continue after forks and restores. */
 #include "cache/cache_manager_impl.h"
 #include "cache/eviction/policies.h"
 #include "cache/eviction/value_losses.h"
@@ -24,13 +24,13 @@ enum { N_SCORED = sizeof scored / sizeof *scored };
 
 /* ---- sessions ---- */
 
-/* Of the first head of each layer three quarters. */
+/* Three quarters for the first head of each layer. */
 static const float quarters[] = {0.75f, 0.25f, 0.75f, 0.25f, 0.75f, 0.25f};
 
 static ag_head_budget kind = AG_HEAD_BUDGET_ADAPTIVE;
 static size_t n_scored = N_SCORED;
 
-/* The first three of `scored` have attention. */
+/* The first three of `scored` use attention. */
 static int count_values(void **state) {
     (void)state;
     kind = AG_HEAD_BUDGET_VALUES;
@@ -90,7 +90,8 @@ static bool heads_differ(ag_session *s) {
     return differ;
 }
 
-/* The prefix and the newest of every head, the safe share, and no more than the layer may hold. */
+/* Checks that every head keeps its prefix, its newest slots and its safe share, and that the
+ * layer stays within its limit. */
 static void check_invariants(ag_session *s, size_t over) {
     const uint32_t next = ag_session_position(s);
     const ag_kv_cache *c = ag_session_kv_cache(s);
@@ -133,7 +134,7 @@ static void layers_hold_their_even_total(void **state) {
     }
 }
 
-/* All of a layer's keys as KeyDiff scores them, and what the definition keeps of them. */
+/* Computes KeyDiff scores of all keys of a layer and the slots that the reference keeps. */
 static void keydiff_keeps_the_slots_of_the_reference(void **state) {
     (void)state;
     enum { N = 118 };
@@ -178,7 +179,8 @@ static void keydiff_keeps_the_slots_of_the_reference(void **state) {
     ag_session_destroy(all);
 }
 
-/* How far the output of weights p moves if a slot leaves and the others take up its weight. */
+/* Returns how far the output of weights p moves if a slot is removed and the others take over
+ * its weight. */
 static float moved_without(const float *p, const float *values, size_t n, size_t slot) {
     double total = 0, square = 0;
     for (size_t s = 0; s < n; s++) total += (double)p[s];
@@ -214,7 +216,7 @@ static void forced_slots_count_no_values(void **state) {
     assert_true(nothing[0] == 0 && isinf(nothing[1]));
 }
 
-/* h2o, whose sums are there without an eviction, too. Half of what it keeps is what is newest. */
+/* h2o has sums without an eviction. Half of what it keeps is the newest slots. */
 static void counted_values_keep_the_slots_of_the_reference(void **state) {
     (void)state;
     enum { N = 118, STAY = 25 };
@@ -306,7 +308,7 @@ static void forks_and_restored_sessions_continue_alike(void **state) {
     }
 }
 
-/* It keeps the heads as it finds them, unevenly; and the other way round. */
+/* The fork keeps ragged heads, and the other way round. */
 static void fork_may_use_another_head_budget(void **state) {
     (void)state;
     const ag_session_params adaptive = params_of("keydiff");
@@ -352,7 +354,7 @@ static void truncates_and_resets_ragged_sessions(void **state) {
     }
 }
 
-/* Where a cache holds little more than the budget no head takes all of it. */
+/* In a cache that holds little more than the budget no head may take everything. */
 static void heads_stay_within_the_cache(void **state) {
     (void)state;
     for (size_t i = 0; i < N_SCORED; i++) {
@@ -369,7 +371,7 @@ static void heads_stay_within_the_cache(void **state) {
     }
 }
 
-/* Nor where the other holds so little that the layer is within its budget. */
+/* The same if the other head is so short that the layer is within its budget. */
 static void full_head_gives_up_slots_below_the_budget(void **state) {
     (void)state;
     ag_session_params p = params_of("keydiff");
@@ -406,7 +408,7 @@ static void decode_and_evict_allocate_nothing(void **state) {
     }
 }
 
-/* Blocks of 128 slots, and the pages behind them. */
+/* Memory follows the blocks of 128 slots, and their pages. */
 static void memory_follows_the_slots_of_each_head(void **state) {
     (void)state;
     ag_session_params p = params_of("keydiff");
@@ -465,7 +467,7 @@ static void layers_with_a_window_share_evenly(void **state) {
     ag_model_destroy(windows);
 }
 
-/* Any policy, also one without scores. */
+/* Works with any policy, also without scores. */
 static void heads_keep_their_given_shares(void **state) {
     (void)state;
     const char *const names[] = {"streaming", "sliding", "tova", "snapkv", "keydiff"};

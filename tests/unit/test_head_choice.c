@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many slots each of a layer's heads earns, by scores and by shares. */
+/* Allocation of a layer's slots to its heads, by scores and by shares. */
 #include "unit/head_choice.h"
 
 #include <math.h>
@@ -42,7 +42,7 @@ static void low_scoring_head_keeps_its_safe_share(void **state) {
     allocate(l, 2 * 52, MOST);
     assert_int_equal(l->n_keep[0], 10);
     assert_int_equal(l->n_keep[1], 94);
-    /* as many as always stay are not beside it */
+    /* the slots that always stay are part of the safe share */
     l->heads[0].n_recent = 9;
     allocate(l, 2 * 52, MOST);
     assert_int_equal(l->n_keep[0], 10);

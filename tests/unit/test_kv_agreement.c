@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_kv_agreement [TOKENS]
- * Tokens of a tale told greedily by the bundled model, 128 or up to 256: how long a smaller cache
- * tells the same, and how often it would go on as the full one does when led along its text. */
+/* Usage: test_kv_agreement [TOKENS].
+ *
+ * The bundled model generates a story greedily, 128 tokens or up to 256. Measures how long
+ * smaller caches generate the same, and how often they choose the same token when fed the
+ * reference text. */
 #include "programs/antigravity/haystack.h"
 
 #include <antigravity/antigravity.h>
@@ -26,8 +28,8 @@ static int load(void **state) {
     ag_error err;
     ag_tokenizer *tokenizer = NULL;
     ag_backend_params bp = {.n_threads = 1};
-    /* Products with Q4_0 weights round their inputs to eight bits, and so the least difference can
-     * become a larger one: F16 weights show what the cache does alone. */
+    /* Products with Q4_0 weights round their inputs to eight bits, which can magnify the
+     * smallest difference. F16 weights show the effect of the cache alone. */
     ag_model_params mp = {.weights = AG_F16};
     const char *dir = AG_SOURCE_DIR "/models/demo";
     ag_status st = ag_backend_create(&bp, &backend, &err);
@@ -72,7 +74,7 @@ static ag_session_params managed(const char *policy, uint32_t budget) {
     return p;
 }
 
-/* The document alone: the tale goes on. */
+/* The document alone: the story continues. */
 static ag_session *begin(const ag_session_params *p) {
     ag_session *s;
     ag_error err;
@@ -82,7 +84,7 @@ static ag_session *begin(const ag_session_params *p) {
     return s;
 }
 
-/* Tokens chosen by a session fed with its own choices. */
+/* Generates tokens by a session that is fed its own choices. */
 static void tell(const ag_session_params *p, int32_t *out) {
     ag_session *s = begin(p);
     ag_error err;
@@ -93,17 +95,16 @@ static void tell(const ag_session_params *p, int32_t *out) {
     ag_session_destroy(s);
 }
 
-/* A session led along `told`, and the tokens that it chooses. */
+/* A session that is fed `told`, and the tokens that it chooses. */
 typedef struct listener {
     const char *name;
     ag_session_params params;
     ag_session *session;
     int32_t said[MOST_TOLD];
-    int led, until; /* tokens of n_told that agree with the full cache; those before the first other
-                       one */
+    int led, until; /* agreeing tokens of n_told; tokens before the first difference */
 } listener;
 
-/* Steps of all listeners, each of which gets what it would get alone, read the weights once. */
+/* Steps of all listeners in one batch, with the results of single steps, read the weights once. */
 static void lead(listener *listeners, size_t n) {
     ag_step_item items[MOST_LISTENERS];
     ag_error err;
@@ -124,7 +125,7 @@ static void lead(listener *listeners, size_t n) {
     for (size_t i = 0; i < n; i++) ag_session_destroy(listeners[i].session);
 }
 
-/* Up to its first other token a listener says `told` when it is alone, too. */
+/* Up to its first difference a listener alone also generates `told`. */
 static void compare(listener *listeners, size_t n) {
     lead(listeners, n);
     for (size_t i = 0; i < n; i++) {
@@ -136,7 +137,7 @@ static void compare(listener *listeners, size_t n) {
     }
 }
 
-/* Alone it says the same, and then another token. */
+/* Alone it generates the same tokens, then a different one. */
 static void says_the_same_alone(const listener *l) {
     int32_t said[MOST_TOLD];
     tell(&l->params, said);
@@ -179,7 +180,7 @@ static void larger_budgets_agree_longer(void **state) {
     }
 }
 
-/* Records the tokens of the full cache, which both tests compare with. */
+/* Records the tokens of the full cache for both tests. */
 static int load_and_tell(void **state) {
     if (load(state)) return -1;
     const ag_session_params full = types(AG_F32, AG_F32);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What attention gives when slots have left, against what it gives with all of them, on constructed
- * keys and values: the error falls as the budget grows, and sinks must not leave. */
+/* Attention after evictions against attention over all slots, on constructed keys and values.
+ * The error falls as the budget grows, and grows without attention sinks. */
 #include "cache/eviction/policies.h"
 #include "cache/kv_cache.h"
 #include "core/backend_ops.h"
@@ -14,7 +14,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-/* The last WINDOW queries choose what stays; those that are compared come after them. */
+/* The last WINDOW queries select slots; later queries are compared. */
 enum { N = 400, HEADS = 2, GROUP = 2, DIM = 64, WINDOW = 32, N_ASKED = 32, N_SINKS = 4 };
 enum { QUERIES = HEADS * GROUP * DIM, KEYS = HEADS * DIM };
 
@@ -34,7 +34,7 @@ static int unload(void **state) {
 
 static float noise(void) { return (float)rand() / (float)RAND_MAX * 2 - 1; }
 
-/* Every query head looks for a few subjects, always the same ones: slots 7 i + 5 of its KV head. */
+/* Every query head looks for a few subjects, always the same: slots 7 i + 5 of its KV head. */
 static void construct(void) {
     srand(17);
     for (size_t i = 0; i < N * KEYS; i++) k[i] = noise();
@@ -52,7 +52,7 @@ static void construct(void) {
     }
 }
 
-/* Attention that finds nothing goes to the first tokens, whose values say nothing. */
+/* Attention without a match goes to the first tokens, whose values are noise. */
 static void construct_sinks(void) {
     construct();
     for (size_t r = 0; r < WINDOW + N_ASKED; r++) {
@@ -94,7 +94,7 @@ static ag_kv_cache *fill_cache(void) {
     return c;
 }
 
-/* Rows [row0, row0 + n) of q; scores [HEADS][N] may be NULL. All queries see all slots. */
+/* Computes rows [row0, row0 + n) of q; scores [HEADS][N] may be NULL. All queries see all slots. */
 static void attend(ag_kv_cache *c, size_t row0, size_t n, float *scores, float *out) {
     ag_buffer *owners[2];
     uint32_t positions[WINDOW + N_ASKED];
@@ -117,7 +117,7 @@ static void evict(ag_kv_cache *c, const ag_eviction_policy *policy, uint32_t n_p
     static uint32_t positions[N], work[N], keep[N];
     static float scores[HEADS * N], values[N], keys[N * DIM], head_v[N * DIM], sums[N];
     ag_eviction_params p = ag_eviction_defaults();
-    p.snapkv_kernel = 1; /* neighbours have nothing to do with each other here */
+    p.snapkv_kernel = 1; /* neighbours are unrelated here */
     memset(scores, 0, sizeof scores);
     size_t first = policy->importance == AG_IMPORTANCE_NEWEST ? WINDOW - 1 : 0;
     attend(c, first, WINDOW - first, scores, NULL);
@@ -152,7 +152,7 @@ static void evict(ag_kv_cache *c, const ag_eviction_policy *policy, uint32_t n_p
     }
 }
 
-/* Of what the last queries get, relative to what they would get from all slots. */
+/* Returns the error of the last queries, relative to attention over all slots. */
 static double error_of(const char *policy, uint32_t n_protected, uint32_t budget) {
     static float want[N_ASKED * QUERIES], have[N_ASKED * QUERIES];
     ag_kv_cache *c = fill_cache();
@@ -184,7 +184,7 @@ static void error_falls_as_the_budget_grows(void **state) {
     }
 }
 
-/* The window's queries look for what those after it look for. */
+/* The queries of the window look for the same slots as the later ones. */
 static void attention_finds_the_needed_slots(void **state) {
     (void)state;
     construct();
@@ -193,7 +193,7 @@ static void attention_finds_the_needed_slots(void **state) {
     assert_true(error_of("h2o", N_SINKS, N / 4) < blind);
 }
 
-/* Without its sinks attention must go somewhere, and what it finds there drowns the rest. */
+/* Without sinks their attention goes to other slots, whose values distort the output. */
 static void error_grows_without_attention_sinks(void **state) {
     (void)state;
     construct_sinks();

@@ -43,7 +43,7 @@ static ag_kv_cache *make_cache(ag_dtype k, ag_dtype v) {
     return c;
 }
 
-/* Every value tells where it belongs. */
+/* Returns a value that identifies its position, layer, head and dimension. */
 static float value_of(uint32_t layer, uint32_t head, uint32_t position, uint32_t i, bool is_v) {
     return sinf((float)(position * 97 + head * 31 + layer * 13 + i + 7 * is_v));
 }
@@ -138,7 +138,7 @@ static void returns_emptied_blocks_to_the_system(void **state) {
     assert_int_equal(ag_kv_cache_prune_prefix(c, 1, NULL), AG_OK);
     assert_int_equal(ag_kv_cache_memory_usage_bytes(c), one);
     check_all(c, 1, 128, 0);
-    /* A block that was given back is as good as new. */
+    /* A reused block behaves like a new one. */
     assert_int_equal(append(c, 129, 128, NULL), AG_OK);
     check_all(c, 1, 256, 0);
     ag_kv_params p = params_of(AG_F32, AG_F32);
@@ -170,7 +170,7 @@ static void rejects_appends_that_do_not_fit(void **state) {
     assert_non_null(strstr(err.msg, "299 of 300"));
     assert_int_equal(ag_kv_cache_reserve(c, 2, &err), AG_LIMIT);
     assert_int_equal(ag_kv_cache_reserve(c, 1, &err), AG_OK);
-    assert_int_equal(append(c, 298, 1, &err), AG_INVALID); /* a position that is there already */
+    assert_int_equal(append(c, 298, 1, &err), AG_INVALID); /* already cached */
     assert_int_equal(ag_kv_cache_prune_prefix(c, 300, &err), AG_INVALID);
     check_all(c, 0, 299, 0.0005f);
     ag_kv_cache_destroy(c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compaction, the memory it gives back, and the protected prefix past the trained length. */
+/* Compaction, the memory it returns, and the protected prefix past the trained length. */
 #include "cache/kv_cache.h"
 #include "core/hadamard.h"
 
@@ -50,7 +50,7 @@ static float value_of(uint32_t layer, uint32_t head, uint32_t position, uint32_t
     return sinf((float)(position * 97 + head * 31 + layer * 13 + i));
 }
 
-/* Tokens first..first+n of all layers; V is K's negative. Unrotated copies are taken. */
+/* Appends tokens first..first+n to all layers; V is -K. Takes unrotated copies. */
 static void append(ag_kv_cache *c, uint32_t first, uint32_t n) {
     const ag_kv_params *p = ag_kv_cache_params(c);
     ag_buffer *owners[2];
@@ -119,7 +119,7 @@ static void compacts_each_head_in_every_type(void **state) {
                 }
             }
         }
-        /* Heads of different lengths go on growing. */
+        /* Heads of different lengths continue to grow. */
         append(c, 507, 40);
         for (uint32_t h = 0; h < HEADS; h++) {
             uint32_t n = ag_kv_cache_n_slots(c, 1, h);
@@ -182,7 +182,7 @@ static void returns_pages_of_evicted_slots_to_the_system(void **state) {
 
 /* ---- huge pages ---- */
 
-/* Whether blocks of the cache lie between two addresses. */
+/* Returns whether blocks of the cache are between two addresses. */
 static bool has_blocks_in(ag_kv_cache *c, uintptr_t begin, uintptr_t end) {
     for (uint32_t l = 0; l < ag_kv_cache_params(c)->n_layers; l++) {
         ag_kv_view kv;
@@ -198,8 +198,8 @@ static bool has_blocks_in(ag_kv_cache *c, uintptr_t begin, uintptr_t end) {
     return false;
 }
 
-/* In the mappings that blocks of the cache lie in, or in all if there is none: the system makes
- * others when it likes. */
+/* Sums a field over the mappings that hold blocks of the cache, or over all if there are none:
+ * the system may split mappings. */
 static size_t huge_pages_of(ag_kv_cache *c) {
     char line[256];
     size_t begin, end, kb, sum = 0;
@@ -213,7 +213,7 @@ static size_t huge_pages_of(ag_kv_cache *c) {
     return sum * 1024;
 }
 
-/* Whether this system makes a huge page of small ones when asked. */
+/* Returns whether this system collapses small pages into a huge one. */
 static bool collapses(void) {
     enum { SIZE = 2 << 20, COLLAPSE = 25 };
     bool made = false;
@@ -243,11 +243,11 @@ static void promotes_full_blocks_to_huge_pages(void **state) {
                             .max_slots = 4096,
                             .k_type = AG_F16,
                             .v_type = AG_F16};
-    enum { LEAST = 12 << 20 }; /* of 8.5 MiB in each layer, whose ends lie in small pages */
+    enum { LEAST = 12 << 20 }; /* of 8.5 MiB in each layer, whose ends are in small pages */
     ag_kv_cache *c = make_cache(p);
     append(c, 0, 4096);
     ag_kv_cache_clear(c);
-    append(c, 0, 384); /* 1.5 MiB: they fill no huge page, wherever it begins */
+    append(c, 0, 384); /* 1.5 MiB: no full huge page, wherever it begins */
     assert_int_equal(huge_pages_of(c), 0);
     append(c, 384, 3712);
     assert_true(huge_pages_of(c) >= LEAST);
@@ -294,7 +294,7 @@ static void check_turned(ag_kv_cache *c, uint32_t by, float tolerance) {
     }
 }
 
-/* However often it is turned: always from the copy. */
+/* Repeated rotations always begin from the copy. */
 static void rerotates_the_prefix_to_the_trained_distance(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
@@ -314,7 +314,7 @@ static void rerotates_the_prefix_to_the_trained_distance(void **state) {
             assert_int_equal(ag_kv_cache_rerotate(c, rope, newest, 100, NULL), AG_OK);
             if (!p.hadamard) check_turned(c, newest - 99, tolerance[t / 2]);
         }
-        if (p.hadamard) { /* the rows that were appended here are not */
+        if (p.hadamard) { /* the rows appended here are not rotated */
             float k[DIM], want[DIM];
             assert_int_equal(ag_kv_cache_rerotate(c, rope, 5000, 100, NULL), AG_OK);
             assert_int_equal(ag_kv_cache_read(c, 1, 1, 2, k, NULL, NULL), AG_OK);

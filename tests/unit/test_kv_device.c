@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache in memory that the host does not see holds what one in the host's memory holds, and
- * gives its memory back. */
+/* A cache in memory that the host does not see holds the same as one in host memory, and returns
+ * its memory. */
 #include "cache/kv_cache.h"
 #include "cache/saved_state.h"
 #include "core/backend_ops.h"
@@ -88,7 +88,7 @@ static void append(rig *r, uint32_t first, uint32_t n) {
     free(values);
 }
 
-/* The positions as kernels see them: the cache may know them by heart. */
+/* Reads the positions in the blocks; the cache may use its host copy instead. */
 static void expect_positions_in_memory(ag_kv_cache *c, uint32_t layer, uint32_t head,
                                        const uint32_t *want, uint32_t n) {
     ag_kv_view view;
@@ -172,7 +172,7 @@ static void device_memory_follows_the_slots(void **state) {
     const size_t capacity = ag_kv_cache_capacity_bytes(r.cache[1]);
     assert_int_equal(in_use(&r), 0);
     append(&r, 0, 1);
-    const size_t row = in_use(&r); /* a block of every head */
+    const size_t row = in_use(&r); /* one block of every head */
     assert_int_equal(row, capacity / ag_kv_blocks_for(SLOTS));
     append(&r, 1, SLOTS - 1);
     assert_int_equal(in_use(&r), capacity);
@@ -187,7 +187,7 @@ static void device_memory_follows_the_slots(void **state) {
         assert_true(in_use(&r) < before);
     }
     expect_equal(&r);
-    /* With the next block that a head needs, what was kept until then. */
+    /* The next block of a head triggers the release of free blocks. */
     append(&r, SLOTS, 128);
     assert_true(in_use(&r) <= 3 * row);
     expect_equal(&r);
@@ -260,7 +260,7 @@ static void saved_bytes_do_not_depend_on_the_memory(void **state) {
     drop(&r);
 }
 
-/* usage: test_kv_device [BACKEND] */
+/* Usage: test_kv_device [BACKEND]. */
 int main(int argc, char **argv) {
     device_backend = argc > 1 ? argv[1] : NULL;
     ag_backend *be = open_backend(device_backend, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers of different numbers and sizes of heads in one cache hold what each would hold in a cache
+/* Layers with different numbers and sizes of heads in one cache hold what each holds in a cache
  * of its own. */
 #include "cache/kv_cache.h"
 #include "cache/saved_state.h"
@@ -25,7 +25,7 @@ static const ag_kv_layer layers[LAYERS] = {
     {.n_kv_heads = 2, .head_dim = 64},
 };
 
-/* The fourth turns half of each head, the last does not turn. */
+/* The fourth layer rotates half of each head, the last none. */
 static float slow[MOST_DIM / 2], fast[MOST_DIM / 2];
 static const ag_rope_table rope[LAYERS] = {
     {slow, 64, 1}, {fast, 64, 1.5f}, {slow, 32, 1}, {fast, MOST_DIM / 2, 1.25f}, {NULL, 0, 1}};
@@ -36,7 +36,8 @@ typedef struct rig {
 } rig;
 
 static ag_backend *backend;
-static uint32_t apart = 1; /* slots that are read: of a device each is read by a call of its own */
+static uint32_t apart =
+    1; /* step between slots that are read; on a device each needs a call of its own */
 
 static rig make(ag_dtype k, ag_dtype v, bool hadamard) {
     rig r;
@@ -241,7 +242,7 @@ static void rejects_invalid_layers_by_number(void **state) {
     assert_int_equal(ag_kv_cache_plan_bytes(&p), 0);
 }
 
-/* usage: test_kv_layers [BACKEND [APART]] */
+/* Usage: test_kv_layers [BACKEND [STEP]]. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mixed_layers_equal_single_layers),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Caches that share the pool of their backend: what they hold, and the memory behind it. On the
- * host, in memory that it does not see, and on a device. */
+/* Caches that share the pool of their backend: their contents and their memory. On the host, in
+ * memory that the host does not see, and on a device. */
 #include "cache/kv_cache.h"
 
 #include <antigravity/process.h>
@@ -29,7 +29,7 @@
 #endif
 #endif
 #ifndef SANITIZED
-#define SANITIZED 0 /* 1: what is freed stays resident for a while */
+#define SANITIZED 0 /* 1: freed memory stays resident for a while */
 #endif
 
 static ag_backend *backend;
@@ -50,7 +50,7 @@ static ag_kv_cache *make(const ag_kv_params *p) {
     return c;
 }
 
-/* A key's values are `mark` and where it belongs, a value's the same below 0. */
+/* Values of a key identify `mark` and location; values of a value are their negatives. */
 static float mark_of(uint32_t mark, uint32_t position, uint32_t head) {
     return (float)(mark % 512 * 16384 + position * 8 + head % 8);
 }
@@ -84,7 +84,7 @@ static void append(ag_kv_cache *c, uint32_t first, uint32_t n, uint32_t mark) {
     free(positions);
 }
 
-/* The blocks of caches, each once, and the buffers that they lie in. */
+/* Blocks of all caches, each once, and the buffers that hold them. */
 typedef struct survey {
     ag_kv_block blocks[4096];
     ag_buffer *buffers[AG_KV_BUFFERS];
@@ -140,7 +140,7 @@ static size_t block_bytes_of(const ag_kv_cache *c) {
 
 enum { LAYERS = 3, HEADS = 4, TOKENS = 2048 };
 
-/* Every head of every layer keeps another number of slots. */
+/* Evicts so that every head of every layer holds another number of slots. */
 static void evict_raggedly(ag_kv_cache *c) {
     const size_t bytes = block_bytes_of(c);
     uint32_t keep[TOKENS];
@@ -152,7 +152,7 @@ static void evict_raggedly(ag_kv_cache *c) {
         assert_int_equal(ag_kv_cache_compact(c, i / HEADS, i % HEADS, keep, n, NULL), AG_OK);
         blocks -= TOKENS / AG_KV_BLOCK - ag_kv_blocks_for(n);
         slots += n;
-        /* At once, not when the last head has been compacted. */
+        /* Memory returns at once, not after the last head has been compacted. */
         assert_int_equal(ag_kv_cache_memory_usage_bytes(c), blocks * bytes);
         assert_int_equal(ag_memory_bytes_in_use(memory), blocks * bytes);
     }
@@ -167,7 +167,7 @@ static void evict_raggedly(ag_kv_cache *c) {
 
 static void resident_memory_follows_head_lengths(void **state) {
     (void)state;
-    if (device) skip(); /* returns_device_memory_when_a_head_shrinks has it */
+    if (device) skip(); /* see returns_device_memory_when_a_head_shrinks */
     const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
     for (size_t t = 0; t < 4; t++) {
         const ag_kv_params p = {.n_layers = LAYERS,
@@ -184,7 +184,7 @@ static void resident_memory_follows_head_lengths(void **state) {
     }
 }
 
-/* A device gives back slabs, and moves blocks together for that: all but what is spare. */
+/* A device frees slabs and moves blocks together for that, except a reserve. */
 static void returns_device_memory_when_a_head_shrinks(void **state) {
     (void)state;
     const ag_kv_params p = {.n_layers = LAYERS,
@@ -200,7 +200,7 @@ static void returns_device_memory_when_a_head_shrinks(void **state) {
     assert_int_equal(ag_memory_bytes_in_use(memory), ag_kv_cache_capacity_bytes(c));
     uint32_t keep[TOKENS];
     for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
-        const uint32_t n = 5 + i * 100; /* of the first head next to nothing */
+        const uint32_t n = 5 + i * 100; /* almost nothing of the first head */
         for (uint32_t s = 0; s < n; s++) keep[s] = TOKENS - n + s;
         assert_int_equal(ag_kv_cache_compact(c, i / HEADS, i % HEADS, keep, n, NULL), AG_OK);
         const size_t live = ag_kv_cache_memory_usage_bytes(c) / bytes;
@@ -279,7 +279,7 @@ static void roll_back(sequence *s) {
     }
 }
 
-/* Some slots of each head: of a device each is read by a call of its own. */
+/* Reads some slots of each head; on a device each needs a call of its own. */
 static void expect_slots(const sequence *s, uint32_t most_apart) {
     for (uint32_t i = 0; i < LAYERS * HEADS; i++) {
         const uint32_t l = i / HEADS, h = i % HEADS;
@@ -352,7 +352,7 @@ typedef struct session {
     uint32_t n;
 } session;
 
-/* Resident bytes for each live one, and on a device those that are taken. */
+/* Returns resident bytes for each live one; on a device allocated bytes. */
 static double share_of(const session *s) {
     survey *all = calloc(1, sizeof *all);
     assert_non_null(all);
@@ -366,7 +366,7 @@ static double share_of(const session *s) {
     return ratio;
 }
 
-/* A session begins with a prompt and goes on while others begin, end and go on. */
+/* A session begins with a prompt and continues while others begin, continue and end. */
 static void live_and_die(ag_dtype type, uint32_t n_sessions) {
     const ag_kv_params p = {.n_layers = 1,
                             .n_kv_heads = 2,
@@ -392,7 +392,7 @@ static void live_and_die(ag_dtype type, uint32_t n_sessions) {
         if (i % 100 == 99 && share_of(s) > most) most = share_of(s);
     }
     print_message("at most %.3f bytes resident for a live one\n", most);
-    assert_true(most > 0.9 && most < 1.1); /* the last pages of a head may not be there yet */
+    assert_true(most > 0.9 && most < 1.1); /* the last pages of a head may not be resident yet */
     for (size_t i = 0; i < AT_ONCE; i++) ag_kv_cache_destroy(s[i].cache);
     assert_int_equal(ag_memory_bytes_in_use(memory), 0);
 }
@@ -405,7 +405,7 @@ static void sessions_leave_no_holes(void **state) {
     live_and_die(AG_Q4_0, sessions);
 }
 
-/* Bytes of a device's slabs, those included that are about to be made. */
+/* Returns the bytes of a device's slabs, with those about to be made. */
 static const ag_memory_ops *ops_of_memory;
 static size_t most_in_slabs;
 
@@ -419,8 +419,8 @@ static ag_status alloc_watched(ag_memory *mem, size_t bytes, ag_usage usage, ag_
     return ops_of_memory->alloc(mem, bytes, usage, out, err);
 }
 
-/* Short ones of the same length take what their slots take and 5 %, while they come and are there;
- * half of them gone, what the others take. */
+/* Short sessions of equal length take the memory of their slots plus 5 %. After half of them
+ * have ended, the others take theirs. */
 static void short_sessions_take_memory_for_their_slots(void **state) {
     (void)state;
     enum { N = 24, ROWS = 3 };
@@ -480,7 +480,7 @@ static void expect_tokens(ag_kv_cache *c, uint32_t n, uint32_t mark) {
     }
 }
 
-/* Where there may be no other slab, growing means to copy one; giving back may as well. */
+/* With the maximum number of slabs, growing copies a slab; shrinking may too. */
 static void keeps_blocks_that_cannot_move(void **state) {
     (void)state;
     enum { N = AG_KV_BUFFERS };
@@ -505,7 +505,7 @@ static void keeps_blocks_that_cannot_move(void **state) {
     append(c[3], 100, 60, 3);
     assert_int_equal(pool->n_arenas, N);
     expect_tokens(c[3], 160, 3);
-    /* One block of each head leaves where there are two: a slab is half empty. */
+    /* Removes one of two blocks of each head: a slab is half empty. */
     for (uint32_t i = 4; i < N; i++) append(c[i], 100, 60, i);
     backend->ops = &failing;
     for (uint32_t i = 0; i < N; i++) assert_int_equal(ag_kv_cache_truncate(c[i], 90, NULL), AG_OK);
@@ -522,7 +522,7 @@ static void keeps_blocks_that_cannot_move(void **state) {
     assert_int_equal(ag_memory_bytes_in_use(memory), 0);
 }
 
-/* What one cache of a pass is promised, another's promise does not take away. */
+/* Memory reserved for one cache of a pass must not be counted for another. */
 static void reserves_for_all_caches_of_a_pass(void **state) {
     (void)state;
     enum { N = 8 };
@@ -588,7 +588,7 @@ static int stop(void **state) {
     return 0;
 }
 
-/* usage: test_kv_pool [hidden|BACKEND [SESSIONS]] */
+/* Usage: test_kv_pool [hidden|BACKEND [SESSIONS]]. */
 int main(int argc, char **argv) {
     device = argc > 1 ? argv[1] : NULL;
     if (argc > 2) sessions = (uint32_t)strtoul(argv[2], NULL, 10);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* After an eviction a key keeps the rotation of its own position and the query that of its own:
- * attention over the kept slots is then what it is when all are rotated anew, in F32, by the same
- * distance. A query whose position is the cache's length sees another text. */
+/* After an eviction keys and queries keep the rotations of their own positions. Attention over
+ * the retained slots equals attention with all rotated again, in F32, by the same shift. A query
+ * at the cache's length as its position would see another text. */
 #include "cache/eviction/policies.h"
 #include "cache/kv_cache.h"
 #include "core/backend_ops.h"
@@ -101,7 +101,7 @@ static void evict(ag_kv_cache *c, const ag_eviction_policy *policy) {
     }
 }
 
-/* Softmax attention over keys and values of one head, [KEEP][DIM], in double. */
+/* Computes softmax attention over keys and values of one head, [KEEP][DIM], in double. */
 static void attend(const float *q, const float *k, const float *v, double *out) {
     double w[KEEP], highest = -INFINITY, sum = 0;
     for (int s = 0; s < KEEP; s++) {
@@ -145,10 +145,11 @@ static void measure(ag_backend *be, ag_dtype type, const ag_eviction_policy *pol
         }
         for (uint32_t g = 0; g < GROUP; g++) {
             float *x = plain + (h * GROUP + g) * DIM;
-            /* Looks for one token at its distance, so that a wrong distance finds another. */
+            /* The query looks for one token at its distance, so that a wrong distance finds
+             * another. */
             for (int i = 0; i < DIM; i++) x[i] = 12 * k[(TARGET + 40 * g) * DIM + i];
             rotate(x, -(double)QUERY);
-            /* All moved together, the query and every key: only distances count. */
+            /* Shifts the query and every key alike: only distances matter. */
             const double by = -271;
             float moved[DIM], shifted[KEEP * DIM];
             memcpy(moved, x, sizeof moved);
@@ -162,7 +163,7 @@ static void measure(ag_backend *be, ag_dtype type, const ag_eviction_policy *pol
     for (int i = 0; i < 2; i++) {
         memcpy(ag_tensor_f32(&q), plain, sizeof plain);
         for (int h = 0; h < HEADS * GROUP; h++) rotate(ag_tensor_f32(&q) + h * DIM, at[i]);
-        uint32_t sees = QUERY; /* the mask is not the mistake */
+        uint32_t sees = QUERY; /* excludes the mask as the cause */
         ag_attention_seq seq = {.n_rows = 1, .visible_until = &sees};
         ag_kv_cache_get_view(c, 0, &seq.kv);
         assert_int_equal(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a managed cache costs in quality, on the bundled model and a novel that it has never seen
- * (held_novel.txt of the shared data; skipped where that is absent). */
+/* Quality of managed caches, on the bundled model and a novel that it was not trained on
+ * (held_novel.txt of the shared data; skipped without it). */
 #include <antigravity/antigravity.h>
 
 #include <setjmp.h>
@@ -68,7 +68,7 @@ static ag_session_params params_of(const char *policy, uint32_t budget) {
 typedef struct score {
     float *logits; /* [WINDOW][n_vocab] of a full cache, or NULL */
     double nll[STREAM];
-    double divergence; /* from those, summed */
+    double divergence; /* summed divergence from those */
     const int32_t *ids;
     bool recording;
 } score;
@@ -113,8 +113,8 @@ static double mean(const double *x, size_t begin, size_t end) {
     return sum / (double)(end - begin);
 }
 
-/* Measured: 3.90 to 3.92 before, 3.60 to 3.61 after. Without the rule past the trained length it
- * climbs: 5.3 with plain sinks, 8.2 with keydiff. */
+/* Measured: 3.90 to 3.92 before, 3.60 to 3.61 after. Without rerotation past the trained length
+ * it rises: to 5.3 with plain sinks, to 8.2 with keydiff. */
 static void perplexity_holds_beyond_the_trained_length(void **state) {
     (void)state;
     score s = {.logits = NULL};
@@ -137,7 +137,8 @@ static void divergence_falls_as_the_budget_grows(void **state) {
     s.recording = false;
     stream(&full, WINDOW, &s);
     assert_true(s.divergence == 0);
-    for (size_t i = 2; ag_eviction_policy_at(i); i++) { /* sliding chooses as streaming does */
+    for (size_t i = 2; ag_eviction_policy_at(i);
+         i++) { /* sliding selects the same slots as streaming */
         double last = INFINITY;
         for (uint32_t budget = 128; budget <= 512; budget *= 4) {
             ag_session_params p = params_of(ag_eviction_policy_at(i)->name, budget);
@@ -154,7 +155,7 @@ static void divergence_falls_as_the_budget_grows(void **state) {
     free(s.logits);
 }
 
-/* Over all windows of the text, each on its own. */
+/* Runs over all windows of the text, each on its own. */
 static double mean_nll(const ag_session_params *p) {
     static score s;
     double sum = 0;
@@ -166,13 +167,13 @@ static double mean_nll(const ag_session_params *p) {
     return sum / N_WINDOWS;
 }
 
-/* One window alone tells little: its standard error is 0.6 % for Q4_0, that of the eight 0.2 %. */
+/* One window is too noisy: its standard error is 0.6 % for Q4_0, that of all eight 0.2 %. */
 static void quantised_caches_stay_within_error_bounds(void **state) {
     (void)state;
     const struct {
         ag_dtype k, v;
         ag_k_rotation rotation;
-        double least, most; /* rise of the perplexity in percent */
+        double least, most; /* bounds of the rise of perplexity, in percent */
     } cases[] = {{AG_F32, AG_F32, AG_K_ROTATION_AUTO, -0.01, 0.01},
                  {AG_F16, AG_F16, AG_K_ROTATION_ON, -0.02, 0.02},
                  {AG_Q8_0, AG_Q8_0, AG_K_ROTATION_AUTO, -0.05, 0.05},

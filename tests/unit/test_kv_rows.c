@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows into a cache and out of it by the kernels of every instruction set: to the bit what the
- * reference conversions give. */
+/* Rows stored and loaded by the kernels of every instruction set have the bits of the reference
+ * conversions. */
 #include "backend/cpu/features.h"
 #include "backend/cpu/kernels.h"
 #include "quant/quant.h"
@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 enum { MOST = 256, MOST_BYTES = 4 * MOST, GUARD = 64 };
-/* The table of each set of this machine; false past the end. */
+/* Sets *out to the i-th table of this machine; returns false past the end. */
 static bool table_at(size_t i, ag_cpu_kernels *table) {
     const uint32_t features = ag_cpu_features();
     for (unsigned isa = 0; isa < AG_CPU_ISA_COUNT; isa++) {
@@ -28,8 +28,8 @@ static bool table_at(size_t i, ag_cpu_kernels *table) {
 
 static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
 
-/* Kinds of rows: ordinary ones, of any size a float has, with ties between the largest, of values
- * that are halves of steps, and a few values among zeros. */
+/* Kinds of rows: ordinary, of any float magnitude, with ties for the largest, of multiples of
+ * half a step, and mostly zeros. */
 enum { KINDS = 6 };
 
 static float value_of(int kind, uint32_t *state, size_t i) {
@@ -81,7 +81,7 @@ static void stores_rows_like_the_reference(void **state) {
                     for (size_t c = 0; c < n; c++) x[c] = value_of(kind, &seed, c);
                     left += check_store(&k, types.v[t], x, n);
                 }
-                /* What is nothing special is not left to the reference. */
+                /* Ordinary rows must not fall back to the reference. */
                 if (kind != 2) assert_int_equal(left, 0);
             }
         }
@@ -130,7 +130,7 @@ static void loads_rows_like_the_reference(void **state) {
     ag_cpu_kernels k;
     unsigned char row[MOST_BYTES];
     for (size_t i = 0; table_at(i, &k); i++) {
-        for (uint32_t h = 0; h < 65536; h += 128) { /* every half there is */
+        for (uint32_t h = 0; h < 65536; h += 128) { /* all halves */
             uint16_t halves[128];
             for (uint32_t j = 0; j < 128; j++) halves[j] = (uint16_t)(h + j);
             check_load(&k, AG_F16, halves, 128);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache is saved and loaded while others end, in memory that the host does not see: its blocks
- * move between two parts of a file, and what is written and read is right all the same. */
+/* A cache is saved and loaded while other caches end, in memory that the host does not see. Its
+ * blocks move between two writes; written and read bytes must be right. */
 #include "cache/kv_cache.h"
 #include "cache/saved_state.h"
 #include "core/backend_ops.h"
@@ -53,7 +53,7 @@ static void end_others(void) {
     }
 }
 
-/* A file, of which the nth part makes the others end. */
+/* A file whose nth access ends the other caches. */
 typedef struct moving_file {
     uint8_t bytes[1 << 17];
     size_t n, at;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers with windows hold what their queries can see, in a bounded number of blocks, whatever the
- * policy, the type and the memory; they say how far a sequence can be rolled back. */
+/* Layers with windows hold what their queries see in a bounded number of blocks, with any
+ * policy, type and memory, and report how far a sequence can be truncated. */
 #include "cache/cache_manager.h"
 #include "cache/saved_state.h"
 #include "core/backend_ops.h"
@@ -21,16 +21,16 @@
 enum { HEADS = 2, DIM = 32, LAYERS = 2, SLOTS = 700, ROWS = 100, BUDGET = 150, TRAINED = 100000 };
 
 static ag_backend *backend;
-static uint32_t n_tokens = 5000; /* fewer where they take long */
-/* Some cases stand for their neighbours: each policy takes its turn of types and windows. On a
- * device each slot is read by a call of its own. */
+static uint32_t n_tokens = 5000; /* lower for slow cases */
+/* Samples the cases: each policy gets other types and windows. On a device each slot is read by
+ * a call of its own. */
 static bool some_cases;
 
 static const float inv_freq[DIM / 2] = {0};
 static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM, 1}, {inv_freq, DIM, 1}};
 static const ag_dtype types[] = {AG_F32, AG_F16, AG_Q8_0, AG_Q4_0};
 
-/* A sequence whose first layer has the window; `full`: and whose second has none. */
+/* A sequence whose first layer has the window. `full`: its second layer has none. */
 typedef struct sequence {
     ag_kv_layer layers[LAYERS];
     ag_kv_cache *cache;
@@ -67,7 +67,7 @@ static void end(sequence *s) {
 
 /* ---- steps ---- */
 
-/* A token's keys and values tell its position; exact in every type. */
+/* Returns keys and values that identify a token's position, exact in every type. */
 static float value_of(uint32_t position, size_t i) {
     return position >> (i % 16) & 1 ? 7.0f : i % 16 == 15 ? -8.0f : 0.0f;
 }
@@ -92,7 +92,7 @@ static ag_status attend(sequence *s, uint32_t layer, const ag_tensor *rows, ag_t
     return ag_attention(backend, out, rows, &seq, 1, &params);
 }
 
-/* What the slots of the first layer's last head have received, by position. */
+/* Reads the sums of the first layer's last head, by position. */
 static void read_sums(const sequence *s, float *by_position) {
     ag_score_sums *sums = ag_cache_manager_sums(s->manager);
     assert_int_equal(ag_score_sums_fetch(sums, 0, NULL), AG_OK);
@@ -103,7 +103,7 @@ static void read_sums(const sequence *s, float *by_position) {
     assert_int_equal(ag_score_sums_store(sums, 0, false, NULL), AG_OK);
 }
 
-static float *sums_before_after; /* NULL: nobody looks */
+static float *sums_before_after; /* NULL: not recorded */
 
 static void pass(sequence *s, uint32_t n, uint32_t n_left) {
     uint32_t positions[ROWS];
@@ -151,7 +151,7 @@ static uint32_t length(const sequence *s, uint32_t layer, uint32_t head) {
     return ag_kv_cache_n_slots(s->cache, layer, head);
 }
 
-/* The newest n positions are there, in the last n slots, and are what they were. */
+/* Checks that the last n slots hold the newest n positions and their values. */
 static void expect_newest(const sequence *s, uint32_t layer, uint32_t n) {
     if (n > s->position) n = s->position;
     for (uint32_t h = 0; h < HEADS; h++) {
@@ -179,7 +179,7 @@ static void expect_bounds(const sequence *s) {
     }
 }
 
-/* Steps of one token and prompts by turns, never longer than what a cache of SLOTS takes. */
+/* Alternates steps of one token and prompts, within SLOTS. */
 static uint32_t some_tokens(void) { return rand() % 3 ? 1 : 1 + (uint32_t)rand() % 300; }
 
 static const uint32_t windows[] = {1, 24, 127, 128, 129, 600, 1000};
@@ -209,7 +209,7 @@ static void layers_stay_within_their_windows(void **state) {
     }
 }
 
-/* In a layer whose window is above the budget. */
+/* A layer whose window is above the budget. */
 static void policy_selects_among_visible_slots(void **state) {
     (void)state;
     enum { WINDOW = 200, MOST = BUDGET + 64 };
@@ -222,7 +222,7 @@ static void policy_selects_among_visible_slots(void **state) {
             const uint64_t n = ag_cache_manager_stats(s.manager)->n_evictions;
             consume(&s, 1);
             assert_true(length(&s, 0, 0) <= MOST && length(&s, 1, 0) <= MOST);
-            for (uint32_t p = 0; p < 4; p++) /* sinks stay where there is no window */
+            for (uint32_t p = 0; p < 4; p++) /* sinks stay in layers without a window */
                 assert_int_equal(ag_kv_cache_position(s.cache, 1, 0, p), p);
             if (n == ag_cache_manager_stats(s.manager)->n_evictions) continue;
             const uint32_t first = ag_kv_cache_position(s.cache, 0, 1, 0);
@@ -231,7 +231,8 @@ static void policy_selects_among_visible_slots(void **state) {
             assert_true(first + WINDOW > s.position);
             if (newest) assert_int_equal(first, s.position - BUDGET);
         }
-        /* The last 64 can go, although the policy has taken some that they would see. */
+        /* The last 64 tokens can be truncated, even after the policy has removed slots that they
+         * see. */
         assert_int_equal(ag_kv_cache_truncate(s.cache, s.position - 64, NULL), AG_OK);
         end(&s);
     }
@@ -433,7 +434,7 @@ static void count_moved(void *user, uint32_t layer, uint32_t head, const uint32_
     ++*(size_t *)user;
 }
 
-/* A block that a fork holds as well must be copied first. */
+/* A block shared with a fork must be copied first. */
 static void score_sums_stay_with_slots_that_cannot_move(void **state) {
     (void)state;
     static const float values[HEADS * DIM];
@@ -527,7 +528,8 @@ static void rejects_a_damaged_window(void **state) {
     byte_stream st = {.bytes = malloc(1 << 20)};
     assert_int_equal(ag_kv_cache_save(s.cache, stream_put, &st, NULL), AG_OK);
     ag_kv_cache_clear(s.cache);
-    st.bytes[st.n - 3] = 0xff; /* the last layer's: positions up to 60,000 have left */
+    st.bytes[st.n - 3] =
+        0xff; /* of the last layer: claims that positions up to 60,000 have expired */
     assert_int_equal(ag_kv_cache_load(s.cache, n_slots, 600, "it", stream_get, &st, &err),
                      AG_FORMAT);
     assert_non_null(strstr(err.msg, "layer 1, window 24"));
@@ -535,7 +537,7 @@ static void rejects_a_damaged_window(void **state) {
     end(&s);
 }
 
-/* usage: test_kv_window [BACKEND [TOKENS [some]]] */
+/* Usage: test_kv_window [BACKEND [TOKENS [some]]]. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_stay_within_their_windows),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session under memory pressure, with the system's signals and the clock in the test's hand. */
+/* A session under memory pressure. The test controls the system's signals and the clock. */
 #include <antigravity/expert.h>
 
 #include <setjmp.h>
@@ -68,7 +68,7 @@ static ag_session *make(machine *m, const char *policy) {
     ag_session_params p = ag_session_defaults();
     ag_session *s;
     ag_error err;
-    /* The system counts pages for each thread and adds them up now and then: megabytes, please. */
+    /* The system counts pages per thread and sums them rarely, so the test measures megabytes. */
     p.k_type = p.v_type = AG_F32;
     p.eviction.policy = policy ? ag_eviction_policy_find(policy) : NULL;
     p.eviction.memory.threshold_bytes = 256 * (uint64_t)MB;
@@ -99,12 +99,12 @@ static void decode(ag_session *s) {
 static void pressure_evicts_at_once_and_returns_pages(void **state) {
     (void)state;
     for (size_t i = 0; ag_eviction_policy_at(i); i++) {
-        /* In place of none: no policy at all, which means keydiff. */
+        /* No policy instead of none, which means keydiff. */
         const char *name = i ? ag_eviction_policy_at(i)->name : NULL;
         machine m = {.now_ms = 50000, .available = 900 * (uint64_t)MB};
         ag_session *s = make(&m, name);
-        /* Whole blocks when it evicts, since one that was begun is not all resident; tova first
-         * consumes a token that it can ask. */
+        /* Counts full blocks only, since a partly used block is not entirely resident. tova
+         * first consumes a token as its query. */
         bool asks = name && !strcmp(name, "tova");
         prefill(s, asks ? 1022 : 1023);
         decode(s);
@@ -126,7 +126,7 @@ static void pressure_evicts_at_once_and_returns_pages(void **state) {
     }
 }
 
-/* What is soft is for the application to answer; what is harder takes at once. */
+/* The application handles soft pressure; harder pressure evicts at once. */
 static void soft_pressure_waits_when_configured(void **state) {
     (void)state;
     machine m = {.now_ms = 50000, .available = 900 * (uint64_t)MB, .soft_waits = true};
@@ -207,7 +207,7 @@ static void rejects_prompts_when_critical_at_minimal_size(void **state) {
     ag_status st = ag_session_prefill(s, ids, 50, NULL, NULL, &err);
     assert_int_equal(st, AG_NOMEM);
     assert_non_null(strstr(err.msg, "short of memory"));
-    decode(s); /* the conversation goes on */
+    decode(s); /* the conversation continues */
     ag_session_destroy(s);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts asked for at the end of a document that does not fit the cache, on the bundled model: with
- * the question in the prompt, and asked when the cache has already been cut. */
+/* Facts asked for at the end of a document that does not fit the cache, on the bundled model.
+ * The question is in the prompt, or comes after the eviction. */
 #include "examples/random_policy.h"
 #include "programs/antigravity/haystack.h"
 
@@ -69,7 +69,7 @@ static bool answers(ag_session *s, const needle *d) {
     return right;
 }
 
-/* Documents answered rightly. */
+/* Returns the number of documents with a right answer. */
 static size_t ask(const ag_eviction_params *eviction, bool after) {
     ag_session_params p = ag_session_defaults();
     ag_session *s;
@@ -119,7 +119,7 @@ static void documents_contain_their_needles(void **state) {
                          AG_OK);
         assert_non_null(strstr(fact.data, "The secret of "));
         assert_non_null(strstr(fact.data, d->answer));
-        /* Put together from sentences, it is the text's own ids. */
+        /* The sentences together have the ids of the text. */
         assert_int_equal(ag_tokenizer_decode(tokenizer, d->ids.data, d->ids.n, false, &whole, NULL),
                          AG_OK);
         assert_int_equal(
@@ -146,7 +146,7 @@ static void snapkv_finds_needles_with_the_question_inside(void **state) {
     assert_true(kept * 10 >= full * 9);
 }
 
-/* A window answers what lies in it whole, and nothing else. */
+/* A sliding window answers facts that are entirely inside it, and no others. */
 static void sliding_window_finds_its_share(void **state) {
     (void)state;
     for (uint32_t part = 2; part <= 8; part *= 2) {

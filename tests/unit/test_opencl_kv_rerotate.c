@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The protected prefix past the trained length, turned on the device: to the byte what the CPU
- * backend's cache holds, whatever was done to the cache before, without reading anything back. */
+/* The device rotates the protected prefix past the trained length to the same bytes as the CPU
+ * backend, after any operation on the cache, without reading back. */
 #include "cache/kv_cache.h"
 #include "cache/saved_state.h"
 #include "support/byte_stream.h"
@@ -53,7 +53,7 @@ static void drop(pair *r) {
     for (int i = 0; i < BOTH; i++) ag_kv_cache_destroy(r->of[i]);
 }
 
-/* Tokens [first, first + n) with the copies of those that are protected. */
+/* Appends tokens [first, first + n) with the copies of the protected ones. */
 static void append(pair *r, uint32_t first, uint32_t n) {
     const size_t count = (size_t)n * HEADS * DIM, bytes = count * sizeof(float);
     float *values = malloc(bytes);
@@ -120,7 +120,7 @@ static pair restored(const pair *r, uint32_t position) {
     return out;
 }
 
-/* Every third slot behind the prefix stays; in one head part of the prefix leaves as well. */
+/* Keeps every third slot after the prefix; one head also loses part of the prefix. */
 static void evict(pair *r, uint32_t n_protected) {
     for (uint32_t l = 0; l < LAYERS; l++) {
         for (uint32_t h = 0; h < HEADS; h++) {
@@ -199,8 +199,8 @@ static void rotates_after_forks_and_evictions(void **state) {
         for (int i = 0; i < BOTH; i++) {
             assert_int_equal(ag_kv_cache_truncate(r.of[i], 2, NULL), AG_OK);
         }
-        append(&r, 2, 50); /* other tokens at the prefix's end */
-        turn(&r, 51);      /* back to where they were */
+        append(&r, 2, 50); /* other tokens at the end of the prefix */
+        turn(&r, 51);      /* back to the first rotation */
         expect_equal(&r);
         turn(&r, 300);
         expect_equal(&r);
@@ -247,7 +247,7 @@ static void recovers_from_any_failed_call_of_a_rotation(void **state) {
         forwarder->fail_at = 0;
         more = forwarder->failed != NULL;
         assert_true(more ? st != AG_OK && err.msg[0] : st == AG_OK);
-        turn(&r, 200 + (uint32_t)n); /* what failed is done again */
+        turn(&r, 200 + (uint32_t)n); /* repeats what failed */
         expect_equal(&r);
     }
     print_message("%zu calls\n", n - 2);

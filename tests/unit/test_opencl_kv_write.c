@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the device writes into a cache is to the byte what the CPU backend writes, and what has no
- * value in the cache's type becomes NaN. */
+/* The device writes the same bytes into a cache as the CPU backend. Values out of the type's
+ * range become NaN. */
 #include "quant/quant.h"
 #include "support/dtypes.h"
 #include "unit/opencl_device.h"
@@ -20,7 +20,7 @@ enum { PART = AG_KV_BLOCK * DIM * 4, BLOCK_BYTES = 3 * PART, EACH = 2, N_BLOCKS 
 static ag_backend *device, *cpu;
 static uint32_t held[HEADS] = {HELD, HELD - 7};
 
-/* All magnitudes that halves have, signs, zeros, blocks of zeros and lone values among them. */
+/* All magnitudes of halves, signs, zeros, blocks of zeros and single values among them. */
 static void fill(float *values, uint32_t seed) {
     uint64_t state = seed;
     for (size_t i = 0; i < N_VALUES; i++) {
@@ -32,7 +32,7 @@ static void fill(float *values, uint32_t seed) {
     }
 }
 
-/* The blocks of a cache after the tokens were written. */
+/* Reads the blocks of a cache after the tokens were written. */
 static void write_tokens(ag_backend *be, ag_dtype type, const float *values, unsigned char *out) {
     ag_error err;
     ag_buffer *blocks, *owner;
@@ -46,8 +46,8 @@ static void write_tokens(ag_backend *be, ag_dtype type, const float *values, uns
                                      ag_shape_3d(N, HEADS, DIM), &err),
                      AG_OK);
     assert_int_equal(ag_buffer_upload(owner, 0, values, N_VALUES * sizeof *values, &err), AG_OK);
-    /* The heads' first blocks lie as neighbours, their second ones apart and the other way round.
-     */
+    /* The first blocks of the heads are neighbours, the second ones are not, and the other way
+     * round. */
     const ag_kv_block places[N_BLOCKS] = {
         {blocks, 0}, {blocks, 3 * BLOCK_BYTES}, {blocks, BLOCK_BYTES}, {blocks, 2 * BLOCK_BYTES}};
     const ag_kv_view kv = {.k_type = type,
@@ -103,7 +103,7 @@ static void writes_nan_for_values_out_of_range(void **state) {
     free(values);
 }
 
-/* A token into a block of its own for each head, each in a buffer of its own. */
+/* Writes a token into a block of its own for each head, each in a buffer of its own. */
 static ag_status write_apart(uint32_t heads) {
     enum { MOST = AG_KV_BUFFERS + 1 };
     const ag_kv_sections parts = ag_kv_sections_of(AG_F32, AG_F32, 8);

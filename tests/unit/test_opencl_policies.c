@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_opencl_policies [some]
- * Policies on a device: given the same keys, values and queries they keep the slots that they keep
- * on the CPU, whatever becomes of the cache, and little is read back for it. some: fewer calls
- * fail. */
+/* Usage: test_opencl_policies [some]: fewer calls fail.
+ *
+ * Policies on a device keep the same slots as on the CPU for equal keys, values and queries,
+ * after any operation on the cache, and read back few bytes. */
 #include "cache/cache_manager.h"
 #include "cache/eviction/chunk_scores.h"
 #include "cache/eviction/importance_traits.h"
@@ -26,9 +26,9 @@ enum { CHUNK = 64, PROMPT = 230, BUDGET = 90, SLACK = 12, KV_ROW = HEADS * DIM }
 enum { Q_ROW = GROUP * KV_ROW };
 
 static forwarder_controls *forwarder;
-static size_t call_step = 3;       /* of the calls that fail, one after another */
+static size_t call_step = 3;       /* step between calls that fail */
 static ag_backend *backends[BOTH]; /* the CPU, the device */
-static ag_buffer *room[BOTH][4];   /* k, v, q, out of a pass */
+static ag_buffer *room[BOTH][4];   /* k, v, q, output of a pass */
 static float inv_freq[DIM / 2];
 static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM, 1}, {inv_freq, DIM, 1}};
 static uint32_t n_layers = LAYERS;
@@ -194,7 +194,7 @@ static sequence fork_of(const sequence *s, const ag_eviction_policy *policy, ag_
     return f;
 }
 
-/* What the device saved goes on on the CPU, and the other way round. */
+/* The CPU continues what the device saved, and the other way round. */
 static sequence restored(const sequence *s, const ag_eviction_policy *policy, ag_dtype type) {
     sequence r = begin_sequence(policy, type);
     uint32_t n_slots[LAYERS * HEADS];
@@ -253,7 +253,7 @@ static bool heads_differ(const sequence *s) {
     return differ;
 }
 
-/* How many slots each head keeps is chosen by scores that both give, too. */
+/* Both compute the scores by which heads share slots. */
 static void heads_keep_the_slots_that_they_keep_on_the_cpu(ag_head_budget budget) {
     srand(16);
     head_budget = budget;
@@ -321,8 +321,8 @@ static void continues_after_forks_truncations_and_restores(void **state) {
     }
 }
 
-/* Saving brings a layer's sums to the host; the passes after it add to those on the device. The
- * layer that was brought last is the first that an eviction asks for where there is but one. */
+/* Saving downloads the sums of a layer; later passes add to those on the device. With one layer,
+ * the last layer that was downloaded is the first that an eviction needs. */
 static void rereads_sums_for_an_eviction_after_saving(void **state) {
     (void)state;
     srand(15);
@@ -370,7 +370,7 @@ static void recovers_from_any_failed_call_of_an_eviction(void **state) {
     const size_t n_live = forwarder->n_live;
     for (size_t p = 0; p < 2; p++) {
         size_t n = 1 + p;
-        for (bool more = true; more; n += call_step) { /* others in the other policy's turn */
+        for (bool more = true; more; n += call_step) { /* the other policy takes the other calls */
             srand(14);
             sequence s = begin_sequence(ag_eviction_policy_find(names[p]), AG_F16);
             prompt(&s, BUDGET);
@@ -384,7 +384,7 @@ static void recovers_from_any_failed_call_of_an_eviction(void **state) {
             forwarder->fail_at = 0;
             more = forwarder->failed != NULL;
             assert_true(st == AG_OK || err.msg[0]);
-            if (st == AG_OK) { /* an eviction that failed behind the pass is done now */
+            if (st == AG_OK) { /* runs an eviction that failed after the pass */
                 assert_int_equal(ag_cache_manager_settle(s.manager[1], &none), AG_OK);
                 assert_int_equal(run_pass(&s, 0, 1, 0, &none), AG_OK);
                 assert_true(ag_cache_manager_stats(s.manager[1])->n_evictions == 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An eviction that fails after a pass: the step succeeds, the eviction is pending, and what follows
- * does it first or fails where it stands. Once there is memory, slots and logits are those of a
- * session in which nothing failed. */
+/* An eviction that fails after a pass: the step succeeds and the eviction is pending. The next
+ * call runs it first, or fails without a change. With memory, slots and logits equal those of a
+ * session without failures. */
 #include "cache/cache_manager_impl.h"
 #include "core/backend_compose.h"
 #include "core/backend_ops.h"
@@ -35,7 +35,7 @@ static ag_model *models[N_MODELS];
 
 static size_t n_copies, first_failing, n_failing, n_failed;
 
-/* A block that a fork holds as well cannot be copied. */
+/* A block shared with a fork cannot be copied. */
 static ag_status copy_bytes(ag_backend *b, ag_buffer *dst, size_t dst_offset, ag_buffer *src,
                             size_t src_offset, size_t n) {
     const size_t i = n_copies++;
@@ -99,7 +99,7 @@ static ag_session *fork_of(ag_session *s) {
     return fork;
 }
 
-/* A session whose next steps evict, and, with windows, let slots leave them. */
+/* Makes a session whose next steps evict and, with windows, expire slots. */
 static ag_session *make_full(ag_model *m, const ag_eviction_policy *policy, ag_head_budget heads) {
     ag_session *s = make(m, policy, heads);
     ag_error err;
@@ -145,17 +145,17 @@ static bool is_pending(const ag_session *s) {
 
 /* ---- what follows does it first ---- */
 
-/* Every policy, or one in three where a case stands for its neighbours. */
+/* Every policy, or one in three where a case represents its neighbours. */
 static size_t policy_step(void) { return test_stride() > 1 ? 3 : 1; }
 
-/* All blocks are shared before each step, so that the step copies what it writes to. Copies
- * first .. first + n - 1 fail. Returns how many copies there were. */
+/* Shares all blocks before each step, so that the step copies what it writes. Copies first ..
+ * first + n - 1 fail. Returns the number of copies. */
 static size_t decode_with_failures(ag_session *root, ag_session *want, size_t first, size_t n,
                                    size_t *n_pending) {
     ag_session *s = fork_of(root), *other = NULL;
     const bool adds = s->params.eviction.policy->importance == AG_IMPORTANCE_TOTAL;
     ag_error err;
-    bool has_added = false; /* a pass that failed leaves what it had added to the sums */
+    bool has_added = false; /* a failed pass keeps what it added to the sums */
     fail_from(first, n);
     for (int i = 0; i < STEPS; i++) {
         const uint32_t position = ag_session_position(s);
@@ -181,7 +181,7 @@ static size_t decode_with_failures(ag_session *root, ag_session *want, size_t fi
     return n;
 }
 
-/* One copy fails, or two in a row, at every place. */
+/* Fails one copy, or two in a row, at every index. */
 static size_t fail_everywhere(ag_model *m, const ag_eviction_policy *policy, ag_head_budget heads,
                               size_t first) {
     ag_session *root = make_full(m, policy, heads), *want = fork_of(root);
@@ -219,7 +219,7 @@ static void every_policy_continues_after_failures(void **state) {
     }
 }
 
-/* A session with an eviction that is pending, and nothing can be copied. */
+/* Makes a session with a pending eviction while no block can be copied. */
 static ag_session *make_pending(ag_session *root, ag_session **other) {
     for (size_t first = 0;; first++) {
         ag_session *s = fork_of(root);
@@ -264,7 +264,7 @@ static void other_calls_run_a_pending_eviction_first(void **state) {
     assert_true(is_pending(s));
     assert_int_equal(ag_session_position(s), position);
     fail_from(0, 0);
-    /* Now a file and a fork hold what a session has in which nothing failed. */
+    /* Now a file and a fork equal a session without failures. */
     ag_session *want = fork_of(root), *restored = make(models[0], h2o, AG_HEAD_BUDGET_EVEN);
     while (ag_session_position(want) < position) assert_int_equal(feed_one(want, &err), AG_OK);
     assert_int_equal(ag_session_save(s, path, NULL, NULL, 0, &err), AG_OK);
@@ -306,7 +306,7 @@ static void truncate_to_0_discards_a_pending_eviction(void **state) {
     ag_session_destroy(root);
 }
 
-/* Chunks of a prompt are cut as if it had been done. */
+/* Chunks of a prompt are the same as without the failure. */
 static void prompt_continues_after_a_failed_eviction(void **state) {
     (void)state;
     const ag_eviction_policy *policy;
@@ -336,7 +336,7 @@ static void prompt_continues_after_a_failed_eviction(void **state) {
             }
             more = n_failed;
             fail_from(0, 0);
-            /* A step that fails ends the prompt: the rest would be another one. */
+            /* A failed step ends the prompt, since the rest would be another prompt. */
             if (ag_session_position(s) == end) same(s, want);
             ag_session_destroy(other);
             ag_session_destroy(s);

@@ -78,10 +78,10 @@ static void level_begins_at_once_and_ends_slowly(void **state) {
     ag_pressure_state st = {0};
     decide(available(100), 1000, &st);
     assert_int_equal(st.level, AG_PRESSURE_HARD);
-    /* Better, but not by 15 %: never leaves. */
+    /* Better by less than 15 %: the level stays. */
     for (uint64_t t = 2000; t < 60000; t += 500) decide(available(140), t, &st);
     assert_int_equal(st.level, AG_PRESSURE_HARD);
-    /* Much better: after ten calm seconds. */
+    /* Much better: the level ends after ten calm seconds. */
     for (uint64_t t = 60000; t < 70000; t += 500) {
         decide(available(900), t, &st);
         assert_int_equal(st.level, AG_PRESSURE_HARD);
@@ -121,7 +121,7 @@ static void floor_size_refuses_work_when_critical(void **state) {
     s = available(10);
     d = ag_pressure_decide(&watch, &s, 1, FLOOR, FLOOR, &st);
     assert_true(!d.evict && d.refuse);
-    /* What was not evicted counts for no period. */
+    /* A decision without an eviction starts no period. */
     d = ag_pressure_decide(&watch, &s, 2, HELD, FLOOR, &st);
     assert_true(d.evict && !d.refuse);
 }

@@ -34,7 +34,7 @@ static double squared_error(const float *x, const float *y, size_t n) {
     return sum;
 }
 
-/* The squared error of a row after rounding; INFINITY if it is refused. */
+/* Returns the squared error of a row after rounding; INFINITY on failure. */
 static double error_of(ag_dtype dtype, const float *x, size_t n, ag_rounding rounding) {
     static unsigned char packed[MAX_ROW * 4];
     static float back[MAX_ROW];
@@ -43,7 +43,7 @@ static double error_of(ag_dtype dtype, const float *x, size_t n, ag_rounding rou
     return squared_error(x, back, n);
 }
 
-/* The rule as it was first written down, in plain C of its own. */
+/* The reference rule in plain C, written independently. */
 static double error_of_written_rule(const float *x, size_t n) {
     double sum = 0;
     for (size_t b = 0; b < n; b += 32) {
@@ -58,8 +58,8 @@ static double error_of_written_rule(const float *x, size_t n) {
     return sum;
 }
 
-/* Block by block, of types whose errors count the same. Sums of the search are floats, so that
- * equal errors may differ in their last places. */
+/* Compares block by block, for types whose errors have equal weights. The search sums in floats,
+ * so equal errors may differ in the last bits. */
 static void expect_weights_no_worse(const char *what, const float *x, size_t n) {
     static const ag_dtype types[] = {AG_Q4_0, AG_Q8_0};
     for (size_t b = 0; b < n; b += 32) {
@@ -121,7 +121,7 @@ static void rounding_rules_give_expected_blocks(void **state) {
     assert_int_equal(q4.d, ag_f32_to_f16(-0.5f));
     assert_int_equal(q4.qs[9] & 15, 0);
     assert_int_equal(q4.qs[0] & 15, 15);
-    x[9] = 3, x[3] = -3.5f, x[4] = 3.5f; /* equal extremes: the negative one */
+    x[9] = 3, x[3] = -3.5f, x[4] = 3.5f; /* equal extremes: the negative one wins */
     assert_int_equal(ag_quantize_row(AG_Q4_0, &q4, x, 32, AG_ROUND_KV, NULL), AG_OK);
     assert_int_equal(q4.d, ag_f32_to_f16(3.5f / 8));
     ag_block_q4_1 q41;
@@ -137,7 +137,7 @@ static void rounding_rules_give_expected_blocks(void **state) {
     for (int i = 0; i < 32; i++) assert_int_equal(q8.qs[i], i * 8 - 127);
 }
 
-/* d = max / 127 bounds each error by half a step, however d was stored. */
+/* d = max / 127 bounds each error by half a step, whatever the rounding of d. */
 static void q8_0_error_is_below_half_a_step(void **state) {
     (void)state;
     float x[32], y[32];
@@ -275,7 +275,7 @@ static void rejects_scales_beyond_a_half(void **state) {
         expect_weights_no_worse("largest", x, 64);
         x[40] = (float)sign * 65600 * 7;
         expect_refused(AG_Q4_0, AG_ROUND_REFERENCE, x, 64, 40);
-        assert_true(error_of(AG_Q4_0, x, 64, AG_ROUND_WEIGHT) < 1e8); /* by the end at -8 */
+        assert_true(error_of(AG_Q4_0, x, 64, AG_ROUND_WEIGHT) < 1e8); /* because of the level -8 */
         x[40] = (float)sign * 65504 * 8;
         assert_int_equal(ag_quantize_row(AG_Q4_0, packed, x, 64, AG_ROUND_KV, NULL), AG_OK);
         x[40] = (float)sign * 65600 * 8;
@@ -323,7 +323,7 @@ static void rejects_values_that_are_not_finite(void **state) {
     }
 }
 
-/* With the whole block's scale; floats of MXFP4 reach as far as those of F32. */
+/* With the scale of the entire block. MXFP4 reaches as far as F32. */
 static void every_type_rejects_scales_beyond_a_half(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
@@ -340,7 +340,7 @@ static void every_type_rejects_scales_beyond_a_half(void **state) {
             assert_int_equal(bad, 300);
             x[300] = -30000;
         }
-        x[1] = 1e-30f; /* alone in its block: less than any half */
+        x[1] = 1e-30f; /* alone in its block: below any half */
         assert_int_equal(ag_quantize_row(type, packed, x, 512, AG_ROUND_WEIGHT, &bad), AG_OK);
         ag_dequantize_row(type, y, packed, 512);
         assert_true(fabsf(y[300] - x[300]) < 0.4f * fabsf(x[300]));

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of blocks, to the bit, as the format's reference reads them (tools/make_block_vectors.py).
- */
+/* Values of blocks have the bits of the format's reference (tools/make_block_vectors.py). */
 #include "quant/quant.h"
 #include "support/dtypes.h"
 
@@ -19,7 +18,7 @@ typedef struct record {
     uint32_t n_blocks, block_bytes;
 } record;
 
-/* Returns the bytes that the record takes. */
+/* Returns the bytes of the record. */
 static size_t check_record(const unsigned char *p, ag_dtype *type) {
     record r;
     memcpy(&r, p, sizeof r);
@@ -67,7 +66,7 @@ static void rounding_stays_within_error_bounds(void **state) {
     (void)state;
     static const struct {
         ag_dtype type;
-        double nmse; /* of uniform values, a fifth more than was measured */
+        double nmse; /* bound for uniform values: a fifth above what was measured */
     } most[] = {{AG_Q5_0, 1.2e-3}, {AG_Q5_1, 1.1e-3}, {AG_Q2_K, 0.09},
                 {AG_Q3_K, 0.022},  {AG_Q4_K, 4.5e-3}, {AG_Q5_K, 1.1e-3},
                 {AG_Q6_K, 2.6e-4}, {AG_IQ4_NL, 6e-3}, {AG_MXFP4, 0.025}};
@@ -94,7 +93,7 @@ static void rounding_stays_within_error_bounds(void **state) {
     }
 }
 
-/* Every bit set: halves that are NaN, and an exponent beyond those of floats. */
+/* All bits set: halves that are NaN, and an exponent beyond float. */
 static void rejects_blocks_that_are_not_finite(void **state) {
     (void)state;
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The searches for the scales of blocks of weights. */
+/* Searches for the scales of blocks of weights. */
 #include "quant/blocks.h"
 
 #include <math.h>
@@ -93,7 +93,7 @@ static void blocks_are_never_worse_than_the_reference_rule(void **state) {
     }
 }
 
-/* What a search is for: errors that the rule leaves. */
+/* Compares with the error of the reference rule. */
 static void search_lowers_the_error(void **state) {
     (void)state;
     static const double most[N_TYPES] = {0.9, 0.95, 0.98, 0.97, 0.85, 0.9, 0.95};
@@ -135,7 +135,7 @@ static void importance_lowers_the_weighted_error(void **state) {
     }
 }
 
-/* Columns that nothing ever went through. */
+/* Columns without any recorded input. */
 static void zero_importance_equals_no_importance(void **state) {
     (void)state;
     static float x[ROW], importance[ROW];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* usage: test_run [all]: with 1, 2, 3 and 4 threads each
- * Passes of three sessions give the bits that they gave when they were recorded, for every golden
- * model, type and instruction set: logits, hidden rows, caches, states and sums. The records are of
- * a forward pass that went layer by layer in C. AG_RECORD_BITS=1 adds records of the instruction
- * set at hand: a change of rounding has to say why. */
+/* Usage: test_run [all]: with 1, 2, 3 and 4 threads each.
+ *
+ * Passes of three sessions give the recorded bits for every golden model, type and instruction
+ * set: logits, hidden rows, caches, states and sums. AG_RECORD_BITS=1 adds records of the
+ * current instruction set; a change of rounding must give its reason. */
 #include "cache/cache_manager.h"
 #include "core/checksum.h"
 #include "session/session_impl.h"
@@ -35,7 +35,7 @@ static void must(ag_status st, const ag_error *err) {
     if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
 }
 
-/* Below n; the same on every machine. */
+/* Returns a number below n, the same on every machine. */
 static uint32_t draw(uint32_t n) {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(random_state >> 33) % n;
@@ -115,14 +115,14 @@ static void step(ag_session *const sessions[N_SESSIONS]) {
     for (size_t i = 0; i < N_SESSIONS; i++) add_session(sessions[i]);
 }
 
-/* Some tokens are taken back, where the session can. */
+/* Truncates some tokens, if the session can. */
 static void go_back(ag_session *s) {
     const uint32_t position = ag_session_position(s), to = position > 3 ? position - 3 : 0;
     if (draw(3) || to < ag_session_oldest_reachable(s)) return;
     (void)ag_session_truncate(s, to, NULL);
 }
 
-/* A fork takes the session's place. */
+/* Replaces the session by a fork. */
 static ag_session *fork_of(ag_session *s) {
     ag_session *fork;
     ag_error err;
@@ -144,8 +144,7 @@ static void run_text(void) {
 
 /* ---- records ---- */
 
-/* Checksum of functions of the C library: rotations and exponentials do not have the same bits
- * everywhere. */
+/* Checksum of C library functions: rotations and exponentials differ between libraries. */
 static uint64_t libm_sum(void) {
     ag_checksum c;
     ag_checksum_begin(&c);
@@ -170,7 +169,8 @@ static const char *isa_of(ag_backend *backend) {
     return isa;
 }
 
-/* 0: none. A line is a model, a type, an instruction set and a checksum. */
+/* Returns the record, 0 if there is none. A line holds a model, a type, an instruction set and a
+ * checksum. */
 static uint64_t record_of(const char *name, const char *type, const char *isa) {
     char line[256], at[3][64];
     uint64_t have, found = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No operation reads a value after its last reader, or before it is written: with the value's space
- * filled with NaN meanwhile, passes of all golden models give the same bits. */
+/* No operation reads a value after its last reader or before its first writer. The test fills
+ * the space of a dead value with NaN; passes of all golden models must give the same bits. */
 #include "core/checksum.h"
 #include "core/fail.h"
 #include "models/model_impl.h"
@@ -59,7 +59,7 @@ static poison find_last_readers(const ag_program *p) {
     return all;
 }
 
-/* Fills all rows that the workspace has for the value, those of larger passes too. */
+/* Fills all rows that the workspace has for the value, also rows of larger passes. */
 static void fill(poison *p, uint16_t value) {
     const ag_value *v = &p->program->values[value];
     const size_t n_rows = model->workspace.shape.n_rows, n = n_rows * v->cols;
@@ -93,7 +93,7 @@ static ag_status after(void *user, uint32_t first, uint32_t next, ag_error *err)
     poison *p = user;
     const ag_program *program = p->program;
     (void)err;
-    if (first >= program->head) return AG_OK; /* logits have a place of their own */
+    if (first >= program->head) return AG_OK; /* logits are stored elsewhere */
     p->n_passes += next == 0;
     p->n_passes_past_cut += first == program->cut && next > first;
     for (uint16_t v = 0; v < program->n_values; v++) {
@@ -144,7 +144,8 @@ static ag_step_item item_of(ag_session *s, size_t n, ag_logits_rows logits) {
                           .row = add_logits};
 }
 
-/* Rows that pass the cut are all, some or none; states are restored; sums want all rows. */
+/* Passes with all, some or no output rows, with restored states, and with sums, which need all
+ * rows. */
 static ag_status run_steps(ag_session *a, ag_session *b, ag_session *c, ag_error *err) {
     const ag_step_item some[] = {item_of(a, 24, AG_LOGITS_NONE), item_of(b, 9, AG_LOGITS_LAST)};
     AG_TRY(ag_session_step(some, 2, err));
@@ -164,7 +165,7 @@ static ag_status run_steps(ag_session *a, ag_session *b, ag_session *c, ag_error
     return AG_OK;
 }
 
-/* The error of steps that fail counts as well: keys that are NaN cannot be stored. */
+/* Errors of failing steps count as well: NaN keys cannot be stored. */
 static uint64_t bits_of_steps(bool may_fail) {
     ag_session *a = make_session(NULL), *b = make_session(NULL), *c = make_session("h2o");
     ag_error err;
@@ -205,7 +206,7 @@ static void check_model(const char *name, ag_dtype type) {
     if (bits_with(&p, false) != want) fail_msg("%s as %s: other bits", name, ag_dtype_name(type));
     assert_int_equal(p.n_passes, 7);
     assert_int_equal(p.n_passes_past_cut, 6);
-    /* Each value but two dies in each pass, and behind the cut in all but one. */
+    /* Each value but two dies in each pass, and after `cut` in all but one. */
     assert_true(p.n_fills >= 6 * (model->program->n_values - 2u));
     free(p.last);
     ag_model_destroy(model);
@@ -227,8 +228,8 @@ static void never_reads_values_after_their_last_reader(void **state) {
     assert_true(n >= 40);
 }
 
-/* The bits depend on each value that an operation reads: filled one operation too soon, it changes
- * them. The stream's last reader is part of an ADD, after which the stream is filled at the
+/* Each value affects the bits until its last reader: filled one operation too soon, it changes
+ * them. The last reader of the stream is part of an ADD, so the stream is filled after it at the
  * earliest. */
 static void reads_each_value_until_its_last_reader(void **state) {
     (void)state;
@@ -240,7 +241,7 @@ static void reads_each_value_until_its_last_reader(void **state) {
     for (uint16_t v = 0; v < program->n_values; v++) {
         if (v == program->stream || v == program->hidden || v == program->logits) continue;
         if (!is_listed(program->ops[p.last[v]].in, v)) continue;
-        if (n++ % (3 * test_stride())) continue; /* each kind of value is in some layer */
+        if (n++ % (3 * test_stride())) continue; /* some layer has each kind of value */
         p.too_soon = v;
         if (bits_with(&p, true) == want) fail_msg("value %u, %s", v, program->values[v].name);
     }

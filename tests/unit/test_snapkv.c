@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SnapKV from queries and keys to slots, through the backend's attention, against an independent
- * implementation: tools/snapkv_reference.py. */
+ * implementation (tools/snapkv_reference.py). */
 #include "cache/eviction/policies.h"
 #include "cache/kv_cache.h"
 #include "core/backend_ops.h"
@@ -57,7 +57,7 @@ static ag_tensor tensor(ag_backend *be, ag_buffer **owner, size_t rows, size_t h
     return t;
 }
 
-/* What the last `window` queries give to each slot, [kv_heads][MOST]. */
+/* Computes the weights that the last `window` queries give to each slot, [kv_heads][MOST]. */
 static void weigh(ag_backend *be, const json_t *c, float *scores) {
     uint32_t n = number(c, "n"), window = number(c, "window"), dim = number(c, "dim");
     uint32_t heads = number(c, "heads"), kv_heads = number(c, "kv_heads"), positions[MOST];

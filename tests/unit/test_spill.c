@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is spilled: the file and what can happen to it, sketches, and rows that leave a cache and
- * come back. */
+/* Spill store: its file and file errors, key bounds, and rows that are stored and reloaded. */
 #include "cache/key_bounds.h"
 #include "cache/kv_rows.h"
 #include "cache/reload.h"
@@ -39,7 +38,7 @@ static int make_dir(void **state) {
 
 static int remove_dir(void **state) {
     (void)state;
-    return rmdir(dir); /* which has to be empty */
+    return rmdir(dir); /* fails if files remain */
 }
 
 /* ---- the file ---- */
@@ -72,7 +71,7 @@ static void file_reuses_records(void **state) {
     for (unsigned i = 0; i < 4; i++) put(f, i, &record[i]);
     assert_true(ag_spill_file_is_full(f));
     assert_false(ag_spill_file_put(f, bytes, sizeof bytes, &record[4]));
-    assert_null(ag_spill_file_trouble(f)); /* a limit is no trouble */
+    assert_null(ag_spill_file_trouble(f)); /* a limit is not a failure */
     assert_int_equal(ag_spill_file_bytes(f), 4 * RECORD);
     ag_spill_file_free(f, record[1]);
     put(f, 9, &record[4]);
@@ -91,15 +90,15 @@ static void named_file_is_private_and_removed(void **state) {
     uint32_t record;
     unsigned char bytes[RECORD] = {0};
     ag_spill_file *f = ag_spill_file_create(path, RECORD, 0);
-    assert_int_not_equal(stat(path, &s), 0); /* before there is something to put into it */
+    assert_int_not_equal(stat(path, &s), 0); /* the first record creates the file */
     put(f, 1, &record);
     assert_int_equal(stat(path, &s), 0);
     assert_int_equal(s.st_mode & 0777, 0600);
-    ag_spill_file *other = ag_spill_file_create(path, RECORD, 0); /* it is there already */
+    ag_spill_file *other = ag_spill_file_create(path, RECORD, 0); /* the path exists */
     assert_false(ag_spill_file_put(other, bytes, sizeof bytes, &record));
     assert_non_null(ag_spill_file_trouble(other));
     ag_spill_file_release(other);
-    assert_int_equal(stat(path, &s), 0); /* and was not the other's to remove */
+    assert_int_equal(stat(path, &s), 0); /* the other file must not remove it */
     ag_spill_file_release(f);
     assert_int_not_equal(stat(path, &s), 0);
 }
@@ -119,10 +118,10 @@ static void reports_damage_once(void **state) {
     snprintf(said, sizeof said, "%s", ag_spill_file_trouble(f));
     assert_int_equal(ftruncate(fd, RECORD + 10), 0);
     assert_false(is_there(f, 2, record[2]));
-    assert_string_equal(ag_spill_file_trouble(f), said); /* the first one */
+    assert_string_equal(ag_spill_file_trouble(f), said); /* the first failure stays */
     assert_true(is_there(f, 0, record[0]));
     close(fd);
-    assert_int_equal(unlink(path), 0); /* it still has what it has */
+    assert_int_equal(unlink(path), 0); /* the open file keeps its records */
     assert_true(is_there(f, 0, record[0]));
     ag_spill_file_release(f);
 }
@@ -156,7 +155,7 @@ static void file_size_limit_raises_no_signal(void **state) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_false(fits);
     assert_non_null(ag_spill_file_trouble(f));
-    put(f, 2, &record[1]); /* it goes on when there is room again */
+    put(f, 2, &record[1]); /* continues when there is space again */
     assert_true(is_there(f, 1, record[0]) && is_there(f, 2, record[1]));
     ag_spill_file_release(f);
 }
@@ -205,7 +204,7 @@ static void key_bounds_estimate_the_largest_product(void **state) {
         assert_true(ag_key_bounds_bytes(dim) <= sizeof bounds);
         ag_key_bounds_make(bounds, keys, n, dim, work);
         ag_key_bounds_query(parts, q, dim);
-        /* Levels are rounded outwards, in each dimension. Of one key it is that key's product. */
+        /* Levels are rounded outwards in each dimension. One key gives its own product. */
         const float likely = ag_key_bounds_likely(bounds, parts, dim);
         assert_true(fabsf(likely - (most + middle) / 2) <= wide + 1e-4f * size);
     }
@@ -250,7 +249,7 @@ static ag_kv_cache *make_cache(ag_backend *be, ag_dtype type) {
     return c;
 }
 
-/* Some slots leave and come back: the head is as it was, to the bit, and so is the other one. */
+/* Some slots are stored and reloaded: the head, and the other one, are bit-identical. */
 static void stores_and_reloads_rows(void **state) {
     (void)state;
     enum { ROW = 32 * sizeof(float), N_OUT = 140 };
@@ -271,7 +270,7 @@ static void stores_and_reloads_rows(void **state) {
         ag_kv_rows rows = {types[t], types[t], n_out, positions, k, v};
         assert_int_equal(ag_kv_cache_get_rows(c, 0, 1, out, &rows, values, NULL), AG_OK);
         assert_int_equal(positions[1], 9);
-        /* What is there does not come twice. */
+        /* Cached positions are not inserted twice. */
         assert_int_equal(ag_kv_cache_put_rows(c, 0, 1, &rows, slots, values, NULL), AG_LIMIT);
         rows.n = 1;
         assert_int_equal(ag_kv_cache_put_rows(c, 0, 1, &rows, slots, values, NULL), AG_INVALID);
@@ -284,7 +283,7 @@ static void stores_and_reloads_rows(void **state) {
             read_all(c, h, &after[h]);
             assert_memory_equal(&after[h], &before[h], sizeof before[h]);
         }
-        assert_int_equal(ag_kv_cache_n_slots(fork, 0, 1), n_keep); /* it sees nothing of it */
+        assert_int_equal(ag_kv_cache_n_slots(fork, 0, 1), n_keep); /* the fork is unchanged */
         assert_int_equal(ag_kv_cache_position(fork, 0, 1, 1), 6);
         ag_kv_cache_destroy(fork);
         ag_kv_cache_destroy(c);
@@ -292,7 +291,7 @@ static void stores_and_reloads_rows(void **state) {
     ag_backend_destroy(be);
 }
 
-/* A value that the cache cannot keep, in the midst of others: nothing has moved. */
+/* A value out of the type's range among others: no slot has moved. */
 static void insert_fails_without_change_when_out_of_range(void **state) {
     (void)state;
     enum { ROW = 32 * sizeof(float), N_OUT = 20 };
@@ -323,14 +322,14 @@ static void insert_fails_without_change_when_out_of_range(void **state) {
 
 enum { BLOCK = 8, BLOCK_BYTES = BLOCK * (4 + 4 + 2 * 32 * sizeof(float)) };
 
-/* Slots [first, first + n) of a head. */
+/* Lists slots [first, first + n) of a head. */
 static void take(ag_spill *s, uint32_t head, uint32_t first, uint32_t n) {
     uint32_t slots[300];
     for (uint32_t i = 0; i < n; i++) slots[i] = first + i;
     ag_spill_store(s, NULL, 0, head, slots, n);
 }
 
-/* What is full is full for all heads alike, and the oldest leave. */
+/* A full file is shared by all heads; the oldest blocks are dropped. */
 static void full_file_retains_blocks_of_every_head(void **state) {
     (void)state;
     const ag_spill_params p = {
@@ -355,7 +354,7 @@ static void full_file_retains_blocks_of_every_head(void **state) {
     ag_backend_destroy(be);
 }
 
-/* Also where blocks of the same take had to leave for others. */
+/* Also if blocks of the same store call were dropped. */
 static void cancels_a_store(void **state) {
     (void)state;
     const ag_spill_params p = {
@@ -371,7 +370,7 @@ static void cancels_a_store(void **state) {
     ag_spill_cancel_store(s, 0, 0);
     assert_int_equal(ag_spill_n_blocks(s, 0, 0), 0);
     take(s, 0, 60, 16);
-    /* What came from elsewhere has no part in it. */
+    /* Does not include blocks of another store. */
     assert_int_equal(ag_spill_create(&p, c, &fork, NULL), AG_OK);
     assert_int_equal(ag_spill_copy(fork, s, NULL), AG_OK);
     const uint32_t n = ag_spill_n_blocks(fork, 0, 0);
@@ -381,7 +380,7 @@ static void cancels_a_store(void **state) {
         assert_int_equal(ag_spill_n_blocks(fork, 0, 0), n);
     }
     ag_spill_destroy(fork);
-    /* One with a limit of its own has a file of its own for what follows. */
+    /* A store with another limit uses a file of its own from then on. */
     const ag_spill_params other = {
         .path = dir, .block = BLOCK, .exact = true, .max_bytes = 9 * BLOCK_BYTES};
     ag_spill_stats st;
@@ -397,7 +396,7 @@ static void cancels_a_store(void **state) {
     ag_backend_destroy(be);
 }
 
-/* However badly blocks are filled: what is known of them stays within what was planned. */
+/* However badly blocks are filled, the tracked blocks stay within the plan. */
 static void single_slots_stay_within_planned_memory(void **state) {
     (void)state;
     const ag_spill_params p = {.path = dir, .block = 128};
@@ -409,7 +408,7 @@ static void single_slots_stay_within_planned_memory(void **state) {
     assert_int_equal(ag_spill_create(&p, c, &s, NULL), AG_OK);
     for (uint32_t i = 0; i < 280; i++) take(s, i % 2, i, 1);
     const uint32_t n = ag_spill_n_blocks(s, 0, 0) + ag_spill_n_blocks(s, 0, 1);
-    assert_true(n > 0 && n <= 4 * (2 * 300 / 128 + 2)); /* as ag_spill_plan_bytes() has it */
+    assert_true(n > 0 && n <= 4 * (2 * 300 / 128 + 2)); /* the limit of ag_spill_plan_bytes() */
     ag_spill_stats_of(s, &st);
     assert_int_equal(st.n_dropped, 280 - n);
     ag_spill_destroy(s);
@@ -452,7 +451,7 @@ static ag_status load_again(memory_file *f, ag_kv_cache *c, ag_error *err) {
     return st;
 }
 
-/* What could not come back later is refused when it is loaded. */
+/* Loading rejects blocks that could not be reloaded. */
 static void rejects_saved_duplicates_and_nan(void **state) {
     (void)state;
     static memory_file f, twice;
@@ -469,15 +468,14 @@ static void rejects_saved_duplicates_and_nan(void **state) {
     assert_int_equal(ag_spill_save(s, put_bytes, &f, NULL), AG_OK);
     take(s, 0, 20, 8);
     assert_int_equal(ag_spill_save(s, put_bytes, &twice, NULL), AG_OK);
-    assert_int_equal(load_again(&f, c, &err), AG_FORMAT); /* they have not left the cache */
+    assert_int_equal(load_again(&f, c, &err), AG_FORMAT); /* the slots are still cached */
     assert_non_null(strstr(err.msg, "position 48 occurs twice"));
     for (uint32_t i = 0, k = 0; i < 280; i++)
         if (i < 16 || i >= 28) keep[k++] = i;
     assert_int_equal(ag_kv_cache_compact(c, 0, 0, keep, 280 - 12, NULL), AG_OK);
     assert_int_equal(load_again(&f, c, &err), AG_OK);
     assert_int_equal(load_again(&twice, c, &err), AG_FORMAT);
-    /* Behind the number of blocks, three numbers, positions and sums: the scale of the first key.
-     */
+    /* After the number of blocks, the header, positions and sums: the scale of the first key. */
     const size_t scale = 4 + 3 * 4 + 2 * BLOCK * 4;
     f.bytes[scale] = 0xff;
     f.bytes[scale + 1] = 0x7b;
@@ -488,7 +486,7 @@ static void rejects_saved_duplicates_and_nan(void **state) {
     ag_backend_destroy(be);
 }
 
-/* Keys so small that a level would be none. */
+/* Keys smaller than a level. */
 static void key_bounds_of_zero_keys_are_finite(void **state) {
     (void)state;
     float keys[4] = {1e-44f, -1.9e-43f, 0, 1e-45f}, work[8], q[4] = {1, 1, 1, 1}, parts[8];
@@ -500,7 +498,7 @@ static void key_bounds_of_zero_keys_are_finite(void **state) {
 
 /* ---- reload ---- */
 
-/* 16 slots from `first` on: opposite extremes in turn, or the same key each time. */
+/* Fills 16 slots from `first` on: alternating extremes, or one key. */
 static void fill_keys(ag_tensor *rows, uint32_t first, float x, float y) {
     for (uint32_t i = first; i < first + 16; i++) {
         float *key = ag_tensor_f32(rows) + i * 2;
@@ -524,11 +522,11 @@ static ag_kv_cache *cache_of_keys(ag_backend *be, ag_tensor *rows, uint32_t n) {
     return c;
 }
 
-/* The keys of a group in the cache have the largest products in no dimension together: what they
- * could be at most keeps out nothing that is asked for more than they are. */
+/* A resident group whose key bounds exceed the product of each of its keys. Its upper bound must
+ * not prevent the reload of a block with a larger product. */
 static void reloads_a_block_for_a_group_of_lower_weight(void **state) {
     (void)state;
-    enum { N = 33 }; /* a block that leaves, a group that may, the newest */
+    enum { N = 33 }; /* a stored block, a resident group, the newest slot */
     ag_backend *be;
     ag_buffer *owners[2];
     ag_tensor rows, q;
@@ -544,7 +542,7 @@ static void reloads_a_block_for_a_group_of_lower_weight(void **state) {
     ag_tensor_f32(&q)[0] = ag_tensor_f32(&q)[1] = 1;
     for (int wanted = 0; wanted < 2; wanted++) {
         const float of_block = wanted ? 6 : -6;
-        fill_keys(&rows, 16, 10, -10); /* products of 0, though its extremes would give 20 */
+        fill_keys(&rows, 16, 10, -10); /* products of 0, although its bounds would give 20 */
         for (size_t i = 0; i < (size_t)16 * 2; i++) ag_tensor_f32(&rows)[i] = of_block / 2;
         ag_tensor_f32(&rows)[32 * 2] = ag_tensor_f32(&rows)[32 * 2 + 1] = 0;
         ag_kv_cache *c = cache_of_keys(be, &rows, N);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read of a system whose files are written here. */
+/* Reads a system whose files the test writes. */
 #include "cache/sys_monitor.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static void reads_available_memory_and_stalls(void **state) {
     size_t before = ag_allocation_count();
     ag_sys_monitor_read(m, 1000, &s);
     assert_true(s.has_available && s.available == 300 * 1024);
-    assert_false(s.has_stalls); /* there is no difference yet */
+    assert_false(s.has_stalls); /* a first reading gives no difference */
     put("/proc/pressure/memory", "some avg10=9.00 avg60=0.00 avg300=0.00 total=1400000\n"
                                  "full avg10=0.00 avg60=0.00 avg300=0.00 total=600000\n");
     ag_sys_monitor_read(m, 2900, &s);
@@ -79,7 +79,7 @@ static void reads_available_memory_and_stalls(void **state) {
     assert_true(s.has_stalls);
     assert_true(s.stalled_some > 0.0999 && s.stalled_some < 0.1001);
     assert_true(s.stalled_full > 0.0249 && s.stalled_full < 0.0251);
-    ag_sys_monitor_read(m, 5100, &s); /* the last window's shares stand */
+    ag_sys_monitor_read(m, 5100, &s); /* keeps the shares of the last window */
     assert_true(s.has_stalls && s.stalled_some > 0.09);
     ag_sys_monitor_read(m, 7100, &s);
     assert_true(s.has_stalls && s.stalled_some < 0.001);
@@ -102,7 +102,7 @@ static void reads_limits_of_group_v2_and_its_ancestors(void **state) {
     ag_memory_signals s;
     ag_sys_monitor_read(m, 0, &s);
     assert_true(s.has_group && s.group_limit == 900000 && s.group_used == 650000);
-    put("/sys/fs/cgroup/user/app/memory.high", "800000\n"); /* limits change while we run */
+    put("/sys/fs/cgroup/user/app/memory.high", "800000\n"); /* limits may change at run time */
     ag_sys_monitor_read(m, 0, &s);
     assert_int_equal(s.group_limit, 800000);
     put("/sys/fs/cgroup/user/memory.max", "2010000\n");
@@ -128,7 +128,7 @@ static void finds_group_v1_with_or_without_a_limit(void **state) {
     ag_sys_monitor_read(m, 0, &s);
     assert_true(s.has_group && s.group_limit == 8000 && s.group_used == 4000);
     ag_sys_monitor_destroy(m);
-    /* In a container the path is the host's, and the mount's root is ours. */
+    /* In a container the path is the host's, and the mount is the root of the group. */
     put("/proc/self/cgroup", "3:memory:/docker/0123\n");
     put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "70\n");
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "100\n");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole turns of a conversation leave the cache first. The model is random, small and trained for
- * 512 positions; results are compared with those of a session without a policy, from whose cache
- * the test itself takes the slots that are expected to leave. */
+/* The policy turns evicts entire turns of a conversation first. The model is random, small and
+ * trained for 512 positions. Results are compared with a session without a policy, from whose
+ * cache the test removes the expected slots. */
 #include "cache/eviction/policies.h"
 #include "cache/turns.h"
 #include "support/failing_allocator.h"
@@ -45,7 +45,7 @@ static void decode(ag_session *s, size_t n) {
         must(ag_session_decode(s, id_at(ag_session_position(s)), &err), &err);
 }
 
-/* A question that is read and an answer of as many tokens, one by one. */
+/* Feeds a question as a prompt and an answer of the same length token by token. */
 static void turn(ag_session *s, size_t n_question, size_t n_answer) {
     ag_error err;
     must(ag_session_begin_turn(s, ag_session_position(s), &err), &err);
@@ -55,9 +55,8 @@ static void turn(ag_session *s, size_t n_question, size_t n_answer) {
 
 static uint32_t length(ag_session *s) { return ag_kv_cache_length(ag_session_kv_cache(s)); }
 
-/* In every head of layers without a window there are the first n_sinks tokens and those from
- * `first` to the newest.
- */
+/* Checks that heads of layers without a window hold the first n_sinks tokens and those from
+ * `first` to the newest. */
 static void holds(ag_session *s, uint32_t n_sinks, uint32_t first) {
     const uint32_t next = ag_session_position(s);
     const ag_kv_cache *c = ag_session_kv_cache(s);
@@ -73,7 +72,7 @@ static void holds(ag_session *s, uint32_t n_sinks, uint32_t first) {
     }
 }
 
-/* The positions [from, until) leave a cache that nobody manages. */
+/* Removes positions [from, until) from an unmanaged cache. */
 static void take_out(ag_session *s, uint32_t from, uint32_t until) {
     ag_error err;
     ag_kv_cache *c = ag_session_kv_cache(s);
@@ -115,11 +114,12 @@ static void evicts_up_to_the_next_turn(void **state) {
     (void)state;
     const uint32_t turns[] = {0, 10, 120, 150, 180};
     /* 110 slots: the sinks and positions 100 to 199. */
-    assert_int_equal(n_staying(turns, 5, 110, 109), 90); /* 101 is in the turn that ends at 120 */
-    assert_int_equal(n_staying(turns, 5, 110, 90), 90);  /* 120 is a beginning */
+    assert_int_equal(n_staying(turns, 5, 110, 109),
+                     90); /* 101 belongs to the turn that ends at 120 */
+    assert_int_equal(n_staying(turns, 5, 110, 90), 90); /* 120 is a start */
     assert_int_equal(n_staying(turns, 5, 110, 89), 60);
     assert_int_equal(n_staying(turns, 5, 110, 110), 110);
-    /* Half of what may stay does, whatever the turns. */
+    /* Half of the possible slots stay, whatever the turns. */
     assert_int_equal(n_staying(turns, 5, 110, 50), 30);
     assert_int_equal(n_staying(turns, 5, 110, 59), 59);
 }
@@ -133,12 +133,12 @@ static void evicts_the_newest_turn_piece_by_piece(void **state) {
     (void)state;
     const uint32_t turns[] = {0, 110}, empty[] = {0, 110, 200};
     assert_int_equal(n_staying(turns, 2, 110, 70), 70);
-    assert_int_equal(n_staying(empty, 3, 110, 70), 70); /* of the last there is no token yet */
+    assert_int_equal(n_staying(empty, 3, 110, 70), 70); /* the last turn has no token yet */
 }
 
 /* ---- sessions ---- */
 
-/* The first beginning of a turn from which on everything fits the budget. */
+/* Returns the first start of a turn from which on everything fits the budget. */
 static uint32_t expected_first(const uint32_t *begins, size_t n, uint32_t next) {
     for (size_t i = 0; i < n; i++)
         if (SINKS + next - begins[i] <= BUDGET) return begins[i];
@@ -146,7 +146,7 @@ static uint32_t expected_first(const uint32_t *begins, size_t n, uint32_t next) 
     return 0;
 }
 
-/* A conversation of `model` beside one whose cache the test empties. */
+/* A conversation of `model` and a copy whose cache the test empties. */
 static void compare_with_mirror(void) {
     const ag_session_params managed = params_of("turns"), plain = params_of(NULL);
     ag_session *s = session_of(&managed), *mirror = session_of(&plain);
@@ -176,7 +176,7 @@ static void compare_with_mirror(void) {
     ag_session_destroy(mirror);
 }
 
-/* Windows and states go on as they are: the others' turns leave. */
+/* Windows and states continue unchanged while the turns of other layers are evicted. */
 static void retained_turns_are_bit_identical(void **state) {
     (void)state;
     static const char *const names[] = {MODELS "gemma3", MODELS "qwen3.5", MODELS "lfm2"};
@@ -203,7 +203,7 @@ static void turn_longer_than_the_cache_loses_its_start(void **state) {
     const uint32_t begin = ag_session_position(s);
     turn(s, 400, 0); /* in chunks: does not fit at once */
     holds(s, SINKS, ag_session_position(s) - (BUDGET - SINKS));
-    turn(s, 10, 0); /* at least half of what may stay does: the end of the long turn */
+    turn(s, 10, 0); /* evicts the end of the long turn, since at least half of the slots stay */
     assert_int_equal(length(s), BUDGET);
     for (int i = 0; i < 5; i++) turn(s, 10, 10);
     assert_true(length(s) <= BUDGET + 16 && length(s) > BUDGET / 2);
@@ -252,8 +252,9 @@ static void protects_fewer_tokens_later(void **state) {
     must(ag_session_protect(s, 8, &err), &err);
     assert_int_equal(ag_session_protected(s), 8);
     assert_int_equal(ag_session_protect(s, 9, &err), AG_INVALID);
-    /* Past the trained length keys of protected tokens are rotated anew, others are not. */
-    uint32_t lowest = UINT32_MAX; /* that is protected no more and was there when that began */
+    /* Past the trained length only protected keys are rotated again. */
+    uint32_t lowest =
+        UINT32_MAX; /* the lowest position that lost its protection and was cached then */
     while (ag_session_position(s) < 2 * TRAINED) {
         turn(s, 2, ag_session_position(s) % 3);
         turn(other, 2, ag_session_position(other) % 3);
@@ -319,7 +320,7 @@ static void rejects_a_damaged_list_of_turns(void **state) {
     turn(s, SINKS, 5);
     turn(s, 10, 5);
     must(ag_session_save(s, path, NULL, NULL, 0, &err), &err);
-    /* Behind the beginning come four numbers, the length of each head, then the turns. */
+    /* After the header: four numbers, the length of each head, then the turns. */
     unsigned char head[16];
     close(fd);
     FILE *f = fopen(path, "r+b");
@@ -365,7 +366,7 @@ static void begin_turn_fails_without_memory(void **state) {
     ag_set_allocator(NULL);
 }
 
-/* How many may stay the policy is asked only where something must leave that has not expired. */
+/* count() is called only if unexpired slots must be evicted. */
 static size_t n_asked;
 static uint32_t count_asked(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
                             uint32_t n_keep) {
@@ -387,7 +388,7 @@ static void does_not_call_the_policy_below_the_budget(void **state) {
         p.prefill_chunk = 16;
         p.eviction.policy = &asking;
         p.eviction.budget_tokens = budget;
-        p.eviction.protected_prefix = 4; /* which the windows let go */
+        p.eviction.protected_prefix = 4; /* which the windows evict */
         p.eviction.recent = 1;
         p.eviction.slack = 1;
         n_asked = 0;
