@@ -216,10 +216,11 @@ typedef struct run {
 static float k[MOST * HEADS * DIM], q[MOST * HEADS * GROUP * DIM];
 static const ag_attention_params params = {.scale = 0.125f};
 
-static run begin_run(ag_backend *be, const ag_compactor_params *own) {
+static run begin_run(ag_backend *be, const ag_eviction_policy *policy,
+                     const ag_compactor_params *own) {
     run r = {.be = be};
     ag_eviction_params p = ag_eviction_defaults();
-    p.policy = &ag_eviction_compactor;
+    p.policy = policy;
     p.policy_params = own;
     const ag_kv_params kv = {.n_layers = 1,
                              .n_kv_heads = HEADS,
@@ -306,7 +307,7 @@ static void chunk_scores_do_not_depend_on_passes(void **state) {
     for (size_t i = 0; i < sizeof q / sizeof *q; i++) q[i] = noise() * 3;
     assert_int_equal(ag_backend_create(&(ag_backend_params){.n_threads = 1}, &be, NULL), AG_OK);
     for (size_t c = 0; c < 4; c++) {
-        run r = begin_run(be, NULL);
+        run r = begin_run(be, &ag_eviction_compactor, NULL);
         for (uint32_t at = 0, i = 0; at < TOTAL; at += cuts[c][i++])
             pass(&r, at, cuts[c][i], TOTAL);
         for (uint32_t h = 0; h < HEADS; h++)
@@ -320,10 +321,31 @@ static void chunk_scores_do_not_depend_on_passes(void **state) {
         assert_true(fabs(sums[0][1][some[i]] - want) <= 1e-4 * want);
     }
     const ag_compactor_params plain = {.query_scale = 0.5f};
-    run r = begin_run(be, &plain);
+    run r = begin_run(be, &ag_eviction_compactor, &plain);
     pass(&r, 0, TOTAL, TOTAL);
     const double want = paid_to(0, 300, TOTAL, 0.5);
     assert_true(fabs(ag_score_sums_of(r.sums, 0, 0)[300] - want) <= 1e-4 * want);
+    end_run(&r);
+    ag_backend_destroy(be);
+}
+
+static void other_from_keys(void *user, const ag_eviction_params *p, const ag_eviction_inputs *in) {
+    (void)user, (void)p, (void)in;
+}
+
+/* The parameters of another policy have another type. */
+static void ignores_parameters_of_other_chunk_policies(void **state) {
+    (void)state;
+    enum { TOTAL = 300 };
+    ag_eviction_policy other = ag_eviction_compactor;
+    const ag_compactor_params own = {.query_scale = 0.5f};
+    ag_backend *be;
+    other.from_keys = other_from_keys;
+    assert_int_equal(ag_backend_create(&(ag_backend_params){.n_threads = 1}, &be, NULL), AG_OK);
+    run r = begin_run(be, &other, &own);
+    pass(&r, 0, TOTAL, TOTAL);
+    const double want = paid_to(0, 200, TOTAL, 0.125);
+    assert_true(fabs(ag_score_sums_of(r.sums, 0, 0)[200] - want) <= 1e-4 * want);
     end_run(&r);
     ag_backend_destroy(be);
 }
@@ -335,6 +357,7 @@ int main(void) {
         cmocka_unit_test(ranks_slots_outside_chunks_by_leverage),
         cmocka_unit_test(unrotates_keys),
         cmocka_unit_test(chunk_scores_do_not_depend_on_passes),
+        cmocka_unit_test(ignores_parameters_of_other_chunk_policies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "cache/eviction/chunk_scores.h"
 
 #include "cache/eviction/importance_traits.h"
+#include "cache/eviction/policies.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
@@ -41,12 +42,11 @@ ag_status ag_chunk_scores_create(const ag_eviction_params *p, const ag_kv_cache 
     *out = NULL;
     if (!ag_importance_traits_of(p->policy)->in_chunks) return AG_OK;
     const ag_kv_params *kv = ag_kv_cache_params(cache);
-    const ag_compactor_params *own = p->policy_params;
     ag_chunk_scores *c = ag_calloc(1, sizeof *c);
     if (!c) return AG_FAIL(err, NOMEM, "chunk scores");
     c->be = ag_kv_cache_backend(cache);
     c->n_layers = kv->n_layers;
-    c->query_scale = own ? own->query_scale : 0;
+    c->query_scale = ag_compactor_query_scale(p);
     c->n_bounds = bounds_of(kv);
     c->pending = ag_calloc(c->n_layers, sizeof *c->pending);
     c->from = ag_calloc(c->n_bounds, sizeof *c->from);

@@ -16,7 +16,7 @@ enum {
 
 typedef struct ag_chunk_scores ag_chunk_scores;
 
-/* Borrows the cache. Reads query_scale from ag_compactor_params. *out is NULL if the policy uses
+/* Borrows the cache. *out is NULL if the policy uses
  * no chunks. */
 ag_status ag_chunk_scores_create(const ag_eviction_params *p, const ag_kv_cache *cache,
                                  ag_chunk_scores **out, ag_error *err);

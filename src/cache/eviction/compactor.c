@@ -307,6 +307,11 @@ static void normalise_layer(void *user, const ag_eviction_params *p,
     }
 }
 
+float ag_compactor_query_scale(const ag_eviction_params *p) {
+    const ag_compactor_params *params = p->policy->from_keys == from_keys ? p->policy_params : NULL;
+    return params ? params->query_scale : 0;
+}
+
 const ag_eviction_policy ag_eviction_compactor = {
     .name = "compactor",
     .importance = AG_IMPORTANCE_CHUNK,

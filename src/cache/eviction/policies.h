@@ -21,4 +21,7 @@
 AG_EVICTION_POLICIES(AG_EVICTION_DECLARE)
 #undef AG_EVICTION_DECLARE
 
+/* Returns query_scale of the parameters if they are those of compactor; 0: the model's scale. */
+float ag_compactor_query_scale(const ag_eviction_params *p);
+
 #endif
