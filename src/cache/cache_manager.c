@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/cache_manager_impl.h"
-#include "cache/eviction/importance_traits.h"
+#include "cache/eviction/policies.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "platform/clock.h"
@@ -236,7 +236,7 @@ static bool must_shrink(ag_cache_manager *m) {
 /* Evicts under memory pressure. A policy of the newest query waits for the query of the next
  * pass. */
 static ag_status relieve_pressure(ag_cache_manager *m, uint32_t position, ag_error *err) {
-    if (!ag_pressure_watch_is_on(&m->watch) || !must_shrink(m)) return AG_OK;
+    if (!m->watch.params.threshold_bytes || !must_shrink(m)) return AG_OK;
     if (traits_of(m)->of_newest_query) {
         m->pressure_eviction_pending = true;
         return AG_OK;
@@ -341,26 +341,15 @@ static ag_status drop_expired(ag_cache_manager *m, uint32_t last, ag_error *err)
 /* Returns the first row whose weights are collected, in a pass of n rows that n_remaining rows
  * follow. */
 static size_t first_scored_row(const ag_cache_manager *m, size_t n, size_t n_remaining) {
+    const ag_importance_traits *traits = traits_of(m);
+    const size_t window = m->evictor.params.snapkv_window;
     if (m->phase == AG_MANAGER_VERIFY) return n;
-    size_t window = m->evictor.params.snapkv_window;
-    switch (m->evictor.params.policy->importance) {
-    case AG_IMPORTANCE_NEWEST:
-        return m->eviction_pending ? n - 1 : n;
-    case AG_IMPORTANCE_TOTAL:
-        return m->phase == AG_MANAGER_DECODE ? 0 : n - smaller(n, window);
-    case AG_IMPORTANCE_WINDOW:
-        if (m->phase == AG_MANAGER_DECODE ||
-            (m->phase == AG_MANAGER_PROMPT_BOUNDED && !m->eviction_pending && n_remaining))
-            return n;
-        if (m->phase == AG_MANAGER_PROMPT_BOUNDED) return n - smaller(n, window);
-        if (n_remaining >= window) return n;
-        return n - smaller(n, window - n_remaining);
-    case AG_IMPORTANCE_NONE:
-    case AG_IMPORTANCE_KEYS:
-    case AG_IMPORTANCE_CHUNK:
-        break;
-    }
-    return n;
+    if (traits->of_newest_query) return m->eviction_pending ? n - 1 : n;
+    if (traits->accumulates) return m->phase == AG_MANAGER_DECODE ? 0 : n - smaller(n, window);
+    if (!traits->of_prompt_window || m->phase == AG_MANAGER_DECODE) return n;
+    if (m->phase == AG_MANAGER_PROMPT_BOUNDED)
+        return m->eviction_pending || !n_remaining ? n - smaller(n, window) : n;
+    return n_remaining >= window ? n : n - smaller(n, window - n_remaining);
 }
 
 /* Returns whether the pass restarts the sums rather than adding to them. */

@@ -3,7 +3,7 @@
 
 #include "cache/eviction/allocate.h"
 #include "cache/eviction/budget.h"
-#include "cache/eviction/importance_traits.h"
+#include "cache/eviction/policies.h"
 #include "core/alloc.h"
 #include "platform/clock.h"
 #include "core/fail.h"

@@ -110,6 +110,9 @@ void ag_kv_copy_positions(ag_kv_cache *to, const ag_kv_cache *from);
 /* Reads the positions of n slots of one block. */
 ag_status ag_kv_get_positions(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t slot,
                               uint32_t n, uint32_t *positions, ag_error *err);
+/* Counts the slots of a head with positions below `position`. */
+ag_status ag_kv_slots_below(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position,
+                            uint32_t *out, ag_error *err);
 
 ag_status ag_kv_unrotated_create(ag_kv_cache *c, ag_error *err);
 void ag_kv_unrotated_release(ag_kv_cache *c);

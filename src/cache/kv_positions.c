@@ -54,6 +54,20 @@ ag_status ag_kv_get_positions(const ag_kv_cache *c, uint32_t layer, uint32_t hea
     return ag_buffer_download(positions, b->buffer, b->offset + at, n * sizeof *positions, err);
 }
 
+ag_status ag_kv_slots_below(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position,
+                            uint32_t *out, ag_error *err) {
+    uint32_t first = 0, end = ag_kv_slots_of(c, layer)[head];
+    while (first < end) {
+        const uint32_t middle = first + (end - first) / 2;
+        uint32_t at;
+        AG_TRY(ag_kv_get_positions(c, layer, head, middle, 1, &at, err));
+        if (at < position) first = middle + 1;
+        else end = middle;
+    }
+    *out = first;
+    return AG_OK;
+}
+
 uint32_t ag_kv_cache_position(const ag_kv_cache *c, uint32_t layer, uint32_t kv_head,
                               uint32_t slot) {
     uint32_t at;

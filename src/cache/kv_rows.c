@@ -74,17 +74,6 @@ ag_status ag_kv_cache_get_rows(const ag_kv_cache *c, uint32_t layer, uint32_t he
 
 /* ---- inserting ---- */
 
-/* Returns the first slot whose position is at least `position`. */
-static uint32_t slot_from(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position) {
-    uint32_t first = 0, end = ag_kv_slots_of(c, layer)[head];
-    while (first < end) {
-        const uint32_t middle = first + (end - first) / 2;
-        if (position_at(c, layer, head, middle) < position) first = middle + 1;
-        else end = middle;
-    }
-    return first;
-}
-
 static ag_status check_inserted_rows(const ag_kv_cache *c, uint32_t layer, uint32_t head,
                                      const ag_kv_rows *rows, ag_error *err) {
     const uint32_t n = ag_kv_slots_of(c, layer)[head];
@@ -95,7 +84,9 @@ static ag_status check_inserted_rows(const ag_kv_cache *c, uint32_t layer, uint3
             layer, n, c->at[layer].max_slots, rows->n);
     }
     for (uint32_t i = 0; i < rows->n; i++) {
-        const uint32_t position = rows->positions[i], at = slot_from(c, layer, head, position);
+        const uint32_t position = rows->positions[i];
+        uint32_t at;
+        AG_TRY(ag_kv_slots_below(c, layer, head, position, &at, err));
         const bool is_cached = at < n && position_at(c, layer, head, at) == position;
         if (!is_cached && (!i || rows->positions[i - 1] < position)) continue;
         return AG_FAIL(
@@ -135,7 +126,8 @@ ag_status ag_kv_cache_put_rows(ag_kv_cache *c, uint32_t layer, uint32_t head,
     if (!rows->n) return AG_OK;
     AG_TRY(check_inserted_rows(c, layer, head, rows, err));
     const uint32_t end = *n + rows->n;
-    const uint32_t first = slot_from(c, layer, head, rows->positions[0]);
+    uint32_t first;
+    AG_TRY(ag_kv_slots_below(c, layer, head, rows->positions[0], &first, err));
     AG_TRY(ag_kv_own_blocks(c, layer, head, first / AG_KV_BLOCK, ag_kv_blocks_for(end), err));
     /* Converts every row into the slot after the last one first: if one fails, no slot has
      * moved. */

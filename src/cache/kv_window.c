@@ -72,27 +72,12 @@ uint32_t ag_kv_cache_rows_before_expiry(const ag_kv_cache *c) {
 
 /* ---- expiry ---- */
 
-/* Counts the slots of a head with positions below `position`. */
-static ag_status slots_below(const ag_kv_cache *c, uint32_t layer, uint32_t head, uint32_t position,
-                             uint32_t *out, ag_error *err) {
-    uint32_t first = 0, end = ag_kv_slots_of(c, layer)[head];
-    while (first < end) {
-        const uint32_t middle = first + (end - first) / 2;
-        uint32_t at;
-        AG_TRY(ag_kv_get_positions(c, layer, head, middle, 1, &at, err));
-        if (at < position) first = middle + 1;
-        else end = middle;
-    }
-    *out = first;
-    return AG_OK;
-}
-
 static ag_status expire_layer(ag_kv_cache *c, uint32_t layer, uint32_t oldest,
                               const ag_kv_follower *follower, ag_error *err) {
     if (follower) AG_TRY(follower->begin(follower->user, layer, err));
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         uint32_t first, n;
-        AG_TRY(slots_below(c, layer, h, oldest, &first, err));
+        AG_TRY(ag_kv_slots_below(c, layer, h, oldest, &first, err));
         for (n = 0; first + n < ag_kv_slots_of(c, layer)[h]; n++) c->retained[n] = first + n;
         AG_TRY(ag_kv_compact_head(c, layer, h, c->retained, n, err));
         if (follower) follower->moved(follower->user, layer, h, c->retained, n);

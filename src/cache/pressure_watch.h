@@ -25,10 +25,6 @@ void ag_pressure_watch_release(ag_pressure_watch *w);
 /* Copies what `from` knows of the system's memory, not its parameters. */
 void ag_pressure_watch_copy(ag_pressure_watch *to, const ag_pressure_watch *from);
 
-static inline bool ag_pressure_watch_is_on(const ag_pressure_watch *w) {
-    return w->params.threshold_bytes > 0;
-}
-
 /* Sets the level that the application reports; the next call of ag_pressure_watch_is_due() is
  * true. */
 void ag_pressure_watch_hint(ag_pressure_watch *w, ag_pressure level);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/reload.h"
 
+#include "cache/carve.h"
 #include "cache/key_bounds.h"
 #include "core/alloc.h"
 #include "core/fail.h"
@@ -44,58 +45,61 @@ struct ag_reloader {
     uint32_t block;
     ag_reload_pass pass;
     ag_spilled_rows incoming[MANY_BLOCKS]; /* owned */
-    uint32_t *retained, *evicted;          /* owned; [max slots of a head] */
-    float *keys, *values, *query_weights; /* owned; for the largest head: a group's or block's keys,
-                                             one row, two rows */
-    uint32_t *positions;                  /* owned; [block] */
-    float *products;                      /* owned; [QUERY_BATCH][max_groups] */
-    softmax_base *bases;                  /* owned; [n_bases] for each query */
+    void *memory;                          /* owned; holds the next arrays */
+    uint32_t *retained, *evicted;          /* [max slots of a head] */
+    float *keys;                           /* of a group or block of the largest head */
+    float *values, *query_weights;         /* one row; two rows */
+    uint32_t *positions;                   /* [block] */
+    float *products;                       /* [QUERY_BATCH][max_groups] */
+    softmax_base *bases;                   /* owned; [n_bases] for each query */
     size_t n_bases;
     size_t max_groups;
     float *scores, *weights; /* owned; [cap] of a head's groups, then of its blocks */
     size_t cap;
 };
 
+/* Places the arrays of fixed size, for blocks of r->block slots. */
+static void place_arrays(ag_reloader *r, ag_carver *c, const ag_kv_totals *t) {
+    r->max_groups = t->max_slots / r->block + 1;
+    r->retained = ag_carve(c, t->max_slots, sizeof *r->retained);
+    r->evicted = ag_carve(c, t->max_slots, sizeof *r->evicted);
+    r->keys = ag_carve(c, (size_t)AG_KV_BLOCK * t->max_dim, sizeof *r->keys);
+    r->values = ag_carve(c, t->max_dim, sizeof *r->values);
+    r->query_weights = ag_carve(c, 2 * (size_t)t->max_dim, sizeof *r->query_weights);
+    r->positions = ag_carve(c, r->block, sizeof *r->positions);
+    r->products = ag_carve(c, QUERY_BATCH * r->max_groups, sizeof *r->products);
+}
+
 ag_status ag_reloader_create(ag_kv_cache *cache, ag_spill *spill, ag_reloader **out,
                              ag_error *err) {
     *out = NULL;
     if (!spill) return AG_OK;
-    const ag_kv_totals e = ag_kv_totals_of(ag_kv_cache_params(cache));
+    const ag_kv_totals t = ag_kv_totals_of(ag_kv_cache_params(cache));
+    ag_carver c = {0};
     ag_reloader *r = ag_calloc(1, sizeof *r);
     if (!r) return AG_FAIL(err, NOMEM, "reloader of spilled blocks");
     r->cache = cache;
     r->spill = spill;
     r->block = ag_spill_block_slots(spill);
-    r->max_groups = e.max_slots / r->block + 1;
-    r->retained = ag_calloc(e.max_slots, sizeof *r->retained);
-    r->evicted = ag_calloc(e.max_slots, sizeof *r->evicted);
-    r->keys = ag_calloc(AG_KV_BLOCK, e.max_dim * sizeof *r->keys);
-    r->values = ag_calloc(e.max_dim, sizeof *r->values);
-    r->query_weights = ag_calloc(e.max_dim, 2 * sizeof *r->query_weights);
-    r->positions = ag_calloc(r->block, sizeof *r->positions);
-    r->products = ag_calloc(r->max_groups, QUERY_BATCH * sizeof *r->products);
-    ag_status st = AG_OK;
+    place_arrays(r, &c, &t);
+    r->memory = ag_malloc(c.used);
+    ag_status st = r->memory ? AG_OK : AG_FAIL(err, NOMEM, "reload state of %zu heads", t.heads);
     for (int i = 0; i < MANY_BLOCKS && st == AG_OK; i++)
         st = ag_spilled_rows_create(ag_kv_cache_params(cache), &r->incoming[i], err);
-    if (st == AG_OK && (!r->retained || !r->evicted || !r->keys || !r->values ||
-                        !r->query_weights || !r->positions || !r->products)) {
-        st = AG_FAIL(err, NOMEM, "reload state of %zu heads", e.heads);
+    if (st != AG_OK) {
+        ag_reloader_destroy(r);
+        return st;
     }
-    if (st == AG_OK) *out = r;
-    else ag_reloader_destroy(r);
-    return st;
+    c = (ag_carver){.base = r->memory};
+    place_arrays(r, &c, &t);
+    *out = r;
+    return AG_OK;
 }
 
 void ag_reloader_destroy(ag_reloader *r) {
     if (!r) return;
     for (int i = 0; i < MANY_BLOCKS; i++) ag_spilled_rows_release(&r->incoming[i]);
-    ag_free(r->retained);
-    ag_free(r->evicted);
-    ag_free(r->keys);
-    ag_free(r->values);
-    ag_free(r->query_weights);
-    ag_free(r->positions);
-    ag_free(r->products);
+    ag_free(r->memory);
     ag_free(r->bases);
     ag_free(r->scores);
     ag_free(r->weights);
@@ -105,17 +109,14 @@ void ag_reloader_destroy(ag_reloader *r) {
 /* Assumes a head with all its groups and four times as many spilled blocks. */
 size_t ag_reloader_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv) {
     enum { SOME_HEADS = 16 }; /* query heads of a KV head */
-    const ag_kv_totals e = ag_kv_totals_of(kv);
+    const ag_kv_totals t = ag_kv_totals_of(kv);
     if (!p || !p->path) return 0;
-    const size_t block = ag_spill_params_block_slots(p), groups = e.max_slots / block + 1;
-    const size_t scores = 2 * 2 * 5 * groups, bases = (size_t)AG_RELOAD_ROWS * SOME_HEADS;
-    const size_t k_row = ag_dtype_row_bytes(kv->k_type, e.max_dim);
-    const size_t v_row = ag_dtype_row_bytes(kv->v_type, e.max_dim);
-    return sizeof(ag_reloader) +
-           MANY_BLOCKS * AG_KV_BLOCK * (k_row + v_row + sizeof(uint32_t) + sizeof(float)) +
-           2 * e.max_slots * sizeof(uint32_t) + (AG_KV_BLOCK + 3) * e.max_dim * sizeof(float) +
-           block * sizeof(uint32_t) + (QUERY_BATCH * groups + scores) * sizeof(float) +
-           bases * sizeof(softmax_base);
+    ag_reloader r = {.block = ag_spill_params_block_slots(p)};
+    ag_carver c = {0};
+    place_arrays(&r, &c, &t);
+    return sizeof r + c.used + 2 * 2 * 5 * r.max_groups * sizeof(float) +
+           MANY_BLOCKS * ag_spilled_bytes(kv->k_type, kv->v_type, t.max_dim, AG_SPILL_MAX_SLOTS) +
+           AG_RELOAD_ROWS * SOME_HEADS * sizeof(softmax_base);
 }
 
 void ag_reloader_set_spill(ag_reloader *r, ag_spill *spill) {
@@ -197,9 +198,10 @@ static softmax_base add_query(ag_reloader *r, uint32_t layer, uint32_t head, uin
     for (size_t i = 0; i < n; i++) {
         const uint32_t block = (uint32_t)i - n_groups;
         const float estimate =
-            i < n_groups ? products[i]
-                         : ag_key_bounds_likely(ag_spill_key_bounds(r->spill, layer, head, block),
-                                                r->query_weights, dim);
+            i < n_groups
+                ? products[i]
+                : ag_key_bounds_likely(ag_spill_block(r->spill, layer, head, block).key_bounds,
+                                       r->query_weights, dim);
         r->scores[i] = scale * estimate;
         max = fmaxf(max, r->scores[i]);
     }
@@ -317,7 +319,7 @@ static void choose_exchange(ag_reloader *r, uint32_t layer, uint32_t head, uint3
         }
         if (best == n || r->weights[best] <= min_weight) return;
         const uint32_t block = (uint32_t)best - n_groups, before = x->n_out;
-        const int64_t n_more = ag_spill_n_slots(r->spill, layer, head, block);
+        const int64_t n_more = ag_spill_block(r->spill, layer, head, block).n;
         const float estimate = r->weights[best];
         const float weight =
             n_more <= free_slots ? estimate : weigh_block(r, layer, head, block, estimate, a);

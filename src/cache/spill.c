@@ -452,18 +452,10 @@ static const entry *entry_at(const ag_spill *s, uint32_t layer, uint32_t head, u
     return &head_at(s, layer, head)->entries[i];
 }
 
-const void *ag_spill_key_bounds(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i) {
-    return entry_at(s, layer, head, i)->block->key_bounds;
-}
-
-uint32_t ag_spill_n_slots(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i) {
-    return entry_at(s, layer, head, i)->block->n;
-}
-
-void ag_spill_block_types(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i,
-                          ag_dtype *k_type, ag_dtype *v_type) {
-    *k_type = entry_at(s, layer, head, i)->block->k_type;
-    *v_type = entry_at(s, layer, head, i)->block->v_type;
+ag_spilled_block ag_spill_block(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i) {
+    const spilled_block *b = entry_at(s, layer, head, i)->block;
+    return (ag_spilled_block){
+        .n = b->n, .k_type = b->k_type, .v_type = b->v_type, .key_bounds = b->key_bounds};
 }
 
 void ag_spill_stats_of(const ag_spill *s, ag_spill_stats *out) {

@@ -55,9 +55,14 @@ void ag_spill_cancel_store(ag_spill *s, uint32_t layer, uint32_t head);
 /* Returns the number of blocks of a head, in no order. */
 uint32_t ag_spill_n_blocks(const ag_spill *s, uint32_t layer, uint32_t head);
 bool ag_spill_is_empty(const ag_spill *s);
-/* Return the key bounds of block i, and the maximum number of its slots. */
-const void *ag_spill_key_bounds(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i);
-uint32_t ag_spill_n_slots(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i);
+/* What the store knows of a block without reading it. */
+typedef struct ag_spilled_block {
+    uint32_t n; /* maximum number of slots */
+    ag_dtype k_type, v_type;
+    const void *key_bounds; /* borrowed */
+} ag_spilled_block;
+/* Returns block i of a head; valid until the store changes. */
+ag_spilled_block ag_spill_block(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i);
 
 /* A block read from the file, in memory of its own. */
 typedef struct ag_spilled_rows {
@@ -82,10 +87,6 @@ bool ag_spill_read(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_sp
 /* Adds rows that were loaded from elsewhere as blocks of the head. */
 void ag_spill_add(ag_spill *s, uint32_t layer, uint32_t head, const ag_kv_rows *rows,
                   const float *sums);
-/* Sets the types of block i. */
-void ag_spill_block_types(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i,
-                          ag_dtype *k_type, ag_dtype *v_type);
-
 void ag_spill_stats_of(const ag_spill *s, ag_spill_stats *out);
 
 #endif

@@ -20,6 +20,11 @@ static ag_status put_number(ag_put_fn put, void *user, uint32_t number, ag_error
     return put(user, bytes, sizeof bytes, err);
 }
 
+static size_t block_bytes(const ag_spill *s, uint32_t layer, uint32_t head, uint32_t i) {
+    const ag_spilled_block b = ag_spill_block(s, layer, head, i);
+    return ag_spilled_bytes(b.k_type, b.v_type, ag_spill_kv(s)->layers[layer].head_dim, b.n);
+}
+
 uint64_t ag_spill_saved_bytes(const ag_spill *s) {
     uint64_t n = 0;
     if (!s) return 0;
@@ -27,13 +32,8 @@ uint64_t ag_spill_saved_bytes(const ag_spill *s) {
     for (uint32_t l = 0; l < kv->n_layers; l++) {
         for (uint32_t h = 0; h < kv->layers[l].n_kv_heads; h++) {
             n += sizeof(uint32_t);
-            for (uint32_t i = 0; i < ag_spill_n_blocks(s, l, h); i++) {
-                ag_dtype k_type, v_type;
-                ag_spill_block_types(s, l, h, i, &k_type, &v_type);
-                n += HEADER_NUMBERS * sizeof(uint32_t) +
-                     ag_spilled_bytes(k_type, v_type, kv->layers[l].head_dim,
-                                      ag_spill_n_slots(s, l, h, i));
-            }
+            for (uint32_t i = 0; i < ag_spill_n_blocks(s, l, h); i++)
+                n += HEADER_NUMBERS * sizeof(uint32_t) + block_bytes(s, l, h, i);
         }
     }
     return n;
@@ -42,15 +42,13 @@ uint64_t ag_spill_saved_bytes(const ag_spill *s) {
 static ag_status save_block(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i,
                             ag_spilled_rows *block, ag_put_fn put, void *user, ag_error *err) {
     const ag_kv_params *kv = ag_spill_kv(s);
-    const uint32_t n = ag_spill_n_slots(s, layer, head, i);
-    ag_dtype k_type, v_type;
-    ag_spill_block_types(s, layer, head, i, &k_type, &v_type);
-    const size_t bytes = ag_spilled_bytes(k_type, v_type, kv->layers[layer].head_dim, n);
+    const ag_spilled_block saved = ag_spill_block(s, layer, head, i);
+    const uint32_t types = (saved.k_type != kv->k_type ? KEYS_Q8_0 : 0u) |
+                           (saved.v_type != kv->v_type ? VALUES_Q4_0 : 0u);
+    const size_t bytes = block_bytes(s, layer, head, i);
     const bool is_read = ag_spill_read(s, layer, head, i, block);
     if (!is_read) memset(block->bytes, 0, bytes);
-    const uint32_t types =
-        (k_type != kv->k_type ? KEYS_Q8_0 : 0u) | (v_type != kv->v_type ? VALUES_Q4_0 : 0u);
-    AG_TRY(put_number(put, user, n, err));
+    AG_TRY(put_number(put, user, saved.n, err));
     AG_TRY(put_number(put, user, is_read ? block->rows.n : 0, err));
     AG_TRY(put_number(put, user, types, err));
     return put(user, block->bytes, bytes, err);

@@ -5,7 +5,7 @@
  * after any operation on the cache, and read back few bytes. */
 #include "cache/cache_manager.h"
 #include "cache/eviction/chunk_scores.h"
-#include "cache/eviction/importance_traits.h"
+#include "cache/eviction/policies.h"
 #include "cache/saved_state.h"
 #include "core/fail.h"
 #include "support/byte_stream.h"

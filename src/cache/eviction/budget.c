@@ -2,7 +2,6 @@
 #include "cache/eviction/budget.h"
 
 #include "cache/eviction/allocate.h"
-#include "cache/eviction/importance_traits.h"
 #include "cache/eviction/policies.h"
 #include "cache/kv_cache.h"
 #include "core/fail.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/eviction/chunk_scores.h"
 
-#include "cache/eviction/importance_traits.h"
 #include "cache/eviction/policies.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"

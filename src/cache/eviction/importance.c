@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/eviction/importance.h"
 
-#include "cache/eviction/importance_traits.h"
+#include "cache/carve.h"
+#include "cache/eviction/policies.h"
 #include "cache/eviction/unrotate.h"
 #include "cache/eviction/value_losses.h"
 #include "cache/head_lengths.h"
@@ -15,13 +16,6 @@
 
 /* ---- scratch ---- */
 
-/* Allocates memory and touches it, so that evictions under memory pressure add no pages. */
-static void *alloc_resident(size_t n, size_t bytes) {
-    void *p = n < SIZE_MAX / bytes ? ag_malloc(n * bytes) : NULL;
-    if (p) memset(p, 0, n * bytes);
-    return p;
-}
-
 /* Returns whether the backend computes these scores in its memory. */
 static bool scores_in_place(const ag_eviction_policy *policy, const ag_kv_cache *cache) {
     return policy->device_scores && ag_has_key_scores(ag_kv_cache_backend(cache));
@@ -29,143 +23,79 @@ static bool scores_in_place(const ag_eviction_policy *policy, const ag_kv_cache 
 
 enum { MAX_WORKERS = 4 }; /* each holds the keys of a head as floats */
 
-/* Numbers of floats that a policy with from_keys() needs. */
-typedef struct key_floats {
-    size_t keys, values, work, far; /* per worker */
-    size_t more, table;
-} key_floats;
-
-static key_floats floats_for(const ag_eviction_policy *policy, const ag_kv_totals *e,
-                             bool in_place) {
-    key_floats n = {0};
-    if (!ag_importance_traits_of(policy)->from_keys || in_place) return n;
-    n.keys = (size_t)e->max_slots * e->max_dim;
-    if (policy->with_values) n.values = n.keys;
-    if (policy->work_floats) n.work = policy->work_floats(policy->user, e->max_dim);
-    if (policy->unrotated) n.far = e->max_dim;
-    if (policy->unrotated) n.table = ag_unrotate_table_floats(e->max_dim);
-    if (policy->compare) n.more = e->max_head_slots;
-    return n;
+/* Places all arrays of the scratch. in_place: the backend computes the scores of keys. */
+static void place_arrays(ag_eviction_scratch *s, ag_carver *c, const ag_eviction_params *p,
+                         const ag_kv_totals *t, bool in_place) {
+    const ag_eviction_policy *policy = p->policy;
+    const bool from_keys = ag_importance_traits_of(policy)->from_keys;
+    const bool adaptive = ag_heads_by_scores(p->head_budget);
+    const size_t slots = t->max_slots, head_slots = t->max_head_slots, heads = t->max_heads;
+    const size_t dim = t->max_dim, workers = s->n_workers;
+    s->separate_heads = from_keys || adaptive;
+    s->keep = ag_carve(c, slots, sizeof *s->keep);
+    s->work = ag_carve(c, slots, sizeof *s->work);
+    s->positions = ag_carve(c, slots, sizeof *s->positions);
+    s->values = ag_carve(c, slots, sizeof *s->values);
+    s->importance = ag_carve(c, s->separate_heads ? head_slots : slots, sizeof *s->importance);
+    s->n_keep = ag_carve(c, heads, sizeof *s->n_keep);
+    s->bounds = ag_carve(c, heads, sizeof *s->bounds);
+    if (adaptive) {
+        s->views = ag_carve(c, heads, sizeof *s->views);
+        s->ranked = ag_carve(c, head_slots, sizeof *s->ranked);
+        s->order = ag_carve(c, head_slots, sizeof *s->order);
+        s->best = ag_carve(c, head_slots, sizeof *s->best);
+    }
+    if (p->head_budget == AG_HEAD_BUDGET_VALUES) {
+        s->head_values = ag_carve(c, slots * dim, sizeof *s->head_values);
+        s->mean = ag_carve(c, dim, sizeof *s->mean);
+    }
+    if (!from_keys || in_place) return;
+    s->heads = ag_carve(c, heads, sizeof *s->heads);
+    s->head_positions = ag_carve(c, workers * slots, sizeof *s->head_positions);
+    s->keys = ag_carve(c, workers * slots * dim, sizeof *s->keys);
+    if (policy->with_values)
+        s->head_values = ag_carve(c, workers * slots * dim, sizeof *s->head_values);
+    if (policy->work_floats) s->work_floats = policy->work_floats(policy->user, dim);
+    s->head_work = ag_carve(c, workers * s->work_floats, sizeof *s->head_work);
+    if (policy->unrotated) {
+        s->far = ag_carve(c, workers * dim, sizeof *s->far);
+        s->table = ag_carve(c, ag_unrotate_table_floats(t->max_dim), sizeof *s->table);
+    }
+    if (policy->compare) s->more = ag_carve(c, head_slots, sizeof *s->more);
 }
 
-/* Allocates n times `each` floats. Returns true on success, also for 0 floats. */
-static bool reserve_floats(float **out, size_t each, size_t n) {
-    *out = each && n ? alloc_resident(n, each * sizeof **out) : NULL;
-    return *out || !each || !n;
-}
-
-static bool reserve_key_floats(ag_eviction_scratch *s, const key_floats *n, size_t n_heads,
-                               size_t max_slots) {
-    const size_t workers = s->n_workers;
-    if (n->keys) s->heads = ag_calloc(n_heads, sizeof *s->heads);
-    if (n->keys) s->head_positions = ag_calloc(workers * max_slots, sizeof *s->head_positions);
-    s->work_floats = n->work;
-    return (!n->keys || (s->heads && s->head_positions)) &&
-           reserve_floats(&s->keys, n->keys, workers) &&
-           reserve_floats(&s->head_values, n->values, workers) &&
-           reserve_floats(&s->head_work, n->work, workers) &&
-           reserve_floats(&s->far, n->far, workers) && reserve_floats(&s->more, n->more, 1) &&
-           reserve_floats(&s->table, n->table, 1);
-}
-
-/* Allocates the lists of a layer's heads. Returns true on success. */
-static bool reserve_head_lists(ag_eviction_scratch *s, const ag_kv_totals *e, bool adaptive) {
-    s->n_keep = alloc_resident(e->max_heads, sizeof *s->n_keep);
-    s->bounds = alloc_resident(e->max_heads, sizeof *s->bounds);
-    if (!adaptive) return s->n_keep && s->bounds;
-    s->views = alloc_resident(e->max_heads, sizeof *s->views);
-    s->ranked = alloc_resident(e->max_head_slots, sizeof *s->ranked);
-    s->order = alloc_resident(e->max_head_slots, sizeof *s->order);
-    s->best = alloc_resident(e->max_head_slots, sizeof *s->best);
-    return s->n_keep && s->bounds && s->views && s->ranked && s->order && s->best;
-}
-
-static size_t head_list_bytes(const ag_kv_totals *e, bool adaptive) {
-    const ag_eviction_scratch *s = NULL;
-    const size_t lists = sizeof *s->ranked + sizeof *s->order + sizeof *s->best;
-    return e->max_heads *
-               (sizeof *s->n_keep + sizeof *s->bounds + (adaptive ? sizeof *s->views : 0)) +
-           (adaptive ? e->max_head_slots * lists : 0);
-}
-
-static bool is_adaptive(const ag_eviction_params *p) { return ag_heads_by_scores(p->head_budget); }
-
-/* Allocates the values of a head, and their mean. */
-static bool reserve_values(ag_eviction_scratch *s, const ag_kv_totals *e) {
-    return reserve_floats(&s->head_values, (size_t)e->max_slots * e->max_dim, 1) &&
-           reserve_floats(&s->mean, e->max_dim, 1);
-}
-
-static size_t value_floats(const ag_eviction_params *p, const ag_kv_totals *e) {
-    if (p->head_budget != AG_HEAD_BUDGET_VALUES) return 0;
-    return (size_t)e->max_slots * e->max_dim + e->max_dim;
+static uint32_t max_workers(const ag_kv_totals *t) {
+    return t->max_heads < MAX_WORKERS ? t->max_heads : MAX_WORKERS;
 }
 
 ag_status ag_eviction_scratch_create(ag_eviction_scratch *s, const ag_eviction_params *p,
                                      const ag_kv_cache *cache, ag_error *err) {
-    const ag_eviction_policy *policy = p->policy;
-    const ag_kv_totals e = ag_kv_totals_of(ag_kv_cache_params(cache));
-    const size_t n = e.max_slots;
-    const key_floats floats = floats_for(policy, &e, scores_in_place(policy, cache));
+    const ag_kv_totals t = ag_kv_totals_of(ag_kv_cache_params(cache));
+    const bool in_place = scores_in_place(p->policy, cache);
+    ag_carver c = {0};
     s->n_workers = ag_backend_threads(ag_kv_cache_backend(cache));
-    if (s->n_workers > MAX_WORKERS) s->n_workers = MAX_WORKERS;
-    if (s->n_workers > e.max_heads) s->n_workers = e.max_heads;
-    s->separate_heads = ag_importance_traits_of(policy)->from_keys || is_adaptive(p);
+    if (s->n_workers > max_workers(&t)) s->n_workers = max_workers(&t);
     s->per_head_importance = p->head_budget != AG_HEAD_BUDGET_EVEN || (p->spill && p->spill->path);
-    s->keep = alloc_resident(n, sizeof *s->keep);
-    s->work = alloc_resident(n, sizeof *s->work);
-    s->positions = alloc_resident(n, sizeof *s->positions);
-    s->values = alloc_resident(n, sizeof *s->values);
-    s->importance = alloc_resident(s->separate_heads ? e.max_head_slots : n, sizeof *s->importance);
-    if (s->keep && s->work && s->positions && s->values && s->importance &&
-        reserve_head_lists(s, &e, is_adaptive(p)) &&
-        reserve_key_floats(s, &floats, e.max_heads, n) &&
-        (!value_floats(p, &e) || reserve_values(s, &e))) {
-        return AG_OK;
-    }
-    return AG_FAIL(err, NOMEM, "eviction scratch for %zu slots", n);
+    place_arrays(s, &c, p, &t, in_place);
+    s->memory = ag_malloc(c.used);
+    if (!s->memory) return AG_FAIL(err, NOMEM, "eviction scratch for %u slots", t.max_slots);
+    /* Touched now, so that evictions under memory pressure add no pages. */
+    memset(s->memory, 0, c.used);
+    c = (ag_carver){.base = s->memory};
+    place_arrays(s, &c, p, &t, in_place);
+    return AG_OK;
 }
 
 size_t ag_eviction_scratch_bytes(const ag_eviction_params *p, const ag_kv_params *kv) {
-    const ag_eviction_scratch *s = NULL;
-    const ag_eviction_policy *policy = p->policy;
-    const ag_kv_totals e = ag_kv_totals_of(kv);
-    const size_t n = e.max_slots;
-    const size_t lists =
-        sizeof *s->keep + sizeof *s->work + sizeof *s->positions + sizeof *s->values;
-    const bool separate = ag_importance_traits_of(policy)->from_keys || is_adaptive(p);
-    const size_t all = n * lists + (separate ? e.max_head_slots : n) * sizeof *s->importance +
-                       head_list_bytes(&e, is_adaptive(p)) + value_floats(p, &e) * sizeof(float);
+    const ag_kv_totals t = ag_kv_totals_of(kv);
+    ag_eviction_scratch s = {.n_workers = max_workers(&t)};
+    ag_carver c = {0};
     /* Without a backend, assume that it computes device scores itself. */
-    const key_floats f = floats_for(policy, &e, policy->device_scores);
-    if (!ag_importance_traits_of(policy)->from_keys || policy->device_scores) return all;
-    const size_t workers = e.max_heads < MAX_WORKERS ? e.max_heads : MAX_WORKERS;
-    return all + e.max_heads * sizeof *s->heads + workers * n * sizeof *s->head_positions +
-           (workers * (f.keys + f.values + f.work + f.far) + f.more + f.table) * sizeof(float);
+    place_arrays(&s, &c, p, &t, p->policy->device_scores);
+    return c.used;
 }
 
-void ag_eviction_scratch_release(ag_eviction_scratch *s) {
-    ag_free(s->keep);
-    ag_free(s->work);
-    ag_free(s->positions);
-    ag_free(s->values);
-    ag_free(s->importance);
-    ag_free(s->n_keep);
-    ag_free(s->bounds);
-    ag_free(s->views);
-    ag_free(s->ranked);
-    ag_free(s->order);
-    ag_free(s->best);
-    ag_free(s->heads);
-    ag_free(s->head_positions);
-    ag_free(s->keys);
-    ag_free(s->head_values);
-    ag_free(s->head_work);
-    ag_free(s->far);
-    ag_free(s->more);
-    ag_free(s->mean);
-    ag_free(s->table);
-}
+void ag_eviction_scratch_release(ag_eviction_scratch *s) { ag_free(s->memory); }
 
 /* ---- importance ---- */
 

@@ -9,6 +9,7 @@
 /* Scratch memory of evictions. Holds one head, except for policies that score keys, whose heads
  * are scored by several workers at once. */
 typedef struct ag_eviction_scratch {
+    void *memory; /* owned; holds all arrays */
     /* Sized for the layers with the most slots, heads and values: */
     uint32_t *keep, *work, *positions; /* [slots] */
     float *values;                     /* [slots] */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/eviction/policies.h"
 
-#include "cache/eviction/importance_traits.h"
-
 #include <string.h>
 
 #define ADDRESS(name) &ag_eviction_##name,
@@ -22,27 +20,17 @@ const ag_eviction_policy *ag_eviction_policy_find(const char *name) {
     return NULL;
 }
 
+/* In the order of ag_importance: NONE, WINDOW, TOTAL, NEWEST, KEYS, CHUNK. */
+static const ag_importance_traits traits[] = {
+    {0},
+    {.has_scores = 1, .keeps_sums = 1, .is_attention = 1, .of_prompt_window = 1},
+    {.has_scores = 1, .keeps_sums = 1, .is_attention = 1, .accumulates = 1},
+    {.has_scores = 1, .keeps_sums = 1, .is_attention = 1, .of_newest_query = 1},
+    {.has_scores = 1, .from_keys = 1},
+    {.has_scores = 1, .keeps_sums = 1, .from_keys = 1, .in_chunks = 1},
+};
+
 const ag_importance_traits *ag_importance_traits_of(const ag_eviction_policy *policy) {
-    static const ag_importance_traits traits[] = {
-        [AG_IMPORTANCE_NONE] = {.has_scores = false},
-        [AG_IMPORTANCE_WINDOW] = {.has_scores = true,
-                                  .keeps_sums = true,
-                                  .is_attention = true,
-                                  .of_prompt_window = true},
-        [AG_IMPORTANCE_TOTAL] = {.has_scores = true,
-                                 .keeps_sums = true,
-                                 .is_attention = true,
-                                 .accumulates = true},
-        [AG_IMPORTANCE_NEWEST] = {.has_scores = true,
-                                  .keeps_sums = true,
-                                  .is_attention = true,
-                                  .of_newest_query = true},
-        [AG_IMPORTANCE_KEYS] = {.has_scores = true, .from_keys = true},
-        [AG_IMPORTANCE_CHUNK] = {.has_scores = true,
-                                 .keeps_sums = true,
-                                 .from_keys = true,
-                                 .in_chunks = true},
-    };
     return &traits[policy->importance];
 }
 

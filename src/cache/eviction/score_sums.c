@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/eviction/score_sums.h"
 
-#include "cache/eviction/importance_traits.h"
+#include "cache/eviction/policies.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
