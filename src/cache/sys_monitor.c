@@ -123,10 +123,10 @@ static void read_groups(ag_sys_monitor *m, ag_memory_signals *out) {
     for (;;) {
         uint64_t limit, used;
         if (limit_of(m, group, &limit) && usage_of(m, group, &used)) {
-            uint64_t left = limit > used ? limit - used : 0;
-            uint64_t least =
+            uint64_t remaining = limit > used ? limit - used : 0;
+            uint64_t min_remaining =
                 out->group_limit > out->group_used ? out->group_limit - out->group_used : 0;
-            if (!out->has_group || left < least) {
+            if (!out->has_group || remaining < min_remaining) {
                 out->has_group = true;
                 out->group_limit = limit;
                 out->group_used = used;
