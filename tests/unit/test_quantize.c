@@ -334,7 +334,7 @@ static void rejects_models_that_gguf_cannot_describe(void **state) {
     const struct {
         const char *model, *key;
         json_t *value;
-        const char *lost; /* NULL: nothing */
+        const char *lost; /* NULL: the conversion succeeds */
     } cases[] = {
         {"smollm3", "no_rope_layers", json_pack("[iiiiiiii]", 0, 1, 1, 1, 1, 1, 1, 1),
          "the layers that have rotary positions"},
