@@ -11,10 +11,8 @@
 
 /* Quantises finite values. Returns false if a scale exceeds 65504; *block is then that block's
  * index. */
-typedef bool ag_quantize_fn(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
-                            size_t *block);
+typedef bool ag_quantize_fn(void *dst, const float *src, size_t n_blocks, size_t *block);
 typedef void ag_dequantize_fn(float *dst, const void *src, size_t n_blocks);
-ag_quantize_fn ag_quantize_q4_0;
 ag_quantize_fn ag_quantize_q4_1;
 ag_quantize_fn ag_quantize_q8_0;
 ag_quantize_fn ag_quantize_q5_0;
@@ -26,6 +24,10 @@ ag_quantize_fn ag_quantize_q5_k;
 ag_quantize_fn ag_quantize_q6_k;
 ag_quantize_fn ag_quantize_iq4_nl;
 ag_quantize_fn ag_quantize_mxfp4;
+
+/* Does the same for Q4_0, the only type with several rounding rules. */
+bool ag_quantize_q4_0(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
+                      size_t *block);
 
 ag_dequantize_fn ag_dequantize_q4_0;
 ag_dequantize_fn ag_dequantize_q4_1;

@@ -6,9 +6,7 @@
 const int8_t ag_iq4_nl_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                      1,    13,   25,  38,  53,  69,  89,  113};
 
-bool ag_quantize_iq4_nl(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
-                        size_t *block) {
-    (void)rounding;
+bool ag_quantize_iq4_nl(void *dst, const float *src, size_t n_blocks, size_t *block) {
     unsigned char *p = dst;
     for (size_t b = 0; b < n_blocks; b++) {
         const float *x = src + b * AG_QK;

@@ -23,9 +23,7 @@ static uint8_t exponent_of(float largest) {
     return (uint8_t)(largest == 0 || e < 3 ? 3 : e);
 }
 
-bool ag_quantize_mxfp4(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
-                       size_t *block) {
-    (void)rounding;
+bool ag_quantize_mxfp4(void *dst, const float *src, size_t n_blocks, size_t *block) {
     unsigned char *p = dst;
     for (size_t b = 0; b < n_blocks; b++) {
         const float *x = src + b * AG_QK;

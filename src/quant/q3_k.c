@@ -19,9 +19,7 @@ static void pack_scales(uint8_t packed[12], const int8_t sc[16]) {
     }
 }
 
-bool ag_quantize_q3_k(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
-                      size_t *block) {
-    (void)rounding;
+bool ag_quantize_q3_k(void *dst, const float *src, size_t n_blocks, size_t *block) {
     unsigned char *p = dst;
     for (size_t b = 0; b < n_blocks; b++) {
         const float *x = src + b * AG_QK_K;

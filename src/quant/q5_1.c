@@ -3,9 +3,7 @@
 
 #include <string.h>
 
-bool ag_quantize_q5_1(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
-                      size_t *block) {
-    (void)rounding;
+bool ag_quantize_q5_1(void *dst, const float *src, size_t n_blocks, size_t *block) {
     unsigned char *p = dst;
     for (size_t b = 0; b < n_blocks; b++) {
         const float *x = src + b * AG_QK;

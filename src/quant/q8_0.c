@@ -18,9 +18,7 @@ static bool quantize_block(ag_block_q8_0 *out, const float *x) {
     return ag_f16_is_finite(out->d);
 }
 
-bool ag_quantize_q8_0(void *dst, const float *src, size_t n_blocks, ag_rounding rounding,
-                      size_t *block) {
-    (void)rounding;
+bool ag_quantize_q8_0(void *dst, const float *src, size_t n_blocks, size_t *block) {
     unsigned char *p = dst;
     for (size_t b = 0; b < n_blocks; b++) {
         ag_block_q8_0 out;

@@ -37,7 +37,7 @@ static size_t first_too_large(const unsigned char *halves, size_t n, uint16_t in
 }
 
 typedef struct block_type {
-    ag_quantize_fn *quantize;
+    ag_quantize_fn *quantize; /* NULL for Q4_0 */
     ag_dequantize_fn *dequantize;
     bool has_search; /* in search.c */
     /* Number of halves that make all values of a block finite if they are finite, and the offset
@@ -46,7 +46,7 @@ typedef struct block_type {
 } block_type;
 
 static const block_type block_types[AG_DTYPE_COUNT] = {
-    [AG_Q4_0] = {ag_quantize_q4_0, ag_dequantize_q4_0, true, 1, 0},
+    [AG_Q4_0] = {NULL, ag_dequantize_q4_0, true, 1, 0},
     [AG_Q4_1] = {ag_quantize_q4_1, ag_dequantize_q4_1, true, 2, 0},
     [AG_Q8_0] = {ag_quantize_q8_0, ag_dequantize_q8_0, false, 1, 0},
     [AG_Q5_0] = {ag_quantize_q5_0, ag_dequantize_q5_0, true, 1, 0},
@@ -69,7 +69,9 @@ static ag_status quantize_blocks(ag_dtype dtype, void *dst, const float *src, si
     if (rounding == AG_ROUND_WEIGHT && dtype != AG_Q4_0 && ag_has_search(dtype)) {
         return ag_quantize_weights(&ag_reference_rounding, dtype, dst, src, n, NULL, bad);
     }
-    if (block_types[dtype].quantize(dst, src, n / values, rounding, &block)) return AG_OK;
+    const bool done = dtype == AG_Q4_0 ? ag_quantize_q4_0(dst, src, n / values, rounding, &block)
+                                       : block_types[dtype].quantize(dst, src, n / values, &block);
+    if (done) return AG_OK;
     *bad = block * values + ag_largest_at(src + block * values, values);
     return AG_FORMAT;
 }
@@ -96,9 +98,8 @@ ag_status ag_quantize_row(ag_dtype dtype, void *dst, const float *src, size_t n,
         *bad = first_too_large(dst, n, 0x7f80);
         return *bad < n ? AG_FORMAT : AG_OK;
     default:
-        if (block_types[dtype].quantize) {
+        if (block_types[dtype].dequantize)
             return quantize_blocks(dtype, dst, src, n, rounding, bad);
-        }
     }
     assert(!"a dtype that floats are not rounded to");
     return AG_DTYPE;
