@@ -27,12 +27,13 @@ void ag_spill_destroy(ag_spill *s);
 size_t ag_spill_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv);
 /* Returns the parameters, owned by the store; NULL without a store. */
 const ag_spill_params *ag_spill_params_of(const ag_spill *s);
+/* Return the slots of a full block, of a store and from its parameters. */
 uint32_t ag_spill_block_slots(const ag_spill *s);
-uint32_t
-ag_spill_params_block_slots(const ag_spill_params *p); /* slots of a block, from the parameters */
-const ag_kv_params *ag_spill_kv(const ag_spill *s);    /* of its cache */
+uint32_t ag_spill_params_block_slots(const ag_spill_params *p);
+const ag_kv_params *ag_spill_kv(const ag_spill *s); /* of its cache */
 
-/* Shares all blocks of `from` with `to`, which must be empty, in the same file. */
+/* Shares all blocks of `from` with `to`, which must be empty. `to` writes to the file of `from` if
+ * path, limit and record size are equal. A failure leaves `to` with some of the blocks. */
 ag_status ag_spill_copy(ag_spill *to, const ag_spill *from, ag_error *err);
 /* Creates an empty store with the same parameters in a file of its own, or in the same file if
  * the path names a file. */
@@ -52,7 +53,7 @@ void ag_spill_store(ag_spill *s, const ag_score_sums *sums, uint32_t layer, uint
  * stay in the cache. */
 void ag_spill_cancel_store(ag_spill *s, uint32_t layer, uint32_t head);
 
-/* Returns the number of blocks of a head, in no order. */
+/* Returns the number of blocks of a head. Their order has no meaning. */
 uint32_t ag_spill_n_blocks(const ag_spill *s, uint32_t layer, uint32_t head);
 bool ag_spill_is_empty(const ag_spill *s);
 /* What the store knows of a block without reading it. */

@@ -18,8 +18,7 @@ typedef struct ag_workspace_shape {
 
 typedef struct ag_workspace {
     ag_workspace_shape shape;
-    ag_buffer
-        *storage; /* owned; a value at column c begins at byte c * n_rows * 4, rows contiguous */
+    ag_buffer *storage;  /* owned; column c begins at byte c * n_rows * 4, rows contiguous */
     float *host_rows;    /* owned; [n_rows, dim] staging of embedding rows */
     float *host_inputs;  /* owned; [n_rows + 1, input_dim] staging of per-layer inputs */
     uint32_t *positions; /* owned; [n_rows] logical positions of a pass */

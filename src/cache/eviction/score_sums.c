@@ -14,13 +14,12 @@ struct ag_score_sums {
     float *host; /* owned; per layer [n_kv_heads][max_slots]; with `device`: one layer */
     /* If the backend sums in its memory. The sums of a layer are downloaded to be read, and
      * uploaded if slots have moved: */
-    ag_buffer *device; /* owned; per layer [max_slots][n_kv_heads]; NULL: all sums are in `host` */
-    float *rows;       /* owned; staging of one layer */
-    uint32_t
-        *n_scored; /* owned; per layer [n_kv_heads] leading slots that have sums; others have 0 */
-    uint32_t fetched; /* layer that `host` holds; UINT32_MAX: none */
-    bool changed;     /* `host` differs from the device */
-    bool adding;      /* the last pass added attention */
+    ag_buffer *device;  /* owned; per layer [max_slots][n_kv_heads]; NULL: all sums are in `host` */
+    float *rows;        /* owned; staging of one layer */
+    uint32_t *n_scored; /* owned; per layer [n_kv_heads] leading slots with sums; others have 0 */
+    uint32_t fetched;   /* layer that `host` holds; UINT32_MAX: none */
+    bool changed;       /* `host` differs from the device */
+    bool adding;        /* the last pass added attention */
 };
 
 static const uint32_t no_layer = UINT32_MAX;
