@@ -2,8 +2,8 @@
 /* Cache manager: keeps the cache of one sequence within its budget. Runs the eviction policy at the
  * right times and reports each eviction.
  *
- * Call before(), the model's pass, then after(). Every function accepts a NULL manager, which
- * never evicts. */
+ * Call before(), the model's pass, then after(). Every function except budget(), stats() and
+ * last_stats() accepts a NULL manager, which never evicts. */
 #ifndef AG_CACHE_CACHE_MANAGER_H
 #define AG_CACHE_CACHE_MANAGER_H
 
