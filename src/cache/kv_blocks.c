@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static ag_status copy_bytes(const ag_kv_cache *c, ag_kv_block to, ag_kv_block from, size_t n,
+static ag_status copy_block(const ag_kv_cache *c, ag_kv_block to, ag_kv_block from, size_t n,
                             ag_error *err) {
     ag_tensor dst, src;
     AG_TRY(ag_tensor_make(&src, AG_U8, ag_shape_1d(n), from.buffer, from.offset, err));
@@ -47,7 +47,7 @@ static ag_status own_block(const ag_kv_cache *c, ag_block_pool *pool, ag_kv_bloc
     ag_kv_block fresh;
     AG_TRY(ag_block_pool_take(pool, &fresh, err));
     if (block->buffer) {
-        const ag_status st = copy_bytes(c, fresh, *block, bytes, err);
+        const ag_status st = copy_block(c, fresh, *block, bytes, err);
         ag_block_pool_drop(pool, st == AG_OK ? *block : fresh);
         if (st != AG_OK) return st;
     }

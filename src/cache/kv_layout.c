@@ -32,7 +32,7 @@ static ag_status check_layer(const ag_kv_params *p, uint32_t layer, ag_error *er
     return AG_OK;
 }
 
-static ag_status check_params(const ag_kv_params *p, ag_error *err) {
+static ag_status check_kv_params(const ag_kv_params *p, ag_error *err) {
     enum { LIMIT = 1 << 20 };
     if (!p->n_layers || p->n_layers > LIMIT) {
         return AG_FAIL(err, INVALID, "KV cache: %u layers are out of range (%u heads of size %u)",
@@ -92,7 +92,7 @@ ag_kv_totals ag_kv_totals_of(const ag_kv_params *p) {
 
 size_t ag_kv_cache_plan_bytes(const ag_kv_params *params) {
     size_t sum = 0;
-    if (check_params(params, NULL) != AG_OK) return 0;
+    if (check_kv_params(params, NULL) != AG_OK) return 0;
     for (uint32_t l = 0; l < params->n_layers; l++) {
         const ag_kv_layout at = layout_of(params, l);
         if (at.max_blocks > (SIZE_MAX / 2 - sum) / at.row_bytes) return 0;
@@ -116,7 +116,7 @@ size_t ag_kv_bytes_of_tokens(const ag_kv_params *p, uint32_t n_blocks) {
 /* ---- in a cache ---- */
 
 ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, ag_error *err) {
-    AG_TRY(check_params(params, err));
+    AG_TRY(check_kv_params(params, err));
     const uint32_t n = params->n_layers;
     if (!ag_kv_cache_plan_bytes(params)) {
         return AG_FAIL(err, NOMEM,

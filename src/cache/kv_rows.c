@@ -40,8 +40,9 @@ static uint32_t position_at(const ag_kv_cache *c, uint32_t layer, uint32_t head,
 
 /* ---- reading ---- */
 
-static ag_status convert_row(ag_backend *be, ag_dtype to, void *dst, ag_dtype from, const void *src,
-                             float *values, uint32_t dim, uint32_t position, ag_error *err) {
+static ag_status convert_slot_row(ag_backend *be, ag_dtype to, void *dst, ag_dtype from,
+                                  const void *src, float *values, uint32_t dim, uint32_t position,
+                                  ag_error *err) {
     size_t bad;
     if (to == AG_F32) {
         ag_unpack(be, from, dst, src, dim);
@@ -63,11 +64,11 @@ ag_status ag_kv_cache_get_rows(const ag_kv_cache *c, uint32_t layer, uint32_t he
     for (uint32_t i = 0; i < out->n; i++) {
         const slot_rows at = rows_at(c, layer, head, slots[i]);
         memcpy(&out->positions[i], at.position, sizeof *out->positions);
-        AG_TRY(convert_row(c->backend, out->k_type, out->k + i * k_row, c->params.k_type, at.k,
-                           values, dim, out->positions[i], err));
+        AG_TRY(convert_slot_row(c->backend, out->k_type, out->k + i * k_row, c->params.k_type, at.k,
+                                values, dim, out->positions[i], err));
         if (!out->v) continue;
-        AG_TRY(convert_row(c->backend, out->v_type, out->v + i * v_row, c->params.v_type, at.v,
-                           values, dim, out->positions[i], err));
+        AG_TRY(convert_slot_row(c->backend, out->v_type, out->v + i * v_row, c->params.v_type, at.v,
+                                values, dim, out->positions[i], err));
     }
     return AG_OK;
 }
@@ -113,10 +114,10 @@ static ag_status write_slot(const ag_kv_cache *c, uint32_t layer, uint32_t head,
     const uint8_t *k = rows->k + i * ag_dtype_row_bytes(rows->k_type, dim);
     const uint8_t *v = rows->v + i * ag_dtype_row_bytes(rows->v_type, dim);
     memcpy(at.position, &rows->positions[i], sizeof *rows->positions);
-    AG_TRY(convert_row(c->backend, c->params.k_type, at.k, rows->k_type, k, values, dim,
-                       rows->positions[i], err));
-    return convert_row(c->backend, c->params.v_type, at.v, rows->v_type, v, values, dim,
-                       rows->positions[i], err);
+    AG_TRY(convert_slot_row(c->backend, c->params.k_type, at.k, rows->k_type, k, values, dim,
+                            rows->positions[i], err));
+    return convert_slot_row(c->backend, c->params.v_type, at.v, rows->v_type, v, values, dim,
+                            rows->positions[i], err);
 }
 
 ag_status ag_kv_cache_put_rows(ag_kv_cache *c, uint32_t layer, uint32_t head,

@@ -227,9 +227,9 @@ ag_status ag_layer_state_restore(ag_layer_state *s, uint32_t layer, size_t max_r
 
 /* Runs rows [row, row + n) of the pass through the layer. of >= 0: stores them in snapshot `of`,
  * from its row `at` on. */
-static ag_status run_rows(ag_layer_state *s, uint32_t layer, const ag_tensor *in, size_t row0,
-                          size_t row, size_t n, int of, size_t at, ag_state_fn fn, void *user,
-                          ag_error *err) {
+static ag_status run_layer_rows(ag_layer_state *s, uint32_t layer, const ag_tensor *in, size_t row0,
+                                size_t row, size_t n, int of, size_t at, ag_state_fn fn, void *user,
+                                ag_error *err) {
     ag_tensor state, section[AG_STATE_INPUTS] = {{0}};
     if (!n) return AG_OK;
     for (int i = 0; i < AG_STATE_INPUTS; i++) {
@@ -251,14 +251,14 @@ ag_status ag_layer_state_run(ag_layer_state *s, uint32_t layer, const ag_tensor 
     if (into < 0) {
         const int newest = newest_snapshot(s, s->position);
         const size_t at = s->position - s->snapshots[newest].position;
-        return run_rows(s, layer, in, row0, 0, n, newest, at, fn, user, err);
+        return run_layer_rows(s, layer, in, row0, 0, n, newest, at, fn, user, err);
     }
     ag_tensor state, stored;
-    AG_TRY(run_rows(s, layer, in, row0, 0, split, -1, 0, fn, user, err));
+    AG_TRY(run_layer_rows(s, layer, in, row0, 0, split, -1, 0, fn, user, err));
     AG_TRY(state_of(s, layer, -1, &state, err));
     AG_TRY(state_of(s, layer, into, &stored, err));
     AG_TRY(copy_tensor(s->backend, &stored, &state, err));
-    return run_rows(s, layer, in, row0, split, n - split, into, 0, fn, user, err);
+    return run_layer_rows(s, layer, in, row0, split, n - split, into, 0, fn, user, err);
 }
 
 /* ---- between passes ---- */

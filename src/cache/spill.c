@@ -409,8 +409,8 @@ void ag_spill_cancel_store(ag_spill *s, uint32_t layer, uint32_t head) {
 }
 
 /* Converts rows [first, first + n) of src. */
-static bool convert_rows(ag_dtype to, uint8_t *dst, ag_dtype from, const uint8_t *src,
-                         uint32_t first, uint32_t n, uint32_t dim, float *values) {
+static bool convert_spilled_rows(ag_dtype to, uint8_t *dst, ag_dtype from, const uint8_t *src,
+                                 uint32_t first, uint32_t n, uint32_t dim, float *values) {
     const size_t to_row = ag_dtype_row_bytes(to, dim), from_row = ag_dtype_row_bytes(from, dim);
     for (uint32_t i = 0; i < n; i++) {
         if (ag_convert_row(to, dst + i * to_row, from, src + (first + i) * from_row, values, dim,
@@ -433,8 +433,8 @@ void ag_spill_add(ag_spill *s, uint32_t layer, uint32_t head, const ag_kv_rows *
         memcpy(to->positions, rows->positions + i, n * sizeof *rows->positions);
         memcpy(staged_sums(s), sums + i, n * sizeof *sums);
         const bool added =
-            convert_rows(k_type, to->k, rows->k_type, rows->k, i, n, dim, s->values) &&
-            convert_rows(v_type, to->v, rows->v_type, rows->v, i, n, dim, s->values) &&
+            convert_spilled_rows(k_type, to->k, rows->k_type, rows->k, i, n, dim, s->values) &&
+            convert_spilled_rows(v_type, to->v, rows->v_type, rows->v, i, n, dim, s->values) &&
             add_staged(s, layer, head);
         if (!added) count_lost(s, s->file, n);
     }

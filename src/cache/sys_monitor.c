@@ -25,7 +25,8 @@ struct ag_sys_monitor {
 
 /* Reads root/dir/group/name into m->text. Returns false if it is missing or the path is too
  * long. */
-static bool read_file(ag_sys_monitor *m, const char *dir, const char *group, const char *name) {
+static bool read_system_file(ag_sys_monitor *m, const char *dir, const char *group,
+                             const char *name) {
     char path[2 * MAX_PATH];
     int len = snprintf(path, sizeof path, "%s%s%s/%s", m->root, dir, group, name);
     if (len < 0 || (size_t)len >= sizeof path) return false;
@@ -48,9 +49,9 @@ static bool find_number(const char *text, const char *key, uint64_t *out) {
 }
 
 /* Reads a file that holds one number, or "max". */
-static bool read_number(ag_sys_monitor *m, const char *dir, const char *group, const char *name,
-                        uint64_t *out) {
-    return read_file(m, dir, group, name) && find_number(m->text, "", out);
+static bool read_group_number(ag_sys_monitor *m, const char *dir, const char *group,
+                              const char *name, uint64_t *out) {
+    return read_system_file(m, dir, group, name) && find_number(m->text, "", out);
 }
 
 /* ---- control groups ---- */
@@ -66,7 +67,7 @@ static const char *usage_name(const ag_sys_monitor *m) {
 /* Finds the group of this process. "0::/a/b" is a line of version 2, "7:cpu,memory:/a/b" one of
  * version 1. Version 1 has priority, since the memory controller is in one hierarchy only. */
 static void find_group(ag_sys_monitor *m) {
-    if (!read_file(m, "/proc", "/self", "cgroup")) return;
+    if (!read_system_file(m, "/proc", "/self", "cgroup")) return;
     for (char *line = m->text, *next; line && *line; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
@@ -86,9 +87,9 @@ static void find_group(ag_sys_monitor *m) {
 static void complete_group(ag_sys_monitor *m) {
     find_group(m);
     uint64_t unused;
-    if (!m->in_group || read_number(m, mount_of(m), m->group, usage_name(m), &unused)) return;
+    if (!m->in_group || read_group_number(m, mount_of(m), m->group, usage_name(m), &unused)) return;
     m->group[0] = '\0';
-    m->in_group = read_number(m, mount_of(m), m->group, usage_name(m), &unused);
+    m->in_group = read_group_number(m, mount_of(m), m->group, usage_name(m), &unused);
 }
 
 /* Returns whether the group has a limit, and sets *limit to the lower one. */
@@ -96,10 +97,10 @@ static bool limit_of(ag_sys_monitor *m, const char *group, uint64_t *limit) {
     const uint64_t unlimited = UINT64_C(1) << 62; /* version 1 writes a number near 2^63 */
     uint64_t high = UINT64_MAX, max = UINT64_MAX;
     if (m->version2) {
-        read_number(m, mount_of(m), group, "memory.high", &high);
-        read_number(m, mount_of(m), group, "memory.max", &max);
+        read_group_number(m, mount_of(m), group, "memory.high", &high);
+        read_group_number(m, mount_of(m), group, "memory.max", &max);
     } else {
-        read_number(m, mount_of(m), group, "memory.limit_in_bytes", &max);
+        read_group_number(m, mount_of(m), group, "memory.limit_in_bytes", &max);
     }
     *limit = high < max ? high : max;
     return *limit < unlimited;
@@ -108,8 +109,8 @@ static bool limit_of(ag_sys_monitor *m, const char *group, uint64_t *limit) {
 /* Reads the usage without cached file pages, which the group would drop first. */
 static bool usage_of(ag_sys_monitor *m, const char *group, uint64_t *used) {
     uint64_t cached;
-    if (!read_number(m, mount_of(m), group, usage_name(m), used)) return false;
-    if (read_file(m, mount_of(m), group, "memory.stat") &&
+    if (!read_group_number(m, mount_of(m), group, usage_name(m), used)) return false;
+    if (read_system_file(m, mount_of(m), group, "memory.stat") &&
         find_number(m->text, m->version2 ? "inactive_file " : "total_inactive_file ", &cached)) {
         *used = *used > cached ? *used - cached : 0;
     }
@@ -142,8 +143,8 @@ static void read_groups(ag_sys_monitor *m, ag_memory_signals *out) {
 
 static bool read_totals(ag_sys_monitor *m, uint64_t *some, uint64_t *full) {
     bool found =
-        m->in_group && m->version2 && read_file(m, mount_of(m), m->group, "memory.pressure");
-    if (!found && !read_file(m, "/proc", "/pressure", "memory")) return false;
+        m->in_group && m->version2 && read_system_file(m, mount_of(m), m->group, "memory.pressure");
+    if (!found && !read_system_file(m, "/proc", "/pressure", "memory")) return false;
     const char *at[2] = {strstr(m->text, "some "), strstr(m->text, "full ")};
     uint64_t *to[2] = {some, full};
     for (int i = 0; i < 2; i++) {
@@ -207,7 +208,8 @@ void ag_sys_monitor_destroy(ag_sys_monitor *m) {
 void ag_sys_monitor_read(ag_sys_monitor *m, uint64_t now_ms, ag_memory_signals *out) {
     *out = (ag_memory_signals){.hint = AG_PRESSURE_NORMAL};
     uint64_t kib;
-    if (read_file(m, "/proc", "", "meminfo") && find_number(m->text, "MemAvailable:", &kib)) {
+    if (read_system_file(m, "/proc", "", "meminfo") &&
+        find_number(m->text, "MemAvailable:", &kib)) {
         out->has_available = true;
         out->available = kib * 1024;
     }

@@ -14,7 +14,7 @@ size_t ag_workspace_bytes(const ag_workspace_shape *s) {
            (s->n_rows + 1) * s->input_dim * sizeof(float) + s->n_seqs * sizeof(ag_attention_seq);
 }
 
-static bool fits(const ag_workspace_shape *current, const ag_workspace_shape *needed) {
+static bool is_large_enough(const ag_workspace_shape *current, const ag_workspace_shape *needed) {
     return current->n_rows >= needed->n_rows && current->n_seqs >= needed->n_seqs &&
            current->n_windows == needed->n_windows && current->dim == needed->dim &&
            current->cols == needed->cols && current->input_dim == needed->input_dim;
@@ -22,7 +22,7 @@ static bool fits(const ag_workspace_shape *current, const ag_workspace_shape *ne
 
 ag_status ag_workspace_reserve(ag_workspace *ws, ag_backend *be, const ag_workspace_shape *shape,
                                ag_error *err) {
-    if (ws->storage && fits(&ws->shape, shape)) return AG_OK;
+    if (ws->storage && is_large_enough(&ws->shape, shape)) return AG_OK;
     ag_workspace next = {.shape = *shape};
     ag_status st = ag_memory_alloc(ag_backend_memory(be), value_bytes(shape), AG_USAGE_SCRATCH,
                                    &next.storage, err);

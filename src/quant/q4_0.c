@@ -16,7 +16,7 @@ static inline int q4_0_level(float v) {
     return q > 15 ? 15 : q;
 }
 
-static void pack_block(ag_block_q4_0 *out, const float *x, float inverse) {
+static void pack_levels(ag_block_q4_0 *out, const float *x, float inverse) {
     uint8_t q[AG_QK];
     for (int i = 0; i < AG_QK; i++) q[i] = (uint8_t)q4_0_level(x[i] * inverse);
     ag_pack_nibbles(out->qs, q);
@@ -42,7 +42,7 @@ static bool round_reference(ag_block_q4_0 *out, const float *x, float extreme) {
 static bool round_kv(ag_block_q4_0 *out, const float *x, float extreme) {
     float d = extreme / -8;
     out->d = ag_f32_to_f16(d);
-    pack_block(out, x, (out->d & 0x7fff) ? 1 / d : 0);
+    pack_levels(out, x, (out->d & 0x7fff) ? 1 / d : 0);
     return ag_f16_is_finite(out->d);
 }
 

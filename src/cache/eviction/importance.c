@@ -229,7 +229,7 @@ static void list_heads(const keys_job *job, size_t n_keep) {
     }
 }
 
-static ag_status score_keys(keys_job *job, size_t n_keep) {
+static ag_status score_keys_of_layer(keys_job *job, size_t n_keep) {
     ag_eviction_scratch *s = job->s;
     const ag_eviction_policy *policy = job->p->policy;
     const uint32_t n_heads = ag_kv_cache_layer(job->cache, job->layer)->n_kv_heads;
@@ -257,7 +257,7 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
     if (scores_in_place(policy, cache)) return score_in_place(s, cache, layer, err);
     AG_TRY(ag_score_sums_fetch(sums, layer, err));
     keys_job job = {s, p, cache, sums, rope, layer, AG_OK, err};
-    return score_keys(&job, n_keep);
+    return score_keys_of_layer(&job, n_keep);
 }
 
 static ag_status count_values(const ag_eviction_scratch *s, ag_kv_cache *cache, uint32_t layer,
