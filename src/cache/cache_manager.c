@@ -178,27 +178,6 @@ const ag_eviction_stats *ag_cache_manager_last_stats(const ag_cache_manager *m) 
     return &m->evictor.last;
 }
 
-/* ---- windows ---- */
-
-static ag_status fetch_sums(void *user, uint32_t layer, ag_error *err) {
-    return ag_score_sums_fetch(user, layer, err);
-}
-
-static void compact_sums(void *user, uint32_t layer, uint32_t head, const uint32_t *keep,
-                         uint32_t n_keep) {
-    ag_score_sums_compact(user, layer, head, keep, n_keep);
-}
-
-static ag_status store_sums(void *user, uint32_t layer, ag_error *err) {
-    return ag_score_sums_store(user, layer, false, err);
-}
-
-static ag_status expire(ag_evictor *e, uint32_t position, ag_error *err) {
-    const ag_kv_follower sums = {
-        .begin = fetch_sums, .moved = compact_sums, .end = store_sums, .user = e->sums};
-    return ag_kv_cache_expire_with(e->cache, position, &sums, err);
-}
-
 /* ---- memory ---- */
 
 void ag_cache_manager_hint(ag_cache_manager *m, ag_pressure level) {
@@ -414,7 +393,7 @@ ag_status ag_cache_manager_before(ag_cache_manager *m, uint32_t position, size_t
     uint32_t last = position + (uint32_t)n - 1;
     m->n_pass = n;
     AG_TRY(ag_cache_manager_settle(m, err));
-    AG_TRY(expire(e, position, err));
+    AG_TRY(ag_kv_cache_expire_with(e->cache, position, e->sums, err));
     AG_TRY(relieve_pressure(m, position, err));
     AG_TRY(drop_expired(m, last, err));
     AG_TRY(ag_kv_cache_rerotate(e->cache, e->rope, last, e->trained, err));
@@ -463,5 +442,6 @@ void ag_cache_manager_after(ag_cache_manager *m, uint32_t position, size_t n_rem
                         m->watch.state.level);
         m->pressure_eviction_pending = false;
     }
-    if (ag_cache_manager_settle(m, NULL) == AG_OK) (void)expire(e, position, NULL);
+    if (ag_cache_manager_settle(m, NULL) == AG_OK)
+        (void)ag_kv_cache_expire_with(e->cache, position, e->sums, NULL);
 }

@@ -54,19 +54,11 @@ ag_status ag_kv_compact_head(ag_kv_cache *c, uint32_t layer, uint32_t kv_head, c
                              uint32_t n_keep, ag_error *err);
 void ag_kv_trim_pools(ag_kv_cache *c);
 
-/* Callbacks for data that moves with the slots. `begin` runs before slots of a layer move,
- * `moved` after slots keep[0..n_keep) of a head have moved together, `end` after all heads of
- * the layer. */
-typedef struct ag_kv_follower {
-    ag_status (*begin)(void *user, uint32_t layer, ag_error *err);
-    void (*moved)(void *user, uint32_t layer, uint32_t kv_head, const uint32_t *keep,
-                  uint32_t n_keep);
-    ag_status (*end)(void *user, uint32_t layer, ag_error *err);
-    void *user;
-} ag_kv_follower;
-/* Does the same as ag_kv_cache_expire() and calls the follower, which may be NULL. */
+/* Does the same as ag_kv_cache_expire() and moves the score sums, which may be NULL, with the
+ * slots. */
+struct ag_score_sums;
 ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,
-                                  const ag_kv_follower *follower, ag_error *err);
+                                  struct ag_score_sums *sums, ag_error *err);
 
 /* Returns the number of tokens, at least 1, after which ag_kv_cache_expire() has work again.
  * UINT32_MAX if no layer has a window. */

@@ -2,6 +2,7 @@
 /* Windows: removes slots that no query will see from layers with a window, rarely and many at a
  * time. AG_ROLLBACK positions beyond the window stay, so that a sequence can be truncated a
  * little at any time. */
+#include "cache/eviction/score_sums.h"
 #include "cache/kv_cache_impl.h"
 #include "core/fail.h"
 #include "core/rollback.h"
@@ -72,22 +73,22 @@ uint32_t ag_kv_cache_rows_before_expiry(const ag_kv_cache *c) {
 
 /* ---- expiry ---- */
 
-static ag_status expire_layer(ag_kv_cache *c, uint32_t layer, uint32_t oldest,
-                              const ag_kv_follower *follower, ag_error *err) {
-    if (follower) AG_TRY(follower->begin(follower->user, layer, err));
+static ag_status expire_layer(ag_kv_cache *c, uint32_t layer, uint32_t oldest, ag_score_sums *sums,
+                              ag_error *err) {
+    AG_TRY(ag_score_sums_fetch(sums, layer, err));
     for (uint32_t h = 0; h < ag_kv_heads_of(c, layer); h++) {
         uint32_t first, n;
         AG_TRY(ag_kv_slots_below(c, layer, h, oldest, &first, err));
         for (n = 0; first + n < ag_kv_slots_of(c, layer)[h]; n++) c->retained[n] = first + n;
         AG_TRY(ag_kv_compact_head(c, layer, h, c->retained, n, err));
-        if (follower) follower->moved(follower->user, layer, h, c->retained, n);
+        ag_score_sums_compact(sums, layer, h, c->retained, n);
         if (oldest > c->expired[layer]) c->expired[layer] = oldest;
     }
-    return follower ? follower->end(follower->user, layer, err) : AG_OK;
+    return ag_score_sums_store(sums, layer, false, err);
 }
 
-ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,
-                                  const ag_kv_follower *follower, ag_error *err) {
+ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position, ag_score_sums *sums,
+                                  ag_error *err) {
     bool expired = false;
     ag_status st = AG_OK;
     for (uint32_t l = 0; l < c->params.n_layers && st == AG_OK; l++) {
@@ -96,7 +97,7 @@ ag_status ag_kv_cache_expire_with(ag_kv_cache *c, uint32_t next_position,
         }
         const uint32_t n_stay = c->params.layers[l].window - 1 + AG_ROLLBACK;
         if (next_position <= n_stay) continue;
-        st = expire_layer(c, l, next_position - n_stay, follower, err);
+        st = expire_layer(c, l, next_position - n_stay, sums, err);
         expired = true;
     }
     if (expired) ag_kv_trim_pools(c);
