@@ -75,14 +75,6 @@ size_t ag_kv_cache_first_head_slot(const ag_kv_cache *c, uint32_t layer) {
     return c->at[layer].first.head_slot;
 }
 
-uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer) {
-    return c->n_slots + c->at[layer].first.head;
-}
-
-uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer) {
-    return c->last + c->at[layer].first.head;
-}
-
 uint32_t ag_kv_layer_length(const ag_kv_cache *c, uint32_t layer) {
     const uint32_t *n = ag_kv_slots_of(c, layer);
     uint32_t longest = 0;

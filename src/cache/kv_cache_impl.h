@@ -54,8 +54,13 @@ struct ag_kv_cache {
     ag_kv_unrotated unrotated;
 };
 
-uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer); /* [n_kv_heads] lengths */
-uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer);  /* [n_kv_heads] positions */
+/* Return the lengths of the heads of a layer, and the positions of their newest slots. */
+static inline uint32_t *ag_kv_slots_of(const ag_kv_cache *c, uint32_t layer) {
+    return c->n_slots + c->at[layer].first.head;
+}
+static inline uint32_t *ag_kv_last_of(const ag_kv_cache *c, uint32_t layer) {
+    return c->last + c->at[layer].first.head;
+}
 
 /* Checks the parameters; fills in c->params, c->at and c->totals. In kv_layout.c. */
 ag_status ag_kv_layouts_create(ag_kv_cache *c, const ag_kv_params *params, ag_error *err);
