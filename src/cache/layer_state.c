@@ -322,11 +322,29 @@ uint64_t ag_layer_state_saved_bytes(const ag_layer_state *s, uint32_t base, uint
     return n * sizeof(float);
 }
 
-/* Visits each section of snapshot `of`: the state and n_rows rows of each input, layer by layer. */
-typedef ag_status (*section_fn)(void *ctx, ag_tensor *section, void *staging, ag_error *err);
+/* A stream: its writer, or its reader and name. */
+typedef struct section_io {
+    ag_put_fn put;
+    ag_get_fn get;
+    void *user;
+    const char *name;
+} section_io;
 
-static ag_status each_section(ag_layer_state *s, int of, size_t n_rows, section_fn fn, void *ctx,
-                              ag_error *err) {
+static ag_status transfer(const section_io *io, ag_tensor *section, void *staging, ag_error *err) {
+    const size_t bytes = ag_tensor_bytes(section);
+    if (io->put) {
+        AG_TRY(ag_buffer_download(staging, section->buffer, section->offset, bytes, err));
+        return io->put(io->user, staging, bytes, err);
+    }
+    AG_TRY(io->get(io->user, staging, bytes, err));
+    AG_TRY(ag_check_saved_rows(AG_F32, AG_F32, staging, 1, bytes / sizeof(float), io->name, err));
+    return ag_buffer_upload(section->buffer, section->offset, staging, bytes, err);
+}
+
+/* Transfers each section of snapshot `of`: the state and n_rows rows of each input, layer by layer.
+ */
+static ag_status transfer_sections(ag_layer_state *s, int of, size_t n_rows, const section_io *io,
+                                   ag_error *err) {
     size_t max = 1;
     for (uint32_t l = 0; l < s->n_layers; l++) {
         if (s->layers[l].n_values > max) max = s->layers[l].n_values;
@@ -342,54 +360,28 @@ static ag_status each_section(ag_layer_state *s, int of, size_t n_rows, section_
     for (uint32_t l = 0; l < s->n_layers && st == AG_OK; l++) {
         ag_tensor section;
         st = state_of(s, l, of, &section, err);
-        if (st == AG_OK) st = fn(ctx, &section, staging, err);
+        if (st == AG_OK) st = transfer(io, &section, staging, err);
         for (int i = 0; i < AG_STATE_INPUTS && st == AG_OK; i++) {
             if (!n_rows || !s->layers[l].row_values[i]) continue;
             st = rows_of(s, l, of, i, 0, n_rows, &section, err);
-            if (st == AG_OK) st = fn(ctx, &section, staging, err);
+            if (st == AG_OK) st = transfer(io, &section, staging, err);
         }
     }
     ag_free(staging);
     return st;
 }
 
-typedef struct saving {
-    ag_put_fn put;
-    void *user;
-} saving;
-
-static ag_status put_section(void *ctx, ag_tensor *section, void *staging, ag_error *err) {
-    const saving *out = ctx;
-    AG_TRY(ag_buffer_download(staging, section->buffer, section->offset, ag_tensor_bytes(section),
-                              err));
-    return out->put(out->user, staging, ag_tensor_bytes(section), err);
-}
-
 ag_status ag_layer_state_save(ag_layer_state *s, ag_put_fn put, void *user, ag_error *err) {
     if (!s) return AG_OK;
     const int of = newest_snapshot(s, s->position);
-    saving out = {put, user};
+    const section_io io = {.put = put, .user = user};
     AG_TRY(ag_take_error(s->backend, ag_sync(s->backend), err));
     for (uint32_t l = 0; s->snapshots[of].is_empty && l < s->n_layers; l++) {
         ag_tensor section;
         AG_TRY(state_of(s, l, of, &section, err));
         AG_TRY(write_zeros(&section, err));
     }
-    return each_section(s, of, s->position - s->snapshots[of].position, put_section, &out, err);
-}
-
-typedef struct loading {
-    ag_get_fn get;
-    void *user;
-    const char *name;
-} loading;
-
-static ag_status get_section(void *ctx, ag_tensor *section, void *staging, ag_error *err) {
-    const loading *in = ctx;
-    const size_t bytes = ag_tensor_bytes(section);
-    AG_TRY(in->get(in->user, staging, bytes, err));
-    AG_TRY(ag_check_saved_rows(AG_F32, AG_F32, staging, 1, bytes / sizeof(float), in->name, err));
-    return ag_buffer_upload(section->buffer, section->offset, staging, bytes, err);
+    return transfer_sections(s, of, s->position - s->snapshots[of].position, &io, err);
 }
 
 ag_status ag_layer_state_load(ag_layer_state *s, uint32_t base, uint32_t position, const char *name,
@@ -400,8 +392,8 @@ ag_status ag_layer_state_load(ag_layer_state *s, uint32_t base, uint32_t positio
                        "%s: damaged: the layer state is at position %u, the sequence at %u", name,
                        base, position);
     }
-    loading in = {get, user, name};
-    AG_TRY(each_section(s, 0, position - base, get_section, &in, err));
+    const section_io io = {.get = get, .user = user, .name = name};
+    AG_TRY(transfer_sections(s, 0, position - base, &io, err));
     s->position = position;
     s->is_current = false;
     s->snapshots[0] = (snapshot){.used = true, .position = base, .end = position};
