@@ -220,7 +220,7 @@ ag_status ag_layer_state_restore(ag_layer_state *s, uint32_t layer, size_t max_r
             if (!s->layers[layer].row_values[i]) continue;
             AG_TRY(rows_of(s, layer, from, i, row, n, &in[i], err));
         }
-        AG_TRY(fn(user, in, 0, true, &state, err));
+        AG_TRY(fn(user, in, 0, &state, err));
     }
     return AG_OK;
 }
@@ -241,7 +241,7 @@ static ag_status run_layer_rows(ag_layer_state *s, uint32_t layer, const ag_tens
         AG_TRY(copy_tensor(s->backend, &stored, &section[i], err));
     }
     AG_TRY(state_of(s, layer, -1, &state, err));
-    return fn(user, section, row0 + row, false, &state, err);
+    return fn(user, section, row0 + row, &state, err);
 }
 
 ag_status ag_layer_state_run(ag_layer_state *s, uint32_t layer, const ag_tensor in[AG_STATE_INPUTS],

@@ -41,10 +41,10 @@ void ag_layer_state_commit(ag_layer_state *s);
 void ag_layer_state_abandon(ag_layer_state *s);
 
 /* Runs rows in[i] [n, row_values[i]] of one sequence through a layer and updates its state
- * [n_values] in place. row0: number of the first row in the pass. If `restoring`, row0 is 0 and
- * the output is ignored. */
+ * [n_values] in place. row0: number of the first row in the pass. While a state is restored row0
+ * is 0, and the pass overwrites the output later. */
 typedef ag_status (*ag_state_fn)(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0,
-                                 bool restoring, ag_tensor *state, ag_error *err);
+                                 ag_tensor *state, ag_error *err);
 /* Restores the layer's state at the pass's position, in calls of at most max_rows rows. Must be
  * called for all sequences of a pass before run() of any, since outputs are overwritten. */
 ag_status ag_layer_state_restore(ag_layer_state *s, uint32_t layer, size_t max_rows, ag_state_fn fn,

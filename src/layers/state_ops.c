@@ -46,8 +46,7 @@ static const ag_tensor *weight_of(const state_op *s, int i) {
 
 /* The state is that of the convolution. */
 static ag_status run_conv_rows(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0,
-                               bool restoring, ag_tensor *state, ag_error *err) {
-    (void)restoring; /* the pass overwrites the output later */
+                               ag_tensor *state, ag_error *err) {
     const state_op *s = user;
     ag_backend *be = s->pass->backend;
     ag_tensor out;
@@ -63,8 +62,7 @@ ag_status ag_run_short_conv(const ag_pass *pass, const ag_op *op, const ag_tenso
 
 /* in: qkv, a, b. The state is that of the convolution, then the matrices. */
 static ag_status run_delta_rows(void *user, ag_tensor in[AG_STATE_INPUTS], size_t row0,
-                                bool restoring, ag_tensor *state, ag_error *err) {
-    (void)restoring; /* the pass overwrites the output later */
+                                ag_tensor *state, ag_error *err) {
     const state_op *s = user;
     const ag_delta_params *p = &s->pass->program->recurrent[s->op->params].delta;
     const ag_tensor *conv = weight_of(s, 0);

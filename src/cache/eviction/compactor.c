@@ -284,8 +284,7 @@ static double deviation_of_moments(const moments *m) {
 static void normalise_layer(void *user, const ag_eviction_params *p,
                             const ag_eviction_inputs *heads, size_t n_heads) {
     moments a = {0}, l = {0};
-    (void)user;
-    (void)p;
+    (void)user, (void)p;
     for (size_t h = 0; h < n_heads; h++) {
         const ag_eviction_inputs *in = &heads[h];
         for (size_t s = 0; s < in->n_slots; s++) {

@@ -7,8 +7,7 @@
 
 static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
                          uint32_t n_keep, uint32_t *keep) {
-    (void)user;
-    (void)p;
+    (void)user, (void)p;
     uint32_t half = n_keep / 2, max = n_keep - v->n_protected;
     uint32_t recent = v->n_recent > half ? v->n_recent : half;
     ag_evict_select(v, v->importance, recent < max ? recent : max, n_keep, keep);

@@ -22,8 +22,7 @@ static void add_scaled(float *sum, const float *a, float scale, size_t n) {
 static void from_keys(void *user, const ag_eviction_params *p, const ag_eviction_inputs *in) {
     const size_t dim = in->dim;
     float *mean = in->work, *importance = in->importance;
-    (void)user;
-    (void)p;
+    (void)user, (void)p;
     memset(mean, 0, dim * sizeof *mean);
     for (size_t s = 0; s < in->n_slots; s++) {
         const float *k = in->keys + s * dim, length = sqrtf(ag_dot(k, k, dim));

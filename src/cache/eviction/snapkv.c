@@ -46,8 +46,7 @@ static void normalise(void *user, const ag_eviction_params *p, float *importance
 /* Tokens after the prompt rank below it, the oldest lowest. */
 static void select_slots(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
                          uint32_t n_keep, uint32_t *keep) {
-    (void)user;
-    (void)p;
+    (void)user, (void)p;
     for (uint32_t s = 0; s < v->n_slots; s++) {
         v->values[s] = s < v->n_scored ? v->importance[s] : -(float)(v->n_slots - s);
     }

@@ -21,8 +21,7 @@ static uint32_t next_turn(const ag_eviction_view *v, uint32_t position) {
  * the end of one turn that fills the cache is worth more than free space. */
 static uint32_t count_retained(void *user, const ag_eviction_params *p, const ag_eviction_view *v,
                                uint32_t n_keep) {
-    (void)user;
-    (void)p;
+    (void)user, (void)p;
     const uint32_t max = n_keep - v->n_protected, min = max - max / 2;
     uint32_t first = v->n_slots - max;
     if (first == v->n_protected || first == v->n_slots) return n_keep;
