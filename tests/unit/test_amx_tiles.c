@@ -22,7 +22,8 @@ static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u
 static float *random_floats(size_t n, uint32_t seed) {
     float *x = malloc(n * sizeof *x);
     for (size_t i = 0; i < n; i++) {
-        x[i] = ldexpf((float)(int32_t)next_random(&seed), -31 + (int)(seed >> 8) % 5);
+        const int exponent = -31 + (int)(seed >> 8) % 5;
+        x[i] = ldexpf((float)(int32_t)next_random(&seed), exponent);
     }
     return x;
 }
@@ -334,7 +335,8 @@ static void largest_weights_are_those_of_avx512_but_for_rounding(void **state) {
         weigh(&avx512, want, &a, attentions[i].slot0);
         weigh(&amx, have, &a, attentions[i].slot0);
         for (size_t s = 0; s < 1024; s++) {
-            if (!(fabsf(have[s] - want[s]) <= 0.03f * want[s]))
+            /* Operands keep 8 bits, so scores of about 10 are off by up to 0.04, weights by 4 %. */
+            if (!(fabsf(have[s] - want[s]) <= 0.05f * want[s]))
                 fail_msg("attention %zu, slot %zu: %g, not %g", i, s, (double)have[s],
                          (double)want[s]);
         }
