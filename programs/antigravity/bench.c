@@ -15,10 +15,8 @@
 /* The name alone: what the file holds is read when the options are complete. */
 static bool add_recording(void *target, const char *value, char *why) {
     bench_options *o = target;
-    if (o->n_recordings == MAX_RECORDINGS) {
-        snprintf(why, WHY_SIZE, "more than %d recordings", MAX_RECORDINGS);
-        return false;
-    }
+    if (o->n_recordings == MAX_RECORDINGS)
+        return reject(why, "more than %d recordings", MAX_RECORDINGS);
     o->recordings[o->n_recordings++].path = value;
     return true;
 }
@@ -118,18 +116,10 @@ static bool has_number(const number_list *list) {
 }
 
 static int check(const bench_options *o) {
-    if (!has_number(&o->n_prompt) && !has_number(&o->n_gen)) {
-        complain("nothing to measure: both -p and -n are 0");
-        return EXIT_USAGE;
-    }
-    if (o->shape && o->model.dir) {
-        complain("--shape and -m exclude each other");
-        return EXIT_USAGE;
-    }
-    if (o->ops && o->n_recordings) {
-        complain("--ops and --replay exclude each other");
-        return EXIT_USAGE;
-    }
+    if (!has_number(&o->n_prompt) && !has_number(&o->n_gen))
+        return complain_usage("nothing to measure: both -p and -n are 0");
+    if (o->shape && o->model.dir) return complain_usage("--shape and -m exclude each other");
+    if (o->ops && o->n_recordings) return complain_usage("--ops and --replay exclude each other");
     return EXIT_DONE;
 }
 
@@ -162,10 +152,9 @@ static engine_sessions largest_sessions(const bench_options *o) {
 static int check_lengths(const bench_options *o, const ag_model_info *info) {
     const uint32_t depth = largest(&o->depth);
     if ((uint64_t)depth + longest(o) <= info->max_positions) return EXIT_DONE;
-    complain("%" PRIu32 " tokens after %" PRIu32 " pass the %" PRIu32
-             " that the model was trained for",
-             longest(o), depth, info->max_positions);
-    return EXIT_USAGE;
+    return complain_usage("%" PRIu32 " tokens after %" PRIu32 " pass the %" PRIu32
+                          " that the model was trained for",
+                          longest(o), depth, info->max_positions);
 }
 
 static int open_model(bench *b) {
@@ -284,12 +273,9 @@ int command_bench(int argc, char **argv) {
         .usage = "bench [--shape NAME | -m MODEL] [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {{"Measurements", defs, sizeof defs / sizeof defs[0], &o},
-                   table_group(&o.format),
-                   model_group(&o.model),
-                   kv_type_group(&o.model),
-                   k_rotation_group(&o.model.k_rotation),
-                   machine_group(&o.model),
+        .groups = {OPTION_GROUP("Measurements", defs, &o), table_group(&o.format),
+                   model_group(&o.model), kv_type_group(&o.model),
+                   k_rotation_group(&o.model.k_rotation), machine_group(&o.model),
                    message_group(&o.model)},
     };
     int code = options_parse(&line, argc, argv);

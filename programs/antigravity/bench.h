@@ -49,7 +49,9 @@ typedef struct bench {
     bench_ops *ops; /* NULL: operations are not timed */
 } bench;
 
-/* bench_run.c: fills the row's results. Says what is wrong and returns an exit code. */
+/* bench_run.c: goes on unless a signal came; for ag_generate_params.on_token. */
+bool bench_keep_going(void *user, int32_t id, const char *text, size_t len);
+/* Fills the row's results. Says what is wrong and returns an exit code. */
 int bench_measure(bench *b, bench_row *row);
 
 /* bench_replay.c: recordings decoded with drafts and without, a row each. Returns an exit code. */

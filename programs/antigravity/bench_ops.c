@@ -88,7 +88,7 @@ static int print_sum(result_table *t, const bench_row *row, const char *by, cons
         {"seconds", json_real(s.seconds)},
         {"share", json_real(row->wall > 0 ? s.seconds / row->wall : 0)},
     };
-    return table_add(t, json_object_of(fields, sizeof fields / sizeof fields[0]));
+    return table_add(t, JSON_OBJECT(fields));
 }
 
 /* Sums operation i and those after it that are alike. An earlier one that is alike has counted them

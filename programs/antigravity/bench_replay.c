@@ -30,10 +30,7 @@ int bench_recording_read(const char *path, bench_recording *out) {
     json_error_t why;
     json_t *root = json_load_file(path, 0, &why);
     *out = (bench_recording){.path = path};
-    if (!root) {
-        complain("%s: line %d: %s", path, why.line, why.text);
-        return EXIT_FAILED;
-    }
+    if (!root) return complain_failure("%s: line %d: %s", path, why.line, why.text);
     const json_t *read = json_object_get(root, "prompt_ids"), *ids = json_object_get(root, "ids");
     int code = EXIT_DONE;
     if (!json_array_size(read) || json_array_size(ids) < 2) {
@@ -68,14 +65,6 @@ typedef struct replay {
     ag_error err;
 } replay;
 
-static bool keep_going(void *user, int32_t id, const char *text, size_t len) {
-    (void)user;
-    (void)id;
-    (void)text;
-    (void)len;
-    return progress_update(NULL, 0, 0);
-}
-
 static ag_status create_sampler(const replay *r, ag_sampler **out, ag_error *err) {
     ag_sampler_params greedy = ag_sampler_defaults();
     greedy.temperature = 0;
@@ -99,7 +88,7 @@ static ag_status time_once(replay *r, ag_speculate how, double *rate) {
     interrupt_cancels(session);
     p.max_tokens = (int64_t)text->ids.n;
     p.ignore_eos = true;
-    p.on_token = keep_going;
+    p.on_token = bench_keep_going;
     p.speculate = how;
     p.draft_max = o->draft_max;
     status = create_sampler(r, &p.sampler, &r->err);
@@ -160,7 +149,7 @@ static json_t *row_of(replay *r) {
         {"n_drafted", json_integer((json_int_t)r->stats.n_drafted)},
         {"n_accepted", json_integer((json_int_t)r->stats.n_accepted)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static const table_column columns[] = {

@@ -45,11 +45,8 @@ static ag_status prefill(run *r, uint32_t n) {
     return status;
 }
 
-static bool keep_going(void *user, int32_t id, const char *text, size_t len) {
-    (void)user;
-    (void)id;
-    (void)text;
-    (void)len;
+bool bench_keep_going(void *user, int32_t id, const char *text, size_t len) {
+    (void)user, (void)id, (void)text, (void)len;
     return progress_update(NULL, 0, 0);
 }
 
@@ -64,7 +61,7 @@ static ag_status decode_on_device(run *r, uint32_t n) {
     ag_generate_stats stats;
     p.max_tokens = n;
     p.ignore_eos = true;
-    p.on_token = keep_going;
+    p.on_token = bench_keep_going;
     ag_status status = ag_sampler_create(&greedy, (int32_t)info->n_vocab, &p.sampler, &r->err);
     if (status != AG_OK) return status;
     status = ag_session_generate(r->sessions[0], r->ids, 1, &p, &stats, &r->err);

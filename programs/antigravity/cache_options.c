@@ -31,15 +31,12 @@ static const option_def length_defs[] = {
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(max_seq_len),
-     .low = 0,
      .high = INT32_MAX,
      .aliases = {"ctx-size"},
      .help = "tokens the KV cache may hold; 0: as many as the model was trained for"},
 };
 
-option_group context_group(model_options *o) {
-    return (option_group){"KV cache", length_defs, sizeof length_defs / sizeof length_defs[0], o};
-}
+option_group context_group(model_options *o) { return OPTION_GROUP("KV cache", length_defs, o); }
 
 static const option_def type_defs[] = {
     {.name = "kv-type",
@@ -64,9 +61,7 @@ static const option_def type_defs[] = {
      .help = "type of the values alone"},
 };
 
-option_group kv_type_group(model_options *o) {
-    return (option_group){"KV cache", type_defs, sizeof type_defs / sizeof type_defs[0], o};
-}
+option_group kv_type_group(model_options *o) { return OPTION_GROUP("KV cache", type_defs, o); }
 
 static const option_def rotation_defs[] = {
     {.name = "k-rotation",
@@ -77,7 +72,7 @@ static const option_def rotation_defs[] = {
 };
 
 option_group k_rotation_group(ag_k_rotation *o) {
-    return (option_group){"KV cache", rotation_defs, 1, o};
+    return OPTION_GROUP("KV cache", rotation_defs, o);
 }
 
 bool keys_rotated(ag_k_rotation rotation, ag_dtype k_type) {

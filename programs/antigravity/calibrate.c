@@ -114,14 +114,10 @@ static int run(engine *e, eval_text *text, const calibration *o) {
     if (code == EXIT_DONE) code = engine_need_tokenizer(e, "the request to repeat is a text");
     if (code != EXIT_DONE) return code;
     const int32_t *ids = text_window(text, 0, &n);
-    if (n < SHORTEST) {
-        complain("a text of %zu tokens: calibration takes %d at least", n, SHORTEST);
-        return EXIT_USAGE;
-    }
-    if (!o->out && !name_output(e, path, sizeof path)) {
-        complain("%s: the name is too long", e->dir);
-        return EXIT_FAILED;
-    }
+    if (n < SHORTEST)
+        return complain_usage("a text of %zu tokens: calibration takes %d at least", n, SHORTEST);
+    if (!o->out && !name_output(e, path, sizeof path))
+        return complain_failure("%s: the name is too long", e->dir);
     code = engine_load_session(e, &o->model, context_length(&o->model, &e->info));
     if (code != EXIT_DONE) return code;
     const head_table table = table_of(e->session);
@@ -155,11 +151,8 @@ int command_calibrate(int argc, char **argv) {
             "  antigravity calibrate -m smollm2.gguf sample.txt\n"
             "  antigravity generate -m smollm2.gguf -f long.txt --eviction-policy keydiff \\\n"
             "    --kv-budget 25% --head-budget smollm2.gguf.head_budget.json",
-        .groups = {prompt_group(&o.text.prompt),
-                   {"Files", defs, sizeof defs / sizeof defs[0], &o},
-                   model_group(&o.model),
-                   context_group(&o.model),
-                   kv_type_group(&o.model)},
+        .groups = {prompt_group(&o.text.prompt), OPTION_GROUP("Files", defs, &o),
+                   model_group(&o.model), context_group(&o.model), kv_type_group(&o.model)},
         .max_operands = 1,
     };
     add_machine_groups(&line, &o.model);

@@ -82,10 +82,8 @@ static int begin(chat *c) {
 
 static int load(chat *c, int argc, char **argv) {
     engine *e = &c->engine;
-    if (c->o.resume && !chat_name_is_valid(c->o.resume)) {
-        complain("--resume: '%s' is no name for a conversation", c->o.resume);
-        return EXIT_USAGE;
-    }
+    if (c->o.resume && !chat_name_is_valid(c->o.resume))
+        return complain_usage("--resume: '%s' is no name for a conversation", c->o.resume);
     int code = engine_inspect(e, &c->o.model);
     if (code == EXIT_DONE) code = read_model_sampling(c, argc, argv);
     if (code == EXIT_DONE) code = open_talk(c);

@@ -95,15 +95,11 @@ static int retry(chat *c, const char *argument) {
 }
 
 static int save_over(chat *c, const char *argument) {
-    if (!*argument && !c->name) {
-        complain("/save NAME: the conversation has no name yet");
-        return EXIT_USAGE;
-    }
-    if (*argument && !chat_name_is_valid(argument)) {
-        complain("'%s' is no name: letters, digits and ._- and blanks, no slash, not hidden",
-                 argument);
-        return EXIT_USAGE;
-    }
+    if (!*argument && !c->name)
+        return complain_usage("/save NAME: the conversation has no name yet");
+    if (*argument && !chat_name_is_valid(argument))
+        return complain_usage(
+            "'%s' is no name: letters, digits and ._- and blanks, no slash, not hidden", argument);
     int code = chat_save(c, *argument ? argument : c->name);
     if (code == EXIT_DONE)
         chat_note(c, "saved as %s; 'antigravity chat --resume' goes on with it", c->name);
@@ -113,8 +109,8 @@ static int save_over(chat *c, const char *argument) {
 static int save(chat *c, const char *argument) {
     const bool other = *argument && chat_name_is_valid(argument) && !chat_is_named(c, argument);
     if (!other || !chat_is_saved(argument)) return save_over(c, argument);
-    complain("there is a conversation '%s'; /save! %s replaces it", argument, argument);
-    return EXIT_USAGE;
+    return complain_usage("there is a conversation '%s'; /save! %s replaces it", argument,
+                          argument);
 }
 
 static int load(chat *c, const char *argument) {

@@ -102,9 +102,7 @@ static chat_options defaults(const ag_sampler_params *model) {
     return o;
 }
 
-static option_group chat_group(chat_options *o) {
-    return (option_group){"Chat", chat_defs, sizeof chat_defs / sizeof chat_defs[0], o};
-}
+static option_group chat_group(chat_options *o) { return OPTION_GROUP("Chat", chat_defs, o); }
 
 /* Three quarters of the context stay where nobody says how much: so turns leave several at once. */
 static void complete_budget(ag_eviction_params *p) {
@@ -115,10 +113,9 @@ static void complete_budget(ag_eviction_params *p) {
 
 static int take_operand(const command_line *line, chat_options *o) {
     if (!line->n_operands) return EXIT_DONE;
-    if (o->first) {
-        complain("the first message comes from one place: '%s' or --prompt", line->operands[0]);
-        return EXIT_USAGE;
-    }
+    if (o->first)
+        return complain_usage("the first message comes from one place: '%s' or --prompt",
+                              line->operands[0]);
     o->first = line->operands[0];
     return EXIT_DONE;
 }
@@ -188,8 +185,7 @@ static bool set_own(chat_options *o, const option_def *def, const char *value, c
     if (!option_set(def, o, value, why)) return false;
     if (o->max_tokens || !max_tokens) return true;
     o->max_tokens = max_tokens;
-    snprintf(why, WHY_SIZE, "%s", least_tokens);
-    return false;
+    return reject(why, "%s", least_tokens);
 }
 
 /* The row of a setting, and whether it is one of chat's own; NULL: said in why[WHY_SIZE]. */

@@ -33,7 +33,7 @@ bool chat_find_folder(char path[PATH_MAX], bool make) {
         complain("there is no place for conversations: set XDG_DATA_HOME or HOME");
         return false;
     }
-    if (!make || user_make_folder(path)) return true;
+    if (!make || make_directories(path, 0700)) return true;
     complain("%s: %s", path, strerror(errno));
     return false;
 }

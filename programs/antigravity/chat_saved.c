@@ -32,7 +32,7 @@ static json_t *message_of(const talk_message *m) {
         {"ids", m->is_sampled ? json_ids(m->ids.data, m->ids.n) : json_null()},
         {"first", m->first == TALK_UNREAD ? json_null() : json_integer((json_int_t)m->first)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 /* The same of two tokenizers: ids mean the same. */
@@ -65,7 +65,7 @@ static json_t *describe(const chat *c) {
         {"attempt", json_integer((json_int_t)c->attempt)},
         {"messages", messages},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 /* Only the owner may read it. */
@@ -235,10 +235,7 @@ static int load_file(chat *c, const char *name, const char *system) {
     if (!chat_find_folder(folder, false)) return EXIT_FAILED;
     chat_path(path, folder, name, chat_json_end);
     json_t *saved = json_load_file(path, 0, &why);
-    if (!saved) {
-        complain("%s: line %d: %s", path, why.line, why.text);
-        return EXIT_FAILED;
-    }
+    if (!saved) return complain_failure("%s: line %d: %s", path, why.line, why.text);
     int code = EXIT_FAILED;
     if (json_integer_value(json_object_get(saved, "antigravity_chat")) != VERSION ||
         !json_is_array(json_object_get(saved, "messages")))
@@ -302,9 +299,8 @@ void chat_list_saved(void) {
     if (!chat_find_folder(folder, false)) return;
     DIR *d = opendir(folder);
     for (struct dirent *e; d && n < MOST && (e = readdir(d));) {
-        const size_t len = strlen(e->d_name), k = strlen(chat_json_end);
-        if (len <= k || strcmp(e->d_name + len - k, chat_json_end) != 0) continue;
-        all[n] = inspect(folder, e->d_name, len - k);
+        if (!path_ends_in(e->d_name, chat_json_end)) continue;
+        all[n] = inspect(folder, e->d_name, strlen(e->d_name) - strlen(chat_json_end));
         n += all[n].name != NULL;
     }
     if (d) closedir(d);

@@ -66,11 +66,11 @@ int chat_check_context(chat *c) {
     if (ag_session_plan_memory(&c->engine.info, &params, &unused, NULL) == AG_OK) return EXIT_DONE;
     const uint32_t least = least_context(&c->engine.info, params);
     if (!least) return EXIT_DONE; /* it is something else, which will be said */
-    complain("a context of %" PRIu32 " tokens is too small for the %" PRIu32
-             " before the first message and what --kv-policy %s keeps; the smallest that works is "
-             "-c %" PRIu32,
-             c->n_context, n_system, policy->name, least);
-    return EXIT_USAGE;
+    return complain_usage(
+        "a context of %" PRIu32 " tokens is too small for the %" PRIu32
+        " before the first message and what --kv-policy %s keeps; the smallest that works is "
+        "-c %" PRIu32,
+        c->n_context, n_system, policy->name, least);
 }
 
 int chat_find_protected(chat *c, uint32_t *n) {
@@ -87,10 +87,9 @@ int chat_find_protected(chat *c, uint32_t *n) {
         char helps[64] = "a larger -c or --kv-budget helps";
         const uint32_t least = least_context(&c->engine.info, with_system(c, n_system));
         if (least) snprintf(helps, sizeof helps, "the smallest -c that works is %" PRIu32, least);
-        complain("the system prompt takes %" PRIu32 " tokens, and %" PRIu32 " of the %" PRIu32
-                 " that the KV cache keeps can stay for ever: %s",
-                 n_system, most, budget, helps);
-        return EXIT_USAGE;
+        return complain_usage("the system prompt takes %" PRIu32 " tokens, and %" PRIu32
+                              " of the %" PRIu32 " that the KV cache keeps can stay for ever: %s",
+                              n_system, most, budget, helps);
     }
     *n = n_system + FIRST_TURN < most ? n_system + FIRST_TURN : most;
     return EXIT_DONE;
@@ -184,10 +183,9 @@ static int complain_full(const chat *c, size_t n) {
     char helps[64] = "the model knows no more positions";
     if (n < c->engine.info.max_positions)
         snprintf(helps, sizeof helps, "the smallest -c that works is %zu", n + 1);
-    complain("the conversation takes %zu tokens, but the context holds %" PRIu32
-             ": %s; /clear and a --kv-policy that lets turns leave help, too",
-             n, c->n_context, helps);
-    return EXIT_FAILED;
+    return complain_failure("the conversation takes %zu tokens, but the context holds %" PRIu32
+                            ": %s; /clear and a --kv-policy that lets turns leave help, too",
+                            n, c->n_context, helps);
 }
 
 /* "; -c 176 would keep it whole": what stays after an eviction must hold n tokens. */

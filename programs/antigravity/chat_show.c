@@ -3,21 +3,21 @@
 #include "chat.h"
 
 #include "output.h"
+#include "statistics.h"
 
 #include <antigravity/expert.h>
 #include <antigravity/process.h>
 #include <inttypes.h>
 #include <string.h>
 
-static double rate(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
-
 static void show_last(const chat *c) {
     const ag_generate_stats *s = &c->last.stats;
     if (!c->last.seed) return;
     fprintf(stderr, "  last answer: %zu tokens read in %.2f s (%.1f tokens/s), %zu were there\n",
-            s->n_prompt, s->prefill_s, rate(s->n_prompt, s->prefill_s), c->last.n_reused);
+            s->n_prompt, s->prefill_s, per_second(s->n_prompt, s->prefill_s), c->last.n_reused);
     fprintf(stderr, "               %zu tokens made in %.2f s (%.1f tokens/s), ended by: %s\n",
-            s->n_generated, s->decode_s, rate(s->n_generated ? s->n_generated - 1 : 0, s->decode_s),
+            s->n_generated, s->decode_s,
+            per_second(s->n_generated ? s->n_generated - 1 : 0, s->decode_s),
             ag_finish_detail(s->finish));
 }
 

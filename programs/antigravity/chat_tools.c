@@ -18,14 +18,11 @@ int chat_open_tools(chat *c) {
     /* Once: what it names may be a pipe. */
     int code = c->tools_text ? EXIT_DONE : input_read_text(c->o.tools_file, &c->tools_text, &len);
     if (code != EXIT_DONE) return code;
-    if (ag_chat_set_tools(c->talk.chat, c->tools_text, strlen(c->tools_text), &err) != AG_OK) {
-        complain("%s: %s", c->o.tools_file, err.msg);
-        return EXIT_FAILED;
-    }
-    if (!(ag_chat_format_features(c->talk.format) & AG_CHAT_TOOLS)) {
-        complain("the chat template tells the model of no tools: --tools is of no use");
-        return EXIT_USAGE;
-    }
+    if (ag_chat_set_tools(c->talk.chat, c->tools_text, strlen(c->tools_text), &err) != AG_OK)
+        return complain_failure("%s: %s", c->o.tools_file, err.msg);
+    if (!(ag_chat_format_features(c->talk.format) & AG_CHAT_TOOLS))
+        return complain_usage(
+            "the chat template tells the model of no tools: --tools is of no use");
     return EXIT_DONE;
 }
 
@@ -67,7 +64,7 @@ int chat_give_result(chat *c, const char *text) {
         {"name", json_string(name_of(call))},
         {"content", json_text(text, strlen(text))},
     };
-    json_t *message = json_object_of(fields, sizeof fields / sizeof fields[0]);
+    json_t *message = JSON_OBJECT(fields);
     const size_t n = c->talk.n;
     int code = message ? talk_add_json(&c->talk, message) : complain_no_memory();
     if (code == EXIT_DONE && !chat_awaits_result(c)) {

@@ -193,12 +193,6 @@ static void say_stopped(const answer *a) {
                        : "stopped before the answer; the message is taken back");
 }
 
-/* The constraint wants more text than there is. */
-static bool is_cut_off(const chat *c) {
-    const ag_constraint *text = c->constraint.text;
-    return text && c->last.stats.finish != AG_FINISH_EOS && !ag_constraint_may_end(text);
-}
-
 /* Nothing that ends an answer is silent, -q or not, if there is no answer. */
 static void say_how_it_ended(const answer *a) {
     const chat *c = a->c;
@@ -212,7 +206,7 @@ static void say_how_it_ended(const answer *a) {
                  c->n_context);
     else if (s->finish == AG_FINISH_MAX_TOKENS && nothing)
         complain("the model %ssaid nothing within %zu tokens (-n)", thought, s->n_generated);
-    else if (s->finish == AG_FINISH_MAX_TOKENS && is_cut_off(c))
+    else if (s->finish == AG_FINISH_MAX_TOKENS && constraint_is_unmet(&c->constraint, s->finish))
         complain("the answer is cut off after %zu tokens (-n), before it was what the constraint "
                  "asks for",
                  s->n_generated);

@@ -14,10 +14,7 @@ static bool add_choice(constraint_options *o, const char *text, size_t n, char *
     char **grown = realloc(o->choices, (o->n_choices + 1) * sizeof *grown);
     if (grown) o->choices = grown;
     char *copy = grown ? malloc(n + 1) : NULL;
-    if (!copy) {
-        snprintf(why, WHY_SIZE, "out of memory");
-        return false;
-    }
+    if (!copy) return reject(why, "out of memory");
     size_t len = 0;
     for (size_t i = 0; i < n; i++) {
         if (text[i] == '\\' && i + 1 < n && (text[i + 1] == ',' || text[i + 1] == '\\')) i++;
@@ -33,10 +30,7 @@ static bool add_choices(void *target, const char *value, char *why) {
     for (;;) {
         size_t n = 0;
         while (value[n] && value[n] != ',') n += value[n] == '\\' && value[n + 1] ? 2 : 1;
-        if (!n) {
-            snprintf(why, WHY_SIZE, "a choice is empty");
-            return false;
-        }
+        if (!n) return reject(why, "a choice is empty");
         if (!add_choice(target, value, n, why)) return false;
         if (!value[n]) return true;
         value += n + 1;
@@ -87,7 +81,7 @@ static const option_def defs[] = {
 };
 
 option_group constraint_group(constraint_options *o) {
-    return (option_group){"Constraints", defs, sizeof defs / sizeof defs[0], o};
+    return OPTION_GROUP("Constraints", defs, o);
 }
 
 static int count_constraints(const constraint_options *o) {
@@ -98,8 +92,8 @@ bool constraint_asked(const constraint_options *o) { return count_constraints(o)
 
 int constraint_check(const constraint_options *o) {
     if (count_constraints(o) <= 1) return EXIT_DONE;
-    complain("--json-schema, --json-object, --grammar, --regex and --choice exclude each other");
-    return EXIT_USAGE;
+    return complain_usage(
+        "--json-schema, --json-object, --grammar, --regex and --choice exclude each other");
 }
 
 void constraint_options_free(constraint_options *o) {
@@ -173,6 +167,10 @@ int constraint_open(constraint *c, const constraint_options *o, const engine *e,
     }
     free(owned);
     return code;
+}
+
+bool constraint_is_unmet(const constraint *c, ag_finish finish) {
+    return c->text && finish != AG_FINISH_EOS && !ag_constraint_may_end(c->text);
 }
 
 void constraint_close(constraint *c) {

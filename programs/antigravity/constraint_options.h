@@ -7,6 +7,7 @@
 #include "options.h"
 
 #include <antigravity/constrain.h>
+#include <antigravity/session.h>
 
 typedef struct constraint_options {
     const char *schema, *grammar; /* a file or the text itself; borrowed */
@@ -34,6 +35,8 @@ typedef struct constraint {
 /* Compiles the constraint and gives it to the sampler, which must go first. */
 int constraint_open(constraint *c, const constraint_options *o, const engine *e,
                     ag_sampler *sampler);
+/* Whether a text that ended so is not yet what the constraint asks for. */
+bool constraint_is_unmet(const constraint *c, ag_finish finish);
 void constraint_close(constraint *c);
 
 #endif

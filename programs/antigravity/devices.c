@@ -57,7 +57,7 @@ static json_t *device_json(const ag_device_info *d) {
         {"driver", json_text(d->driver, strlen(d->driver))},
         {"extensions", json_text(d->extensions, strlen(d->extensions))},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static json_t *entry_json(const entry *e) {
@@ -68,7 +68,7 @@ static json_t *entry_json(const entry *e) {
             {"description", json_text(text, strlen(text))},
             {"threads", json_integer((json_int_t)ag_backend_threads(e->backend))},
         };
-        return json_object_of(fields, sizeof fields / sizeof fields[0]);
+        return JSON_OBJECT(fields);
     }
     json_t *devices = json_array();
     for (size_t i = 0; i < e->n_devices; i++)
@@ -79,7 +79,7 @@ static json_t *entry_json(const entry *e) {
         {"description", json_text(text, strlen(text))},
         {"devices", devices},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 int command_devices(int argc, char **argv) {

@@ -31,15 +31,14 @@ static int check_vocabulary(const draft_engine *d, const engine *e) {
     ag_tokenizer *own = NULL;
     if (!e->tokenizer || ag_tokenizer_load(d->dir, &own, &err) != AG_OK) {
         if (info->n_vocab == e->info.n_vocab) return EXIT_DONE; /* nobody knows more */
-        complain("--draft-model: %s has %" PRIu32 " tokens, %s %" PRIu32, d->dir, info->n_vocab,
-                 e->dir, e->info.n_vocab);
-        return EXIT_FAILED;
+        return complain_failure("--draft-model: %s has %" PRIu32 " tokens, %s %" PRIu32, d->dir,
+                                info->n_vocab, e->dir, e->info.n_vocab);
     }
     const int32_t id = first_difference(e->tokenizer, own);
     ag_tokenizer_destroy(own);
     if (id < 0) return EXIT_DONE;
-    complain("--draft-model: token %" PRId32 " of %s is another one in %s", id, d->dir, e->dir);
-    return EXIT_FAILED;
+    return complain_failure("--draft-model: token %" PRId32 " of %s is another one in %s", id,
+                            d->dir, e->dir);
 }
 
 static int load(draft_engine *d, const engine *e, const model_options *m) {

@@ -35,8 +35,7 @@ int engine_inspect(engine *e, const model_options *o) {
 
 int engine_need_tokenizer(const engine *e, const char *instead) {
     if (e->tokenizer) return EXIT_DONE;
-    complain("%s holds no tokenizer.json: %s", e->dir, instead);
-    return EXIT_USAGE;
+    return complain_usage("%s holds no tokenizer.json: %s", e->dir, instead);
 }
 
 int engine_encode(const engine *e, prompt *p, const prompt_options *o) {
@@ -135,11 +134,9 @@ int engine_plan(engine *e, const model_options *o, const char *shape, const engi
         return EXIT_USAGE;
     }
     const uint32_t least = status == AG_INVALID && !shape ? least_context(&e->info, s->params) : 0;
-    if (least) {
-        complain("%s; the smallest context that works is of %" PRIu32 " tokens (-c)", err.msg,
-                 least);
-        return EXIT_USAGE;
-    }
+    if (least)
+        return complain_usage("%s; the smallest context that works is of %" PRIu32 " tokens (-c)",
+                              err.msg, least);
     if (status != AG_OK) return complain_settings(&err);
     if (ag_memory_plan_check(&plan, e->backend, &err) != AG_OK) return complain_error(&err);
     if (!o->quiet) say_plan(&plan, o, s);

@@ -41,10 +41,9 @@ void cache_track(ag_session *s, size_t *most) {
 int command_eval(int argc, char **argv) {
     for (size_t i = 0; argc > 1 && i < sizeof measures / sizeof measures[0]; i++)
         if (!strcmp(argv[1], measures[i].name)) return measures[i].run(argc - 1, argv + 1);
-    if (argc > 1 && argv[1][0] != '-') {
-        complain("'%s' is no measure; this version has ppl, needle, kl and ruler", argv[1]);
-        return EXIT_USAGE;
-    }
+    if (argc > 1 && argv[1][0] != '-')
+        return complain_usage("'%s' is no measure; this version has ppl, needle, kl and ruler",
+                              argv[1]);
     command_line line = {
         .usage = "eval MEASURE [OPTION]...",
         .description = description,
@@ -53,6 +52,5 @@ int command_eval(int argc, char **argv) {
     /* Only --help and --version can stand before the measure. */
     int code = options_parse(&line, argc < 2 ? argc : 2, argv);
     if (code != OPTIONS_RUN) return code;
-    complain("say what to measure: antigravity eval ppl FILE");
-    return EXIT_USAGE;
+    return complain_usage("say what to measure: antigravity eval ppl FILE");
 }

@@ -97,10 +97,8 @@ static int check(const command_line *line, kl_options *o) {
     if (code == EXIT_DONE) code = settings_complete(&o->base, &plain, "none", "25%");
     if (code == EXIT_DONE) code = settings_complete(&o->settings, &o->model, "none", "25%");
     if (code != EXIT_DONE) return code;
-    if (settings_count(&o->base) != 1) {
-        complain("%zu bases; there can be one", settings_count(&o->base));
-        return EXIT_USAGE;
-    }
+    if (settings_count(&o->base) != 1)
+        return complain_usage("%zu bases; there can be one", settings_count(&o->base));
     if ((unsigned)o->base_weights == LIKE_THE_MODEL) o->base_weights = o->model.weights;
     return text_evict_in_chunks(&o->model.eviction.params);
 }
@@ -258,7 +256,7 @@ static json_t *head_of(const kl *k) {
         {"threads", json_integer((json_int_t)ag_backend_threads(k->engine.backend))},
         {"base", json_object_of(base, SETTING_FIELDS + 2)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static int report(kl *k) {
@@ -339,15 +337,10 @@ int eval_kl(int argc, char **argv) {
         .usage = "eval kl [-m MODEL] (FILE | -p TEXT | --prompt-ids N,N,...) [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {prompt_group(&o.text.prompt),
-                   windows_group(&o.text),
-                   settings_group(&o.settings),
-                   {"Base", defs, sizeof defs / sizeof defs[0], &o},
-                   base_group(&o.base),
-                   table_group(&o.format),
-                   eviction_rules_group(&o.model.eviction),
-                   model_group(&o.model),
-                   context_group(&o.model),
+        .groups = {prompt_group(&o.text.prompt), windows_group(&o.text),
+                   settings_group(&o.settings), OPTION_GROUP("Base", defs, &o), base_group(&o.base),
+                   table_group(&o.format), eviction_rules_group(&o.model.eviction),
+                   model_group(&o.model), context_group(&o.model),
                    k_rotation_group(&o.settings.k_rotation)},
         .max_operands = 1,
     };

@@ -93,7 +93,6 @@ static const option_def defs[] = {
      .kind = OPTION_I64,
      .value = "N",
      .offset = FIELD(seed),
-     .low = 0,
      .high = 9.2e18,
      .help = "of the documents"},
     {.name = "text",
@@ -160,8 +159,7 @@ static int read_filler(needles *n, haystack *h) {
     if (code != EXIT_DONE) return code;
     h->filler = n->filler;
     if (sentences_in(h->filler, h->n_filler)) return EXIT_DONE;
-    complain("%s holds no text", n->o->text);
-    return EXIT_FAILED;
+    return complain_failure("%s holds no text", n->o->text);
 }
 
 static int make_documents(needles *n) {
@@ -174,22 +172,19 @@ static int make_documents(needles *n) {
     if (code == EXIT_DONE)
         code = prompt_writer_open(&n->writer, n->engine.dir, n->engine.tokenizer, &o->chat);
     if (code != EXIT_DONE) return code;
-    if (o->context + answer_tokens(n) > n->engine.info.max_positions) {
-        complain("--context: %" PRIu32 " tokens and an answer pass the %" PRIu32
-                 " that the model was trained for",
-                 o->context, n->engine.info.max_positions);
-        return EXIT_USAGE;
-    }
+    if (o->context + answer_tokens(n) > n->engine.info.max_positions)
+        return complain_usage("--context: %" PRIu32 " tokens and an answer pass the %" PRIu32
+                              " that the model was trained for",
+                              o->context, n->engine.info.max_positions);
     code = read_filler(n, &h);
     if (code != EXIT_DONE) return code;
     uint32_t added;
     if (template_tokens(n, &added, &err) != AG_OK) return complain_error(&err);
-    if (o->context < NEEDLE_SHORTEST + added) {
-        complain("--context: %" PRIu32 " tokens, of which the chat template takes %" PRIu32
-                 ", leave less than the %d of the shortest document",
-                 o->context, added, NEEDLE_SHORTEST);
-        return EXIT_USAGE;
-    }
+    if (o->context < NEEDLE_SHORTEST + added)
+        return complain_usage("--context: %" PRIu32
+                              " tokens, of which the chat template takes %" PRIu32
+                              ", leave less than the %d of the shortest document",
+                              o->context, added, NEEDLE_SHORTEST);
     h.n_tokens -= added;
     n->documents = calloc(o->documents, sizeof *n->documents);
     if (!n->documents) return complain_no_memory();
@@ -314,8 +309,6 @@ static void set_columns(needles *n) {
         .format = n->o->format, .columns = n->columns, .n = c + sizeof behind / sizeof behind[0]};
 }
 
-static double per_second(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
-
 static json_t *row_of(const needles *n, const cache_setting *one, const outcome *r) {
     const needle_options *o = n->o;
     json_field fields[SETTING_FIELDS + MAX_COLUMNS];
@@ -364,7 +357,7 @@ static json_t *head_of(const needles *n) {
         {"snapkv_kernel", json_integer(e->snapkv_kernel)},
         {"snapkv_pool", json_string(e->snapkv_pool == AG_POOL_MAX ? "max" : "avg")},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static uint32_t slots_of(const needles *n) { return (uint32_t)n->longest + answer_tokens(n); }
@@ -389,9 +382,9 @@ static int measure(needles *n) {
 
 static int check(const command_line *line) {
     if (!line->n_operands) return EXIT_DONE;
-    complain("unexpected word '%s': the documents are made up, --text FILE is their filler",
-             line->operands[0]);
-    return EXIT_USAGE;
+    return complain_usage(
+        "unexpected word '%s': the documents are made up, --text FILE is their filler",
+        line->operands[0]);
 }
 
 int eval_needle(int argc, char **argv) {
@@ -406,12 +399,9 @@ int eval_needle(int argc, char **argv) {
         .usage = "eval needle [-m MODEL] [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {{"Documents", defs, sizeof defs / sizeof defs[0], &o},
-                   template_group(&o.chat),
-                   settings_group(&o.settings),
-                   table_group(&o.format),
-                   eviction_rules_group(&o.model.eviction),
-                   model_group(&o.model),
+        .groups = {OPTION_GROUP("Documents", defs, &o), template_group(&o.chat),
+                   settings_group(&o.settings), table_group(&o.format),
+                   eviction_rules_group(&o.model.eviction), model_group(&o.model),
                    k_rotation_group(&o.settings.k_rotation)},
         .max_operands = 1,
     };

@@ -91,22 +91,20 @@ static int check(const command_line *line, ppl_options *o) {
     if (code != EXIT_DONE) return code;
     code = text_evict_in_chunks(p);
     if (code != EXIT_DONE) return code;
-    if (o->stream && o->text.max_windows) {
-        complain("--stream and --windows exclude each other; --tokens limits a stream");
-        return EXIT_USAGE;
-    }
+    if (o->stream && o->text.max_windows)
+        return complain_usage(
+            "--stream and --windows exclude each other; --tokens limits a stream");
     if (!o->model.eviction.watch) p->memory.threshold_bytes = 0;
     return EXIT_DONE;
 }
 
 static int prepare(ppl *p, size_t slots) {
     const ppl_options *o = p->o;
-    if (o->stream && !evicts(o) && p->text.n_tokens > slots) {
-        complain("a stream of %zu tokens does not fit a cache of %zu from which no policy evicts: "
-                 "--eviction-policy or --tokens",
-                 p->text.n_tokens, slots);
-        return EXIT_USAGE;
-    }
+    if (o->stream && !evicts(o) && p->text.n_tokens > slots)
+        return complain_usage(
+            "a stream of %zu tokens does not fit a cache of %zu from which no policy evicts: "
+            "--eviction-policy or --tokens",
+            p->text.n_tokens, slots);
     p->nll = malloc(p->text.n_tokens * sizeof *p->nll);
     p->n_buckets = o->stream ? (p->text.n_tokens + o->bucket - 1) / o->bucket : 0;
     p->buckets = calloc(p->n_buckets + 1, sizeof *p->buckets);
@@ -176,7 +174,7 @@ static json_t *list_buckets(const ppl *p) {
             {"anonymous_bytes", json_integer((json_int_t)b->anonymous)},
             {"tok_per_s", finite_or_null((double)b->n / b->seconds)},
         };
-        json_append(&list, json_object_of(fields, sizeof fields / sizeof fields[0]));
+        json_append(&list, JSON_OBJECT(fields));
     }
     return list;
 }
@@ -208,7 +206,7 @@ static json_t *report_json(const ppl *p, mean_error s) {
         {"buckets", list_buckets(p)},
         {"nll", list_nll(p)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static void print_buckets(const ppl *p) {
@@ -257,10 +255,8 @@ int eval_ppl(int argc, char **argv) {
         .usage = "eval ppl [-m MODEL] (FILE | -p TEXT | --prompt-ids N,N,...) [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {prompt_group(&o.text.prompt),
-                   windows_group(&o.text),
-                   {"Measure", defs, sizeof defs / sizeof defs[0], &o},
-                   model_group(&o.model)},
+        .groups = {prompt_group(&o.text.prompt), windows_group(&o.text),
+                   OPTION_GROUP("Measure", defs, &o), model_group(&o.model)},
         .max_operands = 1,
     };
     add_cache_groups(&line, &o.model);

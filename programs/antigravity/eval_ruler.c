@@ -56,18 +56,10 @@ typedef struct ruler {
 
 #define FIELD(name) offsetof(ruler_options, name)
 
-/* The next word of a list with commas; NULL past the last, or a word that is too long. */
-static const char *next_word(const char *list, char *word, size_t cap) {
-    const size_t n = strcspn(list, ",");
-    snprintf(word, cap, "%.*s", n < cap ? (int)n : 0, list);
-    return list[n] ? list + n + 1 : NULL;
-}
-
 static bool add_task(ruler_options *o, const ruler_task *task, char *why) {
     for (size_t i = 0; i < o->n_tasks; i++) {
         if (o->tasks[i] != task) continue;
-        snprintf(why, WHY_SIZE, "'%s' is named twice", task->name);
-        return false;
+        return reject(why, "'%s' is named twice", task->name);
     }
     o->tasks[o->n_tasks++] = task;
     return true;
@@ -75,10 +67,10 @@ static bool add_task(ruler_options *o, const ruler_task *task, char *why) {
 
 static bool set_tasks(void *target, const char *value, char *why) {
     ruler_options *o = target;
-    char word[32];
+    char word[64];
     o->n_tasks = 0;
     for (const char *list = value; list;) {
-        list = next_word(list, word, sizeof word);
+        next_word(&list, word, sizeof word);
         const bool all = !strcmp(word, "all");
         const ruler_task *task = ruler_task_find(word);
         for (size_t i = 0; all && ruler_task_at(i); i++)
@@ -97,14 +89,11 @@ static bool set_tasks(void *target, const char *value, char *why) {
 
 /* "0.25,0.5" */
 static bool read_shares(const char *value, double high, double *shares, size_t *n, char *why) {
-    char word[32];
+    char word[64];
     *n = 0;
     for (const char *list = value; list;) {
-        list = next_word(list, word, sizeof word);
-        if (*n == RULER_RATIOS) {
-            snprintf(why, WHY_SIZE, "more than %d of them", RULER_RATIOS);
-            return false;
-        }
+        next_word(&list, word, sizeof word);
+        if (*n == RULER_RATIOS) return reject(why, "more than %d of them", RULER_RATIOS);
         if (!parse_real(word, 0.01, high, &shares[(*n)++], why)) return false;
     }
     return true;
@@ -210,10 +199,9 @@ static int complete(ruler_options *o) {
     o->all_tasks = !o->n_tasks;
     if (o->all_tasks) set_tasks(o, "all", why);
     if (!o->n_ratios) set_ratios(o, "0.25,0.5,0.75,0.875", why);
-    if (e->params.prefill != AG_KV_PREFILL_AUTO) {
-        complain("--kv-prefill: tokens leave once here, when the context has been read");
-        return EXIT_USAGE;
-    }
+    if (e->params.prefill != AG_KV_PREFILL_AUTO)
+        return complain_usage(
+            "--kv-prefill: tokens leave once here, when the context has been read");
     const int code = settings_complete(&o->policies, &o->model, "all", "50%");
     e->params.memory.threshold_bytes = 0;
     return code;
@@ -248,8 +236,7 @@ static int read_haystack(ruler *t) {
     if (!t->o->haystack) return EXIT_DONE;
     int code = input_read_text(t->o->haystack, &t->haystack, &t->n_haystack);
     if (code != EXIT_DONE || sentences_in(t->haystack, t->n_haystack)) return code;
-    complain("%s holds no text", t->o->haystack);
-    return EXIT_FAILED;
+    return complain_failure("%s holds no text", t->o->haystack);
 }
 
 static uint32_t longest(const ruler_options *o) {
@@ -263,11 +250,10 @@ static int open_model(ruler *t) {
     const ruler_options *o = t->o;
     int code = engine_inspect(&t->engine, &o->model);
     if (code == EXIT_DONE) code = engine_need_tokenizer(&t->engine, "prompts cannot be encoded");
-    if (code == EXIT_DONE && longest(o) > t->engine.info.max_positions) {
-        complain("--length: %" PRIu32 " tokens pass the %" PRIu32 " that the model was trained for",
-                 longest(o), t->engine.info.max_positions);
-        return EXIT_USAGE;
-    }
+    if (code == EXIT_DONE && longest(o) > t->engine.info.max_positions)
+        return complain_usage("--length: %" PRIu32 " tokens pass the %" PRIu32
+                              " that the model was trained for",
+                              longest(o), t->engine.info.max_positions);
     if (code == EXIT_DONE) code = read_haystack(t);
     if (code != EXIT_DONE) return code;
     return prompt_writer_open(&t->writer, t->engine.dir, t->engine.tokenizer, &o->chat);
@@ -408,7 +394,7 @@ static json_t *head_of(const ruler *t) {
         {"snapkv_kernel", json_integer(e->snapkv_kernel)},
         {"snapkv_pool", json_string(e->snapkv_pool == AG_POOL_MAX ? "max" : "avg")},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static int do_lengths(ruler *t) {
@@ -448,10 +434,10 @@ static int measure(ruler *t) {
 
 static int check(const command_line *line) {
     if (!line->n_operands) return EXIT_DONE;
-    complain("unexpected word '%s': the prompts are made up, --haystack FILE is what some of their "
-             "needles lie in",
-             line->operands[0]);
-    return EXIT_USAGE;
+    return complain_usage(
+        "unexpected word '%s': the prompts are made up, --haystack FILE is what some of their "
+        "needles lie in",
+        line->operands[0]);
 }
 
 int eval_ruler(int argc, char **argv) {
@@ -465,15 +451,11 @@ int eval_ruler(int argc, char **argv) {
         .usage = "eval ruler [-m MODEL] [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {{"Prompts", defs, sizeof defs / sizeof defs[0], &o},
-                   template_group(&o.chat),
+        .groups = {OPTION_GROUP("Prompts", defs, &o), template_group(&o.chat),
                    policies_group(&o.policies),
-                   {"Settings, each combination a row", ratio_defs,
-                    sizeof ratio_defs / sizeof ratio_defs[0], &o},
-                   table_group(&o.format),
-                   eviction_rules_group(&o.model.eviction),
-                   model_group(&o.model),
-                   kv_type_group(&o.model),
+                   OPTION_GROUP("Settings, each combination a row", ratio_defs, &o),
+                   table_group(&o.format), eviction_rules_group(&o.model.eviction),
+                   model_group(&o.model), kv_type_group(&o.model),
                    k_rotation_group(&o.model.k_rotation)},
         .max_operands = 1,
     };

@@ -11,20 +11,17 @@
 /* Calls add() for each word of a list with commas. */
 static bool each_word(eval_settings *s, const char *list, char *why,
                       bool (*add)(eval_settings *s, const char *word, char *why)) {
-    while (true) {
-        char word[64];
-        size_t n = strcspn(list, ",");
-        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), list);
+    char word[64];
+    while (list) {
+        next_word(&list, word, sizeof word);
         if (!add(s, word, why)) return false;
-        if (!list[n]) return true;
-        list += n + 1;
     }
+    return true;
 }
 
 static bool has_room(size_t n, char *why) {
     if (n < MAX_CHOICES) return true;
-    snprintf(why, WHY_SIZE, "more than %d of them", MAX_CHOICES);
-    return false;
+    return reject(why, "more than %d of them", MAX_CHOICES);
 }
 
 static bool add_policy(eval_settings *s, const char *word, char *why) {
@@ -43,10 +40,8 @@ static bool add_policy(eval_settings *s, const char *word, char *why) {
 static bool add_budget(eval_settings *s, const char *word, char *why) {
     ag_eviction_params p = ag_eviction_defaults();
     if (!has_room(s->n_budgets, why) || !eviction_parse_budget(&p, word, why)) return false;
-    if (strlen(word) >= sizeof s->budgets[0]) {
-        snprintf(why, WHY_SIZE, "'%.60s' is too long a number", word);
-        return false;
-    }
+    if (strlen(word) >= sizeof s->budgets[0])
+        return reject(why, "'%.60s' is too long a number", word);
     strcpy(s->budgets[s->n_budgets++], word);
     return true;
 }
@@ -90,8 +85,7 @@ static const option_def defs[] = {
 };
 
 option_group settings_group(eval_settings *s) {
-    return (option_group){"Settings, each combination a row", defs, sizeof defs / sizeof defs[0],
-                          s};
+    return OPTION_GROUP("Settings, each combination a row", defs, s);
 }
 
 option_group policies_group(eval_settings *s) {
@@ -116,9 +110,7 @@ static const option_def base_defs[] = {
      .help = "its budget"},
 };
 
-option_group base_group(eval_settings *s) {
-    return (option_group){"Base", base_defs, sizeof base_defs / sizeof base_defs[0], s};
-}
+option_group base_group(eval_settings *s) { return OPTION_GROUP("Base", base_defs, s); }
 
 int settings_complete(eval_settings *s, model_options *o, const char *policies,
                       const char *budgets) {
@@ -129,17 +121,13 @@ int settings_complete(eval_settings *s, model_options *o, const char *policies,
     if (!s->n_types) set_type(s, "f16", why);
     for (size_t i = 0; i < s->n_policies; i++) {
         if (!s->policies[i]->select) continue;
-        if (!eviction_suits_heads(&o->eviction.params, s->policies[i], why)) {
-            complain("--head-budget: %s", why);
-            return EXIT_USAGE;
-        }
+        if (!eviction_suits_heads(&o->eviction.params, s->policies[i], why))
+            return complain_usage("--head-budget: %s", why);
         evicts = true;
         o->eviction.params.policy = s->policies[i]; /* that the rules have a policy to be for */
     }
-    if (asked && !evicts) {
-        complain("--kv-budget needs an eviction policy other than none");
-        return EXIT_USAGE;
-    }
+    if (asked && !evicts)
+        return complain_usage("--kv-budget needs an eviction policy other than none");
     s->head_budget = o->eviction.params.head_budget;
     return model_options_check(o);
 }

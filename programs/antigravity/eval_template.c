@@ -22,14 +22,11 @@ static const option_def defs[] = {
      .help = "documents and questions as plain text, also where the model has a template"},
 };
 
-option_group template_group(template_options *o) {
-    return (option_group){"Chat", defs, sizeof defs / sizeof defs[0], o};
-}
+option_group template_group(template_options *o) { return OPTION_GROUP("Chat", defs, o); }
 
 int template_check(const template_options *o) {
     if (!o->none || !o->file) return EXIT_DONE;
-    complain("--chat-template and --no-chat-template exclude each other");
-    return EXIT_USAGE;
+    return complain_usage("--chat-template and --no-chat-template exclude each other");
 }
 
 int prompt_writer_open(prompt_writer *w, const char *dir, const ag_tokenizer *tokenizer,

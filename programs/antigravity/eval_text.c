@@ -13,7 +13,6 @@ static const option_def defs[] = {
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(max_windows),
-     .low = 0,
      .high = INT32_MAX,
      .no_default = true,
      .aliases = {"chunks"},
@@ -22,31 +21,26 @@ static const option_def defs[] = {
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(max_tokens),
-     .low = 0,
      .high = INT32_MAX,
      .no_default = true,
      .help = "only the first N tokens (default 0: the whole text)"},
 };
 
-option_group windows_group(text_options *o) {
-    return (option_group){"How much of it", defs, sizeof defs / sizeof defs[0], o};
-}
+option_group windows_group(text_options *o) { return OPTION_GROUP("How much of it", defs, o); }
 
 int text_operand(const command_line *line, text_options *o) {
     if (!line->n_operands) return EXIT_DONE;
-    if (o->prompt.file) {
-        complain("one text at a time: '%s' or '%s'", o->prompt.file, line->operands[0]);
-        return EXIT_USAGE;
-    }
+    if (o->prompt.file)
+        return complain_usage("one text at a time: '%s' or '%s'", o->prompt.file,
+                              line->operands[0]);
     o->prompt.file = line->operands[0];
     return EXIT_DONE;
 }
 
 int text_evict_in_chunks(ag_eviction_params *p) {
-    if (p->prefill == AG_KV_PREFILL_WHOLE) {
-        complain("--kv-prefill whole: nothing would leave before the text has been read");
-        return EXIT_USAGE;
-    }
+    if (p->prefill == AG_KV_PREFILL_WHOLE)
+        return complain_usage(
+            "--kv-prefill whole: nothing would leave before the text has been read");
     p->prefill = AG_KV_PREFILL_BOUNDED;
     return EXIT_DONE;
 }
@@ -70,15 +64,12 @@ int text_open(eval_text *t, const text_options *o, engine *e, const model_option
     if (code != EXIT_DONE) return code;
     if (o->max_tokens && o->max_tokens < t->text.n) t->text.n = o->max_tokens;
     t->window = whole ? t->text.n + t->bos.n : context_length(m, &e->info);
-    if (!whole && t->window < t->bos.n + 2) {
-        complain("--max-seq-len: a window of %zu tokens leaves nothing to predict", t->window);
-        return EXIT_USAGE;
-    }
-    if (t->text.n + t->bos.n < 2) {
-        complain("%s: %zu tokens are too few, there is nothing to predict", t->text.source,
-                 t->text.n);
-        return EXIT_FAILED;
-    }
+    if (!whole && t->window < t->bos.n + 2)
+        return complain_usage("--max-seq-len: a window of %zu tokens leaves nothing to predict",
+                              t->window);
+    if (t->text.n + t->bos.n < 2)
+        return complain_failure("%s: %zu tokens are too few, there is nothing to predict",
+                                t->text.source, t->text.n);
     size_t step = t->window - t->bos.n;
     t->n_windows = (t->text.n + step - 1) / step;
     if (o->max_windows && o->max_windows < t->n_windows) t->n_windows = o->max_windows;

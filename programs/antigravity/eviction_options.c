@@ -37,10 +37,8 @@ bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *why) 
     size_t len = strspn(value, "0123456789.");
     int64_t n;
     double share;
-    if (!len || len >= sizeof number) {
-        snprintf(why, WHY_SIZE, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
-        return false;
-    }
+    if (!len || len >= sizeof number)
+        return reject(why, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
     memcpy(number, value, len);
     number[len] = '\0';
     const char *unit = value + len;
@@ -57,8 +55,7 @@ bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *why) 
         if (!parse_integer(number, 1, INT32_MAX, &n, why)) return false;
         p->budget_tokens = (uint32_t)n;
     } else {
-        snprintf(why, WHY_SIZE, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
-        return false;
+        return reject(why, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
     }
     return true;
 }
@@ -77,8 +74,7 @@ bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *why) {
         p->n_head_shares = 0;
         return true;
     }
-    snprintf(why, WHY_SIZE, "'%.60s' is not one of even, adaptive, adaptive-values", value);
-    return false;
+    return reject(why, "'%.60s' is not one of even, adaptive, adaptive-values", value);
 }
 
 static bool set_heads(void *target, const char *value, char *why) {
@@ -233,7 +229,7 @@ eviction_options eviction_options_defaults(void) {
     };
 }
 
-#define GROUP(defs, o) ((option_group){"Eviction", defs, sizeof defs / sizeof defs[0], o})
+#define GROUP(defs, o) (OPTION_GROUP("Eviction", defs, o))
 option_group eviction_choice_group(eviction_options *o) { return GROUP(choice_defs, o); }
 option_group eviction_rules_group(eviction_options *o) { return GROUP(rule_defs, o); }
 option_group eviction_memory_group(eviction_options *o) { return GROUP(memory_defs, o); }
@@ -278,19 +274,11 @@ int eviction_options_check(eviction_options *o) {
     bool none = !policy || !policy->select;
     const char *idle = none ? without_effect(o) : NULL;
     if (policy && none && o->watch) idle = "memory-threshold-mb";
-    if (idle) {
-        complain("--%s needs an eviction policy other than none", idle);
-        return EXIT_USAGE;
-    }
-    if (o->spill_mib && !o->spill.path) {
-        complain("--kv-spill-max needs --kv-spill");
-        return EXIT_USAGE;
-    }
+    if (idle) return complain_usage("--%s needs an eviction policy other than none", idle);
+    if (o->spill_mib && !o->spill.path) return complain_usage("--kv-spill-max needs --kv-spill");
     char why[WHY_SIZE];
-    if (!none && !eviction_suits_heads(&o->params, policy, why)) {
-        complain("--head-budget: %s", why);
-        return EXIT_USAGE;
-    }
+    if (!none && !eviction_suits_heads(&o->params, policy, why))
+        return complain_usage("--head-budget: %s", why);
     o->params.memory.target_ratio = (float)o->target_ratio;
     o->spill.max_bytes = (uint64_t)o->spill_mib * MIB;
     if (o->spill.path && !check_spill(o->spill.path)) return EXIT_USAGE;

@@ -4,7 +4,6 @@
 #include "clock.h"
 #include "command.h"
 #include "fetch_file.h"
-#include "fetch_space.h"
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
@@ -59,10 +58,10 @@ static int find_present(const fetch *k, const char *store, bool *there) {
         code = compare_file(path, f, &same);
     }
     if (code != EXIT_DONE || same == *there) return code;
-    complain("%s is there and is another model: choose a name with --name, or remove it with "
-             "'antigravity rm %s'",
-             k->path, k->plan->name);
-    return EXIT_FAILED;
+    return complain_failure(
+        "%s is there and is another model: choose a name with --name, or remove it with "
+        "'antigravity rm %s'",
+        k->path, k->plan->name);
 }
 
 /* ---- all files ---- */
@@ -84,7 +83,7 @@ static int fetch_files(fetch *k, char *why) {
     add_sizes(k);
     const uint64_t there = part_bytes(&k->part, k->plan);
     const uint64_t missing = k->min_total > there ? k->min_total - there : 0;
-    int code = fetch_has_space(k->part.path, missing, why) ? EXIT_DONE : EXIT_FAILED;
+    int code = part_has_space(&k->part, missing, why) ? EXIT_DONE : EXIT_FAILED;
     for (size_t i = 0; i < k->plan->n && code == EXIT_DONE; i++)
         code = fetch_file(k, &k->plan->files[i], why);
     return code;
@@ -109,10 +108,8 @@ int fetch_model(http *client, const pull_plan *plan, const char *store, bool qui
     fetch k = {.client = client, .plan = plan, .path = path, .quiet = quiet};
     int n =
         snprintf(path, PATH_MAX, "%s/%s%s", store, plan->name, plan->is_directory ? "" : ".gguf");
-    if (n < 0 || n >= PATH_MAX - 64) {
-        complain("%s: %s", store, strerror(ENAMETOOLONG));
-        return EXIT_FAILED;
-    }
+    if (n < 0 || n >= PATH_MAX - 64)
+        return complain_failure("%s: %s", store, strerror(ENAMETOOLONG));
     int code = part_open(&k.part, store, plan->name, quiet);
     if (code == EXIT_DONE) code = find_present(&k, store, &there);
     if (code == EXIT_DONE && there && !quiet) complain("%s is there already", plan->name);

@@ -2,9 +2,9 @@
 #include "fetch_file.h"
 
 #include "command.h"
-#include "fetch_space.h"
 #include "output.h"
 #include "progress.h"
+#include "user_files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -128,8 +128,8 @@ static http_go begin_whole(file_sink *s, const http_answer *a, int64_t *size, ch
 /* Returns whether a body of unknown length is accepted: a hash tells whether it is complete, or it
  * is a small text that has no length because it is compressed, and whose end is marked. */
 static bool may_lack_length(const file_sink *s, const http_answer *a) {
-    const char *end = strrchr(s->f->name, '.');
-    const bool weights = end && (!strcmp(end, ".gguf") || !strcmp(end, ".safetensors"));
+    const bool weights =
+        path_ends_in(s->f->name, ".gguf") || path_ends_in(s->f->name, ".safetensors");
     return s->f->sha256[0] || (is_encoded(a) && a->framed && !weights);
 }
 
@@ -166,8 +166,7 @@ static void drop_file(file_sink *s) {
  */
 static bool check_magic(file_sink *s, char *why) {
     char first[5] = "";
-    const size_t n = strlen(s->f->name);
-    if (n < 5 || strcmp(s->f->name + n - 5, ".gguf") != 0) return true;
+    if (!path_ends_in(s->f->name, ".gguf")) return true;
     if (pread(s->fd, first, 4, 0) == 4 && !strcmp(first, "GGUF")) return true;
     snprintf(why, HTTP_WHY, "%.*s: not a GGUF file: it begins with '%s'",
              http_shown_length(s->f->url), s->f->url, make_printable(first));
@@ -188,11 +187,11 @@ static bool check_space(file_sink *s, size_t n, char *why) {
     s->unchecked += n;
     if (s->unchecked < SPACE_STEP) return true;
     s->unchecked = 0;
-    return fetch_has_space(s->k->part.path, bytes_needed(s), why);
+    return part_has_space(&s->k->part, bytes_needed(s), why);
 }
 
 static bool refuse_write(const file_sink *s, int error, char *why) {
-    if (error != ENOSPC || fetch_has_space(s->k->part.path, bytes_needed(s), why))
+    if (error != ENOSPC || part_has_space(&s->k->part, bytes_needed(s), why))
         snprintf(why, HTTP_WHY, "%s: writing failed: %s", s->k->part.path, strerror(error));
     return false;
 }

@@ -5,6 +5,7 @@
 #include "interrupt.h"
 #include "output.h"
 #include "store.h"
+#include "user_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,19 +29,6 @@ static void growing_name(const pull_file *f, char name[PART_NAME]) {
 }
 
 /* ---- the folder ---- */
-
-/* mkdir -p; errno tells. */
-static bool make_folders(const char *path) {
-    char copy[PATH_MAX];
-    snprintf(copy, sizeof copy, "%s", path);
-    for (char *c = copy + 1; *c; c++) {
-        if (*c != '/') continue;
-        *c = '\0';
-        if (mkdir(copy, 0777) != 0 && errno != EEXIST) return false;
-        *c = '/';
-    }
-    return mkdir(copy, 0777) == 0 || errno == EEXIST;
-}
 
 /* The path may have got a new name, or be gone, while we waited for its lock. */
 static bool is_still_there(const part_folder *p) {
@@ -76,7 +65,7 @@ int part_open(part_folder *p, const char *store, const char *name, bool quiet) {
     bool waits = false;
     *p = (part_folder){.fd = -1};
     snprintf(p->path, sizeof p->path, "%s/%s%s", store, name, STORE_PART);
-    bool made = make_folders(store);
+    bool made = make_directories(store, 0777);
     while (made) {
         made = mkdir(p->path, 0777) == 0 || errno == EEXIST;
         if (made) p->fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -88,8 +77,7 @@ int part_open(part_folder *p, const char *store, const char *name, bool quiet) {
     }
     if (!made) {
         if (interrupted()) return EXIT_INTERRUPTED;
-        complain("%s: %s", p->path, strerror(errno));
-        return EXIT_FAILED;
+        return complain_failure("%s: %s", p->path, strerror(errno));
     }
     read_note(p);
     return p->versions ? EXIT_DONE : complain_no_memory();
@@ -242,4 +230,18 @@ uint64_t part_bytes(const part_folder *p, const pull_plan *plan) {
             bytes += (uint64_t)s.st_size;
     }
     return bytes;
+}
+
+bool part_has_space(const part_folder *p, uint64_t needed, char *why) {
+    struct statvfs fs;
+    char wanted[32], free_space[32];
+    if (statvfs(p->path, &fs) != 0 || !fs.f_blocks) return true;
+    const uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (needed <= available) return true;
+    snprintf(why, HTTP_WHY,
+             "%s: not enough disk space: %" PRIu64 " bytes (%s) needed, %" PRIu64
+             " bytes (%s) available",
+             p->path, needed, format_bytes((double)needed, wanted, sizeof wanted), available,
+             format_bytes((double)available, free_space, sizeof free_space));
+    return false;
 }

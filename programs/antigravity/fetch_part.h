@@ -32,6 +32,9 @@ int part_open_file(part_folder *p, const pull_file *f, char *why);
 int part_finish_file(part_folder *p, const pull_file *f, char *why);
 /* All are: the model gets its name. */
 int part_commit(part_folder *p, const pull_plan *plan, const char *path, char *why);
+/* Whether its file system has room for `needed` more bytes, also where the file system does not
+ * report it. False: why[HTTP_WHY]. */
+bool part_has_space(const part_folder *p, uint64_t needed, char *why);
 /* Bytes of the plan's files that are there and of its versions. */
 uint64_t part_bytes(const part_folder *p, const pull_plan *plan);
 

@@ -40,17 +40,14 @@ static int prepare_prompt(generation *g) {
     int code = o->chat ? generate_chat_encode(g) : engine_encode(e, p, &o->prompt);
     if (code == EXIT_DONE && o->n_stop) code = engine_need_tokenizer(e, "--stop needs one");
     if (code != EXIT_DONE) return code;
-    if (!p->n && !o->saved.load) {
-        complain("the prompt is empty: there is no token to start from");
-        return EXIT_USAGE;
-    }
+    if (!p->n && !o->saved.load)
+        return complain_usage("the prompt is empty: there is no token to start from");
     g->n_context = context_length(&o->model, &e->info);
-    if (p->n > g->n_context && !strcmp(eviction_policy_name(&o->model.eviction), "none")) {
-        complain("the prompt is %zu tokens, but the context holds %" PRIu32 " (--max-seq-len; the "
-                 "model was trained for %" PRIu32 ")",
-                 p->n, g->n_context, e->info.max_positions);
-        return EXIT_FAILED;
-    }
+    if (p->n > g->n_context && !strcmp(eviction_policy_name(&o->model.eviction), "none"))
+        return complain_failure("the prompt is %zu tokens, but the context holds %" PRIu32
+                                " (--max-seq-len; the "
+                                "model was trained for %" PRIu32 ")",
+                                p->n, g->n_context, e->info.max_positions);
     generate_advise(g);
     return EXIT_DONE;
 }
@@ -82,18 +79,8 @@ static bool print_id(generation *g, int32_t id) {
 }
 
 static bool keep_text(generation *g, const char *text, size_t len) {
-    ag_text *t = &g->text;
-    if (t->len + len + 1 > t->cap) {
-        size_t cap = (t->len + len + 1) * 2;
-        char *grown = realloc(t->data, cap);
-        if (!grown) return false;
-        t->data = grown;
-        t->cap = cap;
-    }
-    memcpy(t->data + t->len, text, len);
-    t->len += len;
-    t->data[t->len] = '\0';
-    return true;
+    text_append(&g->text, text, len);
+    return !g->text.failed;
 }
 
 /* Of the answer. */
@@ -156,11 +143,9 @@ static ag_status generate_from(generation *g, const ag_generate_params *params, 
 /* What has been read becomes what the model needs to repeat it. */
 static int compress(generation *g) {
     const size_t n = ag_session_position(g->engine.session);
-    if (g->saved.unknown || g->saved.ids.n < n) {
-        complain("--replay: %s came without its tokens, which are to be repeated",
-                 g->o.saved.load ? g->o.saved.load : "the cache");
-        return EXIT_FAILED;
-    }
+    if (g->saved.unknown || g->saved.ids.n < n)
+        return complain_failure("--replay: %s came without its tokens, which are to be repeated",
+                                g->o.saved.load ? g->o.saved.load : "the cache");
     return replay_compress(&g->o.replay, &g->engine, g->engine.session, g->saved.ids.data, n,
                            &g->replayed);
 }
@@ -274,7 +259,7 @@ int command_generate(int argc, char **argv) {
     saved_free(&g.saved);
     generate_chat_free(&g);
     free(g.ids.data);
-    free(g.text.data);
+    text_release(&g.text);
     generate_options_free(&g.o);
     return code;
 }

@@ -13,6 +13,7 @@
 #include "speculation_options.h"
 #include "talk.h"
 #include "talk_options.h"
+#include "text_buffer.h"
 
 typedef struct generate_options {
     model_options model;
@@ -46,7 +47,7 @@ typedef struct generation {
     ag_generate_stats stats;
     ag_compress_report replayed; /* with --replay */
     ag_ids ids;
-    ag_text text;
+    text_buffer text;
     bool out_of_memory;
     bool wrote, ends_in_newline; /* of standard output */
     bool wrote_text;             /* of the model */

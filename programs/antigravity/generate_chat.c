@@ -20,9 +20,7 @@ static const option_def defs[] = {
              "to it"},
 };
 
-option_group generate_chat_group(generate_options *o) {
-    return (option_group){"Chat", defs, sizeof defs / sizeof defs[0], o};
-}
+option_group generate_chat_group(generate_options *o) { return OPTION_GROUP("Chat", defs, o); }
 
 int generate_chat_check(const generate_options *o) {
     const char *what = NULL;
@@ -47,11 +45,10 @@ static int encode(generation *g, const talk_texts *texts) {
     ag_ids ids = {0};
     prompt *p = &g->prompt;
     int code = talk_open(&g->talk, g->engine.dir, g->engine.tokenizer, texts->jinja);
-    if (code == EXIT_DONE && !g->talk.has_template) {
-        complain("%s: the model has no chat template; leave --chat out, or give a --chat-template",
-                 g->engine.dir);
-        return EXIT_USAGE;
-    }
+    if (code == EXIT_DONE && !g->talk.has_template)
+        return complain_usage(
+            "%s: the model has no chat template; leave --chat out, or give a --chat-template",
+            g->engine.dir);
     if (code == EXIT_DONE && texts->system) code = talk_set_system(&g->talk, texts->system);
     if (code == EXIT_DONE) code = talk_add(&g->talk, "user", p->text);
     if (code == EXIT_DONE) code = talk_render(&g->talk, &ids);

@@ -11,15 +11,9 @@
 
 static bool add_stop(void *target, const char *value, char *why) {
     generate_options *o = target;
-    if (!value[0]) {
-        snprintf(why, WHY_SIZE, "an empty text would stop at once");
-        return false;
-    }
+    if (!value[0]) return reject(why, "an empty text would stop at once");
     const char **grown = realloc(o->stop, (o->n_stop + 1) * sizeof *grown);
-    if (!grown) {
-        snprintf(why, WHY_SIZE, "out of memory");
-        return false;
-    }
+    if (!grown) return reject(why, "out of memory");
     o->stop = grown;
     o->stop[o->n_stop++] = value;
     return true;
@@ -95,11 +89,8 @@ int generate_parse(generate_options *o, int argc, char **argv) {
         .usage = "generate [-m MODEL] [TEXT | -p TEXT | -f FILE] [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {prompt_group(&o->prompt),
-                   generate_chat_group(o),
-                   talk_group(&o->talk),
-                   {"Output", output_defs, sizeof output_defs / sizeof output_defs[0], o},
-                   model_group(&o->model),
+        .groups = {prompt_group(&o->prompt), generate_chat_group(o), talk_group(&o->talk),
+                   OPTION_GROUP("Output", output_defs, o), model_group(&o->model),
                    sampling_group(&o->sampling)},
         .max_operands = 1,
         .hint = prompt_operand_hint,

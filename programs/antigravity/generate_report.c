@@ -4,14 +4,13 @@
 #include "command.h"
 #include "json_out.h"
 #include "output.h"
+#include "statistics.h"
 
 #include <antigravity/expert.h>
 #include <antigravity/process.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-static double rate(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
 
 /* The first token comes out of the prompt; decoding is what follows it. */
 static size_t n_decoded(const ag_generate_stats *s) {
@@ -41,9 +40,7 @@ void report_context_full(const generation *g) {
 }
 
 bool generate_is_cut_off(const generation *g) {
-    const ag_constraint *text = g->constraint.text;
-    return text && g->o.max_tokens && g->stats.finish != AG_FINISH_EOS &&
-           !ag_constraint_may_end(text);
+    return g->o.max_tokens && constraint_is_unmet(&g->constraint, g->stats.finish);
 }
 
 void report_cut_off(const generation *g) {
@@ -101,9 +98,9 @@ void report_statistics(const generation *g) {
     char peak[32], used[32], capacity[32];
     fflush(stdout);
     fprintf(stderr, "\nprompt   %6zu tokens %8.2f s %9.2f tokens/s\n", s->n_prompt, s->prefill_s,
-            rate(s->n_prompt, s->prefill_s));
+            per_second(s->n_prompt, s->prefill_s));
     fprintf(stderr, "decode   %6zu tokens %8.2f s %9.2f tokens/s", s->n_generated, s->decode_s,
-            rate(n_decoded(s), s->decode_s));
+            per_second(n_decoded(s), s->decode_s));
     if (s->n_generated) fprintf(stderr, ", the first after %.3f s", s->first_token_s);
     fputc('\n', stderr);
     report_drafts(s);
@@ -126,7 +123,7 @@ static json_t *list_bias(const sampling_options *o) {
             {"id", json_integer((json_int_t)o->bias[i].id)},
             {"bias", json_float(o->bias[i].bias)},
         };
-        json_t *one = json_object_of(fields, sizeof fields / sizeof fields[0]);
+        json_t *one = JSON_OBJECT(fields);
         json_append(&list, one);
     }
     return list;
@@ -169,7 +166,7 @@ static json_t *settings(const generation *g) {
         {"speculate", json_string(speculation_name(&g->o.speculation))},
         {"draft_max", json_integer((json_int_t)g->o.speculation.draft_max)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static json_t *timings(const generation *g) {
@@ -179,10 +176,10 @@ static json_t *timings(const generation *g) {
         {"prefill_s", json_real(s->prefill_s)},
         {"first_token_s", json_real(s->first_token_s)},
         {"decode_s", json_real(s->decode_s)},
-        {"prefill_tok_per_s", json_real(rate(s->n_prompt, s->prefill_s))},
-        {"decode_tok_per_s", json_real(rate(n_decoded(s), s->decode_s))},
+        {"prefill_tok_per_s", json_real(per_second(s->n_prompt, s->prefill_s))},
+        {"decode_tok_per_s", json_real(per_second(n_decoded(s), s->decode_s))},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static json_t *drafts(const generation *g) {
@@ -192,7 +189,7 @@ static json_t *drafts(const generation *g) {
         {"drafted", json_integer((json_int_t)s->n_drafted)},
         {"accepted", json_integer((json_int_t)s->n_accepted)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static json_t *memory(const generation *g) {
@@ -213,7 +210,7 @@ static json_t *memory(const generation *g) {
         {"lost_slots", json_integer((json_int_t)spill.n_failed)},
         {"spill_bytes", json_integer((json_int_t)spill.file_bytes)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 int report_json(generation *g) {
@@ -231,5 +228,5 @@ int report_json(generation *g) {
         {"drafts", drafts(g)},
         {"memory", memory(g)},
     };
-    return json_print(json_object_of(fields, sizeof fields / sizeof fields[0]));
+    return json_print(JSON_OBJECT(fields));
 }

@@ -32,16 +32,11 @@ static bool is_known(const char *key) {
 
 static bool read_head(const json_t *value, size_t layer, size_t head, double *sum, char *why) {
     const double share = json_is_number(value) ? json_number_value(value) : -1;
-    if (!(share >= 0 && share <= 1)) {
-        snprintf(why, WHY_SIZE, "%.120s: layers[%zu][%zu] is no share from 0 to 1", file.path,
-                 layer, head);
-        return false;
-    }
-    if (file.n == MOST_HEADS) {
-        snprintf(why, WHY_SIZE, "%.120s: layers[%zu]: more than %d heads", file.path, layer,
-                 MOST_HEADS);
-        return false;
-    }
+    if (!(share >= 0 && share <= 1))
+        return reject(why, "%.120s: layers[%zu][%zu] is no share from 0 to 1", file.path, layer,
+                      head);
+    if (file.n == MOST_HEADS)
+        return reject(why, "%.120s: layers[%zu]: more than %d heads", file.path, layer, MOST_HEADS);
     file.shares[file.n++] = (float)share;
     *sum += share;
     return true;
@@ -50,17 +45,13 @@ static bool read_head(const json_t *value, size_t layer, size_t head, double *su
 static bool read_layer(const json_t *heads, size_t layer, char *why) {
     const size_t n = json_array_size(heads);
     double sum = 0;
-    if (!n) {
-        snprintf(why, WHY_SIZE, "%.120s: layers[%zu] is no list of shares", file.path, layer);
-        return false;
-    }
+    if (!n) return reject(why, "%.120s: layers[%zu] is no list of shares", file.path, layer);
     for (size_t h = 0; h < n; h++)
         if (!read_head(json_array_get(heads, h), layer, h, &sum, why)) return false;
     file.table.n_heads[layer] = (uint32_t)n;
     if (fabs(sum - 1) < 0.01) return true;
-    snprintf(why, WHY_SIZE, "%.120s: layers[%zu]: the shares are %.4g together, not 1", file.path,
-             layer, sum);
-    return false;
+    return reject(why, "%.120s: layers[%zu]: the shares are %.4g together, not 1", file.path, layer,
+                  sum);
 }
 
 static bool read_root(const json_t *root, char *why) {
@@ -69,20 +60,15 @@ static bool read_root(const json_t *root, char *why) {
     const size_t n = json_array_size(layers);
     const char *key;
     json_t *value;
-    if (!json_is_string(format) || strcmp(json_string_value(format), FORMAT) != 0) {
-        snprintf(why, WHY_SIZE, "%.120s: format is not \"%s\"", file.path, FORMAT);
-        return false;
-    }
+    if (!json_is_string(format) || strcmp(json_string_value(format), FORMAT) != 0)
+        return reject(why, "%.120s: format is not \"%s\"", file.path, FORMAT);
     json_object_foreach((json_t *)(uintptr_t)root, key, value) {
         if (is_known(key)) continue;
-        snprintf(why, WHY_SIZE, "%.120s: unknown field '%.40s'", file.path, key);
-        return false;
+        return reject(why, "%.120s: unknown field '%.40s'", file.path, key);
     }
-    if (!n || n > HEAD_FILE_LAYERS) {
-        snprintf(why, WHY_SIZE, "%.120s: layers is no list of 1 to %d lists of shares", file.path,
-                 HEAD_FILE_LAYERS);
-        return false;
-    }
+    if (!n || n > HEAD_FILE_LAYERS)
+        return reject(why, "%.120s: layers is no list of 1 to %d lists of shares", file.path,
+                      HEAD_FILE_LAYERS);
     file.table.n_layers = (uint32_t)n;
     for (size_t l = 0; l < n; l++)
         if (!read_layer(json_array_get(layers, l), l, why)) return false;
@@ -136,17 +122,15 @@ int head_file_fits(const ag_eviction_params *p, const ag_model_info *info) {
         for (uint32_t l = 0; l < layers; l++) {
             const uint32_t n = file.table.n_heads[l], has = model_layers_with(info, n);
             if (layers_with(n) == has) continue;
-            complain("%s: layers[%" PRIu32 "] has shares of %" PRIu32 " KV heads, as %" PRIu32
-                     " layers have; of the model %" PRIu32,
-                     file.path, l, n, layers_with(n), has);
-            return EXIT_USAGE;
+            return complain_usage("%s: layers[%" PRIu32 "] has shares of %" PRIu32
+                                  " KV heads, as %" PRIu32 " layers have; of the model %" PRIu32,
+                                  file.path, l, n, layers_with(n), has);
         }
         return EXIT_DONE;
     }
-    complain("%s: shares of %" PRIu32 " layers with %zu KV heads; the model has %" PRIu32
-             " with %" PRIu32,
-             file.path, file.table.n_layers, file.n, layers, heads);
-    return EXIT_USAGE;
+    return complain_usage("%s: shares of %" PRIu32
+                          " layers with %zu KV heads; the model has %" PRIu32 " with %" PRIu32,
+                          file.path, file.table.n_layers, file.n, layers, heads);
 }
 
 /* ---- writing ---- */
@@ -163,5 +147,5 @@ json_t *head_file_of(const head_table *t, const float *shares, size_t n_tokens) 
         {"tokens", json_integer((json_int_t)n_tokens)},
         {"layers", layers},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }

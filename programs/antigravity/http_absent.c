@@ -7,9 +7,9 @@
 int http_open(const http_params *p, http **out) {
     (void)p;
     *out = NULL;
-    complain("this program was built without libcurl and cannot fetch models: build it with "
-             "curl/curl.h at hand (Debian: libcurl4-openssl-dev)");
-    return EXIT_FAILED;
+    return complain_failure(
+        "this program was built without libcurl and cannot fetch models: build it with "
+        "curl/curl.h at hand (Debian: libcurl4-openssl-dev)");
 }
 
 void http_close(http *h) { (void)h; }

@@ -5,6 +5,7 @@
 #include "hub_list.h"
 #include "output.h"
 #include "store.h"
+#include "user_files.h"
 
 #include <ctype.h>
 #include <jansson.h>
@@ -22,11 +23,6 @@ typedef struct hub_source {
 } hub_source;
 
 /* ---- what was typed ---- */
-
-static bool ends_in_gguf(const char *path) {
-    const size_t n = strlen(path);
-    return n > 5 && !strcmp(path + n - 5, ".gguf");
-}
 
 static bool copy_span(char *to, size_t cap, const char *from, size_t n) {
     if (!n || n >= cap) return false;
@@ -68,7 +64,7 @@ static bool parse_page(const char *text, hub_source *s) {
     size_t n = repository_length(path);
     *s = (hub_source){.revision = "main"};
     if (strchr(path, '%') || !copy_span(s->repo, sizeof s->repo, path, n)) return false;
-    if (!strcmp(path + n, "") || !strcmp(path + n, "/")) return !ends_in_gguf(s->repo);
+    if (!strcmp(path + n, "") || !strcmp(path + n, "/")) return !path_ends_in(s->repo, ".gguf");
     const char *kinds[] = {"/tree/", "/blob/", "/resolve/"};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strncmp(path + n, kinds[i], strlen(kinds[i])) != 0) continue;
@@ -114,13 +110,10 @@ static const char *base_name(const char *path) {
 static int add_file(const hub *h, const hub_source *s, const hub_list *l, const hub_file *f,
                     const char *name, pull_plan *out) {
     char url[2 * HUB_URL_SIZE], path[HUB_URL_SIZE], commit[3 * HUB_REVISION_SIZE];
-    const size_t n = strlen(name), n_part = strlen(STORE_PART);
-    const bool part = n > n_part && !strcmp(name + n - n_part, STORE_PART);
-    if (name[0] == '.' || !name[0] || part || strpbrk(name, "/\\") || strlen(f->path) > 600) {
-        complain("%s: file '%s' of the hub's list cannot be stored under this name", s->repo,
-                 f->path);
-        return EXIT_FAILED;
-    }
+    if (name[0] == '.' || !name[0] || path_ends_in(name, STORE_PART) || strpbrk(name, "/\\") ||
+        strlen(f->path) > 600)
+        return complain_failure("%s: file '%s' of the hub's list cannot be stored under this name",
+                                s->repo, f->path);
     hub_encode(path, sizeof path, f->path, "/");
     hub_encode(commit, sizeof commit, l->commit, "");
     snprintf(url, sizeof url, "%s/%s/resolve/%s/%s", h->endpoint, s->repo, commit, path);
@@ -137,7 +130,7 @@ static int add_file(const hub *h, const hub_source *s, const hub_list *l, const 
 static bool is_model_file(const char *path) {
     static const char *const others[] = {"mmproj",  "imatrix", "mtp-",
                                          "eagle3-", "dflash-", "dspark-"};
-    if (!ends_in_gguf(path)) return false;
+    if (!path_ends_in(path, ".gguf")) return false;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strstr(base_name(path), others[i])) return false;
     return true;
@@ -186,7 +179,7 @@ static const hub_file *choose_gguf(const hub_list *l, const char *select) {
         if (!f) f = find_tagged(l, "Q8_0");
         return f ? f : find_tagged(l, NULL);
     }
-    if (!ends_in_gguf(select)) return find_tagged(l, select);
+    if (!path_ends_in(select, ".gguf")) return find_tagged(l, select);
     for (size_t i = 0; i < l->n && !f; i++)
         if (!strcmp(l->files[i].path, select) || !strcmp(base_name(l->files[i].path), select))
             f = &l->files[i];
@@ -202,8 +195,8 @@ static int refuse_choice(const hub_source *s, const hub_list *l) {
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", path);
     }
     if (at >= sizeof names) strcpy(names + sizeof names - 5, " ...");
-    complain("%s: has no GGUF file '%s'%s%s", s->repo, s->select, at ? "; it has " : "", names);
-    return EXIT_FAILED;
+    return complain_failure("%s: has no GGUF file '%s'%s%s", s->repo, s->select,
+                            at ? "; it has " : "", names);
 }
 
 static int add_gguf(const hub *h, const hub_source *s, const hub_list *l, const hub_file *first,
@@ -214,15 +207,14 @@ static int add_gguf(const hub *h, const hub_source *s, const hub_list *l, const 
     out->is_directory = stem + strlen(".gguf") != strlen(first->path);
     pull_make_name(out->name, name, stem - (size_t)(name - first->path));
     if (!out->is_directory) return add_file(h, s, l, first, "model.gguf", out);
-    if (number != 1) {
-        complain("%s: %s is a later part of a model: give the first one", s->repo, first->path);
-        return EXIT_FAILED;
-    }
+    if (number != 1)
+        return complain_failure("%s: %s is a later part of a model: give the first one", s->repo,
+                                first->path);
     int code = EXIT_DONE;
     for (size_t i = 0; i < l->n && code == EXIT_DONE; i++) {
         const hub_file *f = &l->files[i];
         /* Shards of a model are alike but for their number. */
-        if (!ends_in_gguf(f->path) || strlen(f->path) != strlen(first->path)) continue;
+        if (!path_ends_in(f->path, ".gguf") || strlen(f->path) != strlen(first->path)) continue;
         (void)shard_of(f->path, &other);
         if (other == stem && !strncmp(f->path, first->path, stem) &&
             !strcmp(f->path + stem + 6, first->path + stem + 6))
@@ -230,8 +222,8 @@ static int add_gguf(const hub *h, const hub_source *s, const hub_list *l, const 
     }
     const size_t count = (size_t)atoi(first->path + stem + strlen("-00001-of-"));
     if (code != EXIT_DONE || out->n == count) return code;
-    complain("%s: %s: the hub lists %zu of its %zu parts", s->repo, first->path, out->n, count);
-    return EXIT_FAILED;
+    return complain_failure("%s: %s: the hub lists %zu of its %zu parts", s->repo, first->path,
+                            out->n, count);
 }
 
 /* ---- safetensors ---- */
@@ -242,12 +234,10 @@ static const char weights_index[] = "model.safetensors.index.json";
 /* The shards that the index names, each once; an exit code. */
 static int add_shard(const hub *h, const hub_source *s, const hub_list *l, const json_t *shard,
                      json_t *seen, pull_plan *out) {
-    static const char ending[] = ".safetensors";
     const char *name = json_string_value(shard);
-    const size_t n = name ? strlen(name) : 0, tail = sizeof ending - 1;
     if (name && json_object_get(seen, name)) return EXIT_DONE;
     const hub_file *f = name ? find_file(l, name) : NULL;
-    if (!name || n <= tail || strcmp(name + n - tail, ending) != 0)
+    if (!name || !path_ends_in(name, ".safetensors"))
         complain("%s: %s: weight_map: '%s' is not the name of a safetensors file", s->repo,
                  weights_index, name ? name : hub_type_name(shard));
     else if (!f)
@@ -298,10 +288,9 @@ static int add_directory(const hub *h, const hub_source *s, const hub_list *l, p
         single_weights,
     };
     const bool weights = find_file(l, single_weights) || find_file(l, weights_index);
-    if (!weights || !find_file(l, "config.json")) {
-        complain("%s: holds neither GGUF files nor config.json with model.safetensors", s->repo);
-        return EXIT_FAILED;
-    }
+    if (!weights || !find_file(l, "config.json"))
+        return complain_failure(
+            "%s: holds neither GGUF files nor config.json with model.safetensors", s->repo);
     out->is_directory = true;
     pull_make_name(out->name, base_name(s->repo), strlen(base_name(s->repo)));
     int code = EXIT_DONE;

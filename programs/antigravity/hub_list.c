@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "output.h"
+#include "text_buffer.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -26,35 +27,22 @@ void hub_encode(char *to, size_t cap, const char *from, const char *also) {
 
 /* ---- JSON ---- */
 
-typedef struct text_sink {
-    char *text; /* [cap] owned */
-    size_t n, cap;
-} text_sink;
-
 static http_go begin_text(void *user, const http_answer *a, char *why) {
     (void)a, (void)why;
-    ((text_sink *)user)->n = 0; /* an attempt before this one may have left something */
+    text_empty(user); /* an attempt before this one may have left something */
     return HTTP_GO;
 }
 
 static bool put_text(void *user, const void *bytes, size_t n, char *why) {
-    text_sink *t = user;
-    if (n > MAX_TEXT_BYTES - t->n) {
+    text_buffer *t = user;
+    if (n > MAX_TEXT_BYTES - t->len) {
         snprintf(why, HTTP_WHY, "the answer of the hub is too long: it exceeds %d MiB",
                  MAX_TEXT_BYTES >> 20);
         return false;
     }
-    if (t->n + n > t->cap) {
-        const size_t cap = 2 * (t->n + n);
-        char *grown = realloc(t->text, cap);
-        if (!grown) snprintf(why, HTTP_WHY, "out of memory: answer of the hub, %zu bytes", cap);
-        if (!grown) return false;
-        t->text = grown;
-        t->cap = cap;
-    }
-    memcpy(t->text + t->n, bytes, n);
-    t->n += n;
-    return true;
+    text_append(t, bytes, n);
+    if (t->failed) snprintf(why, HTTP_WHY, "out of memory: answer of the hub");
+    return !t->failed;
 }
 
 /* Returns whether the text has at most MAX_VALUES values. Each one but the first follows one of
@@ -74,19 +62,19 @@ int hub_get_json(const hub *h, const char *url, json_t **out) {
     char why[HTTP_WHY];
     http_answer a;
     json_error_t where = {.text = ""};
-    text_sink t = {.n = 0};
+    text_buffer t = {0};
     const http_request r = {.url = url, .user = &t, .begin = begin_text, .put = put_text};
     http_result result = http_get(h->client, &r, &a, why);
     *out = NULL;
-    if (result == HTTP_DONE && !has_few_values(t.text, t.n)) {
+    if (result == HTTP_DONE && !has_few_values(t.data, t.len)) {
         snprintf(where.text, sizeof where.text, "more than %d values", MAX_VALUES);
     } else if (result == HTTP_DONE) {
-        *out = json_loadb(t.text ? t.text : "", t.n, JSON_REJECT_DUPLICATES, &where);
+        *out = json_loadb(t.data ? t.data : "", t.len, JSON_REJECT_DUPLICATES, &where);
     }
     if (result == HTTP_DONE && !*out)
         snprintf(why, sizeof why, "%.*s: the answer is not valid JSON: %s", http_shown_length(url),
                  url, where.text);
-    free(t.text);
+    text_release(&t);
     if (result == HTTP_INTERRUPTED) return EXIT_INTERRUPTED;
     if (!*out) complain("%s", why);
     return *out ? EXIT_DONE : EXIT_FAILED;
@@ -200,17 +188,15 @@ static int read_commit(const char *repo, const char *revision, hub_list *out) {
         memcpy(out->commit, text, n + 1);
         return EXIT_DONE;
     }
-    complain("%s: the hub's list: sha must be a commit in hexadecimal digits; it is %.200s", repo,
-             text ? text : hub_type_name(sha));
-    return EXIT_FAILED;
+    return complain_failure(
+        "%s: the hub's list: sha must be a commit in hexadecimal digits; it is %.200s", repo,
+        text ? text : hub_type_name(sha));
 }
 
 static int read_list(const char *repo, const json_t *siblings, hub_list *out) {
-    if (!json_is_array(siblings)) {
-        complain("%s: the hub's list: siblings must be an array; it is %s", repo,
-                 hub_type_name(siblings));
-        return EXIT_FAILED;
-    }
+    if (!json_is_array(siblings))
+        return complain_failure("%s: the hub's list: siblings must be an array; it is %s", repo,
+                                hub_type_name(siblings));
     const size_t n = json_array_size(siblings);
     out->files = calloc(n + 1, sizeof *out->files);
     if (!out->files) return complain_no_memory();
@@ -218,8 +204,7 @@ static int read_list(const char *repo, const json_t *siblings, hub_list *out) {
         if (!read_file(json_array_get(siblings, out->n), out->n, &out->files[out->n]))
             return EXIT_FAILED;
     if (n) return check_unique(out);
-    complain("%s: the hub lists no files of it", repo);
-    return EXIT_FAILED;
+    return complain_failure("%s: the hub lists no files of it", repo);
 }
 
 int hub_list_get(const hub *h, const char *repo, const char *revision, hub_list *out) {
@@ -230,11 +215,9 @@ int hub_list_get(const hub *h, const char *repo, const char *revision, hub_list 
              encoded);
     int code = hub_get_json(h, url, &out->answer);
     if (code != EXIT_DONE) return code;
-    if (!json_is_object(out->answer)) {
-        complain("%s: the hub's list must be an object; it is %s", repo,
-                 hub_type_name(out->answer));
-        return EXIT_FAILED;
-    }
+    if (!json_is_object(out->answer))
+        return complain_failure("%s: the hub's list must be an object; it is %s", repo,
+                                hub_type_name(out->answer));
     code = read_commit(repo, revision, out);
     return code == EXIT_DONE ? read_list(repo, json_object_get(out->answer, "siblings"), out)
                              : code;

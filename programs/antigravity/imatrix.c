@@ -22,10 +22,7 @@ typedef struct imatrix_options {
 
 static bool add_file(void *target, const char *value, char *why) {
     imatrix_options *o = target;
-    if (o->n_files == MAX_FILES) {
-        snprintf(why, WHY_SIZE, "at most %d of them", MAX_FILES);
-        return false;
-    }
+    if (o->n_files == MAX_FILES) return reject(why, "at most %d of them", MAX_FILES);
     o->files[o->n_files++] = value;
     return true;
 }
@@ -104,13 +101,9 @@ int command_imatrix(int argc, char **argv) {
             "  antigravity imatrix -m model-f16.gguf -f calibration.txt -o model.imatrix\n"
             "  antigravity imatrix -m model-f16.gguf -f more.txt --in-file model.imatrix -o "
             "both.imatrix",
-        .groups = {prompt_group(&o.text.prompt),
-                   windows_group(&o.text),
-                   {"Files", defs, sizeof defs / sizeof defs[0], &o},
-                   model_group(&o.model),
-                   context_group(&o.model),
-                   threads_group(&o.model),
-                   message_group(&o.model)},
+        .groups = {prompt_group(&o.text.prompt), windows_group(&o.text),
+                   OPTION_GROUP("Files", defs, &o), model_group(&o.model), context_group(&o.model),
+                   threads_group(&o.model), message_group(&o.model)},
         .max_operands = 1,
     };
     int code = options_parse(&line, argc, argv);
@@ -118,10 +111,7 @@ int command_imatrix(int argc, char **argv) {
     code = text_operand(&line, &o.text);
     if (code == EXIT_DONE) code = model_options_check(&o.model);
     if (code != EXIT_DONE) return code;
-    if (!o.out) {
-        complain("what is missing is -o FILE");
-        return EXIT_USAGE;
-    }
+    if (!o.out) return complain_usage("what is missing is -o FILE");
     interrupt_install();
     engine e = {0};
     eval_text text = {0};

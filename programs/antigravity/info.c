@@ -163,7 +163,7 @@ static json_t *kinds_json(const ag_model_info *i) {
             {"head_dim", json_integer((json_int_t)k->head_dim)},
             {"window", json_integer((json_int_t)k->window)},
         };
-        json_append(&list, json_object_of(fields, sizeof fields / sizeof fields[0]));
+        json_append(&list, JSON_OBJECT(fields));
     }
     return list;
 }
@@ -195,7 +195,7 @@ static json_t *model_json(const facts *f) {
         {"special_tokens", json_integer((json_int_t)count_special(f->engine.tokenizer))},
         {"chat_template", json_boolean(f->chat)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static json_t *types_json(const ag_model_info *i) {
@@ -228,7 +228,7 @@ static json_t *memory_json(const facts *f) {
         {"machine_bytes", json_integer((json_int_t)f->plan.has_bytes)},
         {"free_bytes", json_integer((json_int_t)f->plan.free_bytes)},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static json_t *machine_json(const facts *f) {
@@ -239,7 +239,7 @@ static json_t *machine_json(const facts *f) {
         {"description", json_text(text, strlen(text))},
         {"threads", json_integer((json_int_t)ag_backend_threads(b))},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static int print_json(const facts *f) {
@@ -248,7 +248,7 @@ static int print_json(const facts *f) {
         {"memory", memory_json(f)},
         {"machine", machine_json(f)},
     };
-    return json_print(json_object_of(fields, sizeof fields / sizeof fields[0]));
+    return json_print(JSON_OBJECT(fields));
 }
 
 /* ---- the program ---- */
@@ -264,7 +264,7 @@ static void append_op(void *user, const ag_op_info *op) {
         {"layer", op->layer < 0 ? json_null() : json_integer(op->layer)},
         {"text", json_string(op->text)},
     };
-    json_append(user, json_object_of(fields, sizeof fields / sizeof fields[0]));
+    json_append(user, JSON_OBJECT(fields));
 }
 
 static int print_program(const facts *f, bool json) {

@@ -57,10 +57,7 @@ int input_read(const char *path, char **out, size_t *len) {
     *len = 0;
     if (!path || !strcmp(path, "-")) return read_all(STDIN_FILENO, "standard input", out, len);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        complain("%s: %s", path, strerror(errno));
-        return EXIT_FAILED;
-    }
+    if (fd < 0) return complain_failure("%s: %s", path, strerror(errno));
     int code = read_all(fd, path, out, len);
     close(fd);
     return code;
@@ -72,9 +69,8 @@ int input_refuse_nul(const char *name, const char *text, size_t len) {
     if (!at) return EXIT_DONE;
     for (size_t i = 0; text + i < at; i++)
         if (text[i] == '\n') line++, first = i + 1;
-    complain("%s: line %zu has a NUL byte at its byte %zu: that is no text", name, line,
-             (size_t)(at - text) - first + 1);
-    return EXIT_FAILED;
+    return complain_failure("%s: line %zu has a NUL byte at its byte %zu: that is no text", name,
+                            line, (size_t)(at - text) - first + 1);
 }
 
 int input_read_text(const char *path, char **out, size_t *len) {

@@ -14,9 +14,8 @@ typedef struct json_field {
     json_t *value; /* transferred */
 } json_field;
 json_t *json_object_of(const json_field *fields, size_t n);
-/* The same of all elements of an array. */
-#define JSON_OBJECT(fields) json_object_of(fields, sizeof(fields) / sizeof(fields)[0])
-/* A list with one item, which is transferred. */
+#define JSON_OBJECT(fields) json_object_of(fields, sizeof(fields) / sizeof *(fields))
+/* Returns a list with one item, which is transferred. */
 json_t *json_list_of(json_t *item);
 /* Appends to *list, which becomes NULL if that fails. */
 void json_append(json_t **list, json_t *item);

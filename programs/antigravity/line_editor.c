@@ -132,7 +132,7 @@ static void make_history_folder(const char *history) {
     char folder[PATH_MAX];
     snprintf(folder, sizeof folder, "%s", history);
     *strrchr(folder, '/') = '\0';
-    (void)user_make_folder(folder);
+    (void)make_directories(folder, 0700);
 }
 
 /* What is typed stays its owner's. */

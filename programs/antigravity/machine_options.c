@@ -47,11 +47,9 @@ static bool read_mask(const char *value, cpu_set_t *set, char *why) {
     const char *digits = value + (!strncmp(value, "0x", 2) || !strncmp(value, "0X", 2) ? 2 : 0);
     size_t n = strlen(digits);
     CPU_ZERO(set);
-    if (!n || n > CPU_SETSIZE / 4 || strspn(digits, "0123456789abcdefABCDEF") != n) {
-        snprintf(why, WHY_SIZE, "'%.60s' is not a hexadecimal number of up to %d cores", value,
-                 CPU_SETSIZE);
-        return false;
-    }
+    if (!n || n > CPU_SETSIZE / 4 || strspn(digits, "0123456789abcdefABCDEF") != n)
+        return reject(why, "'%.60s' is not a hexadecimal number of up to %d cores", value,
+                      CPU_SETSIZE);
     for (size_t i = 0; i < n; i++) {
         const char digit[] = {digits[n - 1 - i], '\0'};
         const long bits = strtol(digit, NULL, 16);
@@ -68,8 +66,7 @@ static bool set_cpu_mask(void *target, const char *value, char *why) {
     cpu_set_t set;
     if (!read_mask(value, &set, why)) return false;
     if (sched_setaffinity(0, sizeof set, &set) == 0) return true;
-    snprintf(why, WHY_SIZE, "'%.60s' names no core that may be used here", value);
-    return false;
+    return reject(why, "'%.60s' names no core that may be used here", value);
 }
 
 static const option_def thread_defs[] = {
@@ -78,15 +75,12 @@ static const option_def thread_defs[] = {
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(threads),
-     .low = 0,
      .high = 1024,
      .no_default = true,
      .help = "threads of the CPU (default 0: the usable cores; of big and little ones the big)"},
 };
 
-option_group threads_group(model_options *o) {
-    return (option_group){"Machine", thread_defs, sizeof thread_defs / sizeof thread_defs[0], o};
-}
+option_group threads_group(model_options *o) { return OPTION_GROUP("Machine", thread_defs, o); }
 
 static const option_def machine_defs[] = {
     {.name = "cpu-mask",
@@ -136,9 +130,7 @@ static const option_def machine_defs[] = {
      .help = "attention on the CPU (opencl backend)"},
 };
 
-option_group machine_group(model_options *o) {
-    return (option_group){"Machine", machine_defs, sizeof machine_defs / sizeof machine_defs[0], o};
-}
+option_group machine_group(model_options *o) { return OPTION_GROUP("Machine", machine_defs, o); }
 
 /* Options of the opencl backend mean something only where it may be chosen. */
 int machine_options_check(const model_options *o) {
@@ -148,18 +140,11 @@ int machine_options_check(const model_options *o) {
                         : o->host_attention ? "--no-gpu-attn"
                                             : NULL;
     if (!given) return EXIT_DONE;
-    if (!backend_known("opencl")) {
-        complain("%s needs the opencl backend, which is not in this build", given);
-        return EXIT_USAGE;
-    }
+    if (!backend_known("opencl"))
+        return complain_usage("%s needs the opencl backend, which is not in this build", given);
     bool may_choose = o->backend ? !strcmp(o->backend, "opencl") : o->wants_gpu || o->device;
-    if (!may_choose) {
-        complain("%s needs the opencl backend: -b opencl", given);
-        return EXIT_USAGE;
-    }
-    if (o->gpu_attention && o->host_attention) {
-        complain("--gpu-attn and --no-gpu-attn exclude each other");
-        return EXIT_USAGE;
-    }
+    if (!may_choose) return complain_usage("%s needs the opencl backend: -b opencl", given);
+    if (o->gpu_attention && o->host_attention)
+        return complain_usage("--gpu-attn and --no-gpu-attn exclude each other");
     return EXIT_DONE;
 }

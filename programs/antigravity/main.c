@@ -67,10 +67,7 @@ static const command *find_command(const char *name) {
 
 static int unknown_command(const char *name) {
     const char *answer = other_command_answer(name);
-    if (answer) {
-        complain("there is no command '%s': %s", name, answer);
-        return EXIT_USAGE;
-    }
+    if (answer) return complain_usage("there is no command '%s': %s", name, answer);
     suggestion s = suggestion_for(name);
     for (size_t i = 0; i < N_COMMANDS; i++) suggestion_try(&s, commands[i].name);
     if (name[0] == '-')

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "output.h"
 #include "store.h"
+#include "user_files.h"
 
 #include <antigravity/tokenizer.h>
 #include <limits.h>
@@ -65,21 +66,14 @@ int model_dir_find(const char *given, bool quiet, char **out) {
         if (code == EXIT_DONE) *out = strdup(path[0] ? path : given);
         return code != EXIT_DONE || *out ? code : complain_no_memory();
     }
-    if (!bundled_path(path, sizeof path)) {
-        complain("give a model with -m MODEL: without /proc the bundled one cannot be found");
-        return EXIT_USAGE;
-    }
+    if (!bundled_path(path, sizeof path))
+        return complain_usage(
+            "give a model with -m MODEL: without /proc the bundled one cannot be found");
     *out = realpath(path, NULL);
-    if (!*out) {
-        complain("give a model with -m MODEL: the bundled one is not at %s", path);
-        return EXIT_USAGE;
-    }
+    if (!*out)
+        return complain_usage("give a model with -m MODEL: the bundled one is not at %s", path);
     if (!quiet) complain("no -m MODEL given: using the bundled demo model, %s", *out);
     return EXIT_DONE;
-}
-
-static bool join(char *path, size_t cap, const char *dir, const char *name) {
-    return (size_t)snprintf(path, cap, "%s/%s", dir, name) < cap;
 }
 
 /* There, readable or not. A link that leads nowhere is said: it takes the place of what got lost.
@@ -94,8 +88,8 @@ static bool is_there(const char *path, bool quiet) {
 
 bool model_dir_is_chat(const char *dir, bool quiet) {
     char path[PATH_MAX];
-    if (join(path, sizeof path, dir, "chat_template.jinja") && is_there(path, quiet)) return true;
-    if (join(path, sizeof path, dir, "tokenizer_config.json")) is_there(path, quiet);
+    if (path_join(path, dir, "chat_template.jinja") && is_there(path, quiet)) return true;
+    if (path_join(path, dir, "tokenizer_config.json")) is_there(path, quiet);
     /* A file that is absent or broken has no template; nothing else depends on it here. */
     ag_text text = {0};
     ag_error unused;

@@ -30,19 +30,15 @@ bool tensor_types_add(tensor_types *list, const char *value, char *why) {
     for (const char *at = value; *at;) {
         const size_t n = strcspn(at, ","), name = strcspn(at, "=,");
         char type[16];
-        if (list->n == MAX_TENSOR_TYPES) {
-            snprintf(why, WHY_SIZE, "at most %d of them", MAX_TENSOR_TYPES);
-            return false;
-        }
+        if (list->n == MAX_TENSOR_TYPES) return reject(why, "at most %d of them", MAX_TENSOR_TYPES);
         ag_tensor_type *t = &list->v[list->n];
         char *pattern = tensor_patterns[list->n];
         snprintf(type, sizeof type, "%.*s", name < n ? (int)(n - name - 1) : 0, at + name + 1);
         if (!name || name >= sizeof tensor_patterns[0] || !ag_dtype_parse(type, &t->type) ||
             !ag_dtype_may_be(t->type, AG_DTYPE_WEIGHT)) {
             char known[AG_DTYPE_LIST];
-            snprintf(why, WHY_SIZE, "'%.*s' is not PATTERN=TYPE with one of %s", (int)n, at,
-                     ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
-            return false;
+            return reject(why, "'%.*s' is not PATTERN=TYPE with one of %s", (int)n, at,
+                          ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
         }
         snprintf(pattern, sizeof tensor_patterns[0], "%.*s", (int)name, at);
         t->pattern = pattern;
@@ -81,9 +77,7 @@ static const option_def model_defs[] = {
          "or blk.[0-3].attn_v; may be given several times"},
 };
 
-option_group model_group(model_options *o) {
-    return (option_group){"Model", model_defs, sizeof model_defs / sizeof model_defs[0], o};
-}
+option_group model_group(model_options *o) { return OPTION_GROUP("Model", model_defs, o); }
 
 static const option_def message_defs[] = {
     {.name = "quiet",
@@ -98,10 +92,7 @@ static const option_def message_defs[] = {
      .help = "say what is done on standard error"},
 };
 
-option_group message_group(model_options *o) {
-    return (option_group){"Messages", message_defs, sizeof message_defs / sizeof message_defs[0],
-                          o};
-}
+option_group message_group(model_options *o) { return OPTION_GROUP("Messages", message_defs, o); }
 
 void add_cache_groups(command_line *line, model_options *o) {
     command_line_add(line, context_group(o));
@@ -120,19 +111,14 @@ void add_machine_groups(command_line *line, model_options *o) {
 
 int model_operand(const command_line *line, model_options *o) {
     if (!line->n_operands) return EXIT_DONE;
-    if (o->dir) {
-        complain("one model at a time: '%s' or '%s'", o->dir, line->operands[0]);
-        return EXIT_USAGE;
-    }
+    if (o->dir)
+        return complain_usage("one model at a time: '%s' or '%s'", o->dir, line->operands[0]);
     o->dir = line->operands[0];
     return EXIT_DONE;
 }
 
 int model_options_check(model_options *o) {
-    if (o->quiet && o->verbose) {
-        complain("-q and -v exclude each other");
-        return EXIT_USAGE;
-    }
+    if (o->quiet && o->verbose) return complain_usage("-q and -v exclude each other");
     if (o->quiet) progress_silence();
     if (eviction_options_check(&o->eviction) != EXIT_DONE) return EXIT_USAGE;
     return machine_options_check(o);

@@ -60,7 +60,7 @@ static json_t *entry_row(const model_store *s, const store_entry *e, bool facts)
         {"bytes", json_integer((json_int_t)store_bytes(s, e))},
         {"used", facts && !store_used(s, e) ? json_null() : json_string(used)},
     };
-    json_t *row = json_object_of(fields, sizeof fields / sizeof fields[0]);
+    json_t *row = JSON_OBJECT(fields);
     if (!facts || !row) return row;
     snprintf(path, sizeof path, "%s/%s", s->path, e->file);
     const json_field more[] = {
@@ -116,17 +116,14 @@ int command_models(int argc, char **argv) {
 /* Standard input and error are a terminal, and the user says yes. */
 static int ask(const store_entry *e, uint64_t bytes) {
     char size[32], answer[16] = "";
-    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
-        complain("without a terminal to ask on, --yes is needed");
-        return EXIT_USAGE;
-    }
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+        return complain_usage("without a terminal to ask on, --yes is needed");
     fprintf(stderr, "remove %s (%s)? [y/N] ", e->file,
             format_bytes((double)bytes, size, sizeof size));
     fflush(stderr);
     if (fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
         return EXIT_DONE;
-    complain("%s stays", e->file);
-    return EXIT_FAILED;
+    return complain_failure("%s stays", e->file);
 }
 
 static int remove_model(const model_store *s, const char *name, bool yes) {
@@ -136,24 +133,21 @@ static int remove_model(const model_store *s, const char *name, bool yes) {
     size_t n = store_match(s, name, false, found, MOST);
     if (n > 1) {
         store_list_names(s, found, n, names, sizeof names);
-        complain("'%s' may be %s: name one of them", name, names);
-        return EXIT_USAGE;
+        return complain_usage("'%s' may be %s: name one of them", name, names);
     }
     if (!n) {
         n = store_match(s, name, true, found, MOST);
         store_list_names(s, found, n, names, sizeof names);
-        complain("there is no model '%s' in %s%s%s", name, s->path, n ? "; did you mean " : "",
-                 names);
-        return EXIT_FAILED;
+        return complain_failure("there is no model '%s' in %s%s%s", name, s->path,
+                                n ? "; did you mean " : "", names);
     }
     const store_entry *e = &s->entries[found[0]];
     int code = yes ? EXIT_DONE : ask(e, store_bytes(s, e));
     if (code != EXIT_DONE) return code;
     const int error = store_remove(s, e);
     if (!error) return EXIT_DONE;
-    complain("%s/%s: %s", s->path, e->file,
-             error == EBUSY ? "another process is fetching it" : strerror(error));
-    return EXIT_FAILED;
+    return complain_failure("%s/%s: %s", s->path, e->file,
+                            error == EBUSY ? "another process is fetching it" : strerror(error));
 }
 
 int command_rm(int argc, char **argv) {
@@ -174,10 +168,7 @@ int command_rm(int argc, char **argv) {
     model_store s;
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    if (!line.n_operands) {
-        complain("which model? 'antigravity models' lists them");
-        return EXIT_USAGE;
-    }
+    if (!line.n_operands) return complain_usage("which model? 'antigravity models' lists them");
     code = store_open(&s);
     for (size_t i = 0; i < line.n_operands && code == EXIT_DONE; i++)
         code = remove_model(&s, line.operands[i], yes);

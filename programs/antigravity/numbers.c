@@ -4,20 +4,34 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A value that was typed may be anything: at most 60 bytes of it are repeated. */
-static bool refuse(char *why, const char *text, const char *reason) {
-    snprintf(why, WHY_SIZE, "'%.60s'%s %s", text, strlen(text) > 60 ? "..." : "", reason);
+bool reject(char *why, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, WHY_SIZE, fmt, args);
+    va_end(args);
     return false;
+}
+
+void next_word(const char **list, char *word, size_t cap) {
+    const size_t n = strcspn(*list, ",");
+    snprintf(word, cap, "%.*s", (int)(n < cap ? n : cap - 1), *list);
+    *list = (*list)[n] ? *list + n + 1 : NULL;
+}
+
+/* A value that was typed may be anything: at most 60 bytes of it are repeated. */
+static bool reject_value(char *why, const char *text, const char *reason) {
+    return reject(why, "'%.60s'%s %s", text, strlen(text) > 60 ? "..." : "", reason);
 }
 
 bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, char *why) {
     const char *digits = text[0] == '-' ? text + 1 : text;
     size_t n = strspn(digits, "0123456789");
-    if (n == 0 || digits[n]) return refuse(why, text, "is not a whole number");
+    if (n == 0 || digits[n]) return reject_value(why, text, "is not a whole number");
     errno = 0;
     long long v = strtoll(text, NULL, 10);
     if (errno == ERANGE || v < low || v > high) {
@@ -25,7 +39,7 @@ bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, ch
         snprintf(reason, sizeof reason, "is not between %" PRId64 " and %" PRId64, low, high);
         if (high == INT64_MAX) snprintf(reason, sizeof reason, "is less than %" PRId64, low);
         if (high == INT64_MAX && v >= low) snprintf(reason, sizeof reason, "is too large");
-        return refuse(why, text, reason);
+        return reject_value(why, text, reason);
     }
     *out = v;
     return true;
@@ -38,11 +52,11 @@ bool parse_real(const char *text, double low, double high, double *out, char *wh
     /* strtod also reads "nan", "inf", hexadecimal and leading blanks. */
     bool plain =
         digits[0] && digits[0] != '+' && strspn(digits, "0123456789.eE+-") == strlen(digits);
-    if (!plain || end == text || *end) return refuse(why, text, "is not a number");
+    if (!plain || end == text || *end) return reject_value(why, text, "is not a number");
     if (!isfinite(v) || v < low || v > high) {
         char reason[96];
         snprintf(reason, sizeof reason, "is not between %g and %g", low, high);
-        return refuse(why, text, reason);
+        return reject_value(why, text, reason);
     }
     *out = v;
     return true;

@@ -9,6 +9,9 @@
 
 enum { WHY_SIZE = 320 }; /* space for a reason: "'12x' is not a whole number" */
 
+/* Writes the reason to why[WHY_SIZE]; returns false. */
+bool reject(char *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* False leaves *out alone and writes the reason, without a newline, to why[WHY_SIZE]. */
 bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, char *why);
 bool parse_real(const char *text, double low, double high, double *out, char *why);
@@ -22,6 +25,10 @@ typedef struct number_list {
 
 /* One number at least; low is 0 or more. */
 bool parse_list(const char *text, int32_t low, int32_t high, number_list *out, char *why);
+
+/* The word before the first comma of *list, cut at cap - 1 bytes; *list becomes what follows the
+ * comma, NULL after the last word. */
+void next_word(const char **list, char *word, size_t cap);
 
 /* "1,5,9" or "1 5 9": whole numbers separated by commas or white space. len bytes are read; the
  * list may be empty. *out is the caller's to free(); NULL after failure. */

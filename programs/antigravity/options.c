@@ -113,10 +113,8 @@ static int unknown_long(const names *t, const char *typed) {
         const char *name = t->longs[i].name;
         suggestion_try(&s, name);
         if (!length || strncmp(name, word, length) != 0) continue;
-        if (first) {
-            complain("option '%s' could be '--%s' or '--%s'", typed, first, name);
-            return EXIT_USAGE;
-        }
+        if (first)
+            return complain_usage("option '%s' could be '--%s' or '--%s'", typed, first, name);
         first = name;
     }
     if (s.best) complain("unknown option '%s'; did you mean '--%s'?", typed, s.best);
@@ -142,13 +140,11 @@ static int refuse_option(const command_line *line, const names *t, int code, cha
 }
 
 static int add_operand(command_line *line, const char *word) {
-    if (line->n_operands == line->max_operands) {
-        complain("unexpected word '%s'%s", word,
-                 !line->max_operands ? ": this command takes options only"
-                 : line->hint        ? line->hint
-                                     : "");
-        return EXIT_USAGE;
-    }
+    if (line->n_operands == line->max_operands)
+        return complain_usage("unexpected word '%s'%s", word,
+                              !line->max_operands ? ": this command takes options only"
+                              : line->hint        ? line->hint
+                                                  : "");
     line->operands[line->n_operands++] = word;
     return OPTIONS_RUN;
 }
@@ -220,10 +216,9 @@ static bool set_dtype(const option_def *def, ag_dtype *field, const char *value,
         return true;
     }
     char known[AG_DTYPE_LIST];
-    snprintf(why, WHY_SIZE, "'%.60s' is not one of %s%s", value,
-             ag_dtype_list(def->dtypes, known, sizeof known),
-             def->as_is ? ", as-is, mix, auto" : "");
-    return false;
+    return reject(why, "'%.60s' is not one of %s%s", value,
+                  ag_dtype_list(def->dtypes, known, sizeof known),
+                  def->as_is ? ", as-is, mix, auto" : "");
 }
 
 /* Which of the words "a|b|c" is the value. */
@@ -251,10 +246,7 @@ bool option_set(const option_def *def, void *target, const char *value, char *wh
         *(bool *)field = true;
         return true;
     case OPTION_NAME:
-        if (!value[0]) {
-            snprintf(why, WHY_SIZE, "an empty name");
-            return false;
-        }
+        if (!value[0]) return reject(why, "an empty name");
         *(const char **)field = value;
         return true;
     case OPTION_TEXT:

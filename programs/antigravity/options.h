@@ -52,6 +52,9 @@ typedef struct option_group {
     void *target;
 } option_group;
 
+#define OPTION_GROUP(title, defs, target) \
+    ((option_group){title, defs, sizeof(defs) / sizeof *(defs), target})
+
 enum { MAX_OPERANDS = 4, MAX_GROUPS = 20 };
 
 typedef struct command_line {

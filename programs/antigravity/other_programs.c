@@ -96,8 +96,7 @@ static const answer commands[] = {
     {" download fetch ", FETCH},
     {" remove delete ", "'antigravity rm NAME' removes a model"},
     {" show ", "'antigravity info DIR' tells what a model is"},
-    {" quantize convert create ",
-     "weights are converted while they are loaded: 'generate --weights TYPE'"},
+    {" convert create ", "weights are converted while they are loaded: 'generate --weights TYPE'"},
     {" perplexity ppl ", "use 'antigravity eval ppl FILE'"},
     {" complete completion ", "use 'antigravity generate'"},
 };

@@ -59,18 +59,39 @@ char *make_printable(char *text) {
     return text;
 }
 
-void complain(const char *fmt, ...) {
+static void complain_list(const char *fmt, va_list args) __attribute__((format(printf, 1, 0)));
+static void complain_list(const char *fmt, va_list args) {
     char line[2 * PATH_MAX];
-    va_list args;
-    va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
     /* What was typed is repeated, but must neither end the line nor command the terminal. */
     make_printable(line);
     progress_end();
     output_flush(); /* The order on a terminal is the order of events. */
     fprintf(stderr, "antigravity%s%s: %s\n", command_name ? " " : "",
             command_name ? command_name : "", line);
+}
+
+void complain(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    complain_list(fmt, args);
+    va_end(args);
+}
+
+int complain_usage(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    complain_list(fmt, args);
+    va_end(args);
+    return EXIT_USAGE;
+}
+
+int complain_failure(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    complain_list(fmt, args);
+    va_end(args);
+    return EXIT_FAILED;
 }
 
 int complain_error(const ag_error *err) {
@@ -87,10 +108,7 @@ int complain_settings(const ag_error *err) {
     return err->status == AG_INVALID ? EXIT_USAGE : code;
 }
 
-int complain_no_memory(void) {
-    complain("out of memory");
-    return EXIT_FAILED;
-}
+int complain_no_memory(void) { return complain_failure("out of memory"); }
 
 bool output_flush(void) {
     errno = 0;

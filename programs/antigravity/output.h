@@ -25,6 +25,9 @@ int complain_error(const ag_error *err);
 /* The same, but settings that only the model can refuse (AG_INVALID) are EXIT_USAGE. */
 int complain_settings(const ag_error *err);
 int complain_no_memory(void); /* returns EXIT_FAILED */
+/* As complain(); returns EXIT_USAGE, EXIT_FAILED. */
+int complain_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int complain_failure(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Before anything else: a file that may grow no further is a write error like a full disk. */
 void output_survive_limits(void);

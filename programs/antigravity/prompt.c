@@ -47,16 +47,13 @@ static const option_def defs[] = {
      .help = "\\n, \\t, \\r, \\\\, \\\" and \\' in the text are the characters they stand for"},
 };
 
-option_group prompt_group(prompt_options *o) {
-    return (option_group){"Prompt", defs, sizeof defs / sizeof defs[0], o};
-}
+option_group prompt_group(prompt_options *o) { return OPTION_GROUP("Prompt", defs, o); }
 
 static int parse_ids(prompt *p, const char *text) {
     char why[WHY_SIZE] = "'' holds no id";
     bool parsed = parse_integers(text, strlen(text), 0, INT32_MAX, &p->ids, &p->n, why);
     if (parsed && p->n) return EXIT_DONE;
-    complain("--prompt-ids: %s", why);
-    return EXIT_USAGE;
+    return complain_usage("--prompt-ids: %s", why);
 }
 
 const char prompt_operand_hint[] = ": a text of several words is put in quotes";
@@ -65,14 +62,10 @@ int prompt_operand(const command_line *line, prompt_options *o) {
     if (!line->n_operands) return EXIT_DONE;
     const char *word = line->operands[0];
     struct stat s;
-    if (stat(word, &s) == 0 && S_ISDIR(s.st_mode)) {
-        complain("'%s' is a directory, not a text; a model is given with -m %s", word, word);
-        return EXIT_USAGE;
-    }
-    if (o->text) {
-        complain("the prompt comes from one place: '%s' or --prompt", word);
-        return EXIT_USAGE;
-    }
+    if (stat(word, &s) == 0 && S_ISDIR(s.st_mode))
+        return complain_usage("'%s' is a directory, not a text; a model is given with -m %s", word,
+                              word);
+    if (o->text) return complain_usage("the prompt comes from one place: '%s' or --prompt", word);
     o->text = word;
     return EXIT_DONE;
 }
@@ -97,19 +90,16 @@ static int read_text(prompt *p, const prompt_options *o) {
         p->text = strdup(o->text);
         return p->text ? EXIT_DONE : complain_no_memory();
     }
-    if (!o->file && isatty(STDIN_FILENO)) {
-        complain("no text: give -p TEXT or a file, or pipe one in; --help tells more");
-        return EXIT_USAGE;
-    }
+    if (!o->file && isatty(STDIN_FILENO))
+        return complain_usage("no text: give -p TEXT or a file, or pipe one in; --help tells more");
     return input_read(o->file, &p->text, &p->len);
 }
 
 int prompt_read(prompt *p, const prompt_options *o) {
     p->source = o->file && strcmp(o->file, "-") != 0 ? o->file : "the prompt";
-    if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1) {
-        complain("the prompt comes from one place: --prompt, --prompt-file or --prompt-ids");
-        return EXIT_USAGE;
-    }
+    if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1)
+        return complain_usage(
+            "the prompt comes from one place: --prompt, --prompt-file or --prompt-ids");
     if (o->ids) return parse_ids(p, o->ids);
     int code = read_text(p, o);
     if (code == EXIT_DONE && o->escape) unescape(p);

@@ -7,6 +7,7 @@
 #include "output.h"
 #include "progress.h"
 #include "store.h"
+#include "user_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,10 +67,8 @@ static int read_endpoint(char *endpoint, size_t cap) {
     if (!asked || !asked[0]) asked = "https://huggingface.co";
     size_t n = strlen(asked);
     while (n && asked[n - 1] == '/') n--;
-    if (!http_is_url(asked) || n >= cap || strpbrk(asked, "?#@ ")) {
-        complain("HF_ENDPOINT: '%s' is no URL such as https://huggingface.co", asked);
-        return EXIT_USAGE;
-    }
+    if (!http_is_url(asked) || n >= cap || strpbrk(asked, "?#@ "))
+        return complain_usage("HF_ENDPOINT: '%s' is no URL such as https://huggingface.co", asked);
     snprintf(endpoint, cap, "%.*s", (int)n, asked);
     return EXIT_DONE;
 }
@@ -82,10 +81,9 @@ static int read_token(char *buffer, size_t cap, const char **token) {
     size_t n = strcspn(given, " \t\r\n");
     bool visible = true;
     for (size_t i = 0; i < n; i++) visible = visible && given[i] > ' ' && given[i] < 0x7f;
-    if (!n || n >= cap || !visible || given[n + strspn(given + n, " \t\r\n")]) {
-        complain("HF_TOKEN is no token: one word of printable ASCII characters is wanted");
-        return EXIT_USAGE;
-    }
+    if (!n || n >= cap || !visible || given[n + strspn(given + n, " \t\r\n")])
+        return complain_usage(
+            "HF_TOKEN is no token: one word of printable ASCII characters is wanted");
     snprintf(buffer, cap, "%.*s", (int)n, given);
     *token = buffer;
     return EXIT_DONE;
@@ -108,7 +106,7 @@ static int make_plan(const hub *h, const char *source, const pull_options *o, pu
     }
     if (code == EXIT_DONE && o->name) {
         const size_t n = strlen(o->name);
-        const bool ends = n > 5 && !strcmp(o->name + n - 5, ".gguf") && !plan->is_directory;
+        const bool ends = path_ends_in(o->name, ".gguf") && !plan->is_directory;
         snprintf(plan->name, sizeof plan->name, "%.*s", (int)(ends ? n - 5 : n), o->name);
     }
     if (code == EXIT_DONE && o->sha256 && plan->n != 1) {
@@ -117,8 +115,7 @@ static int make_plan(const hub *h, const char *source, const pull_options *o, pu
     }
     if (code == EXIT_DONE && o->sha256) (void)pull_read_hash(o->sha256, plan->files[0].sha256);
     if (code != EXIT_DONE || store_name_is_valid(plan->name)) return code;
-    complain("'%s' cannot be a model's name: choose one with --name", plan->name);
-    return EXIT_USAGE;
+    return complain_usage("'%s' cannot be a model's name: choose one with --name", plan->name);
 }
 
 static int pull(const char *source, const pull_options *o) {
@@ -129,10 +126,8 @@ static int pull(const char *source, const pull_options *o) {
     int code = read_endpoint(endpoint, sizeof endpoint);
     if (code == EXIT_DONE) code = read_token(token_text, sizeof token_text, &token);
     if (code != EXIT_DONE) return code;
-    if (!store_locate(store)) {
-        complain("there is no place for models: set ANTIGRAVITY_MODELS or HOME");
-        return EXIT_FAILED;
-    }
+    if (!store_locate(store))
+        return complain_failure("there is no place for models: set ANTIGRAVITY_MODELS or HOME");
     snprintf(origin, sizeof origin, "%.*s", (int)http_origin_length(endpoint), endpoint);
     const http_params params = {.origin = origin,
                                 .token = token,
@@ -192,7 +187,7 @@ int command_pull(int argc, char **argv) {
                     "  antigravity pull HuggingFaceTB/SmolLM2-135M@main\n"
                     "  antigravity pull https://example.org/model.gguf && antigravity generate -m "
                     "model -p Hello",
-        .groups = {{"Options", pull_defs, sizeof pull_defs / sizeof pull_defs[0], &o}},
+        .groups = {OPTION_GROUP("Options", pull_defs, &o)},
         .max_operands = 1,
         .hint = ": one model at a time",
     };

@@ -3,7 +3,7 @@
 
 #include "command.h"
 #include "output.h"
-#include "store.h"
+#include "user_files.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -103,28 +103,20 @@ int pull_plan_url(const hub *h, const char *url, pull_plan *out) {
     char why[HTTP_WHY], name[NAME_MAX + 1];
     http_answer a;
     const http_request r = {.url = url, .begin = begin_probe, .put = put_nothing};
-    if (memchr(url, '@', http_origin_length(url))) {
-        complain("a name and a password do not belong into a URL: leave them out");
-        return EXIT_USAGE;
-    }
+    if (memchr(url, '@', http_origin_length(url)))
+        return complain_usage("a name and a password do not belong into a URL: leave them out");
     http_result result = http_get(h->client, &r, &a, why);
     if (result == HTTP_INTERRUPTED) return EXIT_INTERRUPTED;
-    if (result != HTTP_DONE) {
-        complain("%s", why);
-        return EXIT_FAILED;
-    }
+    if (result != HTTP_DONE) return complain_failure("%s", why);
     name_from_url(url, name);
-    const size_t n = strlen(name);
-    if (n > 5 && !strcmp(name + n - 5, ".gguf")) name[n - 5] = '\0';
+    if (path_ends_in(name, ".gguf")) name[strlen(name) - strlen(".gguf")] = '\0';
     snprintf(out->name, sizeof out->name, "%s", name);
     const bool encoded = a.encoding[0] && strcasecmp(a.encoding, "identity") != 0;
     const char *length = a.linked_size[0] ? a.linked_size : encoded ? "" : a.length;
     const int64_t size = pull_read_size(length);
-    if (length[0] && size < 0) {
-        complain("%.*s: the server's length '%s' is not a size of at most 256 TiB",
-                 http_shown_length(url), url, length);
-        return EXIT_FAILED;
-    }
+    if (length[0] && size < 0)
+        return complain_failure("%.*s: the server's length '%s' is not a size of at most 256 TiB",
+                                http_shown_length(url), url, length);
     pull_file *f = pull_plan_add(out, url, "model.gguf", size);
     if (!f) return EXIT_FAILED;
     set_version(f, &a);

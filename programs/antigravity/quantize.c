@@ -91,7 +91,7 @@ static int print_json(const ag_quantize_report *r, double seconds) {
         {"types", types},
         {"seconds", json_real(seconds)},
     };
-    return json_print(json_object_of(fields, sizeof fields / sizeof fields[0]));
+    return json_print(JSON_OBJECT(fields));
 }
 
 static int print_report(const char *path, const ag_quantize_report *r, double seconds) {
@@ -148,20 +148,17 @@ int command_quantize(int argc, char **argv) {
             "  antigravity quantize ~/models/Llama-3.2-1B llama-1b-q4_k_m.gguf --type q4_k_m\n"
             "  antigravity quantize model-f16.gguf model-q4_0.gguf --type q4_0 "
             "--tensor-type attn_v=q6_k",
-        .groups = {{"Quantisation", defs, sizeof defs / sizeof defs[0], &o},
-                   threads_group(&o.run),
+        .groups = {OPTION_GROUP("Quantisation", defs, &o), threads_group(&o.run),
                    message_group(&o.run)},
         .max_operands = 2,
     };
     const int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    if (line.n_operands < 2 || !o.type) {
-        complain("what is missing is %s; 'antigravity quantize --help' tells more",
-                 line.n_operands == 0   ? "the model"
-                 : line.n_operands == 1 ? "the file to be written"
-                                        : "--type");
-        return EXIT_USAGE;
-    }
+    if (line.n_operands < 2 || !o.type)
+        return complain_usage("what is missing is %s; 'antigravity quantize --help' tells more",
+                              line.n_operands == 0   ? "the model"
+                              : line.n_operands == 1 ? "the file to be written"
+                                                     : "--type");
     interrupt_install();
     return run(line.operands[0], line.operands[1], &o);
 }

@@ -97,30 +97,24 @@ replay_options replay_defaults(void) {
     return (replay_options){.keep_ratio = 0.25f, .after_s = ag_serving_defaults().replay_after_s};
 }
 
-option_group replay_group(replay_options *o) {
-    return (option_group){"KV cache", defs, sizeof defs / sizeof defs[0], o};
-}
+option_group replay_group(replay_options *o) { return OPTION_GROUP("KV cache", defs, o); }
 
-option_group replay_idle_group(replay_options *o) {
-    return (option_group){"KV cache", idle_defs, sizeof idle_defs / sizeof idle_defs[0], o};
-}
+option_group replay_idle_group(replay_options *o) { return OPTION_GROUP("KV cache", idle_defs, o); }
 
 option_group replay_saved_group(replay_options *o) {
-    return (option_group){"KV cache", saved_defs, sizeof saved_defs / sizeof saved_defs[0], o};
+    return OPTION_GROUP("KV cache", saved_defs, o);
 }
 
 int replay_check_keep(const replay_options *o) {
     if (o->share != 0 || !o->keeps) return EXIT_DONE;
-    complain("--replay-keep belongs to --replay");
-    return EXIT_USAGE;
+    return complain_usage("--replay-keep belongs to --replay");
 }
 
 int replay_check(const replay_options *o, const eviction_options *e) {
-    if (o->share != 0 && strcmp(eviction_policy_name(e), "none") != 0) {
-        complain("--replay chooses from all that was read: leave --eviction-policy %s out",
-                 eviction_policy_name(e));
-        return EXIT_USAGE;
-    }
+    if (o->share != 0 && strcmp(eviction_policy_name(e), "none") != 0)
+        return complain_usage(
+            "--replay chooses from all that was read: leave --eviction-policy %s out",
+            eviction_policy_name(e));
     return replay_check_keep(o);
 }
 

@@ -30,7 +30,7 @@ int ruler_print(const ruler_task *task, uint32_t length, int64_t seed, int64_t n
         {"n_context", json_integer((json_int_t)w->n_context)},
         {"n_question", json_integer((json_int_t)w->n_question)},
     };
-    json_t *object = json_object_of(fields, sizeof fields / sizeof fields[0]);
+    json_t *object = JSON_OBJECT(fields);
     char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     if (!line) return complain_no_memory();

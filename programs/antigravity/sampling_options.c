@@ -46,11 +46,8 @@ static bool parse_bias(const char *text, ag_logit_bias *out, char *why) {
     char id_text[32];
     int64_t id;
     double bias;
-    if (!n || n >= sizeof id_text || !text[n] || !strchr(":+-", text[n])) {
-        snprintf(why, WHY_SIZE, "'%.60s' is not of the form ID:BIAS, such as 15:-2.5 or 15:-inf",
-                 text);
-        return false;
-    }
+    if (!n || n >= sizeof id_text || !text[n] || !strchr(":+-", text[n]))
+        return reject(why, "'%.60s' is not of the form ID:BIAS, such as 15:-2.5 or 15:-inf", text);
     memcpy(id_text, text, n);
     id_text[n] = '\0';
     if (!parse_integer(id_text, 0, INT32_MAX, &id, why)) return false;
@@ -66,10 +63,7 @@ static bool add_bias(void *target, const char *value, char *why) {
     ag_logit_bias one;
     if (!parse_bias(value, &one, why)) return false;
     ag_logit_bias *grown = realloc(o->bias, (o->n_bias + 1) * sizeof *grown);
-    if (!grown) {
-        snprintf(why, WHY_SIZE, "out of memory");
-        return false;
-    }
+    if (!grown) return reject(why, "out of memory");
     o->bias = grown;
     o->bias[o->n_bias++] = one;
     return true;
@@ -83,7 +77,6 @@ static const option_def defs[] = {
      .kind = OPTION_REAL,
      .value = "X",
      .offset = FIELD(temperature),
-     .low = 0,
      .high = 1000,
      .aliases = {"temp"},
      .help = "how freely to choose; 0: always the likeliest token, without a penalty unless one is "
@@ -92,7 +85,6 @@ static const option_def defs[] = {
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(top_k),
-     .low = 0,
      .high = INT32_MAX,
      .help = "choose among the N likeliest tokens; 0: all"},
     {.name = "top-p",
@@ -106,7 +98,6 @@ static const option_def defs[] = {
      .kind = OPTION_REAL,
      .value = "X",
      .offset = FIELD(min_p),
-     .low = 0,
      .high = 1,
      .help = "none below X times the likeliest token's probability; 0: off"},
     {.name = "repetition-penalty",
@@ -156,9 +147,7 @@ static const option_def defs[] = {
              "with -1, the seed is drawn and printed"},
 };
 
-option_group sampling_group(sampling_options *o) {
-    return (option_group){"Sampling", defs, sizeof defs / sizeof defs[0], o};
-}
+option_group sampling_group(sampling_options *o) { return OPTION_GROUP("Sampling", defs, o); }
 
 /* Small enough to survive a JSON reader that knows doubles only. */
 uint64_t sampling_draw_seed(void) {

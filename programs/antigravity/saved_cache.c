@@ -37,17 +37,13 @@ static const option_def defs[] = {
          "or no FILE, keep what was read there"},
 };
 
-option_group saved_group(saved_options *o) {
-    return (option_group){"Saved cache", defs, sizeof defs / sizeof defs[0], o};
-}
+option_group saved_group(saved_options *o) { return OPTION_GROUP("Saved cache", defs, o); }
 
 /* What would only show when the text has been made. */
 static int check_place(const char *path) {
     struct stat s;
-    if (stat(path, &s) == 0 && !S_ISREG(s.st_mode)) {
-        complain("%s: is there and is no regular file", path);
-        return EXIT_FAILED;
-    }
+    if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
+        return complain_failure("%s: is there and is no regular file", path);
     if (lstat(path, &s) == 0 && S_ISLNK(s.st_mode)) return EXIT_DONE; /* lies elsewhere */
     char dir[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -56,20 +52,16 @@ static int check_place(const char *path) {
     memcpy(dir, path, n);
     dir[n] = '\0';
     if (access(n ? dir : ".", W_OK | X_OK) == 0) return EXIT_DONE;
-    complain("%s: cannot be written: %s", path, strerror(errno));
-    return EXIT_FAILED;
+    return complain_failure("%s: cannot be written: %s", path, strerror(errno));
 }
 
 int saved_check(const saved_options *o) {
-    if (o->load && o->prompt) {
-        complain("--load-cache goes on with a conversation, --prompt-cache begins one: give one of "
-                 "them");
-        return EXIT_USAGE;
-    }
-    if (o->load && access(o->load, R_OK) != 0) {
-        complain("%s: %s", o->load, strerror(errno));
-        return EXIT_FAILED;
-    }
+    if (o->load && o->prompt)
+        return complain_usage(
+            "--load-cache goes on with a conversation, --prompt-cache begins one: give one of "
+            "them");
+    if (o->load && access(o->load, R_OK) != 0)
+        return complain_failure("%s: %s", o->load, strerror(errno));
     int code = o->save ? check_place(o->save) : EXIT_DONE;
     if (code == EXIT_DONE && o->prompt) code = check_place(o->prompt);
     return code;
@@ -95,10 +87,8 @@ static int load(saved_cache *k, const char *path, const engine *e, const prompt 
     ag_error err;
     int code = restore(k, path, e, verbose, &err);
     if (code != EXIT_DONE && err.status != AG_OK) return complain_error(&err);
-    if (code == EXIT_DONE && !p->n && !ag_session_logits(e->session)) {
-        complain("the prompt is empty, and %s holds no token to start from", path);
-        return EXIT_USAGE;
-    }
+    if (code == EXIT_DONE && !p->n && !ag_session_logits(e->session))
+        return complain_usage("the prompt is empty, and %s holds no token to start from", path);
     return code;
 }
 

@@ -32,7 +32,7 @@ speculation_options speculation_defaults(void) {
 }
 
 option_group speculation_group(speculation_options *o) {
-    return (option_group){"Speculation", defs, sizeof defs / sizeof defs[0], o};
+    return OPTION_GROUP("Speculation", defs, o);
 }
 
 void speculation_apply(const speculation_options *o, ag_generate_params *p) {

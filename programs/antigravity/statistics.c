@@ -28,6 +28,8 @@ mean_error mean_of(const double *x, size_t n) {
     return (mean_error){mean, deviation, deviation / sqrt((double)n)};
 }
 
+double per_second(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
+
 static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);

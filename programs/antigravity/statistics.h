@@ -15,6 +15,9 @@ typedef struct mean_error {
 } mean_error;
 mean_error mean_of(const double *x, size_t n);
 
+/* 0 where the time is not positive. */
+double per_second(size_t n, double seconds);
+
 void sort_ascending(double *x, size_t n);
 /* Between the two nearest ranks; x is sorted. */
 double percentile(const double *x, size_t n, double share);

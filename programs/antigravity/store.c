@@ -20,13 +20,8 @@ static const char gguf[] = ".gguf";
 /* Empty files that tell by their times when a model was used. Hidden, so no model. */
 static const char used_folder[] = ".used";
 
-static bool join_path(char path[PATH_MAX], const char *dir, const char *name) {
-    return (size_t)snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX;
-}
-
 static size_t length_without(const char *text, const char *end) {
-    const size_t n = strlen(text), k = strlen(end);
-    return n > k && !strcmp(text + n - k, end) ? n - k : n;
+    return strlen(text) - (path_ends_in(text, end) ? strlen(end) : 0);
 }
 
 bool store_locate(char path[PATH_MAX]) {
@@ -40,7 +35,7 @@ bool store_locate(char path[PATH_MAX]) {
 static bool is_directory_at(const char *dir, const char *name) {
     char path[PATH_MAX];
     struct stat s;
-    return join_path(path, dir, name) && stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    return path_join(path, dir, name) && stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
 static bool make_entry(const model_store *s, const char *file, store_entry *e) {
@@ -71,10 +66,8 @@ static int add_entry(model_store *s, const store_entry *e) {
 
 int store_open(model_store *s) {
     *s = (model_store){.n = 0};
-    if (!store_locate(s->path)) {
-        complain("there is no place for models: set ANTIGRAVITY_MODELS or HOME");
-        return EXIT_FAILED;
-    }
+    if (!store_locate(s->path))
+        return complain_failure("there is no place for models: set ANTIGRAVITY_MODELS or HOME");
     DIR *d = opendir(s->path);
     if (!d && errno == ENOENT) return EXIT_DONE;
     if (!d) complain("%s: %s", s->path, strerror(errno));
@@ -127,7 +120,7 @@ void store_list_names(const model_store *s, const size_t *found, size_t n, char 
 }
 
 bool store_model_path(const model_store *s, const store_entry *e, char path[PATH_MAX]) {
-    return join_path(path, s->path, e->file);
+    return path_join(path, s->path, e->file);
 }
 
 bool store_name_is_valid(const char *name) {
@@ -141,7 +134,7 @@ bool store_name_is_valid(const char *name) {
 
 static bool used_path(const model_store *s, const store_entry *e, char path[PATH_MAX]) {
     char dir[PATH_MAX];
-    return join_path(dir, s->path, used_folder) && join_path(path, dir, e->file);
+    return path_join(dir, s->path, used_folder) && path_join(path, dir, e->file);
 }
 
 time_t store_used(const model_store *s, const store_entry *e) {
@@ -152,7 +145,7 @@ time_t store_used(const model_store *s, const store_entry *e) {
 
 void store_mark_used(const model_store *s, const store_entry *e) {
     char path[PATH_MAX], dir[PATH_MAX];
-    if (!used_path(s, e, path) || !join_path(dir, s->path, used_folder)) return;
+    if (!used_path(s, e, path) || !path_join(dir, s->path, used_folder)) return;
     (void)mkdir(dir, 0777);
     /* A store that cannot be written to does not tell when its models were used. */
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -194,7 +187,7 @@ uint64_t store_bytes(const model_store *s, const store_entry *e) {
     char path[PATH_MAX];
     struct stat info;
     uint64_t bytes = 0;
-    if (!join_path(path, s->path, e->file) || stat(path, &info) != 0) return 0;
+    if (!path_join(path, s->path, e->file) || stat(path, &info) != 0) return 0;
     if (!S_ISDIR(info.st_mode)) return (uint64_t)info.st_size;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) (void)visit_tree(fd, 0, false, &bytes);

@@ -24,9 +24,7 @@ static const option_def defs[] = {
     {.name = "json", .kind = OPTION_CALL, .call = set_json, .help = "the same as -o json"},
 };
 
-option_group table_group(table_format *o) {
-    return (option_group){"Output", defs, sizeof defs / sizeof defs[0], o};
-}
+option_group table_group(table_format *o) { return OPTION_GROUP("Output", defs, o); }
 
 void csv_print_text(const char *text) {
     putchar('"');

@@ -81,7 +81,7 @@ static json_t *text_message(const char *role, const char *text) {
         {"role", json_string(role)},
         {"content", json_text(text, strlen(text))},
     };
-    return json_object_of(fields, sizeof fields / sizeof fields[0]);
+    return JSON_OBJECT(fields);
 }
 
 static int add_text_to_chat(talk *t, const char *role, const char *text) {

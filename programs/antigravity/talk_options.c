@@ -33,14 +33,11 @@ static const option_def defs[] = {
      .help = "a template, in Jinja, in the place of the model's own"},
 };
 
-option_group talk_group(talk_options *o) {
-    return (option_group){"Chat", defs, sizeof defs / sizeof defs[0], o};
-}
+option_group talk_group(talk_options *o) { return OPTION_GROUP("Chat", defs, o); }
 
 int talk_options_check(const talk_options *o) {
     if (!o->system || !o->system_file) return EXIT_DONE;
-    complain("the system prompt comes from one place: --system or --system-file");
-    return EXIT_USAGE;
+    return complain_usage("the system prompt comes from one place: --system or --system-file");
 }
 
 const char *talk_options_given(const talk_options *o) {
@@ -58,12 +55,12 @@ int talk_template_read(const char *path, char **text) {
     const int missing = is_stdin || stat(path, &s) == 0 ? 0 : errno;
     const bool is_directory = !is_stdin && !missing && S_ISDIR(s.st_mode);
     if (missing != ENOENT && !is_directory) return input_read_text(path, text, &len);
-    complain(missing ? "--chat-template: there is no file '%s'; a file that holds a template in "
-                       "Jinja is wanted"
-                     : "--chat-template: '%s' is a directory; a file that holds a template in "
-                       "Jinja is wanted",
-             path);
-    return EXIT_FAILED;
+    return complain_failure(
+        missing ? "--chat-template: there is no file '%s'; a file that holds a template in "
+                  "Jinja is wanted"
+                : "--chat-template: '%s' is a directory; a file that holds a template in "
+                  "Jinja is wanted",
+        path);
 }
 
 static int read_system(const char *path, char **text) {

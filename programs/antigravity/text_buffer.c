@@ -19,12 +19,13 @@ static bool reserve(text_buffer *t, size_t n) {
     return true;
 }
 
-void text_add(text_buffer *t, const char *text) {
-    const size_t n = strlen(text);
-    if (!reserve(t, n)) return;
-    memcpy(t->data + t->len, text, n + 1);
-    t->len += n;
+void text_append(text_buffer *t, const char *text, size_t len) {
+    if (!reserve(t, len)) return;
+    memcpy(t->data + t->len, text, len);
+    t->data[t->len += len] = '\0';
 }
+
+void text_add(text_buffer *t, const char *text) { text_append(t, text, strlen(text)); }
 
 void text_addf(text_buffer *t, const char *format, ...) {
     va_list first, second;

@@ -12,6 +12,7 @@ typedef struct text_buffer {
     bool failed; /* memory was short: from then on nothing is added */
 } text_buffer;
 
+void text_append(text_buffer *t, const char *text, size_t len);
 void text_add(text_buffer *t, const char *text);
 void text_addf(text_buffer *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_release(text_buffer *t);

@@ -89,10 +89,9 @@ static int encode(prompt *p, const tokenize_options *o, const ag_tokenizer *t) {
 static int flatten_json(prompt *p) {
     json_error_t where;
     json_t *root = json_loadb(p->text, p->len, 0, &where);
-    if (!root) {
-        complain("%s: line %d, column %d: %s", p->source, where.line, where.column, where.text);
-        return EXIT_FAILED;
-    }
+    if (!root)
+        return complain_failure("%s: line %d, column %d: %s", p->source, where.line, where.column,
+                                where.text);
     int code = EXIT_FAILED;
     json_t *list = json_is_object(root) ? json_object_get(root, "ids") : root, *item;
     size_t i, n = 0, cap = json_array_size(list) * 21 + 1;
@@ -133,10 +132,8 @@ static int read_ids(prompt *p) {
         int code = flatten_json(p);
         if (code != EXIT_DONE) return code;
     }
-    if (!parse_integers(p->text, p->len, 0, INT32_MAX, &p->ids, &p->n, why)) {
-        complain("%s: %s", p->source, why);
-        return EXIT_FAILED;
-    }
+    if (!parse_integers(p->text, p->len, 0, INT32_MAX, &p->ids, &p->n, why))
+        return complain_failure("%s: %s", p->source, why);
     return EXIT_DONE;
 }
 
@@ -184,9 +181,8 @@ int command_tokenize(int argc, char **argv) {
         .examples = "  antigravity tokenize -p \"Once upon a time\"\n"
                     "  antigravity tokenize -m ~/models/Llama-3.2-1B --json < story.txt\n"
                     "  echo 790,650,258,469 | antigravity tokenize --decode",
-        .groups = {{"Model", model_defs, sizeof model_defs / sizeof model_defs[0], &o},
-                   prompt_group(&o.prompt),
-                   {"Output", output_defs, sizeof output_defs / sizeof output_defs[0], &o}},
+        .groups = {OPTION_GROUP("Model", model_defs, &o), prompt_group(&o.prompt),
+                   OPTION_GROUP("Output", output_defs, &o)},
         .max_operands = 1,
         .hint = prompt_operand_hint,
     };
@@ -194,10 +190,8 @@ int command_tokenize(int argc, char **argv) {
     if (code != OPTIONS_RUN) return code;
     code = prompt_operand(&line, &o.prompt);
     if (code != EXIT_DONE) return code;
-    if (o.prompt.ids && !o.decode) {
-        complain("--prompt-ids are ids already; --decode makes a text of them");
-        return EXIT_USAGE;
-    }
+    if (o.prompt.ids && !o.decode)
+        return complain_usage("--prompt-ids are ids already; --decode makes a text of them");
     interrupt_install();
     ag_error err;
     prompt p = {0};

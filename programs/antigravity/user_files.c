@@ -18,7 +18,7 @@ bool user_path(char path[PATH_MAX], const char *variable, const char *below, con
     return n > 0 && n < PATH_MAX;
 }
 
-bool user_make_folder(const char *path) {
+bool make_directories(const char *path, mode_t mode) {
     char copy[PATH_MAX];
     if ((size_t)snprintf(copy, sizeof copy, "%s", path) >= sizeof copy) {
         errno = ENAMETOOLONG;
@@ -26,10 +26,19 @@ bool user_make_folder(const char *path) {
     }
     for (char *slash = copy + 1; (slash = strchr(slash, '/')); slash++) {
         *slash = '\0';
-        (void)mkdir(copy, 0700);
+        if (mkdir(copy, mode) != 0 && errno != EEXIST) return false;
         *slash = '/';
     }
-    return mkdir(copy, 0700) == 0 || errno == EEXIST;
+    return mkdir(copy, mode) == 0 || errno == EEXIST;
+}
+
+bool path_join(char path[PATH_MAX], const char *dir, const char *name) {
+    return (size_t)snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX;
+}
+
+bool path_ends_in(const char *path, const char *ending) {
+    const size_t n = strlen(path), k = strlen(ending);
+    return n > k && !strcmp(path + n - k, ending);
 }
 
 bool new_file_open(new_file *f, const char *path) {

@@ -6,12 +6,18 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* "$variable/antigravity/name", or "~/below/antigravity/name" where the variable is not set, as the
  * XDG specification has it. False: there is no place, or its path is too long. */
 bool user_path(char path[PATH_MAX], const char *variable, const char *below, const char *name);
-/* The folder, and those that it lies in, for their owner alone. False: errno says why not. */
-bool user_make_folder(const char *path);
+/* Makes the directory, and those that it lies in, with this mode less the umask. False: errno says
+ * why not. */
+bool make_directories(const char *path, mode_t mode);
+/* "dir/name". False: it is too long. */
+bool path_join(char path[PATH_MAX], const char *dir, const char *name);
+/* Whether the path ends in `ending` with something before it. */
+bool path_ends_in(const char *path, const char *ending);
 
 typedef struct new_file {
     const char *path; /* borrowed */
