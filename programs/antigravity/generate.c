@@ -178,11 +178,8 @@ static ag_status answer(generation *g, const ag_generate_params *params, ag_erro
     return status;
 }
 
-static int run(generation *g) {
+static ag_generate_params generate_params(generation *g) {
     const generate_options *o = &g->o;
-    ag_error err;
-    ag_status status;
-    int code = EXIT_DONE;
     ag_generate_params params = ag_generate_defaults();
     params.max_tokens = o->max_tokens;
     params.ignore_eos = o->ignore_eos;
@@ -196,29 +193,56 @@ static int run(generation *g) {
     params.progress = progress_update;
     speculation_apply(&o->speculation, &params);
     params.draft = g->draft.session;
-    progress_begin("reading the prompt");
-    const bool apart = o->saved.prompt || o->replay.share != 0;
-    /* A prompt's own cache was compressed when it was made. */
-    const bool again = o->replay.share != 0 && o->saved.load;
-    if (again || (apart && g->saved.n_reused < g->prompt.n)) {
-        code = read_and_save(g, &params, &status, &err);
-        bool more = status == AG_OK && g->stats.finish != AG_FINISH_CANCELLED && o->max_tokens;
-        if (code == EXIT_DONE && more) status = answer(g, &params, &err);
-    } else {
-        status = generate_from(g, &params, &err);
+    return params;
+}
+
+/* Returns whether the prompt needs a step of its own, so that its cache can be compressed or saved.
+ */
+static bool reads_prompt_first(const generation *g) {
+    const bool compresses = g->o.replay.share != 0;
+    /* A prompt's own cache was compressed when it was saved; a loaded conversation may not be. */
+    if (compresses && g->o.saved.load) return true;
+    return (compresses || g->o.saved.prompt) && g->saved.n_reused < g->prompt.n;
+}
+
+static int generate_text(generation *g, ag_status *status, ag_error *err) {
+    const ag_generate_params params = generate_params(g);
+    if (!reads_prompt_first(g)) {
+        *status = generate_from(g, &params, err);
+        return EXIT_DONE;
     }
-    progress_end();
+    const int code = read_and_save(g, &params, status, err);
+    const bool more = *status == AG_OK && g->stats.finish != AG_FINISH_CANCELLED && g->o.max_tokens;
+    if (code == EXIT_DONE && more) *status = answer(g, &params, err);
+    return code;
+}
+
+static void finish_output(generation *g) {
     if (g->parser) generate_chat_read(g, "", 0, true, put_text);
     if (g->wrote && !g->ends_in_newline) print(g, "\n", 1);
-    if (code != EXIT_DONE) return code;
+}
+
+/* Reports a failure, or what the text lacks. Returns an exit code. */
+static int check_outcome(const generation *g, ag_status status, const ag_error *err) {
     if (g->out_of_memory) return complain_no_memory();
     /* When a terminal goes, so does standard output; the conversation is saved all the same. */
     if (output_failed() && !interrupted()) return EXIT_FAILED;
-    if (status != AG_OK && status != AG_CANCELLED) return complain_error(&err);
+    if (status != AG_OK && status != AG_CANCELLED) return complain_error(err);
     if (generate_is_cut_off(g)) report_cut_off(g);
     else if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
     generate_say_empty(g);
-    code = saved_end(&g->saved, &o->saved, &g->engine, o->model.verbose);
+    return EXIT_DONE;
+}
+
+static int run(generation *g) {
+    ag_error err;
+    ag_status status;
+    progress_begin("reading the prompt");
+    int code = generate_text(g, &status, &err);
+    progress_end();
+    finish_output(g);
+    if (code == EXIT_DONE) code = check_outcome(g, status, &err);
+    if (code == EXIT_DONE) code = saved_end(&g->saved, &g->o.saved, &g->engine, g->o.model.verbose);
     if (code == EXIT_DONE && output_failed()) code = EXIT_FAILED;
     if (code != EXIT_DONE) return code;
     return interrupted() ? EXIT_INTERRUPTED : EXIT_DONE;
