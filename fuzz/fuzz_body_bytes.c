@@ -6,12 +6,12 @@
  * each input, so `fuzz_replay_body_bytes DIR` lists those of a corpus. */
 #include "fuzz.h"
 
-#include "../programs/antigravity/json_out.h"
-#include "../programs/antigravity/output.h"
 #include "../programs/antigravity/serve/anthropic/anthropic.h"
 #include "../programs/antigravity/serve/openai/openai.h"
 #include "../programs/antigravity/serve/openai/responses.h"
 #include "../programs/antigravity/serve/work/account.h"
+#include "../programs/antigravity/support/json_out.h"
+#include "../programs/antigravity/terminal/output.h"
 
 #include <antigravity/chat.h>
 #include <stdio.h>

@@ -33,7 +33,7 @@ qwen2.5-coder-0.5b)
 *) die "$usage" ;;
 esac
 
-# The same places as programs/antigravity/store.c looks at.
+# The same places as programs/antigravity/model/store.c looks at.
 store() {
     if [ -n "${ANTIGRAVITY_MODELS:-}" ]; then
         printf '%s' "$ANTIGRAVITY_MODELS"

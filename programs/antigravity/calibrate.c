@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity calibrate: what the heads of a model are worth to it when it repeats a text. */
 #include "command.h"
-#include "engine.h"
-#include "eval_text.h"
-#include "head_file.h"
-#include "interrupt.h"
-#include "json_out.h"
-#include "output.h"
-#include "progress.h"
-#include "replay_options.h"
+#include "eval/text_windows.h"
+#include "model/engine.h"
+#include "model/head_file.h"
+#include "options/replay_options.h"
+#include "support/json_out.h"
+#include "terminal/interrupt.h"
+#include "terminal/output.h"
+#include "terminal/progress.h"
 
 #include <antigravity/antigravity.h>
 #include <antigravity/kv_cache.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity devices: what models can run on here. */
 #include "command.h"
-#include "json_out.h"
-#include "options.h"
-#include "output.h"
+#include "options/options.h"
+#include "support/json_out.h"
+#include "terminal/output.h"
 
 #include <antigravity/antigravity.h>
 #include <inttypes.h>

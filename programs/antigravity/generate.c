@@ -2,9 +2,9 @@
 #include "generate.h"
 
 #include "command.h"
-#include "interrupt.h"
-#include "output.h"
-#include "progress.h"
+#include "terminal/interrupt.h"
+#include "terminal/output.h"
+#include "terminal/progress.h"
 
 #include <antigravity/antigravity.h>
 #include <inttypes.h>

@@ -3,17 +3,17 @@
 #ifndef ANTIGRAVITY_GENERATE_H
 #define ANTIGRAVITY_GENERATE_H
 
-#include "constraint_options.h"
-#include "draft.h"
-#include "engine.h"
-#include "prompt.h"
-#include "replay_options.h"
-#include "sampling_options.h"
+#include "chat/transcript.h"
+#include "chat/transcript_options.h"
+#include "model/draft.h"
+#include "model/engine.h"
+#include "model/prompt.h"
+#include "options/constraint_options.h"
+#include "options/replay_options.h"
+#include "options/sampling_options.h"
+#include "options/speculation_options.h"
 #include "saved_cache.h"
-#include "speculation_options.h"
-#include "talk.h"
-#include "talk_options.h"
-#include "text_buffer.h"
+#include "support/text_buffer.h"
 
 typedef struct generate_options {
     model_options model;

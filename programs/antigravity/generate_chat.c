@@ -3,9 +3,9 @@
  * what the answer says. */
 #include "command.h"
 #include "generate.h"
-#include "input.h"
-#include "model_dir.h"
-#include "output.h"
+#include "model/model_dir.h"
+#include "support/input.h"
+#include "terminal/output.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "generate.h"
 
 #include "command.h"
-#include "output.h"
+#include "terminal/output.h"
 
 #include <antigravity/session.h>
 #include <stdlib.h>

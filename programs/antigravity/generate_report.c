@@ -2,9 +2,9 @@
 #include "generate.h"
 
 #include "command.h"
-#include "json_out.h"
-#include "output.h"
-#include "statistics.h"
+#include "support/json_out.h"
+#include "support/statistics.h"
+#include "terminal/output.h"
 
 #include <antigravity/expert.h>
 #include <antigravity/process.h>

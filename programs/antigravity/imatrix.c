@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity imatrix: which columns of a model's matrices matter for a text. */
 #include "command.h"
-#include "engine.h"
-#include "eval_text.h"
-#include "interrupt.h"
-#include "output.h"
-#include "progress.h"
+#include "eval/text_windows.h"
+#include "model/engine.h"
+#include "terminal/interrupt.h"
+#include "terminal/output.h"
+#include "terminal/progress.h"
 
 #include <antigravity/antigravity.h>
 #include <inttypes.h>

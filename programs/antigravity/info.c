@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity info: what a model is and what it will take, without loading it. */
 #include "command.h"
-#include "engine.h"
-#include "json_out.h"
-#include "model_dir.h"
-#include "output.h"
+#include "model/engine.h"
+#include "model/model_dir.h"
+#include "support/json_out.h"
+#include "terminal/output.h"
 
 #include <antigravity/antigravity.h>
 #include <inttypes.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity COMMAND ...: finds the command and runs it. */
 #include "command.h"
-#include "interrupt.h"
-#include "other_programs.h"
-#include "output.h"
-#include "suggest.h"
+#include "options/compat_options.h"
+#include "options/suggest.h"
+#include "terminal/interrupt.h"
+#include "terminal/output.h"
 
 #include <antigravity/antigravity.h>
 #include <stdio.h>

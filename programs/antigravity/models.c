@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity models: lists the store. antigravity rm: removes from it. */
 #include "command.h"
-#include "output.h"
-#include "store.h"
-#include "table.h"
+#include "model/store.h"
+#include "support/table.h"
+#include "terminal/output.h"
 
 #include <antigravity/antigravity.h>
 #include <errno.h>

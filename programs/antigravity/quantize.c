@@ -2,11 +2,11 @@
 /* antigravity quantize SOURCE FILE.gguf: a model as one GGUF file. */
 #include "clock.h"
 #include "command.h"
-#include "interrupt.h"
-#include "json_out.h"
-#include "model_options.h"
-#include "output.h"
-#include "progress.h"
+#include "options/model_options.h"
+#include "support/json_out.h"
+#include "terminal/interrupt.h"
+#include "terminal/output.h"
+#include "terminal/progress.h"
 
 #include <antigravity/antigravity.h>
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 #include "saved_cache.h"
 
 #include "command.h"
-#include "interrupt.h"
-#include "output.h"
+#include "terminal/interrupt.h"
+#include "terminal/output.h"
 
 #include <antigravity/kv_cache.h>
 #include <errno.h>

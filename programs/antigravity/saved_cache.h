@@ -3,8 +3,8 @@
 #ifndef ANTIGRAVITY_SAVED_CACHE_H
 #define ANTIGRAVITY_SAVED_CACHE_H
 
-#include "engine.h"
-#include "prompt.h"
+#include "model/engine.h"
+#include "model/prompt.h"
 
 typedef struct saved_options {
     const char *load, *save, *prompt; /* files; NULL: not wanted */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity tokenize: text to ids and back; needs no weights. */
 #include "command.h"
-#include "interrupt.h"
-#include "json_out.h"
-#include "model_dir.h"
-#include "output.h"
-#include "prompt.h"
+#include "model/model_dir.h"
+#include "model/prompt.h"
+#include "support/json_out.h"
+#include "terminal/interrupt.h"
+#include "terminal/output.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #include "protocol_bench.h"
 
 #include "../../programs/antigravity/command.h"
-#include "../../programs/antigravity/output.h"
 #include "../../programs/antigravity/serve/work/account.h"
+#include "../../programs/antigravity/terminal/output.h"
 
 #include <antigravity/serving.h>
 #include <stdlib.h>

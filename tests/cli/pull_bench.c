@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pull_bench.h"
 
-#include "../../programs/antigravity/sha256.h"
+#include "../../programs/antigravity/support/sha256.h"
 
 #include <errno.h>
 #include <ftw.h>

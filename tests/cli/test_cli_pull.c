@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity pull, from a server that answers and fails as a hub does. */
-#include "../../programs/antigravity/sha256.h"
+#include "../../programs/antigravity/support/sha256.h"
 #include "cli.h"
 #include "hub_server.h"
 #include "pull_store.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity pull from servers that lie, stall or never end: each ends in an error after a bounded
  * number of requests. */
-#include "../../programs/antigravity/http_rate.h"
+#include "../../programs/antigravity/pull/http_rate.h"
 #include "pull_bench.h"
 
 #include <fcntl.h>

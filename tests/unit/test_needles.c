@@ -2,7 +2,7 @@
 /* Facts asked for at the end of a document that does not fit the cache, on the bundled model.
  * The question is in the prompt, or comes after the eviction. */
 #include "examples/random_policy.h"
-#include "programs/antigravity/haystack.h"
+#include "programs/antigravity/eval/haystack.h"
 
 #include <antigravity/antigravity.h>
 

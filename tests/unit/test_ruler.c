@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RULER's prompts and scores: what a prompt holds, how long it is, where it is divided, and what an
  * answer to it is worth. With the bundled model's tokenizer. */
-#include "programs/antigravity/ruler_prompt.h"
-#include "programs/antigravity/ruler_score.h"
+#include "programs/antigravity/eval/ruler/prompt.h"
+#include "programs/antigravity/eval/ruler/score.h"
 
 #include <antigravity/antigravity.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity serve: opens sockets and models, then runs the server. */
+#include "../chat/transcript.h"
+#include "../chat/transcript_options.h"
 #include "../command.h"
-#include "../head_file.h"
-#include "../model_dir.h"
-#include "../output.h"
-#include "../progress.h"
-#include "../talk.h"
-#include "../talk_options.h"
+#include "../model/head_file.h"
+#include "../model/model_dir.h"
+#include "../terminal/output.h"
+#include "../terminal/progress.h"
 #include "serve_options.h"
 #include "server_loop.h"
 #include "system.h"
@@ -52,12 +52,12 @@ static int find_template(const served_option *m, const char *dir, bool quiet, ch
     ag_error err;
     ag_text own = {0};
     *out = NULL;
-    if (m->template_file) return talk_template_read(m->template_file, out);
+    if (m->template_file) return transcript_template_read(m->template_file, out);
     const ag_status st = ag_chat_template_load(dir, &own, &err);
     ag_text_free(&own);
     if (st != AG_NOT_FOUND) return EXIT_DONE;
     if (!quiet) complain("%s: no chat template found; chats use a plain text template", dir);
-    *out = strdup(talk_plain_template());
+    *out = strdup(transcript_plain_template());
     return *out ? EXIT_DONE : complain_no_memory();
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command in a build without libevent. */
 #include "../command.h"
-#include "../output.h"
+#include "../terminal/output.h"
 
 int command_serve(int argc, char **argv) {
     (void)argc, (void)argv;

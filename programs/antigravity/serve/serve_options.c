@@ -2,7 +2,7 @@
 #include "serve_options.h"
 
 #include "../command.h"
-#include "../output.h"
+#include "../terminal/output.h"
 #include "system.h"
 
 #include <stdio.h>

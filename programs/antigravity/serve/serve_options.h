@@ -3,8 +3,8 @@
 #ifndef ANTIGRAVITY_SERVE_SERVE_OPTIONS_H
 #define ANTIGRAVITY_SERVE_SERVE_OPTIONS_H
 
-#include "../model_options.h"
-#include "../replay_options.h"
+#include "../options/model_options.h"
+#include "../options/replay_options.h"
 #include "server.h"
 
 enum { MAX_SERVED = 32, MAX_ALIASES = 64, MAX_TRUSTED = 64 };

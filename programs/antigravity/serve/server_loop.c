@@ -2,7 +2,7 @@
 #include "server_loop.h"
 
 #include "../command.h"
-#include "../output.h"
+#include "../terminal/output.h"
 #include "clock.h"
 #include "job/job.h"
 #include "notify.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replies of /v1/messages: a list of content blocks, in one body or as events. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "anthropic.h"
 
 #include <stdio.h>

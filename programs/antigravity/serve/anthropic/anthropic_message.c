@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts Anthropic's messages, lists of blocks, to messages of chat templates. There each tool
  * result is a message, and calls and thinking are fields. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "../protocol/messages.h"
 #include "../work/account.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parser of the body of /v1/messages. It ignores other fields: cache_control, metadata,
  * service_tier, container, ... */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "../protocol/messages.h"
 #include "anthropic.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "listener.h"
 
-#include "../../output.h"
+#include "../../terminal/output.h"
 #include "peer_address.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tls.h"
 
-#include "../../output.h"
+#include "../../terminal/output.h"
 #include "../system.h"
 
 #include <errno.h>

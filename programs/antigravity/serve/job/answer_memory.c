@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answer_memory.h"
 
-#include "../../user_files.h"
+#include "../../support/user_files.h"
 #include "../system.h"
 #include "../work/account.h"
 

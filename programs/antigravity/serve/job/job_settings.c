@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings of a job: sampling, stops and cache of the request, with the defaults of the model and
  * the server. */
-#include "../../model_options.h"
-#include "../../sampling_options.h"
+#include "../../options/model_options.h"
+#include "../../options/sampling_options.h"
 #include "../work/account.h"
 #include "job_impl.h"
 #include "logit_bias.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "llama_completion.h"
 
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../openai/openai_answer.h"
 #include "../request/routes.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /props and /slots, with which llama.cpp's clients begin. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../request/http_request.h"
 #include "../request/routes.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /tokenize, /detokenize and /apply-template. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../openai/openai.h"
 #include "../protocol/fields.h"
 #include "../request/routes.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replies of ollama's API: one object, or a line of JSON for each piece and a last one with
  * statistics. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "../system.h"
 #include "ollama.h"

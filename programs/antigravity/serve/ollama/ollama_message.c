@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts ollama's messages: calls have no ids, their arguments are objects, and a result names
  * its tool. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "ollama.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queries about models in ollama's API. There are no digests and no Modelfiles. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../job/infill.h"
 #include "../protocol/fields.h"
 #include "../work/account.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /v1/models and /v1/models/NAME. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../request/routes.h"
 
 #include <string.h>

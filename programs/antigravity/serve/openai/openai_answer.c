@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "openai_answer.h"
 
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replies of POST /v1/chat/completions. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../protocol/messages.h"
 #include "openai.h"
 #include "openai_answer.h"

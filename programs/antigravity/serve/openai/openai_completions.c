@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /v1/completions: texts that the model continues. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "openai.h"
 #include "openai_answer.h"

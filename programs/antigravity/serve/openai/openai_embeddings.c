@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /v1/embeddings: a vector for each text. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "../work/account.h"
 #include "openai.h"

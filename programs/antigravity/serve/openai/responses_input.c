@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts the input of a response to messages. Reasoning, text and calls of one turn are separate
  * items in the input, and one message here. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "../protocol/messages.h"
 #include "responses.h"

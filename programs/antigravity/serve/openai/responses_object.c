@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Response objects and the items of their output. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "openai_answer.h"
 #include "responses.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parser of the body of /v1/responses. It rejects fields that need stored responses, and ignores
  * other ones. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "../protocol/messages.h"
 #include "openai_fields.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events of a streamed response. Events are numbered. An item is added, filled and completed before
  * the next one begins. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "responses.h"
 
 #include <string.h>

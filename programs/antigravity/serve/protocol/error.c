@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors of requests: an HTTP status and a line of text. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "protocol.h"
 
 #include <stdarg.h>

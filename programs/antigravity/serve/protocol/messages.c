@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "messages.h"
 
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "access_log.h"
 
-#include "../../json_out.h"
-#include "../../output.h"
+#include "../../support/json_out.h"
+#include "../../terminal/output.h"
 #include "../system.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef ANTIGRAVITY_SERVE_REQUEST_API_KEYS_H
 #define ANTIGRAVITY_SERVE_REQUEST_API_KEYS_H
 
-#include "../../sha256.h"
+#include "../../support/sha256.h"
 
 #include <stdbool.h>
 #include <stddef.h>

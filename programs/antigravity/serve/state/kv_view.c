@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /v1/kv/ID: the tokens that each head of a session retains. If ID is the id of a request,
  * which only its client knows, the reply also has the texts of the tokens. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../job/kv_owners.h"
 #include "../request/routes.h"
 #include "../work/account.h"

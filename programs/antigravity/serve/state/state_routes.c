@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /health and /v1/kv. */
-#include "../../json_out.h"
+#include "../../support/json_out.h"
 #include "../request/http_request.h"
 #include "../request/routes.h"
 

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench.h"
+
+#include "../command.h"
+#include "../terminal/interrupt.h"
+#include "../terminal/output.h"
+#include "../terminal/progress.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(bench_options, name)
+
+/* The name alone: what the file holds is read when the options are complete. */
+static bool add_recording(void *target, const char *value, char *why) {
+    bench_options *o = target;
+    if (o->n_recordings == MAX_RECORDINGS)
+        return reject(why, "more than %d recordings", MAX_RECORDINGS);
+    o->recordings[o->n_recordings++].path = value;
+    return true;
+}
+
+static const option_def defs[] = {
+    {.name = "shape",
+     .kind = OPTION_NAME,
+     .value = "NAME",
+     .offset = FIELD(shape),
+     .help = "random weights of a known shape instead of a model: llama-3.2-1b, llama-3.2-3b, "
+             "llama-3.1-8b or tiny"},
+    {.name = "n-prompt",
+     .letter = 'p',
+     .kind = OPTION_LIST,
+     .value = "N[,N...]",
+     .offset = FIELD(n_prompt),
+     .high = INT32_MAX,
+     .help = "tokens of the prompts to read, a row pp each; 0: none"},
+    {.name = "n-gen",
+     .letter = 'n',
+     .kind = OPTION_LIST,
+     .value = "N[,N...]",
+     .offset = FIELD(n_gen),
+     .high = INT32_MAX,
+     .help = "tokens to decode, a row tg each; 0: none"},
+    {.name = "n-depth",
+     .letter = 'd',
+     .kind = OPTION_LIST,
+     .value = "N[,N...]",
+     .offset = FIELD(depth),
+     .high = INT32_MAX,
+     .help = "tokens that the cache holds before: random keys and values written into it, "
+             "since speed does not depend on what they are"},
+    {.name = "repetitions",
+     .letter = 'r',
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(repetitions),
+     .low = 1,
+     .high = MAX_REPETITIONS,
+     .help = "measurements of a row, after one to warm up"},
+    {.name = "threads",
+     .letter = 't',
+     .kind = OPTION_LIST,
+     .value = "N[,N...]",
+     .offset = FIELD(threads),
+     .high = 1024,
+     .no_default = true,
+     .help = "threads of the CPU (default 0: the usable cores)"},
+    {.name = "parallel",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(parallel),
+     .low = 1,
+     .high = 256,
+     .help = "sequences decoded together; speeds are of all together"},
+    {.name = "replay",
+     .kind = OPTION_CALL,
+     .value = "FILE",
+     .call = add_recording,
+     .help = "a generation recorded by generate --json, decoded with drafts and without by turns, "
+             "instead of -p, -n and -d; may be given several times"},
+    {.name = "draft-max",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(draft_max),
+     .low = 1,
+     .high = 14,
+     .help = "tokens of a draft, with --replay"},
+    {.name = "ops",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(ops),
+     .help = "print seconds of all repetitions by operation code and by layer, instead of speeds; "
+             "an ADD and the NORM of its sum run as one and count as ADD; on a device this is "
+             "slower than usual, because its queue is finished after each operation"},
+};
+
+static const char description[] =
+    "Measures how fast prompts are read (pp) and tokens decoded (tg): the median, lowest and\n"
+    "highest tokens/s. Beside each row stands the rate at which this machine reads memory, "
+    "measured\n"
+    "before and after it, and for tg the share of it that reading weights and cache takes:\n"
+    "decoding cannot pass 100 %, unless these fit into the processor's caches. Rows during which\n"
+    "the machine was not steady are repeated.";
+
+static const char examples[] =
+    "  antigravity bench --shape llama-3.2-1b\n"
+    "  antigravity bench -m ~/models/Llama-3.2-1B -p 512 -n 128 -d 0,4096 -t 1,2,4 -r 3\n"
+    "  antigravity bench --shape tiny --parallel 8 -p 0 -o json\n"
+    "  antigravity bench --shape llama-3.2-1b --replay edit.json\n"
+    "  antigravity bench --shape llama-3.2-1b --ops";
+
+static bool has_number(const number_list *list) {
+    for (size_t i = 0; i < list->n; i++)
+        if (list->v[i]) return true;
+    return false;
+}
+
+static int check(const bench_options *o) {
+    if (!has_number(&o->n_prompt) && !has_number(&o->n_gen))
+        return complain_usage("nothing to measure: both -p and -n are 0");
+    if (o->shape && o->model.dir) return complain_usage("--shape and -m exclude each other");
+    if (o->ops && o->n_recordings) return complain_usage("--ops and --replay exclude each other");
+    return EXIT_DONE;
+}
+
+static uint32_t largest(const number_list *list) {
+    uint32_t v = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->v[i] > v) v = list->v[i];
+    }
+    return v;
+}
+
+/* Tokens of the longest prompt or generation. */
+static uint32_t longest(const bench_options *o) {
+    const uint32_t read = largest(&o->n_prompt), decoded = largest(&o->n_gen);
+    uint32_t longest = o->n_recordings ? 0 : read > decoded ? read : decoded;
+    for (size_t i = 0; i < o->n_recordings; i++) {
+        const size_t n = o->recordings[i].prompt.n + o->recordings[i].ids.n;
+        if (n > longest) longest = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    }
+    return longest;
+}
+
+/* The sessions of the row that has most tokens. */
+static engine_sessions largest_sessions(const bench_options *o) {
+    return (engine_sessions){session_params(&o->model, largest(&o->depth) + longest(o)),
+                             o->parallel};
+}
+
+/* Whether every row fits, before the first one is measured. */
+static int check_lengths(const bench_options *o, const ag_model_info *info) {
+    const uint32_t depth = largest(&o->depth);
+    if ((uint64_t)depth + longest(o) <= info->max_positions) return EXIT_DONE;
+    return complain_usage("%" PRIu32 " tokens after %" PRIu32 " pass the %" PRIu32
+                          " that the model was trained for",
+                          longest(o), depth, info->max_positions);
+}
+
+static int open_model(bench *b) {
+    const bench_options *o = b->o;
+    const engine_sessions sessions = largest_sessions(o);
+    engine *e = &b->engine;
+    b->name = o->shape;
+    if (!o->shape) {
+        int code = engine_inspect(e, &o->model);
+        if (code == EXIT_DONE) code = check_lengths(o, &e->info);
+        if (code == EXIT_DONE) code = engine_load(e, &o->model, &sessions);
+        const char *slash = e->dir ? strrchr(e->dir, '/') : NULL;
+        b->name = slash && slash[1] ? slash + 1 : e->dir;
+        return code;
+    }
+    ag_error err;
+    ag_model_params params = model_params(&o->model);
+    params.progress = progress_update;
+    int code = engine_open_backend(e, &o->model);
+    if (code == EXIT_DONE) code = engine_plan(e, &o->model, o->shape, &sessions);
+    if (code != EXIT_DONE) return code;
+    progress_begin("making weights");
+    ag_status status = ag_model_synthetic(e->backend, o->shape, &params, &e->model, &err);
+    progress_end();
+    if (status != AG_OK) return complain_error(&err);
+    e->info = *ag_model_get_info(e->model);
+    return check_lengths(o, &e->info);
+}
+
+static int add_row(bench *b, bench_table *table, uint32_t n_prompt, uint32_t n_gen,
+                   uint32_t depth) {
+    bench_row row = {
+        .n_prompt = n_prompt,
+        .n_gen = n_gen,
+        .depth = depth,
+        .parallel = b->o->parallel,
+        .threads = ag_backend_threads(b->engine.backend),
+    };
+    int code = bench_measure(b, &row);
+    if (code != EXIT_DONE) return code;
+    if (!bench_table_add(table, b, &row)) return complain_no_memory();
+    return output_failed() ? EXIT_FAILED : EXIT_DONE; /* Said when the command ends. */
+}
+
+static int run_rows(bench *b, bench_table *table) {
+    const bench_options *o = b->o;
+    int code = EXIT_DONE;
+    for (size_t d = 0; d < o->depth.n && code == EXIT_DONE; d++) {
+        for (size_t i = 0; i < o->n_prompt.n && code == EXIT_DONE; i++)
+            if (o->n_prompt.v[i]) code = add_row(b, table, o->n_prompt.v[i], 0, o->depth.v[d]);
+        for (size_t i = 0; i < o->n_gen.n && code == EXIT_DONE; i++)
+            if (o->n_gen.v[i]) code = add_row(b, table, 0, o->n_gen.v[i], o->depth.v[d]);
+    }
+    return code;
+}
+
+/* A backend has its threads for life: each number of them loads the model anew. */
+static int run_threads(bench_options *o, bench_table *table) {
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < o->threads.n && code == EXIT_DONE; i++) {
+        bench b = {.o = o};
+        o->model.threads = o->threads.v[i];
+        code = open_model(&b);
+        if (code == EXIT_DONE) {
+            ag_backend *be = b.engine.backend;
+            if (!strcmp(ag_backend_name(be), "cpu") && !o->ops)
+                b.bandwidth = bandwidth_create(ag_backend_threads(be));
+            if (o->ops && !(b.ops = bench_ops_create(b.engine.model))) code = complain_no_memory();
+            else code = run_rows(&b, table);
+        }
+        bandwidth_destroy(b.bandwidth);
+        bench_ops_destroy(b.ops);
+        engine_close(&b.engine);
+    }
+    return code;
+}
+
+/* ---- recordings ---- */
+
+static int replay_all(bench *b, result_table *table) {
+    bench_options *o = (bench_options *)(uintptr_t)b->o;
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < o->n_recordings && code == EXIT_DONE; i++)
+        code = bench_replay(b, &o->recordings[i], table);
+    return code;
+}
+
+static int replay_threads(bench_options *o) {
+    result_table table = bench_replay_table(o->format);
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < o->n_recordings && code == EXIT_DONE; i++)
+        code = bench_recording_read(o->recordings[i].path, &o->recordings[i]);
+    for (size_t i = 0; i < o->threads.n && code == EXIT_DONE; i++) {
+        bench b = {.o = o};
+        o->model.threads = o->threads.v[i];
+        code = open_model(&b);
+        if (code == EXIT_DONE) code = replay_all(&b, &table);
+        engine_close(&b.engine);
+    }
+    for (size_t i = 0; i < o->n_recordings; i++) bench_recording_free(&o->recordings[i]);
+    return table_finish(&table, json_object(), code);
+}
+
+int command_bench(int argc, char **argv) {
+    bench_options o = {
+        .model = model_options_defaults(),
+        .n_prompt = {{512}, 1},
+        .n_gen = {{128}, 1},
+        .depth = {{0}, 1},
+        .threads = {{0}, 1},
+        .repetitions = 5,
+        .parallel = 1,
+        .draft_max = 7,
+    };
+    command_line line = {
+        .usage = "bench [--shape NAME | -m MODEL] [OPTION]...",
+        .description = description,
+        .examples = examples,
+        .groups = {OPTION_GROUP("Measurements", defs, &o), table_group(&o.format),
+                   model_group(&o.model), kv_type_group(&o.model),
+                   k_rotation_group(&o.model.k_rotation), machine_group(&o.model),
+                   message_group(&o.model)},
+    };
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = model_options_check(&o.model);
+    if (code == EXIT_DONE) code = check(&o);
+    if (code != EXIT_DONE) return code;
+    interrupt_install();
+    if (o.n_recordings) return replay_threads(&o);
+    bench_table *table = bench_table_create(&o);
+    if (!table) return complain_no_memory();
+    return bench_table_finish(table, run_threads(&o, table));
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Measures one row: a warm-up, the repetitions, and the memory's read rate before and after. */
+#include "bench.h"
+
+#include "../command.h"
+#include "../support/statistics.h"
+#include "../terminal/interrupt.h"
+#include "../terminal/output.h"
+#include "../terminal/progress.h"
+#include "clock.h"
+
+#include <antigravity/operations.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_ATTEMPTS = 3, WARM_UP_TOKENS = 16 };
+/* Two read rates further apart than this say that something else was using the machine. */
+static const double steady = 0.05;
+/* Where the system does not tell the size of its largest cache. */
+static const uint64_t usual_cache = (uint64_t)32 << 20;
+
+typedef struct run {
+    bench *b;
+    const bench_row *row;
+    ag_session **sessions; /* row->parallel of them */
+    int32_t *ids;          /* as many as the longest prefill, at least row->parallel */
+    ag_error err;
+} run;
+
+/* Which tokens they are does not matter for speed; they only have to be in the vocabulary. */
+static void fill_ids(int32_t *ids, size_t n, uint32_t n_vocab) {
+    uint32_t state = 1;
+    for (size_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        ids[i] = (int32_t)((state >> 8) % n_vocab);
+    }
+}
+
+static ag_status prefill(run *r, uint32_t n) {
+    ag_status status = AG_OK;
+    for (uint32_t s = 0; s < r->row->parallel && status == AG_OK && n; s++)
+        status = ag_session_prefill(r->sessions[s], r->ids, n, progress_update, NULL, &r->err);
+    return status;
+}
+
+bool bench_keep_going(void *user, int32_t id, const char *text, size_t len) {
+    (void)user, (void)id, (void)text, (void)len;
+    return progress_update(NULL, 0, 0);
+}
+
+/* On a device the likeliest token is chosen there, as generating does: rows of logits on their way
+ * to the host would be timed instead. The first pass is the prompt's. */
+static ag_status decode_on_device(run *r, uint32_t n) {
+    const ag_model_info *info = ag_model_get_info(r->b->engine.model);
+    ag_sampler_params greedy = ag_sampler_defaults();
+    greedy.temperature = 0;
+    greedy.repetition_penalty = 1;
+    ag_generate_params p = ag_generate_defaults();
+    ag_generate_stats stats;
+    p.max_tokens = n;
+    p.ignore_eos = true;
+    p.on_token = bench_keep_going;
+    ag_status status = ag_sampler_create(&greedy, (int32_t)info->n_vocab, &p.sampler, &r->err);
+    if (status != AG_OK) return status;
+    status = ag_session_generate(r->sessions[0], r->ids, 1, &p, &stats, &r->err);
+    ag_sampler_destroy(p.sampler);
+    if (status == AG_OK && stats.finish == AG_FINISH_CANCELLED) return r->err.status = AG_CANCELLED;
+    return status;
+}
+
+static ag_status decode(run *r, uint32_t n) {
+    ag_status status = AG_OK;
+    const bool on_device = strcmp(ag_backend_name(r->b->engine.backend), "cpu") != 0;
+    if (on_device && r->row->parallel == 1 && n) return decode_on_device(r, n);
+    for (uint32_t i = 0; i < n && status == AG_OK; i++) {
+        if (!progress_update(NULL, i + 1, n)) return r->err.status = AG_CANCELLED;
+        status = r->row->parallel == 1
+                     ? ag_session_decode(r->sessions[0], r->ids[0], &r->err)
+                     : ag_session_decode_batch(r->sessions, r->ids, r->row->parallel, &r->err);
+    }
+    return status;
+}
+
+/* Once through: brings the cache to the depth, then times what the row is about. */
+static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s) {
+    ag_backend *be = r->b->engine.backend;
+    ag_status status = AG_OK;
+    for (uint32_t i = 0; i < r->row->parallel && status == AG_OK; i++) {
+        status = bench_set_depth(be, r->sessions[i], r->row->depth, &r->err);
+    }
+    if (status == AG_OK) status = ag_sync(be);
+    if (r->b->ops) ag_model_time_ops(r->b->engine.model, bench_ops_seconds(r->b->ops));
+    double begin = clock_s();
+    if (status == AG_OK) status = prefill(r, n_prompt);
+    if (status == AG_OK) status = decode(r, n_gen);
+    if (status == AG_OK) status = ag_sync(be);
+    *s = clock_s() - begin;
+    ag_model_time_ops(r->b->engine.model, NULL);
+    return status;
+}
+
+static void summarise(bench_row *row) {
+    double sorted[MAX_REPETITIONS];
+    size_t n = row->n_samples;
+    memcpy(sorted, row->samples, n * sizeof sorted[0]);
+    sort_ascending(sorted, n);
+    row->median = percentile(sorted, n, 0.5);
+    row->lowest = sorted[0];
+    row->highest = sorted[n - 1];
+    row->deviation = mean_of(sorted, n).deviation;
+}
+
+/* A pass over the weights serves one token of every sequence; each reads its own cache, which holds
+ * half of the tokens to decode on the average. */
+static void set_share(const run *r, bench_row *row) {
+    double rate = row->read_before > row->read_after ? row->read_before : row->read_after;
+    if (!row->n_gen) return;
+    double weights = (double)ag_model_bytes_per_token(r->b->engine.model);
+    row->bytes_per_token =
+        weights / row->parallel + bench_cache_bytes(r->sessions[0], row->depth + row->n_gen / 2.0);
+    if (rate > 0) row->share = row->bytes_per_token * row->median / rate;
+}
+
+/* Of the memory that the backend computes in. */
+static double read_rate(const bench *b) {
+    double rate = 0;
+    if (b->ops) return 0; /* no row shows it */
+    if (b->bandwidth) return bandwidth_measure(b->bandwidth);
+    return ag_backend_read_rate(b->engine.backend, &rate) == AG_OK ? rate : 0;
+}
+
+static ag_status measure_once(run *r, bench_row *row) {
+    const bench_options *o = r->b->o;
+    char label[64];
+    double s;
+    bench_test_name(row, label, sizeof label);
+    progress_begin(label);
+    row->n_samples = 0;
+    row->wall = 0;
+    row->read_before = read_rate(r->b);
+    uint32_t warm_up = row->n_gen < WARM_UP_TOKENS ? row->n_gen : WARM_UP_TOKENS;
+    ag_status status = time_once(r, row->n_prompt, warm_up, &s);
+    if (r->b->ops) bench_ops_clear(r->b->ops);
+    for (uint32_t i = 0; i < o->repetitions && status == AG_OK; i++) {
+        status = time_once(r, row->n_prompt, row->n_gen, &s);
+        double n = (double)(row->n_prompt + row->n_gen) * row->parallel;
+        row->samples[row->n_samples++] = s > 0 ? n / s : 0;
+        row->wall += s;
+    }
+    if (status == AG_OK) {
+        row->read_after = read_rate(r->b);
+        summarise(row);
+        set_share(r, row);
+    }
+    progress_end();
+    if (status == AG_OK && interrupted()) status = r->err.status = AG_CANCELLED;
+    return status;
+}
+
+static double disagreement(const bench_row *row) {
+    double a = row->read_before, b = row->read_after;
+    return a > 0 && b > 0 ? fabs(a - b) / (a > b ? a : b) : 0;
+}
+
+/* Weights that stay in the processor's caches are not bound by memory: any share is possible. */
+static bool fits_caches(const bench *b) {
+    long cache = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    return ag_model_bytes_per_token(b->engine.model) < (cache > 0 ? (uint64_t)cache : usual_cache);
+}
+
+static bool is_steady(const bench *b, const bench_row *row) {
+    if (!row->n_gen || fits_caches(b)) return true;
+    return disagreement(row) <= steady && row->share <= 1;
+}
+
+static ag_status measure(run *r, bench_row *row) {
+    bench_row best = *row;
+    for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        bench_row one = *row;
+        ag_status status = measure_once(r, &one);
+        if (status != AG_OK) return status;
+        const bool steady_one = is_steady(r->b, &one);
+        if (steady_one || attempt == 0 || disagreement(&one) < disagreement(&best)) best = one;
+        if (steady_one) break;
+    }
+    *row = best;
+    return AG_OK;
+}
+
+static ag_status open_sessions(run *r) {
+    const bench_row *row = r->row;
+    const model_options *m = &r->b->o->model;
+    ag_session_params params = session_params(m, row->depth + row->n_prompt + row->n_gen);
+    ag_status status = AG_OK;
+    for (uint32_t i = 0; i < row->parallel && status == AG_OK; i++) {
+        status = ag_session_create(r->b->engine.model, &params, &r->sessions[i], &r->err);
+        interrupt_cancels(r->sessions[i]);
+    }
+    return status;
+}
+
+int bench_measure(bench *b, bench_row *row) {
+    run r = {.b = b, .row = row};
+    size_t n_ids = row->n_prompt > row->parallel ? row->n_prompt : row->parallel;
+    r.sessions = calloc(row->parallel, sizeof(ag_session *));
+    r.ids = malloc(n_ids * sizeof *r.ids);
+    int code = EXIT_DONE;
+    if (!r.sessions || !r.ids) {
+        code = complain_no_memory();
+    } else {
+        fill_ids(r.ids, n_ids, b->engine.info.n_vocab);
+        ag_status status = open_sessions(&r);
+        if (status == AG_OK) status = measure(&r, row);
+        if (status != AG_OK) code = complain_error(&r.err);
+    }
+    for (uint32_t i = 0; r.sessions && i < row->parallel; i++) {
+        interrupt_spares(r.sessions[i]);
+        ag_session_destroy(r.sessions[i]);
+    }
+    free(r.sessions);
+    free(r.ids);
+    return code;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity chat: from the command line to the end of the conversation. */
+#include "chat.h"
+
+#include "../command.h"
+#include "../model/model_dir.h"
+#include "../terminal/interrupt.h"
+#include "../terminal/output.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void chat_note(const chat *c, const char *fmt, ...) {
+    char line[1024];
+    va_list args;
+    if (c->o.model.quiet) return;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    output_flush();
+    fprintf(stderr, "  (%s)\n", make_printable(line));
+}
+
+/* ---- beginning ---- */
+
+/* The options again, with what the model asks for in the place of the library's defaults. */
+static int read_model_sampling(chat *c, int argc, char **argv) {
+    ag_error err;
+    ag_sampler_params params = ag_sampler_defaults();
+    if (ag_chat_sampling_load(c->engine.dir, &params, &c->model_sampling, &err) != AG_OK)
+        return complain_error(&err);
+    if (!c->model_sampling.len) return EXIT_DONE;
+    chat_options_free(&c->o);
+    int code = chat_parse(&c->o, argc, argv, &params);
+    return code == OPTIONS_RUN ? EXIT_DONE : code;
+}
+
+/* Everything that can be wrong with model and template, before the weights are read. */
+static int open_talk(chat *c) {
+    int code = engine_need_tokenizer(&c->engine, "a conversation needs one");
+    if (code == EXIT_DONE) code = talk_texts_read(&c->texts, &c->o.talk);
+    if (code == EXIT_DONE) code = chat_open_talk(c);
+    if (code == EXIT_DONE && c->texts.system) code = talk_set_system(&c->talk, c->texts.system);
+    return code;
+}
+
+int chat_open_talk(chat *c) {
+    const engine *e = &c->engine;
+    int code = talk_open(&c->talk, e->dir, e->tokenizer, c->texts.jinja);
+    if (code == EXIT_DONE) code = chat_open_tools(c);
+    if (code == EXIT_DONE) code = chat_apply_thinking(c);
+    return code;
+}
+
+int chat_apply_thinking(chat *c) {
+    static const char name[] = "enable_thinking";
+    ag_error err;
+    const char *value = c->o.thinking == CHAT_ON    ? "true"
+                        : c->o.thinking == CHAT_OFF ? "false"
+                                                    : NULL;
+    ag_status st = ag_chat_set_variable(c->talk.chat, name, value, value ? strlen(value) : 0, &err);
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
+/* The session, and if a conversation was saved under the name, that one. */
+static int begin(chat *c) {
+    uint32_t n;
+    int code = chat_open_session(c, c->o.model.eviction.params.protected_prefix);
+    if (code == EXIT_DONE) code = chat_find_protected(c, &n);
+    if (code == EXIT_DONE && n != c->n_protected) code = chat_open_session(c, n);
+    if (code != EXIT_DONE || !c->o.resume) return code;
+    code = chat_load(c, c->o.resume, c->texts.system);
+    if (code != EXIT_USAGE) return code;
+    const int lock = chat_lock(c->o.resume);
+    code = lock < 0 ? EXIT_FAILED : chat_take_name(c, c->o.resume, lock);
+    if (code == EXIT_DONE) chat_note(c, "%s begins; it is saved when you leave", c->name);
+    return code;
+}
+
+static int load(chat *c, int argc, char **argv) {
+    engine *e = &c->engine;
+    if (c->o.resume && !chat_name_is_valid(c->o.resume))
+        return complain_usage("--resume: '%s' is no name for a conversation", c->o.resume);
+    int code = engine_inspect(e, &c->o.model);
+    if (code == EXIT_DONE) code = read_model_sampling(c, argc, argv);
+    if (code == EXIT_DONE) code = open_talk(c);
+    if (code != EXIT_DONE) return code;
+    c->n_context = context_length(&c->o.model, &e->info);
+    c->own_prefix = c->o.model.eviction.params.protected_prefix !=
+                    eviction_options_defaults().params.protected_prefix;
+    code = chat_check_context(c);
+    if (code != EXIT_DONE) return code;
+    if (!c->o.sampling.has_seed) c->o.sampling.seed = sampling_draw_seed();
+    const engine_sessions one = {chat_session_params(c), 1};
+    code = engine_load(e, &c->o.model, &one);
+    if (code == EXIT_DONE)
+        code = draft_open(&c->draft, e, &c->o.speculation, &c->o.model, c->n_context);
+    return code == EXIT_DONE ? begin(c) : code;
+}
+
+/* ---- the conversation ---- */
+
+static bool ends_in_backslash(const char *text) {
+    const size_t n = strlen(text);
+    return n && text[n - 1] == '\\';
+}
+
+/* The line is added behind those before it, and is used up. */
+static char *join_lines(char *before, char *line, bool in_one) {
+    if (!before) return line;
+    const size_t n = strlen(before), keep = in_one ? n - 1 : n; /* without the backslash */
+    char *joined = realloc(before, n + strlen(line) + 2);
+    if (joined) {
+        joined[keep] = '\n';
+        strcpy(joined + keep + 1, line);
+    } else {
+        free(before);
+        complain_no_memory();
+    }
+    free(line);
+    return joined;
+}
+
+/* A message, of one line or several. Lines that command are never part of one. */
+static line_event read_message(const chat *c, char **message) {
+    *message = NULL;
+    for (;;) {
+        char *line;
+        const bool many = c->o.multiline;
+        const line_event e = line_read(c->lines, *message ? "| " : many ? ">> " : "> ", &line);
+        if (e == LINE_END && *message) return LINE_TEXT;
+        if (e != LINE_TEXT) {
+            const bool typed = *message != NULL;
+            free(*message);
+            *message = NULL;
+            return typed && e == LINE_INTERRUPTED ? LINE_DROPPED : e;
+        }
+        if (many && !strcmp(line, ".")) {
+            free(line);
+            if (!*message) *message = strdup("");
+            return LINE_TEXT;
+        }
+        const bool is_command = !*message && line[0] == '/' && line[1] != '/';
+        *message = join_lines(*message, line, !many);
+        if (!*message) return LINE_END;
+        if (is_command || (!many && !(c->is_terminal && ends_in_backslash(*message))))
+            return LINE_TEXT;
+    }
+}
+
+static bool is_blank(const char *text) { return !text[strspn(text, " \t\r\n")]; }
+
+/* A message or a command. */
+static int obey(chat *c, const char *text) {
+    if (is_blank(text)) return EXIT_DONE;
+    if (text[0] == '/' && text[1] != '/') return chat_command(c, text);
+    const char *said = text[0] == '/' ? text + 1 : text;
+    return chat_awaits_result(c) ? chat_give_result(c, said) : chat_say(c, said);
+}
+
+static int take(chat *c, const char *text) {
+    line_reader_begin_answer(c->lines);
+    const int code = obey(c, text);
+    if (code == EXIT_DONE && !c->leaving && !interrupted()) chat_make_room(c);
+    line_reader_end_answer(c->lines);
+    return code;
+}
+
+/* Whether what happened ends the conversation: people go on after what is no answer. */
+static bool goes_on(const chat *c, int *code) {
+    if (output_failed() || c->leaving) return false;
+    if (*code == EXIT_DONE) return true;
+    if (*code == EXIT_INTERRUPTED && !interrupt_forget()) return false;
+    if (!c->is_terminal) return false;
+    *code = EXIT_DONE;
+    return true;
+}
+
+/* Ctrl-C at an empty line; a second one at once leaves. */
+static bool stays(const chat *c, bool *warned) {
+    if (!interrupt_forget() || *warned || !c->is_terminal) return false;
+    chat_note(c, "Ctrl-C again leaves, as does Ctrl-D; /help lists the commands");
+    *warned = true;
+    return true;
+}
+
+static int converse(chat *c) {
+    int code = c->o.first ? take(c, c->o.first) : EXIT_DONE;
+    bool warned = false;
+    while (goes_on(c, &code)) {
+        char *text;
+        const line_event e = read_message(c, &text);
+        if (e == LINE_END) break;
+        if (e == LINE_REFUSED) {
+            code = EXIT_FAILED;
+            continue;
+        }
+        if (e == LINE_DROPPED) warned = false; /* something was typed in between */
+        if (e != LINE_TEXT && stays(c, &warned)) continue;
+        if (e != LINE_TEXT) return interrupted() || !c->is_terminal ? EXIT_INTERRUPTED : EXIT_DONE;
+        warned = false;
+        code = take(c, text);
+        free(text);
+        /* An answer that was stopped is part of the conversation. */
+        if (code == EXIT_DONE && interrupted() && (!interrupt_forget() || !c->is_terminal))
+            code = EXIT_INTERRUPTED;
+        if (code == EXIT_INTERRUPTED && !c->is_terminal) break;
+    }
+    return code;
+}
+
+static void greet(const chat *c) {
+    if (!c->talk.has_template)
+        chat_note(c, c->o.model.dir
+                         ? "this model has no chat template: it goes on with what you say"
+                         : "the bundled model tells fairy tales: begin one, and it goes "
+                           "on with what you say; it knows nothing else");
+    if (!c->is_terminal) return;
+    if (c->talk.n) chat_note(c, "%s: %zu turn(s) so far", c->name, talk_n_turns(&c->talk));
+    else chat_note(c, "/help lists the commands");
+}
+
+static int run(chat *c) {
+    c->lines = line_reader_open(c->is_terminal, !c->o.no_history);
+    if (!c->lines) return complain_no_memory();
+    greet(c);
+    if (c->is_terminal && !line_reader_is_edited(c->lines))
+        chat_note(c, "without libedit: lines have neither history nor editing keys");
+    chat_show_call(c);
+    int code = converse(c);
+    line_reader_close(c->lines);
+    c->lines = NULL;
+    if (!c->name || !c->talk.n) return code;
+    const int saved = chat_save(c, c->name);
+    return code == EXIT_DONE ? saved : code;
+}
+
+static void close_chat(chat *c) {
+    constraint_close(&c->constraint);
+    talk_close(&c->talk);
+    draft_close(&c->draft);
+    engine_close(&c->engine);
+    ag_text_free(&c->model_sampling);
+    free(c->consumed.data);
+    talk_texts_free(&c->texts);
+    free(c->tools_text);
+    chat_drop_name(c);
+    chat_options_free(&c->o);
+}
+
+int command_chat(int argc, char **argv) {
+    chat c = {.leaving = false};
+    int code = chat_parse(&c.o, argc, argv, NULL);
+    if (code == OPTIONS_RUN) {
+        const char *plain = getenv("NO_COLOR");
+        c.is_terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+        c.is_dimmed = isatty(STDOUT_FILENO) && !(plain && plain[0]);
+        interrupt_install();
+        interrupt_silence();
+        code = load(&c, argc, argv);
+        if (code == EXIT_DONE) code = run(&c);
+    }
+    close_chat(&c);
+    return code;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a line that begins with a slash does. */
+#include "chat.h"
+
+#include "../command.h"
+#include "../terminal/output.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct chat_verb {
+    const char *name, *argument, *help;
+    int (*run)(chat *c, const char *argument); /* "" without one */
+} chat_verb;
+
+static void print_help(void);
+
+static int help(chat *c, const char *argument) {
+    (void)c, (void)argument;
+    print_help();
+    return EXIT_DONE;
+}
+
+static int change_system(chat *c, const char *argument) {
+    if (!*argument) {
+        fprintf(stderr, "  %s\n", c->talk.system ? c->talk.system : "there is no system prompt");
+        return EXIT_DONE;
+    }
+    const bool none = !strcmp(argument, "-") || !strcmp(argument, "\"\"");
+    char *before = c->talk.system ? strdup(c->talk.system) : NULL;
+    uint32_t n;
+    if (c->talk.system && !before) return complain_no_memory();
+    int code = talk_set_system(&c->talk, none ? NULL : argument);
+    if (code == EXIT_DONE) code = chat_find_protected(c, &n);
+    if (code == EXIT_DONE) code = chat_open_session(c, n);
+    if (code != EXIT_DONE) talk_set_system(&c->talk, before);
+    free(before);
+    if (code == EXIT_DONE && c->talk.n)
+        chat_note(c, "the conversation will be read again %s", none ? "without one" : "with it");
+    return code;
+}
+
+static int clear(chat *c, const char *argument) {
+    (void)argument;
+    talk_truncate(&c->talk, 0);
+    chat_forget(c);
+    chat_note(c, "the conversation begins anew");
+    return EXIT_DONE;
+}
+
+/* The message that begins the newest turn; talk.n if there is none. */
+static size_t newest_turn(const chat *c) {
+    const size_t n = talk_n_turns(&c->talk);
+    return n ? talk_turn(&c->talk, n - 1) : c->talk.n;
+}
+
+static int undo(chat *c, const char *argument) {
+    int64_t n = 1;
+    char why[WHY_SIZE];
+    const size_t n_turns = talk_n_turns(&c->talk);
+    if (*argument && !parse_integer(argument, 1, INT32_MAX, &n, why)) {
+        complain("/undo N: %s", why);
+        return EXIT_DONE;
+    }
+    if (!n_turns || (size_t)n > n_turns) {
+        if (!n_turns) complain("there is nothing to take back");
+        else complain("/undo %" PRId64 ": there are %zu turns", n, n_turns);
+        return EXIT_DONE;
+    }
+    const size_t left = n_turns - (size_t)n, at = talk_turn(&c->talk, left);
+    const uint32_t first = c->talk.messages[at].first;
+    talk_truncate(&c->talk, at);
+    c->attempt = 0;
+    chat_note(c, "taken back; %zu turn%s left", left, left == 1 ? " is" : "s are");
+    return chat_go_back(c, first);
+}
+
+static int retry(chat *c, const char *argument) {
+    (void)argument;
+    const size_t at = newest_turn(c);
+    if (at == c->talk.n) {
+        complain("there is nothing to answer again");
+        return EXIT_DONE;
+    }
+    if (c->o.sampling.temperature == 0)
+        chat_note(c, "at temperature 0 the answer is the same unless something else has changed; "
+                     "/set temperature 0.8 lets it differ");
+    talk_truncate(&c->talk, at + 1);
+    c->attempt++;
+    int code = chat_answer(c);
+    if (code != EXIT_DONE && c->talk.n == at + 1) talk_truncate(&c->talk, at);
+    chat_show_call(c);
+    return code;
+}
+
+static int save_over(chat *c, const char *argument) {
+    if (!*argument && !c->name)
+        return complain_usage("/save NAME: the conversation has no name yet");
+    if (*argument && !chat_name_is_valid(argument))
+        return complain_usage(
+            "'%s' is no name: letters, digits and ._- and blanks, no slash, not hidden", argument);
+    int code = chat_save(c, *argument ? argument : c->name);
+    if (code == EXIT_DONE)
+        chat_note(c, "saved as %s; 'antigravity chat --resume' goes on with it", c->name);
+    return code;
+}
+
+static int save(chat *c, const char *argument) {
+    const bool other = *argument && chat_name_is_valid(argument) && !chat_is_named(c, argument);
+    if (!other || !chat_is_saved(argument)) return save_over(c, argument);
+    return complain_usage("there is a conversation '%s'; /save! %s replaces it", argument,
+                          argument);
+}
+
+static int load(chat *c, const char *argument) {
+    if (!*argument) {
+        chat_list_saved();
+        return EXIT_DONE;
+    }
+    int code = EXIT_DONE;
+    if (c->name && c->talk.n && !chat_is_named(c, argument)) code = chat_save(c, c->name);
+    if (code != EXIT_DONE) return code;
+    code = chat_name_is_valid(argument) ? chat_load(c, argument, NULL) : EXIT_USAGE;
+    if (code == EXIT_USAGE) complain("there is no conversation '%s'; /load lists them", argument);
+    else if (code == EXIT_DONE) chat_note(c, "%s: %zu turns", c->name, talk_n_turns(&c->talk));
+    return code;
+}
+
+static int show_stats(chat *c, const char *argument) {
+    (void)argument;
+    chat_show_stats(c);
+    return EXIT_DONE;
+}
+
+static int show_kv(chat *c, const char *argument) {
+    (void)argument;
+    chat_show_kv(c);
+    return EXIT_DONE;
+}
+
+/* "temperature 0.2", "temperature=0.2" */
+static int set(chat *c, const char *argument) {
+    char name[64], why[WHY_SIZE];
+    const size_t n = strcspn(argument, " =");
+    const char *value = argument + n;
+    value += strspn(value, " =");
+    snprintf(name, sizeof name, "%.*s", (int)n, argument);
+    if (!*argument) chat_print_settings(c);
+    else if (!*value && chat_describe_setting(c, name, why))
+        fprintf(stderr, "  %s %s\n", make_printable(name), why);
+    else if (!*value) complain("/set %s: %s", name, why);
+    else if (!chat_set(&c->o, name, value, why)) complain("/set %s: %s", name, why);
+    else return chat_apply_thinking(c);
+    return EXIT_DONE;
+}
+
+static int multiline(chat *c, const char *argument) {
+    (void)argument;
+    c->o.multiline = !c->o.multiline;
+    if (c->o.multiline) chat_note(c, "a message ends with a line that holds only a dot");
+    else chat_note(c, "each line is a message; one that ends in \\ goes on in the next");
+    return EXIT_DONE;
+}
+
+static int image(chat *c, const char *argument) {
+    (void)c, (void)argument;
+    complain("this build has no vision: a model gets text alone");
+    return EXIT_DONE;
+}
+
+static int quit(chat *c, const char *argument) {
+    (void)argument;
+    c->leaving = true;
+    return EXIT_DONE;
+}
+
+static const chat_verb verbs[] = {
+    {"help", NULL, "this list", help},
+    {"system", "[TEXT]", "show or change the system prompt, - for none; the messages stay",
+     change_system},
+    {"clear", NULL, "forget the messages", clear},
+    {"undo", "[N]", "take the last message and its answer back, or the last N", undo},
+    {"retry", NULL, "answer the last message again, otherwise", retry},
+    {"save", "[NAME]", "keep the conversation, evictions included; later on leaving too", save},
+    {"save!", "NAME", "the same in the place of another one of that name", save_over},
+    {"load", "[NAME]", "go on with a saved one; without a name: list them", load},
+    {"stats", NULL, "speed, tokens, memory, settings", show_stats},
+    {"kv", NULL, "what the KV cache holds, turn by turn, and what left", show_kv},
+    {"set", "[NAME VALUE]", "change temperature, top_k, top_p, min_p, seed, max_tokens, ...", set},
+    {"multiline", NULL, "messages of several lines, on or off", multiline},
+    {"image", "FILE", "not in this build", image},
+    {"quit", NULL, "leave; also /exit, Ctrl-D, or Ctrl-C twice", quit},
+    {"exit", NULL, NULL, quit},
+};
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+static void print_help(void) {
+    char left[40];
+    for (size_t i = 0; i < N_VERBS; i++) {
+        const chat_verb *v = &verbs[i];
+        if (!v->help) continue;
+        snprintf(left, sizeof left, "/%s%s%s", v->name, v->argument ? " " : "",
+                 v->argument ? v->argument : "");
+        fprintf(stderr, "  %-20s %s\n", left, v->help);
+    }
+    fprintf(stderr, "  %-20s %s\n", "//...", "a message that begins with a slash");
+}
+
+/* The verb, or the only one that begins so: what goes on behind a whole verb is no other. */
+static const chat_verb *find_verb(const char *name, size_t n) {
+    const chat_verb *found = NULL;
+    for (size_t i = 0; i < N_VERBS; i++) {
+        if (strncmp(verbs[i].name, name, n) != 0) continue;
+        if (!verbs[i].name[n]) return &verbs[i];
+        if (found && strncmp(verbs[i].name, found->name, strlen(found->name)) != 0) return NULL;
+        if (!found) found = &verbs[i];
+    }
+    return n ? found : NULL;
+}
+
+/* "/save, /set" into text[cap): the verbs that begin so; how many they are. */
+static size_t list_verbs(const char *name, size_t n, char *text, size_t cap) {
+    size_t n_verbs = 0, at = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < N_VERBS && at < cap; i++) {
+        if (strncmp(verbs[i].name, name, n) != 0) continue;
+        at += (size_t)snprintf(text + at, cap - at, "%s/%s", n_verbs++ ? ", " : "", verbs[i].name);
+    }
+    return n_verbs;
+}
+
+int chat_command(chat *c, const char *line) {
+    char fitting[256];
+    const char *name = line + 1;
+    const size_t n = strcspn(name, " \t\n");
+    const char *argument = name + n;
+    argument += strspn(argument, " \t\n");
+    const chat_verb *v = find_verb(name, n);
+    if (v && *argument && !v->argument) {
+        complain("/%s takes no argument, but was given '%.60s'", v->name, argument);
+        return EXIT_DONE;
+    }
+    if (v) return v->run(c, argument);
+    if (n && list_verbs(name, n, fitting, sizeof fitting) > 1) {
+        complain("'/%.*s' could be %s", (int)n, name, fitting);
+        return EXIT_DONE;
+    }
+    complain("unknown command '/%.*s'; /help lists them, and a message that begins with a slash is "
+             "written with two",
+             (int)n, name);
+    return EXIT_DONE;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chat.h"
+
+#include "../command.h"
+#include "../terminal/output.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(chat_options, name)
+
+static const option_def chat_defs[] = {
+    {.name = "prompt",
+     .letter = 'p',
+     .kind = OPTION_TEXT,
+     .value = "TEXT",
+     .offset = FIELD(first),
+     .help = "the first message"},
+    {.name = "tools",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(tools_file),
+     .help = "a JSON array of tools that the model may call; calls are shown, and the next line is "
+             "what "
+             "they return"},
+    {.name = "resume",
+     .kind = OPTION_NAME,
+     .value = "NAME",
+     .offset = FIELD(resume),
+     .help = "go on with the conversation saved as NAME, or begin it; it is saved when you leave"},
+    {.name = "multiline",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(multiline),
+     .aliases = {"--mli", "multiline-input"},
+     .help = "a message ends with a line that holds only a dot, or with the input"},
+    {.name = "max-tokens",
+     .letter = 'n',
+     .kind = OPTION_I64,
+     .value = "N",
+     .offset = FIELD(max_tokens),
+     .low = -1,
+     .high = INT32_MAX,
+     .aliases = {"n-predict", "predict"},
+     .help = "an answer ends after N tokens; -1: when the model ends it"},
+    {.name = "thinking",
+     .kind = OPTION_WORD,
+     .value = "auto|on|off",
+     .offset = FIELD(thinking),
+     .low = CHAT_AUTO,
+     .help = "whether the model reasons before it answers, where its template lets one choose"},
+    {.name = "hide-thinking",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(hide_thinking),
+     .help = "do not show the reasoning, which a terminal shows dimmed and a pipe never gets"},
+    {.name = "no-history",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(no_history),
+     .help = "what is typed is not remembered for the next time"},
+};
+
+static const char description[] =
+    "Talks with a model, in its own template; the bundled demo model, which has none, tells fairy\n"
+    "tales that go on from what you say. /help lists the commands. Ctrl-C stops an answer, twice\n"
+    "it leaves, as does Ctrl-D. A conversation longer than the context goes on: the system prompt\n"
+    "and a short first turn stay, whole turns leave, the oldest first (--kv-policy chooses\n"
+    "otherwise). From a pipe each line is a message, and standard output gets the answers alone.\n"
+    "Sampling is as the model's generation_config.json asks where you say nothing.";
+
+static const char examples[] =
+    "  antigravity chat -m Qwen3-0.6B --system \"Answer in one sentence.\"\n"
+    "  antigravity chat -m Qwen3-0.6B --resume holidays\n"
+    "  antigravity chat \"Tell me of a fox\"\n"
+    "  echo \"What is the capital of France?\" | antigravity chat -m Qwen3-0.6B -q";
+
+static const char least_tokens[] =
+    "an answer has at least one token; -1: as many as the model likes";
+
+enum { CONTEXT = 4096, MOST_TOKENS = 2048, DEFAULT_PREFIX = 4 };
+
+static chat_options defaults(const ag_sampler_params *model) {
+    chat_options o = {
+        .model = model_options_defaults(),
+        .sampling = sampling_options_defaults(),
+        .speculation = speculation_defaults(),
+        .replay = replay_defaults(),
+        .max_tokens = MOST_TOKENS,
+    };
+    o.model.max_seq_len = CONTEXT;
+    o.model.eviction.params.policy = ag_eviction_policy_find("turns");
+    if (!model) return o;
+    sampling_options *s = &o.sampling;
+    const ag_sampler_params library = ag_sampler_defaults();
+    s->temperature = (double)model->temperature;
+    s->top_k = model->top_k;
+    s->top_p = (double)model->top_p;
+    s->min_p = (double)model->min_p;
+    s->presence_penalty = (double)model->presence_penalty;
+    s->frequency_penalty = (double)model->frequency_penalty;
+    if (model->repetition_penalty != library.repetition_penalty)
+        s->repetition_penalty = (double)model->repetition_penalty;
+    return o;
+}
+
+static option_group chat_group(chat_options *o) { return OPTION_GROUP("Chat", chat_defs, o); }
+
+/* Three quarters of the context stay where nobody says how much: so turns leave several at once. */
+static void complete_budget(ag_eviction_params *p) {
+    const bool none = !p->policy || !p->policy->select || p->policy->default_budget;
+    if (!none && !p->budget_tokens && !p->budget_bytes && p->budget_ratio == 0)
+        p->budget_ratio = 0.75f;
+}
+
+static int take_operand(const command_line *line, chat_options *o) {
+    if (!line->n_operands) return EXIT_DONE;
+    if (o->first)
+        return complain_usage("the first message comes from one place: '%s' or --prompt",
+                              line->operands[0]);
+    o->first = line->operands[0];
+    return EXIT_DONE;
+}
+
+int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *model) {
+    *o = defaults(model);
+    command_line line = {
+        .usage = "chat [-m MODEL] [TEXT] [OPTION]...",
+        .description = description,
+        .examples = examples,
+        .groups = {chat_group(o), talk_group(&o->talk), model_group(&o->model),
+                   sampling_group(&o->sampling), speculation_group(&o->speculation),
+                   constraint_group(&o->constraint)},
+        .max_operands = 1,
+        .hint = prompt_operand_hint,
+    };
+    add_cache_groups(&line, &o->model);
+    command_line_add(&line, replay_saved_group(&o->replay));
+    add_machine_groups(&line, &o->model);
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = take_operand(&line, o);
+    if (code == EXIT_DONE && !o->max_tokens) {
+        complain("--max-tokens: %s", least_tokens);
+        code = EXIT_USAGE;
+    }
+    if (code == EXIT_DONE) code = talk_options_check(&o->talk);
+    if (code == EXIT_DONE) code = constraint_check(&o->constraint);
+    if (code == EXIT_DONE) code = replay_check_keep(&o->replay);
+    if (code == EXIT_DONE) code = model_options_check(&o->model);
+    complete_budget(&o->model.eviction.params);
+    return code == EXIT_DONE ? OPTIONS_RUN : code;
+}
+
+void chat_options_free(chat_options *o) {
+    sampling_options_free(&o->sampling);
+    constraint_options_free(&o->constraint);
+}
+
+/* ---- /set ---- */
+
+/* "top_p" as "top-p". */
+static bool same_name(const char *a, const char *b) {
+    if (!a || !strncmp(a, "--", 2)) return false;
+    for (; *a && *b; a++, b++)
+        if (*a != *b && !(strchr("-_", *a) && strchr("-_", *b))) return false;
+    return *a == *b;
+}
+
+static bool is_called(const option_def *def, const char *name) {
+    if (same_name(def->name, name)) return true;
+    for (size_t a = 0; a < OPTION_ALIASES && def->aliases[a]; a++)
+        if (same_name(def->aliases[a], name)) return true;
+    return false;
+}
+
+/* Of a running conversation these can change. */
+static bool may_change(const option_def *def) {
+    static const char *const of_chat[] = {"max-tokens", "thinking"};
+    for (size_t i = 0; i < sizeof of_chat / sizeof of_chat[0]; i++)
+        if (!strcmp(def->name, of_chat[i])) return true;
+    return false;
+}
+
+static bool set_own(chat_options *o, const option_def *def, const char *value, char *why) {
+    const int64_t max_tokens = o->max_tokens;
+    if (!option_set(def, o, value, why)) return false;
+    if (o->max_tokens || !max_tokens) return true;
+    o->max_tokens = max_tokens;
+    return reject(why, "%s", least_tokens);
+}
+
+/* The row of a setting, and whether it is one of chat's own; NULL: said in why[WHY_SIZE]. */
+static const option_def *find_setting(chat_options *o, const char *name, bool *is_own, char *why) {
+    const option_group sampling = sampling_group(&o->sampling), own = chat_group(o);
+    *is_own = false;
+    for (size_t i = 0; i < sampling.n; i++)
+        if (is_called(&sampling.defs[i], name)) return &sampling.defs[i];
+    *is_own = true;
+    for (size_t i = 0; i < own.n; i++)
+        if (is_called(&own.defs[i], name) && may_change(&own.defs[i])) return &own.defs[i];
+    snprintf(why, WHY_SIZE, "there is no setting '%.60s'; /set lists them", name);
+    return NULL;
+}
+
+bool chat_set(chat_options *o, const char *name, const char *value, char *why) {
+    bool is_own;
+    const option_def *def = find_setting(o, name, &is_own, why);
+    if (!def) return false;
+    return is_own ? set_own(o, def, value, why) : option_set(def, &o->sampling, value, why);
+}
+
+bool chat_describe_setting(const chat *c, const char *name, char *out) {
+    bool is_own;
+    chat_options o = c->o;
+    const option_def *def = find_setting(&o, name, &is_own, out);
+    if (!def) return false;
+    sampling_params(&o.sampling, c->n_context);
+    option_value(def, is_own ? (void *)&o : (void *)&o.sampling, out, WHY_SIZE);
+    if (!strcmp(def->name, "seed")) snprintf(out, WHY_SIZE, "%" PRIu64, o.sampling.seed);
+    if (!strcmp(def->name, "logit-bias"))
+        snprintf(out, WHY_SIZE, "of %zu tokens", o.sampling.n_bias);
+    return true;
+}
+
+void chat_print_settings(const chat *c) {
+    sampling_options resolved = c->o.sampling;
+    sampling_params(&resolved, c->n_context);
+    const sampling_options *s = &resolved;
+    static const char *const words[] = {"auto", "on", "off"};
+    fprintf(stderr,
+            "  temperature %g, top_k %u, top_p %g, min_p %g\n"
+            "  repetition_penalty %g over %lld tokens, presence_penalty %g, frequency_penalty %g\n"
+            "  seed %llu, max_tokens %lld, thinking %s\n",
+            s->temperature, s->top_k, s->top_p, s->min_p, s->repetition_penalty,
+            (long long)s->repetition_window, s->presence_penalty, s->frequency_penalty,
+            (unsigned long long)s->seed, (long long)c->o.max_tokens, words[c->o.thinking]);
+    if (c->model_sampling.len)
+        fprintf(stderr, "  of these the model asked for %s\n", c->model_sampling.data);
+}

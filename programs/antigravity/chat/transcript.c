@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transcript.h"
+
+#include "../command.h"
+#include "../model/prompt.h"
+#include "../support/json_out.h"
+#include "../terminal/output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a model without a template: a text that goes on. What the user says begins a line. */
+static const char plain_template[] =
+    "{{- bos_token -}}{%- for message in messages -%}"
+    "{%- if not loop.first and message['role'] == 'user' -%}{{- '\\n' -}}{%- endif -%}"
+    "{{- message['content'] -}}{%- endfor -%}";
+
+const char *talk_plain_template(void) { return plain_template; }
+
+/* Where the template refuses a conversation that has only begun, or is of the assistant alone. */
+#define SOME_USER "1"
+#define SOME_ANSWER "2"
+
+/* What the tokenizer begins a text with, if that is one token. */
+static ag_status open_plainly(talk *t, ag_error *err) {
+    char bos[64];
+    size_t len = 0;
+    ag_ids ids = {0};
+    ag_status st = ag_tokenizer_encode(t->tokenizer, "", 0, AG_ENCODE_BOS, &ids, err);
+    const char *spelling = ids.n ? ag_tokenizer_token(t->tokenizer, ids.data[0], &len) : NULL;
+    const bool known = spelling && len < sizeof bos;
+    if (known) memcpy(bos, spelling, len);
+    bos[known ? len : 0] = '\0';
+    ag_ids_free(&ids);
+    if (st != AG_OK) return st;
+    return ag_chat_format_create(plain_template, sizeof plain_template - 1, known ? bos : NULL,
+                                 NULL, t->tokenizer, &t->format, err);
+}
+
+int talk_open(talk *t, const char *dir, const ag_tokenizer *tokenizer, const char *jinja) {
+    ag_error err;
+    *t = (talk){.tokenizer = tokenizer, .has_template = true};
+    ag_status st = ag_chat_format_load(dir, tokenizer, jinja, &t->format, &err);
+    if (st == AG_NOT_FOUND && !jinja) {
+        t->has_template = false;
+        st = open_plainly(t, &err);
+    }
+    if (st == AG_OK) st = ag_chat_create(t->format, &t->chat, &err);
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
+static void release_message(talk_message *m) {
+    json_decref(m->json);
+    free(m->ids.data);
+}
+
+void talk_close(talk *t) {
+    if (t->chat) talk_truncate(t, 0); /* which a failed talk_open() left NULL */
+    free(t->messages);
+    free(t->system);
+    ag_chat_destroy(t->chat);
+    ag_chat_format_destroy(t->format);
+}
+
+/* ---- messages ---- */
+
+/* Messages of t->chat before the first of ours. */
+static size_t n_before(const talk *t) { return t->system != NULL; }
+
+static int add_to_chat(talk *t, const json_t *message) {
+    ag_error err;
+    char *text = json_dumps(message, JSON_COMPACT);
+    if (!text) return complain_no_memory();
+    ag_status st = ag_chat_add_json(t->chat, text, strlen(text), &err);
+    free(text);
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
+static json_t *text_message(const char *role, const char *text) {
+    const json_field fields[] = {
+        {"role", json_string(role)},
+        {"content", json_text(text, strlen(text))},
+    };
+    return JSON_OBJECT(fields);
+}
+
+static int add_text_to_chat(talk *t, const char *role, const char *text) {
+    json_t *message = text_message(role, text);
+    int code = message ? add_to_chat(t, message) : complain_no_memory();
+    json_decref(message);
+    return code;
+}
+
+/* Messages [first, t->n) once more into t->chat, which holds those before. */
+static int add_again(talk *t, size_t first) {
+    int code = EXIT_DONE;
+    for (size_t i = first; i < t->n && code == EXIT_DONE; i++)
+        code = add_to_chat(t, t->messages[i].json);
+    return code;
+}
+
+int talk_set_system(talk *t, const char *text) {
+    char *copy = text ? strdup(text) : NULL;
+    if (text && !copy) return complain_no_memory();
+    free(t->system);
+    t->system = copy;
+    ag_chat_truncate(t->chat, 0);
+    int code = copy ? add_text_to_chat(t, "system", copy) : EXIT_DONE;
+    return code == EXIT_DONE ? add_again(t, 0) : code;
+}
+
+/* NULL without memory, which is said. */
+static talk_message *new_message(talk *t) {
+    if (t->n == t->cap) {
+        const size_t cap = t->cap ? 2 * t->cap : 16;
+        talk_message *grown = realloc(t->messages, cap * sizeof *grown);
+        if (!grown) complain_no_memory();
+        if (!grown) return NULL;
+        t->messages = grown;
+        t->cap = cap;
+    }
+    t->messages[t->n] = (talk_message){.first = TALK_UNREAD};
+    return &t->messages[t->n];
+}
+
+int talk_add_json(talk *t, json_t *message) {
+    talk_message *m = message ? new_message(t) : NULL;
+    int code = m ? add_to_chat(t, message) : EXIT_FAILED;
+    if (code != EXIT_DONE) {
+        json_decref(message);
+        return code;
+    }
+    m->json = message;
+    t->n++;
+    return EXIT_DONE;
+}
+
+int talk_add(talk *t, const char *role, const char *text) {
+    json_t *message = text_message(role, text);
+    return message ? talk_add_json(t, message) : complain_no_memory();
+}
+
+static bool copy_ids(ag_ids *to, const int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!ids_add(to, ids[i])) return false;
+    return true;
+}
+
+/* The parser's answer, which t->chat has already. */
+static int keep_answer(talk *t, const ag_chat_parser *p, const int32_t *ids, size_t n) {
+    ag_error err;
+    ag_text json = {0};
+    talk_message *m = new_message(t);
+    if (!m) return EXIT_FAILED;
+    if (ag_chat_parser_message(p, &json, &err) != AG_OK) {
+        ag_text_free(&json);
+        return complain_error(&err);
+    }
+    m->json = json_loadb(json.data, json.len, 0, NULL);
+    ag_text_free(&json);
+    m->is_sampled = true;
+    if (m->json && copy_ids(&m->ids, ids, n)) {
+        t->n++;
+        return EXIT_DONE;
+    }
+    release_message(m);
+    return complain_no_memory();
+}
+
+int talk_add_answer(talk *t, const ag_chat_parser *p, const int32_t *ids, size_t n) {
+    ag_error err;
+    if (ag_chat_add_answer(t->chat, p, ids, n, &err) != AG_OK) return complain_error(&err);
+    int code = keep_answer(t, p, ids, n);
+    if (code != EXIT_DONE) ag_chat_truncate(t->chat, n_before(t) + t->n);
+    return code;
+}
+
+/* The parser reads what the ids say: then the chat knows which ids the message stands for. */
+static ag_status read_again(talk *t, const int32_t *ids, size_t n, ag_error *err) {
+    ag_chat_parser *p = NULL;
+    ag_text text = {0};
+    ag_status st = ag_chat_parser_create(t->chat, &p, err);
+    if (st == AG_OK) st = ag_tokenizer_decode(t->tokenizer, ids, n, true, &text, err);
+    if (st == AG_OK && text.len) st = ag_chat_parser_push(p, text.data, text.len, err);
+    if (st == AG_OK) st = ag_chat_parser_finish(p, err);
+    if (st == AG_OK) st = ag_chat_add_answer(t->chat, p, ids, n, err);
+    ag_text_free(&text);
+    ag_chat_parser_destroy(p);
+    return st;
+}
+
+int talk_add_saved(talk *t, json_t *message, const int32_t *ids, size_t n) {
+    ag_error err;
+    ag_ids unused = {0};
+    talk_message *m = new_message(t);
+    /* How the answer begins is known from what it answers. */
+    ag_status st = m ? ag_chat_render(t->chat, 0, &unused, NULL, &err) : AG_OK;
+    ag_ids_free(&unused);
+    if (m && st == AG_OK) st = read_again(t, ids, n, &err);
+    if (m && st != AG_OK) complain_error(&err);
+    if (m && st == AG_OK && !copy_ids(&m->ids, ids, n)) {
+        complain_no_memory();
+        free(m->ids.data);
+        st = AG_NOMEM;
+    }
+    if (!m || st != AG_OK) {
+        json_decref(message);
+        return EXIT_FAILED;
+    }
+    m->json = message;
+    m->is_sampled = true;
+    t->n++;
+    return EXIT_DONE;
+}
+
+void talk_truncate(talk *t, size_t n) {
+    while (t->n > n) release_message(&t->messages[--t->n]);
+    ag_chat_truncate(t->chat, n_before(t) + n);
+}
+
+const char *talk_role(const talk *t, size_t i) {
+    const char *role =
+        i < t->n ? json_string_value(json_object_get(t->messages[i].json, "role")) : NULL;
+    return role;
+}
+
+const char *talk_content(const talk *t, size_t i) {
+    const char *text =
+        i < t->n ? json_string_value(json_object_get(t->messages[i].json, "content")) : NULL;
+    return text ? text : "";
+}
+
+static bool is_user(const talk *t, size_t i) {
+    const char *role = talk_role(t, i);
+    return role && !strcmp(role, "user");
+}
+
+size_t talk_turn(const talk *t, size_t i) {
+    size_t at = 0;
+    for (; at < t->n; at++)
+        if (is_user(t, at) && !i--) break;
+    return at;
+}
+
+size_t talk_n_turns(const talk *t) {
+    size_t n = 0;
+    for (size_t i = 0; i < t->n; i++) n += is_user(t, i);
+    return n;
+}
+
+/* ---- tokens ---- */
+
+int talk_render(talk *t, ag_ids *ids) {
+    ag_error err;
+    ids->n = 0;
+    ag_status st = ag_chat_render(t->chat, 0, ids, NULL, &err);
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
+/* The tokens that `part`'s end has more than `whole`'s beginning, as they first stand in `in`:
+ * where. SIZE_MAX: nowhere. */
+static size_t find_tail(const ag_ids *in, const ag_ids *part, size_t tail) {
+    const size_t n = part->n - tail;
+    for (size_t i = 0; n && i + n <= in->n; i++)
+        if (!memcmp(in->data + i, part->data + tail, n * sizeof *in->data)) return i;
+    return SIZE_MAX;
+}
+
+/* A user's turn as it stands behind an answer is looked for where it stands first. The chat holds
+ * the system prompt alone, and does so again. */
+static size_t prefix_by_comparison(talk *t, const ag_ids *first) {
+    ag_ids closed = {0}, more = {0};
+    size_t at = SIZE_MAX;
+    ag_chat *c = t->chat;
+    const unsigned flags = AG_CHAT_NO_PROMPT;
+    if (ag_chat_add(c, "user", SOME_USER, NULL) == AG_OK &&
+        ag_chat_add(c, "assistant", SOME_ANSWER, NULL) == AG_OK &&
+        ag_chat_render(c, flags, &closed, NULL, NULL) == AG_OK &&
+        ag_chat_add(c, "user", SOME_USER, NULL) == AG_OK &&
+        ag_chat_render(c, flags, &more, NULL, NULL) == AG_OK)
+        at = find_tail(first, &more, ag_chat_common_prefix(&closed, &more));
+    ag_ids_free(&closed);
+    ag_ids_free(&more);
+    ag_chat_truncate(c, n_before(t));
+    return at;
+}
+
+static size_t prefix_of_nothing(talk *t) {
+    ag_ids alone = {0}, first = {0};
+    size_t n = 0;
+    ag_chat_truncate(t->chat, n_before(t));
+    const bool empty = ag_chat_render(t->chat, AG_CHAT_NO_PROMPT, &alone, NULL, NULL) == AG_OK;
+    const bool one = ag_chat_add(t->chat, "user", SOME_USER, NULL) == AG_OK &&
+                     ag_chat_render(t->chat, AG_CHAT_NO_PROMPT, &first, NULL, NULL) == AG_OK;
+    if (empty && one) n = ag_chat_common_prefix(&alone, &first);
+    ag_chat_truncate(t->chat, n_before(t));
+    if (one && (!empty || n < alone.n || !n)) {
+        const size_t at = prefix_by_comparison(t, &first);
+        if (at != SIZE_MAX && at > n) n = at;
+    }
+    ag_ids_free(&alone);
+    ag_ids_free(&first);
+    return n;
+}
+
+int talk_prefix(talk *t, uint32_t *n) {
+    *n = (uint32_t)prefix_of_nothing(t);
+    return add_again(t, 0);
+}
+
+int talk_find_turn(talk *t, size_t at, const ag_ids *whole, uint32_t *position) {
+    ag_ids before = {0};
+    if (!at) {
+        int code = talk_prefix(t, position);
+        if (*position > whole->n) *position = (uint32_t)whole->n;
+        return code;
+    }
+    ag_chat_truncate(t->chat, n_before(t) + at);
+    ag_error err;
+    ag_status st = ag_chat_render(t->chat, AG_CHAT_NO_PROMPT, &before, NULL, &err);
+    *position = st == AG_OK ? (uint32_t)ag_chat_common_prefix(&before, whole) : 0;
+    ag_ids_free(&before);
+    int code = add_again(t, at);
+    return st == AG_OK ? code : complain_error(&err);
+}

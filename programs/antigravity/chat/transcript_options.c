@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transcript_options.h"
+
+#include "../command.h"
+#include "../support/input.h"
+#include "../terminal/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FIELD(name) offsetof(talk_options, name)
+
+static const option_def defs[] = {
+    {.name = "system",
+     .kind = OPTION_TEXT,
+     .value = "TEXT",
+     .offset = FIELD(system),
+     .aliases = {"--sys", "system-prompt"},
+     .help = "the system prompt: what the model is told before the conversation"},
+    {.name = "system-file",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(system_file),
+     .aliases = {"--sysf", "system-prompt-file"},
+     .help = "the same from a file"},
+    {.name = "chat-template",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(template_file),
+     .aliases = {"chat-template-file"},
+     .help = "a template, in Jinja, in the place of the model's own"},
+};
+
+option_group talk_group(talk_options *o) { return OPTION_GROUP("Chat", defs, o); }
+
+int talk_options_check(const talk_options *o) {
+    if (!o->system || !o->system_file) return EXIT_DONE;
+    return complain_usage("the system prompt comes from one place: --system or --system-file");
+}
+
+const char *talk_options_given(const talk_options *o) {
+    return o->system          ? "system"
+           : o->system_file   ? "system-file"
+           : o->template_file ? "chat-template"
+                              : NULL;
+}
+
+int talk_template_read(const char *path, char **text) {
+    size_t len;
+    struct stat s;
+    *text = NULL;
+    const bool is_stdin = !strcmp(path, "-");
+    const int missing = is_stdin || stat(path, &s) == 0 ? 0 : errno;
+    const bool is_directory = !is_stdin && !missing && S_ISDIR(s.st_mode);
+    if (missing != ENOENT && !is_directory) return input_read_text(path, text, &len);
+    return complain_failure(
+        missing ? "--chat-template: there is no file '%s'; a file that holds a template in "
+                  "Jinja is wanted"
+                : "--chat-template: '%s' is a directory; a file that holds a template in "
+                  "Jinja is wanted",
+        path);
+}
+
+static int read_system(const char *path, char **text) {
+    size_t len;
+    int code = input_read_text(path, text, &len);
+    while (code == EXIT_DONE && len && (*text)[len - 1] == '\n') (*text)[--len] = '\0';
+    return code;
+}
+
+int talk_texts_read(talk_texts *t, const talk_options *o) {
+    int code = EXIT_DONE;
+    if (o->template_file) code = talk_template_read(o->template_file, &t->jinja);
+    if (code == EXIT_DONE && o->system_file) return read_system(o->system_file, &t->system);
+    if (code == EXIT_DONE && o->system) {
+        t->system = strdup(o->system);
+        if (!t->system) return complain_no_memory();
+    }
+    return code;
+}
+
+void talk_texts_free(talk_texts *t) {
+    free(t->system);
+    free(t->jinja);
+    *t = (talk_texts){0};
+}

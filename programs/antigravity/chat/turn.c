@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One answer: what is new of the conversation is read, and what the model says is shown as it
+ * comes.
+ */
+#include "chat.h"
+
+#include "../command.h"
+#include "../terminal/interrupt.h"
+#include "../terminal/output.h"
+#include "../terminal/progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What stands on standard output. */
+typedef struct answer {
+    chat *c;
+    ag_chat_parser *parser; /* owned */
+    ag_ids prompt, ids;     /* owned; the conversation, and the answer's tokens */
+    bool wrote, ends_in_newline, is_dim;
+    bool has_content, has_reasoning;
+    ag_error err; /* of the parser */
+} answer;
+
+static void put(answer *a, const char *text, size_t len) {
+    if (!len) return;
+    progress_end();
+    output_show(text, len);
+    a->wrote = true;
+    a->ends_in_newline = text[len - 1] == '\n';
+}
+
+static void set_dim(answer *a, bool dim) {
+    static const char on[] = "\x1b[2m", off[] = "\x1b[0m\n";
+    if (a->is_dim == dim) return;
+    a->is_dim = dim;
+    const bool visible = a->c->is_dimmed;
+    if (dim && visible) output_write(on, sizeof on - 1);
+    if (dim) return;
+    if (visible) output_write(off, a->ends_in_newline ? sizeof off - 2 : sizeof off - 1);
+    else if (!a->ends_in_newline) output_write("\n", 1);
+    a->ends_in_newline = true;
+}
+
+/* A template leaves blank lines between reasoning and answer. */
+static void put_content(answer *a, const char *text, size_t len) {
+    while (!a->has_content && len && strchr("\n\r", *text)) text++, len--;
+    if (!len) return;
+    set_dim(a, false);
+    a->has_content = true;
+    put(a, text, len);
+}
+
+static void put_reasoning(answer *a, const char *text, size_t len) {
+    a->has_reasoning = a->has_reasoning || len;
+    if (a->c->o.hide_thinking || !a->c->is_terminal || !len) return;
+    set_dim(a, true);
+    put(a, text, len);
+}
+
+static void put_deltas(answer *a) {
+    ag_chat_delta d;
+    while (ag_chat_parser_next(a->parser, &d)) {
+        if (d.kind == AG_CHAT_DELTA_REASONING) put_reasoning(a, d.text, d.len);
+        else if (d.kind == AG_CHAT_DELTA_CONTENT) put_content(a, d.text, d.len);
+    }
+}
+
+static bool on_token(void *user, int32_t id, const char *text, size_t len) {
+    answer *a = user;
+    line_reader_collect(a->c->lines);
+    if (!a->ids.n) chat_check_loss(a->c);
+    if (id >= 0 && !ids_add(&a->ids, id)) {
+        a->err = (ag_error){.status = AG_NOMEM, .msg = "out of memory: tokens of the answer"};
+        return false;
+    }
+    if (len && ag_chat_parser_push(a->parser, text, len, &a->err) != AG_OK) return false;
+    put_deltas(a);
+    return !output_failed();
+}
+
+/* Every answer draws from numbers of its own, so that a conversation that was saved goes on as it
+ * would have. Source of the mixing: SplitMix64. */
+static uint64_t seed_of_answer(const chat *c) {
+    uint64_t x = c->o.sampling.seed + 0x9e3779b97f4a7c15u * (c->talk.n + (c->attempt << 32));
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* It knows what the session has read. */
+static int make_sampler(chat *c, size_t n_read, ag_sampler **out) {
+    ag_error err;
+    sampling_options as_set = c->o.sampling;
+    ag_sampler_params params = sampling_params(&as_set, c->n_context);
+    params.seed = seed_of_answer(c);
+    if (ag_sampler_create(&params, (int32_t)c->engine.info.n_vocab, out, &err) != AG_OK)
+        return complain_settings(&err);
+    const size_t window = params.repetition_window;
+    for (size_t i = n_read > window ? n_read - window : 0; i < n_read; i++)
+        ag_sampler_accept(*out, c->consumed.data[i]);
+    return EXIT_DONE;
+}
+
+/* Every answer begins anew to be what --json-schema or its kin ask for. */
+static int constrain(chat *c, ag_sampler *sampler) {
+    ag_error err;
+    ag_constraint *text = c->constraint.text;
+    if (!text) return constraint_open(&c->constraint, &c->o.constraint, &c->engine, sampler);
+    ag_status st = ag_constraint_reset(text, &err);
+    if (st == AG_OK) st = ag_sampler_constrain(sampler, text, &err);
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
+/* One of the tokens that end an answer may stand at its end. */
+static void drop_stop_id(answer *a) {
+    size_t n;
+    const int32_t *stops = ag_chat_format_stop_ids(a->c->talk.format, &n);
+    for (size_t i = 0; a->ids.n && i < n; i++)
+        if (a->ids.data[a->ids.n - 1] == stops[i]) {
+            a->ids.n--;
+            return;
+        }
+}
+
+static bool on_progress(void *user, uint64_t done, uint64_t total) {
+    const answer *a = user;
+    line_reader_collect(a->c->lines);
+    return progress_update(NULL, done, total);
+}
+
+static ag_generate_params generation(answer *a, ag_sampler *sampler) {
+    ag_generate_params p = ag_generate_defaults();
+    p.max_tokens = a->c->o.max_tokens;
+    p.stop = ag_chat_format_stops(a->c->talk.format, &p.n_stop);
+    p.sampler = sampler;
+    p.tokenizer = a->c->engine.tokenizer;
+    p.keep_special = true;
+    p.on_token = on_token;
+    p.on_token_user = a;
+    p.progress = on_progress;
+    p.progress_user = a;
+    speculation_apply(&a->c->o.speculation, &p);
+    p.draft = a->c->draft.session;
+    return p;
+}
+
+/* The call, from where the session stands. */
+static int generate(answer *a, size_t n_read, ag_sampler *sampler) {
+    chat *c = a->c;
+    ag_error err;
+    const ag_generate_params params = generation(a, sampler);
+    progress_begin("reading");
+    interrupt_cancels(c->engine.session);
+    ag_status st = ag_session_generate(c->engine.session, a->prompt.data + n_read,
+                                       a->prompt.n - n_read, &params, &c->last.stats, &err);
+    interrupt_spares(c->engine.session);
+    progress_end();
+    if (st == AG_OK && a->err.status != AG_OK) err = a->err, st = a->err.status;
+    int code = chat_note_consumed(c, a->prompt.data, a->prompt.n);
+    const size_t n = a->prompt.n;
+    for (size_t i = 0; i < a->ids.n && code == EXIT_DONE; i++)
+        if (c->consumed.n == n + i && n + i < ag_session_position(c->engine.session) &&
+            !ids_add(&c->consumed, a->ids.data[i]))
+            code = complain_no_memory();
+    return st == AG_OK ? code : complain_error(&err);
+}
+
+/* A cancellation that came too late for the answer before ends this one: it is asked for again. */
+static int generate_once_more(answer *a, ag_sampler *sampler) {
+    chat *c = a->c;
+    for (int i = 0;; i++) {
+        size_t n;
+        int code = chat_match(c, &a->prompt, &n);
+        c->last.n_reused = n;
+        if (code == EXIT_DONE) code = chat_check_space(c, &a->prompt);
+        if (code == EXIT_DONE) code = generate(a, n, sampler);
+        const bool cancelled = c->last.stats.finish == AG_FINISH_CANCELLED;
+        if (code != EXIT_DONE || i || a->ids.n || !cancelled || interrupted()) return code;
+    }
+}
+
+static void count_tokens(chat *c) {
+    c->n_read += c->last.stats.n_prompt;
+    c->n_reused += c->last.n_reused;
+    c->n_made += c->last.stats.n_generated;
+}
+
+static void say_stopped(const answer *a) {
+    if (!a->c->is_terminal) return;
+    chat_note(a->c, "%s",
+              a->ids.n ? "stopped; the conversation goes on from here"
+                       : "stopped before the answer; the message is taken back");
+}
+
+/* Nothing that ends an answer is silent, -q or not, if there is no answer. */
+static void say_how_it_ended(const answer *a) {
+    const chat *c = a->c;
+    const ag_generate_stats *s = &c->last.stats;
+    const bool nothing = !a->has_content && !ag_chat_parser_n_calls(a->parser);
+    const char *thought = a->has_reasoning ? "thought and " : "";
+    if (s->finish == AG_FINISH_CANCELLED) say_stopped(a);
+    else if (s->finish == AG_FINISH_CONTEXT)
+        complain("the context of %u tokens is full: a larger -c, /clear or a --kv-policy that lets "
+                 "turns leave",
+                 c->n_context);
+    else if (s->finish == AG_FINISH_MAX_TOKENS && nothing)
+        complain("the model %ssaid nothing within %zu tokens (-n)", thought, s->n_generated);
+    else if (s->finish == AG_FINISH_MAX_TOKENS && constraint_is_unmet(&c->constraint, s->finish))
+        complain("the answer is cut off after %zu tokens (-n), before it was what the constraint "
+                 "asks for",
+                 s->n_generated);
+    else if (s->finish == AG_FINISH_MAX_TOKENS)
+        chat_note(c, "the answer is cut off after %zu tokens: -n", s->n_generated);
+    else if (nothing) complain("the model %sended its answer without a word", thought);
+}
+
+static int finish_answer(answer *a) {
+    ag_error err;
+    chat *c = a->c;
+    ag_status st = ag_chat_parser_finish(a->parser, &err);
+    if (st != AG_OK) return complain_error(&err);
+    put_deltas(a);
+    set_dim(a, false);
+    if (a->wrote && !a->ends_in_newline) output_write("\n", 1);
+    drop_stop_id(a);
+    count_tokens(c);
+    say_how_it_ended(a);
+    if (c->last.stats.finish == AG_FINISH_CANCELLED && !a->ids.n) return EXIT_INTERRUPTED;
+    return talk_add_answer(&c->talk, a->parser, a->ids.data, a->ids.n);
+}
+
+int chat_answer(chat *c) {
+    ag_error err;
+    answer a = {.c = c};
+    ag_sampler *sampler = NULL;
+    c->last = (chat_figures){.seed = seed_of_answer(c)};
+    int code = talk_render(&c->talk, &a.prompt);
+    if (code == EXIT_DONE && !a.prompt.n) {
+        complain("the prompt is empty: there is no token to start from");
+        code = EXIT_USAGE;
+    }
+    if (code == EXIT_DONE && ag_chat_parser_create(c->talk.chat, &a.parser, &err) != AG_OK)
+        code = complain_error(&err);
+    size_t n_known = ag_chat_common_prefix(&c->consumed, &a.prompt);
+    if (n_known && n_known == a.prompt.n) n_known--;
+    if (code == EXIT_DONE) code = make_sampler(c, n_known, &sampler);
+    if (code == EXIT_DONE) code = constrain(c, sampler);
+    if (code == EXIT_DONE) code = generate_once_more(&a, sampler);
+    if (code == EXIT_DONE) code = finish_answer(&a);
+    else set_dim(&a, false);
+    ag_sampler_destroy(sampler);
+    ag_chat_parser_destroy(a.parser);
+    ag_ids_free(&a.prompt);
+    free(a.ids.data);
+    return output_failed() ? EXIT_FAILED : code;
+}
+
+int chat_say(chat *c, const char *text) {
+    const size_t n = c->talk.n;
+    int code = talk_add(&c->talk, "user", text);
+    c->attempt = 0;
+    if (code == EXIT_DONE) code = chat_answer(c);
+    if (code != EXIT_DONE && c->talk.n == n + 1) talk_truncate(&c->talk, n);
+    chat_show_call(c);
+    return code;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity eval MEASURE ...: the choice of the measure. */
+#include "eval.h"
+
+#include "../command.h"
+#include "../options/options.h"
+#include "../terminal/interrupt.h"
+#include "../terminal/output.h"
+
+#include <antigravity/kv_cache.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} measures[] = {{"ppl", eval_ppl}, {"needle", eval_needle}, {"kl", eval_kl}, {"ruler", eval_ruler}};
+
+static const char description[] =
+    "Measures the quality of a model, and what a managed or quantised KV cache costs of it:\n"
+    "  ppl     how well it predicts a text, in windows or in one stream\n"
+    "  needle  whether it finds facts again in documents that do not fit the cache\n"
+    "  kl      how far its predictions lie from those under another setting\n"
+    "  ruler   what policies leave of its answers about long prompts: needles, chains, words\n"
+    "'antigravity eval MEASURE --help' tells of each.";
+
+static const char examples[] =
+    "  antigravity eval ppl novel.txt --windows 8\n"
+    "  antigravity eval needle --eviction-policy none,snapkv,keydiff --kv-budget 25%\n"
+    "  antigravity eval kl novel.txt --kv-type q8_0 --kv-type q8_0,q4_0 --windows 4";
+
+int eval_result(ag_status status, ag_error *err) {
+    if (status == AG_OK && interrupted()) err->status = status = AG_CANCELLED;
+    return status == AG_OK ? EXIT_DONE : complain_error(err);
+}
+
+void cache_track(ag_session *s, size_t *most) {
+    size_t bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
+    if (bytes > *most) *most = bytes;
+}
+
+int command_eval(int argc, char **argv) {
+    for (size_t i = 0; argc > 1 && i < sizeof measures / sizeof measures[0]; i++)
+        if (!strcmp(argv[1], measures[i].name)) return measures[i].run(argc - 1, argv + 1);
+    if (argc > 1 && argv[1][0] != '-')
+        return complain_usage("'%s' is no measure; this version has ppl, needle, kl and ruler",
+                              argv[1]);
+    command_line line = {
+        .usage = "eval MEASURE [OPTION]...",
+        .description = description,
+        .examples = examples,
+    };
+    /* Only --help and --version can stand before the measure. */
+    int code = options_parse(&line, argc < 2 ? argc : 2, argv);
+    if (code != OPTIONS_RUN) return code;
+    return complain_usage("say what to measure: antigravity eval ppl FILE");
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity eval needle: are facts found again in documents that do not fit the cache? */
+#include "../command.h"
+#include "../support/input.h"
+#include "../support/statistics.h"
+#include "../support/table.h"
+#include "../terminal/interrupt.h"
+#include "../terminal/output.h"
+#include "../terminal/progress.h"
+#include "clock.h"
+#include "eval.h"
+#include "haystack.h"
+#include "sentences.h"
+#include "settings.h"
+#include "template_options.h"
+
+#include <antigravity/kv_cache.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ANSWER_TOKENS = 10, CHAT_ANSWER_TOKENS = 40, MAX_COLUMNS = MAX_NUMBERS + 10 };
+
+typedef enum question_place { INSIDE, AFTER } question_place;
+
+typedef struct needle_options {
+    model_options model;
+    eval_settings settings;
+    const char *text; /* a file; NULL: made-up tales */
+    uint32_t documents, context;
+    int64_t seed;
+    number_list depths;      /* percent */
+    question_place question; /* AFTER: it comes after the eviction */
+    template_options chat;
+    table_format format;
+} needle_options;
+
+typedef struct needles {
+    const needle_options *o;
+    engine engine;
+    prompt_writer writer;
+    char *filler;
+    needle *documents; /* [o->documents] */
+    size_t longest;    /* tokens */
+    result_table table;
+    table_column columns[MAX_COLUMNS];
+    uint64_t done, total; /* documents read */
+} needles;
+
+/* What one setting gave. */
+typedef struct outcome {
+    uint32_t right, asked;
+    uint32_t right_at[MAX_NUMBERS], asked_at[MAX_NUMBERS];
+    double prefill_s, decode_s;
+    size_t n_prefilled, n_decoded, kv_bytes;
+    uint32_t budget;
+} outcome;
+
+/* ---- options ---- */
+
+#define FIELD(name) offsetof(needle_options, name)
+
+static const option_def defs[] = {
+    {.name = "documents",
+     .letter = 'n',
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(documents),
+     .low = 1,
+     .high = 100000,
+     .help = "documents for each setting, the same for all"},
+    {.name = "context",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(context),
+     .low = NEEDLE_SHORTEST,
+     .high = INT32_MAX,
+     .help = "tokens of a document with its question"},
+    {.name = "depth",
+     .kind = OPTION_LIST,
+     .value = "N[,N...]",
+     .offset = FIELD(depths),
+     .high = 100,
+     .help = "where in the document the fact stands, in percent; the documents take turns"},
+    {.name = "question",
+     .kind = OPTION_WORD,
+     .value = "inside|after",
+     .offset = FIELD(question),
+     .low = INSIDE,
+     .help = "whether the question is read with the document or when the cache has been cut"},
+    {.name = "seed",
+     .letter = 's',
+     .kind = OPTION_I64,
+     .value = "N",
+     .offset = FIELD(seed),
+     .high = 9.2e18,
+     .help = "of the documents"},
+    {.name = "text",
+     .letter = 'f',
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(text),
+     .help = "what the facts are scattered over (default: sentences of tales, made up)"},
+};
+
+static const char description[] =
+    "Hides a fact and two others in a document (\"The secret of Mia's red box is 123 blue\"), asks "
+    "for\n"
+    "it at the end and counts the answers that are right, for every policy and budget. The "
+    "bundled\n"
+    "model was trained on such documents; of other models the figures say little. A budget of N % "
+    "is\n"
+    "that share of --context. Cut after each chunk of the prompt or at its end, as --kv-prefill "
+    "says.\n"
+    "A model with a chat template is asked in it, and right if the fact stands in its answer.";
+
+static const char examples[] =
+    "  antigravity eval needle\n"
+    "  antigravity eval needle --eviction-policy none,keydiff --kv-budget 25% --question after\n"
+    "  antigravity eval needle --eviction-policy snapkv --kv-budget 12.5% --snapkv-window 12 \\\n"
+    "    --snapkv-kernel 15 --snapkv-pool max --documents 40 -o json";
+
+/* ---- documents ---- */
+
+/* Tokens that an answer may have: a chat model speaks in sentences. */
+static uint32_t answer_tokens(const needles *n) {
+    return n->writer.chat ? CHAT_ANSWER_TOKENS : ANSWER_TOKENS;
+}
+
+/* What the template adds to a document and its question. */
+static ag_status template_tokens(needles *n, uint32_t *out, ag_error *err) {
+    written_prompt p = {.n_context = 0};
+    *out = 0;
+    if (!n->writer.chat) return AG_OK;
+    ag_status st = prompt_write(&n->writer, "A", "B", "", &p, err);
+    *out = (uint32_t)p.ids.n;
+    written_prompt_free(&p);
+    return st;
+}
+
+/* The same document as a message of the user's. */
+static ag_status put_in_template(needles *n, needle *d, ag_error *err) {
+    written_prompt p = {.n_context = 0};
+    if (!n->writer.chat) return AG_OK;
+    ag_status st = prompt_write(&n->writer, d->document.data, d->question, "", &p, err);
+    if (st != AG_OK) {
+        written_prompt_free(&p);
+        return st;
+    }
+    ag_ids_free(&d->ids);
+    d->ids = p.ids;
+    d->n_document = p.n_context;
+    return AG_OK;
+}
+
+static int read_filler(needles *n, haystack *h) {
+    if (!n->o->text) return EXIT_DONE;
+    int code = input_read(n->o->text, &n->filler, &h->n_filler);
+    if (code != EXIT_DONE) return code;
+    h->filler = n->filler;
+    if (sentences_in(h->filler, h->n_filler)) return EXIT_DONE;
+    return complain_failure("%s holds no text", n->o->text);
+}
+
+static int make_documents(needles *n) {
+    const needle_options *o = n->o;
+    ag_error err;
+    haystack h = {
+        .tokenizer = n->engine.tokenizer, .seed = (uint64_t)o->seed, .n_tokens = o->context};
+    int code = engine_need_tokenizer(&n->engine, "the documents cannot be encoded");
+    if (code != EXIT_DONE) return code;
+    if (code == EXIT_DONE)
+        code = prompt_writer_open(&n->writer, n->engine.dir, n->engine.tokenizer, &o->chat);
+    if (code != EXIT_DONE) return code;
+    if (o->context + answer_tokens(n) > n->engine.info.max_positions)
+        return complain_usage("--context: %" PRIu32 " tokens and an answer pass the %" PRIu32
+                              " that the model was trained for",
+                              o->context, n->engine.info.max_positions);
+    code = read_filler(n, &h);
+    if (code != EXIT_DONE) return code;
+    uint32_t added;
+    if (template_tokens(n, &added, &err) != AG_OK) return complain_error(&err);
+    if (o->context < NEEDLE_SHORTEST + added)
+        return complain_usage("--context: %" PRIu32
+                              " tokens, of which the chat template takes %" PRIu32
+                              ", leave less than the %d of the shortest document",
+                              o->context, added, NEEDLE_SHORTEST);
+    h.n_tokens -= added;
+    n->documents = calloc(o->documents, sizeof *n->documents);
+    if (!n->documents) return complain_no_memory();
+    for (uint32_t i = 0; i < o->documents; i++) {
+        double depth = (double)o->depths.v[i % o->depths.n] / 100;
+        ag_status st = needle_make(&h, i, depth, &n->documents[i], &err);
+        if (st == AG_OK) st = put_in_template(n, &n->documents[i], &err);
+        if (st != AG_OK) return complain_error(&err);
+        if (n->documents[i].ids.n > n->longest) n->longest = n->documents[i].ids.n;
+        n->total += n->documents[i].ids.n;
+    }
+    n->total *= settings_count(&o->settings);
+    return EXIT_DONE;
+}
+
+/* ---- asking ---- */
+
+static bool go_on(void *user, uint64_t done, uint64_t total) {
+    const needles *n = user;
+    (void)total;
+    return progress_update(NULL, n->done + done, n->total);
+}
+
+static ag_status read_document(needles *n, ag_session *s, const needle *d, outcome *out,
+                               ag_error *err) {
+    size_t first = n->o->question == AFTER ? d->n_document : d->ids.n, rest = d->ids.n - first;
+    double begin = clock_s();
+    ag_session_reset(s);
+    ag_status st = ag_session_prefill(s, d->ids.data, first, go_on, n, err);
+    out->prefill_s += clock_s() - begin;
+    out->n_prefilled += first;
+    if (st == AG_OK && rest) st = ag_session_prefill(s, d->ids.data + first, rest, NULL, NULL, err);
+    return st;
+}
+
+static bool is_right(const needles *n, const needle *d, const char *said) {
+    if (n->writer.chat) return strstr(said, d->answer) != NULL;
+    said += strspn(said, " ");
+    return !strncmp(said, d->answer, strlen(d->answer));
+}
+
+/* Greedily, as many tokens as an answer may have; in a template up to the end of the turn. */
+static ag_status answer(needles *n, ag_session *s, const needle *d, outcome *out, bool *right,
+                        ag_error *err) {
+    int32_t ids[CHAT_ANSWER_TOKENS];
+    const size_t most = answer_tokens(n);
+    ag_text text = {0};
+    size_t n_ids = 0;
+    double begin = clock_s();
+    ag_status st = AG_OK;
+    while (n_ids < most && st == AG_OK) {
+        ids[n_ids] = (int32_t)likeliest(ag_session_logits(s), n->engine.info.n_vocab);
+        if (n->writer.chat && prompt_ends_answer(&n->writer, &n->engine.info, ids[n_ids])) break;
+        if (++n_ids == most) break;
+        st = ag_session_decode(s, ids[n_ids - 1], err);
+        out->n_decoded++;
+    }
+    out->decode_s += clock_s() - begin;
+    if (st == AG_OK) {
+        st = ag_tokenizer_decode(n->engine.tokenizer, ids, n_ids, true, &text, err);
+    }
+    if (st == AG_OK) {
+        const char *said = text.data ? text.data : "";
+        *right = is_right(n, d, said);
+        if (n->o->model.verbose) complain("asked for %s: %.100s", d->answer, said);
+    }
+    ag_text_free(&text);
+    return st;
+}
+
+static int ask_all(needles *n, ag_session *s, outcome *out) {
+    const needle_options *o = n->o;
+    ag_error err;
+    for (uint32_t i = 0; i < o->documents; i++) {
+        const needle *d = &n->documents[i];
+        bool right = false;
+        ag_status st = read_document(n, s, d, out, &err);
+        if (st == AG_OK) st = answer(n, s, d, out, &right, &err);
+        int code = eval_result(st, &err);
+        if (code != EXIT_DONE) return code;
+        cache_track(s, &out->kv_bytes);
+        out->asked++;
+        out->asked_at[i % o->depths.n]++;
+        out->right += right;
+        out->right_at[i % o->depths.n] += right;
+        n->done += d->ids.n;
+    }
+    return EXIT_DONE;
+}
+
+/* ---- results ---- */
+
+static void depth_key(char *key, size_t cap, uint32_t depth) {
+    snprintf(key, cap, "accuracy_at_%" PRIu32, depth);
+}
+
+static void set_columns(needles *n) {
+    static const table_column before[] = {
+        {"policy", "policy", TABLE_TEXT, 0, 0, 9},
+        {"budget", "budget", TABLE_TEXT, 0, 0, 6},
+        {"budget_tokens", "tokens", TABLE_NUMBER, 0, 4, 6},
+        {"k_type", "keys", TABLE_TEXT, 0, 2, 4},
+        {"v_type", "values", TABLE_TEXT, 0, 2, 6},
+        {"accuracy", "accuracy", TABLE_SHARE, 1, 0, 8},
+    };
+    static const table_column behind[] = {
+        {"kv_bytes", "cache", TABLE_BYTES, 0, 3, 10},
+        {"prefill_tok_per_s", "prefill tok/s", TABLE_NUMBER, 0, 5, 13},
+        {"decode_tok_per_s", "decode tok/s", TABLE_NUMBER, 0, 5, 12},
+    };
+    size_t c = sizeof before / sizeof before[0];
+    memcpy(n->columns, before, sizeof before);
+    if (n->o->settings.n_types > 1) n->columns[3].rank = n->columns[4].rank = 0;
+    for (size_t i = 0; i < n->o->depths.n; i++, c++) {
+        n->columns[c] = (table_column){.kind = TABLE_SHARE, .rank = 1, .width = 5};
+        depth_key(n->columns[c].key, sizeof n->columns[c].key, n->o->depths.v[i]);
+        snprintf(n->columns[c].title, sizeof n->columns[c].title, "%" PRIu32 " %%",
+                 n->o->depths.v[i]);
+    }
+    memcpy(n->columns + c, behind, sizeof behind);
+    n->table = (result_table){
+        .format = n->o->format, .columns = n->columns, .n = c + sizeof behind / sizeof behind[0]};
+}
+
+static json_t *row_of(const needles *n, const cache_setting *one, const outcome *r) {
+    const needle_options *o = n->o;
+    json_field fields[SETTING_FIELDS + MAX_COLUMNS];
+    setting_fields(&o->settings, one, fields);
+    size_t c = SETTING_FIELDS;
+    fields[c++] = (json_field){"budget_tokens", r->budget ? json_integer(r->budget) : json_null()};
+    fields[c++] = (json_field){"documents", json_integer(r->asked)};
+    fields[c++] = (json_field){"right", json_integer(r->right)};
+    fields[c++] = (json_field){"accuracy", json_real((double)r->right / r->asked)};
+    fields[c++] = (json_field){"kv_bytes", json_integer((json_int_t)r->kv_bytes)};
+    fields[c++] =
+        (json_field){"prefill_tok_per_s", json_real(per_second(r->n_prefilled, r->prefill_s))};
+    fields[c++] =
+        (json_field){"decode_tok_per_s", json_real(per_second(r->n_decoded, r->decode_s))};
+    json_t *row = json_object_of(fields, c);
+    for (size_t i = 0; row && i < o->depths.n; i++) {
+        char key[32];
+        if (!r->asked_at[i]) continue;
+        depth_key(key, sizeof key, o->depths.v[i]);
+        if (!json_object_set_new(row, key, json_real((double)r->right_at[i] / r->asked_at[i])))
+            continue;
+        json_decref(row);
+        row = NULL;
+    }
+    return row;
+}
+
+static json_t *head_of(const needles *n) {
+    const needle_options *o = n->o;
+    const ag_eviction_params *e = &o->model.eviction.params;
+    json_t *depths = json_array();
+    for (size_t i = 0; depths && i < o->depths.n; i++)
+        json_append(&depths, json_real(o->depths.v[i]));
+    const json_field fields[] = {
+        {"measure", json_string("needle")},
+        {"model", json_text(n->engine.dir, strlen(n->engine.dir))},
+        {"weights", json_string(weights_name(o->model.weights, &n->engine.info))},
+        {"question", json_string(o->question == AFTER ? "after" : "inside")},
+        {"chat_template", json_boolean(n->writer.chat != NULL)},
+        {"context", json_integer(o->context)},
+        {"documents", json_integer(o->documents)},
+        {"seed", json_integer(o->seed)},
+        {"depths", depths},
+        {"threads", json_integer((json_int_t)ag_backend_threads(n->engine.backend))},
+        {"snapkv_window", json_integer(e->snapkv_window)},
+        {"snapkv_kernel", json_integer(e->snapkv_kernel)},
+        {"snapkv_pool", json_string(e->snapkv_pool == AG_POOL_MAX ? "max" : "avg")},
+    };
+    return JSON_OBJECT(fields);
+}
+
+static uint32_t slots_of(const needles *n) { return (uint32_t)n->longest + answer_tokens(n); }
+
+static int measure(needles *n) {
+    const needle_options *o = n->o;
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < settings_count(&o->settings) && code == EXIT_DONE; i++) {
+        cache_setting one = settings_at(&o->settings, i);
+        outcome r = {.right = 0};
+        ag_session *s = NULL;
+        code = settings_open(&o->settings, &one, &o->model, n->engine.model, slots_of(n), &s);
+        progress_begin(one.policy->name);
+        if (code == EXIT_DONE) code = ask_all(n, s, &r);
+        progress_end();
+        if (code == EXIT_DONE) r.budget = ag_session_kv_budget(s);
+        if (code == EXIT_DONE) code = table_add(&n->table, row_of(n, &one, &r));
+        settings_close(s);
+    }
+    return table_finish(&n->table, head_of(n), code);
+}
+
+static int check(const command_line *line) {
+    if (!line->n_operands) return EXIT_DONE;
+    return complain_usage(
+        "unexpected word '%s': the documents are made up, --text FILE is their filler",
+        line->operands[0]);
+}
+
+int eval_needle(int argc, char **argv) {
+    needle_options o = {
+        .model = model_options_defaults(),
+        .documents = 20,
+        .context = 1024,
+        .seed = 1,
+        .depths = {{10, 30, 50, 70, 90}, 5},
+    };
+    command_line line = {
+        .usage = "eval needle [-m MODEL] [OPTION]...",
+        .description = description,
+        .examples = examples,
+        .groups = {OPTION_GROUP("Documents", defs, &o), template_group(&o.chat),
+                   settings_group(&o.settings), table_group(&o.format),
+                   eviction_rules_group(&o.model.eviction), model_group(&o.model),
+                   k_rotation_group(&o.settings.k_rotation)},
+        .max_operands = 1,
+    };
+    add_machine_groups(&line, &o.model);
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = check(&line);
+    if (code == EXIT_DONE) code = template_check(&o.chat);
+    if (code == EXIT_DONE) {
+        code = settings_complete(&o.settings, &o.model, "all", "50%,25%,12.5%,6.25%");
+    }
+    if (code != EXIT_DONE) return code;
+    interrupt_install();
+    o.settings.share_of = o.context;
+    needles n = {.o = &o};
+    set_columns(&n);
+    code = engine_inspect(&n.engine, &o.model);
+    if (code == EXIT_DONE) code = make_documents(&n);
+    if (code == EXIT_DONE) {
+        const engine_sessions one = {
+            settings_largest(&o.settings, &o.model, &n.engine.info, slots_of(&n)), 1};
+        code = engine_load(&n.engine, &o.model, &one);
+    }
+    if (code == EXIT_DONE) code = measure(&n);
+    for (uint32_t i = 0; n.documents && i < o.documents; i++) needle_free(&n.documents[i]);
+    free(n.documents);
+    free(n.filler);
+    prompt_writer_close(&n.writer);
+    engine_close(&n.engine);
+    return code;
+}

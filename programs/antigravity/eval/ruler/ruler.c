@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity eval ruler: what policies leave of a model's answers about long prompts. */
+#include "../../command.h"
+#include "../../support/input.h"
+#include "../../terminal/interrupt.h"
+#include "../../terminal/output.h"
+#include "../../terminal/progress.h"
+#include "../eval.h"
+#include "../settings.h"
+#include "../template_options.h"
+#include "print.h"
+#include "results_table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TASKS = 16, SHORTEST = 256 };
+
+typedef enum question_time { UNSEEN, SEEN } question_time;
+
+typedef struct ruler_options {
+    model_options model;
+    eval_settings policies;
+    template_options chat;
+    const ruler_task *tasks[MAX_TASKS];
+    double ratios[RULER_RATIOS], replays[RULER_RATIOS];
+    size_t n_tasks, n_ratios, n_replays;
+    bool all_tasks; /* none was asked for */
+    number_list lengths;
+    uint32_t samples;
+    int64_t seed, first;
+    const char *haystack; /* a file; NULL: made-up tales */
+    question_time question;
+    bool print_prompts;
+    table_format format;
+} ruler_options;
+
+typedef struct ruler {
+    const ruler_options *o;
+    ruler_settings settings;
+    engine engine;
+    prompt_writer writer;
+    char *haystack;
+    size_t n_haystack;
+    ruler_runner runner;
+    result_table table;
+    uint64_t done, total;  /* answers */
+    ruler_result *results; /* [samples][n_rows] of a task */
+    ruler_result *solved;  /* the same of all tasks of a length that the full cache solves */
+    size_t n_solved, n_solved_tasks;
+    bool fits[MAX_TASKS]; /* into the length */
+} ruler;
+
+/* ---- options ---- */
+
+#define FIELD(name) offsetof(ruler_options, name)
+
+static bool add_task(ruler_options *o, const ruler_task *task, char *why) {
+    for (size_t i = 0; i < o->n_tasks; i++) {
+        if (o->tasks[i] != task) continue;
+        return reject(why, "'%s' is named twice", task->name);
+    }
+    o->tasks[o->n_tasks++] = task;
+    return true;
+}
+
+static bool set_tasks(void *target, const char *value, char *why) {
+    ruler_options *o = target;
+    char word[64];
+    o->n_tasks = 0;
+    for (const char *list = value; list;) {
+        next_word(&list, word, sizeof word);
+        const bool all = !strcmp(word, "all");
+        const ruler_task *task = ruler_task_find(word);
+        for (size_t i = 0; all && ruler_task_at(i); i++)
+            if (!add_task(o, ruler_task_at(i), why)) return false;
+        if (all) continue;
+        if (task && add_task(o, task, why)) continue;
+        if (task) return false;
+        int n = snprintf(why, WHY_SIZE, "'%.60s' is not one of", value);
+        for (size_t i = 0; ruler_task_at(i); i++)
+            n += snprintf(why + n, WHY_SIZE - (size_t)n, "%s %s", i ? "," : "",
+                          ruler_task_at(i)->name);
+        return false;
+    }
+    return true;
+}
+
+/* "0.25,0.5" */
+static bool read_shares(const char *value, double high, double *shares, size_t *n, char *why) {
+    char word[64];
+    *n = 0;
+    for (const char *list = value; list;) {
+        next_word(&list, word, sizeof word);
+        if (*n == RULER_RATIOS) return reject(why, "more than %d of them", RULER_RATIOS);
+        if (!parse_real(word, 0.01, high, &shares[(*n)++], why)) return false;
+    }
+    return true;
+}
+
+static bool set_ratios(void *target, const char *value, char *why) {
+    ruler_options *o = target;
+    return read_shares(value, 0.99, o->ratios, &o->n_ratios, why);
+}
+
+static bool set_replays(void *target, const char *value, char *why) {
+    ruler_options *o = target;
+    return read_shares(value, 1, o->replays, &o->n_replays, why);
+}
+
+static const option_def defs[] = {
+    {.name = "tasks",
+     .kind = OPTION_CALL,
+     .value = "NAME[,NAME...]",
+     .call = set_tasks,
+     .help = "niah_single_1, _2, _3, niah_multikey_1, _2, _3, niah_multivalue, niah_multiquery, vt "
+             "(variable tracking), cwe (common words), fwe (frequent words) (default all)"},
+    {.name = "length",
+     .kind = OPTION_LIST,
+     .value = "N[,N...]",
+     .offset = FIELD(lengths),
+     .low = SHORTEST,
+     .high = INT32_MAX,
+     .help = "tokens of a prompt and its answer, the chat template included"},
+    {.name = "samples",
+     .letter = 'n',
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(samples),
+     .low = 1,
+     .high = 100000,
+     .help = "prompts of each task, the same for all settings"},
+    {.name = "first",
+     .kind = OPTION_I64,
+     .value = "N",
+     .offset = FIELD(first),
+     .high = 9e15,
+     .help = "number of the first prompt: 17 with --samples 1 asks that one again"},
+    {.name = "seed",
+     .letter = 's',
+     .kind = OPTION_I64,
+     .value = "N",
+     .offset = FIELD(seed),
+     .high = 9.2e18,
+     .help = "of the prompts"},
+    {.name = "haystack",
+     .letter = 'f',
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(haystack),
+     .help = "what needles are hidden in, where it is an essay (default: sentences of tales, made "
+             "up)"},
+    {.name = "question",
+     .kind = OPTION_WORD,
+     .value = "unseen|seen",
+     .offset = FIELD(question),
+     .low = UNSEEN,
+     .help = "whether the question is read when tokens have left, or before they leave"},
+    {.name = "print-prompts",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(print_prompts),
+     .help = "write the prompts instead, a JSON object a line, with their tokens and references"},
+};
+
+static const option_def ratio_defs[] = {
+    {.name = "ratios",
+     .kind = OPTION_CALL,
+     .value = "X[,X...]",
+     .call = set_ratios,
+     .help = "shares of the tokens that leave (default 0.25,0.5,0.75,0.875)"},
+    {.name = "replay",
+     .kind = OPTION_CALL,
+     .value = "X[,X...]",
+     .call = set_replays,
+     .help = "also kvzip: what the model needs to repeat the context stays, of which these shares "
+             "are replayed (1: all of it)"},
+};
+
+static const char description[] =
+    "Asks the 11 tasks of RULER (arXiv:2404.06654) that need no data from elsewhere, with a full\n"
+    "cache and with every policy and share of the tokens removed at once when the context has "
+    "been\n"
+    "read. An answer's score is the share of what it should name. 'kept / full' compares the same\n"
+    "prompts; its 95 % interval is that of 2,000 bootstrap samples of them. Where the full cache\n"
+    "scores below 80 % the model does not solve the task, which then shows nothing of a policy.\n"
+    "Each prompt is read once, forks of that session evict; only policies that add up attention "
+    "all\n"
+    "the time (h2o) read it again. A model with a chat template is asked in it.";
+
+static const char examples[] =
+    "  antigravity eval ruler --length 1024,2048 --eviction-policy keydiff,snapkv\n"
+    "  antigravity eval ruler -m smollm2.gguf --tasks niah_single_2,vt --ratios 0.75 --samples 50\n"
+    "  antigravity eval ruler --tasks cwe --samples 1 --print-prompts";
+
+static int complete(ruler_options *o) {
+    char why[WHY_SIZE];
+    eviction_options *e = &o->model.eviction;
+    o->all_tasks = !o->n_tasks;
+    if (o->all_tasks) set_tasks(o, "all", why);
+    if (!o->n_ratios) set_ratios(o, "0.25,0.5,0.75,0.875", why);
+    if (e->params.prefill != AG_KV_PREFILL_AUTO)
+        return complain_usage(
+            "--kv-prefill: tokens leave once here, when the context has been read");
+    const int code = settings_complete(&o->policies, &o->model, "all", "50%");
+    e->params.memory.threshold_bytes = 0;
+    return code;
+}
+
+static void choose_settings(ruler *t) {
+    const ruler_options *o = t->o;
+    ruler_settings *s = &t->settings;
+    *s = (ruler_settings){.n_ratios = o->n_ratios, .unseen = o->question == UNSEEN};
+    memcpy(s->ratios, o->ratios, sizeof s->ratios);
+    for (size_t i = 0; i < o->policies.n_policies; i++) {
+        const ag_eviction_policy *policy = o->policies.policies[i];
+        ruler_method *m = &s->methods[s->n_methods];
+        if (!policy->select) continue;
+        const ag_head_budget heads = o->model.eviction.params.head_budget;
+        snprintf(m->name, sizeof m->name, "%s%s%s", policy->name, heads ? " " : "",
+                 heads ? ag_head_budget_name(heads) : "");
+        m->policy = policy;
+        s->n_methods++;
+    }
+    for (size_t i = 0; i < o->n_replays; i++) {
+        ruler_method *m = &s->methods[s->n_methods++];
+        m->replay = o->replays[i];
+        if (o->replays[i] < 1) snprintf(m->name, sizeof m->name, "kvzip %g %%", 100 * m->replay);
+        else snprintf(m->name, sizeof m->name, "kvzip");
+    }
+}
+
+/* ---- prompts ---- */
+
+static int read_haystack(ruler *t) {
+    if (!t->o->haystack) return EXIT_DONE;
+    int code = input_read_text(t->o->haystack, &t->haystack, &t->n_haystack);
+    if (code != EXIT_DONE || sentences_in(t->haystack, t->n_haystack)) return code;
+    return complain_failure("%s holds no text", t->o->haystack);
+}
+
+static uint32_t longest(const ruler_options *o) {
+    uint32_t most = 0;
+    for (size_t i = 0; i < o->lengths.n; i++)
+        if (o->lengths.v[i] > most) most = o->lengths.v[i];
+    return most;
+}
+
+static int open_model(ruler *t) {
+    const ruler_options *o = t->o;
+    int code = engine_inspect(&t->engine, &o->model);
+    if (code == EXIT_DONE) code = engine_need_tokenizer(&t->engine, "prompts cannot be encoded");
+    if (code == EXIT_DONE && longest(o) > t->engine.info.max_positions)
+        return complain_usage("--length: %" PRIu32 " tokens pass the %" PRIu32
+                              " that the model was trained for",
+                              longest(o), t->engine.info.max_positions);
+    if (code == EXIT_DONE) code = read_haystack(t);
+    if (code != EXIT_DONE) return code;
+    return prompt_writer_open(&t->writer, t->engine.dir, t->engine.tokenizer, &o->chat);
+}
+
+static ag_status try_prompt(ruler *t, const ruler_task *task, uint32_t length, uint32_t i,
+                            ruler_prompt *out, ag_error *err) {
+    const ruler_maker m = {
+        .writer = &t->writer,
+        .task = task,
+        .source = {t->haystack, t->n_haystack, length},
+        .seed = (uint64_t)t->o->seed,
+    };
+    return ruler_prompt_make(&m, (uint64_t)t->o->first + i, out, err);
+}
+
+static int make_prompt(ruler *t, const ruler_task *task, uint32_t length, uint32_t i,
+                       ruler_prompt *out) {
+    ag_error err;
+    if (interrupted()) return EXIT_INTERRUPTED;
+    ag_status st = try_prompt(t, task, length, i, out, &err);
+    if (st == AG_OK) return EXIT_DONE;
+    complain_error(&err);
+    return st == AG_LIMIT ? EXIT_USAGE : EXIT_FAILED;
+}
+
+/* Of all tasks those are left out that need longer prompts; those that were asked for are not. */
+static int check_length(ruler *t, uint32_t length, ruler_prompt *p) {
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < t->o->n_tasks && code == EXIT_DONE; i++) {
+        ag_error err;
+        ag_status st = try_prompt(t, t->o->tasks[i], length, 0, p, &err);
+        t->fits[i] = st == AG_OK;
+        if (st == AG_LIMIT && t->o->all_tasks) complain("left out: %s", err.msg);
+        else if (st != AG_OK) code = complain_error(&err);
+        if (st == AG_LIMIT && !t->o->all_tasks) code = EXIT_USAGE;
+    }
+    return code;
+}
+
+static int print_task(ruler *t, const ruler_task *task, uint32_t length, ruler_prompt *p) {
+    int code = EXIT_DONE;
+    for (uint32_t i = 0; i < t->o->samples && code == EXIT_DONE; i++) {
+        code = make_prompt(t, task, length, i, p);
+        if (code == EXIT_DONE) code = ruler_print(task, length, t->o->seed, t->o->first + i, p);
+    }
+    return code;
+}
+
+/* ---- asking ---- */
+
+static void count_answer(void *user) {
+    ruler *t = user;
+    progress_update(NULL, ++t->done, t->total);
+}
+
+/* What a length's tasks together give is shown behind them. */
+static int remember_solved(ruler *t, const ruler_block *b) {
+    const size_t n = b->n_prompts * ruler_n_rows(&t->settings);
+    if (!ruler_is_solved(b)) return EXIT_DONE;
+    ruler_result *grown = realloc(t->solved, (t->n_solved + n) * sizeof *grown);
+    if (!grown) return complain_no_memory();
+    t->solved = grown;
+    memcpy(t->solved + t->n_solved, b->results, n * sizeof *grown);
+    t->n_solved += n;
+    t->n_solved_tasks++;
+    return EXIT_DONE;
+}
+
+static int ask_task(ruler *t, const ruler_task *task, uint32_t length, ruler_prompt *p) {
+    const ruler_options *o = t->o;
+    const size_t n_rows = ruler_n_rows(&t->settings);
+    char said[64];
+    int code = EXIT_DONE;
+    progress_begin(task->name);
+    t->runner.said = said;
+    for (uint32_t i = 0; i < o->samples && code == EXIT_DONE; i++) {
+        snprintf(said, sizeof said, "%s, prompt %" PRId64, task->name, o->first + i);
+        code = make_prompt(t, task, length, i, p);
+        if (code == EXIT_DONE)
+            code = ruler_ask(&t->runner, task, p, t->results + i * n_rows, count_answer, t);
+    }
+    progress_end();
+    const ruler_block b = {
+        .task = task->name,
+        .length = length,
+        .settings = &t->settings,
+        .results = t->results,
+        .n_prompts = o->samples,
+        .first_prompt = (uint64_t)o->first,
+    };
+    if (code == EXIT_DONE) code = ruler_table_add(&t->table, &b);
+    return code == EXIT_DONE ? remember_solved(t, &b) : code;
+}
+
+static int do_length(ruler *t, uint32_t length) {
+    const ruler_options *o = t->o;
+    ruler_prompt p = {.n_units = 0};
+    int code = check_length(t, length, &p);
+    t->n_solved = t->n_solved_tasks = 0;
+    for (size_t i = 0; i < o->n_tasks && code == EXIT_DONE; i++) {
+        if (!t->fits[i]) continue;
+        code = o->print_prompts ? print_task(t, o->tasks[i], length, &p)
+                                : ask_task(t, o->tasks[i], length, &p);
+    }
+    ruler_prompt_free(&p);
+    if (code != EXIT_DONE || t->n_solved_tasks < 2) return code;
+    const ruler_block all = {
+        .task = "all solved",
+        .length = length,
+        .settings = &t->settings,
+        .results = t->solved,
+        .n_prompts = t->n_solved_tasks * o->samples,
+        .of_tasks = true,
+    };
+    return ruler_table_add(&t->table, &all);
+}
+
+static json_t *head_of(const ruler *t) {
+    const ruler_options *o = t->o;
+    const ag_eviction_params *e = &o->model.eviction.params;
+    const json_field fields[] = {
+        {"measure", json_string("ruler")},
+        {"model", json_text(t->engine.dir, strlen(t->engine.dir))},
+        {"weights", json_string(weights_name(o->model.weights, &t->engine.info))},
+        {"k_type", json_string(ag_dtype_name(o->model.k_type))},
+        {"v_type", json_string(ag_dtype_name(o->model.v_type))},
+        {"question", json_string(o->question == SEEN ? "seen" : "unseen")},
+        {"chat_template", json_boolean(t->writer.chat != NULL)},
+        {"haystack", o->haystack ? json_text(o->haystack, strlen(o->haystack)) : json_null()},
+        {"seed", json_integer(o->seed)},
+        {"first_prompt", json_integer(o->first)},
+        {"samples", json_integer(o->samples)},
+        {"threads", json_integer((json_int_t)ag_backend_threads(t->engine.backend))},
+        {"protected_prefix", json_integer(e->protected_prefix)},
+        {"kv_recent", json_integer(e->recent)},
+        {"snapkv_window", json_integer(e->snapkv_window)},
+        {"snapkv_kernel", json_integer(e->snapkv_kernel)},
+        {"snapkv_pool", json_string(e->snapkv_pool == AG_POOL_MAX ? "max" : "avg")},
+    };
+    return JSON_OBJECT(fields);
+}
+
+static int do_lengths(ruler *t) {
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < t->o->lengths.n && code == EXIT_DONE; i++)
+        code = do_length(t, t->o->lengths.v[i]);
+    return code;
+}
+
+static int measure(ruler *t) {
+    const ruler_options *o = t->o;
+    const size_t n_rows = ruler_n_rows(&t->settings);
+    t->runner = (ruler_runner){
+        .settings = &t->settings,
+        .options = &o->model,
+        .engine = &t->engine,
+        .writer = &t->writer,
+        .max_seq_len = ruler_slots(&t->settings, &t->engine.info, longest(o)),
+    };
+    const engine_sessions sessions = {ruler_session_params(&t->runner),
+                                      ruler_n_sessions(&t->runner)};
+    t->total = (uint64_t)o->lengths.n * o->n_tasks * o->samples * n_rows;
+    t->results = calloc(o->samples * n_rows, sizeof *t->results);
+    if (!t->results) return complain_no_memory();
+    int code = engine_load(&t->engine, &o->model, &sessions);
+    if (code == EXIT_DONE) code = ruler_open(&t->runner);
+    if (code == EXIT_DONE) {
+        ruler_table_open(&t->table, o->format);
+        code = do_lengths(t);
+        code = table_finish(&t->table, head_of(t), code);
+    }
+    ruler_close(&t->runner);
+    return code;
+}
+
+/* ---- the command ---- */
+
+static int check(const command_line *line) {
+    if (!line->n_operands) return EXIT_DONE;
+    return complain_usage(
+        "unexpected word '%s': the prompts are made up, --haystack FILE is what some of their "
+        "needles lie in",
+        line->operands[0]);
+}
+
+int eval_ruler(int argc, char **argv) {
+    ruler_options o = {
+        .model = model_options_defaults(),
+        .lengths = {{1024}, 1},
+        .samples = 20,
+        .seed = 1,
+    };
+    command_line line = {
+        .usage = "eval ruler [-m MODEL] [OPTION]...",
+        .description = description,
+        .examples = examples,
+        .groups = {OPTION_GROUP("Prompts", defs, &o), template_group(&o.chat),
+                   policies_group(&o.policies),
+                   OPTION_GROUP("Settings, each combination a row", ratio_defs, &o),
+                   table_group(&o.format), eviction_rules_group(&o.model.eviction),
+                   model_group(&o.model), kv_type_group(&o.model),
+                   k_rotation_group(&o.model.k_rotation)},
+        .max_operands = 1,
+    };
+    add_machine_groups(&line, &o.model);
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = check(&line);
+    if (code == EXIT_DONE) code = template_check(&o.chat);
+    if (code == EXIT_DONE) code = complete(&o);
+    if (code != EXIT_DONE) return code;
+    interrupt_install();
+    ruler t = {.o = &o};
+    choose_settings(&t);
+    code = open_model(&t);
+    if (code == EXIT_DONE) code = o.print_prompts ? do_lengths(&t) : measure(&t);
+    free(t.results);
+    free(t.solved);
+    free(t.haystack);
+    prompt_writer_close(&t.writer);
+    engine_close(&t.engine);
+    return code;
+}

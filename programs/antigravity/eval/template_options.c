@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "template_options.h"
+
+#include "../chat/transcript_options.h"
+#include "../command.h"
+#include "../terminal/output.h"
+
+#include <stdlib.h>
+
+#define FIELD(name) offsetof(template_options, name)
+
+static const option_def defs[] = {
+    {.name = "chat-template",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(file),
+     .aliases = {"chat-template-file"},
+     .help = "a template, in Jinja, in the place of the model's own"},
+    {.name = "no-chat-template",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(none),
+     .help = "documents and questions as plain text, also where the model has a template"},
+};
+
+option_group template_group(template_options *o) { return OPTION_GROUP("Chat", defs, o); }
+
+int template_check(const template_options *o) {
+    if (!o->none || !o->file) return EXIT_DONE;
+    return complain_usage("--chat-template and --no-chat-template exclude each other");
+}
+
+int prompt_writer_open(prompt_writer *w, const char *dir, const ag_tokenizer *tokenizer,
+                       const template_options *o) {
+    ag_error err;
+    char *jinja = NULL;
+    w->tokenizer = tokenizer;
+    if (o->none) return EXIT_DONE;
+    if (o->file) {
+        int code = talk_template_read(o->file, &jinja);
+        if (code != EXIT_DONE) return code;
+    }
+    ag_status st = ag_chat_format_load(dir, tokenizer, jinja, &w->format, &err);
+    const bool has_none = st == AG_NOT_FOUND && !jinja;
+    free(jinja);
+    if (has_none) return EXIT_DONE;
+    if (st == AG_OK) st = ag_chat_create(w->format, &w->chat, &err);
+    /* Of a template that tells the date: the same prompt on every day. */
+    if (st == AG_OK) ag_chat_set_clock(w->chat, 0);
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model_dir.h"
+
+#include "../command.h"
+#include "../support/user_files.h"
+#include "../terminal/output.h"
+#include "store.h"
+
+#include <antigravity/tokenizer.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Beside the program, in the build tree as after installing; both trees may be moved. */
+static bool bundled_path(char *path, size_t cap) {
+    char exe[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (n <= 0) return false;
+    exe[n] = '\0';
+    char *slash = strrchr(exe, '/');
+    if (!slash) return false;
+    *slash = '\0';
+    return (size_t)snprintf(path, cap, "%s/%s/models/demo", exe, AG_BIN_TO_DATA) < cap;
+}
+
+/* The store's model of that name. path stays empty where `name` is a path, or there is no store. */
+static int resolve_name(const char *name, char path[PATH_MAX]) {
+    enum { MOST = 20 };
+    struct stat info;
+    model_store s;
+    size_t found[MOST];
+    char names[PATH_MAX];
+    if (strchr(name, '/') || lstat(name, &info) == 0 || !store_locate(names)) return EXIT_DONE;
+    int code = store_open(&s);
+    const size_t n = code == EXIT_DONE ? store_match(&s, name, true, found, MOST) : 0;
+    const store_entry *e = n == 1 ? &s.entries[found[0]] : NULL;
+    store_list_names(&s, found, n, names, sizeof names);
+    if (code != EXIT_DONE || e) {
+        if (e && e->is_part) {
+            complain("%s was not fetched as a whole: 'antigravity pull' goes on with it", e->name);
+            code = EXIT_FAILED;
+        } else if (e && store_model_path(&s, e, path)) {
+            store_mark_used(&s, e);
+        }
+    } else if (n) {
+        complain("-m %s may mean %s: give more of the name", name, names);
+        code = EXIT_USAGE;
+    } else {
+        complain("%s: no such file or directory here, and no model of that name in %s; "
+                 "'antigravity models' lists them, 'antigravity pull' fetches one",
+                 name, s.path);
+        code = EXIT_FAILED;
+    }
+    store_close(&s);
+    return code;
+}
+
+int model_dir_find(const char *given, bool quiet, char **out) {
+    char path[PATH_MAX] = "";
+    *out = NULL;
+    if (given) {
+        int code = resolve_name(given, path);
+        if (code == EXIT_DONE) *out = strdup(path[0] ? path : given);
+        return code != EXIT_DONE || *out ? code : complain_no_memory();
+    }
+    if (!bundled_path(path, sizeof path))
+        return complain_usage(
+            "give a model with -m MODEL: without /proc the bundled one cannot be found");
+    *out = realpath(path, NULL);
+    if (!*out)
+        return complain_usage("give a model with -m MODEL: the bundled one is not at %s", path);
+    if (!quiet) complain("no -m MODEL given: using the bundled demo model, %s", *out);
+    return EXIT_DONE;
+}
+
+/* There, readable or not. A link that leads nowhere is said: it takes the place of what got lost.
+ */
+static bool is_there(const char *path, bool quiet) {
+    struct stat s;
+    if (stat(path, &s) == 0) return true;
+    if (lstat(path, &s) != 0) return false;
+    if (!quiet) complain("%s: is a link to a file that is not there", path);
+    return S_ISLNK(s.st_mode);
+}
+
+bool model_dir_is_chat(const char *dir, bool quiet) {
+    char path[PATH_MAX];
+    if (path_join(path, dir, "chat_template.jinja") && is_there(path, quiet)) return true;
+    if (path_join(path, dir, "tokenizer_config.json")) is_there(path, quiet);
+    /* A file that is absent or broken has no template; nothing else depends on it here. */
+    ag_text text = {0};
+    ag_error unused;
+    bool found = ag_chat_template_load(dir, &text, &unused) == AG_OK;
+    ag_text_free(&text);
+    return found;
+}

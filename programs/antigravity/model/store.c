@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store.h"
+
+#include "../command.h"
+#include "../support/user_files.h"
+#include "../terminal/output.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char gguf[] = ".gguf";
+/* Empty files that tell by their times when a model was used. Hidden, so no model. */
+static const char used_folder[] = ".used";
+
+static size_t length_without(const char *text, const char *end) {
+    return strlen(text) - (path_ends_in(text, end) ? strlen(end) : 0);
+}
+
+bool store_locate(char path[PATH_MAX]) {
+    const char *own = getenv("ANTIGRAVITY_MODELS");
+    if (own && own[0]) return (size_t)snprintf(path, PATH_MAX, "%s", own) < PATH_MAX;
+    return user_path(path, "XDG_DATA_HOME", ".local/share", "models");
+}
+
+/* ---- the list ---- */
+
+static bool is_directory_at(const char *dir, const char *name) {
+    char path[PATH_MAX];
+    struct stat s;
+    return path_join(path, dir, name) && stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+static bool make_entry(const model_store *s, const char *file, store_entry *e) {
+    if (file[0] == '.') return false;
+    *e = (store_entry){.is_directory = is_directory_at(s->path, file)};
+    size_t n = length_without(file, STORE_PART);
+    e->is_part = file[n] != '\0';
+    if (!e->is_part && !e->is_directory) n = length_without(file, gguf);
+    if (!e->is_directory && (e->is_part || !file[n])) return false; /* some other file */
+    snprintf(e->file, sizeof e->file, "%s", file);
+    snprintf(e->name, sizeof e->name, "%.*s", (int)n, file);
+    return true;
+}
+
+static int by_name(const void *a, const void *b) {
+    const store_entry *x = a, *y = b;
+    int order = strcasecmp(x->name, y->name);
+    return order ? order : strcmp(x->file, y->file);
+}
+
+static int add_entry(model_store *s, const store_entry *e) {
+    store_entry *grown = realloc(s->entries, (s->n + 1) * sizeof *grown);
+    if (!grown) return complain_no_memory();
+    s->entries = grown;
+    s->entries[s->n++] = *e;
+    return EXIT_DONE;
+}
+
+int store_open(model_store *s) {
+    *s = (model_store){.n = 0};
+    if (!store_locate(s->path))
+        return complain_failure("there is no place for models: set ANTIGRAVITY_MODELS or HOME");
+    DIR *d = opendir(s->path);
+    if (!d && errno == ENOENT) return EXIT_DONE;
+    if (!d) complain("%s: %s", s->path, strerror(errno));
+    if (!d) return EXIT_FAILED;
+    int code = EXIT_DONE;
+    store_entry e;
+    for (struct dirent *i; code == EXIT_DONE && (i = readdir(d));)
+        if (make_entry(s, i->d_name, &e)) code = add_entry(s, &e);
+    closedir(d);
+    if (s->n) qsort(s->entries, s->n, sizeof *s->entries, by_name);
+    return code;
+}
+
+void store_close(model_store *s) {
+    free(s->entries);
+    *s = (model_store){.n = 0};
+}
+
+/* ---- names ---- */
+
+/* How well the name is the entry's: higher is better, 0 not at all. */
+static int match_of(const store_entry *e, const char *name, bool prefixes) {
+    if (!strcmp(e->file, name)) return 5;
+    if (!strcmp(e->name, name)) return e->is_part ? 2 : 4;
+    if (e->is_part) return 0;
+    if (!strcasecmp(e->name, name) || !strcasecmp(e->file, name)) return 3;
+    return prefixes && !strncasecmp(e->name, name, strlen(name)) ? 1 : 0;
+}
+
+size_t store_match(const model_store *s, const char *name, bool prefixes, size_t *found,
+                   size_t cap) {
+    int best = 1;
+    size_t n = 0;
+    for (size_t i = 0; i < s->n && name[0]; i++) {
+        const int match = match_of(&s->entries[i], name, prefixes);
+        if (match < best) continue;
+        if (match > best) n = 0;
+        best = match;
+        if (n < cap) found[n++] = i;
+    }
+    return n;
+}
+
+void store_list_names(const model_store *s, const size_t *found, size_t n, char *text, size_t cap) {
+    size_t at = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < n && at < cap; i++)
+        at +=
+            (size_t)snprintf(text + at, cap - at, "%s%s", i ? ", " : "", s->entries[found[i]].file);
+}
+
+bool store_model_path(const model_store *s, const store_entry *e, char path[PATH_MAX]) {
+    return path_join(path, s->path, e->file);
+}
+
+bool store_name_is_valid(const char *name) {
+    static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    const size_t n = strlen(name);
+    return n && n < 200 && name[0] != '.' && name[0] != '-' && strspn(name, known) == n &&
+           length_without(name, STORE_PART) == n;
+}
+
+/* ---- use ---- */
+
+static bool used_path(const model_store *s, const store_entry *e, char path[PATH_MAX]) {
+    char dir[PATH_MAX];
+    return path_join(dir, s->path, used_folder) && path_join(path, dir, e->file);
+}
+
+time_t store_used(const model_store *s, const store_entry *e) {
+    char path[PATH_MAX];
+    struct stat info;
+    return used_path(s, e, path) && stat(path, &info) == 0 ? info.st_mtime : 0;
+}
+
+void store_mark_used(const model_store *s, const store_entry *e) {
+    char path[PATH_MAX], dir[PATH_MAX];
+    if (!used_path(s, e, path) || !path_join(dir, s->path, used_folder)) return;
+    (void)mkdir(dir, 0777);
+    /* A store that cannot be written to does not tell when its models were used. */
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) return;
+    (void)futimens(fd, NULL);
+    close(fd);
+}
+
+/* ---- contents ---- */
+
+enum { DEEPEST = 16 };
+
+/* Adds up, or removes, what lies in the directory fd, which it closes. Links inside of it
+ * count as what they lead to, and are removed themselves. 0 or errno. */
+static int visit_tree(int fd, int depth, bool remove, uint64_t *bytes) {
+    DIR *d = fdopendir(fd);
+    int error = d ? 0 : errno;
+    if (!d) close(fd);
+    for (struct dirent *i; d && !error && (i = readdir(d));) {
+        struct stat s;
+        if (!strcmp(i->d_name, ".") || !strcmp(i->d_name, "..")) continue;
+        if (fstatat(fd, i->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        const bool folder = S_ISDIR(s.st_mode);
+        if (S_ISLNK(s.st_mode) && !remove) (void)fstatat(fd, i->d_name, &s, 0);
+        if (S_ISREG(s.st_mode)) *bytes += (uint64_t)s.st_size;
+        if (folder && depth == DEEPEST) error = ELOOP;
+        if (folder && !error) {
+            int inner = openat(fd, i->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            error = inner < 0 ? errno : visit_tree(inner, depth + 1, remove, bytes);
+        }
+        if (remove && !error && unlinkat(fd, i->d_name, folder ? AT_REMOVEDIR : 0) != 0)
+            error = errno;
+    }
+    if (d) closedir(d);
+    return error;
+}
+
+uint64_t store_bytes(const model_store *s, const store_entry *e) {
+    char path[PATH_MAX];
+    struct stat info;
+    uint64_t bytes = 0;
+    if (!path_join(path, s->path, e->file) || stat(path, &info) != 0) return 0;
+    if (!S_ISDIR(info.st_mode)) return (uint64_t)info.st_size;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) (void)visit_tree(fd, 0, false, &bytes);
+    return bytes;
+}
+
+/* Half a directory is no model: it is called a part from before its first file goes. 0 or errno. */
+static int remove_directory(int store, const store_entry *e) {
+    char part[NAME_MAX + sizeof STORE_PART];
+    uint64_t bytes = 0;
+    int fd = openat(store, e->file, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return errno;
+    snprintf(part, sizeof part, "%s%s", e->file, e->is_part ? "" : STORE_PART);
+    int error = flock(fd, LOCK_EX | LOCK_NB) != 0 ? EBUSY : 0; /* held by who fetches it */
+    const char *now = e->file;
+    if (!error && !e->is_part && renameat(store, e->file, store, part) == 0) now = part;
+    int inside = error ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (!error) error = inside < 0 ? errno : visit_tree(inside, 0, true, &bytes);
+    if (!error && unlinkat(store, now, AT_REMOVEDIR) != 0) error = errno;
+    close(fd);
+    return error;
+}
+
+int store_remove(const model_store *s, const store_entry *e) {
+    char path[PATH_MAX];
+    struct stat info;
+    int error = 0;
+    int dir = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) return errno;
+    if (fstatat(dir, e->file, &info, AT_SYMLINK_NOFOLLOW) != 0) error = errno;
+    else if (S_ISDIR(info.st_mode)) error = remove_directory(dir, e);
+    else if (unlinkat(dir, e->file, 0) != 0) error = errno;
+    close(dir);
+    if (!error && used_path(s, e, path)) (void)unlink(path);
+    return error;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compat_options.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define FETCH "fetch it with 'antigravity pull ORG/NAME[:QUANT]' or a URL, then use -m NAME"
+#define CHAT "'antigravity chat' talks with a model; 'generate --chat' asks it once"
+#define SAMPLERS "choose tokens with --temperature, --top-k, --top-p and --min-p"
+#define ROPE "positions are as the model's config.json says: leave it out"
+#define ONE_DEVICE "a model runs on one device: choose it with --device"
+#define GRAMMAR "what is generated cannot be constrained: leave it out"
+#define WEIGHTS_IN_MEMORY "weights are converted into memory while loading: leave it out"
+#define ADAPTER "adapters are not supported: merge it into the model before"
+#define DRAFT \
+    "drafts are as long as it pays: leave it out (--speculate, --draft-max, --draft-model)"
+#define LOGGING "use -q to hear less and -v to hear more"
+#define SERVER "'antigravity serve' answers over HTTP"
+
+/* One word or several, each between blanks, and what to say. */
+typedef struct answer {
+    const char *names, *text;
+} answer;
+
+static const answer options[] = {
+    {" -hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url -dr --docker-repo ",
+     FETCH},
+    {" -cnv --conversation -i --interactive -if --interactive-first "
+     "-st --single-turn --in-prefix --in-suffix --reasoning-format --reasoning-budget ",
+     CHAT},
+    {" -tb --threads-batch -tbd ",
+     "one number of threads reads the prompt and generates: use -t N (--threads)"},
+    {" --keep ", "use --protected-prefix N, with an --eviction-policy"},
+    {" -mg --main-gpu -dev --device-index ", "use --device N|NAME, with -b opencl"},
+    {" -sm --split-mode -ts --tensor-split -ot --override-tensor -cmoe --cpu-moe -ncmoe "
+     "--n-cpu-moe --rpc ",
+     ONE_DEVICE},
+    {" -nkvo --no-kv-offload ", "use --no-gpu-attn, with -b opencl"},
+    {" --mlock --no-mmap ", WEIGHTS_IN_MEMORY},
+    {" --numa --prio --poll --cpu-strict --cpu-range -Cr ",
+     "use --cpu-mask to choose the cores that may be used"},
+    {" -co --color ", "the text is not coloured: leave it out"},
+    {" --display-prompt ", "use --echo to print the prompt"},
+    {" --verbose-prompt ", "'antigravity tokenize' shows the tokens of a prompt"},
+    {" --log-disable -lv --verbosity --log-verbosity --no-perf --log-file --log-colors "
+     "--log-prefix --log-timestamps --perf ",
+     LOGGING},
+    {" --mirostat --mirostat-lr --mirostat-ent --typical --typical-p --dynatemp-range "
+     "--dynatemp-exp --xtc-probability --xtc-threshold --dry-multiplier --dry-base "
+     "--dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker --samplers "
+     "--sampling-seq --sampler-seq --tfs --top-nsigma --top-n-sigma --penalize-nl ",
+     SAMPLERS},
+    {" --rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
+     "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast -gan "
+     "--grp-attn-n -gaw --grp-attn-w --override-kv ",
+     ROPE},
+    {" --grammar --grammar-file -j --json-schema -jf --json-schema-file ", GRAMMAR},
+    {" --lora --lora-scaled --lora-base --control-vector ", ADAPTER},
+    {" --draft-min --draft-p-min -ngld --gpu-layers-draft -cd --ctx-size-draft ", DRAFT},
+    {" --prompt-cache-all --prompt-cache-ro ",
+     "--prompt-cache keeps the prompt, --save-cache the prompt and the answer"},
+    {" -np --parallel ", "sequences that are decoded together: 'antigravity bench' only"},
+    {" --host --port --api-key --slots --metrics ", SERVER},
+    {" -cb --cont-batching -nocb -dt --defrag-thold --swa-full --no-context-shift "
+     "--context-shift -kvu --kv-unified ",
+     "the KV cache is managed otherwise: see --eviction-policy"},
+    {" --no-flash-attn -nfa ", "attention always works so: leave it out"},
+    {" --infill --spm-infill --embedding --embeddings --rerank --mmproj --image ",
+     "this version generates text from text only"},
+    {" --max-new-tokens --max_new_tokens --max_tokens --num-predict --max-length ",
+     "use -n N (--max-tokens)"},
+    {" --num-ctx --max-model-len --max_model_len --context-length ", "use -c N (--max-seq-len)"},
+    {" --num-thread --num-threads --nthreads ", "use -t N (--threads)"},
+    {" --weights-cache ", "removed: use 'antigravity quantize' once instead"},
+    {" --dtype --quantization --load-in-8bit --load-in-4bit ", "use --weights TYPE"},
+    {" --kv-cache-dtype ", "use --kv-type TYPE"},
+    {" --gpu --gpus --cuda --tensor-parallel-size ", "use -b opencl; 'antigravity devices' lists "
+                                                     "what is here"},
+};
+
+static const answer accepted[] = {
+    {" -fa --flash-attn ", " on auto 1 true "},
+    {" --no-display-prompt --no-warmup -no-cnv --no-conversation --simple-io --mmap --no-escape "
+     "--jinja ",
+     ""},
+};
+const char other_options_accepted[] =
+    "--flash-attn (-fa), --no-display-prompt, --no-warmup, --no-conversation (-no-cnv), "
+    "--simple-io, --jinja, --mmap and --no-escape";
+
+static const answer commands[] = {
+    {" run ", "'antigravity chat -m MODEL' talks with a model, 'antigravity generate -m MODEL -p "
+              "TEXT' continues a text"},
+    {" server ", SERVER},
+    {" ps ", "no model stays loaded after its command: 'antigravity models' lists those on disk"},
+    {" download fetch ", FETCH},
+    {" remove delete ", "'antigravity rm NAME' removes a model"},
+    {" show ", "'antigravity info DIR' tells what a model is"},
+    {" convert create ", "weights are converted while they are loaded: 'generate --weights TYPE'"},
+    {" perplexity ppl ", "use 'antigravity eval ppl FILE'"},
+    {" complete completion ", "use 'antigravity generate'"},
+};
+
+/* Whether `names` holds the n bytes at `word` between blanks. */
+static bool has_name(const char *names, const char *word, size_t n) {
+    for (const char *at = names + 1; *at; at += strcspn(at, " ") + 1)
+        if (strcspn(at, " ") == n && !strncmp(at, word, n)) return true;
+    return false;
+}
+
+static const char *answer_to(const answer *list, size_t n, const char *word) {
+    size_t length = strcspn(word, "=");
+    for (size_t i = 0; i < n; i++)
+        if (has_name(list[i].names, word, length)) return list[i].text;
+    return NULL;
+}
+
+const char *other_option_answer(const char *word) {
+    const char *text = answer_to(options, sizeof options / sizeof options[0], word);
+    const char *done = answer_to(accepted, sizeof accepted / sizeof accepted[0], word);
+    if (!text && done) text = "only 'on', which is what is done anyway: leave it out";
+    return text;
+}
+
+size_t other_option_accepted(char *const *words) {
+    const char *values = answer_to(accepted, sizeof accepted / sizeof accepted[0], words[0]);
+    const char *value = strchr(words[0], '=');
+    if (!values) return 0;
+    if (value) return *values && has_name(values, value + 1, strlen(value + 1)) ? 1 : 0;
+    if (*values && words[1] && !strcmp(words[1], "off")) return 0;
+    return *values && words[1] && has_name(values, words[1], strlen(words[1])) ? 2 : 1;
+}
+
+const char *other_command_answer(const char *name) {
+    return answer_to(commands, sizeof commands / sizeof commands[0], name);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "constraint_options.h"
+
+#include "../command.h"
+#include "../support/input.h"
+#include "../terminal/output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(constraint_options, name)
+
+static bool add_choice(constraint_options *o, const char *text, size_t n, char *why) {
+    char **grown = realloc(o->choices, (o->n_choices + 1) * sizeof *grown);
+    if (grown) o->choices = grown;
+    char *copy = grown ? malloc(n + 1) : NULL;
+    if (!copy) return reject(why, "out of memory");
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '\\' && i + 1 < n && (text[i + 1] == ',' || text[i + 1] == '\\')) i++;
+        copy[len++] = text[i];
+    }
+    copy[len] = '\0';
+    o->choices[o->n_choices++] = copy;
+    return true;
+}
+
+/* "a,b": two choices; "\," is a comma. */
+static bool add_choices(void *target, const char *value, char *why) {
+    for (;;) {
+        size_t n = 0;
+        while (value[n] && value[n] != ',') n += value[n] == '\\' && value[n + 1] ? 2 : 1;
+        if (!n) return reject(why, "a choice is empty");
+        if (!add_choice(target, value, n, why)) return false;
+        if (!value[n]) return true;
+        value += n + 1;
+    }
+}
+
+static const option_def defs[] = {
+    {.name = "json-schema",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(schema),
+     .aliases = {"json-schema-file"},
+     .help = "the text is JSON that obeys this schema: a file, or the schema itself"},
+    {.name = "json-object",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(json_object),
+     .help = "the text is a JSON object"},
+    {.name = "grammar",
+     .kind = OPTION_NAME,
+     .value = "FILE",
+     .offset = FIELD(grammar),
+     .aliases = {"grammar-file"},
+     .help = "the text is what the rule root of this grammar (GBNF) makes: a file, or the rules "
+             "themselves"},
+    {.name = "regex",
+     .kind = OPTION_NAME,
+     .value = "EXPRESSION",
+     .offset = FIELD(regex),
+     .help = "the text matches this regular expression, from its beginning to its end"},
+    {.name = "choice",
+     .kind = OPTION_CALL,
+     .value = "TEXT,TEXT",
+     .call = add_choices,
+     .help = "the text is one of these (\\, is a comma); may be given several times"},
+    {.name = "json-spacing",
+     .kind = OPTION_WORD,
+     .value = "neat|compact|any",
+     .offset = FIELD(spacing),
+     .low = AG_JSON_NEAT,
+     .help = "of JSON. neat: none, one space, or a line break and an indent; compact: none; any: "
+             "whatever JSON allows"},
+    {.name = "json-order",
+     .kind = OPTION_WORD,
+     .value = "declared|any",
+     .offset = FIELD(order),
+     .low = AG_JSON_DECLARED_ORDER,
+     .help = "of the properties that a schema names"},
+};
+
+option_group constraint_group(constraint_options *o) {
+    return OPTION_GROUP("Constraints", defs, o);
+}
+
+static int count_constraints(const constraint_options *o) {
+    return !!o->schema + !!o->grammar + !!o->regex + o->json_object + !!o->n_choices;
+}
+
+bool constraint_asked(const constraint_options *o) { return count_constraints(o) > 0; }
+
+int constraint_check(const constraint_options *o) {
+    if (count_constraints(o) <= 1) return EXIT_DONE;
+    return complain_usage(
+        "--json-schema, --json-object, --grammar, --regex and --choice exclude each other");
+}
+
+void constraint_options_free(constraint_options *o) {
+    for (size_t i = 0; i < o->n_choices; i++) free(o->choices[i]);
+    free(o->choices);
+}
+
+/* A file's text, or the value itself. */
+static int read_text(ag_constraint_params *p, const char *value, bool is_text, char **owned) {
+    if (!is_text) {
+        size_t len;
+        const int code = input_read(value, owned, &len);
+        p->text = *owned;
+        p->len = len;
+        return code;
+    }
+    p->text = value;
+    p->len = strlen(value);
+    return EXIT_DONE;
+}
+
+static int describe(ag_constraint_params *p, const constraint_options *o, char **owned) {
+    *p = ag_constraint_defaults(AG_CONSTRAINT_JSON_OBJECT);
+    p->spacing = o->spacing;
+    p->order = o->order;
+    if (o->schema) {
+        p->kind = AG_CONSTRAINT_JSON_SCHEMA;
+        const bool is_text =
+            o->schema[0] == '{' || !strcmp(o->schema, "true") || !strcmp(o->schema, "false");
+        return read_text(p, o->schema, is_text, owned);
+    }
+    if (o->grammar) {
+        p->kind = AG_CONSTRAINT_GRAMMAR;
+        return read_text(p, o->grammar, strstr(o->grammar, "::=") != NULL, owned);
+    }
+    if (o->regex) {
+        p->kind = AG_CONSTRAINT_REGEX;
+        return read_text(p, o->regex, true, owned);
+    }
+    if (o->n_choices) p->kind = AG_CONSTRAINT_CHOICES;
+    p->choices = (const char *const *)o->choices;
+    p->n_choices = o->n_choices;
+    return EXIT_DONE;
+}
+
+/* What is wrong with a schema or an expression is wrong usage. */
+static int complain_constraint(const constraint_options *o, const ag_error *err) {
+    const char *file = o->schema && o->schema[0] != '{'           ? o->schema
+                       : o->grammar && !strstr(o->grammar, "::=") ? o->grammar
+                                                                  : NULL;
+    if (file) complain("%s: %s", file, err->msg);
+    else complain("%s", err->msg);
+    return err->status == AG_NOMEM ? EXIT_FAILED : EXIT_USAGE;
+}
+
+int constraint_open(constraint *c, const constraint_options *o, const engine *e,
+                    ag_sampler *sampler) {
+    if (!count_constraints(o)) return EXIT_DONE;
+    char *owned = NULL;
+    ag_constraint_params params;
+    ag_error err;
+    int code = engine_need_tokenizer(e, "a constraint needs one");
+    if (code == EXIT_DONE) code = describe(&params, o, &owned);
+    ag_status st = AG_OK;
+    if (code == EXIT_DONE) {
+        st = ag_constraint_vocab_create(e->tokenizer, e->info.n_vocab, e->info.eos_ids,
+                                        e->info.n_eos, &c->vocab, &err);
+        if (st == AG_OK) st = ag_constraint_create(c->vocab, &params, &c->text, &err);
+        if (st == AG_OK) st = ag_sampler_constrain(sampler, c->text, &err);
+        if (st != AG_OK) code = complain_constraint(o, &err);
+    }
+    free(owned);
+    return code;
+}
+
+bool constraint_is_unmet(const constraint *c, ag_finish finish) {
+    return c->text && finish != AG_FINISH_EOS && !ag_constraint_may_end(c->text);
+}
+
+void constraint_close(constraint *c) {
+    ag_constraint_destroy(c->text);
+    ag_constraint_vocab_destroy(c->vocab);
+    *c = (constraint){0};
+}

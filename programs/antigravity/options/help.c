@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --help, from the rows that are parsed and the values that are the defaults. */
+#include "options.h"
+
+#include "compat_options.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { TEXT_COLUMN = 34, LAST_COLUMN = 100, TEXT_SIZE = 1024 };
+
+static void describe_list(const number_list *list, char *buf, size_t cap) {
+    size_t n = 0;
+    for (size_t i = 0; i < list->n && n < cap; i++)
+        n += (size_t)snprintf(buf + n, cap - n, "%s%" PRIu32, i ? "," : "", list->v[i]);
+}
+
+/* The value's place among the words "a|b|c". */
+static void describe_word(const option_def *def, const void *field, char *buf, size_t cap) {
+    unsigned word;
+    memcpy(&word, field, sizeof word);
+    const char *at = def->value;
+    for (unsigned i = (unsigned)def->low; i < word && strchr(at, '|'); i++)
+        at = strchr(at, '|') + 1;
+    snprintf(buf, cap, "%.*s", (int)strcspn(at, "|"), at);
+}
+
+void option_value(const option_def *def, const void *target, char *buf, size_t cap) {
+    const void *field = (const char *)target + def->offset;
+    const char *text = NULL;
+    buf[0] = '\0';
+    switch (def->kind) {
+    case OPTION_TEXT:
+    case OPTION_NAME:
+        text = *(const char *const *)field;
+        break;
+    case OPTION_DTYPE:
+        text = *(const ag_dtype *)field == AG_WEIGHTS_AUTO
+                   ? "auto"
+                   : ag_dtype_name(*(const ag_dtype *)field);
+        break;
+    case OPTION_U32:
+        snprintf(buf, cap, "%" PRIu32, *(const uint32_t *)field);
+        break;
+    case OPTION_I64:
+        snprintf(buf, cap, "%" PRId64, *(const int64_t *)field);
+        break;
+    case OPTION_REAL:
+        snprintf(buf, cap, "%.7g", *(const double *)field);
+        break;
+    case OPTION_LIST:
+        describe_list(field, buf, cap);
+        break;
+    case OPTION_WORD:
+        describe_word(def, field, buf, cap);
+        break;
+    case OPTION_FLAG:
+    case OPTION_CALL:
+        break;
+    }
+    if (text) snprintf(buf, cap, "%s", text);
+}
+
+/* The row's text, with "(default 0.8; also --temp)" at its end. */
+static void describe(const option_def *def, const void *target, char *buf, size_t cap) {
+    char initial[128] = "", types[AG_DTYPE_LIST];
+    if (!def->no_default) option_value(def, target, initial, sizeof initial);
+    const bool lists = def->help[strlen(def->help) - 1] == ':';
+    size_t n = (size_t)snprintf(
+        buf, cap, "%s%s%s%s", def->help, lists ? " " : "",
+        lists ? ag_dtype_list(def->dtypes, types, sizeof types) : "",
+        lists && def->as_is ? ", as-is (what the files hold), mix (of several, 5.3 bits a weight "
+                              "at most), auto (as-is if they are quantised, else mix)"
+                            : "");
+    const char *before = " (";
+    if (initial[0]) {
+        n += (size_t)snprintf(buf + n, cap - n, "%sdefault %s", before, initial);
+        before = "; ";
+    }
+    for (size_t a = 0; a < OPTION_ALIASES && def->aliases[a]; a++) {
+        const char *name = def->aliases[a];
+        n += (size_t)snprintf(buf + n, cap - n, "%s%s%s%s", before, a ? "" : "also ",
+                              name[0] == '-' ? "" : "--", name[0] == '-' ? name + 1 : name);
+        before = ", ";
+    }
+    if (strcmp(before, " (") != 0) snprintf(buf + n, cap - n, ")");
+}
+
+/* Words of `text` from TEXT_COLUMN on; `column` is where the line stands. */
+static void print_wrapped(const char *text, size_t column, FILE *out) {
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (column > TEXT_COLUMN && column + 1 + n > LAST_COLUMN) {
+            fprintf(out, "\n%*s", TEXT_COLUMN, "");
+            column = TEXT_COLUMN;
+        } else if (column > TEXT_COLUMN) {
+            fputc(' ', out);
+            column++;
+        }
+        fprintf(out, "%.*s", (int)n, text);
+        column += n;
+        text += n;
+        while (*text == ' ') text++;
+    }
+    fputc('\n', out);
+}
+
+static void print_row(const char *left, const char *text, FILE *out) {
+    size_t column = (size_t)fprintf(out, "%s", left);
+    if (column + 2 > TEXT_COLUMN) {
+        fputc('\n', out);
+        column = 0;
+    }
+    fprintf(out, "%*s", (int)(TEXT_COLUMN - column), "");
+    print_wrapped(text, TEXT_COLUMN, out);
+}
+
+static void print_option(const option_def *def, const void *target, FILE *out) {
+    char left[96], text[TEXT_SIZE];
+    char letter[8] = "    ";
+    if (def->letter) snprintf(letter, sizeof letter, "-%c, ", def->letter);
+    snprintf(left, sizeof left, "  %s--%s%s%s", letter, def->name, def->value ? " " : "",
+             def->value ? def->value : "");
+    describe(def, target, text, sizeof text);
+    print_row(left, text, out);
+}
+
+void options_help(const command_line *line, FILE *out) {
+    fprintf(out, "Usage: antigravity %s\n\n%s\n", line->usage, line->description);
+    for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
+        const option_group *group = &line->groups[g];
+        bool goes_on = g && !strcmp(group->title, line->groups[g - 1].title);
+        if (!goes_on) fprintf(out, "\n%s:\n", group->title);
+        for (size_t i = 0; i < group->n; i++) print_option(&group->defs[i], group->target, out);
+    }
+    fprintf(out, "\nHelp:\n");
+    print_row("  -h, --help", "show this help", out);
+    print_row("  -V, --version", "show the version", out);
+    char text[TEXT_SIZE];
+    snprintf(text, sizeof text, "accepted, since they ask for what is done anyway: %s",
+             other_options_accepted);
+    print_row("  (of llama.cpp)", text, out);
+    fprintf(out, "\nExamples:\n%s\n", line->examples);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options about what computes: threads, cores, backend, device. */
+#include "../command.h"
+#include "../terminal/output.h"
+#include "model_options.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(model_options, name)
+
+static bool backend_known(const char *name) {
+    for (size_t i = 0; ag_backend_list(i); i++)
+        if (!strcmp(ag_backend_list(i), name)) return true;
+    return false;
+}
+
+static bool set_backend(void *target, const char *value, char *why) {
+    if (value[0] && strspn(value, "0123456789") == strlen(value)) {
+        snprintf(why, WHY_SIZE,
+                 "'%.20s' names no backend; for the tokens of a batch use --prefill-chunk %.20s",
+                 value, value);
+        return false;
+    }
+    if (backend_known(value)) {
+        ((model_options *)target)->backend = value;
+        return true;
+    }
+    size_t n = (size_t)snprintf(why, WHY_SIZE, "'%.60s' is not in this build, which has", value);
+    for (size_t i = 0; ag_backend_list(i) && n < WHY_SIZE; i++)
+        n += (size_t)snprintf(why + n, WHY_SIZE - n, "%s %s", i ? "," : "", ag_backend_list(i));
+    return false;
+}
+
+static bool set_gpu_layers(void *target, const char *value, char *why) {
+    int64_t n = 1;
+    bool word = !strcmp(value, "all") || !strcmp(value, "auto");
+    if (!word && !parse_integer(value, -1, INT32_MAX, &n, why)) return false;
+    ((model_options *)target)->wants_gpu = n != 0;
+    return true;
+}
+
+/* Hexadecimal digits, the last one being cores 0 to 3. */
+static bool read_mask(const char *value, cpu_set_t *set, char *why) {
+    const char *digits = value + (!strncmp(value, "0x", 2) || !strncmp(value, "0X", 2) ? 2 : 0);
+    size_t n = strlen(digits);
+    CPU_ZERO(set);
+    if (!n || n > CPU_SETSIZE / 4 || strspn(digits, "0123456789abcdefABCDEF") != n)
+        return reject(why, "'%.60s' is not a hexadecimal number of up to %d cores", value,
+                      CPU_SETSIZE);
+    for (size_t i = 0; i < n; i++) {
+        const char digit[] = {digits[n - 1 - i], '\0'};
+        const long bits = strtol(digit, NULL, 16);
+        for (size_t b = 0; b < 4; b++) {
+            if (bits >> b & 1) CPU_SET(4 * i + b, set);
+        }
+    }
+    return true;
+}
+
+/* Takes effect at once, for this process and all of its threads to come. */
+static bool set_cpu_mask(void *target, const char *value, char *why) {
+    (void)target;
+    cpu_set_t set;
+    if (!read_mask(value, &set, why)) return false;
+    if (sched_setaffinity(0, sizeof set, &set) == 0) return true;
+    return reject(why, "'%.60s' names no core that may be used here", value);
+}
+
+static const option_def thread_defs[] = {
+    {.name = "threads",
+     .letter = 't',
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(threads),
+     .high = 1024,
+     .no_default = true,
+     .help = "threads of the CPU (default 0: the usable cores; of big and little ones the big)"},
+};
+
+option_group threads_group(model_options *o) { return OPTION_GROUP("Machine", thread_defs, o); }
+
+static const option_def machine_defs[] = {
+    {.name = "cpu-mask",
+     .letter = 'C',
+     .kind = OPTION_CALL,
+     .value = "HEX",
+     .call = set_cpu_mask,
+     .help =
+         "cores that may be used, a bit each: 0xf0 is 4 to 7 (default: all that the process may)"},
+    {.name = "backend",
+     .letter = 'b',
+     .kind = OPTION_CALL,
+     .value = "NAME",
+     .call = set_backend,
+     .help = "what computes; 'antigravity devices' lists the choices (default cpu)"},
+    {.name = "device",
+     .kind = OPTION_NAME,
+     .value = "N|NAME",
+     .offset = FIELD(device),
+     .no_default = true,
+     .help = "number or part of the name of an OpenCL device (default: the first GPU)"},
+    {.name = "prefill-chunk",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(prefill_chunk),
+     .low = 1,
+     .high = 65536,
+     .aliases = {"batch-size", "ubatch-size", "--ub"},
+     .help = "prompt tokens computed at a time"},
+    {.name = "gpu-layers",
+     .kind = OPTION_CALL,
+     .value = "N",
+     .call = set_gpu_layers,
+     .aliases = {"--ngl", "n-gpu-layers"},
+     .help = "0: the CPU; more: a GPU, where there is one"},
+    {.name = "zero-copy",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(zero_copy),
+     .help = "GPU and CPU share memory (opencl backend)"},
+    {.name = "gpu-attn",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(gpu_attention),
+     .help = "attention on the GPU: the default of the opencl backend"},
+    {.name = "no-gpu-attn",
+     .kind = OPTION_FLAG,
+     .offset = FIELD(host_attention),
+     .help = "attention on the CPU (opencl backend)"},
+};
+
+option_group machine_group(model_options *o) { return OPTION_GROUP("Machine", machine_defs, o); }
+
+/* Options of the opencl backend mean something only where it may be chosen. */
+int machine_options_check(const model_options *o) {
+    const char *given = o->device           ? "--device"
+                        : o->zero_copy      ? "--zero-copy"
+                        : o->gpu_attention  ? "--gpu-attn"
+                        : o->host_attention ? "--no-gpu-attn"
+                                            : NULL;
+    if (!given) return EXIT_DONE;
+    if (!backend_known("opencl"))
+        return complain_usage("%s needs the opencl backend, which is not in this build", given);
+    bool may_choose = o->backend ? !strcmp(o->backend, "opencl") : o->wants_gpu || o->device;
+    if (!may_choose) return complain_usage("%s needs the opencl backend: -b opencl", given);
+    if (o->gpu_attention && o->host_attention)
+        return complain_usage("--gpu-attn and --no-gpu-attn exclude each other");
+    return EXIT_DONE;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model_options.h"
+
+#include "../command.h"
+#include "../terminal/output.h"
+#include "../terminal/progress.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(model_options, name)
+
+model_options model_options_defaults(void) {
+    ag_session_params session = ag_session_defaults();
+    return (model_options){
+        .max_seq_len = session.max_seq_len,
+        .prefill_chunk = session.prefill_chunk,
+        .weights = ag_model_defaults().weights,
+        .k_type = session.k_type,
+        .v_type = session.v_type,
+        .k_rotation = session.k_rotation,
+        .eviction = eviction_options_defaults(),
+    };
+}
+
+/* Of the process's one command line. */
+static char tensor_patterns[MAX_TENSOR_TYPES][64];
+
+bool tensor_types_add(tensor_types *list, const char *value, char *why) {
+    for (const char *at = value; *at;) {
+        const size_t n = strcspn(at, ","), name = strcspn(at, "=,");
+        char type[16];
+        if (list->n == MAX_TENSOR_TYPES) return reject(why, "at most %d of them", MAX_TENSOR_TYPES);
+        ag_tensor_type *t = &list->v[list->n];
+        char *pattern = tensor_patterns[list->n];
+        snprintf(type, sizeof type, "%.*s", name < n ? (int)(n - name - 1) : 0, at + name + 1);
+        if (!name || name >= sizeof tensor_patterns[0] || !ag_dtype_parse(type, &t->type) ||
+            !ag_dtype_may_be(t->type, AG_DTYPE_WEIGHT)) {
+            char known[AG_DTYPE_LIST];
+            return reject(why, "'%.*s' is not PATTERN=TYPE with one of %s", (int)n, at,
+                          ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
+        }
+        snprintf(pattern, sizeof tensor_patterns[0], "%.*s", (int)name, at);
+        t->pattern = pattern;
+        list->n++;
+        at += n + (at[n] == ',');
+    }
+    return true;
+}
+
+static bool add_tensor_types(void *target, const char *value, char *why) {
+    model_options *o = target;
+    return tensor_types_add(&o->tensor_types, value, why);
+}
+
+static const option_def model_defs[] = {
+    {.name = "model",
+     .letter = 'm',
+     .kind = OPTION_NAME,
+     .value = "MODEL",
+     .offset = FIELD(dir),
+     .help = "GGUF file, Hugging Face directory, or the name of a model that 'antigravity models' "
+             "lists; without it the bundled demo model"},
+    {.name = "weights",
+     .kind = OPTION_DTYPE,
+     .value = "TYPE",
+     .offset = FIELD(weights),
+     .dtypes = AG_DTYPE_WEIGHT,
+     .as_is = true,
+     .help = "what the weights become in memory:"},
+    {.name = "tensor-type",
+     .kind = OPTION_CALL,
+     .value = "PATTERN=TYPE",
+     .call = add_tensor_types,
+     .help =
+         "matrices become TYPE whose names in GGUF files have PATTERN, such as ffn_down, output "
+         "or blk.[0-3].attn_v; may be given several times"},
+};
+
+option_group model_group(model_options *o) { return OPTION_GROUP("Model", model_defs, o); }
+
+static const option_def message_defs[] = {
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = OPTION_FLAG,
+     .offset = FIELD(quiet),
+     .help = "no progress, notes or statistics on standard error"},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = OPTION_FLAG,
+     .offset = FIELD(verbose),
+     .help = "say what is done on standard error"},
+};
+
+option_group message_group(model_options *o) { return OPTION_GROUP("Messages", message_defs, o); }
+
+void add_cache_groups(command_line *line, model_options *o) {
+    command_line_add(line, context_group(o));
+    command_line_add(line, kv_type_group(o));
+    command_line_add(line, k_rotation_group(&o->k_rotation));
+    command_line_add(line, eviction_choice_group(&o->eviction));
+    command_line_add(line, eviction_rules_group(&o->eviction));
+    command_line_add(line, eviction_memory_group(&o->eviction));
+}
+
+void add_machine_groups(command_line *line, model_options *o) {
+    command_line_add(line, threads_group(o));
+    command_line_add(line, machine_group(o));
+    command_line_add(line, message_group(o));
+}
+
+int model_operand(const command_line *line, model_options *o) {
+    if (!line->n_operands) return EXIT_DONE;
+    if (o->dir)
+        return complain_usage("one model at a time: '%s' or '%s'", o->dir, line->operands[0]);
+    o->dir = line->operands[0];
+    return EXIT_DONE;
+}
+
+int model_options_check(model_options *o) {
+    if (o->quiet && o->verbose) return complain_usage("-q and -v exclude each other");
+    if (o->quiet) progress_silence();
+    if (eviction_options_check(&o->eviction) != EXIT_DONE) return EXIT_USAGE;
+    return machine_options_check(o);
+}
+
+ag_model_params model_params_of_type(ag_dtype weights) {
+    ag_model_params params = ag_model_defaults();
+    params.as_is = (unsigned)weights == DTYPE_AS_IS;
+    if (!params.as_is) params.weights = weights;
+    return params;
+}
+
+ag_model_params model_params(const model_options *o) {
+    ag_model_params params = model_params_of_type(o->weights);
+    params.tensor_types = o->tensor_types.v;
+    params.n_tensor_types = o->tensor_types.n;
+    return params;
+}
+
+const char *weights_name(ag_dtype weights, const ag_model_info *info) {
+    if (weights == AG_WEIGHTS_AUTO) {
+        weights = info->as_is ? DTYPE_AS_IS : info->mixed ? AG_WEIGHTS_MIX : info->weight_type;
+    }
+    if (weights == AG_WEIGHTS_MIX) return "mix";
+    return (unsigned)weights == DTYPE_AS_IS ? "as-is" : ag_dtype_name(weights);
+}
+
+ag_session_params session_params(const model_options *o, uint32_t n_context) {
+    return (ag_session_params){
+        .max_seq_len = n_context,
+        .prefill_chunk = o->prefill_chunk,
+        .k_type = o->k_type,
+        .v_type = o->v_type,
+        .k_rotation = o->k_rotation,
+        .eviction = eviction_params(&o->eviction),
+    };
+}

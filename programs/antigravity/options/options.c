@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include "../command.h"
+#include "../terminal/output.h"
+#include "compat_options.h"
+#include "suggest.h"
+
+#include <antigravity/status.h>
+#include <assert.h>
+#include <getopt.h>
+#include <string.h>
+
+/* What getopt_long() returns for a long name: the place of its row, counted over all groups. */
+enum { ROW_BASE = 256, ROW_HELP = 1000, ROW_VERSION, MAX_NAMES = 160, MAX_LETTERS = 64 };
+
+typedef struct names {
+    struct option longs[MAX_NAMES + 1];
+    size_t n_longs;
+    char letters[4 + 2 * MAX_LETTERS];
+} names;
+
+static void add_long(names *t, const char *name, bool has_value, int row) {
+    if (name[0] == '-') name += 2;
+    if (t->n_longs == MAX_NAMES) return;
+    t->longs[t->n_longs++] =
+        (struct option){name, has_value ? required_argument : no_argument, NULL, row};
+}
+
+static void collect_names(names *t, const command_line *line) {
+    /* "-": operands are reported in their place; ":": a missing value is told from an unknown
+     * option. */
+    char *letter = t->letters;
+    *letter++ = '-';
+    *letter++ = ':';
+    *letter++ = 'h';
+    *letter++ = 'V';
+    int row = ROW_BASE;
+    for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
+        for (size_t i = 0; i < line->groups[g].n; i++, row++) {
+            const option_def *def = &line->groups[g].defs[i];
+            add_long(t, def->name, def->value != NULL, row);
+            for (size_t a = 0; a < OPTION_ALIASES && def->aliases[a]; a++)
+                add_long(t, def->aliases[a], def->value != NULL, row);
+            if (!def->letter) continue;
+            *letter++ = def->letter;
+            if (def->value) *letter++ = ':';
+        }
+    }
+    add_long(t, "help", false, ROW_HELP);
+    add_long(t, "version", false, ROW_VERSION);
+}
+
+static const option_def *find_row(const command_line *line, int code, void **target) {
+    int row = ROW_BASE;
+    for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
+        for (size_t i = 0; i < line->groups[g].n; i++, row++) {
+            const option_def *def = &line->groups[g].defs[i];
+            *target = line->groups[g].target;
+            if (code == row || (code < ROW_BASE && def->letter == code)) return def;
+        }
+    }
+    return NULL;
+}
+
+/* "-ngl" is a cluster of letters for getopt: the word becomes the alias "--ngl". */
+static void respell(const command_line *line, char **word) {
+    for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
+        for (size_t i = 0; i < line->groups[g].n; i++) {
+            const option_def *def = &line->groups[g].defs[i];
+            for (size_t a = 0; a < OPTION_ALIASES && def->aliases[a]; a++) {
+                /* getopt only reads the word: the cast gives nobody leave to write. */
+                if (def->aliases[a][0] == '-' && !strcmp(def->aliases[a] + 1, *word))
+                    *word = (char *)(uintptr_t)def->aliases[a];
+            }
+        }
+    }
+}
+
+/* Letters and whole names, not beginnings of them. */
+static bool is_known(const names *t, const char *word) {
+    size_t n = strcspn(word, "=");
+    if (word[1] != '-') return !word[2] && word[1] != ':' && strchr(t->letters + 2, word[1]);
+    for (size_t i = 0; i < t->n_longs; i++) {
+        const char *name = t->longs[i].name;
+        if (strlen(name) == n - 2 && !strncmp(name, word + 2, n - 2)) return true;
+    }
+    return false;
+}
+
+/* Options of other programs, which getopt would take for clusters of letters or for the beginnings
+ * of ours: passes by those that ask for what is done anyway, refuses the others. */
+static int answer_others(const names *t, int argc, char **argv) {
+    while (optind < argc) {
+        const char *word = argv[optind];
+        if (word[0] != '-' || !word[1] || !strcmp(word, "--") || is_known(t, word)) break;
+        size_t n = other_option_accepted(argv + optind);
+        const char *answer = n ? NULL : other_option_answer(word);
+        if (answer) complain("%s: %s", word, answer);
+        if (answer) return EXIT_USAGE;
+        if (!n) break;
+        optind += (int)n;
+    }
+    return OPTIONS_RUN;
+}
+
+static int unknown_long(const names *t, const char *typed) {
+    const char *word = typed + 2;
+    size_t length = strcspn(word, "=");
+    const char *first = NULL;
+    suggestion s = suggestion_for(word);
+    for (size_t i = 0; i < t->n_longs; i++) {
+        const char *name = t->longs[i].name;
+        suggestion_try(&s, name);
+        if (!length || strncmp(name, word, length) != 0) continue;
+        if (first)
+            return complain_usage("option '%s' could be '--%s' or '--%s'", typed, first, name);
+        first = name;
+    }
+    if (s.best) complain("unknown option '%s'; did you mean '--%s'?", typed, s.best);
+    else complain("unknown option '%s'; --help lists them", typed);
+    return EXIT_USAGE;
+}
+
+static int refuse_option(const command_line *line, const names *t, int code, char **argv) {
+    const char *word = argv[optind - 1];
+    void *target = NULL;
+    if (code == ':' && optopt < ROW_BASE) {
+        complain("option '-%c' needs a value", optopt);
+    } else if (code == ':') {
+        complain("option '%s' needs a value", word);
+    } else if (optopt == 0) {
+        return unknown_long(t, word);
+    } else if (optopt >= ROW_HELP || find_row(line, optopt, &target)) {
+        complain("option '%s' takes no value", word);
+    } else {
+        complain("unknown option '-%c'; --help lists them", optopt);
+    }
+    return EXIT_USAGE;
+}
+
+static int add_operand(command_line *line, const char *word) {
+    if (line->n_operands == line->max_operands)
+        return complain_usage("unexpected word '%s'%s", word,
+                              !line->max_operands ? ": this command takes options only"
+                              : line->hint        ? line->hint
+                                                  : "");
+    line->operands[line->n_operands++] = word;
+    return OPTIONS_RUN;
+}
+
+static int take_option(const command_line *line, const names *t, int code, int index) {
+    if (code == ROW_HELP || code == 'h') {
+        options_help(line, stdout);
+        return EXIT_DONE;
+    }
+    if (code == ROW_VERSION || code == 'V') {
+        printf("antigravity %s\n", ag_version());
+        return EXIT_DONE;
+    }
+    void *target = NULL;
+    const option_def *def = find_row(line, code, &target);
+    char why[WHY_SIZE];
+    if (option_set(def, target, optarg, why)) return OPTIONS_RUN;
+    if (code < ROW_BASE) complain("-%c: %s", code, why);
+    else complain("--%s: %s", t->longs[index].name, why);
+    return EXIT_USAGE;
+}
+
+void command_line_add(command_line *line, option_group group) {
+    size_t n = 0;
+    while (n < MAX_GROUPS && line->groups[n].defs) n++;
+    assert(n < MAX_GROUPS);
+    line->groups[n] = group;
+}
+
+int options_parse(command_line *line, int argc, char **argv) {
+    names t = {.n_longs = 0};
+    collect_names(&t, line);
+    optind = 1;
+    opterr = 0;
+    int result = OPTIONS_RUN;
+    while (result == OPTIONS_RUN) {
+        int index = 0;
+        result = answer_others(&t, argc, argv);
+        if (result != OPTIONS_RUN) break;
+        if (optind < argc) respell(line, &argv[optind]);
+        int code = getopt_long(argc, argv, t.letters, t.longs, &index);
+        if (code == -1) break;
+        if (code == '?' || code == ':') result = refuse_option(line, &t, code, argv);
+        else if (code == 1) result = add_operand(line, optarg);
+        else result = take_option(line, &t, code, index);
+    }
+    /* What follows "--" is never an option. */
+    for (; result == OPTIONS_RUN && optind < argc; optind++)
+        result = add_operand(line, argv[optind]);
+    return result;
+}
+
+static bool set_dtype(const option_def *def, ag_dtype *field, const char *value, char *why) {
+    ag_dtype type;
+    if (def->as_is && !strcmp(value, "as-is")) {
+        *field = (ag_dtype)DTYPE_AS_IS;
+        return true;
+    }
+    if (def->as_is && !strcmp(value, "mix")) {
+        *field = AG_WEIGHTS_MIX;
+        return true;
+    }
+    if (def->as_is && !strcmp(value, "auto")) {
+        *field = AG_WEIGHTS_AUTO;
+        return true;
+    }
+    if (ag_dtype_parse(value, &type) && ag_dtype_may_be(type, def->dtypes)) {
+        *field = type;
+        return true;
+    }
+    char known[AG_DTYPE_LIST];
+    return reject(why, "'%.60s' is not one of %s%s", value,
+                  ag_dtype_list(def->dtypes, known, sizeof known),
+                  def->as_is ? ", as-is, mix, auto" : "");
+}
+
+/* Which of the words "a|b|c" is the value. */
+static bool set_word(const option_def *def, void *field, const char *value, char *why) {
+    unsigned word = (unsigned)def->low;
+    for (const char *at = def->value; *at; word++) {
+        size_t n = strcspn(at, "|");
+        if (strlen(value) == n && !strncmp(at, value, n)) {
+            memcpy(field, &word, sizeof word);
+            return true;
+        }
+        at += n + (at[n] == '|');
+    }
+    size_t n = (size_t)snprintf(why, WHY_SIZE, "'%.60s' is not one of ", value);
+    for (const char *c = def->value; *c && n + 3 < WHY_SIZE; c++)
+        n += (size_t)snprintf(why + n, WHY_SIZE - n, *c == '|' ? ", " : "%c", *c);
+    return false;
+}
+
+bool option_set(const option_def *def, void *target, const char *value, char *why) {
+    void *field = (char *)target + def->offset;
+    int64_t whole;
+    switch (def->kind) {
+    case OPTION_FLAG:
+        *(bool *)field = true;
+        return true;
+    case OPTION_NAME:
+        if (!value[0]) return reject(why, "an empty name");
+        *(const char **)field = value;
+        return true;
+    case OPTION_TEXT:
+        *(const char **)field = value;
+        return true;
+    case OPTION_REAL:
+        return parse_real(value, def->low, def->high, field, why);
+    case OPTION_LIST:
+        return parse_list(value, (int32_t)def->low, (int32_t)def->high, field, why);
+    case OPTION_WORD:
+        return set_word(def, field, value, why);
+    case OPTION_DTYPE:
+        return set_dtype(def, field, value, why);
+    case OPTION_CALL:
+        return def->call(target, value, why);
+    case OPTION_U32:
+    case OPTION_I64:
+        break;
+    }
+    int64_t high = def->high >= 9e18 ? INT64_MAX : (int64_t)def->high;
+    if (!parse_integer(value, (int64_t)def->low, high, &whole, why)) return false;
+    if (def->kind == OPTION_U32) *(uint32_t *)field = (uint32_t)whole;
+    else *(int64_t *)field = whole;
+    return true;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay_options.h"
+
+#include "../command.h"
+#include "../terminal/interrupt.h"
+#include "../terminal/output.h"
+#include "../terminal/progress.h"
+
+#include <antigravity/chat.h>
+#include <antigravity/serving.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(replay_options, name)
+
+static bool set_keep(void *target, const char *value, char *why) {
+    replay_options *o = target;
+    char number[32];
+    double percent;
+    int64_t n;
+    const size_t len = strlen(value);
+    o->keeps = true;
+    o->keep_ratio = 0;
+    o->keep_tokens = 0;
+    if (len && len < sizeof number && value[len - 1] == '%') {
+        memcpy(number, value, len);
+        number[len - 1] = '\0';
+        if (!parse_real(number, 0.1, 100, &percent, why)) return false;
+        o->keep_ratio = (float)(percent / 100);
+        return true;
+    }
+    if (!parse_integer(value, 1, INT32_MAX, &n, why)) return false;
+    o->keep_tokens = (uint32_t)n;
+    return true;
+}
+
+static const option_def defs[] = {
+    {.name = "replay",
+     .kind = OPTION_REAL,
+     .value = "SHARE",
+     .offset = FIELD(share),
+     .high = 1,
+     .help = "when the prompt has been read, have the model repeat this share of its tokens, and "
+             "keep what it needs for that, whatever is asked next; 1: the best choice, at the cost "
+             "of reading the prompt twice; 0: keep everything"},
+    {.name = "replay-keep",
+     .kind = OPTION_CALL,
+     .value = "N|N%",
+     .call = set_keep,
+     .help = "what stays of the prompt then: tokens in the mean over heads, or a share (default "
+             "25%)"},
+};
+
+static const option_def idle_defs[] = {
+    {.name = "replay",
+     .kind = OPTION_REAL,
+     .value = "SHARE",
+     .offset = FIELD(share),
+     .high = 1,
+     .help = "while no request runs, have the model repeat this share of the tokens of each "
+             "conversation that waits for its next turn, and keep what it needs for that; 0: keep "
+             "everything"},
+    {.name = "replay-keep",
+     .kind = OPTION_CALL,
+     .value = "N|N%",
+     .call = set_keep,
+     .help = "what stays of a conversation then: tokens in the mean over heads, or a share "
+             "(default 25%)"},
+    {.name = "replay-after",
+     .kind = OPTION_U32,
+     .value = "SECONDS",
+     .offset = FIELD(after_s),
+     .high = 86400,
+     .help = "how long it has waited; at once where three quarters of --memory are taken"},
+};
+
+static const option_def saved_defs[] = {
+    {.name = "replay",
+     .kind = OPTION_REAL,
+     .value = "SHARE",
+     .offset = FIELD(share),
+     .high = 1,
+     .help = "what /save writes, have the model repeat this share of it, and write what it needs "
+             "for that; the conversation at hand keeps everything until memory is short "
+             "(--memory-threshold-mb), and then as much, from the end of a turn on; 0: write and "
+             "keep everything"},
+    {.name = "replay-keep",
+     .kind = OPTION_CALL,
+     .value = "N|N%",
+     .call = set_keep,
+     .help = "what is written or kept then: tokens in the mean over heads, or a share (default "
+             "25%)"},
+};
+
+replay_options replay_defaults(void) {
+    return (replay_options){.keep_ratio = 0.25f, .after_s = ag_serving_defaults().replay_after_s};
+}
+
+option_group replay_group(replay_options *o) { return OPTION_GROUP("KV cache", defs, o); }
+
+option_group replay_idle_group(replay_options *o) { return OPTION_GROUP("KV cache", idle_defs, o); }
+
+option_group replay_saved_group(replay_options *o) {
+    return OPTION_GROUP("KV cache", saved_defs, o);
+}
+
+int replay_check_keep(const replay_options *o) {
+    if (o->share != 0 || !o->keeps) return EXIT_DONE;
+    return complain_usage("--replay-keep belongs to --replay");
+}
+
+int replay_check(const replay_options *o, const eviction_options *e) {
+    if (o->share != 0 && strcmp(eviction_policy_name(e), "none") != 0)
+        return complain_usage(
+            "--replay chooses from all that was read: leave --eviction-policy %s out",
+            eviction_policy_name(e));
+    return replay_check_keep(o);
+}
+
+/* ---- the replay ---- */
+
+ag_status replay_request(const engine *e, ag_replay_request *out, ag_error *err) {
+    ag_chat_format *format = NULL;
+    ag_status st = ag_chat_format_load(e->dir, e->tokenizer, NULL, &format, err);
+    if (st == AG_OK || st == AG_NOT_FOUND)
+        st = ag_replay_request_make(e->tokenizer, format, out, err);
+    ag_chat_format_destroy(format);
+    return st;
+}
+
+replay_options replay_of(const replay_options *o, size_t n_read) {
+    replay_options of = *o;
+    const uint32_t share = (uint32_t)ceil((double)o->keep_ratio * (double)n_read);
+    if (o->keep_ratio > 0) of.keep_tokens = share;
+    of.keep_ratio = 0;
+    return of;
+}
+
+int replay_compress(const replay_options *o, const engine *e, ag_session *session,
+                    const int32_t *ids, size_t n, ag_compress_report *report) {
+    ag_replay_request request = {.suffix = {.n = 0}};
+    ag_error err;
+    const int code = engine_need_tokenizer(e, "--replay needs one");
+    if (code != EXIT_DONE) return code;
+    ag_status st = replay_request(e, &request, &err);
+    if (st == AG_OK) {
+        ag_compress_params p = ag_replay_request_params(&request);
+        p.keep_ratio = o->keep_ratio;
+        p.keep_tokens = o->keep_tokens;
+        p.replay = (float)o->share;
+        p.progress = progress_update;
+        progress_begin("replaying what was read");
+        st = ag_session_compress(session, ids, n, &p, report, &err);
+        progress_end();
+    }
+    ag_replay_request_free(&request);
+    if (st == AG_CANCELLED) return EXIT_DONE;
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}

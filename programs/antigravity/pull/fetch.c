@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fetch.h"
+
+#include "../command.h"
+#include "../terminal/interrupt.h"
+#include "../terminal/output.h"
+#include "../terminal/progress.h"
+#include "clock.h"
+#include "fetch_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- a model that is there ---- */
+
+/* Whether the file at the path is the one of the plan, as far as can be told. An exit code. */
+static int compare_file(const char *path, const pull_file *f, bool *same) {
+    char hex[SHA256_HEX];
+    struct stat info;
+    int error = 0;
+    sha256 sum;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *same = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+            (f->size < 0 || info.st_size == f->size);
+    if (*same && f->sha256[0]) {
+        sha256_begin(&sum);
+        progress_begin("checking");
+        *same = fetch_hash(fd, &sum, (uint64_t)info.st_size, &error);
+        progress_end();
+        sha256_hex(&sum, hex);
+        *same = *same && !strcmp(hex, f->sha256);
+    }
+    if (fd >= 0) close(fd);
+    return interrupted() ? EXIT_INTERRUPTED : EXIT_DONE;
+}
+
+/* *there: the model is there and the plan's. An exit code; another model of that name is an error.
+ */
+static int find_present(const fetch *k, const char *store, bool *there) {
+    struct stat info;
+    char path[PATH_MAX + NAME_MAX + 2];
+    /* A directory and a file of one name would be two models that -m cannot tell apart. */
+    snprintf(path, sizeof path, "%s/%s%s", store, k->plan->name,
+             k->plan->is_directory ? ".gguf" : "");
+    const bool same_name = lstat(path, &info) == 0;
+    *there = same_name || lstat(k->path, &info) == 0;
+    bool same = *there && !same_name;
+    int code = EXIT_DONE;
+    for (size_t i = 0; same && code == EXIT_DONE && i < k->plan->n; i++) {
+        const pull_file *f = &k->plan->files[i];
+        if (k->plan->is_directory) snprintf(path, sizeof path, "%s/%s", k->path, f->name);
+        else snprintf(path, sizeof path, "%s", k->path);
+        code = compare_file(path, f, &same);
+    }
+    if (code != EXIT_DONE || same == *there) return code;
+    return complain_failure(
+        "%s is there and is another model: choose a name with --name, or remove it with "
+        "'antigravity rm %s'",
+        k->path, k->plan->name);
+}
+
+/* ---- all files ---- */
+
+/* Sums up the sizes. A sum that does not fit becomes the largest one: there is no such disk. */
+static void add_sizes(fetch *k) {
+    bool known = true;
+    k->min_total = 0;
+    for (size_t i = 0; i < k->plan->n; i++) {
+        const int64_t size = k->plan->files[i].size;
+        known = known && size >= 0;
+        if (size > 0 && k->min_total > UINT64_MAX - (uint64_t)size) k->min_total = UINT64_MAX;
+        else if (size > 0) k->min_total += (uint64_t)size;
+    }
+    k->total = known ? k->min_total : 0;
+}
+
+static int fetch_files(fetch *k, char *why) {
+    add_sizes(k);
+    const uint64_t there = part_bytes(&k->part, k->plan);
+    const uint64_t missing = k->min_total > there ? k->min_total - there : 0;
+    int code = part_has_space(&k->part, missing, why) ? EXIT_DONE : EXIT_FAILED;
+    for (size_t i = 0; i < k->plan->n && code == EXIT_DONE; i++)
+        code = fetch_file(k, &k->plan->files[i], why);
+    return code;
+}
+
+/* Why it ended, and what is left to go on with. */
+static int say_failure(const fetch *k, int code, const char *why) {
+    char kept[32], rest[128] = "";
+    const uint64_t bytes = part_bytes(&k->part, k->plan);
+    if (bytes)
+        snprintf(rest, sizeof rest, "; %s are kept, and the same command goes on from there",
+                 format_bytes((double)bytes, kept, sizeof kept));
+    if (code == EXIT_INTERRUPTED) complain("interrupted%s", rest);
+    else if (why[0]) complain("%s%s", why, rest);
+    return code;
+}
+
+int fetch_model(http *client, const pull_plan *plan, const char *store, bool quiet, char *path) {
+    char why[HTTP_WHY] = "", size[32];
+    const double begin = clock_s();
+    bool there = false;
+    fetch k = {.client = client, .plan = plan, .path = path, .quiet = quiet};
+    int n =
+        snprintf(path, PATH_MAX, "%s/%s%s", store, plan->name, plan->is_directory ? "" : ".gguf");
+    if (n < 0 || n >= PATH_MAX - 64)
+        return complain_failure("%s: %s", store, strerror(ENAMETOOLONG));
+    int code = part_open(&k.part, store, plan->name, quiet);
+    if (code == EXIT_DONE) code = find_present(&k, store, &there);
+    if (code == EXIT_DONE && there && !quiet) complain("%s is there already", plan->name);
+    if (code == EXIT_DONE && !there) {
+        code = fetch_files(&k, why);
+        if (code == EXIT_DONE) code = part_commit(&k.part, plan, path, why);
+        if (code != EXIT_DONE) say_failure(&k, code, why);
+        else if (!quiet)
+            complain("%s: %s in %.1f s; use it with -m %s", path,
+                     format_bytes((double)k.received, size, sizeof size), clock_s() - begin,
+                     plan->name);
+    }
+    part_close(&k.part, there);
+    return code;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fetches one file of a plan into the folder NAME.part. */
+#ifndef ANTIGRAVITY_FETCH_FILE_H
+#define ANTIGRAVITY_FETCH_FILE_H
+
+#include "part_directory.h"
+
+/* State that the files of a model share. */
+typedef struct fetch {
+    http *client;
+    const pull_plan *plan;
+    const char *path; /* path of the complete model */
+    part_folder part;
+    uint64_t done;      /* bytes of finished files */
+    uint64_t total;     /* bytes of all files; 0: unknown */
+    uint64_t min_total; /* sum of the known sizes */
+    uint64_t received;
+    bool quiet;
+} fetch;
+
+/* Returns an exit code; the reason is in why[HTTP_WHY]. */
+int fetch_file(fetch *k, const pull_file *f, char *why);
+
+/* Adds the first n bytes of a file to the hash. Returns false after Ctrl-C, or sets *error. */
+bool fetch_hash(int fd, sha256 *sum, uint64_t n, int *error);
+
+#endif

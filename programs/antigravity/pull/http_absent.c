@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* http.h in a build without libcurl. */
+#include "../command.h"
+#include "../terminal/output.h"
+#include "http.h"
+
+int http_open(const http_params *p, http **out) {
+    (void)p;
+    *out = NULL;
+    return complain_failure(
+        "this program was built without libcurl and cannot fetch models: build it with "
+        "curl/curl.h at hand (Debian: libcurl4-openssl-dev)");
+}
+
+void http_close(http *h) { (void)h; }
+
+http_result http_get(http *h, const http_request *r, http_answer *a, char why[HTTP_WHY]) {
+    (void)h, (void)r, (void)a;
+    why[0] = '\0';
+    return HTTP_FAILED;
+}

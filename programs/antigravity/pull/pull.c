@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* antigravity pull: fetches a model into the store. */
+#include "../command.h"
+#include "../model/store.h"
+#include "../options/options.h"
+#include "../support/user_files.h"
+#include "../terminal/interrupt.h"
+#include "../terminal/output.h"
+#include "../terminal/progress.h"
+#include "fetch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+typedef struct pull_options {
+    const char *name, *sha256;
+    uint32_t retries;
+    double retry_delay_s, slow_time_s;
+    bool quiet;
+} pull_options;
+
+#define FIELD(field) offsetof(pull_options, field)
+static const option_def pull_defs[] = {
+    {.name = "name",
+     .kind = OPTION_NAME,
+     .value = "NAME",
+     .offset = FIELD(name),
+     .help = "what it is called in the store; without it as the file or the repository"},
+    {.name = "sha256",
+     .kind = OPTION_NAME,
+     .value = "HEX",
+     .offset = FIELD(sha256),
+     .help = "the SHA-256 that a file from a URL must have; hubs tell it by themselves"},
+    {.name = "retries",
+     .kind = OPTION_U32,
+     .value = "N",
+     .offset = FIELD(retries),
+     .high = 1000,
+     .help = "attempts after one that failed, as long as a later one may succeed; counted anew "
+             "each time the file has grown by 64 KiB"},
+    {.name = "retry-delay",
+     .kind = OPTION_REAL,
+     .value = "SECONDS",
+     .offset = FIELD(retry_delay_s),
+     .high = 3600,
+     .help = "before the first of them; doubles"},
+    {.name = "slow-time",
+     .kind = OPTION_REAL,
+     .value = "SECONDS",
+     .offset = FIELD(slow_time_s),
+     .low = 1,
+     .high = 3600,
+     .help = "an attempt fails if less than 1 KiB/s arrives over this time"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = OPTION_FLAG,
+     .offset = FIELD(quiet),
+     .help = "no progress or notes on standard error"},
+};
+
+/* ---- where from, and as who ---- */
+
+static int read_endpoint(char *endpoint, size_t cap) {
+    const char *asked = getenv("HF_ENDPOINT");
+    if (!asked || !asked[0]) asked = "https://huggingface.co";
+    size_t n = strlen(asked);
+    while (n && asked[n - 1] == '/') n--;
+    if (!http_is_url(asked) || n >= cap || strpbrk(asked, "?#@ "))
+        return complain_usage("HF_ENDPOINT: '%s' is no URL such as https://huggingface.co", asked);
+    snprintf(endpoint, cap, "%.*s", (int)n, asked);
+    return EXIT_DONE;
+}
+
+/* *token: NULL without one. Its value is never shown. */
+static int read_token(char *buffer, size_t cap, const char **token) {
+    const char *given = getenv("HF_TOKEN");
+    *token = NULL;
+    if (!given || !given[0]) return EXIT_DONE;
+    size_t n = strcspn(given, " \t\r\n");
+    bool visible = true;
+    for (size_t i = 0; i < n; i++) visible = visible && given[i] > ' ' && given[i] < 0x7f;
+    if (!n || n >= cap || !visible || given[n + strspn(given + n, " \t\r\n")])
+        return complain_usage(
+            "HF_TOKEN is no token: one word of printable ASCII characters is wanted");
+    snprintf(buffer, cap, "%.*s", (int)n, given);
+    *token = buffer;
+    return EXIT_DONE;
+}
+
+/* ---- the command ---- */
+
+static int make_plan(const hub *h, const char *source, const pull_options *o, pull_plan *plan) {
+    int code;
+    if (hub_is_source(h->endpoint, source)) {
+        code = pull_plan_hub(h, source, plan);
+    } else if (http_is_url(source)) {
+        code = pull_plan_url(h, source, plan);
+    } else {
+        complain(
+            "'%s' is neither a URL nor a repository: write https://HOST/FILE.gguf, or ORG/NAME "
+            "with :QUANT, :FILE.gguf or @REVISION behind it where that is wanted",
+            source);
+        code = EXIT_USAGE;
+    }
+    if (code == EXIT_DONE && o->name) {
+        const size_t n = strlen(o->name);
+        const bool ends = path_ends_in(o->name, ".gguf") && !plan->is_directory;
+        snprintf(plan->name, sizeof plan->name, "%.*s", (int)(ends ? n - 5 : n), o->name);
+    }
+    if (code == EXIT_DONE && o->sha256 && plan->n != 1) {
+        complain("--sha256 is for one file, and this model has %zu", plan->n);
+        code = EXIT_USAGE;
+    }
+    if (code == EXIT_DONE && o->sha256) (void)pull_read_hash(o->sha256, plan->files[0].sha256);
+    if (code != EXIT_DONE || store_name_is_valid(plan->name)) return code;
+    return complain_usage("'%s' cannot be a model's name: choose one with --name", plan->name);
+}
+
+static int pull(const char *source, const pull_options *o) {
+    char endpoint[512], token_text[512], origin[512], store[PATH_MAX], path[PATH_MAX];
+    const char *token;
+    hub h = {.endpoint = endpoint};
+    pull_plan plan = {.n = 0};
+    int code = read_endpoint(endpoint, sizeof endpoint);
+    if (code == EXIT_DONE) code = read_token(token_text, sizeof token_text, &token);
+    if (code != EXIT_DONE) return code;
+    if (!store_locate(store))
+        return complain_failure("there is no place for models: set ANTIGRAVITY_MODELS or HOME");
+    snprintf(origin, sizeof origin, "%.*s", (int)http_origin_length(endpoint), endpoint);
+    const http_params params = {.origin = origin,
+                                .token = token,
+                                .retries = o->retries,
+                                .retry_delay_s = o->retry_delay_s,
+                                .slow_s = o->slow_time_s,
+                                .quiet = o->quiet};
+    code = http_open(&params, &h.client);
+    interrupt_install();
+    if (code == EXIT_DONE) code = make_plan(&h, source, o, &plan);
+    if (code == EXIT_INTERRUPTED) complain("interrupted");
+    if (code == EXIT_DONE) {
+        code = fetch_model(h.client, &plan, store, o->quiet, path);
+        if (code == EXIT_DONE) printf("%s\n", path);
+    }
+    pull_plan_free(&plan);
+    http_close(h.client);
+    return code;
+}
+
+static int check_options(const command_line *line, const pull_options *o) {
+    char hex[SHA256_HEX];
+    if (!line->n_operands) {
+        complain("what is to be fetched? ORG/NAME of a repository, or the URL of a GGUF file");
+    } else if (o->name && !store_name_is_valid(o->name)) {
+        complain(
+            "--name: '%s' may hold letters, digits and '._-', and not begin with '.' or '-' or "
+            "end in '" STORE_PART "'",
+            o->name);
+    } else if (o->sha256 && !pull_read_hash(o->sha256, hex)) {
+        complain("--sha256: '%s' is not 64 hexadecimal digits", o->sha256);
+    } else {
+        return EXIT_DONE;
+    }
+    return EXIT_USAGE;
+}
+
+int command_pull(int argc, char **argv) {
+    pull_options o = {.retries = 4, .retry_delay_s = 0.5, .slow_time_s = 60};
+    command_line line = {
+        .usage = "pull ORG/NAME[:QUANT|:FILE.gguf|:safetensors][@REVISION] | URL [OPTION]...",
+        .description =
+            "Fetches a model into the store, from where -m NAME finds it: a GGUF file from a URL, "
+            "or\n"
+            "a repository of Hugging Face. Of a repository with GGUF files the one with QUANT in "
+            "its\n"
+            "name is taken (without QUANT Q4_K_M, else Q8_0, else the first), of another one\n"
+            "config.json, the tokenizer and all safetensors files. Sizes and SHA-256 are checked; "
+            "what\n"
+            "was interrupted goes on where it ended. Prints the model's path.\n\n"
+            "Environment: HF_TOKEN (for models that ask for it; only its own host is sent it),\n"
+            "HF_ENDPOINT (a mirror, in place of https://huggingface.co), HTTPS_PROXY,\n"
+            "ANTIGRAVITY_MODELS (the store; else $XDG_DATA_HOME/antigravity/models, which is\n"
+            "~/.local/share/antigravity/models).",
+        .examples = "  antigravity pull bartowski/SmolLM2-135M-Instruct-GGUF\n"
+                    "  antigravity pull Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q8_0 --name qwen\n"
+                    "  antigravity pull HuggingFaceTB/SmolLM2-135M@main\n"
+                    "  antigravity pull https://example.org/model.gguf && antigravity generate -m "
+                    "model -p Hello",
+        .groups = {OPTION_GROUP("Options", pull_defs, &o)},
+        .max_operands = 1,
+        .hint = ": one model at a time",
+    };
+    int code = options_parse(&line, argc, argv);
+    if (code != OPTIONS_RUN) return code;
+    code = check_options(&line, &o);
+    if (code != EXIT_DONE) return code;
+    if (o.quiet) progress_silence();
+    return pull(line.operands[0], &o);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "interrupt.h"
+
+#include "../command.h"
+#include "progress.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_SIGNALS = sizeof numbers / sizeof numbers[0] };
+
+static volatile sig_atomic_t caught; /* the first one's number */
+static bool installed[N_SIGNALS];
+static bool answers; /* standard error is a terminal, and messages are wanted */
+
+enum { MAX_SESSIONS = 320 };
+static _Atomic(ag_session *) sessions[MAX_SESSIONS];
+
+static _Atomic(void (*)(void)) restore;
+
+void interrupt_restores(void (*how)(void)) { atomic_store(&restore, how); }
+
+static void set_all(void (*handler)(int)) {
+    struct sigaction action = {.sa_handler = handler};
+    /* Without SA_RESTART a read of standard input returns. */
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < N_SIGNALS; i++)
+        if (installed[i]) sigaction(numbers[i], &action, NULL);
+}
+
+static void on_signal(int number) {
+    const int before = errno; /* of whatever is interrupted */
+    caught = number;
+    set_all(SIG_DFL);
+    /* The shell and the terminal that goes may both tell us. */
+    if (number == SIGHUP) signal(SIGHUP, SIG_IGN);
+    void (*how)(void) = atomic_load(&restore);
+    if (how) how();
+    static const char answer[] = "\nstopping ...\n";
+    if (answers && write(STDERR_FILENO, answer, sizeof answer - 1) < 0) answers = false;
+    for (size_t i = 0; i < MAX_SESSIONS; i++) {
+        ag_session *s = atomic_load(&sessions[i]);
+        if (s) ag_session_cancel(s);
+    }
+    errno = before;
+}
+
+static void replace(ag_session *from, ag_session *to) {
+    for (size_t i = 0; i < MAX_SESSIONS; i++) {
+        ag_session *expected = from;
+        if (atomic_compare_exchange_strong(&sessions[i], &expected, to)) return;
+    }
+}
+
+void interrupt_cancels(ag_session *s) {
+    if (s) replace(NULL, s);
+}
+
+void interrupt_spares(ag_session *s) {
+    if (s) replace(s, NULL);
+}
+
+void interrupt_install(void) {
+    for (size_t i = 0; i < N_SIGNALS; i++) {
+        struct sigaction before;
+        /* A shell that started us in the background, or nohup, asked that it should not reach us.
+         */
+        sigaction(numbers[i], NULL, &before);
+        installed[i] = before.sa_handler != SIG_IGN;
+    }
+    answers = progress_wanted();
+    set_all(on_signal);
+}
+
+bool interrupt_pause(void) {
+    if (!caught) set_all(SIG_DFL);
+    return !caught;
+}
+
+void interrupt_resume(void) {
+    if (!caught) set_all(on_signal);
+}
+
+void interrupt_silence(void) { answers = false; }
+
+bool interrupt_forget(void) {
+    if (caught != SIGINT) return false;
+    caught = 0;
+    set_all(on_signal);
+    return true;
+}
+
+bool interrupted(void) { return caught != 0; }
+
+int interrupt_exit_code(int code) {
+    return code == EXIT_INTERRUPTED && caught ? 128 + (int)caught : code;
+}
