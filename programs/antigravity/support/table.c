@@ -3,6 +3,7 @@
 
 #include "../command.h"
 #include "../terminal/output.h"
+#include "../terminal/terminal.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 #include "interrupt.h"
 
 #include "../command.h"
-#include "progress.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -72,7 +72,7 @@ void interrupt_install(void) {
         sigaction(numbers[i], NULL, &before);
         installed[i] = before.sa_handler != SIG_IGN;
     }
-    answers = progress_wanted();
+    answers = terminal_shows_progress();
     set_all(on_signal);
 }
 

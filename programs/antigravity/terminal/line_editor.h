@@ -3,7 +3,15 @@
 #ifndef ANTIGRAVITY_LINE_EDITOR_H
 #define ANTIGRAVITY_LINE_EDITOR_H
 
-#include "line_reader.h"
+#include <stdbool.h>
+
+typedef enum line_event {
+    LINE_TEXT,
+    LINE_END,         /* of the input, or Ctrl-D */
+    LINE_INTERRUPTED, /* a signal came */
+    LINE_REFUSED,     /* it is no text, which was said */
+    LINE_DROPPED,     /* the same when something had been typed, which is gone */
+} line_event;
 
 typedef struct line_editor line_editor;
 

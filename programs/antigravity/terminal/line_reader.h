@@ -4,15 +4,9 @@
 #ifndef ANTIGRAVITY_LINE_READER_H
 #define ANTIGRAVITY_LINE_READER_H
 
-#include <stdbool.h>
+#include "line_editor.h"
 
-typedef enum line_event {
-    LINE_TEXT,
-    LINE_END,         /* of the input, or Ctrl-D */
-    LINE_INTERRUPTED, /* a signal came */
-    LINE_REFUSED,     /* it is no text, which was said */
-    LINE_DROPPED,     /* the same when something had been typed, which is gone */
-} line_event;
+#include <stdbool.h>
 
 typedef struct line_reader line_reader;
 

@@ -11,7 +11,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 static const char *command_name;
@@ -150,12 +149,6 @@ int output_finish(int code) {
     if (!write_error) return code;
     complain("standard output: %s", strerror(write_error));
     return code == EXIT_DONE ? EXIT_FAILED : code;
-}
-
-size_t terminal_columns(int fd) {
-    struct winsize size = {.ws_col = 0};
-    if (ioctl(fd, TIOCGWINSZ, &size) != 0 || !size.ws_col) return 80;
-    return size.ws_col < 10 ? 10 : size.ws_col;
 }
 
 const char *format_bytes(double bytes, char *buf, size_t cap) {

@@ -46,9 +46,6 @@ bool output_failed(void); /* whether a write was lost */
 /* Flushes standard output; `code`, or EXIT_FAILED with a message if anything written was lost. */
 int output_finish(int code);
 
-/* How wide the terminal is that the stream fd leads to; 80 where it does not tell, at least 10. */
-size_t terminal_columns(int fd);
-
 /* "1.25 GiB" into buf; returns buf. */
 const char *format_bytes(double bytes, char *buf, size_t cap);
 

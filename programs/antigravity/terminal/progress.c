@@ -3,7 +3,7 @@
 
 #include "clock.h"
 #include "interrupt.h"
-#include "output.h"
+#include "terminal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,18 +13,15 @@
 enum { BAR_WIDTH = 40, LEAST_BAR = 8, AROUND_BAR = 9, LINE_SIZE = 256 };
 static const double redraw_s = 0.1;
 
-static bool silent;
 static const char *label; /* NULL: no bar is wanted now */
 static size_t drawn;      /* columns of the line that is on the terminal */
 static double drawn_at;
 
-bool progress_wanted(void) { return !silent && isatty(STDERR_FILENO); }
-
-void progress_silence(void) { silent = true; }
+void progress_silence(void) { terminal_silence(); }
 
 void progress_begin(const char *text) {
     progress_end();
-    label = progress_wanted() ? text : NULL;
+    label = terminal_shows_progress() ? text : NULL;
     drawn_at = 0;
 }
 
@@ -57,7 +54,7 @@ static void draw(uint64_t done, uint64_t total) {
 
 void progress_note(const char *what) {
     char line[LINE_SIZE];
-    if (!progress_wanted()) return;
+    if (!terminal_shows_progress()) return;
     snprintf(line, sizeof line, "%s ...", what);
     show(line);
     drawn_at = clock_s();

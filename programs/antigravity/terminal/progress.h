@@ -9,8 +9,6 @@
 
 /* No bar from now on. */
 void progress_silence(void);
-/* Standard error is a terminal, and not silenced. */
-bool progress_wanted(void);
 /* `label` is borrowed until progress_end(). */
 void progress_begin(const char *label);
 /* An ag_progress_fn: draws, and returns false (cancel) after Ctrl-C or its like. user is ignored.
