@@ -78,22 +78,22 @@ int main(int argc, char **argv) {
         fputs("compactor_slots MODEL N_KEEP SKETCH_FILE QUERY_SCALE OUT_CACHE < IDS\n", stderr);
         return 2;
     }
-    const char *trouble = read_ids(&p) ? NULL : "standard input: token ids are wanted";
+    const char *message = read_ids(&p) ? NULL : "standard input: token ids are wanted";
     model_params.weights = AG_F32;
-    if (!trouble && (ag_backend_create(NULL, &backend, &err) ||
+    if (!message && (ag_backend_create(NULL, &backend, &err) ||
                      ag_model_load(backend, argv[1], &model_params, &model, &err)))
-        trouble = err.msg;
-    if (!trouble) {
+        message = err.msg;
+    if (!message) {
         sketch = read_sketch(argv[3], ag_model_get_info(model)->head_dim);
-        if (!sketch) trouble = "the sketch: [head_dim][48] of float32 are wanted";
+        if (!sketch) message = "the sketch: [head_dim][48] of float32 are wanted";
     }
     const ag_compactor_params own = {.sketch = sketch, .query_scale = strtof(argv[4], NULL)};
     const uint32_t n_keep = (uint32_t)strtoul(argv[2], NULL, 10);
-    if (!trouble && run(model, &p, &own, n_keep, argv[5], &err)) trouble = err.msg;
-    if (trouble) fprintf(stderr, "compactor_slots: %s\n", trouble);
+    if (!message && run(model, &p, &own, n_keep, argv[5], &err)) message = err.msg;
+    if (message) fprintf(stderr, "compactor_slots: %s\n", message);
     free(sketch);
     free(p.ids);
     ag_model_destroy(model);
     ag_backend_destroy(backend);
-    return trouble ? 1 : 0;
+    return message ? 1 : 0;
 }

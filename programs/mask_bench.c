@@ -41,25 +41,25 @@ static void add_time(float **list, size_t *n, size_t *cap, double us) {
 static long accepts(bench *b, ag_constraint *c, const char *text, double *longest) {
     ag_ids ids = {0};
     ag_error err;
-    long refused = -1;
+    long rejected_at = -1;
     if (ag_tokenizer_encode(b->tokenizer, text, strlen(text), 0, &ids, &err) != AG_OK) {
         fprintf(stderr, "%s\n", err.msg);
         exit(1);
     }
     if (ag_constraint_reset(c, &err) != AG_OK) abort();
-    for (size_t i = 0; i < ids.n && refused < 0; i++) {
+    for (size_t i = 0; i < ids.n && rejected_at < 0; i++) {
         const uint32_t *mask;
         const double start = now_us();
         const ag_status st = ag_constraint_mask(c, &mask, &err);
         const bool allowed = st == AG_OK && mask[ids.data[i] / 32] >> (ids.data[i] % 32) & 1;
-        if (!allowed || ag_constraint_accept(c, ids.data[i], &err) != AG_OK) refused = (long)i;
+        if (!allowed || ag_constraint_accept(c, ids.data[i], &err) != AG_OK) rejected_at = (long)i;
         const double us = now_us() - start;
         add_time(&b->mask_us, &b->n_masks, &b->masks_cap, us);
         if (us > *longest) *longest = us;
     }
-    if (refused < 0 && !ag_constraint_may_end(c)) refused = (long)ids.n;
+    if (rejected_at < 0 && !ag_constraint_may_end(c)) rejected_at = (long)ids.n;
     ag_ids_free(&ids);
-    return refused;
+    return rejected_at;
 }
 
 static json_t *run_case(bench *b, const json_t *c) {
@@ -88,10 +88,10 @@ static json_t *run_case(bench *b, const json_t *c) {
     json_array_foreach(json_object_get(c, "tests"), i, test) {
         const bool valid = json_is_true(json_object_get(test, "valid"));
         const char *text = json_string_value(json_object_get(test, "text"));
-        const long refused = accepts(b, constraint, text, &longest);
-        if ((refused < 0) == valid) continue;
+        const long rejected_at = accepts(b, constraint, text, &longest);
+        if ((rejected_at < 0) == valid) continue;
         json_array_append_new(wrong, json_pack("{s:i, s:b, s:i}", "test", (int)i, "valid", valid,
-                                               "token", (int)refused));
+                                               "token", (int)rejected_at));
     }
     json_object_set_new(out, "wrong", wrong);
     json_object_set_new(out, "longest_us", json_integer((long long)longest));
@@ -145,13 +145,12 @@ static bool open_bench(bench *b, const char *model, ag_error *err) {
 
 int main(int argc, char **argv) {
     const bool any_order = argc == 3 && !strcmp(argv[2], "--any-order");
-    const bool understood = argc == 2 || any_order;
+    const bool is_valid = argc == 2 || any_order;
     bench b = {.order = any_order ? AG_JSON_ANY_ORDER : AG_JSON_DECLARED_ORDER};
     ag_error err;
-    if (!understood || !open_bench(&b, argv[1], &err)) {
-        fprintf(stderr, "%s\n",
-                understood ? err.msg : "mask_bench TOKENIZER [--any-order] < CASES");
-        return understood ? 1 : 2;
+    if (!is_valid || !open_bench(&b, argv[1], &err)) {
+        fprintf(stderr, "%s\n", is_valid ? err.msg : "mask_bench TOKENIZER [--any-order] < CASES");
+        return is_valid ? 1 : 2;
     }
     char *line = NULL;
     size_t cap = 0;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Products whose wanted values take longer than a tenth of a second. */
-static const double most_checked = 1 << 27;
+static const double max_checked = 1 << 27;
 
 typedef struct bench {
     const options *o;
@@ -50,17 +50,17 @@ static void emit(bench *b, row *r) {
 static void sweep(void *user) { bandwidth_sweep(user); }
 
 static void time_case(bench *b, const oracle_case *c) {
-    static double seconds[MOST_RUNS];
+    static double seconds[MAX_RUNS];
     const options *o = b->o;
-    oracle_timing timing = {.least_s = o->least_s,
-                            .least_runs = o->least_runs,
-                            .most_runs = o->most_runs,
+    oracle_timing timing = {.least_s = o->min_s,
+                            .least_runs = o->min_runs,
+                            .most_runs = o->max_runs,
                             .before = o->cold ? sweep : NULL,
                             .user = b->memory,
                             .seconds = seconds};
     row r = {c->op, b->isa, c->type, c->m, c->n, c->k, b->threads, .verdict = "ok"};
-    r.effort = effort_of(c, b->isa);
-    timing.unchecked = r.effort.operations > 2 * most_checked;
+    r.work = work_of(c, b->isa);
+    timing.unchecked = r.work.operations > 2 * max_checked;
     oracle_run run;
     oracle_case_time(c, b->be, 1, &timing, &run);
     const oracle_score score = oracle_compare(&run);
@@ -241,15 +241,15 @@ static bool set_format(options *o, const char *name) {
 }
 
 static bool set_runs(options *o, const char *text) {
-    o->least_runs = o->most_runs = strtoul(text, NULL, 10);
-    o->least_s = 1e9;
-    return o->most_runs >= 1 && o->most_runs <= MOST_RUNS;
+    o->min_runs = o->max_runs = strtoul(text, NULL, 10);
+    o->min_s = 1e9;
+    return o->max_runs >= 1 && o->max_runs <= MAX_RUNS;
 }
 
 static bool set_ms(options *o, const char *text) {
     char *end;
-    o->least_s = strtod(text, &end) * 1e-3;
-    return end != text && !*end && o->least_s >= 0;
+    o->min_s = strtod(text, &end) * 1e-3;
+    return end != text && !*end && o->min_s >= 0;
 }
 
 static bool check_threads(const name_list *list) {
@@ -300,9 +300,9 @@ int main(int argc, char **argv) {
         {"no-limits", no_argument, NULL, NO_LIMITS}, {"format", required_argument, NULL, FORMAT},
         {"help", no_argument, NULL, HELP},           {0}};
     options o = {.sets = CASES_ORACLE | CASES_SHAPES | CASES_KERNELS | CASES_EVICTION,
-                 .least_s = 0.05,
-                 .least_runs = 5,
-                 .most_runs = MOST_RUNS,
+                 .min_s = 0.05,
+                 .min_runs = 5,
+                 .max_runs = MAX_RUNS,
                  .limits = true};
     for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         if (option == HELP) {

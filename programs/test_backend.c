@@ -17,20 +17,20 @@ typedef struct options {
     uint64_t seed;
     const char *only;  /* NULL: all operations */
     const char *types; /* NULL: all types */
-    size_t most;       /* values of a case */
+    size_t max_values; /* values of a case */
     bool verbose;      /* a line for each case */
 } options;
 
-typedef struct tally {
+typedef struct op_stats {
     const char *op;
     ag_dtype type;
     size_t n_cases, n_failed;
     double worst, tolerance;
-} tally;
+} op_stats;
 
 static const char *const data_names[] = {"plain", "extreme", "nonfinite"};
 
-static void print_tally(const tally *t) {
+static void print_op_stats(const op_stats *t) {
     if (!t->op) return;
     printf("%-24s %-5s %4zu cases  worst nmse %8.2e of %8.2e  %s\n", t->op, ag_dtype_name(t->type),
            t->n_cases, t->worst, t->tolerance, t->n_failed ? "FAILED" : "ok");
@@ -51,7 +51,8 @@ static void print_case(const oracle_case *c, const oracle_run *run, const oracle
 }
 
 /* NMSE is compared so that NaN fails. */
-static bool check(const oracle_case *c, const options *o, ag_backend *be, uint64_t seed, tally *t) {
+static bool check(const oracle_case *c, const options *o, ag_backend *be, uint64_t seed,
+                  op_stats *t) {
     oracle_run run;
     oracle_case_run(c, be, seed, &run);
     const oracle_score score = oracle_compare(&run);
@@ -78,20 +79,20 @@ static size_t values_of(const oracle_case *c) { return c->m * c->n * (c->k ? c->
 
 static size_t check_all(const options *o, ag_backend *be) {
     oracle_case c;
-    tally t = {0};
+    op_stats t = {0};
     size_t n_failed = 0, n_cases = 0;
     for (size_t i = 0; oracle_case_at(i, &c); i++) {
         if (o->only && !is_listed(o->only, c.op)) continue;
         if (o->types && !is_listed(o->types, ag_dtype_name(c.type))) continue;
-        if (values_of(&c) > o->most) continue;
+        if (values_of(&c) > o->max_values) continue;
         if (!t.op || strcmp(t.op, c.op) != 0 || t.type != c.type) {
-            print_tally(&t);
-            t = (tally){.op = c.op, .type = c.type, .tolerance = oracle_tolerance(&c, be)};
+            print_op_stats(&t);
+            t = (op_stats){.op = c.op, .type = c.type, .tolerance = oracle_tolerance(&c, be)};
         }
         n_failed += !check(&c, o, be, o->seed + i, &t);
         n_cases++;
     }
-    print_tally(&t);
+    print_op_stats(&t);
     printf("%zu cases, %zu failed; seed %" PRIu64 "\n", n_cases, n_failed, o->seed);
     return n_failed + !n_cases;
 }
@@ -100,7 +101,7 @@ static bool parse(int argc, char **argv, options *o) {
     static char cpu[] = "cpu";
     static const struct option words[] = {{"backends", required_argument, NULL, 'b'},
                                           {NULL, 0, NULL, 0}};
-    *o = (options){.backends = cpu, .seed = 1, .most = SIZE_MAX};
+    *o = (options){.backends = cpu, .seed = 1, .max_values = SIZE_MAX};
     for (int opt; (opt = getopt_long(argc, argv, "b:s:t:f:w:m:v", words, NULL)) != -1;) {
         switch (opt) {
         case 'b':
@@ -119,7 +120,7 @@ static bool parse(int argc, char **argv, options *o) {
             o->types = optarg;
             break;
         case 'm':
-            o->most = (size_t)strtoull(optarg, NULL, 10);
+            o->max_values = (size_t)strtoull(optarg, NULL, 10);
             break;
         case 'v':
             o->verbose = true;
@@ -158,11 +159,11 @@ int main(int argc, char **argv) {
         return 2;
     }
     int status = EXIT_SUCCESS;
-    char *rest = NULL;
-    for (char *name = strtok_r(o.backends, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+    char *state = NULL;
+    for (char *name = strtok_r(o.backends, ",", &state); name; name = strtok_r(NULL, ",", &state)) {
         o.backend.name = name;
-        const int its = check_backend(&o);
-        if (status != EXIT_FAILURE && its != EXIT_SUCCESS) status = its;
+        const int backend_status = check_backend(&o);
+        if (status != EXIT_FAILURE && backend_status != EXIT_SUCCESS) status = backend_status;
     }
     return status;
 }

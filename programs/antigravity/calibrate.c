@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SHORTEST = 64 };
+enum { MIN_TOKENS = 64 };
 
 typedef struct calibration {
     model_options model;
@@ -55,12 +55,12 @@ static size_t heads_in(const head_table *t) {
 }
 
 /* Those of a layer become 1 together; even where none is worth anything. */
-static void make_shares(const head_table *t, float *of) {
-    for (uint32_t l = 0; l < t->n_layers; of += t->n_heads[l++]) {
+static void make_shares(const head_table *t, float *weights) {
+    for (uint32_t l = 0; l < t->n_layers; weights += t->n_heads[l++]) {
         double sum = 0;
-        for (uint32_t h = 0; h < t->n_heads[l]; h++) sum += (double)of[h];
+        for (uint32_t h = 0; h < t->n_heads[l]; h++) sum += (double)weights[h];
         for (uint32_t h = 0; h < t->n_heads[l]; h++)
-            of[h] = sum > 0 ? (float)(of[h] / sum) : 1 / (float)t->n_heads[l];
+            weights[h] = sum > 0 ? (float)(weights[h] / sum) : 1 / (float)t->n_heads[l];
     }
 }
 
@@ -93,16 +93,16 @@ static bool name_output(const engine *e, char *path, size_t cap) {
 
 /* Whole or not at all. */
 static int write_file(const char *path, json_t *root) {
-    char part[PATH_MAX + 8];
+    char temp[PATH_MAX + 8];
     int failed = root ? 0 : ENOMEM;
-    snprintf(part, sizeof part, "%s.part", path);
-    if (!failed && json_dump_file(root, part, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
+    snprintf(temp, sizeof temp, "%s.part", path);
+    if (!failed && json_dump_file(root, temp, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
         failed = errno ? errno : EIO;
-    if (!failed && rename(part, path) != 0) failed = errno;
+    if (!failed && rename(temp, path) != 0) failed = errno;
     json_decref(root);
     if (!failed) return EXIT_DONE;
     complain("%s: %s", path, strerror(failed));
-    remove(part);
+    remove(temp);
     return EXIT_FAILED;
 }
 
@@ -114,8 +114,8 @@ static int run(engine *e, eval_text *text, const calibration *o) {
     if (code == EXIT_DONE) code = engine_need_tokenizer(e, "the request to repeat is a text");
     if (code != EXIT_DONE) return code;
     const int32_t *ids = text_window(text, 0, &n);
-    if (n < SHORTEST)
-        return complain_usage("a text of %zu tokens: calibration takes %d at least", n, SHORTEST);
+    if (n < MIN_TOKENS)
+        return complain_usage("a text of %zu tokens: calibration takes %d at least", n, MIN_TOKENS);
     if (!o->out && !name_output(e, path, sizeof path))
         return complain_failure("%s: the name is too long", e->dir);
     code = engine_load_session(e, &o->model, context_length(&o->model, &e->info));

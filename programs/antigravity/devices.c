@@ -17,16 +17,16 @@ typedef struct entry {
     ag_backend *backend; /* owned; NULL: the backend chooses among devices */
     ag_device_info devices[DEVICES_MAX];
     size_t n_devices;
-    const char *none; /* why there are no devices; NULL: there are */
+    const char *no_devices; /* why there are no devices; NULL: there are */
     ag_error err;
 } entry;
 
-static int look_at(entry *e) {
+static int inspect_backend(entry *e) {
     ag_status st = ag_backend_devices(e->name, e->devices, DEVICES_MAX, &e->n_devices, &e->err);
     if (e->n_devices > DEVICES_MAX) e->n_devices = DEVICES_MAX;
     if (st == AG_OK) return EXIT_DONE;
     if (st != AG_UNSUPPORTED) {
-        e->none = e->err.msg;
+        e->no_devices = e->err.msg;
         return EXIT_DONE;
     }
     ag_backend_params params = {.name = e->name};
@@ -37,8 +37,8 @@ static int look_at(entry *e) {
 static void print_entry(const entry *e) {
     if (e->backend) {
         printf("%-8s %s\n", e->name, ag_backend_describe(e->backend));
-    } else if (e->none) {
-        printf("%-8s none: %s\n", e->name, e->none);
+    } else if (e->no_devices) {
+        printf("%-8s none: %s\n", e->name, e->no_devices);
     }
     for (size_t i = 0; i < e->n_devices; i++) {
         const ag_device_info *d = &e->devices[i];
@@ -73,7 +73,7 @@ static json_t *entry_json(const entry *e) {
     json_t *devices = json_array();
     for (size_t i = 0; i < e->n_devices; i++)
         if (json_array_append_new(devices, device_json(&e->devices[i])) != 0) break;
-    const char *text = e->none ? e->none : "the first GPU, or --device";
+    const char *text = e->no_devices ? e->no_devices : "the first GPU, or --device";
     const json_field fields[] = {
         {"name", json_string(e->name)},
         {"description", json_text(text, strlen(text))},
@@ -100,7 +100,7 @@ int command_devices(int argc, char **argv) {
     code = EXIT_DONE;
     for (size_t i = 0; ag_backend_list(i) && code == EXIT_DONE; i++) {
         entry e = {.name = ag_backend_list(i)};
-        code = look_at(&e);
+        code = inspect_backend(&e);
         if (code != EXIT_DONE) break;
         if (!json) print_entry(&e);
         else if (json_array_append_new(list, entry_json(&e)) != 0) code = complain_no_memory();

@@ -78,7 +78,7 @@ static bool print_id(generation *g, int32_t id) {
     return print(g, digits, (size_t)n);
 }
 
-static bool keep_text(generation *g, const char *text, size_t len) {
+static bool store_text(generation *g, const char *text, size_t len) {
     text_append(&g->text, text, len);
     return !g->text.failed;
 }
@@ -87,7 +87,7 @@ static bool keep_text(generation *g, const char *text, size_t len) {
 static bool put_text(generation *g, const char *text, size_t len) {
     g->wrote_text = g->wrote_text || len;
     if (!g->o.json) return print(g, text, len);
-    g->out_of_memory = !keep_text(g, text, len);
+    g->out_of_memory = !store_text(g, text, len);
     return !g->out_of_memory;
 }
 
@@ -115,13 +115,13 @@ static int echo_prompt(generation *g) {
     ag_text decoded = {0};
     bool ok = true;
     if (p->text) {
-        ok = g->o.json ? keep_text(g, p->text, p->len) : print(g, p->text, p->len);
+        ok = g->o.json ? store_text(g, p->text, p->len) : print(g, p->text, p->len);
     } else if (g->engine.tokenizer) {
         if (ag_tokenizer_decode(g->engine.tokenizer, p->ids, p->n, g->o.keep_special, &decoded,
                                 &err) != AG_OK)
             return complain_error(&err);
         if (decoded.len)
-            ok = g->o.json ? keep_text(g, decoded.data, decoded.len)
+            ok = g->o.json ? store_text(g, decoded.data, decoded.len)
                            : print(g, decoded.data, decoded.len);
         ag_text_free(&decoded);
     } else {
@@ -143,7 +143,7 @@ static ag_status generate_from(generation *g, const ag_generate_params *params, 
 /* What has been read becomes what the model needs to repeat it. */
 static int compress(generation *g) {
     const size_t n = ag_session_position(g->engine.session);
-    if (g->saved.unknown || g->saved.ids.n < n)
+    if (g->saved.ids_are_unknown || g->saved.ids.n < n)
         return complain_failure("--replay: %s came without its tokens, which are to be repeated",
                                 g->o.saved.load ? g->o.saved.load : "the cache");
     return replay_compress(&g->o.replay, &g->engine, g->engine.session, g->saved.ids.data, n,
@@ -230,7 +230,7 @@ static int check_outcome(const generation *g, ag_status status, const ag_error *
     if (status != AG_OK && status != AG_CANCELLED) return complain_error(err);
     if (generate_is_cut_off(g)) report_cut_off(g);
     else if (g->stats.finish == AG_FINISH_CONTEXT) report_context_full(g);
-    generate_say_empty(g);
+    generate_report_empty(g);
     return EXIT_DONE;
 }
 

@@ -28,7 +28,7 @@ typedef struct generate_options {
     size_t n_stop;
     bool ignore_eos, echo, keep_special, json;
     bool chat;
-    talk_options talk; /* with it */
+    transcript_options transcript; /* with it */
 } generate_options;
 
 typedef struct generation {
@@ -40,7 +40,7 @@ typedef struct generation {
     ag_sampler *sampler;
     constraint constraint;
     saved_cache saved;
-    talk talk;              /* with --chat */
+    transcript transcript;  /* with --chat */
     ag_chat_parser *parser; /* the same; NULL: special tokens are printed */
     size_t n_own_stops;     /* with --chat: the others are the template's */
     /* What was made. */
@@ -68,7 +68,7 @@ bool generate_chat_read(generation *g, const char *text, size_t len, bool at_end
                         generate_text_fn put);
 /* On standard error: what a chat model could be asked otherwise, and that nothing came. */
 void generate_advise(const generation *g);
-void generate_say_empty(const generation *g);
+void generate_report_empty(const generation *g);
 void generate_chat_free(generation *g);
 
 /* generate_report.c */

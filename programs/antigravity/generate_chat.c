@@ -23,35 +23,37 @@ static const option_def defs[] = {
 option_group generate_chat_group(generate_options *o) { return OPTION_GROUP("Chat", defs, o); }
 
 int generate_chat_check(const generate_options *o) {
-    const char *what = NULL;
-    const char *given = talk_options_given(&o->talk);
+    const char *option = NULL;
+    const char *given = transcript_options_given(&o->transcript);
     if (!o->chat && given) complain("--%s belongs to --chat", given);
     if (!o->chat) return given ? EXIT_USAGE : EXIT_DONE;
-    if (talk_options_check(&o->talk) != EXIT_DONE) return EXIT_USAGE;
-    if (o->prompt.ids) what = "--prompt-ids";
-    if (o->prompt.parse_special) what = "--parse-special";
-    if (o->prompt.no_bos) what = "--no-bos";
-    if (what) complain("--chat writes the prompt in the model's template: %s is of no use", what);
+    if (transcript_options_check(&o->transcript) != EXIT_DONE) return EXIT_USAGE;
+    if (o->prompt.ids) option = "--prompt-ids";
+    if (o->prompt.parse_special) option = "--parse-special";
+    if (o->prompt.no_bos) option = "--no-bos";
+    if (option)
+        complain("--chat writes the prompt in the model's template: %s is of no use", option);
     else if (o->saved.load) {
-        what = "--load-cache";
+        option = "--load-cache";
         complain(
             "--chat begins a conversation, --load-cache goes on with a text; 'antigravity chat "
             "--resume NAME' goes on with a conversation");
     }
-    return what ? EXIT_USAGE : EXIT_DONE;
+    return option ? EXIT_USAGE : EXIT_DONE;
 }
 
-static int encode(generation *g, const talk_texts *texts) {
+static int encode(generation *g, const transcript_texts *texts) {
     ag_ids ids = {0};
     prompt *p = &g->prompt;
-    int code = talk_open(&g->talk, g->engine.dir, g->engine.tokenizer, texts->jinja);
-    if (code == EXIT_DONE && !g->talk.has_template)
+    int code = transcript_open(&g->transcript, g->engine.dir, g->engine.tokenizer, texts->jinja);
+    if (code == EXIT_DONE && !g->transcript.has_template)
         return complain_usage(
             "%s: the model has no chat template; leave --chat out, or give a --chat-template",
             g->engine.dir);
-    if (code == EXIT_DONE && texts->system) code = talk_set_system(&g->talk, texts->system);
-    if (code == EXIT_DONE) code = talk_add(&g->talk, "user", p->text);
-    if (code == EXIT_DONE) code = talk_render(&g->talk, &ids);
+    if (code == EXIT_DONE && texts->system)
+        code = transcript_set_system(&g->transcript, texts->system);
+    if (code == EXIT_DONE) code = transcript_add(&g->transcript, "user", p->text);
+    if (code == EXIT_DONE) code = transcript_render(&g->transcript, &ids);
     if (code == EXIT_DONE) {
         p->ids = malloc(ids.n ? ids.n * sizeof *p->ids : 1);
         if (p->ids && ids.n) memcpy(p->ids, ids.data, ids.n * sizeof *p->ids);
@@ -68,8 +70,8 @@ static int add_stops(generation *g) {
     size_t n;
     generate_options *o = &g->o;
     g->n_own_stops = o->n_stop;
-    if (constraint_asked(&o->constraint)) return EXIT_DONE;
-    const char *const *stops = ag_chat_format_stops(g->talk.format, &n);
+    if (constraint_is_set(&o->constraint)) return EXIT_DONE;
+    const char *const *stops = ag_chat_format_stops(g->transcript.format, &n);
     const char **grown = realloc(o->stop, (o->n_stop + n + 1) * sizeof *grown);
     if (!grown) return complain_no_memory();
     o->stop = grown;
@@ -79,15 +81,15 @@ static int add_stops(generation *g) {
 
 int generate_chat_encode(generation *g) {
     ag_error err;
-    talk_texts texts = {0};
+    transcript_texts texts = {0};
     int code = engine_need_tokenizer(&g->engine, "--chat needs one");
     if (code == EXIT_DONE) code = input_refuse_nul(g->prompt.source, g->prompt.text, g->prompt.len);
-    if (code == EXIT_DONE) code = talk_texts_read(&texts, &g->o.talk);
+    if (code == EXIT_DONE) code = transcript_texts_read(&texts, &g->o.transcript);
     if (code == EXIT_DONE) code = encode(g, &texts);
-    talk_texts_free(&texts);
+    transcript_texts_free(&texts);
     if (code == EXIT_DONE) code = add_stops(g);
     if (code == EXIT_DONE && !g->o.keep_special &&
-        ag_chat_parser_create(g->talk.chat, &g->parser, &err) != AG_OK)
+        ag_chat_parser_create(g->transcript.chat, &g->parser, &err) != AG_OK)
         code = complain_error(&err);
     return code;
 }
@@ -113,10 +115,10 @@ void generate_advise(const generation *g) {
         "in its own format, and 'antigravity chat' talks with it");
 }
 
-void generate_say_empty(const generation *g) {
+void generate_report_empty(const generation *g) {
     const generate_options *o = &g->o;
-    const bool asked = o->max_tokens && g->stats.finish != AG_FINISH_CANCELLED;
-    if (g->wrote_text || o->json || !asked || generate_is_cut_off(g)) return;
+    const bool expects_text = o->max_tokens && g->stats.finish != AG_FINISH_CANCELLED;
+    if (g->wrote_text || o->json || !expects_text || generate_is_cut_off(g)) return;
     if (g->stats.n_generated) {
         complain("the %zu tokens of the model show no text: they are reasoning, or special ones, "
                  "which --special prints",
@@ -130,5 +132,5 @@ void generate_say_empty(const generation *g) {
 
 void generate_chat_free(generation *g) {
     ag_chat_parser_destroy(g->parser);
-    talk_close(&g->talk);
+    transcript_close(&g->transcript);
 }

@@ -9,11 +9,11 @@
 
 #define FIELD(name) offsetof(generate_options, name)
 
-static bool add_stop(void *target, const char *value, char *why) {
+static bool add_stop(void *target, const char *value, char *message) {
     generate_options *o = target;
-    if (!value[0]) return reject(why, "an empty text would stop at once");
+    if (!value[0]) return reject(message, "an empty text would stop at once");
     const char **grown = realloc(o->stop, (o->n_stop + 1) * sizeof *grown);
-    if (!grown) return reject(why, "out of memory");
+    if (!grown) return reject(message, "out of memory");
     o->stop = grown;
     o->stop[o->n_stop++] = value;
     return true;
@@ -89,9 +89,9 @@ int generate_parse(generate_options *o, int argc, char **argv) {
         .usage = "generate [-m MODEL] [TEXT | -p TEXT | -f FILE] [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {prompt_group(&o->prompt), generate_chat_group(o), talk_group(&o->talk),
-                   OPTION_GROUP("Output", output_defs, o), model_group(&o->model),
-                   sampling_group(&o->sampling)},
+        .groups = {prompt_group(&o->prompt), generate_chat_group(o),
+                   transcript_group(&o->transcript), OPTION_GROUP("Output", output_defs, o),
+                   model_group(&o->model), sampling_group(&o->sampling)},
         .max_operands = 1,
         .hint = prompt_operand_hint,
     };

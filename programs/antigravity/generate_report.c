@@ -44,15 +44,15 @@ bool generate_is_cut_off(const generation *g) {
 }
 
 void report_cut_off(const generation *g) {
-    char why[128];
+    char message[128];
     const ag_finish finish = g->stats.finish;
-    snprintf(why, sizeof why, "%s", ag_finish_detail(finish));
+    snprintf(message, sizeof message, "%s", ag_finish_detail(finish));
     if (finish == AG_FINISH_MAX_TOKENS)
-        snprintf(why, sizeof why, "--max-tokens %" PRId64, g->o.max_tokens);
+        snprintf(message, sizeof message, "--max-tokens %" PRId64, g->o.max_tokens);
     else if (finish == AG_FINISH_CONTEXT)
-        snprintf(why, sizeof why, "the context of %" PRIu32 " tokens is full: --max-seq-len",
-                 g->n_context);
-    complain("the text was cut off before it was what the constraint asks for (%s)", why);
+        snprintf(message, sizeof message,
+                 "the context of %" PRIu32 " tokens is full: --max-seq-len", g->n_context);
+    complain("the text was cut off before it was what the constraint asks for (%s)", message);
 }
 
 static void report_evictions(const ag_generate_stats *s) {

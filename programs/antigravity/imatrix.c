@@ -20,9 +20,9 @@ typedef struct imatrix_options {
     size_t n_files;
 } imatrix_options;
 
-static bool add_file(void *target, const char *value, char *why) {
+static bool add_file(void *target, const char *value, char *message) {
     imatrix_options *o = target;
-    if (o->n_files == MAX_FILES) return reject(why, "at most %d of them", MAX_FILES);
+    if (o->n_files == MAX_FILES) return reject(message, "at most %d of them", MAX_FILES);
     o->files[o->n_files++] = value;
     return true;
 }

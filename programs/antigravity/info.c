@@ -10,14 +10,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-typedef struct facts {
+typedef struct model_report {
     model_options o;
     engine engine;
     uint32_t n_context;
     ag_memory_plan plan;
     bool chat;
     char not_probed[80]; /* why the template could not be; "": it was, or there is none */
-} facts;
+} model_report;
 
 /* What kind of tokenizer it is shows in its vocabulary. */
 static const char *tokenizer_kind(const ag_tokenizer *t) {
@@ -76,7 +76,7 @@ static void print_heads(const ag_model_info *i) {
     }
 }
 
-static void print_model(const facts *f) {
+static void print_model(const model_report *f) {
     const ag_model_info *i = &f->engine.info;
     const ag_tokenizer *t = f->engine.tokenizer;
     char size[32], token[72];
@@ -106,7 +106,7 @@ static void print_bytes(const char *name, uint64_t bytes, const char *remark) {
     printf("  %-12s %12s  %s\n", name, format_bytes((double)bytes, size, sizeof size), remark);
 }
 
-static void print_memory(const facts *f) {
+static void print_memory(const model_report *f) {
     const ag_model_info *i = &f->engine.info;
     char remark[160];
     printf("\nmemory, with these settings\n");
@@ -144,7 +144,7 @@ static void print_memory(const facts *f) {
     print_bytes("free", f->plan.free_bytes, "");
 }
 
-static int print_text(const facts *f) {
+static int print_text(const model_report *f) {
     print_model(f);
     print_memory(f);
     printf("\nmachine        %s\n", ag_backend_describe(f->engine.backend));
@@ -168,7 +168,7 @@ static json_t *kinds_json(const ag_model_info *i) {
     return list;
 }
 
-static json_t *model_json(const facts *f) {
+static json_t *model_json(const model_report *f) {
     const ag_model_info *i = &f->engine.info;
     const json_field fields[] = {
         {"path", json_text(f->engine.dir, strlen(f->engine.dir))},
@@ -206,7 +206,7 @@ static json_t *types_json(const ag_model_info *i) {
     return types;
 }
 
-static json_t *memory_json(const facts *f) {
+static json_t *memory_json(const model_report *f) {
     const ag_model_info *i = &f->engine.info;
     const json_field fields[] = {
         {"weights", json_string(weights_name(f->o.weights, i))},
@@ -231,7 +231,7 @@ static json_t *memory_json(const facts *f) {
     return JSON_OBJECT(fields);
 }
 
-static json_t *machine_json(const facts *f) {
+static json_t *machine_json(const model_report *f) {
     ag_backend *b = f->engine.backend;
     const char *text = ag_backend_describe(b);
     const json_field fields[] = {
@@ -242,7 +242,7 @@ static json_t *machine_json(const facts *f) {
     return JSON_OBJECT(fields);
 }
 
-static int print_json(const facts *f) {
+static int print_json(const model_report *f) {
     const json_field fields[] = {
         {"model", model_json(f)},
         {"memory", memory_json(f)},
@@ -267,7 +267,7 @@ static void append_op(void *user, const ag_op_info *op) {
     json_append(user, JSON_OBJECT(fields));
 }
 
-static int print_program(const facts *f, bool json) {
+static int print_program(const model_report *f, bool json) {
     const ag_model_params params = model_params(&f->o);
     json_t *ops = json ? json_array() : NULL;
     ag_error err;
@@ -284,17 +284,17 @@ static int print_program(const facts *f, bool json) {
 /* ---- the command ---- */
 
 /* A template that cannot be read is no matter of this command. */
-static void probe_template(facts *f) {
+static void probe_template(model_report *f) {
     ag_chat_format *format = NULL;
     ag_error unused;
     if (ag_chat_format_load(f->engine.dir, f->engine.tokenizer, NULL, &format, &unused) != AG_OK)
         return;
-    const char *why = ag_chat_format_not_probed(format);
-    if (why) snprintf(f->not_probed, sizeof f->not_probed, "%s", why);
+    const char *message = ag_chat_format_not_probed(format);
+    if (message) snprintf(f->not_probed, sizeof f->not_probed, "%s", message);
     ag_chat_format_destroy(format);
 }
 
-static int collect(facts *f) {
+static int collect(model_report *f) {
     ag_error err;
     engine *e = &f->engine;
     int code = engine_inspect(e, &f->o);
@@ -316,7 +316,7 @@ typedef struct info_output {
 
 int command_info(int argc, char **argv) {
     info_output output = {0};
-    facts f = {.o = model_options_defaults()};
+    model_report f = {.o = model_options_defaults()};
     const option_def defs[] = {
         {.name = "json",
          .kind = OPTION_FLAG,

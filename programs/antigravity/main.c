@@ -66,7 +66,7 @@ static const command *find_command(const char *name) {
 }
 
 static int unknown_command(const char *name) {
-    const char *answer = other_command_answer(name);
+    const char *answer = compat_command_message(name);
     if (answer) return complain_usage("there is no command '%s': %s", name, answer);
     suggestion s = suggestion_for(name);
     for (size_t i = 0; i < N_COMMANDS; i++) suggestion_try(&s, commands[i].name);

@@ -46,22 +46,22 @@ static void describe_model(const model_store *s, const store_entry *e, char *kin
     make_printable(kind);
 }
 
-static json_t *entry_row(const model_store *s, const store_entry *e, bool facts) {
+static json_t *entry_row(const model_store *s, const store_entry *e, bool full) {
     char kind[512], used[32], name[NAME_MAX + 1], path[PATH_MAX + NAME_MAX + 2];
     ag_model_info info;
     bool known;
     describe_model(s, e, kind, sizeof kind, &info, &known);
     describe_time(store_used(s, e), used, sizeof used);
     snprintf(name, sizeof name, "%s", e->name);
-    if (!facts) make_printable(name);
+    if (!full) make_printable(name);
     const json_field fields[] = {
         {"name", json_text(name, strlen(name))},
         {"kind", json_text(kind, strlen(kind))},
         {"bytes", json_integer((json_int_t)store_bytes(s, e))},
-        {"used", facts && !store_used(s, e) ? json_null() : json_string(used)},
+        {"used", full && !store_used(s, e) ? json_null() : json_string(used)},
     };
     json_t *row = JSON_OBJECT(fields);
-    if (!facts || !row) return row;
+    if (!full || !row) return row;
     snprintf(path, sizeof path, "%s/%s", s->path, e->file);
     const json_field more[] = {
         {"path", json_text(path, strlen(path))},
@@ -114,7 +114,7 @@ int command_models(int argc, char **argv) {
 /* ---- rm ---- */
 
 /* Standard input and error are a terminal, and the user says yes. */
-static int ask(const store_entry *e, uint64_t bytes) {
+static int confirm(const store_entry *e, uint64_t bytes) {
     char size[32], answer[16] = "";
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
         return complain_usage("without a terminal to ask on, --yes is needed");
@@ -127,22 +127,22 @@ static int ask(const store_entry *e, uint64_t bytes) {
 }
 
 static int remove_model(const model_store *s, const char *name, bool yes) {
-    enum { MOST = 20 };
-    size_t found[MOST];
+    enum { MAX_MATCHES = 20 };
+    size_t found[MAX_MATCHES];
     char names[1024];
-    size_t n = store_match(s, name, false, found, MOST);
+    size_t n = store_match(s, name, false, found, MAX_MATCHES);
     if (n > 1) {
         store_list_names(s, found, n, names, sizeof names);
         return complain_usage("'%s' may be %s: name one of them", name, names);
     }
     if (!n) {
-        n = store_match(s, name, true, found, MOST);
+        n = store_match(s, name, true, found, MAX_MATCHES);
         store_list_names(s, found, n, names, sizeof names);
         return complain_failure("there is no model '%s' in %s%s%s", name, s->path,
                                 n ? "; did you mean " : "", names);
     }
     const store_entry *e = &s->entries[found[0]];
-    int code = yes ? EXIT_DONE : ask(e, store_bytes(s, e));
+    int code = yes ? EXIT_DONE : confirm(e, store_bytes(s, e));
     if (code != EXIT_DONE) return code;
     const int error = store_remove(s, e);
     if (!error) return EXIT_DONE;

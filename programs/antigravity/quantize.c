@@ -20,9 +20,9 @@ typedef struct quantize_options {
     model_options run; /* threads, and what is said */
 } quantize_options;
 
-static bool add_tensor_type(void *target, const char *value, char *why) {
+static bool add_tensor_type(void *target, const char *value, char *message) {
     quantize_options *o = target;
-    return tensor_types_add(&o->tensor_types, value, why);
+    return tensor_types_add(&o->tensor_types, value, message);
 }
 
 #define FIELD(name) offsetof(quantize_options, name)
@@ -63,7 +63,7 @@ static const option_def defs[] = {
      .help = "print one JSON object: tensors, parameters, bytes, bits_per_weight, types, ..."},
 };
 
-static void say(void *user, ag_log_level level, const char *msg) {
+static void log_message(void *user, ag_log_level level, const char *msg) {
     (void)user;
     (void)level;
     complain("%s", msg);
@@ -126,7 +126,7 @@ static int run(const char *source, const char *path, const quantize_options *o) 
         .requantize = o->requantize,
         .n_threads = o->run.threads,
         .progress = progress_update,
-        .log = o->run.verbose ? say : NULL,
+        .log = o->run.verbose ? log_message : NULL,
     };
     if (o->run.quiet) progress_silence();
     progress_begin("quantising");

@@ -40,7 +40,7 @@ static const option_def defs[] = {
 option_group saved_group(saved_options *o) { return OPTION_GROUP("Saved cache", defs, o); }
 
 /* What would only show when the text has been made. */
-static int check_place(const char *path) {
+static int check_writable(const char *path) {
     struct stat s;
     if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
         return complain_failure("%s: is there and is no regular file", path);
@@ -62,8 +62,8 @@ int saved_check(const saved_options *o) {
             "them");
     if (o->load && access(o->load, R_OK) != 0)
         return complain_failure("%s: %s", o->load, strerror(errno));
-    int code = o->save ? check_place(o->save) : EXIT_DONE;
-    if (code == EXIT_DONE && o->prompt) code = check_place(o->prompt);
+    int code = o->save ? check_writable(o->save) : EXIT_DONE;
+    if (code == EXIT_DONE && o->prompt) code = check_writable(o->prompt);
     return code;
 }
 
@@ -78,7 +78,7 @@ static int restore(saved_cache *k, const char *path, const engine *e, bool verbo
     ag_ids_free(&ids);
     if (!copied) return complain_no_memory();
     uint32_t position = ag_session_position(e->session);
-    k->unknown = k->ids.n != position;
+    k->ids_are_unknown = k->ids.n != position;
     if (verbose) complain("%s: %" PRIu32 " tokens", path, position);
     return EXIT_DONE;
 }
@@ -97,16 +97,16 @@ static int match(saved_cache *k, const engine *e, const prompt *p) {
     ag_error err;
     size_t n = 0;
     while (n < k->ids.n && n < p->n && k->ids.data[n] == p->ids[n]) n++;
-    bool whole = n == k->ids.n;
+    bool all_match = n == k->ids.n;
     /* The prompt's last token gives the logits that begin the answer. */
-    if (n == p->n && !(whole && ag_session_logits(e->session))) n--;
+    if (n == p->n && !(all_match && ag_session_logits(e->session))) n--;
     /* Where tokens have left the cache, a shorter past is not what it would have been. */
     if (n < k->ids.n && ag_session_kv_budget(e->session)) n = 0;
     /* Nor where layers with a window or a state no longer know what the prompt's next token needs.
      */
     if (n < ag_session_oldest_reachable(e->session)) n = 0;
     k->ids.n = k->n_reused = n;
-    k->unknown = false;
+    k->ids_are_unknown = false;
     if (!n) ag_session_reset(e->session);
     else if (ag_session_truncate(e->session, (uint32_t)n, &err) != AG_OK)
         return complain_error(&err);
@@ -119,8 +119,8 @@ static int reuse(saved_cache *k, const char *path, const engine *e, const prompt
                  const model_options *m) {
     ag_error err;
     int code = restore(k, path, e, m->verbose, &err);
-    bool other = err.status == AG_UNSUPPORTED || err.status == AG_LIMIT;
-    if (code != EXIT_DONE && other) {
+    bool is_incompatible = err.status == AG_UNSUPPORTED || err.status == AG_LIMIT;
+    if (code != EXIT_DONE && is_incompatible) {
         if (!m->quiet) complain("%s; the prompt is read anew and replaces it", err.msg);
         return EXIT_DONE;
     }
@@ -147,7 +147,7 @@ int saved_begin(saved_cache *k, const saved_options *o, const engine *e, const p
 static int save(const saved_cache *k, const char *path, const engine *e) {
     ag_error err;
     uint32_t position = ag_session_position(e->session);
-    size_t n = k->unknown || k->ids.n < position ? 0 : position;
+    size_t n = k->ids_are_unknown || k->ids.n < position ? 0 : position;
     ag_status status = ag_session_save(e->session, path, e->tokenizer, k->ids.data, n, &err);
     return status == AG_OK ? EXIT_DONE : complain_error(&err);
 }
@@ -161,10 +161,10 @@ int saved_end(saved_cache *k, const saved_options *o, const engine *e, bool verb
     if (!o->save) return EXIT_DONE;
     ag_error err;
     /* The last token was chosen, but nothing has followed it yet. */
-    bool pending = !k->unknown && k->ids.n == (size_t)ag_session_position(e->session) + 1;
+    bool pending = !k->ids_are_unknown && k->ids.n == (size_t)ag_session_position(e->session) + 1;
     if (pending && ag_session_capacity_left(e->session)) {
         /* A signal that came after the last token may still be cancelling: once. */
-        interrupt_spares(e->session);
+        interrupt_unregister(e->session);
         ag_status status = AG_CANCELLED;
         for (int i = 0; i < 2 && status == AG_CANCELLED; i++)
             status = ag_session_decode(e->session, k->ids.data[k->ids.n - 1], &err);

@@ -18,8 +18,8 @@ int saved_check(const saved_options *o);
  * token of a generation it has not. */
 typedef struct saved_cache {
     ag_ids ids;
-    bool unknown;    /* a loaded cache came without its tokens */
-    size_t n_reused; /* of the prompt, that need no reading */
+    bool ids_are_unknown; /* a loaded cache came without its tokens */
+    size_t n_reused;      /* of the prompt, that need no reading */
 } saved_cache;
 
 void saved_free(saved_cache *k);

@@ -126,14 +126,14 @@ done:
 
 static int read_ids(prompt *p) {
     if (!p->text) return EXIT_DONE; /* --prompt-ids */
-    char why[WHY_SIZE];
+    char message[MESSAGE_SIZE];
     size_t blank = strspn(p->text, " \t\r\n");
     if (p->text[blank] == '{' || p->text[blank] == '[') {
         int code = flatten_json(p);
         if (code != EXIT_DONE) return code;
     }
-    if (!parse_integers(p->text, p->len, 0, INT32_MAX, &p->ids, &p->n, why))
-        return complain_failure("%s: %s", p->source, why);
+    if (!parse_integers(p->text, p->len, 0, INT32_MAX, &p->ids, &p->n, message))
+        return complain_failure("%s: %s", p->source, message);
     return EXIT_DONE;
 }
 

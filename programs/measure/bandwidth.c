@@ -13,9 +13,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { GATE_CLOSED, GATE_OPEN, GATE_GIVEN_UP };
+enum { GATE_CLOSED, GATE_OPEN, GATE_ABANDONED };
 enum { MIN_PASSES = 2, FINALISTS = 3 };
-static const size_t most_bytes = (size_t)1 << 30;
+static const size_t max_bytes = (size_t)1 << 30;
 static const size_t huge_page = (size_t)2 << 20;
 /* How long to read with one loop: to choose some of them, and in a measurement. */
 static const double choice_s = 0.05, measure_s = 0.1;
@@ -47,14 +47,14 @@ static size_t wanted_bytes(void) {
     const char *text = getenv(limit_name);
     char *end = NULL;
     const unsigned long mib = text ? strtoul(text, &end, 10) : 0;
-    return mib && !*end && mib <= most_bytes >> 20 ? (size_t)mib << 20 : 0;
+    return mib && !*end && mib <= max_bytes >> 20 ? (size_t)mib << 20 : 0;
 }
 
 /* An eighth of what is free, so that measuring does not push others out of memory. */
 static size_t choose_bytes(void) {
     long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    size_t available = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : most_bytes;
-    return available / 8 < most_bytes ? available / 8 : most_bytes;
+    size_t available = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : max_bytes;
+    return available / 8 < max_bytes ? available / 8 : max_bytes;
 }
 
 /* Passes over the slice until the time is up; all threads begin and end each of them together. */
@@ -100,7 +100,7 @@ static bool run_all(bandwidth *b, pthread_t *threads, reader *readers) {
         if (pthread_create(&threads[n], NULL, run_reader, &readers[n]) != 0) break;
     }
     bool complete = n == b->n_threads;
-    atomic_store(&b->gate, complete ? GATE_OPEN : GATE_GIVEN_UP);
+    atomic_store(&b->gate, complete ? GATE_OPEN : GATE_ABANDONED);
     readers[0] = (reader){b, 0};
     if (complete) read_slice(&readers[0]);
     for (uint32_t i = 1; i < n; i++) pthread_join(threads[i], NULL);
@@ -127,20 +127,20 @@ static double run_loop(bandwidth *b, read_loop loop, double duration_s) {
 
 /* One moment may favour one loop, so that several go on to the measurements. */
 static void choose_loops(bandwidth *b) {
-    read_loop loops[READ_LOOPS_MOST];
+    read_loop loops[READ_LOOPS_MAX];
     double rates[FINALISTS] = {0};
     const size_t n = read_loops_list(loops);
     for (size_t i = 0; i < n; i++) {
         const double rate = run_loop(b, loops[i], choice_s);
-        size_t place = FINALISTS;
-        while (place > 0 && rate > rates[place - 1]) place--;
-        for (size_t k = FINALISTS; k-- > place + 1;) {
+        size_t rank = FINALISTS;
+        while (rank > 0 && rate > rates[rank - 1]) rank--;
+        for (size_t k = FINALISTS; k-- > rank + 1;) {
             rates[k] = rates[k - 1];
             b->chosen[k] = b->chosen[k - 1];
         }
-        if (place == FINALISTS) continue;
-        rates[place] = rate;
-        b->chosen[place] = loops[i];
+        if (rank == FINALISTS) continue;
+        rates[rank] = rate;
+        b->chosen[rank] = loops[i];
     }
 }
 

@@ -12,11 +12,11 @@
 
 enum { LINE = 64, STEP = 4 * LINE, STEP_WORDS = STEP / sizeof(uint64_t) };
 
-typedef struct manner {
+typedef struct read_plan {
     size_t streams, near_bytes, far_bytes;
-} manner;
+} read_plan;
 
-INLINE void prefetch_step(const uint64_t *p, manner m) {
+INLINE void prefetch_step(const uint64_t *p, read_plan m) {
     for (size_t at = 0; at < STEP; at += LINE) {
         if (m.near_bytes) __builtin_prefetch((const char *)p + m.near_bytes + at, 0, 3);
         if (m.far_bytes) __builtin_prefetch((const char *)p + m.far_bytes + at, 0, 2);
@@ -25,12 +25,12 @@ INLINE void prefetch_step(const uint64_t *p, manner m) {
 
 /* ---- what every processor has ---- */
 
-INLINE uint64_t read_words(const uint64_t *p, size_t n, manner m) {
+INLINE uint64_t read_words(const uint64_t *p, size_t n, read_plan m) {
     uint64_t s[8] = {0};
-    const size_t part = n / m.streams;
-    for (size_t i = 0; i < part; i += STEP_WORDS) {
+    const size_t stream_words = n / m.streams;
+    for (size_t i = 0; i < stream_words; i += STEP_WORDS) {
         for (size_t j = 0; j < m.streams; j++) {
-            const uint64_t *q = p + j * part + i;
+            const uint64_t *q = p + j * stream_words + i;
             prefetch_step(q, m);
             for (size_t k = 0; k < STEP_WORDS; k++) s[k % 8] += q[k];
         }
@@ -38,10 +38,14 @@ INLINE uint64_t read_words(const uint64_t *p, size_t n, manner m) {
     return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
 }
 
-static uint64_t words_1(const uint64_t *p, size_t n) { return read_words(p, n, (manner){1, 0, 0}); }
-static uint64_t words_4(const uint64_t *p, size_t n) { return read_words(p, n, (manner){4, 0, 0}); }
+static uint64_t words_1(const uint64_t *p, size_t n) {
+    return read_words(p, n, (read_plan){1, 0, 0});
+}
+static uint64_t words_4(const uint64_t *p, size_t n) {
+    return read_words(p, n, (read_plan){4, 0, 0});
+}
 static uint64_t words_1_near(const uint64_t *p, size_t n) {
-    return read_words(p, n, (manner){1, 4096, 0});
+    return read_words(p, n, (read_plan){1, 4096, 0});
 }
 
 #ifdef __x86_64__
@@ -54,13 +58,13 @@ AVX2 INLINE __m256i load_256(const uint64_t *p, size_t bytes) {
     return _mm256_load_si256((const __m256i *)(const void *)((const char *)p + bytes));
 }
 
-AVX2 INLINE uint64_t read_256(const uint64_t *p, size_t n, manner m) {
+AVX2 INLINE uint64_t read_256(const uint64_t *p, size_t n, read_plan m) {
     __m256i s[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
                     _mm256_setzero_si256()};
-    const size_t part = n / m.streams;
-    for (size_t i = 0; i < part; i += STEP_WORDS) {
+    const size_t stream_words = n / m.streams;
+    for (size_t i = 0; i < stream_words; i += STEP_WORDS) {
         for (size_t j = 0; j < m.streams; j++) {
-            const uint64_t *q = p + j * part + i;
+            const uint64_t *q = p + j * stream_words + i;
             prefetch_step(q, m);
             for (size_t k = 0; k < 8; k++)
                 s[k % 4] = _mm256_xor_si256(s[k % 4], load_256(q, 32 * k));
@@ -71,29 +75,29 @@ AVX2 INLINE uint64_t read_256(const uint64_t *p, size_t n, manner m) {
 }
 
 AVX2 static uint64_t avx2_1(const uint64_t *p, size_t n) {
-    return read_256(p, n, (manner){1, 0, 0});
+    return read_256(p, n, (read_plan){1, 0, 0});
 }
 AVX2 static uint64_t avx2_4(const uint64_t *p, size_t n) {
-    return read_256(p, n, (manner){4, 0, 0});
+    return read_256(p, n, (read_plan){4, 0, 0});
 }
 AVX2 static uint64_t avx2_1_near(const uint64_t *p, size_t n) {
-    return read_256(p, n, (manner){1, 4096, 0});
+    return read_256(p, n, (read_plan){1, 4096, 0});
 }
 AVX2 static uint64_t avx2_4_near(const uint64_t *p, size_t n) {
-    return read_256(p, n, (manner){4, 1024, 0});
+    return read_256(p, n, (read_plan){4, 1024, 0});
 }
 
 /* ---- AVX-512 ---- */
 
 #define AVX512 __attribute__((target("avx512f")))
 
-AVX512 INLINE uint64_t read_512(const uint64_t *p, size_t n, manner m) {
+AVX512 INLINE uint64_t read_512(const uint64_t *p, size_t n, read_plan m) {
     __m512i s[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
                     _mm512_setzero_si512()};
-    const size_t part = n / m.streams;
-    for (size_t i = 0; i < part; i += STEP_WORDS) {
+    const size_t stream_words = n / m.streams;
+    for (size_t i = 0; i < stream_words; i += STEP_WORDS) {
         for (size_t j = 0; j < m.streams; j++) {
-            const uint64_t *q = p + j * part + i;
+            const uint64_t *q = p + j * stream_words + i;
             prefetch_step(q, m);
             for (size_t k = 0; k < 4; k++) {
                 s[k] = _mm512_xor_si512(s[k], _mm512_load_si512((const char *)q + LINE * k));
@@ -105,22 +109,22 @@ AVX512 INLINE uint64_t read_512(const uint64_t *p, size_t n, manner m) {
 }
 
 AVX512 static uint64_t avx512_1(const uint64_t *p, size_t n) {
-    return read_512(p, n, (manner){1, 0, 0});
+    return read_512(p, n, (read_plan){1, 0, 0});
 }
 AVX512 static uint64_t avx512_4(const uint64_t *p, size_t n) {
-    return read_512(p, n, (manner){4, 0, 0});
+    return read_512(p, n, (read_plan){4, 0, 0});
 }
 AVX512 static uint64_t avx512_1_near(const uint64_t *p, size_t n) {
-    return read_512(p, n, (manner){1, 4096, 0});
+    return read_512(p, n, (read_plan){1, 4096, 0});
 }
 AVX512 static uint64_t avx512_4_near(const uint64_t *p, size_t n) {
-    return read_512(p, n, (manner){4, 1024, 0});
+    return read_512(p, n, (read_plan){4, 1024, 0});
 }
 AVX512 static uint64_t avx512_1_both(const uint64_t *p, size_t n) {
-    return read_512(p, n, (manner){1, 2048, 32768});
+    return read_512(p, n, (read_plan){1, 2048, 32768});
 }
 AVX512 static uint64_t avx512_2_both(const uint64_t *p, size_t n) {
-    return read_512(p, n, (manner){2, 2048, 32768});
+    return read_512(p, n, (read_plan){2, 2048, 32768});
 }
 #endif
 
@@ -135,7 +139,7 @@ static const struct {
     {avx512_1_both, 512}, {avx512_2_both, 512},
 #endif
 };
-_Static_assert(sizeof loops / sizeof loops[0] <= READ_LOOPS_MOST, "the list takes them all");
+_Static_assert(sizeof loops / sizeof loops[0] <= READ_LOOPS_MAX, "the list takes them all");
 
 static int widest(void) {
 #ifdef __x86_64__
@@ -145,11 +149,11 @@ static int widest(void) {
     return 64;
 }
 
-size_t read_loops_list(read_loop list[READ_LOOPS_MOST]) {
-    const int width = widest(), least = width > 64 ? 256 : 64;
+size_t read_loops_list(read_loop list[READ_LOOPS_MAX]) {
+    const int width = widest(), min_width = width > 64 ? 256 : 64;
     size_t n = 0;
     for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
-        if (loops[i].width >= least && loops[i].width <= width) list[n++] = loops[i].read;
+        if (loops[i].width >= min_width && loops[i].width <= width) list[n++] = loops[i].read;
     }
     return n;
 }

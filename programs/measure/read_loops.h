@@ -7,12 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { READ_LOOPS_MOST = 16, READ_UNIT_BYTES = 4096 };
+enum { READ_LOOPS_MAX = 16, READ_UNIT_BYTES = 4096 };
 
 /* Reads words[0..n), whole units; what it returns keeps the compiler honest. */
 typedef uint64_t (*read_loop)(const uint64_t *words, size_t n);
 
 /* Those that this processor can run; returns how many. */
-size_t read_loops_list(read_loop loops[READ_LOOPS_MOST]);
+size_t read_loops_list(read_loop loops[READ_LOOPS_MAX]);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { LAYERS = 16, HEADS = 8, DIM = 64, FULL = 4096, KEPT = 1024, CHUNK = 512 };
+enum { LAYERS = 16, HEADS = 8, DIM = 64, FULL = 4096, RETAINED = 1024, CHUNK = 512 };
 
 static const ag_dtype types[] = {AG_F16, AG_Q8_0};
 enum { N_TYPES = sizeof types / sizeof types[0] };
@@ -58,15 +58,15 @@ static double evict(ag_cache_manager *m, ag_kv_cache *cache, const options *o, b
     ag_score_sums_set_position(sums, FULL);
     if (o->cold) bandwidth_sweep(memory);
     ag_cache_manager_after(m, FULL + 1, 0);
-    return ag_kv_cache_length(cache) == KEPT ? ag_cache_manager_stats(m)->longest_s : -1;
+    return ag_kv_cache_length(cache) == RETAINED ? ag_cache_manager_stats(m)->longest_s : -1;
 }
 
 static void measure(ag_kv_cache *cache, ag_cache_manager *m, const ag_tensor *rows,
                     const options *o, bandwidth *memory, row *r) {
-    static double seconds[MOST_RUNS];
+    static double seconds[MAX_RUNS];
     size_t n = 0;
     r->verdict = "ok";
-    for (double total = 0; n < o->most_runs && (total < o->least_s || n < o->least_runs); n++) {
+    for (double total = 0; n < o->max_runs && (total < o->min_s || n < o->min_runs); n++) {
         ag_kv_cache_clear(cache);
         seconds[n] = fill(cache, rows) ? evict(m, cache, o, memory) : -1;
         if (seconds[n] < 0) {
@@ -88,7 +88,7 @@ bool eviction_time(size_t i, ag_backend *be, const options *o, bandwidth *memory
                                  .v_type = type};
     ag_eviction_params eviction = ag_eviction_defaults();
     eviction.policy = policy_at(i / N_TYPES);
-    eviction.budget_tokens = eviction.window = KEPT;
+    eviction.budget_tokens = eviction.window = RETAINED;
     const float inv_freq[DIM / 2] = {0};
     ag_rope_table rope[LAYERS];
     for (int l = 0; l < LAYERS; l++) rope[l] = (ag_rope_table){inv_freq, DIM, 1};
@@ -101,7 +101,7 @@ bool eviction_time(size_t i, ag_backend *be, const options *o, bandwidth *memory
         ag_cache_manager_create(cache, &eviction, rope, UINT32_MAX / 2, &manager, NULL) == AG_OK &&
         ag_tensor_alloc(&rows, &owner, ag_backend_memory(be), AG_USAGE_SCRATCH, AG_F32,
                         ag_shape_3d(CHUNK, HEADS, DIM), NULL) == AG_OK;
-    *r = (row){.op = eviction.policy->name, .type = type, .m = KEPT, .n = FULL, .k = DIM};
+    *r = (row){.op = eviction.policy->name, .type = type, .m = RETAINED, .n = FULL, .k = DIM};
     if (made) {
         oracle_run random = {.random = 1};
         oracle_fill(&random, ag_tensor_f32(&rows), (size_t)CHUNK * HEADS * DIM, DATA_PLAIN);

@@ -46,11 +46,11 @@ bool kernel_name_at(size_t i, const char **op, ag_dtype *type) {
     return true;
 }
 
-static effort effort_of_kernel(size_t i, bool of_bytes) {
+static work kernel_work(size_t i, bool of_bytes) {
     const double q4 = (double)ag_dtype_row_bytes(AG_Q4_0, K);
     const double q8 = (double)ag_dtype_row_bytes(AG_Q8_0, K);
-    if (i == 0) return (effort){.bytes = K * sizeof(float) + q8};
-    return (effort){q4 + q8 / ROWS + sizeof(float), 2.0 * K, of_bytes};
+    if (i == 0) return (work){.bytes = K * sizeof(float) + q8};
+    return (work){q4 + q8 / ROWS + sizeof(float), 2.0 * K, of_bytes};
 }
 
 static double time_runs(size_t i, const bench_kernel *b, size_t n) {
@@ -60,13 +60,13 @@ static double time_runs(size_t i, const bench_kernel *b, size_t n) {
 }
 
 static void measure(size_t i, const bench_kernel *b, const options *o, row *r) {
-    static double seconds[MOST_RUNS];
+    static double seconds[MAX_RUNS];
     const double sample_s = 20e-6; /* far above what reading the clock takes */
     size_t n = 0, repeat = 1;
-    if (o->most_runs > 1) {
+    if (o->max_runs > 1) {
         while (time_runs(i, b, repeat) * (double)repeat < sample_s) repeat *= 2;
     }
-    for (double total = 0; n < o->most_runs && (total < o->least_s || n < o->least_runs); n++) {
+    for (double total = 0; n < o->max_runs && (total < o->min_s || n < o->min_runs); n++) {
         const double each = time_runs(i, b, repeat);
         total += each * (double)repeat;
         seconds[n] = each / kernels[i].rows;
@@ -119,7 +119,7 @@ bool kernel_time(size_t i, const char *isa, const options *o, row *r) {
     r->k = K;
     r->threads = 1;
     if (made) {
-        r->effort = effort_of_kernel(i, b.matmul->layout != NULL);
+        r->work = kernel_work(i, b.matmul->layout != NULL);
         measure(i, &b, o, r);
     }
     ag_aligned_free(b.x);

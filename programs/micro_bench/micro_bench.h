@@ -6,7 +6,7 @@
 #include "bandwidth.h"
 #include "oracle/oracle.h"
 
-enum { MAX_NAMES = 16, MOST_RUNS = 1000 };
+enum { MAX_NAMES = 16, MAX_RUNS = 1000 };
 
 typedef enum report_format { REPORT_TABLE, REPORT_CSV, REPORT_JSON } report_format;
 
@@ -26,8 +26,8 @@ typedef enum case_set {
 typedef struct options {
     name_list isas, ops, types, threads;
     unsigned sets; /* case_set */
-    double least_s;
-    size_t least_runs, most_runs;
+    double min_s;
+    size_t min_runs, max_runs;
     report_format format;
     bool cold, limits;
 } options;
@@ -38,11 +38,11 @@ typedef struct limits {
 } limits;
 
 /* What an operation has to do at least. */
-typedef struct effort {
+typedef struct work {
     double bytes;      /* read and written, each once */
     double operations; /* multiplications and additions of products; 0: none are counted */
     bool of_bytes;     /* the products are of whole numbers */
-} effort;
+} work;
 
 typedef struct row {
     const char *op, *isa;
@@ -50,8 +50,8 @@ typedef struct row {
     size_t m, n, k;
     uint32_t threads;
     size_t n_runs;
-    double median_s, least_s;
-    effort effort;
+    double median_s, min_s;
+    work work;
     limits limits;
     const char *verdict; /* "ok", "unchecked", or "FAILED" */
     double nmse;
@@ -62,7 +62,7 @@ void row_set_times(row *r, double *seconds, size_t n);
 
 /* ---- effort.c ---- */
 
-effort effort_of(const oracle_case *c, const char *isa);
+work work_of(const oracle_case *c, const char *isa);
 
 /* ---- shapes.c: cases of a model of 1B parameters ---- */
 

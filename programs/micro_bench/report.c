@@ -13,25 +13,25 @@ void row_set_times(row *r, double *seconds, size_t n) {
     qsort(seconds, n, sizeof *seconds, by_size);
     r->n_runs = n;
     if (!n) return;
-    r->least_s = seconds[0];
+    r->min_s = seconds[0];
     r->median_s = n % 2 ? seconds[n / 2] : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
 }
 
-typedef struct figures {
+typedef struct row_rates {
     double gb, gop, limit_gop; /* of a second; 0: unknown */
     double share;              /* of the limit that binds, per cent; 0: unknown */
-} figures;
+} row_rates;
 
 /* Reading memory binds only who finds nothing in the caches. */
-static figures figures_of(const options *o, const row *r) {
-    const effort *e = &r->effort;
-    const double most = e->of_bytes ? r->limits.bytes : r->limits.floats;
-    figures f = {.limit_gop = e->operations > 0 ? most * 1e-9 : 0};
+static row_rates rates_of(const options *o, const row *r) {
+    const work *e = &r->work;
+    const double limit = e->of_bytes ? r->limits.bytes : r->limits.floats;
+    row_rates f = {.limit_gop = e->operations > 0 ? limit * 1e-9 : 0};
     if (!(r->median_s > 0)) return f;
     f.gb = e->bytes / r->median_s * 1e-9;
     f.gop = e->operations / r->median_s * 1e-9;
     const double read_s = o->cold && r->limits.read > 0 ? e->bytes / r->limits.read : 0;
-    const double compute_s = most > 0 ? e->operations / most : 0;
+    const double compute_s = limit > 0 ? e->operations / limit : 0;
     f.share = 100 * (read_s > compute_s ? read_s : compute_s) / r->median_s;
     return f;
 }
@@ -61,39 +61,39 @@ void report_limits(const options *o, const char *isa, uint32_t threads, const li
     printf("\n");
 }
 
-static void print_table_row(const row *r, const figures *f) {
+static void print_table_row(const row *r, const row_rates *f) {
     printf("%-18s %-5s %5zu %5zu %5zu %-12s %3u %5zu %11.3f %11.3f %8.2f ", r->op,
            ag_dtype_name(r->type), r->m, r->n, r->k, r->isa, r->threads, r->n_runs,
-           r->median_s * 1e6, r->least_s * 1e6, f->gb);
-    if (r->effort.operations > 0) printf("%8.1f ", f->gop);
+           r->median_s * 1e6, r->min_s * 1e6, f->gb);
+    if (r->work.operations > 0) printf("%8.1f ", f->gop);
     else printf("%8s ", "-");
     if (f->share > 0) printf("%5.0f%%  %s\n", f->share, r->verdict);
     else printf("%6s  %s\n", "-", r->verdict);
 }
 
-static void print_csv_row(const row *r, const figures *f) {
+static void print_csv_row(const row *r, const row_rates *f) {
     printf("%s,%s,%zu,%zu,%zu,%s,%u,%zu,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.1f,%.3e,%s\n", r->op,
            ag_dtype_name(r->type), r->m, r->n, r->k, r->isa, r->threads, r->n_runs,
-           r->median_s * 1e6, r->least_s * 1e6, f->gb, r->limits.read * 1e-9, f->gop, f->limit_gop,
+           r->median_s * 1e6, r->min_s * 1e6, f->gb, r->limits.read * 1e-9, f->gop, f->limit_gop,
            f->share, r->nmse, r->verdict);
 }
 
 /* Only names of our own and finite numbers: an NMSE that is none is a failure and left out. */
-static void print_json_row(const row *r, const figures *f) {
+static void print_json_row(const row *r, const row_rates *f) {
     printf(
         "%s\n    {\"op\": \"%s\", \"type\": \"%s\", \"m\": %zu, \"n\": %zu, \"k\": %zu, "
         "\"isa\": \"%s\", \"threads\": %u, \"runs\": %zu, \"median_us\": %.3f, \"min_us\": %.3f, "
         "\"gb_per_s\": %.3f, \"limit_gb_per_s\": %.3f, \"gop_per_s\": %.3f, "
         "\"limit_gop_per_s\": %.3f, \"share_percent\": %.1f, ",
         n_rows ? "," : "", r->op, ag_dtype_name(r->type), r->m, r->n, r->k, r->isa, r->threads,
-        r->n_runs, r->median_s * 1e6, r->least_s * 1e6, f->gb, r->limits.read * 1e-9, f->gop,
+        r->n_runs, r->median_s * 1e6, r->min_s * 1e6, f->gb, r->limits.read * 1e-9, f->gop,
         f->limit_gop, f->share);
     if (r->nmse <= 1e300) printf("\"nmse\": %.3e, ", r->nmse);
     printf("\"verdict\": \"%s\"}", r->verdict);
 }
 
 void report_row(const options *o, const row *r) {
-    const figures f = figures_of(o, r);
+    const row_rates f = rates_of(o, r);
     if (o->format == REPORT_CSV) print_csv_row(r, &f);
     else if (o->format == REPORT_JSON) print_json_row(r, &f);
     else print_table_row(r, &f);

@@ -13,10 +13,10 @@
 #define FIELD(name) offsetof(bench_options, name)
 
 /* The name alone: what the file holds is read when the options are complete. */
-static bool add_recording(void *target, const char *value, char *why) {
+static bool add_recording(void *target, const char *value, char *message) {
     bench_options *o = target;
     if (o->n_recordings == MAX_RECORDINGS)
-        return reject(why, "more than %d recordings", MAX_RECORDINGS);
+        return reject(message, "more than %d recordings", MAX_RECORDINGS);
     o->recordings[o->n_recordings++].path = value;
     return true;
 }
@@ -132,29 +132,29 @@ static uint32_t largest(const number_list *list) {
 }
 
 /* Tokens of the longest prompt or generation. */
-static uint32_t longest(const bench_options *o) {
+static uint32_t max_tokens(const bench_options *o) {
     const uint32_t read = largest(&o->n_prompt), decoded = largest(&o->n_gen);
-    uint32_t longest = o->n_recordings ? 0 : read > decoded ? read : decoded;
+    uint32_t max_tokens = o->n_recordings ? 0 : read > decoded ? read : decoded;
     for (size_t i = 0; i < o->n_recordings; i++) {
         const size_t n = o->recordings[i].prompt.n + o->recordings[i].ids.n;
-        if (n > longest) longest = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+        if (n > max_tokens) max_tokens = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
     }
-    return longest;
+    return max_tokens;
 }
 
 /* The sessions of the row that has most tokens. */
 static engine_sessions largest_sessions(const bench_options *o) {
-    return (engine_sessions){session_params(&o->model, largest(&o->depth) + longest(o)),
+    return (engine_sessions){session_params(&o->model, largest(&o->depth) + max_tokens(o)),
                              o->parallel};
 }
 
 /* Whether every row fits, before the first one is measured. */
 static int check_lengths(const bench_options *o, const ag_model_info *info) {
     const uint32_t depth = largest(&o->depth);
-    if ((uint64_t)depth + longest(o) <= info->max_positions) return EXIT_DONE;
+    if ((uint64_t)depth + max_tokens(o) <= info->max_positions) return EXIT_DONE;
     return complain_usage("%" PRIu32 " tokens after %" PRIu32 " pass the %" PRIu32
                           " that the model was trained for",
-                          longest(o), depth, info->max_positions);
+                          max_tokens(o), depth, info->max_positions);
 }
 
 static int open_model(bench *b) {

@@ -15,23 +15,26 @@ static ag_status fill_chunk(ag_kv_cache *cache, const ag_tensor *rows, uint32_t 
     const ag_kv_layer *at;
     for (uint32_t i = 0; i < n; i++) positions[i] = first + i;
     for (uint32_t l = 0; (at = ag_kv_cache_layer(cache, l)) && status == AG_OK; l++) {
-        ag_tensor part;
-        status = ag_tensor_rows(&part, rows, 0, (size_t)n * at->n_kv_heads * at->head_dim, err);
+        ag_tensor chunk_rows;
+        status =
+            ag_tensor_rows(&chunk_rows, rows, 0, (size_t)n * at->n_kv_heads * at->head_dim, err);
         if (status != AG_OK) break;
-        status = ag_tensor_reshape(&part, &part, ag_shape_3d(n, at->n_kv_heads, at->head_dim), err);
-        if (status == AG_OK) status = ag_kv_cache_update(cache, l, &part, &part, positions, err);
+        status = ag_tensor_reshape(&chunk_rows, &chunk_rows,
+                                   ag_shape_3d(n, at->n_kv_heads, at->head_dim), err);
+        if (status == AG_OK)
+            status = ag_kv_cache_update(cache, l, &chunk_rows, &chunk_rows, positions, err);
     }
     return status;
 }
 
 static size_t largest_row(const ag_kv_cache *cache) {
-    size_t most = 0;
+    size_t max = 0;
     const ag_kv_layer *at;
     for (uint32_t l = 0; (at = ag_kv_cache_layer(cache, l)); l++) {
         const size_t n = (size_t)at->n_kv_heads * at->head_dim;
-        if (n > most) most = n;
+        if (n > max) max = n;
     }
-    return most;
+    return max;
 }
 
 /* Values spread evenly over -1 to 1, one a row. */
@@ -71,14 +74,15 @@ static ag_status fill(ag_backend *be, ag_kv_cache *cache, uint32_t depth, ag_err
 
 /* Layers with a state have to be given tokens. */
 static ag_status read_tokens(ag_session *s, uint32_t depth, ag_error *err) {
-    enum { AT_ONCE = 256 };
+    enum { MAX_IDS = 256 };
     const uint32_t n_vocab = ag_session_model_info(s)->n_vocab;
-    int32_t ids[AT_ONCE];
-    for (uint32_t i = 0; i < AT_ONCE; i++) ids[i] = (int32_t)(i * 7 % n_vocab);
+    int32_t ids[MAX_IDS];
+    for (uint32_t i = 0; i < MAX_IDS; i++) ids[i] = (int32_t)(i * 7 % n_vocab);
     ag_status status = AG_OK;
     while (status == AG_OK && ag_session_position(s) < depth) {
-        const uint32_t left = depth - ag_session_position(s);
-        status = ag_session_prefill(s, ids, left < AT_ONCE ? left : AT_ONCE, NULL, NULL, err);
+        const uint32_t remaining = depth - ag_session_position(s);
+        status =
+            ag_session_prefill(s, ids, remaining < MAX_IDS ? remaining : MAX_IDS, NULL, NULL, err);
     }
     return status;
 }

@@ -27,10 +27,10 @@ static bool read_ids(const json_t *list, ag_ids *out) {
 }
 
 int bench_recording_read(const char *path, bench_recording *out) {
-    json_error_t why;
-    json_t *root = json_load_file(path, 0, &why);
+    json_error_t message;
+    json_t *root = json_load_file(path, 0, &message);
     *out = (bench_recording){.path = path};
-    if (!root) return complain_failure("%s: line %d: %s", path, why.line, why.text);
+    if (!root) return complain_failure("%s: line %d: %s", path, message.line, message.text);
     const json_t *read = json_object_get(root, "prompt_ids"), *ids = json_object_get(root, "ids");
     int code = EXIT_DONE;
     if (!json_array_size(read) || json_array_size(ids) < 2) {
@@ -85,7 +85,7 @@ static ag_status time_once(replay *r, ag_speculate how, double *rate) {
     ag_session *session;
     ag_status status = ag_session_create(r->b->engine.model, &params, &session, &r->err);
     if (status != AG_OK) return status;
-    interrupt_cancels(session);
+    interrupt_register(session);
     p.max_tokens = (int64_t)text->ids.n;
     p.ignore_eos = true;
     p.on_token = bench_keep_going;
@@ -97,7 +97,7 @@ static ag_status time_once(replay *r, ag_speculate how, double *rate) {
             ag_session_generate(session, text->prompt.data, text->prompt.n, &p, &stats, &r->err);
     }
     ag_sampler_destroy(p.sampler);
-    interrupt_spares(session);
+    interrupt_unregister(session);
     ag_session_destroy(session);
     if (status != AG_OK) return status;
     if (stats.finish == AG_FINISH_CANCELLED) return r->err.status = AG_CANCELLED;

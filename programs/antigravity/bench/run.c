@@ -199,7 +199,7 @@ static ag_status open_sessions(run *r) {
     ag_status status = AG_OK;
     for (uint32_t i = 0; i < row->parallel && status == AG_OK; i++) {
         status = ag_session_create(r->b->engine.model, &params, &r->sessions[i], &r->err);
-        interrupt_cancels(r->sessions[i]);
+        interrupt_register(r->sessions[i]);
     }
     return status;
 }
@@ -219,7 +219,7 @@ int bench_measure(bench *b, bench_row *row) {
         if (status != AG_OK) code = complain_error(&r.err);
     }
     for (uint32_t i = 0; r.sessions && i < row->parallel; i++) {
-        interrupt_spares(r.sessions[i]);
+        interrupt_unregister(r.sessions[i]);
         ag_session_destroy(r.sessions[i]);
     }
     free(r.sessions);

@@ -39,17 +39,18 @@ static int read_model_sampling(chat *c, int argc, char **argv) {
 }
 
 /* Everything that can be wrong with model and template, before the weights are read. */
-static int open_talk(chat *c) {
+static int open_transcript(chat *c) {
     int code = engine_need_tokenizer(&c->engine, "a conversation needs one");
-    if (code == EXIT_DONE) code = talk_texts_read(&c->texts, &c->o.talk);
-    if (code == EXIT_DONE) code = chat_open_talk(c);
-    if (code == EXIT_DONE && c->texts.system) code = talk_set_system(&c->talk, c->texts.system);
+    if (code == EXIT_DONE) code = transcript_texts_read(&c->texts, &c->o.transcript);
+    if (code == EXIT_DONE) code = chat_open_transcript(c);
+    if (code == EXIT_DONE && c->texts.system)
+        code = transcript_set_system(&c->transcript, c->texts.system);
     return code;
 }
 
-int chat_open_talk(chat *c) {
+int chat_open_transcript(chat *c) {
     const engine *e = &c->engine;
-    int code = talk_open(&c->talk, e->dir, e->tokenizer, c->texts.jinja);
+    int code = transcript_open(&c->transcript, e->dir, e->tokenizer, c->texts.jinja);
     if (code == EXIT_DONE) code = chat_open_tools(c);
     if (code == EXIT_DONE) code = chat_apply_thinking(c);
     return code;
@@ -61,12 +62,13 @@ int chat_apply_thinking(chat *c) {
     const char *value = c->o.thinking == CHAT_ON    ? "true"
                         : c->o.thinking == CHAT_OFF ? "false"
                                                     : NULL;
-    ag_status st = ag_chat_set_variable(c->talk.chat, name, value, value ? strlen(value) : 0, &err);
+    ag_status st =
+        ag_chat_set_variable(c->transcript.chat, name, value, value ? strlen(value) : 0, &err);
     return st == AG_OK ? EXIT_DONE : complain_error(&err);
 }
 
 /* The session, and if a conversation was saved under the name, that one. */
-static int begin(chat *c) {
+static int start_conversation(chat *c) {
     uint32_t n;
     int code = chat_open_session(c, c->o.model.eviction.params.protected_prefix);
     if (code == EXIT_DONE) code = chat_find_protected(c, &n);
@@ -86,7 +88,7 @@ static int load(chat *c, int argc, char **argv) {
         return complain_usage("--resume: '%s' is no name for a conversation", c->o.resume);
     int code = engine_inspect(e, &c->o.model);
     if (code == EXIT_DONE) code = read_model_sampling(c, argc, argv);
-    if (code == EXIT_DONE) code = open_talk(c);
+    if (code == EXIT_DONE) code = open_transcript(c);
     if (code != EXIT_DONE) return code;
     c->n_context = context_length(&c->o.model, &e->info);
     c->own_prefix = c->o.model.eviction.params.protected_prefix !=
@@ -98,7 +100,7 @@ static int load(chat *c, int argc, char **argv) {
     code = engine_load(e, &c->o.model, &one);
     if (code == EXIT_DONE)
         code = draft_open(&c->draft, e, &c->o.speculation, &c->o.model, c->n_context);
-    return code == EXIT_DONE ? begin(c) : code;
+    return code == EXIT_DONE ? start_conversation(c) : code;
 }
 
 /* ---- the conversation ---- */
@@ -109,15 +111,15 @@ static bool ends_in_backslash(const char *text) {
 }
 
 /* The line is added behind those before it, and is used up. */
-static char *join_lines(char *before, char *line, bool in_one) {
-    if (!before) return line;
-    const size_t n = strlen(before), keep = in_one ? n - 1 : n; /* without the backslash */
-    char *joined = realloc(before, n + strlen(line) + 2);
+static char *join_lines(char *lines, char *line, bool in_one) {
+    if (!lines) return line;
+    const size_t n = strlen(lines), prefix = in_one ? n - 1 : n; /* without the backslash */
+    char *joined = realloc(lines, n + strlen(line) + 2);
     if (joined) {
-        joined[keep] = '\n';
-        strcpy(joined + keep + 1, line);
+        joined[prefix] = '\n';
+        strcpy(joined + prefix + 1, line);
     } else {
-        free(before);
+        free(lines);
         complain_no_memory();
     }
     free(line);
@@ -154,23 +156,23 @@ static line_event read_message(const chat *c, char **message) {
 static bool is_blank(const char *text) { return !text[strspn(text, " \t\r\n")]; }
 
 /* A message or a command. */
-static int obey(chat *c, const char *text) {
+static int dispatch(chat *c, const char *text) {
     if (is_blank(text)) return EXIT_DONE;
     if (text[0] == '/' && text[1] != '/') return chat_command(c, text);
-    const char *said = text[0] == '/' ? text + 1 : text;
-    return chat_awaits_result(c) ? chat_give_result(c, said) : chat_say(c, said);
+    const char *message = text[0] == '/' ? text + 1 : text;
+    return chat_awaits_result(c) ? chat_give_result(c, message) : chat_send(c, message);
 }
 
-static int take(chat *c, const char *text) {
+static int handle_line(chat *c, const char *text) {
     line_reader_begin_answer(c->lines);
-    const int code = obey(c, text);
-    if (code == EXIT_DONE && !c->leaving && !interrupted()) chat_make_room(c);
+    const int code = dispatch(c, text);
+    if (code == EXIT_DONE && !c->leaving && !interrupted()) chat_free_memory(c);
     line_reader_end_answer(c->lines);
     return code;
 }
 
 /* Whether what happened ends the conversation: people go on after what is no answer. */
-static bool goes_on(const chat *c, int *code) {
+static bool continues(const chat *c, int *code) {
     if (output_failed() || c->leaving) return false;
     if (*code == EXIT_DONE) return true;
     if (*code == EXIT_INTERRUPTED && !interrupt_forget()) return false;
@@ -180,7 +182,7 @@ static bool goes_on(const chat *c, int *code) {
 }
 
 /* Ctrl-C at an empty line; a second one at once leaves. */
-static bool stays(const chat *c, bool *warned) {
+static bool warn_before_leaving(const chat *c, bool *warned) {
     if (!interrupt_forget() || *warned || !c->is_terminal) return false;
     chat_note(c, "Ctrl-C again leaves, as does Ctrl-D; /help lists the commands");
     *warned = true;
@@ -188,9 +190,9 @@ static bool stays(const chat *c, bool *warned) {
 }
 
 static int converse(chat *c) {
-    int code = c->o.first ? take(c, c->o.first) : EXIT_DONE;
+    int code = c->o.first ? handle_line(c, c->o.first) : EXIT_DONE;
     bool warned = false;
-    while (goes_on(c, &code)) {
+    while (continues(c, &code)) {
         char *text;
         const line_event e = read_message(c, &text);
         if (e == LINE_END) break;
@@ -199,10 +201,10 @@ static int converse(chat *c) {
             continue;
         }
         if (e == LINE_DROPPED) warned = false; /* something was typed in between */
-        if (e != LINE_TEXT && stays(c, &warned)) continue;
+        if (e != LINE_TEXT && warn_before_leaving(c, &warned)) continue;
         if (e != LINE_TEXT) return interrupted() || !c->is_terminal ? EXIT_INTERRUPTED : EXIT_DONE;
         warned = false;
-        code = take(c, text);
+        code = handle_line(c, text);
         free(text);
         /* An answer that was stopped is part of the conversation. */
         if (code == EXIT_DONE && interrupted() && (!interrupt_forget() || !c->is_terminal))
@@ -213,13 +215,14 @@ static int converse(chat *c) {
 }
 
 static void greet(const chat *c) {
-    if (!c->talk.has_template)
+    if (!c->transcript.has_template)
         chat_note(c, c->o.model.dir
                          ? "this model has no chat template: it goes on with what you say"
                          : "the bundled model tells fairy tales: begin one, and it goes "
                            "on with what you say; it knows nothing else");
     if (!c->is_terminal) return;
-    if (c->talk.n) chat_note(c, "%s: %zu turn(s) so far", c->name, talk_n_turns(&c->talk));
+    if (c->transcript.n)
+        chat_note(c, "%s: %zu turn(s) so far", c->name, transcript_n_turns(&c->transcript));
     else chat_note(c, "/help lists the commands");
 }
 
@@ -233,19 +236,19 @@ static int run(chat *c) {
     int code = converse(c);
     line_reader_close(c->lines);
     c->lines = NULL;
-    if (!c->name || !c->talk.n) return code;
+    if (!c->name || !c->transcript.n) return code;
     const int saved = chat_save(c, c->name);
     return code == EXIT_DONE ? saved : code;
 }
 
 static void close_chat(chat *c) {
     constraint_close(&c->constraint);
-    talk_close(&c->talk);
+    transcript_close(&c->transcript);
     draft_close(&c->draft);
     engine_close(&c->engine);
     ag_text_free(&c->model_sampling);
     free(c->consumed.data);
-    talk_texts_free(&c->texts);
+    transcript_texts_free(&c->texts);
     free(c->tools_text);
     chat_drop_name(c);
     chat_options_free(&c->o);

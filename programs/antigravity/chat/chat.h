@@ -24,7 +24,7 @@ typedef struct chat_options {
     speculation_options speculation;
     constraint_options constraint; /* of every answer */
     replay_options replay;         /* of what is saved, and where memory is short */
-    talk_options talk;
+    transcript_options transcript;
     const char *tools_file, *first, *resume;
     int64_t max_tokens;
     chat_switch thinking; /* what the template is told */
@@ -32,19 +32,19 @@ typedef struct chat_options {
 } chat_options;
 
 /* Of the last answer. */
-typedef struct chat_figures {
+typedef struct chat_answer_stats {
     ag_generate_stats stats;
     size_t n_reused; /* tokens of the conversation that needed no reading */
     uint64_t seed;
-} chat_figures;
+} chat_answer_stats;
 
 typedef struct chat {
     chat_options o;
     engine engine;
     draft_engine draft; /* with --draft-model */
     constraint constraint;
-    talk talk;
-    talk_texts texts;       /* of the command line */
+    transcript transcript;
+    transcript_texts texts; /* of the command line */
     char *tools_text;       /* owned; of a file */
     ag_text model_sampling; /* what generation_config.json asks for, as text */
     uint32_t n_context;
@@ -58,10 +58,10 @@ typedef struct chat {
     bool is_terminal;     /* a person types and reads */
     bool is_dimmed;       /* standard output shows dimmed text as such */
     bool leaving;
-    bool replay_failed; /* it will again */
-    bool loss_is_said;  /* of the newest turn */
-    uint64_t n_left;    /* tokens that had left the cache before it was read */
-    chat_figures last;
+    bool replay_failed;    /* it will again */
+    bool loss_is_reported; /* of the newest turn */
+    uint64_t n_left;       /* tokens that had left the cache before it was read */
+    chat_answer_stats last;
     uint64_t n_read, n_reused, n_made; /* tokens of the whole session */
 } chat;
 
@@ -71,9 +71,9 @@ typedef struct chat {
  * may be NULL. */
 int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *model);
 void chat_options_free(chat_options *o);
-/* "/set temperature 0.2"; why[WHY_SIZE] if it is false. */
-bool chat_set(chat_options *o, const char *name, const char *value, char *why);
-/* "/set temperature": its value, or if it is false why not, in out[WHY_SIZE]. */
+/* "/set temperature 0.2"; why[MESSAGE_SIZE] if it is false. */
+bool chat_set(chat_options *o, const char *name, const char *value, char *message);
+/* "/set temperature": its value, or if it is false why not, in out[MESSAGE_SIZE]. */
 bool chat_describe_setting(const chat *c, const char *name, char *out);
 void chat_print_settings(const chat *c);
 
@@ -109,13 +109,13 @@ int chat_go_back(chat *c, size_t position);
  * was said, and the message is still the last one. */
 int chat_answer(chat *c);
 /* The user says something: what cannot be answered is taken back. */
-int chat_say(chat *c, const char *text);
+int chat_send(chat *c, const char *text);
 
 /* ---- chat_memory.c ---- */
 
 /* Between turns: with --replay, and where the system runs short of memory, the cache keeps what the
  * conversation needs. What goes wrong is said, and the conversation goes on as it was. */
-void chat_make_room(chat *c);
+void chat_free_memory(chat *c);
 
 /* ---- chat_tools.c ---- */
 
@@ -134,7 +134,7 @@ int chat_command(chat *c, const char *line);
 
 void chat_show_stats(const chat *c);
 /* Tokens of positions [first, end) in the head that holds most of them. */
-uint32_t chat_n_held(const chat *c, uint32_t first, uint32_t end);
+uint32_t chat_n_cached(const chat *c, uint32_t first, uint32_t end);
 void chat_show_kv(const chat *c);
 
 /* ---- chat_place.c: where conversations are saved, and who has which of them open ---- */
@@ -143,8 +143,8 @@ extern const char chat_json_end[];
 bool chat_name_is_valid(const char *name);
 bool chat_is_saved(const char *name);
 /* The folder; `make`: is there afterwards. False: said why not. */
-bool chat_find_folder(char path[PATH_MAX], bool make);
-void chat_path(char out[PATH_MAX], const char *folder, const char *name, const char *end);
+bool chat_find_directory(char path[PATH_MAX], bool make);
+void chat_path(char out[PATH_MAX], const char *directory, const char *name, const char *end);
 /* No other process opens the conversation until chat_unlock(). -1: said why not. */
 int chat_lock(const char *name);
 void chat_unlock(const char *name, int lock);
@@ -164,7 +164,7 @@ void chat_list_saved(void);
 /* ---- chat.c ---- */
 
 /* Makes c->talk a conversation of no message, with the template and tools that were asked for. */
-int chat_open_talk(chat *c);
+int chat_open_transcript(chat *c);
 /* What --thinking, or /set thinking, says. */
 int chat_apply_thinking(chat *c);
 

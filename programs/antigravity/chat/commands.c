@@ -24,26 +24,27 @@ static int help(chat *c, const char *argument) {
 
 static int change_system(chat *c, const char *argument) {
     if (!*argument) {
-        fprintf(stderr, "  %s\n", c->talk.system ? c->talk.system : "there is no system prompt");
+        fprintf(stderr, "  %s\n",
+                c->transcript.system ? c->transcript.system : "there is no system prompt");
         return EXIT_DONE;
     }
     const bool none = !strcmp(argument, "-") || !strcmp(argument, "\"\"");
-    char *before = c->talk.system ? strdup(c->talk.system) : NULL;
+    char *before = c->transcript.system ? strdup(c->transcript.system) : NULL;
     uint32_t n;
-    if (c->talk.system && !before) return complain_no_memory();
-    int code = talk_set_system(&c->talk, none ? NULL : argument);
+    if (c->transcript.system && !before) return complain_no_memory();
+    int code = transcript_set_system(&c->transcript, none ? NULL : argument);
     if (code == EXIT_DONE) code = chat_find_protected(c, &n);
     if (code == EXIT_DONE) code = chat_open_session(c, n);
-    if (code != EXIT_DONE) talk_set_system(&c->talk, before);
+    if (code != EXIT_DONE) transcript_set_system(&c->transcript, before);
     free(before);
-    if (code == EXIT_DONE && c->talk.n)
+    if (code == EXIT_DONE && c->transcript.n)
         chat_note(c, "the conversation will be read again %s", none ? "without one" : "with it");
     return code;
 }
 
 static int clear(chat *c, const char *argument) {
     (void)argument;
-    talk_truncate(&c->talk, 0);
+    transcript_truncate(&c->transcript, 0);
     chat_forget(c);
     chat_note(c, "the conversation begins anew");
     return EXIT_DONE;
@@ -51,16 +52,16 @@ static int clear(chat *c, const char *argument) {
 
 /* The message that begins the newest turn; talk.n if there is none. */
 static size_t newest_turn(const chat *c) {
-    const size_t n = talk_n_turns(&c->talk);
-    return n ? talk_turn(&c->talk, n - 1) : c->talk.n;
+    const size_t n = transcript_n_turns(&c->transcript);
+    return n ? transcript_turn(&c->transcript, n - 1) : c->transcript.n;
 }
 
 static int undo(chat *c, const char *argument) {
     int64_t n = 1;
-    char why[WHY_SIZE];
-    const size_t n_turns = talk_n_turns(&c->talk);
-    if (*argument && !parse_integer(argument, 1, INT32_MAX, &n, why)) {
-        complain("/undo N: %s", why);
+    char message[MESSAGE_SIZE];
+    const size_t n_turns = transcript_n_turns(&c->transcript);
+    if (*argument && !parse_integer(argument, 1, INT32_MAX, &n, message)) {
+        complain("/undo N: %s", message);
         return EXIT_DONE;
     }
     if (!n_turns || (size_t)n > n_turns) {
@@ -68,28 +69,28 @@ static int undo(chat *c, const char *argument) {
         else complain("/undo %" PRId64 ": there are %zu turns", n, n_turns);
         return EXIT_DONE;
     }
-    const size_t left = n_turns - (size_t)n, at = talk_turn(&c->talk, left);
-    const uint32_t first = c->talk.messages[at].first;
-    talk_truncate(&c->talk, at);
+    const size_t remaining = n_turns - (size_t)n, at = transcript_turn(&c->transcript, remaining);
+    const uint32_t first = c->transcript.messages[at].first;
+    transcript_truncate(&c->transcript, at);
     c->attempt = 0;
-    chat_note(c, "taken back; %zu turn%s left", left, left == 1 ? " is" : "s are");
+    chat_note(c, "taken back; %zu turn%s left", remaining, remaining == 1 ? " is" : "s are");
     return chat_go_back(c, first);
 }
 
 static int retry(chat *c, const char *argument) {
     (void)argument;
     const size_t at = newest_turn(c);
-    if (at == c->talk.n) {
+    if (at == c->transcript.n) {
         complain("there is nothing to answer again");
         return EXIT_DONE;
     }
     if (c->o.sampling.temperature == 0)
         chat_note(c, "at temperature 0 the answer is the same unless something else has changed; "
                      "/set temperature 0.8 lets it differ");
-    talk_truncate(&c->talk, at + 1);
+    transcript_truncate(&c->transcript, at + 1);
     c->attempt++;
     int code = chat_answer(c);
-    if (code != EXIT_DONE && c->talk.n == at + 1) talk_truncate(&c->talk, at);
+    if (code != EXIT_DONE && c->transcript.n == at + 1) transcript_truncate(&c->transcript, at);
     chat_show_call(c);
     return code;
 }
@@ -107,8 +108,8 @@ static int save_over(chat *c, const char *argument) {
 }
 
 static int save(chat *c, const char *argument) {
-    const bool other = *argument && chat_name_is_valid(argument) && !chat_is_named(c, argument);
-    if (!other || !chat_is_saved(argument)) return save_over(c, argument);
+    const bool is_other = *argument && chat_name_is_valid(argument) && !chat_is_named(c, argument);
+    if (!is_other || !chat_is_saved(argument)) return save_over(c, argument);
     return complain_usage("there is a conversation '%s'; /save! %s replaces it", argument,
                           argument);
 }
@@ -119,11 +120,12 @@ static int load(chat *c, const char *argument) {
         return EXIT_DONE;
     }
     int code = EXIT_DONE;
-    if (c->name && c->talk.n && !chat_is_named(c, argument)) code = chat_save(c, c->name);
+    if (c->name && c->transcript.n && !chat_is_named(c, argument)) code = chat_save(c, c->name);
     if (code != EXIT_DONE) return code;
     code = chat_name_is_valid(argument) ? chat_load(c, argument, NULL) : EXIT_USAGE;
     if (code == EXIT_USAGE) complain("there is no conversation '%s'; /load lists them", argument);
-    else if (code == EXIT_DONE) chat_note(c, "%s: %zu turns", c->name, talk_n_turns(&c->talk));
+    else if (code == EXIT_DONE)
+        chat_note(c, "%s: %zu turns", c->name, transcript_n_turns(&c->transcript));
     return code;
 }
 
@@ -141,16 +143,16 @@ static int show_kv(chat *c, const char *argument) {
 
 /* "temperature 0.2", "temperature=0.2" */
 static int set(chat *c, const char *argument) {
-    char name[64], why[WHY_SIZE];
+    char name[64], message[MESSAGE_SIZE];
     const size_t n = strcspn(argument, " =");
     const char *value = argument + n;
     value += strspn(value, " =");
     snprintf(name, sizeof name, "%.*s", (int)n, argument);
     if (!*argument) chat_print_settings(c);
-    else if (!*value && chat_describe_setting(c, name, why))
-        fprintf(stderr, "  %s %s\n", make_printable(name), why);
-    else if (!*value) complain("/set %s: %s", name, why);
-    else if (!chat_set(&c->o, name, value, why)) complain("/set %s: %s", name, why);
+    else if (!*value && chat_describe_setting(c, name, message))
+        fprintf(stderr, "  %s %s\n", make_printable(name), message);
+    else if (!*value) complain("/set %s: %s", name, message);
+    else if (!chat_set(&c->o, name, value, message)) complain("/set %s: %s", name, message);
     else return chat_apply_thinking(c);
     return EXIT_DONE;
 }
@@ -196,13 +198,13 @@ static const chat_verb verbs[] = {
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
 static void print_help(void) {
-    char left[40];
+    char remaining[40];
     for (size_t i = 0; i < N_VERBS; i++) {
         const chat_verb *v = &verbs[i];
         if (!v->help) continue;
-        snprintf(left, sizeof left, "/%s%s%s", v->name, v->argument ? " " : "",
+        snprintf(remaining, sizeof remaining, "/%s%s%s", v->name, v->argument ? " " : "",
                  v->argument ? v->argument : "");
-        fprintf(stderr, "  %-20s %s\n", left, v->help);
+        fprintf(stderr, "  %-20s %s\n", remaining, v->help);
     }
     fprintf(stderr, "  %-20s %s\n", "//...", "a message that begins with a slash");
 }

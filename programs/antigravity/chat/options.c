@@ -73,10 +73,10 @@ static const char examples[] =
     "  antigravity chat \"Tell me of a fox\"\n"
     "  echo \"What is the capital of France?\" | antigravity chat -m Qwen3-0.6B -q";
 
-static const char least_tokens[] =
+static const char min_tokens_message[] =
     "an answer has at least one token; -1: as many as the model likes";
 
-enum { CONTEXT = 4096, MOST_TOKENS = 2048, DEFAULT_PREFIX = 4 };
+enum { DEFAULT_CONTEXT = 4096, MAX_TOKENS = 2048, DEFAULT_PREFIX = 4 };
 
 static chat_options defaults(const ag_sampler_params *model) {
     chat_options o = {
@@ -84,9 +84,9 @@ static chat_options defaults(const ag_sampler_params *model) {
         .sampling = sampling_options_defaults(),
         .speculation = speculation_defaults(),
         .replay = replay_defaults(),
-        .max_tokens = MOST_TOKENS,
+        .max_tokens = MAX_TOKENS,
     };
-    o.model.max_seq_len = CONTEXT;
+    o.model.max_seq_len = DEFAULT_CONTEXT;
     o.model.eviction.params.policy = ag_eviction_policy_find("turns");
     if (!model) return o;
     sampling_options *s = &o.sampling;
@@ -126,7 +126,7 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
         .usage = "chat [-m MODEL] [TEXT] [OPTION]...",
         .description = description,
         .examples = examples,
-        .groups = {chat_group(o), talk_group(&o->talk), model_group(&o->model),
+        .groups = {chat_group(o), transcript_group(&o->transcript), model_group(&o->model),
                    sampling_group(&o->sampling), speculation_group(&o->speculation),
                    constraint_group(&o->constraint)},
         .max_operands = 1,
@@ -139,10 +139,10 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
     if (code != OPTIONS_RUN) return code;
     code = take_operand(&line, o);
     if (code == EXIT_DONE && !o->max_tokens) {
-        complain("--max-tokens: %s", least_tokens);
+        complain("--max-tokens: %s", min_tokens_message);
         code = EXIT_USAGE;
     }
-    if (code == EXIT_DONE) code = talk_options_check(&o->talk);
+    if (code == EXIT_DONE) code = transcript_options_check(&o->transcript);
     if (code == EXIT_DONE) code = constraint_check(&o->constraint);
     if (code == EXIT_DONE) code = replay_check_keep(&o->replay);
     if (code == EXIT_DONE) code = model_options_check(&o->model);
@@ -173,39 +173,40 @@ static bool is_called(const option_def *def, const char *name) {
 }
 
 /* Of a running conversation these can change. */
-static bool may_change(const option_def *def) {
-    static const char *const of_chat[] = {"max-tokens", "thinking"};
-    for (size_t i = 0; i < sizeof of_chat / sizeof of_chat[0]; i++)
-        if (!strcmp(def->name, of_chat[i])) return true;
+static bool is_changeable(const option_def *def) {
+    static const char *const changeable[] = {"max-tokens", "thinking"};
+    for (size_t i = 0; i < sizeof changeable / sizeof changeable[0]; i++)
+        if (!strcmp(def->name, changeable[i])) return true;
     return false;
 }
 
-static bool set_own(chat_options *o, const option_def *def, const char *value, char *why) {
+static bool set_own(chat_options *o, const option_def *def, const char *value, char *message) {
     const int64_t max_tokens = o->max_tokens;
-    if (!option_set(def, o, value, why)) return false;
+    if (!option_set(def, o, value, message)) return false;
     if (o->max_tokens || !max_tokens) return true;
     o->max_tokens = max_tokens;
-    return reject(why, "%s", least_tokens);
+    return reject(message, "%s", min_tokens_message);
 }
 
-/* The row of a setting, and whether it is one of chat's own; NULL: said in why[WHY_SIZE]. */
-static const option_def *find_setting(chat_options *o, const char *name, bool *is_own, char *why) {
+/* The row of a setting, and whether it is one of chat's own; NULL: said in why[MESSAGE_SIZE]. */
+static const option_def *find_setting(chat_options *o, const char *name, bool *is_own,
+                                      char *message) {
     const option_group sampling = sampling_group(&o->sampling), own = chat_group(o);
     *is_own = false;
     for (size_t i = 0; i < sampling.n; i++)
         if (is_called(&sampling.defs[i], name)) return &sampling.defs[i];
     *is_own = true;
     for (size_t i = 0; i < own.n; i++)
-        if (is_called(&own.defs[i], name) && may_change(&own.defs[i])) return &own.defs[i];
-    snprintf(why, WHY_SIZE, "there is no setting '%.60s'; /set lists them", name);
+        if (is_called(&own.defs[i], name) && is_changeable(&own.defs[i])) return &own.defs[i];
+    snprintf(message, MESSAGE_SIZE, "there is no setting '%.60s'; /set lists them", name);
     return NULL;
 }
 
-bool chat_set(chat_options *o, const char *name, const char *value, char *why) {
+bool chat_set(chat_options *o, const char *name, const char *value, char *message) {
     bool is_own;
-    const option_def *def = find_setting(o, name, &is_own, why);
+    const option_def *def = find_setting(o, name, &is_own, message);
     if (!def) return false;
-    return is_own ? set_own(o, def, value, why) : option_set(def, &o->sampling, value, why);
+    return is_own ? set_own(o, def, value, message) : option_set(def, &o->sampling, value, message);
 }
 
 bool chat_describe_setting(const chat *c, const char *name, char *out) {
@@ -214,10 +215,10 @@ bool chat_describe_setting(const chat *c, const char *name, char *out) {
     const option_def *def = find_setting(&o, name, &is_own, out);
     if (!def) return false;
     sampling_params(&o.sampling, c->n_context);
-    option_value(def, is_own ? (void *)&o : (void *)&o.sampling, out, WHY_SIZE);
-    if (!strcmp(def->name, "seed")) snprintf(out, WHY_SIZE, "%" PRIu64, o.sampling.seed);
+    option_value(def, is_own ? (void *)&o : (void *)&o.sampling, out, MESSAGE_SIZE);
+    if (!strcmp(def->name, "seed")) snprintf(out, MESSAGE_SIZE, "%" PRIu64, o.sampling.seed);
     if (!strcmp(def->name, "logit-bias"))
-        snprintf(out, WHY_SIZE, "of %zu tokens", o.sampling.n_bias);
+        snprintf(out, MESSAGE_SIZE, "of %zu tokens", o.sampling.n_bias);
     return true;
 }
 
@@ -225,14 +226,14 @@ void chat_print_settings(const chat *c) {
     sampling_options resolved = c->o.sampling;
     sampling_params(&resolved, c->n_context);
     const sampling_options *s = &resolved;
-    static const char *const words[] = {"auto", "on", "off"};
+    static const char *const thinking_names[] = {"auto", "on", "off"};
     fprintf(stderr,
             "  temperature %g, top_k %u, top_p %g, min_p %g\n"
             "  repetition_penalty %g over %lld tokens, presence_penalty %g, frequency_penalty %g\n"
             "  seed %llu, max_tokens %lld, thinking %s\n",
             s->temperature, s->top_k, s->top_p, s->min_p, s->repetition_penalty,
             (long long)s->repetition_window, s->presence_penalty, s->frequency_penalty,
-            (unsigned long long)s->seed, (long long)c->o.max_tokens, words[c->o.thinking]);
+            (unsigned long long)s->seed, (long long)c->o.max_tokens, thinking_names[c->o.thinking]);
     if (c->model_sampling.len)
         fprintf(stderr, "  of these the model asked for %s\n", c->model_sampling.data);
 }

@@ -26,17 +26,17 @@ static const char cache_end[] = ".agcache";
 
 /* ---- saving ---- */
 
-static json_t *message_of(const talk_message *m) {
+static json_t *message_of(const transcript_message *m) {
     const json_field fields[] = {
         {"message", json_incref(m->json)},
         {"ids", m->is_sampled ? json_ids(m->ids.data, m->ids.n) : json_null()},
-        {"first", m->first == TALK_UNREAD ? json_null() : json_integer((json_int_t)m->first)},
+        {"first", m->first == TRANSCRIPT_UNREAD ? json_null() : json_integer((json_int_t)m->first)},
     };
     return JSON_OBJECT(fields);
 }
 
 /* The same of two tokenizers: ids mean the same. */
-static void describe_vocabulary(const ag_tokenizer *t, char hex[SHA256_HEX]) {
+static void hash_vocabulary(const ag_tokenizer *t, char hex[SHA256_HEX]) {
     sha256 sum;
     sha256_begin(&sum);
     for (int32_t id = 0; id < ag_tokenizer_vocab_size(t); id++) {
@@ -49,13 +49,13 @@ static void describe_vocabulary(const ag_tokenizer *t, char hex[SHA256_HEX]) {
     sha256_hex(&sum, hex);
 }
 
-static json_t *describe(const chat *c) {
-    const talk *t = &c->talk;
+static json_t *transcript_json(const chat *c) {
+    const transcript *t = &c->transcript;
     json_t *messages = json_array();
     for (size_t i = 0; messages && i < t->n; i++)
         json_append(&messages, message_of(&t->messages[i]));
     char vocabulary[SHA256_HEX];
-    describe_vocabulary(c->engine.tokenizer, vocabulary);
+    hash_vocabulary(c->engine.tokenizer, vocabulary);
     const json_field fields[] = {
         {"antigravity_chat", json_integer(VERSION)},
         {"model", json_text(c->engine.dir, strlen(c->engine.dir))},
@@ -94,23 +94,23 @@ static int write_compressed(const chat *c, const char *path) {
     ag_error err;
     const replay_options replay = replay_of(&c->o.replay, c->consumed.n);
     if (ag_session_fork(c->engine.session, &copy, &err) != AG_OK) return complain_error(&err);
-    interrupt_cancels(copy);
+    interrupt_register(copy);
     const int code =
         replay_compress(&replay, &c->engine, copy, c->consumed.data, c->consumed.n, NULL);
-    interrupt_spares(copy);
+    interrupt_unregister(copy);
     const int written = write_session(c, copy, path);
     ag_session_destroy(copy);
     return written == EXIT_DONE ? code : written;
 }
 
 static int write_files(const chat *c, const char *name) {
-    char folder[PATH_MAX], path[PATH_MAX];
+    char directory[PATH_MAX], path[PATH_MAX];
     ag_session *session = c->engine.session;
-    if (!chat_find_folder(folder, true)) return EXIT_FAILED;
-    chat_path(path, folder, name, chat_json_end);
-    int code = write_json(path, describe(c));
+    if (!chat_find_directory(directory, true)) return EXIT_FAILED;
+    chat_path(path, directory, name, chat_json_end);
+    int code = write_json(path, transcript_json(c));
     if (code != EXIT_DONE) return code;
-    chat_path(path, folder, name, cache_end);
+    chat_path(path, directory, name, cache_end);
     if (!session) return EXIT_DONE;
     return c->o.replay.share > 0 && c->consumed.n ? write_compressed(c, path)
                                                   : write_session(c, session, path);
@@ -139,7 +139,7 @@ static bool read_ids(const json_t *list, uint32_t n_vocab, ag_ids *out) {
 
 /* `same`: the ids are of this vocabulary; else the text stands for them. */
 static int add_message(chat *c, const json_t *saved, bool same, const char *path) {
-    talk *t = &c->talk;
+    transcript *t = &c->transcript;
     json_t *message = json_object_get(saved, "message");
     const json_t *list = json_object_get(saved, "ids"), *first = json_object_get(saved, "first");
     ag_ids ids = {0};
@@ -148,27 +148,28 @@ static int add_message(chat *c, const json_t *saved, bool same, const char *path
         (same && !read_ids(list, c->engine.info.n_vocab, &ids))) {
         complain("%s: message %zu is damaged", path, t->n + 1);
     } else if (same && json_is_array(list)) {
-        code = talk_add_saved(t, json_incref(message), ids.data, ids.n);
+        code = transcript_add_saved(t, json_incref(message), ids.data, ids.n);
     } else {
-        code = talk_add_json(t, json_incref(message));
+        code = transcript_add_json(t, json_incref(message));
     }
     free(ids.data);
     const json_int_t at = json_is_integer(first) ? json_integer_value(first) : -1;
-    if (code == EXIT_DONE && at >= 0 && at < TALK_UNREAD)
+    if (code == EXIT_DONE && at >= 0 && at < TRANSCRIPT_UNREAD)
         t->messages[t->n - 1].first = (uint32_t)at;
     return code;
 }
 
 static void mark_unread(chat *c) {
-    for (size_t i = 0; i < c->talk.n; i++) c->talk.messages[i].first = TALK_UNREAD;
+    for (size_t i = 0; i < c->transcript.n; i++)
+        c->transcript.messages[i].first = TRANSCRIPT_UNREAD;
 }
 
-static int restore_cache(chat *c, const char *folder, const char *name) {
+static int restore_cache(chat *c, const char *directory, const char *name) {
     ag_error err;
     ag_ids ids = {0};
     char path[PATH_MAX];
     const engine *e = &c->engine;
-    chat_path(path, folder, name, cache_end);
+    chat_path(path, directory, name, cache_end);
     ag_status st = ag_session_restore(e->session, path, e->tokenizer, &ids, &err);
     if (st == AG_OK && ids.n == ag_session_position(e->session)) {
         int code = chat_note_consumed(c, ids.data, ids.n);
@@ -177,21 +178,21 @@ static int restore_cache(chat *c, const char *folder, const char *name) {
     }
     ag_ids_free(&ids);
     if (st == AG_CANCELLED) return complain_error(&err);
-    if (st != AG_OK && c->talk.n) complain("%s; the conversation is read again", err.msg);
+    if (st != AG_OK && c->transcript.n) complain("%s; the conversation is read again", err.msg);
     chat_forget(c);
     mark_unread(c);
     return EXIT_DONE;
 }
 
 /* Into a new c->talk; the session is the last that changes. */
-static int take_messages(chat *c, const json_t *saved, const char *system, const char *path) {
+static int restore_messages(chat *c, const json_t *saved, const char *system, const char *path) {
     const json_t *messages = json_object_get(saved, "messages");
     const char *vocabulary = json_string_value(json_object_get(saved, "vocabulary"));
     char own[SHA256_HEX];
     uint32_t n;
-    describe_vocabulary(c->engine.tokenizer, own);
-    int code = chat_open_talk(c);
-    if (code == EXIT_DONE) code = talk_set_system(&c->talk, system);
+    hash_vocabulary(c->engine.tokenizer, own);
+    int code = chat_open_transcript(c);
+    if (code == EXIT_DONE) code = transcript_set_system(&c->transcript, system);
     for (size_t i = 0; code == EXIT_DONE && i < json_array_size(messages); i++)
         code = add_message(c, json_array_get(messages, i), vocabulary && !strcmp(vocabulary, own),
                            path);
@@ -199,29 +200,29 @@ static int take_messages(chat *c, const json_t *saved, const char *system, const
     return code == EXIT_DONE ? chat_open_session(c, n) : code;
 }
 
-static int take_conversation(chat *c, const json_t *saved, const char *system, const char *folder,
-                             const char *name) {
+static int restore_conversation(chat *c, const json_t *saved, const char *system,
+                                const char *directory, const char *name) {
     const char *saved_system = json_string_value(json_object_get(saved, "system"));
     const bool other = system && (!saved_system || strcmp(system, saved_system) != 0);
     const uint32_t n_protected = c->n_protected;
     const json_t *seed = json_object_get(saved, "seed");
     char path[PATH_MAX];
-    talk before = c->talk;
-    chat_path(path, folder, name, chat_json_end);
-    int code = take_messages(c, saved, other ? system : saved_system, path);
+    transcript before = c->transcript;
+    chat_path(path, directory, name, chat_json_end);
+    int code = restore_messages(c, saved, other ? system : saved_system, path);
     if (code == EXIT_DONE && other) {
         mark_unread(c);
     } else if (code == EXIT_DONE) {
-        code = restore_cache(c, folder, name);
+        code = restore_cache(c, directory, name);
         if (code != EXIT_DONE) chat_open_session(c, n_protected);
     }
     if (code != EXIT_DONE) {
-        talk_close(&c->talk);
-        c->talk = before;
+        transcript_close(&c->transcript);
+        c->transcript = before;
         return code == EXIT_USAGE ? EXIT_FAILED : code;
     }
-    talk_close(&before);
-    if (other && c->talk.n)
+    transcript_close(&before);
+    if (other && c->transcript.n)
         chat_note(c, "the conversation is read again with the system prompt that was asked for");
     if (!c->o.sampling.has_seed && json_is_integer(seed))
         c->o.sampling.seed = (uint64_t)json_integer_value(seed);
@@ -230,17 +231,17 @@ static int take_conversation(chat *c, const json_t *saved, const char *system, c
 }
 
 static int load_file(chat *c, const char *name, const char *system) {
-    char folder[PATH_MAX], path[PATH_MAX];
-    json_error_t why;
-    if (!chat_find_folder(folder, false)) return EXIT_FAILED;
-    chat_path(path, folder, name, chat_json_end);
-    json_t *saved = json_load_file(path, 0, &why);
-    if (!saved) return complain_failure("%s: line %d: %s", path, why.line, why.text);
+    char directory[PATH_MAX], path[PATH_MAX];
+    json_error_t message;
+    if (!chat_find_directory(directory, false)) return EXIT_FAILED;
+    chat_path(path, directory, name, chat_json_end);
+    json_t *saved = json_load_file(path, 0, &message);
+    if (!saved) return complain_failure("%s: line %d: %s", path, message.line, message.text);
     int code = EXIT_FAILED;
     if (json_integer_value(json_object_get(saved, "antigravity_chat")) != VERSION ||
         !json_is_array(json_object_get(saved, "messages")))
         complain("%s: not a conversation that this program saved", path);
-    else code = take_conversation(c, saved, system, folder, name);
+    else code = restore_conversation(c, saved, system, directory, name);
     json_decref(saved);
     return code;
 }
@@ -268,14 +269,14 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* Of both files, and when the messages were written. */
-static listed inspect(const char *folder, const char *file, size_t n) {
+static listed inspect_files(const char *directory, const char *file, size_t n) {
     char path[PATH_MAX];
     struct stat s;
     listed one = {.name = strndup(file, n)};
     if (!one.name) return one;
-    chat_path(path, folder, one.name, cache_end);
+    chat_path(path, directory, one.name, cache_end);
     if (stat(path, &s) == 0) one.bytes = s.st_size;
-    chat_path(path, folder, one.name, chat_json_end);
+    chat_path(path, directory, one.name, chat_json_end);
     if (stat(path, &s) == 0) {
         one.bytes += s.st_size;
         one.changed = s.st_mtime;
@@ -292,15 +293,15 @@ static void print_listed(const listed *one) {
 }
 
 void chat_list_saved(void) {
-    enum { MOST = 1000 };
-    char folder[PATH_MAX];
-    listed all[MOST];
+    enum { MAX_LISTED = 1000 };
+    char directory[PATH_MAX];
+    listed all[MAX_LISTED];
     size_t n = 0;
-    if (!chat_find_folder(folder, false)) return;
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d && n < MOST && (e = readdir(d));) {
+    if (!chat_find_directory(directory, false)) return;
+    DIR *d = opendir(directory);
+    for (struct dirent *e; d && n < MAX_LISTED && (e = readdir(d));) {
         if (!path_ends_in(e->d_name, chat_json_end)) continue;
-        all[n] = inspect(folder, e->d_name, strlen(e->d_name) - strlen(chat_json_end));
+        all[n] = inspect_files(directory, e->d_name, strlen(e->d_name) - strlen(chat_json_end));
         n += all[n].name != NULL;
     }
     if (d) closedir(d);

@@ -27,7 +27,7 @@ bool chat_name_is_valid(const char *name) {
     return true;
 }
 
-bool chat_find_folder(char path[PATH_MAX], bool make) {
+bool chat_find_directory(char path[PATH_MAX], bool make) {
     if (!user_path(path, "XDG_DATA_HOME", ".local/share", "chats") ||
         strlen(path) + NAME_BYTES + 32 > PATH_MAX) {
         complain("there is no place for conversations: set XDG_DATA_HOME or HOME");
@@ -38,23 +38,23 @@ bool chat_find_folder(char path[PATH_MAX], bool make) {
     return false;
 }
 
-void chat_path(char out[PATH_MAX], const char *folder, const char *name, const char *end) {
-    snprintf(out, PATH_MAX, "%.*s/%s%s", PATH_MAX - NAME_BYTES - 32, folder, name, end);
+void chat_path(char out[PATH_MAX], const char *directory, const char *name, const char *end) {
+    snprintf(out, PATH_MAX, "%.*s/%s%s", PATH_MAX - NAME_BYTES - 32, directory, name, end);
 }
 
 bool chat_is_saved(const char *name) {
-    char folder[PATH_MAX], path[PATH_MAX];
-    if (!chat_find_folder(folder, false)) return false;
-    chat_path(path, folder, name, chat_json_end);
+    char directory[PATH_MAX], path[PATH_MAX];
+    if (!chat_find_directory(directory, false)) return false;
+    chat_path(path, directory, name, chat_json_end);
     return access(path, F_OK) == 0;
 }
 
 /* ---- one process at a time ---- */
 
 int chat_lock(const char *name) {
-    char folder[PATH_MAX], path[PATH_MAX];
-    if (!chat_find_folder(folder, true)) return -1;
-    chat_path(path, folder, name, lock_end);
+    char directory[PATH_MAX], path[PATH_MAX];
+    if (!chat_find_directory(directory, true)) return -1;
+    chat_path(path, directory, name, lock_end);
     for (;;) {
         struct stat s;
         const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -75,9 +75,9 @@ int chat_lock(const char *name) {
 }
 
 void chat_unlock(const char *name, int lock) {
-    char folder[PATH_MAX], path[PATH_MAX];
-    if (chat_find_folder(folder, false)) {
-        chat_path(path, folder, name, lock_end);
+    char directory[PATH_MAX], path[PATH_MAX];
+    if (chat_find_directory(directory, false)) {
+        chat_path(path, directory, name, lock_end);
         unlink(path);
     }
     close(lock);

@@ -15,7 +15,7 @@ enum { FIRST_TURN = 128 }; /* tokens of a first turn that stays for ever, at mos
 
 ag_session_params chat_session_params(const chat *c) {
     ag_session_params params = session_params(&c->o.model, c->n_context);
-    params.eviction.memory.soft_waits = c->o.replay.share > 0; /* for chat_make_room() */
+    params.eviction.memory.soft_waits = c->o.replay.share > 0; /* for chat_free_memory() */
     return params;
 }
 
@@ -24,11 +24,11 @@ int chat_open_session(chat *c, uint32_t n_protected) {
     engine *e = &c->engine;
     ag_session_params params = chat_session_params(c);
     params.eviction.protected_prefix = n_protected;
-    if (c->o.model.verbose) params.eviction.on_eviction = eviction_say;
+    if (c->o.model.verbose) params.eviction.on_eviction = eviction_report;
     ag_session_plan unused;
     if (ag_session_plan_memory(&e->info, &params, &unused, &err) != AG_OK)
         return complain_settings(&err);
-    interrupt_spares(e->session);
+    interrupt_unregister(e->session);
     ag_session_destroy(e->session);
     e->session = NULL;
     c->consumed.n = 0;
@@ -40,16 +40,16 @@ int chat_open_session(chat *c, uint32_t n_protected) {
 
 /* The session that there would be if the system prompt were to stay in half of the budget, beside
  * the newest tokens. */
-static ag_session_params with_system(const chat *c, uint32_t n_system) {
+static ag_session_params params_with_system(const chat *c, uint32_t n_system) {
     ag_session_params params = chat_session_params(c);
     ag_eviction_params *e = &params.eviction;
-    const uint32_t beside = n_system > e->recent ? n_system - e->recent : 0;
-    if (n_system + beside > e->protected_prefix) e->protected_prefix = n_system + beside;
+    const uint32_t n_extra = n_system > e->recent ? n_system - e->recent : 0;
+    if (n_system + n_extra > e->protected_prefix) e->protected_prefix = n_system + n_extra;
     return params;
 }
 
 /* The one whose evictions leave so many tokens. */
-static ag_session_params with_budget(const chat *c, uint32_t n) {
+static ag_session_params params_with_budget(const chat *c, uint32_t n) {
     ag_session_params params = chat_session_params(c);
     params.eviction.protected_prefix = n > params.eviction.recent ? n - params.eviction.recent : 0;
     return params;
@@ -60,17 +60,17 @@ int chat_check_context(chat *c) {
     uint32_t n_system;
     const ag_eviction_policy *policy = c->o.model.eviction.params.policy;
     if (c->own_prefix || !policy || !policy->select) return EXIT_DONE;
-    int code = talk_prefix(&c->talk, &n_system);
+    int code = transcript_prefix(&c->transcript, &n_system);
     if (code != EXIT_DONE) return code;
-    const ag_session_params params = with_system(c, n_system);
+    const ag_session_params params = params_with_system(c, n_system);
     if (ag_session_plan_memory(&c->engine.info, &params, &unused, NULL) == AG_OK) return EXIT_DONE;
-    const uint32_t least = least_context(&c->engine.info, params);
-    if (!least) return EXIT_DONE; /* it is something else, which will be said */
+    const uint32_t smallest = min_context(&c->engine.info, params);
+    if (!smallest) return EXIT_DONE; /* it is something else, which will be said */
     return complain_usage(
         "a context of %" PRIu32 " tokens is too small for the %" PRIu32
         " before the first message and what --kv-policy %s keeps; the smallest that works is "
         "-c %" PRIu32,
-        c->n_context, n_system, policy->name, least);
+        c->n_context, n_system, policy->name, smallest);
 }
 
 int chat_find_protected(chat *c, uint32_t *n) {
@@ -78,20 +78,21 @@ int chat_find_protected(chat *c, uint32_t *n) {
     uint32_t n_system;
     *n = c->n_protected;
     if (c->own_prefix || !budget) return EXIT_DONE;
-    int code = talk_prefix(&c->talk, &n_system);
+    int code = transcript_prefix(&c->transcript, &n_system);
     if (code != EXIT_DONE) return code;
     const uint32_t recent = c->o.model.eviction.params.recent;
-    uint32_t most = budget / 2;
-    if (recent > budget - most) most = recent < budget ? budget - recent : 0;
-    if (n_system > most) {
-        char helps[64] = "a larger -c or --kv-budget helps";
-        const uint32_t least = least_context(&c->engine.info, with_system(c, n_system));
-        if (least) snprintf(helps, sizeof helps, "the smallest -c that works is %" PRIu32, least);
+    uint32_t max_protected = budget / 2;
+    if (recent > budget - max_protected) max_protected = recent < budget ? budget - recent : 0;
+    if (n_system > max_protected) {
+        char hint[64] = "a larger -c or --kv-budget helps";
+        const uint32_t smallest = min_context(&c->engine.info, params_with_system(c, n_system));
+        if (smallest)
+            snprintf(hint, sizeof hint, "the smallest -c that works is %" PRIu32, smallest);
         return complain_usage("the system prompt takes %" PRIu32 " tokens, and %" PRIu32
                               " of the %" PRIu32 " that the KV cache keeps can stay for ever: %s",
-                              n_system, most, budget, helps);
+                              n_system, max_protected, budget, hint);
     }
-    *n = n_system + FIRST_TURN < most ? n_system + FIRST_TURN : most;
+    *n = n_system + FIRST_TURN < max_protected ? n_system + FIRST_TURN : max_protected;
     return EXIT_DONE;
 }
 
@@ -110,7 +111,7 @@ static uint32_t fullest_layer(const ag_kv_cache *cache) {
 }
 
 /* Whether tokens before `position` are in the cache that are not there for ever. */
-static bool holds_before(const chat *c, uint32_t position) {
+static bool caches_before(const chat *c, uint32_t position) {
     const ag_session *s = c->engine.session;
     const ag_kv_cache *cache = ag_session_kv_cache(c->engine.session);
     const uint32_t n = ag_session_protected(s);
@@ -122,7 +123,7 @@ int chat_go_back(chat *c, size_t position) {
     ag_session *s = c->engine.session;
     if (position >= ag_session_position(s)) return EXIT_DONE;
     if (!position || position < ag_session_oldest_reachable(s) ||
-        !holds_before(c, (uint32_t)position)) {
+        !caches_before(c, (uint32_t)position)) {
         const bool again = position > 0;
         chat_forget(c);
         if (again && c->is_terminal) chat_note(c, "the conversation is read again");
@@ -134,13 +135,13 @@ int chat_go_back(chat *c, size_t position) {
 }
 
 /* The second turn begins at `border`: if the first one is short enough, all of it stays. */
-static int protect_first(chat *c, uint32_t border) {
+static int protect_first(chat *c, uint32_t second_turn) {
     ag_error err;
     ag_session *s = c->engine.session;
-    uint32_t n = border;
-    if (c->own_prefix || border == ag_session_protected(s)) return EXIT_DONE;
-    if (border > ag_session_protected(s)) {
-        int code = talk_prefix(&c->talk, &n);
+    uint32_t n = second_turn;
+    if (c->own_prefix || second_turn == ag_session_protected(s)) return EXIT_DONE;
+    if (second_turn > ag_session_protected(s)) {
+        int code = transcript_prefix(&c->transcript, &n);
         if (code != EXIT_DONE) return code;
     }
     if (n > ag_session_protected(s) || ag_session_protect(s, n, &err) == AG_OK) return EXIT_DONE;
@@ -150,8 +151,8 @@ static int protect_first(chat *c, uint32_t border) {
 static int mark_turn(chat *c, size_t turn, size_t at, const ag_ids *ids) {
     ag_error err;
     ag_session *s = c->engine.session;
-    talk_message *m = &c->talk.messages[at];
-    int code = talk_find_turn(&c->talk, at, ids, &m->first);
+    transcript_message *m = &c->transcript.messages[at];
+    int code = transcript_find_turn(&c->transcript, at, ids, &m->first);
     if (code != EXIT_DONE || m->first < ag_session_position(s)) return code;
     if (ag_session_begin_turn(s, m->first, &err) != AG_OK) return complain_error(&err);
     return turn == 1 && ag_session_kv_budget(s) ? protect_first(c, m->first) : EXIT_DONE;
@@ -163,70 +164,70 @@ int chat_match(chat *c, const ag_ids *ids, size_t *n) {
     int code = chat_go_back(c, *n);
     *n = ag_session_position(c->engine.session);
     for (size_t i = 0; code == EXIT_DONE; i++) {
-        const size_t at = talk_turn(&c->talk, i);
-        if (at == c->talk.n) break;
-        const uint32_t first = c->talk.messages[at].first;
-        if (first == TALK_UNREAD || first >= *n) code = mark_turn(c, i, at, ids);
+        const size_t at = transcript_turn(&c->transcript, i);
+        if (at == c->transcript.n) break;
+        const uint32_t first = c->transcript.messages[at].first;
+        if (first == TRANSCRIPT_UNREAD || first >= *n) code = mark_turn(c, i, at, ids);
     }
     return code;
 }
 
 /* Where the newest turn begins; `end` if that is not known. */
 static uint32_t newest_turn_first(const chat *c, uint32_t end) {
-    const size_t n = talk_n_turns(&c->talk);
-    const uint32_t first =
-        n ? c->talk.messages[talk_turn(&c->talk, n - 1)].first : (uint32_t)TALK_UNREAD;
+    const size_t n = transcript_n_turns(&c->transcript);
+    const uint32_t first = n ? c->transcript.messages[transcript_turn(&c->transcript, n - 1)].first
+                             : (uint32_t)TRANSCRIPT_UNREAD;
     return first < end ? first : end;
 }
 
 static int complain_full(const chat *c, size_t n) {
-    char helps[64] = "the model knows no more positions";
+    char hint[64] = "the model knows no more positions";
     if (n < c->engine.info.max_positions)
-        snprintf(helps, sizeof helps, "the smallest -c that works is %zu", n + 1);
+        snprintf(hint, sizeof hint, "the smallest -c that works is %zu", n + 1);
     return complain_failure("the conversation takes %zu tokens, but the context holds %" PRIu32
                             ": %s; /clear and a --kv-policy that lets turns leave help, too",
-                            n, c->n_context, helps);
+                            n, c->n_context, hint);
 }
 
 /* "; -c 176 would keep it whole": what stays after an eviction must hold n tokens. */
-static void describe_cure(const chat *c, uint32_t n, char *out, size_t cap) {
-    const uint32_t least = least_context(&c->engine.info, with_budget(c, n));
+static void describe_fix(const chat *c, uint32_t n, char *out, size_t cap) {
+    const uint32_t smallest = min_context(&c->engine.info, params_with_budget(c, n));
     out[0] = '\0';
-    if (least) snprintf(out, cap, "; -c %" PRIu32 " would keep it whole", least);
+    if (smallest) snprintf(out, cap, "; -c %" PRIu32 " would keep it whole", smallest);
 }
 
 int chat_check_space(chat *c, const ag_ids *ids) {
     const ag_session *s = c->engine.session;
-    const uint32_t end = (uint32_t)ids->n, stays = ag_session_protected(s);
+    const uint32_t end = (uint32_t)ids->n, n_protected = ag_session_protected(s);
     uint32_t first = newest_turn_first(c, end);
     c->n_left = ag_session_evictions(s)->n_tokens;
-    c->loss_is_said = false;
+    c->loss_is_reported = false;
     if (!ag_session_kv_budget(s))
         return end - ag_session_position(s) > ag_session_capacity_left(s) ? complain_full(c, end)
                                                                           : EXIT_DONE;
-    if (first < stays) first = stays;
-    if (first >= end || stays + (end - first) < c->n_context) return EXIT_DONE;
-    char helps[64];
-    describe_cure(c, stays + (end - first), helps, sizeof helps);
+    if (first < n_protected) first = n_protected;
+    if (first >= end || n_protected + (end - first) < c->n_context) return EXIT_DONE;
+    char hint[64];
+    describe_fix(c, n_protected + (end - first), hint, sizeof hint);
     complain("the message takes %" PRIu32 " tokens, more than a context of %" PRIu32
              " keeps beside the %" PRIu32 " that stay for ever: its middle will be lost%s",
-             end - first, c->n_context, stays, helps);
-    c->loss_is_said = true;
+             end - first, c->n_context, n_protected, hint);
+    c->loss_is_reported = true;
     return EXIT_DONE;
 }
 
 void chat_check_loss(chat *c) {
     const ag_session *s = c->engine.session;
     const uint32_t end = ag_session_position(s), first = newest_turn_first(c, end);
-    if (c->loss_is_said || ag_session_evictions(s)->n_tokens == c->n_left) return;
-    c->loss_is_said = true;
-    const uint32_t n = chat_n_held(c, first, end);
+    if (c->loss_is_reported || ag_session_evictions(s)->n_tokens == c->n_left) return;
+    c->loss_is_reported = true;
+    const uint32_t n = chat_n_cached(c, first, end);
     if (n >= end - first) return;
-    char helps[64];
-    describe_cure(c, ag_session_protected(s) + (end - first), helps, sizeof helps);
+    char hint[64];
+    describe_fix(c, ag_session_protected(s) + (end - first), hint, sizeof hint);
     complain("of the %" PRIu32 " tokens of the message %" PRIu32
              " have left the KV cache already, from its middle%s",
-             end - first, end - first - n, helps);
+             end - first, end - first - n, hint);
 }
 
 int chat_note_consumed(chat *c, const int32_t *ids, size_t n) {

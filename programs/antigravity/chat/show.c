@@ -31,7 +31,7 @@ void chat_show_stats(const chat *c) {
     fprintf(stderr,
             "  in all: %zu turn(s), %" PRIu64 " tokens read, %" PRIu64 " not read again, %" PRIu64
             " made\n",
-            talk_n_turns(&c->talk), c->n_read, c->n_reused, c->n_made);
+            transcript_n_turns(&c->transcript), c->n_read, c->n_reused, c->n_made);
     fprintf(stderr, "  memory: peak %s, weights %s\n",
             format_bytes((double)usage.anonymous_peak, peak, sizeof peak),
             format_bytes((double)ag_model_memory_bytes(c->engine.model), weights, sizeof weights));
@@ -52,14 +52,14 @@ static uint32_t slots_below(const ag_kv_cache *cache, uint32_t layer, uint32_t h
     return low;
 }
 
-typedef struct held {
+typedef struct cached_range {
     uint32_t tokens; /* in the head that holds most */
     size_t bytes;    /* in all */
-} held;
+} cached_range;
 
-static held held_between(const ag_kv_cache *cache, uint32_t first, uint32_t end) {
+static cached_range cached_between(const ag_kv_cache *cache, uint32_t first, uint32_t end) {
     const ag_kv_params *p = ag_kv_cache_params(cache);
-    held sum = {0};
+    cached_range sum = {0};
     const ag_kv_layer *layer;
     for (uint32_t l = 0; (layer = ag_kv_cache_layer(cache, l)); l++) {
         const size_t row = ag_dtype_row_bytes(p->k_type, layer->head_dim) +
@@ -73,17 +73,17 @@ static held held_between(const ag_kv_cache *cache, uint32_t first, uint32_t end)
     return sum;
 }
 
-uint32_t chat_n_held(const chat *c, uint32_t first, uint32_t end) {
-    return held_between(ag_session_kv_cache(c->engine.session), first, end).tokens;
+uint32_t chat_n_cached(const chat *c, uint32_t first, uint32_t end) {
+    return cached_between(ag_session_kv_cache(c->engine.session), first, end).tokens;
 }
 
 /* The beginning of a text, on one line. */
-static void print_beginning(const char *text) {
-    enum { MOST = 48 };
-    char line[4 * MOST + 1];
+static void print_prefix(const char *text) {
+    enum { MAX_CHARACTERS = 48 };
+    char line[4 * MAX_CHARACTERS + 1];
     size_t n = 0, characters = 0;
     for (; text[n] && n < sizeof line - 1; n++) {
-        if (((unsigned char)text[n] & 0xc0) != 0x80 && characters++ == MOST) break;
+        if (((unsigned char)text[n] & 0xc0) != 0x80 && characters++ == MAX_CHARACTERS) break;
         line[n] = text[n] == '\n' ? ' ' : text[n];
     }
     line[n] = '\0';
@@ -93,16 +93,16 @@ static void print_beginning(const char *text) {
 static void show_row(const chat *c, const char *name, uint32_t first, uint32_t end,
                      const char *text) {
     char bytes[32];
-    const held h = held_between(ag_session_kv_cache(c->engine.session), first, end);
+    const cached_range h = cached_between(ag_session_kv_cache(c->engine.session), first, end);
     fprintf(stderr, "  %6s %8" PRIu32 " %8" PRIu32 " %12s", name, end - first, h.tokens,
             format_bytes((double)h.bytes, bytes, sizeof bytes));
-    print_beginning(text);
+    print_prefix(text);
 }
 
 /* Where turn i ends; *first: where it begins. False: it was not read. */
-static bool find_extent(const chat *c, size_t i, uint32_t *first, uint32_t *end) {
-    const talk *t = &c->talk;
-    const size_t at = talk_turn(t, i), next = talk_turn(t, i + 1);
+static bool find_turn_range(const chat *c, size_t i, uint32_t *first, uint32_t *end) {
+    const transcript *t = &c->transcript;
+    const size_t at = transcript_turn(t, i), next = transcript_turn(t, i + 1);
     const uint32_t position = ag_session_position(c->engine.session);
     *first = t->messages[at].first;
     *end = next < t->n ? t->messages[next].first : position;
@@ -111,23 +111,23 @@ static bool find_extent(const chat *c, size_t i, uint32_t *first, uint32_t *end)
 }
 
 static void show_turns(const chat *c) {
-    const talk *t = &c->talk;
+    const transcript *t = &c->transcript;
     uint32_t first, end;
     char name[16];
     fprintf(stderr, "    turn   tokens     held       memory\n");
-    for (size_t i = 0; talk_turn(t, i) < t->n; i++) {
-        if (!find_extent(c, i, &first, &end)) continue;
+    for (size_t i = 0; transcript_turn(t, i) < t->n; i++) {
+        if (!find_turn_range(c, i, &first, &end)) continue;
         if (!i && first)
             show_row(c, "-", 0, first, t->system ? t->system : "what the template begins with");
         snprintf(name, sizeof name, "%zu", i + 1);
-        show_row(c, name, first, end, talk_content(t, talk_turn(t, i)));
+        show_row(c, name, first, end, transcript_content(t, transcript_turn(t, i)));
     }
 }
 
 void chat_show_kv(const chat *c) {
     ag_session *s = c->engine.session;
     const ag_kv_cache *cache = ag_session_kv_cache(s);
-    const ag_eviction_stats *left = ag_session_evictions(s);
+    const ag_eviction_stats *evicted = ag_session_evictions(s);
     const uint32_t position = ag_session_position(s), budget = ag_session_kv_budget(s);
     char used[32], capacity[32];
     fprintf(stderr, "  context of %" PRIu32 " tokens, policy %s", c->n_context,
@@ -136,13 +136,13 @@ void chat_show_kv(const chat *c) {
         fprintf(stderr, ": %" PRIu32 " stay after an eviction, the first %" PRIu32 " for ever",
                 budget, ag_session_protected(s));
     fprintf(stderr, "\n  held: %" PRIu32 " of %" PRIu32 " tokens, %s of %s\n",
-            held_between(cache, 0, UINT32_MAX).tokens, position,
+            cached_between(cache, 0, UINT32_MAX).tokens, position,
             format_bytes((double)ag_kv_cache_memory_usage_bytes(cache), used, sizeof used),
             format_bytes((double)ag_kv_cache_capacity_bytes(cache), capacity, sizeof capacity));
-    if (left->n_evictions)
+    if (evicted->n_evictions)
         fprintf(stderr,
                 "  left since the session began: %" PRIu64 " tokens in %" PRIu64
                 " evictions, %.1f ms\n",
-                left->n_tokens, left->n_evictions, left->seconds * 1e3);
+                evicted->n_tokens, evicted->n_evictions, evicted->seconds * 1e3);
     if (position) show_turns(c);
 }

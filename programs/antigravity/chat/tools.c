@@ -18,9 +18,9 @@ int chat_open_tools(chat *c) {
     /* Once: what it names may be a pipe. */
     int code = c->tools_text ? EXIT_DONE : input_read_text(c->o.tools_file, &c->tools_text, &len);
     if (code != EXIT_DONE) return code;
-    if (ag_chat_set_tools(c->talk.chat, c->tools_text, strlen(c->tools_text), &err) != AG_OK)
+    if (ag_chat_set_tools(c->transcript.chat, c->tools_text, strlen(c->tools_text), &err) != AG_OK)
         return complain_failure("%s: %s", c->o.tools_file, err.msg);
-    if (!(ag_chat_format_features(c->talk.format) & AG_CHAT_TOOLS))
+    if (!(ag_chat_format_features(c->transcript.format) & AG_CHAT_TOOLS))
         return complain_usage(
             "the chat template tells the model of no tools: --tools is of no use");
     return EXIT_DONE;
@@ -28,9 +28,9 @@ int chat_open_tools(chat *c) {
 
 /* The call whose result comes next; NULL if none is awaited. Borrowed. */
 static const json_t *next_call(const chat *c) {
-    const talk *t = &c->talk;
+    const transcript *t = &c->transcript;
     size_t n_results = 0, at = t->n;
-    while (at && !strcmp(talk_role(t, at - 1), "tool")) n_results++, at--;
+    while (at && !strcmp(transcript_role(t, at - 1), "tool")) n_results++, at--;
     if (!at) return NULL;
     return json_array_get(json_object_get(t->messages[at - 1].json, "tool_calls"), n_results);
 }
@@ -65,11 +65,11 @@ int chat_give_result(chat *c, const char *text) {
         {"content", json_text(text, strlen(text))},
     };
     json_t *message = JSON_OBJECT(fields);
-    const size_t n = c->talk.n;
-    int code = message ? talk_add_json(&c->talk, message) : complain_no_memory();
+    const size_t n = c->transcript.n;
+    int code = message ? transcript_add_json(&c->transcript, message) : complain_no_memory();
     if (code == EXIT_DONE && !chat_awaits_result(c)) {
         code = chat_answer(c);
-        if (code != EXIT_DONE && c->talk.n == n + 1) talk_truncate(&c->talk, n);
+        if (code != EXIT_DONE && c->transcript.n == n + 1) transcript_truncate(&c->transcript, n);
     }
     chat_show_call(c);
     return code;

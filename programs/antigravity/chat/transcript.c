@@ -15,14 +15,14 @@ static const char plain_template[] =
     "{%- if not loop.first and message['role'] == 'user' -%}{{- '\\n' -}}{%- endif -%}"
     "{{- message['content'] -}}{%- endfor -%}";
 
-const char *talk_plain_template(void) { return plain_template; }
+const char *transcript_plain_template(void) { return plain_template; }
 
 /* Where the template refuses a conversation that has only begun, or is of the assistant alone. */
 #define SOME_USER "1"
 #define SOME_ANSWER "2"
 
 /* What the tokenizer begins a text with, if that is one token. */
-static ag_status open_plainly(talk *t, ag_error *err) {
+static ag_status open_plainly(transcript *t, ag_error *err) {
     char bos[64];
     size_t len = 0;
     ag_ids ids = {0};
@@ -37,9 +37,10 @@ static ag_status open_plainly(talk *t, ag_error *err) {
                                  NULL, t->tokenizer, &t->format, err);
 }
 
-int talk_open(talk *t, const char *dir, const ag_tokenizer *tokenizer, const char *jinja) {
+int transcript_open(transcript *t, const char *dir, const ag_tokenizer *tokenizer,
+                    const char *jinja) {
     ag_error err;
-    *t = (talk){.tokenizer = tokenizer, .has_template = true};
+    *t = (transcript){.tokenizer = tokenizer, .has_template = true};
     ag_status st = ag_chat_format_load(dir, tokenizer, jinja, &t->format, &err);
     if (st == AG_NOT_FOUND && !jinja) {
         t->has_template = false;
@@ -49,13 +50,13 @@ int talk_open(talk *t, const char *dir, const ag_tokenizer *tokenizer, const cha
     return st == AG_OK ? EXIT_DONE : complain_error(&err);
 }
 
-static void release_message(talk_message *m) {
+static void release_message(transcript_message *m) {
     json_decref(m->json);
     free(m->ids.data);
 }
 
-void talk_close(talk *t) {
-    if (t->chat) talk_truncate(t, 0); /* which a failed talk_open() left NULL */
+void transcript_close(transcript *t) {
+    if (t->chat) transcript_truncate(t, 0); /* which a failed transcript_open() left NULL */
     free(t->messages);
     free(t->system);
     ag_chat_destroy(t->chat);
@@ -65,9 +66,9 @@ void talk_close(talk *t) {
 /* ---- messages ---- */
 
 /* Messages of t->chat before the first of ours. */
-static size_t n_before(const talk *t) { return t->system != NULL; }
+static size_t n_before(const transcript *t) { return t->system != NULL; }
 
-static int add_to_chat(talk *t, const json_t *message) {
+static int add_to_chat(transcript *t, const json_t *message) {
     ag_error err;
     char *text = json_dumps(message, JSON_COMPACT);
     if (!text) return complain_no_memory();
@@ -84,7 +85,7 @@ static json_t *text_message(const char *role, const char *text) {
     return JSON_OBJECT(fields);
 }
 
-static int add_text_to_chat(talk *t, const char *role, const char *text) {
+static int add_text_to_chat(transcript *t, const char *role, const char *text) {
     json_t *message = text_message(role, text);
     int code = message ? add_to_chat(t, message) : complain_no_memory();
     json_decref(message);
@@ -92,14 +93,14 @@ static int add_text_to_chat(talk *t, const char *role, const char *text) {
 }
 
 /* Messages [first, t->n) once more into t->chat, which holds those before. */
-static int add_again(talk *t, size_t first) {
+static int add_again(transcript *t, size_t first) {
     int code = EXIT_DONE;
     for (size_t i = first; i < t->n && code == EXIT_DONE; i++)
         code = add_to_chat(t, t->messages[i].json);
     return code;
 }
 
-int talk_set_system(talk *t, const char *text) {
+int transcript_set_system(transcript *t, const char *text) {
     char *copy = text ? strdup(text) : NULL;
     if (text && !copy) return complain_no_memory();
     free(t->system);
@@ -110,21 +111,21 @@ int talk_set_system(talk *t, const char *text) {
 }
 
 /* NULL without memory, which is said. */
-static talk_message *new_message(talk *t) {
+static transcript_message *new_message(transcript *t) {
     if (t->n == t->cap) {
         const size_t cap = t->cap ? 2 * t->cap : 16;
-        talk_message *grown = realloc(t->messages, cap * sizeof *grown);
+        transcript_message *grown = realloc(t->messages, cap * sizeof *grown);
         if (!grown) complain_no_memory();
         if (!grown) return NULL;
         t->messages = grown;
         t->cap = cap;
     }
-    t->messages[t->n] = (talk_message){.first = TALK_UNREAD};
+    t->messages[t->n] = (transcript_message){.first = TRANSCRIPT_UNREAD};
     return &t->messages[t->n];
 }
 
-int talk_add_json(talk *t, json_t *message) {
-    talk_message *m = message ? new_message(t) : NULL;
+int transcript_add_json(transcript *t, json_t *message) {
+    transcript_message *m = message ? new_message(t) : NULL;
     int code = m ? add_to_chat(t, message) : EXIT_FAILED;
     if (code != EXIT_DONE) {
         json_decref(message);
@@ -135,9 +136,9 @@ int talk_add_json(talk *t, json_t *message) {
     return EXIT_DONE;
 }
 
-int talk_add(talk *t, const char *role, const char *text) {
+int transcript_add(transcript *t, const char *role, const char *text) {
     json_t *message = text_message(role, text);
-    return message ? talk_add_json(t, message) : complain_no_memory();
+    return message ? transcript_add_json(t, message) : complain_no_memory();
 }
 
 static bool copy_ids(ag_ids *to, const int32_t *ids, size_t n) {
@@ -147,10 +148,10 @@ static bool copy_ids(ag_ids *to, const int32_t *ids, size_t n) {
 }
 
 /* The parser's answer, which t->chat has already. */
-static int keep_answer(talk *t, const ag_chat_parser *p, const int32_t *ids, size_t n) {
+static int store_answer(transcript *t, const ag_chat_parser *p, const int32_t *ids, size_t n) {
     ag_error err;
     ag_text json = {0};
-    talk_message *m = new_message(t);
+    transcript_message *m = new_message(t);
     if (!m) return EXIT_FAILED;
     if (ag_chat_parser_message(p, &json, &err) != AG_OK) {
         ag_text_free(&json);
@@ -167,16 +168,16 @@ static int keep_answer(talk *t, const ag_chat_parser *p, const int32_t *ids, siz
     return complain_no_memory();
 }
 
-int talk_add_answer(talk *t, const ag_chat_parser *p, const int32_t *ids, size_t n) {
+int transcript_add_answer(transcript *t, const ag_chat_parser *p, const int32_t *ids, size_t n) {
     ag_error err;
     if (ag_chat_add_answer(t->chat, p, ids, n, &err) != AG_OK) return complain_error(&err);
-    int code = keep_answer(t, p, ids, n);
+    int code = store_answer(t, p, ids, n);
     if (code != EXIT_DONE) ag_chat_truncate(t->chat, n_before(t) + t->n);
     return code;
 }
 
 /* The parser reads what the ids say: then the chat knows which ids the message stands for. */
-static ag_status read_again(talk *t, const int32_t *ids, size_t n, ag_error *err) {
+static ag_status parse_again(transcript *t, const int32_t *ids, size_t n, ag_error *err) {
     ag_chat_parser *p = NULL;
     ag_text text = {0};
     ag_status st = ag_chat_parser_create(t->chat, &p, err);
@@ -189,14 +190,14 @@ static ag_status read_again(talk *t, const int32_t *ids, size_t n, ag_error *err
     return st;
 }
 
-int talk_add_saved(talk *t, json_t *message, const int32_t *ids, size_t n) {
+int transcript_add_saved(transcript *t, json_t *message, const int32_t *ids, size_t n) {
     ag_error err;
     ag_ids unused = {0};
-    talk_message *m = new_message(t);
+    transcript_message *m = new_message(t);
     /* How the answer begins is known from what it answers. */
     ag_status st = m ? ag_chat_render(t->chat, 0, &unused, NULL, &err) : AG_OK;
     ag_ids_free(&unused);
-    if (m && st == AG_OK) st = read_again(t, ids, n, &err);
+    if (m && st == AG_OK) st = parse_again(t, ids, n, &err);
     if (m && st != AG_OK) complain_error(&err);
     if (m && st == AG_OK && !copy_ids(&m->ids, ids, n)) {
         complain_no_memory();
@@ -213,36 +214,36 @@ int talk_add_saved(talk *t, json_t *message, const int32_t *ids, size_t n) {
     return EXIT_DONE;
 }
 
-void talk_truncate(talk *t, size_t n) {
+void transcript_truncate(transcript *t, size_t n) {
     while (t->n > n) release_message(&t->messages[--t->n]);
     ag_chat_truncate(t->chat, n_before(t) + n);
 }
 
-const char *talk_role(const talk *t, size_t i) {
+const char *transcript_role(const transcript *t, size_t i) {
     const char *role =
         i < t->n ? json_string_value(json_object_get(t->messages[i].json, "role")) : NULL;
     return role;
 }
 
-const char *talk_content(const talk *t, size_t i) {
+const char *transcript_content(const transcript *t, size_t i) {
     const char *text =
         i < t->n ? json_string_value(json_object_get(t->messages[i].json, "content")) : NULL;
     return text ? text : "";
 }
 
-static bool is_user(const talk *t, size_t i) {
-    const char *role = talk_role(t, i);
+static bool is_user(const transcript *t, size_t i) {
+    const char *role = transcript_role(t, i);
     return role && !strcmp(role, "user");
 }
 
-size_t talk_turn(const talk *t, size_t i) {
+size_t transcript_turn(const transcript *t, size_t i) {
     size_t at = 0;
     for (; at < t->n; at++)
         if (is_user(t, at) && !i--) break;
     return at;
 }
 
-size_t talk_n_turns(const talk *t) {
+size_t transcript_n_turns(const transcript *t) {
     size_t n = 0;
     for (size_t i = 0; i < t->n; i++) n += is_user(t, i);
     return n;
@@ -250,7 +251,7 @@ size_t talk_n_turns(const talk *t) {
 
 /* ---- tokens ---- */
 
-int talk_render(talk *t, ag_ids *ids) {
+int transcript_render(transcript *t, ag_ids *ids) {
     ag_error err;
     ids->n = 0;
     ag_status st = ag_chat_render(t->chat, 0, ids, NULL, &err);
@@ -259,16 +260,16 @@ int talk_render(talk *t, ag_ids *ids) {
 
 /* The tokens that `part`'s end has more than `whole`'s beginning, as they first stand in `in`:
  * where. SIZE_MAX: nowhere. */
-static size_t find_tail(const ag_ids *in, const ag_ids *part, size_t tail) {
-    const size_t n = part->n - tail;
+static size_t find_tail(const ag_ids *in, const ag_ids *longer, size_t tail) {
+    const size_t n = longer->n - tail;
     for (size_t i = 0; n && i + n <= in->n; i++)
-        if (!memcmp(in->data + i, part->data + tail, n * sizeof *in->data)) return i;
+        if (!memcmp(in->data + i, longer->data + tail, n * sizeof *in->data)) return i;
     return SIZE_MAX;
 }
 
 /* A user's turn as it stands behind an answer is looked for where it stands first. The chat holds
  * the system prompt alone, and does so again. */
-static size_t prefix_by_comparison(talk *t, const ag_ids *first) {
+static size_t prefix_by_comparison(transcript *t, const ag_ids *first) {
     ag_ids closed = {0}, more = {0};
     size_t at = SIZE_MAX;
     ag_chat *c = t->chat;
@@ -285,7 +286,7 @@ static size_t prefix_by_comparison(talk *t, const ag_ids *first) {
     return at;
 }
 
-static size_t prefix_of_nothing(talk *t) {
+static size_t common_prefix(transcript *t) {
     ag_ids alone = {0}, first = {0};
     size_t n = 0;
     ag_chat_truncate(t->chat, n_before(t));
@@ -303,22 +304,22 @@ static size_t prefix_of_nothing(talk *t) {
     return n;
 }
 
-int talk_prefix(talk *t, uint32_t *n) {
-    *n = (uint32_t)prefix_of_nothing(t);
+int transcript_prefix(transcript *t, uint32_t *n) {
+    *n = (uint32_t)common_prefix(t);
     return add_again(t, 0);
 }
 
-int talk_find_turn(talk *t, size_t at, const ag_ids *whole, uint32_t *position) {
+int transcript_find_turn(transcript *t, size_t at, const ag_ids *all, uint32_t *position) {
     ag_ids before = {0};
     if (!at) {
-        int code = talk_prefix(t, position);
-        if (*position > whole->n) *position = (uint32_t)whole->n;
+        int code = transcript_prefix(t, position);
+        if (*position > all->n) *position = (uint32_t)all->n;
         return code;
     }
     ag_chat_truncate(t->chat, n_before(t) + at);
     ag_error err;
     ag_status st = ag_chat_render(t->chat, AG_CHAT_NO_PROMPT, &before, NULL, &err);
-    *position = st == AG_OK ? (uint32_t)ag_chat_common_prefix(&before, whole) : 0;
+    *position = st == AG_OK ? (uint32_t)ag_chat_common_prefix(&before, all) : 0;
     ag_ids_free(&before);
     int code = add_again(t, at);
     return st == AG_OK ? code : complain_error(&err);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FIELD(name) offsetof(talk_options, name)
+#define FIELD(name) offsetof(transcript_options, name)
 
 static const option_def defs[] = {
     {.name = "system",
@@ -33,21 +33,21 @@ static const option_def defs[] = {
      .help = "a template, in Jinja, in the place of the model's own"},
 };
 
-option_group talk_group(talk_options *o) { return OPTION_GROUP("Chat", defs, o); }
+option_group transcript_group(transcript_options *o) { return OPTION_GROUP("Chat", defs, o); }
 
-int talk_options_check(const talk_options *o) {
+int transcript_options_check(const transcript_options *o) {
     if (!o->system || !o->system_file) return EXIT_DONE;
     return complain_usage("the system prompt comes from one place: --system or --system-file");
 }
 
-const char *talk_options_given(const talk_options *o) {
+const char *transcript_options_given(const transcript_options *o) {
     return o->system          ? "system"
            : o->system_file   ? "system-file"
            : o->template_file ? "chat-template"
                               : NULL;
 }
 
-int talk_template_read(const char *path, char **text) {
+int transcript_template_read(const char *path, char **text) {
     size_t len;
     struct stat s;
     *text = NULL;
@@ -70,9 +70,9 @@ static int read_system(const char *path, char **text) {
     return code;
 }
 
-int talk_texts_read(talk_texts *t, const talk_options *o) {
+int transcript_texts_read(transcript_texts *t, const transcript_options *o) {
     int code = EXIT_DONE;
-    if (o->template_file) code = talk_template_read(o->template_file, &t->jinja);
+    if (o->template_file) code = transcript_template_read(o->template_file, &t->jinja);
     if (code == EXIT_DONE && o->system_file) return read_system(o->system_file, &t->system);
     if (code == EXIT_DONE && o->system) {
         t->system = strdup(o->system);
@@ -81,8 +81,8 @@ int talk_texts_read(talk_texts *t, const talk_options *o) {
     return code;
 }
 
-void talk_texts_free(talk_texts *t) {
+void transcript_texts_free(transcript_texts *t) {
     free(t->system);
     free(t->jinja);
-    *t = (talk_texts){0};
+    *t = (transcript_texts){0};
 }

@@ -22,7 +22,7 @@ typedef struct answer {
     ag_error err; /* of the parser */
 } answer;
 
-static void put(answer *a, const char *text, size_t len) {
+static void write_answer(answer *a, const char *text, size_t len) {
     if (!len) return;
     progress_end();
     output_show(text, len);
@@ -43,26 +43,26 @@ static void set_dim(answer *a, bool dim) {
 }
 
 /* A template leaves blank lines between reasoning and answer. */
-static void put_content(answer *a, const char *text, size_t len) {
+static void write_content(answer *a, const char *text, size_t len) {
     while (!a->has_content && len && strchr("\n\r", *text)) text++, len--;
     if (!len) return;
     set_dim(a, false);
     a->has_content = true;
-    put(a, text, len);
+    write_answer(a, text, len);
 }
 
-static void put_reasoning(answer *a, const char *text, size_t len) {
+static void write_reasoning(answer *a, const char *text, size_t len) {
     a->has_reasoning = a->has_reasoning || len;
     if (a->c->o.hide_thinking || !a->c->is_terminal || !len) return;
     set_dim(a, true);
-    put(a, text, len);
+    write_answer(a, text, len);
 }
 
-static void put_deltas(answer *a) {
+static void write_deltas(answer *a) {
     ag_chat_delta d;
     while (ag_chat_parser_next(a->parser, &d)) {
-        if (d.kind == AG_CHAT_DELTA_REASONING) put_reasoning(a, d.text, d.len);
-        else if (d.kind == AG_CHAT_DELTA_CONTENT) put_content(a, d.text, d.len);
+        if (d.kind == AG_CHAT_DELTA_REASONING) write_reasoning(a, d.text, d.len);
+        else if (d.kind == AG_CHAT_DELTA_CONTENT) write_content(a, d.text, d.len);
     }
 }
 
@@ -75,14 +75,14 @@ static bool on_token(void *user, int32_t id, const char *text, size_t len) {
         return false;
     }
     if (len && ag_chat_parser_push(a->parser, text, len, &a->err) != AG_OK) return false;
-    put_deltas(a);
+    write_deltas(a);
     return !output_failed();
 }
 
 /* Every answer draws from numbers of its own, so that a conversation that was saved goes on as it
  * would have. Source of the mixing: SplitMix64. */
 static uint64_t seed_of_answer(const chat *c) {
-    uint64_t x = c->o.sampling.seed + 0x9e3779b97f4a7c15u * (c->talk.n + (c->attempt << 32));
+    uint64_t x = c->o.sampling.seed + 0x9e3779b97f4a7c15u * (c->transcript.n + (c->attempt << 32));
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
@@ -115,7 +115,7 @@ static int constrain(chat *c, ag_sampler *sampler) {
 /* One of the tokens that end an answer may stand at its end. */
 static void drop_stop_id(answer *a) {
     size_t n;
-    const int32_t *stops = ag_chat_format_stop_ids(a->c->talk.format, &n);
+    const int32_t *stops = ag_chat_format_stop_ids(a->c->transcript.format, &n);
     for (size_t i = 0; a->ids.n && i < n; i++)
         if (a->ids.data[a->ids.n - 1] == stops[i]) {
             a->ids.n--;
@@ -132,7 +132,7 @@ static bool on_progress(void *user, uint64_t done, uint64_t total) {
 static ag_generate_params generation(answer *a, ag_sampler *sampler) {
     ag_generate_params p = ag_generate_defaults();
     p.max_tokens = a->c->o.max_tokens;
-    p.stop = ag_chat_format_stops(a->c->talk.format, &p.n_stop);
+    p.stop = ag_chat_format_stops(a->c->transcript.format, &p.n_stop);
     p.sampler = sampler;
     p.tokenizer = a->c->engine.tokenizer;
     p.keep_special = true;
@@ -151,10 +151,10 @@ static int generate(answer *a, size_t n_read, ag_sampler *sampler) {
     ag_error err;
     const ag_generate_params params = generation(a, sampler);
     progress_begin("reading");
-    interrupt_cancels(c->engine.session);
+    interrupt_register(c->engine.session);
     ag_status st = ag_session_generate(c->engine.session, a->prompt.data + n_read,
                                        a->prompt.n - n_read, &params, &c->last.stats, &err);
-    interrupt_spares(c->engine.session);
+    interrupt_unregister(c->engine.session);
     progress_end();
     if (st == AG_OK && a->err.status != AG_OK) err = a->err, st = a->err.status;
     int code = chat_note_consumed(c, a->prompt.data, a->prompt.n);
@@ -167,7 +167,7 @@ static int generate(answer *a, size_t n_read, ag_sampler *sampler) {
 }
 
 /* A cancellation that came too late for the answer before ends this one: it is asked for again. */
-static int generate_once_more(answer *a, ag_sampler *sampler) {
+static int generate_with_retry(answer *a, ag_sampler *sampler) {
     chat *c = a->c;
     for (int i = 0;; i++) {
         size_t n;
@@ -186,7 +186,7 @@ static void count_tokens(chat *c) {
     c->n_made += c->last.stats.n_generated;
 }
 
-static void say_stopped(const answer *a) {
+static void report_stopped(const answer *a) {
     if (!a->c->is_terminal) return;
     chat_note(a->c, "%s",
               a->ids.n ? "stopped; the conversation goes on from here"
@@ -194,12 +194,12 @@ static void say_stopped(const answer *a) {
 }
 
 /* Nothing that ends an answer is silent, -q or not, if there is no answer. */
-static void say_how_it_ended(const answer *a) {
+static void report_finish(const answer *a) {
     const chat *c = a->c;
     const ag_generate_stats *s = &c->last.stats;
     const bool nothing = !a->has_content && !ag_chat_parser_n_calls(a->parser);
     const char *thought = a->has_reasoning ? "thought and " : "";
-    if (s->finish == AG_FINISH_CANCELLED) say_stopped(a);
+    if (s->finish == AG_FINISH_CANCELLED) report_stopped(a);
     else if (s->finish == AG_FINISH_CONTEXT)
         complain("the context of %u tokens is full: a larger -c, /clear or a --kv-policy that lets "
                  "turns leave",
@@ -220,33 +220,33 @@ static int finish_answer(answer *a) {
     chat *c = a->c;
     ag_status st = ag_chat_parser_finish(a->parser, &err);
     if (st != AG_OK) return complain_error(&err);
-    put_deltas(a);
+    write_deltas(a);
     set_dim(a, false);
     if (a->wrote && !a->ends_in_newline) output_write("\n", 1);
     drop_stop_id(a);
     count_tokens(c);
-    say_how_it_ended(a);
+    report_finish(a);
     if (c->last.stats.finish == AG_FINISH_CANCELLED && !a->ids.n) return EXIT_INTERRUPTED;
-    return talk_add_answer(&c->talk, a->parser, a->ids.data, a->ids.n);
+    return transcript_add_answer(&c->transcript, a->parser, a->ids.data, a->ids.n);
 }
 
 int chat_answer(chat *c) {
     ag_error err;
     answer a = {.c = c};
     ag_sampler *sampler = NULL;
-    c->last = (chat_figures){.seed = seed_of_answer(c)};
-    int code = talk_render(&c->talk, &a.prompt);
+    c->last = (chat_answer_stats){.seed = seed_of_answer(c)};
+    int code = transcript_render(&c->transcript, &a.prompt);
     if (code == EXIT_DONE && !a.prompt.n) {
         complain("the prompt is empty: there is no token to start from");
         code = EXIT_USAGE;
     }
-    if (code == EXIT_DONE && ag_chat_parser_create(c->talk.chat, &a.parser, &err) != AG_OK)
+    if (code == EXIT_DONE && ag_chat_parser_create(c->transcript.chat, &a.parser, &err) != AG_OK)
         code = complain_error(&err);
     size_t n_known = ag_chat_common_prefix(&c->consumed, &a.prompt);
     if (n_known && n_known == a.prompt.n) n_known--;
     if (code == EXIT_DONE) code = make_sampler(c, n_known, &sampler);
     if (code == EXIT_DONE) code = constrain(c, sampler);
-    if (code == EXIT_DONE) code = generate_once_more(&a, sampler);
+    if (code == EXIT_DONE) code = generate_with_retry(&a, sampler);
     if (code == EXIT_DONE) code = finish_answer(&a);
     else set_dim(&a, false);
     ag_sampler_destroy(sampler);
@@ -256,12 +256,12 @@ int chat_answer(chat *c) {
     return output_failed() ? EXIT_FAILED : code;
 }
 
-int chat_say(chat *c, const char *text) {
-    const size_t n = c->talk.n;
-    int code = talk_add(&c->talk, "user", text);
+int chat_send(chat *c, const char *text) {
+    const size_t n = c->transcript.n;
+    int code = transcript_add(&c->transcript, "user", text);
     c->attempt = 0;
     if (code == EXIT_DONE) code = chat_answer(c);
-    if (code != EXIT_DONE && c->talk.n == n + 1) talk_truncate(&c->talk, n);
+    if (code != EXIT_DONE && c->transcript.n == n + 1) transcript_truncate(&c->transcript, n);
     chat_show_call(c);
     return code;
 }

@@ -33,9 +33,9 @@ int eval_result(ag_status status, ag_error *err) {
     return status == AG_OK ? EXIT_DONE : complain_error(err);
 }
 
-void cache_track(ag_session *s, size_t *most) {
+void cache_track(ag_session *s, size_t *max_bytes) {
     size_t bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
-    if (bytes > *most) *most = bytes;
+    if (bytes > *max_bytes) *max_bytes = bytes;
 }
 
 int command_eval(int argc, char **argv) {

@@ -15,6 +15,6 @@ int eval_ruler(int argc, char **argv);
  */
 int eval_result(ag_status status, ag_error *err);
 /* Remembers in *most what the session's cache takes, if it never took more. */
-void cache_track(ag_session *s, size_t *most);
+void cache_track(ag_session *s, size_t *max_bytes);
 
 #endif

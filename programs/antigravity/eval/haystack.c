@@ -13,7 +13,7 @@ typedef struct fact {
     const char *name, *colour, *thing, *shade;
     unsigned number;
     double depth;
-    bool told;
+    bool is_written;
 } fact;
 
 typedef struct writer {
@@ -63,12 +63,12 @@ static ag_status append(writer *w, const char *sentence, ag_error *err) {
     return ag_tokenizer_encode(w->h->tokenizer, text, (size_t)n, 0, &w->out->ids, err);
 }
 
-static ag_status tell_fact(writer *w, fact *f, ag_error *err) {
+static ag_status write_fact(writer *w, fact *f, ag_error *err) {
     char text[160];
     snprintf(text, sizeof text, "The secret of %s's %s %s is %u %s", f->name, f->colour, f->thing,
              f->number, f->shade);
     size_t begin = w->out->ids.n;
-    f->told = true;
+    f->is_written = true;
     ag_status st = append(w, text, err);
     if (f != w->facts) return st;
     w->out->fact_begin = begin;
@@ -77,36 +77,36 @@ static ag_status tell_fact(writer *w, fact *f, ag_error *err) {
 }
 
 /* The facts that are due after `share` of the document; *left: those still to come. */
-static ag_status tell_due(writer *w, double share, size_t *left, ag_error *err) {
+static ag_status write_due_facts(writer *w, double share, size_t *n_left, ag_error *err) {
     ag_status st = AG_OK;
-    *left = 0;
+    *n_left = 0;
     for (size_t i = N_FACTS; i-- > 0 && st == AG_OK;) {
         fact *f = &w->facts[i];
-        if (!f->told && f->depth <= share) st = tell_fact(w, f, err);
-        *left += !f->told;
+        if (!f->is_written && f->depth <= share) st = write_fact(w, f, err);
+        *n_left += !f->is_written;
     }
     return st;
 }
 
 static ag_status write_document(writer *w, size_t n_tokens, ag_error *err) {
     ag_ids *ids = &w->out->ids;
-    size_t space = n_tokens - N_FACTS * FACT_TOKENS, left = 0;
+    size_t space = n_tokens - N_FACTS * FACT_TOKENS, n_left = 0;
     char text[SENTENCE_SIZE];
-    ag_status st = tell_due(w, 0, &left, err);
+    ag_status st = write_due_facts(w, 0, &n_left, err);
     while (st == AG_OK) {
         size_t before = ids->n, length = w->out->document.len;
         sentences_next(&w->filler, text);
         st = append(w, text, err);
-        if (ids->n + left * FACT_TOKENS > n_tokens) {
+        if (ids->n + n_left * FACT_TOKENS > n_tokens) {
             ids->n = before;
             text_cut(&w->out->document, length);
             break;
         }
-        size_t facts = (N_FACTS - left) * FACT_TOKENS;
-        size_t told = ids->n > facts ? ids->n - facts : 0;
-        if (st == AG_OK) st = tell_due(w, (double)told / (double)space, &left, err);
+        size_t facts = (N_FACTS - n_left) * FACT_TOKENS;
+        size_t written = ids->n > facts ? ids->n - facts : 0;
+        if (st == AG_OK) st = write_due_facts(w, (double)written / (double)space, &n_left, err);
     }
-    return st == AG_OK ? tell_due(w, 2, &left, err) : st;
+    return st == AG_OK ? write_due_facts(w, 2, &n_left, err) : st;
 }
 
 ag_status needle_make(const haystack *h, uint64_t number, double depth, needle *out,

@@ -8,14 +8,14 @@
 
 #include <antigravity/tokenizer.h>
 
-enum { NEEDLE_SHORTEST = 160 }; /* tokens that hold the facts, the question and a sentence */
+enum { NEEDLE_MIN_TOKENS = 160 }; /* tokens that hold the facts, the question and a sentence */
 
 typedef struct haystack {
     const ag_tokenizer *tokenizer; /* borrowed */
     const char *filler; /* borrowed UTF-8 with more than dots and blanks; NULL: made-up tales */
     size_t n_filler;
     uint64_t seed;
-    uint32_t n_tokens; /* of a document with its question; at least NEEDLE_SHORTEST */
+    uint32_t n_tokens; /* of a document with its question; at least NEEDLE_MIN_TOKENS */
 } haystack;
 
 typedef struct needle {

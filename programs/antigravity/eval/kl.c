@@ -29,7 +29,7 @@ typedef struct kl_options {
 } kl_options;
 
 /* One setting, and how it did so far. */
-typedef struct contestant {
+typedef struct candidate {
     cache_setting setting;
     ag_session *session;
     double *kl;       /* [n] divergence of each prediction */
@@ -38,14 +38,14 @@ typedef struct contestant {
     double squares;   /* of the change of the right token's probability */
     double seconds;   /* computing, without the comparison */
     size_t kv_bytes;
-} contestant;
+} candidate;
 
 typedef struct kl {
     const kl_options *o;
     engine engine;
     ag_model *base_model; /* owned unless it is the engine's */
     ag_session *base;
-    contestant *rows;
+    candidate *rows;
     size_t n_rows;
     eval_text text;
     result_table table;
@@ -58,7 +58,7 @@ typedef struct kl {
     double base_nll;     /* summed over the text */
     size_t n_base;
     double compared_s; /* seconds that comparing took */
-    contestant *row;
+    candidate *row;
 } kl;
 
 /* ---- options ---- */
@@ -128,7 +128,7 @@ static double divergence(const float *base, double base_scale, const float *logi
 
 static bool on_row(void *user, size_t i, const float *logits) {
     kl *k = user;
-    contestant *c = k->row;
+    candidate *c = k->row;
     size_t n = k->engine.info.n_vocab;
     if (i >= k->n_predicted) return !interrupted();
     double begin = clock_s(), scale = log_sum_exp(logits, n);
@@ -149,7 +149,7 @@ static ag_status compare_chunk(kl *k, const int32_t *ids, size_t n, size_t n_pre
     k->n_predicted = n_predicted;
     ag_status st = ag_session_score(k->base, ids, n, on_base, k, err);
     for (size_t r = 0; r < k->n_rows && st == AG_OK; r++) {
-        contestant *c = k->row = &k->rows[r];
+        candidate *c = k->row = &k->rows[r];
         double begin = clock_s();
         k->compared_s = 0;
         st = ag_session_score(c->session, ids, n, on_row, k, err);
@@ -170,9 +170,10 @@ static int compare_text(kl *k) {
         ag_session_reset(k->base);
         for (size_t r = 0; r < k->n_rows; r++) ag_session_reset(k->rows[r].session);
         for (size_t at = 0; at < n && st == AG_OK; at += k->chunk) {
-            size_t part = n - at < k->chunk ? n - at : k->chunk;
-            st = compare_chunk(k, ids + at, part, at + part == n ? part - 1 : part, &err);
-            done += part;
+            size_t n_chunk = n - at < k->chunk ? n - at : k->chunk;
+            st = compare_chunk(k, ids + at, n_chunk, at + n_chunk == n ? n_chunk - 1 : n_chunk,
+                               &err);
+            done += n_chunk;
             progress_update(NULL, done, k->text.n_tokens);
         }
     }
@@ -203,7 +204,7 @@ static const table_column columns[] = {
     {"tok_per_s", "tok/s", TABLE_NUMBER, 0, 5, 5},
 };
 
-static json_t *row_of(const kl *k, contestant *c) {
+static json_t *row_of(const kl *k, candidate *c) {
     enum { OWN = 20 };
     json_field fields[SETTING_FIELDS + OWN];
     mean_error divergences = mean_of(c->kl, c->n), rise = mean_of(c->rise, c->n);
@@ -304,7 +305,7 @@ static int open_rows(kl *k) {
     if (!k->rows || !k->logits || !k->scale) return complain_no_memory();
     int code = EXIT_DONE;
     for (size_t r = 0; r < k->n_rows && code == EXIT_DONE; r++) {
-        contestant *c = &k->rows[r];
+        candidate *c = &k->rows[r];
         c->setting = settings_at(s, r);
         c->kl = malloc(k->text.n_tokens * sizeof *c->kl);
         c->rise = malloc(k->text.n_tokens * sizeof *c->rise);

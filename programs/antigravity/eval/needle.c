@@ -21,7 +21,7 @@
 
 enum { ANSWER_TOKENS = 10, CHAT_ANSWER_TOKENS = 40, MAX_COLUMNS = MAX_NUMBERS + 10 };
 
-typedef enum question_place { INSIDE, AFTER } question_place;
+typedef enum question_position { INSIDE, AFTER } question_position;
 
 typedef struct needle_options {
     model_options model;
@@ -29,8 +29,8 @@ typedef struct needle_options {
     const char *text; /* a file; NULL: made-up tales */
     uint32_t documents, context;
     int64_t seed;
-    number_list depths;      /* percent */
-    question_place question; /* AFTER: it comes after the eviction */
+    number_list depths;         /* percent */
+    question_position question; /* AFTER: it comes after the eviction */
     template_options chat;
     table_format format;
 } needle_options;
@@ -49,8 +49,8 @@ typedef struct needles {
 
 /* What one setting gave. */
 typedef struct outcome {
-    uint32_t right, asked;
-    uint32_t right_at[MAX_NUMBERS], asked_at[MAX_NUMBERS];
+    uint32_t right, n_questions;
+    uint32_t n_right_at[MAX_NUMBERS], n_questions_at[MAX_NUMBERS];
     double prefill_s, decode_s;
     size_t n_prefilled, n_decoded, kv_bytes;
     uint32_t budget;
@@ -73,7 +73,7 @@ static const option_def defs[] = {
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(context),
-     .low = NEEDLE_SHORTEST,
+     .low = NEEDLE_MIN_TOKENS,
      .high = INT32_MAX,
      .help = "tokens of a document with its question"},
     {.name = "depth",
@@ -180,11 +180,11 @@ static int make_documents(needles *n) {
     if (code != EXIT_DONE) return code;
     uint32_t added;
     if (template_tokens(n, &added, &err) != AG_OK) return complain_error(&err);
-    if (o->context < NEEDLE_SHORTEST + added)
+    if (o->context < NEEDLE_MIN_TOKENS + added)
         return complain_usage("--context: %" PRIu32
                               " tokens, of which the chat template takes %" PRIu32
                               ", leave less than the %d of the shortest document",
-                              o->context, added, NEEDLE_SHORTEST);
+                              o->context, added, NEEDLE_MIN_TOKENS);
     h.n_tokens -= added;
     n->documents = calloc(o->documents, sizeof *n->documents);
     if (!n->documents) return complain_no_memory();
@@ -202,7 +202,7 @@ static int make_documents(needles *n) {
 
 /* ---- asking ---- */
 
-static bool go_on(void *user, uint64_t done, uint64_t total) {
+static bool on_progress(void *user, uint64_t done, uint64_t total) {
     const needles *n = user;
     (void)total;
     return progress_update(NULL, n->done + done, n->total);
@@ -210,35 +210,37 @@ static bool go_on(void *user, uint64_t done, uint64_t total) {
 
 static ag_status read_document(needles *n, ag_session *s, const needle *d, outcome *out,
                                ag_error *err) {
-    size_t first = n->o->question == AFTER ? d->n_document : d->ids.n, rest = d->ids.n - first;
+    size_t first = n->o->question == AFTER ? d->n_document : d->ids.n,
+           n_question = d->ids.n - first;
     double begin = clock_s();
     ag_session_reset(s);
-    ag_status st = ag_session_prefill(s, d->ids.data, first, go_on, n, err);
+    ag_status st = ag_session_prefill(s, d->ids.data, first, on_progress, n, err);
     out->prefill_s += clock_s() - begin;
     out->n_prefilled += first;
-    if (st == AG_OK && rest) st = ag_session_prefill(s, d->ids.data + first, rest, NULL, NULL, err);
+    if (st == AG_OK && n_question)
+        st = ag_session_prefill(s, d->ids.data + first, n_question, NULL, NULL, err);
     return st;
 }
 
-static bool is_right(const needles *n, const needle *d, const char *said) {
-    if (n->writer.chat) return strstr(said, d->answer) != NULL;
-    said += strspn(said, " ");
-    return !strncmp(said, d->answer, strlen(d->answer));
+static bool is_right(const needles *n, const needle *d, const char *answer_text) {
+    if (n->writer.chat) return strstr(answer_text, d->answer) != NULL;
+    answer_text += strspn(answer_text, " ");
+    return !strncmp(answer_text, d->answer, strlen(d->answer));
 }
 
 /* Greedily, as many tokens as an answer may have; in a template up to the end of the turn. */
 static ag_status answer(needles *n, ag_session *s, const needle *d, outcome *out, bool *right,
                         ag_error *err) {
     int32_t ids[CHAT_ANSWER_TOKENS];
-    const size_t most = answer_tokens(n);
+    const size_t max_ids = answer_tokens(n);
     ag_text text = {0};
     size_t n_ids = 0;
     double begin = clock_s();
     ag_status st = AG_OK;
-    while (n_ids < most && st == AG_OK) {
+    while (n_ids < max_ids && st == AG_OK) {
         ids[n_ids] = (int32_t)likeliest(ag_session_logits(s), n->engine.info.n_vocab);
         if (n->writer.chat && prompt_ends_answer(&n->writer, &n->engine.info, ids[n_ids])) break;
-        if (++n_ids == most) break;
+        if (++n_ids == max_ids) break;
         st = ag_session_decode(s, ids[n_ids - 1], err);
         out->n_decoded++;
     }
@@ -247,15 +249,15 @@ static ag_status answer(needles *n, ag_session *s, const needle *d, outcome *out
         st = ag_tokenizer_decode(n->engine.tokenizer, ids, n_ids, true, &text, err);
     }
     if (st == AG_OK) {
-        const char *said = text.data ? text.data : "";
-        *right = is_right(n, d, said);
-        if (n->o->model.verbose) complain("asked for %s: %.100s", d->answer, said);
+        const char *answer_text = text.data ? text.data : "";
+        *right = is_right(n, d, answer_text);
+        if (n->o->model.verbose) complain("asked for %s: %.100s", d->answer, answer_text);
     }
     ag_text_free(&text);
     return st;
 }
 
-static int ask_all(needles *n, ag_session *s, outcome *out) {
+static int answer_all(needles *n, ag_session *s, outcome *out) {
     const needle_options *o = n->o;
     ag_error err;
     for (uint32_t i = 0; i < o->documents; i++) {
@@ -266,10 +268,10 @@ static int ask_all(needles *n, ag_session *s, outcome *out) {
         int code = eval_result(st, &err);
         if (code != EXIT_DONE) return code;
         cache_track(s, &out->kv_bytes);
-        out->asked++;
-        out->asked_at[i % o->depths.n]++;
+        out->n_questions++;
+        out->n_questions_at[i % o->depths.n]++;
         out->right += right;
-        out->right_at[i % o->depths.n] += right;
+        out->n_right_at[i % o->depths.n] += right;
         n->done += d->ids.n;
     }
     return EXIT_DONE;
@@ -290,7 +292,7 @@ static void set_columns(needles *n) {
         {"v_type", "values", TABLE_TEXT, 0, 2, 6},
         {"accuracy", "accuracy", TABLE_SHARE, 1, 0, 8},
     };
-    static const table_column behind[] = {
+    static const table_column after[] = {
         {"kv_bytes", "cache", TABLE_BYTES, 0, 3, 10},
         {"prefill_tok_per_s", "prefill tok/s", TABLE_NUMBER, 0, 5, 13},
         {"decode_tok_per_s", "decode tok/s", TABLE_NUMBER, 0, 5, 12},
@@ -304,9 +306,9 @@ static void set_columns(needles *n) {
         snprintf(n->columns[c].title, sizeof n->columns[c].title, "%" PRIu32 " %%",
                  n->o->depths.v[i]);
     }
-    memcpy(n->columns + c, behind, sizeof behind);
+    memcpy(n->columns + c, after, sizeof after);
     n->table = (result_table){
-        .format = n->o->format, .columns = n->columns, .n = c + sizeof behind / sizeof behind[0]};
+        .format = n->o->format, .columns = n->columns, .n = c + sizeof after / sizeof after[0]};
 }
 
 static json_t *row_of(const needles *n, const cache_setting *one, const outcome *r) {
@@ -315,9 +317,9 @@ static json_t *row_of(const needles *n, const cache_setting *one, const outcome 
     setting_fields(&o->settings, one, fields);
     size_t c = SETTING_FIELDS;
     fields[c++] = (json_field){"budget_tokens", r->budget ? json_integer(r->budget) : json_null()};
-    fields[c++] = (json_field){"documents", json_integer(r->asked)};
+    fields[c++] = (json_field){"documents", json_integer(r->n_questions)};
     fields[c++] = (json_field){"right", json_integer(r->right)};
-    fields[c++] = (json_field){"accuracy", json_real((double)r->right / r->asked)};
+    fields[c++] = (json_field){"accuracy", json_real((double)r->right / r->n_questions)};
     fields[c++] = (json_field){"kv_bytes", json_integer((json_int_t)r->kv_bytes)};
     fields[c++] =
         (json_field){"prefill_tok_per_s", json_real(per_second(r->n_prefilled, r->prefill_s))};
@@ -326,9 +328,10 @@ static json_t *row_of(const needles *n, const cache_setting *one, const outcome 
     json_t *row = json_object_of(fields, c);
     for (size_t i = 0; row && i < o->depths.n; i++) {
         char key[32];
-        if (!r->asked_at[i]) continue;
+        if (!r->n_questions_at[i]) continue;
         depth_key(key, sizeof key, o->depths.v[i]);
-        if (!json_object_set_new(row, key, json_real((double)r->right_at[i] / r->asked_at[i])))
+        if (!json_object_set_new(row, key,
+                                 json_real((double)r->n_right_at[i] / r->n_questions_at[i])))
             continue;
         json_decref(row);
         row = NULL;
@@ -371,7 +374,7 @@ static int measure(needles *n) {
         ag_session *s = NULL;
         code = settings_open(&o->settings, &one, &o->model, n->engine.model, slots_of(n), &s);
         progress_begin(one.policy->name);
-        if (code == EXIT_DONE) code = ask_all(n, s, &r);
+        if (code == EXIT_DONE) code = answer_all(n, s, &r);
         progress_end();
         if (code == EXIT_DONE) r.budget = ag_session_kv_budget(s);
         if (code == EXIT_DONE) code = table_add(&n->table, row_of(n, &one, &r));

@@ -215,11 +215,12 @@ static void print_buckets(const ppl *p) {
            "|---:|---:|---:|---:|---:|---:|---:|\n");
     for (size_t i = 0; i < p->n_buckets && p->buckets[i].n; i++) {
         const bucket *b = &p->buckets[i];
-        char most[32], own[32];
+        char cache[32], process[32];
         double mean = b->nll / (double)b->n;
         printf("| %zu | %zu | %.4f | %.3f | %s | %s | %.0f |\n", i * p->o->bucket, b->n, mean,
-               exp(mean), format_bytes((double)b->kv_bytes, most, sizeof most),
-               format_bytes((double)b->anonymous, own, sizeof own), (double)b->n / b->seconds);
+               exp(mean), format_bytes((double)b->kv_bytes, cache, sizeof cache),
+               format_bytes((double)b->anonymous, process, sizeof process),
+               (double)b->n / b->seconds);
     }
 }
 
@@ -227,7 +228,7 @@ static int report(const ppl *p) {
     const model_options *m = &p->o->model;
     mean_error s = mean_of(p->nll, p->n_nll);
     if (p->o->json) return json_print(report_json(p, s));
-    char most[32];
+    char cache[32];
     printf("perplexity %.4f +- %.4f\n", exp(s.mean), exp(s.mean) * s.error);
     printf("mean nll   %.5f +- %.5f\n", s.mean, s.error);
     printf("tokens     %zu in %zu window%s of %zu, weights %s, cache %s,%s\n", p->n_nll,
@@ -243,7 +244,7 @@ static int report(const ppl *p) {
                : heads == AG_HEAD_BUDGET_VALUES   ? " with adaptive heads, values counted"
                                                   : " with heads by shares",
                ag_session_kv_budget(p->engine.session),
-               format_bytes((double)p->kv_bytes, most, sizeof most));
+               format_bytes((double)p->kv_bytes, cache, sizeof cache));
     }
     print_buckets(p);
     return EXIT_DONE;

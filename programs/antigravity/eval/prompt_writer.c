@@ -45,10 +45,10 @@ static ag_status render(const prompt_writer *w, const char *first, const char *s
 
 /* Where a message that began alike goes on otherwise. */
 static ag_status find_split(const prompt_writer *w, const char *first, const char *second,
-                            const char *third, const ag_ids *whole, size_t *at, ag_error *err) {
+                            const char *third, const ag_ids *all, size_t *at, ag_error *err) {
     ag_ids other = {0};
     ag_status st = render(w, first, second, third, AG_CHAT_NO_PROMPT, &other, err);
-    if (st == AG_OK) *at = ag_chat_common_prefix(&other, whole);
+    if (st == AG_OK) *at = ag_chat_common_prefix(&other, all);
     ag_ids_free(&other);
     return st;
 }

@@ -52,7 +52,7 @@ static const char *word_for(seeded *r, char letter) {
     }
 }
 
-static void tell_tale(seeded *r, char *out) {
+static void write_tale(seeded *r, char *out) {
     size_t n = 0;
     for (const char *t = PICK(r, templates); *t; t++) {
         if (*t == '%') n += (size_t)sprintf(out + n, "%s", word_for(r, *++t));
@@ -75,15 +75,15 @@ static size_t sentence_length(const char *text, size_t n) {
 }
 
 /* NUL counts, too. */
-static bool is_between(char c) { return strchr(". \n\r", c) != NULL; }
+static bool is_separator(char c) { return strchr(". \n\r", c) != NULL; }
 
-static void skip_between(sentences *s) {
-    while (s->at < s->n_text && is_between(s->text[s->at])) s->at++;
+static void skip_separators(sentences *s) {
+    while (s->at < s->n_text && is_separator(s->text[s->at])) s->at++;
 }
 
 bool sentences_in(const char *text, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (!is_between(text[i])) return true;
+        if (!is_separator(text[i])) return true;
     return false;
 }
 
@@ -91,22 +91,22 @@ void sentences_open(sentences *s) {
     if (!s->text) return;
     s->at = seeded_below(s->random, s->n_text);
     while (s->at < s->n_text && s->text[s->at] != '.') s->at++;
-    skip_between(s);
+    skip_separators(s);
 }
 
-static void quote(sentences *s, char *out) {
+static void write_quote(sentences *s, char *out) {
     size_t n = 0;
     while (!n) {
         if (s->at >= s->n_text) s->at = 0;
         n = sentence_length(s->text + s->at, s->n_text - s->at);
         memcpy(out, s->text + s->at, n);
         s->at += n;
-        skip_between(s);
+        skip_separators(s);
     }
     out[n] = '\0';
 }
 
 void sentences_next(sentences *s, char *out) {
-    if (s->text) quote(s, out);
-    else tell_tale(s->random, out);
+    if (s->text) write_quote(s, out);
+    else write_tale(s->random, out);
 }

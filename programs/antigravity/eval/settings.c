@@ -9,55 +9,57 @@
 #include <string.h>
 
 /* Calls add() for each word of a list with commas. */
-static bool each_word(eval_settings *s, const char *list, char *why,
-                      bool (*add)(eval_settings *s, const char *word, char *why)) {
+static bool each_word(eval_settings *s, const char *list, char *message,
+                      bool (*add)(eval_settings *s, const char *word, char *message)) {
     char word[64];
     while (list) {
         next_word(&list, word, sizeof word);
-        if (!add(s, word, why)) return false;
+        if (!add(s, word, message)) return false;
     }
     return true;
 }
 
-static bool has_room(size_t n, char *why) {
+static bool check_count(size_t n, char *message) {
     if (n < MAX_CHOICES) return true;
-    return reject(why, "more than %d of them", MAX_CHOICES);
+    return reject(message, "more than %d of them", MAX_CHOICES);
 }
 
-static bool add_policy(eval_settings *s, const char *word, char *why) {
+static bool add_policy(eval_settings *s, const char *word, char *message) {
     if (!strcmp(word, "all")) {
         for (size_t i = 0; ag_eviction_policy_at(i); i++) {
-            if (!add_policy(s, ag_eviction_policy_at(i)->name, why)) return false;
+            if (!add_policy(s, ag_eviction_policy_at(i)->name, message)) return false;
         }
         return true;
     }
     ag_eviction_params p = ag_eviction_defaults();
-    if (!has_room(s->n_policies, why) || !eviction_parse_policy(&p, word, why)) return false;
+    if (!check_count(s->n_policies, message) || !eviction_parse_policy(&p, word, message))
+        return false;
     s->policies[s->n_policies++] = p.policy;
     return true;
 }
 
-static bool add_budget(eval_settings *s, const char *word, char *why) {
+static bool add_budget(eval_settings *s, const char *word, char *message) {
     ag_eviction_params p = ag_eviction_defaults();
-    if (!has_room(s->n_budgets, why) || !eviction_parse_budget(&p, word, why)) return false;
+    if (!check_count(s->n_budgets, message) || !eviction_parse_budget(&p, word, message))
+        return false;
     if (strlen(word) >= sizeof s->budgets[0])
-        return reject(why, "'%.60s' is too long a number", word);
+        return reject(message, "'%.60s' is too long a number", word);
     strcpy(s->budgets[s->n_budgets++], word);
     return true;
 }
 
-static bool set_policies(void *target, const char *value, char *why) {
-    return each_word(target, value, why, add_policy);
+static bool set_policies(void *target, const char *value, char *message) {
+    return each_word(target, value, message, add_policy);
 }
 
-static bool set_budgets(void *target, const char *value, char *why) {
-    return each_word(target, value, why, add_budget);
+static bool set_budgets(void *target, const char *value, char *message) {
+    return each_word(target, value, message, add_budget);
 }
 
-static bool set_type(void *target, const char *value, char *why) {
+static bool set_type(void *target, const char *value, char *message) {
     eval_settings *s = target;
     model_options one = model_options_defaults();
-    if (!has_room(s->n_types, why) || !kv_type_parse(&one, value, why)) return false;
+    if (!check_count(s->n_types, message) || !kv_type_parse(&one, value, message)) return false;
     s->types[s->n_types][0] = one.k_type;
     s->types[s->n_types++][1] = one.v_type;
     return true;
@@ -114,19 +116,19 @@ option_group base_group(eval_settings *s) { return OPTION_GROUP("Base", base_def
 
 int settings_complete(eval_settings *s, model_options *o, const char *policies,
                       const char *budgets) {
-    char why[WHY_SIZE];
-    if (!s->n_policies) set_policies(s, policies, why);
-    bool asked = s->n_budgets > 0, evicts = false;
-    if (!s->n_budgets) set_budgets(s, budgets, why);
-    if (!s->n_types) set_type(s, "f16", why);
+    char message[MESSAGE_SIZE];
+    if (!s->n_policies) set_policies(s, policies, message);
+    bool has_budgets = s->n_budgets > 0, evicts = false;
+    if (!s->n_budgets) set_budgets(s, budgets, message);
+    if (!s->n_types) set_type(s, "f16", message);
     for (size_t i = 0; i < s->n_policies; i++) {
         if (!s->policies[i]->select) continue;
-        if (!eviction_suits_heads(&o->eviction.params, s->policies[i], why))
-            return complain_usage("--head-budget: %s", why);
+        if (!eviction_suits_heads(&o->eviction.params, s->policies[i], message))
+            return complain_usage("--head-budget: %s", message);
         evicts = true;
         o->eviction.params.policy = s->policies[i]; /* that the rules have a policy to be for */
     }
-    if (asked && !evicts)
+    if (has_budgets && !evicts)
         return complain_usage("--kv-budget needs an eviction policy other than none");
     s->head_budget = o->eviction.params.head_budget;
     return model_options_check(o);
@@ -152,20 +154,20 @@ cache_setting settings_at(const eval_settings *s, size_t i) {
 
 static ag_session_params setting_params(const eval_settings *s, const cache_setting *one,
                                         const model_options *o, uint32_t max_seq_len) {
-    char why[WHY_SIZE];
+    char message[MESSAGE_SIZE];
     ag_session_params p = session_params(o, max_seq_len);
     p.k_type = one->k_type;
     p.v_type = one->v_type;
     p.k_rotation = s->k_rotation;
     p.eviction.policy = one->policy;
     p.eviction.memory.threshold_bytes = 0;
-    if (one->budget) eviction_parse_budget(&p.eviction, one->budget, why);
+    if (one->budget) eviction_parse_budget(&p.eviction, one->budget, message);
     if (s->share_of && p.eviction.budget_ratio > 0) {
         double tokens = (double)p.eviction.budget_ratio * s->share_of;
         p.eviction.budget_tokens = (uint32_t)fmax(1, floor(tokens + 0.5));
         p.eviction.budget_ratio = 0;
     }
-    if (o->verbose && o->eviction.params.policy) p.eviction.on_eviction = eviction_say;
+    if (o->verbose && o->eviction.params.policy) p.eviction.on_eviction = eviction_report;
     return p;
 }
 
@@ -191,12 +193,12 @@ int settings_open(const eval_settings *s, const cache_setting *one, const model_
     ag_error err;
     const ag_session_params p = setting_params(s, one, o, max_seq_len);
     ag_status status = ag_session_create(model, &p, out, &err);
-    interrupt_cancels(*out);
+    interrupt_register(*out);
     return status == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
 
 void settings_close(ag_session *s) {
-    interrupt_spares(s);
+    interrupt_unregister(s);
     ag_session_destroy(s);
 }
 

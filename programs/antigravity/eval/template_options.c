@@ -36,7 +36,7 @@ int prompt_writer_open(prompt_writer *w, const char *dir, const ag_tokenizer *to
     w->tokenizer = tokenizer;
     if (o->none) return EXIT_DONE;
     if (o->file) {
-        int code = talk_template_read(o->file, &jinja);
+        int code = transcript_template_read(o->file, &jinja);
         if (code != EXIT_DONE) return code;
     }
     ag_status st = ag_chat_format_load(dir, tokenizer, jinja, &w->format, &err);

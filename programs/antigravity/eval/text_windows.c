@@ -57,14 +57,15 @@ static int encode(eval_text *t, const text_options *o, const engine *e) {
     return EXIT_DONE;
 }
 
-int text_open(eval_text *t, const text_options *o, engine *e, const model_options *m, bool whole) {
+int text_open(eval_text *t, const text_options *o, engine *e, const model_options *m,
+              bool one_window) {
     int code = prompt_read(&t->text, &o->prompt);
     if (code == EXIT_DONE) code = engine_inspect(e, m);
     if (code == EXIT_DONE) code = encode(t, o, e);
     if (code != EXIT_DONE) return code;
     if (o->max_tokens && o->max_tokens < t->text.n) t->text.n = o->max_tokens;
-    t->window = whole ? t->text.n + t->bos.n : context_length(m, &e->info);
-    if (!whole && t->window < t->bos.n + 2)
+    t->window = one_window ? t->text.n + t->bos.n : context_length(m, &e->info);
+    if (!one_window && t->window < t->bos.n + 2)
         return complain_usage("--max-seq-len: a window of %zu tokens leaves nothing to predict",
                               t->window);
     if (t->text.n + t->bos.n < 2)

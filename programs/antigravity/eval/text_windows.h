@@ -28,7 +28,8 @@ typedef struct eval_text {
 
 /* Reads the text, then inspects the model, then divides the text into windows of the context's
  * length, or `whole` makes one. */
-int text_open(eval_text *t, const text_options *o, engine *e, const model_options *m, bool whole);
+int text_open(eval_text *t, const text_options *o, engine *e, const model_options *m,
+              bool one_window);
 /* The i-th window's ids; *n of them. */
 const int32_t *text_window(eval_text *t, size_t i, size_t *n);
 void text_free(eval_text *t);

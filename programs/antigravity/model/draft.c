@@ -46,9 +46,9 @@ static int load(draft_engine *d, const engine *e, const model_options *m) {
     ag_model_params params = model_params_of_type(AG_WEIGHTS_AUTO);
     params.progress = progress_update;
     progress_begin("loading the draft model");
-    lost_file_watch(d->dir);
+    truncated_file_watch(d->dir);
     ag_status status = ag_model_load(e->backend, d->dir, &params, &d->model, &err);
-    lost_file_watch(NULL);
+    truncated_file_watch(NULL);
     progress_end();
     if (status != AG_OK) return complain_error(&err);
     if (m->verbose) complain("%s: drafts, %zu MiB", d->dir, ag_model_memory_bytes(d->model) >> 20);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* user: the model_options. Nothing but warnings unless the user wants to know. */
-static void say(void *user, ag_log_level level, const char *msg) {
+static void log_message(void *user, ag_log_level level, const char *msg) {
     const model_options *o = user;
     if (level == AG_LOG_STATUS) progress_note(msg);
     if (level == AG_LOG_WARN || o->verbose) complain("%s", msg);
@@ -73,7 +73,7 @@ int engine_open_backend(engine *e, const model_options *o) {
     ag_backend_params params = {
         .name = o->backend,
         .n_threads = o->threads,
-        .log = o->quiet ? NULL : say,
+        .log = o->quiet ? NULL : log_message,
         .log_user = (void *)(uintptr_t)o, /* it is only read */
         .device = o->device,
         .zero_copy = o->zero_copy,
@@ -99,13 +99,14 @@ static void describe_caches(const ag_memory_plan *p, const engine_sessions *s, c
              state);
 }
 
-static void say_plan(const ag_memory_plan *p, const model_options *o, const engine_sessions *s) {
-    char total[32], weights[32], caches[128], rest[32], has[32], vacant[32], memory[256] = "";
+static void print_plan(const ag_memory_plan *p, const model_options *o, const engine_sessions *s) {
+    char total[32], weights[32], caches[128], workspace[32], machine_text[32], free_text[32],
+        memory[256] = "";
     describe_caches(p, s, caches, sizeof caches);
     if (p->has_bytes) {
         snprintf(memory, sizeof memory, "; %s has %s, %s free", p->memory,
-                 format_bytes((double)p->has_bytes, has, sizeof has),
-                 format_bytes((double)p->free_bytes, vacant, sizeof vacant));
+                 format_bytes((double)p->has_bytes, machine_text, sizeof machine_text),
+                 format_bytes((double)p->free_bytes, free_text, sizeof free_text));
     }
     const bool as_is = (unsigned)o->weights == DTYPE_AS_IS || p->weights_as_is;
     complain("memory: %s%s (weights %s as %s, %s, workspace %s)%s", p->on_device ? "" : "up to ",
@@ -115,8 +116,8 @@ static void say_plan(const ag_memory_plan *p, const model_options *o, const engi
              : p->weights_mixed ? "mix"
                                 : ag_dtype_name(p->weight_type),
              caches,
-             format_bytes((double)(p->workspace_bytes + p->eviction_bytes + p->draft_bytes), rest,
-                          sizeof rest),
+             format_bytes((double)(p->workspace_bytes + p->eviction_bytes + p->draft_bytes),
+                          workspace, sizeof workspace),
              memory);
 }
 
@@ -133,13 +134,13 @@ int engine_plan(engine *e, const model_options *o, const char *shape, const engi
         complain_error(&err);
         return EXIT_USAGE;
     }
-    const uint32_t least = status == AG_INVALID && !shape ? least_context(&e->info, s->params) : 0;
-    if (least)
+    const uint32_t smallest = status == AG_INVALID && !shape ? min_context(&e->info, s->params) : 0;
+    if (smallest)
         return complain_usage("%s; the smallest context that works is of %" PRIu32 " tokens (-c)",
-                              err.msg, least);
+                              err.msg, smallest);
     if (status != AG_OK) return complain_settings(&err);
     if (ag_memory_plan_check(&plan, e->backend, &err) != AG_OK) return complain_error(&err);
-    if (!o->quiet) say_plan(&plan, o, s);
+    if (!o->quiet) print_plan(&plan, o, s);
     return EXIT_DONE;
 }
 
@@ -147,9 +148,9 @@ int engine_read_model(const engine *e, ag_model_params params, const char *what,
     ag_error err;
     params.progress = progress_update;
     progress_begin(what);
-    lost_file_watch(e->dir);
+    truncated_file_watch(e->dir);
     ag_status status = ag_model_load(e->backend, e->dir, &params, out, &err);
-    lost_file_watch(NULL);
+    truncated_file_watch(NULL);
     progress_end();
     return status == AG_OK ? EXIT_DONE : complain_error(&err);
 }
@@ -172,15 +173,15 @@ int engine_load_session(engine *e, const model_options *o, uint32_t n_context) {
     const engine_sessions one = {params, 1};
     int code = engine_load(e, o, &one);
     if (code != EXIT_DONE) return code;
-    if (o->verbose) params.eviction.on_eviction = eviction_say;
+    if (o->verbose) params.eviction.on_eviction = eviction_report;
     /* Wrong options are wrong usage, although only the model tells. */
     ag_status status = ag_session_create(e->model, &params, &e->session, &err);
-    interrupt_cancels(e->session);
+    interrupt_register(e->session);
     return status == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
 
 void engine_close(engine *e) {
-    interrupt_spares(e->session);
+    interrupt_unregister(e->session);
     ag_session_destroy(e->session);
     ag_model_destroy(e->model);
     ag_backend_destroy(e->backend);

@@ -10,14 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_HEADS = 16384 };
+enum { MAX_HEADS = 16384 };
 static const char FORMAT[] = "antigravity head budget 1";
 
 /* What was read last. */
 static struct {
     const char *path; /* a word of the command line */
     head_table table;
-    float shares[MOST_HEADS];
+    float shares[MAX_HEADS];
     size_t n;
 } file;
 
@@ -30,60 +30,61 @@ static bool is_known(const char *key) {
     return false;
 }
 
-static bool read_head(const json_t *value, size_t layer, size_t head, double *sum, char *why) {
+static bool read_head(const json_t *value, size_t layer, size_t head, double *sum, char *message) {
     const double share = json_is_number(value) ? json_number_value(value) : -1;
     if (!(share >= 0 && share <= 1))
-        return reject(why, "%.120s: layers[%zu][%zu] is no share from 0 to 1", file.path, layer,
+        return reject(message, "%.120s: layers[%zu][%zu] is no share from 0 to 1", file.path, layer,
                       head);
-    if (file.n == MOST_HEADS)
-        return reject(why, "%.120s: layers[%zu]: more than %d heads", file.path, layer, MOST_HEADS);
+    if (file.n == MAX_HEADS)
+        return reject(message, "%.120s: layers[%zu]: more than %d heads", file.path, layer,
+                      MAX_HEADS);
     file.shares[file.n++] = (float)share;
     *sum += share;
     return true;
 }
 
-static bool read_layer(const json_t *heads, size_t layer, char *why) {
+static bool read_layer(const json_t *heads, size_t layer, char *message) {
     const size_t n = json_array_size(heads);
     double sum = 0;
-    if (!n) return reject(why, "%.120s: layers[%zu] is no list of shares", file.path, layer);
+    if (!n) return reject(message, "%.120s: layers[%zu] is no list of shares", file.path, layer);
     for (size_t h = 0; h < n; h++)
-        if (!read_head(json_array_get(heads, h), layer, h, &sum, why)) return false;
+        if (!read_head(json_array_get(heads, h), layer, h, &sum, message)) return false;
     file.table.n_heads[layer] = (uint32_t)n;
     if (fabs(sum - 1) < 0.01) return true;
-    return reject(why, "%.120s: layers[%zu]: the shares are %.4g together, not 1", file.path, layer,
-                  sum);
+    return reject(message, "%.120s: layers[%zu]: the shares are %.4g together, not 1", file.path,
+                  layer, sum);
 }
 
-static bool read_root(const json_t *root, char *why) {
+static bool read_root(const json_t *root, char *message) {
     const json_t *format = json_object_get(root, "format");
     const json_t *layers = json_object_get(root, "layers");
     const size_t n = json_array_size(layers);
     const char *key;
     json_t *value;
     if (!json_is_string(format) || strcmp(json_string_value(format), FORMAT) != 0)
-        return reject(why, "%.120s: format is not \"%s\"", file.path, FORMAT);
+        return reject(message, "%.120s: format is not \"%s\"", file.path, FORMAT);
     json_object_foreach((json_t *)(uintptr_t)root, key, value) {
         if (is_known(key)) continue;
-        return reject(why, "%.120s: unknown field '%.40s'", file.path, key);
+        return reject(message, "%.120s: unknown field '%.40s'", file.path, key);
     }
     if (!n || n > HEAD_FILE_LAYERS)
-        return reject(why, "%.120s: layers is no list of 1 to %d lists of shares", file.path,
+        return reject(message, "%.120s: layers is no list of 1 to %d lists of shares", file.path,
                       HEAD_FILE_LAYERS);
     file.table.n_layers = (uint32_t)n;
     for (size_t l = 0; l < n; l++)
-        if (!read_layer(json_array_get(layers, l), l, why)) return false;
+        if (!read_layer(json_array_get(layers, l), l, message)) return false;
     return true;
 }
 
-bool head_file_read(ag_eviction_params *p, const char *path, char *why) {
-    json_error_t where;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+bool head_file_read(ag_eviction_params *p, const char *path, char *message) {
+    json_error_t error;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     file.path = path;
     file.n = 0;
-    if (!root && where.line > 0)
-        snprintf(why, WHY_SIZE, "%.120s: line %d: %.80s", path, where.line, where.text);
-    else if (!root) snprintf(why, WHY_SIZE, "%.200s", where.text);
-    const bool done = root && read_root(root, why);
+    if (!root && error.line > 0)
+        snprintf(message, MESSAGE_SIZE, "%.120s: line %d: %.80s", path, error.line, error.text);
+    else if (!root) snprintf(message, MESSAGE_SIZE, "%.200s", error.text);
+    const bool done = root && read_root(root, message);
     json_decref(root);
     if (!done) return false;
     p->head_budget = AG_HEAD_BUDGET_SHARES;
@@ -138,9 +139,9 @@ int head_file_fits(const ag_eviction_params *p, const ag_model_info *info) {
 json_t *head_file_of(const head_table *t, const float *shares, size_t n_tokens) {
     json_t *layers = json_array();
     for (uint32_t l = 0; l < t->n_layers && layers; l++) {
-        json_t *of = json_array();
-        for (uint32_t h = 0; h < t->n_heads[l]; h++) json_append(&of, json_float(*shares++));
-        json_append(&layers, of);
+        json_t *heads = json_array();
+        for (uint32_t h = 0; h < t->n_heads[l]; h++) json_append(&heads, json_float(*shares++));
+        json_append(&layers, heads);
     }
     const json_field fields[] = {
         {"format", json_string(FORMAT)},

@@ -16,8 +16,8 @@ typedef struct head_table {
 } head_table;
 
 /* Makes p share by the file. It holds for the whole process: a second file takes its place. False:
- * the file, the place in it and what is wrong there are in why[WHY_SIZE]. */
-bool head_file_read(ag_eviction_params *p, const char *path, char *why);
+ * the file, the place in it and what is wrong there are in why[MESSAGE_SIZE]. */
+bool head_file_read(ag_eviction_params *p, const char *path, char *message);
 
 /* Says which file does not fit the model, and returns an exit code. */
 int head_file_fits(const ag_eviction_params *p, const ag_model_info *info);

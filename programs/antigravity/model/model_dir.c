@@ -28,14 +28,14 @@ static bool bundled_path(char *path, size_t cap) {
 
 /* The store's model of that name. path stays empty where `name` is a path, or there is no store. */
 static int resolve_name(const char *name, char path[PATH_MAX]) {
-    enum { MOST = 20 };
+    enum { MAX_MATCHES = 20 };
     struct stat info;
     model_store s;
-    size_t found[MOST];
+    size_t found[MAX_MATCHES];
     char names[PATH_MAX];
     if (strchr(name, '/') || lstat(name, &info) == 0 || !store_locate(names)) return EXIT_DONE;
     int code = store_open(&s);
-    const size_t n = code == EXIT_DONE ? store_match(&s, name, true, found, MOST) : 0;
+    const size_t n = code == EXIT_DONE ? store_match(&s, name, true, found, MAX_MATCHES) : 0;
     const store_entry *e = n == 1 ? &s.entries[found[0]] : NULL;
     store_list_names(&s, found, n, names, sizeof names);
     if (code != EXIT_DONE || e) {

@@ -50,10 +50,10 @@ static const option_def defs[] = {
 option_group prompt_group(prompt_options *o) { return OPTION_GROUP("Prompt", defs, o); }
 
 static int parse_ids(prompt *p, const char *text) {
-    char why[WHY_SIZE] = "'' holds no id";
-    bool parsed = parse_integers(text, strlen(text), 0, INT32_MAX, &p->ids, &p->n, why);
+    char message[MESSAGE_SIZE] = "'' holds no id";
+    bool parsed = parse_integers(text, strlen(text), 0, INT32_MAX, &p->ids, &p->n, message);
     if (parsed && p->n) return EXIT_DONE;
-    return complain_usage("--prompt-ids: %s", why);
+    return complain_usage("--prompt-ids: %s", message);
 }
 
 const char prompt_operand_hint[] = ": a text of several words is put in quotes";
@@ -72,12 +72,12 @@ int prompt_operand(const command_line *line, prompt_options *o) {
 
 /* In place: what a sequence stands for is shorter. Unknown sequences stay as they are. */
 static void unescape(prompt *p) {
-    static const char letters[] = "ntr\\\"'", meant[] = "\n\t\r\\\"'";
+    static const char letters[] = "ntr\\\"'", characters[] = "\n\t\r\\\"'";
     size_t n = 0;
     for (size_t i = 0; i < p->len; i++) {
         const char *at =
             p->text[i] == '\\' && i + 1 < p->len ? memchr(letters, p->text[i + 1], 6) : NULL;
-        p->text[n++] = at ? meant[at - letters] : p->text[i];
+        p->text[n++] = at ? characters[at - letters] : p->text[i];
         i += at != NULL;
     }
     p->text[n] = '\0';

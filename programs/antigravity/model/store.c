@@ -18,7 +18,7 @@
 
 static const char gguf[] = ".gguf";
 /* Empty files that tell by their times when a model was used. Hidden, so no model. */
-static const char used_folder[] = ".used";
+static const char used_directory[] = ".used";
 
 static size_t length_without(const char *text, const char *end) {
     return strlen(text) - (path_ends_in(text, end) ? strlen(end) : 0);
@@ -134,7 +134,7 @@ bool store_name_is_valid(const char *name) {
 
 static bool used_path(const model_store *s, const store_entry *e, char path[PATH_MAX]) {
     char dir[PATH_MAX];
-    return path_join(dir, s->path, used_folder) && path_join(path, dir, e->file);
+    return path_join(dir, s->path, used_directory) && path_join(path, dir, e->file);
 }
 
 time_t store_used(const model_store *s, const store_entry *e) {
@@ -145,7 +145,7 @@ time_t store_used(const model_store *s, const store_entry *e) {
 
 void store_mark_used(const model_store *s, const store_entry *e) {
     char path[PATH_MAX], dir[PATH_MAX];
-    if (!used_path(s, e, path) || !path_join(dir, s->path, used_folder)) return;
+    if (!used_path(s, e, path) || !path_join(dir, s->path, used_directory)) return;
     (void)mkdir(dir, 0777);
     /* A store that cannot be written to does not tell when its models were used. */
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -156,7 +156,7 @@ void store_mark_used(const model_store *s, const store_entry *e) {
 
 /* ---- contents ---- */
 
-enum { DEEPEST = 16 };
+enum { MAX_DEPTH = 16 };
 
 /* Adds up, or removes, what lies in the directory fd, which it closes. Links inside of it
  * count as what they lead to, and are removed themselves. 0 or errno. */
@@ -168,15 +168,15 @@ static int visit_tree(int fd, int depth, bool remove, uint64_t *bytes) {
         struct stat s;
         if (!strcmp(i->d_name, ".") || !strcmp(i->d_name, "..")) continue;
         if (fstatat(fd, i->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0) continue;
-        const bool folder = S_ISDIR(s.st_mode);
+        const bool is_directory = S_ISDIR(s.st_mode);
         if (S_ISLNK(s.st_mode) && !remove) (void)fstatat(fd, i->d_name, &s, 0);
         if (S_ISREG(s.st_mode)) *bytes += (uint64_t)s.st_size;
-        if (folder && depth == DEEPEST) error = ELOOP;
-        if (folder && !error) {
+        if (is_directory && depth == MAX_DEPTH) error = ELOOP;
+        if (is_directory && !error) {
             int inner = openat(fd, i->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             error = inner < 0 ? errno : visit_tree(inner, depth + 1, remove, bytes);
         }
-        if (remove && !error && unlinkat(fd, i->d_name, folder ? AT_REMOVEDIR : 0) != 0)
+        if (remove && !error && unlinkat(fd, i->d_name, is_directory ? AT_REMOVEDIR : 0) != 0)
             error = errno;
     }
     if (d) closedir(d);

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *volatile watched;
-static atomic_flag said = ATOMIC_FLAG_INIT;
+static const char *volatile watched_dir;
+static atomic_flag is_reported = ATOMIC_FLAG_INIT;
 
-static void say(const char *text) {
+static void write_text(const char *text) {
     /* There is nobody left to tell if standard error does not take it. */
     if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
@@ -20,15 +20,15 @@ static void say(const char *text) {
 /* In any thread, in the middle of anything: only what a signal handler may call. */
 static void on_bus_error(int number) {
     (void)number;
-    while (atomic_flag_test_and_set(&said)) pause(); /* another thread says it and exits */
-    say("antigravity: ");
-    say(watched);
-    say(": a file became shorter or unreadable while it was loaded\n");
+    while (atomic_flag_test_and_set(&is_reported)) pause(); /* another thread says it and exits */
+    write_text("antigravity: ");
+    write_text(watched_dir);
+    write_text(": a file became shorter or unreadable while it was loaded\n");
     _exit(EXIT_FAILED);
 }
 
-void lost_file_watch(const char *dir) {
-    watched = dir;
+void truncated_file_watch(const char *dir) {
+    watched_dir = dir;
     struct sigaction action = {.sa_handler = dir ? on_bus_error : SIG_DFL};
     sigemptyset(&action.sa_mask);
     sigaction(SIGBUS, &action, NULL);

@@ -5,6 +5,6 @@
 
 /* From now on that is said, naming dir (borrowed), and ends the program with EXIT_FAILED; without a
  * watch the system ends it by SIGBUS, silently. NULL: no longer. */
-void lost_file_watch(const char *dir);
+void truncated_file_watch(const char *dir);
 
 #endif

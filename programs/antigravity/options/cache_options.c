@@ -8,21 +8,22 @@
 
 #define FIELD(name) offsetof(model_options, name)
 
-bool kv_type_parse(model_options *o, const char *value, char *why) {
+bool kv_type_parse(model_options *o, const char *value, char *message) {
     static const option_def one = {.kind = OPTION_DTYPE, .dtypes = AG_DTYPE_CACHE};
     const char *comma = strchr(value, ',');
     if (!comma) {
-        if (!option_set(&one, &o->k_type, value, why)) return false;
+        if (!option_set(&one, &o->k_type, value, message)) return false;
         o->v_type = o->k_type;
         return true;
     }
     char first[32];
     snprintf(first, sizeof first, "%.*s", (int)(comma - value), value);
-    return option_set(&one, &o->k_type, first, why) && option_set(&one, &o->v_type, comma + 1, why);
+    return option_set(&one, &o->k_type, first, message) &&
+           option_set(&one, &o->v_type, comma + 1, message);
 }
 
-static bool set_kv_type(void *target, const char *value, char *why) {
-    return kv_type_parse(target, value, why);
+static bool set_kv_type(void *target, const char *value, char *message) {
+    return kv_type_parse(target, value, message);
 }
 
 static const option_def length_defs[] = {
@@ -84,15 +85,14 @@ uint32_t context_length(const model_options *o, const ag_model_info *info) {
     return model_decides ? info->max_positions : o->max_seq_len;
 }
 
-uint32_t least_context(const ag_model_info *info, ag_session_params params) {
-    ag_session_plan unused;
+uint32_t min_context(const ag_model_info *info, ag_session_params params) {
+    ag_session_plan plan;
     uint32_t low = params.max_seq_len, high = info->max_positions;
     params.max_seq_len = high;
-    if (low >= high || ag_session_plan_memory(info, &params, &unused, NULL) != AG_OK) return 0;
+    if (low >= high || ag_session_plan_memory(info, &params, &plan, NULL) != AG_OK) return 0;
     while (low < high) {
         params.max_seq_len = low + (high - low) / 2;
-        if (ag_session_plan_memory(info, &params, &unused, NULL) == AG_OK)
-            high = params.max_seq_len;
+        if (ag_session_plan_memory(info, &params, &plan, NULL) == AG_OK) high = params.max_seq_len;
         else low = params.max_seq_len + 1;
     }
     return high;

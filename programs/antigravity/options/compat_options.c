@@ -18,11 +18,11 @@
 #define SERVER "'antigravity serve' answers over HTTP"
 
 /* One word or several, each between blanks, and what to say. */
-typedef struct answer {
+typedef struct compat_entry {
     const char *names, *text;
-} answer;
+} compat_entry;
 
-static const answer options[] = {
+static const compat_entry unsupported[] = {
     {" -hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url -dr --docker-repo ",
      FETCH},
     {" -cnv --conversation -i --interactive -if --interactive-first "
@@ -78,17 +78,17 @@ static const answer options[] = {
                                                      "what is here"},
 };
 
-static const answer accepted[] = {
+static const compat_entry ignored[] = {
     {" -fa --flash-attn ", " on auto 1 true "},
     {" --no-display-prompt --no-warmup -no-cnv --no-conversation --simple-io --mmap --no-escape "
      "--jinja ",
      ""},
 };
-const char other_options_accepted[] =
+const char compat_options_ignored[] =
     "--flash-attn (-fa), --no-display-prompt, --no-warmup, --no-conversation (-no-cnv), "
     "--simple-io, --jinja, --mmap and --no-escape";
 
-static const answer commands[] = {
+static const compat_entry commands[] = {
     {" run ", "'antigravity chat -m MODEL' talks with a model, 'antigravity generate -m MODEL -p "
               "TEXT' continues a text"},
     {" server ", SERVER},
@@ -108,22 +108,22 @@ static bool has_name(const char *names, const char *word, size_t n) {
     return false;
 }
 
-static const char *answer_to(const answer *list, size_t n, const char *word) {
+static const char *find_message(const compat_entry *list, size_t n, const char *word) {
     size_t length = strcspn(word, "=");
     for (size_t i = 0; i < n; i++)
         if (has_name(list[i].names, word, length)) return list[i].text;
     return NULL;
 }
 
-const char *other_option_answer(const char *word) {
-    const char *text = answer_to(options, sizeof options / sizeof options[0], word);
-    const char *done = answer_to(accepted, sizeof accepted / sizeof accepted[0], word);
+const char *compat_option_message(const char *word) {
+    const char *text = find_message(unsupported, sizeof unsupported / sizeof unsupported[0], word);
+    const char *done = find_message(ignored, sizeof ignored / sizeof ignored[0], word);
     if (!text && done) text = "only 'on', which is what is done anyway: leave it out";
     return text;
 }
 
-size_t other_option_accepted(char *const *words) {
-    const char *values = answer_to(accepted, sizeof accepted / sizeof accepted[0], words[0]);
+size_t compat_option_words(char *const *words) {
+    const char *values = find_message(ignored, sizeof ignored / sizeof ignored[0], words[0]);
     const char *value = strchr(words[0], '=');
     if (!values) return 0;
     if (value) return *values && has_name(values, value + 1, strlen(value + 1)) ? 1 : 0;
@@ -131,6 +131,6 @@ size_t other_option_accepted(char *const *words) {
     return *values && words[1] && has_name(values, words[1], strlen(words[1])) ? 2 : 1;
 }
 
-const char *other_command_answer(const char *name) {
-    return answer_to(commands, sizeof commands / sizeof commands[0], name);
+const char *compat_command_message(const char *name) {
+    return find_message(commands, sizeof commands / sizeof commands[0], name);
 }

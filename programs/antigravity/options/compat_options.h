@@ -7,15 +7,15 @@
 #include <stddef.h>
 
 /* What to say of an option, "-x", "--word" or "--word=value"; NULL if it is known nowhere. */
-const char *other_option_answer(const char *word);
+const char *compat_option_message(const char *word);
 
 /* Options that ask for what is done anyway. How many words the one at words[0] takes, its value
  * included where it has one; 0: it is none of them. words is ended by NULL. */
-size_t other_option_accepted(char *const *words);
+size_t compat_option_words(char *const *words);
 /* Their names, for the help. */
-extern const char other_options_accepted[];
+extern const char compat_options_ignored[];
 
-/* The same as other_option_answer() for a command. */
-const char *other_command_answer(const char *name);
+/* The same as compat_option_message() for a command. */
+const char *compat_command_message(const char *name);
 
 #endif

@@ -10,11 +10,11 @@
 
 #define FIELD(name) offsetof(constraint_options, name)
 
-static bool add_choice(constraint_options *o, const char *text, size_t n, char *why) {
+static bool add_choice(constraint_options *o, const char *text, size_t n, char *message) {
     char **grown = realloc(o->choices, (o->n_choices + 1) * sizeof *grown);
     if (grown) o->choices = grown;
     char *copy = grown ? malloc(n + 1) : NULL;
-    if (!copy) return reject(why, "out of memory");
+    if (!copy) return reject(message, "out of memory");
     size_t len = 0;
     for (size_t i = 0; i < n; i++) {
         if (text[i] == '\\' && i + 1 < n && (text[i + 1] == ',' || text[i + 1] == '\\')) i++;
@@ -26,12 +26,12 @@ static bool add_choice(constraint_options *o, const char *text, size_t n, char *
 }
 
 /* "a,b": two choices; "\," is a comma. */
-static bool add_choices(void *target, const char *value, char *why) {
+static bool add_choices(void *target, const char *value, char *message) {
     for (;;) {
         size_t n = 0;
         while (value[n] && value[n] != ',') n += value[n] == '\\' && value[n + 1] ? 2 : 1;
-        if (!n) return reject(why, "a choice is empty");
-        if (!add_choice(target, value, n, why)) return false;
+        if (!n) return reject(message, "a choice is empty");
+        if (!add_choice(target, value, n, message)) return false;
         if (!value[n]) return true;
         value += n + 1;
     }
@@ -88,7 +88,7 @@ static int count_constraints(const constraint_options *o) {
     return !!o->schema + !!o->grammar + !!o->regex + o->json_object + !!o->n_choices;
 }
 
-bool constraint_asked(const constraint_options *o) { return count_constraints(o) > 0; }
+bool constraint_is_set(const constraint_options *o) { return count_constraints(o) > 0; }
 
 int constraint_check(const constraint_options *o) {
     if (count_constraints(o) <= 1) return EXIT_DONE;
@@ -115,7 +115,7 @@ static int read_text(ag_constraint_params *p, const char *value, bool is_text, c
     return EXIT_DONE;
 }
 
-static int describe(ag_constraint_params *p, const constraint_options *o, char **owned) {
+static int make_params(ag_constraint_params *p, const constraint_options *o, char **owned) {
     *p = ag_constraint_defaults(AG_CONSTRAINT_JSON_OBJECT);
     p->spacing = o->spacing;
     p->order = o->order;
@@ -156,7 +156,7 @@ int constraint_open(constraint *c, const constraint_options *o, const engine *e,
     ag_constraint_params params;
     ag_error err;
     int code = engine_need_tokenizer(e, "a constraint needs one");
-    if (code == EXIT_DONE) code = describe(&params, o, &owned);
+    if (code == EXIT_DONE) code = make_params(&params, o, &owned);
     ag_status st = AG_OK;
     if (code == EXIT_DONE) {
         st = ag_constraint_vocab_create(e->tokenizer, e->info.n_vocab, e->info.eos_ids,

@@ -23,7 +23,7 @@ option_group constraint_group(constraint_options *o);
 /* At most one of them: EXIT_DONE or an exit code, which has been explained. */
 int constraint_check(const constraint_options *o);
 /* Whether there is one. */
-bool constraint_asked(const constraint_options *o);
+bool constraint_is_set(const constraint_options *o);
 void constraint_options_free(constraint_options *o);
 
 /* What is made of them; zero-initialise. */

@@ -17,28 +17,28 @@
 
 enum { MEGABYTE = 1000000, MIB = 1 << 20 };
 
-bool eviction_parse_policy(ag_eviction_params *p, const char *value, char *why) {
+bool eviction_parse_policy(ag_eviction_params *p, const char *value, char *message) {
     p->policy = ag_eviction_policy_find(value);
     if (p->policy) return true;
-    int n = snprintf(why, WHY_SIZE, "'%.60s' is not one of", value);
+    int n = snprintf(message, MESSAGE_SIZE, "'%.60s' is not one of", value);
     for (size_t i = 0; ag_eviction_policy_at(i); i++) {
-        n += snprintf(why + n, WHY_SIZE - (size_t)n, "%s %s", i ? "," : "",
+        n += snprintf(message + n, MESSAGE_SIZE - (size_t)n, "%s %s", i ? "," : "",
                       ag_eviction_policy_at(i)->name);
     }
     return false;
 }
 
-static bool set_policy(void *target, const char *value, char *why) {
-    return eviction_parse_policy(&((eviction_options *)target)->params, value, why);
+static bool set_policy(void *target, const char *value, char *message) {
+    return eviction_parse_policy(&((eviction_options *)target)->params, value, message);
 }
 
-bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *why) {
+bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *message) {
     char number[32];
     size_t len = strspn(value, "0123456789.");
     int64_t n;
     double share;
     if (!len || len >= sizeof number)
-        return reject(why, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
+        return reject(message, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
     memcpy(number, value, len);
     number[len] = '\0';
     const char *unit = value + len;
@@ -46,25 +46,25 @@ bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *why) 
     p->budget_bytes = 0;
     p->budget_ratio = 0;
     if (!strcmp(unit, "%")) {
-        if (!parse_real(number, 0.01, 100, &share, why)) return false;
+        if (!parse_real(number, 0.01, 100, &share, message)) return false;
         p->budget_ratio = (float)(share / 100);
     } else if (!strcmp(unit, "MiB")) {
-        if (!parse_integer(number, 1, INT32_MAX, &n, why)) return false;
+        if (!parse_integer(number, 1, INT32_MAX, &n, message)) return false;
         p->budget_bytes = (size_t)n * MIB;
     } else if (!*unit) {
-        if (!parse_integer(number, 1, INT32_MAX, &n, why)) return false;
+        if (!parse_integer(number, 1, INT32_MAX, &n, message)) return false;
         p->budget_tokens = (uint32_t)n;
     } else {
-        return reject(why, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
+        return reject(message, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
     }
     return true;
 }
 
-static bool set_budget(void *target, const char *value, char *why) {
-    return eviction_parse_budget(&((eviction_options *)target)->params, value, why);
+static bool set_budget(void *target, const char *value, char *message) {
+    return eviction_parse_budget(&((eviction_options *)target)->params, value, message);
 }
 
-bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *why) {
+bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *message) {
     static const ag_head_budget kinds[] = {AG_HEAD_BUDGET_EVEN, AG_HEAD_BUDGET_ADAPTIVE,
                                            AG_HEAD_BUDGET_VALUES};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -74,21 +74,21 @@ bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *why) {
         p->n_head_shares = 0;
         return true;
     }
-    return reject(why, "'%.60s' is not one of even, adaptive, adaptive-values", value);
+    return reject(message, "'%.60s' is not one of even, adaptive, adaptive-values", value);
 }
 
-static bool set_heads(void *target, const char *value, char *why) {
+static bool set_heads(void *target, const char *value, char *message) {
     ag_eviction_params *p = &((eviction_options *)target)->params;
     const bool is_file = strchr(value, '.') || strchr(value, '/');
-    return is_file ? head_file_read(p, value, why) : eviction_parse_heads(p, value, why);
+    return is_file ? head_file_read(p, value, message) : eviction_parse_heads(p, value, message);
 }
 
 bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy *policy,
-                          char *why) {
+                          char *message) {
     const bool values = p->head_budget == AG_HEAD_BUDGET_VALUES;
     if (values &&
         (policy->importance == AG_IMPORTANCE_KEYS || policy->importance == AG_IMPORTANCE_CHUNK)) {
-        snprintf(why, WHY_SIZE,
+        snprintf(message, MESSAGE_SIZE,
                  "the eviction policy %s has no attention to count values with; give adaptive",
                  policy->name);
         return false;
@@ -96,16 +96,16 @@ bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy 
     if ((!values && p->head_budget != AG_HEAD_BUDGET_ADAPTIVE) ||
         policy->importance != AG_IMPORTANCE_NONE)
         return true;
-    snprintf(why, WHY_SIZE,
+    snprintf(message, MESSAGE_SIZE,
              "the eviction policy %s gives no scores that heads could share slots by",
              policy->name);
     return false;
 }
 
-static bool set_threshold(void *target, const char *value, char *why) {
+static bool set_threshold(void *target, const char *value, char *message) {
     eviction_options *o = target;
     int64_t n;
-    if (!parse_integer(value, 0, INT32_MAX, &n, why)) return false;
+    if (!parse_integer(value, 0, INT32_MAX, &n, message)) return false;
     o->threshold_mb = (uint32_t)n;
     o->watch = n > 0;
     return true;
@@ -276,9 +276,9 @@ int eviction_options_check(eviction_options *o) {
     if (policy && none && o->watch) idle = "memory-threshold-mb";
     if (idle) return complain_usage("--%s needs an eviction policy other than none", idle);
     if (o->spill_mib && !o->spill.path) return complain_usage("--kv-spill-max needs --kv-spill");
-    char why[WHY_SIZE];
-    if (!none && !eviction_suits_heads(&o->params, policy, why))
-        return complain_usage("--head-budget: %s", why);
+    char message[MESSAGE_SIZE];
+    if (!none && !eviction_suits_heads(&o->params, policy, message))
+        return complain_usage("--head-budget: %s", message);
     o->params.memory.target_ratio = (float)o->target_ratio;
     o->spill.max_bytes = (uint64_t)o->spill_mib * MIB;
     if (o->spill.path && !check_spill(o->spill.path)) return EXIT_USAGE;
@@ -299,7 +299,7 @@ const char *eviction_policy_name(const eviction_options *o) {
     return o->params.memory.threshold_bytes ? "keydiff" : "none";
 }
 
-void eviction_say(void *user, const ag_eviction *e) {
+void eviction_report(void *user, const ag_eviction *e) {
     (void)user;
     char returned[32];
     bool memory = e->reason == AG_EVICTION_MEMORY;

@@ -21,12 +21,13 @@ option_group eviction_choice_group(eviction_options *o); /* the policy and its b
 option_group eviction_rules_group(eviction_options *o);  /* what policies go by */
 option_group eviction_memory_group(eviction_options *o); /* when the system's memory is short */
 
-/* "keydiff"; "512", "25%" or "64MiB"; "adaptive". False: the reason is in why[WHY_SIZE]. */
-bool eviction_parse_policy(ag_eviction_params *p, const char *value, char *why);
-bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *why);
-bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *why);
+/* "keydiff"; "512", "25%" or "64MiB"; "adaptive". False: the reason is in why[MESSAGE_SIZE]. */
+bool eviction_parse_policy(ag_eviction_params *p, const char *value, char *message);
+bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *message);
+bool eviction_parse_heads(ag_eviction_params *p, const char *value, char *message);
 /* The policy can share slots among heads as the parameters say; else the reason is in why. */
-bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy *policy, char *why);
+bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy *policy,
+                          char *message);
 
 /* Once all options are read: completes the parameters. Returns an exit code, having said what an
  * option without its policy means. */
@@ -39,6 +40,6 @@ ag_eviction_params eviction_params(const eviction_options *o);
 const char *eviction_policy_name(const eviction_options *o);
 
 /* For ag_eviction_params.on_eviction: one line on standard error. */
-void eviction_say(void *user, const ag_eviction *e);
+void eviction_report(void *user, const ag_eviction *e);
 
 #endif

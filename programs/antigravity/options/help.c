@@ -62,7 +62,7 @@ void option_value(const option_def *def, const void *target, char *buf, size_t c
 }
 
 /* The row's text, with "(default 0.8; also --temp)" at its end. */
-static void describe(const option_def *def, const void *target, char *buf, size_t cap) {
+static void format_help(const option_def *def, const void *target, char *buf, size_t cap) {
     char initial[128] = "", types[AG_DTYPE_LIST];
     if (!def->no_default) option_value(def, target, initial, sizeof initial);
     const bool lists = def->help[strlen(def->help) - 1] == ':';
@@ -121,7 +121,7 @@ static void print_option(const option_def *def, const void *target, FILE *out) {
     if (def->letter) snprintf(letter, sizeof letter, "-%c, ", def->letter);
     snprintf(left, sizeof left, "  %s--%s%s%s", letter, def->name, def->value ? " " : "",
              def->value ? def->value : "");
-    describe(def, target, text, sizeof text);
+    format_help(def, target, text, sizeof text);
     print_row(left, text, out);
 }
 
@@ -129,8 +129,8 @@ void options_help(const command_line *line, FILE *out) {
     fprintf(out, "Usage: antigravity %s\n\n%s\n", line->usage, line->description);
     for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
         const option_group *group = &line->groups[g];
-        bool goes_on = g && !strcmp(group->title, line->groups[g - 1].title);
-        if (!goes_on) fprintf(out, "\n%s:\n", group->title);
+        bool continues = g && !strcmp(group->title, line->groups[g - 1].title);
+        if (!continues) fprintf(out, "\n%s:\n", group->title);
         for (size_t i = 0; i < group->n; i++) print_option(&group->defs[i], group->target, out);
     }
     fprintf(out, "\nHelp:\n");
@@ -138,7 +138,7 @@ void options_help(const command_line *line, FILE *out) {
     print_row("  -V, --version", "show the version", out);
     char text[TEXT_SIZE];
     snprintf(text, sizeof text, "accepted, since they ask for what is done anyway: %s",
-             other_options_accepted);
+             compat_options_ignored);
     print_row("  (of llama.cpp)", text, out);
     fprintf(out, "\nExamples:\n%s\n", line->examples);
 }

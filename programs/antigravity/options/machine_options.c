@@ -17,9 +17,9 @@ static bool backend_known(const char *name) {
     return false;
 }
 
-static bool set_backend(void *target, const char *value, char *why) {
+static bool set_backend(void *target, const char *value, char *message) {
     if (value[0] && strspn(value, "0123456789") == strlen(value)) {
-        snprintf(why, WHY_SIZE,
+        snprintf(message, MESSAGE_SIZE,
                  "'%.20s' names no backend; for the tokens of a batch use --prefill-chunk %.20s",
                  value, value);
         return false;
@@ -28,27 +28,29 @@ static bool set_backend(void *target, const char *value, char *why) {
         ((model_options *)target)->backend = value;
         return true;
     }
-    size_t n = (size_t)snprintf(why, WHY_SIZE, "'%.60s' is not in this build, which has", value);
-    for (size_t i = 0; ag_backend_list(i) && n < WHY_SIZE; i++)
-        n += (size_t)snprintf(why + n, WHY_SIZE - n, "%s %s", i ? "," : "", ag_backend_list(i));
+    size_t n =
+        (size_t)snprintf(message, MESSAGE_SIZE, "'%.60s' is not in this build, which has", value);
+    for (size_t i = 0; ag_backend_list(i) && n < MESSAGE_SIZE; i++)
+        n += (size_t)snprintf(message + n, MESSAGE_SIZE - n, "%s %s", i ? "," : "",
+                              ag_backend_list(i));
     return false;
 }
 
-static bool set_gpu_layers(void *target, const char *value, char *why) {
+static bool set_gpu_layers(void *target, const char *value, char *message) {
     int64_t n = 1;
     bool word = !strcmp(value, "all") || !strcmp(value, "auto");
-    if (!word && !parse_integer(value, -1, INT32_MAX, &n, why)) return false;
+    if (!word && !parse_integer(value, -1, INT32_MAX, &n, message)) return false;
     ((model_options *)target)->wants_gpu = n != 0;
     return true;
 }
 
 /* Hexadecimal digits, the last one being cores 0 to 3. */
-static bool read_mask(const char *value, cpu_set_t *set, char *why) {
+static bool read_mask(const char *value, cpu_set_t *set, char *message) {
     const char *digits = value + (!strncmp(value, "0x", 2) || !strncmp(value, "0X", 2) ? 2 : 0);
     size_t n = strlen(digits);
     CPU_ZERO(set);
     if (!n || n > CPU_SETSIZE / 4 || strspn(digits, "0123456789abcdefABCDEF") != n)
-        return reject(why, "'%.60s' is not a hexadecimal number of up to %d cores", value,
+        return reject(message, "'%.60s' is not a hexadecimal number of up to %d cores", value,
                       CPU_SETSIZE);
     for (size_t i = 0; i < n; i++) {
         const char digit[] = {digits[n - 1 - i], '\0'};
@@ -61,12 +63,12 @@ static bool read_mask(const char *value, cpu_set_t *set, char *why) {
 }
 
 /* Takes effect at once, for this process and all of its threads to come. */
-static bool set_cpu_mask(void *target, const char *value, char *why) {
+static bool set_cpu_mask(void *target, const char *value, char *message) {
     (void)target;
     cpu_set_t set;
-    if (!read_mask(value, &set, why)) return false;
+    if (!read_mask(value, &set, message)) return false;
     if (sched_setaffinity(0, sizeof set, &set) == 0) return true;
-    return reject(why, "'%.60s' names no core that may be used here", value);
+    return reject(message, "'%.60s' names no core that may be used here", value);
 }
 
 static const option_def thread_defs[] = {

@@ -26,18 +26,19 @@ model_options model_options_defaults(void) {
 /* Of the process's one command line. */
 static char tensor_patterns[MAX_TENSOR_TYPES][64];
 
-bool tensor_types_add(tensor_types *list, const char *value, char *why) {
+bool tensor_types_add(tensor_types *list, const char *value, char *message) {
     for (const char *at = value; *at;) {
         const size_t n = strcspn(at, ","), name = strcspn(at, "=,");
         char type[16];
-        if (list->n == MAX_TENSOR_TYPES) return reject(why, "at most %d of them", MAX_TENSOR_TYPES);
+        if (list->n == MAX_TENSOR_TYPES)
+            return reject(message, "at most %d of them", MAX_TENSOR_TYPES);
         ag_tensor_type *t = &list->v[list->n];
         char *pattern = tensor_patterns[list->n];
         snprintf(type, sizeof type, "%.*s", name < n ? (int)(n - name - 1) : 0, at + name + 1);
         if (!name || name >= sizeof tensor_patterns[0] || !ag_dtype_parse(type, &t->type) ||
             !ag_dtype_may_be(t->type, AG_DTYPE_WEIGHT)) {
             char known[AG_DTYPE_LIST];
-            return reject(why, "'%.*s' is not PATTERN=TYPE with one of %s", (int)n, at,
+            return reject(message, "'%.*s' is not PATTERN=TYPE with one of %s", (int)n, at,
                           ag_dtype_list(AG_DTYPE_WEIGHT, known, sizeof known));
         }
         snprintf(pattern, sizeof tensor_patterns[0], "%.*s", (int)name, at);
@@ -48,9 +49,9 @@ bool tensor_types_add(tensor_types *list, const char *value, char *why) {
     return true;
 }
 
-static bool add_tensor_types(void *target, const char *value, char *why) {
+static bool add_tensor_types(void *target, const char *value, char *message) {
     model_options *o = target;
-    return tensor_types_add(&o->tensor_types, value, why);
+    return tensor_types_add(&o->tensor_types, value, message);
 }
 
 static const option_def model_defs[] = {

@@ -15,7 +15,7 @@ typedef struct tensor_types {
 } tensor_types;
 
 /* "ffn_down=q6_k"; several with commas between them. For one list of the process. */
-bool tensor_types_add(tensor_types *list, const char *value, char *why);
+bool tensor_types_add(tensor_types *list, const char *value, char *message);
 
 typedef struct model_options {
     const char *dir;      /* NULL: the bundled model */
@@ -72,8 +72,8 @@ option_group context_group(model_options *o); /* -c */
 option_group kv_type_group(model_options *o); /* --kv-type -ctk -ctv */
 option_group k_rotation_group(ag_k_rotation *o);
 
-/* "f16", or "q8_0,q4_0" for keys and values. False: the reason is in why[WHY_SIZE]. */
-bool kv_type_parse(model_options *o, const char *value, char *why);
+/* "f16", or "q8_0,q4_0" for keys and values. False: the reason is in why[MESSAGE_SIZE]. */
+bool kv_type_parse(model_options *o, const char *value, char *message);
 /* Whether keys of that type are rotated. */
 bool keys_rotated(ag_k_rotation rotation, ag_dtype k_type);
 
@@ -81,6 +81,6 @@ bool keys_rotated(ag_k_rotation rotation, ag_dtype k_type);
  * since nothing leaves the cache. */
 uint32_t context_length(const model_options *o, const ag_model_info *info);
 /* The smallest context, larger than that of params, with which such a session can be; 0: none. */
-uint32_t least_context(const ag_model_info *info, ag_session_params params);
+uint32_t min_context(const ag_model_info *info, ag_session_params params);
 
 #endif

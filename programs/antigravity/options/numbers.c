@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool reject(char *why, const char *fmt, ...) {
+bool reject(char *message, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    vsnprintf(why, WHY_SIZE, fmt, args);
+    vsnprintf(message, MESSAGE_SIZE, fmt, args);
     va_end(args);
     return false;
 }
@@ -24,14 +24,14 @@ void next_word(const char **list, char *word, size_t cap) {
 }
 
 /* A value that was typed may be anything: at most 60 bytes of it are repeated. */
-static bool reject_value(char *why, const char *text, const char *reason) {
-    return reject(why, "'%.60s'%s %s", text, strlen(text) > 60 ? "..." : "", reason);
+static bool reject_value(char *message, const char *text, const char *reason) {
+    return reject(message, "'%.60s'%s %s", text, strlen(text) > 60 ? "..." : "", reason);
 }
 
-bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, char *why) {
+bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, char *message) {
     const char *digits = text[0] == '-' ? text + 1 : text;
     size_t n = strspn(digits, "0123456789");
-    if (n == 0 || digits[n]) return reject_value(why, text, "is not a whole number");
+    if (n == 0 || digits[n]) return reject_value(message, text, "is not a whole number");
     errno = 0;
     long long v = strtoll(text, NULL, 10);
     if (errno == ERANGE || v < low || v > high) {
@@ -39,24 +39,24 @@ bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, ch
         snprintf(reason, sizeof reason, "is not between %" PRId64 " and %" PRId64, low, high);
         if (high == INT64_MAX) snprintf(reason, sizeof reason, "is less than %" PRId64, low);
         if (high == INT64_MAX && v >= low) snprintf(reason, sizeof reason, "is too large");
-        return reject_value(why, text, reason);
+        return reject_value(message, text, reason);
     }
     *out = v;
     return true;
 }
 
-bool parse_real(const char *text, double low, double high, double *out, char *why) {
+bool parse_real(const char *text, double low, double high, double *out, char *message) {
     const char *digits = text[0] == '-' ? text + 1 : text;
     char *end = NULL;
     double v = strtod(text, &end);
     /* strtod also reads "nan", "inf", hexadecimal and leading blanks. */
     bool plain =
         digits[0] && digits[0] != '+' && strspn(digits, "0123456789.eE+-") == strlen(digits);
-    if (!plain || end == text || *end) return reject_value(why, text, "is not a number");
+    if (!plain || end == text || *end) return reject_value(message, text, "is not a number");
     if (!isfinite(v) || v < low || v > high) {
         char reason[96];
         snprintf(reason, sizeof reason, "is not between %g and %g", low, high);
-        return reject_value(why, text, reason);
+        return reject_value(message, text, reason);
     }
     *out = v;
     return true;
@@ -65,11 +65,11 @@ bool parse_real(const char *text, double low, double high, double *out, char *wh
 static bool is_separator(char c) { return c == ',' || c == ' ' || (c >= '\t' && c <= '\r'); }
 
 bool parse_integers(const char *text, size_t len, int32_t low, int32_t high, int32_t **out,
-                    size_t *n, char *why) {
+                    size_t *n, char *message) {
     size_t i = 0;
     *n = 0;
     *out = malloc((len / 2 + 1) * sizeof **out); /* between two numbers there is a separator */
-    if (!*out) snprintf(why, WHY_SIZE, "out of memory");
+    if (!*out) snprintf(message, MESSAGE_SIZE, "out of memory");
     while (*out) {
         while (i < len && is_separator(text[i])) i++;
         if (i == len) return true;
@@ -81,7 +81,7 @@ bool parse_integers(const char *text, size_t len, int32_t low, int32_t high, int
         }
         word[k] = '\0';
         int64_t v;
-        if (!parse_integer(word, low, high, &v, why)) break;
+        if (!parse_integer(word, low, high, &v, message)) break;
         (*out)[(*n)++] = (int32_t)v;
     }
     free(*out);
@@ -90,12 +90,12 @@ bool parse_integers(const char *text, size_t len, int32_t low, int32_t high, int
     return false;
 }
 
-bool parse_list(const char *text, int32_t low, int32_t high, number_list *out, char *why) {
+bool parse_list(const char *text, int32_t low, int32_t high, number_list *out, char *message) {
     int32_t *v;
     size_t n;
-    if (!parse_integers(text, strlen(text), low, high, &v, &n, why)) return false;
+    if (!parse_integers(text, strlen(text), low, high, &v, &n, message)) return false;
     bool fits = n > 0 && n <= MAX_NUMBERS;
-    if (!fits) snprintf(why, WHY_SIZE, "%zu numbers; 1 to %d are allowed", n, MAX_NUMBERS);
+    if (!fits) snprintf(message, MESSAGE_SIZE, "%zu numbers; 1 to %d are allowed", n, MAX_NUMBERS);
     for (size_t i = 0; fits && i < n; i++) out->v[i] = (uint32_t)v[i];
     if (fits) out->n = n;
     free(v);

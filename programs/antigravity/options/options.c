@@ -90,12 +90,12 @@ static bool is_known(const names *t, const char *word) {
 
 /* Options of other programs, which getopt would take for clusters of letters or for the beginnings
  * of ours: passes by those that ask for what is done anyway, refuses the others. */
-static int answer_others(const names *t, int argc, char **argv) {
+static int handle_compat_options(const names *t, int argc, char **argv) {
     while (optind < argc) {
         const char *word = argv[optind];
         if (word[0] != '-' || !word[1] || !strcmp(word, "--") || is_known(t, word)) break;
-        size_t n = other_option_accepted(argv + optind);
-        const char *answer = n ? NULL : other_option_answer(word);
+        size_t n = compat_option_words(argv + optind);
+        const char *answer = n ? NULL : compat_option_message(word);
         if (answer) complain("%s: %s", word, answer);
         if (answer) return EXIT_USAGE;
         if (!n) break;
@@ -160,10 +160,10 @@ static int take_option(const command_line *line, const names *t, int code, int i
     }
     void *target = NULL;
     const option_def *def = find_row(line, code, &target);
-    char why[WHY_SIZE];
-    if (option_set(def, target, optarg, why)) return OPTIONS_RUN;
-    if (code < ROW_BASE) complain("-%c: %s", code, why);
-    else complain("--%s: %s", t->longs[index].name, why);
+    char message[MESSAGE_SIZE];
+    if (option_set(def, target, optarg, message)) return OPTIONS_RUN;
+    if (code < ROW_BASE) complain("-%c: %s", code, message);
+    else complain("--%s: %s", t->longs[index].name, message);
     return EXIT_USAGE;
 }
 
@@ -182,7 +182,7 @@ int options_parse(command_line *line, int argc, char **argv) {
     int result = OPTIONS_RUN;
     while (result == OPTIONS_RUN) {
         int index = 0;
-        result = answer_others(&t, argc, argv);
+        result = handle_compat_options(&t, argc, argv);
         if (result != OPTIONS_RUN) break;
         if (optind < argc) respell(line, &argv[optind]);
         int code = getopt_long(argc, argv, t.letters, t.longs, &index);
@@ -197,7 +197,7 @@ int options_parse(command_line *line, int argc, char **argv) {
     return result;
 }
 
-static bool set_dtype(const option_def *def, ag_dtype *field, const char *value, char *why) {
+static bool set_dtype(const option_def *def, ag_dtype *field, const char *value, char *message) {
     ag_dtype type;
     if (def->as_is && !strcmp(value, "as-is")) {
         *field = (ag_dtype)DTYPE_AS_IS;
@@ -216,13 +216,13 @@ static bool set_dtype(const option_def *def, ag_dtype *field, const char *value,
         return true;
     }
     char known[AG_DTYPE_LIST];
-    return reject(why, "'%.60s' is not one of %s%s", value,
+    return reject(message, "'%.60s' is not one of %s%s", value,
                   ag_dtype_list(def->dtypes, known, sizeof known),
                   def->as_is ? ", as-is, mix, auto" : "");
 }
 
 /* Which of the words "a|b|c" is the value. */
-static bool set_word(const option_def *def, void *field, const char *value, char *why) {
+static bool set_word(const option_def *def, void *field, const char *value, char *message) {
     unsigned word = (unsigned)def->low;
     for (const char *at = def->value; *at; word++) {
         size_t n = strcspn(at, "|");
@@ -232,43 +232,43 @@ static bool set_word(const option_def *def, void *field, const char *value, char
         }
         at += n + (at[n] == '|');
     }
-    size_t n = (size_t)snprintf(why, WHY_SIZE, "'%.60s' is not one of ", value);
-    for (const char *c = def->value; *c && n + 3 < WHY_SIZE; c++)
-        n += (size_t)snprintf(why + n, WHY_SIZE - n, *c == '|' ? ", " : "%c", *c);
+    size_t n = (size_t)snprintf(message, MESSAGE_SIZE, "'%.60s' is not one of ", value);
+    for (const char *c = def->value; *c && n + 3 < MESSAGE_SIZE; c++)
+        n += (size_t)snprintf(message + n, MESSAGE_SIZE - n, *c == '|' ? ", " : "%c", *c);
     return false;
 }
 
-bool option_set(const option_def *def, void *target, const char *value, char *why) {
+bool option_set(const option_def *def, void *target, const char *value, char *message) {
     void *field = (char *)target + def->offset;
-    int64_t whole;
+    int64_t integer;
     switch (def->kind) {
     case OPTION_FLAG:
         *(bool *)field = true;
         return true;
     case OPTION_NAME:
-        if (!value[0]) return reject(why, "an empty name");
+        if (!value[0]) return reject(message, "an empty name");
         *(const char **)field = value;
         return true;
     case OPTION_TEXT:
         *(const char **)field = value;
         return true;
     case OPTION_REAL:
-        return parse_real(value, def->low, def->high, field, why);
+        return parse_real(value, def->low, def->high, field, message);
     case OPTION_LIST:
-        return parse_list(value, (int32_t)def->low, (int32_t)def->high, field, why);
+        return parse_list(value, (int32_t)def->low, (int32_t)def->high, field, message);
     case OPTION_WORD:
-        return set_word(def, field, value, why);
+        return set_word(def, field, value, message);
     case OPTION_DTYPE:
-        return set_dtype(def, field, value, why);
+        return set_dtype(def, field, value, message);
     case OPTION_CALL:
-        return def->call(target, value, why);
+        return def->call(target, value, message);
     case OPTION_U32:
     case OPTION_I64:
         break;
     }
     int64_t high = def->high >= 9e18 ? INT64_MAX : (int64_t)def->high;
-    if (!parse_integer(value, (int64_t)def->low, high, &whole, why)) return false;
-    if (def->kind == OPTION_U32) *(uint32_t *)field = (uint32_t)whole;
-    else *(int64_t *)field = whole;
+    if (!parse_integer(value, (int64_t)def->low, high, &integer, message)) return false;
+    if (def->kind == OPTION_U32) *(uint32_t *)field = (uint32_t)integer;
+    else *(int64_t *)field = integer;
     return true;
 }

@@ -22,8 +22,8 @@ typedef enum option_kind {
     OPTION_CALL,  /* whatever call() does with the target */
 } option_kind;
 
-/* value is NULL for an option without one. On failure the reason is in why[WHY_SIZE]. */
-typedef bool (*option_call)(void *target, const char *value, char *why);
+/* value is NULL for an option without one. On failure the reason is in why[MESSAGE_SIZE]. */
+typedef bool (*option_call)(void *target, const char *value, char *message);
 
 enum { OPTION_ALIASES = 4, DTYPE_AS_IS = AG_DTYPE_COUNT };
 
@@ -77,7 +77,7 @@ int options_parse(command_line *line, int argc, char **argv);
 void command_line_add(command_line *line, option_group group);
 
 /* Reads a value as the row says, into its field. */
-bool option_set(const option_def *def, void *target, const char *value, char *why);
+bool option_set(const option_def *def, void *target, const char *value, char *message);
 
 /* The field as a value would be typed; "" where there is none to tell. */
 void option_value(const option_def *def, const void *target, char *buf, size_t cap);

@@ -14,23 +14,23 @@
 
 #define FIELD(name) offsetof(replay_options, name)
 
-static bool set_keep(void *target, const char *value, char *why) {
+static bool set_keep(void *target, const char *value, char *message) {
     replay_options *o = target;
     char number[32];
     double percent;
     int64_t n;
     const size_t len = strlen(value);
-    o->keeps = true;
+    o->has_keep = true;
     o->keep_ratio = 0;
     o->keep_tokens = 0;
     if (len && len < sizeof number && value[len - 1] == '%') {
         memcpy(number, value, len);
         number[len - 1] = '\0';
-        if (!parse_real(number, 0.1, 100, &percent, why)) return false;
+        if (!parse_real(number, 0.1, 100, &percent, message)) return false;
         o->keep_ratio = (float)(percent / 100);
         return true;
     }
-    if (!parse_integer(value, 1, INT32_MAX, &n, why)) return false;
+    if (!parse_integer(value, 1, INT32_MAX, &n, message)) return false;
     o->keep_tokens = (uint32_t)n;
     return true;
 }
@@ -106,7 +106,7 @@ option_group replay_saved_group(replay_options *o) {
 }
 
 int replay_check_keep(const replay_options *o) {
-    if (o->share != 0 || !o->keeps) return EXIT_DONE;
+    if (o->share != 0 || !o->has_keep) return EXIT_DONE;
     return complain_usage("--replay-keep belongs to --replay");
 }
 
@@ -130,11 +130,11 @@ ag_status replay_request(const engine *e, ag_replay_request *out, ag_error *err)
 }
 
 replay_options replay_of(const replay_options *o, size_t n_read) {
-    replay_options of = *o;
+    replay_options scaled = *o;
     const uint32_t share = (uint32_t)ceil((double)o->keep_ratio * (double)n_read);
-    if (o->keep_ratio > 0) of.keep_tokens = share;
-    of.keep_ratio = 0;
-    return of;
+    if (o->keep_ratio > 0) scaled.keep_tokens = share;
+    scaled.keep_ratio = 0;
+    return scaled;
 }
 
 int replay_compress(const replay_options *o, const engine *e, ag_session *session,

@@ -10,7 +10,7 @@ typedef struct replay_options {
     double share;         /* of the text that is replayed; 0: nothing is */
     float keep_ratio;     /* of what was read; 0: keep_tokens */
     uint32_t keep_tokens; /* in the mean over heads; 0: keep_ratio */
-    bool keeps;           /* one of them was given */
+    bool has_keep;        /* one of them was given */
     uint32_t after_s;     /* replay_idle_group() */
 } replay_options;
 

@@ -31,41 +31,42 @@ void sampling_options_free(sampling_options *o) {
     o->n_bias = 0;
 }
 
-static bool set_seed(void *target, const char *value, char *why) {
+static bool set_seed(void *target, const char *value, char *message) {
     sampling_options *o = target;
     int64_t seed;
-    if (!parse_integer(value, -1, INT64_MAX, &seed, why)) return false;
+    if (!parse_integer(value, -1, INT64_MAX, &seed, message)) return false;
     o->has_seed = seed >= 0;
     o->seed = (uint64_t)seed;
     return true;
 }
 
 /* The bias in "ID:BIAS", or "ID+BIAS" and "ID-BIAS"; "-inf" forbids the token. */
-static bool parse_bias(const char *text, ag_logit_bias *out, char *why) {
+static bool parse_bias(const char *text, ag_logit_bias *out, char *message) {
     size_t n = strspn(text, "0123456789");
     char id_text[32];
     int64_t id;
     double bias;
     if (!n || n >= sizeof id_text || !text[n] || !strchr(":+-", text[n]))
-        return reject(why, "'%.60s' is not of the form ID:BIAS, such as 15:-2.5 or 15:-inf", text);
+        return reject(message, "'%.60s' is not of the form ID:BIAS, such as 15:-2.5 or 15:-inf",
+                      text);
     memcpy(id_text, text, n);
     id_text[n] = '\0';
-    if (!parse_integer(id_text, 0, INT32_MAX, &id, why)) return false;
+    if (!parse_integer(id_text, 0, INT32_MAX, &id, message)) return false;
     const char *value = text + n + (text[n] != '-');
     if (!strcmp(value, "-inf")) bias = -INFINITY;
-    else if (!parse_real(value, -(double)FLT_MAX, (double)FLT_MAX, &bias, why)) return false;
+    else if (!parse_real(value, -(double)FLT_MAX, (double)FLT_MAX, &bias, message)) return false;
     *out = (ag_logit_bias){(int32_t)id, (float)bias};
     return true;
 }
 
-static bool add_bias(void *target, const char *value, char *why) {
+static bool add_bias(void *target, const char *value, char *message) {
     sampling_options *o = target;
-    ag_logit_bias one;
-    if (!parse_bias(value, &one, why)) return false;
+    ag_logit_bias bias;
+    if (!parse_bias(value, &bias, message)) return false;
     ag_logit_bias *grown = realloc(o->bias, (o->n_bias + 1) * sizeof *grown);
-    if (!grown) return reject(why, "out of memory");
+    if (!grown) return reject(message, "out of memory");
     o->bias = grown;
-    o->bias[o->n_bias++] = one;
+    o->bias[o->n_bias++] = bias;
     return true;
 }
 
@@ -161,8 +162,8 @@ ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
     if (!o->has_seed) o->seed = sampling_draw_seed();
     if (!o->repetition_penalty) {
         /* At temperature 0 nothing but the logits decides. The other penalties are off anyway. */
-        float usual = ag_sampler_defaults().repetition_penalty;
-        o->repetition_penalty = o->temperature > 0 ? (double)usual : 1;
+        float default_penalty = ag_sampler_defaults().repetition_penalty;
+        o->repetition_penalty = o->temperature > 0 ? (double)default_penalty : 1;
     }
     return (ag_sampler_params){
         .logit_bias = o->bias,

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-enum { LONGEST = 40 }; /* a longer word is no typing mistake of ours */
+enum { MAX_LENGTH = 40 }; /* a longer word is no typing mistake of ours */
 
 /* Levenshtein distance: insertions, deletions and replacements of characters. */
 static size_t edit_distance(const char *a, size_t n_a, const char *b, size_t n_b) {
-    size_t row[LONGEST + 1];
+    size_t row[MAX_LENGTH + 1];
     for (size_t j = 0; j <= n_b; j++) row[j] = j;
     for (size_t i = 1; i <= n_a; i++) {
         size_t diagonal = row[0];
@@ -30,7 +30,7 @@ suggestion suggestion_for(const char *typed) {
 
 void suggestion_try(suggestion *s, const char *candidate) {
     size_t n = strlen(candidate);
-    if (s->length > LONGEST || n > LONGEST) return;
+    if (s->length > MAX_LENGTH || n > MAX_LENGTH) return;
     size_t distance = edit_distance(s->typed, s->length, candidate, n);
     if (distance >= s->distance) return;
     s->distance = distance;

@@ -6,27 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool open_curl(curl_api *api, char *why, size_t cap) {
+static bool open_curl(curl_api *api, char *message, size_t cap) {
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"};
-    const char *asked = getenv("AG_CURL_LIBRARY");
-    if (asked && asked[0]) {
-        api->library = dlopen(asked, RTLD_NOW | RTLD_LOCAL);
-        if (!api->library) snprintf(why, cap, "AG_CURL_LIBRARY: %s", dlerror());
+    const char *path = getenv("AG_CURL_LIBRARY");
+    if (path && path[0]) {
+        api->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!api->library) snprintf(message, cap, "AG_CURL_LIBRARY: %s", dlerror());
         return api->library != NULL;
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !api->library; i++)
         api->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!api->library)
-        snprintf(why, cap,
+        snprintf(message, cap,
                  "libcurl, which fetches models, is not on this system: neither %s nor "
                  "%s (Debian: apt-get install libcurl4)",
                  names[0], names[1]);
     return api->library != NULL;
 }
 
-bool curl_api_load(curl_api *api, char *why, size_t cap) {
+bool curl_api_load(curl_api *api, char *message, size_t cap) {
     *api = (curl_api){0};
-    if (!open_curl(api, why, cap)) return false;
+    if (!open_curl(api, message, cap)) return false;
     const char *missing = NULL;
     /* POSIX lets a function's address travel through a void pointer, C does not: so by its bytes.
      */
@@ -38,6 +38,6 @@ bool curl_api_load(curl_api *api, char *why, size_t cap) {
     }
     CURL_FUNCTIONS(CURL_FIND)
 #undef CURL_FIND
-    if (missing) snprintf(why, cap, "libcurl: the library has no %s", missing);
+    if (missing) snprintf(message, cap, "libcurl: the library has no %s", missing);
     return !missing;
 }

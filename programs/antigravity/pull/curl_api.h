@@ -31,6 +31,6 @@ typedef struct curl_api {
 
 /* Loads $AG_CURL_LIBRARY if it is set, else libcurl.so.4 or Debian's other build of it. Without one
  * false, and the reason is in why[cap]. */
-bool curl_api_load(curl_api *api, char *why, size_t cap);
+bool curl_api_load(curl_api *api, char *message, size_t cap);
 
 #endif

@@ -41,15 +41,15 @@ static int compare_file(const char *path, const pull_file *f, bool *same) {
 
 /* *there: the model is there and the plan's. An exit code; another model of that name is an error.
  */
-static int find_present(const fetch *k, const char *store, bool *there) {
+static int find_present(const fetch *k, const char *store, bool *exists) {
     struct stat info;
     char path[PATH_MAX + NAME_MAX + 2];
     /* A directory and a file of one name would be two models that -m cannot tell apart. */
     snprintf(path, sizeof path, "%s/%s%s", store, k->plan->name,
              k->plan->is_directory ? ".gguf" : "");
     const bool same_name = lstat(path, &info) == 0;
-    *there = same_name || lstat(k->path, &info) == 0;
-    bool same = *there && !same_name;
+    *exists = same_name || lstat(k->path, &info) == 0;
+    bool same = *exists && !same_name;
     int code = EXIT_DONE;
     for (size_t i = 0; same && code == EXIT_DONE && i < k->plan->n; i++) {
         const pull_file *f = &k->plan->files[i];
@@ -57,7 +57,7 @@ static int find_present(const fetch *k, const char *store, bool *there) {
         else snprintf(path, sizeof path, "%s", k->path);
         code = compare_file(path, f, &same);
     }
-    if (code != EXIT_DONE || same == *there) return code;
+    if (code != EXIT_DONE || same == *exists) return code;
     return complain_failure(
         "%s is there and is another model: choose a name with --name, or remove it with "
         "'antigravity rm %s'",
@@ -79,49 +79,49 @@ static void add_sizes(fetch *k) {
     k->total = known ? k->min_total : 0;
 }
 
-static int fetch_files(fetch *k, char *why) {
+static int fetch_files(fetch *k, char *message) {
     add_sizes(k);
-    const uint64_t there = part_bytes(&k->part, k->plan);
-    const uint64_t missing = k->min_total > there ? k->min_total - there : 0;
-    int code = part_has_space(&k->part, missing, why) ? EXIT_DONE : EXIT_FAILED;
+    const uint64_t fetched = part_bytes(&k->part, k->plan);
+    const uint64_t missing = k->min_total > fetched ? k->min_total - fetched : 0;
+    int code = part_has_space(&k->part, missing, message) ? EXIT_DONE : EXIT_FAILED;
     for (size_t i = 0; i < k->plan->n && code == EXIT_DONE; i++)
-        code = fetch_file(k, &k->plan->files[i], why);
+        code = fetch_file(k, &k->plan->files[i], message);
     return code;
 }
 
 /* Why it ended, and what is left to go on with. */
-static int say_failure(const fetch *k, int code, const char *why) {
-    char kept[32], rest[128] = "";
+static int report_failure(const fetch *k, int code, const char *message) {
+    char size[32], hint[128] = "";
     const uint64_t bytes = part_bytes(&k->part, k->plan);
     if (bytes)
-        snprintf(rest, sizeof rest, "; %s are kept, and the same command goes on from there",
-                 format_bytes((double)bytes, kept, sizeof kept));
-    if (code == EXIT_INTERRUPTED) complain("interrupted%s", rest);
-    else if (why[0]) complain("%s%s", why, rest);
+        snprintf(hint, sizeof hint, "; %s are kept, and the same command goes on from there",
+                 format_bytes((double)bytes, size, sizeof size));
+    if (code == EXIT_INTERRUPTED) complain("interrupted%s", hint);
+    else if (message[0]) complain("%s%s", message, hint);
     return code;
 }
 
 int fetch_model(http *client, const pull_plan *plan, const char *store, bool quiet, char *path) {
-    char why[HTTP_WHY] = "", size[32];
+    char message[HTTP_MESSAGE] = "", size[32];
     const double begin = clock_s();
-    bool there = false;
+    bool exists = false;
     fetch k = {.client = client, .plan = plan, .path = path, .quiet = quiet};
     int n =
         snprintf(path, PATH_MAX, "%s/%s%s", store, plan->name, plan->is_directory ? "" : ".gguf");
     if (n < 0 || n >= PATH_MAX - 64)
         return complain_failure("%s: %s", store, strerror(ENAMETOOLONG));
     int code = part_open(&k.part, store, plan->name, quiet);
-    if (code == EXIT_DONE) code = find_present(&k, store, &there);
-    if (code == EXIT_DONE && there && !quiet) complain("%s is there already", plan->name);
-    if (code == EXIT_DONE && !there) {
-        code = fetch_files(&k, why);
-        if (code == EXIT_DONE) code = part_commit(&k.part, plan, path, why);
-        if (code != EXIT_DONE) say_failure(&k, code, why);
+    if (code == EXIT_DONE) code = find_present(&k, store, &exists);
+    if (code == EXIT_DONE && exists && !quiet) complain("%s is there already", plan->name);
+    if (code == EXIT_DONE && !exists) {
+        code = fetch_files(&k, message);
+        if (code == EXIT_DONE) code = part_commit(&k.part, plan, path, message);
+        if (code != EXIT_DONE) report_failure(&k, code, message);
         else if (!quiet)
             complain("%s: %s in %.1f s; use it with -m %s", path,
                      format_bytes((double)k.received, size, sizeof size), clock_s() - begin,
                      plan->name);
     }
-    part_close(&k.part, there);
+    part_close(&k.part, exists);
     return code;
 }

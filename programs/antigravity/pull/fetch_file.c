@@ -52,23 +52,24 @@ bool fetch_hash(int fd, sha256 *sum, uint64_t n, int *error) {
 
 /* ---- what an answer promises ---- */
 
-static bool restart_file(file_sink *s, char *why) {
+static bool restart_file(file_sink *s, char *message) {
     s->offset = 0;
     sha256_begin(&s->sum);
     if (ftruncate(s->fd, 0) == 0 && lseek(s->fd, 0, SEEK_SET) == 0) return true;
-    snprintf(why, HTTP_WHY, "%s: %s", s->f->name, strerror(errno));
+    snprintf(message, HTTP_MESSAGE, "%s: %s", s->f->name, strerror(errno));
     return false;
 }
 
 /* Throws away what was fetched: the answer does not belong to it. */
-static http_go begin_again(file_sink *s, const char *reason, char *why) {
-    if (!restart_file(s, why)) return HTTP_REFUSE;
-    snprintf(why, HTTP_WHY, "%s: %s; it is fetched from its start", s->f->name, reason);
+static http_go begin_again(file_sink *s, const char *reason, char *message) {
+    if (!restart_file(s, message)) return HTTP_REFUSE;
+    snprintf(message, HTTP_MESSAGE, "%s: %s; it is fetched from its start", s->f->name, reason);
     return HTTP_AGAIN;
 }
 
-static http_go refuse(const file_sink *s, const char *reason, const char *value, char *why) {
-    snprintf(why, HTTP_WHY, "%s: %s%s%s", s->f->name, reason, value[0] ? ": " : "", value);
+static http_go reject_answer(const file_sink *s, const char *reason, const char *value,
+                             char *message) {
+    snprintf(message, HTTP_MESSAGE, "%s: %s%s%s", s->f->name, reason, value[0] ? ": " : "", value);
     return HTTP_REFUSE;
 }
 
@@ -93,16 +94,17 @@ static bool read_range(const char *text, int64_t *first, int64_t *last, int64_t 
 }
 
 /* Checks the answer to a range: it must be of the part's version and begin where the part ends. */
-static http_go begin_rest(file_sink *s, const http_answer *a, int64_t *size, char *why) {
+static http_go begin_range(file_sink *s, const http_answer *a, int64_t *size, char *message) {
     int64_t first, last;
     const char *validator = pull_validator(a);
-    if (is_encoded(a)) return begin_again(s, "the server sends the rest of it compressed", why);
+    if (is_encoded(a)) return begin_again(s, "the server sends the rest of it compressed", message);
     if (!read_range(a->range, &first, &last, size) || (uint64_t)first != s->offset)
-        return refuse(s, "the server sends another part than the one asked for", a->range, why);
+        return reject_answer(s, "the server sends another part than the one asked for", a->range,
+                             message);
     if (s->validator[0] && validator[0] && strcmp(s->validator, validator) != 0)
-        return begin_again(s, "the server has another version of it by now", why);
+        return begin_again(s, "the server has another version of it by now", message);
     if (s->f->size < 0 && s->size >= 0 && *size >= 0 && *size != s->size)
-        return begin_again(s, "its size has changed on the server", why);
+        return begin_again(s, "its size has changed on the server", message);
     if (!s->validator[0] && !s->f->sha256[0])
         snprintf(s->validator, sizeof s->validator, "%s", validator);
     s->stop = (uint64_t)last + 1;
@@ -110,18 +112,19 @@ static http_go begin_rest(file_sink *s, const http_answer *a, int64_t *size, cha
 }
 
 /* Starts the file anew with an answer that holds all of it. */
-static http_go begin_whole(file_sink *s, const http_answer *a, int64_t *size, char *why) {
+static http_go begin_full(file_sink *s, const http_answer *a, int64_t *size, char *message) {
     const char *length = is_encoded(a) ? "" : a->length;
     if (!length[0]) length = a->linked_size;
     *size = length[0] ? pull_read_size(length) : -1;
-    if (length[0] && *size < 0) return refuse(s, "its length is not a size", length, why);
-    if (s->offset && !restart_file(s, why)) return HTTP_REFUSE;
+    if (length[0] && *size < 0)
+        return reject_answer(s, "its length is not a size", length, message);
+    if (s->offset && !restart_file(s, message)) return HTTP_REFUSE;
     s->size = s->f->size >= 0 ? s->f->size : *size;
     s->stop = s->size >= 0 ? (uint64_t)s->size : is_encoded(a) ? MAX_COMPRESSED : UINT64_MAX;
     if (s->f->sha256[0]) return HTTP_GO; /* the hash tells versions apart */
     snprintf(s->validator, sizeof s->validator, "%s", pull_validator(a));
     const bool changed = s->f->validator[0] && strcmp(s->validator, s->f->validator) != 0;
-    if (changed && !part_forget_version(&s->k->part, s->f, why)) return HTTP_REFUSE;
+    if (changed && !part_forget_version(&s->k->part, s->f, message)) return HTTP_REFUSE;
     return HTTP_GO;
 }
 
@@ -133,24 +136,26 @@ static bool may_lack_length(const file_sink *s, const http_answer *a) {
     return s->f->sha256[0] || (is_encoded(a) && a->framed && !weights);
 }
 
-static http_go begin_file(void *user, const http_answer *a, char *why) {
+static http_go begin_file(void *user, const http_answer *a, char *message) {
     file_sink *s = user;
     int64_t size = -1;
-    if (a->status == 416) return begin_again(s, "the server has no bytes after the part", why);
-    http_go go = a->status == 206 ? begin_rest(s, a, &size, why) : begin_whole(s, a, &size, why);
+    if (a->status == 416) return begin_again(s, "the server has no bytes after the part", message);
+    http_go go =
+        a->status == 206 ? begin_range(s, a, &size, message) : begin_full(s, a, &size, message);
     if (go != HTTP_GO) return go;
     if (size >= 0 && s->f->size >= 0 && size != s->f->size) {
-        snprintf(why, HTTP_WHY, "%s: the server has %" PRId64 " bytes, not %" PRId64, s->f->name,
-                 size, s->f->size);
+        snprintf(message, HTTP_MESSAGE, "%s: the server has %" PRId64 " bytes, not %" PRId64,
+                 s->f->name, size, s->f->size);
         return HTTP_REFUSE;
     }
     if (s->size < 0) s->size = size;
     if (s->size >= 0 && s->stop > (uint64_t)s->size) s->stop = (uint64_t)s->size;
     if (s->size < 0 && !may_lack_length(s, a))
-        return refuse(s,
-                      "neither the list of files nor the server tells its length, so a part would "
-                      "look complete; --sha256 gives a checksum",
-                      "", why);
+        return reject_answer(
+            s,
+            "neither the list of files nor the server tells its length, so a part would "
+            "look complete; --sha256 gives a checksum",
+            "", message);
     progress_begin(s->k->plan->name);
     if (!s->k->total) progress_note("fetching");
     return HTTP_GO;
@@ -164,11 +169,11 @@ static void drop_file(file_sink *s) {
 
 /* Checks the first bytes: a server that has no such model mostly sends a page or a Git LFS pointer.
  */
-static bool check_magic(file_sink *s, char *why) {
+static bool check_magic(file_sink *s, char *message) {
     char first[5] = "";
     if (!path_ends_in(s->f->name, ".gguf")) return true;
     if (pread(s->fd, first, 4, 0) == 4 && !strcmp(first, "GGUF")) return true;
-    snprintf(why, HTTP_WHY, "%.*s: not a GGUF file: it begins with '%s'",
+    snprintf(message, HTTP_MESSAGE, "%.*s: not a GGUF file: it begins with '%s'",
              http_shown_length(s->f->url), s->f->url, make_printable(first));
     drop_file(s);
     return false;
@@ -178,69 +183,69 @@ static bool check_magic(file_sink *s, char *why) {
 static uint64_t bytes_needed(const file_sink *s) {
     const uint64_t written = s->k->done + s->offset;
     const uint64_t all = s->k->min_total > written ? s->k->min_total - written : 0;
-    const uint64_t rest = s->size >= 0 ? (uint64_t)s->size - s->offset : SPACE_STEP;
-    return all > rest ? all : rest;
+    const uint64_t remaining = s->size >= 0 ? (uint64_t)s->size - s->offset : SPACE_STEP;
+    return all > remaining ? all : remaining;
 }
 
 /* Other programs write to the same disk: checking before the first byte is not enough. */
-static bool check_space(file_sink *s, size_t n, char *why) {
+static bool check_space(file_sink *s, size_t n, char *message) {
     s->unchecked += n;
     if (s->unchecked < SPACE_STEP) return true;
     s->unchecked = 0;
-    return part_has_space(&s->k->part, bytes_needed(s), why);
+    return part_has_space(&s->k->part, bytes_needed(s), message);
 }
 
-static bool refuse_write(const file_sink *s, int error, char *why) {
-    if (error != ENOSPC || part_has_space(&s->k->part, bytes_needed(s), why))
-        snprintf(why, HTTP_WHY, "%s: writing failed: %s", s->k->part.path, strerror(error));
+static bool report_write_error(const file_sink *s, int error, char *message) {
+    if (error != ENOSPC || part_has_space(&s->k->part, bytes_needed(s), message))
+        snprintf(message, HTTP_MESSAGE, "%s: writing failed: %s", s->k->part.path, strerror(error));
     return false;
 }
 
-static bool put_file(void *user, const void *bytes, size_t n, char *why) {
+static bool put_file(void *user, const void *bytes, size_t n, char *message) {
     file_sink *s = user;
     const unsigned char *p = bytes;
     const uint64_t before = s->offset;
     if (n > s->stop - s->offset) {
-        snprintf(why, HTTP_WHY, "%s: the server sends more than %" PRIu64 " bytes", s->f->name,
-                 s->stop);
+        snprintf(message, HTTP_MESSAGE, "%s: the server sends more than %" PRIu64 " bytes",
+                 s->f->name, s->stop);
         if (!s->f->sha256[0]) drop_file(s);
         return false;
     }
-    if (!check_space(s, n, why)) return false;
+    if (!check_space(s, n, message)) return false;
     while (n) {
         const ssize_t done = write(s->fd, p, n);
         if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return refuse_write(s, done < 0 ? errno : ENOSPC, why);
+        if (done <= 0) return report_write_error(s, done < 0 ? errno : ENOSPC, message);
         if (s->f->sha256[0]) sha256_add(&s->sum, p, (size_t)done);
         s->offset += (uint64_t)done;
         p += done;
         n -= (size_t)done;
     }
     s->k->received += s->offset - before;
-    if (before < 4 && s->offset >= 4 && !check_magic(s, why)) return false;
+    if (before < 4 && s->offset >= 4 && !check_magic(s, message)) return false;
     return progress_update(NULL, s->k->done + s->offset, s->k->total);
 }
 
 /* ---- one file ---- */
 
 /* Opens the partial file and reads how much of it can be resumed. */
-static int resume_file(file_sink *s, char *why) {
+static int resume_file(file_sink *s, char *message) {
     int error = 0;
     struct stat info;
     sha256_begin(&s->sum);
     if (fstat(s->fd, &info) == 0) s->offset = (uint64_t)info.st_size;
     const bool too_long = s->size >= 0 && s->offset > (uint64_t)s->size;
-    if (too_long && !restart_file(s, why)) return EXIT_FAILED;
+    if (too_long && !restart_file(s, message)) return EXIT_FAILED;
     if (s->offset && s->f->sha256[0]) {
         progress_begin("checking");
         const bool hashed = fetch_hash(s->fd, &s->sum, s->offset, &error);
         progress_end();
         if (!hashed && !error) return EXIT_INTERRUPTED;
-        if (!hashed) snprintf(why, HTTP_WHY, "%s: %s", s->f->name, strerror(error));
+        if (!hashed) snprintf(message, HTTP_MESSAGE, "%s: %s", s->f->name, strerror(error));
         if (!hashed) return EXIT_FAILED;
     }
     if (lseek(s->fd, (off_t)s->offset, SEEK_SET) >= 0) return EXIT_DONE;
-    snprintf(why, HTTP_WHY, "%s: %s", s->f->name, strerror(errno));
+    snprintf(message, HTTP_MESSAGE, "%s: %s", s->f->name, strerror(errno));
     return EXIT_FAILED;
 }
 
@@ -256,7 +261,7 @@ static bool is_complete(const file_sink *s) {
     return s->offset && s->f->sha256[0] && is_hash_right(s, hex);
 }
 
-static int receive_file(file_sink *s, char *why) {
+static int receive_file(file_sink *s, char *message) {
     const http_request r = {
         .url = s->f->url,
         .offset = &s->offset,
@@ -269,39 +274,40 @@ static int receive_file(file_sink *s, char *why) {
     };
     http_answer a;
     if (is_complete(s)) return EXIT_DONE;
-    http_result result = http_get(s->k->client, &r, &a, why);
+    http_result result = http_get(s->k->client, &r, &a, message);
     progress_end();
     if (result == HTTP_DONE) return EXIT_DONE;
     return result == HTTP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_FAILED;
 }
 
-static int check_file(file_sink *s, char *why) {
+static int check_file(file_sink *s, char *message) {
     char hex[SHA256_HEX];
-    if (!check_magic(s, why)) return EXIT_FAILED;
+    if (!check_magic(s, message)) return EXIT_FAILED;
     if (s->f->sha256[0] && !is_hash_right(s, hex)) {
         drop_file(s);
-        snprintf(why, HTTP_WHY, "%.*s: its SHA-256 is %s, not %s: what was fetched is thrown away",
+        snprintf(message, HTTP_MESSAGE,
+                 "%.*s: its SHA-256 is %s, not %s: what was fetched is thrown away",
                  http_shown_length(s->f->url), s->f->url, hex, s->f->sha256);
         return EXIT_FAILED;
     }
     if (fsync(s->fd) == 0) return EXIT_DONE;
-    snprintf(why, HTTP_WHY, "%s: writing failed: %s", s->k->part.path, strerror(errno));
+    snprintf(message, HTTP_MESSAGE, "%s: writing failed: %s", s->k->part.path, strerror(errno));
     return EXIT_FAILED;
 }
 
-int fetch_file(fetch *k, const pull_file *f, char *why) {
+int fetch_file(fetch *k, const pull_file *f, char *message) {
     file_sink s = {.k = k, .f = f, .size = f->size};
     snprintf(s.validator, sizeof s.validator, "%s", f->validator);
     if (part_has_file(&k->part, f)) {
         k->done += f->size > 0 ? (uint64_t)f->size : 0;
         return EXIT_DONE;
     }
-    s.fd = part_open_file(&k->part, f, why);
-    int code = s.fd < 0 ? EXIT_FAILED : resume_file(&s, why);
-    if (code == EXIT_DONE) code = receive_file(&s, why);
-    if (code == EXIT_DONE) code = check_file(&s, why);
+    s.fd = part_open_file(&k->part, f, message);
+    int code = s.fd < 0 ? EXIT_FAILED : resume_file(&s, message);
+    if (code == EXIT_DONE) code = receive_file(&s, message);
+    if (code == EXIT_DONE) code = check_file(&s, message);
     if (s.fd >= 0 && code != EXIT_DONE && !part_can_resume(f)) drop_file(&s);
     if (s.fd >= 0) close(s.fd);
     k->done += s.offset;
-    return code == EXIT_DONE ? part_finish_file(&k->part, f, why) : code;
+    return code == EXIT_DONE ? part_finish_file(&k->part, f, message) : code;
 }

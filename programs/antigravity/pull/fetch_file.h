@@ -10,7 +10,7 @@ typedef struct fetch {
     http *client;
     const pull_plan *plan;
     const char *path; /* path of the complete model */
-    part_folder part;
+    part_directory part;
     uint64_t done;      /* bytes of finished files */
     uint64_t total;     /* bytes of all files; 0: unknown */
     uint64_t min_total; /* sum of the known sizes */
@@ -18,8 +18,8 @@ typedef struct fetch {
     bool quiet;
 } fetch;
 
-/* Returns an exit code; the reason is in why[HTTP_WHY]. */
-int fetch_file(fetch *k, const pull_file *f, char *why);
+/* Returns an exit code; the reason is in why[HTTP_MESSAGE]. */
+int fetch_file(fetch *k, const pull_file *f, char *message);
 
 /* Adds the first n bytes of a file to the hash. Returns false after Ctrl-C, or sets *error. */
 bool fetch_hash(int fd, sha256 *sum, uint64_t n, int *error);

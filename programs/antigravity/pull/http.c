@@ -23,7 +23,7 @@ enum {
     MAX_IGNORED = 1 << 16, /* bytes of a page that says what went wrong */
     MAX_HEADERS = 1 << 18, /* bytes of headers per answer */
     CONNECT_S = 30,
-    LONGEST_WAIT_S = 120,
+    MAX_WAIT_S = 120,
 };
 
 struct http {
@@ -38,7 +38,7 @@ typedef struct exchange {
     http *h;
     const http_request *r;
     http_answer *a;
-    char *why;
+    char *message;
     bool has_range;    /* only the rest of the file is asked for */
     bool begun, ended; /* ended: begin() or put() decided the result */
     int result;        /* http_result, or a RESULT_ constant */
@@ -49,13 +49,13 @@ typedef struct exchange {
 } exchange;
 
 int http_open(const http_params *p, http **out) {
-    char why[HTTP_WHY];
+    char message[HTTP_MESSAGE];
     http *h = calloc(1, sizeof *h);
     *out = h;
     if (!h) return complain_no_memory();
     h->params = *p;
-    if (!curl_api_load(&h->api, why, sizeof why)) {
-        complain("%s", why);
+    if (!curl_api_load(&h->api, message, sizeof message)) {
+        complain("%s", message);
     } else if (h->api.curl_global_init(CURL_GLOBAL_DEFAULT) ||
                !(h->curl = h->api.curl_easy_init())) {
         complain("libcurl does not start");
@@ -76,7 +76,7 @@ void http_close(http *h) {
 enum { RESULT_TEMPORARY = 100, RESULT_REDIRECT };
 
 /* Clears the answer but for the headers of the hub. */
-static void forget_answer(http_answer *a) {
+static void clear_answer(http_answer *a) {
     http_answer fresh = {.status = 0};
     strcpy(fresh.linked_etag, a->linked_etag);
     strcpy(fresh.linked_size, a->linked_size);
@@ -116,7 +116,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *user) {
     x->n_headers += n;
     if (x->n_headers > MAX_HEADERS) return 0;
     if (n > 5 && !strncmp(line, "HTTP/", 5)) {
-        forget_answer(a); /* an interim answer (1xx) may have come before */
+        clear_answer(a); /* an interim answer (1xx) may have come before */
         a->framed = line[5] >= '2';
     }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -142,7 +142,7 @@ static bool begin_body(exchange *x) {
         [HTTP_REFUSE] = HTTP_FAILED,
         [HTTP_AGAIN] = RESULT_TEMPORARY,
     };
-    http_go go = x->r->begin(x->r->user, x->a, x->why);
+    http_go go = x->r->begin(x->r->user, x->a, x->message);
     if (go != HTTP_GO) end_exchange(x, results[go]);
     return go == HTTP_GO;
 }
@@ -154,7 +154,7 @@ static long status_of(const exchange *x) {
 }
 
 /* Returns whether the body is what was asked for: a part only if a part was asked for. */
-static bool is_wanted(const exchange *x) {
+static bool is_expected(const exchange *x) {
     const int status = x->a->status;
     return status == 200 || status == 203 || (status == 206 && x->has_range);
 }
@@ -163,13 +163,13 @@ static size_t on_body(char *data, size_t one, size_t n, void *user) {
     (void)one;
     exchange *x = user;
     x->a->status = (int)status_of(x);
-    if (!is_wanted(x)) {
+    if (!is_expected(x)) {
         x->n_ignored += n;
         return x->n_ignored > MAX_IGNORED ? 0 : n;
     }
     if (!begin_body(x)) return 0;
     x->h->n_received += n;
-    if (x->r->put(x->r->user, data, n, x->why)) return n;
+    if (x->r->put(x->r->user, data, n, x->message)) return n;
     end_exchange(x, interrupted() ? HTTP_INTERRUPTED : HTTP_FAILED);
     return 0;
 }
@@ -183,7 +183,7 @@ static int on_progress(void *user, curl_off_t total, curl_off_t received, curl_o
     return interrupted() || x->is_slow;
 }
 
-static bool asks_for_rest(const http_request *r) { return r->resumes && r->offset && *r->offset; }
+static bool is_resuming(const http_request *r) { return r->resumes && r->offset && *r->offset; }
 
 /* The request's own headers: NULL without memory. The token goes to its own host alone. */
 static struct curl_slist *request_headers(const http *h, const http_request *r, const char *url) {
@@ -197,7 +197,7 @@ static struct curl_slist *request_headers(const http *h, const http_request *r, 
         if (!more) h->api.curl_slist_free_all(list);
         list = more;
     }
-    if (list && asks_for_rest(r) && r->if_range && r->if_range[0]) {
+    if (list && is_resuming(r) && r->if_range && r->if_range[0]) {
         snprintf(line, sizeof line, "If-Range: %s", r->if_range);
         more = h->api.curl_slist_append(list, line);
         if (!more) h->api.curl_slist_free_all(list);
@@ -210,7 +210,7 @@ static CURLcode exchange_run(exchange *x, const char *url, const struct curl_sli
     const curl_api *api = &x->h->api;
     CURL *c = x->h->curl;
     char range[32] = "";
-    x->has_range = asks_for_rest(x->r);
+    x->has_range = is_resuming(x->r);
     if (x->has_range) snprintf(range, sizeof range, "%llu-", (unsigned long long)*x->r->offset);
     api->curl_easy_reset(c); /* connections stay */
     api->curl_easy_setopt(c, CURLOPT_URL, url);
@@ -271,8 +271,8 @@ static int refuse_status(const exchange *x, const char *url) {
         temporary = statuses[i].temporary;
     }
     strcpy(error, x->a->error);
-    snprintf(x->why, HTTP_WHY, "%.*s: HTTP %d: %s%s%s%s", http_shown_length(url), url, x->a->status,
-             text, error[0] ? " (" : "", make_printable(error), error[0] ? ")" : "");
+    snprintf(x->message, HTTP_MESSAGE, "%.*s: HTTP %d: %s%s%s%s", http_shown_length(url), url,
+             x->a->status, text, error[0] ? " (" : "", make_printable(error), error[0] ? ")" : "");
     return temporary ? RESULT_TEMPORARY : HTTP_FAILED;
 }
 
@@ -298,25 +298,27 @@ static bool is_temporary(const http *h, CURLcode code) {
 
 static int refuse_code(const exchange *x, CURLcode code, const char *url) {
     const char *text = x->error[0] ? x->error : x->h->api.curl_easy_strerror(code);
-    snprintf(x->why, HTTP_WHY, "%.*s: %s", http_shown_length(url), url, text);
+    snprintf(x->message, HTTP_MESSAGE, "%.*s: %s", http_shown_length(url), url, text);
     return is_temporary(x->h, code) ? RESULT_TEMPORARY : HTTP_FAILED;
 }
 
 static int refuse_headers(const exchange *x, const char *url) {
-    snprintf(x->why, HTTP_WHY, "%.*s: the headers of the answer exceed %d KiB",
+    snprintf(x->message, HTTP_MESSAGE, "%.*s: the headers of the answer exceed %d KiB",
              http_shown_length(url), url, MAX_HEADERS >> 10);
     return HTTP_FAILED;
 }
 
 static int refuse_slow(const exchange *x, const char *url) {
-    snprintf(x->why, HTTP_WHY, "%.*s: the connection is too slow: less than %d bytes/s for %g s",
+    snprintf(x->message, HTTP_MESSAGE,
+             "%.*s: the connection is too slow: less than %d bytes/s for %g s",
              http_shown_length(url), url, HTTP_RATE_MIN, x->h->params.slow_s);
     return RESULT_TEMPORARY;
 }
 
 /* Where neither length nor chunks tell the end of a body, a broken connection looks like one. */
 static int refuse_short(const exchange *x, const char *url) {
-    snprintf(x->why, HTTP_WHY, "%.*s: the server ended it after %" PRIu64 " of %" PRId64 " bytes",
+    snprintf(x->message, HTTP_MESSAGE,
+             "%.*s: the server ended it after %" PRIu64 " of %" PRId64 " bytes",
              http_shown_length(url), url, *x->r->offset, *x->r->size);
     return RESULT_TEMPORARY;
 }
@@ -332,24 +334,24 @@ static int redirect(const exchange *x, char **url) {
     if (!next) return refuse_status(x, *url);
     bool downgrade = !strncasecmp(*url, "https:", 6) && strncasecmp(next, "https:", 6) != 0;
     if (!http_is_url(next) || downgrade) {
-        snprintf(x->why, HTTP_WHY, "%.*s: redirects to %.*s, which is not %s",
+        snprintf(x->message, HTTP_MESSAGE, "%.*s: redirects to %.*s, which is not %s",
                  http_shown_length(*url), *url, http_shown_length(next), next,
                  downgrade ? "https" : "http or https");
         return HTTP_FAILED;
     }
     char *copy = strdup(next);
-    if (!copy) snprintf(x->why, HTTP_WHY, "%s", ag_status_text(AG_NOMEM));
+    if (!copy) snprintf(x->message, HTTP_MESSAGE, "%s", ag_status_text(AG_NOMEM));
     if (!copy) return HTTP_FAILED;
     free(*url);
     *url = copy;
     return RESULT_REDIRECT;
 }
 
-static int get_once(http *h, const http_request *r, http_answer *a, char **url, char *why) {
-    exchange x = {.h = h, .r = r, .a = a, .why = why};
-    forget_answer(a);
+static int get_once(http *h, const http_request *r, http_answer *a, char **url, char *message) {
+    exchange x = {.h = h, .r = r, .a = a, .message = message};
+    clear_answer(a);
     struct curl_slist *headers = request_headers(h, r, *url);
-    if (!headers) snprintf(why, HTTP_WHY, "%s", ag_status_text(AG_NOMEM));
+    if (!headers) snprintf(message, HTTP_MESSAGE, "%s", ag_status_text(AG_NOMEM));
     if (!headers) return HTTP_FAILED;
     CURLcode code = exchange_run(&x, *url, headers);
     h->api.curl_slist_free_all(headers);
@@ -360,24 +362,24 @@ static int get_once(http *h, const http_request *r, http_answer *a, char **url, 
     if (x.is_slow) return refuse_slow(&x, *url);
     if (a->status / 100 == 3) return redirect(&x, url);
     if (a->status == 416 && x.has_range) return begin_body(&x) ? HTTP_FAILED : x.result;
-    if (a->status && !is_wanted(&x)) return refuse_status(&x, *url);
+    if (a->status && !is_expected(&x)) return refuse_status(&x, *url);
     if (code != CURLE_OK) return refuse_code(&x, code, *url);
     if (!begin_body(&x)) return x.result;
     return is_short(r) ? refuse_short(&x, *url) : HTTP_DONE;
 }
 
-static int follow_redirects(http *h, const http_request *r, http_answer *a, char *why) {
+static int follow_redirects(http *h, const http_request *r, http_answer *a, char *message) {
     char *url = strdup(r->url);
     int result = url ? RESULT_REDIRECT : HTTP_FAILED;
-    if (!url) snprintf(why, HTTP_WHY, "%s", ag_status_text(AG_NOMEM));
+    if (!url) snprintf(message, HTTP_MESSAGE, "%s", ag_status_text(AG_NOMEM));
     *a = (http_answer){.status = 0};
     for (int i = 0; result == RESULT_REDIRECT; i++) {
         if (i <= MAX_REDIRECTS) {
-            result = get_once(h, r, a, &url, why);
+            result = get_once(h, r, a, &url, message);
             continue;
         }
-        snprintf(why, HTTP_WHY, "%.*s: redirects more than %d times", http_shown_length(r->url),
-                 r->url, MAX_REDIRECTS);
+        snprintf(message, HTTP_MESSAGE, "%.*s: redirects more than %d times",
+                 http_shown_length(r->url), r->url, MAX_REDIRECTS);
         result = HTTP_FAILED;
     }
     free(url);
@@ -387,34 +389,35 @@ static int follow_redirects(http *h, const http_request *r, http_answer *a, char
 /* ---- attempts ---- */
 
 /* Before the attempt of that number. False: a signal came. */
-static bool wait_for_retry(const http *h, unsigned attempt, const http_answer *a, const char *why) {
+static bool wait_for_retry(const http *h, unsigned attempt, const http_answer *a,
+                           const char *message) {
     double s = h->params.retry_delay_s;
-    for (unsigned i = 1; i < attempt && s < LONGEST_WAIT_S; i++) s *= 2;
-    const double asked = strtod(a->retry_after, NULL); /* a date counts as nothing */
-    if (asked > s) s = asked;
-    if (s > LONGEST_WAIT_S) s = LONGEST_WAIT_S;
-    if (!h->params.quiet) complain("%s; trying again in %.3g s", why, s);
+    for (unsigned i = 1; i < attempt && s < MAX_WAIT_S; i++) s *= 2;
+    const double requested_s = strtod(a->retry_after, NULL); /* a date counts as nothing */
+    if (requested_s > s) s = requested_s;
+    if (s > MAX_WAIT_S) s = MAX_WAIT_S;
+    if (!h->params.quiet) complain("%s; trying again in %.3g s", message, s);
     struct timespec left = {.tv_sec = (time_t)s, .tv_nsec = (long)((s - (double)(time_t)s) * 1e9)};
     while (!interrupted() && nanosleep(&left, &left) != 0 && errno == EINTR) continue;
     return !interrupted();
 }
 
-http_result http_get(http *h, const http_request *r, http_answer *a, char why[HTTP_WHY]) {
+http_result http_get(http *h, const http_request *r, http_answer *a, char message[HTTP_MESSAGE]) {
     unsigned failures = 0;
-    uint64_t mark = r->offset ? *r->offset : 0; /* highest *offset when the count began */
+    uint64_t start_offset = r->offset ? *r->offset : 0; /* highest *offset when the count began */
     for (;;) {
-        why[0] = '\0';
-        int result = follow_redirects(h, r, a, why);
+        message[0] = '\0';
+        int result = follow_redirects(h, r, a, message);
         if (result != RESULT_TEMPORARY) return (http_result)result;
-        if (r->offset && *r->offset >= mark + HTTP_PROGRESS) {
-            mark = *r->offset;
+        if (r->offset && *r->offset >= start_offset + HTTP_PROGRESS) {
+            start_offset = *r->offset;
             failures = 0;
         }
         if (failures++ >= h->params.retries) {
-            size_t n = strlen(why);
-            snprintf(why + n, HTTP_WHY - n, " (after %u attempts)", failures);
+            size_t n = strlen(message);
+            snprintf(message + n, HTTP_MESSAGE - n, " (after %u attempts)", failures);
             return HTTP_FAILED;
         }
-        if (!wait_for_retry(h, failures, a, why)) return HTTP_INTERRUPTED;
+        if (!wait_for_retry(h, failures, a, message)) return HTTP_INTERRUPTED;
     }
 }

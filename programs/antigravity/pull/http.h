@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HTTP_WHY = 5120 }; /* space for a reason, which may name a path: "URL: HTTP 404: ..." */
+enum { HTTP_MESSAGE = 5120 }; /* space for a reason, which may name a path: "URL: HTTP 404: ..." */
 
 /* The count of failed attempts starts again when *offset has grown by this many bytes beyond its
  * highest value at the last start. It is about what the slowest accepted line brings in a minute:
@@ -53,11 +53,11 @@ typedef struct http_request {
     bool resumes; /* each attempt asks for what follows *offset bytes; else for everything */
     const char *if_range; /* validator under which a part may be added to; NULL or "": none */
     const int64_t *size;  /* a body that ends before *size bytes is incomplete; NULL, -1: unknown */
-    void *user;           /* of the calls below, which leave the reason in why[HTTP_WHY] */
+    void *user;           /* of the calls below, which leave the reason in why[HTTP_MESSAGE] */
     /* Before the body, and once where there is none. Also with status 416 if *offset is beyond the
      * server's file: it must not return HTTP_GO then. */
-    http_go (*begin)(void *user, const http_answer *a, char *why);
-    bool (*put)(void *user, const void *bytes, size_t n, char *why);
+    http_go (*begin)(void *user, const http_answer *a, char *message);
+    bool (*put)(void *user, const void *bytes, size_t n, char *message);
 } http_request;
 
 typedef enum http_result {
@@ -76,6 +76,6 @@ int http_shown_length(const char *url);
 /* An exit code; it says why there is no client. */
 int http_open(const http_params *p, http **out);
 void http_close(http *h);
-http_result http_get(http *h, const http_request *r, http_answer *a, char why[HTTP_WHY]);
+http_result http_get(http *h, const http_request *r, http_answer *a, char message[HTTP_MESSAGE]);
 
 #endif

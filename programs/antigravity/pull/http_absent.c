@@ -14,8 +14,8 @@ int http_open(const http_params *p, http **out) {
 
 void http_close(http *h) { (void)h; }
 
-http_result http_get(http *h, const http_request *r, http_answer *a, char why[HTTP_WHY]) {
+http_result http_get(http *h, const http_request *r, http_answer *a, char message[HTTP_MESSAGE]) {
     (void)h, (void)r, (void)a;
-    why[0] = '\0';
+    message[0] = '\0';
     return HTTP_FAILED;
 }

@@ -128,11 +128,11 @@ static int add_file(const hub *h, const hub_source *s, const hub_list *l, const 
 
 /* Whether a file holds a model, not what goes with one: llama.cpp tells them apart by these too. */
 static bool is_model_file(const char *path) {
-    static const char *const others[] = {"mmproj",  "imatrix", "mtp-",
+    static const char *const extras[] = {"mmproj",  "imatrix", "mtp-",
                                          "eagle3-", "dflash-", "dspark-"};
     if (!path_ends_in(path, ".gguf")) return false;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strstr(base_name(path), others[i])) return false;
+    for (size_t i = 0; i < sizeof extras / sizeof extras[0]; i++)
+        if (strstr(base_name(path), extras[i])) return false;
     return true;
 }
 
@@ -186,7 +186,7 @@ static const hub_file *choose_gguf(const hub_list *l, const char *select) {
     return f;
 }
 
-static int refuse_choice(const hub_source *s, const hub_list *l) {
+static int report_choices(const hub_source *s, const hub_list *l) {
     char names[1024] = "";
     size_t at = 0, stem;
     for (size_t i = 0; i < l->n && at < sizeof names; i++) {
@@ -313,7 +313,7 @@ int pull_plan_hub(const hub *h, const char *source, pull_plan *out) {
         const bool directory = !strcasecmp(s.select, "safetensors");
         const hub_file *f = directory ? NULL : choose_gguf(&l, s.select);
         if (f) code = add_gguf(h, &s, &l, f, out);
-        else if (s.select[0] && !directory) code = refuse_choice(&s, &l);
+        else if (s.select[0] && !directory) code = report_choices(&s, &l);
         else code = add_directory(h, &s, &l, out);
     }
     hub_list_free(&l);

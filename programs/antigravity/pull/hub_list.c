@@ -27,21 +27,21 @@ void hub_encode(char *to, size_t cap, const char *from, const char *also) {
 
 /* ---- JSON ---- */
 
-static http_go begin_text(void *user, const http_answer *a, char *why) {
-    (void)a, (void)why;
+static http_go begin_text(void *user, const http_answer *a, char *message) {
+    (void)a, (void)message;
     text_empty(user); /* an attempt before this one may have left something */
     return HTTP_GO;
 }
 
-static bool put_text(void *user, const void *bytes, size_t n, char *why) {
+static bool put_text(void *user, const void *bytes, size_t n, char *message) {
     text_buffer *t = user;
     if (n > MAX_TEXT_BYTES - t->len) {
-        snprintf(why, HTTP_WHY, "the answer of the hub is too long: it exceeds %d MiB",
+        snprintf(message, HTTP_MESSAGE, "the answer of the hub is too long: it exceeds %d MiB",
                  MAX_TEXT_BYTES >> 20);
         return false;
     }
     text_append(t, bytes, n);
-    if (t->failed) snprintf(why, HTTP_WHY, "out of memory: answer of the hub");
+    if (t->failed) snprintf(message, HTTP_MESSAGE, "out of memory: answer of the hub");
     return !t->failed;
 }
 
@@ -59,24 +59,24 @@ static bool has_few_values(const char *text, size_t n) {
 }
 
 int hub_get_json(const hub *h, const char *url, json_t **out) {
-    char why[HTTP_WHY];
+    char message[HTTP_MESSAGE];
     http_answer a;
-    json_error_t where = {.text = ""};
+    json_error_t error = {.text = ""};
     text_buffer t = {0};
     const http_request r = {.url = url, .user = &t, .begin = begin_text, .put = put_text};
-    http_result result = http_get(h->client, &r, &a, why);
+    http_result result = http_get(h->client, &r, &a, message);
     *out = NULL;
     if (result == HTTP_DONE && !has_few_values(t.data, t.len)) {
-        snprintf(where.text, sizeof where.text, "more than %d values", MAX_VALUES);
+        snprintf(error.text, sizeof error.text, "more than %d values", MAX_VALUES);
     } else if (result == HTTP_DONE) {
-        *out = json_loadb(t.data ? t.data : "", t.len, JSON_REJECT_DUPLICATES, &where);
+        *out = json_loadb(t.data ? t.data : "", t.len, JSON_REJECT_DUPLICATES, &error);
     }
     if (result == HTTP_DONE && !*out)
-        snprintf(why, sizeof why, "%.*s: the answer is not valid JSON: %s", http_shown_length(url),
-                 url, where.text);
+        snprintf(message, sizeof message, "%.*s: the answer is not valid JSON: %s",
+                 http_shown_length(url), url, error.text);
     text_release(&t);
     if (result == HTTP_INTERRUPTED) return EXIT_INTERRUPTED;
-    if (!*out) complain("%s", why);
+    if (!*out) complain("%s", message);
     return *out ? EXIT_DONE : EXIT_FAILED;
 }
 
@@ -91,7 +91,7 @@ const char *hub_type_name(const json_t *value) {
 
 /* ---- one file of the list ---- */
 
-static bool refuse_field(const char *file, const char *field, const char *reason, const char *is) {
+static bool report_field(const char *file, const char *field, const char *reason, const char *is) {
     complain("the hub's list: file '%.200s': %s %s; it is %.200s", file, field, reason, is);
     return false;
 }
@@ -102,7 +102,7 @@ static bool read_text(const json_t *item, const char *file, const char *key, con
     const json_t *value = json_object_get(item, key);
     *out = json_string_value(value);
     if (!value || *out) return true;
-    return refuse_field(file, shown, "must be a string", hub_type_name(value));
+    return report_field(file, shown, "must be a string", hub_type_name(value));
 }
 
 static bool read_size(const json_t *item, const char *file, int64_t *out) {
@@ -111,10 +111,10 @@ static bool read_size(const json_t *item, const char *file, int64_t *out) {
     *out = value ? json_integer_value(value) : -1;
     if (!value) return true;
     if (!json_is_integer(value))
-        return refuse_field(file, "size", "must be an integer", hub_type_name(value));
+        return report_field(file, "size", "must be an integer", hub_type_name(value));
     if (*out >= 0 && *out <= PULL_MAX_BYTES) return true;
     snprintf(text, sizeof text, "%" PRId64, *out);
-    return refuse_field(file, "size", "must be between 0 and 256 TiB", text);
+    return report_field(file, "size", "must be between 0 and 256 TiB", text);
 }
 
 static bool read_checksum(const json_t *item, const char *file, const char **out) {
@@ -123,10 +123,10 @@ static bool read_checksum(const json_t *item, const char *file, const char **out
     *out = NULL;
     if (!lfs || json_is_null(lfs)) return true;
     if (!json_is_object(lfs))
-        return refuse_field(file, "lfs", "must be an object", hub_type_name(lfs));
+        return report_field(file, "lfs", "must be an object", hub_type_name(lfs));
     if (!read_text(lfs, file, "sha256", "lfs.sha256", out)) return false;
     if (!*out || (pull_read_hash(*out, hex) && (*out)[0] != '"')) return true;
-    return refuse_field(file, "lfs.sha256", "must be 64 hexadecimal digits", *out);
+    return report_field(file, "lfs.sha256", "must be 64 hexadecimal digits", *out);
 }
 
 /* Returns what is wrong with a path, or NULL. */
@@ -135,11 +135,11 @@ static const char *find_path_fault(const char *path) {
     if (path[0] == '/') return "must not be absolute";
     for (const char *c = path; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f) return "must not hold control characters";
-    for (const char *part = path;; part += strcspn(part, "/") + 1) {
-        const size_t n = strcspn(part, "/");
-        if (!n || (n == 1 && part[0] == '.') || (n == 2 && !strncmp(part, "..", 2)))
+    for (const char *segment = path;; segment += strcspn(segment, "/") + 1) {
+        const size_t n = strcspn(segment, "/");
+        if (!n || (n == 1 && segment[0] == '.') || (n == 2 && !strncmp(segment, "..", 2)))
             return "must not hold the parts '', '.' or '..'";
-        if (!part[n]) return NULL;
+        if (!segment[n]) return NULL;
     }
 }
 
@@ -147,13 +147,13 @@ static bool read_file(const json_t *item, size_t i, hub_file *f) {
     char number[32];
     snprintf(number, sizeof number, "siblings[%zu]", i);
     if (!json_is_object(item))
-        return refuse_field(number, "the entry", "must be an object", hub_type_name(item));
+        return report_field(number, "the entry", "must be an object", hub_type_name(item));
     f->path = json_string_value(json_object_get(item, "rfilename"));
     if (!f->path)
-        return refuse_field(number, "rfilename", "must be a string",
+        return report_field(number, "rfilename", "must be a string",
                             hub_type_name(json_object_get(item, "rfilename")));
     const char *fault = find_path_fault(f->path);
-    if (fault) return refuse_field(number, "rfilename", fault, f->path);
+    if (fault) return report_field(number, "rfilename", fault, f->path);
     return read_size(item, f->path, &f->size) && read_checksum(item, f->path, &f->sha256) &&
            read_text(item, f->path, "blobId", "blobId", &f->blob);
 }
@@ -172,7 +172,7 @@ static int check_unique(const hub_list *l) {
     qsort(paths, l->n, sizeof *paths, compare_paths);
     for (size_t i = 1; i < l->n && code == EXIT_DONE; i++) {
         if (strcmp(paths[i - 1], paths[i]) != 0) continue;
-        (void)refuse_field(paths[i], "rfilename", "must be unique", "listed twice");
+        (void)report_field(paths[i], "rfilename", "must be unique", "listed twice");
         code = EXIT_FAILED;
     }
     free(paths);

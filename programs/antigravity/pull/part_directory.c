@@ -24,20 +24,20 @@ static const char note_name[] = ".pull.json", new_note_name[] = ".pull.json.new"
 
 enum { PART_NAME = NAME_MAX + sizeof STORE_PART, VERSION_TEXT = 240 };
 
-static void growing_name(const pull_file *f, char name[PART_NAME]) {
+static void partial_name(const pull_file *f, char name[PART_NAME]) {
     snprintf(name, PART_NAME, "%.250s%s", f->name, STORE_PART);
 }
 
 /* ---- the folder ---- */
 
 /* The path may have got a new name, or be gone, while we waited for its lock. */
-static bool is_still_there(const part_folder *p) {
+static bool is_still_there(const part_directory *p) {
     struct stat ours, now;
     return fstat(p->fd, &ours) == 0 && stat(p->path, &now) == 0 && ours.st_ino == now.st_ino &&
            ours.st_dev == now.st_dev;
 }
 
-static bool lock_folder(const part_folder *p, bool *waits, bool quiet) {
+static bool lock_directory(const part_directory *p, bool *waits, bool quiet) {
     const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
     while (flock(p->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR) return false;
@@ -50,7 +50,7 @@ static bool lock_folder(const part_folder *p, bool *waits, bool quiet) {
     return true;
 }
 
-static void read_note(part_folder *p) {
+static void read_note(part_directory *p) {
     json_error_t unused;
     int fd = openat(p->fd, note_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     p->versions = fd < 0 ? NULL : json_loadfd(fd, 0, &unused);
@@ -61,16 +61,16 @@ static void read_note(part_folder *p) {
     p->versions = json_object();
 }
 
-int part_open(part_folder *p, const char *store, const char *name, bool quiet) {
+int part_open(part_directory *p, const char *store, const char *name, bool quiet) {
     bool waits = false;
-    *p = (part_folder){.fd = -1};
+    *p = (part_directory){.fd = -1};
     snprintf(p->path, sizeof p->path, "%s/%s%s", store, name, STORE_PART);
     bool made = make_directories(store, 0777);
     while (made) {
         made = mkdir(p->path, 0777) == 0 || errno == EEXIST;
         if (made) p->fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (p->fd < 0 && made && errno == ENOENT) continue; /* removed between the two */
-        made = p->fd >= 0 && lock_folder(p, &waits, quiet);
+        made = p->fd >= 0 && lock_directory(p, &waits, quiet);
         if (!made || is_still_there(p)) break;
         close(p->fd);
         p->fd = -1;
@@ -89,17 +89,17 @@ static bool is_note(const char *name) {
 
 /* Removes the folder's files other than the note and the plan's, or all of them without a plan, if
  * they are to be removed; returns how many of those but the note hold something. */
-static size_t sweep(const part_folder *p, const pull_plan *keep, bool remove) {
+static size_t sweep(const part_directory *p, const pull_plan *planned_files, bool remove) {
     size_t n = 0;
     int fd = openat(p->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     if (!d && fd >= 0) close(fd);
     for (struct dirent *i; d && (i = readdir(d));) {
         struct stat s;
-        bool planned = keep && is_note(i->d_name);
+        bool planned = planned_files && is_note(i->d_name);
         if (!strcmp(i->d_name, ".") || !strcmp(i->d_name, "..")) continue;
-        for (size_t k = 0; keep && k < keep->n; k++)
-            planned = planned || !strcmp(keep->files[k].name, i->d_name);
+        for (size_t k = 0; planned_files && k < planned_files->n; k++)
+            planned = planned || !strcmp(planned_files->files[k].name, i->d_name);
         if (planned) continue;
         const bool empty = fstatat(p->fd, i->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 ||
                            (S_ISREG(s.st_mode) && !s.st_size);
@@ -110,7 +110,7 @@ static size_t sweep(const part_folder *p, const pull_plan *keep, bool remove) {
     return n;
 }
 
-void part_close(part_folder *p, bool useless) {
+void part_close(part_directory *p, bool useless) {
     if (p->fd >= 0) {
         /* Versions are known from when the lock is ours. */
         if (p->versions && is_still_there(p) && (useless || !sweep(p, NULL, false))) {
@@ -120,7 +120,7 @@ void part_close(part_folder *p, bool useless) {
         close(p->fd);
     }
     json_decref(p->versions);
-    *p = (part_folder){.fd = -1};
+    *p = (part_directory){.fd = -1};
 }
 
 /* ---- files ---- */
@@ -132,7 +132,7 @@ static void version_text(const pull_file *f, char text[VERSION_TEXT]) {
     if (version[0]) snprintf(text, VERSION_TEXT, "%s %" PRId64, version, f->size);
 }
 
-static bool is_same_version(const part_folder *p, const pull_file *f) {
+static bool is_same_version(const part_directory *p, const pull_file *f) {
     char text[VERSION_TEXT];
     const char *noted = json_string_value(json_object_get(p->versions, f->name));
     version_text(f, text);
@@ -145,18 +145,18 @@ bool part_can_resume(const pull_file *f) {
     return text[0] != '\0';
 }
 
-bool part_has_file(const part_folder *p, const pull_file *f) {
+bool part_has_file(const part_directory *p, const pull_file *f) {
     struct stat s;
     return is_same_version(p, f) && fstatat(p->fd, f->name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
            S_ISREG(s.st_mode) && (f->size < 0 || s.st_size == f->size);
 }
 
-static int explain(const part_folder *p, char *why) {
-    snprintf(why, HTTP_WHY, "%s: writing failed: %s", p->path, strerror(errno));
+static int report_write_error(const part_directory *p, char *message) {
+    snprintf(message, HTTP_MESSAGE, "%s: writing failed: %s", p->path, strerror(errno));
     return EXIT_FAILED;
 }
 
-static bool write_note(const part_folder *p) {
+static bool write_note(const part_directory *p) {
     int fd = openat(p->fd, new_note_name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool ok = fd >= 0 && json_dumpfd(p->versions, fd, JSON_INDENT(1)) == 0;
     if (fd >= 0 && !ok && !errno) errno = EIO;
@@ -164,43 +164,43 @@ static bool write_note(const part_folder *p) {
     return ok && renameat(p->fd, new_note_name, p->fd, note_name) == 0;
 }
 
-static bool note_version(part_folder *p, const pull_file *f, const char *text) {
+static bool record_version(part_directory *p, const pull_file *f, const char *text) {
     errno = 0;
     bool ok = json_object_set_new(p->versions, f->name, json_string(text)) == 0 && write_note(p);
     if (!ok && !errno) errno = ENOMEM;
     return ok;
 }
 
-bool part_forget_version(part_folder *p, const pull_file *f, char *why) {
-    return note_version(p, f, "") || explain(p, why) == EXIT_DONE;
+bool part_forget_version(part_directory *p, const pull_file *f, char *message) {
+    return record_version(p, f, "") || report_write_error(p, message) == EXIT_DONE;
 }
 
-int part_open_file(part_folder *p, const pull_file *f, char *why) {
+int part_open_file(part_directory *p, const pull_file *f, char *message) {
     char name[PART_NAME], text[VERSION_TEXT];
-    growing_name(f, name);
+    partial_name(f, name);
     version_text(f, text);
     bool ok = true;
     if (!is_same_version(p, f)) {
         /* Bytes of another version go before this one is noted: never would they be added to. */
         (void)unlinkat(p->fd, name, 0);
         (void)unlinkat(p->fd, f->name, 0);
-        ok = note_version(p, f, text);
+        ok = record_version(p, f, text);
     }
     int fd = ok ? openat(p->fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666) : -1;
-    if (fd < 0) explain(p, why);
+    if (fd < 0) report_write_error(p, message);
     return fd;
 }
 
-int part_finish_file(part_folder *p, const pull_file *f, char *why) {
+int part_finish_file(part_directory *p, const pull_file *f, char *message) {
     char name[PART_NAME];
-    growing_name(f, name);
-    return renameat(p->fd, name, p->fd, f->name) == 0 ? EXIT_DONE : explain(p, why);
+    partial_name(f, name);
+    return renameat(p->fd, name, p->fd, f->name) == 0 ? EXIT_DONE : report_write_error(p, message);
 }
 
-int part_commit(part_folder *p, const pull_plan *plan, const char *path, char *why) {
+int part_commit(part_directory *p, const pull_plan *plan, const char *path, char *message) {
     struct stat s;
     if (lstat(path, &s) == 0) {
-        snprintf(why, HTTP_WHY, "%s appeared while it was fetched", path);
+        snprintf(message, HTTP_MESSAGE, "%s appeared while it was fetched", path);
         return EXIT_FAILED;
     }
     (void)sweep(p, plan, true);
@@ -208,7 +208,7 @@ int part_commit(part_folder *p, const pull_plan *plan, const char *path, char *w
     const bool moved = plan->is_directory
                            ? rename(p->path, path) == 0
                            : renameat(p->fd, plan->files[0].name, AT_FDCWD, path) == 0;
-    if (!moved) return explain(p, why);
+    if (!moved) return report_write_error(p, message);
     (void)unlinkat(p->fd, new_note_name, 0);
     (void)unlinkat(p->fd, note_name, 0);
     /* A new name is on the disk when its directory is. Not every file system can. */
@@ -218,12 +218,12 @@ int part_commit(part_folder *p, const pull_plan *plan, const char *path, char *w
     return EXIT_DONE;
 }
 
-uint64_t part_bytes(const part_folder *p, const pull_plan *plan) {
+uint64_t part_bytes(const part_directory *p, const pull_plan *plan) {
     uint64_t bytes = 0;
     struct stat s;
     char name[PART_NAME];
     for (size_t i = 0; p->fd >= 0 && i < plan->n; i++) {
-        growing_name(&plan->files[i], name);
+        partial_name(&plan->files[i], name);
         if (!is_same_version(p, &plan->files[i])) continue;
         if (fstatat(p->fd, name, &s, AT_SYMLINK_NOFOLLOW) == 0) bytes += (uint64_t)s.st_size;
         else if (fstatat(p->fd, plan->files[i].name, &s, AT_SYMLINK_NOFOLLOW) == 0)
@@ -232,13 +232,13 @@ uint64_t part_bytes(const part_folder *p, const pull_plan *plan) {
     return bytes;
 }
 
-bool part_has_space(const part_folder *p, uint64_t needed, char *why) {
+bool part_has_space(const part_directory *p, uint64_t needed, char *message) {
     struct statvfs fs;
     char wanted[32], free_space[32];
     if (statvfs(p->path, &fs) != 0 || !fs.f_blocks) return true;
     const uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (needed <= available) return true;
-    snprintf(why, HTTP_WHY,
+    snprintf(message, HTTP_MESSAGE,
              "%s: not enough disk space: %" PRIu64 " bytes (%s) needed, %" PRIu64
              " bytes (%s) available",
              p->path, needed, format_bytes((double)needed, wanted, sizeof wanted), available,

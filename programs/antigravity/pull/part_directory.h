@@ -8,34 +8,35 @@
 
 #include <jansson.h>
 
-typedef struct part_folder {
+typedef struct part_directory {
     char path[PATH_MAX];
     int fd;           /* -1: not open */
     json_t *versions; /* owned: by file name */
-} part_folder;
+} part_directory;
 
 /* Makes the folder, or waits until no other process has it. Returns an exit code. */
-int part_open(part_folder *p, const char *store, const char *name, bool quiet);
+int part_open(part_directory *p, const char *store, const char *name, bool quiet);
 /* Removes the folder if nothing of a file is in it, or if all of it is of no use any more. */
-void part_close(part_folder *p, bool useless);
+void part_close(part_directory *p, bool useless);
 
 /* Whether this version of the file is there as a whole. */
-bool part_has_file(const part_folder *p, const pull_file *f);
+bool part_has_file(const part_directory *p, const pull_file *f);
 /* Returns whether the bytes of an interrupted fetch can be told from those of another version. */
 bool part_can_resume(const pull_file *f);
 /* Notes that the file's bytes are of another version than the plan's, so that a later process does
- * not add to them. Returns false with the reason in why[HTTP_WHY]. */
-bool part_forget_version(part_folder *p, const pull_file *f, char *why);
-/* The file to be added to, empty unless it is the beginning of this version. -1: why[HTTP_WHY]. */
-int part_open_file(part_folder *p, const pull_file *f, char *why);
-/* The file is complete. These two return an exit code and leave the reason in why[HTTP_WHY]. */
-int part_finish_file(part_folder *p, const pull_file *f, char *why);
+ * not add to them. Returns false with the reason in why[HTTP_MESSAGE]. */
+bool part_forget_version(part_directory *p, const pull_file *f, char *message);
+/* The file to be added to, empty unless it is the beginning of this version. -1: why[HTTP_MESSAGE].
+ */
+int part_open_file(part_directory *p, const pull_file *f, char *message);
+/* The file is complete. These two return an exit code and leave the reason in why[HTTP_MESSAGE]. */
+int part_finish_file(part_directory *p, const pull_file *f, char *message);
 /* All are: the model gets its name. */
-int part_commit(part_folder *p, const pull_plan *plan, const char *path, char *why);
+int part_commit(part_directory *p, const pull_plan *plan, const char *path, char *message);
 /* Whether its file system has room for `needed` more bytes, also where the file system does not
- * report it. False: why[HTTP_WHY]. */
-bool part_has_space(const part_folder *p, uint64_t needed, char *why);
+ * report it. False: why[HTTP_MESSAGE]. */
+bool part_has_space(const part_directory *p, uint64_t needed, char *message);
 /* Bytes of the plan's files that are there and of its versions. */
-uint64_t part_bytes(const part_folder *p, const pull_plan *plan);
+uint64_t part_bytes(const part_directory *p, const pull_plan *plan);
 
 #endif

@@ -74,13 +74,13 @@ void pull_make_name(char name[NAME_MAX + 1], const char *from, size_t n) {
 /* ---- one URL ---- */
 
 /* Headers are all that is wanted. */
-static http_go begin_probe(void *user, const http_answer *a, char *why) {
-    (void)user, (void)a, (void)why;
+static http_go begin_probe(void *user, const http_answer *a, char *message) {
+    (void)user, (void)a, (void)message;
     return HTTP_ENOUGH;
 }
 
-static bool put_nothing(void *user, const void *bytes, size_t n, char *why) {
-    (void)user, (void)bytes, (void)n, (void)why;
+static bool put_nothing(void *user, const void *bytes, size_t n, char *message) {
+    (void)user, (void)bytes, (void)n, (void)message;
     return true;
 }
 
@@ -100,14 +100,14 @@ static void set_version(pull_file *f, const http_answer *a) {
 }
 
 int pull_plan_url(const hub *h, const char *url, pull_plan *out) {
-    char why[HTTP_WHY], name[NAME_MAX + 1];
+    char message[HTTP_MESSAGE], name[NAME_MAX + 1];
     http_answer a;
     const http_request r = {.url = url, .begin = begin_probe, .put = put_nothing};
     if (memchr(url, '@', http_origin_length(url)))
         return complain_usage("a name and a password do not belong into a URL: leave them out");
-    http_result result = http_get(h->client, &r, &a, why);
+    http_result result = http_get(h->client, &r, &a, message);
     if (result == HTTP_INTERRUPTED) return EXIT_INTERRUPTED;
-    if (result != HTTP_DONE) return complain_failure("%s", why);
+    if (result != HTTP_DONE) return complain_failure("%s", message);
     name_from_url(url, name);
     if (path_ends_in(name, ".gguf")) name[strlen(name) - strlen(".gguf")] = '\0';
     snprintf(out->name, sizeof out->name, "%s", name);

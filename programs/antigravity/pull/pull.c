@@ -63,13 +63,13 @@ static const option_def pull_defs[] = {
 /* ---- where from, and as who ---- */
 
 static int read_endpoint(char *endpoint, size_t cap) {
-    const char *asked = getenv("HF_ENDPOINT");
-    if (!asked || !asked[0]) asked = "https://huggingface.co";
-    size_t n = strlen(asked);
-    while (n && asked[n - 1] == '/') n--;
-    if (!http_is_url(asked) || n >= cap || strpbrk(asked, "?#@ "))
-        return complain_usage("HF_ENDPOINT: '%s' is no URL such as https://huggingface.co", asked);
-    snprintf(endpoint, cap, "%.*s", (int)n, asked);
+    const char *given = getenv("HF_ENDPOINT");
+    if (!given || !given[0]) given = "https://huggingface.co";
+    size_t n = strlen(given);
+    while (n && given[n - 1] == '/') n--;
+    if (!http_is_url(given) || n >= cap || strpbrk(given, "?#@ "))
+        return complain_usage("HF_ENDPOINT: '%s' is no URL such as https://huggingface.co", given);
+    snprintf(endpoint, cap, "%.*s", (int)n, given);
     return EXIT_DONE;
 }
 

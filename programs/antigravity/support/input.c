@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* No text for a model is longer; an endless device must not fill the memory. */
-static const size_t longest = (size_t)1 << 28;
+static const size_t max_bytes = (size_t)1 << 28;
 
 static int read_all(int fd, const char *name, char **out, size_t *len) {
     size_t n = 0, cap = 1 << 16;
@@ -37,8 +37,8 @@ static int read_all(int fd, const char *name, char **out, size_t *len) {
         } else if (got < 0 && errno != EINTR) {
             complain("%s: %s", name, strerror(errno));
             code = EXIT_FAILED;
-        } else if (n > longest) {
-            complain("%s: longer than %zu bytes", name, longest);
+        } else if (n > max_bytes) {
+            complain("%s: longer than %zu bytes", name, max_bytes);
             code = EXIT_FAILED;
         }
     }

@@ -12,11 +12,11 @@ size_t likeliest(const float *logits, size_t n) {
 }
 
 double log_sum_exp(const float *logits, size_t n) {
-    double highest = -INFINITY, sum = 0;
+    double maximum = -INFINITY, sum = 0;
     for (size_t i = 0; i < n; i++)
-        if ((double)logits[i] > highest) highest = (double)logits[i];
-    for (size_t i = 0; i < n; i++) sum += exp((double)logits[i] - highest);
-    return highest + log(sum);
+        if ((double)logits[i] > maximum) maximum = (double)logits[i];
+    for (size_t i = 0; i < n; i++) sum += exp((double)logits[i] - maximum);
+    return maximum + log(sum);
 }
 
 mean_error mean_of(const double *x, size_t n) {

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool set_json(void *target, const char *value, char *why) {
-    (void)value, (void)why;
+static bool set_json(void *target, const char *value, char *message) {
+    (void)value, (void)message;
     *(table_format *)target = TABLE_JSON;
     return true;
 }

@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 bool user_path(char path[PATH_MAX], const char *variable, const char *below, const char *name) {
-    const char *own = getenv(variable), *home = getenv("HOME");
+    const char *directory = getenv(variable), *home = getenv("HOME");
     int n = PATH_MAX;
     /* The XDG specification wants relative paths ignored. */
-    if (own && own[0] == '/') n = snprintf(path, PATH_MAX, "%s/antigravity/%s", own, name);
+    if (directory && directory[0] == '/')
+        n = snprintf(path, PATH_MAX, "%s/antigravity/%s", directory, name);
     else if (home && home[0])
         n = snprintf(path, PATH_MAX, "%s/%s/antigravity/%s", home, below, name);
     return n > 0 && n < PATH_MAX;
@@ -43,8 +44,8 @@ bool path_ends_in(const char *path, const char *ending) {
 
 bool new_file_open(new_file *f, const char *path) {
     f->path = path;
-    snprintf(f->part, sizeof f->part, "%s.XXXXXX", path);
-    f->fd = mkstemp(f->part);
+    snprintf(f->temp_path, sizeof f->temp_path, "%s.XXXXXX", path);
+    f->fd = mkstemp(f->temp_path);
     return f->fd >= 0;
 }
 
@@ -60,11 +61,11 @@ bool new_file_write(new_file *f, const char *text, size_t n) {
 }
 
 bool new_file_close(new_file *f, bool ok) {
-    int why = errno;
-    if (ok && fsync(f->fd) != 0) why = errno, ok = false;
-    if (close(f->fd) != 0 && ok) why = errno, ok = false;
-    if (ok && rename(f->part, f->path) != 0) why = errno, ok = false;
-    if (!ok) unlink(f->part);
-    errno = why;
+    int error = errno;
+    if (ok && fsync(f->fd) != 0) error = errno, ok = false;
+    if (close(f->fd) != 0 && ok) error = errno, ok = false;
+    if (ok && rename(f->temp_path, f->path) != 0) error = errno, ok = false;
+    if (!ok) unlink(f->temp_path);
+    errno = error;
     return ok;
 }

@@ -21,7 +21,7 @@ bool path_ends_in(const char *path, const char *ending);
 
 typedef struct new_file {
     const char *path; /* borrowed */
-    char part[PATH_MAX + 8];
+    char temp_path[PATH_MAX + 8];
     int fd;
 } new_file;
 

@@ -7,8 +7,8 @@
 
 static void *open_edit(void) {
     static const char *const names[] = {"libedit.so.2", "libedit.so.0", "libedit.so"};
-    const char *asked = getenv("AG_EDIT_LIBRARY");
-    if (asked) return asked[0] ? dlopen(asked, RTLD_NOW | RTLD_LOCAL) : NULL;
+    const char *path = getenv("AG_EDIT_LIBRARY");
+    if (path) return path[0] ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     void *library = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !library; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
@@ -18,16 +18,16 @@ static void *open_edit(void) {
 bool edit_api_load(edit_api *api) {
     *api = (edit_api){.library = open_edit()};
     if (!api->library) return false;
-    bool whole = true;
+    bool complete = true;
     /* POSIX lets a function's address travel through a void pointer, C does not: so by its bytes.
      */
 #define EDIT_FIND(name)                           \
     {                                             \
         void *p = dlsym(api->library, #name);     \
         memcpy(&api->name, &p, sizeof api->name); \
-        whole = whole && p;                       \
+        complete = complete && p;                 \
     }
     EDIT_FUNCTIONS(EDIT_FIND)
 #undef EDIT_FIND
-    return whole;
+    return complete;
 }

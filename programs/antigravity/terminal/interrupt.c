@@ -15,14 +15,14 @@ enum { N_SIGNALS = sizeof numbers / sizeof numbers[0] };
 
 static volatile sig_atomic_t caught; /* the first one's number */
 static bool installed[N_SIGNALS];
-static bool answers; /* standard error is a terminal, and messages are wanted */
+static bool announces; /* standard error is a terminal, and messages are wanted */
 
 enum { MAX_SESSIONS = 320 };
 static _Atomic(ag_session *) sessions[MAX_SESSIONS];
 
 static _Atomic(void (*)(void)) restore;
 
-void interrupt_restores(void (*how)(void)) { atomic_store(&restore, how); }
+void interrupt_set_restore(void (*callback)(void)) { atomic_store(&restore, callback); }
 
 static void set_all(void (*handler)(int)) {
     struct sigaction action = {.sa_handler = handler};
@@ -38,10 +38,10 @@ static void on_signal(int number) {
     set_all(SIG_DFL);
     /* The shell and the terminal that goes may both tell us. */
     if (number == SIGHUP) signal(SIGHUP, SIG_IGN);
-    void (*how)(void) = atomic_load(&restore);
-    if (how) how();
-    static const char answer[] = "\nstopping ...\n";
-    if (answers && write(STDERR_FILENO, answer, sizeof answer - 1) < 0) answers = false;
+    void (*callback)(void) = atomic_load(&restore);
+    if (callback) callback();
+    static const char notice[] = "\nstopping ...\n";
+    if (announces && write(STDERR_FILENO, notice, sizeof notice - 1) < 0) announces = false;
     for (size_t i = 0; i < MAX_SESSIONS; i++) {
         ag_session *s = atomic_load(&sessions[i]);
         if (s) ag_session_cancel(s);
@@ -56,11 +56,11 @@ static void replace(ag_session *from, ag_session *to) {
     }
 }
 
-void interrupt_cancels(ag_session *s) {
+void interrupt_register(ag_session *s) {
     if (s) replace(NULL, s);
 }
 
-void interrupt_spares(ag_session *s) {
+void interrupt_unregister(ag_session *s) {
     if (s) replace(s, NULL);
 }
 
@@ -72,7 +72,7 @@ void interrupt_install(void) {
         sigaction(numbers[i], NULL, &before);
         installed[i] = before.sa_handler != SIG_IGN;
     }
-    answers = terminal_shows_progress();
+    announces = terminal_shows_progress();
     set_all(on_signal);
 }
 
@@ -85,7 +85,7 @@ void interrupt_resume(void) {
     if (!caught) set_all(on_signal);
 }
 
-void interrupt_silence(void) { answers = false; }
+void interrupt_silence(void) { announces = false; }
 
 bool interrupt_forget(void) {
     if (caught != SIGINT) return false;

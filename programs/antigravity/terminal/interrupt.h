@@ -18,12 +18,12 @@ bool interrupt_forget(void);
 
 /* From now on a signal also cancels what the session is doing, until it is spared again: before it
  * is destroyed. NULL is fine. */
-void interrupt_cancels(ag_session *s);
-void interrupt_spares(ag_session *s);
+void interrupt_register(ag_session *s);
+void interrupt_unregister(ag_session *s);
 
 /* The first signal also calls this, from its handler: the next one ends the program as it is. NULL:
  * nothing. */
-void interrupt_restores(void (*restore)(void));
+void interrupt_set_restore(void (*restore)(void));
 
 /* What takes long, asks nobody and leaves nothing half done, such as encoding, stands between
  * these: there a signal ends the program at once. False: there was one already. */

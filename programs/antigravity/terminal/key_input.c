@@ -13,11 +13,17 @@
 const char key_paste_on[] = "\x1b[?2004h", key_paste_off[] = "\x1b[?2004l";
 static const char paste_begins[] = "\x1b[200~", paste_ends[] = "\x1b[201~";
 
-enum { MOST_COLLECTED = 1 << 24 }; /* bytes; a terminal makes whoever sends more wait */
-enum { READ_BYTES = 4096, SHORT_PASTE = 400, MOST_PASTES = 64, MARK_BYTES = 64, ESCAPE_MS = 50 };
+enum { MAX_COLLECTED = 1 << 24 }; /* bytes; a terminal makes whoever sends more wait */
+enum {
+    READ_BYTES = 4096,
+    SHORT_PASTE = 400,
+    MAX_PASTES = 64,
+    PLACEHOLDER_BYTES = 64,
+    ESCAPE_MS = 50
+};
 
 typedef struct paste {
-    char mark[MARK_BYTES];
+    char placeholder[PLACEHOLDER_BYTES];
     char *text; /* owned */
 } paste;
 
@@ -26,7 +32,7 @@ struct key_input {
     bool ended;
     char *data; /* owned; [at, n) is to come */
     size_t at, n, cap;
-    paste pastes[MOST_PASTES];
+    paste pastes[MAX_PASTES];
     size_t n_pastes;
 };
 
@@ -75,12 +81,12 @@ static key_event get_more(key_input *k, int wait_ms) {
     return KEY_CHARACTER;
 }
 
-static size_t n_there(const key_input *k) { return k->n - k->at; }
+static size_t n_pending(const key_input *k) { return k->n - k->at; }
 
 /* What is to come next is put before it. */
 static bool put_before(key_input *k, const char *text, size_t n) {
     if (!make_space(k, n)) return false;
-    memmove(k->data + k->at + n, k->data + k->at, n_there(k));
+    memmove(k->data + k->at + n, k->data + k->at, n_pending(k));
     memcpy(k->data + k->at, text, n);
     k->n += n;
     return true;
@@ -90,30 +96,30 @@ static bool put_before(key_input *k, const char *text, size_t n) {
 
 /* Whether the bytes to come are these; waits a moment for the end of what may be their beginning.
  */
-static bool comes(key_input *k, const char *bytes) {
+static bool starts_with(key_input *k, const char *bytes) {
     const size_t n = strlen(bytes);
     size_t same = 0;
     for (;;) {
-        while (same < n && same < n_there(k) && k->data[k->at + same] == bytes[same]) same++;
+        while (same < n && same < n_pending(k) && k->data[k->at + same] == bytes[same]) same++;
         if (same == n) return true;
-        if (same < n_there(k)) return false;
-        const size_t before = n_there(k);
-        if (get_more(k, ESCAPE_MS) != KEY_CHARACTER || n_there(k) == before) return false;
+        if (same < n_pending(k)) return false;
+        const size_t before = n_pending(k);
+        if (get_more(k, ESCAPE_MS) != KEY_CHARACTER || n_pending(k) == before) return false;
     }
 }
 
 /* Lines end as in files; nothing commands the terminal. Returns the length. */
 static size_t clean(char *text, size_t n) {
-    size_t kept = 0;
+    size_t n_clean = 0;
     for (size_t i = 0; i < n; i++) {
         char c = text[i];
         if (c == '\r' && i + 1 < n && text[i + 1] == '\n') continue;
         if (c == '\r') c = '\n';
         if (((unsigned char)c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) continue;
-        text[kept++] = c;
+        text[n_clean++] = c;
     }
-    text[kept] = '\0';
-    return kept;
+    text[n_clean] = '\0';
+    return n_clean;
 }
 
 static size_t count_lines(const char *text) {
@@ -124,20 +130,20 @@ static size_t count_lines(const char *text) {
 
 /* The text between the marks of the terminal, which are gone then; NULL: out of memory, the end, or
  * a signal, which drops what there is of it. */
-static char *take_paste(key_input *k) {
+static char *read_paste(key_input *k) {
     const size_t mark = sizeof paste_ends - 1;
-    size_t looked = 0;
+    size_t scanned = 0;
     k->at += sizeof paste_begins - 1;
     for (;;) {
-        for (; looked + mark <= n_there(k); looked++) {
-            if (memcmp(k->data + k->at + looked, paste_ends, mark) != 0) continue;
-            char *text = malloc(looked + 1);
-            if (text) memcpy(text, k->data + k->at, looked);
-            k->at += looked + mark;
-            if (text) clean(text, looked);
+        for (; scanned + mark <= n_pending(k); scanned++) {
+            if (memcmp(k->data + k->at + scanned, paste_ends, mark) != 0) continue;
+            char *text = malloc(scanned + 1);
+            if (text) memcpy(text, k->data + k->at, scanned);
+            k->at += scanned + mark;
+            if (text) clean(text, scanned);
             return text;
         }
-        const size_t before = n_there(k); /* what comes behind Ctrl-C is none of it */
+        const size_t before = n_pending(k); /* what comes behind Ctrl-C is none of it */
         const key_event e = interrupted() ? KEY_SIGNAL : get_more(k, -1);
         if (interrupted()) k->at += before;
         if (interrupted() || e == KEY_END) return NULL;
@@ -147,7 +153,7 @@ static char *take_paste(key_input *k) {
 /* A short one is as if typed; else a mark stands for it. */
 static void insert_paste(key_input *k, char *text) {
     const size_t n = strlen(text);
-    if ((n <= SHORT_PASTE && !strchr(text, '\n')) || k->n_pastes == MOST_PASTES) {
+    if ((n <= SHORT_PASTE && !strchr(text, '\n')) || k->n_pastes == MAX_PASTES) {
         for (char *c = text; *c; c++)
             if (*c == '\n' || *c == '\t') *c = ' ';
         put_before(k, text, n);
@@ -156,11 +162,11 @@ static void insert_paste(key_input *k, char *text) {
     }
     paste *p = &k->pastes[k->n_pastes];
     const size_t lines = count_lines(text);
-    snprintf(p->mark, sizeof p->mark, "[pasted text %zu: %zu line%s, %zu bytes]", k->n_pastes + 1,
-             lines, lines == 1 ? "" : "s", n);
+    snprintf(p->placeholder, sizeof p->placeholder, "[pasted text %zu: %zu line%s, %zu bytes]",
+             k->n_pastes + 1, lines, lines == 1 ? "" : "s", n);
     p->text = text;
     k->n_pastes++;
-    put_before(k, p->mark, strlen(p->mark));
+    put_before(k, p->placeholder, strlen(p->placeholder));
 }
 
 /* ---- typed while an answer is made ---- */
@@ -169,9 +175,9 @@ static void insert_paste(key_input *k, char *text) {
 static bool is_in_front(const key_input *k) { return tcgetpgrp(k->fd) == getpgrp(); }
 
 static void collect(key_input *k, int wait_ms) {
-    while (n_there(k) < MOST_COLLECTED && is_in_front(k)) {
-        const size_t before = n_there(k);
-        if (get_more(k, wait_ms) != KEY_CHARACTER || n_there(k) == before) return;
+    while (n_pending(k) < MAX_COLLECTED && is_in_front(k)) {
+        const size_t before = n_pending(k);
+        if (get_more(k, wait_ms) != KEY_CHARACTER || n_pending(k) == before) return;
     }
 }
 
@@ -179,7 +185,7 @@ void key_collect(key_input *k) { collect(k, 0); }
 
 void key_forget(key_input *k) { k->at = k->n; }
 
-static bool has_mark(const key_input *k) {
+static bool has_paste_start(const key_input *k) {
     const size_t n = sizeof paste_begins - 1;
     for (size_t i = k->at; i + n <= k->n; i++)
         if (!memcmp(k->data + i, paste_begins, n)) return true;
@@ -187,10 +193,10 @@ static bool has_mark(const key_input *k) {
 }
 
 void key_join_lines(key_input *k) {
-    if (n_there(k)) collect(k, ESCAPE_MS); /* it may still be coming */
-    char *text = n_there(k) && !has_mark(k) ? malloc(n_there(k) + 1) : NULL;
+    if (n_pending(k)) collect(k, ESCAPE_MS); /* it may still be coming */
+    char *text = n_pending(k) && !has_paste_start(k) ? malloc(n_pending(k) + 1) : NULL;
     if (!text) return;
-    size_t n = n_there(k);
+    size_t n = n_pending(k);
     memcpy(text, k->data + k->at, n);
     n = clean(text, n);
     while (n && text[n - 1] == '\n') text[--n] = '\0';
@@ -207,9 +213,10 @@ char *key_expand(key_input *k, const char *line, bool *pasted) {
     *pasted = false;
     for (size_t i = 0; text && i < k->n_pastes; i++) {
         const paste *p = &k->pastes[i];
-        char *at = strstr(text, p->mark);
+        char *at = strstr(text, p->placeholder);
         if (!at) continue;
-        const size_t before = (size_t)(at - text), mark = strlen(p->mark), n = strlen(p->text);
+        const size_t before = (size_t)(at - text), mark = strlen(p->placeholder),
+                     n = strlen(p->text);
         char *grown = malloc(strlen(text) + n + 1);
         if (grown) {
             memcpy(grown, text, before);
@@ -247,23 +254,23 @@ static uint32_t decode(key_input *k, size_t n) {
 
 key_event key_next(key_input *k, uint32_t *character) {
     for (;;) {
-        while (!n_there(k)) {
+        while (!n_pending(k)) {
             const key_event e = get_more(k, -1);
             if (e != KEY_CHARACTER) return e;
         }
-        if (k->data[k->at] == paste_begins[0] && comes(k, paste_begins)) {
-            char *text = take_paste(k);
+        if (k->data[k->at] == paste_begins[0] && starts_with(k, paste_begins)) {
+            char *text = read_paste(k);
             if (text) insert_paste(k, text);
             else if (interrupted()) return KEY_SIGNAL;
             continue;
         }
         const size_t n = sequence_bytes((unsigned char)k->data[k->at]);
-        while (n_there(k) < n) {
+        while (n_pending(k) < n) {
             const key_event e = get_more(k, -1);
             if (e == KEY_SIGNAL) return e;
             if (e == KEY_END) break;
         }
-        *character = decode(k, n_there(k) < n ? 1 : n);
+        *character = decode(k, n_pending(k) < n ? 1 : n);
         return KEY_CHARACTER;
     }
 }

@@ -22,8 +22,8 @@ enum { REMEMBERED = 1000 };
 
 struct line_editor {
     edit_api api;
-    EditLine *edit; /* owned */
-    History *past;  /* owned */
+    EditLine *edit;   /* owned */
+    History *history; /* owned */
     key_input *keys;
     FILE *screen; /* borrowed */
     const char *prompt;
@@ -103,7 +103,7 @@ void line_editor_begin_answer(line_editor *e) {
     mode.c_cc[VMIN] = 1;
     mode.c_cc[VTIME] = 0;
     mode_is_changed = 1;
-    interrupt_restores(restore_terminal);
+    interrupt_set_restore(restore_terminal);
     tcsetattr(STDIN_FILENO, TCSANOW, &mode);
 }
 
@@ -113,7 +113,7 @@ void line_editor_collect(line_editor *e) {
 
 void line_editor_end_answer(line_editor *e) {
     if (interrupted()) key_forget(e->keys);
-    interrupt_restores(NULL);
+    interrupt_set_restore(NULL);
     if (mode_is_changed) tcsetattr(STDIN_FILENO, TCSANOW, &usual_mode);
     mode_is_changed = 0;
 }
@@ -128,21 +128,21 @@ static void find_history(char path[PATH_MAX]) {
     path[0] = '\0';
 }
 
-static void make_history_folder(const char *history) {
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", history);
-    *strrchr(folder, '/') = '\0';
-    (void)make_directories(folder, 0700);
+static void make_history_directory(const char *history) {
+    char directory[PATH_MAX];
+    snprintf(directory, sizeof directory, "%s", history);
+    *strrchr(directory, '/') = '\0';
+    (void)make_directories(directory, 0700);
 }
 
 /* What is typed stays its owner's. */
-static void keep_history(line_editor *e) {
+static void save_history(line_editor *e) {
     new_file f;
     HistEvent event;
     if (!e->history_path[0]) return;
-    make_history_folder(e->history_path);
+    make_history_directory(e->history_path);
     if (new_file_open(&f, e->history_path))
-        (void)new_file_close(&f, e->api.history(e->past, &event, H_SAVE, f.part) >= 0);
+        (void)new_file_close(&f, e->api.history(e->history, &event, H_SAVE, f.temp_path) >= 0);
 }
 
 /* ---- the editor ---- */
@@ -152,16 +152,16 @@ static bool set_up(line_editor *e, bool remember) {
     e->screen = isatty(STDOUT_FILENO) ? stdout : stderr;
     e->keys = key_input_open(STDIN_FILENO);
     e->edit = e->keys ? e->api.el_init("antigravity", stdin, e->screen, stderr) : NULL;
-    e->past = e->edit ? e->api.history_init() : NULL;
-    if (!e->past) return false;
-    e->api.history(e->past, &event, H_SETSIZE, REMEMBERED);
-    e->api.history(e->past, &event, H_SETUNIQUE, 1);
+    e->history = e->edit ? e->api.history_init() : NULL;
+    if (!e->history) return false;
+    e->api.history(e->history, &event, H_SETSIZE, REMEMBERED);
+    e->api.history(e->history, &event, H_SETUNIQUE, 1);
     if (remember) find_history(e->history_path);
-    if (e->history_path[0]) e->api.history(e->past, &event, H_LOAD, e->history_path);
+    if (e->history_path[0]) e->api.history(e->history, &event, H_LOAD, e->history_path);
     e->api.el_set(e->edit, EL_PROMPT, current_prompt);
     e->api.el_set(e->edit, EL_EDITOR, "emacs");
     e->api.el_set(e->edit, EL_SIGNAL, 0);
-    e->api.el_set(e->edit, EL_HIST, e->api.history, e->past);
+    e->api.el_set(e->edit, EL_HIST, e->api.history, e->history);
     e->api.el_source(e->edit, NULL);
     e->api.el_set(e->edit, EL_GETCFN, get_character);
     return true;
@@ -182,22 +182,22 @@ void line_editor_close(line_editor *e) {
     if (!e) return;
     if (marks_on) send(e, key_paste_off);
     marks_on = 0;
-    if (e->past) keep_history(e);
-    if (e->past) e->api.history_end(e->past);
+    if (e->history) save_history(e);
+    if (e->history) e->api.history_end(e->history);
     if (e->edit) e->api.el_end(e->edit);
     key_input_close(e->keys);
     active = NULL;
     free(e);
 }
 
-static line_event give(line_editor *e, const char *line, int n, char **text) {
+static line_event finish_line(line_editor *e, const char *line, int n, char **text) {
     HistEvent event;
     bool pasted;
-    char *own = strndup(line, (size_t)n);
-    if (own && n && own[n - 1] == '\n') own[n - 1] = '\0';
-    *text = own ? key_expand(e->keys, own, &pasted) : NULL;
-    if (*text && own[0] && !pasted) e->api.history(e->past, &event, H_ENTER, own);
-    free(own);
+    char *line_text = strndup(line, (size_t)n);
+    if (line_text && n && line_text[n - 1] == '\n') line_text[n - 1] = '\0';
+    *text = line_text ? key_expand(e->keys, line_text, &pasted) : NULL;
+    if (*text && line_text[0] && !pasted) e->api.history(e->history, &event, H_ENTER, line_text);
+    free(line_text);
     return *text ? LINE_TEXT : LINE_END;
 }
 
@@ -217,7 +217,7 @@ line_event line_editor_read(line_editor *e, const char *prompt, char **text) {
     e->has_answered = false;
     const char *line = e->api.el_gets(e->edit, &n);
     sigaction(SIGWINCH, &before, NULL);
-    if (line && n > 0 && !interrupted()) return give(e, line, n, text);
+    if (line && n > 0 && !interrupted()) return finish_line(e, line, n, text);
     send(e, "\n");
     if (!interrupted()) return LINE_END;
     return e->typed ? LINE_DROPPED : LINE_INTERRUPTED;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* A line of 40 characters of bar, and what is left of it in a narrow terminal. */
-enum { BAR_WIDTH = 40, LEAST_BAR = 8, AROUND_BAR = 9, LINE_SIZE = 256 };
+enum { BAR_WIDTH = 40, MIN_BAR = 8, AROUND_BAR = 9, LINE_SIZE = 256 };
 static const double redraw_s = 0.1;
 
 static const char *label; /* NULL: no bar is wanted now */
@@ -28,10 +28,11 @@ void progress_begin(const char *text) {
 /* In the place of what is there. The last column stays free: many terminals begin a new line when
  * it is written to. */
 static void show(const char *text) {
-    const size_t most = terminal_columns(STDERR_FILENO) - 1;
-    const size_t n = strlen(text) < most ? strlen(text) : most;
-    const size_t left = drawn > n ? drawn - n : 0;
-    fprintf(stderr, "\r%.*s%*s", (int)n, text, (int)(left < most - n ? left : most - n), "");
+    const size_t max_columns = terminal_columns(STDERR_FILENO) - 1;
+    const size_t n = strlen(text) < max_columns ? strlen(text) : max_columns;
+    const size_t n_blanks = drawn > n ? drawn - n : 0;
+    fprintf(stderr, "\r%.*s%*s", (int)n, text,
+            (int)(n_blanks < max_columns - n ? n_blanks : max_columns - n), "");
     fflush(stderr);
     drawn = n;
 }
@@ -39,23 +40,23 @@ static void show(const char *text) {
 static void draw(uint64_t done, uint64_t total) {
     char bar[BAR_WIDTH + 1], line[LINE_SIZE];
     const double share = (double)done / (double)total;
-    const size_t columns = terminal_columns(STDERR_FILENO) - 1, named = strlen(label);
-    const size_t name = named > 18 ? named : 18;
+    const size_t columns = terminal_columns(STDERR_FILENO) - 1, label_length = strlen(label);
+    const size_t name = label_length > 18 ? label_length : 18;
     size_t width = columns > name + AROUND_BAR ? columns - name - AROUND_BAR : 0;
     if (width > BAR_WIDTH) width = BAR_WIDTH;
     const size_t filled = (size_t)(share * (double)width);
     memset(bar, '.', width);
     memset(bar, '#', filled < width ? filled : width);
     bar[width] = '\0';
-    if (width < LEAST_BAR) snprintf(line, sizeof line, "%3.0f %% %s", share * 100, label);
+    if (width < MIN_BAR) snprintf(line, sizeof line, "%3.0f %% %s", share * 100, label);
     else snprintf(line, sizeof line, "%-18s [%s] %3.0f %%", label, bar, share * 100);
     show(line);
 }
 
-void progress_note(const char *what) {
+void progress_note(const char *text) {
     char line[LINE_SIZE];
     if (!terminal_shows_progress()) return;
-    snprintf(line, sizeof line, "%s ...", what);
+    snprintf(line, sizeof line, "%s ...", text);
     show(line);
     drawn_at = clock_s();
 }

@@ -25,15 +25,16 @@ static void choose_chain(chain *c, seeded *r, size_t letters) {
 }
 
 static void write_context(text_buffer *t, const chain *c, seeded *r, size_t n_lines) {
-    size_t before[N_NAMES], told = 0;
+    size_t before[N_NAMES], n_written = 0;
     text_add(t, "Memorize and track the chain(s) of variable assignment hidden in the following "
                 "text.\n\n");
     ruler_choose(r, n_lines, N_NAMES, before);
     for (size_t i = 0; i < n_lines; i++) {
-        while (told < N_NAMES && before[told] == i) {
-            if (told) text_addf(t, "VAR %s = VAR %s\n", c->names[told], c->names[told - 1]);
-            else text_addf(t, "VAR %s = %zu\n", c->names[told], c->value);
-            told++;
+        while (n_written < N_NAMES && before[n_written] == i) {
+            if (n_written)
+                text_addf(t, "VAR %s = VAR %s\n", c->names[n_written], c->names[n_written - 1]);
+            else text_addf(t, "VAR %s = %zu\n", c->names[n_written], c->value);
+            n_written++;
         }
         text_addf(t, "%s\n", ruler_noise);
     }
@@ -53,25 +54,25 @@ static void write_prefix(text_buffer *t, const chain *c) {
 
 /* In prompts of less than 4096 tokens an eighth of them. */
 static size_t example_lines(const ruler_source *source) {
-    const size_t share = source->n_tokens / 8, most = EXAMPLE_TOKENS;
-    const size_t n = (share < most ? share : most) / NOISE_TOKENS;
+    const size_t share = source->n_tokens / 8, max = EXAMPLE_TOKENS;
+    const size_t n = (share < max ? share : max) / NOISE_TOKENS;
     return n > N_NAMES ? n : N_NAMES;
 }
 
 void ruler_write_chain(const ruler_task *task, const ruler_source *source, seeded *random,
                        size_t n_units, ruler_text *out) {
-    chain example, asked;
+    chain example, target;
     (void)task;
     choose_chain(&example, random, 3);
-    choose_chain(&asked, random, 5);
+    choose_chain(&target, random, 5);
     write_context(&out->context, &example, random, example_lines(source));
     write_question(&out->context, &example);
     write_prefix(&out->context, &example);
     for (size_t i = 0; i < N_NAMES; i++) text_addf(&out->context, " %s", example.names[i]);
     text_add(&out->context, "\n\n");
-    write_context(&out->context, &asked, random, n_units);
-    write_question(&out->question, &asked);
-    write_prefix(&out->answer_prefix, &asked);
+    write_context(&out->context, &target, random, n_units);
+    write_question(&out->question, &target);
+    write_prefix(&out->answer_prefix, &target);
     out->n_references = N_NAMES;
-    memcpy(out->references, asked.names, sizeof asked.names);
+    memcpy(out->references, target.names, sizeof target.names);
 }

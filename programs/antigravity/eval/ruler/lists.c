@@ -58,7 +58,7 @@ static void write_example(text_buffer *t, seeded *r, size_t n, repeats each) {
 void ruler_write_common_words(const ruler_task *task, const ruler_source *source, seeded *random,
                               size_t n_units, ruler_text *out) {
     const bool is_long = source->n_tokens >= LONG_PROMPT;
-    const size_t most = ruler_n_words(), n = n_units < most ? n_units : most;
+    const size_t max_words = ruler_n_words(), n = n_units < max_words ? n_units : max_words;
     size_t *words = malloc(n * sizeof *words);
     (void)task;
     out->context.failed = out->context.failed || !words;
@@ -77,7 +77,7 @@ void ruler_write_common_words(const ruler_task *task, const ruler_source *source
 /* ---- frequent words ---- */
 
 /* The k-th of the words stands n / (zeta(2) k^2) times in a text of n: Zipf's law, exponent 2. */
-static size_t times(size_t n, size_t k) {
+static size_t word_count(size_t n, size_t k) {
     const double zeta = 3.14159265358979323846 * 3.14159265358979323846 / 6;
     return (size_t)((double)n / (zeta * (double)k * (double)k));
 }
@@ -101,7 +101,7 @@ static void write_coded(text_buffer *t, seeded *r, char (*words)[RULER_WORD_SIZE
     t->failed = t->failed || !list;
     if (!list) return;
     for (size_t w = 0; w < n_words; w++)
-        for (size_t k = times(n, w + 1); k && at < n; k--) list[at++] = w;
+        for (size_t k = word_count(n, w + 1); k && at < n; k--) list[at++] = w;
     ruler_shuffle(r, at, list);
     text_add(t, "Read the following coded text and track the frequency of each coded word. Find "
                 "the three most frequently appeared coded words. ");

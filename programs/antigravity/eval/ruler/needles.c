@@ -5,23 +5,25 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_NEEDLES = 4, N_DEPTHS = 40 };
+enum { MAX_NEEDLES = 4, N_DEPTHS = 40 };
 
 typedef struct needle_set {
-    char keys[MOST_NEEDLES][RULER_WORD_SIZE];
-    char values[MOST_NEEDLES][RULER_WORD_SIZE]; /* key after key */
-    size_t n_keys, n_values;                    /* values of each key */
-    size_t order[MOST_NEEDLES];                 /* in which they stand in the context */
+    char keys[MAX_NEEDLES][RULER_WORD_SIZE];
+    char values[MAX_NEEDLES][RULER_WORD_SIZE]; /* key after key */
+    size_t n_keys, n_values;                   /* values of each key */
+    size_t order[MAX_NEEDLES];                 /* in which they stand in the context */
 } needle_set;
 
-static void tell(text_buffer *t, const ruler_task *task, const char *key, const char *value) {
+static void write_needle(text_buffer *t, const ruler_task *task, const char *key,
+                         const char *value) {
     text_addf(t, "One of the special magic %s for %s is: %s.", ruler_kind_name(task->values), key,
               value);
 }
 
-static void tell_nth(text_buffer *t, const ruler_task *task, const needle_set *s, size_t i) {
+static void write_nth_needle(text_buffer *t, const ruler_task *task, const needle_set *s,
+                             size_t i) {
     const size_t value = s->order[i];
-    tell(t, task, s->keys[value / s->n_values], s->values[value]);
+    write_needle(t, task, s->keys[value / s->n_values], s->values[value]);
 }
 
 static bool is_key(const needle_set *s, size_t n, const char *word) {
@@ -47,15 +49,15 @@ static void choose_needles(needle_set *s, const ruler_task *task, seeded *r) {
 static void write_essay(const ruler_task *task, const ruler_source *source, seeded *r,
                         const needle_set *s, size_t n_sentences, text_buffer *out) {
     const size_t n = s->n_keys * s->n_values;
-    size_t depths[MOST_NEEDLES], told = 0;
+    size_t depths[MAX_NEEDLES], n_written = 0;
     char sentence[SENTENCE_SIZE];
     sentences from = {.text = source->haystack, .n_text = source->n_haystack, .random = r};
     ruler_choose(r, N_DEPTHS, n, depths);
     sentences_open(&from);
     for (size_t i = 0; i <= n_sentences; i++) {
-        while (told < n && depths[told] * n_sentences / (N_DEPTHS - 1) <= i) {
+        while (n_written < n && depths[n_written] * n_sentences / (N_DEPTHS - 1) <= i) {
             if (out->data[out->len - 1] != '\n') text_add(out, " ");
-            tell_nth(out, task, s, told++);
+            write_nth_needle(out, task, s, n_written++);
         }
         if (i == n_sentences) break;
         sentences_next(&from, sentence);
@@ -70,18 +72,18 @@ static void write_distractor(const ruler_task *task, seeded *r, const needle_set
     char key[RULER_WORD_SIZE], value[RULER_WORD_SIZE];
     do { ruler_value(task->keys, r, key); } while (is_key(s, s->n_keys, key));
     ruler_value(task->values, r, value);
-    tell(out, task, key, value);
+    write_needle(out, task, key, value);
 }
 
 /* A line each: noise, or needles of other keys. */
 static void write_lines(const ruler_task *task, seeded *r, const needle_set *s, size_t n_lines,
                         text_buffer *out) {
     const size_t n = s->n_keys * s->n_values;
-    size_t before[MOST_NEEDLES], told = 0;
+    size_t before[MAX_NEEDLES], n_written = 0;
     ruler_choose(r, n_lines, n, before);
     for (size_t i = 0; i < n_lines; i++) {
-        while (told < n && before[told] == i) {
-            tell_nth(out, task, s, told++);
+        while (n_written < n && before[n_written] == i) {
+            write_nth_needle(out, task, s, n_written++);
             text_add(out, "\n");
         }
         if (task->haystack == RULER_NOISE) text_add(out, ruler_noise);
@@ -93,20 +95,20 @@ static void write_lines(const ruler_task *task, seeded *r, const needle_set *s, 
 /* ---- questions ---- */
 
 /* "a", "a, and b", "a, b, and c". */
-static void name_queries(const needle_set *s, const size_t *asked, size_t n, text_buffer *out) {
+static void name_queries(const needle_set *s, const size_t *queries, size_t n, text_buffer *out) {
     for (size_t i = 0; i < n; i++)
-        text_addf(out, "%s%s", i ? i + 1 == n ? ", and " : ", " : "", s->keys[asked[i]]);
+        text_addf(out, "%s%s", i ? i + 1 == n ? ", and " : ", " : "", s->keys[queries[i]]);
 }
 
 void ruler_write_needles(const ruler_task *task, const ruler_source *source, seeded *random,
                          size_t n_units, ruler_text *out) {
     needle_set s;
-    size_t asked[MOST_NEEDLES];
+    size_t queries[MAX_NEEDLES];
     text_buffer query = {0};
     choose_needles(&s, task, random);
-    ruler_choose(random, s.n_keys, task->n_queries, asked);
-    ruler_shuffle(random, task->n_queries, asked);
-    name_queries(&s, asked, task->n_queries, &query);
+    ruler_choose(random, s.n_keys, task->n_queries, queries);
+    ruler_shuffle(random, task->n_queries, queries);
+    name_queries(&s, queries, task->n_queries, &query);
     const bool one = task->n_queries * task->n_values == 1;
     const char *values = ruler_kind_name(task->values);
     const int len = (int)strlen(values) - one; /* "number", "numbers" */
@@ -130,7 +132,7 @@ void ruler_write_needles(const ruler_task *task, const ruler_source *source, see
     out->n_references = 0;
     for (size_t i = 0; i < task->n_queries; i++) {
         for (size_t v = 0; v < s.n_values; v++)
-            strcpy(out->references[out->n_references++], s.values[asked[i] * s.n_values + v]);
+            strcpy(out->references[out->n_references++], s.values[queries[i] * s.n_values + v]);
     }
     text_release(&query);
 }

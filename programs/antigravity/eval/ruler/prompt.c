@@ -41,9 +41,9 @@ static bool fits(const ruler_maker *m, uint64_t number, size_t n_units, ruler_pr
 
 ag_status ruler_prompt_make(const ruler_maker *m, uint64_t number, ruler_prompt *out,
                             ag_error *err) {
-    ag_error unasked;
-    if (!err) err = &unasked;
-    size_t low = m->task->fewest_units, high = 2 * low;
+    ag_error unused;
+    if (!err) err = &unused;
+    size_t low = m->task->min_units, high = 2 * low;
     if (!fits(m, number, low, out, err)) {
         if (err->status != AG_OK) return err->status;
         *err = (ag_error){.status = AG_LIMIT};

@@ -52,7 +52,7 @@ bool ruler_is_solved(const ruler_block *b) { return mean_score(b, 0) >= solved_s
 
 /* Means over the prompts. */
 typedef struct means {
-    double n_read, n_kept, n_replayed, kv_bytes, evict_s, decode_per_s;
+    double n_read, n_retained, n_replayed, kv_bytes, evict_s, decode_per_s;
 } means;
 
 static means means_of(const ruler_block *b, size_t row) {
@@ -62,7 +62,7 @@ static means means_of(const ruler_block *b, size_t row) {
     for (size_t i = 0; i < b->n_prompts; i++) {
         const ruler_result *r = result_at(b, i, row);
         m.n_read += r->n_read / n;
-        m.n_kept += r->n_kept / n;
+        m.n_retained += r->n_retained / n;
         m.n_replayed += (double)r->n_replayed / n;
         m.kv_bytes += (double)r->kv_bytes / n;
         m.evict_s += r->evict_s / n;
@@ -117,7 +117,7 @@ static json_t *row_of(const ruler_block *b, size_t row, const double *full, doub
         {"evict_ms", number(evicts ? m.evict_s * 1e3 : none)},
         {"decode_tok_per_s", number(m.decode_per_s > 0 ? m.decode_per_s : none)},
         {"tokens_read", json_real(m.n_read)},
-        {"tokens_kept", json_real(m.n_kept)},
+        {"tokens_kept", json_real(m.n_retained)},
         {"tokens_replayed", json_real(m.n_replayed)},
         {"prompts", json_integer((json_int_t)b->n_prompts)},
         {"first_prompt", b->of_tasks ? json_null() : json_integer((json_int_t)b->first_prompt)},

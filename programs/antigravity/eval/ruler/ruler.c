@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TASKS = 16, SHORTEST = 256 };
+enum { MAX_TASKS = 16, MIN_LENGTH = 256 };
 
 typedef enum question_time { UNSEEN, SEEN } question_time;
 
@@ -56,16 +56,16 @@ typedef struct ruler {
 
 #define FIELD(name) offsetof(ruler_options, name)
 
-static bool add_task(ruler_options *o, const ruler_task *task, char *why) {
+static bool add_task(ruler_options *o, const ruler_task *task, char *message) {
     for (size_t i = 0; i < o->n_tasks; i++) {
         if (o->tasks[i] != task) continue;
-        return reject(why, "'%s' is named twice", task->name);
+        return reject(message, "'%s' is named twice", task->name);
     }
     o->tasks[o->n_tasks++] = task;
     return true;
 }
 
-static bool set_tasks(void *target, const char *value, char *why) {
+static bool set_tasks(void *target, const char *value, char *message) {
     ruler_options *o = target;
     char word[64];
     o->n_tasks = 0;
@@ -74,13 +74,13 @@ static bool set_tasks(void *target, const char *value, char *why) {
         const bool all = !strcmp(word, "all");
         const ruler_task *task = ruler_task_find(word);
         for (size_t i = 0; all && ruler_task_at(i); i++)
-            if (!add_task(o, ruler_task_at(i), why)) return false;
+            if (!add_task(o, ruler_task_at(i), message)) return false;
         if (all) continue;
-        if (task && add_task(o, task, why)) continue;
+        if (task && add_task(o, task, message)) continue;
         if (task) return false;
-        int n = snprintf(why, WHY_SIZE, "'%.60s' is not one of", value);
+        int n = snprintf(message, MESSAGE_SIZE, "'%.60s' is not one of", value);
         for (size_t i = 0; ruler_task_at(i); i++)
-            n += snprintf(why + n, WHY_SIZE - (size_t)n, "%s %s", i ? "," : "",
+            n += snprintf(message + n, MESSAGE_SIZE - (size_t)n, "%s %s", i ? "," : "",
                           ruler_task_at(i)->name);
         return false;
     }
@@ -88,25 +88,25 @@ static bool set_tasks(void *target, const char *value, char *why) {
 }
 
 /* "0.25,0.5" */
-static bool read_shares(const char *value, double high, double *shares, size_t *n, char *why) {
+static bool read_shares(const char *value, double high, double *shares, size_t *n, char *message) {
     char word[64];
     *n = 0;
     for (const char *list = value; list;) {
         next_word(&list, word, sizeof word);
-        if (*n == RULER_RATIOS) return reject(why, "more than %d of them", RULER_RATIOS);
-        if (!parse_real(word, 0.01, high, &shares[(*n)++], why)) return false;
+        if (*n == RULER_RATIOS) return reject(message, "more than %d of them", RULER_RATIOS);
+        if (!parse_real(word, 0.01, high, &shares[(*n)++], message)) return false;
     }
     return true;
 }
 
-static bool set_ratios(void *target, const char *value, char *why) {
+static bool set_ratios(void *target, const char *value, char *message) {
     ruler_options *o = target;
-    return read_shares(value, 0.99, o->ratios, &o->n_ratios, why);
+    return read_shares(value, 0.99, o->ratios, &o->n_ratios, message);
 }
 
-static bool set_replays(void *target, const char *value, char *why) {
+static bool set_replays(void *target, const char *value, char *message) {
     ruler_options *o = target;
-    return read_shares(value, 1, o->replays, &o->n_replays, why);
+    return read_shares(value, 1, o->replays, &o->n_replays, message);
 }
 
 static const option_def defs[] = {
@@ -120,7 +120,7 @@ static const option_def defs[] = {
      .kind = OPTION_LIST,
      .value = "N[,N...]",
      .offset = FIELD(lengths),
-     .low = SHORTEST,
+     .low = MIN_LENGTH,
      .high = INT32_MAX,
      .help = "tokens of a prompt and its answer, the chat template included"},
     {.name = "samples",
@@ -193,12 +193,12 @@ static const char examples[] =
     "  antigravity eval ruler -m smollm2.gguf --tasks niah_single_2,vt --ratios 0.75 --samples 50\n"
     "  antigravity eval ruler --tasks cwe --samples 1 --print-prompts";
 
-static int complete(ruler_options *o) {
-    char why[WHY_SIZE];
+static int complete_options(ruler_options *o) {
+    char message[MESSAGE_SIZE];
     eviction_options *e = &o->model.eviction;
     o->all_tasks = !o->n_tasks;
-    if (o->all_tasks) set_tasks(o, "all", why);
-    if (!o->n_ratios) set_ratios(o, "0.25,0.5,0.75,0.875", why);
+    if (o->all_tasks) set_tasks(o, "all", message);
+    if (!o->n_ratios) set_ratios(o, "0.25,0.5,0.75,0.875", message);
     if (e->params.prefill != AG_KV_PREFILL_AUTO)
         return complain_usage(
             "--kv-prefill: tokens leave once here, when the context has been read");
@@ -239,21 +239,21 @@ static int read_haystack(ruler *t) {
     return complain_failure("%s holds no text", t->o->haystack);
 }
 
-static uint32_t longest(const ruler_options *o) {
-    uint32_t most = 0;
+static uint32_t max_length(const ruler_options *o) {
+    uint32_t length = 0;
     for (size_t i = 0; i < o->lengths.n; i++)
-        if (o->lengths.v[i] > most) most = o->lengths.v[i];
-    return most;
+        if (o->lengths.v[i] > length) length = o->lengths.v[i];
+    return length;
 }
 
 static int open_model(ruler *t) {
     const ruler_options *o = t->o;
     int code = engine_inspect(&t->engine, &o->model);
     if (code == EXIT_DONE) code = engine_need_tokenizer(&t->engine, "prompts cannot be encoded");
-    if (code == EXIT_DONE && longest(o) > t->engine.info.max_positions)
+    if (code == EXIT_DONE && max_length(o) > t->engine.info.max_positions)
         return complain_usage("--length: %" PRIu32 " tokens pass the %" PRIu32
                               " that the model was trained for",
-                              longest(o), t->engine.info.max_positions);
+                              max_length(o), t->engine.info.max_positions);
     if (code == EXIT_DONE) code = read_haystack(t);
     if (code != EXIT_DONE) return code;
     return prompt_writer_open(&t->writer, t->engine.dir, t->engine.tokenizer, &o->chat);
@@ -311,7 +311,7 @@ static void count_answer(void *user) {
 }
 
 /* What a length's tasks together give is shown behind them. */
-static int remember_solved(ruler *t, const ruler_block *b) {
+static int store_solved(ruler *t, const ruler_block *b) {
     const size_t n = b->n_prompts * ruler_n_rows(&t->settings);
     if (!ruler_is_solved(b)) return EXIT_DONE;
     ruler_result *grown = realloc(t->solved, (t->n_solved + n) * sizeof *grown);
@@ -323,18 +323,18 @@ static int remember_solved(ruler *t, const ruler_block *b) {
     return EXIT_DONE;
 }
 
-static int ask_task(ruler *t, const ruler_task *task, uint32_t length, ruler_prompt *p) {
+static int run_task(ruler *t, const ruler_task *task, uint32_t length, ruler_prompt *p) {
     const ruler_options *o = t->o;
     const size_t n_rows = ruler_n_rows(&t->settings);
-    char said[64];
+    char label[64];
     int code = EXIT_DONE;
     progress_begin(task->name);
-    t->runner.said = said;
+    t->runner.label = label;
     for (uint32_t i = 0; i < o->samples && code == EXIT_DONE; i++) {
-        snprintf(said, sizeof said, "%s, prompt %" PRId64, task->name, o->first + i);
+        snprintf(label, sizeof label, "%s, prompt %" PRId64, task->name, o->first + i);
         code = make_prompt(t, task, length, i, p);
         if (code == EXIT_DONE)
-            code = ruler_ask(&t->runner, task, p, t->results + i * n_rows, count_answer, t);
+            code = ruler_run_prompt(&t->runner, task, p, t->results + i * n_rows, count_answer, t);
     }
     progress_end();
     const ruler_block b = {
@@ -346,10 +346,10 @@ static int ask_task(ruler *t, const ruler_task *task, uint32_t length, ruler_pro
         .first_prompt = (uint64_t)o->first,
     };
     if (code == EXIT_DONE) code = ruler_table_add(&t->table, &b);
-    return code == EXIT_DONE ? remember_solved(t, &b) : code;
+    return code == EXIT_DONE ? store_solved(t, &b) : code;
 }
 
-static int do_length(ruler *t, uint32_t length) {
+static int run_length(ruler *t, uint32_t length) {
     const ruler_options *o = t->o;
     ruler_prompt p = {.n_units = 0};
     int code = check_length(t, length, &p);
@@ -357,7 +357,7 @@ static int do_length(ruler *t, uint32_t length) {
     for (size_t i = 0; i < o->n_tasks && code == EXIT_DONE; i++) {
         if (!t->fits[i]) continue;
         code = o->print_prompts ? print_task(t, o->tasks[i], length, &p)
-                                : ask_task(t, o->tasks[i], length, &p);
+                                : run_task(t, o->tasks[i], length, &p);
     }
     ruler_prompt_free(&p);
     if (code != EXIT_DONE || t->n_solved_tasks < 2) return code;
@@ -397,10 +397,10 @@ static json_t *head_of(const ruler *t) {
     return JSON_OBJECT(fields);
 }
 
-static int do_lengths(ruler *t) {
+static int run_lengths(ruler *t) {
     int code = EXIT_DONE;
     for (size_t i = 0; i < t->o->lengths.n && code == EXIT_DONE; i++)
-        code = do_length(t, t->o->lengths.v[i]);
+        code = run_length(t, t->o->lengths.v[i]);
     return code;
 }
 
@@ -412,7 +412,7 @@ static int measure(ruler *t) {
         .options = &o->model,
         .engine = &t->engine,
         .writer = &t->writer,
-        .max_seq_len = ruler_slots(&t->settings, &t->engine.info, longest(o)),
+        .max_seq_len = ruler_slots(&t->settings, &t->engine.info, max_length(o)),
     };
     const engine_sessions sessions = {ruler_session_params(&t->runner),
                                       ruler_n_sessions(&t->runner)};
@@ -423,7 +423,7 @@ static int measure(ruler *t) {
     if (code == EXIT_DONE) code = ruler_open(&t->runner);
     if (code == EXIT_DONE) {
         ruler_table_open(&t->table, o->format);
-        code = do_lengths(t);
+        code = run_lengths(t);
         code = table_finish(&t->table, head_of(t), code);
     }
     ruler_close(&t->runner);
@@ -464,13 +464,13 @@ int eval_ruler(int argc, char **argv) {
     if (code != OPTIONS_RUN) return code;
     code = check(&line);
     if (code == EXIT_DONE) code = template_check(&o.chat);
-    if (code == EXIT_DONE) code = complete(&o);
+    if (code == EXIT_DONE) code = complete_options(&o);
     if (code != EXIT_DONE) return code;
     interrupt_install();
     ruler t = {.o = &o};
     choose_settings(&t);
     code = open_model(&t);
-    if (code == EXIT_DONE) code = o.print_prompts ? do_lengths(&t) : measure(&t);
+    if (code == EXIT_DONE) code = o.print_prompts ? run_lengths(&t) : measure(&t);
     free(t.results);
     free(t.solved);
     free(t.haystack);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* TIMED_TOKENS: of each answer's first ones the speed is measured. */
-enum { TIMED_TOKENS = 8, REPLAY_EXTRA = 128, MOST_ANSWERS = 1 + RULER_METHODS * RULER_RATIOS };
+enum { TIMED_TOKENS = 8, REPLAY_EXTRA = 128, MAX_ANSWERS = 1 + RULER_METHODS * RULER_RATIOS };
 
 /* Reads on without a budget, under a policy that asks nothing of anybody: every session has one, so
  * that all keep the same attention sinks and can be forks of each other. */
@@ -35,12 +35,12 @@ static ag_eviction_params evicting_rules(const ruler_runner *r, const ag_evictio
                                          uint32_t n_keep) {
     ag_eviction_params e = reading_rules(r, policy);
     e.budget_tokens = n_keep;
-    if (r->options->verbose) e.on_eviction = eviction_say;
+    if (r->options->verbose) e.on_eviction = eviction_report;
     return e;
 }
 
 /* What the policy goes by is found in the last queries of a prompt, or in its keys. */
-static bool needs_the_end_only(const ruler_method *method) {
+static bool needs_only_the_end(const ruler_method *method) {
     if (!method->policy) return true;
     switch (method->policy->importance) {
     case AG_IMPORTANCE_NONE:
@@ -72,7 +72,7 @@ size_t ruler_n_sessions(const ruler_runner *r) {
     double shares = 0; /* of a full cache, that those of one policy have kept */
     size_t n = 3;      /* a reader, the full cache, and one that is going to be reduced */
     for (size_t i = 0; i < s->n_ratios; i++) shares += 1 - s->ratios[i];
-    for (size_t i = 0; i < s->n_methods; i++) n += !needs_the_end_only(&s->methods[i]);
+    for (size_t i = 0; i < s->n_methods; i++) n += !needs_only_the_end(&s->methods[i]);
     return n + (size_t)(shares * (double)s->n_methods + 1);
 }
 
@@ -88,15 +88,15 @@ int ruler_open(ruler_runner *r) {
     ag_status st = open_reader(r, 0, NULL, &err);
     for (size_t i = 0; i < r->settings->n_methods && st == AG_OK; i++) {
         const ruler_method *method = &r->settings->methods[i];
-        if (!needs_the_end_only(method)) st = open_reader(r, 1 + i, method->policy, &err);
+        if (!needs_only_the_end(method)) st = open_reader(r, 1 + i, method->policy, &err);
     }
     if (st == AG_OK) st = ag_replay_request_make(r->engine->tokenizer, NULL, &r->request, &err);
-    interrupt_cancels(r->readers[0]);
+    interrupt_register(r->readers[0]);
     return st == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
 
 void ruler_close(ruler_runner *r) {
-    interrupt_spares(r->readers[0]);
+    interrupt_unregister(r->readers[0]);
     for (size_t i = 0; i < 1 + RULER_METHODS; i++) ag_session_destroy(r->readers[i]);
     ag_replay_request_free(&r->request);
 }
@@ -104,18 +104,18 @@ void ruler_close(ruler_runner *r) {
 /* ---- answers ---- */
 
 /* One setting's. */
-typedef struct answering {
+typedef struct answer_run {
     const ruler_method *method; /* NULL: the full cache */
     ag_session *session;        /* owned */
     ag_decoder *decoder;        /* owned */
-    ag_text said;               /* owned */
+    ag_text text;               /* owned */
     uint32_t n;                 /* tokens */
     int32_t newest;             /* of them; not consumed yet */
     bool done;
     ruler_result *out;
-} answering;
+} answer_run;
 
-typedef struct asking {
+typedef struct prompt_run {
     ruler_runner *r;
     const ruler_task *task;
     const ruler_prompt *prompt;
@@ -125,29 +125,29 @@ typedef struct asking {
                          is what one prefill would have added up */
     void (*step)(void *user);
     void *user;
-    answering all[MOST_ANSWERS];
+    answer_run all[MAX_ANSWERS];
     size_t n_all;
-} asking;
+} prompt_run;
 
-static void update_score(const asking *a, answering *one) {
+static void update_score(const prompt_run *a, answer_run *one) {
     const ruler_text *t = &a->prompt->text;
     const char *references[RULER_REFERENCES];
     for (size_t i = 0; i < t->n_references; i++) references[i] = t->references[i];
-    if (one->said.len) one->out->score = ruler_score(one->said.data, references, t->n_references);
+    if (one->text.len) one->out->score = ruler_score(one->text.data, references, t->n_references);
 }
 
 /* Greedily. An answer is done when the model ends it, it is as long as it may be, or it names all
  * that it is to name. */
-static ag_status choose_token(asking *a, answering *one, ag_error *err) {
+static ag_status choose_token(prompt_run *a, answer_run *one, ag_error *err) {
     const ag_model_info *info = &a->r->engine->info;
     one->newest = (int32_t)likeliest(ag_session_logits(one->session), info->n_vocab);
     const bool ended = prompt_ends_answer(a->r->writer, info, one->newest);
     ag_status st = AG_OK;
-    if (!ended) st = ag_decoder_push(one->decoder, one->newest, &one->said, err);
+    if (!ended) st = ag_decoder_push(one->decoder, one->newest, &one->text, err);
     update_score(a, one);
     one->n += !ended;
     one->done = ended || one->n == a->task->n_answer || one->out->score >= 1;
-    if (one->done && st == AG_OK) st = ag_decoder_flush(one->decoder, &one->said, err);
+    if (one->done && st == AG_OK) st = ag_decoder_flush(one->decoder, &one->text, err);
     if (!one->done) return st;
     update_score(a, one);
     a->step(a->user);
@@ -155,7 +155,7 @@ static ag_status choose_token(asking *a, answering *one, ag_error *err) {
 }
 
 /* The first tokens alone, so that their speed is that of one session. */
-static ag_status begin_answer(asking *a, answering *one, ag_error *err) {
+static ag_status begin_answer(prompt_run *a, answer_run *one, ag_error *err) {
     ag_status st = ag_decoder_create(a->r->engine->tokenizer, false, true, &one->decoder, err);
     if (st == AG_OK) st = choose_token(a, one, err);
     while (st == AG_OK && !one->done && one->n < TIMED_TOKENS) {
@@ -169,49 +169,49 @@ static ag_status begin_answer(asking *a, answering *one, ag_error *err) {
 }
 
 /* The rest of all answers together: a step reads the weights once for all. */
-static ag_status finish_answers(asking *a, ag_error *err) {
+static ag_status finish_answers(prompt_run *a, ag_error *err) {
     ag_status st = AG_OK;
     while (st == AG_OK && !interrupted()) {
-        ag_session *sessions[MOST_ANSWERS];
-        answering *going[MOST_ANSWERS];
-        int32_t ids[MOST_ANSWERS];
+        ag_session *sessions[MAX_ANSWERS];
+        answer_run *running[MAX_ANSWERS];
+        int32_t ids[MAX_ANSWERS];
         size_t n = 0;
         for (size_t i = 0; i < a->n_all; i++) {
             if (a->all[i].done) continue;
-            going[n] = &a->all[i];
+            running[n] = &a->all[i];
             sessions[n] = a->all[i].session;
             ids[n++] = a->all[i].newest;
         }
         if (!n) break;
         st = ag_session_decode_batch(sessions, ids, n, err);
-        for (size_t i = 0; i < n && st == AG_OK; i++) st = choose_token(a, going[i], err);
+        for (size_t i = 0; i < n && st == AG_OK; i++) st = choose_token(a, running[i], err);
     }
     return st;
 }
 
-static void show(const asking *a, const answering *one) {
-    char *line = strdup(one->said.len ? one->said.data : "");
+static void print_answer(const prompt_run *a, const answer_run *one) {
+    char *line = strdup(one->text.len ? one->text.data : "");
     if (line) {
-        complain("%s, %s, %" PRIu32 " of %" PRIu32 " tokens, score %.2f: %s", a->r->said,
-                 one->method ? one->method->name : "full cache", one->out->n_kept, one->out->n_read,
-                 one->out->score, make_printable(line));
+        complain("%s, %s, %" PRIu32 " of %" PRIu32 " tokens, score %.2f: %s", a->r->label,
+                 one->method ? one->method->name : "full cache", one->out->n_retained,
+                 one->out->n_read, one->out->score, make_printable(line));
     }
     free(line);
 }
 
-static void free_answers(asking *a) {
+static void free_answers(prompt_run *a) {
     for (size_t i = 0; i < a->n_all; i++) {
         ag_session_destroy(a->all[i].session);
         ag_decoder_destroy(a->all[i].decoder);
-        ag_text_free(&a->all[i].said);
+        ag_text_free(&a->all[i].text);
     }
 }
 
 /* ---- one setting ---- */
 
 /* What is needed to repeat the context stays. */
-static ag_status compress(const asking *a, ag_session *s, const ruler_method *method, double ratio,
-                          ruler_result *out, ag_error *err) {
+static ag_status compress_context(const prompt_run *a, ag_session *s, const ruler_method *method,
+                                  double ratio, ruler_result *out, ag_error *err) {
     const ruler_runner *r = a->r;
     const written_prompt *w = &a->prompt->written;
     ag_compress_report report;
@@ -222,7 +222,7 @@ static ag_status compress(const asking *a, ag_session *s, const ruler_method *me
     p.n_suffix = w->n_message - w->n_question;
     ag_status st = ag_session_compress(s, w->ids.data, a->n_read, &p, &report, err);
     if (st != AG_OK) return st;
-    out->n_kept = (uint32_t)(report.n_kept / report.n_heads);
+    out->n_retained = (uint32_t)(report.n_kept / report.n_heads);
     out->kv_bytes = ag_kv_cache_memory_usage_bytes(ag_session_kv_cache(s));
     out->evict_s = report.seconds;
     out->n_replayed = report.n_replayed;
@@ -230,80 +230,81 @@ static ag_status compress(const asking *a, ag_session *s, const ruler_method *me
 }
 
 /* Reads the end of what is read before the eviction, which takes place, and then the rest. */
-static ag_status read_rest(asking *a, answering *one, ag_session *reduced, double ratio,
-                           ag_error *err) {
+static ag_status read_remaining(prompt_run *a, answer_run *one, ag_session *reduced, double ratio,
+                                ag_error *err) {
     const ag_ids *ids = &a->prompt->written.ids;
-    const ag_eviction_params going_on = reading_rules(a->r, NULL);
-    const size_t first = ag_session_position(reduced), rest = ids->n - a->n_read;
+    const ag_eviction_params unlimited = reading_rules(a->r, NULL);
+    const size_t first = ag_session_position(reduced), n_remaining = ids->n - a->n_read;
     ag_status st =
         ag_session_prefill(reduced, ids->data + first, a->n_read - first, NULL, NULL, err);
     ag_kv_cache *cache = ag_session_kv_cache(reduced);
     one->out->n_read = (uint32_t)a->n_read;
     const ag_eviction_stats *left = ag_session_evictions(reduced);
-    one->out->n_kept = left->n_evictions ? left->last.n_kept : ag_kv_cache_length(cache);
+    one->out->n_retained = left->n_evictions ? left->last.n_kept : ag_kv_cache_length(cache);
     one->out->kv_bytes = ag_kv_cache_memory_usage_bytes(cache);
     one->out->evict_s = left->seconds;
     if (st == AG_OK && one->method && !one->method->policy)
-        st = compress(a, reduced, one->method, ratio, one->out, err);
-    if (st == AG_OK) st = ag_session_fork_with(reduced, &going_on, &one->session, err);
-    if (st == AG_OK && rest)
-        st = ag_session_prefill(one->session, ids->data + a->n_read, rest, NULL, NULL, err);
+        st = compress_context(a, reduced, one->method, ratio, one->out, err);
+    if (st == AG_OK) st = ag_session_fork_with(reduced, &unlimited, &one->session, err);
+    if (st == AG_OK && n_remaining)
+        st = ag_session_prefill(one->session, ids->data + a->n_read, n_remaining, NULL, NULL, err);
     return st;
 }
 
 /* method NULL: the full cache. */
-static ag_status ask_once(asking *a, ag_session *reader, const ruler_method *method, double ratio,
-                          ruler_result *out, ag_error *err) {
-    const double kept = (double)a->n_read * (1 - ratio);
-    const uint32_t n_keep = kept >= 1 ? (uint32_t)kept : 1;
+static ag_status run_setting(prompt_run *a, ag_session *reader, const ruler_method *method,
+                             double ratio, ruler_result *out, ag_error *err) {
+    const double budget = (double)a->n_read * (1 - ratio);
+    const uint32_t n_keep = budget >= 1 ? (uint32_t)budget : 1;
     const ag_eviction_params rules = method && method->policy
                                          ? evicting_rules(a->r, method->policy, n_keep)
                                          : reading_rules(a->r, NULL);
     ag_session *reduced = NULL;
-    answering *one = &a->all[a->n_all++];
+    answer_run *one = &a->all[a->n_all++];
     *out = (ruler_result){.score = 0};
-    *one = (answering){.method = method, .out = out};
+    *one = (answer_run){.method = method, .out = out};
     ag_status st = ag_session_fork_with(reader, &rules, &reduced, err);
-    if (st == AG_OK) st = read_rest(a, one, reduced, ratio, err);
+    if (st == AG_OK) st = read_remaining(a, one, reduced, ratio, err);
     ag_session_destroy(reduced);
     return st == AG_OK ? begin_answer(a, one, err) : st;
 }
 
 /* ---- all of them ---- */
 
-static ag_status read_beginning(const asking *a, ag_session *reader, size_t n, ag_error *err) {
+static ag_status read_prefix(const prompt_run *a, ag_session *reader, size_t n, ag_error *err) {
     ag_session_reset(reader);
     if (!n) return AG_OK;
     return ag_session_prefill(reader, a->prompt->written.ids.data, n, NULL, NULL, err);
 }
 
-static ag_status ask_methods(asking *a, ruler_result *results, ag_error *err) {
+static ag_status run_methods(prompt_run *a, ruler_result *results, ag_error *err) {
     const ruler_settings *s = a->r->settings;
     ag_status st = AG_OK;
     for (size_t i = 0; i < s->n_methods && st == AG_OK; i++) {
         ag_session *own = a->r->readers[1 + i], *reader = own ? own : a->r->readers[0];
-        if (own) st = read_beginning(a, own, a->n_chunked, err);
+        if (own) st = read_prefix(a, own, a->n_chunked, err);
         for (size_t k = 0; k < s->n_ratios && st == AG_OK && !interrupted(); k++) {
             ruler_result *out = &results[i * s->n_ratios + k];
-            st = ask_once(a, reader, &s->methods[i], s->ratios[k], out, err);
+            st = run_setting(a, reader, &s->methods[i], s->ratios[k], out, err);
         }
     }
     return st;
 }
 
-int ruler_ask(ruler_runner *r, const ruler_task *task, const ruler_prompt *p, ruler_result *results,
-              void (*step)(void *user), void *user) {
+int ruler_run_prompt(ruler_runner *r, const ruler_task *task, const ruler_prompt *p,
+                     ruler_result *results, void (*step)(void *user), void *user) {
     ag_error err;
-    asking a = {.r = r, .task = task, .prompt = p, .step = step, .user = user};
+    prompt_run a = {.r = r, .task = task, .prompt = p, .step = step, .user = user};
     a.n_read = r->settings->unseen ? p->written.n_context : p->written.n_question;
     const size_t window = r->options->eviction.params.snapkv_window;
     a.n_shared = window < a.n_read ? a.n_read - window : 0;
     a.n_chunked = (a.n_read - 1) / r->options->prefill_chunk * r->options->prefill_chunk;
-    ag_status st = read_beginning(&a, r->readers[0], a.n_shared, &err);
-    if (st == AG_OK) st = ask_once(&a, r->readers[0], NULL, 0, &results[0], &err);
-    if (st == AG_OK) st = ask_methods(&a, results + 1, &err);
+    ag_status st = read_prefix(&a, r->readers[0], a.n_shared, &err);
+    if (st == AG_OK) st = run_setting(&a, r->readers[0], NULL, 0, &results[0], &err);
+    if (st == AG_OK) st = run_methods(&a, results + 1, &err);
     if (st == AG_OK) st = finish_answers(&a, &err);
-    for (size_t i = 0; i < a.n_all && st == AG_OK && r->options->verbose; i++) show(&a, &a.all[i]);
+    for (size_t i = 0; i < a.n_all && st == AG_OK && r->options->verbose; i++)
+        print_answer(&a, &a.all[i]);
     free_answers(&a);
     return st == AG_INVALID ? complain_settings(&err) : eval_result(st, &err);
 }

@@ -27,10 +27,10 @@ typedef struct ruler_settings {
 /* What one prompt gave with one setting. */
 typedef struct ruler_result {
     double score;
-    uint32_t n_read,
-        n_kept; /* tokens when the eviction came, and behind it (kvzip: in the mean of the heads) */
-    size_t n_replayed; /* for it */
-    size_t kv_bytes;   /* behind it */
+    uint32_t n_read, n_retained; /* tokens when the eviction came, and behind it (kvzip: in the mean
+                                    of the heads) */
+    size_t n_replayed;           /* for it */
+    size_t kv_bytes;             /* behind it */
     double evict_s, decode_s;
     size_t n_decoded;
 } ruler_result;
@@ -45,7 +45,7 @@ typedef struct ruler_runner {
      * one each */
     ag_session *readers[1 + RULER_METHODS];
     ag_replay_request request; /* owned; behind it comes what ends the prompt's own message */
-    const char *said;          /* "niah_single_1, prompt 3", of the prompt that is asked */
+    const char *label;         /* "niah_single_1, prompt 3", of the prompt that is asked */
 } ruler_runner;
 
 /* Slots for prompts and answers of n tokens, and where something is replayed, for that too. */
@@ -59,7 +59,7 @@ int ruler_open(ruler_runner *r);
 void ruler_close(ruler_runner *r);
 /* results[1 + n_methods * n_ratios]: the full cache's, then method by method; step() after each
  * answer. */
-int ruler_ask(ruler_runner *r, const ruler_task *task, const ruler_prompt *p, ruler_result *results,
-              void (*step)(void *user), void *user);
+int ruler_run_prompt(ruler_runner *r, const ruler_task *task, const ruler_prompt *p,
+                     ruler_result *results, void (*step)(void *user), void *user);
 
 #endif

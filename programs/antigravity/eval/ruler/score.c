@@ -10,10 +10,10 @@
 
 enum { N_RESAMPLES = 2000 };
 
-static int contains(const char *text, const char *part) {
-    const size_t n = strlen(part);
+static int contains(const char *text, const char *word) {
+    const size_t n = strlen(word);
     for (; *text; text++)
-        if (!strncasecmp(text, part, n)) return 1;
+        if (!strncasecmp(text, word, n)) return 1;
     return 0;
 }
 

@@ -8,7 +8,7 @@ const char ruler_noise[] = "The grass is green. The sky is blue. The sun is yell
 
 #define NEEDLES(id, where, k, v, ks, vs, qs)                                                     \
     {                                                                                            \
-        .name = id, .n_answer = 128, .fewest_units = 4, .write = ruler_write_needles,            \
+        .name = id, .n_answer = 128, .min_units = 4, .write = ruler_write_needles,               \
         .haystack = where, .keys = k, .values = v, .n_keys = ks, .n_values = vs, .n_queries = qs \
     }
 
@@ -21,9 +21,9 @@ static const ruler_task tasks[] = {
     NEEDLES("niah_multikey_3", RULER_NEEDLES, RULER_UUIDS, RULER_UUIDS, 1, 1, 1),
     NEEDLES("niah_multivalue", RULER_ESSAY, RULER_WORDS, RULER_NUMBERS, 1, 4, 1),
     NEEDLES("niah_multiquery", RULER_ESSAY, RULER_WORDS, RULER_NUMBERS, 4, 1, 4),
-    {.name = "vt", .n_answer = 30, .fewest_units = 5, .write = ruler_write_chain},
-    {.name = "cwe", .n_answer = 120, .fewest_units = 20, .write = ruler_write_common_words},
-    {.name = "fwe", .n_answer = 50, .fewest_units = 64, .write = ruler_write_coded_words},
+    {.name = "vt", .n_answer = 30, .min_units = 5, .write = ruler_write_chain},
+    {.name = "cwe", .n_answer = 120, .min_units = 20, .write = ruler_write_common_words},
+    {.name = "fwe", .n_answer = 50, .min_units = 64, .write = ruler_write_coded_words},
 };
 
 const ruler_task *ruler_task_at(size_t i) {

@@ -30,8 +30,8 @@ typedef struct ruler_source {
 typedef struct ruler_task ruler_task;
 struct ruler_task {
     const char *name;
-    uint32_t n_answer;   /* tokens that an answer may have */
-    size_t fewest_units; /* least n_units */
+    uint32_t n_answer; /* tokens that an answer may have */
+    size_t min_units;  /* least n_units */
     /* n_units: how much of what the needles lie in, in pieces of the task's own. The same text for
      * the same random state; memory may be short (text_buffer.failed). */
     void (*write)(const ruler_task *task, const ruler_source *source, seeded *random,
