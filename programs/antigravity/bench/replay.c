@@ -27,10 +27,10 @@ static bool read_ids(const json_t *list, ag_ids *out) {
 }
 
 int bench_recording_read(const char *path, bench_recording *out) {
-    json_error_t message;
-    json_t *root = json_load_file(path, 0, &message);
+    json_error_t error;
+    json_t *root = json_load_file(path, 0, &error);
     *out = (bench_recording){.path = path};
-    if (!root) return complain_failure("%s: line %d: %s", path, message.line, message.text);
+    if (!root) return complain_failure("%s: line %d: %s", path, error.line, error.text);
     const json_t *read = json_object_get(root, "prompt_ids"), *ids = json_object_get(root, "ids");
     int code = EXIT_DONE;
     if (!json_array_size(read) || json_array_size(ids) < 2) {

@@ -113,11 +113,11 @@ static bool ends_in_backslash(const char *text) {
 /* The line is added behind those before it, and is used up. */
 static char *join_lines(char *lines, char *line, bool in_one) {
     if (!lines) return line;
-    const size_t n = strlen(lines), prefix = in_one ? n - 1 : n; /* without the backslash */
+    const size_t n = strlen(lines), n_prefix = in_one ? n - 1 : n; /* without the backslash */
     char *joined = realloc(lines, n + strlen(line) + 2);
     if (joined) {
-        joined[prefix] = '\n';
-        strcpy(joined + prefix + 1, line);
+        joined[n_prefix] = '\n';
+        strcpy(joined + n_prefix + 1, line);
     } else {
         free(lines);
         complain_no_memory();

@@ -198,13 +198,13 @@ static const chat_verb verbs[] = {
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
 static void print_help(void) {
-    char remaining[40];
+    char usage[40];
     for (size_t i = 0; i < N_VERBS; i++) {
         const chat_verb *v = &verbs[i];
         if (!v->help) continue;
-        snprintf(remaining, sizeof remaining, "/%s%s%s", v->name, v->argument ? " " : "",
+        snprintf(usage, sizeof usage, "/%s%s%s", v->name, v->argument ? " " : "",
                  v->argument ? v->argument : "");
-        fprintf(stderr, "  %-20s %s\n", remaining, v->help);
+        fprintf(stderr, "  %-20s %s\n", usage, v->help);
     }
     fprintf(stderr, "  %-20s %s\n", "//...", "a message that begins with a slash");
 }

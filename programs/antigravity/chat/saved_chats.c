@@ -232,11 +232,11 @@ static int restore_conversation(chat *c, const json_t *saved, const char *system
 
 static int load_file(chat *c, const char *name, const char *system) {
     char directory[PATH_MAX], path[PATH_MAX];
-    json_error_t message;
+    json_error_t error;
     if (!chat_find_directory(directory, false)) return EXIT_FAILED;
     chat_path(path, directory, name, chat_json_end);
-    json_t *saved = json_load_file(path, 0, &message);
-    if (!saved) return complain_failure("%s: line %d: %s", path, message.line, message.text);
+    json_t *saved = json_load_file(path, 0, &error);
+    if (!saved) return complain_failure("%s: line %d: %s", path, error.line, error.text);
     int code = EXIT_FAILED;
     if (json_integer_value(json_object_get(saved, "antigravity_chat")) != VERSION ||
         !json_is_array(json_object_get(saved, "messages")))
