@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which chat template a measure asks in. */
-#ifndef ANTIGRAVITY_EVAL_TEMPLATE_H
-#define ANTIGRAVITY_EVAL_TEMPLATE_H
+#ifndef ANTIGRAVITY_TEMPLATE_OPTIONS_H
+#define ANTIGRAVITY_TEMPLATE_OPTIONS_H
 
 #include "../options/options.h"
 #include "prompt_writer.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A text that is predicted token by token, in windows. */
-#ifndef ANTIGRAVITY_EVAL_TEXT_H
-#define ANTIGRAVITY_EVAL_TEXT_H
+#ifndef ANTIGRAVITY_TEXT_WINDOWS_H
+#define ANTIGRAVITY_TEXT_WINDOWS_H
 
 #include "../model/engine.h"
 #include "../model/prompt.h"

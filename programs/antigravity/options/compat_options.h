@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options and commands that other programs for language models have and this one has not, or calls
  * otherwise. */
-#ifndef ANTIGRAVITY_OTHER_PROGRAMS_H
-#define ANTIGRAVITY_OTHER_PROGRAMS_H
+#ifndef ANTIGRAVITY_COMPAT_OPTIONS_H
+#define ANTIGRAVITY_COMPAT_OPTIONS_H
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NAME.part: the directory in which a model's files grow, locked by who fetches them, with a note
  * of which version each of them is. */
-#ifndef ANTIGRAVITY_FETCH_PART_H
-#define ANTIGRAVITY_FETCH_PART_H
+#ifndef ANTIGRAVITY_PART_DIRECTORY_H
+#define ANTIGRAVITY_PART_DIRECTORY_H
 
 #include "plan.h"
 

@@ -2,8 +2,8 @@
 /* Ctrl-C (SIGINT), SIGTERM and SIGHUP: the first of them asks for an orderly end, in which what was
  * made is saved and reported, and says so on a terminal; the second one ends the program at once.
  */
-#ifndef AG_PROGRAM_INTERRUPT_H
-#define AG_PROGRAM_INTERRUPT_H
+#ifndef ANTIGRAVITY_PROGRAM_INTERRUPT_H
+#define ANTIGRAVITY_PROGRAM_INTERRUPT_H
 
 #include <antigravity/session.h>
 #include <stdbool.h>

@@ -15,7 +15,7 @@ void progress_begin(const char *label);
  */
 bool progress_update(void *user, uint64_t done, uint64_t total);
 /* "what ..." in the place of the bar, until it is drawn again or wiped. */
-void progress_note(const char *what);
+void progress_note(const char *text);
 /* Wipes the bar; harmless without one. */
 void progress_end(void);
 

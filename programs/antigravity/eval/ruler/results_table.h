@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Results of a task as rows: the full cache, then every policy and share removed. */
-#ifndef ANTIGRAVITY_RULER_TABLE_H
-#define ANTIGRAVITY_RULER_TABLE_H
+#ifndef ANTIGRAVITY_RULER_RESULTS_TABLE_H
+#define ANTIGRAVITY_RULER_RESULTS_TABLE_H
 
 #include "../../support/table.h"
 #include "run.h"
