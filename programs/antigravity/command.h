@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sub-commands. Each gets argv from its own name on and returns an exit code. */
+/* Sub-commands. Each gets argv from its own name on and returns an exit code. */
 #ifndef ANTIGRAVITY_COMMAND_H
 #define ANTIGRAVITY_COMMAND_H
 
 enum {
     EXIT_DONE = 0,
-    EXIT_FAILED = 1,        /* something went wrong while running */
-    EXIT_USAGE = 2,         /* the command line asks for what cannot be */
-    EXIT_INTERRUPTED = 130, /* Ctrl-C, as shells number it; after another signal its own number */
+    EXIT_FAILED = 1, /* run-time failure */
+    EXIT_USAGE = 2,  /* invalid command line */
+    EXIT_INTERRUPTED =
+        130, /* SIGINT as shells number it; interrupt_exit_code() maps other signals */
 };
 
 int command_bench(int argc, char **argv);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity generate: its options, the run, and what is said of it afterwards. */
+/* antigravity generate: options, run and report. */
 #ifndef ANTIGRAVITY_GENERATE_H
 #define ANTIGRAVITY_GENERATE_H
 
@@ -28,7 +28,7 @@ typedef struct generate_options {
     size_t n_stop;
     bool ignore_eos, echo, keep_special, json;
     bool chat;
-    transcript_options transcript; /* with it */
+    transcript_options transcript; /* used with `chat` */
 } generate_options;
 
 typedef struct generation {
@@ -40,42 +40,48 @@ typedef struct generation {
     ag_sampler *sampler;
     constraint constraint;
     saved_cache saved;
-    transcript transcript;  /* with --chat */
-    ag_chat_parser *parser; /* the same; NULL: special tokens are printed */
-    size_t n_own_stops;     /* with --chat: the others are the template's */
-    /* What was made. */
+    transcript transcript;  /* used with --chat */
+    ag_chat_parser *parser; /* set with --chat; NULL: special tokens are printed */
+    size_t n_own_stops;     /* with --chat: stops given by --stop; the template's follow */
+    /* Results. */
     ag_generate_stats stats;
-    ag_compress_report replayed; /* with --replay */
+    ag_compress_report replayed; /* set with --replay */
     ag_ids ids;
     text_buffer text;
     bool out_of_memory;
-    bool wrote, ends_in_newline; /* of standard output */
-    bool wrote_text;             /* of the model */
+    bool wrote, ends_in_newline; /* about standard output */
+    bool wrote_text;             /* the model has produced text */
 } generation;
 
-/* generate_options.c: OPTIONS_RUN or an exit code. */
+/* ---- generate_options.c ---- */
+
+/* Returns OPTIONS_RUN or an exit code. */
 int generate_parse(generate_options *o, int argc, char **argv);
 void generate_options_free(generate_options *o);
 
-/* generate_chat.c */
+/* ---- generate_chat.c ---- */
+
 option_group generate_chat_group(generate_options *o);
 int generate_chat_check(const generate_options *o);
-/* Ids of the prompt as a message, and what ends the answer. */
+/* Renders the prompt as a chat message and adds the texts that end the answer. Returns an exit
+ * code. */
 int generate_chat_encode(generation *g);
-/* More of the answer; what it says goes to put(). False: an error, or that of put(). */
+/* Passes more of the answer to the parser, and the parsed text to put(). Returns false after an
+ * error, or if put() did. */
 typedef bool (*generate_text_fn)(generation *g, const char *text, size_t len);
 bool generate_chat_read(generation *g, const char *text, size_t len, bool at_end,
                         generate_text_fn put);
-/* On standard error: what a chat model could be asked otherwise, and that nothing came. */
+/* Notes on standard error: hint to use --chat, and that the model produced no text. */
 void generate_advise(const generation *g);
 void generate_report_empty(const generation *g);
 void generate_chat_free(generation *g);
 
-/* generate_report.c */
+/* ---- generate_report.c ---- */
+
 void report_statistics(const generation *g);   /* on standard error */
-void report_context_full(const generation *g); /* the same */
-void report_cut_off(const generation *g);      /* the same, of a text that was cut off */
-/* A constraint wants more text than there is. */
+void report_context_full(const generation *g); /* on standard error */
+void report_cut_off(const generation *g);      /* on standard error */
+/* Returns whether the text ended before it met the constraint. */
 bool generate_is_cut_off(const generation *g);
 int report_json(generation *g); /* on standard output; returns an exit code */
 

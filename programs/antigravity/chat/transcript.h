@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation as the chat command holds it: its messages, with the tokens of those that were
- * made here, and how a template writes them. Returns exit codes, having said what is wrong. */
+/* Transcript: the messages of a chat with the token ids of sampled answers, and their chat
+ * template. Functions that return int report a failure and return an exit code. */
 #ifndef ANTIGRAVITY_TRANSCRIPT_H
 #define ANTIGRAVITY_TRANSCRIPT_H
 
@@ -10,54 +10,54 @@
 #define TRANSCRIPT_UNREAD UINT32_MAX
 
 typedef struct transcript_message {
-    json_t *json;    /* owned; role, content, ... as ag_chat takes it */
-    ag_ids ids;      /* owned; of an answer that was sampled here, without what ended it */
-    bool is_sampled; /* an answer that was sampled here, perhaps of no token */
-    uint32_t first; /* of the user's: the position at which the turn begins, or TRANSCRIPT_UNREAD */
+    json_t *json;    /* owned; role, content, ... as ag_chat reads it */
+    ag_ids ids;      /* owned; token ids of a sampled answer, without its end token */
+    bool is_sampled; /* the answer was sampled; it may have no tokens */
+    uint32_t first;  /* of a user message: first position of its turn, or TRANSCRIPT_UNREAD */
 } transcript_message;
 
 typedef struct transcript {
     ag_chat_format *format; /* owned */
-    ag_chat *chat;          /* owned; the system prompt, if there is one, and the messages */
+    ag_chat *chat;          /* owned; holds the system prompt, if any, and the messages */
     const ag_tokenizer *tokenizer;
-    bool has_template; /* the model's or the user's, else messages follow one another plainly */
-    char *system;      /* owned; NULL: none */
-    transcript_message *messages; /* owned; [n], without the system prompt */
+    bool has_template;            /* false: messages are concatenated as plain text */
+    char *system;                 /* owned; NULL: none */
+    transcript_message *messages; /* owned; [n], excludes the system prompt */
     size_t n, cap;
 } transcript;
 
-/* What stands in for a template where a model has none: messages follow one another plainly. */
+/* Returns the template for models without one: it concatenates the messages. */
 const char *transcript_plain_template(void);
-/* `dir`: the model, whose template is `jinja` where that is not NULL. */
+/* Opens an empty transcript. `jinja` replaces the template of the model in `dir`; may be NULL. */
 int transcript_open(transcript *t, const char *dir, const ag_tokenizer *tokenizer,
                     const char *jinja);
 void transcript_close(transcript *t);
 
-/* NULL: none. The messages stay. */
+/* Sets the system prompt; NULL removes it. The messages stay. */
 int transcript_set_system(transcript *t, const char *text);
 int transcript_add(transcript *t, const char *role, const char *text);
-/* Takes the reference. */
+/* Adds a message. Takes over the reference, also on failure. */
 int transcript_add_json(transcript *t, json_t *message);
-/* What the parser has read, of these ids, which are copied. */
+/* Adds the parsed answer. Copies its ids. */
 int transcript_add_answer(transcript *t, const ag_chat_parser *p, const int32_t *ids, size_t n);
-/* One that was saved: reads its ids again. Takes the reference. */
+/* Adds a saved answer and parses its ids again. Takes over the reference, also on failure. */
 int transcript_add_saved(transcript *t, json_t *message, const int32_t *ids, size_t n);
-/* All but the first n messages are forgotten. */
+/* Removes all but the first n messages. */
 void transcript_truncate(transcript *t, size_t n);
 
-/* NULL past the last. Borrowed. */
+/* Returns the role, borrowed; NULL after the last message. */
 const char *transcript_role(const transcript *t, size_t i);
-const char *transcript_content(const transcript *t, size_t i); /* "" if it is no text */
-/* Message of the i-th user's, t->n past the last: where its turn begins. */
+const char *transcript_content(const transcript *t, size_t i); /* "" if it is not text */
+/* Returns the index of the message that begins the i-th turn; t->n after the last turn. */
 size_t transcript_turn(const transcript *t, size_t i);
 size_t transcript_n_turns(const transcript *t);
 
-/* The conversation up to the assistant's next words replaces *ids. */
+/* Replaces *ids by the rendered conversation up to the start of the assistant's next message. */
 int transcript_render(transcript *t, ag_ids *ids);
-/* The position of the first token of the turn that message `at` begins, in `whole`, the rendering
- * of everything; its messages are rendered anew as they were added. */
+/* Sets *position to the first token of the turn that message `at` begins. `all` is the rendering of
+ * the entire conversation. Renders the messages before `at`, then adds the others again. */
 int transcript_find_turn(transcript *t, size_t at, const ag_ids *all, uint32_t *position);
-/* How many tokens come before the first message, whatever it says. */
+/* Sets *n to the number of tokens before the first message that do not depend on its text. */
 int transcript_prefix(transcript *t, uint32_t *n);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a conversation begins: system prompt and template. */
+/* Options of a conversation: system prompt and chat template. */
 #ifndef ANTIGRAVITY_TRANSCRIPT_OPTIONS_H
 #define ANTIGRAVITY_TRANSCRIPT_OPTIONS_H
 
@@ -10,15 +10,15 @@ typedef struct transcript_options {
 } transcript_options;
 
 option_group transcript_group(transcript_options *o);
-/* EXIT_USAGE: there are two system prompts. */
+/* Returns EXIT_USAGE if two system prompts were given. */
 int transcript_options_check(const transcript_options *o);
-/* The first option that was given, without dashes; NULL: none. */
+/* Returns the first given option without dashes; NULL if none. */
 const char *transcript_options_given(const transcript_options *o);
 
-/* The template in the file that --chat-template names ("-": standard input); the caller's to
- * free(). Says what is wrong and returns an exit code. */
+/* Reads the template file of --chat-template; "-" is standard input. The caller frees *text.
+ * Reports a failure and returns an exit code. */
 int transcript_template_read(const char *path, char **text);
-/* What the options say, the caller's to free(); NULL: nothing. Returns an exit code. */
+/* Texts that the options name; NULL if not given. transcript_texts_free() also after a failure. */
 typedef struct transcript_texts {
     char *system, *jinja;
 } transcript_texts;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity eval: its measures, one file each. They get argv from their own name on and return an
+/* antigravity eval: one function per measure. Each gets argv from its own name on and returns an
  * exit code. */
 #ifndef ANTIGRAVITY_EVAL_H
 #define ANTIGRAVITY_EVAL_H
@@ -11,10 +11,9 @@ int eval_needle(int argc, char **argv);
 int eval_kl(int argc, char **argv);
 int eval_ruler(int argc, char **argv);
 
-/* After the last step of a measure: the exit code, a failure or an interruption having been said.
- */
+/* Returns the exit code of a measure. Reports a failure or an interruption. */
 int eval_result(ag_status status, ag_error *err);
-/* Remembers in *most what the session's cache takes, if it never took more. */
+/* Raises *max_bytes to the memory of the session's cache if that is larger. */
 void cache_track(ag_session *s, size_t *max_bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A context and a question about it, as the model is asked: in its chat template, if it has one, as
- * one message of the user's. */
+/* Prompt writer: encodes a context and a question, as one user message if the model has a chat
+ * template. */
 #ifndef ANTIGRAVITY_PROMPT_WRITER_H
 #define ANTIGRAVITY_PROMPT_WRITER_H
 
@@ -18,18 +18,17 @@ void prompt_writer_close(prompt_writer *w);
 typedef struct written_prompt {
     ag_ids ids;        /* owned */
     size_t n_context;  /* ids before the question */
-    size_t n_question; /* ids up to its end: what ends the message follows */
+    size_t n_question; /* ids up to the end of the question */
     size_t n_message;  /* ids before the answer prefix */
 } written_prompt;
 
-/* Replaces out->ids by those of all texts, UTF-8; the answer goes on behind answer_prefix, which
- * stands where the model's answer begins. Without a template they are one text behind what begins
- * one. */
+/* Replaces out->ids by the encoded prompt. The texts are UTF-8. answer_prefix is the start of the
+ * model's answer. Without a template the texts are concatenated after BOS. */
 ag_status prompt_write(prompt_writer *w, const char *context, const char *question,
                        const char *answer_prefix, written_prompt *out, ag_error *err);
 void written_prompt_free(written_prompt *p);
 
-/* The id ends an answer. */
+/* Returns whether the id ends an answer. */
 bool prompt_ends_answer(const prompt_writer *w, const ag_model_info *info, int32_t id);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random numbers of a seed, the same on every machine (splitmix64). */
+/* Seeded random numbers, the same on every machine (splitmix64). */
 #ifndef ANTIGRAVITY_SEEDED_H
 #define ANTIGRAVITY_SEEDED_H
 
@@ -17,7 +17,7 @@ static inline uint64_t seeded_next(seeded *r) {
     return z ^ z >> 31;
 }
 
-/* 0 to n - 1; n > 0. */
+/* Returns a number from 0 to n - 1; n > 0. */
 static inline size_t seeded_below(seeded *r, size_t n) { return (size_t)(seeded_next(r) % n); }
 
 #endif

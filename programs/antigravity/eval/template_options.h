@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which chat template a measure asks in. */
+/* Chat template of a measure's prompts. */
 #ifndef ANTIGRAVITY_TEMPLATE_OPTIONS_H
 #define ANTIGRAVITY_TEMPLATE_OPTIONS_H
 
@@ -7,13 +7,13 @@
 #include "prompt_writer.h"
 
 typedef struct template_options {
-    const char *file; /* of a template; NULL: the model's own */
-    bool none;        /* whatever the model has */
+    const char *file; /* template file; NULL: the model's own */
+    bool none;        /* plain text even if the model has a template */
 } template_options;
 option_group template_group(template_options *o); /* --chat-template --no-chat-template */
-int template_check(const template_options *o);    /* EXIT_USAGE: both were given */
+int template_check(const template_options *o);    /* EXIT_USAGE if both were given */
 
-/* `dir`: the model. Returns an exit code; start from a zeroed writer. */
+/* Opens the writer of the model in `dir`. Start from a zeroed writer. Returns an exit code. */
 int prompt_writer_open(prompt_writer *w, const char *dir, const ag_tokenizer *tokenizer,
                        const template_options *o);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text that is predicted token by token, in windows. */
+/* Text windows: a text that is predicted token by token, window by window. */
 #ifndef ANTIGRAVITY_TEXT_WINDOWS_H
 #define ANTIGRAVITY_TEXT_WINDOWS_H
 
@@ -12,25 +12,25 @@ typedef struct text_options {
     uint32_t max_tokens;  /* 0: all */
 } text_options;
 
-option_group windows_group(text_options *o); /* beside prompt_group(&o->prompt) */
-/* The word after the measure, if there is one, is the file. Returns an exit code. */
+option_group windows_group(text_options *o); /* follows prompt_group(&o->prompt) */
+/* Takes the operand, if any, as the file. Returns an exit code. */
 int text_operand(const command_line *line, text_options *o);
-/* What leaves the cache leaves while the text is read. Returns an exit code. */
+/* Sets eviction after each chunk of the text. Returns EXIT_USAGE for --kv-prefill whole. */
 int text_evict_in_chunks(ag_eviction_params *p);
 
 typedef struct eval_text {
-    prompt text;                /* its ids are without BOS; cut to what is read */
-    ag_ids bos;                 /* what each window begins with */
-    size_t window;              /* tokens of the longest, BOS included */
-    size_t n_windows, n_tokens; /* of all windows together, BOS included */
-    int32_t *ids;               /* [window] of the window last asked for */
+    prompt text;                /* ids without BOS, cut to what is read */
+    ag_ids bos;                 /* prefix of each window */
+    size_t window;              /* tokens of the longest window, including BOS */
+    size_t n_windows, n_tokens; /* of all windows, including BOS */
+    int32_t *ids;               /* [window] ids of the last text_window() */
 } eval_text;
 
-/* Reads the text, then inspects the model, then divides the text into windows of the context's
- * length, or `whole` makes one. */
+/* Reads the text, inspects the model and divides the text into windows of the context's length.
+ * one_window: the text is one window. Returns an exit code. */
 int text_open(eval_text *t, const text_options *o, engine *e, const model_options *m,
               bool one_window);
-/* The i-th window's ids; *n of them. */
+/* Returns the ids of the i-th window, *n of them. Valid until the next call. */
 const int32_t *text_window(eval_text *t, size_t i, size_t *n);
 void text_free(eval_text *t);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A task's prompt of so many tokens. */
+/* Prompt of a RULER task with a given number of tokens. */
 #ifndef ANTIGRAVITY_RULER_PROMPT_H
 #define ANTIGRAVITY_RULER_PROMPT_H
 
@@ -7,7 +7,7 @@
 #include "tasks.h"
 
 typedef struct ruler_prompt {
-    written_prompt written; /* owned; answer prefix included */
+    written_prompt written; /* owned; includes the answer prefix */
     ruler_text text;        /* owned */
     size_t n_units;
 } ruler_prompt;
@@ -19,10 +19,9 @@ typedef struct ruler_maker {
     uint64_t seed;
 } ruler_maker;
 
-/* The prompt of that number, the same on every machine: the longest one that has no more than
- * source.n_tokens tokens, those of its answer included. AG_LIMIT if the shortest has more. *out,
- * which is zeroed at first, needs ruler_prompt_free() also after a failure, and may be used again.
- */
+/* Makes prompt `number`; it is the same on every machine. The prompt is the longest that, with its
+ * answer, fits in source.n_tokens. Returns AG_LIMIT if the shortest one does not fit. Zero *out
+ * before the first call; it may be reused, and needs ruler_prompt_free() also after a failure. */
 ag_status ruler_prompt_make(const ruler_maker *m, uint64_t number, ruler_prompt *out,
                             ag_error *err);
 void ruler_prompt_free(ruler_prompt *p);
