@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast this machine reads memory: what bounds the decoding of a model. */
+/* Measures the memory read rate of this machine: the limit of decoding. */
 #ifndef MEASURE_BANDWIDTH_H
 #define MEASURE_BANDWIDTH_H
 
@@ -7,17 +7,17 @@
 
 typedef struct bandwidth bandwidth;
 
-/* Takes up to 1 GiB for as long as it lives, and about a second to find the fastest of the read
- * loops (read_loops.h). With AG_BANDWIDTH_MIB, 1 to 1024, in the environment it takes this number
- * of MiB and each loop reads it twice: rates are those of the caches then. NULL without memory. */
+/* Allocates up to 1 GiB and finds the fastest read loops (read_loops.h), in about a second. If
+ * AG_BANDWIDTH_MIB is set, 1 to 1024, it allocates that many MiB and each loop reads them twice;
+ * then the rates are those of the caches. Returns NULL if out of memory. */
 bandwidth *bandwidth_create(uint32_t n_threads);
 void bandwidth_destroy(bandwidth *b);
 
-/* Bytes per second, the best of some passes of the three fastest loops over this memory; takes
- * about a third of a second. 0: b is NULL or its threads could not be started. */
+/* Returns bytes per second: the best pass of the three fastest loops. Takes about a third of a
+ * second. Returns 0 if b is NULL or threads fail. */
 double bandwidth_measure(bandwidth *b);
 
-/* Reads this memory, after which the caches hold little else. */
+/* Reads all of this memory, which evicts most other data from the caches. */
 void bandwidth_sweep(bandwidth *b);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seconds on a clock that only goes forward. */
+/* Monotonic clock in seconds. */
 #ifndef MEASURE_CLOCK_H
 #define MEASURE_CLOCK_H
 

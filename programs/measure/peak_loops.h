@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loops of multiplications and additions in registers, a row for each instruction set and kind. */
+/* Loops of multiply-adds in registers, one row for each instruction set and kind. */
 #ifndef MEASURE_PEAK_LOOPS_H
 #define MEASURE_PEAK_LOOPS_H
 
@@ -11,8 +11,8 @@
 typedef struct peak_loop {
     const char *isa;
     arithmetic_kind kind;
-    double operations;     /* of a step */
-    bool (*prepare)(void); /* in each thread; false: the system refuses; NULL: nothing to do */
+    double operations;     /* per step */
+    bool (*prepare)(void); /* called in each thread; false: not available; NULL: none */
     void (*run)(size_t n_steps);
 } peak_loop;
 

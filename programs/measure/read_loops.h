@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways to read memory from front to back. None is the fastest everywhere: widths of loads, numbers
- * of streams and distances of prefetching are tried. */
+/* Loops that read memory sequentially. None is fastest everywhere: they differ in load width,
+ * number of streams and prefetch distance. */
 #ifndef MEASURE_READ_LOOPS_H
 #define MEASURE_READ_LOOPS_H
 
@@ -9,10 +9,11 @@
 
 enum { READ_LOOPS_MAX = 16, READ_UNIT_BYTES = 4096 };
 
-/* Reads words[0..n), whole units; what it returns keeps the compiler honest. */
+/* Reads words[0..n); n must be a multiple of READ_UNIT_BYTES / 8. Returns a checksum so that the
+ * loads are not optimised away. */
 typedef uint64_t (*read_loop)(const uint64_t *words, size_t n);
 
-/* Those that this processor can run; returns how many. */
+/* Lists the loops that this processor supports, and returns their number. */
 size_t read_loops_list(read_loop loops[READ_LOOPS_MAX]);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* micro_bench: one operation at a time, beside what the machine can do. */
+/* micro_bench: times single operations and compares them with the limits of the machine. */
 #ifndef MICRO_BENCH_H
 #define MICRO_BENCH_H
 
@@ -10,7 +10,7 @@ enum { MAX_NAMES = 16, MAX_RUNS = 1000 };
 
 typedef enum report_format { REPORT_TABLE, REPORT_CSV, REPORT_JSON } report_format;
 
-/* Names to choose by; none: all. */
+/* Names to select; empty: all. */
 typedef struct name_list {
     const char *v[MAX_NAMES];
     size_t n;
@@ -25,23 +25,23 @@ typedef enum case_set {
 
 typedef struct options {
     name_list isas, ops, types, threads;
-    unsigned sets; /* case_set */
+    unsigned sets; /* of case_set */
     double min_s;
     size_t min_runs, max_runs;
     report_format format;
     bool cold, limits;
 } options;
 
-/* What a machine can do with one instruction set and number of threads; 0: unknown. */
+/* Limits of the machine for an instruction set and a number of threads; 0: unknown. */
 typedef struct limits {
-    double read, floats, bytes; /* bytes per second; operations per second */
+    double read, floats, bytes; /* bytes/s; operations/s of floats and of bytes */
 } limits;
 
-/* What an operation has to do at least. */
+/* Minimum work of an operation. */
 typedef struct work {
     double bytes;      /* read and written, each once */
-    double operations; /* multiplications and additions of products; 0: none are counted */
-    bool of_bytes;     /* the products are of whole numbers */
+    double operations; /* a multiply-add counts as two; 0: not counted */
+    bool of_bytes;     /* integer products */
 } work;
 
 typedef struct row {
@@ -57,7 +57,7 @@ typedef struct row {
     double nmse;
 } row;
 
-/* Sorts the times. */
+/* Sets the row's times; sorts `seconds`. */
 void row_set_times(row *r, double *seconds, size_t n);
 
 /* ---- effort.c ---- */
@@ -70,8 +70,8 @@ bool shape_at(size_t i, oracle_case *out);
 
 /* ---- kernels.c: quantize_row_q8_0 and vec_dot_q4_0_q8_0, through the table of kernels ---- */
 
-/* Kernel number i with the instruction set isa; false past the end. The row's times are per row of
- * k values. */
+/* Name and measure kernel i. Return false after the last kernel, or if memory is short. Times are
+ * per row of k values. */
 bool kernel_name_at(size_t i, const char **op, ag_dtype *type);
 bool kernel_time(size_t i, const char *isa, const options *o, row *r);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From options to a session, in steps: what is cheap and may be wrong comes before the weights. */
+/* Engine: model, tokenizer, backend and session of a command. Opens them in steps; cheap checks
+ * come before the weights are read. */
 #ifndef ANTIGRAVITY_ENGINE_H
 #define ANTIGRAVITY_ENGINE_H
 
@@ -9,32 +10,34 @@
 typedef struct engine {
     char *dir;
     ag_model_info info;
-    ag_tokenizer *tokenizer; /* NULL: the directory holds none */
+    ag_tokenizer *tokenizer; /* NULL: the directory has none */
     ag_backend *backend;
     ag_model *model;
     ag_session *session;
     double load_s;
 } engine;
 
-/* Each step says what is wrong and returns an exit code. Start from a zeroed engine. */
-int engine_inspect(engine *e, const model_options *o); /* dir, info, tokenizer */
-/* Refuses a model without a tokenizer; `instead` says what can be done or not without one. */
+/* Each step reports a failure and returns an exit code. Start from a zeroed engine. */
+int engine_inspect(engine *e, const model_options *o); /* sets dir, info, tokenizer */
+/* Fails without a tokenizer; `instead` ends the message. */
 int engine_need_tokenizer(const engine *e, const char *instead);
-/* Ids of the prompt, if it is a text; those that the model does not know are refused. */
+/* Encodes the prompt, if it is text. Fails on ids outside of the model's vocabulary. */
 int engine_encode(const engine *e, prompt *p, const prompt_options *o);
 int engine_open_backend(engine *e, const model_options *o);
-/* The sessions that will be made: n of these parameters. */
+/* Planned sessions: n sessions with these parameters. */
 typedef struct engine_sessions {
     ag_session_params params;
     size_t n;
 } engine_sessions;
-/* Says what model and sessions will take; EXIT_FAILED if that does not fit. shape NULL: e->dir. */
+/* Reports the memory that model and sessions need. Returns EXIT_FAILED if it exceeds what is free.
+ * shape NULL: the model in e->dir. */
 int engine_plan(engine *e, const model_options *o, const char *shape, const engine_sessions *s);
-/* Backend, plan and model: takes time. */
+/* Opens the backend, checks the memory plan and loads the model. */
 int engine_load(engine *e, const model_options *o, const engine_sessions *s);
-/* The same, and the one session of so many slots. */
+/* Calls engine_load(), then creates the session with n_context slots. */
 int engine_load_session(engine *e, const model_options *o, uint32_t n_context);
-/* The files of e->dir as a model of its own, which is the caller's. `what` names the progress. */
+/* Loads the files of e->dir as another model, which the caller owns. `what` labels the progress
+ * bar. */
 int engine_read_model(const engine *e, ag_model_params params, const char *what, ag_model **out);
 void engine_close(engine *e);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which model directory is meant, and what it says about itself beside its weights. */
+/* Finds the model directory of -m, and whether it has a chat template. */
 #ifndef ANTIGRAVITY_MODEL_DIR_H
 #define ANTIGRAVITY_MODEL_DIR_H
 
 #include <stdbool.h>
 
-/* The path given, else the store's model of that name; without one (NULL) the bundled model's,
- * which is said unless quiet. *out is the caller's to free(). Returns an exit code. */
+/* Finds a model: the given path, else the store's model of that name. NULL: the bundled model,
+ * which is reported unless quiet. The caller frees *out. Returns an exit code. */
 int model_dir_find(const char *given, bool quiet, char **out);
 
-/* Whether the directory holds a chat template: the model expects its turns to be marked up. */
+/* Returns whether the directory has a chat template. */
 bool model_dir_is_chat(const char *dir, bool quiet);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model file that becomes shorter while its weights are read from the map of it. */
+/* Guards against a model file that is truncated while its mapped weights are read. */
 #ifndef ANTIGRAVITY_TRUNCATED_FILE_H
 #define ANTIGRAVITY_TRUNCATED_FILE_H
 
-/* From now on that is said, naming dir (borrowed), and ends the program with EXIT_FAILED; without a
- * watch the system ends it by SIGBUS, silently. NULL: no longer. */
+/* From now on a SIGBUS prints a message with `dir` and exits with EXIT_FAILED. NULL restores the
+ * default. `dir` is borrowed. */
 void truncated_file_watch(const char *dir);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --json-schema, --json-object, --grammar, --regex and --choice: what the text must be. */
+/* --json-schema, --json-object, --grammar, --regex and --choice: constraints on the generated
+ * text. */
 #ifndef ANTIGRAVITY_CONSTRAINT_OPTIONS_H
 #define ANTIGRAVITY_CONSTRAINT_OPTIONS_H
 
@@ -10,7 +11,7 @@
 #include <antigravity/session.h>
 
 typedef struct constraint_options {
-    const char *schema, *grammar; /* a file or the text itself; borrowed */
+    const char *schema, *grammar; /* file name or the text itself; borrowed */
     const char *regex;
     bool json_object;
     char **choices; /* owned */
@@ -20,22 +21,23 @@ typedef struct constraint_options {
 } constraint_options;
 
 option_group constraint_group(constraint_options *o);
-/* At most one of them: EXIT_DONE or an exit code, which has been explained. */
+/* Returns EXIT_USAGE, after a message, if there is more than one constraint. */
 int constraint_check(const constraint_options *o);
-/* Whether there is one. */
+/* Returns whether a constraint was given. */
 bool constraint_is_set(const constraint_options *o);
 void constraint_options_free(constraint_options *o);
 
-/* What is made of them; zero-initialise. */
+/* Compiled constraint; zero-initialise. */
 typedef struct constraint {
     ag_constraint_vocab *vocab;
-    ag_constraint *text; /* NULL: none is asked for */
+    ag_constraint *text; /* NULL: none */
 } constraint;
 
-/* Compiles the constraint and gives it to the sampler, which must go first. */
+/* Compiles the constraint and attaches it to the sampler. Destroy the sampler before
+ * constraint_close(). Returns an exit code. */
 int constraint_open(constraint *c, const constraint_options *o, const engine *e,
                     ag_sampler *sampler);
-/* Whether a text that ended so is not yet what the constraint asks for. */
+/* Returns whether a text that ended with `finish` does not meet the constraint yet. */
 bool constraint_is_unmet(const constraint *c, ag_finish finish);
 void constraint_close(constraint *c);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines as tables: one row an option, from which it is parsed and its help is printed. */
+/* Command lines as tables: each row describes one option, for parsing and for --help. */
 #ifndef ANTIGRAVITY_OPTIONS_H
 #define ANTIGRAVITY_OPTIONS_H
 
@@ -8,43 +8,43 @@
 #include <antigravity/model.h>
 #include <stdio.h>
 
-/* What the field at `offset` of the group's target is, and so how its value is read. */
+/* Type of the field at `offset` of the group's target. */
 typedef enum option_kind {
-    OPTION_FLAG,  /* bool, becomes true */
+    OPTION_FLAG,  /* bool, set to true */
     OPTION_TEXT,  /* const char *, borrowed from argv */
-    OPTION_NAME,  /* the same, of a file or a thing: not empty */
-    OPTION_U32,   /* uint32_t between low and high */
-    OPTION_I64,   /* int64_t between low and high */
-    OPTION_REAL,  /* double between low and high */
-    OPTION_LIST,  /* number_list, each between low and high */
-    OPTION_WORD,  /* an enum: one of the words of `value`, "csv|json"; the first one is `low` */
-    OPTION_DTYPE, /* ag_dtype, one that has the role `dtypes`, or DTYPE_AS_IS */
-    OPTION_CALL,  /* whatever call() does with the target */
+    OPTION_NAME,  /* the same, must not be empty */
+    OPTION_U32,   /* uint32_t from low to high */
+    OPTION_I64,   /* int64_t from low to high; high >= 9e18: no upper limit */
+    OPTION_REAL,  /* double from low to high */
+    OPTION_LIST,  /* number_list, each from low to high */
+    OPTION_WORD,  /* enum: one word of `value`, "csv|json"; the first word has the value `low` */
+    OPTION_DTYPE, /* ag_dtype with a role of `dtypes`, or DTYPE_AS_IS */
+    OPTION_CALL,  /* parsed by call(), which gets the target */
 } option_kind;
 
-/* value is NULL for an option without one. On failure the reason is in why[MESSAGE_SIZE]. */
+/* value is NULL for an option without a value. On false the reason is in message[MESSAGE_SIZE]. */
 typedef bool (*option_call)(void *target, const char *value, char *message);
 
 enum { OPTION_ALIASES = 4, DTYPE_AS_IS = AG_DTYPE_COUNT };
 
 typedef struct option_def {
-    const char *name; /* long, without dashes */
+    const char *name; /* long name, without dashes */
     char letter;      /* 0: none */
     option_kind kind;
-    const char *value; /* its name in the help; NULL: the option takes none */
+    const char *value; /* name of the value in the help; NULL: no value */
     const char *help;
     size_t offset;
     double low, high;
-    unsigned dtypes; /* AG_DTYPE_WEIGHT...; behind a help that ends in a colon they are listed */
-    bool as_is;      /* OPTION_DTYPE: may also be "as-is", which is listed, too */
+    unsigned dtypes; /* AG_DTYPE_WEIGHT...; listed after a help that ends in a colon */
+    bool as_is;      /* OPTION_DTYPE: also accept and list "as-is", "mix" and "auto" */
     option_call call;
-    bool no_default; /* the help does not mention the field's value */
-    /* Further long names. One written "--ngl" is also accepted as "-ngl". */
+    bool no_default; /* the help omits the default */
+    /* More long names. A name written "--ngl" is also accepted as "-ngl". */
     const char *aliases[OPTION_ALIASES];
 } option_def;
 
-/* Rows that fill one structure; its values at parsing are the defaults. Groups of the same title
- * that follow each other stand under one heading. */
+/* Options that fill one structure; its values before parsing are the defaults. Adjacent groups of
+ * the same title share a heading. */
 typedef struct option_group {
     const char *title;
     const option_def *defs;
@@ -59,27 +59,29 @@ enum { MAX_OPERANDS = 4, MAX_GROUPS = 20 };
 
 typedef struct command_line {
     const char *usage;               /* after "antigravity ": "generate [OPTION]..." */
-    const char *description;         /* lines of at most 100 columns, without the last newline */
+    const char *description;         /* lines of at most 100 columns, without a final newline */
     const char *examples;            /* the same */
-    option_group groups[MAX_GROUPS]; /* up to one without rows */
-    size_t max_operands;             /* words that are no options */
+    option_group groups[MAX_GROUPS]; /* ends at the first group without rows */
+    size_t max_operands;             /* maximum number of non-option words */
     const char *operands[MAX_OPERANDS];
     size_t n_operands;
-    const char *hint; /* after "unexpected word 'x'", where there are too many; NULL: none */
+    const char *hint; /* after "unexpected word 'x'" if there are too many; NULL: none */
 } command_line;
 
 enum { OPTIONS_RUN = -1 };
 
-/* OPTIONS_RUN, or the exit code after --help, --version or an error, which has been said. */
+/* Parses the command line. Returns OPTIONS_RUN, or an exit code after --help, --version or a
+ * reported error. */
 int options_parse(command_line *line, int argc, char **argv);
 
-/* Behind the groups that are there. */
+/* Appends a group. */
 void command_line_add(command_line *line, option_group group);
 
-/* Reads a value as the row says, into its field. */
+/* Parses a value and stores it in the row's field. On false the reason is in
+ * message[MESSAGE_SIZE]. */
 bool option_set(const option_def *def, void *target, const char *value, char *message);
 
-/* The field as a value would be typed; "" where there is none to tell. */
+/* Writes the field as it would be typed; "" if it has no such form. */
 void option_value(const option_def *def, const void *target, char *buf, size_t cap);
 
 void options_help(const command_line *line, FILE *out);

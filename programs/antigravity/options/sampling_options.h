@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the next token is chosen. */
+/* Sampling options: temperature, top-k, penalties, seed. */
 #ifndef ANTIGRAVITY_SAMPLING_OPTIONS_H
 #define ANTIGRAVITY_SAMPLING_OPTIONS_H
 
@@ -9,10 +9,10 @@
 
 typedef struct sampling_options {
     double temperature, top_p, min_p;
-    double repetition_penalty; /* 0: not given, so that the temperature decides */
+    double repetition_penalty; /* 0: not given; the default depends on the temperature */
     double presence_penalty, frequency_penalty;
     uint32_t top_k;
-    int64_t repetition_window; /* -1: the whole context */
+    int64_t repetition_window; /* -1: the entire context */
     bool has_seed;
     uint64_t seed;
     ag_logit_bias *bias; /* owned */
@@ -25,8 +25,8 @@ option_group sampling_group(sampling_options *o);
 
 uint64_t sampling_draw_seed(void);
 
-/* What the library wants; borrows o->bias. Draws the seed and chooses the repetition penalty if
- * none was given. */
+/* Returns the sampler parameters; they borrow o->bias. Draws the seed and sets the repetition
+ * penalty if they were not given. */
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context);
 
 #endif

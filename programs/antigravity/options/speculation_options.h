@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --speculate and its kin: tokens that are verified many at a time. */
+/* --speculate, --draft-max and --draft-model: speculative decoding. */
 #ifndef ANTIGRAVITY_SPECULATION_OPTIONS_H
 #define ANTIGRAVITY_SPECULATION_OPTIONS_H
 
@@ -16,7 +16,7 @@ typedef struct speculation_options {
 speculation_options speculation_defaults(void);
 option_group speculation_group(speculation_options *o);
 void speculation_apply(const speculation_options *o, ag_generate_params *p);
-/* "auto", "off", "always" */
+/* Returns "auto", "off" or "always". */
 const char *speculation_name(const speculation_options *o);
 
 #endif

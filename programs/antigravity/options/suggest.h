@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "Did you mean ...?": the nearest of the known words to a mistyped one. */
+/* Suggestion for a mistyped word: the known word with the smallest edit distance. */
 #ifndef ANTIGRAVITY_SUGGEST_H
 #define ANTIGRAVITY_SUGGEST_H
 
@@ -7,8 +7,8 @@
 
 typedef struct suggestion {
     const char *typed;
-    size_t length;   /* of typed, up to a '=' */
-    size_t distance; /* edits from typed to best; worse ones are not proposed */
+    size_t length;   /* of `typed`, up to '=' */
+    size_t distance; /* edits from `typed` to `best`; only smaller distances replace it */
     const char *best;
 } suggestion;
 

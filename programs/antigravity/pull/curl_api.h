@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libcurl as it is found at run time. */
+/* Function pointers to libcurl, loaded at run time. */
 #ifndef ANTIGRAVITY_CURL_API_H
 #define ANTIGRAVITY_CURL_API_H
 
-/* Macros that check arguments stand in the way of calls through pointers. */
+/* curl's argument checks are macros, which break calls through pointers. */
 #define CURL_DISABLE_TYPECHECK
 
 #include <curl/curl.h>
@@ -23,14 +23,14 @@
     X(curl_slist_free_all)
 
 typedef struct curl_api {
-    void *library; /* stays loaded to the end of the process */
+    void *library; /* stays loaded until the process ends */
 #define CURL_POINTER(name) __typeof__(name) *name;
     CURL_FUNCTIONS(CURL_POINTER)
 #undef CURL_POINTER
 } curl_api;
 
-/* Loads $AG_CURL_LIBRARY if it is set, else libcurl.so.4 or Debian's other build of it. Without one
- * false, and the reason is in why[cap]. */
+/* Loads $AG_CURL_LIBRARY if it is set, else libcurl.so.4 or Debian's GnuTLS build of it. On false
+ * the reason is in message[cap]. */
 bool curl_api_load(curl_api *api, char *message, size_t cap);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings the files of a plan into the store. They grow in the directory NAME.part, which one
- * process at a time has locked and in which an interrupted fetch goes on; the model appears under
- * its own name as a whole, after its sizes and hashes were checked. */
+/* Fetches a model into the store. Files grow in the directory NAME.part, locked by one process; an
+ * interrupted fetch resumes there. The model gets its final name after sizes and hashes were
+ * checked. */
 #ifndef ANTIGRAVITY_FETCH_H
 #define ANTIGRAVITY_FETCH_H
 
 #include "plan.h"
 
-/* path[PATH_MAX] becomes where the model is; a model that is there already is checked, not fetched.
+/* Fetches the model; one that exists is checked, not fetched. path[PATH_MAX] receives its path.
  * Returns an exit code. */
 int fetch_model(http *client, const pull_plan *plan, const char *store, bool quiet, char *path);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fetches one file of a plan into the folder NAME.part. */
+/* Fetches one file of a plan into the directory NAME.part. */
 #ifndef ANTIGRAVITY_FETCH_FILE_H
 #define ANTIGRAVITY_FETCH_FILE_H
 
 #include "part_directory.h"
 
-/* State that the files of a model share. */
+/* State shared by the files of a model. */
 typedef struct fetch {
     http *client;
     const pull_plan *plan;
@@ -18,10 +18,11 @@ typedef struct fetch {
     bool quiet;
 } fetch;
 
-/* Returns an exit code; the reason is in why[HTTP_MESSAGE]. */
+/* Returns an exit code; the reason is in message[HTTP_MESSAGE]. */
 int fetch_file(fetch *k, const pull_file *f, char *message);
 
-/* Adds the first n bytes of a file to the hash. Returns false after Ctrl-C, or sets *error. */
+/* Adds the first n bytes of a file to the hash. Returns false after an interruption, or with *error
+ * set to an errno. */
 bool fetch_hash(int fd, sha256 *sum, uint64_t n, int *error);
 
 #endif

@@ -6,17 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SHA256_HEX = 65 }; /* digits and the NUL behind them */
+enum { SHA256_HEX = 65 }; /* digits and NUL */
 
 typedef struct sha256 {
     uint32_t state[8];
     uint64_t n_bytes;
-    unsigned char block[64]; /* n_bytes % 64 of its bytes wait */
+    unsigned char block[64]; /* holds the last n_bytes % 64 bytes */
 } sha256;
 
 void sha256_begin(sha256 *s);
 void sha256_add(sha256 *s, const void *bytes, size_t n);
-/* In lower case; nothing may be added afterwards. */
+/* Writes the hash in lower case. Nothing may be added afterwards. */
 void sha256_hex(sha256 *s, char hex[SHA256_HEX]);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of results on standard output as a Markdown table, as CSV, or as one JSON object at the end.
- */
+/* Result table on standard output: Markdown, CSV, or one JSON object at the end. */
 #ifndef ANTIGRAVITY_TABLE_H
 #define ANTIGRAVITY_TABLE_H
 
@@ -14,24 +13,23 @@ typedef enum table_format { TABLE_MD, TABLE_CSV, TABLE_JSON } table_format;
 
 option_group table_group(table_format *o); /* -o, --json */
 
-/* How Markdown shows a value; CSV and JSON have it as it is. */
+/* Markdown format of a value. CSV and JSON have it unformatted. */
 typedef enum table_kind {
     TABLE_TEXT,
-    TABLE_RIGHT,  /* text that stands at the right */
-    TABLE_NUMBER, /* with so many digits behind the point */
+    TABLE_RIGHT,  /* right-aligned text */
+    TABLE_NUMBER, /* with `digits` decimals */
     TABLE_SHARE,  /* 0.25 as "25.0 %" */
     TABLE_BYTES,
 } table_kind;
 
 typedef struct table_column {
-    char key[32]; /* of the rows' objects */
+    char key[32]; /* in the row objects */
     char title[32];
     table_kind kind;
     int digits;
-    /* On a terminal that is too narrow for all columns those of the highest ranks are left out, all
-     * of a rank together. */
+    /* Columns of the highest ranks are omitted, rank by rank, on a terminal that is too narrow. */
     unsigned rank;
-    unsigned width; /* of its values; 0: as wide as the title */
+    unsigned width; /* width of values in characters; 0: that of the title */
 } table_column;
 
 typedef struct result_table {
@@ -39,18 +37,18 @@ typedef struct result_table {
     const table_column *columns; /* [n] borrowed */
     size_t n;
     bool begun;
-    unsigned n_ranks; /* that are shown */
+    unsigned n_ranks; /* number of ranks shown */
     json_t *rows;     /* owned; JSON only */
 } result_table;
 
-/* Prints the row, an object, or keeps it, and releases it. A key that it lacks, and null, is an
+/* Prints the row, an object, or stores it for JSON, and releases it. A missing key or null is an
  * empty field. Returns an exit code. */
 int table_add(result_table *t, json_t *row);
-/* JSON: prints `head`, an object, with the list "rows" added, unless the run failed (`code`) before
- * there was a row. Releases both; returns an exit code. */
+/* JSON: prints `head`, an object, with the list "rows" added; not if the run failed (`code`)
+ * without rows. Releases both. Returns an exit code. */
 int table_finish(result_table *t, json_t *head, int code);
 
-/* "a ""quoted"" text" on standard output. */
+/* Prints a quoted CSV field to standard output. */
 void csv_print_text(const char *text);
 
 #endif

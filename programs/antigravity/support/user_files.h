@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a user's files lie, and files that appear as a whole or not at all. */
+/* Paths of user files, and files that are replaced atomically. */
 #ifndef ANTIGRAVITY_USER_FILES_H
 #define ANTIGRAVITY_USER_FILES_H
 
@@ -8,15 +8,15 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* "$variable/antigravity/name", or "~/below/antigravity/name" where the variable is not set, as the
- * XDG specification has it. False: there is no place, or its path is too long. */
+/* Writes "$variable/antigravity/name", or "~/below/antigravity/name" if the variable is not set
+ * (XDG base directories). Returns false without a home directory, or if the path is too long. */
 bool user_path(char path[PATH_MAX], const char *variable, const char *below, const char *name);
-/* Makes the directory, and those that it lies in, with this mode less the umask. False: errno says
- * why not. */
+/* Creates the directory and its parents with `mode` less the umask. Returns false with errno
+ * set. */
 bool make_directories(const char *path, mode_t mode);
-/* "dir/name". False: it is too long. */
+/* Writes "dir/name". Returns false if it is too long. */
 bool path_join(char path[PATH_MAX], const char *dir, const char *name);
-/* Whether the path ends in `ending` with something before it. */
+/* Returns whether the path ends in `ending`, after at least one character. */
 bool path_ends_in(const char *path, const char *ending);
 
 typedef struct new_file {
@@ -25,10 +25,12 @@ typedef struct new_file {
     int fd;
 } new_file;
 
-/* Beside its place, for its owner alone. False: errno says why not. */
+/* Creates a temporary file next to `path`, readable by the owner only. Returns false with errno
+ * set. */
 bool new_file_open(new_file *f, const char *path);
 bool new_file_write(new_file *f, const char *text, size_t n);
-/* `ok`: it takes its place, else it is gone. False: it is gone; errno says why. */
+/* `ok`: renames the file to `path`; else removes it. On false the file is removed and errno is
+ * set. */
 bool new_file_close(new_file *f, bool ok);
 
 #endif

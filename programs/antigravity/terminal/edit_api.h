@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libedit as it is found at run time. */
+/* Function pointers to libedit, loaded at run time. */
 #ifndef ANTIGRAVITY_EDIT_API_H
 #define ANTIGRAVITY_EDIT_API_H
 
@@ -18,13 +18,14 @@
     X(history)
 
 typedef struct edit_api {
-    void *library; /* stays loaded to the end of the process */
+    void *library; /* stays loaded until the process ends */
 #define EDIT_POINTER(name) __typeof__(name) *name;
     EDIT_FUNCTIONS(EDIT_POINTER)
 #undef EDIT_POINTER
 } edit_api;
 
-/* Loads $AG_EDIT_LIBRARY if it is set ("" for none), else libedit.so.2 or .0. False: none. */
+/* Loads $AG_EDIT_LIBRARY if it is set ("" for none), else libedit.so.2 or libedit.so.0. Returns
+ * false if there is none. */
 bool edit_api_load(edit_api *api);
 
 #endif

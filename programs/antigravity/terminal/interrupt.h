@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ctrl-C (SIGINT), SIGTERM and SIGHUP: the first of them asks for an orderly end, in which what was
- * made is saved and reported, and says so on a terminal; the second one ends the program at once.
- */
+/* SIGINT (Ctrl-C), SIGTERM and SIGHUP. The first signal asks for an orderly end, which saves and
+ * reports results; a terminal shows a notice. The second signal ends the process at once. */
 #ifndef ANTIGRAVITY_PROGRAM_INTERRUPT_H
 #define ANTIGRAVITY_PROGRAM_INTERRUPT_H
 
@@ -10,27 +9,27 @@
 
 void interrupt_install(void);
 bool interrupted(void);
-/* Nothing is said when a signal comes: what follows shows that it was heard. */
+/* Suppresses the notice. */
 void interrupt_silence(void);
-/* After Ctrl-C alone: it is as if there had been none, and the next one is the first again. False
- * after another signal, and if there was none. */
+/* Clears a SIGINT, so that the next signal is the first again. Returns false after another signal
+ * or none. */
 bool interrupt_forget(void);
 
-/* From now on a signal also cancels what the session is doing, until it is spared again: before it
- * is destroyed. NULL is fine. */
+/* From now on a signal cancels the session's work. Unregister the session before it is destroyed.
+ * NULL is ignored. */
 void interrupt_register(ag_session *s);
 void interrupt_unregister(ag_session *s);
 
-/* The first signal also calls this, from its handler: the next one ends the program as it is. NULL:
- * nothing. */
+/* Sets a function that the handler of the first signal calls; NULL: none. It must be
+ * async-signal-safe. */
 void interrupt_set_restore(void (*restore)(void));
 
-/* What takes long, asks nobody and leaves nothing half done, such as encoding, stands between
- * these: there a signal ends the program at once. False: there was one already. */
+/* Between these a signal ends the process at once. For long operations without a cancellation check
+ * that leave nothing incomplete, such as encoding. Returns false if a signal came before. */
 bool interrupt_pause(void);
 void interrupt_resume(void);
 
-/* For EXIT_INTERRUPTED 128 + the signal's number, as shells number it; others stay. */
+/* Maps EXIT_INTERRUPTED to 128 + the signal's number; returns other codes unchanged. */
 int interrupt_exit_code(int code);
 
 #endif

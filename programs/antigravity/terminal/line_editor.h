@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line on a terminal, with history, by libedit. */
+/* Line editor with history, by libedit. */
 #ifndef ANTIGRAVITY_LINE_EDITOR_H
 #define ANTIGRAVITY_LINE_EDITOR_H
 
@@ -7,23 +7,22 @@
 
 typedef enum line_event {
     LINE_TEXT,
-    LINE_END,         /* of the input, or Ctrl-D */
-    LINE_INTERRUPTED, /* a signal came */
-    LINE_REFUSED,     /* it is no text, which was said */
-    LINE_DROPPED,     /* the same when something had been typed, which is gone */
+    LINE_END,         /* end of the input, or Ctrl-D */
+    LINE_INTERRUPTED, /* by a signal */
+    LINE_REFUSED,     /* not text; reported */
+    LINE_DROPPED,     /* interrupted after something was typed, which is lost */
 } line_event;
 
 typedef struct line_editor line_editor;
 
-/* NULL: this build or this system has no libedit, or the terminal or the locale is not fit for it.
- */
+/* Returns NULL without libedit, or if the terminal or the locale does not support it. */
 line_editor *line_editor_open(bool remember);
-/* Keeps the history, if it is to be remembered. */
+/* Saves the history if it is remembered. */
 void line_editor_close(line_editor *e);
 line_event line_editor_read(line_editor *e, const char *prompt, char **text);
 
-/* While an answer is made what is typed is not shown and stays what it is, pasted or not: it is
- * taken in from time to time, and the next line begins with it. */
+/* Between begin and end the echo is off and typed text is kept. line_editor_collect() reads it; the
+ * next line begins with it. */
 void line_editor_begin_answer(line_editor *e);
 void line_editor_collect(line_editor *e);
 void line_editor_end_answer(line_editor *e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the program says: results on standard output, everything else on standard error. */
+/* Program output: results on standard output, messages on standard error. */
 #ifndef ANTIGRAVITY_OUTPUT_H
 #define ANTIGRAVITY_OUTPUT_H
 
@@ -7,46 +7,43 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Before anything else: a stream that was closed when the program began is not given to the next
- * file that is opened, and standard output gets a buffer. */
+/* Call first. Keeps closed standard streams from being reused by opened files, and buffers standard
+ * output. */
 void output_keep_streams(void);
 
-/* From now on messages begin with "antigravity NAME: ". name is borrowed for ever. */
+/* Sets the message prefix "antigravity NAME: ". `name` is borrowed permanently. */
 void output_command(const char *name);
 
-/* Makes what would end a line or command a terminal, and what is not UTF-8, a '?'. Returns text. */
+/* Replaces control characters and invalid UTF-8 by '?'. Returns text. */
 char *make_printable(char *text);
 
-/* One line on standard error, after "antigravity COMMAND: ". */
+/* Prints one line to standard error, after "antigravity COMMAND: ". */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same for a failed call of the library; returns EXIT_FAILED, or EXIT_INTERRUPTED if it was
- * Ctrl-C that ended the call. */
+/* Reports a failed library call. Returns EXIT_INTERRUPTED if it was cancelled, else EXIT_FAILED. */
 int complain_error(const ag_error *err);
-/* The same, but settings that only the model can refuse (AG_INVALID) are EXIT_USAGE. */
+/* The same, but returns EXIT_USAGE for AG_INVALID: settings that only the model can reject. */
 int complain_settings(const ag_error *err);
 int complain_no_memory(void); /* returns EXIT_FAILED */
-/* As complain(); returns EXIT_USAGE, EXIT_FAILED. */
+/* Like complain(); return EXIT_USAGE and EXIT_FAILED. */
 int complain_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int complain_failure(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Before anything else: a file that may grow no further is a write error like a full disk. */
+/* Call first. Makes a file size limit a write error instead of a signal. */
 void output_survive_limits(void);
 
-/* Writes and flushes, so that a reader sees every piece at once. False: standard output does not
- * take it (a full disk); output_finish() says so. A closed pipe ends the program as it ends others:
- * by SIGPIPE, silently. */
+/* Writes and flushes. Returns false after a write error, which output_finish() reports. A closed
+ * pipe ends the process by SIGPIPE. */
 bool output_write(const char *text, size_t len);
-/* The same of what a model says: on a terminal without the control characters, other than newline
- * and tab, that would command it. */
+/* Writes model output. On a terminal drops control characters except newline and tab. */
 bool output_show(const char *text, size_t len);
 
-bool output_flush(void);  /* what printf() and its kin left behind; the same */
-bool output_failed(void); /* whether a write was lost */
+bool output_flush(void);  /* flushes printf() output; false after a write error */
+bool output_failed(void); /* whether a write failed */
 
-/* Flushes standard output; `code`, or EXIT_FAILED with a message if anything written was lost. */
+/* Flushes standard output. Returns `code`, or EXIT_FAILED after reporting a write error. */
 int output_finish(int code);
 
-/* "1.25 GiB" into buf; returns buf. */
+/* Writes a size such as "1.25 GiB" to buf and returns buf. */
 const char *format_bytes(double bytes, char *buf, size_t cap);
 
 #endif

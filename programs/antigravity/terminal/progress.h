@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bar on standard error while something long runs, on one line of whatever width; nothing unless
- * that is a terminal. */
+/* Progress bar on standard error, on one line. Shown only on a terminal. */
 #ifndef ANTIGRAVITY_PROGRESS_H
 #define ANTIGRAVITY_PROGRESS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* No bar from now on. */
+/* Turns the bar off. */
 void progress_silence(void);
 /* `label` is borrowed until progress_end(). */
 void progress_begin(const char *label);
-/* An ag_progress_fn: draws, and returns false (cancel) after Ctrl-C or its like. user is ignored.
- */
+/* Draws the bar; an ag_progress_fn. Returns false (cancel) after a signal. `user` is ignored. */
 bool progress_update(void *user, uint64_t done, uint64_t total);
-/* "what ..." in the place of the bar, until it is drawn again or wiped. */
+/* Shows "text ..." in place of the bar until the next draw. */
 void progress_note(const char *text);
-/* Wipes the bar; harmless without one. */
+/* Removes the bar, if any. */
 void progress_end(void);
 
 #endif

@@ -9,7 +9,7 @@
 
 enum { RULER_METHODS = 24, RULER_RATIOS = 8 };
 
-/* What selects the retained tokens. */
+/* Method that selects the retained tokens. */
 typedef struct ruler_method {
     char name[24];
     const ag_eviction_policy
