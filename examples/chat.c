@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers a question:  chat MODEL "What is the capital of France?"
- * From messages to token ids, and from the answer's tokens to what it says, as it comes. */
+/* Answers a question:  chat MODEL "What is the capital of France?" Renders messages to token ids,
+ * and parses the answer while it is generated. */
 #include <antigravity/antigravity.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@ static bool read_answer(void *user, int32_t id, const char *text, size_t len) {
     ag_chat_parser *parser = user;
     ag_chat_delta d;
     if (ag_chat_parser_push(parser, text, len, NULL)) return false;
-    if (id < 0 && ag_chat_parser_finish(parser, NULL)) return false; /* the last call of all */
+    if (id < 0 && ag_chat_parser_finish(parser, NULL)) return false; /* the last call */
     while (ag_chat_parser_next(parser, &d)) {
         if (d.kind == AG_CHAT_DELTA_CONTENT) fwrite(d.text, 1, d.len, stdout);
         if (d.kind == AG_CHAT_DELTA_CALL) printf("\n(%s is called with ", d.name);
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
         ag_chat_render(chat, 0, &ids, NULL, &err) || ag_chat_parser_create(chat, &parser, &err))
         goto done;
     generation.tokenizer = tokenizer;
-    generation.keep_special = true; /* the parser wants to see the marks */
+    generation.keep_special = true; /* the parser needs the special tokens */
     generation.stop = ag_chat_format_stops(format, &generation.n_stop);
     generation.on_token = read_answer;
     generation.on_token_user = parser;

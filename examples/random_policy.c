@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokens stay is left to chance: what any better idea must beat. */
+/* Retains random tokens: the baseline of every eviction policy. */
 #include "random_policy.h"
 
-/* The same tokens in every run, but others at each eviction. */
+/* Returns a pseudo-random number: the same in every run, different at each eviction. */
 static uint32_t throw_dice(uint32_t position, uint32_t newest) {
     uint32_t x = position * 0x9e3779b1u ^ newest * 0x85ebca6bu;
     x = (x ^ x >> 16) * 0x7feb352du;
@@ -18,7 +18,7 @@ static void choose(void *user, const ag_eviction_params *p, const ag_eviction_vi
     uint32_t wanted = n_keep - v->n_protected - v->n_recent;
     for (uint32_t s = 0; s < v->n_protected; s++) keep[n++] = s;
     for (uint32_t s = first; s < newest; s++) {
-        /* Each of those left has the same chance of being one of those wanted. */
+        /* Each remaining slot has the same chance to be one of the wanted ones. */
         uint32_t dice = throw_dice(v->positions[s], v->positions[v->n_slots - 1]);
         if (dice % (newest - s) >= wanted) continue;
         keep[n++] = s;

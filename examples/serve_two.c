@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two stories at the same time:  serve_two MODEL_DIR */
+/* Generates two stories concurrently:  serve_two MODEL_DIR */
 #include <antigravity/antigravity.h>
 #include <antigravity/serving.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@ typedef struct story {
     ag_status status;
 } story;
 
-/* On the engine's thread: takes note and returns. */
+/* Runs on the engine's thread: records the event and returns. */
 static void on_event(void *user, const ag_request_event *e) {
     story *s = user;
     pthread_mutex_lock(&lock);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity calibrate: what the heads of a model are worth to it when it repeats a text. */
+/* antigravity calibrate: measures how much each KV head contributes when the model repeats a
+ * text. */
 #include "command.h"
 #include "eval/text_windows.h"
 #include "model/engine.h"
@@ -54,7 +55,7 @@ static size_t heads_in(const head_table *t) {
     return n;
 }
 
-/* Those of a layer become 1 together; even where none is worth anything. */
+/* Scales the weights of each layer to a sum of 1; to equal shares if all are 0. */
 static void make_shares(const head_table *t, float *weights) {
     for (uint32_t l = 0; l < t->n_layers; weights += t->n_heads[l++]) {
         double sum = 0;
@@ -91,7 +92,7 @@ static bool name_output(const engine *e, char *path, size_t cap) {
     return n > 0 && (size_t)n < cap;
 }
 
-/* Whole or not at all. */
+/* Replaces the file atomically. */
 static int write_file(const char *path, json_t *root) {
     char temp[PATH_MAX + 8];
     int failed = root ? 0 : ENOMEM;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity devices: what models can run on here. */
+/* antigravity devices: lists backends and their devices. */
 #include "command.h"
 #include "options/options.h"
 #include "support/json_out.h"
@@ -11,13 +11,13 @@
 
 enum { DEVICES_MAX = 32 };
 
-/* One backend of the list: what it runs on, or why it cannot run. */
+/* A backend of the list: its devices, or why it has none. */
 typedef struct entry {
     const char *name;
-    ag_backend *backend; /* owned; NULL: the backend chooses among devices */
+    ag_backend *backend; /* owned; NULL: the backend has a list of devices */
     ag_device_info devices[DEVICES_MAX];
     size_t n_devices;
-    const char *no_devices; /* why there are no devices; NULL: there are */
+    const char *no_devices; /* reason; NULL: there are devices */
     ag_error err;
 } entry;
 

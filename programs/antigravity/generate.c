@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As shells do with $(...), and because `echo text |` is how prompts are piped in. */
+/* Drops one newline at the end, as shells do with $(...): prompts are often piped in with echo. */
 static void drop_last_newline(prompt *p) {
     if (p->len && p->text[p->len - 1] == '\n') p->len--;
     if (p->len && p->text[p->len - 1] == '\r') p->len--;
@@ -21,7 +21,7 @@ static void drop_last_newline(prompt *p) {
 
 static int read_prompt(generation *g) {
     generate_options *o = &g->o;
-    if (o->saved.load) o->prompt.no_bos = true; /* the text has begun already */
+    if (o->saved.load) o->prompt.no_bos = true; /* the loaded text has a BOS */
     if (o->saved.load && !o->prompt.text && !o->prompt.file && !o->prompt.ids &&
         isatty(STDIN_FILENO)) {
         o->prompt.text = "";
@@ -32,7 +32,7 @@ static int read_prompt(generation *g) {
     return EXIT_DONE;
 }
 
-/* Everything that can be wrong with prompt and model together, before the weights are read. */
+/* Encodes the prompt. Reports all faults of prompt and model before the weights are read. */
 static int prepare_prompt(generation *g) {
     const generate_options *o = &g->o;
     const engine *e = &g->engine;
@@ -52,7 +52,8 @@ static int prepare_prompt(generation *g) {
     return EXIT_DONE;
 }
 
-/* Wrong sampling options are wrong usage, although only the vocabulary tells. */
+/* Creates the sampler. Invalid sampling options are EXIT_USAGE, although only the vocabulary shows
+ * them. */
 static int create_sampler(generation *g) {
     ag_error err;
     ag_sampler_params params = sampling_params(&g->o.sampling, g->n_context);
@@ -83,7 +84,7 @@ static bool store_text(generation *g, const char *text, size_t len) {
     return !g->text.failed;
 }
 
-/* Of the answer. */
+/* Prints or stores text of the answer. */
 static bool put_text(generation *g, const char *text, size_t len) {
     g->wrote_text = g->wrote_text || len;
     if (!g->o.json) return print(g, text, len);
@@ -108,7 +109,7 @@ static bool on_token(void *user, int32_t id, const char *text, size_t len) {
     return ok && !interrupted();
 }
 
-/* The prompt as text; ids given are decoded where there is a tokenizer. */
+/* Prints or stores the prompt as text; decodes ids if there is a tokenizer. */
 static int echo_prompt(generation *g) {
     const prompt *p = &g->prompt;
     ag_error err;
@@ -127,7 +128,7 @@ static int echo_prompt(generation *g) {
     } else {
         for (size_t i = 0; i < p->n && ok; i++) ok = print_id(g, p->ids[i]);
     }
-    /* Standard output that is full is reported when the command ends. */
+    /* A write error is reported when the command ends. */
     return ok ? EXIT_DONE : EXIT_FAILED;
 }
 
@@ -140,7 +141,7 @@ static ag_status generate_from(generation *g, const ag_generate_params *params, 
                                err);
 }
 
-/* What has been read becomes what the model needs to repeat it. */
+/* Compresses the cache to the tokens needed to repeat what was read. */
 static int compress(generation *g) {
     const size_t n = ag_session_position(g->engine.session);
     if (g->saved.ids_are_unknown || g->saved.ids.n < n)
@@ -150,7 +151,7 @@ static int compress(generation *g) {
                            &g->replayed);
 }
 
-/* The prompt alone, so that it can be compressed and saved before anything follows it. */
+/* Reads the prompt alone, so that its cache can be compressed and saved before tokens follow. */
 static int read_and_save(generation *g, const ag_generate_params *params, ag_status *status,
                          ag_error *err) {
     ag_generate_params only_read = *params;
@@ -163,7 +164,7 @@ static int read_and_save(generation *g, const ag_generate_params *params, ag_sta
     return saved_after_prompt(&g->saved, &g->o.saved, &g->engine, &g->prompt);
 }
 
-/* What follows a prompt that has been read; the figures are those of both parts. */
+/* Generates after a prompt that was read; adds its statistics. */
 static ag_status answer(generation *g, const ag_generate_params *params, ag_error *err) {
     const ag_generate_stats read = g->stats;
     ag_status status = ag_session_generate(g->engine.session, NULL, 0, params, &g->stats, err);
@@ -225,7 +226,8 @@ static void finish_output(generation *g) {
 /* Reports a failure, or what the text lacks. Returns an exit code. */
 static int check_outcome(const generation *g, ag_status status, const ag_error *err) {
     if (g->out_of_memory) return complain_no_memory();
-    /* When a terminal goes, so does standard output; the conversation is saved all the same. */
+    /* A terminal that closes also closes standard output. The conversation is saved
+     * nevertheless. */
     if (output_failed() && !interrupted()) return EXIT_FAILED;
     if (status != AG_OK && status != AG_CANCELLED) return complain_error(err);
     if (generate_is_cut_off(g)) report_cut_off(g);

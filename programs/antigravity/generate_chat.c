@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* generate --chat: the prompt is a message in the model's chat template, and what is printed is
- * what the answer says. */
+/* generate --chat: the prompt is a message in the model's chat template, and the content of the
+ * answer is printed. */
 #include "command.h"
 #include "generate.h"
 #include "model/model_dir.h"
@@ -64,8 +64,8 @@ static int encode(generation *g, const transcript_texts *texts) {
     return code;
 }
 
-/* The texts that end an answer join those of --stop. A constraint says itself where its text ends,
- * and they may stand in it. */
+/* Adds the template's stop texts to those of --stop. A constraint determines the end of its text
+ * itself, and the stop texts may occur in it. */
 static int add_stops(generation *g) {
     size_t n;
     generate_options *o = &g->o;

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first token comes out of the prompt; decoding is what follows it. */
+/* Returns the decoded tokens: the first token comes from the prompt's logits. */
 static size_t n_decoded(const ag_generate_stats *s) {
     return s->n_generated > 0 ? s->n_generated - 1 : 0;
 }
@@ -64,7 +64,7 @@ static void report_evictions(const ag_generate_stats *s) {
     fputc('\n', stderr);
 }
 
-/* Slots of single KV heads. */
+/* Counts slots of single KV heads. */
 static void report_spill(const generation *g) {
     ag_spill_stats s;
     char bytes[32];
@@ -82,7 +82,7 @@ static void report_drafts(const ag_generate_stats *s) {
             s->n_accepted, s->n_draft_steps);
 }
 
-/* Slots are counted in one head, in the mean. */
+/* Counts slots as the mean over heads. */
 static void report_replay(const ag_compress_report *r) {
     if (!r->n_heads) return;
     char returned[32];

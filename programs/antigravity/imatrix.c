@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity imatrix: which columns of a model's matrices matter for a text. */
+/* antigravity imatrix: measures which columns of a model's matrices matter for a text. */
 #include "command.h"
 #include "eval/text_windows.h"
 #include "model/engine.h"
@@ -88,8 +88,7 @@ static int run(engine *e, eval_text *text, const imatrix_options *o) {
 int command_imatrix(int argc, char **argv) {
     imatrix_options o = {.model = model_options_defaults()};
     o.model.max_seq_len = 512;
-    o.model.weights =
-        (ag_dtype)DTYPE_AS_IS; /* rounded weights would be measured with their errors */
+    o.model.weights = (ag_dtype)DTYPE_AS_IS; /* rounded weights would add their rounding errors */
     command_line line = {
         .usage = "imatrix [-m MODEL] (TEXT.txt | -f TEXT.txt | -p TEXT) -o FILE [OPTION]...",
         .description =

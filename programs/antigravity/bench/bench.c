@@ -12,7 +12,7 @@
 
 #define FIELD(name) offsetof(bench_options, name)
 
-/* The name alone: what the file holds is read when the options are complete. */
+/* Stores the name only. The file is read after all options were parsed. */
 static bool add_recording(void *target, const char *value, char *message) {
     bench_options *o = target;
     if (o->n_recordings == MAX_RECORDINGS)
@@ -131,7 +131,7 @@ static uint32_t largest(const number_list *list) {
     return v;
 }
 
-/* Tokens of the longest prompt or generation. */
+/* Returns the tokens of the longest prompt or generation. */
 static uint32_t max_tokens(const bench_options *o) {
     const uint32_t read = largest(&o->n_prompt), decoded = largest(&o->n_gen);
     uint32_t max_tokens = o->n_recordings ? 0 : read > decoded ? read : decoded;
@@ -142,13 +142,13 @@ static uint32_t max_tokens(const bench_options *o) {
     return max_tokens;
 }
 
-/* The sessions of the row that has most tokens. */
+/* Returns the sessions of the row with most tokens. */
 static engine_sessions largest_sessions(const bench_options *o) {
     return (engine_sessions){session_params(&o->model, largest(&o->depth) + max_tokens(o)),
                              o->parallel};
 }
 
-/* Whether every row fits, before the first one is measured. */
+/* Checks that every row fits, before the first one is measured. */
 static int check_lengths(const bench_options *o, const ag_model_info *info) {
     const uint32_t depth = largest(&o->depth);
     if ((uint64_t)depth + max_tokens(o) <= info->max_positions) return EXIT_DONE;
@@ -196,7 +196,7 @@ static int add_row(bench *b, bench_table *table, uint32_t n_prompt, uint32_t n_g
     int code = bench_measure(b, &row);
     if (code != EXIT_DONE) return code;
     if (!bench_table_add(table, b, &row)) return complain_no_memory();
-    return output_failed() ? EXIT_FAILED : EXIT_DONE; /* Said when the command ends. */
+    return output_failed() ? EXIT_FAILED : EXIT_DONE; /* Reported when the command ends. */
 }
 
 static int run_rows(bench *b, bench_table *table) {
@@ -211,7 +211,7 @@ static int run_rows(bench *b, bench_table *table) {
     return code;
 }
 
-/* A backend has its threads for life: each number of them loads the model anew. */
+/* The number of threads of a backend is fixed: each number loads the model again. */
 static int run_threads(bench_options *o, bench_table *table) {
     int code = EXIT_DONE;
     for (size_t i = 0; i < o->threads.n && code == EXIT_DONE; i++) {

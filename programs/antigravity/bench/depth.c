@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache of some depth without reading a prompt of that length. */
+/* Fills a cache to a depth without reading a prompt of that length. */
 #include "bench.h"
 
 #include <antigravity/expert.h>
@@ -7,7 +7,7 @@
 
 enum { CHUNK = 512 };
 
-/* Tokens [first, first + n) into every layer: the same random keys and values in each. */
+/* Writes tokens [first, first + n) to every layer: the same random keys and values in each. */
 static ag_status fill_chunk(ag_kv_cache *cache, const ag_tensor *rows, uint32_t first, uint32_t n,
                             ag_error *err) {
     uint32_t positions[CHUNK];
@@ -37,7 +37,7 @@ static size_t largest_row(const ag_kv_cache *cache) {
     return max;
 }
 
-/* Values spread evenly over -1 to 1, one a row. */
+/* Allocates n rows of one value, uniformly distributed over -1 to 1. */
 static ag_status make_rows(ag_backend *be, size_t n, ag_tensor *rows, ag_buffer **owner,
                            ag_error *err) {
     uint32_t state = 1;
@@ -72,7 +72,7 @@ static ag_status fill(ag_backend *be, ag_kv_cache *cache, uint32_t depth, ag_err
     return status;
 }
 
-/* Layers with a state have to be given tokens. */
+/* Reads tokens: layers with a state cannot be filled directly. */
 static ag_status read_tokens(ag_session *s, uint32_t depth, ag_error *err) {
     enum { MAX_IDS = 256 };
     const uint32_t n_vocab = ag_session_model_info(s)->n_vocab;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times of the operations of a forward pass, summed by code and by layer. */
+/* Operation times of a forward pass, summed by operation code and by layer. */
 #include "bench.h"
 
 #include "../command.h"
@@ -14,7 +14,7 @@ typedef struct bench_op {
 } bench_op;
 
 struct bench_ops {
-    bench_op *list; /* [cap] the first n are known */
+    bench_op *list; /* [cap], n used */
     double *seconds;
     size_t n, cap;
 };
@@ -72,7 +72,7 @@ result_table bench_ops_table(table_format format) {
 }
 
 typedef struct sum {
-    size_t n; /* operations; 0: the row is of no operations */
+    size_t n; /* number of operations; 0: not about operations */
     double seconds;
 } sum;
 
@@ -91,8 +91,8 @@ static int print_sum(result_table *t, const bench_row *row, const char *by, cons
     return table_add(t, JSON_OBJECT(fields));
 }
 
-/* Sums operation i and those after it that are alike. An earlier one that is alike has counted them
- * all: then n is 0. */
+/* Sums operation i and all with the same code or layer. Returns n = 0 if an earlier one has counted
+ * them. */
 static sum sum_like(const bench_ops *o, size_t i, bool by_code) {
     sum s = {0};
     for (size_t k = 0; k < o->n; k++) {

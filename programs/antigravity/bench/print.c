@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of bench as a Markdown table, as CSV, or as a JSON list. */
+/* Prints the rows of bench as a Markdown table, CSV, or a JSON list. */
 #include "bench.h"
 
 #include "../command.h"
@@ -15,11 +15,11 @@
 struct bench_table {
     table_format format;
     bool begun, ops;
-    result_table md; /* of all formats if `ops` */
+    result_table md; /* for all formats if `ops` */
     json_t *rows;    /* JSON only */
 };
 
-/* What is the same in every row leaves a narrow terminal first. */
+/* Columns that are equal in every row have high ranks: a narrow terminal omits them first. */
 static const table_column md_columns[] = {
     {"model", "model", TABLE_TEXT, 0, 4, 12},     {"params", "params", TABLE_RIGHT, 0, 5, 9},
     {"weights", "weights", TABLE_TEXT, 0, 3, 7},  {"size", "size", TABLE_RIGHT, 0, 5, 10},
@@ -90,11 +90,11 @@ static bool print_md(bench_table *t, const bench *b, const bench_row *row) {
     };
     json_t *line = JSON_OBJECT(fields);
     if (!line) return false;
-    table_add(&t->md, line); /* A lost write is said when the command ends. */
+    table_add(&t->md, line); /* A write error is reported when the command ends. */
     return true;
 }
 
-/* A field of RFC 4180: in quotes, quotes doubled. */
+/* Prints a row of RFC 4180. */
 static void print_csv(const bench_table *t, const bench *b, const bench_row *row) {
     const model_options *m = &b->o->model;
     char test[64];

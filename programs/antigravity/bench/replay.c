@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes a text that was recorded, with drafts and without, by turns: what drafts bring hangs on
- * the text, and with random weights there is none. */
+/* Decodes a recorded text with and without drafts, alternating. The gain of drafts depends on the
+ * text; random weights generate none that repeats. */
 #include "bench.h"
 
 #include "../command.h"
@@ -50,7 +50,7 @@ void bench_recording_free(bench_recording *r) {
     free(r->ids.data);
 }
 
-/* A shape with fewer tokens than the recorded model: what was equal stays equal. */
+/* Maps the ids into a smaller vocabulary. Equal ids stay equal. */
 static void fit_vocabulary(ag_ids *ids, uint32_t n_vocab) {
     for (size_t i = 0; i < ids->n; i++) ids->data[i] %= (int32_t)n_vocab;
 }
@@ -74,7 +74,7 @@ static ag_status create_sampler(const replay *r, ag_sampler **out, ag_error *err
     return status;
 }
 
-/* Tokens per second of a session of its own, as a user meets it. */
+/* Sets *rate to the tokens per second of a new session, as a user sees it. */
 static ag_status time_once(replay *r, ag_speculate how, double *rate) {
     const bench_options *o = r->b->o;
     const bench_recording *text = r->text;
@@ -106,7 +106,7 @@ static ag_status time_once(replay *r, ag_speculate how, double *rate) {
     return AG_OK;
 }
 
-/* Both by turns, after a run of each to warm up; which comes first changes. */
+/* Alternates both modes, after a warm-up run of each. The first mode alternates as well. */
 static ag_status measure(replay *r) {
     double rates[2];
     for (uint32_t i = 0; i <= r->b->o->repetitions; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures one row: a warm-up, the repetitions, and the memory's read rate before and after. */
+/* Measures one row: warm-up, repetitions, and the memory's read rate before and after. */
 #include "bench.h"
 
 #include "../command.h"
@@ -16,20 +16,20 @@
 #include <unistd.h>
 
 enum { MAX_ATTEMPTS = 3, WARM_UP_TOKENS = 16 };
-/* Two read rates further apart than this say that something else was using the machine. */
+/* If two read rates differ by more than this, something else used the machine. */
 static const double steady = 0.05;
-/* Where the system does not tell the size of its largest cache. */
+/* Used if the system does not report the size of its last-level cache. */
 static const uint64_t usual_cache = (uint64_t)32 << 20;
 
 typedef struct run {
     bench *b;
     const bench_row *row;
-    ag_session **sessions; /* row->parallel of them */
-    int32_t *ids;          /* as many as the longest prefill, at least row->parallel */
+    ag_session **sessions; /* [row->parallel] */
+    int32_t *ids;          /* [max(row->n_prompt, row->parallel)] */
     ag_error err;
 } run;
 
-/* Which tokens they are does not matter for speed; they only have to be in the vocabulary. */
+/* Fills ids with random tokens of the vocabulary. Speed does not depend on the ids. */
 static void fill_ids(int32_t *ids, size_t n, uint32_t n_vocab) {
     uint32_t state = 1;
     for (size_t i = 0; i < n; i++) {
@@ -50,8 +50,8 @@ bool bench_keep_going(void *user, int32_t id, const char *text, size_t len) {
     return progress_update(NULL, 0, 0);
 }
 
-/* On a device the likeliest token is chosen there, as generating does: rows of logits on their way
- * to the host would be timed instead. The first pass is the prompt's. */
+/* Decodes with sampling on the device, as generation does. Otherwise copies of the logits to the
+ * host would be timed. The first pass is the prompt's. */
 static ag_status decode_on_device(run *r, uint32_t n) {
     const ag_model_info *info = ag_model_get_info(r->b->engine.model);
     ag_sampler_params greedy = ag_sampler_defaults();
@@ -83,7 +83,7 @@ static ag_status decode(run *r, uint32_t n) {
     return status;
 }
 
-/* Once through: brings the cache to the depth, then times what the row is about. */
+/* Runs once: fills the cache to the depth, then times prefill and decoding. */
 static ag_status time_once(run *r, uint32_t n_prompt, uint32_t n_gen, double *s) {
     ag_backend *be = r->b->engine.backend;
     ag_status status = AG_OK;
@@ -112,8 +112,9 @@ static void summarise(bench_row *row) {
     row->deviation = mean_of(sorted, n).deviation;
 }
 
-/* A pass over the weights serves one token of every sequence; each reads its own cache, which holds
- * half of the tokens to decode on the average. */
+/* Sets the row's share of the read rate. A pass over the weights serves one token of every
+ * sequence. Each sequence reads its own cache, which on average holds half of the tokens to
+ * decode. */
 static void set_share(const run *r, bench_row *row) {
     double rate = row->read_before > row->read_after ? row->read_before : row->read_after;
     if (!row->n_gen) return;
@@ -123,10 +124,10 @@ static void set_share(const run *r, bench_row *row) {
     if (rate > 0) row->share = row->bytes_per_token * row->median / rate;
 }
 
-/* Of the memory that the backend computes in. */
+/* Returns the read rate of the backend's memory; 0 if unknown. */
 static double read_rate(const bench *b) {
     double rate = 0;
-    if (b->ops) return 0; /* no row shows it */
+    if (b->ops) return 0; /* rows of operations do not show it */
     if (b->bandwidth) return bandwidth_measure(b->bandwidth);
     return ag_backend_read_rate(b->engine.backend, &rate) == AG_OK ? rate : 0;
 }
@@ -164,7 +165,8 @@ static double disagreement(const bench_row *row) {
     return a > 0 && b > 0 ? fabs(a - b) / (a > b ? a : b) : 0;
 }
 
-/* Weights that stay in the processor's caches are not bound by memory: any share is possible. */
+/* Returns whether the weights fit in the processor's caches. Then memory is not the limit and the
+ * share may exceed 1. */
 static bool fits_caches(const bench *b) {
     long cache = 0;
 #ifdef _SC_LEVEL3_CACHE_SIZE

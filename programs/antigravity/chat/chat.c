@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity chat: from the command line to the end of the conversation. */
+/* antigravity chat: the command and its conversation loop. */
 #include "chat.h"
 
 #include "../command.h"
@@ -26,7 +26,7 @@ void chat_note(const chat *c, const char *fmt, ...) {
 
 /* ---- beginning ---- */
 
-/* The options again, with what the model asks for in the place of the library's defaults. */
+/* Parses the options again with the model's sampling settings as defaults. */
 static int read_model_sampling(chat *c, int argc, char **argv) {
     ag_error err;
     ag_sampler_params params = ag_sampler_defaults();
@@ -38,7 +38,7 @@ static int read_model_sampling(chat *c, int argc, char **argv) {
     return code == OPTIONS_RUN ? EXIT_DONE : code;
 }
 
-/* Everything that can be wrong with model and template, before the weights are read. */
+/* Opens the transcript. Reports all faults of model and template before the weights are read. */
 static int open_transcript(chat *c) {
     int code = engine_need_tokenizer(&c->engine, "a conversation needs one");
     if (code == EXIT_DONE) code = transcript_texts_read(&c->texts, &c->o.transcript);
@@ -67,7 +67,7 @@ int chat_apply_thinking(chat *c) {
     return st == AG_OK ? EXIT_DONE : complain_error(&err);
 }
 
-/* The session, and if a conversation was saved under the name, that one. */
+/* Opens the session, and loads the conversation of --resume if it exists. */
 static int start_conversation(chat *c) {
     uint32_t n;
     int code = chat_open_session(c, c->o.model.eviction.params.protected_prefix);
@@ -110,7 +110,7 @@ static bool ends_in_backslash(const char *text) {
     return n && text[n - 1] == '\\';
 }
 
-/* The line is added behind those before it, and is used up. */
+/* Appends `line` to `lines` and frees it. Returns NULL after reporting that memory is short. */
 static char *join_lines(char *lines, char *line, bool in_one) {
     if (!lines) return line;
     const size_t n = strlen(lines), n_prefix = in_one ? n - 1 : n; /* without the backslash */
@@ -126,7 +126,7 @@ static char *join_lines(char *lines, char *line, bool in_one) {
     return joined;
 }
 
-/* A message, of one line or several. Lines that command are never part of one. */
+/* Reads a message of one or more lines. Command lines are never part of a message. */
 static line_event read_message(const chat *c, char **message) {
     *message = NULL;
     for (;;) {
@@ -155,7 +155,7 @@ static line_event read_message(const chat *c, char **message) {
 
 static bool is_blank(const char *text) { return !text[strspn(text, " \t\r\n")]; }
 
-/* A message or a command. */
+/* Handles a message or a command. */
 static int dispatch(chat *c, const char *text) {
     if (is_blank(text)) return EXIT_DONE;
     if (text[0] == '/' && text[1] != '/') return chat_command(c, text);
@@ -171,7 +171,7 @@ static int handle_line(chat *c, const char *text) {
     return code;
 }
 
-/* Whether what happened ends the conversation: people go on after what is no answer. */
+/* Returns whether the conversation continues. On a terminal it continues after failures. */
 static bool continues(const chat *c, int *code) {
     if (output_failed() || c->leaving) return false;
     if (*code == EXIT_DONE) return true;
@@ -181,7 +181,8 @@ static bool continues(const chat *c, int *code) {
     return true;
 }
 
-/* Ctrl-C at an empty line; a second one at once leaves. */
+/* Handles Ctrl-C at an empty line: the first one prints a note, the second one in a row leaves.
+ * Returns whether to stay. */
 static bool warn_before_leaving(const chat *c, bool *warned) {
     if (!interrupt_forget() || *warned || !c->is_terminal) return false;
     chat_note(c, "Ctrl-C again leaves, as does Ctrl-D; /help lists the commands");
@@ -200,13 +201,13 @@ static int converse(chat *c) {
             code = EXIT_FAILED;
             continue;
         }
-        if (e == LINE_DROPPED) warned = false; /* something was typed in between */
+        if (e == LINE_DROPPED) warned = false; /* text was typed since the warning */
         if (e != LINE_TEXT && warn_before_leaving(c, &warned)) continue;
         if (e != LINE_TEXT) return interrupted() || !c->is_terminal ? EXIT_INTERRUPTED : EXIT_DONE;
         warned = false;
         code = handle_line(c, text);
         free(text);
-        /* An answer that was stopped is part of the conversation. */
+        /* A stopped answer stays in the conversation. */
         if (code == EXIT_DONE && interrupted() && (!interrupt_forget() || !c->is_terminal))
             code = EXIT_INTERRUPTED;
         if (code == EXIT_INTERRUPTED && !c->is_terminal) break;

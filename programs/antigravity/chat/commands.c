@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a line that begins with a slash does. */
+/* Slash commands. */
 #include "chat.h"
 
 #include "../command.h"
@@ -11,7 +11,7 @@
 
 typedef struct chat_verb {
     const char *name, *argument, *help;
-    int (*run)(chat *c, const char *argument); /* "" without one */
+    int (*run)(chat *c, const char *argument); /* "" if none */
 } chat_verb;
 
 static void print_help(void);
@@ -50,7 +50,7 @@ static int clear(chat *c, const char *argument) {
     return EXIT_DONE;
 }
 
-/* The message that begins the newest turn; talk.n if there is none. */
+/* Returns the index of the message that begins the newest turn; transcript.n if there is none. */
 static size_t newest_turn(const chat *c) {
     const size_t n = transcript_n_turns(&c->transcript);
     return n ? transcript_turn(&c->transcript, n - 1) : c->transcript.n;
@@ -141,7 +141,7 @@ static int show_kv(chat *c, const char *argument) {
     return EXIT_DONE;
 }
 
-/* "temperature 0.2", "temperature=0.2" */
+/* Accepts "temperature 0.2" and "temperature=0.2". */
 static int set(chat *c, const char *argument) {
     char name[64], message[MESSAGE_SIZE];
     const size_t n = strcspn(argument, " =");
@@ -209,7 +209,8 @@ static void print_help(void) {
     fprintf(stderr, "  %-20s %s\n", "//...", "a message that begins with a slash");
 }
 
-/* The verb, or the only one that begins so: what goes on behind a whole verb is no other. */
+/* Returns the verb of that name, else the only verb with that prefix. A verb that continues a
+ * matching verb does not count as another. */
 static const chat_verb *find_verb(const char *name, size_t n) {
     const chat_verb *found = NULL;
     for (size_t i = 0; i < N_VERBS; i++) {
@@ -221,7 +222,7 @@ static const chat_verb *find_verb(const char *name, size_t n) {
     return n ? found : NULL;
 }
 
-/* "/save, /set" into text[cap): the verbs that begin so; how many they are. */
+/* Writes the verbs with that prefix, "/save, /set", to text[cap] and returns their number. */
 static size_t list_verbs(const char *name, size_t n, char *text, size_t cap) {
     size_t n_verbs = 0, at = 0;
     text[0] = '\0';

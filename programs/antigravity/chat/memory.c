@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between turns, where the system runs short of memory: the model repeats the conversation, and
- * what it does not need for that leaves the cache. */
+/* Compresses the cache between turns when system memory is short. The model repeats the
+ * conversation; tokens that it does not need for that are evicted. */
 #include "chat.h"
 
 #include "../command.h"
@@ -9,14 +9,14 @@
 
 #include <antigravity/kv_cache.h>
 
-enum { MIN_TOKENS = 512 }; /* of fewer there is little to gain */
-/* What is a little more than it should be is not replayed for that. */
+enum { MIN_TOKENS = 512 }; /* fewer tokens are not worth a replay */
+/* A cache below this multiple of the target is not compressed. */
 static const double max_excess = 1.25;
 
 static bool is_short(const chat *c) {
     ag_session *s = c->engine.session;
     if (c->o.replay.share == 0 || c->replay_failed || !s) return false;
-    /* What is harder has taken from the cache already, and a replay wants memory first. */
+    /* Harder pressure has already evicted, and a replay needs memory first. */
     return ag_session_memory_pressure(s) == AG_PRESSURE_SOFT && c->consumed.n >= MIN_TOKENS &&
            c->consumed.n == ag_session_position(s);
 }
@@ -32,7 +32,7 @@ void chat_free_memory(chat *c) {
     const int code =
         replay_compress(&replay, &c->engine, s, c->consumed.data, c->consumed.n, &report);
     interrupt_unregister(s);
-    c->replay_failed = code != EXIT_DONE; /* which was said, and need not be said again */
+    c->replay_failed = code != EXIT_DONE; /* reported once */
     if (code != EXIT_DONE || !report.n_heads || report.n_kept == report.n_before) return;
     chat_note(c, "memory is short: %.0f of %.0f tokens stay in the cache in the mean, %s returned",
               (double)report.n_kept / (double)report.n_heads,

@@ -104,7 +104,7 @@ static chat_options defaults(const ag_sampler_params *model) {
 
 static option_group chat_group(chat_options *o) { return OPTION_GROUP("Chat", chat_defs, o); }
 
-/* Three quarters of the context stay where nobody says how much: so turns leave several at once. */
+/* Sets the default budget to 3/4 of the context, so that several turns are evicted at a time. */
 static void complete_budget(ag_eviction_params *p) {
     const bool none = !p->policy || !p->policy->select || p->policy->default_budget;
     if (!none && !p->budget_tokens && !p->budget_bytes && p->budget_ratio == 0)
@@ -157,7 +157,7 @@ void chat_options_free(chat_options *o) {
 
 /* ---- /set ---- */
 
-/* "top_p" as "top-p". */
+/* Compares option names; '-' and '_' are equal. */
 static bool same_name(const char *a, const char *b) {
     if (!a || !strncmp(a, "--", 2)) return false;
     for (; *a && *b; a++, b++)
@@ -172,7 +172,7 @@ static bool is_called(const option_def *def, const char *name) {
     return false;
 }
 
-/* Of a running conversation these can change. */
+/* Returns whether the option can change during a conversation. */
 static bool is_changeable(const option_def *def) {
     static const char *const changeable[] = {"max-tokens", "thinking"};
     for (size_t i = 0; i < sizeof changeable / sizeof changeable[0]; i++)
@@ -188,7 +188,8 @@ static bool set_own(chat_options *o, const option_def *def, const char *value, c
     return reject(message, "%s", min_tokens_message);
 }
 
-/* The row of a setting, and whether it is one of chat's own; NULL: said in why[MESSAGE_SIZE]. */
+/* Returns the row of a setting; *is_own: it is one of chat's options. On NULL the reason is in
+ * message[MESSAGE_SIZE]. */
 static const option_def *find_setting(chat_options *o, const char *name, bool *is_own,
                                       char *message) {
     const option_group sampling = sampling_group(&o->sampling), own = chat_group(o);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations in files: NAME.json holds the messages and the tokens that were sampled,
- * NAME.agcache what the model has read of them. If the two do not fit, or the second is of other
- * settings, the messages are read again. */
+/* Saved conversations. NAME.json holds messages and sampled tokens, NAME.agcache the session. If
+ * the two differ, or the cache has other settings, the messages are read again. */
 #include "chat.h"
 
 #include "../command.h"
@@ -35,7 +34,7 @@ static json_t *message_of(const transcript_message *m) {
     return JSON_OBJECT(fields);
 }
 
-/* The same of two tokenizers: ids mean the same. */
+/* Hashes the vocabulary: equal hashes mean equal ids. */
 static void hash_vocabulary(const ag_tokenizer *t, char hex[SHA256_HEX]) {
     sha256 sum;
     sha256_begin(&sum);
@@ -68,7 +67,7 @@ static json_t *transcript_json(const chat *c) {
     return JSON_OBJECT(fields);
 }
 
-/* Only the owner may read it. */
+/* Writes the file, readable by the owner only. */
 static int write_json(const char *path, json_t *value) {
     new_file f;
     char *text = value ? json_dumps(value, JSON_INDENT(1)) : NULL;
@@ -88,7 +87,7 @@ static int write_session(const chat *c, ag_session *session, const char *path) {
     return st == AG_OK ? EXIT_DONE : complain_error(&err);
 }
 
-/* A copy of it, of which a part stays; all of it, where that cannot be had. */
+/* Saves a compressed fork of the session; uncompressed if the replay fails. */
 static int write_compressed(const chat *c, const char *path) {
     ag_session *copy;
     ag_error err;
@@ -137,7 +136,7 @@ static bool read_ids(const json_t *list, uint32_t n_vocab, ag_ids *out) {
     return true;
 }
 
-/* `same`: the ids are of this vocabulary; else the text stands for them. */
+/* `same`: the ids are of this vocabulary; else the text is encoded again. */
 static int add_message(chat *c, const json_t *saved, bool same, const char *path) {
     transcript *t = &c->transcript;
     json_t *message = json_object_get(saved, "message");
@@ -184,7 +183,7 @@ static int restore_cache(chat *c, const char *directory, const char *name) {
     return EXIT_DONE;
 }
 
-/* Into a new c->talk; the session is the last that changes. */
+/* Fills a new c->transcript. Changes the session last. */
 static int restore_messages(chat *c, const json_t *saved, const char *system, const char *path) {
     const json_t *messages = json_object_get(saved, "messages");
     const char *vocabulary = json_string_value(json_object_get(saved, "vocabulary"));
@@ -268,7 +267,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* Of both files, and when the messages were written. */
+/* Returns the size of both files and the time of the messages. */
 static listed inspect_files(const char *directory, const char *file, size_t n) {
     char path[PATH_MAX];
     struct stat s;

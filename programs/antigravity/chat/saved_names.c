@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where conversations are saved, and who has which of them open. */
+/* Directory, names and locks of saved conversations. */
 #include "chat.h"
 
 #include "../command.h"
@@ -62,13 +62,13 @@ int chat_lock(const char *name) {
             complain("%s: %s", path, strerror(errno));
             return -1;
         }
-        /* A file system that has no locks is no reason not to save. */
+        /* Without lock support the conversation is saved unlocked. */
         if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
             complain("the conversation '%s' is open in another process", name);
             close(fd);
             return -1;
         }
-        /* Who had it may have removed it meanwhile. */
+        /* The previous holder may have removed the file meanwhile. */
         if (fstat(fd, &s) == 0 && s.st_nlink) return fd;
         close(fd);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the model has read of the conversation: only what is new is read, whole turns are marked for
- * the cache, and the first ones are protected. */
+/* Session of the conversation. Reads only new tokens, marks turns for the cache, and protects the
+ * system prompt and a short first turn. */
 #include "chat.h"
 
 #include "../command.h"
@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { FIRST_TURN = 128 }; /* tokens of a first turn that stays for ever, at most */
+enum { FIRST_TURN = 128 }; /* maximum tokens of a first turn that is protected */
 
 ag_session_params chat_session_params(const chat *c) {
     ag_session_params params = session_params(&c->o.model, c->n_context);
@@ -34,12 +34,12 @@ int chat_open_session(chat *c, uint32_t n_protected) {
     c->consumed.n = 0;
     c->n_protected = n_protected;
     if (ag_session_create(e->model, &params, &e->session, &err) == AG_OK) return EXIT_DONE;
-    c->leaving = true; /* nothing can be read any more */
+    c->leaving = true; /* no more tokens can be read */
     return complain_settings(&err);
 }
 
-/* The session that there would be if the system prompt were to stay in half of the budget, beside
- * the newest tokens. */
+/* Returns session parameters that protect the system prompt in half of the budget; the newest
+ * tokens use the other half. */
 static ag_session_params params_with_system(const chat *c, uint32_t n_system) {
     ag_session_params params = chat_session_params(c);
     ag_eviction_params *e = &params.eviction;
@@ -48,7 +48,7 @@ static ag_session_params params_with_system(const chat *c, uint32_t n_system) {
     return params;
 }
 
-/* The one whose evictions leave so many tokens. */
+/* Returns session parameters whose evictions retain n tokens. */
 static ag_session_params params_with_budget(const chat *c, uint32_t n) {
     ag_session_params params = chat_session_params(c);
     params.eviction.protected_prefix = n > params.eviction.recent ? n - params.eviction.recent : 0;
@@ -65,7 +65,7 @@ int chat_check_context(chat *c) {
     const ag_session_params params = params_with_system(c, n_system);
     if (ag_session_plan_memory(&c->engine.info, &params, &unused, NULL) == AG_OK) return EXIT_DONE;
     const uint32_t smallest = min_context(&c->engine.info, params);
-    if (!smallest) return EXIT_DONE; /* it is something else, which will be said */
+    if (!smallest) return EXIT_DONE; /* another fault, reported later */
     return complain_usage(
         "a context of %" PRIu32 " tokens is too small for the %" PRIu32
         " before the first message and what --kv-policy %s keeps; the smallest that works is "
@@ -101,7 +101,7 @@ void chat_forget(chat *c) {
     c->consumed.n = 0;
 }
 
-/* A layer whose heads are as long as any. */
+/* Returns a layer whose heads cache as many tokens as any. */
 static uint32_t fullest_layer(const ag_kv_cache *cache) {
     uint32_t l = 0;
     while (ag_kv_cache_layer(cache, l + 1) &&
@@ -110,7 +110,7 @@ static uint32_t fullest_layer(const ag_kv_cache *cache) {
     return l;
 }
 
-/* Whether tokens before `position` are in the cache that are not there for ever. */
+/* Returns whether the cache holds an unprotected token before `position`. */
 static bool caches_before(const chat *c, uint32_t position) {
     const ag_session *s = c->engine.session;
     const ag_kv_cache *cache = ag_session_kv_cache(c->engine.session);
@@ -134,7 +134,7 @@ int chat_go_back(chat *c, size_t position) {
     return EXIT_DONE;
 }
 
-/* The second turn begins at `border`: if the first one is short enough, all of it stays. */
+/* Protects the first turn if it is short enough. second_turn: position where it ends. */
 static int protect_first(chat *c, uint32_t second_turn) {
     ag_error err;
     ag_session *s = c->engine.session;
@@ -172,7 +172,7 @@ int chat_match(chat *c, const ag_ids *ids, size_t *n) {
     return code;
 }
 
-/* Where the newest turn begins; `end` if that is not known. */
+/* Returns the first position of the newest turn; `end` if unknown. */
 static uint32_t newest_turn_first(const chat *c, uint32_t end) {
     const size_t n = transcript_n_turns(&c->transcript);
     const uint32_t first = n ? c->transcript.messages[transcript_turn(&c->transcript, n - 1)].first
@@ -189,7 +189,7 @@ static int complain_full(const chat *c, size_t n) {
                             n, c->n_context, hint);
 }
 
-/* "; -c 176 would keep it whole": what stays after an eviction must hold n tokens. */
+/* Writes "; -c 176 would keep it whole": the smallest context whose evictions retain n tokens. */
 static void describe_fix(const chat *c, uint32_t n, char *out, size_t cap) {
     const uint32_t smallest = min_context(&c->engine.info, params_with_budget(c, n));
     out[0] = '\0';

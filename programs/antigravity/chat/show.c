@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /stats and /kv. */
+/* The commands /stats and /kv. */
 #include "chat.h"
 
 #include "../support/statistics.h"
@@ -40,7 +40,7 @@ void chat_show_stats(const chat *c) {
 
 /* ---- /kv ---- */
 
-/* Slots of a head that hold positions below. */
+/* Returns the number of slots of the head with positions below `position`. */
 static uint32_t slots_below(const ag_kv_cache *cache, uint32_t layer, uint32_t head,
                             uint32_t position) {
     uint32_t low = 0, high = ag_kv_cache_n_slots(cache, layer, head);
@@ -53,8 +53,8 @@ static uint32_t slots_below(const ag_kv_cache *cache, uint32_t layer, uint32_t h
 }
 
 typedef struct cached_range {
-    uint32_t tokens; /* in the head that holds most */
-    size_t bytes;    /* in all */
+    uint32_t tokens; /* maximum over the heads */
+    size_t bytes;    /* of all heads */
 } cached_range;
 
 static cached_range cached_between(const ag_kv_cache *cache, uint32_t first, uint32_t end) {
@@ -77,7 +77,7 @@ uint32_t chat_n_cached(const chat *c, uint32_t first, uint32_t end) {
     return cached_between(ag_session_kv_cache(c->engine.session), first, end).tokens;
 }
 
-/* The beginning of a text, on one line. */
+/* Prints the start of a text on one line. */
 static void print_prefix(const char *text) {
     enum { MAX_CHARACTERS = 48 };
     char line[4 * MAX_CHARACTERS + 1];
@@ -99,7 +99,7 @@ static void show_row(const chat *c, const char *name, uint32_t first, uint32_t e
     print_prefix(text);
 }
 
-/* Where turn i ends; *first: where it begins. False: it was not read. */
+/* Finds the positions [first, end) of turn i. Returns false if it was not read. */
 static bool find_turn_range(const chat *c, size_t i, uint32_t *first, uint32_t *end) {
     const transcript *t = &c->transcript;
     const size_t at = transcript_turn(t, i), next = transcript_turn(t, i + 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --tools: the model may call what FILE describes. Nothing is run here: calls are shown, and what
- * they return is asked for. */
+/* --tools: tools that the model may call. The program shows a call and asks the user for its
+ * result. */
 #include "chat.h"
 
 #include "../command.h"
@@ -15,7 +15,7 @@ int chat_open_tools(chat *c) {
     ag_error err;
     size_t len;
     if (!c->o.tools_file) return EXIT_DONE;
-    /* Once: what it names may be a pipe. */
+    /* Read once: the file may be a pipe. */
     int code = c->tools_text ? EXIT_DONE : input_read_text(c->o.tools_file, &c->tools_text, &len);
     if (code != EXIT_DONE) return code;
     if (ag_chat_set_tools(c->transcript.chat, c->tools_text, strlen(c->tools_text), &err) != AG_OK)
@@ -26,7 +26,7 @@ int chat_open_tools(chat *c) {
     return EXIT_DONE;
 }
 
-/* The call whose result comes next; NULL if none is awaited. Borrowed. */
+/* Returns the call whose result comes next, borrowed; NULL if none. */
 static const json_t *next_call(const chat *c) {
     const transcript *t = &c->transcript;
     size_t n_results = 0, at = t->n;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a model without a template: a text that goes on. What the user says begins a line. */
+/* Template for models without one: concatenated messages; each user message begins a line. */
 static const char plain_template[] =
     "{{- bos_token -}}{%- for message in messages -%}"
     "{%- if not loop.first and message['role'] == 'user' -%}{{- '\\n' -}}{%- endif -%}"
@@ -17,11 +17,12 @@ static const char plain_template[] =
 
 const char *transcript_plain_template(void) { return plain_template; }
 
-/* Where the template refuses a conversation that has only begun, or is of the assistant alone. */
+/* Placeholders for probes. Some templates reject a conversation without messages, or with the
+ * assistant's alone. */
 #define SOME_USER "1"
 #define SOME_ANSWER "2"
 
-/* What the tokenizer begins a text with, if that is one token. */
+/* Opens the plain template with the tokenizer's BOS, if that is one token. */
 static ag_status open_plainly(transcript *t, ag_error *err) {
     char bos[64];
     size_t len = 0;
@@ -56,7 +57,7 @@ static void release_message(transcript_message *m) {
 }
 
 void transcript_close(transcript *t) {
-    if (t->chat) transcript_truncate(t, 0); /* which a failed transcript_open() left NULL */
+    if (t->chat) transcript_truncate(t, 0); /* NULL after a failed transcript_open() */
     free(t->messages);
     free(t->system);
     ag_chat_destroy(t->chat);
@@ -65,7 +66,7 @@ void transcript_close(transcript *t) {
 
 /* ---- messages ---- */
 
-/* Messages of t->chat before the first of ours. */
+/* Returns the number of messages of t->chat that precede ours. */
 static size_t n_before(const transcript *t) { return t->system != NULL; }
 
 static int add_to_chat(transcript *t, const json_t *message) {
@@ -92,7 +93,7 @@ static int add_text_to_chat(transcript *t, const char *role, const char *text) {
     return code;
 }
 
-/* Messages [first, t->n) once more into t->chat, which holds those before. */
+/* Adds messages [first, t->n) to t->chat, which holds those before. */
 static int add_again(transcript *t, size_t first) {
     int code = EXIT_DONE;
     for (size_t i = first; i < t->n && code == EXIT_DONE; i++)
@@ -110,7 +111,7 @@ int transcript_set_system(transcript *t, const char *text) {
     return code == EXIT_DONE ? add_again(t, 0) : code;
 }
 
-/* NULL without memory, which is said. */
+/* Returns a new message, not counted yet. NULL after reporting that memory is short. */
 static transcript_message *new_message(transcript *t) {
     if (t->n == t->cap) {
         const size_t cap = t->cap ? 2 * t->cap : 16;
@@ -147,7 +148,7 @@ static bool copy_ids(ag_ids *to, const int32_t *ids, size_t n) {
     return true;
 }
 
-/* The parser's answer, which t->chat has already. */
+/* Stores the parsed answer, which t->chat has already. */
 static int store_answer(transcript *t, const ag_chat_parser *p, const int32_t *ids, size_t n) {
     ag_error err;
     ag_text json = {0};
@@ -176,7 +177,7 @@ int transcript_add_answer(transcript *t, const ag_chat_parser *p, const int32_t 
     return code;
 }
 
-/* The parser reads what the ids say: then the chat knows which ids the message stands for. */
+/* Parses the text of the ids, so that t->chat knows the ids of the message. */
 static ag_status parse_again(transcript *t, const int32_t *ids, size_t n, ag_error *err) {
     ag_chat_parser *p = NULL;
     ag_text text = {0};
@@ -194,7 +195,7 @@ int transcript_add_saved(transcript *t, json_t *message, const int32_t *ids, siz
     ag_error err;
     ag_ids unused = {0};
     transcript_message *m = new_message(t);
-    /* How the answer begins is known from what it answers. */
+    /* The parser needs the start of the answer, which depends on the messages before it. */
     ag_status st = m ? ag_chat_render(t->chat, 0, &unused, NULL, &err) : AG_OK;
     ag_ids_free(&unused);
     if (m && st == AG_OK) st = parse_again(t, ids, n, &err);
@@ -258,8 +259,8 @@ int transcript_render(transcript *t, ag_ids *ids) {
     return st == AG_OK ? EXIT_DONE : complain_error(&err);
 }
 
-/* The tokens that `part`'s end has more than `whole`'s beginning, as they first stand in `in`:
- * where. SIZE_MAX: nowhere. */
+/* Finds the ids of `longer` from `tail` on in `in`. Returns their first index; SIZE_MAX if
+ * absent. */
 static size_t find_tail(const ag_ids *in, const ag_ids *longer, size_t tail) {
     const size_t n = longer->n - tail;
     for (size_t i = 0; n && i + n <= in->n; i++)
@@ -267,8 +268,8 @@ static size_t find_tail(const ag_ids *in, const ag_ids *longer, size_t tail) {
     return SIZE_MAX;
 }
 
-/* A user's turn as it stands behind an answer is looked for where it stands first. The chat holds
- * the system prompt alone, and does so again. */
+/* Finds the first user turn: the tokens that a user turn adds after an answer are searched in the
+ * first rendering. t->chat holds only the system prompt, before and after. */
 static size_t prefix_by_comparison(transcript *t, const ag_ids *first) {
     ag_ids closed = {0}, more = {0};
     size_t at = SIZE_MAX;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One answer: what is new of the conversation is read, and what the model says is shown as it
- * comes.
- */
+/* Generates one answer: reads the new tokens and shows the answer while it is generated. */
 #include "chat.h"
 
 #include "../command.h"
@@ -12,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stands on standard output. */
+/* State of an answer and of its output. */
 typedef struct answer {
     chat *c;
     ag_chat_parser *parser; /* owned */
-    ag_ids prompt, ids;     /* owned; the conversation, and the answer's tokens */
+    ag_ids prompt, ids;     /* owned; the rendered conversation; the answer's tokens */
     bool wrote, ends_in_newline, is_dim;
     bool has_content, has_reasoning;
     ag_error err; /* of the parser */
@@ -42,7 +40,7 @@ static void set_dim(answer *a, bool dim) {
     a->ends_in_newline = true;
 }
 
-/* A template leaves blank lines between reasoning and answer. */
+/* Skips the blank lines that templates put between reasoning and answer. */
 static void write_content(answer *a, const char *text, size_t len) {
     while (!a->has_content && len && strchr("\n\r", *text)) text++, len--;
     if (!len) return;
@@ -79,8 +77,8 @@ static bool on_token(void *user, int32_t id, const char *text, size_t len) {
     return !output_failed();
 }
 
-/* Every answer draws from numbers of its own, so that a conversation that was saved goes on as it
- * would have. Source of the mixing: SplitMix64. */
+/* Returns a seed for this answer, so that a saved conversation continues as it would have. Mixing:
+ * SplitMix64. */
 static uint64_t seed_of_answer(const chat *c) {
     uint64_t x = c->o.sampling.seed + 0x9e3779b97f4a7c15u * (c->transcript.n + (c->attempt << 32));
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -88,7 +86,7 @@ static uint64_t seed_of_answer(const chat *c) {
     return x ^ (x >> 31);
 }
 
-/* It knows what the session has read. */
+/* Makes a sampler that has accepted the tokens the session has read. */
 static int make_sampler(chat *c, size_t n_read, ag_sampler **out) {
     ag_error err;
     sampling_options as_set = c->o.sampling;
@@ -102,7 +100,7 @@ static int make_sampler(chat *c, size_t n_read, ag_sampler **out) {
     return EXIT_DONE;
 }
 
-/* Every answer begins anew to be what --json-schema or its kin ask for. */
+/* Applies the constraint from its start: every answer must meet it. */
 static int constrain(chat *c, ag_sampler *sampler) {
     ag_error err;
     ag_constraint *text = c->constraint.text;
@@ -112,7 +110,7 @@ static int constrain(chat *c, ag_sampler *sampler) {
     return st == AG_OK ? EXIT_DONE : complain_error(&err);
 }
 
-/* One of the tokens that end an answer may stand at its end. */
+/* Removes the token that ends the answer, if it is present. */
 static void drop_stop_id(answer *a) {
     size_t n;
     const int32_t *stops = ag_chat_format_stop_ids(a->c->transcript.format, &n);
@@ -145,7 +143,7 @@ static ag_generate_params generation(answer *a, ag_sampler *sampler) {
     return p;
 }
 
-/* The call, from where the session stands. */
+/* Generates from the session's current position. */
 static int generate(answer *a, size_t n_read, ag_sampler *sampler) {
     chat *c = a->c;
     ag_error err;
@@ -166,7 +164,8 @@ static int generate(answer *a, size_t n_read, ag_sampler *sampler) {
     return st == AG_OK ? code : complain_error(&err);
 }
 
-/* A cancellation that came too late for the answer before ends this one: it is asked for again. */
+/* Generates the answer. A cancellation of the previous answer may arrive late and end this one;
+ * then tries once more. */
 static int generate_with_retry(answer *a, ag_sampler *sampler) {
     chat *c = a->c;
     for (int i = 0;; i++) {
@@ -193,7 +192,7 @@ static void report_stopped(const answer *a) {
                        : "stopped before the answer; the message is taken back");
 }
 
-/* Nothing that ends an answer is silent, -q or not, if there is no answer. */
+/* Reports how the answer ended. An empty answer is always reported, also with -q. */
 static void report_finish(const answer *a) {
     const chat *c = a->c;
     const ag_generate_stats *s = &c->last.stats;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity eval MEASURE ...: the choice of the measure. */
+/* antigravity eval MEASURE ...: finds the measure. */
 #include "eval.h"
 
 #include "../command.h"
@@ -49,7 +49,7 @@ int command_eval(int argc, char **argv) {
         .description = description,
         .examples = examples,
     };
-    /* Only --help and --version can stand before the measure. */
+    /* Only --help and --version may precede the measure. */
     int code = options_parse(&line, argc < 2 ? argc : 2, argv);
     if (code != OPTIONS_RUN) return code;
     return complain_usage("say what to measure: antigravity eval ppl FILE");

@@ -22,7 +22,7 @@ typedef struct writer {
     seeded random;
     sentences filler;
     bool begun;
-    fact facts[N_FACTS]; /* the first is asked for */
+    fact facts[N_FACTS]; /* the first is the one in question */
 } writer;
 
 static const char *const names[] = {"Tom",  "Mia", "Ben",  "Lily", "Max",  "Anna", "Sam",  "Rose",
@@ -53,8 +53,8 @@ static void choose_facts(writer *w, double depth) {
     }
 }
 
-/* Sentences are joined by ". ", which the tokenizer never joins with what stands around it: the ids
- * are those of the whole text. */
+/* Appends a sentence after ". ". The tokenizer never merges ". " with adjacent text, so the ids
+ * equal those of the entire text. */
 static ag_status append(writer *w, const char *sentence, ag_error *err) {
     char text[SENTENCE_SIZE + 4];
     int n = snprintf(text, sizeof text, "%s%s", w->begun ? ". " : "", sentence);
@@ -76,7 +76,8 @@ static ag_status write_fact(writer *w, fact *f, ag_error *err) {
     return st;
 }
 
-/* The facts that are due after `share` of the document; *left: those still to come. */
+/* Writes the facts with a depth of at most `share` of the document. *n_left: facts not written
+ * yet. */
 static ag_status write_due_facts(writer *w, double share, size_t *n_left, ag_error *err) {
     ag_status st = AG_OK;
     *n_left = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity eval kl: how far predictions lie from those of a base, token by token. */
+/* antigravity eval kl: compares predictions with those of a base, token by token. */
 #include "../command.h"
 #include "../support/statistics.h"
 #include "../support/table.h"
@@ -18,46 +18,46 @@
 #include <string.h>
 
 enum { LIKE_THE_MODEL = DTYPE_AS_IS + 1 };
-enum { CHUNK = 64 }; /* tokens after which policies are asked, unless something else is said */
+enum { CHUNK = 64 }; /* default tokens between evictions */
 
 typedef struct kl_options {
     model_options model;
     text_options text;
     eval_settings settings, base;
-    ag_dtype base_weights; /* or DTYPE_AS_IS; LIKE_THE_MODEL */
+    ag_dtype base_weights; /* a type, DTYPE_AS_IS or LIKE_THE_MODEL */
     table_format format;
 } kl_options;
 
-/* One setting, and how it did so far. */
+/* A setting and its results. */
 typedef struct candidate {
     cache_setting setting;
     ag_session *session;
     double *kl;       /* [n] divergence of each prediction */
-    double *rise;     /* [n] of the negative log-likelihood over the base's */
-    size_t n, n_same; /* predictions; those with the base's likeliest token */
-    double squares;   /* of the change of the right token's probability */
-    double seconds;   /* computing, without the comparison */
+    double *rise;     /* [n] increase of the negative log-likelihood over the base's */
+    size_t n, n_same; /* predictions; those with the same most likely token */
+    double squares;   /* of the change of the actual token's probability */
+    double seconds;   /* computing time, without the comparison */
     size_t kv_bytes;
 } candidate;
 
 typedef struct kl {
     const kl_options *o;
     engine engine;
-    ag_model *base_model; /* owned unless it is the engine's */
+    ag_model *base_model; /* owned unless it is engine.model */
     ag_session *base;
     candidate *rows;
     size_t n_rows;
     eval_text text;
     result_table table;
     size_t chunk; /* tokens compared at a time: --prefill-chunk, or a shorter window */
-    /* The chunk being compared. */
-    const int32_t *next; /* the token that follows each */
-    size_t n_predicted;  /* of them */
+    /* State of the current chunk. */
+    const int32_t *next; /* the actual next tokens */
+    size_t n_predicted;  /* tokens with a known next token */
     float *logits;       /* [chunk][n_vocab] of the base */
-    double *scale;       /* [chunk] log of the sum of their exponentials */
-    double base_nll;     /* summed over the text */
+    double *scale;       /* [chunk] log of the sum of exp(logits) */
+    double base_nll;     /* sum over the text */
     size_t n_base;
-    double compared_s; /* seconds that comparing took */
+    double compared_s; /* time of the comparisons */
     candidate *row;
 } kl;
 
@@ -92,7 +92,7 @@ static const char examples[] =
 
 static int check(const command_line *line, kl_options *o) {
     int code = text_operand(line, &o->text);
-    model_options plain = o->model; /* the rules are checked with the settings' policies */
+    model_options plain = o->model; /* the settings' policies need the rules, the base's do not */
     plain.eviction = eviction_options_defaults();
     if (code == EXIT_DONE) code = settings_complete(&o->base, &plain, "none", "25%");
     if (code == EXIT_DONE) code = settings_complete(&o->settings, &o->model, "none", "25%");
@@ -123,7 +123,7 @@ static double divergence(const float *base, double base_scale, const float *logi
         double p = (double)base[i] - base_scale, q = (double)logits[i] - scale;
         sum += exp(p) * (p - q);
     }
-    return sum > 0 ? sum : 0; /* rounding can leave less than none */
+    return sum > 0 ? sum : 0; /* rounding can make it negative */
 }
 
 static bool on_row(void *user, size_t i, const float *logits) {
@@ -269,7 +269,8 @@ static int report(kl *k) {
 
 /* ---- beginning and end ---- */
 
-/* The rows' model, and the sessions that are compared at once: the base's and every row's. */
+/* Loads the rows' model. Plans the sessions that are open at the same time: the base's and every
+ * row's. */
 static int load(kl *k) {
     const kl_options *o = k->o;
     const engine_sessions all = {

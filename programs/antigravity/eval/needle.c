@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity eval needle: are facts found again in documents that do not fit the cache? */
+/* antigravity eval needle: measures whether facts are found in documents that exceed the cache. */
 #include "../command.h"
 #include "../support/input.h"
 #include "../support/statistics.h"
@@ -26,11 +26,11 @@ typedef enum question_position { INSIDE, AFTER } question_position;
 typedef struct needle_options {
     model_options model;
     eval_settings settings;
-    const char *text; /* a file; NULL: made-up tales */
+    const char *text; /* file; NULL: generated tales */
     uint32_t documents, context;
     int64_t seed;
-    number_list depths;         /* percent */
-    question_position question; /* AFTER: it comes after the eviction */
+    number_list depths;         /* in percent */
+    question_position question; /* AFTER: read after the eviction */
     template_options chat;
     table_format format;
 } needle_options;
@@ -47,7 +47,7 @@ typedef struct needles {
     uint64_t done, total; /* documents read */
 } needles;
 
-/* What one setting gave. */
+/* Results of one setting. */
 typedef struct outcome {
     uint32_t right, n_questions;
     uint32_t n_right_at[MAX_NUMBERS], n_questions_at[MAX_NUMBERS];
@@ -122,12 +122,12 @@ static const char examples[] =
 
 /* ---- documents ---- */
 
-/* Tokens that an answer may have: a chat model speaks in sentences. */
+/* Returns the maximum tokens of an answer: chat models answer in sentences. */
 static uint32_t answer_tokens(const needles *n) {
     return n->writer.chat ? CHAT_ANSWER_TOKENS : ANSWER_TOKENS;
 }
 
-/* What the template adds to a document and its question. */
+/* Counts the tokens that the template adds to a document and its question. */
 static ag_status template_tokens(needles *n, uint32_t *out, ag_error *err) {
     written_prompt p = {.n_context = 0};
     *out = 0;
@@ -138,7 +138,7 @@ static ag_status template_tokens(needles *n, uint32_t *out, ag_error *err) {
     return st;
 }
 
-/* The same document as a message of the user's. */
+/* Replaces the document's ids by those of a user message. */
 static ag_status put_in_template(needles *n, needle *d, ag_error *err) {
     written_prompt p = {.n_context = 0};
     if (!n->writer.chat) return AG_OK;
@@ -228,7 +228,7 @@ static bool is_right(const needles *n, const needle *d, const char *answer_text)
     return !strncmp(answer_text, d->answer, strlen(d->answer));
 }
 
-/* Greedily, as many tokens as an answer may have; in a template up to the end of the turn. */
+/* Generates greedily up to the maximum; with a template up to the end of the turn. */
 static ag_status answer(needles *n, ag_session *s, const needle *d, outcome *out, bool *right,
                         ag_error *err) {
     int32_t ids[CHAT_ANSWER_TOKENS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity eval ppl: perplexity, exp of the mean negative log-likelihood of the tokens of a
- * text. */
+/* antigravity eval ppl: perplexity of a text, exp of the mean negative log-likelihood of its
+ * tokens. */
 #include "../command.h"
 #include "../support/json_out.h"
 #include "../support/statistics.h"
@@ -20,12 +20,12 @@
 typedef struct ppl_options {
     model_options model;
     text_options text;
-    bool stream; /* one session for all of the text */
+    bool stream; /* one session for the entire text */
     uint32_t bucket;
     bool json;
 } ppl_options;
 
-/* Tokens that follow each other, and what the cache took when they had been read. */
+/* Results of consecutive tokens, and the cache's memory after them. */
 typedef struct bucket {
     size_t n; /* tokens predicted */
     double nll, seconds;
@@ -36,14 +36,14 @@ typedef struct ppl {
     const ppl_options *o;
     engine engine;
     eval_text text;
-    double *nll; /* of each token predicted so far */
+    double *nll; /* of each predicted token */
     size_t n_nll;
-    const int32_t *ids; /* the window being scored */
+    const int32_t *ids; /* the current window */
     size_t n_ids, done_before;
-    bucket *buckets; /* [n_buckets] of a stream */
+    bucket *buckets; /* [n_buckets], with --stream */
     size_t n_buckets;
-    double bucket_begin; /* on the clock */
-    size_t kv_bytes;     /* the most that the cache took after a chunk */
+    double bucket_begin; /* clock time */
+    size_t kv_bytes;     /* maximum memory of the cache after a chunk */
 } ppl;
 
 #define FIELD(name) offsetof(ppl_options, name)
@@ -111,7 +111,7 @@ static int prepare(ppl *p, size_t slots) {
     return p->nll && p->buckets ? EXIT_DONE : complain_no_memory();
 }
 
-/* The i-th token has been read; `nll` of the next. */
+/* Adds token i; `nll` is that of the next token. */
 static void fill_bucket(ppl *p, size_t i, double nll) {
     bucket *b = &p->buckets[i / p->o->bucket];
     b->n++;

@@ -25,7 +25,7 @@ static ag_status write_plain(const prompt_writer *w, const char *context, const 
     return st;
 }
 
-/* Appends to *ids the message first, second, third, without what begins the answer. */
+/* Appends to *ids a user message of three texts, without the start of the answer. */
 static ag_status render(const prompt_writer *w, const char *first, const char *second,
                         const char *third, unsigned flags, ag_ids *ids, ag_error *err) {
     text_buffer text = {0};
@@ -43,7 +43,7 @@ static ag_status render(const prompt_writer *w, const char *first, const char *s
     return st;
 }
 
-/* Where a message that began alike goes on otherwise. */
+/* Sets *at to the length of the common prefix of `all` and another message. */
 static ag_status find_split(const prompt_writer *w, const char *first, const char *second,
                             const char *third, const ag_ids *all, size_t *at, ag_error *err) {
     ag_ids other = {0};
@@ -55,7 +55,7 @@ static ag_status find_split(const prompt_writer *w, const char *first, const cha
 
 static ag_status write_message(const prompt_writer *w, const char *context, const char *question,
                                written_prompt *out, ag_error *err) {
-    static const char more[] = " 0"; /* no question ends like this */
+    static const char more[] = " 0"; /* no question starts like this */
     ag_status st = render(w, context, question, "", 0, &out->ids, err);
     if (st == AG_OK) st = find_split(w, context, "", "", &out->ids, &out->n_context, err);
     if (st == AG_OK) st = find_split(w, context, question, more, &out->ids, &out->n_question, err);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Words of the tales: what a small letter in a template stands for. */
+/* Vocabulary of the tales; a letter after '%' in a template selects the list. */
 static const char *const people[] = {"king",     "queen",     "miller", "shepherd",
                                      "princess", "soldier",   "farmer", "tailor",
                                      "witch",    "fisherman", "giant",  "baker"};
@@ -61,7 +61,7 @@ static void write_tale(seeded *r, char *out) {
     out[n] = '\0';
 }
 
-/* Where a sentence ends: before ". "; one that goes on for long is cut before a space. */
+/* Returns the length up to ". ". Splits a long sentence at a space. */
 static size_t sentence_length(const char *text, size_t n) {
     size_t space = 0;
     for (size_t i = 0; i + 1 < n && i < SENTENCE_SIZE - 4; i++) {
@@ -70,11 +70,12 @@ static size_t sentence_length(const char *text, size_t n) {
     }
     if (space || n < SENTENCE_SIZE - 4) return space ? space : n;
     size_t end = SENTENCE_SIZE - 4;
-    while (end > 1 && ((unsigned char)text[end] & 0xc0) == 0x80) end--; /* whole characters */
+    while (end > 1 && ((unsigned char)text[end] & 0xc0) == 0x80)
+        end--; /* keep UTF-8 characters whole */
     return end;
 }
 
-/* NUL counts, too. */
+/* Returns true also for NUL. */
 static bool is_separator(char c) { return strchr(". \n\r", c) != NULL; }
 
 static void skip_separators(sentences *s) {

@@ -126,7 +126,7 @@ int settings_complete(eval_settings *s, model_options *o, const char *policies,
         if (!eviction_suits_heads(&o->eviction.params, s->policies[i], message))
             return complain_usage("--head-budget: %s", message);
         evicts = true;
-        o->eviction.params.policy = s->policies[i]; /* that the rules have a policy to be for */
+        o->eviction.params.policy = s->policies[i]; /* the check needs a policy that evicts */
     }
     if (has_budgets && !evicts)
         return complain_usage("--kv-budget needs an eviction policy other than none");

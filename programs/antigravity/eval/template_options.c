@@ -44,7 +44,7 @@ int prompt_writer_open(prompt_writer *w, const char *dir, const ag_tokenizer *to
     free(jinja);
     if (has_none) return EXIT_DONE;
     if (st == AG_OK) st = ag_chat_create(w->format, &w->chat, &err);
-    /* Of a template that tells the date: the same prompt on every day. */
+    /* Fixed clock: a template that prints the date gives the same prompt every day. */
     if (st == AG_OK) ag_chat_set_clock(w->chat, 0);
     return st == AG_OK ? EXIT_DONE : complain_error(&err);
 }

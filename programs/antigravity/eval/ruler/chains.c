@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variable tracking: "VAR A = 12345", "VAR B = VAR A", ... scattered over noise; which variables
- * have that value? An example with its answer comes first. */
+/* Variable tracking: "VAR A = 12345", "VAR B = VAR A", ... scattered over noise. The question is
+ * which variables have a value. A solved example comes first. */
 #include "tasks.h"
 
 #include <string.h>
 
-enum { N_NAMES = 5, EXAMPLE_TOKENS = 500, NOISE_TOKENS = 25 /* about; with what it is told in */ };
+enum { N_NAMES = 5, EXAMPLE_TOKENS = 500, NOISE_TOKENS = 25 /* approximate, with its newline */ };
 
 typedef struct chain {
     char names[N_NAMES][RULER_WORD_SIZE];
@@ -52,7 +52,7 @@ static void write_prefix(text_buffer *t, const chain *c) {
               N_NAMES, c->value);
 }
 
-/* In prompts of less than 4096 tokens an eighth of them. */
+/* Returns the noise lines of the example: an eighth of the prompt, at most EXAMPLE_TOKENS. */
 static size_t example_lines(const ruler_source *source) {
     const size_t share = source->n_tokens / 8, max = EXAMPLE_TOKENS;
     const size_t n = (share < max ? share : max) / NOISE_TOKENS;

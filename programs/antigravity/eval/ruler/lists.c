@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words to be counted: the ten most common of a numbered list, the three most frequent of a coded
+/* Word counts: the ten most common words of a numbered list, the three most frequent of a coded
  * text. */
 #include "tasks.h"
 
@@ -11,12 +11,12 @@ enum { N_COMMON = 10, N_FREQUENT = 3, CODED_LETTERS = 6, LONG_PROMPT = 4096 };
 
 /* ---- common words ---- */
 
-/* How often a common and another word stand in a list. */
+/* How often a common and another word occur in a list. */
 typedef struct repeats {
     size_t common, other;
 } repeats;
 
-/* A list of n words, the first N_COMMON of `words` the common ones. */
+/* Writes a list of n words. The first N_COMMON of `words` are the common ones. */
 static void write_list(text_buffer *t, seeded *r, const size_t *words, size_t n, repeats each) {
     const size_t total = N_COMMON * each.common + (n - N_COMMON) * each.other;
     size_t *list = malloc(total * sizeof *list), at = 0;
@@ -76,7 +76,8 @@ void ruler_write_common_words(const ruler_task *task, const ruler_source *source
 
 /* ---- frequent words ---- */
 
-/* The k-th of the words stands n / (zeta(2) k^2) times in a text of n: Zipf's law, exponent 2. */
+/* Returns how often the k-th word occurs in a text of n words: n / (zeta(2) k^2), Zipf's law with
+ * exponent 2. */
 static size_t word_count(size_t n, size_t k) {
     const double zeta = 3.14159265358979323846 * 3.14159265358979323846 / 6;
     return (size_t)((double)n / (zeta * (double)k * (double)k));
@@ -92,7 +93,7 @@ static void invent_words(seeded *r, size_t n, char (*words)[RULER_WORD_SIZE]) {
     for (size_t i = 0; i < n; i++) {
         do { ruler_letters(r, 'a', CODED_LETTERS, words[i]); } while (is_known(words, i, words[i]));
     }
-    strcpy(words[0], "..."); /* what stands there most often is noise */
+    strcpy(words[0], "..."); /* the most frequent word is noise */
 }
 
 static void write_coded(text_buffer *t, seeded *r, char (*words)[RULER_WORD_SIZE], size_t n_words,

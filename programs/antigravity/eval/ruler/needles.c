@@ -9,9 +9,9 @@ enum { MAX_NEEDLES = 4, N_DEPTHS = 40 };
 
 typedef struct needle_set {
     char keys[MAX_NEEDLES][RULER_WORD_SIZE];
-    char values[MAX_NEEDLES][RULER_WORD_SIZE]; /* key after key */
-    size_t n_keys, n_values;                   /* values of each key */
-    size_t order[MAX_NEEDLES];                 /* in which they stand in the context */
+    char values[MAX_NEEDLES][RULER_WORD_SIZE]; /* [n_keys][n_values] */
+    size_t n_keys, n_values;                   /* n_values: of each key */
+    size_t order[MAX_NEEDLES];                 /* order in the context */
 } needle_set;
 
 static void write_needle(text_buffer *t, const ruler_task *task, const char *key,
@@ -45,7 +45,7 @@ static void choose_needles(needle_set *s, const ruler_task *task, seeded *r) {
 
 /* ---- contexts ---- */
 
-/* Sentences of an essay, or of tales; needles at some of 40 depths. */
+/* Writes sentences of an essay or of tales, with needles at random depths of 40. */
 static void write_essay(const ruler_task *task, const ruler_source *source, seeded *r,
                         const needle_set *s, size_t n_sentences, text_buffer *out) {
     const size_t n = s->n_keys * s->n_values;
@@ -75,7 +75,7 @@ static void write_distractor(const ruler_task *task, seeded *r, const needle_set
     write_needle(out, task, key, value);
 }
 
-/* A line each: noise, or needles of other keys. */
+/* Writes lines of noise or of needles with other keys, and the needles between them. */
 static void write_lines(const ruler_task *task, seeded *r, const needle_set *s, size_t n_lines,
                         text_buffer *out) {
     const size_t n = s->n_keys * s->n_values;
@@ -94,7 +94,7 @@ static void write_lines(const ruler_task *task, seeded *r, const needle_set *s, 
 
 /* ---- questions ---- */
 
-/* "a", "a, and b", "a, b, and c". */
+/* Writes "a", "a, and b" or "a, b, and c". */
 static void name_queries(const needle_set *s, const size_t *queries, size_t n, text_buffer *out) {
     for (size_t i = 0; i < n; i++)
         text_addf(out, "%s%s", i ? i + 1 == n ? ", and " : ", " : "", s->keys[queries[i]]);
@@ -111,7 +111,7 @@ void ruler_write_needles(const ruler_task *task, const ruler_source *source, see
     name_queries(&s, queries, task->n_queries, &query);
     const bool one = task->n_queries * task->n_values == 1;
     const char *values = ruler_kind_name(task->values);
-    const int len = (int)strlen(values) - one; /* "number", "numbers" */
+    const int len = (int)strlen(values) - one; /* "number" or "numbers" */
     text_addf(&out->context,
               "%s special magic %.*s %s hidden within the following text. Make sure to memorize "
               "it. I will quiz you about the %.*s afterwards.\n",

@@ -36,5 +36,5 @@ int ruler_print(const ruler_task *task, uint32_t length, int64_t seed, int64_t n
     if (!line) return complain_no_memory();
     const bool written = output_write(line, strlen(line)) && output_write("\n", 1);
     free(line);
-    return written ? EXIT_DONE : EXIT_FAILED; /* Said when the command ends. */
+    return written ? EXIT_DONE : EXIT_FAILED; /* A write error is reported when the command ends. */
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of a task's name, so that tasks of a seed differ. */
+/* Hashes the task's name, so that tasks with the same seed differ. */
 static uint64_t hash(const char *name) {
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
     for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x100000001b3u;
@@ -32,7 +32,7 @@ static ag_status write_units(const ruler_maker *m, uint64_t number, size_t n_uni
                         &out->written, err);
 }
 
-/* Whether that many units fit; err->status tells of a failure. */
+/* Returns whether n_units fit. err->status holds a failure. */
 static bool fits(const ruler_maker *m, uint64_t number, size_t n_units, ruler_prompt *out,
                  ag_error *err) {
     err->status = write_units(m, number, n_units, out, err);

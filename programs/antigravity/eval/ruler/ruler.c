@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity eval ruler: what policies leave of a model's answers about long prompts. */
+/* antigravity eval ruler: measures the effect of eviction policies on answers about long
+ * prompts. */
 #include "../../command.h"
 #include "../../support/input.h"
 #include "../../terminal/interrupt.h"
@@ -26,11 +27,11 @@ typedef struct ruler_options {
     const ruler_task *tasks[MAX_TASKS];
     double ratios[RULER_RATIOS], replays[RULER_RATIOS];
     size_t n_tasks, n_ratios, n_replays;
-    bool all_tasks; /* none was asked for */
+    bool all_tasks; /* --tasks was not given */
     number_list lengths;
     uint32_t samples;
     int64_t seed, first;
-    const char *haystack; /* a file; NULL: made-up tales */
+    const char *haystack; /* file; NULL: generated tales */
     question_time question;
     bool print_prompts;
     table_format format;
@@ -46,10 +47,10 @@ typedef struct ruler {
     ruler_runner runner;
     result_table table;
     uint64_t done, total;  /* answers */
-    ruler_result *results; /* [samples][n_rows] of a task */
-    ruler_result *solved;  /* the same of all tasks of a length that the full cache solves */
+    ruler_result *results; /* [samples][n_rows] of the current task */
+    ruler_result *solved;  /* results of all tasks of the length that the full cache solves */
     size_t n_solved, n_solved_tasks;
-    bool fits[MAX_TASKS]; /* into the length */
+    bool fits[MAX_TASKS]; /* the task fits in the length */
 } ruler;
 
 /* ---- options ---- */
@@ -87,7 +88,7 @@ static bool set_tasks(void *target, const char *value, char *message) {
     return true;
 }
 
-/* "0.25,0.5" */
+/* Parses "0.25,0.5". */
 static bool read_shares(const char *value, double high, double *shares, size_t *n, char *message) {
     char word[64];
     *n = 0;
@@ -280,7 +281,8 @@ static int make_prompt(ruler *t, const ruler_task *task, uint32_t length, uint32
     return st == AG_LIMIT ? EXIT_USAGE : EXIT_FAILED;
 }
 
-/* Of all tasks those are left out that need longer prompts; those that were asked for are not. */
+/* Checks which tasks fit in the length. Tasks that do not fit are skipped by default, and an error
+ * if they were named. */
 static int check_length(ruler *t, uint32_t length, ruler_prompt *p) {
     int code = EXIT_DONE;
     for (size_t i = 0; i < t->o->n_tasks && code == EXIT_DONE; i++) {
@@ -310,7 +312,7 @@ static void count_answer(void *user) {
     progress_update(NULL, ++t->done, t->total);
 }
 
-/* What a length's tasks together give is shown behind them. */
+/* Stores the results of a solved task for the rows of all solved tasks. */
 static int store_solved(ruler *t, const ruler_block *b) {
     const size_t n = b->n_prompts * ruler_n_rows(&t->settings);
     if (!ruler_is_solved(b)) return EXIT_DONE;

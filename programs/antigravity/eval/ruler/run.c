@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* TIMED_TOKENS: of each answer's first ones the speed is measured. */
+/* TIMED_TOKENS: first tokens of each answer, whose speed is measured. */
 enum { TIMED_TOKENS = 8, REPLAY_EXTRA = 128, MAX_ANSWERS = 1 + RULER_METHODS * RULER_RATIOS };
 
-/* Reads on without a budget, under a policy that asks nothing of anybody: every session has one, so
- * that all keep the same attention sinks and can be forks of each other. */
+/* Returns rules that read without evicting. All sessions use an eviction policy, so they protect
+ * the same attention sinks and can be forked from each other. */
 static ag_eviction_params reading_rules(const ruler_runner *r, const ag_eviction_policy *policy) {
     ag_eviction_params e = eviction_params(&r->options->eviction);
     e.policy = policy ? policy : ag_eviction_policy_find("streaming");
@@ -39,7 +39,7 @@ static ag_eviction_params evicting_rules(const ruler_runner *r, const ag_evictio
     return e;
 }
 
-/* What the policy goes by is found in the last queries of a prompt, or in its keys. */
+/* Returns whether the policy scores tokens by the prompt's last queries or by keys only. */
 static bool needs_only_the_end(const ruler_method *method) {
     if (!method->policy) return true;
     switch (method->policy->importance) {
@@ -53,7 +53,7 @@ static bool needs_only_the_end(const ruler_method *method) {
     }
 }
 
-/* A replay wants as many slots as what it repeats. */
+/* A replay needs as many slots as the text it repeats. */
 uint32_t ruler_slots(const ruler_settings *s, const ag_model_info *info, uint32_t n_tokens) {
     bool replays = false;
     for (size_t i = 0; i < s->n_methods; i++) replays = replays || !s->methods[i].policy;
@@ -69,8 +69,8 @@ ag_session_params ruler_session_params(const ruler_runner *r) {
 
 size_t ruler_n_sessions(const ruler_runner *r) {
     const ruler_settings *s = r->settings;
-    double shares = 0; /* of a full cache, that those of one policy have kept */
-    size_t n = 3;      /* a reader, the full cache, and one that is going to be reduced */
+    double shares = 0; /* retained shares of the full cache, summed over the ratios */
+    size_t n = 3;      /* reader, full cache, and the fork being reduced */
     for (size_t i = 0; i < s->n_ratios; i++) shares += 1 - s->ratios[i];
     for (size_t i = 0; i < s->n_methods; i++) n += !needs_only_the_end(&s->methods[i]);
     return n + (size_t)(shares * (double)s->n_methods + 1);
@@ -103,14 +103,14 @@ void ruler_close(ruler_runner *r) {
 
 /* ---- answers ---- */
 
-/* One setting's. */
+/* State of the answer with one setting. */
 typedef struct answer_run {
     const ruler_method *method; /* NULL: the full cache */
     ag_session *session;        /* owned */
     ag_decoder *decoder;        /* owned */
     ag_text text;               /* owned */
     uint32_t n;                 /* tokens */
-    int32_t newest;             /* of them; not consumed yet */
+    int32_t newest;             /* last token, not consumed yet */
     bool done;
     ruler_result *out;
 } answer_run;
@@ -119,10 +119,10 @@ typedef struct prompt_run {
     ruler_runner *r;
     const ruler_task *task;
     const ruler_prompt *prompt;
-    size_t n_read;    /* tokens when the eviction comes */
-    size_t n_shared;  /* of them those that the first reader has read */
-    size_t n_chunked; /* those that the other readers have: whole chunks, so that what is added up
-                         is what one prefill would have added up */
+    size_t n_read;    /* tokens before the eviction */
+    size_t n_shared;  /* tokens that the first reader reads */
+    size_t n_chunked; /* tokens that the other readers read: whole chunks, so that summed scores
+                         equal those of one prefill */
     void (*step)(void *user);
     void *user;
     answer_run all[MAX_ANSWERS];
@@ -136,8 +136,8 @@ static void update_score(const prompt_run *a, answer_run *one) {
     if (one->text.len) one->out->score = ruler_score(one->text.data, references, t->n_references);
 }
 
-/* Greedily. An answer is done when the model ends it, it is as long as it may be, or it names all
- * that it is to name. */
+/* Chooses the next token greedily. An answer is done when the model ends it, it has the maximum
+ * length, or it contains all references. */
 static ag_status choose_token(prompt_run *a, answer_run *one, ag_error *err) {
     const ag_model_info *info = &a->r->engine->info;
     one->newest = (int32_t)likeliest(ag_session_logits(one->session), info->n_vocab);
@@ -154,7 +154,7 @@ static ag_status choose_token(prompt_run *a, answer_run *one, ag_error *err) {
     return st;
 }
 
-/* The first tokens alone, so that their speed is that of one session. */
+/* Generates the first tokens alone, to measure the speed of one session. */
 static ag_status begin_answer(prompt_run *a, answer_run *one, ag_error *err) {
     ag_status st = ag_decoder_create(a->r->engine->tokenizer, false, true, &one->decoder, err);
     if (st == AG_OK) st = choose_token(a, one, err);
@@ -168,7 +168,7 @@ static ag_status begin_answer(prompt_run *a, answer_run *one, ag_error *err) {
     return st;
 }
 
-/* The rest of all answers together: a step reads the weights once for all. */
+/* Generates the remaining tokens of all answers in batches: each step reads the weights once. */
 static ag_status finish_answers(prompt_run *a, ag_error *err) {
     ag_status st = AG_OK;
     while (st == AG_OK && !interrupted()) {
@@ -209,7 +209,7 @@ static void free_answers(prompt_run *a) {
 
 /* ---- one setting ---- */
 
-/* What is needed to repeat the context stays. */
+/* Retains the tokens that are needed to repeat the context. */
 static ag_status compress_context(const prompt_run *a, ag_session *s, const ruler_method *method,
                                   double ratio, ruler_result *out, ag_error *err) {
     const ruler_runner *r = a->r;
@@ -229,7 +229,7 @@ static ag_status compress_context(const prompt_run *a, ag_session *s, const rule
     return AG_OK;
 }
 
-/* Reads the end of what is read before the eviction, which takes place, and then the rest. */
+/* Reads up to the eviction, evicts, then reads the remaining prompt. */
 static ag_status read_remaining(prompt_run *a, answer_run *one, ag_session *reduced, double ratio,
                                 ag_error *err) {
     const ag_ids *ids = &a->prompt->written.ids;
@@ -251,7 +251,7 @@ static ag_status read_remaining(prompt_run *a, answer_run *one, ag_session *redu
     return st;
 }
 
-/* method NULL: the full cache. */
+/* Runs the prompt with one setting; method NULL: the full cache. */
 static ag_status run_setting(prompt_run *a, ag_session *reader, const ruler_method *method,
                              double ratio, ruler_result *out, ag_error *err) {
     const double budget = (double)a->n_read * (1 - ratio);

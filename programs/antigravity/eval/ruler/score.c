@@ -23,7 +23,7 @@ double ruler_score(const char *answer, const char *const references[], size_t n)
     return n ? (double)found / (double)n : 0;
 }
 
-/* Of the sample that `random` draws; NULL: of all. */
+/* Computes the means of the sample that `random` draws; NULL: of all prompts. */
 static void measure(const double *full, const double *reduced, size_t n, seeded *random,
                     double *difference, double *ratio) {
     double sum_full = 0, sum_reduced = 0;

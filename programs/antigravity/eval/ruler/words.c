@@ -155,7 +155,7 @@ void ruler_word(size_t i, char out[RULER_WORD_SIZE]) {
     }
 }
 
-/* Each is taken with the probability that gives n of them in the end. */
+/* Takes each number with the probability that makes n in total. */
 void ruler_choose(seeded *r, size_t of, size_t n, size_t order[]) {
     size_t taken = 0;
     for (size_t i = 0; taken < n; i++)
