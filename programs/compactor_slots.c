@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which slots the policy compactor keeps with another program's random numbers and scale: reads a
- * prompt, lets slots leave once, and saves the cache. Standard input holds the prompt's ids, in
- * decimal. tools/kvpress_parity.py runs this. */
+/* Runs the policy compactor with another program's random numbers and scale, for comparison. Reads
+ * a prompt, evicts once and saves the cache. Standard input holds the prompt's ids in decimal. Used
+ * by tools/kvpress_parity.py. */
 #include <antigravity/antigravity.h>
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static bool read_ids(prompt *p) {
     return p->n > 0 && feof(stdin);
 }
 
-/* [head_dim][SKETCH] as float32; NULL if that is not what the file holds. */
+/* Reads [head_dim][SKETCH] float32; NULL if the file has another size. */
 static float *read_sketch(const char *path, size_t head_dim) {
     const size_t n = head_dim * SKETCH;
     float *sketch = calloc(n + 1, sizeof *sketch);
@@ -41,7 +41,7 @@ static float *read_sketch(const char *path, size_t head_dim) {
     return NULL;
 }
 
-/* All in float32, nothing protected that the policy does not protect. */
+/* Returns float32 parameters without protection beyond the policy's own. */
 static ag_session_params params_of(const prompt *p, const ag_compactor_params *own,
                                    uint32_t n_keep) {
     ag_session_params s = ag_session_defaults();

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long masks of JSON schemas take, and whether they are right. Standard input holds a case a
- * line: {"id": ..., "schema": TEXT, "tests": [{"text": TEXT, "valid": BOOL}, ...]}; for each a line
- * is written with what became of it, and at the end one with the times. tools/mask_bench.py runs
- * this on a benchmark's files. */
+/* Measures and checks token masks of JSON schemas. Standard input holds one case per line: {"id":
+ * ..., "schema": TEXT, "tests": [{"text": TEXT, "valid": BOOL}, ...]}. Prints one result line per
+ * case, then one with the times. Used by tools/mask_bench.py. */
 #include <antigravity/antigravity.h>
 
 #include <jansson.h>
@@ -23,7 +22,7 @@ typedef struct bench {
 
 static double now_us(void) {
     struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* others may be at work beside */
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* excludes other processes */
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
@@ -36,8 +35,8 @@ static void add_time(float **list, size_t *n, size_t *cap, double us) {
     (*list)[(*n)++] = (float)us;
 }
 
-/* The tokens of the text one by one, each asked for in a mask first. -1: all fit and the text may
- * end; else the number of the token that does not. */
+/* Feeds the text token by token and checks each in the mask. Returns -1 if all are allowed and the
+ * text may end; else the index of the rejected token. */
 static long accepts(bench *b, ag_constraint *c, const char *text, double *longest) {
     ag_ids ids = {0};
     ag_error err;

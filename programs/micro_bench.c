@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* micro_bench: times the cases that test_backend checks, those of a model of 1B parameters, and two
- * kernels alone, for each instruction set; --help lists the options. Exit 1 if a result is wrong.
- */
+/* micro_bench: times the cases of test_backend, those of a 1B model, and two kernels, per
+ * instruction set. Prints options with --help. Exits with 1 if a result is wrong. */
 #include "micro_bench/micro_bench.h"
 
 #include "arithmetic.h"
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Products whose wanted values take longer than a tenth of a second. */
+/* Multiply-adds above which computing the expected result takes more than 0.1 s. */
 static const double max_checked = 1 << 27;
 
 typedef struct bench {
@@ -41,7 +40,7 @@ static bool wanted(const options *o, const char *op, ag_dtype type) {
 
 static void emit(bench *b, row *r) {
     r->limits = b->limits;
-    if (r->threads == 1 && b->threads > 1) r->limits = (limits){0}; /* measured with all threads */
+    if (r->threads == 1 && b->threads > 1) r->limits = (limits){0}; /* limits are of all threads */
     report_row(b->o, r);
     b->n_rows++;
     b->n_failed += !strcmp(r->verdict, "FAILED");
@@ -152,7 +151,7 @@ static size_t run_one(const options *o, const char *isa, uint32_t threads, size_
     return b.n_rows;
 }
 
-/* The sets of this machine that were asked for; the highest if none was. */
+/* Lists the requested instruction sets that this machine supports; by default the highest. */
 static size_t list_isas(const options *o, const char *isas[AG_CPU_ISA_COUNT]) {
     const uint32_t features = ag_cpu_features();
     size_t n = 0;
@@ -207,7 +206,7 @@ static void print_usage(FILE *out) {
         ag_dtype_list(AG_DTYPE_WEIGHT, types, sizeof types));
 }
 
-/* Splits text, which is overwritten, at its commas. */
+/* Splits `text` at its commas; overwrites it. */
 static bool split(name_list *list, char *text) {
     for (char *name = strtok(text, ","); name; name = strtok(NULL, ",")) {
         if (list->n == MAX_NAMES) return false;

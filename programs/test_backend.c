@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_backend [-b BACKEND,...] [-t THREADS] [-s SEED] [-f OPERATION,...] [-w TYPE,...] [-m MOST]
- * [-v]: every operation of these backends against double arithmetic. A line for each operation and
- * type; exit 1 if a case fails, 77 if none failed but a backend has no device here. --backends is
- * -b. -w leaves out other types, -m the cases of more than MOST values, m * n * k. */
+/* test_backend [-b BACKEND,...] [-t THREADS] [-s SEED] [-f OPERATION,...] [-w TYPE,...] [-m MAX]
+ * [-v]: compares every operation of the backends with double arithmetic. Prints a line per
+ * operation and type. Exits with 1 if a case fails, 77 if none failed but a backend has no device.
+ * --backends is -b. -w selects types; -m skips cases of more than MAX values, m * n * k. */
 #include "oracle/oracle.h"
 
 #include <getopt.h>
@@ -13,7 +13,7 @@
 
 typedef struct options {
     ag_backend_params backend;
-    char *backends; /* names and commas */
+    char *backends; /* comma-separated names */
     uint64_t seed;
     const char *only;  /* NULL: all operations */
     const char *types; /* NULL: all types */
@@ -50,7 +50,7 @@ static void print_case(const oracle_case *c, const oracle_run *run, const oracle
     printf("%s\n", passed ? "" : "  FAILED");
 }
 
-/* NMSE is compared so that NaN fails. */
+/* Runs a case. The comparison of NMSE is written so that NaN fails. */
 static bool check(const oracle_case *c, const options *o, ag_backend *be, uint64_t seed,
                   op_stats *t) {
     oracle_run run;
@@ -66,7 +66,7 @@ static bool check(const oracle_case *c, const options *o, ag_backend *be, uint64
     return passed;
 }
 
-/* list: names and commas */
+/* Returns whether `list`, comma-separated, has the name. */
 static bool is_listed(const char *list, const char *name) {
     const size_t len = strlen(name);
     for (const char *p = strstr(list, name); p; p = strstr(p + 1, name)) {
@@ -134,7 +134,7 @@ static bool parse(int argc, char **argv, options *o) {
 
 enum { EXIT_SKIPPED = 77 };
 
-/* The exit status. */
+/* Checks one backend and returns the exit status. */
 static int check_backend(const options *o) {
     ag_error err;
     ag_backend *be;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity info: what a model is and what it will take, without loading it. */
+/* antigravity info: describes a model and its memory plan without loading it. */
 #include "command.h"
 #include "model/engine.h"
 #include "model/model_dir.h"
@@ -16,10 +16,10 @@ typedef struct model_report {
     uint32_t n_context;
     ag_memory_plan plan;
     bool chat;
-    char not_probed[80]; /* why the template could not be; "": it was, or there is none */
+    char not_probed[80]; /* reason; "": the template was probed, or there is none */
 } model_report;
 
-/* What kind of tokenizer it is shows in its vocabulary. */
+/* Returns the tokenizer's kind, guessed from its vocabulary. */
 static const char *tokenizer_kind(const ag_tokenizer *t) {
     static const char byte_level_space[] = "\xc4\xa0", sentencepiece_byte[] = "<0x0A>";
     if (!t) return "none";
@@ -37,7 +37,7 @@ static size_t count_special(const ag_tokenizer *t) {
     return n;
 }
 
-/* " (<|begin_of_text|>)", or nothing without a spelling. */
+/* Returns " <|begin_of_text|>"; "" if the id has no spelling. */
 static const char *spell(const ag_tokenizer *t, int32_t id, char *buf, size_t cap) {
     size_t len = 0;
     const char *text = t && id >= 0 ? ag_tokenizer_token(t, id, &len) : NULL;
@@ -46,7 +46,7 @@ static const char *spell(const ag_tokenizer *t, int32_t id, char *buf, size_t ca
     return make_printable(buf);
 }
 
-/* A line for each kind of layers, where there are several or one that does not see everything. */
+/* Prints a line per kind of layer if there are several kinds, or one with a window. */
 static void print_heads(const ag_model_info *i) {
     const bool plain = i->n_layer_kinds == 1 && !i->layer_kinds[0].window;
     char label[32] = "heads", window[64] = "no window", shared[64] = "";
@@ -283,7 +283,7 @@ static int print_program(const model_report *f, bool json) {
 
 /* ---- the command ---- */
 
-/* A template that cannot be read is no matter of this command. */
+/* Probes the chat template. Ignores an unreadable one. */
 static void probe_template(model_report *f) {
     ag_chat_format *format = NULL;
     ag_error unused;

@@ -13,7 +13,7 @@
 typedef struct command {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *summary; /* NULL: another name of the command before it */
+    const char *summary; /* NULL: alias of the command before it */
 } command;
 
 static const command commands[] = {
@@ -78,7 +78,7 @@ static int unknown_command(const char *name) {
     return EXIT_USAGE;
 }
 
-/* "antigravity help bench" is "antigravity bench --help". */
+/* Runs "antigravity help bench" as "antigravity bench --help". */
 static int help_command(int argc, char **argv) {
     if (argc < 3) {
         print_help(stdout);

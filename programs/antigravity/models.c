@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity models: lists the store. antigravity rm: removes from it. */
+/* antigravity models lists the store; antigravity rm removes models. */
 #include "command.h"
 #include "model/store.h"
 #include "support/table.h"
@@ -18,14 +18,14 @@ static const table_column columns[] = {
     {"used", "used", TABLE_TEXT, 0, 2, 16},
 };
 
-/* "2026-11-22 09:14", or "never". */
+/* Writes "2026-11-22 09:14", or "never". */
 static void describe_time(time_t t, char *text, size_t cap) {
     struct tm local;
     if (!t || !localtime_r(&t, &local) || !strftime(text, cap, "%Y-%m-%d %H:%M", &local))
         snprintf(text, cap, "never");
 }
 
-/* What the library says it is, or why it cannot say. */
+/* Describes the model, or the error of inspecting it. */
 static void describe_model(const model_store *s, const store_entry *e, char *kind, size_t cap,
                            ag_model_info *info, bool *known) {
     char path[PATH_MAX];
@@ -113,7 +113,7 @@ int command_models(int argc, char **argv) {
 
 /* ---- rm ---- */
 
-/* Standard input and error are a terminal, and the user says yes. */
+/* Asks on the terminal. Returns EXIT_DONE if the user agrees. */
 static int confirm(const store_entry *e, uint64_t bytes) {
     char size[32], answer[16] = "";
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))

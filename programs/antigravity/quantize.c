@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity quantize SOURCE FILE.gguf: a model as one GGUF file. */
+/* antigravity quantize SOURCE FILE.gguf: writes a model as one GGUF file. */
 #include "clock.h"
 #include "command.h"
 #include "options/model_options.h"
@@ -17,7 +17,7 @@ typedef struct quantize_options {
     const char *type, *imatrix, *pre;
     tensor_types tensor_types;
     bool force, requantize, json;
-    model_options run; /* threads, and what is said */
+    model_options run; /* threads and messages */
 } quantize_options;
 
 static bool add_tensor_type(void *target, const char *value, char *message) {

@@ -39,15 +39,15 @@ static const option_def defs[] = {
 
 option_group saved_group(saved_options *o) { return OPTION_GROUP("Saved cache", defs, o); }
 
-/* What would only show when the text has been made. */
+/* Checks early that the file can be written. */
 static int check_writable(const char *path) {
     struct stat s;
     if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
         return complain_failure("%s: is there and is no regular file", path);
-    if (lstat(path, &s) == 0 && S_ISLNK(s.st_mode)) return EXIT_DONE; /* lies elsewhere */
+    if (lstat(path, &s) == 0 && S_ISLNK(s.st_mode)) return EXIT_DONE; /* the target is elsewhere */
     char dir[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    size_t n = slash ? (size_t)(slash - path) + 1 : 0; /* the slash too: "/" is a directory */
+    size_t n = slash ? (size_t)(slash - path) + 1 : 0; /* keep the slash: "/" is a directory */
     if (n >= sizeof dir) return EXIT_DONE;
     memcpy(dir, path, n);
     dir[n] = '\0';
@@ -92,18 +92,18 @@ static int load(saved_cache *k, const char *path, const engine *e, const prompt 
     return code;
 }
 
-/* How far the prompt is what the session has consumed; the session is taken back to that. */
+/* Finds the common prefix of the prompt and the session's tokens, and truncates the session to
+ * it. */
 static int match(saved_cache *k, const engine *e, const prompt *p) {
     ag_error err;
     size_t n = 0;
     while (n < k->ids.n && n < p->n && k->ids.data[n] == p->ids[n]) n++;
     bool all_match = n == k->ids.n;
-    /* The prompt's last token gives the logits that begin the answer. */
+    /* The prompt's last token must be read again for its logits. */
     if (n == p->n && !(all_match && ag_session_logits(e->session))) n--;
-    /* Where tokens have left the cache, a shorter past is not what it would have been. */
+    /* After evictions a truncated cache differs from a fresh one. */
     if (n < k->ids.n && ag_session_kv_budget(e->session)) n = 0;
-    /* Nor where layers with a window or a state no longer know what the prompt's next token needs.
-     */
+    /* Layers with a window or a state may lack what the next token needs. */
     if (n < ag_session_oldest_reachable(e->session)) n = 0;
     k->ids.n = k->n_reused = n;
     k->ids_are_unknown = false;
@@ -113,8 +113,8 @@ static int match(saved_cache *k, const engine *e, const prompt *p) {
     return EXIT_DONE;
 }
 
-/* What the file holds of the prompt. A cache of other settings is as good as none: the prompt is
- * read and takes its place. A file that is damaged or something else is left alone. */
+/* Reuses the file's cache for the prompt. A cache with other settings is ignored and replaced
+ * later. A damaged or foreign file is an error and is not overwritten. */
 static int reuse(saved_cache *k, const char *path, const engine *e, const prompt *p,
                  const model_options *m) {
     ag_error err;
@@ -160,10 +160,10 @@ int saved_after_prompt(saved_cache *k, const saved_options *o, const engine *e, 
 int saved_end(saved_cache *k, const saved_options *o, const engine *e, bool verbose) {
     if (!o->save) return EXIT_DONE;
     ag_error err;
-    /* The last token was chosen, but nothing has followed it yet. */
+    /* The last token was sampled but not consumed. */
     bool pending = !k->ids_are_unknown && k->ids.n == (size_t)ag_session_position(e->session) + 1;
     if (pending && ag_session_capacity_left(e->session)) {
-        /* A signal that came after the last token may still be cancelling: once. */
+        /* A late signal may cancel one step: try twice. */
         interrupt_unregister(e->session);
         ag_status status = AG_CANCELLED;
         for (int i = 0; i < 2 && status == AG_CANCELLED; i++)

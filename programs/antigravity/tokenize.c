@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity tokenize: text to ids and back; needs no weights. */
+/* antigravity tokenize: text to ids and back, without weights. */
 #include "command.h"
 #include "model/model_dir.h"
 #include "model/prompt.h"
@@ -50,7 +50,7 @@ static const option_def output_defs[] = {
      .help = "do not say which model is used"},
 };
 
-/* The pieces as the vocabulary spells them. */
+/* Returns the tokens as the vocabulary spells them. */
 static json_t *spell_pieces(const ag_tokenizer *t, const int32_t *ids, size_t n) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < n; i++) {
@@ -61,7 +61,7 @@ static json_t *spell_pieces(const ag_tokenizer *t, const int32_t *ids, size_t n)
     return list;
 }
 
-/* text may be NULL. */
+/* `text` may be NULL. */
 static json_t *json_tokens(const ag_tokenizer *t, const int32_t *ids, size_t n,
                            const ag_text *text) {
     const json_field fields[] = {
@@ -85,7 +85,7 @@ static int encode(prompt *p, const tokenize_options *o, const ag_tokenizer *t) {
     return json_print(json_tokens(t, p->ids, p->n, NULL));
 }
 
-/* {"ids": [1, 5]} or [1, 5] to the list "1 5 ", so that one reader checks all numbers. */
+/* Converts {"ids": [1, 5]} or [1, 5] to "1 5 ", so that one parser checks all numbers. */
 static int flatten_json(prompt *p) {
     json_error_t where;
     json_t *root = json_loadb(p->text, p->len, 0, &where);
@@ -137,7 +137,7 @@ static int read_ids(prompt *p) {
     return EXIT_DONE;
 }
 
-/* How many ids at the start are those that encoding puts before every text. */
+/* Returns how many ids at the start are those that encoding puts before every text. */
 static size_t count_bos(const ag_tokenizer *t, const prompt *p) {
     ag_ids bos = {0};
     size_t n = 0;
@@ -149,7 +149,7 @@ static size_t count_bos(const ag_tokenizer *t, const prompt *p) {
 
 static int print_text(const ag_text *text) {
     output_write(text->data ? text->data : "", text->len);
-    /* Through a pipe the text comes out byte for byte; on a terminal the shell wants a new line. */
+    /* A pipe gets the exact bytes; a terminal needs a newline before the shell's prompt. */
     if (isatty(STDOUT_FILENO) && (!text->len || text->data[text->len - 1] != '\n'))
         output_write("\n", 1);
     return EXIT_DONE;

@@ -13,10 +13,10 @@ static const double pass_s = 0.01;
 
 typedef struct worker {
     const peak_loop *loop;
-    double rate; /* operations per second of its best pass */
+    double rate; /* operations/s of its best pass */
 } worker;
 
-/* As many steps as take about pass_s. */
+/* Returns a number of steps that takes about pass_s. */
 static size_t choose_steps(const peak_loop *loop) {
     for (size_t n = 1000;; n *= 2) {
         const double begin = clock_s();

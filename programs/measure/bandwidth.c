@@ -17,23 +17,23 @@ enum { GATE_CLOSED, GATE_OPEN, GATE_ABANDONED };
 enum { MIN_PASSES = 2, FINALISTS = 3 };
 static const size_t max_bytes = (size_t)1 << 30;
 static const size_t huge_page = (size_t)2 << 20;
-/* How long to read with one loop: to choose some of them, and in a measurement. */
+/* Reading time per loop: to choose the finalists, and in a measurement. */
 static const double choice_s = 0.05, measure_s = 0.1;
 static const char limit_name[] = "AG_BANDWIDTH_MIB";
 
 struct bandwidth {
     unsigned char *data;
     size_t bytes, mapped;
-    bool is_brief; /* MIN_PASSES are enough */
+    bool is_brief; /* MIN_PASSES per loop */
     uint32_t n_threads;
-    size_t slice;                /* bytes of one thread, whole units */
-    read_loop chosen[FINALISTS]; /* the fastest first; NULL: there are fewer */
-    /* A measurement under way. */
-    read_loop loop; /* NULL: pages come into being */
+    size_t slice;                /* bytes per thread, a multiple of READ_UNIT_BYTES */
+    read_loop chosen[FINALISTS]; /* fastest first; NULL: fewer finalists */
+    /* State of a measurement. */
+    read_loop loop; /* NULL: touch the pages */
     double duration_s, best_s;
     bool more; /* another pass follows */
     pthread_barrier_t barrier;
-    atomic_int gate; /* GATE_CLOSED until all threads are there */
+    atomic_int gate; /* GATE_CLOSED until all threads have started */
     _Atomic uint64_t sink;
 };
 
@@ -42,7 +42,7 @@ typedef struct reader {
     uint32_t index;
 } reader;
 
-/* Bytes, from the environment; 0: not set, or not a number from 1 to 1024. */
+/* Returns the bytes that the environment sets; 0 if unset or not a number from 1 to 1024. */
 static size_t wanted_bytes(void) {
     const char *text = getenv(limit_name);
     char *end = NULL;
@@ -50,21 +50,21 @@ static size_t wanted_bytes(void) {
     return mib && !*end && mib <= max_bytes >> 20 ? (size_t)mib << 20 : 0;
 }
 
-/* An eighth of what is free, so that measuring does not push others out of memory. */
+/* Returns an eighth of the free memory, at most max_bytes, so that other programs keep theirs. */
 static size_t choose_bytes(void) {
     long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     size_t available = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : max_bytes;
     return available / 8 < max_bytes ? available / 8 : max_bytes;
 }
 
-/* Passes over the slice until the time is up; all threads begin and end each of them together. */
+/* Reads the slice repeatedly until the time is up. All threads begin and end each pass together. */
 static void read_slice(const reader *r) {
     bandwidth *b = r->b;
     size_t shift = huge_page - (uintptr_t)b->data % huge_page;
     unsigned char *base = b->data + shift % huge_page + r->index * b->slice;
     uint64_t sum = 0;
     if (!b->loop) {
-        memset(base, 1, b->slice); /* near the thread that reads it */
+        memset(base, 1, b->slice); /* first touch, on the NUMA node of the reader */
         return;
     }
     double first = clock_s();
@@ -90,8 +90,8 @@ static void *run_reader(void *user) {
     return NULL;
 }
 
-/* The calling thread is the first reader. False if another one could not be started: those that
- * were would wait for it at the barrier for ever, so they leave before it. */
+/* Runs all readers; the calling thread is the first. Returns false if a thread could not be
+ * started. Then the started ones leave before the barrier, which would block forever. */
 static bool run_all(bandwidth *b, pthread_t *threads, reader *readers) {
     uint32_t n = 1;
     atomic_store(&b->gate, GATE_CLOSED);
@@ -107,7 +107,7 @@ static bool run_all(bandwidth *b, pthread_t *threads, reader *readers) {
     return complete;
 }
 
-/* Bytes per second of the loop's best pass; 0 if the threads could not be started. */
+/* Returns bytes/s of the loop's best pass; 0 if threads could not be started. */
 static double run_loop(bandwidth *b, read_loop loop, double duration_s) {
     double rate = 0;
     pthread_t *threads = calloc(b->n_threads, sizeof *threads);
@@ -125,7 +125,7 @@ static double run_loop(bandwidth *b, read_loop loop, double duration_s) {
     return rate;
 }
 
-/* One moment may favour one loop, so that several go on to the measurements. */
+/* Chooses several loops, since one timing may favour the wrong loop. */
 static void choose_loops(bandwidth *b) {
     read_loop loops[READ_LOOPS_MAX];
     double rates[FINALISTS] = {0};
@@ -162,7 +162,7 @@ bandwidth *bandwidth_create(uint32_t n_threads) {
         return NULL;
     }
     b->data = p;
-    /* Refused where there are no huge pages; ordinary ones measure lower, as they would decode. */
+    /* Fails without huge pages. Small pages measure lower rates, as decoding sees them. */
     madvise(p, b->mapped, MADV_HUGEPAGE);
     run_loop(b, NULL, 0);
     choose_loops(b);

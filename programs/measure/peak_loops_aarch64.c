@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Twelve independent chains hide the latency of every instruction here. */
+/* Twelve independent chains hide the latency of every instruction. */
 #include "peak_loops.h"
 
 #include <arm_neon.h>
 
 enum { CHAINS = 12 };
 
-/* What the compiler may neither drop nor move out of a loop. */
+/* Keeps the compiler from dropping v or moving it out of a loop. */
 #define KEEP(v) __asm__ volatile("" : "+w"(v))
 
 static void floats(size_t n) {

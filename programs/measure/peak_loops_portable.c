@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For processors without kernels of their own: what the compiler makes of C. */
+/* Portable C, for processors without specific loops. */
 #include "peak_loops.h"
 
 enum { CHAINS = 12 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Twelve independent chains hide the latency of every instruction here. */
+/* Twelve independent chains hide the latency of every instruction. */
 #include "peak_loops.h"
 
 #include <immintrin.h>
@@ -9,7 +9,7 @@
 
 enum { CHAINS = 12 };
 
-/* What the compiler may neither drop nor move out of a loop. */
+/* Keep the compiler from dropping v or moving it out of a loop. */
 #define KEEP(v) __asm__ volatile("" : "+v"(v))
 #define KEEP_SSE(v) __asm__ volatile("" : "+x"(v))
 
@@ -35,7 +35,7 @@ __attribute__((target("avx2,fma"))) static void floats_avx2(size_t n) {
     }
 }
 
-/* Sums of pairs of products in 16 bits. */
+/* Sums pairs of products in 16 bits. */
 __attribute__((target("avx2"))) static void bytes_avx2(size_t n) {
     __m256i s[CHAINS], a = _mm256_set1_epi8(1);
     for (int i = 0; i < CHAINS; i++) s[i] = a;
@@ -70,8 +70,8 @@ __attribute__((target("avx512f,avx512vnni"))) static void bytes_avx512(size_t n)
     }
 }
 
-/* Eight tiles of 16 rows of 64 bytes. The whole structure is an input: gcc's intrinsic says that it
- * reads 8 bytes, and the stores to the others vanish. */
+/* Configures eight tiles of 16 rows of 64 bytes. Passes the entire structure to the assembly: gcc's
+ * intrinsic declares only 8 bytes as read, so other stores would be dropped. */
 __attribute__((target("amx-tile"))) static bool prepare_tiles(void) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
     struct {
@@ -85,7 +85,7 @@ __attribute__((target("amx-tile"))) static bool prepare_tiles(void) {
     return true;
 }
 
-/* Two by two tiles of sums. */
+/* Computes two by two tiles of sums. */
 __attribute__((target("amx-tile,amx-int8"))) static void bytes_amx(size_t n) {
     _tile_zero(0);
     _tile_zero(1);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each loop is one body with its numbers put in: the parts of memory that are read side by side,
- * and how far ahead the lines are fetched. Near fetches go to the first cache, far ones to the
- * second; 0: none, so that the processor's own prefetching is all there is. */
+/* Loops with constant parameters: the number of streams read in parallel, and the prefetch
+ * distances. Near prefetches go to the first-level cache, far ones to the second; 0: none. */
 #include "read_loops.h"
 
 #ifdef __x86_64__
@@ -130,7 +129,7 @@ AVX512 static uint64_t avx512_2_both(const uint64_t *p, size_t n) {
 
 static const struct {
     read_loop read;
-    int width; /* bits of a load */
+    int width; /* bits per load */
 } loops[] = {
     {words_1, 64},        {words_4, 64},        {words_1_near, 64},
 #ifdef __x86_64__

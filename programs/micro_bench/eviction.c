@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One eviction from 4096 tokens to 1024, by each policy, in a cache of the shape of a model of 1B
- * parameters: 16 layers of 8 KV heads of 64. */
+/* One eviction from 4096 tokens to 1024, per policy, in a cache of a 1B model: 16 layers of 8 KV
+ * heads of 64. */
 #include "bandwidth.h"
 #include "cache/cache_manager.h"
 #include "micro_bench.h"
@@ -38,7 +38,7 @@ static bool fill(ag_kv_cache *cache, const ag_tensor *rows) {
     return true;
 }
 
-/* As if a token had been decoded that attended to all slots. */
+/* Evicts as after a decoded token that attended to all slots. Returns seconds; -1 on failure. */
 static double evict(ag_cache_manager *m, ag_kv_cache *cache, const options *o, bandwidth *memory) {
     ag_attention_scores scores;
     ag_score_sums *sums = ag_cache_manager_sums(m);

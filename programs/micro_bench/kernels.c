@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row of activations rounded to blocks of 8 bits, and its product with a row of weights of 4
- * bits: the two loops that decoding a model spends its time in. The scalar versions are the
- * conversion to Q8_0 and the product in double; those in vectors work on 16 rows of weights. */
+/* The two inner loops of decoding: quantising a row of activations to 8-bit blocks, and its product
+ * with a row of 4-bit weights. Scalar versions: the conversion to Q8_0, and a product in double.
+ * Vector versions process 16 rows of weights. */
 #include "backend/cpu/kernels.h"
 #include "core/alloc.h"
 #include "micro_bench.h"
@@ -13,9 +13,9 @@
 enum { K = 2048, ROWS = AG_ROW_UNIT };
 
 typedef struct bench_kernel {
-    const ag_cpu_matmul *matmul; /* of Q4_0 */
+    const ag_cpu_matmul *matmul; /* for Q4_0 */
     float *x, *y;                /* [K], [ROWS] */
-    unsigned char *rows;         /* of weights, one after the other, then as one group */
+    unsigned char *rows;         /* weights: row by row, then packed */
     unsigned char *packed, *scratch;
     ag_cpu_weight w;
 } bench_kernel;
@@ -33,7 +33,7 @@ static const struct {
     const char *op;
     ag_dtype type;
     void (*run)(const bench_kernel *b);
-    double rows; /* of K values, that a run deals with */
+    double rows; /* rows of K values per run */
 } kernels[] = {
     {"quantize_row_q8_0", AG_Q8_0, quantize_row, 1},
     {"vec_dot_q4_0_q8_0", AG_Q4_0, vec_dot, ROWS},
@@ -61,7 +61,7 @@ static double time_runs(size_t i, const bench_kernel *b, size_t n) {
 
 static void measure(size_t i, const bench_kernel *b, const options *o, row *r) {
     static double seconds[MAX_RUNS];
-    const double sample_s = 20e-6; /* far above what reading the clock takes */
+    const double sample_s = 20e-6; /* far above the cost of reading the clock */
     size_t n = 0, repeat = 1;
     if (o->max_runs > 1) {
         while (time_runs(i, b, repeat) * (double)repeat < sample_s) repeat *= 2;
@@ -74,7 +74,7 @@ static void measure(size_t i, const bench_kernel *b, const options *o, row *r) {
     row_set_times(r, seconds, n);
 }
 
-/* Weights, as rows and then in the layout that the kernel wants. */
+/* Makes the weights as rows, then in the kernel's layout. */
 static bool make_weights(bench_kernel *b) {
     const ag_cpu_layout *layout = b->matmul->layout;
     const size_t row_bytes = ag_dtype_row_bytes(AG_Q4_0, K);

@@ -25,7 +25,7 @@ typedef enum case_set {
 
 typedef struct options {
     name_list isas, ops, types, threads;
-    unsigned sets; /* of case_set */
+    unsigned sets; /* flags of case_set */
     double min_s;
     size_t min_runs, max_runs;
     report_format format;

@@ -18,11 +18,11 @@ void row_set_times(row *r, double *seconds, size_t n) {
 }
 
 typedef struct row_rates {
-    double gb, gop, limit_gop; /* of a second; 0: unknown */
-    double share;              /* of the limit that binds, per cent; 0: unknown */
+    double gb, gop, limit_gop; /* per second; 0: unknown */
+    double share;              /* percent of the binding limit; 0: unknown */
 } row_rates;
 
-/* Reading memory binds only who finds nothing in the caches. */
+/* Memory limits a run only with swept caches. */
 static row_rates rates_of(const options *o, const row *r) {
     const work *e = &r->work;
     const double limit = e->of_bytes ? r->limits.bytes : r->limits.floats;
@@ -39,7 +39,7 @@ static row_rates rates_of(const options *o, const row *r) {
 static const char csv_head[] = "op,type,m,n,k,isa,threads,runs,median_us,min_us,gb_per_s,"
                                "limit_gb_per_s,gop_per_s,limit_gop_per_s,share_percent,nmse,"
                                "verdict";
-static size_t n_rows; /* printed, for the commas of JSON */
+static size_t n_rows; /* printed so far, for JSON commas */
 
 void report_begin(const options *o, const char *machine) {
     n_rows = 0;
@@ -78,7 +78,7 @@ static void print_csv_row(const row *r, const row_rates *f) {
            f->share, r->nmse, r->verdict);
 }
 
-/* Only names of our own and finite numbers: an NMSE that is none is a failure and left out. */
+/* Prints safe names and finite numbers only. A non-finite NMSE is a failure and is omitted. */
 static void print_json_row(const row *r, const row_rates *f) {
     printf(
         "%s\n    {\"op\": \"%s\", \"type\": \"%s\", \"m\": %zu, \"n\": %zu, \"k\": %zu, "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Width 2048, 32 heads of 64 that share 8 for keys and values, 8192 in the feed-forward part: one
- * token, and a prompt of 512. */
+/* Cases of a 1B model: width 2048, 32 heads of 64 with 8 KV heads, feed-forward width 8192; for one
+ * token and for a prompt of 512. */
 #include "micro_bench.h"
 
 typedef struct shape {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each operation of the oracle's table moves and computes; m, n and k as the table has them.
- */
+/* Bytes and operations of each operation of the oracle's table; m, n and k as in the table. */
 #include "micro_bench.h"
 
 #include <string.h>
 
 typedef struct sizes {
     double m, n, k;
-    double row_k, row_n; /* bytes of k and of n values of the case's type */
+    double row_k, row_n; /* bytes of k and n values of the case's type */
 } sizes;
 
 enum { F = sizeof(float) };
@@ -20,14 +19,14 @@ static work of_matmul(const sizes *s) {
     return (work){s->n * s->row_k + F * s->m * (s->k + s->n), 2 * s->m * s->n * s->k, false};
 }
 
-/* Weights of n, 1 and n / 2 + 3 rows, the last of F32. */
+/* Weights of n, 1 and n / 2 + 3 rows; the last is F32. */
 static work of_group(const sizes *s) {
     const double floats = (double)((size_t)s->n / 2 + 3), n = s->n + 1 + floats;
     return (work){(s->n + 1) * s->row_k + F * (floats * s->k + s->m * (s->k + n)),
                   2 * s->m * n * s->k, false};
 }
 
-/* Twelve query heads over two of keys and values, twice; nearly every slot is filled. */
+/* Two sequences of m queries, six query heads over two KV heads; nearly all slots are filled. */
 static work of_attention(const sizes *s) {
     return (work){2 * 2 * 2 * s->n * s->row_k + F * 2 * 2 * 6 * s->m * s->k,
                   2 * 6 * s->m * 2 * 2 * s->n * s->k / (s->m > 1 ? 2 : 1), false};

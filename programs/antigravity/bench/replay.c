@@ -61,7 +61,7 @@ typedef struct replay {
     bench *b;
     const bench_recording *text;
     double plain[MAX_REPETITIONS], drafted[MAX_REPETITIONS], gain[MAX_REPETITIONS];
-    ag_generate_stats stats; /* of the last run with drafts */
+    ag_generate_stats stats; /* from the last run with drafts */
     ag_error err;
 } replay;
 

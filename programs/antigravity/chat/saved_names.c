@@ -68,7 +68,7 @@ int chat_lock(const char *name) {
             close(fd);
             return -1;
         }
-        /* The previous holder may have removed the file meanwhile. */
+        /* The previous holder may have removed the file. */
         if (fstat(fd, &s) == 0 && s.st_nlink) return fd;
         close(fd);
     }

@@ -101,7 +101,7 @@ void chat_forget(chat *c) {
     c->consumed.n = 0;
 }
 
-/* Returns a layer whose heads cache as many tokens as any. */
+/* Returns the layer whose heads cache most tokens. */
 static uint32_t fullest_layer(const ag_kv_cache *cache) {
     uint32_t l = 0;
     while (ag_kv_cache_layer(cache, l + 1) &&
@@ -134,7 +134,8 @@ int chat_go_back(chat *c, size_t position) {
     return EXIT_DONE;
 }
 
-/* Protects the first turn if it is short enough. second_turn: position where it ends. */
+/* Protects the first turn, which ends at second_turn, if it is short enough; else only the system
+ * prompt. */
 static int protect_first(chat *c, uint32_t second_turn) {
     ag_error err;
     ag_session *s = c->engine.session;

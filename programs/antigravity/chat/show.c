@@ -54,7 +54,7 @@ static uint32_t slots_below(const ag_kv_cache *cache, uint32_t layer, uint32_t h
 
 typedef struct cached_range {
     uint32_t tokens; /* maximum over the heads */
-    size_t bytes;    /* of all heads */
+    size_t bytes;    /* sum over the heads */
 } cached_range;
 
 static cached_range cached_between(const ag_kv_cache *cache, uint32_t first, uint32_t end) {

@@ -13,7 +13,7 @@ typedef struct transcript_message {
     json_t *json;    /* owned; role, content, ... as ag_chat reads it */
     ag_ids ids;      /* owned; token ids of a sampled answer, without its end token */
     bool is_sampled; /* the answer was sampled; it may have no tokens */
-    uint32_t first;  /* of a user message: first position of its turn, or TRANSCRIPT_UNREAD */
+    uint32_t first;  /* user message: first position of its turn, or TRANSCRIPT_UNREAD */
 } transcript_message;
 
 typedef struct transcript {

@@ -17,7 +17,7 @@ typedef struct answer {
     ag_ids prompt, ids;     /* owned; the rendered conversation; the answer's tokens */
     bool wrote, ends_in_newline, is_dim;
     bool has_content, has_reasoning;
-    ag_error err; /* of the parser */
+    ag_error err; /* from the parser */
 } answer;
 
 static void write_answer(answer *a, const char *text, size_t len) {

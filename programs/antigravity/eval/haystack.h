@@ -16,7 +16,7 @@ typedef struct haystack {
     const char *filler; /* borrowed UTF-8 with more than dots and blanks; NULL: generated tales */
     size_t n_filler;
     uint64_t seed;
-    uint32_t n_tokens; /* of document and question; at least NEEDLE_MIN_TOKENS */
+    uint32_t n_tokens; /* document and question; at least NEEDLE_MIN_TOKENS */
 } haystack;
 
 typedef struct needle {

@@ -35,7 +35,7 @@ typedef struct candidate {
     double *kl;       /* [n] divergence of each prediction */
     double *rise;     /* [n] increase of the negative log-likelihood over the base's */
     size_t n, n_same; /* predictions; those with the same most likely token */
-    double squares;   /* of the change of the actual token's probability */
+    double squares;   /* sum over changes of the actual token's probability */
     double seconds;   /* computing time, without the comparison */
     size_t kv_bytes;
 } candidate;

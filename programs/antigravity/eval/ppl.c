@@ -36,7 +36,7 @@ typedef struct ppl {
     const ppl_options *o;
     engine engine;
     eval_text text;
-    double *nll; /* of each predicted token */
+    double *nll; /* per predicted token */
     size_t n_nll;
     const int32_t *ids; /* the current window */
     size_t n_ids, done_before;

@@ -71,7 +71,7 @@ static size_t sentence_length(const char *text, size_t n) {
     if (space || n < SENTENCE_SIZE - 4) return space ? space : n;
     size_t end = SENTENCE_SIZE - 4;
     while (end > 1 && ((unsigned char)text[end] & 0xc0) == 0x80)
-        end--; /* keep UTF-8 characters whole */
+        end--; /* do not split UTF-8 characters */
     return end;
 }
 

@@ -11,7 +11,7 @@ enum { MAX_CHOICES = 16 };
 /* One combination. */
 typedef struct cache_setting {
     const ag_eviction_policy *policy;
-    const char *budget; /* as typed, borrowed; NULL if the policy does not evict */
+    const char *budget; /* typed text, borrowed; NULL if the policy does not evict */
     ag_dtype k_type, v_type;
 } cache_setting;
 
@@ -21,7 +21,7 @@ typedef struct eval_settings {
     ag_dtype types[MAX_CHOICES][2];
     size_t n_policies, n_budgets, n_types; /* 0: the measure's default */
     ag_k_rotation k_rotation;
-    ag_head_budget head_budget; /* of the rules */
+    ag_head_budget head_budget; /* the rules' head budget */
     uint32_t share_of; /* tokens that a budget in percent refers to; 0: the session's slots */
 } eval_settings;
 

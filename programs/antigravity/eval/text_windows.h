@@ -22,7 +22,7 @@ typedef struct eval_text {
     prompt text;                /* ids without BOS, cut to what is read */
     ag_ids bos;                 /* prefix of each window */
     size_t window;              /* tokens of the longest window, including BOS */
-    size_t n_windows, n_tokens; /* of all windows, including BOS */
+    size_t n_windows, n_tokens; /* total of all windows, including BOS */
     int32_t *ids;               /* [window] ids of the last text_window() */
 } eval_text;
 

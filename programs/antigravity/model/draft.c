@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first id that the two spell otherwise, of those that both have; -1: none. */
+/* Returns the first id of both vocabularies whose spelling differs; -1 if none. */
 static int32_t first_difference(const ag_tokenizer *a, const ag_tokenizer *b) {
     const int32_t n_a = ag_tokenizer_vocab_size(a), n_b = ag_tokenizer_vocab_size(b);
     for (int32_t id = 0; id < n_a && id < n_b; id++) {
@@ -30,7 +30,8 @@ static int check_vocabulary(const draft_engine *d, const engine *e) {
     ag_error err;
     ag_tokenizer *own = NULL;
     if (!e->tokenizer || ag_tokenizer_load(d->dir, &own, &err) != AG_OK) {
-        if (info->n_vocab == e->info.n_vocab) return EXIT_DONE; /* nobody knows more */
+        if (info->n_vocab == e->info.n_vocab)
+            return EXIT_DONE; /* sizes are all that can be compared */
         return complain_failure("--draft-model: %s has %" PRIu32 " tokens, %s %" PRIu32, d->dir,
                                 info->n_vocab, e->dir, e->info.n_vocab);
     }
@@ -55,7 +56,7 @@ static int load(draft_engine *d, const engine *e, const model_options *m) {
     return EXIT_DONE;
 }
 
-/* It guesses, but nobody drafts for it. */
+/* Checks the memory plan. Subtracts plan.draft_bytes: the draft model itself has no drafts. */
 static int plan(const draft_engine *d, const engine *e, const ag_session_params *session,
                 bool quiet) {
     ag_error err;

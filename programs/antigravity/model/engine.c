@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* user: the model_options. Nothing but warnings unless the user wants to know. */
+/* Prints library log messages; without --verbose only warnings. `user` is the model_options. */
 static void log_message(void *user, ag_log_level level, const char *msg) {
     const model_options *o = user;
     if (level == AG_LOG_STATUS) progress_note(msg);
@@ -55,7 +55,7 @@ static bool has_gpu(void) {
     return false;
 }
 
-/* A GPU is wanted, but no backend was named: the CPU will do if there is none. */
+/* Opens a GPU when no backend was named. Returns false if there is none: the CPU is used. */
 static bool open_gpu(engine *e, const model_options *o, ag_backend_params params) {
     ag_error err;
     if (!o->device && !has_gpu()) {
@@ -74,7 +74,7 @@ int engine_open_backend(engine *e, const model_options *o) {
         .name = o->backend,
         .n_threads = o->threads,
         .log = o->quiet ? NULL : log_message,
-        .log_user = (void *)(uintptr_t)o, /* it is only read */
+        .log_user = (void *)(uintptr_t)o, /* read only */
         .device = o->device,
         .zero_copy = o->zero_copy,
         .host_attention = o->host_attention,
@@ -85,7 +85,7 @@ int engine_open_backend(engine *e, const model_options *o) {
     return EXIT_DONE;
 }
 
-/* "KV cache 10.62 MiB for 2048 tokens", and what layers without one keep. */
+/* Writes "KV cache 10.62 MiB for 2048 tokens", with the state of layers without a KV cache. */
 static void describe_caches(const ag_memory_plan *p, const engine_sessions *s, char *out,
                             size_t cap) {
     char size[32], each[32] = "", state[48] = "";
@@ -174,7 +174,7 @@ int engine_load_session(engine *e, const model_options *o, uint32_t n_context) {
     int code = engine_load(e, o, &one);
     if (code != EXIT_DONE) return code;
     if (o->verbose) params.eviction.on_eviction = eviction_report;
-    /* Wrong options are wrong usage, although only the model tells. */
+    /* Invalid options are EXIT_USAGE, although only the model shows them. */
     ag_status status = ag_session_create(e->model, &params, &e->session, &err);
     interrupt_register(e->session);
     return status == AG_OK ? EXIT_DONE : complain_settings(&err);

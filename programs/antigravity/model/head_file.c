@@ -13,9 +13,9 @@
 enum { MAX_HEADS = 16384 };
 static const char FORMAT[] = "antigravity head budget 1";
 
-/* What was read last. */
+/* The last file read. */
 static struct {
-    const char *path; /* a word of the command line */
+    const char *path; /* from the command line */
     head_table table;
     float shares[MAX_HEADS];
     size_t n;
@@ -95,7 +95,7 @@ bool head_file_read(ag_eviction_params *p, const char *path, char *message) {
 
 /* ---- a model ---- */
 
-/* Of the file's layers, how many have so many heads. */
+/* Returns how many layers of the file have n_heads heads. */
 static uint32_t layers_with(uint32_t n_heads) {
     uint32_t n = 0;
     for (uint32_t l = 0; l < file.table.n_layers; l++) n += file.table.n_heads[l] == n_heads;

@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Beside the program, in the build tree as after installing; both trees may be moved. */
+/* Writes the path of the bundled model, relative to the program. It is the same in the build tree
+ * and after installing. */
 static bool bundled_path(char *path, size_t cap) {
     char exe[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
@@ -26,7 +27,8 @@ static bool bundled_path(char *path, size_t cap) {
     return (size_t)snprintf(path, cap, "%s/%s/models/demo", exe, AG_BIN_TO_DATA) < cap;
 }
 
-/* The store's model of that name. path stays empty where `name` is a path, or there is no store. */
+/* Finds the store's model of that name. `path` stays empty if `name` is a path, or there is no
+ * store. */
 static int resolve_name(const char *name, char path[PATH_MAX]) {
     enum { MAX_MATCHES = 20 };
     struct stat info;
@@ -76,8 +78,7 @@ int model_dir_find(const char *given, bool quiet, char **out) {
     return EXIT_DONE;
 }
 
-/* There, readable or not. A link that leads nowhere is said: it takes the place of what got lost.
- */
+/* Returns whether the file exists. Reports a dangling link, which probably replaces a lost file. */
 static bool is_there(const char *path, bool quiet) {
     struct stat s;
     if (stat(path, &s) == 0) return true;
@@ -90,7 +91,7 @@ bool model_dir_is_chat(const char *dir, bool quiet) {
     char path[PATH_MAX];
     if (path_join(path, dir, "chat_template.jinja") && is_there(path, quiet)) return true;
     if (path_join(path, dir, "tokenizer_config.json")) is_there(path, quiet);
-    /* A file that is absent or broken has no template; nothing else depends on it here. */
+    /* A missing or broken file has no template; other commands report it. */
     ag_text text = {0};
     ag_error unused;
     bool found = ag_chat_template_load(dir, &text, &unused) == AG_OK;

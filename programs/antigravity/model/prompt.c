@@ -70,7 +70,7 @@ int prompt_operand(const command_line *line, prompt_options *o) {
     return EXIT_DONE;
 }
 
-/* In place: what a sequence stands for is shorter. Unknown sequences stay as they are. */
+/* Replaces escape sequences in place. Unknown sequences stay. */
 static void unescape(prompt *p) {
     static const char letters[] = "ntr\\\"'", characters[] = "\n\t\r\\\"'";
     size_t n = 0;

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static const char gguf[] = ".gguf";
-/* Empty files that tell by their times when a model was used. Hidden, so no model. */
+/* Hidden directory of empty files whose times show when a model was used. */
 static const char used_directory[] = ".used";
 
 static size_t length_without(const char *text, const char *end) {
@@ -44,7 +44,7 @@ static bool make_entry(const model_store *s, const char *file, store_entry *e) {
     size_t n = length_without(file, STORE_PART);
     e->is_part = file[n] != '\0';
     if (!e->is_part && !e->is_directory) n = length_without(file, gguf);
-    if (!e->is_directory && (e->is_part || !file[n])) return false; /* some other file */
+    if (!e->is_directory && (e->is_part || !file[n])) return false; /* another file */
     snprintf(e->file, sizeof e->file, "%s", file);
     snprintf(e->name, sizeof e->name, "%.*s", (int)n, file);
     return true;
@@ -88,7 +88,7 @@ void store_close(model_store *s) {
 
 /* ---- names ---- */
 
-/* How well the name is the entry's: higher is better, 0 not at all. */
+/* Returns how well the name matches: higher is better, 0 is no match. */
 static int match_of(const store_entry *e, const char *name, bool prefixes) {
     if (!strcmp(e->file, name)) return 5;
     if (!strcmp(e->name, name)) return e->is_part ? 2 : 4;
@@ -147,7 +147,7 @@ void store_mark_used(const model_store *s, const store_entry *e) {
     char path[PATH_MAX], dir[PATH_MAX];
     if (!used_path(s, e, path) || !path_join(dir, s->path, used_directory)) return;
     (void)mkdir(dir, 0777);
-    /* A store that cannot be written to does not tell when its models were used. */
+    /* A read-only store does not record uses. */
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return;
     (void)futimens(fd, NULL);
@@ -158,8 +158,8 @@ void store_mark_used(const model_store *s, const store_entry *e) {
 
 enum { MAX_DEPTH = 16 };
 
-/* Adds up, or removes, what lies in the directory fd, which it closes. Links inside of it
- * count as what they lead to, and are removed themselves. 0 or errno. */
+/* Sums up or removes the content of directory fd, and closes fd. Links count as their targets but
+ * are removed themselves. Returns 0 or errno. */
 static int visit_tree(int fd, int depth, bool remove, uint64_t *bytes) {
     DIR *d = fdopendir(fd);
     int error = d ? 0 : errno;
@@ -194,14 +194,16 @@ uint64_t store_bytes(const model_store *s, const store_entry *e) {
     return bytes;
 }
 
-/* Half a directory is no model: it is called a part from before its first file goes. 0 or errno. */
+/* Removes a directory. First renames it to NAME.part, since an incomplete directory is not a model.
+ * Returns 0 or errno. */
 static int remove_directory(int store, const store_entry *e) {
     char part[NAME_MAX + sizeof STORE_PART];
     uint64_t bytes = 0;
     int fd = openat(store, e->file, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return errno;
     snprintf(part, sizeof part, "%s%s", e->file, e->is_part ? "" : STORE_PART);
-    int error = flock(fd, LOCK_EX | LOCK_NB) != 0 ? EBUSY : 0; /* held by who fetches it */
+    int error =
+        flock(fd, LOCK_EX | LOCK_NB) != 0 ? EBUSY : 0; /* locked by the process that fetches it */
     const char *now = e->file;
     if (!error && !e->is_part && renameat(store, e->file, store, part) == 0) now = part;
     int inside = error ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

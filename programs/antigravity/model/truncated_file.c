@@ -13,14 +13,14 @@ static const char *volatile watched_dir;
 static atomic_flag is_reported = ATOMIC_FLAG_INIT;
 
 static void write_text(const char *text) {
-    /* There is nobody left to tell if standard error does not take it. */
+    /* A failed write to standard error cannot be reported. */
     if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
 
-/* In any thread, in the middle of anything: only what a signal handler may call. */
+/* Signal handler, in any thread: calls only async-signal-safe functions. */
 static void on_bus_error(int number) {
     (void)number;
-    while (atomic_flag_test_and_set(&is_reported)) pause(); /* another thread says it and exits */
+    while (atomic_flag_test_and_set(&is_reported)) pause(); /* another thread reports and exits */
     write_text("antigravity: ");
     write_text(watched_dir);
     write_text(": a file became shorter or unreadable while it was loaded\n");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options about the KV cache: how long, of what types. What leaves it is in eviction_options.c.
- */
+/* Options of the KV cache: length and types. Eviction is in eviction_options.c. */
 #include "model_options.h"
 
 #include <stdio.h>

@@ -17,7 +17,7 @@
 #define LOGGING "use -q to hear less and -v to hear more"
 #define SERVER "'antigravity serve' answers over HTTP"
 
-/* One word or several, each between blanks, and what to say. */
+/* `names`: one or more words, each between blanks. */
 typedef struct compat_entry {
     const char *names, *text;
 } compat_entry;
@@ -101,7 +101,7 @@ static const compat_entry commands[] = {
     {" complete completion ", "use 'antigravity generate'"},
 };
 
-/* Whether `names` holds the n bytes at `word` between blanks. */
+/* Returns whether `names` contains the n bytes at `word` between blanks. */
 static bool has_name(const char *names, const char *word, size_t n) {
     for (const char *at = names + 1; *at; at += strcspn(at, " ") + 1)
         if (strcspn(at, " ") == n && !strncmp(at, word, n)) return true;

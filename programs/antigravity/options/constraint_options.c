@@ -25,7 +25,7 @@ static bool add_choice(constraint_options *o, const char *text, size_t n, char *
     return true;
 }
 
-/* "a,b": two choices; "\," is a comma. */
+/* Adds the choices of "a,b"; "\," is a comma. */
 static bool add_choices(void *target, const char *value, char *message) {
     for (;;) {
         size_t n = 0;
@@ -101,7 +101,7 @@ void constraint_options_free(constraint_options *o) {
     free(o->choices);
 }
 
-/* A file's text, or the value itself. */
+/* Sets the text to the file's content, or to the value itself. */
 static int read_text(ag_constraint_params *p, const char *value, bool is_text, char **owned) {
     if (!is_text) {
         size_t len;
@@ -139,7 +139,7 @@ static int make_params(ag_constraint_params *p, const constraint_options *o, cha
     return EXIT_DONE;
 }
 
-/* What is wrong with a schema or an expression is wrong usage. */
+/* Reports a failed constraint. Faults in a schema or an expression are EXIT_USAGE. */
 static int complain_constraint(const constraint_options *o, const ag_error *err) {
     const char *file = o->schema && o->schema[0] != '{'           ? o->schema
                        : o->grammar && !strstr(o->grammar, "::=") ? o->grammar

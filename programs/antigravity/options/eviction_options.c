@@ -234,7 +234,7 @@ option_group eviction_choice_group(eviction_options *o) { return GROUP(choice_de
 option_group eviction_rules_group(eviction_options *o) { return GROUP(rule_defs, o); }
 option_group eviction_memory_group(eviction_options *o) { return GROUP(memory_defs, o); }
 
-/* The first option that does nothing without a policy; NULL if there is none. */
+/* Returns the first option that has no effect without a policy; NULL if none. */
 static const char *without_effect(const eviction_options *o) {
     const ag_eviction_params *p = &o->params;
     const eviction_options d = eviction_options_defaults();
@@ -253,7 +253,7 @@ static const char *without_effect(const eviction_options *o) {
     return NULL;
 }
 
-/* A file that cannot be made is found before it is needed. */
+/* Checks early that the spill file can be created. */
 static bool check_spill(const char *path) {
     struct stat s;
     char dir[PATH_MAX];

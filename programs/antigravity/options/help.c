@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --help, from the rows that are parsed and the values that are the defaults. */
+/* --help, from the option rows and the default values. */
 #include "options.h"
 
 #include "compat_options.h"
@@ -15,7 +15,7 @@ static void describe_list(const number_list *list, char *buf, size_t cap) {
         n += (size_t)snprintf(buf + n, cap - n, "%s%" PRIu32, i ? "," : "", list->v[i]);
 }
 
-/* The value's place among the words "a|b|c". */
+/* Writes the word of "a|b|c" that the field selects. */
 static void describe_word(const option_def *def, const void *field, char *buf, size_t cap) {
     unsigned word;
     memcpy(&word, field, sizeof word);
@@ -61,7 +61,7 @@ void option_value(const option_def *def, const void *target, char *buf, size_t c
     if (text) snprintf(buf, cap, "%s", text);
 }
 
-/* The row's text, with "(default 0.8; also --temp)" at its end. */
+/* Writes the help of a row with "(default 0.8; also --temp)". */
 static void format_help(const option_def *def, const void *target, char *buf, size_t cap) {
     char initial[128] = "", types[AG_DTYPE_LIST];
     if (!def->no_default) option_value(def, target, initial, sizeof initial);
@@ -86,7 +86,7 @@ static void format_help(const option_def *def, const void *target, char *buf, si
     if (strcmp(before, " (") != 0) snprintf(buf + n, cap - n, ")");
 }
 
-/* Words of `text` from TEXT_COLUMN on; `column` is where the line stands. */
+/* Prints the words of `text` from TEXT_COLUMN on. `column` is the current column. */
 static void print_wrapped(const char *text, size_t column, FILE *out) {
     while (*text) {
         size_t n = strcspn(text, " ");

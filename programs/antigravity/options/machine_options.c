@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options about what computes: threads, cores, backend, device. */
+/* Options of the machine: threads, cores, backend, device. */
 #include "../command.h"
 #include "../terminal/output.h"
 #include "model_options.h"
@@ -44,7 +44,7 @@ static bool set_gpu_layers(void *target, const char *value, char *message) {
     return true;
 }
 
-/* Hexadecimal digits, the last one being cores 0 to 3. */
+/* Parses hexadecimal digits; the last one is cores 0 to 3. */
 static bool read_mask(const char *value, cpu_set_t *set, char *message) {
     const char *digits = value + (!strncmp(value, "0x", 2) || !strncmp(value, "0X", 2) ? 2 : 0);
     size_t n = strlen(digits);
@@ -62,7 +62,7 @@ static bool read_mask(const char *value, cpu_set_t *set, char *message) {
     return true;
 }
 
-/* Takes effect at once, for this process and all of its threads to come. */
+/* Sets the affinity immediately, for this process and its future threads. */
 static bool set_cpu_mask(void *target, const char *value, char *message) {
     (void)target;
     cpu_set_t set;
@@ -134,7 +134,7 @@ static const option_def machine_defs[] = {
 
 option_group machine_group(model_options *o) { return OPTION_GROUP("Machine", machine_defs, o); }
 
-/* Options of the opencl backend mean something only where it may be chosen. */
+/* Checks that options of the opencl backend are given only where it can be chosen. */
 int machine_options_check(const model_options *o) {
     const char *given = o->device           ? "--device"
                         : o->zero_copy      ? "--zero-copy"

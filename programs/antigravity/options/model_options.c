@@ -23,7 +23,7 @@ model_options model_options_defaults(void) {
     };
 }
 
-/* Of the process's one command line. */
+/* Static: a process has one list of tensor types. */
 static char tensor_patterns[MAX_TENSOR_TYPES][64];
 
 bool tensor_types_add(tensor_types *list, const char *value, char *message) {

@@ -21,7 +21,7 @@ bool tensor_types_add(tensor_types *list, const char *value, char *message);
 typedef struct model_options {
     const char *dir;      /* NULL: the bundled model */
     const char *backend;  /* backend name; NULL: the CPU, or a GPU if wants_gpu */
-    const char *device;   /* of the opencl backend; NULL: its default */
+    const char *device;   /* opencl backend only; NULL: its default */
     uint32_t threads;     /* 0: the usable cores */
     uint32_t max_seq_len; /* 0: the trained context length */
     uint32_t prefill_chunk;

@@ -23,7 +23,7 @@ void next_word(const char **list, char *word, size_t cap) {
     *list = (*list)[n] ? *list + n + 1 : NULL;
 }
 
-/* A value that was typed may be anything: at most 60 bytes of it are repeated. */
+/* Repeats at most 60 bytes of a typed value. */
 static bool reject_value(char *message, const char *text, const char *reason) {
     return reject(message, "'%.60s'%s %s", text, strlen(text) > 60 ? "..." : "", reason);
 }
@@ -49,7 +49,7 @@ bool parse_real(const char *text, double low, double high, double *out, char *me
     const char *digits = text[0] == '-' ? text + 1 : text;
     char *end = NULL;
     double v = strtod(text, &end);
-    /* strtod also reads "nan", "inf", hexadecimal and leading blanks. */
+    /* strtod also accepts "nan", "inf", hexadecimal and leading blanks. */
     bool plain =
         digits[0] && digits[0] != '+' && strspn(digits, "0123456789.eE+-") == strlen(digits);
     if (!plain || end == text || *end) return reject_value(message, text, "is not a number");
@@ -68,7 +68,7 @@ bool parse_integers(const char *text, size_t len, int32_t low, int32_t high, int
                     size_t *n, char *message) {
     size_t i = 0;
     *n = 0;
-    *out = malloc((len / 2 + 1) * sizeof **out); /* between two numbers there is a separator */
+    *out = malloc((len / 2 + 1) * sizeof **out); /* every two numbers have a separator */
     if (!*out) snprintf(message, MESSAGE_SIZE, "out of memory");
     while (*out) {
         while (i < len && is_separator(text[i])) i++;

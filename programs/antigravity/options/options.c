@@ -11,7 +11,7 @@
 #include <getopt.h>
 #include <string.h>
 
-/* What getopt_long() returns for a long name: the place of its row, counted over all groups. */
+/* getopt_long() returns ROW_BASE plus the row's index over all groups for a long name. */
 enum { ROW_BASE = 256, ROW_HELP = 1000, ROW_VERSION, MAX_NAMES = 160, MAX_LETTERS = 64 };
 
 typedef struct names {
@@ -28,8 +28,7 @@ static void add_long(names *t, const char *name, bool has_value, int row) {
 }
 
 static void collect_names(names *t, const command_line *line) {
-    /* "-": operands are reported in their place; ":": a missing value is told from an unknown
-     * option. */
+    /* "-" reports operands in order; ":" distinguishes a missing value from an unknown option. */
     char *letter = t->letters;
     *letter++ = '-';
     *letter++ = ':';
@@ -63,13 +62,13 @@ static const option_def *find_row(const command_line *line, int code, void **tar
     return NULL;
 }
 
-/* "-ngl" is a cluster of letters for getopt: the word becomes the alias "--ngl". */
+/* Replaces "-ngl", which getopt reads as a cluster of letters, by the alias "--ngl". */
 static void respell(const command_line *line, char **word) {
     for (size_t g = 0; g < MAX_GROUPS && line->groups[g].defs; g++) {
         for (size_t i = 0; i < line->groups[g].n; i++) {
             const option_def *def = &line->groups[g].defs[i];
             for (size_t a = 0; a < OPTION_ALIASES && def->aliases[a]; a++) {
-                /* getopt only reads the word: the cast gives nobody leave to write. */
+                /* getopt does not write to the word. */
                 if (def->aliases[a][0] == '-' && !strcmp(def->aliases[a] + 1, *word))
                     *word = (char *)(uintptr_t)def->aliases[a];
             }
@@ -77,7 +76,7 @@ static void respell(const command_line *line, char **word) {
     }
 }
 
-/* Letters and whole names, not beginnings of them. */
+/* Returns whether the word is a letter or a full long name, not a prefix of one. */
 static bool is_known(const names *t, const char *word) {
     size_t n = strcspn(word, "=");
     if (word[1] != '-') return !word[2] && word[1] != ':' && strchr(t->letters + 2, word[1]);
@@ -88,8 +87,8 @@ static bool is_known(const names *t, const char *word) {
     return false;
 }
 
-/* Options of other programs, which getopt would take for clusters of letters or for the beginnings
- * of ours: passes by those that ask for what is done anyway, refuses the others. */
+/* Handles options of other programs, which getopt would read as letters or as prefixes of ours.
+ * Skips those that ask for the default behaviour; rejects others. */
 static int handle_compat_options(const names *t, int argc, char **argv) {
     while (optind < argc) {
         const char *word = argv[optind];
@@ -191,7 +190,7 @@ int options_parse(command_line *line, int argc, char **argv) {
         else if (code == 1) result = add_operand(line, optarg);
         else result = take_option(line, &t, code, index);
     }
-    /* What follows "--" is never an option. */
+    /* Words after "--" are operands. */
     for (; result == OPTIONS_RUN && optind < argc; optind++)
         result = add_operand(line, argv[optind]);
     return result;
@@ -221,7 +220,7 @@ static bool set_dtype(const option_def *def, ag_dtype *field, const char *value,
                   def->as_is ? ", as-is, mix, auto" : "");
 }
 
-/* Which of the words "a|b|c" is the value. */
+/* Stores the index of the value in the words "a|b|c". */
 static bool set_word(const option_def *def, void *field, const char *value, char *message) {
     unsigned word = (unsigned)def->low;
     for (const char *at = def->value; *at; word++) {

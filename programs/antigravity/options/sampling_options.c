@@ -40,7 +40,7 @@ static bool set_seed(void *target, const char *value, char *message) {
     return true;
 }
 
-/* The bias in "ID:BIAS", or "ID+BIAS" and "ID-BIAS"; "-inf" forbids the token. */
+/* Parses "ID:BIAS", "ID+BIAS" or "ID-BIAS". The bias "-inf" forbids the token. */
 static bool parse_bias(const char *text, ag_logit_bias *out, char *message) {
     size_t n = strspn(text, "0123456789");
     char id_text[32];
@@ -70,7 +70,7 @@ static bool add_bias(void *target, const char *value, char *message) {
     return true;
 }
 
-/* At 0 top-p would choose from nothing and the repetition penalty divide by it. */
+/* Lower limit: 0 would leave top-p no token, and the repetition penalty divides by its value. */
 #define ABOVE_ZERO 1e-6
 
 static const option_def defs[] = {
@@ -150,7 +150,7 @@ static const option_def defs[] = {
 
 option_group sampling_group(sampling_options *o) { return OPTION_GROUP("Sampling", defs, o); }
 
-/* Small enough to survive a JSON reader that knows doubles only. */
+/* Draws 32 bits, so that JSON readers with double numbers keep the seed exact. */
 uint64_t sampling_draw_seed(void) {
     uint64_t seed;
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
@@ -161,7 +161,7 @@ uint64_t sampling_draw_seed(void) {
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
     if (!o->has_seed) o->seed = sampling_draw_seed();
     if (!o->repetition_penalty) {
-        /* At temperature 0 nothing but the logits decides. The other penalties are off anyway. */
+        /* At temperature 0 only the logits decide; the other penalties are off by default. */
         float default_penalty = ag_sampler_defaults().repetition_penalty;
         o->repetition_penalty = o->temperature > 0 ? (double)default_penalty : 1;
     }

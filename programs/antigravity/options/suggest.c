@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-enum { MAX_LENGTH = 40 }; /* a longer word is no typing mistake of ours */
+enum { MAX_LENGTH = 40 }; /* longer words are not mistyped names */
 
-/* Levenshtein distance: insertions, deletions and replacements of characters. */
+/* Returns the Levenshtein distance: insertions, deletions and replacements of characters. */
 static size_t edit_distance(const char *a, size_t n_a, const char *b, size_t n_b) {
     size_t row[MAX_LENGTH + 1];
     for (size_t j = 0; j <= n_b; j++) row[j] = j;

@@ -7,7 +7,7 @@
 
 typedef struct suggestion {
     const char *typed;
-    size_t length;   /* of `typed`, up to '=' */
+    size_t length;   /* length of `typed` up to '=' */
     size_t distance; /* edits from `typed` to `best`; only smaller distances replace it */
     const char *best;
 } suggestion;

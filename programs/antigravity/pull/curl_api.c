@@ -28,8 +28,7 @@ bool curl_api_load(curl_api *api, char *message, size_t cap) {
     *api = (curl_api){0};
     if (!open_curl(api, message, cap)) return false;
     const char *missing = NULL;
-    /* POSIX lets a function's address travel through a void pointer, C does not: so by its bytes.
-     */
+    /* POSIX allows a function pointer in a void pointer, C does not: copies its bytes. */
 #define CURL_FIND(name)                           \
     {                                             \
         void *p = dlsym(api->library, #name);     \

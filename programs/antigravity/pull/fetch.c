@@ -18,7 +18,7 @@
 
 /* ---- a model that is there ---- */
 
-/* Whether the file at the path is the one of the plan, as far as can be told. An exit code. */
+/* Sets *same if the file at the path has the size and hash of the plan. Returns an exit code. */
 static int compare_file(const char *path, const pull_file *f, bool *same) {
     char hex[SHA256_HEX];
     struct stat info;
@@ -39,12 +39,12 @@ static int compare_file(const char *path, const pull_file *f, bool *same) {
     return interrupted() ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
-/* *there: the model is there and the plan's. An exit code; another model of that name is an error.
- */
+/* Sets *exists if the planned model is in the store. Returns an exit code; another model of that
+ * name is an error. */
 static int find_present(const fetch *k, const char *store, bool *exists) {
     struct stat info;
     char path[PATH_MAX + NAME_MAX + 2];
-    /* A directory and a file of one name would be two models that -m cannot tell apart. */
+    /* -m cannot distinguish a directory and a file of the same name. */
     snprintf(path, sizeof path, "%s/%s%s", store, k->plan->name,
              k->plan->is_directory ? ".gguf" : "");
     const bool same_name = lstat(path, &info) == 0;
@@ -66,7 +66,7 @@ static int find_present(const fetch *k, const char *store, bool *exists) {
 
 /* ---- all files ---- */
 
-/* Sums up the sizes. A sum that does not fit becomes the largest one: there is no such disk. */
+/* Sums up the sizes; saturates on overflow. */
 static void add_sizes(fetch *k) {
     bool known = true;
     k->min_total = 0;
@@ -89,7 +89,7 @@ static int fetch_files(fetch *k, char *message) {
     return code;
 }
 
-/* Why it ended, and what is left to go on with. */
+/* Reports the failure and how much a later run can resume. */
 static int report_failure(const fetch *k, int code, const char *message) {
     char size[32], hint[128] = "";
     const uint64_t bytes = part_bytes(&k->part, k->plan);

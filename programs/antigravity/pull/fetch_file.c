@@ -16,22 +16,22 @@
 #include <unistd.h>
 
 enum {
-    SPACE_STEP = 1 << 20,     /* free space is checked each time this many bytes were written */
-    MAX_COMPRESSED = 1 << 26, /* bytes of a compressed text of unknown size, once decoded */
+    SPACE_STEP = 1 << 20,     /* bytes between two checks of the free space */
+    MAX_COMPRESSED = 1 << 26, /* limit of a compressed text of unknown size, decoded */
 };
 
-/* A file as it grows. */
+/* A partial file and its state. */
 typedef struct file_sink {
     fetch *k;
     const pull_file *f;
     int fd;
-    uint64_t offset; /* bytes on disk */
-    int64_t size;  /* bytes, from the plan, else from the last answer that gives it; -1: unknown */
-    uint64_t stop; /* the answer may not reach beyond this offset */
-    uint64_t unchecked; /* bytes written since free space was checked */
+    uint64_t offset;    /* bytes on disk */
+    int64_t size;       /* from the plan, else from the last response that has it; -1: unknown */
+    uint64_t stop;      /* the response must not exceed this offset */
+    uint64_t unchecked; /* bytes written since the last check of the free space */
     char
         validator[sizeof(((pull_file *)0)->validator)]; /* version of the bytes on disk; "": none */
-    sha256 sum; /* covers the first `offset` bytes, if a hash is known */
+    sha256 sum; /* hash of the first `offset` bytes, if one is known */
 } file_sink;
 
 bool fetch_hash(int fd, sha256 *sum, uint64_t n, int *error) {
@@ -60,7 +60,7 @@ static bool restart_file(file_sink *s, char *message) {
     return false;
 }
 
-/* Throws away what was fetched: the answer does not belong to it. */
+/* Discards the fetched bytes, which belong to another response. */
 static http_go begin_again(file_sink *s, const char *reason, char *message) {
     if (!restart_file(s, message)) return HTTP_REFUSE;
     snprintf(message, HTTP_MESSAGE, "%s: %s; it is fetched from its start", s->f->name, reason);
@@ -77,8 +77,8 @@ static bool is_encoded(const http_answer *a) {
     return a->encoding[0] && strcasecmp(a->encoding, "identity") != 0;
 }
 
-/* Reads "bytes 5-9/10"; an asterisk in place of the 10 makes *size -1. Returns false if the text
- * has another form. */
+/* Reads "bytes 5-9/10"; "*" for the 10 sets *size to -1. Returns false if the text has another
+ * form. */
 static bool read_range(const char *text, int64_t *first, int64_t *last, int64_t *size) {
     char numbers[3][24];
     int used = 0;
@@ -93,7 +93,7 @@ static bool read_range(const char *text, int64_t *first, int64_t *last, int64_t 
     return *first >= 0 && *first <= *last && (*size < 0 || *last < *size);
 }
 
-/* Checks the answer to a range: it must be of the part's version and begin where the part ends. */
+/* Checks a range response: its version must match and it must start at the offset. */
 static http_go begin_range(file_sink *s, const http_answer *a, int64_t *size, char *message) {
     int64_t first, last;
     const char *validator = pull_validator(a);
@@ -111,7 +111,7 @@ static http_go begin_range(file_sink *s, const http_answer *a, int64_t *size, ch
     return HTTP_GO;
 }
 
-/* Starts the file anew with an answer that holds all of it. */
+/* Restarts the file with a complete response. */
 static http_go begin_full(file_sink *s, const http_answer *a, int64_t *size, char *message) {
     const char *length = is_encoded(a) ? "" : a->length;
     if (!length[0]) length = a->linked_size;
@@ -121,15 +121,15 @@ static http_go begin_full(file_sink *s, const http_answer *a, int64_t *size, cha
     if (s->offset && !restart_file(s, message)) return HTTP_REFUSE;
     s->size = s->f->size >= 0 ? s->f->size : *size;
     s->stop = s->size >= 0 ? (uint64_t)s->size : is_encoded(a) ? MAX_COMPRESSED : UINT64_MAX;
-    if (s->f->sha256[0]) return HTTP_GO; /* the hash tells versions apart */
+    if (s->f->sha256[0]) return HTTP_GO; /* the hash identifies the version */
     snprintf(s->validator, sizeof s->validator, "%s", pull_validator(a));
     const bool changed = s->f->validator[0] && strcmp(s->validator, s->f->validator) != 0;
     if (changed && !part_forget_version(&s->k->part, s->f, message)) return HTTP_REFUSE;
     return HTTP_GO;
 }
 
-/* Returns whether a body of unknown length is accepted: a hash tells whether it is complete, or it
- * is a small text that has no length because it is compressed, and whose end is marked. */
+/* Returns whether a body of unknown length is accepted. Either a hash proves that it is complete,
+ * or it is a small compressed text whose end is marked. */
 static bool may_lack_length(const file_sink *s, const http_answer *a) {
     const bool weights =
         path_ends_in(s->f->name, ".gguf") || path_ends_in(s->f->name, ".safetensors");
@@ -167,8 +167,8 @@ static void drop_file(file_sink *s) {
     if (ftruncate(s->fd, 0) == 0) s->offset = 0;
 }
 
-/* Checks the first bytes: a server that has no such model mostly sends a page or a Git LFS pointer.
- */
+/* Checks the first bytes: without such a model servers often send an HTML page or a Git LFS
+ * pointer. */
 static bool check_magic(file_sink *s, char *message) {
     char first[5] = "";
     if (!path_ends_in(s->f->name, ".gguf")) return true;
@@ -179,7 +179,7 @@ static bool check_magic(file_sink *s, char *message) {
     return false;
 }
 
-/* Returns the least number of bytes that are still to be written. */
+/* Returns the minimum number of bytes still to be written. */
 static uint64_t bytes_needed(const file_sink *s) {
     const uint64_t written = s->k->done + s->offset;
     const uint64_t all = s->k->min_total > written ? s->k->min_total - written : 0;
@@ -187,7 +187,7 @@ static uint64_t bytes_needed(const file_sink *s) {
     return all > remaining ? all : remaining;
 }
 
-/* Other programs write to the same disk: checking before the first byte is not enough. */
+/* Checks the free space repeatedly, since other programs use the same disk. */
 static bool check_space(file_sink *s, size_t n, char *message) {
     s->unchecked += n;
     if (s->unchecked < SPACE_STEP) return true;
@@ -228,7 +228,7 @@ static bool put_file(void *user, const void *bytes, size_t n, char *message) {
 
 /* ---- one file ---- */
 
-/* Opens the partial file and reads how much of it can be resumed. */
+/* Finds how much of the partial file can be resumed. */
 static int resume_file(file_sink *s, char *message) {
     int error = 0;
     struct stat info;

@@ -20,8 +20,8 @@
 
 enum {
     MAX_REDIRECTS = 10,
-    MAX_IGNORED = 1 << 16, /* bytes of a page that says what went wrong */
-    MAX_HEADERS = 1 << 18, /* bytes of headers per answer */
+    MAX_IGNORED = 1 << 16, /* bytes of the body of an error response */
+    MAX_HEADERS = 1 << 18, /* bytes of headers per response */
     CONNECT_S = 30,
     MAX_WAIT_S = 120,
 };
@@ -33,14 +33,14 @@ struct http {
     uint64_t n_received;
 };
 
-/* One answer as it arrives. */
+/* One request and its response. */
 typedef struct exchange {
     http *h;
     const http_request *r;
     http_answer *a;
     char *message;
-    bool has_range;    /* only the rest of the file is asked for */
-    bool begun, ended; /* ended: begin() or put() decided the result */
+    bool has_range;    /* the request has a Range header */
+    bool begun, ended; /* ended: begin() or put() set the result */
     int result;        /* http_result, or a RESULT_ constant */
     http_rate rate;
     bool is_slow;
@@ -72,10 +72,10 @@ void http_close(http *h) {
 
 /* ---- one answer ---- */
 
-/* Results of an exchange in addition to http_result. */
+/* Internal results in addition to http_result. */
 enum { RESULT_TEMPORARY = 100, RESULT_REDIRECT };
 
-/* Clears the answer but for the headers of the hub. */
+/* Clears the response headers except those of the hub. */
 static void clear_answer(http_answer *a) {
     http_answer fresh = {.status = 0};
     strcpy(fresh.linked_etag, a->linked_etag);
@@ -83,7 +83,7 @@ static void clear_answer(http_answer *a) {
     *a = fresh;
 }
 
-/* A value that is too long for its place is dropped: no check may rely on a part of it. */
+/* Stores a header. Drops a value that is too long: checks must not use a truncated one. */
 static void set_header(char *to, size_t cap, const char *value, size_t n) {
     while (n && (*value == ' ' || *value == '\t')) value++, n--;
     while (n && strchr(" \t\r\n", value[n - 1])) n--;
@@ -116,7 +116,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *user) {
     x->n_headers += n;
     if (x->n_headers > MAX_HEADERS) return 0;
     if (n > 5 && !strncmp(line, "HTTP/", 5)) {
-        clear_answer(a); /* an interim answer (1xx) may have come before */
+        clear_answer(a); /* an interim response (1xx) may have preceded */
         a->framed = line[5] >= '2';
     }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -133,7 +133,7 @@ static void end_exchange(exchange *x, int result) {
     x->result = result;
 }
 
-/* Once for an answer; false: its body is not wanted. */
+/* Calls begin() once per response. Returns false if the body is not wanted. */
 static bool begin_body(exchange *x) {
     if (x->begun) return !x->ended;
     x->begun = true;
@@ -153,7 +153,7 @@ static long status_of(const exchange *x) {
     return status;
 }
 
-/* Returns whether the body is what was asked for: a part only if a part was asked for. */
+/* Returns whether the status matches the request; 206 only for a range. */
 static bool is_expected(const exchange *x) {
     const int status = x->a->status;
     return status == 200 || status == 203 || (status == 206 && x->has_range);
@@ -174,7 +174,7 @@ static size_t on_body(char *data, size_t one, size_t n, void *user) {
     return 0;
 }
 
-/* libcurl calls this about once a second, also before and between the bytes of an answer. */
+/* libcurl calls this about once a second, also while no bytes arrive. */
 static int on_progress(void *user, curl_off_t total, curl_off_t received, curl_off_t to_send,
                        curl_off_t sent) {
     (void)total, (void)to_send, (void)sent;
@@ -185,7 +185,7 @@ static int on_progress(void *user, curl_off_t total, curl_off_t received, curl_o
 
 static bool is_resuming(const http_request *r) { return r->resumes && r->offset && *r->offset; }
 
-/* The request's own headers: NULL without memory. The token goes to its own host alone. */
+/* Returns the request headers; NULL if out of memory. The token is sent only to its own origin. */
 static struct curl_slist *request_headers(const http *h, const http_request *r, const char *url) {
     char line[1024];
     const char *origin = h->params.origin;
@@ -212,16 +212,16 @@ static CURLcode exchange_run(exchange *x, const char *url, const struct curl_sli
     char range[32] = "";
     x->has_range = is_resuming(x->r);
     if (x->has_range) snprintf(range, sizeof range, "%llu-", (unsigned long long)*x->r->offset);
-    api->curl_easy_reset(c); /* connections stay */
+    api->curl_easy_reset(c); /* keeps connections */
     api->curl_easy_setopt(c, CURLOPT_URL, url);
     api->curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
     api->curl_easy_setopt(c, CURLOPT_USERAGENT, "antigravity/" AG_VERSION_STRING);
     api->curl_easy_setopt(c, CURLOPT_RANGE, range[0] ? range : NULL);
-    api->curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L); /* token and scheme are looked at first */
+    api->curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L); /* redirect() checks scheme and origin */
     api->curl_easy_setopt(c, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     api->curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     api->curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-    /* No encoding is asked for. One that a server uses all the same is decoded. */
+    /* Requests no encoding, but decodes one that a server uses nevertheless. */
     api->curl_easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "identity");
     api->curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 1L << 18);
     api->curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->error);
@@ -276,7 +276,8 @@ static int refuse_status(const exchange *x, const char *url) {
     return temporary ? RESULT_TEMPORARY : HTTP_FAILED;
 }
 
-/* Whether the same may work soon. That a host cannot be reached is no such case until it was. */
+/* Returns whether a retry may succeed. An unreachable host is temporary only after data was
+ * received. */
 static bool is_temporary(const http *h, CURLcode code) {
     switch (code) {
     case CURLE_PARTIAL_FILE:
@@ -315,7 +316,7 @@ static int refuse_slow(const exchange *x, const char *url) {
     return RESULT_TEMPORARY;
 }
 
-/* Where neither length nor chunks tell the end of a body, a broken connection looks like one. */
+/* Without length or chunks a broken connection looks like the end of the body. */
 static int refuse_short(const exchange *x, const char *url) {
     snprintf(x->message, HTTP_MESSAGE,
              "%.*s: the server ended it after %" PRIu64 " of %" PRId64 " bytes",
@@ -327,7 +328,7 @@ static bool is_short(const http_request *r) {
     return r->offset && r->size && *r->size >= 0 && *r->offset < (uint64_t)*r->size;
 }
 
-/* The place that a redirect names becomes *url. */
+/* Replaces *url by the redirect's target. */
 static int redirect(const exchange *x, char **url) {
     char *next = NULL;
     x->h->api.curl_easy_getinfo(x->h->curl, CURLINFO_REDIRECT_URL, &next);
@@ -388,12 +389,12 @@ static int follow_redirects(http *h, const http_request *r, http_answer *a, char
 
 /* ---- attempts ---- */
 
-/* Before the attempt of that number. False: a signal came. */
+/* Waits before a retry. Returns false after a signal. */
 static bool wait_for_retry(const http *h, unsigned attempt, const http_answer *a,
                            const char *message) {
     double s = h->params.retry_delay_s;
     for (unsigned i = 1; i < attempt && s < MAX_WAIT_S; i++) s *= 2;
-    const double requested_s = strtod(a->retry_after, NULL); /* a date counts as nothing */
+    const double requested_s = strtod(a->retry_after, NULL); /* 0 for a date */
     if (requested_s > s) s = requested_s;
     if (s > MAX_WAIT_S) s = MAX_WAIT_S;
     if (!h->params.quiet) complain("%s; trying again in %.3g s", message, s);
@@ -404,7 +405,8 @@ static bool wait_for_retry(const http *h, unsigned attempt, const http_answer *a
 
 http_result http_get(http *h, const http_request *r, http_answer *a, char message[HTTP_MESSAGE]) {
     unsigned failures = 0;
-    uint64_t start_offset = r->offset ? *r->offset : 0; /* highest *offset when the count began */
+    uint64_t start_offset =
+        r->offset ? *r->offset : 0; /* highest *offset at the last restart of the count */
     for (;;) {
         message[0] = '\0';
         int result = follow_redirects(h, r, a, message);

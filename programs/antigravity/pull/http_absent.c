@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http.h in a build without libcurl. */
+/* http.h without libcurl. */
 #include "../command.h"
 #include "../terminal/output.h"
 #include "http.h"

@@ -20,7 +20,7 @@ void http_rate_begin(http_rate *r, double window_s, double now_s) {
 }
 
 bool http_rate_is_low(http_rate *r, double now_s, uint64_t bytes) {
-    /* The oldest sample that stays is the last one of at least the window's age. */
+    /* Keep the last sample that is at least as old as the window. */
     while (r->n > 1 && now_s - r->time_s[1] >= r->window_s) drop_oldest(r);
     const double age_s = now_s - r->time_s[0];
     const bool low =

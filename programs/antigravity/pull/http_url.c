@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of a URL matters here. */
+/* Parts of URLs. */
 #include "http.h"
 
 #include <string.h>

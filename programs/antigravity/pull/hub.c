@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repositories of a hub that answers as Hugging Face's does: which files of one make a model.
+/* Finds the files that make a model in a hub repository with Hugging Face's interface.
  * https://huggingface.co/docs/hub/api */
 #include "../command.h"
 #include "../model/store.h"
@@ -31,7 +31,7 @@ static bool copy_span(char *to, size_t cap, const char *from, size_t n) {
     return true;
 }
 
-/* "org/name" at the text's beginning: its length, or 0. */
+/* Returns the length of the prefix "org/name", or 0. */
 static size_t repository_length(const char *text) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                   "-_.";
@@ -41,7 +41,7 @@ static size_t repository_length(const char *text) {
     return owner + 1 + name;
 }
 
-/* "org/name:select@revision", the last two in either order. */
+/* Parses "org/name:select@revision"; the last two in either order. */
 static bool parse_repository(const char *text, hub_source *s) {
     size_t n = repository_length(text);
     *s = (hub_source){.revision = "main"};
@@ -57,7 +57,8 @@ static bool parse_repository(const char *text, hub_source *s) {
     return true;
 }
 
-/* What follows the endpoint: "org/name", "org/name/tree/REV", "org/name/resolve/REV/FILE". */
+/* Parses the path after the endpoint: "org/name", "org/name/tree/REV",
+ * "org/name/resolve/REV/FILE". */
 static bool parse_page(const char *text, hub_source *s) {
     char path[HUB_URL_SIZE];
     if (!copy_span(path, sizeof path, text, (size_t)http_shown_length(text))) return false;
@@ -106,7 +107,7 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-/* Adds a file of the list, to be stored under `name`; an exit code. */
+/* Adds a listed file, stored as `name`. Returns an exit code. */
 static int add_file(const hub *h, const hub_source *s, const hub_list *l, const hub_file *f,
                     const char *name, pull_plan *out) {
     char url[2 * HUB_URL_SIZE], path[HUB_URL_SIZE], commit[3 * HUB_REVISION_SIZE];
@@ -119,14 +120,14 @@ static int add_file(const hub *h, const hub_source *s, const hub_list *l, const 
     snprintf(url, sizeof url, "%s/%s/resolve/%s/%s", h->endpoint, s->repo, commit, path);
     pull_file *file = pull_plan_add(out, url, name, f->size);
     if (!file) return EXIT_FAILED;
-    if (f->sha256) (void)pull_read_hash(f->sha256, file->sha256); /* the list was checked */
+    if (f->sha256) (void)pull_read_hash(f->sha256, file->sha256); /* validated with the list */
     snprintf(file->version, sizeof file->version, "%s", f->blob ? f->blob : l->commit);
     return EXIT_DONE;
 }
 
 /* ---- GGUF files ---- */
 
-/* Whether a file holds a model, not what goes with one: llama.cpp tells them apart by these too. */
+/* Returns whether the file is a model, not an accessory; the same names as in llama.cpp. */
 static bool is_model_file(const char *path) {
     static const char *const extras[] = {"mmproj",  "imatrix", "mtp-",
                                          "eagle3-", "dflash-", "dspark-"};
@@ -136,8 +137,8 @@ static bool is_model_file(const char *path) {
     return true;
 }
 
-/* "x-00002-of-00003.gguf": the 2, and the length before the first '-' of them; else 1, and the
- * length before ".gguf". */
+/* Returns the shard number of "x-00002-of-00003.gguf", 2; else 1. *stem is the length before the
+ * shard suffix or ".gguf". */
 static int shard_of(const char *path, size_t *stem) {
     const size_t n = strlen(path), tail = strlen("-00002-of-00003.gguf");
     int number, count, used = 0;
@@ -150,7 +151,7 @@ static int shard_of(const char *path, size_t *stem) {
     return number;
 }
 
-/* Whether the path holds the tag as a word of its own with '.' or '-' behind it, in any case. */
+/* Returns whether the path has the tag as a word, followed by '.' or '-', ignoring case. */
 static bool has_tag(const char *path, const char *tag) {
     const size_t n = strlen(tag);
     for (const char *at = path; *at; at++) {
@@ -160,7 +161,7 @@ static bool has_tag(const char *path, const char *tag) {
     return false;
 }
 
-/* The first shard of the first model with that tag; NULL tag: of the first model. */
+/* Returns the first shard of the first model with that tag; tag NULL: of the first model. */
 static const hub_file *find_tagged(const hub_list *l, const char *tag) {
     size_t stem;
     for (size_t i = 0; i < l->n; i++) {
@@ -171,7 +172,7 @@ static const hub_file *find_tagged(const hub_list *l, const char *tag) {
     return NULL;
 }
 
-/* Without a choice llama.cpp's: Q4_K_M, else Q8_0, else the first. */
+/* Chooses a file. Default as in llama.cpp: Q4_K_M, else Q8_0, else the first. */
 static const hub_file *choose_gguf(const hub_list *l, const char *select) {
     const hub_file *f = NULL;
     if (!select[0]) {
@@ -213,7 +214,7 @@ static int add_gguf(const hub *h, const hub_source *s, const hub_list *l, const 
     int code = EXIT_DONE;
     for (size_t i = 0; i < l->n && code == EXIT_DONE; i++) {
         const hub_file *f = &l->files[i];
-        /* Shards of a model are alike but for their number. */
+        /* Shards of a model differ only in their number. */
         if (!path_ends_in(f->path, ".gguf") || strlen(f->path) != strlen(first->path)) continue;
         (void)shard_of(f->path, &other);
         if (other == stem && !strncmp(f->path, first->path, stem) &&
@@ -231,7 +232,7 @@ static int add_gguf(const hub *h, const hub_source *s, const hub_list *l, const 
 static const char single_weights[] = "model.safetensors";
 static const char weights_index[] = "model.safetensors.index.json";
 
-/* The shards that the index names, each once; an exit code. */
+/* Adds a shard of the index, unless already seen. Returns an exit code. */
 static int add_shard(const hub *h, const hub_source *s, const hub_list *l, const json_t *shard,
                      json_t *seen, pull_plan *out) {
     const char *name = json_string_value(shard);
@@ -268,7 +269,7 @@ static int add_shards(const hub *h, const hub_source *s, const hub_list *l, pull
 }
 
 static int add_directory(const hub *h, const hub_source *s, const hub_list *l, pull_plan *out) {
-    /* config.json and weights are needed; the rest is fetched where it is there. */
+    /* config.json and weights are required, the others optional. */
     static const char *const names[] = {
         "config.json",
         "generation_config.json",

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The parsed form of two million values takes some 500 MB at most. Lists of large repositories and
- * indices of large models have about 200,000. */
+/* Two million parsed values use at most about 500 MB. Lists of large repositories and indices of
+ * large models have about 200,000. */
 enum { MAX_TEXT_BYTES = 1 << 26, MAX_VALUES = 2000000 };
 
 void hub_encode(char *to, size_t cap, const char *from, const char *also) {
@@ -29,7 +29,7 @@ void hub_encode(char *to, size_t cap, const char *from, const char *also) {
 
 static http_go begin_text(void *user, const http_answer *a, char *message) {
     (void)a, (void)message;
-    text_empty(user); /* an attempt before this one may have left something */
+    text_empty(user); /* discard an earlier attempt */
     return HTTP_GO;
 }
 
@@ -45,8 +45,8 @@ static bool put_text(void *user, const void *bytes, size_t n, char *message) {
     return !t->failed;
 }
 
-/* Returns whether the text has at most MAX_VALUES values. Each one but the first follows one of
- * these characters outside of a string. */
+/* Returns whether the text has at most MAX_VALUES values. Each value except the first follows one
+ * of these characters outside of a string. */
 static bool has_few_values(const char *text, size_t n) {
     size_t count = 0;
     bool in_string = false;
@@ -96,7 +96,7 @@ static bool report_field(const char *file, const char *field, const char *reason
     return false;
 }
 
-/* Reads a field that may be missing, but not have another type. *out stays NULL if it is. */
+/* Reads an optional string field. Fails on another type. *out is NULL if it is missing. */
 static bool read_text(const json_t *item, const char *file, const char *key, const char *shown,
                       const char **out) {
     const json_t *value = json_object_get(item, key);
@@ -129,7 +129,7 @@ static bool read_checksum(const json_t *item, const char *file, const char **out
     return report_field(file, "lfs.sha256", "must be 64 hexadecimal digits", *out);
 }
 
-/* Returns what is wrong with a path, or NULL. */
+/* Returns the fault of a path, or NULL. */
 static const char *find_path_fault(const char *path) {
     if (!path[0]) return "must not be empty";
     if (path[0] == '/') return "must not be absolute";
@@ -179,7 +179,7 @@ static int check_unique(const hub_list *l) {
     return code;
 }
 
-/* The commit becomes a part of URLs. */
+/* Reads the commit; it must be safe in URLs. */
 static int read_commit(const char *repo, const char *revision, hub_list *out) {
     const json_t *sha = json_object_get(out->answer, "sha");
     const char *text = sha ? json_string_value(sha) : revision;

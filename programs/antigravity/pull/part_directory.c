@@ -30,7 +30,8 @@ static void partial_name(const pull_file *f, char name[PART_NAME]) {
 
 /* ---- the folder ---- */
 
-/* The path may have got a new name, or be gone, while we waited for its lock. */
+/* Returns whether the path still is this directory: it may have been renamed or removed while
+ * waiting for the lock. */
 static bool is_still_there(const part_directory *p) {
     struct stat ours, now;
     return fstat(p->fd, &ours) == 0 && stat(p->path, &now) == 0 && ours.st_ino == now.st_ino &&
@@ -55,7 +56,7 @@ static void read_note(part_directory *p) {
     int fd = openat(p->fd, note_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     p->versions = fd < 0 ? NULL : json_loadfd(fd, 0, &unused);
     if (fd >= 0) close(fd);
-    /* A note that cannot be read is none: then nothing of the files is used. */
+    /* An unreadable note counts as none: then no bytes are resumed. */
     if (json_is_object(p->versions)) return;
     json_decref(p->versions);
     p->versions = json_object();
@@ -69,7 +70,7 @@ int part_open(part_directory *p, const char *store, const char *name, bool quiet
     while (made) {
         made = mkdir(p->path, 0777) == 0 || errno == EEXIST;
         if (made) p->fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        if (p->fd < 0 && made && errno == ENOENT) continue; /* removed between the two */
+        if (p->fd < 0 && made && errno == ENOENT) continue; /* removed between mkdir() and open() */
         made = p->fd >= 0 && lock_directory(p, &waits, quiet);
         if (!made || is_still_there(p)) break;
         close(p->fd);
@@ -87,8 +88,8 @@ static bool is_note(const char *name) {
     return !strcmp(name, note_name) || !strcmp(name, new_note_name);
 }
 
-/* Removes the folder's files other than the note and the plan's, or all of them without a plan, if
- * they are to be removed; returns how many of those but the note hold something. */
+/* Counts the directory's files with content, except the note. `remove`: removes all files that are
+ * not planned; planned_files NULL: all files, with the note. */
 static size_t sweep(const part_directory *p, const pull_plan *planned_files, bool remove) {
     size_t n = 0;
     int fd = openat(p->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -112,7 +113,7 @@ static size_t sweep(const part_directory *p, const pull_plan *planned_files, boo
 
 void part_close(part_directory *p, bool useless) {
     if (p->fd >= 0) {
-        /* Versions are known from when the lock is ours. */
+        /* Versions are loaded after locking. */
         if (p->versions && is_still_there(p) && (useless || !sweep(p, NULL, false))) {
             (void)sweep(p, NULL, true);
             (void)rmdir(p->path);
@@ -125,7 +126,7 @@ void part_close(part_directory *p, bool useless) {
 
 /* ---- files ---- */
 
-/* What the note says of a file: "" if nothing tells its versions apart. */
+/* Writes the version recorded for a file; "" if it cannot be identified. */
 static void version_text(const pull_file *f, char text[VERSION_TEXT]) {
     const char *version = f->sha256[0] ? f->sha256 : f->version;
     text[0] = '\0';
@@ -181,7 +182,8 @@ int part_open_file(part_directory *p, const pull_file *f, char *message) {
     version_text(f, text);
     bool ok = true;
     if (!is_same_version(p, f)) {
-        /* Bytes of another version go before this one is noted: never would they be added to. */
+        /* Remove bytes of another version before recording this one, so that they are never
+         * resumed. */
         (void)unlinkat(p->fd, name, 0);
         (void)unlinkat(p->fd, f->name, 0);
         ok = record_version(p, f, text);
@@ -211,7 +213,7 @@ int part_commit(part_directory *p, const pull_plan *plan, const char *path, char
     if (!moved) return report_write_error(p, message);
     (void)unlinkat(p->fd, new_note_name, 0);
     (void)unlinkat(p->fd, note_name, 0);
-    /* A new name is on the disk when its directory is. Not every file system can. */
+    /* Makes the new name durable; some file systems cannot sync directories. */
     int store = openat(p->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (store >= 0) (void)fsync(store);
     if (store >= 0) close(store);

@@ -73,7 +73,7 @@ void pull_make_name(char name[NAME_MAX + 1], const char *from, size_t n) {
 
 /* ---- one URL ---- */
 
-/* Headers are all that is wanted. */
+/* Stops after the headers. */
 static http_go begin_probe(void *user, const http_answer *a, char *message) {
     (void)user, (void)a, (void)message;
     return HTTP_ENOUGH;
@@ -84,7 +84,7 @@ static bool put_nothing(void *user, const void *bytes, size_t n, char *message) 
     return true;
 }
 
-/* The name of a file that a URL ends in: "x.gguf". */
+/* Makes a name from the last path segment of the URL. */
 static void name_from_url(const char *url, char name[NAME_MAX + 1]) {
     const size_t n = (size_t)http_shown_length(url), origin = http_origin_length(url);
     size_t at = n;

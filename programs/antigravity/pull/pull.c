@@ -73,7 +73,7 @@ static int read_endpoint(char *endpoint, size_t cap) {
     return EXIT_DONE;
 }
 
-/* *token: NULL without one. Its value is never shown. */
+/* Reads the token; *token is NULL without one. Never print its value. */
 static int read_token(char *buffer, size_t cap, const char **token) {
     const char *given = getenv("HF_TOKEN");
     *token = NULL;

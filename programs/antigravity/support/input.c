@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* No text for a model is longer; an endless device must not fill the memory. */
+/* Limits an endless device; prompts are shorter. */
 static const size_t max_bytes = (size_t)1 << 28;
 
 static int read_all(int fd, const char *name, char **out, size_t *len) {

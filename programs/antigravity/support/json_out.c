@@ -13,7 +13,7 @@
 json_t *json_object_of(const json_field *fields, size_t n) {
     json_t *object = json_object();
     bool ok = object != NULL;
-    /* Every value is used up, whatever became of those before it. */
+    /* Consumes every value, also after a failure. */
     for (size_t i = 0; i < n; i++)
         ok = json_object_set_new(object, fields[i].key, fields[i].value) == 0 && ok;
     if (ok) return object;
@@ -34,14 +34,14 @@ void json_append(json_t **list, json_t *item) {
     *list = NULL;
 }
 
-/* Length of the UTF-8 character at s[0..n), 0 if there is none. */
+/* Returns the length of the UTF-8 character at s[0..n), 0 if it is invalid. */
 static size_t character_length(const unsigned char *s, size_t n) {
     if (s[0] < 0x80) return 1;
     size_t len = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
     if (s[0] < 0xc2 || s[0] > 0xf4 || len > n) return 0;
     for (size_t i = 1; i < len; i++)
         if ((s[i] & 0xc0) != 0x80) return 0;
-    if (s[0] == 0xe0 && s[1] < 0xa0) return 0; /* too long a form */
+    if (s[0] == 0xe0 && s[1] < 0xa0) return 0; /* overlong */
     if (s[0] == 0xed && s[1] > 0x9f) return 0; /* surrogates */
     if (s[0] == 0xf0 && s[1] < 0x90) return 0;
     if (s[0] == 0xf4 && s[1] > 0x8f) return 0; /* past U+10FFFF */
@@ -86,7 +86,7 @@ static int write_piece(const char *piece, size_t len, void *user) {
 
 int json_print(json_t *value) {
     if (!value) return complain_no_memory();
-    /* A failed write leaves its mark on stdout, where output_finish() finds it. */
+    /* output_finish() reports the error flag of stdout. */
     int failed = json_dump_callback(value, write_piece, NULL, JSON_REAL_PRECISION(15));
     json_decref(value);
     if (failed && !ferror(stdout)) return complain_no_memory();

@@ -18,8 +18,8 @@ static const uint32_t round_constants[64] = {
 
 static uint32_t rotate_right(uint32_t x, unsigned n) { return x >> n | x << (32 - n); }
 
-/* One round of 6.2.2, letters as there: what moves on by a letter is left to the caller. kw is the
- * round's constant and word. */
+/* Round of 6.2.2, with its letters. The caller rotates the letters through `t`. kw: the round's
+ * constant plus word. */
 static inline void sha256_round(uint32_t v[8], unsigned t, uint32_t kw) {
     const uint32_t a = v[(0 - t) % 8], b = v[(1 - t) % 8], c = v[(2 - t) % 8];
     const uint32_t e = v[(4 - t) % 8], f = v[(5 - t) % 8], g = v[(6 - t) % 8];
@@ -41,7 +41,7 @@ static void add_block(uint32_t state[8], const unsigned char *p) {
                (rotate_right(b, 17) ^ rotate_right(b, 19) ^ b >> 10);
     }
     memcpy(v, state, sizeof v);
-    /* Eight at a time: then the compiler knows which letter is where. */
+    /* Eight rounds per iteration let the compiler resolve the indices. */
     for (unsigned t = 0; t < 64; t += 8)
         for (unsigned i = 0; i < 8; i++) sha256_round(v, i, round_constants[t + i] + w[t + i]);
     for (int i = 0; i < 8; i++) state[i] += v[i];

@@ -38,7 +38,7 @@ void csv_print_text(const char *text) {
 
 static bool shown(const result_table *t, size_t i) { return t->columns[i].rank < t->n_ranks; }
 
-/* Columns of a line: each value stands between "| " and " ". */
+/* Returns the characters of a line: each value is between "| " and " ". */
 static size_t line_width(const result_table *t) {
     size_t width = 1;
     for (size_t i = 0; i < t->n; i++) {
@@ -51,7 +51,7 @@ static size_t line_width(const result_table *t) {
 static void begin_md(result_table *t) {
     for (size_t i = 0; i < t->n; i++)
         if (t->columns[i].rank >= t->n_ranks) t->n_ranks = t->columns[i].rank + 1;
-    /* Files and pipes are as wide as need be. */
+    /* Only terminals limit the width. */
     const bool narrow = isatty(STDOUT_FILENO);
     while (narrow && t->n_ranks > 1 && line_width(t) > terminal_columns(STDOUT_FILENO))
         t->n_ranks--;
@@ -63,7 +63,7 @@ static void begin_md(result_table *t) {
     printf("|\n");
 }
 
-/* What a terminal was too narrow for. */
+/* Lists the omitted columns. */
 static void name_left_out(const result_table *t) {
     const char *before = "\nLeft out here, in -o csv and -o json: ";
     for (size_t i = 0; i < t->n; i++) {
@@ -110,7 +110,7 @@ int table_add(result_table *t, json_t *row) {
     bool written =
         output_write(t->format == TABLE_MD ? "|\n" : "\n", t->format == TABLE_MD ? 2 : 1);
     json_decref(row);
-    return written ? EXIT_DONE : EXIT_FAILED; /* Said when the command ends. */
+    return written ? EXIT_DONE : EXIT_FAILED; /* A write error is reported when the command ends. */
 }
 
 int table_finish(result_table *t, json_t *head, int code) {

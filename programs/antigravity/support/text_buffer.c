@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Space for n more bytes and a NUL. */
+/* Ensures space for n more bytes and a NUL. */
 static bool reserve(text_buffer *t, size_t n) {
     if (t->failed || n < t->cap - t->len) return !t->failed;
     size_t cap = t->cap ? t->cap : 256;

@@ -11,7 +11,7 @@
 bool user_path(char path[PATH_MAX], const char *variable, const char *below, const char *name) {
     const char *directory = getenv(variable), *home = getenv("HOME");
     int n = PATH_MAX;
-    /* The XDG specification wants relative paths ignored. */
+    /* The XDG specification ignores relative paths. */
     if (directory && directory[0] == '/')
         n = snprintf(path, PATH_MAX, "%s/antigravity/%s", directory, name);
     else if (home && home[0])

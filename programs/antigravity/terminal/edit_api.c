@@ -19,8 +19,7 @@ bool edit_api_load(edit_api *api) {
     *api = (edit_api){.library = open_edit()};
     if (!api->library) return false;
     bool complete = true;
-    /* POSIX lets a function's address travel through a void pointer, C does not: so by its bytes.
-     */
+    /* POSIX allows a function pointer in a void pointer, C does not: copies its bytes. */
 #define EDIT_FIND(name)                           \
     {                                             \
         void *p = dlsym(api->library, #name);     \

@@ -13,9 +13,9 @@
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_SIGNALS = sizeof numbers / sizeof numbers[0] };
 
-static volatile sig_atomic_t caught; /* the first one's number */
+static volatile sig_atomic_t caught; /* number of the first signal */
 static bool installed[N_SIGNALS];
-static bool announces; /* standard error is a terminal, and messages are wanted */
+static bool announces; /* print a notice */
 
 enum { MAX_SESSIONS = 320 };
 static _Atomic(ag_session *) sessions[MAX_SESSIONS];
@@ -26,17 +26,17 @@ void interrupt_set_restore(void (*callback)(void)) { atomic_store(&restore, call
 
 static void set_all(void (*handler)(int)) {
     struct sigaction action = {.sa_handler = handler};
-    /* Without SA_RESTART a read of standard input returns. */
+    /* No SA_RESTART: a signal must end a read of standard input. */
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < N_SIGNALS; i++)
         if (installed[i]) sigaction(numbers[i], &action, NULL);
 }
 
 static void on_signal(int number) {
-    const int before = errno; /* of whatever is interrupted */
+    const int before = errno; /* errno of the interrupted code */
     caught = number;
     set_all(SIG_DFL);
-    /* The shell and the terminal that goes may both tell us. */
+    /* Both the shell and the closing terminal may send SIGHUP. */
     if (number == SIGHUP) signal(SIGHUP, SIG_IGN);
     void (*callback)(void) = atomic_load(&restore);
     if (callback) callback();
@@ -67,8 +67,7 @@ void interrupt_unregister(ag_session *s) {
 void interrupt_install(void) {
     for (size_t i = 0; i < N_SIGNALS; i++) {
         struct sigaction before;
-        /* A shell that started us in the background, or nohup, asked that it should not reach us.
-         */
+        /* nohup and shells in the background ignore signals; keep that. */
         sigaction(numbers[i], NULL, &before);
         installed[i] = before.sa_handler != SIG_IGN;
     }

@@ -13,7 +13,7 @@
 const char key_paste_on[] = "\x1b[?2004h", key_paste_off[] = "\x1b[?2004l";
 static const char paste_begins[] = "\x1b[200~", paste_ends[] = "\x1b[201~";
 
-enum { MAX_COLLECTED = 1 << 24 }; /* bytes; a terminal makes whoever sends more wait */
+enum { MAX_COLLECTED = 1 << 24 }; /* in bytes; then the terminal stops reading */
 enum {
     READ_BYTES = 4096,
     SHORT_PASTE = 400,
@@ -30,7 +30,7 @@ typedef struct paste {
 struct key_input {
     int fd;
     bool ended;
-    char *data; /* owned; [at, n) is to come */
+    char *data; /* owned; [at, n) is pending */
     size_t at, n, cap;
     paste pastes[MAX_PASTES];
     size_t n_pastes;
@@ -66,7 +66,7 @@ static bool make_space(key_input *k, size_t n) {
     return true;
 }
 
-/* More bytes, if there are some within so many milliseconds; -1: waits for them. */
+/* Reads more bytes, waiting up to wait_ms milliseconds; -1: without a limit. */
 static key_event get_more(key_input *k, int wait_ms) {
     struct pollfd ready = {.fd = k->fd, .events = POLLIN};
     if (k->ended || !make_space(k, READ_BYTES)) return KEY_END;
@@ -83,7 +83,7 @@ static key_event get_more(key_input *k, int wait_ms) {
 
 static size_t n_pending(const key_input *k) { return k->n - k->at; }
 
-/* What is to come next is put before it. */
+/* Inserts bytes before the pending ones. */
 static bool put_before(key_input *k, const char *text, size_t n) {
     if (!make_space(k, n)) return false;
     memmove(k->data + k->at + n, k->data + k->at, n_pending(k));
@@ -94,8 +94,7 @@ static bool put_before(key_input *k, const char *text, size_t n) {
 
 /* ---- pasted texts ---- */
 
-/* Whether the bytes to come are these; waits a moment for the end of what may be their beginning.
- */
+/* Returns whether the pending bytes start with these. Waits briefly for an incomplete match. */
 static bool starts_with(key_input *k, const char *bytes) {
     const size_t n = strlen(bytes);
     size_t same = 0;
@@ -108,7 +107,7 @@ static bool starts_with(key_input *k, const char *bytes) {
     }
 }
 
-/* Lines end as in files; nothing commands the terminal. Returns the length. */
+/* Normalises line ends and drops control characters. Returns the length. */
 static size_t clean(char *text, size_t n) {
     size_t n_clean = 0;
     for (size_t i = 0; i < n; i++) {
@@ -128,8 +127,8 @@ static size_t count_lines(const char *text) {
     return n;
 }
 
-/* The text between the marks of the terminal, which are gone then; NULL: out of memory, the end, or
- * a signal, which drops what there is of it. */
+/* Reads a bracketed paste and removes its marks. Returns NULL if out of memory, at the end, or
+ * after a signal, which drops the partial paste. */
 static char *read_paste(key_input *k) {
     const size_t mark = sizeof paste_ends - 1;
     size_t scanned = 0;
@@ -143,14 +142,14 @@ static char *read_paste(key_input *k) {
             if (text) clean(text, scanned);
             return text;
         }
-        const size_t before = n_pending(k); /* what comes behind Ctrl-C is none of it */
+        const size_t before = n_pending(k); /* bytes after Ctrl-C do not belong to it */
         const key_event e = interrupted() ? KEY_SIGNAL : get_more(k, -1);
         if (interrupted()) k->at += before;
         if (interrupted() || e == KEY_END) return NULL;
     }
 }
 
-/* A short one is as if typed; else a mark stands for it. */
+/* Inserts a short text as if typed; otherwise a placeholder. */
 static void insert_paste(key_input *k, char *text) {
     const size_t n = strlen(text);
     if ((n <= SHORT_PASTE && !strchr(text, '\n')) || k->n_pastes == MAX_PASTES) {
@@ -171,7 +170,7 @@ static void insert_paste(key_input *k, char *text) {
 
 /* ---- typed while an answer is made ---- */
 
-/* In the background what is typed is the shell's, and reading would stop the program. */
+/* Returns whether the process is in the foreground. In the background a read would stop it. */
 static bool is_in_front(const key_input *k) { return tcgetpgrp(k->fd) == getpgrp(); }
 
 static void collect(key_input *k, int wait_ms) {
@@ -193,7 +192,7 @@ static bool has_paste_start(const key_input *k) {
 }
 
 void key_join_lines(key_input *k) {
-    if (n_pending(k)) collect(k, ESCAPE_MS); /* it may still be coming */
+    if (n_pending(k)) collect(k, ESCAPE_MS); /* more may arrive */
     char *text = n_pending(k) && !has_paste_start(k) ? malloc(n_pending(k) + 1) : NULL;
     if (!text) return;
     size_t n = n_pending(k);
@@ -233,7 +232,7 @@ char *key_expand(key_input *k, const char *line, bool *pasted) {
 
 /* ---- characters ---- */
 
-/* Bytes of the sequence that begins so. */
+/* Returns the length of the UTF-8 sequence with this first byte. */
 static size_t sequence_bytes(unsigned char first) {
     return first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 1;
 }

@@ -27,12 +27,12 @@ struct line_editor {
     key_input *keys;
     FILE *screen; /* borrowed */
     const char *prompt;
-    bool typed;                  /* something of the line */
+    bool typed;                  /* part of the line was typed */
     bool has_answered;           /* since the last line */
-    char history_path[PATH_MAX]; /* "": nothing is remembered */
+    char history_path[PATH_MAX]; /* "": no history file */
 };
 
-/* libedit's callbacks know nobody else. */
+/* libedit's callbacks have no user argument. */
 static line_editor *active;
 static volatile sig_atomic_t resized;
 
@@ -48,10 +48,10 @@ static void send(const line_editor *e, const char *text) {
 
 static char *current_prompt(EditLine *edit) {
     (void)edit;
-    return (char *)(uintptr_t)active->prompt; /* it is only read */
+    return (char *)(uintptr_t)active->prompt; /* read only */
 }
 
-/* The terminal has broken the line anew: what stands from its beginning on is wiped. */
+/* Redraws the line after the terminal was resized and has wrapped it again. */
 static void redraw(EditLine *edit) {
     resized = 0;
     active->api.el_resize(edit);
@@ -62,7 +62,7 @@ static void redraw(EditLine *edit) {
 static int get_character(EditLine *edit, wchar_t *out) {
     uint32_t c;
     for (;;) {
-        /* What is typed behind Ctrl-C is another line's. */
+        /* Characters after Ctrl-C belong to the next line. */
         const key_event e = interrupted() ? KEY_SIGNAL : key_next(active->keys, &c);
         if (e == KEY_END) return 0;
         if (e == KEY_CHARACTER) break;
@@ -74,7 +74,7 @@ static int get_character(EditLine *edit, wchar_t *out) {
     return 1;
 }
 
-/* libedit drops what the locale's encoding cannot say. */
+/* Chooses a UTF-8 locale: libedit drops characters outside of the locale's encoding. */
 static bool use_utf8(void) {
     static const char *const names[] = {"", "C.UTF-8", "en_US.UTF-8"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -85,7 +85,7 @@ static bool use_utf8(void) {
 
 /* ---- while an answer is made ---- */
 
-/* For a signal handler. */
+/* For restore_terminal(), which a signal handler calls. */
 static struct termios usual_mode;
 static volatile sig_atomic_t mode_is_changed, marks_on;
 
@@ -121,7 +121,7 @@ void line_editor_end_answer(line_editor *e) {
 /* ---- history ---- */
 
 static void find_history(char path[PATH_MAX]) {
-    enum { PART = 16 }; /* behind the name, while it is written */
+    enum { PART = 16 }; /* suffix of the temporary file */
     if (user_path(path, "XDG_STATE_HOME", ".local/state", "chat_history") &&
         strlen(path) + PART < PATH_MAX)
         return;
@@ -135,7 +135,7 @@ static void make_history_directory(const char *history) {
     (void)make_directories(directory, 0700);
 }
 
-/* What is typed stays its owner's. */
+/* Saves the history, readable by the owner only. */
 static void save_history(line_editor *e) {
     new_file f;
     HistEvent event;
@@ -209,8 +209,8 @@ line_event line_editor_read(line_editor *e, const char *prompt, char **text) {
     e->typed = false;
     sigemptyset(&on.sa_mask);
     sigaction(SIGWINCH, &on, &before);
-    e->api.el_resize(e->edit); /* the window may have changed meanwhile */
-    /* Until the end: a text may be pasted while an answer is made, too. */
+    e->api.el_resize(e->edit); /* the window may have been resized */
+    /* On until the process ends: text may be pasted while an answer is generated. */
     send(e, key_paste_on);
     marks_on = 1;
     if (e->has_answered) key_join_lines(e->keys);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands in for line_editor.c where libedit's header was missing when this was built. */
+/* line_editor.h without libedit. */
 #include "line_editor.h"
 
 #include <stddef.h>

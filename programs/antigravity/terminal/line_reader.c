@@ -11,9 +11,9 @@
 #include <string.h>
 
 struct line_reader {
-    line_editor *editor; /* owned; NULL: lines as they come */
+    line_editor *editor; /* owned; NULL: unedited lines */
     bool is_terminal;
-    size_t n_lines; /* that were read as they come */
+    size_t n_lines; /* unedited lines read */
 };
 
 line_reader *line_reader_open(bool edited, bool remember) {
@@ -44,7 +44,7 @@ void line_reader_end_answer(line_reader *r) {
     if (r->editor) line_editor_end_answer(r->editor);
 }
 
-/* What is behind a NUL byte would be lost. */
+/* Rejects a NUL byte: text after it would be lost. */
 static bool refuse_nul(const line_reader *r, char **text, size_t n) {
     const char *at = memchr(*text, '\0', n);
     if (!at) return false;
@@ -55,7 +55,7 @@ static bool refuse_nul(const line_reader *r, char **text, size_t n) {
     return true;
 }
 
-/* The terminal itself lets a line be corrected. */
+/* Reads a line with the terminal's own editing. */
 static line_event read_plainly(line_reader *r, const char *prompt, char **text) {
     size_t cap = 0;
     if (r->is_terminal) output_write(prompt, strlen(prompt));

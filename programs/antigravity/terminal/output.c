@@ -14,27 +14,26 @@
 #include <unistd.h>
 
 static const char *command_name;
-static int write_error; /* errno of the first write that failed */
+static int write_error; /* errno of the first failed write */
 
 void output_command(const char *name) { command_name = name; }
 
 void output_keep_streams(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) >= 0) continue;
-        /* Reading a closed input and writing to a closed output stay errors. */
+        /* Reading closed input and writing closed output must still fail. */
         int mode = fd == STDIN_FILENO ? O_WRONLY : fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
-        if (open("/dev/null", mode) != fd) return; /* The lowest number that is free. */
+        if (open("/dev/null", mode) != fd) return; /* not the lowest free number */
     }
-    /* Whatever printf() writes by itself, when its buffer is full, it may fail to write without
-     * our learning why. */
+    /* A full buffer makes printf() write and lose errno: a large one avoids that. */
     static char buffer[1 << 16];
     if (!isatty(STDOUT_FILENO)) setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
 }
 
 void output_survive_limits(void) { signal(SIGXFSZ, SIG_IGN); }
 
-/* Bytes of the UTF-8 sequence at s; 0 if there is none. That it is the shortest one does not matter
- * to a terminal. */
+/* Returns the length of the UTF-8 sequence at s, 0 if invalid. Accepts overlong sequences, which
+ * are harmless here. */
 static size_t sequence(const unsigned char *s) {
     size_t n = s[0] >= 0xf5 ? 0 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
     for (size_t i = 1; i < n; i++)
@@ -62,10 +61,10 @@ static void complain_list(const char *fmt, va_list args) __attribute__((format(p
 static void complain_list(const char *fmt, va_list args) {
     char line[2 * PATH_MAX];
     vsnprintf(line, sizeof line, fmt, args);
-    /* What was typed is repeated, but must neither end the line nor command the terminal. */
+    /* Repeated input must not end the line or control the terminal. */
     make_printable(line);
     progress_end();
-    output_flush(); /* The order on a terminal is the order of events. */
+    output_flush(); /* Keeps the order of output and messages on a terminal. */
     fprintf(stderr, "antigravity%s%s: %s\n", command_name ? " " : "",
             command_name ? command_name : "", line);
 }
@@ -122,7 +121,8 @@ bool output_write(const char *text, size_t len) {
     return output_flush();
 }
 
-/* Bytes of the control character, of C0 or C1, at s[0..n) that would command a terminal. */
+/* Returns the length of a C0 or C1 control character at s[0..n), except newline and tab; 0 if
+ * none. */
 static size_t control_bytes(const char *s, size_t n) {
     const unsigned char first = (unsigned char)s[0];
     if (first == 0xc2 && n > 1 && (unsigned char)s[1] >= 0x80 && (unsigned char)s[1] < 0xa0)

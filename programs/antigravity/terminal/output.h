@@ -38,7 +38,7 @@ bool output_write(const char *text, size_t len);
 bool output_show(const char *text, size_t len);
 
 bool output_flush(void);  /* flushes printf() output; false after a write error */
-bool output_failed(void); /* whether a write failed */
+bool output_failed(void); /* true after a failed write */
 
 /* Flushes standard output. Returns `code`, or EXIT_FAILED after reporting a write error. */
 int output_finish(int code);

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A line of 40 characters of bar, and what is left of it in a narrow terminal. */
+/* BAR_WIDTH columns of bar, fewer on a narrow terminal. */
 enum { BAR_WIDTH = 40, MIN_BAR = 8, AROUND_BAR = 9, LINE_SIZE = 256 };
 static const double redraw_s = 0.1;
 
-static const char *label; /* NULL: no bar is wanted now */
-static size_t drawn;      /* columns of the line that is on the terminal */
+static const char *label; /* NULL: no bar */
+static size_t drawn;      /* columns of the drawn line */
 static double drawn_at;
 
 void progress_silence(void) { terminal_silence(); }
@@ -25,8 +25,7 @@ void progress_begin(const char *text) {
     drawn_at = 0;
 }
 
-/* In the place of what is there. The last column stays free: many terminals begin a new line when
- * it is written to. */
+/* Replaces the line. Leaves the last column free: many terminals wrap when it is written. */
 static void show(const char *text) {
     const size_t max_columns = terminal_columns(STDERR_FILENO) - 1;
     const size_t n = strlen(text) < max_columns ? strlen(text) : max_columns;

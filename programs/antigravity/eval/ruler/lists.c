@@ -11,7 +11,7 @@ enum { N_COMMON = 10, N_FREQUENT = 3, CODED_LETTERS = 6, LONG_PROMPT = 4096 };
 
 /* ---- common words ---- */
 
-/* How often a common and another word occur in a list. */
+/* Number of occurrences of a common and of another word in a list. */
 typedef struct repeats {
     size_t common, other;
 } repeats;

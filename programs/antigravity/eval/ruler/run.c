@@ -53,7 +53,7 @@ static bool needs_only_the_end(const ruler_method *method) {
     }
 }
 
-/* A replay needs as many slots as the text it repeats. */
+/* A replay needs a slot for each token it repeats. */
 uint32_t ruler_slots(const ruler_settings *s, const ag_model_info *info, uint32_t n_tokens) {
     bool replays = false;
     for (size_t i = 0; i < s->n_methods; i++) replays = replays || !s->methods[i].policy;
@@ -121,7 +121,7 @@ typedef struct prompt_run {
     const ruler_prompt *prompt;
     size_t n_read;    /* tokens before the eviction */
     size_t n_shared;  /* tokens that the first reader reads */
-    size_t n_chunked; /* tokens that the other readers read: whole chunks, so that summed scores
+    size_t n_chunked; /* tokens that the other readers read: full chunks, so that summed scores
                          equal those of one prefill */
     void (*step)(void *user);
     void *user;

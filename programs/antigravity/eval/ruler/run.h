@@ -40,12 +40,12 @@ typedef struct ruler_runner {
     const model_options *options;
     engine *engine;
     prompt_writer *writer;
-    uint32_t max_seq_len; /* of the longest prompt and its answer; see ruler_slots() */
+    uint32_t max_seq_len; /* longest prompt and its answer; see ruler_slots() */
     /* Owned. [0] reads the prompt for policies that need only its end. [1 + i] reads it for method
      * i, if that needs every query. */
     ag_session *readers[1 + RULER_METHODS];
     ag_replay_request request; /* owned; the end of the prompt's own message follows it */
-    const char *label;         /* of the current prompt: "niah_single_1, prompt 3" */
+    const char *label;         /* current prompt: "niah_single_1, prompt 3" */
 } ruler_runner;
 
 /* Returns the slots for prompts and answers of n_tokens, including those of a replay. */

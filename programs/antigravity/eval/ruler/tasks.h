@@ -14,7 +14,7 @@ enum { RULER_REFERENCES = 10 };
  * the eviction. The answer continues answer_prefix. */
 typedef struct ruler_text {
     text_buffer context, question, answer_prefix;       /* owned */
-    char references[RULER_REFERENCES][RULER_WORD_SIZE]; /* what the answer must contain */
+    char references[RULER_REFERENCES][RULER_WORD_SIZE]; /* texts that the answer must contain */
     size_t n_references;
 } ruler_text;
 void ruler_text_release(ruler_text *t);
@@ -23,7 +23,7 @@ void ruler_text_release(ruler_text *t);
 typedef struct ruler_source {
     const char *haystack; /* borrowed; NULL: generated tales */
     size_t n_haystack;
-    uint32_t n_tokens; /* of prompt and answer; longer prompts have longer examples */
+    uint32_t n_tokens; /* prompt and answer; longer prompts have longer examples */
 } ruler_source;
 
 typedef struct ruler_task ruler_task;
