@@ -35,9 +35,8 @@ static const option_def defs[] = {
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(out),
-     .help =
-         "what is written, and replaced (default: head_budget.json in the model's directory, or "
-         "beside a file MODEL.gguf MODEL.gguf.head_budget.json)"},
+     .help = "file to write or replace (default: head_budget.json in the model's directory; for a "
+             "file MODEL.gguf, MODEL.gguf.head_budget.json)"},
 };
 
 static head_table table_of(const ag_session *s) {
@@ -112,13 +111,14 @@ static int run(engine *e, eval_text *text, const calibration *o) {
     ag_error err = {0};
     size_t n;
     int code = text_open(text, &o->text, e, &o->model, false);
-    if (code == EXIT_DONE) code = engine_need_tokenizer(e, "the request to repeat is a text");
+    if (code == EXIT_DONE) code = engine_need_tokenizer(e, "the request to repeat must be encoded");
     if (code != EXIT_DONE) return code;
     const int32_t *ids = text_window(text, 0, &n);
     if (n < MIN_TOKENS)
-        return complain_usage("a text of %zu tokens: calibration takes %d at least", n, MIN_TOKENS);
+        return complain_usage("the text is too short: %zu tokens; calibration needs %d", n,
+                              MIN_TOKENS);
     if (!o->out && !name_output(e, path, sizeof path))
-        return complain_failure("%s: the name is too long", e->dir);
+        return complain_failure("%s: the path is too long", e->dir);
     code = engine_load_session(e, &o->model, context_length(&o->model, &e->info));
     if (code != EXIT_DONE) return code;
     const head_table table = table_of(e->session);
@@ -141,13 +141,11 @@ int command_calibrate(int argc, char **argv) {
     calibration o = {.model = model_options_defaults()};
     command_line line = {
         .usage = "calibrate [-m MODEL] (TEXT.txt | -f TEXT.txt | -p TEXT) [-o FILE] [OPTION]...",
-        .description =
-            "Has a model repeat the beginning of a text, as much as --max-seq-len holds, and "
-            "writes\n"
-            "how much the heads of each layer need for it: the largest weight that each gives to "
-            "a\n"
-            "token of the text, as its share of the layer's. With --head-budget FILE a layer's KV\n"
-            "cache is shared so under any policy.",
+        .description = "Lets a model repeat the start of a text, as much as --max-seq-len holds,\n"
+                       "and writes how much each KV head contributes: the largest attention\n"
+                       "weight that it gives to each token, as a share of its layer. With\n"
+                       "--head-budget FILE any policy divides a layer's KV cache by these\n"
+                       "shares.",
         .examples =
             "  antigravity calibrate -m smollm2.gguf sample.txt\n"
             "  antigravity generate -m smollm2.gguf -f long.txt --eviction-policy keydiff \\\n"

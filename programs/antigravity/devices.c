@@ -89,8 +89,8 @@ int command_devices(int argc, char **argv) {
     };
     command_line line = {
         .usage = "devices [--json]",
-        .description = "Lists the backends of this build and what each runs on; the names are "
-                       "those that -b\ntakes, the numbers those that --device takes.",
+        .description = "Lists the backends of this build and their devices. -b takes the names,\n"
+                       "--device the numbers.",
         .examples = "  antigravity devices",
         .groups = {{"Options", defs, 1, &json}},
     };

@@ -44,7 +44,7 @@ static int prepare_prompt(generation *g) {
         return complain_usage("the prompt is empty: there is no token to start from");
     g->n_context = context_length(&o->model, &e->info);
     if (p->n > g->n_context && !strcmp(eviction_policy_name(&o->model.eviction), "none"))
-        return complain_failure("the prompt is %zu tokens, but the context holds %" PRIu32
+        return complain_failure("the prompt is too long: %zu tokens, the context holds %" PRIu32
                                 " (--max-seq-len; the "
                                 "model was trained for %" PRIu32 ")",
                                 p->n, g->n_context, e->info.max_positions);
@@ -145,7 +145,7 @@ static ag_status generate_from(generation *g, const ag_generate_params *params, 
 static int compress(generation *g) {
     const size_t n = ag_session_position(g->engine.session);
     if (g->saved.ids_are_unknown || g->saved.ids.n < n)
-        return complain_failure("--replay: %s came without its tokens, which are to be repeated",
+        return complain_failure("--replay: %s has no token ids to repeat",
                                 g->o.saved.load ? g->o.saved.load : "the cache");
     return replay_compress(&g->o.replay, &g->engine, g->engine.session, g->saved.ids.data, n,
                            &g->replayed);

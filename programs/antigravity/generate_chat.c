@@ -16,8 +16,7 @@ static const option_def defs[] = {
     {.name = "chat",
      .kind = OPTION_FLAG,
      .offset = FIELD(chat),
-     .help = "the text is a message to a chat model, in the model's template; what follows belongs "
-             "to it"},
+     .help = "the text is a message in the model's chat template; the options below need this one"},
 };
 
 option_group generate_chat_group(generate_options *o) { return OPTION_GROUP("Chat", defs, o); }
@@ -25,19 +24,19 @@ option_group generate_chat_group(generate_options *o) { return OPTION_GROUP("Cha
 int generate_chat_check(const generate_options *o) {
     const char *option = NULL;
     const char *given = transcript_options_given(&o->transcript);
-    if (!o->chat && given) complain("--%s belongs to --chat", given);
+    if (!o->chat && given) complain("--%s needs --chat", given);
     if (!o->chat) return given ? EXIT_USAGE : EXIT_DONE;
     if (transcript_options_check(&o->transcript) != EXIT_DONE) return EXIT_USAGE;
     if (o->prompt.ids) option = "--prompt-ids";
     if (o->prompt.parse_special) option = "--parse-special";
     if (o->prompt.no_bos) option = "--no-bos";
     if (option)
-        complain("--chat writes the prompt in the model's template: %s is of no use", option);
+        complain("%s has no effect with --chat, which renders the prompt in the model's template",
+                 option);
     else if (o->saved.load) {
         option = "--load-cache";
-        complain(
-            "--chat begins a conversation, --load-cache goes on with a text; 'antigravity chat "
-            "--resume NAME' goes on with a conversation");
+        complain("--chat and --load-cache exclude each other; 'antigravity chat --resume NAME' "
+                 "continues a conversation");
     }
     return option ? EXIT_USAGE : EXIT_DONE;
 }
@@ -110,9 +109,8 @@ void generate_advise(const generation *g) {
     const generate_options *o = &g->o;
     if (!g->prompt.text || o->chat || o->prompt.parse_special || o->model.quiet) return;
     if (!model_dir_is_chat(g->engine.dir, o->model.quiet)) return;
-    complain(
-        "this is a chat model, but the prompt is taken as a text to go on with; --chat asks it "
-        "in its own format, and 'antigravity chat' talks with it");
+    complain("this is a chat model, but the prompt is continued as text; use --chat for its chat "
+             "template, or 'antigravity chat'");
 }
 
 void generate_report_empty(const generation *g) {
@@ -120,14 +118,13 @@ void generate_report_empty(const generation *g) {
     const bool expects_text = o->max_tokens && g->stats.finish != AG_FINISH_CANCELLED;
     if (g->wrote_text || o->json || !expects_text || generate_is_cut_off(g)) return;
     if (g->stats.n_generated) {
-        complain("the %zu tokens of the model show no text: they are reasoning, or special ones, "
+        complain("the model's %zu tokens have no text: they are reasoning, or special tokens, "
                  "which --special prints",
                  g->stats.n_generated);
         return;
     }
     const bool is_chat = !o->chat && g->prompt.text && model_dir_is_chat(g->engine.dir, true);
-    complain("the model ended the text at once: there is nothing to show%s",
-             is_chat ? "; this is a chat model, --chat asks it in its own format" : "");
+    complain("the model generated no text%s", is_chat ? "; this is a chat model: use --chat" : "");
 }
 
 void generate_chat_free(generation *g) {

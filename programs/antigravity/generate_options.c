@@ -11,7 +11,7 @@
 
 static bool add_stop(void *target, const char *value, char *message) {
     generate_options *o = target;
-    if (!value[0]) return reject(message, "an empty text would stop at once");
+    if (!value[0]) return reject(message, "the text is empty");
     const char **grown = realloc(o->stop, (o->n_stop + 1) * sizeof *grown);
     if (!grown) return reject(message, "out of memory");
     o->stop = grown;
@@ -28,7 +28,7 @@ static const option_def output_defs[] = {
      .low = -1,
      .high = INT32_MAX,
      .aliases = {"n-predict", "predict"},
-     .help = "stop after N tokens; 0: only read the prompt; -1: until something else stops"},
+     .help = "stop after N tokens; 0: only read the prompt; -1: no limit"},
     {.name = "stop",
      .kind = OPTION_CALL,
      .value = "TEXT",
@@ -38,11 +38,11 @@ static const option_def output_defs[] = {
     {.name = "ignore-eos",
      .kind = OPTION_FLAG,
      .offset = FIELD(ignore_eos),
-     .help = "go on when the model ends the text"},
+     .help = "continue when the model ends the text"},
     {.name = "echo",
      .kind = OPTION_FLAG,
      .offset = FIELD(echo),
-     .help = "print the prompt before what follows it"},
+     .help = "print the prompt before the generated text"},
     {.name = "special",
      .kind = OPTION_FLAG,
      .offset = FIELD(keep_special),
@@ -55,12 +55,12 @@ static const option_def output_defs[] = {
 };
 
 static const char description[] =
-    "Continues a text; of one that is read from a file or standard input, a newline at its end is\n"
-    "dropped. The text goes to standard output as it is made, all else to standard error: at the\n"
-    "end speed, memory and the seed. Without -m the bundled demo model tells fairy tales.\n"
-    "Ctrl-C, SIGTERM and SIGHUP end the text; it is saved and reported as always. Exit status:\n"
-    "0 done, 1 failed while running, or the text was cut off before it was what --json-schema or\n"
-    "its kin ask for, 2 wrong usage, 128 and its number after a signal.";
+    "Continues a text. A newline at the end of a file or of standard input is dropped. The text\n"
+    "is printed to standard output while it is generated; speed, memory and the seed go to\n"
+    "standard error at the end. Without -m the bundled demo model tells fairy tales. Ctrl-C,\n"
+    "SIGTERM and SIGHUP end the text; it is saved and reported as usual. Exit status: 0 done, 1\n"
+    "failed while running, or the text was cut off before it met a constraint, 2 wrong usage,\n"
+    "128 and its number after a signal.";
 
 static const char examples[] =
     "  antigravity generate \"The old king had three sons\" -n 300\n"

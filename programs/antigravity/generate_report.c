@@ -52,7 +52,7 @@ void report_cut_off(const generation *g) {
     else if (finish == AG_FINISH_CONTEXT)
         snprintf(message, sizeof message,
                  "the context of %" PRIu32 " tokens is full: --max-seq-len", g->n_context);
-    complain("the text was cut off before it was what the constraint asks for (%s)", message);
+    complain("the text was cut off before it met the constraint (%s)", message);
 }
 
 static void report_evictions(const ag_generate_stats *s) {

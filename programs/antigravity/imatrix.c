@@ -22,7 +22,7 @@ typedef struct imatrix_options {
 
 static bool add_file(void *target, const char *value, char *message) {
     imatrix_options *o = target;
-    if (o->n_files == MAX_FILES) return reject(message, "at most %d of them", MAX_FILES);
+    if (o->n_files == MAX_FILES) return reject(message, "too many: at most %d", MAX_FILES);
     o->files[o->n_files++] = value;
     return true;
 }
@@ -34,13 +34,13 @@ static const option_def defs[] = {
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(out),
-     .help = "what is written; a file of that name is replaced",
+     .help = "file to write or replace",
      .aliases = {"output-file"}},
     {.name = "in-file",
      .kind = OPTION_CALL,
      .value = "FILE",
      .call = add_file,
-     .help = "add what was measured earlier; may be given several times"},
+     .help = "add an earlier measurement; may be given several times"},
 };
 
 static ag_status read_windows(engine *e, eval_text *text, ag_error *err) {
@@ -91,11 +91,10 @@ int command_imatrix(int argc, char **argv) {
     o.model.weights = (ag_dtype)DTYPE_AS_IS; /* rounded weights would add their rounding errors */
     command_line line = {
         .usage = "imatrix [-m MODEL] (TEXT.txt | -f TEXT.txt | -p TEXT) -o FILE [OPTION]...",
-        .description =
-            "Reads a text in windows of --max-seq-len tokens and writes the mean squares "
-            "of what each matrix\nis multiplied with, for 'quantize --imatrix': columns "
-            "that matter are rounded more carefully.\nllama.cpp's tools read and write "
-            "such files, too.",
+        .description = "Reads a text in windows of --max-seq-len tokens and writes the mean\n"
+                       "squares of the inputs of each matrix, for 'quantize --imatrix': columns\n"
+                       "that matter are rounded more carefully. The files are compatible with\n"
+                       "llama.cpp's tools.",
         .examples =
             "  antigravity imatrix -m model-f16.gguf -f calibration.txt -o model.imatrix\n"
             "  antigravity imatrix -m model-f16.gguf -f more.txt --in-file model.imatrix -o "
@@ -110,7 +109,7 @@ int command_imatrix(int argc, char **argv) {
     code = text_operand(&line, &o.text);
     if (code == EXIT_DONE) code = model_options_check(&o.model);
     if (code != EXIT_DONE) return code;
-    if (!o.out) return complain_usage("what is missing is -o FILE");
+    if (!o.out) return complain_usage("no output file: give -o FILE");
     interrupt_install();
     engine e = {0};
     eval_text text = {0};

@@ -325,13 +325,13 @@ int command_info(int argc, char **argv) {
         {.name = "program",
          .kind = OPTION_FLAG,
          .offset = offsetof(info_output, program),
-         .help = "print the operations of the forward pass instead, one a line: number, layer, "
+         .help = "print the operations of the forward pass instead, one per line: number, layer, "
                  "code, weights, values with their columns, types of the weights"},
     };
     command_line line = {
         .usage = "info [DIR | -m MODEL] [OPTION]...",
-        .description = "Tells what a model is and what memory each part of it will take with the\n"
-                       "settings given. Reads headers only.",
+        .description = "Describes a model and the memory that each part of it needs with the\n"
+                       "given settings. Reads headers only.",
         .examples = "  antigravity info\n"
                     "  antigravity info ~/models/Llama-3.2-1B -c 8192 --kv-type q8_0\n"
                     "  antigravity info --program",

@@ -17,25 +17,24 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    {"chat", command_chat, "talk with a model"},
+    {"chat", command_chat, "chat with a model"},
     {"generate", command_generate, "continue a prompt; the text appears as it is made"},
-    {"serve", command_serve,
-     "answer requests over HTTP, as clients of OpenAI's interface make them"},
+    {"serve", command_serve, "serve models over HTTP, for clients of OpenAI's interface"},
     {"tokenize", command_tokenize, "turn text into token ids, or ids into text"},
-    {"eval", command_eval, "measure a model's quality, and what a smaller KV cache costs of it"},
-    {"bench", command_bench, "measure speed, beside the memory bandwidth of this machine"},
-    {"info", command_info, "what a model is, and the memory it will take"},
+    {"eval", command_eval, "measure a model's quality, also with a smaller KV cache"},
+    {"bench", command_bench, "measure speed and the memory bandwidth of this machine"},
+    {"info", command_info, "describe a model and the memory that it needs"},
     {"imatrix", command_imatrix,
      "measure which columns of a model's matrices matter, for quantize"},
     {"calibrate", command_calibrate,
-     "measure what the heads of a model are worth, for --head-budget FILE"},
+     "measure the importance of a model's KV heads, for --head-budget FILE"},
     {"quantize", command_quantize, "write a model as a GGUF file, with smaller weights"},
-    {"devices", command_devices, "list what models can run on here"},
+    {"devices", command_devices, "list backends and devices"},
     {"pull", command_pull, "fetch a model, after which -m NAME finds it"},
-    {"models", command_models, "list the models that are here (also: list, ls)"},
+    {"models", command_models, "list the models in the store (also: list, ls)"},
     {"list", command_models, NULL},
     {"ls", command_models, NULL},
-    {"rm", command_rm, "remove one of them"},
+    {"rm", command_rm, "remove models from the store"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -45,18 +44,19 @@ static void print_help(FILE *out) {
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (commands[i].summary)
             fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(out,
-            "\nOptions:\n"
-            "  -h, --help     show this help; 'antigravity COMMAND --help' tells of a command\n"
-            "  -V, --version  show the version\n"
-            "\nExamples:\n"
-            "  antigravity chat\n"
-            "  antigravity generate -p \"Once upon a time\"\n"
-            "  antigravity generate -m ~/models/Llama-3.2-1B -n 200 < prompt.txt\n"
-            "  antigravity info -m ~/models/Llama-3.2-1B\n"
-            "  antigravity bench --shape llama-3.2-1b\n"
-            "\nExit status: 0 done, 1 failed while running, 2 wrong usage; after a signal 128 and "
-            "its\nnumber: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.\n");
+    fprintf(
+        out,
+        "\nOptions:\n"
+        "  -h, --help     show this help; 'antigravity COMMAND --help' shows that of a command\n"
+        "  -V, --version  show the version\n"
+        "\nExamples:\n"
+        "  antigravity chat\n"
+        "  antigravity generate -p \"Once upon a time\"\n"
+        "  antigravity generate -m ~/models/Llama-3.2-1B -n 200 < prompt.txt\n"
+        "  antigravity info -m ~/models/Llama-3.2-1B\n"
+        "  antigravity bench --shape llama-3.2-1b\n"
+        "\nExit status: 0 done, 1 failed while running, 2 wrong usage; after a signal 128 and "
+        "its\nnumber: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.\n");
 }
 
 static const command *find_command(const char *name) {
@@ -67,7 +67,7 @@ static const command *find_command(const char *name) {
 
 static int unknown_command(const char *name) {
     const char *answer = compat_command_message(name);
-    if (answer) return complain_usage("there is no command '%s': %s", name, answer);
+    if (answer) return complain_usage("unknown command '%s': %s", name, answer);
     suggestion s = suggestion_for(name);
     for (size_t i = 0; i < N_COMMANDS; i++) suggestion_try(&s, commands[i].name);
     if (name[0] == '-')

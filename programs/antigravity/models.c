@@ -33,7 +33,7 @@ static void describe_model(const model_store *s, const store_entry *e, char *kin
     *known = false;
     *info = (ag_model_info){.n_parameters = 0};
     if (e->is_part) {
-        snprintf(kind, cap, "not fetched as a whole: pull it again to go on");
+        snprintf(kind, cap, "incomplete: pull it again to resume");
     } else if (!store_model_path(s, e, path)) {
         snprintf(kind, cap, "its path is too long");
     } else if (ag_model_inspect(path, NULL, info, &err) != AG_OK) {
@@ -83,7 +83,7 @@ static int list_models(table_format format) {
     for (size_t i = 0; i < s.n && code == EXIT_DONE; i++)
         code = table_add(&t, entry_row(&s, &s.entries[i], format == TABLE_JSON));
     if (code == EXIT_DONE && !s.n && format == TABLE_MD)
-        complain("there are no models in %s yet: 'antigravity pull' fetches one", s.path);
+        complain("%s: no models yet; 'antigravity pull' fetches one", s.path);
     const json_field head[] = {{"store", json_text(s.path, strlen(s.path))}};
     code = table_finish(&t, json_object_of(head, 1), code);
     store_close(&s);
@@ -94,14 +94,14 @@ int command_models(int argc, char **argv) {
     table_format format = TABLE_MD;
     command_line line = {
         .usage = "models [OPTION]...",
-        .description = "Lists the models of the store, which 'antigravity pull' fills: what they "
-                       "are, their size,\nand when -m NAME last chose them. NAME may be its "
-                       "beginning, in any case, if only one\nmodel's name begins so. "
-                       "'antigravity rm NAME' removes one.\n\n"
-                       "Environment: ANTIGRAVITY_MODELS (the store; else "
-                       "$XDG_DATA_HOME/antigravity/models, which\nis "
-                       "~/.local/share/antigravity/models). Directories and .gguf files may also "
-                       "be put or\nlinked there by hand.",
+        .description = "Lists the models of the store, which 'antigravity pull' fills:\n"
+                       "description, size, and when -m NAME last chose them. NAME may be a\n"
+                       "unique prefix, in any case. 'antigravity rm NAME' removes a model.\n"
+                       "\n"
+                       "Environment: ANTIGRAVITY_MODELS (the store; default\n"
+                       "$XDG_DATA_HOME/antigravity/models, which is\n"
+                       "~/.local/share/antigravity/models). Directories and .gguf files may also\n"
+                       "be copied or linked into it.",
         .examples = "  antigravity models\n"
                     "  antigravity models --json",
         .groups = {table_group(&format)},
@@ -117,13 +117,13 @@ int command_models(int argc, char **argv) {
 static int confirm(const store_entry *e, uint64_t bytes) {
     char size[32], answer[16] = "";
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
-        return complain_usage("without a terminal to ask on, --yes is needed");
+        return complain_usage("no terminal to confirm on: give --yes");
     fprintf(stderr, "remove %s (%s)? [y/N] ", e->file,
             format_bytes((double)bytes, size, sizeof size));
     fflush(stderr);
     if (fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
         return EXIT_DONE;
-    return complain_failure("%s stays", e->file);
+    return complain_failure("%s: not removed", e->file);
 }
 
 static int remove_model(const model_store *s, const char *name, bool yes) {
@@ -133,12 +133,12 @@ static int remove_model(const model_store *s, const char *name, bool yes) {
     size_t n = store_match(s, name, false, found, MAX_MATCHES);
     if (n > 1) {
         store_list_names(s, found, n, names, sizeof names);
-        return complain_usage("'%s' may be %s: name one of them", name, names);
+        return complain_usage("'%s': ambiguous: %s; give one of them", name, names);
     }
     if (!n) {
         n = store_match(s, name, true, found, MAX_MATCHES);
         store_list_names(s, found, n, names, sizeof names);
-        return complain_failure("there is no model '%s' in %s%s%s", name, s->path,
+        return complain_failure("'%s': no such model in %s%s%s", name, s->path,
                                 n ? "; did you mean " : "", names);
     }
     const store_entry *e = &s->entries[found[0]];
@@ -157,9 +157,9 @@ int command_rm(int argc, char **argv) {
     };
     command_line line = {
         .usage = "rm NAME... [--yes]",
-        .description = "Removes models from the store, or what an interrupted pull left of them. "
-                       "Asks on a terminal,\nand removes nothing outside of the store: of a link "
-                       "the link goes.",
+        .description = "Removes models, or partial models of an interrupted pull, from the\n"
+                       "store. Asks on a terminal. Removes nothing outside of the store: links\n"
+                       "are removed, not followed.",
         .examples = "  antigravity rm SmolLM2-135M",
         .groups = {{"Options", defs, 1, &yes}},
         .max_operands = MAX_OPERANDS,
@@ -168,7 +168,7 @@ int command_rm(int argc, char **argv) {
     model_store s;
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    if (!line.n_operands) return complain_usage("which model? 'antigravity models' lists them");
+    if (!line.n_operands) return complain_usage("no model given; 'antigravity models' lists them");
     code = store_open(&s);
     for (size_t i = 0; i < line.n_operands && code == EXIT_DONE; i++)
         code = remove_model(&s, line.operands[i], yes);

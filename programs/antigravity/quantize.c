@@ -31,30 +31,29 @@ static const option_def defs[] = {
      .kind = OPTION_NAME,
      .value = "TYPE",
      .offset = FIELD(type),
-     .help = "what matrices become: q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q4_k_m, q5_k, q6_k, f16, "
+     .help = "type of the matrices: q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q4_k_m, q5_k, q6_k, f16, "
              "bf16 or f32; rows that do not fit a type's blocks get the next one, and vectors stay "
              "f32"},
     {.name = "tensor-type",
      .kind = OPTION_CALL,
      .value = "PATTERN=TYPE",
      .call = add_tensor_type,
-     .help = "matrices become TYPE whose names have PATTERN, such as ffn_down, output or "
+     .help = "type of matrices whose names match PATTERN, such as ffn_down, output or "
              "blk.[0-3].attn_v; may be given several times"},
     {.name = "imatrix",
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(imatrix),
-     .help = "which columns matter, as 'antigravity imatrix' or llama.cpp's measured it"},
+     .help = "importance of the columns, as measured by 'antigravity imatrix' or llama.cpp"},
     {.name = "pre",
      .kind = OPTION_NAME,
      .value = "NAME",
      .offset = FIELD(pre),
-     .help = "what tokenizer.ggml.pre of a directory's model becomes, where its tokenizer is not "
-             "known"},
+     .help = "value of tokenizer.ggml.pre for a directory's model with an unknown tokenizer"},
     {.name = "requantize",
      .kind = OPTION_FLAG,
      .offset = FIELD(requantize),
-     .help = "what is quantised already may be rounded a second time",
+     .help = "allow quantised weights to be rounded again",
      .aliases = {"allow-requantize"}},
     {.name = "force", .kind = OPTION_FLAG, .offset = FIELD(force), .help = "replace FILE"},
     {.name = "json",
@@ -141,9 +140,9 @@ int command_quantize(int argc, char **argv) {
     quantize_options o = {0};
     command_line line = {
         .usage = "quantize SOURCE FILE.gguf --type TYPE [OPTION]...",
-        .description = "Writes a model, a Hugging Face directory or a GGUF file, as one GGUF file. "
-                       "FILE appears when it\nis whole: a conversion that is interrupted leaves "
-                       "nothing.",
+        .description = "Writes a model, a Hugging Face directory or a GGUF file, as one GGUF\n"
+                       "file. FILE appears only when it is complete: an interrupted conversion\n"
+                       "leaves nothing.",
         .examples =
             "  antigravity quantize ~/models/Llama-3.2-1B llama-1b-q4_k_m.gguf --type q4_k_m\n"
             "  antigravity quantize model-f16.gguf model-q4_0.gguf --type q4_0 "
@@ -155,9 +154,9 @@ int command_quantize(int argc, char **argv) {
     const int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     if (line.n_operands < 2 || !o.type)
-        return complain_usage("what is missing is %s; 'antigravity quantize --help' tells more",
-                              line.n_operands == 0   ? "the model"
-                              : line.n_operands == 1 ? "the file to be written"
+        return complain_usage("%s is missing; see 'antigravity quantize --help'",
+                              line.n_operands == 0   ? "SOURCE"
+                              : line.n_operands == 1 ? "FILE.gguf"
                                                      : "--type");
     interrupt_install();
     return run(line.operands[0], line.operands[1], &o);

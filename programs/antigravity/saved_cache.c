@@ -21,20 +21,18 @@ static const option_def defs[] = {
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(save),
-     .help = "when done, keep the conversation in FILE: its KV cache as evictions left it, and its "
-             "tokens"},
+     .help = "afterwards save the conversation to FILE: its KV cache and its tokens"},
     {.name = "load-cache",
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(load),
-     .help = "go on with the conversation in FILE; the prompt is added to it and may be empty"},
+     .help = "continue the conversation in FILE; the prompt is added to it and may be empty"},
     {.name = "prompt-cache",
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(prompt),
      .help =
-         "read no token of the prompt again that FILE holds; where there is more to the prompt, "
-         "or no FILE, keep what was read there"},
+         "reuse the tokens of the prompt that FILE holds; if there are more, or no FILE, write it"},
 };
 
 option_group saved_group(saved_options *o) { return OPTION_GROUP("Saved cache", defs, o); }
@@ -43,7 +41,7 @@ option_group saved_group(saved_options *o) { return OPTION_GROUP("Saved cache", 
 static int check_writable(const char *path) {
     struct stat s;
     if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
-        return complain_failure("%s: is there and is no regular file", path);
+        return complain_failure("%s: exists and is not a regular file", path);
     if (lstat(path, &s) == 0 && S_ISLNK(s.st_mode)) return EXIT_DONE; /* the target is elsewhere */
     char dir[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -52,14 +50,12 @@ static int check_writable(const char *path) {
     memcpy(dir, path, n);
     dir[n] = '\0';
     if (access(n ? dir : ".", W_OK | X_OK) == 0) return EXIT_DONE;
-    return complain_failure("%s: cannot be written: %s", path, strerror(errno));
+    return complain_failure("%s: cannot write: %s", path, strerror(errno));
 }
 
 int saved_check(const saved_options *o) {
     if (o->load && o->prompt)
-        return complain_usage(
-            "--load-cache goes on with a conversation, --prompt-cache begins one: give one of "
-            "them");
+        return complain_usage("--load-cache and --prompt-cache exclude each other");
     if (o->load && access(o->load, R_OK) != 0)
         return complain_failure("%s: %s", o->load, strerror(errno));
     int code = o->save ? check_writable(o->save) : EXIT_DONE;
@@ -88,7 +84,7 @@ static int load(saved_cache *k, const char *path, const engine *e, const prompt 
     int code = restore(k, path, e, verbose, &err);
     if (code != EXIT_DONE && err.status != AG_OK) return complain_error(&err);
     if (code == EXIT_DONE && !p->n && !ag_session_logits(e->session))
-        return complain_usage("the prompt is empty, and %s holds no token to start from", path);
+        return complain_usage("the prompt is empty, and %s has no token to start from", path);
     return code;
 }
 
@@ -121,13 +117,13 @@ static int reuse(saved_cache *k, const char *path, const engine *e, const prompt
     int code = restore(k, path, e, m->verbose, &err);
     bool is_incompatible = err.status == AG_UNSUPPORTED || err.status == AG_LIMIT;
     if (code != EXIT_DONE && is_incompatible) {
-        if (!m->quiet) complain("%s; the prompt is read anew and replaces it", err.msg);
+        if (!m->quiet) complain("%s; the prompt is read again and replaces it", err.msg);
         return EXIT_DONE;
     }
     if (code != EXIT_DONE) return err.status == AG_OK ? code : complain_error(&err);
     code = match(k, e, p);
     if (code == EXIT_DONE && m->verbose)
-        complain("%s: %zu of %zu tokens of the prompt are there", path, k->n_reused, p->n);
+        complain("%s: %zu of %zu prompt tokens are cached", path, k->n_reused, p->n);
     return code;
 }
 

@@ -34,7 +34,8 @@ static const option_def output_defs[] = {
      .letter = 'd',
      .kind = OPTION_FLAG,
      .offset = FIELD(decode),
-     .help = "from ids to text: numbers separated by blanks or commas, or the JSON this prints"},
+     .help =
+         "from ids to text: numbers separated by blanks or commas, or JSON as --json prints it"},
     {.name = "skip-special",
      .kind = OPTION_FLAG,
      .offset = FIELD(skip_special),
@@ -47,7 +48,7 @@ static const option_def output_defs[] = {
      .letter = 'q',
      .kind = OPTION_FLAG,
      .offset = FIELD(quiet),
-     .help = "do not say which model is used"},
+     .help = "do not report which model is used"},
 };
 
 /* Returns the tokens as the vocabulary spells them. */
@@ -97,7 +98,7 @@ static int flatten_json(prompt *p) {
     size_t i, n = 0, cap = json_array_size(list) * 21 + 1;
     char *flat = malloc(cap);
     if (!json_is_array(list)) {
-        complain("%s: the JSON holds no list \"ids\"", p->source);
+        complain("%s: the JSON has no list \"ids\"", p->source);
         goto done;
     }
     if (!flat) {
@@ -175,9 +176,9 @@ int command_tokenize(int argc, char **argv) {
     tokenize_options o = {0};
     command_line line = {
         .usage = "tokenize [-m MODEL] [TEXT | -p TEXT | -f FILE] [OPTION]...",
-        .description = "Prints the token ids of a text on one line; a text that is read counts "
-                       "byte for byte.\n"
-                       "With --decode the text of ids, which -p, -f or --prompt-ids gives.",
+        .description = "Prints the token ids of a text on one line; text that is read is used\n"
+                       "byte for byte. With --decode it prints the text of ids, given by -p, -f\n"
+                       "or --prompt-ids.",
         .examples = "  antigravity tokenize -p \"Once upon a time\"\n"
                     "  antigravity tokenize -m ~/models/Llama-3.2-1B --json < story.txt\n"
                     "  echo 790,650,258,469 | antigravity tokenize --decode",
@@ -190,8 +191,7 @@ int command_tokenize(int argc, char **argv) {
     if (code != OPTIONS_RUN) return code;
     code = prompt_operand(&line, &o.prompt);
     if (code != EXIT_DONE) return code;
-    if (o.prompt.ids && !o.decode)
-        return complain_usage("--prompt-ids are ids already; --decode makes a text of them");
+    if (o.prompt.ids && !o.decode) return complain_usage("--prompt-ids needs --decode");
     interrupt_install();
     ag_error err;
     prompt p = {0};

@@ -185,10 +185,10 @@ static void files_that_do_not_fit_are_refused_by_name(void **state) {
             "--load-cache", file);
     REFUSED(1, ": saved for ", "--prompt-ids", "1,2", "-m", TINY, "--load-cache", file);
     REFUSED(1, "/nowhere: No such file", "-p", "A", "--load-cache", "/nowhere");
-    REFUSED(1, "/nowhere/c: cannot be written: No such", "-p", "A", "--save-cache", "/nowhere/c");
-    REFUSED(1, "/nowhere/c: cannot be written: No such", "-p", "A", "--prompt-cache", "/nowhere/c");
-    REFUSED(1, "is there and is no regular file", "-p", "A", "--save-cache", dir);
-    REFUSED(2, "give one of them", "-p", "A", "--load-cache", file, "--prompt-cache", file);
+    REFUSED(1, "/nowhere/c: cannot write: No such", "-p", "A", "--save-cache", "/nowhere/c");
+    REFUSED(1, "/nowhere/c: cannot write: No such", "-p", "A", "--prompt-cache", "/nowhere/c");
+    REFUSED(1, "exists and is not a regular file", "-p", "A", "--save-cache", dir);
+    REFUSED(2, "exclude each other", "-p", "A", "--load-cache", file, "--prompt-cache", file);
     REFUSED(2, "the prompt is empty", "-p", "", "--no-bos", "--save-cache", file);
     write_file(dir, "notes", "dear diary, it was a long day", 29);
     char notes[96];
@@ -213,8 +213,8 @@ static void a_missing_file_is_noticed_before_the_model_is_looked_at(void **state
 
 static void a_prompt_of_other_settings_is_read_anew(void **state) {
     (void)state;
-    static const char other[] = "saved for k_type f16, this session has q8_0; the prompt is read "
-                                "anew and replaces it\n";
+    static const char other[] =
+        "saved for k_type f16, this session has q8_0; the prompt is read again and replaces it\n";
     remove(file);
     cli_result made = STORY("Once upon a time", "--prompt-cache", file);
     assert_code(&made, 0);
@@ -226,12 +226,12 @@ static void a_prompt_of_other_settings_is_read_anew(void **state) {
     assert_says(anew.err, "prompt        5 tokens");
     cli_result again = STORY("Once upon a time", "--kv-type", "q8_0", "--prompt-cache", file);
     assert_string_equal(again.out, plain.out);
-    assert_does_not_say(again.err, "read anew");
+    assert_does_not_say(again.err, "read again");
     assert_says(again.err, "prompt        0 tokens");
     /* Fewer slots than it was saved with. */
     cli_result less = STORY("Once", "--kv-type", "q8_0", "-c", "4", "--prompt-cache", file);
     assert_code(&less, 0);
-    assert_says(less.err, "read anew");
+    assert_says(less.err, "read again");
     cli_result *all[] = {&made, &plain, &anew, &again, &less};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) cli_free(all[i]);
 }
@@ -258,7 +258,7 @@ static void a_full_disk_leaves_the_old_file(void **state) {
     assert_string_equal(text, "what was there");
     r = CLI("generate", GREEDY, "-q", "-p", "A fox", "-n", "2", "--save-cache", "/dev/full");
     assert_code(&r, 1);
-    assert_says(r.err, "/dev/full: is there and is no regular file");
+    assert_says(r.err, "/dev/full: exists and is not a regular file");
     cli_free(&r);
 }
 
@@ -345,10 +345,10 @@ static void a_replayed_prompt_takes_less(void **state) {
     cli_free(&again);
     assert_true(bytes_of(file) < whole);
     r = CLI("generate", "-p", text, "--replay", "1", "--eviction-policy", "h2o");
-    assert_refused(&r, 2, "leave --eviction-policy h2o out");
+    assert_refused(&r, 2, "--replay and --eviction-policy h2o exclude each other");
     cli_free(&r);
     r = CLI("generate", "-p", text, "--replay-keep", "20");
-    assert_refused(&r, 2, "--replay-keep belongs to --replay");
+    assert_refused(&r, 2, "--replay-keep needs --replay");
     cli_free(&r);
     r = CLI("generate", "-p", text, "--replay", "1", "--replay-keep", "200%");
     assert_refused(&r, 2, "--replay-keep");

@@ -88,16 +88,16 @@ static void a_wrong_file_is_refused_with_its_place(void **state) {
         const char *text, *says;
     } cases[] = {
         {"", "wrong.json: line 1: "},
-        {"{\"layers\":[[1]]}", "wrong.json: format is not \"antigravity head budget 1\""},
+        {"{\"layers\":[[1]]}", "wrong.json: format: must be \"antigravity head budget 1\""},
         {HEAD "\"layers\":[[1]],\"layers\":[[1]]}", "wrong.json: line 1: duplicate object key"},
         {HEAD "\"layers\":[[1]],\"heads\":3}", "wrong.json: unknown field 'heads'"},
-        {HEAD "\"tokens\":3}", "wrong.json: layers is no list"},
-        {HEAD "\"layers\":[[0.5,0.5],7]}", "wrong.json: layers[1] is no list of shares"},
-        {HEAD "\"layers\":[[0.5,0.5],[]]}", "wrong.json: layers[1] is no list of shares"},
-        {HEAD "\"layers\":[[0.5,0.5],[1.5,-0.5]]}", "wrong.json: layers[1][0] is no share"},
-        {HEAD "\"layers\":[[0.5,\"a\"]]}", "wrong.json: layers[0][1] is no share from 0 to 1"},
+        {HEAD "\"tokens\":3}", "wrong.json: layers: must be a list"},
+        {HEAD "\"layers\":[[0.5,0.5],7]}", "wrong.json: layers[1]: must be a list of shares"},
+        {HEAD "\"layers\":[[0.5,0.5],[]]}", "wrong.json: layers[1]: must be a list of shares"},
+        {HEAD "\"layers\":[[0.5,0.5],[1.5,-0.5]]}", "wrong.json: layers[1][0]: must be a share"},
+        {HEAD "\"layers\":[[0.5,\"a\"]]}", "wrong.json: layers[0][1]: must be a share from 0 to 1"},
         {HEAD "\"layers\":[[0.5,0.5],[0.5,0.3]]}",
-         "wrong.json: layers[1]: the shares are 0.8 together, not 1"},
+         "wrong.json: layers[1]: the shares add up to 0.8, not 1"},
     };
     char wrong[96];
     snprintf(wrong, sizeof wrong, "%s/wrong.json", dir);
@@ -116,7 +116,7 @@ static void a_wrong_file_is_refused_with_its_place(void **state) {
 static void what_cannot_be_measured_or_written_is_refused(void **state) {
     (void)state;
     cli_result r = CLI("calibrate", "-q", "-p", "The old king", "-o", path);
-    assert_refused(&r, 2, "calibration takes 64 at least");
+    assert_refused(&r, 2, "calibration needs 64");
     cli_free(&r);
     r = CLI("calibrate", "-q", "-p", TEXT, "-o", "/nowhere/heads.json");
     assert_refused(&r, 1, "/nowhere/heads.json: No such file or directory");

@@ -118,8 +118,8 @@ static void what_was_cut_off_is_said(void **state) {
     cli_result r = RUN("--json-object", "-n", "3");
     assert_code(&r, 1);
     assert_int_equal(r.out[0], '{');
-    assert_string_equal(r.err, "antigravity generate: the text was cut off before it was what the "
-                               "constraint asks for (--max-tokens 3)\n");
+    assert_string_equal(r.err, "antigravity generate: the text was cut off before it met the "
+                               "constraint (--max-tokens 3)\n");
     cli_free(&r);
     r = RUN("--regex", "[a-z ]{400}", "-c", "40");
     assert_code(&r, 1);

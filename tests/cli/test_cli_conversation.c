@@ -182,7 +182,7 @@ static void the_system_prompt_of_the_command_line_holds(void **state) {
              "fox");
     assert_code(&r, 0);
     assert_says(r.err, "  Be brief\n");
-    assert_says(r.err, "read again with the system prompt");
+    assert_says(r.err, "read again with the new system prompt");
     cli_free(&r);
     r = CHAT("/system\n", GREEDY, "-q", "-m", dir, "--resume", "fox");
     assert_says(r.err, "  Be brief\n");
@@ -203,7 +203,7 @@ static void a_system_prompt_that_leaves_no_space_is_refused(void **state) {
     snprintf(input, sizeof input, "A fox\n/system %s\n", system);
     r = CHAT(input, SMALL, "-m", dir, "--system", "Be kind", "--resume", "kind");
     assert_code(&r, 2);
-    assert_says(r.err, "the system prompt takes");
+    assert_says(r.err, "the system prompt is too long");
     cli_free(&r);
     r = CHAT("/system\nA fox\n", SMALL, "-m", dir, "--resume", "kind");
     assert_code(&r, 0);

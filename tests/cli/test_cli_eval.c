@@ -118,7 +118,7 @@ static void documents_depend_on_the_seed_alone(void **state) {
                            "--seed", seeds[i], "-o", "csv");
         assert_code(&r, 0);
         assert_int_equal(strncmp(r.out, "policy,budget,budget_tokens,k_type,", 35), 0);
-        said[i] = strdup(strstr(r.err, "asked for "));
+        said[i] = strdup(strstr(r.err, "expected "));
         cli_free(&r);
     }
     assert_string_equal(said[0], said[1]);
@@ -137,7 +137,7 @@ static void needles_hide_in_a_text_of_ones_own(void **state) {
     cli_free(&r);
     write_file(n.dir, "text", " . . \n", 6);
     r = CLI("eval", "needle", QUICK, SMALL, "--eviction-policy", "none", "--text", n.path, "-q");
-    assert_refused(&r, 1, "holds no text");
+    assert_refused(&r, 1, "the file has no text");
     cli_free(&r);
     remove_directory(n.dir);
 }
@@ -321,7 +321,7 @@ static void a_stream_goes_on_past_its_cache(void **state) {
     json_decref(root);
     cli_free(&r);
     r = CLI("eval", "ppl", n.path, QUICK, "-c", "256", "--stream", "-q");
-    assert_refused(&r, 2, "does not fit a cache of 256 from which no policy evicts");
+    assert_refused(&r, 2, "the cache holds 256 and does not evict");
     cli_free(&r);
     remove_directory(n.dir);
 }
@@ -335,21 +335,23 @@ static void what_cannot_be_measured_is_refused(void **state) {
         {{"needle", "--context", "2045"}, "that the model was trained for"},
         {{"needle", "--context", "9"}, "is not between 160 and"},
         {{"needle", "--eviction-policy", "none", "--kv-spill", "/tmp"}, "needs an eviction policy"},
-        {{"needle", "--eviction-policy", "tova", "--kv-spill", "/dev/null"}, "is there already"},
+        {{"needle", "--eviction-policy", "tova", "--kv-spill", "/dev/null"}, "file exists"},
         {{"needle", "--eviction-policy", "tova", "--kv-spill-max", "9"}, "needs --kv-spill"},
         {{"needle", "--depth", "101"}, "is not between 0 and 100"},
         {{"needle", "--question", "never"}, "'never' is not one of inside, after"},
         {{"needle", "--eviction-policy", "none", "--kv-budget", "9"}, "needs an eviction policy"},
         {{"needle", "--eviction-policy", "none,lru"}, "'lru' is not one of"},
-        {{"needle", "--kv-budget", "50%,"}, "'' is no budget"},
-        {{"needle", "-m", TINY}, "holds no tokenizer.json"},
+        {{"needle", "--kv-budget", "50%,"}, "'': invalid budget"},
+        {{"needle", "-m", TINY}, "no tokenizer.json"},
         {{"needle", "--kv-budget", "5", "--eviction-policy", "snapkv"}, "budget"},
-        {{"kl", "a", "-f", "b"}, "one text at a time"},
+        {{"kl", "a", "-f", "b"}, "two texts given"},
         {{"kl", "a", "--k-rotation", "yes"}, "'yes' is not one of auto, off, on"},
         {{"kl", "a", "--base-kv-type", "f16", "--base-kv-type", "f32"}, "2 bases"},
         {{"kl", "a", "--base-weights", "q2"}, "'q2' is not one of"},
-        {{"kl", "a", "--kv-prefill", "whole", "--eviction-policy", "h2o"}, "nothing would leave"},
-        {{"ppl", "a", "--kv-prefill", "whole", "--eviction-policy", "h2o"}, "nothing would leave"},
+        {{"kl", "a", "--kv-prefill", "whole", "--eviction-policy", "h2o"},
+         "it would evict only after"},
+        {{"ppl", "a", "--kv-prefill", "whole", "--eviction-policy", "h2o"},
+         "it would evict only after"},
         {{"ppl", "a", "--stream", "--windows", "2"}, "exclude each other"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

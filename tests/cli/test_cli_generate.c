@@ -389,7 +389,7 @@ static void a_model_without_a_tokenizer_runs_on_ids(void **state) {
     json_decref(root);
     cli_free(&r);
     r = CLI("generate", "-m", TINY, "-p", "x");
-    assert_refused(&r, 2, "holds no tokenizer.json: give --prompt-ids");
+    assert_refused(&r, 2, ": no tokenizer.json: give --prompt-ids");
     cli_free(&r);
     r = CLI("generate", "-m", TINY, "--prompt-ids", "1", "--stop", "x");
     assert_refused(&r, 2, "--stop needs one");

@@ -164,7 +164,7 @@ static void a_prompt_that_fills_the_context_gives_one_token(void **state) {
 static void ids_outside_the_vocabulary_are_refused(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "--prompt-ids", "1,4096", "-q");
-    assert_refused(&r, 2, "token 1 of the prompt is 4096");
+    assert_refused(&r, 2, "token 1 of the prompt: 4096");
     assert_says(r.err, "0 to 4095");
     cli_free(&r);
 }
@@ -172,10 +172,10 @@ static void ids_outside_the_vocabulary_are_refused(void **state) {
 static void without_a_prompt_a_terminal_is_not_waited_for(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("generate"), .terminal_input = true});
-    assert_refused(&r, 2, "no text: give -p TEXT");
+    assert_refused(&r, 2, "no prompt: give -p TEXT");
     cli_free(&r);
     r = cli_run(&(cli_setup){.args = CLI_ARGS("tokenize"), .terminal_input = true});
-    assert_refused(&r, 2, "no text");
+    assert_refused(&r, 2, "no prompt");
     cli_free(&r);
 }
 
@@ -209,7 +209,7 @@ static void a_model_that_is_no_model_is_refused(void **state) {
     assert_refused(&r, 1, "/nonexistent");
     cli_free(&r);
     r = CLI("generate", QUICK, "-p", "x", "-m", "");
-    assert_refused(&r, 2, "an empty name");
+    assert_refused(&r, 2, "the name is empty");
     cli_free(&r);
     if (geteuid() != 0) { /* root reads everything */
         assert_int_equal(chmod(path, 0), 0);
@@ -348,7 +348,7 @@ static void a_chat_model_warns_about_a_raw_prompt(void **state) {
     r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir);
     assert_code(&r, 0);
     assert_says(r.err, "this is a chat model");
-    assert_says(r.err, "--chat asks it");
+    assert_says(r.err, "use --chat");
     cli_free(&r);
     r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir, "--parse-special");
     assert_does_not_say(r.err, "chat model");
@@ -386,7 +386,7 @@ static void a_link_that_leads_nowhere_is_no_absent_file(void **state) {
         cli_result r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-m", dir);
         assert_code(&r, 0);
         assert_says(r.err, more[lost]);
-        assert_says(r.err, "is a link to a file that is not there");
+        assert_says(r.err, "dangling link");
         cli_free(&r);
         r = CLI("generate", QUICK, "-p", "x", "-n", "1", "-q", "-m", dir);
         assert_code(&r, 0);

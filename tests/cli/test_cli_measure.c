@@ -89,10 +89,10 @@ static void a_text_is_cut_into_disjoint_windows(void **state) {
 static void texts_without_anything_to_predict_are_refused(void **state) {
     (void)state;
     cli_result r = CLI("eval", "ppl", "/dev/null", "-q");
-    assert_refused(&r, 1, "there is nothing to predict");
+    assert_refused(&r, 1, "leave none to predict");
     cli_free(&r);
     r = CLI("eval", "ppl", "--prompt-ids", "5", "-q");
-    assert_refused(&r, 1, "there is nothing to predict");
+    assert_refused(&r, 1, "leave none to predict");
     cli_free(&r);
     r = CLI("eval", "ppl", "--prompt-ids", "5,6", "-c", "1", "-q");
     assert_refused(&r, 2, "--max-seq-len");
@@ -101,7 +101,7 @@ static void texts_without_anything_to_predict_are_refused(void **state) {
     assert_refused(&r, 1, "/nonexistent/text");
     cli_free(&r);
     r = CLI("eval", "ppl", "-m", TINY, "/dev/null", "-q");
-    assert_refused(&r, 2, "holds no tokenizer.json");
+    assert_refused(&r, 2, "no tokenizer.json");
     cli_free(&r);
 }
 
@@ -209,7 +209,7 @@ static void weights_may_stay_as_they_are(void **state) {
     cli_free(&same);
 
     r = CLI("generate", "--help");
-    assert_says(r.out, "as-is (what the files");
+    assert_says(r.out, "(the file's types), mix");
     cli_free(&r);
     r = CLI("info", "--weights", "as_is");
     assert_refused(&r, 2,
@@ -355,7 +355,7 @@ static void bench_gives_a_row_for_each_test(void **state) {
 static void a_row_that_does_not_fit_is_refused_before_any_is_measured(void **state) {
     (void)state;
     cli_result r = CLI("bench", "-m", TINY, "-p", "2", "-n", "2", "-d", "0,600", "-r", "1");
-    assert_refused(&r, 2, "2 tokens after 600 pass the 512 that the model was trained for");
+    assert_refused(&r, 2, "2 tokens at depth 600; the model was trained for 512");
     cli_free(&r);
 }
 

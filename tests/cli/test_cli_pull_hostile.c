@@ -78,7 +78,7 @@ static void waits_at_most_two_minutes_and_ends_on_ctrl_c(void **state) {
     (void)state;
     serve_megabyte(too_busy);
     cli_result r = cli_run(
-        &(cli_setup){.args = CLI_ARGS("pull", "o/r"), .interrupt_when = "trying again in 120 s"});
+        &(cli_setup){.args = CLI_ARGS("pull", "o/r"), .interrupt_when = "retrying in 120 s"});
     assert_code(&r, 130);
     cli_free(&r);
     assert_int_equal(raw_count(), 1);
@@ -197,7 +197,7 @@ static void names_what_is_wrong_with_a_list(void **state) {
         {"{\"sha\":5,\"siblings\":[]}", "sha must be a commit in hexadecimal digits"},
         {"{\"sha\":\"../..\",\"siblings\":[]}", "sha must be a commit in hexadecimal digits"},
         {"{\"sha\":\"a\",\"sha\":\"b\"}", "not valid JSON: duplicate object key"},
-        {ENTRY("\"rfilename\":\"m-00001-of-00002.gguf\""), "the hub lists 1 of its 2 parts"},
+        {ENTRY("\"rfilename\":\"m-00001-of-00002.gguf\""), "the hub lists 1 of its 2 shards"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         strcpy(list, rows[i].text);
@@ -391,7 +391,7 @@ static void checks_free_space_before_and_while_it_writes(void **state) {
     assert_says(text, " bytes (");
     assert_says(text, " needed, ");
     assert_says(text, " available; ");
-    assert_says(text, "are kept, and the same command goes on from there");
+    assert_says(text, "are kept, and the same command resumes");
     /* Before the first byte of the next attempt. */
     serve_file(fields, half_and_rest);
     FAIL(1, "not enough disk space: ", "o/r");

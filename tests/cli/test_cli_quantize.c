@@ -92,11 +92,7 @@ static void wrong_usage_is_refused(void **state) {
         const char *args[6], *says;
         int code;
     } cases[] = {
-        {{"quantize"}, "what is missing is the model", 2},
-        {{"quantize", source}, "what is missing is the file", 2},
-        {{"quantize", source, target}, "what is missing is --type", 2},
-        {{"quantize", source, target, "--type", "q9"}, "unknown file type \"q9\"", 2},
-        {{"quantize", source, source, "--type", "q4_0"}, "file exists already", 2},
+ {{"quantize"}, "SOURCE is missing", 2}, {{"quantize", source}, "FILE.gguf is missing", 2}, {{"quantize", source, target}, "--type is missing", 2}, {{"quantize", source, target, "--type", "q9"}, "unknown file type \"q9\"", 2}, {{"quantize", source, source, "--type", "q4_0"}, "file exists already", 2},
         {{"quantize", source, "/nowhere/file.gguf", "--type", "q4_0"}, "cannot be written", 1},
         {{"quantize", source, "/proc/file.gguf", "--type", "q4_0"}, "cannot be written", 1},
         {{"quantize", "/nowhere.gguf", target, "--type", "q4_0"}, "/nowhere.gguf", 1},
@@ -238,7 +234,7 @@ static void a_text_says_which_columns_matter(void **state) {
     assert_refused(&r, 1, "general.type is not \"imatrix\"");
     cli_free(&r);
     r = CLI("imatrix", "-q", "-p", "The old king");
-    assert_refused(&r, 2, "what is missing is -o FILE");
+    assert_refused(&r, 2, "no output file: give -o FILE");
     cli_free(&r);
     r = CLI("imatrix", "-q", "-p", "The old king", "-o", "/nowhere/file");
     assert_refused(&r, 1, "/nowhere/file: cannot be written");

@@ -167,7 +167,7 @@ static void tasks_that_do_not_fit_are_left_out_or_refused(void **state) {
     (void)state;
     cli_result r = CLI("eval", "ruler", "-q", "--length", "512", "-n", "1", "--print-prompts");
     assert_code(&r, 0);
-    assert_says(r.err, "left out: cwe: the shortest prompt and its answer take ");
+    assert_says(r.err, "skipped: cwe: the shortest prompt and its answer take ");
     assert_does_not_say(r.out, "\"cwe\"");
     assert_says(r.out, "\"fwe\"");
     cli_free(&r);
@@ -175,7 +175,7 @@ static void tasks_that_do_not_fit_are_left_out_or_refused(void **state) {
     assert_refused(&r, 2, "cwe: the shortest prompt and its answer take ");
     cli_free(&r);
     r = CLI("eval", "ruler", "-q", "--length", "2049");
-    assert_refused(&r, 2, "--length: 2049 tokens pass the 2048 that the model was trained for");
+    assert_refused(&r, 2, "--length: 2049 tokens exceed the 2048 that the model was trained for");
     cli_free(&r);
     r = CLI("eval", "ruler", SMALL, "--length", "420", "-n", "1", "--tasks", "niah_single_1",
             "--ratios", "0.9", "--eviction-policy", "keydiff");

@@ -257,7 +257,7 @@ static void rejects_invalid_requests_with_a_reason(void **state) {
          "'odd' is not one of even"},
         {CHAT,
          "{\"model\":\"demo\"," ONCE ",\"head_budget\":\"adaptive\",\"kv_policy\":\"streaming\"}",
-         400, "the eviction policy streaming gives no scores"},
+         400, "eviction policy streaming has no scores"},
         {CHAT,
          "{\"model\":\"demo\"," ONCE ",\"max_tokens\":100,\"n\":60,\"logprobs\":true,"
          "\"top_logprobs\":20}",

@@ -273,11 +273,10 @@ static void does_not_listen_publicly_without_keys(void **state) {
 static void rejects_a_template_that_is_not_a_file(void **state) {
     (void)state;
     cli_result r = CLI("serve", "-q", "--port", "0", "--chat-template", "chatml");
-    assert_refused(&r, 1,
-                   "there is no file 'chatml'; a file that holds a template in Jinja is wanted");
+    assert_refused(&r, 1, "'chatml': no such file; it must be a file with a Jinja template");
     cli_free(&r);
     r = CLI("serve", "-q", "--port", "0", "--chat-template", "/");
-    assert_refused(&r, 1, "'/' is a directory; a file that holds a template in Jinja is wanted");
+    assert_refused(&r, 1, "'/' is a directory; it must be a file with a Jinja template");
     cli_free(&r);
 }
 

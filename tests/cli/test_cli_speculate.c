@@ -109,7 +109,7 @@ static void what_is_no_recording_is_refused(void **state) {
         write_file(dir, "bad.json", bad[i], strlen(bad[i]));
         snprintf(path, sizeof path, "%s/bad.json", dir);
         cli_result r = CLI("bench", "--shape", "tiny", "-q", "--replay", path);
-        assert_refused(&r, 1, i ? "should be lists of tokens" : "bad.json: line 1: ");
+        assert_refused(&r, 1, i ? "must be lists of tokens" : "bad.json: line 1: ");
         cli_free(&r);
     }
     cli_result r = CLI("generate", "-p", "x", "--draft-max", "15");

@@ -134,7 +134,7 @@ static void lines_are_edited_and_remembered(void **state) {
     press("Left Left BSpace Left BSpace End");
     type(" 1");
     press("Enter");
-    wait_for("no setting 'no\xe7\x8c\xabxyz'");
+    wait_for("unknown setting 'no\xe7\x8c\xabxyz'");
     wait_for_prompt();
     press("Up");
     wait_for("> /set no\xe7\x8c\xabxyz 1");
@@ -178,7 +178,7 @@ static void ctrl_c_stops_answers_and_twice_leaves(void **state) {
     wait_for_prompt();
     type("/set x 1");
     press("Enter");
-    wait_for("no setting");
+    wait_for("unknown setting");
     wait_for_prompt();
     press("C-c");
     wait_for_times("Ctrl-C again leaves", 2); /* two at once end the program as they end others */
@@ -200,14 +200,14 @@ static void ctrl_c_drops_what_is_typed_or_half_pasted(void **state) {
     wait_for_prompt();
     type("/set x 1");
     press("Enter");
-    wait_for("no setting");
+    wait_for("unknown setting");
     wait_for_prompt();
     press("-H 1b 5b 32 30 30 7e 61 62 63"); /* a paste that never ends */
     press("C-c");
     wait_for_prompt();
     type("/set y 1");
     press("Enter");
-    wait_for("no setting 'y'");
+    wait_for("unknown setting 'y'");
     wait_for_prompt();
     press("C-d");
     wait_for("left with 0");
@@ -242,7 +242,7 @@ static void a_long_text_is_pasted(void **state) {
     must("paste-buffer -p -t chat");
     wait_for("[pasted text 1: 2 lines, 15 bytes]");
     press("Enter");
-    wait_for("no setting 'pasted");
+    wait_for("unknown setting 'pasted");
     wait_for_prompt();
     must("set-buffer -- '/set short'");
     must("paste-buffer -p -t chat");
@@ -275,9 +275,9 @@ static void what_is_pasted_while_an_answer_is_made_stays_one_text(void **state) 
     must("set-buffer -- '/set marked 1\nx'");
     must("paste-buffer -p -t chat");
     wait_for("[pasted text 1: 2 lines, 15 bytes]");
-    assert_false(shows("no setting"));
+    assert_false(shows("unknown setting"));
     press("Enter");
-    wait_for("no setting 'marked");
+    wait_for("unknown setting 'marked");
     wait_for_prompt();
     press("C-l");
     /* A terminal that marks nothing sends lines. */
@@ -285,16 +285,16 @@ static void what_is_pasted_while_an_answer_is_made_stays_one_text(void **state) 
     must("set-buffer -- '/set plain 1\nmore\nx'");
     must("paste-buffer -t chat");
     wait_for("[pasted text 1: 3 lines, 19 bytes]");
-    assert_false(shows("no setting 'plain"));
+    assert_false(shows("unknown setting 'plain"));
     press("Enter");
-    wait_for("no setting 'plain");
+    wait_for("unknown setting 'plain");
     wait_for_prompt();
     press("C-l");
     /* One line that is typed ahead is sent, as ever. */
     ask("/retry", "there was");
     type("/set ahead 1");
     press("Enter");
-    wait_for("no setting 'ahead");
+    wait_for("unknown setting 'ahead");
     wait_for_prompt();
     press("C-d");
     wait_for("left with 0");
@@ -311,9 +311,9 @@ static void ctrl_c_forgets_what_was_typed_before_it(void **state) {
     wait_for_prompt();
     type("/set behind 1");
     press("Enter");
-    wait_for("no setting 'behind");
+    wait_for("unknown setting 'behind");
     wait_for_prompt();
-    assert_false(shows("no setting 'before"));
+    assert_false(shows("unknown setting 'before"));
     press("C-d");
     wait_for("left with 0");
     stop();

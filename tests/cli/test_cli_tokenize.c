@@ -99,7 +99,7 @@ static void bad_ids_are_refused(void **state) {
         {"-1", "'-1' is not between 0 and"},
         {"99999", "99999"},
         {"{\"ids\": [1", "line 1"},
-        {"{\"tokens\": [1]}", "holds no list \"ids\""},
+        {"{\"tokens\": [1]}", "has no list \"ids\""},
         {"{\"ids\": [1, 2.5]}", "item 1 of \"ids\" is not a whole number"},
         {"[-5]", "'-5' is not between 0 and"},
         {"[[1]]", "is not a whole number"},

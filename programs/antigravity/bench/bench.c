@@ -16,7 +16,7 @@
 static bool add_recording(void *target, const char *value, char *message) {
     bench_options *o = target;
     if (o->n_recordings == MAX_RECORDINGS)
-        return reject(message, "more than %d recordings", MAX_RECORDINGS);
+        return reject(message, "too many recordings: at most %d", MAX_RECORDINGS);
     o->recordings[o->n_recordings++].path = value;
     return true;
 }
@@ -34,22 +34,22 @@ static const option_def defs[] = {
      .value = "N[,N...]",
      .offset = FIELD(n_prompt),
      .high = INT32_MAX,
-     .help = "tokens of the prompts to read, a row pp each; 0: none"},
+     .help = "tokens of the prompts to read, one row pp each; 0: none"},
     {.name = "n-gen",
      .letter = 'n',
      .kind = OPTION_LIST,
      .value = "N[,N...]",
      .offset = FIELD(n_gen),
      .high = INT32_MAX,
-     .help = "tokens to decode, a row tg each; 0: none"},
+     .help = "tokens to decode, one row tg each; 0: none"},
     {.name = "n-depth",
      .letter = 'd',
      .kind = OPTION_LIST,
      .value = "N[,N...]",
      .offset = FIELD(depth),
      .high = INT32_MAX,
-     .help = "tokens that the cache holds before: random keys and values written into it, "
-             "since speed does not depend on what they are"},
+     .help = "tokens in the cache before each test: random keys and values, since speed does not "
+             "depend on them"},
     {.name = "repetitions",
      .letter = 'r',
      .kind = OPTION_U32,
@@ -57,7 +57,7 @@ static const option_def defs[] = {
      .offset = FIELD(repetitions),
      .low = 1,
      .high = MAX_REPETITIONS,
-     .help = "measurements of a row, after one to warm up"},
+     .help = "measurements per row, after one warm-up"},
     {.name = "threads",
      .letter = 't',
      .kind = OPTION_LIST,
@@ -65,20 +65,20 @@ static const option_def defs[] = {
      .offset = FIELD(threads),
      .high = 1024,
      .no_default = true,
-     .help = "threads of the CPU (default 0: the usable cores)"},
+     .help = "CPU threads (default 0: the usable cores)"},
     {.name = "parallel",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(parallel),
      .low = 1,
      .high = 256,
-     .help = "sequences decoded together; speeds are of all together"},
+     .help = "sequences decoded together; speeds are totals"},
     {.name = "replay",
      .kind = OPTION_CALL,
      .value = "FILE",
      .call = add_recording,
-     .help = "a generation recorded by generate --json, decoded with drafts and without by turns, "
-             "instead of -p, -n and -d; may be given several times"},
+     .help = "decode a generation recorded by generate --json with and without drafts, "
+             "alternating; replaces -p, -n and -d; may be given several times"},
     {.name = "draft-max",
      .kind = OPTION_U32,
      .value = "N",
@@ -91,16 +91,14 @@ static const option_def defs[] = {
      .offset = FIELD(ops),
      .help = "print seconds of all repetitions by operation code and by layer, instead of speeds; "
              "an ADD and the NORM of its sum run as one and count as ADD; on a device this is "
-             "slower than usual, because its queue is finished after each operation"},
+             "slower, because its queue is drained after each operation"},
 };
 
 static const char description[] =
-    "Measures how fast prompts are read (pp) and tokens decoded (tg): the median, lowest and\n"
-    "highest tokens/s. Beside each row stands the rate at which this machine reads memory, "
-    "measured\n"
-    "before and after it, and for tg the share of it that reading weights and cache takes:\n"
-    "decoding cannot pass 100 %, unless these fit into the processor's caches. Rows during which\n"
-    "the machine was not steady are repeated.";
+    "Measures the speed of reading prompts (pp) and decoding tokens (tg): median, lowest and\n"
+    "highest tokens/s. Each row shows the memory read rate of this machine before and after it.\n"
+    "For tg it shows the share of that rate that reading weights and cache uses: at most 100 %,\n"
+    "unless they fit in the processor's caches. Rows with an unsteady machine are repeated.";
 
 static const char examples[] =
     "  antigravity bench --shape llama-3.2-1b\n"
@@ -152,8 +150,8 @@ static engine_sessions largest_sessions(const bench_options *o) {
 static int check_lengths(const bench_options *o, const ag_model_info *info) {
     const uint32_t depth = largest(&o->depth);
     if ((uint64_t)depth + max_tokens(o) <= info->max_positions) return EXIT_DONE;
-    return complain_usage("%" PRIu32 " tokens after %" PRIu32 " pass the %" PRIu32
-                          " that the model was trained for",
+    return complain_usage("the test is too long: %" PRIu32 " tokens at depth %" PRIu32
+                          "; the model was trained for %" PRIu32 "",
                           max_tokens(o), depth, info->max_positions);
 }
 

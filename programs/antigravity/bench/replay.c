@@ -34,9 +34,9 @@ int bench_recording_read(const char *path, bench_recording *out) {
     const json_t *read = json_object_get(root, "prompt_ids"), *ids = json_object_get(root, "ids");
     int code = EXIT_DONE;
     if (!json_array_size(read) || json_array_size(ids) < 2) {
-        complain("%s: \"prompt_ids\" and \"ids\" should be lists of tokens, as generate --json "
-                 "prints them",
-                 path);
+        complain(
+            "%s: \"prompt_ids\" and \"ids\" must be lists of tokens, as printed by generate --json",
+            path);
         code = EXIT_FAILED;
     } else if (!read_ids(read, &out->prompt) || !read_ids(ids, &out->ids)) {
         code = complain_no_memory();

@@ -78,14 +78,16 @@ static int start_conversation(chat *c) {
     if (code != EXIT_USAGE) return code;
     const int lock = chat_lock(c->o.resume);
     code = lock < 0 ? EXIT_FAILED : chat_take_name(c, c->o.resume, lock);
-    if (code == EXIT_DONE) chat_note(c, "%s begins; it is saved when you leave", c->name);
+    if (code == EXIT_DONE) chat_note(c, "new conversation %s; it is saved when you leave", c->name);
     return code;
 }
 
 static int load(chat *c, int argc, char **argv) {
     engine *e = &c->engine;
     if (c->o.resume && !chat_name_is_valid(c->o.resume))
-        return complain_usage("--resume: '%s' is no name for a conversation", c->o.resume);
+        return complain_usage(
+            "--resume: '%s': invalid name; it must not hold '/' or begin with '.' or '-'",
+            c->o.resume);
     int code = engine_inspect(e, &c->o.model);
     if (code == EXIT_DONE) code = read_model_sampling(c, argc, argv);
     if (code == EXIT_DONE) code = open_transcript(c);
@@ -218,9 +220,8 @@ static int converse(chat *c) {
 static void greet(const chat *c) {
     if (!c->transcript.has_template)
         chat_note(c, c->o.model.dir
-                         ? "this model has no chat template: it goes on with what you say"
-                         : "the bundled model tells fairy tales: begin one, and it goes "
-                           "on with what you say; it knows nothing else");
+                         ? "this model has no chat template: it continues your text"
+                         : "the bundled model only tells fairy tales: begin one, and it continues");
     if (!c->is_terminal) return;
     if (c->transcript.n)
         chat_note(c, "%s: %zu turn(s) so far", c->name, transcript_n_turns(&c->transcript));

@@ -46,7 +46,7 @@ static int clear(chat *c, const char *argument) {
     (void)argument;
     transcript_truncate(&c->transcript, 0);
     chat_forget(c);
-    chat_note(c, "the conversation begins anew");
+    chat_note(c, "the conversation is empty now");
     return EXIT_DONE;
 }
 
@@ -65,15 +65,15 @@ static int undo(chat *c, const char *argument) {
         return EXIT_DONE;
     }
     if (!n_turns || (size_t)n > n_turns) {
-        if (!n_turns) complain("there is nothing to take back");
-        else complain("/undo %" PRId64 ": there are %zu turns", n, n_turns);
+        if (!n_turns) complain("/undo: there is no turn to remove");
+        else complain("/undo %" PRId64 ": the conversation has %zu turns", n, n_turns);
         return EXIT_DONE;
     }
     const size_t remaining = n_turns - (size_t)n, at = transcript_turn(&c->transcript, remaining);
     const uint32_t first = c->transcript.messages[at].first;
     transcript_truncate(&c->transcript, at);
     c->attempt = 0;
-    chat_note(c, "taken back; %zu turn%s left", remaining, remaining == 1 ? " is" : "s are");
+    chat_note(c, "removed; %zu turn%s left", remaining, remaining == 1 ? " is" : "s are");
     return chat_go_back(c, first);
 }
 
@@ -81,12 +81,13 @@ static int retry(chat *c, const char *argument) {
     (void)argument;
     const size_t at = newest_turn(c);
     if (at == c->transcript.n) {
-        complain("there is nothing to answer again");
+        complain("/retry: there is no message to answer");
         return EXIT_DONE;
     }
     if (c->o.sampling.temperature == 0)
-        chat_note(c, "at temperature 0 the answer is the same unless something else has changed; "
-                     "/set temperature 0.8 lets it differ");
+        chat_note(
+            c,
+            "at temperature 0 the answer stays the same; /set temperature 0.8 allows another one");
     transcript_truncate(&c->transcript, at + 1);
     c->attempt++;
     int code = chat_answer(c);
@@ -99,18 +100,18 @@ static int save_over(chat *c, const char *argument) {
     if (!*argument && !c->name)
         return complain_usage("/save NAME: the conversation has no name yet");
     if (*argument && !chat_name_is_valid(argument))
-        return complain_usage(
-            "'%s' is no name: letters, digits and ._- and blanks, no slash, not hidden", argument);
+        return complain_usage("'%s': invalid name; it must not hold '/' or begin with '.' or '-'",
+                              argument);
     int code = chat_save(c, *argument ? argument : c->name);
     if (code == EXIT_DONE)
-        chat_note(c, "saved as %s; 'antigravity chat --resume' goes on with it", c->name);
+        chat_note(c, "saved as %s; 'antigravity chat --resume' continues it", c->name);
     return code;
 }
 
 static int save(chat *c, const char *argument) {
     const bool is_other = *argument && chat_name_is_valid(argument) && !chat_is_named(c, argument);
     if (!is_other || !chat_is_saved(argument)) return save_over(c, argument);
-    return complain_usage("there is a conversation '%s'; /save! %s replaces it", argument,
+    return complain_usage("'%s': the conversation exists; /save! %s replaces it", argument,
                           argument);
 }
 
@@ -123,7 +124,7 @@ static int load(chat *c, const char *argument) {
     if (c->name && c->transcript.n && !chat_is_named(c, argument)) code = chat_save(c, c->name);
     if (code != EXIT_DONE) return code;
     code = chat_name_is_valid(argument) ? chat_load(c, argument, NULL) : EXIT_USAGE;
-    if (code == EXIT_USAGE) complain("there is no conversation '%s'; /load lists them", argument);
+    if (code == EXIT_USAGE) complain("'%s': no such conversation; /load lists them", argument);
     else if (code == EXIT_DONE)
         chat_note(c, "%s: %zu turns", c->name, transcript_n_turns(&c->transcript));
     return code;
@@ -160,14 +161,14 @@ static int set(chat *c, const char *argument) {
 static int multiline(chat *c, const char *argument) {
     (void)argument;
     c->o.multiline = !c->o.multiline;
-    if (c->o.multiline) chat_note(c, "a message ends with a line that holds only a dot");
-    else chat_note(c, "each line is a message; one that ends in \\ goes on in the next");
+    if (c->o.multiline) chat_note(c, "a message ends with a line that is only a dot");
+    else chat_note(c, "each line is a message; a line that ends in \\ continues in the next");
     return EXIT_DONE;
 }
 
 static int image(chat *c, const char *argument) {
     (void)c, (void)argument;
-    complain("this build has no vision: a model gets text alone");
+    complain("/image: this build has no vision; models get text only");
     return EXIT_DONE;
 }
 
@@ -182,15 +183,15 @@ static const chat_verb verbs[] = {
     {"system", "[TEXT]", "show or change the system prompt, - for none; the messages stay",
      change_system},
     {"clear", NULL, "forget the messages", clear},
-    {"undo", "[N]", "take the last message and its answer back, or the last N", undo},
-    {"retry", NULL, "answer the last message again, otherwise", retry},
-    {"save", "[NAME]", "keep the conversation, evictions included; later on leaving too", save},
-    {"save!", "NAME", "the same in the place of another one of that name", save_over},
-    {"load", "[NAME]", "go on with a saved one; without a name: list them", load},
+    {"undo", "[N]", "remove the last message and its answer, or the last N", undo},
+    {"retry", NULL, "answer the last message again", retry},
+    {"save", "[NAME]", "save the conversation and its cache; then also when leaving", save},
+    {"save!", "NAME", "the same, replacing a conversation of that name", save_over},
+    {"load", "[NAME]", "continue a saved conversation; without a name: list them", load},
     {"stats", NULL, "speed, tokens, memory, settings", show_stats},
-    {"kv", NULL, "what the KV cache holds, turn by turn, and what left", show_kv},
+    {"kv", NULL, "tokens in the KV cache by turn, and evictions", show_kv},
     {"set", "[NAME VALUE]", "change temperature, top_k, top_p, min_p, seed, max_tokens, ...", set},
-    {"multiline", NULL, "messages of several lines, on or off", multiline},
+    {"multiline", NULL, "turn multi-line messages on or off", multiline},
     {"image", "FILE", "not in this build", image},
     {"quit", NULL, "leave; also /exit, Ctrl-D, or Ctrl-C twice", quit},
     {"exit", NULL, NULL, quit},

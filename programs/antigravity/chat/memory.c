@@ -34,7 +34,7 @@ void chat_free_memory(chat *c) {
     interrupt_unregister(s);
     c->replay_failed = code != EXIT_DONE; /* reported once */
     if (code != EXIT_DONE || !report.n_heads || report.n_kept == report.n_before) return;
-    chat_note(c, "memory is short: %.0f of %.0f tokens stay in the cache in the mean, %s returned",
+    chat_note(c, "memory is short: the cache keeps %.0f of %.0f tokens (mean over heads), %s freed",
               (double)report.n_kept / (double)report.n_heads,
               (double)report.n_before / (double)report.n_heads,
               format_bytes((double)report.bytes_returned, bytes, sizeof bytes));

@@ -21,19 +21,18 @@ static const option_def chat_defs[] = {
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(tools_file),
-     .help = "a JSON array of tools that the model may call; calls are shown, and the next line is "
-             "what "
-             "they return"},
+     .help = "a JSON array of tools that the model may call; a call is shown, and the next line is "
+             "its result"},
     {.name = "resume",
      .kind = OPTION_NAME,
      .value = "NAME",
      .offset = FIELD(resume),
-     .help = "go on with the conversation saved as NAME, or begin it; it is saved when you leave"},
+     .help = "continue the conversation saved as NAME, or start it; it is saved when you leave"},
     {.name = "multiline",
      .kind = OPTION_FLAG,
      .offset = FIELD(multiline),
      .aliases = {"--mli", "multiline-input"},
-     .help = "a message ends with a line that holds only a dot, or with the input"},
+     .help = "a message ends with a line that is only a dot, or with the input"},
     {.name = "max-tokens",
      .letter = 'n',
      .kind = OPTION_I64,
@@ -48,24 +47,24 @@ static const option_def chat_defs[] = {
      .value = "auto|on|off",
      .offset = FIELD(thinking),
      .low = CHAT_AUTO,
-     .help = "whether the model reasons before it answers, where its template lets one choose"},
+     .help = "whether the model reasons before it answers, if its template has that choice"},
     {.name = "hide-thinking",
      .kind = OPTION_FLAG,
      .offset = FIELD(hide_thinking),
-     .help = "do not show the reasoning, which a terminal shows dimmed and a pipe never gets"},
+     .help = "do not show the reasoning (a terminal shows it dimmed, a pipe never does)"},
     {.name = "no-history",
      .kind = OPTION_FLAG,
      .offset = FIELD(no_history),
-     .help = "what is typed is not remembered for the next time"},
+     .help = "do not save typed lines in the history"},
 };
 
 static const char description[] =
-    "Talks with a model, in its own template; the bundled demo model, which has none, tells fairy\n"
-    "tales that go on from what you say. /help lists the commands. Ctrl-C stops an answer, twice\n"
-    "it leaves, as does Ctrl-D. A conversation longer than the context goes on: the system prompt\n"
-    "and a short first turn stay, whole turns leave, the oldest first (--kv-policy chooses\n"
-    "otherwise). From a pipe each line is a message, and standard output gets the answers alone.\n"
-    "Sampling is as the model's generation_config.json asks where you say nothing.";
+    "Chats with a model in its own template. The bundled demo model has none and continues\n"
+    "fairy tales. /help lists the commands. Ctrl-C stops an answer; twice, or Ctrl-D, it\n"
+    "leaves. A conversation may exceed the context: the system prompt and a short first turn\n"
+    "stay, and the oldest turns are evicted (--kv-policy chooses another policy). From a pipe\n"
+    "each line is a message, and standard output has only the answers. The defaults of sampling\n"
+    "come from the model's generation_config.json.";
 
 static const char examples[] =
     "  antigravity chat -m Qwen3-0.6B --system \"Answer in one sentence.\"\n"
@@ -114,7 +113,7 @@ static void complete_budget(ag_eviction_params *p) {
 static int take_operand(const command_line *line, chat_options *o) {
     if (!line->n_operands) return EXIT_DONE;
     if (o->first)
-        return complain_usage("the first message comes from one place: '%s' or --prompt",
+        return complain_usage("two first messages given: '%s' and --prompt; give one",
                               line->operands[0]);
     o->first = line->operands[0];
     return EXIT_DONE;
@@ -199,7 +198,7 @@ static const option_def *find_setting(chat_options *o, const char *name, bool *i
     *is_own = true;
     for (size_t i = 0; i < own.n; i++)
         if (is_called(&own.defs[i], name) && is_changeable(&own.defs[i])) return &own.defs[i];
-    snprintf(message, MESSAGE_SIZE, "there is no setting '%.60s'; /set lists them", name);
+    snprintf(message, MESSAGE_SIZE, "unknown setting '%.60s'; /set lists them", name);
     return NULL;
 }
 

@@ -30,7 +30,7 @@ bool chat_name_is_valid(const char *name) {
 bool chat_find_directory(char path[PATH_MAX], bool make) {
     if (!user_path(path, "XDG_DATA_HOME", ".local/share", "chats") ||
         strlen(path) + NAME_BYTES + 32 > PATH_MAX) {
-        complain("there is no place for conversations: set XDG_DATA_HOME or HOME");
+        complain("no directory for conversations: set XDG_DATA_HOME or HOME");
         return false;
     }
     if (!make || make_directories(path, 0700)) return true;

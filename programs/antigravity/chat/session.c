@@ -66,11 +66,10 @@ int chat_check_context(chat *c) {
     if (ag_session_plan_memory(&c->engine.info, &params, &unused, NULL) == AG_OK) return EXIT_DONE;
     const uint32_t smallest = min_context(&c->engine.info, params);
     if (!smallest) return EXIT_DONE; /* another fault, reported later */
-    return complain_usage(
-        "a context of %" PRIu32 " tokens is too small for the %" PRIu32
-        " before the first message and what --kv-policy %s keeps; the smallest that works is "
-        "-c %" PRIu32,
-        c->n_context, n_system, policy->name, smallest);
+    return complain_usage("a context of %" PRIu32 " tokens is too small for the %" PRIu32
+                          " before the first message and what --kv-policy %s keeps; the smallest "
+                          "that works is -c %" PRIu32,
+                          c->n_context, n_system, policy->name, smallest);
 }
 
 int chat_find_protected(chat *c, uint32_t *n) {
@@ -88,8 +87,8 @@ int chat_find_protected(chat *c, uint32_t *n) {
         const uint32_t smallest = min_context(&c->engine.info, params_with_system(c, n_system));
         if (smallest)
             snprintf(hint, sizeof hint, "the smallest -c that works is %" PRIu32, smallest);
-        return complain_usage("the system prompt takes %" PRIu32 " tokens, and %" PRIu32
-                              " of the %" PRIu32 " that the KV cache keeps can stay for ever: %s",
+        return complain_usage("the system prompt is too long: %" PRIu32 " tokens; %" PRIu32
+                              " of the %" PRIu32 " that the KV cache keeps can be protected: %s",
                               n_system, max_protected, budget, hint);
     }
     *n = n_system + FIRST_TURN < max_protected ? n_system + FIRST_TURN : max_protected;
@@ -185,16 +184,16 @@ static int complain_full(const chat *c, size_t n) {
     char hint[64] = "the model knows no more positions";
     if (n < c->engine.info.max_positions)
         snprintf(hint, sizeof hint, "the smallest -c that works is %zu", n + 1);
-    return complain_failure("the conversation takes %zu tokens, but the context holds %" PRIu32
-                            ": %s; /clear and a --kv-policy that lets turns leave help, too",
+    return complain_failure("the conversation is too long: %zu tokens, the context holds %" PRIu32
+                            ": %s; /clear or a --kv-policy that evicts turns help, too",
                             n, c->n_context, hint);
 }
 
-/* Writes "; -c 176 would keep it whole": the smallest context whose evictions retain n tokens. */
+/* Writes "; -c 176 would keep all of it": the smallest context whose evictions retain n tokens. */
 static void describe_fix(const chat *c, uint32_t n, char *out, size_t cap) {
     const uint32_t smallest = min_context(&c->engine.info, params_with_budget(c, n));
     out[0] = '\0';
-    if (smallest) snprintf(out, cap, "; -c %" PRIu32 " would keep it whole", smallest);
+    if (smallest) snprintf(out, cap, "; -c %" PRIu32 " would keep all of it", smallest);
 }
 
 int chat_check_space(chat *c, const ag_ids *ids) {
@@ -210,8 +209,8 @@ int chat_check_space(chat *c, const ag_ids *ids) {
     if (first >= end || n_protected + (end - first) < c->n_context) return EXIT_DONE;
     char hint[64];
     describe_fix(c, n_protected + (end - first), hint, sizeof hint);
-    complain("the message takes %" PRIu32 " tokens, more than a context of %" PRIu32
-             " keeps beside the %" PRIu32 " that stay for ever: its middle will be lost%s",
+    complain("the message is too long: %" PRIu32 " tokens; a context of %" PRIu32 " with %" PRIu32
+             " protected tokens loses its middle%s",
              end - first, c->n_context, n_protected, hint);
     c->loss_is_reported = true;
     return EXIT_DONE;
@@ -226,8 +225,7 @@ void chat_check_loss(chat *c) {
     if (n >= end - first) return;
     char hint[64];
     describe_fix(c, ag_session_protected(s) + (end - first), hint, sizeof hint);
-    complain("of the %" PRIu32 " tokens of the message %" PRIu32
-             " have left the KV cache already, from its middle%s",
+    complain("of the %" PRIu32 " tokens of the message %" PRIu32 " were evicted from its middle%s",
              end - first, end - first - n, hint);
 }
 

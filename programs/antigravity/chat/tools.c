@@ -21,8 +21,7 @@ int chat_open_tools(chat *c) {
     if (ag_chat_set_tools(c->transcript.chat, c->tools_text, strlen(c->tools_text), &err) != AG_OK)
         return complain_failure("%s: %s", c->o.tools_file, err.msg);
     if (!(ag_chat_format_features(c->transcript.format) & AG_CHAT_TOOLS))
-        return complain_usage(
-            "the chat template tells the model of no tools: --tools is of no use");
+        return complain_usage("--tools: the chat template does not support tools");
     return EXIT_DONE;
 }
 

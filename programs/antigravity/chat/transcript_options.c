@@ -18,7 +18,7 @@ static const option_def defs[] = {
      .value = "TEXT",
      .offset = FIELD(system),
      .aliases = {"--sys", "system-prompt"},
-     .help = "the system prompt: what the model is told before the conversation"},
+     .help = "the system prompt: instructions before the conversation"},
     {.name = "system-file",
      .kind = OPTION_NAME,
      .value = "FILE",
@@ -30,14 +30,14 @@ static const option_def defs[] = {
      .value = "FILE",
      .offset = FIELD(template_file),
      .aliases = {"chat-template-file"},
-     .help = "a template, in Jinja, in the place of the model's own"},
+     .help = "a Jinja template that replaces the model's own"},
 };
 
 option_group transcript_group(transcript_options *o) { return OPTION_GROUP("Chat", defs, o); }
 
 int transcript_options_check(const transcript_options *o) {
     if (!o->system || !o->system_file) return EXIT_DONE;
-    return complain_usage("the system prompt comes from one place: --system or --system-file");
+    return complain_usage("two system prompts given: --system and --system-file; give one");
 }
 
 const char *transcript_options_given(const transcript_options *o) {
@@ -56,10 +56,8 @@ int transcript_template_read(const char *path, char **text) {
     const bool is_directory = !is_stdin && !missing && S_ISDIR(s.st_mode);
     if (missing != ENOENT && !is_directory) return input_read_text(path, text, &len);
     return complain_failure(
-        missing ? "--chat-template: there is no file '%s'; a file that holds a template in "
-                  "Jinja is wanted"
-                : "--chat-template: '%s' is a directory; a file that holds a template in "
-                  "Jinja is wanted",
+        missing ? "--chat-template: '%s': no such file; it must be a file with a Jinja template"
+                : "--chat-template: '%s' is a directory; it must be a file with a Jinja template",
         path);
 }
 

@@ -188,8 +188,8 @@ static void count_tokens(chat *c) {
 static void report_stopped(const answer *a) {
     if (!a->c->is_terminal) return;
     chat_note(a->c, "%s",
-              a->ids.n ? "stopped; the conversation goes on from here"
-                       : "stopped before the answer; the message is taken back");
+              a->ids.n ? "stopped; the conversation continues from here"
+                       : "stopped before the answer; the message is removed");
 }
 
 /* Reports how the answer ended. An empty answer is always reported, also with -q. */
@@ -197,21 +197,20 @@ static void report_finish(const answer *a) {
     const chat *c = a->c;
     const ag_generate_stats *s = &c->last.stats;
     const bool nothing = !a->has_content && !ag_chat_parser_n_calls(a->parser);
-    const char *thought = a->has_reasoning ? "thought and " : "";
+    const char *thought = a->has_reasoning ? "reasoned and " : "";
     if (s->finish == AG_FINISH_CANCELLED) report_stopped(a);
     else if (s->finish == AG_FINISH_CONTEXT)
-        complain("the context of %u tokens is full: a larger -c, /clear or a --kv-policy that lets "
-                 "turns leave",
+        complain("the context of %u tokens is full: use a larger -c, /clear, or a --kv-policy that "
+                 "evicts turns",
                  c->n_context);
     else if (s->finish == AG_FINISH_MAX_TOKENS && nothing)
-        complain("the model %ssaid nothing within %zu tokens (-n)", thought, s->n_generated);
+        complain("the model %sgave no answer within %zu tokens (-n)", thought, s->n_generated);
     else if (s->finish == AG_FINISH_MAX_TOKENS && constraint_is_unmet(&c->constraint, s->finish))
-        complain("the answer is cut off after %zu tokens (-n), before it was what the constraint "
-                 "asks for",
+        complain("the answer was cut off after %zu tokens (-n), before it met the constraint",
                  s->n_generated);
     else if (s->finish == AG_FINISH_MAX_TOKENS)
-        chat_note(c, "the answer is cut off after %zu tokens: -n", s->n_generated);
-    else if (nothing) complain("the model %sended its answer without a word", thought);
+        chat_note(c, "the answer was cut off after %zu tokens (-n)", s->n_generated);
+    else if (nothing) complain("the model %sgave an empty answer", thought);
 }
 
 static int finish_answer(answer *a) {

@@ -16,12 +16,12 @@ static const struct {
 } measures[] = {{"ppl", eval_ppl}, {"needle", eval_needle}, {"kl", eval_kl}, {"ruler", eval_ruler}};
 
 static const char description[] =
-    "Measures the quality of a model, and what a managed or quantised KV cache costs of it:\n"
+    "Measures the quality of a model, and the loss by a managed or quantised KV cache:\n"
     "  ppl     how well it predicts a text, in windows or in one stream\n"
-    "  needle  whether it finds facts again in documents that do not fit the cache\n"
-    "  kl      how far its predictions lie from those under another setting\n"
-    "  ruler   what policies leave of its answers about long prompts: needles, chains, words\n"
-    "'antigravity eval MEASURE --help' tells of each.";
+    "  needle  whether it finds facts in documents that exceed the cache\n"
+    "  kl      how far its predictions differ from those with another setting\n"
+    "  ruler   how eviction policies change its answers about long prompts\n"
+    "'antigravity eval MEASURE --help' describes each.";
 
 static const char examples[] =
     "  antigravity eval ppl novel.txt --windows 8\n"
@@ -42,7 +42,7 @@ int command_eval(int argc, char **argv) {
     for (size_t i = 0; argc > 1 && i < sizeof measures / sizeof measures[0]; i++)
         if (!strcmp(argv[1], measures[i].name)) return measures[i].run(argc - 1, argv + 1);
     if (argc > 1 && argv[1][0] != '-')
-        return complain_usage("'%s' is no measure; this version has ppl, needle, kl and ruler",
+        return complain_usage("unknown measure '%s'; measures are ppl, needle, kl and ruler",
                               argv[1]);
     command_line line = {
         .usage = "eval MEASURE [OPTION]...",
@@ -52,5 +52,5 @@ int command_eval(int argc, char **argv) {
     /* Only --help and --version may precede the measure. */
     int code = options_parse(&line, argc < 2 ? argc : 2, argv);
     if (code != OPTIONS_RUN) return code;
-    return complain_usage("say what to measure: antigravity eval ppl FILE");
+    return complain_usage("no measure given: antigravity eval ppl FILE");
 }

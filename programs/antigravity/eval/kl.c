@@ -77,13 +77,11 @@ static const option_def defs[] = {
 };
 
 static const char description[] =
-    "Lets settings and a base predict the same text side by side, in windows of --max-seq-len\n"
-    "tokens, and compares each prediction: Kullback-Leibler divergence from the base (mean, "
-    "median,\n"
-    "percentiles, largest), how often the likeliest token is the same, and what becomes of the\n"
-    "perplexity. Policies are asked after every --prefill-chunk tokens. The base is the same "
-    "model\n"
-    "with an f16 cache that keeps everything, unless told otherwise.";
+    "Lets settings and a base predict the same text, in windows of --max-seq-len tokens, and\n"
+    "compares each prediction: Kullback-Leibler divergence from the base (mean, median,\n"
+    "percentiles, maximum), how often the likeliest token is the same, and the change of the\n"
+    "perplexity. Policies evict after every --prefill-chunk tokens. The default base is the\n"
+    "same model with an f16 cache that keeps everything.";
 
 static const char examples[] =
     "  antigravity eval kl novel.txt --kv-type q8_0 --kv-type q8_0,q4_0 --kv-type q4_0\n"
@@ -98,7 +96,7 @@ static int check(const command_line *line, kl_options *o) {
     if (code == EXIT_DONE) code = settings_complete(&o->settings, &o->model, "none", "25%");
     if (code != EXIT_DONE) return code;
     if (settings_count(&o->base) != 1)
-        return complain_usage("%zu bases; there can be one", settings_count(&o->base));
+        return complain_usage("%zu bases given: there must be one", settings_count(&o->base));
     if ((unsigned)o->base_weights == LIKE_THE_MODEL) o->base_weights = o->model.weights;
     return text_evict_in_chunks(&o->model.eviction.params);
 }

@@ -81,38 +81,35 @@ static const option_def defs[] = {
      .value = "N[,N...]",
      .offset = FIELD(depths),
      .high = 100,
-     .help = "where in the document the fact stands, in percent; the documents take turns"},
+     .help = "position of the fact in the document, in percent; documents alternate"},
     {.name = "question",
      .kind = OPTION_WORD,
      .value = "inside|after",
      .offset = FIELD(question),
      .low = INSIDE,
-     .help = "whether the question is read with the document or when the cache has been cut"},
+     .help = "whether the question is read with the document or after the eviction"},
     {.name = "seed",
      .letter = 's',
      .kind = OPTION_I64,
      .value = "N",
      .offset = FIELD(seed),
      .high = 9.2e18,
-     .help = "of the documents"},
+     .help = "seed of the documents"},
     {.name = "text",
      .letter = 'f',
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(text),
-     .help = "what the facts are scattered over (default: sentences of tales, made up)"},
+     .help = "text around the facts (default: generated tales)"},
 };
 
 static const char description[] =
-    "Hides a fact and two others in a document (\"The secret of Mia's red box is 123 blue\"), asks "
-    "for\n"
-    "it at the end and counts the answers that are right, for every policy and budget. The "
-    "bundled\n"
-    "model was trained on such documents; of other models the figures say little. A budget of N % "
-    "is\n"
-    "that share of --context. Cut after each chunk of the prompt or at its end, as --kv-prefill "
-    "says.\n"
-    "A model with a chat template is asked in it, and right if the fact stands in its answer.";
+    "Hides a fact and two others in a document (\"The secret of Mia's red box is 123 blue\"),\n"
+    "asks for it at the end and counts the right answers, for every policy and budget. The\n"
+    "bundled model was trained on such documents; results of other models say little. A budget\n"
+    "of N % is a share of --context. Evicts after each chunk of the prompt or at its end, as\n"
+    "--kv-prefill says. A model with a chat template is asked in it; its answer is right if it\n"
+    "contains the fact.";
 
 static const char examples[] =
     "  antigravity eval needle\n"
@@ -159,7 +156,7 @@ static int read_filler(needles *n, haystack *h) {
     if (code != EXIT_DONE) return code;
     h->filler = n->filler;
     if (sentences_in(h->filler, h->n_filler)) return EXIT_DONE;
-    return complain_failure("%s holds no text", n->o->text);
+    return complain_failure("%s: the file has no text", n->o->text);
 }
 
 static int make_documents(needles *n) {
@@ -173,7 +170,7 @@ static int make_documents(needles *n) {
         code = prompt_writer_open(&n->writer, n->engine.dir, n->engine.tokenizer, &o->chat);
     if (code != EXIT_DONE) return code;
     if (o->context + answer_tokens(n) > n->engine.info.max_positions)
-        return complain_usage("--context: %" PRIu32 " tokens and an answer pass the %" PRIu32
+        return complain_usage("--context: %" PRIu32 " tokens and an answer exceed the %" PRIu32
                               " that the model was trained for",
                               o->context, n->engine.info.max_positions);
     code = read_filler(n, &h);
@@ -182,8 +179,8 @@ static int make_documents(needles *n) {
     if (template_tokens(n, &added, &err) != AG_OK) return complain_error(&err);
     if (o->context < NEEDLE_MIN_TOKENS + added)
         return complain_usage("--context: %" PRIu32
-                              " tokens, of which the chat template takes %" PRIu32
-                              ", leave less than the %d of the shortest document",
+                              " tokens are too few: the chat template takes %" PRIu32
+                              ", the shortest document %d",
                               o->context, added, NEEDLE_MIN_TOKENS);
     h.n_tokens -= added;
     n->documents = calloc(o->documents, sizeof *n->documents);
@@ -251,7 +248,7 @@ static ag_status answer(needles *n, ag_session *s, const needle *d, outcome *out
     if (st == AG_OK) {
         const char *answer_text = text.data ? text.data : "";
         *right = is_right(n, d, answer_text);
-        if (n->o->model.verbose) complain("asked for %s: %.100s", d->answer, answer_text);
+        if (n->o->model.verbose) complain("expected %s, got: %.100s", d->answer, answer_text);
     }
     ag_text_free(&text);
     return st;
@@ -386,7 +383,7 @@ static int measure(needles *n) {
 static int check(const command_line *line) {
     if (!line->n_operands) return EXIT_DONE;
     return complain_usage(
-        "unexpected word '%s': the documents are made up, --text FILE is their filler",
+        "unexpected word '%s': documents are generated; --text FILE sets their filler",
         line->operands[0]);
 }
 

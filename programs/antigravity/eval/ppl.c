@@ -51,14 +51,14 @@ static const option_def defs[] = {
     {.name = "stream",
      .kind = OPTION_FLAG,
      .offset = FIELD(stream),
-     .help = "read the text in one session that never begins anew: the policy evicts"},
+     .help = "read the text in one session, from which the policy evicts"},
     {.name = "bucket",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(bucket),
      .low = 1,
      .high = INT32_MAX,
-     .help = "tokens of a line of --stream's table"},
+     .help = "tokens per line of --stream's table"},
     {.name = "json",
      .kind = OPTION_FLAG,
      .offset = FIELD(json),
@@ -66,12 +66,11 @@ static const option_def defs[] = {
 };
 
 static const char description[] =
-    "Measures how well a model predicts a text: perplexity over disjoint windows of --max-seq-len\n"
-    "tokens, each beginning with the token for the beginning of a text. Every other token is\n"
-    "predicted from those before it in its window; the last window may be shorter. With --stream\n"
-    "there is one window for all of the text; what does not fit leaves by --eviction-policy, "
-    "which\n"
-    "is asked after every --prefill-chunk tokens.";
+    "Measures how well a model predicts a text: perplexity over disjoint windows of\n"
+    "--max-seq-len tokens, each starting with the BOS token. Every other token is predicted\n"
+    "from those before it in its window; the last window may be shorter. With --stream the text\n"
+    "is one window; --eviction-policy evicts what does not fit, after every --prefill-chunk\n"
+    "tokens.";
 
 static const char examples[] =
     "  antigravity eval ppl novel.txt --windows 8\n"
@@ -101,10 +100,9 @@ static int check(const command_line *line, ppl_options *o) {
 static int prepare(ppl *p, size_t slots) {
     const ppl_options *o = p->o;
     if (o->stream && !evicts(o) && p->text.n_tokens > slots)
-        return complain_usage(
-            "a stream of %zu tokens does not fit a cache of %zu from which no policy evicts: "
-            "--eviction-policy or --tokens",
-            p->text.n_tokens, slots);
+        return complain_usage("the stream is too long: %zu tokens, the cache holds %zu and does "
+                              "not evict; use --eviction-policy or --tokens",
+                              p->text.n_tokens, slots);
     p->nll = malloc(p->text.n_tokens * sizeof *p->nll);
     p->n_buckets = o->stream ? (p->text.n_tokens + o->bucket - 1) / o->bucket : 0;
     p->buckets = calloc(p->n_buckets + 1, sizeof *p->buckets);

@@ -33,7 +33,7 @@ static ag_status render(const prompt_writer *w, const char *first, const char *s
     text_add(&text, second);
     text_add(&text, third);
     ag_status st = AG_NOMEM;
-    if (text.failed) *err = (ag_error){.status = AG_NOMEM, .msg = "out of memory: message"};
+    if (text.failed) *err = (ag_error){.status = AG_NOMEM, .msg = "out of memory: chat message"};
     else {
         ag_chat_truncate(w->chat, 0);
         st = ag_chat_add(w->chat, "user", text.data, err);

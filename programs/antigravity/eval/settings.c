@@ -21,7 +21,7 @@ static bool each_word(eval_settings *s, const char *list, char *message,
 
 static bool check_count(size_t n, char *message) {
     if (n < MAX_CHOICES) return true;
-    return reject(message, "more than %d of them", MAX_CHOICES);
+    return reject(message, "too many: at most %d", MAX_CHOICES);
 }
 
 static bool add_policy(eval_settings *s, const char *word, char *message) {
@@ -43,7 +43,7 @@ static bool add_budget(eval_settings *s, const char *word, char *message) {
     if (!check_count(s->n_budgets, message) || !eviction_parse_budget(&p, word, message))
         return false;
     if (strlen(word) >= sizeof s->budgets[0])
-        return reject(message, "'%.60s' is too long a number", word);
+        return reject(message, "'%.60s': the number is too long", word);
     strcpy(s->budgets[s->n_budgets++], word);
     return true;
 }
@@ -70,13 +70,14 @@ static const option_def defs[] = {
      .kind = OPTION_CALL,
      .value = "NAME[,NAME...]",
      .call = set_policies,
-     .help = "which tokens leave a full cache: none, sliding, streaming, turns, snapkv, h2o, tova, "
-             "keydiff, compactor, or all of these"},
+     .help =
+         "eviction policies of a full cache: none, sliding, streaming, turns, snapkv, h2o, tova, "
+         "keydiff, compactor, or all of these"},
     {.name = "kv-budget",
      .kind = OPTION_CALL,
      .value = "N|N%|NMiB[,...]",
      .call = set_budgets,
-     .help = "what stays after an eviction: tokens, a share of the text read at once, or memory"},
+     .help = "size after an eviction: tokens, a share of the text read at once, or memory"},
     {.name = "kv-type",
      .kind = OPTION_CALL,
      .value = "TYPE[,TYPE]",
@@ -109,7 +110,7 @@ static const option_def base_defs[] = {
      .kind = OPTION_CALL,
      .value = "N|N%|NMiB",
      .call = set_budgets,
-     .help = "its budget"},
+     .help = "budget of the base"},
 };
 
 option_group base_group(eval_settings *s) { return OPTION_GROUP("Base", base_defs, s); }

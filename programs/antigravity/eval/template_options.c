@@ -15,11 +15,11 @@ static const option_def defs[] = {
      .value = "FILE",
      .offset = FIELD(file),
      .aliases = {"chat-template-file"},
-     .help = "a template, in Jinja, in the place of the model's own"},
+     .help = "a Jinja template that replaces the model's own"},
     {.name = "no-chat-template",
      .kind = OPTION_FLAG,
      .offset = FIELD(none),
-     .help = "documents and questions as plain text, also where the model has a template"},
+     .help = "use plain text, even if the model has a template"},
 };
 
 option_group template_group(template_options *o) { return OPTION_GROUP("Chat", defs, o); }

@@ -16,22 +16,22 @@ static const option_def defs[] = {
      .high = INT32_MAX,
      .no_default = true,
      .aliases = {"chunks"},
-     .help = "only the first N windows (default 0: the whole text)"},
+     .help = "only the first N windows (default 0: the entire text)"},
     {.name = "tokens",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(max_tokens),
      .high = INT32_MAX,
      .no_default = true,
-     .help = "only the first N tokens (default 0: the whole text)"},
+     .help = "only the first N tokens (default 0: the entire text)"},
 };
 
-option_group windows_group(text_options *o) { return OPTION_GROUP("How much of it", defs, o); }
+option_group windows_group(text_options *o) { return OPTION_GROUP("Amount of text", defs, o); }
 
 int text_operand(const command_line *line, text_options *o) {
     if (!line->n_operands) return EXIT_DONE;
     if (o->prompt.file)
-        return complain_usage("one text at a time: '%s' or '%s'", o->prompt.file,
+        return complain_usage("two texts given: '%s' and '%s'; give one", o->prompt.file,
                               line->operands[0]);
     o->prompt.file = line->operands[0];
     return EXIT_DONE;
@@ -40,7 +40,7 @@ int text_operand(const command_line *line, text_options *o) {
 int text_evict_in_chunks(ag_eviction_params *p) {
     if (p->prefill == AG_KV_PREFILL_WHOLE)
         return complain_usage(
-            "--kv-prefill whole: nothing would leave before the text has been read");
+            "--kv-prefill whole: not supported; it would evict only after the text");
     p->prefill = AG_KV_PREFILL_BOUNDED;
     return EXIT_DONE;
 }
@@ -66,11 +66,11 @@ int text_open(eval_text *t, const text_options *o, engine *e, const model_option
     if (o->max_tokens && o->max_tokens < t->text.n) t->text.n = o->max_tokens;
     t->window = one_window ? t->text.n + t->bos.n : context_length(m, &e->info);
     if (!one_window && t->window < t->bos.n + 2)
-        return complain_usage("--max-seq-len: a window of %zu tokens leaves nothing to predict",
-                              t->window);
+        return complain_usage(
+            "--max-seq-len: too small: a window of %zu tokens has none to predict", t->window);
     if (t->text.n + t->bos.n < 2)
-        return complain_failure("%s: %zu tokens are too few, there is nothing to predict",
-                                t->text.source, t->text.n);
+        return complain_failure("%s: too short: %zu tokens leave none to predict", t->text.source,
+                                t->text.n);
     size_t step = t->window - t->bos.n;
     t->n_windows = (t->text.n + step - 1) / step;
     if (o->max_windows && o->max_windows < t->n_windows) t->n_windows = o->max_windows;

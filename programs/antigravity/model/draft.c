@@ -32,14 +32,16 @@ static int check_vocabulary(const draft_engine *d, const engine *e) {
     if (!e->tokenizer || ag_tokenizer_load(d->dir, &own, &err) != AG_OK) {
         if (info->n_vocab == e->info.n_vocab)
             return EXIT_DONE; /* sizes are all that can be compared */
-        return complain_failure("--draft-model: %s has %" PRIu32 " tokens, %s %" PRIu32, d->dir,
-                                info->n_vocab, e->dir, e->info.n_vocab);
+        return complain_failure("--draft-model: vocabularies differ: %s has %" PRIu32
+                                " tokens, %s has %" PRIu32,
+                                d->dir, info->n_vocab, e->dir, e->info.n_vocab);
     }
     const int32_t id = first_difference(e->tokenizer, own);
     ag_tokenizer_destroy(own);
     if (id < 0) return EXIT_DONE;
-    return complain_failure("--draft-model: token %" PRId32 " of %s is another one in %s", id,
-                            d->dir, e->dir);
+    return complain_failure("--draft-model: vocabularies differ: token %" PRId32
+                            " of %s is another one in %s",
+                            id, d->dir, e->dir);
 }
 
 static int load(draft_engine *d, const engine *e, const model_options *m) {

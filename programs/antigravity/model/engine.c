@@ -35,7 +35,7 @@ int engine_inspect(engine *e, const model_options *o) {
 
 int engine_need_tokenizer(const engine *e, const char *instead) {
     if (e->tokenizer) return EXIT_DONE;
-    return complain_usage("%s holds no tokenizer.json: %s", e->dir, instead);
+    return complain_usage("%s: no tokenizer.json: %s", e->dir, instead);
 }
 
 int engine_encode(const engine *e, prompt *p, const prompt_options *o) {
@@ -136,8 +136,8 @@ int engine_plan(engine *e, const model_options *o, const char *shape, const engi
     }
     const uint32_t smallest = status == AG_INVALID && !shape ? min_context(&e->info, s->params) : 0;
     if (smallest)
-        return complain_usage("%s; the smallest context that works is of %" PRIu32 " tokens (-c)",
-                              err.msg, smallest);
+        return complain_usage("%s; use a context of at least %" PRIu32 " tokens (-c)", err.msg,
+                              smallest);
     if (status != AG_OK) return complain_settings(&err);
     if (ag_memory_plan_check(&plan, e->backend, &err) != AG_OK) return complain_error(&err);
     if (!o->quiet) print_plan(&plan, o, s);

@@ -33,8 +33,8 @@ static bool is_known(const char *key) {
 static bool read_head(const json_t *value, size_t layer, size_t head, double *sum, char *message) {
     const double share = json_is_number(value) ? json_number_value(value) : -1;
     if (!(share >= 0 && share <= 1))
-        return reject(message, "%.120s: layers[%zu][%zu] is no share from 0 to 1", file.path, layer,
-                      head);
+        return reject(message, "%.120s: layers[%zu][%zu]: must be a share from 0 to 1", file.path,
+                      layer, head);
     if (file.n == MAX_HEADS)
         return reject(message, "%.120s: layers[%zu]: more than %d heads", file.path, layer,
                       MAX_HEADS);
@@ -46,12 +46,13 @@ static bool read_head(const json_t *value, size_t layer, size_t head, double *su
 static bool read_layer(const json_t *heads, size_t layer, char *message) {
     const size_t n = json_array_size(heads);
     double sum = 0;
-    if (!n) return reject(message, "%.120s: layers[%zu] is no list of shares", file.path, layer);
+    if (!n)
+        return reject(message, "%.120s: layers[%zu]: must be a list of shares", file.path, layer);
     for (size_t h = 0; h < n; h++)
         if (!read_head(json_array_get(heads, h), layer, h, &sum, message)) return false;
     file.table.n_heads[layer] = (uint32_t)n;
     if (fabs(sum - 1) < 0.01) return true;
-    return reject(message, "%.120s: layers[%zu]: the shares are %.4g together, not 1", file.path,
+    return reject(message, "%.120s: layers[%zu]: the shares add up to %.4g, not 1", file.path,
                   layer, sum);
 }
 
@@ -62,14 +63,14 @@ static bool read_root(const json_t *root, char *message) {
     const char *key;
     json_t *value;
     if (!json_is_string(format) || strcmp(json_string_value(format), FORMAT) != 0)
-        return reject(message, "%.120s: format is not \"%s\"", file.path, FORMAT);
+        return reject(message, "%.120s: format: must be \"%s\"", file.path, FORMAT);
     json_object_foreach((json_t *)(uintptr_t)root, key, value) {
         if (is_known(key)) continue;
         return reject(message, "%.120s: unknown field '%.40s'", file.path, key);
     }
     if (!n || n > HEAD_FILE_LAYERS)
-        return reject(message, "%.120s: layers is no list of 1 to %d lists of shares", file.path,
-                      HEAD_FILE_LAYERS);
+        return reject(message, "%.120s: layers: must be a list of 1 to %d lists of shares",
+                      file.path, HEAD_FILE_LAYERS);
     file.table.n_layers = (uint32_t)n;
     for (size_t l = 0; l < n; l++)
         if (!read_layer(json_array_get(layers, l), l, message)) return false;
@@ -124,7 +125,8 @@ int head_file_fits(const ag_eviction_params *p, const ag_model_info *info) {
             const uint32_t n = file.table.n_heads[l], has = model_layers_with(info, n);
             if (layers_with(n) == has) continue;
             return complain_usage("%s: layers[%" PRIu32 "] has shares of %" PRIu32
-                                  " KV heads, as %" PRIu32 " layers have; of the model %" PRIu32,
+                                  " KV heads, as %" PRIu32 " layers have; in the model %" PRIu32
+                                  " have that number",
                                   file.path, l, n, layers_with(n), has);
         }
         return EXIT_DONE;

@@ -42,13 +42,13 @@ static int resolve_name(const char *name, char path[PATH_MAX]) {
     store_list_names(&s, found, n, names, sizeof names);
     if (code != EXIT_DONE || e) {
         if (e && e->is_part) {
-            complain("%s was not fetched as a whole: 'antigravity pull' goes on with it", e->name);
+            complain("%s: incomplete; 'antigravity pull' resumes it", e->name);
             code = EXIT_FAILED;
         } else if (e && store_model_path(&s, e, path)) {
             store_mark_used(&s, e);
         }
     } else if (n) {
-        complain("-m %s may mean %s: give more of the name", name, names);
+        complain("-m %s: ambiguous: %s; give more of the name", name, names);
         code = EXIT_USAGE;
     } else {
         complain("%s: no such file or directory here, and no model of that name in %s; "
@@ -69,11 +69,9 @@ int model_dir_find(const char *given, bool quiet, char **out) {
         return code != EXIT_DONE || *out ? code : complain_no_memory();
     }
     if (!bundled_path(path, sizeof path))
-        return complain_usage(
-            "give a model with -m MODEL: without /proc the bundled one cannot be found");
+        return complain_usage("no bundled model without /proc: give -m MODEL");
     *out = realpath(path, NULL);
-    if (!*out)
-        return complain_usage("give a model with -m MODEL: the bundled one is not at %s", path);
+    if (!*out) return complain_usage("no bundled model at %s: give -m MODEL", path);
     if (!quiet) complain("no -m MODEL given: using the bundled demo model, %s", *out);
     return EXIT_DONE;
 }
@@ -83,7 +81,7 @@ static bool is_there(const char *path, bool quiet) {
     struct stat s;
     if (stat(path, &s) == 0) return true;
     if (lstat(path, &s) != 0) return false;
-    if (!quiet) complain("%s: is a link to a file that is not there", path);
+    if (!quiet) complain("%s: dangling link", path);
     return S_ISLNK(s.st_mode);
 }
 

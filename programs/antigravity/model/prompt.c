@@ -31,7 +31,7 @@ static const option_def defs[] = {
      .kind = OPTION_TEXT,
      .value = "N,N,...",
      .offset = FIELD(ids),
-     .help = "token ids instead of a text, taken as they are"},
+     .help = "token ids instead of a text"},
     {.name = "parse-special",
      .kind = OPTION_FLAG,
      .offset = FIELD(parse_special),
@@ -44,13 +44,13 @@ static const option_def defs[] = {
      .letter = 'e',
      .kind = OPTION_FLAG,
      .offset = FIELD(escape),
-     .help = "\\n, \\t, \\r, \\\\, \\\" and \\' in the text are the characters they stand for"},
+     .help = "\\n, \\t, \\r, \\\\, \\\" and \\' in the text are escape sequences"},
 };
 
 option_group prompt_group(prompt_options *o) { return OPTION_GROUP("Prompt", defs, o); }
 
 static int parse_ids(prompt *p, const char *text) {
-    char message[MESSAGE_SIZE] = "'' holds no id";
+    char message[MESSAGE_SIZE] = "the list is empty";
     bool parsed = parse_integers(text, strlen(text), 0, INT32_MAX, &p->ids, &p->n, message);
     if (parsed && p->n) return EXIT_DONE;
     return complain_usage("--prompt-ids: %s", message);
@@ -65,7 +65,7 @@ int prompt_operand(const command_line *line, prompt_options *o) {
     if (stat(word, &s) == 0 && S_ISDIR(s.st_mode))
         return complain_usage("'%s' is a directory, not a text; a model is given with -m %s", word,
                               word);
-    if (o->text) return complain_usage("the prompt comes from one place: '%s' or --prompt", word);
+    if (o->text) return complain_usage("two prompts given: '%s' and --prompt; give one", word);
     o->text = word;
     return EXIT_DONE;
 }
@@ -91,7 +91,7 @@ static int read_text(prompt *p, const prompt_options *o) {
         return p->text ? EXIT_DONE : complain_no_memory();
     }
     if (!o->file && isatty(STDIN_FILENO))
-        return complain_usage("no text: give -p TEXT or a file, or pipe one in; --help tells more");
+        return complain_usage("no prompt: give -p TEXT or a file, or pipe one in; see --help");
     return input_read(o->file, &p->text, &p->len);
 }
 
@@ -99,7 +99,7 @@ int prompt_read(prompt *p, const prompt_options *o) {
     p->source = o->file && strcmp(o->file, "-") != 0 ? o->file : "the prompt";
     if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1)
         return complain_usage(
-            "the prompt comes from one place: --prompt, --prompt-file or --prompt-ids");
+            "several prompts given: give one of --prompt, --prompt-file and --prompt-ids");
     if (o->ids) return parse_ids(p, o->ids);
     int code = read_text(p, o);
     if (code == EXIT_DONE && o->escape) unescape(p);
@@ -134,7 +134,7 @@ int prompt_encode(prompt *p, const prompt_options *o, const ag_tokenizer *t) {
 int prompt_check_ids(const prompt *p, uint32_t n_vocab) {
     for (size_t i = 0; i < p->n; i++) {
         if (p->ids[i] >= 0 && (uint32_t)p->ids[i] < n_vocab) continue;
-        complain("token %zu of %s is %" PRId32 ", but the model knows the ids 0 to %" PRIu32, i,
+        complain("token %zu of %s: %" PRId32 " is out of range; ids are 0 to %" PRIu32, i,
                  p->source, p->ids[i], n_vocab - 1);
         return p->text ? EXIT_FAILED : EXIT_USAGE;
     }

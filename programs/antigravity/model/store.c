@@ -67,7 +67,7 @@ static int add_entry(model_store *s, const store_entry *e) {
 int store_open(model_store *s) {
     *s = (model_store){.n = 0};
     if (!store_locate(s->path))
-        return complain_failure("there is no place for models: set ANTIGRAVITY_MODELS or HOME");
+        return complain_failure("no directory for models: set ANTIGRAVITY_MODELS or HOME");
     DIR *d = opendir(s->path);
     if (!d && errno == ENOENT) return EXIT_DONE;
     if (!d) complain("%s: %s", s->path, strerror(errno));

@@ -5,16 +5,16 @@
 #include <string.h>
 
 #define FETCH "fetch it with 'antigravity pull ORG/NAME[:QUANT]' or a URL, then use -m NAME"
-#define CHAT "'antigravity chat' talks with a model; 'generate --chat' asks it once"
+#define CHAT "use 'antigravity chat', or 'generate --chat' for one question"
 #define SAMPLERS "choose tokens with --temperature, --top-k, --top-p and --min-p"
-#define ROPE "positions are as the model's config.json says: leave it out"
+#define ROPE "positions follow the model's config.json: leave it out"
 #define ONE_DEVICE "a model runs on one device: choose it with --device"
-#define GRAMMAR "what is generated cannot be constrained: leave it out"
+#define GRAMMAR "constraints of generate, chat and serve: --json-schema, --grammar, --regex"
 #define WEIGHTS_IN_MEMORY "weights are converted into memory while loading: leave it out"
-#define ADAPTER "adapters are not supported: merge it into the model before"
+#define ADAPTER "adapters are not supported: merge it into the model first"
 #define DRAFT \
-    "drafts are as long as it pays: leave it out (--speculate, --draft-max, --draft-model)"
-#define LOGGING "use -q to hear less and -v to hear more"
+    "the length of drafts is adapted: leave it out (--speculate, --draft-max, --draft-model)"
+#define LOGGING "use -q for fewer messages and -v for more"
 #define SERVER "'antigravity serve' answers over HTTP"
 
 /* `names`: one or more words, each between blanks. */
@@ -59,12 +59,12 @@ static const compat_entry unsupported[] = {
     {" --draft-min --draft-p-min -ngld --gpu-layers-draft -cd --ctx-size-draft ", DRAFT},
     {" --prompt-cache-all --prompt-cache-ro ",
      "--prompt-cache keeps the prompt, --save-cache the prompt and the answer"},
-    {" -np --parallel ", "sequences that are decoded together: 'antigravity bench' only"},
+    {" -np --parallel ", "only 'antigravity bench' and 'serve' decode sequences together"},
     {" --host --port --api-key --slots --metrics ", SERVER},
     {" -cb --cont-batching -nocb -dt --defrag-thold --swa-full --no-context-shift "
      "--context-shift -kvu --kv-unified ",
-     "the KV cache is managed otherwise: see --eviction-policy"},
-    {" --no-flash-attn -nfa ", "attention always works so: leave it out"},
+     "the KV cache is managed by --eviction-policy"},
+    {" --no-flash-attn -nfa ", "flash attention cannot be turned off: leave it out"},
     {" --infill --spm-infill --embedding --embeddings --rerank --mmproj --image ",
      "this version generates text from text only"},
     {" --max-new-tokens --max_new_tokens --max_tokens --num-predict --max-length ",
@@ -95,7 +95,7 @@ static const compat_entry commands[] = {
     {" ps ", "no model stays loaded after its command: 'antigravity models' lists those on disk"},
     {" download fetch ", FETCH},
     {" remove delete ", "'antigravity rm NAME' removes a model"},
-    {" show ", "'antigravity info DIR' tells what a model is"},
+    {" show ", "use 'antigravity info DIR'"},
     {" convert create ", "weights are converted while they are loaded: 'generate --weights TYPE'"},
     {" perplexity ppl ", "use 'antigravity eval ppl FILE'"},
     {" complete completion ", "use 'antigravity generate'"},
@@ -118,7 +118,7 @@ static const char *find_message(const compat_entry *list, size_t n, const char *
 const char *compat_option_message(const char *word) {
     const char *text = find_message(unsupported, sizeof unsupported / sizeof unsupported[0], word);
     const char *done = find_message(ignored, sizeof ignored / sizeof ignored[0], word);
-    if (!text && done) text = "only 'on', which is what is done anyway: leave it out";
+    if (!text && done) text = "only 'on' is supported, which is the default: leave it out";
     return text;
 }
 

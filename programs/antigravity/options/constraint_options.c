@@ -43,7 +43,7 @@ static const option_def defs[] = {
      .value = "FILE",
      .offset = FIELD(schema),
      .aliases = {"json-schema-file"},
-     .help = "the text is JSON that obeys this schema: a file, or the schema itself"},
+     .help = "the text is JSON that matches this schema: a file, or the schema itself"},
     {.name = "json-object",
      .kind = OPTION_FLAG,
      .offset = FIELD(json_object),
@@ -53,13 +53,13 @@ static const option_def defs[] = {
      .value = "FILE",
      .offset = FIELD(grammar),
      .aliases = {"grammar-file"},
-     .help = "the text is what the rule root of this grammar (GBNF) makes: a file, or the rules "
-             "themselves"},
+     .help =
+         "the text matches the rule root of this grammar (GBNF): a file, or the rules themselves"},
     {.name = "regex",
      .kind = OPTION_NAME,
      .value = "EXPRESSION",
      .offset = FIELD(regex),
-     .help = "the text matches this regular expression, from its beginning to its end"},
+     .help = "the text matches this regular expression, from start to end"},
     {.name = "choice",
      .kind = OPTION_CALL,
      .value = "TEXT,TEXT",
@@ -70,14 +70,14 @@ static const option_def defs[] = {
      .value = "neat|compact|any",
      .offset = FIELD(spacing),
      .low = AG_JSON_NEAT,
-     .help = "of JSON. neat: none, one space, or a line break and an indent; compact: none; any: "
-             "whatever JSON allows"},
+     .help = "white space in JSON. neat: none, one space, or a line break and an indent; compact: "
+             "none; any: as JSON allows"},
     {.name = "json-order",
      .kind = OPTION_WORD,
      .value = "declared|any",
      .offset = FIELD(order),
      .low = AG_JSON_DECLARED_ORDER,
-     .help = "of the properties that a schema names"},
+     .help = "order of the properties that a schema names"},
 };
 
 option_group constraint_group(constraint_options *o) {

@@ -38,7 +38,7 @@ bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *messa
     int64_t n;
     double share;
     if (!len || len >= sizeof number)
-        return reject(message, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
+        return reject(message, "'%.60s': invalid budget; use N tokens, N%% or NMiB", value);
     memcpy(number, value, len);
     number[len] = '\0';
     const char *unit = value + len;
@@ -55,7 +55,7 @@ bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *messa
         if (!parse_integer(number, 1, INT32_MAX, &n, message)) return false;
         p->budget_tokens = (uint32_t)n;
     } else {
-        return reject(message, "'%.60s' is no budget: N tokens, N%% or NMiB", value);
+        return reject(message, "'%.60s': invalid budget; use N tokens, N%% or NMiB", value);
     }
     return true;
 }
@@ -89,15 +89,14 @@ bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy 
     if (values &&
         (policy->importance == AG_IMPORTANCE_KEYS || policy->importance == AG_IMPORTANCE_CHUNK)) {
         snprintf(message, MESSAGE_SIZE,
-                 "the eviction policy %s has no attention to count values with; give adaptive",
+                 "eviction policy %s has no attention scores for values; use adaptive",
                  policy->name);
         return false;
     }
     if ((!values && p->head_budget != AG_HEAD_BUDGET_ADAPTIVE) ||
         policy->importance != AG_IMPORTANCE_NONE)
         return true;
-    snprintf(message, MESSAGE_SIZE,
-             "the eviction policy %s gives no scores that heads could share slots by",
+    snprintf(message, MESSAGE_SIZE, "eviction policy %s has no scores to divide the budget by",
              policy->name);
     return false;
 }
@@ -117,14 +116,15 @@ static const option_def choice_defs[] = {
      .value = "NAME",
      .call = set_policy,
      .aliases = {"kv-policy"},
-     .help = "which tokens leave a full cache: none (generation stops), sliding, streaming, turns "
-             "(whole ones of a conversation; in one text like streaming), snapkv, h2o, tova, "
-             "keydiff, compactor (default none)"},
+     .help =
+         "eviction policy of a full cache: none (generation stops), sliding, streaming, turns "
+         "(evicts entire turns of a conversation; in a text like streaming), snapkv, h2o, tova, "
+         "keydiff, compactor (default none)"},
     {.name = "kv-budget",
      .kind = OPTION_CALL,
      .value = "N|N%|NMiB",
      .call = set_budget,
-     .help = "what stays after an eviction: tokens, a share of the context, or memory (default "
+     .help = "size after an eviction: tokens, a share of the context, or memory (default "
              "1024, sliding: its window and the prefix)"},
 };
 
@@ -135,25 +135,25 @@ static const option_def rule_defs[] = {
      .offset = FIELD(params.window),
      .low = 1,
      .high = INT32_MAX,
-     .help = "tokens a sliding cache keeps beside the protected prefix"},
+     .help = "tokens that a sliding cache keeps after the protected prefix"},
     {.name = "protected-prefix",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(params.protected_prefix),
      .high = 4096,
-     .help = "first tokens that never leave"},
+     .help = "first tokens, which are never evicted"},
     {.name = "kv-recent",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(params.recent),
      .high = INT32_MAX,
-     .help = "newest tokens that always stay"},
+     .help = "newest tokens, which are never evicted"},
     {.name = "kv-slack",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(params.slack),
      .high = INT32_MAX,
-     .help = "tokens over the budget before one is made to leave"},
+     .help = "tokens over the budget before an eviction"},
     {.name = "kv-prefill",
      .kind = OPTION_WORD,
      .value = "bounded|whole",
@@ -166,29 +166,30 @@ static const option_def rule_defs[] = {
      .kind = OPTION_CALL,
      .value = "even|adaptive|adaptive-values|FILE",
      .call = set_heads,
-     .help = "how the heads of a layer share its budget; adaptive: a fifth evenly, the rest where "
-             "the layer's best scores are (snapkv, h2o, tova, keydiff, compactor); "
-             "adaptive-values: the same where scores count values, too (snapkv, h2o, tova); FILE: "
-             "as 'calibrate' has measured, its name with a '.' or '/' (any policy; default even)"},
+     .help =
+         "how the heads of a layer share its budget; adaptive: a fifth evenly, the remainder by "
+         "the layer's best scores (snapkv, h2o, tova, keydiff, compactor); "
+         "adaptive-values: the same with scores that include values (snapkv, h2o, tova); FILE: as "
+         "measured by 'calibrate', with a '.' or '/' in its name (any policy; default even)"},
     {.name = "kv-spill",
      .kind = OPTION_NAME,
      .value = "FILE|DIR",
      .offset = FIELD(spill.path),
-     .help = "what leaves goes there, and comes back when it is asked for: a directory, or a new "
-             "file"},
+     .help = "store evicted tokens there and reload them when queries need them: a directory, or a "
+             "new file"},
     {.name = "kv-spill-max",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(spill_mib),
      .high = INT32_MAX,
-     .help = "MiB of that file, of each session, from which the oldest leave; 0: no limit"},
+     .help = "maximum MiB of that file per session; the oldest tokens are dropped; 0: no limit"},
     {.name = "snapkv-window",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(params.snapkv_window),
      .low = 1,
      .high = 4096,
-     .help = "last tokens of a prompt that choose what stays (snapkv, h2o)"},
+     .help = "last tokens of a prompt whose attention chooses the tokens to keep (snapkv, h2o)"},
     {.name = "snapkv-kernel",
      .kind = OPTION_U32,
      .value = "N",
@@ -201,7 +202,7 @@ static const option_def rule_defs[] = {
      .value = "avg|max",
      .offset = FIELD(params.snapkv_pool),
      .low = AG_POOL_AVERAGE,
-     .help = "snapkv: how they are pooled"},
+     .help = "snapkv: how scores are pooled"},
 };
 
 static const option_def memory_defs[] = {
@@ -217,7 +218,7 @@ static const option_def memory_defs[] = {
      .offset = FIELD(target_ratio),
      .low = 0.01,
      .high = 0.99,
-     .help = "share of the cache that stays then"},
+     .help = "share of the cache that is kept then"},
 };
 
 eviction_options eviction_options_defaults(void) {
@@ -260,7 +261,7 @@ static bool check_spill(const char *path) {
     const char *slash = strrchr(path, '/');
     const bool is_there = stat(path, &s) == 0;
     if (is_there && !S_ISDIR(s.st_mode)) {
-        complain("--kv-spill %s: is there already; give a directory, or a file that is not", path);
+        complain("--kv-spill %s: file exists; give a directory or a new file", path);
         return false;
     }
     snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");

@@ -69,8 +69,8 @@ static void format_help(const option_def *def, const void *target, char *buf, si
     size_t n = (size_t)snprintf(
         buf, cap, "%s%s%s%s", def->help, lists ? " " : "",
         lists ? ag_dtype_list(def->dtypes, types, sizeof types) : "",
-        lists && def->as_is ? ", as-is (what the files hold), mix (of several, 5.3 bits a weight "
-                              "at most), auto (as-is if they are quantised, else mix)"
+        lists && def->as_is ? ", as-is (the file's types), mix (of several, at most 5.3 bits per "
+                              "weight), auto (as-is if they are quantised, else mix)"
                             : "");
     const char *before = " (";
     if (initial[0]) {
@@ -137,7 +137,7 @@ void options_help(const command_line *line, FILE *out) {
     print_row("  -h, --help", "show this help", out);
     print_row("  -V, --version", "show the version", out);
     char text[TEXT_SIZE];
-    snprintf(text, sizeof text, "accepted, since they ask for what is done anyway: %s",
+    snprintf(text, sizeof text, "accepted and ignored, since they are the default: %s",
              compat_options_ignored);
     print_row("  (of llama.cpp)", text, out);
     fprintf(out, "\nExamples:\n%s\n", line->examples);

@@ -20,8 +20,8 @@ static bool backend_known(const char *name) {
 static bool set_backend(void *target, const char *value, char *message) {
     if (value[0] && strspn(value, "0123456789") == strlen(value)) {
         snprintf(message, MESSAGE_SIZE,
-                 "'%.20s' names no backend; for the tokens of a batch use --prefill-chunk %.20s",
-                 value, value);
+                 "'%.20s': unknown backend; for the batch size use --prefill-chunk %.20s", value,
+                 value);
         return false;
     }
     if (backend_known(value)) {
@@ -29,7 +29,7 @@ static bool set_backend(void *target, const char *value, char *message) {
         return true;
     }
     size_t n =
-        (size_t)snprintf(message, MESSAGE_SIZE, "'%.60s' is not in this build, which has", value);
+        (size_t)snprintf(message, MESSAGE_SIZE, "'%.60s': unknown backend; this build has", value);
     for (size_t i = 0; ag_backend_list(i) && n < MESSAGE_SIZE; i++)
         n += (size_t)snprintf(message + n, MESSAGE_SIZE - n, "%s %s", i ? "," : "",
                               ag_backend_list(i));
@@ -68,7 +68,7 @@ static bool set_cpu_mask(void *target, const char *value, char *message) {
     cpu_set_t set;
     if (!read_mask(value, &set, message)) return false;
     if (sched_setaffinity(0, sizeof set, &set) == 0) return true;
-    return reject(message, "'%.60s' names no core that may be used here", value);
+    return reject(message, "'%.60s': no usable core", value);
 }
 
 static const option_def thread_defs[] = {
@@ -79,7 +79,7 @@ static const option_def thread_defs[] = {
      .offset = FIELD(threads),
      .high = 1024,
      .no_default = true,
-     .help = "threads of the CPU (default 0: the usable cores; of big and little ones the big)"},
+     .help = "CPU threads (default 0: the usable cores; if they differ, the big ones)"},
 };
 
 option_group threads_group(model_options *o) { return OPTION_GROUP("Machine", thread_defs, o); }
@@ -90,14 +90,13 @@ static const option_def machine_defs[] = {
      .kind = OPTION_CALL,
      .value = "HEX",
      .call = set_cpu_mask,
-     .help =
-         "cores that may be used, a bit each: 0xf0 is 4 to 7 (default: all that the process may)"},
+     .help = "cores to use, one bit each: 0xf0 is 4 to 7 (default: all that the process may use)"},
     {.name = "backend",
      .letter = 'b',
      .kind = OPTION_CALL,
      .value = "NAME",
      .call = set_backend,
-     .help = "what computes; 'antigravity devices' lists the choices (default cpu)"},
+     .help = "backend; 'antigravity devices' lists them (default cpu)"},
     {.name = "device",
      .kind = OPTION_NAME,
      .value = "N|NAME",
@@ -117,7 +116,7 @@ static const option_def machine_defs[] = {
      .value = "N",
      .call = set_gpu_layers,
      .aliases = {"--ngl", "n-gpu-layers"},
-     .help = "0: the CPU; more: a GPU, where there is one"},
+     .help = "0: the CPU; more: a GPU, if there is one"},
     {.name = "zero-copy",
      .kind = OPTION_FLAG,
      .offset = FIELD(zero_copy),

@@ -31,7 +31,7 @@ bool tensor_types_add(tensor_types *list, const char *value, char *message) {
         const size_t n = strcspn(at, ","), name = strcspn(at, "=,");
         char type[16];
         if (list->n == MAX_TENSOR_TYPES)
-            return reject(message, "at most %d of them", MAX_TENSOR_TYPES);
+            return reject(message, "too many: at most %d", MAX_TENSOR_TYPES);
         ag_tensor_type *t = &list->v[list->n];
         char *pattern = tensor_patterns[list->n];
         snprintf(type, sizeof type, "%.*s", name < n ? (int)(n - name - 1) : 0, at + name + 1);
@@ -68,14 +68,13 @@ static const option_def model_defs[] = {
      .offset = FIELD(weights),
      .dtypes = AG_DTYPE_WEIGHT,
      .as_is = true,
-     .help = "what the weights become in memory:"},
+ .help = "type of the weights in memory:"},
     {.name = "tensor-type",
      .kind = OPTION_CALL,
      .value = "PATTERN=TYPE",
      .call = add_tensor_types,
-     .help =
-         "matrices become TYPE whose names in GGUF files have PATTERN, such as ffn_down, output "
-         "or blk.[0-3].attn_v; may be given several times"},
+     .help = "type of matrices whose names in GGUF files match PATTERN, such as ffn_down, output "
+             "or blk.[0-3].attn_v; may be given several times"},
 };
 
 option_group model_group(model_options *o) { return OPTION_GROUP("Model", model_defs, o); }
@@ -90,7 +89,7 @@ static const option_def message_defs[] = {
      .letter = 'v',
      .kind = OPTION_FLAG,
      .offset = FIELD(verbose),
-     .help = "say what is done on standard error"},
+     .help = "report details on standard error"},
 };
 
 option_group message_group(model_options *o) { return OPTION_GROUP("Messages", message_defs, o); }
@@ -113,7 +112,8 @@ void add_machine_groups(command_line *line, model_options *o) {
 int model_operand(const command_line *line, model_options *o) {
     if (!line->n_operands) return EXIT_DONE;
     if (o->dir)
-        return complain_usage("one model at a time: '%s' or '%s'", o->dir, line->operands[0]);
+        return complain_usage("two models given: '%s' and '%s'; give one", o->dir,
+                              line->operands[0]);
     o->dir = line->operands[0];
     return EXIT_DONE;
 }

@@ -95,7 +95,8 @@ bool parse_list(const char *text, int32_t low, int32_t high, number_list *out, c
     size_t n;
     if (!parse_integers(text, strlen(text), low, high, &v, &n, message)) return false;
     bool fits = n > 0 && n <= MAX_NUMBERS;
-    if (!fits) snprintf(message, MESSAGE_SIZE, "%zu numbers; 1 to %d are allowed", n, MAX_NUMBERS);
+    if (!fits)
+        snprintf(message, MESSAGE_SIZE, "%zu numbers given; 1 to %d are allowed", n, MAX_NUMBERS);
     for (size_t i = 0; fits && i < n; i++) out->v[i] = (uint32_t)v[i];
     if (fits) out->n = n;
     free(v);

@@ -245,7 +245,7 @@ bool option_set(const option_def *def, void *target, const char *value, char *me
         *(bool *)field = true;
         return true;
     case OPTION_NAME:
-        if (!value[0]) return reject(message, "an empty name");
+        if (!value[0]) return reject(message, "the name is empty");
         *(const char **)field = value;
         return true;
     case OPTION_TEXT:

@@ -41,14 +41,14 @@ static const option_def defs[] = {
      .value = "SHARE",
      .offset = FIELD(share),
      .high = 1,
-     .help = "when the prompt has been read, have the model repeat this share of its tokens, and "
-             "keep what it needs for that, whatever is asked next; 1: the best choice, at the cost "
-             "of reading the prompt twice; 0: keep everything"},
+     .help = "after reading the prompt, let the model repeat this share of its tokens, and keep "
+             "only the tokens it needs for that; 1: best quality, at the cost of reading the "
+             "prompt twice; 0: keep everything"},
     {.name = "replay-keep",
      .kind = OPTION_CALL,
      .value = "N|N%",
      .call = set_keep,
-     .help = "what stays of the prompt then: tokens in the mean over heads, or a share (default "
+     .help = "size of the prompt's cache then: tokens (mean over heads), or a share (default "
              "25%)"},
 };
 
@@ -58,21 +58,20 @@ static const option_def idle_defs[] = {
      .value = "SHARE",
      .offset = FIELD(share),
      .high = 1,
-     .help = "while no request runs, have the model repeat this share of the tokens of each "
-             "conversation that waits for its next turn, and keep what it needs for that; 0: keep "
-             "everything"},
+     .help = "while no request runs, let the model repeat this share of each idle conversation, "
+             "and keep only the tokens it needs for that; 0: keep everything"},
     {.name = "replay-keep",
      .kind = OPTION_CALL,
      .value = "N|N%",
      .call = set_keep,
-     .help = "what stays of a conversation then: tokens in the mean over heads, or a share "
+     .help = "size of a conversation's cache then: tokens (mean over heads), or a share "
              "(default 25%)"},
     {.name = "replay-after",
      .kind = OPTION_U32,
      .value = "SECONDS",
      .offset = FIELD(after_s),
      .high = 86400,
-     .help = "how long it has waited; at once where three quarters of --memory are taken"},
+     .help = "idle time before the replay; none if three quarters of --memory are used"},
 };
 
 static const option_def saved_defs[] = {
@@ -81,15 +80,14 @@ static const option_def saved_defs[] = {
      .value = "SHARE",
      .offset = FIELD(share),
      .high = 1,
-     .help = "what /save writes, have the model repeat this share of it, and write what it needs "
-             "for that; the conversation at hand keeps everything until memory is short "
-             "(--memory-threshold-mb), and then as much, from the end of a turn on; 0: write and "
-             "keep everything"},
+     .help = "for /save, let the model repeat this share of the conversation, and write only the "
+             "tokens it needs for that; the open conversation is reduced likewise after a turn if "
+             "memory is short (--memory-threshold-mb); 0: write and keep everything"},
     {.name = "replay-keep",
      .kind = OPTION_CALL,
      .value = "N|N%",
      .call = set_keep,
-     .help = "what is written or kept then: tokens in the mean over heads, or a share (default "
+     .help = "size of the cache then: tokens (mean over heads), or a share (default "
              "25%)"},
 };
 
@@ -107,14 +105,13 @@ option_group replay_saved_group(replay_options *o) {
 
 int replay_check_keep(const replay_options *o) {
     if (o->share != 0 || !o->has_keep) return EXIT_DONE;
-    return complain_usage("--replay-keep belongs to --replay");
+    return complain_usage("--replay-keep needs --replay");
 }
 
 int replay_check(const replay_options *o, const eviction_options *e) {
     if (o->share != 0 && strcmp(eviction_policy_name(e), "none") != 0)
-        return complain_usage(
-            "--replay chooses from all that was read: leave --eviction-policy %s out",
-            eviction_policy_name(e));
+        return complain_usage("--replay and --eviction-policy %s exclude each other",
+                              eviction_policy_name(e));
     return replay_check_keep(o);
 }
 

@@ -80,8 +80,7 @@ static const option_def defs[] = {
      .offset = FIELD(temperature),
      .high = 1000,
      .aliases = {"temp"},
-     .help = "how freely to choose; 0: always the likeliest token, without a penalty unless one is "
-             "given"},
+     .help = "randomness; 0: always the likeliest token, without a penalty unless one is given"},
     {.name = "top-k",
      .kind = OPTION_U32,
      .value = "N",
@@ -94,13 +93,13 @@ static const option_def defs[] = {
      .offset = FIELD(top_p),
      .low = ABOVE_ZERO,
      .high = 1,
-     .help = "of these, the fewest that together have probability X; 1: all"},
+     .help = "of these, the fewest with a total probability of X; 1: all"},
     {.name = "min-p",
      .kind = OPTION_REAL,
      .value = "X",
      .offset = FIELD(min_p),
      .high = 1,
-     .help = "none below X times the likeliest token's probability; 0: off"},
+     .help = "no token below X times the probability of the likeliest; 0: off"},
     {.name = "repetition-penalty",
      .kind = OPTION_REAL,
      .value = "X",
@@ -117,7 +116,7 @@ static const option_def defs[] = {
      .low = -1,
      .high = INT32_MAX,
      .aliases = {"repeat-last-n"},
-     .help = "how many tokens are recent; -1: the whole context"},
+     .help = "how many tokens are recent; -1: the entire context"},
     {.name = "presence-penalty",
      .kind = OPTION_REAL,
      .value = "X",
@@ -137,14 +136,14 @@ static const option_def defs[] = {
      .value = "ID:BIAS",
      .call = add_bias,
      .aliases = {"--l"},
-     .help = "add BIAS to the logit of token ID, -inf forbids it; may be given several times; "
-             "ID+BIAS and ID-BIAS are understood too"},
+     .help = "add BIAS to the logit of token ID, -inf forbids it; may be given several times; also "
+             "ID+BIAS and ID-BIAS"},
     {.name = "seed",
      .letter = 's',
      .kind = OPTION_CALL,
      .value = "N",
      .call = set_seed,
-     .help = "repeat a run: the same seed gives the same text, whatever -t is; without it, or "
+     .help = "the same seed gives the same text, for any -t; without it, or "
              "with -1, the seed is drawn and printed"},
 };
 

@@ -9,8 +9,8 @@ static const option_def defs[] = {
      .value = "auto|off|always",
      .offset = FIELD(how),
      .low = AG_SPECULATE_AUTO,
-     .help = "verify tokens that are likely to follow many at a time; the text is the same. auto: "
-             "where it is faster, which is measured meanwhile; always: for tests"},
+     .help = "verify several drafted tokens at a time; the text stays the same. auto: if it is "
+             "faster, as measured while running; always: for tests"},
     {.name = "draft-max",
      .kind = OPTION_U32,
      .value = "N",
@@ -18,13 +18,14 @@ static const option_def defs[] = {
      .low = 1,
      .high = 14,
      .aliases = {"draft", "draft-n"},
-     .help = "at most so many of them at a time"},
+     .help = "maximum tokens of a draft"},
     {.name = "draft-model",
      .kind = OPTION_NAME,
      .value = "MODEL",
      .offset = FIELD(draft_model),
      .aliases = {"model-draft", "--md"},
-     .help = "a smaller model of the same vocabulary that guesses where the text itself does not"},
+     .help =
+         "a smaller model of the same vocabulary that drafts tokens where the text suggests none"},
 };
 
 speculation_options speculation_defaults(void) {

@@ -18,8 +18,8 @@ static bool open_curl(curl_api *api, char *message, size_t cap) {
         api->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!api->library)
         snprintf(message, cap,
-                 "libcurl, which fetches models, is not on this system: neither %s nor "
-                 "%s (Debian: apt-get install libcurl4)",
+                 "libcurl: not found: neither %s nor %s; models cannot be fetched without it "
+                 "(Debian: apt-get install libcurl4)",
                  names[0], names[1]);
     return api->library != NULL;
 }

@@ -58,10 +58,9 @@ static int find_present(const fetch *k, const char *store, bool *exists) {
         code = compare_file(path, f, &same);
     }
     if (code != EXIT_DONE || same == *exists) return code;
-    return complain_failure(
-        "%s is there and is another model: choose a name with --name, or remove it with "
-        "'antigravity rm %s'",
-        k->path, k->plan->name);
+    return complain_failure("%s: another model of that name exists; choose a name with --name, or "
+                            "remove it with 'antigravity rm %s'",
+                            k->path, k->plan->name);
 }
 
 /* ---- all files ---- */
@@ -94,7 +93,7 @@ static int report_failure(const fetch *k, int code, const char *message) {
     char size[32], hint[128] = "";
     const uint64_t bytes = part_bytes(&k->part, k->plan);
     if (bytes)
-        snprintf(hint, sizeof hint, "; %s are kept, and the same command goes on from there",
+        snprintf(hint, sizeof hint, "; %s are kept, and the same command resumes",
                  format_bytes((double)bytes, size, sizeof size));
     if (code == EXIT_INTERRUPTED) complain("interrupted%s", hint);
     else if (message[0]) complain("%s%s", message, hint);
@@ -112,7 +111,7 @@ int fetch_model(http *client, const pull_plan *plan, const char *store, bool qui
         return complain_failure("%s: %s", store, strerror(ENAMETOOLONG));
     int code = part_open(&k.part, store, plan->name, quiet);
     if (code == EXIT_DONE) code = find_present(&k, store, &exists);
-    if (code == EXIT_DONE && exists && !quiet) complain("%s is there already", plan->name);
+    if (code == EXIT_DONE && exists && !quiet) complain("%s: already in the store", plan->name);
     if (code == EXIT_DONE && !exists) {
         code = fetch_files(&k, message);
         if (code == EXIT_DONE) code = part_commit(&k.part, plan, path, message);

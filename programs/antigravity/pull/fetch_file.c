@@ -63,7 +63,8 @@ static bool restart_file(file_sink *s, char *message) {
 /* Discards the fetched bytes, which belong to another response. */
 static http_go begin_again(file_sink *s, const char *reason, char *message) {
     if (!restart_file(s, message)) return HTTP_REFUSE;
-    snprintf(message, HTTP_MESSAGE, "%s: %s; it is fetched from its start", s->f->name, reason);
+    snprintf(message, HTTP_MESSAGE, "%s: %s; it is fetched again from the start", s->f->name,
+             reason);
     return HTTP_AGAIN;
 }
 
@@ -97,12 +98,11 @@ static bool read_range(const char *text, int64_t *first, int64_t *last, int64_t 
 static http_go begin_range(file_sink *s, const http_answer *a, int64_t *size, char *message) {
     int64_t first, last;
     const char *validator = pull_validator(a);
-    if (is_encoded(a)) return begin_again(s, "the server sends the rest of it compressed", message);
+    if (is_encoded(a)) return begin_again(s, "the server sends the remainder compressed", message);
     if (!read_range(a->range, &first, &last, size) || (uint64_t)first != s->offset)
-        return reject_answer(s, "the server sends another part than the one asked for", a->range,
-                             message);
+        return reject_answer(s, "the server sent another range than requested", a->range, message);
     if (s->validator[0] && validator[0] && strcmp(s->validator, validator) != 0)
-        return begin_again(s, "the server has another version of it by now", message);
+        return begin_again(s, "the server now has another version", message);
     if (s->f->size < 0 && s->size >= 0 && *size >= 0 && *size != s->size)
         return begin_again(s, "its size has changed on the server", message);
     if (!s->validator[0] && !s->f->sha256[0])
@@ -152,10 +152,8 @@ static http_go begin_file(void *user, const http_answer *a, char *message) {
     if (s->size >= 0 && s->stop > (uint64_t)s->size) s->stop = (uint64_t)s->size;
     if (s->size < 0 && !may_lack_length(s, a))
         return reject_answer(
-            s,
-            "neither the list of files nor the server tells its length, so a part would "
-            "look complete; --sha256 gives a checksum",
-            "", message);
+            s, "its length is unknown, so a truncated file would look complete; give --sha256", "",
+            message);
     progress_begin(s->k->plan->name);
     if (!s->k->total) progress_note("fetching");
     return HTTP_GO;
@@ -286,7 +284,7 @@ static int check_file(file_sink *s, char *message) {
     if (s->f->sha256[0] && !is_hash_right(s, hex)) {
         drop_file(s);
         snprintf(message, HTTP_MESSAGE,
-                 "%.*s: its SHA-256 is %s, not %s: what was fetched is thrown away",
+                 "%.*s: its SHA-256 is %s, not %s: the fetched bytes are discarded",
                  http_shown_length(s->f->url), s->f->url, hex, s->f->sha256);
         return EXIT_FAILED;
     }

@@ -58,7 +58,7 @@ int http_open(const http_params *p, http **out) {
         complain("%s", message);
     } else if (h->api.curl_global_init(CURL_GLOBAL_DEFAULT) ||
                !(h->curl = h->api.curl_easy_init())) {
-        complain("libcurl does not start");
+        complain("libcurl: cannot start");
     } else {
         return EXIT_DONE;
     }
@@ -246,19 +246,18 @@ static const struct {
     const char *text;
 } statuses[] = {
     {400, false, "the server does not understand the request"},
-    {401, false, "no access: it does not exist, or needs a token in HF_TOKEN"},
+    {401, false, "access denied: it does not exist, or needs a token in HF_TOKEN"},
     {403, false,
-     "access refused: it may have to be asked for on the model's page, and needs a token "
-     "in HF_TOKEN that may read it"},
+     "access denied: request it on the model's page, and set HF_TOKEN to a token that may read it"},
     {404, false, "not found: no such repository, revision or file"},
-    {408, true, "the server waited too long"},
+    {408, true, "the request timed out"},
     {410, false, "it was removed"},
     {425, true, "too early"},
     {429, true, "too many requests"},
-    {500, true, "an error of the server's"},
-    {502, true, "the server behind it does not answer"},
+    {500, true, "internal server error"},
+    {502, true, "the gateway got no answer"},
     {503, true, "the server is busy or down"},
-    {504, true, "the server behind it does not answer"},
+    {504, true, "the gateway got no answer"},
 };
 
 static int refuse_status(const exchange *x, const char *url) {
@@ -397,7 +396,7 @@ static bool wait_for_retry(const http *h, unsigned attempt, const http_answer *a
     const double requested_s = strtod(a->retry_after, NULL); /* 0 for a date */
     if (requested_s > s) s = requested_s;
     if (s > MAX_WAIT_S) s = MAX_WAIT_S;
-    if (!h->params.quiet) complain("%s; trying again in %.3g s", message, s);
+    if (!h->params.quiet) complain("%s; retrying in %.3g s", message, s);
     struct timespec left = {.tv_sec = (time_t)s, .tv_nsec = (long)((s - (double)(time_t)s) * 1e9)};
     while (!interrupted() && nanosleep(&left, &left) != 0 && errno == EINTR) continue;
     return !interrupted();

@@ -7,9 +7,8 @@
 int http_open(const http_params *p, http **out) {
     (void)p;
     *out = NULL;
-    return complain_failure(
-        "this program was built without libcurl and cannot fetch models: build it with "
-        "curl/curl.h at hand (Debian: libcurl4-openssl-dev)");
+    return complain_failure("cannot fetch models: built without libcurl; rebuild with curl/curl.h "
+                            "(Debian: libcurl4-openssl-dev)");
 }
 
 void http_close(http *h) { (void)h; }

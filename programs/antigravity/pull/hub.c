@@ -209,8 +209,8 @@ static int add_gguf(const hub *h, const hub_source *s, const hub_list *l, const 
     pull_make_name(out->name, name, stem - (size_t)(name - first->path));
     if (!out->is_directory) return add_file(h, s, l, first, "model.gguf", out);
     if (number != 1)
-        return complain_failure("%s: %s is a later part of a model: give the first one", s->repo,
-                                first->path);
+        return complain_failure("%s: %s: not the first shard of a model; give the first one",
+                                s->repo, first->path);
     int code = EXIT_DONE;
     for (size_t i = 0; i < l->n && code == EXIT_DONE; i++) {
         const hub_file *f = &l->files[i];
@@ -223,7 +223,7 @@ static int add_gguf(const hub *h, const hub_source *s, const hub_list *l, const 
     }
     const size_t count = (size_t)atoi(first->path + stem + strlen("-00001-of-"));
     if (code != EXIT_DONE || out->n == count) return code;
-    return complain_failure("%s: %s: the hub lists %zu of its %zu parts", s->repo, first->path,
+    return complain_failure("%s: %s: the hub lists %zu of its %zu shards", s->repo, first->path,
                             out->n, count);
 }
 
@@ -290,8 +290,8 @@ static int add_directory(const hub *h, const hub_source *s, const hub_list *l, p
     };
     const bool weights = find_file(l, single_weights) || find_file(l, weights_index);
     if (!weights || !find_file(l, "config.json"))
-        return complain_failure(
-            "%s: holds neither GGUF files nor config.json with model.safetensors", s->repo);
+        return complain_failure("%s: has neither GGUF files nor config.json with model.safetensors",
+                                s->repo);
     out->is_directory = true;
     pull_make_name(out->name, base_name(s->repo), strlen(base_name(s->repo)));
     int code = EXIT_DONE;

@@ -204,7 +204,7 @@ static int read_list(const char *repo, const json_t *siblings, hub_list *out) {
         if (!read_file(json_array_get(siblings, out->n), out->n, &out->files[out->n]))
             return EXIT_FAILED;
     if (n) return check_unique(out);
-    return complain_failure("%s: the hub lists no files of it", repo);
+    return complain_failure("%s: the hub lists no files", repo);
 }
 
 int hub_list_get(const hub *h, const char *repo, const char *revision, hub_list *out) {

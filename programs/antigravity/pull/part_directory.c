@@ -43,8 +43,7 @@ static bool lock_directory(const part_directory *p, bool *waits, bool quiet) {
     while (flock(p->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR) return false;
         if (interrupted()) return false;
-        if (!*waits && !quiet)
-            complain("another process is fetching it: waiting until that has ended");
+        if (!*waits && !quiet) complain("waiting: another process is fetching this model");
         *waits = true;
         nanosleep(&pause, NULL);
     }
@@ -202,7 +201,8 @@ int part_finish_file(part_directory *p, const pull_file *f, char *message) {
 int part_commit(part_directory *p, const pull_plan *plan, const char *path, char *message) {
     struct stat s;
     if (lstat(path, &s) == 0) {
-        snprintf(message, HTTP_MESSAGE, "%s appeared while it was fetched", path);
+        snprintf(message, HTTP_MESSAGE, "%s: another process created it while it was fetched",
+                 path);
         return EXIT_FAILED;
     }
     (void)sweep(p, plan, true);

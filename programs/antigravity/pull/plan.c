@@ -104,7 +104,7 @@ int pull_plan_url(const hub *h, const char *url, pull_plan *out) {
     http_answer a;
     const http_request r = {.url = url, .begin = begin_probe, .put = put_nothing};
     if (memchr(url, '@', http_origin_length(url)))
-        return complain_usage("a name and a password do not belong into a URL: leave them out");
+        return complain_usage("the URL must not hold a user name or password");
     http_result result = http_get(h->client, &r, &a, message);
     if (result == HTTP_INTERRUPTED) return EXIT_INTERRUPTED;
     if (result != HTTP_DONE) return complain_failure("%s", message);

@@ -27,25 +27,25 @@ static const option_def pull_defs[] = {
      .kind = OPTION_NAME,
      .value = "NAME",
      .offset = FIELD(name),
-     .help = "what it is called in the store; without it as the file or the repository"},
+     .help = "name in the store (default: that of the file or the repository)"},
     {.name = "sha256",
      .kind = OPTION_NAME,
      .value = "HEX",
      .offset = FIELD(sha256),
-     .help = "the SHA-256 that a file from a URL must have; hubs tell it by themselves"},
+     .help = "the SHA-256 that a file from a URL must have; hubs provide it"},
     {.name = "retries",
      .kind = OPTION_U32,
      .value = "N",
      .offset = FIELD(retries),
      .high = 1000,
-     .help = "attempts after one that failed, as long as a later one may succeed; counted anew "
-             "each time the file has grown by 64 KiB"},
+     .help = "retries after a temporary failure; the count restarts each time the file has grown "
+             "by 64 KiB"},
     {.name = "retry-delay",
      .kind = OPTION_REAL,
      .value = "SECONDS",
      .offset = FIELD(retry_delay_s),
      .high = 3600,
-     .help = "before the first of them; doubles"},
+     .help = "delay before the first retry; doubles"},
     {.name = "slow-time",
      .kind = OPTION_REAL,
      .value = "SECONDS",
@@ -68,7 +68,8 @@ static int read_endpoint(char *endpoint, size_t cap) {
     size_t n = strlen(given);
     while (n && given[n - 1] == '/') n--;
     if (!http_is_url(given) || n >= cap || strpbrk(given, "?#@ "))
-        return complain_usage("HF_ENDPOINT: '%s' is no URL such as https://huggingface.co", given);
+        return complain_usage("HF_ENDPOINT: '%s' is not a URL such as https://huggingface.co",
+                              given);
     snprintf(endpoint, cap, "%.*s", (int)n, given);
     return EXIT_DONE;
 }
@@ -83,7 +84,7 @@ static int read_token(char *buffer, size_t cap, const char **token) {
     for (size_t i = 0; i < n; i++) visible = visible && given[i] > ' ' && given[i] < 0x7f;
     if (!n || n >= cap || !visible || given[n + strspn(given + n, " \t\r\n")])
         return complain_usage(
-            "HF_TOKEN is no token: one word of printable ASCII characters is wanted");
+            "HF_TOKEN: invalid token; it must be one word of printable ASCII characters");
     snprintf(buffer, cap, "%.*s", (int)n, given);
     *token = buffer;
     return EXIT_DONE;
@@ -98,10 +99,9 @@ static int make_plan(const hub *h, const char *source, const pull_options *o, pu
     } else if (http_is_url(source)) {
         code = pull_plan_url(h, source, plan);
     } else {
-        complain(
-            "'%s' is neither a URL nor a repository: write https://HOST/FILE.gguf, or ORG/NAME "
-            "with :QUANT, :FILE.gguf or @REVISION behind it where that is wanted",
-            source);
+        complain("'%s': neither a URL nor a repository; use https://HOST/FILE.gguf, or "
+                 "ORG/NAME[:QUANT|:FILE.gguf][@REVISION]",
+                 source);
         code = EXIT_USAGE;
     }
     if (code == EXIT_DONE && o->name) {
@@ -110,12 +110,12 @@ static int make_plan(const hub *h, const char *source, const pull_options *o, pu
         snprintf(plan->name, sizeof plan->name, "%.*s", (int)(ends ? n - 5 : n), o->name);
     }
     if (code == EXIT_DONE && o->sha256 && plan->n != 1) {
-        complain("--sha256 is for one file, and this model has %zu", plan->n);
+        complain("--sha256 needs a single file; this model has %zu", plan->n);
         code = EXIT_USAGE;
     }
     if (code == EXIT_DONE && o->sha256) (void)pull_read_hash(o->sha256, plan->files[0].sha256);
     if (code != EXIT_DONE || store_name_is_valid(plan->name)) return code;
-    return complain_usage("'%s' cannot be a model's name: choose one with --name", plan->name);
+    return complain_usage("'%s': invalid model name; choose one with --name", plan->name);
 }
 
 static int pull(const char *source, const pull_options *o) {
@@ -127,7 +127,7 @@ static int pull(const char *source, const pull_options *o) {
     if (code == EXIT_DONE) code = read_token(token_text, sizeof token_text, &token);
     if (code != EXIT_DONE) return code;
     if (!store_locate(store))
-        return complain_failure("there is no place for models: set ANTIGRAVITY_MODELS or HOME");
+        return complain_failure("no directory for models: set ANTIGRAVITY_MODELS or HOME");
     snprintf(origin, sizeof origin, "%.*s", (int)http_origin_length(endpoint), endpoint);
     const http_params params = {.origin = origin,
                                 .token = token,
@@ -151,12 +151,11 @@ static int pull(const char *source, const pull_options *o) {
 static int check_options(const command_line *line, const pull_options *o) {
     char hex[SHA256_HEX];
     if (!line->n_operands) {
-        complain("what is to be fetched? ORG/NAME of a repository, or the URL of a GGUF file");
+        complain("no model given: use ORG/NAME of a repository, or the URL of a GGUF file");
     } else if (o->name && !store_name_is_valid(o->name)) {
-        complain(
-            "--name: '%s' may hold letters, digits and '._-', and not begin with '.' or '-' or "
-            "end in '" STORE_PART "'",
-            o->name);
+        complain("--name: '%s': invalid name; it may hold letters, digits and '._-', and must not "
+                 "begin with '.' or '-' or end in '" STORE_PART "'",
+                 o->name);
     } else if (o->sha256 && !pull_read_hash(o->sha256, hex)) {
         complain("--sha256: '%s' is not 64 hexadecimal digits", o->sha256);
     } else {
@@ -169,19 +168,18 @@ int command_pull(int argc, char **argv) {
     pull_options o = {.retries = 4, .retry_delay_s = 0.5, .slow_time_s = 60};
     command_line line = {
         .usage = "pull ORG/NAME[:QUANT|:FILE.gguf|:safetensors][@REVISION] | URL [OPTION]...",
-        .description =
-            "Fetches a model into the store, from where -m NAME finds it: a GGUF file from a URL, "
-            "or\n"
-            "a repository of Hugging Face. Of a repository with GGUF files the one with QUANT in "
-            "its\n"
-            "name is taken (without QUANT Q4_K_M, else Q8_0, else the first), of another one\n"
-            "config.json, the tokenizer and all safetensors files. Sizes and SHA-256 are checked; "
-            "what\n"
-            "was interrupted goes on where it ended. Prints the model's path.\n\n"
-            "Environment: HF_TOKEN (for models that ask for it; only its own host is sent it),\n"
-            "HF_ENDPOINT (a mirror, in place of https://huggingface.co), HTTPS_PROXY,\n"
-            "ANTIGRAVITY_MODELS (the store; else $XDG_DATA_HOME/antigravity/models, which is\n"
-            "~/.local/share/antigravity/models).",
+        .description = "Fetches a model into the store, where -m NAME finds it: a GGUF file from\n"
+                       "a URL, or a repository of Hugging Face. From a repository with GGUF\n"
+                       "files it takes the one with QUANT in its name (default Q4_K_M, else\n"
+                       "Q8_0, else the first); from another one config.json, the tokenizer and\n"
+                       "all safetensors files. Checks sizes and SHA-256. The same command\n"
+                       "resumes an interrupted pull. Prints the model's path.\n"
+                       "\n"
+                       "Environment: HF_TOKEN (for models that require it; sent only to its own\n"
+                       "host), HF_ENDPOINT (a mirror that replaces https://huggingface.co),\n"
+                       "HTTPS_PROXY, ANTIGRAVITY_MODELS (the store; default\n"
+                       "$XDG_DATA_HOME/antigravity/models, which is\n"
+                       "~/.local/share/antigravity/models).",
         .examples = "  antigravity pull bartowski/SmolLM2-135M-Instruct-GGUF\n"
                     "  antigravity pull Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q8_0 --name qwen\n"
                     "  antigravity pull HuggingFaceTB/SmolLM2-135M@main\n"

@@ -38,7 +38,7 @@ static int read_all(int fd, const char *name, char **out, size_t *len) {
             complain("%s: %s", name, strerror(errno));
             code = EXIT_FAILED;
         } else if (n > max_bytes) {
-            complain("%s: longer than %zu bytes", name, max_bytes);
+            complain("%s: too long: more than %zu bytes", name, max_bytes);
             code = EXIT_FAILED;
         }
     }
@@ -69,8 +69,8 @@ int input_refuse_nul(const char *name, const char *text, size_t len) {
     if (!at) return EXIT_DONE;
     for (size_t i = 0; text + i < at; i++)
         if (text[i] == '\n') line++, first = i + 1;
-    return complain_failure("%s: line %zu has a NUL byte at its byte %zu: that is no text", name,
-                            line, (size_t)(at - text) - first + 1);
+    return complain_failure("%s: not text: line %zu has a NUL byte at its byte %zu", name, line,
+                            (size_t)(at - text) - first + 1);
 }
 
 int input_read_text(const char *path, char **out, size_t *len) {

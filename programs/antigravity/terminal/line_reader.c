@@ -48,7 +48,7 @@ void line_reader_end_answer(line_reader *r) {
 static bool refuse_nul(const line_reader *r, char **text, size_t n) {
     const char *at = memchr(*text, '\0', n);
     if (!at) return false;
-    complain("standard input: line %zu has a NUL byte at its byte %zu: that is no text", r->n_lines,
+    complain("standard input: not text: line %zu has a NUL byte at its byte %zu", r->n_lines,
              (size_t)(at - *text) + 1);
     free(*text);
     *text = NULL;

@@ -60,7 +60,7 @@ typedef struct ruler {
 static bool add_task(ruler_options *o, const ruler_task *task, char *message) {
     for (size_t i = 0; i < o->n_tasks; i++) {
         if (o->tasks[i] != task) continue;
-        return reject(message, "'%s' is named twice", task->name);
+        return reject(message, "'%s' is given twice", task->name);
     }
     o->tasks[o->n_tasks++] = task;
     return true;
@@ -94,7 +94,7 @@ static bool read_shares(const char *value, double high, double *shares, size_t *
     *n = 0;
     for (const char *list = value; list;) {
         next_word(&list, word, sizeof word);
-        if (*n == RULER_RATIOS) return reject(message, "more than %d of them", RULER_RATIOS);
+        if (*n == RULER_RATIOS) return reject(message, "too many: at most %d", RULER_RATIOS);
         if (!parse_real(word, 0.01, high, &shares[(*n)++], message)) return false;
     }
     return true;
@@ -137,31 +137,30 @@ static const option_def defs[] = {
      .value = "N",
      .offset = FIELD(first),
      .high = 9e15,
-     .help = "number of the first prompt: 17 with --samples 1 asks that one again"},
+     .help = "number of the first prompt: 17 with --samples 1 repeats that one"},
     {.name = "seed",
      .letter = 's',
      .kind = OPTION_I64,
      .value = "N",
      .offset = FIELD(seed),
      .high = 9.2e18,
-     .help = "of the prompts"},
+     .help = "seed of the prompts"},
     {.name = "haystack",
      .letter = 'f',
      .kind = OPTION_NAME,
      .value = "FILE",
      .offset = FIELD(haystack),
-     .help = "what needles are hidden in, where it is an essay (default: sentences of tales, made "
-             "up)"},
+     .help = "text around the needles of tasks with an essay (default: generated tales)"},
     {.name = "question",
      .kind = OPTION_WORD,
      .value = "unseen|seen",
      .offset = FIELD(question),
      .low = UNSEEN,
-     .help = "whether the question is read when tokens have left, or before they leave"},
+     .help = "whether the question is read after the eviction or before it"},
     {.name = "print-prompts",
      .kind = OPTION_FLAG,
      .offset = FIELD(print_prompts),
-     .help = "write the prompts instead, a JSON object a line, with their tokens and references"},
+     .help = "only print the prompts, one JSON object per line, with their tokens and references"},
 };
 
 static const option_def ratio_defs[] = {
@@ -169,25 +168,24 @@ static const option_def ratio_defs[] = {
      .kind = OPTION_CALL,
      .value = "X[,X...]",
      .call = set_ratios,
-     .help = "shares of the tokens that leave (default 0.25,0.5,0.75,0.875)"},
+     .help = "shares of the tokens to evict (default 0.25,0.5,0.75,0.875)"},
     {.name = "replay",
      .kind = OPTION_CALL,
      .value = "X[,X...]",
      .call = set_replays,
-     .help = "also kvzip: what the model needs to repeat the context stays, of which these shares "
-             "are replayed (1: all of it)"},
+     .help = "also kvzip: keep the tokens that the model needs to repeat the context, replaying "
+             "these shares of it (1: all)"},
 };
 
 static const char description[] =
-    "Asks the 11 tasks of RULER (arXiv:2404.06654) that need no data from elsewhere, with a full\n"
-    "cache and with every policy and share of the tokens removed at once when the context has "
-    "been\n"
-    "read. An answer's score is the share of what it should name. 'kept / full' compares the same\n"
-    "prompts; its 95 % interval is that of 2,000 bootstrap samples of them. Where the full cache\n"
-    "scores below 80 % the model does not solve the task, which then shows nothing of a policy.\n"
-    "Each prompt is read once, forks of that session evict; only policies that add up attention "
-    "all\n"
-    "the time (h2o) read it again. A model with a chat template is asked in it.";
+    "Runs the 11 tasks of RULER (arXiv:2404.06654) that need no external data, with a full\n"
+    "cache and with every policy and share of the tokens evicted after the context was read.\n"
+    "The score of an answer is the share of the references it contains. 'kept / full' compares\n"
+    "the same prompts; its 95 % interval is that of 2,000 bootstrap samples. If the full cache\n"
+    "scores below 80 %, the model does not solve the task, which then says nothing about a\n"
+    "policy. Each prompt is read once, and forks of that session evict; only policies that sum\n"
+    "up attention all the time (h2o) read it again. A model with a chat template is asked in\n"
+    "it.";
 
 static const char examples[] =
     "  antigravity eval ruler --length 1024,2048 --eviction-policy keydiff,snapkv\n"
@@ -201,8 +199,7 @@ static int complete_options(ruler_options *o) {
     if (o->all_tasks) set_tasks(o, "all", message);
     if (!o->n_ratios) set_ratios(o, "0.25,0.5,0.75,0.875", message);
     if (e->params.prefill != AG_KV_PREFILL_AUTO)
-        return complain_usage(
-            "--kv-prefill: tokens leave once here, when the context has been read");
+        return complain_usage("--kv-prefill: not supported; ruler evicts once, after the context");
     const int code = settings_complete(&o->policies, &o->model, "all", "50%");
     e->params.memory.threshold_bytes = 0;
     return code;
@@ -237,7 +234,7 @@ static int read_haystack(ruler *t) {
     if (!t->o->haystack) return EXIT_DONE;
     int code = input_read_text(t->o->haystack, &t->haystack, &t->n_haystack);
     if (code != EXIT_DONE || sentences_in(t->haystack, t->n_haystack)) return code;
-    return complain_failure("%s holds no text", t->o->haystack);
+    return complain_failure("%s: the file has no text", t->o->haystack);
 }
 
 static uint32_t max_length(const ruler_options *o) {
@@ -252,7 +249,7 @@ static int open_model(ruler *t) {
     int code = engine_inspect(&t->engine, &o->model);
     if (code == EXIT_DONE) code = engine_need_tokenizer(&t->engine, "prompts cannot be encoded");
     if (code == EXIT_DONE && max_length(o) > t->engine.info.max_positions)
-        return complain_usage("--length: %" PRIu32 " tokens pass the %" PRIu32
+        return complain_usage("--length: %" PRIu32 " tokens exceed the %" PRIu32
                               " that the model was trained for",
                               max_length(o), t->engine.info.max_positions);
     if (code == EXIT_DONE) code = read_haystack(t);
@@ -289,7 +286,7 @@ static int check_length(ruler *t, uint32_t length, ruler_prompt *p) {
         ag_error err;
         ag_status st = try_prompt(t, t->o->tasks[i], length, 0, p, &err);
         t->fits[i] = st == AG_OK;
-        if (st == AG_LIMIT && t->o->all_tasks) complain("left out: %s", err.msg);
+        if (st == AG_LIMIT && t->o->all_tasks) complain("skipped: %s", err.msg);
         else if (st != AG_OK) code = complain_error(&err);
         if (st == AG_LIMIT && !t->o->all_tasks) code = EXIT_USAGE;
     }
@@ -436,10 +433,9 @@ static int measure(ruler *t) {
 
 static int check(const command_line *line) {
     if (!line->n_operands) return EXIT_DONE;
-    return complain_usage(
-        "unexpected word '%s': the prompts are made up, --haystack FILE is what some of their "
-        "needles lie in",
-        line->operands[0]);
+    return complain_usage("unexpected word '%s': prompts are generated; --haystack FILE sets the "
+                          "text around some needles",
+                          line->operands[0]);
 }
 
 int eval_ruler(int argc, char **argv) {
