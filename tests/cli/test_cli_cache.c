@@ -63,7 +63,7 @@ static void same_ids(json_t *whole, json_t *const *parts, size_t n_parts) {
     json_decref(joined);
 }
 
-static void an_interrupted_story_goes_on_as_if_it_had_not_been(void **state) {
+static void resumed_text_equals_uninterrupted_text(void **state) {
     (void)state;
     const char *const policies[] = {"streaming", "h2o", "snapkv", "tova", "keydiff"};
     static const char text[] = "The old king had three sons, and the eldest of them was proud, and "
@@ -84,7 +84,7 @@ static void an_interrupted_story_goes_on_as_if_it_had_not_been(void **state) {
     assert_int_equal(n_files(), 1);
 }
 
-static void a_prompt_is_added_to_what_was_said(void **state) {
+static void appends_prompt_to_loaded_conversation(void **state) {
     (void)state;
     json_t *first = JSON("--prompt-ids", "4090,790,650,258,469", "-n", "3", "--save-cache", file);
     json_t *second = JSON("--prompt-ids", "300,301", "-n", "6", "--load-cache", file);
@@ -103,7 +103,7 @@ static void a_prompt_is_added_to_what_was_said(void **state) {
     json_decref(whole);
 }
 
-static void text_alone_gets_no_second_beginning(void **state) {
+static void adds_no_second_bos_to_loaded_text(void **state) {
     (void)state;
     cli_result a =
         CLI("generate", GREEDY, "-q", "-p", "Once upon", "-n", "0", "--save-cache", file);
@@ -117,7 +117,7 @@ static void text_alone_gets_no_second_beginning(void **state) {
     cli_free(&c);
 }
 
-static void a_prompt_that_was_read_is_not_read_again(void **state) {
+static void reuses_cached_prompt(void **state) {
     (void)state;
     remove(file);
 #define STORY(text, ...) CLI("generate", GREEDY, "-v", "-p", text, "-n", "8", __VA_ARGS__)
@@ -146,7 +146,7 @@ static void a_prompt_that_was_read_is_not_read_again(void **state) {
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) cli_free(all[i]);
 }
 
-static void an_evicted_prompt_is_taken_as_a_whole_or_not(void **state) {
+static void reuses_evicted_prompt_only_if_equal(void **state) {
     (void)state;
     remove(file);
 #define KING(text, ...)                                                                 \
@@ -168,7 +168,7 @@ static void an_evicted_prompt_is_taken_as_a_whole_or_not(void **state) {
     cli_free(&anew);
 }
 
-static void files_that_do_not_fit_are_refused_by_name(void **state) {
+static void rejects_incompatible_files_by_name(void **state) {
     (void)state;
     cli_result made = CLI("generate", GREEDY, "-q", "-p", "A fox", "-n", "2", "--save-cache", file);
     assert_code(&made, 0);
@@ -204,14 +204,14 @@ static void files_that_do_not_fit_are_refused_by_name(void **state) {
     remove(notes);
 }
 
-static void a_missing_file_is_noticed_before_the_model_is_looked_at(void **state) {
+static void reports_missing_file_before_inspecting_model(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-p", "A", "--load-cache", "/nowhere");
     assert_refused(&r, 1, "/nowhere: No such file");
     cli_free(&r);
 }
 
-static void a_prompt_of_other_settings_is_read_anew(void **state) {
+static void rereads_prompt_when_settings_differ(void **state) {
     (void)state;
     static const char other[] =
         "saved for k_type f16, this session has q8_0; the prompt is read again and replaces it\n";
@@ -236,7 +236,7 @@ static void a_prompt_of_other_settings_is_read_anew(void **state) {
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) cli_free(all[i]);
 }
 
-static void a_full_disk_leaves_the_old_file(void **state) {
+static void keeps_old_file_when_disk_is_full(void **state) {
     (void)state;
     struct rlimit before, little;
     remove(file);
@@ -262,7 +262,7 @@ static void a_full_disk_leaves_the_old_file(void **state) {
     cli_free(&r);
 }
 
-static void an_interrupted_run_is_kept_too(void **state) {
+static void saves_interrupted_run(void **state) {
     (void)state;
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
@@ -283,7 +283,7 @@ static void an_interrupted_run_is_kept_too(void **state) {
 }
 
 /* What goes away is also where the text went. */
-static void a_conversation_is_kept_when_its_terminal_goes(void **state) {
+static void saves_conversation_when_terminal_closes(void **state) {
     (void)state;
     remove(file);
     signal(SIGPIPE, SIG_IGN);
@@ -319,7 +319,7 @@ static size_t bytes_of(const char *path) {
     return (size_t)n;
 }
 
-static void a_replayed_prompt_takes_less(void **state) {
+static void replay_reduces_cache(void **state) {
     (void)state;
     static const char text[] = "Once upon a time there was a king who had three sons. The eldest "
                                "went into the forest and found a golden bird that could speak.";
@@ -357,7 +357,7 @@ static void a_replayed_prompt_takes_less(void **state) {
 }
 
 /* Chunks that passes cut are kept in every layer, and layers differ in their heads. */
-static void compactor_reads_cut_chunks_of_unlike_layers(void **state) {
+static void compactor_reads_partial_chunks_of_mixed_layers(void **state) {
     (void)state;
     static char ids[4096];
     size_t n = 0;
@@ -372,19 +372,19 @@ static void compactor_reads_cut_chunks_of_unlike_layers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_replayed_prompt_takes_less),
-        cmocka_unit_test(compactor_reads_cut_chunks_of_unlike_layers),
-        cmocka_unit_test(an_interrupted_story_goes_on_as_if_it_had_not_been),
-        cmocka_unit_test(a_prompt_is_added_to_what_was_said),
-        cmocka_unit_test(text_alone_gets_no_second_beginning),
-        cmocka_unit_test(a_prompt_that_was_read_is_not_read_again),
-        cmocka_unit_test(an_evicted_prompt_is_taken_as_a_whole_or_not),
-        cmocka_unit_test(files_that_do_not_fit_are_refused_by_name),
-        cmocka_unit_test(a_missing_file_is_noticed_before_the_model_is_looked_at),
-        cmocka_unit_test(a_prompt_of_other_settings_is_read_anew),
-        cmocka_unit_test(a_full_disk_leaves_the_old_file),
-        cmocka_unit_test(an_interrupted_run_is_kept_too),
-        cmocka_unit_test(a_conversation_is_kept_when_its_terminal_goes),
+        cmocka_unit_test(replay_reduces_cache),
+        cmocka_unit_test(compactor_reads_partial_chunks_of_mixed_layers),
+        cmocka_unit_test(resumed_text_equals_uninterrupted_text),
+        cmocka_unit_test(appends_prompt_to_loaded_conversation),
+        cmocka_unit_test(adds_no_second_bos_to_loaded_text),
+        cmocka_unit_test(reuses_cached_prompt),
+        cmocka_unit_test(reuses_evicted_prompt_only_if_equal),
+        cmocka_unit_test(rejects_incompatible_files_by_name),
+        cmocka_unit_test(reports_missing_file_before_inspecting_model),
+        cmocka_unit_test(rereads_prompt_when_settings_differ),
+        cmocka_unit_test(keeps_old_file_when_disk_is_full),
+        cmocka_unit_test(saves_interrupted_run),
+        cmocka_unit_test(saves_conversation_when_terminal_closes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

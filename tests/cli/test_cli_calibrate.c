@@ -30,7 +30,7 @@ static int end(void **state) {
 
 #define FEW "--kv-budget", "40", "--kv-recent", "8", "--kv-slack", "4"
 
-static void a_file_says_what_each_head_keeps(void **state) {
+static void writes_share_of_each_head(void **state) {
     (void)state;
     cli_result r = CLI("calibrate", "-q", "-p", TEXT, "-o", path, "-c", "200");
     assert_code(&r, 0);
@@ -68,7 +68,7 @@ static void a_file_says_what_each_head_keeps(void **state) {
 }
 
 /* As many layers and as many heads as the model, but not in each layer. */
-static void heads_of_each_layer_are_compared(void **state) {
+static void compares_heads_layer_by_layer(void **state) {
     (void)state;
     char moved[96], text[2048] = "{\"format\":\"antigravity head budget 1\",\"layers\":[[1],";
     for (int l = 2; l < 10; l++) strcat(text, "[0.5,0.5],");
@@ -81,7 +81,7 @@ static void heads_of_each_layer_are_compared(void **state) {
     cli_free(&r);
 }
 
-static void a_wrong_file_is_refused_with_its_place(void **state) {
+static void rejects_invalid_file_with_location(void **state) {
     (void)state;
 #define HEAD "{\"format\":\"antigravity head budget 1\","
     static const struct {
@@ -113,7 +113,7 @@ static void a_wrong_file_is_refused_with_its_place(void **state) {
     cli_free(&r);
 }
 
-static void what_cannot_be_measured_or_written_is_refused(void **state) {
+static void rejects_short_texts_and_unwritable_files(void **state) {
     (void)state;
     cli_result r = CLI("calibrate", "-q", "-p", "The old king", "-o", path);
     assert_refused(&r, 2, "calibration needs 64");
@@ -128,10 +128,10 @@ static void what_cannot_be_measured_or_written_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_says_what_each_head_keeps),
-        cmocka_unit_test(heads_of_each_layer_are_compared),
-        cmocka_unit_test(a_wrong_file_is_refused_with_its_place),
-        cmocka_unit_test(what_cannot_be_measured_or_written_is_refused),
+        cmocka_unit_test(writes_share_of_each_head),
+        cmocka_unit_test(compares_heads_layer_by_layer),
+        cmocka_unit_test(rejects_invalid_file_with_location),
+        cmocka_unit_test(rejects_short_texts_and_unwritable_files),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

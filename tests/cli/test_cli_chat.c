@@ -7,7 +7,7 @@
 
 /* ---- messages ---- */
 
-static void the_demo_model_goes_on_with_what_is_said(void **state) {
+static void demo_model_continues_message(void **state) {
     (void)state;
     cli_result r = CHAT("Once upon a time\n", GREEDY, "-n", "12");
     cli_result same = CLI("generate", GREEDY, "-n", "12", "-q", "-p", "Once upon a time");
@@ -18,7 +18,7 @@ static void the_demo_model_goes_on_with_what_is_said(void **state) {
     cli_free(&same);
 }
 
-static void a_pipe_gets_the_answers_alone(void **state) {
+static void prints_only_answers_to_pipe(void **state) {
     (void)state;
     cli_result r =
         CHAT("\nOnce upon a time\n  \n/help\n/kv\n/set\nThen\n", GREEDY, "-n", "12", "-q");
@@ -33,7 +33,7 @@ static void a_pipe_gets_the_answers_alone(void **state) {
     cli_free(&first);
 }
 
-static void a_template_says_how_messages_are_written(void **state) {
+static void renders_messages_with_template(void **state) {
     (void)state;
     char dir[64];
     make_chat_model(dir);
@@ -68,7 +68,7 @@ static void a_template_says_how_messages_are_written(void **state) {
     remove_directory(dir);
 }
 
-static void only_what_is_new_is_read(void **state) {
+static void reads_only_new_tokens(void **state) {
     (void)state;
     unsigned n_read, n_there;
     cli_result r =
@@ -84,7 +84,7 @@ static void only_what_is_new_is_read(void **state) {
     cli_free(&r);
 }
 
-static void a_message_can_have_several_lines(void **state) {
+static void accepts_multi_line_messages(void **state) {
     (void)state;
     cli_result r =
         CHAT("Once upon\na time\n.\n/stats\n.\n", GREEDY, "-n", "5", "-q", "--multiline");
@@ -101,7 +101,7 @@ static void a_message_can_have_several_lines(void **state) {
     cli_free(&same);
 }
 
-static void what_is_no_utf8_is_replaced(void **state) {
+static void replaces_invalid_utf8(void **state) {
     (void)state;
     cli_result r = CHAT("Once \xff\xfe upon\n", GREEDY, "-n", "5", "-q");
     assert_code(&r, 0);
@@ -109,7 +109,7 @@ static void what_is_no_utf8_is_replaced(void **state) {
     cli_free(&r);
 }
 
-static void every_answer_obeys_a_constraint(void **state) {
+static void constrains_every_answer(void **state) {
     (void)state;
     cli_result r =
         CHAT("Once upon a time\nThen\n", GREEDY, "-q", "--choice", "left", "--choice", "right");
@@ -122,7 +122,7 @@ static void every_answer_obeys_a_constraint(void **state) {
 
 /* ---- commands ---- */
 
-static void taken_back_is_as_if_never_said(void **state) {
+static void undo_restores_state_before_message(void **state) {
     (void)state;
     cli_result r =
         CHAT("Once there was a bear\n/undo\nOnce upon a time\n", GREEDY, "-n", "12", "-q");
@@ -140,7 +140,7 @@ static void taken_back_is_as_if_never_said(void **state) {
     cli_free(&same);
 }
 
-static void an_answer_is_tried_again_otherwise(void **state) {
+static void retry_generates_another_answer(void **state) {
     (void)state;
     cli_result r =
         CHAT("Once upon a time there\n/retry\n/retry\n", QUICK, "-s", "4", "-n", "9", "-q");
@@ -154,7 +154,7 @@ static void an_answer_is_tried_again_otherwise(void **state) {
     cli_free(&same);
 }
 
-static void settings_change_while_one_talks(void **state) {
+static void changes_settings_during_conversation(void **state) {
     (void)state;
     cli_result r =
         CHAT("/set temperature 0\n/set max_tokens 12\n/set top-k=5\nOnce upon a time\n/set\n",
@@ -172,7 +172,7 @@ static void settings_change_while_one_talks(void **state) {
     cli_free(&r);
 }
 
-static void several_turns_are_taken_back_at_once(void **state) {
+static void undo_removes_several_turns(void **state) {
     (void)state;
     cli_result r =
         CHAT("Once upon a time\nThere was a bear\nThen\n/undo 4\n/undo 2\nThe fox\n/stats\n",
@@ -187,7 +187,7 @@ static void several_turns_are_taken_back_at_once(void **state) {
     cli_free(&same);
 }
 
-static void trying_again_without_chance_says_so(void **state) {
+static void retry_notes_temperature_0(void **state) {
     (void)state;
     cli_result r =
         CHAT("Once upon a time there\n/retry\n/set temperature 0.9\n/retry\n", GREEDY, "-n", "5");
@@ -198,7 +198,7 @@ static void trying_again_without_chance_says_so(void **state) {
     cli_free(&r);
 }
 
-static void a_message_longer_than_the_cache_is_never_silent(void **state) {
+static void reports_message_longer_than_cache(void **state) {
     (void)state;
     char input[2048] = "Once\n";
     for (int i = 0; i < 110; i++) strcat(input, " fox");
@@ -228,7 +228,7 @@ static void a_message_longer_than_the_cache_is_never_silent(void **state) {
     cli_free(&r);
 }
 
-static void too_small_a_context_names_one_that_works(void **state) {
+static void names_smallest_context_that_works(void **state) {
     (void)state;
     char dir[64], context[16];
     static const char long_prompt[] =
@@ -257,7 +257,7 @@ static void too_small_a_context_names_one_that_works(void **state) {
     cli_free(&r);
 }
 
-static void a_line_that_is_no_text_ends_a_pipe(void **state) {
+static void ends_pipe_at_nul_byte(void **state) {
     (void)state;
     static const char input[] = "Once upon\nThe\0 fox\nThen\n";
     char dir[64], path[96];
@@ -282,7 +282,7 @@ static void a_line_that_is_no_text_ends_a_pipe(void **state) {
     remove_directory(dir);
 }
 
-static void a_system_prompt_is_changed_under_way(void **state) {
+static void changes_system_prompt_during_conversation(void **state) {
     (void)state;
     char dir[64];
     make_chat_model(dir);
@@ -303,7 +303,7 @@ static void a_system_prompt_is_changed_under_way(void **state) {
     remove_directory(dir);
 }
 
-static void an_answer_does_not_command_a_terminal(void **state) {
+static void removes_control_characters_from_answers(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("chat", GREEDY, "-q", "--choice",
                                                          "a\x1b[2Jb\tc\xc2\x9b"
@@ -323,7 +323,7 @@ static void an_answer_does_not_command_a_terminal(void **state) {
     cli_free(&r);
 }
 
-static void wrong_commands_are_answered_and_nothing_else_happens(void **state) {
+static void reports_wrong_commands(void **state) {
     (void)state;
     static const struct {
         const char *line, *answer;
@@ -351,7 +351,7 @@ static void wrong_commands_are_answered_and_nothing_else_happens(void **state) {
     cli_free(&r);
 }
 
-static void what_cannot_be_saved_or_loaded_ends_a_pipe(void **state) {
+static void ends_pipe_when_save_or_load_fails(void **state) {
     (void)state;
     static const char *const wrong[][2] = {
         {"/save\nOnce\n", "has no name yet"},
@@ -373,7 +373,7 @@ static long size_of_saved(const char *name) {
 }
 
 /* What the model needs to repeat it, and no less of it when it is saved again. */
-static void a_conversation_is_saved_compressed(void **state) {
+static void saves_compressed_conversation(void **state) {
     (void)state;
     char input[4096] = "", command[32];
     for (int i = 0; i < 90; i++) strcat(input, "The fox said that the wood was large. ");
@@ -416,7 +416,7 @@ static unsigned long threshold_mb(void) {
 }
 
 /* Between turns, once; without --replay the policy takes from it in the middle of one. */
-static void a_conversation_is_compressed_where_memory_is_short(void **state) {
+static void compresses_conversation_when_memory_is_short(void **state) {
     (void)state;
     char input[8192] = "", threshold[32];
     for (int i = 0; i < 90; i++) strcat(input, "The fox said that the wood was large. ");
@@ -440,7 +440,7 @@ static void a_conversation_is_compressed_where_memory_is_short(void **state) {
     }
 }
 
-static void a_template_that_says_nothing_is_refused(void **state) {
+static void rejects_template_without_output(void **state) {
     (void)state;
     char dir[64], path[96];
     make_directory(dir);
@@ -452,7 +452,7 @@ static void a_template_that_says_nothing_is_refused(void **state) {
     remove_directory(dir);
 }
 
-static void wrong_options_are_refused(void **state) {
+static void rejects_wrong_options(void **state) {
     (void)state;
     cli_result r = CHAT("x\n", "-q", "--resume", "../x");
     assert_refused(&r, 2, "invalid name");
@@ -506,7 +506,7 @@ static const char unanswered[] =
     "{\"id\": \"b\", \"type\": \"function\", \"function\": {\"name\": \"weather\", "
     "\"arguments\": \"{\\\"city\\\": \\\"Rome\\\"}\"}}]}}]}";
 
-static void results_of_calls_are_asked_for(void **state) {
+static void asks_for_results_of_tool_calls(void **state) {
     (void)state;
     char dir[64], file[96], chats[128], resume[160];
     make_chat_model(dir);
@@ -545,7 +545,7 @@ static void results_of_calls_are_asked_for(void **state) {
     remove_directory(dir);
 }
 
-static void reasoning_never_reaches_a_pipe(void **state) {
+static void prints_no_reasoning_to_pipe(void **state) {
     (void)state;
     static const char opens[] =
         "{% for m in messages %}{{ m['role'] }}: {% if m['reasoning_content'] %}<think>"
@@ -565,7 +565,7 @@ static void reasoning_never_reaches_a_pipe(void **state) {
 
 /* ---- generate ---- */
 
-static void an_empty_answer_is_never_silent(void **state) {
+static void reports_empty_answer(void **state) {
     (void)state;
     char dir[64];
     make_chat_model(dir);
@@ -589,7 +589,7 @@ static void an_empty_answer_is_never_silent(void **state) {
     remove_directory(dir);
 }
 
-static void what_makes_no_sense_with_a_template_is_refused(void **state) {
+static void rejects_options_without_effect_in_chat(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-q", "--chat", "-p", "x");
     assert_refused(&r, 2, "has no chat template");
@@ -612,33 +612,33 @@ static void what_makes_no_sense_with_a_template_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_demo_model_goes_on_with_what_is_said),
-        cmocka_unit_test(a_pipe_gets_the_answers_alone),
-        cmocka_unit_test(a_template_says_how_messages_are_written),
-        cmocka_unit_test(only_what_is_new_is_read),
-        cmocka_unit_test(a_message_can_have_several_lines),
-        cmocka_unit_test(what_is_no_utf8_is_replaced),
-        cmocka_unit_test(every_answer_obeys_a_constraint),
-        cmocka_unit_test(taken_back_is_as_if_never_said),
-        cmocka_unit_test(an_answer_is_tried_again_otherwise),
-        cmocka_unit_test(settings_change_while_one_talks),
-        cmocka_unit_test(several_turns_are_taken_back_at_once),
-        cmocka_unit_test(trying_again_without_chance_says_so),
-        cmocka_unit_test(a_message_longer_than_the_cache_is_never_silent),
-        cmocka_unit_test(too_small_a_context_names_one_that_works),
-        cmocka_unit_test(a_line_that_is_no_text_ends_a_pipe),
-        cmocka_unit_test(a_system_prompt_is_changed_under_way),
-        cmocka_unit_test(an_answer_does_not_command_a_terminal),
-        cmocka_unit_test(wrong_commands_are_answered_and_nothing_else_happens),
-        cmocka_unit_test(what_cannot_be_saved_or_loaded_ends_a_pipe),
-        cmocka_unit_test(a_conversation_is_saved_compressed),
-        cmocka_unit_test(a_conversation_is_compressed_where_memory_is_short),
-        cmocka_unit_test(a_template_that_says_nothing_is_refused),
-        cmocka_unit_test(wrong_options_are_refused),
-        cmocka_unit_test(results_of_calls_are_asked_for),
-        cmocka_unit_test(reasoning_never_reaches_a_pipe),
-        cmocka_unit_test(an_empty_answer_is_never_silent),
-        cmocka_unit_test(what_makes_no_sense_with_a_template_is_refused),
+        cmocka_unit_test(demo_model_continues_message),
+        cmocka_unit_test(prints_only_answers_to_pipe),
+        cmocka_unit_test(renders_messages_with_template),
+        cmocka_unit_test(reads_only_new_tokens),
+        cmocka_unit_test(accepts_multi_line_messages),
+        cmocka_unit_test(replaces_invalid_utf8),
+        cmocka_unit_test(constrains_every_answer),
+        cmocka_unit_test(undo_restores_state_before_message),
+        cmocka_unit_test(retry_generates_another_answer),
+        cmocka_unit_test(changes_settings_during_conversation),
+        cmocka_unit_test(undo_removes_several_turns),
+        cmocka_unit_test(retry_notes_temperature_0),
+        cmocka_unit_test(reports_message_longer_than_cache),
+        cmocka_unit_test(names_smallest_context_that_works),
+        cmocka_unit_test(ends_pipe_at_nul_byte),
+        cmocka_unit_test(changes_system_prompt_during_conversation),
+        cmocka_unit_test(removes_control_characters_from_answers),
+        cmocka_unit_test(reports_wrong_commands),
+        cmocka_unit_test(ends_pipe_when_save_or_load_fails),
+        cmocka_unit_test(saves_compressed_conversation),
+        cmocka_unit_test(compresses_conversation_when_memory_is_short),
+        cmocka_unit_test(rejects_template_without_output),
+        cmocka_unit_test(rejects_wrong_options),
+        cmocka_unit_test(asks_for_results_of_tool_calls),
+        cmocka_unit_test(prints_no_reasoning_to_pipe),
+        cmocka_unit_test(reports_empty_answer),
+        cmocka_unit_test(rejects_options_without_effect_in_chat),
     };
     return cmocka_run_group_tests(tests, make_home, remove_home);
 }

@@ -30,7 +30,7 @@ static void check_person(const char *text) {
     json_decref(v);
 }
 
-static void texts_obey_a_schema(void **state) {
+static void text_matches_schema(void **state) {
     (void)state;
     for (int seed = 1; seed <= 6; seed++) {
         char number[16];
@@ -43,7 +43,7 @@ static void texts_obey_a_schema(void **state) {
     }
 }
 
-static void a_schema_comes_from_a_file(void **state) {
+static void reads_schema_from_file(void **state) {
     (void)state;
     char path[] = "/tmp/antigravity-schema-XXXXXX";
     const int fd = mkstemp(path);
@@ -62,7 +62,7 @@ static void a_schema_comes_from_a_file(void **state) {
 }
 
 /* What ends an answer in the template's format may stand in the text. */
-static void stops_of_a_template_do_not_cut(void **state) {
+static void ignores_template_stops_under_constraint(void **state) {
     (void)state;
     static const char jinja[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
                                 "<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
@@ -78,7 +78,7 @@ static void stops_of_a_template_do_not_cut(void **state) {
     unlink(path);
 }
 
-static void drafts_obey_and_change_nothing(void **state) {
+static void drafts_keep_constrained_text(void **state) {
     (void)state;
     const char *const how[] = {"off", "always"};
     char *texts[2];
@@ -95,7 +95,7 @@ static void drafts_obey_and_change_nothing(void **state) {
     free(texts[1]);
 }
 
-static void choices_and_expressions_hold(void **state) {
+static void text_matches_choices_and_expressions(void **state) {
     (void)state;
     cli_result r = RUN("--choice", "was here,went\\, alas", "--choice", "slept");
     assert_code(&r, 0);
@@ -113,7 +113,7 @@ static void choices_and_expressions_hold(void **state) {
     cli_free(&r);
 }
 
-static void what_was_cut_off_is_said(void **state) {
+static void reports_text_cut_off_before_constraint_is_met(void **state) {
     (void)state;
     cli_result r = RUN("--json-object", "-n", "3");
     assert_code(&r, 1);
@@ -142,7 +142,7 @@ static void what_was_cut_off_is_said(void **state) {
     cli_free(&r);
 }
 
-static void wrong_constraints_are_wrong_usage(void **state) {
+static void rejects_invalid_constraints(void **state) {
     (void)state;
     static const struct {
         const char *option, *value, *says;
@@ -169,13 +169,13 @@ static void wrong_constraints_are_wrong_usage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_obey_a_schema),
-        cmocka_unit_test(a_schema_comes_from_a_file),
-        cmocka_unit_test(stops_of_a_template_do_not_cut),
-        cmocka_unit_test(drafts_obey_and_change_nothing),
-        cmocka_unit_test(choices_and_expressions_hold),
-        cmocka_unit_test(what_was_cut_off_is_said),
-        cmocka_unit_test(wrong_constraints_are_wrong_usage),
+        cmocka_unit_test(text_matches_schema),
+        cmocka_unit_test(reads_schema_from_file),
+        cmocka_unit_test(ignores_template_stops_under_constraint),
+        cmocka_unit_test(drafts_keep_constrained_text),
+        cmocka_unit_test(text_matches_choices_and_expressions),
+        cmocka_unit_test(reports_text_cut_off_before_constraint_is_met),
+        cmocka_unit_test(rejects_invalid_constraints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static char *lines_of_story(size_t first, size_t end, const char *last) {
     return strcat(text, last);
 }
 
-static void whole_turns_leave_and_the_first_stays(void **state) {
+static void evicts_entire_turns_and_keeps_first(void **state) {
     (void)state;
     char *input = lines_of_story(0, N_STORY, "/kv\n");
     cli_result r = CHAT(input, SMALL);
@@ -46,7 +46,7 @@ static void whole_turns_leave_and_the_first_stays(void **state) {
     free(input);
 }
 
-static void a_resumed_conversation_goes_on_bit_by_bit(void **state) {
+static void resumed_conversation_is_bit_identical(void **state) {
     (void)state;
     char *all = lines_of_story(0, N_STORY, "/retry\n"), *one = lines_of_story(0, 6, ""),
          *two = lines_of_story(6, N_STORY, "/retry\n/stats\n");
@@ -83,7 +83,7 @@ static void a_resumed_conversation_goes_on_bit_by_bit(void **state) {
     free(two);
 }
 
-static void conversations_are_saved_and_taken_up(void **state) {
+static void saves_and_resumes_conversations(void **state) {
     (void)state;
     cli_result r =
         CHAT("Once upon a time\n/save tale\nThen\n/load tale\n/load\nThen\n", GREEDY, "-n", "9");
@@ -131,7 +131,7 @@ static void save_by_hand(const char *name, const char *answer) {
     write_file(dir, file, text, (size_t)n);
 }
 
-static void ids_of_another_vocabulary_are_not_used(void **state) {
+static void ignores_ids_of_another_vocabulary(void **state) {
     (void)state;
     cli_result r = CHAT("Once\n/save folder\n", GREEDY, "-n", "2", "-q");
     assert_code(&r, 0);
@@ -145,7 +145,7 @@ static void ids_of_another_vocabulary_are_not_used(void **state) {
     cli_free(&r);
 }
 
-static void a_failed_load_changes_nothing(void **state) {
+static void failed_load_keeps_conversation(void **state) {
     (void)state;
     save_by_hand("damaged", "{\"message\": {\"content\": 5}}");
     static const char input[] = "Once upon a time\n/save kept\n/load damaged\n";
@@ -159,7 +159,7 @@ static void a_failed_load_changes_nothing(void **state) {
     cli_free(&r);
 }
 
-static void a_named_conversation_is_saved_before_another_is_loaded(void **state) {
+static void saves_named_conversation_before_load(void **state) {
     (void)state;
     cli_result r = CHAT("Once\n/save one\n/clear\nTwo\n/save two\nThree\n/load one\n", GREEDY, "-n",
                         "3", "-q");
@@ -170,7 +170,7 @@ static void a_named_conversation_is_saved_before_another_is_loaded(void **state)
     cli_free(&r);
 }
 
-static void the_system_prompt_of_the_command_line_holds(void **state) {
+static void command_line_system_prompt_takes_precedence(void **state) {
     (void)state;
     char dir[64];
     make_chat_model(dir);
@@ -190,7 +190,7 @@ static void the_system_prompt_of_the_command_line_holds(void **state) {
     remove_directory(dir);
 }
 
-static void a_system_prompt_that_leaves_no_space_is_refused(void **state) {
+static void rejects_system_prompt_that_fills_cache(void **state) {
     (void)state;
     char dir[64], system[2048] = "";
     make_chat_model(dir);
@@ -214,7 +214,7 @@ static void a_system_prompt_that_leaves_no_space_is_refused(void **state) {
 
 /* ---- names ---- */
 
-static void another_conversation_is_not_replaced_by_chance(void **state) {
+static void save_keeps_another_conversation(void **state) {
     (void)state;
     cli_result r = CHAT("Once\n/save mine\n", GREEDY, "-n", "3", "-q");
     assert_code(&r, 0);
@@ -234,7 +234,7 @@ static void another_conversation_is_not_replaced_by_chance(void **state) {
     cli_free(&r);
 }
 
-static void the_list_tells_sizes_and_dates(void **state) {
+static void lists_sizes_and_dates(void **state) {
     (void)state;
     char path[160], date[32];
     struct stat messages, cache;
@@ -258,7 +258,7 @@ static void the_list_tells_sizes_and_dates(void **state) {
     cli_free(&r);
 }
 
-static void one_process_has_a_conversation_open(void **state) {
+static void locks_open_conversation(void **state) {
     (void)state;
     char path[160];
     struct stat s;
@@ -281,7 +281,7 @@ static void one_process_has_a_conversation_open(void **state) {
     cli_free(&r);
 }
 
-static void a_place_that_cannot_be_written_is_told_at_the_start(void **state) {
+static void reports_unwritable_directory_at_start(void **state) {
     (void)state;
     setenv("XDG_DATA_HOME", "/dev/null", 1);
     cli_result r = CHAT("Once\n", GREEDY, "-n", "3", "-q", "--resume", "x");
@@ -292,7 +292,7 @@ static void a_place_that_cannot_be_written_is_told_at_the_start(void **state) {
 
 /* ---- Ctrl-C ---- */
 
-static void ctrl_c_stops_the_answer_and_keeps_the_conversation(void **state) {
+static void ctrl_c_stops_answer_and_keeps_conversation(void **state) {
     (void)state;
     setenv("AG_EDIT_LIBRARY", "", 1); /* lines as they come */
     static const char input[] = "Once upon a time\n/stats\nThen\n/quit\n";
@@ -309,7 +309,7 @@ static void ctrl_c_stops_the_answer_and_keeps_the_conversation(void **state) {
     unsetenv("AG_EDIT_LIBRARY");
 }
 
-static void ctrl_c_stops_reading(void **state) {
+static void ctrl_c_stops_reading_prompt(void **state) {
     (void)state;
     setenv("AG_EDIT_LIBRARY", "", 1);
     char *text = calloc(12001, 8);
@@ -335,7 +335,7 @@ static void ctrl_c_stops_reading(void **state) {
     unsetenv("AG_EDIT_LIBRARY");
 }
 
-static void a_signal_ends_a_pipe(void **state) {
+static void signal_ends_pipe(void **state) {
     (void)state;
     static const int signals[] = {SIGINT, SIGTERM};
     for (int i = 0; i < 2; i++) {
@@ -357,21 +357,21 @@ static void a_signal_ends_a_pipe(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_turns_leave_and_the_first_stays),
-        cmocka_unit_test(a_resumed_conversation_goes_on_bit_by_bit),
-        cmocka_unit_test(conversations_are_saved_and_taken_up),
-        cmocka_unit_test(ids_of_another_vocabulary_are_not_used),
-        cmocka_unit_test(a_failed_load_changes_nothing),
-        cmocka_unit_test(a_named_conversation_is_saved_before_another_is_loaded),
-        cmocka_unit_test(the_system_prompt_of_the_command_line_holds),
-        cmocka_unit_test(a_system_prompt_that_leaves_no_space_is_refused),
-        cmocka_unit_test(another_conversation_is_not_replaced_by_chance),
-        cmocka_unit_test(the_list_tells_sizes_and_dates),
-        cmocka_unit_test(one_process_has_a_conversation_open),
-        cmocka_unit_test(a_place_that_cannot_be_written_is_told_at_the_start),
-        cmocka_unit_test(ctrl_c_stops_the_answer_and_keeps_the_conversation),
-        cmocka_unit_test(ctrl_c_stops_reading),
-        cmocka_unit_test(a_signal_ends_a_pipe),
+        cmocka_unit_test(evicts_entire_turns_and_keeps_first),
+        cmocka_unit_test(resumed_conversation_is_bit_identical),
+        cmocka_unit_test(saves_and_resumes_conversations),
+        cmocka_unit_test(ignores_ids_of_another_vocabulary),
+        cmocka_unit_test(failed_load_keeps_conversation),
+        cmocka_unit_test(saves_named_conversation_before_load),
+        cmocka_unit_test(command_line_system_prompt_takes_precedence),
+        cmocka_unit_test(rejects_system_prompt_that_fills_cache),
+        cmocka_unit_test(save_keeps_another_conversation),
+        cmocka_unit_test(lists_sizes_and_dates),
+        cmocka_unit_test(locks_open_conversation),
+        cmocka_unit_test(reports_unwritable_directory_at_start),
+        cmocka_unit_test(ctrl_c_stops_answer_and_keeps_conversation),
+        cmocka_unit_test(ctrl_c_stops_reading_prompt),
+        cmocka_unit_test(signal_ends_pipe),
     };
     return cmocka_run_group_tests(tests, make_home, remove_home);
 }

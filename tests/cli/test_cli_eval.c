@@ -46,7 +46,7 @@ static size_t n_rows(json_t *root) { return json_array_size(json_object_get(root
 
 #define SMALL "--context", "256", "-n", "2", "-t", "1"
 
-static void a_full_cache_finds_the_needles_and_a_window_those_within(void **state) {
+static void window_finds_only_needles_within_it(void **state) {
     (void)state;
     cli_result r = CLI("eval", "needle", QUICK, SMALL, "--depth", "20,90", "--eviction-policy",
                        "none,sliding", "--kv-budget", "37.5%", "-q", "-o", "json");
@@ -72,7 +72,7 @@ static void a_full_cache_finds_the_needles_and_a_window_those_within(void **stat
 
 /* At an eighth of the document a window has its end alone; what left it comes back when the
  * question is read. */
-static void spilled_needles_are_found(void **state) {
+static void finds_spilled_needles(void **state) {
     (void)state;
     char dir[64];
     make_directory(dir);
@@ -89,7 +89,7 @@ static void spilled_needles_are_found(void **state) {
 }
 
 /* A question inside lies in the window that SnapKV listens to; one asked later does not. */
-static void snapkv_listens_to_a_question_inside_only(void **state) {
+static void snapkv_needs_question_inside_document(void **state) {
     (void)state;
     double right[2];
     for (int after = 0; after < 2; after++) {
@@ -109,7 +109,7 @@ static void snapkv_listens_to_a_question_inside_only(void **state) {
     assert_true(right[1] == 0);
 }
 
-static void documents_depend_on_the_seed_alone(void **state) {
+static void documents_depend_only_on_seed(void **state) {
     (void)state;
     static const char *const seeds[] = {"7", "7", "8"};
     char *said[3];
@@ -126,7 +126,7 @@ static void documents_depend_on_the_seed_alone(void **state) {
     for (int i = 0; i < 3; i++) free(said[i]);
 }
 
-static void needles_hide_in_a_text_of_ones_own(void **state) {
+static void hides_needles_in_given_text(void **state) {
     (void)state;
     novel n = write_novel();
     cli_result r =
@@ -144,7 +144,7 @@ static void needles_hide_in_a_text_of_ones_own(void **state) {
 
 /* One that writes messages as the bundled model knows questions: document and question come through
  * it whole, and the answer begins where it ends. */
-static void needles_are_asked_for_in_a_template(void **state) {
+static void asks_for_needles_in_template(void **state) {
     (void)state;
     static const char jinja[] = "{{ messages[0]['content'].replace('What is the secret', "
                                 "'Question: What is the secret') }}\nAnswer:";
@@ -170,7 +170,7 @@ static void needles_are_asked_for_in_a_template(void **state) {
 }
 
 /* Rows that are finished are there. */
-static void interrupted_needles_keep_their_rows(void **state) {
+static void prints_finished_rows_when_interrupted(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){
         .args = CLI_ARGS("eval", "needle", QUICK, "-n", "1", "--context", "400", "-t", "1", "-q"),
@@ -185,7 +185,7 @@ static void interrupted_needles_keep_their_rows(void **state) {
 
 /* ---- kl ---- */
 
-static void a_setting_against_itself_does_not_differ_at_all(void **state) {
+static void equal_settings_have_no_divergence(void **state) {
     (void)state;
     novel n = write_novel();
     cli_result r = CLI("eval", "kl", n.path, QUICK, "-c", "256", "-t", "1", "-q", "-o", "json");
@@ -208,7 +208,7 @@ static void a_setting_against_itself_does_not_differ_at_all(void **state) {
     remove_directory(n.dir);
 }
 
-static void coarser_settings_lie_farther_away(void **state) {
+static void coarser_types_increase_divergence(void **state) {
     (void)state;
     novel n = write_novel();
     cli_result r =
@@ -242,7 +242,7 @@ static void coarser_settings_lie_farther_away(void **state) {
     remove_directory(n.dir);
 }
 
-static void the_base_may_differ_in_everything(void **state) {
+static void base_can_differ_in_every_setting(void **state) {
     (void)state;
     novel n = write_novel();
     cli_result r = CLI("eval", "kl", n.path, "--weights", "q4_0", "--base-weights", "bf16", "-c",
@@ -274,7 +274,7 @@ static void the_base_may_differ_in_everything(void **state) {
 
 /* ---- ppl ---- */
 
-static void a_managed_cache_predicts_windows_in_less_memory(void **state) {
+static void eviction_reduces_memory_of_windows(void **state) {
     (void)state;
     novel n = write_novel();
     double bytes[2];
@@ -296,7 +296,7 @@ static void a_managed_cache_predicts_windows_in_less_memory(void **state) {
     remove_directory(n.dir);
 }
 
-static void a_stream_goes_on_past_its_cache(void **state) {
+static void stream_continues_beyond_cache(void **state) {
     (void)state;
     novel n = write_novel();
     cli_result r = CLI("eval", "ppl", n.path, QUICK, "-c", "128", "-t", "1", "-q", "--json",
@@ -326,7 +326,7 @@ static void a_stream_goes_on_past_its_cache(void **state) {
     remove_directory(n.dir);
 }
 
-static void what_cannot_be_measured_is_refused(void **state) {
+static void rejects_impossible_measurements(void **state) {
     (void)state;
     static const struct {
         const char *args[8], *says;
@@ -365,7 +365,7 @@ static void what_cannot_be_measured_is_refused(void **state) {
     }
 }
 
-static void each_measure_has_a_help(void **state) {
+static void each_measure_has_help(void **state) {
     (void)state;
     static const char *const measures[] = {"ppl", "needle", "kl"};
     for (size_t i = 0; i < 3; i++) {
@@ -386,20 +386,20 @@ static void each_measure_has_a_help(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_cache_finds_the_needles_and_a_window_those_within),
-        cmocka_unit_test(spilled_needles_are_found),
-        cmocka_unit_test(snapkv_listens_to_a_question_inside_only),
-        cmocka_unit_test(documents_depend_on_the_seed_alone),
-        cmocka_unit_test(needles_hide_in_a_text_of_ones_own),
-        cmocka_unit_test(needles_are_asked_for_in_a_template),
-        cmocka_unit_test(interrupted_needles_keep_their_rows),
-        cmocka_unit_test(a_setting_against_itself_does_not_differ_at_all),
-        cmocka_unit_test(coarser_settings_lie_farther_away),
-        cmocka_unit_test(the_base_may_differ_in_everything),
-        cmocka_unit_test(a_managed_cache_predicts_windows_in_less_memory),
-        cmocka_unit_test(a_stream_goes_on_past_its_cache),
-        cmocka_unit_test(what_cannot_be_measured_is_refused),
-        cmocka_unit_test(each_measure_has_a_help),
+        cmocka_unit_test(window_finds_only_needles_within_it),
+        cmocka_unit_test(finds_spilled_needles),
+        cmocka_unit_test(snapkv_needs_question_inside_document),
+        cmocka_unit_test(documents_depend_only_on_seed),
+        cmocka_unit_test(hides_needles_in_given_text),
+        cmocka_unit_test(asks_for_needles_in_template),
+        cmocka_unit_test(prints_finished_rows_when_interrupted),
+        cmocka_unit_test(equal_settings_have_no_divergence),
+        cmocka_unit_test(coarser_types_increase_divergence),
+        cmocka_unit_test(base_can_differ_in_every_setting),
+        cmocka_unit_test(eviction_reduces_memory_of_windows),
+        cmocka_unit_test(stream_continues_beyond_cache),
+        cmocka_unit_test(rejects_impossible_measurements),
+        cmocka_unit_test(each_measure_has_help),
     };
     return cmocka_run_group_tests_name("cli eval", tests, NULL, NULL);
 }

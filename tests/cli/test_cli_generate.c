@@ -10,7 +10,7 @@
 #define PROMPT_IDS "4090,790,650,258,469"
 static const char greedy_text[] = ", there was a little girl named Lily.";
 
-static void the_bundled_model_continues_a_prompt(void **state) {
+static void bundled_model_continues_prompt(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "12", "--temperature", "0");
     assert_code(&r, 0);
@@ -29,7 +29,7 @@ static void the_bundled_model_continues_a_prompt(void **state) {
     cli_free(&r);
 }
 
-static void what_memory_is_needed_is_said_before_loading(void **state) {
+static void reports_memory_plan_before_loading(void **state) {
     (void)state;
     const char *const *const commands[] = {
         CLI_ARGS("generate", "-v", "-m", TINY, "--prompt-ids", "1", "-n", "1"),
@@ -54,7 +54,7 @@ static void what_memory_is_needed_is_said_before_loading(void **state) {
     cli_free(&r);
 }
 
-static void greedy_text_is_that_of_the_reference(void **state) {
+static void greedy_text_equals_reference(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-m", DEMO, "-p", "Once upon a time", "-n", "12", GREEDY,
                        "--weights", "f32", "--kv-type", "f32");
@@ -71,7 +71,7 @@ static double setting_of(const cli_result *r, const char *name) {
     return value;
 }
 
-static void temperature_0_penalises_nothing_unless_asked_to(void **state) {
+static void temperature_0_has_no_default_penalty(void **state) {
     (void)state;
 #define PENALTY(...) \
     CLI("generate", "-m", TINY, "--prompt-ids", "1", "-n", "1", "--json", __VA_ARGS__)
@@ -87,7 +87,7 @@ static void temperature_0_penalises_nothing_unless_asked_to(void **state) {
     cli_free(&asked);
 }
 
-static void quiet_says_nothing_but_the_text(void **state) {
+static void quiet_prints_only_text(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "-p", "A fox", "-n", "3", "-q");
     assert_code(&r, 0);
@@ -96,7 +96,7 @@ static void quiet_says_nothing_but_the_text(void **state) {
     cli_free(&r);
 }
 
-static void verbose_tells_of_the_backend(void **state) {
+static void verbose_describes_backend(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "-p", "A fox", "-n", "1", "-v", "-t", "2");
     assert_code(&r, 0);
@@ -105,7 +105,7 @@ static void verbose_tells_of_the_backend(void **state) {
     cli_free(&r);
 }
 
-static void evictions_are_told_and_a_prompt_may_be_longer_than_the_cache(void **state) {
+static void reports_evictions_of_prompt_longer_than_cache(void **state) {
     (void)state;
     cli_result r =
         CLI("generate", QUICK, "-p",
@@ -123,7 +123,7 @@ static void evictions_are_told_and_a_prompt_may_be_longer_than_the_cache(void **
     cli_free(&r);
 }
 
-static void a_budget_that_cannot_be_held_is_wrong_usage(void **state) {
+static void rejects_budget_below_minimum(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "-p", "A fox", "--eviction-policy", "keydiff",
                        "--kv-budget", "20", "-q");
@@ -132,7 +132,7 @@ static void a_budget_that_cannot_be_held_is_wrong_usage(void **state) {
     cli_free(&r);
 }
 
-static void a_seed_gives_one_text_on_any_number_of_threads(void **state) {
+static void seed_gives_same_text_on_any_thread_count(void **state) {
     (void)state;
     char first[512] = "";
     for (int threads = 1; threads <= 4; threads++) {
@@ -150,7 +150,7 @@ static void a_seed_gives_one_text_on_any_number_of_threads(void **state) {
     cli_free(&other);
 }
 
-static void a_drawn_seed_is_printed_and_repeats_the_run(void **state) {
+static void printed_seed_repeats_run(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "-p", "The old king", "-n", "16");
     assert_code(&r, 0);
@@ -187,7 +187,7 @@ static double number_in(json_t *object, const char *part, const char *key) {
     return json_number_value(v);
 }
 
-static void json_is_one_object_with_everything(void **state) {
+static void prints_one_json_object(void **state) {
     (void)state;
     cli_result r = CLI("generate", "--prompt-ids", PROMPT_IDS, "-n", "4", GREEDY, "--seed", "7",
                        "--json", "-q", "--stop", "zzz", "--logit-bias", "5:-1.5", "-t", "2");
@@ -222,7 +222,7 @@ static void json_is_one_object_with_everything(void **state) {
     cli_free(&r);
 }
 
-static void aliases_mean_what_llama_cpp_means_by_them(void **state) {
+static void accepts_llama_cpp_aliases(void **state) {
     (void)state;
     cli_result r =
         CLI("generate", QUICK, "-p", "A fox", "--n-predict", "2", "--temp", "0.5",
@@ -244,7 +244,7 @@ static void aliases_mean_what_llama_cpp_means_by_them(void **state) {
     cli_free(&r);
 }
 
-static void asking_for_a_gpu_that_is_not_there_runs_on_the_cpu(void **state) {
+static void runs_on_cpu_without_gpu(void **state) {
     (void)state;
     setenv("AG_OPENCL_LIBRARY", "/no/such/library", 1);
     cli_result r = CLI("generate", QUICK, "-p", "A fox", "-n", "1", "-ngl", "99");
@@ -254,7 +254,7 @@ static void asking_for_a_gpu_that_is_not_there_runs_on_the_cpu(void **state) {
     unsetenv("AG_OPENCL_LIBRARY");
 }
 
-static void every_type_of_weights_and_cache_runs(void **state) {
+static void runs_every_weight_and_cache_type(void **state) {
     (void)state;
     static const char *const weights[] = {"q4_0", "q4_1", "q8_0", "f16", "bf16", "f32"};
     static const char *const caches[] = {"f16", "f32", "q8_0", "q4_0", "q8_0,q4_0", "F16,f32"};
@@ -267,7 +267,7 @@ static void every_type_of_weights_and_cache_runs(void **state) {
     }
 }
 
-static void echo_prints_the_prompt_first(void **state) {
+static void echo_prints_prompt_first(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "4", GREEDY, "--echo", "-q");
     assert_string_equal(r.out, "Once upon a time, there was a\n");
@@ -280,7 +280,7 @@ static void echo_prints_the_prompt_first(void **state) {
     cli_free(&r);
 }
 
-static void no_tokens_asked_for_means_none_made(void **state) {
+static void zero_max_tokens_generates_none(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "-p", "Once upon", "-n", "0");
     assert_code(&r, 0);
@@ -290,7 +290,7 @@ static void no_tokens_asked_for_means_none_made(void **state) {
 }
 
 /* " girl named" is two tokens, and the text before it must still appear. */
-static void a_stop_text_split_over_tokens_ends_the_text_before_it(void **state) {
+static void ends_before_stop_text_split_over_tokens(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "30", GREEDY, "--stop", "zzz",
                        "--stop", "le girl na", "--json", "-q");
@@ -306,7 +306,7 @@ static void a_stop_text_split_over_tokens_ends_the_text_before_it(void **state) 
     cli_free(&r);
 }
 
-static void a_bias_forbids_or_forces_a_token(void **state) {
+static void bias_forbids_or_forces_token(void **state) {
     (void)state;
     cli_result r = CLI("generate", "--prompt-ids", PROMPT_IDS, "-n", "1", GREEDY, "--logit-bias",
                        "11:-inf", "--json", "-q");
@@ -325,14 +325,14 @@ static void a_bias_forbids_or_forces_a_token(void **state) {
     }
 }
 
-static void a_bias_outside_the_vocabulary_is_wrong_usage(void **state) {
+static void rejects_bias_outside_vocabulary(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "-p", "x", "--logit-bias", "4096:1", "-q");
     assert_refused(&r, 2, "4096");
     cli_free(&r);
 }
 
-static void the_end_of_text_stops_unless_ignored(void **state) {
+static void end_of_text_stops_unless_ignored(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "-p", "A fox", "--logit-bias", "4091:500", "-n", "5",
                        "--json", "-q", "--temp", "0");
@@ -357,7 +357,7 @@ static void the_end_of_text_stops_unless_ignored(void **state) {
     cli_free(&r);
 }
 
-static void a_full_context_ends_the_text_with_a_message(void **state) {
+static void reports_full_context(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "-1", "-c", "9", GREEDY, "-q");
     assert_code(&r, 0);
@@ -372,7 +372,7 @@ static void a_full_context_ends_the_text_with_a_message(void **state) {
     cli_free(&r);
 }
 
-static void a_model_without_a_tokenizer_runs_on_ids(void **state) {
+static void runs_on_ids_without_tokenizer(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-m", TINY, "--prompt-ids", "1, 2 3", "-n", "4", GREEDY, "-q",
                        "--ignore-eos", "--echo");
@@ -398,28 +398,28 @@ static void a_model_without_a_tokenizer_runs_on_ids(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bundled_model_continues_a_prompt),
-        cmocka_unit_test(greedy_text_is_that_of_the_reference),
-        cmocka_unit_test(temperature_0_penalises_nothing_unless_asked_to),
-        cmocka_unit_test(quiet_says_nothing_but_the_text),
-        cmocka_unit_test(verbose_tells_of_the_backend),
-        cmocka_unit_test(evictions_are_told_and_a_prompt_may_be_longer_than_the_cache),
-        cmocka_unit_test(a_budget_that_cannot_be_held_is_wrong_usage),
-        cmocka_unit_test(a_seed_gives_one_text_on_any_number_of_threads),
-        cmocka_unit_test(a_drawn_seed_is_printed_and_repeats_the_run),
-        cmocka_unit_test(json_is_one_object_with_everything),
-        cmocka_unit_test(aliases_mean_what_llama_cpp_means_by_them),
-        cmocka_unit_test(asking_for_a_gpu_that_is_not_there_runs_on_the_cpu),
-        cmocka_unit_test(every_type_of_weights_and_cache_runs),
-        cmocka_unit_test(echo_prints_the_prompt_first),
-        cmocka_unit_test(no_tokens_asked_for_means_none_made),
-        cmocka_unit_test(a_stop_text_split_over_tokens_ends_the_text_before_it),
-        cmocka_unit_test(a_bias_forbids_or_forces_a_token),
-        cmocka_unit_test(a_bias_outside_the_vocabulary_is_wrong_usage),
-        cmocka_unit_test(what_memory_is_needed_is_said_before_loading),
-        cmocka_unit_test(the_end_of_text_stops_unless_ignored),
-        cmocka_unit_test(a_full_context_ends_the_text_with_a_message),
-        cmocka_unit_test(a_model_without_a_tokenizer_runs_on_ids),
+        cmocka_unit_test(bundled_model_continues_prompt),
+        cmocka_unit_test(greedy_text_equals_reference),
+        cmocka_unit_test(temperature_0_has_no_default_penalty),
+        cmocka_unit_test(quiet_prints_only_text),
+        cmocka_unit_test(verbose_describes_backend),
+        cmocka_unit_test(reports_evictions_of_prompt_longer_than_cache),
+        cmocka_unit_test(rejects_budget_below_minimum),
+        cmocka_unit_test(seed_gives_same_text_on_any_thread_count),
+        cmocka_unit_test(printed_seed_repeats_run),
+        cmocka_unit_test(prints_one_json_object),
+        cmocka_unit_test(accepts_llama_cpp_aliases),
+        cmocka_unit_test(runs_on_cpu_without_gpu),
+        cmocka_unit_test(runs_every_weight_and_cache_type),
+        cmocka_unit_test(echo_prints_prompt_first),
+        cmocka_unit_test(zero_max_tokens_generates_none),
+        cmocka_unit_test(ends_before_stop_text_split_over_tokens),
+        cmocka_unit_test(bias_forbids_or_forces_token),
+        cmocka_unit_test(rejects_bias_outside_vocabulary),
+        cmocka_unit_test(reports_memory_plan_before_loading),
+        cmocka_unit_test(end_of_text_stops_unless_ignored),
+        cmocka_unit_test(reports_full_context),
+        cmocka_unit_test(runs_on_ids_without_tokenizer),
     };
     return cmocka_run_group_tests_name("cli generate", tests, NULL, NULL);
 }

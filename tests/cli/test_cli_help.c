@@ -17,7 +17,7 @@ static void assert_lines_fit(const char *text) {
     }
 }
 
-static void help_lists_the_commands(void **state) {
+static void help_lists_commands(void **state) {
     (void)state;
     cli_result r = CLI("--help");
     assert_code(&r, 0);
@@ -27,7 +27,7 @@ static void help_lists_the_commands(void **state) {
     cli_free(&r);
 }
 
-static void without_words_the_help_is_an_error(void **state) {
+static void missing_command_prints_help_as_error(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){.args = (const char *const[]){NULL}});
     assert_code(&r, 2);
@@ -36,7 +36,7 @@ static void without_words_the_help_is_an_error(void **state) {
     cli_free(&r);
 }
 
-static void each_command_has_a_complete_help(void **state) {
+static void each_command_has_complete_help(void **state) {
     (void)state;
     for (size_t i = 0; i < N_COMMANDS; i++) {
         cli_result r = CLI(commands[i], "--help");
@@ -55,7 +55,7 @@ static void each_command_has_a_complete_help(void **state) {
     }
 }
 
-static void the_help_of_generate_names_every_option_and_default(void **state) {
+static void generate_help_names_options_and_defaults(void **state) {
     (void)state;
     static const char *const parts[] = {
         "-m, --model",
@@ -125,7 +125,7 @@ static void the_help_of_generate_names_every_option_and_default(void **state) {
 }
 
 /* Defaults of lists and of words are read from what is parsed into. */
-static void the_help_of_lists_and_words_tells_their_defaults(void **state) {
+static void help_shows_defaults_of_lists_and_words(void **state) {
     (void)state;
     cli_result r = CLI("bench", "--help");
     assert_says(r.out, "(default 128)");
@@ -143,7 +143,7 @@ static void the_help_of_lists_and_words_tells_their_defaults(void **state) {
 }
 
 /* Which commands take an option: a letter each, in the order of `helped`. */
-static void commands_that_share_an_option_explain_it_alike(void **state) {
+static void shared_options_have_equal_help(void **state) {
     (void)state;
     static const char *const helped[][2] = {
         {"generate"},   {"tokenize"},       {"bench"}, {"info"},          {"eval", "ppl"},
@@ -197,7 +197,7 @@ static void commands_that_share_an_option_explain_it_alike(void **state) {
     for (size_t i = 0; i < N_HELPED; i++) cli_free(&help[i]);
 }
 
-static void version_is_one_line(void **state) {
+static void version_prints_one_line(void **state) {
     (void)state;
     cli_result r = CLI("--version");
     assert_code(&r, 0);
@@ -217,7 +217,7 @@ static void version_is_one_line(void **state) {
     cli_free(&r);
 }
 
-static void an_unknown_command_is_refused_with_a_proposal(void **state) {
+static void suggests_command_for_unknown_one(void **state) {
     (void)state;
     cli_result r = CLI("generat");
     assert_refused(&r, 2, "did you mean 'generate'?");
@@ -235,14 +235,14 @@ static void an_unknown_command_is_refused_with_a_proposal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(help_lists_the_commands),
-        cmocka_unit_test(without_words_the_help_is_an_error),
-        cmocka_unit_test(each_command_has_a_complete_help),
-        cmocka_unit_test(the_help_of_generate_names_every_option_and_default),
-        cmocka_unit_test(the_help_of_lists_and_words_tells_their_defaults),
-        cmocka_unit_test(commands_that_share_an_option_explain_it_alike),
-        cmocka_unit_test(version_is_one_line),
-        cmocka_unit_test(an_unknown_command_is_refused_with_a_proposal),
+        cmocka_unit_test(help_lists_commands),
+        cmocka_unit_test(missing_command_prints_help_as_error),
+        cmocka_unit_test(each_command_has_complete_help),
+        cmocka_unit_test(generate_help_names_options_and_defaults),
+        cmocka_unit_test(help_shows_defaults_of_lists_and_words),
+        cmocka_unit_test(shared_options_have_equal_help),
+        cmocka_unit_test(version_prints_one_line),
+        cmocka_unit_test(suggests_command_for_unknown_one),
     };
     return cmocka_run_group_tests_name("cli help", tests, NULL, NULL);
 }

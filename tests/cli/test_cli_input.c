@@ -13,7 +13,7 @@ static cli_result generate_from(const void *input, size_t n, const char *const *
     return cli_run(&(cli_setup){.args = args, .input = input, .n_input = n});
 }
 
-static void a_prompt_is_read_from_standard_input(void **state) {
+static void reads_prompt_from_standard_input(void **state) {
     (void)state;
     static const char *const endings[] = {"", "\n", "\r\n"};
     for (size_t i = 0; i < 3; i++) {
@@ -31,7 +31,7 @@ static void a_prompt_is_read_from_standard_input(void **state) {
     }
 }
 
-static void a_prompt_is_read_from_a_file(void **state) {
+static void reads_prompt_from_file(void **state) {
     (void)state;
     char dir[64], path[96];
     make_directory(dir);
@@ -47,7 +47,7 @@ static void a_prompt_is_read_from_a_file(void **state) {
     remove_directory(dir);
 }
 
-static void the_word_beside_the_options_is_the_prompt(void **state) {
+static void takes_operand_as_prompt(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-n", "4", "-q", GREEDY, "Once upon a time");
     assert_code(&r, 0);
@@ -63,7 +63,7 @@ static void the_word_beside_the_options_is_the_prompt(void **state) {
     cli_free(&r);
 }
 
-static void escapes_are_characters_if_asked_for(void **state) {
+static void replaces_escapes_with_option(void **state) {
     (void)state;
     static const char raw[] = "a\\nb\\t\\\"\\\\\\x", meant[] = "a\nb\t\"\\\\x";
     cli_result with = CLI("tokenize", "-q", "-e", raw), plain = CLI("tokenize", "-q", meant);
@@ -83,7 +83,7 @@ static size_t count_ids(const cli_result *r) {
     return n;
 }
 
-static void a_nul_in_a_prompt_is_a_character(void **state) {
+static void accepts_nul_in_prompt(void **state) {
     (void)state;
     cli_result r =
         generate_from("a\0b", 3, CLI_ARGS("generate", QUICK, "-n", "1", "-q", "--json", "--echo"));
@@ -96,7 +96,7 @@ static void a_nul_in_a_prompt_is_a_character(void **state) {
     cli_free(&r);
 }
 
-static void bos_and_special_tokens_follow_the_options(void **state) {
+static void options_control_bos_and_special_tokens(void **state) {
     (void)state;
     cli_result with = CLI("generate", QUICK, "-p", "A fox", "-n", "0", "-q", "--json");
     cli_result without =
@@ -112,7 +112,7 @@ static void bos_and_special_tokens_follow_the_options(void **state) {
     cli_free(&without);
 }
 
-static void an_empty_prompt_starts_from_bos_or_is_refused(void **state) {
+static void empty_prompt_needs_bos(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "-p", "", "-n", "2", "-q");
     assert_code(&r, 0);
@@ -123,7 +123,7 @@ static void an_empty_prompt_starts_from_bos_or_is_refused(void **state) {
     cli_free(&r);
 }
 
-static void a_prompt_that_is_not_utf8_is_refused_with_its_place(void **state) {
+static void rejects_invalid_utf8_with_location(void **state) {
     (void)state;
     cli_result r = generate_from("abc\xff", 4, CLI_ARGS("generate", QUICK, "-q"));
     assert_refused(&r, 1, "the prompt");
@@ -134,7 +134,7 @@ static void a_prompt_that_is_not_utf8_is_refused_with_its_place(void **state) {
     cli_free(&r);
 }
 
-static void a_prompt_longer_than_the_context_is_refused_before_loading(void **state) {
+static void rejects_long_prompt_before_loading(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "-p", "Once upon a time", "-c", "3", "-q");
     assert_refused(&r, 1, "5 tokens");
@@ -149,7 +149,7 @@ static void a_prompt_longer_than_the_context_is_refused_before_loading(void **st
     cli_free(&r);
 }
 
-static void a_prompt_that_fills_the_context_gives_one_token(void **state) {
+static void full_context_prompt_gives_one_token(void **state) {
     (void)state;
     cli_result r =
         CLI("generate", QUICK, "-p", "Once upon a time", "-c", "5", "-q", "--json", "-n", "9");
@@ -161,7 +161,7 @@ static void a_prompt_that_fills_the_context_gives_one_token(void **state) {
     cli_free(&r);
 }
 
-static void ids_outside_the_vocabulary_are_refused(void **state) {
+static void rejects_ids_outside_vocabulary(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "--prompt-ids", "1,4096", "-q");
     assert_refused(&r, 2, "token 1 of the prompt: 4096");
@@ -169,7 +169,7 @@ static void ids_outside_the_vocabulary_are_refused(void **state) {
     cli_free(&r);
 }
 
-static void without_a_prompt_a_terminal_is_not_waited_for(void **state) {
+static void rejects_missing_prompt_on_terminal(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("generate"), .terminal_input = true});
     assert_refused(&r, 2, "no prompt: give -p TEXT");
@@ -179,7 +179,7 @@ static void without_a_prompt_a_terminal_is_not_waited_for(void **state) {
     cli_free(&r);
 }
 
-static void unreadable_prompt_files_are_named(void **state) {
+static void names_unreadable_prompt_files(void **state) {
     (void)state;
     cli_result r = CLI("generate", QUICK, "-f", "/nonexistent/prompt");
     assert_refused(&r, 1, "/nonexistent/prompt: No such file");
@@ -189,7 +189,7 @@ static void unreadable_prompt_files_are_named(void **state) {
     cli_free(&r);
 }
 
-static void a_model_that_is_no_model_is_refused(void **state) {
+static void rejects_files_that_are_not_models(void **state) {
     (void)state;
     char dir[64], path[96];
     make_directory(dir);
@@ -221,7 +221,7 @@ static void a_model_that_is_no_model_is_refused(void **state) {
 }
 
 /* What lies in a directory, and what is said of it. */
-static void other_kinds_of_models_are_named_with_what_to_do(void **state) {
+static void names_unsupported_model_formats(void **state) {
     (void)state;
     static const struct {
         const char *name, *message;
@@ -257,7 +257,7 @@ static void other_kinds_of_models_are_named_with_what_to_do(void **state) {
     }
 }
 
-static void a_file_or_a_name_in_place_of_a_directory_is_named(void **state) {
+static void names_wrong_model_paths(void **state) {
     (void)state;
     static const struct {
         const char *name, *bytes, *message;
@@ -293,7 +293,7 @@ static void a_file_or_a_name_in_place_of_a_directory_is_named(void **state) {
     cli_free(&r);
 }
 
-static void a_git_lfs_pointer_is_named_in_the_place_of_each_file(void **state) {
+static void names_git_lfs_pointers(void **state) {
     (void)state;
     static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors"};
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
@@ -313,7 +313,7 @@ static void a_git_lfs_pointer_is_named_in_the_place_of_each_file(void **state) {
     }
 }
 
-static void a_model_with_half_its_weights_is_refused(void **state) {
+static void rejects_model_with_missing_shards(void **state) {
     (void)state;
     char dir[64];
     static char bytes[1000];
@@ -331,7 +331,7 @@ static void a_model_with_half_its_weights_is_refused(void **state) {
 }
 
 /* A chat template in the configuration or beside it; a template that is null is none. */
-static void a_chat_model_warns_about_a_raw_prompt(void **state) {
+static void warns_about_raw_prompt_of_chat_model(void **state) {
     (void)state;
     static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",
                                         "generation_config.json"};
@@ -362,7 +362,7 @@ static void a_chat_model_warns_about_a_raw_prompt(void **state) {
 }
 
 /* Of all files that a model may lack. */
-static void a_link_that_leads_nowhere_is_no_absent_file(void **state) {
+static void reports_dangling_links(void **state) {
     (void)state;
     static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",
                                         "generation_config.json"};
@@ -396,7 +396,7 @@ static void a_link_that_leads_nowhere_is_no_absent_file(void **state) {
     }
 }
 
-static void a_reason_survives_a_long_path(void **state) {
+static void keeps_reason_after_long_path(void **state) {
     (void)state;
     char path[2001];
     for (size_t i = 0; i < sizeof path - 1; i++) path[i] = "/directory"[i % 10];
@@ -407,7 +407,7 @@ static void a_reason_survives_a_long_path(void **state) {
     cli_free(&r);
 }
 
-static void a_pipe_beside_the_weights_is_not_waited_for(void **state) {
+static void ignores_pipe_in_model_directory(void **state) {
     (void)state;
     static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",
                                         "generation_config.json"};
@@ -424,28 +424,28 @@ static void a_pipe_beside_the_weights_is_not_waited_for(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_prompt_is_read_from_standard_input),
-        cmocka_unit_test(a_prompt_is_read_from_a_file),
-        cmocka_unit_test(the_word_beside_the_options_is_the_prompt),
-        cmocka_unit_test(escapes_are_characters_if_asked_for),
-        cmocka_unit_test(a_nul_in_a_prompt_is_a_character),
-        cmocka_unit_test(bos_and_special_tokens_follow_the_options),
-        cmocka_unit_test(an_empty_prompt_starts_from_bos_or_is_refused),
-        cmocka_unit_test(a_prompt_that_is_not_utf8_is_refused_with_its_place),
-        cmocka_unit_test(a_prompt_longer_than_the_context_is_refused_before_loading),
-        cmocka_unit_test(a_prompt_that_fills_the_context_gives_one_token),
-        cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
-        cmocka_unit_test(without_a_prompt_a_terminal_is_not_waited_for),
-        cmocka_unit_test(unreadable_prompt_files_are_named),
-        cmocka_unit_test(a_model_that_is_no_model_is_refused),
-        cmocka_unit_test(other_kinds_of_models_are_named_with_what_to_do),
-        cmocka_unit_test(a_file_or_a_name_in_place_of_a_directory_is_named),
-        cmocka_unit_test(a_git_lfs_pointer_is_named_in_the_place_of_each_file),
-        cmocka_unit_test(a_model_with_half_its_weights_is_refused),
-        cmocka_unit_test(a_chat_model_warns_about_a_raw_prompt),
-        cmocka_unit_test(a_link_that_leads_nowhere_is_no_absent_file),
-        cmocka_unit_test(a_reason_survives_a_long_path),
-        cmocka_unit_test(a_pipe_beside_the_weights_is_not_waited_for),
+        cmocka_unit_test(reads_prompt_from_standard_input),
+        cmocka_unit_test(reads_prompt_from_file),
+        cmocka_unit_test(takes_operand_as_prompt),
+        cmocka_unit_test(replaces_escapes_with_option),
+        cmocka_unit_test(accepts_nul_in_prompt),
+        cmocka_unit_test(options_control_bos_and_special_tokens),
+        cmocka_unit_test(empty_prompt_needs_bos),
+        cmocka_unit_test(rejects_invalid_utf8_with_location),
+        cmocka_unit_test(rejects_long_prompt_before_loading),
+        cmocka_unit_test(full_context_prompt_gives_one_token),
+        cmocka_unit_test(rejects_ids_outside_vocabulary),
+        cmocka_unit_test(rejects_missing_prompt_on_terminal),
+        cmocka_unit_test(names_unreadable_prompt_files),
+        cmocka_unit_test(rejects_files_that_are_not_models),
+        cmocka_unit_test(names_unsupported_model_formats),
+        cmocka_unit_test(names_wrong_model_paths),
+        cmocka_unit_test(names_git_lfs_pointers),
+        cmocka_unit_test(rejects_model_with_missing_shards),
+        cmocka_unit_test(warns_about_raw_prompt_of_chat_model),
+        cmocka_unit_test(reports_dangling_links),
+        cmocka_unit_test(keeps_reason_after_long_path),
+        cmocka_unit_test(ignores_pipe_in_model_directory),
     };
     return cmocka_run_group_tests_name("cli input", tests, NULL, NULL);
 }

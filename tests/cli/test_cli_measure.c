@@ -14,7 +14,7 @@ static double number(json_t *object, const char *key) {
 }
 
 /* Against what transformers gives for the bundled model, position by position. */
-static void perplexity_of_ids_is_that_of_the_reference(void **state) {
+static void perplexity_equals_reference(void **state) {
     (void)state;
     json_t *golden = json_load_file(AG_SOURCE_DIR "/tests/data/golden/demo.json", 0, NULL), *entry;
     assert_non_null(golden);
@@ -47,7 +47,7 @@ static void perplexity_of_ids_is_that_of_the_reference(void **state) {
 }
 
 /* 17 tokens in windows of BOS + 7: 7, 7 and 3 of them, each predicted. */
-static void a_text_is_cut_into_disjoint_windows(void **state) {
+static void divides_text_into_disjoint_windows(void **state) {
     (void)state;
     static const char text[] = "The old king had three sons. The old king had three sons. The";
     cli_result ids =
@@ -86,7 +86,7 @@ static void a_text_is_cut_into_disjoint_windows(void **state) {
     remove_directory(dir);
 }
 
-static void texts_without_anything_to_predict_are_refused(void **state) {
+static void rejects_texts_that_are_too_short(void **state) {
     (void)state;
     cli_result r = CLI("eval", "ppl", "/dev/null", "-q");
     assert_refused(&r, 1, "leave none to predict");
@@ -105,7 +105,7 @@ static void texts_without_anything_to_predict_are_refused(void **state) {
     cli_free(&r);
 }
 
-static void info_tells_what_the_model_is_and_takes(void **state) {
+static void info_describes_model_and_memory(void **state) {
     (void)state;
     cli_result r = CLI("info", "--json", "-q", "-c", "1024", "--kv-type", "q8_0");
     assert_code(&r, 0);
@@ -149,7 +149,7 @@ static void info_tells_what_the_model_is_and_takes(void **state) {
     cli_free(&r);
 }
 
-static void info_tells_kinds_of_layers(void **state) {
+static void info_describes_layer_kinds(void **state) {
     (void)state;
     const char *const dirs = AG_SOURCE_DIR "/tests/data/golden/models/";
     char dir[4096];
@@ -184,7 +184,7 @@ static void info_tells_kinds_of_layers(void **state) {
     cli_free(&r);
 }
 
-static void weights_may_stay_as_they_are(void **state) {
+static void keeps_weight_types_as_is(void **state) {
     (void)state;
     cli_result r = CLI("info", "--json", "-q", "--weights", "as-is");
     assert_code(&r, 0);
@@ -218,7 +218,7 @@ static void weights_may_stay_as_they_are(void **state) {
     cli_free(&r);
 }
 
-static void tensors_may_have_types_of_their_own(void **state) {
+static void sets_types_of_single_tensors(void **state) {
     (void)state;
     cli_result r = CLI("info", "--json", "-q", "--tensor-type", "ffn_down=q6_k,attn_v=q5_k",
                        "--tensor-type", "output.weight=q8_0");
@@ -247,7 +247,7 @@ static void tensors_may_have_types_of_their_own(void **state) {
     }
 }
 
-static void devices_lists_the_cpu(void **state) {
+static void devices_lists_cpu(void **state) {
     (void)state;
     cli_result r = CLI("devices");
     assert_code(&r, 0);
@@ -267,7 +267,7 @@ static void devices_lists_the_cpu(void **state) {
 }
 
 /* PoCL gives no device then, and says no more than that. */
-static void a_driver_that_gives_no_device_is_named(void **state) {
+static void names_driver_without_device(void **state) {
     (void)state;
     cli_result r = CLI("devices");
     bool pocl = strstr(r.out, "Portable Computing Language") != NULL;
@@ -288,7 +288,7 @@ static void a_driver_that_gives_no_device_is_named(void **state) {
     cli_free(&run);
 }
 
-static void tables_fit_a_terminal_and_are_whole_elsewhere(void **state) {
+static void tables_fit_terminal_width(void **state) {
     (void)state;
     const struct {
         const char *const *args;
@@ -324,7 +324,7 @@ static void tables_fit_a_terminal_and_are_whole_elsewhere(void **state) {
     }
 }
 
-static void bench_gives_a_row_for_each_test(void **state) {
+static void bench_prints_row_per_test(void **state) {
     (void)state;
     cli_result r = CLI("bench", QUICK, "--shape", "tiny", "-p", "8", "-n", "4", "-d", "0,16", "-r",
                        "2", "-t", "1", "--json");
@@ -352,14 +352,14 @@ static void bench_gives_a_row_for_each_test(void **state) {
     cli_free(&r);
 }
 
-static void a_row_that_does_not_fit_is_refused_before_any_is_measured(void **state) {
+static void bench_rejects_long_rows_before_measuring(void **state) {
     (void)state;
     cli_result r = CLI("bench", "-m", TINY, "-p", "2", "-n", "2", "-d", "0,600", "-r", "1");
     assert_refused(&r, 2, "2 tokens at depth 600; the model was trained for 512");
     cli_free(&r);
 }
 
-static void bench_measures_a_model_directory_and_sequences_together(void **state) {
+static void bench_measures_parallel_sequences(void **state) {
     (void)state;
     cli_result r =
         CLI("bench", "-m", TINY, "-p", "0", "-n", "4", "-r", "1", "--parallel", "3", "-o", "csv");
@@ -375,7 +375,7 @@ static void bench_measures_a_model_directory_and_sequences_together(void **state
     cli_free(&r);
 }
 
-static void bench_refuses_more_tokens_than_positions(void **state) {
+static void bench_rejects_more_tokens_than_positions(void **state) {
     (void)state;
     cli_result r = CLI("bench", QUICK, "-m", DEMO, "-p", "512", "-n", "0", "-d", "2000", "-q");
     assert_refused(&r, 2, "2048");
@@ -384,20 +384,20 @@ static void bench_refuses_more_tokens_than_positions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(perplexity_of_ids_is_that_of_the_reference),
-        cmocka_unit_test(a_text_is_cut_into_disjoint_windows),
-        cmocka_unit_test(texts_without_anything_to_predict_are_refused),
-        cmocka_unit_test(info_tells_what_the_model_is_and_takes),
-        cmocka_unit_test(info_tells_kinds_of_layers),
-        cmocka_unit_test(weights_may_stay_as_they_are),
-        cmocka_unit_test(tensors_may_have_types_of_their_own),
-        cmocka_unit_test(devices_lists_the_cpu),
-        cmocka_unit_test(tables_fit_a_terminal_and_are_whole_elsewhere),
-        cmocka_unit_test(a_driver_that_gives_no_device_is_named),
-        cmocka_unit_test(bench_gives_a_row_for_each_test),
-        cmocka_unit_test(a_row_that_does_not_fit_is_refused_before_any_is_measured),
-        cmocka_unit_test(bench_measures_a_model_directory_and_sequences_together),
-        cmocka_unit_test(bench_refuses_more_tokens_than_positions),
+        cmocka_unit_test(perplexity_equals_reference),
+        cmocka_unit_test(divides_text_into_disjoint_windows),
+        cmocka_unit_test(rejects_texts_that_are_too_short),
+        cmocka_unit_test(info_describes_model_and_memory),
+        cmocka_unit_test(info_describes_layer_kinds),
+        cmocka_unit_test(keeps_weight_types_as_is),
+        cmocka_unit_test(sets_types_of_single_tensors),
+        cmocka_unit_test(devices_lists_cpu),
+        cmocka_unit_test(tables_fit_terminal_width),
+        cmocka_unit_test(names_driver_without_device),
+        cmocka_unit_test(bench_prints_row_per_test),
+        cmocka_unit_test(bench_rejects_long_rows_before_measuring),
+        cmocka_unit_test(bench_measures_parallel_sequences),
+        cmocka_unit_test(bench_rejects_more_tokens_than_positions),
     };
     return cmocka_run_group_tests_name("cli measure", tests, NULL, NULL);
 }

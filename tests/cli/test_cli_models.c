@@ -67,7 +67,7 @@ static const json_t *row_of(const json_t *root_value, const char *name) {
     return NULL;
 }
 
-static void every_model_has_a_line_broken_or_not(void **state) {
+static void lists_valid_and_broken_models(void **state) {
     (void)state;
     cli_result r = CLI("models");
     assert_code(&r, 0);
@@ -97,7 +97,7 @@ static void every_model_has_a_line_broken_or_not(void **state) {
     cli_free(&r);
 }
 
-static void an_empty_store_is_no_error(void **state) {
+static void lists_empty_store(void **state) {
     (void)state;
     setenv("ANTIGRAVITY_MODELS", "/nowhere/at/all", 1);
     cli_result r = CLI("models");
@@ -112,7 +112,7 @@ static void an_empty_store_is_no_error(void **state) {
     cli_free(&r);
 }
 
-static void the_store_is_where_the_environment_says(void **state) {
+static void finds_store_by_environment(void **state) {
     (void)state;
     char place[160];
     unsetenv("ANTIGRAVITY_MODELS");
@@ -137,7 +137,7 @@ static void the_store_is_where_the_environment_says(void **state) {
     cli_free(&r);
 }
 
-static void names_and_their_beginnings_are_found(void **state) {
+static void finds_models_by_name_and_prefix(void **state) {
     (void)state;
     const char *known[] = {"Tiny-1M-Base", "tiny-1m-base", "tiny-1m-b", "Linked", "l"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -157,7 +157,7 @@ static void names_and_their_beginnings_are_found(void **state) {
     cli_free(&r);
 }
 
-static void a_path_comes_before_a_name(void **state) {
+static void path_takes_precedence_over_name(void **state) {
     (void)state;
     char here[256];
     assert_non_null(getcwd(here, sizeof here));
@@ -169,7 +169,7 @@ static void a_path_comes_before_a_name(void **state) {
     cli_free(&r);
 }
 
-static void what_was_used_is_told(void **state) {
+static void shows_time_of_last_use(void **state) {
     (void)state;
     cli_result r = CLI("info", "-m", "tiny-1m-c");
     assert_code(&r, 0);
@@ -184,7 +184,7 @@ static void what_was_used_is_told(void **state) {
     cli_free(&r);
 }
 
-static void split_files_are_found_by_their_directory(void **state) {
+static void finds_split_files_by_directory(void **state) {
     (void)state;
     char dir[256];
     snprintf(dir, sizeof dir, "%s/split", store);
@@ -196,7 +196,7 @@ static void split_files_are_found_by_their_directory(void **state) {
     cli_free(&r);
 }
 
-static void what_is_removed_is_what_was_named(void **state) {
+static void removes_named_model(void **state) {
     (void)state;
     cli_result r = CLI("rm", "Tiny-1M-Base");
     assert_refused(&r, 2, "give --yes");
@@ -214,7 +214,7 @@ static void what_is_removed_is_what_was_named(void **state) {
     assert_true(is_there("Tiny-1M-Chat") && is_there("linked") && is_there("notes.txt"));
 }
 
-static void nothing_outside_is_removed(void **state) {
+static void keeps_targets_of_links(void **state) {
     (void)state;
     const char *names[] = {"../outside", "..", ".", "", "notes.txt", "store/../Tiny-1M-Chat"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -230,7 +230,7 @@ static void nothing_outside_is_removed(void **state) {
     assert_int_equal(access(TINY "/model.safetensors", F_OK), 0);
 }
 
-static void a_terminal_is_asked(void **state) {
+static void asks_before_removal_on_terminal(void **state) {
     (void)state;
     const char *answers[] = {"n\n", "y\n"};
     for (size_t i = 0; i < 2; i++) {
@@ -250,16 +250,16 @@ static void a_terminal_is_asked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        EACH(every_model_has_a_line_broken_or_not),
-        EACH(an_empty_store_is_no_error),
-        EACH(names_and_their_beginnings_are_found),
-        EACH(a_path_comes_before_a_name),
-        EACH(what_was_used_is_told),
-        EACH(split_files_are_found_by_their_directory),
-        EACH(what_is_removed_is_what_was_named),
-        EACH(nothing_outside_is_removed),
-        EACH(a_terminal_is_asked),
-        EACH(the_store_is_where_the_environment_says),
+        EACH(lists_valid_and_broken_models),
+        EACH(lists_empty_store),
+        EACH(finds_models_by_name_and_prefix),
+        EACH(path_takes_precedence_over_name),
+        EACH(shows_time_of_last_use),
+        EACH(finds_split_files_by_directory),
+        EACH(removes_named_model),
+        EACH(keeps_targets_of_links),
+        EACH(asks_before_removal_on_terminal),
+        EACH(finds_store_by_environment),
     };
     return cmocka_run_group_tests_name("cli models", tests, NULL, NULL);
 }

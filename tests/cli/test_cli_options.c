@@ -21,7 +21,7 @@ static void assert_all_refused(const wrong *cases, size_t n) {
 
 #define ALL_REFUSED(cases) assert_all_refused(cases, sizeof cases / sizeof cases[0])
 
-static void unknown_options_are_refused(void **state) {
+static void rejects_unknown_options(void **state) {
     (void)state;
     static const wrong cases[] = {
         {{"generate", "--xyzzy-plugh"}, "unknown option '--xyzzy-plugh'"},
@@ -48,7 +48,7 @@ static void unknown_options_are_refused(void **state) {
 }
 
 /* Each by its name, not as the cluster of letters that it looks like. */
-static void options_of_other_programs_are_answered_by_name(void **state) {
+static void explains_options_of_other_programs(void **state) {
     (void)state;
     static const wrong cases[] = {
         {{"generate", "-hf", "org/name"}, "-hf: fetch it with 'antigravity pull ORG/NAME[:QUANT]'"},
@@ -80,7 +80,7 @@ static void options_of_other_programs_are_answered_by_name(void **state) {
     ALL_REFUSED(cases);
 }
 
-static void options_that_ask_for_what_is_done_anyway_are_accepted(void **state) {
+static void accepts_options_that_ask_for_defaults(void **state) {
     (void)state;
     static const char *const accepted[][2] = {
         {"-fa"},         {"-fa", "on"},         {"--flash-attn", "auto"},
@@ -108,7 +108,7 @@ static void options_that_ask_for_what_is_done_anyway_are_accepted(void **state) 
     cli_free(&r);
 }
 
-static void missing_values_are_refused(void **state) {
+static void rejects_missing_values(void **state) {
     (void)state;
     static const wrong cases[] = {
         {{"generate", "-n"}, "option '-n' needs a value"},
@@ -119,7 +119,7 @@ static void missing_values_are_refused(void **state) {
     ALL_REFUSED(cases);
 }
 
-static void every_number_is_checked(void **state) {
+static void checks_number_syntax(void **state) {
     (void)state;
     static const char *const whole[] = {"-n",      "-t",
                                         "-c",      "--ctx-size",
@@ -151,7 +151,7 @@ static void every_number_is_checked(void **state) {
     }
 }
 
-static void every_range_is_checked(void **state) {
+static void checks_number_ranges(void **state) {
     (void)state;
     static const wrong cases[] = {
         {{"generate", "-n", "-2"}, "-n: '-2' is not between -1 and 2147483647"},
@@ -192,7 +192,7 @@ static void every_range_is_checked(void **state) {
     ALL_REFUSED(cases);
 }
 
-static void names_are_checked_against_lists(void **state) {
+static void checks_names_against_lists(void **state) {
     (void)state;
     static const wrong cases[] = {
         {{"generate", "--weights", "q5"},
@@ -236,7 +236,7 @@ static void names_are_checked_against_lists(void **state) {
     ALL_REFUSED(cases);
 }
 
-static void eviction_options_are_checked_and_need_a_policy(void **state) {
+static void eviction_options_need_policy(void **state) {
     (void)state;
     static const wrong cases[] = {
         {{"generate", "--eviction-policy", "lru"},
@@ -271,7 +271,7 @@ static void eviction_options_are_checked_and_need_a_policy(void **state) {
     ALL_REFUSED(cases);
 }
 
-static void options_that_exclude_each_other_are_refused(void **state) {
+static void rejects_conflicting_options(void **state) {
     (void)state;
     static const wrong cases[] = {
         {{"generate", "x", "-p", "y"}, "two prompts given: 'x' and --prompt; give one"},
@@ -294,7 +294,7 @@ static void options_that_exclude_each_other_are_refused(void **state) {
     ALL_REFUSED(cases);
 }
 
-static void what_was_typed_cannot_command_the_terminal(void **state) {
+static void removes_control_characters_from_messages(void **state) {
     (void)state;
     static const wrong cases[] = {
         {{"generate", "-t", "\x1b[31m\n"}, "'?[31m?' is not a whole number"},
@@ -311,16 +311,16 @@ static void what_was_typed_cannot_command_the_terminal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unknown_options_are_refused),
-        cmocka_unit_test(options_of_other_programs_are_answered_by_name),
-        cmocka_unit_test(options_that_ask_for_what_is_done_anyway_are_accepted),
-        cmocka_unit_test(missing_values_are_refused),
-        cmocka_unit_test(every_number_is_checked),
-        cmocka_unit_test(every_range_is_checked),
-        cmocka_unit_test(names_are_checked_against_lists),
-        cmocka_unit_test(eviction_options_are_checked_and_need_a_policy),
-        cmocka_unit_test(options_that_exclude_each_other_are_refused),
-        cmocka_unit_test(what_was_typed_cannot_command_the_terminal),
+        cmocka_unit_test(rejects_unknown_options),
+        cmocka_unit_test(explains_options_of_other_programs),
+        cmocka_unit_test(accepts_options_that_ask_for_defaults),
+        cmocka_unit_test(rejects_missing_values),
+        cmocka_unit_test(checks_number_syntax),
+        cmocka_unit_test(checks_number_ranges),
+        cmocka_unit_test(checks_names_against_lists),
+        cmocka_unit_test(eviction_options_need_policy),
+        cmocka_unit_test(rejects_conflicting_options),
+        cmocka_unit_test(removes_control_characters_from_messages),
     };
     return cmocka_run_group_tests_name("cli options", tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ static size_t count_lines(const char *text) {
     return n;
 }
 
-static void info_prints_one_operation_a_line(void **state) {
+static void info_prints_one_operation_per_line(void **state) {
     (void)state;
     cli_result r = CLI("info", "-q", "--program", "-m", DEMO, "--weights", "q4_0");
     assert_code(&r, 0);
@@ -91,7 +91,7 @@ static totals add_rows(const json_t *rows, const char *test) {
 
 static bool are_near(double a, double b) { return a - b < 1e-9 * b && b - a < 1e-9 * b; }
 
-static void bench_adds_up_times_of_operations(void **state) {
+static void bench_sums_times_of_operations(void **state) {
     (void)state;
     static const char *const tests[] = {"pp8", "tg4"};
     cli_result r = CLI("bench", "-q", QUICK, "-m", DEMO, "-p", "8", "-n", "4", "-r", "2", "-t", "1",
@@ -112,7 +112,7 @@ static void bench_adds_up_times_of_operations(void **state) {
     cli_free(&r);
 }
 
-static void bench_shows_operations_when_asked(void **state) {
+static void bench_prints_operations_with_option(void **state) {
     (void)state;
     cli_result r = CLI("bench", "-q", QUICK, "-m", TINY, "-p", "4", "-n", "0", "-r", "1", "--ops");
     assert_code(&r, 0);
@@ -131,10 +131,10 @@ static void bench_shows_operations_when_asked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(info_prints_one_operation_a_line),
+        cmocka_unit_test(info_prints_one_operation_per_line),
         cmocka_unit_test(info_prints_operations_as_json),
-        cmocka_unit_test(bench_adds_up_times_of_operations),
-        cmocka_unit_test(bench_shows_operations_when_asked),
+        cmocka_unit_test(bench_sums_times_of_operations),
+        cmocka_unit_test(bench_prints_operations_with_option),
     };
     return cmocka_run_group_tests_name("cli program", tests, NULL, NULL);
 }

@@ -155,7 +155,7 @@ static void assert_fails(const char *source, int code, const char *part) {
 
 /* ---- tests ---- */
 
-static void hashes_are_those_of_the_standard(void **state) {
+static void hashes_equal_standard_vectors(void **state) {
     (void)state;
     const char *hex = hash_of("abc", 3);
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -165,7 +165,7 @@ static void hashes_are_those_of_the_standard(void **state) {
     free((void *)(uintptr_t)hex);
 }
 
-static void files_are_chosen_by_their_quantisation(void **state) {
+static void chooses_file_by_quantisation(void **state) {
     (void)state;
     assert_pulls("org/gguf", "Tiny-Q4_K_M.gguf", small_file, SMALL);
     assert_pulls("org/gguf:q8_0", "Tiny-Q8_0.gguf", small_file, SMALL - 1);
@@ -178,7 +178,7 @@ static void files_are_chosen_by_their_quantisation(void **state) {
     assert_does_not_say(hub_log(), "mmproj");
 }
 
-static void shards_become_a_directory(void **state) {
+static void stores_shards_in_directory(void **state) {
     (void)state;
     cli_result r = PULL("org/gguf:q2_k");
     assert_code(&r, 0);
@@ -188,7 +188,7 @@ static void shards_become_a_directory(void **state) {
     cli_free(&r);
 }
 
-static void a_directory_is_fetched_and_found_by_its_name(void **state) {
+static void fetches_directory_and_finds_it_by_name(void **state) {
     (void)state;
     cli_result r = PULL("org/shards", "--name", "Shards-1M");
     assert_code(&r, 0);
@@ -203,7 +203,7 @@ static void a_directory_is_fetched_and_found_by_its_name(void **state) {
     assert_pulls("org/tiny", "tiny", NULL, 0);
 }
 
-static void what_is_there_is_checked_and_not_fetched_again(void **state) {
+static void checks_existing_model_without_fetching(void **state) {
     (void)state;
     assert_pulls("org/gguf", "Tiny-Q4_K_M.gguf", small_file, SMALL);
     const size_t sent = hub_bytes_sent();
@@ -229,7 +229,7 @@ static void what_is_there_is_checked_and_not_fetched_again(void **state) {
     cli_free(&r);
 }
 
-static void a_token_goes_to_its_own_host_only_and_is_not_shown(void **state) {
+static void sends_token_only_to_its_host(void **state) {
     (void)state;
     hub_fault.token = TOKEN;
     assert_fails("org/gguf", 1, "HTTP 401: access denied");
@@ -257,7 +257,7 @@ static void a_token_goes_to_its_own_host_only_and_is_not_shown(void **state) {
     cli_free(&r);
 }
 
-static void answers_that_help_nothing_are_errors(void **state) {
+static void reports_error_responses(void **state) {
     (void)state;
     static const struct {
         const char *path, *part;
@@ -291,7 +291,7 @@ static void answers_that_help_nothing_are_errors(void **state) {
     assert_fails("nothing", 2, "neither a URL nor a repository");
 }
 
-static void names_lead_nowhere_else(void **state) {
+static void rejects_names_that_leave_the_store(void **state) {
     (void)state;
     assert_fails("org/evil", 1, "rfilename must not hold the parts '', '.' or '..'");
     assert_fails("org/evil2", 1, "weight_map: the repository has no file '../../evil.safetensors'");
@@ -306,7 +306,7 @@ static void names_lead_nowhere_else(void **state) {
     assert_int_equal(n_in_store(), 0);
 }
 
-static void a_busy_server_is_asked_again(void **state) {
+static void retries_busy_server(void **state) {
     (void)state;
     hub_fault.busy = 3;
     cli_result r = PULL("org/gguf");
@@ -322,7 +322,7 @@ static void a_busy_server_is_asked_again(void **state) {
     assert_int_equal(100 - hub_fault.busy, 3);
 }
 
-static void a_broken_connection_goes_on_where_it_broke(void **state) {
+static void resumes_broken_connection(void **state) {
     (void)state;
     const char *sources[] = {"org/big", "/plain/Big.gguf"};
     for (size_t i = 0; i < 2; i++) {
@@ -356,7 +356,7 @@ static void a_broken_connection_goes_on_where_it_broke(void **state) {
     assert_int_equal(n_in_store(), 1);
 }
 
-static void servers_without_ranges_send_all_again(void **state) {
+static void restarts_when_ranges_are_unsupported(void **state) {
     (void)state;
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1, .no_ranges = true};
     assert_pulls("org/big", "Big.gguf", big, BIG);
@@ -366,7 +366,7 @@ static void servers_without_ranges_send_all_again(void **state) {
     assert_pulls("org/big", "Big.gguf", big, BIG);
 }
 
-static void another_version_is_not_added_to_a_part(void **state) {
+static void keeps_versions_apart(void **state) {
     (void)state;
     /* Half of one version; then the server has another one of the same size. */
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 2};
@@ -395,7 +395,7 @@ static void another_version_is_not_added_to_a_part(void **state) {
     big[0xf00] ^= 1;
 }
 
-static void a_hash_that_was_given_is_checked(void **state) {
+static void checks_given_hash(void **state) {
     (void)state;
     const char *right = hash_of(small_file, SMALL), *wrong = hash_of("", 0);
     cli_result r = PULL(at("/plain/Only.gguf"), "--sha256", wrong);
@@ -416,7 +416,7 @@ static void a_hash_that_was_given_is_checked(void **state) {
     free((void *)(uintptr_t)wrong);
 }
 
-static void ctrl_c_leaves_a_part_and_says_so(void **state) {
+static void ctrl_c_keeps_partial_file(void **state) {
     (void)state;
     hub_fault.pause_every = 4096;
     cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("pull", "org/big"),
@@ -434,7 +434,7 @@ static void ctrl_c_leaves_a_part_and_says_so(void **state) {
     assert_says(hub_log(), "range=bytes=");
 }
 
-static void a_full_disk_is_an_error_and_keeps_the_part(void **state) {
+static void full_disk_keeps_partial_file(void **state) {
     (void)state;
     struct rlimit before, little;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -470,7 +470,7 @@ static int wait_for(pid_t pid) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-static void two_at_once_fetch_it_once(void **state) {
+static void concurrent_pulls_fetch_once(void **state) {
     (void)state;
     hub_fault.pause_every = 50000;
     pid_t a = start_pull("org/big"), b = start_pull("org/big"), c = start_pull("org/shards"),
@@ -501,7 +501,7 @@ static void assert_whole_or_part(void) {
     closedir(d);
 }
 
-static void killed_anywhere_it_goes_on(void **state) {
+static void resumes_after_kill_at_any_point(void **state) {
     (void)state;
     srand(7);
     size_t resumed = 0;
@@ -534,7 +534,7 @@ static void killed_anywhere_it_goes_on(void **state) {
     assert_int_equal(n_in_store(), 1);
 }
 
-static void a_directory_appears_as_a_whole(void **state) {
+static void directory_appears_only_when_complete(void **state) {
     (void)state;
     srand(11);
     for (int i = 0; i < 10; i++) {
@@ -580,7 +580,7 @@ static int clean_up(void **state) {
     return 0;
 }
 
-static void without_the_library_it_says_so(void **state) {
+static void reports_missing_libcurl(void **state) {
     (void)state;
     setenv("AG_CURL_LIBRARY", "/nowhere/libcurl.so", 1);
     assert_fails("org/gguf", 1, "AG_CURL_LIBRARY: /nowhere/libcurl.so");
@@ -602,25 +602,25 @@ static bool lacks_the_library(void) {
 int main(void) {
     if (lacks_the_library()) return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hashes_are_those_of_the_standard),
-        EACH(files_are_chosen_by_their_quantisation),
-        EACH(shards_become_a_directory),
-        EACH(a_directory_is_fetched_and_found_by_its_name),
-        EACH(what_is_there_is_checked_and_not_fetched_again),
-        EACH(a_token_goes_to_its_own_host_only_and_is_not_shown),
-        EACH(answers_that_help_nothing_are_errors),
-        EACH(names_lead_nowhere_else),
-        EACH(a_busy_server_is_asked_again),
-        EACH(a_broken_connection_goes_on_where_it_broke),
-        EACH(servers_without_ranges_send_all_again),
-        EACH(another_version_is_not_added_to_a_part),
-        EACH(a_hash_that_was_given_is_checked),
-        EACH(ctrl_c_leaves_a_part_and_says_so),
-        EACH(a_full_disk_is_an_error_and_keeps_the_part),
-        EACH(two_at_once_fetch_it_once),
-        EACH(killed_anywhere_it_goes_on),
-        EACH(a_directory_appears_as_a_whole),
-        EACH(without_the_library_it_says_so),
+        cmocka_unit_test(hashes_equal_standard_vectors),
+        EACH(chooses_file_by_quantisation),
+        EACH(stores_shards_in_directory),
+        EACH(fetches_directory_and_finds_it_by_name),
+        EACH(checks_existing_model_without_fetching),
+        EACH(sends_token_only_to_its_host),
+        EACH(reports_error_responses),
+        EACH(rejects_names_that_leave_the_store),
+        EACH(retries_busy_server),
+        EACH(resumes_broken_connection),
+        EACH(restarts_when_ranges_are_unsupported),
+        EACH(keeps_versions_apart),
+        EACH(checks_given_hash),
+        EACH(ctrl_c_keeps_partial_file),
+        EACH(full_disk_keeps_partial_file),
+        EACH(concurrent_pulls_fetch_once),
+        EACH(resumes_after_kill_at_any_point),
+        EACH(directory_appears_only_when_complete),
+        EACH(reports_missing_libcurl),
     };
     return cmocka_run_group_tests_name("cli pull", tests, prepare, clean_up);
 }

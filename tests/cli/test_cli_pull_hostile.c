@@ -162,7 +162,7 @@ static void gives_up_on_slow_connections(void **state) {
 
 /* ---- lists that are wrong ---- */
 
-static void names_what_is_wrong_with_a_list(void **state) {
+static void names_fault_of_file_list(void **state) {
     (void)state;
 #define ENTRY(fields) "{\"siblings\":[{" fields "}]}"
 #define FILE_WITH(fields) ENTRY("\"rfilename\":\"m.gguf\"," fields)
@@ -214,7 +214,7 @@ static void answer_index(const raw_request *q) {
               index_text);
 }
 
-static void names_what_is_wrong_with_an_index(void **state) {
+static void names_fault_of_index(void **state) {
     (void)state;
     static const struct {
         const char *text, *part;
@@ -288,7 +288,7 @@ static void wide_list(const raw_request *q) {
     raw_print(q, "]");
 }
 
-static void bounds_what_has_no_end(void **state) {
+static void limits_endless_responses(void **state) {
     (void)state;
     static const struct {
         raw_answer api, file;
@@ -412,9 +412,9 @@ int main(void) {
         EACH(waits_at_most_two_minutes_and_ends_on_ctrl_c),
         cmocka_unit_test(rate_is_the_average_of_the_last_window),
         EACH(gives_up_on_slow_connections),
-        EACH(names_what_is_wrong_with_a_list),
-        EACH(names_what_is_wrong_with_an_index),
-        EACH(bounds_what_has_no_end),
+        EACH(names_fault_of_file_list),
+        EACH(names_fault_of_index),
+        EACH(limits_endless_responses),
         EACH(follows_few_redirects_and_none_to_another_scheme),
         cmocka_unit_test_setup_teardown(checks_free_space_before_and_while_it_writes, before_each,
                                         unmount_store),

@@ -16,7 +16,7 @@ static void without_length(const raw_request *q) {
     raw_send(q, data[0], SIZE);
 }
 
-static void refuses_a_body_of_unknown_length_without_a_checksum(void **state) {
+static void rejects_unknown_length_without_checksum(void **state) {
     (void)state;
     serve_file("", without_length);
     FAIL(1, "its length is unknown", "o/r");
@@ -112,7 +112,7 @@ static void odd_length(const raw_request *q) {
                  "4\r\nGGUF\r\n0\r\n\r\n");
 }
 
-static void refuses_lengths_that_are_wrong(void **state) {
+static void rejects_wrong_lengths(void **state) {
     (void)state;
     serve_megabyte(too_many_bytes);
     FAIL(1, "the server sends more than 1048576 bytes", "o/r");
@@ -149,7 +149,7 @@ static void set_second(const char *head, int version) {
     serve_megabyte(half_then_second);
 }
 
-static void refuses_another_part_than_the_one_asked_for(void **state) {
+static void rejects_wrong_ranges(void **state) {
     (void)state;
     static const struct {
         const char *head, *part;
@@ -306,10 +306,10 @@ static void resumes_one_version_when_killed_anywhere(void **state) {
 int main(void) {
     if (lacks_the_library()) return 77;
     const struct CMUnitTest tests[] = {
-        EACH(refuses_a_body_of_unknown_length_without_a_checksum),
+        EACH(rejects_unknown_length_without_checksum),
         EACH(decodes_a_compressed_config),
-        EACH(refuses_lengths_that_are_wrong),
-        EACH(refuses_another_part_than_the_one_asked_for),
+        EACH(rejects_wrong_lengths),
+        EACH(rejects_wrong_ranges),
         EACH(ends_when_ranges_never_work),
         EACH(does_not_mix_two_versions),
         EACH(does_not_mix_versions_of_a_resumed_part),

@@ -58,7 +58,7 @@ static int end(void **state) {
     return 0;
 }
 
-static void the_report_says_what_became_of_it(void **state) {
+static void reports_types_and_sizes(void **state) {
     (void)state;
     cli_result r = CLI("quantize", source, target, "--type", "q4_k");
     assert_code(&r, 0);
@@ -86,7 +86,7 @@ static void the_report_says_what_became_of_it(void **state) {
     assert_int_equal(s.st_mode & S_IRUSR, S_IRUSR);
 }
 
-static void wrong_usage_is_refused(void **state) {
+static void rejects_wrong_usage(void **state) {
     (void)state;
     static const struct {
         const char *args[6], *says;
@@ -105,7 +105,7 @@ static void wrong_usage_is_refused(void **state) {
     assert_int_equal(n_files(), 1);
 }
 
-static void a_full_disk_leaves_nothing(void **state) {
+static void full_disk_leaves_no_file(void **state) {
     (void)state;
     struct rlimit before, little;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -118,7 +118,7 @@ static void a_full_disk_leaves_nothing(void **state) {
     assert_int_equal(n_files(), 1);
 }
 
-static void an_interrupted_conversion_leaves_nothing(void **state) {
+static void interrupted_conversion_leaves_no_file(void **state) {
     (void)state;
     static const int signals[] = {SIGINT, SIGTERM};
     write_model(120000, 512);
@@ -185,7 +185,7 @@ static void assert_nothing_or(const unsigned char *whole, size_t n_whole) {
     free(bytes);
 }
 
-static void a_conversion_killed_anywhere_leaves_nothing_or_all(void **state) {
+static void killed_conversion_leaves_no_partial_file(void **state) {
     (void)state;
     size_t n_whole, n_killed = 0;
     write_model(8192, 512);
@@ -215,7 +215,7 @@ static void a_conversion_killed_anywhere_leaves_nothing_or_all(void **state) {
     write_model(64, 512);
 }
 
-static void a_text_says_which_columns_matter(void **state) {
+static void imatrix_improves_columns_that_matter(void **state) {
     (void)state;
     cli_result r = CLI("imatrix", "-q", "-p", "Once upon a time there was a fox.", "-o", target);
     assert_code(&r, 0);
@@ -243,13 +243,12 @@ static void a_text_says_which_columns_matter(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_report_says_what_became_of_it, begin, end),
-        cmocka_unit_test_setup_teardown(wrong_usage_is_refused, begin, end),
-        cmocka_unit_test_setup_teardown(a_full_disk_leaves_nothing, begin, end),
-        cmocka_unit_test_setup_teardown(a_text_says_which_columns_matter, begin, end),
-        cmocka_unit_test_setup_teardown(an_interrupted_conversion_leaves_nothing, begin, end),
-        cmocka_unit_test_setup_teardown(a_conversion_killed_anywhere_leaves_nothing_or_all, begin,
-                                        end),
+        cmocka_unit_test_setup_teardown(reports_types_and_sizes, begin, end),
+        cmocka_unit_test_setup_teardown(rejects_wrong_usage, begin, end),
+        cmocka_unit_test_setup_teardown(full_disk_leaves_no_file, begin, end),
+        cmocka_unit_test_setup_teardown(imatrix_improves_columns_that_matter, begin, end),
+        cmocka_unit_test_setup_teardown(interrupted_conversion_leaves_no_file, begin, end),
+        cmocka_unit_test_setup_teardown(killed_conversion_leaves_no_partial_file, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

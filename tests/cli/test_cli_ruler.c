@@ -28,7 +28,7 @@ static json_t *row_of(json_t *root, size_t i) {
 static size_t n_rows(json_t *root) { return json_array_size(json_object_get(root, "rows")); }
 
 /* Every policy reads the same prompts and keeps as much as kvpress would: (int)(S (1 - r)). */
-static void every_policy_keeps_the_same_share_of_the_same_prompts(void **state) {
+static void policies_keep_equal_shares_of_equal_prompts(void **state) {
     (void)state;
     static const char *const policies[] = {"none", "streaming", "streaming", "snapkv", "snapkv",
                                            "h2o",  "h2o",       "keydiff",   "keydiff"};
@@ -66,7 +66,7 @@ static void every_policy_keeps_the_same_share_of_the_same_prompts(void **state) 
 }
 
 /* What is needed to repeat the context stays: as much in the mean, not in every head. */
-static void a_replay_chooses_among_all_heads(void **state) {
+static void replay_chooses_among_all_heads(void **state) {
     (void)state;
     static const char *const names[] = {"none", "kvzip", "kvzip", "kvzip 20 %", "kvzip 20 %"};
     cli_result r =
@@ -91,7 +91,7 @@ static void a_replay_chooses_among_all_heads(void **state) {
 }
 
 /* Which question has been read when tokens leave: with "seen" all of the message. */
-static void a_seen_question_is_read_before_tokens_leave(void **state) {
+static void seen_question_is_read_before_eviction(void **state) {
     (void)state;
     double read[2];
     for (int seen = 0; seen < 2; seen++) {
@@ -117,7 +117,7 @@ static json_t *line_of(const cli_result *r, size_t i) {
 }
 
 /* A prompt is asked again by its number. */
-static void prompts_are_printed_by_number(void **state) {
+static void prints_prompts_by_number(void **state) {
     (void)state;
     cli_result all = CLI("eval", "ruler", "-q", "--length", "900", "-n", "3", "--tasks", "vt,fwe",
                          "--print-prompts");
@@ -141,7 +141,7 @@ static void prompts_are_printed_by_number(void **state) {
     cli_free(&one);
 }
 
-static void a_template_is_applied_unless_it_is_declined(void **state) {
+static void applies_template_unless_disabled(void **state) {
     (void)state;
     static const char jinja[] = "{{ '<<' + messages[0]['content'] + '>>' }}";
     char dir[64], path[96];
@@ -163,7 +163,7 @@ static void a_template_is_applied_unless_it_is_declined(void **state) {
     remove_directory(dir);
 }
 
-static void tasks_that_do_not_fit_are_left_out_or_refused(void **state) {
+static void skips_or_rejects_tasks_that_do_not_fit(void **state) {
     (void)state;
     cli_result r = CLI("eval", "ruler", "-q", "--length", "512", "-n", "1", "--print-prompts");
     assert_code(&r, 0);
@@ -185,12 +185,12 @@ static void tasks_that_do_not_fit_are_left_out_or_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_policy_keeps_the_same_share_of_the_same_prompts),
-        cmocka_unit_test(a_replay_chooses_among_all_heads),
-        cmocka_unit_test(a_seen_question_is_read_before_tokens_leave),
-        cmocka_unit_test(prompts_are_printed_by_number),
-        cmocka_unit_test(a_template_is_applied_unless_it_is_declined),
-        cmocka_unit_test(tasks_that_do_not_fit_are_left_out_or_refused),
+        cmocka_unit_test(policies_keep_equal_shares_of_equal_prompts),
+        cmocka_unit_test(replay_chooses_among_all_heads),
+        cmocka_unit_test(seen_question_is_read_before_eviction),
+        cmocka_unit_test(prints_prompts_by_number),
+        cmocka_unit_test(applies_template_unless_disabled),
+        cmocka_unit_test(skips_or_rejects_tasks_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static json_int_t number(const json_t *root, const char *group, const char *name
     return json_integer_value(json_object_get(json_object_get(root, group), name));
 }
 
-static void drafts_are_counted_and_change_no_token(void **state) {
+static void counts_drafts_and_keeps_text(void **state) {
     (void)state;
     cli_result plain = RUN("--speculate", "off");
     assert_code(&plain, 0);
@@ -47,7 +47,7 @@ static void drafts_are_counted_and_change_no_token(void **state) {
     cli_free(&plain);
 }
 
-static void a_sampled_text_is_the_same(void **state) {
+static void drafts_keep_sampled_text(void **state) {
     (void)state;
 #define SAMPLED(how)                                                                         \
     CLI("generate", QUICK, "-p", STORY, "-n", "60", "--seed", "3", "-q", "--speculate", how, \
@@ -62,7 +62,7 @@ static void a_sampled_text_is_the_same(void **state) {
     cli_free(&usual);
 }
 
-static void another_model_may_draft(void **state) {
+static void drafts_with_another_model(void **state) {
     (void)state;
     cli_result plain = RUN("--speculate", "off", "--draft-model", "/nowhere"); /* not looked for */
     assert_code(&plain, 0);
@@ -82,7 +82,7 @@ static void another_model_may_draft(void **state) {
     cli_free(&r);
 }
 
-static void a_recording_is_decoded_both_ways(void **state) {
+static void decodes_recording_with_and_without_drafts(void **state) {
     (void)state;
     cli_result r = CLI("bench", "--shape", "tiny", "-r", "1", "-q", "-o", "json", "--replay",
                        REPLAY "edit-copy.json", "--replay", REPLAY "prose.json");
@@ -99,7 +99,7 @@ static void a_recording_is_decoded_both_ways(void **state) {
     cli_free(&r);
 }
 
-static void what_is_no_recording_is_refused(void **state) {
+static void rejects_invalid_recordings(void **state) {
     (void)state;
     char dir[64];
     make_directory(dir);
@@ -120,11 +120,11 @@ static void what_is_no_recording_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_are_counted_and_change_no_token),
-        cmocka_unit_test(a_sampled_text_is_the_same),
-        cmocka_unit_test(another_model_may_draft),
-        cmocka_unit_test(a_recording_is_decoded_both_ways),
-        cmocka_unit_test(what_is_no_recording_is_refused),
+        cmocka_unit_test(counts_drafts_and_keeps_text),
+        cmocka_unit_test(drafts_keep_sampled_text),
+        cmocka_unit_test(drafts_with_another_model),
+        cmocka_unit_test(decodes_recording_with_and_without_drafts),
+        cmocka_unit_test(rejects_invalid_recordings),
     };
     return cmocka_run_group_tests_name("cli_speculate", tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@
 
 #define ENDLESS "generate", QUICK, "-p", "Once", "-n", "-1", "--ignore-eos"
 
-static void ctrl_c_ends_a_generation_with_statistics_and_130(void **state) {
+static void ctrl_c_prints_statistics_and_exits_130(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS(ENDLESS), .interrupt_after_output = 20});
     assert_code(&r, 130);
@@ -26,7 +26,7 @@ static void ctrl_c_ends_a_generation_with_statistics_and_130(void **state) {
     cli_free(&r);
 }
 
-static void sigterm_and_sighup_are_as_orderly_as_ctrl_c(void **state) {
+static void sigterm_and_sighup_end_in_order(void **state) {
     (void)state;
     static const int signals[] = {SIGTERM, SIGHUP};
     for (size_t i = 0; i < 2; i++) {
@@ -45,7 +45,7 @@ static void sigterm_and_sighup_are_as_orderly_as_ctrl_c(void **state) {
     }
 }
 
-static void the_first_ctrl_c_is_answered_on_a_terminal(void **state) {
+static void first_ctrl_c_prints_notice_on_terminal(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){
         .args = CLI_ARGS(ENDLESS), .interrupt_after_output = 20, .terminal_errors = true});
@@ -62,7 +62,7 @@ static void the_first_ctrl_c_is_answered_on_a_terminal(void **state) {
 }
 
 /* After the first one the object is printed, for a reader who never comes. */
-static void a_second_signal_ends_it_at_once(void **state) {
+static void second_signal_ends_process(void **state) {
     (void)state;
     static const int signals[][2] = {
         {SIGINT, SIGINT}, {SIGTERM, SIGTERM}, {SIGINT, SIGTERM}, {SIGHUP, SIGINT}};
@@ -88,7 +88,7 @@ static void a_second_signal_ends_it_at_once(void **state) {
     remove_directory(dir);
 }
 
-static void ctrl_c_still_gives_the_json_of_what_was_made(void **state) {
+static void ctrl_c_prints_json_of_partial_text(void **state) {
     (void)state;
     /* With --json nothing appears on standard output: the note on the model is the signal. */
     cli_result r =
@@ -105,7 +105,7 @@ static void ctrl_c_still_gives_the_json_of_what_was_made(void **state) {
 }
 
 /* Not from standard input: while that is read the system's own handler ends the program. */
-static void ctrl_c_ends_reading_a_long_prompt(void **state) {
+static void ctrl_c_ends_reading_long_prompt(void **state) {
     (void)state;
     enum { N = 7600 };
     static char text[N + 1];
@@ -117,7 +117,7 @@ static void ctrl_c_ends_reading_a_long_prompt(void **state) {
     cli_free(&r);
 }
 
-static void ctrl_c_ends_a_measurement(void **state) {
+static void ctrl_c_ends_measurement(void **state) {
     (void)state;
     cli_result r =
         cli_run(&(cli_setup){.args = CLI_ARGS("bench", QUICK, "--shape", "tiny", "-n", "64", "-p",
@@ -128,7 +128,7 @@ static void ctrl_c_ends_a_measurement(void **state) {
     cli_free(&r);
 }
 
-static void ctrl_c_ends_encoding_at_once(void **state) {
+static void ctrl_c_ends_encoding(void **state) {
     (void)state;
     static char text[8 << 20];
     memset(text, 'a', sizeof text);
@@ -143,7 +143,7 @@ static void ctrl_c_ends_encoding_at_once(void **state) {
     cli_free(&r);
 }
 
-static void a_closed_pipe_ends_the_program_silently(void **state) {
+static void closed_pipe_ends_program_silently(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS(ENDLESS, "-q"), .close_output_after = 10});
     assert_true(r.signal == SIGPIPE || r.code == 128 + SIGPIPE);
@@ -151,7 +151,7 @@ static void a_closed_pipe_ends_the_program_silently(void **state) {
     cli_free(&r);
 }
 
-static void a_full_disk_is_an_error(void **state) {
+static void reports_full_disk(void **state) {
     (void)state;
     const char *const *const commands[] = {
         CLI_ARGS("generate", QUICK, "-p", "Once", "-n", "300", "-q"),
@@ -174,7 +174,7 @@ static void a_full_disk_is_an_error(void **state) {
 }
 
 /* By itself the signal for it would end the program without a word. */
-static void a_file_that_may_not_grow_is_an_error(void **state) {
+static void reports_file_size_limit(void **state) {
     (void)state;
     char dir[64], path[96];
     struct rlimit before;
@@ -195,7 +195,7 @@ static void a_file_that_may_not_grow_is_an_error(void **state) {
 }
 
 /* What a model writes must not command a terminal; a pipe gets it as it is. */
-static void a_text_does_not_command_a_terminal(void **state) {
+static void removes_control_characters_from_text(void **state) {
     (void)state;
     const char *const *args = CLI_ARGS("generate", GREEDY, "-q", "-p", "Once", "--choice",
                                        "a\x1b[2Jb\tc\xc2\x9b"
@@ -214,7 +214,7 @@ static void a_text_does_not_command_a_terminal(void **state) {
 }
 
 /* A message would be written into the file that got the number of standard error. */
-static void a_closed_stream_is_not_given_to_another_file(void **state) {
+static void closed_streams_are_not_reused(void **state) {
     (void)state;
     cli_result r = cli_run(
         &(cli_setup){.args = CLI_ARGS("generate", "-q", "-f", "/proc/self/fd/2", "--no-bos"),
@@ -223,7 +223,7 @@ static void a_closed_stream_is_not_given_to_another_file(void **state) {
     cli_free(&r);
 }
 
-static void progress_is_drawn_on_a_terminal_only(void **state) {
+static void draws_progress_only_on_terminal(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){
         .args = CLI_ARGS("generate", QUICK, "-p", "A fox", "-n", "2"), .terminal_errors = true});
@@ -244,7 +244,7 @@ static void progress_is_drawn_on_a_terminal_only(void **state) {
 }
 
 /* Whatever is drawn over itself must stay on one line. */
-static void progress_fits_a_narrow_terminal(void **state) {
+static void progress_fits_narrow_terminal(void **state) {
     (void)state;
     static const unsigned short widths[] = {12, 30, 50, 65};
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
@@ -314,7 +314,7 @@ static void wait_until_mapped(pid_t pid, const char *name) {
     }
 }
 
-static void a_file_cut_short_while_it_is_loaded_is_an_error(void **state) {
+static void reports_file_truncated_while_loading(void **state) {
     (void)state;
     char dir[64], path[96], text[1 << 17], chunk[4096];
     make_directory(dir);
@@ -344,22 +344,22 @@ static void a_file_cut_short_while_it_is_loaded_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ctrl_c_ends_a_generation_with_statistics_and_130),
-        cmocka_unit_test(sigterm_and_sighup_are_as_orderly_as_ctrl_c),
-        cmocka_unit_test(the_first_ctrl_c_is_answered_on_a_terminal),
-        cmocka_unit_test(a_second_signal_ends_it_at_once),
-        cmocka_unit_test(ctrl_c_still_gives_the_json_of_what_was_made),
-        cmocka_unit_test(ctrl_c_ends_reading_a_long_prompt),
-        cmocka_unit_test(ctrl_c_ends_a_measurement),
-        cmocka_unit_test(ctrl_c_ends_encoding_at_once),
-        cmocka_unit_test(a_closed_pipe_ends_the_program_silently),
-        cmocka_unit_test(a_full_disk_is_an_error),
-        cmocka_unit_test(a_file_that_may_not_grow_is_an_error),
-        cmocka_unit_test(a_text_does_not_command_a_terminal),
-        cmocka_unit_test(a_closed_stream_is_not_given_to_another_file),
-        cmocka_unit_test(progress_is_drawn_on_a_terminal_only),
-        cmocka_unit_test(progress_fits_a_narrow_terminal),
-        cmocka_unit_test(a_file_cut_short_while_it_is_loaded_is_an_error),
+        cmocka_unit_test(ctrl_c_prints_statistics_and_exits_130),
+        cmocka_unit_test(sigterm_and_sighup_end_in_order),
+        cmocka_unit_test(first_ctrl_c_prints_notice_on_terminal),
+        cmocka_unit_test(second_signal_ends_process),
+        cmocka_unit_test(ctrl_c_prints_json_of_partial_text),
+        cmocka_unit_test(ctrl_c_ends_reading_long_prompt),
+        cmocka_unit_test(ctrl_c_ends_measurement),
+        cmocka_unit_test(ctrl_c_ends_encoding),
+        cmocka_unit_test(closed_pipe_ends_program_silently),
+        cmocka_unit_test(reports_full_disk),
+        cmocka_unit_test(reports_file_size_limit),
+        cmocka_unit_test(removes_control_characters_from_text),
+        cmocka_unit_test(closed_streams_are_not_reused),
+        cmocka_unit_test(draws_progress_only_on_terminal),
+        cmocka_unit_test(progress_fits_narrow_terminal),
+        cmocka_unit_test(reports_file_truncated_while_loading),
     };
     return cmocka_run_group_tests_name("cli streams", tests, NULL, NULL);
 }

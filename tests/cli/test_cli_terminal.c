@@ -127,7 +127,7 @@ static int remove_home(void **state) {
     return 0;
 }
 
-static void lines_are_edited_and_remembered(void **state) {
+static void edits_and_remembers_lines(void **state) {
     (void)state;
     start("-n 4");
     type("/set no\xe7\x8c\xab x\xf0\x9f\xa6\x8ayz"); /* wide characters, and one beyond 16 bits */
@@ -161,7 +161,7 @@ static void lines_are_edited_and_remembered(void **state) {
     stop();
 }
 
-static void ctrl_c_stops_answers_and_twice_leaves(void **state) {
+static void ctrl_c_stops_answer_and_twice_leaves(void **state) {
     (void)state;
     start("--logit-bias 4091:-inf --logit-bias 4094:-inf -n -1");
     type("Once upon a time");
@@ -188,7 +188,7 @@ static void ctrl_c_stops_answers_and_twice_leaves(void **state) {
     stop();
 }
 
-static void ctrl_c_drops_what_is_typed_or_half_pasted(void **state) {
+static void ctrl_c_drops_typed_and_partly_pasted_text(void **state) {
     (void)state;
     start("-n 4");
     press("C-c");
@@ -214,7 +214,7 @@ static void ctrl_c_drops_what_is_typed_or_half_pasted(void **state) {
     stop();
 }
 
-static void a_long_text_is_pasted(void **state) {
+static void accepts_long_pasted_text(void **state) {
     (void)state;
     char path[128], words[256];
     snprintf(path, sizeof path, "%s/paste", home);
@@ -268,7 +268,7 @@ static void ask(const char *message, const char *beginning) {
     wait_for(beginning);
 }
 
-static void what_is_pasted_while_an_answer_is_made_stays_one_text(void **state) {
+static void keeps_text_pasted_during_answer_in_one_piece(void **state) {
     (void)state;
     start("--logit-bias 4091:-inf --logit-bias 4094:-inf -n 1200");
     ask("Once upon a time", "there was");
@@ -301,7 +301,7 @@ static void what_is_pasted_while_an_answer_is_made_stays_one_text(void **state) 
     stop();
 }
 
-static void ctrl_c_forgets_what_was_typed_before_it(void **state) {
+static void ctrl_c_drops_text_typed_during_answer(void **state) {
     (void)state;
     start("--logit-bias 4091:-inf --logit-bias 4094:-inf -n -1");
     ask("Once upon a time", "there was");
@@ -321,12 +321,12 @@ static void ctrl_c_forgets_what_was_typed_before_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_edited_and_remembered),
-        cmocka_unit_test(ctrl_c_stops_answers_and_twice_leaves),
-        cmocka_unit_test(ctrl_c_drops_what_is_typed_or_half_pasted),
-        cmocka_unit_test(a_long_text_is_pasted),
-        cmocka_unit_test(what_is_pasted_while_an_answer_is_made_stays_one_text),
-        cmocka_unit_test(ctrl_c_forgets_what_was_typed_before_it),
+        cmocka_unit_test(edits_and_remembers_lines),
+        cmocka_unit_test(ctrl_c_stops_answer_and_twice_leaves),
+        cmocka_unit_test(ctrl_c_drops_typed_and_partly_pasted_text),
+        cmocka_unit_test(accepts_long_pasted_text),
+        cmocka_unit_test(keeps_text_pasted_during_answer_in_one_piece),
+        cmocka_unit_test(ctrl_c_drops_text_typed_during_answer),
     };
     if (system("tmux -V >/dev/null 2>&1") != 0) {
         printf("skipped: there is no tmux here\n");

@@ -9,7 +9,7 @@ static cli_result tokenize(const void *input, size_t n, const char *const *args)
     return cli_run(&(cli_setup){.args = args, .input = input, .n_input = n});
 }
 
-static void text_becomes_ids_on_one_line(void **state) {
+static void prints_ids_on_one_line(void **state) {
     (void)state;
     cli_result r = CLI("tokenize", "-p", "Once upon a time", "-q");
     assert_code(&r, 0);
@@ -28,7 +28,7 @@ static void text_becomes_ids_on_one_line(void **state) {
     cli_free(&r);
 }
 
-static void special_tokens_are_parsed_when_asked(void **state) {
+static void parses_special_tokens_with_option(void **state) {
     (void)state;
     cli_result r = CLI("tokenize", "-q", "-p", "<|eot_id|>", "--parse-special", "--no-bos");
     assert_string_equal(r.out, "4094\n");
@@ -38,7 +38,7 @@ static void special_tokens_are_parsed_when_asked(void **state) {
     cli_free(&r);
 }
 
-static void json_holds_ids_and_pieces(void **state) {
+static void json_has_ids_and_pieces(void **state) {
     (void)state;
     cli_result r = CLI("tokenize", "-q", "-p", "Once upon", "--json");
     assert_code(&r, 0);
@@ -54,7 +54,7 @@ static void json_holds_ids_and_pieces(void **state) {
 }
 
 /* Every byte of the text comes back, newline at the end and NUL included. */
-static void decoding_what_was_encoded_gives_the_text(void **state) {
+static void decode_restores_encoded_text(void **state) {
     (void)state;
     static const char text[] = "K\xc3\xb6ln \xe2\x80\x94 a\0b \xe2\x98\x95\n\n";
     static const char *const formats[] = {NULL, "--json"};
@@ -71,7 +71,7 @@ static void decoding_what_was_encoded_gives_the_text(void **state) {
     }
 }
 
-static void decoding_keeps_special_tokens_unless_told_not_to(void **state) {
+static void decode_keeps_special_tokens_by_default(void **state) {
     (void)state;
     cli_result r = CLI("tokenize", "-q", "--decode", "-p", "4090,790, 650\n4094");
     assert_string_equal(r.out, "<|begin_of_text|>Once upon<|eot_id|>");
@@ -90,7 +90,7 @@ static void decoding_keeps_special_tokens_unless_told_not_to(void **state) {
     cli_free(&r);
 }
 
-static void bad_ids_are_refused(void **state) {
+static void rejects_bad_ids(void **state) {
     (void)state;
     static const struct {
         const char *input, *message;
@@ -111,7 +111,7 @@ static void bad_ids_are_refused(void **state) {
     }
 }
 
-static void bad_texts_and_tokenizers_are_refused(void **state) {
+static void rejects_bad_texts_and_tokenizers(void **state) {
     (void)state;
     cli_result r = tokenize("ab\xc3(", 4, CLI_ARGS("tokenize", "-q"));
     assert_refused(&r, 1, "2");
@@ -125,7 +125,7 @@ static void bad_texts_and_tokenizers_are_refused(void **state) {
 }
 
 /* By then there are ids: a sanitizer sees if they are lost. */
-static void a_text_that_cannot_be_encoded_to_its_end_is_refused(void **state) {
+static void rejects_text_that_cannot_be_encoded(void **state) {
     (void)state;
     static const char tokenizer[] =
         "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"vocab\":{\"<s>\":0,\"a\":1},\"merges\":"
@@ -148,7 +148,7 @@ static void a_text_that_cannot_be_encoded_to_its_end_is_refused(void **state) {
     remove_directory(dir);
 }
 
-static void a_gguf_file_has_the_ids_of_its_directory(void **state) {
+static void gguf_file_and_directory_give_equal_ids(void **state) {
     (void)state;
     static const char text[] = "The old king said: \"It's 1234!\" <|eot_id|>";
     char dir[64], path[96];
@@ -168,15 +168,15 @@ static void a_gguf_file_has_the_ids_of_its_directory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_becomes_ids_on_one_line),
-        cmocka_unit_test(special_tokens_are_parsed_when_asked),
-        cmocka_unit_test(json_holds_ids_and_pieces),
-        cmocka_unit_test(decoding_what_was_encoded_gives_the_text),
-        cmocka_unit_test(decoding_keeps_special_tokens_unless_told_not_to),
-        cmocka_unit_test(bad_ids_are_refused),
-        cmocka_unit_test(bad_texts_and_tokenizers_are_refused),
-        cmocka_unit_test(a_text_that_cannot_be_encoded_to_its_end_is_refused),
-        cmocka_unit_test(a_gguf_file_has_the_ids_of_its_directory),
+        cmocka_unit_test(prints_ids_on_one_line),
+        cmocka_unit_test(parses_special_tokens_with_option),
+        cmocka_unit_test(json_has_ids_and_pieces),
+        cmocka_unit_test(decode_restores_encoded_text),
+        cmocka_unit_test(decode_keeps_special_tokens_by_default),
+        cmocka_unit_test(rejects_bad_ids),
+        cmocka_unit_test(rejects_bad_texts_and_tokenizers),
+        cmocka_unit_test(rejects_text_that_cannot_be_encoded),
+        cmocka_unit_test(gguf_file_and_directory_give_equal_ids),
     };
     return cmocka_run_group_tests_name("cli tokenize", tests, NULL, NULL);
 }

@@ -71,7 +71,7 @@ static void assert_same(const ruler_prompt *a, const ruler_prompt *b, bool same)
 
 /* ---- prompts ---- */
 
-static void prompts_depend_on_seed_task_and_number_alone(void **state) {
+static void prompts_depend_only_on_seed_task_and_number(void **state) {
     (void)state;
     for (size_t i = 0; ruler_task_at(i); i++) {
         ruler_maker m = maker(ruler_task_at(i), 1200, 5), other = maker(ruler_task_at(i), 1200, 6);
@@ -87,7 +87,7 @@ static void prompts_depend_on_seed_task_and_number_alone(void **state) {
     }
 }
 
-static void prompts_are_as_long_as_they_may_be(void **state) {
+static void prompts_have_maximum_length(void **state) {
     (void)state;
     static const uint32_t lengths[] = {1100, 1800};
     for (size_t i = 0; ruler_task_at(i); i++) {
@@ -110,7 +110,7 @@ static void prompts_are_as_long_as_they_may_be(void **state) {
     }
 }
 
-static void contexts_hold_the_answer_and_not_the_question(void **state) {
+static void context_has_answer_without_question(void **state) {
     (void)state;
     for (size_t i = 0; ruler_task_at(i); i++) {
         ruler_maker m = maker(ruler_task_at(i), 1200, 2);
@@ -132,7 +132,7 @@ static void contexts_hold_the_answer_and_not_the_question(void **state) {
     }
 }
 
-static void needles_are_as_many_as_the_task_says(void **state) {
+static void context_has_number_of_needles_of_task(void **state) {
     (void)state;
     static const struct {
         const char *task;
@@ -155,7 +155,7 @@ static void needles_are_as_many_as_the_task_says(void **state) {
 }
 
 /* Every depth comes: needles are spread over the whole context. */
-static void needles_stand_everywhere(void **state) {
+static void needles_have_all_depths(void **state) {
     (void)state;
     static const char *const names[] = {"niah_single_1", "niah_single_2", "niah_multikey_2"};
     for (size_t i = 0; i < 3; i++) {
@@ -171,7 +171,7 @@ static void needles_stand_everywhere(void **state) {
     }
 }
 
-static void an_essay_of_ones_own_is_the_haystack(void **state) {
+static void uses_given_essay_as_haystack(void **state) {
     (void)state;
     static const char essay[] =
         "Snails are slow. Snails eat leaves at night. Rain is their friend.";
@@ -184,7 +184,7 @@ static void an_essay_of_ones_own_is_the_haystack(void **state) {
     ruler_prompt_free(&p);
 }
 
-static void chains_lead_from_the_value_to_each_variable(void **state) {
+static void chain_links_value_to_each_variable(void **state) {
     (void)state;
     ruler_maker m = maker(ruler_task_find("vt"), 1200, 3);
     for (uint64_t number = 0; number < 5; number++) {
@@ -216,7 +216,7 @@ static size_t count_word(const char *list, const char *word) {
     return n + count(list, between);
 }
 
-static void common_and_frequent_words_are_those_that_stand_there_most(void **state) {
+static void references_are_the_most_frequent_words(void **state) {
     (void)state;
     ruler_maker m = maker(ruler_task_find("cwe"), 1500, 3);
     ruler_prompt p = make(&m, 1);
@@ -263,7 +263,7 @@ static void assert_ends(const char *text, const char *end) {
     if (n < m || strcmp(text + n - m, end)) fail_msg("does not end in '%s'", end);
 }
 
-static void questions_lie_between_context_and_end_of_the_message(void **state) {
+static void question_is_between_context_and_message_end(void **state) {
     (void)state;
     for (size_t i = 0; ruler_task_at(i); i++) {
         ruler_maker m = maker(ruler_task_at(i), 1200, 2);
@@ -291,7 +291,7 @@ static void questions_lie_between_context_and_end_of_the_message(void **state) {
 
 /* ---- scores ---- */
 
-static void a_score_is_the_share_of_references_that_an_answer_names(void **state) {
+static void score_is_share_of_named_references(void **state) {
     (void)state;
     const char *const references[] = {"1234567", "Blue-Door", "x"};
     assert_true(ruler_score("it is 1234567 and the BLUE-door.", references, 2) == 1);
@@ -301,7 +301,7 @@ static void a_score_is_the_share_of_references_that_an_answer_names(void **state
     assert_true(fabs(ruler_score("ax", references, 3) - 1.0 / 3) < 1e-12);
 }
 
-static void intervals_are_those_of_the_same_prompts(void **state) {
+static void compares_scores_of_equal_prompts(void **state) {
     (void)state;
     enum { PROMPTS = 50 };
     double full[PROMPTS], reduced[PROMPTS], none[PROMPTS] = {0};
@@ -327,17 +327,17 @@ static void intervals_are_those_of_the_same_prompts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts_depend_on_seed_task_and_number_alone),
-        cmocka_unit_test(prompts_are_as_long_as_they_may_be),
-        cmocka_unit_test(contexts_hold_the_answer_and_not_the_question),
-        cmocka_unit_test(needles_are_as_many_as_the_task_says),
-        cmocka_unit_test(needles_stand_everywhere),
-        cmocka_unit_test(an_essay_of_ones_own_is_the_haystack),
-        cmocka_unit_test(chains_lead_from_the_value_to_each_variable),
-        cmocka_unit_test(common_and_frequent_words_are_those_that_stand_there_most),
-        cmocka_unit_test(questions_lie_between_context_and_end_of_the_message),
-        cmocka_unit_test(a_score_is_the_share_of_references_that_an_answer_names),
-        cmocka_unit_test(intervals_are_those_of_the_same_prompts),
+        cmocka_unit_test(prompts_depend_only_on_seed_task_and_number),
+        cmocka_unit_test(prompts_have_maximum_length),
+        cmocka_unit_test(context_has_answer_without_question),
+        cmocka_unit_test(context_has_number_of_needles_of_task),
+        cmocka_unit_test(needles_have_all_depths),
+        cmocka_unit_test(uses_given_essay_as_haystack),
+        cmocka_unit_test(chain_links_value_to_each_variable),
+        cmocka_unit_test(references_are_the_most_frequent_words),
+        cmocka_unit_test(question_is_between_context_and_message_end),
+        cmocka_unit_test(score_is_share_of_named_references),
+        cmocka_unit_test(compares_scores_of_equal_prompts),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
