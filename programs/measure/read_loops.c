@@ -22,6 +22,12 @@ INLINE void prefetch_step(const uint64_t *p, read_plan m) {
     }
 }
 
+/* Defines a loop for one plan. */
+#define LOOP(name, target, read, streams, near_bytes, far_bytes)        \
+    target static uint64_t name(const uint64_t *p, size_t n) {          \
+        return read(p, n, (read_plan){streams, near_bytes, far_bytes}); \
+    }
+
 /* ---- what every processor has ---- */
 
 INLINE uint64_t read_words(const uint64_t *p, size_t n, read_plan m) {
@@ -37,15 +43,9 @@ INLINE uint64_t read_words(const uint64_t *p, size_t n, read_plan m) {
     return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
 }
 
-static uint64_t words_1(const uint64_t *p, size_t n) {
-    return read_words(p, n, (read_plan){1, 0, 0});
-}
-static uint64_t words_4(const uint64_t *p, size_t n) {
-    return read_words(p, n, (read_plan){4, 0, 0});
-}
-static uint64_t words_1_near(const uint64_t *p, size_t n) {
-    return read_words(p, n, (read_plan){1, 4096, 0});
-}
+LOOP(words_1, , read_words, 1, 0, 0)
+LOOP(words_4, , read_words, 4, 0, 0)
+LOOP(words_1_near, , read_words, 1, 4096, 0)
 
 #ifdef __x86_64__
 
@@ -73,18 +73,10 @@ AVX2 INLINE uint64_t read_256(const uint64_t *p, size_t n, read_plan m) {
     return (uint64_t)_mm256_extract_epi64(s[0], 0);
 }
 
-AVX2 static uint64_t avx2_1(const uint64_t *p, size_t n) {
-    return read_256(p, n, (read_plan){1, 0, 0});
-}
-AVX2 static uint64_t avx2_4(const uint64_t *p, size_t n) {
-    return read_256(p, n, (read_plan){4, 0, 0});
-}
-AVX2 static uint64_t avx2_1_near(const uint64_t *p, size_t n) {
-    return read_256(p, n, (read_plan){1, 4096, 0});
-}
-AVX2 static uint64_t avx2_4_near(const uint64_t *p, size_t n) {
-    return read_256(p, n, (read_plan){4, 1024, 0});
-}
+LOOP(avx2_1, AVX2, read_256, 1, 0, 0)
+LOOP(avx2_4, AVX2, read_256, 4, 0, 0)
+LOOP(avx2_1_near, AVX2, read_256, 1, 4096, 0)
+LOOP(avx2_4_near, AVX2, read_256, 4, 1024, 0)
 
 /* ---- AVX-512 ---- */
 
@@ -107,24 +99,12 @@ AVX512 INLINE uint64_t read_512(const uint64_t *p, size_t n, read_plan m) {
     return (uint64_t)_mm512_reduce_add_epi64(s[0]);
 }
 
-AVX512 static uint64_t avx512_1(const uint64_t *p, size_t n) {
-    return read_512(p, n, (read_plan){1, 0, 0});
-}
-AVX512 static uint64_t avx512_4(const uint64_t *p, size_t n) {
-    return read_512(p, n, (read_plan){4, 0, 0});
-}
-AVX512 static uint64_t avx512_1_near(const uint64_t *p, size_t n) {
-    return read_512(p, n, (read_plan){1, 4096, 0});
-}
-AVX512 static uint64_t avx512_4_near(const uint64_t *p, size_t n) {
-    return read_512(p, n, (read_plan){4, 1024, 0});
-}
-AVX512 static uint64_t avx512_1_both(const uint64_t *p, size_t n) {
-    return read_512(p, n, (read_plan){1, 2048, 32768});
-}
-AVX512 static uint64_t avx512_2_both(const uint64_t *p, size_t n) {
-    return read_512(p, n, (read_plan){2, 2048, 32768});
-}
+LOOP(avx512_1, AVX512, read_512, 1, 0, 0)
+LOOP(avx512_4, AVX512, read_512, 4, 0, 0)
+LOOP(avx512_1_near, AVX512, read_512, 1, 4096, 0)
+LOOP(avx512_4_near, AVX512, read_512, 4, 1024, 0)
+LOOP(avx512_1_both, AVX512, read_512, 1, 2048, 32768)
+LOOP(avx512_2_both, AVX512, read_512, 2, 2048, 32768)
 #endif
 
 static const struct {

@@ -107,31 +107,17 @@ static const char examples[] =
     "  antigravity bench --shape llama-3.2-1b --replay edit.json\n"
     "  antigravity bench --shape llama-3.2-1b --ops";
 
-static bool has_number(const number_list *list) {
-    for (size_t i = 0; i < list->n; i++)
-        if (list->v[i]) return true;
-    return false;
-}
-
 static int check(const bench_options *o) {
-    if (!has_number(&o->n_prompt) && !has_number(&o->n_gen))
+    if (!max_number(&o->n_prompt) && !max_number(&o->n_gen))
         return complain_usage("nothing to measure: both -p and -n are 0");
     if (o->shape && o->model.dir) return complain_usage("--shape and -m exclude each other");
     if (o->ops && o->n_recordings) return complain_usage("--ops and --replay exclude each other");
     return EXIT_DONE;
 }
 
-static uint32_t largest(const number_list *list) {
-    uint32_t v = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        if (list->v[i] > v) v = list->v[i];
-    }
-    return v;
-}
-
 /* Returns the tokens of the longest prompt or generation. */
 static uint32_t max_tokens(const bench_options *o) {
-    const uint32_t read = largest(&o->n_prompt), decoded = largest(&o->n_gen);
+    const uint32_t read = max_number(&o->n_prompt), decoded = max_number(&o->n_gen);
     uint32_t max_tokens = o->n_recordings ? 0 : read > decoded ? read : decoded;
     for (size_t i = 0; i < o->n_recordings; i++) {
         const size_t n = o->recordings[i].prompt.n + o->recordings[i].ids.n;
@@ -142,16 +128,16 @@ static uint32_t max_tokens(const bench_options *o) {
 
 /* Returns the sessions of the row with most tokens. */
 static engine_sessions largest_sessions(const bench_options *o) {
-    return (engine_sessions){session_params(&o->model, largest(&o->depth) + max_tokens(o)),
+    return (engine_sessions){session_params(&o->model, max_number(&o->depth) + max_tokens(o)),
                              o->parallel};
 }
 
 /* Checks that every row fits, before the first one is measured. */
 static int check_lengths(const bench_options *o, const ag_model_info *info) {
-    const uint32_t depth = largest(&o->depth);
+    const uint32_t depth = max_number(&o->depth);
     if ((uint64_t)depth + max_tokens(o) <= info->max_positions) return EXIT_DONE;
     return complain_usage("the test is too long: %" PRIu32 " tokens at depth %" PRIu32
-                          "; the model was trained for %" PRIu32 "",
+                          "; the model was trained for %" PRIu32,
                           max_tokens(o), depth, info->max_positions);
 }
 

@@ -282,7 +282,8 @@ static int open_base(kl *k) {
     k->base_model = k->engine.model;
     if (o->base_weights != o->model.weights || o->model.tensor_types.n) {
         const ag_model_params base = model_params_of_type(o->base_weights);
-        int code = engine_read_model(&k->engine, base, "loading the base", &k->base_model);
+        int code =
+            engine_read_model(&k->engine, k->engine.dir, base, "loading the base", &k->base_model);
         if (code != EXIT_DONE) return code;
     }
     cache_setting one = settings_at(&o->base, 0);

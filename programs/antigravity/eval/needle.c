@@ -380,13 +380,6 @@ static int measure(needles *n) {
     return table_finish(&n->table, head_of(n), code);
 }
 
-static int check(const command_line *line) {
-    if (!line->n_operands) return EXIT_DONE;
-    return complain_usage(
-        "unexpected word '%s': documents are generated; --text FILE sets their filler",
-        line->operands[0]);
-}
-
 int eval_needle(int argc, char **argv) {
     needle_options o = {
         .model = model_options_defaults(),
@@ -403,13 +396,12 @@ int eval_needle(int argc, char **argv) {
                    settings_group(&o.settings), table_group(&o.format),
                    eviction_rules_group(&o.model.eviction), model_group(&o.model),
                    k_rotation_group(&o.settings.k_rotation)},
-        .max_operands = 1,
+        .hint = ": documents are generated; --text FILE sets their filler",
     };
     add_machine_groups(&line, &o.model);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    code = check(&line);
-    if (code == EXIT_DONE) code = template_check(&o.chat);
+    code = template_check(&o.chat);
     if (code == EXIT_DONE) {
         code = settings_complete(&o.settings, &o.model, "all", "50%,25%,12.5%,6.25%");
     }

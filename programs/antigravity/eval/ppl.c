@@ -152,11 +152,9 @@ static int score_windows(ppl *p) {
 
 /* ---- results ---- */
 
-static json_t *finite_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
-
 static json_t *list_nll(const ppl *p) {
     json_t *list = json_array();
-    for (size_t i = 0; list && i < p->n_nll; i++) json_append(&list, finite_or_null(p->nll[i]));
+    for (size_t i = 0; list && i < p->n_nll; i++) json_append(&list, json_number(p->nll[i]));
     return list;
 }
 
@@ -167,10 +165,10 @@ static json_t *list_buckets(const ppl *p) {
         const json_field fields[] = {
             {"begin", json_integer((json_int_t)(i * p->o->bucket))},
             {"tokens", json_integer((json_int_t)b->n)},
-            {"mean_nll", finite_or_null(b->nll / (double)b->n)},
+            {"mean_nll", json_number(b->nll / (double)b->n)},
             {"kv_bytes", json_integer((json_int_t)b->kv_bytes)},
             {"anonymous_bytes", json_integer((json_int_t)b->anonymous)},
-            {"tok_per_s", finite_or_null((double)b->n / b->seconds)},
+            {"tok_per_s", json_number((double)b->n / b->seconds)},
         };
         json_append(&list, JSON_OBJECT(fields));
     }
@@ -182,10 +180,10 @@ static json_t *report_json(const ppl *p, mean_error s) {
     const ag_eviction_stats *left = ag_session_evictions(p->engine.session);
     const json_field fields[] = {
         {"measure", json_string(p->o->stream ? "stream" : "ppl")},
-        {"ppl", finite_or_null(exp(s.mean))},
-        {"ppl_stderr", finite_or_null(exp(s.mean) * s.error)},
-        {"mean_nll", finite_or_null(s.mean)},
-        {"stderr", finite_or_null(s.error)},
+        {"ppl", json_number(exp(s.mean))},
+        {"ppl_stderr", json_number(exp(s.mean) * s.error)},
+        {"mean_nll", json_number(s.mean)},
+        {"stderr", json_number(s.error)},
         {"tokens", json_integer((json_int_t)p->n_nll)},
         {"windows", json_integer((json_int_t)p->text.n_windows)},
         {"window", json_integer((json_int_t)p->text.window)},

@@ -45,17 +45,11 @@ static int check_vocabulary(const draft_engine *d, const engine *e) {
 }
 
 static int load(draft_engine *d, const engine *e, const model_options *m) {
-    ag_error err;
-    ag_model_params params = model_params_of_type(AG_WEIGHTS_AUTO);
-    params.progress = progress_update;
-    progress_begin("loading the draft model");
-    truncated_file_watch(d->dir);
-    ag_status status = ag_model_load(e->backend, d->dir, &params, &d->model, &err);
-    truncated_file_watch(NULL);
-    progress_end();
-    if (status != AG_OK) return complain_error(&err);
-    if (m->verbose) complain("%s: drafts, %zu MiB", d->dir, ag_model_memory_bytes(d->model) >> 20);
-    return EXIT_DONE;
+    const int code = engine_read_model(e, d->dir, model_params_of_type(AG_WEIGHTS_AUTO),
+                                       "loading the draft model", &d->model);
+    if (code == EXIT_DONE && m->verbose)
+        complain("%s: drafts, %zu MiB", d->dir, ag_model_memory_bytes(d->model) >> 20);
+    return code;
 }
 
 /* Checks the memory plan. Subtracts plan.draft_bytes: the draft model itself has no drafts. */

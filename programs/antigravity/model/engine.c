@@ -144,12 +144,13 @@ int engine_plan(engine *e, const model_options *o, const char *shape, const engi
     return EXIT_DONE;
 }
 
-int engine_read_model(const engine *e, ag_model_params params, const char *what, ag_model **out) {
+int engine_read_model(const engine *e, const char *dir, ag_model_params params, const char *what,
+                      ag_model **out) {
     ag_error err;
     params.progress = progress_update;
     progress_begin(what);
-    truncated_file_watch(e->dir);
-    ag_status status = ag_model_load(e->backend, e->dir, &params, out, &err);
+    truncated_file_watch(dir);
+    ag_status status = ag_model_load(e->backend, dir, &params, out, &err);
     truncated_file_watch(NULL);
     progress_end();
     return status == AG_OK ? EXIT_DONE : complain_error(&err);
@@ -160,7 +161,7 @@ int engine_load(engine *e, const model_options *o, const engine_sessions *s) {
     int code = engine_open_backend(e, o);
     if (code == EXIT_DONE) code = engine_plan(e, o, NULL, s);
     if (code != EXIT_DONE) return code;
-    code = engine_read_model(e, model_params(o), "loading", &e->model);
+    code = engine_read_model(e, e->dir, model_params(o), "loading", &e->model);
     if (code != EXIT_DONE) return code;
     e->load_s = clock_s() - begin;
     if (o->verbose) complain("%s: loaded in %.2f s", e->dir, e->load_s);

@@ -36,9 +36,10 @@ int engine_plan(engine *e, const model_options *o, const char *shape, const engi
 int engine_load(engine *e, const model_options *o, const engine_sessions *s);
 /* Calls engine_load(), then creates the session with n_context slots. */
 int engine_load_session(engine *e, const model_options *o, uint32_t n_context);
-/* Loads the files of e->dir as another model, which the caller owns. `what` labels the progress
+/* Loads another model on the engine's backend; the caller owns it. `what` labels the progress
  * bar. */
-int engine_read_model(const engine *e, ag_model_params params, const char *what, ag_model **out);
+int engine_read_model(const engine *e, const char *dir, ag_model_params params, const char *what,
+                      ag_model **out);
 void engine_close(engine *e);
 
 #endif

@@ -23,6 +23,13 @@ void next_word(const char **list, char *word, size_t cap) {
     *list = (*list)[n] ? *list + n + 1 : NULL;
 }
 
+uint32_t max_number(const number_list *list) {
+    uint32_t max = 0;
+    for (size_t i = 0; i < list->n; i++)
+        if (list->v[i] > max) max = list->v[i];
+    return max;
+}
+
 /* Repeats at most 60 bytes of a typed value. */
 static bool reject_value(char *message, const char *text, const char *reason) {
     return reject(message, "'%.60s'%s %s", text, strlen(text) > 60 ? "..." : "", reason);

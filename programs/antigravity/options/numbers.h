@@ -27,6 +27,9 @@ typedef struct number_list {
     size_t n;
 } number_list;
 
+/* Returns the largest number of the list; 0 if it is empty. */
+uint32_t max_number(const number_list *list);
+
 /* Parses a list of 1 to MAX_NUMBERS numbers; low >= 0. */
 bool parse_list(const char *text, int32_t low, int32_t high, number_list *out, char *message);
 

@@ -141,9 +141,9 @@ static int refuse_option(const command_line *line, const names *t, int code, cha
 static int add_operand(command_line *line, const char *word) {
     if (line->n_operands == line->max_operands)
         return complain_usage("unexpected word '%s'%s", word,
-                              !line->max_operands ? ": this command takes options only"
-                              : line->hint        ? line->hint
-                                                  : "");
+                              line->hint            ? line->hint
+                              : !line->max_operands ? ": this command takes options only"
+                                                    : "");
     line->operands[line->n_operands++] = word;
     return OPTIONS_RUN;
 }

@@ -72,6 +72,8 @@ json_t *json_ids(const int32_t *ids, size_t n) {
     return list;
 }
 
+json_t *json_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
+
 json_t *json_float(float v) {
     char digits[32];
     if (!isfinite(v)) return json_null();

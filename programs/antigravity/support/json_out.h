@@ -23,6 +23,8 @@ void json_append(json_t **list, json_t *item);
 /* Returns a string; bytes that are not UTF-8 become U+FFFD. */
 json_t *json_text(const char *text, size_t len);
 json_t *json_ids(const int32_t *ids, size_t n);
+/* Returns null if the number is not finite. */
+json_t *json_number(double v);
 /* Returns 0.8f as 0.8, not as 0.800000011920929; null if not finite. */
 json_t *json_float(float v);
 

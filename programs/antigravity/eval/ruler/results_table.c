@@ -73,8 +73,6 @@ static means means_of(const ruler_block *b, size_t row) {
     return m;
 }
 
-static json_t *number(double x) { return isfinite(x) ? json_real(x) : json_null(); }
-
 static json_t *range(double low, double high, const char *format, double scale) {
     char text[48];
     if (!isfinite(low) || !isfinite(high)) return json_null();
@@ -102,20 +100,20 @@ static json_t *row_of(const ruler_block *b, size_t row, const double *full, doub
         {"removed", evicts ? json_real(s->ratios[(row - 1) % s->n_ratios]) : json_null()},
         {"score", json_real(mean_score(b, row))},
         {"solved", json_string(ruler_is_solved(b) ? "yes" : "no")},
-        {"ratio", number(evicts ? p.ratio.mean : none)},
-        {"ratio_low", number(evicts ? p.ratio.low : none)},
-        {"ratio_high", number(evicts ? p.ratio.high : none)},
+        {"ratio", json_number(evicts ? p.ratio.mean : none)},
+        {"ratio_low", json_number(evicts ? p.ratio.low : none)},
+        {"ratio_high", json_number(evicts ? p.ratio.high : none)},
         {"ratio_interval",
          evicts ? range(p.ratio.low, p.ratio.high, "%.3f to %.3f", 1) : json_null()},
-        {"difference", number(evicts ? p.difference.mean : none)},
-        {"difference_low", number(evicts ? p.difference.low : none)},
-        {"difference_high", number(evicts ? p.difference.high : none)},
+        {"difference", json_number(evicts ? p.difference.mean : none)},
+        {"difference_low", json_number(evicts ? p.difference.low : none)},
+        {"difference_high", json_number(evicts ? p.difference.high : none)},
         {"difference_interval",
          evicts ? range(p.difference.low, p.difference.high, "%+.1f to %+.1f", 100) : json_null()},
         {"kv_bytes", json_real(m.kv_bytes)},
-        {"freed_bytes", number(evicts ? all.kv_bytes - m.kv_bytes : none)},
-        {"evict_ms", number(evicts ? m.evict_s * 1e3 : none)},
-        {"decode_tok_per_s", number(m.decode_per_s > 0 ? m.decode_per_s : none)},
+        {"freed_bytes", json_number(evicts ? all.kv_bytes - m.kv_bytes : none)},
+        {"evict_ms", json_number(evicts ? m.evict_s * 1e3 : none)},
+        {"decode_tok_per_s", json_number(m.decode_per_s > 0 ? m.decode_per_s : none)},
         {"tokens_read", json_real(m.n_read)},
         {"tokens_kept", json_real(m.n_retained)},
         {"tokens_replayed", json_real(m.n_replayed)},

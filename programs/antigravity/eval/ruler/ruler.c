@@ -3,13 +3,13 @@
  * prompts. */
 #include "../../command.h"
 #include "../../support/input.h"
+#include "../../support/json_out.h"
 #include "../../terminal/interrupt.h"
 #include "../../terminal/output.h"
 #include "../../terminal/progress.h"
 #include "../eval.h"
 #include "../settings.h"
 #include "../template_options.h"
-#include "print.h"
 #include "results_table.h"
 
 #include <inttypes.h>
@@ -237,21 +237,14 @@ static int read_haystack(ruler *t) {
     return complain_failure("%s: the file has no text", t->o->haystack);
 }
 
-static uint32_t max_length(const ruler_options *o) {
-    uint32_t length = 0;
-    for (size_t i = 0; i < o->lengths.n; i++)
-        if (o->lengths.v[i] > length) length = o->lengths.v[i];
-    return length;
-}
-
 static int open_model(ruler *t) {
     const ruler_options *o = t->o;
     int code = engine_inspect(&t->engine, &o->model);
     if (code == EXIT_DONE) code = engine_need_tokenizer(&t->engine, "prompts cannot be encoded");
-    if (code == EXIT_DONE && max_length(o) > t->engine.info.max_positions)
+    if (code == EXIT_DONE && max_number(&o->lengths) > t->engine.info.max_positions)
         return complain_usage("--length: %" PRIu32 " tokens exceed the %" PRIu32
                               " that the model was trained for",
-                              max_length(o), t->engine.info.max_positions);
+                              max_number(&o->lengths), t->engine.info.max_positions);
     if (code == EXIT_DONE) code = read_haystack(t);
     if (code != EXIT_DONE) return code;
     return prompt_writer_open(&t->writer, t->engine.dir, t->engine.tokenizer, &o->chat);
@@ -293,11 +286,43 @@ static int check_length(ruler *t, uint32_t length, ruler_prompt *p) {
     return code;
 }
 
+static json_t *text_json(const text_buffer *t) { return json_text(t->data, t->len); }
+
+/* Prints the prompt as one JSON object on a line. Returns an exit code. */
+static int print_prompt(const ruler_task *task, uint32_t length, int64_t seed, int64_t number,
+                        const ruler_prompt *p) {
+    json_t *references = json_array();
+    for (size_t i = 0; references && i < p->text.n_references; i++)
+        json_append(&references, json_string(p->text.references[i]));
+    const written_prompt *w = &p->written;
+    const json_field fields[] = {
+        {"task", json_string(task->name)},
+        {"length", json_integer(length)},
+        {"seed", json_integer(seed)},
+        {"prompt", json_integer(number)},
+        {"context", text_json(&p->text.context)},
+        {"question", text_json(&p->text.question)},
+        {"answer_prefix", text_json(&p->text.answer_prefix)},
+        {"references", references},
+        {"max_new_tokens", json_integer(task->n_answer)},
+        {"ids", json_ids(w->ids.data, w->ids.n)},
+        {"n_context", json_integer((json_int_t)w->n_context)},
+        {"n_question", json_integer((json_int_t)w->n_question)},
+    };
+    json_t *object = JSON_OBJECT(fields);
+    char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    if (!line) return complain_no_memory();
+    const bool written = output_write(line, strlen(line)) && output_write("\n", 1);
+    free(line);
+    return written ? EXIT_DONE : EXIT_FAILED; /* A write error is reported when the command ends. */
+}
+
 static int print_task(ruler *t, const ruler_task *task, uint32_t length, ruler_prompt *p) {
     int code = EXIT_DONE;
     for (uint32_t i = 0; i < t->o->samples && code == EXIT_DONE; i++) {
         code = make_prompt(t, task, length, i, p);
-        if (code == EXIT_DONE) code = ruler_print(task, length, t->o->seed, t->o->first + i, p);
+        if (code == EXIT_DONE) code = print_prompt(task, length, t->o->seed, t->o->first + i, p);
     }
     return code;
 }
@@ -411,7 +436,7 @@ static int measure(ruler *t) {
         .options = &o->model,
         .engine = &t->engine,
         .writer = &t->writer,
-        .max_seq_len = ruler_slots(&t->settings, &t->engine.info, max_length(o)),
+        .max_seq_len = ruler_slots(&t->settings, &t->engine.info, max_number(&o->lengths)),
     };
     const engine_sessions sessions = {ruler_session_params(&t->runner),
                                       ruler_n_sessions(&t->runner)};
@@ -431,13 +456,6 @@ static int measure(ruler *t) {
 
 /* ---- the command ---- */
 
-static int check(const command_line *line) {
-    if (!line->n_operands) return EXIT_DONE;
-    return complain_usage("unexpected word '%s': prompts are generated; --haystack FILE sets the "
-                          "text around some needles",
-                          line->operands[0]);
-}
-
 int eval_ruler(int argc, char **argv) {
     ruler_options o = {
         .model = model_options_defaults(),
@@ -455,13 +473,12 @@ int eval_ruler(int argc, char **argv) {
                    table_group(&o.format), eviction_rules_group(&o.model.eviction),
                    model_group(&o.model), kv_type_group(&o.model),
                    k_rotation_group(&o.model.k_rotation)},
-        .max_operands = 1,
+        .hint = ": prompts are generated; --haystack FILE sets the text around some needles",
     };
     add_machine_groups(&line, &o.model);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    code = check(&line);
-    if (code == EXIT_DONE) code = template_check(&o.chat);
+    code = template_check(&o.chat);
     if (code == EXIT_DONE) code = complete_options(&o);
     if (code != EXIT_DONE) return code;
     interrupt_install();
