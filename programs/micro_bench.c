@@ -193,15 +193,15 @@ static void print_usage(FILE *out) {
         "                       vec_dot_q4_0_q8_0 (all)\n"
         "  --type NAME,...      of weights: %s (all)\n"
         "  --isa NAME,...|all   instruction sets (the highest of this machine)\n"
-        "  --threads N,...      (as many as the backend chooses)\n"
+        "  --threads N,...      (the number that the backend chooses)\n"
         "  --cases NAME,...     oracle: what test_backend checks; shapes: a model of 1B "
         "parameters;\n"
         "                       kernels: two loops alone; eviction: 4096 tokens to 1024 in the\n"
         "                       cache of such a model, by each policy, an operation each (all)\n"
-        "  --ms MS              a row takes at least so long, and 5 runs (50)\n"
-        "  --runs N             a row takes N runs, however long\n"
+        "  --ms MS              minimum time of a row, which has at least 5 runs (50)\n"
+        "  --runs N             exact number of runs of a row\n"
         "  --cold               sweep the caches before each run: shares of the read rate need it\n"
-        "  --no-limits          do not measure what the machine can do\n"
+        "  --no-limits          do not measure the machine's limits\n"
         "  --format NAME        table, csv or json (table)\n",
         ag_dtype_list(AG_DTYPE_WEIGHT, types, sizeof types));
 }

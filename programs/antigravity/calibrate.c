@@ -141,7 +141,7 @@ int command_calibrate(int argc, char **argv) {
     calibration o = {.model = model_options_defaults()};
     command_line line = {
         .usage = "calibrate [-m MODEL] (TEXT.txt | -f TEXT.txt | -p TEXT) [-o FILE] [OPTION]...",
-        .description = "Lets a model repeat the start of a text, as much as --max-seq-len holds,\n"
+        .description = "Lets a model repeat the start of a text, at most --max-seq-len tokens,\n"
                        "and writes how much each KV head contributes: the largest attention\n"
                        "weight that it gives to each token, as a share of its layer. With\n"
                        "--head-budget FILE any policy divides a layer's KV cache by these\n"

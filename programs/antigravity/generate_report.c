@@ -56,10 +56,10 @@ void report_cut_off(const generation *g) {
 }
 
 static void report_evictions(const ag_generate_stats *s) {
-    char returned[32];
+    char freed[32];
     if (s->evictions.n_evictions)
-        fprintf(stderr, " (%" PRIu64 " tokens, %s returned, %.1f ms)", s->evictions.n_tokens,
-                format_bytes((double)s->evictions.bytes_returned, returned, sizeof returned),
+        fprintf(stderr, " (%" PRIu64 " tokens, %s freed, %.1f ms)", s->evictions.n_tokens,
+                format_bytes((double)s->evictions.bytes_returned, freed, sizeof freed),
                 s->evictions.seconds * 1e3);
     fputc('\n', stderr);
 }
@@ -70,7 +70,7 @@ static void report_spill(const generation *g) {
     char bytes[32];
     ag_session_spilled(g->engine.session, &s);
     if (!s.n_spilled && !s.n_failed) return;
-    fprintf(stderr, "spill    %" PRIu64 " slots of KV heads, %" PRIu64 " came back, %s in the file",
+    fprintf(stderr, "spill    %" PRIu64 " slots of KV heads, %" PRIu64 " reloaded, %s in the file",
             s.n_spilled, s.n_reloaded, format_bytes((double)s.file_bytes, bytes, sizeof bytes));
     if (s.n_failed) fprintf(stderr, ", %" PRIu64 " lost", s.n_failed);
     fputc('\n', stderr);
@@ -85,12 +85,13 @@ static void report_drafts(const ag_generate_stats *s) {
 /* Counts slots as the mean over heads. */
 static void report_replay(const ag_compress_report *r) {
     if (!r->n_heads) return;
-    char returned[32];
-    fprintf(stderr,
-            "replay   %6zu tokens %8.2f s, %.1f of %.1f tokens stay in the mean, %s returned\n",
-            r->n_replayed, r->seconds, (double)r->n_kept / (double)r->n_heads,
-            (double)r->n_before / (double)r->n_heads,
-            format_bytes((double)r->bytes_returned, returned, sizeof returned));
+    char freed[32];
+    fprintf(
+        stderr,
+        "replay   %6zu tokens %8.2f s, %.1f of %.1f tokens remain (mean over heads), %s freed\n",
+        r->n_replayed, r->seconds, (double)r->n_kept / (double)r->n_heads,
+        (double)r->n_before / (double)r->n_heads,
+        format_bytes((double)r->bytes_returned, freed, sizeof freed));
 }
 
 void report_statistics(const generation *g) {

@@ -113,7 +113,7 @@ static void print_memory(const model_report *f) {
     int n = snprintf(remark, sizeof remark, "%s", weights_name(f->o.weights, i));
     if (i->n_kept)
         snprintf(remark + n, sizeof remark - (size_t)n,
-                 "; %" PRIu32 " matrices keep %s: their rows are no multiple of 32", i->n_kept,
+                 "; %" PRIu32 " matrices keep %s: their rows are not multiples of 32", i->n_kept,
                  ag_dtype_name(i->file_type));
     print_bytes("weights", f->plan.weight_bytes, remark);
     for (uint32_t t = 0; t < i->n_types && i->n_types > 1; t++) {
@@ -134,7 +134,7 @@ static void print_memory(const model_report *f) {
     }
     if (f->plan.draft_bytes) {
         print_bytes("drafts", f->plan.draft_bytes,
-                    "tables of the text and rows of logits; where a text is generated");
+                    "tables of the text and rows of logits; only while a text is generated");
     }
     print_bytes("together", f->plan.total_bytes, "");
     print_bytes("embedding", i->embedding_bytes, "stays in the file");

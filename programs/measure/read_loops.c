@@ -118,7 +118,7 @@ static const struct {
     {avx512_1_both, 512}, {avx512_2_both, 512},
 #endif
 };
-_Static_assert(sizeof loops / sizeof loops[0] <= READ_LOOPS_MAX, "the list takes them all");
+_Static_assert(sizeof loops / sizeof loops[0] <= READ_LOOPS_MAX, "READ_LOOPS_MAX is too small");
 
 static int widest(void) {
 #ifdef __x86_64__

@@ -331,7 +331,7 @@ static void replay_reduces_cache(void **state) {
     r = CLI("generate", GREEDY, "-p", text, "-n", "0", "--save-cache", file, "--replay", "0.5",
             "--replay-keep", "30%");
     assert_code(&r, 0);
-    assert_says(r.err, "stay in the mean");
+    assert_says(r.err, "remain (mean over heads)");
     cli_free(&r);
     assert_true(bytes_of(file) < whole);
     json_decref(JSON("--load-cache", file, "-p", " He said", "-n", "3"));

@@ -26,9 +26,9 @@ static void prints_only_answers_to_pipe(void **state) {
     assert_code(&r, 0);
     assert_int_equal(strncmp(r.out, first.out, first.n_out), 0);
     assert_true(r.n_out > first.n_out);
-    assert_does_not_say(r.out, "held");
+    assert_does_not_say(r.out, "cached");
     assert_says(r.err, "/multiline");
-    assert_says(r.err, "  held: ");
+    assert_says(r.err, "  cached: ");
     cli_free(&r);
     cli_free(&first);
 }

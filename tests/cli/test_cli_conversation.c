@@ -28,7 +28,7 @@ static void evicts_entire_turns_and_keeps_first(void **state) {
     char *input = lines_of_story(0, N_STORY, "/kv\n");
     cli_result r = CHAT(input, SMALL);
     assert_code(&r, 0);
-    assert_says(r.err, "policy turns: 120 stay after an eviction");
+    assert_says(r.err, "policy turns: an eviction leaves 120");
     unsigned turn, tokens, held, n_left = 0, n_there = 0;
     const char *row = strstr(r.err, "    turn ");
     assert_non_null(row);

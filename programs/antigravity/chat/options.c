@@ -73,7 +73,7 @@ static const char examples[] =
     "  echo \"What is the capital of France?\" | antigravity chat -m Qwen3-0.6B -q";
 
 static const char min_tokens_message[] =
-    "an answer has at least one token; -1: as many as the model likes";
+    "an answer has at least one token; -1: until the model ends it";
 
 enum { DEFAULT_CONTEXT = 4096, MAX_TOKENS = 2048, DEFAULT_PREFIX = 4 };
 
@@ -235,5 +235,5 @@ void chat_print_settings(const chat *c) {
             (long long)s->repetition_window, s->presence_penalty, s->frequency_penalty,
             (unsigned long long)s->seed, (long long)c->o.max_tokens, thinking_names[c->o.thinking]);
     if (c->model_sampling.len)
-        fprintf(stderr, "  of these the model asked for %s\n", c->model_sampling.data);
+        fprintf(stderr, "  of these, the model's files set %s\n", c->model_sampling.data);
 }

@@ -114,11 +114,11 @@ static void show_turns(const chat *c) {
     const transcript *t = &c->transcript;
     uint32_t first, end;
     char name[16];
-    fprintf(stderr, "    turn   tokens     held       memory\n");
+    fprintf(stderr, "    turn   tokens   cached       memory\n");
     for (size_t i = 0; transcript_turn(t, i) < t->n; i++) {
         if (!find_turn_range(c, i, &first, &end)) continue;
         if (!i && first)
-            show_row(c, "-", 0, first, t->system ? t->system : "what the template begins with");
+            show_row(c, "-", 0, first, t->system ? t->system : "start of the template");
         snprintf(name, sizeof name, "%zu", i + 1);
         show_row(c, name, first, end, transcript_content(t, transcript_turn(t, i)));
     }
@@ -133,15 +133,15 @@ void chat_show_kv(const chat *c) {
     fprintf(stderr, "  context of %" PRIu32 " tokens, policy %s", c->n_context,
             eviction_policy_name(&c->o.model.eviction));
     if (budget)
-        fprintf(stderr, ": %" PRIu32 " stay after an eviction, the first %" PRIu32 " for ever",
+        fprintf(stderr, ": an eviction leaves %" PRIu32 " and never removes the first %" PRIu32,
                 budget, ag_session_protected(s));
-    fprintf(stderr, "\n  held: %" PRIu32 " of %" PRIu32 " tokens, %s of %s\n",
+    fprintf(stderr, "\n  cached: %" PRIu32 " of %" PRIu32 " tokens, %s of %s\n",
             cached_between(cache, 0, UINT32_MAX).tokens, position,
             format_bytes((double)ag_kv_cache_memory_usage_bytes(cache), used, sizeof used),
             format_bytes((double)ag_kv_cache_capacity_bytes(cache), capacity, sizeof capacity));
     if (evicted->n_evictions)
         fprintf(stderr,
-                "  left since the session began: %" PRIu64 " tokens in %" PRIu64
+                "  evicted since the session began: %" PRIu64 " tokens in %" PRIu64
                 " evictions, %.1f ms\n",
                 evicted->n_tokens, evicted->n_evictions, evicted->seconds * 1e3);
     if (position) show_turns(c);

@@ -33,7 +33,7 @@ static const option_def length_defs[] = {
      .offset = FIELD(max_seq_len),
      .high = INT32_MAX,
      .aliases = {"ctx-size"},
-     .help = "tokens the KV cache may hold; 0: as many as the model was trained for"},
+     .help = "tokens the KV cache may hold; 0: the number that the model was trained for"},
 };
 
 option_group context_group(model_options *o) { return OPTION_GROUP("KV cache", length_defs, o); }

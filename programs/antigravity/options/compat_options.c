@@ -75,7 +75,7 @@ static const compat_entry unsupported[] = {
     {" --dtype --quantization --load-in-8bit --load-in-4bit ", "use --weights TYPE"},
     {" --kv-cache-dtype ", "use --kv-type TYPE"},
     {" --gpu --gpus --cuda --tensor-parallel-size ", "use -b opencl; 'antigravity devices' lists "
-                                                     "what is here"},
+                                                     "the backends"},
 };
 
 static const compat_entry ignored[] = {

@@ -218,7 +218,7 @@ static const option_def memory_defs[] = {
      .offset = FIELD(target_ratio),
      .low = 0.01,
      .high = 0.99,
-     .help = "share of the cache that is kept then"},
+     .help = "share of the cache that remains after that eviction"},
 };
 
 eviction_options eviction_options_defaults(void) {
@@ -302,13 +302,13 @@ const char *eviction_policy_name(const eviction_options *o) {
 
 void eviction_report(void *user, const ag_eviction *e) {
     (void)user;
-    char returned[32];
+    char freed[32];
     bool memory = e->reason == AG_EVICTION_MEMORY;
     progress_end();
     complain("%s evicted %" PRIu32 " of %" PRIu32 " tokens before token %" PRIu32
-             " (%s%s%s): %s returned, %.2f ms",
+             " (%s%s%s): %s freed, %.2f ms",
              e->policy, e->n_before - e->n_kept, e->n_before, e->position,
              ag_eviction_reason_name(e->reason), memory ? ", " : "",
              memory ? ag_pressure_name(e->level) : "",
-             format_bytes((double)e->bytes_returned, returned, sizeof returned), e->seconds * 1e3);
+             format_bytes((double)e->bytes_returned, freed, sizeof freed), e->seconds * 1e3);
 }
