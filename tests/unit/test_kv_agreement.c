@@ -4,7 +4,7 @@
  * The bundled model generates a story greedily, 128 tokens or up to 256. Measures how long
  * smaller caches generate the same, and how often they choose the same token when fed the
  * reference text. */
-#include "programs/antigravity/haystack.h"
+#include "programs/antigravity/eval/haystack.h"
 
 #include <antigravity/antigravity.h>
 
