@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What libFuzzer and replay_main.c call. A target copies the parts of its input to blocks of
- * exactly their size, so that the address sanitizer sees a read one byte too far. */
+/* Entry points that libFuzzer and replay_main.c call. A target copies the parts of its input to
+ * blocks of exactly their size, so that the address sanitizer sees a read one byte too far. */
 #ifndef AG_FUZZ_H
 #define AG_FUZZ_H
 

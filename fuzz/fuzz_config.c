@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input is a config.json and, after a NUL, a generation_config.json. What is accepted must be
+/* The input is a config.json and, after a NUL, a generation_config.json. An accepted input must be
  * in range and give finite rotary frequencies. */
 #include "fuzz.h"
 

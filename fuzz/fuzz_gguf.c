@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input is a GGUF file. What the parser accepts must hold what its header promises, and
+/* The input is a GGUF file. An accepted file must contain what its header describes, and
  * everything that a source makes of it must be readable. */
 #include "fuzz.h"
 

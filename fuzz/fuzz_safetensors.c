@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input is a safetensors file, or the size of its data and its header. What the parser accepts
+/* The input is a safetensors file, or the size of its data and its header. An accepted file
  * must hold what its header promises. */
 #include "fuzz.h"
 

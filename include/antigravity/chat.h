@@ -161,7 +161,7 @@ typedef struct ag_chat_delta {
     const char *id;       /* CALL */
     const char *name;     /* CALL */
     const char *text;     /* complete characters, except where the pushed text is invalid UTF-8 */
-    size_t len;           /* of text */
+    size_t len;           /* bytes of text */
     uint64_t reserved[2]; /* 0 */
 } ag_chat_delta;
 

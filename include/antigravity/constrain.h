@@ -59,10 +59,10 @@ typedef struct ag_constraint_params {
     /* Limits. A constraint that exceeds one fails with AG_LIMIT; hostile input fails within a
      * second. */
     size_t max_instructions; /* instructions of the compiled grammar; 2^20 */
-    size_t max_states;       /* states of one automaton; 2^16; of the lazy DFA 16 times as many */
+    size_t max_states; /* states of one automaton; 2^16; the lazy DFA may have 16 times that */
     /* Steps to build one automaton, and steps of one token: to accept it and to compute the next
-     * mask; 2^24. All tokens of a constraint and its clones together may take 8 times as many until
-     * one is reset. Steps depend neither on the machine nor on other threads. */
+     * mask; 2^24. All tokens of a constraint and its clones together may take 8 times that number
+     * until one is reset. Steps depend neither on the machine nor on other threads. */
     size_t max_work;
     size_t max_readings;    /* parses of a text that are followed at the same time; 1024 */
     size_t max_mask_bytes;  /* cached masks; 64 MiB; beyond it the cache is cleared */

@@ -246,8 +246,8 @@ struct ag_eviction_params {
     /* Limits of the budget. The smallest one that is not 0 applies; if all are 0, the policy's
      * default. The budget is at most max_seq_len - 1 tokens. */
     uint32_t budget_tokens;
-    size_t budget_bytes;        /* of the whole cache, in blocks of 128 tokens */
-    float budget_ratio;         /* of max_seq_len */
+    size_t budget_bytes;        /* bytes of the whole cache, in blocks of 128 tokens */
+    float budget_ratio;         /* share of max_seq_len */
     uint32_t protected_prefix;  /* first tokens that are never evicted; 4 */
     uint32_t recent;            /* newest tokens that are retained; 32; h2o: half of the budget or
                                    more */

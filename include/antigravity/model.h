@@ -23,14 +23,14 @@ AG_API const char *ag_mixer_name(ag_mixer mixer);
 
 /* Layers with equal dimensions. */
 typedef struct ag_layer_kind {
-    uint32_t n_layers; /* of this kind */
+    uint32_t n_layers; /* layers of this kind */
     ag_mixer mixer;
     /* Heads of attention. A delta net has its value heads, key heads and value size here; a short
      * convolution has 0. */
     uint32_t n_heads, n_kv_heads, head_dim;
     uint32_t window;      /* newest positions that a token attends to, including its own; 0: all */
     uint32_t n_kv_layers; /* layers of this kind with keys and values of their own */
-    uint32_t channels;    /* of the convolution; 0: no convolution */
+    uint32_t channels;    /* channels of the convolution; 0: none */
     uint32_t intermediate_size;
 } ag_layer_kind;
 #define AG_MAX_LAYER_KINDS 8
@@ -46,7 +46,7 @@ typedef struct ag_type_share {
 typedef struct ag_model_info {
     char architecture[64]; /* "LlamaForCausalLM" */
     uint32_t n_layers, hidden_size, intermediate_size;
-    uint32_t n_heads, n_kv_heads, head_dim; /* of the first kind of layers with attention */
+    uint32_t n_heads, n_kv_heads, head_dim; /* heads of the first kind of layers with attention */
     uint32_t layer_input_size; /* size of the per-layer embedding of a token; 0: none */
     uint64_t state_bytes;      /* a session's states of layers without keys and values */
     uint32_t n_layer_kinds;

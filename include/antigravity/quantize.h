@@ -30,7 +30,7 @@ typedef struct ag_quantize_params {
 
 typedef struct ag_quantize_report {
     size_t n_tensors, n_fallback; /* n_fallback: got another type because of their shape */
-    uint64_t n_parameters, source_bytes, bytes; /* of tensors; bytes: as written */
+    uint64_t n_parameters, source_bytes, bytes; /* sums over tensors; bytes: as written */
     uint64_t file_bytes;
     uint64_t bytes_of[64]; /* written bytes of each ag_dtype */
     uint64_t reserved[4];

@@ -191,7 +191,7 @@ typedef struct ag_request_params {
      * threads must not use a clone of it. AG_LIMIT ends a request whose constraint is too
      * expensive: see max_work of ag_constraint_params. */
     ag_constraint *constraint;
-    int64_t max_tokens; /* of each answer; -1: no limit */
+    int64_t max_tokens; /* maximum of each answer; -1: no limit */
     bool ignore_eos;
     const char *const *stop; /* [n_stop] copied; not emitted; at most 256 of 1024 bytes */
     size_t n_stop;
@@ -249,7 +249,7 @@ typedef struct ag_resident_session {
     const char *model, *scope;
     bool is_running;
     uint32_t n_tokens; /* consumed tokens */
-    uint32_t n_slots;  /* of the fullest head */
+    uint32_t n_slots;  /* slots of the fullest head */
     /* shared_bytes of a cached session is as of when it was cached or last forked. */
     uint64_t kv_bytes, shared_bytes;
     const char *policy;

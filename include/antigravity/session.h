@@ -50,10 +50,9 @@ AG_API void ag_session_reset(ag_session *s);
  * Fails with AG_INVALID, and changes nothing, for a position above the current one, and for one
  * that layers with a window or a state can no longer restore: see ag_session_oldest_reachable().
  * Position 0 is always reachable, and so are the last 64 positions before the highest one that the
- * session has reached. For layers with a state, that range starts anew when the session is restored
- * from a file or a pass fails.
- * With an eviction policy, evicted tokens do not return, and h2o's sums retain the attention that
- * the removed tokens gave to earlier ones. */
+ * session has reached. For layers with a state, that range starts again when the session is
+ * restored from a file or a pass fails. With an eviction policy, evicted tokens do not return, and
+ * h2o's sums retain the attention that the removed tokens gave to earlier ones. */
 AG_API ag_status ag_session_truncate(ag_session *s, uint32_t position, ag_error *err);
 /* Returns the lowest position from which on ag_session_truncate() reaches every position. It also
  * reaches 0, and positions below with a saved state. */
@@ -231,7 +230,7 @@ typedef struct ag_compress_params {
                       * the positions that the model was trained for */
     uint32_t sinks;  /* first tokens that every chunk attends to and that are retained; 4 */
     uint32_t recent; /* newest tokens that are always retained; 0 */
-    ag_progress_fn progress; /* of the replay, in tokens; may be NULL */
+    ag_progress_fn progress; /* progress of the replay, in tokens; may be NULL */
     void *progress_user;
     uint64_t reserved[4]; /* must be 0 */
 } ag_compress_params;
@@ -331,7 +330,7 @@ typedef struct ag_generate_params {
      * verifies them; the session moves at the end of that step. */
     bool (*on_token)(void *user, int32_t id, const char *text, size_t len);
     void *on_token_user;
-    ag_progress_fn progress; /* of the prefill, in tokens; may be NULL */
+    ag_progress_fn progress; /* progress of the prefill, in tokens; may be NULL */
     void *progress_user;
     ag_speculate speculate;
     uint32_t draft_max; /* tokens of a draft, at most 14; 0: 7 */
@@ -352,7 +351,7 @@ typedef struct ag_generate_stats {
     double first_token_s;        /* time from the call to the first chosen token */
     double decode_s;             /* time of the tokens after the first */
     size_t kv_bytes;             /* in the cache at the end */
-    ag_eviction_stats evictions; /* of this generation */
+    ag_eviction_stats evictions; /* evictions of this generation */
     /* Steps that verified a draft, tokens of these drafts, accepted tokens. */
     size_t n_draft_steps, n_drafted, n_accepted;
 } ag_generate_stats;

@@ -30,7 +30,7 @@ void ag_cache_manager_abandon(ag_cache_manager *m);
 /* Call after the cache has been truncated to `position`. */
 void ag_cache_manager_truncate(ag_cache_manager *m, uint32_t position);
 
-/* Begins a call that consumes n tokens. Those of AG_PHASE_VERIFY, one pass, may be taken back by
+/* Begins a call that consumes n tokens. Tokens of AG_PHASE_VERIFY, one pass, may be taken back by
  * truncating to any position from the pass's first on. Evictions that become due after them run
  * around the next pass. */
 ag_status ag_cache_manager_begin(ag_cache_manager *m, ag_phase phase, size_t n, ag_error *err);

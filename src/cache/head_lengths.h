@@ -16,9 +16,9 @@ typedef enum ag_head_lengths {
 typedef struct ag_head_limits {
     const ag_kv_cache *cache; /* borrowed */
     ag_head_lengths lengths;
-    uint32_t trained; /* positions; a window beyond them does not bound a layer */
-    uint32_t min_slots,
-        max_slots; /* of a head: what always stays, and the limit between two passes */
+    uint32_t trained;              /* positions; a window beyond them does not bound a layer */
+    uint32_t min_slots, max_slots; /* slots of a head: the part that always stays, and the limit
+                                      between two passes */
 } ag_head_limits;
 
 /* Returns the window of a layer; 0 if it has none, or one beyond the trained length. */

@@ -20,8 +20,8 @@ uint32_t ag_kv_max_window_slots(const ag_kv_cache *c) {
 /* ---- length of a cache ---- */
 
 uint32_t ag_kv_cache_length(const ag_kv_cache *c) {
-    uint32_t longest[2] = {0,
-                           0}; /* of layers that can be full, and of layers bounded by a window */
+    /* Longest head of the layers that can be full, and of those bounded by a window. */
+    uint32_t longest[2] = {0, 0};
     bool any = false;
     for (uint32_t l = 0; l < c->params.n_layers; l++) {
         const bool bounded = is_bounded(c, l);

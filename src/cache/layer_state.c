@@ -26,7 +26,7 @@ struct ag_layer_state {
     ag_state_layer *layers;
     layer_offsets *offsets; /* [n_layers + 1] */
     uint32_t n_layers;
-    uint32_t position; /* of the next token */
+    uint32_t position; /* position of the next token */
     bool is_current;   /* the state is that at `position`; false: restore it first */
     snapshot snapshots[N_SNAPSHOTS];
     struct {

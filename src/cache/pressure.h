@@ -19,7 +19,7 @@ typedef struct ag_pressure_state {
 
 typedef struct ag_pressure_decision {
     bool evict;
-    size_t target_bytes; /* of the cache, if `evict` */
+    size_t target_bytes; /* size of the cache after it, if `evict` */
     bool refuse;         /* critical, and the cache cannot shrink: accept no new work */
 } ag_pressure_decision;
 

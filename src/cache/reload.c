@@ -47,7 +47,7 @@ struct ag_reloader {
     ag_spilled_rows incoming[MANY_BLOCKS]; /* owned */
     void *memory;                          /* owned; holds the next arrays */
     uint32_t *retained, *evicted;          /* [max slots of a head] */
-    float *keys;                           /* of a group or block of the largest head */
+    float *keys;                           /* keys of a group or block of the largest head */
     float *values, *query_weights;         /* one row; two rows */
     uint32_t *positions;                   /* [block] */
     float *products;                       /* [QUERY_BATCH][max_groups] */
@@ -106,7 +106,7 @@ void ag_reloader_destroy(ag_reloader *r) {
     ag_free(r);
 }
 
-/* Assumes a head with all its groups and four times as many spilled blocks. */
+/* Assumes a head with all its groups and four spilled blocks for each of them. */
 size_t ag_reloader_plan_bytes(const ag_spill_params *p, const ag_kv_params *kv) {
     enum { SOME_HEADS = 16 }; /* query heads of a KV head */
     const ag_kv_totals t = ag_kv_totals_of(kv);

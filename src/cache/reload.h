@@ -24,9 +24,9 @@ void ag_reloader_set_spill(ag_reloader *r, ag_spill *spill);
 typedef struct ag_reload_pass {
     ag_score_sums *sums; /* borrowed; NULL: the policy uses none */
     bool resets_sums;    /* sums restart at 0 in this pass */
-    uint32_t n_rows;     /* of the pass */
+    uint32_t n_rows;     /* rows of the pass */
     uint32_t recent;     /* newest slots that always stay */
-    uint32_t n_slots;    /* of a head: below this length a block is reloaded without an exchange */
+    uint32_t n_slots;    /* length of a head: below it a block is reloaded without an exchange */
     bool many;           /* reload up to 8 blocks per head instead of 4 */
 } ag_reload_pass;
 void ag_reloader_begin(ag_reloader *r, const ag_reload_pass *pass);

@@ -30,7 +30,7 @@ const ag_spill_params *ag_spill_params_of(const ag_spill *s);
 /* Return the slots of a full block, of a store and from its parameters. */
 uint32_t ag_spill_block_slots(const ag_spill *s);
 uint32_t ag_spill_params_block_slots(const ag_spill_params *p);
-const ag_kv_params *ag_spill_kv(const ag_spill *s); /* of its cache */
+const ag_kv_params *ag_spill_kv(const ag_spill *s); /* parameters of its cache */
 
 /* Shares all blocks of `from` with `to`, which must be empty. `to` writes to the file of `from` if
  * path, limit and record size are equal. A failure leaves `to` with some of the blocks. */
@@ -56,7 +56,7 @@ void ag_spill_cancel_store(ag_spill *s, uint32_t layer, uint32_t head);
 /* Returns the number of blocks of a head. Their order has no meaning. */
 uint32_t ag_spill_n_blocks(const ag_spill *s, uint32_t layer, uint32_t head);
 bool ag_spill_is_empty(const ag_spill *s);
-/* What the store knows of a block without reading it. */
+/* Properties of a block that the store knows without reading it. */
 typedef struct ag_spilled_block {
     uint32_t n; /* maximum number of slots */
     ag_dtype k_type, v_type;

@@ -33,7 +33,7 @@ bool ag_spill_file_is_full(const ag_spill_file *f);
 /* Stores as the failure that the file is full of records of other sessions. */
 void ag_spill_file_report_full(ag_spill_file *f);
 
-uint64_t ag_spill_file_bytes(const ag_spill_file *f); /* of records in use */
+uint64_t ag_spill_file_bytes(const ag_spill_file *f); /* bytes of records in use */
 /* Returns the text of the first failure, borrowed; NULL if there was none. */
 const char *ag_spill_file_trouble(const ag_spill_file *f);
 /* Returns the same text once, then NULL. */

@@ -18,7 +18,7 @@ struct ag_chat {
     size_t n_answers, answers_cap;
     ag_text call_prefix;      /* text that ag_chat_require_call() put after the prompt */
     size_t memory_limit;      /* limit for the template; 0: the default */
-    ag_jinja_usage usage;     /* of the last render */
+    ag_jinja_usage usage;     /* usage of the last render */
     bool no_calls;            /* the answer to the last prompt is parsed without calls */
     bool starts_in_reasoning; /* the last prompt ends inside the reasoning */
 };

@@ -79,7 +79,7 @@ ag_status ag_compose_copy_bytes(ag_backend *be, ag_buffer *dst, size_t dst_offse
 typedef struct row_rounding {
     ag_backend *be;
     const ag_tensor *src;
-    const unsigned char *bytes; /* of src, on the host */
+    const unsigned char *bytes; /* bytes of src, on the host */
     ag_tensor w;
     float *values; /* one row */
     void *packed;

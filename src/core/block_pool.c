@@ -11,8 +11,8 @@
 
 enum {
     WORD = 64,            /* bits */
-    FIRST_BLOCKS = 1024,  /* of the first arena; each further one is twice as large */
-    MAX_BLOCKS = 1 << 16, /* of an arena */
+    FIRST_BLOCKS = 1024,  /* blocks of the first arena; each further one is twice as large */
+    MAX_BLOCKS = 1 << 16, /* blocks of an arena */
     LARGE_PAGE = 2 << 20, /* bytes; ag_buffer_promote() may need it */
 };
 

@@ -8,7 +8,7 @@
 
 typedef struct ag_kv_rerotate {
     const ag_kv_block *blocks; /* [n_layers][n_kv_heads][blocks_per_head] */
-    uint32_t n_blocks;         /* of every head, that hold the slots of the list */
+    uint32_t n_blocks;         /* blocks of every head that hold the slots of the list */
     uint32_t blocks_per_head;
     uint32_t n_layers, n_kv_heads, head_dim, n_positions;
     uint32_t n_rotated; /* the first n values of a key rotate; even */

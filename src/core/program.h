@@ -11,7 +11,7 @@
 typedef enum ag_op_code {
     AG_OP_PRODUCTS,   /* out[i] = in[0] x w[i], for up to 4 matrices */
     AG_OP_BIAS,       /* out[0] += w[0], in place */
-    AG_OP_NORM,       /* out[0] = RMSNorm of in[0], in groups of as many values as w[0] has */
+    AG_OP_NORM,       /* out[0] = RMSNorm of in[0], in groups of the size of w[0] */
     AG_OP_ADD,        /* out[0] += in[1], in place */
     AG_OP_SCALE,      /* out[0] *= w[0], one number, in place */
     AG_OP_SOFTCAP,    /* out[0] = number tanh(in[0] / number), in place */
@@ -99,7 +99,7 @@ typedef struct ag_program {
     ag_recurrent_op *recurrent;
     uint16_t *layer_inputs; /* [n_layers] values that the host writes; NULL: no layer inputs */
     uint16_t *live;         /* [n_live] values written before `cut` and read after it */
-    ag_stage *stages;       /* of the first operations; NULL until ag_find_stages() */
+    ag_stage *stages;       /* stages of the first operations; NULL until ag_find_stages() */
     uint32_t n_stages, n_in_stages; /* n_in_stages: operations in stages */
     uint32_t n_layers, n_live, n_ops, n_values, n_weights, n_attend, n_recurrent;
     uint16_t stream; /* the residual stream: holds embeddings at first */

@@ -50,7 +50,7 @@ typedef struct ag_checksummed_reader {
     int fd;
     const ag_io_hooks *hooks; /* set before opening; borrowed; NULL: none */
     const char *path;         /* borrowed */
-    uint64_t size;            /* of the file, with its checksum */
+    uint64_t size;            /* size of the file, with its checksum */
     uint64_t at;              /* bytes returned so far */
     unsigned char *buffer;    /* owned */
     size_t n_buffered, n_read;

@@ -29,7 +29,7 @@ typedef enum ag_gguf_type {
 
 typedef struct ag_gguf_entry {
     ag_source_string key; /* printable ASCII */
-    ag_gguf_type type;    /* of an array: the type of its elements; never AG_GGUF_ARRAY */
+    ag_gguf_type type;    /* type of the value, or of an array's elements; never AG_GGUF_ARRAY */
     bool is_array;
     uint64_t n;                 /* elements; 1 for a scalar */
     const unsigned char *first; /* first element: little-endian, unaligned */

@@ -18,7 +18,7 @@ enum { MAX_CONFIG_ARRAY = 4096, MAX_CONFIG_VALUES = 1 << 20 };
 
 typedef struct gguf_source {
     ag_weight_source base;
-    ag_gguf header; /* of the first shard; its list has moved to the file */
+    ag_gguf header; /* header of the first shard; its list has moved to the file */
     unsigned n_shards;
 } gguf_source;
 

@@ -19,7 +19,7 @@ typedef struct ag_gguf_bytes {
 typedef struct ag_gguf_writer {
     ag_gguf_bytes metadata, table;
     uint64_t n_entries, n_tensors;
-    uint64_t data_bytes; /* of the tensors added so far, with padding */
+    uint64_t data_bytes; /* bytes of the tensors added so far, with padding */
     uint64_t written;    /* bytes of data so far, with padding */
     bool is_open;
     ag_checksummed_writer file;

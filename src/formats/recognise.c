@@ -78,7 +78,7 @@ static ag_status reject_file(const char *path, ag_error *err) {
 
 /* File names that identify a directory's format, the best evidence first. */
 static const struct kind {
-    const char *begin, *end; /* of a file name */
+    const char *begin, *end; /* start and end of a file name */
     const char *what;
 } kinds[] = {
     {"adapter_config", ".json",

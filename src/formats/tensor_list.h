@@ -11,7 +11,7 @@ typedef struct ag_source_tensor {
     ag_dtype dtype;         /* AG_DTYPE_COUNT for an unsupported type */
     size_t n_dims;          /* as in the file; 0 for a scalar */
     ag_shape shape;         /* empty if n_dims is 0 or above AG_MAX_DIMS */
-    uint64_t offset;        /* of the first byte in the file; any alignment */
+    uint64_t offset;        /* offset of the first byte in the file; any alignment */
     uint64_t n_bytes;
     uint32_t file; /* index of the file */
 } ag_source_tensor;

@@ -63,7 +63,7 @@ typedef struct ag_source_vocabulary {
 
 typedef struct ag_weight_source_ops {
     const char *name;  /* "safetensors" */
-    size_t size_bytes; /* of the structure whose first member is ag_weight_source */
+    size_t size_bytes; /* size of the structure whose first member is ag_weight_source */
     bool (*recognises)(const char *path);
     ag_status (*read_text)(const ag_weight_source *s, ag_source_text_kind kind, ag_source_text *out,
                            ag_error *err);

@@ -17,10 +17,10 @@ typedef struct ag_sequence {
     uint32_t position;          /* logical position of ids[0] */
     ag_attention_scores scores; /* zeroed: none are collected */
     const atomic_bool *cancel;  /* checked before every layer: true ends the pass; may be NULL */
-    ag_layer_state *state;      /* of layers without keys and values; NULL: the model has none */
-    bool is_long;               /* rotates by the frequencies for long texts */
-    size_t n_without_output;    /* leading tokens whose results are not needed */
-    size_t row0;                /* first row in the pass; set by the pass */
+    ag_layer_state *state;   /* state of layers without keys and values; NULL: the model has none */
+    bool is_long;            /* rotates by the frequencies for long texts */
+    size_t n_without_output; /* leading tokens whose results are not needed */
+    size_t row0;             /* first row in the pass; set by the pass */
     /* Set by the pass: the first token that has a result, and the row of that result. */
     size_t first_result, result_row;
 } ag_sequence;
@@ -32,7 +32,7 @@ static inline size_t ag_sequence_result(const ag_sequence *s, size_t i) {
 
 /* Parameters of attention in one layer. */
 typedef struct ag_attention_layer {
-    uint32_t index; /* of the layer in the caches */
+    uint32_t index; /* index of the layer in the caches */
     bool shares_kv; /* uses the keys and values of another layer; k and v are not read */
     uint32_t n_heads, n_kv_heads, head_dim;
     /* [n / 2] rotates the first n values of a head; for short and for long texts. NULL: no

@@ -10,13 +10,13 @@ typedef struct ag_embedding {
     const ag_weight_source *source; /* borrowed; NULL: synthetic rows */
     const ag_source_tensor *table;  /* borrowed */
     size_t n_rows, dim;
-    float scale; /* of every value */
+    float scale; /* factor of every value */
     void *row;   /* owned; one row in the file's type */
 } ag_embedding;
 
 typedef struct ag_table_shape {
     size_t n_rows, dim;
-    float scale; /* of every value */
+    float scale; /* factor of every value */
 } ag_table_shape;
 
 /* Opens a table. source and table NULL: rows are made up from their ids. */

@@ -21,7 +21,7 @@ typedef struct ag_gguf_key {
     bool is_real; /* written as f32; else as an integer */
 } ag_gguf_key;
 
-/* Keys of all architectures, and keys of rope scaling. Both lists end with NULL. Of a list with a
+/* Keys of all architectures, and keys of rope scaling. Both lists end with NULL. In a list with a
  * number for each layer, the largest is used; families that need the others call
  * ag_gguf_of_layer(). */
 extern const ag_gguf_key ag_gguf_keys[], ag_gguf_scaling_keys[];

@@ -25,7 +25,7 @@ typedef struct loading {
     atomic_bool cancelled;
     ag_memory *host;                 /* for rows that must be reordered */
     const ag_source_tensor *current; /* the current tensor; NULL: its rows were copied */
-    size_t first_row, row_bytes;     /* of the current tensor in its file */
+    size_t first_row, row_bytes;     /* rows of the current tensor in its file */
 } loading;
 
 /* Called after rows are converted: drops their pages, which stay in the page cache, and reports

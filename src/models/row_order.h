@@ -10,8 +10,8 @@
 /* Row number (i * count[1] + j) * count[2] + k of the weight is row
  * first + i * stride[0] + j * stride[1] + k * stride[2] of the file's tensor. */
 typedef struct ag_row_order {
-    size_t file_rows; /* of the file's tensor; 0: the weight is the entire tensor, other members
-                         unset */
+    size_t file_rows; /* rows of the file's tensor; 0: the weight is the entire tensor, other
+                         members unset */
     size_t first;
     size_t count[3], stride[3];
 } ag_row_order;

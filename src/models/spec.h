@@ -48,8 +48,8 @@ typedef struct ag_rope_spec {
 /* Kind of layers: parameters that layers of one kind share. */
 typedef struct ag_layer_spec {
     ag_mixer mixer;
-    uint32_t conv_taps;    /* of a convolution: tokens, its own included */
-    ag_delta_params delta; /* of a delta net */
+    uint32_t conv_taps;    /* tokens of a convolution, including its own */
+    ag_delta_params delta; /* parameters of a delta net */
     uint32_t ffn_dim;      /* 0: the model's intermediate_size */
     /* Members up to `softcap` are for attention. */
     uint32_t n_heads, n_kv_heads, head_dim;

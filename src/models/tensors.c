@@ -14,9 +14,9 @@ typedef enum size_name {
     K_NORM_DIM,
     FFN_DIM,
     ONE,
-    CHANNELS, /* of a convolution */
+    CHANNELS, /* channels of a convolution */
     TAPS,
-    VALUES, /* of a delta net: values of all heads, heads, values of a head */
+    VALUES, /* sizes of a delta net: values of all heads, heads, values of a head */
     V_HEADS,
     V_DIM,
     INPUT, /* layer input */

@@ -22,7 +22,7 @@ typedef struct ag_weight_spec {
     size_t rows, cols;      /* cols 1 for a vector */
     ag_layer_tensor tensor; /* for a tensor of a layer */
     bool add_one;           /* adds 1 to the file's values */
-    float factor;           /* of a vector, applied last; 0: none */
+    float factor;           /* factor of a vector, applied last; 0: none */
     bool minus_exp;         /* the weight is -exp(file's values) */
     ag_row_order order;     /* rows of the file's tensor */
 } ag_weight_spec;

@@ -23,7 +23,7 @@ typedef struct ag_model_weights {
     ag_tensor norm, lm_head;
     ag_buffer **owners;
     size_t n_owners, max_owners;
-    size_t n_bytes; /* of all buffers */
+    size_t n_bytes; /* size of all buffers */
 } ag_model_weights;
 
 /* Sizes and types of a source's weights, from headers only. */
@@ -34,9 +34,10 @@ typedef struct ag_weights_summary {
     uint64_t matrix_bytes, other_bytes;   /* in memory, as plain rows of their types */
     uint64_t stored_bytes, largest;       /* in the backend's layout; its largest buffer */
     uint64_t source_bytes;                /* bytes in the files of all weights that are loaded */
-    ag_dtype file_type;                   /* of most values of matrices */
-    ag_type_share types[AG_DTYPE_COUNT];  /* of matrices in memory; unused types have 0 values */
-    uint32_t n_kept;                      /* matrices whose rows do not fit the requested type */
+    ag_dtype file_type;                   /* type of most values of matrices */
+    ag_type_share
+        types[AG_DTYPE_COUNT]; /* types of matrices in memory; unused types have 0 values */
+    uint32_t n_kept;           /* matrices whose rows do not fit the requested type */
 } ag_weights_summary;
 
 /* Checks that every tensor exists with the right shape, and finds the naming of s. be NULL: sizes

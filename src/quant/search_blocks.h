@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantises blocks with the scales of the search in search_lanes.h. Of these and the scales of
+/* Quantises blocks with the scales of the search in search_lanes.h. From these and the scales of
  * the reference rule it keeps those with the smaller error as stored. The including file must
  * define the same as for search_lanes.h. */
 #ifndef AG_QUANT_SEARCH_BLOCKS_H
@@ -161,7 +161,7 @@ enum { SEARCH_TURNS = 2 };
 /* Superblocks in adjacent lanes: block k has the sub-blocks from k * n_sub_blocks on. d and m of
  * the state are d * sc and dmin * step. */
 typedef struct search_super {
-    size_t n_sub_blocks; /* of a block */
+    size_t n_sub_blocks; /* sub-blocks of a block */
     int top, low;        /* range of the integer scales */
     uint16_t d[2], dmin[2];
     search_row sc, step;

@@ -19,7 +19,7 @@ typedef struct ag_prefix_file {
     bool has_evicted;    /* tokens have been evicted: only its end can be continued */
     ag_prefix_file_key key;
     ag_ids ids;
-    uint64_t bytes; /* of both files */
+    uint64_t bytes; /* size of both files */
     double used_at; /* seconds since the epoch, as file times */
 } ag_prefix_file;
 

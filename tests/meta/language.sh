@@ -46,11 +46,12 @@ violations() {
     }
     # Checks the joined strings of a message call.
     function check_message(text,    head) {
+        gsub(/[Tt]here (is|are) (no|none)/, "", text)
         if (match(text, /is no |is none|are none|there already|nobody/))
             report("message has \"" substr(text, RSTART, RLENGTH) "\": say what failed: why; what would be right")
         head = text
         sub(/:.*/, "", head)
-        if (text ~ /^an? / && head !~ /(^| )(is|are|was|has|have|must|may|can|cannot|needs?|does|do|ends?|starts?|exceeds?|follows?|belongs?|differs?|fails?|takes?|requires?|contains?|lacks?)( |$)/)
+        if (text ~ /^an? / && head !~ /(^| )(is|are|was|has|have|must|may|can|cannot|needs?|does|do|ends?|starts?|exceeds?|follows?|belongs?|differs?|fails?|takes?|requires?|contains?|lacks?|comes?)( |$)/)
             report("message begins with an article and has no verb: \"" text "\"")
     }
     function word(w, r) { words[++n_words] = w; instead[n_words] = r }

@@ -96,9 +96,9 @@ static int print_sum(result_table *t, const bench_row *row, const char *by, cons
 static sum sum_like(const bench_ops *o, size_t i, bool by_code) {
     sum s = {0};
     for (size_t k = 0; k < o->n; k++) {
-        const bool alike = by_code ? !strcmp(o->list[k].code, o->list[i].code)
-                                   : o->list[k].layer == o->list[i].layer;
-        if (!alike) continue;
+        const bool is_same = by_code ? !strcmp(o->list[k].code, o->list[i].code)
+                                     : o->list[k].layer == o->list[i].layer;
+        if (!is_same) continue;
         if (k < i) return (sum){0};
         s.n++;
         s.seconds += o->seconds[k];

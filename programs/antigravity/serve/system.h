@@ -30,7 +30,7 @@ size_t system_raise_file_limit(void);
 /* Returns the pages of freed blocks of malloc() to the system. */
 void system_trim_heap(void);
 
-/* Whether large blocks get their own pages. Sanitizers must see every block. */
+/* True if large blocks get their own pages. Sanitizers must see every block. */
 #if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 enum { SYSTEM_HAS_PAGES = 1 };
 #else

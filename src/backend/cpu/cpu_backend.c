@@ -36,7 +36,7 @@ static uint32_t cpu_n_threads(const ag_backend *b) {
 
 static uint32_t cpu_batch_invariant_rows(const ag_backend *b) {
     (void)b;
-    return AG_CPU_ALIKE_ROWS;
+    return AG_CPU_BATCH_INVARIANT_ROWS;
 }
 
 static void cpu_for_each(ag_backend *b, size_t n, ag_work_fn work, void *ctx) {
@@ -161,7 +161,7 @@ static ag_status choose_kernels(ag_cpu_backend *cpu, const char **isa, ag_error 
     *isa = ag_cpu_kernels_init(&cpu->kernels, cap && *cap ? cap : NULL);
     if (*isa) return AG_OK;
     uint32_t all = (1u << AG_CPU_ISA_COUNT) - 1;
-    return AG_FAIL(err, INVALID, "AG_CPU_ISA: '%s' is none of: %s", cap,
+    return AG_FAIL(err, INVALID, "AG_CPU_ISA: unknown instruction set '%s'; known: %s", cap,
                    ag_cpu_features_format(all, names, sizeof names));
 }
 

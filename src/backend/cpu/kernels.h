@@ -55,7 +55,7 @@ typedef struct ag_cpu_matmul {
     size_t panel_bytes;            /* activations packed at a time; 0: the dispatcher's default */
     size_t (*call_rows)(size_t m); /* preferred weight rows of a call; NULL: default */
     /* The product for many_rows rows of x or more: the same layout, its own packing and rounding.
-     * NULL: none. many_rows is more than AG_CPU_ALIKE_ROWS. */
+     * NULL: none. many_rows is more than AG_CPU_BATCH_INVARIANT_ROWS. */
     const struct ag_cpu_matmul *many;
     size_t many_rows;
 } ag_cpu_matmul;
@@ -63,7 +63,7 @@ typedef struct ag_cpu_matmul {
 enum { AG_ROW_UNIT = 16 }; /* rows that are never split between threads */
 
 /* Maximum rows of a batch-invariant call: each row has the same bits as in a call of its own. */
-enum { AG_CPU_ALIKE_ROWS = 15 };
+enum { AG_CPU_BATCH_INVARIANT_ROWS = 15 };
 
 /* Return the bytes of a packed row of floats, and pack it: a copy that starts at a cache line and
  * is padded with zeros. */

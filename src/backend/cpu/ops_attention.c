@@ -311,7 +311,7 @@ static void score_items(void *ctx, size_t begin, size_t end, uint32_t thread) {
 static seq_work work_of(const attention_job *job, const ag_attention_seq *seq) {
     seq_work p = {.seq = seq, .group = job->n_heads / seq->kv.n_kv_heads};
     const ag_cpu_kernels *kernels = &job->cpu->kernels;
-    const bool few = seq->n_rows <= AG_CPU_ALIKE_ROWS && kernels->attention_few;
+    const bool few = seq->n_rows <= AG_CPU_BATCH_INVARIANT_ROWS && kernels->attention_few;
     const uint32_t wanted = few ? kernels->attention_few : kernels->attention_queries;
     const size_t tile = wanted ? wanted : TILE_QUERIES;
     p.tile_rows = p.group < tile ? tile / p.group : 1;

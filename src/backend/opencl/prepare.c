@@ -176,7 +176,10 @@ ag_status ag_cl_prepare_weight(ag_backend *b, ag_tensor *w, ag_buffer **owner, c
     }
     const size_t bytes = ag_cl_prepared_bytes(want, p.n, p.k);
     if (!bytes || p.n > UINT32_MAX || p.k > UINT32_MAX / 2) {
-        return AG_FAIL(&b->err, SHAPE, "a weight of %zu rows of %zu values", p.n, p.k);
+        return AG_FAIL(
+            &b->err, SHAPE,
+            "weight of %zu rows of %zu values: its size exceeds what the kernels address", p.n,
+            p.k);
     }
     AG_TRY(ag_memory_alloc(ag_backend_memory(b), bytes, AG_USAGE_WEIGHTS, owner, &b->err));
     atomic_init(&p.bad_row, SIZE_MAX);

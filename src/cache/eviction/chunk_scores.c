@@ -105,7 +105,7 @@ bool ag_chunk_scores_begin(ag_chunk_scores *c, uint32_t position, size_t n, size
                            bool close) {
     if (!c) return false;
     const uint64_t pass_end = (uint64_t)position + n;
-    uint64_t end = pass_end + n_remaining; /* of positions that belong to chunks */
+    uint64_t end = pass_end + n_remaining; /* end of the positions that belong to chunks */
     end -= end > AG_CHUNK_LAST ? AG_CHUNK_LAST : end;
     if (c->first + (uint64_t)c->n_pending != position) {
         c->first = position;

@@ -151,7 +151,7 @@ typedef struct keys_job {
     ag_eviction_scratch *s;
     const ag_eviction_params *p;
     ag_kv_cache *cache;
-    const ag_score_sums *sums; /* of the layer, fetched; NULL: not used */
+    const ag_score_sums *sums; /* sums of the layer, fetched; NULL: not used */
     const ag_rope_table *rope;
     uint32_t layer;
     ag_status status; /* only device memory can fail to be read, and then there is one thread */

@@ -130,8 +130,8 @@ static ag_status parameters(ag_chat_parser *p, bool *again, ag_error *err) {
 
 /* ---- its value ---- */
 
-/* Returns the white space at the end of a delimiter. What the format writes around every value is
- * not part of the value. */
+/* Returns the white space at the end of a delimiter. White space that the format writes around
+ * every value is not part of the value. */
 static const char *trailing_space(const char *end) {
     size_t len = strlen(end);
     while (len && ag_is_json_space(end[len - 1])) len--;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Special texts: spellings of tokens in a rendered text. Those that the template wrote become the
- * tokens; those that came from the conversation stay text. */
+/* Special texts: spellings of tokens in a rendered text. Spellings that the template wrote become
+ * the tokens; those that came from the conversation stay text. */
 #ifndef AG_CHAT_SPECIAL_TEXT_H
 #define AG_CHAT_SPECIAL_TEXT_H
 

@@ -81,7 +81,7 @@ static ag_status reject_bidirectional(ag_config_reader *r) {
 static ag_status describe_3(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *s) {
     ag_layer_spec kind = block(r, plain, s);
     uint32_t pattern = 6;
-    double softcap = 0; /* of logits; Gemma 3 ignores the cap of scores */
+    double softcap = 0; /* cap of logits; Gemma 3 ignores the cap of scores */
     ag_config_real(r, "final_logit_softcapping", 1e-3, 1e6, &softcap);
     s->logit_softcap = (float)softcap;
     kind.qk_norm = true;

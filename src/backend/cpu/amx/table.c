@@ -13,7 +13,7 @@ static size_t call_rows(size_t m) { return m <= FEW_TILES * AG_X16 ? 4 * AG_X16 
 
 /* Tiles pay off from 16 rows on: unpacking a tile takes as long as AVX-512's product with 12 rows.
  */
-enum { MANY_ROWS = AG_CPU_ALIKE_ROWS + 1, PANEL_BYTES = 16 << 20 };
+enum { MANY_ROWS = AG_CPU_BATCH_INVARIANT_ROWS + 1, PANEL_BYTES = 16 << 20 };
 enum { ATTENTION_QUERIES = 256 }; /* queries that share the conversion of a span */
 
 #define PRODUCT(NAME, name)                                                                  \
