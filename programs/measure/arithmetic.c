@@ -2,7 +2,6 @@
 #include "arithmetic.h"
 
 #include "clock.h"
-#include "peak_loops.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 #ifndef MEASURE_ARITHMETIC_H
 #define MEASURE_ARITHMETIC_H
 
-#include <stdint.h>
+#include "peak_loops.h"
 
-typedef enum arithmetic_kind { ARITHMETIC_FLOATS, ARITHMETIC_BYTES } arithmetic_kind;
+#include <stdint.h>
 
 /* Returns operations per second of a loop in registers; a multiply-add counts as two. Kind bytes
  * uses the instruction set's integer products. `isa` is a name that AG_CPU_ISA accepts and this

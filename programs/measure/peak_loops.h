@@ -3,10 +3,10 @@
 #ifndef MEASURE_PEAK_LOOPS_H
 #define MEASURE_PEAK_LOOPS_H
 
-#include "arithmetic.h"
-
 #include <stdbool.h>
 #include <stddef.h>
+
+typedef enum arithmetic_kind { ARITHMETIC_FLOATS, ARITHMETIC_BYTES } arithmetic_kind;
 
 typedef struct peak_loop {
     const char *isa;
