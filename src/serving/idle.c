@@ -29,7 +29,7 @@ static bool is_memory_tight(const ag_serving *s) {
 /* ---- choice ---- */
 
 /* Returns the slots to retain, as a mean over heads. The share is of the tokens that were read, not
- * of the remaining slots, so a conversation that is cached after each turn keeps the same share. */
+ * of the remaining slots. So a conversation that is cached after each turn keeps the same share. */
 static double target_slots(const ag_serving *s, const ag_prefix_entry *k) {
     const double share = (double)s->params.replay_keep_ratio * (double)k->ids.n;
     const double max = s->params.replay_keep_tokens;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Request queue: the waiting and the running requests, and the clients that share both.
  *
- * While other clients wait, one client has at most half of the queue's places and bytes, half of
- * the running answers and half of the prompt rows of a step. A client without competitors may use
+ * While other clients wait, one client has at most half of the queue's places and bytes. The same
+ * holds for running answers and for the prompt rows of a step. A client without competitors may use
  * everything. */
 #ifndef AG_SERVING_REQUEST_QUEUE_H
 #define AG_SERVING_REQUEST_QUEUE_H
