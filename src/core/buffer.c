@@ -99,3 +99,12 @@ void ag_buffer_uncommit(ag_buffer *buf, size_t n) {
 void ag_buffer_promote(ag_buffer *buf, size_t begin, size_t from, size_t end) {
     if (buf->ops->promote) buf->ops->promote(buf, begin, from, end);
 }
+
+ag_status ag_memory_alloc(ag_memory *mem, size_t bytes, ag_usage usage, ag_buffer **out,
+                          ag_error *err) {
+    *out = NULL;
+    if (bytes == 0) return AG_FAIL(err, INVALID, "cannot allocate a buffer of 0 bytes");
+    return mem->ops->alloc(mem, bytes, usage, out, err);
+}
+
+size_t ag_memory_bytes_in_use(const ag_memory *mem) { return mem->ops->bytes_in_use(mem); }

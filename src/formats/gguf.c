@@ -52,7 +52,7 @@ int64_t ag_gguf_load_integer(ag_gguf_type type, const unsigned char *p) {
     const size_t n = ag_gguf_type_bytes(type);
     const bool is_short = type == AG_GGUF_I8 || type == AG_GGUF_I16 || type == AG_GGUF_I32;
     const uint64_t sign = is_short ? UINT64_C(1) << (8 * n - 1) : 0;
-    return (int64_t)((ag_gguf_load(p, n) ^ sign) - sign);
+    return (int64_t)((ag_get_number(p, (int)n) ^ sign) - sign);
 }
 
 double ag_gguf_load_real(ag_gguf_type type, const unsigned char *p) {
@@ -95,7 +95,7 @@ static ag_status need_each(gguf_reader *r, uint64_t n, size_t each, const char *
 
 static ag_status read_number(gguf_reader *r, size_t n_bytes, const char *what, uint64_t *out) {
     AG_TRY(need(r, n_bytes, what));
-    *out = ag_gguf_load(r->bytes + r->at, n_bytes);
+    *out = ag_get_number(r->bytes + r->at, (int)n_bytes);
     r->at += n_bytes;
     return AG_OK;
 }

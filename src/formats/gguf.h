@@ -5,9 +5,8 @@
 #ifndef AG_FORMATS_GGUF_H
 #define AG_FORMATS_GGUF_H
 
+#include "core/little_endian.h"
 #include "formats/weight_source.h"
-
-#include <string.h>
 
 /* Types of metadata, numbered as in the file. */
 typedef enum ag_gguf_type {
@@ -75,12 +74,6 @@ ag_status ag_gguf_string(const ag_gguf *g, const char *key, ag_source_string *ou
 ag_status ag_gguf_array(const ag_gguf *g, const char *key, ag_gguf_type type,
                         const ag_gguf_entry **out, ag_error *err);
 
-/* Reads a number of up to 8 bytes. The host is little-endian, like the data of tensors. */
-static inline uint64_t ag_gguf_load(const unsigned char *p, size_t n_bytes) {
-    uint64_t v = 0;
-    memcpy(&v, p, n_bytes);
-    return v;
-}
 /* Reads a value of an integer type or a bool. A U64 above 2^63 becomes negative. */
 int64_t ag_gguf_load_integer(ag_gguf_type type, const unsigned char *p);
 /* Reads a value of type F32 or F64. */
@@ -89,7 +82,7 @@ double ag_gguf_load_real(ag_gguf_type type, const unsigned char *p);
 size_t ag_gguf_type_bytes(ag_gguf_type type);
 /* Returns the string at *p and advances *p. Only for entries that ag_gguf_parse() has checked. */
 static inline ag_source_string ag_gguf_next_string(const unsigned char **p) {
-    const ag_source_string s = {(const char *)*p + 8, (size_t)ag_gguf_load(*p, 8)};
+    const ag_source_string s = {(const char *)*p + 8, (size_t)ag_get_number(*p, 8)};
     *p += 8 + s.n;
     return s;
 }

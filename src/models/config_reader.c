@@ -142,9 +142,9 @@ static ag_status read_original(ag_config_reader *r, const ag_config_reader *top,
     static const char key[] = "original_max_position_embeddings";
     uint32_t original = max_positions;
     ag_config_reader outer = {top->object, top->where, top->err, r->status};
-    bool beside = ag_config_size(&outer, key, INT32_MAX, &original);
+    const bool at_top = ag_config_size(&outer, key, INT32_MAX, &original);
     AG_TRY(outer.status);
-    if (!beside) ag_config_size(r, key, INT32_MAX, &original);
+    if (!at_top) ag_config_size(r, key, INT32_MAX, &original);
     *out = original;
     return r->status;
 }
