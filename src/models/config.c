@@ -128,8 +128,8 @@ static ag_status read_heads(ag_config_reader *r, ag_layer_spec *plain, const ag_
     AG_TRY(r->status);
     if (!plain->head_dim && s->hidden_size % plain->n_heads != 0) {
         return AG_FAIL(r->err, FORMAT,
-                       "%s: hidden_size %u is not a multiple of num_attention_heads %u, and there "
-                       "is no head_dim",
+                       "%s: hidden_size %u is not a multiple of num_attention_heads %u, and "
+                       "head_dim is missing",
                        r->where, s->hidden_size, plain->n_heads);
     }
     if (!plain->head_dim) plain->head_dim = s->hidden_size / plain->n_heads;
