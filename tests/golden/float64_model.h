@@ -16,13 +16,13 @@ typedef struct float64_model float64_model;
 float64_model *float64_model_load(const char *dir);
 void float64_model_destroy(float64_model *m);
 const ag_model_spec *float64_model_spec(const float64_model *m);
-/* Whether it turns by the frequencies for long texts; as made it does not. */
+/* Sets whether the model rotates by the frequencies for long texts; a new model does not. */
 void float64_model_set_long(float64_model *m, bool is_long);
 
 /* Keys of the first n positions, at most FLOAT64_MAX_SINKS, rotate as if they stood `by` later. */
 void float64_model_move_sinks(float64_model *m, uint32_t n, uint32_t by);
 
-/* Whether the query at position `query` sees `position`, which is not above it, in that layer. */
+/* Returns whether the query at position `query` sees `position`, at most `query`, in that layer. */
 typedef bool (*float64_sees_fn)(void *user, uint32_t layer, uint32_t query, uint32_t position);
 
 /* The next token at its position, from 0 on: logits [vocab_size] of what follows it. */

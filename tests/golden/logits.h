@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a row of logits says. */
+/* Measures of a row of logits. */
 #ifndef AG_TESTS_LOGITS_H
 #define AG_TESTS_LOGITS_H
 

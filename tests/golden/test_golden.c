@@ -56,7 +56,8 @@ static void must(ag_status st, const ag_error *err) {
     if (st != AG_OK) fail_msg("%s: %s", ag_status_name(st), err->msg);
 }
 
-/* Of a record up to the original length of longrope, within which sessions must stay for it. */
+/* Returns whether the record ends within the original length of longrope. Its sessions must stay
+ * within that length too. */
 static bool is_short(void) {
     const size_t n = strlen(name), suffix = strlen("-short");
     return n > suffix && !strcmp(name + n - suffix, "-short");
@@ -237,7 +238,7 @@ static void weights_may_stay_as_they_are(void **state) {
 typedef struct nll_sum {
     const record *r;
     int32_t n_vocab;
-    double sum; /* of distances from the record */
+    double sum; /* sum of distances from the record */
     size_t n;
 } nll_sum;
 
@@ -269,7 +270,7 @@ static void a_q8_0_cache_stays_close(void **state) {
     const double mean = s.sum / (double)s.n;
     /* Rounding adds up over layers: demo has ten of them, the others at most seven. */
     double most = e.n_layers > 7 ? 0.04 : 0.02;
-    if (!strcmp(name, "gemma4")) most = 0.08; /* whose scores are not scaled down */
+    if (!strcmp(name, "gemma4")) most = 0.08; /* its scores are not scaled down */
     if (!(mean < most)) fail_msg("mean distance of nll %.5f with a Q8_0 cache", mean);
     assert_true(mean > 0);
     stop(&e);

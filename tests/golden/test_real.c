@@ -76,8 +76,8 @@ static void stop(engine *e) {
 typedef struct reading {
     const text_case *c;
     int32_t n_vocab;
-    double sum;            /* of nll */
-    int32_t best[MAX_IDS]; /* of each position */
+    double sum;            /* sum of nll */
+    int32_t best[MAX_IDS]; /* best token at each position */
 } reading;
 
 static bool read_row(void *user, size_t i, const float *logits) {
@@ -168,7 +168,7 @@ static void must_encode_to(const ag_tokenizer *t, const char *text, size_t len, 
     ag_ids_free(&ids);
 }
 
-/* Where a record leaves the text out, it is what its ids stand for. */
+/* A record without a text has the text of its ids. */
 static void the_tokenizer_gives_the_recorded_ids(void **state) {
     (void)state;
     ag_error err;

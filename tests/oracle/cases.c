@@ -206,7 +206,7 @@ static const family families[] = {
 
 enum { N_FAMILIES = sizeof families / sizeof families[0], N_DATA = DATA_NONFINITE + 1 };
 
-/* Of attention it hangs on the kernels that a backend of this process gets, or has inside. */
+/* Returns the tolerated error. Attention's depends on the CPU kernels of this process. */
 static double tolerance(const family *f, ag_dtype type, const size *s) {
     ag_cpu_kernels table;
     if (strncmp(f->op, "attention", strlen("attention")) != 0) return f->nmse;

@@ -3,11 +3,10 @@
  * slots, heads of k values; two KV heads that hold different numbers of slots, three query heads
  * each. The second sequence asks for the attention weights of its later half, the first, where the
  * backend adds them up in its own memory, for those of all its queries: their sums, or the largest
- * of them. With windows the queries of
- * the first sequence see about as many slots each, those of the second ranges that begin anywhere;
- * what no query sees is no number. Where only weights are asked for, there is the second sequence
- * alone, whose queries share windows. Every second block of the heads lies the other way round, and
- * the second head loses the blocks that none of its slots needs. */
+ * of them. With windows the queries of the first sequence see about equally many slots, those of
+ * the second see ranges that begin anywhere. Slots that no query sees hold NaN. Cases for weights
+ * only have the second sequence alone, whose queries share windows. Every second block of the heads
+ * is stored in reverse order, and the second head loses the blocks that none of its slots needs. */
 #include "oracle/oracle.h"
 
 #include "backend/cpu/kernels.h" /* AG_ATTENTION_SPAN */
@@ -137,9 +136,9 @@ typedef struct attention {
     const oracle_case *c;
     cache kv;
     guarded out, q, k, v;
-    uint32_t until[MAX_QUERIES], from[2][MAX_QUERIES]; /* of both sequences */
+    uint32_t until[MAX_QUERIES], from[2][MAX_QUERIES]; /* ranges of both sequences */
     bool windows, most, only;
-    float score_start; /* what stands there before */
+    float score_start; /* value of each score before the call */
     float *scores;     /* [KV_HEADS, n + SCORE_MARGIN] */
     guarded held;      /* [n, KV_HEADS]; no buffer if they stay on the host */
     uint32_t scored[KV_HEADS];
@@ -172,8 +171,8 @@ static void set_ranges(attention *a, oracle_run *run) {
     qsort(a->from[1], m, sizeof *a->from[1], compare_numbers);
 }
 
-/* Four queries a window, of as many positions as one may have. Where queries are an even number,
- * windows overlap. */
+/* Four queries share a window, which has the most positions that a window may have. With an even
+ * number of queries, windows overlap. */
 static void share_ranges(attention *a) {
     const uint32_t m = (uint32_t)a->c->m, n = (uint32_t)a->c->n, n_windows = (m + 3) / 4;
     const uint32_t most = AG_ATTENTION_SPAN - AG_KV_BLOCK, each = 2 * n / n_windows;

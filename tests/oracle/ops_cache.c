@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a backend may do with a cache where it lies. Where it has no way of its own, there is
+/* Operations that a backend may run on a cache in its own memory. Backends without them have
  * nothing to compare. */
 #include "oracle/oracle.h"
 
@@ -163,7 +163,7 @@ void oracle_key_scores(const oracle_case *c, oracle_run *run) {
         while (oracle_again(run, NULL)) {
             run->status = ag_score_keys(run->be, &kv, scores.values, stride);
         }
-        /* Behind a head's slots anything may stand. */
+        /* Values after a head's slots are undefined. */
         for (size_t h = 0; h < HEADS; h++) {
             for (size_t s = n_slots[h]; s < stride; s++) scores.values[h * stride + s] = 0;
         }

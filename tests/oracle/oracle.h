@@ -25,7 +25,7 @@ typedef struct oracle_timing {
     size_t n_runs;
 } oracle_timing;
 
-/* What a run may draw on and leaves behind. */
+/* Input and results of one run. */
 typedef struct oracle_run {
     ag_backend *be;
     uint64_t random; /* state of the generator; the seed at first */
@@ -34,7 +34,7 @@ typedef struct oracle_run {
     double *want; /* [n] what it should have written, owned */
     size_t n, cap;
     size_t guard_faults; /* bytes written around a tensor, or into an input */
-    ag_status status;    /* of the operation */
+    ag_status status;    /* the operation's result */
     bool rounds_input;   /* in blocks: NaN and infinity may take each other's place */
     bool out_of_memory;
     bool results_only;     /* wanted values are not computed: there are none in `want` */
@@ -61,8 +61,8 @@ typedef struct guarded {
     ag_tensor t;
     ag_buffer *buffer;
     float *values;        /* [numel] F32 values, as they are after rounding to the dtype */
-    unsigned char *image; /* the whole buffer as it was uploaded */
-    size_t bytes;         /* of the image */
+    unsigned char *image; /* the entire buffer as it was uploaded */
+    size_t bytes;         /* bytes of the image */
 } guarded;
 
 /* A tensor of random values; `skew` bytes past a 64-byte line. */
@@ -74,8 +74,9 @@ guarded guarded_make_on_host(oracle_run *run, ag_dtype dtype, ag_shape shape, si
 /* Counts what was written around the tensor, and into it unless it was the destination. */
 void guarded_check(oracle_run *run, const guarded *g, bool is_destination);
 void guarded_free(guarded *g);
-/* Appends what the tensor holds now to run->got; the caller fills the pointer returned with as many
- * wanted values. NULL: memory is short, or none are wanted. */
+/* Appends what the tensor holds now to run->got; the caller writes the
+ * expected values at the returned pointer, one for each. NULL: out of memory, or none are needed.
+ */
 double *oracle_take(oracle_run *run, const guarded *g);
 
 /* while (oracle_again(run, NULL)) run->status = ag_operation(...);
@@ -87,17 +88,17 @@ bool oracle_again(oracle_run *run, const guarded *overwritten);
 
 typedef struct oracle_case {
     const char *op;
-    ag_dtype type; /* of the weight, table, cache or source */
+    ag_dtype type; /* type of the weight, table, cache or source */
     size_t m, n, k;
     oracle_data data;
-    double nmse; /* what is tolerated */
+    double nmse; /* tolerated error */
     void (*run)(const struct oracle_case *c, oracle_run *run);
 } oracle_case;
 
 /* The i-th case; false past the end. */
 bool oracle_case_at(size_t i, oracle_case *out);
-/* What is tolerated on this backend: the case's own figure, or more for sums of products where
- * there may be no doubles. */
+/* Returns the tolerated error on this backend: the case's own, or more for sums of products on a
+ * device that may have no doubles. */
 double oracle_tolerance(const oracle_case *c, const ag_backend *be);
 /* Runs a case on a backend with random data of this seed. Free the run afterwards. */
 void oracle_case_run(const oracle_case *c, ag_backend *be, uint64_t seed, oracle_run *run);
@@ -156,7 +157,7 @@ void oracle_attention_most(const oracle_case *c, oracle_run *run);
 void oracle_attention_window_softcap_most(const oracle_case *c, oracle_run *run);
 void oracle_attention_weights(const oracle_case *c, oracle_run *run);
 void oracle_attention_weights_softcap(const oracle_case *c, oracle_run *run);
-/* Whether matrix units would do a case with m queries and heads of k values. */
+/* Returns whether matrix units would run a case with m queries and heads of k values. */
 bool oracle_attention_fits_tiles(ag_dtype type, size_t m, size_t k);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a cache is saved and read back from: bytes that the test has allocated. */
+/* Stream in memory that the test has allocated: caches are saved to it and read back. */
 #ifndef AG_TESTS_SUPPORT_BYTE_STREAM_H
 #define AG_TESTS_SUPPORT_BYTE_STREAM_H
 

@@ -10,7 +10,7 @@ typedef struct dtype_set {
     size_t n;
 } dtype_set;
 
-/* Those that have all of these roles. */
+/* Returns the types that have all of these roles. */
 static inline dtype_set dtypes_with(unsigned roles) {
     dtype_set set = {.n = 0};
     for (unsigned t = 0; t < AG_DTYPE_COUNT; t++) {

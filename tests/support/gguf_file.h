@@ -13,7 +13,7 @@ typedef struct gguf_bytes {
 /* Zero-initialise, put keys and tensors in any order, finish or save; always gguf_file_free. */
 typedef struct gguf_file {
     uint32_t version;   /* 0: 3 */
-    uint32_t alignment; /* of the data; 0: 32. The key is the caller's to put */
+    uint32_t alignment; /* alignment of the data; 0: 32. The caller puts the key */
     uint64_t n_keys, n_tensors;
     gguf_bytes keys, table, data, whole;
 } gguf_file;
@@ -34,7 +34,7 @@ void gguf_put_f32(gguf_file *f, const char *key, float v);
 void gguf_put_bool(gguf_file *f, const char *key, bool v);
 void gguf_put_string(gguf_file *f, const char *key, const char *v);
 void gguf_put_strings(gguf_file *f, const char *key, const char *const *v, size_t n);
-/* Of numbers, whose bytes are taken as they are. */
+/* Puts an array of numbers, whose bytes are copied unchanged. */
 void gguf_put_array(gguf_file *f, const char *key, ag_gguf_type type, const void *v, size_t n);
 /* One value of any type in the bytes that it has in a file. */
 void gguf_put_value(gguf_file *f, const char *key, uint32_t type, const void *bytes, size_t n);

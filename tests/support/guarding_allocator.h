@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An allocator that notices, when a block is released, that somebody has written past its end. The
- * space there is wide, so that what is written hits no other block. */
+/* Allocator that detects, when a block is released, writes past its end. The guard bytes are many
+ * enough that such writes hit no other block. */
 #ifndef AG_TESTS_SUPPORT_GUARDING_ALLOCATOR_H
 #define AG_TESTS_SUPPORT_GUARDING_ALLOCATOR_H
 
@@ -13,7 +13,7 @@ enum { GUARDING_HEADER = 64, GUARDING_TAIL = 1 << 14, GUARDING_BYTE = 0xa5 };
 
 static atomic_size_t guarding_n_overrun; /* blocks */
 
-/* The size, then the caller's bytes, then bytes that nobody may change. */
+/* Writes the size, the caller's bytes, and guard bytes that no code may change. */
 static inline void *guarding_lay_out(unsigned char *block, size_t bytes) {
     if (!block) return NULL;
     memcpy(block, &bytes, sizeof bytes);

@@ -8,7 +8,8 @@
 
 enum { EXIT_SKIPPED = 77 };
 
-/* name NULL: the CPU; n_threads 0: as many as it likes. NULL after saying why. */
+/* name NULL: the CPU; n_threads 0: the backend's default. Prints why and returns NULL
+ * if the backend cannot be created. */
 static inline ag_backend *open_backend(const char *name, uint32_t n_threads) {
     const ag_backend_params params = {.name = name, .n_threads = n_threads};
     ag_backend *be;

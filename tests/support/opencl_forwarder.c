@@ -147,7 +147,7 @@ EXPORT CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_devic
     return code;
 }
 
-/* As a device with such limits would refuse the launch. */
+/* Fails a launch as a device with such limits would. */
 static cl_int check_launch(cl_kernel k, cl_uint dims, const size_t *local) {
     size_t items = 1;
     for (cl_uint i = 0; local && i < dims; i++) items *= local[i];

@@ -8,16 +8,16 @@
 #include <stddef.h>
 
 typedef struct forwarder_controls {
-    size_t n_calls;     /* that can fail: all but releases */
+    size_t n_calls;     /* calls that can fail: all but releases */
     size_t fail_at;     /* number of the call that fails, from 1; 0: none ($AG_FORWARDER_FAIL_AT) */
     const char *failed; /* its name; NULL: none has failed */
     size_t n_live;      /* objects made and not released; events are not counted */
     size_t n_arguments, n_launches, n_buffers, n_finishes;
     size_t n_reads, read_bytes, n_writes, written_bytes;
-    /* What a smaller device has: it says so, and refuses more. 0: what the real one has.
+    /* Limits of a smaller device, which reports them and refuses more. 0: the real device's.
      * $AG_FORWARDER_MAX_GROUP, $AG_FORWARDER_LOCAL, $AG_FORWARDER_MAX_ALLOC */
     size_t max_group, local_bytes, max_alloc;
-    size_t memory_bytes; /* it only says so: $AG_FORWARDER_MEMORY */
+    size_t memory_bytes; /* only reported: $AG_FORWARDER_MEMORY */
 } forwarder_controls;
 
 typedef forwarder_controls *forwarder_controls_fn(void);

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* BF16, one table under two names. Heads are 32 wide, half as many for keys and values. */
+/* All weights are BF16, and the embedding is also the head. Heads have 32 values; there are half as
+ * many KV heads as query heads. */
 typedef struct sparse_model {
     uint32_t n_layers, hidden_size, intermediate_size, vocab_size; /* hidden_size % 64 = 0 */
 } sparse_model;

@@ -250,7 +250,7 @@ static const struct {
     {AG_F16, AG_F16, 64, 1000, 33, 2, 0, 100, 0, 0.5f},
 };
 
-/* What attention i is asked, of h. */
+/* Input of attention i, for head h. */
 typedef struct question {
     head h;
     float *q;
@@ -344,7 +344,7 @@ static void largest_weights_are_those_of_avx512_but_for_rounding(void **state) {
     }
 }
 
-/* What lies before a query's first slot and behind its last one may be anything. */
+/* Slots before a query's first and after its last may hold any bits. */
 static void attention_does_not_see_what_is_not_finite_outside(void **state) {
     (void)state;
     skip_without_avx512();

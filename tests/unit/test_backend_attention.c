@@ -26,13 +26,13 @@ enum {
 
 typedef struct rig {
     ag_backend *be;
-    ag_buffer *blocks[BLOCKS]; /* of both heads */
+    ag_buffer *blocks[BLOCKS]; /* blocks of both heads */
     ag_buffer *owners[3];
     ag_kv_block entries[KV_HEADS][BLOCKS];
     uint32_t n_slots[KV_HEADS];
     ag_kv_view view;
     ag_tensor q, out;
-    /* What the cache should hold, rounded as it rounds. */
+    /* Expected content of the cache, rounded to its types. */
     float k[KV_HEADS][SLOTS][DIM], v[KV_HEADS][SLOTS][DIM];
     uint32_t positions[KV_HEADS][SLOTS];
     float q_values[MAX_ROWS * HEADS * DIM];
@@ -231,7 +231,7 @@ static void check_blind(rig *r) {
         ag_attention(r->be, &r->out, &r->q, &seq, 1, &(ag_attention_params){.scale = 1}), AG_OK);
     ag_read(r->be, out, &r->out, sizeof out);
     for (size_t i = 0; i < HEADS * DIM; i++) {
-        assert_true(out[i] == 1); /* rows of nobody stay */
+        assert_true(out[i] == 1); /* rows of no sequence stay */
         assert_true(out[HEADS * DIM + i] == 0);
         assert_true(fabsf(out[2 * HEADS * DIM + i] - r->v[i / DIM / GROUP][0][i % DIM]) < 1e-6f);
         assert_true(out[3 * HEADS * DIM + i] == 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What core makes of a backend with no optional slot, in memory the host sees and in memory it does
- * not see. */
+/* Operations that core composes for a backend without optional functions, in memory that the host
+ * can map and in memory that it cannot. */
 #include "support/dtypes.h"
 #include "support/failing_allocator.h"
 #include "support/plain_backend.h"

@@ -45,7 +45,7 @@ static int set_up(void **state) {
     return 0;
 }
 
-/* How many files there are; removes them if asked to. */
+/* Returns the number of files; removes them if remove_them. */
 static size_t n_files(bool remove_them) {
     size_t n = 0;
     DIR *d = opendir(dir);

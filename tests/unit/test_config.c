@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Of a directory. */
+/* Loads the configuration of a directory. */
 static ag_status load(const char *dir, ag_model_spec *out, ag_error *err) {
     ag_weight_source *source;
     if (ag_source_open(dir, &source, err) != AG_OK) fail_msg("%s", err->msg);
@@ -143,7 +143,7 @@ static void joins_eos_ids_of_both_files(void **state) {
 
 static void reads_yarn_and_longrope_with_their_factors(void **state) {
     (void)state;
-    /* As Qwen 2.5's model card has it. */
+    /* From the model card of Qwen 2.5. */
     ag_model_spec c = good("{'model_type':'qwen2','rope_scaling':{'factor':4.0,"
                            "'original_max_position_embeddings':32768,'type':'yarn'}}",
                            NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each family reads from its configuration. */
+/* Configurations of each family. */
 #include "config_texts.h"
 
 #include <math.h>
@@ -78,7 +78,7 @@ static void phi_has_the_configured_windows(void **state) {
     assert_int_equal(good("{'model_type':'phi3','sliding_window':2047}", NULL).kinds[0].window,
                      2047);
     assert_true(good("{'model_type':'phi3'}", NULL).norm_eps == 1e-5f);
-    /* As Phi-4-mini has it, its lists cut short. */
+    /* Phi-4-mini's, with shorter lists. */
     ag_model_spec c = good(
         "{'architectures':['Phi3ForCausalLM'],'hidden_size':16,'num_attention_heads':1,"
         "'num_key_value_heads':1,'partial_rotary_factor':0.75,'max_position_embeddings':131072,"
@@ -162,7 +162,7 @@ static void reads_the_text_part_of_multimodal_models(void **state) {
     assert_int_equal(c.n_eos, 3);
 }
 
-/* As transformers 4 wrote them; the recorded model has them as version 5 does. */
+/* Keys that transformers 4 wrote; the recorded model has those of version 5. */
 static void reads_the_old_keys_of_gemma(void **state) {
     (void)state;
     ag_model_spec c =

@@ -35,7 +35,7 @@ static ag_backend *backend_of(const char *isa, uint32_t n_threads) {
     return be;
 }
 
-static bool with_tiles; /* of the set that is tested */
+static bool with_tiles; /* the tested instruction set has tile kernels */
 
 /* Calls test once for each instruction set. */
 static void for_all_isas(void (*test)(const char *isa)) {
@@ -87,9 +87,9 @@ static rig make_rig(ag_backend *be, ag_dtype k, ag_dtype v, size_t n_kv_heads, s
                         .blocks_per_head = (uint32_t)n_blocks};
     ag_memory *memory = ag_backend_memory(be);
     ag_memory_alloc(memory, all * part.bytes, AG_USAGE_KV, &r.memory, NULL);
-    /* What holds no token yet holds no number either. */
+    /* Slots without a token hold NaN. */
     memset(ag_buffer_map(r.memory), 0xff, all * part.bytes);
-    for (size_t b = 0; b < all; b++) { /* those of one head lie here and there */
+    for (size_t b = 0; b < all; b++) { /* blocks of a head are not adjacent */
         r.blocks[b] = (ag_kv_block){r.memory, (b * n_kv_heads + b / n_blocks) % all * part.bytes};
     }
     for (size_t h = 0; h < n_kv_heads; h++) {
@@ -176,7 +176,7 @@ static void compare_with_definition(rig *r, size_t n_slots, size_t score_row0) {
     seq.scores = scores + n_scores;
     assert_int_equal(ag_attention(r->be, &r->out, &r->q, &seq, 1, &params), AG_OK);
     expect_close(out, want, n, tolerance_of(r), "out", r);
-    const double rows = r->most ? 1 : (double)r->n_rows; /* that go into one score */
+    const double rows = r->most ? 1 : (double)r->n_rows; /* rows that are added up in one score */
     expect_close(seq.scores, want_scores, n_scores, tolerance_of(r) * rows, "scores", r);
     float *before = malloc(n * sizeof *before);
     memcpy(before, out, n * sizeof *out);
@@ -209,7 +209,7 @@ static bool is_visible(const rig *r, uint32_t position) {
     return false;
 }
 
-/* What no query sees becomes what is no number. */
+/* Fills slots that no query sees with NaN. */
 static void spoil(rig *r) {
     const size_t k = ag_dtype_row_bytes(r->kv.k_type, r->kv.head_dim);
     const size_t v = ag_dtype_row_bytes(r->kv.v_type, r->kv.head_dim);

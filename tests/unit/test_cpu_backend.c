@@ -106,7 +106,7 @@ enum { SLOTS = 200, DIM = 16, HEADS = 4, QUERIES = 40 };
 
 typedef struct small_cache {
     ag_kv_view view;
-    ag_kv_block blocks[2][2]; /* of each head */
+    ag_kv_block blocks[2][2]; /* blocks of each head */
     uint32_t n_slots[2], positions[SLOTS];
     guarded k, v, q, out;
 } small_cache;

@@ -44,7 +44,7 @@ static float float_of(uint32_t bits) {
     return f;
 }
 
-/* How far got is from want, in units of the last place of a float of want's size. */
+/* Returns the distance of got from want, in units of the last place of a float of want's size. */
 static double ulps(float got, double want) {
     const double size = fabs(want) < (double)FLT_MIN ? (double)FLT_MIN : fabs(want);
     return fabs((double)got - want) / ldexp(1, ilogb(size) - 23);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the metadata of a GGUF file says of a model, and what is refused. */
+/* Models described by the metadata of GGUF files, and metadata that is refused. */
 #include "models/config.h"
 #include "support/gguf_file.h"
 

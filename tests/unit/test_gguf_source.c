@@ -61,7 +61,7 @@ static void save(gguf_file *f, const char *path) {
     gguf_file_free(f);
 }
 
-/* What goes wrong first of opening, reading all texts and opening the tensors. */
+/* Opens the source, reads all texts and opens the tensors. Returns the first error. */
 static ag_status read_all(const char *path, ag_error *err) {
     ag_weight_source *s;
     ag_source_text config = {0}, jinja = {0};
@@ -438,7 +438,7 @@ static void rejects_shards_that_do_not_match(void **state) {
 static void opens_a_full_model_named_like_a_shard(void **state) {
     scratch *s = *state;
     gguf_file f = {0};
-    put_split(&f, 0, 0, 1); /* what a tool that merges parts leaves behind */
+    put_split(&f, 0, 0, 1); /* as written by a tool that merges shards */
     put_tensor(&f, "t");
     assert_true(gguf_file_save(&f, at(s, "m.gguf")));
     ag_error err = {0};

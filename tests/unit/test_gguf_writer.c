@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written as GGUF is read as it was meant, or is not there at all. */
+/* GGUF files are written completely or not at all, and read back as written. */
 #include "formats/gguf_writer.h"
 
 #include "support/failing_allocator.h"

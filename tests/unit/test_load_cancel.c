@@ -47,7 +47,7 @@ static ag_status load(ag_backend *be, ag_dtype weights, listener *l, ag_error *e
     return st;
 }
 
-/* What a thread converts between two calls, for each of the threads. */
+/* Returns the most bytes that all threads convert between two calls. */
 static uint64_t most_between_calls(uint32_t threads) { return (uint64_t)threads * 8 * MB; }
 
 static const ag_dtype types[] = {AG_Q4_0, AG_Q8_0, AG_BF16};
@@ -62,7 +62,7 @@ static void reports_progress_inside_a_large_tensor(void **state) {
             assert_int_equal(load(be, types[i], &l, NULL), AG_OK);
             assert_false(l.backwards);
             assert_int_equal(l.done, l.total);
-            /* Threads other than the caller's may be the ones that go on for a while. */
+            /* Other threads than the caller's may continue for a while. */
             if (threads == 1) assert_in_range(l.largest_step, 1, most_between_calls(1));
         }
         ag_backend_destroy(be);

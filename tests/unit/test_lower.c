@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs of all golden models: their text is as recorded, and what they compute can be computed.
- * AG_RECORD_PROGRAMS=1 writes the records anew: look at the differences before committing them. */
+ * AG_RECORD_PROGRAMS=1 writes the records again: look at the differences before committing them. */
 #include "core/stages.h"
 #include "formats/weight_source.h"
 #include "models/config.h"

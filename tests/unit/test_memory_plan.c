@@ -26,8 +26,8 @@ static ag_session_params small_sessions(void) {
     return p;
 }
 
-/* A workspace has as many rows as a batch at least, and for each a row of floats and a position
- * that lie on the host in any case, with the largest part of what a plan may be above the count. */
+/* Returns the bytes of the workspace that are always on the host: for each row of a batch a row of
+ * floats and a position. They are most of what a plan may exceed the measured bytes by. */
 static uint64_t host_rows(const ag_model_info *info) {
     enum { MOST_ROWS = 256 };
     return MOST_ROWS * (info->hidden_size * sizeof(float) + sizeof(uint32_t));
@@ -109,7 +109,7 @@ static void a_shape_is_planned_as_a_directory_is(void **state) {
                      AG_NOT_FOUND);
 }
 
-/* Of a shape too the types are as wide as the limit allows. */
+/* The types are the widest that the limit allows for a shape too. */
 static void a_mix_of_random_weights_is_as_wide_as_others(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_Q4_0, AG_WEIGHTS_MIX};
@@ -137,7 +137,7 @@ static void what_there_is_is_known(void **state) {
                                            plan.eviction_bytes + plan.draft_bytes);
 }
 
-/* A cache that grows, or that a policy keeps small, is no reason to refuse. */
+/* A cache that may grow, or that a policy keeps small, does not count. */
 static void what_must_fit_is_checked(void **state) {
     (void)state;
     ag_memory_plan plan;

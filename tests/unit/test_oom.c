@@ -161,7 +161,7 @@ static ag_status whole_run(text_sink *out, ag_error *err) {
 
 typedef ag_status (*run_fn)(text_sink *out, ag_error *err);
 
-/* Of many allocations that fail one run after another, every step-th. */
+/* Fails one allocation in each run: the first, then every step-th. */
 static void fail_each_allocation(run_fn run, long long step) {
     text_sink want = {.len = 0};
     ag_error err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a token costs in calls of OpenCL, and what happens when one of them fails: an error with a
+/* Counts the OpenCL calls of a token, and fails each of them. A failure gives an error with a
  * message, or the right logits, but never a crash and never other logits.
  * "test_opencl_faults token" checks a token in one launch, whose kernel takes a driver longest. */
 #include "memory/galloc.h"
@@ -258,7 +258,7 @@ static void every_call_of_a_generation_may_fail(void **state) {
     for (;; n++) {
         arm(n);
         err = (ag_error){0};
-        memcpy(logits, expected, sizeof logits); /* of a session that is not made */
+        memcpy(logits, expected, sizeof logits); /* stay if the session cannot be created */
         ag_status st = run(shared_model, logits, &err);
         assert_int_equal(forwarder->n_live, n_live);
         if (!check_outcome(st, &err, logits)) break;
@@ -266,7 +266,8 @@ static void every_call_of_a_generation_may_fail(void **state) {
     }
     print_message("%zu calls, %zu of them errors\n", n - 1, n_errors);
     assert_true(n > 100);
-    /* What only saves time later, or is a wait for what is known to be done, may fail unseen. */
+    /* Calls that only save time later, or wait for work that is known to be done, may fail
+     * silently. */
     assert_true(n_errors > (n - 1) / 10 * 9);
     arm(0);
     assert_int_equal(run(shared_model, logits, &err), AG_OK);

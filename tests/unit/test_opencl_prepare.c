@@ -78,12 +78,12 @@ static void levels_of(uint8_t *q, ag_dtype type, const unsigned char *block) {
     }
 }
 
-/* Where eight bytes hold two bits of each of 32 elements. */
+/* Writes two bits of element i to eight bytes that hold two bits of each of 32 elements. */
 static void put_two_bits(unsigned char *out, size_t i, unsigned bits) {
     out[i / 16 * 4 + i % 4] |= (unsigned char)(bits << i % 16 / 4 * 2);
 }
 
-/* Element i of block b of all; high: bits of a level beside its nibble, or its lowest two. */
+/* Element i of block b of all; high: bits of a level above its nibble, or above its lowest two. */
 static void put_level(unsigned char *out, ag_dtype type, size_t high, size_t all, size_t b,
                       size_t i, unsigned level) {
     if (type == AG_Q8_0) {
@@ -99,7 +99,7 @@ static void put_level(unsigned char *out, ag_dtype type, size_t high, size_t all
     if (high == 2) put_two_bits(out, i, above);
 }
 
-/* Of block b of the file, all of which have n blocks of 32. */
+/* Writes the factors of block b of the file. The tensor has n blocks of 32. */
 static void put_factors(unsigned char *out, ag_dtype type, size_t n, size_t b,
                         const unsigned char *block) {
     uint8_t sc[8], m[8];

@@ -103,8 +103,8 @@ static void count_status(void *user, ag_log_level level, const char *msg) {
     n_said += level == AG_LOG_STATUS && strstr(msg, "compiling kernels (rows.cl)") != NULL;
 }
 
-/* A backend of its own scales; so many programs are compiled, which is said, or come from the
- * cache. */
+/* Creates a backend and scales a value. Checks the result, the numbers of programs compiled and
+ * taken from the cache, and that the log names each compilation. */
 static void expect(float value, uint32_t n_compiled, uint32_t n_from_cache) {
     ag_backend *be = create_device();
     float first;

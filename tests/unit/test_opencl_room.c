@@ -78,7 +78,7 @@ static void a_context_that_does_not_fit_is_refused_with_its_size(void **state) {
     assert_non_null(strstr(err.msg, "KV cache"));
     plan = plan_of(be, 256);
     assert_int_equal(ag_memory_plan_check(&plan, be, &err), AG_OK);
-    /* What another model holds is not free. */
+    /* Memory of another model is not free. */
     ag_model *model;
     assert_int_equal(ag_model_load(be, dir, NULL, &model, &err), AG_OK);
     plan = plan_of(be, 256);

@@ -27,7 +27,7 @@ static void gelu(ag_model_spec *s) {
     s->kinds[0].activation = s->kinds[1].activation = AG_ACTIVATION_GELU_TANH;
 }
 static void biases(ag_model_spec *s) {
-    s->kinds[0].qkv_bias = true; /* of one layer alone */
+    s->kinds[0].qkv_bias = true; /* in one layer only */
     s->kinds[1].out_bias = true;
 }
 static void all_of_them(ag_model_spec *s) {

@@ -94,7 +94,7 @@ static void it_does_so_after_evictions(void **state) {
     assert_true(compare(&p, 56, 96, true) < close_enough);
 }
 
-/* As the bundled model: the same program, on processors. */
+/* Returns a model of random weights. On processors its kernel is the bundled model's. */
 static ag_model *random_model(ag_dtype weights, uint32_t max_positions) {
     ag_model_spec spec = ag_spec_plain(4, 2, 64);
     spec.vocab_size = 4096;
@@ -110,7 +110,7 @@ static ag_model *random_model(ag_dtype weights, uint32_t max_positions) {
     return made;
 }
 
-/* Where the protected keys are turned before each step. */
+/* Protected keys are rotated before each step. */
 static void it_does_so_past_the_trained_length(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();

@@ -35,7 +35,7 @@ static bool is_rotated(const variant *v) { return v->extras & ROTATED; }
 
 static bool has_biases(const variant *v) { return v->extras & BIASES; }
 
-/* Where drivers take half a minute over the kernel. */
+/* For drivers that take half a minute to compile the kernel. */
 static const variant few[] = {{128, 3, 2, AG_Q8_0, AG_Q4_0, BOTH, MIXED, NARROW}};
 
 static const variant all[] = {
@@ -451,7 +451,7 @@ static void says_what_the_operations_say(void **state) {
     }
     printf("largest error of attention %.5f, distance of logits %.4f\n", attention, logits);
     assert_true(attention < close_attention);
-    /* Where operations round activations as the launch does, nothing but the last bits differ. */
+    /* If operations round activations as the launch does, only the last bits differ. */
     assert_true(logits < (first_only && ag_cl_of(be)->int_dot ? 0.005 : close_logits));
 }
 

@@ -132,7 +132,7 @@ static void a_switch_is_1_or_0_or_left_alone(void **state) {
     assert_int_equal(ag_cl_switches_read(&s, &err), AG_INVALID);
     ag_cl_switches_release(&s);
     assert_string_equal(err.msg, "AG_OPENCL_DOT is 0 or 1, not '99'");
-    /* Those that are no vendor's are read the same way. */
+    /* Switches of no vendor are read the same way. */
     static const char *const others[] = {"AG_OPENCL_LANES", "AG_OPENCL_INT_DOT", "AG_OPENCL_MMA",
                                          "AG_OPENCL_TOKEN"};
     unsetenv("AG_OPENCL_DOT");

@@ -294,8 +294,8 @@ static void little_cores_are_left_out(void **state) {
     assert_false(ag_cpu_set_has(&set, 1));
     assert_true(ag_cpu_set_has(&set, 2));
     assert_true(ag_cpu_set_has(&set, 3));
-    assert_int_equal(big_of(2, &set), 2); /* of little ones alone none is little */
-    assert_int_equal(big_of(5, &set), 5); /* nothing is said of the fifth */
+    assert_int_equal(big_of(2, &set), 2); /* equal cores all stay */
+    assert_int_equal(big_of(5, &set), 5); /* the capacity of the fifth is unknown */
     put("cpu3/cpu_capacity", "much\n");
     assert_int_equal(big_of(4, &set), 4);
 }
