@@ -161,13 +161,13 @@ static void check_top(const float *logits, const json_t *r, int32_t n_vocab) {
 
 /* ---- however the tokens come ---- */
 
-static void in_chunks(engine *e, const record *r, row_check *check) {
+static void consume_in_chunks(engine *e, const record *r, row_check *check) {
     ag_error err;
     must(ag_session_score(e->session, r->ids, r->n, check_row, check, &err), &err);
 }
 
 /* Each of them is decoded, as if it had been chosen. */
-static void one_by_one(engine *e, const record *r, row_check *check) {
+static void consume_one_by_one(engine *e, const record *r, row_check *check) {
     ag_error err;
     for (size_t i = 0; i < r->n; i++) {
         must(ag_session_decode(e->session, r->ids[i], &err), &err);
@@ -180,18 +180,18 @@ static void every_position_gives_the_recorded_logits(void **state) {
     const struct {
         uint32_t chunk;
         void (*consume)(engine *e, const record *r, row_check *check);
-    } ways[] = {{512, in_chunks}, {7, in_chunks}, {512, one_by_one}};
+    } methods[] = {{512, consume_in_chunks}, {7, consume_in_chunks}, {512, consume_one_by_one}};
     const uint32_t n_threads[] = {2, 1, 8};
     const size_t n_pools = backend_name ? 1 : sizeof n_threads / sizeof n_threads[0];
     for (size_t t = 0; t < n_pools; t++) {
         engine e = start(n_threads[t], 512);
-        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
-            begin_session(&e, ways[w].chunk, AG_F32);
+        for (size_t w = 0; w < sizeof methods / sizeof methods[0]; w++) {
+            begin_session(&e, methods[w].chunk, AG_F32);
             for (size_t i = 0; i < json_array_size(records); i++) {
                 record r = get_record(i);
                 row_check check = {&r, e.n_vocab};
                 ag_session_reset(e.session);
-                ways[w].consume(&e, &r, &check);
+                methods[w].consume(&e, &r, &check);
                 check_top(ag_session_logits(e.session), r.json, e.n_vocab);
             }
         }
@@ -228,7 +228,7 @@ static void weights_may_stay_as_they_are(void **state) {
         record r = get_record(i);
         row_check check = {&r, e.n_vocab};
         ag_session_reset(e.session);
-        one_by_one(&e, &r, &check);
+        consume_one_by_one(&e, &r, &check);
     }
     stop(&e);
 }

@@ -115,7 +115,7 @@ static void greedy_tokens_are_the_recorded_ones(engine *e, const text_case *c) {
     }
 }
 
-static void what_the_file_stands_for_gives_the_record(void **state) {
+static void weights_in_f32_give_the_recorded_nll(void **state) {
     reading *readings = *state;
     engine e = start(AG_F32);
     for (size_t i = 0; i < json_array_size(cases); i++) {
@@ -233,7 +233,7 @@ int main(int argc, char **argv) {
     if (!readings) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(the_tokenizer_gives_the_recorded_ids, readings),
-        cmocka_unit_test_prestate(what_the_file_stands_for_gives_the_record, readings),
+        cmocka_unit_test_prestate(weights_in_f32_give_the_recorded_nll, readings),
         cmocka_unit_test_prestate(weights_as_they_are_stay_close, readings),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

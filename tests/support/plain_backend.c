@@ -66,7 +66,7 @@ static ag_status memory_alloc(ag_memory *mem, size_t bytes, ag_usage usage, ag_b
     unsigned char *data = b ? ag_calloc(bytes, 1) : NULL;
     if (!data) {
         ag_free(b);
-        return AG_FAIL(err, NOMEM, "a buffer of %zu bytes", bytes);
+        return AG_FAIL(err, NOMEM, "buffer of %zu bytes", bytes);
     }
     b->memory = m;
     b->data = data;
@@ -120,7 +120,7 @@ static ag_status plain_matmul_transposed(ag_backend *b, ag_tensor *y, const ag_t
                                          const ag_tensor *w) {
     size_t n = cols_of(y), k = cols_of(x), row_bytes = ag_dtype_row_bytes(w->dtype, k);
     float *row = ag_calloc(k, sizeof *row);
-    if (!row) return AG_FAIL(&b->err, NOMEM, "a row of %zu floats", k);
+    if (!row) return AG_FAIL(&b->err, NOMEM, "row of %zu floats", k);
     for (size_t j = 0; j < n; j++) {
         ag_dequantize_row(w->dtype, row, bytes_of(w->buffer) + w->offset + j * row_bytes, k);
         for (size_t i = 0; i < rows_of(y); i++) {

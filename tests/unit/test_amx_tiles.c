@@ -154,7 +154,7 @@ static void a_row_does_not_depend_on_how_many_there_are(void **state) {
     free(x);
 }
 
-static void what_is_no_number_stays_in_its_row(void **state) {
+static void nan_stays_in_its_row(void **state) {
     (void)state;
     skip_without_avx512();
     enum { M = 70, N = 16, K = 64 };
@@ -376,7 +376,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_off_by_no_more_than_8_bits_of_mantissa),
         cmocka_unit_test(a_row_does_not_depend_on_how_many_there_are),
-        cmocka_unit_test(what_is_no_number_stays_in_its_row),
+        cmocka_unit_test(nan_stays_in_its_row),
         cmocka_unit_test(attention_is_that_of_avx512_but_for_rounding),
         cmocka_unit_test(largest_weights_are_those_of_avx512_but_for_rounding),
         cmocka_unit_test(attention_does_not_see_what_is_not_finite_outside),

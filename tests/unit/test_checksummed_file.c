@@ -38,7 +38,7 @@ static char dir[64], path[96];
 
 static int set_up(void **state) {
     (void)state;
-    strcpy(dir, "/tmp/ag-sealed-XXXXXX");
+    strcpy(dir, "/tmp/ag-checksummed-XXXXXX");
     if (!mkdtemp(dir)) return -1;
     snprintf(path, sizeof path, "%s/state", dir);
     without_unnamed = false;

@@ -432,7 +432,7 @@ static void a_query_that_is_no_number_is_alone_with_it(void **state) {
     for_all_isas(check_query_not_a_number);
 }
 
-static void what_is_no_number_stays_with_those_who_see_it(void **state) {
+static void nan_reaches_only_queries_that_see_it(void **state) {
     (void)state;
     for_all_isas(check_not_a_number);
 }
@@ -471,7 +471,7 @@ int main(void) {
         cmocka_unit_test(attention_is_what_its_definition_says),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(a_prompt_may_be_cut_anywhere),
-        cmocka_unit_test(what_is_no_number_stays_with_those_who_see_it),
+        cmocka_unit_test(nan_reaches_only_queries_that_see_it),
         cmocka_unit_test(a_query_that_is_no_number_is_alone_with_it),
         cmocka_unit_test(sines_are_kept_only_for_the_same_positions),
     };

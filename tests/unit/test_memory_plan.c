@@ -125,7 +125,7 @@ static void a_mix_of_random_weights_is_as_wide_as_others(void **state) {
     assert_in_range(plan[1].weight_bytes, q4_0 / 45 * 50, q4_0 / 45 * 54);
 }
 
-static void what_there_is_is_known(void **state) {
+static void plan_reports_memory_of_the_device(void **state) {
     (void)state;
     ag_memory_plan plan;
     assert_int_equal(ag_memory_plan_synthetic(be, "tiny", NULL, NULL, 1, &plan, NULL), AG_OK);
@@ -138,7 +138,7 @@ static void what_there_is_is_known(void **state) {
 }
 
 /* A cache that may grow, or that a policy keeps small, does not count. */
-static void what_must_fit_is_checked(void **state) {
+static void check_requires_min_bytes(void **state) {
     (void)state;
     ag_memory_plan plan;
     ag_error err;
@@ -169,8 +169,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_plan_is_what_is_counted_afterwards),
         cmocka_unit_test(a_shape_is_planned_as_a_directory_is),
         cmocka_unit_test(a_mix_of_random_weights_is_as_wide_as_others),
-        cmocka_unit_test(what_there_is_is_known),
-        cmocka_unit_test(what_must_fit_is_checked),
+        cmocka_unit_test(plan_reports_memory_of_the_device),
+        cmocka_unit_test(check_requires_min_bytes),
     };
     int code = cmocka_run_group_tests(tests, NULL, NULL);
     ag_backend_destroy(be);

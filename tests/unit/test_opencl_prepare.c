@@ -69,11 +69,11 @@ static void levels_of(uint8_t *q, ag_dtype type, const unsigned char *block) {
     else if (type == AG_Q6_K) ag_q6_k_levels(q, &six);
     else if (type == AG_Q8_0) memcpy(q, bits, AG_QK);
     else {
-        const bool fifths = type == AG_Q5_0 || type == AG_Q5_1;
+        const bool has_qh = type == AG_Q5_0 || type == AG_Q5_1;
         for (unsigned i = 0; i < AG_QK; i++) {
-            const unsigned pair = bits[(fifths ? AG_QK / 8 : 0) + i % 16];
+            const unsigned pair = bits[(has_qh ? AG_QK / 8 : 0) + i % 16];
             q[i] = (uint8_t)((i < 16 ? pair : pair >> 4) & 15);
-            if (fifths) q[i] |= (uint8_t)((bits[i / 8] >> i % 8 & 1) << 4);
+            if (has_qh) q[i] |= (uint8_t)((bits[i / 8] >> i % 8 & 1) << 4);
         }
     }
 }

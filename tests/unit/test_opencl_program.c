@@ -175,7 +175,7 @@ static void a_damaged_binary_is_made_again(void **state) {
     free(bad);
 }
 
-static void what_the_driver_refuses_is_made_again(void **state) {
+static void program_is_compiled_again_when_driver_refuses_the_cached_one(void **state) {
     (void)state;
     ag_backend *be = create_device();
     char *text;
@@ -336,7 +336,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_FOLDERS(a_program_is_compiled_once),
         WITH_FOLDERS(a_damaged_binary_is_made_again),
-        WITH_FOLDERS(what_the_driver_refuses_is_made_again),
+        WITH_FOLDERS(program_is_compiled_again_when_driver_refuses_the_cached_one),
         WITH_FOLDERS(a_binary_belongs_to_source_options_device_and_driver),
         WITH_FOLDERS(a_cache_that_cannot_be_written_is_done_without),
         WITH_FOLDERS(the_cache_lies_where_the_environment_says),

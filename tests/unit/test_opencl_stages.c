@@ -41,11 +41,11 @@ static void query_factor(ag_model_spec *s) {
     s->query_beta = 0.1f;
     s->query_period = FEW;
 }
-static void one_gelu(ag_model_spec *s) { s->kinds[1].activation = AG_ACTIVATION_GELU_TANH; }
-static void whole_norm(ag_model_spec *s) { s->kinds[0].full_qk_norm = true; }
+static void gelu_in_layer_1(ag_model_spec *s) { s->kinds[1].activation = AG_ACTIVATION_GELU_TANH; }
+static void full_norm(ag_model_spec *s) { s->kinds[0].full_qk_norm = true; }
 static void half_rope(ag_model_spec *s) { s->ropes[0].n_rotated = HEAD_DIM / 2; }
 static void no_rope(ag_model_spec *s) { s->kinds[0].rope = s->kinds[1].rope = AG_NO_ROPE; }
-static void one_without_rope(ag_model_spec *s) { s->kinds[1].rope = AG_NO_ROPE; }
+static void no_rope_in_layer_1(ag_model_spec *s) { s->kinds[1].rope = AG_NO_ROPE; }
 static void another_scale(ag_model_spec *s) { s->kinds[1].scale = 0.2f; }
 static void fewer_heads(ag_model_spec *s) { s->kinds[1].n_heads = KV_HEADS; }
 static void another_ffn(ag_model_spec *s) { s->kinds[1].ffn_dim = FFN / 2; }
@@ -63,11 +63,11 @@ static const struct {
 } cases[] = {
     {"windows, norms of heads, GELU and biases", all_of_them, TOKENS},
     {"queries that grow after some tokens", query_factor, FEW},
-    {"GELU in one layer", one_gelu, 0},
-    {"norms of all heads together", whole_norm, 0},
+    {"GELU in one layer", gelu_in_layer_1, 0},
+    {"norms of all heads together", full_norm, 0},
     {"heads that rotate in part", half_rope, 0},
     {"no rotation", no_rope, 0},
-    {"rotation in one layer", one_without_rope, 0},
+    {"rotation in one layer", no_rope_in_layer_1, 0},
     {"two scales", another_scale, 0},
     {"fewer heads in one layer", fewer_heads, 0},
     {"another width in one layer", another_ffn, 0},

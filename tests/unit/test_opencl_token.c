@@ -80,12 +80,12 @@ static double compare(const ag_session_params *params, size_t from, size_t n, bo
     return worst;
 }
 
-static void a_token_in_one_launch_says_what_the_operations_say(void **state) {
+static void launch_equals_operations(void **state) {
     (void)state;
     assert_true(compare(NULL, 112, 144, true) < close_enough);
 }
 
-static void it_does_so_after_evictions(void **state) {
+static void launch_equals_operations_after_evictions(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();
     p.eviction.policy = ag_eviction_policy_find("streaming");
@@ -111,7 +111,7 @@ static ag_model *random_model(ag_dtype weights, uint32_t max_positions) {
 }
 
 /* Protected keys are rotated before each step. */
-static void it_does_so_past_the_trained_length(void **state) {
+static void launch_equals_operations_past_the_trained_length(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();
     ag_model *bundled = model;
@@ -126,7 +126,7 @@ static void it_does_so_past_the_trained_length(void **state) {
 }
 
 /* Random weights lose less on the way than learned ones. */
-static void it_does_so_with_each_type_of_weights(void **state) {
+static void launch_equals_operations_with_each_type_of_weights(void **state) {
     (void)state;
     ag_model *bundled = model;
     for (unsigned t = 0; t < AG_DTYPE_COUNT; t++) {
@@ -178,7 +178,7 @@ static void sessions_and_models_take_turns(void **state) {
     ag_model_destroy(both[1]);
 }
 
-static void what_policies_learn_from_goes_operation_by_operation(void **state) {
+static void policies_with_scores_run_operations(void **state) {
     (void)state;
     ag_session_params p = ag_session_defaults();
     p.eviction.policy = ag_eviction_policy_find("h2o");
@@ -297,14 +297,14 @@ int main(int argc, char **argv) {
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_in_one_launch_says_what_the_operations_say),
-        cmocka_unit_test(it_does_so_after_evictions),
-        cmocka_unit_test(it_does_so_past_the_trained_length),
-        cmocka_unit_test(it_does_so_with_each_type_of_weights),
+        cmocka_unit_test(launch_equals_operations),
+        cmocka_unit_test(launch_equals_operations_after_evictions),
+        cmocka_unit_test(launch_equals_operations_past_the_trained_length),
+        cmocka_unit_test(launch_equals_operations_with_each_type_of_weights),
         cmocka_unit_test(sessions_and_models_take_turns),
         cmocka_unit_test(the_launch_finds_what_a_sampler_would),
         cmocka_unit_test(more_than_it_can_list_is_looked_for_in_the_row),
-        cmocka_unit_test(what_policies_learn_from_goes_operation_by_operation),
+        cmocka_unit_test(policies_with_scores_run_operations),
         cmocka_unit_test(tables_of_blocks_are_sent_when_they_change),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

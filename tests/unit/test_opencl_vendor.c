@@ -64,7 +64,7 @@ static ag_status choose_vendor(const ag_cl_device *d, ag_cl_vendor *v, ag_error 
 
 /* ---- what is chosen ---- */
 
-static void nothing_is_taken_unasked(void **state) {
+static void vendor_code_is_off_by_default(void **state) {
     (void)state;
     ag_cl_vendor v;
     const ag_cl_device d =
@@ -77,7 +77,7 @@ static void nothing_is_taken_unasked(void **state) {
     assert_string_equal(v.options, "");
 }
 
-static void everything_is_taken_where_asked(void **state) {
+static void vendor_code_is_on_when_switched_on(void **state) {
     (void)state;
     ag_cl_vendor v;
     setenv("AG_OPENCL_SUBGROUPS", "1", 1);
@@ -148,7 +148,7 @@ static void a_switch_is_1_or_0_or_left_alone(void **state) {
     }
 }
 
-static void what_a_device_lacks_is_an_error(void **state) {
+static void missing_extension_is_an_error(void **state) {
     (void)state;
     ag_cl_device d = device_with("OpenCL 3.0", "");
     setenv("AG_OPENCL_SUBGROUPS", "1", 1);
@@ -239,10 +239,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(extensions_are_whole_words, ask_for_nothing),
         cmocka_unit_test_setup(names_of_extensions_are_cut_at_words, ask_for_nothing),
-        cmocka_unit_test_setup(nothing_is_taken_unasked, ask_for_nothing),
-        cmocka_unit_test_setup(everything_is_taken_where_asked, ask_for_nothing),
+        cmocka_unit_test_setup(vendor_code_is_off_by_default, ask_for_nothing),
+        cmocka_unit_test_setup(vendor_code_is_on_when_switched_on, ask_for_nothing),
         cmocka_unit_test_setup(a_switch_is_1_or_0_or_left_alone, ask_for_nothing),
-        cmocka_unit_test_setup(what_a_device_lacks_is_an_error, ask_for_nothing),
+        cmocka_unit_test_setup(missing_extension_is_an_error, ask_for_nothing),
         cmocka_unit_test_setup(stand_ins_need_no_extension, ask_for_nothing),
         cmocka_unit_test_setup(a_path_that_computes_otherwise_is_refused, ask_for_nothing),
     };
