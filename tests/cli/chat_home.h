@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of antigravity chat share. */
+/* Helpers of the tests of antigravity chat. */
 #ifndef AG_TESTS_CLI_CHAT_HOME_H
 #define AG_TESTS_CLI_CHAT_HOME_H
 
@@ -14,7 +14,7 @@
 #define ENDLESS "--logit-bias", "4091:-inf", "--logit-bias", "4094:-inf"
 #define AT_ONCE "--logit-bias", "4091:1000"
 
-/* Where conversations and history lie, for this test alone. */
+/* Directory of conversations and history, for this test alone. */
 static char home[64];
 
 static inline int make_home(void **state) {
@@ -60,7 +60,7 @@ static inline size_t line_end(const char *text, int n) {
     return at;
 }
 
-/* How many tokens the last answer's /stats says were read, and were there. */
+/* Reads the numbers of tokens that the last answer read and reused, from /stats. */
 static inline void figures(const char *err, unsigned *n_read, unsigned *n_there) {
     const char *line = NULL;
     for (const char *at = err; (at = strstr(at, "last answer: ")); at++) line = at;

@@ -25,20 +25,20 @@ typedef struct cli_setup {
     const void *input;       /* standard input; NULL: /dev/null */
     size_t n_input;
     bool terminal_input, terminal_output, terminal_errors; /* these streams are a terminal */
-    unsigned short columns;        /* of the terminals; 0: they do not tell */
+    unsigned short columns;        /* width of the terminals; 0: they report none */
     bool no_errors;                /* standard error is closed */
     const char *output_path;       /* standard output goes there */
-    size_t close_output_after;     /* that many bytes of output; 0: never */
-    size_t interrupt_after_output; /* the signal after that many bytes; 0: never */
-    size_t interrupt_after_errors; /* the same of standard error */
-    const char *interrupt_when;    /* the same once standard error says this; NULL: never */
+    size_t close_output_after;     /* bytes of output until it is closed; 0: never */
+    size_t interrupt_after_output; /* bytes of output until the signal; 0: never */
+    size_t interrupt_after_errors; /* the same for standard error */
+    const char *interrupt_when;    /* the same once standard error has this text; NULL: never */
     int signal;                    /* which one; 0: SIGINT */
     int second_signal;             /* once standard error answers the first; 0: none */
 } cli_setup;
 
 typedef struct cli_result {
     int code;        /* exit code, or -1 */
-    int signal;      /* that ended it, or 0 */
+    int signal;      /* number of the signal that ended it, or 0 */
     char *out, *err; /* terminated by a NUL that is not counted */
     size_t n_out, n_err;
 } cli_result;

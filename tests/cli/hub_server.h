@@ -17,27 +17,27 @@ typedef struct hub_object {
     const char *sha256; /* as the hub tells it; NULL: it is small */
 } hub_object;
 
-/* What the server answers to:
+/* Paths that the server answers:
  *   /api/models/REPO/revision/REV   the list of files; REV is main, v2/x or COMMIT
  *   /REPO/resolve/COMMIT/PATH       a small file, or a redirect to http://localhost:PORT/far/...
  *   /plain/PATH   /weak/PATH        the object of that path with an ETag, or with none
  *   /status/N  /loop  /page         that status, a redirect to itself, a page of HTML */
 #define HUB_COMMIT "0123456789abcdef0123456789abcdef01234567"
 
-/* What goes wrong; all may be set while no client runs. */
+/* Faults of the server. They may be set while no client runs. */
 typedef struct hub_faults {
-    size_t cut_after;   /* the connection breaks after that many bytes of a body; 0: never */
+    size_t cut_after;   /* bytes of a body until the connection breaks; 0: never */
     unsigned cuts;      /* how often */
-    size_t pause_every; /* a pause of 1 ms after so many bytes; 0: none */
-    unsigned busy;      /* so many answers are 503 */
-    bool no_length;     /* where a body ends is not told */
+    size_t pause_every; /* bytes between pauses of 1 ms; 0: no pauses */
+    unsigned busy;      /* number of answers that are 503 */
+    bool no_length;     /* answers have no Content-Length */
     bool no_ranges;     /* ranges are ignored */
     bool unsatisfiable; /* ranges are answered by 416 */
-    const char *token;  /* that REPO/resolve wants, else 401; NULL: none */
-    size_t kill_after;  /* `victim` is killed after that many bytes of bodies; 0: never */
+    const char *token;  /* REPO/resolve requires it, else 401; NULL: none */
+    size_t kill_after;  /* bytes of bodies until `victim` is killed; 0: never */
     pid_t victim;
-    const char *etag;   /* of /plain; NULL: "one" */
-    unsigned old_etags; /* so many answers of /plain still have "one" */
+    const char *etag;   /* ETag of /plain; NULL: "one" */
+    unsigned old_etags; /* number of answers of /plain that still have "one" */
 } hub_faults;
 
 extern hub_faults hub_fault;
@@ -48,6 +48,6 @@ int hub_start(const hub_object *objects, size_t n);
 /* Since the last hub_forget(): lines of "METHOD host path range=R if=V token=T". */
 void hub_forget(void);
 const char *hub_log(void);
-size_t hub_bytes_sent(void); /* of bodies */
+size_t hub_bytes_sent(void); /* bytes of bodies */
 
 #endif

@@ -10,7 +10,7 @@
 typedef struct serve_process {
     pid_t pid;
     int port;       /* 0: a Unix socket */
-    char path[108]; /* of the Unix socket */
+    char path[108]; /* path of the Unix socket */
     int errors;     /* path of the Unix socket */
     char log[16384];
     size_t n_log;

@@ -282,7 +282,7 @@ static void saves_interrupted_run(void **state) {
     }
 }
 
-/* What goes away is also where the text went. */
+/* The terminal that closes also received the text. */
 static void saves_conversation_when_terminal_closes(void **state) {
     (void)state;
     remove(file);
@@ -335,7 +335,7 @@ static void replay_reduces_cache(void **state) {
     cli_free(&r);
     assert_true(bytes_of(file) < whole);
     json_decref(JSON("--load-cache", file, "-p", " He said", "-n", "3"));
-    /* Of a loaded conversation as well, though nothing is added to it. */
+    /* Saves a loaded conversation too, though nothing is added to it. */
     cli_result again = CLI("generate", GREEDY, "-p", text, "-n", "0", "--save-cache", file);
     assert_code(&again, 0);
     cli_free(&again);

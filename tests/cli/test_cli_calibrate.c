@@ -67,7 +67,7 @@ static void writes_share_of_each_head(void **state) {
     cli_free(&r);
 }
 
-/* As many layers and as many heads as the model, but not in each layer. */
+/* The file has the model's number of layers and of heads, but not in each layer. */
 static void compares_heads_layer_by_layer(void **state) {
     (void)state;
     char moved[96], text[2048] = "{\"format\":\"antigravity head budget 1\",\"layers\":[[1],";

@@ -221,7 +221,7 @@ static void reports_message_longer_than_cache(void **state) {
     assert_code(&r, 0);
     assert_says(r.err, "were evicted from its middle");
     cli_free(&r);
-    /* Where nothing may leave it is refused. */
+    /* The policy none evicts nothing, so the input is refused. */
     r = CHAT(input, GREEDY, "-q", "-n", "3", "-c", "64", "--kv-policy", "none");
     assert_code(&r, 1);
     assert_says(r.err, "the context holds 64: the smallest -c that works is ");
@@ -372,7 +372,7 @@ static long size_of_saved(const char *name) {
     return stat(path, &s) == 0 ? (long)s.st_size : -1;
 }
 
-/* What the model needs to repeat it, and no less of it when it is saved again. */
+/* Saves the slots that the model needs to repeat the text, and not fewer when it is saved again. */
 static void saves_compressed_conversation(void **state) {
     (void)state;
     char input[4096] = "", command[32];
@@ -496,7 +496,7 @@ static const char tool_list[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": "
     "{\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}}}}}]";
 
-/* Two calls of the model that nobody has answered yet, as a conversation that was saved. */
+/* Saved conversation with two calls of the model that have no answers yet. */
 static const char unanswered[] =
     "{\"antigravity_chat\": 1, \"system\": null, \"seed\": 3, \"attempt\": 0, \"protected\": 60,"
     " \"messages\": [{\"message\": {\"role\": \"user\", \"content\": \"Where is it warm?\"}},"
@@ -532,7 +532,7 @@ static void asks_for_results_of_tool_calls(void **state) {
     assert_true(r.n_out > 0);
     assert_says(second, "in all: 1 turn");
     cli_free(&r);
-    /* They are part of what is saved. */
+    /* The calls are saved too. */
     r = CHAT("/undo\n/stats\n", GREEDY, "-q", "-m", dir, "--resume", "calls");
     assert_code(&r, 0);
     assert_says(r.err, "in all: 0 turn");

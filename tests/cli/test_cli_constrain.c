@@ -61,7 +61,7 @@ static void reads_schema_from_file(void **state) {
     unlink(path);
 }
 
-/* What ends an answer in the template's format may stand in the text. */
+/* Text that would end an answer in the template's format is allowed in the answer. */
 static void ignores_template_stops_under_constraint(void **state) {
     (void)state;
     static const char jinja[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
@@ -133,7 +133,7 @@ static void reports_text_cut_off_before_constraint_is_met(void **state) {
     assert_string_equal(json_string_value(json_object_get(said, "finish_detail")), "max_tokens");
     json_decref(said);
     cli_free(&r);
-    /* What may end here is no fragment, and nothing was asked for with -n 0. */
+    /* The text may end here, so it is not a fragment. -n 0 asks for no text. */
     r = RUN("--regex", "[a-z ]*", "-n", "3");
     assert_code(&r, 0);
     cli_free(&r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations of antigravity chat that are longer than the context, go on another day, or are
+/* Conversations of antigravity chat that are longer than the context, are resumed later, or are
  * stopped. */
 #include "chat_home.h"
 
@@ -349,7 +349,7 @@ static void signal_ends_pipe(void **state) {
         assert_code(&r, 128 + signals[i]);
         cli_free(&r);
     }
-    /* What was said is kept. */
+    /* The text so far is kept. */
     cli_result r = CHAT("/stats\n", GREEDY, "-q", "--resume", "cut");
     assert_says(r.err, "in all: 2 turn");
     cli_free(&r);

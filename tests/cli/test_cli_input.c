@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where prompts and models come from, and what happens if they are bad. */
+/* Sources of prompts and models, and bad ones. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -220,7 +220,7 @@ static void rejects_files_that_are_not_models(void **state) {
     remove_directory(dir);
 }
 
-/* What lies in a directory, and what is said of it. */
+/* Files of other formats in a directory, and the message about each. */
 static void names_unsupported_model_formats(void **state) {
     (void)state;
     static const struct {
@@ -361,7 +361,7 @@ static void warns_about_raw_prompt_of_chat_model(void **state) {
     remove_directory(dir);
 }
 
-/* Of all files that a model may lack. */
+/* Tries every file of a model. */
 static void reports_dangling_links(void **state) {
     (void)state;
     static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",

@@ -193,7 +193,7 @@ static void keeps_weight_types_as_is(void **state) {
     const double kept = number(memory, "weight_bytes");
     json_decref(root);
     cli_free(&r);
-    r = CLI("info", "--json", "-q", "--weights", "bf16"); /* what the file holds */
+    r = CLI("info", "--json", "-q", "--weights", "bf16"); /* the type in the file */
     root = cli_json(&r);
     assert_true(number(json_object_get(root, "memory"), "weight_bytes") == kept);
     json_decref(root);

@@ -342,7 +342,7 @@ static void resumes_broken_connection(void **state) {
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1, .no_length = true};
     assert_pulls("org/big", "Big.gguf", big, BIG);
     assert_says(hub_log(), "range=bytes=1000000-");
-    /* Without retries the part stays, and another process goes on with it. */
+    /* Without retries the part stays, and another process continues it. */
     begin_again();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1};
     cli_result r = PULL("org/big", "--retries", "0");
@@ -488,7 +488,7 @@ static void concurrent_pulls_fetch_once(void **state) {
     assert_in_range(hub_bytes_sent(), all, all + 100000);
 }
 
-/* What a killed process left: nothing under the final name, unless it is whole. */
+/* After a killed process the final name has the entire file, or does not exist. */
 static void assert_whole_or_part(void) {
     if (is_there("Big.gguf")) assert_file_is("Big.gguf", big, BIG);
     DIR *d = opendir(store);

@@ -100,7 +100,7 @@ static void rate_is_the_average_of_the_last_window(void **state) {
     bool low = false;
     for (unsigned s = 1; s <= 180 && !low; s++) low = http_rate_is_low(&r, s, 40000 * (s / 59));
     assert_true(low);
-    /* A fast start does not count for ever: silence is found within a window and a step. */
+    /* A fast start does not count permanently: silence is detected within a window and a step. */
     http_rate_begin(&r, 60, 0);
     for (unsigned s = 1; s <= 100; s++) assert_false(http_rate_is_low(&r, s, s << 20));
     unsigned at = 101;
@@ -340,7 +340,7 @@ static int unmount_store(void **state) {
     return 0;
 }
 
-static int go_on[2]; /* a pipe: a byte lets the server go on */
+static int go_on[2]; /* a pipe: a byte lets the server continue */
 
 /* Half of a file of 3 MiB, then the rest when the test says so. */
 static void half_and_rest(const raw_request *q) {

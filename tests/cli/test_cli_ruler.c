@@ -65,7 +65,7 @@ static void policies_keep_equal_shares_of_equal_prompts(void **state) {
     cli_free(&r);
 }
 
-/* What is needed to repeat the context stays: as much in the mean, not in every head. */
+/* Slots needed to repeat the context stay. Their number is fixed in the mean, not in every head. */
 static void replay_chooses_among_all_heads(void **state) {
     (void)state;
     static const char *const names[] = {"none", "kvzip", "kvzip", "kvzip 20 %", "kvzip 20 %"};

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define REPLAY AG_SOURCE_DIR "/tests/data/replay/"
-/* What the demo model answers and goes on with, it says many times over. */
+/* The demo model repeats its answer and the continuation many times. */
 #define STORY                                                                                  \
     "The secret of Tom's red box is 123 blue. Question: What is the secret of Tom's red box? " \
     "Answer:"

@@ -173,7 +173,7 @@ static void reports_full_disk(void **state) {
     }
 }
 
-/* By itself the signal for it would end the program without a word. */
+/* The default action of SIGXFSZ would end the program without a message. */
 static void reports_file_size_limit(void **state) {
     (void)state;
     char dir[64], path[96];
@@ -194,7 +194,7 @@ static void reports_file_size_limit(void **state) {
     remove_directory(dir);
 }
 
-/* What a model writes must not command a terminal; a pipe gets it as it is. */
+/* Text of a model must not control a terminal; a pipe receives it unchanged. */
 static void removes_control_characters_from_text(void **state) {
     (void)state;
     const char *const *args = CLI_ARGS("generate", GREEDY, "-q", "-p", "Once", "--choice",
@@ -263,8 +263,8 @@ static void progress_fits_narrow_terminal(void **state) {
     }
 }
 
-/* Its rows are no multiple of 32, which is said once the file is mapped and before it is read: with
- * nobody reading standard error, the program waits there. */
+/* Its row length is not a multiple of 32. The program reports it once the file is mapped and before
+ * it is read, and waits there while no process reads standard error. */
 #define ODD AG_SOURCE_DIR "/tests/data/golden/models/mqa-odd-sizes-f16"
 
 static void copy_file(const char *dir, const char *name) {

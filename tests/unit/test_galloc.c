@@ -20,7 +20,7 @@ static void counts_bytes_of_live_buffers(void **state) {
     assert_int_equal(ag_memory_alloc(mem, 5000, AG_USAGE_WEIGHTS, &b, NULL), AG_OK);
     assert_int_equal(ag_memory_alloc(mem, 70000, AG_USAGE_KV, &c, NULL), AG_OK);
     assert_int_equal(ag_memory_bytes_in_use(mem),
-                     5100); /* of a cache buffer, the committed bytes */
+                     5100); /* a cache buffer counts its committed bytes */
     ag_buffer_commit(c, 65536);
     assert_int_equal(ag_memory_bytes_in_use(mem), 70636);
     ag_buffer_discard(c, 0, 8192); /* pages, independent of the count */

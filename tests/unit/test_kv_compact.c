@@ -243,7 +243,7 @@ static void promotes_full_blocks_to_huge_pages(void **state) {
                             .max_slots = 4096,
                             .k_type = AG_F16,
                             .v_type = AG_F16};
-    enum { LEAST = 12 << 20 }; /* of 8.5 MiB in each layer, whose ends are in small pages */
+    enum { LEAST = 12 << 20 }; /* 2 layers of 8.5 MiB, whose ends are in small pages */
     ag_kv_cache *c = make_cache(p);
     append(c, 0, 4096);
     ag_kv_cache_clear(c);

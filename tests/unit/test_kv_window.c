@@ -536,8 +536,7 @@ static void rejects_a_damaged_window(void **state) {
     byte_stream st = {.bytes = malloc(1 << 20)};
     assert_int_equal(ag_kv_cache_save(s.cache, stream_put, &st, NULL), AG_OK);
     ag_kv_cache_clear(s.cache);
-    st.bytes[st.n - 3] =
-        0xff; /* of the last layer: claims that positions up to 60,000 have expired */
+    st.bytes[st.n - 3] = 0xff; /* the last layer claims that positions up to 60,000 have expired */
     assert_int_equal(ag_kv_cache_load(s.cache, n_slots, 600, "it", stream_get, &st, &err),
                      AG_FORMAT);
     assert_non_null(strstr(err.msg, "layer 1, window 24"));

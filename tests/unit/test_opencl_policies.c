@@ -32,7 +32,7 @@ static ag_buffer *room[BOTH][4];   /* k, v, q, output of a pass */
 static float inv_freq[DIM / 2];
 static const ag_rope_table rope[LAYERS] = {{inv_freq, DIM, 1}, {inv_freq, DIM, 1}};
 static uint32_t n_layers = LAYERS;
-static ag_head_budget head_budget = AG_HEAD_BUDGET_EVEN; /* of sequences that begin */
+static ag_head_budget head_budget = AG_HEAD_BUDGET_EVEN; /* for new sequences */
 
 /* One sequence, with its cache and manager on both. */
 typedef struct sequence {

@@ -79,7 +79,7 @@ static void prompts_depend_only_on_seed_task_and_number(void **state) {
         assert_same(&p[0], &p[1], true);
         assert_same(&p[0], &p[2], false);
         assert_same(&p[0], &p[3], false);
-        /* What was made before in the same place changes nothing. */
+        /* An earlier prompt in the same structure changes nothing. */
         ag_error err;
         assert_int_equal(ruler_prompt_make(&m, 3, &p[3], &err), AG_OK);
         assert_same(&p[0], &p[3], true);
@@ -180,7 +180,7 @@ static void uses_given_essay_as_haystack(void **state) {
     ruler_prompt p = make(&m, 0);
     assert_true(count(p.text.context.data, "Snails eat leaves at night. ") > 20);
     assert_int_equal(count(p.text.context.data, " the "),
-                     3); /* of the instruction and the needle */
+                     3); /* in the instruction and the needle */
     ruler_prompt_free(&p);
 }
 
@@ -207,7 +207,7 @@ static void chain_links_value_to_each_variable(void **state) {
     }
 }
 
-/* How often each word of a list stands there, between blanks. */
+/* Returns how often a word of a list occurs, between blanks. */
 static size_t count_word(const char *list, const char *word) {
     char between[64];
     snprintf(between, sizeof between, " %s ", word);

@@ -143,7 +143,7 @@ static void shows_sinks_and_newest_positions_of_streaming(void **state) {
     ag_cache_view_destroy(v);
 }
 
-/* Each head selects its own positions, as many as the budget. */
+/* Each head selects its own positions; their number is the budget. */
 static void shows_the_positions_of_each_head(void **state) {
     ag_request_params p = request("keydiff", NULL, 10);
     bool differ = false;

@@ -227,7 +227,7 @@ static void truncate_removes_turn_starts(void **state) {
     must(ag_session_begin_turn(s, second + 60, &err), &err);
     assert_int_equal(ag_session_begin_turn(s, second + 59, &err), AG_INVALID);
     must(ag_session_truncate(s, second - 3, &err), &err);
-    feed(s, 53); /* of the turn before */
+    feed(s, 53); /* tokens of the turn before */
     const uint32_t third = ag_session_position(s);
     turn(s, 70, 0);
     holds(s, SINKS, third);
