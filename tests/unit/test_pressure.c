@@ -92,7 +92,7 @@ static void level_begins_at_once_and_ends_slowly(void **state) {
     assert_int_equal(st.level, AG_PRESSURE_CRITICAL);
 }
 
-static void one_bad_reading_restarts_the_calm_period(void **state) {
+static void calm_period_restarts_after_a_bad_reading(void **state) {
     (void)state;
     ag_pressure_state st = {0};
     decide(available(200), 0, &st);
@@ -133,7 +133,7 @@ int main(void) {
         cmocka_unit_test(stalls_of_5_percent_are_soft_of_15_hard),
         cmocka_unit_test(targets_75_50_and_25_percent),
         cmocka_unit_test(level_begins_at_once_and_ends_slowly),
-        cmocka_unit_test(one_bad_reading_restarts_the_calm_period),
+        cmocka_unit_test(calm_period_restarts_after_a_bad_reading),
         cmocka_unit_test(evicts_once_a_period),
         cmocka_unit_test(floor_size_refuses_work_when_critical),
     };
