@@ -5,8 +5,8 @@
 #include "cache/eviction/budget.h"
 #include "cache/eviction/policies.h"
 #include "core/alloc.h"
-#include "platform/clock.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 
 #include <string.h>
 

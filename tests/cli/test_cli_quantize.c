@@ -92,7 +92,11 @@ static void rejects_wrong_usage(void **state) {
         const char *args[6], *says;
         int code;
     } cases[] = {
- {{"quantize"}, "SOURCE is missing", 2}, {{"quantize", source}, "FILE.gguf is missing", 2}, {{"quantize", source, target}, "--type is missing", 2}, {{"quantize", source, target, "--type", "q9"}, "unknown file type \"q9\"", 2}, {{"quantize", source, source, "--type", "q4_0"}, "file exists already", 2},
+        {{"quantize"}, "SOURCE is missing", 2},
+        {{"quantize", source}, "FILE.gguf is missing", 2},
+        {{"quantize", source, target}, "--type is missing", 2},
+        {{"quantize", source, target, "--type", "q9"}, "unknown file type \"q9\"", 2},
+        {{"quantize", source, source, "--type", "q4_0"}, "file exists already", 2},
         {{"quantize", source, "/nowhere/file.gguf", "--type", "q4_0"}, "cannot be written", 1},
         {{"quantize", source, "/proc/file.gguf", "--type", "q4_0"}, "cannot be written", 1},
         {{"quantize", "/nowhere.gguf", target, "--type", "q4_0"}, "/nowhere.gguf", 1},

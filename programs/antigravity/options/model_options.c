@@ -68,7 +68,7 @@ static const option_def model_defs[] = {
      .offset = FIELD(weights),
      .dtypes = AG_DTYPE_WEIGHT,
      .as_is = true,
- .help = "type of the weights in memory:"},
+     .help = "type of the weights in memory:"},
     {.name = "tensor-type",
      .kind = OPTION_CALL,
      .value = "PATTERN=TYPE",
