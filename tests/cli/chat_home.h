@@ -68,7 +68,7 @@ static inline void figures(const char *err, unsigned *n_read, unsigned *n_there)
     assert_int_equal(sscanf(line, "last answer: %u tokens read", n_read), 1);
     line = strstr(line, "tokens/s), ");
     assert_non_null(line);
-    assert_int_equal(sscanf(line, "tokens/s), %u were there", n_there), 1);
+    assert_int_equal(sscanf(line, "tokens/s), %u reused", n_reused), 1);
 }
 
 #endif

@@ -101,7 +101,7 @@ static void send_input(child *c, const cli_setup *s) {
     if (!s->terminal_input && (n < 0 || c->sent == s->n_input)) close_stream(&c->input);
 }
 
-static bool says(const stream *s, const char *part) {
+static bool contains(const stream *s, const char *part) {
     return part && s->data && strstr(s->data, part);
 }
 
@@ -109,14 +109,14 @@ static bool says(const stream *s, const char *part) {
 static int send_signals(const child *c, const cli_setup *s, int sent) {
     bool first = (s->interrupt_after_output && c->out.n >= s->interrupt_after_output) ||
                  (s->interrupt_after_errors && c->err.n >= s->interrupt_after_errors) ||
-                 says(&c->err, s->interrupt_when);
-    bool second = sent == 1 && s->second_signal && says(&c->err, "stopping ...");
+                 contains(&c->err, s->interrupt_when);
+    bool second = sent == 1 && s->second_signal && contains(&c->err, "stopping ...");
     if (sent == 0 && first) return kill(c->pid, s->signal ? s->signal : SIGINT), 1;
     if (second) return kill(c->pid, s->second_signal), 2;
     return sent;
 }
 
-static void serve(child *c, const cli_setup *s) {
+static void exchange(child *c, const cli_setup *s) {
     int n_signals = 0;
     while (c->out.fd >= 0 || c->err.fd >= 0) {
         bool sending = c->input >= 0 && (!s->terminal_input || c->sent < s->n_input);
@@ -146,7 +146,7 @@ static char *terminate(stream *s) {
 cli_result cli_run(const cli_setup *setup) {
     signal(SIGPIPE, SIG_IGN); /* the program may end before it has read its input */
     child c = start(setup);
-    serve(&c, setup);
+    exchange(&c, setup);
     close_stream(&c.input);
     int status;
     while (waitpid(c.pid, &status, 0) < 0) assert_int_equal(errno, EINTR);

@@ -65,11 +65,11 @@ static bool use_up(unsigned *left) {
 /* The body up to where the connection is to break. */
 static void send_body(int fd, const char *data, size_t end) {
     const hub_faults f = hub_fault;
-    const unsigned born = generation;
+    const unsigned connection_generation = generation;
     const size_t piece = f.pause_every ? f.pause_every : 16384;
     for (size_t at = 0; at < end; at += piece) {
         const size_t k = end - at < piece ? end - at : piece;
-        if (!send_all(fd, data + at, k) || born != generation) return;
+        if (!send_all(fd, data + at, k) || connection_generation != generation) return;
         const size_t sent = atomic_fetch_add(&n_sent, k) + k;
         if (f.kill_after && sent >= f.kill_after && hub_fault.victim > 0)
             kill(hub_fault.victim, SIGKILL);
@@ -129,12 +129,13 @@ static const hub_object *find_object(const char *repo, size_t n_repo, const char
 /* /api/models/REPO/revision/REV?blobs=true */
 static void answer_list(const request *q) {
     char body[8192];
-    const char *repo = q->path + strlen("/api/models/"), *rest = strstr(repo, "/revision/");
-    const size_t n_repo = rest ? (size_t)(rest - repo) : 0;
+    const char *repo = q->path + strlen("/api/models/"),
+               *revision_path = strstr(repo, "/revision/");
+    const size_t n_repo = revision_path ? (size_t)(revision_path - repo) : 0;
     const char *known[] = {"main?", "v2%2Fx?", HUB_COMMIT "?"};
     bool revision = false;
-    for (size_t i = 0; rest && i < 3; i++)
-        revision = revision || !strncmp(rest + 10, known[i], strlen(known[i]));
+    for (size_t i = 0; revision_path && i < 3; i++)
+        revision = revision || !strncmp(revision_path + 10, known[i], strlen(known[i]));
     size_t n = (size_t)snprintf(body, sizeof body, "{\"sha\":\"%s\",\"siblings\":[", HUB_COMMIT);
     size_t found = 0;
     for (size_t i = 0; i < n_objects; i++) {
@@ -159,13 +160,13 @@ static void answer_list(const request *q) {
 
 /* /REPO/resolve/COMMIT/PATH */
 static void answer_resolve(const request *q, const char *resolve) {
-    char headers[2048], wanted[160] = "";
+    char headers[2048], expected[160] = "";
     const char *path = resolve + strlen("/resolve/") + strlen(HUB_COMMIT) + 1;
     const bool commit = !strncmp(resolve + strlen("/resolve/"), HUB_COMMIT "/", 41);
     const hub_object *o =
         commit ? find_object(q->path + 1, (size_t)(resolve - q->path - 1), path) : NULL;
-    if (hub_fault.token) snprintf(wanted, sizeof wanted, "Bearer %s", hub_fault.token);
-    if (wanted[0] && strcmp(q->token, wanted) != 0) {
+    if (hub_fault.token) snprintf(expected, sizeof expected, "Bearer %s", hub_fault.token);
+    if (expected[0] && strcmp(q->token, expected) != 0) {
         answer_text(q, "401 Unauthorized", "X-Error-Message: Access to it is restricted\r\n", "no");
     } else if (!o) {
         answer_text(q, "404 Not Found", "X-Error-Message: Entry not found\r\n", "no");

@@ -70,17 +70,17 @@ static void renders_messages_with_template(void **state) {
 
 static void reads_only_new_tokens(void **state) {
     (void)state;
-    unsigned n_read, n_there;
+    unsigned n_read, n_reused;
     cli_result r =
         CHAT("Once upon a time there was a small fox\nThe fox\n/stats\n", GREEDY, "-n", "30", "-q");
-    figures(r.err, &n_read, &n_there);
-    assert_true(n_read < 8 && n_there > 30);
+    read_stats(r.err, &n_read, &n_reused);
+    assert_true(n_read < 8 && n_reused > 30);
     cli_free(&r);
     /* Neither after an answer is thrown away: the question is there. */
     r = CHAT("Once upon a time there was a small fox\n/retry\n/stats\n", GREEDY, "-n", "30", "-q");
-    figures(r.err, &n_read, &n_there);
+    read_stats(r.err, &n_read, &n_reused);
     assert_int_equal(n_read, 1);
-    assert_true(n_there > 5);
+    assert_true(n_reused > 5);
     cli_free(&r);
 }
 
@@ -192,9 +192,9 @@ static void retry_notes_temperature_0(void **state) {
     cli_result r =
         CHAT("Once upon a time there\n/retry\n/set temperature 0.9\n/retry\n", GREEDY, "-n", "5");
     assert_code(&r, 0);
-    const char *said = strstr(r.err, "at temperature 0 the answer stays the same");
-    assert_non_null(said);
-    assert_null(strstr(said + 1, "at temperature 0"));
+    const char *note = strstr(r.err, "at temperature 0 the answer stays the same");
+    assert_non_null(note);
+    assert_null(strstr(note + 1, "at temperature 0"));
     cli_free(&r);
 }
 
@@ -207,10 +207,10 @@ static void reports_message_longer_than_cache(void **state) {
     assert_code(&r, 0);
     assert_says(r.err, "a context of 100 with");
     /* The context that it names is large enough. */
-    const char *cure = strstr(r.err, "; -c ");
+    const char *hint = strstr(r.err, "; -c ");
     char context[16];
-    assert_non_null(cure);
-    snprintf(context, sizeof context, "%d", atoi(cure + strlen("; -c ")));
+    assert_non_null(hint);
+    snprintf(context, sizeof context, "%d", atoi(hint + strlen("; -c ")));
     cli_free(&r);
     r = CHAT(input, GREEDY, "-q", "-n", "3", "-c", context);
     assert_code(&r, 0);
@@ -237,10 +237,10 @@ static void names_smallest_context_that_works(void **state) {
     cli_result r =
         CHAT("x\n", GREEDY, "-q", "-n", "3", "-c", "20", "-m", dir, "--system", long_prompt);
     assert_refused(&r, 2, "the smallest that works is -c ");
-    const int least = atoi(strstr(r.err, "works is -c ") + strlen("works is -c "));
+    const int smallest = atoi(strstr(r.err, "works is -c ") + strlen("works is -c "));
     cli_free(&r);
     for (int i = 0; i < 2; i++) { /* and one less does not */
-        snprintf(context, sizeof context, "%d", least - i);
+        snprintf(context, sizeof context, "%d", smallest - i);
         r = CHAT("x\n", GREEDY, "-q", "-n", "3", "-c", context, "-m", dir, "--system", long_prompt);
         assert_code(&r, i ? 2 : 0);
         cli_free(&r);
@@ -392,7 +392,7 @@ static void saves_compressed_conversation(void **state) {
                         "--replay", "0.5", "--replay-keep", "20%");
     assert_code(&r, 0);
     assert_null(strstr(r.err, "is read again"));
-    assert_null(strstr(r.err, ", 0 were there"));
+    assert_null(strstr(r.err, ", 0 reused"));
     cli_free(&r);
     const long whole = size_of_saved(names[0]), small = size_of_saved(names[1]);
     const long again = size_of_saved(names[2]);
@@ -428,11 +428,11 @@ static void compresses_conversation_when_memory_is_short(void **state) {
                             "--replay", shares[i]);
         assert_code(&r, 0);
         const bool is_harder = strstr(r.err, ", hard)") || strstr(r.err, ", critical)");
-        const char *said = strstr(r.err, "memory is short: ");
+        const char *note = strstr(r.err, "memory is short: ");
         const bool evicted = strstr(r.err, ", soft)");
-        if (!is_harder && (!said != !i || evicted != !i))
+        if (!is_harder && (!note != !i || evicted != !i))
             fail_msg("--replay %s: %s", shares[i], r.err);
-        if (said && strstr(said + 1, "memory is short: ")) fail_msg("twice: %s", r.err);
+        if (note && strstr(note + 1, "memory is short: ")) fail_msg("twice: %s", r.err);
         cli_free(&r);
         if (!is_harder) continue;
         print_message("skipped: this machine is under more than soft pressure\n");

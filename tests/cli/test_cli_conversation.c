@@ -29,19 +29,20 @@ static void evicts_entire_turns_and_keeps_first(void **state) {
     cli_result r = CHAT(input, SMALL);
     assert_code(&r, 0);
     assert_says(r.err, "policy turns: an eviction leaves 120");
-    unsigned turn, tokens, held, n_left = 0, n_there = 0;
+    unsigned turn, tokens, n_cached, n_evicted = 0, n_present = 0;
     const char *row = strstr(r.err, "    turn ");
     assert_non_null(row);
     assert_non_null(row = strstr(row, "\n       -")); /* the token that begins a text */
     row++;
-    while ((row = strchr(row, '\n')) && sscanf(row + 1, " %u %u %u", &turn, &tokens, &held) == 3) {
+    while ((row = strchr(row, '\n')) &&
+           sscanf(row + 1, " %u %u %u", &turn, &tokens, &n_cached) == 3) {
         row++;
-        assert_true(held == 0 || held == tokens);
-        if (turn == 1 || turn == N_STORY) assert_int_equal(held, tokens);
-        if (held) n_there++;
-        else n_left++;
+        assert_true(n_cached == 0 || n_cached == tokens);
+        if (turn == 1 || turn == N_STORY) assert_int_equal(n_cached, tokens);
+        if (n_cached) n_present++;
+        else n_evicted++;
     }
-    assert_true(n_left > 2 && n_there > 2 && n_left + n_there == N_STORY);
+    assert_true(n_evicted > 2 && n_present > 2 && n_evicted + n_present == N_STORY);
     cli_free(&r);
     free(input);
 }
@@ -58,8 +59,8 @@ static void resumed_conversation_is_bit_identical(void **state) {
     assert_int_equal(whole.n_out, first.n_out + second.n_out);
     assert_int_equal(strncmp(whole.out, first.out, first.n_out), 0);
     assert_string_equal(whole.out + first.n_out, second.out);
-    unsigned n_read, n_there;
-    figures(second.err, &n_read, &n_there);
+    unsigned n_read, n_reused;
+    read_stats(second.err, &n_read, &n_reused);
     assert_int_equal(n_read, 1);
     char path[160];
     struct stat s;

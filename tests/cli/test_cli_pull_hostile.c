@@ -239,7 +239,7 @@ static void names_fault_of_index(void **state) {
 /* ---- answers without end ---- */
 
 /* Sends the piece again and again, until the client goes. */
-static void send_for_ever(const raw_request *q, const char *piece) {
+static void send_endlessly(const raw_request *q, const char *piece) {
     char block[1 << 16];
     const size_t n = strlen(piece);
     size_t used = 0;
@@ -249,26 +249,26 @@ static void send_for_ever(const raw_request *q, const char *piece) {
 
 static void endless_text(const raw_request *q) {
     raw_print(q, "HTTP/1.1 200 OK\r\n\r\n{\"a\":\"");
-    send_for_ever(q, "x");
+    send_endlessly(q, "x");
 }
 
 static void endless_headers(const raw_request *q) {
     raw_print(q, "HTTP/1.1 200 OK\r\n");
-    send_for_ever(q, "X-Header: some text that is repeated\r\n");
+    send_endlessly(q, "X-Header: some text that is repeated\r\n");
 }
 
 static void endless_interim_answers(const raw_request *q) {
-    send_for_ever(q, "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n");
+    send_endlessly(q, "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n");
 }
 
 static void endless_page(const raw_request *q) {
     raw_print(q, "HTTP/1.1 404 Not Found\r\n\r\n");
-    send_for_ever(q, "x");
+    send_endlessly(q, "x");
 }
 
 static void endless_body(const raw_request *q) {
     raw_print(q, "HTTP/1.1 200 OK\r\n\r\nGGUF");
-    send_for_ever(q, "x");
+    send_endlessly(q, "x");
 }
 
 static void deep_list(const raw_request *q) {

@@ -13,7 +13,7 @@
 static void show_last(const chat *c) {
     const ag_generate_stats *s = &c->last.stats;
     if (!c->last.seed) return;
-    fprintf(stderr, "  last answer: %zu tokens read in %.2f s (%.1f tokens/s), %zu were there\n",
+    fprintf(stderr, "  last answer: %zu tokens read in %.2f s (%.1f tokens/s), %zu reused\n",
             s->n_prompt, s->prefill_s, per_second(s->n_prompt, s->prefill_s), c->last.n_reused);
     fprintf(stderr, "               %zu tokens made in %.2f s (%.1f tokens/s), ended by: %s\n",
             s->n_generated, s->decode_s,
