@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The demo model's texts end with these tokens: never, or at once. */
+/* Options that forbid the demo model's end tokens, or force one as the first token. */
 #define ENDLESS "--logit-bias", "4091:-inf", "--logit-bias", "4094:-inf"
 #define AT_ONCE "--logit-bias", "4091:1000"
 
@@ -41,7 +41,7 @@ static inline cli_result run(const char *const *args, const char *input) {
 }
 #define CHAT(input, ...) run(CLI_ARGS("chat", __VA_ARGS__), input)
 
-/* The demo model with a template. */
+/* Template of make_chat_model(). */
 static const char template[] =
     "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}";
@@ -53,7 +53,7 @@ static inline void make_chat_model(char *dir) {
     write_file(dir, "chat_template.jinja", template, sizeof template - 1);
 }
 
-/* The newline that ends the n-th line, or the end. */
+/* Returns the offset of the newline that ends the n-th line, or of the end of the text. */
 static inline size_t line_end(const char *text, int n) {
     size_t at = 0;
     while (text[at] && (text[at] != '\n' || --n)) at++;

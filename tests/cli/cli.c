@@ -28,7 +28,7 @@ typedef struct child {
     stream out, err;
 } child;
 
-/* Both ends of a terminal. */
+/* Opens both ends of a terminal. */
 static void open_terminal(int ends[2], unsigned short columns) {
     const struct winsize size = {.ws_col = columns, .ws_row = 24};
     ends[0] = posix_openpt(O_RDWR | O_NOCTTY);
@@ -46,7 +46,7 @@ static void become_program(const cli_setup *s, int in, int out, int err) {
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) _exit(126);
     for (int fd = s->no_errors ? 2 : 3; fd < 64; fd++) close(fd);
     signal(SIGPIPE, SIG_DFL);
-    /* execv() does not write to the words. */
+    /* execv() does not write to the arguments. */
     execv(AG_PROGRAM, (char *const *)(uintptr_t)argv);
     _exit(127);
 }
@@ -55,7 +55,7 @@ static child start(const cli_setup *s) {
     int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2];
     if (s->terminal_input) open_terminal(in, s->columns);
     else if (s->input) open_pipe(in);
-    /* Our end of standard input comes second in a pipe and first in a terminal. */
+    /* The test's end of standard input is the second of a pipe and the first of a terminal. */
     int child_in = s->terminal_input ? in[1] : s->input ? in[0] : open("/dev/null", O_RDONLY);
     int our_in = s->terminal_input ? in[0] : in[1];
     if (s->terminal_output) open_terminal(out, s->columns);
@@ -79,7 +79,7 @@ static void close_stream(int *fd) {
     *fd = -1;
 }
 
-/* A terminal ends with EIO where a pipe gives 0 bytes. */
+/* Reads once. The end of a terminal is EIO, that of a pipe 0 bytes. */
 static void receive(stream *s) {
     char chunk[4096];
     ssize_t got = read(s->fd, chunk, sizeof chunk);
@@ -97,7 +97,7 @@ static void receive(stream *s) {
 static void send_input(child *c, const cli_setup *s) {
     ssize_t n = write(c->input, (const char *)s->input + c->sent, s->n_input - c->sent);
     if (n > 0) c->sent += (size_t)n;
-    /* A terminal without its other end hangs up. */
+    /* A terminal hangs up when its other end is closed. */
     if (!s->terminal_input && (n < 0 || c->sent == s->n_input)) close_stream(&c->input);
 }
 
@@ -105,7 +105,7 @@ static bool contains(const stream *s, const char *part) {
     return part && s->data && strstr(s->data, part);
 }
 
-/* Sends the signals whose time has come; `sent` of them before. */
+/* Sends the signals whose conditions hold; `sent` were sent before. Returns the new count. */
 static int send_signals(const child *c, const cli_setup *s, int sent) {
     bool first = (s->interrupt_after_output && c->out.n >= s->interrupt_after_output) ||
                  (s->interrupt_after_errors && c->err.n >= s->interrupt_after_errors) ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the program as a user would and keeps what it says. */
+/* Runs the program as a user would and records its output. */
 #ifndef AG_TESTS_CLI_H
 #define AG_TESTS_CLI_H
 
@@ -13,15 +13,15 @@
 #include <jansson.h>
 
 #define DEMO AG_SOURCE_DIR "/models/demo"
-/* A model without a tokenizer, small enough to run at once. */
+/* A model without a tokenizer that loads in milliseconds. */
 #define TINY AG_SOURCE_DIR "/tests/data/golden/models/linear-rope"
 
-/* The demo's own type: nothing to convert at loading, which takes long under an emulator. */
+/* The demo model's own type: loading converts nothing, which is slow under an emulator. */
 #define QUICK "--weights", "bf16"
 #define GREEDY QUICK, "--temperature", "0"
 
 typedef struct cli_setup {
-    const char *const *args; /* after the program's name, ended by NULL */
+    const char *const *args; /* after the program's name; ends with NULL */
     const void *input;       /* standard input; NULL: /dev/null */
     size_t n_input;
     bool terminal_input, terminal_output, terminal_errors; /* these streams are a terminal */
@@ -43,7 +43,7 @@ typedef struct cli_result {
     size_t n_out, n_err;
 } cli_result;
 
-/* Fails the test if the program cannot be run or says nothing for two minutes. */
+/* Runs the program. Fails the test if it cannot be run, or prints nothing for two minutes. */
 cli_result cli_run(const cli_setup *setup);
 void cli_free(cli_result *r);
 
@@ -51,26 +51,27 @@ void cli_free(cli_result *r);
     (const char *const[]) { __VA_ARGS__, NULL }
 #define CLI(...) cli_run(&(cli_setup){.args = CLI_ARGS(__VA_ARGS__)})
 
-/* Asserts that show what the program said. */
+/* These show the program's output when they fail. */
 void assert_code(const cli_result *r, int code);
 void assert_says(const char *text, const char *part);
 void assert_does_not_say(const char *text, const char *part);
-/* One line on standard error that begins with the program's name and holds `part`, nothing on
- * standard output, and that exit code. */
+/* Asserts the exit code, an empty standard output, and one line on standard error that begins with
+ * the program's name and contains `part`. */
 void assert_refused(const cli_result *r, int code, const char *part);
 
-/* The JSON on standard output; the test fails if it is none. json_decref() it. */
+/* Parses standard output as JSON; the test fails if that is impossible. The caller owns the
+ * value. */
 json_t *cli_json(const cli_result *r);
 
-/* Returns the value at "3.1.delta.text", which goes through lists and objects; NULL if absent. */
+/* Returns the value at a path such as "3.1.delta.text" of indices and keys; NULL if absent. */
 const json_t *json_find(const json_t *value, const char *path);
 
-/* A directory of its own for a test; path has room for 64 bytes. */
+/* Creates a directory and writes its path to path[64]. */
 void make_directory(char *path);
 void write_file(const char *dir, const char *name, const void *data, size_t n);
-/* dir/name becomes a link to target/name. */
+/* Makes dir/name a link to target/name. */
 void link_file(const char *dir, const char *target, const char *name);
-/* With the files that lie directly in it. */
+/* Removes the directory and the files directly in it. */
 void remove_directory(const char *dir);
 
 #endif

@@ -23,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char log_text[1 << 16];
 static size_t n_log;
 static atomic_size_t n_sent;
-static atomic_uint generation; /* threads of before hub_forget() count no more */
+static atomic_uint generation; /* connections accepted before hub_forget() are no longer counted */
 
 typedef struct request {
     int fd;
@@ -53,7 +53,7 @@ static bool send_all(int fd, const void *bytes, size_t n) {
     return true;
 }
 
-/* Takes one of `*left`, if there is one. */
+/* Decrements *left. Returns false if it was 0. */
 static bool use_up(unsigned *left) {
     pthread_mutex_lock(&lock);
     const bool had = *left > 0;
@@ -62,7 +62,7 @@ static bool use_up(unsigned *left) {
     return had;
 }
 
-/* The body up to where the connection is to break. */
+/* Sends the body up to `end`, where the connection breaks. */
 static void send_body(int fd, const char *data, size_t end) {
     const hub_faults f = hub_fault;
     const unsigned connection_generation = generation;
@@ -87,7 +87,7 @@ static void answer_text(const request *q, const char *status, const char *header
     send_all(q->fd, body, strlen(body));
 }
 
-/* Bytes of a file, or the part asked for. etag may be "". */
+/* Sends a file, or the requested range of it. etag "": none. */
 static void answer_file(const request *q, const hub_object *o, const char *etag) {
     char head[1024], extra[512] = "";
     unsigned long long first = 0;
@@ -126,7 +126,7 @@ static const hub_object *find_object(const char *repo, size_t n_repo, const char
     return NULL;
 }
 
-/* /api/models/REPO/revision/REV?blobs=true */
+/* Answers /api/models/REPO/revision/REV?blobs=true. */
 static void answer_list(const request *q) {
     char body[8192];
     const char *repo = q->path + strlen("/api/models/"),
@@ -158,7 +158,7 @@ static void answer_list(const request *q) {
                     "{}");
 }
 
-/* /REPO/resolve/COMMIT/PATH */
+/* Answers /REPO/resolve/COMMIT/PATH. */
 static void answer_resolve(const request *q, const char *resolve) {
     char headers[2048], expected[160] = "";
     const char *path = resolve + strlen("/resolve/") + strlen(HUB_COMMIT) + 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A web server on 127.0.0.1 that answers as the API of Hugging Face's hub does, in threads of the
- * test, and fails as the test wants. */
+/* Web server on 127.0.0.1 that imitates the API of Hugging Face's hub, with faults that a test
+ * chooses. Runs in threads of the test. */
 #ifndef AG_TESTS_HUB_SERVER_H
 #define AG_TESTS_HUB_SERVER_H
 
@@ -9,12 +9,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A file of a repository: one with a hash is large, and lies on another host. */
+/* A file of a repository. A file with a hash is large and on another host. */
 typedef struct hub_object {
     const char *repo, *path;
     const void *data; /* borrowed */
     size_t n;
-    const char *sha256; /* as the hub tells it; NULL: it is small */
+    const char *sha256; /* NULL: the file is small */
 } hub_object;
 
 /* Paths that the server answers:
@@ -42,10 +42,11 @@ typedef struct hub_faults {
 
 extern hub_faults hub_fault;
 
-/* Listens; the port. The objects are borrowed. */
+/* Starts the server. Returns its port. The objects are borrowed. */
 int hub_start(const hub_object *objects, size_t n);
 
-/* Since the last hub_forget(): lines of "METHOD host path range=R if=V token=T". */
+/* hub_log() returns the requests since the last hub_forget(), as lines of "METHOD host path range=R
+ * if=V token=T". */
 void hub_forget(void);
 const char *hub_log(void);
 size_t hub_bytes_sent(void); /* bytes of bodies */

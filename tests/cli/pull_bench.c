@@ -66,7 +66,7 @@ void send_version(const raw_request *q, int version, const char *extra, size_t n
 
 void all_of_it(const raw_request *q) { send_version(q, 0, "", SIZE); }
 
-/* ---- processes beside the test ---- */
+/* ---- processes in the background ---- */
 
 pid_t start_pull(const char *source, const char *errors) {
     const char *const argv[] = {AG_PROGRAM, "pull", "-q", "--retry-delay", "0.01", source, NULL};

@@ -12,7 +12,7 @@
 
 enum {
     SIZE = 1 << 20, /* bytes of the file */
-    GIVE_UP = 100,  /* requests after which the server ends a test that would not end */
+    GIVE_UP = 100,  /* requests after which the server ends an endless test */
     HASH_SIZE = 65,
 };
 
@@ -22,7 +22,7 @@ extern char url[128];                   /* URL of m.gguf on a host that is not t
 extern char list[4096];                 /* sent by answer_list() */
 
 #define PULL(...) CLI("pull", "--retry-delay", "0.01", __VA_ARGS__)
-/* The same without notes on attempts: one line of error. */
+/* Runs `pull -q` and asserts its exit code and its one line of error. */
 #define FAIL(code, part, ...)                    \
     do {                                         \
         cli_result r_ = PULL("-q", __VA_ARGS__); \
@@ -42,21 +42,22 @@ extern char list[4096];                 /* sent by answer_list() */
 int prepare(void **state);
 int clean_up(void **state);
 int before_each(void **state);
-/* Returns whether this build, or this machine, has no libcurl. */
+/* Returns whether libcurl is missing from this build or machine. */
 bool lacks_the_library(void);
 
-/* The repository o/r holds one file, m.gguf; `fields` are further ones of its entry. */
+/* Serves the repository o/r with one file, m.gguf. `fields` are more fields of its entry. */
 void serve_file(const char *fields, raw_answer answer);
-void serve_megabyte(raw_answer answer); /* the entry has its size */
+void serve_megabyte(raw_answer answer); /* the entry has the size of the file */
 
-/* Answers. `extra` are header lines; the body ends after n bytes, or with the file. */
+/* Answers to requests. `extra` are header lines; the body ends after n bytes, or with the file. */
 void answer_list(const raw_request *q);
 void send_head(const raw_request *q, const char *extra);
 void send_version(const raw_request *q, int version, const char *extra, size_t n);
 void send_gone(const raw_request *q);
 void all_of_it(const raw_request *q);
 
-/* Runs `pull -q source` beside the test. wait_for() returns the exit code, or minus the signal. */
+/* start_pull() runs `pull -q source` in the background. wait_for() returns its exit code, or minus
+ * the signal that ended it. */
 pid_t start_pull(const char *source, const char *errors_path);
 int wait_for(pid_t pid);
 

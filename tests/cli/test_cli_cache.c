@@ -52,7 +52,7 @@ static json_t *ids_of(json_t *run) {
     return ids;
 }
 
-/* The ids of `parts` one after another are those of `whole`. */
+/* Asserts that the ids of the parts, joined, equal those of `whole`. */
 static void same_ids(json_t *whole, json_t *const *parts, size_t n_parts) {
     json_t *joined = json_array();
     for (size_t i = 0; i < n_parts; i++) json_array_extend(joined, ids_of(parts[i]));
@@ -228,7 +228,7 @@ static void rereads_prompt_when_settings_differ(void **state) {
     assert_string_equal(again.out, plain.out);
     assert_does_not_say(again.err, "read again");
     assert_says(again.err, "prompt        0 tokens");
-    /* Fewer slots than it was saved with. */
+    /* fewer slots than the saved cache */
     cli_result less = STORY("Once", "--kv-type", "q8_0", "-c", "4", "--prompt-cache", file);
     assert_code(&less, 0);
     assert_says(less.err, "read again");
@@ -304,7 +304,7 @@ static void saves_conversation_when_terminal_closes(void **state) {
     int status;
     assert_true(read(ends[0], text, sizeof text) > 0);
     kill(pid, SIGHUP);
-    close(ends[0]); /* SIGPIPE is ignored: writing fails as it does to a terminal that is gone */
+    close(ends[0]); /* The program ignores SIGPIPE, so write() fails as on a closed terminal. */
     while (waitpid(pid, &status, 0) < 0) {}
     assert_true(WIFEXITED(status));
     assert_int_equal(n_files(), 1);
@@ -356,7 +356,7 @@ static void replay_reduces_cache(void **state) {
     remove(file);
 }
 
-/* Chunks that passes cut are kept in every layer, and layers differ in their heads. */
+/* Partial chunks exist in every layer, and layers differ in their heads. */
 static void compactor_reads_partial_chunks_of_mixed_layers(void **state) {
     (void)state;
     static char ids[4096];

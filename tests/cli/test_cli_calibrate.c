@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity calibrate and the file that it writes: what it holds, who reads it, and what is said
- * of files that are wrong. */
+/* antigravity calibrate: the file it writes, the commands that read it, and the errors of invalid
+ * files. */
 #include "cli.h"
 
 #include <math.h>

@@ -76,7 +76,7 @@ static void reads_only_new_tokens(void **state) {
     read_stats(r.err, &n_read, &n_reused);
     assert_true(n_read < 8 && n_reused > 30);
     cli_free(&r);
-    /* Neither after an answer is thrown away: the question is there. */
+    /* /retry reuses the tokens of the question. */
     r = CHAT("Once upon a time there was a small fox\n/retry\n/stats\n", GREEDY, "-n", "30", "-q");
     read_stats(r.err, &n_read, &n_reused);
     assert_int_equal(n_read, 1);
@@ -206,7 +206,7 @@ static void reports_message_longer_than_cache(void **state) {
     cli_result r = CHAT(input, GREEDY, "-q", "-n", "3", "-c", "100");
     assert_code(&r, 0);
     assert_says(r.err, "a context of 100 with");
-    /* The context that it names is large enough. */
+    /* The context that the message names is large enough. */
     const char *hint = strstr(r.err, "; -c ");
     char context[16];
     assert_non_null(hint);
@@ -216,7 +216,7 @@ static void reports_message_longer_than_cache(void **state) {
     assert_code(&r, 0);
     assert_string_equal(r.err, "");
     cli_free(&r);
-    /* It fits, but evictions while it is read leave less. */
+    /* The message fits, but evictions while it is read remove a part of it. */
     r = CHAT(input, GREEDY, "-q", "-n", "3", "-c", "130");
     assert_code(&r, 0);
     assert_says(r.err, "were evicted from its middle");
@@ -239,7 +239,7 @@ static void names_smallest_context_that_works(void **state) {
     assert_refused(&r, 2, "the smallest that works is -c ");
     const int smallest = atoi(strstr(r.err, "works is -c ") + strlen("works is -c "));
     cli_free(&r);
-    for (int i = 0; i < 2; i++) { /* and one less does not */
+    for (int i = 0; i < 2; i++) { /* i = 1: one token less is rejected */
         snprintf(context, sizeof context, "%d", smallest - i);
         r = CHAT("x\n", GREEDY, "-q", "-n", "3", "-c", context, "-m", dir, "--system", long_prompt);
         assert_code(&r, i ? 2 : 0);
@@ -317,7 +317,7 @@ static void removes_control_characters_from_answers(void **state) {
     assert_does_not_say(r.out, "\x1b");
     assert_does_not_say(r.out, "\xc2");
     cli_free(&r);
-    /* A pipe gets what was said. */
+    /* A pipe receives the bytes unchanged. */
     r = CHAT("Once\n", GREEDY, "-q", "--choice", "a\x1b[2Jb");
     assert_string_equal(r.out, "a\x1b[2Jb\n");
     cli_free(&r);
@@ -403,7 +403,7 @@ static void saves_compressed_conversation(void **state) {
     cli_free(&r);
 }
 
-/* Half as much again as there is: soft pressure, whatever else runs beside. 0: not known. */
+/* Returns 1.5 times the available memory, which causes soft pressure. 0: unknown. */
 static unsigned long threshold_mb(void) {
     char line[256];
     unsigned long kib = 0;
@@ -415,7 +415,8 @@ static unsigned long threshold_mb(void) {
     return kib / 1024 + kib / 2048;
 }
 
-/* Between turns, once; without --replay the policy takes from it in the middle of one. */
+/* With --replay the cache is reduced once, between turns; without it the policy evicts within a
+ * turn. */
 static void compresses_conversation_when_memory_is_short(void **state) {
     (void)state;
     char input[8192] = "", threshold[32];
@@ -517,7 +518,7 @@ static void asks_for_results_of_tool_calls(void **state) {
     cli_free(&r);
     unlink(strcat(strcpy(resume, dir), "/chat_template.jinja"));
     write_file(dir, "chat_template.jinja", tool_template, sizeof tool_template - 1);
-    r = CHAT("x\n/save calls\n", GREEDY, "-q", "-n", "2", "-m", dir); /* makes the folder */
+    r = CHAT("x\n/save calls\n", GREEDY, "-q", "-n", "2", "-m", dir); /* creates the directory */
     assert_code(&r, 0);
     cli_free(&r);
     snprintf(chats, sizeof chats, "%s/antigravity/chats", home);
@@ -569,7 +570,7 @@ static void reports_empty_answer(void **state) {
     (void)state;
     char dir[64];
     make_chat_model(dir);
-    /* Whatever ends a text of this model comes at once. */
+    /* The first token is an end token. */
     cli_result r = CLI("generate", GREEDY, "-q", "-p", "x", "-m", dir, AT_ONCE);
     assert_code(&r, 0);
     assert_int_equal(r.n_out, 0);

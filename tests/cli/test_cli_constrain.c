@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --json-schema, --json-object, --grammar, --regex, --choice. */
+/* Options --json-schema, --json-object, --grammar, --regex and --choice. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -126,7 +126,7 @@ static void reports_text_cut_off_before_constraint_is_met(void **state) {
     assert_says(r.err, "(the context of 40 tokens is full: --max-seq-len)");
     assert_ptr_equal(strchr(r.err, '\n'), r.err + r.n_err - 1);
     cli_free(&r);
-    /* The JSON is printed all the same. */
+    /* The JSON is printed too. */
     r = RUN("--json-object", "-n", "3", "--json");
     assert_code(&r, 1);
     json_t *said = cli_json(&r);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* ---- longer than the context, and another day ---- */
+/* ---- long and resumed conversations ---- */
 
 #define SMALL QUICK, "-c", "160", "-n", "24", "-s", "5", "-q"
 static const char *const story[] = {"Once there was a cat", "The cat had a boat", "A dog came",
@@ -32,7 +32,7 @@ static void evicts_entire_turns_and_keeps_first(void **state) {
     unsigned turn, tokens, n_cached, n_evicted = 0, n_present = 0;
     const char *row = strstr(r.err, "    turn ");
     assert_non_null(row);
-    assert_non_null(row = strstr(row, "\n       -")); /* the token that begins a text */
+    assert_non_null(row = strstr(row, "\n       -")); /* the row of the text's first token */
     row++;
     while ((row = strchr(row, '\n')) &&
            sscanf(row + 1, " %u %u %u", &turn, &tokens, &n_cached) == 3) {
@@ -52,7 +52,7 @@ static void resumed_conversation_is_bit_identical(void **state) {
     char *all = lines_of_story(0, N_STORY, "/retry\n"), *one = lines_of_story(0, 6, ""),
          *two = lines_of_story(6, N_STORY, "/retry\n/stats\n");
     cli_result whole = CHAT(all, SMALL), first = CHAT(one, SMALL, "--resume", "the story");
-    /* The seed is that of the conversation. */
+    /* The seed comes from the conversation. */
     cli_result second = CHAT(two, QUICK, "-c", "160", "-n", "24", "-q", "--resume", "the story");
     assert_code(&first, 0);
     assert_code(&second, 0);
@@ -73,7 +73,7 @@ static void resumed_conversation_is_bit_identical(void **state) {
     cli_free(&whole);
     cli_free(&first);
     cli_free(&second);
-    /* Another type of the cache: the messages are read again. */
+    /* The cache has another type: the messages are read again. */
     second = CHAT("/stats\nThe end\n", SMALL, "--resume", "the story", "--kv-type", "f32");
     assert_code(&second, 0);
     assert_says(second.err, "the conversation is read again");
@@ -117,7 +117,7 @@ static void saves_and_resumes_conversations(void **state) {
     cli_free(&r);
 }
 
-/* ---- what a file says is not believed ---- */
+/* ---- invalid files ---- */
 
 static const char chats_head[] = "{\"antigravity_chat\": 1, \"system\": null, \"seed\": 3, "
                                  "\"attempt\": 0, \"protected\": 2000000000, \"messages\": [";
@@ -199,7 +199,7 @@ static void rejects_system_prompt_that_fills_cache(void **state) {
     cli_result r = CHAT("A fox\n", SMALL, "-m", dir, "--system", system);
     assert_refused(&r, 2, "before the first message");
     cli_free(&r);
-    /* Under way: the one before stays in force. */
+    /* A rejected /system leaves the old prompt in force. */
     char input[2100];
     snprintf(input, sizeof input, "A fox\n/system %s\n", system);
     r = CHAT(input, SMALL, "-m", dir, "--system", "Be kind", "--resume", "kind");
@@ -273,7 +273,7 @@ static void locks_open_conversation(void **state) {
     cli_free(&r);
     close(fd);
     r = CHAT("Once\n/load shared\n", GREEDY, "-n", "3", "-q", "--resume", "shared");
-    assert_code(&r, 2); /* it was not saved yet */
+    assert_code(&r, 2); /* it is not saved yet */
     cli_free(&r);
     assert_int_not_equal(stat(path, &s), 0);
     r = CHAT("/load shared\n/stats\n", GREEDY, "-n", "3", "-q", "--resume", "shared");
@@ -295,7 +295,7 @@ static void reports_unwritable_directory_at_start(void **state) {
 
 static void ctrl_c_stops_answer_and_keeps_conversation(void **state) {
     (void)state;
-    setenv("AG_EDIT_LIBRARY", "", 1); /* lines as they come */
+    setenv("AG_EDIT_LIBRARY", "", 1); /* plain lines, without an editor */
     static const char input[] = "Once upon a time\n/stats\nThen\n/quit\n";
     cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("chat", GREEDY, "-n", "400", ENDLESS),
                                         .input = input,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A text of its own for each test that reads one. */
+/* A text file for one test. */
 typedef struct novel {
     char dir[64], path[96];
 } novel;
@@ -70,8 +70,8 @@ static void window_finds_only_needles_within_it(void **state) {
     cli_free(&r);
 }
 
-/* At an eighth of the document a window has its end alone; what left it comes back when the
- * question is read. */
+/* A window of an eighth of the document has its end only. Spilled tokens return when the question
+ * is read. */
 static void finds_spilled_needles(void **state) {
     (void)state;
     char dir[64];
@@ -88,7 +88,7 @@ static void finds_spilled_needles(void **state) {
     remove_directory(dir);
 }
 
-/* A question inside lies in the window that SnapKV listens to; one asked later does not. */
+/* SnapKV's window covers a question inside the document, but not one read after it. */
 static void snapkv_needs_question_inside_document(void **state) {
     (void)state;
     double right[2];
@@ -142,8 +142,8 @@ static void hides_needles_in_given_text(void **state) {
     remove_directory(n.dir);
 }
 
-/* One that writes messages as the bundled model knows questions: document and question come through
- * it whole, and the answer begins where it ends. */
+/* The template passes document and question through, with the demo model's "Question:" before
+ * it. */
 static void asks_for_needles_in_template(void **state) {
     (void)state;
     static const char jinja[] = "{{ messages[0]['content'].replace('What is the secret', "
@@ -169,7 +169,7 @@ static void asks_for_needles_in_template(void **state) {
     remove_directory(dir);
 }
 
-/* Rows that are finished are there. */
+/* Finished rows are printed. */
 static void prints_finished_rows_when_interrupted(void **state) {
     (void)state;
     cli_result r = cli_run(&(cli_setup){

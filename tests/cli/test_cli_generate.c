@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity generate with the bundled model: text, ids, settings, reasons to stop. */
+/* antigravity generate with the bundled model: text, ids, settings and stops. */
 #include "cli.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "Once upon a time" as ids, and its most likely continuation as transformers computed it. */
+/* "Once upon a time" as ids, and the likeliest continuation according to transformers. */
 #define PROMPT_IDS "4090,790,650,258,469"
 static const char greedy_text[] = ", there was a little girl named Lily.";
 
@@ -289,7 +289,7 @@ static void zero_max_tokens_generates_none(void **state) {
     cli_free(&r);
 }
 
-/* " girl named" is two tokens, and the text before it must still appear. */
+/* " girl named" is two tokens; the text before it must be printed. */
 static void ends_before_stop_text_split_over_tokens(void **state) {
     (void)state;
     cli_result r = CLI("generate", "-p", "Once upon a time", "-n", "30", GREEDY, "--stop", "zzz",

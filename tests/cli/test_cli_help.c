@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --help and --version, of the program and of each command. */
+/* Options --help and --version of the program and of each command. */
 #include "cli.h"
 
 #include <string.h>
@@ -124,7 +124,7 @@ static void generate_help_names_options_and_defaults(void **state) {
     cli_free(&r);
 }
 
-/* Defaults of lists and of words are read from what is parsed into. */
+/* The help shows the defaults of the fields that are parsed into. */
 static void help_shows_defaults_of_lists_and_words(void **state) {
     (void)state;
     cli_result r = CLI("bench", "--help");
@@ -142,7 +142,7 @@ static void help_shows_defaults_of_lists_and_words(void **state) {
     cli_free(&r);
 }
 
-/* Which commands take an option: a letter each, in the order of `helped`. */
+/* `takers` has a letter for each command that takes the option, in the order of `helped`. */
 static void shared_options_have_equal_help(void **state) {
     (void)state;
     static const char *const helped[][2] = {
@@ -188,7 +188,7 @@ static void shared_options_have_equal_help(void **state) {
             if (!strchr(rows[k].takers, "GTBIPKNCR"[i])) continue;
             const char *row = strstr(help[i].out, rows[k].option);
             if (!row) fail_msg("%s %s lacks %s", helped[i][0], helped[i][1], rows[k].option);
-            /* Defaults, and so where a line ends before them, may differ. */
+            /* Defaults may differ, and so may the line breaks before them. */
             if (!first) n = strcspn(first = row, "(\n");
             while (n && first[n - 1] == ' ') n--;
             assert_int_equal(strncmp(first, row, n), 0);

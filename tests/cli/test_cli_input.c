@@ -141,7 +141,7 @@ static void rejects_long_prompt_before_loading(void **state) {
     assert_says(r.err, "holds 3");
     assert_says(r.err, "--max-seq-len");
     cli_free(&r);
-    /* The context asked for is larger, but the model ends at 2048. */
+    /* The requested context is larger, but the model's limit is 2048. */
     char text[12001];
     for (size_t i = 0; i < 12000; i += 4) memcpy(text + i, "fox ", 4);
     r = generate_from(text, 12000, CLI_ARGS("generate", QUICK, "-c", "100000", "-q"));
@@ -211,7 +211,7 @@ static void rejects_files_that_are_not_models(void **state) {
     r = CLI("generate", QUICK, "-p", "x", "-m", "");
     assert_refused(&r, 2, "the name is empty");
     cli_free(&r);
-    if (geteuid() != 0) { /* root reads everything */
+    if (geteuid() != 0) { /* root can read every file */
         assert_int_equal(chmod(path, 0), 0);
         r = CLI("generate", QUICK, "-p", "x", "-m", dir);
         assert_refused(&r, 1, "Permission denied");
@@ -247,7 +247,7 @@ static void names_unsupported_model_formats(void **state) {
         assert_refused(&r, 1, kinds[i].message);
         assert_says(r.err, "weights in model.safetensors");
         cli_free(&r);
-        /* Beside weights that can be read they do not matter. */
+        /* With readable weights in the directory the file is ignored. */
         link_file(dir, DEMO, "model.safetensors");
         if (!(i % 2)) link_file(dir, DEMO, "config.json");
         r = CLI("info", "-m", dir);
@@ -330,7 +330,7 @@ static void rejects_model_with_missing_shards(void **state) {
     remove_directory(dir);
 }
 
-/* A chat template in the configuration or beside it; a template that is null is none. */
+/* The template is in the configuration or a file; null means no template. */
 static void warns_about_raw_prompt_of_chat_model(void **state) {
     (void)state;
     static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",

@@ -13,7 +13,7 @@ static double number(json_t *object, const char *key) {
     return json_number_value(v);
 }
 
-/* Against what transformers gives for the bundled model, position by position. */
+/* Compares each position with the loss that transformers computes for the bundled model. */
 static void perplexity_equals_reference(void **state) {
     (void)state;
     json_t *golden = json_load_file(AG_SOURCE_DIR "/tests/data/golden/demo.json", 0, NULL), *entry;
@@ -46,7 +46,7 @@ static void perplexity_equals_reference(void **state) {
     json_decref(golden);
 }
 
-/* 17 tokens in windows of BOS + 7: 7, 7 and 3 of them, each predicted. */
+/* 17 tokens in windows of BOS + 7: 7, 7 and 3 tokens, all predicted. */
 static void divides_text_into_disjoint_windows(void **state) {
     (void)state;
     static const char text[] = "The old king had three sons. The old king had three sons. The";
@@ -118,8 +118,7 @@ static void info_describes_model_and_memory(void **state) {
     assert_true(json_is_true(json_object_get(model, "tied")));
     assert_string_equal(json_string_value(json_object_get(model, "rope_scaling")), "llama3");
     assert_int_equal(number(memory, "max_seq_len"), 1024);
-    /* 10 layers, 2 heads, K and V, 64 values of 34 / 32 bytes; positions and whole pages add some.
-     */
+    /* 10 layers, 2 heads, K and V, 64 values of 34 / 32 bytes, and some for positions */
     double kv_bytes = 10 * 2 * 2 * 1024 * 64 * 34 / 32;
     assert_true(number(memory, "kv_bytes") >= kv_bytes);
     assert_true(number(memory, "kv_bytes") <= kv_bytes * 1.5);
@@ -225,7 +224,7 @@ static void sets_types_of_single_tensors(void **state) {
     assert_code(&r, 0);
     json_t *root = cli_json(&r);
     json_t *bytes = json_object_get(json_object_get(root, "memory"), "matrix_bytes");
-    /* 10 layers, 256 wide, 768 behind the gates, 2 heads of 64 for values, vocabulary 4096 */
+    /* 10 layers, 256 wide, 768 in the gated layer, 2 heads of 64 for values, vocabulary of 4096 */
     assert_true(number(bytes, "q6_k") == 10.0 * 256 * 768 / 256 * 210);
     assert_true(number(bytes, "q5_k") == 10.0 * 128 * 256 / 256 * 176);
     assert_true(number(bytes, "q8_0") == 4096.0 * 256 / 32 * 34);
@@ -266,7 +265,7 @@ static void devices_lists_cpu(void **state) {
     cli_free(&r);
 }
 
-/* PoCL gives no device then, and says no more than that. */
+/* PoCL then offers no device and gives no reason. */
 static void names_driver_without_device(void **state) {
     (void)state;
     cli_result r = CLI("devices");
@@ -279,7 +278,7 @@ static void names_driver_without_device(void **state) {
     cli_result listed = CLI("devices"), run = CLI("bench", "-q", "--shape", "tiny", "-b", "opencl");
     if (before[0]) setenv("POCL_CACHE_DIR", before, 1);
     else unsetenv("POCL_CACHE_DIR");
-    if (!strstr(listed.out, "opencl   0: ")) { /* unless there is another driver */
+    if (!strstr(listed.out, "opencl   0: ")) { /* another driver may offer one */
         assert_says(listed.out, "the driver Portable Computing Language gives no device: ");
         assert_says(listed.out, "$POCL_CACHE_DIR");
         assert_refused(&run, 1, "the driver Portable Computing Language gives no device: ");
@@ -292,7 +291,7 @@ static void tables_fit_terminal_width(void **state) {
     (void)state;
     const struct {
         const char *const *args;
-        const char *whole, *left_out; /* a column that is not shown to 80 columns */
+        const char *whole, *left_out; /* left_out: a column that is not shown in 80 columns */
     } tables[] = {
         {CLI_ARGS("bench", "-q", "--shape", "tiny", "-p", "2", "-n", "2", "-r", "1", "-d", "16"),
          "| model | params | weights |", "params"},
@@ -344,7 +343,7 @@ static void bench_prints_row_per_test(void **state) {
         assert_int_equal(json_is_number(json_object_get(row, "bandwidth_share")), i % 2);
         assert_int_equal(json_is_number(json_object_get(row, "bytes_per_token")), i % 2);
     }
-    /* Keys and values of 16 tokens in 10 layers, 2 heads of 64, in 16 bits. */
+    /* Keys and values of 16 tokens: 10 layers, 2 heads of 64, 16 bits. */
     const double cache_bytes = number(json_array_get(rows, 3), "bytes_per_token") -
                                number(json_array_get(rows, 1), "bytes_per_token");
     assert_true(cache_bytes == 2 * 16 * 10 * 2 * 64 * 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity models and rm, and what -m makes of the store's names. */
+/* antigravity models and rm, and -m with names of the store. */
 #include "cli.h"
 
 #include <ftw.h>
@@ -24,7 +24,8 @@ static void make_model(const char *name) {
     link_file(dir, TINY, "model.safetensors");
 }
 
-/* root/store: two models, a link to one outside, a file that is none, half of one, a broken one. */
+/* Fills root/store: two models, a link to one outside, a file that is not a model, an incomplete
+ * model and a damaged one. */
 static int before_each(void **state) {
     (void)state;
     make_directory(root);

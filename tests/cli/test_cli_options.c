@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wrong command lines: one line that says what is wrong, exit code 2, before any model is read. */
+/* Invalid command lines: one line of error and exit code 2, before a model is read. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -47,7 +47,7 @@ static void rejects_unknown_options(void **state) {
     ALL_REFUSED(cases);
 }
 
-/* Each by its name, not as the cluster of letters that it looks like. */
+/* Messages show the option's full name, not a cluster of letters. */
 static void explains_options_of_other_programs(void **state) {
     (void)state;
     static const wrong cases[] = {
@@ -90,7 +90,7 @@ static void accepts_options_that_ask_for_defaults(void **state) {
         {"--simple-io"}, {"--no-conversation"}, {"-no-cnv"},
     };
     for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++) {
-        /* In the middle and at the end; what stands behind them is still read. */
+        /* The option is accepted in the middle and at the end, and parsing continues after it. */
         const char *args[10] = {"generate", accepted[i][0]};
         size_t n = 2;
         if (accepted[i][1]) args[n++] = accepted[i][1];
@@ -104,7 +104,7 @@ static void accepts_options_that_ask_for_defaults(void **state) {
         assert_code(&r, 0);
         cli_free(&r);
     }
-    /* A value of another option is never one of them. */
+    /* An option's value is not taken for one of these options. */
     cli_result r = CLI("generate", "-m", TINY, "-p", "-fa");
     assert_refused(&r, 2, "no tokenizer.json");
     cli_free(&r);

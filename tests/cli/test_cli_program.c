@@ -61,7 +61,7 @@ typedef struct totals {
     size_t n_codes, n_layers;
 } totals;
 
-/* Adds up the rows of one test. */
+/* Sums the rows of one test. */
 static totals add_rows(const json_t *rows, const char *test) {
     totals t = {0};
     size_t i;

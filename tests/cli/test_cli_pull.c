@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity pull, from a server that answers and fails as a hub does. */
+/* antigravity pull with a server that imitates a hub and its faults. */
 #include "../../programs/antigravity/support/sha256.h"
 #include "cli.h"
 #include "hub_server.h"
@@ -21,7 +21,7 @@ enum { BIG = 3 << 20, SMALL = 50000, MAX_OBJECTS = 40, N_SHARDS = 9 };
 #define SHARDED AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
 #define TOKEN "hf_confidential"
 
-static unsigned char big[BIG], *small_file = big; /* the beginning of it */
+static unsigned char big[BIG], *small_file = big; /* the first bytes of `big` */
 static char evil_index[] = "{\"weight_map\":{\"w\":\"../../evil.safetensors\"}}";
 static char page[] = "<html>please log in</html>";
 static hub_object objects[MAX_OBJECTS];
@@ -47,7 +47,7 @@ static void add_object(const char *repo, const char *path, const void *data, siz
     objects[n_objects++] = (hub_object){repo, path, data, n, hash};
 }
 
-/* A file of a directory, with a hash if it is large. */
+/* Adds a file of a directory, with a hash if it is large. */
 static void add_disk_file(const char *repo, const char *dir, const char *name) {
     char path[512];
     struct stat s;
@@ -131,7 +131,7 @@ static size_t n_in_store(void) {
 
 #define PULL(...) CLI("pull", "--retry-delay", "0.01", __VA_ARGS__)
 
-/* On a host that is not the hub's. */
+/* Returns the URL of a path on a host that is not the hub. */
 static const char *at(const char *path) {
     snprintf(url, sizeof url, "http://localhost:%d%s", port, path);
     return url;
@@ -145,7 +145,7 @@ static void assert_pulls(const char *source, const char *file, const void *data,
     cli_free(&r);
 }
 
-/* One line of error, and nothing left behind. */
+/* Asserts one line of error and an empty store. */
 static void assert_fails(const char *source, int code, const char *part) {
     cli_result r = PULL(source, "--retries", "0");
     assert_refused(&r, code, part);
@@ -244,7 +244,7 @@ static void sends_token_only_to_its_host(void **state) {
          line = strstr(line + 1, "GET localhost:"))
         assert_int_equal(strncmp(strstr(line, "token="), "token=\n", 7), 0);
     cli_free(&r);
-    /* A URL of another host gets none either; nor does its error show what is in the query. */
+    /* The token is not sent to a URL's host. Errors do not show the query. */
     hub_forget();
     r = PULL(at("/status/403?key=confidential"), "--name", "x");
     assert_refused(&r, 1, "HTTP 403: access denied");
@@ -327,7 +327,7 @@ static void resumes_broken_connection(void **state) {
     const char *sources[] = {"org/big", "/plain/Big.gguf"};
     for (size_t i = 0; i < 2; i++) {
         begin_again();
-        /* A URL is asked for its headers first. */
+        /* A URL has one more request, which reads only the headers. */
         hub_fault = (hub_faults){.cut_after = 1000000, .cuts = i ? 3 : 2};
         cli_result r = PULL(i ? at(sources[i]) : sources[i]);
         assert_code(&r, 0);
@@ -337,7 +337,7 @@ static void resumes_broken_connection(void **state) {
         assert_says(hub_log(), "range=bytes=2000000-");
         cli_free(&r);
     }
-    /* A body whose end is not told ends early. */
+    /* A body without Content-Length ends early. */
     begin_again();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 1, .no_length = true};
     assert_pulls("org/big", "Big.gguf", big, BIG);
@@ -368,7 +368,7 @@ static void restarts_when_ranges_are_unsupported(void **state) {
 
 static void keeps_versions_apart(void **state) {
     (void)state;
-    /* Half of one version; then the server has another one of the same size. */
+    /* The first half is of one version; then the server has another one of the same size. */
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 2};
     cli_result r = PULL(at("/plain/Big.gguf"), "--retries", "0");
     assert_code(&r, 1);
@@ -378,12 +378,12 @@ static void keeps_versions_apart(void **state) {
     hub_forget();
     assert_pulls(at("/plain/Big.gguf"), "Big.gguf", big, BIG);
     assert_does_not_say(hub_log(), "range=bytes");
-    /* It changes between two attempts. */
+    /* The file changes between two attempts. */
     begin_again();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 2, .etag = "\"two\"", .old_etags = 2};
     assert_pulls(at("/plain/Big.gguf"), "Big.gguf", big, BIG);
     assert_says(hub_log(), "range=bytes=1000000- if=\"one\"");
-    /* A server that gives nothing to compare: from the start. */
+    /* The server gives no ETag: the pull starts again. */
     begin_again();
     hub_fault = (hub_faults){.cut_after = 1000000, .cuts = 2};
     r = PULL(at("/weak/Big.gguf"), "--retries", "0");
@@ -450,7 +450,7 @@ static void full_disk_keeps_partial_file(void **state) {
     assert_int_equal(hub_bytes_sent(), BIG - (1 << 20));
 }
 
-/* ---- processes that run beside the test ---- */
+/* ---- processes in the background ---- */
 
 static pid_t start_pull(const char *source) {
     const char *const argv[] = {AG_PROGRAM, "pull", "-q", "--retry-delay", "0.01", source, NULL};
@@ -484,7 +484,7 @@ static void concurrent_pulls_fetch_once(void **state) {
     size_t all = BIG;
     for (size_t i = 0; i < n_objects; i++)
         if (!strcmp(objects[i].repo, "org/shards")) all += objects[i].n;
-    /* The index is read by each of them, to know what the model is, and stored by one. */
+    /* Each process reads the index, to find the shards; one stores it. */
     assert_in_range(hub_bytes_sent(), all, all + 100000);
 }
 
@@ -520,7 +520,7 @@ static void resumes_after_kill_at_any_point(void **state) {
     }
     assert_true(resumed >= 10);
     hub_fault = (hub_faults){.cut_after = 0};
-    /* At a random time, also while it starts, names and cleans up. */
+    /* The process is killed at a random time, also during its start and its end. */
     for (int i = 0; i < 20; i++) {
         pid_t pid = start_pull("org/big");
         const struct timespec pause = {.tv_nsec = rand() % 60 * 1000000L};
@@ -587,7 +587,7 @@ static void reports_missing_libcurl(void **state) {
     unsetenv("AG_CURL_LIBRARY");
 }
 
-/* This build, or this machine, has no libcurl. */
+/* Returns whether libcurl is missing from this build or machine. */
 static bool lacks_the_library(void) {
     cli_result r = CLI("pull", "http://127.0.0.1:1/x.gguf");
     const bool lacks =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity pull from servers that lie, stall or never end: each ends in an error after a bounded
- * number of requests. */
+/* antigravity pull with servers that send wrong, slow or endless answers: each pull fails after a
+ * bounded number of requests. */
 #include "../../programs/antigravity/pull/http_rate.h"
 #include "pull_bench.h"
 
@@ -89,13 +89,14 @@ static void waits_at_most_two_minutes_and_ends_on_ctrl_c(void **state) {
 static void rate_is_the_average_of_the_last_window(void **state) {
     (void)state;
     http_rate r;
-    /* 1 KiB/s exactly is enough, a byte less is not, and before a window nothing is. */
+    /* 1 KiB/s is enough and a byte less is not. Before the end of the first window no rate is
+     * low. */
     http_rate_begin(&r, 60, 1000);
     for (unsigned s = 1; s <= 300; s++) assert_false(http_rate_is_low(&r, 1000 + s, 1024 * s));
     http_rate_begin(&r, 60, 1000);
     for (unsigned s = 1; s < 60; s++) assert_false(http_rate_is_low(&r, 1000 + s, 0));
     assert_true(http_rate_is_low(&r, 1060, 60 * 1024 - 1));
-    /* A burst a minute does not hide that the average is low. */
+    /* One burst a minute does not hide a low average. */
     http_rate_begin(&r, 60, 0);
     bool low = false;
     for (unsigned s = 1; s <= 180 && !low; s++) low = http_rate_is_low(&r, s, 40000 * (s / 59));
@@ -108,7 +109,7 @@ static void rate_is_the_average_of_the_last_window(void **state) {
     assert_in_range(at, 160, 166);
 }
 
-/* n bytes, with a pause after each `piece`. */
+/* Sends n bytes and pauses after each `piece` bytes. */
 static void send_slowly(const raw_request *q, const char *bytes, size_t n, size_t piece, long ms) {
     const struct timespec pause = {.tv_nsec = ms * 1000000};
     for (size_t at = 0; at < n; at += piece) {
@@ -129,7 +130,7 @@ static void slow_head(const raw_request *q) {
     send_slowly(q, head, sizeof head - 1, 1, 50);
 }
 
-/* Sends nothing until the client goes. */
+/* Sends nothing until the client closes the connection. */
 static void silence(const raw_request *q) {
     char byte;
     while (recv(q->fd, &byte, 1, 0) > 0) continue;
@@ -160,7 +161,7 @@ static void gives_up_on_slow_connections(void **state) {
     cli_free(&r);
 }
 
-/* ---- lists that are wrong ---- */
+/* ---- invalid lists ---- */
 
 static void names_fault_of_file_list(void **state) {
     (void)state;
@@ -236,9 +237,9 @@ static void names_fault_of_index(void **state) {
     }
 }
 
-/* ---- answers without end ---- */
+/* ---- endless answers ---- */
 
-/* Sends the piece again and again, until the client goes. */
+/* Repeats the piece until the client closes the connection. */
 static void send_endlessly(const raw_request *q, const char *piece) {
     char block[1 << 16];
     const size_t n = strlen(piece);
@@ -342,7 +343,7 @@ static int unmount_store(void **state) {
 
 static int go_on[2]; /* a pipe: a byte lets the server continue */
 
-/* Half of a file of 3 MiB, then the rest when the test says so. */
+/* Sends half of a file of 3 MiB, waits for the test, and sends the other half. */
 static void half_and_rest(const raw_request *q) {
     char byte;
     const size_t n = sizeof data[0], half = n / 2;
@@ -380,7 +381,7 @@ static void checks_free_space_before_and_while_it_writes(void **state) {
     assert_int_equal(pipe(go_on), 0);
     int fd = mkstemp(errors);
     assert_true(fd >= 0);
-    /* Another program fills the disk while half of the file is there. */
+    /* Another program fills the disk after half of the file was written. */
     pid_t pid = start_pull("o/r", errors);
     wait_for_bytes(in_store("m.part/model.gguf.part"), sizeof data[0] / 2);
     fill_store(SIZE + SIZE / 2);
@@ -392,7 +393,7 @@ static void checks_free_space_before_and_while_it_writes(void **state) {
     assert_says(text, " needed, ");
     assert_says(text, " available; ");
     assert_says(text, "are kept, and the same command resumes");
-    /* Before the first byte of the next attempt. */
+    /* The disk is full before the first byte of the next attempt. */
     serve_file(fields, half_and_rest);
     FAIL(1, "not enough disk space: ", "o/r");
     assert_int_equal(raw_count(), 0);

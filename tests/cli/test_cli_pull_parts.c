@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity pull: a file is complete, of one version and of the length announced, or it is an
- * error, whatever a server does between two attempts. */
+/* antigravity pull: a file is complete, of one version and of the announced length, or the pull
+ * fails. */
 #include "pull_bench.h"
 
 #include <signal.h>
@@ -47,7 +47,7 @@ static void put_little(unsigned char *to, uint32_t x, int n) {
 
 static const char config[] = "{\"architectures\": [\"None\"]}";
 
-/* The text as gzip (RFC 1952), in one stored block. Returns its length. */
+/* Writes `config` as gzip (RFC 1952) in one stored block. Returns the length. */
 static size_t gzip_config(unsigned char *to) {
     const uint32_t n = sizeof config - 1;
     memcpy(to, "\x1f\x8b\x08\0\0\0\0\0\0\xff\x01", 11);
@@ -89,7 +89,7 @@ static void decodes_a_compressed_config(void **state) {
         chunked = true;
         SUCCEED("o/r");
         assert_file_is("r/config.json", config, sizeof config - 1);
-        /* Without chunks nothing but the list tells its end. */
+        /* Without chunked encoding only the list shows the end. */
         before_each(state);
         chunked = false;
         if (sized) SUCCEED("o/r");
@@ -126,7 +126,7 @@ static void rejects_wrong_lengths(void **state) {
 
 /* ---- parts ---- */
 
-/* Attempt 2 is one of these. */
+/* Header of the answer to attempt 2. */
 static const char *second_head;
 static int second_version;
 static unsigned n_probes; /* requests before attempt 1 */
@@ -197,13 +197,13 @@ static void ends_when_ranges_never_work(void **state) {
 
 static void does_not_mix_two_versions(void **state) {
     (void)state;
-    /* The server ignores If-Range, and tells by the ETag that the rest is of another version. */
+    /* The server ignores If-Range; the ETag shows that the rest is of another version. */
     set_second(
         "HTTP/1.1 206 P\r\nETag: \"b\"\r\nContent-Range: bytes 524288-1048575/1048576\r\n\r\n", 1);
     SUCCEED("o/r");
     assert_file_is("m.gguf", data[1], SIZE);
     assert_int_equal(raw_count(), 3);
-    /* The same of a URL, whose headers are asked for first. */
+    /* The same with a URL, whose first request reads only the headers. */
     before_each(state);
     serve_megabyte(half_then_second);
     n_probes = 1;
@@ -213,7 +213,7 @@ static void does_not_mix_two_versions(void **state) {
     assert_int_equal(raw_count(), 4);
 }
 
-/* Versions change with each attempt, and If-Range is ignored. */
+/* Each attempt is of another version, and the server ignores If-Range. */
 static void next_40_kilobytes_of_another_version(const raw_request *q) {
     const int version = q->number % 2 == 0;
     if (q->number > 4) send_version(q, 0, "ETag: \"a\"\r\n", SIZE);
@@ -240,7 +240,7 @@ static void version_0(const raw_request *q) { send_version(q, 0, "ETag: \"a\"\r\
 
 static void forgets_a_part_whose_version_has_changed(void **state) {
     (void)state;
-    /* The part on disk is of version b, then the server has version a again, as the note says. */
+    /* The partial file is of version b; then the server has version a again, as the note says. */
     raw_set(NULL, half_of_version_1);
     FAIL(1, "(after 1 attempts)", url, "--retries", "0");
     raw_set(NULL, version_0);
@@ -284,7 +284,7 @@ static void resumes_one_version_when_killed_anywhere(void **state) {
     (void)state;
     srand(5);
     for (int i = 0; i < 20; i++) {
-        new_etag = i % 5 == 4 ? "\"b\"" : "\"a\""; /* the version changes now and then */
+        new_etag = i % 5 == 4 ? "\"b\"" : "\"a\""; /* every fifth attempt is of another version */
         kill_after = (unsigned)rand() % 20;
         victim = 0;
         raw_set(NULL, kill_on_the_way);

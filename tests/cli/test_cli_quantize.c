@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity quantize: what it says, what it refuses, and that it leaves nothing half done. */
+/* antigravity quantize: output, rejected input, and no partial files. */
 #include "cli.h"
 #include "formats/gguf_writer.h"
 
@@ -17,7 +17,7 @@
 
 static char dir[64], source[128], target[128];
 
-/* A model file with one matrix of at most 512 columns. */
+/* Writes a model file with one matrix of at most 512 columns. */
 static void write_model(size_t n_rows, size_t n_cols) {
     ag_gguf_writer w = {0};
     const ag_shape shape = ag_shape_2d(n_rows, n_cols);
@@ -140,7 +140,7 @@ static void interrupted_conversion_leaves_no_file(void **state) {
     write_model(64, 512);
 }
 
-/* ---- conversions that are killed ---- */
+/* ---- killed conversions ---- */
 
 static pid_t start_conversion(void) {
     const char *const argv[] = {AG_PROGRAM, "quantize", "-q", source,    target, "--type",
@@ -166,7 +166,7 @@ static long microseconds(void) {
     return t.tv_sec * 1000000L + t.tv_nsec / 1000;
 }
 
-/* The file's bytes; NULL: there is none. */
+/* Returns the bytes of the target file; NULL if it is missing. */
 static unsigned char *read_target(size_t *n) {
     FILE *f = fopen(target, "rb");
     if (!f) return NULL;
@@ -201,7 +201,7 @@ static void killed_conversion_leaves_no_partial_file(void **state) {
     srand(5);
     for (int i = 0; i < 30; i++) {
         if (i % 3) unlink(target);
-        else write_file(dir, "target.gguf", whole, n_whole); /* which is to be replaced */
+        else write_file(dir, "target.gguf", whole, n_whole); /* to be replaced */
         const long us = whole_run / 1000 * (rand() % 1050);
         const struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
         pid_t pid = start_conversion();
@@ -214,7 +214,7 @@ static void killed_conversion_leaves_no_partial_file(void **state) {
     assert_true(n_killed >= 10);
     assert_int_equal(wait_for(start_conversion()), 0);
     assert_nothing_or(whole, n_whole);
-    assert_int_equal(n_files(), 2); /* where a killed one leaves something, the next removes it */
+    assert_int_equal(n_files(), 2); /* the next run removes the file that a killed run left */
     free(whole);
     write_model(64, 512);
 }

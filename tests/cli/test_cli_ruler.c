@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity eval ruler on the bundled model, which does not solve its tasks: what is read, kept,
- * freed and told. */
+/* antigravity eval ruler with the bundled model, which does not solve the tasks: tokens read, kept
+ * and freed, and the output. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static json_t *row_of(json_t *root, size_t i) {
 
 static size_t n_rows(json_t *root) { return json_array_size(json_object_get(root, "rows")); }
 
-/* Every policy reads the same prompts and keeps as much as kvpress would: (int)(S (1 - r)). */
+/* Every policy reads the same prompts and keeps (int)(S (1 - r)) tokens, as kvpress does. */
 static void policies_keep_equal_shares_of_equal_prompts(void **state) {
     (void)state;
     static const char *const policies[] = {"none", "streaming", "streaming", "snapkv", "snapkv",
@@ -83,14 +83,14 @@ static void replay_chooses_among_all_heads(void **state) {
         assert_true(kept <= read * share + 1 && kept + 1 >= read * share);
         assert_true(number(row, "freed_bytes") > 0);
     }
-    /* Less is replayed, so it takes less. */
+    /* A smaller replay takes less time. */
     assert_true(number(row_of(root, 3), "tokens_replayed") * 4 <
                 number(row_of(root, 1), "tokens_replayed"));
     json_decref(root);
     cli_free(&r);
 }
 
-/* Which question has been read when tokens leave: with "seen" all of the message. */
+/* With "seen" the question is read before the eviction. */
 static void seen_question_is_read_before_eviction(void **state) {
     (void)state;
     double read[2];
@@ -116,7 +116,7 @@ static json_t *line_of(const cli_result *r, size_t i) {
     return line;
 }
 
-/* A prompt is asked again by its number. */
+/* A prompt is repeated by its number. */
 static void prints_prompts_by_number(void **state) {
     (void)state;
     cli_result all = CLI("eval", "ruler", "-q", "--length", "900", "-n", "3", "--tasks", "vt,fwe",

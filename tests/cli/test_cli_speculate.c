@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --speculate and bench --replay: the same text, and what is said of drafts. */
+/* Option --speculate and bench --replay: equal texts, and the statistics of drafts. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ static void drafts_keep_sampled_text(void **state) {
 
 static void drafts_with_another_model(void **state) {
     (void)state;
-    cli_result plain = RUN("--speculate", "off", "--draft-model", "/nowhere"); /* not looked for */
+    cli_result plain = RUN("--speculate", "off", "--draft-model", "/nowhere"); /* not opened */
     assert_code(&plain, 0);
     cli_result r = RUN("--speculate", "always", "--draft-model", DEMO, "-v");
     assert_code(&r, 0);

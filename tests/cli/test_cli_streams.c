@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ctrl-C, closed pipes, full disks and terminals. */
+/* Signals, closed pipes, full disks and terminals. */
 #include "cli.h"
 
 #include <errno.h>
@@ -36,10 +36,10 @@ static void sigterm_and_sighup_end_in_order(void **state) {
         assert_says(r.err, "finish   cancelled");
         cli_free(&r);
         r = cli_run(&(cli_setup){.args = CLI_ARGS(ENDLESS, "--json"),
-                                 .interrupt_after_errors = 250, /* the memory that it takes */
+                                 .interrupt_after_errors = 250, /* length of the memory note */
                                  .signal = signals[i]});
         assert_code(&r, 128 + signals[i]);
-        if (!r.n_out) assert_says(r.err, "interrupted"); /* while loading */
+        if (!r.n_out) assert_says(r.err, "interrupted"); /* loading was interrupted */
         else json_decref(cli_json(&r));
         cli_free(&r);
     }
@@ -61,7 +61,7 @@ static void first_ctrl_c_prints_notice_on_terminal(void **state) {
     cli_free(&r);
 }
 
-/* After the first one the object is printed, for a reader who never comes. */
+/* The object is printed after the first signal, to a pipe that is never read. */
 static void second_signal_ends_process(void **state) {
     (void)state;
     static const int signals[][2] = {
@@ -90,11 +90,12 @@ static void second_signal_ends_process(void **state) {
 
 static void ctrl_c_prints_json_of_partial_text(void **state) {
     (void)state;
-    /* With --json nothing appears on standard output: the note on the model is the signal. */
+    /* With --json standard output is empty until the end: the note on the model triggers the
+     * signal. */
     cli_result r =
         cli_run(&(cli_setup){.args = CLI_ARGS(ENDLESS, "--json"), .interrupt_after_errors = 20});
     assert_code(&r, 130);
-    if (r.n_out) { /* It may come while the model is still loading. */
+    if (r.n_out) { /* The signal may arrive while the model is loaded. */
         json_t *root = cli_json(&r);
         assert_string_equal(json_string_value(json_object_get(root, "finish_reason")), "cancelled");
         json_decref(root);
@@ -104,7 +105,7 @@ static void ctrl_c_prints_json_of_partial_text(void **state) {
     cli_free(&r);
 }
 
-/* Not from standard input: while that is read the system's own handler ends the program. */
+/* The prompt is an option: while standard input is read, the default handler ends the program. */
 static void ctrl_c_ends_reading_long_prompt(void **state) {
     (void)state;
     enum { N = 7600 };
@@ -133,7 +134,7 @@ static void ctrl_c_ends_encoding(void **state) {
     static char text[8 << 20];
     memset(text, 'a', sizeof text);
     for (size_t i = 5; i < sizeof text; i += 6) text[i] = ' ';
-    /* The model is named after the text is read and before it is encoded. */
+    /* The note on the model is printed after the text is read and before it is encoded. */
     cli_result r = cli_run(&(cli_setup){.args = CLI_ARGS("tokenize"),
                                         .input = text,
                                         .n_input = sizeof text,
@@ -213,13 +214,13 @@ static void removes_control_characters_from_text(void **state) {
     cli_free(&r);
 }
 
-/* A message would be written into the file that got the number of standard error. */
+/* A reused descriptor would receive the messages for standard error. */
 static void closed_streams_are_not_reused(void **state) {
     (void)state;
     cli_result r = cli_run(
         &(cli_setup){.args = CLI_ARGS("generate", "-q", "-f", "/proc/self/fd/2", "--no-bos"),
                      .no_errors = true});
-    assert_code(&r, 2); /* An empty prompt; 1 would be a file that is not there. */
+    assert_code(&r, 2); /* The prompt is empty (2); 1 would mean a missing file. */
     cli_free(&r);
 }
 
@@ -243,7 +244,7 @@ static void draws_progress_only_on_terminal(void **state) {
     cli_free(&r);
 }
 
-/* Whatever is drawn over itself must stay on one line. */
+/* A line that is redrawn must not wrap. */
 static void progress_fits_narrow_terminal(void **state) {
     (void)state;
     static const unsigned short widths[] = {12, 30, 50, 65};
@@ -276,12 +277,13 @@ static void copy_file(const char *dir, const char *name) {
     write_file(dir, strrchr(name, '/') + 1, data, n);
 }
 
-/* There is room for one message, what memory is needed. */
+/* The pipe has space for one message, the memory note. */
 static pid_t start_with_full_errors(const char *dir, int *errors) {
     static char filling[4096];
     int ends[2];
     assert_int_equal(pipe(ends), 0);
-    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK | O_DIRECT), 0); /* in packets */
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK | O_DIRECT),
+                     0); /* one packet per message */
     while (write(ends[1], filling, sizeof filling) > 0) {}
     assert_int_equal(read(ends[0], filling, sizeof filling), sizeof filling);
     assert_int_equal(fcntl(ends[1], F_SETFL, O_DIRECT), 0);
@@ -300,7 +302,7 @@ static pid_t start_with_full_errors(const char *dir, int *errors) {
     return pid;
 }
 
-/* Inspecting maps the file for a moment, too: the map has to be there for a while. */
+/* Inspection maps the file for a moment too: the mapping must exist for some time. */
 static void wait_until_mapped(pid_t pid, const char *name) {
     char path[64];
     static char maps[1 << 18];
@@ -324,7 +326,7 @@ static void reports_file_truncated_while_loading(void **state) {
     int errors, status;
     pid_t pid = start_with_full_errors(dir, &errors);
     wait_until_mapped(pid, path);
-    /* The first vector, which is not read through the map, is still there. */
+    /* The first vector is in the remaining bytes; it is not read through the mapping. */
     assert_int_equal(truncate(path, 65536), 0);
     size_t n = 0;
     for (ssize_t got; (got = read(errors, chunk, sizeof chunk)) > 0;) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity chat as a person uses it: in tmux, which is a terminal that can be asked what it
- * shows. Skipped where there is no tmux, or no libedit. */
+/* antigravity chat in a real terminal: tmux, which can print its screen. Skipped without tmux or
+ * libedit. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ enum { SKIPPED = 77, PATIENCE_MS = 60000, SCREEN = 1 << 16 };
 
 static char home[64], socket_path[96];
 
-/* tmux with these words; what it prints is in out[cap). */
+/* Runs tmux with these arguments and stores its output in out[cap]. */
 static int tmux(char *out, size_t cap, const char *words) {
     char command[4096];
     snprintf(command, sizeof command, "tmux -f /dev/null -S %s %s 2>&1", socket_path, words);
@@ -37,7 +37,7 @@ static size_t count_of(const char *shown, const char *text) {
     return n;
 }
 
-/* Until the screen shows the text so often. */
+/* Waits until the screen shows the text this many times. */
 static void wait_for_times(const char *text, size_t times) {
     char *shown = malloc(SCREEN);
     const struct timespec pause = {.tv_nsec = 20000000};
@@ -54,7 +54,7 @@ static void wait_for_times(const char *text, size_t times) {
 
 static void wait_for(const char *text) { wait_for_times(text, 1); }
 
-/* Until the last line is a prompt and nothing else: what is typed now is a new line. */
+/* Waits until the last line is an empty prompt: typed text then starts a new line. */
 static void wait_for_prompt(void) {
     char *shown = malloc(SCREEN);
     const struct timespec pause = {.tv_nsec = 20000000};
@@ -83,7 +83,7 @@ static void press(const char *keys) {
     must(words);
 }
 
-/* The library is looked for at run time: for another machine's programs it may be missing. */
+/* libedit is loaded at run time and may be missing for another machine's programs. */
 static void skip_without_editor(void) {
     char *shown = malloc(SCREEN);
     screen(shown);
@@ -94,7 +94,7 @@ static void skip_without_editor(void) {
     skip();
 }
 
-/* A shell in which the program has just been started with these options. */
+/* Starts the program with these options in a new tmux session. */
 static void start(const char *options) {
     char words[2048];
     snprintf(words, sizeof words,
@@ -130,7 +130,8 @@ static int remove_home(void **state) {
 static void edits_and_remembers_lines(void **state) {
     (void)state;
     start("-n 4");
-    type("/set no\xe7\x8c\xab x\xf0\x9f\xa6\x8ayz"); /* wide characters, and one beyond 16 bits */
+    type("/set no\xe7\x8c\xab x\xf0\x9f\xa6\x8ayz"); /* wide characters, one of them beyond 16 bits
+                                                      */
     press("Left Left BSpace Left BSpace End");
     type(" 1");
     press("Enter");
@@ -146,7 +147,7 @@ static void edits_and_remembers_lines(void **state) {
     press("C-d");
     wait_for("left with 0");
     stop();
-    /* The next time it is still known. */
+    /* A new process has the history. */
     start("-n 4");
     press("Up Up");
     wait_for("> /set no\xe7\x8c\xabxyz 1");
@@ -174,14 +175,15 @@ static void ctrl_c_stops_answer_and_twice_leaves(void **state) {
     wait_for("ended by: cancelled");
     wait_for_prompt();
     type("/stat");
-    press("C-c"); /* this line is not sent, and one that was is no second time */
+    press("C-c"); /* discards this line; it is not the second Ctrl-C, since a line was sent in
+                     between */
     wait_for_prompt();
     type("/set x 1");
     press("Enter");
     wait_for("unknown setting");
     wait_for_prompt();
     press("C-c");
-    wait_for_times("Ctrl-C again leaves", 2); /* two at once end the program as they end others */
+    wait_for_times("Ctrl-C again leaves", 2); /* two in a row would end the program at once */
     wait_for_prompt();
     press("C-c");
     wait_for("left with 0");
@@ -196,13 +198,13 @@ static void ctrl_c_drops_typed_and_partly_pasted_text(void **state) {
     wait_for_prompt();
     type("typed");
     wait_for("> typed");
-    press("C-c"); /* no second time: something was typed in between */
+    press("C-c"); /* not the second Ctrl-C: text was typed in between */
     wait_for_prompt();
     type("/set x 1");
     press("Enter");
     wait_for("unknown setting");
     wait_for_prompt();
-    press("-H 1b 5b 32 30 30 7e 61 62 63"); /* a paste that never ends */
+    press("-H 1b 5b 32 30 30 7e 61 62 63"); /* a paste without an end */
     press("C-c");
     wait_for_prompt();
     type("/set y 1");
@@ -237,7 +239,7 @@ static void accepts_long_pasted_text(void **state) {
     press("Enter");
     wait_for("ended by: cancelled");
     wait_for_prompt();
-    /* A short one is as if it had been typed. */
+    /* A short paste is inserted like typed text. */
     must("set-buffer -- '/set pasted 1\nx'");
     must("paste-buffer -p -t chat");
     wait_for("[pasted text 1: 2 lines, 15 bytes]");
@@ -261,7 +263,7 @@ static bool shows(const char *text) {
     return found;
 }
 
-/* An answer that takes a while is being made. */
+/* Sends a message and waits for the beginning of its answer. */
 static void ask(const char *message, const char *beginning) {
     type(message);
     press("Enter");
@@ -280,7 +282,7 @@ static void keeps_text_pasted_during_answer_in_one_piece(void **state) {
     wait_for("unknown setting 'marked");
     wait_for_prompt();
     press("C-l");
-    /* A terminal that marks nothing sends lines. */
+    /* A terminal without bracketed paste sends lines. */
     ask("/retry", "there was");
     must("set-buffer -- '/set plain 1\nmore\nx'");
     must("paste-buffer -t chat");
@@ -290,7 +292,7 @@ static void keeps_text_pasted_during_answer_in_one_piece(void **state) {
     wait_for("unknown setting 'plain");
     wait_for_prompt();
     press("C-l");
-    /* One line that is typed ahead is sent, as ever. */
+    /* One line typed during an answer is sent. */
     ask("/retry", "there was");
     type("/set ahead 1");
     press("Enter");

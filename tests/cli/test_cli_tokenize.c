@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity tokenize, both ways. */
+/* antigravity tokenize, with and without --decode. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void json_has_ids_and_pieces(void **state) {
     cli_free(&r);
 }
 
-/* Every byte of the text comes back, newline at the end and NUL included. */
+/* Decoding restores every byte, including the final newline and NUL. */
 static void decode_restores_encoded_text(void **state) {
     (void)state;
     static const char text[] = "K\xc3\xb6ln \xe2\x80\x94 a\0b \xe2\x98\x95\n\n";
@@ -124,7 +124,7 @@ static void rejects_bad_texts_and_tokenizers(void **state) {
     cli_free(&r);
 }
 
-/* By then there are ids: a sanitizer sees if they are lost. */
+/* The failure comes after some ids: a sanitizer would report a leak. */
 static void rejects_text_that_cannot_be_encoded(void **state) {
     (void)state;
     static const char tokenizer[] =

@@ -21,7 +21,7 @@ static ag_backend *backend;
 static ag_model *model;
 static needle document;
 static int n_tokens = 128;
-static int32_t full_ids[MAX_TOKENS]; /* by the full cache in F32 */
+static int32_t full_ids[MAX_TOKENS]; /* chosen with the full cache in F32 */
 
 static int load(void **state) {
     (void)state;

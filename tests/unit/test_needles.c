@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* Every document asks at another depth. "test_needles all" takes all of them. */
+/* Each document has its fact at another depth. "test_needles all" uses all documents. */
 enum { MAX_DOCUMENTS = 12, CONTEXT = 512, N_ANSWER = 7 };
 static size_t n_documents = 8;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RULER's prompts and scores: what a prompt holds, how long it is, where it is divided, and what an
- * answer to it is worth. With the bundled model's tokenizer. */
+/* RULER's prompts and scores with the bundled model's tokenizer: contents, lengths, the division of
+ * a prompt, and the scores of answers. */
 #include "programs/antigravity/eval/ruler/prompt.h"
 #include "programs/antigravity/eval/ruler/score.h"
 
@@ -58,7 +58,7 @@ static size_t count(const char *text, const char *part) {
     return n;
 }
 
-/* The context behind its example, if it has one. */
+/* Returns the context after its example, if there is one. */
 static const char *own_context(const ruler_prompt *p) {
     const char *answer = strstr(p->text.context.data, " Answer:");
     return answer ? answer : p->text.context.data;
@@ -96,7 +96,7 @@ static void prompts_have_maximum_length(void **state) {
             ruler_maker m = maker(task, lengths[k], 1);
             ruler_prompt p = make(&m, 0);
             const size_t n = p.written.ids.n + task->n_answer;
-            /* One unit more is a line of noise or of needles, a sentence, a few words. */
+            /* A unit is a line of noise or needles, a sentence, or a few words. */
             if (n > lengths[k] || n + 130 < lengths[k])
                 fail_msg("%s: %zu tokens of %u", task->name, n, lengths[k]);
             ruler_prompt_free(&p);
@@ -136,7 +136,7 @@ static void context_has_number_of_needles_of_task(void **state) {
     (void)state;
     static const struct {
         const char *task;
-        size_t needles, references; /* needles 0: they are the haystack */
+        size_t needles, references; /* needles 0: the haystack consists of needles */
     } rows[] = {
         {"niah_single_1", 1, 1},   {"niah_single_2", 1, 1},   {"niah_single_3", 1, 1},
         {"niah_multikey_1", 4, 1}, {"niah_multikey_2", 0, 1}, {"niah_multikey_3", 0, 1},
@@ -154,7 +154,7 @@ static void context_has_number_of_needles_of_task(void **state) {
     }
 }
 
-/* Every depth comes: needles are spread over the whole context. */
+/* Needles appear at all depths of the context. */
 static void needles_have_all_depths(void **state) {
     (void)state;
     static const char *const names[] = {"niah_single_1", "niah_single_2", "niah_multikey_2"};
@@ -196,7 +196,7 @@ static void chain_links_value_to_each_variable(void **state) {
         const char *at = own_context(&p);
         snprintf(line, sizeof line, "VAR %s = %u\n", p.text.references[0], value);
         for (size_t i = 0; i < p.text.n_references; i++) {
-            at = strstr(at, line); /* in this order */
+            at = strstr(at, line); /* the lines have this order */
             assert_non_null(at);
             if (i + 1 < p.text.n_references)
                 snprintf(line, sizeof line, "VAR %s = VAR %s\n", p.text.references[i + 1],
@@ -245,7 +245,7 @@ static void references_are_the_most_frequent_words(void **state) {
     ruler_prompt_free(&p);
 }
 
-/* ---- where a prompt is divided ---- */
+/* ---- division of a prompt ---- */
 
 static char *text_of(const ag_ids *ids, size_t begin, size_t end) {
     ag_text text = {0};
@@ -308,14 +308,14 @@ static void compares_scores_of_equal_prompts(void **state) {
     for (size_t i = 0; i < PROMPTS; i++) full[i] = i % 10 ? 1 : 0;
     memcpy(reduced, full, sizeof full);
     paired_scores p = ruler_compare(full, reduced, PROMPTS);
-    /* However scores differ from prompt to prompt: nothing is lost of any. */
+    /* Both settings lose nothing on any prompt, although scores differ between prompts. */
     assert_true(p.difference.low == 0 && p.difference.mean == 0 && p.difference.high == 0);
     assert_true(p.ratio.low == 1 && p.ratio.mean == 1 && p.ratio.high == 1);
     for (size_t i = 1; i < PROMPTS; i += 5) reduced[i] = 0;
     p = ruler_compare(full, reduced, PROMPTS);
     assert_true(fabs(p.difference.mean + 0.2) < 1e-12);
     assert_true(fabs(p.ratio.mean - 35.0 / 45) < 1e-12);
-    /* A share of 0.2 of 50: its standard error is sqrt(0.2 * 0.8 / 50) = 0.057. */
+    /* A share of 0.2 of 50 has the standard error sqrt(0.2 * 0.8 / 50) = 0.057. */
     assert_true(fabs(p.difference.low + 0.2 + 1.96 * 0.0566) < 0.03);
     assert_true(fabs(p.difference.high + 0.2 - 1.96 * 0.0566) < 0.03);
     assert_true(p.ratio.low < p.ratio.mean && p.ratio.mean < p.ratio.high);
