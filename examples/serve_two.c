@@ -33,8 +33,8 @@ static void on_event(void *user, const ag_request_event *e) {
     pthread_mutex_unlock(&lock);
 }
 
-static ag_status ask(ag_serving *serving, ag_served_model *model, const char *prompt, story *out,
-                     ag_error *err) {
+static ag_status submit(ag_serving *serving, ag_served_model *model, const char *prompt, story *out,
+                        ag_error *err) {
     ag_request_params request = ag_request_defaults(model);
     ag_ids ids = {0};
     ag_status st = ag_tokenizer_encode(ag_served_model_tokenizer(model), prompt, strlen(prompt),
@@ -70,8 +70,8 @@ int main(int argc, char **argv) {
     if (ag_serving_create(NULL, &serving, &err) ||
         ag_serving_add_model(serving, &params, &model, &err) ||
         ag_serving_load_model(serving, model, &err) ||
-        ask(serving, model, "Once upon a time", &stories[0], &err) ||
-        ask(serving, model, "The dog", &stories[1], &err))
+        submit(serving, model, "Once upon a time", &stories[0], &err) ||
+        submit(serving, model, "The dog", &stories[1], &err))
         goto done;
     for (int i = 0; i < 2; i++) {
         wait_for(&stories[i]);

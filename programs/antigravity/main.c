@@ -87,9 +87,9 @@ static int help_command(int argc, char **argv) {
     const command *c = find_command(argv[2]);
     if (!c) return unknown_command(argv[2]);
     char option[] = "--help";
-    char *words[] = {argv[2], option, NULL};
+    char *args[] = {argv[2], option, NULL};
     output_command(c->name);
-    return output_finish(c->run(2, words));
+    return output_finish(c->run(2, args));
 }
 
 int main(int argc, char **argv) {

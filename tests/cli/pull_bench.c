@@ -117,12 +117,3 @@ int clean_up(void **state) {
     remove_store();
     return 0;
 }
-
-bool lacks_the_library(void) {
-    cli_result r = CLI("pull", "http://127.0.0.1:1/x.gguf");
-    const bool lacks =
-        strstr(r.err, "libcurl: not found") || strstr(r.err, "was built without libcurl");
-    if (lacks) printf("skipped: %s", r.err);
-    cli_free(&r);
-    return lacks;
-}

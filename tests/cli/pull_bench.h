@@ -42,8 +42,6 @@ extern char list[4096];                 /* sent by answer_list() */
 int prepare(void **state);
 int clean_up(void **state);
 int before_each(void **state);
-/* Returns whether libcurl is missing from this build or machine. */
-bool lacks_the_library(void);
 
 /* Serves the repository o/r with one file, m.gguf. `fields` are more fields of its entry. */
 void serve_file(const char *fields, raw_answer answer);

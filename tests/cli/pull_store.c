@@ -45,3 +45,12 @@ void assert_file_is(const char *name, const void *bytes, size_t n) {
     assert_memory_equal(have, bytes, n);
     free(have);
 }
+
+bool lacks_libcurl(void) {
+    cli_result r = CLI("pull", "http://127.0.0.1:1/x.gguf");
+    const bool lacks =
+        strstr(r.err, "libcurl: not found") || strstr(r.err, "was built without libcurl");
+    if (lacks) printf("skipped: %s", r.err);
+    cli_free(&r);
+    return lacks;
+}

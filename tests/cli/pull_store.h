@@ -8,6 +8,9 @@
 
 extern char store[64]; /* its path; the test makes it */
 
+/* Returns whether libcurl is missing from this build or machine. */
+bool lacks_libcurl(void);
+
 /* Removes all files of the store. */
 void empty_store(void);
 /* Removes the store. */

@@ -558,8 +558,6 @@ static void directory_appears_only_when_complete(void **state) {
     assert_int_equal(n_in_store(), 1);
 }
 
-/* ---- */
-
 static int prepare(void **state) {
     (void)state;
     make_objects();
@@ -587,20 +585,10 @@ static void reports_missing_libcurl(void **state) {
     unsetenv("AG_CURL_LIBRARY");
 }
 
-/* Returns whether libcurl is missing from this build or machine. */
-static bool lacks_the_library(void) {
-    cli_result r = CLI("pull", "http://127.0.0.1:1/x.gguf");
-    const bool lacks =
-        strstr(r.err, "libcurl: not found") || strstr(r.err, "was built without libcurl");
-    if (lacks) printf("skipped: %s", r.err);
-    cli_free(&r);
-    return lacks;
-}
-
 #define EACH(test) cmocka_unit_test_setup(test, before_each)
 
 int main(void) {
-    if (lacks_the_library()) return 77;
+    if (lacks_libcurl()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hashes_equal_standard_vectors),
         EACH(chooses_file_by_quantisation),

@@ -403,10 +403,8 @@ static void checks_free_space_before_and_while_it_writes(void **state) {
     unlink(errors);
 }
 
-/* ---- */
-
 int main(void) {
-    if (lacks_the_library()) return 77;
+    if (lacks_libcurl()) return 77;
     const struct CMUnitTest tests[] = {
         EACH(gives_up_on_attempts_of_20_bytes),
         EACH(counts_attempts_from_the_high_water_mark),

@@ -301,10 +301,8 @@ static void resumes_one_version_when_killed_anywhere(void **state) {
     assert_file_is("m.gguf", data[0], SIZE);
 }
 
-/* ---- */
-
 int main(void) {
-    if (lacks_the_library()) return 77;
+    if (lacks_libcurl()) return 77;
     const struct CMUnitTest tests[] = {
         EACH(rejects_unknown_length_without_checksum),
         EACH(decodes_a_compressed_config),

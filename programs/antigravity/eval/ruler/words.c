@@ -164,9 +164,9 @@ void ruler_choose(seeded *r, size_t of, size_t n, size_t order[]) {
 
 void ruler_shuffle(seeded *r, size_t n, size_t order[]) {
     for (size_t i = n; i > 1; i--) {
-        const size_t other = seeded_below(r, i), kept = order[i - 1];
+        const size_t other = seeded_below(r, i), swapped = order[i - 1];
         order[i - 1] = order[other];
-        order[other] = kept;
+        order[other] = swapped;
     }
 }
 
