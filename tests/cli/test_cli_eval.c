@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity eval: needle, kl, and ppl with a managed cache. */
-#include "cli.h"
+#include "json_rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,25 +22,6 @@ static novel write_novel(void) {
     snprintf(n.path, sizeof n.path, "%s/text", n.dir);
     return n;
 }
-
-static double number(json_t *object, const char *key) {
-    json_t *v = json_object_get(object, key);
-    if (!json_is_number(v)) fail_msg("no number \"%s\"", key);
-    return json_number_value(v);
-}
-
-static const char *word(json_t *object, const char *key) {
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
-static json_t *row_of(json_t *root, size_t i) {
-    json_t *row = json_array_get(json_object_get(root, "rows"), i);
-    if (!row) fail_msg("no row %zu", i);
-    return row;
-}
-
-static size_t n_rows(json_t *root) { return json_array_size(json_object_get(root, "rows")); }
 
 /* ---- needle ---- */
 

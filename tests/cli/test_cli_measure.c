@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity eval, bench, info and devices. */
-#include "cli.h"
+#include "json_rows.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static double number(json_t *object, const char *key) {
-    json_t *v = json_object_get(object, key);
-    if (!json_is_number(v)) fail_msg("no number \"%s\"", key);
-    return json_number_value(v);
-}
 
 /* Compares each position with the loss that transformers computes for the bundled model. */
 static void perplexity_equals_reference(void **state) {

@@ -1,31 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* antigravity eval ruler with the bundled model, which does not solve the tasks: tokens read, kept
  * and freed, and the output. */
-#include "cli.h"
+#include "json_rows.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define SMALL QUICK, "-t", "1", "-q"
-
-static double number(json_t *object, const char *key) {
-    json_t *v = json_object_get(object, key);
-    if (!json_is_number(v)) fail_msg("no number \"%s\"", key);
-    return json_number_value(v);
-}
-
-static const char *word(json_t *object, const char *key) {
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
-static json_t *row_of(json_t *root, size_t i) {
-    json_t *row = json_array_get(json_object_get(root, "rows"), i);
-    if (!row) fail_msg("no row %zu", i);
-    return row;
-}
-
-static size_t n_rows(json_t *root) { return json_array_size(json_object_get(root, "rows")); }
 
 /* Every policy reads the same prompts and keeps (int)(S (1 - r)) tokens, as kvpress does. */
 static void policies_keep_equal_shares_of_equal_prompts(void **state) {
