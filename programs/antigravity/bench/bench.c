@@ -218,14 +218,6 @@ static int run_threads(bench_options *o, bench_table *table) {
 
 /* ---- recordings ---- */
 
-static int replay_all(bench *b, result_table *table) {
-    bench_options *o = (bench_options *)(uintptr_t)b->o;
-    int code = EXIT_DONE;
-    for (size_t i = 0; i < o->n_recordings && code == EXIT_DONE; i++)
-        code = bench_replay(b, &o->recordings[i], table);
-    return code;
-}
-
 static int replay_threads(bench_options *o) {
     result_table table = bench_replay_table(o->format);
     int code = EXIT_DONE;
@@ -235,7 +227,8 @@ static int replay_threads(bench_options *o) {
         bench b = {.o = o};
         o->model.threads = o->threads.v[i];
         code = open_model(&b);
-        if (code == EXIT_DONE) code = replay_all(&b, &table);
+        for (size_t k = 0; k < o->n_recordings && code == EXIT_DONE; k++)
+            code = bench_replay(&b, &o->recordings[k], &table);
         engine_close(&b.engine);
     }
     for (size_t i = 0; i < o->n_recordings; i++) bench_recording_free(&o->recordings[i]);
