@@ -14,7 +14,7 @@
 #define ENDLESS "--logit-bias", "4091:-inf", "--logit-bias", "4094:-inf"
 #define AT_ONCE "--logit-bias", "4091:1000"
 
-/* Directory of conversations and history, for this test alone. */
+/* Directory of conversations and history, one per test program. */
 static char home[64];
 
 static inline int make_home(void **state) {
@@ -60,8 +60,8 @@ static inline size_t line_end(const char *text, int n) {
     return at;
 }
 
-/* Reads the numbers of tokens that the last answer read and reused, from /stats. */
-static inline void figures(const char *err, unsigned *n_read, unsigned *n_there) {
+/* Reads the tokens read and reused from the last answer's line of /stats. */
+static inline void read_stats(const char *err, unsigned *n_read, unsigned *n_reused) {
     const char *line = NULL;
     for (const char *at = err; (at = strstr(at, "last answer: ")); at++) line = at;
     assert_non_null(line);

@@ -15,13 +15,13 @@
 
 #include <cmocka.h>
 
-enum { N_PROMPT = 384, MAX_TOKENS = 256, MAX_FOLLOWERS = 64 };
+enum { N_PROMPT = 384, MOST_TOLD = 256, MOST_LISTENERS = 64 };
 
 static ag_backend *backend;
 static ag_model *model;
-static needle document;
-static int n_tokens = 128;
-static int32_t full_ids[MAX_TOKENS]; /* chosen with the full cache in F32 */
+static needle tale;
+static int n_told = 128;
+static int32_t told[MOST_TOLD]; /* by the full cache in F32 */
 
 static int load(void **state) {
     (void)state;
@@ -36,14 +36,14 @@ static int load(void **state) {
     if (st == AG_OK) st = ag_model_load(backend, dir, &mp, &model, &err);
     if (st == AG_OK) st = ag_tokenizer_load(dir, &tokenizer, &err);
     haystack h = {.tokenizer = tokenizer, .seed = 11, .n_tokens = N_PROMPT};
-    if (st == AG_OK) st = needle_make(&h, 0, 0.5, &document, &err);
+    if (st == AG_OK) st = needle_make(&h, 0, 0.5, &tale, &err);
     ag_tokenizer_destroy(tokenizer);
     return st != AG_OK;
 }
 
 static int unload(void **state) {
     (void)state;
-    needle_free(&document);
+    needle_free(&tale);
     ag_model_destroy(model);
     ag_backend_destroy(backend);
     return 0;
@@ -79,8 +79,8 @@ static ag_session *begin(const ag_session_params *p) {
     ag_session *s;
     ag_error err;
     if (ag_session_create(model, p, &s, &err) != AG_OK) fail_msg("%s", err.msg);
-    assert_int_equal(
-        ag_session_prefill(s, document.ids.data, document.n_document, NULL, NULL, &err), AG_OK);
+    assert_int_equal(ag_session_prefill(s, tale.ids.data, tale.n_document, NULL, NULL, &err),
+                     AG_OK);
     return s;
 }
 
@@ -88,9 +88,9 @@ static ag_session *begin(const ag_session_params *p) {
 static void tell(const ag_session_params *p, int32_t *out) {
     ag_session *s = begin(p);
     ag_error err;
-    for (int i = 0; i < n_tokens; i++) {
+    for (int i = 0; i < n_told; i++) {
         out[i] = likeliest(ag_session_logits(s));
-        if (i + 1 < n_tokens) assert_int_equal(ag_session_decode(s, out[i], &err), AG_OK);
+        if (i + 1 < n_told) assert_int_equal(ag_session_decode(s, out[i], &err), AG_OK);
     }
     ag_session_destroy(s);
 }
@@ -108,33 +108,32 @@ typedef struct listener {
 static void lead(listener *listeners, size_t n) {
     ag_step_item items[MOST_LISTENERS];
     ag_error err;
-    assert_true(n <= MAX_FOLLOWERS);
-    for (size_t i = 0; i < n; i++) followers[i].session = begin_session(&followers[i].params);
-    for (int t = 0; t < n_tokens; t++) {
+    assert_true(n <= MOST_LISTENERS);
+    for (size_t i = 0; i < n; i++) listeners[i].session = begin(&listeners[i].params);
+    for (int t = 0; t < n_told; t++) {
         for (size_t i = 0; i < n; i++) {
-            follower *l = &followers[i];
-            l->ids[t] = likeliest(ag_session_logits(l->session));
+            listener *l = &listeners[i];
+            l->said[t] = likeliest(ag_session_logits(l->session));
             items[i] = (ag_step_item){.session = l->session,
-                                      .ids = &full_ids[t],
+                                      .ids = &told[t],
                                       .n = 1,
                                       .phase = AG_PHASE_DECODE,
                                       .logits = AG_LOGITS_LAST};
         }
-        if (t + 1 < n_tokens) assert_int_equal(ag_session_step(items, n, &err), AG_OK);
+        if (t + 1 < n_told) assert_int_equal(ag_session_step(items, n, &err), AG_OK);
     }
-    for (size_t i = 0; i < n; i++) ag_session_destroy(followers[i].session);
+    for (size_t i = 0; i < n; i++) ag_session_destroy(listeners[i].session);
 }
 
 /* Up to its first difference a listener alone also generates `told`. */
 static void compare(listener *listeners, size_t n) {
     lead(listeners, n);
     for (size_t i = 0; i < n; i++) {
-        follower *l = &followers[i];
-        while (l->n_prefix < n_tokens && l->ids[l->n_prefix] == full_ids[l->n_prefix])
-            l->n_prefix++;
-        for (int t = 0; t < n_tokens; t++) l->n_equal += l->ids[t] == full_ids[t];
+        listener *l = &listeners[i];
+        while (l->until < n_told && l->said[l->until] == told[l->until]) l->until++;
+        for (int t = 0; t < n_told; t++) l->led += l->said[t] == told[t];
         print_message("%-16s %3d of %d as the full cache, the first other one after %d\n", l->name,
-                      l->n_equal, n_tokens, l->n_prefix);
+                      l->led, n_told, l->until);
     }
 }
 
@@ -148,36 +147,36 @@ static void says_the_same_alone(const listener *l) {
 
 static void smaller_types_generate_similar_text(void **state) {
     (void)state;
-    follower l[] = {{.name = "f32", .params = types(AG_F32, AG_F32)},
+    listener l[] = {{.name = "f32", .params = types(AG_F32, AG_F32)},
                     {.name = "f16", .params = types(AG_F16, AG_F16)},
                     {.name = "q8_0", .params = types(AG_Q8_0, AG_Q8_0)},
                     {.name = "q8_0,q4_0", .params = types(AG_Q8_0, AG_Q4_0)},
                     {.name = "q4_0", .params = types(AG_Q4_0, AG_Q4_0)}};
     compare(l, sizeof l / sizeof l[0]);
-    assert_int_equal(l[0].n_prefix, n_tokens);
-    assert_true(l[1].n_equal >= n_tokens - 2);
-    assert_true(l[2].n_equal >= n_tokens * 95 / 100);
-    assert_true(l[3].n_equal >= n_tokens * 85 / 100);
-    assert_true(l[4].n_equal >= n_tokens * 75 / 100);
-    assert_same_alone(&l[4]);
+    assert_int_equal(l[0].until, n_told);
+    assert_true(l[1].led >= n_told - 2);
+    assert_true(l[2].led >= n_told * 95 / 100);
+    assert_true(l[3].led >= n_told * 85 / 100);
+    assert_true(l[4].led >= n_told * 75 / 100);
+    says_the_same_alone(&l[4]);
 }
 
 static void larger_budgets_agree_longer(void **state) {
     (void)state;
-    static follower l[MAX_FOLLOWERS];
+    static listener l[MOST_LISTENERS];
     size_t n = 0;
     for (size_t i = 1; ag_eviction_policy_at(i); i++) {
         const char *name = ag_eviction_policy_at(i)->name;
-        assert_true(n + 2 <= MAX_FOLLOWERS);
-        l[n++] = (follower){.name = name, .params = managed(name, 96)};
-        l[n++] = (follower){.name = name, .params = managed(name, 320)};
+        assert_true(n + 2 <= MOST_LISTENERS);
+        l[n++] = (listener){.name = name, .params = managed(name, 96)};
+        l[n++] = (listener){.name = name, .params = managed(name, 320)};
     }
     compare(l, n);
     for (size_t i = 0; i < n; i += 2) {
-        const follower *few = &l[i], *many = &l[i + 1];
-        assert_true(few->n_equal <= many->n_equal);
-        assert_true(2 * few->n_equal >= n_tokens);
-        if (!strcmp(few->name, "h2o")) assert_same_alone(few);
+        const listener *few = &l[i], *many = &l[i + 1];
+        assert_true(few->led <= many->led);
+        assert_true(2 * few->led >= n_told);
+        if (!strcmp(few->name, "h2o")) says_the_same_alone(few);
     }
 }
 
@@ -185,16 +184,16 @@ static void larger_budgets_agree_longer(void **state) {
 static int load_and_tell(void **state) {
     if (load(state)) return -1;
     const ag_session_params full = types(AG_F32, AG_F32);
-    generate(&full, full_ids);
+    tell(&full, told);
     return 0;
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1) n_tokens = atoi(argv[1]);
-    if (n_tokens < 1 || n_tokens > MAX_TOKENS) return 1;
+    if (argc > 1) n_told = atoi(argv[1]);
+    if (n_told < 1 || n_told > MOST_TOLD) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(smaller_types_generate_similar_text),
         cmocka_unit_test(larger_budgets_agree_longer),
     };
-    return cmocka_run_group_tests(tests, load_and_generate, unload);
+    return cmocka_run_group_tests(tests, load_and_tell, unload);
 }

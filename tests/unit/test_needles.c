@@ -13,14 +13,14 @@
 
 #include <cmocka.h>
 
-/* Each document has its fact at another depth. "test_needles all" uses all documents. */
-enum { MAX_DOCUMENTS = 12, CONTEXT = 512, N_ANSWER = 7 };
+/* Every document asks at another depth. "test_needles all" takes all of them. */
+enum { MOST_DOCUMENTS = 12, CONTEXT = 512, N_ANSWER = 7 };
 static size_t n_documents = 8;
 
 static ag_backend *backend;
 static ag_model *model;
 static ag_tokenizer *tokenizer;
-static needle documents[MAX_DOCUMENTS];
+static needle documents[MOST_DOCUMENTS];
 
 static double depth_of(size_t i) { return ((double)i + 0.5) / (double)n_documents; }
 
@@ -141,7 +141,7 @@ static void snapkv_finds_needles_with_the_question_inside(void **state) {
     tuned.snapkv_kernel = 15;
     tuned.snapkv_pool = AG_POOL_MAX;
     ag_eviction_params none = policy_of("none", 0);
-    size_t full = count_correct(&none, false), kept = count_correct(&tuned, false);
+    size_t full = ask(&none, false), kept = ask(&tuned, false);
     assert_true(full * 10 >= n_documents * 9);
     assert_true(kept * 10 >= full * 9);
 }
@@ -155,7 +155,7 @@ static void sliding_window_finds_its_share(void **state) {
         for (size_t i = 0; i < n_documents; i++) {
             within += documents[i].ids.n - documents[i].fact_begin < CONTEXT / part;
         }
-        int right = (int)count_correct(&sliding, false);
+        int right = (int)ask(&sliding, false);
         assert_true(abs(right - within) <= 1);
     }
 }
@@ -164,7 +164,7 @@ static void keydiff_keeps_needles_before_the_question(void **state) {
     (void)state;
     ag_eviction_params keydiff = policy_of("keydiff", CONTEXT / 4), chance = keydiff;
     chance.policy = &random_policy;
-    size_t kept = count_correct(&keydiff, true), by_chance = count_correct(&chance, true);
+    size_t kept = ask(&keydiff, true), by_chance = ask(&chance, true);
     assert_true(2 * kept >= n_documents);
     assert_true(2 * kept >= 3 * by_chance);
 }
@@ -193,7 +193,7 @@ static void random_policy_keeps_its_budget(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "all") == 0) n_documents = MAX_DOCUMENTS;
+    if (argc > 1 && strcmp(argv[1], "all") == 0) n_documents = MOST_DOCUMENTS;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documents_contain_their_needles),
         cmocka_unit_test(snapkv_finds_needles_with_the_question_inside),
