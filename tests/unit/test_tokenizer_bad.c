@@ -20,129 +20,125 @@ static void expect(const char *json, size_t len, ag_status status, const char *m
     }
 }
 
+static const struct {
+    const char *json;
+    ag_status status;
+    const char *message;
+} bad_files[] = {
+    {"", AG_FORMAT, "line 1"},
+    {"[]", AG_FORMAT, "the file is an array, it must be an object"},
+    {"{}", AG_FORMAT, "model is missing, it must be an object"},
+    {"{\"model\":7}", AG_FORMAT, "model is an integer, it must be an object"},
+    {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]", AG_FORMAT, "line 1"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", AG_UNSUPPORTED,
+     "model: \"WordPiece\" is not supported"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":{}}}", AG_FORMAT,
+     "model.vocab is an object, it must be an array"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0],[1,0]]}}", AG_FORMAT,
+     "model.vocab[1] must be [\"token\", score]"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}}", AG_FORMAT,
+     "model.vocab[0] has no score"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0],[\"a\",1]]}}", AG_FORMAT,
+     "model.vocab: token \"a\" has id 0, but also id 1"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]],\"unk_id\":1}}", AG_FORMAT,
+     "model.unk_id is 1: the vocabulary has 1 tokens"},
+    {"{\"model\":{\"type\":3}}", AG_FORMAT, "model.type is an integer, it must be a string"},
+    {"{\"model\":{\"vocab\":[],\"merges\":[]}}", AG_FORMAT, "model.vocab is an array"},
+    {"{\"model\":{\"vocab\":{\"a\":0}}}", AG_FORMAT, "model.merges is missing"},
+    {MODEL("{\"a\":\"0\"}", "[]") "}", AG_FORMAT, "the id of \"a\" must be an integer"},
+    {MODEL("{\"a\":-1}", "[]") "}", AG_FORMAT, "id -1 of \"a\" must be in 0.."},
+    {MODEL("{\"a\":2147483648}", "[]") "}", AG_FORMAT, "id 2147483648 of \"a\""},
+    {MODEL("{\"a\":1099511627776}", "[]") "}", AG_FORMAT, "id 1099511627776 of \"a\""},
+    {MODEL("{\"a\":99999999999999999999}", "[]") "}", AG_FORMAT, "too big integer"},
+    {MODEL("{\"a\":1.5}", "[]") "}", AG_FORMAT, "the id of \"a\" must be an integer"},
+    {MODEL("{\"a\":0,\"b\":0}", "[]") "}", AG_FORMAT, "id 0 belongs to \"b\" and to \"a\""},
+    {MODEL("{\"a\":0,\"b\":1}", "[\"a b\"]") "}", AG_FORMAT,
+     "model.merges[0]: token \"ab\" is not in the vocabulary"},
+    {MODEL("{\"a\":0}", "[\"a x\"]") "}", AG_FORMAT, "token \"x\" is not in the vocabulary"},
+    {MODEL("{\"a\":0}", "[\"a\"]") "}", AG_FORMAT, "\"a\" must contain one space"},
+    {MODEL("{\"a\":0}", "[\"a b c\"]") "}", AG_FORMAT, "must contain one space"},
+    {MODEL("{\"a\":0}", "[[\"a\"]]") "}", AG_FORMAT, "model.merges[0] must be"},
+    {MODEL("{\"a\":0}", "[[\"a\",1]]") "}", AG_FORMAT, "model.merges[0] must be"},
+    {MODEL("{\"a\":0}", "[null]") "}", AG_FORMAT, "model.merges[0] must be"},
+    {"{\"model\":{\"vocab\":{},\"merges\":[],\"continuing_subword_prefix\":\"##\"}}",
+     AG_UNSUPPORTED, "model.continuing_subword_prefix: \"##\""},
+    {"{\"model\":{\"vocab\":{},\"merges\":[],\"dropout\":0.1}}", AG_UNSUPPORTED, "dropout"},
+    {"{\"model\":{\"vocab\":{},\"merges\":[],\"fuse_unk\":1}}", AG_FORMAT,
+     "model.fuse_unk is an integer, it must be true or false"},
+    {PLAIN ",\"added_tokens\":{}}", AG_FORMAT, "added_tokens must be an array"},
+    {PLAIN ",\"added_tokens\":[1]}", AG_FORMAT, "added_tokens[0] is an integer"},
+    {PLAIN ",\"added_tokens\":[{\"id\":3}]}", AG_FORMAT, "added_tokens[0].content is missing"},
+    {PLAIN ",\"added_tokens\":[{\"content\":\"x\"}]}", AG_FORMAT, "added_tokens[0].id is missing"},
+    {PLAIN ",\"added_tokens\":[{\"content\":\"x\",\"id\":1}]}", AG_FORMAT,
+     "added_tokens[0]: id 1 belongs to \"x\" and to \"b\""},
+    {PLAIN ",\"added_tokens\":[{\"content\":\"b\",\"id\":7}]}", AG_FORMAT,
+     "added_tokens[0]: token \"b\" has id 1, but also id 7"},
+    {PLAIN ",\"added_tokens\":[{\"content\":\"x\",\"id\":4294967296}]}", AG_FORMAT,
+     "id 4294967296"},
+    {PLAIN ",\"added_tokens\":[{\"content\":\"x\",\"id\":3,\"special\":\"no\"}]}", AG_FORMAT,
+     "added_tokens[0].special is a string"},
+    {PLAIN ",\"normalizer\":[]}", AG_FORMAT, "normalizer is an array, it must be an object"},
+    {PLAIN ",\"normalizer\":{}}", AG_FORMAT, "normalizer.type is missing"},
+    {PLAIN ",\"normalizer\":{\"type\":\"BertNormalizer\"}}", AG_UNSUPPORTED,
+     "normalizer: \"BertNormalizer\" is not supported"},
+    {PLAIN ",\"normalizer\":{\"type\":\"Precompiled\"}}", AG_FORMAT,
+     "normalizer.precompiled_charsmap is missing"},
+    {PLAIN ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"A*==\"}}",
+     AG_FORMAT, "normalizer is not base64"},
+    {PLAIN ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"CAAAAAAAAAA=\"}}",
+     AG_FORMAT, "normalizer: the table has 8 bytes, the data 8"},
+    {PLAIN ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAAD/\"}}",
+     AG_FORMAT, "normalizer: the strings are not valid UTF-8"},
+    {PLAIN ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"x\"}}", AG_FORMAT,
+     "normalizer.pattern must be"},
+    {PLAIN ",\"normalizer\":{\"type\":\"Prepend\",\"prepend\":2}}", AG_FORMAT,
+     "normalizer.prepend is an integer"},
+    {PLAIN ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{}]}}",
+     AG_FORMAT, "normalizer.normalizers[1].type is missing"},
+    {PLAIN ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", AG_UNSUPPORTED,
+     "pre_tokenizer: \"BertPreTokenizer\""},
+    {PLAIN
+     ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
+     "\"a(b\"}}}",
+     AG_FORMAT, "pre_tokenizer.pattern at offset 3: missing closing parenthesis"},
+    {PLAIN
+     ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
+     "\"[a&&b]\"}}}",
+     AG_UNSUPPORTED, "pre_tokenizer.pattern: offset 2: && in a character class"},
+    {PLAIN
+     ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
+     "\"\\\\p{Klingon}\"}}}",
+     AG_FORMAT, "unknown property"},
+    {PLAIN ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Sideways\",\"pattern\":\"a\"}}",
+     AG_UNSUPPORTED, "pre_tokenizer.behavior: \"Sideways\""},
+    {PLAIN ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}}", AG_FORMAT,
+     "pre_tokenizer.replacement must be one character"},
+    {PLAIN ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":"
+           "\"often\"}}",
+     AG_UNSUPPORTED, "prepend_scheme: \"often\""},
+    {PLAIN ",\"post_processor\":{\"type\":\"BertProcessing\"}}", AG_UNSUPPORTED,
+     "post_processor: \"BertProcessing\""},
+    {PLAIN ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":"
+           "\"A\"}},{\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{}}}",
+     AG_FORMAT, "single[1]: special token \"x\" is missing"},
+    {PLAIN ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+           "{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[9]}}}}",
+     AG_FORMAT, "ids[0] is not an id of the vocabulary"},
+    {PLAIN ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}", AG_UNSUPPORTED,
+     "contains the text 0 times"},
+    {PLAIN ",\"decoder\":{\"type\":\"CTC\"}}", AG_UNSUPPORTED, "decoder: \"CTC\""},
+    {PLAIN ",\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}}",
+     AG_FORMAT, "decoder.start is -1, it must be in 0..2147483647"},
+    {PLAIN ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":"
+           "\"ByteFallback\"}]}}",
+     AG_UNSUPPORTED, "decoder.decoders[1]: \"ByteFallback\" after a stage that fuses"},
+};
+
 static void rejects_bad_files_with_a_reason(void **state) {
     (void)state;
-    static const struct {
-        const char *json;
-        ag_status status;
-        const char *message;
-    } cases[] = {
-        {"", AG_FORMAT, "line 1"},
-        {"[]", AG_FORMAT, "the file is an array, it must be an object"},
-        {"{}", AG_FORMAT, "model is missing, it must be an object"},
-        {"{\"model\":7}", AG_FORMAT, "model is an integer, it must be an object"},
-        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]", AG_FORMAT, "line 1"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", AG_UNSUPPORTED,
-         "model: \"WordPiece\" is not supported"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":{}}}", AG_FORMAT,
-         "model.vocab is an object, it must be an array"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0],[1,0]]}}", AG_FORMAT,
-         "model.vocab[1] must be [\"token\", score]"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}}", AG_FORMAT,
-         "model.vocab[0] has no score"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0],[\"a\",1]]}}", AG_FORMAT,
-         "model.vocab: token \"a\" has id 0, but also id 1"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]],\"unk_id\":1}}", AG_FORMAT,
-         "model.unk_id is 1: the vocabulary has 1 tokens"},
-        {"{\"model\":{\"type\":3}}", AG_FORMAT, "model.type is an integer, it must be a string"},
-        {"{\"model\":{\"vocab\":[],\"merges\":[]}}", AG_FORMAT, "model.vocab is an array"},
-        {"{\"model\":{\"vocab\":{\"a\":0}}}", AG_FORMAT, "model.merges is missing"},
-        {MODEL("{\"a\":\"0\"}", "[]") "}", AG_FORMAT, "the id of \"a\" must be an integer"},
-        {MODEL("{\"a\":-1}", "[]") "}", AG_FORMAT, "id -1 of \"a\" must be in 0.."},
-        {MODEL("{\"a\":2147483648}", "[]") "}", AG_FORMAT, "id 2147483648 of \"a\""},
-        {MODEL("{\"a\":1099511627776}", "[]") "}", AG_FORMAT, "id 1099511627776 of \"a\""},
-        {MODEL("{\"a\":99999999999999999999}", "[]") "}", AG_FORMAT, "too big integer"},
-        {MODEL("{\"a\":1.5}", "[]") "}", AG_FORMAT, "the id of \"a\" must be an integer"},
-        {MODEL("{\"a\":0,\"b\":0}", "[]") "}", AG_FORMAT, "id 0 belongs to \"b\" and to \"a\""},
-        {MODEL("{\"a\":0,\"b\":1}", "[\"a b\"]") "}", AG_FORMAT,
-         "model.merges[0]: token \"ab\" is not in the vocabulary"},
-        {MODEL("{\"a\":0}", "[\"a x\"]") "}", AG_FORMAT, "token \"x\" is not in the vocabulary"},
-        {MODEL("{\"a\":0}", "[\"a\"]") "}", AG_FORMAT, "\"a\" must contain one space"},
-        {MODEL("{\"a\":0}", "[\"a b c\"]") "}", AG_FORMAT, "must contain one space"},
-        {MODEL("{\"a\":0}", "[[\"a\"]]") "}", AG_FORMAT, "model.merges[0] must be"},
-        {MODEL("{\"a\":0}", "[[\"a\",1]]") "}", AG_FORMAT, "model.merges[0] must be"},
-        {MODEL("{\"a\":0}", "[null]") "}", AG_FORMAT, "model.merges[0] must be"},
-        {"{\"model\":{\"vocab\":{},\"merges\":[],\"continuing_subword_prefix\":\"##\"}}",
-         AG_UNSUPPORTED, "model.continuing_subword_prefix: \"##\""},
-        {"{\"model\":{\"vocab\":{},\"merges\":[],\"dropout\":0.1}}", AG_UNSUPPORTED, "dropout"},
-        {"{\"model\":{\"vocab\":{},\"merges\":[],\"fuse_unk\":1}}", AG_FORMAT,
-         "model.fuse_unk is an integer, it must be true or false"},
-        {PLAIN ",\"added_tokens\":{}}", AG_FORMAT, "added_tokens must be an array"},
-        {PLAIN ",\"added_tokens\":[1]}", AG_FORMAT, "added_tokens[0] is an integer"},
-        {PLAIN ",\"added_tokens\":[{\"id\":3}]}", AG_FORMAT, "added_tokens[0].content is missing"},
-        {PLAIN ",\"added_tokens\":[{\"content\":\"x\"}]}", AG_FORMAT,
-         "added_tokens[0].id is missing"},
-        {PLAIN ",\"added_tokens\":[{\"content\":\"x\",\"id\":1}]}", AG_FORMAT,
-         "added_tokens[0]: id 1 belongs to \"x\" and to \"b\""},
-        {PLAIN ",\"added_tokens\":[{\"content\":\"b\",\"id\":7}]}", AG_FORMAT,
-         "added_tokens[0]: token \"b\" has id 1, but also id 7"},
-        {PLAIN ",\"added_tokens\":[{\"content\":\"x\",\"id\":4294967296}]}", AG_FORMAT,
-         "id 4294967296"},
-        {PLAIN ",\"added_tokens\":[{\"content\":\"x\",\"id\":3,\"special\":\"no\"}]}", AG_FORMAT,
-         "added_tokens[0].special is a string"},
-        {PLAIN ",\"normalizer\":[]}", AG_FORMAT, "normalizer is an array, it must be an object"},
-        {PLAIN ",\"normalizer\":{}}", AG_FORMAT, "normalizer.type is missing"},
-        {PLAIN ",\"normalizer\":{\"type\":\"BertNormalizer\"}}", AG_UNSUPPORTED,
-         "normalizer: \"BertNormalizer\" is not supported"},
-        {PLAIN ",\"normalizer\":{\"type\":\"Precompiled\"}}", AG_FORMAT,
-         "normalizer.precompiled_charsmap is missing"},
-        {PLAIN ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"A*==\"}}",
-         AG_FORMAT, "normalizer is not base64"},
-        {PLAIN
-         ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"CAAAAAAAAAA=\"}}",
-         AG_FORMAT, "normalizer: the table has 8 bytes, the data 8"},
-        {PLAIN
-         ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAAD/\"}}",
-         AG_FORMAT, "normalizer: the strings are not valid UTF-8"},
-        {PLAIN ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"x\"}}", AG_FORMAT,
-         "normalizer.pattern must be"},
-        {PLAIN ",\"normalizer\":{\"type\":\"Prepend\",\"prepend\":2}}", AG_FORMAT,
-         "normalizer.prepend is an integer"},
-        {PLAIN ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{}]}}",
-         AG_FORMAT, "normalizer.normalizers[1].type is missing"},
-        {PLAIN ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", AG_UNSUPPORTED,
-         "pre_tokenizer: \"BertPreTokenizer\""},
-        {PLAIN
-         ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
-         "\"a(b\"}}}",
-         AG_FORMAT, "pre_tokenizer.pattern at offset 3: missing closing parenthesis"},
-        {PLAIN
-         ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
-         "\"[a&&b]\"}}}",
-         AG_UNSUPPORTED, "pre_tokenizer.pattern: offset 2: && in a character class"},
-        {PLAIN
-         ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
-         "\"\\\\p{Klingon}\"}}}",
-         AG_FORMAT, "unknown property"},
-        {PLAIN
-         ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Sideways\",\"pattern\":\"a\"}}",
-         AG_UNSUPPORTED, "pre_tokenizer.behavior: \"Sideways\""},
-        {PLAIN ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}}", AG_FORMAT,
-         "pre_tokenizer.replacement must be one character"},
-        {PLAIN
-         ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":"
-         "\"often\"}}",
-         AG_UNSUPPORTED, "prepend_scheme: \"often\""},
-        {PLAIN ",\"post_processor\":{\"type\":\"BertProcessing\"}}", AG_UNSUPPORTED,
-         "post_processor: \"BertProcessing\""},
-        {PLAIN
-         ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":"
-         "\"A\"}},{\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{}}}",
-         AG_FORMAT, "single[1]: special token \"x\" is missing"},
-        {PLAIN ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
-               "{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[9]}}}}",
-         AG_FORMAT, "ids[0] is not an id of the vocabulary"},
-        {PLAIN ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}",
-         AG_UNSUPPORTED, "contains the text 0 times"},
-        {PLAIN ",\"decoder\":{\"type\":\"CTC\"}}", AG_UNSUPPORTED, "decoder: \"CTC\""},
-        {PLAIN ",\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}}",
-         AG_FORMAT, "decoder.start is -1, it must be in 0..2147483647"},
-        {PLAIN ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":"
-               "\"ByteFallback\"}]}}",
-         AG_UNSUPPORTED, "decoder.decoders[1]: \"ByteFallback\" after a stage that fuses"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        expect(cases[i].json, strlen(cases[i].json), cases[i].status, cases[i].message);
+    for (size_t i = 0; i < sizeof bad_files / sizeof *bad_files; i++) {
+        expect(bad_files[i].json, strlen(bad_files[i].json), bad_files[i].status,
+               bad_files[i].message);
     }
 }
 
