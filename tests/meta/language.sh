@@ -2,24 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Comments, messages and names follow the language rules of CONTRIBUTING.md.
 #   language.sh SOURCE_DIR [DIRECTORY...]
-# Prints file, line, rule and replacement of each violation in a directory that has more of them than language.txt allows.
+# Prints file, line, rule and replacement of each violation.
 # A line that ends with "language: ok, REASON */" is not checked.
 set -euo pipefail
 cd "$1"
 shift
-allowed=tests/meta/language.txt
 git rev-parse --is-inside-work-tree >/dev/null 2>&1 || {
     echo "skipped: not a git checkout"
     exit 77
 }
 
-# violations FILE...: "directory<TAB>file:line: text", one for each violation.
+# violations FILE...: "file:line: text", one for each violation.
 violations() {
     awk '
     function report(text) {
-        directory = FILENAME
-        sub(/\/[^\/]*$/, "", directory)
-        if (line !~ /language: ok, .*\*\//) printf "%s\t%s:%d: %s\n", directory, FILENAME, FNR, text
+        if (line !~ /language: ok, .*\*\//) printf "%s:%d: %s\n", FILENAME, FNR, text
     }
     # Checks the words of comment text. `opens` is true if the comment starts here.
     function check_comment(text, opens,    t, word, i) {
@@ -112,19 +109,8 @@ violations() {
 
 mapfile -t files < <(git ls-files -- "${@:-include}" "${@:-src}" "${@:-programs}" "${@:-tests}" "${@:-fuzz}" "${@:-examples}" |
     grep -E '\.(c|h|cl)$' | grep -v '^tests/data/' | sort -u)
-found=$(mktemp) && trap 'rm -f "$found"' EXIT
-violations "${files[@]}" >"$found"
-status=0
-while read -r directory; do
-    n=$(cut -f1 "$found" | grep -cxF "$directory" || true)
-    limit=$(awk -v d="$directory" '$2 == d { print $1 }' "$allowed")
-    if [ "$n" -gt "${limit:-0}" ]; then
-        awk -F'\t' -v d="$directory" '$1 == d { print $2 }' "$found"
-        echo "$directory: $n violations, ${limit:-0} are allowed"
-        status=1
-    elif [ "$n" -lt "${limit:-0}" ] && [ $# = 0 ]; then
-        echo "$directory: $n violations, $allowed allows $limit: lower it"
-        status=1
-    fi
-done < <({ cut -f1 "$found"; [ $# -gt 0 ] || cut -d' ' -f2 "$allowed"; } | sort -u)
-exit "$status"
+found=$(violations "${files[@]}")
+[ -z "$found" ] || {
+    printf '%s\n' "$found"
+    exit 1
+}
