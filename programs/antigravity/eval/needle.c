@@ -197,7 +197,7 @@ static int make_documents(needles *n) {
     return EXIT_DONE;
 }
 
-/* ---- asking ---- */
+/* ---- running ---- */
 
 static bool on_progress(void *user, uint64_t done, uint64_t total) {
     const needles *n = user;

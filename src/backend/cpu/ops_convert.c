@@ -53,7 +53,7 @@ static bool convert_rows_to(const convert_job *job, size_t begin, size_t end, si
 }
 
 /* Reports consumed rows. If the caller cancels, this thread skips its remaining rows. */
-static bool tell_consumed(const convert_job *job, size_t row0, size_t n, uint32_t thread) {
+static bool report_consumed(const convert_job *job, size_t row0, size_t n, uint32_t thread) {
     if (!job->consumed || job->consumed(job->user, row0, n)) return true;
     job->cpu->bad_rows[thread] = (ag_cpu_bad_row){.row = row0 + n, .status = AG_CANCELLED};
     return false;
@@ -66,7 +66,7 @@ static void convert_rows(void *ctx, size_t begin, size_t end, uint32_t thread) {
     for (size_t at = begin; at < end; at += some) {
         const size_t n = end - at < some ? end - at : some;
         if (!convert_rows_to(job, at, at + n, at, thread)) return;
-        if (!tell_consumed(job, at, n, thread)) return;
+        if (!report_consumed(job, at, n, thread)) return;
     }
 }
 
@@ -157,7 +157,7 @@ static void prepare_groups(void *ctx, size_t begin, size_t end, uint32_t thread)
         prepare->layout->fill(prepare->convert.dst + i * prepare->group_bytes, job.dst,
                               job.dst_bytes, n, job.n);
         if (i + 1 < end && used < GIVE_BACK_BYTES / job.src_bytes) continue;
-        if (!tell_consumed(&prepare->convert, given_back, used, thread)) return;
+        if (!report_consumed(&prepare->convert, given_back, used, thread)) return;
         given_back += used;
     }
 }

@@ -327,7 +327,7 @@ static int print_task(ruler *t, const ruler_task *task, uint32_t length, ruler_p
     return code;
 }
 
-/* ---- asking ---- */
+/* ---- running ---- */
 
 static void count_answer(void *user) {
     ruler *t = user;
