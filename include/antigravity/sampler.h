@@ -21,7 +21,8 @@ typedef struct ag_logit_bias {
 typedef struct ag_sampler_params {
     const ag_logit_bias *logit_bias; /* copied at creation */
     size_t n_logit_bias;
-    /* 1.1; 1: off. Divides the logits of recent tokens, multiplies negative ones; once a token. */
+    /* Default 1.1; 1: off. Divides positive logits of recent tokens by it and multiplies negative
+     * ones, once for each distinct token. */
     float repetition_penalty;
     uint32_t repetition_window; /* newest tokens, including the prompt; 64 */
     float presence_penalty;     /* 0; subtracted once if the token is in the window */
@@ -53,7 +54,7 @@ AG_API void ag_sampler_accept_prompt(ag_sampler *s, int32_t id);
 AG_API void ag_sampler_reset(ag_sampler *s);
 
 /* Makes the next n choices return these ids, so that benchmarks can feed a known text as if it were
- * chosen. ids are borrowed until then; n = 0 or a reset ends it. */
+ * chosen. ids are borrowed until the last of these choices; n = 0 or a reset ends it earlier. */
 AG_API void ag_sampler_replay(ag_sampler *s, const int32_t *ids, size_t n);
 
 /* Attaches a constraint (constrain.h): the sampler chooses only tokens that c allows and advances c

@@ -42,14 +42,15 @@ typedef struct generation {
     saved_cache saved;
     transcript transcript;  /* used with --chat */
     ag_chat_parser *parser; /* set with --chat; NULL: special tokens are printed */
-    size_t n_own_stops;     /* with --chat: stops given by --stop; the template's follow */
+    size_t
+        n_own_stops; /* with --chat: the first o.stop are from --stop, the others the template's */
     /* Results. */
     ag_generate_stats stats;
-    ag_compress_report replayed; /* set with --replay */
+    ag_compress_report replayed; /* result of ag_session_compress(), with --replay */
     ag_ids ids;
     text_buffer text;
     bool out_of_memory;
-    bool wrote, ends_in_newline; /* about standard output */
+    bool wrote, ends_in_newline; /* standard output: anything written; the last byte is a newline */
     bool wrote_text;             /* the model has produced text */
 } generation;
 
@@ -61,7 +62,9 @@ void generate_options_free(generate_options *o);
 
 /* ---- generate_chat.c ---- */
 
+/* Returns the group of options for chats. */
 option_group generate_chat_group(generate_options *o);
+/* Checks the options for chats. Returns an exit code. */
 int generate_chat_check(const generate_options *o);
 /* Renders the prompt as a chat message and adds the texts that end the answer. Returns an exit
  * code. */
@@ -71,8 +74,9 @@ int generate_chat_encode(generation *g);
 typedef bool (*generate_text_fn)(generation *g, const char *text, size_t len);
 bool generate_chat_read(generation *g, const char *text, size_t len, bool at_end,
                         generate_text_fn put);
-/* Notes on standard error: hint to use --chat, and that the model produced no text. */
+/* Prints the hint to use --chat on standard error. */
 void generate_advise(const generation *g);
+/* Prints on standard error that the model produced no text. */
 void generate_report_empty(const generation *g);
 void generate_chat_free(generation *g);
 

@@ -5,6 +5,7 @@
 
 #include "jinja/eval.h"
 
+/* Executes the `for` node n. Returns how its statement ended, as ag_jexec() does. */
 ag_jflow ag_jexec_for(ag_jctx *c, const ag_jnode *n);
 
 /* Returns AG_JFAIL without recording an error if `loop` has no such attribute. */

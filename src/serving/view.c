@@ -180,6 +180,7 @@ static ag_status view_found(const ag_serving *s, const view_request *q, ag_error
     return AG_FAIL(err, NOT_FOUND, "session %llu not found", (unsigned long long)q->id);
 }
 
+/* Runs view_found() as a job of the engine's thread; job->user is the query. */
 static ag_status view_for_job(ag_serving *s, ag_serving_job *job, ag_error *err) {
     return view_found(s, job->user, err);
 }

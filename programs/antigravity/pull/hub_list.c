@@ -96,7 +96,8 @@ static bool report_field(const char *file, const char *field, const char *reason
     return false;
 }
 
-/* Reads an optional string field. Fails on another type. *out is NULL if it is missing. */
+/* Reads the optional string field `key`; messages call it `shown`. Prints a message and returns
+ * false for another type. *out is NULL if the field is missing. */
 static bool read_text(const json_t *item, const char *file, const char *key, const char *shown,
                       const char **out) {
     const json_t *value = json_object_get(item, key);

@@ -62,7 +62,8 @@ static uint32_t nth_slot(const float *score, uint32_t *slots, uint32_t count, ui
     }
 }
 
-/* Returns the n-th slot (from 0) in the order among [first, end). */
+/* Returns the n-th best slot (from 0) of [first, end): larger scores first, then lower slots. work:
+ * scratch of end - first slots. */
 static uint32_t last_retained(const float *score, uint32_t *work, uint32_t first, uint32_t end,
                               uint32_t n) {
     const uint32_t bin = bin_with(score, first, end, &n);

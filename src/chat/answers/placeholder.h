@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placeholders: puts sentinels into a conversation in place of its sampled answers, so that the
- * rendered text shows where the sampled ids belong. */
+/* Placeholders replace the sampled answers of a conversation by sentinels, so that the rendered
+ * text shows where the sampled ids belong. */
 #ifndef AG_CHAT_PLACEHOLDER_H
 #define AG_CHAT_PLACEHOLDER_H
 
 #include "chat/conversation.h"
 #include "chat/template/special_text.h"
 
-/* Sentinel: a text that no message contains, and where the rendered text has it. */
+/* Sentinel: a text of n bytes that no message contains, and its range [begin, end) in the rendered
+ * text. */
 typedef struct ag_sentinel {
     char text[56];
     size_t n, begin, end;

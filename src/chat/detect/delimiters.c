@@ -164,8 +164,8 @@ size_t ag_detect_common_prefix(const char *a, const char *b) {
     return i && a[i - 1] == '<' ? i - 1 : n;
 }
 
-/* Returns the tag that ends at s[*n], white space ignored, and sets *n to its length; NULL if none
- * does. */
+/* Returns the tag <...> or [...] at the end of s[0..*n), ignoring white space after it, and sets *n
+ * to its length. Returns NULL if there is none; *n is then undefined. */
 static const char *tag_before(const char *s, size_t *n) {
     while (*n && ag_is_json_space(s[*n - 1])) --*n;
     const char close = *n ? s[*n - 1] : '\0', open = close == '>' ? '<' : '[';

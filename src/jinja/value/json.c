@@ -260,6 +260,8 @@ static bool append_kind(ag_jctx *c, json_writer *w, ag_jv v) {
     }
 }
 
+/* Appends a value of any type. Returns false for a failed value, if values are nested too deeply,
+ * and if memory is exhausted; the context has the error. */
 static bool append_value(ag_jctx *c, json_writer *w, ag_jv v) {
     if (ag_jfailed(v) || !ag_jenter(c)) return false;
     bool ok = append_kind(c, w, v);

@@ -9,14 +9,16 @@
 
 /* Initialises a string that borrows text. */
 void ag_jstr_init(ag_jstr *s, const char *text, size_t len, bool from_input);
+/* Creates a string that borrows text. */
 ag_jstr *ag_jstr_create(ag_jctx *c, const char *text, size_t len, bool from_input);
-ag_jstr *ag_jstr_copy(ag_jctx *c, const char *text, size_t len); /* not input */
-ag_jv ag_jstr_literal(ag_jctx *c, const char *text);             /* borrowed, terminated */
+/* Creates a string with a copy of text, which does not count as input. */
+ag_jstr *ag_jstr_copy(ag_jctx *c, const char *text, size_t len);
+ag_jv ag_jstr_literal(ag_jctx *c, const char *text); /* borrowed, terminated */
 
 /* Returns s[begin..end) in bytes. Shares the text and spans of s. */
 ag_jstr *ag_jstr_slice(ag_jctx *c, const ag_jstr *s, size_t begin, size_t end);
 ag_jstr *ag_jstr_concat(ag_jctx *c, const ag_jstr *a, const ag_jstr *b);
-/* Returns s with the given markup flag; s itself if it has it. */
+/* Returns s if its markup flag is `markup`, else a string of the same text with that flag. */
 ag_jstr *ag_jstr_as_markup(ag_jctx *c, ag_jstr *s, bool markup);
 
 size_t ag_jstr_count(const char *text, size_t len); /* code points */
@@ -59,8 +61,8 @@ bool ag_jbuf_append_char(ag_jctx *c, ag_jbuf *b, uint32_t cp, bool is_input);
 bool ag_jbuf_append_repeated(ag_jctx *c, ag_jbuf *b, const ag_jstr *s, size_t times);
 /* Moves the contents to *out, which then owns them. Nothing may refer to b afterwards. */
 bool ag_jbuf_move_out(ag_jctx *c, ag_jbuf *b, ag_jinja_output *out);
-/* Returns the contents as a string that shares the buffer. More may be appended, nothing
- * removed. */
+/* Returns the present contents as a string that shares the buffer. The caller may still append to
+ * the buffer, but must not remove from it. */
 ag_jstr *ag_jbuf_string(ag_jctx *c, ag_jbuf *b);
 static inline ag_jv ag_jbuf_value(ag_jctx *c, ag_jbuf *b) {
     return ag_jstring(ag_jbuf_string(c, b));

@@ -32,8 +32,9 @@ typedef struct ag_config_defaults {
         .n_heads = 32, .max_positions = 2048, .rope_theta = 10000, .bos_id = 1, .eos_id = 2   \
     }
 
-/* A tensor of a layer with another name than in most families. Several tensors with one name are
- * the rows of one tensor of the file, in the order of the list. */
+/* A tensor of a layer with another name than in most families. If the file has one tensor for
+ * several of ours, such as qkv_proj for q, k and v, all of them have its name: they are its rows,
+ * in the order of the list. */
 typedef struct ag_tensor_alias {
     ag_layer_tensor tensor;
     const char *suffix; /* after "model.layers.N." or "blk.N." */
@@ -42,12 +43,13 @@ typedef struct ag_tensor_alias {
 /* Differences of the family's GGUF files. */
 typedef struct ag_gguf_form {
     const char *architectures[AG_FAMILY_NAMES]; /* values of general.architecture */
-    /* Rows of every head of q and k are in pairs that rotate together: 0, n/2, 1, n/2 + 1, ... */
+    /* The n rows of every head of q and k are stored as 0, n/2, 1, n/2 + 1, ...: rotated pairs are
+     * adjacent. */
     bool paired_rows;
     const ag_tensor_alias *aliases; /* see ag_family.aliases */
-    const ag_gguf_key *keys;        /* besides those of gguf_keys.c; ends with NULL; may be NULL */
-    /* Returns the scale of scores that readers assume, if no key has it. NULL: 1 / sqrt(head_dim),
-     * or `keys` has the scale. */
+    const ag_gguf_key *keys; /* besides those of gguf_keys.c; its last element is 0; may be NULL */
+    /* Returns the scale of attention scores if the file has no key for it. NULL: 1 /
+     * sqrt(head_dim), or a key of `keys` has it. */
     float (*scale)(const ag_model_spec *s);
     /* Adds keys to `config` that need more than the tables of keys. NULL: none. */
     ag_status (*complete)(const ag_gguf_reader *r, json_t *config);
@@ -61,18 +63,18 @@ typedef struct ag_family {
     ag_config_defaults defaults;
     const char *activation_key;     /* key of the configuration */
     ag_activation activation;       /* its only supported value */
-    const ag_tensor_alias *aliases; /* ends with a suffix of NULL; may be NULL */
+    const ag_tensor_alias *aliases; /* its last element has the suffix NULL; may be NULL */
     bool norms_add_one; /* norms multiply by 1 + their weight; GGUF files store the sum */
     ag_gguf_form gguf;
-    /* Completes *spec, whose sizes and default rotary table (ropes[0]) are set, from a plain kind
-     * of layers. NULL: all layers are plain. */
+    /* Completes *spec, whose sizes and default rotary table (ropes[0]) are set. `plain` describes a
+     * layer of Llama with these sizes, to copy and change. NULL: all layers are plain. */
     ag_status (*describe)(ag_config_reader *r, const ag_layer_spec *plain, ag_model_spec *spec);
 } ag_family;
 
 /* Returns the i-th family, or NULL after the last. */
 const ag_family *ag_family_at(size_t i);
 
-/* Defined in qwen2.c. Sets equal layers, with the windows that `use_sliding_window` enables. */
+/* Sets all layers to `kind`, with a window where `use_sliding_window` enables it. In qwen2.c. */
 ag_status ag_qwen_set_layers(ag_config_reader *r, const ag_layer_spec *kind, ag_model_spec *s);
 
 #endif

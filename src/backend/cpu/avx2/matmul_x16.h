@@ -19,6 +19,8 @@ typedef struct weight_block {
     __m256 part_m[2]; /* their m, if the halves have separate scales */
 } weight_block;
 
+/* A type of weight. interleaved.h describes steps and blocks of weights, and d, c, s and h of
+ * activations. */
 typedef struct weight_format {
     size_t step_bytes, step_blocks;
     weight_block (*unpack)(const unsigned char *step, size_t block, int half);

@@ -67,7 +67,8 @@ INLINE void v_store_firsts(float *p, vec a) {
     p[0] = _mm256_cvtss_f32(a);
     p[1] = _mm_cvtss_f32(_mm256_extractf128_ps(a, 1));
 }
-/* In every quad: a0 b0 a1 b1; a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a1 a0 a3 a2; a2 a3 a0 a1. */
+/* Rearrange lanes within every quad of four lanes. In this order they return: a0 b0 a1 b1;
+ * a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a1 a0 a3 a2 (of a alone); a2 a3 a0 a1 (of a alone). */
 INLINE vec v_zip_low(vec a, vec b) { return _mm256_unpacklo_ps(a, b); }
 INLINE vec v_zip_high(vec a, vec b) { return _mm256_unpackhi_ps(a, b); }
 INLINE vec v_pairs_low(vec a, vec b) { return _mm256_shuffle_ps(a, b, 0x44); }

@@ -59,7 +59,8 @@ INLINE void v_store_firsts(float *p, vec a) {
     const __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
     _mm_storeu_ps(p, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, a)));
 }
-/* In every quad: a0 b0 a1 b1; a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a1 a0 a3 a2; a2 a3 a0 a1. */
+/* Rearrange lanes within every quad of four lanes. In this order they return: a0 b0 a1 b1;
+ * a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a1 a0 a3 a2 (of a alone); a2 a3 a0 a1 (of a alone). */
 INLINE vec v_zip_low(vec a, vec b) { return _mm512_unpacklo_ps(a, b); }
 INLINE vec v_zip_high(vec a, vec b) { return _mm512_unpackhi_ps(a, b); }
 INLINE vec v_pairs_low(vec a, vec b) { return _mm512_shuffle_ps(a, b, 0x44); }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole numbers for simd/key_words.h: words of four bytes, those of keys without a sign, multiplied
- * by VNNI. A query's 16 bits are two words. */
+/* Integers for simd/key_words.h: words of four bytes, multiplied by VNNI. Bytes of keys are
+ * unsigned. The 16-bit values of a query are two words: lower and upper bytes. */
 #ifndef AG_BACKEND_CPU_AVX512_WORDS_H
 #define AG_BACKEND_CPU_AVX512_WORDS_H
 
@@ -36,10 +36,11 @@ INLINE void v_store_rounded(int32_t *p, vec a) { _mm512_storeu_si512(p, _mm512_c
 
 /* ---- a block of 32 values ---- */
 
-/* Returns the offset that unpack_group() adds to each value. */
+/* Returns the offset that unpack_group() adds to each value. The query's offsets correct for it. */
 INLINE int32_t key_bias(ag_dtype type) { return type == AG_Q8_0 ? 128 : 8; }
 
-/* Returns the index of word w of four slots. Words of values 0 to 15 and 16 to 31 alternate. */
+/* Returns the index of word w of a quad of four slots (keys) in a group of eight. Words of values 0
+ * to 15 and 16 to 31 alternate. */
 INLINE size_t key_word_at(int w, int quad) { return (size_t)(w / 2 * 16 + quad * 8 + w % 2 * 4); }
 
 /* Writes words of a query: [word][lower bytes, upper bytes]. */

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/neon/matmul_x16.h"
 
+/* Used by WEIGHT_FORMAT: rows multiplied at a time; activations of two rows are packed in pairs. */
 enum { MOST_ROWS = 8, PAIRED = 1 };
 
 INLINE int32x4_t dot_one(const weight_quad *w, const int8_t *q, const int from, const int to) {

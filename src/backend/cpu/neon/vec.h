@@ -52,7 +52,8 @@ INLINE vec v_quad(const float *p) { return vld1q_f32(p); }
 INLINE vec v_quads_of(const float *p) { return vld1q_dup_f32(p); }
 /* Stores lane 0 of every quad. */
 INLINE void v_store_firsts(float *p, vec a) { *p = vgetq_lane_f32(a, 0); }
-/* In every quad: a0 b0 a1 b1; a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a1 a0 a3 a2; a2 a3 a0 a1. */
+/* Rearrange lanes within every quad of four lanes. In this order they return: a0 b0 a1 b1;
+ * a2 b2 a3 b3; a0 a1 b0 b1; a2 a3 b2 b3; a1 a0 a3 a2 (of a alone); a2 a3 a0 a1 (of a alone). */
 INLINE vec v_zip_low(vec a, vec b) { return vzip1q_f32(a, b); }
 INLINE vec v_zip_high(vec a, vec b) { return vzip2q_f32(a, b); }
 INLINE vec v_pairs_low(vec a, vec b) { return vcombine_f32(vget_low_f32(a), vget_low_f32(b)); }
