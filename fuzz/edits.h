@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edits of a valid file: the input of a target says what changes, so that mutations reach what lies
- * behind checks of the whole file. */
+/* Edits a valid file as the input of a target directs. Mutations thus reach code that runs after
+ * the checks of the entire file. */
 #ifndef AG_FUZZ_EDITS_H
 #define AG_FUZZ_EDITS_H
 
@@ -9,7 +9,7 @@
 
 enum { EDIT_BYTES = 8 };
 
-/* A growing copy of a file. */
+/* Copy of a file in memory; edits can change its length. */
 typedef struct edited_file {
     unsigned char *data; /* owned; free() it */
     size_t n;
@@ -18,11 +18,11 @@ typedef struct edited_file {
 /* Returns the file at the path; aborts if it cannot be read. */
 edited_file edited_file_read(const char *path);
 edited_file edited_file_copy(const edited_file *f);
-/* Applies edits of EDIT_BYTES each: an operation, three bytes of a place, a number of four bytes.
- * Operations: set a byte, set a number, add to a number, insert, remove, cut; with bit 7 the place
- * is counted from the end, with bit 6 it is a multiple of four. A part of an edit is ignored. */
+/* Applies edits of EDIT_BYTES each: an operation, an offset of three bytes, a number of four bytes.
+ * Operations: set a byte, set a number, add to a number, insert, remove, truncate. With bit 7 the
+ * offset counts from the end, with bit 6 it is a multiple of four. Ignores an incomplete edit. */
 void edited_file_apply(edited_file *f, size_t first, const uint8_t *edits, size_t n);
-/* Puts the checksum of the bytes before `end` behind them, where the file has a seal. */
+/* Writes the checksum of the bytes before `end` at `end`; does nothing if the file is too short. */
 void edited_file_seal(edited_file *f, size_t end);
 /* Writes the file; aborts if that fails. */
 void edited_file_write(const edited_file *f, const char *path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saved caches. The first byte selects a session, the second how the remaining bytes become a file:
  * unchanged, or after a valid header, with the length that their slots need and a correct checksum,
- * so that mutations pass the checksums. The target uses what is restored: it decodes tokens,
+ * so that mutations pass the checksums. The target uses a restored session: it decodes tokens,
  * truncates, saves and restores again. */
 #include "fuzz.h"
 

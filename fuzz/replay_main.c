@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* 1 when run, 0 for what is no file, -1 for a failure. */
+/* Returns 1 if the input has run, 0 if the path is not a regular file, -1 on failure. */
 static int replay(const char *path) {
     struct stat s;
     if (stat(path, &s) != 0) return -1;

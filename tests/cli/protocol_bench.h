@@ -19,7 +19,7 @@ extern const serve_route anthropic_routes[], responses_routes[], ollama_routes[]
 /* Returns the protocol of a path in the list; fails the test if there is none. */
 const serve_protocol *protocol_at(const serve_route *list, const char *path);
 
-/* Parses JSON in which ' may stand for ". */
+/* Parses JSON; ' may replace ". */
 json_t *json_of(const char *text);
 parsed_body *parse_body(const serve_protocol *p, const char *body);
 void parsed_free(parsed_body *parsed);

@@ -38,7 +38,7 @@ static void *take(size_t n) {
     return p;
 }
 
-/* NULL if there is no such tensor of that size. */
+/* Returns NULL if there is no tensor with this name and size. */
 static double *read_tensor(const ag_weight_source *source, const ag_weight_spec *w) {
     const ag_source_tensor *t = ag_source_find(source, w->name);
     const size_t n = (w->order.file_rows ? w->order.file_rows : w->rows) * w->cols;

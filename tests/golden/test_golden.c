@@ -355,7 +355,7 @@ static bool find_model(void) {
     return false;
 }
 
-/* model_dir becomes a file of what it was. */
+/* Converts model_dir to a GGUF file and sets model_dir to that file. */
 static bool make_gguf(void) {
     static char file[64] = "/tmp/ag-golden-XXXXXX";
     const ag_quantize_params params = {.type = "f32", .overwrite = true};

@@ -282,7 +282,7 @@ static void want_attention(attention *a, double *want, double *scores, double *h
     free(weights);
 }
 
-/* The scores come behind the outputs in run->got, and their guards at each row's end. */
+/* Appends the scores to the outputs in run->got. Each row of scores ends with its guards. */
 static void take_results(attention *a, oracle_run *run) {
     const size_t n_scores = KV_HEADS * (a->c->n + SCORE_MARGIN);
     const size_t at = run->n;

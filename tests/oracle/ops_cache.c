@@ -182,7 +182,7 @@ void oracle_key_scores(const oracle_case *c, oracle_run *run) {
 
 /* ---- rows_times ---- */
 
-/* c->n rows of c->k values, which do not lie one right behind the other. */
+/* Multiplies c->n rows of c->k values; APART unused values separate the rows. */
 void oracle_rows_times(const oracle_case *c, oracle_run *run) {
     enum { APART = 3 };
     const size_t stride = c->k + APART;

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Unaligned on purpose where nothing was promised: the weight of a mapped file lies anywhere. */
+/* Misaligns weights on purpose: a weight in a mapped file can have any address. */
 enum { WEIGHT_SKEW = 3 };
 
 static void want_transposed(double *y, const float *x, const float *w, size_t m, size_t n,
@@ -54,8 +54,8 @@ void oracle_matmul_transposed(const oracle_case *c, oracle_run *run) {
     finish(run, t, 3, &t[0]);
 }
 
-/* A BF16 weight as it lies in a file becomes c->type; the values are those of the reference
- * conversion. */
+/* Converts a BF16 weight, as a file stores it, to c->type. The expected values are those of the
+ * reference conversion. */
 void oracle_matmul_prepared(const oracle_case *c, oracle_run *run) {
     guarded t[] = {
         guarded_make(run, AG_F32, ag_shape_2d(c->m, c->n), 0, DATA_PLAIN),

@@ -278,7 +278,7 @@ static void run_rope(const oracle_case *c, oracle_run *run, size_t half) {
     finish(run, &x, &freq, 1);
 }
 
-/* The same for m rows of k heads and, behind them in one buffer, m rows of k / 2 + 1. */
+/* Rotates m rows of k heads and, after them in the same buffer, m rows of k / 2 + 1 heads. */
 static void run_rope_pair(const oracle_case *c, oracle_run *run, size_t half) {
     const size_t heads = c->k, more = c->k / 2 + 1, d = c->n, before = c->m * heads * d;
     uint32_t positions[512];

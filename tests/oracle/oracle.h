@@ -71,7 +71,7 @@ guarded guarded_make(oracle_run *run, ag_dtype dtype, ag_shape shape, size_t ske
 /* The same where operations take host memory: a weight to be prepared, angles. */
 guarded guarded_make_on_host(oracle_run *run, ag_dtype dtype, ag_shape shape, size_t skew,
                              oracle_data data);
-/* Counts what was written around the tensor, and into it unless it was the destination. */
+/* Counts writes outside the tensor, and writes into it unless it is the destination. */
 void guarded_check(oracle_run *run, const guarded *g, bool is_destination);
 void guarded_free(guarded *g);
 /* Appends what the tensor holds now to run->got; the caller writes the

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An allocator that refuses one allocation, or all from one on, and knows what is still in use. */
+/* Allocator that fails one allocation, or all from one on, and counts the blocks in use. */
 #ifndef AG_TESTS_SUPPORT_FAILING_ALLOCATOR_H
 #define AG_TESTS_SUPPORT_FAILING_ALLOCATOR_H
 
@@ -10,7 +10,7 @@
 
 typedef struct failing_allocator {
     size_t nth; /* the allocation that fails, from 0 */
-    bool rest;  /* all after it fail as well */
+    bool rest;  /* all later allocations fail too */
     atomic_size_t made;
     atomic_bool failed;
     atomic_long in_use; /* blocks not yet released */

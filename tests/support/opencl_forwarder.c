@@ -159,7 +159,7 @@ static cl_int check_launch(cl_kernel k, cl_uint dims, const size_t *local) {
     return bytes > controls.local_bytes ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
 }
 
-/* ---- what is counted ---- */
+/* ---- counters ---- */
 
 EXPORT CL_API_ENTRY cl_int CL_API_CALL clFinish(cl_command_queue q) {
     controls.n_finishes++;

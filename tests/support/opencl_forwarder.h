@@ -14,7 +14,7 @@ typedef struct forwarder_controls {
     size_t n_live;      /* objects made and not released; events are not counted */
     size_t n_arguments, n_launches, n_buffers, n_finishes;
     size_t n_reads, read_bytes, n_writes, written_bytes;
-    /* Limits of a smaller device, which reports them and refuses more. 0: the real device's.
+    /* Limits of a smaller device, which reports and enforces them. 0: the real device's.
      * $AG_FORWARDER_MAX_GROUP, $AG_FORWARDER_LOCAL, $AG_FORWARDER_MAX_ALLOC */
     size_t max_group, local_bytes, max_alloc;
     size_t memory_bytes; /* only reported: $AG_FORWARDER_MEMORY */

@@ -6,7 +6,7 @@
 
 #include <antigravity/backend.h>
 
-/* NULL when there is no memory. ag_backend_destroy() frees it, after its buffers. */
+/* Returns NULL if out of memory. Free it with ag_backend_destroy(), after its buffers. */
 ag_backend *plain_backend_create(bool host_visible);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which pages of a host buffer the system has memory behind. */
+/* Finds the resident pages of a host buffer. */
 #ifndef TEST_RESIDENT_H
 #define TEST_RESIDENT_H
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For tests that want the same bits however many rows a pass has: matrix units round many rows in
- * another way than few. Before a backend is made. */
+/* Disables matrix units, for tests that need equal bits for any number of rows in a pass: matrix
+ * units round differently. Must be called before a backend is created. */
 static inline void without_matrix_units(void) {
     const char *cap = getenv("AG_CPU_ISA");
     if (!cap || !*cap || !strcmp(cap, "amx")) setenv("AG_CPU_ISA", "avx512", 1);

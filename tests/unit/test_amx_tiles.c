@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The AMX kernels with tiles in plain C. Linked with kernels of its own, which stand in the place
- * of the library's. */
+/* Tests the AMX kernels with tiles in plain C. The test links its own kernels, which replace those
+ * of the library. */
 #include "backend/cpu/features.h"
 #include "backend/cpu/kernels.h"
 #include "quant/quant.h"
@@ -71,7 +71,7 @@ static void free_weight(weight *w) {
     free(w->groups);
 }
 
-enum { MARGIN = 7 }; /* floats behind every row of y, which must stay as they are */
+enum { MARGIN = 7 }; /* floats after every row of y, which must not change */
 static const float untouched = 0x1.234p+30f;
 
 /* [m][n + MARGIN] */
@@ -307,8 +307,8 @@ static void attention_is_that_of_avx512_but_for_rounding(void **state) {
     free(want);
 }
 
-/* The largest weights of a span's slots, by the table's own sums over that span; what is behind
- * n_slots must stay. */
+/* Computes the largest weights of a span's slots with the table's own sums over that span. Scores
+ * after n_slots must not change. */
 static void weigh(const ag_cpu_kernels *table, float *scores, question *a, uint32_t slot0) {
     const uint32_t n = a->queries.n_rows * a->queries.group;
     partial *p = malloc(sizeof *p);

@@ -68,7 +68,7 @@ static rig *rig_create(bool host_visible, ag_dtype k_type, ag_dtype v_type) {
                            .blocks_per_head = BLOCKS,
                            .n_slots = r->n_slots};
     for (int i = 0; i < BLOCKS; i++) {
-        size_t before = 64 * (size_t)i; /* blocks lie anywhere in their buffers */
+        size_t before = 64 * (size_t)i; /* blocks can start anywhere in their buffers */
         assert_int_equal(ag_memory_alloc(ag_backend_memory(r->be), before + KV_HEADS * part.bytes,
                                          AG_USAGE_KV, &r->blocks[i], NULL),
                          AG_OK);
@@ -98,7 +98,7 @@ static void expect_rounded(ag_dtype dtype, float *dst, const float *src) {
     ag_dequantize_row(dtype, dst, packed, DIM);
 }
 
-/* Writes n tokens at positions first, first + step, ... behind what each head holds. */
+/* Appends n tokens with positions first, first + step, ... to the slots of each head. */
 static void append(rig *r, size_t n, uint32_t first, uint32_t step) {
     float *k = calloc(n * KV_HEADS * DIM, sizeof *k), *v = calloc(n * KV_HEADS * DIM, sizeof *v);
     uint32_t *positions = calloc(n, sizeof *positions);

@@ -428,7 +428,7 @@ static void reports_row_and_index_of_bad_weights(void **state) {
     ag_backend_destroy(files.be);
 }
 
-/* ---- operations refuse what does not fit, and leave the destination alone ---- */
+/* ---- operations reject wrong shapes, and do not change the destination ---- */
 
 static void reports_both_shapes_on_mismatch(void **state) {
     bench *b = *state;

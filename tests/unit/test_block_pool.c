@@ -82,7 +82,7 @@ static void drop(model *m, uint32_t i) {
     if (--b->holders == 0) *b = m->blocks[--m->n];
 }
 
-/* Pages of one arena: those that a block lies in are there, and no others. */
+/* Asserts that the resident pages of an arena are exactly those that contain a block. */
 static void check_arena(const model *m, ag_buffer *buffer) {
     const size_t page = page_bytes(), n = pages_in(ag_buffer_size(buffer));
     unsigned char *wanted = calloc(n, 1), *pages = resident_pages(buffer);

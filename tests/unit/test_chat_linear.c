@@ -211,8 +211,8 @@ static double seconds_of(const work *w, size_t k) {
     return cpu_seconds() - begin;
 }
 
-/* Measures a copy of the same size: how much more than twice the time twice the memory takes, since
- * large data leaves the processor's caches. */
+/* Measures a copy of the same size. Copying twice the memory takes more than twice the time, since
+ * large data exceeds the processor's caches. */
 static double seconds_of_copy(const work *w, size_t k) {
     const double begin = cpu_seconds();
     json_t *messages = json_deep_copy(w->chats[k]->messages);

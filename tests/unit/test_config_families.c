@@ -145,7 +145,7 @@ static void qwen_has_windows_only_if_enabled(void **state) {
     assert_int_equal(c.kinds[0].window, 0);
 }
 
-/* Its text part does not repeat what is said of the whole. */
+/* The text part does not repeat keys of the entire model. */
 static void reads_the_text_part_of_multimodal_models(void **state) {
     (void)state;
     ag_model_spec c = good("{'architectures':['Gemma3ForConditionalGeneration'],'eos_token_id':"

@@ -358,7 +358,7 @@ static void a_prompt_may_be_cut_anywhere(void **state) {
     for_all_isas(check_cuts);
 }
 
-/* ---- values that are no numbers ---- */
+/* ---- NaN ---- */
 
 static bool all_nan(const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -404,8 +404,7 @@ static void check_not_a_number(const char *isa) {
     ag_backend_destroy(be);
 }
 
-/* A query that is no number, and beside it keys and values that hold no token yet, as quantised as
- * they come. */
+/* Checks that a NaN query, over quantised keys and values, changes only its own output. */
 static void check_query_not_a_number(const char *isa) {
     enum { D = 64, GROUP = 4, SLOTS = 140 };
     ag_backend *be = backend_of(isa, 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels of every instruction set this machine has, one beside the other: what the oracle, which
- * sees whole operations, cannot ask. */
+/* Compares the kernels of all instruction sets of this machine. The oracle sees only entire
+ * operations. */
 #include "backend/cpu/features.h"
 #include "backend/cpu/kernels.h"
 #include "quant/quant.h"
@@ -244,7 +244,7 @@ static void weights_are_rounded_to_the_same_bits_by_every_set(void **state) {
             float *y = random_floats(ROUNDED, seed);
             for (size_t i = 0; i < ROUNDED; i++) {
                 const float level = (float)(int)(seed % 8) * rintf(8 * y[i] / ldexpf(1, -1));
-                if (seed % 3 == 0) y[i] = level; /* values that lie between two levels */
+                if (seed % 3 == 0) y[i] = level; /* values between two levels */
                 else y[i] = ldexpf(y[i], (int)(i / AG_QK) * 3 - 40);
             }
             if (seed % 5 == 4) memset(y + 3 * AG_QK, 0, 2 * AG_QK * sizeof *y);

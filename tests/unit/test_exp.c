@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exponential that attention, softmax and SiLU share, over all floats that it may be asked for,
- * and SiLU, GELU and soft caps over all floats: every 4099th of them, or with AG_ALL_FLOATS=1 in
+/* Tests the exponential that attention, softmax and SiLU share, over all floats of its domain, and
+ * SiLU, GELU and soft caps over all floats: every 4099th of them, or with AG_ALL_FLOATS=1 in
  * the environment every one (minutes). */
 #include "backend/cpu/features.h"
 #include "backend/cpu/kernels.h"
@@ -96,8 +96,8 @@ static void the_exponential_is_within_two_units_of_the_last_place(void **state) 
     }
 }
 
-/* A function of one value: what it does to a row in place, what it should give, and the error that
- * is none, for a value x. */
+/* Function of one value: the kernel that changes a row in place, the exact result at x, and the
+ * absolute error that is ignored at x. */
 typedef struct function {
     void (*rows)(const ag_cpu_kernels *k, float *x, size_t n);
     double (*want)(double x);

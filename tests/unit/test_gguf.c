@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The header of GGUF files: what is read, and what is refused with which words. */
+/* Tests the header of GGUF files: the values read, and the errors of invalid ones. */
 #include "support/failing_allocator.h"
 #include "support/gguf_file.h"
 

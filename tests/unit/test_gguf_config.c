@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models described by the metadata of GGUF files, and metadata that is refused. */
+/* Tests models described by the metadata of GGUF files, and metadata that is rejected. */
 #include "models/config.h"
 #include "support/gguf_file.h"
 

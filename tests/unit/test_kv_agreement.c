@@ -95,7 +95,7 @@ static void tell(const ag_session_params *p, int32_t *out) {
     ag_session_destroy(s);
 }
 
-/* A session that is fed `told`, and the tokens that it chooses. */
+/* Session that reads the tokens of `told`, and the tokens that it chooses. */
 typedef struct listener {
     const char *name;
     ag_session_params params;
@@ -125,7 +125,7 @@ static void lead(listener *listeners, size_t n) {
     for (size_t i = 0; i < n; i++) ag_session_destroy(listeners[i].session);
 }
 
-/* Up to its first difference a listener alone also generates `told`. */
+/* Asserts that a listener alone also generates `told` up to its first difference. */
 static void compare(listener *listeners, size_t n) {
     lead(listeners, n);
     for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations that are listed without loading a model are those of the loaded model. */
+/* Compares the operations listed without loading a model with those of the loaded model. */
 #include "support/failing_allocator.h"
 
 #include <antigravity/antigravity.h>

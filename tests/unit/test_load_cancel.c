@@ -21,7 +21,7 @@ static const sparse_model shape = {
 static const char *backend_name = "cpu";
 static char dir[512];
 
-/* ---- what is heard ---- */
+/* ---- progress reports ---- */
 
 typedef struct listener {
     uint64_t stop_at; /* bytes; UINT64_MAX: never */

@@ -112,8 +112,8 @@ static bool overlap(const ag_value *a, const ag_value *b) {
     return a->offset < b->offset + b->cols && b->offset < a->offset + a->cols;
 }
 
-/* Values that are needed at the same time lie apart. Time is counted by operations; inputs are
- * there before the first, and the result after the last. */
+/* Asserts that values that live at the same time do not overlap. The unit of time is an operation.
+ * Inputs exist before the first, and the result after the last. */
 static void check_places(const ag_program *p) {
     int64_t(*life)[2] = calloc(p->n_values, sizeof *life);
     assert_non_null(life);

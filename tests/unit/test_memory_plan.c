@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan that is made before loading is what is counted afterwards. The backend's name is the
- * argument. */
+/* Compares the memory plan made before loading with the memory counted after it. The argument is
+ * the name of the backend. */
 #include "support/dtypes.h"
 #include "support/named_backend.h"
 
@@ -109,7 +109,7 @@ static void a_shape_is_planned_as_a_directory_is(void **state) {
                      AG_NOT_FOUND);
 }
 
-/* The types are the widest that the limit allows for a shape too. */
+/* A shape without weights also gets the widest types that the limit allows. */
 static void a_mix_of_random_weights_is_as_wide_as_others(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_Q4_0, AG_WEIGHTS_MIX};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts asked for at the end of a document that does not fit the cache, on the bundled model.
- * The question is in the prompt, or comes after the eviction. */
+/* Asks for facts at the end of a document that exceeds the cache, on the bundled model.
+ * The question is in the prompt, or follows the eviction. */
 #include "examples/random_policy.h"
 #include "programs/antigravity/eval/haystack.h"
 

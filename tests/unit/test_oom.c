@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fails the first, second, third ... allocation of everything from loading a model to a generation
- * that is forked, saved and restored: each time one clean error, nothing left behind, and the next
- * run is whole. Run under the address sanitizer, which reports what is left behind.
+ * that is forked, saved and restored: each time one clean error, no leak, and the next
+ * run is complete. Run under the address sanitizer, which reports leaks.
  * "test_oom all" fails more of them with a mix of weights and, one in five, with a second thread.
  */
 #include "core/alloc.h"
@@ -131,7 +131,7 @@ static ag_status fork_and_decode(engine *e, ag_error *err) {
     return st;
 }
 
-/* To a file and back, in place of what is there. */
+/* Saves the session to a file and restores it, replacing its state. */
 static ag_status save_and_restore(engine *e, ag_error *err) {
     ag_ids ids = {0};
     ag_status st = ag_session_save(e->session, saved_path, e->tokenizer, NULL, 0, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory: what it counts, what it refuses, and copies between it and the host. */
+/* Tests device memory: its counts, its limits, and copies between it and the host. */
 #include "backend/opencl/opencl.h"
 #include "memory/galloc.h"
 #include "unit/opencl_device.h"
@@ -218,7 +218,7 @@ static void staged_arrays_are_found_again(void **state) {
     assert_memory_equal(back, other, sizeof other);
 }
 
-/* An array that is found again must live until its launch, whatever is staged beside it. */
+/* A staged array that is reused must keep its bytes until its launch, whatever is staged next. */
 static void a_found_array_is_not_overwritten_by_its_neighbour(void **state) {
     (void)state;
     ag_cl_backend *cl = ag_cl_of(be);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens that the device chooses from are those that the sampler chooses from the whole row. */
+/* Compares tokens chosen from the device's candidates with those chosen from the entire row. */
 #include "session/session_impl.h"
 #include "unit/opencl_device.h"
 
@@ -108,8 +108,8 @@ typedef struct interruption {
     int32_t id;       /* the first token that is heard afterwards; -1: none yet */
 } interruption;
 
-/* The logits of the first token are those of a prompt, which the host has; of the next the device
- * has told the best alone. */
+/* Restores or resets the session at the second token, and stops. The host has the logits that gave
+ * the first token; those of the second are only on the device. */
 static bool interrupt(void *user, int32_t id, const char *text, size_t len) {
     interruption *i = user;
     ag_error err;

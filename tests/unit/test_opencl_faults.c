@@ -179,7 +179,7 @@ static void arguments_are_set_when_they_may_be_others(void **state) {
     ag_buffer_release(&owner);
 }
 
-enum { CHOSEN = 16, WARM = 3 }; /* so few that the choice keeps its size */
+enum { CHOSEN = 16, WARM = 3 }; /* small, so that the choice keeps its size */
 
 typedef struct costs {
     forwarder_controls at[CHOSEN];
@@ -227,9 +227,9 @@ static void a_generated_token_is_one_small_read(void **state) {
 
 /* ---- faults ---- */
 
-static size_t armed; /* the call that was told to fail */
+static size_t armed; /* index of the call that must fail */
 
-/* A call is told to fail and `st` came of it. True while calls were left to fail. */
+/* Checks the status `st` of a run with an armed call. Returns whether that call has failed. */
 static bool check_outcome(ag_status st, const ag_error *err, const float *logits) {
     if (!forwarder->failed) {
         assert_int_equal(st, AG_OK);

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* Several times what is under way at once, and a rest. */
+/* Several times the rows in flight, and a remainder. */
 enum { ROWS = 5003, COLS = 1056, HALF = 2 };
 
 static ag_memory *host;
@@ -143,7 +143,7 @@ static void take_apart(unsigned char *out, ag_dtype type, size_t k, size_t row, 
     }
 }
 
-/* Rows of floats that are no multiple of 32 are followed by zeros. */
+/* Rows of floats are padded with zeros to a multiple of 32. */
 static size_t cols_of(ag_dtype want) {
     const size_t block = ag_dtype_block(want);
     return block > 1 ? COLS / block * block : COLS - 6;

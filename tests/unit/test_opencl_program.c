@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernel files, the folder that overrides them, and the cache of binaries: whatever lies there, a
- * kernel is right or there is an error. */
+/* Tests kernel files, the directory that overrides them, and the cache of binaries. With any
+ * content, a kernel is correct or its build fails. */
 #include "backend/opencl/program.h"
 
 #include "core/alloc.h"

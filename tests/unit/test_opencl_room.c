@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models that a device has no room for: refused before a weight is read, with what is needed and
- * what there is. */
+/* Tests models that exceed the memory of a device: loading fails before a weight is read. The
+ * message has the needed and the available bytes. */
 #include "support/sparse_model.h"
 #include "support/tiny_model.h"
 #include "unit/opencl_forwarded.h"
@@ -87,7 +87,7 @@ static void a_context_that_does_not_fit_is_refused_with_its_size(void **state) {
     ag_backend_destroy(be);
 }
 
-/* Many drivers give larger buffers than they promise: only a refusal counts. */
+/* Many drivers allocate larger buffers than their limit: only a failed allocation counts. */
 static void a_buffer_beyond_the_promise_is_tried(void **state) {
     (void)state;
     ag_error err;
@@ -105,7 +105,7 @@ static void a_buffer_beyond_the_promise_is_tried(void **state) {
     ag_backend_destroy(be);
 }
 
-/* Once through the program: one line, and the exit code of a failure. */
+/* The program prints one line and exits with the code of a failure. */
 static void the_program_says_so(void **state) {
     (void)state;
     char command[2048], line[1024] = "", second[64] = "";

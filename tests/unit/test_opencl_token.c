@@ -276,7 +276,7 @@ static void the_launch_finds_what_a_sampler_would(void **state) {
     compare_choices(&p, true);
 }
 
-/* A single group of a processor tells too few of its largest logits for a bound. */
+/* A single group of a CPU reports too few of its largest logits for a bound. */
 static void more_than_it_can_list_is_looked_for_in_the_row(void **state) {
     (void)state;
     const bool many_groups = !ag_cl_of(be)->device.is_cpu;

@@ -430,8 +430,8 @@ static void skip_to_same(uint32_t n) {
 static void says_what_the_operations_say(void **state) {
     static const struct { uint32_t from, n; } runs[] = {{0, 20}, {120, 12}, {257, 2}, {638, 4}};
     const variant *v = *state;
-    /* Wide products make scores large and attention a choice between near equals: what differs
-     * a little then differs much. The first token has nothing to choose from. */
+    /* Wide products make scores large, and attention then selects among nearly equal slots. Small
+     * differences grow. The first token has only one slot. */
     const bool first_only = v->columns == WIDE;
     const size_t n = first_only ? 1 : sizeof runs / sizeof runs[0];
     double attention = 0, logits = 0;

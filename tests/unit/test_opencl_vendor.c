@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths for the extensions of vendors: which are taken, and that none is taken which a device does
- * not have or which does not compute what it should. */
+/* Tests the paths for vendor extensions: which are chosen. A path is rejected if the device lacks
+ * the extension or computes wrong results. */
 #include "backend/opencl/vendor.h"
 
 #include "core/alloc.h"
@@ -62,7 +62,7 @@ static ag_status choose_vendor(const ag_cl_device *d, ag_cl_vendor *v, ag_error 
     return st;
 }
 
-/* ---- what is chosen ---- */
+/* ---- chosen paths ---- */
 
 static void vendor_code_is_off_by_default(void **state) {
     (void)state;

@@ -348,7 +348,7 @@ static void write_file(const bytes *b, size_t n) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* Walks through the file, with every byte of its start and few of the rest. */
+/* Returns the offset after i: every byte at the start of the file, few later. */
 static size_t next_place(size_t i, size_t n) {
     if (i < 40) return i + 1;
     if (i + 1 < n && i + 30 > n) return i + 1;
