@@ -251,7 +251,7 @@ static bool add_row(void *user, size_t i, const float *logits) {
     return true;
 }
 
-static void a_q8_0_cache_stays_close(void **state) {
+static void q8_0_cache_stays_close(void **state) {
     (void)state;
     engine e = start(2, 512);
     ag_error err;
@@ -420,7 +420,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_position_gives_the_recorded_logits),
         cmocka_unit_test(weights_may_stay_as_they_are),
-        cmocka_unit_test(a_q8_0_cache_stays_close),
+        cmocka_unit_test(q8_0_cache_stays_close),
         cmocka_unit_test(greedy_tokens_are_the_recorded_ones),
         cmocka_unit_test(threads_and_chunks_change_nothing),
     };

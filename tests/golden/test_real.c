@@ -169,7 +169,7 @@ static void must_encode_to(const ag_tokenizer *t, const char *text, size_t len, 
 }
 
 /* A record without a text has the text of its ids. */
-static void the_tokenizer_gives_the_recorded_ids(void **state) {
+static void tokenizer_gives_the_recorded_ids(void **state) {
     (void)state;
     ag_error err;
     ag_tokenizer *t;
@@ -232,7 +232,7 @@ int main(int argc, char **argv) {
     reading *readings = calloc(json_array_size(cases), sizeof *readings);
     if (!readings) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(the_tokenizer_gives_the_recorded_ids, readings),
+        cmocka_unit_test_prestate(tokenizer_gives_the_recorded_ids, readings),
         cmocka_unit_test_prestate(weights_in_f32_give_the_recorded_nll, readings),
         cmocka_unit_test_prestate(weights_as_they_are_stay_close, readings),
     };

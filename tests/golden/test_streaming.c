@@ -202,12 +202,12 @@ static void run(uint32_t budget, uint32_t n_prompt, uint32_t saved_at) {
     free(want);
 }
 
-static void a_large_budget_gives_the_record(void **state) {
+static void large_budget_gives_the_recorded_logits(void **state) {
     (void)state;
     run(400, 40, 60);
 }
 
-static void a_small_budget_gives_what_the_rule_leaves(void **state) {
+static void small_budget_keeps_the_slots_of_the_rule(void **state) {
     (void)state;
     run(16, 0, 0);
     run(16, 50, 0);
@@ -215,7 +215,7 @@ static void a_small_budget_gives_what_the_rule_leaves(void **state) {
     run(40, 30, 0);
 }
 
-static void a_restored_session_goes_on_so(void **state) {
+static void restored_session_follows_the_same_rule(void **state) {
     (void)state;
     run(16, 50, 20);
     run(16, 12, 22);
@@ -253,7 +253,7 @@ static void remove_shorter(const char *dir) {
 
 static bool load_from(const char *dir);
 
-static void sinks_are_rotated_anew_past_the_trained_length(void **state) {
+static void rotates_sinks_again_past_the_trained_length(void **state) {
     (void)state;
     float64_model *const whole_oracle = oracle;
     ag_model *const whole = model;
@@ -322,10 +322,10 @@ int main(int argc, char **argv) {
     }
     if (!read_record(argv[1]) || !load(argv[1])) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_budget_gives_the_record),
-        cmocka_unit_test(a_small_budget_gives_what_the_rule_leaves),
-        cmocka_unit_test(a_restored_session_goes_on_so),
-        cmocka_unit_test(sinks_are_rotated_anew_past_the_trained_length),
+        cmocka_unit_test(large_budget_gives_the_recorded_logits),
+        cmocka_unit_test(small_budget_keeps_the_slots_of_the_rule),
+        cmocka_unit_test(restored_session_follows_the_same_rule),
+        cmocka_unit_test(rotates_sinks_again_past_the_trained_length),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_model_destroy(model);

@@ -108,7 +108,7 @@ static double error_of(const weight *w, const float *x, const float *y, size_t m
     return errors / squares;
 }
 
-static void products_are_off_by_no_more_than_8_bits_of_mantissa(void **state) {
+static void products_have_the_error_of_8_mantissa_bits(void **state) {
     (void)state;
     skip_without_avx512();
     static const size_t sizes[][3] = {{16, 16, 32},   {17, 33, 96}, {48, 15, 64},  {64, 31, 2080},
@@ -133,7 +133,7 @@ static void products_are_off_by_no_more_than_8_bits_of_mantissa(void **state) {
     }
 }
 
-static void a_row_does_not_depend_on_how_many_there_are(void **state) {
+static void row_is_independent_of_the_number_of_rows(void **state) {
     (void)state;
     skip_without_avx512();
     enum { M = 83, N = 40, K = 2112, ROW_BYTES = (N + MARGIN) * sizeof(float) };
@@ -277,7 +277,7 @@ static void forget(question *a) {
     free(a->h.memory);
 }
 
-static void attention_is_that_of_avx512_but_for_rounding(void **state) {
+static void attention_equals_avx512_up_to_rounding(void **state) {
     (void)state;
     skip_without_avx512();
     ag_cpu_kernels avx512 = {0}, amx = {0};
@@ -321,7 +321,7 @@ static void weigh(const ag_cpu_kernels *table, float *scores, question *a, uint3
     free(p);
 }
 
-static void largest_weights_are_those_of_avx512_but_for_rounding(void **state) {
+static void largest_weights_equal_avx512_up_to_rounding(void **state) {
     (void)state;
     skip_without_avx512();
     ag_cpu_kernels avx512 = {0}, amx = {0};
@@ -345,7 +345,7 @@ static void largest_weights_are_those_of_avx512_but_for_rounding(void **state) {
 }
 
 /* Slots before a query's first and after its last may hold any bits. */
-static void attention_does_not_see_what_is_not_finite_outside(void **state) {
+static void attention_ignores_nonfinite_values_outside(void **state) {
     (void)state;
     skip_without_avx512();
     ag_cpu_kernels amx = {0};
@@ -374,12 +374,12 @@ static void attention_does_not_see_what_is_not_finite_outside(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_off_by_no_more_than_8_bits_of_mantissa),
-        cmocka_unit_test(a_row_does_not_depend_on_how_many_there_are),
+        cmocka_unit_test(products_have_the_error_of_8_mantissa_bits),
+        cmocka_unit_test(row_is_independent_of_the_number_of_rows),
         cmocka_unit_test(nan_stays_in_its_row),
-        cmocka_unit_test(attention_is_that_of_avx512_but_for_rounding),
-        cmocka_unit_test(largest_weights_are_those_of_avx512_but_for_rounding),
-        cmocka_unit_test(attention_does_not_see_what_is_not_finite_outside),
+        cmocka_unit_test(attention_equals_avx512_up_to_rounding),
+        cmocka_unit_test(largest_weights_equal_avx512_up_to_rounding),
+        cmocka_unit_test(attention_ignores_nonfinite_values_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,7 +263,7 @@ static void check_row(const template_file *t, json_t *row, tally *n) {
     ag_chat_destroy(c);
 }
 
-static void refuses_only_broken_rules(void **state) {
+static void rejects_only_broken_rules(void **state) {
     (void)state;
     tally n = {0};
     for (size_t i = 0; i < n_templates && has_shared; i++) {
@@ -308,7 +308,7 @@ static void print_table(void) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses_only_broken_rules),
+        cmocka_unit_test(rejects_only_broken_rules),
         cmocka_unit_test(reads_back_calls_that_templates_write),
     };
     const bool table = argc > 1 && !strcmp(argv[1], "--table");

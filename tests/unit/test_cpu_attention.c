@@ -255,7 +255,7 @@ static void check_shapes(const char *isa) {
     check_shapes_with(isa, 1, 5);
 }
 
-static void attention_is_what_its_definition_says(void **state) {
+static void attention_equals_its_definition(void **state) {
     (void)state;
     for_all_isas(check_shapes);
 }
@@ -353,7 +353,7 @@ static void check_cuts(const char *isa) {
     ag_backend_destroy(be);
 }
 
-static void a_prompt_may_be_cut_anywhere(void **state) {
+static void prompt_can_be_split_anywhere(void **state) {
     (void)state;
     for_all_isas(check_cuts);
 }
@@ -426,7 +426,7 @@ static void check_query_not_a_number(const char *isa) {
     ag_backend_destroy(be);
 }
 
-static void a_query_that_is_no_number_is_alone_with_it(void **state) {
+static void nan_query_affects_only_its_own_output(void **state) {
     (void)state;
     for_all_isas(check_query_not_a_number);
 }
@@ -438,7 +438,7 @@ static void nan_reaches_only_queries_that_see_it(void **state) {
 
 /* ---- rotary positions ---- */
 
-static void sines_are_kept_only_for_the_same_positions(void **state) {
+static void sines_are_reused_only_for_equal_positions(void **state) {
     (void)state;
     enum { ROWS = 3, D = 8 };
     static const uint32_t positions[][ROWS] = {{0, 1, 2}, {0, 1, 3}, {0, 1, 3}, {70000, 5, 3}};
@@ -467,12 +467,12 @@ static void sines_are_kept_only_for_the_same_positions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_is_what_its_definition_says),
+        cmocka_unit_test(attention_equals_its_definition),
         cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(a_prompt_may_be_cut_anywhere),
+        cmocka_unit_test(prompt_can_be_split_anywhere),
         cmocka_unit_test(nan_reaches_only_queries_that_see_it),
-        cmocka_unit_test(a_query_that_is_no_number_is_alone_with_it),
-        cmocka_unit_test(sines_are_kept_only_for_the_same_positions),
+        cmocka_unit_test(nan_query_affects_only_its_own_output),
+        cmocka_unit_test(sines_are_reused_only_for_equal_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

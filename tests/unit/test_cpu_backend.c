@@ -28,7 +28,7 @@ static ag_backend *make_backend(uint32_t n_threads) {
 
 /* ---- one result, whatever the threads and the cuts ---- */
 
-static void every_operation_gives_the_same_bits_on_1_to_8_threads(void **state) {
+static void operations_give_equal_bits_on_1_to_8_threads(void **state) {
     (void)state;
     const size_t stride = test_stride();
     ag_backend *be[MOST_THREADS + 1];
@@ -75,7 +75,7 @@ static void results_without_wanted_values_are_all_results(void **state) {
     ag_backend_destroy(be);
 }
 
-static void a_row_of_a_product_does_not_depend_on_its_companions(void **state) {
+static void product_row_is_independent_of_other_rows(void **state) {
     (void)state;
     enum { M = 37, N = 19, K = 256 };
     const dtype_set types = dtypes_with(AG_DTYPE_FLOATS);
@@ -153,7 +153,7 @@ static void attend(small_cache *c, ag_backend *be, size_t row0, size_t n_rows, f
         AG_OK);
 }
 
-static void attention_does_not_depend_on_how_queries_are_cut_into_calls(void **state) {
+static void attention_is_independent_of_the_split_into_calls(void **state) {
     (void)state;
     ag_backend *be = make_backend(3);
     oracle_run run = {.be = be, .random = 5};
@@ -203,7 +203,7 @@ static void repeated_operations_allocate_nothing(void **state) {
     ag_backend_destroy(be);
 }
 
-static void a_key_that_cannot_be_kept_is_refused_with_its_place(void **state) {
+static void rejects_an_unrepresentable_key_with_its_position(void **state) {
     (void)state;
     ag_backend *be = make_backend(4);
     oracle_run run = {.be = be, .random = 7};
@@ -244,7 +244,7 @@ static void every_source_row_is_reported_consumed_once(void **state) {
     ag_backend_destroy(be);
 }
 
-static void the_first_bad_weight_is_named_on_any_number_of_threads(void **state) {
+static void names_the_first_bad_weight_on_any_thread_count(void **state) {
     (void)state;
     for (uint32_t threads = 1; threads <= MOST_THREADS; threads++) {
         ag_backend *be = make_backend(threads);
@@ -303,7 +303,7 @@ static void inputs_without_rows_are_fine(void **state) {
 
 /* ---- making one ---- */
 
-static void an_unknown_backend_is_refused_with_the_list(void **state) {
+static void rejects_an_unknown_backend_with_the_list(void **state) {
     (void)state;
     ag_backend *be = (void *)1;
     ag_error err;
@@ -316,7 +316,7 @@ static void an_unknown_backend_is_refused_with_the_list(void **state) {
     assert_string_equal(ag_backend_list(0), "cpu");
 }
 
-static void the_instruction_set_can_be_capped_by_a_known_name(void **state) {
+static void caps_the_instruction_set_by_name(void **state) {
     (void)state;
     char *before = getenv("AG_CPU_ISA");
     before = before ? strdup(before) : NULL;
@@ -354,7 +354,7 @@ static void release(void *user, void *p) {
     free(p);
 }
 
-static void a_backend_without_memory_is_an_error_at_every_allocation(void **state) {
+static void open_fails_cleanly_at_every_allocation(void **state) {
     (void)state;
     ag_backend *be = NULL;
     ag_error err;
@@ -373,18 +373,18 @@ static void a_backend_without_memory_is_an_error_at_every_allocation(void **stat
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operation_gives_the_same_bits_on_1_to_8_threads),
+        cmocka_unit_test(operations_give_equal_bits_on_1_to_8_threads),
         cmocka_unit_test(results_without_wanted_values_are_all_results),
-        cmocka_unit_test(a_row_of_a_product_does_not_depend_on_its_companions),
-        cmocka_unit_test(attention_does_not_depend_on_how_queries_are_cut_into_calls),
+        cmocka_unit_test(product_row_is_independent_of_other_rows),
+        cmocka_unit_test(attention_is_independent_of_the_split_into_calls),
         cmocka_unit_test(repeated_operations_allocate_nothing),
-        cmocka_unit_test(a_key_that_cannot_be_kept_is_refused_with_its_place),
+        cmocka_unit_test(rejects_an_unrepresentable_key_with_its_position),
         cmocka_unit_test(every_source_row_is_reported_consumed_once),
-        cmocka_unit_test(the_first_bad_weight_is_named_on_any_number_of_threads),
+        cmocka_unit_test(names_the_first_bad_weight_on_any_thread_count),
         cmocka_unit_test(inputs_without_rows_are_fine),
-        cmocka_unit_test(an_unknown_backend_is_refused_with_the_list),
-        cmocka_unit_test(the_instruction_set_can_be_capped_by_a_known_name),
-        cmocka_unit_test(a_backend_without_memory_is_an_error_at_every_allocation),
+        cmocka_unit_test(rejects_an_unknown_backend_with_the_list),
+        cmocka_unit_test(caps_the_instruction_set_by_name),
+        cmocka_unit_test(open_fails_cleanly_at_every_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

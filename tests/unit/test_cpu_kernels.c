@@ -121,7 +121,7 @@ static void check_against_rounded_input(const problem *p, ag_dtype type) {
     free(w);
 }
 
-static void products_of_blocks_are_those_of_the_rounded_input(void **state) {
+static void block_products_equal_those_of_the_rounded_input(void **state) {
     (void)state;
     for (size_t isa = 0; isa < N_ISAS; isa++) {
         ag_cpu_kernels table;
@@ -140,7 +140,7 @@ static void products_of_blocks_are_those_of_the_rounded_input(void **state) {
 }
 
 /* Row i of a product is the same as when it is the only one. */
-static void a_row_of_a_product_does_not_depend_on_the_others(void **state) {
+static void product_row_is_independent_of_other_rows(void **state) {
     (void)state;
     for (size_t isa = 0; isa < N_ISAS; isa++) {
         ag_cpu_kernels table;
@@ -162,7 +162,7 @@ static void a_row_of_a_product_does_not_depend_on_the_others(void **state) {
 }
 
 /* Sets with one layout agree to the last bit: a model says the same on each. */
-static void instruction_sets_with_one_layout_give_the_same_bits(void **state) {
+static void isas_with_one_layout_give_equal_bits(void **state) {
     (void)state;
     for (size_t t = 0; t < N_BLOCK_TYPES; t++) {
         problem first = {0};
@@ -295,9 +295,9 @@ static void silu_keeps_its_digits_over_the_whole_range(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_blocks_are_those_of_the_rounded_input),
-        cmocka_unit_test(a_row_of_a_product_does_not_depend_on_the_others),
-        cmocka_unit_test(instruction_sets_with_one_layout_give_the_same_bits),
+        cmocka_unit_test(block_products_equal_those_of_the_rounded_input),
+        cmocka_unit_test(product_row_is_independent_of_other_rows),
+        cmocka_unit_test(isas_with_one_layout_give_equal_bits),
         cmocka_unit_test(scales_are_searched_to_the_same_bits_by_every_set),
         cmocka_unit_test(weights_are_rounded_to_the_same_bits_by_every_set),
         cmocka_unit_test(silu_keeps_its_digits_over_the_whole_range),

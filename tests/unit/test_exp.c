@@ -72,7 +72,7 @@ static void check_exp(row *r, void (*rows)(float *, const float *, size_t), wors
     r->n = 0;
 }
 
-static void the_exponential_is_within_two_units_of_the_last_place(void **state) {
+static void exponential_is_within_2_ulp(void **state) {
     (void)state;
     static row r;
     for (size_t s = 0; s < N_SETS; s++) {
@@ -171,17 +171,17 @@ static void gelu_is_within_five_units_of_the_last_place(void **state) {
     check_function(&(function){gelu_rows, gelu, of_exponent, 5});
 }
 
-static void a_soft_cap_is_within_five_units_of_the_last_place(void **state) {
+static void soft_cap_is_within_5_ulp(void **state) {
     (void)state;
     check_function(&(function){tanh_rows, tanh, subnormals, 5});
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_exponential_is_within_two_units_of_the_last_place),
+        cmocka_unit_test(exponential_is_within_2_ulp),
         cmocka_unit_test(silu_is_within_five_units_of_the_last_place),
         cmocka_unit_test(gelu_is_within_five_units_of_the_last_place),
-        cmocka_unit_test(a_soft_cap_is_within_five_units_of_the_last_place),
+        cmocka_unit_test(soft_cap_is_within_5_ulp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

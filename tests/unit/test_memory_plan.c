@@ -60,7 +60,7 @@ static void compare(ag_model *model, const ag_memory_plan *plan, size_t before) 
     for (size_t i = 0; i < SESSIONS; i++) ag_session_destroy(s[i]);
 }
 
-static void a_plan_is_what_is_counted_afterwards(void **state) {
+static void plan_equals_the_memory_counted_after_loading(void **state) {
     (void)state;
     static const char *const models[] = {MODELS "gqa-llama3rope-sharded", MODELS "mha-tied-f32",
                                          MODELS "mqa-odd-sizes-f16", MODELS "bias-wide-head",
@@ -88,7 +88,7 @@ static void a_plan_is_what_is_counted_afterwards(void **state) {
     }
 }
 
-static void a_shape_is_planned_as_a_directory_is(void **state) {
+static void plans_a_shape_like_a_directory(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_Q4_0, AG_F16};
     const ag_session_params session = small_sessions();
@@ -110,7 +110,7 @@ static void a_shape_is_planned_as_a_directory_is(void **state) {
 }
 
 /* A shape without weights also gets the widest types that the limit allows. */
-static void a_mix_of_random_weights_is_as_wide_as_others(void **state) {
+static void random_mix_uses_the_widest_types_that_fit(void **state) {
     (void)state;
     const ag_dtype types[] = {AG_Q4_0, AG_WEIGHTS_MIX};
     ag_memory_plan plan[2];
@@ -166,9 +166,9 @@ int main(int argc, char **argv) {
     be = open_backend(backend_name, 0);
     if (!be) return EXIT_SKIPPED;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_is_what_is_counted_afterwards),
-        cmocka_unit_test(a_shape_is_planned_as_a_directory_is),
-        cmocka_unit_test(a_mix_of_random_weights_is_as_wide_as_others),
+        cmocka_unit_test(plan_equals_the_memory_counted_after_loading),
+        cmocka_unit_test(plans_a_shape_like_a_directory),
+        cmocka_unit_test(random_mix_uses_the_widest_types_that_fit),
         cmocka_unit_test(plan_reports_memory_of_the_device),
         cmocka_unit_test(check_requires_min_bytes),
     };

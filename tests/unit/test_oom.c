@@ -224,7 +224,7 @@ static ag_status hybrid_run(text_sink *out, ag_error *err) {
     return st;
 }
 
-static void hybrids_leave_nothing_behind(void **state) {
+static void runs_hybrid_models_without_leaks(void **state) {
     (void)state;
     static const char *const dirs[] = {"lfm2", "qwen3.5", "gemma4"};
     char path[512];
@@ -256,7 +256,7 @@ static ag_status gguf_run(text_sink *out, ag_error *err) {
     return st;
 }
 
-static void gguf_files_leave_nothing_behind(void **state) {
+static void loads_gguf_files_without_leaks(void **state) {
     (void)state;
     static const char *const types[] = {"f32", "q8_0"};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -289,8 +289,8 @@ int main(int argc, char **argv) {
     takes_all = argc > 1 && strcmp(argv[1], "all") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failing_allocation_is_one_clean_error),
-        cmocka_unit_test(hybrids_leave_nothing_behind),
-        cmocka_unit_test(gguf_files_leave_nothing_behind),
+        cmocka_unit_test(runs_hybrid_models_without_leaks),
+        cmocka_unit_test(loads_gguf_files_without_leaks),
     };
     return cmocka_run_group_tests(tests, prepare, clean_up);
 }

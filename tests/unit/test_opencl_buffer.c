@@ -35,7 +35,7 @@ static void bytes_in_use_follow_the_buffers(void **state) {
     assert_int_equal(ag_memory_bytes_in_use(mem), before);
 }
 
-static void more_than_the_device_has_is_refused(void **state) {
+static void rejects_more_memory_than_the_device_has(void **state) {
     (void)state;
     ag_memory *mem = ag_backend_memory(be);
     size_t before = ag_memory_bytes_in_use(mem);
@@ -50,7 +50,7 @@ static void more_than_the_device_has_is_refused(void **state) {
     assert_int_equal(ag_memory_bytes_in_use(mem), before);
 }
 
-static void a_new_buffer_is_zero(void **state) {
+static void new_buffer_is_zero(void **state) {
     (void)state;
     unsigned char bytes[N];
     memset(bytes, 1, sizeof bytes);
@@ -153,7 +153,7 @@ static void ranges_of_one_buffer_may_overlap(void **state) {
     }
 }
 
-static void a_slice_past_the_end_is_refused(void **state) {
+static void rejects_a_slice_past_the_end(void **state) {
     (void)state;
     ag_buffer *owner;
     ag_tensor t = tensor_in(ag_backend_memory(be), &owner);
@@ -175,7 +175,7 @@ static ag_status scale(ag_tensor *x, float v) {
     return ag_cl_enqueue(&l, 1, (size_t[]){1024}, (size_t[]){64});
 }
 
-static void a_kernel_computes_on_a_tensor(void **state) {
+static void kernel_computes_on_a_tensor(void **state) {
     (void)state;
     float x[N], y[N];
     for (int i = 0; i < N; i++) x[i] = (float)i;
@@ -188,7 +188,7 @@ static void a_kernel_computes_on_a_tensor(void **state) {
     ag_buffer_release(&owner);
 }
 
-static void a_host_tensor_is_no_argument(void **state) {
+static void rejects_a_host_tensor_as_kernel_argument(void **state) {
     (void)state;
     ag_memory *host;
     ag_buffer *owner;
@@ -219,7 +219,7 @@ static void staged_arrays_are_found_again(void **state) {
 }
 
 /* A staged array that is reused must keep its bytes until its launch, whatever is staged next. */
-static void a_found_array_is_not_overwritten_by_its_neighbour(void **state) {
+static void a_reused_array_keeps_its_bytes_until_its_launch(void **state) {
     (void)state;
     ag_cl_backend *cl = ag_cl_of(be);
     const size_t half = cl->staging.bytes / 2, most = half - 4096;
@@ -244,7 +244,7 @@ static void a_found_array_is_not_overwritten_by_its_neighbour(void **state) {
     free(filler);
 }
 
-static void a_large_array_makes_the_ring_grow(void **state) {
+static void ring_grows_for_a_large_array(void **state) {
     (void)state;
     ag_cl_backend *cl = ag_cl_of(be);
     size_t n = cl->staging.bytes;
@@ -261,7 +261,7 @@ static void a_large_array_makes_the_ring_grow(void **state) {
     free(back);
 }
 
-static void reading_has_a_rate_and_leaves_nothing_behind(void **state) {
+static void read_rate_is_measured_without_a_leak(void **state) {
     (void)state;
     double rate = 0;
     size_t before = ag_memory_bytes_in_use(ag_backend_memory(be));
@@ -275,19 +275,19 @@ int main(void) {
     if (!be) return EXIT_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_in_use_follow_the_buffers),
-        cmocka_unit_test(more_than_the_device_has_is_refused),
-        cmocka_unit_test(a_new_buffer_is_zero),
+        cmocka_unit_test(rejects_more_memory_than_the_device_has),
+        cmocka_unit_test(new_buffer_is_zero),
         cmocka_unit_test(bytes_come_back_as_they_went),
         cmocka_unit_test(many_small_uploads_keep_apart),
         cmocka_unit_test(slices_are_copied_between_host_and_device),
         cmocka_unit_test(ranges_of_one_buffer_may_overlap),
-        cmocka_unit_test(a_slice_past_the_end_is_refused),
-        cmocka_unit_test(a_kernel_computes_on_a_tensor),
-        cmocka_unit_test(a_host_tensor_is_no_argument),
+        cmocka_unit_test(rejects_a_slice_past_the_end),
+        cmocka_unit_test(kernel_computes_on_a_tensor),
+        cmocka_unit_test(rejects_a_host_tensor_as_kernel_argument),
         cmocka_unit_test(staged_arrays_are_found_again),
-        cmocka_unit_test(a_found_array_is_not_overwritten_by_its_neighbour),
-        cmocka_unit_test(reading_has_a_rate_and_leaves_nothing_behind),
-        cmocka_unit_test(a_large_array_makes_the_ring_grow),
+        cmocka_unit_test(a_reused_array_keeps_its_bytes_until_its_launch),
+        cmocka_unit_test(read_rate_is_measured_without_a_leak),
+        cmocka_unit_test(ring_grows_for_a_large_array),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_backend_destroy(be);

@@ -183,7 +183,7 @@ static void expect_saved_logits(bool restored_at_once) {
     (void)unlink(path);
 }
 
-static void logits_on_the_device_go_with_the_state_they_were_of(void **state) {
+static void device_logits_follow_the_session_state(void **state) {
     (void)state;
     expect_saved_logits(true);
     expect_saved_logits(false);
@@ -199,7 +199,7 @@ int main(void) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generated_tokens_are_those_of_whole_rows),
-        cmocka_unit_test(logits_on_the_device_go_with_the_state_they_were_of),
+        cmocka_unit_test(device_logits_follow_the_session_state),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ag_model_destroy(model);

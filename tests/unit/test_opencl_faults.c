@@ -99,7 +99,7 @@ static int by_default(void **state) {
     return ag_sync(shared_backend); /* nothing of sessions that are gone is left */
 }
 
-static void a_decoded_token_is_one_read(void **state) {
+static void decoding_reads_once_per_token(void **state) {
     (void)state;
     enum { TOKENS = 10 };
     ag_error err;
@@ -163,7 +163,7 @@ static size_t arguments_of_a_scale(ag_tensor *x) {
 }
 
 /* A kernel keeps its arguments, but a buffer that is gone may have left its handle to another. */
-static void arguments_are_set_when_they_may_be_others(void **state) {
+static void sets_arguments_only_when_they_may_differ(void **state) {
     (void)state;
     ag_tensor x;
     ag_buffer *owner, *other;
@@ -196,7 +196,7 @@ static bool note_costs(void *user, int32_t id, const char *text, size_t len) {
 }
 
 /* The choice is read, not the row of logits. */
-static void a_generated_token_is_one_small_read(void **state) {
+static void generation_reads_only_the_choice(void **state) {
     (void)state;
     ag_error err;
     ag_session *s;
@@ -374,7 +374,7 @@ static bool take_a_step_after_call_fails(ag_model *model, size_t n, const float 
     return failed;
 }
 
-static void a_step_in_one_launch_may_follow_one_that_failed(void **state) {
+static void single_launch_step_works_after_a_failed_one(void **state) {
     (void)state;
     ag_model *model = model_of_one_layer();
     float want[512];
@@ -395,13 +395,13 @@ int main(int argc, char **argv) {
     const int unfit = open_forwarded(AG_FORWARDER, &forwarder, NULL);
     if (unfit) return unfit;
     const struct CMUnitTest token[] = {
-        cmocka_unit_test_teardown(a_step_in_one_launch_may_follow_one_that_failed, by_default),
+        cmocka_unit_test_teardown(single_launch_step_works_after_a_failed_one, by_default),
     };
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_decoded_token_is_one_read, by_operations, by_default),
+        cmocka_unit_test_setup_teardown(decoding_reads_once_per_token, by_operations, by_default),
         cmocka_unit_test(queries_and_keys_are_rotated_in_one_launch),
-        cmocka_unit_test(arguments_are_set_when_they_may_be_others),
-        cmocka_unit_test_setup_teardown(a_generated_token_is_one_small_read, by_operations,
+        cmocka_unit_test(sets_arguments_only_when_they_may_differ),
+        cmocka_unit_test_setup_teardown(generation_reads_only_the_choice, by_operations,
                                         by_default),
         cmocka_unit_test(every_call_of_a_generation_may_fail),
         cmocka_unit_test(every_call_of_loading_may_fail),

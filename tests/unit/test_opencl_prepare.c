@@ -170,7 +170,7 @@ static bool count_rows(void *user, size_t row0, size_t n) {
     return true;
 }
 
-static void the_bytes_do_not_depend_on_the_number_of_threads(void **state) {
+static void bytes_are_independent_of_the_number_of_threads(void **state) {
     (void)state;
     static unsigned char seen[ROWS];
     const ag_dtype types[] = {AG_Q4_0, AG_Q4_1,   AG_Q8_0,  AG_Q5_0, AG_Q5_1, AG_Q4_K, AG_Q5_K,
@@ -203,7 +203,7 @@ static void the_bytes_do_not_depend_on_the_number_of_threads(void **state) {
     }
 }
 
-static void the_first_bad_weight_is_named_on_any_number_of_threads(void **state) {
+static void names_the_first_bad_weight_on_any_thread_count(void **state) {
     (void)state;
     float *values = ag_tensor_f32(&source);
     for (uint32_t threads = 1; threads <= 4; threads++) {
@@ -226,7 +226,7 @@ static void the_first_bad_weight_is_named_on_any_number_of_threads(void **state)
 }
 
 /* No such type gets past core today: a new one does, before it has kernels. */
-static void types_without_kernels_are_refused_by_name(void **state) {
+static void names_rejected_types_without_kernels(void **state) {
     (void)state;
     ag_backend *be = open_with(1);
     ag_tensor w, y = source, x = source, ids = source;
@@ -249,9 +249,9 @@ int main(void) {
     if (!be) return EXIT_SKIPPED;
     ag_backend_destroy(be);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bytes_do_not_depend_on_the_number_of_threads),
-        cmocka_unit_test(the_first_bad_weight_is_named_on_any_number_of_threads),
-        cmocka_unit_test(types_without_kernels_are_refused_by_name),
+        cmocka_unit_test(bytes_are_independent_of_the_number_of_threads),
+        cmocka_unit_test(names_the_first_bad_weight_on_any_thread_count),
+        cmocka_unit_test(names_rejected_types_without_kernels),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

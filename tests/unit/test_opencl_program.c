@@ -131,7 +131,7 @@ static void expect_error(const char *a, const char *b) {
 
 /* ---- the cache ---- */
 
-static void a_program_is_compiled_once(void **state) {
+static void compiles_a_program_once(void **state) {
     (void)state;
     char path[PATH_BYTES];
     expect(6, 1, 0);
@@ -146,7 +146,7 @@ static void a_program_is_compiled_once(void **state) {
     ag_backend_destroy(be);
 }
 
-static void a_damaged_binary_is_made_again(void **state) {
+static void rebuilds_a_damaged_binary(void **state) {
     (void)state;
     char path[PATH_BYTES];
     expect(6, 1, 0);
@@ -191,7 +191,7 @@ static void program_is_compiled_again_when_driver_refuses_the_cached_one(void **
     expect(6, 0, 1);
 }
 
-static void a_binary_belongs_to_source_options_device_and_driver(void **state) {
+static void cache_key_has_source_options_device_and_driver(void **state) {
     (void)state;
     ag_cl_device d = {.name = "a", .driver = "1", .version = "OpenCL 1.2", .vendor = "v"};
     const ag_cl_cache_key key = ag_cl_cache_key_of(&d, "text", 4, "-O");
@@ -229,7 +229,7 @@ static void a_binary_belongs_to_source_options_device_and_driver(void **state) {
     assert_null(ag_cl_cache_read(cache, key, &len));
 }
 
-static void a_cache_that_cannot_be_written_is_done_without(void **state) {
+static void builds_when_the_cache_is_not_writable(void **state) {
     (void)state;
     char path[PATH_BYTES];
     put_file(kernels, "file", "", 0);
@@ -241,7 +241,7 @@ static void a_cache_that_cannot_be_written_is_done_without(void **state) {
     assert_false(file_in(cache, 0, path));
 }
 
-static void the_cache_lies_where_the_environment_says(void **state) {
+static void environment_selects_the_cache_directory(void **state) {
     (void)state;
     char *home = getenv("HOME") ? ag_strdup(getenv("HOME")) : NULL;
     ag_cl_switches s;
@@ -276,7 +276,7 @@ static void the_cache_lies_where_the_environment_says(void **state) {
     "__kernel void scale(__global uchar *x, ulong x_at, ulong n, float v) {\n" \
     "    size_t i = get_global_id(0);\n"
 
-static void a_file_of_the_folder_takes_the_place_of_ours(void **state) {
+static void directory_file_replaces_a_built_in_one(void **state) {
     (void)state;
     setenv("AG_OPENCL_KERNELS", kernels, 1);
     expect(6, 1, 0); /* it has none: ours */
@@ -291,7 +291,7 @@ static void a_file_of_the_folder_takes_the_place_of_ours(void **state) {
     expect(203, 1, 0);
 }
 
-static void a_broken_file_is_an_error_that_names_it(void **state) {
+static void names_a_broken_kernel_file(void **state) {
     (void)state;
     setenv("AG_OPENCL_KERNELS", kernels, 1);
     put_kernel("rows.cl", SCALE_HEAD "this is no OpenCL;\n}\n");
@@ -317,7 +317,7 @@ static void a_broken_file_is_an_error_that_names_it(void **state) {
     expect(6, 1, 0);
 }
 
-static void a_folder_that_is_not_there_is_an_error(void **state) {
+static void fails_when_the_kernel_directory_is_missing(void **state) {
     (void)state;
     setenv("AG_OPENCL_KERNELS", "/no/such/folder", 1);
     ag_backend *be = create_device();
@@ -334,15 +334,15 @@ int main(void) {
     if (!be) return EXIT_SKIPPED;
     ag_backend_destroy(be);
     const struct CMUnitTest tests[] = {
-        WITH_FOLDERS(a_program_is_compiled_once),
-        WITH_FOLDERS(a_damaged_binary_is_made_again),
+        WITH_FOLDERS(compiles_a_program_once),
+        WITH_FOLDERS(rebuilds_a_damaged_binary),
         WITH_FOLDERS(program_is_compiled_again_when_driver_refuses_the_cached_one),
-        WITH_FOLDERS(a_binary_belongs_to_source_options_device_and_driver),
-        WITH_FOLDERS(a_cache_that_cannot_be_written_is_done_without),
-        WITH_FOLDERS(the_cache_lies_where_the_environment_says),
-        WITH_FOLDERS(a_file_of_the_folder_takes_the_place_of_ours),
-        WITH_FOLDERS(a_broken_file_is_an_error_that_names_it),
-        WITH_FOLDERS(a_folder_that_is_not_there_is_an_error),
+        WITH_FOLDERS(cache_key_has_source_options_device_and_driver),
+        WITH_FOLDERS(builds_when_the_cache_is_not_writable),
+        WITH_FOLDERS(environment_selects_the_cache_directory),
+        WITH_FOLDERS(directory_file_replaces_a_built_in_one),
+        WITH_FOLDERS(names_a_broken_kernel_file),
+        WITH_FOLDERS(fails_when_the_kernel_directory_is_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void weights_that_do_not_fit_are_not_read(void **state) {
     ag_backend_destroy(be);
 }
 
-static void a_context_that_does_not_fit_is_refused_with_its_size(void **state) {
+static void rejects_a_context_that_exceeds_the_memory(void **state) {
     (void)state;
     ag_error err;
     ag_backend *be = open_with(0, 0);
@@ -88,7 +88,7 @@ static void a_context_that_does_not_fit_is_refused_with_its_size(void **state) {
 }
 
 /* Many drivers allocate larger buffers than their limit: only a failed allocation counts. */
-static void a_buffer_beyond_the_promise_is_tried(void **state) {
+static void tries_a_buffer_beyond_the_reported_limit(void **state) {
     (void)state;
     ag_error err;
     ag_backend *be = open_with(0, MIB);
@@ -106,7 +106,7 @@ static void a_buffer_beyond_the_promise_is_tried(void **state) {
 }
 
 /* The program prints one line and exits with the code of a failure. */
-static void the_program_says_so(void **state) {
+static void program_prints_the_error(void **state) {
     (void)state;
     char command[2048], line[1024] = "", second[64] = "";
     setenv("AG_FORWARDER_MEMORY", "20971520", 1);
@@ -129,9 +129,9 @@ int main(void) {
     if (!sparse_model_write(&shape, dir, sizeof dir)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_that_do_not_fit_are_not_read),
-        cmocka_unit_test(a_context_that_does_not_fit_is_refused_with_its_size),
-        cmocka_unit_test(a_buffer_beyond_the_promise_is_tried),
-        cmocka_unit_test(the_program_says_so),
+        cmocka_unit_test(rejects_a_context_that_exceeds_the_memory),
+        cmocka_unit_test(tries_a_buffer_beyond_the_reported_limit),
+        cmocka_unit_test(program_prints_the_error),
     };
     int code = cmocka_run_group_tests(tests, NULL, NULL);
     tiny_model_remove(dir);

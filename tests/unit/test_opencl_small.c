@@ -113,7 +113,7 @@ static void generate(int32_t *ids, size_t n) {
     ag_backend_destroy(be);
 }
 
-static void a_phone_has_room_for_the_same_text(void **state) {
+static void small_device_generates_equal_text(void **state) {
     (void)state;
     enum { N = 4 };
     int32_t want[N], got[N];
@@ -126,7 +126,7 @@ static void a_phone_has_room_for_the_same_text(void **state) {
 
 /* ---- buffers ---- */
 
-static void a_weight_that_fits_in_no_buffer_is_named(void **state) {
+static void names_a_weight_that_exceeds_the_buffer_limit(void **state) {
     (void)state;
     ag_error err;
     ag_backend *be;
@@ -154,8 +154,8 @@ int main(void) {
         cmocka_unit_test(sizes_fit_the_device),
         cmocka_unit_test(sizes_are_the_largest_where_there_is_room),
         cmocka_unit_test_teardown(too_little_room_is_an_error_at_once, restore),
-        cmocka_unit_test_teardown(a_phone_has_room_for_the_same_text, restore),
-        cmocka_unit_test_teardown(a_weight_that_fits_in_no_buffer_is_named, restore),
+        cmocka_unit_test_teardown(small_device_generates_equal_text, restore),
+        cmocka_unit_test_teardown(names_a_weight_that_exceeds_the_buffer_limit, restore),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

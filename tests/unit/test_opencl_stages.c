@@ -187,7 +187,7 @@ static void weights_that_are_no_blocks_are_left(void **state) {
 }
 
 /* An entry of one session is not used for another that has its addresses. */
-static void a_session_in_the_place_of_another_is_another(void **state) {
+static void session_at_a_reused_address_gets_a_new_entry(void **state) {
     (void)state;
     ag_model *m = new_model(all_of_them, AG_Q4_0);
     static const ag_dtype types[] = {AG_F16, AG_Q8_0, AG_F16, AG_F32};
@@ -231,7 +231,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_are_taken_or_left),
         cmocka_unit_test(weights_that_are_no_blocks_are_left),
-        cmocka_unit_test(a_session_in_the_place_of_another_is_another),
+        cmocka_unit_test(session_at_a_reused_address_gets_a_new_entry),
         cmocka_unit_test(more_sessions_than_entries_take_turns),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

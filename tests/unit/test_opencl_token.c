@@ -261,7 +261,7 @@ static void compare_choices(const ag_sampler_params *p, bool expect_listed) {
     ag_session_destroy(s);
 }
 
-static void the_launch_finds_what_a_sampler_would(void **state) {
+static void launch_chooses_the_tokens_of_the_sampler(void **state) {
     (void)state;
     ag_sampler_params p = ag_sampler_defaults();
     p.temperature = 0;
@@ -277,7 +277,7 @@ static void the_launch_finds_what_a_sampler_would(void **state) {
 }
 
 /* A single group of a CPU reports too few of its largest logits for a bound. */
-static void more_than_it_can_list_is_looked_for_in_the_row(void **state) {
+static void searches_the_row_when_candidates_do_not_suffice(void **state) {
     (void)state;
     const bool many_groups = !ag_cl_of(be)->device.is_cpu;
     ag_sampler_params p = ag_sampler_defaults();
@@ -302,8 +302,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(launch_equals_operations_past_the_trained_length),
         cmocka_unit_test(launch_equals_operations_with_each_type_of_weights),
         cmocka_unit_test(sessions_and_models_take_turns),
-        cmocka_unit_test(the_launch_finds_what_a_sampler_would),
-        cmocka_unit_test(more_than_it_can_list_is_looked_for_in_the_row),
+        cmocka_unit_test(launch_chooses_the_tokens_of_the_sampler),
+        cmocka_unit_test(searches_the_row_when_candidates_do_not_suffice),
         cmocka_unit_test(policies_with_scores_run_operations),
         cmocka_unit_test(tables_of_blocks_are_sent_when_they_change),
     };

@@ -427,7 +427,7 @@ static void skip_to_same(uint32_t n) {
 
 /* Tokens one by one, from the first on, over the end of a block, and where a head's slots are cut
  * into pieces for several work-groups. */
-static void says_what_the_operations_say(void **state) {
+static void launch_equals_the_operations(void **state) {
     static const struct { uint32_t from, n; } runs[] = {{0, 20}, {120, 12}, {257, 2}, {638, 4}};
     const variant *v = *state;
     /* Wide products make scores large, and attention then selects among nearly equal slots. Small
@@ -476,7 +476,7 @@ int main(int argc, char **argv) {
     const size_t n = every ? N_ALL : N_FEW;
     for (size_t i = 0; i < n; i++) {
         name_variant(&variants[i], names[i], sizeof names[i]);
-        tests[i] = (struct CMUnitTest){names[i], says_what_the_operations_say, make_all, drop_all,
+        tests[i] = (struct CMUnitTest){names[i], launch_equals_the_operations, make_all, drop_all,
                                        (void *)(uintptr_t)&variants[i]};
     }
     if (argc > 1) cmocka_set_test_filter(argv[1]);

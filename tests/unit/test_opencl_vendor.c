@@ -118,7 +118,7 @@ static ag_cl_switch dot_switch(const char *value) {
     return dot;
 }
 
-static void a_switch_is_1_or_0_or_left_alone(void **state) {
+static void accepts_1_0_or_unset_as_a_switch(void **state) {
     (void)state;
     ag_error err;
     ag_cl_switches s;
@@ -200,7 +200,7 @@ static void put_changed(const char *dir, const char *file, const char *from, con
     setenv("AG_OPENCL_KERNELS", dir, 1);
 }
 
-static void a_path_that_computes_otherwise_is_refused(void **state) {
+static void rejects_a_path_that_computes_wrong_results(void **state) {
     (void)state;
     static const struct {
         const char *file, *from, *to, *variable;
@@ -241,10 +241,10 @@ int main(void) {
         cmocka_unit_test_setup(names_of_extensions_are_cut_at_words, ask_for_nothing),
         cmocka_unit_test_setup(vendor_code_is_off_by_default, ask_for_nothing),
         cmocka_unit_test_setup(vendor_code_is_on_when_switched_on, ask_for_nothing),
-        cmocka_unit_test_setup(a_switch_is_1_or_0_or_left_alone, ask_for_nothing),
+        cmocka_unit_test_setup(accepts_1_0_or_unset_as_a_switch, ask_for_nothing),
         cmocka_unit_test_setup(missing_extension_is_an_error, ask_for_nothing),
         cmocka_unit_test_setup(stand_ins_need_no_extension, ask_for_nothing),
-        cmocka_unit_test_setup(a_path_that_computes_otherwise_is_refused, ask_for_nothing),
+        cmocka_unit_test_setup(rejects_a_path_that_computes_wrong_results, ask_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,7 +236,7 @@ static int remove_root(void **state) {
     return system(command);
 }
 
-static void a_quota_of_cgroup_v2_is_rounded_up_and_inherited(void **state) {
+static void rounds_up_and_inherits_a_cgroup_v2_quota(void **state) {
     (void)state;
     put("cpu.max", "max 100000\n");
     put("a/cpu.max", "250000 100000\n");
@@ -250,7 +250,7 @@ static void a_quota_of_cgroup_v2_is_rounded_up_and_inherited(void **state) {
     assert_int_equal(cpus_with("0::/ab\n"), UINT32_MAX);
 }
 
-static void a_quota_of_cgroup_v1_is_found_by_its_controller(void **state) {
+static void finds_a_cgroup_v1_quota_by_its_controller(void **state) {
     (void)state;
     put("cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
     put("cpu,cpuacct/cpu.cfs_period_us", "100000\n");
@@ -261,7 +261,7 @@ static void a_quota_of_cgroup_v1_is_found_by_its_controller(void **state) {
     assert_int_equal(cpus_with("3:cpu,cpuacct:/\n"), UINT32_MAX);
 }
 
-static void nonsense_in_cgroup_files_is_no_limit(void **state) {
+static void ignores_invalid_cgroup_files(void **state) {
     (void)state;
     put("cpu.max", "0 0\n");
     assert_int_equal(cpus_with("0::/\n"), UINT32_MAX);
@@ -310,12 +310,11 @@ int main(void) {
         cmocka_unit_test(creates_and_destroys_two_hundred_pools),
         cmocka_unit_test(fault_in_a_worker_calls_the_programs_handler),
         cmocka_unit_test(rejects_too_many_threads_without_leaks),
-        cmocka_unit_test_setup_teardown(a_quota_of_cgroup_v2_is_rounded_up_and_inherited, make_root,
+        cmocka_unit_test_setup_teardown(rounds_up_and_inherits_a_cgroup_v2_quota, make_root,
                                         remove_root),
-        cmocka_unit_test_setup_teardown(a_quota_of_cgroup_v1_is_found_by_its_controller, make_root,
+        cmocka_unit_test_setup_teardown(finds_a_cgroup_v1_quota_by_its_controller, make_root,
                                         remove_root),
-        cmocka_unit_test_setup_teardown(nonsense_in_cgroup_files_is_no_limit, make_root,
-                                        remove_root),
+        cmocka_unit_test_setup_teardown(ignores_invalid_cgroup_files, make_root, remove_root),
         cmocka_unit_test_setup_teardown(little_cores_are_left_out, make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
