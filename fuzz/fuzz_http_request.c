@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input is what a client sends: the head of a request up to the empty line, and its body. The
+/* The input is the bytes of a client: the head of a request up to the empty line, and its body. The
  * result must not depend on the pieces in which the input arrives, and must be valid HTTP. */
 #include "fuzz.h"
 

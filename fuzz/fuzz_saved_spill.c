@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saved caches with spilled blocks. The first byte chooses a session and whether the checksums are
- * made right again, the rest are edits of the file that this session saved. A restored session is
- * used: tokens recall blocks, some are taken back, and it is saved and restored again. */
+/* Saved caches with spilled blocks. The first byte selects a session and whether the checksums are
+ * corrected. The remaining bytes are edits of the file that this session saved. A restored session
+ * is used: tokens reload blocks, some tokens are removed, and it is saved and restored again. */
 #include "edits.h"
 #include "fuzz.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* usage: test_streaming NAME [BACKEND]
- * The policy "streaming" on the recorded model of that name. With a budget that nothing exceeds it
- * gives the record, with smaller ones what a model in double precision gives that sees what the
- * rule leaves, also when the session is saved and restored on the way. */
+ * Tests the policy "streaming" on the recorded model NAME. With a large budget the logits equal the
+ * record. With smaller ones they equal those of a model in double precision that sees only the
+ * slots of the rule, also when the session is saved and restored in between. */
 #include "golden/float64_model.h"
 
 #include <antigravity/antigravity.h>

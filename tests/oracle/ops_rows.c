@@ -204,8 +204,8 @@ static void want_found(double *want, const float *row, const oracle_case *c) {
     want[2 * c->m + 3] = bad == SIZE_MAX ? -1 : (double)bad;
 }
 
-/* The best m of a row of n, and its first and last values. Where the backend has no way of its own,
- * there is nothing to compare. */
+/* Selects the best m of a row of n values, and reads its first and last values. Compares nothing if
+ * the backend has no top-k operation. */
 void oracle_top_k(const oracle_case *c, oracle_run *run) {
     ag_top_k *top = calloc(1, sizeof *top);
     const int32_t ends[] = {0, (int32_t)c->n - 1};
@@ -213,7 +213,7 @@ void oracle_top_k(const oracle_case *c, oracle_run *run) {
     guarded found = guarded_make(run, AG_F32, ag_shape_1d(2 * c->m + 4), 0, DATA_PLAIN);
     run->out_of_memory |= !top;
     if (!run->out_of_memory && ag_has_top_k(run->be)) {
-        /* Many equals, some of which do not count. */
+        /* Many equal values, and some -infinity, which must not be selected. */
         for (size_t i = 0; i < c->n; i++) {
             row.values[i] = roundf(row.values[i] * 8) / 8;
             if (oracle_below(run, 4) == 0) row.values[i] = -INFINITY;

@@ -30,8 +30,8 @@ typedef struct oracle_run {
     ag_backend *be;
     uint64_t random; /* state of the generator; the seed at first */
     oracle_data data;
-    float *got;   /* [n] what the operation wrote, owned */
-    double *want; /* [n] what it should have written, owned */
+    float *got;   /* [n] actual results, owned */
+    double *want; /* [n] expected results, owned */
     size_t n, cap;
     size_t guard_faults; /* bytes written around a tensor, or into an input */
     ag_status status;    /* the operation's result */
@@ -74,9 +74,8 @@ guarded guarded_make_on_host(oracle_run *run, ag_dtype dtype, ag_shape shape, si
 /* Counts writes outside the tensor, and writes into it unless it is the destination. */
 void guarded_check(oracle_run *run, const guarded *g, bool is_destination);
 void guarded_free(guarded *g);
-/* Appends what the tensor holds now to run->got; the caller writes the
- * expected values at the returned pointer, one for each. NULL: out of memory, or none are needed.
- */
+/* Appends the values of the tensor to run->got. The caller writes one expected value for each at
+ * the returned pointer. Returns NULL if out of memory or if no expected values are needed. */
 double *oracle_take(oracle_run *run, const guarded *g);
 
 /* while (oracle_again(run, NULL)) run->status = ag_operation(...);

@@ -163,7 +163,7 @@ static void takes_the_lowest_free_block(void **state) {
     end(m);
 }
 
-/* Several arenas, each of which goes when its last block has gone. */
+/* Several arenas; each is removed with its last block. */
 static void adds_and_removes_arenas(void **state) {
     (void)state;
     model *m = make(1024);

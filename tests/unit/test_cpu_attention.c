@@ -55,8 +55,8 @@ typedef struct rig {
     ag_buffer *memory, *owners[2];
     ag_tensor q, out;
     size_t n_rows, row_floats;
-    uint32_t *positions; /* [n_rows] what the queries see until */
-    uint32_t *from;      /* [n_rows] and from on; NULL: all before */
+    uint32_t *positions; /* [n_rows] last position that the query sees */
+    uint32_t *from;      /* [n_rows] first position that it sees; NULL: 0 */
     float softcap;
     bool most; /* the largest weights are wanted, not sums */
 } rig;

@@ -138,7 +138,7 @@ static void tensors_are_aligned_with_rows_outermost(void **state) {
     check_tensors(3, 512);
 }
 
-/* Sizes: what the reference library of the format says. */
+/* The sizes equal those of the reference library of the format. */
 static void knows_the_size_of_every_type(void **state) {
     (void)state;
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF files as weight sources: which files a path means, and what they give. */
+/* Tests GGUF files as weight sources: the files that a path selects, and their contents. */
 #include "support/failing_allocator.h"
 #include "support/gguf_file.h"
 

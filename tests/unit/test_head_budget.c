@@ -216,7 +216,7 @@ static void forced_slots_count_no_values(void **state) {
     assert_true(nothing[0] == 0 && isinf(nothing[1]));
 }
 
-/* h2o has sums without an eviction. Half of what it keeps is the newest slots. */
+/* h2o has sums without an eviction. Half of the retained slots are the newest. */
 static void counted_values_keep_the_slots_of_the_reference(void **state) {
     (void)state;
     enum { N = 118, STAY = 25 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers with different numbers and sizes of heads in one cache hold what each holds in a cache
- * of its own. */
+/* Compares layers with different numbers and sizes of heads in one cache with the same layers in
+ * separate caches. */
 #include "cache/kv_cache.h"
 #include "cache/saved_state.h"
 #include "core/backend_ops.h"
@@ -30,7 +30,7 @@ static float slow[MOST_DIM / 2], fast[MOST_DIM / 2];
 static const ag_rope_table rope[LAYERS] = {
     {slow, 64, 1}, {fast, 64, 1.5f}, {slow, 32, 1}, {fast, MOST_DIM / 2, 1.25f}, {NULL, 0, 1}};
 
-/* All layers in one cache, and each in one of its own. */
+/* One cache with all layers, and a separate cache for each. */
 typedef struct rig {
     ag_kv_cache *all, *own[LAYERS];
 } rig;
@@ -222,7 +222,7 @@ static void restored_cache_continues_like_the_saved_one(void **state) {
     drop(&r);
 }
 
-/* ---- what a layer may not be ---- */
+/* ---- invalid layers ---- */
 
 static void rejects_invalid_layers_by_number(void **state) {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs of all golden models: their text is as recorded, and what they compute can be computed.
- * AG_RECORD_PROGRAMS=1 writes the records again: look at the differences before committing them. */
+/* Compares the programs of all golden models with recorded texts, and checks that they can run.
+ * AG_RECORD_PROGRAMS=1 writes the records again: review the differences before committing them. */
 #include "core/stages.h"
 #include "formats/weight_source.h"
 #include "models/config.h"
@@ -137,7 +137,7 @@ static void check_places(const ag_program *p) {
     free(life);
 }
 
-/* Columns for each row when every activation of the widest layer had a place of its own. */
+/* Returns the columns of a row if each activation of the widest layer had separate memory. */
 static size_t columns_before(const ag_model_spec *s) {
     size_t q_dim = 0, kv_dim = 0, ffn_dim = s->layer_input;
     for (uint32_t i = 0; i < s->n_kinds; i++) {
@@ -207,7 +207,7 @@ static void golden_models_have_the_recorded_programs(void **state) {
     assert_true(n >= 20);
 }
 
-/* ---- what a program says ---- */
+/* ---- texts of programs ---- */
 
 typedef enum member_type { U32, BOOL, REAL, BYTE } member_type;
 

@@ -27,7 +27,7 @@ static ag_session_params small_sessions(void) {
 }
 
 /* Returns the bytes of the workspace that are always on the host: for each row of a batch a row of
- * floats and a position. They are most of what a plan may exceed the measured bytes by. */
+ * floats and a position. A plan may exceed the measured bytes mainly by these. */
 static uint64_t host_rows(const ag_model_info *info) {
     enum { MOST_ROWS = 256 };
     return MOST_ROWS * (info->hidden_size * sizeof(float) + sizeof(uint32_t));

@@ -134,7 +134,7 @@ static size_t longest_before(const int32_t *ids, size_t n, size_t remembered) {
     return best;
 }
 
-/* The text is far longer than what is stored: every draft still follows a match. */
+/* The text is far longer than the stored part: every draft still follows a match. */
 static void memory_is_bounded(void **state) {
     (void)state;
     enum { N = 20000, REMEMBERED = 256 };

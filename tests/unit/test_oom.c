@@ -52,7 +52,7 @@ static void counted_release(void *user, void *p) {
     free(p);
 }
 
-/* jansson calls some of its own failed allocations a syntax error: any status will do for those. */
+/* jansson reports some failed allocations as syntax errors: any status is accepted for them. */
 static atomic_bool json_was_refused;
 static void *json_alloc(size_t bytes) {
     void *p = counted_alloc(NULL, bytes);
@@ -238,7 +238,7 @@ static void runs_hybrid_models_without_leaks(void **state) {
     }
 }
 
-/* ---- models in one file, of which matrices are taken as they are ---- */
+/* ---- models in one file, whose matrices are not converted ---- */
 
 static void put_gguf(char *path, size_t cap, const char *type) {
     ag_error err;

@@ -40,8 +40,8 @@ static ag_status step(ag_session *s, int32_t i, ag_error *err) {
              : ag_session_prefill(s, prompt, N_PROMPT, NULL, NULL, err);
 }
 
-/* Prompt and three more tokens in a session of its own, of which nothing is left. A step that fails
- * leaves the session where it was, and works when it is done again. */
+/* Runs a prompt and three more tokens in a new session, and destroys it. A failed step does not
+ * change the session, and works when repeated. */
 static ag_status run(ag_model *model, float *logits, ag_error *err) {
     ag_session_params p = ag_session_defaults();
     p.max_seq_len = 64;
@@ -85,7 +85,7 @@ static int finish(void **state) {
     return 0;
 }
 
-/* ---- what a token costs, operation by operation ---- */
+/* ---- cost of a token, operation by operation ---- */
 
 static int by_operations(void **state) {
     (void)state;
@@ -352,8 +352,8 @@ static ag_session *session_of(ag_model *model, int32_t first_id, size_t n) {
     return s;
 }
 
-/* A session's first step in one launch fails at call n. Then one that needs less must not run with
- * what the device still has of another session. False: nothing was left to fail. */
+/* Fails call n of a session's first step in one launch. A later, smaller step must not use device
+ * state of another session. Returns false if the step has fewer calls. */
 static bool take_a_step_after_call_fails(ag_model *model, size_t n, const float *want) {
     ag_error err = {0};
     ag_session *other = session_of(model, 77, 20), *s = session_of(model, 3, EDGE);

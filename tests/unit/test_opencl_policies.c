@@ -194,7 +194,7 @@ static sequence fork_of(const sequence *s, const ag_eviction_policy *policy, ag_
     return f;
 }
 
-/* The CPU continues what the device saved, and the other way round. */
+/* The CPU continues from a save of the device, and vice versa. */
 static sequence restored(const sequence *s, const ag_eviction_policy *policy, ag_dtype type) {
     sequence r = begin_sequence(policy, type);
     uint32_t n_slots[LAYERS * HEADS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights prepared by several threads of the host: the bytes on the device are those that one row
- * after the other gives, whatever the number of threads. */
+/* Tests weights prepared by several host threads. For any number of threads, the device's bytes
+ * equal those prepared row by row. */
 #include "backend/opencl/ops.h"
 #include "memory/galloc.h"
 #include "quant/superblock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs with what only some families have: what the kernel for whole tokens is written for gives
- * the values of the operations but for rounding, and the rest is left to them. */
+/* Tests programs with features of single families. If the kernel for entire tokens supports them,
+ * its values equal those of the operations up to rounding. If not, the operations run. */
 #include "models/model_impl.h"
 #include "unit/opencl_device.h"
 

@@ -139,7 +139,7 @@ static void launch_equals_operations_with_each_type_of_weights(void **state) {
     model = bundled;
 }
 
-/* Sessions of two models, a token each: what the device needs to know is sent in the first turn. */
+/* Sessions of two models alternate by token. Only the first round uploads their parameters. */
 static void sessions_and_models_take_turns(void **state) {
     (void)state;
     enum { SESSIONS = 4 };

@@ -144,7 +144,7 @@ static ag_session *whole, *parts;
 
 enum { VOCAB = 512, MOST_SLOTS = 768 };
 static const uint32_t dims[] = {256, 2048, 288}, ffn_dims[] = {512, 6144, 544};
-/* Noise grows with each layer, the more the wider it is. */
+/* Noise grows with each layer, and with its width. */
 static const uint32_t layers[] = {2, 1, 2};
 
 static const ag_tensor_type mixed[] = {
@@ -325,7 +325,7 @@ static void rotate(const layer_state *s, float *x) {
     }
 }
 
-/* The newest slot holds what the cache's rounding makes of `row`. */
+/* Checks that the newest slot holds `row`, rounded as the cache does. */
 static void check_row(ag_dtype type, bool rotated, const float *row, const float *kept,
                       uint32_t n) {
     unsigned char stored[4 * 128];

@@ -31,7 +31,7 @@ static ag_cl_device device_with(const char *version, const char *extensions) {
     return d;
 }
 
-/* ---- what a device lists ---- */
+/* ---- extensions of a device ---- */
 
 static void extensions_are_whole_words(void **state) {
     (void)state;

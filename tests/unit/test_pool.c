@@ -75,8 +75,8 @@ static void calls_nothing_for_no_work(void **state) {
     ag_pool_destroy(NULL);
 }
 
-/* Plain memory on purpose: what a worker wrote must be visible to the caller, and what the caller
- * wrote to the next dispatch's workers. */
+/* Not atomic on purpose: writes of a worker must be visible to the caller, and writes of the caller
+ * to the workers of the next dispatch. */
 typedef struct sums {
     uint64_t in[16], out[16];
 } sums;

@@ -66,7 +66,7 @@ static void rounding_stays_within_error_bounds(void **state) {
     (void)state;
     static const struct {
         ag_dtype type;
-        double nmse; /* bound for uniform values: a fifth above what was measured */
+        double nmse; /* bound for uniform values: a fifth above the measured value */
     } most[] = {{AG_Q5_0, 1.2e-3}, {AG_Q5_1, 1.1e-3}, {AG_Q2_K, 0.09},
                 {AG_Q3_K, 0.022},  {AG_Q4_K, 4.5e-3}, {AG_Q5_K, 1.1e-3},
                 {AG_Q6_K, 2.6e-4}, {AG_IQ4_NL, 6e-3}, {AG_MXFP4, 0.025}};

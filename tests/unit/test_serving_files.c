@@ -483,7 +483,7 @@ static void cancels_a_request_that_waits_for_a_file(void **state) {
     assert_true(client_wait(&clients[0]));
     assert_int_equal(clients[0].status, AG_CANCELLED);
     set_stuck(false);
-    /* The next request finds what was read. */
+    /* The next request finds the prefix that was read. */
     const size_t before = t.n;
     assert_int_equal(turn(&t, 0, NULL), before - 5 - 1);
     ag_serving_stats stats;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks: each gets what a session of its own gets, and they store their common prefix once. */
+/* Tests forks: each gives the results of a separate session. Their common prefix is stored once. */
 #include "cache/cache_manager_impl.h"
 #include "cache/kv_cache.h"
 #include "core/backend_ops.h"
