@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A custom eviction policy: see docs/adding-a-policy.md. */
+/* A custom eviction policy: see docs/guide/extend/policy.md. */
 #ifndef RANDOM_POLICY_H
 #define RANDOM_POLICY_H
 

@@ -5,7 +5,7 @@
     serve run ray_serve:build program=antigravity arguments="-m /srv/models/Qwen3-0.6B --memory 2G" replicas=2
 
 A conversation is known by `prompt_cache_key` in the body, else by a session's header, else by the key; requests with none of
-these go anywhere. docs/scaling.md tells more."""
+these go anywhere. docs/guide/scale-out.md tells more."""
 import asyncio
 import json
 import os

@@ -6,7 +6,7 @@
 #   scripts/test.sh STAGE...     some of: native asan tsan clang fuzz static shared aarch64 haswell oclgrind
 #   scripts/test.sh --random [SEED] [--all | STAGE...]   the tests of a stage in random order; the seed is printed
 #   scripts/test.sh suites       tests of other projects against the server, with packages from PyPI: minutes, so --all
-#                                leaves them out. Models as docs/server-suites.md says
+#                                leaves them out. Models as docs/measured/server-suites.md says
 #   scripts/test.sh hostile      hostile clients against the native build and that with address sanitizer: ten minutes for
 #                                each row of tests/hostile/README.md, about 3.5 hours. HOSTILE_OPTIONS are passed on, such
 #                                as --quick, or --row 2 --seconds 60
@@ -197,7 +197,7 @@ stage_haswell() {
 }
 
 # simulated LANES COMMAND...: on a simulated GPU that reports races and accesses out of bounds. LANES as in
-# docs/opencl.md.
+# docs/design/opencl.md.
 simulated() {
     local lanes=$1
     local found=$PWD/build/log/oclgrind-found-$lanes.log

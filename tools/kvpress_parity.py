@@ -75,7 +75,7 @@ def press_of(policy, ratio):
 
 
 class SavedCache:
-    """Ids and kept positions of a file as docs/saved-cache.md describes it."""
+    """Ids and kept positions of a file as docs/reference/saved-cache-format.md describes it."""
 
     def __init__(self, path, head_dim):
         self.data = pathlib.Path(path).read_bytes()

@@ -4,7 +4,7 @@
 
   (an environment as for tools/kvpress_parity.py)
   /tmp/kvpress/bin/python tools/kvpress_ruler.py build/release/bin/antigravity MODEL.gguf \
-      --tasks niah_single_2,niah_multivalue --length 700 --samples 20 --out docs/kvpress-ruler.jsonl
+      --tasks niah_single_2,niah_multivalue --length 700 --samples 20 --out docs/measured/kvpress-ruler.jsonl
 
 The prompts are those that `eval ruler --print-prompts` writes, token for token, the question unseen.
 There kvpress's pipeline answers them greedily (a context is read once for all presses), here `eval

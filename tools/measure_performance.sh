@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures what docs/performance.md shows, on a machine that does nothing else.
+# Measures what docs/measured/speed.md shows, on a machine that does nothing else.
 #   tools/measure_performance.sh OUT_DIR PROGRAM [MODEL_DIR]
 # PROGRAM is the antigravity to measure; MODEL_DIR, if given, a model to time the loading of, as written by
 # tools/make_bench_model.py. Nothing else is needed: no network, no other file. Each OUT_DIR/NAME.json holds the rows of

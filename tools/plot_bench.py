@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turn what tools/measure_performance.sh and tools/bench_peers.py measured into tables and plots.
 
-usage: plot_bench.py DIR [--page docs/performance.md --images docs/images]
+usage: plot_bench.py DIR [--page docs/measured/speed.md --images docs/images]
 
 DIR holds NAME.json of `antigravity bench -o json`, and peers.json if a peer was timed. Without --page the tables go to
 the standard output and the plots, speed-context.png and speed-threads.png, to DIR. With it, the part of the page between the lines

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/ruler.md: runs the commands behind them, and writes them into the page.
+"""The tables of docs/measured/ruler.md: runs the commands behind them, and writes them into the page.
 
     tools/ruler_tables.py list
     tools/ruler_tables.py run RESULTS --program build/release/bin/antigravity --models DIR [NAME ...]
-    tools/ruler_tables.py page RESULTS docs/ruler.md
+    tools/ruler_tables.py page RESULTS docs/measured/ruler.md
 
 `run` leaves one RESULTS/NAME.json for each command, and does again only what is not there; DIR holds
 the models' GGUF files. With --prompts FIRST:N it asks those prompts alone, into NAME.FIRST.json, so

@@ -21,7 +21,7 @@ must never be above SIZE; with --cgroup the process runs in a control group of S
 delay: what a long prompt does to those whose answers are on their way: their gaps before it comes and while it is read, beside
 the time that one pass over --step-rows tokens takes.
 
-capacity: conversations of one length, more than SIZE has room for; how many are held then, beside what docs/capacity.md foretells
+capacity: conversations of one length, more than SIZE has room for; how many are held then, beside what docs/guide/size-a-server.md foretells
 from the first of them.
 
 connections: that many connections which say nothing, from several addresses of this machine, and an answer beside them. Needs
@@ -319,7 +319,7 @@ BLOCK = 128  # tokens of a cache
 
 
 def set_aside(limit):
-    """As docs/capacity.md has it."""
+    """As docs/guide/size-a-server.md has it."""
     return limit // 8 + min(limit // 256, 8 << 20) + max(limit // 64, 2 << 20) + (2 << 20)
 
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Constraints: restrict generation to texts that match a JSON schema, a regular expression, a
  * grammar or a list of choices. A constraint computes the mask of tokens that may follow;
- * ag_sampler_constrain() (sampler.h) attaches it to a sampler. docs/constraints.md lists what is
- * supported. */
+ * ag_sampler_constrain() (sampler.h) attaches it to a sampler. docs/guide/constraints.md lists what
+ * is supported. */
 #ifndef ANTIGRAVITY_CONSTRAIN_H
 #define ANTIGRAVITY_CONSTRAIN_H
 

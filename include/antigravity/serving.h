@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Serving: an engine thread that batches requests of many clients, caches sessions for prefix
  * reuse, and keeps the process within one memory limit. Knows neither HTTP nor JSON.
- * docs/serving.md explains how the parts work together. */
+ * docs/design/serving.md explains how the parts work together. */
 #ifndef ANTIGRAVITY_SERVING_H
 #define ANTIGRAVITY_SERVING_H
 

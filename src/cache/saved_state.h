@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves and loads a cache and the sums of its policy as a stream of bytes. docs/saved-cache.md
- * defines the order. */
+/* Saves and loads a cache and the sums of its policy as a stream of bytes.
+ * docs/reference/saved-cache-format.md defines the order. */
 #ifndef AG_CACHE_SAVED_STATE_H
 #define AG_CACHE_SAVED_STATE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves and loads spilled blocks as a stream of bytes. docs/saved-cache.md defines the order. */
+/* Saves and loads spilled blocks as a stream of bytes. docs/reference/saved-cache-format.md defines
+ * the order. */
 #ifndef AG_CACHE_SPILL_SAVED_H
 #define AG_CACHE_SPILL_SAVED_H
 

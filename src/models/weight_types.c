@@ -48,8 +48,8 @@ bool ag_tensor_type_find(const ag_tensor_type *list, size_t n, const char *gguf_
 
 /* ---- the mix ---- */
 
-/* Steps by gain per bit (figures in docs/models.md): types for rows that are multiples of 256, and
- * for others. The last step that matches a name counts. */
+/* Steps by gain per bit (figures in docs/reference/models.md): types for rows that are multiples of
+ * 256, and for others. The last step that matches a name counts. */
 static const struct mix_step {
     const char *pattern;
     ag_dtype type, other;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves a session to a file and restores it. docs/saved-cache.md describes the format. */
+/* Saves a session to a file and restores it. docs/reference/saved-cache-format.md describes the
+ * format. */
 #include "cache/saved_state.h"
 #include "cache/spill_saved.h"
 #include "core/alloc.h"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What tables say is so: rooms include what they may (docs/architecture.md), named files exist and declare what they are
-# named for (docs/design-names.md).
+# What tables say is so: rooms include what they may (docs/design/architecture.md), named files exist and declare what they are
+# named for (tests/data/design-names.md).
 #   architecture_map.sh SOURCE_DIR
 # shellcheck disable=SC2016 # Backticks in patterns are Markdown's.
 set -euo pipefail
 cd "$1"
-page=docs/architecture.md status=0 rows=0 symbols=0
+page=docs/design/architecture.md status=0 rows=0 symbols=0
 
 complain() {
     echo "$page: $*"
@@ -106,7 +106,7 @@ while IFS=$tab read -r room _ includes; do
     check_room "${room//\`/}" "$(quoted "$includes" | tr '\n' ' ')"
 done <<<"$rooms"
 
-page=docs/design-names.md
+page=tests/data/design-names.md
 # An empty cell must stay one: tabs in a row would count as a single separator.
 while IFS='|' read -r name here where remark; do
     check_row "$name" "$here" "$where" "$remark"

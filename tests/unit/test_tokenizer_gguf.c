@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares tokenizers of GGUF files with recorded ids: llama.cpp's vocabulary-only files, whose ids
  * are stored in files of the same name. We may not copy these files. They are in AG_VOCAB_DIR
- * (docs/models.md says how to get them) or in the shared data directory; a file that is in neither
- * is skipped. */
+ * (docs/reference/tokenizers.md says how to get them) or in the shared data directory; a file that
+ * is in neither is skipped. */
 #include "support/gguf_file.h"
 #include "tokenizer_rows.h"
 

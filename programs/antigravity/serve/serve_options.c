@@ -362,7 +362,8 @@ static const option_def engine_rows[] = {
 static const char description[] =
     "Serves models over HTTP for clients of OpenAI's API: /v1/chat/completions, /v1/completions,\n"
     "/v1/embeddings, /v1/models; also /tokenize, /detokenize, /apply-template, /health, /metrics\n"
-    "and /v1/kv. docs/server.md lists every field. By default it listens on this machine only.\n"
+    "and /v1/kv. docs/reference/server.md lists every field. It listens on this machine only by "
+    "default.\n"
     "SIGTERM and Ctrl-C end it when the running answers have ended. Systemd may pass the sockets\n"
     "(LISTEN_FDS). Exit status: 0 ended by a signal, 1 failed, 2 wrong usage.";
 
