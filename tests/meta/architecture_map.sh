@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What tables say is so: rooms include what they may (docs/design/architecture.md), named files exist and declare what they are
-# named for (tests/data/design-names.md).
+# Checks tables: directories include what docs/design/architecture.md lists, and its drawing shows the same; files of
+# tests/data/design-names.md exist and declare the symbols of their row.
 #   architecture_map.sh SOURCE_DIR
 # shellcheck disable=SC2016 # Backticks in patterns are Markdown's.
 set -euo pipefail
@@ -105,6 +105,27 @@ done
 while IFS=$tab read -r room _ includes; do
     check_room "${room//\`/}" "$(quoted "$includes" | tr '\n' ' ')"
 done <<<"$rooms"
+
+# The drawing: "a --> b" means that a includes headers of b. Each edge must be an entry of the table, each entry a path of edges.
+edges=$(section 'The picture' | sed -nE 's/^ *([a-z]+)(\["[^"]*"\])? --> ([a-z]+)$/\1 \3/p')
+# entries: "directory included-directory" for each entry of the table.
+entries=$(while IFS=$tab read -r room _ includes; do
+    room=${room//\`/}
+    while IFS= read -r to; do [ -z "$to" ] || echo "${room#src/} $to"; done < <(quoted "$includes")
+done <<<"$rooms")
+[ -n "$edges" ] || complain 'the picture has no edges'
+while IFS= read -r edge; do
+    grep -qxF -- "$edge" <<<"$entries" || complain "the picture draws ${edge/ / --> }, which the table does not list"
+done <<<"$edges"
+# closure: all pairs that edges connect, also through others.
+closure=$(awk '{ reach[$1, $2] = 1; names[$1]; names[$2] }
+    END {
+        for (k in names) for (i in names) if ((i, k) in reach) for (j in names) if ((k, j) in reach) reach[i, j] = 1
+        for (p in reach) { split(p, pair, SUBSEP); print pair[1], pair[2] }
+    }' <<<"$edges")
+while IFS= read -r entry; do
+    grep -qxF -- "$entry" <<<"$closure" || complain "the table lists ${entry/ / -> }, which the picture does not draw"
+done <<<"$entries"
 
 page=tests/data/design-names.md
 # An empty cell must stay one: tabs in a row would count as a single separator.
