@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Environment variables AG_OPENCL_*, read once when a backend is created. docs/design/opencl.md
- * describes them. */
+/* Environment variables AG_OPENCL_*, read once when a backend is created.
+ * docs/reference/opencl-environment.md describes them. */
 #ifndef AG_OPENCL_SWITCHES_H
 #define AG_OPENCL_SWITCHES_H
 
