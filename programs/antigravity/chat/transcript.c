@@ -17,8 +17,8 @@ static const char plain_template[] =
 
 const char *transcript_plain_template(void) { return plain_template; }
 
-/* Placeholders for probes. Some templates reject a conversation without messages, or with the
- * assistant's alone. */
+/* Contents of the messages that are rendered to find the first user turn. Some templates reject a
+ * conversation without messages, or with the assistant's alone. */
 #define SOME_USER "1"
 #define SOME_ANSWER "2"
 

@@ -14,16 +14,10 @@ const char key_paste_on[] = "\x1b[?2004h", key_paste_off[] = "\x1b[?2004l";
 static const char paste_begins[] = "\x1b[200~", paste_ends[] = "\x1b[201~";
 
 enum { MAX_COLLECTED = 1 << 24 }; /* in bytes; then the terminal stops reading */
-enum {
-    READ_BYTES = 4096,
-    SHORT_PASTE = 400,
-    MAX_PASTES = 64,
-    PLACEHOLDER_BYTES = 64,
-    ESCAPE_MS = 50
-};
+enum { READ_BYTES = 4096, SHORT_PASTE = 400, MAX_PASTES = 64, LABEL_BYTES = 64, ESCAPE_MS = 50 };
 
 typedef struct paste {
-    char placeholder[PLACEHOLDER_BYTES];
+    char label[LABEL_BYTES];
     char *text; /* owned */
 } paste;
 
@@ -149,7 +143,8 @@ static char *read_paste(key_input *k) {
     }
 }
 
-/* Inserts a short text as if typed; otherwise a placeholder. */
+/* Inserts a text of one short line as if typed. Another text becomes a label that key_expand()
+ * replaces; past MAX_PASTES it is inserted with blanks for line ends. */
 static void insert_paste(key_input *k, char *text) {
     const size_t n = strlen(text);
     if ((n <= SHORT_PASTE && !strchr(text, '\n')) || k->n_pastes == MAX_PASTES) {
@@ -161,11 +156,11 @@ static void insert_paste(key_input *k, char *text) {
     }
     paste *p = &k->pastes[k->n_pastes];
     const size_t lines = count_lines(text);
-    snprintf(p->placeholder, sizeof p->placeholder, "[pasted text %zu: %zu line%s, %zu bytes]",
-             k->n_pastes + 1, lines, lines == 1 ? "" : "s", n);
+    snprintf(p->label, sizeof p->label, "[pasted text %zu: %zu line%s, %zu bytes]", k->n_pastes + 1,
+             lines, lines == 1 ? "" : "s", n);
     p->text = text;
     k->n_pastes++;
-    put_before(k, p->placeholder, strlen(p->placeholder));
+    put_before(k, p->label, strlen(p->label));
 }
 
 /* ---- typed while an answer is made ---- */
@@ -212,10 +207,9 @@ char *key_expand(key_input *k, const char *line, bool *pasted) {
     *pasted = false;
     for (size_t i = 0; text && i < k->n_pastes; i++) {
         const paste *p = &k->pastes[i];
-        char *at = strstr(text, p->placeholder);
+        char *at = strstr(text, p->label);
         if (!at) continue;
-        const size_t before = (size_t)(at - text), mark = strlen(p->placeholder),
-                     n = strlen(p->text);
+        const size_t before = (size_t)(at - text), mark = strlen(p->label), n = strlen(p->text);
         char *grown = malloc(strlen(text) + n + 1);
         if (grown) {
             memcpy(grown, text, before);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keyboard input as code points. A pasted text that is long or has several lines becomes a short
- * placeholder until the line is complete. */
+ * label until the line is complete. */
 #ifndef ANTIGRAVITY_KEY_INPUT_H
 #define ANTIGRAVITY_KEY_INPUT_H
 
@@ -23,7 +23,7 @@ void key_collect(key_input *k);
 void key_join_lines(key_input *k);
 /* Drops pending bytes, as terminals do after Ctrl-C. */
 void key_forget(key_input *k);
-/* Returns the line with its placeholders replaced; the caller frees it. *pasted: there were some.
+/* Returns the line with its labels replaced; the caller frees it. *pasted: there were some.
  * NULL if out of memory. Forgets the pasted texts. */
 char *key_expand(key_input *k, const char *line, bool *pasted);
 
