@@ -4,8 +4,11 @@
 #   readme.sh SOURCE_DIR PROGRAM
 set -euo pipefail
 page=$(cd "$1" && pwd)/README.md
-PATH=$(cd "$(dirname "$2")" && pwd):$PATH
 work=$(mktemp -d)
+mkdir "$work/bin"
+# PROGRAM may have another name: under an emulator it is a script that starts the emulator.
+ln -s "$(realpath "$2")" "$work/bin/antigravity"
+PATH=$work/bin:$PATH
 trap 'rm -rf "$work"' EXIT
 export HOME=$work ANTIGRAVITY_MODELS=$work/models
 export -n XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME
