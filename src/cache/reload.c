@@ -366,6 +366,7 @@ static ag_status insert_block(ag_reloader *r, uint32_t layer, uint32_t head, ag_
     return AG_OK;
 }
 
+/* If it fails, blocks that were not inserted are in the store again. */
 static ag_status do_exchange(ag_reloader *r, uint32_t layer, uint32_t head, uint32_t first,
                              exchange *x, ag_error *err) {
     uint32_t n = 0, n_slots = 0;
@@ -376,9 +377,15 @@ static ag_status do_exchange(ag_reloader *r, uint32_t layer, uint32_t head, uint
     }
     /* Lost blocks need no eviction: retain the heaviest groups, which were chosen last. */
     while (x->n_out && n_slots <= x->free_slots + (x->n_out - 1) * r->block) x->n_out--;
-    if (x->n_out) AG_TRY(evict_groups(r, layer, head, first, x, err));
-    for (uint32_t i = 0; i < n; i++) AG_TRY(insert_block(r, layer, head, &r->incoming[i], err));
-    return AG_OK;
+    ag_status st = x->n_out ? evict_groups(r, layer, head, first, x, err) : AG_OK;
+    uint32_t n_inserted = 0;
+    while (st == AG_OK && n_inserted < n) {
+        st = insert_block(r, layer, head, &r->incoming[n_inserted], err);
+        if (st == AG_OK) n_inserted++;
+    }
+    for (uint32_t i = n_inserted; i < n; i++)
+        ag_spill_cancel_reload(r->spill, layer, head, &r->incoming[i]);
+    return st;
 }
 
 ag_status ag_reloader_run_layer(ag_reloader *r, uint32_t layer, const ag_tensor *q, float scale,

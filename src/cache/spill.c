@@ -497,3 +497,8 @@ bool ag_spill_reload(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_
     if (is_read) s->stats.n_reloaded += out->rows.n;
     return is_read;
 }
+
+void ag_spill_cancel_reload(ag_spill *s, uint32_t layer, uint32_t head, const ag_spilled_rows *r) {
+    s->stats.n_reloaded -= r->rows.n;
+    ag_spill_add(s, layer, head, &r->rows, r->sums);
+}

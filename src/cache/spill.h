@@ -83,6 +83,8 @@ void ag_spilled_rows_layout(ag_spilled_rows *r, ag_dtype k_type, ag_dtype v_type
 /* Reads block i of the head and removes it; the head's last block takes its index. Returns false
  * if the block could not be read and is lost. */
 bool ag_spill_reload(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_spilled_rows *out);
+/* Stores the rows of an ag_spill_reload() of this head again: they did not enter the cache. */
+void ag_spill_cancel_reload(ag_spill *s, uint32_t layer, uint32_t head, const ag_spilled_rows *r);
 /* Reads block i without removing it. Returns false if it could not be read. */
 bool ag_spill_read(ag_spill *s, uint32_t layer, uint32_t head, uint32_t i, ag_spilled_rows *out);
 /* Adds rows that were loaded from elsewhere as blocks of the head. */

@@ -567,6 +567,59 @@ static void reloads_a_block_for_a_group_of_lower_weight(void **state) {
     ag_backend_destroy(be);
 }
 
+/* One block is inserted. The other holds positions that are still in the cache. */
+static void failed_reload_keeps_the_block(void **state) {
+    (void)state;
+    enum { N = 33, HALF = 8 };
+    const ag_spill_params params = {.path = dir, .block = HALF, .exact = true};
+    uint32_t slots[2][HALF], keep[N];
+    ag_backend *be;
+    ag_buffer *owners[2];
+    ag_tensor rows, q;
+    ag_spill *spill;
+    ag_reloader *r;
+    ag_spill_stats stats;
+    ag_spilled_rows block;
+    assert_int_equal(ag_backend_create(NULL, &be, NULL), AG_OK);
+    assert_int_equal(ag_tensor_alloc(&rows, &owners[0], ag_backend_memory(be), AG_USAGE_SCRATCH,
+                                     AG_F32, ag_shape_3d(N, 1, 2), NULL),
+                     AG_OK);
+    assert_int_equal(ag_tensor_alloc(&q, &owners[1], ag_backend_memory(be), AG_USAGE_SCRATCH,
+                                     AG_F32, ag_shape_3d(1, 1, 2), NULL),
+                     AG_OK);
+    ag_tensor_f32(&q)[0] = ag_tensor_f32(&q)[1] = 1;
+    for (size_t i = 0; i < (size_t)N * 2; i++) ag_tensor_f32(&rows)[i] = i < 32 ? 3 : 0;
+    ag_kv_cache *c = cache_of_keys(be, &rows, N);
+    assert_int_equal(ag_spill_create(&params, c, &spill, NULL), AG_OK);
+    assert_int_equal(ag_reloader_create(c, spill, &r, NULL), AG_OK);
+    for (uint32_t i = 0; i < HALF; i++) {
+        slots[0][i] = i;
+        slots[1][i] = HALF + i;
+    }
+    for (uint32_t i = 0; i < N - HALF; i++) keep[i] = i < HALF ? i : HALF + i;
+    for (int i = 0; i < 2; i++) ag_spill_store(spill, NULL, 0, 0, slots[i], HALF);
+    assert_int_equal(ag_kv_cache_compact(c, 0, 0, keep, N - HALF, NULL), AG_OK);
+    ag_reloader_begin(r, &(ag_reload_pass){.n_rows = 1, .recent = 1, .n_slots = N + HALF});
+    assert_int_equal(ag_reloader_run_layer(r, 0, &q, 1, NULL), AG_INVALID);
+    assert_int_equal(ag_kv_cache_n_slots(c, 0, 0), N);
+    assert_int_equal(ag_spill_n_blocks(spill, 0, 0), 1);
+    ag_spill_stats_of(spill, &stats);
+    assert_int_equal(stats.n_reloaded, HALF);
+    assert_int_equal(stats.n_failed, 0);
+    assert_int_equal(ag_spilled_rows_create(ag_kv_cache_params(c), &block, NULL), AG_OK);
+    assert_true(ag_spill_read(spill, 0, 0, 0, &block));
+    assert_int_equal(block.rows.n, HALF);
+    for (uint32_t i = 0; i < HALF; i++) assert_int_equal(block.rows.positions[i], i);
+    for (size_t i = 0; i < (size_t)HALF * 2; i++)
+        assert_float_equal(((const float *)(const void *)block.rows.k)[i], 3, 0);
+    ag_spilled_rows_release(&block);
+    ag_reloader_destroy(r);
+    ag_spill_destroy(spill);
+    ag_kv_cache_destroy(c);
+    for (int i = 0; i < 2; i++) ag_buffer_release(&owners[i]);
+    ag_backend_destroy(be);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(file_reuses_records),
@@ -584,6 +637,7 @@ int main(void) {
         cmocka_unit_test(rejects_saved_duplicates_and_nan),
         cmocka_unit_test(key_bounds_of_zero_keys_are_finite),
         cmocka_unit_test(reloads_a_block_for_a_group_of_lower_weight),
+        cmocka_unit_test(failed_reload_keeps_the_block),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
