@@ -138,6 +138,12 @@ static const answer_case cases[] = {
      "<tool_call>weather\n<arg_key>a</arg_key>\n<arg_value>['\\x4a\\x4A']</arg_value>\n<arg_key>b</"
      "arg_key>\n<arg_value>['\\x4\x11']</arg_value>\n</tool_call>",
      "", "", "weather {\"a\": [\"\\u004a\\u004a\"], \"b\": \"['\\\\x4\\u0011']\"};"},
+    {"surrogates in values", &keyed, false,
+     "<tool_call>weather\n<arg_key>a</arg_key>\n<arg_value>['\\ud83d\\ude00', '\\ud83dx', "
+     "'\\ude00', '\\ud83d\\u0041']</arg_value>\n</tool_call>",
+     "", "",
+     "weather {\"a\": [\"\\ud83d\\ude00\", \"\\ufffdx\", \"\\ufffd\", "
+     "\"\\ufffd\\u0041\"]};"},
     {"tags with types", &typed, false,
      "\n<calls>\n<invoke name=\"add\">\n<parameter name=\"a\" string=\"true\">1</parameter>\n"
      "<parameter name=\"b\" string=\"false\">1</parameter>\n</invoke>\n<invoke name=\"add\">\n"

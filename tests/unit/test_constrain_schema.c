@@ -561,6 +561,27 @@ static void survives_failed_allocations(void **state) {
     }
 }
 
+static void creation_reports_each_failed_allocation(void **state) {
+    (void)state;
+    const ag_constraint_params p =
+        texts_params(AG_CONSTRAINT_JSON_SCHEMA,
+                     "{\"items\":{\"type\":\"number\",\"multipleOf\":3,\"minimum\":4}}");
+    ag_constraint *c;
+    assert_int_equal(ag_constraint_create(texts_vocab, &p, &c, NULL), AG_OK);
+    ag_constraint_destroy(c);
+    bool failed = true;
+    for (size_t nth = 0; failed; nth++) {
+        failing_allocator f;
+        failing_install(&f, nth);
+        const ag_status st = ag_constraint_create(texts_vocab, &p, &c, NULL);
+        failed = atomic_load(&f.failed);
+        assert_int_equal(st, failed ? AG_NOMEM : AG_OK);
+        ag_constraint_destroy(c);
+        assert_int_equal(atomic_load(&f.in_use), 0);
+        ag_set_allocator(NULL);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accepts_only_valid_json),
@@ -572,6 +593,7 @@ int main(void) {
         cmocka_unit_test(counts_long_strings_and_lists),
         cmocka_unit_test(random_walks_end_in_valid_json),
         cmocka_unit_test(survives_failed_allocations),
+        cmocka_unit_test(creation_reports_each_failed_allocation),
     };
     return cmocka_run_group_tests(tests, texts_setup, texts_teardown);
 }

@@ -54,20 +54,32 @@ static int hex_of(const reader *r, size_t digits) {
     return v;
 }
 
+/* Reads the digits of \x or \u. A surrogate without its other half becomes U+FFFD, as JSON has no
+ * such character. */
+static bool read_code(reader *r, size_t digits) {
+    char escape[16];
+    int v = hex_of(r, digits), low = 0;
+    if (v < 0) return false;
+    r->at += digits;
+    if ((v & 0xfc00) == 0xd800 && r->n - r->at > 2 && !memcmp(r->s + r->at, "\\u", 2)) {
+        r->at += 2;
+        low = hex_of(r, 4);
+        if ((low & 0xfc00) != 0xdc00) low = 0;
+        if (low) r->at += 4;
+        else r->at -= 2;
+    }
+    if (!low && (v & 0xf800) == 0xd800) v = 0xfffd;
+    const int n = snprintf(escape, sizeof escape, "\\u%04x", (unsigned)v & 0xffffu);
+    if (low) snprintf(escape + n, sizeof escape - (size_t)n, "\\u%04x", (unsigned)low & 0xffffu);
+    return emit(r, escape, strlen(escape));
+}
+
 /* Reads an escape after its backslash. */
 static bool read_escape(reader *r) {
     static const char from[] = "nrtbf0\\'\"av/", to[] = "\n\r\t\b\f\0\\'\"\a\v/";
     const char c = r->s[r->at++];
     if (c == '\n') return true;
-    if (c == 'x' || c == 'u') {
-        const size_t digits = c == 'x' ? 2 : 4;
-        const int v = hex_of(r, digits);
-        char escape[8];
-        if (v < 0) return false;
-        r->at += digits;
-        return emit(r, escape,
-                    (size_t)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)v & 0xffffu));
-    }
+    if (c == 'x' || c == 'u') return read_code(r, c == 'x' ? 2 : 4);
     const char *at = memchr(from, c, sizeof from - 1);
     /* An unknown escape stays as it is, with its backslash. */
     return set_status(r, at ? ag_json_text_escape(&to[at - from], 1, r->out, r->err)

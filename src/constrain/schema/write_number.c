@@ -213,8 +213,7 @@ static uint32_t integer_digits(range *r, size_t at, bool low, bool high, unsigne
 static uint32_t long_numbers(range *r, size_t n_digits) {
     ag_pda *pda = r->pda;
     const unsigned n = r->step ? r->step : 1;
-    uint32_t *loops = ag_calloc(n, sizeof *loops);
-    if (!loops) return AG_PDA_FAIL;
+    uint32_t loops[MAX_STEP + 1];
     for (unsigned remainder = 0; remainder < n; remainder++) {
         loops[remainder] =
             ag_pda_split(pda, AG_PDA_UNSET, after_integer(r, false, false, remainder));
@@ -230,9 +229,7 @@ static uint32_t long_numbers(range *r, size_t n_digits) {
         }
         memcpy(loops, before, (i ? n : 1) * sizeof *loops);
     }
-    const uint32_t first = loops[0];
-    ag_free(loops);
-    return first;
+    return loops[0];
 }
 
 /* Writes all numbers from min to max, both 0 or more. */
@@ -242,7 +239,11 @@ static uint32_t from_to(range *r) {
     uint32_t start = AG_PDA_FAIL;
     const size_t n_memo = (MAX_DIGITS + 1) * (size_t)(r->step ? r->step : 1);
     uint32_t *memo = ag_malloc(n_memo * sizeof *memo);
-    if (!memo) return start;
+    if (!memo) {
+        ag_error err;
+        ag_pda_fail(r->pda, AG_FAIL(&err, NOMEM, "table of %zu remainders", n_memo), &err);
+        return start;
+    }
     for (size_t n = shortest; n <= longest; n++) {
         memset(memo, 0, n_memo * sizeof *memo);
         r->n_digits = n;
