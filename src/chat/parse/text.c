@@ -8,7 +8,7 @@
 /* Limits for white space that waits for a delimiter, and for the header of a message. */
 enum { MAX_SPACE = 1024, MAX_HEADER = 1024 };
 
-static ag_parser_state reasoning_space, reasoning_text;
+static ag_parser_state after_reasoning, reasoning_space, reasoning_text;
 
 static size_t without_space(const char *s, size_t n) {
     while (n && ag_is_json_space(s[n - 1])) n--;
@@ -36,17 +36,31 @@ size_t ag_parser_find(const char *delimiter, const char *s, size_t from, size_t 
     return n;
 }
 
-/* State: the start of an answer. A delimiter may open the reasoning. */
+/* Compares the start of s[0..n) with a delimiter after white space. *len: the length of both. */
+static ag_match match_after_space(const ag_chat_parser *p, const char *delimiter, const char *s,
+                                  size_t n, size_t *len) {
+    const size_t space = ag_json_space_len(s, n);
+    if (!delimiter) return AG_MATCH_NO;
+    *len = space + strlen(delimiter);
+    const ag_match m = match_prefix(delimiter, s + space, n - space);
+    return m == AG_MATCH_PARTIAL && (p->is_final || space > MAX_SPACE) ? AG_MATCH_NO : m;
+}
+
+/* State: the start of an answer. A delimiter may open the reasoning. Models also write the closing
+ * one alone, for no reasoning. */
 ag_status ag_parse_start(ag_chat_parser *p, bool *again, ag_error *err) {
     (void)err;
-    size_t n;
-    const char *s = ag_parser_unread(p, &n), *open = p->params.reasoning_open;
-    const size_t space = ag_json_space_len(s, n);
-    ag_match m = open ? match_prefix(open, s + space, n - space) : AG_MATCH_NO;
-    if (m == AG_MATCH_PARTIAL && !p->is_final && space <= MAX_SPACE) return AG_OK;
+    size_t n, len;
+    const char *s = ag_parser_unread(p, &n);
+    const ag_match open = match_after_space(p, p->params.reasoning_open, s, n, &len),
+                   close = match_after_space(p, p->params.reasoning_close, s, n, &len);
+    if (open == AG_MATCH_PARTIAL || close == AG_MATCH_PARTIAL) return AG_OK;
     *again = n > 0 || p->is_final;
     if (!*again) return AG_OK;
-    p->state = m == AG_MATCH_YES ? ag_parse_reasoning : ag_parse_content;
+    p->state = open == AG_MATCH_YES ? ag_parse_reasoning : ag_parse_content;
+    if (open == AG_MATCH_YES || close == AG_MATCH_NO) return AG_OK;
+    ag_parser_decide(p, len);
+    p->state = after_reasoning;
     return AG_OK;
 }
 
@@ -212,11 +226,11 @@ ag_status ag_parse_content(ag_chat_parser *p, bool *again, ag_error *err) {
     const char *s = ag_parser_unread(p, &n), *trigger;
     const char *open = p->content.len == 0 ? p->params.content_open : NULL;
     if (open) {
-        const size_t space = ag_json_space_len(s, n);
-        const ag_match m = match_prefix(open, s + space, n - space);
-        if (m == AG_MATCH_PARTIAL && !p->is_final && space <= MAX_SPACE) return AG_OK;
+        size_t len;
+        const ag_match m = match_after_space(p, open, s, n, &len);
+        if (m == AG_MATCH_PARTIAL) return AG_OK;
         if (m == AG_MATCH_YES) {
-            ag_parser_decide(p, space + strlen(open));
+            ag_parser_decide(p, len);
             s = ag_parser_unread(p, &n);
         }
     }
