@@ -3,7 +3,8 @@
  *   %json SCHEMA                                      the value as JSON
  *   %python SCHEMA                                    its properties as a=1, b="x"
  *   %braces(QUOTE, STOP) SCHEMA                       its properties as a:1,b:QUOTExQUOTE
- *   %tags(OPEN, TEXT, VALUE, CLOSE, BETWEEN, STOP) SCHEMA   as OPENaVALUE1CLOSE OPENbTEXTxCLOSE
+ *   %tags(OPEN, TEXT, OPEN_VALUE, VALUE, CLOSE, BETWEEN, STOP) SCHEMA
+ *                                                     as OPEN_VALUEaVALUE1CLOSE OPENbTEXTxCLOSE
  * Delimiters are literals and tokens. STOP is a regular expression that no text contains. */
 #include "constrain/grammar.h"
 #include "constrain/schema/schema.h"
@@ -14,7 +15,7 @@
 
 #include <string.h>
 
-enum { DELIMITERS_MAX = 6 };
+enum { DELIMITERS_MAX = 7 };
 
 typedef struct reader {
     const ag_grammar_scope *scope;
@@ -147,10 +148,11 @@ static ag_status read_notation(reader *r, ag_schema_notation *out, bool *is_json
          .raw_texts = true,
          .open = delimiter(r, 0),
          .before_text = delimiter(r, 1),
-         .before_value = delimiter(r, 2),
-         .close = delimiter(r, 3),
-         .between = delimiter(r, 4),
-         .stop = delimiter(r, 5)},
+         .open_value = delimiter(r, 2),
+         .before_value = delimiter(r, 3),
+         .close = delimiter(r, 4),
+         .between = delimiter(r, 5),
+         .stop = delimiter(r, 6)},
     };
     *out = all[kind];
     return AG_OK;

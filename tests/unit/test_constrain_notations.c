@@ -11,7 +11,7 @@
     "\"$defs\": {\"point\": {\"type\": \"object\", \"properties\": {\"x\": {\"type\": "          \
     "\"boolean\"}, \"s\": {\"type\": \"string\", \"maxLength\": 2}}, \"required\": [\"x\"], "    \
     "\"additionalProperties\": false}}}"
-#define TAGS "%tags(\"<p=\", \">\", \">\", \"</p>\\n\", \"\", \"</p>\") "
+#define TAGS "%tags(\"<p=\", \">\", \"<p=\", \">\", \"</p>\\n\", \"\", \"</p>\") "
 #define MARKS "%braces(\"'\", \"'\") "
 
 static const struct {
@@ -43,10 +43,16 @@ static const struct {
      {"a<12>", "a<1>[true]", "a{}<3>"},
      {"a", "a<x>", "a<1.5>"}},
     {"root ::= %python {} \"!\" | %python true", {"!", ""}, {"a=1"}},
-    {"root ::= %tags(\"<\", \"=\", \":\", \">\", \";\", \"\") {\"properties\": {\"a\": {}, \"b\": "
+    {"root ::= %tags(\"<\", \"=\", \"<\", \":\", \">\", \";\", \"\") {\"properties\": {\"a\": {}, "
+     "\"b\": "
      "{\"type\": \"string\", \"pattern\": \"^x+$\"}}, \"required\": [\"b\"]}",
      {"<b=xx>", "<a=true>;<b=x>", "<a:true>;<b=x>", "<a:[1]>;<b=x>"},
      {"<b:x>", "<b=>", "<a=1>", "<a:so>;<b=x>"}},
+    {"root ::= %tags(\"<s=\", \">\", \"<v=\", \">\", \".\", \"\", \"\") {\"properties\": {\"a\": "
+     "{}, "
+     "\"b\": {\"type\": \"string\"}}, \"required\": [\"b\"]}",
+     {"<s=b>x.", "<s=a>x.<s=b>1.", "<v=a>1.<s=b>x.", "<s=a>1.<s=b>x."},
+     {"<v=b>1.", "<v=a>x.<s=b>x.", "=b>x."}},
 };
 
 static void writes_arguments_in_each_notation(void **state) {

@@ -11,11 +11,12 @@
 
 void ag_call_format_free(ag_call_format *f) {
     const char *const texts[] = {
-        f->section_open, f->section_close, f->call_open,   f->call_close,  f->list_open,
-        f->list_close,   f->between,       f->name_key,    f->object,      f->arguments_key,
-        f->name_end,     f->id_open,       f->param_open,  f->param_close, f->param_text,
-        f->param_json,   f->param_between, f->quote,       f->header_open, f->header_between,
-        f->header_close, f->triggers[0],   f->triggers[1], f->triggers[2], f->triggers[3]};
+        f->section_open, f->section_close,   f->call_open,   f->call_close,  f->list_open,
+        f->list_close,   f->between,         f->name_key,    f->object,      f->arguments_key,
+        f->name_end,     f->id_open,         f->param_open,  f->param_close, f->param_text,
+        f->param_json,   f->param_between,   f->quote,       f->header_open, f->header_between,
+        f->header_close, f->param_open_json, f->triggers[0], f->triggers[1], f->triggers[2],
+        f->triggers[3]};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ag_free((void *)(uintptr_t)texts[i]);
     *f = (ag_call_format){0};
 }
@@ -54,6 +55,13 @@ ag_match ag_match_delimiter(const char *pattern, const char *s, size_t n, size_t
             continue;
         }
         if (at == n) return AG_MATCH_PARTIAL;
+        if (ag_is_call_count(*p)) {
+            const size_t begin = at;
+            while (at < n && s[at] >= '0' && s[at] <= '9') at++;
+            if (at == n) return AG_MATCH_PARTIAL;
+            if (at == begin) return AG_MATCH_NO;
+            continue;
+        }
         if (s[at] != *p) return AG_MATCH_NO;
         at++;
     }

@@ -19,6 +19,11 @@ typedef enum ag_call_kind {
 
 enum { AG_CALL_TRIGGERS = 4 };
 
+/* In call_open: a number that counts the calls of an answer, from 0 or from 1. */
+enum { AG_CALL_COUNT_0 = 1, AG_CALL_COUNT_1 = 2 };
+
+static inline bool ag_is_call_count(char c) { return c == AG_CALL_COUNT_0 || c == AG_CALL_COUNT_1; }
+
 /* Delimiters of a section of calls: section_open, then call_open CALL call_close for each call,
  * then section_close. All texts are owned. They are "" if the template writes nothing there, and
  * NULL if the kind does not use them. White space in a delimiter matches any white space, or
@@ -40,9 +45,13 @@ typedef struct ag_call_format {
     const char *name_end; /* before the arguments: NAMED, TAGGED */
     const char *id_open;  /* NAMED: between name and id; name_end follows the id */
     const char *param_open, *param_close; /* TAGGED: around name and value of an argument */
-    const char *param_text, *param_json;  /* TAGGED: between name and value: text, other JSON */
-    const char *param_between;            /* TAGGED: between two arguments; NULL: nothing */
-    const char *quote;                    /* BRACES: before and after text */
+    const char
+        *param_open_json; /* TAGGED: before the name if the value is not text; NULL: as text */
+    /* TAGGED: between name and value: text, other JSON. If these two or the texts before the name
+     * differ, then by a word for the type; other words are those of other JSON types. */
+    const char *param_text, *param_json;
+    const char *param_between; /* TAGGED: between two arguments; NULL: nothing */
+    const char *quote;         /* BRACES: before and after text */
     /* Headers, if each call is a message whose header names the tool too: the text before that name
      * in the first message and in later ones, and the text after the name. NULL: no headers. */
     const char *header_open, *header_between, *header_close;

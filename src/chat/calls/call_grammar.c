@@ -39,20 +39,20 @@ static ag_status put_quoted(writer *w, const char *s, size_t n) {
     return put(w, "\" ");
 }
 
-/* Writes special tokens by their ids, and other text as a string. */
+/* Writes special tokens by their ids, counts as numbers, and other text as a string. */
 static ag_status put_delimiter(writer *w, const char *s, size_t n) {
     size_t begin = 0, i = 0;
     while (i < n) {
         const ag_special_text *m = ag_special_text_longest(w->f, s + i, n - i, true);
-        if (!m) {
+        if (!m && !ag_is_call_count(s[i])) {
             i++;
             continue;
         }
-        char token[24];
+        char atom[24] = "[0-9]{1,4} ";
         if (i > begin) AG_TRY(put_quoted(w, s + begin, i - begin));
-        snprintf(token, sizeof token, "<[%d]> ", (int)m->id);
-        AG_TRY(put(w, token));
-        begin = i += m->len;
+        if (m) snprintf(atom, sizeof atom, "<[%d]> ", (int)m->id);
+        AG_TRY(put(w, atom));
+        begin = i += m ? m->len : 1;
     }
     return n > begin ? put_quoted(w, s + begin, n - begin) : AG_OK;
 }
@@ -236,8 +236,10 @@ static ag_status put_named(writer *w, const json_t *tool) {
 
 static ag_status put_tagged(writer *w, const json_t *tool) {
     const ag_call_format *c = w->c;
-    const char *const delimiters[] = {c->param_open, c->param_text, c->param_json, c->param_close,
-                                      c->param_between ? c->param_between : ""};
+    const char *const delimiters[] = {
+        c->param_open, c->param_text,  c->param_open_json ? c->param_open_json : c->param_open,
+        c->param_json, c->param_close, c->param_between ? c->param_between : "",
+    };
     AG_TRY(put_literal(w, tool_name(tool)));
     AG_TRY(put_literal(w, c->name_end));
     AG_TRY(put(w, "%tags("));
@@ -316,7 +318,13 @@ ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err) 
     if (starts_bare(f)) return AG_OK;
     if (c->header_close) return append_if_set(out, c->header_open, err);
     AG_TRY(append_if_set(out, c->section_open, err));
-    return opens_in_list(c) ? AG_OK : append_if_set(out, c->call_open, err);
+    if (opens_in_list(c)) return AG_OK;
+    const size_t begin = out->len;
+    AG_TRY(append_if_set(out, c->call_open, err));
+    for (size_t i = begin; i < out->len; i++) {
+        if (ag_is_call_count(out->data[i])) out->data[i] += '0' - AG_CALL_COUNT_0;
+    }
+    return AG_OK;
 }
 
 /* Writes the tool's name in the header of a message, and what opens the call after it. */

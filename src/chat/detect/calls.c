@@ -3,6 +3,7 @@
 #include "chat/detect/detect.h"
 #include "chat/detect/probe.h"
 #include "chat/json_scan.h"
+#include "chat/parse/parser.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 
@@ -219,14 +220,32 @@ static ag_status detect_code(call_detector *d, bool *done) {
 }
 
 /* Returns the length of the common suffix of a[0..n) and b[0..m), from the first '<' or '[' in it
- * on; n if it is all of a and may_be_all. */
+ * on, or all of it without white space at its start if it counts calls; n if it is all of a and
+ * may_be_all. */
 static size_t common_tail(const char *a, size_t n, const char *b, size_t m, bool may_be_all) {
     size_t k = 0;
     while (k < n && k < m && a[n - 1 - k] == b[m - 1 - k]) k++;
     if (k == n && may_be_all) return k;
     const char *s = a + n - k;
-    size_t skip = strcspn(s, "<[");
-    return skip < k ? k - skip : 0;
+    for (size_t i = 0; i < k; i++) {
+        if (s[i] == '<' || s[i] == '[') return k - i;
+        /* The count of a call begins its line. */
+        if (ag_is_call_count(s[i])) return k - ag_json_space_len(s, k);
+    }
+    return 0;
+}
+
+/* The same for texts that differ in a word, which may be the type of what follows: <p t='string'
+ * n=' and <p t='integer' n='. *n_b: the length in b. */
+static size_t common_typed_tail(const char *a, size_t n, const char *b, size_t m, size_t *n_b) {
+    size_t i = n, j = m;
+    for (; i && j && a[i - 1] == b[j - 1]; i--, j--) {}
+    while (i < n && ag_call_name_len(a + i, 1)) i++, j++;
+    while (i && ag_call_name_len(a + i - 1, 1)) i--;
+    while (j && ag_call_name_len(b + j - 1, 1)) j--;
+    const size_t before = common_tail(a, i, b, j, false);
+    *n_b = before ? m - j + before : 0;
+    return before ? n - i + before : 0;
 }
 
 /* f, then DELIMITER a DELIMITER 1 DELIMITER for each argument */
@@ -236,22 +255,28 @@ static ag_status detect_tags(call_detector *d, bool *done) {
     const size_t key_end = s->key + strlen(AG_PROBE_KEY),
                  key_2_end = s->key_2 + strlen(AG_PROBE_KEY_2);
     const size_t lead = s->key - s->name_end, gap = s->key_2 - s->value_end;
-    const size_t open = common_tail(t + s->name_end, lead, t + s->value_end, gap, false);
-    *done = open > 0 && gap > open && s->value > key_end && s->number > key_2_end;
+    size_t open = common_tail(t + s->name_end, lead, t + s->value_end, gap, false);
+    size_t open_json = open;
+    if (!open) {
+        open = common_typed_tail(t + s->name_end, lead, t + s->value_end, gap, &open_json);
+    }
+    *done = open > 0 && gap > open_json && s->value > key_end && s->number > key_2_end;
     if (!*done) return AG_OK;
     ag_call_format *c = d->c;
     c->kind = AG_CALLS_TAGGED;
     d->one.call_begin = s->name;
     AG_TRY(set_text(d, &c->name_end, t + s->name_end, lead - open));
     AG_TRY(set_text(d, &c->param_open, t + s->key - open, open));
+    if (open != open_json || memcmp(t + s->key - open, t + s->key_2 - open, open) != 0)
+        AG_TRY(set_text(d, &c->param_open_json, t + s->key_2 - open_json, open_json));
     AG_TRY(set_text(d, &c->param_text, t + key_end, s->value - key_end));
     AG_TRY(set_text(d, &c->param_json, t + key_2_end, s->number - key_2_end));
     /* White space before the next argument's delimiter is not part of param_close, unless the last
      * argument has it too. */
-    size_t n = gap - open;
+    size_t n = gap - open_json;
     while (n && strncmp(t + s->number_end, t + s->value_end, n) != 0) n--;
     AG_TRY(set_text(d, &c->param_close, t + s->value_end, n));
-    AG_TRY(set_text(d, &c->param_between, t + s->value_end + n, gap - open - n));
+    AG_TRY(set_text(d, &c->param_between, t + s->value_end + n, gap - open_json - n));
     d->one.call_end = s->number_end + n;
     *done = !is_blank(c->param_close, n) && !is_blank(c->param_text, strlen(c->param_text));
     return AG_OK;
@@ -372,6 +397,18 @@ static ag_status set_second_header(call_detector *d) {
     return set_text(d, &d->c->header_between, rest + n, (size_t)(name - rest) - n);
 }
 
+/* Replaces the last number of lead[0..n_lead) by AG_CALL_COUNT_0 or AG_CALL_COUNT_1, and the one
+ * after it at the end of gap[0..n_gap). Does nothing if these do not count the calls. */
+static void replace_counts(char *lead, size_t n_lead, char *gap, size_t n_gap) {
+    for (size_t i = 1; i <= n_lead && i <= n_gap; i++) {
+        char *a = lead + n_lead - i, *b = gap + n_gap - i;
+        if (*a == *b) continue;
+        if (*b != *a + 1 || (*a != '0' && *a != '1')) return;
+        *a = *b = *a == '0' ? AG_CALL_COUNT_0 : AG_CALL_COUNT_1;
+        return;
+    }
+}
+
 /* Sets what comes before, between and after calls, from the text around the first call and, if
  * there is one, the second. */
 static ag_status set_delimiters(call_detector *d) {
@@ -396,6 +433,7 @@ static ag_status set_delimiters(call_detector *d) {
     if (d->second) {
         gap = d->two.text + s->call_end;
         n_gap = d->second - s->call_end;
+        replace_counts(s->text + (lead - s->text), n_lead, d->two.text + s->call_end, n_gap);
         n_open = common_tail(lead, n_lead, gap, n_gap, true);
         if (is_blank(lead + n_lead - n_open, n_open)) n_open = 0;
         d->c->is_parallel = true;
@@ -444,7 +482,8 @@ static ag_status detect_triggers(call_detector *d) {
     section += strspn(section, " \n\t\r");
     call += strspn(call, " \n\t\r");
     AG_TRY(add_trigger(d, section, trigger_len(section)));
-    AG_TRY(add_trigger(d, call, trigger_len(call)));
+    if (!ag_is_call_count(*call) && !ag_is_call_count(call[1]))
+        AG_TRY(add_trigger(d, call, trigger_len(call)));
     c->is_bare = !c->triggers[0];
     for (size_t i = 0; c->is_bare && i < d->f->n_special_texts; i++) {
         if (!strcmp(d->f->special_texts[i].spelling, "<|python_tag|>")) {

@@ -280,6 +280,10 @@ ag_status ag_parse_named_call(ag_chat_parser *p, bool *again, ag_error *err) {
     const ag_call_format *f = p->params.format;
     size_t n;
     const char *s = ag_parser_unread(p, &n);
+    const size_t space = space_end(s, 0, n);
+    ag_parser_consume(p, space);
+    s += space;
+    n -= space;
     named part = {0};
     ag_match m = read_name(f, s, n, &part);
     const size_t begin = m == AG_MATCH_YES ? space_end(s, part.end, n) : n;

@@ -15,13 +15,46 @@ static ag_parser_state parameters, value_start, value_text, after_cdata;
 
 static const char cdata_open[] = "<![CDATA[", cdata_close[] = "]]>";
 
+/* Compares the start of s[0..n) with a delimiter that has a word for the type of a value. It is
+ * `text` for text and `json` for one other type; a third word is that of another type. */
+static ag_match match_typed(const char *text, const char *json, const char *s, size_t n,
+                            size_t *len, bool *is_text) {
+    const size_t n_text = strlen(text), n_json = strlen(json);
+    size_t before = 0, after = 0, end;
+    const ag_match m = ag_match_delimiter(text, s, n, len);
+    *is_text = m == AG_MATCH_YES;
+    while (text[before] && text[before] == json[before]) before++;
+    if (m != AG_MATCH_NO || before == n_text) return m;
+    while (before + after < n_text && before + after < n_json &&
+           text[n_text - 1 - after] == json[n_json - 1 - after]) {
+        after++;
+    }
+    while (before && ag_call_name_len(text + before - 1, 1)) before--;
+    while (after && ag_call_name_len(text + n_text - after, 1)) after--;
+    char first[MAX_NAME];
+    if (before >= sizeof first) return AG_MATCH_NO;
+    memcpy(first, text, before);
+    first[before] = '\0';
+    const ag_match begins = ag_match_delimiter(first, s, n, &end);
+    if (begins != AG_MATCH_YES) return begins;
+    end += ag_call_name_len(s + end, n - end);
+    if (end == n) return AG_MATCH_PARTIAL;
+    const ag_match ends = ag_match_delimiter(text + n_text - after, s + end, n - end, len);
+    *len += end;
+    return ends;
+}
+
 /* Kinds of text after the name or an argument; next_part() returns the kind and the length. */
 typedef enum part { NOTHING, UNKNOWN, PARAMETER, CLOSE } part;
 
-static part next_part(const ag_chat_parser *p, const char *s, size_t n, size_t *len) {
+/* is_text: of PARAMETER, whether what opens it is that of text. */
+static part next_part(const ag_chat_parser *p, const char *s, size_t n, size_t *len,
+                      bool *is_text) {
     const ag_call_format *f = p->params.format;
     const size_t space = ag_json_space_len(s, n);
-    const ag_match open = ag_match_delimiter(f->param_open, s + space, n - space, len);
+    const ag_match open =
+        match_typed(f->param_open, f->param_open_json ? f->param_open_json : f->param_open,
+                    s + space, n - space, len, is_text);
     *len += space;
     if (open == AG_MATCH_YES) return PARAMETER;
     const ag_match close = ag_match_delimiter(f->call_close, s + space, n - space, len);
@@ -42,7 +75,8 @@ ag_status ag_parse_tagged_call(ag_chat_parser *p, bool *again, ag_error *err) {
     if (may_wait && (end == n || m == AG_MATCH_PARTIAL)) return AG_OK;
     *again = true;
     if (m == AG_MATCH_NO || name == 0 || end > MAX_NAME) return ag_parser_reject_call(p, err);
-    const part next = next_part(p, s + end + len, n - end - len, &next_len);
+    bool is_text;
+    const part next = next_part(p, s + end + len, n - end - len, &next_len, &is_text);
     *again = next != UNKNOWN;
     if (next == UNKNOWN) return AG_OK;
     if (next == NOTHING) return ag_parser_reject_call(p, err);
@@ -54,14 +88,6 @@ ag_status ag_parse_tagged_call(ag_chat_parser *p, bool *again, ag_error *err) {
 }
 
 /* ---- one argument ---- */
-
-/* Returns the length of the common prefix of what can come between an argument's name and its
- * value. */
-static size_t common_prefix(const char *a, const char *b) {
-    size_t i = 0;
-    while (a[i] && a[i] == b[i]) i++;
-    return i;
-}
 
 static ag_status begin_value(ag_chat_parser *p, const char *key, size_t n, bool is_text,
                              ag_error *err) {
@@ -87,27 +113,26 @@ static bool schema_is_text(const ag_chat_parser *p, const char *key, size_t n) {
 }
 
 /* Reads an argument after what opens it: its name, and the delimiter before the value. */
-static ag_status parameter(ag_chat_parser *p, size_t opened, bool *again, ag_error *err) {
+static ag_status parameter(ag_chat_parser *p, size_t opened, bool opens_text, bool *again,
+                           ag_error *err) {
     const ag_call_format *f = p->params.format;
     size_t n, len = 0;
     const char *s = ag_parser_unread(p, &n) + opened;
     n -= opened;
-    const size_t prefix = common_prefix(f->param_text, f->param_json);
     const char first = f->param_text[ag_json_space_len(f->param_text, strlen(f->param_text))];
     size_t key = 0;
+    bool is_text;
     while (key < n && s[key] != first && s[key] != '\n') key++;
-    ag_match as_text = ag_match_delimiter(f->param_text, s + key, n - key, &len);
-    ag_match m = as_text;
-    if (m == AG_MATCH_NO) m = ag_match_delimiter(f->param_json, s + key, n - key, &len);
+    const ag_match m = match_typed(f->param_text, f->param_json, s + key, n - key, &len, &is_text);
     if ((key == n || m == AG_MATCH_PARTIAL) && !p->is_final && key < MAX_NAME) return AG_OK;
     *again = true;
     if (m != AG_MATCH_YES || key == 0) {
         ag_parser_end_call(p, false);
         return AG_OK;
     }
-    /* The delimiters differ if the format tells text and other JSON apart. */
-    const bool is_typed = f->param_text[prefix] != f->param_json[prefix];
-    const bool is_text = is_typed ? as_text == AG_MATCH_YES : schema_is_text(p, s, key);
+    /* A format without a word for the type leaves it to the schema. */
+    if (f->param_open_json) is_text = opens_text;
+    else if (!strcmp(f->param_text, f->param_json)) is_text = schema_is_text(p, s, key);
     AG_TRY(begin_value(p, s, key, is_text, err));
     ag_parser_decide(p, opened + key + len);
     return AG_OK;
@@ -117,9 +142,10 @@ static ag_status parameter(ag_chat_parser *p, size_t opened, bool *again, ag_err
 static ag_status parameters(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, len;
     const char *s = ag_parser_unread(p, &n);
-    const part next = next_part(p, s, n, &len);
+    bool is_text;
+    const part next = next_part(p, s, n, &len, &is_text);
     if (next == UNKNOWN) return AG_OK;
-    if (next == PARAMETER) return parameter(p, len, again, err);
+    if (next == PARAMETER) return parameter(p, len, is_text, again, err);
     *again = true;
     AG_TRY(ag_parser_emit_arguments(p, p->is_first_param ? "{}" : "}", p->is_first_param ? 2 : 1,
                                     err));

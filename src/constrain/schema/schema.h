@@ -20,11 +20,11 @@ typedef struct ag_delimiter {
 
 /* Notation of a value that is not plain JSON: the properties of an object one by one, as models
  * write the arguments of calls:
- *   open NAME before_text TEXT close between open NAME before_value VALUE close ... */
+ *   open NAME before_text TEXT close between open_value NAME before_value VALUE close ... */
 typedef struct ag_schema_notation {
     ag_value_spelling values;
     bool raw_texts; /* strings follow before_text without quotes; false: strings are values */
-    ag_delimiter open, before_text, before_value, close, between;
+    ag_delimiter open, before_text, open_value, before_value, close, between;
     ag_delimiter quote; /* DELIMITED: around strings */
     ag_delimiter stop;  /* regular expression that must not be found in a string without quotes */
 } ag_schema_notation;

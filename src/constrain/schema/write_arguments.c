@@ -84,47 +84,53 @@ static bool is_plain_name(const char *s, size_t n) {
     return n > 0;
 }
 
-/* Writes one alternative of an argument with what precedes it: strings in their own form, other
- * values in theirs. */
-static ag_status write_argument_values(writer *w, const ag_value_set *x, bool is_text,
-                                       uint32_t next, uint32_t *out) {
+/* Starts of a value, without what precedes the argument's name: of text and of other values. */
+typedef struct value_starts {
+    uint32_t text, other;
+} value_starts;
+
+/* Adds one alternative of an argument: strings in their own form, other values in theirs. */
+static ag_status add_values(writer *w, const ag_value_set *x, bool is_text, uint32_t next,
+                            value_starts *out) {
     const ag_schema_notation *n = w->notation;
     uint32_t value = AG_PDA_FAIL;
-    *out = AG_PDA_FAIL;
     if (x->string) {
-        const bool unambiguous = !is_text && same_delimiters(n->before_text, n->before_value);
-        AG_TRY(write_raw(w, x->string, unambiguous, next, &value));
-        *out = write_delimiter(w, n->before_text, value);
+        const bool is_marked = !same_delimiters(n->open, n->open_value) ||
+                               !same_delimiters(n->before_text, n->before_value);
+        AG_TRY(write_raw(w, x->string, !is_text && !is_marked, next, &value));
+        out->text = ag_pda_either(w->pda, out->text, write_delimiter(w, n->before_text, value));
     }
     ag_value_set others = *x;
     others.string = NULL;
     AG_TRY(ag_write_values(w, &others, next, &value));
-    *out = ag_pda_either(w->pda, *out, write_delimiter(w, n->before_value, value));
+    out->other = ag_pda_either(w->pda, out->other, write_delimiter(w, n->before_value, value));
     return AG_OK;
 }
 
-/* Writes what precedes a value, the value, then next. */
-static ag_status write_value(writer *w, const ag_property *p, uint32_t next, uint32_t *out) {
+/* Writes what precedes a value, after the argument's name, the value, then next. */
+static ag_status write_value(writer *w, const ag_property *p, uint32_t next, value_starts *out) {
+    *out = (value_starts){AG_PDA_FAIL, AG_PDA_FAIL};
     if (!w->notation->raw_texts) {
-        AG_TRY(ag_write_call(w, p->schemas, next, out));
-        *out = write_delimiter(w, w->notation->before_value, *out);
+        AG_TRY(ag_write_call(w, p->schemas, next, &out->other));
+        out->other = write_delimiter(w, w->notation->before_value, out->other);
         return AG_OK;
     }
     const json_t *schema = json_object_get(json_object_get(w->s.doc.root, "properties"), p->name);
     const bool is_text = ag_schema_is_text(schema);
     ag_alternatives alternatives;
-    *out = AG_PDA_FAIL;
     AG_TRY(ag_schema_set_values(&w->s, p->schemas, &alternatives));
-    for (size_t i = 0; i < alternatives.n; i++) {
-        uint32_t one;
-        AG_TRY(write_argument_values(w, alternatives.list[i].values, is_text, next, &one));
-        *out = ag_pda_either(w->pda, *out, one);
-    }
+    for (size_t i = 0; i < alternatives.n; i++)
+        AG_TRY(add_values(w, alternatives.list[i].values, is_text, next, out));
     return AG_OK;
+}
+
+static uint32_t write_name(writer *w, ag_delimiter open, const ag_property *p, uint32_t next) {
+    return write_delimiter(w, open, write_delimiter(w, (ag_delimiter){p->name, p->len}, next));
 }
 
 static ag_status write_argument(writer *w, const ag_property *p, uint32_t next, uint32_t *out) {
     const ag_schema_notation *n = w->notation;
+    value_starts values;
     *out = AG_PDA_FAIL;
     if (next == AG_PDA_FAIL || p->schemas == AG_SCHEMA_NONE) return AG_OK;
     if (!is_plain_name(p->name, p->len)) {
@@ -134,9 +140,13 @@ static ag_status write_argument(writer *w, const ag_property *p, uint32_t next, 
             w->err, UNSUPPORTED,
             "schema: property \"%.80s\": the name needs quotes, which the notation lacks", p->name);
     }
-    AG_TRY(write_value(w, p, write_delimiter(w, n->close, next), out));
-    *out = write_delimiter(w, (ag_delimiter){p->name, p->len}, *out);
-    *out = write_delimiter(w, n->open, *out);
+    AG_TRY(write_value(w, p, write_delimiter(w, n->close, next), &values));
+    if (same_delimiters(n->open, n->open_value)) {
+        *out = write_name(w, n->open, p, ag_pda_either(w->pda, values.text, values.other));
+    } else {
+        *out = ag_pda_either(w->pda, write_name(w, n->open, p, values.text),
+                             write_name(w, n->open_value, p, values.other));
+    }
     return AG_OK;
 }
 
