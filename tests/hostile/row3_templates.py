@@ -78,7 +78,11 @@ def grow(row, name, memory, n):
 
 
 # Write so much for each message that the tokens of 1 MB of short turns are more than a request may take.
-LONG_OUTPUT = ("CohereForAI-c4ai-command-r7b-12-2024-tool_use.jinja", "Spark2.5.jinja")
+LONG_OUTPUT = (
+    "CohereForAI-c4ai-command-r-plus-tool_use.jinja",
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use.jinja",
+    "Spark2.5.jinja",
+)
 
 
 def conversations():
