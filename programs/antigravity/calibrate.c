@@ -28,13 +28,11 @@ typedef struct calibration {
     const char *out;
 } calibration;
 
-#define FIELD(name) offsetof(calibration, name)
+#define OPTION_STRUCT calibration
 static const option_def defs[] = {
     {.name = "output",
      .letter = 'o',
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(out),
+     SETS_NAME("FILE", out),
      .help = "file to write or replace (default: head_budget.json in the model's directory; for a "
              "file MODEL.gguf, MODEL.gguf.head_budget.json)"},
 };

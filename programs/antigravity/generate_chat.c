@@ -10,12 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELD(name) offsetof(generate_options, name)
+#define OPTION_STRUCT generate_options
 
 static const option_def defs[] = {
     {.name = "chat",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(chat),
+     SETS_FLAG(chat),
      .help = "the text is a message in the model's chat template; the options below need this one"},
 };
 

@@ -7,7 +7,7 @@
 #include <antigravity/session.h>
 #include <stdlib.h>
 
-#define FIELD(name) offsetof(generate_options, name)
+#define OPTION_STRUCT generate_options
 
 static bool add_stop(void *target, const char *value, char *message) {
     generate_options *o = target;
@@ -22,34 +22,18 @@ static bool add_stop(void *target, const char *value, char *message) {
 static const option_def output_defs[] = {
     {.name = "max-tokens",
      .letter = 'n',
-     .kind = OPTION_I64,
-     .value = "N",
-     .offset = FIELD(max_tokens),
-     .low = -1,
-     .high = INT32_MAX,
+     SETS_I64("N", max_tokens, -1, INT32_MAX),
      .aliases = {"n-predict", "predict"},
      .help = "stop after N tokens; 0: only read the prompt; -1: no limit"},
     {.name = "stop",
-     .kind = OPTION_CALL,
-     .value = "TEXT",
-     .call = add_stop,
+     CALLS("TEXT", add_stop),
      .aliases = {"--r", "reverse-prompt"},
      .help = "stop before this text appears; may be given several times"},
-    {.name = "ignore-eos",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(ignore_eos),
-     .help = "continue when the model ends the text"},
-    {.name = "echo",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(echo),
-     .help = "print the prompt before the generated text"},
-    {.name = "special",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(keep_special),
-     .help = "print special tokens too"},
+    {.name = "ignore-eos", SETS_FLAG(ignore_eos), .help = "continue when the model ends the text"},
+    {.name = "echo", SETS_FLAG(echo), .help = "print the prompt before the generated text"},
+    {.name = "special", SETS_FLAG(keep_special), .help = "print special tokens too"},
     {.name = "json",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(json),
+     SETS_FLAG(json),
      .help = "print one JSON object at the end: prompt_ids, ids, text, finish_reason, seed, "
              "settings, timings, memory"},
 };

@@ -27,19 +27,15 @@ static bool add_file(void *target, const char *value, char *message) {
     return true;
 }
 
-#define FIELD(name) offsetof(imatrix_options, name)
+#define OPTION_STRUCT imatrix_options
 static const option_def defs[] = {
     {.name = "output",
      .letter = 'o',
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(out),
+     SETS_NAME("FILE", out),
      .help = "file to write or replace",
      .aliases = {"output-file"}},
     {.name = "in-file",
-     .kind = OPTION_CALL,
-     .value = "FILE",
-     .call = add_file,
+     CALLS("FILE", add_file),
      .help = "add an earlier measurement; may be given several times"},
 };
 

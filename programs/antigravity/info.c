@@ -314,17 +314,15 @@ typedef struct info_output {
     bool json, program;
 } info_output;
 
+#define OPTION_STRUCT info_output
+
 int command_info(int argc, char **argv) {
     info_output output = {0};
     model_report f = {.o = model_options_defaults()};
     const option_def defs[] = {
-        {.name = "json",
-         .kind = OPTION_FLAG,
-         .offset = offsetof(info_output, json),
-         .help = "print one object: model, memory, machine"},
+        {.name = "json", SETS_FLAG(json), .help = "print one object: model, memory, machine"},
         {.name = "program",
-         .kind = OPTION_FLAG,
-         .offset = offsetof(info_output, program),
+         SETS_FLAG(program),
          .help = "print the operations of the forward pass instead, one per line: number, layer, "
                  "code, weights, values with their columns, types of the weights"},
     };

@@ -25,40 +25,30 @@ static bool add_tensor_type(void *target, const char *value, char *message) {
     return tensor_types_add(&o->tensor_types, value, message);
 }
 
-#define FIELD(name) offsetof(quantize_options, name)
+#define OPTION_STRUCT quantize_options
 static const option_def defs[] = {
     {.name = "type",
-     .kind = OPTION_NAME,
-     .value = "TYPE",
-     .offset = FIELD(type),
+     SETS_NAME("TYPE", type),
      .help = "type of the matrices: q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q4_k_m, q5_k, q6_k, f16, "
              "bf16 or f32; rows that do not fit a type's blocks get the next one, and vectors stay "
              "f32"},
     {.name = "tensor-type",
-     .kind = OPTION_CALL,
-     .value = "PATTERN=TYPE",
-     .call = add_tensor_type,
+     CALLS("PATTERN=TYPE", add_tensor_type),
      .help = "type of matrices whose names match PATTERN, such as ffn_down, output or "
              "blk.[0-3].attn_v; may be given several times"},
     {.name = "imatrix",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(imatrix),
+     SETS_NAME("FILE", imatrix),
      .help = "importance of the columns, as measured by 'antigravity imatrix' or llama.cpp"},
     {.name = "pre",
-     .kind = OPTION_NAME,
-     .value = "NAME",
-     .offset = FIELD(pre),
+     SETS_NAME("NAME", pre),
      .help = "value of tokenizer.ggml.pre for a directory's model with an unknown tokenizer"},
     {.name = "requantize",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(requantize),
+     SETS_FLAG(requantize),
      .help = "allow quantised weights to be rounded again",
      .aliases = {"allow-requantize"}},
-    {.name = "force", .kind = OPTION_FLAG, .offset = FIELD(force), .help = "replace FILE"},
+    {.name = "force", SETS_FLAG(force), .help = "replace FILE"},
     {.name = "json",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(json),
+     SETS_FLAG(json),
      .help = "print one JSON object: tensors, parameters, bytes, bits_per_weight, types, ..."},
 };
 

@@ -14,23 +14,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIELD(name) offsetof(saved_options, name)
+#define OPTION_STRUCT saved_options
 
 static const option_def defs[] = {
     {.name = "save-cache",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(save),
+     SETS_NAME("FILE", save),
      .help = "afterwards save the conversation to FILE: its KV cache and its tokens"},
     {.name = "load-cache",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(load),
+     SETS_NAME("FILE", load),
      .help = "continue the conversation in FILE; the prompt is added to it and may be empty"},
     {.name = "prompt-cache",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(prompt),
+     SETS_NAME("FILE", prompt),
      .help =
          "reuse the tokens of the prompt that FILE holds; if there are more, or no FILE, write it"},
 };

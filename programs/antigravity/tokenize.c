@@ -18,13 +18,11 @@ typedef struct tokenize_options {
     bool decode, skip_special, json, quiet;
 } tokenize_options;
 
-#define FIELD(name) offsetof(tokenize_options, name)
+#define OPTION_STRUCT tokenize_options
 static const option_def model_defs[] = {
     {.name = "model",
      .letter = 'm',
-     .kind = OPTION_NAME,
-     .value = "MODEL",
-     .offset = FIELD(dir),
+     SETS_NAME("MODEL", dir),
      .help = "directory with a tokenizer.json, such a file, or a GGUF file; without it the bundled "
              "demo model"},
 };
@@ -32,23 +30,16 @@ static const option_def model_defs[] = {
 static const option_def output_defs[] = {
     {.name = "decode",
      .letter = 'd',
-     .kind = OPTION_FLAG,
-     .offset = FIELD(decode),
+     SETS_FLAG(decode),
      .help =
          "from ids to text: numbers separated by blanks or commas, or JSON as --json prints it"},
     {.name = "skip-special",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(skip_special),
+     SETS_FLAG(skip_special),
      .help = "with --decode: leave special tokens out of the text"},
     {.name = "json",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(json),
+     SETS_FLAG(json),
      .help = "print {\"ids\": [...], \"pieces\": [...]}, and \"text\" with --decode"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = OPTION_FLAG,
-     .offset = FIELD(quiet),
-     .help = "do not report which model is used"},
+    {.name = "quiet", .letter = 'q', SETS_FLAG(quiet), .help = "do not report which model is used"},
 };
 
 /* Returns the tokens as the vocabulary spells them. */

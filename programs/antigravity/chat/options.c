@@ -8,54 +8,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELD(name) offsetof(chat_options, name)
+#define OPTION_STRUCT chat_options
 
 static const option_def chat_defs[] = {
-    {.name = "prompt",
-     .letter = 'p',
-     .kind = OPTION_TEXT,
-     .value = "TEXT",
-     .offset = FIELD(first),
-     .help = "the first message"},
+    {.name = "prompt", .letter = 'p', SETS_TEXT("TEXT", first), .help = "the first message"},
     {.name = "tools",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(tools_file),
+     SETS_NAME("FILE", tools_file),
      .help = "a JSON array of tools that the model may call; a call is shown, and the next line is "
              "its result"},
     {.name = "resume",
-     .kind = OPTION_NAME,
-     .value = "NAME",
-     .offset = FIELD(resume),
+     SETS_NAME("NAME", resume),
      .help = "continue the conversation saved as NAME, or start it; it is saved when you leave"},
     {.name = "multiline",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(multiline),
+     SETS_FLAG(multiline),
      .aliases = {"--mli", "multiline-input"},
      .help = "a message ends with a line that is only a dot, or with the input"},
     {.name = "max-tokens",
      .letter = 'n',
-     .kind = OPTION_I64,
-     .value = "N",
-     .offset = FIELD(max_tokens),
-     .low = -1,
-     .high = INT32_MAX,
+     SETS_I64("N", max_tokens, -1, INT32_MAX),
      .aliases = {"n-predict", "predict"},
      .help = "an answer ends after N tokens; -1: when the model ends it"},
     {.name = "thinking",
-     .kind = OPTION_WORD,
-     .value = "auto|on|off",
-     .offset = FIELD(thinking),
-     .low = CHAT_AUTO,
+     SETS_WORD("auto|on|off", thinking, CHAT_AUTO),
      .help = "whether the model reasons before it answers, if its template has that choice"},
     {.name = "hide-thinking",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(hide_thinking),
+     SETS_FLAG(hide_thinking),
      .help = "do not show the reasoning (a terminal shows it dimmed, a pipe never does)"},
-    {.name = "no-history",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(no_history),
-     .help = "do not save typed lines in the history"},
+    {.name = "no-history", SETS_FLAG(no_history), .help = "do not save typed lines in the history"},
 };
 
 static const char description[] =

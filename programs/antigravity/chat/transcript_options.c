@@ -10,25 +10,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FIELD(name) offsetof(transcript_options, name)
+#define OPTION_STRUCT transcript_options
 
 static const option_def defs[] = {
     {.name = "system",
-     .kind = OPTION_TEXT,
-     .value = "TEXT",
-     .offset = FIELD(system),
+     SETS_TEXT("TEXT", system),
      .aliases = {"--sys", "system-prompt"},
      .help = "the system prompt: instructions before the conversation"},
     {.name = "system-file",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(system_file),
+     SETS_NAME("FILE", system_file),
      .aliases = {"--sysf", "system-prompt-file"},
      .help = "the same from a file"},
     {.name = "chat-template",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(template_file),
+     SETS_NAME("FILE", template_file),
      .aliases = {"chat-template-file"},
      .help = "a Jinja template that replaces the model's own"},
 };

@@ -63,14 +63,11 @@ typedef struct kl {
 
 /* ---- options ---- */
 
-#define FIELD(name) offsetof(kl_options, name)
+#define OPTION_STRUCT kl_options
 
 static const option_def defs[] = {
     {.name = "base-weights",
-     .kind = OPTION_DTYPE,
-     .value = "TYPE",
-     .offset = FIELD(base_weights),
-     .dtypes = AG_DTYPE_WEIGHT,
+     SETS_DTYPE("TYPE", base_weights, AG_DTYPE_WEIGHT),
      .as_is = true,
      .no_default = true,
      .help = "type of the base's weights (default: as --weights)"},

@@ -46,22 +46,16 @@ typedef struct ppl {
     size_t kv_bytes;     /* maximum memory of the cache after a chunk */
 } ppl;
 
-#define FIELD(name) offsetof(ppl_options, name)
+#define OPTION_STRUCT ppl_options
 static const option_def defs[] = {
     {.name = "stream",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(stream),
+     SETS_FLAG(stream),
      .help = "read the text in one session, from which the policy evicts"},
     {.name = "bucket",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(bucket),
-     .low = 1,
-     .high = INT32_MAX,
+     SETS_U32("N", bucket, 1, INT32_MAX),
      .help = "tokens per line of --stream's table"},
     {.name = "json",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(json),
+     SETS_FLAG(json),
      .help = "print one JSON object: ppl, mean_nll, stderr, tokens, nll (of every token), ..."},
 };
 

@@ -67,21 +67,15 @@ static bool set_type(void *target, const char *value, char *message) {
 
 static const option_def defs[] = {
     {.name = "eviction-policy",
-     .kind = OPTION_CALL,
-     .value = "NAME[,NAME...]",
-     .call = set_policies,
+     CALLS("NAME[,NAME...]", set_policies),
      .help =
          "eviction policies of a full cache: none, sliding, streaming, turns, snapkv, h2o, tova, "
          "keydiff, compactor, or all of these"},
     {.name = "kv-budget",
-     .kind = OPTION_CALL,
-     .value = "N|N%|NMiB[,...]",
-     .call = set_budgets,
+     CALLS("N|N%|NMiB[,...]", set_budgets),
      .help = "size after an eviction: tokens, a share of the text read at once, or memory"},
     {.name = "kv-type",
-     .kind = OPTION_CALL,
-     .value = "TYPE[,TYPE]",
-     .call = set_type,
+     CALLS("TYPE[,TYPE]", set_type),
      .dtypes = AG_DTYPE_CACHE,
      .help = "may be given several times (default f16); type of the KV cache, or of keys and "
              "values:"},
@@ -97,20 +91,12 @@ option_group policies_group(eval_settings *s) {
 
 static const option_def base_defs[] = {
     {.name = "base-kv-type",
-     .kind = OPTION_CALL,
-     .value = "TYPE[,TYPE]",
-     .call = set_type,
+     CALLS("TYPE[,TYPE]", set_type),
      .help = "type of the base's cache (default f16)"},
     {.name = "base-eviction-policy",
-     .kind = OPTION_CALL,
-     .value = "NAME",
-     .call = set_policies,
+     CALLS("NAME", set_policies),
      .help = "policy of the base (default none)"},
-    {.name = "base-kv-budget",
-     .kind = OPTION_CALL,
-     .value = "N|N%|NMiB",
-     .call = set_budgets,
-     .help = "budget of the base"},
+    {.name = "base-kv-budget", CALLS("N|N%|NMiB", set_budgets), .help = "budget of the base"},
 };
 
 option_group base_group(eval_settings *s) { return OPTION_GROUP("Base", base_defs, s); }

@@ -7,18 +7,15 @@
 
 #include <stdlib.h>
 
-#define FIELD(name) offsetof(template_options, name)
+#define OPTION_STRUCT template_options
 
 static const option_def defs[] = {
     {.name = "chat-template",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(file),
+     SETS_NAME("FILE", file),
      .aliases = {"chat-template-file"},
      .help = "a Jinja template that replaces the model's own"},
     {.name = "no-chat-template",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(none),
+     SETS_FLAG(none),
      .help = "use plain text, even if the model has a template"},
 };
 

@@ -7,21 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELD(name) offsetof(text_options, name)
+#define OPTION_STRUCT text_options
 static const option_def defs[] = {
     {.name = "windows",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(max_windows),
-     .high = INT32_MAX,
+     SETS_U32("N", max_windows, 0, INT32_MAX),
      .no_default = true,
      .aliases = {"chunks"},
      .help = "only the first N windows (default 0: the entire text)"},
     {.name = "tokens",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(max_tokens),
-     .high = INT32_MAX,
+     SETS_U32("N", max_tokens, 0, INT32_MAX),
      .no_default = true,
      .help = "only the first N tokens (default 0: the entire text)"},
 };

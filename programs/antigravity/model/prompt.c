@@ -12,38 +12,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIELD(name) offsetof(prompt_options, name)
+#define OPTION_STRUCT prompt_options
 static const option_def defs[] = {
     {.name = "prompt",
      .letter = 'p',
-     .kind = OPTION_TEXT,
-     .value = "TEXT",
-     .offset = FIELD(text),
+     SETS_TEXT("TEXT", text),
      .help = "the text; without one it is read from standard input"},
     {.name = "prompt-file",
      .letter = 'f',
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(file),
+     SETS_NAME("FILE", file),
      .aliases = {"file"},
      .help = "the text from a file; - is standard input"},
-    {.name = "prompt-ids",
-     .kind = OPTION_TEXT,
-     .value = "N,N,...",
-     .offset = FIELD(ids),
-     .help = "token ids instead of a text"},
+    {.name = "prompt-ids", SETS_TEXT("N,N,...", ids), .help = "token ids instead of a text"},
     {.name = "parse-special",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(parse_special),
+     SETS_FLAG(parse_special),
      .help = "special tokens written in the text, such as <|eot_id|>, become tokens"},
-    {.name = "no-bos",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(no_bos),
-     .help = "leave out the token that begins a text"},
+    {.name = "no-bos", SETS_FLAG(no_bos), .help = "leave out the token that begins a text"},
     {.name = "escape",
      .letter = 'e',
-     .kind = OPTION_FLAG,
-     .offset = FIELD(escape),
+     SETS_FLAG(escape),
      .help = "\\n, \\t, \\r, \\\\, \\\" and \\' in the text are escape sequences"},
 };
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIELD(name) offsetof(model_options, name)
+#define OPTION_STRUCT model_options
 
 bool kv_type_parse(model_options *o, const char *value, char *message) {
     static const option_def one = {.kind = OPTION_DTYPE, .dtypes = AG_DTYPE_CACHE};
@@ -28,10 +28,7 @@ static bool set_kv_type(void *target, const char *value, char *message) {
 static const option_def length_defs[] = {
     {.name = "max-seq-len",
      .letter = 'c',
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(max_seq_len),
-     .high = INT32_MAX,
+     SETS_U32("N", max_seq_len, 0, INT32_MAX),
      .aliases = {"ctx-size"},
      .help = "tokens the KV cache may hold; 0: the number that the model was trained for"},
 };
@@ -40,23 +37,15 @@ option_group context_group(model_options *o) { return OPTION_GROUP("KV cache", l
 
 static const option_def type_defs[] = {
     {.name = "kv-type",
-     .kind = OPTION_CALL,
-     .value = "TYPE[,TYPE]",
-     .call = set_kv_type,
+     CALLS("TYPE[,TYPE]", set_kv_type),
      .dtypes = AG_DTYPE_CACHE,
      .help = "type of the KV cache, or of keys and values:"},
     {.name = "cache-type-k",
-     .kind = OPTION_DTYPE,
-     .value = "TYPE",
-     .offset = FIELD(k_type),
-     .dtypes = AG_DTYPE_CACHE,
+     SETS_DTYPE("TYPE", k_type, AG_DTYPE_CACHE),
      .aliases = {"--ctk"},
      .help = "type of the keys alone"},
     {.name = "cache-type-v",
-     .kind = OPTION_DTYPE,
-     .value = "TYPE",
-     .offset = FIELD(v_type),
-     .dtypes = AG_DTYPE_CACHE,
+     SETS_DTYPE("TYPE", v_type, AG_DTYPE_CACHE),
      .aliases = {"--ctv"},
      .help = "type of the values alone"},
 };

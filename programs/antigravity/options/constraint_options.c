@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELD(name) offsetof(constraint_options, name)
+#define OPTION_STRUCT constraint_options
 
 static bool add_choice(constraint_options *o, const char *text, size_t n, char *message) {
     char **grown = realloc(o->choices, (o->n_choices + 1) * sizeof *grown);
@@ -39,44 +39,27 @@ static bool add_choices(void *target, const char *value, char *message) {
 
 static const option_def defs[] = {
     {.name = "json-schema",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(schema),
+     SETS_NAME("FILE", schema),
      .aliases = {"json-schema-file"},
      .help = "the text is JSON that matches this schema: a file, or the schema itself"},
-    {.name = "json-object",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(json_object),
-     .help = "the text is a JSON object"},
+    {.name = "json-object", SETS_FLAG(json_object), .help = "the text is a JSON object"},
     {.name = "grammar",
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(grammar),
+     SETS_NAME("FILE", grammar),
      .aliases = {"grammar-file"},
      .help =
          "the text matches the rule root of this grammar (GBNF): a file, or the rules themselves"},
     {.name = "regex",
-     .kind = OPTION_NAME,
-     .value = "EXPRESSION",
-     .offset = FIELD(regex),
+     SETS_NAME("EXPRESSION", regex),
      .help = "the text matches this regular expression, from start to end"},
     {.name = "choice",
-     .kind = OPTION_CALL,
-     .value = "TEXT,TEXT",
-     .call = add_choices,
+     CALLS("TEXT,TEXT", add_choices),
      .help = "the text is one of these (\\, is a comma); may be given several times"},
     {.name = "json-spacing",
-     .kind = OPTION_WORD,
-     .value = "neat|compact|any",
-     .offset = FIELD(spacing),
-     .low = AG_JSON_NEAT,
+     SETS_WORD("neat|compact|any", spacing, AG_JSON_NEAT),
      .help = "white space in JSON. neat: none, one space, or a line break and an indent; compact: "
              "none; any: as JSON allows"},
     {.name = "json-order",
-     .kind = OPTION_WORD,
-     .value = "declared|any",
-     .offset = FIELD(order),
-     .low = AG_JSON_DECLARED_ORDER,
+     SETS_WORD("declared|any", order, AG_JSON_DECLARED_ORDER),
      .help = "order of the properties that a schema names"},
 };
 

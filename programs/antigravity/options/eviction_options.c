@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIELD(name) offsetof(eviction_options, name)
+#define OPTION_STRUCT eviction_options
 
 enum { MEGABYTE = 1000000, MIB = 1 << 20 };
 
@@ -112,112 +112,68 @@ static bool set_threshold(void *target, const char *value, char *message) {
 
 static const option_def choice_defs[] = {
     {.name = "eviction-policy",
-     .kind = OPTION_CALL,
-     .value = "NAME",
-     .call = set_policy,
+     CALLS("NAME", set_policy),
      .aliases = {"kv-policy"},
      .help =
          "eviction policy of a full cache: none (generation stops), sliding, streaming, turns "
          "(evicts entire turns of a conversation; in a text like streaming), snapkv, h2o, tova, "
          "keydiff, compactor (default none)"},
     {.name = "kv-budget",
-     .kind = OPTION_CALL,
-     .value = "N|N%|NMiB",
-     .call = set_budget,
+     CALLS("N|N%|NMiB", set_budget),
      .help = "size after an eviction: tokens, a share of the context, or memory (default "
              "1024, sliding: its window and the prefix)"},
 };
 
 static const option_def rule_defs[] = {
     {.name = "eviction-window",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(params.window),
-     .low = 1,
-     .high = INT32_MAX,
+     SETS_U32("N", params.window, 1, INT32_MAX),
      .help = "tokens that a sliding cache keeps after the protected prefix"},
     {.name = "protected-prefix",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(params.protected_prefix),
-     .high = 4096,
+     SETS_U32("N", params.protected_prefix, 0, 4096),
      .help = "first tokens, which are never evicted"},
     {.name = "kv-recent",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(params.recent),
-     .high = INT32_MAX,
+     SETS_U32("N", params.recent, 0, INT32_MAX),
      .help = "newest tokens, which are never evicted"},
     {.name = "kv-slack",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(params.slack),
-     .high = INT32_MAX,
+     SETS_U32("N", params.slack, 0, INT32_MAX),
      .help = "tokens over the budget before an eviction"},
     {.name = "kv-prefill",
-     .kind = OPTION_WORD,
-     .value = "bounded|whole",
-     .offset = FIELD(params.prefill),
-     .low = AG_KV_PREFILL_BOUNDED,
+     SETS_WORD("bounded|whole", params.prefill, AG_KV_PREFILL_BOUNDED),
      .no_default = true,
      .help = "evict after every chunk of the prompt or once at its end (default bounded; snapkv "
              "and compactor: whole while the prompt fits)"},
     {.name = "head-budget",
-     .kind = OPTION_CALL,
-     .value = "even|adaptive|adaptive-values|FILE",
-     .call = set_heads,
+     CALLS("even|adaptive|adaptive-values|FILE", set_heads),
      .help =
          "how the heads of a layer share its budget; adaptive: a fifth evenly, the remainder by "
          "the layer's best scores (snapkv, h2o, tova, keydiff, compactor); "
          "adaptive-values: the same with scores that include values (snapkv, h2o, tova); FILE: as "
          "measured by 'calibrate', with a '.' or '/' in its name (any policy; default even)"},
     {.name = "kv-spill",
-     .kind = OPTION_NAME,
-     .value = "FILE|DIR",
-     .offset = FIELD(spill.path),
+     SETS_NAME("FILE|DIR", spill.path),
      .help = "store evicted tokens there and reload them when queries need them: a directory, or a "
              "new file"},
     {.name = "kv-spill-max",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(spill_mib),
-     .high = INT32_MAX,
+     SETS_U32("N", spill_mib, 0, INT32_MAX),
      .help = "maximum MiB of that file per session; the oldest tokens are dropped; 0: no limit"},
     {.name = "snapkv-window",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(params.snapkv_window),
-     .low = 1,
-     .high = 4096,
+     SETS_U32("N", params.snapkv_window, 1, 4096),
      .help = "last tokens of a prompt whose attention chooses the tokens to keep (snapkv, h2o)"},
     {.name = "snapkv-kernel",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(params.snapkv_kernel),
-     .low = 1,
-     .high = 255,
+     SETS_U32("N", params.snapkv_kernel, 1, 255),
      .help = "neighbouring tokens pooled, an odd number (snapkv)"},
     {.name = "snapkv-pool",
-     .kind = OPTION_WORD,
-     .value = "avg|max",
-     .offset = FIELD(params.snapkv_pool),
-     .low = AG_POOL_AVERAGE,
+     SETS_WORD("avg|max", params.snapkv_pool, AG_POOL_AVERAGE),
      .help = "snapkv: how scores are pooled"},
 };
 
 static const option_def memory_defs[] = {
     {.name = "memory-threshold-mb",
-     .kind = OPTION_CALL,
-     .value = "N",
-     .call = set_threshold,
+     CALLS("N", set_threshold),
      .help = "evict when less memory is available; 0: never (default 256 with a policy; without "
              "one it means keydiff)"},
     {.name = "eviction-target-ratio",
-     .kind = OPTION_REAL,
-     .value = "X",
-     .offset = FIELD(target_ratio),
-     .low = 0.01,
-     .high = 0.99,
+     SETS_REAL("X", target_ratio, 0.01, 0.99),
      .help = "share of the cache that remains after that eviction"},
 };
 

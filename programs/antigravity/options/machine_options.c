@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELD(name) offsetof(model_options, name)
+#define OPTION_STRUCT model_options
 
 static bool backend_known(const char *name) {
     for (size_t i = 0; ag_backend_list(i); i++)
@@ -74,10 +74,7 @@ static bool set_cpu_mask(void *target, const char *value, char *message) {
 static const option_def thread_defs[] = {
     {.name = "threads",
      .letter = 't',
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(threads),
-     .high = 1024,
+     SETS_U32("N", threads, 0, 1024),
      .no_default = true,
      .help = "CPU threads (default 0: the usable cores; if they differ, the big ones)"},
 };
@@ -87,47 +84,32 @@ option_group threads_group(model_options *o) { return OPTION_GROUP("Machine", th
 static const option_def machine_defs[] = {
     {.name = "cpu-mask",
      .letter = 'C',
-     .kind = OPTION_CALL,
-     .value = "HEX",
-     .call = set_cpu_mask,
+     CALLS("HEX", set_cpu_mask),
      .help = "cores to use, one bit each: 0xf0 is 4 to 7 (default: every core of the process)"},
     {.name = "backend",
      .letter = 'b',
-     .kind = OPTION_CALL,
-     .value = "NAME",
-     .call = set_backend,
+     CALLS("NAME", set_backend),
      .help = "backend; 'antigravity devices' lists them (default cpu)"},
     {.name = "device",
-     .kind = OPTION_NAME,
-     .value = "N|NAME",
-     .offset = FIELD(device),
+     SETS_NAME("N|NAME", device),
      .no_default = true,
      .help = "number or part of the name of an OpenCL device (default: the first GPU)"},
     {.name = "prefill-chunk",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(prefill_chunk),
-     .low = 1,
-     .high = 65536,
+     SETS_U32("N", prefill_chunk, 1, 65536),
      .aliases = {"batch-size", "ubatch-size", "--ub"},
      .help = "prompt tokens computed at a time"},
     {.name = "gpu-layers",
-     .kind = OPTION_CALL,
-     .value = "N",
-     .call = set_gpu_layers,
+     CALLS("N", set_gpu_layers),
      .aliases = {"--ngl", "n-gpu-layers"},
      .help = "0: the CPU; more: a GPU, if there is one"},
     {.name = "zero-copy",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(zero_copy),
+     SETS_FLAG(zero_copy),
      .help = "GPU and CPU share memory (opencl backend)"},
     {.name = "gpu-attn",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(gpu_attention),
+     SETS_FLAG(gpu_attention),
      .help = "attention on the GPU: the default of the opencl backend"},
     {.name = "no-gpu-attn",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(host_attention),
+     SETS_FLAG(host_attention),
      .help = "attention on the CPU (opencl backend)"},
 };
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIELD(name) offsetof(model_options, name)
+#define OPTION_STRUCT model_options
 
 model_options model_options_defaults(void) {
     ag_session_params session = ag_session_defaults();
@@ -57,22 +57,15 @@ static bool add_tensor_types(void *target, const char *value, char *message) {
 static const option_def model_defs[] = {
     {.name = "model",
      .letter = 'm',
-     .kind = OPTION_NAME,
-     .value = "MODEL",
-     .offset = FIELD(dir),
+     SETS_NAME("MODEL", dir),
      .help = "GGUF file, Hugging Face directory, or the name of a model that 'antigravity models' "
              "lists; without it the bundled demo model"},
     {.name = "weights",
-     .kind = OPTION_DTYPE,
-     .value = "TYPE",
-     .offset = FIELD(weights),
-     .dtypes = AG_DTYPE_WEIGHT,
+     SETS_DTYPE("TYPE", weights, AG_DTYPE_WEIGHT),
      .as_is = true,
      .help = "type of the weights in memory:"},
     {.name = "tensor-type",
-     .kind = OPTION_CALL,
-     .value = "PATTERN=TYPE",
-     .call = add_tensor_types,
+     CALLS("PATTERN=TYPE", add_tensor_types),
      .help = "type of matrices whose names in GGUF files match PATTERN, such as ffn_down, output "
              "or blk.[0-3].attn_v; may be given several times"},
 };
@@ -82,13 +75,11 @@ option_group model_group(model_options *o) { return OPTION_GROUP("Model", model_
 static const option_def message_defs[] = {
     {.name = "quiet",
      .letter = 'q',
-     .kind = OPTION_FLAG,
-     .offset = FIELD(quiet),
+     SETS_FLAG(quiet),
      .help = "no progress, notes or statistics on standard error"},
     {.name = "verbose",
      .letter = 'v',
-     .kind = OPTION_FLAG,
-     .offset = FIELD(verbose),
+     SETS_FLAG(verbose),
      .help = "report details on standard error"},
 };
 

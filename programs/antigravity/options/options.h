@@ -43,6 +43,28 @@ typedef struct option_def {
     const char *aliases[OPTION_ALIASES];
 } option_def;
 
+/* Fields of a row that belong together: kind, name of the value, field and range. The file defines
+ * OPTION_STRUCT as the structure of its fields; a field of another type does not compile. */
+#define OPTION_FIELD(type, field) \
+    .offset = _Generic(((OPTION_STRUCT *)0)->field, type : offsetof(OPTION_STRUCT, field))
+#define OPTION_RANGE(min, max) .low = min, .high = max
+#define SETS_FLAG(field) .kind = OPTION_FLAG, OPTION_FIELD(bool, field)
+#define SETS_TEXT(name, field) .kind = OPTION_TEXT, .value = name, OPTION_FIELD(const char *, field)
+#define SETS_NAME(name, field) .kind = OPTION_NAME, .value = name, OPTION_FIELD(const char *, field)
+#define SETS_U32(name, field, min, max) \
+    .kind = OPTION_U32, .value = name, OPTION_FIELD(uint32_t, field), OPTION_RANGE(min, max)
+#define SETS_I64(name, field, min, max) \
+    .kind = OPTION_I64, .value = name, OPTION_FIELD(int64_t, field), OPTION_RANGE(min, max)
+#define SETS_REAL(name, field, min, max) \
+    .kind = OPTION_REAL, .value = name, OPTION_FIELD(double, field), OPTION_RANGE(min, max)
+#define SETS_LIST(name, field, min, max) \
+    .kind = OPTION_LIST, .value = name, OPTION_FIELD(number_list, field), OPTION_RANGE(min, max)
+#define SETS_WORD(words, field, first) \
+    .kind = OPTION_WORD, .value = words, .offset = offsetof(OPTION_STRUCT, field), .low = first
+#define SETS_DTYPE(name, field, roles) \
+    .kind = OPTION_DTYPE, .value = name, OPTION_FIELD(ag_dtype, field), .dtypes = roles
+#define CALLS(name, function) .kind = OPTION_CALL, .value = name, .call = function
+
 /* Options that fill one structure; its values before parsing are the defaults. Adjacent groups of
  * the same title share a heading. */
 typedef struct option_group {

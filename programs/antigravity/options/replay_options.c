@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELD(name) offsetof(replay_options, name)
+#define OPTION_STRUCT replay_options
 
 static bool set_keep(void *target, const char *value, char *message) {
     replay_options *o = target;
@@ -37,56 +37,38 @@ static bool set_keep(void *target, const char *value, char *message) {
 
 static const option_def defs[] = {
     {.name = "replay",
-     .kind = OPTION_REAL,
-     .value = "SHARE",
-     .offset = FIELD(share),
-     .high = 1,
+     SETS_REAL("SHARE", share, 0, 1),
      .help = "after reading the prompt, let the model repeat this share of its tokens, and keep "
              "only the tokens it needs for that; 1: best quality, at the cost of reading the "
              "prompt twice; 0: keep everything"},
     {.name = "replay-keep",
-     .kind = OPTION_CALL,
-     .value = "N|N%",
-     .call = set_keep,
+     CALLS("N|N%", set_keep),
      .help = "size of the prompt's cache then: tokens (mean over heads), or a share (default "
              "25%)"},
 };
 
 static const option_def idle_defs[] = {
     {.name = "replay",
-     .kind = OPTION_REAL,
-     .value = "SHARE",
-     .offset = FIELD(share),
-     .high = 1,
+     SETS_REAL("SHARE", share, 0, 1),
      .help = "while no request runs, let the model repeat this share of each idle conversation, "
              "and keep only the tokens it needs for that; 0: keep everything"},
     {.name = "replay-keep",
-     .kind = OPTION_CALL,
-     .value = "N|N%",
-     .call = set_keep,
+     CALLS("N|N%", set_keep),
      .help = "size of a conversation's cache then: tokens (mean over heads), or a share "
              "(default 25%)"},
     {.name = "replay-after",
-     .kind = OPTION_U32,
-     .value = "SECONDS",
-     .offset = FIELD(after_s),
-     .high = 86400,
+     SETS_U32("SECONDS", after_s, 0, 86400),
      .help = "idle time before the replay; none if three quarters of --memory are used"},
 };
 
 static const option_def saved_defs[] = {
     {.name = "replay",
-     .kind = OPTION_REAL,
-     .value = "SHARE",
-     .offset = FIELD(share),
-     .high = 1,
+     SETS_REAL("SHARE", share, 0, 1),
      .help = "for /save, let the model repeat this share of the conversation, and write only the "
              "tokens it needs for that; the open conversation is reduced likewise after a turn if "
              "memory is short (--memory-threshold-mb); 0: write and keep everything"},
     {.name = "replay-keep",
-     .kind = OPTION_CALL,
-     .value = "N|N%",
-     .call = set_keep,
+     CALLS("N|N%", set_keep),
      .help = "size of the cache then: tokens (mean over heads), or a share (default "
              "25%)"},
 };

@@ -1,28 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "speculation_options.h"
 
-#define FIELD(name) offsetof(speculation_options, name)
+#define OPTION_STRUCT speculation_options
 
 static const option_def defs[] = {
     {.name = "speculate",
-     .kind = OPTION_WORD,
-     .value = "auto|off|always",
-     .offset = FIELD(how),
-     .low = AG_SPECULATE_AUTO,
+     SETS_WORD("auto|off|always", how, AG_SPECULATE_AUTO),
      .help = "verify several drafted tokens at a time; the text stays the same. auto: if it is "
              "faster, as measured while running; always: for tests"},
     {.name = "draft-max",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(draft_max),
-     .low = 1,
-     .high = 14,
+     SETS_U32("N", draft_max, 1, 14),
      .aliases = {"draft", "draft-n"},
      .help = "maximum tokens of a draft"},
     {.name = "draft-model",
-     .kind = OPTION_NAME,
-     .value = "MODEL",
-     .offset = FIELD(draft_model),
+     SETS_NAME("MODEL", draft_model),
      .aliases = {"model-draft", "--md"},
      .help =
          "a smaller model of the same vocabulary that drafts tokens where the text suggests none"},

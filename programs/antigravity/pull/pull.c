@@ -21,42 +21,27 @@ typedef struct pull_options {
     bool quiet;
 } pull_options;
 
-#define FIELD(field) offsetof(pull_options, field)
+#define OPTION_STRUCT pull_options
 static const option_def pull_defs[] = {
     {.name = "name",
-     .kind = OPTION_NAME,
-     .value = "NAME",
-     .offset = FIELD(name),
+     SETS_NAME("NAME", name),
      .help = "name in the store (default: that of the file or the repository)"},
     {.name = "sha256",
-     .kind = OPTION_NAME,
-     .value = "HEX",
-     .offset = FIELD(sha256),
+     SETS_NAME("HEX", sha256),
      .help = "the SHA-256 that a file from a URL must have; hubs provide it"},
     {.name = "retries",
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(retries),
-     .high = 1000,
+     SETS_U32("N", retries, 0, 1000),
      .help = "retries after a temporary failure; the count restarts each time the file has grown "
              "by 64 KiB"},
     {.name = "retry-delay",
-     .kind = OPTION_REAL,
-     .value = "SECONDS",
-     .offset = FIELD(retry_delay_s),
-     .high = 3600,
+     SETS_REAL("SECONDS", retry_delay_s, 0, 3600),
      .help = "delay before the first retry; doubles"},
     {.name = "slow-time",
-     .kind = OPTION_REAL,
-     .value = "SECONDS",
-     .offset = FIELD(slow_time_s),
-     .low = 1,
-     .high = 3600,
+     SETS_REAL("SECONDS", slow_time_s, 1, 3600),
      .help = "an attempt fails if less than 1 KiB/s arrives over this time"},
     {.name = "quiet",
      .letter = 'q',
-     .kind = OPTION_FLAG,
-     .offset = FIELD(quiet),
+     SETS_FLAG(quiet),
      .help = "no progress or notes on standard error"},
 };
 

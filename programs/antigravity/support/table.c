@@ -22,7 +22,7 @@ static const option_def defs[] = {
      .low = TABLE_MD,
      .help = "a Markdown table (on a narrow terminal without the less important columns), "
              "comma-separated values or one JSON object"},
-    {.name = "json", .kind = OPTION_CALL, .call = set_json, .help = "the same as -o json"},
+    {.name = "json", CALLS(NULL, set_json), .help = "the same as -o json"},
 };
 
 option_group table_group(table_format *o) { return OPTION_GROUP("Output", defs, o); }

@@ -55,7 +55,7 @@ typedef struct ruler {
 
 /* ---- options ---- */
 
-#define FIELD(name) offsetof(ruler_options, name)
+#define OPTION_STRUCT ruler_options
 
 static bool add_task(ruler_options *o, const ruler_task *task, char *message) {
     for (size_t i = 0; i < o->n_tasks; i++) {
@@ -112,67 +112,38 @@ static bool set_replays(void *target, const char *value, char *message) {
 
 static const option_def defs[] = {
     {.name = "tasks",
-     .kind = OPTION_CALL,
-     .value = "NAME[,NAME...]",
-     .call = set_tasks,
+     CALLS("NAME[,NAME...]", set_tasks),
      .help = "niah_single_1, _2, _3, niah_multikey_1, _2, _3, niah_multivalue, niah_multiquery, vt "
              "(variable tracking), cwe (common words), fwe (frequent words) (default all)"},
     {.name = "length",
-     .kind = OPTION_LIST,
-     .value = "N[,N...]",
-     .offset = FIELD(lengths),
-     .low = MIN_LENGTH,
-     .high = INT32_MAX,
+     SETS_LIST("N[,N...]", lengths, MIN_LENGTH, INT32_MAX),
      .help = "tokens of a prompt and its answer, the chat template included"},
     {.name = "samples",
      .letter = 'n',
-     .kind = OPTION_U32,
-     .value = "N",
-     .offset = FIELD(samples),
-     .low = 1,
-     .high = 100000,
+     SETS_U32("N", samples, 1, 100000),
      .help = "prompts of each task, the same for all settings"},
     {.name = "first",
-     .kind = OPTION_I64,
-     .value = "N",
-     .offset = FIELD(first),
-     .high = 9e15,
+     SETS_I64("N", first, 0, 9e15),
      .help = "number of the first prompt: 17 with --samples 1 repeats that one"},
-    {.name = "seed",
-     .letter = 's',
-     .kind = OPTION_I64,
-     .value = "N",
-     .offset = FIELD(seed),
-     .high = 9.2e18,
-     .help = "seed of the prompts"},
+    {.name = "seed", .letter = 's', SETS_I64("N", seed, 0, 9.2e18), .help = "seed of the prompts"},
     {.name = "haystack",
      .letter = 'f',
-     .kind = OPTION_NAME,
-     .value = "FILE",
-     .offset = FIELD(haystack),
+     SETS_NAME("FILE", haystack),
      .help = "text around the needles of tasks with an essay (default: generated tales)"},
     {.name = "question",
-     .kind = OPTION_WORD,
-     .value = "unseen|seen",
-     .offset = FIELD(question),
-     .low = UNSEEN,
+     SETS_WORD("unseen|seen", question, UNSEEN),
      .help = "whether the question is read after the eviction or before it"},
     {.name = "print-prompts",
-     .kind = OPTION_FLAG,
-     .offset = FIELD(print_prompts),
+     SETS_FLAG(print_prompts),
      .help = "only print the prompts, one JSON object per line, with their tokens and references"},
 };
 
 static const option_def ratio_defs[] = {
     {.name = "ratios",
-     .kind = OPTION_CALL,
-     .value = "X[,X...]",
-     .call = set_ratios,
+     CALLS("X[,X...]", set_ratios),
      .help = "shares of the tokens to evict (default 0.25,0.5,0.75,0.875)"},
     {.name = "replay",
-     .kind = OPTION_CALL,
-     .value = "X[,X...]",
-     .call = set_replays,
+     CALLS("X[,X...]", set_replays),
      .help = "also kvzip: keep the tokens that the model needs to repeat the context, replaying "
              "these shares of it (1: all)"},
 };
