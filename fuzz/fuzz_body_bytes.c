@@ -9,7 +9,7 @@
 #include "../programs/antigravity/serve/anthropic/anthropic.h"
 #include "../programs/antigravity/serve/openai/openai.h"
 #include "../programs/antigravity/serve/openai/responses.h"
-#include "../programs/antigravity/serve/work/account.h"
+#include "../programs/antigravity/serve/threads/account.h"
 #include "../programs/antigravity/support/json_out.h"
 #include "../programs/antigravity/terminal/output.h"
 

@@ -2,7 +2,7 @@
 #include "protocol_bench.h"
 
 #include "../../programs/antigravity/command.h"
-#include "../../programs/antigravity/serve/work/account.h"
+#include "../../programs/antigravity/serve/threads/account.h"
 #include "../../programs/antigravity/terminal/output.h"
 
 #include <antigravity/serving.h>

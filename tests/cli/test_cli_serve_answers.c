@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of the answer memory: scopes, limits and the file. */
 #include "serve/job/answer_memory.h"
-#include "serve/work/account.h"
+#include "serve/threads/account.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

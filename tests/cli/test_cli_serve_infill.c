@@ -3,7 +3,7 @@
 #include "protocol_bench.h"
 
 #include "../../programs/antigravity/serve/job/infill.h"
-#include "../../programs/antigravity/serve/work/account.h"
+#include "../../programs/antigravity/serve/threads/account.h"
 
 #include <string.h>
 

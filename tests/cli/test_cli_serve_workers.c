@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of the order of work items: large ones never take the last worker. */
-#include "serve/work/worker.h"
+#include "serve/threads/worker.h"
 
 #include <event2/event.h>
 #include <pthread.h>

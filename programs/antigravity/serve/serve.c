@@ -10,7 +10,7 @@
 #include "serve_options.h"
 #include "server_loop.h"
 #include "system.h"
-#include "work/account.h"
+#include "threads/account.h"
 
 #include <event2/event.h>
 #include <limits.h>

@@ -10,9 +10,9 @@
 #include "request/api_keys.h"
 #include "request/origin.h"
 #include "request/route.h"
-#include "work/account.h"
-#include "work/loop_queue.h"
-#include "work/worker.h"
+#include "threads/account.h"
+#include "threads/loop_queue.h"
+#include "threads/worker.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
 #include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "../protocol/messages.h"
-#include "../work/account.h"
-#include "../work/account_text.h"
+#include "../threads/account.h"
+#include "../threads/account_text.h"
 #include "anthropic.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Reading: from the socket to complete requests. */
 #include "connection_impl.h"
 
-#include "../work/account.h"
+#include "../threads/account.h"
 #include "clock.h"
 #include "socket.h"
 

@@ -4,7 +4,7 @@
 #ifndef ANTIGRAVITY_SERVE_HTTP_CONNECTION_H
 #define ANTIGRAVITY_SERVE_HTTP_CONNECTION_H
 
-#include "../work/account.h"
+#include "../threads/account.h"
 #include "peer_address.h"
 #include "request_head.h"
 #include "tls.h"

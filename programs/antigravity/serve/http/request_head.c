@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request_head.h"
 
-#include "../work/account.h"
+#include "../threads/account.h"
 
 #include <stdlib.h>
 #include <string.h>

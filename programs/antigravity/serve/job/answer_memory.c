@@ -3,7 +3,7 @@
 
 #include "../../support/user_files.h"
 #include "../system.h"
-#include "../work/account.h"
+#include "../threads/account.h"
 
 #include <errno.h>
 #include <pthread.h>

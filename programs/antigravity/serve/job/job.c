@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job_impl.h"
 
-#include "../work/account.h"
+#include "../threads/account.h"
 #include "clock.h"
 #include "kv_owners.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns sampled tokens into content, reasoning and tool calls. */
-#include "../work/account.h"
-#include "../work/account_text.h"
+#include "../threads/account.h"
+#include "../threads/account_text.h"
 #include "job_impl.h"
 
 #include <string.h>

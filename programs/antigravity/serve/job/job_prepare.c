@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prepares a job on a worker's thread: from the body to prompts, constraints and settings. */
 #include "../protocol/fields.h"
-#include "../work/account.h"
-#include "../work/account_text.h"
+#include "../threads/account.h"
+#include "../threads/account_text.h"
 #include "infill.h"
 #include "job_impl.h"
 

@@ -3,7 +3,7 @@
  * the server. */
 #include "../../options/model_options.h"
 #include "../../options/sampling_options.h"
-#include "../work/account.h"
+#include "../threads/account.h"
 #include "job_impl.h"
 #include "logit_bias.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the events of a protocol to the stream of the response. */
-#include "../work/account.h"
+#include "../threads/account.h"
 #include "clock.h"
 #include "job_impl.h"
 

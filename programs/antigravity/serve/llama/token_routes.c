@@ -4,7 +4,7 @@
 #include "../openai/openai.h"
 #include "../protocol/fields.h"
 #include "../request/routes.h"
-#include "../work/account.h"
+#include "../threads/account.h"
 
 /* Limit for with_pieces: each piece is a JSON object. */
 enum { MAX_PIECES = 65536 };

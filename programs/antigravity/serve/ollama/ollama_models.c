@@ -3,7 +3,7 @@
 #include "../../support/json_out.h"
 #include "../job/infill.h"
 #include "../protocol/fields.h"
-#include "../work/account.h"
+#include "../threads/account.h"
 #include "ollama.h"
 
 #include <antigravity/serving.h>

@@ -2,7 +2,7 @@
 /* Parsers of ollama's requests. They ignore other fields: keep_alive, num_ctx, ... */
 #include "../protocol/fields.h"
 #include "../protocol/messages.h"
-#include "../work/account.h"
+#include "../threads/account.h"
 #include "ollama.h"
 
 #include <antigravity/serving.h>

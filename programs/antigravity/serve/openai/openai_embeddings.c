@@ -2,7 +2,7 @@
 /* POST /v1/embeddings: a vector for each text. */
 #include "../../support/json_out.h"
 #include "../protocol/fields.h"
-#include "../work/account.h"
+#include "../threads/account.h"
 #include "openai.h"
 #include "openai_fields.h"
 

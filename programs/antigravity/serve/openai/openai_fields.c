@@ -2,7 +2,7 @@
 #include "openai_fields.h"
 
 #include "../protocol/fields.h"
-#include "../work/account.h"
+#include "../threads/account.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fields.h"
 
-#include "../work/account.h"
+#include "../threads/account.h"
 
 #include <string.h>
 

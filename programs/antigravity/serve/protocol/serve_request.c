@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Defaults of a request, and its release. */
-#include "../work/account.h"
+#include "../threads/account.h"
 #include "protocol.h"
 
 #include <math.h>

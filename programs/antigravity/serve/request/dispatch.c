@@ -3,7 +3,7 @@
 
 #include "../job/job.h"
 #include "../system.h"
-#include "../work/account.h"
+#include "../threads/account.h"
 #include "clock.h"
 
 #include <math.h>

@@ -4,8 +4,8 @@
 #include "../../support/json_out.h"
 #include "../job/kv_owners.h"
 #include "../request/routes.h"
-#include "../work/account.h"
-#include "../work/account_text.h"
+#include "../threads/account.h"
+#include "../threads/account_text.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 /* GET /metrics, in the text format of Prometheus. */
 #include "../request/http_request.h"
 #include "../request/routes.h"
-#include "../work/account.h"
-#include "../work/account_text.h"
+#include "../threads/account.h"
+#include "../threads/account_text.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Growing texts whose memory is charged to the calling thread's account. Zero-initialise a text,
  * and free its data with account_free(). */
-#ifndef ANTIGRAVITY_SERVE_WORK_ACCOUNT_TEXT_H
-#define ANTIGRAVITY_SERVE_WORK_ACCOUNT_TEXT_H
+#ifndef ANTIGRAVITY_SERVE_THREADS_ACCOUNT_TEXT_H
+#define ANTIGRAVITY_SERVE_THREADS_ACCOUNT_TEXT_H
 
 #include <antigravity/tokenizer.h>
 

@@ -4,8 +4,8 @@
  * Every allocation of a thread is charged to its current account: the program's, the library's,
  * jansson's and libevent's. A header before each block names its account, so any thread can free
  * it. Accounts take memory from their pool in units of ACCOUNT_STEP bytes. */
-#ifndef ANTIGRAVITY_SERVE_WORK_ACCOUNT_H
-#define ANTIGRAVITY_SERVE_WORK_ACCOUNT_H
+#ifndef ANTIGRAVITY_SERVE_THREADS_ACCOUNT_H
+#define ANTIGRAVITY_SERVE_THREADS_ACCOUNT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

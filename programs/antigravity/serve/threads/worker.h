@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Worker threads for work that is too slow for the event loop and does not run the model: parsing
  * bodies, rendering templates, compiling constraints. */
-#ifndef ANTIGRAVITY_SERVE_WORK_WORKER_H
-#define ANTIGRAVITY_SERVE_WORK_WORKER_H
+#ifndef ANTIGRAVITY_SERVE_THREADS_WORKER_H
+#define ANTIGRAVITY_SERVE_THREADS_WORKER_H
 
 #include "loop_queue.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queue of tasks that other threads send to the event loop. Tasks run in the order in which they
  * were sent. */
-#ifndef ANTIGRAVITY_SERVE_WORK_LOOP_QUEUE_H
-#define ANTIGRAVITY_SERVE_WORK_LOOP_QUEUE_H
+#ifndef ANTIGRAVITY_SERVE_THREADS_LOOP_QUEUE_H
+#define ANTIGRAVITY_SERVE_THREADS_LOOP_QUEUE_H
 
 #include <event2/event.h>
 #include <stdbool.h>
