@@ -49,37 +49,27 @@ static void print_entry(const entry *e) {
 }
 
 static json_t *device_json(const ag_device_info *d) {
-    const json_field fields[] = {
-        {"name", json_text(d->name, strlen(d->name))},
-        {"kind", json_string(d->kind)},
-        {"units", json_integer((json_int_t)d->n_units)},
-        {"memory_bytes", json_integer((json_int_t)d->memory_bytes)},
-        {"driver", json_text(d->driver, strlen(d->driver))},
-        {"extensions", json_text(d->extensions, strlen(d->extensions))},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"name", json_text(d->name, strlen(d->name))},
+                       {"kind", json_string(d->kind)},
+                       {"units", json_integer((json_int_t)d->n_units)},
+                       {"memory_bytes", json_integer((json_int_t)d->memory_bytes)},
+                       {"driver", json_text(d->driver, strlen(d->driver))},
+                       {"extensions", json_text(d->extensions, strlen(d->extensions))});
 }
 
 static json_t *entry_json(const entry *e) {
     if (e->backend) {
         const char *text = ag_backend_describe(e->backend);
-        const json_field fields[] = {
-            {"name", json_string(e->name)},
-            {"description", json_text(text, strlen(text))},
-            {"threads", json_integer((json_int_t)ag_backend_threads(e->backend))},
-        };
-        return JSON_OBJECT(fields);
+        return JSON_OBJECT({"name", json_string(e->name)},
+                           {"description", json_text(text, strlen(text))},
+                           {"threads", json_integer((json_int_t)ag_backend_threads(e->backend))});
     }
     json_t *devices = json_array();
     for (size_t i = 0; i < e->n_devices; i++)
         if (json_array_append_new(devices, device_json(&e->devices[i])) != 0) break;
     const char *text = e->no_devices ? e->no_devices : "the first GPU, or --device";
-    const json_field fields[] = {
-        {"name", json_string(e->name)},
-        {"description", json_text(text, strlen(text))},
-        {"devices", devices},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"name", json_string(e->name)},
+                       {"description", json_text(text, strlen(text))}, {"devices", devices});
 }
 
 int command_devices(int argc, char **argv) {

@@ -120,11 +120,8 @@ void report_statistics(const generation *g) {
 static json_t *list_bias(const sampling_options *o) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < o->n_bias; i++) {
-        const json_field fields[] = {
-            {"id", json_integer((json_int_t)o->bias[i].id)},
-            {"bias", json_float(o->bias[i].bias)},
-        };
-        json_t *one = JSON_OBJECT(fields);
+        json_t *one = JSON_OBJECT({"id", json_integer((json_int_t)o->bias[i].id)},
+                                  {"bias", json_float(o->bias[i].bias)});
         json_append(&list, one);
     }
     return list;
@@ -167,30 +164,23 @@ static json_t *settings(const generation *g) {
         {"speculate", json_string(speculation_name(&g->o.speculation))},
         {"draft_max", json_integer((json_int_t)g->o.speculation.draft_max)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static json_t *timings(const generation *g) {
     const ag_generate_stats *s = &g->stats;
-    const json_field fields[] = {
-        {"load_s", json_real(g->engine.load_s)},
-        {"prefill_s", json_real(s->prefill_s)},
-        {"first_token_s", json_real(s->first_token_s)},
-        {"decode_s", json_real(s->decode_s)},
+    return JSON_OBJECT(
+        {"load_s", json_real(g->engine.load_s)}, {"prefill_s", json_real(s->prefill_s)},
+        {"first_token_s", json_real(s->first_token_s)}, {"decode_s", json_real(s->decode_s)},
         {"prefill_tok_per_s", json_real(per_second(s->n_prompt, s->prefill_s))},
-        {"decode_tok_per_s", json_real(per_second(n_decoded(s), s->decode_s))},
-    };
-    return JSON_OBJECT(fields);
+        {"decode_tok_per_s", json_real(per_second(n_decoded(s), s->decode_s))});
 }
 
 static json_t *drafts(const generation *g) {
     const ag_generate_stats *s = &g->stats;
-    const json_field fields[] = {
-        {"steps", json_integer((json_int_t)s->n_draft_steps)},
-        {"drafted", json_integer((json_int_t)s->n_drafted)},
-        {"accepted", json_integer((json_int_t)s->n_accepted)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"steps", json_integer((json_int_t)s->n_draft_steps)},
+                       {"drafted", json_integer((json_int_t)s->n_drafted)},
+                       {"accepted", json_integer((json_int_t)s->n_accepted)});
 }
 
 static json_t *memory(const generation *g) {
@@ -211,7 +201,7 @@ static json_t *memory(const generation *g) {
         {"lost_slots", json_integer((json_int_t)spill.n_failed)},
         {"spill_bytes", json_integer((json_int_t)spill.file_bytes)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 int report_json(generation *g) {
@@ -229,5 +219,5 @@ int report_json(generation *g) {
         {"drafts", drafts(g)},
         {"memory", memory(g)},
     };
-    return json_print(JSON_OBJECT(fields));
+    return json_print(JSON_FIELDS(fields));
 }

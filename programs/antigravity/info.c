@@ -155,15 +155,12 @@ static json_t *kinds_json(const ag_model_info *i) {
     json_t *list = json_array();
     for (uint32_t n = 0; list && n < i->n_layer_kinds; n++) {
         const ag_layer_kind *k = &i->layer_kinds[n];
-        const json_field fields[] = {
-            {"layers", json_integer((json_int_t)k->n_layers)},
-            {"mixer", json_string(ag_mixer_name(k->mixer))},
-            {"heads", json_integer((json_int_t)k->n_heads)},
-            {"kv_heads", json_integer((json_int_t)k->n_kv_heads)},
-            {"head_dim", json_integer((json_int_t)k->head_dim)},
-            {"window", json_integer((json_int_t)k->window)},
-        };
-        json_append(&list, JSON_OBJECT(fields));
+        json_append(&list, JSON_OBJECT({"layers", json_integer((json_int_t)k->n_layers)},
+                                       {"mixer", json_string(ag_mixer_name(k->mixer))},
+                                       {"heads", json_integer((json_int_t)k->n_heads)},
+                                       {"kv_heads", json_integer((json_int_t)k->n_kv_heads)},
+                                       {"head_dim", json_integer((json_int_t)k->head_dim)},
+                                       {"window", json_integer((json_int_t)k->window)}));
     }
     return list;
 }
@@ -195,7 +192,7 @@ static json_t *model_json(const model_report *f) {
         {"special_tokens", json_integer((json_int_t)count_special(f->engine.tokenizer))},
         {"chat_template", json_boolean(f->chat)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static json_t *types_json(const ag_model_info *i) {
@@ -228,27 +225,20 @@ static json_t *memory_json(const model_report *f) {
         {"machine_bytes", json_integer((json_int_t)f->plan.has_bytes)},
         {"free_bytes", json_integer((json_int_t)f->plan.free_bytes)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static json_t *machine_json(const model_report *f) {
     ag_backend *b = f->engine.backend;
     const char *text = ag_backend_describe(b);
-    const json_field fields[] = {
-        {"backend", json_string(ag_backend_name(b))},
-        {"description", json_text(text, strlen(text))},
-        {"threads", json_integer((json_int_t)ag_backend_threads(b))},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"backend", json_string(ag_backend_name(b))},
+                       {"description", json_text(text, strlen(text))},
+                       {"threads", json_integer((json_int_t)ag_backend_threads(b))});
 }
 
 static int print_json(const model_report *f) {
-    const json_field fields[] = {
-        {"model", model_json(f)},
-        {"memory", memory_json(f)},
-        {"machine", machine_json(f)},
-    };
-    return json_print(JSON_OBJECT(fields));
+    return json_print(JSON_OBJECT({"model", model_json(f)}, {"memory", memory_json(f)},
+                                  {"machine", machine_json(f)}));
 }
 
 /* ---- the program ---- */
@@ -259,12 +249,9 @@ static void print_op(void *user, const ag_op_info *op) {
 }
 
 static void append_op(void *user, const ag_op_info *op) {
-    const json_field fields[] = {
-        {"code", json_string(op->code)},
-        {"layer", op->layer < 0 ? json_null() : json_integer(op->layer)},
-        {"text", json_string(op->text)},
-    };
-    json_append(user, JSON_OBJECT(fields));
+    json_append(user, JSON_OBJECT({"code", json_string(op->code)},
+                                  {"layer", op->layer < 0 ? json_null() : json_integer(op->layer)},
+                                  {"text", json_string(op->text)}));
 }
 
 static int print_program(const model_report *f, bool json) {

@@ -54,13 +54,10 @@ static json_t *entry_row(const model_store *s, const store_entry *e, bool full) 
     describe_time(store_used(s, e), used, sizeof used);
     snprintf(name, sizeof name, "%s", e->name);
     if (!full) make_printable(name);
-    const json_field fields[] = {
-        {"name", json_text(name, strlen(name))},
-        {"kind", json_text(kind, strlen(kind))},
+    json_t *row = JSON_OBJECT(
+        {"name", json_text(name, strlen(name))}, {"kind", json_text(kind, strlen(kind))},
         {"bytes", json_integer((json_int_t)store_bytes(s, e))},
-        {"used", full && !store_used(s, e) ? json_null() : json_string(used)},
-    };
-    json_t *row = JSON_OBJECT(fields);
+        {"used", full && !store_used(s, e) ? json_null() : json_string(used)});
     if (!full || !row) return row;
     snprintf(path, sizeof path, "%s/%s", s->path, e->file);
     const json_field more[] = {

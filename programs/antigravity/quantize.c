@@ -80,7 +80,7 @@ static int print_json(const ag_quantize_report *r, double seconds) {
         {"types", types},
         {"seconds", json_real(seconds)},
     };
-    return json_print(JSON_OBJECT(fields));
+    return json_print(JSON_FIELDS(fields));
 }
 
 static int print_report(const char *path, const ag_quantize_report *r, double seconds) {

@@ -88,7 +88,7 @@ static int print_sum(result_table *t, const bench_row *row, const char *by, cons
         {"seconds", json_real(s.seconds)},
         {"share", json_real(row->wall > 0 ? s.seconds / row->wall : 0)},
     };
-    return table_add(t, JSON_OBJECT(fields));
+    return table_add(t, JSON_FIELDS(fields));
 }
 
 /* Sums operation i and all with the same code or layer. Returns n = 0 if an earlier one has counted

@@ -88,7 +88,7 @@ static bool print_md(bench_table *t, const bench *b, const bench_row *row) {
         {"read", json_string(read)},
         {"share", row->share > 0 ? json_printf("%.1f %%", row->share * 100) : json_string("")},
     };
-    json_t *line = JSON_OBJECT(fields);
+    json_t *line = JSON_FIELDS(fields);
     if (!line) return false;
     table_add(&t->md, line); /* A write error is reported when the command ends. */
     return true;
@@ -150,7 +150,7 @@ static json_t *row_json(const bench *b, const bench_row *row) {
         {"bytes_per_token", row->n_gen ? json_real(row->bytes_per_token) : json_null()},
         {"bandwidth_share", row->n_gen ? json_real(row->share) : json_null()},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 bool bench_table_add(bench_table *t, const bench *b, const bench_row *row) {

@@ -149,7 +149,7 @@ static json_t *row_of(replay *r) {
         {"n_drafted", json_integer((json_int_t)r->stats.n_drafted)},
         {"n_accepted", json_integer((json_int_t)r->stats.n_accepted)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static const table_column columns[] = {

@@ -26,12 +26,11 @@ static const char cache_end[] = ".agcache";
 /* ---- saving ---- */
 
 static json_t *message_of(const transcript_message *m) {
-    const json_field fields[] = {
-        {"message", json_incref(m->json)},
-        {"ids", m->is_sampled ? json_ids(m->ids.data, m->ids.n) : json_null()},
-        {"first", m->first == TRANSCRIPT_UNREAD ? json_null() : json_integer((json_int_t)m->first)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"message", json_incref(m->json)},
+                       {"ids", m->is_sampled ? json_ids(m->ids.data, m->ids.n) : json_null()},
+                       {"first", m->first == TRANSCRIPT_UNREAD
+                                     ? json_null()
+                                     : json_integer((json_int_t)m->first)});
 }
 
 /* Hashes the vocabulary: equal hashes mean equal ids. */
@@ -64,7 +63,7 @@ static json_t *transcript_json(const chat *c) {
         {"attempt", json_integer((json_int_t)c->attempt)},
         {"messages", messages},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 /* Writes the file, readable by the owner only. */

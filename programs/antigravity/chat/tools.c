@@ -57,13 +57,10 @@ void chat_show_call(const chat *c) {
 int chat_give_result(chat *c, const char *text) {
     const json_t *call = next_call(c);
     const json_t *id = json_object_get(call, "id");
-    const json_field fields[] = {
+    json_t *message = JSON_OBJECT(
         {"role", json_string("tool")},
         {"tool_call_id", id ? json_incref((json_t *)(uintptr_t)id) : json_string("")},
-        {"name", json_string(name_of(call))},
-        {"content", json_text(text, strlen(text))},
-    };
-    json_t *message = JSON_OBJECT(fields);
+        {"name", json_string(name_of(call))}, {"content", json_text(text, strlen(text))});
     const size_t n = c->transcript.n;
     int code = message ? transcript_add_json(&c->transcript, message) : complain_no_memory();
     if (code == EXIT_DONE && !chat_awaits_result(c)) {

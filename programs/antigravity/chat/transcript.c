@@ -79,11 +79,7 @@ static int add_to_chat(transcript *t, const json_t *message) {
 }
 
 static json_t *text_message(const char *role, const char *text) {
-    const json_field fields[] = {
-        {"role", json_string(role)},
-        {"content", json_text(text, strlen(text))},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"role", json_string(role)}, {"content", json_text(text, strlen(text))});
 }
 
 static int add_text_to_chat(transcript *t, const char *role, const char *text) {

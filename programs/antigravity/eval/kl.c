@@ -252,7 +252,7 @@ static json_t *head_of(const kl *k) {
         {"threads", json_integer((json_int_t)ag_backend_threads(k->engine.backend))},
         {"base", json_object_of(base, SETTING_FIELDS + 2)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static int report(kl *k) {

@@ -338,7 +338,7 @@ static json_t *head_of(const needles *n) {
         {"snapkv_kernel", json_integer(e->snapkv_kernel)},
         {"snapkv_pool", json_string(e->snapkv_pool == AG_POOL_MAX ? "max" : "avg")},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static uint32_t slots_of(const needles *n) { return (uint32_t)n->longest + answer_tokens(n); }

@@ -156,15 +156,12 @@ static json_t *list_buckets(const ppl *p) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < p->n_buckets && p->buckets[i].n; i++) {
         const bucket *b = &p->buckets[i];
-        const json_field fields[] = {
-            {"begin", json_integer((json_int_t)(i * p->o->bucket))},
-            {"tokens", json_integer((json_int_t)b->n)},
-            {"mean_nll", json_number(b->nll / (double)b->n)},
-            {"kv_bytes", json_integer((json_int_t)b->kv_bytes)},
-            {"anonymous_bytes", json_integer((json_int_t)b->anonymous)},
-            {"tok_per_s", json_number((double)b->n / b->seconds)},
-        };
-        json_append(&list, JSON_OBJECT(fields));
+        json_append(&list, JSON_OBJECT({"begin", json_integer((json_int_t)(i * p->o->bucket))},
+                                       {"tokens", json_integer((json_int_t)b->n)},
+                                       {"mean_nll", json_number(b->nll / (double)b->n)},
+                                       {"kv_bytes", json_integer((json_int_t)b->kv_bytes)},
+                                       {"anonymous_bytes", json_integer((json_int_t)b->anonymous)},
+                                       {"tok_per_s", json_number((double)b->n / b->seconds)}));
     }
     return list;
 }
@@ -196,7 +193,7 @@ static json_t *report_json(const ppl *p, mean_error s) {
         {"buckets", list_buckets(p)},
         {"nll", list_nll(p)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static void print_buckets(const ppl *p) {

@@ -145,10 +145,6 @@ json_t *head_file_of(const head_table *t, const float *shares, size_t n_tokens) 
         for (uint32_t h = 0; h < t->n_heads[l]; h++) json_append(&heads, json_float(*shares++));
         json_append(&layers, heads);
     }
-    const json_field fields[] = {
-        {"format", json_string(FORMAT)},
-        {"tokens", json_integer((json_int_t)n_tokens)},
-        {"layers", layers},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"format", json_string(FORMAT)},
+                       {"tokens", json_integer((json_int_t)n_tokens)}, {"layers", layers});
 }

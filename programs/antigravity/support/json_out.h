@@ -14,7 +14,9 @@ typedef struct json_field {
     json_t *value; /* ownership is transferred */
 } json_field;
 json_t *json_object_of(const json_field *fields, size_t n);
-#define JSON_OBJECT(fields) json_object_of(fields, sizeof(fields) / sizeof *(fields))
+#define JSON_FIELDS(fields) json_object_of(fields, sizeof(fields) / sizeof *(fields))
+/* Returns the object of pairs: JSON_OBJECT({"id", json_string(id)}, {"n", json_integer(n)}). */
+#define JSON_OBJECT(...) JSON_FIELDS(((const json_field[]){__VA_ARGS__}))
 /* Returns a list with one item, which is transferred. */
 json_t *json_list_of(json_t *item);
 /* Appends to *list. On failure releases the list and sets it to NULL. */

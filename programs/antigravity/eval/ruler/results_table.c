@@ -121,7 +121,7 @@ static json_t *row_of(const ruler_block *b, size_t row, const double *full, doub
         {"first_prompt", b->of_tasks ? json_null() : json_integer((json_int_t)b->first_prompt)},
         {"scores", b->of_tasks ? json_null() : score_list(scores, b->n_prompts)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 int ruler_table_add(result_table *t, const ruler_block *b) {

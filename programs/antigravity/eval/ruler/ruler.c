@@ -280,7 +280,7 @@ static int print_prompt(const ruler_task *task, uint32_t length, int64_t seed, i
         {"n_context", json_integer((json_int_t)w->n_context)},
         {"n_question", json_integer((json_int_t)w->n_question)},
     };
-    json_t *object = JSON_OBJECT(fields);
+    json_t *object = JSON_FIELDS(fields);
     char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     if (!line) return complain_no_memory();
@@ -389,7 +389,7 @@ static json_t *head_of(const ruler *t) {
         {"snapkv_kernel", json_integer(e->snapkv_kernel)},
         {"snapkv_pool", json_string(e->snapkv_pool == AG_POOL_MAX ? "max" : "avg")},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static int run_lengths(ruler *t) {

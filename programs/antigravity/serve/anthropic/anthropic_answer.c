@@ -21,15 +21,9 @@ static const char *anthropic_error_type(int status) {
 }
 
 json_t *anthropic_error(const serve_error *e) {
-    const json_field error[] = {
-        {"type", json_string(anthropic_error_type(e->status))},
-        {"message", json_text(e->text, strlen(e->text))},
-    };
-    const json_field fields[] = {
-        {"type", json_string("error")},
-        {"error", JSON_OBJECT(error)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"type", json_string("error")},
+                       {"error", JSON_OBJECT({"type", json_string(anthropic_error_type(e->status))},
+                                             {"message", json_text(e->text, strlen(e->text))})});
 }
 
 static const char *stop_reason(serve_finish f) {
@@ -51,48 +45,36 @@ static json_t *stop_sequence(const serve_answer *a) {
 
 /* input_tokens excludes the cached tokens, which cache_read_input_tokens counts. */
 static json_t *usage_object(const serve_job_view *view) {
-    const json_field details[] = {{"thinking_tokens", json_integer(view->n_reasoning)}};
     const json_field fields[] = {
         {"input_tokens", json_integer(view->n_prompt - view->n_cached)},
         {"cache_creation_input_tokens", json_integer(0)},
         {"cache_read_input_tokens", json_integer(view->n_cached)},
         {"cache_creation", json_null()},
         {"output_tokens", json_integer(view->n_generated)},
-        {"output_tokens_details", JSON_OBJECT(details)},
+        {"output_tokens_details",
+         JSON_OBJECT({"thinking_tokens", json_integer(view->n_reasoning)})},
         {"server_tool_use", json_null()},
         {"service_tier", json_string("standard")},
         {"inference_geo", json_null()},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static json_t *text_block(const char *text, size_t len) {
-    const json_field fields[] = {
-        {"type", json_string("text")},
-        {"text", json_text(text, len)},
-        {"citations", json_null()},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"type", json_string("text")}, {"text", json_text(text, len)},
+                       {"citations", json_null()});
 }
 
 static json_t *thinking_block(const char *text, size_t len) {
-    const json_field fields[] = {
-        {"type", json_string("thinking")},
-        {"thinking", json_text(text, len)},
-        {"signature", json_string("")},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"type", json_string("thinking")}, {"thinking", json_text(text, len)},
+                       {"signature", json_string("")});
 }
 
 /* input is transferred. */
 static json_t *tool_block(const char *id, const char *name, json_t *input) {
-    const json_field caller[] = {{"type", json_string("direct")}};
-    const json_field fields[] = {
-        {"type", json_string("tool_use")}, {"id", json_string(id)},
-        {"name", json_string(name)},       {"input", input},
-        {"caller", JSON_OBJECT(caller)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"type", json_string("tool_use")}, {"id", json_string(id)},
+                       {"name", json_string(name)}, {"input", input},
+                       {"caller", JSON_OBJECT({"type", json_string("direct")})});
 }
 
 /* Returns the arguments of a call. If max_tokens truncated them, the result is an empty object. */
@@ -133,7 +115,7 @@ static json_t *message_object(const serve_job_view *view, json_t *content, const
         {"container", json_null()},
         {"usage", usage_object(view)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 json_t *anthropic_reply(serve_job_view *view) {
@@ -141,8 +123,7 @@ json_t *anthropic_reply(serve_job_view *view) {
 }
 
 json_t *anthropic_count(serve_job_view *view) {
-    const json_field fields[] = {{"input_tokens", json_integer(view->n_prompt)}};
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"input_tokens", json_integer(view->n_prompt)});
 }
 
 /* ---- events ---- */
@@ -162,8 +143,8 @@ static void write_block_event(serve_job_view *view, const char *type, const char
 
 static void write_delta(serve_job_view *view, const char *type, const char *key, const char *text,
                         size_t len) {
-    const json_field delta[] = {{"type", json_string(type)}, {key, json_text(text, len)}};
-    write_block_event(view, "content_block_delta", "delta", JSON_OBJECT(delta));
+    write_block_event(view, "content_block_delta", "delta",
+                      JSON_OBJECT({"type", json_string(type)}, {key, json_text(text, len)}));
 }
 
 static void close_block(serve_job_view *view) {
@@ -184,32 +165,25 @@ static void open_block(serve_job_view *view, int kind, json_t *block) {
 }
 
 static void write_bare_event(serve_job_view *view, const char *type) {
-    const json_field fields[] = {{"type", json_string(type)}};
-    serve_write_sse(view, type, JSON_OBJECT(fields));
+    serve_write_sse(view, type, JSON_OBJECT({"type", json_string(type)}));
 }
 
 static void write_begin(serve_job_view *view) {
-    const json_field fields[] = {
-        {"type", json_string("message_start")},
-        {"message", message_object(view, json_array(), NULL)},
-    };
-    serve_write_sse(view, "message_start", JSON_OBJECT(fields));
+    serve_write_sse(view, "message_start",
+                    JSON_OBJECT({"type", json_string("message_start")},
+                                {"message", message_object(view, json_array(), NULL)}));
     write_bare_event(view, "ping");
 }
 
 static void write_end(serve_job_view *view) {
-    const json_field delta[] = {
-        {"stop_reason", json_string(stop_reason(view->answers->finish))},
-        {"stop_sequence", stop_sequence(view->answers)},
-        {"stop_details", json_null()},
-        {"container", json_null()},
-    };
-    const json_field fields[] = {
-        {"type", json_string("message_delta")},
-        {"delta", JSON_OBJECT(delta)},
-        {"usage", usage_object(view)},
-    };
-    serve_write_sse(view, "message_delta", JSON_OBJECT(fields));
+    serve_write_sse(
+        view, "message_delta",
+        JSON_OBJECT(
+            {"type", json_string("message_delta")},
+            {"delta", JSON_OBJECT({"stop_reason", json_string(stop_reason(view->answers->finish))},
+                                  {"stop_sequence", stop_sequence(view->answers)},
+                                  {"stop_details", json_null()}, {"container", json_null()})},
+            {"usage", usage_object(view)}));
     write_bare_event(view, "message_stop");
 }
 

@@ -101,12 +101,10 @@ static bool read_result(const json_t *block, json_t *results, serve_error *e) {
     bool failed = json_is_true(json_object_get(block, "is_error"));
     bool ok = read_result_content(json_object_get(block, "content"), failed, &joined, e);
     if (ok) {
-        const json_field message[] = {
-            {"role", json_string("tool")},
-            {"tool_call_id", json_incref(id)},
-            {"content", json_stringn(joined.data, joined.len)},
-        };
-        ok = list_add(results, JSON_OBJECT(message), e);
+        ok = list_add(results,
+                      JSON_OBJECT({"role", json_string("tool")}, {"tool_call_id", json_incref(id)},
+                                  {"content", json_stringn(joined.data, joined.len)}),
+                      e);
     }
     account_free(joined.data);
     return ok;
@@ -151,11 +149,8 @@ static json_t *message_content(const message_parts *p, bool is_assistant) {
 }
 
 static bool add_assistant_message(const message_parts *p, serve_request *r, serve_error *e) {
-    const json_field fields[] = {
-        {"role", json_string("assistant")},
-        {"content", message_content(p, true)},
-    };
-    json_t *message = JSON_OBJECT(fields);
+    json_t *message =
+        JSON_OBJECT({"role", json_string("assistant")}, {"content", message_content(p, true)});
     bool ok = message != NULL;
     if (p->thinking.data)
         ok = json_object_set_new(message, "reasoning_content",

@@ -77,11 +77,10 @@ static bool read_tool(const json_t *tool, json_t *tools, serve_error *e) {
     size_t n = 2;
     if (json_is_string(description))
         function[n++] = (json_field){"description", json_incref(description)};
-    const json_field fields[] = {
-        {"type", json_string("function")},
-        {"function", json_object_of(function, n)},
-    };
-    return list_add(tools, JSON_OBJECT(fields), e);
+    return list_add(
+        tools,
+        JSON_OBJECT({"type", json_string("function")}, {"function", json_object_of(function, n)}),
+        e);
 }
 
 static bool read_tool_choice(const json_t *body, serve_request *r, serve_error *e) {

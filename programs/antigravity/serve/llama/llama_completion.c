@@ -62,7 +62,7 @@ static json_t *settings_object(const serve_request *r) {
         {"stream", json_boolean(r->stream)},
         {"n_probs", json_integer(r->n_top)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static json_t *rate(size_t n, double seconds) {
@@ -80,7 +80,7 @@ static json_t *timings_object(const serve_job_view *view) {
         {"predicted_ms", json_real(view->decode_s * 1e3)},
         {"predicted_per_second", rate(view->n_generated, view->decode_s)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static const char *stop_type(serve_finish f) {
@@ -111,7 +111,7 @@ static json_t *final_object(const serve_job_view *view, size_t answer, json_t *c
         {"stopping_word", json_string(a->stop ? a->stop : "")},
         {"generation_settings", settings_object(r)},
     };
-    json_t *object = JSON_OBJECT(fields);
+    json_t *object = JSON_FIELDS(fields);
     if (answer % r->n == 0)
         object =
             with_field(object, "prompt", json_incref(json_array_get(r->prompts, answer / r->n)));
@@ -168,13 +168,9 @@ static json_t *llama_reply(serve_job_view *view) {
 
 static void write_piece(serve_job_view *view, const serve_event *e) {
     if (!e->len && !e->n_tokens) return;
-    const json_field fields[] = {
-        {"index", json_integer(e->answer)},
-        {"content", json_text(e->text, e->len)},
-        {"tokens", token_ids(e->tokens, e->n_tokens)},
-        {"stop", json_false()},
-    };
-    json_t *piece = JSON_OBJECT(fields);
+    json_t *piece =
+        JSON_OBJECT({"index", json_integer(e->answer)}, {"content", json_text(e->text, e->len)},
+                    {"tokens", token_ids(e->tokens, e->n_tokens)}, {"stop", json_false()});
     if (view->request->n_top)
         piece = with_field(piece, "completion_probabilities",
                            token_probabilities(e->tokens, e->n_tokens));

@@ -21,7 +21,7 @@ static json_t *sampling_object(const ag_served_model *m) {
         {"frequency_penalty", json_float(s->frequency_penalty)},
         {"n_predict", json_integer(-1)},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 /* Returns the values that kv_policy of a request may have, an extension of this server. */
@@ -36,20 +36,16 @@ static json_t *policy_names(void) {
 static void reply_props(serve_http_request *http) {
     const ag_served_model *m = ag_serving_model(http_serving(http), NULL);
     const char *name = ag_served_model_name(m);
-    const json_field defaults[] = {
-        {"n_ctx", json_integer(ag_served_model_session(m)->max_seq_len)},
-        {"params", sampling_object(m)},
-    };
-    const json_field modalities[] = {{"vision", json_false()}, {"audio", json_false()}};
-    const json_field fields[] = {
-        {"default_generation_settings", JSON_OBJECT(defaults)},
-        {"total_slots", json_integer(http->server->settings->max_running)},
-        {"model_alias", json_text(name, strlen(name))},
-        {"modalities", JSON_OBJECT(modalities)},
-        {"build_info", json_string("antigravity " AG_VERSION_STRING)},
-        {"kv_policies", policy_names()},
-    };
-    http_reply_json(http, 200, JSON_OBJECT(fields));
+    http_reply_json(
+        http, 200,
+        JSON_OBJECT({"default_generation_settings",
+                     JSON_OBJECT({"n_ctx", json_integer(ag_served_model_session(m)->max_seq_len)},
+                                 {"params", sampling_object(m)})},
+                    {"total_slots", json_integer(http->server->settings->max_running)},
+                    {"model_alias", json_text(name, strlen(name))},
+                    {"modalities", JSON_OBJECT({"vision", json_false()}, {"audio", json_false()})},
+                    {"build_info", json_string("antigravity " AG_VERSION_STRING)},
+                    {"kv_policies", policy_names()}));
 }
 
 /* ---- /slots ---- */
@@ -70,13 +66,10 @@ static void reply_slots(serve_http_request *http) {
     }
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++) {
-        const json_field fields[] = {
-            {"id", json_integer(i)},
-            {"n_ctx", json_integer(p->max_seq_len)},
-            {"speculative", json_false()},
-            {"is_processing", json_boolean(i < s.n_running)},
-        };
-        json_append(&list, JSON_OBJECT(fields));
+        json_append(&list,
+                    JSON_OBJECT({"id", json_integer(i)}, {"n_ctx", json_integer(p->max_seq_len)},
+                                {"speculative", json_false()},
+                                {"is_processing", json_boolean(i < s.n_running)}));
     }
     http_reply_json(http, 200, list);
 }

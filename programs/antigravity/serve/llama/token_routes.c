@@ -26,11 +26,8 @@ static json_t *piece_list(const ag_tokenizer *t, const ag_ids *ids) {
         ag_text text = {0};
         ag_error err;
         if (ag_tokenizer_decode(t, &ids->data[i], 1, true, &text, &err) != AG_OK) text.len = 0;
-        const json_field fields[] = {
-            {"id", json_integer(ids->data[i])},
-            {"piece", json_text(text.data, text.len)},
-        };
-        json_append(&list, JSON_OBJECT(fields));
+        json_append(&list, JSON_OBJECT({"id", json_integer(ids->data[i])},
+                                       {"piece", json_text(text.data, text.len)}));
         ag_text_free(&text);
     }
     return list;
@@ -65,11 +62,10 @@ static void reply_tokenized(serve_http_request *http) {
     if (!m || !tokenize(http, t, &ids, &pieces, &e)) {
         http_reply_error(http, &e);
     } else {
-        const json_field fields[] = {
-            {"tokens", pieces ? piece_list(t, &ids) : json_ids(ids.data, ids.n)},
-            {"count", json_integer(ids.n)},
-        };
-        http_reply_json(http, 200, JSON_OBJECT(fields));
+        http_reply_json(
+            http, 200,
+            JSON_OBJECT({"tokens", pieces ? piece_list(t, &ids) : json_ids(ids.data, ids.n)},
+                        {"count", json_integer(ids.n)}));
     }
     ag_ids_free(&ids);
 }
@@ -106,8 +102,7 @@ static void reply_detokenized(serve_http_request *http) {
     if (!m || !detokenize(http, ag_served_model_tokenizer(m), &text, &e)) {
         http_reply_error(http, &e);
     } else {
-        const json_field fields[] = {{"content", json_text(text.data, text.len)}};
-        http_reply_json(http, 200, JSON_OBJECT(fields));
+        http_reply_json(http, 200, JSON_OBJECT({"content", json_text(text.data, text.len)}));
     }
     ag_text_free(&text);
 }
@@ -126,12 +121,10 @@ static void reply_template(serve_http_request *http) {
     http_drop_body(http);
     ok = ok && (m = http_model(http, r.model, &e)) != NULL && serve_render(m, &r, &ids, &text, &e);
     if (ok) {
-        const json_field fields[] = {
-            {"prompt", json_text(text.data, text.len)},
-            {"tokens", json_ids(ids.data, ids.n)},
-            {"count", json_integer(ids.n)},
-        };
-        http_reply_json(http, 200, JSON_OBJECT(fields));
+        http_reply_json(http, 200,
+                        JSON_OBJECT({"prompt", json_text(text.data, text.len)},
+                                    {"tokens", json_ids(ids.data, ids.n)},
+                                    {"count", json_integer(ids.n)}));
     } else {
         http_reply_error(http, &e);
     }

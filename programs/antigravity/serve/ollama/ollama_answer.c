@@ -11,8 +11,7 @@
 #include <string.h>
 
 json_t *ollama_error(const serve_error *e) {
-    const json_field fields[] = {{"error", json_text(e->text, strlen(e->text))}};
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"error", json_text(e->text, strlen(e->text))});
 }
 
 void ollama_time(char text[static 32], double seconds) {
@@ -31,13 +30,8 @@ static json_t *nanoseconds(double seconds) { return json_integer(seconds * 1e9);
 
 /* Returns {"model", "created_at", KEY: value, "done": false}. The value is transferred. */
 static json_t *make_line(const serve_job_view *view, const char *key, json_t *value) {
-    const json_field fields[] = {
-        {"model", json_text(view->model, strlen(view->model))},
-        {"created_at", time_now()},
-        {key, value},
-        {"done", json_false()},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"model", json_text(view->model, strlen(view->model))},
+                       {"created_at", time_now()}, {key, value}, {"done", json_false()});
 }
 
 /* Adds the statistics that end an answer. The line is transferred. */
@@ -53,7 +47,7 @@ static json_t *with_statistics(const serve_job_view *view, json_t *line) {
         {"eval_count", json_integer(view->n_generated)},
         {"eval_duration", nanoseconds(view->decode_s)},
     };
-    json_t *statistics = JSON_OBJECT(fields);
+    json_t *statistics = JSON_FIELDS(fields);
     bool ok = statistics && json_object_update(line, statistics) == 0;
     json_decref(statistics);
     if (ok) return line;
@@ -108,13 +102,10 @@ static json_t *complete_calls(const serve_answer *a) {
             json_decref(arguments);
             continue;
         }
-        const json_field function[] = {
-            {"name", json_string(a->calls[i].name)},
-            {"arguments", arguments},
-        };
-        const json_field call[] = {{"function", JSON_OBJECT(function)}};
         if (!list) list = json_array();
-        json_append(&list, JSON_OBJECT(call));
+        json_append(&list,
+                    JSON_OBJECT({"function", JSON_OBJECT({"name", json_string(a->calls[i].name)},
+                                                         {"arguments", arguments})}));
         if (!list) return NULL;
     }
     return list;
@@ -214,19 +205,13 @@ json_t *ollama_embed_reply(serve_job_view *view) {
     json_t *list = json_array();
     for (size_t i = 0; i < json_array_size(view->request->prompts); i++)
         json_append(&list, vector_list(view->embeddings[i], n, view->n_embedding));
-    const json_field fields[] = {
-        {"model", json_text(view->model, strlen(view->model))},
-        {"embeddings", list},
-        {"total_duration", nanoseconds(view->total_s)},
-        {"load_duration", nanoseconds(view->queue_s)},
-        {"prompt_eval_count", json_integer(view->n_prompt)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"model", json_text(view->model, strlen(view->model))}, {"embeddings", list},
+                       {"total_duration", nanoseconds(view->total_s)},
+                       {"load_duration", nanoseconds(view->queue_s)},
+                       {"prompt_eval_count", json_integer(view->n_prompt)});
 }
 
 json_t *ollama_embeddings_reply(serve_job_view *view) {
-    const json_field fields[] = {
-        {"embedding", vector_list(view->embeddings[0], view->n_embedding, view->n_embedding)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT(
+        {"embedding", vector_list(view->embeddings[0], view->n_embedding, view->n_embedding)});
 }

@@ -14,12 +14,8 @@ static json_t *calls_with_ids(const json_t *calls, size_t first) {
         char id[32];
         snprintf(id, sizeof id, "call_%zu", first + i);
         json_t *function = json_object_get(json_array_get(calls, i), "function");
-        const json_field fields[] = {
-            {"id", json_string(id)},
-            {"type", json_string("function")},
-            {"function", json_incref(function)},
-        };
-        json_append(&list, JSON_OBJECT(fields));
+        json_append(&list, JSON_OBJECT({"id", json_string(id)}, {"type", json_string("function")},
+                                       {"function", json_incref(function)}));
     }
     return list;
 }

@@ -26,12 +26,10 @@ static json_t *model_details(const ag_model_info *info) {
     snprintf(size, sizeof size, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n / 1e9 : n / 1e6);
     snprintf(type, sizeof type, "%s", ag_dtype_name(info->file_type));
     for (char *c = type; *c; c++) *c = (char)toupper((unsigned char)*c);
-    const json_field fields[] = {
-        {"parent_model", json_string("")},     {"format", json_string("")},
-        {"family", family_name(info)},         {"families", json_list_of(family_name(info))},
-        {"parameter_size", json_string(size)}, {"quantization_level", json_string(type)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"parent_model", json_string("")}, {"format", json_string("")},
+                       {"family", family_name(info)}, {"families", json_list_of(family_name(info))},
+                       {"parameter_size", json_string(size)},
+                       {"quantization_level", json_string(type)});
 }
 
 static uint32_t context_length(const ag_served_model *m) {
@@ -51,7 +49,7 @@ static json_t *model_entry(serve_http_request *http, const char *name, const ag_
         {"details", model_details(info)},
         {"context_length", json_integer(context_length(m))},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 /* Lists each model under all of its names. */
@@ -66,8 +64,7 @@ static json_t *model_list(serve_http_request *http) {
 }
 
 void ollama_tags(serve_http_request *http) {
-    const json_field fields[] = {{"models", model_list(http)}};
-    http_reply_json(http, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_OBJECT({"models", model_list(http)}));
 }
 
 typedef struct loaded_models {
@@ -96,13 +93,11 @@ static bool add_loaded(void *user, const ag_resident_session *h) {
 void ollama_ps(serve_http_request *http) {
     loaded_models loaded = {.http = http, .list = json_array()};
     if (loaded.list) ag_serving_each_session(http_serving(http), add_loaded, &loaded);
-    const json_field fields[] = {{"models", loaded.list}};
-    http_reply_json(http, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_OBJECT({"models", loaded.list}));
 }
 
 void ollama_version(serve_http_request *http) {
-    const json_field fields[] = {{"version", json_string(AG_VERSION_STRING)}};
-    http_reply_json(http, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_OBJECT({"version", json_string(AG_VERSION_STRING)}));
 }
 
 static json_t *capability_list(const ag_served_model *m) {
@@ -179,7 +174,7 @@ void ollama_show(serve_http_request *http) {
         {"model_info", model_info(m)},
         {"capabilities", capability_list(m)},
     };
-    http_reply_json(http, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_FIELDS(fields));
 }
 
 void ollama_reject(serve_http_request *http) {

@@ -9,11 +9,6 @@ static json_t *model_object(const serve_http_request *http, const char *name) {
     const ag_served_model *m = ag_serving_model(http_serving(http), name);
     const ag_model_info *info = ag_served_model_info(m);
     const ag_session_params *session = ag_served_model_session(m);
-    const json_field meta[] = {
-        {"n_vocab", json_integer(info->n_vocab)},
-        {"n_ctx_train", json_integer(info->max_positions)},
-        {"n_embd", json_integer(info->hidden_size)},
-    };
     const json_field fields[] = {
         {"id", json_text(name, strlen(name))},
         {"object", json_string("model")},
@@ -22,9 +17,11 @@ static json_t *model_object(const serve_http_request *http, const char *name) {
         /* Clients read the context size under either name. */
         {"context_length", json_integer(session->max_seq_len)},
         {"max_model_len", json_integer(session->max_seq_len)},
-        {"meta", JSON_OBJECT(meta)},
+        {"meta", JSON_OBJECT({"n_vocab", json_integer(info->n_vocab)},
+                             {"n_ctx_train", json_integer(info->max_positions)},
+                             {"n_embd", json_integer(info->hidden_size)})},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 static void list_models(serve_http_request *http) {
@@ -32,8 +29,7 @@ static void list_models(serve_http_request *http) {
     const char *const *names = http_model_names(http, &n);
     json_t *data = json_array();
     for (size_t i = 0; data && i < n; i++) json_append(&data, model_object(http, names[i]));
-    const json_field fields[] = {{"object", json_string("list")}, {"data", data}};
-    http_reply_json(http, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200, JSON_OBJECT({"object", json_string("list")}, {"data", data}));
 }
 
 static void show_model(serve_http_request *http) {

@@ -7,11 +7,8 @@
 #include <string.h>
 
 json_t *openai_count(serve_job_view *view) {
-    const json_field fields[] = {
-        {"object", json_string("response.input_tokens")},
-        {"input_tokens", json_integer(view->n_prompt)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"object", json_string("response.input_tokens")},
+                       {"input_tokens", json_integer(view->n_prompt)});
 }
 
 json_t *openai_token_bytes(const serve_token *t) {
@@ -41,16 +38,13 @@ json_t *openai_token_list(const serve_token *tokens, size_t n) {
 
 /* Returns {"prompt_tokens", "completion_tokens", "total_tokens", ...details}. */
 static json_t *usage_object(const serve_job_view *view) {
-    const json_field cached[] = {{"cached_tokens", json_integer(view->n_cached)}};
-    const json_field reasoned[] = {{"reasoning_tokens", json_integer(view->n_reasoning)}};
-    const json_field fields[] = {
+    return JSON_OBJECT(
         {"prompt_tokens", json_integer(view->n_prompt)},
         {"completion_tokens", json_integer(view->n_generated)},
         {"total_tokens", json_integer(view->n_prompt + view->n_generated)},
-        {"prompt_tokens_details", JSON_OBJECT(cached)},
-        {"completion_tokens_details", JSON_OBJECT(reasoned)},
-    };
-    return JSON_OBJECT(fields);
+        {"prompt_tokens_details", JSON_OBJECT({"cached_tokens", json_integer(view->n_cached)})},
+        {"completion_tokens_details",
+         JSON_OBJECT({"reasoning_tokens", json_integer(view->n_reasoning)})});
 }
 
 static json_t *object_id(const serve_job_view *view, const openai_object_names *names) {

@@ -15,11 +15,7 @@ static json_t *text_value(const ag_text *text) { return json_text(text->data, te
 /* ---- probabilities ---- */
 
 static json_t *logprobs_object(const serve_token *tokens, size_t n) {
-    const json_field fields[] = {
-        {"content", openai_token_list(tokens, n)},
-        {"refusal", json_null()},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"content", openai_token_list(tokens, n)}, {"refusal", json_null()});
 }
 
 /* ---- reply without stream ---- */
@@ -31,12 +27,10 @@ static bool set_field(json_t *object, const char *name, json_t *value) {
 
 static json_t *message_object(const serve_answer *a) {
     const bool only_calls = a->n_calls && !a->content.len;
-    const json_field fields[] = {
-        {"role", json_string("assistant")},
-        {"content", only_calls ? json_null() : text_value(&a->content)},
-        {"refusal", json_null()},
-    };
-    json_t *message = JSON_OBJECT(fields), *calls = json_array();
+    json_t *message = JSON_OBJECT({"role", json_string("assistant")},
+                                  {"content", only_calls ? json_null() : text_value(&a->content)},
+                                  {"refusal", json_null()});
+    json_t *calls = json_array();
     for (size_t i = 0; calls && i < a->n_calls; i++)
         json_append(&calls, message_tool_call(a->calls[i].id, a->calls[i].name,
                                               text_value(&a->calls[i].arguments)));
@@ -52,14 +46,11 @@ static json_t *message_object(const serve_answer *a) {
 
 static json_t *choice_object(const serve_job_view *view, size_t i) {
     const serve_answer *a = &view->answers[i];
-    const json_field fields[] = {
-        {"index", json_integer(i)},
-        {"message", message_object(a)},
-        {"logprobs",
-         view->request->logprobs ? logprobs_object(a->tokens, a->n_tokens) : json_null()},
-        {"finish_reason", json_string(serve_finish_reason(a->finish))},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"index", json_integer(i)}, {"message", message_object(a)},
+                       {"logprobs", view->request->logprobs
+                                        ? logprobs_object(a->tokens, a->n_tokens)
+                                        : json_null()},
+                       {"finish_reason", json_string(serve_finish_reason(a->finish))});
 }
 
 static json_t *chat_reply(serve_job_view *view) {
@@ -73,18 +64,16 @@ static json_t *chat_reply(serve_job_view *view) {
 
 static void write_delta(serve_job_view *view, const serve_event *e, json_t *delta, json_t *finish) {
     const bool has_logprobs = view->request->logprobs && e->n_tokens;
-    const json_field fields[] = {
-        {"index", json_integer(e->answer)},
-        {"delta", delta},
-        {"logprobs", has_logprobs ? logprobs_object(e->tokens, e->n_tokens) : json_null()},
-        {"finish_reason", finish},
-    };
-    openai_write_choice(view, &chat_names, JSON_OBJECT(fields));
+    openai_write_choice(
+        view, &chat_names,
+        JSON_OBJECT(
+            {"index", json_integer(e->answer)}, {"delta", delta},
+            {"logprobs", has_logprobs ? logprobs_object(e->tokens, e->n_tokens) : json_null()},
+            {"finish_reason", finish}));
 }
 
 static void write_field(serve_job_view *view, const serve_event *e, const char *name) {
-    const json_field fields[] = {{name, json_text(e->text, e->len)}};
-    write_delta(view, e, JSON_OBJECT(fields), json_null());
+    write_delta(view, e, JSON_OBJECT({name, json_text(e->text, e->len)}), json_null());
 }
 
 /* Writes a call: first its id and name, then pieces of its arguments. */
@@ -103,18 +92,15 @@ static void write_call(serve_job_view *view, const serve_event *e) {
         {"type", begins ? json_string("function") : NULL},
     };
     json_t *call = json_object_of(fields, begins ? 4 : 2);
-    const json_field delta[] = {{"tool_calls", json_list_of(call)}};
-    write_delta(view, e, JSON_OBJECT(delta), json_null());
+    write_delta(view, e, JSON_OBJECT({"tool_calls", json_list_of(call)}), json_null());
 }
 
 static void begin_answers(serve_job_view *view) {
     for (size_t i = 0; i < view->n_answers; i++) {
         const serve_event e = {.kind = SERVE_BEGIN, .answer = i};
-        const json_field fields[] = {
-            {"role", json_string("assistant")},
-            {"content", json_string("")},
-        };
-        write_delta(view, &e, JSON_OBJECT(fields), json_null());
+        write_delta(view, &e,
+                    JSON_OBJECT({"role", json_string("assistant")}, {"content", json_string("")}),
+                    json_null());
     }
 }
 

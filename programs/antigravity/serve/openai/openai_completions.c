@@ -70,13 +70,8 @@ static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset
         if (offsets) json_append(&offsets, json_integer(offset));
         offset += tokens[i].len;
     }
-    const json_field fields[] = {
-        {"tokens", texts},
-        {"token_logprobs", probs},
-        {"top_logprobs", tops},
-        {"text_offset", offsets},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"tokens", texts}, {"token_logprobs", probs}, {"top_logprobs", tops},
+                       {"text_offset", offsets});
 }
 
 /* text and finish are transferred. */
@@ -86,15 +81,11 @@ static json_t *completion_choice(const serve_job_view *view, size_t answer, json
     size_t offset = 0;
     for (const serve_token *t = view->answers[answer].tokens; t && t < tokens; t++)
         offset += t->len;
-    const json_field fields[] = {
-        {"index", json_integer(answer)},
-        {"text", text},
-        {"logprobs", has_logprobs
-                         ? logprobs_lists(tokens, n_tokens, offset, view->request->n_top > 0)
-                         : json_null()},
-        {"finish_reason", finish},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"index", json_integer(answer)}, {"text", text},
+                       {"logprobs", has_logprobs ? logprobs_lists(tokens, n_tokens, offset,
+                                                                  view->request->n_top > 0)
+                                                 : json_null()},
+                       {"finish_reason", finish});
 }
 
 static json_t *completion_reply(serve_job_view *view) {

@@ -74,24 +74,14 @@ static json_t *embeddings_reply(serve_job_view *view) {
     for (size_t i = 0; data && i < json_array_size(view->request->prompts); i++) {
         float *v = view->embeddings[i];
         if (n < view->n_embedding) normalize(v, n);
-        const json_field entry[] = {
-            {"object", json_string("embedding")},
-            {"index", json_integer(i)},
-            {"embedding", as_text ? base64_text(v, n) : float_list(v, n)},
-        };
-        json_append(&data, JSON_OBJECT(entry));
+        json_append(&data,
+                    JSON_OBJECT({"object", json_string("embedding")}, {"index", json_integer(i)},
+                                {"embedding", as_text ? base64_text(v, n) : float_list(v, n)}));
     }
-    const json_field usage[] = {
-        {"prompt_tokens", json_integer(view->n_prompt)},
-        {"total_tokens", json_integer(view->n_prompt)},
-    };
-    const json_field fields[] = {
-        {"object", json_string("list")},
-        {"data", data},
-        {"model", json_text(view->model, strlen(view->model))},
-        {"usage", JSON_OBJECT(usage)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"object", json_string("list")}, {"data", data},
+                       {"model", json_text(view->model, strlen(view->model))},
+                       {"usage", JSON_OBJECT({"prompt_tokens", json_integer(view->n_prompt)},
+                                             {"total_tokens", json_integer(view->n_prompt)})});
 }
 
 const serve_protocol openai_embeddings = {

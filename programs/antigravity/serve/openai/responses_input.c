@@ -101,12 +101,10 @@ static bool read_output_item(const json_t *item, serve_request *r, serve_error *
     if (!field_string(item, "call_id", &id, e)) return false;
     if (!id) return reject_field(e, "input", "a function_call_output needs a call_id");
     if (!read_content(json_object_get(item, "output"), &content, e)) return false;
-    const json_field fields[] = {
-        {"role", json_string("tool")},
-        {"tool_call_id", json_string(id)},
-        {"content", content},
-    };
-    return list_add(r->messages, JSON_OBJECT(fields), e);
+    return list_add(r->messages,
+                    JSON_OBJECT({"role", json_string("tool")}, {"tool_call_id", json_string(id)},
+                                {"content", content}),
+                    e);
 }
 
 /* Reads the text of a reasoning item. Encrypted or summarised reasoning is ignored. */
@@ -115,12 +113,10 @@ static bool read_reasoning_item(const json_t *item, serve_request *r, serve_erro
     if (!field_array(item, "content", &content, e)) return false;
     json_t *text = json_object_get(json_array_get(content, 0), "text");
     if (!json_is_string(text)) return true;
-    const json_field fields[] = {
-        {"role", json_string("assistant")},
-        {"content", json_null()},
-        {"reasoning_content", json_incref(text)},
-    };
-    return list_add(r->messages, JSON_OBJECT(fields), e);
+    return list_add(r->messages,
+                    JSON_OBJECT({"role", json_string("assistant")}, {"content", json_null()},
+                                {"reasoning_content", json_incref(text)}),
+                    e);
 }
 
 static bool read_item(const json_t *item, serve_request *r, serve_error *e) {

@@ -17,62 +17,38 @@ void responses_item_id(char id[static 56], const char *prefix, const serve_job_v
 }
 
 json_t *responses_text_part(const char *text, size_t len, json_t *logprobs) {
-    const json_field fields[] = {
-        {"type", json_string("output_text")},
-        {"text", json_text(text, len)},
-        {"annotations", json_array()},
-        {"logprobs", logprobs},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"type", json_string("output_text")}, {"text", json_text(text, len)},
+                       {"annotations", json_array()}, {"logprobs", logprobs});
 }
 
 json_t *responses_reasoning_part(const char *text, size_t len) {
-    const json_field fields[] = {
-        {"type", json_string("reasoning_text")},
-        {"text", json_text(text, len)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"type", json_string("reasoning_text")}, {"text", json_text(text, len)});
 }
 
 json_t *responses_message(const serve_job_view *view, size_t index, json_t *content,
                           const char *status) {
     char id[56];
     responses_item_id(id, "msg", view, index);
-    const json_field fields[] = {
-        {"id", json_string(id)},
-        {"type", json_string("message")},
-        {"status", json_string(status)},
-        {"role", json_string("assistant")},
-        {"content", content},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"id", json_string(id)}, {"type", json_string("message")},
+                       {"status", json_string(status)}, {"role", json_string("assistant")},
+                       {"content", content});
 }
 
 json_t *responses_reasoning(const serve_job_view *view, size_t index, json_t *content) {
     char id[56];
     responses_item_id(id, "rs", view, index);
-    const json_field fields[] = {
-        {"id", json_string(id)},
-        {"type", json_string("reasoning")},
-        {"summary", json_array()},
-        {"content", content},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"id", json_string(id)}, {"type", json_string("reasoning")},
+                       {"summary", json_array()}, {"content", content});
 }
 
 json_t *responses_call(const serve_job_view *view, size_t index, const serve_tool_call *c,
                        const char *status) {
     char id[56];
     responses_item_id(id, "fc", view, index);
-    const json_field fields[] = {
-        {"id", json_string(id)},
-        {"type", json_string("function_call")},
-        {"status", json_string(status)},
-        {"call_id", json_string(c->id)},
-        {"name", json_string(c->name)},
-        {"arguments", json_text(c->arguments.data, c->arguments.len)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"id", json_string(id)}, {"type", json_string("function_call")},
+                       {"status", json_string(status)}, {"call_id", json_string(c->id)},
+                       {"name", json_string(c->name)},
+                       {"arguments", json_text(c->arguments.data, c->arguments.len)});
 }
 
 json_t *responses_logprobs(const serve_job_view *view, const serve_token *tokens, size_t n) {
@@ -89,29 +65,18 @@ const char *responses_status(const serve_job_view *view) {
 static json_t *incomplete_details(const serve_job_view *view, const char *status) {
     if (strcmp(status, "incomplete") != 0) return json_null();
     if (view->answers->finish != SERVE_FINISH_LENGTH) return json_object();
-    const json_field fields[] = {{"reason", json_string("max_output_tokens")}};
-    return JSON_OBJECT(fields);
-}
-
-static json_t *count_object(const char *key, size_t n, const char *key2, size_t n2) {
-    const json_field fields[] = {
-        {key, json_integer(n)},
-        {key2, json_integer(n2)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"reason", json_string("max_output_tokens")});
 }
 
 static json_t *usage_object(const serve_job_view *view) {
-    const json_field reasoning[] = {{"reasoning_tokens", json_integer(view->n_reasoning)}};
-    const json_field fields[] = {
+    return JSON_OBJECT(
         {"input_tokens", json_integer(view->n_prompt)},
-        {"input_tokens_details",
-         count_object("cached_tokens", view->n_cached, "cache_write_tokens", 0)},
+        {"input_tokens_details", JSON_OBJECT({"cached_tokens", json_integer(view->n_cached)},
+                                             {"cache_write_tokens", json_integer(0)})},
         {"output_tokens", json_integer(view->n_generated)},
-        {"output_tokens_details", JSON_OBJECT(reasoning)},
-        {"total_tokens", json_integer(view->n_prompt + view->n_generated)},
-    };
-    return JSON_OBJECT(fields);
+        {"output_tokens_details",
+         JSON_OBJECT({"reasoning_tokens", json_integer(view->n_reasoning)})},
+        {"total_tokens", json_integer(view->n_prompt + view->n_generated)});
 }
 
 /* Returns the client's value, or else `fallback`, which is transferred. */
@@ -162,8 +127,8 @@ static json_t *echo_text(const serve_job_view *view) {
     json_t *text = json_copy(sent);
     json_decref(sent);
     if (!text || json_object_get(text, "format")) return text;
-    const json_field format[] = {{"type", json_string("text")}};
-    if (json_object_set_new(text, "format", JSON_OBJECT(format)) == 0) return text;
+    if (json_object_set_new(text, "format", JSON_OBJECT({"type", json_string("text")})) == 0)
+        return text;
     json_decref(text);
     return NULL;
 }
@@ -209,7 +174,7 @@ json_t *responses_object(const serve_job_view *view, const char *status, json_t 
         {"user", echo(view, "user", json_null())},
         {"metadata", echo(view, "metadata", json_object())},
     };
-    return JSON_OBJECT(fields);
+    return JSON_FIELDS(fields);
 }
 
 json_t *responses_reply(serve_job_view *view) {

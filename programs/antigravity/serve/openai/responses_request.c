@@ -51,8 +51,8 @@ static bool read_function_tool(const json_t *tool, json_t *tools, serve_error *e
         json_decref(function);
         return reject_no_memory(e);
     }
-    const json_field fields[] = {{"type", json_string("function")}, {"function", function}};
-    return list_add(tools, JSON_OBJECT(fields), e);
+    return list_add(tools, JSON_OBJECT({"type", json_string("function")}, {"function", function}),
+                    e);
 }
 
 static bool read_tools(const json_t *body, serve_request *r, serve_error *e) {

@@ -15,7 +15,7 @@ static void send_event(serve_job_view *view, const char *type, const json_field 
         {"type", json_string(type)},
         {"sequence_number", json_integer(s->sequence++)},
     };
-    json_t *event = JSON_OBJECT(head);
+    json_t *event = JSON_FIELDS(head);
     json_t *more = json_object_of(fields, n);
     if (json_object_update(event, more) != 0) {
         json_decref(event);
@@ -185,12 +185,12 @@ static void write_end(serve_job_view *view) {
 
 static void write_failure(serve_job_view *view, const serve_error *error) {
     const responses_stream *s = view->state;
-    const json_field fields[] = {
-        {"code", json_string(error->status == 429 ? "rate_limit_exceeded" : "server_error")},
-        {"message", json_text(error->text, strlen(error->text))},
-    };
     send_response(view, "response.failed",
-                  responses_object(view, "failed", json_incref(s->output), JSON_OBJECT(fields)));
+                  responses_object(
+                      view, "failed", json_incref(s->output),
+                      JSON_OBJECT({"code", json_string(error->status == 429 ? "rate_limit_exceeded"
+                                                                            : "server_error")},
+                                  {"message", json_text(error->text, strlen(error->text))})));
 }
 
 void responses_event(serve_job_view *view, const serve_event *e) {

@@ -82,6 +82,5 @@ json_t *openai_error(const serve_error *e) {
         {"n_ctx", e->n_context ? json_integer(e->n_context) : NULL},
     };
     const size_t n = sizeof fields / sizeof fields[0];
-    const json_field outer[] = {{"error", json_object_of(fields, e->n_context ? n : n - 2)}};
-    return JSON_OBJECT(outer);
+    return JSON_OBJECT({"error", json_object_of(fields, e->n_context ? n : n - 2)});
 }

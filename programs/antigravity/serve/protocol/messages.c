@@ -10,24 +10,15 @@ bool list_add(json_t *list, json_t *item, serve_error *e) {
 }
 
 bool message_add(serve_request *r, const char *role, json_t *content, serve_error *e) {
-    const json_field fields[] = {{"role", json_string(role)}, {"content", content}};
-    return list_add(r->messages, JSON_OBJECT(fields), e);
+    return list_add(r->messages, JSON_OBJECT({"role", json_string(role)}, {"content", content}), e);
 }
 
 json_t *message_text_part(json_t *text) {
-    const json_field fields[] = {{"type", json_string("text")}, {"text", text}};
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"type", json_string("text")}, {"text", text});
 }
 
 json_t *message_tool_call(const char *id, const char *name, json_t *arguments) {
-    const json_field function[] = {
-        {"name", json_text(name, strlen(name))},
-        {"arguments", arguments},
-    };
-    const json_field fields[] = {
-        {"id", json_string(id)},
-        {"type", json_string("function")},
-        {"function", JSON_OBJECT(function)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"id", json_string(id)}, {"type", json_string("function")},
+                       {"function", JSON_OBJECT({"name", json_text(name, strlen(name))},
+                                                {"arguments", arguments})});
 }

@@ -64,7 +64,7 @@ void access_log_write(access_log *log, const access_entry *e) {
         {"first_token_ms", milliseconds(e->first_token_s)},
         {"error", text_or_null(e->error)},
     };
-    json_t *line = JSON_OBJECT(fields);
+    json_t *line = JSON_FIELDS(fields);
     if (line && json_dumpf(line, log->file, JSON_COMPACT | JSON_REAL_PRECISION(12)) == 0)
         fputc('\n', log->file);
     fflush(log->file);

@@ -48,11 +48,7 @@ static json_t *text_object(const ag_cache_view *v, size_t from) {
     const size_t limit = from < v->n_ids ? from : v->n_ids;
     const size_t shown = limit > OVERLAP ? limit - OVERLAP : 0;
     const size_t first = shown > OVERLAP ? shown - OVERLAP : 0;
-    const json_field fields[] = {
-        {"from", json_integer(shown)},
-        {"tokens", token_texts(v, first, shown)},
-    };
-    return JSON_OBJECT(fields);
+    return JSON_OBJECT({"from", json_integer(shown)}, {"tokens", token_texts(v, first, shown)});
 }
 
 /* ---- layers ---- */
@@ -73,11 +69,8 @@ static json_t *layer_list(const ag_cache_view *v, const size_t *numbers) {
         json_t *heads = json_array();
         for (uint32_t h = 0; heads && h < v->layers[l].n_heads; h++)
             json_append(&heads, json_integer(numbers[v->layers[l].first_head + h]));
-        const json_field fields[] = {
-            {"window", json_integer(v->layers[l].window)},
-            {"heads", heads},
-        };
-        json_append(&layers, JSON_OBJECT(fields));
+        json_append(&layers,
+                    JSON_OBJECT({"window", json_integer(v->layers[l].window)}, {"heads", heads}));
     }
     return layers;
 }

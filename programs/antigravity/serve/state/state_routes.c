@@ -14,22 +14,16 @@ static void reply_health(serve_http_request *http) {
     ag_serving_stats s;
     ag_serving_get_stats(http_serving(http), &s);
     const bool is_stopping = http->server->n_stops > 0;
-    const json_field memory[] = {
-        {"used", json_integer(s.memory_used)},
-        {"limit", s.memory_limit ? json_integer(s.memory_limit) : json_null()},
-    };
-    const json_field models[] = {
-        {"served", json_integer(ag_serving_n_models(http_serving(http)))},
-        {"loaded", json_integer(s.n_models_loaded)},
-    };
-    const json_field fields[] = {
-        {"status", json_string(is_stopping ? "stopping" : "ok")},
-        {"running", json_integer(s.n_running)},
-        {"waiting", json_integer(s.n_waiting)},
-        {"memory", JSON_OBJECT(memory)},
-        {"models", JSON_OBJECT(models)},
-    };
-    http_reply_json(http, is_stopping ? 503 : 200, JSON_OBJECT(fields));
+    http_reply_json(
+        http, is_stopping ? 503 : 200,
+        JSON_OBJECT({"status", json_string(is_stopping ? "stopping" : "ok")},
+                    {"running", json_integer(s.n_running)}, {"waiting", json_integer(s.n_waiting)},
+                    {"memory", JSON_OBJECT({"used", json_integer(s.memory_used)},
+                                           {"limit", s.memory_limit ? json_integer(s.memory_limit)
+                                                                    : json_null()})},
+                    {"models",
+                     JSON_OBJECT({"served", json_integer(ag_serving_n_models(http_serving(http)))},
+                                 {"loaded", json_integer(s.n_models_loaded)})}));
 }
 
 /* ---- /v1/kv ---- */
@@ -54,7 +48,7 @@ static bool add_session(void *user, const ag_resident_session *h) {
         {"shared_bytes", json_integer(h->shared_bytes)},
         {"idle_seconds", json_real(h->idle_s)},
     };
-    json_append(&l->list, JSON_OBJECT(fields));
+    json_append(&l->list, JSON_FIELDS(fields));
     return l->list != NULL;
 }
 
@@ -63,17 +57,11 @@ static void reply_kv(serve_http_request *http) {
     session_list sessions = {json_array(), http_scope(http)};
     if (sessions.list) ag_serving_each_session(http_serving(http), add_session, &sessions);
     ag_serving_get_stats(http_serving(http), &s);
-    const json_field memory[] = {
-        {"limit", json_integer(s.memory_limit)},
-        {"used", json_integer(s.memory_used)},
-        {"peak", json_integer(s.memory_peak)},
-    };
-    const json_field fields[] = {
-        {"object", json_string("list")},
-        {"data", sessions.list},
-        {"memory", JSON_OBJECT(memory)},
-    };
-    http_reply_json(http, 200, JSON_OBJECT(fields));
+    http_reply_json(http, 200,
+                    JSON_OBJECT({"object", json_string("list")}, {"data", sessions.list},
+                                {"memory", JSON_OBJECT({"limit", json_integer(s.memory_limit)},
+                                                       {"used", json_integer(s.memory_used)},
+                                                       {"peak", json_integer(s.memory_peak)})}));
 }
 
 const serve_route state_routes[] = {
