@@ -13,17 +13,9 @@ ag_row_bytes_fn ag_packed_bytes_tiles__amx;
 ag_pack_fn ag_pack_tiles__amx;
 
 ag_row_bytes_fn ag_scratch_bytes_tiles__amx;
-ag_matmul_fn ag_matmul_q4_0_x16__amx;
-ag_matmul_fn ag_matmul_q4_1_x16__amx;
-ag_matmul_fn ag_matmul_q8_0_x16__amx;
-ag_matmul_fn ag_matmul_q5_0_x16__amx;
-ag_matmul_fn ag_matmul_q5_1_x16__amx;
-ag_matmul_fn ag_matmul_q4_k_x16__amx;
-ag_matmul_fn ag_matmul_q5_k_x16__amx;
-ag_matmul_fn ag_matmul_q6_k_x16__amx;
-ag_matmul_fn ag_matmul_q3_k_x16__amx;
-ag_matmul_fn ag_matmul_q2_k_x16__amx;
-ag_matmul_fn ag_matmul_iq4_nl_x16__amx;
+#define DECLARE(NAME, name) ag_matmul_fn ag_matmul_##name##_x16__amx;
+AG_X16_MAP(DECLARE)
+#undef DECLARE
 
 /* Minimum queries for which converting the span to tiles pays off. */
 enum { AG_ATTENTION_TILE_QUERIES = 32 };

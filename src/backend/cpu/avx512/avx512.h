@@ -7,17 +7,9 @@
 
 ag_pack_fn ag_pack_x16__avx512;
 
-ag_matmul_fn ag_matmul_q4_0_x16__avx512;
-ag_matmul_fn ag_matmul_q4_1_x16__avx512;
-ag_matmul_fn ag_matmul_q8_0_x16__avx512;
-ag_matmul_fn ag_matmul_q5_0_x16__avx512;
-ag_matmul_fn ag_matmul_q5_1_x16__avx512;
-ag_matmul_fn ag_matmul_q4_k_x16__avx512;
-ag_matmul_fn ag_matmul_q5_k_x16__avx512;
-ag_matmul_fn ag_matmul_q6_k_x16__avx512;
-ag_matmul_fn ag_matmul_q3_k_x16__avx512;
-ag_matmul_fn ag_matmul_q2_k_x16__avx512;
-ag_matmul_fn ag_matmul_iq4_nl_x16__avx512;
+#define DECLARE(NAME, name) ag_matmul_fn ag_matmul_##name##_x16__avx512;
+AG_X16_MAP(DECLARE)
+#undef DECLARE
 ag_matmul_fn ag_matmul_f32__avx512;
 ag_matmul_fn ag_matmul_f16__avx512;
 ag_matmul_fn ag_matmul_bf16__avx512;

@@ -363,4 +363,29 @@ INLINE void matmul_x16(const weight_format *f, float *y, size_t y_stride, const 
     }
 }
 
+/* The types of weight: X(name, dot, correction, has_m, has_parts). `levels` multiplies unsigned
+ * levels, `bytes` signed bytes. */
+#define WEIGHT_FORMATS(X, levels, bytes) \
+    X(q4_0, levels, 1, 0, 0)             \
+    X(q4_1, levels, 0, 1, 0)             \
+    X(q8_0, bytes, 0, 0, 0)              \
+    X(q5_0, levels, 2, 0, 0)             \
+    X(q5_1, levels, 0, 1, 0)             \
+    X(q4_k, levels, 0, 1, 0)             \
+    X(q5_k, levels, 0, 1, 0)             \
+    X(q6_k, levels, 4, 0, 1)             \
+    X(q3_k, levels, 1, 0, 1)             \
+    X(q2_k, levels, 0, 1, 1)             \
+    X(iq4_nl, bytes, 0, 0, 0)
+
+/* Defines the kernel of a type of weight for a set. */
+#define MATMUL_X16_KERNEL(set, name, dot, correction, has_m, has_parts)                         \
+    void ag_matmul_##name##_x16__##set(float *y, size_t y_stride, const void *packed, size_t m, \
+                                       const ag_cpu_weight *w, size_t row0, size_t n_rows,      \
+                                       void *scratch) {                                         \
+        (void)scratch;                                                                          \
+        const weight_format f = WEIGHT_FORMAT(name, dot, correction, has_m, has_parts);         \
+        matmul_x16(&f, y, y_stride, packed, m, w, row0, n_rows);                                \
+    }
+
 #endif

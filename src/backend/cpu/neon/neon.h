@@ -12,39 +12,12 @@ ag_pack_fn ag_pack_x16__neon;
 /* Packs two adjacent rows of a tile in turns of 8 bytes. */
 ag_pack_fn ag_pack_x16__neon_i8mm;
 
-ag_matmul_fn ag_matmul_q4_0_x16__neon;
-ag_matmul_fn ag_matmul_q4_1_x16__neon;
-ag_matmul_fn ag_matmul_q8_0_x16__neon;
-ag_matmul_fn ag_matmul_q5_0_x16__neon;
-ag_matmul_fn ag_matmul_q5_1_x16__neon;
-ag_matmul_fn ag_matmul_q4_k_x16__neon;
-ag_matmul_fn ag_matmul_q5_k_x16__neon;
-ag_matmul_fn ag_matmul_q6_k_x16__neon;
-ag_matmul_fn ag_matmul_q3_k_x16__neon;
-ag_matmul_fn ag_matmul_q2_k_x16__neon;
-ag_matmul_fn ag_matmul_iq4_nl_x16__neon;
-ag_matmul_fn ag_matmul_q4_0_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_q4_1_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_q8_0_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_q5_0_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_q5_1_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_q4_k_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_q5_k_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_q6_k_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_q3_k_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_q2_k_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_iq4_nl_x16__neon_dotprod;
-ag_matmul_fn ag_matmul_q4_0_x16__neon_i8mm;
-ag_matmul_fn ag_matmul_q4_1_x16__neon_i8mm;
-ag_matmul_fn ag_matmul_q8_0_x16__neon_i8mm;
-ag_matmul_fn ag_matmul_q5_0_x16__neon_i8mm;
-ag_matmul_fn ag_matmul_q5_1_x16__neon_i8mm;
-ag_matmul_fn ag_matmul_q4_k_x16__neon_i8mm;
-ag_matmul_fn ag_matmul_q5_k_x16__neon_i8mm;
-ag_matmul_fn ag_matmul_q6_k_x16__neon_i8mm;
-ag_matmul_fn ag_matmul_q3_k_x16__neon_i8mm;
-ag_matmul_fn ag_matmul_q2_k_x16__neon_i8mm;
-ag_matmul_fn ag_matmul_iq4_nl_x16__neon_i8mm;
+#define DECLARE(NAME, name)                            \
+    ag_matmul_fn ag_matmul_##name##_x16__neon;         \
+    ag_matmul_fn ag_matmul_##name##_x16__neon_dotprod; \
+    ag_matmul_fn ag_matmul_##name##_x16__neon_i8mm;
+AG_X16_MAP(DECLARE)
+#undef DECLARE
 ag_matmul_fn ag_matmul_f32__neon;
 ag_matmul_fn ag_matmul_f16__neon;
 ag_matmul_fn ag_matmul_bf16__neon;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of bytes with dotprod, which adds four columns of a row to its sum. */
-#ifndef AG_BACKEND_CPU_NEON_DOT_NEON_DOTPROD_H
-#define AG_BACKEND_CPU_NEON_DOT_NEON_DOTPROD_H
-
 #include "backend/cpu/neon/matmul_x16.h"
 
 enum { MOST_ROWS = 4, PAIRED = 0 };
@@ -22,4 +19,6 @@ INLINE void dot(int32x4_t *sums, const int N, const weight_quad *w, const int8_t
     }
 }
 
-#endif
+#define KERNEL(name, dot, correction, has_m, has_parts) \
+    MATMUL_X16_KERNEL(neon_dotprod, name, dot, correction, has_m, has_parts)
+WEIGHT_FORMATS(KERNEL, dot, dot)

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of bytes with 16-bit sums, for every 64-bit ARM processor. */
-#ifndef AG_BACKEND_CPU_NEON_DOT_NEON_H
-#define AG_BACKEND_CPU_NEON_DOT_NEON_H
-
 #include "backend/cpu/neon/matmul_x16.h"
 
 enum { MOST_ROWS = 4, PAIRED = 0 };
@@ -54,4 +51,6 @@ INLINE void dot_bytes(int32x4_t *sums, const int N, const weight_quad *w, const 
     }
 }
 
-#endif
+#define KERNEL(name, dot, correction, has_m, has_parts) \
+    MATMUL_X16_KERNEL(neon, name, dot, correction, has_m, has_parts)
+WEIGHT_FORMATS(KERNEL, dot_levels, dot_bytes)

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of bytes with i8mm, which multiplies eight columns of two rows of weights and of two
  * rows of activations. A single row of activations uses dotprod. */
-#ifndef AG_BACKEND_CPU_NEON_DOT_NEON_I8MM_H
-#define AG_BACKEND_CPU_NEON_DOT_NEON_I8MM_H
-
 #include "backend/cpu/neon/matmul_x16.h"
 
 /* Used by WEIGHT_FORMAT: rows multiplied at a time; activations of two rows are packed in pairs. */
@@ -42,4 +39,6 @@ INLINE void dot(int32x4_t *sums, const int N, const weight_quad *w, const int8_t
     }
 }
 
-#endif
+#define KERNEL(name, dot, correction, has_m, has_parts) \
+    MATMUL_X16_KERNEL(neon_i8mm, name, dot, correction, has_m, has_parts)
+WEIGHT_FORMATS(KERNEL, dot, dot)
