@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise operations. Include a vec.h first. Elements that do not fill a vector use the same
- * arithmetic. */
+/* Element-wise kernels of a set. Include a vec.h and define SET(name) first. Elements that do not
+ * fill a vector use the same arithmetic. */
 #ifndef AG_BACKEND_CPU_SIMD_ACTIVATIONS_H
 #define AG_BACKEND_CPU_SIMD_ACTIVATIONS_H
 
@@ -42,25 +42,25 @@ INLINE void store_some(float *x, size_t i, size_t n, vec v) {
     memcpy(x + i, lanes, (n - i) * sizeof *x);
 }
 
-static inline void silu_mul(float *a, const float *b, size_t n) {
+void SET(ag_silu_mul)(float *a, const float *b, size_t n) {
     for (size_t i = 0; i < n; i += LANES) {
         store_some(a, i, n, v_mul(silu(load_some(a, i, n)), load_some(b, i, n)));
     }
 }
 
-static inline void gelu_mul(float *a, const float *b, size_t n) {
+void SET(ag_gelu_mul)(float *a, const float *b, size_t n) {
     for (size_t i = 0; i < n; i += LANES) {
         store_some(a, i, n, v_mul(gelu(load_some(a, i, n)), load_some(b, i, n)));
     }
 }
 
-static inline void sigmoid_mul(float *a, const float *b, size_t n) {
+void SET(ag_sigmoid_mul)(float *a, const float *b, size_t n) {
     for (size_t i = 0; i < n; i += LANES) {
         store_some(a, i, n, times_sigmoid(load_some(b, i, n), load_some(a, i, n)));
     }
 }
 
-static inline void softcap(float *x, float cap, size_t n) {
+void SET(ag_softcap)(float *x, float cap, size_t n) {
     const vec limit = v_set(cap);
     for (size_t i = 0; i < n; i += LANES) {
         store_some(x, i, n, v_mul(v_tanh(v_div(load_some(x, i, n), limit)), limit));

@@ -125,7 +125,7 @@ static uint32_t span_end(const ag_cpu_kv_head *kv, uint32_t block0) {
     return end < used ? end : used;
 }
 
-static size_t kept_floats(uint32_t n_queries) {
+size_t SET(ag_kept_floats)(uint32_t n_queries) {
     return AG_ATTENTION_SPAN / AG_KV_BLOCK * vectors_of(n_queries) * SCORE_STRIDE;
 }
 
@@ -134,8 +134,8 @@ static float *kept_of(const tile *t, float *kept, uint32_t b) {
     return kept + b % (AG_ATTENTION_SPAN / AG_KV_BLOCK) * t->n_vecs * SCORE_STRIDE;
 }
 
-static void attend(const ag_cpu_partial *out, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
-                   uint32_t slot0, void *scratch) {
+void SET(ag_attention)(const ag_cpu_partial *out, const ag_cpu_queries *in,
+                       const ag_cpu_kv_head *kv, uint32_t slot0, void *scratch) {
     const tile t = make_tile(in, kv, scratch);
     const uint32_t block0 = slot0 / AG_KV_BLOCK, end = span_end(kv, block0);
     bool packed = false;
@@ -158,8 +158,8 @@ static void attend(const ag_cpu_partial *out, const ag_cpu_queries *in, const ag
     store_sums(&t, out);
 }
 
-static inline void merge(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
-                         size_t head_dim) {
+void SET(ag_attention_merge)(const ag_cpu_partial *into, const ag_cpu_partial *from, size_t n,
+                             size_t head_dim) {
     const size_t width = ag_cpu_value_stride(head_dim);
     for (size_t q = 0; q < n; q++) {
         const vec a = v_set(into->max[q]), b = v_set(from->max[q]);
@@ -263,9 +263,9 @@ static void cap_and_mask(const tile *t, size_t v) {
     (void)mask_chunks(scores, r.all_end, r.end, &r, v_zero());
 }
 
-static void add_scores(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
-                       uint32_t slot0, const float *max, const float *sum, float *kept,
-                       void *scratch) {
+void SET(ag_attention_scores)(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
+                              uint32_t slot0, const float *max, const float *sum, float *kept,
+                              void *scratch) {
     const tile t = make_tile(in, kv, scratch);
     const uint32_t block0 = slot0 / AG_KV_BLOCK, end = span_end(kv, block0);
     bool packed = false;

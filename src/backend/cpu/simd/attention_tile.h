@@ -81,7 +81,7 @@ static size_t layout_scratch(tile *t, void *scratch) {
     return s.used;
 }
 
-static size_t scratch_bytes(uint32_t head_dim, uint32_t n_queries) {
+size_t SET(ag_attention_scratch_bytes)(uint32_t head_dim, uint32_t n_queries) {
     tile t = {.n_vecs = vectors_of(n_queries), .width = ag_cpu_value_stride(head_dim)};
     return layout_scratch(&t, NULL);
 }

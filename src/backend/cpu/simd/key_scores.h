@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KeyDiff scores of a head's keys. Include a vec.h first. Few rows at a time are converted to
- * floats, and twice: they stay in L1, whereas a whole head would not fit any cache. */
+/* A set's KeyDiff scores of a head's keys. Include a vec.h and define SET(name) first. Few rows at
+ * a time are converted to floats, and twice: they stay in L1, whereas a whole head would not fit
+ * any cache. */
 #ifndef AG_BACKEND_CPU_SIMD_KEY_SCORES_H
 #define AG_BACKEND_CPU_SIMD_KEY_SCORES_H
 
@@ -85,7 +86,7 @@ INLINE void over_keys(const bool lengths, float *scores, float *mean, float *con
     }
 }
 
-static void score_keys(float *scores, const ag_cpu_kv_head *kv, void *scratch) {
+void SET(ag_key_scores)(float *scores, const ag_cpu_kv_head *kv, void *scratch) {
     const size_t width = ag_cpu_value_stride(kv->head_dim);
     float *mean = scratch, *converted = mean + width, square[TOGETHER];
     memset(mean, 0, width * sizeof *mean);

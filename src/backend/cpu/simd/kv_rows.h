@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts rows of floats to rows of a cache and back, with the same bits as quant/. Include a
- * vec.h first. */
+ * vec.h and define SET(name) first. */
 #ifndef AG_BACKEND_CPU_SIMD_KV_ROWS_H
 #define AG_BACKEND_CPU_SIMD_KV_ROWS_H
 
@@ -8,7 +8,8 @@
 
 #include <math.h>
 
-static void load_row(ag_dtype type, float *dst, const unsigned char *src, size_t n) {
+void SET(ag_kv_load)(ag_dtype type, float *dst, const void *row, size_t n) {
+    const unsigned char *src = row;
     const size_t n_full = n / LANES * LANES;
     if (type == AG_Q8_0) {
         expand_q8_0(dst, src, n, true);
@@ -98,7 +99,7 @@ static bool store_q4_0(unsigned char *dst, const float *src, size_t n) {
     return true;
 }
 
-static bool store_row(ag_dtype type, unsigned char *dst, const float *src, size_t n) {
+bool SET(ag_kv_store)(ag_dtype type, void *dst, const float *src, size_t n) {
     if (type == AG_F16) return store_f16(dst, src, n);
     if (type == AG_Q8_0) return store_q8_0(dst, src, n);
     if (type == AG_Q4_0) return store_q4_0(dst, src, n);

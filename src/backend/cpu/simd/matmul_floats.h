@@ -102,4 +102,16 @@ INLINE void matmul_floats(const float_format *f, float *y, size_t y_stride, cons
     }
 }
 
+#define KERNEL(name, bytes)                                                             \
+    void SET(ag_matmul_##name)(float *y, size_t y_stride, const void *packed, size_t m, \
+                               const ag_cpu_weight *w, size_t row0, size_t n_rows,      \
+                               void *scratch) {                                         \
+        (void)scratch;                                                                  \
+        const float_format f = {bytes, load_##name};                                    \
+        matmul_floats(&f, y, y_stride, packed, m, w, row0, n_rows);                     \
+    }
+KERNEL(f32, sizeof(float))
+KERNEL(f16, sizeof(uint16_t))
+KERNEL(bf16, sizeof(uint16_t))
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recurrent operations: the short convolution and the gated delta rule. Include a vec.h and
- * simd/activations.h first. */
+/* Recurrent kernels of a set: the short convolution and the gated delta rule. Include a vec.h and
+ * define SET(name) first. */
 #ifndef AG_BACKEND_CPU_SIMD_RECURRENCE_H
 #define AG_BACKEND_CPU_SIMD_RECURRENCE_H
 
@@ -9,8 +9,8 @@
 
 #include <math.h>
 
-static inline void conv_row(float *y, const float *const taps[], size_t n_taps, const float *w,
-                            size_t stride, size_t n, bool with_silu) {
+void SET(ag_conv_row)(float *y, const float *const taps[], size_t n_taps, const float *w,
+                      size_t stride, size_t n, bool with_silu) {
     for (size_t c = 0; c < n; c += LANES) {
         vec sum = v_zero();
         for (size_t j = 0; j < n_taps; j++) {
@@ -77,7 +77,7 @@ INLINE void update_columns(const delta_columns *d, size_t j, const int n_vecs) {
     for (int v = 0; v < n_vecs; v++) store_some(d->out, j + (size_t)v * LANES, n, sum[v]);
 }
 
-static inline void delta_token(float *out, float *state, const ag_delta_token *t, float *scratch) {
+void SET(ag_delta_token)(float *out, float *state, const ag_delta_token *t, float *scratch) {
     float *q = scratch, *k = scratch + t->k_dim;
     divide_by_length(q, t->q, t->k_dim, t->eps, 1 / sqrtf((float)t->k_dim));
     divide_by_length(k, t->k, t->k_dim, t->eps, 1);

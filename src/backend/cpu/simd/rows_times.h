@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of rows with a narrow matrix. Include a vec.h first. The sums of a few rows and a third
- * or a half of the columns stay in registers. */
+/* A set's products of rows with a narrow matrix. Include a vec.h and define SET(name) first. The
+ * sums of a few rows and a third or a half of the columns stay in registers. */
 #ifndef AG_BACKEND_CPU_SIMD_ROWS_TIMES_H
 #define AG_BACKEND_CPU_SIMD_ROWS_TIMES_H
 
@@ -27,8 +27,8 @@ INLINE void some_columns(float *out, const float *const x[SUM_ROWS], size_t n, c
             v_store(out + (size_t)r * AG_SKINNY_COLS + v * LANES, sums[r][v]);
 }
 
-static void rows_times(float *out, const float *x, size_t stride, size_t n, const float *matrix,
-                       size_t k) {
+void SET(ag_rows_times)(float *out, const float *x, size_t stride, size_t n, const float *matrix,
+                        size_t k) {
     const float *row[SUM_ROWS];
     for (size_t i = 0; i < n; i += SUM_ROWS) {
         const size_t some = n - i < SUM_ROWS ? n - i : SUM_ROWS;

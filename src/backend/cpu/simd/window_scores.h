@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention weights, without the output, of queries that attend to the same few slots. Include a
- * vec.h and a words.h first. The scores of all these slots are stored, so none is computed twice.
- */
+ * vec.h and a words.h and define SET(name) first. The scores of all these slots are stored, so none
+ * is computed twice. */
 #ifndef AG_BACKEND_CPU_SIMD_WINDOW_SCORES_H
 #define AG_BACKEND_CPU_SIMD_WINDOW_SCORES_H
 
@@ -74,8 +74,8 @@ static void add_weights(const tile *t, const window_block *b, float *scores) {
     }
 }
 
-static void score_window(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
-                         uint32_t slot0, float *weights, void *scratch) {
+void SET(ag_window_scores)(float *scores, const ag_cpu_queries *in, const ag_cpu_kv_head *kv,
+                           uint32_t slot0, float *weights, void *scratch) {
     tile t = make_tile(in, kv, scratch);
     window_block blocks[AG_ATTENTION_SPAN / AG_KV_BLOCK];
     const uint32_t block0 = slot0 / AG_KV_BLOCK, end = span_end(kv, block0);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vector sums for simd/matmul_floats.h: 8 lanes, two vectors. */
-#ifndef AG_BACKEND_CPU_NEON_FLOATS_H
-#define AG_BACKEND_CPU_NEON_FLOATS_H
-
+/* Vector sums and loads for simd/matmul_floats.h: 8 lanes, two vectors. */
 #include "backend/cpu/neon/neon.h"
 #include "backend/cpu/neon/vec.h"
 
@@ -25,4 +22,15 @@ INLINE float wide_sum(wide v) {
     return vget_lane_f32(b, 0) + vget_lane_f32(b, 1);
 }
 
-#endif
+INLINE wide load_f32(const unsigned char *p) { return wide_load((const void *)p); }
+INLINE wide load_f16(const unsigned char *p) {
+    return (wide){v_load_f16(p), v_load_f16(p + 2 * LANES)};
+}
+INLINE wide load_bf16(const unsigned char *p) {
+    const uint16x8_t halves = vld1q_u16((const void *)p);
+    return (wide){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(halves), 16)),
+                  vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(halves), 16))};
+}
+
+#define SET(name) name##__neon
+#include "backend/cpu/simd/matmul_floats.h"

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vector sums for simd/matmul_floats.h: 8 lanes. */
-#ifndef AG_BACKEND_CPU_AVX2_FLOATS_H
-#define AG_BACKEND_CPU_AVX2_FLOATS_H
-
+/* Vector sums and loads for simd/matmul_floats.h: 8 lanes. */
 #include "backend/cpu/avx2/avx2.h"
 #include "backend/cpu/avx2/vec.h"
 
@@ -21,4 +18,12 @@ INLINE float wide_sum(wide v) {
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 
-#endif
+INLINE wide load_f32(const unsigned char *p) { return v_load((const void *)p); }
+INLINE wide load_f16(const unsigned char *p) { return v_load_f16(p); }
+INLINE wide load_bf16(const unsigned char *p) {
+    const __m128i halves = _mm_loadu_si128((const void *)p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+#define SET(name) name##__avx2
+#include "backend/cpu/simd/matmul_floats.h"
