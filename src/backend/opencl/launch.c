@@ -36,18 +36,13 @@ static void set_unknown(ag_cl_launch *l, size_t bytes, const void *value, uint32
     }
 }
 
-void ag_cl_arg(ag_cl_launch *l, size_t bytes, const void *value) {
-    if (bytes <= sizeof(uint64_t)) set_unknown(l, bytes, value, 0);
-    else set_arg(l, bytes, value);
-}
-
 void ag_cl_arg_local(ag_cl_launch *l, size_t bytes) { set_arg(l, bytes, NULL); }
 
-void ag_cl_arg_u32(ag_cl_launch *l, uint32_t v) { ag_cl_arg(l, sizeof v, &v); }
+void ag_cl_arg_u32(ag_cl_launch *l, uint32_t v) { set_unknown(l, sizeof v, &v, 0); }
 
-void ag_cl_arg_u64(ag_cl_launch *l, uint64_t v) { ag_cl_arg(l, sizeof v, &v); }
+void ag_cl_arg_u64(ag_cl_launch *l, uint64_t v) { set_unknown(l, sizeof v, &v, 0); }
 
-void ag_cl_arg_f32(ag_cl_launch *l, float v) { ag_cl_arg(l, sizeof v, &v); }
+void ag_cl_arg_f32(ag_cl_launch *l, float v) { set_unknown(l, sizeof v, &v, 0); }
 
 void ag_cl_arg_mem(ag_cl_launch *l, cl_mem mem) {
     set_unknown(l, sizeof mem, &mem, atomic_load(&l->cl->released) + 1);

@@ -131,12 +131,11 @@ ag_status ag_cl_begin(ag_cl_launch *l, ag_cl_backend *cl, const char *file, cons
                       const char *options);
 
 /* Set the next arguments of the kernel. */
-void ag_cl_arg(ag_cl_launch *l, size_t bytes, const void *value); /* any value */
-void ag_cl_arg_local(ag_cl_launch *l, size_t bytes);              /* local memory */
-void ag_cl_arg_u32(ag_cl_launch *l, uint32_t v);                  /* uint */
-void ag_cl_arg_u64(ag_cl_launch *l, uint64_t v);                  /* ulong */
-void ag_cl_arg_f32(ag_cl_launch *l, float v);                     /* float */
-void ag_cl_arg_mem(ag_cl_launch *l, cl_mem mem);                  /* global T * */
+void ag_cl_arg_local(ag_cl_launch *l, size_t bytes); /* local memory */
+void ag_cl_arg_u32(ag_cl_launch *l, uint32_t v);     /* uint */
+void ag_cl_arg_u64(ag_cl_launch *l, uint64_t v);     /* ulong */
+void ag_cl_arg_f32(ag_cl_launch *l, float v);        /* float */
+void ag_cl_arg_mem(ag_cl_launch *l, cl_mem mem);     /* global T * */
 /* Sets a global T * to the start of the buffer. Rejects buffers of other memories. */
 void ag_cl_arg_buffer(ag_cl_launch *l, ag_buffer *buf);
 /* Sets two arguments: global uchar *, the start of the buffer, and ulong, the tensor's offset in
