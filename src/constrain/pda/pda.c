@@ -181,13 +181,29 @@ static uint32_t name_child(ag_pda *pda, uint32_t at, uint8_t byte) {
     return child;
 }
 
+/* Writes a byte as JSON spells it between quotes. Returns the bytes written. */
+static size_t escape(char out[6], char c) {
+    static const char short_from[] = "\"\\\b\f\n\r\t", short_to[] = "\"\\bfnrt";
+    const char *found = c ? strchr(short_from, c) : NULL;
+    out[0] = c;
+    if (!found && (unsigned char)c >= 0x20) return 1;
+    memcpy(out, "\\u00", 4);
+    if (found) {
+        out[1] = short_to[found - short_from];
+        return 2;
+    }
+    out[4] = (char)('0' + (c >> 4));
+    out[5] = "0123456789abcdef"[c & 15];
+    return 6;
+}
+
 void ag_pda_names_add(ag_pda *pda, uint32_t root, const char *name, size_t n) {
     char escaped[6];
     ag_error err;
     if (pda->status != AG_OK) return;
     ag_pda_fail(pda, ag_compile_steps(1 + n / 4, &err), &err);
     for (size_t i = 0; i < n && pda->status == AG_OK; i++) {
-        const size_t bytes = ag_json_escape(escaped, name + i, 1);
+        const size_t bytes = escape(escaped, name[i]);
         for (size_t k = 0; k < bytes; k++) root = name_child(pda, root, (uint8_t)escaped[k]);
     }
     if (pda->status == AG_OK) pda->names[root].ends = true;
@@ -195,32 +211,10 @@ void ag_pda_names_add(ag_pda *pda, uint32_t root, const char *name, size_t n) {
 
 /* ---- characters ---- */
 
-size_t ag_json_escape(char *out, const char *s, size_t n) {
-    static const char short_from[] = "\"\\\b\f\n\r\t", short_to[] = "\"\\bfnrt";
-    static const char hex[] = "0123456789abcdef";
-    char *p = out;
-    for (size_t i = 0; i < n; i++) {
-        const char *found = s[i] ? strchr(short_from, s[i]) : NULL;
-        const unsigned char c = (unsigned char)s[i];
-        if (found) {
-            *p++ = '\\';
-            *p++ = short_to[found - short_from];
-        } else if (c < 0x20) {
-            memcpy(p, "\\u00", 4);
-            p[4] = hex[c >> 4];
-            p[5] = hex[c & 15];
-            p += 6;
-        } else {
-            *p++ = s[i];
-        }
-    }
-    return (size_t)(p - out);
-}
-
 uint32_t ag_pda_json_text(ag_pda *pda, const char *s, size_t n, uint32_t next) {
     char escaped[6];
     while (n) {
-        const size_t bytes = ag_json_escape(escaped, s + --n, 1);
+        const size_t bytes = escape(escaped, s[--n]);
         next = ag_pda_literal(pda, escaped, bytes, next);
     }
     return next;

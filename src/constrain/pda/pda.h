@@ -166,9 +166,6 @@ ag_status ag_pda_copy_closed(ag_pda *to, const ag_pda *from, ag_error *err);
 /* pda.c: writes a SET instruction. next: tells whether the end can be reached. */
 uint32_t ag_pda_set(ag_pda *pda, uint32_t set, uint32_t next);
 
-/* Writes s as JSON spells it between quotes. Returns the bytes written, at most 6 * n. */
-size_t ag_json_escape(char *out, const char *s, size_t n);
-
 /* Sets status and error, if nothing failed before. Does nothing for AG_OK. */
 void ag_pda_fail(ag_pda *pda, ag_status st, const ag_error *err);
 

@@ -11,9 +11,6 @@ ag_status ag_schema_read_types(ag_schema_compiler *s, uint32_t id, const ag_valu
 /* enum.c: reads a list of JSON values, of which one must match. */
 ag_status ag_schema_read_values(ag_schema_compiler *s, uint32_t id, const char *keyword,
                                 const json_t *const *values, size_t n, ag_alternatives *out);
-/* Compiles a "pattern" or a key of patternProperties. */
-ag_status ag_schema_pattern(ag_schema_compiler *s, uint32_t id, const char *keyword,
-                            const char *pattern, size_t n, const ag_text_dfa **out);
 
 /* formats.c: returns the regular expression of a "format"; NULL if the format is ignored.
  * *unsupported: JSON Schema defines the format, this library does not support it. */

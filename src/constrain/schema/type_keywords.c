@@ -94,8 +94,9 @@ static ag_status read_number(types *t, const ag_number_set **out) {
 
 /* ---- strings ---- */
 
-ag_status ag_schema_pattern(ag_schema_compiler *s, uint32_t id, const char *keyword,
-                            const char *pattern, size_t n, const ag_text_dfa **out) {
+/* Compiles a "pattern" or a key of patternProperties. */
+static ag_status compile_pattern(ag_schema_compiler *s, uint32_t id, const char *keyword,
+                                 const char *pattern, size_t n, const ag_text_dfa **out) {
     return with_path(s, id, keyword, ag_schema_regex(s, pattern, n, true, out));
 }
 
@@ -122,8 +123,8 @@ static ag_status read_string(types *t, const ag_string_set **out) {
         return ag_schema_malformed(s, t->id, "pattern", "not a string");
     }
     if (pattern) {
-        AG_TRY(ag_schema_pattern(s, t->id, "pattern", json_string_value(pattern),
-                                 json_string_length(pattern), &x->texts));
+        AG_TRY(compile_pattern(s, t->id, "pattern", json_string_value(pattern),
+                               json_string_length(pattern), &x->texts));
     }
     const ag_text_dfa *format = NULL;
     AG_TRY(read_format(t, &format));
@@ -270,8 +271,8 @@ static ag_status read_others(types *t, ag_object_set *x) {
         json_object_foreach(object, pattern, v) {
             const ag_text_dfa *names;
             ag_schema_set schemas;
-            AG_TRY(ag_schema_pattern(t->s, t->id, "patternProperties", pattern, strlen(pattern),
-                                     &names));
+            AG_TRY(compile_pattern(t->s, t->id, "patternProperties", pattern, strlen(pattern),
+                                   &names));
             AG_TRY(child_schemas(t, "patternProperties", pattern, SIZE_MAX, v, &schemas));
             AG_TRY(split_groups(t, groups, &n, names, schemas));
         }
@@ -320,8 +321,7 @@ static ag_status and_patterns(types *t, ag_property *p) {
     json_object_foreach(object, pattern, v) {
         const ag_text_dfa *names;
         ag_schema_set schemas;
-        AG_TRY(
-            ag_schema_pattern(t->s, t->id, "patternProperties", pattern, strlen(pattern), &names));
+        AG_TRY(compile_pattern(t->s, t->id, "patternProperties", pattern, strlen(pattern), &names));
         if (!ag_text_dfa_accepts(names, p->name, p->len)) continue;
         AG_TRY(child_schemas(t, "patternProperties", pattern, SIZE_MAX, v, &schemas));
         AG_TRY(ag_schema_set_and(t->s, p->schemas, schemas, &p->schemas));
