@@ -48,21 +48,16 @@ ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *
     return AG_OK;
 }
 
-uint32_t *ag_model_visible_from(const ag_model *m, uint32_t kind) {
-    size_t list = 0;
-    if (!m->spec.kinds[kind].window) return NULL;
-    for (uint32_t k = 0; k < kind; k++) list += m->spec.kinds[k].window > 0;
-    return m->workspace.visible_from + list * m->workspace.shape.n_rows;
-}
-
 /* Sets the position of a row, and the first position that it sees in each kind of layers with a
  * window. */
 static void set_position(ag_model *m, size_t row, uint32_t position) {
+    size_t at = row;
     m->workspace.positions[row] = position;
     for (uint32_t k = 0; k < m->spec.n_kinds; k++) {
         const uint32_t window = m->spec.kinds[k].window;
-        uint32_t *from = ag_model_visible_from(m, k);
-        if (from) from[row] = position < window ? 0 : position - window + 1;
+        if (!window) continue;
+        m->workspace.visible_from[at] = position < window ? 0 : position - window + 1;
+        at += m->workspace.shape.n_rows;
     }
 }
 

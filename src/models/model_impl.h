@@ -101,8 +101,5 @@ ag_workspace_shape ag_model_workspace_shape(const ag_model_info *info, size_t n_
                                             size_t n_seqs);
 /* Enlarges the workspace for passes of n_rows rows of n_seqs sequences. */
 ag_status ag_model_reserve(ag_model *m, size_t n_rows, size_t n_seqs, ag_error *err);
-/* Returns the list of the first visible positions of rows in layers of this kind; NULL: no window.
- */
-uint32_t *ag_model_visible_from(const ag_model *m, uint32_t kind);
 
 #endif
