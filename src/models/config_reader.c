@@ -43,8 +43,9 @@ void ag_config_bool(ag_config_reader *r, const char *key, bool *out) {
     else r->status = AG_FAIL(r->err, FORMAT, "%s: %s is not true or false", r->where, key);
 }
 
-ag_status ag_config_reals(const ag_config_reader *r, const char *key, double low, double high,
-                          size_t n, float *out) {
+/* Reads exactly n numbers within [low, high]. Fails with AG_FORMAT also if the list is absent. */
+static ag_status read_reals(const ag_config_reader *r, const char *key, double low, double high,
+                            size_t n, float *out) {
     const json_t *list = ag_config_value(r, key);
     if (!json_is_array(list) || json_array_size(list) != n) {
         return AG_FAIL(r->err, FORMAT, "%s: %s is not a list of %zu numbers", r->where, key, n);
@@ -198,7 +199,7 @@ static ag_status read_longrope(ag_config_reader *r, ag_rope_spec *rope) {
                        AG_MAX_ROPE_DIVISORS);
     }
     for (int i = 0; i < 2; i++) {
-        AG_TRY(ag_config_reals(r, lists[i], 1e-6, 1e6, rope->n_divisors, rope->divisors[i]));
+        AG_TRY(read_reals(r, lists[i], 1e-6, 1e6, rope->n_divisors, rope->divisors[i]));
     }
     const double more = log(s->factor) / log(s->original_max_position_embeddings);
     rope->attention_factor = s->factor <= 1 ? 1 : (float)sqrt(1 + more);

@@ -23,9 +23,6 @@ bool ag_config_real(ag_config_reader *r, const char *key, double low, double hig
 /* Reads an integer within [1, max]. 2048.0 is one too. Returns whether *out was set. */
 bool ag_config_size(ag_config_reader *r, const char *key, uint32_t max, uint32_t *out);
 void ag_config_bool(ag_config_reader *r, const char *key, bool *out);
-/* Reads exactly n numbers within [low, high]. Fails with AG_FORMAT also if the list is absent. */
-ag_status ag_config_reals(const ag_config_reader *r, const char *key, double low, double high,
-                          size_t n, float *out);
 /* Finds an object. *out is NULL if it is absent or {}. */
 ag_status ag_config_object(const ag_config_reader *r, const char *key, const json_t **out);
 

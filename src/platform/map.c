@@ -23,7 +23,8 @@ size_t ag_page_size(void) {
     return n > 0 ? (size_t)n : 4096;
 }
 
-size_t ag_pages_round_up(size_t bytes) {
+/* Returns bytes rounded up to full pages. The sum must not overflow. */
+static size_t round_up(size_t bytes) {
     size_t page = ag_page_size();
     return (bytes + page - 1) / page * page;
 }
@@ -45,7 +46,7 @@ static void *map_aligned(size_t bytes, size_t alignment, int flags) {
 }
 
 void *ag_map_weights(size_t bytes) {
-    const size_t rounded = ag_pages_round_up(bytes);
+    const size_t rounded = round_up(bytes);
     const bool huge = bytes >= AG_HUGE_PAGE;
     void *p = map_aligned(rounded, huge ? AG_HUGE_PAGE : ag_page_size(), 0);
 #ifdef MADV_HUGEPAGE
@@ -55,7 +56,7 @@ void *ag_map_weights(size_t bytes) {
 }
 
 void *ag_map_kv(size_t bytes) {
-    const size_t rounded = ag_pages_round_up(bytes);
+    const size_t rounded = round_up(bytes);
     void *p = map_aligned(rounded, ag_page_size(), MAP_NORESERVE);
 #ifdef MADV_NOHUGEPAGE
     if (p) (void)madvise(p, rounded, MADV_NOHUGEPAGE);
@@ -72,14 +73,14 @@ void *ag_map_file(int fd, size_t bytes) {
     return p;
 }
 
-void ag_unmap(void *p, size_t bytes) { munmap(p, ag_pages_round_up(bytes)); }
+void ag_unmap(void *p, size_t bytes) { munmap(p, round_up(bytes)); }
 
 /* ---- advice ---- */
 
 size_t ag_pages_discard(void *data, size_t size, size_t offset, size_t n) {
     size_t page = ag_page_size();
-    size_t begin = ag_pages_round_up(offset), end = offset + n;
-    end = end == size ? ag_pages_round_up(end) : end / page * page;
+    size_t begin = round_up(offset), end = offset + n;
+    end = end == size ? round_up(end) : end / page * page;
     if (begin >= end) return 0;
     /* The mapping ends with its last page, so `end` never passes it. */
     return madvise((char *)data + begin, end - begin, MADV_DONTNEED) == 0 ? end - begin : 0;

@@ -10,8 +10,6 @@
 enum { AG_HUGE_PAGE = 2 << 20 };
 
 size_t ag_page_size(void);
-/* Returns bytes rounded up to full pages. The sum must not overflow. */
-size_t ag_pages_round_up(size_t bytes);
 
 /* Maps `bytes`, rounded up to full pages, of zeroed memory. Return NULL after a failure.
  *   ag_map_weights  from 2 MiB on aligned to 2 MiB and advised to use huge pages

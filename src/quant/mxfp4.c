@@ -4,10 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Twice the values of 4-bit floats: a sign, two bits of exponent, one of mantissa. */
-const int8_t ag_mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+/* Values of the nibbles in units of d, twice those of 4-bit floats: a sign, two bits of exponent,
+ * one of mantissa. */
+static const int8_t values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-float ag_mxfp4_scale(uint8_t e) {
+/* Returns d, half of 2^(e - 127). */
+static float scale_of(uint8_t e) {
     const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1u) << 23;
     float scale;
     memcpy(&scale, &bits, sizeof scale);
@@ -32,9 +34,9 @@ bool ag_quantize_mxfp4(void *dst, const float *src, size_t n_blocks, size_t *blo
         float lowest, highest;
         ag_block_range(x, &lowest, &highest);
         out.e = exponent_of(highest > -lowest ? highest : -lowest);
-        const float inverse = 1 / ag_mxfp4_scale(out.e);
+        const float inverse = 1 / scale_of(out.e);
         uint8_t q[AG_QK];
-        for (int i = 0; i < AG_QK; i++) q[i] = ag_nearest_of(ag_mxfp4_values, x[i] * inverse);
+        for (int i = 0; i < AG_QK; i++) q[i] = ag_nearest_of(values, x[i] * inverse);
         ag_pack_nibbles(out.qs, q);
         memcpy(p + b * sizeof out, &out, sizeof out);
     }
@@ -46,9 +48,9 @@ void ag_dequantize_mxfp4(float *dst, const void *src, size_t n_blocks) {
     for (size_t b = 0; b < n_blocks; b++, dst += AG_QK) {
         ag_block_mxfp4 in;
         memcpy(&in, p + b * sizeof in, sizeof in);
-        const float d = ag_mxfp4_scale(in.e);
+        const float d = scale_of(in.e);
         uint8_t q[AG_QK];
         ag_unpack_nibbles(q, in.qs);
-        for (int i = 0; i < AG_QK; i++) dst[i] = d * (float)ag_mxfp4_values[q[i]];
+        for (int i = 0; i < AG_QK; i++) dst[i] = d * (float)values[q[i]];
     }
 }

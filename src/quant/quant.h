@@ -101,10 +101,6 @@ _Static_assert(sizeof(ag_block_q6_k) == 210, "210 bytes, no padding");
  * each. Q3_K: scales of 16 sub-blocks, minus 32. */
 void ag_q4_k_scales(uint8_t sc[8], uint8_t m[8], const uint8_t packed[12]);
 void ag_q3_k_scales(int8_t sc[16], const uint8_t packed[12]);
-/* Values of the nibbles of IQ4_NL and MXFP4, in units of d. The d of MXFP4, ag_mxfp4_scale(), is
- * half of 2^(e - 127). */
-extern const int8_t ag_iq4_nl_values[16], ag_mxfp4_values[16];
-float ag_mxfp4_scale(uint8_t e);
 
 /* Convert halves: round to nearest even; values beyond 65504 become infinity, NaN stays NaN. */
 float ag_f16_to_f32(uint16_t h);

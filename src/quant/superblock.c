@@ -19,7 +19,8 @@ static void sub_block_ranges(float *scale, float *base, const float *x, size_t s
     }
 }
 
-uint16_t ag_round_scales(uint8_t *out, const float *scale, size_t n, int top) {
+/* Rounds n scales to integers of at most `top` and returns their common factor as a half. */
+static uint16_t round_scales(uint8_t *out, const float *scale, size_t n, int top) {
     float largest = 0;
     for (size_t p = 0; p < n; p++) largest = scale[p] > largest ? scale[p] : largest;
     const uint16_t d = ag_f32_to_f16(largest / (float)top);
@@ -33,8 +34,8 @@ bool ag_round_superblock(ag_superblock *out, const float *x, size_t sub_block, i
     const size_t n = AG_QK_K / sub_block;
     float scale[AG_QK_K / 16], base[AG_QK_K / 16];
     sub_block_ranges(scale, base, x, sub_block, top);
-    out->d = ag_round_scales(out->sc, scale, n, top_scale);
-    out->dmin = ag_round_scales(out->m, base, n, top_scale);
+    out->d = round_scales(out->sc, scale, n, top_scale);
+    out->dmin = round_scales(out->m, base, n, top_scale);
     if (!ag_f16_is_finite(out->d) || !ag_f16_is_finite(out->dmin)) return false;
     for (size_t i = 0; i < AG_QK_K; i++) {
         const float inverse = ag_inverse_of(ag_f16_to_f32(out->d) * out->sc[i / sub_block]);

@@ -31,9 +31,6 @@ bool ag_round_superblock(ag_superblock *out, const float *x, size_t sub_block, i
 bool ag_round_signed_superblock(ag_signed_superblock *out, const float *x, int lowest,
                                 int lowest_scale);
 
-/* Rounds n scales to integers of at most `top` and returns their common factor as a half. */
-uint16_t ag_round_scales(uint8_t *out, const float *scale, size_t n, int top);
-
 /* Returns the nearest integer in [min, max]. */
 static inline int ag_nearest_level(float v, int min, int max) {
     v = roundf(v);

@@ -57,19 +57,18 @@ static bool copy_params(ag_served_request *r, const ag_request_params *p) {
 
 static void free_const(const void *p) { ag_free((void *)(uintptr_t)p); }
 
-void ag_answer_release(ag_answer *a) {
+static void free_answer(const ag_answer *a) {
     ag_session_destroy(a->session);
     ag_sampler_destroy(a->sampler);
     ag_decoder_destroy(a->decoder);
     ag_text_free(&a->pending);
     ag_ids_free(&a->ids);
     ag_free(a->starts);
-    *a = (ag_answer){0};
 }
 
 void ag_served_request_destroy(ag_served_request *r) {
     if (!r) return;
-    for (size_t i = 0; r->answers && i < r->p.n_answers; i++) ag_answer_release(&r->answers[i]);
+    for (size_t i = 0; r->answers && i < r->p.n_answers; i++) free_answer(&r->answers[i]);
     ag_free(r->answers);
     ag_session_destroy(r->session);
     ag_constraint_destroy(r->p.constraint);

@@ -82,7 +82,5 @@ ag_status ag_served_request_create(const ag_request_params *params, uint32_t chu
 void ag_served_request_destroy(ag_served_request *r);
 /* Completes the event with the request's token counts and reports it to the caller. */
 void ag_request_send_event(const ag_served_request *r, ag_request_event *e);
-/* Frees what the answer owns and clears it. */
-void ag_answer_release(ag_answer *a);
 
 #endif

@@ -63,7 +63,8 @@ void ag_ngram_lookup_destroy(ag_ngram_lookup *l) {
     ag_free(l);
 }
 
-void ag_ngram_lookup_reset(ag_ngram_lookup *l) {
+/* Removes all tokens. */
+static void reset(ag_ngram_lookup *l) {
     for (size_t i = 0; i < N_SIZES; i++) memset(l->after[i], 0, l->capacity * sizeof **l->after);
     l->n = l->next = l->resume = 0;
     l->match = 0;
@@ -143,7 +144,7 @@ static bool extends_match(ag_ngram_lookup *l, int32_t id) {
 }
 
 void ag_ngram_lookup_push(ag_ngram_lookup *l, int32_t id) {
-    if (l->n == UINT32_MAX) ag_ngram_lookup_reset(l);
+    if (l->n == UINT32_MAX) reset(l);
     const bool extended = extends_match(l, id);
     l->n++;
     l->ids[l->n & l->mask] = id;
@@ -156,7 +157,7 @@ void ag_ngram_lookup_push(ag_ngram_lookup *l, int32_t id) {
 
 void ag_ngram_lookup_pop(ag_ngram_lookup *l, size_t n) {
     if (n >= l->n) {
-        ag_ngram_lookup_reset(l);
+        reset(l);
         return;
     }
     l->n -= (uint32_t)n;

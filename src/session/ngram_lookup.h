@@ -22,8 +22,6 @@ void ag_ngram_lookup_destroy(ag_ngram_lookup *l);
 /* Returns the bytes of such a lookup. */
 size_t ag_ngram_lookup_bytes(size_t n_tokens);
 
-/* Removes all tokens. */
-void ag_ngram_lookup_reset(ag_ngram_lookup *l);
 /* Appends a token; id < 0: an unknown one. */
 void ag_ngram_lookup_push(ag_ngram_lookup *l, int32_t id);
 /* Removes the last n tokens, at most all. */

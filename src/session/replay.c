@@ -91,7 +91,9 @@ static uint32_t n_repeated(const ag_compress_params *p, uint32_t n) {
     return p->replay >= 1 ? n : share < 1 ? 1 : (uint32_t)share;
 }
 
-uint32_t ag_replay_chunk(const ag_session *s, const ag_compress_params *p) {
+/* Returns the tokens of a chunk. It is smaller than p->chunk if the cache's slots or the trained
+ * positions do not hold a chunk and its replay; 0: not even a short chunk fits. */
+static uint32_t chunk_tokens(const ag_session *s, const ag_compress_params *p) {
     const uint32_t slots = ag_kv_cache_params(s->cache)->max_slots;
     const uint32_t trained = s->model->info.max_positions;
     const uint32_t limit = slots < trained ? slots : trained;
@@ -335,7 +337,7 @@ static uint64_t count_tokens(const replay *r) {
 
 ag_status ag_session_replay(ag_session *s, const int32_t *ids, const ag_compress_params *p,
                             ag_slot_scores *out, size_t *n_replayed, ag_error *err) {
-    replay r = {.s = s, .p = p, .ids = ids, .chunk = ag_replay_chunk(s, p), .out = out};
+    replay r = {.s = s, .p = p, .ids = ids, .chunk = chunk_tokens(s, p), .out = out};
     if (!r.chunk) {
         return AG_FAIL(
             err, LIMIT,

@@ -27,8 +27,4 @@ void ag_slot_scores_release(ag_slot_scores *scores);
 ag_status ag_session_replay(ag_session *s, const int32_t *ids, const ag_compress_params *p,
                             ag_slot_scores *out, size_t *n_replayed, ag_error *err);
 
-/* Returns the tokens of a chunk. It is smaller than p->chunk if the cache's slots or the trained
- * positions do not hold a chunk and its replay; 0: not even a short chunk fits. */
-uint32_t ag_replay_chunk(const ag_session *s, const ag_compress_params *p);
-
 #endif
