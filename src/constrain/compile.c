@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "constrain/compile.h"
+#include "constrain/constraint.h"
 
 #include "constrain/grammar.h"
 #include "constrain/schema/schema.h"

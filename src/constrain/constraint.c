@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "constrain/constraint.h"
 
-#include "constrain/compile.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"

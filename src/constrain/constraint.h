@@ -3,8 +3,10 @@
 #ifndef AG_CONSTRAIN_CONSTRAINT_H
 #define AG_CONSTRAIN_CONSTRAINT_H
 
+#include "constrain/pda/json_rules.h"
 #include "constrain/pda/mask_cache.h"
 #include "constrain/pda/matcher.h"
+#include "constrain/pda/token_tree.h"
 #include "constrain/vocab.h"
 #include "text/sampler_filter.h"
 
@@ -55,5 +57,10 @@ size_t ag_constraint_own_bytes(const ag_constraint *c);
 
 /* mask.c: sets the bits of tokens that may follow, except those that end the text. */
 ag_status ag_constraint_fill_mask(ag_constraint *c, ag_error *err);
+
+/* compile.c. Writes the rules of the constraint into pda. *root: the rule of the whole text. An
+ * instruction may have failed without an error here: ag_pda_finish() returns that status. */
+ag_status ag_constraint_compile(ag_pda *pda, const ag_json_rules *json, const ag_token_tree *tokens,
+                                const ag_constraint_params *params, uint32_t *root, ag_error *err);
 
 #endif

@@ -2,11 +2,10 @@
 /* Builds the GGUF form of a Hugging Face directory: its tensors with the names and the order of
  * rows that GGUF files use. */
 #include "convert/out_model.h"
-#include "convert/vocabulary.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "models/config.h"
-#include "models/gguf_metadata.h"
+#include "models/gguf_config.h"
 #include "models/rope.h"
 #include "models/weights.h"
 

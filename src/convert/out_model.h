@@ -6,6 +6,7 @@
 #include "formats/gguf_writer.h"
 #include "formats/weight_source.h"
 #include "models/row_order.h"
+#include "models/spec.h"
 
 #include <antigravity/quantize.h>
 
@@ -54,5 +55,26 @@ ag_dtype ag_out_source_type(const ag_out_tensor *t);
  * describe the model. */
 ag_status ag_out_from_gguf(ag_out_model *m, ag_error *err);
 ag_status ag_out_from_directory(ag_out_model *m, const ag_quantize_params *params, ag_error *err);
+
+/* types.c. Finds the number of general.file_type. Returns AG_INVALID with a list of the types if
+ * `type` is unknown. */
+ag_status ag_file_type_number(const char *type, uint32_t *number, ag_error *err);
+
+/* Sets the types of all tensors. *n_fallback counts tensors whose rows do not fit the blocks of the
+ * desired type; params->log reports each. Returns the errors of ag_tensor_types_check, and AG_DTYPE
+ * for a tensor that would be rounded twice. */
+ag_status ag_choose_types(ag_out_model *m, const ag_quantize_params *params, size_t *n_fallback,
+                          ag_error *err);
+
+/* vocabulary.c. Writes the keys of a directory's tokenizer, which start with "tokenizer."; the
+ * model is "none" if there is no tokenizer.json. pre: tokenizer.ggml.pre; NULL: derived from the
+ * pattern. Returns AG_UNSUPPORTED for a tokenizer that these keys cannot describe. */
+ag_status ag_put_vocabulary(ag_out_model *m, const ag_model_spec *s, const char *pre,
+                            ag_error *err);
+
+/* same_model.c. Checks that a GGUF file describes the same model as its source: the format has no
+ * keys for some properties. Call this after the whole file is written and before it is committed.
+ * Returns AG_UNSUPPORTED with the first property that would differ. */
+ag_status ag_check_same_model(const ag_weight_source *source, ag_gguf_writer *file, ag_error *err);
 
 #endif

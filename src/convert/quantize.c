@@ -2,8 +2,6 @@
 #include "convert/imatrix_file.h"
 #include "convert/out_model.h"
 #include "convert/rows.h"
-#include "convert/same_model.h"
-#include "convert/types.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "formats/file.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "convert/same_model.h"
+#include "convert/out_model.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"

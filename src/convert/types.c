@@ -3,7 +3,7 @@
  * name means the same in both: matrices get the file's type and the output matrix gets more bits.
  * q4_k_m also gives more bits to the value projections and the down projections of half of the
  * layers. */
-#include "convert/types.h"
+#include "convert/out_model.h"
 
 #include "core/fail.h"
 #include "models/weight_types.h"

@@ -2,7 +2,6 @@
 #include "jinja/eval.h"
 
 #include "jinja/builtins/filters.h"
-#include "jinja/builtins/tests.h"
 #include "jinja/value/list.h"
 #include "jinja/value/ops.h"
 #include "jinja/value/string.h"

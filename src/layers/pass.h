@@ -42,4 +42,18 @@ static inline ag_tensor ag_pass_value(const ag_pass *pass, uint16_t value) {
                        .buffer = pass->ws->storage};
 }
 
+/* output_rows.c. Output rows are the rows whose results are needed. Operations from the program's
+ * `cut` on store nothing of a row, so they run on output rows only.
+ * Moves the output rows of every live value to its start and limits the rest of the pass to them.
+ * Keeps all rows if a policy sums attention weights or if products are observed. */
+ag_status ag_select_output_rows(ag_pass *pass, ag_error *err);
+
+/* state_ops.c. Runs AG_OP_SHORT_CONV: out of in, [n, channels] each. */
+ag_status ag_run_short_conv(const ag_pass *pass, const ag_op *op, const ag_tensor *in,
+                            ag_tensor *out, ag_error *err);
+/* Runs AG_OP_DELTA_NET: out[0] [n, values] of in: qkv [n, channels], a and b [n, value heads].
+ * out[1] [n, channels] is scratch. */
+ag_status ag_run_delta_net(const ag_pass *pass, const ag_op *op, const ag_tensor *in,
+                           ag_tensor *out, ag_error *err);
+
 #endif

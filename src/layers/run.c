@@ -3,8 +3,7 @@
 
 #include "core/backend_ops.h"
 #include "core/fail.h"
-#include "layers/output_rows.h"
-#include "layers/state_ops.h"
+#include "layers/pass.h"
 
 /* Tensors of an operation. */
 typedef struct operands {

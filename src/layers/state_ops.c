@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "layers/state_ops.h"
+#include "layers/pass.h"
 
 #include "core/backend_ops.h"
 #include "core/fail.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "models/describe.h"
 
 #include "core/fail.h"
 #include "models/lower.h"

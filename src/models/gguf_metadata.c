@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "models/gguf_metadata.h"
+#include "models/gguf_config.h"
 
 #include "core/fail.h"
 #include "formats/json.h"

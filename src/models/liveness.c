@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "models/liveness.h"
+#include "models/lower.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"

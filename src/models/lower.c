@@ -3,7 +3,6 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
-#include "models/liveness.h"
 
 typedef struct builder {
     const ag_model_spec *s;

@@ -11,4 +11,12 @@
  * program has too many operations, values or weights for 16-bit numbers. */
 ag_status ag_lower(const ag_model_spec *s, ag_program **out, ag_error *err);
 
+/* liveness.c. Assigns columns of the workspace to the values of a program; values that are live at
+ * different times share columns. Sets ag_value.offset of all values but the logits, ag_program.cols
+ * and ag_program.live. Fails with AG_NOMEM. */
+ag_status ag_assign_offsets(ag_program *p, ag_error *err);
+
+/* describe.c. Fills in *info. Members about files and weights stay 0. Fails as ag_lower(). */
+ag_status ag_spec_describe(const ag_model_spec *s, ag_model_info *info, ag_error *err);
+
 #endif

@@ -7,11 +7,10 @@
 #include "formats/gguf.h"
 #include "memory/galloc.h"
 #include "models/config.h"
-#include "models/describe.h"
 #include "models/lower.h"
 #include "models/model_impl.h"
 #include "models/rope.h"
-#include "models/shapes.h"
+#include "models/spec.h"
 
 #include <inttypes.h>
 #include <math.h>

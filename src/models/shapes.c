@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "models/shapes.h"
+#include "models/spec.h"
 
 #include "core/ascii.h"
 #include "core/fail.h"

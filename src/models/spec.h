@@ -139,4 +139,8 @@ bool ag_spec_is_long(const ag_model_spec *s, uint64_t n_positions);
 /* Returns a static string such as "none", "linear" or "llama3". */
 const char *ag_rope_type_name(ag_rope_type type);
 
+/* shapes.c. Finds the shape of a published model, for a synthetic one, by name, ignoring case. "1b"
+ * is enough for "llama-3.2-1b". Fails with AG_NOT_FOUND and a list of the known names. */
+ag_status ag_shape_spec(const char *name, ag_model_spec *out, ag_error *err);
+
 #endif

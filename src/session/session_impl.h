@@ -97,4 +97,11 @@ ag_status ag_session_fetch_logits(ag_session *s, ag_error *err);
 /* Chooses a token as ag_sampler_sample() does. The session must have logits. */
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err);
 
+/* step_logits.c. Computes the logits of all output rows, in groups of AG_LOGIT_ROWS, and delivers
+ * them to callbacks and samplers. `computed`: the pass has already computed the logits of the only
+ * item. */
+ag_status ag_step_deliver_logits(const ag_step_item *items, size_t n, bool computed, ag_error *err);
+/* Delivers the hidden state of every row to items with a `hidden` callback. */
+ag_status ag_step_deliver_hidden(const ag_step_item *items, size_t n, ag_error *err);
+
 #endif

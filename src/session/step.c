@@ -3,7 +3,6 @@
 #include "core/fail.h"
 #include "core/rollback.h"
 #include "session/session_impl.h"
-#include "session/step_logits.h"
 
 /* ---- checks ---- */
 

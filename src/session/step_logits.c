@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/step_logits.h"
+#include "session/session_impl.h"
 
 #include "core/backend_ops.h"
 #include "core/fail.h"

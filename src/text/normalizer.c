@@ -5,7 +5,6 @@
 #include "core/fail.h"
 #include "core/interrupt.h"
 #include "text/json_get.h"
-#include "text/precompiled.h"
 #include "text/utf8.h"
 
 #include <string.h>

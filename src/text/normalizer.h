@@ -33,4 +33,18 @@ ag_status ag_normalizer_apply(const ag_normalizer *nm, const char *text, size_t 
 ag_status ag_unicode_normalize(ag_unicode_form form, const char *text, size_t len, ag_text *out,
                                ag_error *err);
 
+/* precompiled.c. SentencePiece's normaliser as a table ("Precompiled" in a tokenizer.json): a
+ * double array in the format of darts-clone maps characters to strings. */
+typedef struct ag_precompiled ag_precompiled;
+
+/* Parses base64 of: the size in 32 bits, the double array, the strings. `path` is for messages. */
+ag_status ag_precompiled_parse(const char *base64, size_t n, const char *path, ag_precompiled **out,
+                               ag_error *err);
+void ag_precompiled_destroy(ag_precompiled *p);
+
+/* Appends the normalised form of text, which must be valid UTF-8. Equals the tokenizers library,
+ * which differs slightly from SentencePiece. Fails with AG_LIMIT if out exceeds `limit` bytes. */
+ag_status ag_precompiled_apply(const ag_precompiled *p, const char *text, size_t len, size_t limit,
+                               ag_text *out, ag_error *err);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "text/precompiled.h"
+#include "text/normalizer.h"
 
 #include "core/alloc.h"
 #include "core/fail.h"

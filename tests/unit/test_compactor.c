@@ -3,8 +3,8 @@
  * a pass. */
 #include "cache/cache_manager.h"
 #include "cache/eviction/chunk_scores.h"
+#include "cache/eviction/importance.h"
 #include "cache/eviction/policies.h"
-#include "cache/eviction/unrotate.h"
 #include "core/backend_ops.h"
 #include "support/without_matrix_units.h"
 

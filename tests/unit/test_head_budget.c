@@ -2,8 +2,8 @@
 /* Heads that share the slots of their layer: sessions hold their budget, keep the slots of the
  * reference, and continue after forks and restores. */
 #include "cache/cache_manager_impl.h"
+#include "cache/eviction/importance.h"
 #include "cache/eviction/policies.h"
-#include "cache/eviction/value_losses.h"
 #include "cache/kv_cache.h"
 #include "core/kv_view.h"
 #include "session/session_impl.h"

@@ -6,7 +6,7 @@
 #include "models/config.h"
 #include "models/lower.h"
 #include "models/model_impl.h"
-#include "models/shapes.h"
+#include "models/spec.h"
 
 #include <antigravity/alloc.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device buffers, and copies between them and the host. */
-#include "backend/opencl/staging.h"
+#include "backend/opencl/opencl.h"
 #include "core/alloc.h"
 #include "core/backend_compose.h"
 #include "core/fail.h"

@@ -161,6 +161,10 @@ void ag_cl_staging_close(ag_cl_backend *cl);
  * is a whole ring behind. Reuses an equal array that was staged shortly before. */
 ag_status ag_cl_stage(ag_cl_backend *cl, const void *data, size_t n, cl_mem *mem, size_t *offset,
                       ag_error *err);
+/* Enqueues a copy of n bytes to dst through the ring. The caller may reuse data when this returns.
+ */
+ag_status ag_cl_stage_into(ag_cl_backend *cl, cl_mem dst, size_t dst_offset, const void *data,
+                           size_t n, ag_error *err);
 
 /* ---- buffers (cl_buffer.c) and their memory (cl_memory.c) ---- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of kernels/top_k.cl: finds the best values of a row. The host reads a few hundred bytes.
  */
+#include "backend/opencl/opencl.h"
 #include "backend/opencl/ops.h"
-#include "backend/opencl/staging.h"
 #include "backend/opencl/steps.h"
 #include "core/fail.h"
 

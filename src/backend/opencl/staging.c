@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging of small host arrays: copies them to pinned memory, from where the driver copies them
  * while the host continues. */
-#include "backend/opencl/staging.h"
 #include "backend/opencl/opencl.h"
 #include "core/fail.h"
 

@@ -3,8 +3,6 @@
 
 #include "cache/carve.h"
 #include "cache/eviction/policies.h"
-#include "cache/eviction/unrotate.h"
-#include "cache/eviction/value_losses.h"
 #include "cache/head_lengths.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"

@@ -5,6 +5,8 @@
 
 #include "cache/eviction/allocate.h"
 #include "cache/eviction/score_sums.h"
+#include "cache/kv_cache.h"
+#include <stddef.h>
 
 /* Scratch memory of evictions. Holds one head, except for policies that score keys, whose heads
  * are scored by several workers at once. */
@@ -59,5 +61,24 @@ ag_status ag_importance_of_layer(ag_eviction_scratch *s, ag_score_sums *sums,
 ag_status ag_importance_of(ag_eviction_scratch *s, ag_score_sums *sums,
                            const ag_eviction_policy *policy, ag_kv_cache *cache, uint32_t layer,
                            uint32_t head, ag_eviction_view *v, ag_error *err);
+
+/* value_losses.c. Replaces importance[n], the attention that slots received, by the change of the
+ * mean query's output if the slot is removed. The change is p / (1 - p) |v - o|: p is the slot's
+ * share of the attention, v its value, o the sum of all p v. Results are comparable among heads.
+ * Slots without attention stay 0 and INFINITY stays; without any attention nothing changes.
+ *   values  [n, dim]
+ *   mean    [dim] scratch
+ * Source: DropKV (NVIDIA/kvpress, pull request 285), which does it for each query of a window. */
+void ag_value_losses(float *importance, size_t n, const float *values, size_t dim, float *mean);
+
+/* unrotate.c. Returns the floats of the table for a rotation of n_rotated values. */
+size_t ag_unrotate_table_floats(uint32_t n_rotated);
+
+/* Computes the table of a rotation for ag_unrotate(). */
+void ag_unrotate_table(const ag_rope_table *rope, float *table);
+/* Unrotates keys [n, dim] at positions[n], which must ascend. table: ag_unrotate_table(rope);
+ * far [rope->n_rotated] is scratch. */
+void ag_unrotate(float *keys, size_t n, size_t dim, const uint32_t *positions,
+                 const ag_rope_table *rope, const float *table, float *far);
 
 #endif

@@ -2,7 +2,7 @@
 /* Unrotates keys. The angle of a position is that of its multiple of NEAR plus that of the
  * remainder. Cosines of remainders are in a table; those of a multiple are computed once per run
  * of keys. Two products give those of the sum. */
-#include "cache/eviction/unrotate.h"
+#include "cache/eviction/importance.h"
 
 #include <math.h>
 

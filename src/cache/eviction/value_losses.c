@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/eviction/value_losses.h"
+#include "cache/eviction/importance.h"
 
 #include "quant/vectors.h"
 

@@ -2,7 +2,7 @@
 /* Writes numbers digit by digit. While the digits equal those of a limit, the next digit is
  * compared; once they differ, the limit no longer matters. For multiples the remainder is tracked.
  * Numbers with a limit have no exponent. */
-#include "constrain/schema/write_number.h"
+#include "constrain/schema/writer.h"
 
 #include "constrain/pda/json_rules.h"
 #include "core/alloc.h"
@@ -337,33 +337,8 @@ static uint32_t avoiding(ag_pda *pda, const ag_number_set *x, unsigned n, uint32
     return ag_pda_either(pda, first, ag_pda_byte(pda, '-', first));
 }
 
-uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool *unsupported) {
-    *unsupported = false;
-    const bool not_integer = x->n_avoid == 1 && x->avoid[0] == 1 && x->step == 0;
-    const bool limits = x->has_min || x->has_max;
-    if (x->n_avoid && !x->is_list && !(not_integer && limits)) {
-        const unsigned period = avoiding_period(x);
-        *unsupported = limits || !period;
-        return *unsupported ? AG_PDA_FAIL : avoiding(pda, x, period, next);
-    }
-    if (x->is_list) {
-        uint32_t start = AG_PDA_FAIL;
-        for (size_t i = 0; i < x->n_values; i++) {
-            start = ag_pda_either(pda, start, ag_pda_number_value(pda, x->values[i], next));
-        }
-        return start;
-    }
-    if (!x->has_min && !x->has_max && x->step == 0) {
-        return x->integer ? ag_pda_regex(pda, "-?(0|[1-9][0-9]*)", next)
-                          : ag_json_number(pda, next);
-    }
-    const uint32_t positive = one_side(pda, x, false, next, unsupported);
-    const uint32_t negative = one_side(pda, x, true, next, unsupported);
-    if (negative == AG_PDA_FAIL) return positive;
-    return ag_pda_either(pda, positive, ag_pda_byte(pda, '-', negative));
-}
-
-uint32_t ag_pda_number_value(ag_pda *pda, const json_t *value, uint32_t next) {
+/* Writes the spellings of one number, then next. */
+static uint32_t number_value(ag_pda *pda, const json_t *value, uint32_t next) {
     char text[64];
     if (json_is_integer(value)) {
         const int n = snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
@@ -381,4 +356,30 @@ uint32_t ag_pda_number_value(ag_pda *pda, const json_t *value, uint32_t next) {
         start = ag_pda_either(pda, start, ag_pda_literal(pda, text, (size_t)n - 2, next));
     }
     return start;
+}
+
+uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool *unsupported) {
+    *unsupported = false;
+    const bool not_integer = x->n_avoid == 1 && x->avoid[0] == 1 && x->step == 0;
+    const bool limits = x->has_min || x->has_max;
+    if (x->n_avoid && !x->is_list && !(not_integer && limits)) {
+        const unsigned period = avoiding_period(x);
+        *unsupported = limits || !period;
+        return *unsupported ? AG_PDA_FAIL : avoiding(pda, x, period, next);
+    }
+    if (x->is_list) {
+        uint32_t start = AG_PDA_FAIL;
+        for (size_t i = 0; i < x->n_values; i++) {
+            start = ag_pda_either(pda, start, number_value(pda, x->values[i], next));
+        }
+        return start;
+    }
+    if (!x->has_min && !x->has_max && x->step == 0) {
+        return x->integer ? ag_pda_regex(pda, "-?(0|[1-9][0-9]*)", next)
+                          : ag_json_number(pda, next);
+    }
+    const uint32_t positive = one_side(pda, x, false, next, unsupported);
+    const uint32_t negative = one_side(pda, x, true, next, unsupported);
+    if (negative == AG_PDA_FAIL) return positive;
+    return ag_pda_either(pda, positive, ag_pda_byte(pda, '-', negative));
 }

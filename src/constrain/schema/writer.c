@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes schema sets as rules. A value is a call of a rule, so each set is written once. */
 #include "constrain/schema/writer.h"
-#include "constrain/schema/write_number.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "text/bytes.h"

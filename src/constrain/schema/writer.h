@@ -3,6 +3,7 @@
 #ifndef AG_CONSTRAIN_SCHEMA_WRITER_H
 #define AG_CONSTRAIN_SCHEMA_WRITER_H
 
+#include "constrain/pda/pda.h"
 #include "constrain/schema/schema.h"
 #include "constrain/schema/value_set.h"
 
@@ -58,5 +59,9 @@ ag_status ag_write_delimited_object(ag_schema_writer *w, const ag_object_set *x,
                                     uint32_t *out);
 ag_status ag_write_delimited_array(ag_schema_writer *w, uint32_t next, uint32_t *out);
 ag_status ag_write_delimited_value(ag_schema_writer *w, uint32_t next, uint32_t *out);
+
+/* write_number.c. Writes a number of the set, then next. Returns AG_PDA_FAIL if there is none.
+ * *unsupported: the multiples or limits need too many states or digits. */
+uint32_t ag_pda_number(ag_pda *pda, const ag_number_set *x, uint32_t next, bool *unsupported);
 
 #endif

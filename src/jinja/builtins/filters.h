@@ -27,4 +27,8 @@ ag_jfilter_any_fn ag_jfilter_format, ag_jfilter_map, ag_jfilter_select, ag_jfilt
  * markupsafe). */
 ag_jstr *ag_jsoft_str(ag_jctx *c, ag_jv v);
 
+/* tests.c: {{ value is test(...) }} */
+int ag_jtest_find(const char *name, size_t len); /* -1: unknown */
+ag_jv ag_jtest_call(ag_jctx *c, int id, ag_jv value, const ag_jargs *args);
+
 #endif

@@ -4,7 +4,6 @@
 #include "jinja/builtins/arguments.h"
 #include "jinja/builtins/filters.h"
 #include "jinja/builtins/methods.h"
-#include "jinja/builtins/tests.h"
 #include "jinja/parse/template.h"
 #include "jinja/value/list.h"
 #include "jinja/value/number.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "jinja/builtins/tests.h"
 
 #include "jinja/builtins/arguments.h"
 #include "jinja/builtins/filters.h"

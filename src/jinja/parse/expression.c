@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expressions, by increasing precedence: if, or, and, not, comparison, + -, ~, * / // %, **, sign,
  * postfix. */
-#include "jinja/parse/expression.h"
+#include "jinja/parse/parser.h"
 
 #include <stdio.h>
 #include <string.h>

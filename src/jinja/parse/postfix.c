@@ -2,8 +2,7 @@
 /* Postfix expressions: attributes, items, slices, calls, filters and tests. */
 #include "jinja/builtins/filters.h"
 #include "jinja/builtins/methods.h"
-#include "jinja/builtins/tests.h"
-#include "jinja/parse/expression.h"
+#include "jinja/parse/parser.h"
 
 #include <string.h>
 
