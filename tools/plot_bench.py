@@ -97,7 +97,7 @@ def prefill_table(runs):
         note = ""
         if n < 512 and full and alone:
             limit = min(n * read_rate(alone) / row["weight_bytes"], full["tok_per_s"])
-            note = f"{percent(row['tok_per_s'] / limit)} of the lesser of reading the weights once and pp512"
+            note = f"{percent(row['tok_per_s'] / limit)} of the smaller of pp512 and one read of the weights"
         if n > 512 and full:
             note = f"{percent(row['tok_per_s'] / full['tok_per_s'])} of pp512"
         lines.append([what, f"{row['tok_per_s']:.1f}", spread(row), note])
@@ -110,8 +110,8 @@ def load_line(runs):
         return ""
     peak = max(r["memory"]["peak_bytes"] for r in runs["load"]) / 1e6
     return (
-        f"A BF16 directory of this shape (2.5 GB, in the page cache) is Q4_0 after {statistics.median(timings):.1f} s "
-        f"({min(timings):.1f} to {max(timings):.1f}) with 2 threads; memory of the process at most {peak:.0f} MB.\n"
+        f"A BF16 directory of this shape (2.5 GB, in the page cache) is converted to Q4_0 in {statistics.median(timings):.1f} s "
+        f"({min(timings):.1f} to {max(timings):.1f}) with 2 threads.\nThe process uses at most {peak:.0f} MB.\n"
     )
 
 
@@ -126,7 +126,7 @@ def peer_table(runs):
         cells = [f"{m:.1f}" for m in medians] + [f"{medians[0] / m:.2f}x" for m in medians[1:]]
         lines.append([row["test"]] + cells)
     head = ["side by side", *names, *(f"against {n}" for n in names[1:])]
-    note = f"\nTaking turns, {peers['threads']} threads, medians of {peers['rounds']} rounds, {peers['date']}, tokens/s.\n"
+    note = f"\nIn turns, {peers['threads']} threads, medians of {peers['rounds']} rounds, {peers['date']}, tokens/s.\n"
     return "\n" + table(head, lines) + note
 
 
@@ -197,7 +197,8 @@ def text(runs, images):
     machine = runs["machine"]
     parts = [
         f"{machine['processor']}, {machine['cores']} cores, instruction sets {machine['sets']}; {machine['kernel']}, "
-        f"{machine['date']}, {machine['program']}. Two threads, pinned, unless said; medians of 5, of 3 for\n4096 tokens.\n",
+        f"{machine['date']}, {machine['program']}.\n"
+        "Two pinned threads unless a row states another number; medians of 5, of 3 for 4096 tokens.\n",
         decode_table(runs),
         prefill_table(runs) + peer_table(runs),
         load_line(runs),
