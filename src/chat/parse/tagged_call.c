@@ -122,11 +122,11 @@ static ag_status parameter(ag_chat_parser *p, size_t opened, bool opens_text, bo
     const char first = f->param_text[ag_json_space_len(f->param_text, strlen(f->param_text))];
     size_t key = 0;
     bool is_text;
-    while (key < n && s[key] != first && s[key] != '\n') key++;
+    while (key < n && key < MAX_NAME && s[key] != first && s[key] != '\n') key++;
     const ag_match m = match_typed(f->param_text, f->param_json, s + key, n - key, &len, &is_text);
     if ((key == n || m == AG_MATCH_PARTIAL) && !p->is_final && key < MAX_NAME) return AG_OK;
     *again = true;
-    if (m != AG_MATCH_YES || key == 0) {
+    if (m != AG_MATCH_YES || key == 0 || key == MAX_NAME) {
         ag_parser_end_call(p, false);
         return AG_OK;
     }
