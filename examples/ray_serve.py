@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas of `antigravity serve` by Ray Serve, each conversation with the replica that has read its beginning.
+"""Runs replicas of `antigravity serve` with Ray Serve: each turn goes to the replica that has cached the earlier ones.
 
     pip install "ray[serve]"
     serve run ray_serve:build program=antigravity arguments="-m /srv/models/Qwen3-0.6B --memory 2G" replicas=2
 
-A conversation is known by `prompt_cache_key` in the body, else by a session's header, else by the key; requests with none of
-these go anywhere. docs/guide/scale-out.md tells more."""
+`prompt_cache_key` in the body identifies a conversation, else a session header, else the key. Requests without any of these
+go to any replica. See docs/guide/scale-out.md."""
 import asyncio
 import json
 import os
@@ -19,18 +19,18 @@ from fastapi.responses import StreamingResponse
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
-# First to last: one that a client may be told to send, those of Claude Code and Codex, the key.
+# In order of priority: a header that clients may be configured to send, those of Claude Code and Codex, the key.
 HEADERS = ["x-session-id", "x-claude-code-session-id", "session-id", "authorization", "x-api-key"]
 PASSED = ["authorization", "x-api-key", "content-type", "accept", "anthropic-version", "anthropic-beta"]
 STICKY = RequestRouterConfig(request_router_class="ray.serve.experimental.consistent_hash_router.ConsistentHashRouter")
 
 
 def conversation_of(headers, body):
-    """What the request's conversation is known by; None: nothing."""
+    """Returns the value that identifies the request's conversation; None if there is none."""
     try:
         named = json.loads(body).get("prompt_cache_key") if body else None
     except (ValueError, AttributeError):
-        named = None  # no JSON, or no object: the server says so
+        named = None  # not a JSON object: the server reports it
     if isinstance(named, str) and named:
         return named
     return next((headers[h] for h in HEADERS if headers.get(h)), None)
@@ -38,12 +38,12 @@ def conversation_of(headers, body):
 
 @serve.deployment(request_router_config=STICKY, max_ongoing_requests=256, health_check_period_s=10)
 class Replica:
-    """One `antigravity serve`, on a Unix socket that nobody else may use."""
+    """One `antigravity serve`, on a private Unix socket."""
 
     def __init__(self, program, arguments):
         self.folder = tempfile.TemporaryDirectory(prefix="antigravity-")
         path = os.path.join(self.folder.name, "socket")
-        # Where Ray kills a replica, its server ends, too.
+        # If Ray kills a replica, its server ends too.
         command = ["setpriv", "--pdeathsig", "TERM", program, "serve", "--unix", path, *shlex.split(arguments)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         said = []
@@ -53,7 +53,7 @@ class Replica:
                 break
         else:
             raise RuntimeError("antigravity serve ended: " + "".join(said[-5:]))
-        # From now on its messages are those of the replica.
+        # Later messages are passed on as the replica's.
         self.reader = asyncio.get_running_loop().run_in_executor(None, self.pass_on)
         self.path = path
         self.client = None
@@ -70,7 +70,7 @@ class Replica:
         return self.client
 
     async def answer(self, method, target, headers, body):
-        """First the status and the headers, then the body in pieces. Who stops asking cancels the request."""
+        """Yields status and headers, then the body in pieces. A caller that stops reading cancels the request."""
         async with self.session().request(method, "http://localhost" + target, headers=headers, data=body) as reply:
             kept = {k: v for k, v in reply.headers.items() if k.lower() in ("content-type", "retry-after", "cache-control")}
             yield reply.status, {**kept, "x-served-by": self.name}
