@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Detected features of templates, and the calls that they write, parsed again. The 50 real
  * templates are in ../shared; without it only ours are tested. --table prints the table of
- * docs/design/chat-templates.md. */
+ * docs/measured/chat-templates.md. */
 #include "chat/conversation.h"
 #include "chat/detect/detect.h"
 #include "chat/parse/parser.h"
