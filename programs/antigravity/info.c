@@ -264,8 +264,7 @@ static int print_program(const model_report *f, bool json) {
         return complain_error(&err);
     }
     if (!json) return EXIT_DONE;
-    const json_field fields[] = {{"program", ops}};
-    return json_print(json_object_of(fields, 1));
+    return json_print(JSON_OBJECT({"program", ops}));
 }
 
 /* ---- the command ---- */

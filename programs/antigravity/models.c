@@ -60,16 +60,11 @@ static json_t *entry_row(const model_store *s, const store_entry *e, bool full) 
         {"used", full && !store_used(s, e) ? json_null() : json_string(used)});
     if (!full || !row) return row;
     snprintf(path, sizeof path, "%s/%s", s->path, e->file);
-    const json_field more[] = {
-        {"path", json_text(path, strlen(path))},
-        {"complete", json_boolean(!e->is_part)},
+    return JSON_ADD(
+        row, {"path", json_text(path, strlen(path))}, {"complete", json_boolean(!e->is_part)},
         {"architecture", known ? json_string(info.architecture) : json_null()},
         {"parameters", known ? json_integer((json_int_t)info.n_parameters) : json_null()},
-        {"type", known ? json_string(ag_dtype_name(info.file_type)) : json_null()},
-    };
-    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
-        (void)json_object_set_new(row, more[i].key, more[i].value);
-    return row;
+        {"type", known ? json_string(ag_dtype_name(info.file_type)) : json_null()});
 }
 
 static int list_models(table_format format) {
@@ -81,8 +76,7 @@ static int list_models(table_format format) {
         code = table_add(&t, entry_row(&s, &s.entries[i], format == TABLE_JSON));
     if (code == EXIT_DONE && !s.n && format == TABLE_MD)
         complain("%s: no models yet; 'antigravity pull' fetches one", s.path);
-    const json_field head[] = {{"store", json_text(s.path, strlen(s.path))}};
-    code = table_finish(&t, json_object_of(head, 1), code);
+    code = table_finish(&t, JSON_OBJECT({"store", json_text(s.path, strlen(s.path))}), code);
     store_close(&s);
     return code;
 }

@@ -56,12 +56,9 @@ static json_t *spell_pieces(const ag_tokenizer *t, const int32_t *ids, size_t n)
 /* `text` may be NULL. */
 static json_t *json_tokens(const ag_tokenizer *t, const int32_t *ids, size_t n,
                            const ag_text *text) {
-    const json_field fields[] = {
-        {"ids", json_ids(ids, n)},
-        {"pieces", spell_pieces(t, ids, n)},
-        {"text", text ? json_text(text->data ? text->data : "", text->len) : NULL},
-    };
-    return json_object_of(fields, text ? 3 : 2);
+    json_t *object = JSON_OBJECT({"ids", json_ids(ids, n)}, {"pieces", spell_pieces(t, ids, n)});
+    if (!text) return object;
+    return JSON_ADD(object, {"text", json_text(text->data ? text->data : "", text->len)});
 }
 
 static int print_ids(const int32_t *ids, size_t n) {

@@ -200,14 +200,12 @@ static const table_column columns[] = {
 };
 
 static json_t *row_of(const kl *k, candidate *c) {
-    enum { OWN = 20 };
-    json_field fields[SETTING_FIELDS + OWN];
     mean_error divergences = mean_of(c->kl, c->n), rise = mean_of(c->rise, c->n);
     double n = (double)c->n, base = k->base_nll / (double)k->n_base, same = (double)c->n_same / n;
     double ratio = exp(rise.mean);
     uint32_t budget = ag_session_kv_budget(c->session);
     sort_ascending(c->kl, c->n);
-    const json_field own[] = {
+    const json_field fields[] = {
         {"budget_tokens", budget ? json_integer(budget) : json_null()},
         {"tokens", json_integer((json_int_t)c->n)},
         {"kl_mean", json_real(divergences.mean)},
@@ -228,19 +226,17 @@ static json_t *row_of(const kl *k, candidate *c) {
         {"kv_bytes", json_integer((json_int_t)c->kv_bytes)},
         {"tok_per_s", json_real((double)k->text.n_tokens / c->seconds)},
     };
-    setting_fields(&k->o->settings, &c->setting, fields);
-    memcpy(fields + SETTING_FIELDS, own, sizeof own);
-    return json_object_of(fields, SETTING_FIELDS + sizeof own / sizeof own[0]);
+    return json_add_fields(setting_json(&k->o->settings, &c->setting), fields,
+                           sizeof fields / sizeof fields[0]);
 }
 
 static json_t *head_of(const kl *k) {
     const kl_options *o = k->o;
-    json_field base[SETTING_FIELDS + 2];
-    cache_setting one = settings_at(&o->base, 0);
-    setting_fields(&o->base, &one, base);
-    base[SETTING_FIELDS] =
-        (json_field){"weights", json_string(weights_name(o->base_weights, &k->engine.info))};
-    base[SETTING_FIELDS + 1] = (json_field){"ppl", json_real(exp(k->base_nll / (double)k->n_base))};
+    const cache_setting one = settings_at(&o->base, 0);
+    json_t *base =
+        JSON_ADD(setting_json(&o->base, &one),
+                 {"weights", json_string(weights_name(o->base_weights, &k->engine.info))},
+                 {"ppl", json_real(exp(k->base_nll / (double)k->n_base))});
     const json_field fields[] = {
         {"measure", json_string("kl")},
         {"model", json_text(k->engine.dir, strlen(k->engine.dir))},
@@ -250,7 +246,7 @@ static json_t *head_of(const kl *k) {
         {"window", json_integer((json_int_t)k->text.window)},
         {"chunk", json_integer((json_int_t)k->chunk)},
         {"threads", json_integer((json_int_t)ag_backend_threads(k->engine.backend))},
-        {"base", json_object_of(base, SETTING_FIELDS + 2)},
+        {"base", base},
     };
     return JSON_FIELDS(fields);
 }

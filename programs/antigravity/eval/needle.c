@@ -291,28 +291,19 @@ static void set_columns(needles *n) {
 
 static json_t *row_of(const needles *n, const cache_setting *one, const outcome *r) {
     const needle_options *o = n->o;
-    json_field fields[SETTING_FIELDS + MAX_COLUMNS];
-    setting_fields(&o->settings, one, fields);
-    size_t c = SETTING_FIELDS;
-    fields[c++] = (json_field){"budget_tokens", r->budget ? json_integer(r->budget) : json_null()};
-    fields[c++] = (json_field){"documents", json_integer(r->n_questions)};
-    fields[c++] = (json_field){"right", json_integer(r->right)};
-    fields[c++] = (json_field){"accuracy", json_real((double)r->right / r->n_questions)};
-    fields[c++] = (json_field){"kv_bytes", json_integer((json_int_t)r->kv_bytes)};
-    fields[c++] =
-        (json_field){"prefill_tok_per_s", json_real(per_second(r->n_prefilled, r->prefill_s))};
-    fields[c++] =
-        (json_field){"decode_tok_per_s", json_real(per_second(r->n_decoded, r->decode_s))};
-    json_t *row = json_object_of(fields, c);
-    for (size_t i = 0; row && i < o->depths.n; i++) {
+    json_t *row =
+        JSON_ADD(setting_json(&o->settings, one),
+                 {"budget_tokens", r->budget ? json_integer(r->budget) : json_null()},
+                 {"documents", json_integer(r->n_questions)}, {"right", json_integer(r->right)},
+                 {"accuracy", json_real((double)r->right / r->n_questions)},
+                 {"kv_bytes", json_integer((json_int_t)r->kv_bytes)},
+                 {"prefill_tok_per_s", json_real(per_second(r->n_prefilled, r->prefill_s))},
+                 {"decode_tok_per_s", json_real(per_second(r->n_decoded, r->decode_s))});
+    for (size_t i = 0; i < o->depths.n; i++) {
         char key[32];
         if (!r->n_questions_at[i]) continue;
         depth_key(key, sizeof key, o->depths.v[i]);
-        if (!json_object_set_new(row, key,
-                                 json_real((double)r->n_right_at[i] / r->n_questions_at[i])))
-            continue;
-        json_decref(row);
-        row = NULL;
+        row = JSON_ADD(row, {key, json_real((double)r->n_right_at[i] / r->n_questions_at[i])});
     }
     return row;
 }

@@ -189,16 +189,12 @@ void settings_close(ag_session *s) {
     ag_session_destroy(s);
 }
 
-void setting_fields(const eval_settings *s, const cache_setting *one, json_field *out) {
-    bool rotated = keys_rotated(s->k_rotation, one->k_type);
-    const json_field fields[SETTING_FIELDS] = {
-        {"policy", json_string(one->policy->name)},
-        {"budget", one->budget ? json_string(one->budget) : json_null()},
-        {"head_budget",
-         one->budget ? json_string(ag_head_budget_name(s->head_budget)) : json_null()},
-        {"k_type", json_string(ag_dtype_name(one->k_type))},
-        {"v_type", json_string(ag_dtype_name(one->v_type))},
-        {"k_rotated", json_boolean(rotated)},
-    };
-    memcpy(out, fields, sizeof fields);
+json_t *setting_json(const eval_settings *s, const cache_setting *one) {
+    const char *heads = ag_head_budget_name(s->head_budget);
+    return JSON_OBJECT({"policy", json_string(one->policy->name)},
+                       {"budget", one->budget ? json_string(one->budget) : json_null()},
+                       {"head_budget", one->budget ? json_string(heads) : json_null()},
+                       {"k_type", json_string(ag_dtype_name(one->k_type))},
+                       {"v_type", json_string(ag_dtype_name(one->v_type))},
+                       {"k_rotated", json_boolean(keys_rotated(s->k_rotation, one->k_type))});
 }

@@ -47,8 +47,8 @@ int settings_open(const eval_settings *s, const cache_setting *one, const model_
 
 void settings_close(ag_session *s); /* accepts NULL */
 
-/* Fills the row's fields "policy", "budget", "head_budget", "k_type", "v_type" and "k_rotated". */
-enum { SETTING_FIELDS = 6 };
-void setting_fields(const eval_settings *s, const cache_setting *one, json_field *out);
+/* Returns {"policy", "budget", "head_budget", "k_type", "v_type", "k_rotated"}, the first fields of
+ * a row. */
+json_t *setting_json(const eval_settings *s, const cache_setting *one);
 
 #endif

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-json_t *json_object_of(const json_field *fields, size_t n) {
-    json_t *object = json_object();
+json_t *json_add_fields(json_t *object, const json_field *fields, size_t n) {
     bool ok = object != NULL;
     /* Consumes every value, also after a failure. */
     for (size_t i = 0; i < n; i++)

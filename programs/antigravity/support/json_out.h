@@ -13,10 +13,16 @@ typedef struct json_field {
     const char *key;
     json_t *value; /* ownership is transferred */
 } json_field;
-json_t *json_object_of(const json_field *fields, size_t n);
-#define JSON_FIELDS(fields) json_object_of(fields, sizeof(fields) / sizeof *(fields))
+/* Adds fields to an object, which is transferred. */
+json_t *json_add_fields(json_t *object, const json_field *fields, size_t n);
+#define JSON_FIELDS(fields) \
+    json_add_fields(json_object(), fields, sizeof(fields) / sizeof *(fields))
 /* Returns the object of pairs: JSON_OBJECT({"id", json_string(id)}, {"n", json_integer(n)}). */
-#define JSON_OBJECT(...) JSON_FIELDS(((const json_field[]){__VA_ARGS__}))
+#define JSON_OBJECT(...) JSON_ADD(json_object(), __VA_ARGS__)
+/* Adds pairs to an object, which is transferred. */
+#define JSON_ADD(object, ...)                                  \
+    json_add_fields(object, (const json_field[]){__VA_ARGS__}, \
+                    sizeof((const json_field[]){__VA_ARGS__}) / sizeof(json_field))
 /* Returns a list with one item, which is transferred. */
 json_t *json_list_of(json_t *item);
 /* Appends to *list. On failure releases the list and sets it to NULL. */

@@ -122,11 +122,6 @@ int table_finish(result_table *t, json_t *head, int code) {
         json_decref(head);
         return code;
     }
-    if (!rows) rows = json_array();
-    if (json_object_set_new(head, "rows", rows)) {
-        json_decref(head);
-        return complain_no_memory();
-    }
-    int printed = json_print(head);
+    int printed = json_print(JSON_ADD(head, {"rows", rows ? rows : json_array()}));
     return code == EXIT_DONE ? printed : code;
 }

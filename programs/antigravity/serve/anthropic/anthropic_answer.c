@@ -133,12 +133,9 @@ json_t *anthropic_count(serve_job_view *view) {
 static void write_block_event(serve_job_view *view, const char *type, const char *key,
                               json_t *value) {
     const anthropic_stream *s = view->state;
-    const json_field fields[] = {
-        {"type", json_string(type)},
-        {"index", json_integer(s->n_blocks - 1)},
-        {key, value},
-    };
-    serve_write_sse(view, type, json_object_of(fields, key ? 3 : 2));
+    json_t *event =
+        JSON_OBJECT({"type", json_string(type)}, {"index", json_integer(s->n_blocks - 1)});
+    serve_write_sse(view, type, key ? JSON_ADD(event, {key, value}) : event);
 }
 
 static void write_delta(serve_job_view *view, const char *type, const char *key, const char *text,

@@ -151,16 +151,11 @@ static json_t *message_content(const message_parts *p, bool is_assistant) {
 static bool add_assistant_message(const message_parts *p, serve_request *r, serve_error *e) {
     json_t *message =
         JSON_OBJECT({"role", json_string("assistant")}, {"content", message_content(p, true)});
-    bool ok = message != NULL;
     if (p->thinking.data)
-        ok = json_object_set_new(message, "reasoning_content",
-                                 json_stringn(p->thinking.data, p->thinking.len)) == 0 &&
-             ok;
-    if (json_array_size(p->calls)) ok = json_object_set(message, "tool_calls", p->calls) == 0 && ok;
-    if (!ok) {
-        json_decref(message);
-        return reject_no_memory(e);
-    }
+        message = JSON_ADD(message,
+                           {"reasoning_content", json_stringn(p->thinking.data, p->thinking.len)});
+    if (json_array_size(p->calls))
+        message = JSON_ADD(message, {"tool_calls", json_incref(p->calls)});
     return list_add(r->messages, message, e);
 }
 

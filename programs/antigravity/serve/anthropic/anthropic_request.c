@@ -70,17 +70,12 @@ static bool read_tool(const json_t *tool, json_t *tools, serve_error *e) {
     json_t *description = json_object_get(tool, "description");
     if (!name) return reject_field(e, "tools", "a tool has no name");
     if (!json_is_object(schema)) return reject_field(e, "tools", "%s has no input_schema", name);
-    json_field function[3] = {
-        {"name", json_string(name)},
-        {"parameters", json_incref(schema)},
-    };
-    size_t n = 2;
+    json_t *function =
+        JSON_OBJECT({"name", json_string(name)}, {"parameters", json_incref(schema)});
     if (json_is_string(description))
-        function[n++] = (json_field){"description", json_incref(description)};
-    return list_add(
-        tools,
-        JSON_OBJECT({"type", json_string("function")}, {"function", json_object_of(function, n)}),
-        e);
+        function = JSON_ADD(function, {"description", json_incref(description)});
+    return list_add(tools, JSON_OBJECT({"type", json_string("function")}, {"function", function}),
+                    e);
 }
 
 static bool read_tool_choice(const json_t *body, serve_request *r, serve_error *e) {

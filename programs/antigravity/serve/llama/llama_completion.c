@@ -9,14 +9,10 @@
 #include <string.h>
 
 static json_t *token_probability(const serve_token *t, json_t *top) {
-    const json_field fields[] = {
-        {"id", json_integer(t->id)},
-        {"token", json_text(t->text, t->len)},
-        {"bytes", openai_token_bytes(t)},
-        {"logprob", json_float(t->logprob)},
-        {"top_logprobs", top},
-    };
-    return json_object_of(fields, top ? 5 : 4);
+    json_t *object =
+        JSON_OBJECT({"id", json_integer(t->id)}, {"token", json_text(t->text, t->len)},
+                    {"bytes", openai_token_bytes(t)}, {"logprob", json_float(t->logprob)});
+    return top ? JSON_ADD(object, {"top_logprobs", top}) : object;
 }
 
 static json_t *token_probabilities(const serve_token *tokens, size_t n) {
@@ -34,13 +30,6 @@ static json_t *token_ids(const serve_token *tokens, size_t n) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < n; i++) json_append(&list, json_integer(tokens[i].id));
     return list;
-}
-
-/* Adds a field. The object is transferred; returns NULL without memory. */
-static json_t *with_field(json_t *object, const char *name, json_t *value) {
-    if (json_object_set_new(object, name, value) == 0) return object;
-    json_decref(object);
-    return NULL;
 }
 
 static json_t *number_or_null(double v) { return isnan(v) ? json_null() : json_real(v); }
@@ -114,14 +103,14 @@ static json_t *final_object(const serve_job_view *view, size_t answer, json_t *c
     json_t *object = JSON_FIELDS(fields);
     if (answer % r->n == 0)
         object =
-            with_field(object, "prompt", json_incref(json_array_get(r->prompts, answer / r->n)));
+            JSON_ADD(object, {"prompt", json_incref(json_array_get(r->prompts, answer / r->n))});
     if (r->n_top && !r->stream)
-        object = with_field(object, "completion_probabilities",
-                            token_probabilities(a->tokens, a->n_tokens));
+        object = JSON_ADD(
+            object, {"completion_probabilities", token_probabilities(a->tokens, a->n_tokens)});
     if (view->n_answers > 1) return object;
-    object = with_field(object, "tokens_evaluated", json_integer(view->n_prompt));
-    object = with_field(object, "tokens_cached", json_integer(view->n_cached));
-    return with_field(object, "timings", timings_object(view));
+    return JSON_ADD(object, {"tokens_evaluated", json_integer(view->n_prompt)},
+                    {"tokens_cached", json_integer(view->n_cached)},
+                    {"timings", timings_object(view)});
 }
 
 /* Returns an object with the fields in response_fields only; "a/b" names a nested field. The object
@@ -145,7 +134,7 @@ static json_t *select_fields(const serve_job_view *view, json_t *object) {
             value = json_object_get(value, key);
             at += n;
         }
-        if (path && value && value != object) chosen = with_field(chosen, path, json_incref(value));
+        if (path && value && value != object) chosen = JSON_ADD(chosen, {path, json_incref(value)});
     }
     json_decref(object);
     return chosen;
@@ -172,8 +161,8 @@ static void write_piece(serve_job_view *view, const serve_event *e) {
         JSON_OBJECT({"index", json_integer(e->answer)}, {"content", json_text(e->text, e->len)},
                     {"tokens", token_ids(e->tokens, e->n_tokens)}, {"stop", json_false()});
     if (view->request->n_top)
-        piece = with_field(piece, "completion_probabilities",
-                           token_probabilities(e->tokens, e->n_tokens));
+        piece = JSON_ADD(piece,
+                         {"completion_probabilities", token_probabilities(e->tokens, e->n_tokens)});
     serve_write_sse(view, NULL, piece);
 }
 

@@ -36,32 +36,20 @@ static json_t *make_line(const serve_job_view *view, const char *key, json_t *va
 
 /* Adds the statistics that end an answer. The line is transferred. */
 static json_t *with_statistics(const serve_job_view *view, json_t *line) {
-    const json_field fields[] = {
-        {"done", json_true()},
-        {"done_reason",
-         json_string(view->answers->finish == SERVE_FINISH_LENGTH ? "length" : "stop")},
-        {"total_duration", nanoseconds(view->total_s)},
-        {"load_duration", nanoseconds(view->queue_s)},
-        {"prompt_eval_count", json_integer(view->n_prompt)},
-        {"prompt_eval_duration", nanoseconds(view->prefill_s)},
-        {"eval_count", json_integer(view->n_generated)},
-        {"eval_duration", nanoseconds(view->decode_s)},
-    };
-    json_t *statistics = JSON_FIELDS(fields);
-    bool ok = statistics && json_object_update(line, statistics) == 0;
-    json_decref(statistics);
-    if (ok) return line;
-    json_decref(line);
-    return NULL;
+    const char *reason = view->answers->finish == SERVE_FINISH_LENGTH ? "length" : "stop";
+    return JSON_ADD(line, {"done", json_true()}, {"done_reason", json_string(reason)},
+                    {"total_duration", nanoseconds(view->total_s)},
+                    {"load_duration", nanoseconds(view->queue_s)},
+                    {"prompt_eval_count", json_integer(view->n_prompt)},
+                    {"prompt_eval_duration", nanoseconds(view->prefill_s)},
+                    {"eval_count", json_integer(view->n_generated)},
+                    {"eval_duration", nanoseconds(view->decode_s)});
 }
 
 static json_t *token_logprob(const serve_token *t, json_t *top) {
-    const json_field fields[] = {
-        {"token", json_text(t->text, t->len)},
-        {"logprob", json_float(t->logprob)},
-        {"top_logprobs", top},
-    };
-    return json_object_of(fields, top ? 3 : 2);
+    json_t *object =
+        JSON_OBJECT({"token", json_text(t->text, t->len)}, {"logprob", json_float(t->logprob)});
+    return top ? JSON_ADD(object, {"top_logprobs", top}) : object;
 }
 
 /* Adds "logprobs" if there are tokens. The line is transferred. */
@@ -74,22 +62,21 @@ static json_t *with_logprobs(json_t *line, const serve_token *tokens, size_t n) 
             json_append(&top, token_logprob(&tokens[i].top[k], NULL));
         json_append(&list, token_logprob(&tokens[i], top));
     }
-    if (json_object_set_new(line, "logprobs", list) == 0) return line;
-    json_decref(line);
-    return NULL;
+    return JSON_ADD(line, {"logprobs", list});
+}
+
+/* Adds "thinking" unless it is empty. The object is transferred. */
+static json_t *with_thinking(json_t *object, const char *text, size_t len) {
+    return len ? JSON_ADD(object, {"thinking", json_text(text, len)}) : object;
 }
 
 /* Returns a message. Empty fields are left out, except the content. The calls are transferred. */
 static json_t *chat_message(const char *content, size_t len, const char *thinking,
                             size_t n_thinking, json_t *calls) {
-    json_field fields[4] = {
-        {"role", json_string("assistant")},
-        {"content", json_text(content, len)},
-    };
-    size_t n = 2;
-    if (n_thinking) fields[n++] = (json_field){"thinking", json_text(thinking, n_thinking)};
-    if (calls) fields[n++] = (json_field){"tool_calls", calls};
-    return json_object_of(fields, n);
+    json_t *message =
+        JSON_OBJECT({"role", json_string("assistant")}, {"content", json_text(content, len)});
+    message = with_thinking(message, thinking, n_thinking);
+    return calls ? JSON_ADD(message, {"tool_calls", calls}) : message;
 }
 
 /* Returns the calls whose arguments are complete; NULL if there are none. */
@@ -113,13 +100,6 @@ static json_t *complete_calls(const serve_answer *a) {
 
 static size_t reasoning_length(const serve_job_view *view) {
     return view->request->hide_reasoning ? 0 : view->answers->reasoning.len;
-}
-
-/* Adds "thinking" unless it is empty. The line is transferred. */
-static json_t *with_thinking(json_t *line, const char *text, size_t len) {
-    if (!len || json_object_set_new(line, "thinking", json_text(text, len)) == 0) return line;
-    json_decref(line);
-    return NULL;
 }
 
 /* Returns a line with a piece of an answer, in the form of /api/chat or /api/generate. */

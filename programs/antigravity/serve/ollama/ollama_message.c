@@ -2,6 +2,7 @@
 /* Converts ollama's messages: calls have no ids, their arguments are objects, and a result names
  * its tool. */
 #include "../../support/json_out.h"
+#include "../protocol/messages.h"
 #include "ollama.h"
 
 #include <stdio.h>
@@ -20,28 +21,26 @@ static json_t *calls_with_ids(const json_t *calls, size_t first) {
     return list;
 }
 
-static bool copy_field(json_t *to, const char *key, json_t *value) {
-    return !value || json_is_null(value) || json_object_set(to, key, value) == 0;
+/* Adds a field unless the value, which is borrowed, is missing or null. */
+static json_t *with_field(json_t *object, const char *key, json_t *value) {
+    if (!value || json_is_null(value)) return object;
+    return JSON_ADD(object, {key, json_incref(value)});
 }
 
-static bool fill_message(json_t *copy, const json_t *message, const char *role,
-                         ollama_counts *before) {
+static json_t *message_copy(const json_t *message, const char *role, ollama_counts *before) {
     const json_t *calls = json_object_get(message, "tool_calls");
     json_t *content = json_object_get(message, "content");
-    bool ok = json_object_set_new(copy, "role", json_string(role)) == 0;
-    ok = ok &&
-         json_object_set_new(copy, "content",
-                             json_is_string(content) ? json_incref(content) : json_string("")) == 0;
-    ok = ok && copy_field(copy, "reasoning_content", json_object_get(message, "thinking"));
+    content = json_is_string(content) ? json_incref(content) : json_string("");
+    json_t *copy = JSON_OBJECT({"role", json_string(role)}, {"content", content});
+    copy = with_field(copy, "reasoning_content", json_object_get(message, "thinking"));
     if (json_array_size(calls))
-        ok = ok &&
-             json_object_set_new(copy, "tool_calls", calls_with_ids(calls, before->n_calls)) == 0;
+        copy = JSON_ADD(copy, {"tool_calls", calls_with_ids(calls, before->n_calls)});
     before->n_calls += json_array_size(calls);
-    if (strcmp(role, "tool") != 0) return ok;
+    if (strcmp(role, "tool") != 0) return copy;
     char id[32];
     snprintf(id, sizeof id, "call_%zu", before->n_results++);
-    ok = ok && json_object_set_new(copy, "tool_call_id", json_string(id)) == 0;
-    return ok && copy_field(copy, "name", json_object_get(message, "tool_name"));
+    copy = JSON_ADD(copy, {"tool_call_id", json_string(id)});
+    return with_field(copy, "name", json_object_get(message, "tool_name"));
 }
 
 bool ollama_read_message(const json_t *message, ollama_counts *before, serve_request *r,
@@ -57,12 +56,5 @@ bool ollama_read_message(const json_t *message, ollama_counts *before, serve_req
     for (size_t i = 0; i < json_array_size(calls); i++)
         if (!json_is_object(json_object_get(json_array_get(calls, i), "function")))
             return reject_field(e, "messages", "a call has no function");
-    json_t *copy = json_object();
-    if (copy && fill_message(copy, message, role, before) &&
-        json_array_append(r->messages, copy) == 0) {
-        json_decref(copy);
-        return true;
-    }
-    json_decref(copy);
-    return reject_no_memory(e);
+    return list_add(r->messages, message_copy(message, role, before), e);
 }

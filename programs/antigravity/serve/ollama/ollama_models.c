@@ -116,7 +116,6 @@ static json_t *capability_list(const ag_served_model *m) {
 
 static json_t *model_info(const ag_served_model *m) {
     const ag_model_info *info = ag_served_model_info(m);
-    json_t *family = family_name(info), *info_fields = json_object();
     const struct {
         const char *name;
         json_int_t value;
@@ -128,18 +127,17 @@ static json_t *model_info(const ag_served_model *m) {
         {"attention.head_count_kv", info->n_kv_heads},
         {"vocab_size", info->n_vocab},
     };
-    bool ok = family && json_object_set(info_fields, "general.architecture", family) == 0 &&
-              json_object_set_new(info_fields, "general.parameter_count",
-                                  json_integer(info->n_parameters)) == 0;
-    for (size_t i = 0; ok && i < sizeof numbers / sizeof numbers[0]; i++) {
+    json_t *family = family_name(info);
+    const char *prefix = json_string_value(family);
+    json_t *fields = JSON_OBJECT({"general.architecture", json_incref(family)},
+                                 {"general.parameter_count", json_integer(info->n_parameters)});
+    for (size_t i = 0; prefix && i < sizeof numbers / sizeof numbers[0]; i++) {
         char key[128];
-        snprintf(key, sizeof key, "%s.%s", json_string_value(family), numbers[i].name);
-        ok = json_object_set_new(info_fields, key, json_integer(numbers[i].value)) == 0;
+        snprintf(key, sizeof key, "%s.%s", prefix, numbers[i].name);
+        fields = JSON_ADD(fields, {key, json_integer(numbers[i].value)});
     }
     json_decref(family);
-    if (ok) return info_fields;
-    json_decref(info_fields);
-    return NULL;
+    return fields;
 }
 
 /* Returns the model that the body names, or NULL with *e. */

@@ -19,15 +19,13 @@ json_t *openai_token_bytes(const serve_token *t) {
 }
 
 static json_t *token_object(const serve_token *t, bool with_top) {
-    json_t *top = with_top ? json_array() : NULL;
+    json_t *object =
+        JSON_OBJECT({"token", json_text(t->text, t->len)}, {"logprob", json_float(t->logprob)},
+                    {"bytes", openai_token_bytes(t)});
+    if (!with_top) return object;
+    json_t *top = json_array();
     for (size_t i = 0; top && i < t->n_top; i++) json_append(&top, token_object(&t->top[i], false));
-    const json_field fields[] = {
-        {"token", json_text(t->text, t->len)},
-        {"logprob", json_float(t->logprob)},
-        {"bytes", openai_token_bytes(t)},
-        {"top_logprobs", top},
-    };
-    return json_object_of(fields, with_top ? 4 : 3);
+    return JSON_ADD(object, {"top_logprobs", top});
 }
 
 json_t *openai_token_list(const serve_token *tokens, size_t n) {
@@ -53,32 +51,25 @@ static json_t *object_id(const serve_job_view *view, const openai_object_names *
     return json_string(id);
 }
 
-/* choices and usage are transferred. with_usage: the object has a "usage". */
+/* Returns the object without its usage. The choices are transferred. */
 static json_t *make_object(const serve_job_view *view, const openai_object_names *names,
-                           const char *object, json_t *choices, bool with_usage, json_t *usage) {
-    const json_field fields[] = {
-        {"id", object_id(view, names)},
-        {"object", json_string(object)},
-        {"created", json_integer(view->created)},
-        {"model", json_text(view->model, strlen(view->model))},
-        {"system_fingerprint", json_string("antigravity")},
-        {"choices", choices},
-        {"usage", usage},
-    };
-    return json_object_of(fields, with_usage ? 7 : 6);
+                           const char *object, json_t *choices) {
+    return JSON_OBJECT({"id", object_id(view, names)}, {"object", json_string(object)},
+                       {"created", json_integer(view->created)},
+                       {"model", json_text(view->model, strlen(view->model))},
+                       {"system_fingerprint", json_string("antigravity")}, {"choices", choices});
 }
 
 json_t *openai_reply(const serve_job_view *view, const openai_object_names *names,
                      json_t *choices) {
-    return make_object(view, names, names->object, choices, true, usage_object(view));
+    return JSON_ADD(make_object(view, names, names->object, choices),
+                    {"usage", usage_object(view)});
 }
 
 void openai_write_choice(serve_job_view *view, const openai_object_names *names, json_t *choice) {
-    const bool usage = view->request->include_usage;
-    json_t *choices = json_list_of(choice);
-    serve_write_sse(
-        view, NULL,
-        make_object(view, names, names->chunk_object, choices, usage, usage ? json_null() : NULL));
+    json_t *chunk = make_object(view, names, names->chunk_object, json_list_of(choice));
+    if (view->request->include_usage) chunk = JSON_ADD(chunk, {"usage", json_null()});
+    serve_write_sse(view, NULL, chunk);
 }
 
 void openai_write_end(serve_job_view *view, const openai_object_names *names,
@@ -87,8 +78,8 @@ void openai_write_end(serve_job_view *view, const openai_object_names *names,
     if (e->kind == SERVE_END) {
         if (view->request->include_usage)
             serve_write_sse(view, NULL,
-                            make_object(view, names, names->chunk_object, json_array(), true,
-                                        usage_object(view)));
+                            JSON_ADD(make_object(view, names, names->chunk_object, json_array()),
+                                     {"usage", usage_object(view)}));
         serve_write(view, done, sizeof done - 1);
     } else if (e->kind == SERVE_FAILED) {
         serve_write_sse(view, NULL, openai_error(e->error));

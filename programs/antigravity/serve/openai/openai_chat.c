@@ -20,28 +20,19 @@ static json_t *logprobs_object(const serve_token *tokens, size_t n) {
 
 /* ---- reply without stream ---- */
 
-/* The value is transferred. Fails without memory. */
-static bool set_field(json_t *object, const char *name, json_t *value) {
-    return json_object_set_new(object, name, value) == 0;
-}
-
 static json_t *message_object(const serve_answer *a) {
     const bool only_calls = a->n_calls && !a->content.len;
     json_t *message = JSON_OBJECT({"role", json_string("assistant")},
                                   {"content", only_calls ? json_null() : text_value(&a->content)},
                                   {"refusal", json_null()});
+    if (a->reasoning.len)
+        message = JSON_ADD(message, {"reasoning_content", text_value(&a->reasoning)});
+    if (!a->n_calls) return message;
     json_t *calls = json_array();
     for (size_t i = 0; calls && i < a->n_calls; i++)
         json_append(&calls, message_tool_call(a->calls[i].id, a->calls[i].name,
                                               text_value(&a->calls[i].arguments)));
-    bool ok = message && calls;
-    if (ok && a->reasoning.len)
-        ok = set_field(message, "reasoning_content", text_value(&a->reasoning));
-    if (ok && a->n_calls) ok = set_field(message, "tool_calls", json_incref(calls));
-    json_decref(calls);
-    if (ok) return message;
-    json_decref(message);
-    return NULL;
+    return JSON_ADD(message, {"tool_calls", calls});
 }
 
 static json_t *choice_object(const serve_job_view *view, size_t i) {
@@ -78,20 +69,14 @@ static void write_field(serve_job_view *view, const serve_event *e, const char *
 
 /* Writes a call: first its id and name, then pieces of its arguments. */
 static void write_call(serve_job_view *view, const serve_event *e) {
-    const bool begins = e->kind == SERVE_CALL;
-    const json_field arguments = {"arguments",
-                                  begins ? json_string("") : json_text(e->text, e->len)};
-    const json_field named[] = {
-        {"name", begins ? json_text(e->name, strlen(e->name)) : NULL},
-        arguments,
-    };
-    const json_field fields[] = {
-        {"index", json_integer(e->call)},
-        {"function", json_object_of(begins ? named : named + 1, begins ? 2 : 1)},
-        {"id", begins ? json_string(e->id) : NULL},
-        {"type", begins ? json_string("function") : NULL},
-    };
-    json_t *call = json_object_of(fields, begins ? 4 : 2);
+    json_t *call = JSON_OBJECT({"index", json_integer(e->call)});
+    if (e->kind == SERVE_CALL)
+        call = JSON_ADD(call,
+                        {"function", JSON_OBJECT({"name", json_text(e->name, strlen(e->name))},
+                                                 {"arguments", json_string("")})},
+                        {"id", json_string(e->id)}, {"type", json_string("function")});
+    else
+        call = JSON_ADD(call, {"function", JSON_OBJECT({"arguments", json_text(e->text, e->len)})});
     write_delta(view, e, JSON_OBJECT({"tool_calls", json_list_of(call)}), json_null());
 }
 

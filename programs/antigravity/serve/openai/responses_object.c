@@ -96,13 +96,9 @@ static json_t *number_or(double given, json_t *fallback) {
 /* Returns a copy with all of the keys; missing ones are null. */
 static json_t *with_keys(json_t *object, const char *const *keys, size_t n) {
     json_t *copy = json_copy(object);
-    bool ok = copy != NULL;
-    for (size_t i = 0; ok && i < n; i++)
-        if (!json_object_get(copy, keys[i]))
-            ok = json_object_set_new(copy, keys[i], json_null()) == 0;
-    if (ok) return copy;
-    json_decref(copy);
-    return NULL;
+    for (size_t i = 0; i < n; i++)
+        if (!json_object_get(copy, keys[i])) copy = JSON_ADD(copy, {keys[i], json_null()});
+    return copy;
 }
 
 static json_t *echo_tools(const serve_job_view *view) {
@@ -127,10 +123,7 @@ static json_t *echo_text(const serve_job_view *view) {
     json_t *text = json_copy(sent);
     json_decref(sent);
     if (!text || json_object_get(text, "format")) return text;
-    if (json_object_set_new(text, "format", JSON_OBJECT({"type", json_string("text")})) == 0)
-        return text;
-    json_decref(text);
-    return NULL;
+    return JSON_ADD(text, {"format", JSON_OBJECT({"type", json_string("text")})});
 }
 
 json_t *responses_object(const serve_job_view *view, const char *status, json_t *output,

@@ -35,22 +35,24 @@ static bool read_instructions(const json_t *body, serve_request *r, serve_error 
     return !text || !*text || message_add(r, "system", json_string(text), e);
 }
 
+/* Copies the fields of these names that are neither missing nor null. Returns NULL without
+ * memory. */
+static json_t *copy_fields(const json_t *from, const char *const *names, size_t n) {
+    json_t *to = json_object();
+    for (size_t i = 0; i < n; i++) {
+        json_t *value = json_object_get(from, names[i]);
+        if (value && !json_is_null(value)) to = JSON_ADD(to, {names[i], json_incref(value)});
+    }
+    return to;
+}
+
 /* Tools of other types run on OpenAI's servers. They are hidden from the model. */
 static bool read_function_tool(const json_t *tool, json_t *tools, serve_error *e) {
-    static const char *const keys[] = {"name", "description", "parameters", "strict"};
+    static const char *const names[] = {"name", "description", "parameters", "strict"};
     if (strcmp(field_type(tool), "function") != 0) return true;
     if (!json_is_string(json_object_get(tool, "name")))
         return reject_field(e, "tools", "a function has no name");
-    json_t *function = json_object();
-    bool ok = function != NULL;
-    for (size_t i = 0; ok && i < sizeof keys / sizeof keys[0]; i++) {
-        json_t *value = json_object_get(tool, keys[i]);
-        if (value && !json_is_null(value)) ok = json_object_set(function, keys[i], value) == 0;
-    }
-    if (!ok) {
-        json_decref(function);
-        return reject_no_memory(e);
-    }
+    json_t *function = copy_fields(tool, names, sizeof names / sizeof names[0]);
     return list_add(tools, JSON_OBJECT({"type", json_string("function")}, {"function", function}),
                     e);
 }
@@ -110,15 +112,14 @@ static bool read_logprobs(const json_t *body, serve_request *r, serve_error *e) 
     return true;
 }
 
-/* Stores the model's sampling defaults, for the response. */
-static bool save_default_sampling(serve_request *r) {
+/* Adds the model's sampling defaults to the fields, which are transferred. */
+static json_t *with_default_sampling(const serve_request *r, json_t *fields) {
     serve_error ignored; /* an unknown model is reported later */
     const ag_served_model *model = http_model(r->http, r->model, &ignored);
-    if (!model) return true;
+    if (!model) return fields;
     const ag_sampler_params *own = ag_served_model_sampling(model);
-    return json_object_set_new(r->writer_fields, "temperature", json_float(own->temperature)) ==
-               0 &&
-           json_object_set_new(r->writer_fields, "top_p", json_float(own->top_p)) == 0;
+    return JSON_ADD(fields, {"temperature", json_float(own->temperature)},
+                    {"top_p", json_float(own->top_p)});
 }
 
 /* Stores the fields that the response repeats. */
@@ -127,14 +128,9 @@ static bool save_echoed_fields(const json_t *body, serve_request *r, serve_error
         "instructions",      "tools",           "tool_choice", "text",
         "metadata",          "reasoning",       "user",        "parallel_tool_calls",
         "safety_identifier", "prompt_cache_key"};
-    r->writer_fields = json_object();
-    bool ok = r->writer_fields != NULL;
-    for (size_t i = 0; ok && i < sizeof echoed / sizeof echoed[0]; i++) {
-        json_t *value = json_object_get(body, echoed[i]);
-        if (value && !json_is_null(value))
-            ok = json_object_set(r->writer_fields, echoed[i], value) == 0;
-    }
-    return (ok && save_default_sampling(r)) || reject_no_memory(e);
+    r->writer_fields =
+        with_default_sampling(r, copy_fields(body, echoed, sizeof echoed / sizeof echoed[0]));
+    return r->writer_fields || reject_no_memory(e);
 }
 
 static bool read_conversation(const json_t *body, serve_request *r, serve_error *e) {

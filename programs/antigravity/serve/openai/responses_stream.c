@@ -11,18 +11,10 @@
 /* Sends an event with its type, its number and the fields, whose values are transferred. */
 static void send_event(serve_job_view *view, const char *type, const json_field *fields, size_t n) {
     responses_stream *s = view->state;
-    const json_field head[] = {
-        {"type", json_string(type)},
-        {"sequence_number", json_integer(s->sequence++)},
-    };
-    json_t *event = JSON_FIELDS(head);
-    json_t *more = json_object_of(fields, n);
-    if (json_object_update(event, more) != 0) {
-        json_decref(event);
-        event = NULL;
-    }
-    json_decref(more);
-    serve_write_sse(view, type, event);
+    json_t *event =
+        JSON_OBJECT({"type", json_string(type)}, {"sequence_number", json_integer(s->sequence)});
+    s->sequence++;
+    serve_write_sse(view, type, json_add_fields(event, fields, n));
 }
 
 static void send_response(serve_job_view *view, const char *type, json_t *response) {

@@ -73,14 +73,13 @@ static const char *error_type(int status) {
 }
 
 json_t *openai_error(const serve_error *e) {
-    const json_field fields[] = {
-        {"message", json_text(e->text, strlen(e->text))},
-        {"type", json_string(e->type ? e->type : error_type(e->status))},
-        {"param", e->param[0] ? json_text(e->param, strlen(e->param)) : json_null()},
-        {"code", e->code ? json_string(e->code) : json_null()},
-        {"n_prompt_tokens", e->n_context ? json_integer(e->n_prompt) : NULL},
-        {"n_ctx", e->n_context ? json_integer(e->n_context) : NULL},
-    };
-    const size_t n = sizeof fields / sizeof fields[0];
-    return JSON_OBJECT({"error", json_object_of(fields, e->n_context ? n : n - 2)});
+    json_t *error =
+        JSON_OBJECT({"message", json_text(e->text, strlen(e->text))},
+                    {"type", json_string(e->type ? e->type : error_type(e->status))},
+                    {"param", e->param[0] ? json_text(e->param, strlen(e->param)) : json_null()},
+                    {"code", e->code ? json_string(e->code) : json_null()});
+    if (e->n_context)
+        error = JSON_ADD(error, {"n_prompt_tokens", json_integer(e->n_prompt)},
+                         {"n_ctx", json_integer(e->n_context)});
+    return JSON_OBJECT({"error", error});
 }

@@ -112,10 +112,9 @@ static json_t *session_object(const ag_cache_view *v, const size_t *numbers, siz
         {"bytes", json_integer(v->kv_bytes)},
         {"shared_bytes", json_integer(v->shared_bytes)},
         {"layers", layer_list(v, numbers)},
-        {"text", from < SIZE_MAX ? text_object(v, from) : NULL},
     };
-    const size_t n = sizeof fields / sizeof fields[0];
-    return json_object_of(fields, from < SIZE_MAX ? n : n - 1);
+    json_t *object = JSON_FIELDS(fields);
+    return from < SIZE_MAX ? JSON_ADD(object, {"text", text_object(v, from)}) : object;
 }
 
 /* Writes the runs as text: a million JSON values would take much more memory. */
