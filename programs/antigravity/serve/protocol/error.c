@@ -27,11 +27,7 @@ bool reject_field(serve_error *e, const char *field, const char *fmt, ...) {
     return false;
 }
 
-bool reject_no_memory(serve_error *e) {
-    reject_request(e, 503, NULL, "out of memory");
-    e->retry_after = 1;
-    return false;
-}
+bool reject_no_memory(serve_error *e) { return reject_request(e, 503, NULL, "out of memory"); }
 
 static int http_status(ag_status st) {
     switch (st) {
@@ -54,9 +50,7 @@ static int http_status(ag_status st) {
 }
 
 bool reject_status(serve_error *e, const ag_error *err) {
-    reject_request(e, http_status(err->status), NULL, "%s", err->msg);
-    if (e->status == 503 || e->status == 429) e->retry_after = 1;
-    return false;
+    return reject_request(e, http_status(err->status), NULL, "%s", err->msg);
 }
 
 static const char *error_type(int status) {

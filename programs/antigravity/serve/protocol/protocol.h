@@ -23,7 +23,6 @@ typedef struct serve_error {
     const char *type;           /* OpenAI's "type"; NULL: derived from the status */
     const char *code;           /* NULL, or OpenAI's "code": "model_not_found" */
     char param[64];             /* the invalid field; "": none */
-    unsigned retry_after;       /* seconds; 0: no Retry-After header */
     size_t n_prompt, n_context; /* tokens, if the prompt is too long; else 0 */
     char text[512];             /* one line of UTF-8 */
 } serve_error;

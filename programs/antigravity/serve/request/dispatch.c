@@ -141,7 +141,6 @@ static void reject_failed_work(const serve_http_request *http, account_failure f
     case ACCOUNT_BUSY:
     case ACCOUNT_NO_MEMORY:
         reject_request(e, 503, NULL, "out of memory for requests; retry later");
-        e->retry_after = 1;
         break;
     }
 }
@@ -216,6 +215,5 @@ void http_request_start(serve_http_request *http) {
     http->is_working = false;
     http_request_release(http);
     reject_request(&e, 503, NULL, "too many requests are waiting; retry later");
-    e.retry_after = 1;
     http_send_error(http, &e);
 }

@@ -101,7 +101,6 @@ void http_reply_error(serve_http_request *http, const serve_error *e) {
     account *previous = account_enter(NULL); /* the account may have no memory left */
     http_reply_json(http, e->status, shape(e));
     account_enter(previous);
-    http->retry_after = e->status == 503 && !e->retry_after ? 1 : e->retry_after;
     snprintf(http->error, sizeof http->error, "%d%s%s", e->status, e->param[0] ? " " : "",
              e->param);
 }
@@ -116,8 +115,8 @@ void http_send_reply(serve_http_request *http) {
     int n = snprintf(headers, sizeof headers, "%sX-Request-Id: %s\r\n", http->headers, http->id);
     if (http->status == 401)
         n += snprintf(headers + n, sizeof headers - (size_t)n, "WWW-Authenticate: Bearer\r\n");
-    if (http->retry_after)
-        snprintf(headers + n, sizeof headers - (size_t)n, "Retry-After: %u\r\n", http->retry_after);
+    if (http->error[0] && (http->status == 503 || http->status == 429))
+        snprintf(headers + n, sizeof headers - (size_t)n, "Retry-After: 1\r\n");
     /* An error is sent even if the account has no memory left. */
     account *previous = account_enter(http->status >= 400 ? NULL : http->account);
     connection_reply(http->connection, http->status ? http->status : 500, http->type, headers,

@@ -31,7 +31,6 @@ struct serve_http_request {
     const char *type;
     char *reply;
     size_t n_reply;
-    unsigned retry_after;
 
     serve_job *job; /* NULL: the model is not used */
     char error[96];

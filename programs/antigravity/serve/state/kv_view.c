@@ -170,7 +170,6 @@ static void reply_session(serve_http_request *http) {
     serve_error e;
     if (atomic_flag_test_and_set(&is_viewing)) {
         reject_request(&e, 503, NULL, "another view of a session is in progress; retry later");
-        e.retry_after = 1;
         http_reply_error(http, &e);
         return;
     }
