@@ -115,30 +115,6 @@ void connection_close(connection *c, bool complete) {
     free(c);
 }
 
-void connection_finish_reply(connection *c) {
-    report_end(c, true);
-    if (c->has_unread_body) {
-        /* Closing a socket with unread input would reset it, and the client could lose the
-         * response. */
-        connection_enter(c, CONNECTION_LINGERING);
-        tls_end(c->events);
-        socket_shutdown_output(connection_socket(c));
-        connection_set_deadline(c, LINGER_S);
-        bufferevent_setwatermark(c->events, EV_READ, 0, 0);
-        connection_read(c);
-        return;
-    }
-    if (c->close_after || c->set->is_draining) {
-        connection_close(c, true);
-        return;
-    }
-    forget_request(c);
-    connection_enter(c, CONNECTION_HEAD);
-    connection_set_deadline(c, c->set->limits.idle_s);
-    bufferevent_setwatermark(c->events, EV_READ, 0, 0);
-    bufferevent_trigger(c->events, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
-}
-
 void connection_set_deadline(connection *c, uint32_t seconds) {
     const struct timeval t = {.tv_sec = (time_t)seconds};
     if (seconds) evtimer_add(c->deadline, &t);
@@ -305,7 +281,8 @@ static void read_head(connection *c, struct evbuffer *in) {
     c->is_reading = true;
 }
 
-void connection_read(connection *c) {
+/* Reads from the input as far as the state allows. */
+static void read_input(connection *c) {
     struct evbuffer *in = bufferevent_get_input(c->events);
     switch (c->state) {
     case CONNECTION_HEAD:
@@ -326,6 +303,31 @@ void connection_read(connection *c) {
     }
 }
 
+/* Handles a response that has been sent: waits for the next request, or closes the connection. */
+static void finish_reply(connection *c) {
+    report_end(c, true);
+    if (c->has_unread_body) {
+        /* Closing a socket with unread input would reset it, and the client could lose the
+         * response. */
+        connection_enter(c, CONNECTION_LINGERING);
+        tls_end(c->events);
+        socket_shutdown_output(connection_socket(c));
+        connection_set_deadline(c, LINGER_S);
+        bufferevent_setwatermark(c->events, EV_READ, 0, 0);
+        read_input(c);
+        return;
+    }
+    if (c->close_after || c->set->is_draining) {
+        connection_close(c, true);
+        return;
+    }
+    forget_request(c);
+    connection_enter(c, CONNECTION_HEAD);
+    connection_set_deadline(c, c->set->limits.idle_s);
+    bufferevent_setwatermark(c->events, EV_READ, 0, 0);
+    bufferevent_trigger(c->events, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
+}
+
 void connection_set_reject_unread(connection_set *set) {
     for (connection *c = set->first, *next; c; c = next) {
         next = c->next;
@@ -337,13 +339,13 @@ void connection_set_reject_unread(connection_set *set) {
 
 static void on_readable(struct bufferevent *b, void *user) {
     (void)b;
-    connection_read(user);
+    read_input(user);
 }
 
 static void on_written(struct bufferevent *b, void *user) {
     connection *c = user;
     const bool is_empty = !evbuffer_get_length(bufferevent_get_output(b));
-    if (c->state == CONNECTION_FLUSHING && is_empty) connection_finish_reply(c);
+    if (c->state == CONNECTION_FLUSHING && is_empty) finish_reply(c);
 }
 
 /* Every event except the end of a TLS handshake ends the connection. */

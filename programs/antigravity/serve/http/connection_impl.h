@@ -64,10 +64,6 @@ struct connection_set {
 
 /* Frees the connection. Calls ended() first if the owner has a request of it. */
 void connection_close(connection *c, bool complete);
-/* Handles a response that has been sent: waits for the next request, or closes the connection. */
-void connection_finish_reply(connection *c);
-/* Reads from the input as far as the state allows. */
-void connection_read(connection *c);
 void connection_set_deadline(connection *c, uint32_t seconds); /* 0: none */
 /* Returns whether the first byte of a request has arrived and its last byte has not. */
 bool connection_has_begun(const connection *c);

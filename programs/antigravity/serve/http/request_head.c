@@ -128,7 +128,8 @@ const char *request_head_field(const request_head *h, const char *name) {
     return NULL;
 }
 
-bool head_list_has(const char *list, const char *word) {
+/* Returns whether the list "a, b" of a header contains the word. Case is ignored. */
+static bool list_has(const char *list, const char *word) {
     const size_t n = strlen(word);
     while (list && *list) {
         list += strspn(list, ", \t");
@@ -178,8 +179,8 @@ static int read_connection(request_head *h, const char **reason) {
     if (count_fields(h, "host") > 1 || (!host && !h->is_http_1_0)) return 400;
     if (!h->host) h->host = host;
     const char *connection = request_head_field(h, "connection");
-    h->keep_alive = h->is_http_1_0 ? head_list_has(connection, "keep-alive")
-                                   : !head_list_has(connection, "close");
+    h->keep_alive =
+        h->is_http_1_0 ? list_has(connection, "keep-alive") : !list_has(connection, "close");
     const char *expect = request_head_field(h, "expect");
     *reason = "Expect: only '100-continue' is supported";
     if (expect && strcasecmp(expect, "100-continue") != 0) return 417;

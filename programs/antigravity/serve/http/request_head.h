@@ -35,8 +35,6 @@ int request_head_read(request_head *h, const char *text, size_t n, const char **
 void request_head_free(request_head *h);
 /* Returns the first header of that name, or NULL. */
 const char *request_head_field(const request_head *h, const char *name);
-/* Returns whether the list "a, b" of a header contains the word. Case is ignored. */
-bool head_list_has(const char *list, const char *word);
 /* Returns the value of a hexadecimal digit, or -1. */
 int hex_digit(char c);
 

@@ -34,7 +34,8 @@ static bool is_loopback_v4(const char *host) {
            b < 256 && c < 256 && d < 256;
 }
 
-bool host_is_loopback(const char *host) {
+/* Returns whether the host, without a port, is "127.0.0.1", "::1", "localhost" or "x.localhost". */
+static bool is_loopback(const char *host) {
     const size_t n = strlen(host), k = strlen(".localhost");
     if (!strcasecmp(host, "localhost") || !strcmp(host, "::1") || is_loopback_v4(host)) return true;
     return n > k && !strcasecmp(host + n - k, ".localhost");
@@ -47,7 +48,7 @@ static bool is_wildcard(const char *host) {
 bool host_allowed(const origin_rules *r, const char *host, const char *local) {
     char name[256];
     if (!host || !parse_host(host, name, sizeof name)) return false;
-    if (host_is_loopback(name)) return true;
+    if (is_loopback(name)) return true;
     if (r->bound && !is_wildcard(r->bound) && !strcasecmp(r->bound, name)) return true;
     /* Another site cannot point an address here, only a name. */
     if (local && !strcasecmp(local, name)) return true;

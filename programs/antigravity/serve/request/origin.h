@@ -18,8 +18,6 @@ typedef struct origin_rules {
     size_t n_origins;
 } origin_rules;
 
-/* Returns whether the host, without a port, is "127.0.0.1", "::1", "localhost" or "x.localhost". */
-bool host_is_loopback(const char *host);
 /* Returns whether a Host header names this server. host: with its port. local: the address that the
  * client connected to. */
 bool host_allowed(const origin_rules *r, const char *host, const char *local);
