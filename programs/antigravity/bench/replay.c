@@ -4,7 +4,6 @@
 #include "bench.h"
 
 #include "../command.h"
-#include "../support/input.h"
 #include "../support/statistics.h"
 #include "../terminal/interrupt.h"
 #include "../terminal/output.h"
@@ -33,14 +32,12 @@ int bench_recording_read(const char *path, bench_recording *out) {
     if (!root) return complain_failure("%s: line %d: %s", path, error.line, error.text);
     const json_t *read = json_object_get(root, "prompt_ids"), *ids = json_object_get(root, "ids");
     int code = EXIT_DONE;
-    if (!json_array_size(read) || json_array_size(ids) < 2) {
-        complain(
+    if (!json_array_size(read) || json_array_size(ids) < 2)
+        code = complain_failure(
             "%s: \"prompt_ids\" and \"ids\" must be lists of tokens, as printed by generate --json",
             path);
-        code = EXIT_FAILED;
-    } else if (!read_ids(read, &out->prompt) || !read_ids(ids, &out->ids)) {
+    else if (!read_ids(read, &out->prompt) || !read_ids(ids, &out->ids))
         code = complain_no_memory();
-    }
     json_decref(root);
     return code;
 }

@@ -5,7 +5,6 @@
 #include "../terminal/output.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define OPTION_STRUCT chat_options
@@ -116,10 +115,8 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
     code = take_operand(&line, o);
-    if (code == EXIT_DONE && !o->max_tokens) {
-        complain("--max-tokens: %s", min_tokens_message);
-        code = EXIT_USAGE;
-    }
+    if (code == EXIT_DONE && !o->max_tokens)
+        code = complain_usage("--max-tokens: %s", min_tokens_message);
     if (code == EXIT_DONE) code = transcript_options_check(&o->transcript);
     if (code == EXIT_DONE) code = constraint_check(&o->constraint);
     if (code == EXIT_DONE) code = replay_check_keep(&o->replay);

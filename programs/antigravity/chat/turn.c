@@ -234,10 +234,8 @@ int chat_answer(chat *c) {
     ag_sampler *sampler = NULL;
     c->last = (chat_answer_stats){.seed = seed_of_answer(c)};
     int code = transcript_render(&c->transcript, &a.prompt);
-    if (code == EXIT_DONE && !a.prompt.n) {
-        complain("the prompt is empty: there is no token to start from");
-        code = EXIT_USAGE;
-    }
+    if (code == EXIT_DONE && !a.prompt.n)
+        code = complain_usage("the prompt is empty: there is no token to start from");
     if (code == EXIT_DONE && ag_chat_parser_create(c->transcript.chat, &a.parser, &err) != AG_OK)
         code = complain_error(&err);
     size_t n_known = ag_chat_common_prefix(&c->consumed, &a.prompt);

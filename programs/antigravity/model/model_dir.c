@@ -41,20 +41,16 @@ static int resolve_name(const char *name, char path[PATH_MAX]) {
     const store_entry *e = n == 1 ? &s.entries[found[0]] : NULL;
     store_list_names(&s, found, n, names, sizeof names);
     if (code != EXIT_DONE || e) {
-        if (e && e->is_part) {
-            complain("%s: incomplete; 'antigravity pull' resumes it", e->name);
-            code = EXIT_FAILED;
-        } else if (e && store_model_path(&s, e, path)) {
-            store_mark_used(&s, e);
-        }
+        if (e && e->is_part)
+            code = complain_failure("%s: incomplete; 'antigravity pull' resumes it", e->name);
+        else if (e && store_model_path(&s, e, path)) store_mark_used(&s, e);
     } else if (n) {
-        complain("-m %s: ambiguous: %s; give more of the name", name, names);
-        code = EXIT_USAGE;
+        code = complain_usage("-m %s: ambiguous: %s; give more of the name", name, names);
     } else {
-        complain("%s: no such file or directory here, and no model of that name in %s; "
-                 "'antigravity models' lists them, 'antigravity pull' fetches one",
-                 name, s.path);
-        code = EXIT_FAILED;
+        code =
+            complain_failure("%s: no such file or directory here, and no model of that name in %s; "
+                             "'antigravity models' lists them, 'antigravity pull' fetches one",
+                             name, s.path);
     }
     store_close(&s);
     return code;

@@ -95,8 +95,7 @@ static int handle_compat_options(const names *t, int argc, char **argv) {
         if (word[0] != '-' || !word[1] || !strcmp(word, "--") || is_known(t, word)) break;
         size_t n = compat_option_words(argv + optind);
         const char *answer = n ? NULL : compat_option_message(word);
-        if (answer) complain("%s: %s", word, answer);
-        if (answer) return EXIT_USAGE;
+        if (answer) return complain_usage("%s: %s", word, answer);
         if (!n) break;
         optind += (int)n;
     }
@@ -116,26 +115,20 @@ static int unknown_long(const names *t, const char *typed) {
             return complain_usage("option '%s' could be '--%s' or '--%s'", typed, first, name);
         first = name;
     }
-    if (s.best) complain("unknown option '%s'; did you mean '--%s'?", typed, s.best);
-    else complain("unknown option '%s'; --help lists them", typed);
-    return EXIT_USAGE;
+    if (s.best) return complain_usage("unknown option '%s'; did you mean '--%s'?", typed, s.best);
+    return complain_usage("unknown option '%s'; --help lists them", typed);
 }
 
 static int refuse_option(const command_line *line, const names *t, int code, char **argv) {
     const char *word = argv[optind - 1];
     void *target = NULL;
-    if (code == ':' && optopt < ROW_BASE) {
-        complain("option '-%c' needs a value", optopt);
-    } else if (code == ':') {
-        complain("option '%s' needs a value", word);
-    } else if (optopt == 0) {
-        return unknown_long(t, word);
-    } else if (optopt >= ROW_HELP || find_row(line, optopt, &target)) {
-        complain("option '%s' takes no value", word);
-    } else {
-        complain("unknown option '-%c'; --help lists them", optopt);
-    }
-    return EXIT_USAGE;
+    if (code == ':' && optopt < ROW_BASE)
+        return complain_usage("option '-%c' needs a value", optopt);
+    if (code == ':') return complain_usage("option '%s' needs a value", word);
+    if (optopt == 0) return unknown_long(t, word);
+    if (optopt >= ROW_HELP || find_row(line, optopt, &target))
+        return complain_usage("option '%s' takes no value", word);
+    return complain_usage("unknown option '-%c'; --help lists them", optopt);
 }
 
 static int add_operand(command_line *line, const char *word) {
@@ -161,9 +154,8 @@ static int take_option(const command_line *line, const names *t, int code, int i
     const option_def *def = find_row(line, code, &target);
     char message[MESSAGE_SIZE];
     if (option_set(def, target, optarg, message)) return OPTIONS_RUN;
-    if (code < ROW_BASE) complain("-%c: %s", code, message);
-    else complain("--%s: %s", t->longs[index].name, message);
-    return EXIT_USAGE;
+    if (code < ROW_BASE) return complain_usage("-%c: %s", code, message);
+    return complain_usage("--%s: %s", t->longs[index].name, message);
 }
 
 void command_line_add(command_line *line, option_group group) {

@@ -255,11 +255,10 @@ static int add_shards(const hub *h, const hub_source *s, const hub_list *l, pull
     int code = add_file(h, s, l, find_file(l, weights_index), weights_index, out);
     if (code == EXIT_DONE) code = hub_get_json(h, out->files[out->n - 1].url, &index);
     json_t *map = json_object_get(index, "weight_map");
-    if (code == EXIT_DONE && !json_object_size(map)) {
-        complain("%s: %s: weight_map must be an object that names files; it is %s", s->repo,
-                 weights_index, json_is_object(map) ? "empty" : hub_type_name(map));
-        code = EXIT_FAILED;
-    }
+    if (code == EXIT_DONE && !json_object_size(map))
+        code = complain_failure("%s: %s: weight_map must be an object that names files; it is %s",
+                                s->repo, weights_index,
+                                json_is_object(map) ? "empty" : hub_type_name(map));
     json_object_foreach(map, key, shard) {
         if (code == EXIT_DONE) code = add_shard(h, s, l, shard, seen, out);
     }

@@ -79,25 +79,20 @@ static int read_token(char *buffer, size_t cap, const char **token) {
 
 static int make_plan(const hub *h, const char *source, const pull_options *o, pull_plan *plan) {
     int code;
-    if (hub_is_source(h->endpoint, source)) {
-        code = pull_plan_hub(h, source, plan);
-    } else if (http_is_url(source)) {
-        code = pull_plan_url(h, source, plan);
-    } else {
-        complain("'%s': neither a URL nor a repository; use https://HOST/FILE.gguf, or "
-                 "ORG/NAME[:QUANT|:FILE.gguf][@REVISION]",
-                 source);
-        code = EXIT_USAGE;
-    }
+    if (hub_is_source(h->endpoint, source)) code = pull_plan_hub(h, source, plan);
+    else if (http_is_url(source)) code = pull_plan_url(h, source, plan);
+    else
+        code =
+            complain_usage("'%s': neither a URL nor a repository; use https://HOST/FILE.gguf, or "
+                           "ORG/NAME[:QUANT|:FILE.gguf][@REVISION]",
+                           source);
     if (code == EXIT_DONE && o->name) {
         const size_t n = strlen(o->name);
         const bool ends = path_ends_in(o->name, ".gguf") && !plan->is_directory;
         snprintf(plan->name, sizeof plan->name, "%.*s", (int)(ends ? n - 5 : n), o->name);
     }
-    if (code == EXIT_DONE && o->sha256 && plan->n != 1) {
-        complain("--sha256 needs a single file; this model has %zu", plan->n);
-        code = EXIT_USAGE;
-    }
+    if (code == EXIT_DONE && o->sha256 && plan->n != 1)
+        code = complain_usage("--sha256 needs a single file; this model has %zu", plan->n);
     if (code == EXIT_DONE && o->sha256) (void)pull_read_hash(o->sha256, plan->files[0].sha256);
     if (code != EXIT_DONE || store_name_is_valid(plan->name)) return code;
     return complain_usage("'%s': invalid model name; choose one with --name", plan->name);

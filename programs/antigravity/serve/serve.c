@@ -6,7 +6,6 @@
 #include "../model/head_file.h"
 #include "../model/model_dir.h"
 #include "../terminal/output.h"
-#include "../terminal/progress.h"
 #include "serve_options.h"
 #include "server_loop.h"
 #include "system.h"
@@ -170,20 +169,16 @@ static int open_sockets(serving_setup *s) {
     if (!listen_inherited(&s->listeners, &n_inherited)) return EXIT_FAILED;
     if (o->unix_path && !listen_unix(&s->listeners, o->unix_path)) return EXIT_FAILED;
     if (o->host && !n_inherited && !listen_tcp(&s->listeners, o->host, o->port)) return EXIT_FAILED;
-    if (s->tls && listeners_are_local(&s->listeners)) {
-        complain("--tls-cert: Unix sockets do not use TLS; give --host for a TCP socket");
-        return EXIT_USAGE;
-    }
-    if (!api_keys_load(&keys, o->server.key_file, reason)) {
-        complain("%s", reason);
-        return EXIT_USAGE;
-    }
+    if (s->tls && listeners_are_local(&s->listeners))
+        return complain_usage(
+            "--tls-cert: Unix sockets do not use TLS; give --host for a TCP socket");
+    if (!api_keys_load(&keys, o->server.key_file, reason)) return complain_usage("%s", reason);
     const bool has_keys = keys.n > 0;
     api_keys_free(&keys);
     if (has_keys || o->insecure || !listeners_are_public(&s->listeners)) return EXIT_DONE;
-    complain("refusing to listen on a public address without API keys: give --api-key-file, set "
-             "ANTIGRAVITY_API_KEY, or pass --insecure");
-    return EXIT_USAGE;
+    return complain_usage(
+        "refusing to listen on a public address without API keys: give --api-key-file, set "
+        "ANTIGRAVITY_API_KEY, or pass --insecure");
 }
 
 /* Every connection is a file: lowers *max_connections to the limit on open files. */

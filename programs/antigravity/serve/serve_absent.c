@@ -5,7 +5,6 @@
 
 int command_serve(int argc, char **argv) {
     (void)argc, (void)argv;
-    complain(
+    return complain_failure(
         "serve is not supported: this program was built without libevent (Debian: libevent-dev)");
-    return EXIT_FAILED;
 }

@@ -341,19 +341,16 @@ static void set_memory_limits(serve_options *o) {
 
 static int check(serve_options *o, const command_line *line) {
     if (line->n_operands) {
-        if (o->n_served) {
-            complain("two models given: '%s' as an argument, '%s' with -m; give each with -m",
-                     line->operands[0], o->served[0].path);
-            return EXIT_USAGE;
-        }
+        if (o->n_served)
+            return complain_usage(
+                "two models given: '%s' as an argument, '%s' with -m; give each with -m",
+                line->operands[0], o->served[0].path);
         o->served[o->n_served++].path = line->operands[0];
     }
     if (!o->n_served) o->n_served = 1;
-    if (!o->tls_cert != !o->tls_key) {
-        complain("--tls-%s requires --tls-%s", o->tls_cert ? "cert" : "key",
-                 o->tls_cert ? "key" : "cert");
-        return EXIT_USAGE;
-    }
+    if (!o->tls_cert != !o->tls_key)
+        return complain_usage("--tls-%s requires --tls-%s", o->tls_cert ? "cert" : "key",
+                              o->tls_cert ? "key" : "cert");
     if (!o->unix_path && !o->host) o->host = "127.0.0.1";
     set_memory_limits(o);
     o->server.limits.trusted = o->trusted;
@@ -366,8 +363,8 @@ static int check(serve_options *o, const command_line *line) {
     const int code = replay == EXIT_DONE ? model_options_check(&o->model) : replay;
     const char *spill = o->model.eviction.spill.path;
     if (code != EXIT_DONE || !spill || system_is_directory(spill)) return code;
-    complain("--kv-spill %s: not a directory; a server needs one for its sessions", spill);
-    return EXIT_USAGE;
+    return complain_usage("--kv-spill %s: not a directory; a server needs one for its sessions",
+                          spill);
 }
 
 int serve_options_read(serve_options *o, int argc, char **argv) {

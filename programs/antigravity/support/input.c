@@ -35,11 +35,9 @@ static int read_all(int fd, const char *name, char **out, size_t *len) {
             complain("interrupted while reading %s", name);
             code = EXIT_INTERRUPTED;
         } else if (got < 0 && errno != EINTR) {
-            complain("%s: %s", name, strerror(errno));
-            code = EXIT_FAILED;
+            code = complain_failure("%s: %s", name, strerror(errno));
         } else if (n > max_bytes) {
-            complain("%s: too long: more than %zu bytes", name, max_bytes);
-            code = EXIT_FAILED;
+            code = complain_failure("%s: too long: more than %zu bytes", name, max_bytes);
         }
     }
     if (code != EXIT_DONE) {
