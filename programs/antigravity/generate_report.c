@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "generate.h"
 
-#include "command.h"
 #include "support/json_out.h"
 #include "support/statistics.h"
 #include "terminal/output.h"

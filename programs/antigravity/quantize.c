@@ -9,9 +9,7 @@
 #include "terminal/progress.h"
 
 #include <antigravity/antigravity.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 typedef struct quantize_options {
     const char *type, *imatrix, *pre;

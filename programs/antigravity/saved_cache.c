@@ -5,7 +5,6 @@
 #include "terminal/interrupt.h"
 #include "terminal/output.h"
 
-#include <antigravity/kv_cache.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>

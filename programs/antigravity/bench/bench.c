@@ -7,7 +7,6 @@
 #include "../terminal/progress.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define OPTION_STRUCT bench_options

@@ -3,7 +3,6 @@
 #include "chat.h"
 
 #include "../command.h"
-#include "../model/model_dir.h"
 #include "../terminal/interrupt.h"
 #include "../terminal/output.h"
 

@@ -9,7 +9,6 @@
 
 #include <antigravity/kv_cache.h>
 #include <inttypes.h>
-#include <string.h>
 
 enum { FIRST_TURN = 128 }; /* maximum tokens of a first turn that is protected */
 

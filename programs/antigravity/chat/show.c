@@ -8,7 +8,6 @@
 #include <antigravity/expert.h>
 #include <antigravity/process.h>
 #include <inttypes.h>
-#include <string.h>
 
 static void show_last(const chat *c) {
     const ag_generate_stats *s = &c->last.stats;

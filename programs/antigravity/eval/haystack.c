@@ -5,7 +5,6 @@
 #include "sentences.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { N_FACTS = 3, FACT_TOKENS = 28 };
 

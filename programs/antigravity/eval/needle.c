@@ -14,7 +14,6 @@
 #include "settings.h"
 #include "template_options.h"
 
-#include <antigravity/kv_cache.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,6 @@
 #include "eval.h"
 #include "text_windows.h"
 
-#include <antigravity/kv_cache.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

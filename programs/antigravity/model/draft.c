@@ -2,11 +2,8 @@
 #include "draft.h"
 
 #include "../command.h"
-#include "../terminal/interrupt.h"
 #include "../terminal/output.h"
-#include "../terminal/progress.h"
 #include "model_dir.h"
-#include "truncated_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,14 +2,12 @@
 #include "replay_options.h"
 
 #include "../command.h"
-#include "../terminal/interrupt.h"
 #include "../terminal/output.h"
 #include "../terminal/progress.h"
 
 #include <antigravity/chat.h>
 #include <antigravity/serving.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define OPTION_STRUCT replay_options

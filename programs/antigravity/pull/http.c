@@ -4,7 +4,6 @@
 #include "../command.h"
 #include "../terminal/interrupt.h"
 #include "../terminal/output.h"
-#include "../terminal/progress.h"
 #include "clock.h"
 #include "curl_api.h"
 #include "http_rate.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http.h without libcurl. */
-#include "../command.h"
 #include "../terminal/output.h"
 #include "http.h"
 

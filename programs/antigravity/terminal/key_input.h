@@ -5,7 +5,6 @@
 #define ANTIGRAVITY_KEY_INPUT_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 typedef struct key_input key_input;

@@ -2,7 +2,6 @@
 /* Needles in a haystack: "One of the special magic numbers for KEY is: VALUE." */
 #include "tasks.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { MAX_NEEDLES = 4, N_DEPTHS = 40 };

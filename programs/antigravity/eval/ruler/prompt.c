@@ -2,7 +2,6 @@
 #include "prompt.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Hashes the task's name, so that tasks with the same seed differ. */
 static uint64_t hash(const char *name) {

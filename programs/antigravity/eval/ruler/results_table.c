@@ -5,7 +5,6 @@
 #include "../../terminal/output.h"
 #include "score.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -4,7 +4,6 @@
 #define ANTIGRAVITY_RULER_SCORE_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* Returns the share of the references that the answer contains, ignoring case: RULER's
  * string_match_all. */

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char *const adjectives[] = {
     "amber",  "ancient", "angry",   "awake",    "bitter", "blank",    "bold",     "brave",

@@ -6,7 +6,6 @@
 #include "socket.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { MAX_PIECE = 32 << 20 };
 

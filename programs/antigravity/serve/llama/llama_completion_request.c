@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "../../support/json_out.h"
 #include "../openai/openai_fields.h"
 #include "../protocol/fields.h"
 #include "../protocol/messages.h"

@@ -2,7 +2,6 @@
 /* Replies of ollama's API: one object, or a line of JSON for each piece and a last one with
  * statistics. */
 #include "../../support/json_out.h"
-#include "../protocol/fields.h"
 #include "../system.h"
 #include "ollama.h"
 

@@ -4,7 +4,6 @@
 #include "../protocol/fields.h"
 #include "../threads/account.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
