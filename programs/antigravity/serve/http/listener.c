@@ -162,8 +162,7 @@ bool listeners_are_public(const listeners *l) {
     return false;
 }
 
-/* Writes the local address to name[cap] and returns the port, or -1. */
-static int get_local_address(int fd, char *name, size_t cap) {
+int socket_local_address(evutil_socket_t fd, char *name, size_t cap) {
     struct sockaddr_storage at;
     socklen_t size = sizeof at;
     name[0] = '\0';
@@ -186,17 +185,13 @@ static int get_local_address(int fd, char *name, size_t cap) {
 
 const char *listener_name(const listeners *l, size_t i, char *buf, size_t cap) {
     char address[INET6_ADDRSTRLEN];
-    const int port = get_local_address(l->sockets[i], address, sizeof address);
+    const int port = socket_local_address(l->sockets[i], address, sizeof address);
     const bool v6 = strchr(address, ':') != NULL;
     if (port >= 0)
         snprintf(buf, cap, "%s://%s%s%s:%d", l->use_tls ? "https" : "http", v6 ? "[" : "", address,
                  v6 ? "]" : "", port);
     else snprintf(buf, cap, "%s", l->paths[i] ? l->paths[i] : "a Unix socket");
     return buf;
-}
-
-void socket_local_address(evutil_socket_t fd, char *buf, size_t cap) {
-    get_local_address(fd, buf, cap);
 }
 
 static void on_connection(evutil_socket_t fd, short what, void *user) {

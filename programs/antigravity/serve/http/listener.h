@@ -40,8 +40,8 @@ bool listeners_start(listeners *l, struct event_base *base);
 /* Closes the sockets and removes the files of Unix sockets. */
 void listeners_close(listeners *l);
 
-/* Writes the local address of a connected socket without its port to buf[cap]; "" for Unix
- * sockets. */
-void socket_local_address(evutil_socket_t fd, char *buf, size_t cap);
+/* Writes the local address of a socket to name[cap] and returns its port. Writes "" and returns -1
+ * for Unix sockets. */
+int socket_local_address(evutil_socket_t fd, char *name, size_t cap);
 
 #endif
