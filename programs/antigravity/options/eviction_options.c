@@ -87,18 +87,15 @@ bool eviction_suits_heads(const ag_eviction_params *p, const ag_eviction_policy 
                           char *message) {
     const bool values = p->head_budget == AG_HEAD_BUDGET_VALUES;
     if (values &&
-        (policy->importance == AG_IMPORTANCE_KEYS || policy->importance == AG_IMPORTANCE_CHUNK)) {
-        snprintf(message, MESSAGE_SIZE,
-                 "eviction policy %s has no attention scores for values; use adaptive",
-                 policy->name);
-        return false;
-    }
+        (policy->importance == AG_IMPORTANCE_KEYS || policy->importance == AG_IMPORTANCE_CHUNK))
+        return reject(message,
+                      "eviction policy %s has no attention scores for values; use adaptive",
+                      policy->name);
     if ((!values && p->head_budget != AG_HEAD_BUDGET_ADAPTIVE) ||
         policy->importance != AG_IMPORTANCE_NONE)
         return true;
-    snprintf(message, MESSAGE_SIZE, "eviction policy %s has no scores to divide the budget by",
-             policy->name);
-    return false;
+    return reject(message, "eviction policy %s has no scores to divide the budget by",
+                  policy->name);
 }
 
 static bool set_threshold(void *target, const char *value, char *message) {

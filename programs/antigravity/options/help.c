@@ -55,6 +55,7 @@ void option_value(const option_def *def, const void *target, char *buf, size_t c
         describe_word(def, field, buf, cap);
         break;
     case OPTION_FLAG:
+    case OPTION_SIZE:
     case OPTION_CALL:
         break;
     }

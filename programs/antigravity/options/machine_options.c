@@ -18,12 +18,10 @@ static bool backend_known(const char *name) {
 }
 
 static bool set_backend(void *target, const char *value, char *message) {
-    if (value[0] && strspn(value, "0123456789") == strlen(value)) {
-        snprintf(message, MESSAGE_SIZE,
-                 "'%.20s': unknown backend; for the batch size use --prefill-chunk %.20s", value,
-                 value);
-        return false;
-    }
+    if (value[0] && strspn(value, "0123456789") == strlen(value))
+        return reject(message,
+                      "'%.20s': unknown backend; for the batch size use --prefill-chunk %.20s",
+                      value, value);
     if (backend_known(value)) {
         ((model_options *)target)->backend = value;
         return true;

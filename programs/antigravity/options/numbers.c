@@ -69,6 +69,25 @@ bool parse_real(const char *text, double low, double high, double *out, char *me
     return true;
 }
 
+bool parse_size(const char *value, uint64_t *out, char *message) {
+    static const char units[] = "KMGT";
+    char number[32];
+    double n;
+    const size_t len = strspn(value, "0123456789.");
+    const char *unit = value + len;
+    const char *at = unit[0] ? strchr(units, unit[0] >= 'a' ? unit[0] - 'a' + 'A' : unit[0]) : NULL;
+    const bool known =
+        !unit[0] || (at && (!unit[1] || !strcmp(unit + 1, "iB") || !strcmp(unit + 1, "B")));
+    if (!len || len >= sizeof number || !known)
+        return reject(message, "'%.60s' is not a size such as 512M or 2G", value);
+    memcpy(number, value, len);
+    number[len] = '\0';
+    if (!parse_real(number, 0, 1e15, &n, message)) return false;
+    for (size_t i = 0; at && i <= (size_t)(at - units); i++) n *= 1024;
+    *out = (uint64_t)n;
+    return true;
+}
+
 static bool is_separator(char c) { return c == ',' || c == ' ' || (c >= '\t' && c <= '\r'); }
 
 bool parse_integers(const char *text, size_t len, int32_t low, int32_t high, int32_t **out,

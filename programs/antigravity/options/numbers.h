@@ -7,10 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    MESSAGE_SIZE = 320,
-    WHY_SIZE = MESSAGE_SIZE
-}; /* size of a message such as "'12x' is not a whole number"; WHY_SIZE: the same, for serve/ */
+enum { MESSAGE_SIZE = 320 }; /* size of a message such as "'12x' is not a whole number" */
 
 /* Writes the reason to message[MESSAGE_SIZE] and returns false. */
 bool reject(char *message, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -19,6 +16,8 @@ bool reject(char *message, const char *fmt, ...) __attribute__((format(printf, 2
  * newline. */
 bool parse_integer(const char *text, int64_t low, int64_t high, int64_t *out, char *message);
 bool parse_real(const char *text, double low, double high, double *out, char *message);
+/* Parses "2G", "512M" or "1.5GiB". The units are powers of 1024. */
+bool parse_size(const char *value, uint64_t *out, char *message);
 
 /* List of numbers of an option. */
 enum { MAX_NUMBERS = 16 };

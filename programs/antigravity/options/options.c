@@ -245,6 +245,8 @@ bool option_set(const option_def *def, void *target, const char *value, char *me
         return true;
     case OPTION_REAL:
         return parse_real(value, def->low, def->high, field, message);
+    case OPTION_SIZE:
+        return parse_size(value, field, message);
     case OPTION_LIST:
         return parse_list(value, (int32_t)def->low, (int32_t)def->high, field, message);
     case OPTION_WORD:

@@ -16,6 +16,7 @@ typedef enum option_kind {
     OPTION_U32,   /* uint32_t from low to high */
     OPTION_I64,   /* int64_t from low to high; high >= 9e18: no upper limit */
     OPTION_REAL,  /* double from low to high */
+    OPTION_SIZE,  /* uint64_t of bytes: "2G"; the help omits the default */
     OPTION_LIST,  /* number_list, each from low to high */
     OPTION_WORD,  /* enum: one word of `value`, "csv|json"; the first word has the value `low` */
     OPTION_DTYPE, /* ag_dtype with a role of `dtypes`, or DTYPE_AS_IS */
@@ -57,6 +58,7 @@ typedef struct option_def {
     .kind = OPTION_I64, .value = name, OPTION_FIELD(int64_t, field), OPTION_RANGE(min, max)
 #define SETS_REAL(name, field, min, max) \
     .kind = OPTION_REAL, .value = name, OPTION_FIELD(double, field), OPTION_RANGE(min, max)
+#define SETS_SIZE(field) .kind = OPTION_SIZE, .value = "SIZE", OPTION_FIELD(uint64_t, field)
 #define SETS_LIST(name, field, min, max) \
     .kind = OPTION_LIST, .value = name, OPTION_FIELD(number_list, field), OPTION_RANGE(min, max)
 #define SETS_WORD(words, field, first) \

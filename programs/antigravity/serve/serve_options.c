@@ -14,40 +14,6 @@ enum { CONTEXT = 8192, MEBI = 1 << 20 };
 
 /* ---- values ---- */
 
-/* Parses "2G", "512M" or "1.5GiB". The units are powers of 1024. */
-static bool parse_size(const char *value, uint64_t *out, char *reason) {
-    static const char units[] = "KMGT";
-    char number[32];
-    double n;
-    const size_t len = strspn(value, "0123456789.");
-    const char *unit = value + len;
-    const char *at = unit[0] ? strchr(units, unit[0] >= 'a' ? unit[0] - 'a' + 'A' : unit[0]) : NULL;
-    const bool known =
-        !unit[0] || (at && (!unit[1] || !strcmp(unit + 1, "iB") || !strcmp(unit + 1, "B")));
-    if (!len || len >= sizeof number || !known) {
-        snprintf(reason, WHY_SIZE, "'%.60s' is not a size such as 512M or 2G", value);
-        return false;
-    }
-    memcpy(number, value, len);
-    number[len] = '\0';
-    if (!parse_real(number, 0, 1e15, &n, reason)) return false;
-    for (size_t i = 0; at && i <= (size_t)(at - units); i++) n *= 1024;
-    *out = (uint64_t)n;
-    return true;
-}
-
-static bool set_memory(void *target, const char *value, char *reason) {
-    return parse_size(value, &((serve_options *)target)->engine.memory_limit, reason);
-}
-
-static bool set_prefix_memory(void *target, const char *value, char *reason) {
-    return parse_size(value, &((serve_options *)target)->engine.prefix_bytes, reason);
-}
-
-static bool set_prefix_disk(void *target, const char *value, char *reason) {
-    return parse_size(value, &((serve_options *)target)->engine.prefix_dir_bytes, reason);
-}
-
 static bool set_max_body(void *target, const char *value, char *reason) {
     uint64_t n = 0;
     if (!parse_size(value, &n, reason)) return false;
@@ -57,10 +23,8 @@ static bool set_max_body(void *target, const char *value, char *reason) {
 
 static bool add_served(void *target, const char *value, char *reason) {
     serve_options *o = target;
-    if (o->n_served == MAX_SERVED || !value[0]) {
-        snprintf(reason, WHY_SIZE, value[0] ? "too many models: at most 32" : "the name is empty");
-        return false;
-    }
+    if (o->n_served == MAX_SERVED || !value[0])
+        return reject(reason, value[0] ? "too many models: at most 32" : "the name is empty");
     o->served[o->n_served++].path = value;
     return true;
 }
@@ -70,10 +34,8 @@ static size_t last_model(const serve_options *o) { return o->n_served ? o->n_ser
 
 static bool add_alias(void *target, const char *value, char *reason) {
     serve_options *o = target;
-    if (o->n_aliases == MAX_ALIASES || !value[0]) {
-        snprintf(reason, WHY_SIZE, value[0] ? "too many aliases: at most 64" : "the name is empty");
-        return false;
-    }
+    if (o->n_aliases == MAX_ALIASES || !value[0])
+        return reject(reason, value[0] ? "too many aliases: at most 64" : "the name is empty");
     o->aliases[o->n_aliases++] = (alias_option){value, last_model(o)};
     return true;
 }
@@ -91,32 +53,25 @@ static bool set_template_variables(void *target, const char *value, char *reason
     json_decref(s->template_variables);
     s->template_variables = json_loads(value, JSON_REJECT_DUPLICATES, &error);
     if (json_is_object(s->template_variables)) return true;
-    snprintf(reason, WHY_SIZE, "'%.60s' is not a JSON object such as {\"enable_thinking\": false}",
-             value);
-    return false;
+    return reject(reason, "'%.60s' is not a JSON object such as {\"enable_thinking\": false}",
+                  value);
 }
 
 static bool add_origin(void *target, const char *value, char *reason) {
     origin_rules *r = &((serve_options *)target)->server.origins;
-    if (r->n_origins == MAX_ORIGINS) {
-        snprintf(reason, WHY_SIZE, "too many origins: at most %d", MAX_ORIGINS);
-        return false;
-    }
-    if (strcmp(value, "*") != 0 && !strstr(value, "://")) {
-        snprintf(reason, WHY_SIZE, "'%.60s' is not an origin such as https://chat.example, nor *",
-                 value);
-        return false;
-    }
+    if (r->n_origins == MAX_ORIGINS)
+        return reject(reason, "too many origins: at most %d", MAX_ORIGINS);
+    if (strcmp(value, "*") != 0 && !strstr(value, "://"))
+        return reject(reason, "'%.60s' is not an origin such as https://chat.example, nor *",
+                      value);
     r->origins[r->n_origins++] = value;
     return true;
 }
 
 static bool add_host(void *target, const char *value, char *reason) {
     origin_rules *r = &((serve_options *)target)->server.origins;
-    if (r->n_hosts == MAX_ORIGINS || !value[0]) {
-        snprintf(reason, WHY_SIZE, value[0] ? "too many hosts: at most 32" : "the name is empty");
-        return false;
-    }
+    if (r->n_hosts == MAX_ORIGINS || !value[0])
+        return reject(reason, value[0] ? "too many hosts: at most 32" : "the name is empty");
     r->hosts[r->n_hosts++] = value;
     return true;
 }
@@ -126,16 +81,12 @@ static bool add_trusted(void *target, const char *value, char *reason) {
     connection_limits *l = &o->server.limits;
     for (const char *at = value;; at++) {
         const size_t n = strcspn(at, ",");
-        if (l->n_trusted == MAX_TRUSTED) {
-            snprintf(reason, WHY_SIZE, "too many addresses: at most %d", MAX_TRUSTED);
-            return false;
-        }
-        if (!peer_range_parse(at, n, &o->trusted[l->n_trusted])) {
-            snprintf(reason, WHY_SIZE,
-                     "'%.*s' is not an IPv4 or IPv6 address, nor a network such as 10.0.0.0/8",
-                     (int)(n < 60 ? n : 60), at);
-            return false;
-        }
+        if (l->n_trusted == MAX_TRUSTED)
+            return reject(reason, "too many addresses: at most %d", MAX_TRUSTED);
+        if (!peer_range_parse(at, n, &o->trusted[l->n_trusted]))
+            return reject(reason,
+                          "'%.*s' is not an IPv4 or IPv6 address, nor a network such as 10.0.0.0/8",
+                          (int)(n < 60 ? n : 60), at);
         l->n_trusted++;
         at += n;
         if (!*at) return true;
@@ -235,7 +186,7 @@ static const option_def network_rows[] = {
 
 static const option_def engine_rows[] = {
     {.name = "memory",
-     CALLS("SIZE", set_memory),
+     SETS_SIZE(engine.memory_limit),
      .help = "limit on all memory of the process, such as 2G: weights, caches, everything "
              "(default: no limit)"},
     {.name = "max-running",
@@ -255,13 +206,13 @@ static const option_def engine_rows[] = {
      .help = "faster with many answers on processors with matrix units, but rounding then depends "
              "on the other requests"},
     {.name = "prefix-memory",
-     CALLS("SIZE", set_prefix_memory),
+     SETS_SIZE(engine.prefix_bytes),
      .help = "memory for cached sessions, so that the next turn computes new tokens only; 0: none"},
     {.name = "prefix-dir",
      SETS_NAME("DIR", engine.prefix_dir),
      .help = "write cached sessions that leave memory to this directory; they survive a restart"},
     {.name = "prefix-disk",
-     CALLS("SIZE", set_prefix_disk),
+     SETS_SIZE(engine.prefix_dir_bytes),
      .help = "maximum size of --prefix-dir (default 4G)"},
     {.name = "share-prefixes",
      SETS_FLAG(server.share_prefixes),

@@ -102,7 +102,7 @@ static bool apply_stops(serve_job *job, bool constrained, serve_error *e) {
 
 /* Applies kv_type, kv_policy, kv_budget and head_budget, with the syntax of the command line. */
 static bool apply_cache(serve_job *job, serve_error *e) {
-    char reason[WHY_SIZE];
+    char reason[MESSAGE_SIZE];
     const serve_request *r = &job->request;
     ag_session_params *to = &job->params.session;
     model_options o = {.k_type = to->k_type, .v_type = to->v_type};
