@@ -57,7 +57,7 @@ static bool copy_params(ag_served_request *r, const ag_request_params *p) {
 
 static void free_const(const void *p) { ag_free((void *)(uintptr_t)p); }
 
-static void free_answer(const ag_answer *a) {
+static void free_answer(ag_answer *a) {
     ag_session_destroy(a->session);
     ag_sampler_destroy(a->sampler);
     ag_decoder_destroy(a->decoder);
