@@ -94,7 +94,9 @@ void *ag_jinja_alloc(ag_jinja_arena *a, size_t bytes) {
     return p;
 }
 
-void *ag_jinja_realloc(ag_jinja_arena *a, void *p, size_t old, size_t bytes) {
+/* Resizes p, which has `old` bytes, to `bytes`. Returns NULL as ag_jinja_alloc() does; p stays
+ * valid. p may be NULL if old is 0. */
+static void *resize(ag_jinja_arena *a, void *p, size_t old, size_t bytes) {
     size_t old_bytes = (old + ALIGN - 1) / ALIGN * ALIGN;
     if (p && bytes <= SIZE_MAX / 4 && (char *)p + old_bytes == a->at) {
         size_t new_bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -107,6 +109,18 @@ void *ag_jinja_realloc(ag_jinja_arena *a, void *p, size_t old, size_t bytes) {
     void *q = ag_jinja_alloc(a, bytes);
     if (q && old) memcpy(q, p, old);
     return q;
+}
+
+bool ag_jinja_grow(ag_jinja_arena *a, void *array, size_t n, size_t *cap, size_t size) {
+    void *p;
+    if (n < *cap) return true;
+    const size_t more = *cap ? *cap * 2 : 4;
+    memcpy(&p, array, sizeof p);
+    p = resize(a, p, *cap * size, more * size);
+    if (!p) return false;
+    memcpy(array, &p, sizeof p);
+    *cap = more;
+    return true;
 }
 
 ag_jinja_mark ag_jinja_arena_mark(const ag_jinja_arena *a) {

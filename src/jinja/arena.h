@@ -28,9 +28,10 @@ bool ag_jinja_count(ag_jinja_memory *m, size_t bytes);
  * (over_limit is set) or the heap is exhausted. */
 void *ag_jinja_alloc(ag_jinja_arena *a, size_t bytes);
 
-/* Resizes p, which has `old` bytes from this arena, to `bytes`; in place if p is the newest
- * allocation. Returns NULL as ag_jinja_alloc() does; p stays valid. p may be NULL if old is 0. */
-void *ag_jinja_realloc(ag_jinja_arena *a, void *p, size_t old, size_t bytes);
+/* Makes space for element n of an array of *cap elements of `size` bytes from this arena; in place
+ * if the array is the newest allocation. array: the address of a pointer to elements of any type.
+ * Returns false if ag_jinja_alloc() returns NULL; the array stays valid. */
+bool ag_jinja_grow(ag_jinja_arena *a, void *array, size_t n, size_t *cap, size_t size);
 
 typedef struct ag_jinja_mark {
     ag_jinja_chunk *chunk;

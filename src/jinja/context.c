@@ -73,9 +73,8 @@ void *ag_jalloc_zeroed(ag_jctx *c, size_t bytes) {
     return p;
 }
 
-void *ag_jrealloc(ag_jctx *c, void *p, size_t old, size_t bytes) {
-    void *q = ag_jinja_realloc(&c->arena, p, old, bytes);
-    return q ? q : ag_jfail_memory(c, bytes);
+bool ag_jgrow(ag_jctx *c, void *array, size_t n, size_t *cap, size_t size) {
+    return ag_jinja_grow(&c->arena, array, n, cap, size) || ag_jfail_memory(c, (n + 1) * size);
 }
 
 void *ag_jalloc_permanent(ag_jctx *c, size_t bytes) {

@@ -59,7 +59,8 @@ ag_jv ag_jfail_as(ag_jctx *c, ag_status status, const char *fmt, ...)
 /* Allocate from the innermost region. Return NULL with the error recorded. */
 void *ag_jalloc(ag_jctx *c, size_t bytes);
 void *ag_jalloc_zeroed(ag_jctx *c, size_t bytes);
-void *ag_jrealloc(ag_jctx *c, void *p, size_t old, size_t bytes);
+/* Does ag_jinja_grow() in the innermost region. Returns false with the error recorded. */
+bool ag_jgrow(ag_jctx *c, void *array, size_t n, size_t *cap, size_t size);
 /* Allocates for the entire render. Returns NULL with the error recorded. */
 void *ag_jalloc_permanent(ag_jctx *c, size_t bytes);
 /* Records that `bytes` could not be allocated: AG_LIMIT or AG_NOMEM. Returns NULL. */

@@ -13,7 +13,7 @@ struct ag_jscope {
         uint32_t id;
         ag_jv value;
     } * items;
-    uint32_t n, cap;
+    size_t n, cap;
 };
 
 struct ag_jmacro {

@@ -17,13 +17,7 @@ bool ag_jscope_set(ag_jctx *c, ag_jscope *s, uint32_t id, ag_jv value) {
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->items[i].id == id) return s->items[i].value = value, true;
     }
-    if (s->n == s->cap) {
-        uint32_t cap = s->cap ? s->cap * 2 : 4;
-        void *p = ag_jrealloc(c, s->items, s->cap * sizeof *s->items, cap * sizeof *s->items);
-        if (!p) return false;
-        s->items = p;
-        s->cap = cap;
-    }
+    if (!ag_jgrow(c, &s->items, s->n, &s->cap, sizeof *s->items)) return false;
     s->items[s->n].id = id;
     s->items[s->n++].value = value;
     return true;

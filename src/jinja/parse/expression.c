@@ -20,9 +20,7 @@ ag_jnode *ag_jparse_binary(ag_jparser *p, ag_jnode_kind kind, int op, ag_jnode *
 }
 
 bool ag_jparse_append(ag_jparser *p, ag_jnode *list, size_t *cap, ag_jnode *item) {
-    void *items = ag_jparse_grow(p, list->items, list->n_items, cap, sizeof *list->items);
-    if (!items) return false;
-    list->items = items;
+    if (!ag_jparse_grow(p, &list->items, list->n_items, cap, sizeof *list->items)) return false;
     list->items[list->n_items++] = item;
     return true;
 }
@@ -331,10 +329,8 @@ static ag_jnode *parse_compare(ag_jparser *p) {
             n = ag_jnode_create(p, AG_JN_COMPARE);
             if (!n || !ag_jparse_append(p, n, &cap, first)) return NULL;
         }
-        uint8_t *ops = ag_jparse_grow(p, n->u.ops, n->n_items - 1, &cap_ops, 1);
-        if (!ops) return NULL;
-        n->u.ops = ops;
-        ops[n->n_items - 1] = (uint8_t)op;
+        if (!ag_jparse_grow(p, &n->u.ops, n->n_items - 1, &cap_ops, 1)) return NULL;
+        n->u.ops[n->n_items - 1] = (uint8_t)op;
         ag_jnode *item = parse_sum(p);
         if (!item || !ag_jparse_append(p, n, &cap, item)) return NULL;
     }

@@ -51,14 +51,8 @@ static ag_status push_token(lexer *x, ag_jtoken_kind kind, const char *text, siz
     ag_jtokens *o = x->out;
     if (o->n == MAX_TOKENS)
         return lex_fail(x, AG_LIMIT, "the template has more than %d tokens", MAX_TOKENS);
-    if (o->n == o->cap) {
-        size_t cap = o->cap ? o->cap * 2 : 256;
-        void *p =
-            ag_jinja_realloc(x->arena, o->items, o->cap * sizeof *o->items, cap * sizeof *o->items);
-        if (!p) return lex_fail_memory(x);
-        o->items = p;
-        o->cap = cap;
-    }
+    if (!ag_jinja_grow(x->arena, &o->items, o->n, &o->cap, sizeof *o->items))
+        return lex_fail_memory(x);
     o->items[o->n++] = (ag_jtoken){.kind = kind, .line = x->line, .text = text, .len = len};
     return AG_OK;
 }

@@ -56,13 +56,8 @@ void *ag_jparse_alloc(ag_jparser *p, size_t bytes) {
     return m;
 }
 
-void *ag_jparse_grow(ag_jparser *p, void *items, size_t n, size_t *cap, size_t size) {
-    if (n < *cap) return items;
-    size_t more = *cap ? *cap * 2 : 4;
-    void *m = ag_jinja_realloc(&p->t->arena, items, *cap * size, more * size);
-    if (!m) return fail_memory(p);
-    *cap = more;
-    return m;
+bool ag_jparse_grow(ag_jparser *p, void *array, size_t n, size_t *cap, size_t size) {
+    return ag_jinja_grow(&p->t->arena, array, n, cap, size) || fail_memory(p);
 }
 
 ag_jnode *ag_jnode_create(ag_jparser *p, ag_jnode_kind kind) {
@@ -99,11 +94,7 @@ static bool intern(ag_jparser *p, const ag_jstr *name, uint32_t *id) {
     }
     if (t->n_names == AG_JMAX_VARIABLES)
         return limit_error(p, "the template has more than %d variables", AG_JMAX_VARIABLES), false;
-    size_t cap = t->cap_names;
-    void *names = ag_jparse_grow(p, t->names, t->n_names, &cap, sizeof *t->names);
-    if (!names) return false;
-    t->names = names;
-    t->cap_names = cap;
+    if (!ag_jparse_grow(p, &t->names, t->n_names, &t->cap_names, sizeof *t->names)) return false;
     ag_jstr *copy = ag_jparse_string(p, name->text, name->len);
     if (!copy) return false;
     t->names[t->n_names] = copy;

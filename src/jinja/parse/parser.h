@@ -35,8 +35,7 @@ bool ag_jparse_body(ag_jparser *p, const char *const *end_tags, ag_jbody *out);
 ag_jnode *ag_jnode_create(ag_jparser *p, ag_jnode_kind kind);
 void *ag_jparse_fail(ag_jparser *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void *ag_jparse_alloc(ag_jparser *p, size_t bytes); /* zeroed */
-/* Returns items[0..n) with space for one more; *cap is the capacity. */
-void *ag_jparse_grow(ag_jparser *p, void *items, size_t n, size_t *cap, size_t size);
+bool ag_jparse_grow(ag_jparser *p, void *array, size_t n, size_t *cap, size_t size);
 ag_jstr *ag_jparse_string(ag_jparser *p, const char *text, size_t len);
 ag_jstr *ag_jparse_name(ag_jparser *p); /* consumes a name */
 bool ag_jparse_variable(ag_jparser *p, const ag_jstr *name, uint32_t *id);

@@ -20,12 +20,8 @@ static bool keyword_argument(ag_jparser *p, ag_jkeys *k, call_list *list) {
     }
     ag_jnode *value = ag_jparse_expression(p);
     if (!value) return false;
-    void *names = ag_jparse_grow(p, k->names, k->n, &list->cap_names, sizeof *k->names);
-    if (!names) return false;
-    k->names = names;
-    void *values = ag_jparse_grow(p, k->values, k->n, &list->cap_values, sizeof *k->values);
-    if (!values) return false;
-    k->values = values;
+    if (!ag_jparse_grow(p, &k->names, k->n, &list->cap_names, sizeof *k->names)) return false;
+    if (!ag_jparse_grow(p, &k->values, k->n, &list->cap_values, sizeof *k->values)) return false;
     k->names[k->n] = name;
     k->values[k->n++] = value;
     return true;

@@ -6,9 +6,7 @@
 
 static bool push_node(ag_jparser *p, ag_jbody *body, size_t *cap, ag_jnode *n) {
     if (!n) return false;
-    void *items = ag_jparse_grow(p, body->items, body->n, cap, sizeof *body->items);
-    if (!items) return false;
-    body->items = items;
+    if (!ag_jparse_grow(p, &body->items, body->n, cap, sizeof *body->items)) return false;
     body->items[body->n++] = n;
     return true;
 }
@@ -74,14 +72,10 @@ static bool add_branch(ag_jparser *p, ag_jnode *n, size_t *cap, size_t *cap_bodi
     static const char *const end_tags[] = {"elif", "else", "endif", NULL};
     if (has_test) {
         ag_jnode *test = ag_jparse_tuple(p, false, NULL);
-        void *items = test ? ag_jparse_grow(p, n->items, n->n_items, cap, sizeof *n->items) : NULL;
-        if (!items) return false;
-        n->items = items;
-        n->items[n->n_items++] = test;
+        if (!test || !ag_jparse_append(p, n, cap, test)) return false;
     }
-    void *bodies = ag_jparse_grow(p, n->u.branches, n_bodies, cap_bodies, sizeof *n->u.branches);
-    if (!bodies) return false;
-    n->u.branches = bodies;
+    if (!ag_jparse_grow(p, &n->u.branches, n_bodies, cap_bodies, sizeof *n->u.branches))
+        return false;
     ag_jbody body = {0};
     if (!tag_body(p, end_tags, &body)) return false;
     n->u.branches[n_bodies] = body;
@@ -131,23 +125,17 @@ static bool parse_signature(ag_jparser *p, ag_jmacro_def *m) {
         ag_jstr *name = ag_jparse_name(p);
         uint32_t id;
         if (!name || !ag_jparse_variable(p, name, &id)) return false;
-        void *params = ag_jparse_grow(p, m->params, m->n_params, &cap, sizeof *m->params);
-        if (!params) return false;
-        m->params = params;
-        void *names =
-            ag_jparse_grow(p, m->param_names, m->n_params, &cap_names, sizeof *m->param_names);
-        if (!names) return false;
-        m->param_names = names;
+        if (!ag_jparse_grow(p, &m->params, m->n_params, &cap, sizeof *m->params)) return false;
+        if (!ag_jparse_grow(p, &m->param_names, m->n_params, &cap_names, sizeof *m->param_names))
+            return false;
         for (size_t i = 0; i < m->n_params; i++) {
             if (m->params[i] == id) return ag_jparse_fail(p, "two parameters have the same name");
         }
         m->params[m->n_params] = id;
         m->param_names[m->n_params++] = name;
         if (ag_jparse_skip(p, AG_JT_ASSIGN)) {
-            void *defaults =
-                ag_jparse_grow(p, m->defaults, m->n_defaults, &cap_defaults, sizeof *m->defaults);
-            if (!defaults) return false;
-            m->defaults = defaults;
+            if (!ag_jparse_grow(p, &m->defaults, m->n_defaults, &cap_defaults, sizeof *m->defaults))
+                return false;
             m->defaults[m->n_defaults] = ag_jparse_expression(p);
             if (!m->defaults[m->n_defaults++]) return false;
         } else if (m->n_defaults) {
@@ -158,9 +146,8 @@ static bool parse_signature(ag_jparser *p, ag_jmacro_def *m) {
 }
 
 static bool macro_body(ag_jparser *p, ag_jmacro_def *m, const char *end) {
-    void *macros = ag_jparse_grow(p, p->macros, p->n_macros, &p->cap_macros, sizeof *p->macros);
-    if (!macros) return false;
-    p->macros = macros;
+    if (!ag_jparse_grow(p, &p->macros, p->n_macros, &p->cap_macros, sizeof *p->macros))
+        return false;
     p->macros[p->n_macros++] = m;
     uint32_t n_loops = p->n_loops;
     p->n_loops = 0;

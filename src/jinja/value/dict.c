@@ -175,13 +175,8 @@ bool ag_jdict_set(ag_jctx *c, ag_jdict *d, ag_jv key, ag_jv value) {
     ag_jentry *e = find_hashed(c, d, key, hash);
     if (c->status != AG_OK) return false;
     if (e) return e->value = value, true;
-    if (d->n == d->cap) {
-        size_t cap = d->cap ? d->cap * 2 : 4;
-        void *p = ag_jrealloc(c, d->entries, d->cap * sizeof *d->entries, cap * sizeof *d->entries);
-        if (!p) return false;
-        d->entries = p;
-        d->cap = cap;
-    }
+    if (d->n == d->cap && !ag_jgrow(c, &d->entries, d->n, &d->cap, sizeof *d->entries))
+        return false;
     d->entries[d->n++] = (ag_jentry){key, value, hash};
     if (d->n <= SMALL) return true;
     if (d->n * 2 > d->n_slots) return build_slots(c, d);

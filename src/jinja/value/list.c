@@ -42,13 +42,7 @@ ag_jlist *ag_jlist_slice(ag_jctx *c, const ag_jlist *l, size_t begin, size_t n) 
 
 bool ag_jlist_push(ag_jctx *c, ag_jlist *l, ag_jv v) {
     if (ag_jfailed(v)) return false;
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? l->cap * 2 : 4;
-        void *p = ag_jrealloc(c, l->items, l->cap * sizeof *l->items, cap * sizeof *l->items);
-        if (!p) return false;
-        l->items = p;
-        l->cap = cap;
-    }
+    if (l->n == l->cap && !ag_jgrow(c, &l->items, l->n, &l->cap, sizeof *l->items)) return false;
     l->items[l->n++] = v;
     return true;
 }
