@@ -116,13 +116,7 @@ static ag_status check_spilled_positions(const loading *in, const uint32_t *posi
 }
 
 static ag_status add_cached(loading *in, const uint32_t *positions, uint32_t n, ag_error *err) {
-    if (in->n_cached + n > in->cached_cap) {
-        const size_t cap = 2 * (in->n_cached + n);
-        uint32_t *more = ag_realloc(in->cached, cap * sizeof *more);
-        if (!more) return AG_FAIL(err, NOMEM, "positions of %zu slots", cap);
-        in->cached = more;
-        in->cached_cap = cap;
-    }
+    AG_TRY(AG_GROW(in->cached, &in->cached_cap, in->n_cached + n, err));
     memcpy(in->cached + in->n_cached, positions, n * sizeof *positions);
     in->n_cached += n;
     return AG_OK;

@@ -147,10 +147,7 @@ ag_status ag_chat_store_answer(ag_chat *c, ag_chat_answer *answer, ag_error *err
         ag_chat_answer_free(&c->answers[0]);
         memmove(c->answers, c->answers + 1, --c->n_answers * sizeof *c->answers);
     }
-    void *array = c->answers;
-    const ag_status st =
-        ag_array_grow(&array, &c->answers_cap, c->n_answers + 1, sizeof *answer, err);
-    c->answers = array;
+    const ag_status st = AG_GROW(c->answers, &c->answers_cap, c->n_answers + 1, err);
     if (st == AG_OK) c->answers[c->n_answers++] = *answer;
     else ag_chat_answer_free(answer);
     *answer = (ag_chat_answer){0};

@@ -7,13 +7,7 @@
 #include <string.h>
 
 ag_out_tensor *ag_out_add(ag_out_model *m, const char *name) {
-    if (m->n == m->cap) {
-        const size_t cap = m->cap ? m->cap * 2 : 64;
-        ag_out_tensor *grown = ag_realloc(m->tensors, cap * sizeof *grown);
-        if (!grown) return NULL;
-        m->tensors = grown;
-        m->cap = cap;
-    }
+    if (AG_GROW(m->tensors, &m->cap, m->n + 1, NULL) != AG_OK) return NULL;
     ag_out_tensor *t = &m->tensors[m->n++];
     *t = (ag_out_tensor){.factor = 1};
     snprintf(t->name, sizeof t->name, "%s", name);

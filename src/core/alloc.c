@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/alloc.h"
 
+#include "core/fail.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -81,4 +83,29 @@ void ag_aligned_free(void *p) {
     if (!p) return;
     unsigned char *q = p;
     ag_free(q - q[-1]);
+}
+
+ag_status ag_array_grow(void *array, size_t *cap, size_t need, size_t size, ag_error *err) {
+    void *p;
+    if (need <= *cap) return AG_OK;
+    size_t n = *cap + *cap / 2;
+    if (n < need) n = need;
+    if (n < 16) n = 16;
+    if (n > SIZE_MAX / 2 / size)
+        return AG_FAIL(err, NOMEM, "list of %zu elements of %zu bytes", n, size);
+    memcpy(&p, array, sizeof p);
+    p = ag_realloc(p, n * size);
+    if (!p) return AG_FAIL(err, NOMEM, "list of %zu bytes", n * size);
+    memcpy(array, &p, sizeof p);
+    *cap = n;
+    return AG_OK;
+}
+
+ag_status ag_array_assign(void *array, size_t *cap, const void *from, size_t n, size_t size,
+                          ag_error *err) {
+    void *p;
+    AG_TRY(ag_array_grow(array, cap, n, size, err));
+    memcpy(&p, array, sizeof p);
+    if (n) memcpy(p, from, n * size);
+    return AG_OK;
 }

@@ -12,15 +12,9 @@
 
 static void put(ag_gguf_bytes *b, const void *bytes, size_t n) {
     if (b->failed || n == 0) return;
-    if (n > b->cap - b->n) {
-        const size_t cap = (b->n + n) * 2;
-        unsigned char *data = cap > n ? ag_realloc(b->data, cap) : NULL;
-        if (!data) {
-            b->failed = true;
-            return;
-        }
-        b->data = data;
-        b->cap = cap;
+    if (n > SIZE_MAX - b->n || AG_GROW(b->data, &b->cap, b->n + n, NULL) != AG_OK) {
+        b->failed = true;
+        return;
     }
     memcpy(b->data + b->n, bytes, n);
     b->n += n;

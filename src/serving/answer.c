@@ -26,15 +26,8 @@ ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_
 /* ---- chosen tokens ---- */
 
 static ag_status append_id(ag_answer *a, int32_t id, ag_error *err) {
-    if (a->ids.n == a->ids.cap) {
-        const size_t cap = a->ids.cap ? 2 * a->ids.cap : 64;
-        int32_t *ids = ag_realloc(a->ids.data, cap * sizeof *ids);
-        if (ids) a->ids.data = ids;
-        size_t *starts = ag_realloc(a->starts, cap * sizeof *starts);
-        if (starts) a->starts = starts;
-        if (!ids || !starts) return AG_FAIL(err, NOMEM, "answer of %zu tokens", cap);
-        a->ids.cap = cap;
-    }
+    AG_TRY(AG_GROW(a->starts, &a->starts_cap, a->ids.n + 1, err));
+    AG_TRY(AG_GROW(a->ids.data, &a->ids.cap, a->ids.n + 1, err));
     a->starts[a->ids.n] = a->n_text;
     a->ids.data[a->ids.n++] = id;
     return AG_OK;

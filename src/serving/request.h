@@ -23,8 +23,9 @@ typedef struct ag_answer {
     ag_decoder *decoder;
     ag_text pending; /* decoded text that may be the start of a stop string */
     ag_ids ids;      /* chosen tokens; all are fed, but for the last one unless is_late */
-    size_t *starts;  /* [ids.cap] offset in the text of each token */
-    size_t n_text;   /* bytes of text so far */
+    size_t *starts;  /* [ids.n] offset in the text of each token */
+    size_t starts_cap;
+    size_t n_text; /* bytes of text so far */
     size_t n_emitted;
     uint64_t n_reserved; /* tokens that memory is reserved for */
     bool is_late;        /* it has logits, but no mask yet */

@@ -36,13 +36,7 @@ static ag_status add_run(view_builder *b, uint32_t position, uint32_t n, ag_erro
         return AG_FAIL(err, LIMIT,
                        "session %llu is too fragmented to view: more than %d runs of positions",
                        (unsigned long long)b->view.id, MAX_RUNS);
-    if (n_runs == b->cap) {
-        const size_t cap = b->cap ? 2 * b->cap : 256;
-        ag_cache_run *runs = ag_realloc(b->runs, cap * sizeof *runs);
-        if (!runs) return AG_FAIL(err, NOMEM, "list of %zu runs of positions", cap);
-        b->runs = runs;
-        b->cap = cap;
-    }
+    AG_TRY(AG_GROW(b->runs, &b->cap, n_runs + 1, err));
     b->runs[b->view.n_runs++] = (ag_cache_run){position, n};
     return AG_OK;
 }

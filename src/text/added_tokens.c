@@ -33,11 +33,8 @@ ag_status ag_added_tokens_add(ag_added_tokens *a, ag_added_token t, const char *
     AG_TRY(ag_vocab_add(vocab, content, n, t.id,
                         AG_VOCAB_ADDED | (t.special ? AG_VOCAB_SPECIAL : 0u), err));
     ag_added_set *set = nm ? &a->normalized : &a->raw;
-    void *p = set->tokens;
-    ag_status st = ag_array_grow(&p, &set->cap, set->n + 1, sizeof *set->tokens, err);
-    set->tokens = p;
-    if (st != AG_OK) return st;
-    st = set_token_content(&t, content, n, nm ? nm : &none, err);
+    AG_TRY(AG_GROW(set->tokens, &set->cap, set->n + 1, err));
+    const ag_status st = set_token_content(&t, content, n, nm ? nm : &none, err);
     set->tokens[set->n++] = t;
     return st;
 }

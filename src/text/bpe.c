@@ -102,10 +102,7 @@ ag_status ag_bpe_encode(const ag_bpe *bpe, const char *word, size_t len, ag_bpe_
         int32_t id = ag_vocab_find_model(bpe->vocab, word, len);
         if (id >= 0) return ag_ids_push(ids, id, err);
     }
-    void *p = s->symbols;
-    ag_status st = ag_array_grow(&p, &s->symbols_cap, len, sizeof *s->symbols, err);
-    s->symbols = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(s->symbols, &s->symbols_cap, len, err));
     size_t n;
     AG_TRY(split_chars(bpe, word, len, s->symbols, &n, err));
     if (n > AG_BPE_SHORT) return merge_parts(bpe, s, n, ids, err);

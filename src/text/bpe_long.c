@@ -3,6 +3,7 @@
  * merges, the lowest rank first, then the leftmost. */
 #include "text/bpe.h"
 
+#include "core/alloc.h"
 #include "core/fail.h"
 #include "core/interrupt.h"
 
@@ -48,14 +49,8 @@ static void push_pair(uint64_t *q, size_t *n, uint64_t entry) {
 static ag_status grow_scratch(ag_bpe_scratch *s, size_t n, ag_error *err) {
     if (n >= NONE / 2)
         return AG_FAIL(err, LIMIT, "a word has %zu symbols, more than the merge queue supports", n);
-    void *p = s->links;
-    ag_status st = ag_array_grow(&p, &s->links_cap, n, sizeof *s->links, err);
-    s->links = p;
-    if (st != AG_OK) return st;
-    p = s->queue;
-    st = ag_array_grow(&p, &s->queue_cap, 2 * n, sizeof *s->queue, err);
-    s->queue = p;
-    return st;
+    AG_TRY(AG_GROW(s->links, &s->links_cap, n, err));
+    return AG_GROW(s->queue, &s->queue_cap, 2 * n, err);
 }
 
 static size_t fill_queue(const ag_bpe *bpe, const int32_t *sym, size_t n, link *links,

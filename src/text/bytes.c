@@ -8,44 +8,11 @@
 #include <stdint.h>
 #include <string.h>
 
-ag_status ag_array_grow(void **p, size_t *cap, size_t need, size_t size, ag_error *err) {
-    if (need <= *cap) return AG_OK;
-    size_t n = *cap + *cap / 2;
-    if (n < need) n = need;
-    if (n < 16) n = 16;
-    if (n > SIZE_MAX / 2 / size)
-        return AG_FAIL(err, NOMEM, "list of %zu elements of %zu bytes", n, size);
-    void *grown = ag_realloc(*p, n * size);
-    if (!grown) return AG_FAIL(err, NOMEM, "text buffer of %zu bytes", n * size);
-    *p = grown;
-    *cap = n;
-    return AG_OK;
-}
-
-ag_status ag_array_grow_at(void *array, size_t *cap, size_t need, size_t size, ag_error *err) {
-    void *p;
-    memcpy(&p, array, sizeof p);
-    const ag_status st = ag_array_grow(&p, cap, need, size, err);
-    memcpy(array, &p, sizeof p);
-    return st;
-}
-
-ag_status ag_array_assign_at(void *array, size_t *cap, const void *from, size_t n, size_t size,
-                             ag_error *err) {
-    void *p;
-    AG_TRY(ag_array_grow_at(array, cap, n, size, err));
-    memcpy(&p, array, sizeof p);
-    if (n) memcpy(p, from, n * size);
-    return AG_OK;
-}
-
 ag_status ag_text_reserve(ag_text *text, size_t more, ag_error *err) {
     if (more > SIZE_MAX / 4 - text->len) return AG_FAIL(err, NOMEM, "text of %zu bytes more", more);
-    void *p = text->data;
-    ag_status st = ag_array_grow(&p, &text->cap, text->len + more + 1, 1, err);
-    text->data = p;
-    if (st == AG_OK) text->data[text->len] = '\0';
-    return st;
+    AG_TRY(AG_GROW(text->data, &text->cap, text->len + more + 1, err));
+    text->data[text->len] = '\0';
+    return AG_OK;
 }
 
 ag_status ag_text_append(ag_text *text, const char *bytes, size_t n, ag_error *err) {
@@ -73,10 +40,7 @@ void ag_text_free(ag_text *text) {
 
 ag_status ag_ids_reserve(ag_ids *ids, size_t more, ag_error *err) {
     if (more > SIZE_MAX / 8 - ids->n) return AG_FAIL(err, NOMEM, "list of %zu ids more", more);
-    void *p = ids->data;
-    ag_status st = ag_array_grow(&p, &ids->cap, ids->n + more, sizeof *ids->data, err);
-    ids->data = p;
-    return st;
+    return AG_GROW(ids->data, &ids->cap, ids->n + more, err);
 }
 
 ag_status ag_ids_push(ag_ids *ids, int32_t id, ag_error *err) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Appends to the growable strings and id lists of antigravity/tokenizer.h, and grows arrays. */
+/* Appends to the growable strings and id lists of antigravity/tokenizer.h. */
 #ifndef AG_TEXT_BYTES_H
 #define AG_TEXT_BYTES_H
 
@@ -25,18 +25,5 @@ const char *ag_find_bytes(const char *s, size_t n, const char *what);
 size_t ag_growth_limit(size_t n);
 /* AG_LIMIT if more than that many were made by what `place` names. */
 ag_status ag_growth_check(size_t made, size_t limit, const char *path, ag_error *err);
-
-/* Grows *p, an array of *cap elements of `size` bytes, to at least `need` elements. */
-ag_status ag_array_grow(void **p, size_t *cap, size_t need, size_t size, ag_error *err);
-/* Does the same. array: the address of a pointer to elements of any type. AG_GROW() evaluates `cap`
- * and `need` twice. */
-ag_status ag_array_grow_at(void *array, size_t *cap, size_t need, size_t size, ag_error *err);
-#define AG_GROW(array, cap, need, err) \
-    ((need) <= *(cap) ? AG_OK : ag_array_grow_at(&(array), (cap), (need), sizeof *(array), (err)))
-/* Grows an array to at least n elements, if necessary, and copies `from` to its start. */
-ag_status ag_array_assign_at(void *array, size_t *cap, const void *from, size_t n, size_t size,
-                             ag_error *err);
-#define AG_ASSIGN(array, cap, from, n, err) \
-    ag_array_assign_at(&(array), (cap), (from), (n), sizeof *(array), (err))
 
 #endif

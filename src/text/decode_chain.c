@@ -100,10 +100,7 @@ static ag_status append_stage(ag_decode_chain *c, const char *path, ag_decode_st
     if (c->n == MAX_STAGES) {
         return AG_FAIL(err, FORMAT, "%s: the decoder has more than %d stages", path, MAX_STAGES);
     }
-    void *p = c->stages;
-    ag_status st = ag_array_grow(&p, &c->cap, c->n + 1, sizeof *c->stages, err);
-    c->stages = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(c->stages, &c->cap, c->n + 1, err));
     ag_decode_stage *s = *out = &c->stages[c->n++];
     *s = (ag_decode_stage){0};
     if (c->n > 1) s->after_fusing = s[-1].after_fusing || fuses(&s[-1]);

@@ -39,10 +39,7 @@ static ag_status append_step(ag_normalizer *nm, const char *path, step **out, ag
     if (nm->n == MAX_STEPS) {
         return AG_FAIL(err, FORMAT, "%s: the normalizer has more than %d steps", path, MAX_STEPS);
     }
-    void *p = nm->steps;
-    ag_status st = ag_array_grow(&p, &nm->cap, nm->n + 1, sizeof *nm->steps, err);
-    nm->steps = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(nm->steps, &nm->cap, nm->n + 1, err));
     *out = &nm->steps[nm->n++];
     **out = (step){0};
     return AG_OK;

@@ -29,11 +29,9 @@ typedef struct ag_pretokenizer_step step;
 enum { MAX_STEPS = 64 };
 
 static ag_status append_step(ag_pretokenizer *pt, step s, ag_error *err) {
-    void *p = pt->steps;
-    ag_status st = pt->n < MAX_STEPS
-                       ? ag_array_grow(&p, &pt->cap, pt->n + 1, sizeof *pt->steps, err)
-                       : AG_FAIL(err, FORMAT, "pre_tokenizer has more than %d steps", MAX_STEPS);
-    pt->steps = p;
+    const ag_status st =
+        pt->n < MAX_STEPS ? AG_GROW(pt->steps, &pt->cap, pt->n + 1, err)
+                          : AG_FAIL(err, FORMAT, "pre_tokenizer has more than %d steps", MAX_STEPS);
     if (st == AG_OK) pt->steps[pt->n++] = s;
     else ag_pattern_destroy(s.splitter.pattern);
     return st;
@@ -127,10 +125,7 @@ static ag_status rewrite_pieces(const step *s, ag_pieces *p, size_t limit, ag_er
 
 ag_status ag_pretokenize(const ag_pretokenizer *pt, const char *text, size_t len, bool at_start,
                          ag_pieces *p, ag_error *err) {
-    void *list = p->list.data;
-    ag_status st = ag_array_grow(&list, &p->list.cap, 1, sizeof *p->list.data, err);
-    p->list.data = list;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(p->list.data, &p->list.cap, 1, err));
     p->list.data[0] = (ag_piece){0, len};
     p->list.n = len > 0;
     p->text = text;

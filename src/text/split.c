@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "core/alloc.h"
 #include "core/fail.h"
 #include "core/interrupt.h"
 #include "text/pretokenizer.h"
@@ -8,12 +9,7 @@
 #include <utf8proc.h>
 
 static ag_status add_piece(ag_piece_list *l, size_t start, size_t end, ag_error *err) {
-    if (l->n == l->cap) {
-        void *p = l->data;
-        ag_status st = ag_array_grow(&p, &l->cap, l->n + 1, sizeof *l->data, err);
-        l->data = p;
-        if (st != AG_OK) return st;
-    }
+    AG_TRY(AG_GROW(l->data, &l->cap, l->n + 1, err));
     l->data[l->n++] = (ag_piece){start, end - start};
     return AG_OK;
 }

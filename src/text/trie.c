@@ -35,11 +35,9 @@ static ag_status add_node(ag_trie *t, ag_error *err) {
     if (t->n_nodes == MAX_NODES)
         return AG_FAIL(err, LIMIT, "the vocabulary is too large: its tree has more than %d nodes",
                        MAX_NODES);
-    void *p = t->ids;
-    ag_status st = ag_array_grow(&p, &t->nodes_cap, t->n_nodes + 1, sizeof *t->ids, err);
-    t->ids = p;
-    if (st == AG_OK) t->ids[t->n_nodes++] = -1;
-    return st;
+    AG_TRY(AG_GROW(t->ids, &t->nodes_cap, t->n_nodes + 1, err));
+    t->ids[t->n_nodes++] = -1;
+    return AG_OK;
 }
 
 ag_status ag_trie_add(ag_trie *t, const char *s, size_t n, int32_t id, ag_error *err) {

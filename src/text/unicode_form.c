@@ -61,10 +61,7 @@ typedef struct points {
 } points;
 
 static ag_status decompose(points *p, uint32_t cp, bool compat, ag_error *err) {
-    void *grown = p->cp;
-    ag_status st = ag_array_grow(&grown, &p->cap, p->n + MAX_DECOMPOSITION, sizeof *p->cp, err);
-    p->cp = grown;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(p->cp, &p->cap, p->n + MAX_DECOMPOSITION, err));
     if (is_after_9(cp)) {
         p->cp[p->n++] = (int32_t)cp;
         return AG_OK;
@@ -98,10 +95,7 @@ static void sort_marks(points *p, size_t start, size_t end) {
 }
 
 static ag_status reorder(points *p, ag_error *err) {
-    void *grown = p->sorted;
-    ag_status st = ag_array_grow(&grown, &p->sorted_cap, p->n, sizeof *p->sorted, err);
-    p->sorted = grown;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(p->sorted, &p->sorted_cap, p->n, err));
     for (size_t i = 0, end; i < p->n; i = end) {
         end = i + 1;
         unsigned last = combining_class(p->cp[i]);

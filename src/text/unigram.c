@@ -127,10 +127,7 @@ ag_status ag_unigram_encode(const ag_unigram *u, const char *word, size_t len,
                             ag_unigram_scratch *s, ag_ids *ids, ag_error *err) {
     if (len >= NONE)
         return AG_FAIL(err, LIMIT, "a word has %zu bytes, more than the model supports", len);
-    void *p = s->nodes;
-    ag_status st = ag_array_grow(&p, &s->nodes_cap, len + 1, sizeof *s->nodes, err);
-    s->nodes = p;
-    if (st != AG_OK) return st;
+    AG_TRY(AG_GROW(s->nodes, &s->nodes_cap, len + 1, err));
     node *nodes = s->nodes;
     AG_TRY(find_best(u, word, len, nodes, err));
     for (size_t end = len; end > 0; end = nodes[end].start) {

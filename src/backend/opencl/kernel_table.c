@@ -125,13 +125,7 @@ static ag_status build(ag_cl_backend *cl, const char *file, const char *options,
 static ag_status add_program(ag_cl_backend *cl, uint64_t key, const char *file, const char *options,
                              size_t *index) {
     ag_cl_programs *ps = &cl->programs;
-    if (ps->n_programs == ps->cap_programs) {
-        size_t cap = ps->cap_programs ? 2 * ps->cap_programs : 16;
-        ag_cl_program *grown = ag_realloc(ps->programs, cap * sizeof *grown);
-        if (!grown) return AG_FAIL(&cl->base.err, NOMEM, "table of %zu programs", cap);
-        ps->programs = grown;
-        ps->cap_programs = cap;
-    }
+    AG_TRY(AG_GROW(ps->programs, &ps->cap_programs, ps->n_programs + 1, &cl->base.err));
     ag_cl_program p = {.key = key, .file = ag_strdup(file), .options = ag_strdup(options)};
     ag_status st = p.file && p.options ? build(cl, file, options, &p.program)
                                        : AG_FAIL(&cl->base.err, NOMEM, "kernel file %s", file);

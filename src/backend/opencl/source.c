@@ -27,13 +27,7 @@ static ag_status append_text(assembly *a, const char *text, size_t len) {
         return AG_FAIL(a->err, LIMIT, "%s: more than %d bytes with what it includes", a->names[0],
                        SOURCE_MAX);
     }
-    if (a->len + len + 1 > a->cap) {
-        size_t cap = 2 * (a->len + len + 1);
-        char *grown = ag_realloc(a->text, cap);
-        if (!grown) return AG_FAIL(a->err, NOMEM, "source text of %s", a->names[0]);
-        a->text = grown;
-        a->cap = cap;
-    }
+    AG_TRY(AG_GROW(a->text, &a->cap, a->len + len + 1, a->err));
     memcpy(a->text + a->len, text, len);
     a->len += len;
     a->text[a->len] = '\0';

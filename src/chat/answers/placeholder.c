@@ -24,10 +24,7 @@ void ag_placeholders_free(ag_placeholders *s) {
 
 static ag_status add_placeholder(ag_placeholders *s, const ag_chat_answer *t, size_t message,
                                  ag_error *err) {
-    void *array = s->list;
-    ag_status st = ag_array_grow(&array, &s->cap, s->n + 1, sizeof *s->list, err);
-    s->list = array;
-    AG_TRY(st);
+    AG_TRY(AG_GROW(s->list, &s->cap, s->n + 1, err));
     s->list[s->n++] = (ag_placeholder){.answer = t,
                                        .message = message,
                                        .has_content = t->has_content,

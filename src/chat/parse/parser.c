@@ -71,11 +71,9 @@ static ag_status enqueue(ag_chat_parser *p, ag_queued_delta d, ag_error *err) {
         last->end = d.end;
         return AG_OK;
     }
-    void *array = p->queue;
-    ag_status st = ag_array_grow(&array, &p->queue_cap, p->n_queue + 1, sizeof d, err);
-    p->queue = array;
-    if (st == AG_OK) p->queue[p->n_queue++] = d;
-    return st;
+    AG_TRY(AG_GROW(p->queue, &p->queue_cap, p->n_queue + 1, err));
+    p->queue[p->n_queue++] = d;
+    return AG_OK;
 }
 
 ag_status ag_parser_emit_text(ag_chat_parser *p, ag_chat_delta_kind kind, const char *text,
@@ -114,10 +112,7 @@ ag_status ag_parser_begin_call(ag_chat_parser *p, const char *name, size_t n_nam
         id = made_id;
         n_id = strlen(id);
     }
-    void *array = p->calls;
-    ag_status st = ag_array_grow(&array, &p->calls_cap, p->n_calls + 1, sizeof *p->calls, err);
-    p->calls = array;
-    AG_TRY(st);
+    AG_TRY(AG_GROW(p->calls, &p->calls_cap, p->n_calls + 1, err));
     ag_parsed_call call = {.id = ag_strndup(id, n_id), .name = ag_strndup(name, n_name)};
     if (!call.id || !call.name) {
         ag_free(call.id);

@@ -83,11 +83,9 @@ void ag_id_range_list_free(ag_id_range_list *l) {
 }
 
 ag_status ag_id_range_list_add(ag_id_range_list *l, ag_id_range range, ag_error *err) {
-    void *array = l->ranges;
-    ag_status st = ag_array_grow(&array, &l->cap, l->n + 1, sizeof range, err);
-    l->ranges = array;
-    if (st == AG_OK) l->ranges[l->n++] = range;
-    return st;
+    AG_TRY(AG_GROW(l->ranges, &l->cap, l->n + 1, err));
+    l->ranges[l->n++] = range;
+    return AG_OK;
 }
 
 typedef struct finder {

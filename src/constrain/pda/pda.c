@@ -35,7 +35,7 @@ void ag_pda_fail(ag_pda *pda, ag_status st, const ag_error *err) {
 static bool grow_array(ag_pda *pda, void *array, size_t *cap, size_t need, size_t size) {
     ag_error err;
     if (pda->status != AG_OK) return false;
-    ag_pda_fail(pda, ag_array_grow_at(array, cap, need, size, &err), &err);
+    ag_pda_fail(pda, ag_array_grow(array, cap, need, size, &err), &err);
     return pda->status == AG_OK;
 }
 
