@@ -200,6 +200,28 @@ typedef struct ag_cpu_kernels {
     ag_kv_store_fn *kv_store;
 } ag_cpu_kernels;
 
+/* Slots that every set with vectors fills: X(slot). */
+#define AG_VECTOR_SLOTS(X)     \
+    X(rms_norm)                \
+    X(softmax)                 \
+    X(rope)                    \
+    X(silu_mul)                \
+    X(gelu_mul)                \
+    X(sigmoid_mul)             \
+    X(softcap)                 \
+    X(conv_row)                \
+    X(delta_token)             \
+    X(attention)               \
+    X(attention_merge)         \
+    X(attention_scores)        \
+    X(kept_floats)             \
+    X(window_scores)           \
+    X(attention_scratch_bytes) \
+    X(key_scores)              \
+    X(rows_times)              \
+    X(kv_load)                 \
+    X(kv_store)
+
 /* Fills the table with the best kernels that this machine and `isa_cap` ("common", ...; NULL: no
  * cap) allow. Returns the name of the highest set, or NULL for an unknown cap. */
 const char *ag_cpu_kernels_init(ag_cpu_kernels *table, const char *isa_cap);

@@ -15,24 +15,7 @@ void ag_cpu_kernels_avx512(ag_cpu_kernels *t) {
     t->matmul[AG_BF16] = &matmul_bf16;
 #define PREPARED(NAME, name) t->prepared[AG_##NAME] = &matmul_##name;
     AG_X16_MAP(PREPARED)
+#define FILL(slot) t->slot = ag_##slot##__avx512;
+    AG_VECTOR_SLOTS(FILL)
     t->rounding = ag_round_weights__avx512;
-    t->rms_norm = ag_rms_norm__avx512;
-    t->softmax = ag_softmax__avx512;
-    t->rope = ag_rope__avx512;
-    t->silu_mul = ag_silu_mul__avx512;
-    t->gelu_mul = ag_gelu_mul__avx512;
-    t->sigmoid_mul = ag_sigmoid_mul__avx512;
-    t->conv_row = ag_conv_row__avx512;
-    t->delta_token = ag_delta_token__avx512;
-    t->softcap = ag_softcap__avx512;
-    t->attention = ag_attention__avx512;
-    t->attention_merge = ag_attention_merge__avx512;
-    t->attention_scores = ag_attention_scores__avx512;
-    t->kept_floats = ag_kept_floats__avx512;
-    t->window_scores = ag_window_scores__avx512;
-    t->attention_scratch_bytes = ag_attention_scratch_bytes__avx512;
-    t->key_scores = ag_key_scores__avx512;
-    t->rows_times = ag_rows_times__avx512;
-    t->kv_load = ag_kv_load__avx512;
-    t->kv_store = ag_kv_store__avx512;
 }

@@ -21,32 +21,15 @@ AG_X16_MAP(DECLARE)
 ag_matmul_fn ag_matmul_f32__neon;
 ag_matmul_fn ag_matmul_f16__neon;
 ag_matmul_fn ag_matmul_bf16__neon;
+#define DECLARE(slot) ag_##slot##_fn ag_##slot##__neon;
+AG_VECTOR_SLOTS(DECLARE)
+#undef DECLARE
 
-ag_rms_norm_fn ag_rms_norm__neon;
-ag_softmax_fn ag_softmax__neon;
-ag_rope_fn ag_rope__neon;
-ag_silu_mul_fn ag_silu_mul__neon;
-ag_gelu_mul_fn ag_gelu_mul__neon;
-ag_sigmoid_mul_fn ag_sigmoid_mul__neon;
-ag_conv_row_fn ag_conv_row__neon;
-ag_delta_token_fn ag_delta_token__neon;
-ag_softcap_fn ag_softcap__neon;
-
-ag_attention_fn ag_attention__neon;
-ag_attention_merge_fn ag_attention_merge__neon;
-ag_attention_scores_fn ag_attention_scores__neon;
-ag_kept_floats_fn ag_kept_floats__neon;
-ag_window_scores_fn ag_window_scores__neon;
-ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__neon;
 ag_attention_fn ag_attention__neon_dotprod;
 ag_attention_merge_fn ag_attention_merge__neon_dotprod;
 ag_attention_scores_fn ag_attention_scores__neon_dotprod;
 ag_kept_floats_fn ag_kept_floats__neon_dotprod;
 ag_window_scores_fn ag_window_scores__neon_dotprod;
 ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__neon_dotprod;
-ag_key_scores_fn ag_key_scores__neon;
-ag_rows_times_fn ag_rows_times__neon;
-ag_kv_load_fn ag_kv_load__neon;
-ag_kv_store_fn ag_kv_store__neon;
 
 #endif

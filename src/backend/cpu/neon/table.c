@@ -15,23 +15,6 @@ void ag_cpu_kernels_neon(ag_cpu_kernels *t) {
     t->matmul[AG_BF16] = &matmul_bf16;
 #define PREPARED(NAME, name) t->prepared[AG_##NAME] = &matmul_##name;
     AG_X16_MAP(PREPARED)
-    t->rms_norm = ag_rms_norm__neon;
-    t->softmax = ag_softmax__neon;
-    t->rope = ag_rope__neon;
-    t->silu_mul = ag_silu_mul__neon;
-    t->gelu_mul = ag_gelu_mul__neon;
-    t->sigmoid_mul = ag_sigmoid_mul__neon;
-    t->conv_row = ag_conv_row__neon;
-    t->delta_token = ag_delta_token__neon;
-    t->softcap = ag_softcap__neon;
-    t->attention = ag_attention__neon;
-    t->attention_merge = ag_attention_merge__neon;
-    t->attention_scores = ag_attention_scores__neon;
-    t->kept_floats = ag_kept_floats__neon;
-    t->window_scores = ag_window_scores__neon;
-    t->attention_scratch_bytes = ag_attention_scratch_bytes__neon;
-    t->key_scores = ag_key_scores__neon;
-    t->rows_times = ag_rows_times__neon;
-    t->kv_load = ag_kv_load__neon;
-    t->kv_store = ag_kv_store__neon;
+#define FILL(slot) t->slot = ag_##slot##__neon;
+    AG_VECTOR_SLOTS(FILL)
 }
