@@ -37,7 +37,8 @@ typedef struct entry {
 
 typedef struct spilled_head {
     entry *entries; /* owned; [n] */
-    uint32_t n, cap;
+    uint32_t n;
+    size_t cap;
 } spilled_head;
 
 struct ag_spill {
@@ -216,16 +217,6 @@ static void remove_entry(ag_spill *s, spilled_head *h, uint32_t i) {
     s->n_blocks--;
 }
 
-static bool reserve_entries(spilled_head *h, uint32_t n) {
-    if (n <= h->cap) return true;
-    const uint32_t cap = n + n / 2 + 4;
-    entry *more = ag_realloc(h->entries, cap * sizeof *more);
-    if (!more) return false;
-    h->entries = more;
-    h->cap = cap;
-    return true;
-}
-
 void ag_spill_clear(ag_spill *s) {
     if (!s) return;
     for (size_t i = 0; s->heads && i < s->n_heads; i++) {
@@ -258,7 +249,7 @@ ag_status ag_spill_copy(ag_spill *to, const ag_spill *from, ag_error *err) {
     for (size_t i = 0; i < from->n_heads; i++) {
         const spilled_head *src = &from->heads[i];
         spilled_head *dst = &to->heads[i];
-        if (!reserve_entries(dst, src->n))
+        if (AG_GROW(dst->entries, &dst->cap, src->n, NULL) != AG_OK)
             return AG_FAIL(err, NOMEM, "list of %u spilled blocks", src->n);
         for (uint32_t k = 0; k < src->n; k++) {
             src->entries[k].block->users++;
@@ -355,7 +346,8 @@ static bool add_staged(ag_spill *s, uint32_t layer, uint32_t head) {
     const size_t n_bytes = ag_spilled_bytes(rows->k_type, rows->v_type, dim, rows->n);
     uint32_t record;
     if (s->n_blocks >= s->max_blocks) (void)drop_for_space(s, false);
-    if (!b || !reserve_entries(h, h->n + 1) || !put_record(s, n_bytes, &record)) {
+    if (!b || AG_GROW(h->entries, &h->cap, h->n + 1, NULL) != AG_OK ||
+        !put_record(s, n_bytes, &record)) {
         ag_free(b);
         return false;
     }
