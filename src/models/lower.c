@@ -4,6 +4,8 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 
+#include <string.h>
+
 typedef struct builder {
     const ag_model_spec *s;
     const ag_layer_spec *kind; /* kind of the current layer */
@@ -12,7 +14,7 @@ typedef struct builder {
     uint16_t stream, normed;
     uint32_t n_states, n_caches;
     uint16_t *caches; /* owned; [n_layers] */
-    uint32_t cap_ops, cap_values, cap_weights, cap_attend, cap_recurrent;
+    size_t cap_ops, cap_values, cap_weights, cap_attend, cap_recurrent;
     bool begins; /* the next operation is the first of its layer */
     ag_status status;
     ag_error *err;
@@ -22,7 +24,7 @@ typedef struct builder {
 
 /* Appends an element to an array. Returns NULL after a failure, and if the builder has failed
  * before. */
-static void *one_more(builder *b, void *array, uint32_t *n, uint32_t *cap, size_t size) {
+static void *one_more(builder *b, void *array, uint32_t *n, size_t *cap, size_t size) {
     if (b->status != AG_OK) return NULL;
     if (*n >= AG_NONE) {
         b->status = AG_FAIL(b->err, LIMIT,
@@ -31,18 +33,11 @@ static void *one_more(builder *b, void *array, uint32_t *n, uint32_t *cap, size_
                             b->s->n_layers, AG_NONE);
         return NULL;
     }
-    void **data = array;
-    if (*n == *cap) {
-        const uint32_t more = *cap ? 2 * *cap : 64;
-        void *grown = ag_realloc(*data, more * size);
-        if (!grown) {
-            b->status = AG_FAIL(b->err, NOMEM, "program of %u layers", b->s->n_layers);
-            return NULL;
-        }
-        *data = grown;
-        *cap = more;
-    }
-    return (char *)*data + (*n)++ * size;
+    b->status = ag_array_grow(array, cap, *n + 1, size, b->err);
+    if (b->status != AG_OK) return NULL;
+    void *data;
+    memcpy(&data, array, sizeof data);
+    return (char *)data + (*n)++ * size;
 }
 
 #define ONE_MORE(b, list) \
