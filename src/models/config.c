@@ -86,12 +86,13 @@ static bool is_spelling_of(ag_activation activation, const char *name) {
 
 static ag_status check_supported(const ag_config_reader *r, const ag_family *f) {
     AG_TRY(ag_recognise_quantised(r->object, r->where, r->err));
-    const json_t *act = ag_config_value(r, f->activation_key);
+    const bool silu = f->activation == AG_ACTIVATION_SILU;
+    const char *key = silu ? "hidden_act" : "hidden_activation";
+    const json_t *act = ag_config_value(r, key);
     const char *name = json_string_value(act);
     if (!act || (name && is_spelling_of(f->activation, name))) return AG_OK;
-    return AG_FAIL(r->err, UNSUPPORTED, "%s: %s is \"%.40s\"; known: %s", r->where,
-                   f->activation_key, name ? name : "?",
-                   f->activation == AG_ACTIVATION_SILU ? "silu" : "gelu_pytorch_tanh");
+    return AG_FAIL(r->err, UNSUPPORTED, "%s: %s is \"%.40s\"; known: %s", r->where, key,
+                   name ? name : "?", silu ? "silu" : "gelu_pytorch_tanh");
 }
 
 /* ---- sizes ---- */

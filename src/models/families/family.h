@@ -61,8 +61,7 @@ typedef struct ag_family {
         const char *architecture, *model_type;
     } names[AG_FAMILY_NAMES];
     ag_config_defaults defaults;
-    const char *activation_key;     /* key of the configuration */
-    ag_activation activation;       /* its only supported value */
+    ag_activation activation;       /* the only supported one */
     const ag_tensor_alias *aliases; /* its last element has the suffix NULL; may be NULL */
     bool norms_add_one; /* norms multiply by 1 + their weight; GGUF files store the sum */
     ag_gguf_form gguf;

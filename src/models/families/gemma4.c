@@ -227,7 +227,6 @@ const ag_family ag_family_gemma4 = {
                  .bos_id = 2,
                  .eos_id = 1,
                  .tie_word_embeddings = true},
-    .activation_key = "hidden_activation",
     .activation = AG_ACTIVATION_GELU_TANH,
     .aliases = aliases,
     .gguf = {.architectures = {"gemma4"},

@@ -46,7 +46,6 @@ static const ag_gguf_key keys[] = {
 const ag_family ag_family_granite = {
     .names = {{"GraniteForCausalLM", "granite"}},
     .defaults = AG_LLAMA_DEFAULTS,
-    .activation_key = "hidden_act",
     .gguf = {.architectures = {"granite"}, .paired_rows = true, .keys = keys},
     .describe = describe,
 };
@@ -77,7 +76,6 @@ const ag_family ag_family_minicpm = {
                  .bos_id = 1,
                  .eos_id = 2,
                  .tie_word_embeddings = true},
-    .activation_key = "hidden_act",
     .gguf = {.architectures = {"minicpm"}, .paired_rows = true, .keys = keys},
     .describe = describe_minicpm,
 };
@@ -121,7 +119,6 @@ static ag_status describe_hybrid(ag_config_reader *r, const ag_layer_spec *plain
 const ag_family ag_family_granite_hybrid = {
     .names = {{"GraniteMoeHybridForCausalLM", "granitemoehybrid"}},
     .defaults = AG_LLAMA_DEFAULTS,
-    .activation_key = "hidden_act",
     .aliases = hybrid_aliases,
     .describe = describe_hybrid,
 };

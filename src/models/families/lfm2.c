@@ -101,7 +101,6 @@ const ag_family ag_family_lfm2 = {
                  .bos_id = 1,
                  .eos_id = 2,
                  .tie_word_embeddings = true},
-    .activation_key = "hidden_act",
     .aliases = aliases,
     .gguf = {.architectures = {"lfm2"},
              .aliases = gguf_aliases,

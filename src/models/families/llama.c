@@ -29,7 +29,6 @@ static ag_status complete_llama(const ag_gguf_reader *r, json_t *config) {
 const ag_family ag_family_llama = {
     .names = {{"LlamaForCausalLM", "llama"}},
     .defaults = AG_LLAMA_DEFAULTS,
-    .activation_key = "hidden_act",
     .gguf = {.architectures = {"llama"}, .paired_rows = true, .complete = complete_llama},
     .describe = describe_llama,
 };
@@ -54,7 +53,6 @@ const ag_family ag_family_mistral = {
                  .rope_theta = 10000,
                  .bos_id = 1,
                  .eos_id = 2},
-    .activation_key = "hidden_act",
     .gguf = {.architectures = {"llama"}, .paired_rows = true},
     .describe = describe_mistral,
 };
@@ -112,7 +110,6 @@ const ag_family ag_family_ministral3 = {
                  .norm_eps = 1e-5,
                  .bos_id = 1,
                  .eos_id = 2},
-    .activation_key = "hidden_act",
     .gguf = {.architectures = {"mistral3"}, .paired_rows = true},
     .describe = describe_ministral,
 };

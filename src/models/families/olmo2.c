@@ -31,7 +31,6 @@ const ag_family ag_family_olmo2 = {
                  .norm_eps = 1e-5,
                  .bos_id = -1,
                  .eos_id = 50279},
-    .activation_key = "hidden_act",
     .aliases = aliases,
     .gguf = {.architectures = {"olmo2"}},
     .describe = describe,

@@ -36,7 +36,6 @@ const ag_family ag_family_phi3 = {
                  .norm_eps = 1e-5,
                  .bos_id = 1,
                  .eos_id = 32000},
-    .activation_key = "hidden_act",
     .aliases = aliases,
     .gguf = {.architectures = {"phi3"}, .aliases = gguf_aliases},
     .describe = describe,

@@ -38,7 +38,6 @@ const ag_family ag_family_qwen2 = {
                  .rope_theta = 10000,
                  .bos_id = -1,
                  .eos_id = -1},
-    .activation_key = "hidden_act",
     .gguf = {.architectures = {"qwen2"}},
     .describe = describe,
 };

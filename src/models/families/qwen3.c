@@ -25,7 +25,6 @@ const ag_family ag_family_qwen3 = {
                  .rope_theta = 10000,
                  .bos_id = -1,
                  .eos_id = -1},
-    .activation_key = "hidden_act",
     .gguf = {.architectures = {"qwen3"}},
     .describe = describe,
 };

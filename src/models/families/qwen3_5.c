@@ -102,7 +102,6 @@ const ag_family ag_family_qwen3_5 = {
                  .rotary_share = 0.25,
                  .bos_id = -1,
                  .eos_id = -1},
-    .activation_key = "hidden_act",
     .norms_add_one = true,
     .gguf = {.architectures = {"qwen35"},
              .aliases = gguf_aliases,

@@ -48,7 +48,6 @@ const ag_family ag_family_smollm3 = {
                  .bos_id = 128000,
                  .eos_id = 128001,
                  .tie_word_embeddings = true},
-    .activation_key = "hidden_act",
     .gguf = {.architectures = {"smollm3"}, .paired_rows = true},
     .describe = describe,
 };
