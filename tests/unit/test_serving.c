@@ -96,6 +96,35 @@ static void requests_of_several_passes_match_single_ones(void **state) {
     compare_with_alone(MOST);
 }
 
+/* The last rows of these prompts are more than a processor with matrix units computes as it
+ * computes one. */
+static void prompts_that_end_in_one_step_match_single_ones(void **state) {
+    enum { N = 17, LENGTH = 17 };
+    static client_answer together[N];
+    static int32_t ids[N][LENGTH];
+    ag_request_params p[N];
+    (void)state;
+    fill_ids(ids[0], LENGTH, 70);
+    p[0] = request(ids[0], LENGTH, 0);
+    p[0].kind = AG_REQUEST_EMBED; /* all its rows are needed */
+    send_request(&clients[N], &p[0]);
+    for (size_t i = 0; i < N; i++) {
+        fill_ids(ids[i], LENGTH, (unsigned)i + 1);
+        p[i] = request(ids[i], LENGTH, 2);
+        p[i].logprobs = p[i].no_prefix = true;
+        send_request(&clients[i], &p[i]);
+    }
+    for (size_t i = 0; i < N; i++) {
+        finish(&clients[i], AG_OK);
+        together[i] = clients[i].answers[0];
+    }
+    finish(&clients[N], AG_OK);
+    for (size_t i = 0; i < N; i++) {
+        run_request(&clients[i], &p[i]);
+        same_answer(&together[i], &clients[i].answers[0], i);
+    }
+}
+
 static void late_request_does_not_change_others(void **state) {
     static int32_t ids[800], other[700];
     (void)state;
@@ -536,6 +565,7 @@ int main(void) {
         CASE(matches_a_session),
         CASE(batched_requests_match_single_ones),
         CASE(requests_of_several_passes_match_single_ones),
+        CASE(prompts_that_end_in_one_step_match_single_ones),
         CASE(late_request_does_not_change_others),
         CASE(long_prompt_delays_a_token_by_one_step_at_most),
         CASE(short_prompt_does_not_wait_for_long_ones),
