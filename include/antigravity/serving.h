@@ -139,10 +139,11 @@ typedef struct ag_logprob {
 } ag_logprob;
 
 typedef enum ag_request_event_kind {
-    AG_REQUEST_STARTED,  /* n_prompt and n_cached are valid; the prompt is read next */
-    AG_REQUEST_READ,     /* n_read of n_prompt tokens of the prompt have been read */
-    AG_REQUEST_TOKEN,    /* a token of one answer */
-    AG_REQUEST_ANSWERED, /* one answer has ended: finish and its statistics */
+    AG_REQUEST_STARTED,      /* n_prompt and n_cached are valid; the prompt is read next */
+    AG_REQUEST_READ,         /* n_read of n_prompt tokens of the prompt have been read */
+    AG_REQUEST_PROMPT_TOKEN, /* with prompt_logprobs: a token of the prompt, in order */
+    AG_REQUEST_TOKEN,        /* a token of one answer */
+    AG_REQUEST_ANSWERED,     /* one answer has ended: finish and its statistics */
     AG_REQUEST_EMBEDDED,
     AG_REQUEST_ENDED, /* always the last event: status and, unless that is AG_OK, error */
 } ag_request_event_kind;
@@ -151,11 +152,12 @@ typedef struct ag_request_event {
     ag_request_event_kind kind;
     size_t n_prompt, n_cached, n_read;
     size_t answer;    /* TOKEN, ANSWERED: index of the answer, from 0 */
-    int32_t id;       /* TOKEN; -1: remaining text at the end of the answer */
+    int32_t id;       /* TOKEN, PROMPT_TOKEN; -1: remaining text at the end of the answer */
     const char *text; /* TOKEN: [len] text that this token completes, complete characters */
     size_t len;
-    float logprob;         /* TOKEN, with params.logprobs: of the token */
-    const ag_logprob *top; /* TOKEN: [n_top] the most likely tokens */
+    float logprob; /* TOKEN, PROMPT_TOKEN, with params.logprobs: of the token. NAN: the prompt's
+                    * first token, which nothing precedes */
+    const ag_logprob *top; /* TOKEN, PROMPT_TOKEN: [n_top] the most likely tokens */
     size_t n_top;
     ag_finish finish;   /* ANSWERED */
     size_t stop;        /* ANSWERED by a stop string: its index */
@@ -199,6 +201,9 @@ typedef struct ag_request_params {
     size_t n_stop_ids;
     bool keep_special; /* write special tokens as text */
     bool logprobs;
+    /* Report each token of the prompt too, and the token that ends an answer, which has no text.
+     * Needs logprobs. Reads the whole prompt: no part comes from a cached session. */
+    bool prompt_logprobs;
     uint32_t n_top; /* most likely alternatives of each token, at most 20; needs logprobs */
     ag_embedding_pooling pooling; /* EMBED */
     /* Context, types of the cache, policy and budget of this request. prefill_chunk is ignored: the

@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
+#include "serving/logprobs.h"
 #include "serving/serving_impl.h"
 
 /* Items of a pass with their requests. */
@@ -155,18 +156,22 @@ static bool ends_prompt(const ag_served_request *r, size_t n) {
     return r->n_read + n == r->p.n_prompt;
 }
 
-static bool needs_all_rows(const ag_served_request *r) { return r->pooled; }
+static bool needs_all_rows(const ag_served_request *r) { return r->pooled || r->p.prompt_logprobs; }
 
 static void add_chunk(step_pass *p, ag_served_request *r, size_t n) {
-    add_item(
-        p, r, NULL,
-        (ag_step_item){.session = r->session,
-                       .ids = r->p.prompt + r->n_read,
-                       .n = n,
-                       .phase = AG_PHASE_PROMPT,
-                       .logits = ends_prompt(r, n) && !r->pooled ? AG_LOGITS_LAST : AG_LOGITS_NONE,
-                       .hidden = r->pooled ? ag_embedding_add_row : NULL,
-                       .hidden_user = r});
+    const bool scores = r->p.prompt_logprobs;
+    add_item(p, r, NULL,
+             (ag_step_item){.session = r->session,
+                            .ids = r->p.prompt + r->n_read,
+                            .n = n,
+                            .phase = AG_PHASE_PROMPT,
+                            .logits = scores                            ? AG_LOGITS_ALL
+                                      : ends_prompt(r, n) && !r->pooled ? AG_LOGITS_LAST
+                                                                        : AG_LOGITS_NONE,
+                            .row = scores ? ag_request_score_row : NULL,
+                            .row_user = r,
+                            .hidden = r->pooled ? ag_embedding_add_row : NULL,
+                            .hidden_user = r});
 }
 
 /* Reads one chunk of every prompt that fits. Returns false if none did. */

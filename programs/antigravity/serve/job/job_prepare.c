@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prepares a job on a worker's thread: from the body to prompts, constraints and settings. */
+#include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "../work/account.h"
 #include "../work/account_text.h"
@@ -306,20 +307,46 @@ static bool check_prompt(const serve_job *job, serve_error *e) {
                         job->view.model);
 }
 
+/* Adds the prompt as text to the echoes. */
+static bool add_echo(serve_job *job, job_prompt *p, json_t *prompt, serve_error *e) {
+    ag_error err;
+    ag_text text = {0};
+    const ag_tokenizer *t = ag_served_model_tokenizer(job->model);
+    const bool is_text = json_is_string(prompt);
+    /* Decodes only the first token of a text: the tokenizer may have added it. */
+    const size_t n = is_text ? 1 : p->ids.n;
+    if (!job->view.echoes) job->view.echoes = json_array();
+    if (ag_tokenizer_decode(t, p->ids.data, n, true, &text, &err) != AG_OK)
+        return reject_status(e, &err);
+    p->hides_first = is_text && ag_tokenizer_is_special(t, p->ids.data[0]) &&
+                     strncmp(json_string_value(prompt), text.data, text.len) != 0;
+    json_t *echo = is_text ? json_incref(prompt) : json_text(text.data, text.len);
+    ag_text_free(&text);
+    return json_array_append_new(job->view.echoes, echo) == 0 || reject_no_memory(e);
+}
+
 static bool prepare_texts(serve_job *job, serve_error *e) {
     const size_t n = json_array_size(job->request.prompts);
     if (!n) return reject_field(e, "prompt", "the list is empty");
     if (!make_prompts(job, n, e)) return false;
     for (size_t i = 0; i < n; i++) {
         ag_ids *ids = &job->prompts[i].ids;
-        if (!encode_prompt(job, json_array_get(job->request.prompts, i), ids, e)) return false;
+        json_t *prompt = json_array_get(job->request.prompts, i);
+        if (!encode_prompt(job, prompt, ids, e)) return false;
         if (!ids->n) return reject_field(e, "prompt", "a prompt is empty");
+        if (job->request.echo && !add_echo(job, &job->prompts[i], prompt, e)) return false;
     }
     return true;
 }
 
-static bool make_parsers(serve_job *job, serve_error *e) {
+/* Creates what reads the answers: a parser of a chat, or the decoder that places tokens. */
+static bool make_readers(serve_job *job, serve_error *e) {
     ag_error err;
+    const serve_request *r = &job->request;
+    for (size_t i = 0; r->kind == SERVE_TEXT && r->logprobs && i < job->view.n_answers; i++)
+        if (ag_decoder_create(ag_served_model_tokenizer(job->model), false, !r->echo,
+                              &job->readers[i].decoder, &err) != AG_OK)
+            return reject_status(e, &err);
     for (size_t i = 0; job->chat && i < job->view.n_answers; i++)
         if (ag_chat_parser_create(job->chat, &job->readers[i].parser, &err) != AG_OK)
             return reject_status(e, &err);
@@ -333,7 +360,7 @@ static bool make_answers(serve_job *job, serve_error *e) {
     view->embeddings =
         is_embedding ? account_calloc(job->n_prompts, sizeof *view->embeddings) : NULL;
     if (!job_create_answers(job) || (is_embedding && !view->embeddings)) return reject_no_memory(e);
-    return make_parsers(job, e);
+    return make_readers(job, e);
 }
 
 static bool prepare_job(serve_job *job, serve_error *e) {

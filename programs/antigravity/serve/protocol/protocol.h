@@ -90,7 +90,7 @@ typedef struct serve_request {
 
     /* TEXT and EMBED */
     json_t *prompts;    /* array of strings and arrays of ids */
-    bool echo;          /* the answer begins with its prompt */
+    bool echo;          /* the answer begins with its prompt, with logprobs also with its tokens */
     bool parse_special; /* "<|im_end|>" in a prompt is a special token */
     char *suffix;       /* NULL, or the text after the gap to fill */
     json_t *files;      /* with suffix: NULL, or [{"filename", "text"}] as context */
@@ -139,9 +139,10 @@ typedef enum serve_finish {
 
 typedef struct serve_token {
     int32_t id;
-    float logprob;
-    char *text; /* [len] bytes, owned; may be a part of a character */
+    float logprob; /* NAN: the first token of a prompt */
+    char *text;    /* [len] bytes, owned; may be a part of a character */
     size_t len;
+    size_t offset; /* TEXT: characters of the answer's text before it, the echo included */
     struct serve_token *top; /* [n_top] owned */
     size_t n_top;
 } serve_token;
@@ -156,7 +157,7 @@ typedef struct serve_answer {
     ag_text content, reasoning;
     serve_tool_call *calls;
     size_t n_calls;
-    serve_token *tokens; /* [n_tokens] with request->logprobs */
+    serve_token *tokens; /* [n_tokens] with request->logprobs; with echo first the prompt's */
     size_t n_tokens;
     serve_finish finish;
     const char *stop;                /* NULL, or the stop string that ended it */
@@ -194,6 +195,7 @@ typedef struct serve_job_view {
     const char *model;     /* name in the request */
     char id[33];           /* 32 random hexadecimal digits */
     int64_t created;       /* seconds since 1970 */
+    json_t *echoes;        /* TEXT with echo: array of the prompts as text; else NULL */
     serve_answer *answers; /* [n_answers]: number of prompts times n */
     size_t n_answers;
     size_t n_prompt, n_cached, n_generated, n_reasoning; /* tokens of all prompts and answers */
