@@ -363,12 +363,28 @@ static bool make_answers(serve_job *job, serve_error *e) {
     return make_readers(job, e);
 }
 
+/* Adds headers: fields that were ignored, and the seed, with which a client can repeat the answer.
+ */
+static void add_headers(serve_job *job) {
+    char seed[32];
+    if (job->http->ignored[0])
+        http_reply_header(job->http, "X-Antigravity-Ignored", job->http->ignored);
+    if (job->request.kind == SERVE_EMBED) return;
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)job->params.sampling.seed);
+    http_reply_header(job->http, "X-Antigravity-Seed", seed);
+}
+
 static bool prepare_job(serve_job *job, serve_error *e) {
     serve_request *r = &job->request;
     ag_text required_call = {0};
+    fields_begin(job->http->json);
     const bool is_parsed = job->protocol->parse(job->http->json, r, e);
+    fields_end(job->http->json, job->http->ignored, sizeof job->http->ignored);
     http_drop_body(job->http);
-    if (!is_parsed) return false;
+    if (!is_parsed) {
+        job->http->ignored[0] = '\0';
+        return false;
+    }
     job->model = http_model(job->http, r->model, e);
     if (!job->model) return false;
     if (r->stream && !job->protocol->stream_type)
@@ -389,6 +405,7 @@ static bool prepare_job(serve_job *job, serve_error *e) {
             ok = compile_constraint(job, &required_call, &job->prompts[i].constraint, e);
         if (ok && r->kind == SERVE_CHAT) ok = check_prompt(job, e);
         ok = ok && job_apply_settings(job, constrained, e);
+        if (ok) add_headers(job);
     }
     ag_text_free(&required_call);
     return ok && make_answers(job, e);

@@ -165,5 +165,6 @@ bool job_apply_settings(serve_job *job, bool constrained, serve_error *e) {
     if (!logit_bias_read(&job->request.sampling, ag_served_model_tokenizer(job->model), e))
         return false;
     apply_sampling(&r->sampling, job->model, &p->sampling);
+    job->view.sampling = &p->sampling;
     return apply_stops(job, constrained, e) && apply_cache(job, e);
 }

@@ -43,7 +43,7 @@ static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
         !field_integer(o, "top_k", -1, max, &s->top_k, e))
         return false;
     if (r->max_tokens < 0) r->max_tokens = -1;
-    seed = json_object_get(o, "seed");
+    seed = field_get(o, "seed");
     if (seed && !json_is_null(seed)) {
         if (!field_integer(o, "seed", INT64_MIN, INT64_MAX, &s->seed, e)) return false;
         s->has_seed = s->seed >= 0;
@@ -58,7 +58,7 @@ static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *format = json_object_get(body, "format");
+    const json_t *format = field_get(body, "format");
     const char *word = json_string_value(format);
     if (!format || json_is_null(format) || (word && !*word)) return true;
     r->constrained = true;
@@ -72,7 +72,7 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
 
 /* Reads true, false, or an effort: "low", "medium", "high". */
 static bool read_think(const json_t *body, serve_request *r, serve_error *e) {
-    json_t *think = json_object_get(body, "think");
+    json_t *think = field_get(body, "think");
     if (!think || json_is_null(think)) return true;
     if (json_is_string(think)) {
         if (!set_variable(r, "reasoning_effort", json_incref(think), e)) return false;
@@ -112,7 +112,7 @@ bool ollama_parse_chat(const json_t *body, serve_request *r, serve_error *e) {
         if (!reject_images(message, e) || !ollama_read_message(message, &before, r, e))
             return false;
     }
-    if (json_array_size(tools)) r->tools = json_incref(json_object_get(body, "tools"));
+    if (json_array_size(tools)) r->tools = json_incref(field_get(body, "tools"));
     return read_answer_fields(body, r, e);
 }
 
@@ -122,7 +122,7 @@ static bool reject_generate_only_fields(const json_t *body, serve_error *e) {
     if (template && *template)
         return reject_field(e, "template",
                             "not supported: the model's own is used, or none with raw");
-    if (json_array_size(json_object_get(body, "context")))
+    if (json_array_size(field_get(body, "context")))
         return reject_field(e, "context", "not supported; send the conversation to /api/chat");
     return reject_images(body, e);
 }

@@ -13,7 +13,7 @@
 
 static bool read_n_logprobs(const json_t *body, serve_request *r, serve_error *e) {
     int64_t n = -1;
-    const json_t *given = json_object_get(body, "logprobs");
+    const json_t *given = field_get(body, "logprobs");
     if (json_is_boolean(given)) n = json_is_true(given) ? 0 : -1;
     else if (!field_integer(body, "logprobs", 0, 20, &n, e)) return false;
     r->logprobs = n >= 0;

@@ -19,11 +19,11 @@ static bool reject_stored(const json_t *body, serve_error *e) {
         {"prompt", "prompts are not stored; send the text as input"},
     };
     for (size_t i = 0; i < sizeof stored / sizeof stored[0]; i++) {
-        const json_t *value = json_object_get(body, stored[i].name);
+        const json_t *value = field_get(body, stored[i].name);
         if (value && !json_is_null(value))
             return reject_field(e, stored[i].name, "%s", stored[i].reason);
     }
-    if (json_is_true(json_object_get(body, "background")))
+    if (json_is_true(field_get(body, "background")))
         return reject_field(e, "background",
                             "responses are not stored; wait for this one, or let it stream");
     return true;
@@ -130,7 +130,7 @@ static bool save_echoed_fields(const json_t *body, serve_request *r, serve_error
     r->writer_fields = json_object();
     bool ok = r->writer_fields != NULL;
     for (size_t i = 0; ok && i < sizeof echoed / sizeof echoed[0]; i++) {
-        json_t *value = json_object_get(body, echoed[i]);
+        json_t *value = field_get(body, echoed[i]);
         if (value && !json_is_null(value))
             ok = json_object_set(r->writer_fields, echoed[i], value) == 0;
     }
@@ -144,7 +144,7 @@ static bool read_conversation(const json_t *body, serve_request *r, serve_error 
     if (!field_copy(body, "model", &r->model, e) || !reject_stored(body, e) ||
         !read_instructions(body, r, e))
         return false;
-    json_t *input = json_object_get(body, "input");
+    json_t *input = field_get(body, "input");
     if (!input || json_is_null(input)) {
         /* Without input the user's turn is empty. */
         if (!json_array_size(r->messages) && !message_add(r, "user", json_string(""), e))

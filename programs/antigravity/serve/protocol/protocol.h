@@ -192,11 +192,12 @@ typedef struct serve_event {
 /* A protocol's view of a job. */
 typedef struct serve_job_view {
     serve_request *request;
-    const char *model;     /* name in the request */
-    char id[33];           /* 32 random hexadecimal digits */
-    int64_t created;       /* seconds since 1970 */
-    json_t *echoes;        /* TEXT with echo: array of the prompts as text; else NULL */
-    serve_answer *answers; /* [n_answers]: number of prompts times n */
+    const char *model;                 /* name in the request */
+    char id[33];                       /* 32 random hexadecimal digits */
+    int64_t created;                   /* seconds since 1970 */
+    const ag_sampler_params *sampling; /* complete; answer i to a prompt has seed + i */
+    json_t *echoes;                    /* TEXT with echo: array of the prompts as text; else NULL */
+    serve_answer *answers;             /* [n_answers]: number of prompts times n */
     size_t n_answers;
     size_t n_prompt, n_cached, n_generated, n_reasoning; /* tokens of all prompts and answers */
     float **embeddings; /* EMBED: [number of prompts][n_embedding] */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_request.h"
 
+#include "../anthropic/anthropic.h"
 #include "../work/account.h"
 
 #include <stdio.h>
@@ -26,6 +27,9 @@ void http_request_release(serve_http_request *http) {
 
 const char *http_header(const serve_http_request *http, const char *name) {
     return request_head_field(&http->head, name);
+}
+bool http_is_anthropic(const serve_http_request *http) {
+    return http_header(http, "anthropic-version") != NULL;
 }
 const char *http_query(const serve_http_request *http) { return http->head.query; }
 const char *http_path_tail(const serve_http_request *http) {
@@ -98,6 +102,7 @@ void http_reply_error(serve_http_request *http, const serve_error *e) {
     json_t *(*shape)(const serve_error *) = openai_error;
     if (r && r->error) shape = r->error;
     else if (r && r->protocol && r->protocol->error) shape = r->protocol->error;
+    else if (http_is_anthropic(http)) shape = anthropic_error;
     account *previous = account_enter(NULL); /* the account may have no memory left */
     http_reply_json(http, e->status, shape(e));
     account_enter(previous);

@@ -26,6 +26,8 @@ typedef struct serve_route {
 
 /* Returns a header, borrowed, or NULL. name: lower case. */
 const char *http_header(const serve_http_request *http, const char *name);
+/* Returns whether the client uses Anthropic's API: it sends anthropic-version. */
+bool http_is_anthropic(const serve_http_request *http);
 const char *http_query(const serve_http_request *http);     /* after the '?', or "" */
 const char *http_path_tail(const serve_http_request *http); /* text that '*' in the route matched */
 /* Returns the parsed body, a JSON object, borrowed; NULL for GET. */
