@@ -105,6 +105,15 @@ AG_API ag_served_model *ag_serving_model_at(ag_serving *s, size_t i);
 /* Loads the weights now and waits for the result, so that errors appear at the start. */
 AG_API ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err);
 
+/* Frees the weights, and the cached sessions of the model, `seconds` after the end of its last
+ * request: at once if that has passed. INFINITY, which applies after each load: when another model
+ * needs the memory. The next request loads the weights again. Does not wait. */
+AG_API void ag_serving_keep_alive(ag_serving *s, ag_served_model *m, double seconds);
+/* Returns whether the weights are in memory. */
+AG_API bool ag_served_model_is_loaded(const ag_served_model *m);
+/* Returns the seconds until the weights are freed if no request comes; INFINITY: no time is set. */
+AG_API double ag_served_model_expires_in(const ag_served_model *m);
+
 /* Properties of a model besides its weights. Immutable; any thread may use them. */
 AG_API const char *ag_served_model_name(const ag_served_model *m);
 AG_API const ag_model_info *ag_served_model_info(const ag_served_model *m);

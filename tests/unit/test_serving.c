@@ -2,6 +2,8 @@
 /* Serving engine: each request gets the tokens that it gets alone, with its own parameters. */
 #include "support/serving_demo.h"
 
+#include <time.h>
+
 /* ---- one request ---- */
 
 static void matches_a_session(void **state) {
@@ -603,6 +605,43 @@ static void embeddings_are_pooled_hidden_states(void **state) {
 
 /* ---- rejected requests ---- */
 
+/* Waits until the weights are freed. */
+static void wait_unloaded(void) {
+    const struct timespec pause = {.tv_nsec = 2000000};
+    for (int i = 0; i < 60000 && ag_served_model_is_loaded(demo); i++) nanosleep(&pause, NULL);
+    assert_false(ag_served_model_is_loaded(demo));
+}
+
+static void weights_are_freed_after_their_keep_alive(void **state) {
+    int32_t ids[40];
+    ag_serving_stats stats;
+    (void)state;
+    fill_ids(ids, 40, 5);
+    ag_request_params p = request(ids, 40, 30);
+    p.logprobs = true;
+    assert_false(ag_served_model_is_loaded(demo));
+    run_request(&clients[0], &p);
+    assert_true(ag_served_model_is_loaded(demo));
+    assert_true(isinf(ag_served_model_expires_in(demo)));
+    ag_serving_keep_alive(serving, demo, 3600);
+    assert_true(ag_served_model_expires_in(demo) > 3000);
+    assert_true(ag_served_model_is_loaded(demo));
+    ag_serving_keep_alive(serving, demo, 0.05);
+    wait_unloaded();
+    ag_serving_get_stats(serving, &stats);
+    assert_int_equal(stats.n_models_loaded, 0);
+    assert_int_equal(stats.n_prefix_entries, 0);
+    /* A running request keeps them. */
+    send_request(&clients[1], &p);
+    client_wait_tokens(&clients[1], 2);
+    ag_serving_keep_alive(serving, demo, 0);
+    finish(&clients[1], AG_OK);
+    same_answer(&clients[1].answers[0], &clients[0].answers[0], 1);
+    wait_unloaded();
+    run_request(&clients[0], &p);
+    assert_true(isinf(ag_served_model_expires_in(demo)));
+}
+
 static void rejects_invalid_requests_with_a_reason(void **state) {
     const char *const empty[] = {""};
     int32_t ids[4] = {1, 2, 3, 4};
@@ -713,6 +752,7 @@ int main(void) {
         CASE(answers_obey_constraints),
         CASE(steps_deliver_hidden_states),
         CASE(embeddings_are_pooled_hidden_states),
+        CASE(weights_are_freed_after_their_keep_alive),
         CASE(rejects_invalid_requests_with_a_reason),
         CASE(finds_models_by_name_and_alias),
     };
