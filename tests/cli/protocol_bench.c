@@ -52,10 +52,10 @@ ag_served_model *http_model(const serve_http_request *http, const char *name, se
     return NULL;
 }
 
-const char *const *http_model_names(const serve_http_request *http, size_t *n) {
+const char *http_model_digest(const serve_http_request *http, size_t i) {
     (void)http;
-    *n = 0;
-    return NULL;
+    (void)i;
+    return "";
 }
 
 const json_t *http_body(const serve_http_request *http) {

@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "kv_owners.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -99,6 +100,8 @@ static void finish_job(serve_job *job) {
     job->is_over = true;
     unlink_job(job);
     job->view.total_s = clock_s() - http->began;
+    if (!isnan(job->request.keep_alive_s))
+        ag_serving_keep_alive(http->server->engine, job->model, job->request.keep_alive_s);
     /* A job that was cancelled within an answer (server stop, deadline) ends with a truncated
      * answer. */
     const bool is_truncated =

@@ -7,6 +7,7 @@
 #include "infill.h"
 #include "job_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -374,6 +375,18 @@ static void add_headers(serve_job *job) {
     http_reply_header(job->http, "X-Antigravity-Seed", seed);
 }
 
+/* Loads the weights, or frees them, and replies. Waits for the engine. */
+static bool load_model(serve_job *job, serve_error *e) {
+    ag_error err;
+    ag_serving *s = http_serving(job->http);
+    const double keep_alive_s = job->request.keep_alive_s;
+    if (keep_alive_s != 0 && ag_serving_load_model(s, job->model, &err) != AG_OK)
+        return reject_status(e, &err);
+    if (!isnan(keep_alive_s)) ag_serving_keep_alive(s, job->model, keep_alive_s);
+    http_reply_json(job->http, 200, job->protocol->reply(&job->view));
+    return true;
+}
+
 static bool prepare_job(serve_job *job, serve_error *e) {
     serve_request *r = &job->request;
     ag_text required_call = {0};
@@ -394,6 +407,7 @@ static bool prepare_job(serve_job *job, serve_error *e) {
     job->model_name = account_strdup(r->model ? r->model : ag_served_model_name(job->model));
     job->view.model = job->model_name;
     bool ok = job->model_name || reject_no_memory(e);
+    if (ok && r->load_only) return load_model(job, e);
     if (ok)
         ok = r->kind == SERVE_CHAT ? prepare_chat(job, &required_call, e) : prepare_texts(job, e);
     if (ok && !r->count_only) {

@@ -148,6 +148,8 @@ bool job_apply_settings(serve_job *job, bool constrained, serve_error *e) {
     p->max_tokens = r->max_tokens;
     p->ignore_eos = r->ignore_eos;
     p->keep_special = job->chat != NULL;
+    if (r->max_context && r->max_context < p->session.max_seq_len)
+        p->session.max_seq_len = (uint32_t)r->max_context;
     p->logprobs = r->logprobs;
     p->prompt_logprobs = r->logprobs && r->echo;
     p->n_top = r->n_top;

@@ -115,6 +115,11 @@ typedef struct serve_request {
     bool hide_reasoning; /* do not send the answer's reasoning */
     double timeout_s;    /* 0: the server's limit */
 
+    /* Residence of the model, as ollama's clients choose it. */
+    bool load_only;      /* generate nothing: load the model or, with keep_alive_s 0, free it */
+    double keep_alive_s; /* seconds after this request, INFINITY: no limit; NAN: not given */
+    int64_t max_context; /* tokens of prompt and answer; 0: the server's limit */
+
     /* Cache settings, an extension of this server. NULL: the server's. */
     char *kv_type;     /* "q8_0", or "q8_0,q4_0" for keys and values */
     char *kv_policy;   /* "keydiff" */

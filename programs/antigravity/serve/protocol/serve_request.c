@@ -20,6 +20,7 @@ void serve_request_init(serve_request *r) {
             },
         .n = 1,
         .max_tokens = -1,
+        .keep_alive_s = NAN,
     };
 }
 

@@ -48,6 +48,9 @@ const char *const *http_model_names(const serve_http_request *http, size_t *n) {
     *n = http->server->settings->n_names;
     return http->server->settings->names;
 }
+const char *http_model_digest(const serve_http_request *http, size_t i) {
+    return http->server->settings->digests[i];
+}
 int64_t http_server_started(const serve_http_request *http) { return http->server->started; }
 
 ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e) {

@@ -46,6 +46,8 @@ ag_serving *http_serving(const serve_http_request *http);
 ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e);
 /* Returns all model names, aliases included. */
 const char *const *http_model_names(const serve_http_request *http, size_t *n);
+/* Returns the digest of a model, 64 hexadecimal digits. i: as of ag_serving_model_at(). */
+const char *http_model_digest(const serve_http_request *http, size_t i);
 int64_t http_server_started(const serve_http_request *http); /* seconds since 1970 */
 
 /* Renders r->messages with the model's template into ids, and into *text unless it is NULL. Frees
