@@ -2,6 +2,7 @@
 #include "protocol_bench.h"
 
 #include "../../programs/antigravity/command.h"
+#include "../../programs/antigravity/serve/openai/response_store.h"
 #include "../../programs/antigravity/serve/work/account.h"
 #include "../../programs/antigravity/terminal/output.h"
 
@@ -56,6 +57,29 @@ const char *http_model_digest(const serve_http_request *http, size_t i) {
     (void)http;
     (void)i;
     return "";
+}
+
+const char *http_client(const serve_http_request *http) {
+    (void)http;
+    return "";
+}
+
+const char *http_path_tail(const serve_http_request *http) {
+    (void)http;
+    return "";
+}
+
+const char *http_query(const serve_http_request *http) {
+    (void)http;
+    return "";
+}
+
+/* One store for all tests. */
+struct response_store *http_responses(const serve_http_request *http) {
+    static response_store *store;
+    (void)http;
+    if (!store) store = response_store_create(BENCH_STORE_BYTES);
+    return store;
 }
 
 const json_t *http_body(const serve_http_request *http) {

@@ -91,7 +91,7 @@ static void errors_have_the_format_of_their_protocol(void **state) {
     m = serve_json(&server, RESPONSES,
                    "{\"model\":\"demo\",\"input\":\"x\",\"previous_response_id\":\"resp_1\"}", 400);
     assert_says(json_string_at(m, "error.message"),
-                "previous_response_id: responses are not stored");
+                "previous_response_id: response 'resp_1' not found");
     json_decref(m);
     m = serve_json(&server, "POST /api/chat", "{\"model\":\"nobody\"," HELLO "}", 404);
     assert_says(json_string_at(m, "error"), "nobody");

@@ -6,6 +6,7 @@
 #include "http/connection.h"
 #include "http/listener.h"
 #include "job/answer_memory.h"
+#include "openai/response_store.h"
 #include "request/access_log.h"
 #include "request/api_keys.h"
 #include "request/origin.h"
@@ -33,6 +34,7 @@ typedef struct server_settings {
     size_t max_bytes;          /* limit for connections and requests together */
     atomic_size_t *bytes;      /* resident bytes of connections and requests; the engine reads it */
     size_t answer_bytes;       /* limit of the answer memory */
+    size_t response_bytes;     /* limit of the store of responses */
     const char *answers;       /* NULL, or the file that keeps the answer memory */
     uint32_t max_running;      /* concurrent answers */
     uint32_t n_workers;
@@ -58,6 +60,7 @@ typedef struct server {
     api_keys keys;
     access_log log;
     answer_memory *answers;
+    response_store *responses;
     server_counts counts;
     serve_job *first_job;  /* list of jobs in the engine */
     account_pool accounts; /* one account for each request */

@@ -103,6 +103,7 @@ typedef struct serve_request {
 
     serve_sampling sampling;
     json_t *stop;          /* NULL, or an array of strings */
+    char *stored_text;     /* NULL, or a text that the writer stores with the answer */
     json_t *writer_fields; /* NULL, or fields of the body that the writer needs */
     uint32_t n;            /* answers to each prompt */
     int64_t max_tokens;    /* -1: up to the context */

@@ -43,6 +43,10 @@ void http_drop_body(serve_http_request *http) {
 const char *http_scope(const serve_http_request *http) {
     return http->server->settings->share_prefixes ? "" : http->scope;
 }
+const char *http_client(const serve_http_request *http) { return http->scope; }
+struct response_store *http_responses(const serve_http_request *http) {
+    return http->server->responses;
+}
 ag_serving *http_serving(const serve_http_request *http) { return http->server->engine; }
 const char *const *http_model_names(const serve_http_request *http, size_t *n) {
     *n = http->server->settings->n_names;

@@ -19,7 +19,7 @@ typedef struct serve_route {
     bool is_public; /* no key needed: the reply reveals nothing about any client */
     json_t *(*error)(const serve_error *e); /* NULL: the protocol's, or OpenAI's */
     bool model_optional;                    /* without a model name the first model is used */
-    bool waits;                             /* a slow GET: it runs on a worker's thread */
+    bool waits; /* a slow GET, or a request without a body: it runs on a worker's thread */
 } serve_route;
 
 /* ---- the request ---- */
@@ -38,6 +38,9 @@ void http_drop_body(serve_http_request *http);
  * with --share-prefixes. */
 const char *http_scope(const serve_http_request *http);
 
+/* Returns the client's name: digits of its key's hash; "" without keys. */
+const char *http_client(const serve_http_request *http);
+
 /* ---- the server ---- */
 
 ag_serving *http_serving(const serve_http_request *http);
@@ -48,6 +51,8 @@ ag_served_model *http_model(const serve_http_request *http, const char *name, se
 const char *const *http_model_names(const serve_http_request *http, size_t *n);
 /* Returns the digest of a model, 64 hexadecimal digits. i: as of ag_serving_model_at(). */
 const char *http_model_digest(const serve_http_request *http, size_t i);
+/* Returns the store of responses. */
+struct response_store *http_responses(const serve_http_request *http);
 int64_t http_server_started(const serve_http_request *http); /* seconds since 1970 */
 
 /* Renders r->messages with the model's template into ids, and into *text unless it is NULL. Frees

@@ -22,9 +22,17 @@ static bool matches(const char *pattern, const char *path, const char **tail) {
 }
 
 static const char *allowed_methods(bool get, bool post, bool delete) {
-    if (delete &&!get && !post) return "DELETE, OPTIONS";
-    if (get && post) return "GET, HEAD, POST, OPTIONS";
-    return get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    static const char *const methods[] = {
+        "OPTIONS",
+        "GET, HEAD, OPTIONS",
+        "POST, OPTIONS",
+        "GET, HEAD, POST, OPTIONS",
+        "DELETE, OPTIONS",
+        "GET, HEAD, DELETE, OPTIONS",
+        "POST, DELETE, OPTIONS",
+        "GET, HEAD, POST, DELETE, OPTIONS",
+    };
+    return methods[(get ? 1 : 0) + (post ? 2 : 0) + (delete ? 4 : 0)];
 }
 
 const serve_route *route_find(const char *method, const char *path, const char **tail,
