@@ -150,6 +150,9 @@ static void names_the_methods_of_a_response(void **state) {
     assert_non_null(strstr(r.head, "Allow: GET, HEAD, DELETE, OPTIONS\r\n"));
     serve_reply_free(&r);
     json_decref(get_response("resp_1?stream=true", 400));
+    /* Endpoints that are not there are not taken for responses. */
+    json_decref(serve_json(&server, RESPONSES "/compact", "{\"model\":\"demo\"}", 404));
+    json_decref(get_response("input_tokens", 405));
 }
 
 static int start_server(void **state) {

@@ -31,10 +31,10 @@ const serve_route responses_routes[] = {
     {"POST", "/responses", .protocol = &responses, .model_optional = true},
     {"POST", "/responses/input_tokens", .protocol = &responses_input_tokens,
      .model_optional = true},
-    {"GET", "/v1/responses/*", .handle = responses_retrieve},
-    {"GET", "/responses/*", .handle = responses_retrieve},
+    {"GET", "/v1/responses/resp_*", .handle = responses_retrieve},
+    {"GET", "/responses/resp_*", .handle = responses_retrieve},
     /* DELETE has no body. */
-    {"DELETE", "/v1/responses/*", .handle = responses_delete, .waits = true},
-    {"DELETE", "/responses/*", .handle = responses_delete, .waits = true},
+    {"DELETE", "/v1/responses/resp_*", .handle = responses_delete, .waits = true},
+    {"DELETE", "/responses/resp_*", .handle = responses_delete, .waits = true},
     {0},
 };

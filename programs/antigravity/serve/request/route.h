@@ -13,7 +13,7 @@
  * thread. */
 typedef struct serve_route {
     const char *method; /* "GET" also matches HEAD */
-    const char *path;   /* "*" after the last "/" matches one or more segments: http_path_tail() */
+    const char *path;   /* a final "*" matches one or more characters: http_path_tail() */
     void (*handle)(serve_http_request *http);
     const serve_protocol *protocol;
     bool is_public; /* no key needed: the reply reveals nothing about any client */
@@ -28,8 +28,9 @@ typedef struct serve_route {
 const char *http_header(const serve_http_request *http, const char *name);
 /* Returns whether the client uses Anthropic's API: it sends anthropic-version. */
 bool http_is_anthropic(const serve_http_request *http);
-const char *http_query(const serve_http_request *http);     /* after the '?', or "" */
-const char *http_path_tail(const serve_http_request *http); /* text that '*' in the route matched */
+const char *http_query(const serve_http_request *http); /* after the '?', or "" */
+const char *
+http_path_tail(const serve_http_request *http); /* after the last '/' of a route with '*' */
 /* Returns the parsed body, a JSON object, borrowed; NULL for GET. */
 const json_t *http_body(const serve_http_request *http);
 /* Frees the body. */

@@ -11,13 +11,13 @@ static const serve_route *const lists[] = {
 };
 enum { N_LISTS = sizeof lists / sizeof lists[0] };
 
-/* Compares a path with a pattern, which may end in "/" and "*". */
+/* Compares a path with a pattern, which may end in "*". */
 static bool matches(const char *pattern, const char *path, const char **tail) {
     const size_t n = strlen(pattern);
     *tail = "";
-    if (n < 2 || strcmp(pattern + n - 2, "/*") != 0) return !strcmp(pattern, path);
+    if (pattern[n - 1] != '*') return !strcmp(pattern, path);
     if (strncmp(pattern, path, n - 1) != 0 || !path[n - 1]) return false;
-    *tail = path + n - 1;
+    *tail = path + (strrchr(pattern, '/') - pattern) + 1;
     return true;
 }
 
