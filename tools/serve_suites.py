@@ -4,8 +4,9 @@
 
     tools/serve_suites.py build/release/bin/antigravity MODEL [--suite NAME]... [--environment FOLDER] [--llama-cpp SDIST]
 
-The suites: llm-comply in three formats, the API tests in the sdists of openai and anthropic, and llama.cpp's server tests
-in the sdist of llama-cpp-python. What they need is installed with pip into FOLDER, once; a suite that cannot be had is
+The suites: llm-comply in three formats, the API tests in the sdists of openai and anthropic, llama.cpp's server tests
+in the sdist of llama-cpp-python, and lm_eval, which must get from the bundled model's server the log likelihoods that it
+computes by transformers. What they need is installed with pip into FOLDER, once; a suite that cannot be had is
 skipped, and says so. tools/serve_suites.json names the files, the tests that are chosen from them, and those that are
 excluded, each with its reason: they run, too, and an exclusion all of whose tests pass is reported as stale ("may_pass":
 is not; "exact": the test asserts what another model says, so it is left out of the share that passes). Exit status:
@@ -279,7 +280,32 @@ def llama_cpp(context):
         yield f"llama.cpp {entry['file']}", results, data["excluded"]
 
 
-SUITES = {"llm-comply": llm_comply, "openai": sdist("openai"), "anthropic": sdist("anthropic"), "llama.cpp": llama_cpp}
+def lm_eval(context):
+    data = context.data["lm_eval"]
+    python = make_environment(os.path.join(context.folder, "lm_eval"), data["packages"])
+    model = os.path.join(os.path.dirname(HERE), "models", "demo")
+    with context.serve(["--weights", "f32", "--kv-type", "f32"], model) as server:
+        done = run([python, os.path.join(HERE, "serve_lm_eval.py"), server.url, model, "demo"], env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    last = done.stdout.strip().split("\n")[-1]
+    if done.returncode:
+        yield "lm_eval", [Result("compares", "failed", last)], []
+        return
+    found = json.loads(last)
+    right = {
+        "all choices are answered": found["choices"] == found["answered"] == data["choices"],
+        "log likelihoods": found["difference"] <= data["tolerance"],
+        "greedy flags": found["flags"] == 0 and found["greedy"] >= data["greedy"],
+    }
+    yield "lm_eval", [Result(name, "passed" if ok else "failed", last) for name, ok in right.items()], []
+
+
+SUITES = {
+    "llm-comply": llm_comply,
+    "openai": sdist("openai"),
+    "anthropic": sdist("anthropic"),
+    "llama.cpp": llama_cpp,
+    "lm_eval": lm_eval,
+}
 
 
 class Context:

@@ -105,6 +105,15 @@ AG_API ag_served_model *ag_serving_model_at(ag_serving *s, size_t i);
 /* Loads the weights now and waits for the result, so that errors appear at the start. */
 AG_API ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err);
 
+/* Frees the weights, and the cached sessions of the model, `seconds` after the end of its last
+ * request: at once if that has passed. INFINITY, which applies after each load: when another model
+ * needs the memory. The next request loads the weights again. Does not wait. */
+AG_API void ag_serving_keep_alive(ag_serving *s, ag_served_model *m, double seconds);
+/* Returns whether the weights are in memory. */
+AG_API bool ag_served_model_is_loaded(const ag_served_model *m);
+/* Returns the seconds until the weights are freed if no request comes; INFINITY: no time is set. */
+AG_API double ag_served_model_expires_in(const ag_served_model *m);
+
 /* Properties of a model besides its weights. Immutable; any thread may use them. */
 AG_API const char *ag_served_model_name(const ag_served_model *m);
 AG_API const ag_model_info *ag_served_model_info(const ag_served_model *m);
@@ -139,10 +148,11 @@ typedef struct ag_logprob {
 } ag_logprob;
 
 typedef enum ag_request_event_kind {
-    AG_REQUEST_STARTED,  /* n_prompt and n_cached are valid; the prompt is read next */
-    AG_REQUEST_READ,     /* n_read of n_prompt tokens of the prompt have been read */
-    AG_REQUEST_TOKEN,    /* a token of one answer */
-    AG_REQUEST_ANSWERED, /* one answer has ended: finish and its statistics */
+    AG_REQUEST_STARTED,      /* n_prompt and n_cached are valid; the prompt is read next */
+    AG_REQUEST_READ,         /* n_read of n_prompt tokens of the prompt have been read */
+    AG_REQUEST_PROMPT_TOKEN, /* with prompt_logprobs: a token of the prompt, in order */
+    AG_REQUEST_TOKEN,        /* a token of one answer */
+    AG_REQUEST_ANSWERED,     /* one answer has ended: finish and its statistics */
     AG_REQUEST_EMBEDDED,
     AG_REQUEST_ENDED, /* always the last event: status and, unless that is AG_OK, error */
 } ag_request_event_kind;
@@ -151,11 +161,12 @@ typedef struct ag_request_event {
     ag_request_event_kind kind;
     size_t n_prompt, n_cached, n_read;
     size_t answer;    /* TOKEN, ANSWERED: index of the answer, from 0 */
-    int32_t id;       /* TOKEN; -1: remaining text at the end of the answer */
+    int32_t id;       /* TOKEN, PROMPT_TOKEN; -1: remaining text at the end of the answer */
     const char *text; /* TOKEN: [len] text that this token completes, complete characters */
     size_t len;
-    float logprob;         /* TOKEN, with params.logprobs: of the token */
-    const ag_logprob *top; /* TOKEN: [n_top] the most likely tokens */
+    float logprob; /* TOKEN, PROMPT_TOKEN, with params.logprobs: of the token. NAN: the prompt's
+                    * first token, which nothing precedes */
+    const ag_logprob *top; /* TOKEN, PROMPT_TOKEN: [n_top] the most likely tokens */
     size_t n_top;
     ag_finish finish;   /* ANSWERED */
     size_t stop;        /* ANSWERED by a stop string: its index */
@@ -199,6 +210,9 @@ typedef struct ag_request_params {
     size_t n_stop_ids;
     bool keep_special; /* write special tokens as text */
     bool logprobs;
+    /* Report each token of the prompt too, and the token that ends an answer, which has no text.
+     * Needs logprobs. Reads the whole prompt: no part comes from a cached session. */
+    bool prompt_logprobs;
     uint32_t n_top; /* most likely alternatives of each token, at most 20; needs logprobs */
     ag_embedding_pooling pooling; /* EMBED */
     /* Context, types of the cache, policy and budget of this request. prefill_chunk is ignored: the

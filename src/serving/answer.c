@@ -3,10 +3,10 @@
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "platform/clock.h"
+#include "serving/logprobs.h"
 #include "serving/serving_impl.h"
 #include "session/stop.h"
 
-#include <math.h>
 #include <string.h>
 
 ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_error *err) {
@@ -176,7 +176,10 @@ static bool ends_text(const ag_request_params *p, int32_t id) {
 static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, ag_error *err) {
     const ag_request_params *p = &a->request->p;
     bool stopped = false;
-    if (ends_text(p, e->id)) return ag_answer_end(s, a, AG_FINISH_EOS, err);
+    if (ends_text(p, e->id)) {
+        if (p->prompt_logprobs) emit(a, e, 0);
+        return ag_answer_end(s, a, AG_FINISH_EOS, err);
+    }
     ag_sampler_accept_prompt(a->sampler, e->id); /* the mask thread advances the constraint */
     AG_TRY(append_id(a, e->id, err));
     s->now.n_generated_tokens++;
@@ -191,47 +194,17 @@ static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, 
     return AG_OK;
 }
 
-static void insert_top(ag_logprob *top, size_t n, size_t *n_found, int32_t id, float logit) {
-    size_t at = *n_found;
-    if (at == n && !(logit > top[n - 1].logprob)) return;
-    if (at < n) *n_found = at + 1;
-    else at = n - 1;
-    for (; at > 0 && logit > top[at - 1].logprob; at--) top[at] = top[at - 1];
-    top[at] = (ag_logprob){.id = id, .logprob = logit};
-}
-
-/* Returns the log probability of `id`, and writes those of the n most likely tokens to top. */
-static float logprob_of(const float *logits, size_t n_vocab, int32_t id, ag_logprob *top,
-                        size_t n) {
-    float largest = -INFINITY;
-    double sum = 0;
-    size_t n_found = 0;
-    for (size_t i = 0; i < n_vocab; i++) {
-        if (logits[i] > largest) largest = logits[i];
-        if (n) insert_top(top, n, &n_found, (int32_t)i, logits[i]);
-    }
-    for (size_t i = 0; i < n_vocab; i++) sum += exp((double)logits[i] - (double)largest);
-    const double log_sum = (double)largest + log(sum);
-    for (size_t i = 0; i < n_found; i++) top[i].logprob = (float)((double)top[i].logprob - log_sum);
-    return (float)((double)logits[id] - log_sum);
-}
-
 /* Samples a token from the session's logits and accepts it. */
 static ag_status choose(ag_serving *s, ag_answer *a, ag_error *err) {
     const ag_request_params *p = &a->request->p;
     const float *logits = ag_session_logits(a->session);
-    ag_logprob top[32];
+    ag_logprob top[AG_SERVING_MAX_TOP];
     ag_request_event e = {.id = -1};
     if (!logits) return AG_FAIL(err, DEVICE, "cannot choose a token: the step left no logits");
     AG_TRY(ag_sampler_sample(a->sampler, logits, &e.id, err));
     a->last_at = ag_now_s();
     if (a->first_at <= 0) a->first_at = a->last_at;
-    if (p->logprobs) {
-        const size_t n_vocab = p->model->info.n_vocab;
-        e.n_top = p->n_top < n_vocab ? p->n_top : n_vocab;
-        e.logprob = logprob_of(logits, n_vocab, e.id, top, e.n_top);
-        e.top = top;
-    }
+    if (p->logprobs) ag_event_set_logprobs(&e, p, logits, top);
     return accept_token(s, a, &e, err);
 }
 

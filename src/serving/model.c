@@ -4,6 +4,7 @@
 #include "constrain/vocab.h"
 #include "core/alloc.h"
 #include "core/fail.h"
+#include "platform/clock.h"
 
 #include <string.h>
 
@@ -40,12 +41,22 @@ void ag_served_model_unload(ag_served_model *m) {
     ag_model_destroy(m->model);
     m->model = NULL;
     m->base_bytes = 0;
+    atomic_store(&m->is_loaded, false);
 }
 
 bool ag_model_needs_prompt_copies(const ag_model_info *info) {
     bool any = info->state_bytes > 0;
     for (uint32_t k = 0; k < info->n_layer_kinds; k++) any = any || info->layer_kinds[k].window;
     return any;
+}
+
+bool ag_served_model_is_loaded(const ag_served_model *m) { return atomic_load(&m->is_loaded); }
+
+double ag_served_model_expires_in(const ag_served_model *m) {
+    const double keep = atomic_load(&m->keep_alive_s);
+    if (atomic_load(&m->n_requests)) return keep;
+    const double seconds = atomic_load(&m->used_at) + keep - ag_now_s();
+    return seconds > 0 ? seconds : 0;
 }
 
 const char *ag_served_model_name(const ag_served_model *m) { return m->name; }

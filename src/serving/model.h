@@ -28,10 +28,14 @@ struct ag_served_model {
     ag_constraint_vocab *vocab; /* guarded by vocab_lock; NULL until first use */
     ag_replay_request replay;   /* empty without replays or without a tokenizer */
 
+    /* Any thread reads these. */
+    atomic_bool is_loaded;       /* the engine thread sets it */
+    _Atomic double keep_alive_s; /* seconds after used_at; INFINITY: no time is set */
+    atomic_size_t n_requests;    /* running requests and one reload from a file */
+    _Atomic double used_at;      /* when the last request ended, in ag_now_s() */
+
     /* Engine thread. */
     ag_model *model;            /* NULL: not loaded */
-    size_t n_requests;          /* running requests and one reload from a file */
-    double used_at;             /* when the last request ended, in ag_now_s() */
     size_t touched_rows;        /* largest pass so far: this part of the workspace is resident */
     uint64_t base_bytes;        /* bytes in use of the backend's memory: weights, workspace */
     uint64_t scratch_bytes;     /* planned bytes of the workspace and of operations */

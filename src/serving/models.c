@@ -10,6 +10,7 @@
 #include "session/session_impl.h"
 
 #include <antigravity/plan.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- metadata ---- */
@@ -94,6 +95,7 @@ ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *para
     ag_served_model *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "model");
     m->engine = s;
+    m->keep_alive_s = INFINITY;
     ag_mutex_init(&m->vocab_lock);
     ag_status st = read_metadata(m, params, err);
     if (st == AG_OK && s->params.replay_share > 0 && m->tokenizer)
@@ -187,6 +189,8 @@ static ag_status load_weights(ag_serving *s, ag_served_model *m, ag_error *err) 
     count_scratch(s, m, used);
     m->touched_rows = 0;
     m->used_at = ag_now_s();
+    m->keep_alive_s = INFINITY;
+    atomic_store(&m->is_loaded, true);
     return AG_OK;
 }
 
@@ -214,4 +218,35 @@ ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err
     ag_serving_job job = {.run = load_for_job, .model = m};
     if (m->engine != s) return AG_FAIL(err, INVALID, "model belongs to another ag_serving");
     return ag_serving_run_job(s, &job, err);
+}
+
+/* ---- keep-alive ---- */
+
+void ag_serving_keep_alive(ag_serving *s, ag_served_model *m, double seconds) {
+    ag_mutex_lock(&s->lock);
+    m->keep_alive_s = seconds > 0 ? seconds : 0;
+    s->has_new_keep_alive = true;
+    ag_condition_broadcast(&s->work);
+    ag_mutex_unlock(&s->lock);
+}
+
+double ag_models_expiry(const ag_serving *s) {
+    double first = INFINITY;
+    for (size_t i = 0; i < s->models.n; i++) {
+        const ag_served_model *m = s->models.at[i];
+        if (m->model && !m->n_requests) first = fmin(first, m->used_at + m->keep_alive_s);
+    }
+    return first;
+}
+
+void ag_models_unload_expired(ag_serving *s) {
+    const double now = ag_now_s();
+    for (size_t i = 0; i < s->models.n; i++) {
+        ag_served_model *m = s->models.at[i];
+        if (!m->model || m->n_requests || now < m->used_at + m->keep_alive_s) continue;
+        if (!ag_prefix_cache_evict_model(&s->prefixes, m))
+            continue; /* sessions are being written */
+        ag_served_model_unload(m);
+        ag_serving_publish(s, true);
+    }
 }

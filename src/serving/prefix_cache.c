@@ -33,16 +33,28 @@ uint64_t ag_prefix_cache_bytes(const ag_prefix_cache *c) {
     return bytes;
 }
 
-bool ag_prefix_cache_evict_one(ag_prefix_cache *c) {
-    ag_prefix_entry *victim = ag_prefix_store_victim(&c->store, AG_PREFIX_RESIDENT);
-    if (!victim) return false;
+/* Drops a resident entry, or queues it for writing. */
+static void evict(ag_prefix_cache *c, ag_prefix_entry *victim) {
     if (!ag_prefix_files_should_write(&c->files, victim)) {
         ag_prefix_store_drop(&c->store, victim);
-        return true;
+        return;
     }
     ag_prefix_store_set_state(&c->store, victim, AG_PREFIX_QUEUED);
     ag_engine_lock_notify(c->lock);
-    return true;
+}
+
+bool ag_prefix_cache_evict_one(ag_prefix_cache *c) {
+    ag_prefix_entry *victim = ag_prefix_store_victim(&c->store, AG_PREFIX_RESIDENT);
+    if (victim) evict(c, victim);
+    return victim != NULL;
+}
+
+bool ag_prefix_cache_evict_model(ag_prefix_cache *c, const ag_served_model *m) {
+    for (ag_prefix_entry *k = c->store.entries, *next; k; k = next) {
+        next = k->next;
+        if (k->model == m && k->state == AG_PREFIX_RESIDENT && !k->pinned) evict(c, k);
+    }
+    return !ag_prefix_store_has(&c->store, m);
 }
 
 /* Returns the limit of the store: prefix_bytes or, without any limit, a quarter of the memory that

@@ -26,6 +26,8 @@ void ag_prefix_cache_add(ag_prefix_cache *c, const ag_served_request *r, ag_sess
 /* Drops the resident entry that is cheapest to lose, or queues it for writing. Returns false if
  * there is none. */
 bool ag_prefix_cache_evict_one(ag_prefix_cache *c);
+/* Drops the model's entries, or queues them for writing. Returns whether none is left. */
+bool ag_prefix_cache_evict_model(ag_prefix_cache *c, const ag_served_model *m);
 /* Returns the bytes of all entries. */
 uint64_t ag_prefix_cache_bytes(const ag_prefix_cache *c);
 

@@ -119,7 +119,8 @@ static ag_status fetch_from_file(ag_serving *s, ag_served_request *r, size_t bet
 
 ag_status ag_prefix_find(ag_serving *s, ag_served_request *r, ag_prefix *out, ag_error *err) {
     *out = (ag_prefix){0};
-    if (r->p.no_prefix) return AG_OK;
+    /* Every token of a scored prompt needs the logits of the token before it. */
+    if (r->p.no_prefix || r->p.prompt_logprobs) return AG_OK;
     match_entries(s, r, out);
     match_running(s, r, out);
     const size_t n_found = out->n;

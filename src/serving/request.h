@@ -57,6 +57,7 @@ struct ag_served_request {
     bool is_managed;          /* a policy evicts tokens */
     bool has_evicted;         /* its session inherited one that has lost tokens */
     size_t n_cached, n_read;  /* tokens of the prompt: from the cache; so far */
+    size_t n_scored;          /* tokens of the prompt that were reported, with prompt_logprobs */
     uint64_t round;           /* the last round of prompt chunks that considered it */
     uint64_t served;          /* number of the last chunk that was read of its prompt */
     ag_answer *answers;       /* [p.n_answers] */

@@ -2,12 +2,15 @@
 /* Scheduler: one step runs the next token of every answer, then prompt chunks in the remaining
  * rows.
  *
- * Requests share a pass only as far as each gets the bits that it gets alone: at most
- * batch_invariant_rows() rows in a pass of short items, any number of long chunks in another.
- * Prompts are cut into the same chunks whatever else runs. */
+ * Requests share a pass only as far as each gets the bits that it gets alone. A pass of short items
+ * has at most batch_invariant_rows() rows. Another has any number of long chunks, of which at most
+ * batch_invariant_rows() end a prompt: the last layer computes only their last rows. Long chunks
+ * whose rows are all needed have a pass of their own. Prompts are cut into the same chunks whatever
+ * else runs. */
 #include "core/alloc.h"
 #include "core/backend_ops.h"
 #include "core/fail.h"
+#include "serving/logprobs.h"
 #include "serving/serving_impl.h"
 
 /* Items of a pass with their requests. */
@@ -149,14 +152,24 @@ static ag_served_request *next_reader(const ag_serving *s, const ag_served_model
     return best;
 }
 
+static bool ends_prompt(const ag_served_request *r, size_t n) {
+    return r->n_read + n == r->p.n_prompt;
+}
+
+static bool needs_all_rows(const ag_served_request *r) { return r->pooled || r->p.prompt_logprobs; }
+
 static void add_chunk(step_pass *p, ag_served_request *r, size_t n) {
-    const bool last = r->n_read + n == r->p.n_prompt;
+    const bool scores = r->p.prompt_logprobs;
     add_item(p, r, NULL,
              (ag_step_item){.session = r->session,
                             .ids = r->p.prompt + r->n_read,
                             .n = n,
                             .phase = AG_PHASE_PROMPT,
-                            .logits = last && !r->pooled ? AG_LOGITS_LAST : AG_LOGITS_NONE,
+                            .logits = scores                            ? AG_LOGITS_ALL
+                                      : ends_prompt(r, n) && !r->pooled ? AG_LOGITS_LAST
+                                                                        : AG_LOGITS_NONE,
+                            .row = scores ? ag_request_score_row : NULL,
+                            .row_user = r,
                             .hidden = r->pooled ? ag_embedding_add_row : NULL,
                             .hidden_user = r});
 }
@@ -164,21 +177,27 @@ static void add_chunk(step_pass *p, ag_served_request *r, size_t n) {
 /* Reads one chunk of every prompt that fits. Returns false if none did. */
 static bool read_round(ag_serving *s, const ag_served_model *m, size_t *n_left) {
     const size_t max = batch_invariant_rows(s), n_readers = ag_client_count_readers(&s->queue, m);
-    step_pass few = {.n = 0}, many = {.n = 0};
+    step_pass few = {.n = 0}, many = {.n = 0}, full = {.n = 0};
+    size_t n_ends = 0; /* chunks of `many` that end a prompt */
     ag_served_request *r;
     bool any = false;
     s->round++;
     for (bool oldest = s->round % 2; (r = next_reader(s, m, oldest)); oldest = false) {
         const size_t n = ag_session_prompt_rows(r->session);
+        step_pass *pass = n <= max ? &few : needs_all_rows(r) ? &full : &many;
+        const bool ends = pass == &many && ends_prompt(r, n);
         r->round = s->round;
-        if (n > *n_left || (n <= max && max - few.n_rows < n)) continue;
+        if (n > *n_left || (pass == &few && max - few.n_rows < n) || (ends && n_ends == max))
+            continue;
         if (!ag_client_reserve_rows(&s->queue, r, n_readers, n)) continue;
         *n_left -= n;
         any = true;
-        add_chunk(n <= max ? &few : &many, r, n);
+        n_ends += ends;
+        add_chunk(pass, r, n);
     }
     run_items(s, &few);
     run_items(s, &many);
+    run_items(s, &full);
     return any;
 }
 

@@ -57,13 +57,20 @@ static bool wait_for_masks(ag_serving *s) {
     return s->queue.n_submitted == s->queue.n_seen && wait_for(s, end - ag_now_s());
 }
 
+/* Returns when weights expire next. Weights whose sessions are being written are looked at again
+ * soon. */
+static double next_expiry(const ag_serving *s) {
+    const double at = ag_models_expiry(s), now = ag_now_s();
+    return at <= now ? now + FILE_POLL_S : at;
+}
+
 /* Waits until there is work. Returns false if the engine is being destroyed. */
 static bool wait_for_work(ag_serving *s) {
-    const double idle_at =
-        s->queue.running ? 0 : ag_idle_due(s); /* constant while the engine waits */
+    /* Constant while the engine waits, unless a keep-alive is set. */
+    const double idle_at = s->queue.running ? 0 : fmin(ag_idle_due(s), next_expiry(s));
     ag_mutex_lock(&s->lock);
     while (!s->queue.is_closed && !s->jobs && !s->engine_lock.is_requested &&
-           all_wait_for_masks(s)) {
+           !s->has_new_keep_alive && all_wait_for_masks(s)) {
         if (s->queue.waiting && !s->is_blocked) break;
         if (s->queue.running) {
             if (!wait_for_masks(s)) break;
@@ -77,6 +84,7 @@ static bool wait_for_work(ag_serving *s) {
     }
     const bool is_running = !s->queue.is_closed;
     s->queue.n_seen = s->queue.n_submitted;
+    s->has_new_keep_alive = false;
     ag_mutex_unlock(&s->lock);
     if (is_running) ag_engine_lock_yield(&s->engine_lock);
     return is_running;
@@ -212,6 +220,7 @@ static void *engine_main(void *user) {
         ag_serving_step(s);
         s->now.busy_s += ag_now_s() - start;
         ag_serving_publish(s, !s->queue.running);
+        ag_models_unload_expired(s);
         ag_idle_work(s);
     }
     run_jobs(s, true);

@@ -35,8 +35,9 @@ struct ag_serving {
     ag_memory_budget budget;
     /* Guarded by `lock`. */
     ag_serving_job *jobs;
-    ag_serving_stats stats; /* last published statistics */
-    uint64_t max_published; /* highest memory_used that a caller has read */
+    bool has_new_keep_alive; /* the engine thread must look at the models */
+    ag_serving_stats stats;  /* last published statistics */
+    uint64_t max_published;  /* highest memory_used that a caller has read */
     ag_session_list *sessions;
     /* Engine thread. */
     ag_serving_stats now; /* current values of the statistics */
@@ -53,6 +54,11 @@ ag_status ag_serving_run_job(ag_serving *s, ag_serving_job *job, ag_error *err);
 /* Loads the weights unless they are loaded. AG_BUSY: memory will be free after files are written.
  */
 ag_status ag_served_model_ensure_loaded(ag_serving *s, ag_served_model *m, ag_error *err);
+
+/* Returns when weights expire next, in ag_now_s(); INFINITY: never. */
+double ag_models_expiry(const ag_serving *s);
+/* Frees the weights of models whose keep-alive has passed. */
+void ag_models_unload_expired(ag_serving *s);
 
 /* prefix_find.c */
 /* Finds the longest prefix that the request can continue. AG_BUSY: a longer one is being reloaded

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Submission: checks requests and puts copies into the queue. */
 #include "core/fail.h"
+#include "serving/logprobs.h"
 #include "serving/serving_impl.h"
 
 #include <string.h>
 
-enum { MAX_TOP = 20, MAX_STOPS = 256, MAX_STOP_BYTES = 1024 };
+enum { MAX_STOPS = 256, MAX_STOP_BYTES = 1024 };
 
 ag_request_params ag_request_defaults(ag_served_model *m) {
     return (ag_request_params){
@@ -75,10 +76,12 @@ static ag_status check_request(const ag_serving *s, const ag_request_params *p, 
     if (p->max_tokens < -1)
         return AG_FAIL(err, INVALID, "max_tokens is %lld: it must be -1 (as many as fit) or more",
                        (long long)p->max_tokens);
-    if (p->n_top > MAX_TOP || (p->n_top && !p->logprobs)) {
+    if (p->n_top > AG_SERVING_MAX_TOP || (p->n_top && !p->logprobs)) {
         return AG_FAIL(err, INVALID, "n_top is %u: it must be at most %d, and needs logprobs",
-                       p->n_top, MAX_TOP);
+                       p->n_top, AG_SERVING_MAX_TOP);
     }
+    if (p->prompt_logprobs && !p->logprobs)
+        return AG_FAIL(err, INVALID, "prompt_logprobs is set: it needs logprobs");
     if (!(p->deadline_s >= 0))
         return AG_FAIL(err, INVALID, "deadline_s is %g: it must be 0 (none) or positive",
                        p->deadline_s);

@@ -134,12 +134,24 @@ static ag_status compute_group(ag_model *m, const output_row *outputs, const siz
     return AG_OK;
 }
 
+/* Returns whether rows of both items may be computed in one group. The rows of an item with
+ * AG_LOGITS_ALL are grouped in the same way whatever else is in the pass. */
+static bool may_share_group(const ag_step_item *a, const ag_step_item *b) {
+    return a == b || (a->logits == AG_LOGITS_LAST && b->logits == AG_LOGITS_LAST);
+}
+
 static ag_status compute_groups(ag_model *m, const ag_step_item *items, size_t n, ag_error *err) {
     row_walk walk = {.items = items, .n = n};
     output_row outputs[AG_LOGIT_ROWS];
     size_t rows[AG_LOGIT_ROWS], n_rows = 0;
     AG_TRY(ag_session_make_logit_rows(items[0].session, err));
     while (next_row(&walk, &outputs[n_rows], &rows[n_rows])) {
+        if (n_rows && !may_share_group(outputs[0].item, outputs[n_rows].item)) {
+            AG_TRY(compute_group(m, outputs, rows, n_rows, err));
+            outputs[0] = outputs[n_rows];
+            rows[0] = rows[n_rows];
+            n_rows = 0;
+        }
         if (++n_rows < AG_LOGIT_ROWS) continue;
         AG_TRY(compute_group(m, outputs, rows, n_rows, err));
         n_rows = 0;

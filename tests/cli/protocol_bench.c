@@ -2,6 +2,7 @@
 #include "protocol_bench.h"
 
 #include "../../programs/antigravity/command.h"
+#include "../../programs/antigravity/serve/openai/response_store.h"
 #include "../../programs/antigravity/serve/threads/account.h"
 #include "../../programs/antigravity/terminal/output.h"
 
@@ -52,10 +53,33 @@ ag_served_model *http_model(const serve_http_request *http, const char *name, se
     return NULL;
 }
 
-const char *const *http_model_names(const serve_http_request *http, size_t *n) {
+const char *http_model_digest(const serve_http_request *http, size_t i) {
     (void)http;
-    *n = 0;
-    return NULL;
+    (void)i;
+    return "";
+}
+
+const char *http_client(const serve_http_request *http) {
+    (void)http;
+    return "";
+}
+
+const char *http_path_tail(const serve_http_request *http) {
+    (void)http;
+    return "";
+}
+
+const char *http_query(const serve_http_request *http) {
+    (void)http;
+    return "";
+}
+
+/* One store for all tests. */
+struct response_store *http_responses(const serve_http_request *http) {
+    static response_store *store;
+    (void)http;
+    if (!store) store = response_store_create(BENCH_STORE_BYTES);
+    return store;
 }
 
 const json_t *http_body(const serve_http_request *http) {

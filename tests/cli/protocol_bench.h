@@ -8,6 +8,8 @@
 
 #include "../../programs/antigravity/serve/request/route.h"
 
+enum { BENCH_STORE_BYTES = 64 << 10 }; /* limit of the store of responses */
+
 /* Result of a parser. error.status: 0, or the status of the rejection. */
 typedef struct parsed_body {
     serve_request request;

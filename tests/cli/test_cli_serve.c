@@ -27,7 +27,8 @@ static void reports_health_and_models(void **state) {
     json_decref(v);
     v = serve_json(&server, "GET /v1/models", NULL, 200);
     assert_string_equal(json_string_value(json_at(v, "data.0.id")), "demo");
-    assert_string_equal(json_string_value(json_at(v, "data.1.id")), "gpt-4o");
+    assert_string_equal(json_string_value(json_at(v, "data.0.aliases.0")), "gpt-4o");
+    assert_int_equal(json_array_size(json_at(v, "data")), 1);
     assert_string_equal(json_string_value(json_at(v, "data.0.object")), "model");
     assert_int_equal(json_integer_value(json_at(v, "data.0.context_length")), 2048);
     json_decref(v);
@@ -212,6 +213,113 @@ static void completes_prompts(void **state) {
     serve_reply_free(&r);
 }
 
+/* Checks the lists of a choice with echo: the first token has no probability, and each map holds
+ * the token itself with the same number. Returns the number of tokens. */
+static size_t check_echoed_lists(const json_t *choice) {
+    const json_t *tokens = json_at(choice, "logprobs.tokens"),
+                 *probs = json_at(choice, "logprobs.token_logprobs"),
+                 *tops = json_at(choice, "logprobs.top_logprobs"),
+                 *offsets = json_at(choice, "logprobs.text_offset");
+    const size_t n = json_array_size(tokens);
+    assert_int_equal(json_array_size(probs), n);
+    assert_int_equal(json_array_size(tops), n);
+    assert_int_equal(json_array_size(offsets), n);
+    assert_true(json_is_null(json_array_get(probs, 0)) && json_is_null(json_array_get(tops, 0)));
+    for (size_t i = 1; i < n; i++) {
+        const json_t *prob = json_array_get(probs, i), *top = json_array_get(tops, i);
+        assert_true(
+            json_equal(json_object_get(top, json_string_value(json_array_get(tokens, i))), prob));
+        const char *name;
+        json_t *value;
+        size_t n_larger = 0;
+        json_object_foreach((json_t *)(uintptr_t)top, name, value) n_larger +=
+            json_real_value(value) > json_real_value(prob);
+        assert_int_equal(json_object_size(top), 1 + n_larger);
+    }
+    return n;
+}
+
+static void echoes_prompts_with_their_probabilities(void **state) {
+    (void)state;
+    json_t *v =
+        serve_json(&server, "POST /v1/completions",
+                   "{\"model\":\"demo\",\"prompt\":[\"Once upon \\u2014 a\",\"The\"],"
+                   "\"cache_prompt\":false,\"max_tokens\":2,\"temperature\":0,\"echo\":true,"
+                   "\"logprobs\":1}",
+                   200);
+    const json_t *choice = json_at(v, "choices.0");
+    assert_int_equal(check_echoed_lists(choice), 8);
+    assert_int_equal(json_number_at(choice, "logprobs.text_offset.2"), 4);
+    assert_string_equal(json_string_at(choice, "logprobs.tokens.0"), "<|begin_of_text|>");
+    assert_int_equal(json_number_at(choice, "logprobs.text_offset.1"), 0);
+    assert_int_equal(json_number_at(choice, "logprobs.text_offset.3"), 9);
+    assert_int_equal(json_number_at(choice, "logprobs.text_offset.5"), 11); /* in characters */
+    assert_int_equal(json_number_at(choice, "logprobs.text_offset.6"), 13);
+    assert_int_equal(check_echoed_lists(json_at(v, "choices.1")), 4);
+    json_decref(v);
+}
+
+static void echoes_lists_of_ids_without_new_tokens(void **state) {
+    (void)state;
+    json_t *v =
+        serve_json(&server, "POST /v1/completions",
+                   "{\"model\":\"demo\",\"prompt\":[[4090,300,400],[500],[600,601]],\"n\":2,"
+                   "\"cache_prompt\":false,"
+                   "\"max_tokens\":0,\"echo\":true,\"logprobs\":1}",
+                   200);
+    static const size_t lengths[] = {3, 3, 1, 1, 2, 2};
+    assert_int_equal(json_array_size(json_at(v, "choices")), 6);
+    for (size_t i = 0; i < 6; i++) {
+        const json_t *choice = json_array_get(json_at(v, "choices"), i);
+        assert_int_equal(check_echoed_lists(choice), lengths[i]);
+        assert_int_equal(json_number_at(choice, "index"), i);
+        assert_string_equal(json_string_at(choice, "finish_reason"), "length");
+        char text[256] = "";
+        for (size_t k = 0; k < lengths[i]; k++)
+            strcat(text, json_string_value(json_array_get(json_at(choice, "logprobs.tokens"), k)));
+        assert_string_equal(json_string_at(choice, "text"), text);
+    }
+    assert_int_equal(json_number_at(v, "choices.0.logprobs.text_offset.1"),
+                     strlen("<|begin_of_text|>"));
+    json_decref(v);
+}
+
+static void streams_an_echo_with_its_probabilities(void **state) {
+    (void)state;
+    serve_reply r = serve_fetch(&server, "POST /v1/completions", "",
+                                "{\"model\":\"demo\",\"prompt\":\"Once upon\",\"max_tokens\":1,"
+                                "\"cache_prompt\":false,\"temperature\":0,\"echo\":true,"
+                                "\"logprobs\":1,\"stream\":true}");
+    assert_int_equal(strncmp(r.body, "data: ", 6), 0);
+    json_t *first = json_loads(r.body + 6, JSON_DISABLE_EOF_CHECK, NULL);
+    assert_string_equal(json_string_at(first, "choices.0.text"), "Once upon");
+    assert_int_equal(check_echoed_lists(json_at(first, "choices.0")), 3);
+    json_decref(first);
+    const char *second = strstr(r.body, "\n\ndata: ");
+    json_t *next = json_loads(second + 8, JSON_DISABLE_EOF_CHECK, NULL);
+    assert_string_equal(json_string_at(next, "choices.0.text"), " a");
+    assert_int_equal(json_number_at(next, "choices.0.logprobs.text_offset.0"), 9);
+    json_decref(next);
+    serve_reply_free(&r);
+}
+
+/* Clients drop the last token: without the one that ends the text they would drop one of the
+ * prompt. */
+static void an_echo_lists_the_token_that_ends_the_text(void **state) {
+    (void)state;
+    json_t *v = serve_json(
+        &server, "POST /v1/completions",
+        "{\"model\":\"demo\",\"prompt\":\"Once upon\",\"max_tokens\":1,"
+        "\"cache_prompt\":false,\"logit_bias\":{\"4091\":100},\"echo\":true,\"logprobs\":1}",
+        200);
+    assert_string_equal(json_string_at(v, "choices.0.text"), "Once upon");
+    assert_string_equal(json_string_at(v, "choices.0.finish_reason"), "stop");
+    assert_string_equal(json_string_at(v, "choices.0.logprobs.tokens.3"), "<|end_of_text|>");
+    assert_int_equal(check_echoed_lists(json_at(v, "choices.0")), 4);
+    assert_int_equal(json_number_at(v, "usage.completion_tokens"), 0);
+    json_decref(v);
+}
+
 static void tokenizes_and_detokenizes(void **state) {
     (void)state;
     json_t *v = serve_json(&server, "POST /tokenize", "{\"content\":\"Once upon a time\"}", 200);
@@ -230,6 +338,8 @@ static void tokenizes_and_detokenizes(void **state) {
 }
 
 /* ---- rejected requests ---- */
+
+#define FIVE "[4090,1,2,3,4],[4090,1,2,3,4],[4090,1,2,3,4],[4090,1,2,3,4],[4090,1,2,3,4]"
 
 static void rejects_invalid_requests_with_a_reason(void **state) {
     (void)state;
@@ -262,6 +372,10 @@ static void rejects_invalid_requests_with_a_reason(void **state) {
          "{\"model\":\"demo\"," ONCE ",\"max_tokens\":100,\"n\":60,\"logprobs\":true,"
          "\"top_logprobs\":20}",
          400, "too many probabilities: 126000 tokens"},
+        {"POST /v1/completions",
+         "{\"model\":\"demo\",\"prompt\":[" FIVE "," FIVE "," FIVE
+         "],\"n\":64,\"max_tokens\":0,\"echo\":true,\"logprobs\":20}",
+         400, "too many probabilities: 100800 tokens"},
         {CHAT, "{", 400, "not valid JSON"},
         {CHAT, "[]", 400, "must be a JSON object"},
         {CHAT, "{\"model\":\"\xff\"}", 400, "not valid JSON"},
@@ -298,6 +412,10 @@ int main(void) {
         cmocka_unit_test(reports_probabilities_and_applies_biases),
         cmocka_unit_test(generates_json_that_matches_a_schema),
         cmocka_unit_test(completes_prompts),
+        cmocka_unit_test(echoes_prompts_with_their_probabilities),
+        cmocka_unit_test(echoes_lists_of_ids_without_new_tokens),
+        cmocka_unit_test(streams_an_echo_with_its_probabilities),
+        cmocka_unit_test(an_echo_lists_the_token_that_ends_the_text),
         cmocka_unit_test(tokenizes_and_detokenizes),
         cmocka_unit_test(reports_metrics_and_resident_sessions),
         cmocka_unit_test(rejects_invalid_requests_with_a_reason),

@@ -442,7 +442,7 @@ static void listens_on_a_unix_socket_and_logs(void **state) {
     SERVE_START(&server, "-q", "--unix", path, "--log", log);
     serve_reply r = serve_fetch(&server, CHAT, "X-Api-Key: secret-key\r\n",
                                 "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":"
-                                "\"private words\"}],\"max_tokens\":2}");
+                                "\"private words\"}],\"max_tokens\":2,\"user\":\"private\"}");
     assert_int_equal(r.status, 200);
     serve_reply_free(&r);
     assert_int_equal(serve_stop(&server, SIGINT), 0);
@@ -457,6 +457,7 @@ static void listens_on_a_unix_socket_and_logs(void **state) {
     assert_string_equal(json_string_value(json_at(line, "path")), "/v1/chat/completions");
     assert_int_equal(json_integer_value(json_at(line, "status")), 200);
     assert_int_equal(json_integer_value(json_at(line, "completion_tokens")), 2);
+    assert_string_equal(json_string_value(json_at(line, "ignored")), "user");
     assert_null(strstr(text, "private"));
     assert_null(strstr(text, "secret-key"));
     json_decref(line);

@@ -53,10 +53,19 @@ static void serves_completion(void **state) {
     json_decref(both);
     free(ids);
     json_decref(tokens);
+    const char *name;
+    json_t *setting;
+    json_object_foreach((json_t *)(uintptr_t)json_at(v, "generation_settings"), name,
+                        setting) if (json_is_null(setting))
+        fail_msg("generation_settings.%s is null", name);
+    assert_true(json_is_integer(json_at(v, "generation_settings.seed")));
+    assert_true(json_real_value(json_at(v, "generation_settings.temperature")) == 0);
     json_decref(v);
     json_decref(serve_json(&server, "POST /completion", "{\"prompt\":[]}", 400));
     v = serve_json(&server, "POST /completion", "{\"prompt\":\"ab\",\"n\":2,\"n_predict\":1}", 200);
     assert_string_equal(json_string_at(v, "0.prompt"), "ab");
+    assert_int_equal(json_number_at(v, "1.generation_settings.seed"),
+                     json_number_at(v, "0.generation_settings.seed") + 1);
     assert_null(json_object_get(json_array_get(v, 1), "prompt"));
     json_decref(v);
     char names[65 * 4 + 64] = "{\"prompt\":\"a\",\"response_fields\":[";

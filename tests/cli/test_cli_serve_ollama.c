@@ -23,6 +23,8 @@ static void reads_sampling_options(void **state) {
     assert_int_equal(r->sampling.repetition_window, 64);
     assert_true(r->sampling.has_seed && r->sampling.seed == 7);
     assert_int_equal(r->max_tokens, 12);
+    assert_int_equal(r->max_context, 4096);
+    assert_true(r->keep_alive_s == 300 && !r->load_only);
     assert_json(r->stop, "['A']");
     assert_true(r->constrained && r->constraint == AG_CONSTRAINT_JSON_OBJECT);
     assert_json(r->variables, "{'reasoning_effort': 'low', 'enable_thinking': true}");
@@ -134,7 +136,8 @@ enum { STEPS = sizeof steps / sizeof steps[0] };
 
 static void streams_a_chat_as_lines(void **state) {
     (void)state;
-    json_t *s = answer_body(at("/api/chat"), "{'messages': []}", steps, STEPS);
+    json_t *s = answer_body(at("/api/chat"), "{'messages': [{'role': 'user', 'content': 'Hi'}]}",
+                            steps, STEPS);
     assert_int_equal(json_array_size(s), 4);
     assert_at(s, "0.0", "null");
     assert_at(s, "0.1.message", "{'role': 'assistant', 'content': '', 'thinking': 'Hm.'}");
@@ -150,7 +153,9 @@ static void streams_a_chat_as_lines(void **state) {
 
 static void replies_to_a_chat_with_one_object(void **state) {
     (void)state;
-    json_t *m = answer_body(at("/api/chat"), "{'messages': [], 'stream': false}", steps, STEPS);
+    json_t *m = answer_body(at("/api/chat"),
+                            "{'messages': [{'role': 'user', 'content': 'Hi'}], 'stream': false}",
+                            steps, STEPS);
     assert_at(m, "message",
               "{'role': 'assistant', 'content': 'Hello', 'thinking': 'Hm.', 'tool_calls':"
               " [{'function': {'name': 'f', 'arguments': {'a': 1}}}]}");
@@ -180,7 +185,8 @@ static void replies_to_generate(void **state) {
 static void reports_a_failure_as_a_line(void **state) {
     (void)state;
     const answer_step failing[] = {{.kind = SERVE_BEGIN}, {.kind = SERVE_FAILED}};
-    json_t *s = answer_body(at("/api/chat"), "{'messages': []}", failing, 2);
+    json_t *s = answer_body(at("/api/chat"), "{'messages': [{'role': 'user', 'content': 'Hi'}]}",
+                            failing, 2);
     assert_json(s, "[[null, {'error': 'the limit of memory'}]]");
     json_decref(s);
 }

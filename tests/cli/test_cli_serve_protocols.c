@@ -91,7 +91,7 @@ static void errors_have_the_format_of_their_protocol(void **state) {
     m = serve_json(&server, RESPONSES,
                    "{\"model\":\"demo\",\"input\":\"x\",\"previous_response_id\":\"resp_1\"}", 400);
     assert_says(json_string_at(m, "error.message"),
-                "previous_response_id: responses are not stored");
+                "previous_response_id: response 'resp_1' not found");
     json_decref(m);
     m = serve_json(&server, "POST /api/chat", "{\"model\":\"nobody\"," HELLO "}", 404);
     assert_says(json_string_at(m, "error"), "nobody");
@@ -190,12 +190,11 @@ static void ollama_lists_models(void **state) {
     assert_true(strlen(json_string_at(v, "version")) > 0);
     json_decref(v);
     v = serve_json(&server, "GET /api/tags", NULL, 200);
-    assert_string_equal(json_string_at(v, "models.0.name"), "demo");
-    assert_string_equal(json_string_at(v, "models.1.name"), "claude");
+    assert_int_equal(json_array_size(json_at(v, "models")), 1);
+    assert_string_equal(json_string_at(v, "models.0.name"), "demo:latest");
     json_decref(v);
     v = serve_json(&server, "GET /api/ps", NULL, 200);
-    assert_string_equal(json_string_at(v, "models.0.name"),
-                        "demo"); /* it has a resident session since the request above */
+    assert_string_equal(json_string_at(v, "models.0.name"), "demo:latest"); /* it is loaded */
     json_decref(v);
     v = serve_json(&server, "POST /api/show", "{\"model\":\"claude:latest\"}", 200);
     assert_string_equal(json_string_at(v, "details.family"), "llama");
@@ -233,6 +232,133 @@ static void reports_completion_probabilities_in_two_forms(void **state) {
         else assert_true(json_is_null(tops));
         json_decref(v);
     }
+}
+
+static void assert_header(const serve_reply *r, const char *line) {
+    if (line[0] == '!') assert_null(strstr(r->head, line + 1));
+    else if (!strstr(r->head, line)) fail_msg("no %s in %s", line, r->head);
+}
+
+static void names_ignored_fields(void **state) {
+    (void)state;
+    static const struct {
+        const char *line, *body, *header;
+    } cases[] = {
+        {"POST /v1/chat/completions",
+         "{\"model\":\"demo\"," HELLO ",\"max_tokens\":1,\"user\":\"x\",\"top_k\":3,\"a b\":1,"
+         "\"service_tier\":null,\"modalities\":[]}",
+         "X-Antigravity-Ignored: user, ?, modalities\r\n"},
+        {MESSAGES, "{" BRIEF HELLO ",\"metadata\":{}}", "X-Antigravity-Ignored: metadata\r\n"},
+        {"POST /api/chat",
+         "{\"model\":\"demo\"," HELLO ",\"options\":{\"num_predict\":1,\"num_gpu\":2},\"n\":1}",
+         "X-Antigravity-Ignored: n, options.num_gpu\r\n"},
+        {"POST /v1/embeddings",
+         "{\"model\":\"demo\",\"input\":\"a\",\"user\":\"x\",\"stream\":true}",
+         "X-Antigravity-Ignored: user, stream\r\n"},
+        {"POST /v1/chat/completions",
+         "{\"model\":\"demo\"," HELLO ",\"max_tokens\":1,\"stream\":true,\"user\":\"x\"}",
+         "X-Antigravity-Ignored: user\r\n"},
+        {"POST /v1/completions",
+         "{\"model\":\"demo\",\"prompt\":\"a\",\"max_tokens\":1,\"echo\":true,\"n\":2}",
+         "!X-Antigravity-Ignored"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        serve_reply r = serve_fetch(&server, cases[i].line, "", cases[i].body);
+        assert_int_equal(r.status, 200);
+        assert_header(&r, cases[i].header);
+        serve_reply_free(&r);
+    }
+    char body[65536] = "{\"model\":\"demo\",\"prompt\":\"a\",\"max_tokens\":1";
+    for (size_t i = 0; i < 1000; i++) {
+        const size_t n = strlen(body);
+        snprintf(body + n, sizeof body - n, ",\"a_longer_name_%zu\":1", i);
+    }
+    strcat(body, "}");
+    serve_reply r = serve_fetch(&server, "POST /v1/completions", "", body);
+    assert_int_equal(r.status, 200);
+    assert_header(&r, "X-Antigravity-Ignored: a_longer_name_0, a_longer_name_1, ");
+    assert_header(&r, ", ...\r\n");
+    serve_reply_free(&r);
+}
+
+/* Returns the text of an answer, and the seed of the header. */
+static json_t *sampled_texts(const char *fields, char seed[32]) {
+    char body[256];
+    snprintf(body, sizeof body,
+             "{\"model\":\"demo\",\"prompt\":\"Once\",\"max_tokens\":12,\"temperature\":1%s}",
+             fields);
+    serve_reply r = serve_fetch(&server, "POST /v1/completions", "", body);
+    const char *header = strstr(r.head, "X-Antigravity-Seed: ");
+    assert_non_null(header);
+    assert_int_equal(sscanf(header, "X-Antigravity-Seed: %31[0-9]", seed), 1);
+    json_t *texts = json_array(), *v = json_loads(r.body, 0, NULL);
+    for (size_t i = 0; i < json_array_size(json_at(v, "choices")); i++)
+        json_array_append(texts, json_object_get(json_array_get(json_at(v, "choices"), i), "text"));
+    json_decref(v);
+    serve_reply_free(&r);
+    return texts;
+}
+
+static void a_drawn_seed_repeats_each_answer(void **state) {
+    char seed[32], same[32], fields[64];
+    (void)state;
+    json_t *drawn = sampled_texts(",\"n\":2", seed);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(fields, sizeof fields, ",\"seed\":%llu", strtoull(seed, NULL, 10) + i);
+        json_t *again = sampled_texts(fields, same);
+        assert_string_equal(same, fields + strlen(",\"seed\":"));
+        assert_string_equal(json_string_value(json_array_get(again, 0)),
+                            json_string_value(json_array_get(drawn, i)));
+        json_decref(again);
+    }
+    json_decref(drawn);
+}
+
+/* ---- lists of models ---- */
+
+/* Does what serve_json() does, with the header of Anthropic's clients. */
+static json_t *anthropic_json(const char *line, int status) {
+    serve_reply r = serve_fetch(&server, line, "anthropic-version: 2023-06-01\r\n", NULL);
+    assert_int_equal(r.status, status);
+    json_t *v = json_loads(r.body, 0, NULL);
+    assert_non_null(v);
+    serve_reply_free(&r);
+    return v;
+}
+
+static void lists_models_as_anthropic_does(void **state) {
+    (void)state;
+    json_t *v = anthropic_json("GET /v1/models", 200);
+    assert_int_equal(json_array_size(json_at(v, "data")), 1);
+    assert_string_equal(json_string_at(v, "data.0.type"), "model");
+    assert_string_equal(json_string_at(v, "data.0.id"), "demo");
+    assert_string_equal(json_string_at(v, "data.0.display_name"), "demo");
+    assert_int_equal(strlen(json_string_at(v, "data.0.created_at")),
+                     strlen("2026-01-01T00:00:00Z"));
+    assert_true(json_is_false(json_at(v, "has_more")));
+    assert_string_equal(json_string_at(v, "first_id"), "demo");
+    assert_string_equal(json_string_at(v, "last_id"), "demo");
+    json_decref(v);
+    v = anthropic_json("GET /v1/models/claude", 200);
+    assert_string_equal(json_string_at(v, "id"), "claude");
+    json_decref(v);
+    static const char *const missing[] = {"GET /v1/models/other", "GET /v1/nothing"};
+    for (size_t i = 0; i < 2; i++) {
+        v = anthropic_json(missing[i], 404);
+        assert_string_equal(json_string_at(v, "type"), "error");
+        assert_string_equal(json_string_at(v, "error.type"), "not_found_error");
+        assert_says(json_string_at(v, "error.message"), "not found");
+        json_decref(v);
+    }
+}
+
+static void lists_aliases_with_their_model(void **state) {
+    (void)state;
+    json_t *v = serve_json(&server, "GET /v1/models", NULL, 200);
+    assert_int_equal(json_array_size(json_at(v, "data")), 1);
+    assert_string_equal(json_string_at(v, "data.0.id"), "demo");
+    assert_string_equal(json_string_at(v, "data.0.aliases.0"), "claude");
+    json_decref(v);
 }
 
 static void shortens_embeddings(void **state) {
@@ -306,6 +432,10 @@ int main(void) {
         cmocka_unit_test(ollama_lists_models),
         cmocka_unit_test(ollama_cannot_change_models),
         cmocka_unit_test(reports_completion_probabilities_in_two_forms),
+        cmocka_unit_test(names_ignored_fields),
+        cmocka_unit_test(a_drawn_seed_repeats_each_answer),
+        cmocka_unit_test(lists_models_as_anthropic_does),
+        cmocka_unit_test(lists_aliases_with_their_model),
         cmocka_unit_test(shortens_embeddings),
         cmocka_unit_test(accepts_the_key_in_either_header),
     };

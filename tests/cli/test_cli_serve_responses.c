@@ -2,6 +2,8 @@
 /* Tests of OpenAI's Responses API: parsers and replies. */
 #include "protocol_bench.h"
 
+#include "../../programs/antigravity/serve/openai/response_store.h"
+
 #include <string.h>
 
 static const serve_protocol *responses(void) {
@@ -76,11 +78,11 @@ static void reads_response_parameters(void **state) {
     parsed_free(p);
 }
 
-static void rejects_fields_that_need_stored_responses(void **state) {
+static void rejects_fields_that_need_unknown_objects(void **state) {
     (void)state;
     const serve_protocol *p = responses();
     assert_body_refused(p, "{'input': 'x', 'previous_response_id': 'resp_1'}", 400,
-                        "previous_response_id: responses are not stored");
+                        "previous_response_id: response 'resp_1' not found");
     assert_body_refused(p, "{'input': 'x', 'conversation': 'c'}", 400, "not stored");
     assert_body_refused(p, "{'input': 'x', 'prompt': {'id': 'p'}}", 400, "not stored");
     assert_body_refused(p, "{'input': 'x', 'background': true}", 400, "background");
@@ -95,6 +97,98 @@ static void rejects_fields_that_need_stored_responses(void **state) {
     assert_body_refused(p, "{'input': 'x', 'text': {'format': {'type': 'xml'}}}", 400,
                         "text.format");
     assert_body_refused(p, "{'input': 'x', 'max_output_tokens': 0}", 400, "max_output_tokens");
+}
+
+static response_store *bench_store(void) { return http_responses(NULL); }
+
+static bool store_text(const char *id, const char *client, const char *items,
+                       const char *response) {
+    const stored_response r = {.items = (char *)(uintptr_t)items,
+                               .response = (char *)(uintptr_t)response};
+    return response_store_add(bench_store(), id, client, &r);
+}
+
+static bool is_stored(const char *id, const char *client) {
+    stored_response r;
+    const bool found = response_store_get(bench_store(), id, client, &r);
+    stored_response_free(&r);
+    return found;
+}
+
+static void continues_a_stored_conversation_with_calls(void **state) {
+    (void)state;
+    assert_true(store_text(
+        "resp_1", "",
+        "[{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\","
+        "\"text\":\"Weather?\"}]}]",
+        "{\"output\":[{\"type\":\"reasoning\",\"id\":\"rs_1\",\"summary\":[],\"content\":[{"
+        "\"type\":\"reasoning_text\",\"text\":\"Hm.\"}]},{\"type\":\"function_call\",\"id\":"
+        "\"fc_1\",\"call_id\":\"c1\",\"name\":\"f\",\"arguments\":\"{}\"}]}"));
+    parsed_body *p = parse_body(
+        responses(), "{'instructions': 'Be brief.', 'previous_response_id': 'resp_1', 'input':"
+                     " [{'type': 'function_call_output', 'call_id': 'c1', 'output': 'Rain'}]}");
+    if (p->error.status) fail_msg("%s", p->error.text);
+    assert_json(p->request.messages,
+                "[{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content':"
+                " 'Weather?'}, {'role': 'assistant', 'content': null, 'reasoning_content': 'Hm.',"
+                " 'tool_calls': [{'id': 'c1', 'type': 'function', 'function': {'name': 'f',"
+                " 'arguments': '{}'}}]}, {'role': 'tool', 'tool_call_id': 'c1', 'content':"
+                " 'Rain'}]");
+    /* The next response is stored with all items, without the instructions. */
+    json_t *items = json_loads(p->request.stored_text, 0, NULL);
+    assert_int_equal(json_array_size(items), 4);
+    assert_at(items, "3.output", "'Rain'");
+    json_decref(items);
+    parsed_free(p);
+    assert_true(response_store_remove(bench_store(), "resp_1", ""));
+}
+
+static void store_is_bounded_in_number_and_bytes(void **state) {
+    char id[32], text[4097];
+    (void)state;
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    assert_true(store_text("a", "one", "[]", "{}"));
+    assert_true(is_stored("a", "one") && !is_stored("a", "two"));
+    assert_false(response_store_remove(bench_store(), "a", "two"));
+    /* Bytes: the one that was used longest ago is dropped. */
+    for (size_t i = 0; i < 100; i++) {
+        snprintf(id, sizeof id, "b%zu", i);
+        assert_true(store_text(id, "one", text, text));
+        assert_true(response_store_bytes(bench_store()) <= BENCH_STORE_BYTES);
+        assert_true(is_stored("a", "one")); /* and becomes the newest */
+    }
+    assert_true(is_stored("b99", "one") && !is_stored("b0", "one"));
+    for (size_t i = 0; i < 100; i++) {
+        snprintf(id, sizeof id, "b%zu", i);
+        response_store_remove(bench_store(), id, "one");
+    }
+    assert_true(response_store_remove(bench_store(), "a", "one"));
+    assert_int_equal(response_store_bytes(bench_store()), 0);
+    /* Number. */
+    response_store *many = response_store_create(64 << 20);
+    const stored_response r = {.items = text, .response = text};
+    stored_response found;
+    for (size_t i = 0; i <= RESPONSE_STORE_MAX; i++) {
+        snprintf(id, sizeof id, "%zu", i);
+        assert_true(response_store_add(many, id, "", &r));
+    }
+    assert_false(response_store_get(many, "0", "", &found));
+    assert_true(response_store_get(many, "1", "", &found));
+    assert_string_equal(found.response, text);
+    stored_response_free(&found);
+    response_store_destroy(many);
+}
+
+static void large_conversation_is_not_stored(void **state) {
+    char *body = malloc(BENCH_STORE_BYTES + 64);
+    (void)state;
+    sprintf(body, "{'input': '%*s'}", BENCH_STORE_BYTES, "x");
+    parsed_body *p = parse_body(responses(), body);
+    assert_int_equal(p->error.status, 0);
+    assert_null(p->request.stored_text);
+    parsed_free(p);
+    free(body);
 }
 
 static const answer_step with_call[] = {
@@ -142,7 +236,7 @@ static void response_repeats_request_fields(void **state) {
     assert_at(r, "text", "{'format': {'type': 'text'}}");
     assert_at(r, "reasoning", "{'effort': null, 'summary': null}");
     assert_at(r, "previous_response_id", "null");
-    assert_at(r, "store", "false");
+    assert_at(r, "store", "true");
     json_decref(r);
 }
 
@@ -271,7 +365,10 @@ int main(void) {
         cmocka_unit_test(joins_items_of_a_turn_to_one_message),
         cmocka_unit_test(separates_answers_of_several_turns),
         cmocka_unit_test(reads_response_parameters),
-        cmocka_unit_test(rejects_fields_that_need_stored_responses),
+        cmocka_unit_test(rejects_fields_that_need_unknown_objects),
+        cmocka_unit_test(continues_a_stored_conversation_with_calls),
+        cmocka_unit_test(store_is_bounded_in_number_and_bytes),
+        cmocka_unit_test(large_conversation_is_not_stored),
         cmocka_unit_test(response_repeats_request_fields),
         cmocka_unit_test(numbers_events_and_completes_items_in_order),
         cmocka_unit_test(sends_texts_around_a_call_as_items),

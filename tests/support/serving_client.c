@@ -28,6 +28,13 @@ static void add_token(client *c, const ag_request_event *e) {
     a->text[a->len] = '\0';
 }
 
+static void add_prompt_token(client *c, const ag_request_event *e) {
+    if (c->n_scored == CLIENT_TOKENS) return;
+    c->prompt_ids[c->n_scored] = e->id;
+    c->prompt_top[c->n_scored] = e->n_top ? e->top[0] : (ag_logprob){.id = -1};
+    c->prompt_logprobs[c->n_scored++] = e->logprob;
+}
+
 static void end_answer(client_answer *a, const ag_request_event *e) {
     a->ended = true;
     a->finish = e->finish;
@@ -48,6 +55,9 @@ static void take_event(client *c, const ag_request_event *e) {
         break;
     case AG_REQUEST_READ:
         c->n_reads++;
+        break;
+    case AG_REQUEST_PROMPT_TOKEN:
+        add_prompt_token(c, e);
         break;
     case AG_REQUEST_TOKEN:
         add_token(c, e);

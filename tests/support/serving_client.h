@@ -26,7 +26,11 @@ typedef struct client {
     pthread_cond_t changed;
     client_answer answers[CLIENT_ANSWERS];
     size_t n_prompt, n_cached, n_read, n_reads, n_events;
-    size_t behind_end; /* events after the last one */
+    size_t behind_end;                 /* events after the last one */
+    int32_t prompt_ids[CLIENT_TOKENS]; /* with prompt_logprobs */
+    float prompt_logprobs[CLIENT_TOKENS];
+    ag_logprob prompt_top[CLIENT_TOKENS]; /* the most likely token; id -1: none */
+    size_t n_scored;
     float embedding[1024];
     size_t n_embedding;
     ag_status status;

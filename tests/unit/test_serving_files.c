@@ -115,6 +115,21 @@ static void is_private(const char *path) {
     assert_int_equal(st.st_mode & 0777, 0600);
 }
 
+static void conversation_continues_after_its_model_was_freed(void **state) {
+    ag_serving_params p = in_dir();
+    (void)state;
+    begin(&p);
+    talk t = {.seed = 6};
+    say(&t, 200);
+    assert_int_equal(turn(&t, 0, "a"), 0);
+    ag_serving_keep_alive(serving, models[0], 0);
+    for (int i = 0; i < 6000 && ag_served_model_is_loaded(models[0]); i++) usleep(5000);
+    assert_false(ag_served_model_is_loaded(models[0]));
+    wait_for_files(2); /* description and session */
+    say(&t, 4);
+    assert_true(turn(&t, 0, "a") >= 200);
+}
+
 static void conversation_continues_after_a_restart(void **state) {
     ag_serving_params p = in_dir();
     (void)state;
@@ -612,6 +627,7 @@ int main(void) {
         CASE(cancels_a_request_that_waits_for_a_file), CASE(deadlines_hold_when_the_clock_is_set),
     };
     const struct CMUnitTest others[] = {
+        CASE(conversation_continues_after_its_model_was_freed),
         CASE(conversation_continues_after_a_restart),
         CASE(evicted_session_continues_after_a_restart),
         CASE(files_are_used_only_by_their_scope),

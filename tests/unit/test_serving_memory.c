@@ -133,6 +133,7 @@ static void crowd_twice(uint64_t limit, ag_serving_stats *stats) {
             fill_ids(ids[i], LONGEST, (unsigned)(round * CROWD + i));
             ag_request_params p = request(ids[i], LONGEST - i * 20, 20);
             p.session.k_type = p.session.v_type = AG_F32;
+            p.logprobs = p.prompt_logprobs = i % 3 == 0;
             client_destroy(&clients[i]);
             client_init(&clients[i]);
             must(client_send(&clients[i], serving, &p, &err), &err);
@@ -141,6 +142,7 @@ static void crowd_twice(uint64_t limit, ag_serving_stats *stats) {
             assert_true(client_wait(&clients[i]));
             if (clients[i].status != AG_OK) fail_msg("request %zu: %s", i, clients[i].error.msg);
             assert_int_equal(clients[i].answers[0].n_generated, 20);
+            assert_int_equal(clients[i].n_scored > 0, i % 3 == 0);
         }
     }
     end_watching(limit);

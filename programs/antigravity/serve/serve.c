@@ -25,6 +25,7 @@ typedef struct serving_setup {
     ag_served_model *models[MAX_SERVED];
     const char *names[MAX_SERVED + MAX_ALIASES];
     size_t n_names;
+    char digests[MAX_SERVED][SHA256_HEX];
     listeners listeners;
     char answers[PATH_MAX]; /* path of the file that keeps the answer memory */
     tls_files *tls;
@@ -66,6 +67,19 @@ static void report_unprobed(const ag_served_model *m, const char *name) {
     if (reason) complain("%s: chat template: not probed: %s", name, reason);
 }
 
+/* Writes a digest that changes with the file: of path, size and time of change. The file itself is
+ * not read. */
+static void make_digest(const char *path, uint64_t n_bytes, char digest[SHA256_HEX]) {
+    char stamp[64];
+    sha256 sum;
+    snprintf(stamp, sizeof stamp, "\n%llu\n%.9f", (unsigned long long)n_bytes,
+             system_change_time(path));
+    sha256_begin(&sum);
+    sha256_add(&sum, path, strlen(path));
+    sha256_add(&sum, stamp, strlen(stamp));
+    sha256_hex(&sum, digest);
+}
+
 static int add_model_at(serving_setup *s, size_t i, const char *dir) {
     char name[256];
     char *jinja = NULL;
@@ -89,6 +103,7 @@ static int add_model_at(serving_setup *s, size_t i, const char *dir) {
     if (ag_serving_add_model(s->engine, &served, &s->models[i], &err) != AG_OK)
         code = complain_settings(&err);
     else s->names[s->n_names++] = ag_served_model_name(s->models[i]);
+    make_digest(dir, info.file_bytes, s->digests[i]);
     if (code == EXIT_DONE) report_unprobed(s->models[i], name);
     free(jinja);
     return code;
@@ -202,6 +217,7 @@ int command_serve(int argc, char **argv) {
     if (code == EXIT_DONE) {
         s.options.server.names = s.names;
         s.options.server.n_names = s.n_names;
+        s.options.server.digests = (const char(*)[SHA256_HEX])s.digests;
         code = server_run(&s.options.server, s.engine, &s.listeners);
     }
     listeners_close(&s.listeners);

@@ -269,7 +269,13 @@ static serve_options defaults(void) {
 
 /* Derives the limits of requests from --memory: an eighth is for them. */
 static void set_memory_limits(serve_options *o) {
-    enum { SHARE = 8, ANSWER_SHARE = 256, ANSWER_MEBI = 8 };
+    enum {
+        SHARE = 8,
+        ANSWER_SHARE = 256,
+        ANSWER_MEBI = 8,
+        RESPONSE_SHARE = 128,
+        RESPONSE_MEBI = 32
+    };
     const uint64_t limit = o->engine.memory_limit;
     const size_t share = limit ? (size_t)(limit / SHARE) : (size_t)1024 * MEBI;
     o->server.memory_limit = limit;
@@ -284,10 +290,13 @@ static void set_memory_limits(serve_options *o) {
     if (o->tls_cert && o->server.limits.max_connections > max_tls)
         o->server.limits.max_connections = max_tls ? (uint32_t)max_tls : 1;
     o->server.answer_bytes = (size_t)ANSWER_MEBI * MEBI;
+    o->server.response_bytes = (size_t)RESPONSE_MEBI * MEBI;
     if (!limit) return;
     if (limit / ANSWER_SHARE < o->server.answer_bytes)
         o->server.answer_bytes = (size_t)(limit / ANSWER_SHARE);
-    o->engine.caller_reserve = share + o->server.answer_bytes;
+    if (limit / RESPONSE_SHARE < o->server.response_bytes)
+        o->server.response_bytes = (size_t)(limit / RESPONSE_SHARE);
+    o->engine.caller_reserve = share + o->server.answer_bytes + o->server.response_bytes;
 }
 
 static int check(serve_options *o, const command_line *line) {

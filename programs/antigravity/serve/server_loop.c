@@ -23,8 +23,9 @@ static void publish_bytes(server *s) {
     const size_t n_tls = connection_tls_count(s->connections);
     atomic_store(&s->accounts.others,
                  connection_count(s->connections) * CONNECTION_BYTES + n_tls * TLS_MAX_BYTES);
-    atomic_store(s->settings->bytes, atomic_load(&s->accounts.resident) +
-                                         answer_memory_bytes(s->answers) + n_tls * TLS_MIN_BYTES);
+    atomic_store(s->settings->bytes,
+                 atomic_load(&s->accounts.resident) + answer_memory_bytes(s->answers) +
+                     response_store_bytes(s->responses) + n_tls * TLS_MIN_BYTES);
 }
 
 /* ---- requests ---- */
@@ -141,12 +142,14 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
 
 /* ---- start and end ---- */
 
-/* Loads the saved answers. A file that cannot be read is reported and ignored. */
+/* Creates the memory of answers and the store of responses, and loads the saved answers. A file
+ * that cannot be read is reported and ignored. */
 static bool open_answers(server *s) {
     char reason[ANSWER_REASON_SIZE];
     const char *path = s->settings->answers;
     s->answers = answer_memory_create(s->settings->answer_bytes);
-    if (!s->answers) {
+    s->responses = response_store_create(s->settings->response_bytes);
+    if (!s->answers || !s->responses) {
         complain_no_memory();
         return false;
     }
@@ -159,6 +162,7 @@ static void close_answers(server *s) {
     const char *path = s->settings->answers;
     if (s->answers && path && !answer_memory_save(s->answers, path, reason)) complain("%s", reason);
     answer_memory_destroy(s->answers);
+    response_store_destroy(s->responses);
 }
 
 static bool open_server(server *s, const server_settings *settings) {

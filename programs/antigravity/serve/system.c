@@ -50,6 +50,12 @@ bool system_file_mode(const char *path, unsigned *mode) {
     return ok;
 }
 
+double system_change_time(const char *path) {
+    struct stat s;
+    if (stat(path, &s) != 0) return 0;
+    return (double)s.st_mtim.tv_sec + 1e-9 * (double)s.st_mtim.tv_nsec;
+}
+
 double system_wall_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

@@ -17,6 +17,9 @@ bool system_is_directory(const char *path);
 /* Gets the permissions (07777) of a file that can be read. Fails with errno. */
 bool system_file_mode(const char *path, unsigned *mode);
 
+/* Returns when the file changed last, in seconds since 1970; 0: not known. */
+double system_change_time(const char *path);
+
 /* Returns the seconds since 1970. */
 double system_wall_clock(void);
 /* Writes a time in UTC to text[cap]. seconds: since 1970; format: of strftime(). */

@@ -30,7 +30,7 @@ static bool read_system_parts(const json_t *system, json_t *parts, serve_error *
 }
 
 static bool read_system(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *system = json_object_get(body, "system");
+    const json_t *system = field_get(body, "system");
     if (!system || json_is_null(system)) return true;
     json_t *parts = json_array();
     bool ok = parts ? read_system_parts(system, parts, e) : reject_no_memory(e);

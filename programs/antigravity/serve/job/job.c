@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "kv_owners.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ void job_destroy(serve_job *job) {
     if (job->protocol->close && job->view.state) job->protocol->close(job->view.state);
     account_free(job->view.state);
     account_free(job->view.embeddings);
+    json_decref(job->view.echoes);
     account_free(job->prompts);
     account_free(job->stop);
     account_free(job->model_name);
@@ -98,6 +100,8 @@ static void finish_job(serve_job *job) {
     job->is_over = true;
     unlink_job(job);
     job->view.total_s = clock_s() - http->began;
+    if (!isnan(job->request.keep_alive_s))
+        ag_serving_keep_alive(http->server->engine, job->model, job->request.keep_alive_s);
     /* A job that was cancelled within an answer (server stop, deadline) ends with a truncated
      * answer. */
     const bool is_truncated =
@@ -197,6 +201,9 @@ static void handle_event(job_event *r) {
         job->view.n_cached += e->n_cached;
         if (!job->has_begun) begin_reply(job);
         break;
+    case AG_REQUEST_PROMPT_TOKEN:
+        ok = job_add_prompt_token(job, p->index, e);
+        break;
     case AG_REQUEST_TOKEN:
         ok = job_add_token(job, answer, e);
         break;
@@ -251,7 +258,7 @@ static void queue_event(void *user, const ag_request_event *e) {
     if (e->kind == AG_REQUEST_READ) return;
     if (e->kind != AG_REQUEST_ENDED) {
         const size_t text = e->kind == AG_REQUEST_TOKEN ? e->len : 0;
-        const size_t top = e->kind == AG_REQUEST_TOKEN ? e->n_top * sizeof *e->top : 0;
+        const size_t top = e->n_top * sizeof *e->top;
         const size_t ids = e->kind == AG_REQUEST_ANSWERED ? e->n_ids * sizeof *e->ids : 0;
         const size_t floats = e->kind == AG_REQUEST_EMBEDDED ? e->n_embedding * sizeof(float) : 0;
         account *previous = account_enter(p->job->http->account);

@@ -27,7 +27,34 @@ static void free_token(serve_token *t) {
     account_free(t->text);
 }
 
-static bool add_token(serve_job *job, serve_answer *a, const ag_request_event *e) {
+/* Returns the number of UTF-8 characters that begin in the text. */
+static size_t count_chars(const char *text, size_t len) {
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) n += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return n;
+}
+
+/* Sets the token's offset and counts the characters that it completes. shows_special: a special
+ * token is in the text. */
+static bool place_token(const serve_job *job, answer_reader *reader, serve_token *t,
+                        bool shows_special) {
+    ag_text text = {0};
+    ag_error err;
+    t->offset = reader->n_chars;
+    if (!reader->decoder) return true;
+    if (ag_tokenizer_is_special(ag_served_model_tokenizer(job->model), t->id)) {
+        if (shows_special) reader->n_chars += count_chars(t->text, t->len);
+        return true;
+    }
+    const ag_status st = ag_decoder_push(reader->decoder, t->id, &text, &err);
+    reader->n_chars += count_chars(text.data, text.len);
+    ag_text_free(&text);
+    return st == AG_OK;
+}
+
+static bool add_token(serve_job *job, size_t answer, const ag_request_event *e,
+                      bool shows_special) {
+    serve_answer *a = &job->view.answers[answer];
     if ((a->n_tokens & (a->n_tokens - 1)) == 0) {
         const size_t cap = a->n_tokens ? 2 * a->n_tokens : 1;
         serve_token *grown = account_realloc(a->tokens, cap * sizeof *grown);
@@ -42,7 +69,7 @@ static bool add_token(serve_job *job, serve_answer *a, const ag_request_event *e
     for (; t->n_top < e->n_top; t->n_top++)
         if (!make_token(job, &t->top[t->n_top], e->top[t->n_top].id, e->top[t->n_top].logprob))
             return false;
-    return true;
+    return place_token(job, &job->readers[answer], t, shows_special);
 }
 
 /* Adds the tokens that no event has carried yet. */
@@ -122,7 +149,7 @@ bool job_add_token(serve_job *job, size_t answer, const ag_request_event *e) {
         a->n_generated++;
         job->view.n_generated++;
     }
-    if (job->request.logprobs && e->id >= 0 && !add_token(job, a, e)) return false;
+    if (job->request.logprobs && e->id >= 0 && !add_token(job, answer, e, false)) return false;
     if (!e->len) return true;
     if (!reader->parser) {
         const ag_chat_delta d = {.kind = AG_CHAT_DELTA_CONTENT, .text = e->text, .len = e->len};
@@ -204,6 +231,24 @@ bool job_create_answers(serve_job *job) {
     return ok;
 }
 
+bool job_add_prompt_token(serve_job *job, size_t prompt, const ag_request_event *e) {
+    const size_t n = job->request.n;
+    const json_t *echo = json_array_get(job->view.echoes, prompt);
+    for (size_t i = prompt * n; i < (prompt + 1) * n; i++) {
+        serve_answer *a = &job->view.answers[i];
+        const bool shows_special = a->n_tokens || !job->prompts[prompt].hides_first;
+        if (!add_token(job, i, e, shows_special)) return false;
+        if (a->n_tokens < e->n_prompt) continue;
+        serve_event event = {.kind = SERVE_CONTENT,
+                             .answer = i,
+                             .text = json_string_value(echo),
+                             .len = json_string_length(echo)};
+        attach_tokens(&job->readers[i], a, &event);
+        job_write_event(job, &event);
+    }
+    return true;
+}
+
 void job_free_answers(serve_job *job) {
     for (size_t i = 0; job->view.answers && i < job->view.n_answers; i++) {
         serve_answer *a = &job->view.answers[i];
@@ -218,8 +263,10 @@ void job_free_answers(serve_job *job) {
         for (size_t k = 0; k < a->n_tokens; k++) free_token(&a->tokens[k]);
         account_free(a->tokens);
     }
-    for (size_t i = 0; job->readers && i < job->view.n_answers; i++)
+    for (size_t i = 0; job->readers && i < job->view.n_answers; i++) {
         ag_chat_parser_destroy(job->readers[i].parser);
+        ag_decoder_destroy(job->readers[i].decoder);
+    }
     account_free(job->view.answers);
     account_free(job->readers);
 }

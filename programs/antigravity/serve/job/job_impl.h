@@ -30,6 +30,7 @@ struct job_prompt {
     ag_constraint *constraint; /* owned until submitted, then the engine's */
     ag_request_id id;
     bool is_running;
+    bool hides_first; /* the first token is not in the echo: the tokenizer added it to a text */
     atomic_bool lost_event; /* there was no memory for an event */
     job_event ended;        /* the last event; preallocated, so it never needs memory */
 };
@@ -37,6 +38,8 @@ struct job_prompt {
 /* Parser state of one answer. */
 typedef struct answer_reader {
     ag_chat_parser *parser; /* NULL: the text is the content */
+    ag_decoder *decoder;    /* counts n_chars: TEXT with logprobs; else NULL */
+    size_t n_chars;         /* characters of the text of all tokens */
     size_t n_reported;      /* tokens that an event has carried */
     bool is_truncated;      /* the rest of the answer is ignored: one_call */
     bool has_ended;
@@ -69,6 +72,8 @@ struct serve_job {
 /* job_answers.c: adds an event to an answer. Fail without memory, or if the model's output cannot
  * be parsed, with job->error. */
 bool job_add_token(serve_job *job, size_t answer, const ag_request_event *e);
+/* Adds a token of a prompt to all answers to it. */
+bool job_add_prompt_token(serve_job *job, size_t prompt, const ag_request_event *e);
 bool job_end_answer(serve_job *job, size_t answer, const ag_request_event *e);
 /* Allocates view.n_answers empty answers. Fails without memory. */
 bool job_create_answers(serve_job *job);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prepares a job on a worker's thread: from the body to prompts, constraints and settings. */
+#include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "../threads/account.h"
 #include "../threads/account_text.h"
 #include "infill.h"
 #include "job_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -306,20 +308,46 @@ static bool check_prompt(const serve_job *job, serve_error *e) {
                         job->view.model);
 }
 
+/* Adds the prompt as text to the echoes. */
+static bool add_echo(serve_job *job, job_prompt *p, json_t *prompt, serve_error *e) {
+    ag_error err;
+    ag_text text = {0};
+    const ag_tokenizer *t = ag_served_model_tokenizer(job->model);
+    const bool is_text = json_is_string(prompt);
+    /* Decodes only the first token of a text: the tokenizer may have added it. */
+    const size_t n = is_text ? 1 : p->ids.n;
+    if (!job->view.echoes) job->view.echoes = json_array();
+    if (ag_tokenizer_decode(t, p->ids.data, n, true, &text, &err) != AG_OK)
+        return reject_status(e, &err);
+    p->hides_first = is_text && ag_tokenizer_is_special(t, p->ids.data[0]) &&
+                     strncmp(json_string_value(prompt), text.data, text.len) != 0;
+    json_t *echo = is_text ? json_incref(prompt) : json_text(text.data, text.len);
+    ag_text_free(&text);
+    return json_array_append_new(job->view.echoes, echo) == 0 || reject_no_memory(e);
+}
+
 static bool prepare_texts(serve_job *job, serve_error *e) {
     const size_t n = json_array_size(job->request.prompts);
     if (!n) return reject_field(e, "prompt", "the list is empty");
     if (!make_prompts(job, n, e)) return false;
     for (size_t i = 0; i < n; i++) {
         ag_ids *ids = &job->prompts[i].ids;
-        if (!encode_prompt(job, json_array_get(job->request.prompts, i), ids, e)) return false;
+        json_t *prompt = json_array_get(job->request.prompts, i);
+        if (!encode_prompt(job, prompt, ids, e)) return false;
         if (!ids->n) return reject_field(e, "prompt", "a prompt is empty");
+        if (job->request.echo && !add_echo(job, &job->prompts[i], prompt, e)) return false;
     }
     return true;
 }
 
-static bool make_parsers(serve_job *job, serve_error *e) {
+/* Creates what reads the answers: a parser of a chat, or the decoder that places tokens. */
+static bool make_readers(serve_job *job, serve_error *e) {
     ag_error err;
+    const serve_request *r = &job->request;
+    for (size_t i = 0; r->kind == SERVE_TEXT && r->logprobs && i < job->view.n_answers; i++)
+        if (ag_decoder_create(ag_served_model_tokenizer(job->model), false, !r->echo,
+                              &job->readers[i].decoder, &err) != AG_OK)
+            return reject_status(e, &err);
     for (size_t i = 0; job->chat && i < job->view.n_answers; i++)
         if (ag_chat_parser_create(job->chat, &job->readers[i].parser, &err) != AG_OK)
             return reject_status(e, &err);
@@ -333,15 +361,43 @@ static bool make_answers(serve_job *job, serve_error *e) {
     view->embeddings =
         is_embedding ? account_calloc(job->n_prompts, sizeof *view->embeddings) : NULL;
     if (!job_create_answers(job) || (is_embedding && !view->embeddings)) return reject_no_memory(e);
-    return make_parsers(job, e);
+    return make_readers(job, e);
+}
+
+/* Adds headers: fields that were ignored, and the seed, with which a client can repeat the answer.
+ */
+static void add_headers(serve_job *job) {
+    char seed[32];
+    if (job->http->ignored[0])
+        http_reply_header(job->http, "X-Antigravity-Ignored", job->http->ignored);
+    if (job->request.kind == SERVE_EMBED) return;
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)job->params.sampling.seed);
+    http_reply_header(job->http, "X-Antigravity-Seed", seed);
+}
+
+/* Loads the weights, or frees them, and replies. Waits for the engine. */
+static bool load_model(serve_job *job, serve_error *e) {
+    ag_error err;
+    ag_serving *s = http_serving(job->http);
+    const double keep_alive_s = job->request.keep_alive_s;
+    if (keep_alive_s != 0 && ag_serving_load_model(s, job->model, &err) != AG_OK)
+        return reject_status(e, &err);
+    if (!isnan(keep_alive_s)) ag_serving_keep_alive(s, job->model, keep_alive_s);
+    http_reply_json(job->http, 200, job->protocol->reply(&job->view));
+    return true;
 }
 
 static bool prepare_job(serve_job *job, serve_error *e) {
     serve_request *r = &job->request;
     ag_text required_call = {0};
+    fields_begin(job->http->json);
     const bool is_parsed = job->protocol->parse(job->http->json, r, e);
+    fields_end(job->http->json, job->http->ignored, sizeof job->http->ignored);
     http_drop_body(job->http);
-    if (!is_parsed) return false;
+    if (!is_parsed) {
+        job->http->ignored[0] = '\0';
+        return false;
+    }
     job->model = http_model(job->http, r->model, e);
     if (!job->model) return false;
     if (r->stream && !job->protocol->stream_type)
@@ -351,6 +407,7 @@ static bool prepare_job(serve_job *job, serve_error *e) {
     job->model_name = account_strdup(r->model ? r->model : ag_served_model_name(job->model));
     job->view.model = job->model_name;
     bool ok = job->model_name || reject_no_memory(e);
+    if (ok && r->load_only) return load_model(job, e);
     if (ok)
         ok = r->kind == SERVE_CHAT ? prepare_chat(job, &required_call, e) : prepare_texts(job, e);
     if (ok && !r->count_only) {
@@ -362,6 +419,7 @@ static bool prepare_job(serve_job *job, serve_error *e) {
             ok = compile_constraint(job, &required_call, &job->prompts[i].constraint, e);
         if (ok && r->kind == SERVE_CHAT) ok = check_prompt(job, e);
         ok = ok && job_apply_settings(job, constrained, e);
+        if (ok) add_headers(job);
     }
     ag_text_free(&required_call);
     return ok && make_answers(job, e);

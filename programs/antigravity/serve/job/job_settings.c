@@ -16,8 +16,17 @@ enum { MAX_STOPS = 64, MAX_TOP = 20 };
 enum { STORED_TOKEN_BYTES = 120, REPORTED_TOKEN_BYTES = 1300 };
 enum { MAX_REPORTED_TOKENS = 65536 }; /* limit without stream */
 
-/* Returns the maximum number of tokens whose probabilities are reported. */
-static double reported_tokens(const serve_job *job) {
+/* Returns the number of prompt tokens whose probabilities are reported, once for each answer. */
+static double reported_prompt_tokens(const serve_job *job) {
+    const ag_request_params *p = &job->params;
+    double n = 0;
+    for (size_t i = 0; p->prompt_logprobs && i < job->n_prompts; i++)
+        n += (double)job->prompts[i].ids.n;
+    return n * (1 + p->n_top) * (double)job->request.n;
+}
+
+/* Returns the maximum number of generated tokens whose probabilities are reported. */
+static double reported_new_tokens(const serve_job *job) {
     const ag_request_params *p = &job->params;
     const double context = p->session.max_seq_len;
     const double max =
@@ -25,10 +34,12 @@ static double reported_tokens(const serve_job *job) {
     return p->logprobs ? max * (1 + p->n_top) * (double)job->request.n * (double)job->n_prompts : 0;
 }
 
-/* A stream reports most tokens as they arrive and only stores them. */
-static double token_bytes(const serve_job *job) {
-    return job->request.stream && !job->protocol->stream_repeats_tokens ? STORED_TOKEN_BYTES
-                                                                        : REPORTED_TOKEN_BYTES;
+/* Returns the memory of all reported tokens. A stream reports most generated tokens as they arrive
+ * and only stores them. It reports the tokens of a prompt in one event. */
+static double reported_bytes(const serve_job *job) {
+    const bool only_stores = job->request.stream && !job->protocol->stream_repeats_tokens;
+    return reported_prompt_tokens(job) * REPORTED_TOKEN_BYTES +
+           reported_new_tokens(job) * (only_stores ? STORED_TOKEN_BYTES : REPORTED_TOKEN_BYTES);
 }
 
 /* Memory of a reply as JSON and as text: of an answer without its tokens, and of a value of an
@@ -45,8 +56,7 @@ static size_t reply_bytes(const serve_job *job) {
 }
 
 size_t job_memory_bytes(const serve_job *job) {
-    return (size_t)(reported_tokens(job) * token_bytes(job)) + job->restored_bytes +
-           reply_bytes(job);
+    return (size_t)reported_bytes(job) + job->restored_bytes + reply_bytes(job);
 }
 
 static void set_if_given(double value, float *field) {
@@ -138,21 +148,25 @@ bool job_apply_settings(serve_job *job, bool constrained, serve_error *e) {
     p->max_tokens = r->max_tokens;
     p->ignore_eos = r->ignore_eos;
     p->keep_special = job->chat != NULL;
+    if (r->max_context && r->max_context < p->session.max_seq_len)
+        p->session.max_seq_len = (uint32_t)r->max_context;
     p->logprobs = r->logprobs;
+    p->prompt_logprobs = r->logprobs && r->echo;
     p->n_top = r->n_top;
     p->no_prefix = r->no_prefix;
     p->deadline_s = settings->timeout_s;
     if (r->timeout_s > 0 && (!p->deadline_s || r->timeout_s < p->deadline_s))
         p->deadline_s = r->timeout_s;
     if (r->n_top > MAX_TOP) return reject_field(e, "top_logprobs", "must be at most %d", MAX_TOP);
-    const double max_tokens =
-        floor((double)MAX_REPORTED_TOKENS * REPORTED_TOKEN_BYTES / token_bytes(job));
-    if (reported_tokens(job) > max_tokens)
+    const double n_reported = reported_prompt_tokens(job) + reported_new_tokens(job),
+                 max_bytes = (double)MAX_REPORTED_TOKENS * REPORTED_TOKEN_BYTES;
+    if (reported_bytes(job) > max_bytes)
         return reject_field(e, "logprobs",
                             "too many probabilities: %.0f tokens, at most %.0f; set max_tokens",
-                            reported_tokens(job), max_tokens);
+                            n_reported, floor(n_reported * max_bytes / reported_bytes(job)));
     if (!logit_bias_read(&job->request.sampling, ag_served_model_tokenizer(job->model), e))
         return false;
     apply_sampling(&r->sampling, job->model, &p->sampling);
+    job->view.sampling = &p->sampling;
     return apply_stops(job, constrained, e) && apply_cache(job, e);
 }

@@ -5,7 +5,6 @@
 #include "../openai/openai_answer.h"
 #include "../request/routes.h"
 
-#include <math.h>
 #include <string.h>
 
 static json_t *token_probability(const serve_token *t, json_t *top) {
@@ -32,20 +31,21 @@ static json_t *token_ids(const serve_token *tokens, size_t n) {
     return list;
 }
 
-static json_t *number_or_null(double v) { return isnan(v) ? json_null() : json_real(v); }
-
-static json_t *settings_object(const serve_request *r) {
-    const serve_sampling *s = &r->sampling;
+/* Returns the settings that apply to an answer, with the seed that repeats it alone. */
+static json_t *settings_object(const serve_job_view *view, size_t answer) {
+    const serve_request *r = view->request;
+    const ag_sampler_params *s = view->sampling;
     const json_field fields[] = {
         {"n_predict", json_integer(r->max_tokens)},
-        {"seed", s->has_seed ? json_integer(s->seed) : json_null()},
-        {"temperature", number_or_null(s->temperature)},
-        {"top_k", s->top_k >= 0 ? json_integer(s->top_k) : json_null()},
-        {"top_p", number_or_null(s->top_p)},
-        {"min_p", number_or_null(s->min_p)},
-        {"repeat_penalty", number_or_null(s->repetition_penalty)},
-        {"presence_penalty", number_or_null(s->presence_penalty)},
-        {"frequency_penalty", number_or_null(s->frequency_penalty)},
+        {"seed", json_integer((json_int_t)(s->seed + answer % r->n))},
+        {"temperature", json_float(s->temperature)},
+        {"top_k", json_integer(s->top_k)},
+        {"top_p", json_float(s->top_p)},
+        {"min_p", json_float(s->min_p)},
+        {"repeat_penalty", json_float(s->repetition_penalty)},
+        {"repeat_last_n", json_integer(s->repetition_window)},
+        {"presence_penalty", json_float(s->presence_penalty)},
+        {"frequency_penalty", json_float(s->frequency_penalty)},
         {"stop", r->stop ? json_incref(r->stop) : json_array()},
         {"ignore_eos", json_boolean(r->ignore_eos)},
         {"stream", json_boolean(r->stream)},
@@ -98,7 +98,7 @@ static json_t *final_object(const serve_job_view *view, size_t answer, json_t *c
         {"truncated", json_false()},
         {"stop_type", json_string(stop_type(a->finish))},
         {"stopping_word", json_string(a->stop ? a->stop : "")},
-        {"generation_settings", settings_object(r)},
+        {"generation_settings", settings_object(view, answer)},
     };
     json_t *object = JSON_FIELDS(fields);
     if (answer % r->n == 0)

@@ -65,7 +65,7 @@ static bool read_prompt(const serve_request *r, json_t *prompt, json_t **out, se
 }
 
 static bool read_prompts(const json_t *body, serve_request *r, serve_error *e) {
-    json_t *prompt = json_object_get(body, "prompt"), *one = NULL;
+    json_t *prompt = field_get(body, "prompt"), *one = NULL;
     bool single = !json_is_array(prompt) || is_one_prompt(prompt);
     size_t n = single ? 1 : json_array_size(prompt);
     if (!prompt || !n) return reject_field(e, "prompt", "missing");
@@ -80,7 +80,7 @@ static bool read_prompts(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool save_field(const json_t *body, const char *name, serve_request *r, serve_error *e) {
-    json_t *value = json_object_get(body, name);
+    json_t *value = field_get(body, name);
     return !value || json_object_set(r->writer_fields, name, value) == 0 || reject_no_memory(e);
 }
 

@@ -109,7 +109,20 @@ static json_t *piece_line(const serve_job_view *view, bool is_chat, const char *
     return with_thinking(make_line(view, "response", json_text(text, len)), thinking, n_thinking);
 }
 
+/* Returns the reply to a request that only loads or frees the model. */
+static json_t *loaded_reply(const serve_job_view *view, const char *key, json_t *value) {
+    const char *reason = view->request->keep_alive_s == 0 ? "unload" : "load";
+    json_t *line = make_line(view, key, value);
+    if (json_object_set_new(line, "done", json_true()) == 0 &&
+        json_object_set_new(line, "done_reason", json_string(reason)) == 0)
+        return line;
+    json_decref(line);
+    return NULL;
+}
+
 json_t *ollama_chat_reply(serve_job_view *view) {
+    if (view->request->load_only)
+        return loaded_reply(view, "message", chat_message("", 0, NULL, 0, NULL));
     const serve_answer *a = view->answers;
     json_t *message = chat_message(a->content.data, a->content.len, a->reasoning.data,
                                    reasoning_length(view), complete_calls(a));
@@ -118,6 +131,7 @@ json_t *ollama_chat_reply(serve_job_view *view) {
 }
 
 json_t *ollama_generate_reply(serve_job_view *view) {
+    if (view->request->load_only) return loaded_reply(view, "response", json_string(""));
     const serve_answer *a = view->answers;
     json_t *line = piece_line(view, false, a->content.data, a->content.len, a->reasoning.data,
                               reasoning_length(view));

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queries about models in ollama's API. There are no digests and no Modelfiles. */
+/* Queries about models in ollama's API. There are no Modelfiles. */
 #include "../../support/json_out.h"
 #include "../job/infill.h"
-#include "../protocol/fields.h"
+#include "../system.h"
 #include "../threads/account.h"
 #include "ollama.h"
 
 #include <antigravity/serving.h>
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +27,8 @@ static json_t *model_details(const ag_model_info *info) {
     snprintf(size, sizeof size, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n / 1e9 : n / 1e6);
     snprintf(type, sizeof type, "%s", ag_dtype_name(info->file_type));
     for (char *c = type; *c; c++) *c = (char)toupper((unsigned char)*c);
-    return JSON_OBJECT({"parent_model", json_string("")}, {"format", json_string("")},
+    return JSON_OBJECT({"parent_model", json_string("")},
+                       {"format", json_string("gguf")}, /* clients know no other */
                        {"family", family_name(info)}, {"families", json_list_of(family_name(info))},
                        {"parameter_size", json_string(size)},
                        {"quantization_level", json_string(type)});
@@ -36,70 +38,74 @@ static uint32_t context_length(const ag_served_model *m) {
     return ag_served_model_session(m)->max_seq_len;
 }
 
-static json_t *model_entry(serve_http_request *http, const char *name, const ag_served_model *m) {
+/* Returns the name with a tag, as clients expect it. */
+static json_t *tagged_name(const ag_served_model *m) {
+    const char *name = ag_served_model_name(m);
+    return json_sprintf("%s%s", name, strchr(name, ':') ? "" : ":latest");
+}
+
+static json_t *model_entry(const serve_http_request *http, size_t i) {
+    const ag_served_model *m = ag_serving_model_at(http_serving(http), i);
     const ag_model_info *info = ag_served_model_info(m);
     char started[32];
     ollama_time(started, (double)http_server_started(http));
     const json_field fields[] = {
-        {"name", json_text(name, strlen(name))},
-        {"model", json_text(name, strlen(name))},
+        {"name", tagged_name(m)},
+        {"model", tagged_name(m)},
         {"modified_at", json_string(started)},
         {"size", json_integer(info->file_bytes)},
-        {"digest", json_string("")},
+        {"digest", json_string(http_model_digest(http, i))},
         {"details", model_details(info)},
         {"context_length", json_integer(context_length(m))},
     };
     return JSON_FIELDS(fields);
 }
 
-/* Lists each model under all of its names. */
-static json_t *model_list(serve_http_request *http) {
-    size_t n;
-    const char *const *names = http_model_names(http, &n);
-    json_t *list = json_array();
-    for (size_t i = 0; list && i < n; i++)
-        json_append(&list,
-                    model_entry(http, names[i], ag_serving_model(http_serving(http), names[i])));
-    return list;
+static const ag_served_model *model_at(const serve_http_request *http, size_t i) {
+    return ag_serving_model_at(http_serving(http), i);
 }
 
 void ollama_tags(serve_http_request *http) {
-    http_reply_json(http, 200, JSON_OBJECT({"models", model_list(http)}));
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < ag_serving_n_models(http_serving(http)); i++)
+        json_append(&list, model_entry(http, i));
+    http_reply_json(http, 200, JSON_OBJECT({"models", list}));
 }
 
-typedef struct loaded_models {
-    serve_http_request *http;
-    json_t *list;
-} loaded_models;
-
-static bool has_name(const json_t *list, const char *name) {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *listed = json_object_get(json_array_get(list, i), "name");
-        if (strcmp(json_string_value(listed), name) == 0) return true;
-    }
-    return false;
+/* Returns when the weights are freed. Clients show a time that is decades away as "Forever". */
+static json_t *expiry_time(const ag_served_model *m) {
+    const double hundred_years = 100 * 365.25 * 86400;
+    char text[32];
+    ollama_time(text, system_wall_clock() + fmin(ag_served_model_expires_in(m), hundred_years));
+    return json_string(text);
 }
 
-static bool add_loaded(void *user, const ag_resident_session *h) {
-    loaded_models *loaded = user;
-    if (strcmp(h->scope ? h->scope : "", http_scope(loaded->http)) != 0) return true;
-    const ag_served_model *m = ag_serving_model(http_serving(loaded->http), h->model);
-    if (!m || has_name(loaded->list, h->model)) return true;
-    json_append(&loaded->list, model_entry(loaded->http, h->model, m));
-    return loaded->list != NULL;
+static json_t *loaded_entry(const serve_http_request *http, size_t i) {
+    ag_serving_stats stats;
+    const ag_served_model *m = model_at(http, i);
+    json_t *entry = model_entry(http, i);
+    ag_serving_get_stats(http_serving(http), &stats);
+    const uint64_t on_device = stats.device_bytes ? ag_served_model_info(m)->file_bytes : 0;
+    if (json_object_set_new(entry, "expires_at", expiry_time(m)) == 0 &&
+        json_object_set_new(entry, "size_vram", json_integer((json_int_t)on_device)) == 0)
+        return entry;
+    json_decref(entry);
+    return NULL;
 }
 
-/* Lists the models of this client's resident sessions. They do not expire. */
 void ollama_ps(serve_http_request *http) {
-    loaded_models loaded = {.http = http, .list = json_array()};
-    if (loaded.list) ag_serving_each_session(http_serving(http), add_loaded, &loaded);
-    http_reply_json(http, 200, JSON_OBJECT({"models", loaded.list}));
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < ag_serving_n_models(http_serving(http)); i++)
+        if (ag_served_model_is_loaded(model_at(http, i))) json_append(&list, loaded_entry(http, i));
+    http_reply_json(http, 200, JSON_OBJECT({"models", list}));
 }
 
 void ollama_version(serve_http_request *http) {
     http_reply_json(http, 200, JSON_OBJECT({"version", json_string(AG_VERSION_STRING)}));
 }
 
+/* Returns what the model can do. Models that generate do not list "embedding", though they can: for
+ * ollama's command a model with it does nothing else. */
 static json_t *capability_list(const ag_served_model *m) {
     const ag_chat_format *format = ag_served_model_format(m);
     uint32_t features = format ? ag_chat_format_features(format) : 0;
@@ -110,7 +116,6 @@ static json_t *capability_list(const ag_served_model *m) {
         json_append(&list, json_string("thinking"));
     const ag_tokenizer *t = ag_served_model_tokenizer(m);
     if (t && infill_is_supported(t)) json_append(&list, json_string("insert"));
-    json_append(&list, json_string("embedding"));
     return list;
 }
 
@@ -144,8 +149,7 @@ static json_t *model_info(const ag_served_model *m) {
 static const ag_served_model *named_model(const serve_http_request *http, serve_error *e) {
     const char *name = NULL;
     const json_t *body = http_body(http);
-    if (!field_string(body, "model", &name, e) || (!name && !field_string(body, "name", &name, e)))
-        return NULL;
+    if (!ollama_read_name(body, &name, e)) return NULL;
     char *known = name ? ollama_model_name(http, name) : NULL;
     const ag_served_model *m = NULL;
     if (name && !known) reject_no_memory(e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parsers of ollama's requests. They ignore other fields: keep_alive, num_ctx, ... */
+/* Parsers of ollama's requests. */
 #include "../protocol/fields.h"
 #include "../protocol/messages.h"
 #include "../threads/account.h"
@@ -7,6 +7,7 @@
 
 #include <antigravity/serving.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_STOPS = 64, MAX_INPUTS = 2048 };
@@ -21,13 +22,62 @@ char *ollama_model_name(const serve_http_request *http, const char *name) {
     return copy;
 }
 
+bool ollama_read_name(const json_t *body, const char **name, serve_error *e) {
+    /* Clients send both, and one of them is empty. */
+    if (!field_string(body, "model", name, e)) return false;
+    if (*name && **name) return true;
+    *name = NULL;
+    if (!field_string(body, "name", name, e)) return false;
+    if (*name && !**name) *name = NULL;
+    return true;
+}
+
 static bool read_model(const json_t *body, serve_request *r, serve_error *e) {
     const char *name = NULL;
-    if (!field_string(body, "model", &name, e)) return false;
-    if (!name && !field_string(body, "name", &name, e)) return false;
+    if (!ollama_read_name(body, &name, e)) return false;
     if (!name) return true;
     r->model = ollama_model_name(r->http, name);
     return r->model || reject_no_memory(e);
+}
+
+/* Reads a duration as Go writes it: "1h30m", "-1ms". Fails unless all of the text is one. */
+static bool parse_duration(const char *text, double *seconds) {
+    static const struct {
+        const char *name; /* a name that begins with another one comes first */
+        double seconds;
+    } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
+    const bool is_negative = *text == '-';
+    double sum = 0;
+    text += *text == '-' || *text == '+';
+    if (!strcmp(text, "0")) text = "0s";
+    if (!*text) return false;
+    while (*text) {
+        char *end;
+        size_t i = 0;
+        if (!strchr("0123456789.", *text)) return false;
+        const double n = strtod(text, &end);
+        while (i < sizeof units / sizeof units[0] &&
+               strncmp(end, units[i].name, strlen(units[i].name)) != 0)
+            i++;
+        if (end == text || i == sizeof units / sizeof units[0]) return false;
+        sum += n * units[i].seconds;
+        text = end + strlen(units[i].name);
+    }
+    *seconds = is_negative ? -sum : sum;
+    return true;
+}
+
+/* Reads seconds, or a duration. A negative value means no limit. */
+static bool read_keep_alive(const json_t *body, serve_request *r, serve_error *e) {
+    const json_t *given = field_get(body, "keep_alive");
+    double seconds = json_number_value(given);
+    if (!given || json_is_null(given)) return true;
+    const bool is_duration =
+        json_is_string(given) && parse_duration(json_string_value(given), &seconds);
+    if (!json_is_number(given) && !is_duration)
+        return reject_field(e, "keep_alive", "must be seconds, or a duration such as \"5m\"");
+    r->keep_alive_s = seconds < 0 ? INFINITY : seconds;
+    return true;
 }
 
 static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
@@ -39,11 +89,12 @@ static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
     if (!o) return true;
     /* Negative values mean no limit, or the entire context. */
     if (!field_integer(o, "num_predict", -2, max, &r->max_tokens, e) ||
+        !field_integer(o, "num_ctx", 0, max, &r->max_context, e) ||
         !field_integer(o, "repeat_last_n", -1, max, &s->repetition_window, e) ||
         !field_integer(o, "top_k", -1, max, &s->top_k, e))
         return false;
     if (r->max_tokens < 0) r->max_tokens = -1;
-    seed = json_object_get(o, "seed");
+    seed = field_get(o, "seed");
     if (seed && !json_is_null(seed)) {
         if (!field_integer(o, "seed", INT64_MIN, INT64_MAX, &s->seed, e)) return false;
         s->has_seed = s->seed >= 0;
@@ -58,7 +109,7 @@ static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
-    const json_t *format = json_object_get(body, "format");
+    const json_t *format = field_get(body, "format");
     const char *word = json_string_value(format);
     if (!format || json_is_null(format) || (word && !*word)) return true;
     r->constrained = true;
@@ -72,7 +123,7 @@ static bool read_format(const json_t *body, serve_request *r, serve_error *e) {
 
 /* Reads true, false, or an effort: "low", "medium", "high". */
 static bool read_think(const json_t *body, serve_request *r, serve_error *e) {
-    json_t *think = json_object_get(body, "think");
+    json_t *think = field_get(body, "think");
     if (!think || json_is_null(think)) return true;
     if (json_is_string(think)) {
         if (!set_variable(r, "reasoning_effort", json_incref(think), e)) return false;
@@ -94,8 +145,8 @@ static bool read_answer_fields(const json_t *body, serve_request *r, serve_error
         !field_integer(body, "top_logprobs", 0, 20, &n_top, e))
         return false;
     r->n_top = (uint32_t)n_top;
-    return read_options(body, r, e) && read_format(body, r, e) && read_think(body, r, e) &&
-           field_bool(body, "stream", &r->stream, e);
+    return read_options(body, r, e) && read_keep_alive(body, r, e) && read_format(body, r, e) &&
+           read_think(body, r, e) && field_bool(body, "stream", &r->stream, e);
 }
 
 bool ollama_parse_chat(const json_t *body, serve_request *r, serve_error *e) {
@@ -107,12 +158,13 @@ bool ollama_parse_chat(const json_t *body, serve_request *r, serve_error *e) {
     if (!read_model(body, r, e) || !field_array(body, "messages", &messages, e) ||
         !field_array(body, "tools", &tools, e))
         return false;
+    r->load_only = !json_array_size(messages);
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *message = json_array_get(messages, i);
         if (!reject_images(message, e) || !ollama_read_message(message, &before, r, e))
             return false;
     }
-    if (json_array_size(tools)) r->tools = json_incref(json_object_get(body, "tools"));
+    if (json_array_size(tools)) r->tools = json_incref(field_get(body, "tools"));
     return read_answer_fields(body, r, e);
 }
 
@@ -122,7 +174,7 @@ static bool reject_generate_only_fields(const json_t *body, serve_error *e) {
     if (template && *template)
         return reject_field(e, "template",
                             "not supported: the model's own is used, or none with raw");
-    if (json_array_size(json_object_get(body, "context")))
+    if (json_array_size(field_get(body, "context")))
         return reject_field(e, "context", "not supported; send the conversation to /api/chat");
     return reject_images(body, e);
 }
@@ -136,6 +188,8 @@ bool ollama_parse_generate(const json_t *body, serve_request *r, serve_error *e)
         !read_answer_fields(body, r, e))
         return false;
     if (!prompt) prompt = "";
+    r->load_only = !*prompt && !r->suffix;
+    if (r->load_only) return true;
     if (raw || r->suffix) {
         r->kind = SERVE_TEXT;
         r->parse_special = raw;
@@ -155,6 +209,7 @@ bool ollama_parse_embed(const json_t *body, serve_request *r, serve_error *e) {
     if (!read_model(body, r, e) || !field_strings(body, "input", MAX_INPUTS, &r->prompts, e))
         return false;
     if (!json_array_size(r->prompts)) return reject_field(e, "input", "missing");
+    if (!read_options(body, r, e) || !read_keep_alive(body, r, e)) return false;
     if (!field_integer(body, "dimensions", 1, INT32_MAX, &dimensions, e)) return false;
     if (!dimensions) return true;
     r->writer_fields = json_pack("{sI}", "dimensions", (json_int_t)dimensions);
@@ -164,7 +219,9 @@ bool ollama_parse_embed(const json_t *body, serve_request *r, serve_error *e) {
 bool ollama_parse_embeddings(const json_t *body, serve_request *r, serve_error *e) {
     const char *prompt = NULL;
     r->kind = SERVE_EMBED;
-    if (!read_model(body, r, e) || !field_string(body, "prompt", &prompt, e)) return false;
+    if (!read_model(body, r, e) || !field_string(body, "prompt", &prompt, e) ||
+        !read_options(body, r, e) || !read_keep_alive(body, r, e))
+        return false;
     if (!prompt) return reject_field(e, "prompt", "missing");
     r->prompts = json_pack("[s]", prompt);
     return r->prompts || reject_no_memory(e);

@@ -19,7 +19,7 @@ static bool read_messages(const json_t *body, serve_request *r, serve_error *e) 
         !field_bool(body, "add_generation_prompt", &begin, e))
         return false;
     r->no_generation = !begin && !r->continue_last;
-    if (r->continue_last && json_is_true(json_object_get(body, "add_generation_prompt")))
+    if (r->continue_last && json_is_true(field_get(body, "add_generation_prompt")))
         return reject_field(e, "continue_final_message", "add_generation_prompt excludes it");
     return !r->continue_last || json_is_object(last) ||
            reject_field(e, "messages", "the last message must be an object");
@@ -48,14 +48,14 @@ static bool read_effort(const json_t *body, serve_request *r, serve_error *e) {
 }
 
 static bool read_variables(const json_t *body, serve_request *r, serve_error *e) {
-    json_t *variables = NULL, *thinking = json_object_get(body, "enable_thinking");
+    json_t *variables = NULL, *thinking = field_get(body, "enable_thinking");
     if (!field_object(body, "chat_template_kwargs", &variables, e)) return false;
     if (variables) r->variables = json_copy(variables);
     if (variables && !r->variables) return reject_no_memory(e);
     if (json_is_boolean(thinking) &&
         !set_variable(r, "enable_thinking", json_incref((json_t *)(uintptr_t)thinking), e))
         return false;
-    const json_t *documents = json_object_get(body, "documents");
+    const json_t *documents = field_get(body, "documents");
     if (json_is_array(documents) &&
         !set_variable(r, "documents", json_incref((json_t *)(uintptr_t)documents), e))
         return false;

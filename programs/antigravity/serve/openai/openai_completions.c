@@ -6,11 +6,14 @@
 #include "openai_answer.h"
 #include "openai_fields.h"
 
+#include <math.h>
+#include <stdio.h>
+
 /* ---- the request ---- */
 
 static bool read_n_logprobs(const json_t *body, serve_request *r, serve_error *e) {
     int64_t n = -1;
-    const json_t *given = json_object_get(body, "logprobs");
+    const json_t *given = field_get(body, "logprobs");
     if (json_is_boolean(given)) n = json_is_true(given) ? 0 : -1;
     else if (!field_integer(body, "logprobs", 0, 20, &n, e)) return false;
     r->logprobs = n >= 0;
@@ -39,9 +42,8 @@ static bool parse_completion(const json_t *body, serve_request *r, serve_error *
 static const openai_object_names text_names = {"cmpl-", "text_completion", "text_completion"};
 
 /* Returns the prompt, with which an answer begins if the client set echo; NULL: none. */
-static const json_t *echoed_prompt(const serve_job_view *view, size_t answer) {
-    const json_t *prompt = json_array_get(view->request->prompts, answer / view->request->n);
-    return view->request->echo && json_is_string(prompt) ? prompt : NULL;
+static json_t *echoed_prompt(const serve_job_view *view, size_t answer) {
+    return json_array_get(view->echoes, answer / view->request->n);
 }
 
 static json_t *text_field(const serve_job_view *view, size_t answer) {
@@ -51,24 +53,35 @@ static json_t *text_field(const serve_job_view *view, size_t answer) {
     return json_sprintf("%s%s", json_string_value(prompt), a->content.data);
 }
 
+/* Adds a log probability under the token's text, or under "token_id:ID" if another token has that
+ * text: characters that are incomplete look alike. */
+static void add_top(json_t *map, const serve_token *t) {
+    char name[32];
+    snprintf(name, sizeof name, "token_id:%d", (int)t->id);
+    const char *key = json_object_get(map, t->text) ? name : t->text;
+    json_object_set_new(map, key, json_float(t->logprob));
+}
+
+/* Returns the token and the likeliest others, with the same number as in token_logprobs. */
 static json_t *top_map(const serve_token *t) {
+    if (isnan(t->logprob)) return json_null();
     json_t *map = json_object();
+    if (map) add_top(map, t);
     for (size_t i = 0; map && i < t->n_top; i++)
-        json_object_set_new(map, t->top[i].text, json_float(t->top[i].logprob));
+        if (t->top[i].id != t->id) add_top(map, &t->top[i]);
     return map;
 }
 
 /* with_top: adds the likeliest tokens. Otherwise top_logprobs is null as a whole, as strict clients
  * require. */
-static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset, bool with_top) {
+static json_t *logprobs_lists(const serve_token *tokens, size_t n, bool with_top) {
     json_t *texts = json_array(), *probs = json_array(), *offsets = json_array(),
            *tops = with_top ? json_array() : json_null();
     for (size_t i = 0; i < n; i++) {
         if (texts) json_append(&texts, json_text(tokens[i].text, tokens[i].len));
         if (probs) json_append(&probs, json_float(tokens[i].logprob));
         if (with_top && tops) json_append(&tops, top_map(&tokens[i]));
-        if (offsets) json_append(&offsets, json_integer(offset));
-        offset += tokens[i].len;
+        if (offsets) json_append(&offsets, json_integer(tokens[i].offset));
     }
     return JSON_OBJECT({"tokens", texts}, {"token_logprobs", probs}, {"top_logprobs", tops},
                        {"text_offset", offsets});
@@ -78,13 +91,10 @@ static json_t *logprobs_lists(const serve_token *tokens, size_t n, size_t offset
 static json_t *completion_choice(const serve_job_view *view, size_t answer, json_t *text,
                                  const serve_token *tokens, size_t n_tokens, json_t *finish) {
     const bool has_logprobs = view->request->logprobs && n_tokens;
-    size_t offset = 0;
-    for (const serve_token *t = view->answers[answer].tokens; t && t < tokens; t++)
-        offset += t->len;
     return JSON_OBJECT({"index", json_integer(answer)}, {"text", text},
-                       {"logprobs", has_logprobs ? logprobs_lists(tokens, n_tokens, offset,
-                                                                  view->request->n_top > 0)
-                                                 : json_null()},
+                       {"logprobs", has_logprobs
+                                        ? logprobs_lists(tokens, n_tokens, view->request->n_top > 0)
+                                        : json_null()},
                        {"finish_reason", finish});
 }
 
@@ -105,14 +115,13 @@ static void write_chunk(serve_job_view *view, const serve_event *e, json_t *text
 }
 
 static void stream_completion(serve_job_view *view, const serve_event *e) {
+    const size_t n = view->request->n;
     switch (e->kind) {
     case SERVE_BEGIN:
-        for (size_t i = 0; i < view->n_answers; i++) {
-            const json_t *prompt = echoed_prompt(view, i);
-            const serve_event echo = {.answer = i};
-            if (prompt)
-                write_chunk(view, &echo, json_incref((json_t *)(uintptr_t)prompt), json_null());
-        }
+        /* With logprobs the echo is content that comes with its tokens. */
+        for (size_t i = 0; !view->request->logprobs && i < json_array_size(view->echoes) * n; i++)
+            write_chunk(view, &(serve_event){.answer = i}, json_incref(echoed_prompt(view, i)),
+                        json_null());
         break;
     case SERVE_CONTENT:
         write_chunk(view, e, json_text(e->text, e->len), json_null());

@@ -15,7 +15,7 @@ enum { MAX_STOP_STRINGS = 64 };
 /* Only stores the field. It is parsed when the model is known, since tokens may be given as
  * texts. */
 static bool save_logit_bias(const json_t *body, serve_sampling *s, serve_error *e) {
-    json_t *given = json_object_get(body, "logit_bias");
+    json_t *given = field_get(body, "logit_bias");
     if (given && !json_is_object(given) && !json_is_array(given) && !json_is_null(given))
         return reject_field(e, "logit_bias", "must be an object or a list");
     s->logit_bias = json_incref(given);
@@ -34,7 +34,7 @@ static bool read_sampling(const json_t *body, serve_sampling *s, serve_error *e)
         !field_integer(body, "top_k", -1, INT32_MAX, &s->top_k, e) ||
         !field_integer(body, "seed", INT64_MIN, INT64_MAX, &s->seed, e))
         return false;
-    s->has_seed = json_is_integer(json_object_get(body, "seed")) && s->seed >= 0;
+    s->has_seed = json_is_integer(field_get(body, "seed")) && s->seed >= 0;
     return save_logit_bias(body, s, e);
 }
 
@@ -51,7 +51,7 @@ static bool read_stream(const json_t *body, serve_request *r, serve_error *e) {
 /* Reads "512", "25%", or a number of tokens. */
 static bool read_budget(const json_t *body, serve_request *r, serve_error *e) {
     char digits[32];
-    const json_t *budget = json_object_get(body, "kv_budget");
+    const json_t *budget = field_get(body, "kv_budget");
     if (!json_is_integer(budget)) return field_copy(body, "kv_budget", &r->kv_budget, e);
     snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(budget));
     r->kv_budget = account_strdup(digits);
@@ -139,7 +139,7 @@ bool openai_read_format(const json_t *body, serve_request *r, serve_error *e) {
 /* ---- prompts and messages ---- */
 
 bool openai_read_prompts(const json_t *body, const char *name, serve_request *r, serve_error *e) {
-    json_t *prompt = json_object_get(body, name);
+    json_t *prompt = field_get(body, name);
     const json_t *first = json_array_get(prompt, 0);
     if (json_is_string(prompt) || json_is_integer(first)) {
         r->prompts = json_pack("[O]", prompt);
@@ -188,7 +188,7 @@ bool openai_read_tool_choice(const json_t *body, bool is_nested, serve_request *
         {"none", SERVE_TOOLS_NONE},
         {"required", SERVE_TOOLS_REQUIRED},
     };
-    const json_t *choice = json_object_get(body, "tool_choice");
+    const json_t *choice = field_get(body, "tool_choice");
     const char *word = json_string_value(choice);
     if (!choice || json_is_null(choice)) return true;
     for (size_t i = 0; word && i < sizeof words / sizeof words[0]; i++) {

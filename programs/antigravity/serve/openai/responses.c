@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routes of the Responses API: POST /v1/responses and /v1/responses/input_tokens. The paths without
- * /v1 do not require a model name. Responses are not stored. */
+/* Routes of the Responses API: POST /v1/responses and /v1/responses/input_tokens, GET and DELETE
+ * /v1/responses/ID. The paths without /v1 do not require a model name. */
 #include "responses.h"
 
 #include "../request/routes.h"
@@ -31,5 +31,10 @@ const serve_route responses_routes[] = {
     {"POST", "/responses", .protocol = &responses, .model_optional = true},
     {"POST", "/responses/input_tokens", .protocol = &responses_input_tokens,
      .model_optional = true},
+    {"GET", "/v1/responses/resp_*", .handle = responses_retrieve},
+    {"GET", "/responses/resp_*", .handle = responses_retrieve},
+    /* DELETE has no body. */
+    {"DELETE", "/v1/responses/resp_*", .handle = responses_delete, .waits = true},
+    {"DELETE", "/responses/resp_*", .handle = responses_delete, .waits = true},
     {0},
 };

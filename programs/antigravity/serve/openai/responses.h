@@ -13,6 +13,19 @@ bool responses_parse_count(const json_t *body, serve_request *r, serve_error *e)
 /* Converts "input", a string or a list of items, and appends the messages to r->messages. */
 bool responses_read_input(json_t *input, serve_request *r, serve_error *e);
 
+/* ---- stored responses ---- */
+
+/* Appends the conversation of a stored response of this client, and its output, to items. */
+bool responses_read_history(const char *id, const serve_request *r, json_t *items, serve_error *e);
+/* Appends the input (NULL: none) to items, and keeps them in r->stored_text unless they are too
+ * large for the store. */
+bool responses_keep_conversation(json_t *input, json_t *items, serve_request *r, serve_error *e);
+/* Stores a complete response if the client wants that; else its "store" becomes false. */
+void responses_store(const serve_job_view *view, json_t *response);
+/* Handlers of GET and DELETE /v1/responses/ID. */
+void responses_retrieve(serve_http_request *http);
+void responses_delete(serve_http_request *http);
+
 /* ---- items of the output ---- */
 
 /* Return an item of answers[0]. status: "in_progress", "completed" or "incomplete". `index` makes

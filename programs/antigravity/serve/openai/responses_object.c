@@ -149,12 +149,12 @@ json_t *responses_object(const serve_job_view *view, const char *status, json_t 
         {"parallel_tool_calls", json_boolean(!r->one_call)},
         {"presence_penalty", json_integer(0)},
         {"frequency_penalty", json_integer(0)},
-        {"previous_response_id", json_null()},
+        {"previous_response_id", echo(view, "previous_response_id", json_null())},
         {"prompt_cache_key", echo(view, "prompt_cache_key", json_null())},
         {"reasoning", echo_reasoning(view)},
         {"safety_identifier", echo(view, "safety_identifier", json_null())},
         {"service_tier", json_string("default")},
-        {"store", json_false()},
+        {"store", json_boolean(r->stored_text)},
         {"temperature",
          number_or(r->sampling.temperature, echo(view, "temperature", json_integer(1)))},
         {"text", echo_text(view)},
@@ -186,5 +186,7 @@ json_t *responses_reply(serve_job_view *view) {
     }
     for (size_t i = 0; i < a->n_calls; i++)
         json_append(&output, responses_call(view, index++, &a->calls[i], status));
-    return responses_object(view, status, output, NULL);
+    json_t *response = responses_object(view, status, output, NULL);
+    responses_store(view, response);
+    return response;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parser of the body of /v1/responses. It rejects fields that need stored responses, and ignores
- * other ones. */
+/* Parser of the body of /v1/responses. It rejects fields that need other stored objects than
+ * responses. */
 #include "../../support/json_out.h"
 #include "../protocol/fields.h"
 #include "../protocol/messages.h"
@@ -10,22 +10,21 @@
 #include <antigravity/serving.h>
 #include <string.h>
 
-static bool reject_stored(const json_t *body, serve_error *e) {
+static bool reject_unknown_stores(const json_t *body, serve_error *e) {
     static const struct {
         const char *name, *reason;
     } stored[] = {
-        {"previous_response_id", "responses are not stored; send the conversation as input"},
         {"conversation", "conversations are not stored; send the conversation as input"},
         {"prompt", "prompts are not stored; send the text as input"},
     };
     for (size_t i = 0; i < sizeof stored / sizeof stored[0]; i++) {
-        const json_t *value = json_object_get(body, stored[i].name);
+        const json_t *value = field_get(body, stored[i].name);
         if (value && !json_is_null(value))
             return reject_field(e, stored[i].name, "%s", stored[i].reason);
     }
-    if (json_is_true(json_object_get(body, "background")))
+    if (json_is_true(field_get(body, "background")))
         return reject_field(e, "background",
-                            "responses are not stored; wait for this one, or let it stream");
+                            "not supported; wait for the response, or let it stream");
     return true;
 }
 
@@ -40,7 +39,7 @@ static bool read_instructions(const json_t *body, serve_request *r, serve_error 
 static json_t *copy_fields(const json_t *from, const char *const *names, size_t n) {
     json_t *to = json_object();
     for (size_t i = 0; i < n; i++) {
-        json_t *value = json_object_get(from, names[i]);
+        json_t *value = field_get(from, names[i]);
         if (value && !json_is_null(value)) to = JSON_ADD(to, {names[i], json_incref(value)});
     }
     return to;
@@ -124,31 +123,53 @@ static json_t *with_default_sampling(const serve_request *r, json_t *fields) {
 
 /* Stores the fields that the response repeats. */
 static bool save_echoed_fields(const json_t *body, serve_request *r, serve_error *e) {
-    static const char *const echoed[] = {
-        "instructions",      "tools",           "tool_choice", "text",
-        "metadata",          "reasoning",       "user",        "parallel_tool_calls",
-        "safety_identifier", "prompt_cache_key"};
+    static const char *const echoed[] = {"instructions",
+                                         "tools",
+                                         "tool_choice",
+                                         "text",
+                                         "metadata",
+                                         "reasoning",
+                                         "user",
+                                         "parallel_tool_calls",
+                                         "safety_identifier",
+                                         "prompt_cache_key",
+                                         "previous_response_id"};
     r->writer_fields =
         with_default_sampling(r, copy_fields(body, echoed, sizeof echoed / sizeof echoed[0]));
     return r->writer_fields || reject_no_memory(e);
+}
+
+static bool read_input(const json_t *body, serve_request *r, serve_error *e) {
+    json_t *input = field_get(body, "input");
+    if (input && !json_is_null(input)) return responses_read_input(input, r, e);
+    /* Without input the user's turn is empty. */
+    return json_array_size(r->messages) || message_add(r, "user", json_string(""), e);
+}
+
+/* Reads the conversation of previous_response_id and the input, and keeps both to be stored. */
+static bool read_items(const json_t *body, json_t *items, serve_request *r, serve_error *e) {
+    const char *previous = NULL;
+    bool store = true;
+    if (!field_string(body, "previous_response_id", &previous, e) ||
+        !field_bool(body, "store", &store, e))
+        return false;
+    if (previous && !responses_read_history(previous, r, items, e)) return false;
+    if (!responses_read_input(items, r, e) || !read_input(body, r, e)) return false;
+    return !store || r->count_only ||
+           responses_keep_conversation(field_get(body, "input"), items, r, e);
 }
 
 static bool read_conversation(const json_t *body, serve_request *r, serve_error *e) {
     r->kind = SERVE_CHAT;
     r->messages = json_array();
     if (!r->messages) return reject_no_memory(e);
-    if (!field_copy(body, "model", &r->model, e) || !reject_stored(body, e) ||
+    if (!field_copy(body, "model", &r->model, e) || !reject_unknown_stores(body, e) ||
         !read_instructions(body, r, e))
         return false;
-    json_t *input = json_object_get(body, "input");
-    if (!input || json_is_null(input)) {
-        /* Without input the user's turn is empty. */
-        if (!json_array_size(r->messages) && !message_add(r, "user", json_string(""), e))
-            return false;
-    } else if (!responses_read_input(input, r, e)) {
-        return false;
-    }
-    return read_tools(body, r, e) && read_reasoning(body, r, e);
+    json_t *items = json_array();
+    const bool ok = items ? read_items(body, items, r, e) : reject_no_memory(e);
+    json_decref(items);
+    return ok && read_tools(body, r, e) && read_reasoning(body, r, e);
 }
 
 bool responses_parse_count(const json_t *body, serve_request *r, serve_error *e) {

@@ -170,9 +170,11 @@ static void write_arguments(serve_job_view *view, const serve_event *e) {
 static void write_end(serve_job_view *view) {
     const responses_stream *s = view->state;
     const char *status = responses_status(view);
+    json_t *response = responses_object(view, status, json_incref(s->output), NULL);
+    responses_store(view, response);
     send_response(view,
                   strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
-                  responses_object(view, status, json_incref(s->output), NULL));
+                  response);
 }
 
 static void write_failure(serve_job_view *view, const serve_error *error) {

@@ -3,6 +3,7 @@
 
 #include "../threads/account.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *type_name(const json_t *value) {
@@ -18,15 +19,84 @@ static bool wrong_type(const char *name, const char *wanted, const json_t *found
     return reject_field(e, name, "must be %s, not %s", wanted, type_name(found));
 }
 
+/* ---- record of the members that were read ---- */
+
+enum { MAX_READ = 128 };
+
+static _Thread_local struct {
+    const json_t *body, *options; /* NULL: no record */
+    size_t n;
+    struct {
+        const json_t *object;
+        const char *name; /* a literal of the reader */
+    } read[MAX_READ];
+} record;
+
+static bool was_read(const json_t *object, const char *name) {
+    for (size_t i = 0; i < record.n; i++)
+        if (record.read[i].object == object && !strcmp(record.read[i].name, name)) return true;
+    return false;
+}
+
+json_t *field_get(const json_t *object, const char *name) {
+    const bool is_recorded = object && (object == record.body || object == record.options);
+    if (is_recorded && record.n < MAX_READ && !was_read(object, name)) {
+        record.read[record.n].object = object;
+        record.read[record.n++].name = name;
+    }
+    return json_object_get(object, name);
+}
+
+void fields_begin(const json_t *body) {
+    record.body = body;
+    record.options = json_object_get(body, "options");
+    record.n = 0;
+}
+
+static bool is_word(const char *name) {
+    const size_t n = strlen(name);
+    return n && n <= 64 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == n;
+}
+
+/* Appends the names of the object's members that were not read. Returns false if they do not fit.
+ */
+static bool append_unread(const json_t *object, const char *prefix, char *text, size_t size) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+        const size_t n = strlen(text);
+        if (json_is_null(value) || was_read(object, name)) continue;
+        const char *shown = is_word(name) ? name : "?", *comma = n ? ", " : "";
+        if (n + strlen(prefix) + strlen(shown) + sizeof ", , ..." > size) {
+            snprintf(text + n, size - n, "%s...", comma);
+            return false;
+        }
+        snprintf(text + n, size - n, "%s%s%s", comma, prefix, shown);
+    }
+    return true;
+}
+
+void fields_end(const json_t *body, char *text, size_t size) {
+    const json_t *options = record.options;
+    text[0] = '\0';
+    const bool is_options_read = options && was_read(body, "options");
+    if (append_unread(body, "", text, size) && is_options_read)
+        append_unread(options, "options.", text, size);
+    record.body = record.options = NULL;
+}
+
+/* ---- readers ---- */
+
 /* Returns NULL if the field is missing or null. */
-static json_t *get_field(const json_t *object, const char *name) {
-    json_t *value = json_object_get(object, name);
+static json_t *given_field(const json_t *object, const char *name) {
+    json_t *value = field_get(object, name);
     return json_is_null(value) ? NULL : value;
 }
 
 static bool get_typed(const json_t *object, const char *name, json_type type, const char *wanted,
                       json_t **out, serve_error *e) {
-    json_t *value = get_field(object, name);
+    json_t *value = given_field(object, name);
     if (!value) return true;
     if (json_typeof(value) != type) return wrong_type(name, wanted, value, e);
     *out = value;
@@ -34,7 +104,7 @@ static bool get_typed(const json_t *object, const char *name, json_type type, co
 }
 
 bool field_bool(const json_t *object, const char *name, bool *out, serve_error *e) {
-    const json_t *value = get_field(object, name);
+    const json_t *value = given_field(object, name);
     if (!value) return true;
     if (!json_is_boolean(value)) return wrong_type(name, "a boolean", value, e);
     *out = json_is_true(value);
@@ -43,7 +113,7 @@ bool field_bool(const json_t *object, const char *name, bool *out, serve_error *
 
 bool field_number(const json_t *object, const char *name, double min, double max, double *out,
                   serve_error *e) {
-    const json_t *value = get_field(object, name);
+    const json_t *value = given_field(object, name);
     if (!value) return true;
     if (!json_is_number(value)) return wrong_type(name, "a number", value, e);
     double number = json_number_value(value);
@@ -55,7 +125,7 @@ bool field_number(const json_t *object, const char *name, double min, double max
 
 bool field_integer(const json_t *object, const char *name, int64_t min, int64_t max, int64_t *out,
                    serve_error *e) {
-    const json_t *value = get_field(object, name);
+    const json_t *value = given_field(object, name);
     if (!value) return true;
     if (!json_is_integer(value)) return wrong_type(name, "an integer", value, e);
     int64_t number = json_integer_value(value);
@@ -97,7 +167,7 @@ bool field_object(const json_t *object, const char *name, json_t **out, serve_er
 
 bool field_strings(const json_t *object, const char *name, size_t max, json_t **out,
                    serve_error *e) {
-    json_t *value = get_field(object, name);
+    json_t *value = given_field(object, name);
     if (!value) return true;
     bool single = json_is_string(value);
     if (!single && !json_is_array(value))

@@ -7,6 +7,8 @@
 
 #include "protocol.h"
 
+/* Returns a value, borrowed, null included; NULL if it is missing. */
+json_t *field_get(const json_t *object, const char *name);
 bool field_bool(const json_t *object, const char *name, bool *out, serve_error *e);
 bool field_number(const json_t *object, const char *name, double min, double max, double *out,
                   serve_error *e);
@@ -27,6 +29,13 @@ bool field_schema(const json_t *object, const char *name, char **out, serve_erro
 
 /* Reads r->suffix. An empty string counts as missing. */
 bool field_suffix(const json_t *object, const char *name, serve_request *r, serve_error *e);
+
+/* Starts to record which members of the body, and of its "options", the calling thread reads. */
+void fields_begin(const json_t *body);
+/* Ends the record. Writes the names of the members that were not read, without those that are null,
+ * to text[size]: "user, options.num_gpu". Other names than words of letters, digits, '_', '-' and
+ * '.' become "?". Names that do not fit become "...". */
+void fields_end(const json_t *body, char *text, size_t size);
 
 /* Returns the value of "type", or "". */
 const char *field_type(const json_t *object);

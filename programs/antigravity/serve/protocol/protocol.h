@@ -89,7 +89,7 @@ typedef struct serve_request {
 
     /* TEXT and EMBED */
     json_t *prompts;    /* array of strings and arrays of ids */
-    bool echo;          /* the answer begins with its prompt */
+    bool echo;          /* the answer begins with its prompt, with logprobs also with its tokens */
     bool parse_special; /* "<|im_end|>" in a prompt is a special token */
     char *suffix;       /* NULL, or the text after the gap to fill */
     json_t *files;      /* with suffix: NULL, or [{"filename", "text"}] as context */
@@ -102,6 +102,7 @@ typedef struct serve_request {
 
     serve_sampling sampling;
     json_t *stop;          /* NULL, or an array of strings */
+    char *stored_text;     /* NULL, or a text that the writer stores with the answer */
     json_t *writer_fields; /* NULL, or fields of the body that the writer needs */
     uint32_t n;            /* answers to each prompt */
     int64_t max_tokens;    /* -1: up to the context */
@@ -113,6 +114,11 @@ typedef struct serve_request {
     bool include_usage;  /* in a stream, if the protocol lets clients choose */
     bool hide_reasoning; /* do not send the answer's reasoning */
     double timeout_s;    /* 0: the server's limit */
+
+    /* Residence of the model, as ollama's clients choose it. */
+    bool load_only;      /* generate nothing: load the model or, with keep_alive_s 0, free it */
+    double keep_alive_s; /* seconds after this request, INFINITY: no limit; NAN: not given */
+    int64_t max_context; /* tokens of prompt and answer; 0: the server's limit */
 
     /* Cache settings, an extension of this server. NULL: the server's. */
     char *kv_type;     /* "q8_0", or "q8_0,q4_0" for keys and values */
@@ -138,9 +144,10 @@ typedef enum serve_finish {
 
 typedef struct serve_token {
     int32_t id;
-    float logprob;
-    char *text; /* [len] bytes, owned; may be a part of a character */
+    float logprob; /* NAN: the first token of a prompt */
+    char *text;    /* [len] bytes, owned; may be a part of a character */
     size_t len;
+    size_t offset; /* TEXT: characters of the answer's text before it, the echo included */
     struct serve_token *top; /* [n_top] owned */
     size_t n_top;
 } serve_token;
@@ -155,7 +162,7 @@ typedef struct serve_answer {
     ag_text content, reasoning;
     serve_tool_call *calls;
     size_t n_calls;
-    serve_token *tokens; /* [n_tokens] with request->logprobs */
+    serve_token *tokens; /* [n_tokens] with request->logprobs; with echo first the prompt's */
     size_t n_tokens;
     serve_finish finish;
     const char *stop;                /* NULL, or the stop string that ended it */
@@ -190,10 +197,12 @@ typedef struct serve_event {
 /* A protocol's view of a job. */
 typedef struct serve_job_view {
     serve_request *request;
-    const char *model;     /* name in the request */
-    char id[33];           /* 32 random hexadecimal digits */
-    int64_t created;       /* seconds since 1970 */
-    serve_answer *answers; /* [n_answers]: number of prompts times n */
+    const char *model;                 /* name in the request */
+    char id[33];                       /* 32 random hexadecimal digits */
+    int64_t created;                   /* seconds since 1970 */
+    const ag_sampler_params *sampling; /* complete; answer i to a prompt has seed + i */
+    json_t *echoes;                    /* TEXT with echo: array of the prompts as text; else NULL */
+    serve_answer *answers;             /* [n_answers]: number of prompts times n */
     size_t n_answers;
     size_t n_prompt, n_cached, n_generated, n_reasoning; /* tokens of all prompts and answers */
     float **embeddings; /* EMBED: [number of prompts][n_embedding] */

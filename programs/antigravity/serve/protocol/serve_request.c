@@ -20,6 +20,7 @@ void serve_request_init(serve_request *r) {
             },
         .n = 1,
         .max_tokens = -1,
+        .keep_alive_s = NAN,
     };
 }
 
@@ -37,6 +38,7 @@ void serve_request_free(serve_request *r) {
     json_decref(r->sampling.logit_bias);
     account_free(r->sampling.bias);
     json_decref(r->stop);
+    account_free(r->stored_text);
     json_decref(r->writer_fields);
     account_free(r->kv_type);
     account_free(r->kv_policy);

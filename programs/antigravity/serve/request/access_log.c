@@ -62,6 +62,7 @@ void access_log_write(access_log *log, const access_entry *e) {
         {"completion_tokens", json_integer(e->n_generated)},
         {"queue_ms", milliseconds(e->queue_s)},
         {"first_token_ms", milliseconds(e->first_token_s)},
+        {"ignored", text_or_null(e->ignored)},
         {"error", text_or_null(e->error)},
     };
     json_t *line = JSON_FIELDS(fields);

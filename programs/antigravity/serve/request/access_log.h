@@ -21,7 +21,8 @@ typedef struct access_entry {
     const char *key;                        /* digits of the key's hash */
     size_t n_prompt, n_cached, n_generated; /* tokens */
     double queue_s, first_token_s;
-    const char *error; /* NULL, or the status and the invalid field: "400 messages" */
+    const char *ignored; /* NULL, or names of ignored fields: "user, metadata" */
+    const char *error;   /* NULL, or the status and the invalid field: "400 messages" */
 } access_entry;
 
 /* Opens the log. path: "-" is standard output; NULL: no log. Fails with a message on standard

@@ -32,6 +32,7 @@ static void log_request(const serve_http_request *http) {
         .n_generated = view ? view->n_generated : 0,
         .queue_s = view ? view->queue_s : 0,
         .first_token_s = view ? view->first_token_s : 0,
+        .ignored = http->ignored[0] ? http->ignored : NULL,
         .error = http->error[0] ? http->error : NULL,
     };
     access_log_write(&http->server->log, &e);

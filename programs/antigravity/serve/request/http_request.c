@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_request.h"
 
+#include "../anthropic/anthropic.h"
 #include "../threads/account.h"
 
 #include <stdio.h>
@@ -27,6 +28,9 @@ void http_request_release(serve_http_request *http) {
 const char *http_header(const serve_http_request *http, const char *name) {
     return request_head_field(&http->head, name);
 }
+bool http_is_anthropic(const serve_http_request *http) {
+    return http_header(http, "anthropic-version") != NULL;
+}
 const char *http_query(const serve_http_request *http) { return http->head.query; }
 const char *http_path_tail(const serve_http_request *http) {
     return http->path_tail ? http->path_tail : "";
@@ -39,10 +43,17 @@ void http_drop_body(serve_http_request *http) {
 const char *http_scope(const serve_http_request *http) {
     return http->server->settings->share_prefixes ? "" : http->scope;
 }
+const char *http_client(const serve_http_request *http) { return http->scope; }
+struct response_store *http_responses(const serve_http_request *http) {
+    return http->server->responses;
+}
 ag_serving *http_serving(const serve_http_request *http) { return http->server->engine; }
 const char *const *http_model_names(const serve_http_request *http, size_t *n) {
     *n = http->server->settings->n_names;
     return http->server->settings->names;
+}
+const char *http_model_digest(const serve_http_request *http, size_t i) {
+    return http->server->settings->digests[i];
 }
 int64_t http_server_started(const serve_http_request *http) { return http->server->started; }
 
@@ -98,6 +109,7 @@ void http_reply_error(serve_http_request *http, const serve_error *e) {
     json_t *(*shape)(const serve_error *) = openai_error;
     if (r && r->error) shape = r->error;
     else if (r && r->protocol && r->protocol->error) shape = r->protocol->error;
+    else if (http_is_anthropic(http)) shape = anthropic_error;
     account *previous = account_enter(NULL); /* the account may have no memory left */
     http_reply_json(http, e->status, shape(e));
     account_enter(previous);

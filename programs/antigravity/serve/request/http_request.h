@@ -34,6 +34,7 @@ struct serve_http_request {
 
     serve_job *job; /* NULL: the model is not used */
     char error[96];
+    char ignored[256]; /* members of the body that were not read: "user, metadata" */
     size_t n_sent;
     bool complete;
 };

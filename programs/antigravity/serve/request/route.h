@@ -13,21 +13,24 @@
  * thread. */
 typedef struct serve_route {
     const char *method; /* "GET" also matches HEAD */
-    const char *path;   /* "*" after the last "/" matches one or more segments: http_path_tail() */
+    const char *path;   /* a final "*" matches one or more characters: http_path_tail() */
     void (*handle)(serve_http_request *http);
     const serve_protocol *protocol;
     bool is_public; /* no key needed: the reply reveals nothing about any client */
     json_t *(*error)(const serve_error *e); /* NULL: the protocol's, or OpenAI's */
     bool model_optional;                    /* without a model name the first model is used */
-    bool waits;                             /* a slow GET: it runs on a worker's thread */
+    bool waits; /* a slow GET, or a request without a body: it runs on a worker's thread */
 } serve_route;
 
 /* ---- the request ---- */
 
 /* Returns a header, borrowed, or NULL. name: lower case. */
 const char *http_header(const serve_http_request *http, const char *name);
-const char *http_query(const serve_http_request *http);     /* after the '?', or "" */
-const char *http_path_tail(const serve_http_request *http); /* text that '*' in the route matched */
+/* Returns whether the client uses Anthropic's API: it sends anthropic-version. */
+bool http_is_anthropic(const serve_http_request *http);
+const char *http_query(const serve_http_request *http); /* after the '?', or "" */
+const char *
+http_path_tail(const serve_http_request *http); /* after the last '/' of a route with '*' */
 /* Returns the parsed body, a JSON object, borrowed; NULL for GET. */
 const json_t *http_body(const serve_http_request *http);
 /* Frees the body. */
@@ -35,6 +38,9 @@ void http_drop_body(serve_http_request *http);
 /* Returns the scope of the client's cached sessions: digits of its key's hash; "" without keys or
  * with --share-prefixes. */
 const char *http_scope(const serve_http_request *http);
+
+/* Returns the client's name: digits of its key's hash; "" without keys. */
+const char *http_client(const serve_http_request *http);
 
 /* ---- the server ---- */
 
@@ -44,6 +50,10 @@ ag_serving *http_serving(const serve_http_request *http);
 ag_served_model *http_model(const serve_http_request *http, const char *name, serve_error *e);
 /* Returns all model names, aliases included. */
 const char *const *http_model_names(const serve_http_request *http, size_t *n);
+/* Returns the digest of a model, 64 hexadecimal digits. i: as of ag_serving_model_at(). */
+const char *http_model_digest(const serve_http_request *http, size_t i);
+/* Returns the store of responses. */
+struct response_store *http_responses(const serve_http_request *http);
 int64_t http_server_started(const serve_http_request *http); /* seconds since 1970 */
 
 /* Renders r->messages with the model's template into ids, and into *text unless it is NULL. Frees

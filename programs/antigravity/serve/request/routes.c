@@ -11,20 +11,28 @@ static const serve_route *const lists[] = {
 };
 enum { N_LISTS = sizeof lists / sizeof lists[0] };
 
-/* Compares a path with a pattern, which may end in "/" and "*". */
+/* Compares a path with a pattern, which may end in "*". */
 static bool matches(const char *pattern, const char *path, const char **tail) {
     const size_t n = strlen(pattern);
     *tail = "";
-    if (n < 2 || strcmp(pattern + n - 2, "/*") != 0) return !strcmp(pattern, path);
+    if (pattern[n - 1] != '*') return !strcmp(pattern, path);
     if (strncmp(pattern, path, n - 1) != 0 || !path[n - 1]) return false;
-    *tail = path + n - 1;
+    *tail = path + (strrchr(pattern, '/') - pattern) + 1;
     return true;
 }
 
 static const char *allowed_methods(bool get, bool post, bool delete) {
-    if (delete &&!get && !post) return "DELETE, OPTIONS";
-    if (get && post) return "GET, HEAD, POST, OPTIONS";
-    return get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    static const char *const methods[] = {
+        "OPTIONS",
+        "GET, HEAD, OPTIONS",
+        "POST, OPTIONS",
+        "GET, HEAD, POST, OPTIONS",
+        "DELETE, OPTIONS",
+        "GET, HEAD, DELETE, OPTIONS",
+        "POST, DELETE, OPTIONS",
+        "GET, HEAD, POST, DELETE, OPTIONS",
+    };
+    return methods[(get ? 1 : 0) + (post ? 2 : 0) + (delete ? 4 : 0)];
 }
 
 const serve_route *route_find(const char *method, const char *path, const char **tail,
