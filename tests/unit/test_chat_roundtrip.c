@@ -6,7 +6,7 @@
 
 #include <dirent.h>
 
-/* Begins as no prompt of a template goes on. */
+/* No prompt of a template continues with its first character. */
 #define CONTENT "~ Hello."
 
 enum { N_ANSWERS = 200, MAX_CALLS = 4, LONG_TEXT = 4096 };
