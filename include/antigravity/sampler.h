@@ -16,8 +16,20 @@ typedef struct ag_logit_bias {
     float bias; /* added to the logit; -INFINITY forbids the token */
 } ag_logit_bias;
 
-/* Sampling parameters, applied in this order. The comments state the defaults of
- * ag_sampler_defaults(). */
+/* Breakers of DRY: texts across which a repetition does not count. Immutable; any thread may use
+ * them. */
+typedef struct ag_tokenizer ag_tokenizer;
+typedef struct ag_dry_breakers ag_dry_breakers;
+/* Finds the tokens of texts[0..n), NUL-terminated, 1 to 40 bytes each. t is not needed later. Fails
+ * with AG_INVALID for another length. */
+AG_API ag_status ag_dry_breakers_create(const ag_tokenizer *t, const char *const *texts, size_t n,
+                                        ag_dry_breakers **out, ag_error *err);
+/* Samplers that were created with b stay valid. */
+AG_API void ag_dry_breakers_destroy(ag_dry_breakers *b);
+
+/* Sampling parameters, applied in this order, which is that of llama.cpp. The comments state the
+ * defaults of ag_sampler_defaults(). All steps before the temperature compare probabilities at
+ * temperature 1, among the tokens that remain. */
 typedef struct ag_sampler_params {
     const ag_logit_bias *logit_bias; /* copied at creation */
     size_t n_logit_bias;
@@ -27,10 +39,25 @@ typedef struct ag_sampler_params {
     uint32_t repetition_window; /* newest tokens, including the prompt; 64 */
     float presence_penalty;     /* 0; subtracted once if the token is in the window */
     float frequency_penalty;    /* 0; subtracted for each occurrence in the window */
-    float temperature;          /* 0.8; 0: greedy, where the lowest id wins a tie */
-    uint32_t top_k;             /* 40; 0: off */
-    float top_p;                /* 0.9, of the renormalised top-k; 1: off */
-    float min_p;                /* 0: off; retains p >= min_p * (largest p) */
+    /* DRY: if the last n tokens occurred before, n >= dry_allowed_length, subtracts dry_multiplier
+     * * dry_base^(n - dry_allowed_length) from the token that followed there. */
+    float dry_multiplier;          /* 0: off */
+    float dry_base;                /* 1.75; at least 1 */
+    uint32_t dry_allowed_length;   /* 2 */
+    uint32_t dry_window;           /* newest tokens, including the prompt; 1024; 0: off */
+    ag_dry_breakers *dry_breakers; /* the sampler keeps a reference; NULL: none */
+    float top_n_sigma; /* 0: off; retains logits >= the largest - N standard deviations of all */
+    uint32_t top_k;    /* 40; 0: off */
+    float typical_p;   /* 1 or 0: off; retains the nearest to the entropy, until they exceed this */
+    float top_p;       /* 0.9; 1: off; retains the best, until they reach this */
+    float min_p;       /* 0: off; retains p >= min_p * (largest p) */
+    /* XTC: with this probability removes all tokens of at least the threshold but the least
+     * probable of them. */
+    float xtc_probability;  /* 0: off */
+    float xtc_threshold;    /* 0.1; above 0.5: off */
+    float temperature;      /* 0.8; 0: greedy, where the lowest id wins a tie */
+    float dynamic_range;    /* 0: off; the temperature moves by this with the entropy */
+    float dynamic_exponent; /* 1; of the normalised entropy */
     uint64_t seed;
     uint64_t reserved[4]; /* must be 0 */
 } ag_sampler_params;

@@ -3,11 +3,12 @@
 
 #include "core/alloc.h"
 #include "core/fail.h"
-#include "text/random.h"
+#include "text/candidates.h"
+#include "text/dry.h"
 #include "text/sampler_filter.h"
 #include "text/sampler_top.h"
-#include "text/select.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -19,10 +20,10 @@ struct ag_sampler {
     ag_logit_bias *bias;
     size_t n_vocab;
     ag_random random;
-    float *logits;   /* [n_vocab] after bias and penalties */
-    int32_t *ids;    /* [n_vocab] candidates, best first if the order matters */
-    float *weights;  /* [n_vocab] of the candidates, proportional to their probabilities */
-    int32_t *window; /* ring of the newest tokens; NULL if nothing is penalised */
+    float *logits;            /* [n_vocab] after bias and penalties */
+    ag_candidates candidates; /* arrays of n_vocab */
+    ag_dry *dry;              /* NULL: off */
+    int32_t *window;          /* ring of the newest tokens; NULL if nothing is penalised */
     size_t n_window, window_at;
     uint32_t *counts;        /* [n_vocab] occurrences in the window */
     const int32_t *replayed; /* [n_replayed] borrowed */
@@ -34,38 +35,66 @@ ag_sampler_params ag_sampler_defaults(void) {
     return (ag_sampler_params){
         .repetition_penalty = 1.1f,
         .repetition_window = 64,
-        .temperature = 0.8f,
+        .dry_base = 1.75f,
+        .dry_allowed_length = 2,
+        .dry_window = 1024,
         .top_k = 40,
+        .typical_p = 1,
         .top_p = 0.9f,
+        .xtc_threshold = 0.1f,
+        .temperature = 0.8f,
+        .dynamic_exponent = 1,
     };
 }
 
-static ag_status check_sampler_params(const ag_sampler_params *p, int32_t n_vocab, ag_error *err) {
-    if (n_vocab <= 0)
-        return AG_FAIL(err, INVALID, "n_vocab is %d: it must be positive", (int)n_vocab);
-    if (!(p->repetition_penalty > 0) || isinf(p->repetition_penalty)) {
-        return AG_FAIL(err, INVALID, "repetition_penalty is %g: it must be positive and finite",
-                       (double)p->repetition_penalty);
-    }
+static ag_status check_windows(const ag_sampler_params *p, ag_error *err) {
     if (p->repetition_window > MAX_WINDOW) {
         return AG_FAIL(err, INVALID, "repetition_window is %u: it must be at most %d",
                        p->repetition_window, MAX_WINDOW);
     }
-    if (!isfinite(p->presence_penalty) || !isfinite(p->frequency_penalty)) {
-        return AG_FAIL(err, INVALID,
-                       "presence_penalty is %g, frequency_penalty is %g: both must be finite",
-                       (double)p->presence_penalty, (double)p->frequency_penalty);
+    if (p->dry_window > MAX_WINDOW) {
+        return AG_FAIL(err, INVALID, "dry_window is %u: it must be at most %d", p->dry_window,
+                       MAX_WINDOW);
     }
-    if (!(p->temperature >= 0) || isinf(p->temperature)) {
-        return AG_FAIL(err, INVALID, "temperature is %g: it must be finite and at least 0",
-                       (double)p->temperature);
+    if (p->dry_allowed_length > 0 || p->dry_multiplier == 0) return AG_OK;
+    return AG_FAIL(err, INVALID, "dry_allowed_length is 0: it must be positive");
+}
+
+static ag_status check_numbers(const ag_sampler_params *p, ag_error *err) {
+    const float max = FLT_MAX;
+    const struct {
+        const char *name;
+        float value, low, high;
+        bool is_above; /* low itself is not allowed */
+    } numbers[] = {
+        {"repetition_penalty", p->repetition_penalty, 0, max, true},
+        {"presence_penalty", p->presence_penalty, -max, max, false},
+        {"frequency_penalty", p->frequency_penalty, -max, max, false},
+        {"dry_multiplier", p->dry_multiplier, -max, max, false},
+        {"dry_base", p->dry_multiplier == 0 ? 1 : p->dry_base, 1, max, false},
+        {"top_n_sigma", p->top_n_sigma, 0, max, false},
+        {"typical_p", p->typical_p, 0, 1, false},
+        {"top_p", p->top_p, 0, 1, true},
+        {"min_p", p->min_p, 0, 1, false},
+        {"xtc_probability", p->xtc_probability, 0, 1, false},
+        {"xtc_threshold", p->xtc_threshold, 0, 1, false},
+        {"temperature", p->temperature, 0, max, false},
+        {"dynamic_range", p->dynamic_range, 0, max, false},
+        {"dynamic_exponent", p->dynamic_exponent, 0, max, false},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const float v = numbers[i].value;
+        if (v >= numbers[i].low && v <= numbers[i].high &&
+            (v > numbers[i].low || !numbers[i].is_above))
+            continue;
+        return AG_FAIL(err, INVALID, "%s is %g: it must be in %c%g, %g]", numbers[i].name,
+                       (double)v, numbers[i].is_above ? '(' : '[', (double)numbers[i].low,
+                       (double)numbers[i].high);
     }
-    if (!(p->top_p > 0 && p->top_p <= 1)) {
-        return AG_FAIL(err, INVALID, "top_p is %g: it must be in (0, 1]", (double)p->top_p);
-    }
-    if (!(p->min_p >= 0 && p->min_p <= 1)) {
-        return AG_FAIL(err, INVALID, "min_p is %g: it must be in [0, 1]", (double)p->min_p);
-    }
+    return AG_OK;
+}
+
+static ag_status check_bias(const ag_sampler_params *p, int32_t n_vocab, ag_error *err) {
     for (size_t i = 0; i < p->n_logit_bias; i++) {
         const ag_logit_bias *b = &p->logit_bias[i];
         if (b->id < 0 || b->id >= n_vocab) {
@@ -81,9 +110,39 @@ static ag_status check_sampler_params(const ag_sampler_params *p, int32_t n_voca
     return AG_OK;
 }
 
+static ag_status check_sampler_params(const ag_sampler_params *p, int32_t n_vocab, ag_error *err) {
+    if (n_vocab <= 0)
+        return AG_FAIL(err, INVALID, "n_vocab is %d: it must be positive", (int)n_vocab);
+    AG_TRY(check_numbers(p, err));
+    AG_TRY(check_windows(p, err));
+    return check_bias(p, n_vocab, err);
+}
+
 static bool penalises(const ag_sampler_params *p) {
     return p->repetition_window &&
            (p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0);
+}
+
+/* Allocates what a sampler needs. The caller destroys it after a failure. */
+static ag_status allocate_arrays(ag_sampler *s, ag_error *err) {
+    const ag_sampler_params *p = &s->params;
+    const size_t n = s->n_vocab;
+    const bool window = penalises(p), scores = ag_is_typical(p);
+    s->bias = ag_calloc(p->n_logit_bias, sizeof *s->bias);
+    s->logits = ag_calloc(n, sizeof *s->logits);
+    s->candidates.ids = ag_calloc(n, sizeof *s->candidates.ids);
+    s->candidates.weights = ag_calloc(n, sizeof *s->candidates.weights);
+    if (scores) s->candidates.scores = ag_calloc(n, sizeof *s->candidates.scores);
+    if (window) {
+        s->window = ag_calloc(p->repetition_window, sizeof *s->window);
+        s->counts = ag_calloc(n, sizeof *s->counts);
+    }
+    s->candidates.logits = s->logits;
+    if (!s->bias || !s->logits || !s->candidates.ids || !s->candidates.weights ||
+        (scores && !s->candidates.scores) || (window && (!s->window || !s->counts))) {
+        return AG_FAIL(err, NOMEM, "sampler of %zu tokens", n);
+    }
+    return ag_dry_create(p, n, &s->dry, err);
 }
 
 ag_status ag_sampler_create(const ag_sampler_params *params, int32_t n_vocab, ag_sampler **out,
@@ -92,24 +151,17 @@ ag_status ag_sampler_create(const ag_sampler_params *params, int32_t n_vocab, ag
     AG_TRY(check_sampler_params(params, n_vocab, err));
     ag_sampler *s = ag_calloc(1, sizeof *s);
     if (!s) return AG_FAIL(err, NOMEM, "sampler");
-    size_t n = s->n_vocab = (size_t)n_vocab, n_bias = params->n_logit_bias;
-    bool window = penalises(params);
+    s->n_vocab = (size_t)n_vocab;
     s->params = *params;
-    s->bias = ag_calloc(n_bias, sizeof *s->bias);
-    s->logits = ag_calloc(n, sizeof *s->logits);
-    s->ids = ag_calloc(n, sizeof *s->ids);
-    s->weights = ag_calloc(n, sizeof *s->weights);
-    if (window) {
-        s->window = ag_calloc(params->repetition_window, sizeof *s->window);
-        s->counts = ag_calloc(n, sizeof *s->counts);
-    }
-    if (!s->bias || !s->logits || !s->ids || !s->weights ||
-        (window && (!s->window || !s->counts))) {
+    const ag_status st = allocate_arrays(s, err);
+    if (st != AG_OK) {
         ag_sampler_destroy(s);
-        return AG_FAIL(err, NOMEM, "sampler of %zu tokens", n);
+        return st;
     }
-    if (n_bias) memcpy(s->bias, params->logit_bias, n_bias * sizeof *s->bias);
+    if (params->n_logit_bias)
+        memcpy(s->bias, params->logit_bias, params->n_logit_bias * sizeof *s->bias);
     s->params.logit_bias = s->bias;
+    s->params.dry_breakers = NULL; /* the reference is in s->dry */
     ag_sampler_reset(s);
     *out = s;
     return AG_OK;
@@ -119,8 +171,10 @@ void ag_sampler_destroy(ag_sampler *s) {
     if (!s) return;
     ag_free(s->bias);
     ag_free(s->logits);
-    ag_free(s->ids);
-    ag_free(s->weights);
+    ag_free(s->candidates.ids);
+    ag_free(s->candidates.weights);
+    ag_free(s->candidates.scores);
+    ag_dry_destroy(s->dry);
     ag_free(s->window);
     ag_free(s->counts);
     ag_free(s);
@@ -132,7 +186,9 @@ void ag_sampler_accept(ag_sampler *s, int32_t id) {
 }
 
 void ag_sampler_accept_prompt(ag_sampler *s, int32_t id) {
-    if (!s->window || id < 0 || (size_t)id >= s->n_vocab) return;
+    if (id < 0 || (size_t)id >= s->n_vocab) return;
+    ag_dry_accept(s->dry, id);
+    if (!s->window) return;
     if (s->n_window == s->params.repetition_window) s->counts[s->window[s->window_at]]--;
     else s->n_window++;
     s->window[s->window_at] = id;
@@ -143,6 +199,7 @@ void ag_sampler_accept_prompt(ag_sampler *s, int32_t id) {
 void ag_sampler_reset(ag_sampler *s) {
     for (size_t i = 0; i < s->n_window; i++) s->counts[s->window[i]] = 0;
     s->n_window = s->window_at = 0;
+    ag_dry_reset(s->dry);
     ag_random_seed(&s->random, s->params.seed);
     s->n_replayed = 0;
     if (s->filter) s->filter->ops->reset(s->filter);
@@ -213,6 +270,7 @@ static ag_status adjust(ag_sampler *s, const float *logits, int32_t *best, bool 
         s->logits[s->bias[i].id] += s->bias[i].bias;
     }
     penalise(s);
+    ag_dry_penalise(s->dry, s->logits);
     *best = -1;
     *only = false;
     if (s->filter) {
@@ -235,89 +293,24 @@ static ag_status adjust(ag_sampler *s, const float *logits, int32_t *best, bool 
     return AG_OK;
 }
 
-static float candidate_weight(const ag_sampler *s, int32_t id, float top) {
-    return expf((s->logits[id] - top) / s->params.temperature);
-}
-
-/* Returns how many candidates top_p and min_p leave, and the sum of their weights. The candidates
- * are sorted, best first. total: sum of the weights of all candidates. */
-static size_t truncate_candidates(const ag_sampler *s, size_t n, double total, double *sum) {
-    double target = (double)s->params.top_p * total;
-    size_t n_retained = 0;
-    for (*sum = 0; n_retained < n && s->weights[n_retained] >= s->params.min_p; n_retained++) {
-        if (s->params.top_p < 1 && *sum >= target) break;
-        *sum += s->weights[n_retained];
-    }
-    return n_retained;
-}
-
-/* Returns how many of the candidates ids[0..n), best first, top_p and min_p leave. */
-static size_t choose_best(ag_sampler *s, size_t n, float top, double *sum) {
-    double total = 0;
-    for (size_t i = 0; i < n; i++) total += s->weights[i] = candidate_weight(s, s->ids[i], top);
-    return truncate_candidates(s, n, total, sum);
-}
-
-static size_t choose_top_k(ag_sampler *s, float top, double *sum) {
-    return choose_best(s, ag_select_top(s->logits, s->n_vocab, s->params.top_k, s->ids), top, sum);
-}
-
-/* Reverses ids. ag_select_pop() leaves the popped ids in reverse order. */
-static void reverse_ids(int32_t *ids, size_t n) {
-    for (size_t i = 0; i < n / 2; i++) {
-        int32_t id = ids[i];
-        ids[i] = ids[n - 1 - i];
-        ids[n - 1 - i] = id;
-    }
-}
-
-/* Selects candidates by top_p without top_k: pops them from a heap until their weight suffices.
- * Candidates so unlikely that together they weigh less than 1 - top_p are dropped before. */
-static size_t choose_top_p(ag_sampler *s, float top, double *sum) {
-    double total = 0;
-    for (size_t i = 0; i < s->n_vocab; i++) {
-        total += s->weights[i] = candidate_weight(s, (int32_t)i, top);
-    }
-    double min_weight = (1 - (double)s->params.top_p) * total / (double)s->n_vocab;
-    double target = (double)s->params.top_p * total;
-    size_t n = 0, n_retained = 0;
-    for (size_t i = 0; i < s->n_vocab; i++) {
-        if (s->weights[i] >= min_weight && s->weights[i] >= s->params.min_p)
-            s->ids[n++] = (int32_t)i;
-    }
-    ag_select_heapify(s->logits, s->ids, n);
-    for (*sum = 0; n_retained < n && *sum < target; n_retained++) {
-        int32_t id = ag_select_pop(s->logits, s->ids, n - n_retained);
-        *sum += s->weights[n_retained] = candidate_weight(s, id, top);
-    }
-    reverse_ids(s->ids, n);
-    return n_retained;
-}
-
-/* Selects candidates without top_k and top_p, in order of their ids. */
-static size_t choose_all(ag_sampler *s, float top, double *sum) {
-    size_t n = 0;
-    *sum = 0;
-    for (size_t i = 0; i < s->n_vocab; i++) {
-        float w = candidate_weight(s, (int32_t)i, top);
-        if (w < s->params.min_p || w == 0) continue;
-        s->ids[n] = (int32_t)i;
-        *sum += s->weights[n++] = w;
-    }
-    return n;
-}
-
 /* Draws a candidate with a probability proportional to its weight, never one of weight 0. */
-static int32_t draw(ag_sampler *s, size_t n, double sum) {
+static int32_t draw(ag_sampler *s, double sum) {
+    const ag_candidates *c = &s->candidates;
     double remaining = ag_random_unit(&s->random) * sum;
     size_t chosen = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (s->weights[i] == 0) continue;
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->weights[i] == 0) continue;
         chosen = i;
-        remaining -= s->weights[i];
+        remaining -= (double)c->weights[i];
         if (remaining < 0) break;
     }
-    return s->ids[chosen];
+    return c->ids[chosen];
+}
+
+const ag_candidates *ag_sampler_candidates(const ag_sampler *s) { return &s->candidates; }
+
+static int32_t draw_truncated(ag_sampler *s) {
+    return draw(s, ag_candidates_truncate(&s->candidates, &s->params, &s->random));
 }
 
 static ag_status choose_from_row(ag_sampler *s, const float *logits, int32_t *id, ag_error *err) {
@@ -326,12 +319,8 @@ static ag_status choose_from_row(ag_sampler *s, const float *logits, int32_t *id
     AG_TRY(adjust(s, logits, &best, &only, err));
     *id = best;
     if (only || s->params.temperature == 0) return AG_OK;
-    double sum;
-    float top = s->logits[best];
-    size_t n = s->params.top_k       ? choose_top_k(s, top, &sum)
-               : s->params.top_p < 1 ? choose_top_p(s, top, &sum)
-                                     : choose_all(s, top, &sum);
-    *id = draw(s, n, sum);
+    ag_candidates_select(&s->candidates, &s->params, s->n_vocab);
+    *id = draw_truncated(s);
     return AG_OK;
 }
 
@@ -377,7 +366,7 @@ bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t max_ids, size_t 
     const ag_sampler_params *p = &s->params;
     const size_t top_k = p->temperature == 0 ? 1 : p->top_k;
     *n_ids = 0;
-    if (s->filter) return false;
+    if (s->filter || s->dry || (p->temperature > 0 && p->top_n_sigma > 0)) return false;
     if (!top_k || top_k > max_k) return false;
     for (size_t i = 0; i < p->n_logit_bias; i++) {
         if (!add_once(ids, max_ids, n_ids, s->bias[i].id)) return false;
@@ -407,33 +396,30 @@ static ag_status adjust_top(ag_sampler *s, const ag_top_logits *top, ag_error *e
     return AG_FAIL(err, INVALID, "logit %zu of %zu is NaN or infinite", bad, s->n_vocab);
 }
 
-/* Writes the known candidates to s->ids, best first. Returns how many there are. */
-static size_t rank_top(ag_sampler *s, const ag_top_logits *top) {
-    size_t n = 0;
+/* Makes the known logits the candidates, best first. */
+static void rank_top(ag_sampler *s, const ag_top_logits *top) {
+    ag_candidates *c = &s->candidates;
+    c->n = 0;
+    c->is_sorted = false;
     for (size_t i = 0; i < top->n_best; i++) {
-        if (!is_among(top->ids, top->n_ids, top->best_ids[i])) s->ids[n++] = top->best_ids[i];
+        if (!is_among(top->ids, top->n_ids, top->best_ids[i])) c->ids[c->n++] = top->best_ids[i];
     }
     for (size_t i = 0; i < top->n_ids; i++) {
-        if (s->logits[top->ids[i]] > -INFINITY) s->ids[n++] = top->ids[i];
+        if (s->logits[top->ids[i]] > -INFINITY) c->ids[c->n++] = top->ids[i];
     }
-    ag_select_heapify(s->logits, s->ids, n);
-    for (size_t remaining = n; remaining > 0; remaining--)
-        ag_select_pop(s->logits, s->ids, remaining);
-    reverse_ids(s->ids, n);
-    return n;
+    ag_candidates_sort(c);
 }
 
 static ag_status choose_from_top(ag_sampler *s, const ag_top_logits *top, int32_t *id,
                                  ag_error *err) {
     AG_TRY(adjust_top(s, top, err));
-    size_t n = rank_top(s, top);
-    if (!n) return AG_FAIL(err, INVALID, "all %zu logits are -inf", s->n_vocab);
-    *id = s->ids[0];
+    rank_top(s, top);
+    ag_candidates *c = &s->candidates;
+    if (!c->n) return AG_FAIL(err, INVALID, "all %zu logits are -inf", s->n_vocab);
+    *id = c->ids[0];
     if (s->params.temperature == 0) return AG_OK;
-    double sum;
-    if (n > s->params.top_k) n = s->params.top_k;
-    n = choose_best(s, n, s->logits[s->ids[0]], &sum);
-    *id = draw(s, n, sum);
+    if (c->n > s->params.top_k) c->n = s->params.top_k;
+    *id = draw_truncated(s);
     return AG_OK;
 }
 

@@ -52,17 +52,17 @@ static void reference(const ag_sampler_params *p, const float *logits, size_t n,
         prob[v[0].id] = 1;
         return;
     }
-    size_t kept = p->top_k && p->top_k < n ? p->top_k : n;
-    double top = v[0].logit, total = 0, sum = 0;
-    for (size_t i = 0; i < kept; i++) total += exp((v[i].logit - top) / p->temperature);
+    const size_t kept = p->top_k && p->top_k < n ? p->top_k : n;
+    const double top = v[0].logit;
+    double total = 0, sum = 0;
+    for (size_t i = 0; i < kept; i++) total += exp(v[i].logit - top);
     size_t nucleus = 0;
-    for (; nucleus < kept && (p->top_p == 1 || sum < p->top_p * total); nucleus++) {
-        sum += exp((v[nucleus].logit - top) / p->temperature);
-    }
+    for (; nucleus < kept && (p->top_p == 1 || sum < p->top_p * total); nucleus++)
+        sum += exp(v[nucleus].logit - top);
     sum = 0;
     for (size_t i = 0; i < nucleus; i++) {
-        double w = exp((v[i].logit - top) / p->temperature);
-        if (w >= p->min_p) sum += prob[v[i].id] = w;
+        if (exp(v[i].logit - top) >= p->min_p)
+            sum += prob[v[i].id] = exp((v[i].logit - top) / p->temperature);
     }
     for (size_t i = 0; i < n; i++) prob[i] /= sum;
 }
@@ -144,18 +144,17 @@ static void combined_stages_match_the_reference(void **state) {
         int32_t window[40];
         for (int i = 0; i < 40; i++) window[i] = (int32_t)(ag_random_unit(&r) * 60) % (int)n;
         ag_logit_bias bias[] = {{3, 2.5f}, {7, -INFINITY}, {3, 0.5f}};
-        ag_sampler_params p = {bias,
-                               3,
-                               1.3f,
-                               25,
-                               0.2f,
-                               0.1f,
-                               0.9f,
-                               round % 3 ? 30u : 0u,
-                               0.85f,
-                               0.05f,
-                               (uint64_t)round,
-                               {0}};
+        const ag_sampler_params p = {.logit_bias = bias,
+                                     .n_logit_bias = 3,
+                                     .repetition_penalty = 1.3f,
+                                     .repetition_window = 25,
+                                     .presence_penalty = 0.2f,
+                                     .frequency_penalty = 0.1f,
+                                     .top_k = round % 3 ? 30 : 0,
+                                     .top_p = 0.85f,
+                                     .min_p = 0.05f,
+                                     .temperature = 0.9f,
+                                     .seed = (uint64_t)round};
         check_draws(&p, logits, n, window, 40);
     }
 }
