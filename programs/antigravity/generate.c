@@ -56,9 +56,10 @@ static int prepare_prompt(generation *g) {
  * them. */
 static int create_sampler(generation *g) {
     ag_error err;
+    ag_status status = sampling_prepare(&g->o.sampling, g->engine.tokenizer, &err);
+    if (status != AG_OK) return complain_settings(&err);
     ag_sampler_params params = sampling_params(&g->o.sampling, g->n_context);
-    ag_status status =
-        ag_sampler_create(&params, (int32_t)g->engine.info.n_vocab, &g->sampler, &err);
+    status = ag_sampler_create(&params, (int32_t)g->engine.info.n_vocab, &g->sampler, &err);
     if (status != AG_OK) return complain_settings(&err);
     return constraint_open(&g->constraint, &g->o.constraint, &g->engine, g->sampler);
 }

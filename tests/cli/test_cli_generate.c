@@ -187,6 +187,37 @@ static double number_in(json_t *object, const char *part, const char *key) {
     return json_number_value(v);
 }
 
+/* Returns the number of pairs of neighbours that occurred before. */
+static size_t repeated_pairs(const json_t *ids) {
+    size_t n = 0;
+    for (size_t i = 1; i < json_array_size(ids); i++) {
+        for (size_t k = 1; k < i; k++) {
+            if (json_equal(json_array_get(ids, k - 1), json_array_get(ids, i - 1)) &&
+                json_equal(json_array_get(ids, k), json_array_get(ids, i))) {
+                n++;
+                break;
+            }
+        }
+    }
+    return n;
+}
+
+static void dry_prevents_repetitions(void **state) {
+    (void)state;
+    for (int dry = 0; dry < 2; dry++) {
+        cli_result r = CLI("generate", QUICK, "-p", "The old king", "-n", "120", GREEDY,
+                           "--ignore-eos", "--json", "--dry-allowed-length", "1",
+                           "--dry-sequence-breaker", "none", "--dry-multiplier", dry ? "20" : "0");
+        assert_code(&r, 0);
+        json_t *root = json_loads(r.out, 0, NULL);
+        const size_t n = repeated_pairs(part_of(root, "ids"));
+        if (dry) assert_int_equal(n, 0);
+        else assert_true(n > 0);
+        json_decref(root);
+        cli_free(&r);
+    }
+}
+
 static void prints_one_json_object(void **state) {
     (void)state;
     cli_result r = CLI("generate", "--prompt-ids", PROMPT_IDS, "-n", "4", GREEDY, "--seed", "7",
@@ -406,6 +437,7 @@ int main(void) {
         cmocka_unit_test(reports_evictions_of_prompt_longer_than_cache),
         cmocka_unit_test(rejects_budget_below_minimum),
         cmocka_unit_test(seed_gives_same_text_on_any_thread_count),
+        cmocka_unit_test(dry_prevents_repetitions),
         cmocka_unit_test(printed_seed_repeats_run),
         cmocka_unit_test(prints_one_json_object),
         cmocka_unit_test(accepts_llama_cpp_aliases),

@@ -89,12 +89,16 @@ static uint64_t seed_of_answer(const chat *c) {
 /* Makes a sampler that has accepted the tokens the session has read. */
 static int make_sampler(chat *c, size_t n_read, ag_sampler **out) {
     ag_error err;
+    if (sampling_prepare(&c->o.sampling, c->engine.tokenizer, &err) != AG_OK)
+        return complain_settings(&err);
     sampling_options as_set = c->o.sampling;
     ag_sampler_params params = sampling_params(&as_set, c->n_context);
     params.seed = seed_of_answer(c);
     if (ag_sampler_create(&params, (int32_t)c->engine.info.n_vocab, out, &err) != AG_OK)
         return complain_settings(&err);
-    const size_t window = params.repetition_window;
+    const size_t window = params.dry_multiplier != 0 && params.dry_window > params.repetition_window
+                              ? params.dry_window
+                              : params.repetition_window;
     for (size_t i = n_read > window ? n_read - window : 0; i < n_read; i++)
         ag_sampler_accept(*out, c->consumed.data[i]);
     return EXIT_DONE;

@@ -45,10 +45,8 @@ static const compat_entry unsupported[] = {
     {" --log-disable -lv --verbosity --log-verbosity --no-perf --log-file --log-colors "
      "--log-prefix --log-timestamps --perf ",
      LOGGING},
-    {" --mirostat --mirostat-lr --mirostat-ent --typical --typical-p --dynatemp-range "
-     "--dynatemp-exp --xtc-probability --xtc-threshold --dry-multiplier --dry-base "
-     "--dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker --samplers "
-     "--sampling-seq --sampler-seq --tfs --top-nsigma --top-n-sigma --penalize-nl ",
+    {" --mirostat --mirostat-lr --mirostat-ent --samplers --sampling-seq --sampler-seq --tfs "
+     "--penalize-nl ",
      SAMPLERS},
     {" --rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
      "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast -gan "

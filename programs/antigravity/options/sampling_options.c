@@ -16,12 +16,22 @@ sampling_options sampling_options_defaults(void) {
     ag_sampler_params d = ag_sampler_defaults();
     return (sampling_options){
         .temperature = (double)d.temperature,
+        .dynamic_range = (double)d.dynamic_range,
+        .dynamic_exponent = (double)d.dynamic_exponent,
+        .top_n_sigma = (double)d.top_n_sigma,
+        .typical_p = (double)d.typical_p,
         .top_p = (double)d.top_p,
         .min_p = (double)d.min_p,
+        .xtc_probability = (double)d.xtc_probability,
+        .xtc_threshold = (double)d.xtc_threshold,
         .presence_penalty = (double)d.presence_penalty,
         .frequency_penalty = (double)d.frequency_penalty,
         .top_k = d.top_k,
         .repetition_window = d.repetition_window,
+        .dry_multiplier = (double)d.dry_multiplier,
+        .dry_base = (double)d.dry_base,
+        .dry_allowed_length = d.dry_allowed_length,
+        .dry_window = -1,
     };
 }
 
@@ -29,6 +39,8 @@ void sampling_options_free(sampling_options *o) {
     free(o->bias);
     o->bias = NULL;
     o->n_bias = 0;
+    ag_dry_breakers_destroy(o->dry_breakers);
+    o->dry_breakers = NULL;
 }
 
 static bool set_seed(void *target, const char *value, char *message) {
@@ -70,6 +82,22 @@ static bool add_bias(void *target, const char *value, char *message) {
     return true;
 }
 
+/* Adds a breaker to those given so far; "none" removes all. */
+static bool add_breaker(void *target, const char *value, char *message) {
+    sampling_options *o = target;
+    const size_t n = strlen(value);
+    ag_dry_breakers_destroy(o->dry_breakers);
+    o->dry_breakers = NULL;
+    o->no_dry_texts = !strcmp(value, "none");
+    if (o->no_dry_texts) o->n_dry_texts = 0;
+    if (o->no_dry_texts) return true;
+    if (n < 1 || n > 40) return reject(message, "it has %zu bytes; it must have 1 to 40", n);
+    if (o->n_dry_texts == MAX_DRY_BREAKERS)
+        return reject(message, "given more than %d times", MAX_DRY_BREAKERS);
+    o->dry_texts[o->n_dry_texts++] = value;
+    return true;
+}
+
 /* Lower limit: 0 would leave top-p no token, and the repetition penalty divides by its value. */
 #define ABOVE_ZERO 1e-6
 
@@ -87,6 +115,27 @@ static const option_def defs[] = {
     {.name = "min-p",
      SETS_REAL("X", min_p, 0, 1),
      .help = "no token below X times the probability of the likeliest; 0: off"},
+    {.name = "typical",
+     SETS_REAL("X", typical_p, 0, 1),
+     .aliases = {"typical-p"},
+     .help = "the tokens nearest to the entropy, with a total probability of X; 1: all"},
+    {.name = "top-n-sigma",
+     SETS_REAL("X", top_n_sigma, -1, 1000),
+     .aliases = {"top-nsigma"},
+     .help = "no logit more than X standard deviations below the largest; 0: off"},
+    {.name = "xtc-probability",
+     SETS_REAL("X", xtc_probability, 0, 1),
+     .help = "how often the top choices are removed, all but the last; 0: never"},
+    {.name = "xtc-threshold",
+     SETS_REAL("X", xtc_threshold, 0, 1),
+     .help = "the least probability of a top choice; above 0.5: off"},
+    {.name = "dynatemp-range",
+     SETS_REAL("X", dynamic_range, 0, 1000),
+     .help = "move the temperature by up to X, with the entropy; 0: off"},
+    {.name = "dynatemp-exp",
+     SETS_REAL("X", dynamic_exponent, 0, 1000),
+     .aliases = {"dynatemp-exponent"},
+     .help = "exponent of the entropy"},
     {.name = "repetition-penalty",
      SETS_REAL("X", repetition_penalty, ABOVE_ZERO, 1000),
      .no_default = true,
@@ -102,6 +151,22 @@ static const option_def defs[] = {
     {.name = "frequency-penalty",
      SETS_REAL("X", frequency_penalty, -1000, 1000),
      .help = "subtract X for each time that a recent token occurs"},
+    {.name = "dry-multiplier",
+     SETS_REAL("X", dry_multiplier, 0, 1000),
+     .help = "DRY: penalty of a token that continues a repetition of several tokens; 0: off"},
+    {.name = "dry-base",
+     SETS_REAL("X", dry_base, 1, 1000),
+     .help = "DRY: factor of the penalty for each further token"},
+    {.name = "dry-allowed-length",
+     SETS_U32("N", dry_allowed_length, 1, INT32_MAX),
+     .help = "DRY: longest repetition without a penalty"},
+    {.name = "dry-penalty-last-n",
+     SETS_I64("N", dry_window, -1, INT32_MAX),
+     .help = "DRY: tokens to search for repetitions; -1: the entire context"},
+    {.name = "dry-sequence-breaker",
+     CALLS("TEXT", add_breaker),
+     .help = "DRY: no repetition goes across TEXT; may be given several times; none: no text "
+             "(default newline, colon, quotation mark, asterisk)"},
     {.name = "logit-bias",
      CALLS("ID:BIAS", add_bias),
      .aliases = {"--l"},
@@ -124,6 +189,16 @@ uint64_t sampling_draw_seed(void) {
     return seed >> 32;
 }
 
+const char *const sampling_usual_breakers[N_USUAL_BREAKERS] = {"\n", ":", "\"", "*"};
+
+ag_status sampling_prepare(sampling_options *o, const ag_tokenizer *t, ag_error *err) {
+    if (o->dry_multiplier == 0 || o->no_dry_texts || o->dry_breakers) return AG_OK;
+    const bool is_given = o->n_dry_texts > 0;
+    return ag_dry_breakers_create(t, is_given ? o->dry_texts : sampling_usual_breakers,
+                                  is_given ? o->n_dry_texts : N_USUAL_BREAKERS, &o->dry_breakers,
+                                  err);
+}
+
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
     if (!o->has_seed) o->seed = sampling_draw_seed();
     if (!o->repetition_penalty) {
@@ -138,7 +213,18 @@ ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
         .repetition_window = o->repetition_window < 0 ? n_context : (uint32_t)o->repetition_window,
         .presence_penalty = (float)o->presence_penalty,
         .frequency_penalty = (float)o->frequency_penalty,
+        .dry_multiplier = (float)o->dry_multiplier,
+        .dry_base = (float)o->dry_base,
+        .dry_allowed_length = o->dry_allowed_length,
+        .dry_window = o->dry_window < 0 ? n_context : (uint32_t)o->dry_window,
+        .dry_breakers = o->dry_breakers,
         .temperature = (float)o->temperature,
+        .dynamic_range = (float)o->dynamic_range,
+        .dynamic_exponent = (float)o->dynamic_exponent,
+        .top_n_sigma = o->top_n_sigma > 0 ? (float)o->top_n_sigma : 0,
+        .typical_p = (float)o->typical_p,
+        .xtc_probability = (float)o->xtc_probability,
+        .xtc_threshold = (float)o->xtc_threshold,
         .top_k = o->top_k,
         .top_p = (float)o->top_p,
         .min_p = (float)o->min_p,

@@ -7,12 +7,22 @@
 
 #include <antigravity/sampler.h>
 
+enum { MAX_DRY_BREAKERS = 32 };
+
 typedef struct sampling_options {
-    double temperature, top_p, min_p;
+    double temperature, dynamic_range, dynamic_exponent;
+    double top_n_sigma, typical_p, top_p, min_p, xtc_probability, xtc_threshold;
     double repetition_penalty; /* 0: not given; the default depends on the temperature */
     double presence_penalty, frequency_penalty;
     uint32_t top_k;
     int64_t repetition_window; /* -1: the entire context */
+    double dry_multiplier, dry_base;
+    uint32_t dry_allowed_length;
+    int64_t dry_window;                      /* -1: the entire context */
+    const char *dry_texts[MAX_DRY_BREAKERS]; /* [n_dry_texts] borrowed; 0: the usual ones */
+    size_t n_dry_texts;
+    bool no_dry_texts;
+    ag_dry_breakers *dry_breakers; /* owned; NULL before sampling_prepare() */
     bool has_seed;
     uint64_t seed;
     ag_logit_bias *bias; /* owned */
@@ -25,8 +35,14 @@ option_group sampling_group(sampling_options *o);
 
 uint64_t sampling_draw_seed(void);
 
-/* Returns the sampler parameters; they borrow o->bias. Draws the seed and sets the repetition
- * penalty if they were not given. */
+/* Finds the tokens of the breakers, if DRY is on. */
+ag_status sampling_prepare(sampling_options *o, const ag_tokenizer *t, ag_error *err);
+/* The breakers that apply if none are given. */
+extern const char *const sampling_usual_breakers[];
+enum { N_USUAL_BREAKERS = 4 };
+
+/* Returns the sampler parameters; they borrow o->bias and o->dry_breakers. Draws the seed and sets
+ * the repetition penalty if they were not given. */
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context);
 
 #endif
