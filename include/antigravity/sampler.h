@@ -24,7 +24,9 @@ typedef struct ag_dry_breakers ag_dry_breakers;
  * with AG_INVALID for another length. */
 AG_API ag_status ag_dry_breakers_create(const ag_tokenizer *t, const char *const *texts, size_t n,
                                         ag_dry_breakers **out, ag_error *err);
-/* Samplers that were created with b stay valid. */
+/* Returns b with one more reference; NULL stays NULL. */
+AG_API ag_dry_breakers *ag_dry_breakers_retain(ag_dry_breakers *b);
+/* Drops a reference. Samplers that were created with b have their own. */
 AG_API void ag_dry_breakers_destroy(ag_dry_breakers *b);
 
 /* Sampling parameters, applied in this order, which is that of llama.cpp. The comments state the
@@ -62,6 +64,8 @@ typedef struct ag_sampler_params {
     uint64_t reserved[4]; /* must be 0 */
 } ag_sampler_params;
 AG_API ag_sampler_params ag_sampler_defaults(void);
+/* Returns the bytes that a sampler of n_vocab tokens allocates. */
+AG_API size_t ag_sampler_bytes(const ag_sampler_params *p, size_t n_vocab);
 
 /* A sampler. Used by one thread at a time. */
 typedef struct ag_sampler ag_sampler;

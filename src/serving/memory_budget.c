@@ -142,11 +142,10 @@ ag_status ag_memory_budget_plan_request(const ag_memory_budget *b, ag_served_req
     AG_TRY(plan_kv(b, r, params, r->p.n_prompt + more, &one, err));
     AG_TRY(plan_kv(b, r, params, r->is_managed ? r->p.n_prompt + more : more, &answer, err));
     r->kv_reserved = one.kv_bytes + (n - 1) * (uint64_t)answer.kv_bytes;
-    /* A policy's arrays have the size of the full context. Logits and the arrays that a sampler
-     * sorts take 16 bytes a token of the vocabulary. */
+    /* A policy's arrays have the size of the full context. */
     AG_TRY(ag_session_plan_memory(&r->p.model->info, params, &full, err));
-    r->fixed_reserved = n * (one.state_bytes + full.eviction_bytes +
-                             n_vocab * (sizeof(float) + 3 * sizeof(float)) + REQUEST_MARGIN);
+    r->fixed_reserved = n * (one.state_bytes + full.eviction_bytes + n_vocab * sizeof(float) +
+                             ag_sampler_bytes(&r->p.sampling, n_vocab) + REQUEST_MARGIN);
     r->constraint_reserved =
         r->p.constraint ? constraint_in_use(r) + CONSTRAINT_STEP + n * CONSTRAINT_OWN : 0;
     if (!ag_model_needs_prompt_copies(&r->p.model->info)) return AG_OK;

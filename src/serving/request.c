@@ -51,6 +51,7 @@ static bool copy_params(ag_served_request *r, const ag_request_params *p) {
     ok = copy_bytes((const void **)&r->p.sampling.logit_bias, p->sampling.logit_bias,
                     p->sampling.n_logit_bias * sizeof *p->sampling.logit_bias) &&
          ok;
+    ag_dry_breakers_retain(r->p.sampling.dry_breakers);
     if (p->scope) ok = (r->p.scope = ag_strdup(p->scope)) && ok;
     return copy_stops(&r->p, p->stop) && ok;
 }
@@ -77,6 +78,7 @@ void ag_served_request_destroy(ag_served_request *r) {
     free_const(r->p.stop);
     free_const(r->p.stop_ids);
     free_const(r->p.sampling.logit_bias);
+    ag_dry_breakers_destroy(r->p.sampling.dry_breakers);
     free_const(r->p.prompt);
     free_const(r->p.scope);
     ag_free(r->pooled);

@@ -20,9 +20,16 @@ struct ag_dry {
     uint32_t *longest;         /* [n_vocab] of a repetition that the token would continue; 0 */
 };
 
+static bool is_on(const ag_sampler_params *p) { return p->dry_multiplier != 0 && p->dry_window; }
+
+size_t ag_dry_bytes(const ag_sampler_params *p, size_t n_vocab) {
+    if (!is_on(p)) return 0;
+    return sizeof(ag_dry) + (3 * (size_t)p->dry_window + n_vocab) * sizeof(int32_t);
+}
+
 ag_status ag_dry_create(const ag_sampler_params *p, size_t n_vocab, ag_dry **out, ag_error *err) {
     *out = NULL;
-    if (p->dry_multiplier == 0 || !p->dry_window) return AG_OK;
+    if (!is_on(p)) return AG_OK;
     ag_dry *d = ag_calloc(1, sizeof *d);
     if (!d) return AG_FAIL(err, NOMEM, "penalty of repetitions");
     d->multiplier = p->dry_multiplier;
@@ -44,7 +51,7 @@ ag_status ag_dry_create(const ag_sampler_params *p, size_t n_vocab, ag_dry **out
 
 void ag_dry_destroy(ag_dry *d) {
     if (!d) return;
-    ag_dry_breakers_release(d->breakers);
+    ag_dry_breakers_destroy(d->breakers);
     ag_free(d->ring);
     ag_free(d->text);
     ag_free(d->lengths);

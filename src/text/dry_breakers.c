@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BYTES = 40, MAX_TAIL = 20 }; /* of a text; tokens after its first one */
+enum { MAX_BYTES = 40, MAX_TAIL = 20 }; /* bytes of a text, tokens after its first one */
 
 /* A token, and the tokens that must follow it to complete a text. */
 typedef struct breaker {
@@ -31,14 +31,12 @@ ag_dry_breakers *ag_dry_breakers_retain(ag_dry_breakers *b) {
     return b;
 }
 
-void ag_dry_breakers_release(ag_dry_breakers *b) {
+void ag_dry_breakers_destroy(ag_dry_breakers *b) {
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1) return;
     ag_free(b->list);
     ag_ids_free(&b->ids);
     ag_free(b);
 }
-
-void ag_dry_breakers_destroy(ag_dry_breakers *b) { ag_dry_breakers_release(b); }
 
 /* ---- creation ---- */
 
@@ -101,7 +99,7 @@ ag_status ag_dry_breakers_create(const ag_tokenizer *t, const char *const *texts
     ag_status st = AG_OK;
     for (size_t i = 0; i < n && st == AG_OK; i++) st = add_text(b, t, texts[i], err);
     if (st != AG_OK) {
-        ag_dry_breakers_release(b);
+        ag_dry_breakers_destroy(b);
         return st;
     }
     if (b->n) qsort(b->list, b->n, sizeof *b->list, by_head);

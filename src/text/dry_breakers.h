@@ -6,9 +6,6 @@
 #include <antigravity/sampler.h>
 #include <stdbool.h>
 
-/* NULL stays NULL. */
-ag_dry_breakers *ag_dry_breakers_retain(ag_dry_breakers *b);
-void ag_dry_breakers_release(ag_dry_breakers *b);
 /* text: the newest tokens, newest first. Returns the tokens of the longest breaker that begins at
  * text[i]; 0 if there is none. b may be NULL. */
 size_t ag_dry_breakers_match(const ag_dry_breakers *b, const int32_t *text, size_t i);

@@ -123,6 +123,13 @@ static bool penalises(const ag_sampler_params *p) {
            (p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0);
 }
 
+size_t ag_sampler_bytes(const ag_sampler_params *p, size_t n_vocab) {
+    const size_t own = 3 + ag_is_typical(p) + penalises(p), /* arrays of 4 bytes a token */
+        window = penalises(p) ? p->repetition_window : 0;
+    return sizeof(ag_sampler) + p->n_logit_bias * sizeof *p->logit_bias +
+           (own * n_vocab + window) * sizeof(float) + ag_dry_bytes(p, n_vocab);
+}
+
 /* Allocates what a sampler needs. The caller destroys it after a failure. */
 static ag_status allocate_arrays(ag_sampler *s, ag_error *err) {
     const ag_sampler_params *p = &s->params;

@@ -82,6 +82,54 @@ static void serves_completion(void **state) {
                            "{\"prompt\":{\"prompt_string\":\"x\",\"multimodal_data\":[]}}", 400));
 }
 
+static void applies_the_samplers_of_llama_cpp(void **state) {
+    (void)state;
+    static const char *const fields[] = {"typical_p",      "top_n_sigma",    "xtc_probability",
+                                         "xtc_threshold",  "dynatemp_range", "dynatemp_exponent",
+                                         "dry_multiplier", "dry_base"};
+    static const char *const bad[] = {
+        "\"typical_p\":2",          "\"dry_base\":0.5",
+        "\"dry_allowed_length\":0", "\"xtc_threshold\":\"x\"",
+        "\"mirostat\":2",           "\"dry_multiplier\":1,\"dry_sequence_breakers\":[\"\"]"};
+    json_t *v = serve_json(
+        &server, "POST /completion",
+        "{\"prompt\":\"a\",\"n_predict\":1,\"mirostat\":0,\"typical_p\":0.5,\"top_n_sigma\":1.5,"
+        "\"xtc_probability\":0.5,\"xtc_threshold\":0.25,\"dynatemp_range\":0.5,"
+        "\"dynatemp_exponent\":2,\"dry_multiplier\":0.5,\"dry_base\":1.5,"
+        "\"dry_allowed_length\":3,\"dry_penalty_last_n\":64,\"dry_sequence_breakers\":[\"x\"]}",
+        200);
+    static const double values[] = {0.5, 1.5, 0.5, 0.25, 0.5, 2, 0.5, 1.5};
+    const json_t *settings = json_at(v, "generation_settings");
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        assert_true(json_number_value(json_object_get(settings, fields[i])) == values[i]);
+    assert_int_equal(json_integer_value(json_object_get(settings, "dry_allowed_length")), 3);
+    assert_int_equal(json_integer_value(json_object_get(settings, "dry_penalty_last_n")), 64);
+    json_decref(v);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char body[128];
+        snprintf(body, sizeof body, "{\"prompt\":\"a\",\"n_predict\":1,%s}", bad[i]);
+        json_decref(serve_json(&server, "POST /completion", body, 400));
+    }
+}
+
+/* A text that repeats two tokens continues otherwise. */
+static void dry_changes_a_repeated_text(void **state) {
+    (void)state;
+    json_t *texts[2];
+    for (int dry = 0; dry < 2; dry++) {
+        char body[256];
+        snprintf(body, sizeof body,
+                 "{\"prompt\":[11,40,11,40,11,40,11,40,11],\"n_predict\":1,\"temperature\":0,"
+                 "\"return_tokens\":true,\"logit_bias\":[[40,15]],\"dry_multiplier\":%d,"
+                 "\"dry_sequence_breakers\":[]}",
+                 dry * 50);
+        texts[dry] = serve_json(&server, "POST /completion", body, 200);
+    }
+    assert_int_equal(json_number_at(texts[0], "tokens.0"), 40);
+    assert_int_not_equal(json_number_at(texts[1], "tokens.0"), 40);
+    for (int i = 0; i < 2; i++) json_decref(texts[i]);
+}
+
 static void stream_ends_with_timings(void **state) {
     (void)state;
     serve_reply r = serve_fetch(&server, "POST /completion", "",
@@ -362,6 +410,8 @@ static int start_server(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(serves_completion),
+        cmocka_unit_test(applies_the_samplers_of_llama_cpp),
+        cmocka_unit_test(dry_changes_a_repeated_text),
         cmocka_unit_test(stream_ends_with_timings),
         cmocka_unit_test(accepts_texts_in_logit_bias),
         cmocka_unit_test(accepts_a_schema_next_to_its_type),

@@ -216,7 +216,8 @@ ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {
         .dry_multiplier = (float)o->dry_multiplier,
         .dry_base = (float)o->dry_base,
         .dry_allowed_length = o->dry_allowed_length,
-        .dry_window = o->dry_window < 0 ? n_context : (uint32_t)o->dry_window,
+        .dry_window =
+            o->dry_window < 0 || o->dry_window > n_context ? n_context : (uint32_t)o->dry_window,
         .dry_breakers = o->dry_breakers,
         .temperature = (float)o->temperature,
         .dynamic_range = (float)o->dynamic_range,

@@ -35,6 +35,7 @@ void job_destroy(serve_job *job) {
     json_decref(job->view.echoes);
     account_free(job->prompts);
     account_free(job->stop);
+    ag_dry_breakers_destroy(job->params.sampling.dry_breakers);
     account_free(job->model_name);
     ag_chat_destroy(job->chat);
     serve_request_free(&job->request);

@@ -8,6 +8,7 @@
 #include "logit_bias.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { MAX_STOPS = 64, MAX_TOP = 20 };
 
@@ -61,6 +62,36 @@ size_t job_memory_bytes(const serve_job *job) {
 
 static void set_if_given(double value, float *field) {
     if (!isnan(value)) *field = (float)value;
+}
+
+/* Applies the samplers of llama.cpp beyond the usual ones. DRY searches the whole context. */
+static bool apply_samplers(const serve_sampling *from, const ag_served_model *model,
+                           uint32_t n_context, ag_sampler_params *to, serve_error *e) {
+    const size_t n = json_array_size(from->dry_breakers);
+    const char *texts[MAX_DRY_BREAKERS];
+    ag_error err;
+    set_if_given(from->dynamic_range, &to->dynamic_range);
+    set_if_given(from->dynamic_exponent, &to->dynamic_exponent);
+    set_if_given(fmax(from->top_n_sigma, 0), &to->top_n_sigma);
+    set_if_given(from->typical_p, &to->typical_p);
+    set_if_given(from->xtc_probability, &to->xtc_probability);
+    set_if_given(from->xtc_threshold, &to->xtc_threshold);
+    set_if_given(from->dry_multiplier, &to->dry_multiplier);
+    set_if_given(from->dry_base, &to->dry_base);
+    if (from->dry_allowed_length > 0) to->dry_allowed_length = (uint32_t)from->dry_allowed_length;
+    to->dry_window = from->dry_window < 0 || from->dry_window > n_context
+                         ? n_context
+                         : (uint32_t)from->dry_window;
+    if (to->dry_multiplier == 0 || (from->dry_breakers && !n)) return true;
+    for (size_t i = 0; i < n; i++) {
+        texts[i] = json_string_value(json_array_get(from->dry_breakers, i));
+        if (strlen(texts[i]) - 1 >= 40)
+            return reject_field(e, "dry_sequence_breakers", "each must have 1 to 40 bytes");
+    }
+    return ag_dry_breakers_create(ag_served_model_tokenizer(model),
+                                  n ? texts : sampling_usual_breakers, n ? n : N_USUAL_BREAKERS,
+                                  &to->dry_breakers, &err) == AG_OK ||
+           reject_status(e, &err);
 }
 
 static void apply_sampling(const serve_sampling *from, const ag_served_model *model,
@@ -167,6 +198,8 @@ bool job_apply_settings(serve_job *job, bool constrained, serve_error *e) {
     if (!logit_bias_read(&job->request.sampling, ag_served_model_tokenizer(job->model), e))
         return false;
     apply_sampling(&r->sampling, job->model, &p->sampling);
+    if (!apply_samplers(&r->sampling, job->model, p->session.max_seq_len, &p->sampling, e))
+        return false;
     job->view.sampling = &p->sampling;
     return apply_stops(job, constrained, e) && apply_cache(job, e);
 }

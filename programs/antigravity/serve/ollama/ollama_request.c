@@ -102,6 +102,7 @@ static bool read_options(const json_t *body, serve_request *r, serve_error *e) {
     return field_number(o, "temperature", 0, 100, &s->temperature, e) &&
            field_number(o, "top_p", 0, 1, &s->top_p, e) &&
            field_number(o, "min_p", 0, 1, &s->min_p, e) &&
+           field_number(o, "typical_p", 0, 1, &s->typical_p, e) && field_no_mirostat(o, e) &&
            field_number(o, "repeat_penalty", 0, 100, &s->repetition_penalty, e) &&
            field_number(o, "presence_penalty", -100, 100, &s->presence_penalty, e) &&
            field_number(o, "frequency_penalty", -100, 100, &s->frequency_penalty, e) &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "openai_fields.h"
 
+#include "../../options/sampling_options.h"
 #include "../protocol/fields.h"
 #include "../threads/account.h"
 
@@ -22,6 +23,22 @@ static bool save_logit_bias(const json_t *body, serve_sampling *s, serve_error *
     return true;
 }
 
+/* Reads the fields of llama.cpp's further samplers. */
+static bool read_samplers(const json_t *body, serve_sampling *s, serve_error *e) {
+    return field_number(body, "dynatemp_range", 0, 1000, &s->dynamic_range, e) &&
+           field_number(body, "dynatemp_exponent", 0, 1000, &s->dynamic_exponent, e) &&
+           field_number(body, "top_n_sigma", -1, 1000, &s->top_n_sigma, e) &&
+           field_number(body, "typical_p", 0, 1, &s->typical_p, e) &&
+           field_number(body, "xtc_probability", 0, 1, &s->xtc_probability, e) &&
+           field_number(body, "xtc_threshold", 0, 1, &s->xtc_threshold, e) &&
+           field_number(body, "dry_multiplier", 0, 1000, &s->dry_multiplier, e) &&
+           field_number(body, "dry_base", 1, 1000, &s->dry_base, e) &&
+           field_integer(body, "dry_allowed_length", 1, INT32_MAX, &s->dry_allowed_length, e) &&
+           field_integer(body, "dry_penalty_last_n", -1, INT32_MAX, &s->dry_window, e) &&
+           field_strings(body, "dry_sequence_breakers", MAX_DRY_BREAKERS, &s->dry_breakers, e) &&
+           field_no_mirostat(body, e);
+}
+
 static bool read_sampling(const json_t *body, serve_sampling *s, serve_error *e) {
     if (!field_number(body, "temperature", 0, 1000, &s->temperature, e) ||
         !field_number(body, "top_p", 0, 1, &s->top_p, e) ||
@@ -34,6 +51,7 @@ static bool read_sampling(const json_t *body, serve_sampling *s, serve_error *e)
         !field_integer(body, "top_k", -1, INT32_MAX, &s->top_k, e) ||
         !field_integer(body, "seed", INT64_MIN, INT64_MAX, &s->seed, e))
         return false;
+    if (!read_samplers(body, s, e)) return false;
     s->has_seed = json_is_integer(field_get(body, "seed")) && s->seed >= 0;
     return save_logit_bias(body, s, e);
 }

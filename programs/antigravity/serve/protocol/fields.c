@@ -103,6 +103,12 @@ static bool get_typed(const json_t *object, const char *name, json_type type, co
     return true;
 }
 
+bool field_no_mirostat(const json_t *object, serve_error *e) {
+    const json_t *value = given_field(object, "mirostat");
+    if (!value || (json_is_number(value) && json_number_value(value) == 0)) return true;
+    return reject_field(e, "mirostat", "not supported; use top_n_sigma, min_p or typical_p");
+}
+
 bool field_bool(const json_t *object, const char *name, bool *out, serve_error *e) {
     const json_t *value = given_field(object, name);
     if (!value) return true;

@@ -22,6 +22,8 @@ bool field_copy(const json_t *object, const char *name, char **out, serve_error 
 bool field_array(const json_t *object, const char *name, json_t **out, serve_error *e);
 bool field_object(const json_t *object, const char *name, json_t **out, serve_error *e);
 /* Reads a string, or a list of at most `max` strings, into a new array. */
+/* Rejects the field "mirostat" if it is not 0. */
+bool field_no_mirostat(const json_t *object, serve_error *e);
 bool field_strings(const json_t *object, const char *name, size_t max, json_t **out,
                    serve_error *e);
 /* Reads an object as JSON text, which the caller must free. */

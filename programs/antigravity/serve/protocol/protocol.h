@@ -58,7 +58,11 @@ typedef enum serve_tool_choice {
 
 /* Sampling fields of a request. NAN, or -1 for integers: not given; the model's defaults apply. */
 typedef struct serve_sampling {
-    double temperature, top_p, min_p;
+    double temperature, dynamic_range, dynamic_exponent;
+    double top_n_sigma, typical_p, top_p, min_p, xtc_probability, xtc_threshold;
+    double dry_multiplier, dry_base;
+    int64_t dry_allowed_length, dry_window;
+    json_t *dry_breakers; /* NULL: the usual ones; else a list of strings, which may be empty */
     double repetition_penalty, presence_penalty, frequency_penalty;
     int64_t top_k, repetition_window;
     bool has_seed;

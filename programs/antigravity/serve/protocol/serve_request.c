@@ -12,6 +12,16 @@ void serve_request_init(serve_request *r) {
                 .temperature = NAN,
                 .top_p = NAN,
                 .min_p = NAN,
+                .dynamic_range = NAN,
+                .dynamic_exponent = NAN,
+                .top_n_sigma = NAN,
+                .typical_p = NAN,
+                .xtc_probability = NAN,
+                .xtc_threshold = NAN,
+                .dry_multiplier = NAN,
+                .dry_base = NAN,
+                .dry_allowed_length = -1,
+                .dry_window = -1,
                 .repetition_penalty = NAN,
                 .presence_penalty = NAN,
                 .frequency_penalty = NAN,
@@ -36,6 +46,7 @@ void serve_request_free(serve_request *r) {
     account_free(r->constraint_text);
     json_decref(r->choices);
     json_decref(r->sampling.logit_bias);
+    json_decref(r->sampling.dry_breakers);
     account_free(r->sampling.bias);
     json_decref(r->stop);
     account_free(r->stored_text);
