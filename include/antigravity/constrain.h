@@ -86,7 +86,9 @@ AG_API ag_status ag_constraint_reset(ag_constraint *c, ag_error *err);
 
 /* Computes the mask (*mask)[(n_vocab + 31) / 32], valid until the next call. Bit id % 32 of word
  * id / 32 is set if the token may follow. EOS ids are set where the text may end. Fails with
- * AG_INVALID if no token of the vocabulary may follow. */
+ * AG_INVALID if no token of the vocabulary may follow. A grammar with a trigger has text that is
+ * free: *mask is then NULL, for every token, or has all tokens but those that
+ * ag_constraint_accept() has rejected here. */
 AG_API ag_status ag_constraint_mask(ag_constraint *c, const uint32_t **mask, ag_error *err);
 /* Advances by one token. Fails with AG_INVALID, and changes nothing, if it may not follow. */
 AG_API ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err);

@@ -39,7 +39,8 @@ static ag_status compile_choices(ag_pda *pda, const ag_constraint_params *p, uin
 }
 
 ag_status ag_constraint_compile(ag_pda *pda, const ag_json_rules *json, const ag_token_tree *tokens,
-                                const ag_constraint_params *params, uint32_t *root, ag_error *err) {
+                                const ag_constraint_params *params, uint32_t *root,
+                                ag_trigger **trigger, ag_error *err) {
     const ag_grammar_scope scope = {json, tokens, params->order == AG_JSON_ANY_ORDER};
     uint32_t start = AG_PDA_UNSET;
     const char *text = params->text ? params->text : "";
@@ -50,7 +51,7 @@ ag_status ag_constraint_compile(ag_pda *pda, const ag_json_rules *json, const ag
         AG_TRY(ag_schema_compile(pda, json, text, n, NULL, scope.any_order, &start, err));
         break;
     case AG_CONSTRAINT_GRAMMAR:
-        AG_TRY(ag_grammar_compile(pda, &scope, text, n, &start, err));
+        AG_TRY(ag_grammar_compile(pda, &scope, text, n, &start, trigger, err));
         break;
     case AG_CONSTRAINT_JSON_OBJECT:
         start = ag_pda_call(pda, json->object, ag_pda_end(pda));

@@ -3,12 +3,13 @@
 #ifndef AG_CONSTRAIN_COMPILE_H
 #define AG_CONSTRAIN_COMPILE_H
 
-#include "constrain/pda/json_rules.h"
-#include "constrain/pda/token_tree.h"
+#include "constrain/trigger.h"
 
-/* Writes the rules of the constraint into pda. *root: the rule of the whole text. An instruction
- * may have failed without an error here: ag_pda_finish() returns that status. */
+/* Writes the rules of the constraint into pda. *root: the rule of the whole text. *trigger: owned;
+ * NULL if there is none. An instruction may have failed without an error here: ag_pda_finish()
+ * returns that status. */
 ag_status ag_constraint_compile(ag_pda *pda, const ag_json_rules *json, const ag_token_tree *tokens,
-                                const ag_constraint_params *params, uint32_t *root, ag_error *err);
+                                const ag_constraint_params *params, uint32_t *root,
+                                ag_trigger **trigger, ag_error *err);
 
 #endif

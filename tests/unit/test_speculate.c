@@ -362,6 +362,10 @@ static ag_status failing_mask(ag_token_filter *base, const uint32_t **mask, ag_e
     *mask = f->mask;
     return f->n_left-- ? AG_OK : AG_INVALID;
 }
+static bool is_never_free(ag_token_filter *f) {
+    (void)f;
+    return false;
+}
 static void ignore_token(ag_token_filter *f, int32_t id) {
     (void)f;
     (void)id;
@@ -376,8 +380,11 @@ static size_t force_nothing(ag_token_filter *f, int32_t *ids, size_t n) {
 
 /* Generates a repetitive text until a token cannot be shown or chosen; then another text. */
 static void generate_failing(bool when_chosen, ag_speculate how, seen *out, size_t *drafted) {
-    static const ag_token_filter_ops ops = {failing_mask, ignore_token, ignore_reset,
-                                            force_nothing};
+    static const ag_token_filter_ops ops = {.mask = failing_mask,
+                                            .is_free = is_never_free,
+                                            .accept = ignore_token,
+                                            .reset = ignore_reset,
+                                            .forced = force_nothing};
     ag_generate_params p = ag_generate_defaults();
     const ag_sampler_params sampling = ag_sampler_defaults();
     const ag_model_info *info = ag_model_get_info(models[0]);
