@@ -56,6 +56,11 @@ typedef struct ag_constraint_params {
     size_t n_choices;
     ag_json_spacing spacing; /* NEAT */
     ag_json_order order;     /* DECLARED_ORDER */
+    /* Objects have declared properties only, if their schema has "properties" and says nothing
+     * about others ("additionalProperties", "unevaluatedProperties", "patternProperties"); false.
+     * Names in "required" are declared, and so are the properties of all schemas that hold for the
+     * object. */
+    bool closed_objects;
     /* Limits. A constraint that exceeds one fails with AG_LIMIT; hostile input fails within a
      * second. */
     size_t max_instructions; /* instructions of the compiled grammar; 2^20 */

@@ -185,7 +185,7 @@ static ag_status read_schema(reader *r, ag_pda *pda, uint32_t *start) {
     const size_t len = (size_t)e.position;
     const ag_status st =
         ag_schema_compile(pda, r->scope->json, r->s + r->at, len, is_json ? NULL : &notation,
-                          r->scope->any_order, start, r->err);
+                          r->scope->objects, start, r->err);
     r->at += len;
     return st;
 }

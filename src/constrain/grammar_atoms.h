@@ -3,14 +3,14 @@
 #ifndef AG_CONSTRAIN_GRAMMAR_ATOMS_H
 #define AG_CONSTRAIN_GRAMMAR_ATOMS_H
 
-#include "constrain/pda/json_rules.h"
 #include "constrain/pda/token_tree.h"
+#include "constrain/schema/schema.h"
 
 /* Rules and tokens that a grammar can refer to. */
 typedef struct ag_grammar_scope {
     const ag_json_rules *json;
     const ag_token_tree *tokens;
-    bool any_order; /* properties of schemas may come in any order */
+    ag_schema_objects objects;
 } ag_grammar_scope;
 
 /* Reads the character of a literal or a class at s[*at], which may be escaped, and advances *at.

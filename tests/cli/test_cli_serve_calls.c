@@ -5,8 +5,7 @@
 
 #define PARAMETERS                                                                           \
     "{\"type\":\"object\",\"properties\":{\"city\":{\"enum\":[\"Oslo\",\"Rome\"]},\"days\":" \
-    "{\"type\":\"integer\",\"minimum\":1,\"maximum\":9}},\"required\":[\"city\",\"days\"],"  \
-    "\"additionalProperties\":false}"
+    "{\"type\":\"integer\",\"minimum\":1,\"maximum\":9}},\"required\":[\"city\",\"days\"]}"
 #define FUNCTION "\"name\":\"get_weather\",\"description\":\"d\""
 #define CHAT_TOOL \
     "{\"type\":\"function\",\"function\":{" FUNCTION ",\"parameters\":" PARAMETERS "}}"
@@ -74,6 +73,31 @@ static void arguments_obey_in_chat_completions(void **state) {
     json_decref(v);
     v = chat(",\"max_tokens\":200,\"tool_choice\":\"none\"");
     assert_null(json_object_get(json_at(v, "choices.0.message"), "tool_calls"));
+    json_decref(v);
+}
+
+/* The objects of a schema are closed, and an answer that a limit cuts short says so. */
+static void objects_are_closed(void **state) {
+    char body[2048];
+    (void)state;
+    snprintf(
+        body, sizeof body,
+        "{\"model\":\"demo\",\"messages\":" USER ",\"n\":16,\"temperature\":2,\"max_tokens\":90,"
+        "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":"
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]}}}}");
+    json_t *v = serve_json(&server, "POST /v1/chat/completions", body, 200);
+    const json_t *choice;
+    size_t i;
+    json_array_foreach(json_at(v, "choices"), i, choice) {
+        json_t *answer = json_loads(json_string_at(choice, "message.content"), 0, NULL);
+        const bool is_cut = !strcmp(json_string_at(choice, "finish_reason"), "length");
+        if (!answer) assert_true(is_cut);
+        if (answer) assert_int_equal(json_object_size(answer), 1);
+        json_decref(answer);
+    }
+    json_decref(v);
+    v = chat(",\"max_tokens\":9,\"tool_choice\":\"required\"");
+    assert_string_equal(json_string_at(v, "choices.0.finish_reason"), "length");
     json_decref(v);
 }
 
@@ -237,6 +261,7 @@ static void serves_others_after_a_cancelled_call(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_obey_in_chat_completions),
+        cmocka_unit_test(objects_are_closed),
         cmocka_unit_test(ends_the_answer_after_one_call),
         cmocka_unit_test(several_answers_obey),
         cmocka_unit_test(equal_requests_get_equal_answers),

@@ -43,7 +43,9 @@ static const option_def defs[] = {
      .value = "FILE",
      .offset = FIELD(schema),
      .aliases = {"json-schema-file"},
-     .help = "the text is JSON that matches this schema: a file, or the schema itself"},
+     .help = "the text is JSON that matches this schema, without properties that it does not name: "
+             "a file, or "
+             "the schema itself"},
     {.name = "json-object",
      .kind = OPTION_FLAG,
      .offset = FIELD(json_object),
@@ -119,6 +121,7 @@ static int make_params(ag_constraint_params *p, const constraint_options *o, cha
     *p = ag_constraint_defaults(AG_CONSTRAINT_JSON_OBJECT);
     p->spacing = o->spacing;
     p->order = o->order;
+    p->closed_objects = true;
     if (o->schema) {
         p->kind = AG_CONSTRAINT_JSON_SCHEMA;
         const bool is_text =
@@ -161,6 +164,7 @@ int constraint_open_calls(constraint *c, const constraint_options *o, const ag_c
     ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_GRAMMAR);
     p.spacing = o->spacing;
     p.order = o->order;
+    p.closed_objects = true;
     ag_constraint_destroy(c->text);
     c->text = NULL;
     ag_status st = open_vocab(c, e, &err);

@@ -204,8 +204,9 @@ static size_t constraint_memory_limit(uint64_t limit, size_t max) {
     return (size_t)(share > min ? share : min);
 }
 
-/* The engine accounts for this memory as it grows. */
-static void set_limits(const serve_job *job, ag_constraint_params *p) {
+/* The engine accounts for the memory of masks and states as it grows. */
+static void set_params(const serve_job *job, ag_constraint_params *p) {
+    p->closed_objects = true;
     const uint64_t limit = job->http->server->settings->memory_limit;
     p->max_mask_bytes = constraint_memory_limit(limit, MAX_MASK_BYTES);
     p->max_state_bytes = constraint_memory_limit(limit, MAX_STATE_BYTES);
@@ -227,7 +228,7 @@ static bool compile_constraint(const serve_job *job, const ag_text *required_cal
     ag_constraint_params p =
         ag_constraint_defaults(required_call->len ? AG_CONSTRAINT_GRAMMAR : r->constraint);
     const ag_constraint_vocab *vocab;
-    set_limits(job, &p);
+    set_params(job, &p);
     p.text = required_call->len ? required_call->data : r->constraint_text;
     p.len = p.text ? strlen(p.text) : 0;
     if (!required_call->len && r->constraint == AG_CONSTRAINT_CHOICES &&
@@ -249,7 +250,7 @@ static bool constrain_optional_calls(serve_job *job, serve_error *e) {
     const ag_constraint_vocab *vocab;
     ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_GRAMMAR);
     if (r->constrained || r->tool_choice != SERVE_TOOLS_AUTO) return true;
-    set_limits(job, &p);
+    set_params(job, &p);
     ag_status st = find_vocab(job, &vocab, &err);
     if (st == AG_OK)
         st = ag_chat_constrain_calls(job->chat, vocab, &p, r->one_call ? 0 : AG_CHAT_SEVERAL_CALLS,
