@@ -11,6 +11,7 @@
 
 #include <antigravity/constrain.h>
 #include <dirent.h>
+#include <unistd.h>
 
 enum { N_VOCAB = 2048, MAX_TOKENS = 6000, LONG = 150 };
 
@@ -265,6 +266,10 @@ static bool put_opening(subject *s, ag_constraint *c, size_t nth, bool is_first,
         put_text(s, c, f->triggers[nth], ids);
     } else {
         static const char *const before[] = {"", "\n", "```json\n", "["};
+        if (f->kind == AG_CALLS_PYTHON && f->is_bare && nth < 2 && is_first) {
+            put_text(s, c, nth ? " [list_files(" : "[get_weather(", ids);
+            return !ag_constraint_is_free(c);
+        }
         if (f->kind != AG_CALLS_JSON || nth - n_marks > 3) return false;
         bare_opening(f, "list_files", bare, sizeof bare);
         put_text(s, c, before[nth - n_marks], ids);
@@ -391,6 +396,31 @@ static size_t check_all_in(const char *dir) {
     }
     if (d) closedir(d);
     return n;
+}
+
+/* Calls are lists of code without delimiters. */
+static const char bare_code[] =
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% if m.tool_calls %}[{% for c in "
+    "m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ "
+    "v "
+    "| tojson }}{{ ', ' if not loop.last else '' }}{% endfor %}){{ ', ' if not loop.last else '' }}"
+    "{% endfor %}]{% endif %}<|end|>{% endfor %}{{ '<|assistant|>' if add_generation_prompt else "
+    "'' }}";
+
+static void grammars_of_bare_code_admit_only_valid_calls(void **state) {
+    char path[] = "/tmp/ag-chat-calls-XXXXXX";
+    (void)state;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bare_code, sizeof bare_code - 1), sizeof bare_code - 1);
+    close(fd);
+    ag_chat_format *f = format_of(path, NULL);
+    assert_int_equal(f->calls.kind, AG_CALLS_PYTHON);
+    assert_true(f->calls.is_bare && f->has_detected_calls);
+    ag_chat_format_destroy(f);
+    check_template(path, "bare code", true);
+    unlink(path);
+    assert_int_equal(n_failures, 0);
 }
 
 static void grammars_admit_only_valid_calls(void **state) {
@@ -551,6 +581,7 @@ static void reports_every_failed_allocation(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grammars_admit_only_valid_calls),
+        cmocka_unit_test(grammars_of_bare_code_admit_only_valid_calls),
         cmocka_unit_test(begins_calls_as_the_template_does),
         cmocka_unit_test(rejects_calls_that_cannot_be_constrained),
         cmocka_unit_test(finds_no_calls_when_tool_choice_is_none),
