@@ -16,6 +16,7 @@ typedef struct bench {
     size_t n_vocab;
     int32_t eos;
     ag_json_order order;
+    bool closed;
     float *mask_us, *compile_us;
     size_t n_masks, masks_cap, n_compiled, compiled_cap;
 } bench;
@@ -67,6 +68,7 @@ static json_t *run_case(bench *b, const json_t *c) {
     params.text = schema;
     params.len = strlen(schema);
     params.order = b->order;
+    params.closed_objects = b->closed;
     ag_constraint *constraint;
     ag_error err;
     json_t *out = json_object();
@@ -143,12 +145,17 @@ static bool open_bench(bench *b, const char *model, ag_error *err) {
 }
 
 int main(int argc, char **argv) {
-    const bool any_order = argc == 3 && !strcmp(argv[2], "--any-order");
-    const bool is_valid = argc == 2 || any_order;
-    bench b = {.order = any_order ? AG_JSON_ANY_ORDER : AG_JSON_DECLARED_ORDER};
+    bool is_valid = argc > 1;
+    bench b = {.order = AG_JSON_DECLARED_ORDER};
     ag_error err;
+    for (int i = 2; i < argc; i++) {
+        if (!strcmp(argv[i], "--any-order")) b.order = AG_JSON_ANY_ORDER;
+        else if (!strcmp(argv[i], "--closed")) b.closed = true;
+        else is_valid = false;
+    }
     if (!is_valid || !open_bench(&b, argv[1], &err)) {
-        fprintf(stderr, "%s\n", is_valid ? err.msg : "mask_bench TOKENIZER [--any-order] < CASES");
+        fprintf(stderr, "%s\n",
+                is_valid ? err.msg : "mask_bench TOKENIZER [--any-order] [--closed] < CASES");
         return is_valid ? 1 : 2;
     }
     char *line = NULL;

@@ -44,6 +44,7 @@ def main():
     parser.add_argument("--json", help="write a line for each schema here")
     parser.add_argument("--limit", type=int, help="only so many schemas, evenly chosen")
     parser.add_argument("--any-order", action="store_true", help="properties in any order")
+    parser.add_argument("--closed", action="store_true", help="closed objects")
     parser.add_argument("--show", type=int, default=10, help="so many examples of each mistake")
     args = parser.parse_args()
     cases = list(load_cases(args.paths))
@@ -53,7 +54,7 @@ def main():
         for case in cases:
             f.write(json.dumps(case, ensure_ascii=False) + "\n")
         f.seek(0)
-        run = subprocess.run([args.program, args.tokenizer] + ["--any-order"] * args.any_order, stdin=f, stdout=subprocess.PIPE, check=False)
+        run = subprocess.run([args.program, args.tokenizer] + ["--any-order"] * args.any_order + ["--closed"] * args.closed, stdin=f, stdout=subprocess.PIPE, check=False)
     lines = run.stdout.decode().splitlines()
     if run.returncode or len(lines) != len(cases) + 1:
         last = json.loads(lines[-1])["id"] if lines else None

@@ -4,6 +4,7 @@
 #ifndef ANTIGRAVITY_CHAT_H
 #define ANTIGRAVITY_CHAT_H
 
+#include <antigravity/constrain.h>
 #include <antigravity/sampler.h>
 #include <antigravity/session.h>
 #include <antigravity/status.h>
@@ -142,6 +143,14 @@ enum {
  * ag_constraint_create() may also detect the latter. */
 AG_API ag_status ag_chat_require_call(ag_chat *c, const char *name, unsigned flags, ag_ids *ids,
                                       ag_text *grammar, ag_error *err);
+/* Creates a constraint for an answer that may call tools or not (tool_choice "auto"). Call it after
+ * ag_chat_render(). The text is free until a call begins; the call is then of a tool that the
+ * conversation has, with arguments that match the tool's parameters; after the call the text is
+ * free again. Parameters that cannot be constrained allow any object. *out is NULL if there are no
+ * tools, or if the format cannot be constrained. limits: its text and kind are not used. */
+AG_API ag_status ag_chat_constrain_calls(const ag_chat *c, const ag_constraint_vocab *v,
+                                         const ag_constraint_params *limits, unsigned flags,
+                                         ag_constraint **out, ag_error *err);
 /* Returns the number of leading ids that a and b have in common. A session that has consumed a can
  * skip them when it reads b. */
 AG_API size_t ag_chat_common_prefix(const ag_ids *a, const ag_ids *b);

@@ -56,6 +56,11 @@ typedef struct ag_constraint_params {
     size_t n_choices;
     ag_json_spacing spacing; /* NEAT */
     ag_json_order order;     /* DECLARED_ORDER */
+    /* Objects have declared properties only, if their schema has "properties" and says nothing
+     * about others ("additionalProperties", "unevaluatedProperties", "patternProperties"); false.
+     * Names in "required" are declared, and so are the properties of all schemas that hold for the
+     * object. */
+    bool closed_objects;
     /* Limits. A constraint that exceeds one fails with AG_LIMIT; hostile input fails within a
      * second. */
     size_t max_instructions; /* instructions of the compiled grammar; 2^20 */
@@ -86,7 +91,9 @@ AG_API ag_status ag_constraint_reset(ag_constraint *c, ag_error *err);
 
 /* Computes the mask (*mask)[(n_vocab + 31) / 32], valid until the next call. Bit id % 32 of word
  * id / 32 is set if the token may follow. EOS ids are set where the text may end. Fails with
- * AG_INVALID if no token of the vocabulary may follow. */
+ * AG_INVALID if no token of the vocabulary may follow. A grammar with a trigger has text that is
+ * free: *mask is then NULL, for every token, or has all tokens but those that
+ * ag_constraint_accept() has rejected here. */
 AG_API ag_status ag_constraint_mask(ag_constraint *c, const uint32_t **mask, ag_error *err);
 /* Advances by one token. Fails with AG_INVALID, and changes nothing, if it may not follow. */
 AG_API ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err);

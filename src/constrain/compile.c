@@ -39,18 +39,20 @@ static ag_status compile_choices(ag_pda *pda, const ag_constraint_params *p, uin
 }
 
 ag_status ag_constraint_compile(ag_pda *pda, const ag_json_rules *json, const ag_token_tree *tokens,
-                                const ag_constraint_params *params, uint32_t *root, ag_error *err) {
-    const ag_grammar_scope scope = {json, tokens, params->order == AG_JSON_ANY_ORDER};
+                                const ag_constraint_params *params, uint32_t *root,
+                                ag_trigger **trigger, ag_error *err) {
+    const ag_grammar_scope scope = {
+        json, tokens, {params->order == AG_JSON_ANY_ORDER, params->closed_objects}};
     uint32_t start = AG_PDA_UNSET;
     const char *text = params->text ? params->text : "";
     const size_t n = params->text ? params->len : 0;
     *root = ag_pda_rule_plain(pda, start);
     switch (params->kind) {
     case AG_CONSTRAINT_JSON_SCHEMA:
-        AG_TRY(ag_schema_compile(pda, json, text, n, NULL, scope.any_order, &start, err));
+        AG_TRY(ag_schema_compile(pda, json, text, n, NULL, scope.objects, &start, err));
         break;
     case AG_CONSTRAINT_GRAMMAR:
-        AG_TRY(ag_grammar_compile(pda, &scope, text, n, &start, err));
+        AG_TRY(ag_grammar_compile(pda, &scope, text, n, &start, trigger, err));
         break;
     case AG_CONSTRAINT_JSON_OBJECT:
         start = ag_pda_call(pda, json->object, ag_pda_end(pda));

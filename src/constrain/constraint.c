@@ -40,6 +40,7 @@ static void release_program(ag_constraint_program *p) {
     drop_masks(p);
     ag_mask_cache_free(&p->cache);
     release_program(p->next);
+    ag_trigger_release(p->trigger);
     ag_free(p->masks);
     ag_lazy_dfa_free(&p->dfa);
     ag_pda_free(&p->pda);
@@ -91,7 +92,8 @@ static ag_status make_program(const ag_constraint_vocab *v, const ag_constraint_
     };
     ag_pda_init(&p->pda, &limits, 0);
     AG_TRY(ag_constraint_vocab_json(v, params->spacing, &p->json, err));
-    AG_TRY(ag_constraint_compile(&p->pda, &p->json->rules, &v->tree, params, &p->root, err));
+    AG_TRY(ag_constraint_compile(&p->pda, &p->json->rules, &v->tree, params, &p->root, &p->trigger,
+                                 err));
     AG_TRY(ag_pda_finish(&p->pda, &p->json->rules.pda, err));
     if (!p->pda.rules[p->root].live)
         return AG_FAIL(err, INVALID, "the constraint cannot be satisfied: no text matches it");
@@ -111,6 +113,7 @@ static ag_status copy_program(const ag_constraint_program *p, ag_constraint_prog
                                     .json = p->json,
                                     .users = 1,
                                     .root = p->root,
+                                    .trigger = ag_trigger_retain(p->trigger),
                                     .max_mask_bytes = p->max_mask_bytes};
     ag_status st = ag_pda_copy_closed(&copy->pda, &p->pda, err);
     if (st == AG_OK) st = ag_lazy_dfa_init(&copy->dfa, &copy->pda, &p->dfa.limits, err);
@@ -169,12 +172,39 @@ static size_t filter_forced(ag_token_filter *f, int32_t *ids, size_t n) {
     return c->forced.n;
 }
 
+static bool filter_is_free(ag_token_filter *f) {
+    const ag_constraint *c = (const ag_constraint *)f;
+    return c->is_free && !c->has_excluded && c->status == AG_OK;
+}
+
+static bool filter_permits(ag_token_filter *f, int32_t id);
+
 static const ag_token_filter_ops filter_ops = {
     .mask = filter_mask,
+    .is_free = filter_is_free,
+    .permits = filter_permits,
     .accept = filter_accept,
     .reset = filter_reset,
     .forced = filter_forced,
 };
+
+static const ag_token_filter_ops watched_filter_ops = {
+    .mask = filter_mask,
+    .is_free = filter_is_free,
+    .accept = filter_accept,
+    .reset = filter_reset,
+    .forced = filter_forced,
+};
+
+void ag_constraint_leave_to_watch(ag_constraint *c) { c->filter.ops = &watched_filter_ops; }
+
+/* Starts the free text before the first constrained part, if there is a trigger. */
+static void begin_text(ag_constraint *c) {
+    const ag_trigger *t = c->program->trigger;
+    c->is_free = t != NULL;
+    c->has_excluded = false;
+    if (t) ag_trigger_begin(t, &c->scan);
+}
 
 static ag_status new_constraint(ag_constraint_program *p, ag_constraint **out, ag_error *err) {
     ag_constraint *c = ag_calloc(1, sizeof *c);
@@ -205,6 +235,7 @@ ag_status ag_constraint_create(const ag_constraint_vocab *v, const ag_constraint
         c->complete = c->matcher.complete;
         c->at_start = true;
         c->steps = p->dfa.work;
+        begin_text(c);
     }
     release_program(p);
     if (st != AG_OK) {
@@ -222,6 +253,7 @@ ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_er
     ag_status st = c->at_start ? fresh_program(p, &p, err) : AG_OK;
     if (st == AG_OK) st = new_constraint(p, &copy, err);
     if (st == AG_OK) st = ag_matcher_copy(&copy->matcher, &c->matcher, err);
+    if (st == AG_OK && p->trigger) st = ag_trigger_copy(&copy->scan, &c->scan, err);
     if (st == AG_OK && p != c->program) {
         copy->matcher.dfa = &p->dfa;
         st = ag_matcher_reset(&copy->matcher, err);
@@ -233,6 +265,9 @@ ag_status ag_constraint_clone(const ag_constraint *c, ag_constraint **out, ag_er
     copy->complete = c->complete;
     copy->ended = c->ended;
     copy->at_start = c->at_start;
+    copy->is_free = c->is_free;
+    copy->has_excluded = c->has_excluded;
+    if (c->has_excluded) memcpy(copy->mask, c->mask, p->vocab->n_words * sizeof *c->mask);
     copy->steps = c->steps;
     copy->status = c->status;
     copy->error = c->error;
@@ -249,7 +284,8 @@ size_t ag_constraint_shared_bytes(const ag_constraint *c) {
 }
 
 size_t ag_constraint_own_bytes(const ag_constraint *c) {
-    return ag_matcher_bytes(&c->matcher) + c->program->vocab->n_words * sizeof *c->mask;
+    return ag_matcher_bytes(&c->matcher) + c->scan.seen.cap +
+           c->program->vocab->n_words * sizeof *c->mask;
 }
 
 void ag_constraint_destroy(ag_constraint *c) {
@@ -258,12 +294,13 @@ void ag_constraint_destroy(ag_constraint *c) {
     release_program(c->program);
     ag_free(c->mask);
     ag_ids_free(&c->forced);
+    ag_text_free(&c->scan.seen);
     ag_free(c);
 }
 
-ag_status ag_constraint_reset(ag_constraint *c, ag_error *err) {
-    c->mask_known = c->ended = false;
-    c->status = AG_OK;
+/* Returns the matcher to the start of its text, in a program that needs no rebuild. recount: all
+ * texts together may take the maximum of steps again. */
+static ag_status restart(ag_constraint *c, bool recount, ag_error *err) {
     ag_constraint_program *p;
     AG_TRY(fresh_program(c->program, &p, err));
     if (p != c->program) {
@@ -272,11 +309,19 @@ ag_status ag_constraint_reset(ag_constraint *c, ag_error *err) {
         c->program = p;
         c->matcher.dfa = &p->dfa;
     }
-    ag_lazy_dfa_reset_count(&p->dfa);
+    if (recount) ag_lazy_dfa_reset_count(&p->dfa);
     AG_TRY(ag_matcher_reset(&c->matcher, err));
     c->complete = c->matcher.complete;
-    c->at_start = true;
     c->steps = p->dfa.work;
+    return AG_OK;
+}
+
+ag_status ag_constraint_reset(ag_constraint *c, ag_error *err) {
+    c->mask_known = c->ended = false;
+    c->status = AG_OK;
+    begin_text(c);
+    AG_TRY(restart(c, true, err));
+    c->at_start = true;
     return AG_OK;
 }
 
@@ -295,7 +340,8 @@ ag_status ag_constraint_mask(ag_constraint *c, const uint32_t **mask, ag_error *
         if (err) *err = c->error;
         return c->status;
     }
-    if (c->mask_known) return AG_OK;
+    if (c->is_free && !c->has_excluded) *mask = NULL;
+    if (c->mask_known || c->is_free) return AG_OK;
     if (c->ended) memset(c->mask, 0, v->n_words * sizeof *c->mask);
     else AG_TRY(ag_constraint_fill_mask(c, err));
     for (size_t i = 0; i < v->n_eos && (c->complete || c->ended); i++) {
@@ -307,42 +353,133 @@ ag_status ag_constraint_mask(ag_constraint *c, const uint32_t **mask, ag_error *
                    "the constraint cannot continue: no token of the vocabulary may follow");
 }
 
-ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
-    const ag_token_tree *t = &c->program->vocab->tree;
-    if (id < 0 || (size_t)id >= t->n_vocab) {
-        return AG_FAIL(err, INVALID, "token id %d: outside the vocabulary of %zu tokens", (int)id,
-                       t->n_vocab);
-    }
-    if ((c->complete || c->ended) && is_eos_id(c, id)) {
-        c->mask_known = c->at_start = false;
-        c->ended = true;
-        c->steps = 0;
-        return AG_OK;
-    }
-    const uint32_t start = t->start[id], end = t->start[id + 1];
+/* Advances the matcher by bytes. Fails with AG_INVALID, and changes nothing, if they may not
+ * follow.
+ */
+static ag_status match_bytes(ag_constraint *c, const unsigned char *s, size_t len, ag_error *err) {
     ag_matcher *m = &c->matcher;
     m->err = err;
     ag_lazy_dfa_begin_count(m->dfa, 0);
     size_t n = 0;
     ag_status st = AG_OK;
-    for (uint32_t i = start; i < end && !c->ended; i++) {
-        st = ag_matcher_step(m, t->bytes[i]);
+    for (size_t i = 0; i < len; i++) {
+        st = ag_matcher_step(m, s[i]);
         ag_matcher_threads(m, &n);
         if (st != AG_OK || !n) break;
     }
     if (st != AG_OK || !n) {
         ag_matcher_rewind(m, 1);
-        if (st != AG_OK) return st;
-        return AG_FAIL(err, INVALID, "token %d: the constraint does not allow it here", (int)id);
+        return st != AG_OK ? st : AG_FAIL(err, INVALID, "the constraint does not allow it here");
     }
     c->complete = m->complete;
-    c->mask_known = c->at_start = false;
     c->steps = m->dfa->work;
     ag_matcher_commit(m);
     return AG_OK;
 }
 
-bool ag_constraint_may_end(const ag_constraint *c) { return c->complete || c->ended; }
+static ag_status check_id(const ag_constraint *c, int32_t id, ag_error *err) {
+    const size_t n_vocab = c->program->vocab->tree.n_vocab;
+    if (id >= 0 && (size_t)id < n_vocab) return AG_OK;
+    return AG_FAIL(err, INVALID, "token id %d: outside the vocabulary of %zu tokens", (int)id,
+                   n_vocab);
+}
+
+/* ---- free text ---- */
+
+static void exclude(ag_constraint *c, int32_t id) {
+    if (!c->has_excluded) memset(c->mask, 0xFF, c->program->vocab->n_words * sizeof *c->mask);
+    c->has_excluded = true;
+    c->mask[id / 32] &= ~(1u << (id % 32));
+}
+
+/* Matches the constrained part that begins at scan.seen[begin]. */
+static ag_status match_from(ag_constraint *c, size_t begin, ag_error *err) {
+    AG_TRY(restart(c, false, err));
+    const ag_text *seen = &c->scan.seen;
+    return match_bytes(c, (const unsigned char *)seen->data + begin, seen->len - begin, err);
+}
+
+/* Adds a token to a free text. *fires: it begins a constrained part. With `commit` unset, only
+ * checks the token. */
+static ag_status scan_token(ag_constraint *c, int32_t id, bool commit, bool *fires, ag_error *err) {
+    const ag_token_tree *t = &c->program->vocab->tree;
+    const ag_trigger_state before = c->scan;
+    const size_t n = t->start[id + 1] - t->start[id];
+    size_t begin = 0;
+    AG_TRY(ag_trigger_push(c->program->trigger, &c->scan, t->bytes + t->start[id], n, fires, &begin,
+                           err));
+    const ag_status st = *fires ? match_from(c, begin, err) : AG_OK;
+    if (st != AG_OK || !commit) ag_trigger_undo(&c->scan, &before, n);
+    if (st == AG_INVALID) exclude(c, id);
+    return st;
+}
+
+static bool filter_permits(ag_token_filter *f, int32_t id) {
+    ag_constraint *c = (ag_constraint *)f;
+    bool fires;
+    ag_error err;
+    if (!c->is_free || c->status != AG_OK) return true;
+    const ag_status st = scan_token(c, id, false, &fires, &err);
+    if (st == AG_OK || st == AG_INVALID) return st == AG_OK;
+    c->status = st;
+    c->error = err;
+    return true;
+}
+
+ag_status ag_constraint_watch(ag_constraint *c, int32_t id, bool *fires, ag_error *err) {
+    const ag_token_tree *t = &c->program->vocab->tree;
+    *fires = false;
+    AG_TRY(check_id(c, id, err));
+    const ag_trigger_state before = c->scan;
+    const size_t n = t->start[id + 1] - t->start[id];
+    size_t begin;
+    AG_TRY(ag_trigger_push(c->program->trigger, &c->scan, t->bytes + t->start[id], n, fires, &begin,
+                           err));
+    if (*fires) ag_trigger_undo(&c->scan, &before, n);
+    else c->has_excluded = false;
+    return AG_OK;
+}
+
+/* Ends the constrained part once its text may end. */
+static void close_if_complete(ag_constraint *c) {
+    c->is_free = c->program->trigger && c->complete;
+    c->has_excluded = false;
+    if (c->is_free) ag_trigger_resume(&c->scan);
+}
+
+static ag_status accept_free(ag_constraint *c, int32_t id, ag_error *err) {
+    bool fires;
+    const ag_status st = scan_token(c, id, true, &fires, err);
+    if (st == AG_INVALID) return ag_error_prefix(err, st, "token %d", (int)id);
+    AG_TRY(st);
+    c->mask_known = c->at_start = c->has_excluded = false;
+    if (fires) close_if_complete(c);
+    return AG_OK;
+}
+
+/* ---- tokens ---- */
+
+ag_status ag_constraint_accept(ag_constraint *c, int32_t id, ag_error *err) {
+    const ag_token_tree *t = &c->program->vocab->tree;
+    AG_TRY(check_id(c, id, err));
+    if (ag_constraint_may_end(c) && is_eos_id(c, id)) {
+        c->mask_known = c->at_start = c->is_free = false;
+        c->ended = true;
+        c->steps = 0;
+        return AG_OK;
+    }
+    if (c->is_free) return accept_free(c, id, err);
+    const size_t n = c->ended ? 0 : t->start[id + 1] - t->start[id];
+    const ag_status st = match_bytes(c, t->bytes + t->start[id], n, err);
+    if (st == AG_INVALID) return ag_error_prefix(err, st, "token %d", (int)id);
+    AG_TRY(st);
+    c->mask_known = c->at_start = false;
+    if (c->program->trigger) close_if_complete(c);
+    return AG_OK;
+}
+
+bool ag_constraint_is_free(const ag_constraint *c) { return c->is_free; }
+bool ag_constraint_may_end(const ag_constraint *c) { return c->complete || c->ended || c->is_free; }
 bool ag_constraint_has_ended(const ag_constraint *c) { return c->ended; }
 
 ag_status ag_sampler_constrain(ag_sampler *s, ag_constraint *c, ag_error *err) {

@@ -28,7 +28,7 @@ static ag_status forced_bytes(ag_constraint *c, size_t max, ag_text *out, bool *
     ag_matcher *m = &c->matcher;
     m->err = err;
     ag_lazy_dfa_begin_count(m->dfa, 0);
-    bool complete = c->complete || c->ended;
+    bool complete = ag_constraint_may_end(c);
     int byte = 0, n_choices = 0;
     for (size_t i = 0; i < max && !complete; i++) {
         AG_TRY(count_bytes(m, &byte, &n_choices));

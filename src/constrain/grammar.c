@@ -35,6 +35,7 @@ typedef struct grammar {
     ag_pda *pda;
     const ag_grammar_scope *scope;
     int n_schemas;
+    ag_trigger *trigger; /* NULL: none */
     ag_error *err;
 } grammar;
 
@@ -328,10 +329,31 @@ static ag_status read_rule(grammar *g) {
     return AG_OK;
 }
 
+/* Reads %trigger and a JSON object. */
+static ag_status read_trigger(grammar *g) {
+    static const char word[] = "%trigger";
+    const size_t len = sizeof word - 1;
+    json_error_t e;
+    if (g->trigger || g->n - g->at < len || memcmp(g->s + g->at, word, len) != 0) {
+        return fail_line(g, "expected a rule, or the only %trigger");
+    }
+    const size_t from = g->at += len;
+    json_t *v = json_loadb(g->s + from, g->n - from, JSON_DISABLE_EOF_CHECK, &e);
+    if (!v) return fail_line(g, "expected JSON after %trigger");
+    const ag_status st = ag_trigger_parse(g->scope, v, &g->trigger, g->err);
+    json_decref(v);
+    if (st != AG_OK) return ag_error_prefix(g->err, st, "grammar: line %zu", g->line);
+    g->at += (size_t)e.position;
+    for (size_t i = from; i < g->at; i++) g->line += g->s[i] == '\n';
+    return AG_OK;
+}
+
 static ag_status read_rules(grammar *g) {
     const size_t valid = ag_utf8_valid_prefix(g->s, g->n);
     if (valid != g->n) return AG_FAIL(g->err, FORMAT, "grammar: invalid UTF-8 at byte %zu", valid);
-    for (skip_space(g, true); g->at < g->n; skip_space(g, true)) AG_TRY(read_rule(g));
+    for (skip_space(g, true); g->at < g->n; skip_space(g, true)) {
+        AG_TRY(peek(g) == '%' ? read_trigger(g) : read_rule(g));
+    }
     for (size_t i = 0; i < g->n_rules; i++) {
         const rule *r = &g->rules[i];
         if (r->node != UINT32_MAX || r->is_anonymous) continue;
@@ -414,7 +436,7 @@ static uint32_t write_node(grammar *g, uint32_t node, uint32_t next) {
 }
 
 ag_status ag_grammar_compile(ag_pda *pda, const ag_grammar_scope *scope, const char *text, size_t n,
-                             uint32_t *start, ag_error *err) {
+                             uint32_t *start, ag_trigger **trigger, ag_error *err) {
     grammar g = {.s = text, .n = n, .line = 1, .pda = pda, .scope = scope, .err = err};
     *start = AG_PDA_FAIL;
     ag_status st = read_rules(&g);
@@ -428,6 +450,7 @@ ag_status ag_grammar_compile(ag_pda *pda, const ag_grammar_scope *scope, const c
         *start = ag_pda_call(pda, r->id, ag_pda_end(pda));
     }
     if (st == AG_OK && !found) st = AG_FAIL(err, FORMAT, "grammar: rule root is not defined");
+    *trigger = g.trigger;
     ag_regex_tree_free(&g.tree);
     ag_free(g.rules);
     ag_free(g.slots);

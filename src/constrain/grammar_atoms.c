@@ -6,7 +6,8 @@
  *   %tags(OPEN, TEXT, OPEN_VALUE, VALUE, CLOSE, BETWEEN, STOP) SCHEMA
  *                                                     as OPEN_VALUEaVALUE1CLOSE OPENbTEXTxCLOSE
  * Delimiters are literals and tokens. STOP is a regular expression that no text contains. */
-#include "constrain/grammar.h"
+#include "constrain/grammar_atoms.h"
+
 #include "constrain/schema/schema.h"
 #include "core/fail.h"
 #include "core/hex.h"
@@ -96,17 +97,29 @@ static ag_status read_quoted(reader *r, ag_text *out) {
     return AG_OK;
 }
 
+/* Reads literals and tokens in a row. */
+static ag_status read_delimiter(reader *r, ag_text *out) {
+    for (skip_space(r); r->at < r->n && (r->s[r->at] == '"' || r->s[r->at] == '<');) {
+        AG_TRY(r->s[r->at] == '"' ? read_quoted(r, out) : read_token(r, out));
+        skip_space(r);
+    }
+    return AG_OK;
+}
+
+ag_status ag_grammar_delimiter(const ag_grammar_scope *scope, const char *s, size_t n, ag_text *out,
+                               ag_error *err) {
+    reader r = {.scope = scope, .s = s, .n = n, .err = err};
+    AG_TRY(read_delimiter(&r, out));
+    return r.at == n ? AG_OK : AG_FAIL(err, FORMAT, "expected literals and tokens");
+}
+
 /* Reads n delimiters in parentheses, separated by commas. */
 static ag_status read_delimiters(reader *r, size_t n) {
     if (!accept_char(r, '('))
         return AG_FAIL(r->err, FORMAT, "expected %zu delimiters in parentheses", n);
     for (size_t i = 0; i < n; i++) {
         if (i && !accept_char(r, ',')) return AG_FAIL(r->err, FORMAT, "expected %zu delimiters", n);
-        for (skip_space(r); r->at < r->n && (r->s[r->at] == '"' || r->s[r->at] == '<');) {
-            AG_TRY(r->s[r->at] == '"' ? read_quoted(r, &r->delimiters[i])
-                                      : read_token(r, &r->delimiters[i]));
-            skip_space(r);
-        }
+        AG_TRY(read_delimiter(r, &r->delimiters[i]));
     }
     return accept_char(r, ')') ? AG_OK
                                : AG_FAIL(r->err, FORMAT, "expected %zu delimiters, then )", n);
@@ -174,7 +187,7 @@ static ag_status read_schema(reader *r, ag_pda *pda, uint32_t *start) {
     const size_t len = (size_t)e.position;
     const ag_status st =
         ag_schema_compile(pda, r->scope->json, r->s + r->at, len, is_json ? NULL : &notation,
-                          r->scope->any_order, start, r->err);
+                          r->scope->objects, start, r->err);
     r->at += len;
     return st;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers: chooses tokens from logits, emits their text, ends and caches the session. */
+#include "constrain/constraint.h"
 #include "core/alloc.h"
 #include "core/fail.h"
 #include "platform/clock.h"
@@ -15,12 +16,15 @@ ag_status ag_answer_create(ag_answer *a, ag_served_request *r, size_t index, ag_
     sampling.seed += index;
     a->request = r;
     a->index = index;
+    a->held = -1;
     a->n_reserved = r->p.max_tokens >= 0 ? (uint64_t)r->p.max_tokens : AG_SERVING_EXTEND_TOKENS;
     AG_TRY(ag_sampler_create(&sampling, (int32_t)m->info.n_vocab, &a->sampler, err));
     if (m->tokenizer)
         AG_TRY(ag_decoder_create(m->tokenizer, r->p.keep_special, true, &a->decoder, err));
     if (!r->masks) return AG_OK;
-    return ag_sampler_constrain(a->sampler, ag_mask_group_constraint(r->masks, index), err);
+    ag_constraint *c = ag_mask_group_constraint(r->masks, index);
+    ag_constraint_leave_to_watch(c);
+    return ag_sampler_constrain(a->sampler, c, err);
 }
 
 /* ---- chosen tokens ---- */
@@ -172,8 +176,9 @@ static bool ends_text(const ag_request_params *p, int32_t id) {
 }
 
 /* Ends the answer if `e->id` ends the text. Otherwise appends it, emits its text, ends the answer
- * at a limit, and requests the next mask. */
-static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, ag_error *err) {
+ * at a limit, and requests the next mask if `needs_mask`. */
+static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, bool needs_mask,
+                              ag_error *err) {
     const ag_request_params *p = &a->request->p;
     bool stopped = false;
     if (ends_text(p, e->id)) {
@@ -190,22 +195,56 @@ static ag_status accept_token(ag_serving *s, ag_answer *a, ag_request_event *e, 
     if (!ag_session_capacity_left(a->session) ||
         (a->ids.n >= a->n_reserved && !ag_memory_budget_extend_answer(&s->budget, a)))
         return ag_answer_end(s, a, AG_FINISH_CONTEXT, err);
-    if (a->request->masks) ag_mask_group_submit(a->request->masks, a->index, e->id);
+    if (needs_mask) ag_mask_group_submit(a->request->masks, a->index, e->id);
     return AG_OK;
 }
 
-/* Samples a token from the session's logits and accepts it. */
+static void make_late(ag_answer *a) {
+    a->is_late = true;
+    a->request->n_late++;
+}
+
+/* Sets *id to the next token. *needs_mask: the constraint has not accepted it yet. A token that
+ * fires a trigger makes the answer late; *id is then -1. */
+static ag_status sample(ag_answer *a, const float *logits, int32_t *id, bool *needs_mask,
+                        ag_error *err) {
+    ag_mask_group *masks = a->request->masks;
+    *needs_mask = masks;
+    if (a->held >= 0 && !ag_mask_group_has_rejected(masks, a->index)) {
+        *id = a->held;
+        *needs_mask = false;
+        a->held = -1;
+        return AG_OK;
+    }
+    a->held = -1;
+    AG_TRY(ag_sampler_sample(a->sampler, logits, id, err));
+    ag_constraint *c = masks ? ag_mask_group_constraint(masks, a->index) : NULL;
+    if (!c || !ag_constraint_is_free(c) || ends_text(&a->request->p, *id)) return AG_OK;
+    bool fires;
+    *needs_mask = false;
+    AG_TRY(ag_constraint_watch(c, *id, &fires, err));
+    if (!fires) return AG_OK;
+    a->held = *id;
+    *id = -1;
+    make_late(a);
+    ag_mask_group_submit(masks, a->index, a->held);
+    return AG_OK;
+}
+
+/* Samples a token from the session's logits and accepts it, unless the answer becomes late. */
 static ag_status choose(ag_serving *s, ag_answer *a, ag_error *err) {
     const ag_request_params *p = &a->request->p;
     const float *logits = ag_session_logits(a->session);
     ag_logprob top[AG_SERVING_MAX_TOP];
     ag_request_event e = {.id = -1};
+    bool needs_mask;
     if (!logits) return AG_FAIL(err, DEVICE, "cannot choose a token: the step left no logits");
-    AG_TRY(ag_sampler_sample(a->sampler, logits, &e.id, err));
+    AG_TRY(sample(a, logits, &e.id, &needs_mask, err));
+    if (e.id < 0) return AG_OK;
     a->last_at = ag_now_s();
     if (a->first_at <= 0) a->first_at = a->last_at;
     if (p->logprobs) ag_event_set_logprobs(&e, p, logits, top);
-    return accept_token(s, a, &e, err);
+    return accept_token(s, a, &e, needs_mask, err);
 }
 
 ag_status ag_answer_choose_or_wait(ag_serving *s, ag_answer *a, ag_error *err) {
@@ -213,8 +252,7 @@ ag_status ag_answer_choose_or_wait(ag_serving *s, ag_answer *a, ag_error *err) {
     /* Answers choose in their order: after a late one, all are late. */
     if (!r->masks || (!r->n_late && ag_mask_group_is_ready(r->masks, a->index)))
         return choose(s, a, err);
-    a->is_late = true;
-    r->n_late++;
+    make_late(a);
     return AG_OK;
 }
 
@@ -246,6 +284,7 @@ ag_status ag_request_choose_late(ag_serving *s, ag_served_request *r, ag_error *
         a->is_late = false;
         r->n_late--;
         AG_TRY(choose(s, a, err));
+        if (a->is_late) break;
     }
     return current_failure(r, err);
 }

@@ -15,6 +15,7 @@ typedef struct mask_job {
     int32_t id;                /* token that continues the text, or NO_ID */
     uint64_t bytes;            /* bytes of the constraint, without those that the group shares */
     bool is_ready;             /* the mask is made; guarded by the engine's mutex */
+    bool is_rejected;          /* the trigger has rejected the token; valid if is_ready */
 } mask_job;
 
 struct ag_mask_group {
@@ -137,8 +138,12 @@ static bool is_abandoned(void *user) {
 
 static ag_status run_job(mask_job *job, ag_error *err) {
     const uint32_t *mask;
-    if (job->id != NO_ID) AG_TRY(ag_constraint_accept(job->constraint, job->id, err));
-    return ag_constraint_mask(job->constraint, &mask, err);
+    const bool was_free = ag_constraint_is_free(job->constraint);
+    ag_status st = AG_OK;
+    if (job->id != NO_ID) st = ag_constraint_accept(job->constraint, job->id, err);
+    job->is_rejected = was_free && st == AG_INVALID;
+    if (job->is_rejected) return AG_OK;
+    return st == AG_OK ? ag_constraint_mask(job->constraint, &mask, err) : st;
 }
 
 /* The caller holds the mutex. */
@@ -225,7 +230,10 @@ void ag_mask_thread_close(ag_mask_thread *t) {
 void ag_mask_group_start(ag_mask_group *g, uint64_t limit) {
     ag_mutex_lock(g->thread->mutex);
     g->limit = limit;
-    for (size_t i = 0; i < g->n; i++) push_job(g, i, NO_ID);
+    for (size_t i = 0; i < g->n; i++) {
+        g->jobs[i].is_ready = ag_constraint_is_free(g->jobs[i].constraint);
+        if (!g->jobs[i].is_ready) push_job(g, i, NO_ID);
+    }
     ag_mutex_unlock(g->thread->mutex);
 }
 
@@ -240,6 +248,10 @@ bool ag_mask_group_is_ready(ag_mask_group *g, size_t answer) {
     const bool is_ready = g->jobs[answer].is_ready;
     ag_mutex_unlock(g->thread->mutex);
     return is_ready;
+}
+
+bool ag_mask_group_has_rejected(const ag_mask_group *g, size_t answer) {
+    return g->jobs[answer].is_rejected;
 }
 
 ag_status ag_mask_group_failure(ag_mask_group *g, size_t answer, ag_error *err) {

@@ -59,7 +59,9 @@ static ag_status choose_from_top(ag_session *s, ag_sampler *sampler, bool *enoug
                                   .at = top->at,
                                   .n_ids = top->n_ids,
                                   .bad = top->bad};
-    return ag_sampler_sample_top(sampler, &logits, id, err);
+    const ag_status st = ag_sampler_sample_top(sampler, &logits, id, err);
+    *enough = st != AG_OK || *id >= 0;
+    return st;
 }
 
 ag_status ag_session_choose(ag_session *s, ag_sampler *sampler, int32_t *id, ag_error *err) {

@@ -222,6 +222,11 @@ ag_status ag_sampler_set_filter(ag_sampler *s, ag_token_filter *f, ag_error *err
     return AG_OK;
 }
 
+/* Returns whether the filter permits a sampled token. */
+static bool permits(ag_sampler *s, int32_t id) {
+    return !s->filter || !s->filter->ops->permits || s->filter->ops->permits(s->filter, id);
+}
+
 size_t ag_sampler_forced(ag_sampler *s, int32_t *ids, size_t n) {
     return s->filter ? s->filter->ops->forced(s->filter, ids, n) : 0;
 }
@@ -249,6 +254,7 @@ static ag_status apply_filter(ag_sampler *s, int32_t *only, ag_error *err) {
     size_t n = 0;
     *only = -1;
     AG_TRY(s->filter->ops->mask(s->filter, &mask, err));
+    if (!mask) return AG_OK;
     for (size_t first = 0; first < s->n_vocab; first += 32) {
         const uint32_t bits = mask[first / 32];
         const size_t end = first + 32 < s->n_vocab ? first + 32 : s->n_vocab;
@@ -346,7 +352,8 @@ static int32_t next_replayed(ag_sampler *s, int32_t id) {
 }
 
 ag_status ag_sampler_sample(ag_sampler *s, const float *logits, int32_t *id, ag_error *err) {
-    AG_TRY(choose_from_row(s, logits, id, err));
+    do AG_TRY(choose_from_row(s, logits, id, err));
+    while (!permits(s, *id));
     *id = next_replayed(s, *id);
     return AG_OK;
 }
@@ -373,7 +380,8 @@ bool ag_sampler_top_k(const ag_sampler *s, int32_t *ids, size_t max_ids, size_t 
     const ag_sampler_params *p = &s->params;
     const size_t top_k = p->temperature == 0 ? 1 : p->top_k;
     *n_ids = 0;
-    if (s->filter || s->dry || (p->temperature > 0 && p->top_n_sigma > 0)) return false;
+    if (s->filter && !s->filter->ops->is_free(s->filter)) return false;
+    if (s->dry || (p->temperature > 0 && p->top_n_sigma > 0)) return false;
     if (!top_k || top_k > max_k) return false;
     for (size_t i = 0; i < p->n_logit_bias; i++) {
         if (!add_once(ids, max_ids, n_ids, s->bias[i].id)) return false;
@@ -433,6 +441,6 @@ static ag_status choose_from_top(ag_sampler *s, const ag_top_logits *top, int32_
 ag_status ag_sampler_sample_top(ag_sampler *s, const ag_top_logits *top, int32_t *id,
                                 ag_error *err) {
     AG_TRY(choose_from_top(s, top, id, err));
-    *id = next_replayed(s, *id);
+    *id = permits(s, *id) ? next_replayed(s, *id) : -1;
     return AG_OK;
 }

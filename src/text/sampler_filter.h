@@ -4,14 +4,20 @@
 #define AG_TEXT_SAMPLER_FILTER_H
 
 #include <antigravity/sampler.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct ag_token_filter ag_token_filter;
 
 typedef struct ag_token_filter_ops {
-    /* Sets *mask: bit id % 32 of word id / 32 is set if the token is allowed, for n_vocab ids.
-     * Borrowed until the next call. */
+    /* Sets *mask: bit id % 32 of word id / 32 is set if the token is allowed, for n_vocab ids;
+     * NULL: all are. Borrowed until the next call. */
     ag_status (*mask)(ag_token_filter *f, const uint32_t **mask, ag_error *err);
+    /* Returns whether mask() sets NULL. */
+    bool (*is_free)(ag_token_filter *f);
+    /* Returns whether a token that the mask allows may follow; if not, the next mask excludes it.
+     * NULL: the mask is exact. */
+    bool (*permits)(ag_token_filter *f, int32_t id);
     /* Appends the token to the text. An error is reported by the next mask(). */
     void (*accept)(ag_token_filter *f, int32_t id);
     /* Starts a new text. */

@@ -24,6 +24,7 @@ typedef struct ag_top_logits {
     size_t bad; /* first token whose logit is NaN or +Inf; SIZE_MAX: none */
 } ag_top_logits;
 
+/* *id: -1 if the filter does not permit the sampled token, so that the entire row is needed. */
 ag_status ag_sampler_sample_top(ag_sampler *s, const ag_top_logits *top, int32_t *id,
                                 ag_error *err);
 

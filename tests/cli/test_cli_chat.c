@@ -546,6 +546,27 @@ static void asks_for_results_of_tool_calls(void **state) {
     remove_directory(dir);
 }
 
+static const char strict_tools[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": "
+    "\"object\", \"properties\": {\"city\": {\"const\": \"Oslo\"}, \"days\": {\"enum\": [3]}}, "
+    "\"required\": [\"city\", \"days\"]}}}]";
+
+/* In this template a call begins with "the", which the model writes of its own accord. */
+static void calls_obey_the_parameters_of_tools(void **state) {
+    (void)state;
+    char dir[64], file[96];
+    make_directory(dir);
+    write_file(dir, "tools.json", strict_tools, sizeof strict_tools - 1);
+    snprintf(file, sizeof file, "%s/tools.json", dir);
+    cli_result r = CHAT("Once there was a king\n", GREEDY, "-q", "-n", "120", "--chat-template",
+                        AG_SOURCE_DIR "/tests/cli/word_calls.jinja", "--tools", file);
+    assert_code(&r, 0);
+    assert_says(r.err, "the model calls weather({\"city\": \"Oslo\"");
+    assert_says(r.err, "3");
+    cli_free(&r);
+    remove_directory(dir);
+}
+
 static void prints_no_reasoning_to_pipe(void **state) {
     (void)state;
     static const char opens[] =
@@ -637,6 +658,7 @@ int main(void) {
         cmocka_unit_test(rejects_template_without_output),
         cmocka_unit_test(rejects_wrong_options),
         cmocka_unit_test(asks_for_results_of_tool_calls),
+        cmocka_unit_test(calls_obey_the_parameters_of_tools),
         cmocka_unit_test(prints_no_reasoning_to_pipe),
         cmocka_unit_test(reports_empty_answer),
         cmocka_unit_test(rejects_options_without_effect_in_chat),

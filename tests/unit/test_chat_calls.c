@@ -2,12 +2,16 @@
 /* Required calls: random texts that a grammar admits are parsed as calls with valid arguments, for
  * each call format. */
 #include "chat/calls/call_grammar.h"
+#include "chat/calls/call_trigger.h"
+#include "chat/detect/sentinels.h"
 #include "chat/parse/parser.h"
+#include "constrain/constraint.h"
 #include "support/chat_formats.h"
 #include "support/failing_allocator.h"
 
 #include <antigravity/constrain.h>
 #include <dirent.h>
+#include <unistd.h>
 
 enum { N_VOCAB = 2048, MAX_TOKENS = 6000, LONG = 150 };
 
@@ -40,6 +44,12 @@ static const char simple_tools[] =
     "\"parameters\": {\"type\": \"object\", \"properties\": {\"path\": {\"type\": \"string\", "
     "\"pattern\": \"^/[a-z/]*$\", \"description\": \"d\"}}, \"required\": [\"path\"], "
     "\"additionalProperties\": false}}}]";
+
+static const char *tools_for(const char *name) {
+    const bool is_simple =
+        strstr(name, "command-r-plus") || strstr(name, "Hermes-3") || strstr(name, "brindlewick");
+    return is_simple ? simple_tools : full_tools;
+}
 
 /* ---- validation ---- */
 
@@ -163,8 +173,9 @@ typedef struct subject {
     uint32_t seed;
 } subject;
 
+/* texts: the answer may have content besides the calls. */
 static void check_answer(subject *s, ag_chat *c, const ag_ids *ids, const char *only, bool several,
-                         const char *grammar) {
+                         bool texts, const char *grammar) {
     ag_text text = {0};
     ag_chat_parser *p;
     ag_error err = {0};
@@ -177,7 +188,7 @@ static void check_answer(subject *s, ag_chat *c, const ag_ids *ids, const char *
         at += n;
     }
     assert_int_equal(ag_chat_parser_finish(p, &err), AG_OK);
-    bool ok = p->content.len == 0 && (several ? p->n_calls > 0 : p->n_calls == 1);
+    bool ok = (texts || p->content.len == 0) && (several ? p->n_calls > 0 : p->n_calls == 1);
     for (size_t i = 0; i < p->n_calls && ok; i++) {
         ok = is_valid(&p->calls[i]) && (!only || !strcmp(p->calls[i].name, only));
     }
@@ -199,9 +210,7 @@ static void check_required(subject *s, const char *only, bool several, size_t n_
     ag_ids ids = {0};
     ag_text grammar = {0};
     assert_int_equal(ag_chat_create(s->f, &c, &err), AG_OK);
-    const bool is_simple = strstr(s->name, "command-r-plus") || strstr(s->name, "Hermes-3") ||
-                           strstr(s->name, "brindlewick");
-    const char *tools = is_simple ? simple_tools : full_tools;
+    const char *tools = tools_for(s->name);
     assert_int_equal(ag_chat_set_tools(c, tools, strlen(tools), &err), AG_OK);
     assert_int_equal(ag_chat_set_messages(c, question, strlen(question), &err), AG_OK);
     if (ag_chat_render(c, 0, &ids, NULL, &err) != AG_OK ||
@@ -225,11 +234,123 @@ static void check_required(subject *s, const char *only, bool several, size_t n_
         ag_ids answer = {0};
         assert_int_equal(ag_constraint_reset(constraint, &err), AG_OK);
         random_answer(constraint, s->t, s->f, s->name, &s->seed, &answer);
-        check_answer(s, c, &answer, only, several, grammar.data);
+        check_answer(s, c, &answer, only, several, false, grammar.data);
         ag_ids_free(&answer);
     }
     ag_constraint_destroy(constraint);
     ag_text_free(&grammar);
+    ag_ids_free(&ids);
+    ag_chat_destroy(c);
+}
+
+/* ---- answers that need not call ---- */
+
+static void put_text(subject *s, ag_constraint *c, const char *text, ag_ids *ids) {
+    if (*text && !try_text(c, s->t, text, ids)) fail_msg("%s: \"%s\" is rejected", s->name, text);
+}
+
+/* Writes a call without delimiters as the template writes it, up to the name of a tool. */
+static void bare_opening(const ag_call_format *f, const char *name, char *out, size_t size) {
+    const char *at = strstr(f->object, AG_PROBE_TOOL);
+    snprintf(out, size, "%.*s%s\"", (int)(at - f->object), f->object, name);
+}
+
+/* Appends what begins a call, the nth of the possible openings. Returns false if there are fewer.
+ */
+static bool put_opening(subject *s, ag_constraint *c, size_t nth, bool is_first, ag_ids *ids) {
+    const ag_call_format *f = &s->f->calls;
+    char bare[256];
+    size_t n_marks = 0;
+    while (n_marks < AG_CALL_TRIGGERS && f->triggers[n_marks]) n_marks++;
+    if (f->kind == AG_CALLS_HARMONY) {
+        const char *const *opens;
+        const size_t n = ag_call_harmony_opens(&opens);
+        if (nth >= n) return false;
+        put_text(s, c, opens[is_first ? nth : 0], ids);
+    } else if (nth < n_marks) {
+        put_text(s, c, f->triggers[nth], ids);
+    } else {
+        static const char *const before[] = {"", "\n", "```json\n", "["};
+        if (f->kind == AG_CALLS_PYTHON && f->is_bare && nth < 2 && is_first) {
+            put_text(s, c, nth ? " [list_files(" : "[get_weather(", ids);
+            return !ag_constraint_is_free(c);
+        }
+        if (f->kind != AG_CALLS_JSON || nth - n_marks > 3) return false;
+        bare_opening(f, "list_files", bare, sizeof bare);
+        put_text(s, c, before[nth - n_marks], ids);
+        put_text(s, c, bare, ids);
+    }
+    if (ag_constraint_is_free(c)) fail_msg("%s: opening %zu does not fire", s->name, nth);
+    return true;
+}
+
+static void put_rest_of_call(subject *s, ag_constraint *c, ag_ids *ids) {
+    const int32_t eos = ag_tokenizer_id(s->t, "<EOS>", 5);
+    for (size_t i = 0; !ag_constraint_is_free(c); i++) {
+        if (i == MAX_TOKENS) fail_msg("%s: the call does not end", s->name);
+        const bool closes = i > LONG || next_random(&s->seed) % 8 == 0;
+        if (closes && try_closing(c, s->t, &s->f->calls, ids)) continue;
+        if (!random_step(c, s->name, &s->seed, eos, ids)) return;
+    }
+}
+
+/* Writes reasoning that mentions a call, if the prompt has opened it. */
+static void put_reasoning(subject *s, ag_constraint *c, bool is_open, ag_ids *ids) {
+    const char *trigger = s->f->calls.triggers[0];
+    if (!is_open || s->f->calls.kind == AG_CALLS_HARMONY) return;
+    put_text(s, c, "Maybe ", ids);
+    if (trigger) put_text(s, c, trigger, ids);
+    assert_true(ag_constraint_is_free(c));
+    put_text(s, c, s->f->reasoning_close, ids);
+    put_text(s, c, "\n\n", ids);
+}
+
+/* An answer: reasoning, text where `text`, a call in each possible way, text, and a second call. */
+static bool free_answer(subject *s, ag_constraint *c, bool is_open, size_t nth, bool text,
+                        ag_ids *ids) {
+    const ag_call_format *f = &s->f->calls;
+    const bool is_harmony = f->kind == AG_CALLS_HARMONY;
+    assert_true(ag_constraint_is_free(c));
+    put_reasoning(s, c, is_open, ids);
+    if (text && (is_harmony || nth == AG_CALL_TRIGGERS || !f->triggers[nth])) return false;
+    if (text) put_text(s, c, "Let me see. ", ids);
+    if (!put_opening(s, c, nth, true, ids)) return false;
+    put_rest_of_call(s, c, ids);
+    if (!f->triggers[0] || is_harmony) return true;
+    if (text) put_text(s, c, "\nAnd: ", ids);
+    put_text(s, c, f->triggers[0], ids);
+    put_rest_of_call(s, c, ids);
+    return true;
+}
+
+static void check_free(subject *s, bool several) {
+    static const char question[] = "[{\"role\": \"user\", \"content\": \"What now?\"}]";
+    const char *tools = tools_for(s->name);
+    ag_chat *c;
+    ag_error err = {0};
+    ag_ids ids = {0};
+    const ag_constraint_params limits = ag_constraint_defaults(AG_CONSTRAINT_GRAMMAR);
+    ag_constraint *constraint;
+    assert_int_equal(ag_chat_create(s->f, &c, &err), AG_OK);
+    assert_int_equal(ag_chat_set_tools(c, tools, strlen(tools), &err), AG_OK);
+    assert_int_equal(ag_chat_set_messages(c, question, strlen(question), &err), AG_OK);
+    assert_int_equal(ag_chat_render(c, 0, &ids, NULL, &err), AG_OK);
+    assert_int_equal(ag_chat_constrain_calls(c, s->vocab, &limits,
+                                             several ? AG_CHAT_SEVERAL_CALLS : 0, &constraint,
+                                             &err),
+                     AG_OK);
+    if (!constraint) fail_msg("%s: its calls cannot be constrained", s->name);
+    for (int text = 0; text < 2; text++) {
+        bool more = true;
+        for (size_t nth = 0; more; nth++) {
+            ag_ids answer = {0};
+            assert_int_equal(ag_constraint_reset(constraint, &err), AG_OK);
+            more = free_answer(s, constraint, c->starts_in_reasoning, nth, text, &answer);
+            if (more) check_answer(s, c, &answer, NULL, true, true, "");
+            ag_ids_free(&answer);
+        }
+    }
+    ag_constraint_destroy(constraint);
     ag_ids_free(&ids);
     ag_chat_destroy(c);
 }
@@ -256,6 +377,8 @@ static void check_template(const char *path, const char *name, bool special) {
     check_required(&s, "get_weather", false, 4);
     check_required(&s, "list_files", true, 4);
     check_required(&s, NULL, true, 4);
+    check_free(&s, false);
+    check_free(&s, true);
     ag_constraint_vocab_destroy(s.vocab);
     ag_chat_format_destroy(f);
     ag_tokenizer_destroy(t);
@@ -277,6 +400,31 @@ static size_t check_all_in(const char *dir) {
     }
     if (d) closedir(d);
     return n;
+}
+
+/* Calls are lists of code without delimiters. */
+static const char bare_code[] =
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% if m.tool_calls %}[{% for c in "
+    "m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ "
+    "v "
+    "| tojson }}{{ ', ' if not loop.last else '' }}{% endfor %}){{ ', ' if not loop.last else '' }}"
+    "{% endfor %}]{% endif %}<|end|>{% endfor %}{{ '<|assistant|>' if add_generation_prompt else "
+    "'' }}";
+
+static void grammars_of_bare_code_admit_only_valid_calls(void **state) {
+    char path[] = "/tmp/ag-chat-calls-XXXXXX";
+    (void)state;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bare_code, sizeof bare_code - 1), sizeof bare_code - 1);
+    close(fd);
+    ag_chat_format *f = format_of(path, NULL);
+    assert_int_equal(f->calls.kind, AG_CALLS_PYTHON);
+    assert_true(f->calls.is_bare && f->has_detected_calls);
+    ag_chat_format_destroy(f);
+    check_template(path, "bare code", true);
+    unlink(path);
+    assert_int_equal(n_failures, 0);
 }
 
 static void grammars_admit_only_valid_calls(void **state) {
@@ -328,20 +476,21 @@ static void check_start(const char *file, const char *name, bool repeats, const 
 static void begins_calls_as_the_template_does(void **state) {
     (void)state;
     check_start("objects", "f", true, "<call>\n",
-                "root ::= call \ncall ::= (%json {\"type\":\"object\",\"properties\":{\"name\":{"
+                "root ::= call \ncall ::= tool \"\\n\" <[1006]> \ntool ::= %json "
+                "{\"type\":\"object\",\"properties\":{\"name\":{"
                 "\"const\":\"f\"},\"arguments\":{\"$ref\":\"#/properties/arguments/$defs/x\","
                 "\"$defs\":{\"x\":{}},\"type\":\"object\"}},\"required\":[\"name\",\"arguments\"],"
-                "\"additionalProperties\":false} ) \"\\n\" <[1006]> \n");
-    check_start(
-        "text_arguments", NULL, true, "[CALLS]",
-        "root ::= call \ncall ::= (\"f\" \"[ID]\" [a-zA-Z0-9]{9} \"[ARGS]\" %json {\"$ref\":"
-        "\"#/$defs/x\",\"$defs\":{\"x\":{}},\"type\":\"object\"} | \"g\" \"[ID]\" "
-        "[a-zA-Z0-9]{9} \"[ARGS]\" %json {\"type\":\"object\"} ) \n");
+                "\"additionalProperties\":false} \n");
+    check_start("text_arguments", NULL, true, "[CALLS]",
+                "root ::= call \ncall ::= tool \ntool ::= \"f\" \"[ID]\" [a-zA-Z0-9]{9} \"[ARGS]\" "
+                "%json {\"$ref\":"
+                "\"#/$defs/x\",\"$defs\":{\"x\":{}},\"type\":\"object\"} | \"g\" \"[ID]\" "
+                "[a-zA-Z0-9]{9} \"[ARGS]\" %json {\"type\":\"object\"} \n");
     check_start("tags", "g", true, "</think>\n\n\n<fn=",
-                "root ::= call \ncall ::= (\"g\" \">\\n\" %tags(\"<arg=\" , \">\\n\" , \"<arg=\" , "
-                "\">\\n\" , "
+                "root ::= call \ncall ::= tool \"</fn>\" \ntool ::= \"g\" \">\\n\" %tags(\"<arg=\" "
+                ", \">\\n\" , \"<arg=\" , \">\\n\" , "
                 "\"\\n</arg>\\n\" , , \"^<!\\\\[CDATA\\\\[|\\\\<\\\\/arg\\\\>\" ) "
-                "{\"type\":\"object\"} ) \"</fn>\" \n");
+                "{\"type\":\"object\"} \n");
 }
 
 static void rejects_calls_that_cannot_be_constrained(void **state) {
@@ -437,6 +586,7 @@ static void reports_every_failed_allocation(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grammars_admit_only_valid_calls),
+        cmocka_unit_test(grammars_of_bare_code_admit_only_valid_calls),
         cmocka_unit_test(begins_calls_as_the_template_does),
         cmocka_unit_test(rejects_calls_that_cannot_be_constrained),
         cmocka_unit_test(finds_no_calls_when_tool_choice_is_none),

@@ -29,7 +29,7 @@ static const struct {
 } exceptions[] = {
     {"CohereForAI-c4ai-command-r-plus-tool_use.jinja",
      "the newest question has instructions of its own"},
-    {"GigaChat3-10B-A1.8B.jinja", "text ends with the mark that also precedes calls"},
+    {"GigaChat3-10B-A1.8B.jinja", "text ends with a mark that also precedes calls"},
 };
 
 /* Kinds of strings. Others are plain. */

@@ -107,32 +107,31 @@ static void expect_in_time(void) { assert_false(gate.has_timed_out); }
 
 /* ---- equal tokens ---- */
 
-static void matches_a_session(void **state) {
-    ag_constraint *c;
+/* Checks clients[0] against sessions with the request's parameters. */
+static void expect_answers_of_sessions(const ag_request_params *p, const char *text,
+                                       ag_constraint_kind kind) {
     ag_session_params sp = ag_session_defaults();
     ag_generate_stats stats;
     ag_backend *be;
     ag_model *model;
     ag_error err;
-    (void)state;
     sp.prefill_chunk = 256;
-    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 3, 40);
-    run_request(&clients[0], &p);
     must(ag_backend_create(NULL, &be, &err), &err);
     must(ag_model_load(be, DEMO, NULL, &model, &err), &err);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < p->n_answers; i++) {
         const client_answer *a = &clients[0].answers[i];
         ag_generate_params g = ag_generate_defaults();
-        ag_sampler_params sampling = p.sampling;
+        ag_sampler_params sampling = p->sampling;
         ag_session *session;
         sampling.seed += i;
-        c = constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0);
+        ag_constraint *c = constraint(kind, text, 0);
         must(ag_session_create(model, &sp, &session, &err), &err);
         must(ag_sampler_create(&sampling, (int32_t)ag_model_get_info(model)->n_vocab, &g.sampler,
                                &err),
              &err);
         must(ag_sampler_constrain(g.sampler, c, &err), &err);
-        g.max_tokens = 40;
+        g.max_tokens = p->max_tokens;
+        g.ignore_eos = p->ignore_eos;
         must(ag_session_generate(session, prompt, 40, &g, &stats, &err), &err);
         assert_int_equal(a->n_generated, stats.n_generated);
         assert_int_equal(a->finish, stats.finish);
@@ -143,6 +142,13 @@ static void matches_a_session(void **state) {
     }
     ag_model_destroy(model);
     ag_backend_destroy(be);
+}
+
+static void matches_a_session(void **state) {
+    (void)state;
+    ag_request_params p = constrained(constraint(AG_CONSTRAINT_JSON_SCHEMA, schema, 0), 3, 40);
+    run_request(&clients[0], &p);
+    expect_answers_of_sessions(&p, schema, AG_CONSTRAINT_JSON_SCHEMA);
 }
 
 /* Delays some masks, at random. */
@@ -175,6 +181,95 @@ static void tokens_do_not_depend_on_timing(void **state) {
         same_answer(&clients[2].answers[i], &alone[i], i);
         same_answer(&clients[3].answers[i], &alone[i], i);
     }
+}
+
+/* ---- triggers ---- */
+
+/* Begins with a word that the model often writes, in tokens of different lengths. */
+static const char triggered[] =
+    "%trigger {\"marks\": [\"\\\"th\\\"\"]}\n"
+    "root ::= \"th\" (\"e \" | \"at \") [a-z]{3,8} \" says \" [0-9]{2} \".\"";
+static const char never_triggered[] =
+    "%trigger {\"marks\": [\"\\\"no such mark\\\"\"]}\nroot ::= \"no such mark!\"";
+
+static ag_request_params triggered_request(size_t n_answers, int64_t max_tokens) {
+    ag_request_params p =
+        constrained(constraint(AG_CONSTRAINT_GRAMMAR, triggered, 0), n_answers, max_tokens);
+    p.ignore_eos = true;
+    return p;
+}
+
+static void count_jobs(void *user, size_t answer) {
+    (void)answer;
+    ++*(size_t *)user;
+}
+
+static void free_text_needs_no_job(void **state) {
+    static client_answer alone[2];
+    size_t n = 0;
+    (void)state;
+    ag_request_params p = plain(60);
+    p.n_answers = 2;
+    run_request(&clients[0], &p);
+    memcpy(alone, clients[0].answers, sizeof alone);
+    serving->masks.before_job = count_jobs;
+    serving->masks.before_job_user = &n;
+    p.constraint = constraint(AG_CONSTRAINT_GRAMMAR, never_triggered, 0);
+    run_request(&clients[1], &p);
+    for (size_t i = 0; i < 2; i++) same_answer(&clients[1].answers[i], &alone[i], i);
+    assert_int_equal(n, 0);
+}
+
+static void triggered_answers_match_a_session(void **state) {
+    size_t n = 0;
+    (void)state;
+    serving->masks.before_job = count_jobs;
+    serving->masks.before_job_user = &n;
+    ag_request_params p = triggered_request(3, 120);
+    run_request(&clients[0], &p);
+    assert_true(n > 30);
+    expect_answers_of_sessions(&p, triggered, AG_CONSTRAINT_GRAMMAR);
+}
+
+static void triggered_tokens_do_not_depend_on_timing(void **state) {
+    static client_answer alone[4];
+    unsigned seed = 5;
+    (void)state;
+    ag_request_params p = triggered_request(4, 80);
+    p.logprobs = true;
+    run_request(&clients[0], &p);
+    memcpy(alone, clients[0].answers, sizeof alone);
+    serving->masks.before_job = delay_some;
+    serving->masks.before_job_user = &seed;
+    ag_request_params q = plain(60);
+    p.constraint = constraint(AG_CONSTRAINT_GRAMMAR, triggered, 0);
+    send_request(&clients[1], &q);
+    send_request(&clients[2], &p);
+    p.constraint = constraint(AG_CONSTRAINT_GRAMMAR, triggered, 0);
+    send_request(&clients[3], &p);
+    for (size_t i = 1; i < 4; i++) finish(&clients[i], AG_OK);
+    for (size_t i = 0; i < 4; i++) {
+        same_answer(&clients[2].answers[i], &alone[i], i);
+        same_answer(&clients[3].answers[i], &alone[i], i);
+    }
+}
+
+/* The token that fires the trigger waits for its job. */
+static void cancels_a_request_that_holds_a_token(void **state) {
+    (void)state;
+    close_gate(0);
+    ag_request_params p = triggered_request(2, 200), q = plain(30);
+    send_request(&clients[0], &p);
+    wait_for_job();
+    send_request(&clients[1], &q);
+    finish(&clients[1], AG_OK);
+    assert_false(clients[0].ended);
+    ag_serving_cancel(serving, clients[0].id);
+    finish(&clients[0], AG_CANCELLED);
+    open_gate();
+    p = triggered_request(2, 60);
+    run_request(&clients[2], &p);
+    expect_in_time();
 }
 
 /* ---- late masks ---- */
@@ -365,6 +460,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(matches_a_session, start, stop),
         cmocka_unit_test_setup_teardown(tokens_do_not_depend_on_timing, start, stop),
+        cmocka_unit_test_setup_teardown(free_text_needs_no_job, start, stop),
+        cmocka_unit_test_setup_teardown(triggered_answers_match_a_session, start, stop),
+        cmocka_unit_test_setup_teardown(triggered_tokens_do_not_depend_on_timing, start, stop),
+        cmocka_unit_test_setup_teardown(cancels_a_request_that_holds_a_token, start, stop),
         cmocka_unit_test_setup_teardown(late_mask_does_not_delay_other_requests, start, stop),
         cmocka_unit_test_setup_teardown(engine_sleeps_while_all_masks_are_late, start, stop),
         cmocka_unit_test_setup_teardown(cancels_a_request_while_its_mask_is_made, start, stop),

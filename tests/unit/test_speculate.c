@@ -362,6 +362,10 @@ static ag_status failing_mask(ag_token_filter *base, const uint32_t **mask, ag_e
     *mask = f->mask;
     return f->n_left-- ? AG_OK : AG_INVALID;
 }
+static bool is_never_free(ag_token_filter *f) {
+    (void)f;
+    return false;
+}
 static void ignore_token(ag_token_filter *f, int32_t id) {
     (void)f;
     (void)id;
@@ -376,8 +380,11 @@ static size_t force_nothing(ag_token_filter *f, int32_t *ids, size_t n) {
 
 /* Generates a repetitive text until a token cannot be shown or chosen; then another text. */
 static void generate_failing(bool when_chosen, ag_speculate how, seen *out, size_t *drafted) {
-    static const ag_token_filter_ops ops = {failing_mask, ignore_token, ignore_reset,
-                                            force_nothing};
+    static const ag_token_filter_ops ops = {.mask = failing_mask,
+                                            .is_free = is_never_free,
+                                            .accept = ignore_token,
+                                            .reset = ignore_reset,
+                                            .forced = force_nothing};
     ag_generate_params p = ag_generate_defaults();
     const ag_sampler_params sampling = ag_sampler_defaults();
     const ag_model_info *info = ag_model_get_info(models[0]);
@@ -474,23 +481,19 @@ static void generate_constrained(const ag_constraint *c, unsigned seed, ag_specu
     ag_session_destroy(out->session);
 }
 
-/* Names of a schema's properties are forced tokens: they are fed as drafts. */
-static void forced_tokens_are_fed_as_drafts(void **state) {
-    (void)state;
+/* Checks that drafts do not change constrained texts. n_tokens, n_steps: of texts with drafts. */
+static void compare_constrained(const ag_constraint_params *params, size_t *n_tokens,
+                                size_t *n_steps) {
     static seen want, have;
     const ag_model_info *info = ag_model_get_info(models[0]);
-    ag_constraint_params params = ag_constraint_defaults(AG_CONSTRAINT_JSON_SCHEMA);
     ag_constraint_vocab *vocab;
     ag_constraint *c;
     ag_error err;
-    size_t n_tokens = 0, n_steps = 0;
-    params.text = schema;
-    params.len = strlen(schema);
-    params.spacing = AG_JSON_COMPACT;
+    *n_tokens = *n_steps = 0;
     must(ag_constraint_vocab_create(tokenizer, info->n_vocab, info->eos_ids, info->n_eos, &vocab,
                                     &err),
          &err);
-    must(ag_constraint_create(vocab, &params, &c, &err), &err);
+    must(ag_constraint_create(vocab, params, &c, &err), &err);
     for (unsigned seed = 1; seed <= 12; seed++) {
         generate_constrained(c, seed, AG_SPECULATE_OFF, &want);
         generate_constrained(c, seed, seed % 2 ? AG_SPECULATE_ALWAYS : AG_SPECULATE_AUTO, &have);
@@ -500,13 +503,38 @@ static void forced_tokens_are_fed_as_drafts(void **state) {
         assert_memory_equal(have.ids, want.ids, want.n_ids * sizeof *want.ids);
         assert_memory_equal(have.text, want.text, want.n_text);
         if (seed % 2 == 0) continue;
-        n_tokens += s->n_generated;
-        n_steps += s->n_generated - s->n_accepted;
+        *n_tokens += s->n_generated;
+        *n_steps += s->n_generated - s->n_accepted;
     }
-    print_message("%zu tokens in %zu steps\n", n_tokens, n_steps);
-    assert_true(n_steps * 3 < n_tokens * 2);
+    print_message("%zu tokens in %zu steps\n", *n_tokens, *n_steps);
     ag_constraint_destroy(c);
     ag_constraint_vocab_destroy(vocab);
+}
+
+/* Names of a schema's properties are forced tokens: they are fed as drafts. */
+static void forced_tokens_are_fed_as_drafts(void **state) {
+    ag_constraint_params params = ag_constraint_defaults(AG_CONSTRAINT_JSON_SCHEMA);
+    size_t n_tokens, n_steps;
+    (void)state;
+    params.text = schema;
+    params.len = strlen(schema);
+    params.spacing = AG_JSON_COMPACT;
+    compare_constrained(&params, &n_tokens, &n_steps);
+    assert_true(n_steps * 3 < n_tokens * 2);
+}
+
+/* A trigger fires in drafts as it does without them. */
+static void drafts_keep_texts_with_a_trigger(void **state) {
+    static const char grammar[] =
+        "%trigger {\"marks\": [\"\\\"th\\\"\"]}\n"
+        "root ::= \"th\" (\"e \" | \"at \") [a-z]{3,8} \" is the number of legs \" [0-9]{2} \".\"";
+    ag_constraint_params params = ag_constraint_defaults(AG_CONSTRAINT_GRAMMAR);
+    size_t n_tokens, n_steps;
+    (void)state;
+    params.text = grammar;
+    params.len = strlen(grammar);
+    compare_constrained(&params, &n_tokens, &n_steps);
+    assert_true(n_steps < n_tokens);
 }
 
 static void rejects_a_session_as_its_own_draft_model(void **state) {
@@ -587,6 +615,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(draft_model_continues_after_unknown_tokens),
         cmocka_unit_test(failed_verify_keeps_shown_tokens),
         cmocka_unit_test(forced_tokens_are_fed_as_drafts),
+        cmocka_unit_test(drafts_keep_texts_with_a_trigger),
         cmocka_unit_test(rejects_a_session_as_its_own_draft_model),
         cmocka_unit_test(drafting_does_not_allocate),
     };

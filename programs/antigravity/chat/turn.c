@@ -104,10 +104,14 @@ static int make_sampler(chat *c, size_t n_read, ag_sampler **out) {
     return EXIT_DONE;
 }
 
-/* Applies the constraint from its start: every answer must meet it. */
+/* Applies the constraint from its start: every answer must meet it. Without one, the calls of tools
+ * obey the tools' parameters. */
 static int constrain(chat *c, ag_sampler *sampler) {
     ag_error err;
     ag_constraint *text = c->constraint.text;
+    if (c->tools_text && !constraint_is_set(&c->o.constraint))
+        return constraint_open_calls(&c->constraint, &c->o.constraint, c->transcript.chat,
+                                     &c->engine, sampler);
     if (!text) return constraint_open(&c->constraint, &c->o.constraint, &c->engine, sampler);
     ag_status st = ag_constraint_reset(text, &err);
     if (st == AG_OK) st = ag_sampler_constrain(sampler, text, &err);

@@ -41,7 +41,8 @@ static const option_def defs[] = {
     {.name = "json-schema",
      SETS_NAME("FILE", schema),
      .aliases = {"json-schema-file"},
-     .help = "the text is JSON that matches this schema: a file, or the schema itself"},
+     .help = "the text is JSON that matches this schema, without properties that it does not name: "
+             "a file, or the schema itself"},
     {.name = "json-object", SETS_FLAG(json_object), .help = "the text is a JSON object"},
     {.name = "grammar",
      SETS_NAME("FILE", grammar),
@@ -102,6 +103,7 @@ static int make_params(ag_constraint_params *p, const constraint_options *o, cha
     *p = ag_constraint_defaults(AG_CONSTRAINT_JSON_OBJECT);
     p->spacing = o->spacing;
     p->order = o->order;
+    p->closed_objects = true;
     if (o->schema) {
         p->kind = AG_CONSTRAINT_JSON_SCHEMA;
         const bool is_text =
@@ -132,6 +134,28 @@ static int complain_constraint(const constraint_options *o, const ag_error *err)
     return err->status == AG_NOMEM ? EXIT_FAILED : EXIT_USAGE;
 }
 
+static ag_status open_vocab(constraint *c, const engine *e, ag_error *err) {
+    if (c->vocab) return AG_OK;
+    return ag_constraint_vocab_create(e->tokenizer, e->info.n_vocab, e->info.eos_ids, e->info.n_eos,
+                                      &c->vocab, err);
+}
+
+int constraint_open_calls(constraint *c, const constraint_options *o, const ag_chat *chat,
+                          const engine *e, ag_sampler *sampler) {
+    ag_error err;
+    ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_GRAMMAR);
+    p.spacing = o->spacing;
+    p.order = o->order;
+    p.closed_objects = true;
+    ag_constraint_destroy(c->text);
+    c->text = NULL;
+    ag_status st = open_vocab(c, e, &err);
+    if (st == AG_OK)
+        st = ag_chat_constrain_calls(chat, c->vocab, &p, AG_CHAT_SEVERAL_CALLS, &c->text, &err);
+    if (st == AG_OK && c->text) st = ag_sampler_constrain(sampler, c->text, &err);
+    return st == AG_OK ? EXIT_DONE : complain_error(&err);
+}
+
 int constraint_open(constraint *c, const constraint_options *o, const engine *e,
                     ag_sampler *sampler) {
     if (!count_constraints(o)) return EXIT_DONE;
@@ -142,8 +166,7 @@ int constraint_open(constraint *c, const constraint_options *o, const engine *e,
     if (code == EXIT_DONE) code = make_params(&params, o, &owned);
     ag_status st = AG_OK;
     if (code == EXIT_DONE) {
-        st = ag_constraint_vocab_create(e->tokenizer, e->info.n_vocab, e->info.eos_ids,
-                                        e->info.n_eos, &c->vocab, &err);
+        st = open_vocab(c, e, &err);
         if (st == AG_OK) st = ag_constraint_create(c->vocab, &params, &c->text, &err);
         if (st == AG_OK) st = ag_sampler_constrain(sampler, c->text, &err);
         if (st != AG_OK) code = complain_constraint(o, &err);

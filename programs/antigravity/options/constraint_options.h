@@ -7,6 +7,7 @@
 #include "../model/engine.h"
 #include "options.h"
 
+#include <antigravity/chat.h>
 #include <antigravity/constrain.h>
 #include <antigravity/session.h>
 
@@ -37,6 +38,10 @@ typedef struct constraint {
  * constraint_close(). Returns an exit code. */
 int constraint_open(constraint *c, const constraint_options *o, const engine *e,
                     ag_sampler *sampler);
+/* Does the same for the tool calls of the next answer, in place of an earlier answer's. No tools:
+ * no constraint. */
+int constraint_open_calls(constraint *c, const constraint_options *o, const ag_chat *chat,
+                          const engine *e, ag_sampler *sampler);
 /* Returns whether a text that ended with `finish` does not meet the constraint yet. */
 bool constraint_is_unmet(const constraint *c, ag_finish finish);
 void constraint_close(constraint *c);

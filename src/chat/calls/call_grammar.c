@@ -1,97 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/calls/call_grammar.h"
 
+#include "chat/calls/call_trigger.h"
 #include "chat/detect/sentinels.h"
 #include "chat/json_scan.h"
 #include "chat/json_text.h"
 #include "chat/message.h"
 #include "chat/parse/parser.h"
-#include "chat/template/special_text.h"
 #include "core/fail.h"
 #include "text/bytes.h"
 
 #include <stdio.h>
 #include <string.h>
-
-typedef struct writer {
-    const ag_chat_format *f;
-    const ag_call_format *c;
-    ag_text *out;
-    ag_error *err;
-} writer;
-
-static ag_status put(writer *w, const char *s) { return ag_text_append_string(w->out, s, w->err); }
-
-/* ---- literals ---- */
-
-static ag_status put_char(writer *w, char c) {
-    char escape[8];
-    if (c == '"' || c == '\\') snprintf(escape, sizeof escape, "\\%c", c);
-    else if (c == '\n') snprintf(escape, sizeof escape, "\\n");
-    else if ((unsigned char)c < 0x20) snprintf(escape, sizeof escape, "\\x%02x", (unsigned)c);
-    else return ag_text_append(w->out, &c, 1, w->err);
-    return put(w, escape);
-}
-
-static ag_status put_quoted(writer *w, const char *s, size_t n) {
-    AG_TRY(put(w, "\""));
-    for (size_t i = 0; i < n; i++) AG_TRY(put_char(w, s[i]));
-    return put(w, "\" ");
-}
-
-/* Writes special tokens by their ids, counts as numbers, and other text as a string. */
-static ag_status put_delimiter(writer *w, const char *s, size_t n) {
-    size_t begin = 0, i = 0;
-    while (i < n) {
-        const ag_special_text *m = ag_special_text_longest(w->f, s + i, n - i, true);
-        if (!m && !ag_is_call_count(s[i])) {
-            i++;
-            continue;
-        }
-        char atom[24] = "[0-9]{1,4} ";
-        if (i > begin) AG_TRY(put_quoted(w, s + begin, i - begin));
-        if (m) snprintf(atom, sizeof atom, "<[%d]> ", (int)m->id);
-        AG_TRY(put(w, atom));
-        begin = i += m ? m->len : 1;
-    }
-    return n > begin ? put_quoted(w, s + begin, n - begin) : AG_OK;
-}
-
-/* Writes what closes calls, up to the first text that ends the answer. */
-static ag_status put_closing(writer *w, const char *s) {
-    const char *end = s ? s + strlen(s) : NULL;
-    for (size_t i = 0; s && i < w->f->n_stops; i++) {
-        const char *at = strstr(s, w->f->stops[i]);
-        if (at && at < end) end = at;
-    }
-    return s ? put_delimiter(w, s, (size_t)(end - s)) : AG_OK;
-}
-
-static ag_status put_literal(writer *w, const char *s) {
-    return s ? put_delimiter(w, s, strlen(s)) : AG_OK;
-}
-
-/* Returns whether c needs no escape in a regular expression. */
-static bool is_word(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
-}
-
-/* Writes a regular expression, `before` followed by a literal s without white space at its ends. */
-static ag_status put_stop_regex(writer *w, const char *before, const char *s) {
-    size_t n = strlen(s);
-    ag_json_trim(&s, &n);
-    ag_text regex = {0};
-    ag_status st = ag_text_append_string(&regex, before, w->err);
-    for (size_t i = 0; i < n && st == AG_OK; i++) {
-        const char c = s[i];
-        const bool is_sign = (unsigned char)c < 0x80 && c > ' ' && !is_word(c);
-        if (is_sign) st = ag_text_append(&regex, "\\", 1, w->err);
-        if (st == AG_OK) st = ag_text_append(&regex, &c, 1, w->err);
-    }
-    if (st == AG_OK) st = put_quoted(w, regex.data ? regex.data : "", regex.len);
-    ag_text_free(&regex);
-    return st;
-}
 
 /* ---- schemas ---- */
 
@@ -121,11 +41,13 @@ static bool move_references(json_t *v, const char *path) {
 }
 
 /* *out: the schema of a tool's arguments, for the place `path` of another schema; owned. */
-static ag_status parameters_of(writer *w, const json_t *tool, const char *path, json_t **out) {
+static ag_status parameters_of(ag_call_writer *w, const json_t *tool, const char *path,
+                               json_t **out) {
     const json_t *own = json_object_get(ag_chat_function(tool), "parameters");
     const char *type = json_string_value(json_object_get(own, "type"));
     *out = NULL;
-    if (type && strcmp(type, "object") != 0) {
+    if (json_object_get(w->loose, tool_name(tool))) own = NULL;
+    else if (type && strcmp(type, "object") != 0) {
         return AG_FAIL(w->err, INVALID,
                        "tool \"%.80s\": its parameters have type %.40s; they must be an object",
                        tool_name(tool), type);
@@ -156,8 +78,8 @@ static json_t *other_schema(const json_t *sample) {
 
 /* *out: the schema of a value of the call that the template wrote, `sample`, with the tool's name
  * and parameters in place of the probe's. */
-static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, const char *path,
-                             json_t **out) {
+static ag_status call_schema(ag_call_writer *w, json_t *sample, const json_t *tool,
+                             const char *path, json_t **out) {
     const char *s = json_string_value(sample), *key;
     json_t *member;
     *out = NULL;
@@ -197,13 +119,13 @@ static ag_status call_schema(writer *w, json_t *sample, const json_t *tool, cons
     return *out ? AG_OK : AG_FAIL(w->err, NOMEM, "schema of a tool call");
 }
 
-static ag_status put_schema(writer *w, json_t *schema) {
+static ag_status put_schema(ag_call_writer *w, json_t *schema) {
     const ag_status st = ag_json_text_append(schema, w->out, w->err);
     json_decref(schema);
-    return st == AG_OK ? put(w, " ") : st;
+    return st == AG_OK ? ag_call_put(w, " ") : st;
 }
 
-static ag_status put_parameters(writer *w, const json_t *tool) {
+static ag_status put_parameters(ag_call_writer *w, const json_t *tool) {
     json_t *schema;
     AG_TRY(parameters_of(w, tool, "", &schema));
     return put_schema(w, schema);
@@ -211,64 +133,66 @@ static ag_status put_parameters(writer *w, const json_t *tool) {
 
 /* ---- calls ---- */
 
-static ag_status put_object(writer *w, const json_t *tool) {
+static ag_status put_object(ag_call_writer *w, const json_t *tool) {
     json_t *sample = json_loads(w->c->object, 0, NULL), *schema;
     if (!sample) return AG_FAIL(w->err, NOMEM, "schema of a tool call");
     const ag_status st = call_schema(w, sample, tool, "", &schema);
     json_decref(sample);
     if (st != AG_OK) return st;
-    AG_TRY(put(w, "%json "));
+    AG_TRY(ag_call_put(w, "%json "));
     return put_schema(w, schema);
 }
 
-static ag_status put_named(writer *w, const json_t *tool) {
-    AG_TRY(put_literal(w, tool_name(tool)));
-    if (w->c->has_index) AG_TRY(put(w, "\":\" [0-9]{1,4} "));
+static ag_status put_named(ag_call_writer *w, const json_t *tool) {
+    AG_TRY(ag_call_put_literal(w, tool_name(tool)));
+    if (w->c->has_index) AG_TRY(ag_call_put(w, "\":\" [0-9]{1,4} "));
     if (w->c->id_open) {
-        AG_TRY(put_literal(w, w->c->id_open));
-        AG_TRY(put(w, "[a-zA-Z0-9]{9} "));
+        AG_TRY(ag_call_put_literal(w, w->c->id_open));
+        AG_TRY(ag_call_put(w, "[a-zA-Z0-9]{9} "));
     }
-    AG_TRY(put_literal(w, w->c->kind == AG_CALLS_HARMONY ? " <|constrain|>json<|message|>"
-                                                         : w->c->name_end));
-    AG_TRY(put(w, "%json "));
+    if (w->c->kind == AG_CALLS_HARMONY && w->is_free) AG_TRY(ag_call_put(w, "header "));
+    else if (w->c->kind == AG_CALLS_HARMONY)
+        AG_TRY(ag_call_put_literal(w, " <|constrain|>json<|message|>"));
+    else AG_TRY(ag_call_put_literal(w, w->c->name_end));
+    AG_TRY(ag_call_put(w, "%json "));
     return put_parameters(w, tool);
 }
 
-static ag_status put_tagged(writer *w, const json_t *tool) {
+static ag_status put_tagged(ag_call_writer *w, const json_t *tool) {
     const ag_call_format *c = w->c;
     const char *const delimiters[] = {
         c->param_open, c->param_text,  c->param_open_json ? c->param_open_json : c->param_open,
         c->param_json, c->param_close, c->param_between ? c->param_between : "",
     };
-    AG_TRY(put_literal(w, tool_name(tool)));
-    AG_TRY(put_literal(w, c->name_end));
-    AG_TRY(put(w, "%tags("));
+    AG_TRY(ag_call_put_literal(w, tool_name(tool)));
+    AG_TRY(ag_call_put_literal(w, c->name_end));
+    AG_TRY(ag_call_put(w, "%tags("));
     for (size_t i = 0; i < sizeof delimiters / sizeof *delimiters; i++) {
-        AG_TRY(put_literal(w, delimiters[i]));
-        AG_TRY(put(w, ", "));
+        AG_TRY(ag_call_put_literal(w, delimiters[i]));
+        AG_TRY(ag_call_put(w, ", "));
     }
     /* The parser reads a value that begins with <![CDATA[ as CDATA. */
-    AG_TRY(put_stop_regex(w, "^<!\\[CDATA\\[|", c->param_close));
-    AG_TRY(put(w, ") "));
+    AG_TRY(ag_call_put_stop_regex(w, "^<!\\[CDATA\\[|", c->param_close));
+    AG_TRY(ag_call_put(w, ") "));
     return put_parameters(w, tool);
 }
 
-static ag_status put_code(writer *w, const json_t *tool) {
+static ag_status put_code(ag_call_writer *w, const json_t *tool) {
     const bool is_python = w->c->kind == AG_CALLS_PYTHON;
-    AG_TRY(put_literal(w, tool_name(tool)));
-    AG_TRY(put(w, is_python ? "\"(\" %python " : "\"{\" %braces("));
+    AG_TRY(ag_call_put_literal(w, tool_name(tool)));
+    AG_TRY(ag_call_put(w, is_python ? "\"(\" %python " : "\"{\" %braces("));
     if (!is_python) {
-        AG_TRY(put_literal(w, w->c->quote));
-        AG_TRY(put(w, ", "));
-        AG_TRY(put_stop_regex(w, "", w->c->quote));
-        AG_TRY(put(w, ") "));
+        AG_TRY(ag_call_put_literal(w, w->c->quote));
+        AG_TRY(ag_call_put(w, ", "));
+        AG_TRY(ag_call_put_stop_regex(w, "", w->c->quote));
+        AG_TRY(ag_call_put(w, ") "));
     }
     AG_TRY(put_parameters(w, tool));
-    return put(w, is_python ? "\")\" " : "\"}\" ");
+    return ag_call_put(w, is_python ? "\")\" " : "\"}\" ");
 }
 
 /* Writes a call of the tool, without what opens and closes it. */
-static ag_status put_call(writer *w, const json_t *tool) {
+static ag_status put_call(ag_call_writer *w, const json_t *tool) {
     const char *name = tool_name(tool);
     if (w->c->kind != AG_CALLS_JSON && name[ag_call_name_len(name, strlen(name))]) {
         return AG_FAIL(w->err, UNSUPPORTED,
@@ -328,45 +252,120 @@ ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err) 
 }
 
 /* Writes the tool's name in the header of a message, and what opens the call after it. */
-static ag_status put_header(writer *w, const json_t *tool) {
-    if (!w->c->header_close) return AG_OK;
-    AG_TRY(put_literal(w, tool_name(tool)));
-    AG_TRY(put_literal(w, w->c->header_close));
-    AG_TRY(put_literal(w, w->c->section_open));
-    return put_literal(w, w->c->call_open);
+static ag_status put_header(ag_call_writer *w, const json_t *tool) {
+    if (!w->c->header_close || w->is_free) return AG_OK;
+    AG_TRY(ag_call_put_literal(w, tool_name(tool)));
+    AG_TRY(ag_call_put_literal(w, w->c->header_close));
+    AG_TRY(ag_call_put_literal(w, w->c->section_open));
+    return ag_call_put_literal(w, w->c->call_open);
 }
 
-static ag_status put_calls(writer *w, const json_t *tools) {
+/* Writes the rules `call` and `tool`, a call without what closes it. */
+static ag_status put_calls(ag_call_writer *w, const json_t *tools) {
     const json_t *tool;
     size_t i;
-    AG_TRY(put(w, "call ::= ("));
+    AG_TRY(ag_call_put(w, "call ::= tool "));
+    if (!starts_bare(w->f)) AG_TRY(ag_call_put_closing(w, w->c->call_close));
+    AG_TRY(ag_call_put(w, "\ntool ::= "));
     json_array_foreach(tools, i, tool) {
-        AG_TRY(put(w, i ? "| " : ""));
+        AG_TRY(ag_call_put(w, i ? "| " : ""));
         AG_TRY(put_header(w, tool));
         AG_TRY(put_call(w, tool));
     }
-    AG_TRY(put(w, ") "));
-    if (!starts_bare(w->f)) AG_TRY(put_closing(w, w->c->call_close));
-    return put(w, "\n");
+    return ag_call_put(w, "\n");
+}
+
+/* Writes all calls of a section after its opening, and what closes it. */
+static ag_status put_section(ag_call_writer *w, bool several) {
+    const ag_call_format *c = w->c;
+    const bool is_bare_call = starts_bare(w->f), has_header = c->header_close && !w->is_free;
+    AG_TRY(ag_call_put_literal(w, c->list_open));
+    if (opens_in_list(c) && !is_bare_call) AG_TRY(ag_call_put_literal(w, c->call_open));
+    AG_TRY(ag_call_put(w, "call "));
+    if (several && ag_chat_format_repeats_calls(w->f)) {
+        AG_TRY(ag_call_put(w, "("));
+        AG_TRY(ag_call_put_literal(w, has_header ? c->header_between : c->between));
+        if (!is_bare_call && !has_header) AG_TRY(ag_call_put_literal(w, c->call_open));
+        AG_TRY(ag_call_put(w, "call)* "));
+    }
+    AG_TRY(ag_call_put_closing(w, c->list_close));
+    return is_bare_call ? AG_OK : ag_call_put_closing(w, c->section_close);
 }
 
 ag_status ag_call_grammar(const ag_chat_format *f, const json_t *tools, bool several, ag_text *out,
                           ag_error *err) {
-    writer w = {.f = f, .c = &f->calls, .out = out, .err = err};
-    const ag_call_format *c = w.c;
-    const bool is_bare_call = starts_bare(f);
-    AG_TRY(put(&w, "root ::= "));
-    AG_TRY(put_literal(&w, c->list_open));
-    if (opens_in_list(c) && !is_bare_call) AG_TRY(put_literal(&w, c->call_open));
-    AG_TRY(put(&w, "call "));
-    if (several && ag_chat_format_repeats_calls(f)) {
-        AG_TRY(put(&w, "("));
-        AG_TRY(put_literal(&w, c->header_close ? c->header_between : c->between));
-        if (!is_bare_call && !c->header_close) AG_TRY(put_literal(&w, c->call_open));
-        AG_TRY(put(&w, "call)* "));
+    ag_call_writer w = {.f = f, .c = &f->calls, .out = out, .err = err};
+    AG_TRY(ag_call_put(&w, "root ::= "));
+    AG_TRY(put_section(&w, several));
+    AG_TRY(ag_call_put(&w, "\n"));
+    return put_calls(&w, tools);
+}
+
+/* ---- answers that need not call ---- */
+
+/* Writes a text that opens calls, without white space before it: with special tokens by their ids,
+ * or spelled. */
+static ag_status put_opening(ag_call_writer *w, const char *s, size_t n) {
+    const size_t space = ag_json_space_len(s, n);
+    AG_TRY(ag_call_put(w, "("));
+    AG_TRY(ag_call_put_delimiter(w, s + space, n - space));
+    AG_TRY(ag_call_put(w, "| "));
+    AG_TRY(ag_call_put_quoted(w, s + space, n - space));
+    return ag_call_put(w, ") ");
+}
+
+static bool is_blank(const char *s) { return !s || s[ag_json_space_len(s, strlen(s))] == '\0'; }
+
+static ag_status put_harmony_root(ag_call_writer *w) {
+    const char *const *opens;
+    const size_t n = ag_call_harmony_opens(&opens);
+    AG_TRY(ag_call_put(w, "root ::= ("));
+    for (size_t i = 0; i < n; i++) {
+        AG_TRY(put_opening(w, opens[i], strlen(opens[i])));
+        AG_TRY(ag_call_put(w, i + 1 < n ? "| " : ") call\n"));
     }
-    AG_TRY(put_closing(&w, c->list_close));
-    if (!is_bare_call) AG_TRY(put_closing(&w, c->section_close));
-    AG_TRY(put(&w, "\n"));
+    AG_TRY(ag_call_put(w, "header ::= ("));
+    AG_TRY(ag_call_put_literal(w, "<|channel|>commentary"));
+    AG_TRY(ag_call_put(w, ")? (\" \" ("));
+    AG_TRY(ag_call_put_literal(w, "<|constrain|>"));
+    AG_TRY(ag_call_put(w, ")? \"json\")? "));
+    AG_TRY(ag_call_put_literal(w, "<|message|>"));
+    return ag_call_put(w, "\n");
+}
+
+/* Writes the rule `root`: all that a trigger of ag_call_trigger() begins. */
+static ag_status put_free_root(ag_call_writer *w, bool several) {
+    const ag_call_format *c = w->c;
+    const bool has_section = !is_blank(c->section_open), has_call = !is_blank(c->call_open);
+    ag_text opening = {0};
+    if (c->kind == AG_CALLS_HARMONY) return put_harmony_root(w);
+    AG_TRY(ag_call_put(w, "root ::= "));
+    if (has_section || has_call) {
+        const bool opens_call = !opens_in_list(c) && !starts_bare(w->f);
+        ag_status st = ag_text_append_string(&opening, c->section_open, w->err);
+        if (st == AG_OK && opens_call) st = ag_text_append_string(&opening, c->call_open, w->err);
+        if (st == AG_OK && opening.len) st = put_opening(w, opening.data, opening.len);
+        ag_text_free(&opening);
+        AG_TRY(st);
+        AG_TRY(put_section(w, several));
+    }
+    if (has_section && has_call) {
+        AG_TRY(ag_call_put(w, "| "));
+        AG_TRY(put_opening(w, c->call_open, strlen(c->call_open)));
+        AG_TRY(ag_call_put(w, "call "));
+    }
+    const bool is_list = c->kind == AG_CALLS_PYTHON && starts_bare(w->f);
+    if (c->kind != AG_CALLS_JSON && !is_list) return ag_call_put(w, "\n");
+    if (has_section || has_call) AG_TRY(ag_call_put(w, "| "));
+    AG_TRY(is_list ? put_section(w, several) : ag_call_put(w, "tool "));
+    return ag_call_put(w, "\n");
+}
+
+ag_status ag_call_free_grammar(const ag_chat_format *f, const json_t *tools,
+                               const ag_call_free_params *p, ag_text *out, ag_error *err) {
+    ag_call_writer w = {
+        .f = f, .c = &f->calls, .loose = p->loose, .is_free = true, .out = out, .err = err};
+    AG_TRY(ag_call_trigger(&w, tools, starts_bare(f), p->in_reasoning));
+    AG_TRY(put_free_root(&w, p->several));
     return put_calls(&w, tools);
 }

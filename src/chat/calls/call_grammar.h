@@ -15,4 +15,14 @@ ag_status ag_call_opening(const ag_chat_format *f, ag_text *out, ag_error *err);
 ag_status ag_call_grammar(const ag_chat_format *f, const json_t *tools, bool several, ag_text *out,
                           ag_error *err);
 
+typedef struct ag_call_free_params {
+    bool several;        /* more calls may follow in a section */
+    bool in_reasoning;   /* the answer starts in the reasoning */
+    const json_t *loose; /* names of tools whose arguments may be any object; NULL: none */
+} ag_call_free_params;
+/* Appends a grammar with a trigger, for an answer that may call the tools or not. Fails as
+ * ag_call_grammar() does. */
+ag_status ag_call_free_grammar(const ag_chat_format *f, const json_t *tools,
+                               const ag_call_free_params *p, ag_text *out, ag_error *err);
+
 #endif

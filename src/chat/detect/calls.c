@@ -468,10 +468,14 @@ static ag_status add_trigger(call_detector *d, const char *s, size_t n) {
     return set_text(d, &c->triggers[k], s, n);
 }
 
-/* Returns the length of the trigger for a delimiter: its first line if it is a tag, else all of it.
- */
-static size_t trigger_len(const char *s) {
-    return *s == '<' || *s == '[' ? strcspn(s, "\n") : strlen(s);
+/* Returns the length of the trigger for a delimiter: its first line if that is a tag that a turn of
+ * text does not have, else all of it. */
+static size_t trigger_len(const call_detector *d, const char *s) {
+    const size_t all = strlen(s), line = *s == '<' || *s == '[' ? strcspn(s, "\n") : all;
+    char *first = line < all ? ag_strndup(s, line) : NULL;
+    const bool is_shared = first && d->plain && strstr(d->plain, first);
+    ag_free(first);
+    return is_shared ? all : line;
 }
 
 /* Sets the triggers: what opens a section, and what opens a call, since models leave out the first.
@@ -481,9 +485,9 @@ static ag_status detect_triggers(call_detector *d) {
     const char *section = c->section_open, *call = c->call_open;
     section += strspn(section, " \n\t\r");
     call += strspn(call, " \n\t\r");
-    AG_TRY(add_trigger(d, section, trigger_len(section)));
+    AG_TRY(add_trigger(d, section, trigger_len(d, section)));
     if (!ag_is_call_count(*call) && !ag_is_call_count(call[1]))
-        AG_TRY(add_trigger(d, call, trigger_len(call)));
+        AG_TRY(add_trigger(d, call, trigger_len(d, call)));
     c->is_bare = !c->triggers[0];
     for (size_t i = 0; c->is_bare && i < d->f->n_special_texts; i++) {
         if (!strcmp(d->f->special_texts[i].spelling, "<|python_tag|>")) {

@@ -43,6 +43,7 @@ size_t ag_call_name_len(const char *s, size_t n) {
 typedef enum delimiter {
     NO_DELIMITER,
     MORE_NEEDED,
+    CUT_SHORT,
     SECTION_OPEN,
     CALL_OPEN,
     CALL_CLOSE,
@@ -50,7 +51,7 @@ typedef enum delimiter {
 } delimiter;
 
 /* Returns the longest of the format's delimiters that s begins with, and its length. MORE_NEEDED: s
- * ends inside one. */
+ * ends inside one. CUT_SHORT: so does the answer. */
 static delimiter match_any_delimiter(const ag_call_format *f, const char *s, size_t n,
                                      bool is_final, size_t *len) {
     const char *const delimiters[] = {[SECTION_OPEN] = f->section_open,
@@ -58,18 +59,20 @@ static delimiter match_any_delimiter(const ag_call_format *f, const char *s, siz
                                       [CALL_CLOSE] = f->call_close,
                                       [SECTION_CLOSE] = f->section_close};
     delimiter best = NO_DELIMITER;
+    bool is_cut = false;
     *len = 0;
     for (delimiter i = SECTION_OPEN; i <= SECTION_CLOSE; i++) {
         size_t taken;
         if (!delimiters[i] || !delimiters[i][0]) continue;
         const ag_match m = ag_match_delimiter(delimiters[i], s, n, &taken);
         if (m == AG_MATCH_PARTIAL && !is_final) return MORE_NEEDED;
+        is_cut = is_cut || m == AG_MATCH_PARTIAL;
         if (m == AG_MATCH_YES && taken > *len) {
             best = i;
             *len = taken;
         }
     }
-    return best;
+    return best == NO_DELIMITER && is_cut ? CUT_SHORT : best;
 }
 
 /* Takes the end of a ``` fence for the end of a call. */
@@ -119,6 +122,11 @@ ag_status ag_parse_section(ag_chat_parser *p, bool *again, ag_error *err) {
         if (m == NO_DELIMITER && p->is_fenced && has_calls)
             m = match_fence(s + i, n - i, p->is_final, &len);
         if (m == MORE_NEEDED) return AG_OK;
+        if (m == CUT_SHORT && has_calls) {
+            ag_parser_decide(p, n);
+            return AG_OK;
+        }
+        if (m == CUT_SHORT) m = NO_DELIMITER;
         if (m == CALL_OPEN || (m == NO_DELIMITER && begins_call(f, s + i, n - i))) {
             ag_parser_consume(p, i + len);
             p->state = call_state(f->kind);

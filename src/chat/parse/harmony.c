@@ -56,13 +56,15 @@ static ag_chat_delta_kind kind_of(const char *header, size_t n) {
 /* State: the header of a message. */
 ag_status ag_parse_harmony(ag_chat_parser *p, bool *again, ag_error *err) {
     size_t n, n_name;
-    const char *s = ag_parser_unread(p, &n), *tag = ag_find_bytes(s, n, message_tag);
-    if (!tag && !p->is_final && n <= MAX_HEADER) return AG_OK;
+    const char *s = ag_parser_unread(p, &n);
+    if (n > MAX_HEADER) n = MAX_HEADER;
+    const char *tag = ag_find_bytes(s, n, message_tag);
+    if (!tag && !p->is_final && n < MAX_HEADER) return AG_OK;
     *again = n > 0;
-    if (!tag) { /* no header: all of it is content */
-        const ag_status st = ag_parser_emit_text(p, AG_CHAT_DELTA_CONTENT, s, n, err);
-        ag_parser_decide(p, n);
-        return st;
+    if (!tag) { /* a message without a header is content */
+        p->body_kind = AG_CHAT_DELTA_CONTENT;
+        p->state = message_body;
+        return AG_OK;
     }
     const size_t header = (size_t)(tag - s);
     const char *name = recipient(s, header, &n_name);

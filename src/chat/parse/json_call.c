@@ -232,6 +232,7 @@ ag_status ag_parse_json_call(ag_chat_parser *p, bool *again, ag_error *err) {
     s += space;
     n -= space;
     if (n == 0 && !p->is_final) return AG_OK;
+    if (n > MAX_HEAD) n = MAX_HEAD;
     head h = {0};
     const head_result r = n && s[0] == '{' ? read_head(p->params.format, s, n, &h) : HEAD_NO;
     if (r == HEAD_MORE && !p->is_final && n < MAX_HEAD) return AG_OK;
@@ -283,7 +284,7 @@ ag_status ag_parse_named_call(ag_chat_parser *p, bool *again, ag_error *err) {
     const size_t space = space_end(s, 0, n);
     ag_parser_consume(p, space);
     s += space;
-    n -= space;
+    n = n - space < MAX_HEAD ? n - space : MAX_HEAD;
     named part = {0};
     ag_match m = read_name(f, s, n, &part);
     const size_t begin = m == AG_MATCH_YES ? space_end(s, part.end, n) : n;

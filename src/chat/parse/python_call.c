@@ -22,7 +22,7 @@ static ag_status begin_arguments(ag_chat_parser *p, char opening, ag_parser_stat
     if (end == n && !p->is_final && end <= MAX_NAME) return AG_OK;
     const bool is_known = !p->is_bare || ag_parser_has_tool(p, s + space, name);
     *again = true;
-    if (end == n || name == 0 || s[end] != opening || !is_known)
+    if (end == n || end > MAX_NAME || name == 0 || s[end] != opening || !is_known)
         return ag_parser_reject_call(p, err);
     AG_TRY(ag_parser_begin_call(p, s + space, name, "", 0, err));
     ag_parser_decide(p, end + 1);

@@ -143,17 +143,19 @@ static size_t find_trigger(const ag_chat_parser *p, const char *s, size_t from, 
 }
 
 /* Matches an answer that begins with a call without a delimiter: JSON, perhaps in a fence, as small
- * models write it whatever their template. *len: length of what comes before the JSON. */
+ * models write it whatever their template, or a list of code, if the template writes it so. *len:
+ * length of what comes before. */
 static ag_match match_bare_call(const ag_chat_parser *p, const char *s, size_t n, size_t *len,
                                 bool *is_fenced) {
     static const char *const fences[] = {"```json", "```"};
     const ag_call_format *f = p->params.format;
     *len = ag_json_space_len(s, n);
     *is_fenced = false;
-    if (!f || f->kind != AG_CALLS_JSON || !p->params.tools || p->is_bare_excluded ||
+    const bool is_code = f && f->kind == AG_CALLS_PYTHON && f->is_bare;
+    if (!f || (f->kind != AG_CALLS_JSON && !is_code) || !p->params.tools || p->is_bare_excluded ||
         p->content.len || p->n_calls || *len == n)
         return AG_MATCH_NO;
-    for (size_t i = 0; i < 2 && !*is_fenced; i++) {
+    for (size_t i = 0; i < 2 && !*is_fenced && !is_code; i++) {
         const ag_match m = match_prefix(fences[i], s + *len, n - *len);
         if (m == AG_MATCH_PARTIAL && !p->is_final) return m;
         *is_fenced = m == AG_MATCH_YES;
@@ -161,7 +163,7 @@ static ag_match match_bare_call(const ag_chat_parser *p, const char *s, size_t n
     }
     *len += ag_json_space_len(s + *len, n - *len);
     if (*len == n) return p->is_final ? AG_MATCH_NO : AG_MATCH_PARTIAL;
-    return s[*len] == '{' || s[*len] == '[' ? AG_MATCH_YES : AG_MATCH_NO;
+    return (s[*len] == '{' && !is_code) || s[*len] == '[' ? AG_MATCH_YES : AG_MATCH_NO;
 }
 
 /* Matches the header of a message: white space, `open`, a name, and what closes the header. */
@@ -189,6 +191,7 @@ static ag_match skip_header(ag_chat_parser *p) {
     const char *const opens[] = {f->header_open, between, between ? between + skip : NULL};
     size_t n, len;
     const char *s = ag_parser_unread(p, &n);
+    if (n > MAX_HEADER) n = MAX_HEADER;
     const size_t space = ag_json_space_len(s, n);
     bool may_come = false;
     for (size_t i = 0; i < 3; i++) {

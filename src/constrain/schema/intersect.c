@@ -309,6 +309,18 @@ bool ag_object_is_empty(const ag_object_set *x) {
     return required > x->max || x->min > x->max || (!x->n_others && possible < x->min);
 }
 
+ag_status ag_object_is_closed(ag_schema_compiler *s, const ag_object_set *x, bool *closed) {
+    size_t possible = 0;
+    *closed = x->has_properties && !x->has_rule_for_others && !x->n_required_matches;
+    for (size_t i = 0; i < x->n_properties && *closed && x->min; i++) {
+        bool empty;
+        AG_TRY(ag_schema_set_is_empty(s, x->properties[i].schemas, 4, &empty));
+        possible += !empty;
+    }
+    *closed = *closed && possible >= x->min;
+    return AG_OK;
+}
+
 static ag_status intersect_objects(ag_schema_compiler *s, const ag_object_set *a,
                                    const ag_object_set *b, const ag_object_set **out) {
     *out = NULL;
@@ -324,6 +336,8 @@ static ag_status intersect_objects(ag_schema_compiler *s, const ag_object_set *a
     if (a->n_required_matches || b->n_required_matches) AG_TRY(join_required_matches(s, a, b, x));
     x->min = a->min > b->min ? a->min : b->min;
     x->max = a->max < b->max ? a->max : b->max;
+    x->has_properties = a->has_properties || b->has_properties;
+    x->has_rule_for_others = a->has_rule_for_others || b->has_rule_for_others;
     if (!ag_object_is_empty(x)) *out = x;
     return AG_OK;
 }

@@ -29,11 +29,17 @@ typedef struct ag_schema_notation {
     ag_delimiter stop;  /* regular expression that must not be found in a string without quotes */
 } ag_schema_notation;
 
+/* Form of written objects. */
+typedef struct ag_schema_objects {
+    bool any_order; /* properties may come in any order */
+    bool closed;    /* closed_objects of ag_constraint_params */
+} ag_schema_objects;
+
 /* Writes the rules of a schema into pda. *start: the first instruction. notation NULL: JSON.
  * AG_UNSUPPORTED names the keyword and its path. */
 ag_status ag_schema_compile(ag_pda *pda, const ag_json_rules *json, const char *text, size_t n,
-                            const ag_schema_notation *notation, bool any_order, uint32_t *start,
-                            ag_error *err);
+                            const ag_schema_notation *notation, ag_schema_objects objects,
+                            uint32_t *start, ag_error *err);
 
 /* Returns whether the schema itself allows strings only, so that a text without quotes is known to
  * be a string. */

@@ -436,6 +436,10 @@ static ag_status read_object(types *t, const ag_object_set **out) {
     ag_object_set *x = ag_schema_alloc(t->s, 1, sizeof *x);
     if (!x) return ag_schema_no_memory(t->s);
     x->max = SIZE_MAX;
+    x->has_properties = get_keyword(t, "properties") != NULL;
+    x->has_rule_for_others = get_keyword(t, "additionalProperties") ||
+                             get_keyword(t, "unevaluatedProperties") ||
+                             get_keyword(t, "patternProperties");
     AG_TRY(read_count(t, "minProperties", &x->min));
     AG_TRY(read_count(t, "maxProperties", &x->max));
     AG_TRY(read_others(t, x));

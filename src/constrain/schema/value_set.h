@@ -75,6 +75,8 @@ typedef struct ag_object_set {
     const ag_text_dfa *names; /* all names must be in it, declared ones too; NULL: any */
     const ag_required_match *required_matches; /* [n_required_matches] all must hold */
     size_t n_required_matches;
+    /* A schema of the set has "properties"; one says which other properties there may be. */
+    bool has_properties, has_rule_for_others;
 } ag_object_set;
 
 typedef struct ag_value_set {
@@ -133,6 +135,9 @@ ag_status ag_alternatives_add_set(ag_schema_compiler *s, ag_alternatives *altern
 ag_status ag_alternatives_expand(ag_schema_compiler *s, ag_alternatives a, ag_alternatives *out);
 /* Returns the value sets of a schema set. */
 ag_status ag_schema_set_values(ag_schema_compiler *s, ag_schema_set schemas, ag_alternatives *out);
+/* Returns whether the set has its properties only, where objects are closed. A set that would be
+ * empty without others stays open. */
+ag_status ag_object_is_closed(ag_schema_compiler *s, const ag_object_set *x, bool *closed);
 /* Returns whether the object set is empty, as far as its own limits show. Expands no schema
  * sets. */
 bool ag_object_is_empty(const ag_object_set *x);

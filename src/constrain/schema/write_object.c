@@ -312,7 +312,7 @@ static ag_status write_members(ag_schema_writer *w, const ag_object_set *x,
     AG_TRY(prepare_object(&o));
     uint32_t *names = ag_schema_alloc(&w->s, o.n_counts, sizeof *names);
     if (!names) return ag_schema_no_memory(&w->s);
-    if (w->any_order && !o.counted && !matches && o.n <= AG_OBJECT_MEMBERS) {
+    if (w->objects.any_order && !o.counted && !matches && o.n <= AG_OBJECT_MEMBERS) {
         AG_TRY(write_in_any_order(&o, &names[0]));
     } else {
         AG_TRY(write_properties(&o, names));
@@ -410,6 +410,14 @@ static ag_status choose_match(choice *c, size_t i, const match_list *matches) {
 
 ag_status ag_write_object(ag_schema_writer *w, const ag_object_set *x, uint32_t next,
                           uint32_t *out) {
+    ag_object_set own;
+    bool closed = false;
+    if (w->objects.closed) AG_TRY(ag_object_is_closed(&w->s, x, &closed));
+    if (closed) {
+        own = *x;
+        own.n_others = 0;
+        x = &own;
+    }
     if (ag_schema_is_delimited(w)) return ag_write_delimited_object(w, x, next, out);
     if (x == &ag_any_object) {
         *out = ag_pda_call(w->pda, w->json->object, next);

@@ -183,12 +183,12 @@ static ag_status write_all(ag_schema_writer *w, uint32_t *start) {
 }
 
 ag_status ag_schema_compile(ag_pda *pda, const ag_json_rules *json, const char *text, size_t n,
-                            const ag_schema_notation *notation, bool any_order, uint32_t *start,
-                            ag_error *err) {
+                            const ag_schema_notation *notation, ag_schema_objects objects,
+                            uint32_t *start, ag_error *err) {
     ag_schema_writer w = {.pda = pda,
                           .json = json,
                           .notation = notation,
-                          .any_order = any_order,
+                          .objects = objects,
                           .comma = AG_PDA_UNSET,
                           .delimited_value = AG_PDA_UNSET,
                           .err = err};

@@ -21,7 +21,7 @@ typedef struct ag_schema_writer {
     uint32_t delimited_value;
     /* Texts without the stop; those of them that do not read as another value. NULL: not made. */
     const ag_text_dfa *without_stop, *unambiguous;
-    bool any_order;  /* properties may come in any order */
+    ag_schema_objects objects;
     uint32_t schema; /* number of the current schema, for messages */
     ag_error *err;
 } ag_schema_writer;

@@ -206,33 +206,58 @@ static size_t constraint_memory_limit(uint64_t limit, size_t max) {
     return (size_t)(share > min ? share : min);
 }
 
+/* The engine accounts for the memory of masks and states as it grows. */
+static void set_params(const serve_job *job, ag_constraint_params *p) {
+    p->closed_objects = true;
+    const uint64_t limit = job->http->server->settings->memory_limit;
+    p->max_mask_bytes = constraint_memory_limit(limit, MAX_MASK_BYTES);
+    p->max_state_bytes = constraint_memory_limit(limit, MAX_STATE_BYTES);
+}
+
+/* The vocabulary belongs to the model, not to the request. */
+static ag_status find_vocab(const serve_job *job, const ag_constraint_vocab **out, ag_error *err) {
+    account *previous = account_enter(NULL);
+    const ag_status st = ag_served_model_vocab(job->model, out, err);
+    account_enter(previous);
+    return st;
+}
+
 static bool compile_constraint(const serve_job *job, const ag_text *required_call,
                                ag_constraint **out, serve_error *e) {
     ag_error err;
     const char **choices = NULL;
-    const ag_constraint_vocab *vocab = NULL;
     const serve_request *r = &job->request;
     ag_constraint_params p =
         ag_constraint_defaults(required_call->len ? AG_CONSTRAINT_GRAMMAR : r->constraint);
-    /* The engine accounts for this memory as it grows. */
-    const uint64_t limit = job->http->server->settings->memory_limit;
-    p.max_mask_bytes = constraint_memory_limit(limit, MAX_MASK_BYTES);
-    p.max_state_bytes = constraint_memory_limit(limit, MAX_STATE_BYTES);
+    const ag_constraint_vocab *vocab;
+    set_params(job, &p);
     p.text = required_call->len ? required_call->data : r->constraint_text;
     p.len = p.text ? strlen(p.text) : 0;
     if (!required_call->len && r->constraint == AG_CONSTRAINT_CHOICES &&
         !add_choices(r, &p, &choices, e))
         return false;
-    account *previous =
-        account_enter(NULL); /* the vocabulary belongs to the model, not to the request */
-    ag_status st = ag_served_model_vocab(job->model, &vocab, &err);
-    account_enter(previous);
+    ag_status st = find_vocab(job, &vocab, &err);
     if (st == AG_OK) st = ag_constraint_create(vocab, &p, out, &err);
     account_free(choices);
     if (st == AG_OK) return true;
     reject_status(e, &err);
     snprintf(e->param, sizeof e->param, "%s", required_call->len ? "tools" : "response_format");
     return false;
+}
+
+/* Constrains calls where the client leaves them to the model. */
+static bool constrain_optional_calls(serve_job *job, serve_error *e) {
+    ag_error err;
+    const serve_request *r = &job->request;
+    const ag_constraint_vocab *vocab;
+    ag_constraint_params p = ag_constraint_defaults(AG_CONSTRAINT_GRAMMAR);
+    if (r->constrained || r->tool_choice != SERVE_TOOLS_AUTO) return true;
+    set_params(job, &p);
+    ag_status st = find_vocab(job, &vocab, &err);
+    if (st == AG_OK)
+        st = ag_chat_constrain_calls(job->chat, vocab, &p, r->one_call ? 0 : AG_CHAT_SEVERAL_CALLS,
+                                     &job->prompts[0].constraint, &err);
+    return st == AG_OK || reject_status(e, &err);
 }
 
 /* ---- jobs ---- */
@@ -417,7 +442,8 @@ static bool prepare_job(serve_job *job, serve_error *e) {
                               job->n_prompts, JOB_PROMPTS_AT_ONCE);
         for (size_t i = 0; ok && constrained && i < job->n_prompts; i++)
             ok = compile_constraint(job, &required_call, &job->prompts[i].constraint, e);
-        if (ok && r->kind == SERVE_CHAT) ok = check_prompt(job, e);
+        if (ok && r->kind == SERVE_CHAT)
+            ok = constrain_optional_calls(job, e) && check_prompt(job, e);
         ok = ok && job_apply_settings(job, constrained, e);
         if (ok) add_headers(job);
     }
