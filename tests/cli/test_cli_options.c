@@ -58,11 +58,9 @@ static void explains_options_of_other_programs(void **state) {
         {{"generate", "-sys", "Be brief"}, "--system needs --chat"},
         {{"generate", "-tb", "4"}, "-tb: one number of threads"},
         {{"generate", "--threads-batch", "4"}, "use -t N"},
-        {{"generate", "--keep", "4"}, "--keep: use --protected-prefix N"},
+        {{"generate", "--keep", "x"}, "--keep: it needs a number"},
         {{"generate", "--main-gpu", "0"}, "use --device N"},
         {{"generate", "-mg", "0"}, "use --device N"},
-        {{"generate", "--mlock"}, "--mlock: weights are converted"},
-        {{"generate", "--no-mmap"}, "--no-mmap: weights are converted"},
         {{"generate", "--color"}, "--color: the text is not coloured"},
         {{"generate", "-fa", "off"}, "-fa: only 'on' is supported, which is the default"},
         {{"generate", "--flash-attn=off"}, "only 'on'"},
@@ -88,6 +86,9 @@ static void accepts_options_that_ask_for_defaults(void **state) {
         {"-fa"},         {"-fa", "on"},         {"--flash-attn", "auto"},
         {"--no-warmup"}, {"--flash-attn=on"},   {"--no-display-prompt"},
         {"--simple-io"}, {"--no-conversation"}, {"-no-cnv"},
+        {"--mlock"},     {"--no-mmap"},         {"--cont-batching"},
+        {"-cb"},         {"--embedding"},       {"--keep", "32"},
+        {"--keep=-1"},
     };
     for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++) {
         /* The option is accepted in the middle and at the end, and parsing continues after it. */

@@ -10,7 +10,6 @@
 #define ROPE "positions follow the model's config.json: leave it out"
 #define ONE_DEVICE "a model runs on one device: choose it with --device"
 #define GRAMMAR "constraints of generate, chat and serve: --json-schema, --grammar, --regex"
-#define WEIGHTS_IN_MEMORY "weights are converted into memory while loading: leave it out"
 #define ADAPTER "adapters are not supported: merge it into the model first"
 #define DRAFT \
     "the length of drafts is adapted: leave it out (--speculate, --draft-max, --draft-model)"
@@ -30,13 +29,11 @@ static const compat_entry unsupported[] = {
      CHAT},
     {" -tb --threads-batch -tbd ",
      "one number of threads reads the prompt and generates: use -t N (--threads)"},
-    {" --keep ", "use --protected-prefix N, with an --eviction-policy"},
     {" -mg --main-gpu -dev --device-index ", "use --device N|NAME, with -b opencl"},
     {" -sm --split-mode -ts --tensor-split -ot --override-tensor -cmoe --cpu-moe -ncmoe "
      "--n-cpu-moe --rpc ",
      ONE_DEVICE},
     {" -nkvo --no-kv-offload ", "use --no-gpu-attn, with -b opencl"},
-    {" --mlock --no-mmap ", WEIGHTS_IN_MEMORY},
     {" --numa --prio --poll --cpu-strict --cpu-range -Cr ",
      "use --cpu-mask to choose the cores that may be used"},
     {" -co --color ", "the text is not coloured: leave it out"},
@@ -59,11 +56,11 @@ static const compat_entry unsupported[] = {
      "--prompt-cache keeps the prompt, --save-cache the prompt and the answer"},
     {" -np --parallel ", "only 'antigravity bench' and 'serve' decode sequences together"},
     {" --host --port --api-key --slots --metrics ", SERVER},
-    {" -cb --cont-batching -nocb -dt --defrag-thold --swa-full --no-context-shift "
+    {" -nocb --no-cont-batching -dt --defrag-thold --swa-full --no-context-shift "
      "--context-shift -kvu --kv-unified ",
      "the KV cache is managed by --eviction-policy"},
     {" --no-flash-attn -nfa ", "flash attention cannot be turned off: leave it out"},
-    {" --infill --spm-infill --embedding --embeddings --rerank --mmproj --image ",
+    {" --infill --spm-infill --rerank --mmproj --image ",
      "this version generates text from text only"},
     {" --max-new-tokens --max_new_tokens --max_tokens --num-predict --max-length ",
      "use -n N (--max-tokens)"},
@@ -76,15 +73,19 @@ static const compat_entry unsupported[] = {
                                                      "the backends"},
 };
 
+/* `text`: the values that are accepted; "": no value; NUMBER: one number. */
+#define NUMBER "0123456789"
 static const compat_entry ignored[] = {
     {" -fa --flash-attn ", " on auto 1 true "},
-    {" --no-display-prompt --no-warmup -no-cnv --no-conversation --simple-io --mmap --no-escape "
-     "--jinja ",
+    {" --keep ", NUMBER},
+    {" --no-display-prompt --no-warmup -no-cnv --no-conversation --simple-io --mmap --no-mmap "
+     "--mlock --no-escape --jinja -cb --cont-batching --embedding --embeddings ",
      ""},
 };
 const char compat_options_ignored[] =
     "--flash-attn (-fa), --no-display-prompt, --no-warmup, --no-conversation (-no-cnv), "
-    "--simple-io, --jinja, --mmap and --no-escape";
+    "--simple-io, --jinja, --mmap, --no-mmap, --mlock, --no-escape, --cont-batching (-cb), "
+    "--embedding and --keep N";
 
 static const compat_entry commands[] = {
     {" run ", "'antigravity chat -m MODEL' talks with a model, 'antigravity generate -m MODEL -p "
@@ -98,6 +99,11 @@ static const compat_entry commands[] = {
     {" perplexity ppl ", "use 'antigravity eval ppl FILE'"},
     {" complete completion ", "use 'antigravity generate'"},
 };
+
+static bool is_number(const char *s) {
+    s += *s == '-';
+    return *s && strspn(s, NUMBER) == strlen(s);
+}
 
 /* Returns whether `names` contains the n bytes at `word` between blanks. */
 static bool has_name(const char *names, const char *word, size_t n) {
@@ -116,6 +122,7 @@ static const char *find_message(const compat_entry *list, size_t n, const char *
 const char *compat_option_message(const char *word) {
     const char *text = find_message(unsupported, sizeof unsupported / sizeof unsupported[0], word);
     const char *done = find_message(ignored, sizeof ignored / sizeof ignored[0], word);
+    if (!text && done && !strcmp(done, NUMBER)) text = "it needs a number, and has no effect";
     if (!text && done) text = "only 'on' is supported, which is the default: leave it out";
     return text;
 }
@@ -124,6 +131,10 @@ size_t compat_option_words(char *const *words) {
     const char *values = find_message(ignored, sizeof ignored / sizeof ignored[0], words[0]);
     const char *value = strchr(words[0], '=');
     if (!values) return 0;
+    if (!strcmp(values, NUMBER)) {
+        if (value) return is_number(value + 1);
+        return words[1] && is_number(words[1]) ? 2 : 0;
+    }
     if (value) return *values && has_name(values, value + 1, strlen(value + 1)) ? 1 : 0;
     if (*values && words[1] && !strcmp(words[1], "off")) return 0;
     return *values && words[1] && has_name(values, words[1], strlen(words[1])) ? 2 : 1;
