@@ -486,7 +486,7 @@ static ag_status detect_triggers(call_detector *d) {
     section += strspn(section, " \n\t\r");
     call += strspn(call, " \n\t\r");
     AG_TRY(add_trigger(d, section, trigger_len(d, section)));
-    if (!ag_is_call_count(*call) && !ag_is_call_count(call[1]))
+    if (*call && !ag_is_call_count(*call) && !ag_is_call_count(call[1]))
         AG_TRY(add_trigger(d, call, trigger_len(d, call)));
     c->is_bare = !c->triggers[0];
     for (size_t i = 0; c->is_bare && i < d->f->n_special_texts; i++) {

@@ -13,7 +13,7 @@ static uint32_t write_delimiter(writer *w, ag_delimiter delimiter, uint32_t next
 }
 
 static bool same_delimiters(ag_delimiter a, ag_delimiter b) {
-    return a.n == b.n && !memcmp(a.s, b.s, a.n);
+    return a.n == b.n && (!a.n || !memcmp(a.s, b.s, a.n));
 }
 
 /* ---- strings without quotes ---- */
