@@ -87,6 +87,18 @@ INLINE __m256i spread4(const int8_t *q) {
     return _mm256_set1_epi32(four);
 }
 
+#ifdef __AVXVNNI__
+/* Multiplies unsigned levels. Sums are exact, also those of levels of 8 bits. */
+INLINE __m256i dot_levels(const weight_block *w, const int8_t *q, const int from, const int to,
+                          const int together) {
+    (void)together;
+    __m256i sums = _mm256_setzero_si256();
+    for (int v = from; v < to; v++) {
+        sums = _mm256_dpbusd_avx_epi32(sums, w->q[v], spread4(q + v * 4));
+    }
+    return sums;
+}
+#else
 /* Multiplies unsigned levels. The sum of `together` pairs of products stays below 2^15. */
 INLINE __m256i dot_levels(const weight_block *w, const int8_t *q, const int from, const int to,
                           const int together) {
@@ -102,6 +114,7 @@ INLINE __m256i dot_levels(const weight_block *w, const int8_t *q, const int from
     }
     return sums;
 }
+#endif
 
 /* Multiplies levels of 4 bits: sums are at most 8 * 2 * 15 * 127 = 30480. */
 INLINE __m256i dot_nibbles(const weight_block *w, const int8_t *q, const int from, const int to) {
@@ -116,6 +129,19 @@ INLINE __m256i dot_sixes(const weight_block *w, const int8_t *q, const int from,
     return dot_levels(w, q, from, to, 2);
 }
 
+#ifdef __AVXVNNI__
+/* Weights of 8 bits stay as interleaved.h stores them, plus 128. */
+enum { BYTES_CORRECTION = 16 }; /* -8 * 16 = -128 */
+INLINE __m256i weight_bytes(__m256i stored) { return stored; }
+INLINE __m256i dot_bytes(const weight_block *w, const int8_t *q, const int from, const int to) {
+    return dot_levels(w, q, from, to, 1);
+}
+#else
+/* Weights of 8 bits become signed. */
+enum { BYTES_CORRECTION = 0 };
+INLINE __m256i weight_bytes(__m256i stored) {
+    return _mm256_xor_si256(stored, _mm256_set1_epi8(-128));
+}
 /* Multiplies signed bytes. The weights' signs are moved to the activations; a sum of two products
  * is at most 2 * 128 * 127 = 32512. */
 INLINE __m256i dot_bytes(const weight_block *w, const int8_t *q, const int from, const int to) {
@@ -127,6 +153,7 @@ INLINE __m256i dot_bytes(const weight_block *w, const int8_t *q, const int from,
     }
     return sums;
 }
+#endif
 
 /* Returns the products of vectors [from, to), corrected for the offset of the levels. */
 INLINE __m256 sum_of(const weight_format *f, const weight_block *w, const ag_x16_tile *t, size_t at,

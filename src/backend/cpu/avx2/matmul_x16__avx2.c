@@ -19,11 +19,9 @@ INLINE weight_block unpack_q4_1(const unsigned char *step, size_t block, int hal
 
 INLINE weight_block unpack_q8_0(const unsigned char *step, size_t block, int half) {
     const ag_q8_0_x16 *s = (const void *)step;
-    const __m256i offset = _mm256_set1_epi8(-128);
     weight_block w = {.d = load_halves(s->d[block] + 8 * half)};
     for (int v = 0; v < 8; v++) {
-        const __m256i q = _mm256_loadu_si256((const void *)s->qs[block][v][8 * half]);
-        w.q[v] = _mm256_xor_si256(q, offset); /* back to signed */
+        w.q[v] = weight_bytes(_mm256_loadu_si256((const void *)s->qs[block][v][8 * half]));
     }
     return w;
 }
@@ -109,30 +107,31 @@ INLINE weight_block unpack_q2_k(const unsigned char *step, size_t block, int hal
 
 INLINE weight_block unpack_iq4_nl(const unsigned char *step, size_t block, int half) {
     const ag_iq4_nl_x16 *s = (const void *)step;
+    /* The values plus 128. */
     const __m128i values =
-        _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+        _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153, (char)166,
+                      (char)181, (char)197, (char)217, (char)241);
+    const __m256i table = weight_bytes(_mm256_broadcastsi128_si256(values));
     weight_block w = {.d = load_halves(s->d[block] + 8 * half)};
     unpack_nibbles(w.q, s->qs[block], half);
-    for (int v = 0; v < 8; v++) {
-        w.q[v] = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), w.q[v]);
-    }
+    for (int v = 0; v < 8; v++) w.q[v] = _mm256_shuffle_epi8(table, w.q[v]);
     return w;
 }
 
 /* Defines the kernel of a type of weight: see weight_format. */
-#define KERNEL(name, dot, correction, has_m, has_parts)                                        \
-    void ag_matmul_##name##_x16__avx2(float *y, size_t y_stride, const void *packed, size_t m, \
-                                      const ag_cpu_weight *w, size_t row0, size_t n_rows,      \
-                                      void *scratch) {                                         \
-        (void)scratch;                                                                         \
-        const weight_format f =                                                                \
-            WEIGHT_FORMAT(name, unpack_##name, dot, correction, has_m, has_parts);             \
-        matmul_x16(&f, y, y_stride, packed, m, w, row0, n_rows);                               \
+#define KERNEL(name, dot, correction, has_m, has_parts)                                       \
+    void SET(ag_matmul_##name##_x16)(float *y, size_t y_stride, const void *packed, size_t m, \
+                                     const ag_cpu_weight *w, size_t row0, size_t n_rows,      \
+                                     void *scratch) {                                         \
+        (void)scratch;                                                                        \
+        const weight_format f =                                                               \
+            WEIGHT_FORMAT(name, unpack_##name, dot, correction, has_m, has_parts);            \
+        matmul_x16(&f, y, y_stride, packed, m, w, row0, n_rows);                              \
     }
 
 KERNEL(q4_0, dot_nibbles, 1, 0, 0)
 KERNEL(q4_1, dot_nibbles, 0, 1, 0)
-KERNEL(q8_0, dot_bytes, 0, 0, 0)
+KERNEL(q8_0, dot_bytes, BYTES_CORRECTION, 0, 0)
 KERNEL(q5_0, dot_fives, 2, 0, 0)
 KERNEL(q5_1, dot_fives, 0, 1, 0)
 KERNEL(q4_k, dot_nibbles, 0, 1, 0)
@@ -140,4 +139,4 @@ KERNEL(q5_k, dot_fives, 0, 1, 0)
 KERNEL(q6_k, dot_sixes, 4, 0, 1)
 KERNEL(q3_k, dot_fives, 1, 0, 1)
 KERNEL(q2_k, dot_fives, 0, 1, 1)
-KERNEL(iq4_nl, dot_bytes, 0, 0, 0)
+KERNEL(iq4_nl, dot_bytes, BYTES_CORRECTION, 0, 0)
