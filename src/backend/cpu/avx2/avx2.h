@@ -14,6 +14,7 @@
 #endif
 
 ag_pack_fn ag_pack_x16__avx2;
+ag_row_bytes_fn ag_scratch_bytes_x16__avx2, ag_scratch_bytes_x16__avxvnni;
 
 #define DECLARE(NAME, name) \
     ag_matmul_fn ag_matmul_##name##_x16__avx2, ag_matmul_##name##_x16__avxvnni;
