@@ -48,6 +48,17 @@ __attribute__((target("avx2"))) static void bytes_avx2(size_t n) {
     }
 }
 
+__attribute__((target("avx2,avxvnni"))) static void bytes_avxvnni(size_t n) {
+    __m256i s[CHAINS], a = _mm256_set1_epi8(1);
+    for (int i = 0; i < CHAINS; i++) s[i] = a;
+    for (; n; n--) {
+        for (int i = 0; i < CHAINS; i++) {
+            s[i] = _mm256_dpbusd_avx_epi32(s[i], a, a);
+            KEEP_SSE(s[i]);
+        }
+    }
+}
+
 __attribute__((target("avx512f"))) static void floats_avx512(size_t n) {
     __m512 s[CHAINS], a = _mm512_set1_ps(0.5f);
     for (int i = 0; i < CHAINS; i++) s[i] = a;
@@ -107,6 +118,8 @@ const peak_loop peak_loops[] = {
     {"common", ARITHMETIC_FLOATS, 2.0 * 4 * CHAINS, NULL, floats_common},
     {"avx2", ARITHMETIC_FLOATS, 2.0 * 8 * CHAINS, NULL, floats_avx2},
     {"avx2", ARITHMETIC_BYTES, 2.0 * 32 * CHAINS, NULL, bytes_avx2},
+    {"avxvnni", ARITHMETIC_FLOATS, 2.0 * 8 * CHAINS, NULL, floats_avx2},
+    {"avxvnni", ARITHMETIC_BYTES, 2.0 * 32 * CHAINS, NULL, bytes_avxvnni},
     {"avx512", ARITHMETIC_FLOATS, 2.0 * 16 * CHAINS, NULL, floats_avx512},
     {"avx512", ARITHMETIC_BYTES, 2.0 * 64 * CHAINS, NULL, bytes_avx512},
     {"amx", ARITHMETIC_FLOATS, 2.0 * 16 * CHAINS, NULL, floats_avx512},

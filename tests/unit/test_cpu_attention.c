@@ -358,6 +358,41 @@ static void prompt_can_be_split_anywhere(void **state) {
     for_all_isas(check_cuts);
 }
 
+/* ---- AVX-VNNI ---- */
+
+/* Returns the output of a call, followed by the scores. */
+static float *attend_with(const char *isa, ag_dtype type, size_t n_rows, size_t *bytes) {
+    enum { D = 96, SLOTS = 700, HEADS = 2 };
+    ag_backend *be = backend_of(isa, 2);
+    random_state = 11;
+    rig r = make_rig(be, type, type, HEADS, 4, D, SLOTS, n_rows);
+    r.positions[n_rows - 1] = 100000;
+    const size_t n = n_rows * r.row_floats;
+    *bytes = (n + HEADS * SLOTS) * sizeof(float);
+    float *out = calloc(1, *bytes);
+    const ag_attention_seq seq = seq_of(&r, out + n, 0, SLOTS);
+    assert_int_equal(ag_attention(be, &r.out, &r.q, &seq, 1, &(ag_attention_params){.scale = 0.1f}),
+                     AG_OK);
+    memcpy(out, ag_tensor_f32(&r.out), n * sizeof *out);
+    free_rig(&r);
+    ag_backend_destroy(be);
+    return out;
+}
+
+static void avxvnni_attends_with_the_bits_of_avx2(void **state) {
+    (void)state;
+    if (!(ag_cpu_features() >> AG_CPU_AVXVNNI & 1)) skip();
+    static const ag_dtype types[] = {AG_Q8_0, AG_Q4_0, AG_F16};
+    for (size_t i = 0; i < 6; i++) {
+        size_t bytes;
+        float *want = attend_with("avx2", types[i / 2], i % 2 ? 40 : 1, &bytes);
+        float *got = attend_with("avxvnni", types[i / 2], i % 2 ? 40 : 1, &bytes);
+        assert_memory_equal(got, want, bytes);
+        free(want);
+        free(got);
+    }
+}
+
 /* ---- NaN ---- */
 
 static bool all_nan(const float *x, size_t n) {
@@ -470,6 +505,7 @@ int main(void) {
         cmocka_unit_test(attention_equals_its_definition),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(prompt_can_be_split_anywhere),
+        cmocka_unit_test(avxvnni_attends_with_the_bits_of_avx2),
         cmocka_unit_test(nan_reaches_only_queries_that_see_it),
         cmocka_unit_test(nan_query_affects_only_its_own_output),
         cmocka_unit_test(sines_are_reused_only_for_equal_positions),

@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-static const char *const isas[] = {"avx2", "avx512", "amx", "neon", "neon_dotprod", "neon_i8mm"};
+static const char *const isas[] = {"avx2", "avxvnni",      "avx512",   "amx",
+                                   "neon", "neon_dotprod", "neon_i8mm"};
 enum { N_ISAS = sizeof isas / sizeof isas[0] };
 static const ag_dtype block_types[] = {
 #define BLOCK_TYPE(NAME, name) AG_##NAME,
@@ -46,16 +47,13 @@ typedef struct problem {
     unsigned char *rows, *groups, *panel, *scratch;
 } problem;
 
-static problem make_problem(const ag_cpu_matmul *kernel, ag_dtype type, size_t m, size_t n,
-                            size_t k) {
+/* Takes x [m][k] and w [n][k] over. */
+static problem make_problem_of(const ag_cpu_matmul *kernel, ag_dtype type, size_t m, size_t n,
+                               size_t k, float *x, float *w) {
     const ag_cpu_layout *layout = kernel->layout;
-    const size_t block = ag_dtype_block(type);
-    k = (k + block - 1) / block * block;
-    problem p = {.m = m, .n = n, .k = k, .row_bytes = ag_dtype_row_bytes(type, k)};
-    p.x = random_floats(m * k, 1);
+    problem p = {.m = m, .n = n, .k = k, .row_bytes = ag_dtype_row_bytes(type, k), .x = x};
     p.y = calloc(m * n, sizeof *p.y);
     p.rows = malloc(n * p.row_bytes);
-    float *w = random_floats(n * k, 2);
     for (size_t j = 0; j < n; j++) {
         ag_quantize_row(type, p.rows + j * p.row_bytes, w + j * k, k, AG_ROUND_REFERENCE, NULL);
     }
@@ -70,6 +68,13 @@ static problem make_problem(const ag_cpu_matmul *kernel, ag_dtype type, size_t m
     for (size_t i = 0; i < m; i++) kernel->pack(p.panel, p.x + i * k, i, m, k);
     p.scratch = lines(kernel->scratch_bytes ? kernel->scratch_bytes(k) : 64);
     return p;
+}
+
+static problem make_problem(const ag_cpu_matmul *kernel, ag_dtype type, size_t m, size_t n,
+                            size_t k) {
+    const size_t block = ag_dtype_block(type);
+    k = (k + block - 1) / block * block;
+    return make_problem_of(kernel, type, m, n, k, random_floats(m * k, 1), random_floats(n * k, 2));
 }
 
 static void free_problem(problem *p) {
@@ -161,9 +166,23 @@ static void product_row_is_independent_of_other_rows(void **state) {
     }
 }
 
+/* The product whose sums of integers are the largest: activations of +-127, and 31 of 32 levels at
+ * one end of their range. */
+static problem make_largest_problem(const ag_cpu_matmul *kernel, ag_dtype type) {
+    enum { M = 18, N = 64, K = 512 };
+    float *x = malloc(M * K * sizeof *x), *w = malloc(N * K * sizeof *w);
+    for (size_t i = 0; i < M; i++) {
+        for (size_t l = 0; l < K; l++) x[i * K + l] = (i >> l % 3 & 1) ? 1 : -1;
+    }
+    for (size_t j = 0; j < N; j++) {
+        for (size_t l = 0; l < K; l++) w[j * K + l] = (l + j / 2) % AG_QK ? 1 : -1;
+        for (size_t l = 0; j % 2 && l < K; l++) w[j * K + l] *= -1;
+    }
+    return make_problem_of(kernel, type, M, N, K, x, w);
+}
+
 /* Sets with one layout agree to the last bit: a model says the same on each. */
-static void isas_with_one_layout_give_equal_bits(void **state) {
-    (void)state;
+static void compare_isas(problem (*make)(const ag_cpu_matmul *kernel, ag_dtype type)) {
     for (size_t t = 0; t < N_BLOCK_TYPES; t++) {
         problem first = {0};
         const ag_cpu_layout *layout = NULL;
@@ -171,7 +190,7 @@ static void isas_with_one_layout_give_equal_bits(void **state) {
             ag_cpu_kernels table;
             if (!table_of(isa, &table)) continue;
             const ag_cpu_matmul *kernel = table.prepared[block_types[t]];
-            problem p = make_problem(kernel, block_types[t], 37, 49, 2080);
+            problem p = make(kernel, block_types[t]);
             multiply(kernel, &p);
             if (kernel->layout == layout) {
                 assert_memory_equal(p.y, first.y, p.m * p.n * sizeof *p.y);
@@ -182,6 +201,16 @@ static void isas_with_one_layout_give_equal_bits(void **state) {
         }
         free_problem(&first);
     }
+}
+
+static problem make_random_problem(const ag_cpu_matmul *kernel, ag_dtype type) {
+    return make_problem(kernel, type, 37, 49, 2080);
+}
+
+static void isas_with_one_layout_give_equal_bits(void **state) {
+    (void)state;
+    compare_isas(make_random_problem);
+    compare_isas(make_largest_problem);
 }
 
 enum { ROUNDED = 19 * AG_QK }; /* two whole batches of the search, and some */

@@ -274,7 +274,7 @@ static void same_choice_on(ag_backend *be, const ag_slot_scores *scores) {
 
 static void every_backend_retains_equal_slots(void **state) {
     (void)state;
-    const char *isas[] = {"common", "avx2", "avx512", "amx", "neon"};
+    const char *isas[] = {"common", "avx2", "avxvnni", "avx512", "amx", "neon"};
     ag_session *s = reader_of(model, "none");
     const ag_compress_params p = params(0.4f, 0.5f);
     ag_slot_scores scores;

@@ -58,11 +58,16 @@ uint32_t ag_cpu_features(void) {
     const uint64_t saved = saved_registers();
     enum { AVX2 = 1 << 5, AVX512_F_DQ = 1 << 16 | 1 << 17, AVX512_BW = 1 << 30 };
     const uint32_t avx512_vl = 1u << 31;
+    enum { AVXVNNI = 1 << 4 };                  /* in a of sub-leaf 1 */
     enum { AVX512_VNNI = 1 << 11 };             /* in c */
     enum { AMX_BF16_TILE = 1 << 22 | 1 << 24 }; /* in d */
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
     if (!has(b, AVX2) || (saved & SAVES_AVX) != SAVES_AVX) return features;
     features |= 1u << AG_CPU_AVX2;
+    uint32_t more[4];
+    if (__get_cpuid_count(7, 1, &more[0], &more[1], &more[2], &more[3]) && has(more[0], AVXVNNI)) {
+        features |= 1u << AG_CPU_AVXVNNI;
+    }
     if (!has(b, AVX512_F_DQ | AVX512_BW | avx512_vl) || !has(c, AVX512_VNNI)) return features;
     if ((saved & SAVES_AVX512) != SAVES_AVX512) return features;
     features |= 1u << AG_CPU_AVX512;

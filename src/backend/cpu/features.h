@@ -11,6 +11,7 @@
 #define AG_CPU_ISA_MAP(X)           \
     X(COMMON, "common")             \
     X(AVX2, "avx2")                 \
+    X(AVXVNNI, "avxvnni")           \
     X(AVX512, "avx512")             \
     X(AMX, "amx")                   \
     X(NEON, "neon")                 \

@@ -13,6 +13,7 @@ static const struct {
     {AG_CPU_COMMON, ag_cpu_kernels_common},
 #ifdef AG_CPU_X86
     {AG_CPU_AVX2, ag_cpu_kernels_avx2},
+    {AG_CPU_AVXVNNI, ag_cpu_kernels_avxvnni},
     {AG_CPU_AVX512, ag_cpu_kernels_avx512},
     {AG_CPU_AMX, ag_cpu_kernels_amx},
 #endif

@@ -200,27 +200,31 @@ typedef struct ag_cpu_kernels {
     ag_kv_store_fn *kv_store;
 } ag_cpu_kernels;
 
+/* Slots of attention, from simd/window_scores.h. Variants of a set fill them too: X(slot). */
+#define AG_ATTENTION_SLOTS(X) \
+    X(attention)              \
+    X(attention_merge)        \
+    X(attention_scores)       \
+    X(kept_floats)            \
+    X(window_scores)          \
+    X(attention_scratch_bytes)
+
 /* Slots that every set with vectors fills: X(slot). */
-#define AG_VECTOR_SLOTS(X)     \
-    X(rms_norm)                \
-    X(softmax)                 \
-    X(rope)                    \
-    X(silu_mul)                \
-    X(gelu_mul)                \
-    X(sigmoid_mul)             \
-    X(softcap)                 \
-    X(conv_row)                \
-    X(delta_token)             \
-    X(attention)               \
-    X(attention_merge)         \
-    X(attention_scores)        \
-    X(kept_floats)             \
-    X(window_scores)           \
-    X(attention_scratch_bytes) \
-    X(key_scores)              \
-    X(rows_times)              \
-    X(kv_load)                 \
-    X(kv_store)
+#define AG_VECTOR_SLOTS(X) \
+    X(rms_norm)            \
+    X(softmax)             \
+    X(rope)                \
+    X(silu_mul)            \
+    X(gelu_mul)            \
+    X(sigmoid_mul)         \
+    X(softcap)             \
+    X(conv_row)            \
+    X(delta_token)         \
+    X(key_scores)          \
+    X(rows_times)          \
+    X(kv_load)             \
+    X(kv_store)            \
+    AG_ATTENTION_SLOTS(X)
 
 /* Fills the table with the best kernels that this machine and `isa_cap` ("common", ...; NULL: no
  * cap) allow. Returns the name of the highest set, or NULL for an unknown cap. */
@@ -229,6 +233,7 @@ const char *ag_cpu_kernels_init(ag_cpu_kernels *table, const char *isa_cap);
 /* Put the kernels of one instruction set into the table. */
 void ag_cpu_kernels_common(ag_cpu_kernels *table);
 void ag_cpu_kernels_avx2(ag_cpu_kernels *table);
+void ag_cpu_kernels_avxvnni(ag_cpu_kernels *table);
 void ag_cpu_kernels_avx512(ag_cpu_kernels *table);
 void ag_cpu_kernels_amx(ag_cpu_kernels *table);
 void ag_cpu_kernels_neon(ag_cpu_kernels *table);

@@ -26,6 +26,7 @@ enum { ATTENTION_QUERIES = 256 }; /* queries that share the conversion of a span
                                                .call_rows = call_rows};                      \
     static const ag_cpu_matmul matmul_##name = {                                             \
         AG_MATMUL_X16(name, ag_pack_x16__avx512, ag_matmul_##name##_x16__avx512),            \
+        .scratch_bytes = ag_scratch_bytes_x16__avx512,                                       \
         .many = &tiles_##name,                                                               \
         .many_rows = MANY_ROWS,                                                              \
     };

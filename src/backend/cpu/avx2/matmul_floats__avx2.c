@@ -25,5 +25,4 @@ INLINE wide load_bf16(const unsigned char *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
 
-#define SET(name) name##__avx2
 #include "backend/cpu/simd/matmul_floats.h"

@@ -3,7 +3,6 @@
 #include "backend/cpu/avx2/avx2.h"
 #include "backend/cpu/avx2/vec.h"
 
-#define SET(name) name##__avx2
 #include "backend/cpu/simd/activations.h"
 #include "backend/cpu/simd/key_scores.h"
 #include "backend/cpu/simd/kv_rows.h"

@@ -28,7 +28,11 @@ INLINE ivec i_quad(const int32_t *p) {
 INLINE vec i_floats(ivec a) { return _mm256_cvtepi32_ps(a); }
 /* Returns sum + key * query, summed over the values of a word. */
 INLINE ivec i_dot(ivec sum, ivec key, ivec query) {
+#ifdef __AVXVNNI__
+    return _mm256_dpwssd_avx_epi32(sum, key, query);
+#else
     return _mm256_add_epi32(sum, _mm256_madd_epi16(key, query));
+#endif
 }
 INLINE ivec i_join(ivec upper, ivec lower) {
     return _mm256_add_epi32(_mm256_slli_epi32(upper, 8), lower);

@@ -6,6 +6,7 @@
 #include "backend/cpu/kernels.h"
 
 ag_pack_fn ag_pack_x16__avx512;
+ag_row_bytes_fn ag_scratch_bytes_x16__avx512;
 
 #define DECLARE(NAME, name) ag_matmul_fn ag_matmul_##name##_x16__avx512;
 AG_X16_MAP(DECLARE)

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Product of interleaved weights with packed activations. A type of weight provides a function that
- * unpacks 16 rows of one block. All functions here are inlined into its kernel. */
+ * unpacks 16 rows of one block. All functions here are inlined into its kernel.
+ *
+ * For many rows of activations, blocks of a group are unpacked to scratch memory, CHUNK of them at
+ * a time, and multiplied with ROWS rows at a time. Fewer rows are multiplied as their weights are
+ * unpacked. */
 #ifndef AG_BACKEND_CPU_AVX512_MATMUL_X16_H
 #define AG_BACKEND_CPU_AVX512_MATMUL_X16_H
 
@@ -12,6 +16,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+enum { CHUNK = 16, ROWS = 8 };
+
 /* One block of 16 rows: eight vectors of four columns, as unsigned bytes. */
 typedef struct weight_block {
     __m512i q[8];
@@ -22,7 +28,7 @@ typedef struct weight_block {
 
 typedef struct weight_format {
     size_t step_bytes, step_blocks;
-    weight_block (*unpack)(const unsigned char *step, size_t block);
+    void (*unpack)(weight_block *w, const unsigned char *step, size_t block);
     uint32_t correction; /* factor of the tile's c */
     int has_m, has_parts;
 } weight_format;
@@ -64,28 +70,21 @@ INLINE __m512 add_m(__m512 acc, const weight_format *f, const weight_block *w, c
     return _mm512_fmadd_ps(w->part_m[1], _mm512_set1_ps(t->s[at] - first), acc);
 }
 
-/* Maximum rows of activations multiplied at a time. Fewer rows wait for their own additions; more
- * rows exceed the registers. */
-enum { TOGETHER = 8 };
+/* Returns the rows whose sums are computed at a time, beside a block in registers. Fewer rows wait
+ * for their own additions; more rows exceed the registers. */
 INLINE int rows_together(const int N, const weight_format *f) {
-    if (N > 8) return 2;
-    return !f->has_parts ? TOGETHER : N > 4 ? 2 : 4;
+    return !f->has_parts ? ROWS : N > 4 ? 2 : 4;
 }
 
-/* acc[i] += rows of w times row first + i of the tile, i < N. Prefetches parts of a step. */
-INLINE void add_block(__m512 *acc, const int N, const weight_format *f, const weight_block *w,
-                      const ag_x16_tile *t, size_t block, size_t first, prefetch ahead,
-                      size_t part) {
-    const size_t n_parts = 2 * f->step_blocks;
-    const int together = rows_together(N, f);
-    for (int i = 0; i < N; i += together) {
+/* acc[i] += row `at` + i of the activations times w, i < N, whose sums are computed `together` at a
+ * time. */
+INLINE void add_block(__m512 *acc, const int N, const int together, const weight_format *f,
+                      const weight_block *w, const ag_x16_tile *t, size_t at) {
+    for (int i = 0; i < N; i += together, at += (size_t)together) {
         const int n = N - i < together ? N - i : together;
-        const size_t at = block * t->n_rows + first + (size_t)i;
-        __m512i sums[TOGETHER], others[TOGETHER];
-        if (i == 0) prefetch_part(f->step_bytes, ahead, part, n_parts);
+        __m512i sums[ROWS], others[ROWS];
         dot(sums, n, f, w, t, at, 0, f->has_parts ? 4 : 8);
         if (f->has_parts) dot(others, n, f, w, t, at, 4, 8);
-        if (i == 0) prefetch_part(f->step_bytes, ahead, part + 1, n_parts);
         for (int j = 0; j < n; j++) {
             const __m512 scale = _mm512_mul_ps(w->d, _mm512_set1_ps(t->d[at + (size_t)j]));
             __m512 sum = _mm512_cvtepi32_ps(sums[j]);
@@ -107,11 +106,11 @@ INLINE void multiply_group(__m512 *acc, const int N, const weight_format *f,
     for (int i = 0; i < N; i++) acc[i] = _mm512_setzero_ps();
     for (size_t b = 0; b < t->n_blocks; group += f->step_bytes) {
         const prefetch ahead = prefetch_of(group, prefetch_end);
-        for (size_t pair = 0; pair < f->step_blocks; pair += 2, b += 2) {
-            for (size_t half = 0; half < 2; half++) {
-                const weight_block w = f->unpack(group, pair + half);
-                add_block(acc, N, f, &w, t, b + half, first, ahead, 2 * (pair + half));
-            }
+        for (size_t in_step = 0; in_step < f->step_blocks; in_step++, b++) {
+            weight_block w;
+            f->unpack(&w, group, in_step);
+            prefetch_part(f->step_bytes, ahead, in_step, f->step_blocks);
+            add_block(acc, N, rows_together(N, f), f, &w, t, b * t->n_rows + first);
         }
     }
 }
@@ -126,7 +125,7 @@ typedef struct group_call {
 } group_call;
 
 INLINE void multiply_rows(const int N, const group_call *c, const ag_x16_tile *t, size_t first) {
-    __m512 acc[16];
+    __m512 acc[ROWS];
     multiply_group(acc, N, c->f, c->group, c->prefetch_end, t, first);
     for (int i = 0; i < N; i++) {
         _mm512_mask_storeu_ps(c->y + (first + (size_t)i) * c->y_stride, c->lanes, acc[i]);
@@ -163,28 +162,75 @@ INLINE size_t multiply_some(const group_call *c, const ag_x16_tile *t, size_t fi
     }
 }
 
-INLINE void multiply_tile(group_call *c, const ag_x16_tile *t) {
-    if (t->n_rows == AG_X16) {
-        multiply_rows(AG_X16, c, t, 0);
-        return;
+/* Multiplies the rows of the tile from `first` on. */
+INLINE void multiply_few(group_call *c, const ag_x16_tile *t, size_t first) {
+    for (; first < t->n_rows; c->prefetch_end = NULL) first += multiply_some(c, t, first);
+}
+
+/* Returns the lanes of a group of which n rows are left. */
+INLINE __mmask16 lanes_of(size_t n) { return (__mmask16)(n < AG_X16 ? (1u << n) - 1 : 0xffff); }
+
+/* Unpacks n blocks of the group, from block `first` on. */
+INLINE void unpack_chunk(weight_block *w, const group_call *c, size_t first, size_t n) {
+    const weight_format *f = c->f;
+    for (size_t b = first; b < first + n; b++, w++) {
+        f->unpack(w, c->group + b / f->step_blocks * f->step_bytes, b % f->step_blocks);
     }
-    for (size_t i = 0; i < t->n_rows; c->prefetch_end = NULL) i += multiply_some(c, t, i);
+}
+
+/* Adds the products of n blocks from block `first` on with ROWS rows of the tile. */
+INLINE void multiply_chunk(const group_call *c, const weight_block *w, size_t first, size_t n,
+                           const ag_x16_tile *t, size_t row) {
+    __m512 acc[ROWS];
+    float *y = c->y + row * c->y_stride;
+    for (size_t i = 0; i < ROWS; i++) {
+        const __mmask16 lanes = first ? c->lanes : 0;
+        acc[i] = _mm512_maskz_loadu_ps(lanes, y + i * c->y_stride);
+    }
+    for (size_t b = 0; b < n; b++) {
+        add_block(acc, ROWS, ROWS, c->f, &w[b], t, (first + b) * t->n_rows + row);
+    }
+    for (size_t i = 0; i < ROWS; i++) {
+        _mm512_mask_storeu_ps(y + i * c->y_stride, c->lanes, acc[i]);
+    }
+}
+
+/* Multiplies all groups with a panel of m rows but the last m % ROWS. Chunks of groups take turns:
+ * a part of the panel is read once for all groups, however large the panel is. */
+INLINE void multiply_many(group_call c, const void *packed, size_t m, const ag_cpu_weight *w,
+                          size_t n_rows, size_t group_bytes, weight_block *unpacked) {
+    const size_t n_blocks = ag_x16_steps(w->k) * 2;
+    for (size_t first = 0; first < n_blocks; first += CHUNK) {
+        const size_t n = n_blocks - first < CHUNK ? n_blocks - first : CHUNK;
+        for (size_t j = 0; j < n_rows; j += AG_X16) {
+            group_call one = c;
+            one.group += j / AG_X16 * group_bytes;
+            one.lanes = lanes_of(n_rows - j);
+            unpack_chunk(unpacked, &one, first, n);
+            for (size_t i = 0; i + ROWS <= m; i += ROWS) {
+                const size_t tile = i - i % AG_X16;
+                const ag_x16_tile t = ag_x16_tile_of(packed, tile, m, w->k);
+                one.y = c.y + tile * c.y_stride + j;
+                multiply_chunk(&one, unpacked, first, n, &t, i % AG_X16);
+            }
+        }
+    }
 }
 
 INLINE void matmul_x16(const weight_format *f, float *y, size_t y_stride, const void *packed,
-                       size_t m, const ag_cpu_weight *w, size_t row0, size_t n_rows) {
+                       size_t m, const ag_cpu_weight *w, size_t row0, size_t n_rows,
+                       void *scratch) {
     const size_t group_bytes = ag_x16_steps(w->k) * 2 / f->step_blocks * f->step_bytes;
-    group_call c = {.f = f, .y_stride = y_stride};
+    const size_t last = m - m % AG_X16; /* first row of a tile that is not full */
+    const ag_x16_tile rest = ag_x16_tile_of(packed, last, m, w->k);
+    group_call c = {.f = f, .y = y, .y_stride = y_stride};
     c.group = (const unsigned char *)w->data + row0 / AG_X16 * group_bytes;
+    if (last) multiply_many(c, packed, m, w, n_rows, group_bytes, scratch);
     for (size_t j = 0; j < n_rows; j += AG_X16, c.group += group_bytes) {
-        const size_t n = n_rows - j < AG_X16 ? n_rows - j : AG_X16;
-        c.lanes = (__mmask16)((1u << n) - 1);
-        c.prefetch_end = w->prefetch_end;
-        for (size_t i = 0; i < m; i += AG_X16, c.prefetch_end = NULL) {
-            const ag_x16_tile t = ag_x16_tile_of(packed, i, m, w->k);
-            c.y = y + i * y_stride + j;
-            multiply_tile(&c, &t);
-        }
+        c.lanes = lanes_of(n_rows - j);
+        c.prefetch_end = last ? NULL : w->prefetch_end;
+        c.y = y + last * y_stride + j;
+        multiply_few(&c, &rest, last ? rest.n_rows / ROWS * ROWS : 0);
     }
 }
 

@@ -24,12 +24,8 @@ ag_matmul_fn ag_matmul_bf16__neon;
 #define DECLARE(slot) ag_##slot##_fn ag_##slot##__neon;
 AG_VECTOR_SLOTS(DECLARE)
 #undef DECLARE
-
-ag_attention_fn ag_attention__neon_dotprod;
-ag_attention_merge_fn ag_attention_merge__neon_dotprod;
-ag_attention_scores_fn ag_attention_scores__neon_dotprod;
-ag_kept_floats_fn ag_kept_floats__neon_dotprod;
-ag_window_scores_fn ag_window_scores__neon_dotprod;
-ag_attention_scratch_bytes_fn ag_attention_scratch_bytes__neon_dotprod;
+#define DECLARE(slot) ag_##slot##_fn ag_##slot##__neon_dotprod;
+AG_ATTENTION_SLOTS(DECLARE)
+#undef DECLARE
 
 #endif

@@ -9,10 +9,6 @@ AG_X16_MAP(PRODUCT)
 void ag_cpu_kernels_neon_dotprod(ag_cpu_kernels *t) {
 #define PREPARED(NAME, name) t->prepared[AG_##NAME] = &matmul_##name;
     AG_X16_MAP(PREPARED)
-    t->attention = ag_attention__neon_dotprod;
-    t->attention_merge = ag_attention_merge__neon_dotprod;
-    t->attention_scores = ag_attention_scores__neon_dotprod;
-    t->kept_floats = ag_kept_floats__neon_dotprod;
-    t->window_scores = ag_window_scores__neon_dotprod;
-    t->attention_scratch_bytes = ag_attention_scratch_bytes__neon_dotprod;
+#define FILL(slot) t->slot = ag_##slot##__neon_dotprod;
+    AG_ATTENTION_SLOTS(FILL)
 }

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cpu/avx2/avx2.h"
+
+#define PRODUCT(NAME, name)                                                      \
+    static const ag_cpu_matmul matmul_##name = {                                 \
+        AG_MATMUL_X16(name, ag_pack_x16__avx2, ag_matmul_##name##_x16__avxvnni), \
+        .scratch_bytes = ag_scratch_bytes_x16__avxvnni};
+AG_X16_MAP(PRODUCT)
+
+void ag_cpu_kernels_avxvnni(ag_cpu_kernels *t) {
+#define PREPARED(NAME, name) t->prepared[AG_##NAME] = &matmul_##name;
+    AG_X16_MAP(PREPARED)
+#define FILL(slot) t->slot = ag_##slot##__avxvnni;
+    AG_ATTENTION_SLOTS(FILL)
+}
