@@ -224,12 +224,30 @@ static void ends_work_beyond_the_prepare_limit(void **state) {
     assert_int_equal(serve_stop(&hasty, SIGTERM), 0);
 }
 
+static void ends_work_beyond_the_timeout_of_the_request(void **state) {
+    (void)state;
+    serve_process p;
+    body b = body_of(&forms[12], 1 << 21);
+    /* The body is an object: the field becomes its last one. */
+    char *text = malloc(b.n + 32);
+    snprintf(text, b.n + 32, "%.*s,\"timeout\":0.001}", (int)b.n - 1, b.text);
+    SERVE_START(&p, "-q", "--load-later");
+    serve_reply r = serve_fetch(&p, "POST /v1/chat/completions", "", text);
+    assert_int_equal(r.status, 504);
+    assert_non_null(strstr(r.body, "the request timed out"));
+    serve_reply_free(&r);
+    free(text);
+    free(b.text);
+    assert_int_equal(serve_stop(&p, SIGTERM), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(never_exceeds_the_limit),
         cmocka_unit_test(limits_prompts_and_biases),
         cmocka_unit_test(rejects_a_request_that_can_never_fit),
         cmocka_unit_test(ends_work_beyond_the_prepare_limit),
+        cmocka_unit_test(ends_work_beyond_the_timeout_of_the_request),
     };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     return 77; /* a sanitizer's own memory exceeds the limit */

@@ -301,6 +301,10 @@ void account_begin_work(account *a, double cpu_s, double deadline) {
     ag_set_thread_interrupt(interrupted, NULL);
 }
 
+void account_limit_deadline(double deadline) {
+    if (current.deadline == 0 || deadline < current.deadline) current.deadline = deadline;
+}
+
 account_failure account_end_work(account *a) {
     current.account = NULL;
     current.is_timed = false;
