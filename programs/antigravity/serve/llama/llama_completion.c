@@ -31,13 +31,8 @@ static json_t *token_ids(const serve_token *tokens, size_t n) {
     return list;
 }
 
-/* Returns the settings that apply to an answer, with the seed that repeats it alone. */
-static json_t *settings_object(const serve_job_view *view, size_t answer) {
-    const serve_request *r = view->request;
-    const ag_sampler_params *s = view->sampling;
+json_t *llama_sampling_object(const ag_sampler_params *s) {
     const json_field fields[] = {
-        {"n_predict", json_integer(r->max_tokens)},
-        {"seed", json_integer((json_int_t)(s->seed + answer % r->n))},
         {"temperature", json_float(s->temperature)},
         {"top_k", json_integer(s->top_k)},
         {"top_p", json_float(s->top_p)},
@@ -56,12 +51,19 @@ static json_t *settings_object(const serve_job_view *view, size_t answer) {
         {"repeat_last_n", json_integer(s->repetition_window)},
         {"presence_penalty", json_float(s->presence_penalty)},
         {"frequency_penalty", json_float(s->frequency_penalty)},
-        {"stop", r->stop ? json_incref(r->stop) : json_array()},
-        {"ignore_eos", json_boolean(r->ignore_eos)},
-        {"stream", json_boolean(r->stream)},
-        {"n_probs", json_integer(r->n_top)},
     };
     return JSON_FIELDS(fields);
+}
+
+/* Returns the settings that apply to an answer, with the seed that repeats it alone. */
+static json_t *settings_object(const serve_job_view *view, size_t answer) {
+    const serve_request *r = view->request;
+    const ag_sampler_params *s = view->sampling;
+    return JSON_ADD(llama_sampling_object(s), {"n_predict", json_integer(r->max_tokens)},
+                    {"seed", json_integer((json_int_t)(s->seed + answer % r->n))},
+                    {"stop", r->stop ? json_incref(r->stop) : json_array()},
+                    {"ignore_eos", json_boolean(r->ignore_eos)},
+                    {"stream", json_boolean(r->stream)}, {"n_probs", json_integer(r->n_top)});
 }
 
 static json_t *rate(size_t n, double seconds) {

@@ -3,36 +3,11 @@
 #include "../../support/json_out.h"
 #include "../request/http_request.h"
 #include "../request/routes.h"
+#include "llama_completion.h"
 
 #include <string.h>
 
 /* ---- /props ---- */
-
-static json_t *sampling_object(const ag_served_model *m) {
-    const ag_sampler_params *s = ag_served_model_sampling(m);
-    const json_field fields[] = {
-        {"temperature", json_float(s->temperature)},
-        {"top_k", json_integer(s->top_k)},
-        {"top_p", json_float(s->top_p)},
-        {"min_p", json_float(s->min_p)},
-        {"typical_p", json_float(s->typical_p)},
-        {"top_n_sigma", json_float(s->top_n_sigma)},
-        {"xtc_probability", json_float(s->xtc_probability)},
-        {"xtc_threshold", json_float(s->xtc_threshold)},
-        {"dynatemp_range", json_float(s->dynamic_range)},
-        {"dynatemp_exponent", json_float(s->dynamic_exponent)},
-        {"dry_multiplier", json_float(s->dry_multiplier)},
-        {"dry_base", json_float(s->dry_base)},
-        {"dry_allowed_length", json_integer(s->dry_allowed_length)},
-        {"dry_penalty_last_n", json_integer(s->dry_window)},
-        {"repeat_penalty", json_float(s->repetition_penalty)},
-        {"repeat_last_n", json_integer(s->repetition_window)},
-        {"presence_penalty", json_float(s->presence_penalty)},
-        {"frequency_penalty", json_float(s->frequency_penalty)},
-        {"n_predict", json_integer(-1)},
-    };
-    return JSON_FIELDS(fields);
-}
 
 /* Returns the values that kv_policy of a request may have, an extension of this server. */
 static json_t *policy_names(void) {
@@ -48,14 +23,16 @@ static void reply_props(serve_http_request *http) {
     const char *name = ag_served_model_name(m);
     http_reply_json(
         http, 200,
-        JSON_OBJECT({"default_generation_settings",
-                     JSON_OBJECT({"n_ctx", json_integer(ag_served_model_session(m)->max_seq_len)},
-                                 {"params", sampling_object(m)})},
-                    {"total_slots", json_integer(http->server->settings->max_running)},
-                    {"model_alias", json_text(name, strlen(name))},
-                    {"modalities", JSON_OBJECT({"vision", json_false()}, {"audio", json_false()})},
-                    {"build_info", json_string("antigravity " AG_VERSION_STRING)},
-                    {"kv_policies", policy_names()}));
+        JSON_OBJECT(
+            {"default_generation_settings",
+             JSON_OBJECT({"n_ctx", json_integer(ag_served_model_session(m)->max_seq_len)},
+                         {"params", JSON_ADD(llama_sampling_object(ag_served_model_sampling(m)),
+                                             {"n_predict", json_integer(-1)})})},
+            {"total_slots", json_integer(http->server->settings->max_running)},
+            {"model_alias", json_text(name, strlen(name))},
+            {"modalities", JSON_OBJECT({"vision", json_false()}, {"audio", json_false()})},
+            {"build_info", json_string("antigravity " AG_VERSION_STRING)},
+            {"kv_policies", policy_names()}));
 }
 
 /* ---- /slots ---- */
