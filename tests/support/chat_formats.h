@@ -9,6 +9,7 @@
 #include "text/byte_level.h"
 #include "text/bytes.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,6 +40,23 @@ static inline ag_chat_format *format_of(const char *path, const ag_tokenizer *t)
     }
     ag_free(jinja);
     return f;
+}
+
+/* Checks each template file of a directory. Returns how many there are, 0 without a directory. */
+static inline size_t check_templates_in(const char *dir,
+                                        void (*check)(const char *path, const char *name)) {
+    DIR *d = opendir(dir);
+    size_t n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[1024];
+        const char *dot = strrchr(e->d_name, '.');
+        if (!dot || strcmp(dot, ".jinja") != 0) continue;
+        snprintf(path, sizeof path, "%s%s", dir, e->d_name);
+        check(path, e->d_name);
+        n++;
+    }
+    if (d) closedir(d);
+    return n;
 }
 
 #define TOOLS "[{\"name\": \"f\", \"parameters\": {\"type\": \"object\"}}]"

@@ -82,6 +82,12 @@ static inline void fill_ids(int32_t *ids, size_t n, unsigned seed) {
     }
 }
 
+/* Returns the number of tokens of the prompt of request i: short, long and around block sizes. */
+static inline size_t prompt_length(size_t i) {
+    static const size_t lengths[] = {5, 40, 700, 17, 258, 15, 16, 1, 300, 90, 513, 33};
+    return lengths[i % 12] + i / 12;
+}
+
 static inline ag_request_params request(const int32_t *prompt, size_t n, int64_t max_tokens) {
     ag_request_params p = ag_request_defaults(demo);
     p.prompt = prompt;

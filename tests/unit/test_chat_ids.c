@@ -3,8 +3,6 @@
  * ids. */
 #include "support/chat_formats.h"
 
-#include <dirent.h>
-
 /* Returns a chat whose messages of all roles, tools and document contain `text`. */
 static ag_chat *chat_with_text(const ag_chat_format *f, const char *text, bool with_tools) {
     ag_chat *c;
@@ -103,26 +101,17 @@ static size_t check_injection(const char *path, bool all_special) {
     return found;
 }
 
-static size_t check_all_in(const char *dir) {
-    DIR *d = opendir(dir);
-    size_t n = 0;
-    for (struct dirent *e; d && (e = readdir(d));) {
-        char path[1024];
-        const char *dot = strrchr(e->d_name, '.');
-        if (!dot || strcmp(dot, ".jinja") != 0) continue;
-        snprintf(path, sizeof path, "%s%s", dir, e->d_name);
-        if (check_injection(path, true) == 0) fail_msg("%s: no special token", path);
-        check_injection(path, false);
-        n++;
-    }
-    if (d) closedir(d);
-    return n;
+static void check_injections(const char *path, const char *name) {
+    (void)name;
+    if (check_injection(path, true) == 0) fail_msg("%s: no special token", path);
+    check_injection(path, false);
 }
 
 static void conversation_text_never_becomes_special_tokens(void **state) {
     (void)state;
-    assert_int_equal(check_all_in(DATA), 5);
-    if (check_all_in(SHARED) == 0) print_message("the real templates are not here\n");
+    assert_int_equal(check_templates_in(DATA, check_injections), 5);
+    if (check_templates_in(SHARED, check_injections) == 0)
+        print_message("the real templates are not here\n");
 }
 
 /* ---- sampled answers ---- */

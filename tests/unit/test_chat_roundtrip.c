@@ -4,8 +4,6 @@
 #include "chat/json_scan.h"
 #include "support/chat_formats.h"
 
-#include <dirent.h>
-
 /* No prompt of a template continues with its first character. */
 #define CONTENT "~ Hello."
 
@@ -231,26 +229,12 @@ static void check_template(const char *path, const char *name) {
     ag_chat_format_destroy(s.f);
 }
 
-static size_t check_all_in(const char *dir) {
-    DIR *d = opendir(dir);
-    size_t n = 0;
-    for (struct dirent *e; d && (e = readdir(d));) {
-        char path[1024];
-        const char *dot = strrchr(e->d_name, '.');
-        if (!dot || strcmp(dot, ".jinja") != 0) continue;
-        snprintf(path, sizeof path, "%s%s", dir, e->d_name);
-        check_template(path, e->d_name);
-        n++;
-    }
-    if (d) closedir(d);
-    return n;
-}
-
 static void reads_rendered_calls_back(void **state) {
     (void)state;
-    assert_int_equal(check_all_in(DATA), 5);
-    assert_int_equal(check_all_in(DATA "invented/"), 10);
-    if (check_all_in(SHARED) == 0) print_message("the real templates are not here\n");
+    assert_int_equal(check_templates_in(DATA, check_template), 5);
+    assert_int_equal(check_templates_in(DATA "invented/", check_template), 10);
+    if (check_templates_in(SHARED, check_template) == 0)
+        print_message("the real templates are not here\n");
 }
 
 int main(void) {
