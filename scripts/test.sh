@@ -248,6 +248,7 @@ stage_suites() {
     build_preset "$native_preset" antigravity_program
     tools/serve_suites.py "build/$native_preset/bin/antigravity" "$model" ${filler:+--infill-model "$filler"} \
         --environment build/suites --log build/log/suites.log
+    tools/serve_clients.py "build/$native_preset/bin/antigravity" "$model" --environment build/clients --log build/log/clients.log
 }
 
 # shellcheck disable=SC2086 # HOSTILE_OPTIONS are several words.

@@ -5,8 +5,8 @@
     tools/serve_suites.py build/release/bin/antigravity MODEL [--suite NAME]... [--environment FOLDER] [--llama-cpp SDIST]
 
 The suites: llm-comply in three formats, the API tests in the sdists of openai and anthropic, llama.cpp's server tests
-in the sdist of llama-cpp-python, and lm_eval, which must get from the bundled model's server the log likelihoods that it
-computes by transformers. What they need is installed with pip into FOLDER, once; a suite that cannot be had is
+in the sdist of llama-cpp-python, lm_eval, which must get from the bundled model's server the log likelihoods that it
+computes by transformers, and a part of BFCL v4 (serve_bfcl.py). What they need is installed with pip into FOLDER, once; a suite that cannot be had is
 skipped, and says so. tools/serve_suites.json names the files, the tests that are chosen from them, and those that are
 excluded, each with its reason: they run, too, and an exclusion all of whose tests pass is reported as stale ("may_pass":
 is not; "exact": the test asserts what another model says, so it is left out of the share that passes). Exit status:
@@ -299,12 +299,41 @@ def lm_eval(context):
     yield "lm_eval", [Result(name, "passed" if ok else "failed", last) for name, ok in right.items()], []
 
 
+def bfcl(context):
+    """A part of BFCL v4: each call of an answer that ended is valid, and as many cases are right as were recorded."""
+    data = context.data["bfcl"]
+    if not context.args.infill_model:
+        raise Unavailable("bfcl: it needs Qwen2.5-Coder-0.5B-Instruct, see --infill-model")
+    folder = os.path.join(context.folder, "bfcl")
+    python = make_environment(folder, data["packages"])
+    package = run([python, "-m", "pip", "install", "-q", "--no-deps", data["benchmark"]])
+    if package.returncode:
+        raise Unavailable("bfcl: " + package.stdout.strip()[-200:])
+    with context.serve(["--any-model", "--max-seq-len", "4096"], context.args.infill_model) as server:
+        results = os.path.join(folder, "results.jsonl")
+        command = [python, os.path.join(HERE, "serve_bfcl.py"), "ask", server.url, "model", results, "--cases", str(data["cases"])]
+        done = run(command)
+    last = done.stdout.strip().split("\n")[-1]
+    try:
+        found = json.loads(last)["all"]
+    except ValueError:
+        yield "bfcl", [Result("runs", "failed", done.stdout[-300:])], []
+        return
+    right = {
+        "all cases are answered": found["failed"] == 0,
+        "calls are valid": found["invalid"] == 0,
+        "cases that are right": found["right"] >= data["right"],
+    }
+    yield "bfcl", [Result(name, "passed" if ok else "failed", last) for name, ok in right.items()], []
+
+
 SUITES = {
     "llm-comply": llm_comply,
     "openai": sdist("openai"),
     "anthropic": sdist("anthropic"),
     "llama.cpp": llama_cpp,
     "lm_eval": lm_eval,
+    "bfcl": bfcl,
 }
 
 
