@@ -8,9 +8,9 @@
  * one of mantissa. */
 static const int8_t values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* Returns d, half of 2^(e - 127). */
+/* Returns d, half of 2^(e - 127); NaN for 255. */
 static float scale_of(uint8_t e) {
-    const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1u) << 23;
+    const uint32_t bits = e == 255 ? 0x7fc00000u : e < 2 ? 0x00200000u << e : (e - 1u) << 23;
     float scale;
     memcpy(&scale, &bits, sizeof scale);
     return scale;

@@ -14,7 +14,7 @@
 
 #define DEMO AG_SOURCE_DIR "/models/demo"
 /* A model without a tokenizer that loads in milliseconds. */
-#define TINY AG_SOURCE_DIR "/tests/data/golden/models/linear-rope"
+#define TINY AG_GOLDEN_MODELS "/linear-rope"
 
 /* The demo model's own type: loading converts nothing, which is slow under an emulator. */
 #define QUICK "--weights", "bf16"

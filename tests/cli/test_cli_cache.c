@@ -363,9 +363,9 @@ static void compactor_reads_partial_chunks_of_mixed_layers(void **state) {
     size_t n = 0;
     for (int i = 0; i < 400; i++)
         n += (size_t)snprintf(ids + n, sizeof ids - n, "%s%d", i ? "," : "", 5 + i * 7 % 90);
-    cli_result r = CLI("generate", "-m", AG_SOURCE_DIR "/tests/data/golden/models/gemma4",
-                       "--prompt-ids", ids, "-n", "2", "-c", "512", "--eviction-policy",
-                       "compactor", "--kv-budget", "300", "--prefill-chunk", "100");
+    cli_result r = CLI("generate", "-m", AG_GOLDEN_MODELS "/gemma4", "--prompt-ids", ids, "-n", "2",
+                       "-c", "512", "--eviction-policy", "compactor", "--kv-budget", "300",
+                       "--prefill-chunk", "100");
     assert_code(&r, 0);
     cli_free(&r);
 }

@@ -144,7 +144,7 @@ static void info_describes_model_and_memory(void **state) {
 
 static void info_describes_layer_kinds(void **state) {
     (void)state;
-    const char *const dirs = AG_SOURCE_DIR "/tests/data/golden/models/";
+    const char *const dirs = AG_GOLDEN_MODELS "/";
     char dir[4096];
     snprintf(dir, sizeof dir, "%sgemma3", dirs);
     cli_result r = CLI("info", "-q", "-m", dir);

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum { BIG = 3 << 20, SMALL = 50000, MAX_OBJECTS = 40, N_SHARDS = 9 };
-#define SHARDED AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+#define SHARDED AG_GOLDEN_MODELS "/gqa-llama3rope-sharded"
 #define TOKEN "hf_confidential"
 
 static unsigned char big[BIG], *small_file = big; /* the first bytes of `big` */

@@ -266,7 +266,7 @@ static void progress_fits_narrow_terminal(void **state) {
 
 /* Its row length is not a multiple of 32. The program reports it once the file is mapped and before
  * it is read, and waits there while no process reads standard error. */
-#define ODD AG_SOURCE_DIR "/tests/data/golden/models/mqa-odd-sizes-f16"
+#define ODD AG_GOLDEN_MODELS "/mqa-odd-sizes-f16"
 
 static void copy_file(const char *dir, const char *name) {
     static char data[1 << 20];

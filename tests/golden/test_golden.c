@@ -341,7 +341,7 @@ static void threads_and_chunks_change_nothing(void **state) {
 
 static bool find_model(void) {
     const char *const places[] = {
-        AG_SOURCE_DIR "/tests/data/golden/models/%.*s",
+        AG_GOLDEN_MODELS "/%.*s",
         AG_SOURCE_DIR "/models/%.*s",
         AG_SHARED_DIR "/models/%.*s",
     };

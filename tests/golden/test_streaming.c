@@ -305,7 +305,7 @@ static bool load_from(const char *dir) {
 }
 
 static bool load(const char *name) {
-    snprintf(model_dir, sizeof model_dir, AG_SOURCE_DIR "/tests/data/golden/models/%s", name);
+    snprintf(model_dir, sizeof model_dir, AG_GOLDEN_MODELS "/%s", name);
     return load_from(model_dir);
 }
 

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#define ONE_MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+#define ONE_MODEL AG_GOLDEN_MODELS "/gqa-llama3rope-sharded"
 
 /* Small models wait for a second thread longer than they compute with it; the thread sanitizer
  * watches both. */

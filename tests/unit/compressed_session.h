@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+#define MODEL AG_GOLDEN_MODELS "/gqa-llama3rope-sharded"
 enum { N = 150, CHUNK = 60, KV_HEADS = 2, HEADS = 6, SINKS = 4 };
 
 static const char *device; /* NULL: the CPU */

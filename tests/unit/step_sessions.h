@@ -17,7 +17,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
+#define MODELS AG_GOLDEN_MODELS "/"
 /* No windows; windows of 24 tokens in most layers; a state in most layers; shared keys and values
  * in half of the layers. */
 static const char *const model_dirs[] = {MODELS "gqa-llama3rope-sharded", MODELS "gemma3",

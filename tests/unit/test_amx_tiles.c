@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-static const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0};
+static const ag_dtype types[] = {AG_Q4_0, AG_Q4_1, AG_Q8_0, AG_MXFP4};
+enum { N_TYPES = sizeof types / sizeof types[0] };
 
 static void *lines(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64); }
 
@@ -116,7 +117,7 @@ static void products_have_the_error_of_8_mantissa_bits(void **state) {
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         const size_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
         float *x = random_floats(m * k, 1);
-        for (size_t t = 0; t < 3; t++) {
+        for (size_t t = 0; t < N_TYPES; t++) {
             weight w = make_weight(types[t], n, k);
             float *y = product(&w, x, m);
             const double error = error_of(&w, x, y, m);
@@ -139,7 +140,7 @@ static void row_is_independent_of_the_number_of_rows(void **state) {
     enum { M = 83, N = 40, K = 2112, ROW_BYTES = (N + MARGIN) * sizeof(float) };
     static const size_t parts[] = {16, 33, 64, 66, 82};
     float *x = random_floats(M * K, 5);
-    for (size_t t = 0; t < 3; t++) {
+    for (size_t t = 0; t < N_TYPES; t++) {
         weight w = make_weight(types[t], N, K);
         float *all = product(&w, x, M);
         for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {

@@ -47,6 +47,14 @@ typedef struct problem {
     unsigned char *rows, *groups, *panel, *scratch;
 } problem;
 
+static void fill_groups(problem *p, const ag_cpu_layout *layout) {
+    const size_t group_bytes = layout->group_bytes(p->k);
+    for (size_t j = 0; j < p->n; j += layout->rows) {
+        layout->fill(p->groups + j / layout->rows * group_bytes, p->rows + j * p->row_bytes,
+                     p->row_bytes, p->n - j < layout->rows ? p->n - j : layout->rows, p->k);
+    }
+}
+
 /* Takes x [m][k] and w [n][k] over. */
 static problem make_problem_of(const ag_cpu_matmul *kernel, ag_dtype type, size_t m, size_t n,
                                size_t k, float *x, float *w) {
@@ -58,12 +66,8 @@ static problem make_problem_of(const ag_cpu_matmul *kernel, ag_dtype type, size_
         ag_quantize_row(type, p.rows + j * p.row_bytes, w + j * k, k, AG_ROUND_REFERENCE, NULL);
     }
     free(w);
-    const size_t group_bytes = layout->group_bytes(k);
-    p.groups = lines((n + layout->rows - 1) / layout->rows * group_bytes);
-    for (size_t j = 0; j < n; j += layout->rows) {
-        layout->fill(p.groups + j / layout->rows * group_bytes, p.rows + j * p.row_bytes,
-                     p.row_bytes, n - j < layout->rows ? n - j : layout->rows, k);
-    }
+    p.groups = lines((n + layout->rows - 1) / layout->rows * layout->group_bytes(k));
+    fill_groups(&p, layout);
     p.panel = lines(m * kernel->packed_bytes(k));
     for (size_t i = 0; i < m; i++) kernel->pack(p.panel, p.x + i * k, i, m, k);
     p.scratch = lines(kernel->scratch_bytes ? kernel->scratch_bytes(k) : 64);
@@ -213,6 +217,40 @@ static void isas_with_one_layout_give_equal_bits(void **state) {
     compare_isas(make_largest_problem);
 }
 
+/* Row j of the weights has the exponent byte exponents[j] in all blocks, and every code. */
+static void mxfp4_exponents_reach_from_denormals_to_nan(void **state) {
+    (void)state;
+    enum { M = 6, K = 96, ROW_BYTES = K / AG_QK * 17 };
+    static const uint8_t exponents[] = {0, 1, 2, 3, 127, 128, 150, 170, 255, 0};
+    enum { N = sizeof exponents };
+    for (size_t isa = 0; isa < N_ISAS; isa++) {
+        ag_cpu_kernels table;
+        if (!table_of(isa, &table)) continue;
+        const ag_cpu_matmul *kernel = table.prepared[AG_MXFP4];
+        for (size_t m = 1; m <= M; m += M - 1) {
+            problem p = make_problem(kernel, AG_MXFP4, m, N, K);
+            assert_int_equal(p.row_bytes, ROW_BYTES);
+            for (size_t i = 0; i < m * K; i++) p.x[i] *= 0x1p60f;
+            for (size_t i = 0; i < m; i++) kernel->pack(p.panel, p.x + i * K, i, m, K);
+            for (size_t i = 0; i < N * ROW_BYTES; i++) {
+                const size_t in_block = i % 17;
+                p.rows[i] = (uint8_t)(in_block ? 97 * i + i / 17 : exponents[i / ROW_BYTES]);
+            }
+            fill_groups(&p, kernel->layout);
+            multiply(kernel, &p);
+            for (size_t j = 0; j < N; j++) {
+                for (size_t i = 0; i < m; i++) {
+                    assert_true(isnan(p.y[i * N + j]) == (exponents[j] == 255));
+                }
+            }
+            for (size_t i = 0; i < m; i++) p.y[i * N + 8] = 0; /* instead of NaN */
+            memset(p.rows + 8 * ROW_BYTES, 0, ROW_BYTES);
+            check_against_rounded_input(&p, AG_MXFP4);
+            free_problem(&p);
+        }
+    }
+}
+
 enum { ROUNDED = 19 * AG_QK }; /* two whole batches of the search, and some */
 
 static void expect_same_blocks(const char *isa, const ag_cpu_kernels *table, const float *x,
@@ -327,6 +365,7 @@ int main(void) {
         cmocka_unit_test(block_products_equal_those_of_the_rounded_input),
         cmocka_unit_test(product_row_is_independent_of_other_rows),
         cmocka_unit_test(isas_with_one_layout_give_equal_bits),
+        cmocka_unit_test(mxfp4_exponents_reach_from_denormals_to_nan),
         cmocka_unit_test(scales_are_searched_to_the_same_bits_by_every_set),
         cmocka_unit_test(weights_are_rounded_to_the_same_bits_by_every_set),
         cmocka_unit_test(silu_keeps_its_digits_over_the_whole_range),

@@ -247,7 +247,7 @@ static void accepts_a_source_without_vocabulary(void **state) {
     gguf_file f = {0};
     put_tensor(&f, "t");
     save(&f, at(s, "m.gguf"));
-    const char *const paths[] = {s->path, AG_SOURCE_DIR "/tests/data/golden/models/mha-tied-f32"};
+    const char *const paths[] = {s->path, AG_GOLDEN_MODELS "/mha-tied-f32"};
     for (size_t i = 0; i < 2; i++) {
         ag_weight_source *w = open_source(paths[i]);
         ag_source_vocabulary v = {.n_tokens = 7};

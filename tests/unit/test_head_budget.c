@@ -20,7 +20,7 @@
 enum { LAYERS = 3, HEADS = 2, DIM = 64, BUDGET = 100, RECENT = 8, SLACK = 16 };
 static const char *const scored[] = {"snapkv", "h2o", "tova", "keydiff", "compactor"};
 enum { N_SCORED = sizeof scored / sizeof *scored };
-#define WINDOWS AG_SOURCE_DIR "/tests/data/golden/models/gemma2"
+#define WINDOWS AG_GOLDEN_MODELS "/gemma2"
 
 /* ---- sessions ---- */
 

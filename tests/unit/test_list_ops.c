@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models"
+#define MODELS AG_GOLDEN_MODELS
 
 static ag_backend *backend;
 

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models"
+#define MODELS AG_GOLDEN_MODELS
 #define RECORDS AG_SOURCE_DIR "/tests/data/programs"
 
 /* ---- programs ---- */

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
+#define MODELS AG_GOLDEN_MODELS "/"
 
 enum { CONTEXT = 300, CHUNK = 64, SESSIONS = 2 };
 

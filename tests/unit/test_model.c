@@ -204,7 +204,7 @@ static void rows_that_fit_no_block_keep_their_type(void **state) {
     ag_backend_params bp = {.n_threads = 1, .log = remember, .log_user = said};
     assert_int_equal(ag_backend_create(&bp, &listening, &err), AG_OK);
     ag_model_info info;
-    const char *dir = AG_SOURCE_DIR "/tests/data/golden/models/mqa-odd-sizes-f16";
+    const char *dir = AG_GOLDEN_MODELS "/mqa-odd-sizes-f16";
     assert_int_equal(ag_model_inspect(dir, NULL, &info, &err), AG_OK);
     assert_int_equal(info.n_kept, 15); /* 80 and 200 columns: all matrices */
     ag_model *model;

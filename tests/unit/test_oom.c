@@ -229,7 +229,7 @@ static void runs_hybrid_models_without_leaks(void **state) {
     static const char *const dirs[] = {"lfm2", "qwen3.5", "gemma4"};
     char path[512];
     for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
-        snprintf(path, sizeof path, AG_SOURCE_DIR "/tests/data/golden/models/%s", dirs[i]);
+        snprintf(path, sizeof path, AG_GOLDEN_MODELS "/%s", dirs[i]);
         hybrid_dir = path;
         fail_each_allocation(hybrid_run, 7);
         weights = AG_WEIGHTS_MIX;

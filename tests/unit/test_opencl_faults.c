@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+#define MODEL AG_GOLDEN_MODELS "/gqa-llama3rope-sharded"
 
 enum { N_PROMPT = 3, MAX_VOCAB = 4096 };
 

@@ -20,7 +20,7 @@
 #include <cmocka.h>
 #include <unistd.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
+#define MODELS AG_GOLDEN_MODELS "/"
 enum { BUDGET = 150, SLACK = 8, PROMPT = 200, STEPS = 12, MAX_SEQ = 480 };
 
 /* All layers see everything; most layers see 24 tokens. */

@@ -116,10 +116,23 @@ static void rejects_blocks_that_are_not_finite(void **state) {
     }
 }
 
+/* By the OCP specification, whatever the codes, also those of 0. */
+static void mxfp4_scale_255_is_nan(void **state) {
+    (void)state;
+    unsigned char block[17] = {255, 0x08, 0x10};
+    float values[AG_QK];
+    ag_dequantize_row(AG_MXFP4, values, block, AG_QK);
+    for (size_t i = 0; i < AG_QK; i++) assert_true(values[i] != values[i]);
+    block[0] = 254;
+    ag_dequantize_row(AG_MXFP4, values, block, AG_QK);
+    assert_true(values[AG_QK / 2 + 1] == 0x1p126f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_have_the_reference_values),
         cmocka_unit_test(rounding_stays_within_error_bounds),
+        cmocka_unit_test(mxfp4_scale_255_is_nan),
         cmocka_unit_test(rejects_blocks_that_are_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -306,7 +306,7 @@ static void rejects_impossible_conversions(void **state) {
 /* Quantises a recorded model whose config.json has one changed value; "a.b" is the key b of the
  * object a. */
 static ag_status quantize_edited(const char *model, const char *key, json_t *value, ag_error *err) {
-    static const char *const models = AG_SOURCE_DIR "/tests/data/golden/models";
+    static const char *const models = AG_GOLDEN_MODELS;
     char edited[] = "/tmp/ag-quantize-edited-XXXXXX", file[300], weights[128], config[128];
     assert_non_null(mkdtemp(edited));
     snprintf(file, sizeof file, "%s/%s/config.json", models, model);

@@ -22,7 +22,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models"
+#define MODELS AG_GOLDEN_MODELS
 #define RECORDS AG_SOURCE_DIR "/tests/data/programs/bits.txt"
 enum { MAX_SEQ = 200, CHUNK = 64, N_SESSIONS = 3, N_STEPS = 8, MOST_THREADS = 4 };
 

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models"
+#define MODELS AG_GOLDEN_MODELS
 enum { MAX_SEQ = 128, CHUNK = 32 };
 
 static ag_backend *backend;

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models"
+#define MODELS AG_GOLDEN_MODELS
 #define MODEL MODELS "/gqa-llama3rope-sharded"
 
 static ag_backend *backend;

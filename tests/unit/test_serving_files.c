@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
+#define GOLDEN AG_GOLDEN_MODELS "/"
 #define WHOLE_DEMO AG_SOURCE_DIR "/models/demo"
 /* The first model has no windows; most layers of the second have a state. */
 static const char *const paths[] = {DEMO, GOLDEN "lfm2"};

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
+#define GOLDEN AG_GOLDEN_MODELS "/"
 /* The models have no windows; windows of 24 tokens in most layers; a state in most layers. */
 static const char *const paths[] = {AG_SOURCE_DIR "/models/demo", GOLDEN "gemma3", GOLDEN "lfm2",
                                     GOLDEN "qwen3.5"};

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#define WINDOWS AG_SOURCE_DIR "/tests/data/golden/models/gemma3"
+#define WINDOWS AG_GOLDEN_MODELS "/gemma3"
 enum { GROUP = 2, DIM = 64, MOST_TEXT = 96, MOST_KEYS = SINKS + CHUNK + MOST_TEXT };
 
 /* ---- definition, for the first layer ---- */

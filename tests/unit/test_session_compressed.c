@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STATES AG_SOURCE_DIR "/tests/data/golden/models/lfm2"
+#define STATES AG_GOLDEN_MODELS "/lfm2"
 
 /* ---- continuation ---- */
 

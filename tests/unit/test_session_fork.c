@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+#define MODEL AG_GOLDEN_MODELS "/gqa-llama3rope-sharded"
 #define DEMO AG_SOURCE_DIR "/models/demo"
 enum { N = 8, BLOCK = 128 };
 

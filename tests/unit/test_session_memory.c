@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+#define MODEL AG_GOLDEN_MODELS "/gqa-llama3rope-sharded"
 
 /* Sanitizers keep freed memory for a while, and use memory themselves. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -23,7 +23,7 @@
 enum { DECODED = 4, CHECKED = 3 };
 
 static const char *backend_name = "opencl";
-static const char *model_name = AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded";
+static const char *model_name = AG_GOLDEN_MODELS "/gqa-llama3rope-sharded";
 static size_t n_sessions = 24;
 static uint32_t n_tokens = 60;
 

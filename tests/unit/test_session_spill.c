@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#define MODEL AG_SOURCE_DIR "/tests/data/golden/models/gqa-llama3rope-sharded"
+#define MODEL AG_GOLDEN_MODELS "/gqa-llama3rope-sharded"
 enum { BUDGET = 64, SLACK = 16, PROMPT = 200 };
 
 static char dir[] = "/tmp/ag-spill-XXXXXX";

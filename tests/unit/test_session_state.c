@@ -20,7 +20,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
+#define MODELS AG_GOLDEN_MODELS "/"
 /* The last model has no state: some of its layers use keys and values of others. */
 static const char *const model_dirs[] = {MODELS "lfm2", MODELS "qwen3.5", MODELS "gemma4"};
 enum { N_MODELS = 3, WITH_STATE = 2, CHUNK = 96, MOST = 400, ROLLBACK = 64, KINDS = 9 };

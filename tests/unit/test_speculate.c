@@ -18,7 +18,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
+#define GOLDEN AG_GOLDEN_MODELS "/"
 /* The first model has a tokenizer. The others: no windows; windows of 24 tokens in most layers; a
  * state in most layers; shared keys and values in half of the layers. */
 static const char *const model_dirs[] = {AG_SOURCE_DIR "/models/demo",

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
+#define MODELS AG_GOLDEN_MODELS "/"
 
 /* Models without and with windows, with keys that layers share, with states. */
 static const char *const models[] = {"gqa-llama3rope-sharded", "gemma3", "gemma4", "lfm2",

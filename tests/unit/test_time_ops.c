@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
+#define MODELS AG_GOLDEN_MODELS "/"
 enum { N_PROMPT = 24, MOST_OPS = 512 };
 
 static ag_backend *backend;

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define MODELS AG_SOURCE_DIR "/tests/data/golden/models/"
+#define MODELS AG_GOLDEN_MODELS "/"
 enum { LAYERS = 3, HEADS = 2, TRAINED = 512, SLOTS = 256, BUDGET = 160, SINKS = 20, MOST = 700 };
 
 static ag_session_params params_of(const char *policy) {

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#define GOLDEN AG_SOURCE_DIR "/tests/data/golden/models/"
+#define GOLDEN AG_GOLDEN_MODELS "/"
 
 /* A scratch directory of this test, and the files in it. */
 typedef struct scratch {

@@ -184,6 +184,11 @@ static void put_iq4_nl(ag_iq4_nl_x16 *steps, size_t r, size_t b, const ag_block_
     put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
 }
 
+static void put_mxfp4(ag_mxfp4_x16 *steps, size_t r, size_t b, const ag_block_mxfp4 *in) {
+    steps[b / 2].e[b % 2][r] = in->e;
+    put_nibbles(steps[b / 2].qs[b % 2], r, in->qs);
+}
+
 /* ---- the table ---- */
 
 /* A group that is not full, or whose last step is not, is zeroed first. */

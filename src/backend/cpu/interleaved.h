@@ -21,7 +21,8 @@
     X(Q6_K, q6_k)     \
     X(Q3_K, q3_k)     \
     X(Q2_K, q2_k)     \
-    X(IQ4_NL, iq4_nl)
+    X(IQ4_NL, iq4_nl) \
+    X(MXFP4, mxfp4)
 
 struct ag_cpu_layout;
 #define AG_X16_LAYOUT(NAME, name) extern const struct ag_cpu_layout ag_layout_##name##_x16;
@@ -110,6 +111,11 @@ typedef struct ag_q2_k_x16 {
 
 typedef ag_q4_0_x16 ag_iq4_nl_x16;
 
+/* e[b][r]: the exponent byte of block b. */
+typedef struct ag_mxfp4_x16 {
+    uint8_t e[2][AG_X16], qs[2][4][AG_X16][4];
+} ag_mxfp4_x16;
+
 /* Blocks of 32 columns in a step. */
 #define AG_X16_STEP_BLOCKS(name) \
     (sizeof((const ag_##name##_x16 *)0)->qs / sizeof((const ag_##name##_x16 *)0)->qs[0])
@@ -124,6 +130,7 @@ _Static_assert(sizeof(ag_q5_k_x16) == 2816, "not a multiple of cache lines");
 _Static_assert(sizeof(ag_q6_k_x16) == 3392, "not a multiple of cache lines");
 _Static_assert(sizeof(ag_q3_k_x16) == 1792, "not a multiple of cache lines");
 _Static_assert(sizeof(ag_q2_k_x16) == 1344, "not a multiple of cache lines");
+_Static_assert(sizeof(ag_mxfp4_x16) == 544, "larger than the type");
 
 /* Activations: a tile of up to 16 rows, with values x = q * d. In memory: the bytes q of all
  * blocks, [block][row][32], then d, c, s and h, each [block][row]. The number of blocks is even;

@@ -133,6 +133,13 @@ INLINE void unpack_iq4_nl(bf16 *tile, const unsigned char *step, size_t block, i
     put_values(tile, s->qs[block], values, load_scales(s->d[block]), _mm512_setzero_ps(), to_l1);
 }
 
+/* Values are exact in bfloat16. The instructions read those below 2^-126 as 0. */
+INLINE void unpack_mxfp4(bf16 *tile, const unsigned char *step, size_t block, int to_l1) {
+    const ag_mxfp4_x16 *s = (const void *)step;
+    const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
+    put_values(tile, s->qs[block], values, load_exponents(s->e[block]), _mm512_setzero_ps(), to_l1);
+}
+
 /* Defines the kernel of a type of weight. */
 #define KERNEL(NAME, name)                                                                    \
     void ag_matmul_##name##_x16__amx(float *y, size_t y_stride, const void *packed, size_t m, \

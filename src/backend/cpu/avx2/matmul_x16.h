@@ -60,6 +60,15 @@ typedef struct weight_format {
 INLINE __m256 load_halves(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
 INLINE __m256i load_bytes(const void *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p)); }
 
+/* Returns 2^(e - 128), the unit of values of MXFP4, for 8 exponent bytes e; NaN for 255, since
+ * twice the unit is infinite. Subtraction is exact, also for units that are not normal. */
+INLINE __m256 load_exponents(const void *p) {
+    const __m256i bits = _mm256_slli_epi32(load_bytes(p), 23);
+    const __m256i smallest = _mm256_set1_epi32(0x00400000); /* 2^-127 */
+    const __m256 twice = _mm256_castsi256_ps(_mm256_max_epi32(bits, smallest));
+    return _mm256_fnmadd_ps(twice, _mm256_set1_ps(0.5f), twice);
+}
+
 /* Unpacks the lower four bits of the levels of 8 rows of a block, from qs[v][8 * half] on. */
 INLINE void unpack_nibbles(__m256i q[8], const uint8_t qs[4][AG_X16][4], int half) {
     const __m256i low = _mm256_set1_epi8(15);
@@ -242,7 +251,7 @@ INLINE void prefetch_part(const weight_format *f, const unsigned char *step,
                           const unsigned char *end, size_t part) {
     if (step >= end) return;
     const size_t left = (size_t)(end - step), n_parts = f->step_blocks;
-    const size_t lines = f->step_bytes / 64, some = (lines + n_parts - 1) / n_parts;
+    const size_t lines = (f->step_bytes + 63) / 64, some = (lines + n_parts - 1) / n_parts;
     for (size_t i = part * some; i < (part + 1) * some && i < lines; i++) {
         const char *line = (const char *)step + i * 64;
         if (left > FAR_BYTES) _mm_prefetch(line + FAR_BYTES, _MM_HINT_T1);

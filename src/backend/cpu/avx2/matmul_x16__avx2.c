@@ -106,6 +106,17 @@ INLINE void unpack_iq4_nl(weight_block *w, const unsigned char *step, size_t blo
     for (int v = 0; v < 8; v++) set_bytes(w, v, _mm256_shuffle_epi8(table, w->q[v]));
 }
 
+INLINE void unpack_mxfp4(weight_block *w, const unsigned char *step, size_t block, int half) {
+    const ag_mxfp4_x16 *s = (const void *)step;
+    /* The values in units of d, plus 16. */
+    const __m128i values =
+        _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4);
+    const __m256i table = _mm256_broadcastsi128_si256(values);
+    w->d = load_exponents(s->e[block] + 8 * half);
+    unpack_nibbles(w->q, s->qs[block], half);
+    for (int v = 0; v < 8; v++) w->q[v] = _mm256_shuffle_epi8(table, w->q[v]);
+}
+
 /* Defines the kernel of a type of weight: see weight_format. */
 #define KERNEL(name, n_sums, correction, has_m, has_parts)                                    \
     void SET(ag_matmul_##name##_x16)(float *y, size_t y_stride, const void *packed, size_t m, \
@@ -127,6 +138,7 @@ KERNEL(q6_k, 2, 4, 0, 1)
 KERNEL(q3_k, 4, 1, 0, 1)
 KERNEL(q2_k, 4, 0, 1, 1)
 KERNEL(iq4_nl, 1, BYTES_CORRECTION, 0, 0)
+KERNEL(mxfp4, 4, 2, 0, 0)
 
 size_t SET(ag_scratch_bytes_x16)(size_t k) {
     (void)k;

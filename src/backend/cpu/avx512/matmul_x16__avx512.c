@@ -92,6 +92,18 @@ INLINE void unpack_iq4_nl(weight_block *w, const unsigned char *step, size_t blo
     }
 }
 
+INLINE void unpack_mxfp4(weight_block *w, const unsigned char *step, size_t block) {
+    const ag_mxfp4_x16 *s = (const void *)step;
+    /* The values in units of d, plus 16. */
+    const __m128i values =
+        _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4);
+    w->d = load_exponents(s->e[block]);
+    unpack_nibbles(w->q, s->qs[block]);
+    for (int v = 0; v < 8; v++) {
+        w->q[v] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), w->q[v]);
+    }
+}
+
 /* Defines the kernel of a type of weight: see weight_format. */
 #define KERNEL(name, correction, has_m, has_parts)                                                \
     void ag_matmul_##name##_x16__avx512(float *y, size_t y_stride, const void *packed, size_t m,  \
@@ -112,6 +124,7 @@ KERNEL(q6_k, 4, 0, 1)
 KERNEL(q3_k, 1, 0, 1)
 KERNEL(q2_k, 0, 1, 1)
 KERNEL(iq4_nl, 16, 0, 0) /* -8 * 16 = -128 */
+KERNEL(mxfp4, 2, 0, 0)
 
 size_t ag_scratch_bytes_x16__avx512(size_t k) {
     (void)k;

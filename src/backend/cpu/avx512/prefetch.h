@@ -29,7 +29,7 @@ INLINE prefetch prefetch_of(const unsigned char *step, const unsigned char *end)
 
 /* Prefetches one of n_parts equal parts of a step's lines. */
 INLINE void prefetch_part(size_t step_bytes, prefetch p, size_t part, const size_t n_parts) {
-    const size_t lines = step_bytes / 64, some = (lines + n_parts - 1) / n_parts;
+    const size_t lines = (step_bytes + 63) / 64, some = (lines + n_parts - 1) / n_parts;
     for (size_t i = part * some; i < (part + 1) * some && i < lines; i++) {
         _mm_prefetch(p.far + i * 64, _MM_HINT_T1);
         _mm_prefetch(p.near + i * 64, _MM_HINT_T0);

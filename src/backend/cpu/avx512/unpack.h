@@ -12,6 +12,15 @@
 INLINE __m512 load_halves(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 INLINE __m512i load_bytes(const void *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128(p)); }
 
+/* Returns 2^(e - 128), the unit of values of MXFP4, for 16 exponent bytes e; NaN for 255, since
+ * twice the unit is infinite. Subtraction is exact, also for units that are not normal. */
+INLINE __m512 load_exponents(const void *p) {
+    const __m512i bits = _mm512_slli_epi32(load_bytes(p), 23);
+    const __m512i smallest = _mm512_set1_epi32(0x00400000); /* 2^-127 */
+    const __m512 twice = _mm512_castsi512_ps(_mm512_max_epi32(bits, smallest));
+    return _mm512_fnmadd_ps(twice, _mm512_set1_ps(0.5f), twice);
+}
+
 /* Returns a & mask | b. */
 INLINE __m512i masked_or(__m512i a, __m512i mask, __m512i b) {
     enum { A_AND_B_OR_C = 0xea };

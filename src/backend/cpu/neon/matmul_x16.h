@@ -237,6 +237,25 @@ INLINE void load_iq4_nl(weight_quad *w, const unsigned char *step, size_t block,
     w->d = load_halves(s->d[block] + 4 * quad);
 }
 
+/* Returns 2^(e - 128), the unit of values of MXFP4, for 4 exponent bytes e; NaN for 255, since
+ * twice the unit is infinite. Subtraction is exact, also for units that are not normal. */
+INLINE float32x4_t load_exponents(const uint8_t *p) {
+    const uint32x4_t bits = vshlq_n_u32(load_four(p), 23);
+    const uint32x4_t smallest = vdupq_n_u32(0x00400000); /* 2^-127 */
+    const float32x4_t twice = vreinterpretq_f32_u32(vmaxq_u32(bits, smallest));
+    return vfmsq_n_f32(twice, twice, 0.5f);
+}
+
+INLINE void load_mxfp4(weight_quad *w, const unsigned char *step, size_t block, size_t quad,
+                       const int zipped) {
+    static const int8_t values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    const ag_mxfp4_x16 *s = (const void *)step;
+    const int8x16_t table = vld1q_s8(values);
+    load_nibbles(w, s->qs[block], quad, zipped);
+    for (int v = 0; v < 8; v++) w->q[v] = vqtbl1q_s8(table, vreinterpretq_u8_s8(w->q[v]));
+    w->d = load_exponents(s->e[block] + 4 * quad);
+}
+
 /* sums[j] = products of vectors [from, to) with row `at` + j, corrected for the offset of the
  * levels.
  */
@@ -363,8 +382,8 @@ INLINE void matmul_x16(const weight_format *f, float *y, size_t y_stride, const 
     }
 }
 
-/* The types of weight: X(name, dot, correction, has_m, has_parts). `levels` multiplies unsigned
- * levels, `bytes` signed bytes. */
+/* The types of weight: X(name, dot, correction, has_m, has_parts). `levels` multiplies levels
+ * of magnitude 63 or less, `bytes` signed bytes. */
 #define WEIGHT_FORMATS(X, levels, bytes) \
     X(q4_0, levels, 1, 0, 0)             \
     X(q4_1, levels, 0, 1, 0)             \
@@ -376,7 +395,8 @@ INLINE void matmul_x16(const weight_format *f, float *y, size_t y_stride, const 
     X(q6_k, levels, 4, 0, 1)             \
     X(q3_k, levels, 1, 0, 1)             \
     X(q2_k, levels, 0, 1, 1)             \
-    X(iq4_nl, bytes, 0, 0, 0)
+    X(iq4_nl, bytes, 0, 0, 0)            \
+    X(mxfp4, levels, 0, 0, 0)
 
 /* Defines the kernel of a type of weight for a set. */
 #define MATMUL_X16_KERNEL(set, name, dot, correction, has_m, has_parts)                         \

@@ -15,7 +15,7 @@ INLINE void spread(int8x16_t x[8], const int8_t *q) {
     }
 }
 
-/* Multiplies unsigned levels. Eight products in a lane are at most 8 * 31 * 127 = 31496; four
+/* Multiplies levels. Eight products in a lane are at most 8 * 31 * 127 = 31496; four
  * products of levels up to 63 are at most 32004. */
 INLINE void dot_levels(int32x4_t *sums, const int N, const weight_quad *w, const int8_t *q,
                        const int from, const int to) {

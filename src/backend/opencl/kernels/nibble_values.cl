@@ -17,7 +17,7 @@ static inline uint mxfp4_word(const int i) {
 }
 
 static inline float mxfp4_scale(uchar e) {
-    return as_float(e < 2 ? 0x00200000u << e : (uint)(e - 1) << 23);
+    return as_float(e == 255 ? 0x7fc00000u : e < 2 ? 0x00200000u << e : (uint)(e - 1) << 23);
 }
 
 #endif
