@@ -33,6 +33,7 @@ typedef struct model_options {
     bool wants_gpu; /* -ngl above 0 */
     bool zero_copy, gpu_attention, host_attention;
     bool quiet, verbose;
+    bool is_brief; /* the memory plan is reported only with -v */
 } model_options;
 
 model_options model_options_defaults(void);
