@@ -72,7 +72,8 @@ typedef struct ag_model_info {
     uint32_t n_types; /* types of matrices in memory, the most frequent first */
     ag_type_share types[AG_MAX_TYPE_SHARES];
     uint64_t workspace_columns; /* floats of the workspace for each row of a pass */
-    uint64_t reserved[6];       /* 0 */
+    char file_type_name[16];    /* as a GGUF file states it, "q4_k_m"; else that of file_type */
+    uint64_t reserved[4];       /* 0 */
 } ag_model_info;
 
 /* Reports progress, done <= total. Returns false to cancel: the call then fails with AG_CANCELLED.

@@ -4,6 +4,7 @@
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
+#include "formats/file_types.h"
 #include "formats/gguf.h"
 #include "memory/galloc.h"
 #include "models/config.h"
@@ -57,6 +58,16 @@ static void set_types(const ag_weights_summary *summary, ag_model_info *info) {
     info->weight_type = info->types[0].type;
 }
 
+/* Names the types of the file's weights: as general.file_type states it, else the most frequent. */
+static void name_file_type(const ag_weight_source *source, ag_model_info *info) {
+    const ag_gguf *header = source ? ag_gguf_source_header(source) : NULL;
+    int64_t number = -1;
+    if (header) ag_gguf_integer(header, "general.file_type", &number, NULL);
+    const ag_file_type *stated = ag_file_type_numbered(number);
+    snprintf(info->file_type_name, sizeof info->file_type_name, "%s",
+             stated ? stated->name : ag_dtype_name(info->file_type));
+}
+
 static void describe_source(const ag_model_spec *spec, const ag_weights_summary *summary,
                             const ag_weight_source *source, const ag_model_params *params,
                             ag_model_info *info) {
@@ -65,6 +76,7 @@ static void describe_source(const ag_model_spec *spec, const ag_weights_summary 
     info->file_type = summary->file_type;
     info->as_is = params->as_is;
     info->mixed = !params->as_is && ag_weights_is_mix(params->weights);
+    name_file_type(source, info);
     set_types(summary, info);
     info->weight_bytes = summary->matrix_bytes + summary->other_bytes;
     info->embedding_bytes = summary->embedding->n_bytes;
@@ -373,6 +385,7 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
     m->info.mixed = ag_weights_is_mix(p.weights);
     if (st == AG_OK) st = ag_model_weights_random(&m->weights, be, &m->spec, &p, err);
     m->info.file_type = m->info.weight_type;
+    name_file_type(NULL, &m->info);
     m->info.weight_bytes = m->weights.n_bytes;
     return finish_model(m, st, out, err);
 }
