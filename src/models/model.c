@@ -11,6 +11,7 @@
 #include "models/lower.h"
 #include "models/model_impl.h"
 #include "models/rope.h"
+#include "models/rope_override.h"
 #include "models/spec.h"
 
 #include <inttypes.h>
@@ -144,6 +145,7 @@ ag_status ag_model_open(const ag_backend *be, const char *path, const ag_model_p
     if (tensors_first) AG_TRY(ag_source_open_tensors(*source, err));
     AG_TRY(ag_spec_read(*source, spec, err));
     if (!tensors_first) AG_TRY(ag_source_open_tensors(*source, err));
+    AG_TRY(ag_rope_override_apply(&params->rope, *source, spec, err));
     choose_weights(*source, params);
     AG_TRY(inspect_weights(be, spec, *source, params, summary, err));
     AG_TRY(ag_spec_describe(spec, info, err));

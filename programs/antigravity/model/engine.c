@@ -27,7 +27,7 @@ int engine_inspect(engine *e, const model_options *o) {
     int code = model_dir_find(o->dir, o->quiet, &e->dir);
     if (code != EXIT_DONE) return code;
     ag_model_params params = model_params(o);
-    if (ag_model_inspect(e->dir, &params, &e->info, &err) != AG_OK) return complain_error(&err);
+    if (ag_model_inspect(e->dir, &params, &e->info, &err) != AG_OK) return complain_settings(&err);
     ag_status status = ag_tokenizer_load(e->dir, &e->tokenizer, &err);
     if (status != AG_OK && status != AG_NOT_FOUND) return complain_error(&err);
     return EXIT_DONE;

@@ -27,6 +27,7 @@ typedef struct model_options {
     uint32_t prefill_chunk;
     ag_dtype weights; /* a type, DTYPE_AS_IS, or AG_WEIGHTS_AUTO */
     tensor_types tensor_types;
+    ag_rope_override rope; /* yarn_ext_factor -1: not given */
     ag_dtype k_type, v_type;
     ag_k_rotation k_rotation;
     eviction_options eviction;
@@ -40,7 +41,7 @@ model_options model_options_defaults(void);
 
 /* ---- model_options.c ---- */
 
-option_group model_group(model_options *o);   /* -m --weights --tensor-type */
+option_group model_group(model_options *o);   /* -m --weights --tensor-type --rope-... */
 option_group message_group(model_options *o); /* -q -v */
 
 /* Takes the operand, if any, as the model. Returns an exit code. */
