@@ -72,7 +72,8 @@ typedef struct ag_model_info {
     uint32_t n_types; /* types of matrices in memory, the most frequent first */
     ag_type_share types[AG_MAX_TYPE_SHARES];
     uint64_t workspace_columns; /* floats of the workspace for each row of a pass */
-    uint64_t reserved[6];       /* 0 */
+    char file_type_name[16];    /* as a GGUF file states it, "q4_k_m"; else that of file_type */
+    uint64_t reserved[4];       /* 0 */
 } ag_model_info;
 
 /* Reports progress, done <= total. Returns false to cancel: the call then fails with AG_CANCELLED.
@@ -94,6 +95,26 @@ typedef struct ag_tensor_type {
  * multiple of 256), and wider types for value, output and down projections within that limit. */
 #define AG_WEIGHTS_MIX ((ag_dtype)0x7f00)
 
+typedef enum ag_rope_scaling_choice {
+    AG_ROPE_SCALING_AUTO, /* the model's */
+    AG_ROPE_SCALING_NONE,
+    AG_ROPE_SCALING_LINEAR,
+    AG_ROPE_SCALING_YARN,
+} ag_rope_scaling_choice;
+
+/* Rotary position embedding in place of the one that the model's files state, named as in
+ * llama.cpp. Zeroed: no change. Models with a local and a global table change the global one. A
+ * factor above 1 extends max_positions to the original length times the factor. */
+typedef struct ag_rope_override {
+    ag_rope_scaling_choice scaling;
+    double freq_base;  /* rope_theta */
+    double freq_scale; /* 1 / factor of the scaling: 0.25 for a context of 4 times the length */
+    uint32_t yarn_orig_ctx;                /* positions of training; 0: the model's */
+    double yarn_ext_factor;                /* share of the pairs' own frequencies, up to 1; 0: 1 */
+    double yarn_attn_factor;               /* multiplies the factor of rotated values; 0: 1 */
+    double yarn_beta_fast, yarn_beta_slow; /* 0: the model's, or 32 and 1 */
+} ag_rope_override;
+
 typedef struct ag_model_params {
     /* AG_WEIGHTS_AUTO, AG_WEIGHTS_MIX, or the type that projections and lm_head are converted to.
      * F32 represents quantised weights exactly. */
@@ -103,6 +124,7 @@ typedef struct ag_model_params {
     size_t n_tensor_types;
     ag_progress_fn progress; /* converted bytes of the file; may be NULL */
     void *progress_user;
+    ag_rope_override rope;
     uint64_t reserved[4]; /* 0 */
 } ag_model_params;
 AG_API ag_model_params ag_model_defaults(void);

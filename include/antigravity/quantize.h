@@ -23,7 +23,9 @@ typedef struct ag_quantize_params {
     uint32_t n_threads;      /* 0: usable cores */
     ag_progress_fn progress; /* written bytes of tensors; may be NULL */
     void *progress_user;
-    ag_log_fn log; /* receives tensors that get another type than requested; may be NULL */
+    /* Receives tensors that get another type than requested, and a warning if the tensors of the
+     * file exceed those of the source; may be NULL. */
+    ag_log_fn log;
     void *log_user;
     uint64_t reserved[4]; /* must be 0 */
 } ag_quantize_params;

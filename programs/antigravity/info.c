@@ -83,7 +83,7 @@ static void print_model(const model_report *f) {
     printf("model          %s\n", f->engine.dir);
     printf("architecture   %s\n", i->architecture);
     printf("parameters     %.2f M, %s in the file of %s\n", (double)i->n_parameters / 1e6,
-           ag_dtype_name(i->file_type), format_bytes((double)i->file_bytes, size, sizeof size));
+           i->file_type_name, format_bytes((double)i->file_bytes, size, sizeof size));
     printf("layers         %" PRIu32 " of width %" PRIu32 ", feed-forward %" PRIu32 "\n",
            i->n_layers, i->hidden_size, i->intermediate_size);
     print_heads(i);
@@ -171,7 +171,7 @@ static json_t *model_json(const model_report *f) {
         {"path", json_text(f->engine.dir, strlen(f->engine.dir))},
         {"architecture", json_string(i->architecture)},
         {"parameters", json_integer((json_int_t)i->n_parameters)},
-        {"file_type", json_string(ag_dtype_name(i->file_type))},
+        {"file_type", json_string(i->file_type_name)},
         {"file_bytes", json_integer((json_int_t)i->file_bytes)},
         {"layers", json_integer((json_int_t)i->n_layers)},
         {"hidden_size", json_integer((json_int_t)i->hidden_size)},

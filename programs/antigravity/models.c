@@ -41,7 +41,7 @@ static void describe_model(const model_store *s, const store_entry *e, char *kin
     } else {
         *known = true;
         snprintf(kind, cap, "%s, %.1f M, %s", info->architecture, (double)info->n_parameters / 1e6,
-                 ag_dtype_name(info->file_type));
+                 info->file_type_name);
     }
     make_printable(kind);
 }
@@ -64,7 +64,7 @@ static json_t *entry_row(const model_store *s, const store_entry *e, bool full) 
         row, {"path", json_text(path, strlen(path))}, {"complete", json_boolean(!e->is_part)},
         {"architecture", known ? json_string(info.architecture) : json_null()},
         {"parameters", known ? json_integer((json_int_t)info.n_parameters) : json_null()},
-        {"type", known ? json_string(ag_dtype_name(info.file_type)) : json_null()});
+        {"type", known ? json_string(info.file_type_name) : json_null()});
 }
 
 static int list_models(table_format format) {

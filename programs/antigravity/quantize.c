@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* antigravity quantize SOURCE FILE.gguf: writes a model as one GGUF file. */
+/* antigravity quantize SOURCE FILE.gguf TYPE: writes a model as one GGUF file. */
 #include "clock.h"
 #include "command.h"
 #include "options/model_options.h"
@@ -27,9 +27,10 @@ static bool add_tensor_type(void *target, const char *value, char *message) {
 static const option_def defs[] = {
     {.name = "type",
      SETS_NAME("TYPE", type),
-     .help = "type of the matrices: q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q4_k_m, q5_k, q6_k, f16, "
-             "bf16 or f32; rows that do not fit a type's blocks get the next one, and vectors stay "
-             "f32"},
+     .help = "TYPE as an option. Of the matrices: q2_k, q2_k_s, q3_k_s, q3_k_m, q3_k_l, q4_0, "
+             "q4_1, iq4_nl, mxfp4_moe, q4_k_s, q4_k_m, q5_0, q5_1, q5_k_s, q5_k_m, q6_k, q8_0, "
+             "f16, bf16 or f32, as llama.cpp names them; rows that do not fit a type's blocks get "
+             "the next one, and vectors stay f32"},
     {.name = "tensor-type",
      CALLS("PATTERN=TYPE", add_tensor_type),
      .help = "type of matrices whose names match PATTERN, such as ffn_down, output or "
@@ -51,9 +52,8 @@ static const option_def defs[] = {
 };
 
 static void log_message(void *user, ag_log_level level, const char *msg) {
-    (void)user;
-    (void)level;
-    complain("%s", msg);
+    const quantize_options *o = user;
+    if (level == AG_LOG_WARN ? !o->run.quiet : o->run.verbose) complain("%s", msg);
 }
 
 static double bits_per_weight(const ag_quantize_report *r) {
@@ -113,7 +113,8 @@ static int run(const char *source, const char *path, const quantize_options *o) 
         .requantize = o->requantize,
         .n_threads = o->run.threads,
         .progress = progress_update,
-        .log = o->run.verbose ? log_message : NULL,
+        .log = log_message,
+        .log_user = (void *)(uintptr_t)o, /* read only */
     };
     if (o->run.quiet) progress_silence();
     progress_begin("quantising");
@@ -124,28 +125,43 @@ static int run(const char *source, const char *path, const quantize_options *o) 
     return o->json ? print_json(&report, seconds) : print_report(path, &report, seconds);
 }
 
+/* Takes SOURCE FILE TYPE [THREADS]. */
+static int take_operands(const command_line *line, quantize_options *o) {
+    char message[MESSAGE_SIZE];
+    const option_group threads = threads_group(&o->run);
+    if (line->n_operands > 2 && o->type)
+        return complain_usage("two types given: '%s' and --type %s; give one", line->operands[2],
+                              o->type);
+    if (line->n_operands > 2) o->type = line->operands[2];
+    if (line->n_operands < 2 || !o->type)
+        return complain_usage("%s is missing; see 'antigravity quantize --help'",
+                              line->n_operands == 0   ? "SOURCE"
+                              : line->n_operands == 1 ? "FILE.gguf"
+                                                      : "TYPE");
+    if (line->n_operands < 4) return EXIT_DONE;
+    if (!option_set(&threads.defs[0], threads.target, line->operands[3], message))
+        return complain_usage("THREADS: %s", message);
+    return EXIT_DONE;
+}
+
 int command_quantize(int argc, char **argv) {
     quantize_options o = {0};
     command_line line = {
-        .usage = "quantize SOURCE FILE.gguf --type TYPE [OPTION]...",
+        .usage = "quantize SOURCE FILE.gguf TYPE [THREADS] [OPTION]...",
         .description = "Writes a model, a Hugging Face directory or a GGUF file, as one GGUF\n"
                        "file. FILE appears only when it is complete: an interrupted conversion\n"
                        "leaves nothing.",
         .examples =
-            "  antigravity quantize ~/models/Llama-3.2-1B llama-1b-q4_k_m.gguf --type q4_k_m\n"
-            "  antigravity quantize model-f16.gguf model-q4_0.gguf --type q4_0 "
-            "--tensor-type attn_v=q6_k",
+            "  antigravity quantize ~/models/Llama-3.2-1B llama-1b-q4_k_m.gguf q4_k_m\n"
+            "  antigravity quantize model-f16.gguf model-q4_0.gguf q4_0 --tensor-type attn_v=q6_k",
         .groups = {OPTION_GROUP("Quantisation", defs, &o), threads_group(&o.run),
                    message_group(&o.run)},
-        .max_operands = 2,
+        .max_operands = 4,
     };
-    const int code = options_parse(&line, argc, argv);
+    int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    if (line.n_operands < 2 || !o.type)
-        return complain_usage("%s is missing; see 'antigravity quantize --help'",
-                              line.n_operands == 0   ? "SOURCE"
-                              : line.n_operands == 1 ? "FILE.gguf"
-                                                     : "--type");
+    code = take_operands(&line, &o);
+    if (code != EXIT_DONE) return code;
     interrupt_install();
     return run(line.operands[0], line.operands[1], &o);
 }

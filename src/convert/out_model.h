@@ -58,7 +58,7 @@ ag_status ag_out_from_directory(ag_out_model *m, const ag_quantize_params *param
 
 /* types.c. Finds the number of general.file_type. Returns AG_INVALID with a list of the types if
  * `type` is unknown. */
-ag_status ag_file_type_number(const char *type, uint32_t *number, ag_error *err);
+ag_status ag_file_type_number_for(const char *type, uint32_t *number, ag_error *err);
 
 /* Sets the types of all tensors. *n_fallback counts tensors whose rows do not fit the blocks of the
  * desired type; params->log reports each. Returns the errors of ag_tensor_types_check, and AG_DTYPE

@@ -7,6 +7,7 @@
 #include "formats/file.h"
 #include "platform/file.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The version of ggml's quantised formats. */
@@ -46,6 +47,17 @@ static void declare_tensors(ag_out_model *m, ag_quantize_report *report) {
         report->bytes_of[t->type] += bytes;
     }
     report->n_tensors = m->n;
+}
+
+/* Warns before a file is written that exceeds its source. Vectors alone, which become F32, do not
+ * count. */
+static void check_growth(const ag_quantize_report *r, const char *path,
+                         const ag_quantize_params *params) {
+    char line[256];
+    if (!params->log || r->bytes <= r->source_bytes + r->source_bytes / 64) return;
+    snprintf(line, sizeof line, "%.120s: the file grows: %.1f MiB of tensors from %.1f MiB", path,
+             (double)r->bytes / 0x1p20, (double)r->source_bytes / 0x1p20);
+    params->log(params->log_user, AG_LOG_WARN, line);
 }
 
 /* Passes the importance of the columns if the imatrix file has the tensor. */
@@ -96,7 +108,7 @@ static void put_importance(ag_gguf_writer *w, const ag_imatrix_file *im, const c
 static ag_status convert(ag_out_model *m, const char *path, const ag_quantize_params *params,
                          const ag_imatrix_file *im, ag_quantize_report *report, ag_error *err) {
     uint32_t number;
-    AG_TRY(ag_file_type_number(params->type, &number, err));
+    AG_TRY(ag_file_type_number_for(params->type, &number, err));
     AG_TRY(check_path(path, params, err));
     AG_TRY(check_apart(m->source, path, err));
     AG_TRY(ag_gguf_source_header(m->source) ? ag_out_from_gguf(m, err)
@@ -106,6 +118,7 @@ static ag_status convert(ag_out_model *m, const char *path, const ag_quantize_pa
     ag_gguf_put_u32(&m->writer, "general.quantization_version", QUANTIZATION_VERSION);
     put_importance(&m->writer, im, params->imatrix);
     declare_tensors(m, report);
+    check_growth(report, path, params);
     AG_TRY(write_file(m, path, params, im, report, err));
     ag_file_info info;
     if (ag_file_stat(path, &info)) report->file_bytes = info.bytes;

@@ -1,59 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses types as llama.cpp does (github.com/ggml-org/llama.cpp, tools/quantize), so that a type's
- * name means the same in both: matrices get the file's type and the output matrix gets more bits.
- * q4_k_m also gives more bits to the value projections and the down projections of half of the
- * layers. */
+ * name means the same in both: matrices get the file's type, the output matrix gets more bits, and
+ * in a mixture so do value and down projections of some layers. */
 #include "convert/out_model.h"
 
 #include "core/fail.h"
+#include "formats/file_types.h"
 #include "models/weight_types.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The numbers of general.file_type in ggml's gguf.md. */
-static const struct file_type {
-    const char *name;
-    ag_dtype type;
-    uint32_t number;
-    bool is_mixed; /* some layers get more bits */
-} file_types[] = {
-    {"q4_0", AG_Q4_0, 2, false},   {"q4_1", AG_Q4_1, 3, false},  {"q5_0", AG_Q5_0, 8, false},
-    {"q5_1", AG_Q5_1, 9, false},   {"q8_0", AG_Q8_0, 7, false},  {"q4_k", AG_Q4_K, 14, false},
-    {"q4_k_m", AG_Q4_K, 15, true}, {"q5_k", AG_Q5_K, 16, false}, {"q6_k", AG_Q6_K, 18, false},
-    {"f16", AG_F16, 1, false},     {"bf16", AG_BF16, 32, false}, {"f32", AG_F32, 0, false},
-};
-enum { N_FILE_TYPES = sizeof file_types / sizeof file_types[0] };
-
-const char *ag_quantize_type_name(size_t i) { return i < N_FILE_TYPES ? file_types[i].name : NULL; }
-
-static const struct file_type *find_type(const char *name) {
-    for (size_t i = 0; name && i < N_FILE_TYPES; i++) {
-        const char *a = file_types[i].name, *b = name;
-        while (*a && (*b == *a || (*b >= 'A' && *b <= 'Z' && *b - 'A' + 'a' == *a))) a++, b++;
-        if (!*a && !*b) return &file_types[i];
-    }
-    return NULL;
+const char *ag_quantize_type_name(size_t i) {
+    const ag_file_type *type = ag_file_type_at(i);
+    return type ? type->name : NULL;
 }
 
-ag_status ag_file_type_number(const char *type, uint32_t *number, ag_error *err) {
-    const struct file_type *f = find_type(type);
+ag_status ag_file_type_number_for(const char *type, uint32_t *number, ag_error *err) {
+    const ag_file_type *f = type ? ag_file_type_named(type) : NULL;
     if (f) {
         *number = f->number;
         return AG_OK;
     }
-    char known[160] = "";
+    char known[200] = "";
     size_t used = 0;
-    for (size_t i = 0; i < N_FILE_TYPES && used < sizeof known; i++) {
+    for (size_t i = 0; ag_file_type_at(i) && used < sizeof known; i++) {
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                 file_types[i].name);
+                                 ag_file_type_at(i)->name);
     }
     return AG_FAIL(err, INVALID, "unknown file type \"%.40s\"; known: %s", type ? type : "", known);
 }
 
 typedef struct choice {
     const ag_quantize_params *params;
-    const struct file_type *file;
+    const ag_file_type *file;
     const ag_out_model *model;
     bool tied; /* the embedding is also the output matrix */
 } choice;
@@ -82,9 +62,9 @@ static bool gets_more_bits(size_t layer, size_t n) {
     return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
 }
 
-static ag_dtype output_matrix_type(ag_dtype type, size_t cols) {
-    if (cols % ag_dtype_block(type) != 0) return AG_Q8_0;
-    return type == AG_Q8_0 ? type : AG_Q6_K;
+static ag_dtype output_matrix_type(const ag_file_type *file, size_t cols) {
+    if (cols % ag_dtype_block(file->type) != 0) return AG_Q8_0;
+    return file->type == AG_Q8_0 || file->type == AG_MXFP4 ? AG_Q8_0 : AG_Q6_K;
 }
 
 static unsigned layer_number(const ag_out_tensor *t) {
@@ -92,35 +72,113 @@ static unsigned layer_number(const ag_out_tensor *t) {
     return sscanf(t->name, "blk.%u.", &layer) == 1 ? layer : 0;
 }
 
-/* Counts only layers with a value projection; not every layer of every model has one. */
-static bool values_get_more_bits(const ag_out_model *m, unsigned layer) {
-    size_t before = 0, n = 0;
+/* Returns the index of a value projection among all of them, whose number is *n: not every layer of
+ * every model has one. */
+static size_t value_index(const ag_out_model *m, const ag_out_tensor *t, size_t *n) {
+    size_t before = 0;
+    *n = 0;
     for (size_t i = 0; i < m->n; i++) {
         if (!ends_with(m->tensors[i].name, "attn_v.weight")) continue;
-        n++;
-        before += layer_number(&m->tensors[i]) < layer;
+        ++*n;
+        before += layer_number(&m->tensors[i]) < layer_number(t);
     }
-    return gets_more_bits(before, n);
+    return before;
+}
+
+/* Returns whether at least 4 query heads share the values of a layer. */
+static bool values_are_shared(const ag_out_model *m, const ag_out_tensor *values) {
+    char name[32];
+    snprintf(name, sizeof name, "blk.%u.attn_q.weight", layer_number(values));
+    const ag_out_tensor *q = ag_out_find(m, name);
+    return q && ag_shape_rows(&q->shape) >= 4 * ag_shape_rows(&values->shape);
+}
+
+static ag_dtype type_of_values(const choice *c, const ag_out_tensor *t) {
+    const ag_dtype type = c->file->type;
+    const bool shared = values_are_shared(c->model, t);
+    size_t n;
+    const size_t i = value_index(c->model, t, &n);
+    switch (c->file->number) {
+    case AG_FILE_Q2_K:
+        return shared ? AG_Q4_K : AG_Q3_K;
+    case AG_FILE_Q2_K_S:
+        return shared ? AG_Q4_K : type;
+    case AG_FILE_Q3_K_M:
+        return i < 2 ? AG_Q5_K : AG_Q4_K;
+    case AG_FILE_Q3_K_L:
+        return AG_Q5_K;
+    case AG_FILE_Q4_K_S:
+        return i < 4 ? AG_Q5_K : type;
+    case AG_FILE_IQ4_NL:
+        return shared ? AG_Q5_K : type;
+    case AG_FILE_Q4_K_M:
+    case AG_FILE_Q5_K_M:
+        return gets_more_bits(i, n) ? AG_Q6_K : type;
+    default:
+        return type;
+    }
+}
+
+static ag_dtype type_of_down_projection(const choice *c, const ag_out_tensor *t) {
+    const ag_dtype type = c->file->type;
+    const unsigned layer = layer_number(t), n = c->model->n_layers;
+    const bool is_first = layer < n / 8, measured = c->params->imatrix != NULL;
+    switch (c->file->number) {
+    case AG_FILE_Q2_K:
+        return AG_Q3_K;
+    case AG_FILE_Q2_K_S:
+        return is_first ? AG_Q4_K : type;
+    case AG_FILE_Q3_K_M:
+        return layer < n / 16 ? AG_Q5_K : AG_Q4_K;
+    case AG_FILE_Q3_K_L:
+        return AG_Q5_K;
+    case AG_FILE_Q4_K_S:
+        return is_first ? AG_Q5_K : type;
+    case AG_FILE_IQ4_NL:
+        return is_first && !measured ? AG_Q5_K : type;
+    case AG_FILE_Q4_K_M:
+    case AG_FILE_Q5_K_M:
+        return gets_more_bits(layer, n) ? AG_Q6_K : type;
+    /* With importance, formats with few levels around 0 round the first layers badly. */
+    case AG_FILE_Q4_0:
+        return is_first && measured ? AG_Q4_1 : type;
+    case AG_FILE_Q5_0:
+        return is_first && measured ? AG_Q5_1 : type;
+    default:
+        return type;
+    }
+}
+
+/* Returns the type of the output projection of attention, or of queries, keys and values in one
+ * matrix. */
+static ag_dtype type_of_attention(const choice *c, bool is_output) {
+    switch (c->file->number) {
+    case AG_FILE_Q2_K:
+        return is_output ? AG_Q3_K : AG_Q2_K;
+    case AG_FILE_Q3_K_M:
+        return AG_Q4_K;
+    case AG_FILE_Q3_K_L:
+        return is_output ? AG_Q5_K : AG_Q4_K;
+    case AG_FILE_Q4_K_M:
+        return is_output ? AG_Q4_K : AG_Q5_K;
+    case AG_FILE_Q5_K_M:
+        return is_output ? AG_Q5_K : AG_Q6_K;
+    default:
+        return c->file->type;
+    }
 }
 
 /* Chooses by the tensor's role in the model. */
 static ag_dtype type_by_role(const choice *c, const ag_out_tensor *t) {
-    const ag_dtype type = c->file->type;
-    const unsigned layer = layer_number(t), n_layers = c->model->n_layers;
-    if (!ag_dtype_is_quantized(type)) return type;
-    if (!strcmp(t->name, c->tied ? "token_embd.weight" : "output.weight")) {
-        return output_matrix_type(type, ag_shape_cols(&t->shape));
-    }
-    if (ends_with(t->name, "attn_v.weight")) {
-        return c->file->is_mixed && values_get_more_bits(c->model, layer) ? AG_Q6_K : type;
-    }
-    if (ends_with(t->name, "attn_qkv.weight")) return c->file->is_mixed ? AG_Q5_K : type;
-    if (!ends_with(t->name, "ffn_down.weight")) return type;
-    if (c->file->is_mixed && gets_more_bits(layer, n_layers)) return AG_Q6_K;
-    /* With importance, formats with few levels around 0 round the first layers badly. */
-    const bool guarded = c->params->imatrix && layer < n_layers / 8;
-    if (guarded && type == AG_Q4_0) return AG_Q4_1;
-    return guarded && type == AG_Q5_0 ? AG_Q5_1 : type;
+    if (!ag_dtype_is_quantized(c->file->type)) return c->file->type;
+    if (!strcmp(t->name, c->tied ? "token_embd.weight" : "output.weight"))
+        return output_matrix_type(c->file, ag_shape_cols(&t->shape));
+    if (c->file->number == AG_FILE_MXFP4_MOE) return t->shape.n_dims == 3 ? AG_MXFP4 : AG_Q8_0;
+    if (ends_with(t->name, "attn_v.weight")) return type_of_values(c, t);
+    if (strstr(t->name, "ffn_down")) return type_of_down_projection(c, t);
+    if (ends_with(t->name, "attn_qkv.weight")) return type_of_attention(c, false);
+    if (ends_with(t->name, "attn_output.weight")) return type_of_attention(c, true);
+    return c->file->type;
 }
 
 static void log_fallback(const choice *c, const ag_out_tensor *t, ag_dtype desired) {
@@ -160,7 +218,7 @@ static ag_status choose_type(const choice *c, ag_out_tensor *t, size_t *n_fallba
 
 ag_status ag_choose_types(ag_out_model *m, const ag_quantize_params *params, size_t *n_fallback,
                           ag_error *err) {
-    choice c = {.params = params, .file = find_type(params->type), .model = m};
+    choice c = {.params = params, .file = ag_file_type_named(params->type), .model = m};
     const ag_model_params patterns = {.tensor_types = params->tensor_types,
                                       .n_tensor_types = params->n_tensor_types};
     AG_TRY(ag_tensor_types_check(&patterns, err));

@@ -4,12 +4,14 @@
 #include "core/backend_ops.h"
 #include "core/buffer_ops.h"
 #include "core/fail.h"
+#include "formats/file_types.h"
 #include "formats/gguf.h"
 #include "memory/galloc.h"
 #include "models/config.h"
 #include "models/lower.h"
 #include "models/model_impl.h"
 #include "models/rope.h"
+#include "models/rope_override.h"
 #include "models/spec.h"
 
 #include <inttypes.h>
@@ -57,6 +59,16 @@ static void set_types(const ag_weights_summary *summary, ag_model_info *info) {
     info->weight_type = info->types[0].type;
 }
 
+/* Names the types of the file's weights: as general.file_type states it, else the most frequent. */
+static void name_file_type(const ag_weight_source *source, ag_model_info *info) {
+    const ag_gguf *header = source ? ag_gguf_source_header(source) : NULL;
+    int64_t number = -1;
+    if (header) ag_gguf_integer(header, "general.file_type", &number, NULL);
+    const ag_file_type *stated = ag_file_type_numbered(number);
+    snprintf(info->file_type_name, sizeof info->file_type_name, "%s",
+             stated ? stated->name : ag_dtype_name(info->file_type));
+}
+
 static void describe_source(const ag_model_spec *spec, const ag_weights_summary *summary,
                             const ag_weight_source *source, const ag_model_params *params,
                             ag_model_info *info) {
@@ -65,6 +77,7 @@ static void describe_source(const ag_model_spec *spec, const ag_weights_summary 
     info->file_type = summary->file_type;
     info->as_is = params->as_is;
     info->mixed = !params->as_is && ag_weights_is_mix(params->weights);
+    name_file_type(source, info);
     set_types(summary, info);
     info->weight_bytes = summary->matrix_bytes + summary->other_bytes;
     info->embedding_bytes = summary->embedding->n_bytes;
@@ -132,6 +145,7 @@ ag_status ag_model_open(const ag_backend *be, const char *path, const ag_model_p
     if (tensors_first) AG_TRY(ag_source_open_tensors(*source, err));
     AG_TRY(ag_spec_read(*source, spec, err));
     if (!tensors_first) AG_TRY(ag_source_open_tensors(*source, err));
+    AG_TRY(ag_rope_override_apply(&params->rope, *source, spec, err));
     choose_weights(*source, params);
     AG_TRY(inspect_weights(be, spec, *source, params, summary, err));
     AG_TRY(ag_spec_describe(spec, info, err));
@@ -373,6 +387,7 @@ ag_status ag_model_random(ag_backend *be, const ag_model_spec *spec, const ag_mo
     m->info.mixed = ag_weights_is_mix(p.weights);
     if (st == AG_OK) st = ag_model_weights_random(&m->weights, be, &m->spec, &p, err);
     m->info.file_type = m->info.weight_type;
+    name_file_type(NULL, &m->info);
     m->info.weight_bytes = m->weights.n_bytes;
     return finish_model(m, st, out, err);
 }

@@ -38,7 +38,8 @@ static float scale_yarn(const ag_rope_spec *rope, float wavelength, uint32_t pai
     high = fmin(high, rope->n_rotated - 1);
     if (low == high) high += 0.001;
     const float ramp = ((float)pair - (float)low) / (float)(high - low);
-    const float unscaled = 1 - fminf(fmaxf(ramp, 0), 1);
+    float unscaled = 1 - fminf(fmaxf(ramp, 0), 1);
+    if (s->ext_factor != 0) unscaled *= (float)s->ext_factor;
     return 1 / ((float)s->factor * wavelength) * (1 - unscaled) + 1 / wavelength * unscaled;
 }
 

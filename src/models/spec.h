@@ -28,6 +28,7 @@ typedef struct ag_rope_scaling {
     double original_max_position_embeddings;  /* llama3, yarn and longrope */
     double beta_fast, beta_slow;              /* yarn; fast >= slow */
     bool round_to_pairs;                      /* yarn: rounds the bounds to pairs */
+    double ext_factor;                        /* yarn: share of unscaled frequencies; 0: 1 */
 } ag_rope_scaling;
 
 enum { AG_MAX_ROPE_DIVISORS = 256 };

@@ -211,6 +211,37 @@ static void keeps_weight_types_as_is(void **state) {
     cli_free(&r);
 }
 
+/* The model states linear scaling by 4. */
+static void options_replace_the_scaling_of_positions(void **state) {
+    (void)state;
+    static const struct {
+        const char *args[6], *scaling;
+        double positions, theta;
+    } cases[] = {
+        {{"--rope-scaling", "none"}, "none", 512, 10000},
+        {{"--rope-scale", "8"}, "linear", 4096, 10000},
+        {{"--rope-freq-scale", "0.0625", "--rope-freq-base", "5000"}, "linear", 8192, 5000},
+        {{"--rope-scaling", "yarn", "--yarn-orig-ctx", "256"}, "yarn", 1024, 10000},
+        {{"--rope-scaling", "yarn", "--yarn-ext-factor", "0"}, "linear", 2048, 10000},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *const *a = cases[i].args;
+        cli_result r = CLI("info", "--json", "-q", "-m", TINY, a[0], a[1], a[2], a[3]);
+        assert_code(&r, 0);
+        json_t *root = cli_json(&r);
+        json_t *model = json_object_get(root, "model");
+        assert_string_equal(json_string_value(json_object_get(model, "rope_scaling")),
+                            cases[i].scaling);
+        assert_true(number(model, "max_positions") == cases[i].positions);
+        assert_true(number(model, "rope_theta") == cases[i].theta);
+        json_decref(root);
+        cli_free(&r);
+    }
+    cli_result r = CLI("info", "-q", "-m", TINY, "--yarn-beta-fast", "8");
+    assert_refused(&r, 2, "yarn parameters need the scaling yarn, not linear");
+    cli_free(&r);
+}
+
 static void sets_types_of_single_tensors(void **state) {
     (void)state;
     cli_result r = CLI("info", "--json", "-q", "--tensor-type", "ffn_down=q6_k,attn_v=q5_k",
@@ -383,6 +414,7 @@ int main(void) {
         cmocka_unit_test(info_describes_model_and_memory),
         cmocka_unit_test(info_describes_layer_kinds),
         cmocka_unit_test(keeps_weight_types_as_is),
+        cmocka_unit_test(options_replace_the_scaling_of_positions),
         cmocka_unit_test(sets_types_of_single_tensors),
         cmocka_unit_test(devices_lists_cpu),
         cmocka_unit_test(tables_fit_terminal_width),

@@ -86,15 +86,65 @@ static void reports_types_and_sizes(void **state) {
     assert_int_equal(s.st_mode & S_IRUSR, S_IRUSR);
 }
 
+static void accepts_words_of_llama_quantize(void **state) {
+    (void)state;
+    cli_result r = CLI("quantize", source, target, "Q5_K_M", "1");
+    assert_code(&r, 0);
+    assert_int_equal(r.n_err, 0);
+    assert_says(r.out, "q5_k   100.0 %");
+    cli_free(&r);
+    r = CLI("quantize", source, target, "--force", "IQ4_NL");
+    assert_code(&r, 0);
+    assert_says(r.out, "iq4_nl 100.0 %");
+    cli_free(&r);
+}
+
+static void warns_when_the_file_grows(void **state) {
+    (void)state;
+    char larger[128];
+    snprintf(larger, sizeof larger, "%s/larger.gguf", dir);
+    cli_result r = CLI("quantize", source, target, "q4_0");
+    assert_does_not_say(r.err, "grows");
+    cli_free(&r);
+    r = CLI("quantize", target, larger, "f16");
+    assert_code(&r, 0);
+    assert_says(r.err, "larger.gguf: the file grows: 0.1 MiB of tensors from 0.0 MiB");
+    cli_free(&r);
+    r = CLI("quantize", target, larger, "f16", "--force", "-q");
+    assert_int_equal(r.n_err, 0);
+    cli_free(&r);
+}
+
+/* A mixture has the name that its file states, not that of its most frequent type. */
+static void info_and_models_name_the_file_type(void **state) {
+    (void)state;
+    cli_result r = CLI("quantize", DEMO, target, "q4_k_s", "-q");
+    assert_code(&r, 0);
+    cli_free(&r);
+    r = CLI("info", "-m", target, "-q");
+    assert_code(&r, 0);
+    assert_says(r.out, " M, q4_k_s in the file of ");
+    cli_free(&r);
+    setenv("ANTIGRAVITY_MODELS", dir, 1);
+    r = CLI("models");
+    assert_code(&r, 0);
+    assert_says(r.out, " M, q4_k_s");
+    cli_free(&r);
+    unsetenv("ANTIGRAVITY_MODELS");
+}
+
 static void rejects_wrong_usage(void **state) {
     (void)state;
     static const struct {
-        const char *args[6], *says;
+        const char *args[7], *says;
         int code;
     } cases[] = {
         {{"quantize"}, "SOURCE is missing", 2},
         {{"quantize", source}, "FILE.gguf is missing", 2},
-        {{"quantize", source, target}, "--type is missing", 2},
+        {{"quantize", source, target}, "TYPE is missing", 2},
+        {{"quantize", source, target, "q4_0", "--type", "q4_1"}, "two types given", 2},
+        {{"quantize", source, target, "q4_0", "x"}, "THREADS: 'x' is not a whole number", 2},
+        {{"quantize", source, target, "q9"}, "unknown file type \"q9\"", 2},
         {{"quantize", source, target, "--type", "q9"}, "unknown file type \"q9\"", 2},
         {{"quantize", source, source, "--type", "q4_0"}, "file exists already", 2},
         {{"quantize", source, "/nowhere/file.gguf", "--type", "q4_0"}, "cannot be written", 1},
@@ -248,6 +298,9 @@ static void imatrix_improves_columns_that_matter(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reports_types_and_sizes, begin, end),
+        cmocka_unit_test_setup_teardown(accepts_words_of_llama_quantize, begin, end),
+        cmocka_unit_test_setup_teardown(warns_when_the_file_grows, begin, end),
+        cmocka_unit_test_setup_teardown(info_and_models_name_the_file_type, begin, end),
         cmocka_unit_test_setup_teardown(rejects_wrong_usage, begin, end),
         cmocka_unit_test_setup_teardown(full_disk_leaves_no_file, begin, end),
         cmocka_unit_test_setup_teardown(imatrix_improves_columns_that_matter, begin, end),

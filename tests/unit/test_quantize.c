@@ -172,6 +172,45 @@ static void q4_k_m_gives_some_layers_more_bits(void **state) {
     ag_source_destroy(s);
 }
 
+/* The types of a mixture are llama.cpp's: values of layer 0 and 5, down projections of layer 0, 1
+ * and 5, and queries. */
+static void mixtures_have_the_types_of_llama_cpp(void **state) {
+    (void)state;
+    static const struct {
+        const char *type;
+        ag_dtype v0, v5, down0, down1, down5, q;
+        int64_t number;
+    } cases[] = {
+        {"q2_k", AG_Q3_K, AG_Q3_K, AG_Q3_K, AG_Q3_K, AG_Q3_K, AG_Q2_K, 10},
+        {"q2_k_s", AG_Q2_K, AG_Q2_K, AG_Q4_K, AG_Q4_K, AG_Q2_K, AG_Q2_K, 21},
+        {"q3_k_s", AG_Q3_K, AG_Q3_K, AG_Q3_K, AG_Q3_K, AG_Q3_K, AG_Q3_K, 11},
+        {"q3_k_m", AG_Q5_K, AG_Q4_K, AG_Q5_K, AG_Q4_K, AG_Q4_K, AG_Q3_K, 12},
+        {"q3_k_l", AG_Q5_K, AG_Q5_K, AG_Q5_K, AG_Q5_K, AG_Q5_K, AG_Q3_K, 13},
+        {"Q4_K", AG_Q6_K, AG_Q4_K, AG_Q6_K, AG_Q6_K, AG_Q4_K, AG_Q4_K, 15},
+        {"q4_k_s", AG_Q5_K, AG_Q4_K, AG_Q5_K, AG_Q5_K, AG_Q4_K, AG_Q4_K, 14},
+        {"q5_k_m", AG_Q6_K, AG_Q5_K, AG_Q6_K, AG_Q6_K, AG_Q5_K, AG_Q5_K, 17},
+        {"q5_k_s", AG_Q5_K, AG_Q5_K, AG_Q5_K, AG_Q5_K, AG_Q5_K, AG_Q5_K, 16},
+        {"iq4_nl", AG_IQ4_NL, AG_IQ4_NL, AG_Q5_K, AG_Q5_K, AG_IQ4_NL, AG_IQ4_NL, 25},
+        {"mxfp4_moe", AG_Q8_0, AG_Q8_0, AG_Q8_0, AG_Q8_0, AG_Q8_0, AG_Q8_0, 38},
+    };
+    write_model(3, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t number = -1;
+        quantize(&(ag_quantize_params){.type = cases[i].type}, NULL);
+        ag_weight_source *s = open_file(path);
+        assert_int_equal(type_of(s, "blk.0.attn_v.weight"), cases[i].v0);
+        assert_int_equal(type_of(s, "blk.5.attn_v.weight"), cases[i].v5);
+        assert_int_equal(type_of(s, "blk.0.ffn_down.weight"), cases[i].down0);
+        assert_int_equal(type_of(s, "blk.1.ffn_down.weight"), cases[i].down1);
+        assert_int_equal(type_of(s, "blk.5.ffn_down.weight"), cases[i].down5);
+        assert_int_equal(type_of(s, "blk.5.attn_q.weight"), cases[i].q);
+        assert_int_equal(
+            ag_gguf_integer(ag_gguf_source_header(s), "general.file_type", &number, NULL), AG_OK);
+        assert_int_equal(number, cases[i].number);
+        ag_source_destroy(s);
+    }
+}
+
 static void patterns_override_roles(void **state) {
     (void)state;
     static const ag_tensor_type list[] = {{"attn_q", AG_F16},
@@ -294,7 +333,7 @@ static void rejects_impossible_conversions(void **state) {
     static const ag_tensor_type empty = {"", AG_F16}, ids = {"attn_q", AG_I32};
     write_model(3, 0);
     remove(path);
-    assert_refused(&(ag_quantize_params){.type = "q9"}, AG_INVALID, "known: q4_0, q4_1");
+    assert_refused(&(ag_quantize_params){.type = "q9"}, AG_INVALID, "known: q2_k, q2_k_s");
     assert_refused(&(ag_quantize_params){.type = NULL}, AG_INVALID, "unknown file type");
     ag_quantize_params p = {.type = "q4_0", .n_tensor_types = 1, .tensor_types = &empty};
     assert_refused(&p, AG_INVALID, "tensor_types has an empty pattern");
@@ -470,6 +509,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chooses_types_by_row_length_and_role),
         cmocka_unit_test(q4_k_m_gives_some_layers_more_bits),
+        cmocka_unit_test(mixtures_have_the_types_of_llama_cpp),
         cmocka_unit_test(patterns_override_roles),
         cmocka_unit_test(keeps_metadata_and_tensor_order),
         cmocka_unit_test(values_match_the_search),

@@ -66,14 +66,10 @@ int chat_apply_thinking(chat *c) {
     return st == AG_OK ? EXIT_DONE : complain_error(&err);
 }
 
-/* Opens the session, and loads the conversation of --resume if it exists. */
-static int start_conversation(chat *c) {
-    uint32_t n;
-    int code = chat_open_session(c, c->o.model.eviction.params.protected_prefix);
-    if (code == EXIT_DONE) code = chat_find_protected(c, &n);
-    if (code == EXIT_DONE && n != c->n_protected) code = chat_open_session(c, n);
-    if (code != EXIT_DONE || !c->o.resume) return code;
-    code = chat_load(c, c->o.resume, c->texts.system);
+/* Loads the conversation of --resume if it exists. */
+static int resume_conversation(chat *c) {
+    if (!c->o.resume) return EXIT_DONE;
+    int code = chat_load(c, c->o.resume, c->texts.system);
     if (code != EXIT_USAGE) return code;
     const int lock = chat_lock(c->o.resume);
     code = lock < 0 ? EXIT_FAILED : chat_take_name(c, c->o.resume, lock);
@@ -96,12 +92,9 @@ static int load(chat *c, int argc, char **argv) {
                     eviction_options_defaults().params.protected_prefix;
     code = chat_check_context(c);
     if (code != EXIT_DONE) return code;
-    if (!c->o.sampling.has_seed) c->o.sampling.seed = sampling_draw_seed();
-    const engine_sessions one = {chat_session_params(c), 1};
-    code = engine_load(e, &c->o.model, &one);
-    if (code == EXIT_DONE)
-        code = draft_open(&c->draft, e, &c->o.speculation, &c->o.model, c->n_context);
-    return code == EXIT_DONE ? start_conversation(c) : code;
+    chat_draw_seed(c);
+    code = chat_load_model(c);
+    return code == EXIT_DONE ? resume_conversation(c) : code;
 }
 
 /* ---- the conversation ---- */
@@ -221,6 +214,7 @@ static void greet(const chat *c) {
         chat_note(c, c->o.model.dir
                          ? "this model has no chat template: it continues your text"
                          : "the bundled model only tells fairy tales: begin one, and it continues");
+    if (c->is_terminal || c->o.model.verbose) chat_note(c, "seed %" PRIu64, c->o.sampling.seed);
     if (!c->is_terminal) return;
     if (c->transcript.n)
         chat_note(c, "%s: %zu turn(s) so far", c->name, transcript_n_turns(&c->transcript));
@@ -251,6 +245,7 @@ static void close_chat(chat *c) {
     free(c->consumed.data);
     transcript_texts_free(&c->texts);
     free(c->tools_text);
+    free(c->model_name);
     chat_drop_name(c);
     chat_options_free(&c->o);
 }

@@ -46,10 +46,12 @@ typedef struct chat {
     transcript transcript;
     transcript_texts texts; /* from the command line */
     char *tools_text;       /* owned; text of --tools */
+    char *model_name;       /* owned; the model of /model; NULL: that of the command line */
     ag_text model_sampling; /* settings of generation_config.json, as text */
     uint32_t n_context;
     uint32_t n_protected; /* first tokens that the session may protect */
     bool own_prefix;      /* --protected-prefix was given */
+    bool seed_is_drawn;   /* o.sampling.seed was not given: a saved one replaces it */
     ag_ids consumed;      /* tokens that the session has consumed, in order */
     uint64_t attempt;     /* number of discarded answers to the newest message */
     char *name;           /* owned; name of the saved conversation; NULL: none */
@@ -71,8 +73,11 @@ typedef struct chat {
  * NULL. */
 int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *model);
 void chat_options_free(chat_options *o);
-/* Sets a setting of the running conversation. On false the reason is in message[MESSAGE_SIZE]. */
-bool chat_set(chat_options *o, const char *name, const char *value, char *message);
+/* Sets a setting of the running conversation if the model's sampler accepts it. On false nothing
+ * changes, and the reason is in message[MESSAGE_SIZE]. */
+bool chat_set(chat *c, const char *name, const char *value, char *message);
+/* Draws the seed of the conversation if none was given. */
+void chat_draw_seed(chat *c);
 /* Writes the value of a setting to out[MESSAGE_SIZE], or on false the reason. */
 bool chat_describe_setting(const chat *c, const char *name, char *out);
 void chat_print_settings(const chat *c);
@@ -127,12 +132,13 @@ int chat_give_result(chat *c, const char *text);
 /* ---- chat_commands.c ---- */
 
 /* Runs a command line, which begins with a slash. Reports unknown and inapplicable commands and
- * returns EXIT_DONE for them. */
+ * returns EXIT_FAILED for them. */
 int chat_command(chat *c, const char *line);
 
 /* ---- chat_show.c: on standard error ---- */
 
 void chat_show_stats(const chat *c);
+void chat_show_model(const chat *c);
 /* Returns the cached tokens of positions [first, end) in the head that caches most. */
 uint32_t chat_n_cached(const chat *c, uint32_t first, uint32_t end);
 void chat_show_kv(const chat *c);
@@ -163,6 +169,14 @@ int chat_save(chat *c, const char *name);
  * the name does not exist. `system` replaces the saved system prompt; may be NULL. */
 int chat_load(chat *c, const char *name, const char *system);
 void chat_list_saved(void);
+
+/* ---- change_model.c ---- */
+
+/* Loads the inspected model and opens an empty session. */
+int chat_load_model(chat *c);
+/* Continues the conversation with another model: a path or a name of the store. On failure the
+ * present model stays. Without memory for either, the chat ends. */
+int chat_change_model(chat *c, const char *name);
 
 /* ---- chat.c ---- */
 

@@ -60,15 +60,11 @@ static int undo(chat *c, const char *argument) {
     int64_t n = 1;
     char message[MESSAGE_SIZE];
     const size_t n_turns = transcript_n_turns(&c->transcript);
-    if (*argument && !parse_integer(argument, 1, INT32_MAX, &n, message)) {
-        complain("/undo N: %s", message);
-        return EXIT_DONE;
-    }
-    if (!n_turns || (size_t)n > n_turns) {
-        if (!n_turns) complain("/undo: there is no turn to remove");
-        else complain("/undo %" PRId64 ": the conversation has %zu turns", n, n_turns);
-        return EXIT_DONE;
-    }
+    if (*argument && !parse_integer(argument, 1, INT32_MAX, &n, message))
+        return complain_failure("/undo N: %s", message);
+    if (!n_turns) return complain_failure("/undo: there is no turn to remove");
+    if ((size_t)n > n_turns)
+        return complain_failure("/undo %" PRId64 ": the conversation has %zu turns", n, n_turns);
     const size_t remaining = n_turns - (size_t)n, at = transcript_turn(&c->transcript, remaining);
     const uint32_t first = c->transcript.messages[at].first;
     transcript_truncate(&c->transcript, at);
@@ -80,10 +76,7 @@ static int undo(chat *c, const char *argument) {
 static int retry(chat *c, const char *argument) {
     (void)argument;
     const size_t at = newest_turn(c);
-    if (at == c->transcript.n) {
-        complain("/retry: there is no message to answer");
-        return EXIT_DONE;
-    }
+    if (at == c->transcript.n) return complain_failure("/retry: there is no message to answer");
     if (c->o.sampling.temperature == 0)
         chat_note(
             c,
@@ -144,17 +137,25 @@ static int show_kv(chat *c, const char *argument) {
 
 /* Accepts "temperature 0.2" and "temperature=0.2". */
 static int set(chat *c, const char *argument) {
-    char name[64], message[MESSAGE_SIZE];
+    char name[64], message[MESSAGE_SIZE] = "";
     const size_t n = strcspn(argument, " =");
     const char *value = argument + n;
     value += strspn(value, " =");
     snprintf(name, sizeof name, "%.*s", (int)n, argument);
-    if (!*argument) chat_print_settings(c);
-    else if (!*value && chat_describe_setting(c, name, message))
-        fprintf(stderr, "  %s %s\n", make_printable(name), message);
-    else if (!*value) complain("/set %s: %s", name, message);
-    else if (!chat_set(&c->o, name, value, message)) complain("/set %s: %s", name, message);
-    else return chat_apply_thinking(c);
+    if (!*argument) {
+        chat_print_settings(c);
+        return EXIT_DONE;
+    }
+    if (!(*value ? chat_set(c, name, value, message) : chat_describe_setting(c, name, message)))
+        return complain_failure("/set %s: %s", name, message);
+    if (*value) return chat_apply_thinking(c);
+    fprintf(stderr, "  %s %s\n", make_printable(name), message);
+    return EXIT_DONE;
+}
+
+static int model(chat *c, const char *argument) {
+    if (*argument) return chat_change_model(c, argument);
+    chat_show_model(c);
     return EXIT_DONE;
 }
 
@@ -168,8 +169,7 @@ static int multiline(chat *c, const char *argument) {
 
 static int image(chat *c, const char *argument) {
     (void)c, (void)argument;
-    complain("/image: this build has no vision; models get text only");
-    return EXIT_DONE;
+    return complain_failure("/image: this build has no vision; models get text only");
 }
 
 static int quit(chat *c, const char *argument) {
@@ -182,6 +182,7 @@ static const chat_verb verbs[] = {
     {"help", NULL, "this list", help},
     {"system", "[TEXT]", "show or change the system prompt, - for none; the messages stay",
      change_system},
+    {"model", "[MODEL]", "show the model, or continue with another one", model},
     {"clear", NULL, "forget the messages", clear},
     {"undo", "[N]", "remove the last message and its answer, or the last N", undo},
     {"retry", NULL, "answer the last message again", retry},
@@ -241,17 +242,15 @@ int chat_command(chat *c, const char *line) {
     const char *argument = name + n;
     argument += strspn(argument, " \t\n");
     const chat_verb *v = find_verb(name, n);
-    if (v && *argument && !v->argument) {
-        complain("/%s takes no argument, but was given '%.60s'", v->name, argument);
-        return EXIT_DONE;
+    if (v && *argument && !v->argument)
+        return complain_failure("/%s takes no argument, but was given '%.60s'", v->name, argument);
+    if (v) {
+        const int code = v->run(c, argument);
+        return code == EXIT_USAGE ? EXIT_FAILED : code; /* the command line was right */
     }
-    if (v) return v->run(c, argument);
-    if (n && list_verbs(name, n, fitting, sizeof fitting) > 1) {
-        complain("'/%.*s' could be %s", (int)n, name, fitting);
-        return EXIT_DONE;
-    }
-    complain("unknown command '/%.*s'; /help lists them, and a message that begins with a slash is "
-             "written with two",
-             (int)n, name);
-    return EXIT_DONE;
+    if (n && list_verbs(name, n, fitting, sizeof fitting) > 1)
+        return complain_failure("'/%.*s' could be %s", (int)n, name, fitting);
+    return complain_failure("unknown command '/%.*s'; /help lists them, and a message that begins "
+                            "with a slash is written with two",
+                            (int)n, name);
 }

@@ -2,9 +2,9 @@
 #include "chat.h"
 
 #include "../command.h"
+#include "../model/model_dir.h"
 #include "../terminal/output.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #define OPTION_STRUCT chat_options
@@ -37,14 +37,18 @@ static const option_def chat_defs[] = {
 };
 
 static const char description[] =
-    "Chats with a model in its own template. The bundled demo model has none and continues\n"
-    "fairy tales. /help lists the commands. Ctrl-C stops an answer; twice, or Ctrl-D, it\n"
-    "leaves. A conversation may exceed the context: the system prompt and a short first turn\n"
-    "stay, and the oldest turns are evicted (--kv-policy chooses another policy). From a pipe\n"
-    "each line is a message, and standard output has only the answers. The defaults of sampling\n"
-    "come from the model's generation_config.json.";
+    "Chats with a model in its own template. MODEL is a file, a directory or a name that\n"
+    "'antigravity models' lists; another first word is the first message. The bundled demo model\n"
+    "has no template and continues fairy tales. /help lists the commands. Ctrl-C stops an answer;\n"
+    "twice, or Ctrl-D, it leaves. A conversation may exceed the context: the system prompt and a\n"
+    "short first turn stay, and the oldest turns are evicted (--kv-policy chooses another "
+    "policy).\n"
+    "From a pipe each line is a message, and standard output has only the answers. The defaults "
+    "of\n"
+    "sampling come from the model's generation_config.json.";
 
 static const char examples[] =
+    "  antigravity chat model.gguf\n"
     "  antigravity chat -m Qwen3-0.6B --system \"Answer in one sentence.\"\n"
     "  antigravity chat -m Qwen3-0.6B --resume holidays\n"
     "  antigravity chat \"Tell me of a fox\"\n"
@@ -64,6 +68,7 @@ static chat_options defaults(const ag_sampler_params *model) {
         .max_tokens = MAX_TOKENS,
     };
     o.model.max_seq_len = DEFAULT_CONTEXT;
+    o.model.is_brief = true;
     o.model.eviction.params.policy = ag_eviction_policy_find("turns");
     if (!model) return o;
     sampling_options *s = &o.sampling;
@@ -88,25 +93,31 @@ static void complete_budget(ag_eviction_params *p) {
         p->budget_ratio = 0.75f;
 }
 
-static int take_operand(const command_line *line, chat_options *o) {
-    if (!line->n_operands) return EXIT_DONE;
+/* Takes [MODEL] [TEXT]: without -m, the first word is the model if it names one. */
+static int take_operands(const command_line *line, chat_options *o) {
+    size_t n = 0;
+    if (line->n_operands && !o->model.dir && model_dir_is_model(line->operands[0]))
+        o->model.dir = line->operands[n++];
+    if (n == line->n_operands) return EXIT_DONE;
+    if (line->n_operands > n + 1)
+        return complain_usage("unexpected word '%s'%s", line->operands[n + 1], prompt_operand_hint);
     if (o->first)
         return complain_usage("two first messages given: '%s' and --prompt; give one",
-                              line->operands[0]);
-    o->first = line->operands[0];
+                              line->operands[n]);
+    o->first = line->operands[n];
     return EXIT_DONE;
 }
 
 int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *model) {
     *o = defaults(model);
     command_line line = {
-        .usage = "chat [-m MODEL] [TEXT] [OPTION]...",
+        .usage = "chat [MODEL] [TEXT] [OPTION]...",
         .description = description,
         .examples = examples,
         .groups = {chat_group(o), transcript_group(&o->transcript), model_group(&o->model),
                    sampling_group(&o->sampling), speculation_group(&o->speculation),
                    constraint_group(&o->constraint)},
-        .max_operands = 1,
+        .max_operands = 2,
         .hint = prompt_operand_hint,
     };
     add_cache_groups(&line, &o->model);
@@ -114,7 +125,7 @@ int chat_parse(chat_options *o, int argc, char **argv, const ag_sampler_params *
     add_machine_groups(&line, &o->model);
     int code = options_parse(&line, argc, argv);
     if (code != OPTIONS_RUN) return code;
-    code = take_operand(&line, o);
+    code = take_operands(&line, o);
     if (code == EXIT_DONE && !o->max_tokens)
         code = complain_usage("--max-tokens: %s", min_tokens_message);
     if (code == EXIT_DONE) code = transcript_options_check(&o->transcript);
@@ -178,11 +189,47 @@ static const option_def *find_setting(chat_options *o, const char *name, bool *i
     return NULL;
 }
 
-bool chat_set(chat_options *o, const char *name, const char *value, char *message) {
+void chat_draw_seed(chat *c) {
+    sampling_options *s = &c->o.sampling;
+    c->seed_is_drawn = !s->has_seed;
+    if (!s->has_seed) s->seed = sampling_draw_seed();
+    s->has_seed = true;
+}
+
+/* Returns whether the model's sampler accepts the settings. */
+static bool check_sampling(chat *c, char *message) {
+    ag_error err;
+    ag_sampler *sampler = NULL;
+    ag_status st = sampling_prepare(&c->o.sampling, c->engine.tokenizer, &err);
+    sampling_options resolved = c->o.sampling;
+    const ag_sampler_params params = sampling_params(&resolved, c->n_context);
+    if (st == AG_OK)
+        st = ag_sampler_create(&params, (int32_t)c->engine.info.n_vocab, &sampler, &err);
+    ag_sampler_destroy(sampler);
+    return st == AG_OK || reject(message, "%s", err.msg);
+}
+
+/* Sets a sampling option, or on false leaves all as they were. */
+static bool set_sampling(chat *c, const option_def *def, const char *value, char *message) {
+    sampling_options *s = &c->o.sampling, before = *s;
+    if (option_set(def, s, value, message) && check_sampling(c, message)) {
+        if (!s->has_seed) chat_draw_seed(c);
+        else if (s->seed != before.seed) c->seed_is_drawn = false;
+        return true;
+    }
+    /* The list of biases may have moved; the breakers are made again from their texts. */
+    before.bias = s->bias;
+    before.dry_breakers = NULL;
+    ag_dry_breakers_destroy(s->dry_breakers);
+    *s = before;
+    return false;
+}
+
+bool chat_set(chat *c, const char *name, const char *value, char *message) {
     bool is_own;
-    const option_def *def = find_setting(o, name, &is_own, message);
+    const option_def *def = find_setting(&c->o, name, &is_own, message);
     if (!def) return false;
-    return is_own ? set_own(o, def, value, message) : option_set(def, &o->sampling, value, message);
+    return is_own ? set_own(&c->o, def, value, message) : set_sampling(c, def, value, message);
 }
 
 bool chat_describe_setting(const chat *c, const char *name, char *out) {
@@ -192,9 +239,6 @@ bool chat_describe_setting(const chat *c, const char *name, char *out) {
     if (!def) return false;
     sampling_params(&o.sampling, c->n_context);
     option_value(def, is_own ? (void *)&o : (void *)&o.sampling, out, MESSAGE_SIZE);
-    if (!strcmp(def->name, "seed")) snprintf(out, MESSAGE_SIZE, "%" PRIu64, o.sampling.seed);
-    if (!strcmp(def->name, "logit-bias"))
-        snprintf(out, MESSAGE_SIZE, "of %zu tokens", o.sampling.n_bias);
     return true;
 }
 

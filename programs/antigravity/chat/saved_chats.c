@@ -222,7 +222,7 @@ static int restore_conversation(chat *c, const json_t *saved, const char *system
     transcript_close(&before);
     if (other && c->transcript.n)
         chat_note(c, "the conversation is read again with the new system prompt");
-    if (!c->o.sampling.has_seed && json_is_integer(seed))
+    if (c->seed_is_drawn && json_is_integer(seed))
         c->o.sampling.seed = (uint64_t)json_integer_value(seed);
     c->attempt = (uint64_t)json_integer_value(json_object_get(saved, "attempt"));
     return EXIT_DONE;

@@ -20,6 +20,14 @@ static void show_last(const chat *c) {
             ag_finish_detail(s->finish));
 }
 
+void chat_show_model(const chat *c) {
+    char weights[32];
+    fprintf(stderr, "  model %s: %s, weights %s, trained for %" PRIu32 " tokens\n", c->engine.dir,
+            c->engine.info.architecture,
+            format_bytes((double)ag_model_memory_bytes(c->engine.model), weights, sizeof weights),
+            c->engine.info.max_positions);
+}
+
 void chat_show_stats(const chat *c) {
     char peak[32], weights[32];
     ag_memory_usage usage;

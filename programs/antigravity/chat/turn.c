@@ -6,6 +6,7 @@
 #include "../terminal/interrupt.h"
 #include "../terminal/output.h"
 #include "../terminal/progress.h"
+#include "../terminal/word_wrap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ typedef struct answer {
     chat *c;
     ag_chat_parser *parser; /* owned */
     ag_ids prompt, ids;     /* owned; the rendered conversation; the answer's tokens */
+    word_wrap wrap;
     bool wrote, ends_in_newline, is_dim;
     bool has_content, has_reasoning;
     ag_error err; /* from the parser */
@@ -23,20 +25,19 @@ typedef struct answer {
 static void write_answer(answer *a, const char *text, size_t len) {
     if (!len) return;
     progress_end();
-    output_show(text, len);
+    word_wrap_write(&a->wrap, text, len);
     a->wrote = true;
     a->ends_in_newline = text[len - 1] == '\n';
 }
 
 static void set_dim(answer *a, bool dim) {
-    static const char on[] = "\x1b[2m", off[] = "\x1b[0m\n";
+    static const char on[] = "\x1b[2m", off[] = "\x1b[0m";
     if (a->is_dim == dim) return;
     a->is_dim = dim;
-    const bool visible = a->c->is_dimmed;
-    if (dim && visible) output_write(on, sizeof on - 1);
+    word_wrap_flush(&a->wrap);
+    if (a->c->is_dimmed) output_write(dim ? on : off, dim ? sizeof on - 1 : sizeof off - 1);
     if (dim) return;
-    if (visible) output_write(off, a->ends_in_newline ? sizeof off - 2 : sizeof off - 1);
-    else if (!a->ends_in_newline) output_write("\n", 1);
+    if (!a->ends_in_newline) word_wrap_write(&a->wrap, "\n", 1);
     a->ends_in_newline = true;
 }
 
@@ -228,6 +229,7 @@ static int finish_answer(answer *a) {
     if (st != AG_OK) return complain_error(&err);
     write_deltas(a);
     set_dim(a, false);
+    word_wrap_flush(&a->wrap);
     if (a->wrote && !a->ends_in_newline) output_write("\n", 1);
     drop_stop_id(a);
     count_tokens(c);
@@ -238,7 +240,7 @@ static int finish_answer(answer *a) {
 
 int chat_answer(chat *c) {
     ag_error err;
-    answer a = {.c = c};
+    answer a = {.c = c, .wrap = word_wrap_begin()};
     ag_sampler *sampler = NULL;
     c->last = (chat_answer_stats){.seed = seed_of_answer(c)};
     int code = transcript_render(&c->transcript, &a.prompt);
@@ -252,7 +254,8 @@ int chat_answer(chat *c) {
     if (code == EXIT_DONE) code = constrain(c, sampler);
     if (code == EXIT_DONE) code = generate_with_retry(&a, sampler);
     if (code == EXIT_DONE) code = finish_answer(&a);
-    else set_dim(&a, false);
+    word_wrap_flush(&a.wrap);
+    set_dim(&a, false);
     ag_sampler_destroy(sampler);
     ag_chat_parser_destroy(a.parser);
     ag_ids_free(&a.prompt);

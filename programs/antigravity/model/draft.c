@@ -85,4 +85,5 @@ void draft_close(draft_engine *d) {
     ag_session_destroy(d->session);
     ag_model_destroy(d->model);
     free(d->dir);
+    *d = (draft_engine){0};
 }

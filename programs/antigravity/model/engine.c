@@ -27,7 +27,7 @@ int engine_inspect(engine *e, const model_options *o) {
     int code = model_dir_find(o->dir, o->quiet, &e->dir);
     if (code != EXIT_DONE) return code;
     ag_model_params params = model_params(o);
-    if (ag_model_inspect(e->dir, &params, &e->info, &err) != AG_OK) return complain_error(&err);
+    if (ag_model_inspect(e->dir, &params, &e->info, &err) != AG_OK) return complain_settings(&err);
     ag_status status = ag_tokenizer_load(e->dir, &e->tokenizer, &err);
     if (status != AG_OK && status != AG_NOT_FOUND) return complain_error(&err);
     return EXIT_DONE;
@@ -140,7 +140,7 @@ int engine_plan(engine *e, const model_options *o, const char *shape, const engi
                               smallest);
     if (status != AG_OK) return complain_settings(&err);
     if (ag_memory_plan_check(&plan, e->backend, &err) != AG_OK) return complain_error(&err);
-    if (!o->quiet) print_plan(&plan, o, s);
+    if (!o->quiet && (o->verbose || !o->is_brief)) print_plan(&plan, o, s);
     return EXIT_DONE;
 }
 
@@ -181,11 +181,18 @@ int engine_load_session(engine *e, const model_options *o, uint32_t n_context) {
     return status == AG_OK ? EXIT_DONE : complain_settings(&err);
 }
 
-void engine_close(engine *e) {
+void engine_unload(engine *e) {
     interrupt_unregister(e->session);
     ag_session_destroy(e->session);
     ag_model_destroy(e->model);
     ag_backend_destroy(e->backend);
+    e->session = NULL;
+    e->model = NULL;
+    e->backend = NULL;
+}
+
+void engine_close(engine *e) {
+    engine_unload(e);
     ag_tokenizer_destroy(e->tokenizer);
     free(e->dir);
 }

@@ -40,6 +40,8 @@ int engine_load_session(engine *e, const model_options *o, uint32_t n_context);
  * bar. */
 int engine_read_model(const engine *e, const char *dir, ag_model_params params, const char *what,
                       ag_model **out);
+/* Frees session, model and backend; the inspected model can be loaded again. */
+void engine_unload(engine *e);
 void engine_close(engine *e);
 
 #endif

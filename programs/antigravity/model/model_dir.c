@@ -72,6 +72,20 @@ int model_dir_find(const char *given, bool quiet, char **out) {
     return EXIT_DONE;
 }
 
+bool model_dir_is_model(const char *word) {
+    struct stat info;
+    model_store s;
+    size_t found;
+    char path[PATH_MAX];
+    if (stat(word, &info) == 0 && S_ISDIR(info.st_mode)) return true;
+    if (path_ends_in(word, ".gguf")) return true;
+    if (!store_name_is_valid(word) || !store_locate(path) || store_open(&s) != EXIT_DONE)
+        return false;
+    const bool is_stored = store_match(&s, word, false, &found, 1) > 0;
+    store_close(&s);
+    return is_stored;
+}
+
 /* Returns whether the file exists. Reports a dangling link, which probably replaces a lost file. */
 static bool is_there(const char *path, bool quiet) {
     struct stat s;

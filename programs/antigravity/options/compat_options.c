@@ -7,7 +7,7 @@
 #define FETCH "fetch it with 'antigravity pull ORG/NAME[:QUANT]' or a URL, then use -m NAME"
 #define CHAT "use 'antigravity chat', or 'generate --chat' for one question"
 #define SAMPLERS "choose tokens with --temperature, --top-k, --top-p and --min-p"
-#define ROPE "positions follow the model's config.json: leave it out"
+#define SELF_EXTEND "use --rope-scaling yarn with --rope-scale N"
 #define ONE_DEVICE "a model runs on one device: choose it with --device"
 #define GRAMMAR "constraints of generate, chat and serve: --json-schema, --grammar, --regex"
 #define ADAPTER "adapters are not supported: merge it into the model first"
@@ -45,10 +45,8 @@ static const compat_entry unsupported[] = {
     {" --mirostat --mirostat-lr --mirostat-ent --samplers --sampling-seq --sampler-seq --tfs "
      "--penalize-nl ",
      SAMPLERS},
-    {" --rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
-     "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast -gan "
-     "--grp-attn-n -gaw --grp-attn-w --override-kv ",
-     ROPE},
+    {" -gan --grp-attn-n -gaw --grp-attn-w ", SELF_EXTEND},
+    {" --override-kv ", "the model's files are used as they are; --rope-... change its positions"},
     {" --grammar --grammar-file -j --json-schema -jf --json-schema-file ", GRAMMAR},
     {" --lora --lora-scaled --lora-base --control-vector ", ADAPTER},
     {" --draft-min --draft-p-min -ngld --gpu-layers-draft -cd --ctx-size-draft ", DRAFT},

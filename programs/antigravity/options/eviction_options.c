@@ -32,6 +32,11 @@ static bool set_policy(void *target, const char *value, char *message) {
     return eviction_parse_policy(&((eviction_options *)target)->params, value, message);
 }
 
+static void show_policy(const void *target, char *buf, size_t cap) {
+    const ag_eviction_policy *policy = ((const eviction_options *)target)->params.policy;
+    snprintf(buf, cap, "%s", policy ? policy->name : "none");
+}
+
 bool eviction_parse_budget(ag_eviction_params *p, const char *value, char *message) {
     char number[32];
     size_t len = strspn(value, "0123456789.");
@@ -110,15 +115,16 @@ static bool set_threshold(void *target, const char *value, char *message) {
 static const option_def choice_defs[] = {
     {.name = "eviction-policy",
      CALLS("NAME", set_policy),
+     .show = show_policy,
      .aliases = {"kv-policy"},
      .help =
          "eviction policy of a full cache: none (generation stops), sliding, streaming, turns "
          "(evicts entire turns of a conversation; in a text like streaming), snapkv, h2o, tova, "
-         "keydiff, compactor (default none)"},
+         "keydiff, compactor"},
     {.name = "kv-budget",
      CALLS("N|N%|NMiB", set_budget),
      .help = "size after an eviction: tokens, a share of the context, or memory (default "
-             "1024, sliding: its window and the prefix)"},
+             "1024, in chat 75%, sliding: its window and the prefix)"},
 };
 
 static const option_def rule_defs[] = {

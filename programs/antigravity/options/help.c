@@ -54,9 +54,11 @@ void option_value(const option_def *def, const void *target, char *buf, size_t c
     case OPTION_WORD:
         describe_word(def, field, buf, cap);
         break;
+    case OPTION_CALL:
+        if (def->show) def->show(target, buf, cap);
+        break;
     case OPTION_FLAG:
     case OPTION_SIZE:
-    case OPTION_CALL:
         break;
     }
     if (text) snprintf(buf, cap, "%s", text);

@@ -16,6 +16,7 @@ model_options model_options_defaults(void) {
         .max_seq_len = session.max_seq_len,
         .prefill_chunk = session.prefill_chunk,
         .weights = ag_model_defaults().weights,
+        .rope.yarn_ext_factor = -1,
         .k_type = session.k_type,
         .v_type = session.v_type,
         .k_rotation = session.k_rotation,
@@ -54,6 +55,15 @@ static bool add_tensor_types(void *target, const char *value, char *message) {
     return tensor_types_add(&o->tensor_types, value, message);
 }
 
+/* Sets the factor of which --rope-freq-scale is the inverse. */
+static bool set_rope_scale(void *target, const char *value, char *message) {
+    model_options *o = target;
+    double factor;
+    if (!parse_real(value, 1e-6, 1e6, &factor, message)) return false;
+    o->rope.freq_scale = 1 / factor;
+    return true;
+}
+
 static const option_def model_defs[] = {
     {.name = "model",
      .letter = 'm',
@@ -68,6 +78,39 @@ static const option_def model_defs[] = {
      CALLS("PATTERN=TYPE", add_tensor_types),
      .help = "type of matrices whose names in GGUF files match PATTERN, such as ffn_down, output "
              "or blk.[0-3].attn_v; may be given several times"},
+    {.name = "rope-scaling",
+     SETS_WORD("auto|none|linear|yarn", rope.scaling, AG_ROPE_SCALING_AUTO),
+     .help = "scaling of positions; auto: as the model's files state it"},
+    {.name = "rope-scale",
+     CALLS("N", set_rope_scale),
+     .help = "factor of the scaling: a context of N times the trained length"},
+    {.name = "rope-freq-base",
+     SETS_REAL("X", rope.freq_base, 0, 1e30),
+     .no_default = true,
+     .help = "base of the rotary frequencies (default the model's)"},
+    {.name = "rope-freq-scale",
+     SETS_REAL("X", rope.freq_scale, 0, 1e6),
+     .no_default = true,
+     .help = "factor of the rotary frequencies, the inverse of --rope-scale"},
+    {.name = "yarn-orig-ctx",
+     SETS_U32("N", rope.yarn_orig_ctx, 0, INT32_MAX),
+     .help = "yarn: trained length; 0: the model's"},
+    {.name = "yarn-ext-factor",
+     SETS_REAL("X", rope.yarn_ext_factor, -1, 1),
+     .no_default = true,
+     .help = "yarn: share of unscaled frequencies; 0: linear scaling (default 1)"},
+    {.name = "yarn-attn-factor",
+     SETS_REAL("X", rope.yarn_attn_factor, 0, 1e6),
+     .no_default = true,
+     .help = "yarn: factor of the magnitude of attention (default 1)"},
+    {.name = "yarn-beta-slow",
+     SETS_REAL("X", rope.yarn_beta_slow, 0, 1e6),
+     .no_default = true,
+     .help = "yarn: turns below which frequencies are scaled (default 1)"},
+    {.name = "yarn-beta-fast",
+     SETS_REAL("X", rope.yarn_beta_fast, 0, 1e6),
+     .no_default = true,
+     .help = "yarn: turns above which frequencies stay (default 32)"},
 };
 
 option_group model_group(model_options *o) { return OPTION_GROUP("Model", model_defs, o); }
@@ -123,10 +166,20 @@ ag_model_params model_params_of_type(ag_dtype weights) {
     return params;
 }
 
+/* Returns the override of the options. Without unscaled frequencies YaRN is linear scaling. */
+static ag_rope_override rope_override(const model_options *o) {
+    ag_rope_override rope = o->rope;
+    if (rope.yarn_ext_factor == 0 && rope.scaling == AG_ROPE_SCALING_YARN)
+        rope.scaling = AG_ROPE_SCALING_LINEAR;
+    if (rope.yarn_ext_factor < 0) rope.yarn_ext_factor = 0;
+    return rope;
+}
+
 ag_model_params model_params(const model_options *o) {
     ag_model_params params = model_params_of_type(o->weights);
     params.tensor_types = o->tensor_types.v;
     params.n_tensor_types = o->tensor_types.n;
+    params.rope = rope_override(o);
     return params;
 }
 

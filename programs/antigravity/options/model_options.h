@@ -27,19 +27,21 @@ typedef struct model_options {
     uint32_t prefill_chunk;
     ag_dtype weights; /* a type, DTYPE_AS_IS, or AG_WEIGHTS_AUTO */
     tensor_types tensor_types;
+    ag_rope_override rope; /* yarn_ext_factor -1: not given */
     ag_dtype k_type, v_type;
     ag_k_rotation k_rotation;
     eviction_options eviction;
     bool wants_gpu; /* -ngl above 0 */
     bool zero_copy, gpu_attention, host_attention;
     bool quiet, verbose;
+    bool is_brief; /* the memory plan is reported only with -v */
 } model_options;
 
 model_options model_options_defaults(void);
 
 /* ---- model_options.c ---- */
 
-option_group model_group(model_options *o);   /* -m --weights --tensor-type */
+option_group model_group(model_options *o);   /* -m --weights --tensor-type --rope-... */
 option_group message_group(model_options *o); /* -q -v */
 
 /* Takes the operand, if any, as the model. Returns an exit code. */

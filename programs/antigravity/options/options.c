@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* getopt_long() returns ROW_BASE plus the row's index over all groups for a long name. */
-enum { ROW_BASE = 256, ROW_HELP = 1000, ROW_VERSION, MAX_NAMES = 160, MAX_LETTERS = 64 };
+enum { ROW_BASE = 256, ROW_HELP = 1000, ROW_VERSION, MAX_NAMES = 256, MAX_LETTERS = 64 };
 
 typedef struct names {
     struct option longs[MAX_NAMES + 1];

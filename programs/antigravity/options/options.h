@@ -26,6 +26,9 @@ typedef enum option_kind {
 /* value is NULL for an option without a value. On false the reason is in message[MESSAGE_SIZE]. */
 typedef bool (*option_call)(void *target, const char *value, char *message);
 
+/* Writes the field's value to buf as it would be typed; nothing if there is none. */
+typedef void (*option_show)(const void *target, char *buf, size_t cap);
+
 enum { OPTION_ALIASES = 4, DTYPE_AS_IS = AG_DTYPE_COUNT };
 
 typedef struct option_def {
@@ -39,7 +42,8 @@ typedef struct option_def {
     unsigned dtypes; /* AG_DTYPE_WEIGHT...; listed after a help that ends in a colon */
     bool as_is;      /* OPTION_DTYPE: also accept and list "as-is", "mix" and "auto" */
     option_call call;
-    bool no_default; /* the help omits the default */
+    option_show show; /* for OPTION_CALL; NULL: no such form */
+    bool no_default;  /* the help omits the default */
     /* More long names. A name written "--ngl" is also accepted as "-ngl". */
     const char *aliases[OPTION_ALIASES];
 } option_def;

@@ -4,6 +4,7 @@
 #include "clock.h"
 
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,16 @@ void sampling_options_free(sampling_options *o) {
     o->n_bias = 0;
     ag_dry_breakers_destroy(o->dry_breakers);
     o->dry_breakers = NULL;
+}
+
+static void show_seed(const void *target, char *buf, size_t cap) {
+    const sampling_options *o = target;
+    if (o->has_seed) snprintf(buf, cap, "%" PRIu64, o->seed);
+}
+
+static void show_bias(const void *target, char *buf, size_t cap) {
+    const sampling_options *o = target;
+    if (o->n_bias) snprintf(buf, cap, "of %zu tokens", o->n_bias);
 }
 
 static bool set_seed(void *target, const char *value, char *message) {
@@ -91,10 +102,11 @@ static bool add_breaker(void *target, const char *value, char *message) {
     o->no_dry_texts = !strcmp(value, "none");
     if (o->no_dry_texts) o->n_dry_texts = 0;
     if (o->no_dry_texts) return true;
-    if (n < 1 || n > 40) return reject(message, "it has %zu bytes; it must have 1 to 40", n);
+    if (n < 1 || n > MAX_BREAKER_BYTES)
+        return reject(message, "it has %zu bytes; it must have 1 to %d", n, MAX_BREAKER_BYTES);
     if (o->n_dry_texts == MAX_DRY_BREAKERS)
         return reject(message, "given more than %d times", MAX_DRY_BREAKERS);
-    o->dry_texts[o->n_dry_texts++] = value;
+    strcpy(o->dry_texts[o->n_dry_texts++], value);
     return true;
 }
 
@@ -169,12 +181,14 @@ static const option_def defs[] = {
              "(default newline, colon, quotation mark, asterisk)"},
     {.name = "logit-bias",
      CALLS("ID:BIAS", add_bias),
+     .show = show_bias,
      .aliases = {"--l"},
      .help = "add BIAS to the logit of token ID, -inf forbids it; may be given several times; also "
              "ID+BIAS and ID-BIAS"},
     {.name = "seed",
      .letter = 's',
      CALLS("N", set_seed),
+     .show = show_seed,
      .help = "the same seed gives the same text, for any -t; without it, or "
              "with -1, the seed is drawn and printed"},
 };
@@ -193,10 +207,11 @@ const char *const sampling_usual_breakers[N_USUAL_BREAKERS] = {"\n", ":", "\"", 
 
 ag_status sampling_prepare(sampling_options *o, const ag_tokenizer *t, ag_error *err) {
     if (o->dry_multiplier == 0 || o->no_dry_texts || o->dry_breakers) return AG_OK;
-    const bool is_given = o->n_dry_texts > 0;
-    return ag_dry_breakers_create(t, is_given ? o->dry_texts : sampling_usual_breakers,
-                                  is_given ? o->n_dry_texts : N_USUAL_BREAKERS, &o->dry_breakers,
-                                  err);
+    const char *given[MAX_DRY_BREAKERS];
+    const size_t n = o->n_dry_texts;
+    for (size_t i = 0; i < n; i++) given[i] = o->dry_texts[i];
+    return ag_dry_breakers_create(t, n ? given : sampling_usual_breakers, n ? n : N_USUAL_BREAKERS,
+                                  &o->dry_breakers, err);
 }
 
 ag_sampler_params sampling_params(sampling_options *o, uint32_t n_context) {

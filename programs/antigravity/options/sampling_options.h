@@ -7,7 +7,7 @@
 
 #include <antigravity/sampler.h>
 
-enum { MAX_DRY_BREAKERS = 32 };
+enum { MAX_DRY_BREAKERS = 32, MAX_BREAKER_BYTES = 40 };
 
 typedef struct sampling_options {
     double temperature, dynamic_range, dynamic_exponent;
@@ -18,9 +18,9 @@ typedef struct sampling_options {
     int64_t repetition_window; /* -1: the entire context */
     double dry_multiplier, dry_base;
     uint32_t dry_allowed_length;
-    int64_t dry_window;                      /* -1: the entire context */
-    const char *dry_texts[MAX_DRY_BREAKERS]; /* [n_dry_texts] borrowed; 0: the usual ones */
-    size_t n_dry_texts;
+    int64_t dry_window;                                      /* -1: the entire context */
+    char dry_texts[MAX_DRY_BREAKERS][MAX_BREAKER_BYTES + 1]; /* [n_dry_texts] */
+    size_t n_dry_texts;                                      /* 0: the usual ones */
     bool no_dry_texts;
     ag_dry_breakers *dry_breakers; /* owned; NULL before sampling_prepare() */
     bool has_seed;

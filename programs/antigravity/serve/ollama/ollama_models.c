@@ -25,7 +25,7 @@ static json_t *model_details(const ag_model_info *info) {
     char size[32], type[32];
     double n = (double)info->n_parameters;
     snprintf(size, sizeof size, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n / 1e9 : n / 1e6);
-    snprintf(type, sizeof type, "%s", ag_dtype_name(info->file_type));
+    snprintf(type, sizeof type, "%s", info->file_type_name);
     for (char *c = type; *c; c++) *c = (char)toupper((unsigned char)*c);
     return JSON_OBJECT({"parent_model", json_string("")},
                        {"format", json_string("gguf")}, /* clients know no other */
