@@ -67,7 +67,11 @@ typedef struct ag_serving_params {
     float replay_share, replay_keep_ratio; /* 0, 0.25 */
     uint32_t replay_keep_tokens;           /* 0: the ratio applies alone */
     uint32_t replay_after_s;               /* 30 */
-    uint64_t reserved[6];                  /* must be 0 */
+    /* A load that would free the weights of another model fails with AG_BUSY if two models were
+     * loaded in the last swap_period_s, so that clients of models that do not fit together do not
+     * load them again and again. 30; 0: no limit */
+    double swap_period_s;
+    uint64_t reserved[5]; /* must be 0 */
 } ag_serving_params;
 AG_API ag_serving_params ag_serving_defaults(void);
 
@@ -87,12 +91,15 @@ typedef struct ag_served_model_params {
     ag_model_params model;     /* including progress */
     ag_session_params session; /* defaults of its requests: context, types, policy */
     const char *chat_template; /* NULL: the model's own */
-    uint64_t reserved[4];      /* must be 0 */
+    double keep_alive_s;       /* as of ag_serving_keep_alive(), after each load; 0: INFINITY */
+    uint64_t reserved[3];      /* must be 0 */
 } ag_served_model_params;
 
 /* Adds a model: reads configuration, tokenizer and template. The first request that needs the
- * weights loads them; they are freed when another model needs the memory. Fails with AG_INVALID if
- * the name is in use. */
+ * weights loads them. On the CPU a thread of low priority loads them beside the engine's thread,
+ * and calls progress and log; requests of other models continue. Weights are freed when another
+ * model needs the memory, the least recently used ones first. Fails with AG_INVALID if the name is
+ * in use. */
 AG_API ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *params,
                                       ag_served_model **out, ag_error *err);
 AG_API ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const char *name,
@@ -102,15 +109,23 @@ AG_API ag_status ag_serving_add_alias(ag_serving *s, ag_served_model *m, const c
 AG_API ag_served_model *ag_serving_model(ag_serving *s, const char *name);
 AG_API size_t ag_serving_n_models(const ag_serving *s);
 AG_API ag_served_model *ag_serving_model_at(ag_serving *s, size_t i);
-/* Loads the weights now and waits for the result, so that errors appear at the start. */
+/* Removes a model: its names are free, it is in no list, and its weights are freed after the
+ * requests that were submitted. `m` stays valid, but requests of it fail with AG_NOT_FOUND. */
+AG_API void ag_serving_remove_model(ag_serving *s, ag_served_model *m);
+/* Loads the weights now and waits for the result, so that errors appear at the start. AG_BUSY: see
+ * swap_period_s. */
 AG_API ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err);
+/* Returns the seconds until a load may free the weights of another model; 0: it may now. */
+AG_API double ag_serving_swap_wait(const ag_serving *s);
 
 /* Frees the weights, and the cached sessions of the model, `seconds` after the end of its last
- * request: at once if that has passed. INFINITY, which applies after each load: when another model
- * needs the memory. The next request loads the weights again. Does not wait. */
+ * request: at once if that has passed. INFINITY: when another model needs the memory. Applies until
+ * the weights are freed. The next request loads the weights again. Does not wait. */
 AG_API void ag_serving_keep_alive(ag_serving *s, ag_served_model *m, double seconds);
 /* Returns whether the weights are in memory. */
 AG_API bool ag_served_model_is_loaded(const ag_served_model *m);
+/* Returns whether the last load failed for another reason than memory: the files are wrong. */
+AG_API bool ag_served_model_is_broken(const ag_served_model *m);
 /* Returns the seconds until the weights are freed if no request comes; INFINITY: no time is set. */
 AG_API double ag_served_model_expires_in(const ag_served_model *m);
 
@@ -177,10 +192,12 @@ typedef struct ag_request_event {
     const float *embedding;                             /* EMBEDDED: [n_embedding], norm 1 */
     size_t n_embedding;
     /* ENDED. AG_CANCELLED: by ag_serving_cancel(), the deadline or ag_serving_destroy(); AG_NOMEM:
-     * it does not fit in memory_limit; AG_BUSY: another client needed its space in the queue. */
+     * it does not fit in memory_limit; AG_BUSY: another client needed its space in the queue, or
+     * swap_wait_s is positive: the model may be loaded after these seconds (swap_period_s). */
     ag_status status;
     const ag_error *error;
-    uint64_t reserved[4];
+    double swap_wait_s;
+    uint64_t reserved[3];
 } ag_request_event;
 
 /* Receives an event. Called on the engine's thread; must not wait. The event's pointers are valid

@@ -32,6 +32,16 @@ ag_memory *ag_backend_memory(ag_backend *b) { return b->ops->memory(b); }
 
 const ag_error *ag_backend_error(const ag_backend *b) { return &b->err; }
 
+bool ag_backend_has_loader(const ag_backend *b) { return b->ops->open_loader != NULL; }
+
+ag_status ag_backend_open_loader(ag_backend *b, ag_backend **out, ag_error *err) {
+    *out = NULL;
+    AG_TRY(b->ops->open_loader(b, out, err));
+    (*out)->log = b->log;
+    (*out)->log_user = b->log_user;
+    return AG_OK;
+}
+
 void ag_backend_log(const ag_backend *be, ag_log_level level, const char *fmt, ...) {
     if (!be->log) return;
     char msg[512];

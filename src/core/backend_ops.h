@@ -63,6 +63,9 @@ typedef struct ag_backend_ops {
     ag_status (*prepare_weight)(ag_backend *b, ag_tensor *w, ag_buffer **owner,
                                 const ag_tensor *src, ag_dtype want, ag_consumed_fn consumed,
                                 void *user);
+    /* optional; NULL: weights are prepared on the thread that runs b. Creates a backend that
+     * prepares weights for b on another thread, in b's memory. It is destroyed before b */
+    ag_status (*open_loader)(ag_backend *b, ag_backend **out, ag_error *err);
     /* optional; NULL: plain rows of the type. Returns the bytes of the buffer that prepare_weight
      * makes for a weight of `type` */
     size_t (*prepared_bytes)(const ag_backend *b, ag_dtype type, size_t rows, size_t cols);
@@ -138,6 +141,11 @@ struct ag_backend {
 /* Sends one line to the log callback of ag_backend_params. */
 void ag_backend_log(const ag_backend *be, ag_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Returns whether another thread can prepare weights for b. */
+bool ag_backend_has_loader(const ag_backend *b);
+/* Creates the backend for that thread, which must destroy it: see open_loader. */
+ag_status ag_backend_open_loader(ag_backend *b, ag_backend **out, ag_error *err);
 
 /* Copies the backend's error into *err if st is a failure. Returns st. err may be NULL. */
 static inline ag_status ag_take_error(const ag_backend *be, ag_status st, ag_error *err) {

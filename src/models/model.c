@@ -360,6 +360,8 @@ void ag_model_destroy(ag_model *m) {
     ag_free(m);
 }
 
+void ag_model_set_backend(ag_model *m, ag_backend *be) { m->backend = be; }
+
 const ag_model_info *ag_model_get_info(const ag_model *m) { return &m->info; }
 
 ag_status ag_model_embedding(ag_model *m, int32_t id, float *row, ag_error *err) {

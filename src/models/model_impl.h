@@ -55,6 +55,9 @@ uint32_t ag_model_states(const ag_model *m, ag_state_layer *out);
  * multiplies the rotated values. */
 const ag_tensor *ag_model_rope(const ag_model *m, uint32_t layer, bool is_long, float *factor);
 
+/* Gives a model that a loader of `be` has loaded to `be`. */
+void ag_model_set_backend(ag_model *m, ag_backend *be);
+
 /* Runs every item's tokens through the program and appends them to its cache. Afterwards `hidden`
  * has the final hidden states of the output rows, and perhaps of others: ag_sequence_result().
  * After a failure the caches are unchanged. Fails with AG_LIMIT if a cache is full or the rows

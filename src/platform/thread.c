@@ -4,6 +4,9 @@
 #include <math.h>
 #include <signal.h>
 #include <time.h>
+#ifdef __linux__
+#include <sys/resource.h>
+#endif
 
 enum { SECOND_NS = 1000000000, DAY_S = 86400 };
 
@@ -37,4 +40,11 @@ int ag_os_thread_start(ag_os_thread *t, void *(*main)(void *user), void *user) {
     const int failure = pthread_create(&t->os, NULL, main, user);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failure;
+}
+
+void ag_os_thread_lower_priority(void) {
+#ifdef __linux__ /* where the niceness of the calling "process" is that of the thread */
+    enum { NICENESS = 10 };
+    (void)setpriority(PRIO_PROCESS, 0, NICENESS);
+#endif
 }

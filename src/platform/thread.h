@@ -48,6 +48,10 @@ int ag_os_thread_start(ag_os_thread *t, void *(*main)(void *user), void *user);
 /* Waits until the thread ends. Every thread that was started must be joined once. */
 static inline void ag_os_thread_join(ag_os_thread *t) { pthread_join(t->os, NULL); }
 
+/* Lowers the priority of the calling thread, and of threads that it starts: on busy cores they get
+ * about a tenth of the time. Does nothing where priorities belong to processes. */
+void ag_os_thread_lower_priority(void);
+
 static inline ag_os_thread ag_os_thread_current(void) { return (ag_os_thread){pthread_self()}; }
 static inline bool ag_os_thread_is_current(const ag_os_thread *t) {
     return pthread_equal(t->os, pthread_self());

@@ -71,8 +71,8 @@ static uint64_t unused_part(uint64_t reserved, uint64_t in_use) {
     return reserved > in_use ? reserved - in_use : 0;
 }
 
-/* Returns the bytes that are reserved and not used yet: of running requests, of a reload, and of
- * workspaces that are not resident. */
+/* Returns the bytes that are reserved and not used yet: of running requests, of a reload, of a
+ * load, and of workspaces that are not resident. */
 static uint64_t outstanding(const ag_memory_budget *b) {
     uint64_t bytes = 0;
     for (const ag_served_request *r = b->queue->running; r; r = r->next) {
@@ -80,6 +80,7 @@ static uint64_t outstanding(const ag_memory_budget *b) {
                  unused_part(r->constraint_reserved, constraint_in_use(r));
     }
     bytes += b->prefixes->files.fetch.file ? b->prefixes->files.fetch.bytes : 0;
+    bytes += ag_model_loader_outstanding(b->loader);
     for (size_t i = 0; i < b->models->n; i++) {
         const ag_served_model *m = b->models->at[i];
         if (!m->model || m->touched_rows >= b->params->step_rows) continue;
@@ -169,7 +170,7 @@ static ag_served_model *idle_model(const ag_memory_budget *b, const ag_served_mo
 /* Evicts a cached session, or unloads an idle model. Returns false if there is neither. */
 static bool free_something(ag_memory_budget *b, const ag_served_model *keep) {
     if (ag_prefix_cache_evict_one(b->prefixes)) return true;
-    ag_served_model *m = idle_model(b, keep);
+    ag_served_model *m = b->keeps_weights ? NULL : idle_model(b, keep);
     if (!m || ag_prefix_store_has(&b->prefixes->store, m)) return false;
     ag_served_model_unload(m);
     return true;
@@ -178,7 +179,7 @@ static bool free_something(ag_memory_budget *b, const ag_served_model *keep) {
 /* Returns the bytes that free_something() could free at most. */
 static uint64_t freeable_bytes(const ag_memory_budget *b, const ag_served_model *keep) {
     uint64_t bytes = ag_prefix_cache_bytes(b->prefixes);
-    for (size_t i = 0; i < b->models->n; i++) {
+    for (size_t i = 0; !b->keeps_weights && i < b->models->n; i++) {
         const ag_served_model *m = b->models->at[i];
         if (m->model && !m->n_requests && m != keep) bytes += m->base_bytes;
     }
@@ -281,11 +282,10 @@ static uint64_t min_request_bytes(const ag_served_model *m, ag_error *err) {
            REQUEST_MARGIN + LOAD_MARGIN;
 }
 
-ag_status ag_memory_budget_reserve_weights(ag_memory_budget *b, ag_served_model *m,
-                                           uint64_t weights, ag_error *err) {
+ag_status ag_memory_budget_reserve_weights(ag_memory_budget *b, ag_served_model *m, ag_error *err) {
     const uint64_t min = min_request_bytes(m, err);
     if (!min) return AG_INVALID;
-    return ag_memory_budget_reserve(b, weights + m->scratch_bytes + min, m, m->name, err);
+    return ag_memory_budget_reserve(b, m->weight_bytes + m->scratch_bytes + min, m, m->name, err);
 }
 
 uint64_t ag_memory_budget_scratch(const ag_memory_budget *b, const ag_served_model *m,

@@ -7,6 +7,7 @@
 #ifndef AG_SERVING_MEMORY_BUDGET_H
 #define AG_SERVING_MEMORY_BUDGET_H
 
+#include "serving/loader.h"
 #include "serving/prefix_cache.h"
 
 typedef struct ag_memory_budget {
@@ -16,7 +17,9 @@ typedef struct ag_memory_budget {
     ag_served_models *models;
     ag_prefix_cache *prefixes;
     ag_engine_lock *lock;
-    bool has_warned; /* running sessions have a hint that memory is short */
+    const ag_model_loader *loader;
+    bool keeps_weights; /* no model is unloaded to make space */
+    bool has_warned;    /* running sessions have a hint that memory is short */
 } ag_memory_budget;
 
 /* Returns the bytes that the limit applies to and that are in use now. */
@@ -42,9 +45,8 @@ ag_status ag_memory_budget_extend_constraint(ag_memory_budget *b, ag_served_requ
 /* Returns the bytes of a request's constraint from which on it must be extended. */
 uint64_t ag_memory_budget_constraint_limit(const ag_memory_budget *b, const ag_served_request *r);
 
-/* Reserves memory for weights, m->scratch_bytes and one small request. */
-ag_status ag_memory_budget_reserve_weights(ag_memory_budget *b, ag_served_model *m,
-                                           uint64_t weights, ag_error *err);
+/* Reserves memory for the weights, m->scratch_bytes and one small request. */
+ag_status ag_memory_budget_reserve_weights(ag_memory_budget *b, ag_served_model *m, ag_error *err);
 /* Returns the bytes that a model needs besides its weights; 0 on failure. */
 uint64_t ag_memory_budget_scratch(const ag_memory_budget *b, const ag_served_model *m,
                                   ag_error *err);

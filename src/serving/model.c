@@ -52,6 +52,8 @@ bool ag_model_needs_prompt_copies(const ag_model_info *info) {
 
 bool ag_served_model_is_loaded(const ag_served_model *m) { return atomic_load(&m->is_loaded); }
 
+bool ag_served_model_is_broken(const ag_served_model *m) { return atomic_load(&m->is_broken); }
+
 double ag_served_model_expires_in(const ag_served_model *m) {
     const double keep = atomic_load(&m->keep_alive_s);
     if (atomic_load(&m->n_requests)) return keep;

@@ -24,18 +24,24 @@ struct ag_served_model {
     ag_tokenizer *tokenizer; /* NULL: none */
     ag_chat_format *format;  /* NULL: none */
     ag_sampler_params sampling;
+    double default_keep_alive_s; /* keep_alive_s after a load */
+    uint64_t weight_bytes;       /* bytes of the weights when they are loaded */
     ag_mutex vocab_lock;
     ag_constraint_vocab *vocab; /* guarded by vocab_lock; NULL until first use */
     ag_replay_request replay;   /* empty without replays or without a tokenizer */
 
     /* Any thread reads these. */
     atomic_bool is_loaded;       /* the engine thread sets it */
+    atomic_bool is_broken;       /* the last load failed because of the files */
+    atomic_bool is_removed;      /* changes under the engine's mutex */
     _Atomic double keep_alive_s; /* seconds after used_at; INFINITY: no time is set */
     atomic_size_t n_requests;    /* running requests and one reload from a file */
     _Atomic double used_at;      /* when the last request ended, in ag_now_s() */
 
     /* Engine thread. */
     ag_model *model;            /* NULL: not loaded */
+    double failed_at;           /* end of the last failed load, in ag_now_s(); 0: none */
+    ag_error load_error;        /* its error */
     size_t touched_rows;        /* largest pass so far: this part of the workspace is resident */
     uint64_t base_bytes;        /* bytes in use of the backend's memory: weights, workspace */
     uint64_t scratch_bytes;     /* planned bytes of the workspace and of operations */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models by name: adds them, and loads their weights when a request needs them. */
+/* Models by name: adds and removes them, and loads their weights when a request needs them. */
 #include "cache/spill.h"
 #include "core/alloc.h"
 #include "core/backend_ops.h"
@@ -9,7 +9,6 @@
 #include "serving/serving_impl.h"
 #include "session/session_impl.h"
 
-#include <antigravity/plan.h>
 #include <math.h>
 #include <string.h>
 
@@ -47,15 +46,19 @@ static ag_status read_tokenizer(ag_served_model *m, const char *jinja, ag_error 
 /* Reads everything but the weights, and checks the parameters. */
 static ag_status read_metadata(ag_served_model *m, const ag_served_model_params *p, ag_error *err) {
     ag_session_plan plan;
+    ag_weights_plan weights;
     m->name = ag_strdup(p->name);
     m->path = ag_strdup(p->path);
     if (!m->name || !m->path) return AG_FAIL(err, NOMEM, "name of a model");
     AG_TRY(copy_load_params(m, &p->model, err));
-    AG_TRY(ag_model_inspect(m->path, &m->load, &m->info, err));
+    AG_TRY(ag_model_plan(m->engine->backend, m->path, &m->load, &m->info, &weights, err));
+    m->weight_bytes = weights.bytes;
     AG_TRY(ag_session_plan_memory(&m->info, &p->session, &plan, err));
     AG_TRY(ag_spill_check(p->session.eviction.spill, m->engine->backend, err));
     AG_TRY(read_tokenizer(m, p->chat_template, err));
     m->session = p->session;
+    m->default_keep_alive_s = p->keep_alive_s > 0 ? p->keep_alive_s : INFINITY;
+    m->keep_alive_s = m->default_keep_alive_s;
     m->sampling = ag_sampler_defaults();
     return ag_chat_sampling_load(m->path, &m->sampling, NULL, err);
 }
@@ -65,7 +68,8 @@ static ag_status read_metadata(ag_served_model *m, const ag_served_model_params 
 /* NULL as name: the first model. The caller holds the mutex. */
 static ag_served_model *find_named(const ag_serving *s, const char *name) {
     for (size_t i = 0; i < s->models.n; i++) {
-        if (!name || ag_served_model_has_name(s->models.at[i], name)) return s->models.at[i];
+        ag_served_model *m = s->models.at[i];
+        if (!m->is_removed && (!name || ag_served_model_has_name(m, name))) return m;
     }
     return NULL;
 }
@@ -95,7 +99,6 @@ ag_status ag_serving_add_model(ag_serving *s, const ag_served_model_params *para
     ag_served_model *m = ag_calloc(1, sizeof *m);
     if (!m) return AG_FAIL(err, NOMEM, "model");
     m->engine = s;
-    m->keep_alive_s = INFINITY;
     ag_mutex_init(&m->vocab_lock);
     ag_status st = read_metadata(m, params, err);
     if (st == AG_OK && s->params.replay_share > 0 && m->tokenizer)
@@ -135,10 +138,24 @@ ag_served_model *ag_serving_model(ag_serving *s, const char *name) {
     return m;
 }
 
-size_t ag_serving_n_models(const ag_serving *s) { return s->models.n; }
+size_t ag_serving_n_models(const ag_serving *s) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->models.n; i++) n += !s->models.at[i]->is_removed;
+    return n;
+}
 
 ag_served_model *ag_serving_model_at(ag_serving *s, size_t i) {
-    return i < s->models.n ? s->models.at[i] : NULL;
+    for (size_t k = 0; k < s->models.n; k++) {
+        if (!s->models.at[k]->is_removed && !i--) return s->models.at[k];
+    }
+    return NULL;
+}
+
+void ag_serving_remove_model(ag_serving *s, ag_served_model *m) {
+    ag_mutex_lock(&s->lock);
+    m->is_removed = true;
+    ag_mutex_unlock(&s->lock);
+    ag_serving_keep_alive(s, m, 0);
 }
 
 /* ---- weights ---- */
@@ -166,57 +183,114 @@ static uint64_t own_bytes(const ag_serving *s) {
     return used > others ? used - others : 0;
 }
 
-/* Sets scratch_remaining: the part of the planned scratch that became resident with the load counts
- * as used. */
-static void count_scratch(ag_serving *s, ag_served_model *m, uint64_t used_before) {
-    const uint64_t used = own_bytes(s), weights = ag_model_memory_bytes(m->model);
-    const uint64_t grown = used > used_before ? used - used_before : 0;
-    const uint64_t resident = grown > weights ? grown - weights : 0;
-    m->scratch_remaining = m->scratch_bytes > resident ? m->scratch_bytes - resident : 0;
-}
-
-/* Loads the weights and counts their bytes. */
-static ag_status load_weights(ag_serving *s, ag_served_model *m, ag_error *err) {
+/* Gives the model its weights, and reserves what steps need. Then scratch_remaining is the part of
+ * the planned scratch that is not resident yet. */
+static ag_status use_weights(ag_serving *s, ag_served_model *m, ag_model *loaded, ag_error *err) {
     const ag_memory *mem = ag_backend_memory(s->backend);
-    const uint64_t before = ag_memory_bytes_in_use(mem), used = own_bytes(s);
-    AG_TRY(ag_model_load(s->backend, m->path, &m->load, &m->model, err));
+    const uint64_t before = ag_memory_bytes_in_use(mem), used_before = own_bytes(s);
+    m->model = loaded;
     ag_status st = reserve_steps(s, m, err);
     if (st != AG_OK) {
         ag_served_model_unload(m);
         return st;
     }
-    m->base_bytes = ag_memory_bytes_in_use(mem) - before;
-    count_scratch(s, m, used);
+    const uint64_t used = own_bytes(s);
+    const uint64_t resident = used > used_before ? used - used_before : 0;
+    m->base_bytes = ag_model_memory_bytes(loaded) + ag_memory_bytes_in_use(mem) - before;
+    m->scratch_remaining = m->scratch_bytes > resident ? m->scratch_bytes - resident : 0;
     m->touched_rows = 0;
     m->used_at = ag_now_s();
-    m->keep_alive_s = INFINITY;
+    m->failed_at = 0;
+    m->keep_alive_s = m->is_removed ? 0 : m->default_keep_alive_s;
+    atomic_store(&m->is_broken, false);
     atomic_store(&m->is_loaded, true);
     return AG_OK;
 }
 
-ag_status ag_served_model_ensure_loaded(ag_serving *s, ag_served_model *m, ag_error *err) {
-    ag_memory_plan plan;
+void ag_models_finish_load(ag_serving *s) {
+    ag_model *loaded;
+    ag_error err;
+    ag_mutex_lock(&s->lock);
+    const bool is_done = ag_model_loader_is_done(&s->loader);
+    ag_mutex_unlock(&s->lock);
+    if (!is_done) return;
+    ag_served_model *m = s->loader.model;
+    ag_status st = ag_model_loader_finish(&s->loader, &loaded, &err);
+    if (st == AG_OK) st = use_weights(s, m, loaded, &err);
+    if (st != AG_OK) {
+        m->failed_at = ag_now_s();
+        m->load_error = err;
+        ag_error_prefix(&m->load_error, st, "%s", m->name);
+        atomic_store(&m->is_broken, st != AG_NOMEM && st != AG_CANCELLED);
+        ag_backend_log(s->backend, AG_LOG_WARN, "cannot load the model %s", m->load_error.msg);
+    }
+    ag_serving_publish(s, true);
+}
+
+/* ---- swaps ---- */
+
+double ag_serving_swap_wait(const ag_serving *s) {
+    const double wait = atomic_load(&s->load_times[0]) + s->params.swap_period_s - ag_now_s();
+    return wait > 0 && s->params.swap_period_s > 0 ? wait : 0;
+}
+
+static void count_load(ag_serving *s) {
+    atomic_store(&s->load_times[0], atomic_load(&s->load_times[1]));
+    atomic_store(&s->load_times[1], ag_now_s());
+}
+
+static bool has_other_weights(const ag_serving *s) {
+    for (size_t i = 0; i < s->models.n; i++)
+        if (s->models.at[i]->model) return true;
+    return false;
+}
+
+/* Reserves memory for the weights. Frees those of other models, unless *swap_wait_s becomes
+ * positive. */
+static ag_status reserve_weights(ag_serving *s, ag_served_model *m, double *swap_wait_s,
+                                 ag_error *err) {
+    const double wait = ag_serving_swap_wait(s);
+    s->budget.keeps_weights = wait > 0;
+    const ag_status st = ag_memory_budget_reserve_weights(&s->budget, m, err);
+    s->budget.keeps_weights = false;
+    if (st != AG_NOMEM || wait <= 0 || !has_other_weights(s)) return st;
+    *swap_wait_s = wait;
+    return AG_FAIL(err, BUSY,
+                   "%s: the model does not fit beside those in memory, and %d models were loaded "
+                   "in the last %g s; retry in %.0f s, or raise the memory limit",
+                   m->name, AG_SERVING_MAX_LOADS, s->params.swap_period_s, ceil(wait));
+}
+
+ag_status ag_served_model_ensure_loaded(ag_serving *s, ag_served_model *m, double since,
+                                        double *swap_wait_s, ag_error *err) {
+    *swap_wait_s = 0;
     if (m->model) return AG_OK;
-    AG_TRY(ag_memory_plan_make(s->backend, m->path, &m->load, NULL, 0, &plan, err));
+    if (m->failed_at > since) {
+        if (err) *err = m->load_error;
+        return m->load_error.status;
+    }
+    if (s->loader.model) return AG_FAIL(err, BUSY, "%s: a model is being loaded", m->name);
     m->scratch_bytes = ag_memory_budget_scratch(&s->budget, m, err);
     if (!m->scratch_bytes) return AG_INVALID;
-    AG_TRY(ag_memory_budget_reserve_weights(&s->budget, m, plan.weight_bytes, err));
-    ag_status st = load_weights(s, m, err);
-    return st == AG_OK ? AG_OK : ag_error_prefix(err, st, "%s", m->name);
+    AG_TRY(reserve_weights(s, m, swap_wait_s, err));
+    count_load(s);
+    AG_TRY(ag_model_loader_start(&s->loader, m, m->weight_bytes, err));
+    ag_models_finish_load(s);
+    if (m->model) return AG_OK;
+    return AG_FAIL(err, BUSY, "%s: the model is being loaded", m->name);
 }
 
 static ag_status load_for_job(ag_serving *s, ag_serving_job *job, ag_error *err) {
-    ag_status st = ag_served_model_ensure_loaded(s, job->model, err);
-    while (st == AG_BUSY) {
-        ag_engine_lock_wait(&s->engine_lock);
-        st = ag_served_model_ensure_loaded(s, job->model, err);
-    }
+    double swap_wait_s;
+    ag_status st = ag_served_model_ensure_loaded(s, job->model, job->since, &swap_wait_s, err);
+    job->must_retry = st == AG_BUSY && swap_wait_s <= 0;
     return st;
 }
 
 ag_status ag_serving_load_model(ag_serving *s, ag_served_model *m, ag_error *err) {
-    ag_serving_job job = {.run = load_for_job, .model = m};
+    ag_serving_job job = {.run = load_for_job, .model = m, .since = ag_now_s()};
     if (m->engine != s) return AG_FAIL(err, INVALID, "model belongs to another ag_serving");
+    if (m->is_removed) return AG_FAIL(err, NOT_FOUND, "%s: the model was removed", m->name);
     return ag_serving_run_job(s, &job, err);
 }
 

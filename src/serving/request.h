@@ -52,6 +52,8 @@ struct ag_served_request {
     ag_session *session; /* reads the prompt, then becomes the first answer's; NULL: not reading */
     size_t n_overtaken;  /* answers of later requests that began before it */
     bool awaits_prefix;  /* it could not begin: its prefix is being read or reloaded */
+    bool awaits_load;    /* it could not begin: a model is being loaded */
+    double swap_wait_s;  /* positive: its model may only be loaded later, so it ends */
     bool may_wait_for_prefix; /* it may wait for a prefix that another request is reading */
     bool has_fetched;         /* a file was reloaded for it */
     bool has_begun;           /* it counts among the running requests */

@@ -61,7 +61,8 @@ static ag_status busy_if_others_run(const ag_serving *s, ag_status st) {
 
 ag_status ag_request_begin(ag_serving *s, ag_served_request *r, ag_error *err) {
     ag_served_model *m = r->p.model;
-    ag_status st = ag_served_model_ensure_loaded(s, m, err);
+    ag_status st = ag_served_model_ensure_loaded(s, m, r->submitted_at, &r->swap_wait_s, err);
+    r->awaits_load = st == AG_BUSY && s->loader.model;
     if (st != AG_OK) return busy_if_others_run(s, st);
     ag_prefix from;
     st = ag_prefix_find(s, r, &from, err);
@@ -153,6 +154,7 @@ static void cache_partial_prompt(ag_serving *s, ag_served_request *r) {
 
 void ag_request_end(ag_serving *s, ag_served_request *r, ag_status st, const ag_error *err) {
     ag_request_event e = {.kind = AG_REQUEST_ENDED, .id = -1, .status = st};
+    e.swap_wait_s = r->swap_wait_s;
     ag_error error = {0};
     if (r->has_begun) {
         r->p.model->n_requests--;

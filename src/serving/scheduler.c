@@ -233,8 +233,8 @@ static void choose_late(ag_serving *s) {
 
 void ag_serving_step(ag_serving *s) {
     choose_late(s);
-    for (size_t i = 0; i < ag_serving_n_models(s); i++) {
-        const ag_served_model *m = ag_serving_model_at(s, i);
+    for (size_t i = 0; i < s->models.n; i++) {
+        const ag_served_model *m = s->models.at[i];
         if (!m->n_requests) continue;
         const size_t n_rows = decode(s, m), half = s->params.step_rows / 2;
         /* Prompts get at least half of the rows. */

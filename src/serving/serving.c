@@ -16,6 +16,7 @@ ag_serving_params ag_serving_defaults(void) {
         .prefix_dir_bytes = UINT64_C(4) << 30,
         .replay_keep_ratio = 0.25f,
         .replay_after_s = 30,
+        .swap_period_s = 30,
     };
 }
 
@@ -67,16 +68,18 @@ static double next_expiry(const ag_serving *s) {
 /* Waits until there is work. Returns false if the engine is being destroyed. */
 static bool wait_for_work(ag_serving *s) {
     /* Constant while the engine waits, unless a keep-alive is set. */
-    const double idle_at = s->queue.running ? 0 : fmin(ag_idle_due(s), next_expiry(s));
+    double idle_at = s->queue.running ? 0 : fmin(ag_idle_due(s), next_expiry(s));
+    if (s->retried) idle_at = fmin(idle_at, ag_now_s() + FILE_POLL_S);
     ag_mutex_lock(&s->lock);
     while (!s->queue.is_closed && !s->jobs && !s->engine_lock.is_requested &&
-           !s->has_new_keep_alive && all_wait_for_masks(s)) {
+           !s->has_new_keep_alive && !ag_model_loader_is_done(&s->loader) &&
+           all_wait_for_masks(s)) {
         if (s->queue.waiting && !s->is_blocked) break;
         if (s->queue.running) {
             if (!wait_for_masks(s)) break;
             continue;
         }
-        if (s->queue.waiting) { /* a file is being reloaded: poll, to check deadlines */
+        if (s->queue.waiting) { /* a file is being read: poll, to check deadlines */
             wait_for(s, FILE_POLL_S);
             break;
         }
@@ -90,24 +93,40 @@ static bool wait_for_work(ag_serving *s) {
     return is_running;
 }
 
-/* Runs the queued jobs, or cancels them. */
+/* Runs a job, or cancels it. A job that must be retried stays in the list of these. */
+static void run_one_job(ag_serving *s, ag_serving_job *job, bool cancel) {
+    job->must_retry = false;
+    const ag_status st = cancel ? AG_FAIL(&job->error, CANCELLED, "the engine is being destroyed")
+                                : job->run(s, job, &job->error);
+    if (job->must_retry) {
+        job->next = s->retried;
+        s->retried = job;
+        return;
+    }
+    /* A caller that waits for a model finds it in the statistics. */
+    if (job->model && !cancel) ag_serving_publish(s, true);
+    ag_mutex_lock(&s->lock);
+    job->status = st;
+    job->done = true;
+    ag_condition_broadcast(&s->done);
+    ag_mutex_unlock(&s->lock);
+}
+
+/* Runs the queued jobs, and those that must be retried, or cancels them. */
 static void run_jobs(ag_serving *s, bool cancel) {
+    ag_serving_job *again = s->retried;
+    s->retried = NULL;
+    for (ag_serving_job *next; again; again = next) {
+        next = again->next;
+        run_one_job(s, again, cancel);
+    }
     for (;;) {
         ag_mutex_lock(&s->lock);
         ag_serving_job *job = s->jobs;
         if (job) s->jobs = job->next;
         ag_mutex_unlock(&s->lock);
         if (!job) return;
-        const ag_status st = cancel
-                                 ? AG_FAIL(&job->error, CANCELLED, "the engine is being destroyed")
-                                 : job->run(s, job, &job->error);
-        /* A caller that waits for a model finds it in the statistics. */
-        if (job->model && !cancel) ag_serving_publish(s, true);
-        ag_mutex_lock(&s->lock);
-        job->status = st;
-        job->done = true;
-        ag_condition_broadcast(&s->done);
-        ag_mutex_unlock(&s->lock);
+        run_one_job(s, job, cancel);
     }
 }
 
@@ -187,8 +206,9 @@ static void admit(ag_serving *s) {
         r->may_wait_for_prefix = r->n_overtaken < s->params.max_running;
         const bool has_places = s->queue.n_answers + r->p.n_answers <= s->params.max_running;
         const ag_status st = has_places ? ag_request_begin(s, r, &err) : AG_BUSY;
-        if (st == AG_BUSY) {
+        if (st == AG_BUSY && r->swap_wait_s <= 0) {
             s->is_blocked = true;
+            if (has_places && r->awaits_load) continue; /* it takes nothing that others need */
             if (has_places && !r->awaits_prefix) return;
             if (!first) first = r;
         } else if (st == AG_OK) {
@@ -208,11 +228,12 @@ static void end_all(ag_serving *s, ag_served_request **list) {
     end_due(s, list);
 }
 
-/* Loop of the engine thread: jobs, ends, admissions, one step, statistics, idle work. */
+/* Loop of the engine thread: loads, jobs, ends, admissions, one step, statistics, idle work. */
 static void *engine_main(void *user) {
     ag_serving *s = user;
     while (wait_for_work(s)) {
         const double start = ag_now_s();
+        ag_models_finish_load(s);
         run_jobs(s, false);
         end_due(s, &s->queue.waiting);
         end_due(s, &s->queue.running);
@@ -223,6 +244,7 @@ static void *engine_main(void *user) {
         ag_models_unload_expired(s);
         ag_idle_work(s);
     }
+    ag_model_loader_close(&s->loader);
     run_jobs(s, true);
     end_all(s, &s->queue.running);
     end_all(s, &s->queue.waiting);
@@ -306,6 +328,10 @@ static void init_parts(ag_serving *s) {
     s->prefixes.lock = s->budget.lock = s->prefixes.files.lock = &s->engine_lock;
     s->prefixes.files.store = &s->prefixes.store;
     s->budget.prefixes = &s->prefixes;
+    s->budget.loader = &s->loader;
+    s->loader.mutex = &s->lock;
+    s->loader.work = &s->work;
+    for (size_t i = 0; i < AG_SERVING_MAX_LOADS; i++) s->load_times[i] = -INFINITY;
 }
 
 static ag_status open_files(ag_serving *s, ag_error *err) {
@@ -325,7 +351,7 @@ ag_status ag_serving_create(const ag_serving_params *params, ag_serving **out, a
     init_parts(s);
     ag_status st = ag_backend_create(&p.backend, &s->backend, err);
     s->prefixes.backend = s->budget.backend = s->backend;
-    s->prefixes.files.backend = s->backend;
+    s->prefixes.files.backend = s->loader.backend = s->backend;
     if (st == AG_OK) st = check_base(s, err);
     if (st == AG_OK && !p.memory_limit && p.prefix_bytes == UINT64_MAX)
         st = ag_sys_monitor_create(NULL, &s->prefixes.monitor, err);

@@ -6,7 +6,10 @@
 
 #include "serving/memory_budget.h"
 
-enum { AG_SERVING_MAX_RUNNING = 256 }; /* answers at a time */
+enum {
+    AG_SERVING_MAX_RUNNING = 256, /* answers at a time */
+    AG_SERVING_MAX_LOADS = 2,     /* loads in params.swap_period_s before one is rejected */
+};
 
 /* Work that a caller waits for while the engine thread does it, between two steps. */
 typedef struct ag_serving_job {
@@ -14,6 +17,8 @@ typedef struct ag_serving_job {
     ag_status (*run)(ag_serving *s, struct ag_serving_job *job, ag_error *err);
     ag_served_model *model; /* to be loaded; NULL: none */
     void *user;             /* data of other work */
+    double since;           /* start of the job, in ag_now_s() */
+    bool must_retry;        /* run() could not finish: it is called again */
     ag_status status;
     ag_error error;
     bool done;
@@ -33,6 +38,7 @@ struct ag_serving {
     ag_engine_lock engine_lock;
     ag_prefix_cache prefixes;
     ag_memory_budget budget;
+    ag_model_loader loader;
     /* Guarded by `lock`. */
     ag_serving_job *jobs;
     bool has_new_keep_alive; /* the engine thread must look at the models */
@@ -40,9 +46,11 @@ struct ag_serving {
     uint64_t max_published;  /* highest memory_used that a caller has read */
     ag_session_list *sessions;
     /* Engine thread. */
-    ag_serving_stats now; /* current values of the statistics */
+    ag_serving_stats now;    /* current values of the statistics */
+    ag_serving_job *retried; /* jobs that wait, for instance for a load */
     uint64_t n_chunks, round;
-    bool is_blocked; /* a waiting request cannot begin yet */
+    _Atomic double load_times[AG_SERVING_MAX_LOADS]; /* starts of the last loads, oldest first */
+    bool is_blocked;                                 /* a waiting request cannot begin yet */
     double published_at;
 };
 
@@ -51,9 +59,13 @@ struct ag_serving {
 ag_status ag_serving_run_job(ag_serving *s, ag_serving_job *job, ag_error *err);
 
 /* models.c */
-/* Loads the weights unless they are loaded. AG_BUSY: memory will be free after files are written.
- */
-ag_status ag_served_model_ensure_loaded(ag_serving *s, ag_served_model *m, ag_error *err);
+/* Starts to load the weights unless they are loaded. AG_BUSY: they are being loaded, after those of
+ * another model or after sessions have been written; or, with *swap_wait_s, they may be loaded
+ * later. since: a load that failed after this time, in ag_now_s(), is not repeated. */
+ag_status ag_served_model_ensure_loaded(ag_serving *s, ag_served_model *m, double since,
+                                        double *swap_wait_s, ag_error *err);
+/* Finishes the load that has ended, if there is one. */
+void ag_models_finish_load(ag_serving *s);
 
 /* Returns when weights expire next, in ag_now_s(); INFINITY: never. */
 double ag_models_expiry(const ag_serving *s);

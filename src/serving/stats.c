@@ -94,6 +94,7 @@ static void count_memory(ag_serving *s) {
         now->weight_bytes += ag_model_memory_bytes(m->model);
         now->workspace_bytes += m->base_bytes - ag_model_memory_bytes(m->model);
     }
+    now->weight_bytes += ag_model_loader_resident(&s->loader);
     const uint64_t base = now->weight_bytes + now->workspace_bytes;
     now->kv_bytes = in_use > base ? in_use - base : 0;
     now->device_bytes = mem->ops->available ? in_use : 0;

@@ -67,6 +67,8 @@ static ag_status check_request(const ag_serving *s, const ag_request_params *p, 
     ag_session_plan plan;
     if (!p->model || p->model->engine != s)
         return AG_FAIL(err, INVALID, "model is NULL or belongs to another ag_serving");
+    if (p->model->is_removed)
+        return AG_FAIL(err, NOT_FOUND, "%s: the model was removed", p->model->name);
     if (!p->event)
         return AG_FAIL(err, INVALID, "event is NULL: a request needs a callback for its events");
     if (!p->n_answers || p->n_answers > s->params.max_running) {

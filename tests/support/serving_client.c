@@ -72,6 +72,7 @@ static void take_event(client *c, const ag_request_event *e) {
     case AG_REQUEST_ENDED:
         c->status = e->status;
         if (e->error) c->error = *e->error;
+        c->swap_wait_s = e->swap_wait_s;
         c->ended = true;
         break;
     }

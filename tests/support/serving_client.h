@@ -35,6 +35,7 @@ typedef struct client {
     size_t n_embedding;
     ag_status status;
     ag_error error;
+    double swap_wait_s;
     bool started, ended;
     void (*on_token)(struct client *c); /* called on the engine thread; NULL: none */
     void *user;

@@ -24,6 +24,7 @@ static uint64_t occupied(void) {
 static const char *served_path = WHOLE_DEMO;
 static const char *prefix_dir; /* NULL: none */
 static float replay_share;
+static double swap_period_s = 30;
 
 static ag_status start_within(uint64_t limit, ag_error *err) {
     ag_serving_params p = ag_serving_defaults();
@@ -34,6 +35,7 @@ static ag_status start_within(uint64_t limit, ag_error *err) {
     p.memory_limit = limit;
     p.prefix_dir = prefix_dir;
     p.replay_share = replay_share;
+    p.swap_period_s = swap_period_s;
     p.replay_after_s = 0;
     p.step_rows = 128;
     p.backend.n_threads = 2;
@@ -51,6 +53,7 @@ static int stop_and_trim(void **state) {
 static int reset(void **state) {
     served_path = WHOLE_DEMO;
     prefix_dir = NULL;
+    swap_period_s = 30;
     return stop_and_trim(state);
 }
 
@@ -308,6 +311,7 @@ static void unloads_an_idle_model_for_another(void **state) {
     ag_error err;
     (void)state;
     m.model.weights = AG_F32; /* larger weights */
+    swap_period_s = 0;
     const uint64_t first = loaded_with(0);
     stop_and_trim(state);
     must(start_within(first + (45 << 20), &err), &err);
@@ -328,6 +332,34 @@ static void unloads_an_idle_model_for_another(void **state) {
     assert_int_equal(weights[0], weights[2]);
     assert_int_equal(weights[1], weights[3]);
     assert_true(weights[1] > weights[0]);
+}
+
+static void rejects_the_third_swap(void **state) {
+    ag_served_model_params m = {.name = "other",
+                                .path = served_path,
+                                .model = ag_model_defaults(),
+                                .session = ag_session_defaults()};
+    int32_t ids[60];
+    ag_served_model *other;
+    ag_error err;
+    (void)state;
+    m.model.weights = AG_F32;
+    const uint64_t first = loaded_with(0);
+    stop_and_trim(state);
+    must(start_within(first + (45 << 20), &err), &err);
+    must(ag_serving_add_model(serving, &m, &other, &err), &err);
+    fill_ids(ids, 60, 6);
+    for (size_t i = 0; i < 4; i++) { /* the models of the third and of the fourth request differ */
+        ag_request_params p = request(ids, 60, 3);
+        p.model = i % 2 ? other : demo;
+        must(client_send(&clients[i], serving, &p, &err), &err);
+        finish(&clients[i], i == 2 ? AG_BUSY : AG_OK);
+    }
+    assert_true(clients[2].swap_wait_s > 0 && clients[2].swap_wait_s <= 30);
+    assert_non_null(strstr(clients[2].error.msg, "2 models were loaded in the last 30 s"));
+    assert_int_equal(ag_serving_load_model(serving, demo, &err), AG_BUSY);
+    assert_true(ag_serving_swap_wait(serving) > 0);
+    assert_true(ag_served_model_is_loaded(other));
 }
 
 /* ---- constraints ---- */
@@ -487,6 +519,7 @@ int main(void) {
         CASE(rejects_a_request_that_never_fits),
         CASE(unlimited_answer_ends_when_memory_is_full),
         CASE(unloads_an_idle_model_for_another),
+        CASE(rejects_the_third_swap),
         CASE(dropped_sessions_return_their_memory),
         CASE(replays_stay_below_the_limit),
         CASE(reserves_memory_before_constraints_grow),

@@ -22,7 +22,7 @@ static void cpu_destroy(ag_backend *b) {
     ag_aligned_free(cpu->scratch.shared);
     ag_aligned_free(cpu->parts);
     ag_free(cpu->bad_rows);
-    ag_galloc_destroy(cpu->memory);
+    if (!cpu->is_loader) ag_galloc_destroy(cpu->memory);
     ag_free(cpu);
 }
 
@@ -51,6 +51,8 @@ static ag_rows_times_fn *cpu_rows_times(const ag_backend *b) {
     return ((const ag_cpu_backend *)(const void *)b)->kernels.rows_times;
 }
 
+static ag_status cpu_open_loader(ag_backend *b, ag_backend **out, ag_error *err);
+
 static const ag_backend_ops cpu_ops = {
     .name = "cpu",
     .destroy = cpu_destroy,
@@ -69,6 +71,7 @@ static const ag_backend_ops cpu_ops = {
     .batch_invariant_rows = cpu_batch_invariant_rows,
     .matmul_group = ag_cpu_matmul_group,
     .prepare_weight = ag_cpu_prepare_weight,
+    .open_loader = cpu_open_loader,
     .prepared_bytes = ag_cpu_prepared_bytes,
     .add_bias = ag_cpu_add_bias,
     .gelu_mul = ag_cpu_gelu_mul,
@@ -165,11 +168,11 @@ static ag_status choose_kernels(ag_cpu_backend *cpu, const char **isa, ag_error 
                    ag_cpu_features_format(all, names, sizeof names));
 }
 
-static ag_status init(ag_cpu_backend *cpu, const ag_backend_params *params, ag_error *err) {
+static ag_status init(ag_cpu_backend *cpu, uint32_t n_wanted, ag_error *err) {
     const char *isa;
     AG_TRY(choose_kernels(cpu, &isa, err));
-    AG_TRY(ag_galloc_create(&cpu->memory, err));
-    AG_TRY(ag_pool_create(params ? params->n_threads : 0, &cpu->pool, err));
+    if (!cpu->is_loader) AG_TRY(ag_galloc_create(&cpu->memory, err));
+    AG_TRY(ag_pool_create(n_wanted, &cpu->pool, err));
     const size_t n_threads = ag_pool_threads(cpu->pool);
     cpu->scratch.shared_bytes = SHARED_BYTES;
     cpu->scratch.thread_bytes = THREAD_BYTES;
@@ -190,16 +193,28 @@ static ag_status init(ag_cpu_backend *cpu, const ag_backend_params *params, ag_e
     return AG_OK;
 }
 
-ag_status ag_cpu_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
+/* Creates a backend. lender: whose memory it uses; NULL: its own. */
+static ag_status create(ag_cpu_backend *lender, uint32_t n_threads, ag_backend **out,
+                        ag_error *err) {
     *out = NULL;
     ag_cpu_backend *cpu = ag_calloc(1, sizeof *cpu);
     if (!cpu) return AG_FAIL(err, NOMEM, "CPU backend");
     cpu->base.ops = &cpu_ops;
-    ag_status st = init(cpu, params, err);
+    cpu->is_loader = lender != NULL;
+    if (lender) cpu->memory = lender->memory;
+    ag_status st = init(cpu, n_threads, err);
     if (st != AG_OK) {
         cpu_destroy(&cpu->base);
         return st;
     }
     *out = &cpu->base;
     return AG_OK;
+}
+
+static ag_status cpu_open_loader(ag_backend *b, ag_backend **out, ag_error *err) {
+    return create(ag_cpu_of(b), cpu_n_threads(b), out, err);
+}
+
+ag_status ag_cpu_backend_create(const ag_backend_params *params, ag_backend **out, ag_error *err) {
+    return create(NULL, params ? params->n_threads : 0, out, err);
 }

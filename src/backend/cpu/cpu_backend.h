@@ -24,7 +24,8 @@ typedef struct ag_cpu_part {
 
 typedef struct ag_cpu_backend {
     ag_backend base;
-    ag_memory *memory;
+    ag_memory *memory; /* owned, unless is_loader */
+    bool is_loader;
     ag_pool *pool;
     ag_cpu_kernels kernels;
     char description[128];
