@@ -9,11 +9,11 @@ function(ag_export_only_ours target)
   set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
 endfunction()
 
-# ag_shared_library(TARGET [SOURCE...]): a shared library of the objects of libantigravity.a and these sources.
+# ag_shared_library(TARGET [SOURCE...]): a shared library of the objects of libantigravity.a and these sources,
+# without its dependencies.
 function(ag_shared_library target)
   get_property(isa_objects GLOBAL PROPERTY AG_ISA_OBJECTS)
   add_library(${target} SHARED $<TARGET_OBJECTS:antigravity> ${isa_objects} ${ARGN})
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
-  target_link_libraries(${target} PRIVATE ag_dependencies)
   ag_export_only_ours(${target})
 endfunction()

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$1"
 status=0
 scripts=(.ci/run scripts/*.sh scripts/android/*.sh)
-while IFS= read -r script; do scripts+=("$script"); done < <(find tests fuzz -name '*.sh' 2>/dev/null)
+while IFS= read -r script; do scripts+=("$script"); done < <(find tests fuzz bindings -name '*.sh' 2>/dev/null)
 for script in "${scripts[@]}"; do
     bash -n "$script" || status=1
 done
